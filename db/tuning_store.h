@@ -1,0 +1,71 @@
+// What the daemon keeps: an interface, so that engines can be exchanged and
+// failures injected.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/model/tuning.h"
+
+namespace convtune {
+
+struct StoreCheck {
+  std::vector<std::string> problems;  // at most 100
+  int64_t rows_checked = 0;
+};
+
+struct StoreCompaction {
+  int64_t bytes_before = 0;
+  int64_t bytes_after = 0;
+  int64_t thinned = 0;  // candidates whose samples were dropped
+};
+
+// Thread-safe. A mutation that returned OK survives kill -9 and power loss;
+// one that did not return OK left nothing behind. UNAVAILABLE or
+// RESOURCE_EXHAUSTED: the disk refused, trying again may succeed.
+class TuningStore {
+ public:
+  virtual ~TuningStore() = default;
+
+  // Writes the tuning, replacing what the key had. Environment rows are made
+  // as needed. `environment` is the key's, with the full GPU model.
+  virtual absl::Status PutTuning(const Tuning& tuning, const Environment& environment) = 0;
+  // NOT_FOUND if there is none. With samples.
+  virtual absl::StatusOr<Tuning> GetTuning(const TuningKey& key) = 0;
+  // Returns how many of the keys were there.
+  virtual absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) = 0;
+  // Calls `visit` for every tuning, without samples, in the order of
+  // (environment text, problem text). A row whose checksum does not match is
+  // passed to `corrupt` as text and left out. The callbacks must not call the
+  // store.
+  virtual absl::Status ForEachTuning(
+      const std::function<void(Tuning)>& visit,
+      const std::function<void(const std::string&)>& corrupt) = 0;
+  // Every environment that has rows.
+  virtual absl::StatusOr<std::vector<Environment>> ListEnvironments() = 0;
+
+  // One pin per key; replaces.
+  virtual absl::Status PutPin(const Pin& pin) = 0;
+  // NOT_FOUND if there is none.
+  virtual absl::Status DeletePin(const TuningKey& key) = 0;
+  virtual absl::StatusOr<std::vector<Pin>> ListPins() = 0;
+
+  // Replaces an entry of the same key and candidate.
+  virtual absl::Status PutQuarantine(const QuarantineEntry& entry) = 0;
+  virtual absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() = 0;
+
+  // Maintenance, while the store serves.
+  virtual absl::StatusOr<StoreCheck> Check() = 0;
+  // `path` is absolute and must not exist. Returns the copy's bytes.
+  virtual absl::StatusOr<int64_t> Backup(const std::string& path) = 0;
+  virtual absl::StatusOr<StoreCompaction> Compact() = 0;
+  // Bytes of the file and its write-ahead log.
+  virtual int64_t SizeBytes() = 0;
+  virtual int SchemaVersion() = 0;
+};
+
+}  // namespace convtune

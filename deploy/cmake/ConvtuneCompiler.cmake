@@ -1,0 +1,37 @@
+# Warnings, sanitizers, linker: one interface target that every target of ours
+# links, so that generated code and tests are built alike.
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+find_program(LLD ld.lld)
+if(LLD AND NOT CONVTUNE_PORTABLE)
+  add_link_options(-fuse-ld=lld)
+endif()
+
+if(CONVTUNE_SANITIZE)
+  add_compile_options(-fsanitize=${CONVTUNE_SANITIZE} -fno-omit-frame-pointer -g1)
+  if(CONVTUNE_SANITIZE MATCHES undefined)
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+  add_link_options(-fsanitize=${CONVTUNE_SANITIZE})
+endif()
+
+add_library(convtune_options INTERFACE)
+target_include_directories(convtune_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_definitions(convtune_options INTERFACE CONVTUNE_VERSION="${PROJECT_VERSION}")
+target_compile_options(convtune_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
+if(CONVTUNE_WERROR)
+  target_compile_options(convtune_options INTERFACE -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(convtune_options INTERFACE -Wthread-safety)
+elseif(CONVTUNE_SANITIZE)
+  # gcc's flow analysis reports uninitialised values that the sanitizers'
+  # instrumentation put there.
+  target_compile_options(convtune_options INTERFACE -Wno-maybe-uninitialized)
+endif()
+find_package(Threads REQUIRED)
+target_link_libraries(convtune_options INTERFACE Threads::Threads)

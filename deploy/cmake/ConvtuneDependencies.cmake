@@ -1,0 +1,23 @@
+# Everything that is not ours. Debian and Ubuntu packages, but for the
+# google.rpc protos and, where the machine has none, cuDNN (PyPI).
+if(CONVTUNE_PORTABLE)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
+endif()
+
+find_package(PkgConfig REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(absl REQUIRED)
+find_package(gRPC CONFIG REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(SQLite3 3.37 REQUIRED)
+find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+
+# google/rpc/*.proto, which no Debian package holds.
+file(GLOB convtune_site_packages ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages)
+find_path(GOOGLEAPIS_PROTO_DIR google/rpc/error_details.proto
+  HINTS ${CONVTUNE_PYTHON_PACKAGES} ${convtune_site_packages} NO_DEFAULT_PATH)
+if(NOT GOOGLEAPIS_PROTO_DIR)
+  message(FATAL_ERROR "google/rpc/error_details.proto not found: run deploy/install-deps, or set "
+    "CONVTUNE_PYTHON_PACKAGES to a folder with PyPI's googleapis-common-protos")
+endif()

@@ -1,0 +1,21 @@
+// Time as a dependency, so that tests own it.
+#pragma once
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace convtune {
+
+// Thread-safe.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual absl::Time Now() const = 0;
+};
+
+class SystemClock : public Clock {
+ public:
+  absl::Time Now() const override { return absl::Now(); }
+};
+
+}  // namespace convtune

@@ -1,0 +1,76 @@
+// Candidates and what trying them gave.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/model/enums.h"
+
+namespace convtune {
+
+// A graph-API engine config. Knobs are ordered by type, each type once.
+struct EngineConfig {
+  int64_t engine_index = 0;
+  std::vector<std::pair<int, int64_t>> knobs;  // cudnnBackendKnobType_t, setting
+  friend auto operator<=>(const EngineConfig&, const EngineConfig&) = default;
+};
+
+// A legacy-API algorithm: cuDNN's numbers of the algorithm and the math type.
+struct LegacyAlgorithm {
+  int algorithm = 0;
+  int math_type = 0;
+  friend auto operator<=>(const LegacyAlgorithm&, const LegacyAlgorithm&) = default;
+};
+
+using CandidateId = std::variant<EngineConfig, LegacyAlgorithm>;
+
+// "graph:eng34,k2=5,k3=0" or "legacy:algo1,math2".
+std::string ToText(const CandidateId& id);
+// Reads that form; knobs may come in any order.
+absl::StatusOr<CandidateId> ParseCandidateId(std::string_view text);
+// cuDNN's name without its prefix, "IMPLICIT_PRECOMP_GEMM"; "ALGO_n" if n is
+// not known.
+std::string LegacyAlgorithmName(Operation operation, int algorithm);
+
+inline Api ApiOf(const CandidateId& id) {
+  return std::holds_alternative<EngineConfig>(id) ? Api::kGraph : Api::kLegacy;
+}
+
+// Value type.
+struct Candidate {
+  CandidateId id;
+  uint32_t numerical_notes = 0;  // mask of NoteBit(NumericalNote)
+  uint32_t behavior_notes = 0;   // mask of NoteBit(BehaviorNote)
+  bool deterministic = true;
+  int64_t workspace_bytes = 0;
+  int heuristic_rank = -1;  // see convtune.v1.Candidate
+  CandidateStatus status = CandidateStatus::kFinalized;
+  std::string error_message;
+  std::vector<float> samples_us;  // in the order taken
+  double median_us = 0;           // of samples_us; kept when samples are thinned
+  double q1_us = 0;
+  double q3_us = 0;
+  int sample_count = 0;
+  double find_us = 0;  // what cudnnFind* reported; 0: not asked
+
+  // Can be an answer.
+  bool ran() const {
+    return status == CandidateStatus::kTimed || status == CandidateStatus::kFinalized;
+  }
+  bool timed() const { return status == CandidateStatus::kTimed; }
+  bool has(NumericalNote note) const { return (numerical_notes & NoteBit(note)) != 0; }
+  bool has(BehaviorNote note) const { return (behavior_notes & NoteBit(note)) != 0; }
+
+  friend bool operator==(const Candidate&, const Candidate&) = default;
+};
+
+// Median and quartiles of samples_us into the candidate, by linear
+// interpolation between order statistics (type 7 of Hyndman and Fan 1996).
+void SummarizeSamples(Candidate* candidate);
+
+}  // namespace convtune

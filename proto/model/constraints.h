@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "proto/model/candidate.h"
+#include "proto/model/enums.h"
+
+namespace convtune {
+
+// What an answer must keep to; see convtune.v1.Constraints. Value type.
+struct Constraints {
+  std::optional<int64_t> max_workspace_bytes;
+  bool deterministic = false;
+  bool forbid_tf32 = false;
+  bool forbid_down_convert = false;
+  bool forbid_winograd = false;
+  bool forbid_fft = false;
+  bool forbid_reduced_precision_reduction = false;
+  Api api = Api::kAny;
+  LaunchMode launch = LaunchMode::kEager;
+  friend bool operator==(const Constraints&, const Constraints&) = default;
+};
+
+// True if the candidate, which must have ran(), keeps to the constraints for
+// inputs of type `data_type`.
+bool Satisfies(const Candidate& candidate, const Constraints& constraints, DataType data_type);
+
+}  // namespace convtune

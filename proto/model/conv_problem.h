@@ -1,0 +1,112 @@
+// A convolution as cuDNN sees it: validated, canonical, immutable.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/model/enums.h"
+#include "proto/model/violation.h"
+
+namespace convtune {
+
+// What a caller says; every field may be left out where convtune.v1.ConvProblem
+// says what is read instead. Field names are those of that message.
+struct ConvProblemSpec {
+  std::optional<Operation> operation;
+  std::vector<int64_t> x_dims;
+  std::vector<int64_t> w_dims;
+  std::vector<int64_t> pad_low;
+  std::vector<int64_t> pad_high;
+  std::vector<int64_t> strides;
+  std::vector<int64_t> dilations;
+  std::optional<int64_t> groups;
+  std::optional<DataType> data_type;
+  std::optional<DataType> output_type;
+  std::optional<DataType> compute_type;
+  std::optional<DataType> intermediate_type;
+  std::optional<TensorLayout> layout;
+  std::vector<int64_t> x_strides;
+  std::vector<int64_t> w_strides;
+  std::vector<int64_t> y_strides;
+  std::optional<ConvolutionMode> mode;
+  std::vector<EpilogueOp> epilogue;
+  std::optional<int64_t> alignment_bytes;
+  std::optional<int64_t> sm_count_target;
+};
+
+// Value type; copies are cheap enough to pass about, const is thread-safe.
+//
+// Canonical form: at least two spatial dimensions (1-D is N, C, 1, W), all
+// lists full length, strides always present with those of size-1 dimensions
+// replaced by what the packed layout would give them, and layout NCHW or NHWC
+// wherever the strides of all three tensors say so (NCHW if both fit).
+class ConvProblem {
+ public:
+  // Returns the problem, or adds every broken rule to `violations` (never
+  // empty on failure) and returns nullopt.
+  static std::optional<ConvProblem> Create(const ConvProblemSpec& spec,
+                                           std::vector<Violation>* violations);
+  // Same; INVALID_ARGUMENT with ToString(violations).
+  static absl::StatusOr<ConvProblem> Create(const ConvProblemSpec& spec);
+  // Reads the text form (see problem_text.h).
+  static absl::StatusOr<ConvProblem> Parse(std::string_view text);
+
+  Operation operation() const { return operation_; }
+  // Number of spatial dimensions, 2 or 3.
+  int spatial_rank() const { return static_cast<int>(x_dims_.size()) - 2; }
+  // Forward shapes: N, C, spatial; K, C/groups, spatial; N, K, spatial.
+  const std::vector<int64_t>& x_dims() const { return x_dims_; }
+  const std::vector<int64_t>& w_dims() const { return w_dims_; }
+  const std::vector<int64_t>& y_dims() const { return y_dims_; }
+  // Element strides in the order of the dimensions.
+  const std::vector<int64_t>& x_strides() const { return x_strides_; }
+  const std::vector<int64_t>& w_strides() const { return w_strides_; }
+  const std::vector<int64_t>& y_strides() const { return y_strides_; }
+  const std::vector<int64_t>& pad_low() const { return pad_low_; }
+  const std::vector<int64_t>& pad_high() const { return pad_high_; }
+  const std::vector<int64_t>& strides() const { return strides_; }
+  const std::vector<int64_t>& dilations() const { return dilations_; }
+  int64_t groups() const { return groups_; }
+  DataType data_type() const { return data_type_; }
+  DataType output_type() const { return output_type_; }
+  DataType compute_type() const { return compute_type_; }
+  // Meaningful with an epilogue only; else F32 (F64 for F64).
+  DataType intermediate_type() const { return intermediate_type_; }
+  TensorLayout layout() const { return layout_; }
+  ConvolutionMode mode() const { return mode_; }
+  const std::vector<EpilogueOp>& epilogue() const { return epilogue_; }
+  int alignment_bytes() const { return alignment_bytes_; }
+  // 0: the whole GPU.
+  int sm_count_target() const { return sm_count_target_; }
+  bool symmetric_padding() const { return pad_low_ == pad_high_; }
+
+  // Canonical text form; Parse(ToText()) gives an equal problem.
+  std::string ToText() const;
+  // Bytes of the tensors that the operation touches, without workspace.
+  int64_t TensorBytes() const;
+
+  friend bool operator==(const ConvProblem& a, const ConvProblem& b) = default;
+
+ private:
+  ConvProblem() = default;
+
+  Operation operation_ = Operation::kFwd;
+  std::vector<int64_t> x_dims_, w_dims_, y_dims_;
+  std::vector<int64_t> x_strides_, w_strides_, y_strides_;
+  std::vector<int64_t> pad_low_, pad_high_, strides_, dilations_;
+  int64_t groups_ = 1;
+  DataType data_type_ = DataType::kF32;
+  DataType output_type_ = DataType::kF32;
+  DataType compute_type_ = DataType::kF32;
+  DataType intermediate_type_ = DataType::kF32;
+  TensorLayout layout_ = TensorLayout::kNchw;
+  ConvolutionMode mode_ = ConvolutionMode::kCrossCorrelation;
+  std::vector<EpilogueOp> epilogue_;
+  int alignment_bytes_ = 16;
+  int sm_count_target_ = 0;
+};
+
+}  // namespace convtune

@@ -1,0 +1,95 @@
+// Enumerations of the model. Their numbers are those of convtune.v1 and are
+// persisted: never renumber.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace convtune {
+
+enum class Operation { kFwd = 1, kBwdData = 2, kBwdFilter = 3 };
+enum class DataType {
+  kF64 = 1,
+  kF32 = 2,
+  kF16 = 3,
+  kBF16 = 4,
+  kI8 = 5,
+  kI32 = 6,
+  kE4M3 = 7,
+  kE5M2 = 8
+};
+enum class TensorLayout { kNchw = 1, kNhwc = 2, kStrided = 3 };
+enum class ConvolutionMode { kCrossCorrelation = 1, kConvolution = 2 };
+enum class EpilogueOp { kAdd = 1, kBias = 2, kRelu = 3 };
+enum class LibraryConfiguration { kUnknown = 0, kFull = 1, kGraphJitOnly = 2 };
+enum class Api { kAny = 1, kGraph = 2, kLegacy = 3 };
+enum class LaunchMode { kEager = 1, kGraphCapture = 2 };
+enum class Evidence {
+  kNone = 0,
+  kHeuristic = 10,
+  kObserved = 20,
+  kIncomplete = 30,
+  kMeasured = 40
+};
+enum class Origin { kLocal = 1, kImported = 2, kFleet = 3 };
+enum class CandidateStatus {
+  kTimed = 1,
+  kFinalized = 2,
+  kUnsupported = 3,
+  kFailed = 4,
+  kSkippedMemory = 5,
+  kSkippedBudget = 6,
+  kQuarantined = 7
+};
+
+// cuDNN's numerical notes; the bit of note n in a mask is 1 << n.
+enum class NumericalNote {
+  kTensorCore = 1,
+  kDownConvertInputs = 2,
+  kReducedPrecisionReduction = 3,
+  kFft = 4,
+  kNondeterministic = 5,
+  kWinograd = 6,
+  kWinogradTile4x4 = 7,
+  kWinogradTile6x6 = 8,
+  kWinogradTile13x13 = 9,
+  kStrictNanProp = 10
+};
+enum class BehaviorNote {
+  kRuntimeCompilation = 1,
+  kRequiresFilterInt8x32Reorder = 2,
+  kRequiresBiasInt8x32Reorder = 3,
+  kSupportsCudaGraphNativeApi = 4,
+  kCublasLtDependency = 5
+};
+
+constexpr uint32_t NoteBit(NumericalNote note) { return 1U << static_cast<int>(note); }
+constexpr uint32_t NoteBit(BehaviorNote note) { return 1U << static_cast<int>(note); }
+
+// Lower-case names, as in the text form, the CLI and the reports. The readers
+// accept just these and return nullopt for anything else.
+std::string_view Name(Operation value);
+std::string_view Name(DataType value);
+std::string_view Name(TensorLayout value);
+std::string_view Name(ConvolutionMode value);
+std::string_view Name(EpilogueOp value);
+std::string_view Name(LibraryConfiguration value);
+std::string_view Name(Api value);
+std::string_view Name(LaunchMode value);
+std::string_view Name(Evidence value);
+std::string_view Name(Origin value);
+std::string_view Name(CandidateStatus value);
+std::string_view Name(NumericalNote value);
+std::string_view Name(BehaviorNote value);
+std::optional<Operation> ParseOperation(std::string_view text);
+std::optional<DataType> ParseDataType(std::string_view text);
+std::optional<EpilogueOp> ParseEpilogueOp(std::string_view text);
+std::optional<LibraryConfiguration> ParseLibraryConfiguration(std::string_view text);
+std::optional<Api> ParseApi(std::string_view text);
+std::optional<Evidence> ParseEvidence(std::string_view text);
+
+// Size of an element in bytes.
+int64_t SizeOf(DataType type);
+
+}  // namespace convtune

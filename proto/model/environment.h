@@ -1,0 +1,56 @@
+// What a measurement holds for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "proto/model/enums.h"
+
+namespace convtune {
+
+struct CudnnVersion {
+  int major = 0;
+  int minor = 0;
+  int patch = 0;
+  friend bool operator==(const CudnnVersion&, const CudnnVersion&) = default;
+};
+
+// The key part. Value type.
+struct Environment {
+  bool profile = false;     // a device-properties profile, not a card
+  std::string gpu_model;    // "NVIDIA H200"
+  int cc_major = 0;         // compute capability
+  int cc_minor = 0;
+  int sm_count = 0;
+  std::string mig_profile;  // "1g.18gb"; empty without MIG
+  CudnnVersion cudnn;
+  LibraryConfiguration library = LibraryConfiguration::kUnknown;
+
+  // "profile:nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full"; after sms
+  // "mig=1g.18gb" if there is one; "profile:" only for a profile. The model is
+  // a slug (lower case; runs of anything but letters and digits are one '-').
+  std::string ToText() const;
+  // "nvidia-h200" or "profile:nvidia-h200"; with "-1g.18gb" under MIG.
+  std::string Name() const;
+  // Reads ToText()'s form; gpu_model is then the slug.
+  static absl::StatusOr<Environment> Parse(std::string_view text);
+
+  friend bool operator==(const Environment&, const Environment&) = default;
+};
+
+// Lower case; runs of anything but letters and digits are one '-'.
+std::string Slug(std::string_view gpu_model);
+
+// Where measurements were taken; no part of the key.
+struct Provenance {
+  std::string driver_version;
+  std::string cuda_version;
+  std::string gpu_uuid;
+  std::string node;
+  int64_t memory_bytes = 0;
+  friend bool operator==(const Provenance&, const Provenance&) = default;
+};
+
+}  // namespace convtune

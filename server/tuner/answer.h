@@ -1,0 +1,47 @@
+// From a tuning to an answer under constraints. Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/model/constraints.h"
+#include "proto/model/tuning.h"
+
+namespace convtune {
+
+// See convtune.v1.Answer.
+struct Answer {
+  Candidate winner;
+  std::vector<Candidate> portfolio;
+  Evidence evidence = Evidence::kNone;
+  Origin origin = Origin::kLocal;
+  bool pinned = false;
+  std::string pin_reason;
+  std::string environment_name;
+  absl::Duration age;
+  int candidate_count = 0;
+  int eligible_count = 0;
+  std::string tuning_id;
+  bool persisted = true;
+  bool fresh = false;
+  std::string note;
+};
+
+enum class MissReason {
+  kNotFound = 1,
+  kInsufficientEvidence = 2,
+  kNoCandidate = 3,
+  kTuningFailed = 4,
+  kNoDevice = 5
+};
+
+struct Miss {
+  MissReason reason = MissReason::kNotFound;
+  std::string message;
+  std::string job;             // "jobs/N" if one was queued
+  std::optional<Answer> hint;  // from an environment that differs
+};
+
+}  // namespace convtune

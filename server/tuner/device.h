@@ -1,0 +1,31 @@
+// What the daemon is told about a device at start: how to start its worker.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "proto/model/environment.h"
+
+namespace convtune {
+
+// One GPU, or one profile that stands in for one.
+struct DeviceSpec {
+  std::string name;                       // "gpu:0" or "profile:nvidia-h200"
+  std::vector<std::string> worker_argv;   // program and arguments of its worker
+  Environment environment;                // as `convtune-worker --probe` reported it
+  Provenance provenance;
+};
+
+enum class DeviceState { kIdle = 1, kReady = 2, kBusy = 3, kBackingOff = 4, kUnavailable = 5 };
+
+struct DeviceStatus {
+  std::string name;
+  std::string environment;  // name
+  DeviceState state = DeviceState::kIdle;
+  std::string reason;       // why kBackingOff or kUnavailable
+  int64_t worker_pid = 0;
+  int64_t worker_starts = 0;
+  int64_t worker_deaths = 0;
+};
+
+}  // namespace convtune

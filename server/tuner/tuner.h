@@ -1,0 +1,206 @@
+// The heart of the daemon: look-ups, the queue of tunings, jobs, devices. It
+// knows no gRPC; server/rpc is a thin layer over it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "db/tuning_store.h"
+#include "proto/base/clock.h"
+#include "proto/model/constraints.h"
+#include "proto/model/conv_problem.h"
+#include "proto/model/tuning.h"
+#include "server/tuner/answer.h"
+#include "server/tuner/device.h"
+
+namespace convtune {
+
+enum class OnMiss { kNone = 1, kHeuristic = 2, kEnqueue = 3, kTune = 4 };
+enum class Search { kHeuristics = 1, kExhaustive = 2 };
+enum class Priority { kBackground = 1, kInteractive = 2 };
+enum class JobState { kQueued = 1, kRunning = 2, kSucceeded = 3, kFailed = 4, kCancelled = 5 };
+
+struct TuningOptions {
+  absl::Duration time_budget = absl::Seconds(30);
+  int64_t memory_budget_bytes = 0;  // 0: what the device has free
+  int max_candidates = 0;           // 0: no limit
+  Search search = Search::kHeuristics;
+  Api api = Api::kAny;
+};
+
+struct LookupRequest {
+  std::string environment;  // name; empty where there is one only
+  std::vector<ConvProblem> problems;
+  Constraints constraints;
+  OnMiss on_miss = OnMiss::kNone;
+  Evidence min_evidence = Evidence::kNone;  // kNone: the default of on_miss
+  TuningOptions options;
+  bool include_hints = false;
+};
+
+struct LookupResult {
+  TuningKey key;
+  std::variant<Answer, Miss> outcome;
+};
+
+struct LookupResponse {
+  std::vector<LookupResult> results;  // in request order
+  Environment environment;
+};
+
+struct JobSnapshot {
+  std::string name;  // "jobs/N"
+  JobState state = JobState::kQueued;
+  std::string environment;
+  int problem_count = 0;
+  int succeeded_count = 0;
+  int failed_count = 0;
+  int skipped_count = 0;
+  std::string current_problem;
+  int current_candidates_done = 0;
+  int current_candidates_total = 0;
+  std::vector<std::string> failures;  // at most 20
+  absl::Time create_time;
+  std::optional<absl::Time> end_time;
+  bool persisted = true;
+
+  bool ended() const {
+    return state == JobState::kSucceeded || state == JobState::kFailed ||
+           state == JobState::kCancelled;
+  }
+};
+
+struct JobRequest {
+  std::string environment;
+  std::vector<ConvProblem> problems;
+  TuningOptions options;
+  bool force = false;
+  Priority priority = Priority::kBackground;
+  std::string request_id;
+};
+
+struct JobPage {
+  std::vector<JobSnapshot> jobs;
+  std::string next_page_token;
+};
+
+// One row of ListTunings: a tuning without its candidates.
+struct TuningSummary {
+  TuningKey key;
+  std::string environment_name;
+  Evidence evidence = Evidence::kNone;
+  Origin origin = Origin::kLocal;
+  absl::Time tune_time;
+  absl::Duration elapsed;
+  int candidate_count = 0;
+  std::string winner;  // text form; empty if none ran
+  std::string incomplete_reason;
+};
+
+struct TuningPage {
+  std::vector<TuningSummary> tunings;
+  std::string next_page_token;
+};
+
+struct EnvironmentInfo {
+  Environment environment;
+  Provenance provenance;  // of the device; empty if not current
+  bool current = false;
+  int64_t tuning_count = 0;
+};
+
+struct TunerStats {
+  int64_t tuning_count = 0;
+  bool writable = true;
+  int64_t lookups = 0;
+  int64_t hits = 0;
+  int64_t worker_requests = 0;
+  int64_t worker_starts = 0;
+  int64_t queue_depth = 0;
+  int64_t waiting_callers = 0;
+};
+
+// Thread-safe. Callbacks are called without locks held, from the calling
+// thread or from one of the tuner's own; they must not block.
+class Tuner {
+ public:
+  struct Options {
+    TuningStore* store = nullptr;  // outlives the tuner
+    const Clock* clock = nullptr;  // outlives the tuner
+    std::vector<DeviceSpec> devices;
+    // A worker without work for this long is ended, which gives its GPU back.
+    absl::Duration idle_timeout = absl::Minutes(5);
+    // Pause before a dead worker is started again; doubles up to the maximum.
+    absl::Duration backoff_initial = absl::Milliseconds(200);
+    absl::Duration backoff_max = absl::Seconds(30);
+    // A worker that says nothing for this long beyond a request's own budget
+    // is taken for hung and killed.
+    absl::Duration hang_timeout = absl::Seconds(30);
+  };
+
+  using LookupCallback = std::function<void(absl::StatusOr<LookupResponse>)>;
+  using JobCallback = std::function<void(const JobSnapshot&)>;
+
+  // Reads the whole index from the store; rows that fail their checksum are
+  // logged and left out. FAILED_PRECONDITION if two devices' environments
+  // share a name but differ.
+  static absl::StatusOr<std::unique_ptr<Tuner>> Create(Options options);
+  virtual ~Tuner() = default;
+
+  // Answers every problem, once; see BatchGet. The callback is called before
+  // Lookup returns if nobody needs to wait. Returns a token for AbandonLookup.
+  // Errors: NOT_FOUND (environment), INVALID_ARGUMENT (environment left out
+  // where there are several), UNAVAILABLE (draining), FAILED_PRECONDITION (no
+  // environment at all).
+  virtual uint64_t Lookup(LookupRequest request, LookupCallback done) = 0;
+  // The caller went away: calls back with CANCELLED if it still waits, and
+  // drops queued work that nobody else wants. Unknown tokens are ignored.
+  virtual void AbandonLookup(uint64_t token) = 0;
+
+  virtual absl::StatusOr<JobSnapshot> CreateJob(JobRequest request) = 0;
+  virtual absl::StatusOr<JobSnapshot> GetJob(const std::string& name) = 0;
+  virtual absl::StatusOr<JobPage> ListJobs(int page_size, const std::string& page_token) = 0;
+  virtual absl::StatusOr<JobSnapshot> CancelJob(const std::string& name) = 0;
+  // Calls back now, on every change (changes may be merged), and last with an
+  // ended() snapshot. Returns a token for StopWatching.
+  virtual absl::StatusOr<uint64_t> WatchJob(const std::string& name, JobCallback on_change) = 0;
+  // After it returns, the callback is not called again.
+  virtual void StopWatching(uint64_t token) = 0;
+
+  // `environment` as in LookupRequest. NOT_FOUND if nothing is known.
+  virtual absl::StatusOr<Tuning> GetTuning(const std::string& environment,
+                                           const ConvProblem& problem) = 0;
+  virtual absl::StatusOr<TuningPage> ListTunings(const std::string& environment, int page_size,
+                                                 const std::string& page_token,
+                                                 const std::string& text_filter) = 0;
+  virtual absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
+                                                const std::vector<ConvProblem>& problems) = 0;
+  // NOT_FOUND: no tuning; FAILED_PRECONDITION: the tuning does not list the
+  // candidate, or it did not run.
+  virtual absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
+                                     const CandidateId& candidate, const std::string& reason,
+                                     std::optional<absl::Duration> ttl) = 0;
+  virtual absl::Status DeletePin(const std::string& environment, const ConvProblem& problem) = 0;
+  // Empty environment: all. Expired ones are left out.
+  virtual absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) = 0;
+
+  virtual absl::StatusOr<Environment> ResolveEnvironment(const std::string& name) = 0;
+  virtual std::vector<EnvironmentInfo> ListEnvironments() = 0;
+  virtual std::vector<DeviceStatus> ListDevices() = 0;
+  virtual TunerStats Stats() = 0;
+
+  // Refuses new work, cancels what is queued, lets the tunings that run come
+  // to their end until the deadline, then kills the workers; every waiting
+  // caller is called back. Blocks. Idempotent.
+  virtual void Drain(absl::Time deadline) = 0;
+};
+
+}  // namespace convtune

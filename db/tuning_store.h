@@ -42,9 +42,8 @@ class TuningStore {
   // (environment text, problem text). A row whose checksum does not match is
   // passed to `corrupt` as text and left out. The callbacks must not call the
   // store.
-  virtual absl::Status ForEachTuning(
-      const std::function<void(Tuning)>& visit,
-      const std::function<void(const std::string&)>& corrupt) = 0;
+  virtual absl::Status ForEachTuning(const std::function<void(Tuning)>& visit,
+                                     const std::function<void(const std::string&)>& corrupt) = 0;
   // Every environment that has rows.
   virtual absl::StatusOr<std::vector<Environment>> ListEnvironments() = 0;
 

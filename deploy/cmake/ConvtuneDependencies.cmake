@@ -21,3 +21,7 @@ if(NOT GOOGLEAPIS_PROTO_DIR)
   message(FATAL_ERROR "google/rpc/error_details.proto not found: run deploy/install-deps, or set "
     "CONVTUNE_PYTHON_PACKAGES to a folder with PyPI's googleapis-common-protos")
 endif()
+
+if(CONVTUNE_PORTABLE)
+  include(ConvtunePortable)
+endif()

@@ -7,12 +7,18 @@
 #include <condition_variable>
 #include <mutex>
 
+// Defines some of the names below, in whatever absl header comes first.
+#include "absl/base/thread_annotations.h"
+
 #if defined(__clang__)
 #define CONVTUNE_TSA(x) __attribute__((x))
 #else
 #define CONVTUNE_TSA(x)
 #endif
 
+#undef GUARDED_BY
+#undef PT_GUARDED_BY
+#undef NO_THREAD_SAFETY_ANALYSIS
 #define CAPABILITY(x) CONVTUNE_TSA(capability(x))
 #define SCOPED_CAPABILITY CONVTUNE_TSA(scoped_lockable)
 #define GUARDED_BY(x) CONVTUNE_TSA(guarded_by(x))

@@ -10,7 +10,7 @@ namespace convtune {
 
 // What an answer must keep to; see convtune.v1.Constraints. Value type.
 struct Constraints {
-  std::optional<int64_t> max_workspace_bytes;
+  std::optional<int64_t> max_workspace_bytes = std::nullopt;
   bool deterministic = false;
   bool forbid_tf32 = false;
   bool forbid_down_convert = false;

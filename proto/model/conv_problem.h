@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -51,7 +52,11 @@ class ConvProblem {
                                            std::vector<Violation>* violations);
   // Same; INVALID_ARGUMENT with ToString(violations).
   static absl::StatusOr<ConvProblem> Create(const ConvProblemSpec& spec);
-  // Reads the text form (see problem_text.h).
+  // Reads the text form (see problem_text.h). While tokens cannot be read, the
+  // problem that the others make is not judged.
+  static std::optional<ConvProblem> Parse(std::string_view text,
+                                          std::vector<Violation>* violations);
+  // Same; INVALID_ARGUMENT with ToString(violations).
   static absl::StatusOr<ConvProblem> Parse(std::string_view text);
 
   Operation operation() const { return operation_; }
@@ -82,6 +87,11 @@ class ConvProblem {
   // 0: the whole GPU.
   int sm_count_target() const { return sm_count_target_; }
   bool symmetric_padding() const { return pad_low_ == pad_high_; }
+
+  // The same problem for addresses of another alignment, a power of two from 1
+  // to 256. What was tuned for an alignment serves every stricter one, so a
+  // look-up may also try the smaller ones.
+  ConvProblem WithAlignment(int bytes) const;
 
   // Canonical text form; Parse(ToText()) gives an equal problem.
   std::string ToText() const;

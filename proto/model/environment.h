@@ -19,9 +19,9 @@ struct CudnnVersion {
 
 // The key part. Value type.
 struct Environment {
-  bool profile = false;     // a device-properties profile, not a card
-  std::string gpu_model;    // "NVIDIA H200"
-  int cc_major = 0;         // compute capability
+  bool profile = false;   // a device-properties profile, not a card
+  std::string gpu_model;  // "NVIDIA H200"
+  int cc_major = 0;       // compute capability
   int cc_minor = 0;
   int sm_count = 0;
   std::string mig_profile;  // "1g.18gb"; empty without MIG

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -43,5 +44,15 @@ struct Miss {
   std::string job;             // "jobs/N" if one was queued
   std::optional<Answer> hint;  // from an environment that differs
 };
+
+struct IndexedTuning;
+
+// The answer that a tuning gives under constraints, for inputs of type
+// `data_type`; a Miss (kNoCandidate) if no candidate keeps to them. `pin` may
+// be nullptr; an expired one is ignored, another overrides the ranking and the
+// constraints, and says so.
+std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* pin,
+                                      const Constraints& constraints, DataType data_type,
+                                      absl::Time now);
 
 }  // namespace convtune

@@ -10,9 +10,9 @@ namespace convtune {
 
 // One GPU, or one profile that stands in for one.
 struct DeviceSpec {
-  std::string name;                       // "gpu:0" or "profile:nvidia-h200"
-  std::vector<std::string> worker_argv;   // program and arguments of its worker
-  Environment environment;                // as `convtune-worker --probe` reported it
+  std::string name;                      // "gpu:0" or "profile:nvidia-h200"
+  std::vector<std::string> worker_argv;  // program and arguments of its worker
+  Environment environment;               // as `convtune-worker --probe` reported it
   Provenance provenance;
 };
 
@@ -22,7 +22,7 @@ struct DeviceStatus {
   std::string name;
   std::string environment;  // name
   DeviceState state = DeviceState::kIdle;
-  std::string reason;       // why kBackingOff or kUnavailable
+  std::string reason;  // why kBackingOff or kUnavailable
   int64_t worker_pid = 0;
   int64_t worker_starts = 0;
   int64_t worker_deaths = 0;

@@ -1,0 +1,81 @@
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/command.h"
+#include "client/cli/json.h"
+#include "client/cli/units.h"
+
+namespace convtune {
+namespace {
+
+class DbCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* verb = AddVerbGroup(root, "db", "care of the database, through the daemon");
+    check_ =
+        AddVerbBelow(verb, "check", "structure, foreign keys and every row's checksum", Rows::kNo);
+    backup_ = AddVerbBelow(verb, "backup", "write a copy on the daemon's machine", Rows::kNo);
+    backup_->add_option("path", path_, "absolute path of a file that does not exist")
+        ->type_name("PATH")
+        ->required();
+    AddVerbBelow(verb, "compact", "thin old samples and give free space back", Rows::kNo);
+  }
+
+  ExitCode Run(Context& context) override {
+    if (backup_->parsed() && (path_.empty() || path_[0] != '/')) {
+      return context.Fail(absl::InvalidArgumentError(
+          "PATH: must be absolute, as the daemon writes it, is '" + path_ + "'"));
+    }
+    const auto client = context.Connect();
+    if (!client.ok()) return context.Fail(client.status());
+    if (check_->parsed()) return Check(context, **client);
+    return backup_->parsed() ? Backup(context, **client) : Compact(context, **client);
+  }
+
+ private:
+  static void PrintJson(Context& context, const google::protobuf::Message& message) {
+    if (context.format() == Format::kJson) context.io().out << JsonMessage(message) << "\n";
+  }
+
+  static ExitCode Check(Context& context, Client& client) {
+    const auto response = client.CheckDatabase(context.long_timeout());
+    if (!response.ok()) return context.Fail(response.status());
+    PrintJson(context, *response);
+    for (const std::string& problem : response->problems()) context.SayError(problem);
+    context.Say(absl::StrCat(
+        "compared ", response->rows_checked(), " rows: ",
+        response->ok() ? "the database is sound" : "the database is damaged; restore a backup"));
+    return response->ok() ? ExitCode::kDone : ExitCode::kFailed;
+  }
+
+  ExitCode Backup(Context& context, Client& client) const {
+    v1::BackupDatabaseRequest request;
+    request.set_path(path_);
+    const auto response = client.BackupDatabase(request, context.long_timeout());
+    if (!response.ok()) return context.Fail(response.status());
+    PrintJson(context, *response);
+    context.Say(absl::StrCat("wrote ", FormatBytes(response->bytes()), " to ", path_));
+    return ExitCode::kDone;
+  }
+
+  static ExitCode Compact(Context& context, Client& client) {
+    const auto response = client.CompactDatabase(context.long_timeout());
+    if (!response.ok()) return context.Fail(response.status());
+    PrintJson(context, *response);
+    context.Say(absl::StrCat("thinned ", response->thinned(), " measurements; ",
+                             FormatBytes(response->bytes_before()), " before, ",
+                             FormatBytes(response->bytes_after()), " now"));
+    return ExitCode::kDone;
+  }
+
+  CLI::App* check_ = nullptr;
+  CLI::App* backup_ = nullptr;
+  std::string path_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewDbCommand() { return std::make_unique<DbCommand>(); }
+
+}  // namespace convtune

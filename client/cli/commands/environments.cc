@@ -1,0 +1,146 @@
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "client/cli/command.h"
+#include "client/cli/json.h"
+#include "client/cli/table.h"
+
+namespace convtune {
+namespace {
+
+std::string LibraryWord(v1::LibraryConfiguration configuration) {
+  if (configuration == v1::LIBRARY_CONFIGURATION_FULL) return "full";
+  if (configuration == v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY) return "graph-jit-only";
+  return "unknown";
+}
+
+std::string StateWord(v1::DeviceState state) {
+  const std::string name = v1::DeviceState_Name(state);
+  const std::string prefix = "DEVICE_STATE_";
+  if (name.size() <= prefix.size()) return "unknown";
+  return absl::StrReplaceAll(absl::AsciiStrToLower(name.substr(prefix.size())), {{"_", "-"}});
+}
+
+std::string DevicesOf(const v1::ListDevicesResponse& devices, const std::string& environment) {
+  std::string names;
+  for (const v1::Device& device : devices.devices()) {
+    if (device.environment() == environment) {
+      absl::StrAppend(&names, names.empty() ? "" : ";", device.name());
+    }
+  }
+  return names;
+}
+
+std::string Tables(Context& context, const v1::ListEnvironmentsResponse& environments,
+                   const v1::ListDevicesResponse& devices) {
+  Table table({{"ENVIRONMENT"},
+               {"GPU"},
+               {"CC"},
+               {"SMS", Align::kRight},
+               {"CUDNN"},
+               {"LIBRARY"},
+               {"TUNINGS", Align::kRight},
+               {"DEVICES"}});
+  for (const v1::Environment& environment : environments.environments()) {
+    const std::string gpu =
+        environment.mig_profile().empty()
+            ? environment.gpu_model()
+            : absl::StrCat(environment.gpu_model(), " ", environment.mig_profile());
+    const std::string names = DevicesOf(devices, environment.name());
+    table.Add({environment.name(), gpu, environment.compute_capability(),
+               absl::StrCat(environment.sm_count()), environment.cudnn_version(),
+               LibraryWord(environment.library_configuration()),
+               absl::StrCat(environment.tuning_count()),
+               environment.current() ? names : std::string("none now")});
+  }
+  Table states({{"DEVICE"},
+                {"STATE"},
+                {"WORKER", Align::kRight},
+                {"STARTS", Align::kRight},
+                {"DEATHS", Align::kRight},
+                {"REASON"}});
+  for (const v1::Device& device : devices.devices()) {
+    const bool bad = !device.reason().empty();
+    states.Add({device.name(),
+                {StateWord(device.state()), bad ? Color::kRed : Color::kNone},
+                device.worker_pid() != 0 ? absl::StrCat(device.worker_pid()) : "-",
+                absl::StrCat(device.worker_starts()),
+                absl::StrCat(device.worker_deaths()),
+                device.reason()});
+  }
+  std::string out;
+  if (!table.empty()) out += table.Render(context.table_width(), context.out_color());
+  if (!states.empty()) {
+    absl::StrAppend(&out, out.empty() ? "" : "\n",
+                    states.Render(context.table_width(), context.out_color()));
+  }
+  return out;
+}
+
+class EnvironmentsCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    AddVerb(root, "environments", "GPUs, cuDNN versions and devices that are known", Rows::kYes);
+  }
+
+  ExitCode Run(Context& context) override {
+    const auto client = context.Connect();
+    if (!client.ok()) return context.Fail(client.status());
+    auto environments = (*client)->ListEnvironments();
+    if (!environments.ok()) return context.Fail(environments.status());
+    const auto devices = (*client)->ListDevices();
+    if (!devices.ok()) return context.Fail(devices.status());
+    if (!context.settings().environment.empty()) {
+      if (!KeepOnly(context.settings().environment, &*environments)) {
+        return context.Fail(absl::NotFoundError("--environment: must be one that is known, '" +
+                                                context.settings().environment + "' is not"));
+      }
+    }
+    std::ostream& out = context.io().out;
+    if (context.format() == Format::kJson) {
+      out << JsonObject()
+                 .AddRaw("environments", JsonMessages(environments->environments()))
+                 .AddRaw("devices", JsonMessages(devices->devices()))
+                 .Take()
+          << "\n";
+      return ExitCode::kDone;
+    }
+    if (context.format() == Format::kTable) {
+      out << Tables(context, *environments, *devices);
+      return ExitCode::kDone;
+    }
+    out << CsvLine({"environment", "gpu", "compute_capability", "sms", "mig_profile", "cudnn",
+                    "library", "profile", "current", "tunings", "devices"});
+    for (const v1::Environment& environment : environments->environments()) {
+      out << CsvLine(
+          {environment.name(), environment.gpu_model(), environment.compute_capability(),
+           absl::StrCat(environment.sm_count()), environment.mig_profile(),
+           environment.cudnn_version(), LibraryWord(environment.library_configuration()),
+           environment.profile() ? "true" : "false", environment.current() ? "true" : "false",
+           absl::StrCat(environment.tuning_count()), DevicesOf(*devices, environment.name())});
+    }
+    return ExitCode::kDone;
+  }
+
+ private:
+  // False if there is none of that name.
+  static bool KeepOnly(const std::string& name, v1::ListEnvironmentsResponse* response) {
+    v1::ListEnvironmentsResponse kept;
+    for (const v1::Environment& environment : response->environments()) {
+      if (environment.name() == name) *kept.add_environments() = environment;
+    }
+    *response = std::move(kept);
+    return response->environments_size() > 0;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewEnvironmentsCommand() {
+  return std::make_unique<EnvironmentsCommand>();
+}
+
+}  // namespace convtune

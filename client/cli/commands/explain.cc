@@ -1,0 +1,176 @@
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "client/cli/answer_output.h"
+#include "client/cli/command.h"
+#include "client/cli/constraint_args.h"
+#include "client/cli/explain_words.h"
+#include "client/cli/json.h"
+#include "client/cli/problem_args.h"
+#include "client/cli/table.h"
+#include "client/cli/units.h"
+
+namespace convtune {
+namespace {
+
+std::string Word(const std::string& name, size_t prefix) {
+  if (name.size() <= prefix) return "unknown";
+  return absl::StrReplaceAll(absl::AsciiStrToLower(name.substr(prefix)), {{"_", "-"}});
+}
+
+std::string StatusWord(v1::CandidateStatus status) {
+  return Word(v1::CandidateStatus_Name(status), sizeof("CANDIDATE_STATUS_") - 1);
+}
+
+std::string Notes(const v1::Candidate& candidate, const std::string& separator) {
+  std::vector<std::string> notes;
+  if (candidate.stock()) notes.push_back("stock");
+  for (const int note : candidate.numerical_notes()) {
+    notes.push_back(Word(v1::NumericalNote_Name(static_cast<v1::NumericalNote>(note)),
+                         sizeof("NUMERICAL_NOTE_") - 1));
+  }
+  for (const int note : candidate.behavior_notes()) {
+    notes.push_back(Word(v1::BehaviorNote_Name(static_cast<v1::BehaviorNote>(note)),
+                         sizeof("BEHAVIOR_NOTE_") - 1));
+  }
+  return absl::StrJoin(notes, separator);
+}
+
+std::string ApiWord(const v1::Candidate& candidate) {
+  return candidate.has_legacy_algorithm() ? "legacy" : "graph";
+}
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string Spread(const v1::Candidate& candidate) {
+  if (!(candidate.median_us() > 0)) return "-";
+  const double spread = (candidate.q3_us() - candidate.q1_us()) / candidate.median_us();
+  return absl::StrFormat("%.1f%%", 100 * spread);
+}
+
+Table CandidateTable(const v1::Tuning& tuning, const std::string& winner) {
+  Table table({{"RANK", Align::kRight},
+               {"CANDIDATE"},
+               {"API"},
+               {"STATUS"},
+               {"TIME", Align::kRight},
+               {"SPREAD", Align::kRight},
+               {"WORKSPACE", Align::kRight},
+               {"NOTES AND ERRORS"}});
+  for (int i = 0; i < tuning.candidates_size(); ++i) {
+    const v1::Candidate& candidate = tuning.candidates(i);
+    const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
+                     candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
+    std::string last = Notes(candidate, " ");
+    if (!candidate.error_message().empty()) {
+      absl::StrAppend(&last, last.empty() ? "" : ": ", FirstLine(candidate.error_message()));
+    }
+    const bool wins = candidate.text() == winner;
+    table.Add(
+        {absl::StrCat(i + 1),
+         {candidate.text(), wins ? Color::kGreen : Color::kNone},
+         ApiWord(candidate),
+         {StatusWord(candidate.status()), ran ? Color::kNone : Color::kRed},
+         FormatMicroseconds(candidate.median_us()),
+         Spread(candidate),
+         ran || candidate.workspace_bytes() > 0 ? FormatBytes(candidate.workspace_bytes()) : "-",
+         last});
+  }
+  return table;
+}
+
+std::string CandidateCsv(const v1::Tuning& tuning) {
+  std::string out = CsvLine({"rank", "candidate", "api", "status", "median_us", "q1_us", "q3_us",
+                             "samples", "find_us", "workspace_bytes", "deterministic", "stock",
+                             "heuristic_rank", "notes", "error"});
+  for (int i = 0; i < tuning.candidates_size(); ++i) {
+    const v1::Candidate& candidate = tuning.candidates(i);
+    const auto number = [](double us) { return us > 0 ? absl::StrFormat("%.6g", us) : ""; };
+    out += CsvLine(
+        {absl::StrCat(i + 1), candidate.text(), ApiWord(candidate), StatusWord(candidate.status()),
+         number(candidate.median_us()), number(candidate.q1_us()), number(candidate.q3_us()),
+         absl::StrCat(candidate.sample_count()), number(candidate.find_us()),
+         absl::StrCat(candidate.workspace_bytes()), candidate.deterministic() ? "true" : "false",
+         candidate.stock() ? "true" : "false", absl::StrCat(candidate.heuristic_rank()),
+         Notes(candidate, ";"), candidate.error_message()});
+  }
+  return out;
+}
+
+class ExplainCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "explain",
+                            "every candidate of one problem, and why the winner won", Rows::kYes);
+    problem_.RegisterOne(*app);
+    constraints_.Register(*app);
+  }
+
+  ExitCode Run(Context& context) override {
+    const auto problem = problem_.ReadOne();
+    if (!problem.ok()) return context.Fail(problem.status());
+    auto constraints = constraints_.ToProto();
+    if (!constraints.ok()) return context.Fail(constraints.status());
+    const auto client = context.Connect();
+    if (!client.ok()) return context.Fail(client.status());
+
+    v1::GetTuningRequest get;
+    get.set_environment(context.settings().environment);
+    get.mutable_problem()->set_text(problem->ToText());
+    const auto tuning = (*client)->GetTuning(get);
+    if (!tuning.ok()) return context.Fail(tuning.status());
+    v1::BatchGetRequest ask;
+    ask.set_environment(context.settings().environment);
+    *ask.add_problems() = get.problem();
+    *ask.mutable_constraints() = *std::move(constraints);
+    const BatchAnswers answers =
+        BatchGetAll(context, ask, {{*problem, 1, "PROBLEM"}}, context.settings().client.timeout);
+    if (answers.rows.empty()) return answers.code;
+    Print(context, *tuning, answers.rows[0].result);
+    return answers.code;
+  }
+
+ private:
+  static void Print(Context& context, const v1::Tuning& tuning, const v1::BatchGetResult& result) {
+    std::ostream& out = context.io().out;
+    std::vector<std::string> words = {"No candidate can be the answer: " + result.miss().message()};
+    if (result.has_answer()) words = ExplainWinner(result.answer(), tuning.candidates());
+    if (context.format() == Format::kCsv) {
+      out << CandidateCsv(tuning);
+    } else if (context.format() == Format::kJson) {
+      std::vector<std::string> lines;
+      for (const std::string& line : words) lines.push_back(JsonString(line));
+      out << JsonObject()
+                 .Add("tuning", tuning)
+                 .Add("result", result)
+                 .AddRaw("why", JsonArray(lines))
+                 .Take()
+          << "\n";
+    } else {
+      out << tuning.problem_text() << "\n"
+          << tuning.environment().text() << "\n"
+          << "evidence: " << EvidenceWord(tuning.evidence());
+      if (!tuning.incomplete_reason().empty()) out << " (" << tuning.incomplete_reason() << ")";
+      out << ", tuned " << FormatTimestamp(absl::FromUnixSeconds(tuning.tune_time().seconds()))
+          << "\n\n"
+          << CandidateTable(tuning, result.answer().winner().text())
+                 .Render(context.table_width(), context.out_color())
+          << "\n"
+          << absl::StrJoin(words, "\n") << "\n";
+    }
+  }
+
+  ProblemArgs problem_;
+  ConstraintArgs constraints_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewExplainCommand() { return std::make_unique<ExplainCommand>(); }
+
+}  // namespace convtune

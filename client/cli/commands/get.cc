@@ -1,0 +1,75 @@
+#include <CLI/CLI.hpp>
+
+#include "client/cli/answer_output.h"
+#include "client/cli/batch_get.h"
+#include "client/cli/command.h"
+#include "client/cli/constraint_args.h"
+#include "client/cli/problem_args.h"
+
+namespace convtune {
+namespace {
+
+class GetCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "get", "the best algorithm of each problem", Rows::kYes);
+    problems_.Register(*app);
+    constraints_.Register(*app);
+    app->add_option("--on-miss", on_miss_, "what a miss does")
+        ->check(CLI::IsMember({"none", "heuristic", "enqueue", "tune"}))
+        ->capture_default_str();
+    app->add_option("--min-evidence", min_evidence_, "least evidence that counts as a hit")
+        ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}));
+    app->add_flag("--hints", hints_, "with a miss, show what another cuDNN version has");
+  }
+
+  ExitCode Run(Context& context) override {
+    v1::BatchGetRequest request;
+    auto constraints = constraints_.ToProto();
+    if (!constraints.ok()) return context.Fail(constraints.status());
+    *request.mutable_constraints() = *std::move(constraints);
+    const auto batch = problems_.Read(context);
+    if (!batch.ok()) return context.Fail(batch.status());
+    request.set_environment(context.settings().environment);
+    request.set_on_miss(OnMiss());
+    request.set_min_evidence(MinEvidence());
+    request.set_include_hints(hints_);
+
+    const bool waits = on_miss_ == "heuristic" || on_miss_ == "tune";
+    BatchAnswers answers;
+    if (!batch->rows.empty()) {
+      answers = BatchGetAll(context, request, batch->rows,
+                            waits ? context.long_timeout() : context.settings().client.timeout);
+    }
+    PrintAnswers(context, answers, batch->errors, "");
+    return Worse(batch->code, answers.code);
+  }
+
+ private:
+  v1::OnMiss OnMiss() const {
+    if (on_miss_ == "heuristic") return v1::ON_MISS_HEURISTIC;
+    if (on_miss_ == "enqueue") return v1::ON_MISS_ENQUEUE;
+    if (on_miss_ == "tune") return v1::ON_MISS_TUNE;
+    return v1::ON_MISS_NONE;
+  }
+
+  v1::Evidence MinEvidence() const {
+    if (min_evidence_ == "heuristic") return v1::EVIDENCE_HEURISTIC;
+    if (min_evidence_ == "observed") return v1::EVIDENCE_OBSERVED;
+    if (min_evidence_ == "incomplete") return v1::EVIDENCE_INCOMPLETE;
+    if (min_evidence_ == "measured") return v1::EVIDENCE_MEASURED;
+    return v1::EVIDENCE_UNSPECIFIED;
+  }
+
+  ProblemArgs problems_;
+  ConstraintArgs constraints_;
+  std::string on_miss_ = "none";
+  std::string min_evidence_;
+  bool hints_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewGetCommand() { return std::make_unique<GetCommand>(); }
+
+}  // namespace convtune

@@ -1,0 +1,156 @@
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/command.h"
+#include "client/cli/json.h"
+#include "client/cli/problem_args.h"
+#include "client/cli/table.h"
+#include "client/cli/tuning_run.h"
+#include "client/cli/units.h"
+
+namespace convtune {
+namespace {
+
+std::string StateWord(v1::JobState state) {
+  const std::string name = v1::JobState_Name(state);
+  const std::string prefix = "JOB_STATE_";
+  return name.size() > prefix.size() ? absl::AsciiStrToLower(name.substr(prefix.size()))
+                                     : "unknown";
+}
+
+Color StateColor(v1::JobState state) {
+  if (state == v1::JOB_STATE_FAILED) return Color::kRed;
+  return state == v1::JOB_STATE_SUCCEEDED ? Color::kGreen : Color::kNone;
+}
+
+std::string TimeOf(const google::protobuf::Timestamp& time) {
+  return FormatTimestamp(absl::FromUnixSeconds(time.seconds()));
+}
+
+// "3" and "jobs/3" are the same.
+absl::StatusOr<std::string> JobName(const std::string& text) {
+  const std::string number = text.compare(0, 5, "jobs/") == 0 ? text.substr(5) : text;
+  if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("JOB: must be a number or jobs/NUMBER, is '", text, "'"));
+  }
+  return absl::StrCat("jobs/", number);
+}
+
+void Print(Context& context, const std::vector<v1::TuningJob>& jobs) {
+  std::ostream& out = context.io().out;
+  if (context.format() == Format::kCsv) {
+    out << CsvLine({"job", "state", "environment", "problems", "succeeded", "failed", "skipped",
+                    "created", "ended", "persisted"});
+  }
+  Table table({{"JOB"},
+               {"STATE"},
+               {"ENVIRONMENT"},
+               {"DONE", Align::kRight},
+               {"FAILED", Align::kRight},
+               {"CREATED"},
+               {"NOW"}});
+  for (const v1::TuningJob& job : jobs) {
+    if (context.format() == Format::kCsv) {
+      out << CsvLine({job.name(), StateWord(job.state()), job.environment(),
+                      absl::StrCat(job.problem_count()), absl::StrCat(job.succeeded_count()),
+                      absl::StrCat(job.failed_count()), absl::StrCat(job.skipped_count()),
+                      TimeOf(job.create_time()), job.has_end_time() ? TimeOf(job.end_time()) : "",
+                      job.persisted() ? "true" : "false"});
+    }
+    table.Add({job.name(),
+               {StateWord(job.state()), StateColor(job.state())},
+               job.environment(),
+               absl::StrCat(job.succeeded_count() + job.failed_count(), "/", job.problem_count()),
+               absl::StrCat(job.failed_count()),
+               TimeOf(job.create_time()),
+               job.current_problem().empty() ? "-" : ShortProblem(job.current_problem())});
+  }
+  if (context.format() == Format::kTable && !table.empty()) {
+    out << table.Render(context.table_width(), context.out_color());
+  }
+}
+
+class JobsCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* verb = AddVerbGroup(root, "jobs", "tunings that were asked for");
+    AddVerbBelow(verb, "list", "all jobs, newest first", Rows::kYes);
+    show_ = AddVerbBelow(verb, "show", "one job, with its failures", Rows::kYes);
+    watch_ = AddVerbBelow(verb, "watch", "wait until a job has ended", Rows::kYes);
+    cancel_ = AddVerbBelow(verb, "cancel", "stop a job; what it has done is kept", Rows::kYes);
+    for (CLI::App* app : {show_, watch_, cancel_}) {
+      app->add_option("job", name_, "number of the job")->type_name("JOB")->required();
+    }
+  }
+
+  ExitCode Run(Context& context) override {
+    std::string name;
+    if (show_->parsed() || watch_->parsed() || cancel_->parsed()) {
+      const auto checked = JobName(name_);
+      if (!checked.ok()) return context.Fail(checked.status());
+      name = *checked;
+    }
+    const auto client = context.Connect();
+    if (!client.ok()) return context.Fail(client.status());
+    if (name.empty()) return List(context, **client);
+    const auto job = One(context, **client, name);
+    if (!job.ok()) return context.Fail(job.status());
+    if (context.format() == Format::kJson) {
+      context.io().out << JsonObject().Add("job", *job).Take() << "\n";
+    } else {
+      Print(context, {*job});
+    }
+    const ExitCode code = ReportJob(context, *job);
+    return cancel_->parsed() ? ExitCode::kDone : code;
+  }
+
+ private:
+  absl::StatusOr<v1::TuningJob> One(Context& context, Client& client,
+                                    const std::string& name) const {
+    if (watch_->parsed()) return WatchJob(context, client, name, 0, 0);
+    if (cancel_->parsed()) {
+      v1::CancelTuningJobRequest request;
+      request.set_name(name);
+      return client.CancelTuningJob(request);
+    }
+    v1::GetTuningJobRequest request;
+    request.set_name(name);
+    return client.GetTuningJob(request);
+  }
+
+  static ExitCode List(Context& context, Client& client) {
+    v1::ListTuningJobsRequest request;
+    request.set_page_size(1000);
+    std::vector<v1::TuningJob> jobs;
+    do {
+      const auto page = client.ListTuningJobs(request);
+      if (!page.ok()) return context.Fail(page.status());
+      for (const v1::TuningJob& job : page->jobs()) {
+        const std::string& wanted = context.settings().environment;
+        if (wanted.empty() || job.environment() == wanted) jobs.push_back(job);
+      }
+      request.set_page_token(page->next_page_token());
+    } while (!request.page_token().empty());
+    if (context.format() == Format::kJson) {
+      context.io().out << JsonObject().AddRaw("jobs", JsonMessages(jobs)).Take() << "\n";
+    } else {
+      Print(context, jobs);
+      context.Say(absl::StrCat(jobs.size(), jobs.size() == 1 ? " job" : " jobs"));
+    }
+    return ExitCode::kDone;
+  }
+
+  CLI::App* show_ = nullptr;
+  CLI::App* watch_ = nullptr;
+  CLI::App* cancel_ = nullptr;
+  std::string name_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewJobsCommand() { return std::make_unique<JobsCommand>(); }
+
+}  // namespace convtune

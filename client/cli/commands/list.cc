@@ -1,0 +1,125 @@
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/answer_output.h"
+#include "client/cli/command.h"
+#include "client/cli/json.h"
+#include "client/cli/problem_args.h"
+#include "client/cli/table.h"
+#include "client/cli/units.h"
+
+namespace convtune {
+namespace {
+
+std::string TimeOf(const google::protobuf::Timestamp& time) {
+  return FormatTimestamp(absl::FromUnixSeconds(time.seconds()));
+}
+
+class ListCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "list", "what the database holds", Rows::kYes);
+    app->add_option("--filter", filter_, "only problems whose text form contains this")
+        ->type_name("TEXT");
+    app->add_flag("--pins", pins_, "the pins instead of the tunings");
+  }
+
+  ExitCode Run(Context& context) override {
+    const auto client = context.Connect();
+    if (!client.ok()) return context.Fail(client.status());
+    return pins_ ? ListPins(context, **client) : ListTunings(context, **client);
+  }
+
+ private:
+  ExitCode ListTunings(Context& context, Client& client) const {
+    v1::ListTuningsRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_text_filter(filter_);
+    request.set_page_size(1000);
+    std::vector<v1::Tuning> tunings;
+    do {
+      auto page = client.ListTunings(request);
+      if (!page.ok()) return context.Fail(page.status());
+      for (v1::Tuning& tuning : *page->mutable_tunings()) tunings.push_back(std::move(tuning));
+      request.set_page_token(page->next_page_token());
+    } while (!request.page_token().empty());
+
+    std::ostream& out = context.io().out;
+    if (context.format() == Format::kJson) {
+      out << JsonObject().AddRaw("tunings", JsonMessages(tunings)).Take() << "\n";
+      return ExitCode::kDone;
+    }
+    if (context.format() == Format::kCsv) {
+      out << CsvLine({"problem", "environment", "winner", "evidence", "origin", "candidates",
+                      "tuned", "tuning_id", "incomplete_reason"});
+      for (const v1::Tuning& tuning : tunings) {
+        out << CsvLine({tuning.problem_text(), tuning.environment().name(), tuning.winner(),
+                        EvidenceWord(tuning.evidence()), OriginWord(tuning.origin()),
+                        absl::StrCat(tuning.candidate_count()), TimeOf(tuning.tune_time()),
+                        tuning.id(), tuning.incomplete_reason()});
+      }
+      return ExitCode::kDone;
+    }
+    Table table({{"PROBLEM"},
+                 {"ENVIRONMENT"},
+                 {"EVIDENCE"},
+                 {"CANDIDATES", Align::kRight},
+                 {"TUNED"},
+                 {"WINNER"}});
+    for (const v1::Tuning& tuning : tunings) {
+      table.Add({ShortProblem(tuning.problem_text()),
+                 tuning.environment().name(),
+                 {EvidenceWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
+                 absl::StrCat(tuning.candidate_count()),
+                 TimeOf(tuning.tune_time()),
+                 tuning.winner().empty() ? "-" : tuning.winner()});
+    }
+    if (!table.empty()) out << table.Render(context.table_width(), context.out_color());
+    context.Say(absl::StrCat(tunings.size(), tunings.size() == 1 ? " tuning" : " tunings"));
+    return ExitCode::kDone;
+  }
+
+  ExitCode ListPins(Context& context, Client& client) const {
+    v1::ListPinsRequest request;
+    request.set_environment(context.settings().environment);
+    const auto response = client.ListPins(request);
+    if (!response.ok()) return context.Fail(response.status());
+    std::ostream& out = context.io().out;
+    std::vector<v1::PinRecord> pins;
+    for (const v1::PinRecord& pin : response->pins()) {
+      if (pin.problem_text().find(filter_) != std::string::npos) pins.push_back(pin);
+    }
+    if (context.format() == Format::kJson) {
+      out << JsonObject().AddRaw("pins", JsonMessages(pins)).Take() << "\n";
+      return ExitCode::kDone;
+    }
+    if (context.format() == Format::kCsv) {
+      out << CsvLine({"problem", "environment", "candidate", "reason", "since", "until"});
+    }
+    Table table({{"PROBLEM"}, {"ENVIRONMENT"}, {"CANDIDATE"}, {"SINCE"}, {"UNTIL"}, {"REASON"}});
+    for (const v1::PinRecord& pin : pins) {
+      const std::string until = pin.has_expire_time() ? TimeOf(pin.expire_time()) : "";
+      if (context.format() == Format::kCsv) {
+        out << CsvLine({pin.problem_text(), pin.environment(), pin.candidate(), pin.reason(),
+                        TimeOf(pin.create_time()), until});
+      }
+      table.Add({ShortProblem(pin.problem_text()), pin.environment(), pin.candidate(),
+                 TimeOf(pin.create_time()), until.empty() ? "unpin" : until, pin.reason()});
+    }
+    if (context.format() == Format::kTable && !table.empty()) {
+      out << table.Render(context.table_width(), context.out_color());
+    }
+    context.Say(absl::StrCat(pins.size(), pins.size() == 1 ? " pin" : " pins"));
+    return ExitCode::kDone;
+  }
+
+  std::string filter_;
+  bool pins_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewListCommand() { return std::make_unique<ListCommand>(); }
+
+}  // namespace convtune

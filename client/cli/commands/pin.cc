@@ -1,0 +1,81 @@
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/command.h"
+#include "client/cli/json.h"
+#include "client/cli/problem_args.h"
+#include "client/cli/units.h"
+#include "proto/model/candidate.h"
+
+namespace convtune {
+namespace {
+
+class PinCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app =
+        AddVerb(root, "pin", "make one candidate the answer, whatever was measured", Rows::kNo);
+    problem_.RegisterOne(*app);
+    app->add_option("candidate", candidate_, "as `convtune explain` shows it")
+        ->type_name("CANDIDATE")
+        ->required();
+    app->add_option("--reason", reason_, "why, for those who find it later")
+        ->type_name("TEXT")
+        ->required();
+    app->add_option("--ttl", ttl_, "how long, such as 72h; without it until unpin")
+        ->type_name("TIME");
+  }
+
+  ExitCode Run(Context& context) override {
+    const auto problem = problem_.ReadOne();
+    if (!problem.ok()) return context.Fail(problem.status());
+    if (const auto candidate = ParseCandidateId(candidate_); !candidate.ok()) {
+      return context.Fail(absl::InvalidArgumentError(
+          absl::StrCat("CANDIDATE: ", std::string(candidate.status().message()))));
+    }
+    if (reason_.empty() || reason_.size() > 500) {
+      return context.Fail(absl::InvalidArgumentError("--reason: must have 1 to 500 characters"));
+    }
+    v1::PinRequest request;
+    if (ttl_) {
+      const auto ttl = ParseTime("--ttl", *ttl_);
+      if (!ttl.ok()) return context.Fail(ttl.status());
+      if (*ttl < absl::Seconds(1) || *ttl == absl::InfiniteDuration()) {
+        return context.Fail(absl::InvalidArgumentError(
+            "--ttl: must be at least 1s and finite, is '" + *ttl_ + "'"));
+      }
+      request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(*ttl));
+    }
+    request.set_environment(context.settings().environment);
+    request.mutable_problem()->set_text(problem->ToText());
+    request.set_candidate(candidate_);
+    request.set_reason(reason_);
+    const auto client = context.Connect();
+    if (!client.ok()) return context.Fail(client.status());
+    const auto pin = (*client)->Pin(request);
+    if (!pin.ok()) return context.Fail(pin.status());
+    if (context.format() == Format::kJson) {
+      context.io().out << JsonObject().Add("pin", *pin).Take() << "\n";
+    }
+    const std::string until =
+        pin->has_expire_time()
+            ? FormatTimestamp(absl::FromUnixSeconds(pin->expire_time().seconds()))
+            : "unpinned";
+    context.Say(
+        absl::StrCat("pinned ", pin->candidate(), " in ", pin->environment(), " until ", until));
+    return ExitCode::kDone;
+  }
+
+ private:
+  ProblemArgs problem_;
+  std::string candidate_, reason_;
+  std::optional<std::string> ttl_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewPinCommand() { return std::make_unique<PinCommand>(); }
+
+}  // namespace convtune

@@ -1,0 +1,42 @@
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "client/cli/command.h"
+#include "client/cli/json.h"
+#include "client/cli/problem_args.h"
+
+namespace convtune {
+namespace {
+
+class UnpinCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    problem_.RegisterOne(*AddVerb(root, "unpin", "end a pin", Rows::kNo));
+  }
+
+  ExitCode Run(Context& context) override {
+    const auto problem = problem_.ReadOne();
+    if (!problem.ok()) return context.Fail(problem.status());
+    v1::UnpinRequest request;
+    request.set_environment(context.settings().environment);
+    request.mutable_problem()->set_text(problem->ToText());
+    const auto client = context.Connect();
+    if (!client.ok()) return context.Fail(client.status());
+    const auto response = (*client)->Unpin(request);
+    if (!response.ok()) return context.Fail(response.status());
+    if (context.format() == Format::kJson) {
+      context.io().out << JsonObject().Add("unpinned", problem->ToText()).Take() << "\n";
+    }
+    context.Say("unpinned " + ShortProblem(problem->ToText()));
+    return ExitCode::kDone;
+  }
+
+ private:
+  ProblemArgs problem_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewUnpinCommand() { return std::make_unique<UnpinCommand>(); }
+
+}  // namespace convtune

@@ -1,0 +1,49 @@
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/command.h"
+#include "client/cli/json.h"
+
+namespace convtune {
+namespace {
+
+class VersionCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    AddVerb(root, "version", "versions of this program and of the daemon", Rows::kNo);
+  }
+
+  // A daemon that is not there is no failure: this program's version is known.
+  ExitCode Run(Context& context) override {
+    const auto client = context.Connect();
+    if (!client.ok()) return context.Fail(client.status());
+    const auto server = (*client)->GetServerInfo();
+    std::ostream& out = context.io().out;
+    if (context.format() == Format::kJson) {
+      out << JsonObject()
+                 .Add("client", std::string(CONVTUNE_VERSION))
+                 .AddRaw("server", server.ok() ? JsonMessage(*server) : "null")
+                 .Take()
+          << "\n";
+    } else {
+      out << "convtune " CONVTUNE_VERSION "\n";
+      if (server.ok()) {
+        out << "convtuned " << server->version() << " (pid " << server->pid()
+            << ", database schema " << server->schema_version() << ")\n";
+      }
+    }
+    if (!server.ok()) {
+      context.Say(absl::StrCat("no answer from the daemon at ",
+                               context.settings().client.address.ToText(), ": ",
+                               std::string(server.status().message())));
+    }
+    return ExitCode::kDone;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewVersionCommand() { return std::make_unique<VersionCommand>(); }
+
+}  // namespace convtune

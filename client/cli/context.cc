@@ -1,0 +1,60 @@
+#include "client/cli/context.h"
+
+#include <ostream>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/table.h"
+#include "client/cpp/rpc_error.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+
+absl::StatusOr<Client*> Context::Connect() {
+  if (client_ == nullptr) {
+    ASSIGN_OR_RETURN(client_, Client::Create(settings_.client));
+  }
+  return client_.get();
+}
+
+absl::Duration Context::long_timeout() const {
+  return settings_.timeout.value_or(absl::InfiniteDuration());
+}
+
+void Context::Say(const std::string& words) { io_.err << words << "\n"; }
+
+void Context::SayError(const std::string& words) {
+  io_.err << Paint("error:", Color::kRed, err_color()) << " " << words << "\n";
+}
+
+ExitCode Context::Fail(const absl::Status& status) {
+  const std::string message(status.message());
+  const std::string address = settings_.client.address.ToText();
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+      SayError(absl::StrCat("no answer from the daemon at ", address, ": ", message));
+      Say("Start one with `convtuned`, or say where it is with --address or CONVTUNE_ADDRESS.");
+      return ExitCode::kUnreachable;
+    case absl::StatusCode::kDeadlineExceeded:
+      SayError(absl::StrCat("the daemon at ", address, " needed longer than ",
+                            absl::FormatDuration(settings_.client.timeout),
+                            "; allow more with --timeout"));
+      return ExitCode::kFailed;
+    case absl::StatusCode::kUnimplemented:
+      SayError(
+          absl::StrCat("the daemon at ", address,
+                       " does not know this call: it is older than this program (" CONVTUNE_VERSION
+                       "), see `convtune version`"));
+      return ExitCode::kFailed;
+    default:
+      break;
+  }
+  const std::vector<Violation> violations = ViolationsOf(status);
+  if (violations.empty()) SayError(message);
+  for (const Violation& violation : violations) {
+    SayError(absl::StrCat(violation.field, ": ", violation.rule));
+  }
+  return ExitCodeOf(status);
+}
+
+}  // namespace convtune

@@ -1,0 +1,125 @@
+#include "client/cli/doctor.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/units.h"
+
+namespace convtune {
+
+std::vector<Finding> ExamineAddress(const Address& address) {
+  if (!address.unix_socket) return {};
+  struct stat status {};
+  if (stat(address.target.c_str(), &status) != 0) {
+    const int error = errno;
+    const bool denied = error == EACCES;
+    return {{Severity::kProblem,
+             absl::StrCat("socket ", address.target, ": ", std::strerror(error)),
+             denied ? "ask for the group that may use the daemon's folder"
+                    : "start the daemon with `convtuned`, or say where it is with --address"}};
+  }
+  if (!S_ISSOCK(status.st_mode)) {
+    return {{Severity::kProblem, absl::StrCat(address.target, " is not a socket"),
+             "give the daemon's socket with --address"}};
+  }
+  if (access(address.target.c_str(), R_OK | W_OK) != 0) {
+    return {{Severity::kProblem,
+             absl::StrCat("socket ", address.target, ": ", std::strerror(errno)),
+             "join the socket's group, or ask for access"}};
+  }
+  return {{Severity::kFine, absl::StrCat("socket ", address.target, " is there"), ""}};
+}
+
+std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::string& own_version) {
+  std::vector<Finding> findings;
+  const std::vector<std::string> own = absl::StrSplit(own_version, '.');
+  const std::vector<std::string> other = absl::StrSplit(server.version(), '.');
+  const std::string versions =
+      absl::StrCat("daemon ", server.version(), ", this program ", own_version);
+  if (own[0] != other[0]) {
+    findings.push_back({Severity::kProblem,
+                        absl::StrCat(versions, ": they may not understand each other"),
+                        "install both from one release"});
+  } else if (own != other) {
+    findings.push_back({Severity::kNotice, versions,
+                        "they understand each other; what only one has is not there"});
+  } else {
+    findings.push_back({Severity::kFine, versions, ""});
+  }
+  if (server.writable()) {
+    findings.push_back(
+        {Severity::kFine,
+         absl::StrCat("database in ", server.state_dir(), ": ", server.tuning_count(), " tunings, ",
+                      FormatBytes(server.database_bytes())),
+         ""});
+  } else {
+    findings.push_back({Severity::kProblem,
+                        absl::StrCat("the disk below ", server.state_dir(), " takes no results"),
+                        "make space there and check its permissions; until then results are lost "
+                        "when the daemon stops"});
+  }
+  return findings;
+}
+
+std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices) {
+  if (devices.devices().empty()) {
+    return {{Severity::kNotice, "the daemon has no device: it answers what its database holds",
+             "start convtuned with --devices or --profile"}};
+  }
+  std::vector<Finding> findings;
+  for (const v1::Device& device : devices.devices()) {
+    const std::string reason = device.reason().empty() ? "" : absl::StrCat(": ", device.reason());
+    switch (device.state()) {
+      case v1::DEVICE_STATE_UNAVAILABLE:
+        findings.push_back({Severity::kProblem,
+                            absl::StrCat(device.name(), " cannot be used", reason),
+                            "mend that and restart convtuned; its log says more"});
+        break;
+      case v1::DEVICE_STATE_BACKING_OFF:
+        findings.push_back({Severity::kProblem,
+                            absl::StrCat("the worker of ", device.name(), " died", reason),
+                            "it is started again by itself; its deaths are in the daemon's log"});
+        break;
+      default:
+        findings.push_back(
+            {device.worker_deaths() > 0 ? Severity::kNotice : Severity::kFine,
+             absl::StrCat(
+                 device.name(), " (", device.environment(), ") works",
+                 device.worker_deaths() > 0
+                     ? absl::StrCat("; its workers died ", device.worker_deaths(), " times")
+                     : ""),
+             device.worker_deaths() > 0 ? "see the daemon's log for the candidates at fault" : ""});
+    }
+  }
+  return findings;
+}
+
+std::vector<Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments) {
+  std::vector<Finding> findings;
+  std::vector<std::string> current;
+  for (const v1::Environment& environment : environments.environments()) {
+    if (environment.current()) {
+      current.push_back(environment.name());
+    } else if (environment.tuning_count() > 0) {
+      findings.push_back({Severity::kNotice,
+                          absl::StrCat(environment.tuning_count(), " tunings are for ",
+                                       environment.text(), ", which no device has now"),
+                          "tune again for the present one; `get --hints` shows the old answers"});
+    }
+  }
+  if (current.size() > 1) {
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat("there are several environments: ", absl::StrJoin(current, ", ")),
+         "choose with --environment or CONVTUNE_ENVIRONMENT"});
+  }
+  return findings;
+}
+
+}  // namespace convtune

@@ -1,0 +1,41 @@
+// How far a tuning is, on a terminal.
+#pragma once
+
+#include <string>
+
+#include "client/cli/io.h"
+
+namespace convtune {
+
+// Value type.
+struct Progress {
+  int done = 0;         // problems that ended
+  int total = 0;        // problems in all
+  std::string current;  // short text form of the one in work; may be empty
+  int candidates_done = 0;
+  int candidates_total = 0;  // 0: not listed yet
+};
+
+// One line of at most `columns` columns:
+// "[#####---------------]  3/12  fwd,x=...  17/41 candidates".
+std::string RenderProgress(const Progress& progress, int columns);
+
+// A line on io.err that is written over again; nothing where that is no
+// terminal. Not thread-safe.
+class ProgressBar {
+ public:
+  explicit ProgressBar(Io& io) : io_(io) {}
+  ~ProgressBar() { Clear(); }
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void Show(const Progress& progress);
+  // Takes the line away.
+  void Clear();
+
+ private:
+  Io& io_;
+  bool shown_ = false;
+};
+
+}  // namespace convtune

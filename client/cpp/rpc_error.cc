@@ -1,0 +1,42 @@
+#include "client/cpp/rpc_error.h"
+
+#include <google/rpc/error_details.pb.h>
+#include <google/rpc/status.pb.h>
+
+#include "absl/strings/cord.h"
+
+namespace convtune {
+namespace {
+
+google::rpc::Status DetailsOf(const absl::Status& status) {
+  google::rpc::Status details;
+  const auto payload = status.GetPayload(kRpcDetailsUrl);
+  if (payload.has_value() && !details.ParseFromString(std::string(*payload))) details.Clear();
+  return details;
+}
+
+}  // namespace
+
+std::vector<Violation> ViolationsOf(const absl::Status& status) {
+  std::vector<Violation> violations;
+  const google::rpc::Status details = DetailsOf(status);
+  for (const auto& any : details.details()) {
+    google::rpc::BadRequest bad;
+    if (!any.Is<google::rpc::BadRequest>() || !any.UnpackTo(&bad)) continue;
+    for (const auto& violation : bad.field_violations()) {
+      violations.push_back({violation.field(), violation.description()});
+    }
+  }
+  return violations;
+}
+
+std::string ReasonOf(const absl::Status& status) {
+  const google::rpc::Status details = DetailsOf(status);
+  for (const auto& any : details.details()) {
+    google::rpc::ErrorInfo info;
+    if (any.Is<google::rpc::ErrorInfo>() && any.UnpackTo(&info)) return info.reason();
+  }
+  return "";
+}
+
+}  // namespace convtune

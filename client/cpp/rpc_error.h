@@ -1,0 +1,21 @@
+// What a daemon's error says beyond its code and message.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/model/violation.h"
+
+namespace convtune {
+
+// Payload under which Client keeps the error's google.rpc.Status.
+inline constexpr char kRpcDetailsUrl[] = "type.googleapis.com/google.rpc.Status";
+
+// The field violations of google.rpc.BadRequest; empty if there are none.
+std::vector<Violation> ViolationsOf(const absl::Status& status);
+// The reason of google.rpc.ErrorInfo, such as "ENVIRONMENT_NOT_FOUND"; empty
+// if there is none.
+std::string ReasonOf(const absl::Status& status);
+
+}  // namespace convtune

@@ -1,0 +1,129 @@
+#include "db/row_codec.h"
+
+#include <bit>
+
+#include "proto/base/strings.h"
+#include "proto/model/digest.h"
+
+namespace convtune {
+
+std::string Table::InsertSql() const {
+  std::string names;
+  std::string placeholders;
+  for (const std::string_view column : columns) {
+    AppendTo(&names, column, ", ");
+    placeholders.append("?, ");
+  }
+  return Concat("INSERT INTO ", name, " (", names, "checksum) VALUES (", placeholders, "?)");
+}
+
+std::string Table::UpsertSql(std::string_view key) const {
+  std::string sql = Concat(InsertSql(), " ON CONFLICT (", key, ") DO UPDATE SET ");
+  for (const std::string_view column : columns) {
+    AppendTo(&sql, column, " = excluded.", column, ", ");
+  }
+  return sql + "checksum = excluded.checksum";
+}
+
+std::string Table::SelectList(std::string_view alias) const {
+  std::string list;
+  for (const std::string_view column : columns) {
+    AppendTo(&list, alias, ".", column, ", ");
+  }
+  AppendTo(&list, alias, ".checksum");
+  return list;
+}
+
+RowEncoding::RowEncoding(std::string_view table) { Text(table); }
+
+void RowEncoding::Fixed(char tag, uint64_t bits) {
+  bytes_.push_back(tag);
+  for (int shift = 0; shift < 64; shift += 8) {
+    bytes_.push_back(static_cast<char>(bits >> shift));
+  }
+}
+
+void RowEncoding::Bytes(char tag, std::string_view value) {
+  Fixed(tag, value.size());
+  bytes_.append(value);
+}
+
+void RowEncoding::Int(int64_t value) { Fixed('i', static_cast<uint64_t>(value)); }
+
+void RowEncoding::Real(double value) { Fixed('r', std::bit_cast<uint64_t>(value + 0.0)); }
+
+void RowEncoding::Text(std::string_view value) { Bytes('t', value); }
+
+void RowEncoding::Blob(std::string_view value) { Bytes('b', value); }
+
+void RowEncoding::Null() { bytes_.push_back('n'); }
+
+int64_t RowEncoding::Checksum() const { return static_cast<int64_t>(Checksum64(bytes_)); }
+
+RowWriter::RowWriter(const Table& table, Statement& statement)
+    : statement_(statement), encoding_(table.name) {}
+
+RowWriter& RowWriter::Int(int64_t value) {
+  statement_.BindInt(++index_, value);
+  encoding_.Int(value);
+  return *this;
+}
+
+RowWriter& RowWriter::Real(double value) {
+  statement_.BindReal(++index_, value);
+  encoding_.Real(value);
+  return *this;
+}
+
+RowWriter& RowWriter::Text(std::string_view value) {
+  statement_.BindText(++index_, value);
+  encoding_.Text(value);
+  return *this;
+}
+
+RowWriter& RowWriter::Blob(std::string_view value) {
+  statement_.BindBlob(++index_, value);
+  encoding_.Blob(value);
+  return *this;
+}
+
+RowWriter& RowWriter::Null() {
+  statement_.BindNull(++index_);
+  encoding_.Null();
+  return *this;
+}
+
+absl::Status RowWriter::Insert() {
+  statement_.BindInt(++index_, encoding_.Checksum());
+  return statement_.Run();
+}
+
+RowReader::RowReader(const Table& table, const Statement& statement, int first)
+    : table_(table), statement_(statement), first_(first), next_(first) {}
+
+bool RowReader::ChecksumMatches() const {
+  RowEncoding encoding(table_.name);
+  const int end = first_ + static_cast<int>(table_.columns.size());
+  for (int column = first_; column < end; ++column) {
+    switch (statement_.Type(column)) {
+      case ColumnType::kInteger:
+        encoding.Int(statement_.Int(column));
+        break;
+      case ColumnType::kReal:
+        encoding.Real(statement_.Real(column));
+        break;
+      case ColumnType::kText:
+        encoding.Text(statement_.Text(column));
+        break;
+      case ColumnType::kBlob:
+        encoding.Blob(statement_.Blob(column));
+        break;
+      case ColumnType::kNull:
+        encoding.Null();
+        break;
+    }
+  }
+  return statement_.Type(end) == ColumnType::kInteger && statement_.Int(end) == encoding.Checksum();
+}
+
+}  // namespace convtune

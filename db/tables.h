@@ -1,0 +1,82 @@
+// The tables and how their rows become values of the model. The readers give
+// DATA_LOSS, naming the row, where a checksum does not match or a value means
+// nothing to this program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "db/row_codec.h"
+#include "db/statement.h"
+#include "proto/model/tuning.h"
+
+namespace convtune {
+
+const Table& EnvironmentTable();
+const Table& TuningTable();
+const Table& CandidateTable();
+const Table& SampleTable();
+const Table& PinTable();
+const Table& QuarantineTable();
+// Every table whose rows have checksums.
+std::vector<const Table*> ChecksummedTables();
+
+struct EnvironmentRow {
+  int64_t id = 0;
+  std::string text;
+  Environment environment;
+};
+
+struct TuningRow {
+  int64_t id = 0;
+  int64_t environment_id = 0;
+  int64_t candidate_count = 0;
+  Tuning tuning;  // without key.environment_text and candidates
+};
+
+struct CandidateRow {
+  int64_t tuning_id = 0;
+  int64_t position = 0;
+  Candidate candidate;  // without samples
+};
+
+struct SampleRow {
+  int64_t position = 0;
+  std::vector<float> samples_us;
+};
+
+struct PinRow {
+  int64_t environment_id = 0;
+  Pin pin;  // without key.environment_text
+};
+
+struct QuarantineRow {
+  int64_t environment_id = 0;
+  QuarantineEntry entry;  // without key.environment_text
+};
+
+// From the row that `statement` stands on; its columns from `first` are the
+// table's SelectList().
+absl::StatusOr<EnvironmentRow> ReadEnvironment(const Statement& statement, int first = 0);
+absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first = 0);
+absl::StatusOr<CandidateRow> ReadCandidate(const Statement& statement, int first = 0);
+absl::StatusOr<SampleRow> ReadSamples(const Statement& statement, int first = 0);
+absl::StatusOr<PinRow> ReadPin(const Statement& statement, int first = 0);
+absl::StatusOr<QuarantineRow> ReadQuarantine(const Statement& statement, int first = 0);
+
+// Into a statement of the table's InsertSql() or UpsertSql().
+absl::Status WriteEnvironment(const EnvironmentRow& row, Statement& statement);
+absl::Status WriteTuning(int64_t id, int64_t environment_id, const Tuning& tuning,
+                         Statement& statement);
+absl::Status WriteCandidate(int64_t tuning_id, int64_t position, const Candidate& candidate,
+                            Statement& statement);
+absl::Status WriteSamples(int64_t tuning_id, int64_t position, const std::vector<float>& samples_us,
+                          Statement& statement);
+absl::Status WritePin(int64_t environment_id, const Pin& pin, Statement& statement);
+absl::Status WriteQuarantine(int64_t environment_id, const QuarantineEntry& entry,
+                             Statement& statement);
+
+}  // namespace convtune

@@ -1,0 +1,154 @@
+#include "db/tuning_writer.h"
+
+#include <cmath>
+#include <optional>
+
+#include "db/tables.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+
+namespace convtune {
+namespace {
+
+absl::Status CheckNumbers(const Tuning& tuning) {
+  for (size_t i = 0; i < tuning.candidates.size(); ++i) {
+    const Candidate& candidate = tuning.candidates[i];
+    const struct {
+      const char* field;
+      double value;
+    } numbers[] = {{"median_us", candidate.median_us},
+                   {"q1_us", candidate.q1_us},
+                   {"q3_us", candidate.q3_us},
+                   {"find_us", candidate.find_us}};
+    for (const auto& number : numbers) {
+      if (!std::isfinite(number.value)) {
+        return absl::InvalidArgumentError(
+            Concat("candidates[", i, "].", number.field, ": must be a finite number"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Rows number themselves before they are written, since the number is part of
+// the checksum.
+absl::StatusOr<int64_t> NextId(const Database& database, const Table& table) {
+  return database.QueryInt(
+      Concat("SELECT COALESCE(MAX(", table.columns[0], "), 0) + 1 FROM ", table.name));
+}
+
+absl::StatusOr<std::optional<int64_t>> FindEnvironment(const Database& database,
+                                                       const std::string& text) {
+  ASSIGN_OR_RETURN(Statement statement,
+                   database.Prepare("SELECT environment_id FROM environments WHERE text = ?"));
+  statement.BindText(1, text);
+  ASSIGN_OR_RETURN(const bool found, statement.Step());
+  return found ? std::optional<int64_t>(statement.Int(0)) : std::nullopt;
+}
+
+// Makes the row, or replaces it, which also mends a damaged one.
+absl::StatusOr<int64_t> UpsertEnvironment(Database& database, const std::string& text,
+                                          const Environment& environment) {
+  EnvironmentRow row;
+  row.text = text;
+  row.environment = environment;
+  ASSIGN_OR_RETURN(const std::optional<int64_t> id, FindEnvironment(database, text));
+  if (id.has_value()) {
+    row.id = *id;
+  } else {
+    ASSIGN_OR_RETURN(row.id, NextId(database, EnvironmentTable()));
+  }
+  ASSIGN_OR_RETURN(Statement statement,
+                   database.Prepare(EnvironmentTable().UpsertSql("environment_id")));
+  RETURN_IF_ERROR(WriteEnvironment(row, statement));
+  return row.id;
+}
+
+// For rows that know only the text: one made from it has the model's short
+// form until a tuning brings the full name.
+absl::StatusOr<int64_t> EnsureEnvironment(Database& database, const std::string& text) {
+  ASSIGN_OR_RETURN(const std::optional<int64_t> id, FindEnvironment(database, text));
+  if (id.has_value()) {
+    return *id;
+  }
+  ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(text));
+  return UpsertEnvironment(database, text, environment);
+}
+
+absl::StatusOr<int64_t> EraseByKey(Database& database, std::string_view table,
+                                   const TuningKey& key) {
+  ASSIGN_OR_RETURN(
+      Statement statement,
+      database.Prepare(Concat("DELETE FROM ", table,
+                              " WHERE problem_text = ? AND environment_id IN "
+                              "(SELECT environment_id FROM environments WHERE text = ?)")));
+  statement.BindText(1, key.problem_text);
+  statement.BindText(2, key.environment_text);
+  RETURN_IF_ERROR(statement.Run());
+  return database.Changes();
+}
+
+}  // namespace
+
+absl::Status StoreTuning(Database& database, const Tuning& tuning, const Environment& environment) {
+  if (environment.ToText() != tuning.key.environment_text) {
+    return absl::InvalidArgumentError(Concat("environment: must be the key's, ",
+                                             tuning.key.environment_text, ", is ",
+                                             environment.ToText()));
+  }
+  RETURN_IF_ERROR(CheckNumbers(tuning));
+  ASSIGN_OR_RETURN(const int64_t environment_id,
+                   UpsertEnvironment(database, tuning.key.environment_text, environment));
+  RETURN_IF_ERROR(EraseByKey(database, TuningTable().name, tuning.key).status());
+  ASSIGN_OR_RETURN(const int64_t tuning_id, NextId(database, TuningTable()));
+  ASSIGN_OR_RETURN(Statement insert_tuning, database.Prepare(TuningTable().InsertSql()));
+  ASSIGN_OR_RETURN(Statement insert_candidate, database.Prepare(CandidateTable().InsertSql()));
+  ASSIGN_OR_RETURN(Statement insert_samples, database.Prepare(SampleTable().InsertSql()));
+  RETURN_IF_ERROR(WriteTuning(tuning_id, environment_id, tuning, insert_tuning));
+  int64_t position = 0;
+  for (const Candidate& candidate : tuning.candidates) {
+    RETURN_IF_ERROR(WriteCandidate(tuning_id, position, candidate, insert_candidate));
+    if (!candidate.samples_us.empty()) {
+      RETURN_IF_ERROR(WriteSamples(tuning_id, position, candidate.samples_us, insert_samples));
+    }
+    ++position;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> EraseTunings(Database& database, const std::vector<TuningKey>& keys) {
+  int64_t erased = 0;
+  for (const TuningKey& key : keys) {
+    ASSIGN_OR_RETURN(const int64_t rows, EraseByKey(database, TuningTable().name, key));
+    erased += rows;
+  }
+  return erased;
+}
+
+absl::Status StorePin(Database& database, const Pin& pin) {
+  ASSIGN_OR_RETURN(const int64_t environment_id,
+                   EnsureEnvironment(database, pin.key.environment_text));
+  ASSIGN_OR_RETURN(Statement statement,
+                   database.Prepare(PinTable().UpsertSql("environment_id, problem_text")));
+  return WritePin(environment_id, pin, statement);
+}
+
+absl::Status ErasePin(Database& database, const TuningKey& key) {
+  ASSIGN_OR_RETURN(const int64_t rows, EraseByKey(database, PinTable().name, key));
+  if (rows == 0) {
+    return absl::NotFoundError(
+        Concat("no pin of ", key.problem_text, " in ", key.environment_text));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StoreQuarantine(Database& database, const QuarantineEntry& entry) {
+  ASSIGN_OR_RETURN(const int64_t environment_id,
+                   EnsureEnvironment(database, entry.key.environment_text));
+  ASSIGN_OR_RETURN(
+      Statement statement,
+      database.Prepare(QuarantineTable().UpsertSql("environment_id, problem_text, candidate")));
+  return WriteQuarantine(environment_id, entry, statement);
+}
+
+}  // namespace convtune

@@ -1,0 +1,56 @@
+// One CSV table of problems; problem_list.h is what callers use.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/convert/problem_list.h"
+
+namespace convtune {
+
+// Splits a line of CSV into fields, stripped of blanks. A field may stand in
+// double quotes, with "" for a quote. Nothing if a quote is left open or is
+// followed by text.
+std::optional<std::vector<std::string>> SplitCsvLine(std::string_view line);
+
+// True if some field of the line names a column that CsvProblems knows.
+bool LooksLikeCsvHeader(std::string_view line);
+
+// Reads rows by the column names of a header. Not thread-safe.
+class CsvProblems {
+ public:
+  // Adds notices, and an error for each fault of the header; then ok() is
+  // false and Read must not be called. Outlived by both arguments.
+  CsvProblems(std::string_view header, std::string_view source, const ProblemOverrides& overrides,
+              ProblemList* list);
+
+  bool ok() const { return ok_; }
+
+  // Adds a row for each data type and layout that the line names, or errors.
+  void Read(std::string_view line, const std::string& source);
+
+ private:
+  struct Row;
+
+  void CheckRequired(std::string_view source);
+  void Fail(const std::string& source, std::string_view column, std::string_view rule);
+  bool ReadNumber(Row* row, std::string_view column, std::optional<int64_t> absent, int64_t* value);
+  void ReadShape(Row* row);
+  void ReadTransposed(Row* row);
+  void ReadKinds(Row* row);
+  void AddProblem(const Row& row, DataType type, TensorLayout layout);
+  // The file's own name of a column, for messages.
+  std::string ColumnName(std::string_view column) const;
+
+  const ProblemOverrides& overrides_;
+  ProblemList* list_;
+  std::map<std::string, size_t, std::less<>> columns_;  // canonical name to field index
+  std::vector<std::string> names_;                      // as in the header
+  bool ok_ = true;
+};
+
+}  // namespace convtune

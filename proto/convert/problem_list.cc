@@ -1,0 +1,210 @@
+#include "proto/convert/problem_list.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "proto/base/strings.h"
+#include "proto/convert/csv_problems.h"
+#include "proto/convert/problem_proto.h"
+#include "proto/model/problem_text.h"
+#include "proto/model/text.h"
+
+namespace convtune {
+namespace {
+
+constexpr size_t kMaxLineBytes = 65536;
+constexpr size_t kMaxErrors = 1000;
+
+// Reads up to the next '\n' into `line`, without it and without a '\r' before
+// it. Of a longer line only the first kMaxLineBytes + 1 bytes are kept, however
+// long it is. False at the end of the stream.
+bool ReadLine(std::istream& in, std::string* line) {
+  line->clear();
+  std::streambuf* const buffer = in.rdbuf();
+  bool any = false;
+  for (int c = buffer->sbumpc(); c != std::char_traits<char>::eof(); c = buffer->sbumpc()) {
+    any = true;
+    if (c == '\n') break;
+    if (line->size() <= kMaxLineBytes) line->push_back(static_cast<char>(c));
+  }
+  if (!line->empty() && line->back() == '\r') line->pop_back();
+  return any;
+}
+
+void Apply(const ProblemOverrides& overrides, ConvProblemSpec* spec) {
+  if (overrides.operation) spec->operation = overrides.operation;
+  if (overrides.data_type) {
+    spec->data_type = overrides.data_type;
+    spec->output_type.reset();
+    spec->compute_type.reset();
+    spec->intermediate_type.reset();
+  }
+  if (overrides.layout) {
+    spec->layout = overrides.layout;
+    spec->x_strides.clear();
+    spec->w_strides.clear();
+    spec->y_strides.clear();
+  }
+  if (overrides.batch && !spec->x_dims.empty()) spec->x_dims[0] = *overrides.batch;
+}
+
+ConvProblemSpec SpecFromJson(std::string_view line, std::vector<Violation>* violations) {
+  v1::ConvProblem proto;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = false;
+  const auto status =
+      google::protobuf::util::JsonStringToMessage(std::string(line), &proto, options);
+  if (!status.ok()) {
+    // Kept in one line and in printable characters: it quotes the input.
+    std::string message;
+    for (const char c : std::string(status.message())) {
+      const bool printable = c >= ' ' && c <= '~';
+      message.push_back(printable ? c : c == '\n' ? ' ' : '?');
+      if (message.size() == 300) break;
+    }
+    violations->push_back({"json", message});
+    return {};
+  }
+  return SpecFromProto(proto, "", violations);
+}
+
+class ListReader {
+ public:
+  ListReader(std::string_view name, const ProblemOverrides& overrides)
+      : name_(name), overrides_(overrides) {}
+
+  ProblemList Read(std::istream& in) {
+    std::string line;
+    while (ReadLine(in, &line)) {
+      ++line_number_;
+      if (line_number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+      if (!ReadOne(line)) break;
+      if (list_.errors.size() >= kMaxErrors) {
+        list_.errors.resize(kMaxErrors);
+        list_.notices.push_back(Concat("reading stopped at ", Source(), ": too many errors"));
+        break;
+      }
+    }
+    if (list_.rows.empty() && list_.errors.empty()) {
+      list_.errors.push_back({name_, "file: must hold at least one problem"});
+    }
+    return std::move(list_);
+  }
+
+ private:
+  std::string Source() const { return Concat(name_, ":", line_number_); }
+
+  void Fail(std::string_view message) { list_.errors.push_back({Source(), std::string(message)}); }
+
+  // False if nothing after this line can be understood.
+  bool ReadOne(std::string_view line) {
+    if (line.size() > kMaxLineBytes) {
+      Fail(Concat("line: must be at most ", kMaxLineBytes, " bytes"));
+      return form_ != Form::kUnknown;
+    }
+    const std::string_view text = Strip(line);
+    if (text.empty() || text.front() == '#') return true;
+    if (!IsValidUtf8(text) || HasControlCharacter(text)) {
+      Fail(BadBytes(text));
+      return form_ != Form::kUnknown;
+    }
+    if (form_ == Form::kUnknown) {
+      form_ = text.front() != '{' && LooksLikeCsvHeader(text) ? Form::kCsv : Form::kLines;
+      if (form_ == Form::kCsv) {
+        csv_ = std::make_unique<CsvProblems>(text, Source(), overrides_, &list_);
+        return csv_->ok();
+      }
+    }
+    if (form_ == Form::kCsv) {
+      csv_->Read(text, Source());
+    } else {
+      ReadSpec(text);
+    }
+    return true;
+  }
+
+  // Says which field of the line has bytes that are not text.
+  static std::string BadBytes(std::string_view text) {
+    const std::vector<std::string_view> fields = Split(text, ',');
+    for (size_t i = 0; i < fields.size(); ++i) {
+      const bool utf8 = IsValidUtf8(fields[i]);
+      if (utf8 && !HasControlCharacter(fields[i])) continue;
+      return Concat("column ", i + 1, ": must ",
+                    utf8 ? "not have control characters" : "be valid UTF-8", ", is ",
+                    Quote(fields[i]));
+    }
+    return Concat("line: must be valid UTF-8, is ", Quote(text));
+  }
+
+  void ReadSpec(std::string_view text) {
+    std::vector<Violation> violations;
+    ConvProblemSpec spec = text.front() == '{' ? SpecFromJson(text, &violations)
+                                               : ParseProblemTokens(text, &violations);
+    if (violations.empty()) {
+      Apply(overrides_, &spec);
+      if (std::optional<ConvProblem> problem = ConvProblem::Create(spec, &violations)) {
+        list_.rows.push_back({*std::move(problem), 1, Source()});
+      }
+    }
+    if (!violations.empty()) Fail(ToString(violations));
+  }
+
+  enum class Form { kUnknown, kLines, kCsv };
+
+  const std::string name_;
+  const ProblemOverrides& overrides_;
+  ProblemList list_;
+  std::unique_ptr<CsvProblems> csv_;
+  Form form_ = Form::kUnknown;
+  int64_t line_number_ = 0;
+};
+
+}  // namespace
+
+ProblemList ReadProblemList(std::istream& in, std::string_view name,
+                            const ProblemOverrides& overrides) {
+  return ListReader(name, overrides).Read(in);
+}
+
+absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
+                                                const ProblemOverrides& overrides) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(Concat("file ", path, ": must be a file, is a directory"));
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError(Concat("file ", path, ": cannot be opened"));
+  return ReadProblemList(in, path, overrides);
+}
+
+std::optional<DataType> ParseLooseDataType(std::string_view text) {
+  const std::string name = LowerCase(Strip(text));
+  if (const std::optional<DataType> type = ParseDataType(name)) return type;
+  static constexpr std::pair<std::string_view, DataType> kSpellings[] = {
+      {"double", DataType::kF64},    {"fp64", DataType::kF64}, {"float64", DataType::kF64},
+      {"float", DataType::kF32},     {"fp32", DataType::kF32}, {"float32", DataType::kF32},
+      {"half", DataType::kF16},      {"fp16", DataType::kF16}, {"float16", DataType::kF16},
+      {"bfloat16", DataType::kBF16}, {"int8", DataType::kI8},  {"fp8_e4m3", DataType::kE4M3},
+      {"fp8_e5m2", DataType::kE5M2},
+  };
+  for (const auto& [spelling, type] : kSpellings) {
+    if (name == spelling) return type;
+  }
+  return std::nullopt;
+}
+
+std::optional<TensorLayout> ParseLooseLayout(std::string_view text) {
+  std::string_view name = Strip(text);
+  if (name.ends_with(')')) name = Strip(name.substr(0, name.find('(')));
+  const std::string lower = LowerCase(name);
+  if (lower == "nchw" || lower == "ncdhw") return TensorLayout::kNchw;
+  if (lower == "nhwc" || lower == "ndhwc") return TensorLayout::kNhwc;
+  return std::nullopt;
+}
+
+}  // namespace convtune

@@ -1,0 +1,62 @@
+// Lists of problems in files: one text form or one protobuf JSON object
+// (convtune.v1.ConvProblem) a line, or CSV by column names. Which it is, is
+// seen from the content. See proto/convert/README.md.
+#pragma once
+
+#include <cstdint>
+#include <istream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/model/conv_problem.h"
+
+namespace convtune {
+
+// What is set here replaces what the file says. Another data type also puts
+// output, compute and intermediate types back to their defaults; another
+// layout drops explicit strides.
+struct ProblemOverrides {
+  std::optional<Operation> operation = std::nullopt;
+  std::optional<DataType> data_type = std::nullopt;
+  std::optional<TensorLayout> layout = std::nullopt;  // kNchw or kNhwc
+  std::optional<int64_t> batch = std::nullopt;
+};
+
+struct ProblemRow {
+  ConvProblem problem;
+  int64_t count = 1;   // how often the workload runs it
+  std::string source;  // "file:line"
+};
+
+struct ProblemRowError {
+  std::string source;
+  std::string message;  // names the field (or column) and the rule
+};
+
+struct ProblemList {
+  std::vector<ProblemRow> rows;         // in file order
+  std::vector<ProblemRowError> errors;  // at most 1,000; reading stops there
+  std::vector<std::string> notices;     // for example ignored columns
+};
+
+// Reads all of `in`. `name` stands before the line number in sources. Never
+// fails as a whole: a list without problems has an error that says so.
+ProblemList ReadProblemList(std::istream& in, std::string_view name,
+                            const ProblemOverrides& overrides);
+
+// Same of a file. NOT_FOUND if it cannot be opened; INVALID_ARGUMENT if it is
+// a directory.
+absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
+                                                const ProblemOverrides& overrides);
+
+// Reads the spellings that workload files use: f16, half, fp16, float16, F16
+// and so on. Nothing for anything else; see VectorizedReason.
+std::optional<DataType> ParseLooseDataType(std::string_view text);
+// Reads nchw and nhwc in any case; a trailing remark in parentheses is
+// dropped.
+std::optional<TensorLayout> ParseLooseLayout(std::string_view text);
+
+}  // namespace convtune

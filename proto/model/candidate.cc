@@ -1,0 +1,136 @@
+#include "proto/model/candidate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+#include "proto/model/text.h"
+
+namespace convtune {
+namespace {
+
+constexpr std::string_view kFwdNames[] = {
+    "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT", "FFT_TILING",
+    "WINOGRAD",      "WINOGRAD_NONFUSED"};
+constexpr std::string_view kBwdDataNames[] = {"ALGO_0",     "ALGO_1",   "FFT",
+                                              "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED"};
+constexpr std::string_view kBwdFilterNames[] = {
+    "ALGO_0", "ALGO_1", "FFT", "ALGO_3", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT_TILING"};
+
+template <size_t N>
+std::string NameOrNumber(const std::string_view (&names)[N], int algorithm) {
+  if (algorithm >= 0 && static_cast<size_t>(algorithm) < N) return std::string(names[algorithm]);
+  return Concat("ALGO_", algorithm);
+}
+
+absl::Status Invalid(std::string_view field, std::string_view rule) {
+  return absl::InvalidArgumentError(Concat("candidate: ", field, ": ", rule));
+}
+
+// Reads the number behind `prefix`, which must be there.
+absl::StatusOr<int64_t> ReadAfter(std::string_view token, std::string_view prefix, int64_t max) {
+  std::string_view digits = token;
+  if (!ConsumeFront(&digits, prefix)) {
+    return Invalid(prefix, Concat("expected ", prefix, " and a number, found ", Quote(token)));
+  }
+  int64_t value = 0;
+  const NumberError error = ReadInt64(digits, &value);
+  if (error != NumberError::kNone) return Invalid(prefix, NumberRule(error, digits));
+  if (value < 0 || value > max) {
+    return Invalid(prefix, Concat("must be from 0 to ", max, ", is ", value));
+  }
+  return value;
+}
+
+absl::StatusOr<CandidateId> ParseEngineConfig(std::string_view text) {
+  const std::vector<std::string_view> tokens = Split(text, ',');
+  EngineConfig config;
+  ASSIGN_OR_RETURN(config.engine_index,
+                   ReadAfter(tokens[0], "eng", std::numeric_limits<int64_t>::max()));
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    const std::vector<std::string_view> parts = Split(tokens[i], '=');
+    if (parts.size() != 2) {
+      return Invalid("knob", Concat("expected k<type>=<setting>, found ", Quote(tokens[i])));
+    }
+    ASSIGN_OR_RETURN(const int64_t type, ReadAfter(parts[0], "k", std::numeric_limits<int>::max()));
+    int64_t setting = 0;
+    const NumberError error = ReadInt64(parts[1], &setting);
+    if (error != NumberError::kNone) return Invalid(parts[0], NumberRule(error, parts[1]));
+    config.knobs.emplace_back(static_cast<int>(type), setting);
+  }
+  std::sort(config.knobs.begin(), config.knobs.end());
+  const auto doubled =
+      std::adjacent_find(config.knobs.begin(), config.knobs.end(),
+                         [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (doubled != config.knobs.end()) {
+    return Invalid(Concat("k", doubled->first), "given twice");
+  }
+  return config;
+}
+
+absl::StatusOr<CandidateId> ParseLegacyAlgorithm(std::string_view text) {
+  const std::vector<std::string_view> tokens = Split(text, ',');
+  if (tokens.size() != 2) {
+    return Invalid("legacy", Concat("expected algo<n>,math<n>, found ", Quote(text)));
+  }
+  constexpr int64_t kMax = std::numeric_limits<int>::max();
+  ASSIGN_OR_RETURN(const int64_t algorithm, ReadAfter(tokens[0], "algo", kMax));
+  ASSIGN_OR_RETURN(const int64_t math_type, ReadAfter(tokens[1], "math", kMax));
+  return LegacyAlgorithm{static_cast<int>(algorithm), static_cast<int>(math_type)};
+}
+
+}  // namespace
+
+std::string ToText(const CandidateId& id) {
+  if (const auto* legacy = std::get_if<LegacyAlgorithm>(&id)) {
+    return Concat("legacy:algo", legacy->algorithm, ",math", legacy->math_type);
+  }
+  const EngineConfig& config = std::get<EngineConfig>(id);
+  std::string text = Concat("graph:eng", config.engine_index);
+  for (const auto& [type, value] : config.knobs) AppendTo(&text, ",k", type, "=", value);
+  return text;
+}
+
+absl::StatusOr<CandidateId> ParseCandidateId(std::string_view text) {
+  if (text.size() > 4096) return Invalid("text", "must be at most 4096 bytes");
+  std::string_view rest = text;
+  if (ConsumeFront(&rest, "graph:")) return ParseEngineConfig(rest);
+  if (ConsumeFront(&rest, "legacy:")) return ParseLegacyAlgorithm(rest);
+  return Invalid("text", Concat("must start with graph: or legacy:, is ", Quote(text)));
+}
+
+std::string LegacyAlgorithmName(Operation operation, int algorithm) {
+  switch (operation) {
+    case Operation::kFwd:
+      return NameOrNumber(kFwdNames, algorithm);
+    case Operation::kBwdData:
+      return NameOrNumber(kBwdDataNames, algorithm);
+    case Operation::kBwdFilter:
+      return NameOrNumber(kBwdFilterNames, algorithm);
+  }
+  return Concat("ALGO_", algorithm);
+}
+
+void SummarizeSamples(Candidate* candidate) {
+  std::vector<float> sorted = candidate->samples_us;
+  std::sort(sorted.begin(), sorted.end());
+  const auto quantile = [&sorted](double p) {
+    if (sorted.empty()) return 0.0;
+    const double position = p * static_cast<double>(sorted.size() - 1);
+    const double below = std::floor(position);
+    const auto index = static_cast<size_t>(below);
+    const double low = sorted[index];
+    const double high = sorted[std::min(index + 1, sorted.size() - 1)];
+    return low + (position - below) * (high - low);
+  };
+  candidate->q1_us = quantile(0.25);
+  candidate->median_us = quantile(0.5);
+  candidate->q3_us = quantile(0.75);
+  candidate->sample_count = static_cast<int>(sorted.size());
+}
+
+}  // namespace convtune

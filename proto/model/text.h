@@ -1,0 +1,33 @@
+// Small helpers for reading text that a stranger wrote.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace convtune {
+
+// True if the bytes are well-formed UTF-8 (no surrogates, no overlong forms).
+bool IsValidUtf8(std::string_view text);
+
+// True if there is a control character other than tab.
+bool HasControlCharacter(std::string_view text);
+
+// The text with everything but printable ASCII escaped, cut after 40 bytes:
+// safe in logs, messages and protobuf strings.
+std::string Excerpt(std::string_view text);
+
+// Excerpt() in double quotes.
+std::string Quote(std::string_view text);
+
+// Outcome of ReadInt64.
+enum class NumberError { kNone, kNotANumber, kOverflow };
+
+// Reads a plain decimal: an optional '-' and digits, nothing else.
+NumberError ReadInt64(std::string_view text, int64_t* value);
+
+// Why ReadInt64 refused `text`, for a message: "\"1e3\" is not a whole number".
+std::string NumberRule(NumberError error, std::string_view text);
+
+}  // namespace convtune

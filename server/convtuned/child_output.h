@@ -1,0 +1,26 @@
+// Short-lived programs whose output is wanted.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace convtune {
+
+struct ChildOutput {
+  absl::Status status;  // what went wrong, if anything
+  std::string text;     // standard output up to then, at most 1 MiB
+};
+
+// Runs all programs at once and waits for their ends, but no longer than
+// `timeout`, nor after `stop` returns true (it is asked ten times a second):
+// what then runs is killed and gets DEADLINE_EXCEEDED or CANCELLED. NOT_FOUND:
+// there is no such program; INTERNAL: it failed. Results in the order of
+// `commands`; each is a program and its arguments.
+std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
+                                     absl::Duration timeout, const std::function<bool()>& stop);
+
+}  // namespace convtune

@@ -1,0 +1,134 @@
+#include "server/convtuned/daemon.h"
+
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "db/sqlite_tuning_store.h"
+#include "proto/base/clock.h"
+#include "proto/base/status_macros.h"
+#include "server/convtuned/once.h"
+#include "server/convtuned/probe.h"
+#include "server/convtuned/program_paths.h"
+#include "server/rpc/server.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune {
+namespace {
+
+constexpr absl::Duration kSignalPoll = absl::Hours(1);
+// Of the time to end in, what running tunings get; the rest is for calls to
+// end and for the store.
+constexpr double kDrainShare = 0.6;
+constexpr double kShutdownShare = 0.9;
+
+absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags,
+                                                             const Clock* clock) {
+  std::error_code error;
+  const std::filesystem::path dir = std::filesystem::absolute(flags.state_dir, error);
+  std::filesystem::create_directories(dir.parent_path(), error);  // Open says what is wrong
+  SqliteTuningStore::Options options;
+  options.state_dir = dir.string();
+  options.clock = clock;
+  options.allow_network_fs = flags.allow_network_fs;
+  options.max_bytes = flags.max_db_bytes;
+  options.notice = [](const std::string& text) { spdlog::warn("database: {}", text); };
+  return SqliteTuningStore::Open(std::move(options));
+}
+
+absl::StatusOr<std::vector<DeviceSpec>> FindDevices(const Flags& flags, StopSignals* signals) {
+  ProbeOptions options;
+  options.worker = flags.worker;
+  options.devices = flags.devices;
+  options.stop = [signals] { return signals->stopped(); };
+  for (const std::string& profile : flags.profiles) {
+    ASSIGN_OR_RETURN(std::string file, FindProfile(profile));
+    options.profiles.push_back(std::move(file));
+  }
+  ProbeResult result = ProbeDevices(options);
+  for (const std::string& problem : result.problems) {
+    spdlog::warn("left out: {}", problem);
+  }
+  for (const DeviceSpec& device : result.devices) {
+    spdlog::info("device {}: {}", device.name, device.environment.ToText());
+  }
+  if (result.devices.empty()) {
+    spdlog::warn("no device to tune on: serving what the database has");
+  }
+  return std::move(result.devices);
+}
+
+absl::Status Serve(const Flags& flags, SqliteTuningStore* store, Tuner* tuner, const Clock* clock,
+                   StopSignals* signals) {
+  Server::Options options;
+  options.listen = flags.listen;
+  options.tls = flags.tls;
+  options.tuner = tuner;
+  options.store = store;
+  options.clock = clock;
+  options.state_dir = flags.state_dir;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(std::move(options)));
+  for (const std::string& address : server->addresses()) {
+    spdlog::info("listening on {}", address);
+  }
+  server->SetReady(true);
+  NotifySystemd("READY=1");
+  while (!signals->WaitFor(kSignalPoll)) {
+  }
+  spdlog::info("stopping");
+  NotifySystemd("STOPPING=1");
+  const absl::Time start = absl::Now();
+  server->SetReady(false);
+  // The tuner first: it calls every waiting caller back, so that their calls
+  // end by themselves.
+  tuner->Drain(start + flags.drain_timeout * kDrainShare);
+  server->Shutdown(start + flags.drain_timeout * kShutdownShare);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
+  const SystemClock clock;
+  ASSIGN_OR_RETURN(const std::unique_ptr<SqliteTuningStore> store, OpenStore(flags, &clock));
+  ASSIGN_OR_RETURN(std::vector<DeviceSpec> devices, FindDevices(flags, signals));
+  Tuner::Options options;
+  options.store = store.get();
+  options.clock = &clock;
+  options.devices = std::move(devices);
+  options.idle_timeout = flags.idle_timeout;
+  options.hang_timeout = flags.hang_timeout;
+  ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, Tuner::Create(std::move(options)));
+  int exit_status = 0;
+  absl::Status served;
+  if (flags.once) {
+    exit_status = RunOnce(tuner.get(), flags, signals);
+    tuner->Drain(absl::Now());
+  } else if (!signals->stopped()) {
+    served = Serve(flags, store.get(), tuner.get(), &clock, signals);
+  }
+  tuner.reset();
+  const absl::Status closed = store->Close();
+  RETURN_IF_ERROR(served);
+  RETURN_IF_ERROR(closed);
+  return exit_status;
+}
+
+}  // namespace
+
+int RunDaemon(const Flags& flags, StopSignals* signals) {
+  spdlog::info("convtuned {}, state in {}", CONVTUNE_VERSION, flags.state_dir);
+  const absl::StatusOr<int> result = Run(flags, signals);
+  if (!result.ok()) {
+    spdlog::error("{}", std::string(result.status().message()));
+    return 1;
+  }
+  return *result;
+}
+
+}  // namespace convtune

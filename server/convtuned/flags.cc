@@ -1,0 +1,197 @@
+#include "server/convtuned/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <istream>
+#include <memory>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "proto/base/default_paths.h"
+#include "proto/model/enums.h"
+#include "server/convtuned/program_paths.h"
+
+namespace convtune {
+namespace {
+
+constexpr int kUsageError = 2;
+
+std::string EnvironmentName(const std::string& flag) {
+  return absl::StrCat("CONVTUNE_", absl::AsciiStrToUpper(absl::StrReplaceAll(flag, {{"-", "_"}})));
+}
+
+bool IsSetInEnvironment(const std::string& flag) {
+  const char* value = std::getenv(EnvironmentName(flag).c_str());
+  return value != nullptr && value[0] != '\0';
+}
+
+// CLI11 reads the environment only for options that the config file left
+// alone. What the environment says is therefore dropped from the file.
+class EnvironmentFirstConfig : public CLI::ConfigTOML {
+ public:
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> found = CLI::ConfigTOML::from_config(input);
+    found.erase(std::remove_if(found.begin(), found.end(),
+                               [](const CLI::ConfigItem& item) {
+                                 return item.parents.empty() && IsSetInEnvironment(item.name);
+                               }),
+                found.end());
+    return found;
+  }
+};
+
+// Texts that become other types once all is read.
+struct Texts {
+  std::string op, dtype, layout;
+  int64_t batch = 0;
+  std::string on = "tune";
+  std::string time_budget = "30s", idle_timeout = "5m", hang_timeout = "30s", drain_timeout = "10s";
+  std::string log_format = "text";
+};
+
+std::string CheckDuration(const std::string& text) {
+  absl::Duration value;
+  if (!absl::ParseDuration(text, &value) || value <= absl::ZeroDuration() ||
+      value > absl::Hours(24 * 365)) {
+    return "must be a time such as 500ms, 30s or 5m, more than 0 and at most a year";
+  }
+  return "";
+}
+
+std::string CheckDevices(const std::string& text) {
+  const bool numbers = !text.empty() && absl::ascii_isdigit(text.front()) &&
+                       absl::ascii_isdigit(text.back()) && text.find(",,") == std::string::npos &&
+                       text.find_first_not_of("0123456789,") == std::string::npos;
+  return text == "all" || text == "none" || numbers
+             ? ""
+             : "must be all, none or numbers with commas between, such as 0,1";
+}
+
+absl::Duration ToDuration(const std::string& text) {
+  absl::Duration value;
+  return absl::ParseDuration(text, &value) ? value : absl::ZeroDuration();
+}
+
+CLI::Option* WithEnvironment(CLI::Option* option) {
+  return option->envname(EnvironmentName(option->get_lnames().front()));
+}
+
+void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
+  const auto add = [app](const std::string& name, auto& value, const std::string& help) {
+    return WithEnvironment(app->add_option("--" + name, value, help)->capture_default_str());
+  };
+  add("state-dir", flags->state_dir, "Directory of the database and its lock");
+  add("listen", flags->listen, "unix:PATH or HOST:PORT (with TLS); repeatable")->delimiter(',');
+  add("devices", flags->devices, "GPUs to tune on: all, none, or numbers such as 0,1")
+      ->check(CheckDevices);
+  add("profile", flags->profiles,
+      "Device profile that stands in for a GPU: a name or a file; repeatable")
+      ->delimiter(',');
+  add("worker", flags->worker, "The program convtune-worker");
+  add("idle-timeout", texts->idle_timeout, "End a worker that has had no work for this long")
+      ->check(CheckDuration);
+  add("hang-timeout", texts->hang_timeout,
+      "Kill a worker that is silent for this long beyond its request's budget")
+      ->check(CheckDuration);
+  add("drain-timeout", texts->drain_timeout, "Time to end in after SIGTERM")->check(CheckDuration);
+  add("tls-cert", flags->tls.cert, "PEM file: the server's certificate chain");
+  add("tls-key", flags->tls.key, "PEM file: the server's private key");
+  add("tls-client-ca", flags->tls.client_ca, "PEM file: who signs clients' certificates");
+  add("max-db-size", flags->max_db_bytes, "Soft limit of the database, such as 1GiB; 0: none")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::NonNegativeNumber);
+  WithEnvironment(app->add_flag("--allow-network-fs", flags->allow_network_fs,
+                                "Accept a state directory on a network file system"));
+  add("log-format", texts->log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  add("log-level", flags->log_level, "debug, info, warn or error")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+}
+
+void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
+  const auto add = [app](const std::string& name, auto& value, const std::string& help) {
+    return WithEnvironment(app->add_option("--" + name, value, help)->group("With --once"));
+  };
+  WithEnvironment(app->add_flag("--once", flags->once,
+                                "Tune what is missing of --file, print a summary and exit"));
+  add("file", flags->files, "List of problems; repeatable")->delimiter(',');
+  add("op", texts->op, "Operation of every problem")
+      ->check(CLI::IsMember({"fwd", "bwd_data", "bwd_filter"}));
+  add("dtype", texts->dtype, "Data type of every problem")
+      ->check(CLI::IsMember({"f64", "f32", "f16", "bf16", "i8", "e4m3", "e5m2"}));
+  add("layout", texts->layout, "Layout of every problem")->check(CLI::IsMember({"nchw", "nhwc"}));
+  add("batch", texts->batch, "Batch size of every problem")->check(CLI::Range(1, 1 << 30));
+  add("on", texts->on, "What to do about what is missing: tune or heuristic")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"tune", "heuristic"}));
+  add("time-budget", texts->time_budget, "Time for one problem")
+      ->capture_default_str()
+      ->check(CheckDuration);
+}
+
+void Finish(const Texts& texts, Flags* flags) {
+  flags->idle_timeout = ToDuration(texts.idle_timeout);
+  flags->hang_timeout = ToDuration(texts.hang_timeout);
+  flags->drain_timeout = ToDuration(texts.drain_timeout);
+  flags->time_budget = ToDuration(texts.time_budget);
+  flags->json_log = texts.log_format == "json";
+  flags->on_miss = texts.on == "heuristic" ? OnMiss::kHeuristic : OnMiss::kTune;
+  flags->overrides.operation = ParseOperation(texts.op);
+  flags->overrides.data_type = ParseDataType(texts.dtype);
+  if (!texts.layout.empty()) {
+    flags->overrides.layout = texts.layout == "nhwc" ? TensorLayout::kNhwc : TensorLayout::kNchw;
+  }
+  if (texts.batch > 0) {
+    flags->overrides.batch = texts.batch;
+  }
+  if (flags->listen.empty()) {
+    flags->listen.push_back("unix:" + DefaultSocketPath());
+  }
+}
+
+}  // namespace
+
+ParsedFlags ParseFlags(const std::vector<std::string>& args) {
+  Flags flags;
+  Texts texts;
+  flags.state_dir = DefaultStateDir();
+  flags.worker = DefaultWorkerPath();
+  CLI::App app(
+      "Finds the fastest cuDNN algorithm for a convolution once, keeps it, and answers it.\n"
+      "Settings come from flags, then from CONVTUNE_* variables, then from the config file.",
+      "convtuned");
+  app.set_version_flag("--version", absl::StrCat("convtuned ", CONVTUNE_VERSION));
+  app.config_formatter(std::make_shared<EnvironmentFirstConfig>());
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  const char* config = std::getenv("CONVTUNE_CONFIG");
+  const std::string config_path = config == nullptr ? "" : config;
+  app.set_config("--config", config_path, "File of settings (TOML)", !config_path.empty());
+  AddServing(&app, &flags, &texts);
+  AddOnce(&app, &flags, &texts);
+  ParsedFlags parsed;
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+    if (flags.once && flags.files.empty()) {
+      throw CLI::ValidationError("--once", "needs --file");
+    }
+    if (!flags.once && !flags.files.empty()) {
+      throw CLI::ValidationError("--file", "is for --once");
+    }
+  } catch (const CLI::CallForHelp&) {
+    parsed.text = app.help();
+    return parsed;
+  } catch (const CLI::CallForVersion& e) {
+    parsed.text = absl::StrCat(e.what(), "\n");
+    return parsed;
+  } catch (const CLI::Error& e) {
+    parsed.text = absl::StrCat("convtuned: ", e.what(), "\nRun convtuned --help for the flags.\n");
+    parsed.exit_code = kUsageError;
+    return parsed;
+  }
+  Finish(texts, &flags);
+  parsed.flags = std::move(flags);
+  return parsed;
+}
+
+}  // namespace convtune

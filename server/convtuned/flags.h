@@ -1,0 +1,52 @@
+// What the daemon is told: flags, then environment (CONVTUNE_*), then config
+// file, then defaults.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/convert/problem_list.h"
+#include "server/rpc/server.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune {
+
+// Value type; every field has its default.
+struct Flags {
+  std::string state_dir;
+  std::vector<std::string> listen;
+  std::string devices = "all";        // "all", "none" or "0,1"
+  std::vector<std::string> profiles;  // names or files
+  std::string worker;                 // program
+
+  bool once = false;
+  std::vector<std::string> files;
+  ProblemOverrides overrides;
+  OnMiss on_miss = OnMiss::kTune;
+  absl::Duration time_budget = absl::Seconds(30);
+
+  absl::Duration idle_timeout = absl::Minutes(5);
+  absl::Duration hang_timeout = absl::Seconds(30);
+  absl::Duration drain_timeout = absl::Seconds(10);
+  bool allow_network_fs = false;
+  int64_t max_db_bytes = 0;  // 0: no limit
+  TlsFiles tls;
+  bool json_log = false;
+  std::string log_level = "info";
+};
+
+struct ParsedFlags {
+  std::optional<Flags> flags;  // absent: print `text` and exit
+  std::string text;            // help, version, or what is wrong
+  int exit_code = 0;           // 0 after help and version, 2 otherwise
+};
+
+// `args` without the program's name. Unknown flags and unknown keys of the
+// config file are errors. Reads the environment: not to be called while another
+// thread changes it.
+ParsedFlags ParseFlags(const std::vector<std::string>& args);
+
+}  // namespace convtune

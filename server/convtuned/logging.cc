@@ -1,0 +1,91 @@
+#include "server/convtuned/logging.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "server/rpc/request_log.h"
+#include "server/rpc/utf8.h"
+
+namespace convtune {
+namespace {
+
+constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
+
+std::string Escape(std::string_view text, bool json) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const auto c = static_cast<unsigned char>(text[0]);
+    const size_t length = Utf8SequenceLength(text);
+    if (length == 0) {
+      out += kReplacement;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c < 0x20 || c == 0x7F) {
+      out += absl::StrFormat("\\u%04x", c);
+    } else if (json && (c == '"' || c == '\\')) {
+      out += '\\';
+      out += static_cast<char>(c);
+    } else {
+      out.append(text.substr(0, length));
+    }
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return out;
+}
+
+class LogFormatter final : public spdlog::formatter {
+ public:
+  explicit LogFormatter(bool json) : json_(json) {}
+
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ",
+                                              absl::FromChrono(message.time), absl::UTCTimeZone());
+    const auto level_view = spdlog::level::to_string_view(message.level);
+    const std::string level(level_view.data(), level_view.size());
+    const std::string text =
+        Escape(std::string_view(message.payload.data(), message.payload.size()), json_);
+    const std::string id = Escape(CurrentRequestId(), json_);
+    std::string line;
+    if (json_) {
+      line = absl::StrFormat(R"({"ts":"%s","level":"%s","message":"%s")", time, level, text);
+      line += id.empty() ? "}" : absl::StrFormat(R"(,"request_id":"%s"})", id);
+    } else {
+      line = absl::StrFormat("%s %s %s", time, level, text);
+      line += id.empty() ? "" : " request_id=" + id;
+    }
+    line += '\n';
+    out.append(line.data(), line.data() + line.size());
+  }
+
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<LogFormatter>(json_);
+  }
+
+ private:
+  const bool json_;
+};
+
+}  // namespace
+
+std::unique_ptr<spdlog::formatter> NewLogFormatter(bool json) {
+  return std::make_unique<LogFormatter>(json);
+}
+
+void InitLogging(bool json, const std::string& level) {
+  auto logger = std::make_shared<spdlog::logger>("convtuned",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_formatter(NewLogFormatter(json));
+  logger->set_level(spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::trace);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+}  // namespace convtune

@@ -1,0 +1,154 @@
+#include "server/convtuned/once.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/mutex.h"
+
+namespace convtune {
+namespace {
+
+constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+
+// What one environment's look-up came to.
+struct Counts {
+  int answered = 0;
+  int fresh = 0;
+  int heuristic = 0;
+  int missing = 0;
+  int not_persisted = 0;
+};
+
+// A look-up's result, between the tuner's thread and ours.
+class Outcome {
+ public:
+  void Set(absl::StatusOr<LookupResponse> response) {
+    MutexLock lock(mutex_);
+    response_ = std::move(response);
+  }
+  std::optional<absl::StatusOr<LookupResponse>> Take() {
+    MutexLock lock(mutex_);
+    return std::exchange(response_, std::nullopt);
+  }
+
+ private:
+  Mutex mutex_;
+  std::optional<absl::StatusOr<LookupResponse>> response_ GUARDED_BY(mutex_);
+};
+
+absl::StatusOr<LookupResponse> LookupAndWait(Tuner* tuner, LookupRequest request,
+                                             StopSignals* signals) {
+  const auto outcome = std::make_shared<Outcome>();
+  const uint64_t token =
+      tuner->Lookup(std::move(request),
+                    [outcome](absl::StatusOr<LookupResponse> r) { outcome->Set(std::move(r)); });
+  bool abandoned = false;
+  while (true) {
+    if (auto response = outcome->Take(); response.has_value()) {
+      return *std::move(response);
+    }
+    if (abandoned) {
+      absl::SleepFor(kPollInterval);
+    } else if (signals->WaitFor(kPollInterval)) {
+      tuner->AbandonLookup(token);
+      abandoned = true;
+    }
+  }
+}
+
+Counts Count(const LookupResponse& response) {
+  Counts counts;
+  for (const LookupResult& result : response.results) {
+    if (const auto* answer = std::get_if<Answer>(&result.outcome)) {
+      ++counts.answered;
+      counts.fresh += answer->fresh ? 1 : 0;
+      counts.heuristic += answer->evidence == Evidence::kHeuristic ? 1 : 0;
+      counts.not_persisted += answer->persisted ? 0 : 1;
+    } else {
+      ++counts.missing;
+      spdlog::error("no answer for {}: {}", result.key.problem_text,
+                    std::get<Miss>(result.outcome).message);
+    }
+  }
+  return counts;
+}
+
+// Every distinct problem; false if a file or a row of it could not be read.
+bool ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
+  bool ok = true;
+  std::set<std::string> seen;
+  for (const std::string& file : flags.files) {
+    const absl::StatusOr<ProblemList> list = ReadProblemListFile(file, flags.overrides);
+    if (!list.ok()) {
+      spdlog::error("--file: {}", std::string(list.status().message()));
+      ok = false;
+      continue;
+    }
+    for (const std::string& notice : list->notices) {
+      spdlog::warn("{}", notice);
+    }
+    for (const ProblemRowError& error : list->errors) {
+      spdlog::error("{}: {}", error.source, error.message);
+      ok = false;
+    }
+    for (const ProblemRow& row : list->rows) {
+      if (seen.insert(row.problem.ToText()).second) {
+        problems->push_back(row.problem);
+      }
+    }
+  }
+  return ok;
+}
+
+std::vector<std::string> EnvironmentNames(Tuner* tuner) {
+  std::vector<std::string> names;
+  for (const EnvironmentInfo& info : tuner->ListEnvironments()) {
+    if (info.current) {
+      names.push_back(info.environment.Name());
+    }
+  }
+  return names.empty() ? std::vector<std::string>{""} : names;
+}
+
+}  // namespace
+
+int RunOnce(Tuner* tuner, const Flags& flags, StopSignals* signals) {
+  std::vector<ConvProblem> problems;
+  bool ok = ReadProblems(flags, &problems);
+  if (problems.empty()) {
+    return 1;
+  }
+  for (const std::string& environment : EnvironmentNames(tuner)) {
+    LookupRequest request;
+    request.environment = environment;
+    request.problems = problems;
+    request.on_miss = flags.on_miss;
+    request.options.time_budget = flags.time_budget;
+    const absl::StatusOr<LookupResponse> response =
+        LookupAndWait(tuner, std::move(request), signals);
+    if (!response.ok()) {
+      spdlog::error("{}", std::string(response.status().message()));
+      return 1;
+    }
+    const Counts counts = Count(*response);
+    std::printf("%s: %zu problems, %d answered (%d new, %d by heuristic alone), %d missing%s\n",
+                response->environment.Name().c_str(), problems.size(), counts.answered,
+                counts.fresh, counts.heuristic, counts.missing,
+                counts.not_persisted > 0
+                    ? absl::StrCat(", ", counts.not_persisted, " not written to disk").c_str()
+                    : "");
+    ok = ok && counts.missing == 0 && counts.not_persisted == 0;
+  }
+  std::fflush(stdout);
+  return ok ? 0 : 1;
+}
+
+}  // namespace convtune

@@ -1,0 +1,114 @@
+#include "server/convtuned/probe.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "google/protobuf/struct.pb.h"
+#include "google/protobuf/util/json_util.h"
+#include "proto/base/status_macros.h"
+#include "server/convtuned/child_output.h"
+
+namespace convtune {
+namespace {
+
+std::string StringField(const google::protobuf::Struct& object, const char* name) {
+  const auto found = object.fields().find(name);
+  return found == object.fields().end() ? "" : found->second.string_value();
+}
+
+double NumberField(const google::protobuf::Struct& object, const char* name) {
+  const auto found = object.fields().find(name);
+  return found == object.fields().end() ? 0 : found->second.number_value();
+}
+
+std::string NodeName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
+
+}  // namespace
+
+absl::StatusOr<DeviceSpec> ParseProbeLine(std::string_view line) {
+  google::protobuf::Struct object;
+  if (!google::protobuf::util::JsonStringToMessage(std::string(line), &object).ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the worker's answer is not a JSON object: ", std::string(line)));
+  }
+  DeviceSpec device;
+  device.name = StringField(object, "name");
+  const std::string error = StringField(object, "error");
+  if (!error.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(device.name.empty() ? "device" : device.name, ": ", error));
+  }
+  if (device.name.empty()) {
+    return absl::InvalidArgumentError("the worker's answer has no name");
+  }
+  absl::StatusOr<Environment> environment = Environment::Parse(StringField(object, "environment"));
+  if (!environment.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(device.name, ": environment: ", std::string(environment.status().message())));
+  }
+  device.environment = *std::move(environment);
+  const std::string model = StringField(object, "gpu_model");
+  if (!model.empty()) {
+    if (Slug(model) != Slug(device.environment.gpu_model)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(device.name, ": gpu_model ", model, " does not belong to its environment"));
+    }
+    device.environment.gpu_model = model;
+  }
+  device.provenance.driver_version = StringField(object, "driver_version");
+  device.provenance.cuda_version = StringField(object, "cuda_version");
+  device.provenance.gpu_uuid = StringField(object, "gpu_uuid");
+  device.provenance.memory_bytes = static_cast<int64_t>(NumberField(object, "memory_bytes"));
+  device.provenance.node = NodeName();
+  return device;
+}
+
+ProbeResult ProbeDevices(const ProbeOptions& options) {
+  ProbeResult result;
+  std::vector<std::vector<std::string>> commands;
+  std::vector<std::string> subjects;
+  if (options.devices != "none") {
+    commands.push_back({options.worker, "--probe", "--devices", options.devices});
+    subjects.push_back("GPUs");
+  }
+  for (const std::string& profile : options.profiles) {
+    commands.push_back({options.worker, "--probe", "--devices", "none", "--profile", profile});
+    subjects.push_back(profile);
+  }
+  const std::vector<ChildOutput> outputs = RunPrograms(commands, options.timeout, options.stop);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].status.ok()) {
+      result.problems.push_back(
+          absl::StrCat(subjects[i], ": ", std::string(outputs[i].status.message())));
+    }
+    for (const absl::string_view line : absl::StrSplit(outputs[i].text, '\n', absl::SkipEmpty())) {
+      absl::StatusOr<DeviceSpec> device = ParseProbeLine(std::string(line));
+      if (!device.ok()) {
+        result.problems.push_back(std::string(device.status().message()));
+        continue;
+      }
+      const bool doubled =
+          std::any_of(result.devices.begin(), result.devices.end(),
+                      [&](const DeviceSpec& other) { return other.name == device->name; });
+      if (doubled) {
+        result.problems.push_back(absl::StrCat(device->name, ": is there twice"));
+        continue;
+      }
+      device->worker_argv =
+          device->environment.profile
+              ? std::vector<std::string>{options.worker, "--profile", subjects[i]}
+              : std::vector<std::string>{options.worker, "--device", device->name};
+      result.devices.push_back(*std::move(device));
+    }
+  }
+  return result;
+}
+
+}  // namespace convtune

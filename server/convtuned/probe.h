@@ -1,0 +1,39 @@
+// Which devices there are. Asked of the worker, since the daemon itself knows
+// neither CUDA nor cuDNN.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/tuner/device.h"
+
+namespace convtune {
+
+struct ProbeOptions {
+  std::string worker;                 // program
+  std::string devices;                // "all", "none" or "0,1"
+  std::vector<std::string> profiles;  // files
+  absl::Duration timeout = absl::Seconds(20);
+  std::function<bool()> stop = [] { return false; };
+};
+
+struct ProbeResult {
+  std::vector<DeviceSpec> devices;    // GPUs, then profiles, in the order asked for
+  std::vector<std::string> problems;  // one for each device that is left out
+};
+
+// Runs the worker once for the GPUs and once for each profile. What cannot be
+// used is left out with its reason; without a worker program all are.
+ProbeResult ProbeDevices(const ProbeOptions& options);
+
+// Reads one line of the worker's answer: a JSON object with name, environment,
+// gpu_model, driver_version, cuda_version, gpu_uuid, memory_bytes and error.
+// FAILED_PRECONDITION with that error if it is not empty. worker_argv is left
+// empty.
+absl::StatusOr<DeviceSpec> ParseProbeLine(std::string_view line);
+
+}  // namespace convtune

@@ -1,0 +1,52 @@
+#include "server/convtuned/signals.h"
+
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+namespace convtune {
+
+StopSignals::StopSignals() {
+  sigemptyset(&set_);
+  sigaddset(&set_, SIGTERM);
+  sigaddset(&set_, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool StopSignals::WaitFor(absl::Duration timeout) {
+  if (!stopped_) {
+    const timespec time = absl::ToTimespec(timeout);
+    stopped_ = sigtimedwait(&set_, nullptr, &time) > 0;
+  }
+  return stopped_;
+}
+
+void NotifySystemd(const char* state) {
+  const char* path = std::getenv("NOTIFY_SOCKET");
+  sockaddr_un address{};
+  if (path == nullptr || (path[0] != '/' && path[0] != '@') ||
+      std::strlen(path) >= sizeof(address.sun_path)) {
+    return;
+  }
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path, std::strlen(path));
+  if (path[0] == '@') {
+    address.sun_path[0] = '\0';  // an abstract name
+  }
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    return;
+  }
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
+  sendto(fd, state, std::strlen(state), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
+         length);
+  close(fd);
+}
+
+}  // namespace convtune

@@ -1,0 +1,30 @@
+// The end of the daemon is asked for by SIGTERM or SIGINT.
+#pragma once
+
+#include <csignal>
+
+#include "absl/time/time.h"
+
+namespace convtune {
+
+// Blocks SIGTERM and SIGINT for this thread and those it starts, and ignores
+// SIGPIPE. Make it in main, before any other thread. Once one of the two has
+// come, stopped() stays true. For one thread.
+class StopSignals {
+ public:
+  StopSignals();
+
+  // Waits for one of them; returns stopped().
+  bool WaitFor(absl::Duration timeout);
+  bool stopped() { return WaitFor(absl::ZeroDuration()); }
+
+ private:
+  sigset_t set_;
+  bool stopped_ = false;
+};
+
+// Tells systemd the state ("READY=1", "STOPPING=1") where it asks for that by
+// $NOTIFY_SOCKET.
+void NotifySystemd(const char* state);
+
+}  // namespace convtune

@@ -1,0 +1,63 @@
+#include "server/rpc/call.h"
+
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+#include "grpcpp/support/proto_buffer_writer.h"
+#include "grpcpp/support/slice.h"
+#include "server/rpc/limits.h"
+#include "server/rpc/wire_check.h"
+
+namespace convtune {
+namespace {
+
+std::string Flatten(const grpc::ByteBuffer& bytes) {
+  std::vector<grpc::Slice> slices;
+  std::string flat;
+  if (bytes.Dump(&slices).ok()) {
+    flat.reserve(bytes.Length());
+    for (const grpc::Slice& slice : slices) {
+      flat.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    }
+  }
+  return flat;
+}
+
+}  // namespace
+
+grpc::Status ReadMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message* message) {
+  // An empty message may come as no buffer at all.
+  if (!bytes.Valid() || bytes.Length() == 0) {
+    message->Clear();
+    return grpc::Status::OK;
+  }
+  grpc::ByteBuffer shared = bytes;
+  grpc::ProtoBufferReader reader(&shared);
+  if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) {
+    return grpc::Status::OK;
+  }
+  return ToGrpcStatus(ExplainUnparsable(*message->GetDescriptor(), Flatten(bytes)));
+}
+
+grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBuffer* bytes) {
+  const size_t size = message.ByteSizeLong();
+  if (size > static_cast<size_t>(kMaxReplyBytes)) {
+    return ToGrpcStatus(absl::ResourceExhaustedError(
+        absl::StrCat("the reply would have ", size, " bytes, more than ", kMaxReplyBytes,
+                     "; ask for fewer problems")));
+  }
+  grpc::ProtoBufferWriter writer(bytes, grpc::kProtoBufferWriterMaxBufferLength,
+                                 static_cast<int>(size));
+  if (!message.SerializeToZeroCopyStream(&writer)) {
+    return ToGrpcStatus(absl::InternalError("the reply cannot be written"));
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status ExceptionStatus(std::string_view method, const char* what) {
+  spdlog::error("{} threw: {}", method, what);
+  return ToGrpcStatus(absl::InternalError("internal error; see the daemon's log"));
+}
+
+}  // namespace convtune

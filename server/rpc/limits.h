@@ -1,0 +1,21 @@
+// Limits of the server as a whole; those of single fields are in
+// request_validator.cc.
+#pragma once
+
+namespace convtune {
+
+inline constexpr int kMaxRequestBytes = 4 << 20;
+inline constexpr int kMaxReplyBytes = 64 << 20;
+// Per connection; a call beyond it waits in its client.
+inline constexpr int kMaxConcurrentStreams = 4096;
+// Buffers of all connections together; beyond it connections are shed.
+inline constexpr int kMaxBufferBytes = 512 << 20;
+// Threads that reflection may use: its service is a synchronous one.
+inline constexpr int kMaxServerThreads = 16;
+inline constexpr int kKeepaliveSeconds = 60;
+inline constexpr int kKeepaliveTimeoutSeconds = 20;
+inline constexpr int kMinClientPingSeconds = 10;
+// An old connection is told to be replaced; its calls come to their end.
+inline constexpr int kMaxConnectionAgeSeconds = 6 * 3600;
+
+}  // namespace convtune

@@ -1,0 +1,16 @@
+// BatchGet.
+#pragma once
+
+#include "grpcpp/support/server_callback.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune {
+
+// Answers one BatchGet, when the tuner calls back; until then it takes memory,
+// but no thread. A caller that cancels or goes away abandons its look-up; one
+// whose deadline ends leaves its work queued. `tuner` outlives the server. The
+// reactor frees itself.
+grpc::ServerUnaryReactor* HandleBatchGet(Tuner* tuner, grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* in, grpc::ByteBuffer* out);
+
+}  // namespace convtune

@@ -1,0 +1,39 @@
+// From the model to what goes over the wire; one place for all of it. The other
+// direction is in request_validator.h. Pure functions.
+#pragma once
+
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "convtune/v1/maintenance_service.pb.h"
+#include "convtune/v1/tuning.pb.h"
+#include "convtune/v1/tuning_service.pb.h"
+#include "proto/model/tuning.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune {
+
+// What a Timestamp cannot hold becomes the nearest it can.
+google::protobuf::Timestamp ToProto(absl::Time time);
+google::protobuf::Duration ToProto(absl::Duration duration);
+
+v1::Environment ToProto(const EnvironmentInfo& info);
+// With the name of a legacy algorithm, which depends on the operation.
+v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples);
+v1::Answer ToProto(const Answer& answer, Operation operation);
+v1::Miss ToProto(const Miss& miss, Operation operation);
+v1::BatchGetResponse ToProto(const LookupResponse& response);
+// With all candidates and samples.
+v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment);
+v1::Tuning ToProto(const TuningSummary& summary, const EnvironmentInfo& environment);
+v1::ListTuningJobsResponse ToProto(const JobPage& page);
+v1::TuningJob ToProto(const JobSnapshot& job);
+// `environment` is the environment's name.
+v1::PinRecord ToProto(const Pin& pin, std::string_view environment);
+v1::Device ToProto(const DeviceStatus& device);
+v1::CheckDatabaseResponse ToProto(const StoreCheck& check, absl::Duration elapsed);
+v1::CompactDatabaseResponse ToProto(const StoreCompaction& compaction);
+// Sets the fields that the tuner counts.
+void AddStats(const TunerStats& stats, v1::ServerInfo* info);
+
+}  // namespace convtune

@@ -1,0 +1,53 @@
+// The gRPC server: services, health, reflection, sockets.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "db/tuning_store.h"
+#include "proto/base/clock.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune {
+
+// PEM files of a server that asks its clients for certificates.
+struct TlsFiles {
+  std::string cert;
+  std::string key;
+  std::string client_ca;
+};
+
+// Listens on unix sockets, which get mode 0660, and over TCP with mutual TLS
+// only. Health is kept under the names "liveness" (the process works) and
+// "readiness" (it takes calls); "" and the services' names say what readiness
+// says. A call that waits takes no thread. Thread-safe.
+class Server {
+ public:
+  struct Options {
+    std::vector<std::string> listen;  // unix:PATH or HOST:PORT; at least one
+    TlsFiles tls;                     // all or none; needed for HOST:PORT
+    Tuner* tuner = nullptr;           // these three outlive the server
+    TuningStore* store = nullptr;
+    const Clock* clock = nullptr;
+    std::string state_dir;  // as GetServerInfo reports it
+  };
+
+  // Listens and serves, alive but not ready. INVALID_ARGUMENT: an address, or
+  // TLS files that are missing or unreadable; ALREADY_EXISTS: somebody listens
+  // on the socket already; UNAVAILABLE: the address cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<Server>> Create(Options options);
+  // Shuts down without waiting, if nobody has.
+  virtual ~Server() = default;
+
+  virtual void SetReady(bool ready) = 0;
+  // What is listened on; a port of 0 is replaced by the one that was given.
+  virtual std::vector<std::string> addresses() const = 0;
+  // Refuses new calls, lets those that run end until the deadline, then cancels
+  // them, and removes the sockets. Blocks; idempotent.
+  virtual void Shutdown(absl::Time deadline) = 0;
+};
+
+}  // namespace convtune

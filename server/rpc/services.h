@@ -1,0 +1,38 @@
+// The gRPC services, without their generated classes, which are slow to
+// compile.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "db/tuning_store.h"
+#include "proto/base/clock.h"
+#include "server/tuner/tuner.h"
+
+namespace grpc {
+class Service;
+}  // namespace grpc
+
+namespace convtune {
+
+// Full names, under which their health is asked.
+inline constexpr char kTuningServiceName[] = "convtune.v1.TuningService";
+inline constexpr char kMaintenanceServiceName[] = "convtune.v1.MaintenanceService";
+
+struct MaintenanceOptions {
+  Tuner* tuner = nullptr;
+  TuningStore* store = nullptr;
+  const Clock* clock = nullptr;
+  std::string state_dir;
+};
+
+// Thin handlers over the tuner. Its look-ups and watches take no thread; what
+// reads or writes the disk shares one. `tuner` outlives the service.
+std::unique_ptr<grpc::Service> NewTuningService(Tuner* tuner);
+
+// Thin handlers over the store, on one thread. Everything in the options
+// outlives the service, whose making is the daemon's start time.
+std::unique_ptr<grpc::Service> NewMaintenanceService(MaintenanceOptions options);
+
+}  // namespace convtune

@@ -1,0 +1,125 @@
+#include "server/tuner/answer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/tuner/pareto.h"
+#include "server/tuner/ranking.h"
+
+namespace convtune {
+namespace {
+
+using Candidates = std::vector<const Candidate*>;
+
+template <typename Predicate>
+const Candidate* PickWinnerIf(const Candidates& eligible, const Candidate* stock,
+                              Predicate predicate) {
+  Candidates chosen;
+  std::copy_if(eligible.begin(), eligible.end(), std::back_inserter(chosen), predicate);
+  return PickWinner(chosen, stock);
+}
+
+// See convtune.v1.Answer.portfolio.
+std::vector<Candidate> MakePortfolio(const Candidate& winner, const Candidates& eligible,
+                                     const Candidate* stock) {
+  Candidates portfolio = {&winner};
+  const auto add = [&portfolio](const Candidate* candidate) {
+    if (candidate == nullptr) return;
+    if (std::find(portfolio.begin(), portfolio.end(), candidate) != portfolio.end()) return;
+    portfolio.push_back(candidate);
+  };
+  if (stock != nullptr) {
+    add(PickWinnerIf(eligible, stock, [stock](const Candidate* c) {
+      return (c->numerical_notes & ~stock->numerical_notes) == 0 &&
+             (c->deterministic || !stock->deterministic);
+    }));
+  }
+  add(PickWinnerIf(eligible, stock, [](const Candidate* c) { return c->workspace_bytes == 0; }));
+  std::vector<Candidate> result;
+  for (const Candidate* c : portfolio) result.push_back(*c);
+  return result;
+}
+
+// A limit below everything that was left out for memory loses nothing by it.
+Evidence EvidenceUnder(const IndexedTuning& indexed, const Constraints& constraints) {
+  if (IsIncompleteForMemoryOnly(indexed.tuning) && constraints.max_workspace_bytes &&
+      indexed.least_skipped_workspace &&
+      *constraints.max_workspace_bytes < *indexed.least_skipped_workspace) {
+    return Evidence::kMeasured;
+  }
+  return indexed.tuning.evidence;
+}
+
+void NoteEvidence(const IndexedTuning& indexed, Evidence evidence,
+                  std::vector<std::string>* notes) {
+  if (evidence >= Evidence::kMeasured) return;
+  if (evidence == Evidence::kHeuristic) {
+    notes->push_back("in the order of cuDNN's heuristic; nothing was timed");
+  } else if (evidence == Evidence::kObserved) {
+    notes->push_back("what a program settled on by itself");
+  }
+  if (!indexed.tuning.incomplete_reason.empty()) {
+    notes->push_back(indexed.tuning.incomplete_reason);
+  }
+}
+
+}  // namespace
+
+std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* pin,
+                                      const Constraints& constraints, DataType data_type,
+                                      absl::Time now) {
+  const Tuning& tuning = indexed.tuning;
+  if (pin != nullptr && pin->expire_time && *pin->expire_time <= now) pin = nullptr;
+  std::vector<std::string> notes;
+  Candidates eligible;
+  const Candidate* pinned = nullptr;
+  int ran_count = 0;
+  Answer answer;
+  for (const Candidate& c : tuning.candidates) {
+    if (!c.ran()) continue;
+    ++ran_count;
+    if (pin != nullptr && c.id == pin->candidate) pinned = &c;
+    if (Satisfies(c, constraints, data_type)) eligible.push_back(&c);
+  }
+  answer.eligible_count = static_cast<int>(eligible.size());
+  for (const PrunedGroup& group : indexed.pruned) {
+    ran_count += group.count;
+    if (Satisfies(group.traits, constraints, data_type)) answer.eligible_count += group.count;
+  }
+  const Candidate* stock = indexed.stock ? &tuning.candidates[*indexed.stock] : nullptr;
+  const Candidate* winner = pinned != nullptr ? pinned : PickWinner(eligible, stock);
+  if (winner == nullptr) {
+    return Miss{MissReason::kNoCandidate,
+                absl::StrCat("none of the ", ran_count, " candidates that ran keeps to the ",
+                             "constraints"),
+                "", std::nullopt};
+  }
+  if (pinned != nullptr) {
+    answer.pinned = true;
+    answer.pin_reason = pin->reason;
+    notes.push_back(absl::StrCat("pinned: ", pin->reason));
+    if (std::find(eligible.begin(), eligible.end(), pinned) == eligible.end()) {
+      notes.push_back("the pinned candidate does not keep to the constraints");
+    }
+  } else if (pin != nullptr) {
+    notes.push_back(absl::StrCat("the pinned candidate ", ToText(pin->candidate),
+                                 " is not in this tuning, or did not run"));
+  }
+  answer.evidence = EvidenceUnder(indexed, constraints);
+  NoteEvidence(indexed, answer.evidence, &notes);
+  if (!indexed.persisted) notes.push_back("not written to disk yet");
+  answer.winner = *winner;
+  answer.portfolio = MakePortfolio(*winner, eligible, stock);
+  answer.origin = tuning.origin;
+  answer.environment_name = indexed.environment_name;
+  answer.age = std::max(absl::ZeroDuration(), now - tuning.tune_time);
+  answer.candidate_count = indexed.candidate_count;
+  answer.tuning_id = indexed.tuning_id;
+  answer.persisted = indexed.persisted;
+  answer.note = absl::StrJoin(notes, "; ");
+  return answer;
+}
+
+}  // namespace convtune

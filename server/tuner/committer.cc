@@ -1,0 +1,172 @@
+#include "server/tuner/committer.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "server/tuner/ranking.h"
+#include "spdlog/spdlog.h"
+
+namespace convtune {
+namespace {
+
+std::pair<std::string, std::string> Texts(const TuningKey& key) {
+  return {key.environment_text, key.problem_text};
+}
+
+}  // namespace
+
+Committer::Committer(TuningStore* store, TuningIndex* index, const Clock* clock,
+                     absl::Duration retry_period)
+    : store_(store), index_(index), clock_(clock), retry_period_(retry_period) {
+  retries_ = std::thread([this] { RunRetries(); });
+}
+
+Committer::~Committer() { Stop(); }
+
+absl::Status Committer::Load() {
+  MutexLock lock(mutex_);
+  // Pins first: they decide what the index keeps.
+  ASSIGN_OR_RETURN(const std::vector<Pin> pins, store_->ListPins());
+  for (const Pin& pin : pins) index_->SetPin(pin);
+  int64_t corrupt_rows = 0;
+  RETURN_IF_ERROR(store_->ForEachTuning([this](Tuning tuning) { index_->Publish(tuning, true); },
+                                        [&corrupt_rows](const std::string& what) {
+                                          ++corrupt_rows;
+                                          spdlog::error("left out a row of the database: {}", what);
+                                        }));
+  if (corrupt_rows > 0) spdlog::error("{} rows of the database are corrupt", corrupt_rows);
+  ASSIGN_OR_RETURN(const std::vector<QuarantineEntry> entries, store_->ListQuarantine());
+  MutexLock state_lock(state_mutex_);
+  for (const QuarantineEntry& entry : entries) {
+    quarantine_[Texts(entry.key)][entry.candidate] = entry.reason;
+  }
+  return absl::OkStatus();
+}
+
+bool Committer::Commit(const Tuning& tuning, const Environment& environment, bool forced) {
+  MutexLock lock(mutex_);
+  WritePending();
+  const auto stored = index_->Find(tuning.key).tuning;
+  if (stored != nullptr) {
+    // The index has but a part of the candidates, and no count of all samples.
+    const Tuning whole = GetLocked(tuning.key).value_or(stored->tuning);
+    if (!ShouldReplace(tuning, whole, forced)) return stored->persisted;
+  }
+  const absl::Status status = store_->PutTuning(tuning, environment);
+  if (status.ok()) {
+    pending_.erase(Texts(tuning.key));
+  } else {
+    spdlog::error("could not write the tuning of {}: {}", tuning.key.problem_text,
+                  status.ToString());
+    pending_.insert_or_assign(Texts(tuning.key), Pending{tuning, environment});
+  }
+  index_->Publish(tuning, status.ok());
+  MutexLock state_lock(state_mutex_);
+  writable_ = pending_.empty();
+  return status.ok();
+}
+
+void Committer::WritePending() {
+  while (!pending_.empty()) {
+    const auto it = pending_.begin();
+    const absl::Status status = store_->PutTuning(it->second.tuning, it->second.environment);
+    if (!status.ok()) {
+      spdlog::warn("{} results wait for the disk: {}", pending_.size(), status.ToString());
+      return;
+    }
+    index_->Publish(it->second.tuning, true);
+    pending_.erase(it);
+    if (pending_.empty()) spdlog::info("the disk takes results again; none is waiting");
+  }
+  MutexLock state_lock(state_mutex_);
+  writable_ = true;
+}
+
+void Committer::RunRetries() {
+  MutexLock lock(mutex_);
+  while (!stopping_) {
+    stop_.WaitFor(mutex_, absl::ToChronoNanoseconds(retry_period_));
+    if (!pending_.empty()) WritePending();
+  }
+}
+
+void Committer::Stop() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    stop_.SignalAll();
+  }
+  if (retries_.joinable()) retries_.join();
+}
+
+absl::StatusOr<Tuning> Committer::GetLocked(const TuningKey& key) {
+  const auto waiting = pending_.find(Texts(key));
+  if (waiting != pending_.end()) return waiting->second.tuning;
+  return store_->GetTuning(key);
+}
+
+absl::StatusOr<Tuning> Committer::Get(const TuningKey& key) {
+  MutexLock lock(mutex_);
+  return GetLocked(key);
+}
+
+absl::StatusOr<int64_t> Committer::Delete(const std::vector<TuningKey>& keys) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN([[maybe_unused]] const int64_t on_disk, store_->DeleteTunings(keys));
+  int64_t deleted = 0;
+  for (const TuningKey& key : keys) {
+    pending_.erase(Texts(key));
+    if (index_->Erase(key)) ++deleted;
+  }
+  return deleted;
+}
+
+absl::Status Committer::PutPin(const Pin& pin) {
+  MutexLock lock(mutex_);
+  absl::StatusOr<Tuning> tuning = GetLocked(pin.key);
+  if (!tuning.ok()) return tuning.status();
+  const auto candidate = std::find_if(tuning->candidates.begin(), tuning->candidates.end(),
+                                      [&pin](const Candidate& c) { return c.id == pin.candidate; });
+  if (candidate == tuning->candidates.end() || !candidate->ran()) {
+    return absl::FailedPreconditionError(absl::StrCat("candidate: ", ToText(pin.candidate),
+                                                      " must be one that the tuning lists and",
+                                                      " that ran"));
+  }
+  RETURN_IF_ERROR(store_->PutPin(pin));
+  index_->SetPin(pin);
+  index_->Publish(*tuning, !pending_.contains(Texts(pin.key)));
+  return absl::OkStatus();
+}
+
+absl::Status Committer::DeletePin(const TuningKey& key) {
+  MutexLock lock(mutex_);
+  RETURN_IF_ERROR(store_->DeletePin(key));
+  index_->ErasePin(key);
+  return absl::OkStatus();
+}
+
+void Committer::Quarantine(const QuarantineEntry& entry) {
+  {
+    MutexLock state_lock(state_mutex_);
+    quarantine_[Texts(entry.key)][entry.candidate] = entry.reason;
+  }
+  MutexLock lock(mutex_);
+  const absl::Status status = store_->PutQuarantine(entry);
+  if (!status.ok()) spdlog::error("could not write a quarantine entry: {}", status.ToString());
+}
+
+std::map<CandidateId, std::string> Committer::QuarantinedOf(const TuningKey& key) const {
+  MutexLock lock(state_mutex_);
+  const auto found = quarantine_.find(Texts(key));
+  if (found == quarantine_.end()) return {};
+  return found->second;
+}
+
+bool Committer::writable() const {
+  MutexLock lock(state_mutex_);
+  return writable_;
+}
+
+}  // namespace convtune

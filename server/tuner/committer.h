@@ -1,0 +1,86 @@
+// The way of a result: disk, then index.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "db/tuning_store.h"
+#include "proto/base/clock.h"
+#include "proto/base/mutex.h"
+#include "server/tuner/tuning_index.h"
+
+namespace convtune {
+
+// Everything that changes what is known goes through here, one change at a
+// time. Thread-safe.
+class Committer {
+ public:
+  // All outlive the committer. `retry_period`: pause between attempts to write
+  // what the disk refused.
+  Committer(TuningStore* store, TuningIndex* index, const Clock* clock,
+            absl::Duration retry_period = absl::Seconds(3));
+  ~Committer();
+
+  // Fills the index from the store. Rows that fail their checksum are logged
+  // and left out.
+  absl::Status Load();
+
+  // Writes the tuning and publishes it, unless what is stored is better.
+  // Returns whether what the index now has is on disk: where the store refuses,
+  // the tuning is served from memory and written later.
+  bool Commit(const Tuning& tuning, const Environment& environment, bool forced);
+
+  // With samples. NOT_FOUND if there is none.
+  absl::StatusOr<Tuning> Get(const TuningKey& key);
+  absl::StatusOr<int64_t> Delete(const std::vector<TuningKey>& keys);
+  // See Tuner::PutPin.
+  absl::Status PutPin(const Pin& pin);
+  absl::Status DeletePin(const TuningKey& key);
+
+  // Keeps the entry in memory even where the store refuses it.
+  void Quarantine(const QuarantineEntry& entry);
+  // Candidates of the problem that took a worker down, with the reasons.
+  std::map<CandidateId, std::string> QuarantinedOf(const TuningKey& key) const;
+
+  // False while the store refuses.
+  bool writable() const;
+  // Tries a last time to write what waits, and ends the retries.
+  void Stop();
+
+ private:
+  struct Pending {
+    Tuning tuning;
+    Environment environment;
+  };
+  using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
+
+  absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_);
+  // Stops at the first refusal.
+  void WritePending() REQUIRES(mutex_);
+  void RunRetries();
+
+  TuningStore* const store_;
+  TuningIndex* const index_;
+  const Clock* const clock_;
+  const absl::Duration retry_period_;
+  mutable Mutex mutex_;  // also orders the store's changes and the index's
+  CondVar stop_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::map<KeyTexts, Pending> pending_ GUARDED_BY(mutex_);
+  // Apart from mutex_, which is held while the disk is waited for.
+  mutable Mutex state_mutex_;
+  bool writable_ GUARDED_BY(state_mutex_) = true;
+  std::map<KeyTexts, std::map<CandidateId, std::string>> quarantine_ GUARDED_BY(state_mutex_);
+  std::thread retries_;
+};
+
+}  // namespace convtune

@@ -1,0 +1,241 @@
+#include "server/tuner/device_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
+#include "spdlog/spdlog.h"
+
+namespace convtune {
+namespace {
+
+// How often a thread without work looks after its worker.
+constexpr absl::Duration kTick = absl::Milliseconds(500);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(Options options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> token, CancelToken::Create());
+  return std::unique_ptr<DeviceRunner>(new DeviceRunner(std::move(options), std::move(token)));
+}
+
+DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
+    : options_(std::move(options)),
+      environment_text_(options_.device.environment.ToText()),
+      token_(std::move(token)),
+      backoff_(options_.backoff_initial) {
+  status_.name = options_.device.name;
+  status_.environment = options_.device.environment.Name();
+  options_.queue->AddAvailable(1);
+  thread_ = std::thread([this] { Loop(); });
+}
+
+DeviceRunner::~DeviceRunner() { Join(); }
+
+void DeviceRunner::Join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+DeviceStatus DeviceRunner::Status() const {
+  MutexLock lock(mutex_);
+  return status_;
+}
+
+void DeviceRunner::SetState(DeviceState state, const std::string& reason) {
+  MutexLock lock(mutex_);
+  status_.state = state;
+  status_.reason = reason;
+  status_.worker_pid = client_ != nullptr ? client_->pid() : 0;
+}
+
+void DeviceRunner::SetAvailable(bool available) {
+  if (available_ == available) return;
+  available_ = available;
+  options_.queue->AddAvailable(available ? 1 : -1);
+}
+
+void DeviceRunner::Loop() {
+  while (!options_.queue->shut()) {
+    if (StandsBack()) {
+      absl::SleepFor(std::min(kTick / 10, options_.backoff_initial));
+      continue;
+    }
+    const std::shared_ptr<WorkItem> item =
+        options_.queue->Take(std::min(kTick, options_.idle_timeout), token_.get());
+    if (item == nullptr) {
+      Idle();
+      continue;
+    }
+    if (available_) SetState(DeviceState::kBusy);
+    ++requests_;
+    const WorkResult result = Execute(item);
+    if (!available_ && absl::IsUnavailable(result.status) && options_.queue->available() > 0) {
+      --requests_;
+      options_.queue->PutBack(item);
+      continue;
+    }
+    if (result.status.ok()) {
+      backoff_ = options_.backoff_initial;
+    } else {
+      spdlog::warn("{}: {}: {}", options_.device.name, item->spec.key.problem_text,
+                   result.status.ToString());
+    }
+    idle_since_ = absl::Now();
+    if (client_ != nullptr) {
+      SetState(DeviceState::kReady);
+    } else if (available_ && absl::IsCancelled(result.status)) {
+      SetState(DeviceState::kIdle);
+    }
+    options_.queue->Finish(item, result);
+  }
+  client_.reset();
+  SetState(DeviceState::kIdle);
+}
+
+bool DeviceRunner::StandsBack() {
+  return !available_ && absl::Now() < not_before_ && options_.queue->available() > 0;
+}
+
+void DeviceRunner::Idle() {
+  if (client_ == nullptr) return;
+  if (!client_->Alive()) {
+    {
+      MutexLock lock(mutex_);
+      ++status_.worker_deaths;
+    }
+    spdlog::warn("{}: the idle worker ended", options_.device.name);
+    client_.reset();
+    PauseBeforeStart(false);
+    SetState(DeviceState::kIdle);
+  } else if (absl::Now() - idle_since_ >= options_.idle_timeout) {
+    spdlog::info("{}: ending the idle worker", options_.device.name);
+    client_.reset();
+    SetState(DeviceState::kIdle);
+  }
+}
+
+void DeviceRunner::PauseBeforeStart(bool longer) {
+  not_before_ = absl::Now() + backoff_;
+  if (longer) backoff_ = std::min(backoff_ * 2, options_.backoff_max);
+}
+
+absl::Status DeviceRunner::EnsureWorker() {
+  if (client_ != nullptr && !client_->Alive()) {
+    MutexLock lock(mutex_);
+    ++status_.worker_deaths;
+    client_.reset();
+  }
+  std::string reason;
+  for (int attempt = 0; client_ == nullptr && attempt < kStartAttempts; ++attempt) {
+    const absl::Duration pause = not_before_ - absl::Now();
+    if (!available_ && (attempt > 0 || pause > absl::ZeroDuration())) {
+      // Known to be broken: one attempt, and none before its time.
+      reason = start_failure_;
+      break;
+    }
+    if (pause > absl::ZeroDuration() && token_->WaitFor(pause)) {
+      return absl::CancelledError("cancelled");
+    }
+    {
+      MutexLock lock(mutex_);
+      ++status_.worker_starts;
+    }
+    absl::StatusOr<std::unique_ptr<WorkerClient>> client = WorkerClient::Start(
+        {options_.device.worker_argv, environment_text_, options_.hang_timeout, token_.get()});
+    if (client.ok()) {
+      client_ = *std::move(client);
+      break;
+    }
+    if (absl::IsCancelled(client.status())) return client.status();
+    reason = std::string(client.status().message());
+    spdlog::error("{}: cannot start the worker: {}", options_.device.name, reason);
+    start_failure_ = reason;
+    PauseBeforeStart(true);
+    if (available_) SetState(DeviceState::kBackingOff, reason);
+  }
+  if (client_ == nullptr) {
+    SetAvailable(false);
+    SetState(DeviceState::kUnavailable, reason);
+    return absl::UnavailableError(absl::StrCat("no worker can be started: ", reason));
+  }
+  SetAvailable(true);
+  SetState(DeviceState::kBusy);
+  return absl::OkStatus();
+}
+
+WorkerLoss DeviceRunner::TakeLoss() {
+  const WorkerLoss loss = *client_->loss();
+  client_.reset();
+  if (token_->cancelled()) return loss;
+  {
+    MutexLock lock(mutex_);
+    ++status_.worker_deaths;
+  }
+  spdlog::warn("{}: lost the worker: {}{}", options_.device.name, loss.reason,
+               loss.killed_from_outside ? ", from outside" : "");
+  // A candidate's fault says nothing about the next start.
+  PauseBeforeStart(!loss.suspect);
+  SetState(DeviceState::kBackingOff, loss.reason);
+  return loss;
+}
+
+absl::Status DeviceRunner::TryAlone(const WorkSpec& spec, const CandidateId& suspect) {
+  for (int kills = 0; kills <= kOutsideKills; ++kills) {
+    RETURN_IF_ERROR(EnsureWorker());
+    const absl::Status status = RunAlone(spec, suspect, client_.get());
+    if (!client_->loss()) return absl::OkStatus();
+    const WorkerLoss loss = TakeLoss();
+    if (token_->cancelled()) return absl::CancelledError("cancelled");
+    if (loss.killed_from_outside) continue;
+    return loss.suspect ? absl::AbortedError(loss.reason) : absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item) {
+  const TuningKey& key = item->spec.key;
+  RunnerInput input{item->spec, options_.device.provenance, options_.committer->QuarantinedOf(key),
+                    options_.clock, [this, &item](const WorkProgress& progress) {
+                      options_.queue->Report(item, progress);
+                    }};
+  int outside_kills = 0;
+  int unexplained = 0;
+  while (true) {
+    if (token_->cancelled()) return {absl::CancelledError("cancelled")};
+    if (const absl::Status status = EnsureWorker(); !status.ok()) return {status};
+    const RunnerOutput output = RunTuning(input, options_.sampling, client_.get());
+    if (output.tuning.ok()) {
+      return {absl::OkStatus(),
+              options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
+    }
+    if (!client_->loss()) return {output.tuning.status()};
+    const WorkerLoss loss = TakeLoss();
+    if (token_->cancelled()) return {absl::CancelledError("cancelled")};
+    if (loss.killed_from_outside) {
+      if (++outside_kills <= kOutsideKills) continue;
+      return {absl::UnavailableError("the worker is killed from outside again and again")};
+    }
+    const auto suspect =
+        loss.suspect ? output.candidates.find(*loss.suspect) : output.candidates.end();
+    if (suspect != output.candidates.end()) {
+      const absl::Status alone = TryAlone(item->spec, suspect->second);
+      if (absl::IsAborted(alone)) {
+        const std::string reason = absl::StrCat("took its worker down twice: ", alone.message());
+        spdlog::warn("{}: quarantined {} of {}: {}", options_.device.name, ToText(suspect->second),
+                     key.problem_text, reason);
+        options_.committer->Quarantine({key, suspect->second, reason, options_.clock->Now()});
+        input.quarantined.emplace(suspect->second, reason);
+        continue;
+      }
+      if (!alone.ok()) return {alone};
+    }
+    if (++unexplained > kUnexplainedDeaths) {
+      return {absl::UnavailableError(absl::StrCat("the worker died ", unexplained,
+                                                  " times, blaming no candidate: ", loss.reason))};
+    }
+  }
+}
+
+}  // namespace convtune

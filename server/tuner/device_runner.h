@@ -1,0 +1,97 @@
+// One device: its thread, its worker process, and what is done when the worker
+// dies.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/base/clock.h"
+#include "proto/base/mutex.h"
+#include "server/tuner/cancel_token.h"
+#include "server/tuner/committer.h"
+#include "server/tuner/device.h"
+#include "server/tuner/tuning_queue.h"
+#include "server/tuner/tuning_runner.h"
+#include "server/tuner/worker_client.h"
+
+namespace convtune {
+
+// Thread-safe.
+class DeviceRunner {
+ public:
+  struct Options {
+    DeviceSpec device;
+    TuningQueue* queue = nullptr;    // of the device's environment; outlives it
+    Committer* committer = nullptr;  // outlives it
+    const Clock* clock = nullptr;    // outlives it
+    // As in Tuner::Options.
+    absl::Duration idle_timeout;
+    absl::Duration backoff_initial;
+    absl::Duration backoff_max;
+    absl::Duration hang_timeout;
+    SamplingPolicy sampling;
+  };
+
+  // Starts the thread; the worker is started when there is work.
+  static absl::StatusOr<std::unique_ptr<DeviceRunner>> Create(Options options);
+  // The queue must be shut.
+  ~DeviceRunner();
+
+  DeviceStatus Status() const;
+  // Items that a worker was asked for.
+  int64_t requests() const { return requests_.load(); }
+  // Ends the worker and the thread once the running item is through; the queue
+  // must be shut.
+  void Join();
+
+ private:
+  // Failed starts after which an item is given up.
+  static constexpr int kStartAttempts = 3;
+  // Kills from outside, and deaths that no candidate can be blamed for, that
+  // one item is tried again after.
+  static constexpr int kOutsideKills = 5;
+  static constexpr int kUnexplainedDeaths = 2;
+
+  DeviceRunner(Options options, std::unique_ptr<CancelToken> token);
+
+  void Loop();
+  void Idle();
+  // True if it is better to leave the queue to other devices.
+  bool StandsBack();
+  WorkResult Execute(const std::shared_ptr<WorkItem>& item);
+  // Sees to it that client_ is there and alive. UNAVAILABLE or CANCELLED.
+  absl::Status EnsureWorker();
+  // ABORTED with the reason if the candidate takes the worker down by itself.
+  absl::Status TryAlone(const WorkSpec& spec, const CandidateId& suspect);
+  // Takes note of the loss of client_ and drops it.
+  WorkerLoss TakeLoss();
+  void PauseBeforeStart(bool longer);
+  void SetState(DeviceState state, const std::string& reason = "");
+  void SetAvailable(bool available);
+
+  const Options options_;
+  const std::string environment_text_;
+  const std::unique_ptr<CancelToken> token_;
+  std::atomic<int64_t> requests_{0};
+
+  // The thread's own.
+  std::unique_ptr<WorkerClient> client_;
+  absl::Duration backoff_;
+  absl::Time not_before_ = absl::InfinitePast();
+  absl::Time idle_since_ = absl::InfinitePast();
+  bool available_ = true;
+  std::string start_failure_;  // the last one
+
+  mutable Mutex mutex_;
+  DeviceStatus status_ GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace convtune

@@ -1,0 +1,72 @@
+#include "server/tuner/lookup_decision.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/tuner/ranking.h"
+
+namespace convtune {
+namespace {
+
+bool WantsTuning(const LookupRequest& request) {
+  return request.on_miss == OnMiss::kEnqueue || request.on_miss == OnMiss::kTune;
+}
+
+// True if `wide` allows more memory than `narrow`; 0 is no limit.
+bool AllowsMore(int64_t wide, int64_t narrow) {
+  return narrow != 0 && (wide == 0 || wide > narrow);
+}
+
+}  // namespace
+
+Evidence LeastEvidence(const LookupRequest& request, bool profile) {
+  if (request.min_evidence != Evidence::kNone) return request.min_evidence;
+  return WantsTuning(request) && !profile ? Evidence::kIncomplete : Evidence::kHeuristic;
+}
+
+bool IsWorthTuning(const IndexedTuning& stored, const TuningOptions& options, Evidence least,
+                   bool profile) {
+  const Tuning& tuning = stored.tuning;
+  if (IsFirstConfigsOnly(tuning)) return true;
+  if (!profile && (tuning.evidence < Evidence::kIncomplete || tuning.evidence < least)) return true;
+  if (options.api == Api::kGraph && !stored.has_graph) return true;
+  if (options.api == Api::kLegacy && !stored.has_legacy && !profile) return true;
+  return stored.least_skipped_workspace &&
+         AllowsMore(options.memory_budget_bytes, tuning.memory_budget_bytes);
+}
+
+LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,
+                      const LookupRequest& request, bool profile, absl::Time now) {
+  if (known.tuning == nullptr) {
+    LookupDecision decision{
+        Miss{MissReason::kNotFound, "nothing is known of the problem in this environment", "",
+             std::nullopt},
+        std::nullopt};
+    if (WantsTuning(request)) decision.work = WorkKind::kTune;
+    if (request.on_miss == OnMiss::kHeuristic) decision.work = WorkKind::kFirstConfigs;
+    return decision;
+  }
+  LookupDecision decision{
+      MakeAnswer(*known.tuning, known.pin.get(), request.constraints, problem.data_type(), now),
+      std::nullopt};
+  const Evidence least = LeastEvidence(request, profile);
+  const bool first_configs_only = IsFirstConfigsOnly(known.tuning->tuning);
+  if (const Answer* answer = std::get_if<Answer>(&decision.outcome)) {
+    // On a profile a tuning lists all, which a look-up's first configs are not.
+    const bool enough =
+        answer->evidence >= least && !(profile && WantsTuning(request) && first_configs_only);
+    if (enough || answer->pinned) return decision;
+    decision.outcome = Miss{MissReason::kInsufficientEvidence,
+                            absl::StrCat("what is known is ", std::string(Name(answer->evidence)),
+                                         ", asked for is at least ", std::string(Name(least))),
+                            "", std::nullopt};
+  } else if (request.on_miss == OnMiss::kHeuristic && first_configs_only) {
+    decision.work = WorkKind::kListAll;
+  }
+  if (WantsTuning(request) && IsWorthTuning(*known.tuning, request.options, least, profile)) {
+    decision.work = WorkKind::kTune;
+  }
+  return decision;
+}
+
+}  // namespace convtune

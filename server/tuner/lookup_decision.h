@@ -1,0 +1,36 @@
+// What a look-up gives from what is known, and what work would better it. Pure
+// functions.
+#pragma once
+
+#include <optional>
+#include <variant>
+
+#include "absl/time/time.h"
+#include "server/tuner/answer.h"
+#include "server/tuner/tuner.h"
+#include "server/tuner/tuning_index.h"
+#include "server/tuner/tuning_queue.h"
+
+namespace convtune {
+
+// The evidence that counts as a hit: what the request says, else the default
+// of on_miss. A profile's device can time nothing, so HEURISTIC is all that
+// can be demanded of it.
+Evidence LeastEvidence(const LookupRequest& request, bool profile);
+
+// True if a tuning with `options` can give more than `stored`, of which at
+// least `least` evidence is wanted.
+bool IsWorthTuning(const IndexedTuning& stored, const TuningOptions& options, Evidence least,
+                   bool profile);
+
+struct LookupDecision {
+  std::variant<Answer, Miss> outcome;
+  // What on_miss asks a worker for; nullopt for an answer, and where no work
+  // would help.
+  std::optional<WorkKind> work;
+};
+
+LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,
+                      const LookupRequest& request, bool profile, absl::Time now);
+
+}  // namespace convtune

@@ -1,0 +1,227 @@
+#include "server/tuner/lookups.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+
+namespace convtune {
+
+Lookups::Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job)
+    : index_(index), clock_(clock), create_job_(std::move(create_job)) {}
+
+LookupDecision Lookups::DecideRow(const Pending& pending, size_t row) const {
+  const ConvProblem& problem = pending.request.problems[row];
+  return Decide(index_->FindServing(problem, pending.rows[row].result.key), problem,
+                pending.request, pending.environment.environment.profile, clock_->Now());
+}
+
+void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
+  const TuningKey& key = pending.rows[row].result.key;
+  const auto hint = index_->FindHint(key);
+  if (hint == nullptr) return;
+  auto outcome = MakeAnswer(*hint, nullptr, pending.request.constraints,
+                            pending.request.problems[row].data_type(), clock_->Now());
+  auto* answer = std::get_if<Answer>(&outcome);
+  if (answer == nullptr) return;
+  answer->note = absl::StrCat("not exact: holds for ", hint->tuning.key.environment_text, ", not ",
+                              key.environment_text, answer->note.empty() ? "" : "; ", answer->note);
+  miss->hint = std::move(*answer);
+}
+
+uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& environment,
+                        Tuner::LookupCallback done) {
+  auto pending = std::make_shared<Pending>();
+  pending->request = std::move(request);
+  pending->environment = environment;
+  pending->done = std::move(done);
+  const std::vector<ConvProblem>& problems = pending->request.problems;
+  problems_ += static_cast<int64_t>(problems.size());
+  pending->rows.resize(problems.size());
+  absl::flat_hash_map<std::string, int> wait_of_problem;
+  std::vector<Wait> waits;
+  std::vector<size_t> to_queue;
+  int64_t hits = 0;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    Row& row = pending->rows[i];
+    row.result.key = {problems[i].ToText(), environment.text};
+    LookupDecision decision = DecideRow(*pending, i);
+    row.result.outcome = std::move(decision.outcome);
+    if (std::holds_alternative<Answer>(row.result.outcome)) ++hits;
+    if (!decision.work) continue;
+    if (environment.queue == nullptr) {
+      Miss& miss = std::get<Miss>(row.result.outcome);
+      miss.message = absl::StrCat(miss.message, "; no device of this daemon has the environment");
+      miss.reason = MissReason::kNoDevice;
+      continue;
+    }
+    if (pending->request.on_miss == OnMiss::kEnqueue) {
+      to_queue.push_back(i);
+      continue;
+    }
+    const auto [it, is_new] =
+        wait_of_problem.emplace(row.result.key.problem_text, static_cast<int>(waits.size()));
+    if (is_new) waits.push_back({i, *decision.work, {}, 0, false});
+    row.wait = it->second;
+  }
+  hits_ += hits;
+  if (!to_queue.empty()) {
+    std::vector<ConvProblem> queued;
+    for (const size_t i : to_queue) queued.push_back(problems[i]);
+    const std::string job = create_job_(environment, std::move(queued), pending->request.options);
+    for (const size_t i : to_queue) std::get<Miss>(pending->rows[i].result.outcome).job = job;
+  }
+  if (waits.empty()) {
+    Reply(pending.get());
+    return 0;
+  }
+  const std::vector<Wait> to_submit = waits;
+  uint64_t token = 0;
+  {
+    MutexLock lock(mutex_);
+    token = next_token_++;
+    pending->token = token;
+    pending_.emplace(token, pending);
+  }
+  {
+    MutexLock lock(pending->mutex);
+    pending->open_waits = waits.size();
+    pending->waits = std::move(waits);
+  }
+  for (size_t w = 0; w < to_submit.size(); ++w) {
+    Submit(pending, w, to_submit[w].row, to_submit[w].kind);
+  }
+  return token;
+}
+
+void Lookups::Submit(const std::shared_ptr<Pending>& pending, size_t wait, size_t row,
+                     WorkKind kind) {
+  WorkSpec spec{pending->request.problems[row], pending->rows[row].result.key, kind,
+                pending->request.options};
+  Subscriber subscriber;
+  subscriber.done = [this, pending, wait](const WorkResult& result) {
+    OnWorkEnded(pending, wait, result);
+  };
+  TuningQueue* queue = pending->environment.queue;
+  const uint64_t number =
+      queue->Submit(std::move(spec), Priority::kInteractive, std::move(subscriber),
+                    [&] { return DecideRow(*pending, row).work.has_value(); });
+  if (number == 0) {
+    OnWorkEnded(pending, wait, {});
+    return;
+  }
+  {
+    MutexLock lock(pending->mutex);
+    pending->waits[wait].subscription = number;
+    if (!pending->finished) return;
+  }
+  // The caller went away in between.
+  queue->Unsubscribe(number);
+}
+
+void Lookups::OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t wait,
+                          const WorkResult& result) {
+  size_t row = 0;
+  {
+    MutexLock lock(pending->mutex);
+    if (pending->finished || pending->waits[wait].ended) return;
+    row = pending->waits[wait].row;
+  }
+  // The first configs may all break the constraints: then the rest is listed.
+  bool again = false;
+  if (result.status.ok() && DecideRow(*pending, row).work == WorkKind::kListAll) {
+    MutexLock lock(pending->mutex);
+    Wait& w = pending->waits[wait];
+    again = w.kind == WorkKind::kFirstConfigs;
+    w.kind = WorkKind::kListAll;
+  }
+  if (again) {
+    Submit(pending, wait, row, WorkKind::kListAll);
+    return;
+  }
+  {
+    MutexLock lock(pending->mutex);
+    Wait& w = pending->waits[wait];
+    w.ended = true;
+    w.result = result;
+    if (pending->finished || --pending->open_waits > 0) return;
+    pending->finished = true;
+  }
+  Complete(pending);
+}
+
+void Lookups::Complete(const std::shared_ptr<Pending>& pending) {
+  {
+    MutexLock lock(mutex_);
+    pending_.erase(pending->token);
+  }
+  std::vector<Wait> waits;
+  {
+    MutexLock lock(pending->mutex);
+    waits = pending->waits;
+  }
+  for (const Wait& wait : waits) {
+    // Only a queue that is shut ends work that somebody waits for like this.
+    if (absl::IsCancelled(wait.result.status)) {
+      pending->done(absl::UnavailableError("the daemon is draining"));
+      return;
+    }
+  }
+  for (size_t i = 0; i < pending->rows.size(); ++i) {
+    Row& row = pending->rows[i];
+    if (row.wait < 0) continue;
+    const WorkResult& result = waits[static_cast<size_t>(row.wait)].result;
+    row.result.outcome = DecideRow(*pending, i).outcome;
+    if (auto* answer = std::get_if<Answer>(&row.result.outcome)) {
+      answer->fresh = true;
+    } else if (!result.status.ok()) {
+      Miss& miss = std::get<Miss>(row.result.outcome);
+      miss.reason = MissReason::kTuningFailed;
+      miss.message = std::string(result.status.message());
+    }
+  }
+  Reply(pending.get());
+}
+
+void Lookups::Reply(Pending* pending) {
+  LookupResponse response;
+  response.environment = pending->environment.environment;
+  response.results.reserve(pending->rows.size());
+  for (size_t i = 0; i < pending->rows.size(); ++i) {
+    LookupResult& result = pending->rows[i].result;
+    Miss* miss = std::get_if<Miss>(&result.outcome);
+    if (miss != nullptr && pending->request.include_hints) AddHint(*pending, i, miss);
+    response.results.push_back(std::move(result));
+  }
+  pending->done(std::move(response));
+}
+
+void Lookups::Abandon(uint64_t token) {
+  std::shared_ptr<Pending> pending;
+  {
+    MutexLock lock(mutex_);
+    const auto found = pending_.find(token);
+    if (found == pending_.end()) return;
+    pending = found->second;
+    pending_.erase(found);
+  }
+  std::vector<uint64_t> subscriptions;
+  {
+    MutexLock lock(pending->mutex);
+    if (pending->finished) return;
+    pending->finished = true;
+    for (const Wait& wait : pending->waits) {
+      if (!wait.ended && wait.subscription != 0) subscriptions.push_back(wait.subscription);
+    }
+  }
+  for (const uint64_t number : subscriptions) pending->environment.queue->Unsubscribe(number);
+  pending->done(absl::CancelledError("the caller went away"));
+}
+
+int64_t Lookups::waiting() const {
+  MutexLock lock(mutex_);
+  return static_cast<int64_t>(pending_.size());
+}
+
+}  // namespace convtune

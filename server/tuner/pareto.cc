@@ -1,0 +1,112 @@
+#include "server/tuner/pareto.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "server/tuner/ranking.h"
+
+namespace convtune {
+namespace {
+
+// Whatever constraints `a` satisfies, `b` does too.
+bool AtLeastAsEligible(const Candidate& b, const Candidate& a) {
+  const uint32_t capture = NoteBit(BehaviorNote::kSupportsCudaGraphNativeApi);
+  return ApiOf(b.id) == ApiOf(a.id) && b.workspace_bytes <= a.workspace_bytes &&
+         b.deterministic >= a.deterministic && (b.numerical_notes & ~a.numerical_notes) == 0 &&
+         (a.behavior_notes & capture) <= (b.behavior_notes & capture);
+}
+
+// Total order in which every candidate comes after those that dominate it.
+bool DominatorsFirst(const Candidate& a, const Candidate& b) {
+  if (a.timed() != b.timed()) return a.timed();
+  if (!a.timed()) return HeuristicBefore(a, b);
+  const auto a_time = std::tie(a.median_us, a.q3_us);
+  const auto b_time = std::tie(b.median_us, b.q3_us);
+  return a_time != b_time ? a_time < b_time : TieBefore(a, b);
+}
+
+void AddPruned(const Candidate& candidate, std::vector<PrunedGroup>* pruned) {
+  Candidate traits;
+  traits.id = ApiOf(candidate.id) == Api::kGraph ? CandidateId(EngineConfig{})
+                                                 : CandidateId(LegacyAlgorithm{});
+  traits.numerical_notes = candidate.numerical_notes;
+  traits.behavior_notes =
+      candidate.behavior_notes & NoteBit(BehaviorNote::kSupportsCudaGraphNativeApi);
+  traits.deterministic = candidate.deterministic;
+  traits.workspace_bytes = candidate.workspace_bytes;
+  for (PrunedGroup& group : *pruned) {
+    if (group.traits == traits) {
+      ++group.count;
+      return;
+    }
+  }
+  pruned->push_back({std::move(traits), 1});
+}
+
+}  // namespace
+
+bool Dominates(const Candidate& b, const Candidate& a) {
+  if (!AtLeastAsEligible(b, a)) return false;
+  if (b.timed() != a.timed()) return b.timed();
+  if (!b.timed()) return HeuristicBefore(b, a);
+  // The lowest median and its third quartile draw the line of a tie, so the
+  // two are compared together; see PickWinner.
+  return b.q1_us <= a.q1_us && std::tie(b.median_us, b.q3_us) <= std::tie(a.median_us, a.q3_us) &&
+         TieBefore(b, a);
+}
+
+IndexedTuning KeepAll(Tuning tuning) {
+  IndexedTuning indexed;
+  indexed.candidate_count = static_cast<int>(tuning.candidates.size());
+  indexed.tuning_id = tuning.key.Digest().ToString();
+  if (const auto environment = Environment::Parse(tuning.key.environment_text); environment.ok()) {
+    indexed.environment_name = environment->Name();
+  }
+  indexed.stock = StockIndex(tuning.candidates);
+  for (Candidate& c : tuning.candidates) {
+    c.samples_us = {};
+    if (c.ran()) {
+      (ApiOf(c.id) == Api::kGraph ? indexed.has_graph : indexed.has_legacy) = true;
+    } else if (c.status == CandidateStatus::kSkippedMemory) {
+      indexed.least_skipped_workspace =
+          std::min(indexed.least_skipped_workspace.value_or(c.workspace_bytes), c.workspace_bytes);
+    }
+  }
+  std::vector<const Candidate*> ran;
+  for (const Candidate& c : tuning.candidates) {
+    if (c.ran()) ran.push_back(&c);
+  }
+  const Candidate* stock = indexed.stock ? &tuning.candidates[*indexed.stock] : nullptr;
+  if (const Candidate* winner = PickWinner(ran, stock)) indexed.winner = ToText(winner->id);
+  indexed.tuning = std::move(tuning);
+  return indexed;
+}
+
+IndexedTuning KeepBest(Tuning tuning, const CandidateId* pinned) {
+  IndexedTuning indexed = KeepAll(std::move(tuning));
+  std::vector<Candidate> all = std::move(indexed.tuning.candidates);
+  std::optional<CandidateId> stock;
+  if (indexed.stock) stock = all[*indexed.stock].id;
+  std::erase_if(all, [](const Candidate& c) { return !c.ran(); });
+  std::sort(all.begin(), all.end(), DominatorsFirst);
+  std::vector<Candidate> kept;
+  std::vector<Candidate> besides;
+  for (Candidate& c : all) {
+    const bool dominated =
+        std::any_of(kept.begin(), kept.end(), [&c](const Candidate& k) { return Dominates(k, c); });
+    if (!dominated) {
+      kept.push_back(std::move(c));
+    } else if (c.id == stock || (pinned != nullptr && c.id == *pinned)) {
+      besides.push_back(std::move(c));
+    } else {
+      AddPruned(c, &indexed.pruned);
+    }
+  }
+  kept.insert(kept.end(), besides.begin(), besides.end());
+  indexed.stock = StockIndex(kept);
+  indexed.tuning.candidates = std::move(kept);
+  return indexed;
+}
+
+}  // namespace convtune

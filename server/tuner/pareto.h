@@ -1,0 +1,52 @@
+// What the index keeps of a tuning: the candidates that can win under some
+// constraints.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/model/candidate.h"
+#include "proto/model/constraints.h"
+#include "proto/model/tuning.h"
+
+namespace convtune {
+
+// Candidates that ran and were left out, as far as constraints see them.
+struct PrunedGroup {
+  Candidate traits;  // without samples and texts
+  int count = 0;
+};
+
+// A tuning ready to be answered from. Immutable once it is in the index.
+struct IndexedTuning {
+  Tuning tuning;  // without samples; candidates as far as they are kept
+  std::vector<PrunedGroup> pruned;
+  std::string environment_name;
+  std::string tuning_id;
+  std::string winner;  // text form of the winner without constraints
+  int candidate_count = 0;
+  std::optional<size_t> stock;  // index in tuning.candidates
+  // Of the candidates that were skipped for memory, the smallest workspace.
+  std::optional<int64_t> least_skipped_workspace;
+  bool has_graph = false;   // a graph-API candidate ran
+  bool has_legacy = false;  // a legacy-API candidate ran
+  bool persisted = true;
+};
+
+// True if `a` can never be the answer, nor change which one it is, while `b`
+// is there: b keeps to every constraint that a keeps to, and is ordered before
+// it. Both ran().
+bool Dominates(const Candidate& b, const Candidate& a);
+
+// Keeps everything.
+IndexedTuning KeepAll(Tuning tuning);
+
+// Keeps the Pareto-best candidates over time, workspace, numerics,
+// determinism, API and capture support, and besides them the stock choice and
+// `pinned`. Answers are those of KeepAll (but for pruned candidates that are
+// pinned later).
+IndexedTuning KeepBest(Tuning tuning, const CandidateId* pinned);
+
+}  // namespace convtune

@@ -1,0 +1,174 @@
+#include "server/tuner/ranking.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace convtune {
+namespace {
+
+constexpr char kFirstConfigsOnly[] = "heuristic look-up: first configs only";
+constexpr char kMemoryReason[] = "skipped for memory: ";
+
+bool FasterMedian(const Candidate* a, const Candidate* b) {
+  return std::tie(a->median_us, a->q3_us) < std::tie(b->median_us, b->q3_us);
+}
+
+int PlaceInHeuristic(const Candidate& candidate) {
+  return candidate.heuristic_rank < 0 ? std::numeric_limits<int>::max() : candidate.heuristic_rank;
+}
+
+int StatusClass(const Candidate& candidate) {
+  if (candidate.timed()) return 0;
+  if (candidate.ran()) return 1;
+  return 2;
+}
+
+// Orders `timed`, which is not empty, class of ties by class of ties.
+void OrderTimed(std::vector<const Candidate*>* timed) {
+  std::sort(timed->begin(), timed->end(), FasterMedian);
+  auto begin = timed->begin();
+  while (begin != timed->end()) {
+    const double bound = (*begin)->q3_us;
+    // Stable, so that what is not tied keeps its order by median.
+    const auto end = std::stable_partition(
+        begin, timed->end(), [bound](const Candidate* c) { return c->q1_us <= bound; });
+    std::sort(begin, end, [](const Candidate* a, const Candidate* b) { return TieBefore(*a, *b); });
+    begin = end;
+  }
+}
+
+int Count(const Tuning& tuning, CandidateStatus status) {
+  return static_cast<int>(
+      std::count_if(tuning.candidates.begin(), tuning.candidates.end(),
+                    [status](const Candidate& c) { return c.status == status; }));
+}
+
+std::string Candidates(int count) {
+  return absl::StrCat(count, count == 1 ? " candidate" : " candidates");
+}
+
+}  // namespace
+
+bool TieBefore(const Candidate& a, const Candidate& b) {
+  if (a.workspace_bytes != b.workspace_bytes) return a.workspace_bytes < b.workspace_bytes;
+  if (a.deterministic != b.deterministic) return a.deterministic;
+  return ToText(a.id) < ToText(b.id);
+}
+
+bool HeuristicBefore(const Candidate& a, const Candidate& b) {
+  const int a_place = PlaceInHeuristic(a);
+  const int b_place = PlaceInHeuristic(b);
+  if (a_place != b_place) return a_place < b_place;
+  return ToText(a.id) < ToText(b.id);
+}
+
+std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates) {
+  std::optional<size_t> stock;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (!candidates[i].ran() || candidates[i].heuristic_rank < 0) continue;
+    if (!stock || candidates[i].heuristic_rank < candidates[*stock].heuristic_rank) stock = i;
+  }
+  return stock;
+}
+
+const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const Candidate* stock) {
+  const Candidate* fastest = nullptr;
+  for (const Candidate* c : eligible) {
+    if (c->timed() && (fastest == nullptr || FasterMedian(c, fastest))) fastest = c;
+  }
+  const Candidate* best = nullptr;
+  bool stock_is_eligible = false;
+  for (const Candidate* c : eligible) {
+    stock_is_eligible |= c == stock;
+    if (fastest == nullptr) {
+      if (best == nullptr || HeuristicBefore(*c, *best)) best = c;
+    } else if (c->timed() && c->q1_us <= fastest->q3_us) {
+      if (best == nullptr || TieBefore(*c, *best)) best = c;
+    }
+  }
+  if (fastest != nullptr && stock_is_eligible && stock->timed() && stock->q1_us <= best->q3_us) {
+    return stock;
+  }
+  return best;
+}
+
+void RankCandidates(std::vector<Candidate>* candidates) {
+  std::vector<const Candidate*> timed, finalized, rest;
+  for (const Candidate& c : *candidates) {
+    const int status_class = StatusClass(c);
+    (status_class == 0 ? timed : status_class == 1 ? finalized : rest).push_back(&c);
+  }
+  const auto by_heuristic = [](const Candidate* a, const Candidate* b) {
+    return HeuristicBefore(*a, *b);
+  };
+  OrderTimed(&timed);
+  std::sort(finalized.begin(), finalized.end(), by_heuristic);
+  std::sort(rest.begin(), rest.end(), by_heuristic);
+  std::vector<const Candidate*> order = std::move(timed);
+  order.insert(order.end(), finalized.begin(), finalized.end());
+  const std::optional<size_t> stock = StockIndex(*candidates);
+  const Candidate* winner = PickWinner(order, stock ? &(*candidates)[*stock] : nullptr);
+  if (const auto it = std::find(order.begin(), order.end(), winner); it != order.end()) {
+    std::rotate(order.begin(), it, it + 1);
+  }
+  order.insert(order.end(), rest.begin(), rest.end());
+  std::vector<Candidate> ranked;
+  ranked.reserve(order.size());
+  for (const Candidate* c : order) ranked.push_back(*c);
+  *candidates = std::move(ranked);
+}
+
+void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
+  RankCandidates(&tuning->candidates);
+  const int timed = Count(*tuning, CandidateStatus::kTimed);
+  const int finalized = Count(*tuning, CandidateStatus::kFinalized);
+  const int over_budget = Count(*tuning, CandidateStatus::kSkippedBudget);
+  const int over_memory = Count(*tuning, CandidateStatus::kSkippedMemory);
+  std::vector<std::string> reasons;
+  if (circumstances.first_configs_only) {
+    reasons.push_back(kFirstConfigsOnly);
+  } else {
+    if (circumstances.listing_cut) {
+      reasons.push_back("the budget or the candidate limit ended the listing");
+    }
+    if (over_budget > 0) {
+      reasons.push_back(absl::StrCat("the budget ended before ", Candidates(over_budget)));
+    }
+    if (circumstances.finals_cut) {
+      reasons.push_back("the budget ended before the finalists had enough samples");
+    }
+    if (timed > 0 && finalized > 0) {
+      reasons.push_back(absl::StrCat("not timed: ", Candidates(finalized)));
+    }
+    if (over_memory > 0) reasons.push_back(absl::StrCat(kMemoryReason, Candidates(over_memory)));
+  }
+  tuning->incomplete_reason = absl::StrJoin(reasons, "; ");
+  if (timed > 0) {
+    tuning->evidence = reasons.empty() ? Evidence::kMeasured : Evidence::kIncomplete;
+  } else {
+    tuning->evidence = finalized > 0 ? Evidence::kHeuristic : Evidence::kNone;
+  }
+}
+
+bool IsFirstConfigsOnly(const Tuning& tuning) {
+  return tuning.incomplete_reason == kFirstConfigsOnly;
+}
+
+bool IsIncompleteForMemoryOnly(const Tuning& tuning) {
+  return tuning.evidence == Evidence::kIncomplete &&
+         absl::StartsWith(tuning.incomplete_reason, kMemoryReason);
+}
+
+bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced) {
+  if (made.evidence != stored.evidence) return made.evidence > stored.evidence;
+  if (IsFirstConfigsOnly(made) != IsFirstConfigsOnly(stored)) return IsFirstConfigsOnly(stored);
+  return forced || Supersedes(made, stored);
+}
+
+}  // namespace convtune

@@ -1,0 +1,61 @@
+// Decisions about candidates: order, winner, evidence. Pure functions of
+// samples, so that they are tested without a GPU.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/model/tuning.h"
+
+namespace convtune {
+
+// Order of two candidates that are equally fast: smaller workspace, then
+// deterministic, then the text form. Strict and total for distinct ids.
+bool TieBefore(const Candidate& a, const Candidate& b);
+
+// Order of two candidates that were finalised and not timed: heuristic rank
+// (those without one last), then the text form.
+bool HeuristicBefore(const Candidate& a, const Candidate& b);
+
+// The stock choice: the lowest heuristic rank that ran. nullopt if no
+// candidate of the heuristic lists ran.
+std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates);
+
+// The best of `eligible`, all of which ran(); nullptr if there is none. Timed
+// ones come before finalised ones. Those whose interquartile interval overlaps
+// that of the lowest median are tied with it. `stock` (may be nullptr) wins,
+// if it is among `eligible` and timed, unless its interval is wholly above the
+// best one's.
+const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const Candidate* stock);
+
+// Orders: the winner without constraints, then timed ones by median with ties
+// as in PickWinner, then finalised ones by heuristic rank, then the rest.
+void RankCandidates(std::vector<Candidate>* candidates);
+
+// What happened while a tuning was made, beyond its candidates' outcomes.
+struct TuningCircumstances {
+  bool first_configs_only = false;  // a heuristic look-up that stopped early
+  bool listing_cut = false;         // the budget or the candidate limit ended the listing
+  bool finals_cut = false;          // finalists have fewer samples than a measurement needs
+};
+
+// Ranks the candidates and sets evidence and incomplete_reason. Nothing timed
+// is HEURISTIC (kNone if nothing ran); candidates left out for time or memory
+// make it INCOMPLETE; else MEASURED.
+void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning);
+
+// True for what a heuristic look-up made, which prepared the first configs
+// only.
+bool IsFirstConfigsOnly(const Tuning& tuning);
+
+// True if candidates that need too much memory are all that is missing.
+bool IsIncompleteForMemoryOnly(const Tuning& tuning);
+
+// True if `made` should be kept in place of `stored`, which has the same key:
+// as Supersedes, but a full listing is never replaced by the first configs,
+// and a forced tuning replaces its equal.
+bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced);
+
+}  // namespace convtune

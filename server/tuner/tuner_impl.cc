@@ -1,0 +1,260 @@
+#include "server/tuner/tuner_impl.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+namespace {
+
+constexpr int kDefaultPageSize = 100;
+constexpr char kDraining[] = "the daemon is draining";
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tuner>> Tuner::Create(Options options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, TunerImpl::Create(std::move(options)));
+  return tuner;
+}
+
+absl::StatusOr<std::unique_ptr<TunerImpl>> TunerImpl::Create(Options options) {
+  std::unique_ptr<TunerImpl> tuner(new TunerImpl(std::move(options)));
+  RETURN_IF_ERROR(tuner->Start());
+  return tuner;
+}
+
+TunerImpl::TunerImpl(Options options)
+    : options_(std::move(options)),
+      committer_(options_.store, &index_, options_.clock),
+      jobs_(options_.clock),
+      lookups_(&index_, options_.clock,
+               [this](const ResolvedEnvironment& environment, std::vector<ConvProblem> problems,
+                      const TuningOptions& tuning_options) {
+                 JobRequest request;
+                 request.problems = std::move(problems);
+                 request.options = tuning_options;
+                 return QueueJob(environment, request).name;
+               }) {}
+
+TunerImpl::~TunerImpl() { Drain(absl::InfinitePast()); }
+
+absl::Status TunerImpl::AddEnvironment(const DeviceSpec& device) {
+  const std::string name = device.environment.Name();
+  const std::string text = device.environment.ToText();
+  const auto known = current_.find(name);
+  if (known == current_.end()) {
+    current_.emplace(name, Current{device.environment, text, device.provenance,
+                                   std::make_unique<TuningQueue>()});
+  } else if (known->second.text != text) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("devices: ", device.name, " has the environment ", text,
+                     ", another of the same name has ", known->second.text));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TunerImpl::Start() {
+  for (const DeviceSpec& device : options_.devices) RETURN_IF_ERROR(AddEnvironment(device));
+  RETURN_IF_ERROR(committer_.Load());
+  ASSIGN_OR_RETURN(stored_, options_.store->ListEnvironments());
+  std::erase_if(stored_, [this](const Environment& environment) {
+    const auto found = current_.find(environment.Name());
+    return found != current_.end() && found->second.text == environment.ToText();
+  });
+  for (const DeviceSpec& device : options_.devices) {
+    DeviceRunner::Options runner;
+    runner.device = device;
+    runner.queue = current_.at(device.environment.Name()).queue.get();
+    runner.committer = &committer_;
+    runner.clock = options_.clock;
+    runner.idle_timeout = options_.idle_timeout;
+    runner.backoff_initial = options_.backoff_initial;
+    runner.backoff_max = options_.backoff_max;
+    runner.hang_timeout = options_.hang_timeout;
+    ASSIGN_OR_RETURN(std::unique_ptr<DeviceRunner> started, DeviceRunner::Create(runner));
+    devices_.push_back(std::move(started));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ResolvedEnvironment> TunerImpl::Resolve(const std::string& name) const {
+  const auto current = [](const Current& c) {
+    return ResolvedEnvironment{c.environment, c.text, c.queue.get()};
+  };
+  const auto stored = [](const Environment& e) {
+    return ResolvedEnvironment{e, e.ToText(), nullptr};
+  };
+  std::vector<std::string> names;
+  for (const auto& [current_name, c] : current_) {
+    if (current_name == name || c.text == name) return current(c);
+    names.push_back(current_name);
+  }
+  if (name.empty() && current_.size() == 1) return current(current_.begin()->second);
+  if (name.empty() && current_.empty() && stored_.size() == 1) return stored(stored_[0]);
+  std::vector<const Environment*> matches;
+  for (const Environment& e : stored_) {
+    if (e.ToText() == name) return stored(e);
+    if (e.Name() == name) matches.push_back(&e);
+    // Of several with one name only the whole text says which.
+    names.push_back(e.ToText());
+  }
+  if (matches.size() == 1) return stored(*matches[0]);
+  if (names.empty()) {
+    return absl::FailedPreconditionError(
+        "environment: there is none: the daemon has no device and its database no tuning");
+  }
+  if (name.empty() || !matches.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "environment: must name one where there are several: ", absl::StrJoin(names, ", ")));
+  }
+  return absl::NotFoundError(absl::StrCat("environment: there is no \"", name, "\"; there is ",
+                                          absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<TuningKey> TunerImpl::KeyOf(const std::string& environment,
+                                           const ConvProblem& problem) const {
+  ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(environment));
+  return TuningKey{problem.ToText(), resolved.text};
+}
+
+uint64_t TunerImpl::Lookup(LookupRequest request, LookupCallback done) {
+  if (draining_) {
+    done(absl::UnavailableError(kDraining));
+    return 0;
+  }
+  const absl::StatusOr<ResolvedEnvironment> environment = Resolve(request.environment);
+  if (!environment.ok()) {
+    done(environment.status());
+    return 0;
+  }
+  return lookups_.Start(std::move(request), *environment, std::move(done));
+}
+
+absl::StatusOr<Tuning> TunerImpl::GetTuning(const std::string& environment,
+                                            const ConvProblem& problem) {
+  ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
+  absl::StatusOr<Tuning> tuning = committer_.Get(key);
+  if (!absl::IsNotFound(tuning.status())) return tuning;
+  // One for less strict alignment serves the problem too.
+  const IndexHit serving = index_.FindServing(problem, key);
+  if (serving.tuning != nullptr) return committer_.Get(serving.tuning->tuning.key);
+  return absl::NotFoundError(
+      absl::StrCat("problem: no tuning of ", key.problem_text, " in ", key.environment_text));
+}
+
+absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment, int page_size,
+                                                  const std::string& page_token,
+                                                  const std::string& text_filter) {
+  std::string environment_text;
+  if (!environment.empty()) {
+    ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(environment));
+    environment_text = resolved.text;
+  }
+  const size_t size = static_cast<size_t>(page_size > 0 ? page_size : kDefaultPageSize);
+  ASSIGN_OR_RETURN(const auto listed, index_.List(environment_text, size, page_token, text_filter));
+  TuningPage page;
+  page.next_page_token = listed.second;
+  for (const auto& indexed : listed.first) {
+    const Tuning& tuning = indexed->tuning;
+    page.tunings.push_back({tuning.key, indexed->environment_name, tuning.evidence, tuning.origin,
+                            tuning.tune_time, tuning.elapsed, indexed->candidate_count,
+                            indexed->winner, tuning.incomplete_reason});
+  }
+  return page;
+}
+
+absl::StatusOr<int64_t> TunerImpl::DeleteTunings(const std::string& environment,
+                                                 const std::vector<ConvProblem>& problems) {
+  std::vector<TuningKey> keys;
+  for (const ConvProblem& problem : problems) {
+    ASSIGN_OR_RETURN(TuningKey key, KeyOf(environment, problem));
+    keys.push_back(std::move(key));
+  }
+  return committer_.Delete(keys);
+}
+
+absl::StatusOr<Pin> TunerImpl::PutPin(const std::string& environment, const ConvProblem& problem,
+                                      const CandidateId& candidate, const std::string& reason,
+                                      std::optional<absl::Duration> ttl) {
+  ASSIGN_OR_RETURN(TuningKey key, KeyOf(environment, problem));
+  Pin pin;
+  pin.key = std::move(key);
+  pin.candidate = candidate;
+  pin.reason = reason;
+  pin.create_time = absl::FromUnixMicros(absl::ToUnixMicros(options_.clock->Now()));
+  if (ttl) pin.expire_time = pin.create_time + absl::Trunc(*ttl, absl::Microseconds(1));
+  RETURN_IF_ERROR(committer_.PutPin(pin));
+  return pin;
+}
+
+absl::Status TunerImpl::DeletePin(const std::string& environment, const ConvProblem& problem) {
+  ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
+  return committer_.DeletePin(key);
+}
+
+absl::StatusOr<std::vector<Pin>> TunerImpl::ListPins(const std::string& environment) {
+  std::string text;
+  if (!environment.empty()) {
+    ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(environment));
+    text = resolved.text;
+  }
+  return index_.ListPins(text, options_.clock->Now());
+}
+
+absl::StatusOr<Environment> TunerImpl::ResolveEnvironment(const std::string& name) {
+  ASSIGN_OR_RETURN(ResolvedEnvironment resolved, Resolve(name));
+  return std::move(resolved.environment);
+}
+
+std::vector<EnvironmentInfo> TunerImpl::ListEnvironments() {
+  std::map<std::string, int64_t> counts = index_.Counts();
+  std::vector<EnvironmentInfo> environments;
+  for (const auto& [name, current] : current_) {
+    environments.push_back({current.environment, current.provenance, true, counts[current.text]});
+  }
+  for (const Environment& environment : stored_) {
+    environments.push_back({environment, {}, false, counts[environment.ToText()]});
+  }
+  return environments;
+}
+
+std::vector<DeviceStatus> TunerImpl::ListDevices() {
+  std::vector<DeviceStatus> statuses;
+  for (const auto& device : devices_) statuses.push_back(device->Status());
+  return statuses;
+}
+
+TunerStats TunerImpl::Stats() {
+  TunerStats stats;
+  for (const auto& [environment, count] : index_.Counts()) stats.tuning_count += count;
+  stats.writable = committer_.writable();
+  stats.lookups = lookups_.problems();
+  stats.hits = lookups_.hits();
+  stats.waiting_callers = lookups_.waiting();
+  for (const auto& [name, current] : current_) stats.queue_depth += current.queue->depth();
+  for (const auto& device : devices_) {
+    stats.worker_requests += device->requests();
+    stats.worker_starts += device->Status().worker_starts;
+  }
+  return stats;
+}
+
+void TunerImpl::Drain(absl::Time deadline) {
+  draining_ = true;
+  MutexLock lock(drain_mutex_);
+  if (drained_) return;
+  drained_ = true;
+  for (auto& [name, current] : current_) current.queue->Shut(absl::CancelledError(kDraining));
+  for (auto& [name, current] : current_) {
+    if (!current.queue->WaitIdle(deadline)) current.queue->CancelRunning();
+  }
+  for (const auto& device : devices_) device->Join();
+  jobs_.Stop();
+  committer_.Stop();
+}
+
+}  // namespace convtune

@@ -1,0 +1,87 @@
+// The tuner, put together of its parts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/base/mutex.h"
+#include "server/tuner/committer.h"
+#include "server/tuner/device_runner.h"
+#include "server/tuner/job_table.h"
+#include "server/tuner/lookups.h"
+#include "server/tuner/tuner.h"
+#include "server/tuner/tuning_index.h"
+#include "server/tuner/tuning_queue.h"
+
+namespace convtune {
+
+// See Tuner. Locks are taken in the order: a queue's, the index's; no other
+// two parts' are held together.
+class TunerImpl : public Tuner {
+ public:
+  static absl::StatusOr<std::unique_ptr<TunerImpl>> Create(Options options);
+  ~TunerImpl() override;
+
+  uint64_t Lookup(LookupRequest request, LookupCallback done) override;
+  void AbandonLookup(uint64_t token) override { lookups_.Abandon(token); }
+  absl::StatusOr<JobSnapshot> CreateJob(JobRequest request) override;
+  absl::StatusOr<JobSnapshot> GetJob(const std::string& name) override;
+  absl::StatusOr<JobPage> ListJobs(int page_size, const std::string& page_token) override;
+  absl::StatusOr<JobSnapshot> CancelJob(const std::string& name) override;
+  absl::StatusOr<uint64_t> WatchJob(const std::string& name, JobCallback on_change) override;
+  void StopWatching(uint64_t token) override;
+  absl::StatusOr<Tuning> GetTuning(const std::string& environment,
+                                   const ConvProblem& problem) override;
+  absl::StatusOr<TuningPage> ListTunings(const std::string& environment, int page_size,
+                                         const std::string& page_token,
+                                         const std::string& text_filter) override;
+  absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
+                                        const std::vector<ConvProblem>& problems) override;
+  absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
+                             const CandidateId& candidate, const std::string& reason,
+                             std::optional<absl::Duration> ttl) override;
+  absl::Status DeletePin(const std::string& environment, const ConvProblem& problem) override;
+  absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) override;
+  absl::StatusOr<Environment> ResolveEnvironment(const std::string& name) override;
+  std::vector<EnvironmentInfo> ListEnvironments() override;
+  std::vector<DeviceStatus> ListDevices() override;
+  TunerStats Stats() override;
+  void Drain(absl::Time deadline) override;
+
+ private:
+  // An environment that a device has.
+  struct Current {
+    Environment environment;
+    std::string text;
+    Provenance provenance;
+    std::unique_ptr<TuningQueue> queue;
+  };
+
+  explicit TunerImpl(Options options);
+  absl::Status Start();
+  absl::Status AddEnvironment(const DeviceSpec& device);
+  absl::StatusOr<ResolvedEnvironment> Resolve(const std::string& name) const;
+  absl::StatusOr<TuningKey> KeyOf(const std::string& environment, const ConvProblem& problem) const;
+  JobSnapshot QueueJob(const ResolvedEnvironment& environment, const JobRequest& request);
+  bool NeedsTuning(const ConvProblem& problem, const TuningKey& key,
+                   const ResolvedEnvironment& environment, const JobRequest& request) const;
+
+  const Options options_;
+  TuningIndex index_;
+  Committer committer_;
+  JobTable jobs_;
+  Lookups lookups_;
+  // Not changed after Start.
+  std::map<std::string, Current> current_;  // by name
+  std::vector<Environment> stored_;         // those that no device has
+  std::vector<std::unique_ptr<DeviceRunner>> devices_;
+  std::atomic<bool> draining_{false};
+  Mutex drain_mutex_;
+  bool drained_ GUARDED_BY(drain_mutex_) = false;
+};
+
+}  // namespace convtune

@@ -1,0 +1,96 @@
+// What look-ups are answered from: every tuning's best candidates and every
+// pin, in memory.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/base/mutex.h"
+#include "proto/model/conv_problem.h"
+#include "proto/model/tuning.h"
+#include "server/tuner/pareto.h"
+
+namespace convtune {
+
+// What the index has under a key; either may be nullptr.
+struct IndexHit {
+  std::shared_ptr<const IndexedTuning> tuning;
+  std::shared_ptr<const Pin> pin;
+};
+
+// Thread-safe; look-ups of different keys seldom meet on a lock.
+class TuningIndex {
+ public:
+  using DigestFunction = std::function<TuningDigest(const TuningKey&)>;
+
+  // `digest` picks the bucket only; keys are compared whole.
+  explicit TuningIndex(DigestFunction digest = &TuningKey::Digest);
+
+  // Replaces the key's tuning. `tuning` holds all its candidates.
+  void Publish(const Tuning& tuning, bool persisted);
+  // Returns true if the key had a tuning; a pin stays.
+  bool Erase(const TuningKey& key);
+  // Call Publish after it where the key has a tuning already: the pinned
+  // candidate may not be among those that are kept.
+  void SetPin(const Pin& pin);
+  void ErasePin(const TuningKey& key);
+
+  IndexHit Find(const TuningKey& key) const;
+  // The tuning with the best evidence that serves `problem`: its own, or one
+  // that was made for less strict alignment. The pin is that of the tuning
+  // returned, else the problem's own.
+  IndexHit FindServing(const ConvProblem& problem, const TuningKey& key) const;
+  // The best tuning of the problem in another environment with the same GPU
+  // model, for a hint; nullptr if there is none.
+  std::shared_ptr<const IndexedTuning> FindHint(const TuningKey& key) const;
+
+  // Up to `page_size` tunings in the order of (environment text, problem
+  // text), and the next page's token (empty on the last). INVALID_ARGUMENT if
+  // the token is none of ours. Empty `environment_text`: all.
+  absl::StatusOr<std::pair<std::vector<std::shared_ptr<const IndexedTuning>>, std::string>> List(
+      const std::string& environment_text, size_t page_size, const std::string& page_token,
+      const std::string& text_filter) const;
+  // Ordered by (environment text, problem text); expired ones left out.
+  std::vector<Pin> ListPins(const std::string& environment_text, absl::Time now) const;
+  // Number of tunings by environment text.
+  std::map<std::string, int64_t> Counts() const;
+
+ private:
+  struct Entry {
+    TuningKey key;
+    IndexHit hit;
+  };
+  struct Shard {
+    mutable Mutex mutex;
+    absl::flat_hash_map<TuningDigest, std::vector<Entry>> entries GUARDED_BY(mutex);
+  };
+  using OrderKey = std::pair<std::string, std::string>;  // environment, problem
+
+  // Calls `change` on the key's entry, made if need be, and drops the entry if
+  // it is empty afterwards.
+  void Change(const TuningKey& key, const std::function<void(IndexHit*)>& change);
+  const Shard& ShardOf(const TuningDigest& digest) const;
+
+  const DigestFunction digest_;
+  std::array<Shard, 16> shards_;
+  mutable Mutex order_mutex_;
+  std::map<OrderKey, std::shared_ptr<const IndexedTuning>> ordered_ GUARDED_BY(order_mutex_);
+  std::map<OrderKey, Pin> pins_ GUARDED_BY(order_mutex_);
+  std::map<std::string, int64_t> counts_ GUARDED_BY(order_mutex_);
+  std::map<int, int64_t> alignments_ GUARDED_BY(order_mutex_);  // of tunings, with their number
+};
+
+// The same problem with another alignment, in text form; empty if it cannot be.
+std::string TextWithAlignment(const ConvProblem& problem, int alignment_bytes);
+
+}  // namespace convtune

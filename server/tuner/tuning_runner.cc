@@ -1,0 +1,314 @@
+#include "server/tuner/tuning_runner.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
+#include "server/tuner/ranking.h"
+
+namespace convtune {
+namespace {
+
+// More than any listing has; a worker that sends more has lost its mind.
+constexpr int kMaxListed = 200'000;
+
+worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu) {
+  worker::OpenProblem open;
+  open.set_problem_text(spec.key.problem_text);
+  if (spec.kind == WorkKind::kFirstConfigs) {
+    open.set_listing(worker::LISTING_STOCK);
+  } else if (spec.kind == WorkKind::kTune && spec.options.search == Search::kExhaustive) {
+    open.set_listing(worker::LISTING_EXHAUSTIVE);
+  } else {
+    open.set_listing(worker::LISTING_HEURISTICS);
+  }
+  open.set_graph_api(spec.options.api != Api::kLegacy);
+  // The legacy search runs what it lists, so a heuristic look-up leaves it out.
+  open.set_legacy_api(spec.options.api != Api::kGraph && has_gpu && spec.kind == WorkKind::kTune);
+  open.set_time_budget_ms(absl::ToInt64Milliseconds(spec.options.time_budget));
+  open.set_max_candidates(spec.options.max_candidates);
+  open.set_memory_budget_bytes(spec.options.memory_budget_bytes);
+  return open;
+}
+
+template <typename Notes>
+uint32_t NoteMask(const Notes& notes) {
+  uint32_t mask = 0;
+  for (const int note : notes) {
+    if (note > 0 && note < 32) mask |= 1U << note;
+  }
+  return mask;
+}
+
+std::optional<Candidate> ReadListed(const worker::ListedCandidate& listed) {
+  absl::StatusOr<CandidateId> id = ParseCandidateId(listed.text());
+  if (!id.ok()) return std::nullopt;
+  Candidate candidate;
+  candidate.id = *std::move(id);
+  candidate.numerical_notes = NoteMask(listed.numerical_notes());
+  candidate.behavior_notes = NoteMask(listed.behavior_notes());
+  candidate.deterministic = ApiOf(candidate.id) == Api::kLegacy
+                                ? listed.deterministic()
+                                : !candidate.has(NumericalNote::kNondeterministic);
+  candidate.workspace_bytes = listed.workspace_bytes();
+  candidate.heuristic_rank = listed.heuristic_rank();
+  candidate.find_us = listed.find_us();
+  candidate.error_message = listed.error_message();
+  candidate.status = listed.error_message().empty() ? CandidateStatus::kSkippedBudget
+                                                    : CandidateStatus::kUnsupported;
+  return candidate;
+}
+
+// One run; see RunTuning.
+class Run {
+ public:
+  Run(const RunnerInput& input, const SamplingPolicy& policy, WorkerClient* client)
+      : input_(input),
+        policy_(policy),
+        client_(client),
+        measures_(client->hello().has_gpu() && input.spec.kind == WorkKind::kTune),
+        end_(absl::Now() + input.spec.options.time_budget) {}
+
+  absl::StatusOr<Tuning> Go() {
+    const absl::Time start = absl::Now();
+    RETURN_IF_ERROR(List());
+    RETURN_IF_ERROR(Prepare());
+    if (measures_) RETURN_IF_ERROR(Measure());
+    RETURN_IF_ERROR(client_->CloseProblem());
+    Tuning tuning;
+    tuning.key = input_.spec.key;
+    tuning.provenance = input_.provenance;
+    tuning.tune_time = absl::FromUnixMicros(absl::ToUnixMicros(input_.clock->Now()));
+    tuning.elapsed = absl::Microseconds(absl::ToInt64Microseconds(absl::Now() - start));
+    tuning.memory_budget_bytes = input_.spec.options.memory_budget_bytes;
+    for (auto& [index, candidate] : candidates_) {
+      SummarizeSamples(&candidate);
+      tuning.candidates.push_back(candidate);
+    }
+    FinishTuning(circumstances_, &tuning);
+    if (tuning.evidence == Evidence::kNone) return NoneRan(tuning);
+    return tuning;
+  }
+
+  std::map<int, CandidateId> Ids() const {
+    std::map<int, CandidateId> ids;
+    for (const auto& [index, candidate] : candidates_) ids.emplace(index, candidate.id);
+    return ids;
+  }
+
+ private:
+  absl::Status List();
+  absl::Status Prepare();
+  absl::Status Measure();
+  // Takes samples of `indexes`; sets `*cut` if the budget ended it.
+  absl::Status Sample(const std::vector<int>& indexes, int warmups, int rounds, bool* cut);
+  std::vector<int> Finalists() const;
+  absl::Status NoneRan(const Tuning& tuning) const;
+  int64_t MillisLeft() const {
+    return std::max<int64_t>(1, absl::ToInt64Milliseconds(end_ - absl::Now()));
+  }
+  void Report(int done) const {
+    if (input_.progress) input_.progress({done, static_cast<int>(candidates_.size())});
+  }
+
+  const RunnerInput& input_;
+  const SamplingPolicy& policy_;
+  WorkerClient* const client_;
+  const bool measures_;
+  const absl::Time end_;
+  std::map<int, Candidate> candidates_;  // by the worker's index
+  TuningCircumstances circumstances_;
+};
+
+absl::Status Run::List() {
+  std::set<CandidateId> seen;
+  bool nonsense = false;
+  ASSIGN_OR_RETURN(
+      const worker::Outcome outcome,
+      client_->OpenProblem(OpenRequest(input_.spec, client_->hello().has_gpu()),
+                           [this, &seen, &nonsense](const worker::ListedCandidate& listed) {
+                             std::optional<Candidate> candidate = ReadListed(listed);
+                             if (!candidate || candidates_.size() >= kMaxListed) {
+                               nonsense = true;
+                               return;
+                             }
+                             if (!seen.insert(candidate->id).second) return;
+                             const auto quarantined = input_.quarantined.find(candidate->id);
+                             if (quarantined != input_.quarantined.end()) {
+                               candidate->status = CandidateStatus::kQuarantined;
+                               candidate->error_message = quarantined->second;
+                             }
+                             candidates_.emplace(listed.index(), *std::move(candidate));
+                           }));
+  if (nonsense) return absl::FailedPreconditionError("the worker lists what is no candidate");
+  circumstances_.listing_cut = outcome.out_of_time() || outcome.truncated();
+  circumstances_.first_configs_only = input_.spec.kind == WorkKind::kFirstConfigs;
+  return absl::OkStatus();
+}
+
+absl::Status Run::Prepare() {
+  worker::Prepare request;
+  int done = 0;
+  for (const auto& [index, candidate] : candidates_) {
+    if (candidate.status == CandidateStatus::kSkippedBudget) {
+      request.add_indexes(index);
+    } else {
+      ++done;
+    }
+  }
+  Report(done);
+  if (request.indexes().empty()) return absl::OkStatus();
+  if (circumstances_.first_configs_only) request.set_stop_after(policy_.first_configs);
+  // Plans may take long to build: half of the time is kept for timing them.
+  request.set_time_budget_ms(measures_ ? std::max<int64_t>(1, MillisLeft() / 2) : MillisLeft());
+  return client_
+      ->Prepare(request,
+                [this, &done](const worker::Prepared& prepared) {
+                  const auto found = candidates_.find(prepared.index());
+                  if (found == candidates_.end()) return;
+                  Candidate& candidate = found->second;
+                  candidate.workspace_bytes = prepared.workspace_bytes();
+                  candidate.error_message = prepared.error_message();
+                  candidate.status = prepared.ok()            ? CandidateStatus::kFinalized
+                                     : prepared.over_memory() ? CandidateStatus::kSkippedMemory
+                                                              : CandidateStatus::kUnsupported;
+                  Report(++done);
+                })
+      .status();
+}
+
+absl::Status Run::Sample(const std::vector<int>& indexes, int warmups, int rounds, bool* cut) {
+  worker::Measure request;
+  request.mutable_indexes()->Assign(indexes.begin(), indexes.end());
+  request.set_warmups(warmups);
+  request.set_rounds(rounds);
+  request.set_time_budget_ms(MillisLeft());
+  ASSIGN_OR_RETURN(const worker::Outcome outcome,
+                   client_->Measure(request, [this](const worker::Sample& sample) {
+                     const auto found = candidates_.find(sample.index());
+                     if (found == candidates_.end()) return;
+                     Candidate& candidate = found->second;
+                     if (!sample.error_message().empty()) {
+                       candidate.status = CandidateStatus::kFailed;
+                       candidate.error_message = sample.error_message();
+                       candidate.samples_us.clear();
+                     } else if (candidate.ran() && sample.gpu_us() > 0) {
+                       candidate.status = CandidateStatus::kTimed;
+                       candidate.samples_us.push_back(static_cast<float>(sample.gpu_us()));
+                     }
+                   }));
+  *cut = outcome.out_of_time();
+  return absl::OkStatus();
+}
+
+std::vector<int> Run::Finalists() const {
+  double best = 0;
+  const Candidate* stock = nullptr;
+  for (const auto& [index, candidate] : candidates_) {
+    if (!candidate.timed()) continue;
+    if (best == 0 || candidate.median_us < best) best = candidate.median_us;
+    if (candidate.heuristic_rank >= 0 &&
+        (stock == nullptr || candidate.heuristic_rank < stock->heuristic_rank)) {
+      stock = &candidate;
+    }
+  }
+  std::vector<int> finalists;
+  for (const auto& [index, candidate] : candidates_) {
+    if (!candidate.timed()) continue;
+    if (&candidate == stock || candidate.median_us <= policy_.screen_factor * best) {
+      finalists.push_back(index);
+    }
+  }
+  return finalists;
+}
+
+absl::Status Run::Measure() {
+  std::vector<int> prepared;
+  for (const auto& [index, candidate] : candidates_) {
+    if (candidate.status == CandidateStatus::kFinalized) prepared.push_back(index);
+  }
+  if (prepared.empty()) return absl::OkStatus();
+  bool cut = false;
+  RETURN_IF_ERROR(Sample(prepared, policy_.screen_warmups, policy_.screen_rounds, &cut));
+  for (auto& [index, candidate] : candidates_) {
+    if (candidate.status == CandidateStatus::kFinalized) {
+      candidate.status = CandidateStatus::kSkippedBudget;
+    }
+    SummarizeSamples(&candidate);
+  }
+  int rounds = policy_.screen_rounds;
+  std::vector<int> finalists = Finalists();
+  while (!cut && rounds < policy_.final_rounds && !finalists.empty() && absl::Now() < end_) {
+    const int more = std::min(policy_.rounds_per_request, policy_.final_rounds - rounds);
+    RETURN_IF_ERROR(Sample(finalists, 0, more, &cut));
+    rounds += more;
+    std::erase_if(finalists, [this](int index) { return !candidates_.at(index).timed(); });
+  }
+  for (const int index : finalists) {
+    if (static_cast<int>(candidates_.at(index).samples_us.size()) < policy_.enough_rounds) {
+      circumstances_.finals_cut = true;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run::NoneRan(const Tuning& tuning) const {
+  std::map<std::string, int> counts;
+  std::string first;
+  for (const Candidate& candidate : tuning.candidates) {
+    ++counts[std::string(Name(candidate.status))];
+    if (first.empty()) first = candidate.error_message;
+  }
+  std::string message = absl::StrCat("no candidate ran: ", tuning.candidates.size(), " listed");
+  for (const auto& [status, count] : counts) absl::StrAppend(&message, ", ", count, " ", status);
+  if (!first.empty()) absl::StrAppend(&message, "; the first: ", first);
+  return absl::NotFoundError(message);
+}
+
+}  // namespace
+
+RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
+                       WorkerClient* client) {
+  Run run(input, policy, client);
+  RunnerOutput output;
+  output.tuning = run.Go();
+  output.candidates = run.Ids();
+  return output;
+}
+
+absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerClient* client) {
+  const bool has_gpu = client->hello().has_gpu();
+  std::optional<int> found;
+  RETURN_IF_ERROR(client
+                      ->OpenProblem(OpenRequest(spec, has_gpu),
+                                    [&](const worker::ListedCandidate& listed) {
+                                      const auto candidate = ReadListed(listed);
+                                      if (candidate && candidate->id == suspect) {
+                                        found = listed.index();
+                                      }
+                                    })
+                      .status());
+  if (!found) return client->CloseProblem();
+  const int64_t budget_ms = absl::ToInt64Milliseconds(spec.options.time_budget);
+  bool ready = false;
+  worker::Prepare prepare;
+  prepare.add_indexes(*found);
+  prepare.set_time_budget_ms(budget_ms);
+  RETURN_IF_ERROR(
+      client->Prepare(prepare, [&ready](const worker::Prepared& p) { ready = p.ok(); }).status());
+  if (ready && has_gpu && spec.kind == WorkKind::kTune) {
+    worker::Measure measure;
+    measure.add_indexes(*found);
+    measure.set_warmups(1);
+    measure.set_rounds(3);
+    measure.set_time_budget_ms(budget_ms);
+    RETURN_IF_ERROR(client->Measure(measure, [](const worker::Sample&) {}).status());
+  }
+  return client->CloseProblem();
+}
+
+}  // namespace convtune

@@ -1,0 +1,153 @@
+#include "server/tuner/worker_client.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/base/framing.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+
+absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Start(Options options) {
+  absl::StatusOr<std::unique_ptr<WorkerProcess>> process =
+      WorkerProcess::Start(options.worker_argv);
+  if (!process.ok()) return absl::UnavailableError(process.status().message());
+  std::unique_ptr<WorkerClient> client(new WorkerClient(std::move(options), *std::move(process)));
+  const absl::Status status = client->Handshake();
+  if (absl::IsCancelled(status)) return status;
+  if (!status.ok()) return absl::UnavailableError(status.message());
+  return client;
+}
+
+absl::Status WorkerClient::Handshake() {
+  worker::Request request;
+  request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
+  request.mutable_hello()->set_protocol_minor(kWorkerProtocolMinor);
+  if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
+  ASSIGN_OR_RETURN(worker::Reply reply, Receive(absl::Now() + options_.hang_timeout));
+  if (reply.has_outcome()) {
+    return Lose(absl::StrCat("the worker refuses to serve: ", reply.outcome().message()));
+  }
+  if (!reply.has_hello() || !reply.last()) return Lose("the worker did not answer the handshake");
+  hello_ = reply.hello();
+  if (hello_.protocol_major() != kWorkerProtocolMajor) {
+    return Lose(absl::StrCat("the worker speaks protocol ", hello_.protocol_major(), ".",
+                             hello_.protocol_minor(), ", not ", kWorkerProtocolMajor, ".",
+                             kWorkerProtocolMinor));
+  }
+  if (hello_.environment_text() != options_.environment_text) {
+    return Lose(absl::StrCat("the worker's environment is ", hello_.environment_text(),
+                             ", at start it was ", options_.environment_text));
+  }
+  return absl::OkStatus();
+}
+
+bool WorkerClient::Alive() { return !loss_ && !process_->Poll(); }
+
+absl::Status WorkerClient::Lose(const std::string& reason) {
+  process_->Kill();
+  loss_ = WorkerLoss{reason, false, touching_};
+  return absl::AbortedError(reason);
+}
+
+absl::Status WorkerClient::LosePeer() {
+  const WorkerExit exit = process_->Wait();
+  loss_ = WorkerLoss{exit.description, exit.killed_from_outside, touching_};
+  return absl::AbortedError(absl::StrCat("the worker died: ", exit.description));
+}
+
+absl::StatusOr<worker::Reply> WorkerClient::Receive(absl::Time deadline) {
+  if (!WaitReadable(process_->fd(), *options_.cancel, deadline)) {
+    if (options_.cancel->cancelled()) {
+      loss_ = WorkerLoss{"cancelled", false, std::nullopt};
+      process_->Kill();
+      return absl::CancelledError("cancelled");
+    }
+    return Lose(absl::StrCat("hung: no reply for ", absl::FormatDuration(options_.hang_timeout),
+                             " beyond the request's own budget"));
+  }
+  absl::StatusOr<std::string> frame = ReadFrame(process_->fd(), deadline);
+  if (absl::IsOutOfRange(frame.status())) return LosePeer();
+  if (absl::IsDeadlineExceeded(frame.status())) return Lose("hung in the middle of a reply");
+  if (!frame.ok()) {
+    // A process that dies while it writes leaves half a message behind.
+    if (process_->Poll()) return LosePeer();
+    return Lose(absl::StrCat("unreadable reply: ", frame.status().message()));
+  }
+  worker::Reply reply;
+  if (!reply.ParseFromString(*frame)) return Lose("unreadable reply: not a message");
+  return reply;
+}
+
+absl::StatusOr<worker::Outcome> WorkerClient::Call(const worker::Request& request,
+                                                   absl::Duration budget,
+                                                   const ReplyHandler& handle) {
+  if (loss_) return absl::AbortedError(loss_->reason);
+  touching_.reset();
+  const absl::Time deadline = absl::Now() + budget + options_.hang_timeout;
+  if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
+  while (true) {
+    ASSIGN_OR_RETURN(worker::Reply reply, Receive(deadline));
+    if (absl::Now() > deadline) return Lose("hung: replies without end");
+    if (reply.has_touching()) {
+      touching_ = reply.touching().index();
+      continue;
+    }
+    if (reply.has_outcome()) {
+      if (!reply.last()) return Lose("unreadable reply: an outcome that is not the last");
+      touching_.reset();
+      if (!reply.outcome().ok()) return absl::FailedPreconditionError(reply.outcome().message());
+      return reply.outcome();
+    }
+    if (reply.last() || !handle(reply)) {
+      return Lose("unreadable reply: not one that the request can have");
+    }
+  }
+}
+
+absl::StatusOr<worker::Outcome> WorkerClient::OpenProblem(
+    const worker::OpenProblem& request,
+    const std::function<void(const worker::ListedCandidate&)>& on_listed) {
+  worker::Request message;
+  *message.mutable_open_problem() = request;
+  return Call(message, absl::Milliseconds(request.time_budget_ms()),
+              [&on_listed](const worker::Reply& reply) {
+                if (!reply.has_listed()) return false;
+                on_listed(reply.listed());
+                return true;
+              });
+}
+
+absl::StatusOr<worker::Outcome> WorkerClient::Prepare(
+    const worker::Prepare& request,
+    const std::function<void(const worker::Prepared&)>& on_prepared) {
+  worker::Request message;
+  *message.mutable_prepare() = request;
+  return Call(message, absl::Milliseconds(request.time_budget_ms()),
+              [&on_prepared](const worker::Reply& reply) {
+                if (!reply.has_prepared()) return false;
+                on_prepared(reply.prepared());
+                return true;
+              });
+}
+
+absl::StatusOr<worker::Outcome> WorkerClient::Measure(
+    const worker::Measure& request, const std::function<void(const worker::Sample&)>& on_sample) {
+  worker::Request message;
+  *message.mutable_measure() = request;
+  return Call(message, absl::Milliseconds(request.time_budget_ms()),
+              [&on_sample](const worker::Reply& reply) {
+                if (!reply.has_sample()) return false;
+                on_sample(reply.sample());
+                return true;
+              });
+}
+
+absl::Status WorkerClient::CloseProblem() {
+  worker::Request message;
+  message.mutable_close_problem();
+  return Call(message, absl::ZeroDuration(), [](const worker::Reply&) { return false; }).status();
+}
+
+}  // namespace convtune

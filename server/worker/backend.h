@@ -1,0 +1,81 @@
+// What a session works against: a card, or a profile that stands in for one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/model/candidate.h"
+#include "proto/model/conv_problem.h"
+#include "proto/model/environment.h"
+
+namespace convtune {
+
+enum class ListingDepth { kStock, kHeuristics, kExhaustive };
+
+struct ListingOptions {
+  ListingDepth depth = ListingDepth::kHeuristics;
+  bool graph_api = true;
+  bool legacy_api = false;
+  absl::Time deadline = absl::InfiniteFuture();
+  int max_candidates = 0;  // 0: no limit
+};
+
+struct ListingEnd {
+  bool out_of_time = false;
+  bool truncated = false;
+  // Parts of the listing that cuDNN refused, in its words; empty if none.
+  std::string refusals;
+};
+
+struct PreparedCandidate {
+  int64_t workspace_bytes = 0;
+  // The plan exists, but may not run: it needs more than the memory budget.
+  bool over_memory = false;
+};
+
+// One problem, opened. Not thread-safe.
+class BackendProblem {
+ public:
+  // Called with each candidate once, in listing order. The candidate's status
+  // says nothing yet, but kUnsupported with its text where the legacy search
+  // refused it. Returns false to end the listing.
+  using OnListed = std::function<bool(const Candidate&)>;
+
+  virtual ~BackendProblem() = default;
+
+  // Lists the candidates. Fails only if nothing at all could be listed.
+  virtual absl::StatusOr<ListingEnd> List(const ListingOptions& options,
+                                          const OnListed& on_listed) = 0;
+  // Builds the candidate's plan and keeps it until the problem ends. Errors
+  // are cuDNN's.
+  virtual absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) = 0;
+  // Gives what a prepared candidate needs to run: tensors and workspace.
+  // Called once before Run, with all that a measurement is about to run.
+  virtual absl::Status BeginMeasure(const std::vector<CandidateId>& ids) = 0;
+  // Runs a prepared candidate once; its GPU time in microseconds.
+  virtual absl::StatusOr<double> Run(const CandidateId& id) = 0;
+};
+
+// Not thread-safe.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const Environment& environment() const = 0;
+  virtual const Provenance& provenance() const = 0;
+  // True if candidates can be timed and legacy algorithms searched.
+  virtual bool has_gpu() const = 0;
+  // `memory_budget_bytes` holds for tensors and workspace together; 0: what is
+  // free. RESOURCE_EXHAUSTED if the tensors alone do not fit; other errors are
+  // cuDNN's.
+  virtual absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
+                                                               int64_t memory_budget_bytes) = 0;
+};
+
+}  // namespace convtune

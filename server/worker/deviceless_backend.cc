@@ -1,0 +1,77 @@
+#include "server/worker/deviceless_backend.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "server/worker/cudnn_library.h"
+#include "server/worker/graph_listing.h"
+#include "server/worker/plan.h"
+
+namespace convtune {
+namespace {
+
+absl::Status NeedsGpu() { return absl::FailedPreconditionError("a profile has no GPU to run on"); }
+
+class DevicelessProblem : public BackendProblem {
+ public:
+  DevicelessProblem(OperationGraph graph, int64_t workspace_limit)
+      : graph_(std::move(graph)), workspace_limit_(workspace_limit) {}
+
+  absl::StatusOr<ListingEnd> List(const ListingOptions& options,
+                                  const OnListed& on_listed) override {
+    ListingSink sink(options, on_listed);
+    if (options.graph_api) {
+      ListGraphCandidates(graph_, options, &sink);
+    }
+    return sink.end();
+  }
+
+  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override {
+    const auto* config = std::get_if<EngineConfig>(&id);
+    if (config == nullptr) {
+      return NeedsGpu();
+    }
+    // Nothing will run, so the plan is not kept.
+    ASSIGN_OR_RETURN(const ExecutionPlan plan, ExecutionPlan::Create(graph_, *config));
+    return PreparedCandidate{plan.workspace_bytes(), plan.workspace_bytes() > workspace_limit_};
+  }
+
+  absl::Status BeginMeasure(const std::vector<CandidateId>& /*ids*/) override { return NeedsGpu(); }
+  absl::StatusOr<double> Run(const CandidateId& /*id*/) override { return NeedsGpu(); }
+
+ private:
+  const OperationGraph graph_;
+  const int64_t workspace_limit_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DevicelessBackend>> DevicelessBackend::Create(
+    const DeviceProfile& profile) {
+  KeepNvrtcLoaded();
+  ASSIGN_OR_RETURN(Descriptor properties, Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
+  RETURN_IF_ERROR(
+      properties.SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json));
+  RETURN_IF_ERROR(properties.Finalize());
+  return std::unique_ptr<DevicelessBackend>(
+      new DevicelessBackend(DescribeProfile(profile), std::move(properties)));
+}
+
+absl::StatusOr<std::unique_ptr<BackendProblem>> DevicelessBackend::Open(
+    const ConvProblem& problem, int64_t memory_budget_bytes) {
+  const int64_t budget =
+      memory_budget_bytes > 0 ? memory_budget_bytes : info_.provenance.memory_bytes;
+  const int64_t workspace_limit = budget - problem.TensorBytes();
+  if (workspace_limit < 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("memory_budget_bytes: the tensors need ",
+                                                     problem.TensorBytes(), " of ", budget));
+  }
+  CudnnTarget target;
+  target.device_properties = &properties_;
+  ASSIGN_OR_RETURN(OperationGraph graph, OperationGraph::Create(problem, target));
+  return std::make_unique<DevicelessProblem>(std::move(graph), workspace_limit);
+}
+
+}  // namespace convtune

@@ -1,0 +1,40 @@
+// A card.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <memory>
+
+#include "server/worker/backend.h"
+#include "server/worker/device_info.h"
+#include "server/worker/timer.h"
+
+namespace convtune {
+
+// Holds the CUDA context, a stream, a cuDNN handle and a timer for as long as
+// it lives. Not thread-safe.
+class GpuBackend : public Backend {
+ public:
+  // UNAVAILABLE without a driver or card, else CUDA's or cuDNN's error.
+  static absl::StatusOr<std::unique_ptr<GpuBackend>> Create(int ordinal);
+  ~GpuBackend() override;
+  GpuBackend(const GpuBackend&) = delete;
+  GpuBackend& operator=(const GpuBackend&) = delete;
+
+  const Environment& environment() const override { return info_.environment; }
+  const Provenance& provenance() const override { return info_.provenance; }
+  bool has_gpu() const override { return true; }
+  absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
+                                                       int64_t memory_budget_bytes) override;
+
+ private:
+  explicit GpuBackend(DeviceInfo info) : info_(std::move(info)) {}
+
+  const DeviceInfo info_;
+  cudaStream_t stream_ = nullptr;
+  cudnnHandle_t handle_ = nullptr;
+  std::unique_ptr<Timer> timer_;
+};
+
+}  // namespace convtune

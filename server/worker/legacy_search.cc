@@ -1,0 +1,64 @@
+#include "server/worker/legacy_search.h"
+
+#include <utility>
+#include <vector>
+
+#include "proto/base/status_macros.h"
+#include "server/worker/cudnn_status.h"
+#include "server/worker/device_memory.h"
+#include "server/worker/legacy_notes.h"
+
+namespace convtune {
+namespace {
+
+// cudnnFind* also tries DEFAULT_MATH, whatever it is given.
+std::vector<cudnnMathType_t> MathTypes(DataType type) {
+  switch (type) {
+    case DataType::kF32:
+      return {CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION};
+    case DataType::kF64:
+      return {CUDNN_DEFAULT_MATH};
+    default:
+      return {CUDNN_TENSOR_OP_MATH};
+  }
+}
+
+Candidate ToCandidate(const ConvProblem& problem, const FoundAlgorithm& found) {
+  Candidate candidate;
+  candidate.id = found.id;
+  candidate.deterministic = found.deterministic;
+  candidate.numerical_notes =
+      LegacyNumericalNotes(problem.operation(), problem.data_type(), found.id, found.deterministic);
+  candidate.workspace_bytes = found.workspace_bytes;
+  candidate.find_us = found.time_us;
+  if (found.status != CUDNN_STATUS_SUCCESS) {
+    candidate.status = CandidateStatus::kUnsupported;
+    candidate.error_message = cudnnGetErrorString(found.status);
+  }
+  return candidate;
+}
+
+}  // namespace
+
+absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
+                                  const ConvPointers& tensors, int64_t workspace_limit,
+                                  ListingSink* sink) {
+  for (const cudnnMathType_t math_type : MathTypes(problem.data_type())) {
+    if (sink->Over()) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const int64_t bytes,
+                     convolution->LargestWorkspace(math_type, workspace_limit));
+    ASSIGN_OR_RETURN(const DeviceBuffer workspace, DeviceBuffer::Allocate(bytes));
+    ASSIGN_OR_RETURN(const std::vector<FoundAlgorithm> entries,
+                     convolution->Find(math_type, tensors, workspace.data(), bytes));
+    for (const FoundAlgorithm& entry : entries) {
+      if (!sink->Offer(ToCandidate(problem, entry))) {
+        return absl::OkStatus();
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace convtune

@@ -1,0 +1,179 @@
+// convtune-worker: cuDNN for convtuned, in a process of its own.
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "proto/base/status_macros.h"
+#include "server/worker/channel.h"
+#include "server/worker/deviceless_backend.h"
+#include "server/worker/gpu_backend.h"
+#include "server/worker/session.h"
+
+namespace convtune {
+namespace {
+
+struct Flags {
+  int fd = -1;
+  std::string device;
+  std::vector<std::string> profiles;
+  bool probe = false;
+  std::string devices = "none";
+  bool dump_profile = false;
+};
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "convtune-worker: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+// The daemon must not leave workers behind, however it ends.
+absl::Status DieWithParent(int fd) {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    return absl::InternalError("prctl(PR_SET_PDEATHSIG) failed");
+  }
+  // It may have died before: whoever made the socket is then gone.
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--fd: ", fd, " is not a socket"));
+  }
+  if (peer.pid > 0 && kill(peer.pid, 0) != 0 && errno == ESRCH) {
+    return absl::AbortedError("the daemon is gone");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> ParseOrdinal(absl::string_view text) {
+  int ordinal = -1;
+  absl::ConsumePrefix(&text, "gpu:");
+  if (!absl::SimpleAtoi(text, &ordinal) || ordinal < 0) {
+    return absl::InvalidArgumentError("--device: must be gpu:N, N from 0");
+  }
+  return ordinal;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Flags& flags) {
+  if (flags.device.empty() == flags.profiles.empty() || flags.profiles.size() > 1) {
+    return absl::InvalidArgumentError("exactly one of --device and --profile must be given");
+  }
+  if (!flags.device.empty()) {
+    ASSIGN_OR_RETURN(const int ordinal, ParseOrdinal(flags.device));
+    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, GpuBackend::Create(ordinal));
+    return backend;
+  }
+  ASSIGN_OR_RETURN(const DeviceProfile profile, DeviceProfile::Load(flags.profiles[0]));
+  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, DevicelessBackend::Create(profile));
+  return backend;
+}
+
+absl::Status Serve(const Flags& flags) {
+  RETURN_IF_ERROR(DieWithParent(flags.fd));
+  Channel channel(flags.fd);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(flags));
+  Session session(backend.get());
+  while (true) {
+    const absl::StatusOr<worker::Request> request = channel.Receive();
+    if (absl::IsOutOfRange(request.status())) {
+      return absl::OkStatus();  // the daemon has no more work
+    }
+    RETURN_IF_ERROR(request.status());
+    const absl::Status status = session.Handle(
+        *request, [&channel](const worker::Reply& reply) { return channel.Send(reply); });
+    if (absl::IsOutOfRange(status)) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(status);
+  }
+}
+
+void PrintProbe(const DeviceInfo& info, const absl::Status& status) {
+  std::printf("%s\n", ToProbeJson(info, std::string(status.message())).c_str());
+}
+
+void ProbeGpu(int ordinal) {
+  const absl::StatusOr<DeviceInfo> info = DescribeGpu(ordinal);
+  DeviceInfo unknown;
+  unknown.name = absl::StrCat("gpu:", ordinal);
+  PrintProbe(info.ok() ? *info : unknown, info.status());
+}
+
+absl::Status Probe(const Flags& flags) {
+  if (flags.devices == "all") {
+    ASSIGN_OR_RETURN(const int count, CountGpus());
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+      ProbeGpu(ordinal);
+    }
+  } else if (flags.devices != "none") {
+    for (const absl::string_view part : absl::StrSplit(flags.devices, ',')) {
+      const absl::StatusOr<int> ordinal = ParseOrdinal(part);
+      if (!ordinal.ok()) {
+        return absl::InvalidArgumentError(
+            "--devices: must be all, none or numbers with commas between");
+      }
+      ProbeGpu(*ordinal);
+    }
+  }
+  for (const std::string& path : flags.profiles) {
+    const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Load(path);
+    DeviceInfo info;
+    info.name = absl::StrCat("profile:", path);
+    absl::Status status = profile.status();
+    if (profile.ok()) {
+      info = DescribeProfile(*profile);
+      status = DevicelessBackend::Create(*profile).status();
+    }
+    PrintProbe(info, status);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DumpProfile(const Flags& flags) {
+  ASSIGN_OR_RETURN(const int ordinal, ParseOrdinal(flags.device));
+  ASSIGN_OR_RETURN(const std::string json, DumpDeviceProperties(ordinal));
+  std::printf("%s\n", json.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Flags& flags) {
+  if (flags.probe) {
+    return Probe(flags);
+  }
+  if (flags.dump_profile) {
+    return DumpProfile(flags);
+  }
+  if (flags.fd < 0) {
+    return absl::InvalidArgumentError("one of --fd, --probe and --dump-profile must be given");
+  }
+  return Serve(flags);
+}
+
+}  // namespace
+}  // namespace convtune
+
+int main(int argc, char** argv) {
+  convtune::Flags flags;
+  CLI::App app("Searches and times cuDNN's convolution algorithms for convtuned, which starts it.",
+               "convtune-worker");
+  app.add_option("--fd", flags.fd, "Inherited socket to the daemon");
+  app.add_option("--device", flags.device, "The card to use: gpu:N");
+  app.add_option("--profile", flags.profiles, "Device-properties file that stands in for a card");
+  app.add_flag("--probe", flags.probe, "Print each device as a line of JSON, and end");
+  app.add_option("--devices", flags.devices, "With --probe: all, none, or numbers such as 0,1");
+  app.add_flag("--dump-profile", flags.dump_profile,
+               "With --device: print the card's device properties as JSON, and end");
+  app.set_version_flag("--version", CONVTUNE_VERSION);
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = convtune::Run(flags);
+  return status.ok() ? 0 : convtune::Fail(status);
+}

@@ -1,0 +1,60 @@
+#include "server/worker/measure.h"
+
+#include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+
+std::vector<CandidateId> MeasurePlan::ids() const {
+  std::vector<CandidateId> result;
+  for (const MeasuredCandidate& candidate : candidates) {
+    result.push_back(candidate.id);
+  }
+  return result;
+}
+
+absl::StatusOr<bool> RunRounds(BackendProblem* problem, const MeasurePlan& plan,
+                               const MeasureCallbacks& callbacks) {
+  const size_t count = plan.candidates.size();
+  std::vector<bool> failed(count, false);
+  int touched = -1;
+  const auto run = [&](size_t i, absl::StatusOr<double>* gpu_us) -> absl::Status {
+    const MeasuredCandidate& candidate = plan.candidates[i];
+    if (touched != candidate.index) {
+      RETURN_IF_ERROR(callbacks.on_touch(candidate.index));
+      touched = candidate.index;
+    }
+    *gpu_us = problem->Run(candidate.id);
+    failed[i] = !gpu_us->ok();
+    return absl::OkStatus();
+  };
+
+  absl::StatusOr<double> gpu_us = 0.0;
+  for (size_t i = 0; i < count; ++i) {
+    for (int n = 0; n < plan.warmups && !failed[i]; ++n) {
+      if (absl::Now() >= plan.deadline) {
+        return true;
+      }
+      RETURN_IF_ERROR(run(i, &gpu_us));
+    }
+    if (failed[i]) {
+      RETURN_IF_ERROR(callbacks.on_sample(plan.candidates[i].index, 0, gpu_us));
+    }
+  }
+  for (int round = 0; round < plan.rounds; ++round) {
+    for (size_t k = 0; k < count; ++k) {
+      const size_t i = (k + static_cast<size_t>(round)) % count;
+      if (failed[i]) {
+        continue;
+      }
+      if (absl::Now() >= plan.deadline) {
+        return true;
+      }
+      RETURN_IF_ERROR(run(i, &gpu_us));
+      RETURN_IF_ERROR(callbacks.on_sample(plan.candidates[i].index, round, gpu_us));
+    }
+  }
+  return false;
+}
+
+}  // namespace convtune

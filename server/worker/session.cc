@@ -1,0 +1,273 @@
+#include "server/worker/session.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
+#include "proto/convtune/worker/protocol_version.h"
+#include "server/worker/measure.h"
+
+namespace convtune {
+namespace {
+
+absl::Status Finish(const Session::Send& send, bool ok, absl::string_view message) {
+  worker::Reply reply;
+  reply.set_last(true);
+  reply.mutable_outcome()->set_ok(ok);
+  reply.mutable_outcome()->set_message(std::string(message));
+  return send(reply);
+}
+
+absl::Time DeadlineAfter(int64_t budget_ms) {
+  return budget_ms > 0 ? absl::Now() + absl::Milliseconds(budget_ms) : absl::InfiniteFuture();
+}
+
+std::optional<ListingDepth> DepthOf(worker::Listing listing) {
+  switch (listing) {
+    case worker::LISTING_STOCK:
+      return ListingDepth::kStock;
+    case worker::LISTING_HEURISTICS:
+      return ListingDepth::kHeuristics;
+    case worker::LISTING_EXHAUSTIVE:
+      return ListingDepth::kExhaustive;
+    default:
+      return std::nullopt;
+  }
+}
+
+template <typename Field>
+void AddNotes(uint32_t mask, Field* field) {
+  for (int number = 1; number < 32; ++number) {
+    if ((mask >> number & 1U) != 0) {
+      field->Add(number);
+    }
+  }
+}
+
+worker::ListedCandidate ToProto(const Candidate& candidate, int index) {
+  worker::ListedCandidate listed;
+  listed.set_index(index);
+  listed.set_text(ToText(candidate.id));
+  listed.set_heuristic_rank(candidate.heuristic_rank);
+  AddNotes(candidate.numerical_notes, listed.mutable_numerical_notes());
+  AddNotes(candidate.behavior_notes, listed.mutable_behavior_notes());
+  listed.set_find_us(candidate.find_us);
+  listed.set_workspace_bytes(candidate.workspace_bytes);
+  listed.set_deterministic(candidate.deterministic);
+  listed.set_error_message(candidate.error_message);
+  return listed;
+}
+
+}  // namespace
+
+absl::Status Session::Handle(const worker::Request& request, const Send& send) {
+  if (!greeted_ && request.kind_case() != worker::Request::kHello) {
+    RETURN_IF_ERROR(Finish(send, false, "hello: must be the first request"));
+    return absl::FailedPreconditionError("the first request was not Hello");
+  }
+  switch (request.kind_case()) {
+    case worker::Request::kHello:
+      return HandleHello(request.hello(), send);
+    case worker::Request::kOpenProblem:
+      return HandleOpen(request.open_problem(), send);
+    case worker::Request::kPrepare:
+      return HandlePrepare(request.prepare(), send);
+    case worker::Request::kMeasure:
+      return HandleMeasure(request.measure(), send);
+    case worker::Request::kCloseProblem:
+      CloseProblem();
+      return Finish(send, true, "");
+    case worker::Request::KIND_NOT_SET:
+      break;
+  }
+  return Finish(send, false, "kind: a request that this worker does not know");
+}
+
+absl::Status Session::HandleHello(const worker::Hello& hello, const Send& send) {
+  if (hello.protocol_major() != kWorkerProtocolMajor) {
+    const std::string message =
+        absl::StrCat("protocol_major: the daemon speaks ", hello.protocol_major(),
+                     ", this worker speaks ", kWorkerProtocolMajor);
+    RETURN_IF_ERROR(Finish(send, false, message));
+    return absl::FailedPreconditionError(message);
+  }
+  greeted_ = true;
+  worker::Reply reply;
+  reply.set_last(true);
+  worker::HelloReply* body = reply.mutable_hello();
+  body->set_protocol_major(kWorkerProtocolMajor);
+  body->set_protocol_minor(kWorkerProtocolMinor);
+  body->set_environment_text(backend_->environment().ToText());
+  body->set_has_gpu(backend_->has_gpu());
+  body->set_driver_version(backend_->provenance().driver_version);
+  body->set_cuda_version(backend_->provenance().cuda_version);
+  body->set_gpu_uuid(backend_->provenance().gpu_uuid);
+  body->set_memory_bytes(backend_->provenance().memory_bytes);
+  return send(reply);
+}
+
+absl::Status Session::HandleOpen(const worker::OpenProblem& request, const Send& send) {
+  CloseProblem();
+  ListingOptions options;
+  options.deadline = DeadlineAfter(request.time_budget_ms());
+  options.graph_api = request.graph_api();
+  options.legacy_api = request.legacy_api();
+  options.max_candidates = request.max_candidates();
+  const std::optional<ListingDepth> depth = DepthOf(request.listing());
+  if (!depth.has_value()) {
+    return Finish(send, false, "listing: must be STOCK, HEURISTICS or EXHAUSTIVE");
+  }
+  options.depth = *depth;
+  if (!options.graph_api && !(options.legacy_api && backend_->has_gpu())) {
+    return Finish(send, false,
+                  options.legacy_api ? "legacy_api: legacy algorithms need a GPU"
+                                     : "graph_api: one of graph_api and legacy_api must be set");
+  }
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(request.problem_text());
+  if (!problem.ok()) {
+    return Finish(send, false, absl::StrCat("problem_text: ", problem.status().message()));
+  }
+  absl::StatusOr<std::unique_ptr<BackendProblem>> opened =
+      backend_->Open(*problem, request.memory_budget_bytes());
+  if (!opened.ok()) {
+    return Finish(send, false, opened.status().message());
+  }
+  problem_ = *std::move(opened);
+
+  absl::Status sent = absl::OkStatus();
+  const auto on_listed = [&](const Candidate& candidate) {
+    worker::Reply reply;
+    *reply.mutable_listed() = ToProto(candidate, static_cast<int>(candidates_.size()));
+    candidates_.push_back({candidate.id, false});
+    sent = send(reply);
+    return sent.ok();
+  };
+  const absl::StatusOr<ListingEnd> end = problem_->List(options, on_listed);
+  RETURN_IF_ERROR(sent);
+  if (!end.ok()) {
+    return Finish(send, false, end.status().message());
+  }
+  worker::Reply reply;
+  reply.set_last(true);
+  worker::Outcome* outcome = reply.mutable_outcome();
+  outcome->set_ok(!candidates_.empty() || end->out_of_time);
+  outcome->set_message(end->refusals);
+  if (!outcome->ok() && end->refusals.empty()) {
+    outcome->set_message("cuDNN lists no engine for this problem");
+  }
+  outcome->set_out_of_time(end->out_of_time);
+  outcome->set_truncated(end->truncated);
+  return send(reply);
+}
+
+absl::Status Session::HandlePrepare(const worker::Prepare& request, const Send& send) {
+  const std::string error = CheckIndexes(request.indexes(), false);
+  if (!error.empty()) {
+    return Finish(send, false, error);
+  }
+  const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
+  worker::Reply last;
+  last.set_last(true);
+  last.mutable_outcome()->set_ok(true);
+  int succeeded = 0;
+  for (const int index : request.indexes()) {
+    if (request.stop_after() > 0 && succeeded >= request.stop_after()) {
+      break;
+    }
+    if (absl::Now() >= deadline) {
+      last.mutable_outcome()->set_out_of_time(true);
+      break;
+    }
+    worker::Reply touching;
+    touching.mutable_touching()->set_index(index);
+    RETURN_IF_ERROR(send(touching));
+
+    Listed& candidate = candidates_[static_cast<size_t>(index)];
+    const absl::Time start = absl::Now();
+    const absl::StatusOr<PreparedCandidate> result = problem_->Prepare(candidate.id);
+    candidate.prepared = result.ok() && !result->over_memory;
+    succeeded += candidate.prepared ? 1 : 0;
+
+    worker::Reply reply;
+    worker::Prepared* prepared = reply.mutable_prepared();
+    prepared->set_index(index);
+    prepared->set_ok(candidate.prepared);
+    prepared->set_build_us(absl::ToDoubleMicroseconds(absl::Now() - start));
+    if (result.ok()) {
+      prepared->set_workspace_bytes(result->workspace_bytes);
+      prepared->set_over_memory(result->over_memory);
+    } else {
+      prepared->set_error_message(std::string(result.status().message()));
+    }
+    RETURN_IF_ERROR(send(reply));
+  }
+  return send(last);
+}
+
+absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& send) {
+  const std::string error = CheckIndexes(request.indexes(), true);
+  if (!error.empty()) {
+    return Finish(send, false, error);
+  }
+  MeasurePlan plan;
+  plan.warmups = request.warmups();
+  plan.rounds = request.rounds();
+  plan.deadline = DeadlineAfter(request.time_budget_ms());
+  for (const int index : request.indexes()) {
+    plan.candidates.push_back({index, candidates_[static_cast<size_t>(index)].id});
+  }
+  MeasureCallbacks callbacks;
+  callbacks.on_touch = [&send](int index) {
+    worker::Reply reply;
+    reply.mutable_touching()->set_index(index);
+    return send(reply);
+  };
+  callbacks.on_sample = [&send](int index, int round, const absl::StatusOr<double>& gpu_us) {
+    worker::Reply reply;
+    worker::Sample* sample = reply.mutable_sample();
+    sample->set_index(index);
+    sample->set_round(round);
+    if (gpu_us.ok()) {
+      sample->set_gpu_us(*gpu_us);
+    } else {
+      sample->set_error_message(std::string(gpu_us.status().message()));
+    }
+    return send(reply);
+  };
+  const absl::Status begun = problem_->BeginMeasure(plan.ids());
+  if (!begun.ok()) {
+    return Finish(send, false, begun.message());
+  }
+  ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(problem_.get(), plan, callbacks));
+  worker::Reply reply;
+  reply.set_last(true);
+  reply.mutable_outcome()->set_ok(true);
+  reply.mutable_outcome()->set_out_of_time(out_of_time);
+  return send(reply);
+}
+
+std::string Session::CheckIndexes(const google::protobuf::RepeatedField<int>& indexes,
+                                  bool must_be_prepared) const {
+  if (problem_ == nullptr) {
+    return "open_problem: no problem is open";
+  }
+  for (int i = 0; i < indexes.size(); ++i) {
+    if (indexes[i] < 0 || static_cast<size_t>(indexes[i]) >= candidates_.size()) {
+      return absl::StrCat("indexes[", i, "]: must be from 0 to ",
+                          static_cast<int64_t>(candidates_.size()) - 1);
+    }
+    if (must_be_prepared && !candidates_[static_cast<size_t>(indexes[i])].prepared) {
+      return absl::StrCat("indexes[", i, "]: candidate ", indexes[i], " is not prepared");
+    }
+  }
+  return "";
+}
+
+void Session::CloseProblem() {
+  problem_.reset();
+  candidates_.clear();
+}
+
+}  // namespace convtune

@@ -1,0 +1,53 @@
+// The worker's side of the protocol, without its I/O.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "convtune/worker/worker.pb.h"
+#include "server/worker/backend.h"
+
+namespace convtune {
+
+// Answers requests with what the backend says. Not thread-safe.
+class Session {
+ public:
+  // Delivers one reply. A status other than OK ends the request.
+  using Send = std::function<absl::Status(const worker::Reply&)>;
+
+  // `backend` outlives the session.
+  explicit Session(Backend* backend) : backend_(backend) {}
+
+  // Sends all replies to one request, the last one marked. Errors are those of
+  // `send`, and FAILED_PRECONDITION, after the reply, when the session cannot
+  // go on: its first request was no Hello, or the protocols' major numbers
+  // differ. A request that fails in itself is reported in its Outcome.
+  absl::Status Handle(const worker::Request& request, const Send& send);
+
+ private:
+  struct Listed {
+    CandidateId id;
+    bool prepared = false;
+  };
+
+  absl::Status HandleHello(const worker::Hello& hello, const Send& send);
+  absl::Status HandleOpen(const worker::OpenProblem& request, const Send& send);
+  absl::Status HandlePrepare(const worker::Prepare& request, const Send& send);
+  absl::Status HandleMeasure(const worker::Measure& request, const Send& send);
+  // Error for people, empty if every index names a listed candidate (and, if
+  // asked, a prepared one).
+  std::string CheckIndexes(const google::protobuf::RepeatedField<int>& indexes,
+                           bool must_be_prepared) const;
+  void CloseProblem();
+
+  Backend* const backend_;
+  bool greeted_ = false;
+  std::unique_ptr<BackendProblem> problem_;
+  std::vector<Listed> candidates_;
+};
+
+}  // namespace convtune

@@ -1,0 +1,61 @@
+#include "tests/fakes/fake_script.h"
+
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace convtune {
+
+absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
+  FakeScript script;
+  const std::map<std::string, std::string*> texts = {
+      {"environment", &script.environment}, {"fault", &script.fault}, {"where", &script.where},
+      {"problem", &script.problem},         {"once", &script.once},   {"log", &script.log}};
+  int has_gpu = 1;
+  int seed = 1;
+  const std::map<std::string, int*> numbers = {{"candidates", &script.candidates},
+                                               {"seed", &seed},
+                                               {"has_gpu", &has_gpu},
+                                               {"protocol_major", &script.protocol_major},
+                                               {"protocol_minor", &script.protocol_minor},
+                                               {"unsupported", &script.unsupported},
+                                               {"refused", &script.refused},
+                                               {"prepare_delay_ms", &script.prepare_delay_ms},
+                                               {"measure_delay_ms", &script.measure_delay_ms},
+                                               {"start_delay_ms", &script.start_delay_ms},
+                                               {"index", &script.index}};
+  const std::string copy(text);
+  for (const std::string& line : std::vector<std::string>(
+           absl::StrSplit(copy, absl::ByAnyChar("\n;"), absl::SkipWhitespace()))) {
+    if (line[0] == '#') continue;
+    const std::pair<std::string, std::string> pair = absl::StrSplit(line, absl::MaxSplits('=', 1));
+    if (const auto found = texts.find(pair.first); found != texts.end()) {
+      *found->second = pair.second;
+    } else if (const auto number = numbers.find(pair.first); number == numbers.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(pair.first, ": is no key of a script"));
+    } else if (!absl::SimpleAtoi(pair.second, number->second)) {
+      return absl::InvalidArgumentError(absl::StrCat(pair.first, ": must be a number"));
+    }
+  }
+  script.has_gpu = has_gpu != 0;
+  script.seed = static_cast<uint64_t>(seed);
+  return script;
+}
+
+absl::StatusOr<FakeScript> FakeScript::Load(const std::string& text_or_path) {
+  if (text_or_path.empty()) return FakeScript();
+  if (text_or_path.find('=') != std::string::npos) return Parse(text_or_path);
+  std::ifstream file(text_or_path);
+  if (!file) return absl::NotFoundError(absl::StrCat("script: cannot read ", text_or_path));
+  std::stringstream content;
+  content << file.rdbuf();
+  return Parse(content.str());
+}
+
+}  // namespace convtune

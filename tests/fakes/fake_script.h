@@ -1,0 +1,43 @@
+// What convtune-fake-worker is told to be and to do wrong.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace convtune {
+
+// "key=value" pairs, one a line or with ';' between; '#' starts a comment
+// line. The keys are the names of the fields below.
+struct FakeScript {
+  std::string environment;  // empty: what the command line says
+  int candidates = 8;
+  uint64_t seed = 1;
+  bool has_gpu = true;  // false for a profile, whatever is said here
+  int protocol_major = 1;
+  int protocol_minor = 0;
+  int unsupported = 0;       // of the candidates, the last ones do not prepare
+  int refused = 0;           // 1: OpenProblem is refused
+  int prepare_delay_ms = 0;  // for each candidate
+  int measure_delay_ms = 0;  // for each round
+  int start_delay_ms = 0;    // before the handshake is answered
+  // segv, abort, exit, hang, garbage, flood; empty: none.
+  std::string fault;
+  std::string where = "measure";  // start, listing, prepare, measure
+  int index = 0;                  // candidate that faults
+  std::string problem;            // text of the only problem that faults; empty: any
+  // A file: the fault happens only while it is not there, and makes it.
+  std::string once;
+  // A file to which every request appends a line: its kind and the problem.
+  std::string log;
+
+  // Every error names the key.
+  static absl::StatusOr<FakeScript> Parse(std::string_view text);
+  // Of CONVTUNE_FAKE_SCRIPT or --script: a script, if there is a '=' in it,
+  // else the path of a file that holds one.
+  static absl::StatusOr<FakeScript> Load(const std::string& text_or_path);
+};
+
+}  // namespace convtune

@@ -1,0 +1,224 @@
+#include "tests/fakes/fake_session.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/base/framing.h"
+#include "proto/base/status_macros.h"
+#include "proto/model/digest.h"
+
+namespace convtune {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// Traits of a candidate, the same in every process.
+struct Traits {
+  double base_us;
+  int64_t workspace;
+  bool tensor_core;
+  bool nondeterministic;
+};
+
+Traits TraitsOf(uint64_t seed, const std::string& problem, int index) {
+  std::mt19937_64 random(seed ^ Checksum64(absl::StrCat(problem, "#", index)));
+  return {20.0 + static_cast<double>(random() % 1000) / 10,
+          index % 3 == 0 ? 0 : static_cast<int64_t>(random() % 64) * kMiB, random() % 2 == 0,
+          index % 5 == 4};
+}
+
+}  // namespace
+
+std::string FakeEnvironmentText(const std::string& device) {
+  const std::string model = absl::StartsWith(device, "profile:") ? device : "nvidia-h200";
+  return absl::StrCat(model, ",cc=9.0,sms=132,cudnn=9.19.0,lib=full");
+}
+
+absl::Status FakeSession::Serve() {
+  while (true) {
+    const absl::StatusOr<std::string> frame = ReadFrame(fd_, absl::InfiniteFuture());
+    if (absl::IsOutOfRange(frame.status())) return absl::OkStatus();
+    RETURN_IF_ERROR(frame.status());
+    worker::Request request;
+    if (!request.ParseFromString(*frame)) return absl::DataLossError("unreadable request");
+    RETURN_IF_ERROR(Handle(request));
+  }
+}
+
+absl::Status FakeSession::Handle(const worker::Request& request) {
+  switch (request.kind_case()) {
+    case worker::Request::kHello:
+      return Hello();
+    case worker::Request::kOpenProblem:
+      return Open(request.open_problem());
+    case worker::Request::kPrepare:
+      return Prepare(request.prepare());
+    case worker::Request::kMeasure:
+      return Measure(request.measure());
+    case worker::Request::kCloseProblem:
+      Log("close");
+      return Finish(true, "");
+    case worker::Request::KIND_NOT_SET:
+      break;
+  }
+  return Finish(false, "the request has no kind");
+}
+
+absl::Status FakeSession::Send(const worker::Reply& reply) {
+  return WriteFrame(fd_, reply.SerializeAsString());
+}
+
+absl::Status FakeSession::Finish(bool ok, const std::string& message, bool out_of_time) {
+  worker::Reply reply;
+  reply.set_last(true);
+  reply.mutable_outcome()->set_ok(ok);
+  reply.mutable_outcome()->set_message(message);
+  reply.mutable_outcome()->set_out_of_time(out_of_time);
+  return Send(reply);
+}
+
+absl::Status FakeSession::Touch(int index) {
+  worker::Reply reply;
+  reply.mutable_touching()->set_index(index);
+  return Send(reply);
+}
+
+void FakeSession::Log(const std::string& kind) const {
+  if (script_.log.empty()) return;
+  const std::string line = absl::StrCat(kind, " ", problem_, "\n");
+  const int fd = open(script_.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  [[maybe_unused]] const ssize_t written = write(fd, line.data(), line.size());
+  close(fd);
+}
+
+void FakeSession::MaybeFault(const std::string& where, int index) {
+  if (script_.fault.empty() || script_.where != where) return;
+  if (where != "start" && where != "listing" && script_.index != index) return;
+  if (!script_.problem.empty() && script_.problem != problem_) return;
+  if (!script_.once.empty()) {
+    const int fd = open(script_.once.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    close(fd);
+  }
+  if (script_.fault == "segv") {
+    // What a sanitizer would put in the signal's place.
+    signal(SIGSEGV, SIG_DFL);
+    raise(SIGSEGV);
+  } else if (script_.fault == "abort") {
+    signal(SIGABRT, SIG_DFL);
+    std::abort();
+  } else if (script_.fault == "exit") {
+    _exit(3);
+  } else if (script_.fault == "hang") {
+    while (true) pause();
+  } else if (script_.fault == "garbage") {
+    [[maybe_unused]] const absl::Status sent = WriteFrame(fd_, "\xff\xff\xff no message");
+    while (true) pause();
+  } else if (script_.fault == "flood") {
+    while (Touch(index).ok()) {
+    }
+    _exit(0);
+  }
+}
+
+absl::Status FakeSession::Hello() {
+  absl::SleepFor(absl::Milliseconds(script_.start_delay_ms));
+  Log("hello");
+  MaybeFault("start", 0);
+  worker::Reply reply;
+  reply.set_last(true);
+  worker::HelloReply* hello = reply.mutable_hello();
+  hello->set_protocol_major(script_.protocol_major);
+  hello->set_protocol_minor(script_.protocol_minor);
+  hello->set_environment_text(script_.environment);
+  hello->set_has_gpu(script_.has_gpu && !absl::StartsWith(script_.environment, "profile:"));
+  hello->set_cuda_version("13.0");
+  hello->set_memory_bytes(int64_t{150'000'000'000});
+  return Send(reply);
+}
+
+absl::Status FakeSession::Open(const worker::OpenProblem& request) {
+  problem_ = request.problem_text();
+  listing_ = request.listing();
+  Log("open");
+  MaybeFault("listing", 0);
+  if (script_.refused != 0) return Finish(false, "the script refuses every problem");
+  listed_ = request.graph_api() ? script_.candidates : 0;
+  if (request.max_candidates() > 0) listed_ = std::min(listed_, request.max_candidates());
+  prepared_.assign(static_cast<size_t>(listed_), false);
+  for (int i = 0; i < listed_; ++i) {
+    const Traits traits = TraitsOf(script_.seed, problem_, i);
+    worker::Reply reply;
+    worker::ListedCandidate* listed = reply.mutable_listed();
+    listed->set_index(i);
+    listed->set_text(absl::StrCat("graph:eng", i, ",k2=", i % 4));
+    listed->set_heuristic_rank(i);
+    if (traits.tensor_core) listed->add_numerical_notes(1);
+    if (traits.nondeterministic) listed->add_numerical_notes(5);
+    if (i % 2 == 0) listed->add_behavior_notes(4);
+    RETURN_IF_ERROR(Send(reply));
+  }
+  return Finish(true, "");
+}
+
+absl::Status FakeSession::Prepare(const worker::Prepare& request) {
+  Log("prepare");
+  const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
+  int succeeded = 0;
+  for (const int index : request.indexes()) {
+    if (index < 0 || index >= listed_) return Finish(false, "indexes: unknown candidate");
+    if (absl::Now() >= end) return Finish(true, "", true);
+    if (request.stop_after() > 0 && succeeded == request.stop_after()) break;
+    RETURN_IF_ERROR(Touch(index));
+    MaybeFault("prepare", index);
+    absl::SleepFor(absl::Milliseconds(script_.prepare_delay_ms));
+    const Traits traits = TraitsOf(script_.seed, problem_, index);
+    worker::Reply reply;
+    worker::Prepared* prepared = reply.mutable_prepared();
+    prepared->set_index(index);
+    prepared->set_workspace_bytes(traits.workspace);
+    prepared->set_build_us(100);
+    prepared->set_ok(index < script_.candidates - script_.unsupported);
+    if (!prepared->ok()) prepared->set_error_message("CUDNN_STATUS_NOT_SUPPORTED");
+    succeeded += prepared->ok() ? 1 : 0;
+    prepared_[static_cast<size_t>(index)] = prepared->ok();
+    RETURN_IF_ERROR(Send(reply));
+  }
+  return Finish(true, "");
+}
+
+absl::Status FakeSession::Measure(const worker::Measure& request) {
+  Log("measure");
+  const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
+  for (int round = 0; round < request.rounds(); ++round) {
+    if (absl::Now() >= end) return Finish(true, "", true);
+    absl::SleepFor(std::min(absl::Milliseconds(script_.measure_delay_ms), end - absl::Now()));
+    for (const int index : request.indexes()) {
+      if (index < 0 || index >= listed_ || !prepared_[static_cast<size_t>(index)]) {
+        return Finish(false, "indexes: not prepared");
+      }
+      RETURN_IF_ERROR(Touch(index));
+      MaybeFault("measure", index);
+      const Traits traits = TraitsOf(script_.seed, problem_, index);
+      std::mt19937_64 random(script_.seed + static_cast<uint64_t>(round * 1000 + index));
+      worker::Reply reply;
+      reply.mutable_sample()->set_index(index);
+      reply.mutable_sample()->set_round(round);
+      reply.mutable_sample()->set_gpu_us(traits.base_us +
+                                         static_cast<double>(random() % 100) / 200);
+      RETURN_IF_ERROR(Send(reply));
+    }
+  }
+  return Finish(true, "");
+}
+
+}  // namespace convtune

@@ -1,0 +1,120 @@
+// A TuningStore that forgets at exit and fails on demand.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "db/tuning_store.h"
+#include "proto/base/mutex.h"
+
+namespace convtune {
+
+// Thread-safe. What ForEachTuning visits has no samples, as in the real one.
+class MemoryStore : public TuningStore {
+ public:
+  // Every mutation returns `status` from now on; OK ends that.
+  void FailWith(absl::Status status) {
+    MutexLock lock(mutex_);
+    failure_ = std::move(status);
+  }
+  int put_count() const {
+    MutexLock lock(mutex_);
+    return put_count_;
+  }
+
+  absl::Status PutTuning(const Tuning& tuning, const Environment& environment) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    ++put_count_;
+    tunings_[Texts(tuning.key)] = tuning;
+    environments_[environment.ToText()] = environment;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override {
+    MutexLock lock(mutex_);
+    const auto found = tunings_.find(Texts(key));
+    if (found == tunings_.end()) return absl::NotFoundError("no such tuning");
+    return found->second;
+  }
+  absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    int64_t count = 0;
+    for (const TuningKey& key : keys) count += static_cast<int64_t>(tunings_.erase(Texts(key)));
+    return count;
+  }
+  absl::Status ForEachTuning(const std::function<void(Tuning)>& visit,
+                             const std::function<void(const std::string&)>&) override {
+    MutexLock lock(mutex_);
+    for (const auto& [texts, tuning] : tunings_) {
+      Tuning copy = tuning;
+      for (Candidate& candidate : copy.candidates) candidate.samples_us.clear();
+      visit(std::move(copy));
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<Environment>> ListEnvironments() override {
+    MutexLock lock(mutex_);
+    std::vector<Environment> environments;
+    for (const auto& [text, environment] : environments_) environments.push_back(environment);
+    return environments;
+  }
+
+  absl::Status PutPin(const Pin& pin) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    pins_[Texts(pin.key)] = pin;
+    return absl::OkStatus();
+  }
+  absl::Status DeletePin(const TuningKey& key) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    if (pins_.erase(Texts(key)) == 0) return absl::NotFoundError("no such pin");
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<Pin>> ListPins() override {
+    MutexLock lock(mutex_);
+    std::vector<Pin> pins;
+    for (const auto& [texts, pin] : pins_) pins.push_back(pin);
+    return pins;
+  }
+
+  absl::Status PutQuarantine(const QuarantineEntry& entry) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    std::erase_if(quarantine_, [&entry](const QuarantineEntry& e) {
+      return e.key == entry.key && e.candidate == entry.candidate;
+    });
+    quarantine_.push_back(entry);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() override {
+    MutexLock lock(mutex_);
+    return quarantine_;
+  }
+
+  absl::StatusOr<StoreCheck> Check() override { return StoreCheck{}; }
+  absl::StatusOr<int64_t> Backup(const std::string&) override {
+    return absl::UnimplementedError("there is no file");
+  }
+  absl::StatusOr<StoreCompaction> Compact() override { return StoreCompaction{}; }
+  int64_t SizeBytes() override { return 0; }
+  int SchemaVersion() override { return 0; }
+
+ private:
+  using KeyTexts = std::pair<std::string, std::string>;
+  static KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
+
+  mutable Mutex mutex_;
+  absl::Status failure_ GUARDED_BY(mutex_);
+  int put_count_ GUARDED_BY(mutex_) = 0;
+  std::map<KeyTexts, Tuning> tunings_ GUARDED_BY(mutex_);
+  std::map<std::string, Environment> environments_ GUARDED_BY(mutex_);
+  std::map<KeyTexts, Pin> pins_ GUARDED_BY(mutex_);
+  std::vector<QuarantineEntry> quarantine_ GUARDED_BY(mutex_);
+};
+
+}  // namespace convtune

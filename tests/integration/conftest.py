@@ -1,0 +1,135 @@
+"""Fixtures: the programs under test come from $CONVTUNE_BUILD_DIR/bin."""
+
+import os
+import pathlib
+import shutil
+import tempfile
+
+import pytest
+
+from harness.cli import Cli
+from harness.daemon import Daemon
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+PROGRAMS = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", REPO / "build")).resolve() / "bin"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="also what takes longer, and the full numbers")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: runs with --long only")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--long"):
+        return
+    skip = pytest.mark.skip(reason="takes longer; runs with --long")
+    for item in items:
+        if "long" in item.keywords:
+            item.add_marker(skip)
+
+
+def program(name):
+    path = PROGRAMS / name
+    if not path.exists():
+        pytest.fail(f"{path} is not built")
+    return path
+
+
+@pytest.fixture(scope="session")
+def long_run(request):
+    """True with --long."""
+    return request.config.getoption("--long")
+
+
+@pytest.fixture(scope="session")
+def convtuned():
+    return program("convtuned")
+
+
+@pytest.fixture(scope="session")
+def convtune():
+    return program("convtune")
+
+
+@pytest.fixture(scope="session")
+def fake_worker():
+    return program("convtune-fake-worker")
+
+
+@pytest.fixture(scope="session")
+def worker():
+    """The real worker; skips where it was not built."""
+    path = PROGRAMS / "convtune-worker"
+    if not path.exists():
+        pytest.skip("convtune-worker was not built (no cuDNN)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The workload files beside the repository; skips where they are not."""
+    path = REPO.parent / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip("../shared/data is not there")
+    return path
+
+
+@pytest.fixture
+def short_dir():
+    """A directory whose path leaves room for a socket's name (108 bytes)."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="ct-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def daemons(request, convtuned):
+    """daemons(*args, env=None, **) makes a Daemon that ends with the test."""
+    made = []
+
+    def make(*args, env=None, directory=None, listen=None):
+        directory = directory or pathlib.Path(tempfile.mkdtemp(prefix="ct-"))
+        daemon = Daemon(convtuned, directory, args, env=env, listen=listen)
+        made.append(daemon)
+        return daemon
+
+    yield make
+    for daemon in made:
+        daemon.close()
+        report = getattr(request.node, "call_report", None)
+        if report is not None and report.failed:
+            print(f"--- log of {daemon.address}\n{daemon.log()[-6000:]}")
+        shutil.rmtree(daemon.directory, ignore_errors=True)
+
+
+@pytest.fixture
+def fake_daemon(daemons, fake_worker):
+    """fake_daemon(script=None, *args) makes one with a card that is not there."""
+
+    def make(*args, env=None, **kwargs):
+        return daemons("--devices", "0", "--worker", fake_worker, *args, env=env, **kwargs)
+
+    return make
+
+
+@pytest.fixture
+def bare_daemon(daemons):
+    """One without any device."""
+    return daemons("--devices", "none")
+
+
+@pytest.fixture
+def cli(convtune):
+    """cli(daemon) runs commands against it."""
+    return lambda daemon=None, **kwargs: Cli(convtune, daemon.address if daemon else None, **kwargs)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    outcome = yield
+    report = outcome.get_result()
+    if report.when == "call":
+        item.call_report = report

@@ -1,0 +1,232 @@
+"""kill -9 at random moments of a mixed load: what was acknowledged is there.
+
+A load of clients tunes, deletes, pins, asks for heuristics and compacts. Each
+round ends with a SIGKILL in a phase that is chosen by a fixed seed:
+  idle        nothing is under way
+  random      at a random moment of the load, from outside
+  commit      at a write to the write-ahead log
+  checkpoint  at a write to the database file
+  publish     behind the sync of a commit, before anybody is told
+The last three land where they are meant to: a preloaded library raises the
+signal inside the system call.
+"""
+
+import contextlib
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import grpc
+import pytest
+
+from harness.fakes import script
+from harness.problems import numbered
+
+SEED = 20240229
+PHASES = ["random", "commit", "publish", "checkpoint", "idle"]
+CLIENTS = 4
+
+
+class Ledger:
+    """What the daemon acknowledged. Each key is touched by one client alone."""
+
+    def __init__(self):
+        self.winners = {}
+        self.pins = {}
+        self.deleted = set()
+        self.unsure = set()
+        self.results = 0
+        self._lock = threading.Lock()
+
+    def answered(self, text, winner):
+        with self._lock:
+            self.winners[text] = winner
+            self.results += 1
+
+    def delete_sent(self, text):
+        with self._lock:
+            self.unsure.add(text)
+
+    def delete_done(self, text):
+        with self._lock:
+            self.unsure.discard(text)
+            self.winners.pop(text, None)
+            self.deleted.add(text)
+
+    def pinned(self, text, reason):
+        with self._lock:
+            self.pins[text] = reason
+
+
+class Load(threading.Thread):
+    """One client; ends at the first sign that the daemon is gone."""
+
+    def __init__(self, daemon, ledger, indexes, seed):
+        super().__init__()
+        self._daemon, self._ledger, self._indexes = daemon, ledger, indexes
+        self._random = random.Random(seed)
+        self._stopping = threading.Event()
+        self.error = None
+
+    def stop(self):
+        self._stopping.set()
+
+    def run(self):
+        try:
+            with self._daemon.client() as client:
+                while not self._stopping.is_set():
+                    self._step(client)
+        except grpc.RpcError as error:
+            if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+                self.error = error
+
+    def _step(self, client):
+        ledger, chance = self._ledger, self._random.random()
+        texts = [numbered(next(self._indexes)) for _ in range(self._random.choice([1, 1, 2, 5]))]
+        on_miss = "ON_MISS_HEURISTIC" if chance < 0.2 else "ON_MISS_TUNE"
+        for text, result in zip(texts, client.get(*texts, on_miss=on_miss), strict=True):
+            assert result.answer.persisted, result
+            ledger.answered(text, result.answer.winner.text)
+        if chance > 0.9:
+            ledger.delete_sent(texts[0])
+            client.tuning.DeleteTuning(problems=[{"text": texts[0]}])
+            ledger.delete_done(texts[0])
+        elif chance > 0.8 and on_miss == "ON_MISS_TUNE":
+            candidate = client.get_one(texts[0]).answer.winner.text
+            reason = f"reason {self._random.random()}"
+            client.tuning.Pin(problem={"text": texts[0]}, candidate=candidate, reason=reason)
+            ledger.pinned(texts[0], reason)
+        elif chance > 0.75:
+            client.maintenance.CompactDatabase()
+
+
+@pytest.fixture(scope="module")
+def crash_shim(tmp_path_factory):
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    assert compiler, "a C compiler is needed"
+    library = tmp_path_factory.mktemp("shim") / "crash_shim.so"
+    source = pathlib.Path(__file__).with_name("crash_shim.c")
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+def verify(daemon, ledger):
+    """Every acknowledged result, deletion and pin is there and the file is sound."""
+    with daemon.client() as client:
+        sure = [t for t in ledger.winners if t not in ledger.unsure]
+        for start in range(0, len(sure), 5000):
+            part = sure[start : start + 5000]
+            for text, result in zip(part, client.get(*part), strict=True):
+                assert result.WhichOneof("outcome") == "answer", f"lost: {text}"
+                assert result.answer.winner.text == ledger.winners[text], text
+        gone = sorted(ledger.deleted)
+        if gone:
+            assert {r.WhichOneof("outcome") for r in client.get(*gone)} == {"miss"}
+        pins = {p.problem_text: p.reason for p in client.tuning.ListPins().pins}
+        for text, reason in ledger.pins.items():
+            assert pins.get(text) == reason, f"pin lost: {text}"
+        check = client.maintenance.CheckDatabase()
+        assert check.ok, list(check.problems)
+        assert check.rows_checked >= len(sure)
+
+
+def one_round(daemon, ledger, indexes, phase, rng, directory, shim):
+    """Starts the daemon, loads it, kills it in the phase, returns where it landed."""
+    env = dict(script())
+    trigger = directory / "trigger"
+    trigger.unlink(missing_ok=True)
+    directed = phase in ("commit", "checkpoint", "publish")
+    if directed:
+        env.update(
+            LD_PRELOAD=str(shim),
+            CRASH_AT=phase,
+            CRASH_AFTER=str(rng.randint(1, 12)),
+            CRASH_TRIGGER=str(trigger),
+            ASAN_OPTIONS="verify_asan_link_order=0",
+        )
+    daemon.start(env=env)
+    verify(daemon, ledger)
+    loads = [Load(daemon, ledger, indexes, rng.random()) for _ in range(CLIENTS)]
+    target = ledger.results + rng.randint(15, 30)
+    for load in loads:
+        load.start()
+    end = time.monotonic() + 60
+    while ledger.results < target and daemon.running() and time.monotonic() < end:
+        time.sleep(0.002)
+    assert ledger.results >= target, daemon.log()[-3000:]
+    if phase == "idle":
+        for load in loads:
+            load.stop()
+        for load in loads:
+            load.join()
+        time.sleep(0.1)
+        code = daemon.kill()
+    elif phase == "random":
+        time.sleep(rng.random() * 0.2)
+        code = daemon.kill()
+    else:
+        trigger.touch()
+        compact_until_dead(daemon, phase)
+        code = daemon.wait(30)
+    for load in loads:
+        load.join()
+        assert load.error is None, load.error
+    assert code == -signal.SIGKILL
+    return phase
+
+
+def compact_until_dead(daemon, phase):
+    """A checkpoint needs somebody to ask for one."""
+    if phase != "checkpoint":
+        return
+    with daemon.client() as client, contextlib.suppress(grpc.RpcError):
+        for _ in range(200):
+            client.maintenance.CompactDatabase()
+
+
+def test_kills_lose_nothing_that_was_acknowledged(fake_daemon, short_dir, crash_shim, long_run):
+    kills, least = (50, 1000) if long_run else (10, 200)
+    rng = random.Random(SEED)
+    daemon = fake_daemon()
+    ledger, landed = Ledger(), dict.fromkeys(PHASES, 0)
+    counter = iter(range(10**9))
+    lock = threading.Lock()
+
+    class Shared:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            with lock:
+                return next(counter)
+
+    phases = [PHASES[i % len(PHASES)] for i in range(kills)]
+    rng.shuffle(phases)
+    for phase in phases:
+        landed[one_round(daemon, ledger, Shared(), phase, rng, short_dir, crash_shim)] += 1
+    daemon.start(env=script())
+    verify(daemon, ledger)
+    print(f"kills by phase: {landed}; {ledger.results} results acknowledged, {len(ledger.deleted)} deletions, "
+          f"{len(ledger.pins)} pins")  # fmt: skip
+    assert all(landed.values())
+    assert ledger.results >= least
+
+
+def test_a_stopped_daemon_has_it_all(fake_daemon):
+    daemon = fake_daemon().start()
+    texts = [numbered(i) for i in range(20)]
+    with daemon.client() as client:
+        before = [r.answer.winner.text for r in client.get(*texts, on_miss="ON_MISS_TUNE")]
+    assert daemon.stop() == 0
+    daemon.start()
+    with daemon.client() as client:
+        after = client.get(*texts)
+        assert [r.answer.winner.text for r in after] == before
+        assert not any(r.answer.fresh for r in after)
+        assert client.info().worker_starts == 0
+        assert os.listdir(daemon.state_dir)

@@ -1,0 +1,131 @@
+"""A candidate that takes its worker down costs that worker, and nothing else."""
+
+import os
+import signal
+import threading
+import time
+
+import grpc
+import pytest
+
+from harness.daemon import alive, wait_until
+from harness.fakes import script
+from harness.problems import numbered
+
+SUSPECT = 1  # index of the candidate that faults, in the fake's listing
+
+
+class LookUps(threading.Thread):
+    """Looks a known problem up all the time; keeps errors and the count."""
+
+    def __init__(self, daemon, text):
+        super().__init__()
+        self._daemon, self._text = daemon, text
+        self._stopping = threading.Event()
+        self.count, self.errors, self.longest = 0, [], 0.0
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stopping.set()
+        self.join()
+
+    def run(self):
+        with self._daemon.client() as client:
+            while not self._stopping.is_set():
+                began = time.monotonic()
+                try:
+                    outcome = client.get_one(self._text, timeout=5).WhichOneof("outcome")
+                    if outcome != "answer":
+                        self.errors.append(outcome)
+                except grpc.RpcError as error:
+                    self.errors.append(error)
+                self.count += 1
+                self.longest = max(self.longest, time.monotonic() - began)
+
+
+def by_status(client, text):
+    """{status name: [candidates]} of a tuning."""
+    found = {}
+    for candidate in client.tuning.GetTuning(problem={"text": text}).candidates:
+        values = candidate.DESCRIPTOR.fields_by_name["status"].enum_type.values_by_number
+        found.setdefault(values[candidate.status].name, []).append(candidate)
+    return found
+
+
+@pytest.mark.parametrize("where", ["prepare", "measure"])
+@pytest.mark.parametrize("fault", ["segv", "abort", "exit", "hang"])
+def test_faulting_candidate_is_quarantined(fake_daemon, cli, fault, where):
+    known, text = numbered(0), numbered(7)
+    daemon = fake_daemon("--hang-timeout", "1s").start(env=script(fault=fault, where=where, index=SUSPECT, problem=text))
+    pid = daemon.pid
+    with daemon.client() as client:
+        assert client.tune(known).succeeded_count == 1
+        with LookUps(daemon, known) as look_ups:
+            job = client.tune(text, options={"time_budget": {"nanos": 500_000_000}})
+            assert job.succeeded_count == 1 and job.failed_count == 0, job
+        assert daemon.running() and daemon.pid == pid
+        assert client.info().pid == pid
+        assert look_ups.errors == [] and look_ups.count > 10
+        statuses = by_status(client, text)
+        (suspect,) = statuses["CANDIDATE_STATUS_QUARANTINED"]
+        assert suspect.error_message
+        assert statuses["CANDIDATE_STATUS_TIMED"]
+        answer = client.get_one(text).answer
+        assert answer.winner.text and answer.winner.text != suspect.text
+        explained = cli(daemon).ok("explain", text)
+        assert suspect.text in explained.out and "quarantined" in explained.out.lower()
+
+
+def test_quarantine_outlives_the_daemon(fake_daemon):
+    text = numbered(7)
+    daemon = fake_daemon().start(env=script(fault="segv", where="measure", index=SUSPECT, problem=text))
+    with daemon.client() as client:
+        client.tune(text)
+        (suspect,) = by_status(client, text)["CANDIDATE_STATUS_QUARANTINED"]
+    assert daemon.stop() == 0
+    daemon.start(env=script(fault="segv", where="measure", index=SUSPECT, problem=text))
+    with daemon.client() as client:
+        job = client.tune(text, force=True)
+        assert job.succeeded_count == 1
+        assert [c.text for c in by_status(client, text)["CANDIDATE_STATUS_QUARANTINED"]] == [suspect.text]
+        (device,) = client.tuning.ListDevices().devices
+        assert device.worker_deaths == 0
+
+
+def test_kill_from_outside_blames_nobody(fake_daemon):
+    known, text = numbered(0), numbered(7)
+    daemon = fake_daemon().start(env=script(measure_delay_ms=100))
+    pid = daemon.pid
+    with daemon.client() as client:
+        assert client.get_one(known, on_miss="ON_MISS_HEURISTIC").WhichOneof("outcome") == "answer"
+        with LookUps(daemon, known) as look_ups:
+            job = client.tuning.CreateTuningJob(problems=[{"text": text}])
+            for _ in range(2):
+                wait_until(
+                    lambda: client.tuning.GetTuningJob(name=job.name).current_candidates_total > 0
+                    and daemon.workers(), 20, "a tuning under way",
+                )  # fmt: skip
+                time.sleep(0.3)
+                (worker,) = daemon.workers()
+                os.kill(worker, signal.SIGKILL)
+                wait_until(lambda: not alive(worker), 10, "the worker's end")
+            for last in client.tuning.WatchTuningJob(name=job.name, timeout=120):
+                pass
+        assert last.succeeded_count == 1, last
+        assert look_ups.errors == []
+        assert "CANDIDATE_STATUS_QUARANTINED" not in by_status(client, text)
+        (device,) = client.tuning.ListDevices().devices
+        assert device.worker_deaths >= 2
+    assert daemon.pid == pid and daemon.running()
+
+
+def test_worker_that_cannot_start_fails_the_job_and_not_the_daemon(daemons, fake_worker):
+    daemon = daemons("--devices", "0", "--worker", fake_worker).start(env=script(fault="segv", where="listing"))
+    with daemon.client() as client:
+        result = client.get_one(numbered(1), on_miss="ON_MISS_TUNE", timeout=120)
+        assert result.WhichOneof("outcome") == "miss"
+        assert result.miss.message
+    assert daemon.running()

@@ -1,0 +1,256 @@
+"""The main job, end to end, with real cuDNN and the H200 profile."""
+
+import json
+import sqlite3
+import time
+
+import pytest
+
+from harness.problems import VARIED
+
+PROFILE = "nvidia-h200"
+ENVIRONMENT = "profile:nvidia-h200"
+ONE = "fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"
+
+
+@pytest.fixture
+def profile_daemon(daemons, worker):
+    def make(profile=PROFILE, **kwargs):
+        return daemons("--devices", "none", "--profile", profile, "--worker", worker, **kwargs)
+
+    return make
+
+
+def answers(result):
+    return [(r["problemText"], r["answer"]["winner"]["text"]) for r in result.json()["results"]]
+
+
+def test_varied_problems_are_answered_and_kept(profile_daemon, cli, tmp_path):
+    listing = tmp_path / "varied.txt"
+    listing.write_text("# one of each kind\n" + "".join(f"{p}\n" for p in VARIED))
+    daemon = profile_daemon().start()
+    missed = cli(daemon)("get", "--file", listing, "--json")
+    assert missed.code == 3
+    assert all("miss" in r for r in missed.json()["results"])
+
+    first = answers(cli(daemon).ok("get", "--file", listing, "--on-miss", "heuristic", "--json"))
+    assert len(first) == len(VARIED)
+    assert all(winner.startswith("graph:eng") for _, winner in first)
+    with daemon.client() as client:
+        assert client.info().worker_starts == 1
+    assert daemon.stop() == 0
+
+    daemon.start()
+    again = cli(daemon).ok("get", "--file", listing, "--on-miss", "heuristic", "--json")
+    assert answers(again) == first
+    assert not any(r["answer"].get("fresh") for r in again.json()["results"])
+    assert all(r["answer"]["evidence"] == "EVIDENCE_HEURISTIC" for r in again.json()["results"])
+    with daemon.client() as client:
+        info = client.info()
+    assert info.worker_starts == 0 and info.worker_requests == 0 and info.hits == len(VARIED)
+
+
+@pytest.fixture(scope="module")
+def warm(convtuned, worker, tmp_path_factory):
+    """A daemon for the whole module that has tuned ONE."""
+    import shutil
+    import tempfile
+
+    from harness.daemon import Daemon
+
+    directory = tempfile.mkdtemp(prefix="ct-")
+    daemon = Daemon(convtuned, directory, ["--devices", "none", "--profile", PROFILE, "--worker", worker]).start()
+    with daemon.client() as client:
+        assert client.tune(ONE).succeeded_count == 1
+    yield daemon
+    daemon.close()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def test_answer_says_where_it_comes_from(warm):
+    with warm.client() as client:
+        answer = client.get_one(ONE).answer
+        tuning = client.tuning.GetTuning(problem={"text": ONE})
+    assert answer.environment == ENVIRONMENT
+    assert answer.candidate_count == len(tuning.candidates) > 10
+    assert 0 < answer.eligible_count <= answer.candidate_count
+    assert answer.tuning_id == tuning.id and answer.tuning_id.startswith("v1:")
+    assert answer.persisted and not answer.fresh and not answer.pinned
+    assert answer.note
+    assert tuning.environment.profile and tuning.environment.compute_capability == "9.0"
+    assert [c.stock for c in tuning.candidates].count(True) == 1
+
+
+def test_a_listing_that_did_not_finalise_says_why(warm):
+    with warm.client() as client:
+        tuning = client.tuning.GetTuning(problem={"text": ONE})
+    refused = [c for c in tuning.candidates if c.error_message]
+    assert all(c.text for c in tuning.candidates)
+    ran = [c for c in tuning.candidates if not c.error_message]
+    assert len(ran) + len(refused) == tuning.candidate_count and ran
+
+
+def test_one_tuning_answers_every_constraint(warm):
+    with warm.client() as client:
+        before = client.info().worker_requests
+        candidates = client.tuning.GetTuning(problem={"text": ONE}).candidates
+        ran = {c.text: c for c in candidates if not c.error_message}
+        for limit in sorted({c.workspace_bytes for c in ran.values()}):
+            result = client.get_one(ONE, constraints={"max_workspace_bytes": limit})
+            assert ran[result.answer.winner.text].workspace_bytes <= limit
+            assert result.answer.eligible_count == sum(c.workspace_bytes <= limit for c in ran.values())
+        deterministic = client.get_one(ONE, constraints={"deterministic": True}).answer
+        assert ran[deterministic.winner.text].deterministic
+        assert deterministic.eligible_count == sum(c.deterministic for c in ran.values())
+        strict = client.get_one(ONE, constraints={"deterministic": True, "max_workspace_bytes": 0,
+                                                  "forbid_winograd": True, "forbid_fft": True})  # fmt: skip
+        if strict.WhichOneof("outcome") == "answer":
+            assert strict.answer.winner.workspace_bytes == 0 and strict.answer.winner.deterministic
+        legacy = client.get_one(ONE, constraints={"api": "API_LEGACY"})
+        assert legacy.WhichOneof("outcome") == "miss"
+        assert client.info().worker_requests == before
+
+
+def test_constraints_on_the_command_line(warm, cli):
+    (row,) = cli(warm).ok("get", ONE, "--max-workspace", "0", "--deterministic", "--json").json()["results"]
+    winner = row["answer"]["winner"]
+    assert int(winner.get("workspaceBytes", 0)) == 0 and winner["deterministic"]
+    missed = cli(warm)("get", ONE, "--api", "legacy")
+    assert missed.code == 3
+
+
+def test_explain_shows_every_candidate(warm, cli):
+    with warm.client() as client:
+        candidates = client.tuning.GetTuning(problem={"text": ONE}).candidates
+    shown = cli(warm).ok("explain", ONE).out
+    for candidate in candidates:
+        assert candidate.text in shown
+    assert "heuristic" in shown.lower()
+    assert cli(warm)("explain", "fwd,x=1x3x9x9,w=8x3x3x3").code == 3
+
+
+def test_list_names_problem_and_winner(warm, cli):
+    with warm.client() as client:
+        answer = client.get_one(ONE)
+    shown = cli(warm).ok("list").out
+    assert answer.problem_text in shown and answer.answer.winner.text in shown
+    csv = cli(warm).ok("list", "--csv").out.splitlines()
+    assert len(csv) >= 2 and "problem" in csv[0]
+    assert json.loads(cli(warm).ok("list", "--json").out)
+
+
+def test_pin_overrides_until_unpin(warm, cli):
+    with warm.client() as client:
+        best = client.get_one(ONE).answer.winner.text
+        other = next(
+            c.text
+            for c in client.tuning.GetTuning(problem={"text": ONE}).candidates
+            if not c.error_message and c.text != best
+        )
+        cli(warm).ok("pin", ONE, other, "--reason", "canary")
+        pinned = client.get_one(ONE).answer
+        assert (pinned.winner.text, pinned.pinned, pinned.pin_reason) == (other, True, "canary")
+        cli(warm).ok("unpin", ONE)
+        assert client.get_one(ONE).answer.winner.text == best
+    assert cli(warm)("unpin", ONE).code == 3
+    assert cli(warm)("pin", ONE, "graph:eng99999", "--reason", "none such").code != 0
+
+
+def test_tune_and_delete(warm, cli):
+    text = "fwd,x=1x32x17x17,w=32x32x3x3,pad=1,nhwc,f16"
+    done = cli(warm).ok("tune", text, "--json")
+    assert json.loads(done.out)
+    assert cli(warm)("get", text).code == 0
+    cli(warm).ok("delete", text)
+    assert cli(warm)("get", text).code == 3
+    assert cli(warm)("delete", text).code in (0, 3)
+
+
+def test_environments_and_jobs(warm, cli):
+    shown = cli(warm).ok("environments").out
+    assert ENVIRONMENT in shown
+    rows = cli(warm).ok("environments", "--json").json()
+    assert "9.0" in json.dumps(rows)
+    assert "jobs/1" in cli(warm).ok("jobs").out
+
+
+def test_database_commands(warm, cli, tmp_path):
+    cli(warm).ok("db", "check")
+    copy = tmp_path / "copy.db"
+    cli(warm).ok("db", "backup", copy)
+    connection = sqlite3.connect(copy)
+    assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    connection.close()
+    assert cli(warm)("db", "backup", copy).code != 0
+    cli(warm).ok("db", "compact")
+
+
+def test_doctor_version_and_completion(warm, cli):
+    doctor = cli(warm)("doctor")
+    assert doctor.code in (0, 1) and doctor.out
+    version = cli(warm).ok("version").out
+    assert version.count("0.1.0") >= 2
+    assert "convtune" in cli(warm).ok("completion", "bash").out
+
+
+def test_exit_codes(warm, cli, tmp_path):
+    run = cli(warm)
+    assert run("get", "fwd,x=1x3x9x9,w=8x3x3x3").code == 3
+    assert run("get", "fwd,x=1x3x9x9,w=8x4x3x3").code == 2
+    assert run("get", ONE, "fwd,x=1x3x9x9,w=8x3x3x3").code == 3
+    assert run("frobnicate").code == 2
+    assert run("get", ONE, "--address", f"unix:{tmp_path}/nobody").code == 4
+    mixed = tmp_path / "mixed.txt"
+    mixed.write_text(f"{ONE}\nfwd,x=1x3x9x9,w=8x4x3x3\nfwd,x=1x3x9x9,w=8x3x3x3\n")
+    result = run("get", "--file", mixed)
+    assert result.code == 2
+    assert "groups" in (result.out + result.err)
+
+
+def test_data_on_stdout_and_words_on_stderr(warm, cli):
+    result = cli(warm).ok("get", ONE, "--json")
+    json.loads(result.out)
+    csv = cli(warm).ok("get", ONE, "--csv")
+    assert len(csv.out.splitlines()) == 2
+    assert "\x1b" not in csv.out + csv.err
+    tuned = cli(warm).ok("tune", ONE, "--force", "--json")
+    json.loads(tuned.out)
+    assert "\r" not in tuned.err
+
+
+def test_two_profiles_are_two_environments(daemons, worker, cli):
+    daemon = daemons("--devices", "none", "--profile", PROFILE, "--profile", "nvidia-l4", "--worker", worker).start()
+    run = cli(daemon)
+    unnamed = run("get", ONE)
+    assert unnamed.code == 2, unnamed
+    assert ENVIRONMENT in unnamed.err and "profile:nvidia-l4" in unnamed.err
+    run.ok("get", ONE, "--environment", ENVIRONMENT, "--on-miss", "heuristic")
+    assert run("get", ONE, "--environment", ENVIRONMENT).code == 0
+    assert run("get", ONE, "--environment", "profile:nvidia-l4").code == 3
+    assert run("get", ONE, "--environment", "nvidia-h200").code == 3
+
+
+def test_once_warms_and_exits_without_a_socket(daemons, convtuned, worker, cli, tmp_path):
+    import subprocess
+
+    listing = tmp_path / "warm.txt"
+    listing.write_text(f"{ONE}\n{VARIED[0]}\n")
+    state = tmp_path / "state"
+    command = [convtuned, "--state-dir", state, "--devices", "none", "--profile", PROFILE, "--worker", worker,
+               "--once", "--file", listing]  # fmt: skip
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, timeout=120)
+    first = time.monotonic() - began
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert not list(tmp_path.rglob("*.sock")) and not [p for p in state.rglob("*") if p.is_socket()]
+
+    again = subprocess.run(command, capture_output=True, timeout=120)
+    assert again.returncode == 0, (first, again.stderr[-3000:])
+
+    daemon = daemons("--devices", "none", "--profile", PROFILE, "--worker", worker)
+    daemon.state_dir = state
+    daemon.start()
+    shown = cli(daemon).ok("get", "--file", listing, "--json").json()["results"]
+    assert all("answer" in r for r in shown)
+    with daemon.client() as client:
+        assert client.info().worker_starts == 0

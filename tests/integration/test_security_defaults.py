@@ -1,0 +1,197 @@
+"""What is open by default, and what is refused at start."""
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import time
+
+import grpc
+import pytest
+
+from harness.api import Client
+from harness.problems import numbered
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def refused_start(daemon, within=10):
+    """Exit code and log of a daemon that does not start."""
+    began = time.monotonic()
+    daemon.start(wait=False)
+    code = daemon.process.wait(within)
+    assert time.monotonic() - began < within
+    assert code != 0
+    return code, daemon.log()
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o000])
+def test_socket_is_for_owner_and_group_whatever_the_umask(bare_daemon, umask):
+    before = os.umask(umask)
+    try:
+        bare_daemon.start()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(bare_daemon.socket.stat().st_mode) == 0o660
+
+
+def test_state_is_not_for_others(fake_daemon):
+    daemon = fake_daemon().start()
+    with daemon.client() as client:
+        client.tune(numbered(1))
+    for path in [daemon.state_dir, *daemon.state_dir.rglob("*")]:
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o007, path
+
+
+def test_tcp_without_tls_is_refused_at_start(daemons):
+    daemon = daemons("--devices", "none", listen=f"127.0.0.1:{free_port()}")
+    _, log = refused_start(daemon)
+    assert "tls" in log.lower()
+
+
+def test_socket_path_that_is_too_long_is_refused(daemons):
+    daemon = daemons("--devices", "none", listen="unix:/tmp/" + "s" * 200)
+    _, log = refused_start(daemon)
+    assert "107" in log or "108" in log
+
+
+def test_second_daemon_on_the_same_state_names_the_first(bare_daemon, daemons):
+    bare_daemon.start()
+    second = daemons("--devices", "none")
+    second.state_dir = bare_daemon.state_dir
+    _, log = refused_start(second, within=2)
+    assert str(bare_daemon.pid) in log
+    assert str(bare_daemon.state_dir) in log
+    with bare_daemon.client() as client:
+        assert client.info().pid == bare_daemon.pid
+
+
+def test_second_daemon_on_the_same_socket_is_refused(bare_daemon, daemons):
+    bare_daemon.start()
+    second = daemons("--devices", "none", listen=bare_daemon.address)
+    _, log = refused_start(second)
+    assert str(bare_daemon.socket) in log
+    with bare_daemon.client() as client:
+        assert client.info().pid == bare_daemon.pid
+
+
+def test_socket_of_a_killed_daemon_is_taken_over(bare_daemon):
+    bare_daemon.start()
+    bare_daemon.kill()
+    assert bare_daemon.socket.exists()
+    bare_daemon.start()
+    assert bare_daemon.stop() == 0
+
+
+def test_a_file_in_the_sockets_place_is_not_deleted(bare_daemon):
+    bare_daemon.socket.write_text("precious")
+    refused_start(bare_daemon)
+    assert bare_daemon.socket.read_text() == "precious"
+
+
+def test_a_database_that_is_not_ours_is_not_touched(bare_daemon):
+    bare_daemon.start()
+    assert bare_daemon.stop() == 0
+    (database,) = [p for p in bare_daemon.state_dir.iterdir() if p.suffix in (".db", ".sqlite", ".sqlite3")]
+    for leftover in bare_daemon.state_dir.iterdir():
+        if leftover.name.startswith(database.name) and leftover != database:
+            leftover.unlink()
+    import sqlite3
+
+    database.unlink()
+    with sqlite3.connect(database) as foreign:
+        foreign.execute("create table precious (value text)")
+        foreign.execute("insert into precious values ('kept')")
+    foreign.close()
+    before = database.read_bytes()
+    _, log = refused_start(bare_daemon)
+    assert str(database) in log
+    assert database.read_bytes() == before
+
+
+class Certificates:
+    """A small authority: server and client certificates, and a stranger's."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        for authority in ("ca", "stranger-ca"):
+            self._openssl(
+                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                "-subj", f"/CN={authority}", "-keyout", f"{authority}.key", "-out", f"{authority}.pem",
+            )  # fmt: skip
+        for name, authority in (("server", "ca"), ("client", "ca"), ("stranger", "stranger-ca")):
+            self._openssl(
+                "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr",
+            )  # fmt: skip
+            (directory / "ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+            self._openssl(
+                "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
+                "-CAcreateserial", "-days", "2", "-extfile", "ext", "-out", f"{name}.pem",
+            )  # fmt: skip
+
+    def _openssl(self, *args):
+        subprocess.run(["openssl", *args], cwd=self.directory, check=True, capture_output=True)
+
+    def path(self, name):
+        return self.directory / name
+
+    def credentials(self, name=None):
+        def read(file):
+            return self.path(file).read_bytes()
+
+        if name is None:
+            return grpc.ssl_channel_credentials(read("ca.pem"))
+        return grpc.ssl_channel_credentials(read("ca.pem"), read(f"{name}.key"), read(f"{name}.pem"))
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    if not shutil.which("openssl"):
+        pytest.skip("the openssl program is not there")
+    return Certificates(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def tls_daemon(daemons, certificates):
+    """Listens on a unix socket and on TCP; tls_daemon.tcp is the latter."""
+    port = free_port()
+    daemon = daemons(
+        "--devices", "none", "--listen", f"localhost:{port}",
+        "--tls-cert", certificates.path("server.pem"), "--tls-key", certificates.path("server.key"),
+        "--tls-client-ca", certificates.path("ca.pem"),
+    )  # fmt: skip
+    daemon.tcp = f"localhost:{port}"
+    return daemon.start()
+
+
+def test_mutual_tls_serves_who_has_a_certificate(tls_daemon, certificates, convtune):
+    with Client(tls_daemon.tcp, credentials=certificates.credentials("client")) as client:
+        assert client.info().pid == tls_daemon.pid
+    done = subprocess.run(
+        [convtune, "--address", tls_daemon.tcp, "--tls-ca", certificates.path("ca.pem"),
+         "--tls-cert", certificates.path("client.pem"), "--tls-key", certificates.path("client.key"),
+         "environments"],
+        capture_output=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", [None, "stranger"])
+def test_mutual_tls_refuses_others(tls_daemon, certificates, name):
+    with Client(tls_daemon.tcp, credentials=certificates.credentials(name)) as client:
+        with pytest.raises(grpc.RpcError) as error:
+            client.maintenance.GetServerInfo(timeout=5)
+    assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_plain_text_on_the_tls_port_is_refused(tls_daemon):
+    with Client(tls_daemon.tcp) as client:
+        with pytest.raises(grpc.RpcError) as error:
+            client.maintenance.GetServerInfo(timeout=5)
+    assert error.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)

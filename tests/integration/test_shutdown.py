@@ -1,0 +1,96 @@
+"""SIGTERM: an orderly end, whatever goes on."""
+
+import contextlib
+import signal
+import threading
+import time
+
+import grpc
+
+from harness.daemon import alive, wait_until
+from harness.fakes import script
+from harness.problems import numbered, numbered_list
+
+
+def test_idle_daemon_exits_at_once_and_cleanly(fake_daemon):
+    daemon = fake_daemon().start()
+    assert daemon.stop(timeout=10) == 0
+    assert not daemon.socket.exists()
+
+
+def test_under_load_it_exits_in_ten_seconds_and_keeps_what_it_acknowledged(fake_daemon):
+    daemon = fake_daemon().start()
+    acknowledged = {}
+    stopping = threading.Event()
+
+    def load(first):
+        with daemon.client() as client:
+            index = first
+            while not stopping.is_set():
+                text = numbered(index)
+                index += 1
+                with contextlib.suppress(grpc.RpcError):
+                    result = client.get_one(text, on_miss="ON_MISS_TUNE", timeout=20)
+                    if result.answer.persisted:
+                        acknowledged[text] = result.answer.winner.text
+
+    threads = [threading.Thread(target=load, args=(1000 * t,)) for t in range(4)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(acknowledged) >= 20, 60, "20 results")
+    began = time.monotonic()
+    code = daemon.stop(timeout=15)
+    took = time.monotonic() - began
+    stopping.set()
+    for thread in threads:
+        thread.join()
+    assert code == 0
+    assert took < 10
+    daemon.start()
+    with daemon.client() as client:
+        found = {t: client.get_one(t).answer.winner.text for t in acknowledged}
+    assert found == acknowledged
+
+
+def test_during_a_long_tuning_it_exits_in_ten_seconds(fake_daemon):
+    daemon = fake_daemon(env=script(measure_delay_ms=60000)).start()
+    with daemon.client() as client:
+        first = client.get_one(numbered(0), on_miss="ON_MISS_HEURISTIC")
+        job = client.tuning.CreateTuningJob(problems=[{"text": t} for t in numbered_list(1, 5)])
+        wait_until(
+            lambda: client.tuning.GetTuningJob(name=job.name).current_candidates_total > 0, 20, "a tuning that runs"
+        )
+        workers = daemon.workers()
+        began = time.monotonic()
+        assert daemon.stop(timeout=15) == 0
+        assert time.monotonic() - began < 10
+    assert workers and not any(alive(w) for w in workers)
+    daemon.start(env=script())
+    with daemon.client() as client:
+        assert client.get_one(numbered(0)).answer.winner.text == first.answer.winner.text
+
+
+def test_waiting_callers_are_told(fake_daemon):
+    daemon = fake_daemon(env=script(measure_delay_ms=60000)).start()
+    outcomes = []
+
+    def wait_for_tuning():
+        with daemon.client() as client:
+            try:
+                outcomes.append(client.get_one(numbered(1), on_miss="ON_MISS_TUNE").WhichOneof("outcome"))
+            except grpc.RpcError as error:
+                outcomes.append(error.code())
+
+    thread = threading.Thread(target=wait_for_tuning)
+    thread.start()
+    with daemon.client() as client:
+        wait_until(lambda: client.info().waiting_callers == 1, 20, "a waiting caller")
+    daemon.stop(timeout=15)
+    thread.join(10)
+    assert outcomes and outcomes[0] in ("miss", grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+def test_sigint_is_an_orderly_end_too(fake_daemon):
+    daemon = fake_daemon().start()
+    daemon.process.send_signal(signal.SIGINT)
+    assert daemon.wait(10) == 0

@@ -1,0 +1,57 @@
+#include "client/cpp/client.h"
+
+#include <gtest/gtest.h>
+
+#include "client/cpp/rpc_error.h"
+#include "tests/unit/cli/fake_daemon.h"
+
+namespace convtune {
+namespace {
+
+std::unique_ptr<Client> ClientOf(const std::string& address) {
+  Client::Options options;
+  options.address = *Address::Parse(address);
+  return *Client::Create(options);
+}
+
+TEST(ClientTest, AnErrorKeepsItsFields) {
+  FakeDaemon daemon;
+  daemon.error = BadRequest({{"problems[0].text", "must be short"}, {"options", "must be"}});
+  v1::BatchGetRequest request;
+  const auto response = ClientOf(daemon.address())->BatchGet(request, absl::InfiniteDuration());
+  EXPECT_TRUE(absl::IsInvalidArgument(response.status()));
+  const auto violations = ViolationsOf(response.status());
+  ASSERT_EQ(violations.size(), 2U);
+  EXPECT_EQ(violations[0].field, "problems[0].text");
+  EXPECT_EQ(violations[1].rule, "must be");
+}
+
+TEST(ClientTest, NoDaemonIsUnavailable) {
+  EXPECT_TRUE(absl::IsUnavailable(ClientOf("unix:/nonexistent/socket")->GetServerInfo().status()));
+}
+
+TEST(ClientTest, AsksForHealthByName) {
+  FakeDaemon daemon;
+  const auto client = ClientOf(daemon.address());
+  EXPECT_TRUE(*client->IsServing("readiness"));
+  daemon.SetReady(false);
+  EXPECT_FALSE(*client->IsServing("readiness"));
+  EXPECT_TRUE(absl::IsNotFound(client->IsServing("nobody").status()));
+}
+
+TEST(ClientTest, AnAnswerThatIsLateIsNotOutOfReach) {
+  FakeDaemon daemon;
+  daemon.error = {grpc::StatusCode::DEADLINE_EXCEEDED, "late"};
+  const auto client = ClientOf(daemon.address());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(client->GetServerInfo().status()));
+}
+
+TEST(ClientTest, DetailsThatAreNoStatusAreIgnored) {
+  absl::Status status = absl::InvalidArgumentError("x");
+  status.SetPayload(kRpcDetailsUrl, absl::Cord("\xff\xff\xff"));
+  EXPECT_TRUE(ViolationsOf(status).empty());
+  EXPECT_EQ(ReasonOf(status), "");
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,86 @@
+#include "client/cli/doctor.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/cli/fake_daemon.h"
+
+namespace convtune {
+namespace {
+
+RunResult Doctor(const FakeDaemon& daemon) {
+  return RunProgram({"doctor", "--address", daemon.address()});
+}
+
+TEST(DoctorTest, ASoundDaemonEndsWithZero) {
+  FakeDaemon daemon;
+  const RunResult result = Doctor(daemon);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(result.out.find("problem"), std::string::npos) << result.out;
+}
+
+TEST(DoctorTest, NoDaemonEndsWithFour) {
+  const RunResult result = RunProgram({"doctor", "--address", "unix:/nonexistent/socket"});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_NE(result.out.find("convtuned"), std::string::npos);
+}
+
+TEST(DoctorTest, ADeviceThatCannotBeUsedEndsWithOne) {
+  FakeDaemon daemon;
+  daemon.devices.mutable_devices(0)->set_state(v1::DEVICE_STATE_UNAVAILABLE);
+  daemon.devices.mutable_devices(0)->set_reason("no libcudnn.so.9");
+  const RunResult result = Doctor(daemon);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.out.find("gpu:0 cannot be used: no libcudnn.so.9"), std::string::npos);
+}
+
+TEST(DoctorTest, ADiskThatRefusesEndsWithOne) {
+  FakeDaemon daemon;
+  daemon.info.set_writable(false);
+  EXPECT_EQ(Doctor(daemon).code, 1);
+}
+
+TEST(DoctorTest, ADaemonThatIsNotReadyEndsWithOne) {
+  FakeDaemon daemon;
+  daemon.SetReady(false);
+  EXPECT_EQ(Doctor(daemon).code, 1);
+}
+
+TEST(DoctorTest, AnotherMinorVersionIsNoProblem) {
+  v1::ServerInfo server;
+  server.set_writable(true);
+  server.set_version("0.9.0");
+  EXPECT_EQ(ExamineServer(server, "0.1.0")[0].severity, Severity::kNotice);
+  server.set_version("1.0.0");
+  EXPECT_EQ(ExamineServer(server, "0.1.0")[0].severity, Severity::kProblem);
+}
+
+TEST(DoctorTest, TuningsOfAnEnvironmentThatIsGoneAreNoticed) {
+  v1::ListEnvironmentsResponse environments;
+  auto* old = environments.add_environments();
+  old->set_text("nvidia-h200,cudnn=9.1.0");
+  old->set_tuning_count(5);
+  const auto findings = ExamineEnvironments(environments);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].severity, Severity::kNotice);
+}
+
+TEST(DoctorTest, SeveralEnvironmentsAreNoticed) {
+  v1::ListEnvironmentsResponse environments;
+  for (const char* name : {"a", "b"}) {
+    auto* environment = environments.add_environments();
+    environment->set_name(name);
+    environment->set_current(true);
+  }
+  const auto findings = ExamineEnvironments(environments);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_NE(findings[0].advice.find("--environment"), std::string::npos);
+}
+
+TEST(DoctorTest, AFileThatIsNoSocketIsAProblem) {
+  const auto findings = ExamineAddress({.unix_socket = true, .target = "/dev/null"});
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].severity, Severity::kProblem);
+}
+
+}  // namespace
+}  // namespace convtune

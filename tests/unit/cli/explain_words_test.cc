@@ -1,0 +1,75 @@
+#include "client/cli/explain_words.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_join.h"
+
+namespace convtune {
+namespace {
+
+v1::Candidate Timed(const std::string& text, double median, double spread, int64_t workspace) {
+  v1::Candidate candidate;
+  candidate.set_text(text);
+  candidate.set_status(v1::CANDIDATE_STATUS_TIMED);
+  candidate.set_median_us(median);
+  candidate.set_q1_us(median - spread);
+  candidate.set_q3_us(median + spread);
+  candidate.set_workspace_bytes(workspace);
+  candidate.set_deterministic(true);
+  return candidate;
+}
+
+std::string Explain(const v1::Candidate& winner, const std::vector<v1::Candidate>& all,
+                    v1::Answer answer = {}) {
+  *answer.mutable_winner() = winner;
+  google::protobuf::RepeatedPtrField<v1::Candidate> candidates;
+  for (const v1::Candidate& candidate : all) *candidates.Add() = candidate;
+  return absl::StrJoin(ExplainWinner(answer, candidates), "\n");
+}
+
+TEST(ExplainWinnerTest, TheFastestIsComparedWithTheNext) {
+  const v1::Candidate a = Timed("a", 10, 0.1, 0);
+  const v1::Candidate b = Timed("b", 12, 0.1, 0);
+  EXPECT_NE(Explain(a, {a, b}).find("10.0 us, 20.0% ahead of b (12.0 us)"), std::string::npos);
+}
+
+TEST(ExplainWinnerTest, ATieNamesWhatDecided) {
+  const v1::Candidate a = Timed("a", 10, 1, 1 << 20);
+  const v1::Candidate b = Timed("b", 10.5, 1, 0);
+  const std::string words = Explain(b, {a, b});
+  EXPECT_NE(words.find("ties with a"), std::string::npos) << words;
+  EXPECT_NE(words.find("less workspace (0 against 1 MiB)"), std::string::npos) << words;
+}
+
+TEST(ExplainWinnerTest, TheStockChoiceIsTheYardstick) {
+  const v1::Candidate a = Timed("a", 10, 0.1, 0);
+  v1::Candidate b = Timed("b", 25, 0.1, 0);
+  b.set_stock(true);
+  EXPECT_NE(Explain(a, {a, b}).find("would have run b (25.0 us): 2.50 times"), std::string::npos);
+}
+
+TEST(ExplainWinnerTest, AHeuristicIsCalledOne) {
+  v1::Candidate skipped;
+  skipped.set_text("graph:eng0");
+  skipped.set_status(v1::CANDIDATE_STATUS_UNSUPPORTED);
+  skipped.set_heuristic_rank(0);
+  v1::Candidate winner;
+  winner.set_text("graph:eng1");
+  winner.set_status(v1::CANDIDATE_STATUS_FINALIZED);
+  winner.set_heuristic_rank(1);
+  const std::string words = Explain(winner, {winner, skipped});
+  EXPECT_NE(words.find("Nothing was timed"), std::string::npos) << words;
+  EXPECT_NE(words.find("at place 2; 1 of those before it"), std::string::npos) << words;
+}
+
+TEST(ExplainWinnerTest, APinSaysItsReason) {
+  v1::Answer answer;
+  answer.set_pinned(true);
+  answer.set_pin_reason("bit-exact release");
+  const v1::Candidate a = Timed("a", 10, 0.1, 0);
+  const v1::Candidate b = Timed("b", 5, 0.1, 0);
+  EXPECT_NE(Explain(a, {b, a}, answer).find("pinned: bit-exact release"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace convtune

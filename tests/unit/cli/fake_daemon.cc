@@ -1,0 +1,279 @@
+#include "tests/unit/cli/fake_daemon.h"
+
+#include <google/rpc/error_details.pb.h>
+#include <google/rpc/status.pb.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/cli.h"
+
+namespace convtune {
+namespace {
+
+void FillAnswer(v1::Answer* answer) {
+  answer->mutable_winner()->set_text("graph:eng34,k2=5");
+  answer->mutable_winner()->set_median_us(12.5);
+  answer->mutable_winner()->set_q1_us(12.4);
+  answer->mutable_winner()->set_q3_us(12.6);
+  answer->mutable_winner()->set_workspace_bytes(1 << 20);
+  answer->mutable_winner()->set_deterministic(true);
+  answer->mutable_winner()->set_status(v1::CANDIDATE_STATUS_TIMED);
+  *answer->add_portfolio() = answer->winner();
+  v1::Candidate* second = answer->add_portfolio();
+  second->set_text("graph:eng1");
+  second->set_median_us(20);
+  answer->set_evidence(v1::EVIDENCE_MEASURED);
+  answer->set_origin(v1::ORIGIN_LOCAL);
+  answer->set_environment("nvidia-h200");
+  answer->set_candidate_count(41);
+  answer->set_eligible_count(30);
+  answer->set_tuning_id("v1:0123");
+  answer->set_persisted(true);
+}
+
+}  // namespace
+
+grpc::Status BadRequest(const std::vector<std::pair<std::string, std::string>>& violations) {
+  google::rpc::BadRequest bad;
+  for (const auto& [field, rule] : violations) {
+    auto* violation = bad.add_field_violations();
+    violation->set_field(field);
+    violation->set_description(rule);
+  }
+  google::rpc::Status status;
+  status.set_code(static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
+  status.set_message("invalid request");
+  status.add_details()->PackFrom(bad);
+  return {grpc::StatusCode::INVALID_ARGUMENT, status.message(), status.SerializeAsString()};
+}
+
+FakeDaemon::FakeDaemon() {
+  std::string name = (std::filesystem::temp_directory_path() / "convtune-cli-XXXXXX").string();
+  folder_ = mkdtemp(name.data());
+  socket_ = folder_ + "/s";
+  info.set_version(CONVTUNE_VERSION);
+  info.set_writable(true);
+  info.set_state_dir("/var/lib/convtune");
+  auto* environment = environments.add_environments();
+  environment->set_name("nvidia-h200");
+  environment->set_current(true);
+  auto* device = devices.add_devices();
+  device->set_name("gpu:0");
+  device->set_environment("nvidia-h200");
+  device->set_state(v1::DEVICE_STATE_READY);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
+  builder.RegisterService(static_cast<v1::TuningService::Service*>(this));
+  builder.RegisterService(static_cast<v1::MaintenanceService::Service*>(this));
+  server_ = builder.BuildAndStart();
+  server_->GetHealthCheckService()->SetServingStatus("liveness", true);
+  SetReady(true);
+}
+
+FakeDaemon::~FakeDaemon() {
+  server_->Shutdown();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void FakeDaemon::SetReady(bool ready) {
+  server_->GetHealthCheckService()->SetServingStatus("readiness", ready);
+}
+
+int FakeDaemon::batch_gets() const {
+  MutexLock lock(mutex_);
+  return batch_gets_;
+}
+
+v1::BatchGetRequest FakeDaemon::last_get() const {
+  MutexLock lock(mutex_);
+  return last_get_;
+}
+
+v1::CreateTuningJobRequest FakeDaemon::last_create() const {
+  MutexLock lock(mutex_);
+  return last_create_;
+}
+
+grpc::Status FakeDaemon::BatchGet(Context*, const v1::BatchGetRequest* request,
+                                  v1::BatchGetResponse* response) {
+  {
+    MutexLock lock(mutex_);
+    ++batch_gets_;
+    last_get_ = *request;
+  }
+  if (!error.ok()) return error;
+  std::vector<std::pair<std::string, std::string>> violations;
+  for (int i = 0; i < request->problems_size(); ++i) {
+    if (!refused.empty() && request->problems(i).text().find(refused) != std::string::npos) {
+      violations.emplace_back(absl::StrCat("problems[", i, "].text"), "must be one that is served");
+    }
+  }
+  if (!violations.empty()) return BadRequest(violations);
+  response->mutable_environment()->set_name("nvidia-h200");
+  for (const v1::ProblemSpec& problem : request->problems()) {
+    v1::BatchGetResult* result = response->add_results();
+    result->set_problem_text(problem.text());
+    FillAnswer(result->mutable_answer());
+    for (const auto& [part, reason] : misses) {
+      if (problem.text().find(part) == std::string::npos) continue;
+      result->mutable_miss()->set_reason(reason);
+    }
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeDaemon::CreateTuningJob(Context*, const v1::CreateTuningJobRequest* request,
+                                         v1::TuningJob* response) {
+  {
+    MutexLock lock(mutex_);
+    last_create_ = *request;
+  }
+  response->set_name("jobs/1");
+  return error;
+}
+
+grpc::Status FakeDaemon::GetTuningJob(Context*, const v1::GetTuningJobRequest* request,
+                                      v1::TuningJob* response) {
+  if (request->name() != "jobs/1") return {grpc::StatusCode::NOT_FOUND, "no such job"};
+  *response = states.back();
+  return error;
+}
+
+grpc::Status FakeDaemon::ListTuningJobs(Context*, const v1::ListTuningJobsRequest*,
+                                        v1::ListTuningJobsResponse* response) {
+  if (!states.empty()) *response->add_jobs() = states.back();
+  return error;
+}
+
+grpc::Status FakeDaemon::WatchTuningJob(Context*, const v1::WatchTuningJobRequest*,
+                                        grpc::ServerWriter<v1::TuningJob>* writer) {
+  if (!error.ok()) return error;
+  if (!on_watch) {
+    for (const v1::TuningJob& state : states) writer->Write(state);
+    return grpc::Status::OK;
+  }
+  writer->Write(states.front());
+  on_watch();
+  MutexLock lock(mutex_);
+  while (!cancelled_) changed_.Wait(mutex_);
+  v1::TuningJob last = states.front();
+  last.set_state(v1::JOB_STATE_CANCELLED);
+  writer->Write(last);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeDaemon::CancelTuningJob(Context*, const v1::CancelTuningJobRequest* request,
+                                         v1::TuningJob* response) {
+  MutexLock lock(mutex_);
+  cancelled_ = true;
+  changed_.SignalAll();
+  response->set_name(request->name());
+  response->set_state(v1::JOB_STATE_CANCELLED);
+  return error;
+}
+
+grpc::Status FakeDaemon::GetTuning(Context*, const v1::GetTuningRequest* request,
+                                   v1::Tuning* response) {
+  for (const auto& [part, reason] : misses) {
+    if (request->problem().text().find(part) != std::string::npos) {
+      return {grpc::StatusCode::NOT_FOUND, "no tuning"};
+    }
+  }
+  *response = tuning;
+  return error;
+}
+
+grpc::Status FakeDaemon::ListTunings(Context*, const v1::ListTuningsRequest* request,
+                                     v1::ListTuningsResponse* response) {
+  const size_t first = request->page_token().empty() ? 0 : std::stoul(request->page_token());
+  const size_t last = std::min(first + 2, tunings.size());
+  for (size_t i = first; i < last; ++i) *response->add_tunings() = tunings[i];
+  if (last < tunings.size()) response->set_next_page_token(absl::StrCat(last));
+  return error;
+}
+
+grpc::Status FakeDaemon::DeleteTuning(Context*, const v1::DeleteTuningRequest*,
+                                      v1::DeleteTuningResponse* response) {
+  response->set_deleted_count(deleted);
+  return error;
+}
+
+grpc::Status FakeDaemon::Pin(Context*, const v1::PinRequest* request, v1::PinRecord* response) {
+  response->set_candidate(request->candidate());
+  response->set_reason(request->reason());
+  response->set_environment("nvidia-h200");
+  return error;
+}
+
+grpc::Status FakeDaemon::Unpin(Context*, const v1::UnpinRequest*, v1::UnpinResponse*) {
+  return error;
+}
+
+grpc::Status FakeDaemon::ListPins(Context*, const v1::ListPinsRequest*,
+                                  v1::ListPinsResponse* response) {
+  *response->add_pins() = pinned;
+  return error;
+}
+
+grpc::Status FakeDaemon::ListEnvironments(Context*, const v1::ListEnvironmentsRequest*,
+                                          v1::ListEnvironmentsResponse* response) {
+  *response = environments;
+  return error;
+}
+
+grpc::Status FakeDaemon::ListDevices(Context*, const v1::ListDevicesRequest*,
+                                     v1::ListDevicesResponse* response) {
+  *response = devices;
+  return error;
+}
+
+grpc::Status FakeDaemon::GetServerInfo(Context*, const v1::GetServerInfoRequest*,
+                                       v1::ServerInfo* response) {
+  *response = info;
+  return error;
+}
+
+grpc::Status FakeDaemon::CheckDatabase(Context*, const v1::CheckDatabaseRequest*,
+                                       v1::CheckDatabaseResponse* response) {
+  response->set_ok(sound);
+  if (!sound) response->add_problems("tuning 3: checksum differs");
+  return error;
+}
+
+RunResult RunProgram(const std::vector<std::string>& arguments, const RunOptions& options) {
+  std::istringstream in(options.in);
+  std::ostringstream out;
+  std::ostringstream err;
+  Io io{in,
+        out,
+        err,
+        options.terminal,
+        options.terminal,
+        120,
+        [&](const std::string& name) -> std::optional<std::string> {
+          const auto it = options.env.find(name);
+          if (it == options.env.end()) return std::nullopt;
+          return it->second;
+        }};
+  RunResult result;
+  result.code = RunCli(arguments, io);
+  result.out = out.str();
+  result.err = err.str();
+  return result;
+}
+
+std::string ProblemText(int channels) {
+  return absl::StrCat("fwd,x=1x", channels, "x8x8,w=8x", channels, "x3x3,pad=1,nhwc,f16");
+}
+
+}  // namespace convtune

@@ -1,0 +1,113 @@
+// A daemon that answers from a script, in this process, over a unix socket; and
+// a way to run the program against it.
+#pragma once
+
+#include <grpcpp/server.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convtune/v1/maintenance_service.grpc.pb.h"
+#include "convtune/v1/tuning_service.grpc.pb.h"
+#include "proto/base/mutex.h"
+
+namespace convtune {
+
+// INVALID_ARGUMENT with google.rpc.BadRequest.
+grpc::Status BadRequest(const std::vector<std::pair<std::string, std::string>>& violations);
+
+// Knows any problem but those that a test takes away. Thread-safe but for the
+// public members, which are set before the program runs.
+class FakeDaemon final : public v1::TuningService::Service, public v1::MaintenanceService::Service {
+ public:
+  // Starts to listen.
+  FakeDaemon();
+  ~FakeDaemon() override;
+
+  std::string address() const { return "unix:" + socket_; }
+  const std::string& folder() const { return folder_; }
+  int batch_gets() const;
+  v1::BatchGetRequest last_get() const;
+  v1::CreateTuningJobRequest last_create() const;
+
+  // A part of the text form of problems that are misses, with the reason.
+  std::map<std::string, v1::MissReason> misses;
+  // A part of the text form of problems that are refused.
+  std::string refused;
+  // What every call answers, if not OK.
+  grpc::Status error;
+  v1::ServerInfo info;
+  v1::ListDevicesResponse devices;
+  v1::ListEnvironmentsResponse environments;
+  v1::Tuning tuning;
+  std::vector<v1::Tuning> tunings;    // served two a page
+  std::vector<v1::TuningJob> states;  // of the one job, in order
+  std::function<void()> on_watch;     // called after the first state; then waits for a cancellation
+  v1::PinRecord pinned;               // the only pin
+  int deleted = 0;
+  bool sound = true;
+
+  void SetReady(bool ready);
+
+ private:
+  using Context = grpc::ServerContext;
+  grpc::Status BatchGet(Context*, const v1::BatchGetRequest*, v1::BatchGetResponse*) override;
+  grpc::Status CreateTuningJob(Context*, const v1::CreateTuningJobRequest*,
+                               v1::TuningJob*) override;
+  grpc::Status GetTuningJob(Context*, const v1::GetTuningJobRequest*, v1::TuningJob*) override;
+  grpc::Status ListTuningJobs(Context*, const v1::ListTuningJobsRequest*,
+                              v1::ListTuningJobsResponse*) override;
+  grpc::Status WatchTuningJob(Context*, const v1::WatchTuningJobRequest*,
+                              grpc::ServerWriter<v1::TuningJob>*) override;
+  grpc::Status CancelTuningJob(Context*, const v1::CancelTuningJobRequest*,
+                               v1::TuningJob*) override;
+  grpc::Status GetTuning(Context*, const v1::GetTuningRequest*, v1::Tuning*) override;
+  grpc::Status ListTunings(Context*, const v1::ListTuningsRequest*,
+                           v1::ListTuningsResponse*) override;
+  grpc::Status DeleteTuning(Context*, const v1::DeleteTuningRequest*,
+                            v1::DeleteTuningResponse*) override;
+  grpc::Status Pin(Context*, const v1::PinRequest*, v1::PinRecord*) override;
+  grpc::Status Unpin(Context*, const v1::UnpinRequest*, v1::UnpinResponse*) override;
+  grpc::Status ListPins(Context*, const v1::ListPinsRequest*, v1::ListPinsResponse*) override;
+  grpc::Status ListEnvironments(Context*, const v1::ListEnvironmentsRequest*,
+                                v1::ListEnvironmentsResponse*) override;
+  grpc::Status ListDevices(Context*, const v1::ListDevicesRequest*,
+                           v1::ListDevicesResponse*) override;
+  grpc::Status GetServerInfo(Context*, const v1::GetServerInfoRequest*, v1::ServerInfo*) override;
+  grpc::Status CheckDatabase(Context*, const v1::CheckDatabaseRequest*,
+                             v1::CheckDatabaseResponse*) override;
+
+  std::string folder_;
+  std::string socket_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool cancelled_ GUARDED_BY(mutex_) = false;
+  int batch_gets_ GUARDED_BY(mutex_) = 0;
+  v1::BatchGetRequest last_get_ GUARDED_BY(mutex_);
+  v1::CreateTuningJobRequest last_create_ GUARDED_BY(mutex_);
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// What one run of the program gave.
+struct RunResult {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+struct RunOptions {
+  std::string in = {};
+  bool terminal = false;
+  std::map<std::string, std::string> env = {};
+};
+
+RunResult RunProgram(const std::vector<std::string>& arguments, const RunOptions& options = {});
+
+// A short valid problem with `channels` channels.
+std::string ProblemText(int channels);
+
+}  // namespace convtune

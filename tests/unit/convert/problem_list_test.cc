@@ -1,0 +1,189 @@
+#include "proto/convert/problem_list.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+
+namespace convtune {
+namespace {
+
+using testing::HasSubstr;
+
+ProblemList Read(const std::string& text, const ProblemOverrides& overrides = {}) {
+  std::istringstream in(text);
+  return ReadProblemList(in, "list", overrides);
+}
+
+ConvProblem Parsed(std::string_view text) { return *ConvProblem::Parse(text); }
+
+std::string FirstError(const ProblemList& list) {
+  return list.errors.empty() ? "no error" : list.errors[0].source + ": " + list.errors[0].message;
+}
+
+constexpr char kText[] = "fwd,x=1x4x9x9,w=8x4x3x3";
+
+TEST(ProblemListTest, ReadsTextForms) {
+  const ProblemList list =
+      Read("# a list\n\n  fwd,x=1x4x9x9,w=8x4x3x3  \r\nbwd_data,x=1x4x9x9,w=8x4x3x3,f16\n");
+  ASSERT_TRUE(list.errors.empty()) << FirstError(list);
+  ASSERT_EQ(list.rows.size(), 2u);
+  EXPECT_EQ(list.rows[0].problem, Parsed(kText));
+  EXPECT_EQ(list.rows[0].source, "list:3");
+  EXPECT_EQ(list.rows[0].count, 1);
+  EXPECT_EQ(list.rows[1].source, "list:4");
+}
+
+TEST(ProblemListTest, ReadsJsonLines) {
+  const ProblemList list =
+      Read(R"({"operation":"OPERATION_FWD","xDims":[1,4,9,9],"w_dims":["8","4","3","3"],)"
+           R"("dataType":"DATA_TYPE_F16","padLow":[1]})"
+           "\n");
+  ASSERT_TRUE(list.errors.empty()) << FirstError(list);
+  ASSERT_EQ(list.rows.size(), 1u);
+  EXPECT_EQ(list.rows[0].problem, Parsed("fwd,x=1x4x9x9,w=8x4x3x3,pad=1,f16"));
+}
+
+TEST(ProblemListTest, AnUnknownJsonFieldIsNamed) {
+  const ProblemList list = Read("{\"operation\":\"OPERATION_FWD\",\"paddings\":[1]}\n");
+  EXPECT_TRUE(list.rows.empty());
+  EXPECT_THAT(FirstError(list), HasSubstr("list:1: json: "));
+  EXPECT_THAT(FirstError(list), HasSubstr("paddings"));
+}
+
+TEST(ProblemListTest, BrokenJsonIsOneErrorALine) {
+  for (const char* line :
+       {"{", "{}}", "{\"operation\":\"OPERATION_NONE\"}", "{\"xDims\":[1.5]}", "{\"xDims\":\"a\"}",
+        "{\"groups\":99999999999999999999}", "{\"text\":\"fwd\"}"}) {
+    const ProblemList list = Read(std::string(line) + "\n" + kText + "\n");
+    EXPECT_EQ(list.errors.size(), 1u) << line;
+    EXPECT_EQ(list.rows.size(), 1u) << line;
+    EXPECT_THAT(FirstError(list), HasSubstr("list:1: json: ")) << line;
+  }
+}
+
+TEST(ProblemListTest, JsonViolationsNameTheField) {
+  const ProblemList list =
+      Read(R"({"operation":"OPERATION_FWD","xDims":[0,4,9,9],"wDims":[8,4,3,3]})");
+  EXPECT_THAT(FirstError(list), HasSubstr("list:1: x_dims[0]: must be from 1 to 2^31-1, is 0"));
+}
+
+TEST(ProblemListTest, DeeplyNestedJsonIsRefused) {
+  std::string line = "{\"xDims\":";
+  line.append(20000, '[');
+  EXPECT_EQ(Read(line).errors.size(), 1u);
+}
+
+TEST(ProblemListTest, OverridesApplyToEveryForm) {
+  const ProblemOverrides overrides = {Operation::kBwdFilter, DataType::kF16, TensorLayout::kNhwc,
+                                      32};
+  const ProblemList list = Read(
+      "fwd,x=1x4x9x9,w=8x4x3x3,f32,out=f32,acc=f32\n"
+      R"({"operation":"OPERATION_FWD","xDims":[1,4,9,9],"wDims":[8,4,3,3]})"
+      "\nfwd,x=1x4x9x9,w=8x4x3x3,xstrides=400x90x10x1,wstrides=36x9x3x1,ystrides=392x49x7x1\n",
+      overrides);
+  ASSERT_TRUE(list.errors.empty()) << FirstError(list);
+  ASSERT_EQ(list.rows.size(), 3u);
+  for (const ProblemRow& row : list.rows) {
+    EXPECT_EQ(row.problem, Parsed("bwd_filter,x=32x4x9x9,w=8x4x3x3,f16,nhwc")) << row.source;
+  }
+}
+
+TEST(ProblemListTest, AnOverrideThatBreaksAProblemIsAnErrorOfItsLine) {
+  const ProblemList list =
+      Read("fwd,x=1x4x9x9,w=8x4x3x3,epilogue=bias\n", {.operation = Operation::kBwdData});
+  EXPECT_THAT(FirstError(list), HasSubstr("list:1: epilogue: "));
+}
+
+TEST(ProblemListTest, BadLinesDoNotHideGoodOnes) {
+  const ProblemList list = Read(std::string(kText) + "\nfwd,nope\n" + kText + "\n");
+  EXPECT_EQ(list.rows.size(), 2u);
+  ASSERT_EQ(list.errors.size(), 1u);
+  EXPECT_THAT(FirstError(list), HasSubstr("list:2: nope: unknown token"));
+}
+
+TEST(ProblemListTest, AnEmptyListIsAnError) {
+  for (const char* text : {"", "\n\n", "# nothing\n", "\xEF\xBB\xBF"}) {
+    EXPECT_EQ(FirstError(Read(text)), "list: file: must hold at least one problem");
+  }
+}
+
+TEST(ProblemListTest, AHeaderAloneIsAnError) {
+  EXPECT_EQ(FirstError(Read("op,n,c,h,w,k,r,s\n")), "list: file: must hold at least one problem");
+}
+
+TEST(ProblemListTest, AByteOrderMarkIsSkipped) {
+  EXPECT_EQ(Read("\xEF\xBB\xBF" + std::string(kText)).rows.size(), 1u);
+}
+
+TEST(ProblemListTest, ALineOfTenMegabytesIsOneShortError) {
+  const std::string line(10 << 20, 'x');
+  const ProblemList list = Read(std::string(kText) + "\n" + line + "\n" + kText + "\n");
+  EXPECT_EQ(list.rows.size(), 2u);
+  ASSERT_EQ(list.errors.size(), 1u);
+  EXPECT_EQ(FirstError(list), "list:2: line: must be at most 65536 bytes");
+  EXPECT_EQ(FirstError(Read(line)), "list:1: line: must be at most 65536 bytes");
+}
+
+TEST(ProblemListTest, InvalidUtf8IsOneError) {
+  const ProblemList list = Read(std::string(kText) + "\nfwd,\xFFx\n");
+  EXPECT_EQ(FirstError(list), "list:2: column 2: must be valid UTF-8, is \"\\xffx\"");
+}
+
+TEST(ProblemListTest, ANullByteIsRefused) {
+  const ProblemList list = Read(std::string("fwd,\0x", 6));
+  EXPECT_THAT(FirstError(list), HasSubstr("list:1: column 2: must not have control characters"));
+}
+
+TEST(ProblemListTest, ReadingStopsAfterAThousandErrors) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "fwd,nope\n";
+  const ProblemList list = Read(text);
+  EXPECT_EQ(list.errors.size(), 1000u);
+  ASSERT_EQ(list.notices.size(), 1u);
+  EXPECT_EQ(list.notices[0], "reading stopped at list:1000: too many errors");
+}
+
+TEST(ProblemListTest, RandomBytesNeverCrash) {
+  std::mt19937_64 random(20260117);
+  const std::string valid =
+      "op,n,c,h,w,k,r,s,dtype\nfwd,1,4,9,9,8,3,3,f16\nfwd,1,4,9,9,8,3,3,\"f16;i8\"\n";
+  for (int i = 0; i < 10000; ++i) {
+    std::string text = valid;
+    for (int k = 0; k < 3; ++k) text[random() % text.size()] = static_cast<char>(random());
+    const ProblemList list = Read(text);
+    ASSERT_FALSE(list.rows.empty() && list.errors.empty());
+    for (const ProblemRowError& error : list.errors) {
+      ASSERT_THAT(error.source, HasSubstr("list"));
+      ASSERT_THAT(error.message, HasSubstr(": "));
+    }
+  }
+}
+
+TEST(ProblemListTest, AFileIsReadByName) {
+  const std::string path = testing::TempDir() + "problem_list_test.txt";
+  std::ofstream(path) << kText << "\n";
+  const absl::StatusOr<ProblemList> list = ReadProblemListFile(path, {});
+  std::remove(path.c_str());
+  ASSERT_TRUE(list.ok()) << list.status();
+  ASSERT_EQ(list->rows.size(), 1u);
+  EXPECT_EQ(list->rows[0].source, path + ":1");
+}
+
+TEST(ProblemListTest, AMissingFileIsNotFound) {
+  const absl::Status status = ReadProblemListFile(testing::TempDir() + "no/such/file", {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no/such/file"));
+}
+
+TEST(ProblemListTest, ADirectoryIsRefused) {
+  EXPECT_EQ(ReadProblemListFile(testing::TempDir(), {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,179 @@
+#include "proto/convert/problem_proto.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+namespace convtune {
+namespace {
+
+using testing::HasSubstr;
+
+v1::ConvProblem Valid() {
+  v1::ConvProblem proto;
+  proto.set_operation(v1::OPERATION_FWD);
+  for (const int64_t d : {8, 16, 9, 9}) proto.add_x_dims(d);
+  for (const int64_t d : {32, 16, 3, 3}) proto.add_w_dims(d);
+  return proto;
+}
+
+// What is broken in the problem, by field.
+std::vector<Violation> Broken(const v1::ConvProblem& proto, std::string_view prefix = "") {
+  std::vector<Violation> violations;
+  EXPECT_FALSE(ProblemFromProto(proto, prefix, &violations));
+  return violations;
+}
+
+TEST(ProblemProtoTest, ReadsEveryForm) {
+  for (const char* text :
+       {"fwd,x=8x16x9x9,w=32x16x3x3", "bwd_data,x=8x16x9x9,w=32x8x3x3,groups=2,nhwc,bf16,out=f32",
+        "bwd_filter,x=2x4x9,w=4x4x3,pad=1:0,stride=2,dilation=2,f64",
+        "fwd,x=1x4x9x9x9,w=8x4x3x3x3,f16,acc=f16,mid=f16,epilogue=add+bias+relu,mode=conv,"
+        "align=4,sms=100",
+        "fwd,x=8x16x9x9,w=32x16x1x1,i8,nhwc,epilogue=bias", "fwd,x=8x16x9x9,w=32x16x1x1,e4m3,nhwc",
+        "fwd,x=2x3x4x5,w=2x3x1x1,xstrides=100x20x5x1,wstrides=3x1x1x1,ystrides=40x20x5x1"}) {
+    const ConvProblem problem = *ConvProblem::Parse(text);
+    std::vector<Violation> violations;
+    const std::optional<ConvProblem> back =
+        ProblemFromProto(ProblemToProto(problem), "", &violations);
+    ASSERT_TRUE(back) << text << ": " << ToString(violations);
+    EXPECT_EQ(*back, problem) << text;
+  }
+}
+
+TEST(ProblemProtoTest, LeftOutFieldsHaveTheDefaultsOfTheTextForm) {
+  std::vector<Violation> violations;
+  EXPECT_EQ(ProblemFromProto(Valid(), "", &violations),
+            *ConvProblem::Parse("fwd,x=8x16x9x9,w=32x16x3x3"));
+}
+
+TEST(ProblemProtoTest, ViolationsCarryThePrefix) {
+  v1::ConvProblem proto = Valid();
+  proto.add_pad_low(0);
+  proto.add_pad_low(-1);
+  const std::vector<Violation> violations = Broken(proto, "problems[3].problem");
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "problems[3].problem.pad_low[1]");
+  EXPECT_THAT(violations[0].rule, HasSubstr("from 0 to 2^31-1, is -1"));
+}
+
+TEST(ProblemProtoTest, UnknownEnumNumbersAreViolationsAndSaidOnce) {
+  const auto only = [](const v1::ConvProblem& proto, const std::string& field) {
+    const std::vector<Violation> violations = Broken(proto);
+    ASSERT_EQ(violations.size(), 1u) << field << ": " << ToString(violations);
+    EXPECT_EQ(violations[0].field, field);
+    EXPECT_THAT(violations[0].rule, HasSubstr("unknown enum number"));
+  };
+  v1::ConvProblem proto = Valid();
+  proto.set_operation(static_cast<v1::Operation>(9));
+  only(proto, "operation");
+  proto = Valid();
+  proto.set_data_type(static_cast<v1::DataType>(99));
+  only(proto, "data_type");
+  proto = Valid();
+  proto.set_output_type(static_cast<v1::DataType>(-1));
+  only(proto, "output_type");
+  proto = Valid();
+  proto.set_layout(static_cast<v1::TensorLayout>(4));
+  only(proto, "layout");
+  proto = Valid();
+  proto.set_mode(static_cast<v1::ConvolutionMode>(3));
+  only(proto, "mode");
+  proto = Valid();
+  proto.add_epilogue(static_cast<v1::EpilogueOp>(7));
+  only(proto, "epilogue[0]");
+  proto = Valid();
+  proto.add_epilogue(v1::EPILOGUE_OP_UNSPECIFIED);
+  only(proto, "epilogue[0]");
+}
+
+TEST(ProblemProtoTest, AnUnspecifiedOperationIsRefused) {
+  v1::ConvProblem proto = Valid();
+  proto.clear_operation();
+  const std::vector<Violation> violations = Broken(proto);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "operation");
+  EXPECT_THAT(violations[0].rule, HasSubstr("required"));
+}
+
+TEST(ProblemProtoTest, ALongEpilogueGivesOneViolation) {
+  v1::ConvProblem proto = Valid();
+  for (int i = 0; i < 100000; ++i) proto.add_epilogue(static_cast<v1::EpilogueOp>(77));
+  const std::vector<Violation> violations = Broken(proto);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "epilogue");
+}
+
+TEST(ProblemProtoTest, NegativeScalarsAreRefused) {
+  v1::ConvProblem proto = Valid();
+  proto.set_groups(-1);
+  proto.set_alignment_bytes(-16);
+  proto.set_sm_count_target(-1);
+  const std::string all = ToString(Broken(proto));
+  EXPECT_THAT(all, HasSubstr("groups: must be from 1"));
+  EXPECT_THAT(all, HasSubstr("alignment_bytes: must be a power of two"));
+  EXPECT_THAT(all, HasSubstr("sm_count_target: must be from 0 to 1024"));
+}
+
+TEST(ProblemProtoTest, ASpecIsReadInEitherForm) {
+  v1::ProblemSpec by_text;
+  by_text.set_text("fwd,x=8x16x9x9,w=32x16x3x3");
+  v1::ProblemSpec by_field;
+  *by_field.mutable_problem() = Valid();
+  std::vector<Violation> violations;
+  EXPECT_EQ(ProblemFromProto(by_text, "problems[0]", &violations),
+            ProblemFromProto(by_field, "problems[1]", &violations));
+  EXPECT_TRUE(violations.empty());
+}
+
+TEST(ProblemProtoTest, AllThatIsWrongWithATextIsUnderText) {
+  v1::ProblemSpec spec;
+  spec.set_text("fwd,x=8x16x9x9,w=32x16x3x3,groups=0,align=3");
+  std::vector<Violation> violations;
+  EXPECT_FALSE(ProblemFromProto(spec, "problems[3]", &violations));
+  ASSERT_EQ(violations.size(), 2u);
+  EXPECT_EQ(violations[0].field, "problems[3].text");
+  EXPECT_EQ(violations[1].field, "problems[3].text");
+  EXPECT_THAT(ToString(violations), HasSubstr("groups: must be from 1"));
+}
+
+TEST(ProblemProtoTest, ASpecWithoutAFormIsRefused) {
+  std::vector<Violation> violations;
+  EXPECT_FALSE(ProblemFromProto(v1::ProblemSpec(), "problems[3]", &violations));
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "problems[3]");
+  EXPECT_THAT(violations[0].rule, HasSubstr("required"));
+}
+
+TEST(ProblemProtoTest, FieldPathsOfASpecNameTheProblem) {
+  v1::ProblemSpec spec;
+  *spec.mutable_problem() = Valid();
+  spec.mutable_problem()->set_x_dims(0, 0);
+  std::vector<Violation> violations;
+  EXPECT_FALSE(ProblemFromProto(spec, "problems[3]", &violations));
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "problems[3].problem.x_dims[0]");
+}
+
+// Random bytes that parse as the message never get past the rules by accident.
+TEST(ProblemProtoTest, RandomMessagesAreRefusedWithAReasonOrStable) {
+  std::mt19937_64 random(20260117);
+  const std::string valid = Valid().SerializeAsString();
+  for (int i = 0; i < 10000; ++i) {
+    std::string bytes = valid;
+    for (int k = 0; k < 3; ++k) bytes[random() % bytes.size()] = static_cast<char>(random());
+    v1::ConvProblem proto;
+    if (!proto.ParseFromString(bytes)) continue;
+    std::vector<Violation> violations;
+    const std::optional<ConvProblem> problem = ProblemFromProto(proto, "p", &violations);
+    ASSERT_EQ(problem.has_value(), violations.empty()) << proto.ShortDebugString();
+    if (problem) {
+      ASSERT_EQ(*ConvProblem::Parse(problem->ToText()), *problem);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,107 @@
+// Whose a file is, and its schema.
+#include "db/database_file.h"
+
+#include "db/migrator.h"
+#include "tests/unit/db/store_fixture.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class DatabaseFileTest : public StoreTest {
+ protected:
+  // Every object of the schema, in SQL.
+  static std::vector<std::string> Schema(const std::string& path) {
+    auto database = Database::Open({.path = path, .access = Database::Access::kImmutable});
+    EXPECT_TRUE(database.ok()) << database.status();
+    auto statement = (*database)->Prepare(
+        "SELECT type || ' ' || name || ': ' || coalesce(sql, '') FROM sqlite_schema ORDER BY 1");
+    EXPECT_TRUE(statement.ok()) << statement.status();
+    std::vector<std::string> schema;
+    while (*statement->Step()) {
+      schema.emplace_back(statement->Text(0));
+    }
+    return schema;
+  }
+};
+
+TEST_F(DatabaseFileTest, RefusesAnotherApplicationsDatabaseAndLeavesIt) {
+  Run("CREATE TABLE t (x); PRAGMA application_id=7");
+  const std::string before = ReadWholeFile(DatabasePath());
+  const absl::Status status = SqliteTuningStore::Open(Options()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("another application"));
+  EXPECT_EQ(ReadWholeFile(DatabasePath()), before);
+  EXPECT_THAT(folder_.Names(), ElementsAre("convtune.db", "convtune.lock"));
+}
+
+TEST_F(DatabaseFileTest, RefusesANewerSchemaNamingBothVersionsAndLeavesIt) {
+  Fill(1);
+  Run("PRAGMA user_version=99; UPDATE meta SET value=98 WHERE key='compatible_version'");
+  const std::string before = ReadWholeFile(DatabasePath());
+  const absl::Status status = SqliteTuningStore::Open(Options()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("schema version 99"), HasSubstr("knows version 98"),
+            HasSubstr("this one knows version " + std::to_string(LatestVersion(AllMigrations())))));
+  EXPECT_EQ(ReadWholeFile(DatabasePath()), before);
+}
+
+TEST_F(DatabaseFileTest, OpensANewerSchemaThatSaysItIsCompatible) {
+  Fill(1);
+  Run("PRAGMA user_version=99; ALTER TABLE meta ADD COLUMN note TEXT");
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->SchemaVersion(), 99);
+  EXPECT_EQ(*store->GetTuning(SampleTuning(1).key), SampleTuning(1));
+  EXPECT_TRUE(store->PutTuning(SampleTuning(2), SampleEnvironment()).ok());
+}
+
+TEST_F(DatabaseFileTest, AnEmptyFileBecomesADatabase) {
+  WriteWholeFile(DatabasePath(), "");
+  EXPECT_NE(Open(), nullptr);
+  EXPECT_THAT(notices_, IsEmpty());
+}
+
+TEST_F(DatabaseFileTest, WhatCannotBeReadIsUnavailableAndLeft) {
+  std::filesystem::create_directory(DatabasePath());
+  EXPECT_TRUE(absl::IsUnavailable(SqliteTuningStore::Open(Options()).status()));
+  EXPECT_THAT(folder_.Names(), ElementsAre("convtune.db", "convtune.lock"));
+}
+
+TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionOneWithItsRows) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v1.sql"));
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(notices_, IsEmpty());
+  EXPECT_EQ(store->SchemaVersion(), LatestVersion(AllMigrations()));
+  EXPECT_EQ(*store->GetTuning(SampleTuning(1).key), SampleTuning(1));
+  EXPECT_EQ(*store->GetTuning(SampleTuning(2).key), SampleTuning(2));
+  EXPECT_THAT(*store->ListEnvironments(), ElementsAre(SampleEnvironment()));
+  EXPECT_THAT(*store->ListPins(), ElementsAre(SamplePin(1)));
+  const QuarantineEntry entry{SampleTuning(1).key, EngineConfig{34, {}}, "illegal address",
+                              absl::FromUnixSeconds(7)};
+  EXPECT_THAT(*store->ListQuarantine(), ElementsAre(entry));
+  EXPECT_THAT(store->Check()->problems, IsEmpty());
+}
+
+TEST_F(DatabaseFileTest, AMigratedDatabaseHasTheSchemaOfANewOne) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v1.sql"));
+  auto migrated = Open();
+  ASSERT_NE(migrated, nullptr);
+  ASSERT_TRUE(migrated->Close().ok());
+  auto options = Options();
+  options.state_dir = folder_.File("fresh");
+  auto fresh = Open(options);
+  ASSERT_NE(fresh, nullptr);
+  ASSERT_TRUE(fresh->Close().ok());
+  EXPECT_EQ(Schema(DatabasePath()), Schema(folder_.File("fresh/convtune.db")));
+}
+
+}  // namespace
+}  // namespace convtune

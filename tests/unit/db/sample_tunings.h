@@ -1,0 +1,78 @@
+// Values for tests of stores.
+#pragma once
+
+#include <string>
+
+#include "proto/model/tuning.h"
+
+namespace convtune {
+
+inline Environment SampleEnvironment() {
+  Environment environment;
+  environment.gpu_model = "NVIDIA H200";
+  environment.cc_major = 9;
+  environment.sm_count = 132;
+  environment.cudnn = {9, 19, 0};
+  environment.library = LibraryConfiguration::kFull;
+  return environment;
+}
+
+// Tuning number n: five candidates, the first three and the fourth timed, the
+// last failed. Another n gives another key.
+inline Tuning SampleTuning(int n) {
+  Tuning tuning;
+  // Digits of equal length, so that text order is number order.
+  tuning.key.problem_text =
+      "fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,"
+      "nhwc,f16,acc=f32,sms=" +
+      std::to_string(100000 + n);
+  tuning.key.environment_text = SampleEnvironment().ToText();
+  tuning.provenance = {"570.124", "12.8", "GPU-1", "node-a", int64_t{141} << 30};
+  tuning.evidence = Evidence::kMeasured;
+  tuning.tune_time = absl::FromUnixMicros(1'700'000'000'000'001 + int64_t{n} * 1'000'000);
+  tuning.elapsed = absl::Microseconds(1'234'567);
+  tuning.memory_budget_bytes = int64_t{1} << 30;
+  for (int i = 0; i < 5; ++i) {
+    Candidate candidate;
+    candidate.id = EngineConfig{n * 10 + i, {{2, i}, {3, -1}}};
+    candidate.numerical_notes = NoteBit(NumericalNote::kTensorCore);
+    candidate.behavior_notes = NoteBit(BehaviorNote::kRuntimeCompilation);
+    candidate.deterministic = i % 2 == 0;
+    candidate.workspace_bytes = i * 1024;
+    candidate.heuristic_rank = 4 - i;
+    if (i < 4) {
+      candidate.status = CandidateStatus::kTimed;
+      for (int sample = 0; sample < 21; ++sample) {
+        candidate.samples_us.push_back(10.5F + static_cast<float>(i) +
+                                       0.01F * static_cast<float>(sample));
+      }
+      SummarizeSamples(&candidate);
+    } else {
+      candidate.id = LegacyAlgorithm{1, 2};
+      candidate.status = CandidateStatus::kFailed;
+      candidate.error_message = "CUDNN_STATUS_EXECUTION_FAILED";
+      candidate.find_us = 12.25;
+    }
+    tuning.candidates.push_back(candidate);
+  }
+  return tuning;
+}
+
+inline Tuning WithoutSamples(Tuning tuning) {
+  for (Candidate& candidate : tuning.candidates) {
+    candidate.samples_us.clear();
+  }
+  return tuning;
+}
+
+inline Pin SamplePin(int n) {
+  Pin pin;
+  pin.key = SampleTuning(n).key;
+  pin.candidate = EngineConfig{34, {{2, 5}}};
+  pin.reason = "the fastest one gives other results in the canary";
+  pin.create_time = absl::FromUnixMicros(1'700'000'000'000'002);
+  pin.expire_time = absl::FromUnixMicros(1'800'000'000'000'003);
+  return pin;
+}
+
+}  // namespace convtune

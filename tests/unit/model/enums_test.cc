@@ -1,0 +1,52 @@
+#include "proto/model/enums.h"
+
+#include <gtest/gtest.h>
+
+namespace convtune {
+namespace {
+
+TEST(EnumsTest, NamesAreReadBack) {
+  for (const Operation v : {Operation::kFwd, Operation::kBwdData, Operation::kBwdFilter}) {
+    EXPECT_EQ(ParseOperation(Name(v)), v);
+  }
+  for (int i = 1; i <= 8; ++i) {
+    EXPECT_EQ(ParseDataType(Name(static_cast<DataType>(i))), static_cast<DataType>(i));
+  }
+  for (const EpilogueOp v : {EpilogueOp::kAdd, EpilogueOp::kBias, EpilogueOp::kRelu}) {
+    EXPECT_EQ(ParseEpilogueOp(Name(v)), v);
+  }
+  for (const Evidence v : {Evidence::kNone, Evidence::kHeuristic, Evidence::kObserved,
+                           Evidence::kIncomplete, Evidence::kMeasured}) {
+    EXPECT_EQ(ParseEvidence(Name(v)), v);
+  }
+  for (const Api v : {Api::kAny, Api::kGraph, Api::kLegacy}) EXPECT_EQ(ParseApi(Name(v)), v);
+  for (const LibraryConfiguration v : {LibraryConfiguration::kUnknown, LibraryConfiguration::kFull,
+                                       LibraryConfiguration::kGraphJitOnly}) {
+    EXPECT_EQ(ParseLibraryConfiguration(Name(v)), v);
+  }
+}
+
+TEST(EnumsTest, OtherSpellingsAreRefused) {
+  EXPECT_FALSE(ParseOperation("FWD"));
+  EXPECT_FALSE(ParseDataType(""));
+  EXPECT_FALSE(ParseDataType("float"));
+  EXPECT_FALSE(ParseApi("graph "));
+  EXPECT_FALSE(ParseEvidence("invalid"));
+}
+
+TEST(EnumsTest, EveryNoteHasAName) {
+  for (int i = 1; i <= 10; ++i) EXPECT_NE(Name(static_cast<NumericalNote>(i)), "invalid");
+  for (int i = 1; i <= 5; ++i) EXPECT_NE(Name(static_cast<BehaviorNote>(i)), "invalid");
+  for (int i = 1; i <= 7; ++i) EXPECT_NE(Name(static_cast<CandidateStatus>(i)), "invalid");
+}
+
+TEST(EnumsTest, SizesAreInBytes) {
+  EXPECT_EQ(SizeOf(DataType::kF64), 8);
+  EXPECT_EQ(SizeOf(DataType::kF32), 4);
+  EXPECT_EQ(SizeOf(DataType::kI32), 4);
+  EXPECT_EQ(SizeOf(DataType::kBF16), 2);
+  EXPECT_EQ(SizeOf(DataType::kE5M2), 1);
+}
+
+}  // namespace
+}  // namespace convtune

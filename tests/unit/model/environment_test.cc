@@ -1,0 +1,79 @@
+#include "proto/model/environment.h"
+
+#include <gtest/gtest.h>
+
+namespace convtune {
+namespace {
+
+Environment H200() {
+  Environment environment;
+  environment.gpu_model = "NVIDIA H200";
+  environment.cc_major = 9;
+  environment.sm_count = 132;
+  environment.cudnn = {9, 19, 0};
+  environment.library = LibraryConfiguration::kFull;
+  return environment;
+}
+
+TEST(EnvironmentTest, TextOfACard) {
+  EXPECT_EQ(H200().ToText(), "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full");
+  EXPECT_EQ(H200().Name(), "nvidia-h200");
+}
+
+TEST(EnvironmentTest, TextOfAProfileUnderMig) {
+  Environment environment = H200();
+  environment.profile = true;
+  environment.mig_profile = "1g.18gb";
+  EXPECT_EQ(environment.ToText(),
+            "profile:nvidia-h200,cc=9.0,sms=132,mig=1g.18gb,cudnn=9.19.0,lib=full");
+  EXPECT_EQ(environment.Name(), "profile:nvidia-h200-1g.18gb");
+}
+
+TEST(EnvironmentTest, ReadsBackWhatItPrints) {
+  Environment environment = H200();
+  environment.mig_profile = "1g.10gb+me";
+  const absl::StatusOr<Environment> parsed = Environment::Parse(environment.ToText());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->ToText(), environment.ToText());
+  EXPECT_EQ(parsed->gpu_model, "nvidia-h200");
+  environment.gpu_model = "nvidia-h200";
+  EXPECT_EQ(*parsed, environment);
+}
+
+TEST(EnvironmentTest, SlugsAreLowerCaseWithSingleDashes) {
+  EXPECT_EQ(Slug("NVIDIA GeForce RTX 4090"), "nvidia-geforce-rtx-4090");
+  EXPECT_EQ(Slug("Tesla V100-SXM2-16GB"), "tesla-v100-sxm2-16gb");
+  EXPECT_EQ(Slug("  A (B) "), "a-b");
+  EXPECT_EQ(Slug(Slug("NVIDIA  H100 80GB HBM3")), "nvidia-h100-80gb-hbm3");
+}
+
+TEST(EnvironmentTest, MalformedTextsAreRefusedByField) {
+  const struct {
+    const char* text;
+    const char* message;
+  } kInputs[] = {
+      {"", "gpu_model"},
+      {"NVIDIA H200,cc=9.0,sms=1,cudnn=9.1.0,lib=full", "gpu_model"},
+      {"h200,sms=1,cudnn=9.1.0,lib=full", "cc: required"},
+      {"h200,cc=9.0,cudnn=9.1.0,lib=full", "sms: required"},
+      {"h200,cc=9.0,sms=1,lib=full", "cudnn: required"},
+      {"h200,cc=9.0,sms=1,cudnn=9.1.0", "lib: required"},
+      {"h200,cc=9,sms=1,cudnn=9.1.0,lib=full", "cc: must be 2 numbers"},
+      {"h200,cc=9.0,sms=x,cudnn=9.1.0,lib=full", "sms: \"x\" is not a whole number"},
+      {"h200,cc=9.0,sms=-1,cudnn=9.1.0,lib=full", "sms: must be from 0"},
+      {"h200,cc=9.0,sms=1,cudnn=9.1,lib=full", "cudnn: must be 3 numbers"},
+      {"h200,cc=9.0,sms=1,cudnn=9.1.0,lib=half", "lib: must be full"},
+      {"h200,cc=9.0,sms=1,mig=,cudnn=9.1.0,lib=full", "mig:"},
+      {"h200,cc=9.0,cc=9.0,sms=1,cudnn=9.1.0,lib=full", "cc: given twice"},
+      {"h200,cc=9.0,sms=1,cudnn=9.1.0,lib=full,age=3", "age: unknown token"},
+  };
+  for (const auto& input : kInputs) {
+    const absl::Status status = Environment::Parse(input.text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << input.text;
+    EXPECT_NE(status.ToString().find(input.message), std::string::npos)
+        << input.text << ": " << status;
+  }
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,41 @@
+#include "proto/model/text.h"
+
+#include <gtest/gtest.h>
+
+namespace convtune {
+namespace {
+
+TEST(TextTest, KnowsUtf8) {
+  EXPECT_TRUE(IsValidUtf8("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"));
+  for (const char* bad : {"\xC3", "\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
+                          "\xE0\x80\x80", "\x80", "\xC3("}) {
+    EXPECT_FALSE(IsValidUtf8(bad)) << Quote(bad);
+  }
+}
+
+TEST(TextTest, TabsAreNoControlCharacters) {
+  EXPECT_FALSE(HasControlCharacter("a\tb"));
+  EXPECT_TRUE(HasControlCharacter("a\nb"));
+  EXPECT_TRUE(HasControlCharacter(std::string_view("a\0b", 3)));
+  EXPECT_TRUE(HasControlCharacter("\x7F"));
+}
+
+TEST(TextTest, ExcerptsAreShortAndPrintable) {
+  EXPECT_EQ(Excerpt("a\n\xFF"), "a\\n\\xff");
+  EXPECT_EQ(Excerpt(std::string(100, 'x')), std::string(40, 'x') + "...");
+}
+
+TEST(TextTest, ReadsPlainDecimalsOnly) {
+  int64_t value = 0;
+  EXPECT_EQ(ReadInt64("-9223372036854775808", &value), NumberError::kNone);
+  EXPECT_EQ(value, INT64_MIN);
+  EXPECT_EQ(ReadInt64("007", &value), NumberError::kNone);
+  EXPECT_EQ(value, 7);
+  for (const char* bad : {"", "-", "+1", " 1", "1 ", "1e3", "0x10", "--1"}) {
+    EXPECT_EQ(ReadInt64(bad, &value), NumberError::kNotANumber) << bad;
+  }
+  EXPECT_EQ(ReadInt64("9223372036854775808", &value), NumberError::kOverflow);
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,253 @@
+// A tuner that does what a test says.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/base/mutex.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune {
+
+inline Environment TestEnvironment() {
+  return Environment::Parse("nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value();
+}
+
+inline Candidate TestCandidate(const std::string& text, double median_us) {
+  Candidate candidate;
+  candidate.id = ParseCandidateId(text).value();
+  candidate.status = CandidateStatus::kTimed;
+  candidate.samples_us = {static_cast<float>(median_us)};
+  candidate.median_us = candidate.q1_us = candidate.q3_us = median_us;
+  candidate.sample_count = 1;
+  return candidate;
+}
+
+// Thread-safe. Look-ups wait until Release, unless `answer_at_once`.
+class FakeTuner : public Tuner {
+ public:
+  bool answer_at_once = false;
+  // Given by every method that can fail, if it is not OK.
+  absl::Status failure;
+
+  uint64_t Lookup(LookupRequest request, LookupCallback done) override {
+    uint64_t token = 0;
+    {
+      MutexLock lock(mutex_);
+      token = next_token_++;
+      last_request_ = request;
+      if (!answer_at_once && failure.ok()) {
+        waiting_.emplace(token, std::make_pair(std::move(request), std::move(done)));
+        ++lookups_;
+        return token;
+      }
+    }
+    done(Answer(request));
+    MutexLock lock(mutex_);
+    ++lookups_;
+    return token;
+  }
+
+  void AbandonLookup(uint64_t token) override {
+    std::optional<LookupCallback> done;
+    {
+      MutexLock lock(mutex_);
+      ++abandoned_;
+      const auto found = waiting_.find(token);
+      if (found != waiting_.end()) {
+        done = std::move(found->second.second);
+        waiting_.erase(found);
+      }
+    }
+    if (done.has_value()) {
+      (*done)(absl::CancelledError("the caller went away"));
+    }
+  }
+
+  // Answers everybody who waits.
+  void Release() {
+    std::map<uint64_t, std::pair<LookupRequest, LookupCallback>> waiting;
+    {
+      MutexLock lock(mutex_);
+      waiting.swap(waiting_);
+    }
+    for (auto& [token, entry] : waiting) {
+      entry.second(Answer(entry.first));
+    }
+  }
+
+  size_t waiting() {
+    MutexLock lock(mutex_);
+    return waiting_.size();
+  }
+  int abandoned() {
+    MutexLock lock(mutex_);
+    return abandoned_;
+  }
+  std::optional<LookupRequest> last_request() {
+    MutexLock lock(mutex_);
+    return last_request_;
+  }
+
+  absl::StatusOr<JobSnapshot> CreateJob(JobRequest request) override {
+    if (!failure.ok()) return failure;
+    JobSnapshot job = Job(JobState::kQueued);
+    job.problem_count = static_cast<int>(request.problems.size());
+    return job;
+  }
+  absl::StatusOr<JobSnapshot> GetJob(const std::string& name) override {
+    if (!failure.ok()) return failure;
+    JobSnapshot job = Job(JobState::kRunning);
+    job.name = name;
+    return job;
+  }
+  absl::StatusOr<JobPage> ListJobs(int page_size, const std::string& page_token) override {
+    if (!failure.ok()) return failure;
+    JobPage page;
+    page.jobs.assign(static_cast<size_t>(page_size), Job(JobState::kSucceeded));
+    page.next_page_token = page_token + "+";
+    return page;
+  }
+  absl::StatusOr<JobSnapshot> CancelJob(const std::string&) override {
+    if (!failure.ok()) return failure;
+    return Job(JobState::kCancelled);
+  }
+
+  // Calls back with `watch_start` at once, then on Change.
+  JobSnapshot watch_start = Job(JobState::kQueued);
+  absl::StatusOr<uint64_t> WatchJob(const std::string&, JobCallback on_change) override {
+    if (!failure.ok()) return failure;
+    on_change(watch_start);
+    MutexLock lock(mutex_);
+    watchers_.emplace(next_token_, std::move(on_change));
+    return next_token_++;
+  }
+  void StopWatching(uint64_t token) override {
+    MutexLock lock(mutex_);
+    watchers_.erase(token);
+  }
+  void Change(const JobSnapshot& job) {
+    MutexLock lock(mutex_);
+    for (const auto& [token, callback] : watchers_) {
+      callback(job);
+    }
+  }
+  size_t watchers() {
+    MutexLock lock(mutex_);
+    return watchers_.size();
+  }
+
+  absl::StatusOr<Tuning> GetTuning(const std::string&, const ConvProblem& problem) override {
+    if (!failure.ok()) return failure;
+    Tuning tuning;
+    tuning.key = Key(problem);
+    tuning.candidates = {TestCandidate("graph:eng34,k2=5", 12.5),
+                         TestCandidate("legacy:algo1,math2", 20)};
+    tuning.evidence = Evidence::kMeasured;
+    return tuning;
+  }
+  absl::StatusOr<TuningPage> ListTunings(const std::string&, int, const std::string&,
+                                         const std::string& text_filter) override {
+    if (!failure.ok()) return failure;
+    TuningPage page;
+    TuningSummary summary;
+    summary.key = Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value());
+    summary.winner = "graph:eng1";
+    summary.incomplete_reason = text_filter;
+    page.tunings = {summary};
+    return page;
+  }
+  absl::StatusOr<int64_t> DeleteTunings(const std::string&,
+                                        const std::vector<ConvProblem>& problems) override {
+    if (!failure.ok()) return failure;
+    return static_cast<int64_t>(problems.size());
+  }
+  absl::StatusOr<Pin> PutPin(const std::string&, const ConvProblem& problem,
+                             const CandidateId& candidate, const std::string& reason,
+                             std::optional<absl::Duration> ttl) override {
+    if (!failure.ok()) return failure;
+    Pin pin{Key(problem), candidate, reason, absl::UnixEpoch(), std::nullopt};
+    if (ttl.has_value()) {
+      pin.expire_time = pin.create_time + *ttl;
+    }
+    return pin;
+  }
+  absl::Status DeletePin(const std::string&, const ConvProblem&) override { return failure; }
+  absl::StatusOr<std::vector<Pin>> ListPins(const std::string&) override {
+    if (!failure.ok()) return failure;
+    return std::vector<Pin>{{Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value()),
+                             EngineConfig{1, {}}, "test", absl::UnixEpoch(), std::nullopt}};
+  }
+  absl::StatusOr<Environment> ResolveEnvironment(const std::string&) override {
+    return TestEnvironment();
+  }
+  std::vector<EnvironmentInfo> ListEnvironments() override {
+    EnvironmentInfo info;
+    info.environment = TestEnvironment();
+    info.environment.gpu_model = "NVIDIA H200";
+    info.current = true;
+    return {info};
+  }
+  std::vector<DeviceStatus> ListDevices() override {
+    DeviceStatus device;
+    device.name = "gpu:0";
+    device.environment = "nvidia-h200";
+    device.state = DeviceState::kReady;
+    return {device};
+  }
+  TunerStats Stats() override {
+    TunerStats stats;
+    stats.lookups = 7;
+    return stats;
+  }
+  void Drain(absl::Time) override { Release(); }
+
+  static JobSnapshot Job(JobState state) {
+    JobSnapshot job;
+    job.name = "jobs/1";
+    job.state = state;
+    job.create_time = absl::UnixEpoch();
+    return job;
+  }
+  static TuningKey Key(const ConvProblem& problem) {
+    return {problem.ToText(), TestEnvironment().ToText()};
+  }
+
+ private:
+  // 1x1 filters are answered, others missed.
+  absl::StatusOr<LookupResponse> Answer(const LookupRequest& request) {
+    if (!failure.ok()) return failure;
+    LookupResponse response;
+    response.environment = TestEnvironment();
+    for (const ConvProblem& problem : request.problems) {
+      LookupResult result;
+      result.key = Key(problem);
+      if (problem.w_dims()[2] == 1) {
+        convtune::Answer answer;
+        answer.winner = TestCandidate("graph:eng34,k2=5,k3=0", 12.5);
+        answer.portfolio = {answer.winner};
+        answer.evidence = Evidence::kMeasured;
+        answer.environment_name = "nvidia-h200";
+        result.outcome = answer;
+      } else {
+        result.outcome = Miss{MissReason::kNotFound, "nothing is known", "", std::nullopt};
+      }
+      response.results.push_back(std::move(result));
+    }
+    return response;
+  }
+
+  Mutex mutex_;
+  uint64_t next_token_ GUARDED_BY(mutex_) = 1;
+  int lookups_ GUARDED_BY(mutex_) = 0;
+  int abandoned_ GUARDED_BY(mutex_) = 0;
+  std::optional<LookupRequest> last_request_ GUARDED_BY(mutex_);
+  std::map<uint64_t, std::pair<LookupRequest, LookupCallback>> waiting_ GUARDED_BY(mutex_);
+  std::map<uint64_t, JobCallback> watchers_ GUARDED_BY(mutex_);
+};
+
+}  // namespace convtune

@@ -1,0 +1,63 @@
+#include "tests/unit/rpc/rpc_test_server.h"
+
+#include <gtest/gtest.h>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+
+namespace convtune {
+
+TestServer::TestServer() {
+  absl::StatusOr<std::unique_ptr<Server>> created = Server::Create(Options());
+  EXPECT_TRUE(created.ok()) << created.status();
+  server = *std::move(created);
+  channel = NewChannel();
+  stub = v1::TuningService::NewStub(channel);
+  maintenance = v1::MaintenanceService::NewStub(channel);
+}
+
+Server::Options TestServer::Options() const {
+  Server::Options options;
+  options.listen = {"unix:" + dir.path("s.sock")};
+  options.tuner = const_cast<FakeTuner*>(&tuner);
+  options.store = const_cast<FakeStore*>(&store);
+  options.clock = &clock;
+  options.state_dir = "/state";
+  return options;
+}
+
+std::shared_ptr<grpc::Channel> TestServer::NewChannel() const {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel("unix:" + dir.path("s.sock"), grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+v1::BatchGetRequest GetRequest(const std::vector<std::string>& problems) {
+  v1::BatchGetRequest request;
+  for (const std::string& problem : problems) {
+    request.add_problems()->set_text(problem);
+  }
+  return request;
+}
+
+std::vector<std::string> BadFields(const grpc::Status& status) {
+  google::rpc::Status details;
+  EXPECT_TRUE(details.ParseFromString(status.error_details()));
+  std::vector<std::string> fields;
+  for (const auto& any : details.details()) {
+    google::rpc::BadRequest bad;
+    if (any.UnpackTo(&bad)) {
+      for (const auto& violation : bad.field_violations()) {
+        fields.push_back(violation.field());
+      }
+    }
+  }
+  return fields;
+}
+
+}  // namespace convtune

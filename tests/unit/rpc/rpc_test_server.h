@@ -1,0 +1,93 @@
+// A server in this process, on a socket of its own, over a fake tuner.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convtune/v1/maintenance_service.grpc.pb.h"
+#include "convtune/v1/tuning_service.grpc.pb.h"
+#include "grpcpp/channel.h"
+#include "proto/base/clock.h"
+#include "server/rpc/server.h"
+#include "tests/unit/rpc/fake_tuner.h"
+#include "tests/unit/rpc/temp_dir.h"
+
+namespace convtune {
+
+// Keeps nothing; maintenance gives fixed values.
+class FakeStore : public TuningStore {
+ public:
+  std::vector<std::string> problems;
+  absl::Status failure;
+
+  absl::Status PutTuning(const Tuning&, const Environment&) override { return failure; }
+  absl::StatusOr<Tuning> GetTuning(const TuningKey&) override {
+    return absl::NotFoundError("nothing is kept");
+  }
+  absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>&) override { return 0; }
+  absl::Status ForEachTuning(const std::function<void(Tuning)>&,
+                             const std::function<void(const std::string&)>&) override {
+    return failure;
+  }
+  absl::StatusOr<std::vector<Environment>> ListEnvironments() override {
+    return std::vector<Environment>();
+  }
+  absl::Status PutPin(const Pin&) override { return failure; }
+  absl::Status DeletePin(const TuningKey&) override { return failure; }
+  absl::StatusOr<std::vector<Pin>> ListPins() override { return std::vector<Pin>(); }
+  absl::Status PutQuarantine(const QuarantineEntry&) override { return failure; }
+  absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() override {
+    return std::vector<QuarantineEntry>();
+  }
+  absl::StatusOr<StoreCheck> Check() override {
+    if (!failure.ok()) return failure;
+    return StoreCheck{problems, 12};
+  }
+  absl::StatusOr<int64_t> Backup(const std::string&) override {
+    if (!failure.ok()) return failure;
+    return 4096;
+  }
+  absl::StatusOr<StoreCompaction> Compact() override {
+    if (!failure.ok()) return failure;
+    return StoreCompaction{200, 100, 3};
+  }
+  int64_t SizeBytes() override { return 8192; }
+  int SchemaVersion() override { return 1; }
+};
+
+struct TestServer {
+  TestServer();
+
+  std::shared_ptr<grpc::Channel> NewChannel() const;
+  Server::Options Options() const;
+
+  TempDir dir;
+  FakeTuner tuner;
+  FakeStore store;
+  SystemClock clock;
+  std::unique_ptr<Server> server;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::TuningService::Stub> stub;
+  std::unique_ptr<v1::MaintenanceService::Stub> maintenance;
+};
+
+// Answered by the fake tuner; a 3x3 filter is a miss.
+inline constexpr char kHit[] = "fwd,x=1x2x3x3,w=4x2x1x1";
+inline constexpr char kMiss[] = "fwd,x=1x2x3x3,w=4x2x3x3,pad=1";
+
+v1::BatchGetRequest GetRequest(const std::vector<std::string>& problems);
+
+// Fields of the BadRequest in the status, in order.
+std::vector<std::string> BadFields(const grpc::Status& status);
+
+// Waits until `condition` holds; the test runner's own time limit ends it if it
+// never does.
+template <typename Condition>
+void WaitUntil(const Condition& condition) {
+  while (!condition()) {
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+}
+
+}  // namespace convtune

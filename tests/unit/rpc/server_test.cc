@@ -1,0 +1,128 @@
+#include "server/rpc/server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+#include <string>
+
+#include "grpcpp/client_context.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "tests/unit/rpc/rpc_test_server.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::HasSubstr;
+
+// grpc.health.v1.Health/Check without its .proto: HealthCheckRequest has the
+// service's name as field 1, HealthCheckResponse the status as field 1.
+std::string Health(const TestServer& server, const std::string& name) {
+  grpc::GenericStub stub(server.channel);
+  grpc::ClientContext context;
+  std::string bytes;
+  if (!name.empty()) {
+    bytes = std::string("\x0A") + static_cast<char>(name.size()) + name;
+  }
+  grpc::Slice slice(bytes);
+  grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  stub.UnaryCall(&context, "/grpc.health.v1.Health/Check", grpc::StubOptions(), &request, &response,
+                 [&done](grpc::Status status) { done.set_value(std::move(status)); });
+  const grpc::Status status = done.get_future().get();
+  if (!status.ok()) {
+    return "code " + std::to_string(status.error_code());
+  }
+  grpc::Slice out;
+  EXPECT_TRUE(response.DumpToSingleSlice(&out).ok());
+  return out.size() == 2 && out.begin()[1] == 1 ? "SERVING" : "NOT_SERVING";
+}
+
+TEST(Server, SocketIsForOwnerAndGroup) {
+  TestServer server;
+  struct stat info {};
+  ASSERT_EQ(stat(server.dir.path("s.sock").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0660u);
+}
+
+TEST(Server, MakesTheSocketsFolder) {
+  TestServer server;
+  Server::Options options = server.Options();
+  options.listen = {"unix:" + server.dir.path("new/s.sock")};
+  EXPECT_TRUE(Server::Create(options).ok());
+}
+
+TEST(Server, RefusesASocketThatAnswers) {
+  TestServer server;
+  const auto second = Server::Create(server.Options());
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(server.dir.path("s.sock")));
+  grpc::ClientContext context;
+  v1::ListDevicesResponse response;
+  EXPECT_TRUE(server.stub->ListDevices(&context, {}, &response).ok());
+}
+
+TEST(Server, RemovesItsSocketAtTheEnd) {
+  TestServer server;
+  server.server->Shutdown(absl::InfinitePast());
+  server.server.reset();
+  EXPECT_FALSE(std::filesystem::exists(server.dir.path("s.sock")));
+}
+
+TEST(Server, TcpWithoutTlsIsRefused) {
+  TestServer server;
+  Server::Options options = server.Options();
+  options.listen = {"localhost:0"};
+  const auto created = Server::Create(options);
+  EXPECT_EQ(created.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(created.status().message()), HasSubstr("--tls-cert"));
+  options.tls.cert = "/dev/null";
+  EXPECT_EQ(Server::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Server, NeedsAnAddress) {
+  TestServer server;
+  Server::Options options = server.Options();
+  options.listen.clear();
+  EXPECT_EQ(Server::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Server, LivenessAndReadinessAreApart) {
+  TestServer server;
+  EXPECT_EQ(Health(server, "liveness"), "SERVING");
+  for (const char* name : {"readiness", "", "convtune.v1.TuningService"}) {
+    EXPECT_EQ(Health(server, name), "NOT_SERVING") << name;
+  }
+  server.server->SetReady(true);
+  for (const char* name : {"liveness", "readiness", "", "convtune.v1.TuningService",
+                           "convtune.v1.MaintenanceService"}) {
+    EXPECT_EQ(Health(server, name), "SERVING") << name;
+  }
+  server.server->SetReady(false);
+  EXPECT_EQ(Health(server, "liveness"), "SERVING");
+  EXPECT_EQ(Health(server, "readiness"), "NOT_SERVING");
+  EXPECT_EQ(Health(server, "unknown"), "code 5");
+}
+
+TEST(Server, ShutdownCancelsWhoStillWaits) {
+  TestServer server;
+  grpc::ClientContext context;
+  v1::BatchGetRequest request = GetRequest({kMiss});
+  v1::BatchGetResponse response;
+  std::promise<grpc::Status> done;
+  server.stub->async()->BatchGet(&context, &request, &response, [&done](grpc::Status status) {
+    done.set_value(std::move(status));
+  });
+  WaitUntil([&] { return server.tuner.waiting() == 1; });
+  server.server->Shutdown(absl::Now());
+  EXPECT_FALSE(done.get_future().get().ok());
+  EXPECT_EQ(server.tuner.waiting(), 0u);
+}
+
+}  // namespace
+}  // namespace convtune

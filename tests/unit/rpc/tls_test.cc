@@ -1,0 +1,101 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "tests/unit/rpc/rpc_test_server.h"
+
+namespace convtune {
+namespace {
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+class TlsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("openssl version >/dev/null 2>&1") != 0) {
+      GTEST_SKIP() << "the program openssl is missing";
+    }
+    Authority("ca");
+    Authority("stranger");
+    Leaf("server", "ca");
+    Leaf("client", "ca");
+    Leaf("intruder", "stranger");
+    Server::Options options = base_.Options();
+    options.listen = {"localhost:0"};
+    options.tls = {Path("server.crt"), Path("server.key"), Path("ca.crt")};
+    auto created = Server::Create(options);
+    ASSERT_TRUE(created.ok()) << created.status();
+    server_ = *std::move(created);
+  }
+
+  std::string Path(const std::string& name) const { return base_.dir.path(name); }
+
+  void Run(const std::string& arguments) {
+    const std::string command = "openssl " + arguments + " >/dev/null 2>&1";
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  }
+
+  void Authority(const std::string& name) {
+    Run("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=" +
+        name + " -keyout " + Path(name + ".key") + " -out " + Path(name + ".crt"));
+  }
+
+  void Leaf(const std::string& name, const std::string& authority) {
+    std::ofstream(Path("san")) << "subjectAltName=DNS:localhost\n";
+    Run("req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=" + name +
+        " -keyout " + Path(name + ".key") + " -out " + Path(name + ".csr"));
+    Run("x509 -req -days 2 -CAcreateserial -in " + Path(name + ".csr") + " -CA " +
+        Path(authority + ".crt") + " -CAkey " + Path(authority + ".key") + " -extfile " +
+        Path("san") + " -out " + Path(name + ".crt"));
+  }
+
+  // Calls over TCP, with a client certificate if `name` is not empty.
+  grpc::Status Call(const std::string& name) {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = Read(Path("ca.crt"));
+    if (!name.empty()) {
+      options.pem_cert_chain = Read(Path(name + ".crt"));
+      options.pem_private_key = Read(Path(name + ".key"));
+    }
+    const auto channel =
+        grpc::CreateChannel(server_->addresses().at(0), grpc::SslCredentials(options));
+    grpc::ClientContext context;
+    v1::ListDevicesResponse response;
+    return v1::TuningService::NewStub(channel)->ListDevices(&context, {}, &response);
+  }
+
+  TestServer base_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(TlsTest, ServesAClientWhoseCertificateIsSigned) {
+  const grpc::Status status = Call("client");
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+TEST_F(TlsTest, RefusesAClientWithoutACertificate) {
+  EXPECT_EQ(Call("").error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(TlsTest, RefusesAClientOfAnotherAuthority) {
+  EXPECT_EQ(Call("intruder").error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(TlsTest, KeyThatIsNoKeyIsAnError) {
+  Server::Options options = base_.Options();
+  options.listen = {"localhost:0"};
+  options.tls = {Path("server.crt"), Path("san"), Path("ca.crt")};
+  EXPECT_FALSE(Server::Create(options).ok());
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,58 @@
+#include "server/rpc/wire_check.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "convtune/v1/tuning_service.pb.h"
+#include "server/rpc/utf8.h"
+
+namespace convtune {
+namespace {
+
+// Field 2 (problems) that holds field 2 (text) with these bytes.
+std::string WithText(const std::string& text) {
+  std::string inner = "\x12";
+  inner += static_cast<char>(text.size());
+  inner += text;
+  std::string outer = "\x12";
+  outer += static_cast<char>(inner.size());
+  return outer + inner;
+}
+
+std::vector<Violation> Explain(const std::string& bytes) {
+  return ExplainUnparsable(*v1::BatchGetRequest::descriptor(), bytes);
+}
+
+TEST(ExplainUnparsable, NamesTheStringThatIsNotUtf8) {
+  const auto violations = Explain(WithText("fwd") + WithText("f\xFFwd"));
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "problems[1].text");
+  EXPECT_EQ(violations[0].rule, "must be valid UTF-8");
+}
+
+TEST(ExplainUnparsable, NamesTheTypeOfBytesThatAreNoMessage) {
+  const auto violations = Explain("\xFF\xFF\xFF");
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "request");
+  EXPECT_EQ(violations[0].rule, "must be a well-formed convtune.v1.BatchGetRequest");
+}
+
+TEST(ExplainUnparsable, NamesTheFieldOfABrokenInnerMessage) {
+  const auto violations = Explain(std::string("\x12\x01\xFF", 3));
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "problems[0]");
+}
+
+TEST(Utf8, RefusesWhatRfc3629Refuses) {
+  EXPECT_TRUE(IsUtf8("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"));
+  EXPECT_TRUE(IsUtf8(""));
+  for (const char* bad :
+       {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
+        "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xC3", "\xE2\x82", "\xC3\x41"}) {
+    EXPECT_FALSE(IsUtf8(bad));
+  }
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,134 @@
+#include "server/tuner/answer.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/tuner/pareto.h"
+#include "tests/unit/tuner/candidates.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr DataType kType = DataType::kF16;
+const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
+
+Answer AnswerOf(const Tuning& tuning, const Constraints& constraints = {},
+                const Pin* pin = nullptr) {
+  return std::get<Answer>(MakeAnswer(KeepAll(tuning), pin, constraints, kType, kNow));
+}
+
+int64_t EngineOf(const Candidate& candidate) {
+  return std::get<EngineConfig>(candidate.id).engine_index;
+}
+
+Constraints Workspace(int64_t bytes) {
+  Constraints constraints;
+  constraints.max_workspace_bytes = bytes;
+  return constraints;
+}
+
+TEST(MakeAnswer, OneTuningAnswersEveryWorkspaceLimit) {
+  const Tuning tuning =
+      TuningOf({Timed(0, 30, 0.2, 0), Timed(1, 20, 0.2, 1024), Timed(2, 10, 0.2, 4096)});
+  EXPECT_EQ(EngineOf(AnswerOf(tuning).winner), 2);
+  EXPECT_EQ(EngineOf(AnswerOf(tuning, Workspace(4095)).winner), 1);
+  EXPECT_EQ(EngineOf(AnswerOf(tuning, Workspace(0)).winner), 0);
+  EXPECT_EQ(AnswerOf(tuning, Workspace(4095)).eligible_count, 2);
+  EXPECT_EQ(AnswerOf(tuning, Workspace(4095)).candidate_count, 3);
+}
+
+TEST(MakeAnswer, DeterminismLeavesOutTheFasterOne) {
+  Candidate fast = Timed(1, 10);
+  fast.deterministic = false;
+  fast.numerical_notes = NoteBit(NumericalNote::kNondeterministic);
+  Constraints constraints;
+  constraints.deterministic = true;
+  EXPECT_EQ(EngineOf(AnswerOf(TuningOf({Timed(0, 30), fast}), constraints).winner), 0);
+}
+
+TEST(MakeAnswer, NoEligibleCandidateIsAMiss) {
+  const auto outcome =
+      MakeAnswer(KeepAll(TuningOf({Timed(0, 10, 0.2, 1024)})), nullptr, Workspace(0), kType, kNow);
+  EXPECT_EQ(std::get<Miss>(outcome).reason, MissReason::kNoCandidate);
+}
+
+TEST(MakeAnswer, MemoryBudgetIsNoLossBelowWhatItLeftOut) {
+  const Tuning tuning = TuningOf(
+      {Timed(0, 30, 0.2, 1024), With(Finalized(1, 1 << 20), CandidateStatus::kSkippedMemory)});
+  EXPECT_EQ(AnswerOf(tuning).evidence, Evidence::kIncomplete);
+  EXPECT_EQ(AnswerOf(tuning, Workspace(1 << 20)).evidence, Evidence::kIncomplete);
+  EXPECT_EQ(AnswerOf(tuning, Workspace((1 << 20) - 1)).evidence, Evidence::kMeasured);
+}
+
+TEST(MakeAnswer, OtherLossesStayWhateverTheWorkspaceLimit) {
+  const Tuning tuning = TuningOf({Timed(0, 30), With(Finalized(2), CandidateStatus::kSkippedBudget),
+                                  With(Finalized(1, 1024), CandidateStatus::kSkippedMemory)});
+  EXPECT_EQ(AnswerOf(tuning, Workspace(0)).evidence, Evidence::kIncomplete);
+}
+
+TEST(MakeAnswer, PortfolioIsBestThenNeutralThenWithoutWorkspace) {
+  Candidate stock = Timed(0, 40, 0.2, 512);
+  Candidate best = Timed(1, 10, 0.2, 4096);
+  best.numerical_notes = NoteBit(NumericalNote::kWinograd);
+  const Candidate neutral = Timed(2, 20, 0.2, 1024);
+  const Candidate bare = Timed(3, 30, 0.2, 0);
+  const Answer answer = AnswerOf(TuningOf({stock, best, neutral, bare}));
+  ASSERT_EQ(answer.portfolio.size(), 3U);
+  EXPECT_EQ(EngineOf(answer.portfolio[0]), 1);
+  EXPECT_EQ(EngineOf(answer.portfolio[1]), 2);
+  EXPECT_EQ(EngineOf(answer.portfolio[2]), 3);
+}
+
+TEST(MakeAnswer, PortfolioKeepsDeterminismOnlyWhereStockHasIt) {
+  Candidate stock = Timed(0, 40, 0.2, 512);
+  Candidate loose = Timed(1, 10, 0.2, 512);
+  loose.deterministic = false;
+  EXPECT_EQ(AnswerOf(TuningOf({stock, loose})).portfolio.size(), 2U);
+  stock.deterministic = false;
+  EXPECT_EQ(AnswerOf(TuningOf({stock, loose})).portfolio.size(), 1U);
+}
+
+TEST(MakeAnswer, PortfolioHasNoRepetition) {
+  EXPECT_EQ(AnswerOf(TuningOf({Timed(0, 10), Timed(1, 30)})).portfolio.size(), 1U);
+}
+
+TEST(MakeAnswer, PinOverridesTheRankingAndSaysSo) {
+  const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow, std::nullopt};
+  const Answer answer = AnswerOf(TuningOf({Timed(0, 30), Timed(1, 10)}), {}, &pin);
+  EXPECT_EQ(EngineOf(answer.winner), 0);
+  EXPECT_TRUE(answer.pinned);
+  EXPECT_EQ(answer.pin_reason, "known good");
+}
+
+TEST(MakeAnswer, PinAgainstTheConstraintsIsAnsweredAndNoted) {
+  const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow, std::nullopt};
+  const Answer answer =
+      AnswerOf(TuningOf({Timed(0, 30, 0.2, 1024), Timed(1, 10)}), Workspace(0), &pin);
+  EXPECT_EQ(EngineOf(answer.winner), 0);
+  EXPECT_THAT(answer.note, HasSubstr("does not keep to the constraints"));
+}
+
+TEST(MakeAnswer, ExpiredPinIsIgnored) {
+  const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow - absl::Hours(2),
+                kNow - absl::Hours(1)};
+  const Answer answer = AnswerOf(TuningOf({Timed(0, 30), Timed(1, 10)}), {}, &pin);
+  EXPECT_EQ(EngineOf(answer.winner), 1);
+  EXPECT_FALSE(answer.pinned);
+}
+
+TEST(MakeAnswer, PinOfACandidateThatDidNotRunIsNoted) {
+  const Pin pin{KeyOf(kProblem), EngineConfig{7, {}}, "known good", kNow, std::nullopt};
+  const Answer answer = AnswerOf(TuningOf({Timed(0, 30)}), {}, &pin);
+  EXPECT_FALSE(answer.pinned);
+  EXPECT_THAT(answer.note, HasSubstr("graph:eng7"));
+}
+
+TEST(MakeAnswer, NoteSaysWhyTheEvidenceIsLow) {
+  EXPECT_EQ(AnswerOf(TuningOf({Timed(0, 30)})).note, "");
+  EXPECT_THAT(AnswerOf(TuningOf({Finalized(0)})).note, HasSubstr("nothing was timed"));
+  EXPECT_THAT(AnswerOf(TuningOf({Timed(0, 30)}, {.listing_cut = true})).note, HasSubstr("listing"));
+}
+
+}  // namespace
+}  // namespace convtune

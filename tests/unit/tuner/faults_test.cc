@@ -1,0 +1,160 @@
+#include <signal.h>
+
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "tests/unit/tuner/tuner_fixture.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FaultTest : public TunerTest {
+ protected:
+  int CountStatus(CandidateStatus status) {
+    const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
+    int count = 0;
+    for (const Candidate& c : tuning.candidates) count += c.status == status ? 1 : 0;
+    return count;
+  }
+  DeviceStatus Device() { return tuner_->ListDevices().at(0); }
+};
+
+struct Fault {
+  const char* kind;
+  const char* reason;
+};
+
+class CandidateFault : public FaultTest,
+                       public ::testing::WithParamInterface<std::tuple<Fault, const char*>> {};
+
+TEST_P(CandidateFault, IsQuarantinedAndTheJobSucceedsWithoutIt) {
+  const auto& [fault, where] = GetParam();
+  options_.hang_timeout = absl::Milliseconds(300);
+  AddDevice(absl::StrCat("index=2;fault=", fault.kind, ";where=", where));
+  Start();
+  JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.time_budget = absl::Seconds(1);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
+  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
+  const auto quarantine = store_.ListQuarantine().value();
+  ASSERT_EQ(quarantine.size(), 1U);
+  EXPECT_EQ(ToText(quarantine[0].candidate), "graph:eng2,k2=2");
+  EXPECT_THAT(quarantine[0].reason, HasSubstr(fault.reason));
+  EXPECT_EQ(Device().worker_deaths, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CandidateFault,
+                         ::testing::Combine(::testing::Values(Fault{"segv", "signal 11 (SIGSEGV)"},
+                                                              Fault{"abort", "signal 6 (SIGABRT)"},
+                                                              Fault{"exit", "exit status 3"},
+                                                              Fault{"hang", "hung"},
+                                                              Fault{"garbage", "unreadable reply"},
+                                                              Fault{"flood", "hung"}),
+                                            ::testing::Values("prepare", "measure")),
+                         [](const auto& param_info) {
+                           return std::string(std::get<0>(param_info.param).kind) + "_" +
+                                  std::get<1>(param_info.param);
+                         });
+
+TEST_F(FaultTest, CandidateThatFaultsOnceIsNotBlamed) {
+  Start(absl::StrCat("fault=segv;index=2;once=", Path("once")));
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
+  EXPECT_TRUE(store_.ListQuarantine()->empty());
+  EXPECT_EQ(Device().worker_deaths, 1);
+}
+
+TEST_F(FaultTest, KillFromOutsideBlamesNobody) {
+  Start("prepare_delay_ms=50");
+  const JobSnapshot job = Create({Problem(1)});
+  ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
+  kill(static_cast<pid_t>(Device().worker_pid), SIGKILL);
+  EXPECT_EQ(WaitFor(job.name).state, JobState::kSucceeded);
+  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
+  EXPECT_TRUE(store_.ListQuarantine()->empty());
+  EXPECT_EQ(Device().worker_deaths, 1);
+}
+
+TEST_F(FaultTest, QuarantinedCandidateIsNotTouchedAfterARestart) {
+  Start("fault=segv;index=2");
+  Tune({Problem(1)});
+  tuner_->Drain(absl::Now());
+  Start();
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Device().worker_deaths, 0);
+  EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
+}
+
+TEST_F(FaultTest, LookupsAreAnsweredWhileAWorkerDies) {
+  Start(absl::StrCat("fault=segv;index=2;prepare_delay_ms=5;problem=", Problem(1).ToText()));
+  Tune({Problem(2)});
+  const JobSnapshot job = Create({Problem(1)});
+  int answered = 0;
+  while (!tuner_->GetJob(job.name)->ended()) {
+    ASSERT_TRUE(std::holds_alternative<Answer>(LookupOne(Problem(2), OnMiss::kNone)));
+    ++answered;
+  }
+  EXPECT_GT(answered, 0);
+  EXPECT_EQ(tuner_->GetJob(job.name)->state, JobState::kSucceeded);
+}
+
+TEST_F(FaultTest, WorkerThatDiesWhileListingFailsTheProblemOnly) {
+  Start(absl::StrCat("fault=abort;where=listing;problem=", Problem(1).ToText()));
+  const JobSnapshot job = Tune({Problem(1), Problem(2)});
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_EQ(job.succeeded_count, 1);
+  EXPECT_THAT(job.failures.at(0), HasSubstr("SIGABRT"));
+  EXPECT_TRUE(store_.ListQuarantine()->empty());
+}
+
+TEST_F(FaultTest, RefusedProblemKeepsTheWorker) {
+  Start("refused=1");
+  EXPECT_THAT(Tune({Problem(1)}).failures.at(0), HasSubstr("refuses every problem"));
+  EXPECT_EQ(Device().state, DeviceState::kReady);
+  EXPECT_EQ(Device().worker_deaths, 0);
+}
+
+TEST_F(FaultTest, MissingProgramFailsTheCallersWithTheReason) {
+  AddDevice("", kH200, "/nonexistent/convtune-worker");
+  Start();
+  for (int i = 1; i <= 3; ++i) {
+    const auto outcome = LookupOne(Problem(i), OnMiss::kTune);
+    EXPECT_EQ(std::get<Miss>(outcome).reason, MissReason::kTuningFailed);
+    EXPECT_THAT(std::get<Miss>(outcome).message, HasSubstr("/nonexistent/convtune-worker"));
+  }
+  EXPECT_EQ(Device().state, DeviceState::kUnavailable);
+}
+
+TEST_F(FaultTest, WorkerOfAnotherEnvironmentIsNotUsed) {
+  AddDevice("environment=nvidia-t4,cc=7.5,sms=40,cudnn=9.19.0,lib=full");
+  Start();
+  const auto outcome = LookupOne(Problem(1), OnMiss::kTune);
+  EXPECT_THAT(std::get<Miss>(outcome).message, HasSubstr("the worker's environment is nvidia-t4"));
+}
+
+TEST_F(FaultTest, WorkerOfAnotherMajorProtocolIsNotUsed) {
+  Start("protocol_major=2");
+  EXPECT_THAT(std::get<Miss>(LookupOne(Problem(1), OnMiss::kTune)).message,
+              HasSubstr("speaks protocol 2.0"));
+}
+
+TEST_F(FaultTest, WorkerOfANewerMinorProtocolIsUsed) {
+  Start("protocol_minor=99");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+}
+
+TEST_F(FaultTest, BrokenDeviceLeavesTheWorkToItsTwin) {
+  options_.backoff_initial = absl::Milliseconds(1);
+  options_.backoff_max = absl::Minutes(10);
+  AddDevice("");
+  AddDevice("", kH200, "/nonexistent/convtune-worker");
+  Start();
+  for (int i = 1; i <= 20; ++i) EXPECT_EQ(Tune({Problem(i)}).state, JobState::kSucceeded);
+}
+
+}  // namespace
+}  // namespace convtune

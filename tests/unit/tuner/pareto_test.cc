@@ -1,0 +1,79 @@
+#include "server/tuner/pareto.h"
+
+#include "gtest/gtest.h"
+#include "server/tuner/answer.h"
+#include "tests/unit/tuner/candidates.h"
+
+namespace convtune {
+namespace {
+
+Constraints RandomConstraints(std::mt19937* random) {
+  const auto coin = [random](unsigned n) { return (*random)() % n == 0; };
+  Constraints constraints;
+  if (coin(2)) constraints.max_workspace_bytes = static_cast<int64_t>((*random)() % 4) * 1024;
+  constraints.deterministic = coin(3);
+  constraints.forbid_tf32 = coin(4);
+  constraints.forbid_down_convert = coin(4);
+  constraints.forbid_winograd = coin(4);
+  constraints.forbid_fft = coin(4);
+  constraints.forbid_reduced_precision_reduction = coin(4);
+  constraints.api = coin(3) ? Api::kGraph : coin(3) ? Api::kLegacy : Api::kAny;
+  constraints.launch = coin(4) ? LaunchMode::kGraphCapture : LaunchMode::kEager;
+  return constraints;
+}
+
+TEST(KeepBest, AnswersAsTheWholeTuningUnderAnyConstraints) {
+  std::mt19937 random(42);
+  int answers = 0;
+  int64_t pruned = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const Tuning tuning = TuningOf(RandomCandidates(&random));
+    const IndexedTuning all = KeepAll(tuning);
+    const IndexedTuning best = KeepBest(tuning, nullptr);
+    for (const PrunedGroup& group : best.pruned) pruned += group.count;
+    for (int j = 0; j < 20; ++j) {
+      const Constraints constraints = RandomConstraints(&random);
+      const DataType type = j % 2 == 0 ? DataType::kF32 : DataType::kF16;
+      const auto expected = MakeAnswer(all, nullptr, constraints, type, absl::Now());
+      const auto actual = MakeAnswer(best, nullptr, constraints, type, absl::Now());
+      ASSERT_EQ(expected.index(), actual.index());
+      if (const Miss* miss = std::get_if<Miss>(&expected)) {
+        ASSERT_EQ(miss->message, std::get<Miss>(actual).message);
+        continue;
+      }
+      ++answers;
+      const Answer& a = std::get<Answer>(expected);
+      const Answer& b = std::get<Answer>(actual);
+      ASSERT_EQ(a.winner, b.winner);
+      ASSERT_EQ(a.portfolio, b.portfolio);
+      ASSERT_EQ(a.evidence, b.evidence);
+      ASSERT_EQ(a.eligible_count, b.eligible_count);
+      ASSERT_EQ(a.candidate_count, b.candidate_count);
+      ASSERT_EQ(a.note, b.note);
+    }
+  }
+  EXPECT_GT(answers, 1000);
+  EXPECT_GT(pruned, 1000);
+}
+
+TEST(KeepBest, KeepsTheStockChoice) {
+  const IndexedTuning best = KeepBest(TuningOf({Timed(0, 90, 0.2, 4096), Timed(1, 10)}), nullptr);
+  ASSERT_TRUE(best.stock.has_value());
+  EXPECT_EQ(best.tuning.candidates[*best.stock].heuristic_rank, 0);
+}
+
+TEST(KeepBest, KeepsThePinnedCandidate) {
+  const Tuning tuning = TuningOf({Timed(0, 10), Timed(1, 20), Timed(2, 90, 0.2, 4096)});
+  const CandidateId pinned = EngineConfig{2, {}};
+  EXPECT_EQ(KeepBest(tuning, nullptr).tuning.candidates.size(), 1U);
+  EXPECT_EQ(KeepBest(tuning, &pinned).tuning.candidates.size(), 2U);
+}
+
+TEST(KeepBest, KeepsNoSamples) {
+  Tuning tuning = TuningOf({Timed(0, 10)});
+  tuning.candidates[0].samples_us = {10, 10};
+  EXPECT_TRUE(KeepBest(tuning, nullptr).tuning.candidates[0].samples_us.empty());
+}
+
+}  // namespace
+}  // namespace convtune

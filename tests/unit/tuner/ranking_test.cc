@@ -1,0 +1,134 @@
+#include "server/tuner/ranking.h"
+
+#include <algorithm>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/tuner/candidates.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<int64_t> Engines(const std::vector<Candidate>& candidates) {
+  std::vector<int64_t> engines;
+  for (const Candidate& c : candidates)
+    engines.push_back(std::get<EngineConfig>(c.id).engine_index);
+  return engines;
+}
+
+std::vector<int64_t> Ranked(std::vector<Candidate> candidates) {
+  RankCandidates(&candidates);
+  return Engines(candidates);
+}
+
+TEST(RankCandidates, OrdersTimedByMedianThenFinalizedByRankThenTheRest) {
+  EXPECT_THAT(Ranked({With(Finalized(0), CandidateStatus::kUnsupported), Finalized(4), Finalized(3),
+                      Timed(2, 30), Timed(1, 10)}),
+              ElementsAre(1, 2, 3, 4, 0));
+}
+
+TEST(RankCandidates, TiesGoToTheSmallerWorkspace) {
+  // 2 is faster than 1, within its spread; 0, the stock choice, is far behind.
+  EXPECT_THAT(Ranked({Timed(0, 50), Timed(1, 10.1, 0.4, 0), Timed(2, 10, 0.4, 1024)}),
+              ElementsAre(1, 2, 0));
+}
+
+TEST(RankCandidates, TiesOfEqualWorkspaceGoToTheDeterministicOne) {
+  Candidate nondeterministic = Timed(1, 10, 0.4);
+  nondeterministic.deterministic = false;
+  EXPECT_THAT(Ranked({Timed(0, 50), nondeterministic, Timed(2, 10.1, 0.4)}), ElementsAre(2, 1, 0));
+}
+
+TEST(RankCandidates, TiesOfEqualTraitsGoByText) {
+  EXPECT_THAT(Ranked({Timed(0, 50), Timed(2, 10, 0.4), Timed(1, 10.1, 0.4)}), ElementsAre(1, 2, 0));
+}
+
+TEST(RankCandidates, StockChoiceIsKeptWithinNoise) {
+  EXPECT_THAT(Ranked({Timed(0, 10.3, 0.4, 4096), Timed(1, 10, 0.4)}), ElementsAre(0, 1));
+}
+
+TEST(RankCandidates, StockChoiceIsReplacedBeyondNoise) {
+  EXPECT_THAT(Ranked({Timed(0, 10.5, 0.4), Timed(1, 10, 0.4)}), ElementsAre(1, 0));
+}
+
+TEST(RankCandidates, DoesNotDependOnTheOrderOfTheInput) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<Candidate> candidates = RandomCandidates(&random);
+    std::vector<Candidate> shuffled = candidates;
+    std::shuffle(shuffled.begin(), shuffled.end(), random);
+    RankCandidates(&candidates);
+    RankCandidates(&shuffled);
+    ASSERT_EQ(candidates, shuffled);
+  }
+}
+
+TEST(StockIndex, IsTheLowestHeuristicRankThatRan) {
+  Candidate legacy = Finalized(9);
+  legacy.heuristic_rank = -1;
+  EXPECT_EQ(StockIndex(
+                {legacy, With(Finalized(0), CandidateStatus::kFailed), Finalized(2), Finalized(1)}),
+            3U);
+  EXPECT_EQ(StockIndex({legacy}), std::nullopt);
+}
+
+TEST(FinishTuning, NothingTimedIsHeuristic) {
+  EXPECT_EQ(TuningOf({Finalized(0)}).evidence, Evidence::kHeuristic);
+}
+
+TEST(FinishTuning, NothingRanIsNoEvidence) {
+  EXPECT_EQ(TuningOf({With(Finalized(0), CandidateStatus::kUnsupported)}).evidence,
+            Evidence::kNone);
+}
+
+TEST(FinishTuning, AllTimedIsMeasured) {
+  const Tuning tuning = TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kUnsupported)});
+  EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
+  EXPECT_EQ(tuning.incomplete_reason, "");
+}
+
+TEST(FinishTuning, CandidatesOutOfBudgetMakeItIncomplete) {
+  const Tuning tuning =
+      TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kSkippedBudget)});
+  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("budget ended before 1 candidate"));
+  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning));
+}
+
+TEST(FinishTuning, CutListingMakesItIncomplete) {
+  EXPECT_EQ(TuningOf({Timed(0, 10)}, {.listing_cut = true}).evidence, Evidence::kIncomplete);
+}
+
+TEST(FinishTuning, FewSamplesMakeItIncomplete) {
+  EXPECT_EQ(TuningOf({Timed(0, 10)}, {.finals_cut = true}).evidence, Evidence::kIncomplete);
+}
+
+TEST(FinishTuning, CandidatesOutOfMemoryAreToldApart) {
+  const Tuning tuning =
+      TuningOf({Timed(0, 10), With(Finalized(1, 1024), CandidateStatus::kSkippedMemory)});
+  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+  EXPECT_TRUE(IsIncompleteForMemoryOnly(tuning));
+}
+
+TEST(ShouldReplace, FirstConfigsNeverReplaceAFullListing) {
+  const Tuning full = TuningOf({Finalized(0), Finalized(1)});
+  Tuning first = TuningOf({Finalized(0)}, {.first_configs_only = true});
+  first.tune_time = full.tune_time + absl::Hours(1);
+  EXPECT_TRUE(IsFirstConfigsOnly(first));
+  EXPECT_FALSE(ShouldReplace(first, full, /*forced=*/true));
+  EXPECT_TRUE(ShouldReplace(full, first, /*forced=*/false));
+}
+
+TEST(ShouldReplace, ForceReplacesItsEqualButNotTheBetter) {
+  Tuning many = TuningOf({Timed(0, 10), Timed(1, 10)});
+  const Tuning few = TuningOf({Timed(0, 10)});
+  EXPECT_FALSE(ShouldReplace(few, many, /*forced=*/false));
+  EXPECT_TRUE(ShouldReplace(few, many, /*forced=*/true));
+  EXPECT_FALSE(ShouldReplace(TuningOf({Finalized(0)}), many, /*forced=*/true));
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,333 @@
+#include "server/tuner/tuner.h"
+
+#include "gmock/gmock.h"
+#include "tests/unit/tuner/tuner_fixture.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(TunerTest, TuneMeasuresCommitsAndAnswers) {
+  Start("");
+  const JobSnapshot job = Tune({Problem(1), Problem(2), Problem(1)});
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+  EXPECT_EQ(job.problem_count, 2);
+  EXPECT_EQ(store_.put_count(), 2);
+  const auto outcome = LookupOne(Problem(1), OnMiss::kNone);
+  const Answer& answer = std::get<Answer>(outcome);
+  EXPECT_EQ(answer.evidence, Evidence::kMeasured);
+  EXPECT_EQ(answer.candidate_count, 8);
+  EXPECT_TRUE(answer.persisted);
+  EXPECT_FALSE(answer.fresh);
+  EXPECT_EQ(answer.environment_name, "nvidia-h200");
+}
+
+TEST_F(TunerTest, MissWithoutWorkIsReported) {
+  Start("");
+  const auto outcome = LookupOne(Problem(1), OnMiss::kNone);
+  EXPECT_EQ(std::get<Miss>(outcome).reason, MissReason::kNotFound);
+  EXPECT_EQ(Requests("open"), 0);
+}
+
+TEST_F(TunerTest, HeuristicLookupPreparesTheFirstConfigsOnly) {
+  Start("");
+  const auto outcome = LookupOne(Problem(1), OnMiss::kHeuristic);
+  const Answer& answer = std::get<Answer>(outcome);
+  EXPECT_EQ(answer.evidence, Evidence::kHeuristic);
+  EXPECT_TRUE(answer.fresh);
+  EXPECT_EQ(answer.candidate_count, 8);
+  EXPECT_EQ(answer.eligible_count, 3);
+  EXPECT_EQ(Requests("measure"), 0);
+  EXPECT_FALSE(std::get<Answer>(LookupOne(Problem(1), OnMiss::kHeuristic)).fresh);
+  EXPECT_EQ(Requests("open"), 1);
+}
+
+TEST_F(TunerTest, HeuristicLookupListsAllIfTheFirstConfigsBreakTheConstraints) {
+  Start("");
+  LookupRequest request = Request({Problem(1)}, OnMiss::kHeuristic);
+  request.constraints.max_workspace_bytes = 0;
+  request.constraints.launch = LaunchMode::kGraphCapture;
+  request.constraints.deterministic = true;
+  // Candidates 0 and 6 need no workspace and can be captured.
+  const auto first = Lookup(request);
+  EXPECT_TRUE(std::holds_alternative<Answer>(first->results[0].outcome));
+  request.problems = {Problem(2)};
+  request.constraints.api = Api::kLegacy;
+  const auto second = Lookup(request);
+  EXPECT_EQ(std::get<Miss>(second->results[0].outcome).reason, MissReason::kNoCandidate);
+  EXPECT_EQ(Requests("open"), 3);
+}
+
+TEST_F(TunerTest, HeuristicAnswerIsAMissToTune) {
+  Start("");
+  LookupOne(Problem(1), OnMiss::kHeuristic);
+  const auto outcome = LookupOne(Problem(1), OnMiss::kTune);
+  EXPECT_EQ(std::get<Answer>(outcome).evidence, Evidence::kMeasured);
+}
+
+TEST_F(TunerTest, EnqueueReportsTheMissAndTheJob) {
+  Start("");
+  const auto outcome = LookupOne(Problem(1), OnMiss::kEnqueue);
+  const Miss& miss = std::get<Miss>(outcome);
+  EXPECT_EQ(miss.reason, MissReason::kNotFound);
+  EXPECT_EQ(WaitFor(miss.job).state, JobState::kSucceeded);
+  EXPECT_TRUE(std::holds_alternative<Answer>(LookupOne(Problem(1), OnMiss::kEnqueue)));
+}
+
+TEST_F(TunerTest, ProfileTunesToAFullListingOnce) {
+  Start("", kProfile);
+  LookupOne(Problem(1), OnMiss::kHeuristic);
+  const auto outcome = LookupOne(Problem(1), OnMiss::kTune);
+  EXPECT_EQ(std::get<Answer>(outcome).evidence, Evidence::kHeuristic);
+  EXPECT_EQ(std::get<Answer>(outcome).eligible_count, 8);
+  EXPECT_EQ(Requests("open"), 2);
+  EXPECT_TRUE(std::holds_alternative<Answer>(LookupOne(Problem(1), OnMiss::kTune)));
+  EXPECT_EQ(Tune({Problem(1)}).skipped_count, 1);
+  EXPECT_EQ(Requests("open"), 2);
+}
+
+TEST_F(TunerTest, ThousandCallersAreOneRequest) {
+  Start("prepare_delay_ms=20");
+  std::vector<std::promise<bool>> answered(1000);
+  for (std::promise<bool>& promise : answered) {
+    tuner_->Lookup(Request({Problem(1)}, OnMiss::kTune),
+                   [&promise](const absl::StatusOr<LookupResponse>& response) {
+                     promise.set_value(response.ok() && std::holds_alternative<Answer>(
+                                                            response->results[0].outcome));
+                   });
+  }
+  for (std::promise<bool>& promise : answered) EXPECT_TRUE(promise.get_future().get());
+  EXPECT_EQ(Requests("open"), 1);
+  EXPECT_EQ(tuner_->Stats().worker_requests, 1);
+}
+
+TEST_F(TunerTest, ResultsKeepTheRequestsOrder) {
+  Start("");
+  Tune({Problem(2)});
+  const auto response = Lookup(Request({Problem(3), Problem(2), Problem(3)}, OnMiss::kHeuristic));
+  ASSERT_TRUE(response.ok()) << response.status();
+  ASSERT_EQ(response->results.size(), 3U);
+  EXPECT_EQ(response->results[0].key.problem_text, Problem(3).ToText());
+  EXPECT_EQ(std::get<Answer>(response->results[1].outcome).evidence, Evidence::kMeasured);
+  EXPECT_EQ(std::get<Answer>(response->results[2].outcome).evidence, Evidence::kHeuristic);
+  EXPECT_EQ(tuner_->Stats().lookups, 3);
+  EXPECT_EQ(tuner_->Stats().hits, 1);
+}
+
+TEST_F(TunerTest, KnownProblemIsSkippedUnlessForced) {
+  Start("");
+  Tune({Problem(1)});
+  EXPECT_EQ(Tune({Problem(1)}).skipped_count, 1);
+  EXPECT_EQ(Requests("open"), 1);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).skipped_count, 0);
+  EXPECT_EQ(Requests("open"), 2);
+  EXPECT_EQ(store_.put_count(), 2);
+}
+
+TEST_F(TunerTest, NoCandidateThatRunsFailsTheJobWithTheReason) {
+  Start("unsupported=8");
+  const JobSnapshot job = Tune({Problem(1)});
+  EXPECT_EQ(job.state, JobState::kFailed);
+  ASSERT_EQ(job.failures.size(), 1U);
+  EXPECT_THAT(job.failures[0], HasSubstr("CUDNN_STATUS_NOT_SUPPORTED"));
+  const auto outcome = LookupOne(Problem(1), OnMiss::kTune);
+  EXPECT_EQ(std::get<Miss>(outcome).reason, MissReason::kTuningFailed);
+}
+
+TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
+  Start("prepare_delay_ms=1000");
+  std::promise<absl::Status> promise;
+  const uint64_t token = tuner_->Lookup(Request({Problem(1), Problem(2)}, OnMiss::kTune),
+                                        [&promise](const absl::StatusOr<LookupResponse>& response) {
+                                          promise.set_value(response.status());
+                                        });
+  EXPECT_EQ(tuner_->Stats().waiting_callers, 1);
+  tuner_->AbandonLookup(token);
+  EXPECT_TRUE(absl::IsCancelled(promise.get_future().get()));
+  EXPECT_EQ(tuner_->Stats().waiting_callers, 0);
+  EXPECT_EQ(tuner_->Stats().queue_depth, 0);
+  EXPECT_TRUE(Eventually([this] { return tuner_->ListDevices()[0].state == DeviceState::kIdle; }));
+  EXPECT_EQ(tuner_->ListDevices()[0].worker_deaths, 0);
+}
+
+TEST_F(TunerTest, CancelledJobStopsButSharedProblemsGoOn) {
+  Start("prepare_delay_ms=50");
+  const JobSnapshot first = Create({Problem(1), Problem(2)});
+  const JobSnapshot second = Create({Problem(2)});
+  EXPECT_EQ(tuner_->CancelJob(first.name)->state, JobState::kCancelled);
+  EXPECT_EQ(WaitFor(second.name).state, JobState::kSucceeded);
+  EXPECT_TRUE(absl::IsNotFound(tuner_->GetTuning("", Problem(1)).status()));
+}
+
+TEST_F(TunerTest, SameRequestIdIsTheSameJob) {
+  Start("");
+  JobRequest request;
+  request.problems = {Problem(1)};
+  request.request_id = "id";
+  const std::string name = tuner_->CreateJob(request)->name;
+  EXPECT_EQ(tuner_->CreateJob(request)->name, name);
+  WaitFor(name);
+}
+
+TEST_F(TunerTest, RefusedWritesAreAnsweredAndWrittenLater) {
+  Start("");
+  store_.FailWith(absl::ResourceExhaustedError("disk full"));
+  const JobSnapshot job = Tune({Problem(1)});
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+  EXPECT_FALSE(job.persisted);
+  EXPECT_FALSE(std::get<Answer>(LookupOne(Problem(1), OnMiss::kNone)).persisted);
+  EXPECT_TRUE(tuner_->GetTuning("", Problem(1)).ok());
+  EXPECT_FALSE(tuner_->Stats().writable);
+  store_.FailWith(absl::OkStatus());
+  EXPECT_TRUE(Tune({Problem(2)}).persisted);
+  EXPECT_TRUE(std::get<Answer>(LookupOne(Problem(1), OnMiss::kNone)).persisted);
+  EXPECT_TRUE(tuner_->Stats().writable);
+  EXPECT_EQ(store_.put_count(), 2);
+}
+
+TEST_F(TunerTest, RefusedWritesAreTriedAgainByThemselves) {
+  Start("");
+  store_.FailWith(absl::UnavailableError("disk"));
+  Tune({Problem(1)});
+  store_.FailWith(absl::OkStatus());
+  EXPECT_TRUE(Eventually([this] { return tuner_->Stats().writable; }));
+  EXPECT_TRUE(store_.GetTuning({Problem(1).ToText(), kH200}).ok());
+}
+
+TEST_F(TunerTest, KnowsAfterARestartWhatWasTuned) {
+  Start("");
+  Tune({Problem(1)});
+  tuner_->Drain(absl::Now());
+  const int opened = Requests("open");
+  Start();
+  EXPECT_EQ(std::get<Answer>(LookupOne(Problem(1), OnMiss::kTune)).evidence, Evidence::kMeasured);
+  EXPECT_EQ(Requests("open"), opened);
+}
+
+TEST_F(TunerTest, StoredEnvironmentWithoutADeviceAnswersButDoesNotTune) {
+  Start("");
+  Tune({Problem(1)});
+  tuner_->Drain(absl::Now());
+  options_.devices.clear();
+  Start();
+  EXPECT_TRUE(std::holds_alternative<Answer>(LookupOne(Problem(1), OnMiss::kTune)));
+  EXPECT_EQ(std::get<Miss>(LookupOne(Problem(2), OnMiss::kTune)).reason, MissReason::kNoDevice);
+  EXPECT_FALSE(tuner_->ListEnvironments().at(0).current);
+}
+
+TEST_F(TunerTest, EnvironmentMustBeNamedWhereThereAreSeveral) {
+  AddDevice("", kH200);
+  AddDevice("", kProfile);
+  Start();
+  LookupRequest request = Request({Problem(1)}, OnMiss::kNone);
+  EXPECT_TRUE(absl::IsInvalidArgument(Lookup(request).status()));
+  request.environment = "profile:nvidia-h200";
+  EXPECT_TRUE(Lookup(request).ok());
+  request.environment = "nvidia-t4";
+  EXPECT_TRUE(absl::IsNotFound(Lookup(request).status()));
+}
+
+TEST_F(TunerTest, NoEnvironmentAtAllIsAPrecondition) {
+  Start();
+  EXPECT_TRUE(absl::IsFailedPrecondition(Lookup(Request({Problem(1)}, OnMiss::kNone)).status()));
+}
+
+TEST_F(TunerTest, SameNameForDifferentEnvironmentsIsRefused) {
+  AddDevice("", kH200);
+  AddDevice("", "nvidia-h200,cc=9.0,sms=132,cudnn=9.18.0,lib=full");
+  EXPECT_TRUE(absl::IsFailedPrecondition(Tuner::Create(options_).status()));
+}
+
+TEST_F(TunerTest, HintComesFromTheProfile) {
+  AddDevice("", kH200);
+  AddDevice("", kProfile);
+  Start();
+  LookupRequest request = Request({Problem(1)}, OnMiss::kHeuristic);
+  request.environment = "profile:nvidia-h200";
+  Lookup(request).value();
+  request = Request({Problem(1)}, OnMiss::kNone);
+  request.environment = "nvidia-h200";
+  request.include_hints = true;
+  const auto response = Lookup(request).value();
+  const Miss& miss = std::get<Miss>(response.results[0].outcome);
+  ASSERT_TRUE(miss.hint.has_value());
+  EXPECT_EQ(miss.hint->environment_name, "profile:nvidia-h200");
+  EXPECT_THAT(miss.hint->note, HasSubstr("not exact"));
+}
+
+TEST_F(TunerTest, PinIsAnsweredUntilItEnds) {
+  Start("");
+  Tune({Problem(1)});
+  const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
+  const CandidateId last = tuning.candidates.back().id;
+  ASSERT_TRUE(tuner_->PutPin("", Problem(1), last, "why not", std::nullopt).ok());
+  EXPECT_EQ(std::get<Answer>(LookupOne(Problem(1), OnMiss::kNone)).winner.id, last);
+  EXPECT_EQ(tuner_->ListPins("")->size(), 1U);
+  ASSERT_TRUE(tuner_->DeletePin("", Problem(1)).ok());
+  EXPECT_EQ(std::get<Answer>(LookupOne(Problem(1), OnMiss::kNone)).winner.id,
+            tuning.candidates[0].id);
+}
+
+TEST_F(TunerTest, PinNeedsATuningThatListsTheCandidate) {
+  Start("");
+  const CandidateId id = EngineConfig{99, {}};
+  EXPECT_TRUE(absl::IsNotFound(tuner_->PutPin("", Problem(1), id, "x", std::nullopt).status()));
+  Tune({Problem(1)});
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(tuner_->PutPin("", Problem(1), id, "x", std::nullopt).status()));
+}
+
+TEST_F(TunerTest, DeletedTuningIsAMissAgain) {
+  Start("");
+  Tune({Problem(1)});
+  EXPECT_EQ(tuner_->DeleteTunings("", {Problem(1), Problem(2)}).value(), 1);
+  EXPECT_TRUE(std::holds_alternative<Miss>(LookupOne(Problem(1), OnMiss::kNone)));
+}
+
+TEST_F(TunerTest, DrainCallsBackEveryWaitingCaller) {
+  Start("prepare_delay_ms=60000");
+  std::promise<absl::Status> promise;
+  tuner_->Lookup(Request({Problem(1), Problem(2)}, OnMiss::kTune),
+                 [&promise](const absl::StatusOr<LookupResponse>& response) {
+                   promise.set_value(response.status());
+                 });
+  const JobSnapshot job = Create({Problem(3)});
+  ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
+  tuner_->Drain(absl::Now());
+  EXPECT_TRUE(absl::IsUnavailable(promise.get_future().get()));
+  EXPECT_EQ(tuner_->GetJob(job.name)->state, JobState::kCancelled);
+  EXPECT_TRUE(absl::IsUnavailable(Lookup(Request({Problem(1)}, OnMiss::kNone)).status()));
+  EXPECT_TRUE(absl::IsUnavailable(tuner_->CreateJob({}).status()));
+}
+
+TEST_F(TunerTest, DrainLetsTheRunningTuningEnd) {
+  Start("prepare_delay_ms=20");
+  const JobSnapshot job = Create({Problem(1)});
+  ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
+  tuner_->Drain(absl::Now() + absl::Minutes(1));
+  EXPECT_EQ(tuner_->GetJob(job.name)->state, JobState::kSucceeded);
+  EXPECT_EQ(store_.put_count(), 1);
+}
+
+TEST_F(TunerTest, IdleWorkerIsEndedAndStartedAgain) {
+  options_.idle_timeout = absl::Milliseconds(20);
+  Start("");
+  Tune({Problem(1)});
+  ASSERT_TRUE(Eventually([this] { return tuner_->ListDevices()[0].worker_pid == 0; }));
+  EXPECT_EQ(tuner_->ListDevices()[0].worker_deaths, 0);
+  EXPECT_EQ(Tune({Problem(2)}).state, JobState::kSucceeded);
+}
+
+TEST_F(TunerTest, BudgetThatEndsEarlyIsIncomplete) {
+  Start("measure_delay_ms=40");
+  JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.time_budget = absl::Milliseconds(250);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  const auto outcome = LookupOne(Problem(1), OnMiss::kNone);
+  EXPECT_EQ(std::get<Answer>(outcome).evidence, Evidence::kIncomplete);
+}
+
+}  // namespace
+}  // namespace convtune

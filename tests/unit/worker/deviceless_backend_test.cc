@@ -1,0 +1,299 @@
+#include "server/worker/deviceless_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "tests/unit/worker/test_profile.h"
+
+namespace convtune {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// One backend for all tests: making it loads half a gigabyte of libraries.
+DevicelessBackend* TestBackend() {
+  static DevicelessBackend* const backend = [] {
+    const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
+    if (!profile.ok()) {
+      ADD_FAILURE() << profile.status();
+      std::abort();
+    }
+    absl::StatusOr<std::unique_ptr<DevicelessBackend>> made = DevicelessBackend::Create(*profile);
+    if (!made.ok()) {
+      ADD_FAILURE() << made.status();
+      std::abort();
+    }
+    return std::move(made)->release();
+  }();
+  return backend;
+}
+
+std::unique_ptr<BackendProblem> Open(const std::string& text, int64_t memory_budget_bytes = 0) {
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(text);
+  EXPECT_TRUE(problem.ok()) << text << ": " << problem.status();
+  if (!problem.ok()) {
+    return nullptr;
+  }
+  absl::StatusOr<std::unique_ptr<BackendProblem>> opened =
+      TestBackend()->Open(*problem, memory_budget_bytes);
+  EXPECT_TRUE(opened.ok()) << text << ": " << opened.status();
+  return opened.ok() ? *std::move(opened) : nullptr;
+}
+
+struct Listing {
+  std::vector<Candidate> candidates;
+  ListingEnd end;
+};
+
+Listing List(BackendProblem* problem, const ListingOptions& options = {}) {
+  Listing listing;
+  const absl::StatusOr<ListingEnd> end =
+      problem->List(options, [&listing](const Candidate& candidate) {
+        listing.candidates.push_back(candidate);
+        return true;
+      });
+  EXPECT_TRUE(end.ok()) << end.status();
+  if (end.ok()) {
+    listing.end = *end;
+  }
+  return listing;
+}
+
+ListingOptions Depth(ListingDepth depth) {
+  ListingOptions options;
+  options.depth = depth;
+  return options;
+}
+
+constexpr char kPlain[] = "fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
+
+class DevicelessListing : public testing::TestWithParam<std::string> {};
+
+TEST_P(DevicelessListing, EachConfigIsListedOnceInRankOrder) {
+  const std::unique_ptr<BackendProblem> problem = Open(GetParam());
+  ASSERT_NE(problem, nullptr);
+  const Listing listing = List(problem.get());
+  ASSERT_THAT(listing.candidates, Not(IsEmpty())) << listing.end.refusals;
+  std::set<CandidateId> ids;
+  int rank = 0;
+  for (const Candidate& candidate : listing.candidates) {
+    EXPECT_TRUE(ids.insert(candidate.id).second) << ToText(candidate.id);
+    EXPECT_EQ(candidate.heuristic_rank, rank++);
+  }
+  EXPECT_FALSE(listing.end.out_of_time);
+  EXPECT_FALSE(listing.end.truncated);
+}
+
+TEST_P(DevicelessListing, AStockConfigCanBeFinalisedFromItsTextAlone) {
+  const std::unique_ptr<BackendProblem> problem = Open(GetParam());
+  ASSERT_NE(problem, nullptr);
+  const Listing listing = List(problem.get(), Depth(ListingDepth::kStock));
+  std::string refusals;
+  for (const Candidate& candidate : listing.candidates) {
+    const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(candidate.id);
+    if (!prepared.ok()) {
+      EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
+      refusals += std::string(prepared.status().message()) + "\n";
+      continue;
+    }
+    const std::unique_ptr<BackendProblem> again = Open(GetParam());
+    const absl::StatusOr<CandidateId> id = ParseCandidateId(ToText(candidate.id));
+    ASSERT_TRUE(id.ok()) << id.status();
+    const absl::StatusOr<PreparedCandidate> from_text = again->Prepare(*id);
+    ASSERT_TRUE(from_text.ok()) << from_text.status();
+    EXPECT_EQ(from_text->workspace_bytes, prepared->workspace_bytes);
+    return;
+  }
+  ADD_FAILURE() << "no config could be finalised:\n" << refusals;
+}
+
+std::vector<std::string> Problems() {
+  std::vector<std::string> problems;
+  for (const std::string operation : {"fwd", "bwd_data", "bwd_filter"}) {
+    for (const std::string form :
+         {",x=4x64x28x28,w=64x64x3x3,pad=1", ",x=2x16x8x14x14,w=16x16x3x3x3,pad=1",
+          ",x=4x32x100,w=32x32x5,pad=2", ",x=4x64x28x28,w=64x16x3x3,pad=1,groups=4",
+          ",x=4x32x28x28,w=32x1x3x3,pad=1,groups=32", ",x=4x32x28x28,w=32x32x3x3,pad=2,dilation=2",
+          ",x=4x64x28x28,w=64x64x3x3,pad=1,stride=2"}) {
+      for (const std::string type : {",f16,nhwc", ",f32,nchw"}) {
+        problems.push_back(operation + form + type);
+      }
+    }
+    for (const std::string type : {",bf16,nhwc", ",f64,nchw"}) {
+      problems.push_back(operation + ",x=4x64x28x28,w=64x64x3x3,pad=1" + type);
+    }
+  }
+  problems.push_back("fwd,x=4x64x28x28,w=64x64x3x3,pad=1,i8,nhwc");
+  problems.push_back("fwd,x=4x64x28x28,w=64x64x3x3,pad=0:1x1:0,f16,nhwc");
+  problems.push_back("fwd,x=4x64x28x28,w=64x64x3x3,pad=1,mode=conv");
+  for (const std::string epilogue : {"bias", "bias+relu", "add+bias+relu"}) {
+    problems.push_back("fwd,x=4x64x28x28,w=64x64x3x3,pad=1,f16,nhwc,epilogue=" + epilogue);
+    problems.push_back("fwd,x=4x64x28x28,w=64x64x3x3,pad=1,f32,nchw,epilogue=" + epilogue);
+  }
+  return problems;
+}
+
+INSTANTIATE_TEST_SUITE_P(Problems, DevicelessListing, testing::ValuesIn(Problems()));
+
+TEST(DevicelessBackendTest, NotesAreThoseOfTheEngines) {
+  const std::unique_ptr<BackendProblem> problem = Open(kPlain);
+  ASSERT_NE(problem, nullptr);
+  int tensor_core = 0;
+  for (const Candidate& candidate : List(problem.get()).candidates) {
+    tensor_core += candidate.has(NumericalNote::kTensorCore) ? 1 : 0;
+    EXPECT_EQ(candidate.deterministic, !candidate.has(NumericalNote::kNondeterministic));
+  }
+  EXPECT_GT(tensor_core, 0);
+}
+
+TEST(DevicelessBackendTest, ConfigsOfOneEngineDifferInTheirKnobs) {
+  const std::unique_ptr<BackendProblem> problem = Open(kPlain);
+  ASSERT_NE(problem, nullptr);
+  std::map<int64_t, int> configs_of_engine;
+  for (const Candidate& candidate : List(problem.get()).candidates) {
+    ++configs_of_engine[std::get<EngineConfig>(candidate.id).engine_index];
+  }
+  int most = 0;
+  for (const auto& [engine, configs] : configs_of_engine) {
+    most = std::max(most, configs);
+  }
+  EXPECT_GT(most, 5);
+}
+
+// What cuDNN lists for these without a card depends on its version and on
+// whether a libcuda can be loaded; it may be nothing.
+TEST(DevicelessBackendTest, WhatIsListedIsFinalisedOrRefusedInCudnnsWords) {
+  for (const char* text : {"fwd,x=4x64x28x28,w=64x64x3x3,pad=1,f16,nhwc,sms=66",
+                           "fwd,x=4x64x28x28,w=64x64x3x3,pad=1,f16,nhwc,mid=f16,epilogue=bias"}) {
+    const std::unique_ptr<BackendProblem> problem = Open(text);
+    ASSERT_NE(problem, nullptr);
+    for (const Candidate& candidate : List(problem.get()).candidates) {
+      const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(candidate.id);
+      if (!prepared.ok()) {
+        EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
+      }
+    }
+  }
+}
+
+TEST(DevicelessBackendTest, HeuristicsListsAtLeastWhatStockLists) {
+  const std::unique_ptr<BackendProblem> problem = Open(kPlain);
+  ASSERT_NE(problem, nullptr);
+  std::set<CandidateId> all;
+  for (const Candidate& candidate : List(problem.get()).candidates) {
+    all.insert(candidate.id);
+  }
+  const Listing stock = List(problem.get(), Depth(ListingDepth::kStock));
+  EXPECT_GE(all.size(), stock.candidates.size());
+  EXPECT_THAT(stock.candidates, Not(IsEmpty()));
+  for (const Candidate& candidate : stock.candidates) {
+    EXPECT_EQ(all.count(candidate.id), 1U) << ToText(candidate.id);
+  }
+}
+
+TEST(DevicelessBackendTest, ExhaustiveListsTheHeuristicsFirstAndThenMore) {
+  const std::unique_ptr<BackendProblem> problem = Open(kPlain);
+  ASSERT_NE(problem, nullptr);
+  const size_t heuristics = List(problem.get()).candidates.size();
+  const Listing exhaustive = List(problem.get(), Depth(ListingDepth::kExhaustive));
+  ASSERT_GT(exhaustive.candidates.size(), heuristics);
+  std::set<CandidateId> ids;
+  for (size_t i = 0; i < exhaustive.candidates.size(); ++i) {
+    const Candidate& candidate = exhaustive.candidates[i];
+    EXPECT_TRUE(ids.insert(candidate.id).second) << ToText(candidate.id);
+    EXPECT_EQ(candidate.heuristic_rank, i < heuristics ? static_cast<int>(i) : -1);
+  }
+}
+
+TEST(DevicelessBackendTest, ExhaustiveKeepsToItsLimits) {
+  const std::unique_ptr<BackendProblem> problem = Open(kPlain);
+  ASSERT_NE(problem, nullptr);
+  ListingOptions options = Depth(ListingDepth::kExhaustive);
+  options.max_candidates = 150;
+  const Listing listing = List(problem.get(), options);
+  EXPECT_EQ(listing.candidates.size(), 150U);
+  EXPECT_TRUE(listing.end.truncated);
+}
+
+TEST(DevicelessBackendTest, APassedDeadlineListsNothingAndSaysSo) {
+  const std::unique_ptr<BackendProblem> problem = Open(kPlain);
+  ASSERT_NE(problem, nullptr);
+  ListingOptions options;
+  options.deadline = absl::InfinitePast();
+  const Listing listing = List(problem.get(), options);
+  EXPECT_THAT(listing.candidates, IsEmpty());
+  EXPECT_TRUE(listing.end.out_of_time);
+}
+
+TEST(DevicelessBackendTest, AnEngineThatDoesNotExistIsRefusedInCudnnsWords) {
+  const std::unique_ptr<BackendProblem> problem = Open(kPlain);
+  ASSERT_NE(problem, nullptr);
+  const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(EngineConfig{99999, {}});
+  ASSERT_FALSE(prepared.ok());
+  EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
+}
+
+TEST(DevicelessBackendTest, AConfigOfAnotherProblemIsRefusedInCudnnsWords) {
+  const std::unique_ptr<BackendProblem> half = Open(kPlain);
+  const std::unique_ptr<BackendProblem> twice = Open("fwd,x=16x64x56x56,w=64x64x3x3,pad=1,f64");
+  ASSERT_NE(half, nullptr);
+  ASSERT_NE(twice, nullptr);
+  int refused = 0;
+  for (const Candidate& candidate : List(half.get()).candidates) {
+    const absl::StatusOr<PreparedCandidate> prepared = twice->Prepare(candidate.id);
+    if (!prepared.ok()) {
+      EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST(DevicelessBackendTest, WorkspaceAboveTheBudgetIsOverMemory) {
+  const std::unique_ptr<BackendProblem> roomy = Open(kPlain);
+  ASSERT_NE(roomy, nullptr);
+  const absl::StatusOr<ConvProblem> parsed = ConvProblem::Parse(kPlain);
+  const std::unique_ptr<BackendProblem> tight = Open(kPlain, parsed->TensorBytes());
+  ASSERT_NE(tight, nullptr);
+  int over = 0;
+  for (const Candidate& candidate : List(roomy.get()).candidates) {
+    const absl::StatusOr<PreparedCandidate> prepared = roomy->Prepare(candidate.id);
+    if (prepared.ok()) {
+      EXPECT_FALSE(prepared->over_memory);
+      const absl::StatusOr<PreparedCandidate> again = tight->Prepare(candidate.id);
+      ASSERT_TRUE(again.ok()) << again.status();
+      EXPECT_EQ(again->over_memory, prepared->workspace_bytes > 0);
+      over += again->over_memory ? 1 : 0;
+    }
+  }
+  EXPECT_GT(over, 0);
+}
+
+TEST(DevicelessBackendTest, TensorsAboveTheBudgetAreRefused) {
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(kPlain);
+  ASSERT_TRUE(problem.ok());
+  EXPECT_EQ(TestBackend()->Open(*problem, 1000).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST(DevicelessBackendTest, ProfileCanNeitherRunNorSearchTheLegacyApi) {
+  const std::unique_ptr<BackendProblem> problem = Open(kPlain);
+  ASSERT_NE(problem, nullptr);
+  EXPECT_FALSE(TestBackend()->has_gpu());
+  EXPECT_EQ(problem->Prepare(LegacyAlgorithm{1, 0}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(problem->Run(EngineConfig{1, {}}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace convtune

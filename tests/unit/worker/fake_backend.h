@@ -1,0 +1,110 @@
+// A backend whose candidates and times a test decides.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/worker/backend.h"
+
+namespace convtune {
+
+// One candidate of FakeBackend.
+struct FakeCandidate {
+  Candidate candidate;
+  absl::Status prepare = absl::OkStatus();
+  PreparedCandidate prepared;
+  int runs_until_failure = -1;  // -1: never fails
+};
+
+class FakeBackend : public Backend {
+ public:
+  FakeBackend() {
+    environment_.gpu_model = "Test GPU";
+    environment_.cc_major = 9;
+    environment_.sm_count = 1;
+    environment_.cudnn = {9, 19, 0};
+    environment_.library = LibraryConfiguration::kFull;
+  }
+
+  FakeCandidate& Add(int64_t engine) {
+    FakeCandidate candidate;
+    candidate.candidate.id = EngineConfig{engine, {}};
+    candidates.push_back(candidate);
+    return candidates.back();
+  }
+
+  const Environment& environment() const override { return environment_; }
+  const Provenance& provenance() const override { return provenance_; }
+  bool has_gpu() const override { return has_gpu_; }
+  absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
+                                                       int64_t memory_budget_bytes) override;
+
+  std::vector<FakeCandidate> candidates;
+  std::vector<int64_t> runs;  // engines in the order in which they were run
+  ListingOptions options;     // of the last listing
+  ListingEnd end;
+  int open_problems = 0;
+  bool has_gpu_ = true;
+
+ private:
+  Environment environment_;
+  Provenance provenance_;
+};
+
+class FakeProblem : public BackendProblem {
+ public:
+  explicit FakeProblem(FakeBackend* backend) : backend_(backend) { ++backend_->open_problems; }
+  ~FakeProblem() override { --backend_->open_problems; }
+
+  absl::StatusOr<ListingEnd> List(const ListingOptions& options,
+                                  const OnListed& on_listed) override {
+    backend_->options = options;
+    for (const FakeCandidate& candidate : backend_->candidates) {
+      if (!on_listed(candidate.candidate)) {
+        break;
+      }
+    }
+    return backend_->end;
+  }
+  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override {
+    const FakeCandidate& candidate = Find(id);
+    if (!candidate.prepare.ok()) {
+      return candidate.prepare;
+    }
+    return candidate.prepared;
+  }
+  absl::Status BeginMeasure(const std::vector<CandidateId>& /*ids*/) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<double> Run(const CandidateId& id) override {
+    FakeCandidate& candidate = Find(id);
+    const int64_t engine = std::get<EngineConfig>(id).engine_index;
+    backend_->runs.push_back(engine);
+    if (candidate.runs_until_failure == 0) {
+      return absl::InternalError("it fell over");
+    }
+    --candidate.runs_until_failure;
+    return static_cast<double>(engine);
+  }
+
+ private:
+  FakeCandidate& Find(const CandidateId& id) {
+    for (FakeCandidate& candidate : backend_->candidates) {
+      if (candidate.candidate.id == id) {
+        return candidate;
+      }
+    }
+    std::abort();
+  }
+
+  FakeBackend* const backend_;
+};
+
+inline absl::StatusOr<std::unique_ptr<BackendProblem>> FakeBackend::Open(
+    const ConvProblem& /*problem*/, int64_t /*memory_budget_bytes*/) {
+  return std::make_unique<FakeProblem>(this);
+}
+
+}  // namespace convtune

@@ -1,0 +1,258 @@
+#include "server/worker/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "proto/convtune/worker/protocol_version.h"
+#include "tests/unit/worker/fake_backend.h"
+
+namespace convtune {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+class SessionTest : public testing::Test {
+ protected:
+  SessionTest() : session_(&backend_) {}
+
+  std::vector<worker::Reply> Ask(const worker::Request& request) {
+    std::vector<worker::Reply> replies;
+    status_ = session_.Handle(request, [&replies](const worker::Reply& reply) {
+      replies.push_back(reply);
+      return absl::OkStatus();
+    });
+    for (size_t i = 0; i < replies.size(); ++i) {
+      EXPECT_EQ(replies[i].last(), i + 1 == replies.size());
+    }
+    return replies;
+  }
+
+  std::vector<worker::Reply> Hello(int major = kWorkerProtocolMajor) {
+    worker::Request request;
+    request.mutable_hello()->set_protocol_major(major);
+    return Ask(request);
+  }
+
+  std::vector<worker::Reply> Open(worker::OpenProblem open = DefaultOpen()) {
+    worker::Request request;
+    *request.mutable_open_problem() = std::move(open);
+    return Ask(request);
+  }
+
+  static worker::OpenProblem DefaultOpen() {
+    worker::OpenProblem open;
+    open.set_problem_text("fwd,x=1x8x16x16,w=8x8x3x3,pad=1,nhwc,f16");
+    open.set_listing(worker::LISTING_HEURISTICS);
+    open.set_graph_api(true);
+    return open;
+  }
+
+  std::vector<worker::Reply> Prepare(std::vector<int> indexes, int stop_after = 0) {
+    worker::Request request;
+    for (const int index : indexes) {
+      request.mutable_prepare()->add_indexes(index);
+    }
+    request.mutable_prepare()->set_stop_after(stop_after);
+    return Ask(request);
+  }
+
+  std::vector<worker::Reply> Measure(std::vector<int> indexes) {
+    worker::Request request;
+    for (const int index : indexes) {
+      request.mutable_measure()->add_indexes(index);
+    }
+    request.mutable_measure()->set_rounds(1);
+    return Ask(request);
+  }
+
+  FakeBackend backend_;
+  Session session_;
+  absl::Status status_;
+};
+
+TEST_F(SessionTest, HelloSaysWhoTheWorkerIs) {
+  const auto replies = Hello();
+  ASSERT_THAT(replies, SizeIs(1));
+  EXPECT_EQ(replies[0].hello().environment_text(), backend_.environment().ToText());
+  EXPECT_TRUE(replies[0].hello().has_gpu());
+}
+
+TEST_F(SessionTest, AnotherMajorVersionIsRefusedAndEndsTheSession) {
+  const auto replies = Hello(kWorkerProtocolMajor + 1);
+  ASSERT_THAT(replies, SizeIs(1));
+  EXPECT_FALSE(replies[0].outcome().ok());
+  EXPECT_THAT(replies[0].outcome().message(), HasSubstr("protocol_major"));
+  EXPECT_EQ(status_.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SessionTest, AnythingBeforeHelloIsRefused) {
+  const auto replies = Open();
+  ASSERT_THAT(replies, SizeIs(1));
+  EXPECT_THAT(replies[0].outcome().message(), HasSubstr("hello"));
+  EXPECT_EQ(status_.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SessionTest, ARequestWithoutAKindFailsAlone) {
+  Hello();
+  const auto replies = Ask(worker::Request());
+  ASSERT_THAT(replies, SizeIs(1));
+  EXPECT_FALSE(replies[0].outcome().ok());
+  EXPECT_TRUE(status_.ok());
+}
+
+TEST_F(SessionTest, OpenListsCandidatesWithTheirNotes) {
+  FakeCandidate& fake = backend_.Add(7);
+  fake.candidate.numerical_notes =
+      NoteBit(NumericalNote::kTensorCore) | NoteBit(NumericalNote::kWinograd);
+  fake.candidate.behavior_notes = NoteBit(BehaviorNote::kRuntimeCompilation);
+  fake.candidate.heuristic_rank = 3;
+  Hello();
+  const auto replies = Open();
+  ASSERT_THAT(replies, SizeIs(2));
+  const worker::ListedCandidate& listed = replies[0].listed();
+  EXPECT_EQ(listed.index(), 0);
+  EXPECT_EQ(listed.text(), "graph:eng7");
+  EXPECT_EQ(listed.heuristic_rank(), 3);
+  EXPECT_THAT(listed.numerical_notes(), ElementsAre(1, 6));
+  EXPECT_THAT(listed.behavior_notes(), ElementsAre(1));
+  EXPECT_TRUE(replies[1].outcome().ok());
+}
+
+TEST_F(SessionTest, AnEmptyListingFailsWithCudnnsWords) {
+  backend_.end.refusals = "no engine takes this";
+  Hello();
+  const auto replies = Open();
+  ASSERT_THAT(replies, SizeIs(1));
+  EXPECT_FALSE(replies[0].outcome().ok());
+  EXPECT_EQ(replies[0].outcome().message(), "no engine takes this");
+}
+
+TEST_F(SessionTest, OpenPassesItsOptionsOn) {
+  backend_.Add(1);
+  backend_.end.truncated = true;
+  Hello();
+  worker::OpenProblem open = DefaultOpen();
+  open.set_listing(worker::LISTING_EXHAUSTIVE);
+  open.set_legacy_api(true);
+  open.set_max_candidates(5);
+  const auto replies = Open(open);
+  EXPECT_TRUE(replies.back().outcome().truncated());
+  EXPECT_EQ(backend_.options.depth, ListingDepth::kExhaustive);
+  EXPECT_TRUE(backend_.options.legacy_api);
+  EXPECT_EQ(backend_.options.max_candidates, 5);
+  EXPECT_EQ(backend_.options.deadline, absl::InfiniteFuture());
+}
+
+TEST_F(SessionTest, BadOpenNamesTheField) {
+  Hello();
+  worker::OpenProblem open = DefaultOpen();
+  open.set_problem_text("fwd,x=1x8x16x16,w=8x8x3x3,blue");
+  EXPECT_THAT(Open(open).back().outcome().message(), HasSubstr("problem_text"));
+  open = DefaultOpen();
+  open.clear_listing();
+  EXPECT_THAT(Open(open).back().outcome().message(), HasSubstr("listing"));
+  open = DefaultOpen();
+  open.set_graph_api(false);
+  EXPECT_THAT(Open(open).back().outcome().message(), HasSubstr("graph_api"));
+  backend_.has_gpu_ = false;
+  open.set_legacy_api(true);
+  EXPECT_THAT(Open(open).back().outcome().message(), HasSubstr("need a GPU"));
+  EXPECT_TRUE(status_.ok());
+}
+
+TEST_F(SessionTest, OpenAndCloseEndTheProblemBefore) {
+  backend_.Add(1);
+  Hello();
+  Open();
+  Open();
+  EXPECT_EQ(backend_.open_problems, 1);
+  worker::Request close;
+  close.mutable_close_problem();
+  EXPECT_TRUE(Ask(close).back().outcome().ok());
+  EXPECT_EQ(backend_.open_problems, 0);
+  EXPECT_THAT(Prepare({0}).back().outcome().message(), HasSubstr("no problem is open"));
+}
+
+TEST_F(SessionTest, PrepareTouchesAndReportsEach) {
+  backend_.Add(1).prepare = absl::UnimplementedError("finalize: NOT_SUPPORTED: too wide");
+  backend_.Add(2).prepared = {4096, false};
+  backend_.Add(3).prepared = {1 << 30, true};
+  Hello();
+  Open();
+  const auto replies = Prepare({0, 1, 2});
+  ASSERT_THAT(replies, SizeIs(7));
+  EXPECT_EQ(replies[0].touching().index(), 0);
+  EXPECT_FALSE(replies[1].prepared().ok());
+  EXPECT_EQ(replies[1].prepared().error_message(), "finalize: NOT_SUPPORTED: too wide");
+  EXPECT_EQ(replies[2].touching().index(), 1);
+  EXPECT_TRUE(replies[3].prepared().ok());
+  EXPECT_EQ(replies[3].prepared().workspace_bytes(), 4096);
+  EXPECT_FALSE(replies[5].prepared().ok());
+  EXPECT_TRUE(replies[5].prepared().over_memory());
+  EXPECT_EQ(replies[5].prepared().error_message(), "");
+}
+
+TEST_F(SessionTest, PrepareStopsAfterEnoughSucceeded) {
+  backend_.Add(1).prepare = absl::UnimplementedError("no");
+  backend_.Add(2);
+  backend_.Add(3);
+  Hello();
+  Open();
+  const auto replies = Prepare({0, 1, 2}, 1);
+  ASSERT_THAT(replies, SizeIs(5));
+  EXPECT_EQ(replies[3].prepared().index(), 1);
+  EXPECT_FALSE(replies[4].outcome().out_of_time());
+}
+
+TEST_F(SessionTest, IndexesThatWereNotListedAreRefusedByPlace) {
+  backend_.Add(1);
+  Hello();
+  Open();
+  EXPECT_THAT(Prepare({0, 1}).back().outcome().message(), HasSubstr("indexes[1]"));
+  EXPECT_THAT(Prepare({-1}).back().outcome().message(), HasSubstr("indexes[0]"));
+}
+
+TEST_F(SessionTest, MeasureNeedsPreparedCandidates) {
+  backend_.Add(1);
+  Hello();
+  Open();
+  EXPECT_THAT(Measure({0}).back().outcome().message(), HasSubstr("is not prepared"));
+}
+
+TEST_F(SessionTest, MeasureSendsSamplesAndFailures) {
+  backend_.Add(5);
+  backend_.Add(6).runs_until_failure = 0;
+  Hello();
+  Open();
+  Prepare({0, 1});
+  const auto replies = Measure({0, 1});
+  ASSERT_THAT(replies, SizeIs(5));
+  EXPECT_EQ(replies[0].touching().index(), 0);
+  EXPECT_EQ(replies[1].sample().gpu_us(), 5.0);
+  EXPECT_EQ(replies[3].sample().index(), 1);
+  EXPECT_EQ(replies[3].sample().error_message(), "it fell over");
+  EXPECT_TRUE(replies[4].outcome().ok());
+}
+
+TEST_F(SessionTest, AFailedSendEndsARequest) {
+  backend_.Add(1);
+  backend_.Add(2);
+  Hello();
+  worker::Request request;
+  *request.mutable_open_problem() = DefaultOpen();
+  int sent = 0;
+  const absl::Status status = session_.Handle(request, [&sent](const worker::Reply&) {
+    ++sent;
+    return absl::OutOfRangeError("gone");
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(sent, 1);
+}
+
+}  // namespace
+}  // namespace convtune

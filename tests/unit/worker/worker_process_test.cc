@@ -1,0 +1,235 @@
+// The program, over its socket.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "convtune/worker/worker.pb.h"
+#include "proto/base/framing.h"
+#include "proto/convtune/worker/protocol_version.h"
+#include "tests/unit/worker/test_profile.h"
+
+namespace convtune {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+class WorkerProcessTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/convtune_profile_XXXXXX";
+    const int file = mkstemp(path);
+    ASSERT_GE(file, 0);
+    close(file);
+    profile_ = path;
+    std::ofstream(profile_) << kTestProfile;
+  }
+
+  void TearDown() override {
+    CloseSocket();
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    unlink(profile_.c_str());
+  }
+
+  // Starts the worker as a child of this process.
+  void Start() {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    pid_ = fork();
+    ASSERT_GE(pid_, 0);
+    if (pid_ == 0) {
+      Exec(ends[1]);
+    }
+    close(ends[1]);
+    socket_ = ends[0];
+  }
+
+  // In a child: becomes the worker.
+  [[noreturn]] void Exec(int fd) {
+    fcntl(fd, F_SETFD, 0);
+    const std::string number = std::to_string(fd);
+    execl(CONVTUNE_WORKER_PROGRAM, CONVTUNE_WORKER_PROGRAM, "--fd", number.c_str(), "--profile",
+          profile_.c_str(), nullptr);
+    _exit(127);
+  }
+
+  void CloseSocket() {
+    if (socket_ >= 0) {
+      close(socket_);
+      socket_ = -1;
+    }
+  }
+
+  std::vector<worker::Reply> Ask(const worker::Request& request) {
+    EXPECT_TRUE(WriteFrame(socket_, request.SerializeAsString()).ok());
+    std::vector<worker::Reply> replies;
+    while (replies.empty() || !replies.back().last()) {
+      const absl::StatusOr<std::string> frame = ReadFrame(socket_, absl::Now() + kPatience);
+      EXPECT_TRUE(frame.ok()) << frame.status();
+      worker::Reply reply;
+      if (!frame.ok() || !reply.ParseFromString(*frame)) {
+        ADD_FAILURE() << "no reply";
+        reply.set_last(true);
+      }
+      replies.push_back(reply);
+    }
+    return replies;
+  }
+
+  worker::Reply Hello(int major = kWorkerProtocolMajor) {
+    worker::Request request;
+    request.mutable_hello()->set_protocol_major(major);
+    return Ask(request).back();
+  }
+
+  // Exit status of the worker, as waitpid gives it.
+  int Wait() {
+    int status = -1;
+    EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
+    pid_ = -1;
+    return status;
+  }
+
+  std::string profile_;
+  pid_t pid_ = -1;
+  int socket_ = -1;
+};
+
+TEST_F(WorkerProcessTest, SaysWhoItIs) {
+  Start();
+  const worker::Reply reply = Hello();
+  EXPECT_EQ(reply.hello().protocol_major(), kWorkerProtocolMajor);
+  EXPECT_THAT(reply.hello().environment_text(), HasSubstr("profile:nvidia-h200,cc=9.0,sms=132"));
+  EXPECT_FALSE(reply.hello().has_gpu());
+}
+
+TEST_F(WorkerProcessTest, RefusesAnotherMajorVersionAndEnds) {
+  Start();
+  EXPECT_FALSE(Hello(kWorkerProtocolMajor + 1).outcome().ok());
+  const int status = Wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+TEST_F(WorkerProcessTest, ListsAndPreparesProblemAfterProblem) {
+  Start();
+  Hello();
+  for (const char* text : {"fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16",
+                           "bwd_filter,x=8x32x28x28,w=32x32x3x3,pad=1"}) {
+    worker::Request open;
+    open.mutable_open_problem()->set_problem_text(text);
+    open.mutable_open_problem()->set_listing(worker::LISTING_STOCK);
+    open.mutable_open_problem()->set_graph_api(true);
+    const std::vector<worker::Reply> listed = Ask(open);
+    ASSERT_GT(listed.size(), 1U);
+    EXPECT_TRUE(listed.back().outcome().ok()) << listed.back().outcome().message();
+
+    worker::Request prepare;
+    for (size_t i = 0; i + 1 < listed.size(); ++i) {
+      prepare.mutable_prepare()->add_indexes(listed[i].listed().index());
+    }
+    prepare.mutable_prepare()->set_stop_after(1);
+    const std::vector<worker::Reply> prepared = Ask(prepare);
+    ASSERT_GE(prepared.size(), 3U);
+    EXPECT_TRUE(prepared[0].has_touching());
+    EXPECT_TRUE(prepared[prepared.size() - 2].prepared().ok());
+  }
+  worker::Request close;
+  close.mutable_close_problem();
+  EXPECT_TRUE(Ask(close).back().outcome().ok());
+}
+
+TEST_F(WorkerProcessTest, EndsWithZeroWhenTheDaemonClosesTheSocket) {
+  Start();
+  Hello();
+  CloseSocket();
+  const int status = Wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(WorkerProcessTest, ABrokenMessageEndsItWithOne) {
+  Start();
+  Hello();
+  ASSERT_TRUE(WriteFrame(socket_, "\xff\xff\xff").ok());
+  const int status = Wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+// The daemon's end of the socket stays open here, so that only the parent's
+// death can be what ends the worker.
+TEST_F(WorkerProcessTest, DiesWithItsParent) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  int pids[2];
+  ASSERT_EQ(pipe(pids), 0);
+  const pid_t parent = fork();
+  ASSERT_GE(parent, 0);
+  if (parent == 0) {
+    const pid_t child = fork();
+    if (child == 0) {
+      close(pids[0]);
+      close(pids[1]);
+      Exec(ends[1]);
+    }
+    [[maybe_unused]] const ssize_t written = write(pids[1], &child, sizeof(child));
+    pause();
+    _exit(0);
+  }
+  pid_t child = -1;
+  ASSERT_EQ(read(pids[0], &child, sizeof(child)), static_cast<ssize_t>(sizeof(child)));
+  close(pids[0]);
+  close(pids[1]);
+  socket_ = ends[0];
+  close(ends[1]);
+  EXPECT_TRUE(Hello().has_hello());
+
+  kill(parent, SIGKILL);
+  waitpid(parent, nullptr, 0);
+  const absl::StatusOr<std::string> frame = ReadFrame(socket_, absl::Now() + kPatience);
+  EXPECT_EQ(frame.status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(WorkerProcessTest, WithoutASocketItSaysSo) {
+  const std::string command =
+      std::string(CONVTUNE_WORKER_PROGRAM) + " --fd 0 --profile " + profile_ + " </dev/null 2>&1";
+  FILE* output = popen(command.c_str(), "r");
+  ASSERT_NE(output, nullptr);
+  char line[256] = {};
+  EXPECT_NE(fgets(line, sizeof(line), output), nullptr);
+  EXPECT_THAT(std::string(line), HasSubstr("--fd"));
+  EXPECT_NE(pclose(output), 0);
+}
+
+TEST_F(WorkerProcessTest, ProbePrintsOneLineForEachDevice) {
+  const std::string command = std::string(CONVTUNE_WORKER_PROGRAM) + " --probe --profile " +
+                              profile_ + " --profile /nonexistent.json";
+  FILE* output = popen(command.c_str(), "r");
+  ASSERT_NE(output, nullptr);
+  char line[1024] = {};
+  ASSERT_NE(fgets(line, sizeof(line), output), nullptr);
+  EXPECT_THAT(std::string(line), HasSubstr(R"("name":"profile:nvidia-h200")"));
+  EXPECT_THAT(std::string(line), HasSubstr(R"("error":"")"));
+  ASSERT_NE(fgets(line, sizeof(line), output), nullptr);
+  EXPECT_THAT(std::string(line), HasSubstr("cannot be read"));
+  EXPECT_EQ(fgets(line, sizeof(line), output), nullptr);
+  EXPECT_EQ(pclose(output), 0);
+}
+
+}  // namespace
+}  // namespace convtune

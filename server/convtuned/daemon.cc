@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
 #include "server/convtuned/program_paths.h"
+#include "server/rpc/library_log.h"
 #include "server/rpc/server.h"
 #include "server/tuner/tuner.h"
 
@@ -28,6 +30,9 @@ constexpr absl::Duration kSignalPoll = absl::Hours(1);
 // end and for the store.
 constexpr double kDrainShare = 0.6;
 constexpr double kShutdownShare = 0.9;
+// What is left by then is answers on their way, and connections of clients
+// that are idle and so do not see that they should close them.
+constexpr absl::Duration kCallGrace = absl::Seconds(1);
 
 absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags,
                                                              const Clock* clock) {
@@ -89,7 +94,8 @@ absl::Status Serve(const Flags& flags, SqliteTuningStore* store, Tuner* tuner, c
   // The tuner first: it calls every waiting caller back, so that their calls
   // end by themselves.
   tuner->Drain(start + flags.drain_timeout * kDrainShare);
-  server->Shutdown(start + flags.drain_timeout * kShutdownShare);
+  server->Shutdown(
+      std::min(start + flags.drain_timeout * kShutdownShare, absl::Now() + kCallGrace));
   return absl::OkStatus();
 }
 
@@ -122,6 +128,7 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
 }  // namespace
 
 int RunDaemon(const Flags& flags, StopSignals* signals) {
+  CaptureLibraryLogs();
   spdlog::info("convtuned {}, state in {}", CONVTUNE_VERSION, flags.state_dir);
   const absl::StatusOr<int> result = Run(flags, signals);
   if (!result.ok()) {

@@ -47,6 +47,7 @@ grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBu
         absl::StrCat("the reply would have ", size, " bytes, more than ", kMaxReplyBytes,
                      "; ask for fewer problems")));
   }
+  bytes->Clear();  // the writer wants a buffer without content
   grpc::ProtoBufferWriter writer(bytes, grpc::kProtoBufferWriterMaxBufferLength,
                                  static_cast<int>(size));
   if (!message.SerializeToZeroCopyStream(&writer)) {

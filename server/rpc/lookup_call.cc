@@ -76,8 +76,12 @@ class LookupReactor : public grpc::ServerUnaryReactor {
         return;
       }
       FinishLocked(CatchAll("BatchGet", [&] {
-        return response.ok() ? WriteMessage(ToProto(*response), out)
-                             : ToGrpcStatus(response.status(), "environment");
+        if (!response.ok()) {
+          return ToGrpcStatus(response.status(), "environment");
+        }
+        const EnvironmentInfo environment =
+            FindEnvironment(tuner->ListEnvironments(), response->environment.ToText());
+        return WriteMessage(ToProto(*response, environment), out);
       }));
     }
 
@@ -93,7 +97,6 @@ class LookupReactor : public grpc::ServerUnaryReactor {
       }
     }
 
-    // The tuner is never called under the lock: it may call back at once.
     void SetToken(uint64_t value) {
       {
         MutexLock lock(mutex);

@@ -74,6 +74,19 @@ google::protobuf::Duration ToProto(absl::Duration duration) {
   return out;
 }
 
+EnvironmentInfo FindEnvironment(const std::vector<EnvironmentInfo>& known,
+                                const std::string& text) {
+  const auto found = std::find_if(known.begin(), known.end(), [&](const EnvironmentInfo& info) {
+    return info.environment.ToText() == text;
+  });
+  if (found != known.end()) {
+    return *found;
+  }
+  EnvironmentInfo info;
+  info.environment = Environment::Parse(text).value_or(Environment());
+  return info;
+}
+
 v1::Environment ToProto(const EnvironmentInfo& info) {
   const Environment& environment = info.environment;
   v1::Environment out;
@@ -165,8 +178,9 @@ v1::Miss ToProto(const Miss& miss, Operation operation) {
   return out;
 }
 
-v1::BatchGetResponse ToProto(const LookupResponse& response) {
+v1::BatchGetResponse ToProto(const LookupResponse& response, const EnvironmentInfo& environment) {
   v1::BatchGetResponse out;
+  *out.mutable_environment() = ToProto(environment);
   out.mutable_results()->Reserve(static_cast<int>(response.results.size()));
   for (const LookupResult& result : response.results) {
     v1::BatchGetResult* entry = out.add_results();

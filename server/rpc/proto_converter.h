@@ -2,7 +2,9 @@
 // direction is in request_validator.h. Pure functions.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "convtune/v1/maintenance_service.pb.h"
@@ -17,12 +19,15 @@ namespace convtune {
 google::protobuf::Timestamp ToProto(absl::Time time);
 google::protobuf::Duration ToProto(absl::Duration duration);
 
+// The one of `known` with that key text; what the text says if there is none.
+EnvironmentInfo FindEnvironment(const std::vector<EnvironmentInfo>& known, const std::string& text);
+
 v1::Environment ToProto(const EnvironmentInfo& info);
 // With the name of a legacy algorithm, which depends on the operation.
 v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples);
 v1::Answer ToProto(const Answer& answer, Operation operation);
 v1::Miss ToProto(const Miss& miss, Operation operation);
-v1::BatchGetResponse ToProto(const LookupResponse& response);
+v1::BatchGetResponse ToProto(const LookupResponse& response, const EnvironmentInfo& environment);
 // With all candidates and samples.
 v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment);
 v1::Tuning ToProto(const TuningSummary& summary, const EnvironmentInfo& environment);

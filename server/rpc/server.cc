@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "grpc/health/v1/health.pb.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/service_type.h"
@@ -84,6 +85,8 @@ class GrpcServer final : public Server {
       return absl::InvalidArgumentError("listen: at least one address is required");
     }
     grpc::EnableDefaultHealthCheckService(true);
+    // gRPC's own health service has no description that reflection could find.
+    google::protobuf::LinkMessageReflection<grpc::health::v1::HealthCheckRequest>();
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     SetLimits(&builder);

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,20 +32,6 @@ using RawPins = Api::WithRawCallbackMethod_Pin<
     Api::WithRawCallbackMethod_Unpin<Api::WithRawCallbackMethod_ListPins<RawTunings>>>;
 using RawService =
     Api::WithRawCallbackMethod_ListEnvironments<Api::WithRawCallbackMethod_ListDevices<RawPins>>;
-
-// The entry with that key text; what the text says if the tuner has none.
-EnvironmentInfo FindEnvironment(const std::vector<EnvironmentInfo>& known,
-                                const std::string& text) {
-  const auto found = std::find_if(known.begin(), known.end(), [&](const EnvironmentInfo& info) {
-    return info.environment.ToText() == text;
-  });
-  if (found != known.end()) {
-    return *found;
-  }
-  EnvironmentInfo info;
-  info.environment = Environment::Parse(text).value_or(Environment());
-  return info;
-}
 
 class TuningService final : public RawService {
  public:

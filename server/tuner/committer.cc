@@ -17,9 +17,8 @@ std::pair<std::string, std::string> Texts(const TuningKey& key) {
 
 }  // namespace
 
-Committer::Committer(TuningStore* store, TuningIndex* index, const Clock* clock,
-                     absl::Duration retry_period)
-    : store_(store), index_(index), clock_(clock), retry_period_(retry_period) {
+Committer::Committer(TuningStore* store, TuningIndex* index, absl::Duration retry_period)
+    : store_(store), index_(index), retry_period_(retry_period) {
   retries_ = std::thread([this] { RunRetries(); });
 }
 

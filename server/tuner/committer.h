@@ -14,7 +14,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "db/tuning_store.h"
-#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "server/tuner/tuning_index.h"
 
@@ -24,10 +23,9 @@ namespace convtune {
 // time. Thread-safe.
 class Committer {
  public:
-  // All outlive the committer. `retry_period`: pause between attempts to write
+  // Both outlive the committer. `retry_period`: pause between attempts to write
   // what the disk refused.
-  Committer(TuningStore* store, TuningIndex* index, const Clock* clock,
-            absl::Duration retry_period = absl::Seconds(3));
+  Committer(TuningStore* store, TuningIndex* index, absl::Duration retry_period = absl::Seconds(3));
   ~Committer();
 
   // Fills the index from the store. Rows that fail their checksum are logged
@@ -70,7 +68,6 @@ class Committer {
 
   TuningStore* const store_;
   TuningIndex* const index_;
-  const Clock* const clock_;
   const absl::Duration retry_period_;
   mutable Mutex mutex_;  // also orders the store's changes and the index's
   CondVar stop_;

@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<TunerImpl>> TunerImpl::Create(Options options) {
 
 TunerImpl::TunerImpl(Options options)
     : options_(std::move(options)),
-      committer_(options_.store, &index_, options_.clock),
+      committer_(options_.store, &index_),
       jobs_(options_.clock),
       lookups_(&index_, options_.clock,
                [this](const ResolvedEnvironment& environment, std::vector<ConvProblem> problems,

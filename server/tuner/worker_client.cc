@@ -1,5 +1,6 @@
 #include "server/tuner/worker_client.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,12 @@
 #include "proto/base/status_macros.h"
 
 namespace convtune {
+namespace {
+
+// A worker loads CUDA and cuDNN before it answers, from a cold disk perhaps.
+constexpr absl::Duration kStartPatience = absl::Seconds(60);
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Start(Options options) {
   absl::StatusOr<std::unique_ptr<WorkerProcess>> process =
@@ -25,7 +32,8 @@ absl::Status WorkerClient::Handshake() {
   request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
   request.mutable_hello()->set_protocol_minor(kWorkerProtocolMinor);
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
-  ASSIGN_OR_RETURN(worker::Reply reply, Receive(absl::Now() + options_.hang_timeout));
+  ASSIGN_OR_RETURN(worker::Reply reply,
+                   Receive(absl::Now() + std::max(options_.hang_timeout, kStartPatience)));
   if (reply.has_outcome()) {
     return Lose(absl::StrCat("the worker refuses to serve: ", reply.outcome().message()));
   }
@@ -64,8 +72,8 @@ absl::StatusOr<worker::Reply> WorkerClient::Receive(absl::Time deadline) {
       process_->Kill();
       return absl::CancelledError("cancelled");
     }
-    return Lose(absl::StrCat("hung: no reply for ", absl::FormatDuration(options_.hang_timeout),
-                             " beyond the request's own budget"));
+    return Lose(absl::StrCat("hung: no reply within the request's own budget and ",
+                             absl::FormatDuration(options_.hang_timeout)));
   }
   absl::StatusOr<std::string> frame = ReadFrame(process_->fd(), deadline);
   if (absl::IsOutOfRange(frame.status())) return LosePeer();

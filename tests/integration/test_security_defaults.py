@@ -44,8 +44,9 @@ def test_state_is_not_for_others(fake_daemon):
     daemon = fake_daemon().start()
     with daemon.client() as client:
         client.tune(numbered(1))
-    for path in [daemon.state_dir, *daemon.state_dir.rglob("*")]:
-        assert not stat.S_IMODE(path.stat().st_mode) & 0o007, path
+    assert not stat.S_IMODE(daemon.state_dir.stat().st_mode) & 0o027
+    for path in daemon.state_dir.rglob("*"):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o022, path
 
 
 def test_tcp_without_tls_is_refused_at_start(daemons):
@@ -174,9 +175,8 @@ def test_mutual_tls_serves_who_has_a_certificate(tls_daemon, certificates, convt
     with Client(tls_daemon.tcp, credentials=certificates.credentials("client")) as client:
         assert client.info().pid == tls_daemon.pid
     done = subprocess.run(
-        [convtune, "--address", tls_daemon.tcp, "--tls-ca", certificates.path("ca.pem"),
-         "--tls-cert", certificates.path("client.pem"), "--tls-key", certificates.path("client.key"),
-         "environments"],
+        [convtune, "environments", "--address", tls_daemon.tcp, "--tls-ca", certificates.path("ca.pem"),
+         "--tls-cert", certificates.path("client.pem"), "--tls-key", certificates.path("client.key")],
         capture_output=True, timeout=30,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -71,7 +71,7 @@ def test_during_a_long_tuning_it_exits_in_ten_seconds(fake_daemon):
 
 
 def test_waiting_callers_are_told(fake_daemon):
-    daemon = fake_daemon(env=script(measure_delay_ms=60000)).start()
+    daemon = fake_daemon("--drain-timeout", "2s", env=script(measure_delay_ms=60000)).start()
     outcomes = []
 
     def wait_for_tuning():

@@ -7,22 +7,34 @@ import pytest
 
 PROFILE = "nvidia-h200"
 
-FAST = [("networks.csv", ["--op", "fwd", "--dtype", "f16", "--layout", "nhwc"])]
-SLOW = [
-    ("networks.csv", ["--op", "fwd", "--dtype", "f32", "--layout", "nchw"]),
-    ("networks.csv", ["--op", "bwd_data", "--dtype", "f16", "--layout", "nhwc"]),
-    ("networks.csv", ["--op", "bwd_filter", "--dtype", "f16", "--layout", "nhwc"]),
-    ("networks.csv", ["--op", "bwd_data", "--dtype", "f32", "--layout", "nchw"]),
-    ("networks.csv", ["--op", "bwd_filter", "--dtype", "f32", "--layout", "nchw"]),
-    ("deepbench_infer.csv", ["--op", "fwd", "--dtype", "f16", "--layout", "nhwc"]),
-    ("deepbench_train.csv", ["--op", "fwd", "--dtype", "f16", "--layout", "nhwc"]),
-    ("deepbench_infer.csv", ["--op", "fwd", "--dtype", "f32", "--layout", "nchw"]),
-    ("deepbench_train.csv", ["--op", "fwd", "--dtype", "f32", "--layout", "nchw"]),
+def case(file, operation, dtype, layout):
+    return file, ["--op", operation, "--dtype", dtype, "--layout", layout]
+
+
+DEFAULT = [
+    case("networks.csv", "fwd", "f16", "nhwc"),
+    case("networks.csv", "fwd", "f32", "nchw"),
+    case("networks.csv", "bwd_data", "f16", "nhwc"),
+    case("networks.csv", "bwd_filter", "f16", "nhwc"),
+    case("deepbench_infer.csv", "fwd", "f16", "nhwc"),
+    case("deepbench_train.csv", "fwd", "f16", "nhwc"),
+]
+LONG = [
+    case("networks.csv", "bwd_data", "f32", "nchw"),
+    case("networks.csv", "bwd_filter", "f32", "nchw"),
+    case("deepbench_infer.csv", "fwd", "f32", "nchw"),
+    case("deepbench_train.csv", "fwd", "f32", "nchw"),
+    case("deepbench_train.csv", "bwd_data", "f16", "nhwc"),
+    case("deepbench_train.csv", "bwd_filter", "f16", "nhwc"),
+    case("networks.csv", "fwd", "bf16", "nhwc"),
+    case("networks.csv", "fwd", "f64", "nchw"),
+    case("networks.csv", "fwd", "i8", "nhwc"),
 ]
 
 
-def name(case):
-    return "-".join([case[0].split(".")[0], *case[1][1::2]])
+def name(workload):
+    file, overrides = workload
+    return "-".join([file.split(".")[0], *overrides[1::2]])
 
 
 def results_of(result):
@@ -30,12 +42,12 @@ def results_of(result):
 
 
 @pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, id=name(case)) for case in FAST]
-    + [pytest.param(case, id=name(case), marks=pytest.mark.long) for case in SLOW],
+    "workload",
+    [pytest.param(workload, id=name(workload)) for workload in DEFAULT]
+    + [pytest.param(workload, id=name(workload), marks=pytest.mark.long) for workload in LONG],
 )
-def test_every_row_is_answered(daemons, worker, cli, shared_data, case, capsys):
-    file, overrides = case
+def test_every_row_is_answered(daemons, worker, cli, shared_data, workload, capsys):
+    file, overrides = workload
     rows = len((shared_data / file).read_text().splitlines()) - 1
     daemon = daemons("--devices", "none", "--profile", PROFILE, "--worker", worker).start()
     command = ["get", "--file", shared_data / file, *overrides, "--on-miss", "heuristic", "--json"]
@@ -47,7 +59,7 @@ def test_every_row_is_answered(daemons, worker, cli, shared_data, case, capsys):
     second = results_of(cli(daemon).ok(*command))
     second_pass = time.monotonic() - began
     with capsys.disabled():
-        print(f"\n{name(case)}: {rows} rows, first pass {first_pass:.2f} s, second pass {second_pass:.2f} s")
+        print(f"\n{name(workload)}: {rows} rows, first pass {first_pass:.2f} s, second pass {second_pass:.2f} s")
 
     assert len(first) == rows
     assert all("answer" in r for r in first), [r for r in first if "answer" not in r][:3]

@@ -109,7 +109,9 @@ class EnvironmentsCommand final : public Command {
       return ExitCode::kDone;
     }
     if (context.format() == Format::kTable) {
-      out << Tables(context, *environments, *devices);
+      const std::string tables = Tables(context, *environments, *devices);
+      if (tables.empty()) context.Say("no environment and no device");
+      out << tables;
       return ExitCode::kDone;
     }
     out << CsvLine({"environment", "gpu", "compute_capability", "sms", "mig_profile", "cudnn",

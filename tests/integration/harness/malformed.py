@@ -61,7 +61,7 @@ PROBLEMS = [
     ("intermediate without epilogue", _problem(intermediate_type="DATA_TYPE_F32"), "intermediate_type", "epilogue"),
     ("layout unknown", _problem(layout=9), "layout", "9"),
     ("strides without layout", _problem(layout=None, x_strides=[1, 2, 3, 4]), "w_strides", "required"),
-    ("strided without strides", _problem(layout="TENSOR_LAYOUT_STRIDED"), "x_strides", "required"),
+    ("strided without strides", _problem(layout="TENSOR_LAYOUT_STRIDED"), "layout", "x_strides"),
     (
         "some strides only",
         _problem(layout="TENSOR_LAYOUT_STRIDED", x_strides=[200704, 1, 3584, 64]),
@@ -97,7 +97,7 @@ TEXTS = [
     ("type doubled", GOOD_TEXT + ",f32", "f32", "second data type"),
     ("dimension empty", "fwd,x=16x64xx56,w=64x64x3x3", "x", "number"),
     ("dimension no number", "fwd,x=16x64xAx56,w=64x64x3x3", "x", "number"),
-    ("dimension overflows int64", "fwd,x=16x64x56x99999999999999999999999,w=64x64x3x3", "x", "number"),
+    ("dimension overflows int64", "fwd,x=16x64x56x99999999999999999999999,w=64x64x3x3", "x", "64 bits"),
     ("dimension zero in text", "fwd,x=16x64x0x56,w=64x64x3x3", "x", "from 1 to"),
     ("dimension negative in text", "fwd,x=16x64x-5x56,w=64x64x3x3", "x", "-5"),
     ("six dimensions", "fwd,x=1x1x1x1x1x1,w=1x1x1x1x1x1", "x", "3 to 5"),
@@ -178,7 +178,7 @@ REQUESTS = [
 # "-" names standard input where a file is asked for.
 COMMANDS = [
     ("text on the command line", ["get", GOOD_TEXT + ",groups=7"], b"", "groups", "divide"),
-    ("doubled token", ["get", GOOD_TEXT + ",pad=3"], b"", "pad", "once"),
+    ("doubled token", ["get", GOOD_TEXT + ",pad=3"], b"", "pad", "twice"),
     ("invalid UTF-8 in text", ["get", GOOD_TEXT.encode() + b",\xff\xfe"], b"", "", "utf-8"),
     ("no problem at all", ["get"], b"", "problem", ""),
     ("on-miss unknown", ["get", GOOD_TEXT, "--on-miss", "pray"], b"", "on-miss", "pray"),
@@ -193,26 +193,26 @@ COMMANDS = [
     ("unknown flag", ["get", GOOD_TEXT, "--colour"], b"", "--colour", ""),
 ]
 
-CSV_HEADER = b"n,c,h,w,k,r,s,pad_h,pad_w,stride_h,stride_w,groups,dtype,layout\n"
+CSV_HEADER = b"op,n,c,h,w,k,r,s,pad_h,pad_w,stride_h,stride_w,groups,dtype,layout\n"
 JSON_GOOD = '{"operation":"OPERATION_FWD","xDims":["1","3","8","8"],"wDims":["8","3","3","3"]%s}\n'
 
 # Files: (name, file name, content, part of field, part of rule).
 FILES = [
     ("empty csv", "a.csv", b"", "", ""),
-    ("csv without needed column", "a.csv", b"n,c,h,w,k,r\n1,3,8,8,8,3\n", "s", "column"),
-    ("csv number", "a.csv", CSV_HEADER + b"1,3,eight,8,8,3,3,1,1,1,1,1,f16,nhwc\n", "h", "eight"),
-    ("csv zero", "a.csv", CSV_HEADER + b"1,3,0,8,8,3,3,1,1,1,1,1,f16,nhwc\n", "x", "from 1 to"),
-    ("csv empty cell", "a.csv", CSV_HEADER + b"1,3,,8,8,3,3,1,1,1,1,1,f16,nhwc\n", "h", ""),
-    ("csv groups", "a.csv", CSV_HEADER + b"1,8,8,8,8,3,3,1,1,1,1,3,f16,nhwc\n", "groups", "divide"),
-    ("csv dtype", "a.csv", CSV_HEADER + b"1,3,8,8,8,3,3,1,1,1,1,1,f17,nhwc\n", "dtype", "f17"),
-    ("csv short row", "a.csv", CSV_HEADER + b"1,3,8\n", "line 2", ""),
+    ("csv without needed column", "a.csv", b"n,c,h,w,k,r\n1,3,8,8,8,3\n", "column s", "required"),
+    ("csv number", "a.csv", CSV_HEADER + b"fwd,1,3,eight,8,8,3,3,1,1,1,1,1,f16,nhwc\n", "column h", "eight"),
+    ("csv zero", "a.csv", CSV_HEADER + b"fwd,1,3,0,8,8,3,3,1,1,1,1,1,f16,nhwc\n", "column h", "from 1 to"),
+    ("csv empty cell", "a.csv", CSV_HEADER + b"fwd,1,3,,8,8,3,3,1,1,1,1,1,f16,nhwc\n", "column h", ""),
+    ("csv groups", "a.csv", CSV_HEADER + b"fwd,1,8,8,8,8,3,3,1,1,1,1,3,f16,nhwc\n", "groups", "divide"),
+    ("csv dtype", "a.csv", CSV_HEADER + b"fwd,1,3,8,8,8,3,3,1,1,1,1,1,f17,nhwc\n", "column dtype", "f17"),
+    ("csv short row", "a.csv", CSV_HEADER + b"fwd,1,3,8\n", "a.csv:2", "column"),
     ("csv doubled column", "a.csv", b"n,n,c,h,w,k,r,s\n1,1,3,8,8,8,3,3\n", "n", ""),
-    ("csv invalid utf-8", "a.csv", CSV_HEADER + b"1,3,8,8,8,3,3,1,1,1,1,1,\xff\xfe,nhwc\n", "", ""),
-    ("json syntax", "a.jsonl", b"{\n", "line 1", ""),
+    ("csv invalid utf-8", "a.csv", CSV_HEADER + b"fwd,1,3,8,8,8,3,3,1,1,1,1,1,\xff\xfe,nhwc\n", "", ""),
+    ("json syntax", "a.jsonl", b"{\n", "a.jsonl:1", "json"),
     ("json field unknown", "a.jsonl", (JSON_GOOD % ',"colour":1').encode(), "colour", ""),
     ("json type", "a.jsonl", (JSON_GOOD % ',"groups":"many"').encode(), "groups", ""),
     ("json groups", "a.jsonl", (JSON_GOOD % ',"groups":2').encode(), "groups", "divide"),
     ("json enum", "a.jsonl", (JSON_GOOD % ',"dataType":"DATA_TYPE_F17"').encode(), "dataType", ""),
     ("text file", "a.txt", (GOOD_TEXT + "\n" + GOOD_TEXT + ",groups=7\n").encode(), "groups", "divide"),
-    ("file that is not there", None, b"", "", "no such file"),
+    ("file that is not there", None, b"", "file", "cannot be opened"),
 ]

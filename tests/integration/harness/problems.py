@@ -27,7 +27,7 @@ VARIED = [
     "fwd,x=4x64x56x56,w=64x64x3x3,pad=1,nhwc,f16,epilogue=bias+relu",
     "fwd,x=4x64x56x56,w=64x64x3x3,pad=1,nhwc,f16,epilogue=add+bias+relu",
     "fwd,x=4x64x56x56,w=64x64x3x3,pad=1,nhwc,f16,mode=conv",
-    "fwd,x=4x64x56x56,w=64x64x3x3,pad=1,nhwc,f16,out=f32",
+    "fwd,x=4x64x56x56,w=64x64x5x5,pad=2,nhwc,f16,align=4",
     "fwd,x=4x64x56x56,w=64x64x1x7,pad=0x3,nhwc,f16",
     "bwd_data,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16",
     "bwd_data,x=16x64x56x56,w=64x64x3x3,pad=1,nchw,f32",

@@ -67,7 +67,10 @@ TEST(ProtoConverter, LookupKeepsOrderAndOutcomes) {
   Miss miss{MissReason::kNoCandidate, "none", "jobs/3", answer};
   const TuningKey key = FakeTuner::Key(ConvProblem::Parse(kProblem).value());
   response.results = {{key, answer}, {key, miss}};
-  const v1::BatchGetResponse out = ToProto(response);
+  EnvironmentInfo environment;
+  environment.environment = TestEnvironment();
+  const v1::BatchGetResponse out = ToProto(response, environment);
+  EXPECT_EQ(out.environment().name(), "nvidia-h200");
   ASSERT_EQ(out.results_size(), 2);
   EXPECT_EQ(out.results(0).tuning_id(), key.Digest().ToString());
   EXPECT_EQ(out.results(0).problem_text(), key.problem_text);

@@ -74,7 +74,8 @@ TEST(BatchGet, AnswersInRequestOrder) {
   EXPECT_TRUE(response.results(0).has_answer());
   EXPECT_EQ(response.results(1).miss().reason(), v1::MISS_REASON_NOT_FOUND);
   EXPECT_TRUE(response.results(2).has_answer());
-  EXPECT_EQ(response.environment().name(), "nvidia-h200");
+  EXPECT_EQ(response.environment().gpu_model(), "NVIDIA H200");
+  EXPECT_TRUE(response.environment().current());
 }
 
 TEST(BatchGet, RefusesWithEveryFieldAtOnce) {

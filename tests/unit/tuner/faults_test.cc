@@ -31,7 +31,7 @@ class CandidateFault : public FaultTest,
 
 TEST_P(CandidateFault, IsQuarantinedAndTheJobSucceedsWithoutIt) {
   const auto& [fault, where] = GetParam();
-  options_.hang_timeout = absl::Milliseconds(300);
+  if (std::string(fault.reason) == "hung") options_.hang_timeout = absl::Seconds(2);
   AddDevice(absl::StrCat("index=2;fault=", fault.kind, ";where=", where));
   Start();
   JobRequest request;

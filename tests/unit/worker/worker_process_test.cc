@@ -28,11 +28,10 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 class WorkerProcessTest : public testing::Test {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/convtune_profile_XXXXXX";
-    const int file = mkstemp(path);
+    profile_ = testing::TempDir() + "convtune_profile_XXXXXX";
+    const int file = mkstemp(profile_.data());
     ASSERT_GE(file, 0);
     close(file);
-    profile_ = path;
     std::ofstream(profile_) << kTestProfile;
   }
 

@@ -1,0 +1,12 @@
+// What gRPC and protobuf have to say, in the daemon's log.
+#pragma once
+
+namespace convtune {
+
+// Sends both libraries' own messages, which they else write to standard error
+// in forms of their own, to spdlog's default logger. Nothing that they report
+// stops the daemon, so their errors are warnings here. Call it before their
+// first use.
+void CaptureLibraryLogs();
+
+}  // namespace convtune

@@ -23,17 +23,19 @@ std::string Word(const std::string& name, const std::string& prefix) {
 // A number as short as it can be without loss.
 std::string Number(double value) { return absl::StrFormat("%.6g", value); }
 
+// "eng34 (12.5 us), eng1 (20 us)": the knobs are left to explain and --json.
 std::string RunnersUp(const v1::Answer& answer) {
   std::vector<std::string> parts;
-  for (const v1::Candidate& candidate : answer.portfolio()) {
-    if (candidate.text() == answer.winner().text()) continue;
-    std::string part = candidate.text();
+  for (const v1::Candidate& candidate : answer.runners_up()) {
+    const std::string& text = candidate.text();
+    const size_t begin = text.find(':') + 1;
+    std::string part = text.substr(begin, text.find(',', begin) - begin);
     if (candidate.median_us() > 0) {
       absl::StrAppend(&part, " (", FormatMicroseconds(candidate.median_us()), ")");
     }
     parts.push_back(part);
   }
-  return parts.empty() ? "-" : absl::StrJoin(parts, "; ");
+  return parts.empty() ? "-" : absl::StrJoin(parts, ", ");
 }
 
 std::string MissNote(const v1::Miss& miss) {

@@ -152,6 +152,9 @@ v1::Answer ToProto(const Answer& answer, Operation operation) {
   for (const Candidate& candidate : answer.portfolio) {
     *out.add_portfolio() = ToProto(candidate, operation, /*with_samples=*/false);
   }
+  for (const Candidate& candidate : answer.runners_up) {
+    *out.add_runners_up() = ToProto(candidate, operation, /*with_samples=*/false);
+  }
   out.set_evidence(static_cast<v1::Evidence>(answer.evidence));
   out.set_origin(static_cast<v1::Origin>(answer.origin));
   out.set_pinned(answer.pinned);

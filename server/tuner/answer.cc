@@ -42,6 +42,17 @@ std::vector<Candidate> MakePortfolio(const Candidate& winner, const Candidates& 
   return result;
 }
 
+std::vector<Candidate> MakeRunnersUp(const Candidate& winner, Candidates eligible) {
+  std::sort(eligible.begin(), eligible.end(),
+            [](const Candidate* a, const Candidate* b) { return DominatorsFirst(*a, *b); });
+  std::vector<Candidate> result;
+  for (const Candidate* c : eligible) {
+    if (result.size() == kRunnersUp) break;
+    if (c != &winner) result.push_back(*c);
+  }
+  return result;
+}
+
 // A limit below everything that was left out for memory loses nothing by it.
 Evidence EvidenceUnder(const IndexedTuning& indexed, const Constraints& constraints) {
   if (IsIncompleteForMemoryOnly(indexed.tuning) && constraints.max_workspace_bytes &&
@@ -112,6 +123,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   if (!indexed.persisted) notes.push_back("not written to disk yet");
   answer.winner = *winner;
   answer.portfolio = MakePortfolio(*winner, eligible, stock);
+  answer.runners_up = MakeRunnersUp(*winner, eligible);
   answer.origin = tuning.origin;
   answer.environment_name = indexed.environment_name;
   answer.age = std::max(absl::ZeroDuration(), now - tuning.tune_time);

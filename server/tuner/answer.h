@@ -16,6 +16,7 @@ namespace convtune {
 struct Answer {
   Candidate winner;
   std::vector<Candidate> portfolio;
+  std::vector<Candidate> runners_up;
   Evidence evidence = Evidence::kNone;
   Origin origin = Origin::kLocal;
   bool pinned = false;

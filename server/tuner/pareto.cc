@@ -17,15 +17,6 @@ bool AtLeastAsEligible(const Candidate& b, const Candidate& a) {
          (a.behavior_notes & capture) <= (b.behavior_notes & capture);
 }
 
-// Total order in which every candidate comes after those that dominate it.
-bool DominatorsFirst(const Candidate& a, const Candidate& b) {
-  if (a.timed() != b.timed()) return a.timed();
-  if (!a.timed()) return HeuristicBefore(a, b);
-  const auto a_time = std::tie(a.median_us, a.q3_us);
-  const auto b_time = std::tie(b.median_us, b.q3_us);
-  return a_time != b_time ? a_time < b_time : TieBefore(a, b);
-}
-
 void AddPruned(const Candidate& candidate, std::vector<PrunedGroup>* pruned) {
   Candidate traits;
   traits.id = ApiOf(candidate.id) == Api::kGraph ? CandidateId(EngineConfig{})
@@ -54,6 +45,14 @@ bool Dominates(const Candidate& b, const Candidate& a) {
   // two are compared together; see PickWinner.
   return b.q1_us <= a.q1_us && std::tie(b.median_us, b.q3_us) <= std::tie(a.median_us, a.q3_us) &&
          TieBefore(b, a);
+}
+
+bool DominatorsFirst(const Candidate& a, const Candidate& b) {
+  if (a.timed() != b.timed()) return a.timed();
+  if (!a.timed()) return HeuristicBefore(a, b);
+  const auto a_time = std::tie(a.median_us, a.q3_us);
+  const auto b_time = std::tie(b.median_us, b.q3_us);
+  return a_time != b_time ? a_time < b_time : TieBefore(a, b);
 }
 
 IndexedTuning KeepAll(Tuning tuning) {
@@ -92,12 +91,13 @@ IndexedTuning KeepBest(Tuning tuning, const CandidateId* pinned) {
   std::sort(all.begin(), all.end(), DominatorsFirst);
   std::vector<Candidate> kept;
   std::vector<Candidate> besides;
-  for (Candidate& c : all) {
+  for (size_t place = 0; place < all.size(); ++place) {
+    Candidate& c = all[place];
     const bool dominated =
         std::any_of(kept.begin(), kept.end(), [&c](const Candidate& k) { return Dominates(k, c); });
     if (!dominated) {
       kept.push_back(std::move(c));
-    } else if (c.id == stock || (pinned != nullptr && c.id == *pinned)) {
+    } else if (place <= kRunnersUp || c.id == stock || (pinned != nullptr && c.id == *pinned)) {
       besides.push_back(std::move(c));
     } else {
       AddPruned(c, &indexed.pruned);

@@ -40,13 +40,21 @@ struct IndexedTuning {
 // it. Both ran().
 bool Dominates(const Candidate& b, const Candidate& a);
 
+// Total order, fastest first, in which every candidate comes after those that
+// dominate it. Both ran().
+bool DominatorsFirst(const Candidate& a, const Candidate& b);
+
 // Keeps everything.
 IndexedTuning KeepAll(Tuning tuning);
 
+// How many candidates an answer names behind its winner.
+inline constexpr size_t kRunnersUp = 2;
+
 // Keeps the Pareto-best candidates over time, workspace, numerics,
-// determinism, API and capture support, and besides them the stock choice and
-// `pinned`. Answers are those of KeepAll (but for pruned candidates that are
-// pinned later).
+// determinism, API and capture support, and besides them the stock choice,
+// `pinned`, and the first of all with its kRunnersUp. Answers are those of
+// KeepAll but for their runners_up under constraints (and for pruned
+// candidates that are pinned later).
 IndexedTuning KeepBest(Tuning tuning, const CandidateId* pinned);
 
 }  // namespace convtune

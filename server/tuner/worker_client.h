@@ -13,13 +13,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
+#include "proto/convtune/worker/protocol_version.h"
 #include "server/tuner/cancel_token.h"
 #include "server/tuner/worker_process.h"
 
 namespace convtune {
-
-inline constexpr int kWorkerProtocolMajor = 1;
-inline constexpr int kWorkerProtocolMinor = 0;
 
 // Why a session ended before it was closed.
 struct WorkerLoss {

@@ -59,7 +59,8 @@ def by_status(client, text):
 @pytest.mark.parametrize("fault", ["segv", "abort", "exit", "hang"])
 def test_faulting_candidate_is_quarantined(fake_daemon, cli, fault, where):
     known, text = numbered(0), numbered(7)
-    daemon = fake_daemon("--hang-timeout", "1s").start(env=script(fault=fault, where=where, index=SUSPECT, problem=text))
+    faults = script(fault=fault, where=where, index=SUSPECT, problem=text)
+    daemon = fake_daemon("--hang-timeout", "1s").start(env=faults)
     pid = daemon.pid
     with daemon.client() as client:
         assert client.tune(known).succeeded_count == 1

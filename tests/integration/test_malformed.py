@@ -1,24 +1,26 @@
 """Malformed inputs: each is refused by field and rule, and costs no memory."""
 
+import shutil
+import tempfile
+
 import grpc
 import pytest
 
 from harness import malformed
 from harness.api import API, violations
+from harness.daemon import Daemon
 
 GROWTH_KIB = 8 * 1024
 
 
 @pytest.fixture(scope="module")
-def server(convtuned, tmp_path_factory):
+def server(convtuned):
     """One daemon for the whole table."""
-    import tempfile
-
-    from harness.daemon import Daemon
-
-    daemon = Daemon(convtuned, tempfile.mkdtemp(prefix="ct-"), ["--devices", "none"]).start()
+    directory = tempfile.mkdtemp(prefix="ct-")
+    daemon = Daemon(convtuned, directory, ["--devices", "none"]).start()
     yield daemon
     daemon.close()
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def named(table):
@@ -140,7 +142,7 @@ def test_memory_stays_flat(server, long_run):
         if len(text) < 100000
     ]
     requests += [
-        ("BatchGet" if method == "BatchGet" else method, fields)
+        (method, fields)
         for _, method, fields, _, _ in malformed.REQUESTS
         if len(fields.get("problems", [])) < 100 and method != "WatchTuningJob"
     ]

@@ -1,6 +1,5 @@
 """Answers stand alone: engine and knobs are all that a fresh process needs."""
 
-import pathlib
 import subprocess
 
 import pytest

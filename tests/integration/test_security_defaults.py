@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import sqlite3
 import stat
 import subprocess
 import time
@@ -102,8 +103,6 @@ def test_a_database_that_is_not_ours_is_not_touched(bare_daemon):
     for leftover in bare_daemon.state_dir.iterdir():
         if leftover.name.startswith(database.name) and leftover != database:
             leftover.unlink()
-    import sqlite3
-
     database.unlink()
     with sqlite3.connect(database) as foreign:
         foreign.execute("create table precious (value text)")

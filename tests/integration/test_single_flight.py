@@ -52,7 +52,7 @@ async def watch_peaks(daemon, client, done):
 
 
 def test_thousand_callers_for_one_key_are_one_request(fake_daemon):
-    daemon = fake_daemon(env=script(start_delay_ms=4000)).start()
+    daemon = fake_daemon(env=script(start_delay_ms=6000)).start()
     request = API.BatchGetRequest(problems=[{"text": numbered(1)}], on_miss="ON_MISS_TUNE")
 
     async def scenario(client):

@@ -20,9 +20,9 @@ def varint(number):
 
 def unknown_fields():
     """Field 1900 as text, 1901 as a number, 1902 as eight bytes."""
-    return (
-        varint(1900 << 3 | 2) + varint(5) + b"later" + varint(1901 << 3) + varint(77) + varint(1902 << 3 | 1) + b"8 bytes!"
-    )
+    text = varint(1900 << 3 | 2) + varint(5) + b"later"
+    number = varint(1901 << 3) + varint(77)
+    return text + number + varint(1902 << 3 | 1) + b"8 bytes!"
 
 
 def test_request_with_unknown_fields_is_understood(fake_daemon):

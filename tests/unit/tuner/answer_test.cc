@@ -93,6 +93,15 @@ TEST(MakeAnswer, PortfolioHasNoRepetition) {
   EXPECT_EQ(AnswerOf(TuningOf({Timed(0, 10), Timed(1, 30)})).portfolio.size(), 1U);
 }
 
+TEST(MakeAnswer, NamesTheNextTwoBehindTheWinner) {
+  const Answer answer =
+      AnswerOf(TuningOf({Timed(0, 40), Timed(1, 30), Timed(2, 20), Timed(3, 10)}));
+  EXPECT_EQ(EngineOf(answer.winner), 3);
+  ASSERT_EQ(answer.runners_up.size(), 2U);
+  EXPECT_EQ(EngineOf(answer.runners_up[0]), 2);
+  EXPECT_EQ(EngineOf(answer.runners_up[1]), 1);
+}
+
 TEST(MakeAnswer, PinOverridesTheRankingAndSaysSo) {
   const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow, std::nullopt};
   const Answer answer = AnswerOf(TuningOf({Timed(0, 30), Timed(1, 10)}), {}, &pin);

@@ -56,6 +56,12 @@ TEST(KeepBest, AnswersAsTheWholeTuningUnderAnyConstraints) {
   EXPECT_GT(pruned, 1000);
 }
 
+TEST(KeepBest, KeepsTheRunnersUpThoughTheyAreDominated) {
+  const IndexedTuning best =
+      KeepBest(TuningOf({Timed(0, 10), Timed(1, 20), Timed(2, 30), Timed(3, 40)}), nullptr);
+  EXPECT_EQ(best.tuning.candidates.size(), 3U);
+}
+
 TEST(KeepBest, KeepsTheStockChoice) {
   const IndexedTuning best = KeepBest(TuningOf({Timed(0, 90, 0.2, 4096), Timed(1, 10)}), nullptr);
   ASSERT_TRUE(best.stock.has_value());

@@ -94,8 +94,10 @@ void ExplainHeuristic(const v1::Candidate& winner, const Candidates& candidates,
                candidate.heuristic_rank() < winner.heuristic_rank() &&
                candidate.status() != v1::CANDIDATE_STATUS_FINALIZED;
       });
-  words->push_back(absl::StrCat("cuDNN lists it at place ", winner.heuristic_rank() + 1, "; ",
-                                skipped, " of those before it cannot run."));
+  words->push_back(winner.heuristic_rank() == 0
+                       ? std::string("cuDNN lists it first.")
+                       : absl::StrCat("cuDNN lists it at place ", winner.heuristic_rank() + 1, "; ",
+                                      skipped, " of those before it cannot run."));
 }
 
 }  // namespace

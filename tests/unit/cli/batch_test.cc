@@ -105,7 +105,7 @@ TEST_F(BatchTest, TableGolden) {
             "PROBLEM                                   WINNER            EVIDENCE     TIME  "
             "WORKSPACE  RUNNERS-UP\n"
             "fwd,x=1x8x8x8,w=8x8x3x3,pad=1,nhwc,f16    graph:eng34,k2=5  measured  12.5 us  "
-            "    1 MiB  graph:eng1 (20.0 us)\n"
+            "    1 MiB  eng1 (20.0 us)\n"
             "fwd,x=1x16x8x8,w=8x16x3x3,pad=1,nhwc,f16  -                 miss            -  "
             "        -  insufficient evidence\n");
 }

@@ -69,10 +69,11 @@ TEST(KeepBest, KeepsTheStockChoice) {
 }
 
 TEST(KeepBest, KeepsThePinnedCandidate) {
-  const Tuning tuning = TuningOf({Timed(0, 10), Timed(1, 20), Timed(2, 90, 0.2, 4096)});
-  const CandidateId pinned = EngineConfig{2, {}};
-  EXPECT_EQ(KeepBest(tuning, nullptr).tuning.candidates.size(), 1U);
-  EXPECT_EQ(KeepBest(tuning, &pinned).tuning.candidates.size(), 2U);
+  const Tuning tuning =
+      TuningOf({Timed(0, 10), Timed(1, 20), Timed(2, 30), Timed(3, 90, 0.2, 4096)});
+  const CandidateId pinned = EngineConfig{3, {}};
+  EXPECT_EQ(KeepBest(tuning, nullptr).tuning.candidates.size(), 3U);
+  EXPECT_EQ(KeepBest(tuning, &pinned).tuning.candidates.size(), 4U);
 }
 
 TEST(KeepBest, KeepsNoSamples) {

@@ -23,19 +23,16 @@ std::string Word(const std::string& name, const std::string& prefix) {
 // A number as short as it can be without loss.
 std::string Number(double value) { return absl::StrFormat("%.6g", value); }
 
-// "eng34 (12.5 us), eng1 (20 us)": the knobs are left to explain and --json.
+// The first of them, "eng34,k2=5 (12.5 us) +1": a table has no room for more.
 std::string RunnersUp(const v1::Answer& answer) {
-  std::vector<std::string> parts;
-  for (const v1::Candidate& candidate : answer.runners_up()) {
-    const std::string& text = candidate.text();
-    const size_t begin = text.find(':') + 1;
-    std::string part = text.substr(begin, text.find(',', begin) - begin);
-    if (candidate.median_us() > 0) {
-      absl::StrAppend(&part, " (", FormatMicroseconds(candidate.median_us()), ")");
-    }
-    parts.push_back(part);
+  if (answer.runners_up().empty()) return "-";
+  const v1::Candidate& first = answer.runners_up(0);
+  std::string out = first.text().substr(first.text().find(':') + 1);
+  if (first.median_us() > 0) {
+    absl::StrAppend(&out, " (", FormatMicroseconds(first.median_us()), ")");
   }
-  return parts.empty() ? "-" : absl::StrJoin(parts, ", ");
+  if (answer.runners_up_size() > 1) absl::StrAppend(&out, " +", answer.runners_up_size() - 1);
+  return out;
 }
 
 std::string MissNote(const v1::Miss& miss) {

@@ -6,12 +6,12 @@
 #include "absl/status/statusor.h"
 
 // Returns the status from the enclosing function if it is not OK.
-#define RETURN_IF_ERROR(expr)                     \
-  do {                                            \
-    ::absl::Status convtune_status_ = (expr);     \
-    if (!convtune_status_.ok()) {                 \
-      return convtune_status_;                    \
-    }                                             \
+#define RETURN_IF_ERROR(expr)                 \
+  do {                                        \
+    ::absl::Status convtune_status_ = (expr); \
+    if (!convtune_status_.ok()) {             \
+      return convtune_status_;                \
+    }                                         \
   } while (false)
 
 #define CONVTUNE_CONCAT_INNER(a, b) a##b

@@ -104,7 +104,7 @@ absl::Status SqliteTuningStore::Close() {
     reader_.reset();
   }
   MutexLock lock(write_mutex_);
-  const std::unique_ptr<Database> writer = std::move(writer_);
+  std::unique_ptr<Database> writer = std::move(writer_);
   if (writer == nullptr) {
     lock_.reset();
     return absl::OkStatus();
@@ -116,6 +116,7 @@ absl::Status SqliteTuningStore::Close() {
     RETURN_IF_ERROR(writer->CheckpointTruncate());
     return writer->CloseAndRemoveLog();
   }();
+  writer.reset();  // before the lock: nobody else may open the file while it is open
   lock_.reset();
   return status;
 }

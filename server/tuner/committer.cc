@@ -44,14 +44,16 @@ absl::Status Committer::Load() {
   return absl::OkStatus();
 }
 
-bool Committer::Commit(const Tuning& tuning, const Environment& environment, bool forced) {
+bool Committer::Commit(Tuning tuning, const Environment& environment, bool forced) {
   MutexLock lock(mutex_);
   WritePending();
   const auto stored = index_->Find(tuning.key).tuning;
   if (stored != nullptr) {
     // The index has but a part of the candidates, and no count of all samples.
     const Tuning whole = GetLocked(tuning.key).value_or(stored->tuning);
-    if (!ShouldReplace(tuning, whole, forced)) return stored->persisted;
+    if (!CarryOverOtherApi(whole, &tuning) && !ShouldReplace(tuning, whole, forced)) {
+      return stored->persisted;
+    }
   }
   const absl::Status status = store_->PutTuning(tuning, environment);
   if (status.ok()) {
@@ -68,9 +70,19 @@ bool Committer::Commit(const Tuning& tuning, const Environment& environment, boo
 }
 
 void Committer::WritePending() {
+  while (!pending_quarantine_.empty()) {
+    if (!store_->PutQuarantine(pending_quarantine_.back()).ok()) break;
+    pending_quarantine_.pop_back();
+  }
   while (!pending_.empty()) {
     const auto it = pending_.begin();
     const absl::Status status = store_->PutTuning(it->second.tuning, it->second.environment);
+    if (absl::IsInvalidArgument(status)) {
+      spdlog::error("cannot keep the tuning of {}: {}", it->second.tuning.key.problem_text,
+                    status.ToString());
+      pending_.erase(it);
+      continue;
+    }
     if (!status.ok()) {
       spdlog::warn("{} results wait for the disk: {}", pending_.size(), status.ToString());
       return;
@@ -87,7 +99,7 @@ void Committer::RunRetries() {
   MutexLock lock(mutex_);
   while (!stopping_) {
     stop_.WaitFor(mutex_, absl::ToChronoNanoseconds(retry_period_));
-    if (!pending_.empty()) WritePending();
+    if (!pending_.empty() || !pending_quarantine_.empty()) WritePending();
   }
 }
 
@@ -153,7 +165,10 @@ void Committer::Quarantine(const QuarantineEntry& entry) {
   }
   MutexLock lock(mutex_);
   const absl::Status status = store_->PutQuarantine(entry);
-  if (!status.ok()) spdlog::error("could not write a quarantine entry: {}", status.ToString());
+  if (!status.ok()) {
+    spdlog::error("could not write a quarantine entry: {}", status.ToString());
+    pending_quarantine_.push_back(entry);
+  }
 }
 
 std::map<CandidateId, std::string> Committer::QuarantinedOf(const TuningKey& key) const {

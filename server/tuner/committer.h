@@ -35,7 +35,7 @@ class Committer {
   // Writes the tuning and publishes it, unless what is stored is better.
   // Returns whether what the index now has is on disk: where the store refuses,
   // the tuning is served from memory and written later.
-  bool Commit(const Tuning& tuning, const Environment& environment, bool forced);
+  bool Commit(Tuning tuning, const Environment& environment, bool forced);
 
   // With samples. NOT_FOUND if there is none.
   absl::StatusOr<Tuning> Get(const TuningKey& key);
@@ -73,6 +73,7 @@ class Committer {
   CondVar stop_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::map<KeyTexts, Pending> pending_ GUARDED_BY(mutex_);
+  std::vector<QuarantineEntry> pending_quarantine_ GUARDED_BY(mutex_);
   // Apart from mutex_, which is held while the disk is waited for.
   mutable Mutex state_mutex_;
   bool writable_ GUARDED_BY(state_mutex_) = true;

@@ -231,6 +231,10 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item) {
       }
       if (!alone.ok()) return {alone};
     }
+    if (!loss.suspect && input.spec.options.api == Api::kAny) {
+      // The legacy search runs what it lists: the graph API may do without it.
+      input.spec.options.api = Api::kGraph;
+    }
     if (++unexplained > kUnexplainedDeaths) {
       return {absl::UnavailableError(absl::StrCat("the worker died ", unexplained,
                                                   " times, blaming no candidate: ", loss.reason))};

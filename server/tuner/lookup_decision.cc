@@ -12,11 +12,6 @@ bool WantsTuning(const LookupRequest& request) {
   return request.on_miss == OnMiss::kEnqueue || request.on_miss == OnMiss::kTune;
 }
 
-// True if `wide` allows more memory than `narrow`; 0 is no limit.
-bool AllowsMore(int64_t wide, int64_t narrow) {
-  return narrow != 0 && (wide == 0 || wide > narrow);
-}
-
 }  // namespace
 
 Evidence LeastEvidence(const LookupRequest& request, bool profile) {

@@ -1,5 +1,6 @@
 #include "server/tuner/lookups.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -113,7 +114,9 @@ void Lookups::Submit(const std::shared_ptr<Pending>& pending, size_t wait, size_
   }
   {
     MutexLock lock(pending->mutex);
-    pending->waits[wait].subscription = number;
+    // The work may have ended and been submitted anew in between: the newest counts.
+    uint64_t& subscription = pending->waits[wait].subscription;
+    subscription = std::max(subscription, number);
     if (!pending->finished) return;
   }
   // The caller went away in between.

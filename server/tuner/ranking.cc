@@ -137,6 +137,7 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
     if (circumstances.listing_cut) {
       reasons.push_back("the budget or the candidate limit ended the listing");
     }
+    if (circumstances.one_api) reasons.push_back("only one of cuDNN's APIs was searched");
     if (over_budget > 0) {
       reasons.push_back(absl::StrCat("the budget ended before ", Candidates(over_budget)));
     }
@@ -168,7 +169,34 @@ bool IsIncompleteForMemoryOnly(const Tuning& tuning) {
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced) {
   if (made.evidence != stored.evidence) return made.evidence > stored.evidence;
   if (IsFirstConfigsOnly(made) != IsFirstConfigsOnly(stored)) return IsFirstConfigsOnly(stored);
+  if (AllowsMore(made.memory_budget_bytes, stored.memory_budget_bytes)) return true;
+  if (AllowsMore(stored.memory_budget_bytes, made.memory_budget_bytes)) return forced;
   return forced || Supersedes(made, stored);
+}
+
+bool CarryOverOtherApi(const Tuning& stored, Tuning* made) {
+  if (made->evidence != Evidence::kIncomplete || stored.evidence != Evidence::kIncomplete) {
+    return false;
+  }
+  bool carried = false;
+  for (const Api api : {Api::kGraph, Api::kLegacy}) {
+    const auto of_api = [api](const Candidate& c) { return ApiOf(c.id) == api; };
+    if (std::any_of(made->candidates.begin(), made->candidates.end(), of_api)) continue;
+    for (const Candidate& c : stored.candidates) {
+      if (!of_api(c) || !c.timed()) continue;
+      made->candidates.push_back(c);
+      carried = true;
+    }
+  }
+  if (carried) {
+    absl::StrAppend(&made->incomplete_reason, "; the other API's candidates are of a tuning before");
+    RankCandidates(&made->candidates);
+  }
+  return carried;
+}
+
+bool AllowsMore(int64_t wide, int64_t narrow) {
+  return narrow != 0 && (wide == 0 || wide > narrow);
 }
 
 }  // namespace convtune

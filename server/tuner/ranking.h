@@ -37,6 +37,7 @@ void RankCandidates(std::vector<Candidate>* candidates);
 // What happened while a tuning was made, beyond its candidates' outcomes.
 struct TuningCircumstances {
   bool first_configs_only = false;  // a heuristic look-up that stopped early
+  bool one_api = false;             // candidates of one API were timed, by request
   bool listing_cut = false;         // the budget or the candidate limit ended the listing
   bool finals_cut = false;          // finalists have fewer samples than a measurement needs
 };
@@ -57,5 +58,13 @@ bool IsIncompleteForMemoryOnly(const Tuning& tuning);
 // as Supersedes, but a full listing is never replaced by the first configs,
 // and a forced tuning replaces its equal.
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced);
+
+// Where both were timed in part, and `made` knows nothing of an API that
+// `stored` has timed, takes these candidates over and ranks anew. Returns
+// whether it did.
+bool CarryOverOtherApi(const Tuning& stored, Tuning* made);
+
+// True if a memory budget of `wide` bytes allows more than `narrow`; 0 is no limit.
+bool AllowsMore(int64_t wide, int64_t narrow);
 
 }  // namespace convtune

@@ -1,6 +1,7 @@
 #include "server/tuner/tuning_runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 #include <vector>
@@ -29,7 +30,9 @@ worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu) {
   open.set_graph_api(spec.options.api != Api::kLegacy);
   // The legacy search runs what it lists, so a heuristic look-up leaves it out.
   open.set_legacy_api(spec.options.api != Api::kGraph && has_gpu && spec.kind == WorkKind::kTune);
-  open.set_time_budget_ms(absl::ToInt64Milliseconds(spec.options.time_budget));
+  // A third at most, so that what is listed can be tried.
+  open.set_time_budget_ms(
+      std::max<int64_t>(1, absl::ToInt64Milliseconds(spec.options.time_budget / 3)));
   open.set_max_candidates(spec.options.max_candidates);
   open.set_memory_budget_bytes(spec.options.memory_budget_bytes);
   return open;
@@ -146,6 +149,7 @@ absl::Status Run::List() {
                            }));
   if (nonsense) return absl::FailedPreconditionError("the worker lists what is no candidate");
   circumstances_.listing_cut = outcome.out_of_time() || outcome.truncated();
+  circumstances_.one_api = measures_ && input_.spec.options.api != Api::kAny;
   circumstances_.first_configs_only = input_.spec.kind == WorkKind::kFirstConfigs;
   return absl::OkStatus();
 }
@@ -153,11 +157,15 @@ absl::Status Run::List() {
 absl::Status Run::Prepare() {
   worker::Prepare request;
   int done = 0;
-  for (const auto& [index, candidate] : candidates_) {
-    if (candidate.status == CandidateStatus::kSkippedBudget) {
-      request.add_indexes(index);
-    } else {
-      ++done;
+  // Legacy algorithms first: they are quick to prepare, plans may not be.
+  for (const Api api : {Api::kLegacy, Api::kGraph}) {
+    for (const auto& [index, candidate] : candidates_) {
+      if (ApiOf(candidate.id) != api) continue;
+      if (candidate.status == CandidateStatus::kSkippedBudget) {
+        request.add_indexes(index);
+      } else {
+        ++done;
+      }
     }
   }
   Report(done);
@@ -196,7 +204,8 @@ absl::Status Run::Sample(const std::vector<int>& indexes, int warmups, int round
                        candidate.status = CandidateStatus::kFailed;
                        candidate.error_message = sample.error_message();
                        candidate.samples_us.clear();
-                     } else if (candidate.ran() && sample.gpu_us() > 0) {
+                     } else if (candidate.ran() && sample.gpu_us() > 0 &&
+                                std::isfinite(sample.gpu_us())) {
                        candidate.status = CandidateStatus::kTimed;
                        candidate.samples_us.push_back(static_cast<float>(sample.gpu_us()));
                      }
@@ -234,8 +243,11 @@ absl::Status Run::Measure() {
   if (prepared.empty()) return absl::OkStatus();
   bool cut = false;
   RETURN_IF_ERROR(Sample(prepared, policy_.screen_warmups, policy_.screen_rounds, &cut));
+  const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),
+                                     [](const auto& entry) { return entry.second.timed(); });
   for (auto& [index, candidate] : candidates_) {
-    if (candidate.status == CandidateStatus::kFinalized) {
+    // Where nothing could be timed, that they can be had is all that is known.
+    if (any_timed && candidate.status == CandidateStatus::kFinalized) {
       candidate.status = CandidateStatus::kSkippedBudget;
     }
     SummarizeSamples(&candidate);

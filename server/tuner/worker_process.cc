@@ -160,12 +160,11 @@ WorkerExit WorkerProcess::Kill() {
   if (Poll()) return *exit_;
   killed_by_us_ = true;
   kill(-pid_, SIGKILL);
-  int status = 0;
-  pid_t got = 0;
-  do {
-    got = waitpid(pid_, &status, 0);
-  } while (got < 0 && errno == EINTR);
-  exit_ = got == pid_ ? Describe(status, true) : WorkerExit{"lost", false};
+  // A process that is stuck in the driver may outlive SIGKILL: nobody waits
+  // for it for ever, and init reaps it in the end.
+  const absl::Time deadline = absl::Now() + kReapPatience;
+  while (!Poll() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
+  if (!exit_) exit_ = WorkerExit{"it does not end after SIGKILL", false};
   return *exit_;
 }
 

@@ -57,6 +57,7 @@ absl::Status ToStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) {
     return absl::OkStatus();
   }
+  cudaGetLastError();  // else a later launch check would report it as its own
   const std::string message =
       absl::StrCat(what, ": ", cudaGetErrorName(error), ": ", cudaGetErrorString(error));
   switch (error) {

@@ -1,6 +1,8 @@
 #include "server/worker/gpu_problem.h"
 
-#include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -73,21 +75,31 @@ absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
 
 absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
   RETURN_IF_ERROR(EnsureTensors());
-  int64_t largest = 0;
+  std::set<int64_t, std::greater<>> sizes;
   for (const CandidateId& id : ids) {
     const auto found = prepared_.find(id);
     if (found == prepared_.end()) {
       return absl::FailedPreconditionError(absl::StrCat(ToText(id), ": is not prepared"));
     }
-    largest = std::max(largest, found->second.workspace_bytes);
+    sizes.insert(found->second.workspace_bytes);
   }
-  if (largest > workspace_.bytes()) {
+  // Less may be free than at the start: then the largest go without, see
+  // Launch, and the others are timed.
+  for (const int64_t size : sizes) {
+    if (size <= workspace_.bytes()) {
+      break;
+    }
     workspace_ = DeviceBuffer();
-    ASSIGN_OR_RETURN(workspace_, DeviceBuffer::Allocate(largest));
+    absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Allocate(size);
+    if (buffer.ok()) {
+      workspace_ = *std::move(buffer);
+    } else if (!absl::IsResourceExhausted(buffer.status())) {
+      return buffer.status();
+    }
   }
   for (const CandidateId& id : ids) {
     Prepared& prepared = prepared_.at(id);
-    if (prepared.plan.has_value()) {
+    if (prepared.plan.has_value() && prepared.workspace_bytes <= workspace_.bytes()) {
       ASSIGN_OR_RETURN(prepared.variant_pack, MakeVariantPack(prepared.workspace_bytes));
     }
   }
@@ -108,6 +120,10 @@ absl::StatusOr<double> GpuProblem::Run(const CandidateId& id) {
 }
 
 absl::Status GpuProblem::Launch(const CandidateId& id, const Prepared& prepared) {
+  if (prepared.workspace_bytes > workspace_.bytes()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("its workspace of ", prepared.workspace_bytes, " bytes does not fit"));
+  }
   if (prepared.plan.has_value()) {
     return ToStatus(cudnnBackendExecute(graph_.target().handle, prepared.plan->descriptor().get(),
                                         prepared.variant_pack.get()),

@@ -131,12 +131,15 @@ absl::StatusOr<int64_t> LegacyConvolution::WorkspaceOf(int algorithm) {
 
 absl::StatusOr<int64_t> LegacyConvolution::LargestWorkspace(cudnnMathType_t math_type,
                                                             int64_t limit) {
-  RETURN_IF_ERROR(SetMathType(math_type));
   int64_t largest = 0;
-  for (int algorithm = 0; algorithm < AlgorithmCount(operation_); ++algorithm) {
-    const absl::StatusOr<int64_t> bytes = WorkspaceOf(algorithm);
-    if (bytes.ok() && *bytes <= limit) {
-      largest = std::max(largest, *bytes);
+  // cudnnFind* also tries DEFAULT_MATH, whatever it is given.
+  for (const cudnnMathType_t tried : {math_type, CUDNN_DEFAULT_MATH}) {
+    RETURN_IF_ERROR(SetMathType(tried));
+    for (int algorithm = 0; algorithm < AlgorithmCount(operation_); ++algorithm) {
+      const absl::StatusOr<int64_t> bytes = WorkspaceOf(algorithm);
+      if (bytes.ok() && *bytes <= limit) {
+        largest = std::max(largest, *bytes);
+      }
     }
   }
   return largest;

@@ -1,6 +1,7 @@
 #include "server/worker/legacy_search.h"
 
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "proto/base/status_macros.h"
@@ -43,6 +44,7 @@ Candidate ToCandidate(const ConvProblem& problem, const FoundAlgorithm& found) {
 absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
                                   const ConvPointers& tensors, int64_t workspace_limit,
                                   ListingSink* sink) {
+  std::vector<Candidate> refused;
   for (const cudnnMathType_t math_type : MathTypes(problem.data_type())) {
     if (sink->Over()) {
       return absl::OkStatus();
@@ -53,9 +55,25 @@ absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution*
     ASSIGN_OR_RETURN(const std::vector<FoundAlgorithm> entries,
                      convolution->Find(math_type, tensors, workspace.data(), bytes));
     for (const FoundAlgorithm& entry : entries) {
-      if (!sink->Offer(ToCandidate(problem, entry))) {
+      Candidate candidate = ToCandidate(problem, entry);
+      if (entry.status != CUDNN_STATUS_SUCCESS) {
+        refused.push_back(std::move(candidate));
+      } else if (!sink->Offer(std::move(candidate))) {
         return absl::OkStatus();
       }
+    }
+  }
+  // Behind the successes, since the sink takes each algorithm once and another
+  // math type's search may have run it.
+  for (Candidate& candidate : refused) {
+    const absl::StatusOr<int64_t> needed =
+        convolution->WorkspaceBytes(std::get<LegacyAlgorithm>(candidate.id));
+    if (needed.ok() && *needed > workspace_limit) {
+      // Left to Prepare, which says that it is over the memory budget.
+      candidate.error_message.clear();
+    }
+    if (!sink->Offer(std::move(candidate))) {
+      return absl::OkStatus();
     }
   }
   return absl::OkStatus();

@@ -130,5 +130,33 @@ TEST(ShouldReplace, ForceReplacesItsEqualButNotTheBetter) {
   EXPECT_FALSE(ShouldReplace(TuningOf({Finalized(0)}), many, /*forced=*/true));
 }
 
+TEST(ShouldReplace, MoreMemoryCountsMoreThanMoreSamples) {
+  const TuningCircumstances cut{.listing_cut = true};
+  Tuning narrow = TuningOf({Timed(0, 10), Timed(1, 10)}, cut);
+  narrow.memory_budget_bytes = 1 << 20;
+  const Tuning wide = TuningOf({Timed(0, 10)}, cut);
+  EXPECT_TRUE(ShouldReplace(wide, narrow, /*forced=*/false));
+  EXPECT_FALSE(ShouldReplace(narrow, wide, /*forced=*/false));
+}
+
+TEST(FinishTuning, OneApiAloneIsIncomplete) {
+  const Tuning tuning = TuningOf({Timed(0, 10)}, {.one_api = true});
+  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("APIs"));
+}
+
+TEST(CarryOverOtherApi, KeepsWhatTheOtherApiGave) {
+  Candidate legacy = Timed(7, 5);
+  legacy.id = LegacyAlgorithm{1, 2};
+  legacy.heuristic_rank = -1;
+  const TuningCircumstances one_api{.one_api = true};
+  const Tuning stored = TuningOf({legacy}, one_api);
+  Tuning made = TuningOf({Timed(0, 10)}, one_api);
+  EXPECT_TRUE(CarryOverOtherApi(stored, &made));
+  ASSERT_EQ(made.candidates.size(), 2U);
+  EXPECT_EQ(made.candidates[0].id, legacy.id);
+  EXPECT_FALSE(CarryOverOtherApi(stored, &made));
+}
+
 }  // namespace
 }  // namespace convtune

@@ -189,7 +189,8 @@ bool CarryOverOtherApi(const Tuning& stored, Tuning* made) {
     }
   }
   if (carried) {
-    absl::StrAppend(&made->incomplete_reason, "; the other API's candidates are of a tuning before");
+    absl::StrAppend(&made->incomplete_reason,
+                    "; the other API's candidates are of a tuning before");
     RankCandidates(&made->candidates);
   }
   return carried;

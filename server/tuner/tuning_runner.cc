@@ -195,21 +195,21 @@ absl::Status Run::Sample(const std::vector<int>& indexes, int warmups, int round
   request.set_warmups(warmups);
   request.set_rounds(rounds);
   request.set_time_budget_ms(MillisLeft());
-  ASSIGN_OR_RETURN(const worker::Outcome outcome,
-                   client_->Measure(request, [this](const worker::Sample& sample) {
-                     const auto found = candidates_.find(sample.index());
-                     if (found == candidates_.end()) return;
-                     Candidate& candidate = found->second;
-                     if (!sample.error_message().empty()) {
-                       candidate.status = CandidateStatus::kFailed;
-                       candidate.error_message = sample.error_message();
-                       candidate.samples_us.clear();
-                     } else if (candidate.ran() && sample.gpu_us() > 0 &&
-                                std::isfinite(sample.gpu_us())) {
-                       candidate.status = CandidateStatus::kTimed;
-                       candidate.samples_us.push_back(static_cast<float>(sample.gpu_us()));
-                     }
-                   }));
+  ASSIGN_OR_RETURN(
+      const worker::Outcome outcome,
+      client_->Measure(request, [this](const worker::Sample& sample) {
+        const auto found = candidates_.find(sample.index());
+        if (found == candidates_.end()) return;
+        Candidate& candidate = found->second;
+        if (!sample.error_message().empty()) {
+          candidate.status = CandidateStatus::kFailed;
+          candidate.error_message = sample.error_message();
+          candidate.samples_us.clear();
+        } else if (candidate.ran() && sample.gpu_us() > 0 && std::isfinite(sample.gpu_us())) {
+          candidate.status = CandidateStatus::kTimed;
+          candidate.samples_us.push_back(static_cast<float>(sample.gpu_us()));
+        }
+      }));
   *cut = outcome.out_of_time();
   return absl::OkStatus();
 }

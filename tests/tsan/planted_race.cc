@@ -1,6 +1,9 @@
 // A race that ThreadSanitizer must report: two threads count without the mutex
 // that guards the counter. It shows that a silent run of the other tests means
 // something, although absl and gRPC are not instrumented.
+#include <sanitizer/common_interface_defs.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
 #include <thread>
@@ -25,6 +28,8 @@ class Counter {
 };
 
 int Main() {
+  // To where the test looks, also when log_path sends reports to files.
+  __sanitizer_set_report_fd(reinterpret_cast<void*>(STDERR_FILENO));
   Counter counter;
   // Relaxed, so that waiting for each other orders nothing else.
   std::atomic<int> started = 0;

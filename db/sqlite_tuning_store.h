@@ -32,7 +32,8 @@ class SqliteTuningStore : public TuningStore {
     bool allow_network_fs = false;
     // Soft limit of the file, without its log; 0: none. See README.md.
     int64_t max_bytes = 0;
-    // Age from which Compact() thins samples.
+    // Age from which samples are thinned: by Compact(), and by a
+    // mutation an hour after opening and then every day.
     absl::Duration sample_retention = absl::Hours(30 * 24);
     // Never write. A state directory that cannot be written implies it.
     bool read_only = false;
@@ -99,6 +100,7 @@ class SqliteTuningStore : public TuningStore {
   Mutex write_mutex_;
   std::unique_ptr<Database> writer_ GUARDED_BY(write_mutex_);
   bool marked_unclean_ GUARDED_BY(write_mutex_) = false;
+  absl::Time next_thinning_ GUARDED_BY(write_mutex_);
   Mutex read_mutex_;
   std::unique_ptr<Database> reader_ GUARDED_BY(read_mutex_);
 };

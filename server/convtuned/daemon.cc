@@ -79,7 +79,7 @@ absl::Status Serve(const Flags& flags, SqliteTuningStore* store, Tuner* tuner, c
   options.store = store;
   options.clock = clock;
   options.state_dir = flags.state_dir;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(std::move(options)));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   for (const std::string& address : server->addresses()) {
     spdlog::info("listening on {}", address);
   }

@@ -161,7 +161,7 @@ class GrpcServer final : public Server {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Create(Options options) {
+absl::StatusOr<std::unique_ptr<Server>> Server::Create(const Options& options) {
   auto server = std::make_unique<GrpcServer>(options);
   RETURN_IF_ERROR(server->Start(options));
   return server;

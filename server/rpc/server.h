@@ -38,7 +38,7 @@ class Server {
   // Listens and serves, alive but not ready. INVALID_ARGUMENT: an address, or
   // TLS files that are missing or unreadable; ALREADY_EXISTS: somebody listens
   // on the socket already; UNAVAILABLE: the address cannot be listened on.
-  static absl::StatusOr<std::unique_ptr<Server>> Create(Options options);
+  static absl::StatusOr<std::unique_ptr<Server>> Create(const Options& options);
   // Shuts down without waiting, if nobody has.
   virtual ~Server() = default;
 

@@ -84,24 +84,28 @@ static uint32_t describe(cudnnBackendDescriptor_t config, char* text, size_t siz
   return mask;
 }
 
-/* Returns the plan's workspace, or -1 if it cannot be built. */
-static int64_t build_plan(const struct problem* problem, cudnnBackendDescriptor_t config) {
+/* A plan, or NULL if it cannot be built. */
+static cudnnBackendDescriptor_t build_plan(const struct problem* problem,
+                                           cudnnBackendDescriptor_t config, int64_t* workspace) {
   cudnnBackendDescriptor_t plan = create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  int64_t workspace = -1;
+  *workspace = -1;
   CUDNN_CALL(cudnnBackendSetAttribute)
   (plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config);
   CUDNN_CALL(cudnnBackendSetAttribute)
   (plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &problem->device);
-  if (CUDNN_CALL(cudnnBackendFinalize)(plan) == CUDNN_STATUS_SUCCESS) {
-    get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &workspace);
+  if (CUDNN_CALL(cudnnBackendFinalize)(plan) != CUDNN_STATUS_SUCCESS) {
+    CUDNN_CALL(cudnnBackendDestroyDescriptor)(plan);
+    return NULL;
   }
-  CUDNN_CALL(cudnnBackendDestroyDescriptor)(plan);
-  return workspace;
+  get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, workspace);
+  return plan;
 }
 
 struct tally {
   int listed, kept, finalised, worked;
   char chosen[512];
+  cudnnBackendDescriptor_t plans[MAX_CONFIGS];
+  int plan_count;
 };
 
 static void run_mode(const struct options* options, const struct problem* problem,
@@ -143,7 +147,11 @@ static void run_mode(const struct options* options, const struct problem* proble
       ++tally->kept;
       if (options->build_plans == 2 || (options->build_plans == 1 && tally->worked == 0)) {
         ++tally->finalised;
-        const int64_t workspace = build_plan(problem, configs[i]);
+        int64_t workspace;
+        cudnnBackendDescriptor_t plan = build_plan(problem, configs[i], &workspace);
+        if (plan != NULL && tally->plan_count < MAX_CONFIGS) {
+          tally->plans[tally->plan_count++] = plan;
+        }
         fprintf(out, ",\"workspace\":%lld", (long long)workspace);
         if (workspace >= 0 && (options->max_workspace < 0 || workspace <= options->max_workspace)) {
           if (tally->worked++ == 0) memcpy(tally->chosen, text, sizeof text);
@@ -159,17 +167,36 @@ static void run_mode(const struct options* options, const struct problem* proble
   CUDNN_CALL(cudnnBackendDestroyDescriptor)(heuristics);
 }
 
+/* As a program that searches: it tries every plan and keeps to one. */
+static void settle(const struct options* options, const struct tally* tally) {
+  if (options->execute == 0 || tally->plan_count == 0) {
+    return;
+  }
+  for (int i = 0; i < 2 * tally->plan_count + options->execute; ++i) {
+    const int plan = i / 2 < tally->plan_count ? i / 2 : tally->plan_count - 1;
+    const cudnnStatus_t status = CUDNN_CALL(cudnnBackendExecute)(NULL, tally->plans[plan], NULL);
+    if (status != CUDNN_STATUS_SUCCESS) {
+      fail("execute", status);
+    }
+  }
+}
+
 int run_problem(const struct options* options) {
   char* buffer = NULL;
   size_t size = 0;
   FILE* out = open_memstream(&buffer, &size);
   struct problem problem;
-  struct tally tally = {0};
+  struct tally tally;
+  memset(&tally, 0, sizeof tally);
   build_problem(options, &problem);
   fprintf(out, "{\"modes\":[");
   for (int i = 0; i < options->mode_count; ++i) {
     if (i > 0) fprintf(out, ",");
     run_mode(options, &problem, options->modes[i], &tally, out);
+  }
+  settle(options, &tally);
+  for (int i = 0; i < tally.plan_count; ++i) {
+    CUDNN_CALL(cudnnBackendDestroyDescriptor)(tally.plans[i]);
   }
   destroy_problem(&problem);
   fprintf(out,
@@ -196,7 +223,7 @@ static void* thread_main(void* argument) {
   return (void*)failed;
 }
 
-int raw_main(int argc, char** argv) {
+static int run_all(int argc, char** argv) {
   struct options options;
   parse_options(argc, argv, &options);
   pthread_t threads[256];
@@ -219,6 +246,17 @@ int raw_main(int argc, char** argv) {
     int status = 1;
     waitpid(child, &status, 0);
     failed |= status != 0;
+  }
+  return failed;
+}
+
+int raw_main(int argc, char** argv) {
+  int failed = 0;
+  for (int begin = 0; begin < argc;) {
+    int end = begin + 1;
+    while (end < argc && strcmp(argv[end], "then") != 0) ++end;
+    failed |= run_all(end - begin, argv + begin);
+    begin = end;
   }
   return failed;
 }

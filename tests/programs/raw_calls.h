@@ -30,6 +30,7 @@ struct options {
   int fork_after;    /* do the work again in a child */
   const char* touch; /* create this file before the second repeat */
   int quiet;
+  int execute; /* run every plan twice, then the last one so often */
 };
 
 void fail(const char* what, cudnnStatus_t status);
@@ -47,7 +48,7 @@ void destroy_problem(struct problem* problem);
 
 /* Queries every mode, filters, builds plans and prints one JSON line. */
 int run_problem(const struct options* options);
-/* The whole program. */
+/* The whole program; problems are separated by "then". */
 int raw_main(int argc, char** argv);
 
 #endif

@@ -94,6 +94,8 @@ void parse_options(int argc, char** argv, struct options* o) {
       o->ask = atoi(value);
     else if (IS("fork"))
       o->fork_after = 1;
+    else if (IS("execute"))
+      o->execute = atoi(value);
     else if (IS("touch"))
       o->touch = value;
     else if (IS("quiet"))

@@ -59,7 +59,7 @@ FENCED = [
 
 # tests/unit/<part> mirrors this folder.
 MIRRORS = {
-    "model": "proto/model", "base": "proto/base", "convert": "proto/convert", "db": "db",
+    "model": "proto/model", "base": "proto/base", "convert": "proto/convert", "db": "db", "format": "db/format",
     "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "server/report",
     "fleet": "server/fleet", "convtuned": "server/convtuned", "cli": "client/cli", "cpp": "client/cpp",
     "preload": "client/preload",

@@ -1,0 +1,195 @@
+// The binary whole-key of a convolution problem, as snapshots and datagrams
+// carry it. Freestanding: no library but libc, no exceptions, no allocation, so
+// that the daemon and the interposer share it. The bytes are persisted: a
+// change is a new format version (see README.md).
+#pragma once
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian");
+
+namespace convtune::format {
+
+constexpr int kMaxRank = 5;
+constexpr int kMaxSpatial = 3;
+constexpr int kMaxEpilogue = 4;
+constexpr int64_t kMaxDim = 2147483647;
+constexpr int64_t kMaxElements = int64_t{1} << 48;
+
+// Numbers are those of the model's enumerations (proto/model/enums.h). Forward
+// shapes, whatever the operation. Unused elements are 0. Canonical means what
+// it means for ConvProblem: equal problems have equal bytes.
+struct ProblemKey {
+  uint8_t operation;          // 1 fwd, 2 bwd_data, 3 bwd_filter
+  uint8_t data_type;          // of the two inputs
+  uint8_t output_type;        // of what the operation writes
+  uint8_t compute_type;       //
+  uint8_t intermediate_type;  // 0 without an epilogue
+  uint8_t mode;               // 1 cross-correlation, 2 convolution
+  uint8_t spatial_rank;       // 2 or 3
+  uint8_t epilogue_count;
+  uint8_t epilogue[kMaxEpilogue];  // 1 add, 2 bias, 3 relu, in the graph's order
+  uint16_t alignment;              // bytes, a power of two from 1 to 256
+  uint16_t sm_count_target;        // 0: the whole GPU
+  int64_t groups;
+  int64_t x_dims[kMaxRank];  // N, C, spatial
+  int64_t w_dims[kMaxRank];  // K, C/groups, spatial
+  int64_t x_strides[kMaxRank];
+  int64_t w_strides[kMaxRank];
+  int64_t y_strides[kMaxRank];
+  int64_t pad_low[kMaxSpatial];
+  int64_t pad_high[kMaxSpatial];
+  int64_t strides[kMaxSpatial];
+  int64_t dilations[kMaxSpatial];
+};
+static_assert(sizeof(ProblemKey) == 320 && offsetof(ProblemKey, alignment) == 12 &&
+              offsetof(ProblemKey, groups) == 16 && offsetof(ProblemKey, dilations) == 296);
+
+// XXH3 with 64 bits over the key with its alignment set to 0: what differs in
+// alignment alone has one hash.
+inline uint64_t HashOf(const ProblemKey& key) {
+  ProblemKey copy = key;
+  copy.alignment = 0;
+  return XXH3_64bits(&copy, sizeof copy);
+}
+
+// Equal in all but alignment.
+inline bool SameButAlignment(const ProblemKey& a, const ProblemKey& b) {
+  constexpr size_t kBefore = offsetof(ProblemKey, alignment);
+  constexpr size_t kAfter = offsetof(ProblemKey, sm_count_target);
+  const auto* bytes_a = reinterpret_cast<const unsigned char*>(&a);
+  const auto* bytes_b = reinterpret_cast<const unsigned char*>(&b);
+  return memcmp(bytes_a, bytes_b, kBefore) == 0 &&
+         memcmp(bytes_a + kAfter, bytes_b + kAfter, sizeof(ProblemKey) - kAfter) == 0;
+}
+
+namespace key_internal {
+
+inline void PackedStrides(const int64_t* dims, int rank, bool channels_last, int64_t* strides) {
+  int64_t next = 1;
+  if (channels_last) {
+    strides[1] = 1;
+    next = dims[1];
+  }
+  for (int i = rank - 1; i >= 0; --i) {
+    if (i == 1 && channels_last) {
+      continue;
+    }
+    strides[i] = next;
+    next *= dims[i];
+  }
+}
+
+inline bool IsPacked(const int64_t* dims, const int64_t* strides, int rank, bool channels_last) {
+  int64_t packed[kMaxRank];
+  PackedStrides(dims, rank, channels_last, packed);
+  for (int i = 0; i < rank; ++i) {
+    if (dims[i] > 1 && strides[i] != packed[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+inline void Normalize(const int64_t* dims, int rank, int64_t* strides) {
+  bool spatial = false;
+  for (int i = 2; i < rank; ++i) {
+    spatial = spatial || dims[i] > 1;
+  }
+  int64_t packed[kMaxRank];
+  PackedStrides(dims, rank, spatial && dims[1] > 1 && strides[1] == 1, packed);
+  for (int i = 0; i < rank; ++i) {
+    if (dims[i] == 1) {
+      strides[i] = packed[i];
+    }
+  }
+}
+
+// Dims from 1 to 2^31-1, at most 2^48 elements.
+inline bool DimsInRange(const int64_t* dims, int rank) {
+  int64_t elements = 1;
+  for (int i = 0; i < rank; ++i) {
+    if (dims[i] < 1 || dims[i] > kMaxDim || elements > kMaxElements / dims[i]) {
+      return false;
+    }
+    elements *= dims[i];
+  }
+  return true;
+}
+
+inline bool AllWithin(const int64_t* values, int count, int64_t low, int64_t high) {
+  for (int i = 0; i < count; ++i) {
+    if (values[i] < low || values[i] > high) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace key_internal
+
+// Dimensions of the forward output (N, K, spatial) into y_dims. False if the
+// key's numbers are out of the model's range or the output vanishes.
+inline bool OutputDims(const ProblemKey& key, int64_t* y_dims) {
+  using namespace key_internal;
+  const int spatial = key.spatial_rank;
+  if (spatial < 2 || spatial > kMaxSpatial || !DimsInRange(key.x_dims, spatial + 2) ||
+      !DimsInRange(key.w_dims, spatial + 2) || !AllWithin(key.pad_low, spatial, 0, kMaxDim) ||
+      !AllWithin(key.pad_high, spatial, 0, kMaxDim) ||
+      !AllWithin(key.strides, spatial, 1, kMaxDim) ||
+      !AllWithin(key.dilations, spatial, 1, kMaxDim)) {
+    return false;
+  }
+  y_dims[0] = key.x_dims[0];
+  y_dims[1] = key.w_dims[0];
+  for (int i = 0; i < spatial; ++i) {
+    const int64_t padded = key.x_dims[i + 2] + key.pad_low[i] + key.pad_high[i];
+    const int64_t filter = key.dilations[i] * (key.w_dims[i + 2] - 1) + 1;
+    if (padded < filter) {
+      return false;
+    }
+    y_dims[i + 2] = (padded - filter) / key.strides[i] + 1;
+  }
+  return DimsInRange(y_dims, spatial + 2);
+}
+
+// Brings the strides of a key whose other fields are set into canonical form:
+// those of size-1 dimensions, which address nothing, become what a packed
+// tensor has there. False if the key is out of the model's range.
+inline bool Canonicalize(ProblemKey* key) {
+  using namespace key_internal;
+  int64_t y_dims[kMaxRank] = {};
+  if (!OutputDims(*key, y_dims) || key->groups < 1 || key->x_dims[1] % key->groups != 0 ||
+      key->w_dims[1] != key->x_dims[1] / key->groups || key->w_dims[0] % key->groups != 0) {
+    return false;
+  }
+  const int rank = key->spatial_rank + 2;
+  if (!AllWithin(key->x_strides, rank, 1, kMaxElements) ||
+      !AllWithin(key->w_strides, rank, 1, kMaxElements) ||
+      !AllWithin(key->y_strides, rank, 1, kMaxElements)) {
+    return false;
+  }
+  // NCHW if both fit.
+  for (int layout = 0; layout < 2; ++layout) {
+    const bool channels_last = layout == 1;
+    if (IsPacked(key->x_dims, key->x_strides, rank, channels_last) &&
+        IsPacked(key->w_dims, key->w_strides, rank, channels_last) &&
+        IsPacked(y_dims, key->y_strides, rank, channels_last)) {
+      PackedStrides(key->x_dims, rank, channels_last, key->x_strides);
+      PackedStrides(key->w_dims, rank, channels_last, key->w_strides);
+      PackedStrides(y_dims, rank, channels_last, key->y_strides);
+      return true;
+    }
+  }
+  Normalize(key->x_dims, rank, key->x_strides);
+  Normalize(key->w_dims, rank, key->w_strides);
+  Normalize(y_dims, rank, key->y_strides);
+  return true;
+}
+
+}  // namespace convtune::format

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace convtune::format {
+
+// Writes `bytes` to a temporary name beside `path`, fsyncs, renames it over
+// `path` (mode 0644 whatever the umask) and fsyncs the folder. Nothing is left
+// behind on an error, which names the path.
+absl::Status ReplaceFile(const std::string& path, std::string_view bytes);
+
+}  // namespace convtune::format

@@ -25,6 +25,7 @@ class Assembly {
       : environment_id_(first.environment_id), expected_(first.choice_count) {
     portfolio_.key.problem_text = first.problem_text;
     portfolio_.evidence = first.evidence;
+    portfolio_.release = first.release_number;
   }
 
   bool Holds(const ChoiceRow& row) const {

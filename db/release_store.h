@@ -21,7 +21,8 @@ class ReleaseStore {
   // In order of number.
   virtual absl::StatusOr<std::vector<Release>> ListReleases() = 0;
   // Writes the release, replacing one of the same number, and these portfolios
-  // of it, replacing what it had for the same problems.
+  // of it, whatever their `release` says, replacing what it had for the same
+  // problems.
   virtual absl::Status PutRelease(const Release& release,
                                   const std::vector<Portfolio>& portfolios) = 0;
   // The same, and drops every portfolio that the release has.

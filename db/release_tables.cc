@@ -17,8 +17,8 @@ constexpr char kBadChecksum[] = "the checksum does not match";
 
 const Table& ReleaseTable() {
   static const Table table{"releases",
-                           {"release_number", "state", "canary_permille", "restores", "author", "reason",
-                            "create_time_us", "end_author", "end_reason", "end_time_us"}};
+                           {"release_number", "state", "canary_permille", "restores", "author",
+                            "reason", "create_time_us", "end_author", "end_reason", "end_time_us"}};
   return table;
 }
 

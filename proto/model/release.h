@@ -45,6 +45,7 @@ struct Portfolio {
   TuningKey key;
   Evidence evidence = Evidence::kNone;
   std::vector<Choice> choices;
+  int64_t release = 0;  // that it came with; a store sets it
 
   // Over what is served alone: two portfolios that run the same have the same
   // one.
@@ -56,8 +57,8 @@ struct Portfolio {
 struct Release {
   int64_t number = 0;  // from 1
   ReleaseState state = ReleaseState::kPromoted;
-  int canary_permille = 0;    // share of processes, in thousandths; 0 unless it is or was a canary
-  int64_t restores = 0;  // a rollback: number of the release whose choices it has; else 0
+  int canary_permille = 0;  // share of processes, in thousandths; 0 unless it is or was a canary
+  int64_t restores = 0;     // a rollback: number of the release whose choices it has; else 0
   std::string author;
   std::string reason;
   absl::Time create_time = absl::UnixEpoch();

@@ -32,7 +32,10 @@ class MemoryReleaseStore : public ReleaseStore {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
     releases_[release.number] = release;
-    for (const Portfolio& p : portfolios) portfolios_[Texts(p.key)][release.number] = p;
+    for (Portfolio p : portfolios) {
+      p.release = release.number;
+      portfolios_[Texts(p.key)][release.number] = p;
+    }
     return absl::OkStatus();
   }
   absl::Status PutReleaseWithoutPortfolios(const Release& release) override {

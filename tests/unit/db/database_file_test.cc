@@ -104,8 +104,8 @@ TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionTwoWithItsRows) {
   canary.canary_permille = 50;
   EXPECT_THAT(*store->ListReleases(), ElementsAre(SampleRelease(1), canary));
   EXPECT_EQ(*store->GetPortfolio(SampleTuning(1).key, 1), SamplePortfolio(1, 5));
-  EXPECT_EQ(*store->GetPortfolio(SampleTuning(1).key, 2), SamplePortfolio(1, 9));
-  EXPECT_EQ(*store->GetPortfolio(SampleTuning(2).key, 2), NoChoice(2));
+  EXPECT_EQ(*store->GetPortfolio(SampleTuning(1).key, 2), SamplePortfolio(1, 9, 2));
+  EXPECT_EQ(*store->GetPortfolio(SampleTuning(2).key, 2), NoChoice(2, 2));
   EXPECT_THAT(*store->ListWanted(), ElementsAre(SampleWanted(3)));
   EXPECT_THAT(store->Check()->problems, IsEmpty());
 }

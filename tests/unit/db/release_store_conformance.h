@@ -71,7 +71,7 @@ TYPED_TEST_P(ReleaseStoreConformance, AReleaseHasWhatTheOneBeforeHadAndItDidNotC
           .ok());
   ASSERT_TRUE(this->store_->PutRelease(SampleRelease(3), {SamplePortfolio(2, 9)}).ok());
   EXPECT_THAT(this->Of(2), ::testing::ElementsAre(SamplePortfolio(1, 5), SamplePortfolio(2, 5)));
-  EXPECT_THAT(this->Of(3), ::testing::ElementsAre(SamplePortfolio(1, 5), SamplePortfolio(2, 9)));
+  EXPECT_THAT(this->Of(3), ::testing::ElementsAre(SamplePortfolio(1, 5), SamplePortfolio(2, 9, 3)));
   EXPECT_TRUE(this->Of(0).empty());
 }
 
@@ -87,11 +87,11 @@ TYPED_TEST_P(ReleaseStoreConformance, PutReplacesTheSameProblemsOfTheSameRelease
 
 TYPED_TEST_P(ReleaseStoreConformance, AChoiceThatWasTakenBackIsGoneFromThatReleaseOn) {
   ASSERT_TRUE(this->store_->PutRelease(SampleRelease(1), {SamplePortfolio(1, 5)}).ok());
-  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {NoChoice(1)}).ok());
+  ASSERT_TRUE(this->store_->PutRelease(SampleRelease(2), {NoChoice(1, 2)}).ok());
   this->Reopen();
-  EXPECT_THAT(this->Of(2), ::testing::ElementsAre(NoChoice(1)));
+  EXPECT_THAT(this->Of(2), ::testing::ElementsAre(NoChoice(1, 2)));
   EXPECT_THAT(this->Of(1), ::testing::ElementsAre(SamplePortfolio(1, 5)));
-  EXPECT_EQ(*this->store_->GetPortfolio(NoChoice(1).key, 2), NoChoice(1));
+  EXPECT_EQ(*this->store_->GetPortfolio(NoChoice(1, 2).key, 2), NoChoice(1, 2));
 }
 
 TYPED_TEST_P(ReleaseStoreConformance, GetOfAProblemWithoutChoiceIsNotFound) {

@@ -18,9 +18,11 @@ inline Release SampleRelease(int64_t number) {
   return release;
 }
 
-// Of tuning number n, with `engine` as the best: two choices.
-inline Portfolio SamplePortfolio(int n, int engine) {
+// Of tuning number n, with `engine` as the best: two choices. As it is read from
+// `release`.
+inline Portfolio SamplePortfolio(int n, int engine, int64_t release = 1) {
   Portfolio portfolio;
+  portfolio.release = release;
   portfolio.key = SampleTuning(n).key;
   portfolio.evidence = Evidence::kMeasured;
   for (int place = 0; place < 2; ++place) {
@@ -40,8 +42,9 @@ inline Portfolio SamplePortfolio(int n, int engine) {
 }
 
 // The problem has no choice any more.
-inline Portfolio NoChoice(int n) {
+inline Portfolio NoChoice(int n, int64_t release) {
   Portfolio portfolio;
+  portfolio.release = release;
   portfolio.key = SampleTuning(n).key;
   return portfolio;
 }

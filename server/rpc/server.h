@@ -29,8 +29,9 @@ class Server {
   struct Options {
     std::vector<std::string> listen;  // unix:PATH or HOST:PORT; at least one
     TlsFiles tls;                     // all or none; needed for HOST:PORT
-    Tuner* tuner = nullptr;           // these three outlive the server
+    Tuner* tuner = nullptr;           // these four outlive the server
     TuningStore* store = nullptr;
+    ReleaseManager* releases = nullptr;  // without it there is no ReleaseService
     const Clock* clock = nullptr;
     std::string state_dir;  // as GetServerInfo reports it
   };

@@ -43,8 +43,8 @@ int main(int argc, char** argv) {
   if (rounds < 1 || rounds > MAX_ROUNDS) return 2;
   if (hit) read_winner(argv[2], &winner);
   parse_options(argc - 2, argv + 2, &options);
-  double* values[6];
-  for (int i = 0; i < 6; ++i) values[i] = calloc((size_t)rounds, sizeof(double));
+  double* values[7];
+  for (int i = 0; i < 7; ++i) values[i] = calloc((size_t)rounds, sizeof(double));
   char hooked_first[64], bare_first[64];
   for (int i = -20; i < rounds; ++i) {
     struct times bare, hooked;
@@ -62,14 +62,16 @@ int main(int argc, char** argv) {
     values[2][i] = bare.query_us;
     values[3][i] = hooked.query_us;
     values[4][i] = bare.config_us;
+    values[6][i] = hooked.finalize_us - bare.finalize_us;
     values[5][i] = hooked.query_us - bare.query_us - bare.config_us;
   }
   printf(
       "{\"hit\":%d,\"rounds\":%d,\"bare_first\":\"%s\",\"hooked_first\":\"%s\","
       "\"bare_graph_us\":%.3f,\"hooked_graph_us\":%.3f,\"bare_query_us\":%.3f,"
-      "\"hooked_query_us\":%.3f,\"bare_config_us\":%.3f,\"over_us\":%.3f}\n",
+      "\"hooked_query_us\":%.3f,\"bare_config_us\":%.3f,\"over_us\":%.3f,\"finalize_over_us\":%.3f}"
+      "\n",
       hit, rounds, bare_first, hooked_first, median(values[0], rounds), median(values[1], rounds),
       median(values[2], rounds), median(values[3], rounds), median(values[4], rounds),
-      median(values[5], rounds));
+      median(values[5], rounds), median(values[6], rounds));
   return 0;
 }

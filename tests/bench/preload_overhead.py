@@ -4,7 +4,8 @@
 usage: preload_overhead.py [ROUNDS]     ($CONVTUNE_BUILD_DIR, default build)
 
 Bare and hooked calls are interleaved in one process, so only their difference
-says something. The hit is compared with a program that makes the winner's
+says something: `over` that of all eight calls of a query, `finalise` that of
+finalising the heuristics alone. The hit is compared with a program that makes the winner's
 engine config by hand.
 """
 
@@ -26,7 +27,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         machine = Machine(build, pathlib.Path(temporary))
         snapshot = pathlib.Path(temporary) / "snapshot"
-        print(f"{'problem':<16} {'query':<6} {'bare':>9} {'+config':>9} {'hooked':>9} {'over':>8}   graph: bare, hooked (us)")
+        print(f"{'problem':<16} {'query':<6} {'bare':>9} {'+config':>9} {'hooked':>9} {'over':>8} {'finalise':>9}   graph: bare, hooked (us)")
         for form in ("fwd_f16", "fwd_f32", "bwd_filter_f16", "pytorch_fused"):
             problem = FORMS[form]
             known = candidates(machine.stock(problem, ALL)["modes"][0])
@@ -42,7 +43,7 @@ def main():
                 assert r["hooked_first"] == (winner.id.split(",")[0] if hit else r["bare_first"])
                 print(
                     f"{form:<16} {'hit' if hit else 'miss':<6} {r['bare_query_us']:9.1f} {r['bare_config_us']:9.1f}"
-                    f" {r['hooked_query_us']:9.1f} {r['over_us']:+8.2f}   {r['bare_graph_us']:6.1f} {r['hooked_graph_us']:6.1f}"
+                    f" {r['hooked_query_us']:9.1f} {r['over_us']:+8.2f} {r['finalize_over_us']:+9.2f}   {r['bare_graph_us']:6.1f} {r['hooked_graph_us']:6.1f}"
                 )
 
 

@@ -68,7 +68,7 @@ static void engine_of(cudnnBackendDescriptor_t config, char* text, size_t size) 
 struct times QUERY(const struct options* options, const struct winner* winner, char* first,
                    size_t size) {
   struct problem problem;
-  struct times times = {0, 0, 0};
+  struct times times = {0, 0, 0, 0};
   double start = now_us();
   build_problem(options, &problem);
   times.graph_us = now_us() - start;
@@ -82,7 +82,9 @@ struct times QUERY(const struct options* options, const struct winner* winner, c
   set(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &options->modes[0]);
   set(heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
       &problem.device);
+  const double before = now_us();
   finalize(heuristics);
+  times.finalize_us = now_us() - before;
   CUDNN_CALL(cudnnBackendGetAttribute)
   (heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, NULL);
   CUDNN_CALL(cudnnBackendGetAttribute)

@@ -17,9 +17,10 @@ struct winner {
 };
 
 struct times {
-  double graph_us;  /* making the operation graph's descriptors */
-  double query_us;  /* finalising the heuristics and fetching the first config */
-  double config_us; /* with a winner: making its engine config by hand */
+  double graph_us;    /* making the operation graph's descriptors */
+  double query_us;    /* all calls of the query: setting, finalising, fetching, destroying */
+  double finalize_us; /* finalising the heuristics alone */
+  double config_us;   /* with a winner: making its engine config by hand */
 };
 
 /* The first config goes through `first` ("eng34,k2=5"). `winner` may be NULL. */

@@ -47,7 +47,8 @@ FENCED = [
     (
         "CUDA and cuDNN",
         r"(cuda|cudnn|cublas|nvrtc|nvml|cupti)\w*\.h|(cuda|cub|thrust|nv)/.*|driver_types\.h|library_types\.h",
-        [r"server/worker/.*", r"client/preload/.*", r"deploy/examples/.*", r"tests/gpu/.*"],
+        [r"server/worker/.*", r"client/preload/.*", r"deploy/examples/.*", r"tests/(gpu|programs|bench)/.*",
+         r"tests/fakes/fake_cudnn\.cc"],
     ),
     (
         "gRPC",

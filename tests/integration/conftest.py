@@ -9,6 +9,7 @@ import pytest
 
 from harness.cli import Cli
 from harness.daemon import Daemon
+from harness.preload import Machine
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", REPO / "build")).resolve() / "bin"
@@ -133,3 +134,11 @@ def pytest_runtest_makereport(item):
     report = outcome.get_result()
     if report.when == "call":
         item.call_report = report
+
+
+@pytest.fixture(scope="session")
+def preload(tmp_path_factory):
+    """Programs with the interposer; skips where it was not built."""
+    if not (PROGRAMS.parent / "lib" / "libconvtune_preload.so").exists():
+        pytest.skip("libconvtune_preload.so was not built (no cuDNN)")
+    return Machine(PROGRAMS.parent, tmp_path_factory.mktemp("preload"))

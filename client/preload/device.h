@@ -1,0 +1,21 @@
+// The environment that a convolution is for.
+#pragma once
+
+#include <stddef.h>
+
+#include "db/format/environment_key.h"
+
+namespace convtune::preload {
+
+// Of the GPU of the calling thread's current context. False without a CUDA
+// driver, without a context, or where a property cannot be told. Thread-safe;
+// a GPU is asked once.
+bool CurrentEnvironment(format::EnvironmentKey* environment);
+// Of the GPU with this number.
+bool EnvironmentOfDevice(int ordinal, format::EnvironmentKey* environment);
+
+// Of a device-properties JSON text, as cuDNN takes it. False unless it has one
+// deviceName, deviceVer and multiProcessorCount each, without escapes.
+bool EnvironmentOfProperties(const char* json, size_t size, format::EnvironmentKey* environment);
+
+}  // namespace convtune::preload

@@ -1,0 +1,144 @@
+// The backend functions that are put in front of cuDNN's own.
+#include <cudnn.h>
+
+#include "client/preload/observe.h"
+#include "client/preload/real_cudnn.h"
+#include "client/preload/serve.h"
+#include "client/preload/shadow.h"
+#include "client/preload/state.h"
+
+#define CONVTUNE_HOOK extern "C" __attribute__((visibility("default")))
+
+namespace convtune::preload {
+namespace {
+
+// True if the call is the program's, and ours to look at.
+bool IsOurs(const void* return_address) { return !IsCudnn(return_address) && GetState().active; }
+
+const RealCudnn& RealFor(const void* return_address) {
+  return IsCudnn(return_address) ? RealGraph() : Real();
+}
+
+// Without cuDNN there is nobody to ask.
+constexpr cudnnStatus_t kNoCudnn = CUDNN_STATUS_NOT_INITIALIZED;
+
+}  // namespace
+}  // namespace convtune::preload
+
+using namespace convtune::preload;  // NOLINT(google-build-using-namespace)
+
+CONVTUNE_HOOK cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                                         cudnnBackendDescriptor_t* descriptor) {
+  const void* caller = __builtin_return_address(0);
+  const auto real = RealFor(caller).Create;
+  if (real == nullptr) {
+    return kNoCudnn;
+  }
+  const cudnnStatus_t status = real(type, descriptor);
+  if (status == CUDNN_STATUS_SUCCESS && IsOurs(caller)) {
+    Remember(*descriptor, type);
+  }
+  return status;
+}
+
+CONVTUNE_HOOK cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
+  const void* caller = __builtin_return_address(0);
+  const auto real = RealFor(caller).Destroy;
+  if (real == nullptr) {
+    return kNoCudnn;
+  }
+  // Before: afterwards another thread may get the same address.
+  if (descriptor != nullptr && IsOurs(caller)) {
+    Forget(descriptor);
+  }
+  return real(descriptor);
+}
+
+CONVTUNE_HOOK cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
+                                                     cudnnBackendAttributeName_t name,
+                                                     cudnnBackendAttributeType_t type,
+                                                     int64_t count, const void* values) {
+  const void* caller = __builtin_return_address(0);
+  const auto real = RealFor(caller).SetAttribute;
+  if (real == nullptr) {
+    return kNoCudnn;
+  }
+  const cudnnStatus_t status = real(descriptor, name, type, count, values);
+  if (status == CUDNN_STATUS_SUCCESS && IsOurs(caller)) {
+    Record* record = Find(descriptor);
+    if (record != nullptr) {
+      NoteAttribute(record, name, type, count, values);
+    }
+  }
+  return status;
+}
+
+CONVTUNE_HOOK cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
+  const void* caller = __builtin_return_address(0);
+  const auto real = RealFor(caller).Finalize;
+  if (real == nullptr) {
+    return kNoCudnn;
+  }
+  const cudnnStatus_t status = real(descriptor);
+  if (status != CUDNN_STATUS_SUCCESS || !IsOurs(caller)) {
+    return status;
+  }
+  Record* record = Find(descriptor);
+  if (record == nullptr) {
+    return status;
+  }
+  if (record->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
+    OnHeuristics(descriptor, &record->heuristics);
+  } else if (record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+    OnPlanFinalized(&record->plan);
+  }
+  return status;
+}
+
+CONVTUNE_HOOK cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor,
+                                                     cudnnBackendAttributeName_t name,
+                                                     cudnnBackendAttributeType_t type,
+                                                     int64_t requested, int64_t* count,
+                                                     void* values) {
+  const void* caller = __builtin_return_address(0);
+  const auto real = RealFor(caller).GetAttribute;
+  if (real == nullptr) {
+    return kNoCudnn;
+  }
+  if (name != CUDNN_ATTR_ENGINEHEUR_RESULTS || type != CUDNN_TYPE_BACKEND_DESCRIPTOR ||
+      !IsOurs(caller)) {
+    return real(descriptor, name, type, requested, count, values);
+  }
+  Record* record = Find(descriptor);
+  HeuristicsShadow* query = record != nullptr && record->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
+                                ? &record->heuristics
+                                : nullptr;
+  auto* configs = static_cast<cudnnBackendDescriptor_t*>(values);
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  if (query != nullptr && query->served != nullptr &&
+      GiveResults(descriptor, query, requested, count, configs, &status)) {
+    return status;
+  }
+  status = real(descriptor, name, type, requested, count, values);
+  if (query != nullptr && query->problem != nullptr && status == CUDNN_STATUS_SUCCESS) {
+    NoteResults(*query, requested, count, configs);
+  }
+  return status;
+}
+
+CONVTUNE_HOOK cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                                cudnnBackendDescriptor_t variant_pack) {
+  const void* caller = __builtin_return_address(0);
+  const auto real = RealFor(caller).Execute;
+  if (real == nullptr) {
+    return kNoCudnn;
+  }
+  const cudnnStatus_t status = real(handle, plan, variant_pack);
+  if (status == CUDNN_STATUS_SUCCESS && IsOurs(caller)) {
+    Record* record = Find(plan);
+    if (record != nullptr && record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+      OnExecute(plan, &record->plan);
+    }
+  }
+  return status;
+}

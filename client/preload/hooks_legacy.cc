@@ -1,0 +1,132 @@
+// The nine legacy functions that are put in front of cuDNN's own.
+#include <cudnn.h>
+#include <stdint.h>
+
+#include <atomic>
+
+#include "client/preload/legacy.h"
+#include "client/preload/real_cudnn.h"
+#include "client/preload/state.h"
+
+namespace convtune::preload {
+namespace {
+
+// The real function by name, looked up once.
+template <typename T>
+T Lookup(std::atomic<T>* known, const char* name) {
+  T function = known->load(std::memory_order_acquire);
+  if (function == nullptr) {
+    function = reinterpret_cast<T>(RealSymbol(name));
+    known->store(function, std::memory_order_release);
+  }
+  return function;
+}
+
+// Serves the call, or makes the real one and learns from it.
+template <typename Real>
+cudnnStatus_t Run(const void* caller, const LegacyCall& call, const Real& real) {
+  Problem* problem = nullptr;
+  const bool ours = !IsCudnn(caller) && GetState().active;
+  if (ours && ServeLegacy(call, &problem)) {
+    return CUDNN_STATUS_SUCCESS;
+  }
+  const cudnnStatus_t status = real();
+  if (ours && status == CUDNN_STATUS_SUCCESS) {
+    LearnLegacy(call, problem);
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace convtune::preload
+
+// One function: its arguments and their names as cuDNN declares them, the
+// number of the operation, whether it times, the names of x, w and y, and the
+// limit on the workspace.
+#define CONVTUNE_LEGACY_HOOK(name, operation, timed, x, w, y, limit, arguments, values)  \
+  extern "C" __attribute__((visibility("default"))) cudnnStatus_t name arguments {       \
+    using namespace convtune::preload;                                                   \
+    static std::atomic<decltype(&name)> known{nullptr};                                  \
+    const auto real = Lookup(&known, #name);                                             \
+    if (real == nullptr) {                                                               \
+      return CUDNN_STATUS_NOT_INITIALIZED;                                               \
+    }                                                                                    \
+    const LegacyCall call = {                                                            \
+        operation, timed, handle,    x,        w,                                        \
+        convDesc,  y,     requested, returned, reinterpret_cast<LegacyResult*>(results), \
+        limit};                                                                          \
+    return Run(__builtin_return_address(0), call, [&] { return real values; });          \
+  }
+
+#define CONVTUNE_RESULTS(perf) const int requested, int *returned, perf *results
+
+CONVTUNE_LEGACY_HOOK(
+    cudnnGetConvolutionForwardAlgorithm_v7, 1, false, xDesc, wDesc, yDesc, SIZE_MAX,
+    (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnFilterDescriptor_t wDesc,
+     const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc,
+     CONVTUNE_RESULTS(cudnnConvolutionFwdAlgoPerf_t)),
+    (handle, xDesc, wDesc, convDesc, yDesc, requested, returned, results))
+
+CONVTUNE_LEGACY_HOOK(cudnnFindConvolutionForwardAlgorithm, 1, true, xDesc, wDesc, yDesc, SIZE_MAX,
+                     (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
+                      const cudnnFilterDescriptor_t wDesc,
+                      const cudnnConvolutionDescriptor_t convDesc,
+                      const cudnnTensorDescriptor_t yDesc,
+                      CONVTUNE_RESULTS(cudnnConvolutionFwdAlgoPerf_t)),
+                     (handle, xDesc, wDesc, convDesc, yDesc, requested, returned, results))
+
+CONVTUNE_LEGACY_HOOK(cudnnFindConvolutionForwardAlgorithmEx, 1, true, xDesc, wDesc, yDesc, bytes,
+                     (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void* x,
+                      const cudnnFilterDescriptor_t wDesc, const void* w,
+                      const cudnnConvolutionDescriptor_t convDesc,
+                      const cudnnTensorDescriptor_t yDesc, void* y,
+                      CONVTUNE_RESULTS(cudnnConvolutionFwdAlgoPerf_t), void* workspace,
+                      size_t bytes),
+                     (handle, xDesc, x, wDesc, w, convDesc, yDesc, y, requested, returned, results,
+                      workspace, bytes))
+
+CONVTUNE_LEGACY_HOOK(
+    cudnnGetConvolutionBackwardDataAlgorithm_v7, 2, false, dxDesc, wDesc, dyDesc, SIZE_MAX,
+    (cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc,
+     const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
+     const cudnnTensorDescriptor_t dxDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdDataAlgoPerf_t)),
+    (handle, wDesc, dyDesc, convDesc, dxDesc, requested, returned, results))
+
+CONVTUNE_LEGACY_HOOK(
+    cudnnFindConvolutionBackwardDataAlgorithm, 2, true, dxDesc, wDesc, dyDesc, SIZE_MAX,
+    (cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc,
+     const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
+     const cudnnTensorDescriptor_t dxDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdDataAlgoPerf_t)),
+    (handle, wDesc, dyDesc, convDesc, dxDesc, requested, returned, results))
+
+CONVTUNE_LEGACY_HOOK(
+    cudnnFindConvolutionBackwardDataAlgorithmEx, 2, true, dxDesc, wDesc, dyDesc, bytes,
+    (cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const void* w,
+     const cudnnTensorDescriptor_t dyDesc, const void* dy,
+     const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc, void* dx,
+     CONVTUNE_RESULTS(cudnnConvolutionBwdDataAlgoPerf_t), void* workspace, size_t bytes),
+    (handle, wDesc, w, dyDesc, dy, convDesc, dxDesc, dx, requested, returned, results, workspace,
+     bytes))
+
+CONVTUNE_LEGACY_HOOK(
+    cudnnGetConvolutionBackwardFilterAlgorithm_v7, 3, false, xDesc, dwDesc, dyDesc, SIZE_MAX,
+    (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
+     const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
+     const cudnnFilterDescriptor_t dwDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdFilterAlgoPerf_t)),
+    (handle, xDesc, dyDesc, convDesc, dwDesc, requested, returned, results))
+
+CONVTUNE_LEGACY_HOOK(
+    cudnnFindConvolutionBackwardFilterAlgorithm, 3, true, xDesc, dwDesc, dyDesc, SIZE_MAX,
+    (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
+     const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
+     const cudnnFilterDescriptor_t dwDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdFilterAlgoPerf_t)),
+    (handle, xDesc, dyDesc, convDesc, dwDesc, requested, returned, results))
+
+CONVTUNE_LEGACY_HOOK(
+    cudnnFindConvolutionBackwardFilterAlgorithmEx, 3, true, xDesc, dwDesc, dyDesc, bytes,
+    (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void* x,
+     const cudnnTensorDescriptor_t dyDesc, const void* y,
+     const cudnnConvolutionDescriptor_t convDesc, const cudnnFilterDescriptor_t dwDesc, void* dw,
+     CONVTUNE_RESULTS(cudnnConvolutionBwdFilterAlgoPerf_t), void* workspace, size_t bytes),
+    (handle, xDesc, x, dyDesc, y, convDesc, dwDesc, dw, requested, returned, results, workspace,
+     bytes))

@@ -1,0 +1,225 @@
+#include "client/preload/legacy.h"
+
+#include <float.h>
+
+#include "client/preload/counters.h"
+#include "client/preload/device.h"
+#include "client/preload/problems.h"
+#include "client/preload/report.h"
+#include "client/preload/state.h"
+
+namespace convtune::preload {
+namespace {
+
+constexpr int kMostResults = 16;
+constexpr uint8_t kF32 = 2;
+
+constexpr uint32_t kTensorCore = 1U << 1;
+constexpr uint32_t kDownConvert = 1U << 2;
+constexpr uint32_t kFft = 1U << 4;
+constexpr uint32_t kNondeterministic = 1U << 5;
+constexpr uint32_t kWinograd = 1U << 6;
+
+// cuDNN's numbers of the algorithms, by operation.
+bool IsFft(int operation, int algorithm) {
+  constexpr int kNumbers[3][2] = {
+      {CUDNN_CONVOLUTION_FWD_ALGO_FFT, CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING},
+      {CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING},
+      {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING}};
+  return algorithm == kNumbers[operation - 1][0] || algorithm == kNumbers[operation - 1][1];
+}
+
+bool IsWinograd(int operation, int algorithm) {
+  constexpr int kNumbers[3][2] = {
+      {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED},
+      {CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED},
+      {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD,
+       CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED}};
+  return algorithm == kNumbers[operation - 1][0] || algorithm == kNumbers[operation - 1][1];
+}
+
+uint32_t MathNotes(bool f32, int math) {
+  switch (math) {
+    case CUDNN_TENSOR_OP_MATH:
+      return kTensorCore;
+    case CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION:
+      return f32 ? kTensorCore | kDownConvert : kTensorCore;
+    case CUDNN_DEFAULT_MATH:
+      return f32 ? kTensorCore : 0;
+    default:
+      return 0;
+  }
+}
+
+// What cuDNN's own first choice is like: the snapshot says, or Get_v7.
+bool LegacyStock(const LegacyCall& call, const Problem& problem, const LegacyResult* own, int count,
+                 format::StockChoice* stock) {
+  *stock = problem.entry->stock[format::kStockLegacy];
+  if (stock->known != 0) {
+    return true;
+  }
+  for (int i = 0; i < count; ++i) {
+    if (own[i].status == CUDNN_STATUS_SUCCESS && own[i].memory <= call.workspace_limit) {
+      *stock = {1, LegacyNotes(call.operation, problem.key.data_type == kF32, own[i]), 0, 0,
+                static_cast<int64_t>(own[i].memory)};
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Has(const LegacyResult* results, int count, const LegacyResult& wanted) {
+  for (int i = 0; i < count; ++i) {
+    if (results[i].algo == wanted.algo && results[i].mathType == wanted.mathType) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The stored algorithms that the call allows. Returns how many; `reason` says
+// why where there are none.
+int Choose(const State& state, const LegacyCall& call, const Problem& problem, cudnnMathType_t math,
+           const format::StockChoice& stock, LegacyResult* results, int most,
+           format::MissReason* reason) {
+  const format::SnapshotEntry& entry = *problem.entry;
+  const format::SnapshotCandidate* candidates = state.view.candidates(entry);
+  int count = 0;
+  *reason = format::MissReason::kNoEntry;
+  for (int i = 0; i < entry.candidate_count && count < most; ++i) {
+    const format::SnapshotCandidate& candidate = candidates[i];
+    if (candidate.api != format::kApiLegacy) {
+      continue;
+    }
+    *reason = format::MissReason::kNotNeutral;
+    size_t bytes = 0;
+    if (!IsMathAllowed(candidate.math_type, math) ||
+        !format::IsNeutral(
+            state.settings.allow_notes ? stock.numerical_notes : candidate.numerical_notes, 0,
+            stock.numerical_notes, 0)) {
+      continue;
+    }
+    const auto algorithm = static_cast<int>(candidate.number);
+    if (!LegacyWorkspace(call, algorithm, &bytes)) {
+      *reason = format::MissReason::kRefused;
+      continue;
+    }
+    if (bytes > call.workspace_limit ||
+        (!state.settings.allow_workspace && static_cast<int64_t>(bytes) > stock.workspace_bytes)) {
+      continue;
+    }
+    LegacyResult& result = results[count++];
+    result = {};
+    result.algo = algorithm;
+    result.status = CUDNN_STATUS_SUCCESS;
+    result.time = call.timed ? candidate.time_us / 1000.0F : -1.0F;
+    result.memory = bytes;
+    result.determinism = (candidate.flags & format::kDeterministic) != 0 ? CUDNN_DETERMINISTIC
+                                                                         : CUDNN_NON_DETERMINISTIC;
+    result.mathType = static_cast<cudnnMathType_t>(candidate.math_type);
+  }
+  return count;
+}
+
+// cuDNN's own list behind ours, without a search. What was not timed sorts
+// behind what was: some programs take the smallest time.
+int AppendOwn(const LegacyCall& call, const LegacyResult* own, int own_count, int count) {
+  for (int i = 0; i < own_count && count < call.requested; ++i) {
+    if (Has(call.results, count, own[i]) || own[i].memory > call.workspace_limit) {
+      continue;
+    }
+    call.results[count] = own[i];
+    if (call.timed && own[i].status == CUDNN_STATUS_SUCCESS) {
+      call.results[count].time = FLT_MAX;
+    }
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+uint32_t LegacyNotes(int operation, bool f32, const LegacyResult& result) {
+  return MathNotes(f32, result.mathType) | (IsFft(operation, result.algo) ? kFft : 0) |
+         (IsWinograd(operation, result.algo) ? kWinograd : 0) |
+         (result.determinism == CUDNN_DETERMINISTIC ? 0 : kNondeterministic);
+}
+
+bool IsMathAllowed(int candidate, cudnnMathType_t allowed) {
+  const auto freedom = [](int math) {
+    return math == CUDNN_FMA_MATH                          ? 0
+           : math == CUDNN_DEFAULT_MATH                    ? 1
+           : math == CUDNN_TENSOR_OP_MATH                  ? 2
+           : math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ? 3
+                                                           : 4;
+  };
+  return freedom(candidate) <= freedom(allowed) && freedom(allowed) < 4;
+}
+
+bool ServeLegacy(const LegacyCall& call, Problem** problem) {
+  *problem = nullptr;
+  Count(&counters.legacy_calls);
+  const State& state = GetState();
+  format::ProblemKey key;
+  format::EnvironmentKey environment;
+  cudnnMathType_t math = {};
+  if (call.requested < 1 || call.returned == nullptr || call.results == nullptr ||
+      !MakeLegacyKey(call, &key, &math) || !CurrentEnvironment(&environment)) {
+    Count(&counters.passed);
+    return false;
+  }
+  *problem = FindProblem(environment, key, format::HashOf(key));
+  if (*problem == nullptr) {
+    Count(&counters.passed);
+    return false;
+  }
+  Count(&counters.queries);
+  if ((*problem)->entry == nullptr) {
+    NoteMiss(*problem, (*problem)->why);
+    return false;
+  }
+  if (state.settings.policy == Policy::kObserve || Killed(state)) {
+    Count(&counters.observed);
+    return false;
+  }
+  LegacyResult own[kMostResults];
+  const int own_count = LegacyHeuristics(call, kMostResults, own);
+  format::StockChoice stock = {};
+  format::MissReason reason = format::MissReason::kNotNeutral;
+  int count = 0;
+  if (LegacyStock(call, **problem, own, own_count, &stock)) {
+    count = Choose(state, call, **problem, math, stock, call.results, call.requested, &reason);
+  }
+  if (count == 0) {
+    NoteMiss(*problem, reason);
+    return false;
+  }
+  if (state.settings.policy != Policy::kTruncate) {
+    count = AppendOwn(call, own, own_count, count);
+  }
+  *call.returned = count;
+  Count(&counters.served);
+  Count(&counters.legacy_served);
+  return true;
+}
+
+void LearnLegacy(const LegacyCall& call, Problem* problem) {
+  if (problem == nullptr || !call.timed || problem->legacy_told.exchange(true)) {
+    return;
+  }
+  format::ObservedLegacyDatagram datagram = {};
+  for (int i = 0; i < *call.returned && datagram.result_count < format::kMaxDatagramResults; ++i) {
+    const LegacyResult& result = call.results[i];
+    if (result.status != CUDNN_STATUS_SUCCESS || !(result.time > 0)) {
+      continue;
+    }
+    datagram.results[datagram.result_count++] = {
+        result.algo, result.mathType, result.time * 1000.0F,
+        result.determinism == CUDNN_DETERMINISTIC ? 1U : 0U, static_cast<int64_t>(result.memory)};
+  }
+  if (datagram.result_count > 0 && TellLegacy(*problem, &datagram)) {
+    Count(&counters.learned);
+  }
+}
+
+}  // namespace convtune::preload

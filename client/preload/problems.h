@@ -1,0 +1,43 @@
+// The distinct problems that this process asked about.
+#pragma once
+
+#include <stdint.h>
+
+#include <atomic>
+
+#include "db/format/datagram.h"
+#include "db/format/snapshot.h"
+
+namespace convtune::preload {
+
+// Lives as long as the process.
+struct Problem {
+  Problem* next;
+  format::EnvironmentKey environment;
+  format::ProblemKey key;
+  uint64_t hash;
+  const format::SnapshotEntry* entry;  // null: a miss
+  format::MissReason why;              // of a miss
+  std::atomic<uint32_t> misses;
+  std::atomic<uint32_t> missed_sent;  // how many of them were told
+  std::atomic<uint32_t> plans_built;
+  std::atomic<uint32_t> plans_run;  // distinct plans that were executed
+  std::atomic<bool> served;         // to a query of another mode than FALLBACK
+  std::atomic<bool> plan_told;
+  std::atomic<bool> legacy_told;
+  // What was found out here of the stock choice of a mode, where the snapshot
+  // does not say: 0 not asked, 1 known, 2 cannot be told.
+  std::atomic<int> stock_state[format::kStockCount];
+  format::StockChoice stock[format::kStockCount];
+};
+
+// Finds the problem or makes it, looking it up in the snapshot. Null when there
+// are more than a process is thought to have, 65,536: those are left alone.
+// Thread-safe.
+Problem* FindProblem(const format::EnvironmentKey& environment, const format::ProblemKey& key,
+                     uint64_t hash);
+
+// Counts a miss and tells the daemon of the first, second, fourth ... one.
+void NoteMiss(Problem* problem, format::MissReason reason);
+
+}  // namespace convtune::preload

@@ -1,0 +1,38 @@
+// The functions of the cuDNN that the program itself would have called.
+#pragma once
+
+#include <cudnn.h>
+
+namespace convtune::preload {
+
+// Null where the library has no such function.
+struct RealCudnn {
+  decltype(&cudnnGetVersion) GetVersion;
+  decltype(&cudnnBackendCreateDescriptor) Create;
+  decltype(&cudnnBackendDestroyDescriptor) Destroy;
+  decltype(&cudnnBackendSetAttribute) SetAttribute;
+  decltype(&cudnnBackendGetAttribute) GetAttribute;
+  decltype(&cudnnBackendFinalize) Finalize;
+  decltype(&cudnnBackendExecute) Execute;
+};
+
+// The functions behind libcudnn.so.9, or behind libcudnn_graph.so.9 where a
+// program loaded that alone. RTLD_NEXT is no use: a library that was loaded
+// RTLD_LOCAL is not in its scope. Null members only if no cuDNN is loaded.
+// Thread-safe; the first call resolves.
+const RealCudnn& Real();
+// The functions of libcudnn_graph.so.9: what cuDNN's own libraries call.
+const RealCudnn& RealGraph();
+
+// A function of libcudnn.so.9 (or its part that has it) by name; null if there
+// is none.
+void* RealSymbol(const char* name);
+
+// True if the address lies in one of cuDNN's own libraries, whose calls are
+// never redirected. Thread-safe.
+bool IsCudnn(const void* return_address);
+
+// Path of the loaded cuDNN library; empty if it is not known.
+const char* CudnnPath();
+
+}  // namespace convtune::preload

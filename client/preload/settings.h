@@ -1,0 +1,29 @@
+// What the variables CONVTUNE_PRELOAD_* say; see README.md.
+#pragma once
+
+#include <stdint.h>
+
+namespace convtune::preload {
+
+enum class Policy { kObserve, kReorder, kTruncate };
+
+constexpr int kMaxPath = 4096;
+
+struct Settings {
+  bool off = false;
+  Policy policy = Policy::kReorder;
+  bool allow_notes = false;      // candidates with other numerical notes
+  bool allow_workspace = false;  // candidates that need more workspace
+  bool report = true;            // send datagrams
+  int canary = -1;               // 0 or 1: forced
+  char snapshot[kMaxPath] = {};  // file
+  char socket[kMaxPath] = {};
+  char kill_file[kMaxPath] = {};
+  char counters[kMaxPath] = {};  // empty: none
+};
+
+// Reads the environment. A value that cannot be understood switches everything
+// off, with one line on stderr that names the variable and the rule.
+void ReadSettings(Settings* settings);
+
+}  // namespace convtune::preload

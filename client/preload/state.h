@@ -1,0 +1,31 @@
+// What the process was told and what it found, once and for all.
+#pragma once
+
+#include "client/preload/settings.h"
+#include "db/format/snapshot.h"
+
+namespace convtune::preload {
+
+struct State {
+  Settings settings;
+  bool active = false;  // false: everything passes through
+  bool has_snapshot = false;
+  const char* snapshot_reason = "";  // why there is none
+  format::SnapshotView view;
+  bool canary = false;  // this process is of the canary's share
+};
+
+// The first call reads the variables and the snapshot and installs the fork and
+// exit handlers; nothing is done before. Thread-safe.
+const State& GetState();
+
+// True once the kill-switch file exists. Asks the file system.
+bool Killed(const State& state);
+
+// The entry for a problem, of the canary or the stable channel. Null if there
+// is none; `environment_known` says whether the environment has a section.
+const format::SnapshotEntry* LookUp(const State& state, const format::EnvironmentKey& environment,
+                                    const format::ProblemKey& key, uint64_t hash,
+                                    bool* environment_known);
+
+}  // namespace convtune::preload

@@ -1,0 +1,196 @@
+"""Unmodified programs with the interposer in front of cuDNN."""
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+REPO = pathlib.Path(__file__).resolve().parents[3]
+H200 = "profile:nvidia-h200,cc=9.0,sms=132,cudnn={cudnn},lib=full"
+ALL = "build=all"
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One convolution, as an argument list of the raw program and as text."""
+
+    op: str = "fwd"
+    x: tuple = (32, 64, 56, 56)
+    w: tuple = (64, 64, 3, 3)
+    pad: int = 1
+    stride: int = 1
+    dilation: int = 1
+    type: str = "f16"
+    nhwc: bool = True
+    epilogue: str = ""
+    mid: str = "f32"
+    alpha2: float = 1.0
+    align: int = 16
+
+    @property
+    def args(self):
+        rank = len(self.x) - 2
+        spread = lambda n: ",".join([str(n)] * rank)
+        args = [
+            f"op={self.op}", "x=" + ",".join(map(str, self.x)), "w=" + ",".join(map(str, self.w)),
+            f"pad={spread(self.pad)}", f"stride={spread(self.stride)}",
+            f"dilation={spread(self.dilation)}", f"type={self.type}", f"align={self.align}",
+        ]  # fmt: skip
+        if self.nhwc:
+            args.append("nhwc")
+        if self.epilogue:
+            args += [*self.epilogue.split("+"), f"mid={self.mid}", f"alpha2={self.alpha2}"]
+        return args
+
+    @property
+    def text(self):
+        times = lambda dims: "x".join(map(str, dims))
+        groups = self.x[1] // self.w[1]
+        text = f"{self.op},x={times(self.x)},w={times(self.w)},pad={self.pad},stride={self.stride}"
+        text += f",dilation={self.dilation},groups={groups},{'nhwc' if self.nhwc else 'nchw'},{self.type}"
+        text += f",align={self.align}"
+        if self.epilogue:
+            text += f",epilogue={self.epilogue},mid={self.mid}"
+        return text
+
+
+# Each form that is served: operation, type, layout, groups, dilation, 3-D and
+# the fused graphs as PyTorch (add, bias, relu; f32 between) and ONNX Runtime
+# (the types of input and output between) build them.
+FORMS = {
+    "fwd_f16": Problem(),
+    "fwd_f32": Problem(type="f32", nhwc=False),
+    "fwd_f32_nhwc": Problem(type="f32"),
+    "fwd_bf16": Problem(type="bf16"),
+    "bwd_data_f16": Problem(op="bwd_data"),
+    "bwd_data_f32": Problem(op="bwd_data", type="f32", nhwc=False),
+    "bwd_filter_f16": Problem(op="bwd_filter"),
+    "bwd_filter_bf16": Problem(op="bwd_filter", type="bf16"),
+    "grouped": Problem(x=(32, 128, 28, 28), w=(128, 4, 3, 3)),
+    "dilated": Problem(x=(8, 64, 56, 56), pad=2, dilation=2),
+    "strided_1x1": Problem(x=(32, 256, 56, 56), w=(512, 256, 1, 1), pad=0, stride=2),
+    "three_d": Problem(x=(2, 32, 16, 28, 28), w=(64, 32, 3, 3, 3)),
+    "bias": Problem(epilogue="bias"),
+    "bias_relu_f32": Problem(epilogue="bias+relu", type="f32", mid="f32"),
+    "pytorch_fused": Problem(epilogue="add+bias+relu"),
+    "pytorch_fused_without_add": Problem(epilogue="add+bias+relu", alpha2=0.0),
+    "pytorch_fused_f32": Problem(epilogue="add+bias+relu", type="f32"),
+}
+
+
+@dataclasses.dataclass
+class Candidate:
+    id: str
+    notes: int
+    workspace: int
+
+    def field(self, time=1.0, prefix="graph:"):
+        return f"candidate={prefix}{self.id};notes={self.notes};workspace={self.workspace};time={time}"
+
+
+def candidates(mode):
+    """Those of a mode that a plan was built of."""
+    return [
+        Candidate(c["id"], c["notes"], c["workspace"]) for c in mode["configs"] if c.get("workspace", -1) >= 0
+    ]
+
+
+def stock_field(mode, candidate):
+    return f"stock={mode};notes={candidate.notes};workspace={candidate.workspace}"
+
+
+class Machine:
+    """The built programs and a profile in a folder of its own."""
+
+    def __init__(self, build, folder):
+        self.bin = build / "bin"
+        self.lib = build / "lib"
+        self.folder = folder
+        self.preload = self.lib / "libconvtune_preload.so"
+        self.audit = self.lib / "libconvtune_audit.so"
+        self.profile = folder / "h200.json"
+        properties = json.loads((REPO / "deploy/profiles/nvidia-h200.json").read_text())["properties"]
+        self.profile.write_text(json.dumps(properties, separators=(",", ":")))
+        self._stock = {}
+
+    @functools.cached_property
+    def cudnn_library(self):
+        """The one that the raw programs load."""
+        lines = subprocess.check_output(["ldd", str(self.bin / "convtune-raw-linked")], text=True)
+        return pathlib.Path(next(line.split()[2] for line in lines.splitlines() if "libcudnn.so.9" in line))
+
+    @property
+    def cudnn_folder(self):
+        return str(self.cudnn_library.parent)
+
+    @functools.cached_property
+    def cudnn_version(self):
+        """As 9.19.0."""
+        code = f"import ctypes; print(ctypes.CDLL({str(self.cudnn_library)!r}).cudnnGetVersion())"
+        version = int(subprocess.check_output([sys.executable, "-c", code]))
+        return f"{version // 10000}.{version % 10000 // 100}.{version % 100}"
+
+    @property
+    def environment(self):
+        return H200.format(cudnn=self.cudnn_version)
+
+    def write_snapshot(self, folder, *lines, release=7):
+        """Lines as convtune-make-snapshot reads them."""
+        folder.mkdir(exist_ok=True)
+        text = "\n".join([f"release\t{release}" if isinstance(release, int) else release, *lines]) + "\n"
+        subprocess.run(
+            [self.bin / "convtune-make-snapshot", folder / "current.snapshot"], input=text, text=True, check=True
+        )
+
+    def choice(self, problem, *fields, environment=None, channel="stable"):
+        text = problem if isinstance(problem, str) else problem.text
+        return "\t".join(["choice", environment or self.environment, channel, text, *fields])
+
+    def env(self, snapshot, policy="reorder", audit=False, counters=None, **extra):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_"))}
+        if snapshot is not None:
+            env["CONVTUNE_SNAPSHOT"] = str(snapshot)
+            env["CONVTUNE_PRELOAD_POLICY"] = policy
+            env["LD_PRELOAD"] = str(self.preload)
+            if audit:
+                env["LD_AUDIT"] = str(self.audit)
+            if counters:
+                env["CONVTUNE_PRELOAD_COUNTERS"] = str(counters)
+        return {**env, **extra}
+
+    def command(self, args, program="convtune-raw-linked"):
+        return [str(self.bin / program), *args]
+
+    def raw_args(self, problem, *more):
+        return [f"profile={self.profile}", *problem.args, *more]
+
+    def run(self, command, env, check=True):
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+        if check:
+            assert done.returncode == 0, (command, done.returncode, done.stderr[-2000:], done.stdout[-500:])
+        return done
+
+    def raw(self, problem, *more, env=None, program="convtune-raw-linked", prefix=()):
+        """What the raw program printed, one object for each problem."""
+        done = self.run(self.command([*prefix, *self.raw_args(problem, *more)], program), env or self.env(None))
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        return lines[0] if len(lines) == 1 else lines
+
+    def stock(self, problem, *more):
+        """As raw, without the interposer; asked once."""
+        key = (problem, more)
+        if key not in self._stock:
+            self._stock[key] = self.raw(problem, *more)
+        return self._stock[key]
+
+
+def read_counters(path):
+    """One object for each process that ended."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def ids(mode):
+    return [config["id"] for config in mode["configs"]]

@@ -1,0 +1,246 @@
+"""Programs of the graph API get the stored winners, first or alone."""
+
+import subprocess
+import sys
+
+import pytest
+
+from harness.preload import ALL, FORMS, Candidate, Problem, candidates, ids, read_counters, stock_field
+
+MODE_A = 3
+
+
+def middle_winner(stock):
+    """A neutral candidate that cuDNN itself does not list first, and the stock choice."""
+    known = candidates(stock["modes"][0])
+    first = known[0]
+    neutral = [c for c in known[1:] if c.notes & ~first.notes == 0 and c.workspace <= first.workspace]
+    assert neutral, "no neutral candidate behind the stock choice"
+    return neutral[len(neutral) // 2], first
+
+
+@pytest.fixture
+def served(preload, tmp_path):
+    """served(problem) writes a snapshot with a winner; (winner, snapshot folder, stock answer)."""
+
+    def make(problem):
+        stock = preload.stock(problem, ALL)
+        winner, first = middle_winner(stock)
+        folder = tmp_path / "snapshot"
+        preload.write_snapshot(
+            folder, preload.choice(problem, winner.field(), stock_field(MODE_A, first))
+        )
+        return winner, folder, stock
+
+    return make
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_reorder_puts_the_winner_before_cudnns_own_list(preload, served, form):
+    problem = FORMS[form]
+    winner, folder, stock = served(problem)
+    got = preload.raw(problem, ALL, env=preload.env(folder, "reorder"))
+    assert ids(got["modes"][0]) == [winner.id, *ids(stock["modes"][0])]
+    assert got["modes"][0]["configs"][0]["notes"] == winner.notes
+    assert got["modes"][0]["configs"][0]["workspace"] == winner.workspace
+    assert got["modes"][1] == stock["modes"][1]
+    assert got["chosen"] == winner.id
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_truncate_ends_the_search(preload, served, form, tmp_path):
+    problem = FORMS[form]
+    winner, folder, stock = served(problem)
+    counters = tmp_path / "counters"
+    got = preload.raw(problem, ALL, env=preload.env(folder, "truncate", counters=counters))
+    assert ids(got["modes"][0])[0] == winner.id
+    assert got["chosen"] == winner.id
+    finalised = got["plan_finalisations"] + read_counters(counters)[0]["plans_own"]
+    print(f"{form}: {stock['plan_finalisations']} plan finalisations, served {finalised}")
+    assert finalised <= 3
+    assert stock["plan_finalisations"] > 3 * finalised
+
+
+def test_truncate_of_one_mode_gives_the_winner_alone(preload, served):
+    winner, folder, _ = served(FORMS["fwd_f16"])
+    got = preload.raw(FORMS["fwd_f16"], ALL, "modes=a", env=preload.env(folder, "truncate"))
+    assert ids(got["modes"][0]) == [winner.id]
+    assert got["plan_finalisations"] == 1
+
+
+def test_observe_changes_nothing(preload, served, tmp_path):
+    _, folder, stock = served(FORMS["fwd_f16"])
+    counters = tmp_path / "counters"
+    env = preload.env(folder, "observe", counters=counters)
+    assert preload.raw(FORMS["fwd_f16"], ALL, env=env) == stock
+    assert read_counters(counters)[0]["observed"] == 2
+
+
+@pytest.mark.parametrize("mode", ["i", "a", "b", "f"])
+def test_every_heuristic_mode_is_served_against_its_own_first_choice(preload, mode, tmp_path):
+    problem = FORMS["fwd_f32"]
+    stock = preload.raw(problem, ALL, f"modes={mode}")
+    known = candidates(stock["modes"][0])
+    # Of FALLBACK's few: one that needs nothing more than the first.
+    winner = next(c for c in known[1:] if c.notes & ~known[0].notes & ~1024 == 0 and c.workspace <= known[0].workspace)
+    folder = tmp_path / "snapshot"
+    preload.write_snapshot(folder, preload.choice(problem, winner.field()))
+    counters = tmp_path / "counters"
+    got = preload.raw(problem, ALL, f"modes={mode}", env=preload.env(folder, counters=counters))
+    assert ids(got["modes"][0]) == [winner.id, *ids(stock["modes"][0])]
+    # The snapshot does not say what the stock choice is like: found out once.
+    assert read_counters(counters)[0]["plans_own"] == 1
+
+
+def test_the_stock_choice_is_found_out_once(preload, tmp_path):
+    problem = FORMS["fwd_f16"]
+    winner, _ = middle_winner(preload.stock(problem, ALL))
+    folder, counters = tmp_path / "snapshot", tmp_path / "counters"
+    preload.write_snapshot(folder, preload.choice(problem, winner.field()))
+    preload.raw(problem, "modes=a", "repeat=5", env=preload.env(folder, counters=counters))
+    assert read_counters(counters)[0]["plans_own"] == 1
+    assert read_counters(counters)[0]["served"] == 5
+
+
+def test_a_program_may_ask_for_less_than_there_is(preload, served):
+    winner, folder, stock = served(FORMS["fwd_f16"])
+    for asked in (1, 2, 5):
+        got = preload.raw(FORMS["fwd_f16"], "modes=a", f"ask={asked}", env=preload.env(folder))
+        assert got["modes"][0]["count"] == stock["modes"][0]["count"] + 1
+        assert ids(got["modes"][0]) == [winner.id, *ids(stock["modes"][0])][:asked]
+
+
+def test_three_of_the_portfolio_at_most_in_its_order(preload, tmp_path):
+    problem = FORMS["fwd_f16"]
+    stock = preload.stock(problem, ALL)
+    known = candidates(stock["modes"][0])
+    neutral = [c for c in known[1:] if c.workspace <= known[0].workspace and c.notes == known[0].notes][:4]
+    assert len(neutral) == 4
+    folder = tmp_path / "snapshot"
+    preload.write_snapshot(
+        folder, preload.choice(problem, *[c.field() for c in neutral], stock_field(MODE_A, known[0]))
+    )
+    got = preload.raw(problem, ALL, env=preload.env(folder))
+    assert ids(got["modes"][0]) == [*[c.id for c in neutral[:3]], *ids(stock["modes"][0])]
+
+
+def test_a_tuning_serves_a_stricter_alignment_and_no_looser_one(preload, tmp_path):
+    winner, first = middle_winner(preload.stock(Problem(), ALL))
+    folder = tmp_path / "snapshot"
+    preload.write_snapshot(folder, preload.choice(Problem(align=8), winner.field(), stock_field(MODE_A, first)))
+    got = preload.raw(Problem(align=16), "modes=a", env=preload.env(folder))
+    assert ids(got["modes"][0])[0] == winner.id
+    looser = Problem(align=4)
+    assert preload.raw(looser, "modes=a", env=preload.env(folder)) == preload.raw(looser, "modes=a")
+
+
+def test_other_problems_pass_through(preload, served):
+    _, folder, _ = served(FORMS["fwd_f16"])
+    for other in (Problem(type="bf16"), Problem(x=(33, 64, 56, 56)), Problem(epilogue="bias"), Problem(nhwc=False)):
+        assert preload.raw(other, env=preload.env(folder)) == preload.raw(other)
+
+
+def test_graphs_of_another_form_pass_through(preload, served, tmp_path):
+    _, folder, _ = served(FORMS["fwd_f16"])
+    relu = Problem(epilogue="relu")
+    counters = tmp_path / "counters"
+    assert preload.raw(relu, env=preload.env(folder, counters=counters)) == preload.raw(relu)
+    assert read_counters(counters)[0]["passed"] == 2
+
+
+def test_the_canary_gets_its_own_choice(preload, tmp_path):
+    problem = FORMS["fwd_f16"]
+    known = candidates(preload.stock(problem, ALL)["modes"][0])
+    stable, canary = [c for c in known[1:] if c.workspace <= known[0].workspace][:2]
+    folder = tmp_path / "snapshot"
+    stock = stock_field(MODE_A, known[0])
+    preload.write_snapshot(
+        folder,
+        preload.choice(problem, stable.field(), stock),
+        preload.choice(problem, canary.field(), stock, channel="canary"),
+        release="release\t7\tcanary\t8\tpermille\t1000",
+    )
+    for forced, expected in ((None, canary), ("1", canary), ("0", stable)):
+        extra = {} if forced is None else {"CONVTUNE_PRELOAD_CANARY": forced}
+        got = preload.raw(problem, "modes=a", env=preload.env(folder, **extra))
+        assert ids(got["modes"][0])[0] == expected.id
+
+
+FRONTEND = """
+import sys
+import cudnn
+
+dims, filters, kind, name = eval(sys.argv[2])
+t = cudnn.data_type
+io = {"f16": t.HALF, "bf16": t.BFLOAT16, "f32": t.FLOAT}[name]
+graph = cudnn.pygraph(io_data_type=io, intermediate_data_type=t.FLOAT, compute_data_type=t.FLOAT,
+                      device_property=cudnn.create_device_properties(open(sys.argv[1]).read()))
+def tensor(n, d):
+    strides, step = [0] * len(d), d[1]
+    strides[1] = 1
+    for i in range(len(d) - 1, -1, -1):
+        if i != 1:
+            strides[i], step = step, step * d[i]
+    return graph.tensor(name=n, dim=list(d), stride=strides)
+pad = [1] * (len(dims) - 2)
+one = [1] * (len(dims) - 2)
+out = [dims[0], filters[0], *dims[2:]]
+options = dict(padding=pad, stride=one, dilation=one)
+if kind == "bwd_data":
+    y = graph.conv_dgrad(loss=tensor("DY", out), filter=tensor("W", filters), **options)
+    y.set_dim(list(dims))
+elif kind == "bwd_filter":
+    y = graph.conv_wgrad(image=tensor("X", dims), loss=tensor("DY", out), **options)
+    y.set_dim(list(filters))
+else:
+    y = graph.conv_fprop(image=tensor("X", dims), weight=tensor("W", filters), **options)
+    if kind == "bias+relu":
+        y = graph.relu(input=graph.bias(input=y, bias=tensor("B", [1, filters[0]] + [1] * len(one))))
+y.set_output(True)
+graph.validate()
+graph.build_operation_graph()
+graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+graph.build_plans(cudnn.build_plan_policy.ALL)
+count = graph.get_execution_plan_count()
+print(count, graph.get_plan_name_at_index(0), graph.get_workspace_size())
+"""
+
+FRONTEND_FORMS = {
+    "fwd_f16": Problem(),
+    "fwd_f32": Problem(type="f32"),
+    "fwd_bf16": Problem(type="bf16"),
+    "bwd_data": Problem(op="bwd_data"),
+    "bwd_filter": Problem(op="bwd_filter"),
+    "grouped": Problem(x=(32, 128, 28, 28), w=(128, 4, 3, 3)),
+    "three_d": Problem(x=(2, 32, 16, 28, 28), w=(64, 32, 3, 3, 3)),
+    "bias_relu": Problem(epilogue="bias+relu"),
+}
+
+
+@pytest.mark.parametrize("form", FRONTEND_FORMS)
+def test_the_stock_frontend_package_is_served(preload, form, tmp_path):
+    pytest.importorskip("cudnn", reason="nvidia-cudnn-frontend is not installed")
+    problem = FRONTEND_FORMS[form]
+    winner, first = middle_winner(preload.stock(problem, ALL))
+    folder, counters = tmp_path / "snapshot", tmp_path / "counters"
+    preload.write_snapshot(folder, preload.choice(problem, winner.field(), stock_field(MODE_A, first)))
+    script = tmp_path / "program.py"
+    script.write_text(FRONTEND)
+    kind = problem.op if problem.op != "fwd" else problem.epilogue or "fwd"
+    command = [sys.executable, str(script), str(preload.profile), repr((problem.x, problem.w, kind, problem.type))]
+
+    def run(policy):
+        env = preload.env(folder if policy else None, policy or "", audit=True, counters=counters)
+        # cuDNN as the raw programs have it, whatever else is installed.
+        env["LD_LIBRARY_PATH"] = preload.cudnn_folder
+        count, name, workspace = preload.run(command, env).stdout.split()
+        return int(count), name.replace("_", ","), int(workspace)
+
+    stock_count, stock_name, _ = run(None)
+    assert stock_name == first.id
+    assert run("reorder") == (stock_count + 1, winner.id, winner.workspace)
+    count, name, workspace = run("truncate")
+    print(f"{form}: {stock_count} plans, served {count}")
+    assert (name, workspace) == (winner.id, winner.workspace)
+    assert count <= 3 < stock_count
+    assert read_counters(counters)[-1]["plans_own"] == 0

@@ -1,0 +1,29 @@
+/* The cuDNN functions that the test programs call: linked, or, with
+ * RAW_CALLS_DLSYM, looked up in a handle as programs do that load cuDNN. */
+#ifndef TESTS_PROGRAMS_CUDNN_CALLS_H_
+#define TESTS_PROGRAMS_CUDNN_CALLS_H_
+
+#include <cudnn.h>
+
+#ifdef RAW_CALLS_DLSYM
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((unused)) static void* cudnn_symbol(const char* name) {
+  static void* handle;
+  if (handle == NULL) {
+    handle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+  }
+  void* symbol = handle == NULL ? NULL : dlsym(handle, name);
+  if (symbol == NULL) {
+    fprintf(stderr, "%s\n", dlerror());
+    exit(2);
+  }
+  return symbol;
+}
+#define CUDNN_CALL(name) ((__typeof__(&name))cudnn_symbol(#name))
+#else
+#define CUDNN_CALL(name) name
+#endif
+
+#endif

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "db/format/snapshot.h"
 #include "server/tuner/ranking.h"
 
 namespace convtune {
@@ -35,9 +36,12 @@ const Candidate* PickIf(const Candidates& eligible, const Candidate* stock, Pred
   return PickWinner(chosen, stock);
 }
 
-bool IsNeutral(const Candidate& c, const Candidate& stock) {
-  return (c.numerical_notes & ~stock.numerical_notes) == 0 &&
-         (c.deterministic || !stock.deterministic) && c.workspace_bytes <= stock.workspace_bytes;
+// The interposer's own rule, and for legacy algorithms, whose notes do not say
+// it, determinism.
+bool KeepsToStock(const Candidate& c, const Candidate& stock) {
+  return format::IsNeutral(c.numerical_notes, c.workspace_bytes, stock.numerical_notes,
+                           stock.workspace_bytes) &&
+         (c.deterministic || !stock.deterministic);
 }
 
 }  // namespace
@@ -57,7 +61,7 @@ Portfolio ChoosePortfolio(const IndexedTuning& indexed) {
     AddRole(PickWinner(eligible, stock), kRoleBest, &portfolio.choices);
     if (stock != nullptr) {
       AddRole(
-          PickIf(eligible, stock, [stock](const Candidate* c) { return IsNeutral(*c, *stock); }),
+          PickIf(eligible, stock, [stock](const Candidate* c) { return KeepsToStock(*c, *stock); }),
           kRoleNeutral, &portfolio.choices);
     }
     AddRole(PickIf(eligible, stock, [](const Candidate* c) { return c->workspace_bytes == 0; }),

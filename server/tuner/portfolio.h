@@ -6,7 +6,7 @@
 
 namespace convtune {
 
-// For each API the best; the best that is neutral, which is: its numerical notes
+// For each API the best; the best that is neutral, which is: its numerics
 // are the stock choice's or a part of them, it is deterministic where that is,
 // and it needs no more workspace; and the best without workspace. Besides them
 // the stock choice, where it is certain which one it is. Pins are left aside.

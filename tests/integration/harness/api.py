@@ -72,7 +72,7 @@ class Service:
 
 
 class Client:
-    """Both services over one channel; usable as a context manager."""
+    """All services over one channel; usable as a context manager."""
 
     def __init__(self, address, credentials=None, options=()):
         options = [("grpc.max_receive_message_length", 256 << 20), ("grpc.use_local_subchannel_pool", 1), *options]
@@ -82,6 +82,7 @@ class Client:
             self.channel = grpc.secure_channel(address, credentials, options=options)
         self.tuning = Service(self.channel, "TuningService")
         self.maintenance = Service(self.channel, "MaintenanceService")
+        self.release = Service(self.channel, "ReleaseService")
 
     def __enter__(self):
         return self

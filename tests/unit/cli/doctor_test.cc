@@ -82,5 +82,26 @@ TEST(DoctorTest, AFileThatIsNoSocketIsAProblem) {
   EXPECT_EQ(findings[0].severity, Severity::kProblem);
 }
 
+TEST(DoctorTest, ASnapshotThatCannotBeWrittenIsAProblem) {
+  v1::Publication publication;
+  publication.set_folder("/state/snapshot");
+  EXPECT_EQ(ExaminePublication(publication)[0].severity, Severity::kFine);
+  publication.set_error("disk full");
+  EXPECT_EQ(ExaminePublication(publication)[0].severity, Severity::kProblem);
+  EXPECT_NE(ExaminePublication(publication)[0].what.find("disk full"), std::string::npos);
+}
+
+TEST(DoctorTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
+  v1::Publication publication;
+  publication.set_waiting_changes(3);
+  publication.set_socket_error("path too long");
+  publication.set_datagrams_malformed(1);
+  const std::vector<Finding> findings = ExaminePublication(publication);
+  ASSERT_EQ(findings.size(), 4U);
+  for (size_t i = 1; i < findings.size(); ++i) {
+    EXPECT_EQ(findings[i].severity, Severity::kNotice) << findings[i].what;
+  }
+}
+
 }  // namespace
 }  // namespace convtune

@@ -151,5 +151,25 @@ TEST_F(FlagsTest, HelpAndVersionSucceed) {
   }
 }
 
+TEST_F(FlagsTest, PublishingIsCautiousByDefault) {
+  const Flags flags = Parse({});
+  EXPECT_EQ(flags.publish.floor, Evidence::kObserved);
+  EXPECT_FALSE(flags.publish.auto_promote);
+  EXPECT_FALSE(flags.publish.tune_wanted);
+  EXPECT_FALSE(flags.publish.open_to_all);
+  EXPECT_EQ(flags.publish.wanted_budget, absl::Seconds(10));
+}
+
+TEST_F(FlagsTest, PublishingIsReadFromEveryPlace) {
+  const ScopedVariable variable("CONVTUNE_AUTO_PROMOTE", "true");
+  const Flags flags = Parse({"--publish-evidence", "heuristic", "--config",
+                             Config("tune-wanted = true\nwanted-budget = \"3s\"\n")});
+  EXPECT_EQ(flags.publish.floor, Evidence::kHeuristic);
+  EXPECT_TRUE(flags.publish.auto_promote);
+  EXPECT_TRUE(flags.publish.tune_wanted);
+  EXPECT_EQ(flags.publish.wanted_budget, absl::Seconds(3));
+  EXPECT_THAT(Error({"--publish-evidence", "some"}), HasSubstr("--publish-evidence"));
+}
+
 }  // namespace
 }  // namespace convtune

@@ -1,0 +1,257 @@
+"""What the daemon knows reaches unmodified programs, and what they miss reaches the daemon.
+
+The real daemon and worker (cuDNN without a GPU, the H200 profile), the real interposer, a program that knows nothing of
+convtune, and `convtune run` in between. Nothing is timed here, so that heuristic evidence is published.
+"""
+
+import json
+import signal
+import socket
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from harness.daemon import wait_until
+from harness.preload import ALL, REPO, Problem, candidates, ids
+
+PROBLEM = Problem()
+OTHER = Problem(x=(8, 64, 56, 56), pad=2, dilation=2)
+
+
+@pytest.fixture
+def serving(daemons, preload, worker):
+    """serving(*args) starts a daemon that publishes what cuDNN's heuristic says."""
+
+    def make(*args, **kwargs):
+        return daemons("--profile", "nvidia-h200", "--devices", "none", "--publish-evidence", "heuristic", *args, **kwargs)
+
+    return make
+
+
+@pytest.fixture
+def run(cli, preload):
+    """run(daemon, problem) gives what the program printed and the summary of `convtune run`."""
+
+    def call(daemon, problem, *options):
+        result = cli(None)(
+            "run", "--json", "--snapshot", daemon.state_dir / "snapshot", *options, "--",
+            *preload.command(preload.raw_args(problem, ALL)),
+        )  # fmt: skip
+        assert result.code == 0, result
+        return json.loads(result.out), json.loads(result.err.splitlines()[-1])
+
+    return call
+
+
+def snapshot_of(daemon):
+    return daemon.state_dir / "snapshot" / "current.snapshot"
+
+
+def keys_in(snapshot):
+    """(environment key, problem key) of the first entry of the first section that has one; see db/format/README.md."""
+    data = snapshot.read_bytes()
+    sections, count = struct.unpack_from("<Q", data, 56)[0], struct.unpack_from("<I", data, 44)[0]
+    for section in range(sections, sections + 144 * count, 144):
+        entries, entry_count = struct.unpack_from("<QQ", data, section + 128)
+        if entry_count:
+            return data[section : section + 112], data[entries : entries + 320]
+    return None
+
+
+def published(daemon, choices):
+    """Waits until the snapshot has so many choices."""
+    with daemon.client() as client:
+        wait_until(lambda: client.release.GetPublication().choice_count == choices, 30, f"{choices} choices")
+
+
+def tuned(daemon, *problems):
+    with daemon.client() as client:
+        assert client.tune(*[p.text for p in problems]).state == 3
+
+
+def observe(daemon, candidate):
+    """Reports, as the interposer does, that a program settled on the candidate for the snapshot's first problem."""
+    environment, problem = keys_in(snapshot_of(daemon))
+    name, *knobs = candidate.id.split(",")
+    body = struct.pack(
+        "<qIIIIqQ", int(name.removeprefix("eng")), len(knobs), candidate.notes, 0, 10, candidate.workspace, 100
+    )
+    for knob in knobs:
+        kind, value = knob.removeprefix("k").split("=")
+        body += struct.pack("<iIq", int(kind), 0, int(value))
+    body = body.ljust(1000 - 448, b"\0")
+    header = struct.pack("<4sHHII", b"CVTD", 1, 2, 1000, 1) + environment + problem
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(header + body, str(daemon.state_dir / "snapshot" / "datagrams.sock"))
+
+
+def neutral_candidate(preload):
+    """One that cuDNN lists behind its first, and that changes nothing but time."""
+    known = candidates(preload.stock(PROBLEM, ALL)["modes"][0])
+    first = known[0]
+    strict_nan = first.notes & 1 << 10
+    return next(
+        c
+        for c in known[1:]
+        if c.notes & ~first.notes == 0 and c.notes & strict_nan == strict_nan and c.workspace <= first.workspace
+    )
+
+
+def test_a_tuned_problem_is_served_and_an_unknown_one_is_wanted(serving, run, cli):
+    daemon = serving().start()
+    tuned(daemon, PROBLEM)
+    published(daemon, 1)
+    winner = cli(daemon).ok("get", PROBLEM.text, "--json").json()["results"][0]["answer"]["winner"]["text"]
+    printed, counted = run(daemon, PROBLEM, "--policy", "truncate")
+    assert "graph:" + printed["modes"][0]["configs"][0]["id"] == winner
+    assert printed["plan_finalisations"] <= 3
+    assert counted["served"] >= 1 and counted["missed"] == {}
+
+    _, counted = run(daemon, OTHER)
+    assert counted["served"] == 0 and counted["missed"].keys() == {"no_entry"}
+    with daemon.client() as client:
+        wait_until(lambda: client.release.ListWanted().wanted_count == 1, 10, "a wanted problem")
+    wanted = cli(daemon).ok("wanted", "--json").json()["wanted"]
+    assert wanted[0]["problemText"].startswith("fwd,x=8x64x56x56") and int(wanted[0]["missCount"]) >= 1
+
+
+def test_programs_are_served_with_the_daemon_dead(serving, run):
+    daemon = serving().start()
+    tuned(daemon, PROBLEM)
+    published(daemon, 1)
+    daemon.kill()
+    _, counted = run(daemon, PROBLEM)
+    assert counted["served"] >= 1
+    _, counted = run(daemon, OTHER)
+    assert sum(counted["missed"].values()) >= 1
+
+
+def test_promote_and_rollback_are_seen_by_a_fresh_program(serving, run, cli, preload):
+    daemon = serving().start()
+    tuned(daemon, PROBLEM)
+    published(daemon, 1)
+    before = ids(run(daemon, PROBLEM)[0]["modes"][0])[0]
+    better = neutral_candidate(preload)
+    assert before != better.id
+
+    observe(daemon, better)
+    with daemon.client() as client:
+        wait_until(lambda: client.release.GetPublication().waiting_changes == 1, 10, "a changed choice")
+    assert ids(run(daemon, PROBLEM)[0]["modes"][0])[0] == before
+    change = cli(daemon).ok("release", "diff", "--json").json()["changes"][0]
+    assert change["after"]["choices"][0]["candidate"]["text"] == "graph:" + better.id
+
+    cli(daemon).ok("release", "promote", "--reason", "the program prefers it", "--author", "ann")
+    assert ids(run(daemon, PROBLEM)[0]["modes"][0])[0] == better.id
+    cli(daemon).ok("release", "rollback", "--reason", "no")
+    assert ids(run(daemon, PROBLEM)[0]["modes"][0])[0] == before
+    releases = cli(daemon).ok("release", "list", "--json").json()
+    assert [r["number"] for r in releases["releases"]] == ["3", "2", "1"]
+    assert releases["releases"][1]["author"] == "ann" and releases["releases"][0]["restores"] == "1"
+    assert releases["waitingChanges"] == "1"
+
+
+def test_a_canary_reaches_its_share_alone(serving, preload, cli):
+    daemon = serving().start()
+    tuned(daemon, PROBLEM)
+    published(daemon, 1)
+    better = neutral_candidate(preload)
+    observe(daemon, better)
+    with daemon.client() as client:
+        wait_until(lambda: client.release.GetPublication().waiting_changes == 1, 10, "a changed choice")
+    cli(daemon).ok("release", "promote", "--canary", "50%")
+    first = {}
+    for canary in "01":
+        env = preload.env(daemon.state_dir / "snapshot", CONVTUNE_PRELOAD_CANARY=canary)
+        first[canary] = ids(preload.raw(PROBLEM, ALL, env=env)["modes"][0])[0]
+    assert first["1"] == better.id and first["0"] != better.id
+    cli(daemon).ok("release", "rollback")
+    env = preload.env(daemon.state_dir / "snapshot", CONVTUNE_PRELOAD_CANARY="1")
+    assert ids(preload.raw(PROBLEM, ALL, env=env)["modes"][0])[0] == first["0"]
+
+
+def test_wanted_problems_are_tuned_and_then_served(serving, run):
+    daemon = serving("--tune-wanted").start()
+    with daemon.client() as client:
+        wait_until(lambda: client.release.GetPublication().socket, 10, "the socket")
+        wait_until(snapshot_of(daemon).exists, 10, "the snapshot")
+        _, counted = run(daemon, OTHER)
+        assert counted["served"] == 0 and counted["missed"].keys() == {"no_entry"}
+        published(daemon, 1)
+        wait_until(lambda: client.release.ListWanted().wanted_count == 0, 10, "nothing wanted")
+    _, counted = run(daemon, OTHER)
+    assert counted["served"] >= 1 and counted["missed"] == {}
+
+
+def test_choices_outlive_a_restart_and_a_killed_daemon(serving, run):
+    daemon = serving().start()
+    tuned(daemon, PROBLEM, OTHER)
+    published(daemon, 2)
+    daemon.kill()
+    snapshot_of(daemon).unlink()
+    daemon.start()
+    published(daemon, 2)
+    assert run(daemon, PROBLEM)[1]["served"] >= 1
+    assert daemon.stop() == 0
+    assert run(daemon, OTHER)[1]["served"] >= 1
+
+
+def test_once_publishes_before_it_ends(serving, run, tmp_path):
+    problems = tmp_path / "problems.txt"
+    problems.write_text(PROBLEM.text + "\n")
+    daemon = serving("--once", "--file", problems)
+    daemon.start(wait=False)
+    assert daemon.wait(60) == 0, daemon.log()
+    assert run(daemon, PROBLEM)[1]["served"] >= 1
+
+
+def test_default_evidence_leaves_heuristics_unpublished(daemons, worker):
+    daemon = daemons("--profile", "nvidia-h200", "--devices", "none").start()
+    tuned(daemon, PROBLEM)
+    assert daemon.stop() == 0
+    assert keys_in(snapshot_of(daemon)) is None
+
+
+def test_run_ends_as_the_program_does(cli, preload):
+    run = cli(None)
+    code = run("run", "--", sys.executable, "-c", "import sys; print('out'); sys.exit(37)")
+    assert code.code == 37 and code.out == "out\n"
+    assert "no process of it called cuDNN" in code.err
+    assert run("run", "--quiet", "--", "true").err == ""
+    killed = run("run", "--", sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert killed.code == -signal.SIGKILL
+    assert run("run", "--", "/nonexistent/program").code == 127
+    assert run("run", "--", "/etc/passwd").code == 126
+    shown = run("run", "--", "sh", "-c", "echo $LD_PRELOAD; echo $1", "-", "--json")
+    assert shown.out.splitlines() == [str(preload.preload), "--json"]
+
+
+def python_module(code, **env):
+    path = f"import sys; sys.path.insert(0, {str(REPO / 'client/python')!r})\n"
+    return subprocess.run(
+        [sys.executable, "-W", "always", "-c", path + code], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", **env}
+    )
+
+
+def test_python_module_loads_the_library_before_anything_else(preload):
+    code = "import convtune.preload as p, ctypes; print(p.active(), p.library_path())\n"
+    code += "print(ctypes.CDLL(None).cudnnBackendFinalize is not None)"
+    done = python_module(code, CONVTUNE_PRELOAD_LIBRARY=str(preload.preload))
+    assert done.stdout.splitlines() == [f"True {preload.preload}", "True"], done.stderr
+    assert done.stderr == ""
+
+
+def test_python_module_without_its_library_warns_and_goes_on():
+    code = "import convtune.preload as p; print(p.active(), p.library_path())"
+    done = python_module(code, CONVTUNE_PRELOAD_LIBRARY="/nonexistent/lib.so")
+    assert done.returncode == 0 and done.stdout == "False None\n"
+    assert "nothing is served" in done.stderr
+
+
+def test_python_module_after_cudnn_warns(preload):
+    code = f"import ctypes; ctypes.CDLL({str(preload.cudnn_library)!r})\n"
+    code += "import convtune.preload as p; print(p.library_path())"
+    done = python_module(code, CONVTUNE_PRELOAD_LIBRARY=str(preload.preload))
+    assert done.stdout == "None\n" and "import it before torch" in done.stderr

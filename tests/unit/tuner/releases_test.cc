@@ -1,0 +1,238 @@
+#include "server/tuner/releases.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/fakes/memory_release_store.h"
+#include "tests/unit/tuner/candidates.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+class ReleasesTest : public ::testing::Test {
+ protected:
+  ReleasesTest() { Start(); }
+
+  void Start(bool auto_promote = false, Evidence floor = Evidence::kObserved) {
+    releases_ = std::make_unique<Releases>(
+        Releases::Options{&store_, &index_, &clock_, floor, auto_promote});
+    ASSERT_TRUE(releases_->Load().ok());
+  }
+
+  static TuningKey Key(int n) {
+    return KeyOf("fwd,x=" + std::to_string(n) + "x8x8x8,w=8x8x3x3,pad=1,f16");
+  }
+  // Problem n's best is `engine` from now on, and the releases know it.
+  bool Know(int n, int engine, CandidateStatus status = CandidateStatus::kTimed) {
+    Tuning tuning = TuningOf({With(Timed(engine, 10), status)});
+    tuning.key = Key(n);
+    index_.Publish(tuning, true);
+    return releases_->Reconcile({tuning.key}).value();
+  }
+  using Served = std::vector<std::pair<std::string, std::string>>;  // problem, engine
+  Served Stable() { return Channel(false); }
+  Served Canary() { return Channel(true); }
+  Served Channel(bool canary) {
+    Served served;
+    const auto add = [&served](const Portfolio& p) {
+      served.emplace_back(p.key.problem_text.substr(0, 7), ToText(p.choices[0].candidate.id));
+    };
+    const auto ignore = [](const Portfolio&) {};
+    EXPECT_TRUE(
+        (canary ? releases_->ForEachServed(ignore, add) : releases_->ForEachServed(add, ignore))
+            .ok());
+    return served;
+  }
+  ReleaseDecision Ann() const { return {"ann", "because", clock_.Now()}; }
+
+  SystemClock clock_;
+  MemoryReleaseStore store_;
+  TuningIndex index_;
+  std::unique_ptr<Releases> releases_;
+};
+
+TEST_F(ReleasesTest, AProblemWithoutAChoiceGetsOneAtOnce) {
+  EXPECT_TRUE(Know(1, 5));
+  EXPECT_TRUE(Know(2, 6));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_EQ(releases_->List().promoted, 1);
+}
+
+TEST_F(ReleasesTest, AChangedChoiceWaitsForThePromotion) {
+  Know(1, 5);
+  EXPECT_FALSE(Know(1, 7));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5")));
+  EXPECT_EQ(releases_->List().waiting_changes, 1);
+  ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7")));
+  EXPECT_EQ(releases_->List().waiting_changes, 0);
+  EXPECT_EQ(releases_->List().promoted, 2);
+}
+
+TEST_F(ReleasesTest, AChangeThatIsTakenBackWaitsNoMore) {
+  Know(1, 5);
+  Know(1, 7);
+  Know(1, 5);
+  EXPECT_EQ(releases_->List().waiting_changes, 0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(releases_->Promote(Ann(), 0).status()));
+}
+
+TEST_F(ReleasesTest, EvidenceBelowTheFloorIsNotServed) {
+  EXPECT_FALSE(Know(1, 5, CandidateStatus::kFinalized));
+  EXPECT_THAT(Stable(), IsEmpty());
+  Start(false, Evidence::kHeuristic);
+  EXPECT_TRUE(Know(1, 5, CandidateStatus::kFinalized));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5")));
+}
+
+TEST_F(ReleasesTest, AutoPromotionServesAChangeAtOnceAndCountsIt) {
+  Start(/*auto_promote=*/true);
+  Know(1, 5);
+  EXPECT_TRUE(Know(1, 7));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7")));
+  EXPECT_EQ(releases_->List().promoted, 2);
+  EXPECT_EQ(releases_->List().releases[0].author, "convtuned");
+}
+
+TEST_F(ReleasesTest, AutoPromotionNeverBringsBackWhatWasRolledBack) {
+  Start(/*auto_promote=*/true);
+  Know(1, 5);
+  Know(1, 7);
+  ASSERT_TRUE(releases_->RollBack(Ann(), 0).ok());
+  EXPECT_FALSE(Know(1, 7));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5")));
+  EXPECT_TRUE(releases_->List().auto_promote_held);
+  EXPECT_EQ(releases_->List().waiting_changes, 1);
+  ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
+  EXPECT_FALSE(releases_->List().auto_promote_held);
+}
+
+TEST_F(ReleasesTest, RollbackBringsTheOldChoicesBackAndKeepsNewProblems) {
+  Know(1, 5);
+  Know(1, 7);
+  ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
+  Know(2, 6);
+  ASSERT_TRUE(releases_->RollBack(Ann(), 0).ok());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_EQ(releases_->List().promoted, 3);
+  EXPECT_EQ(releases_->List().waiting_changes, 1);
+}
+
+TEST_F(ReleasesTest, ACanaryHasOnlyWhatDiffersAndPromotingItMovesItOver) {
+  Know(1, 5);
+  Know(2, 6);
+  Know(1, 7);
+  ASSERT_TRUE(releases_->Promote(Ann(), 100).ok());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_THAT(Canary(), ElementsAre(Pair("fwd,x=1", "graph:eng7")));
+  EXPECT_EQ(releases_->List().waiting_changes, 0);
+  Know(3, 8);  // both get it
+  ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7"), Pair("fwd,x=2", "graph:eng6"),
+                                    Pair("fwd,x=3", "graph:eng8")));
+  EXPECT_THAT(Canary(), IsEmpty());
+  EXPECT_FALSE(Know(1, 7));
+  EXPECT_EQ(releases_->List().waiting_changes, 0);
+}
+
+TEST_F(ReleasesTest, AWithdrawnCanaryLeavesNothingBehindInLaterReleases) {
+  Know(1, 5);
+  Know(1, 7);
+  ASSERT_TRUE(releases_->Promote(Ann(), 100).ok());
+  ASSERT_TRUE(releases_->RollBack(Ann(), 0).ok());
+  EXPECT_EQ(releases_->List().waiting_changes, 1);
+  Know(1, 5);
+  Know(2, 6);
+  Know(2, 9);
+  ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng9")));
+}
+
+TEST_F(ReleasesTest, ADeletedTuningLosesItsChoiceAtOnceAndMayGetAnother) {
+  Know(1, 5);
+  index_.Erase(Key(1));
+  EXPECT_TRUE(releases_->Reconcile({Key(1)}).value());
+  EXPECT_THAT(Stable(), IsEmpty());
+  EXPECT_FALSE(releases_->HasChoice(Key(1)));
+  EXPECT_TRUE(Know(1, 9));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng9")));
+}
+
+TEST_F(ReleasesTest, ARestartServesTheSameAndKnowsWhatWaits) {
+  Know(1, 5);
+  Know(1, 7);
+  ASSERT_TRUE(releases_->Promote(Ann(), 100).ok());
+  Know(2, 6);
+  Know(2, 8);
+  const Served stable = Stable();
+  const Served canary = Canary();
+  Start();
+  EXPECT_FALSE(releases_->ReconcileAll().value());
+  EXPECT_EQ(Stable(), stable);
+  EXPECT_EQ(Canary(), canary);
+  EXPECT_EQ(releases_->List().waiting_changes, 1);
+  EXPECT_EQ(releases_->List().canary, 2);
+}
+
+TEST_F(ReleasesTest, ATuningThatCannotBeReadAnyMoreKeepsItsChoice) {
+  Know(1, 5);
+  index_.Erase(Key(1));  // as a damaged row that was left out at start
+  Start();
+  ASSERT_TRUE(releases_->ReconcileAll().ok());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5")));
+}
+
+TEST_F(ReleasesTest, WhatTheDiskRefusesIsNotServed) {
+  store_.FailWith(absl::UnavailableError("disk"));
+  Tuning tuning = TuningOf({Timed(5, 10)});
+  tuning.key = Key(1);
+  index_.Publish(tuning, true);
+  EXPECT_TRUE(absl::IsUnavailable(releases_->Reconcile({Key(1)}).status()));
+  EXPECT_FALSE(releases_->HasChoice(Key(1)));
+  store_.FailWith(absl::OkStatus());
+  EXPECT_TRUE(releases_->Reconcile({Key(1)}).value());
+}
+
+TEST_F(ReleasesTest, DiffSaysWhatAPromotionWouldBring) {
+  Know(1, 5);
+  Know(2, 6);
+  Know(1, 7);
+  const auto diff = releases_->Diff(0, 0, "", 10);
+  ASSERT_TRUE(diff.ok());
+  ASSERT_EQ(diff->changes.size(), 1U);
+  EXPECT_EQ(diff->from, 1);
+  EXPECT_EQ(ToText(diff->changes[0].before.choices[0].candidate.id), "graph:eng5");
+  EXPECT_EQ(ToText(diff->changes[0].after.choices[0].candidate.id), "graph:eng7");
+}
+
+TEST_F(ReleasesTest, DiffOfTwoReleasesIsLimitedAndCounted) {
+  for (int n = 1; n <= 5; ++n) Know(n, 5);
+  for (int n = 1; n <= 4; ++n) Know(n, 7);
+  ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
+  const auto diff = releases_->Diff(1, 2, "", 3);
+  ASSERT_TRUE(diff.ok());
+  EXPECT_EQ(diff->changes.size(), 3U);
+  EXPECT_EQ(diff->change_count, 4);
+  EXPECT_TRUE(absl::IsNotFound(releases_->Diff(1, 9, "", 3).status()));
+  EXPECT_EQ(releases_->Diff(1, 2, kH200, 3)->change_count, 4);
+  EXPECT_EQ(releases_->Diff(1, 2, "other", 3)->change_count, 0);
+}
+
+TEST_F(ReleasesTest, OldReleasesAreThinnedAndTheKeptOnesStay) {
+  for (int i = 0; i < ReleaseHistory::kKept + 3; ++i) {
+    Know(1, 100 + i);
+    if (i > 0) {
+      ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
+    }
+  }
+  // Releases 1 to 19; the oldest kept is 4.
+  ASSERT_TRUE(releases_->RollBack(Ann(), 4).ok());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng103")));
+  EXPECT_TRUE(absl::IsNotFound(store_.GetPortfolio(Key(1), 3).status()));
+}
+
+}  // namespace
+}  // namespace convtune

@@ -20,6 +20,8 @@ namespace {
 // 4 MiB of pages: enough to write a page that changes often only once, little
 // enough to keep reading fast.
 constexpr int kCheckpointFrames = 1024;
+constexpr absl::Duration kThinningDelay = absl::Hours(1);  // so that a start stays quick
+constexpr absl::Duration kThinningPeriod = absl::Hours(24);
 
 absl::Status Invalid(std::string_view option, std::string_view rule) {
   return absl::InvalidArgumentError(Concat(option, ": ", rule));
@@ -91,6 +93,7 @@ SqliteTuningStore::SqliteTuningStore(Options options, std::string path, LockFile
       reader_access_(file.reader_access),
       lock_(std::move(lock)),
       writer_(std::move(file.writer)),
+      next_thinning_(options_.clock->Now() + kThinningDelay),
       reader_(std::move(file.reader)) {}
 
 SqliteTuningStore::~SqliteTuningStore() = default;
@@ -153,6 +156,10 @@ absl::Status SqliteTuningStore::Write(const Mutation& mutation) {
 
 void SqliteTuningStore::TidyAfterCommit() {
   absl::Status status;
+  if (const absl::Time now = options_.clock->Now(); now >= next_thinning_) {
+    next_thinning_ = now + kThinningPeriod;
+    status.Update(ThinSamples(*writer_, now - options_.sample_retention).status());
+  }
   if (options_.max_bytes > 0) {
     status.Update(EnforceSizeCap(*writer_, options_.max_bytes));
   }

@@ -12,6 +12,7 @@
 #include "db/database_file.h"
 #include "db/local_disk.h"
 #include "db/lock_file.h"
+#include "db/release_store.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
@@ -22,7 +23,7 @@ namespace convtune {
 // and see the last commit. Beside what TuningStore says, methods give
 // DATA_LOSS where the file or a row is damaged, UNAVAILABLE for a mutation of
 // a read-only store, and FAILED_PRECONDITION after Close().
-class SqliteTuningStore : public TuningStore {
+class SqliteTuningStore : public TuningStore, public ReleaseStore {
  public:
   struct Options {
     // Made, with mode 0750, if it does not exist; its parent must.
@@ -32,13 +33,13 @@ class SqliteTuningStore : public TuningStore {
     bool allow_network_fs = false;
     // Soft limit of the file, without its log; 0: none. See README.md.
     int64_t max_bytes = 0;
-    // Age from which Compact() thins samples.
+    // Age from which samples are thinned: by Compact(), and by a
+    // mutation an hour after opening and then every day.
     absl::Duration sample_retention = absl::Hours(30 * 24);
     // Never write. A state directory that cannot be written implies it.
     bool read_only = false;
     // Told of what an operator should know: a damaged file that was put aside,
-    // a read-only store, damaged rows that ListPins, ListQuarantine and
-    // ListEnvironments left out. Thread-safe; must not call the store.
+    // a read-only store, damaged rows that lists left out. Thread-safe; must not call the store.
     std::function<void(const std::string&)> notice = [](const std::string&) {};
     FileSystemProbe file_system_probe = ProbeFileSystem;
   };
@@ -71,6 +72,19 @@ class SqliteTuningStore : public TuningStore {
   int64_t SizeBytes() override;
   int SchemaVersion() override;
 
+  absl::StatusOr<std::vector<Release>> ListReleases() override;
+  absl::Status PutRelease(const Release& release,
+                          const std::vector<Portfolio>& portfolios) override;
+  absl::Status PutReleaseWithoutPortfolios(const Release& release) override;
+  absl::StatusOr<Portfolio> GetPortfolio(const TuningKey& key, int64_t release) override;
+  absl::Status ForEachPortfolio(const std::string& environment_text, int64_t release,
+                                const std::function<void(Portfolio)>& visit,
+                                const std::function<void(const std::string&)>& corrupt) override;
+  absl::StatusOr<int64_t> ThinPortfolios(int64_t oldest) override;
+  absl::Status UpdateWanted(const std::vector<WantedProblem>& put,
+                            const std::vector<TuningKey>& drop) override;
+  absl::StatusOr<std::vector<WantedProblem>> ListWanted() override;
+
   // True if mutations are refused until the next Open().
   bool read_only() const { return read_only_; }
 
@@ -99,6 +113,7 @@ class SqliteTuningStore : public TuningStore {
   Mutex write_mutex_;
   std::unique_ptr<Database> writer_ GUARDED_BY(write_mutex_);
   bool marked_unclean_ GUARDED_BY(write_mutex_) = false;
+  absl::Time next_thinning_ GUARDED_BY(write_mutex_);
   Mutex read_mutex_;
   std::unique_ptr<Database> reader_ GUARDED_BY(read_mutex_);
 };

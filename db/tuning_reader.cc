@@ -61,27 +61,6 @@ absl::Status ReadAllSamples(const Database& database, int64_t tuning_id,
   }
 }
 
-// Texts of the environments by id; damaged ones are left out.
-absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(const Database& database,
-                                                                    const CorruptRowSink& corrupt) {
-  ASSIGN_OR_RETURN(Statement statement,
-                   database.Prepare(Concat("SELECT ", EnvironmentTable().SelectList("e"),
-                                           " FROM environments e")));
-  std::map<int64_t, std::string> texts;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) {
-      return texts;
-    }
-    absl::StatusOr<EnvironmentRow> row = ReadEnvironment(statement);
-    if (row.ok()) {
-      texts.emplace(row->id, std::move(row->text));
-    } else {
-      corrupt(std::string(row.status().message()));
-    }
-  }
-}
-
 // Pins and quarantine entries differ in their rows only.
 template <typename Value, typename Read>
 absl::StatusOr<std::vector<Value>> ReadKeyed(Database& database, const Table& table,
@@ -112,6 +91,26 @@ absl::StatusOr<std::vector<Value>> ReadKeyed(Database& database, const Table& ta
 }
 
 }  // namespace
+
+absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(const Database& database,
+                                                                    const CorruptRowSink& corrupt) {
+  ASSIGN_OR_RETURN(Statement statement,
+                   database.Prepare(Concat("SELECT ", EnvironmentTable().SelectList("e"),
+                                           " FROM environments e")));
+  std::map<int64_t, std::string> texts;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) {
+      return texts;
+    }
+    absl::StatusOr<EnvironmentRow> row = ReadEnvironment(statement);
+    if (row.ok()) {
+      texts.emplace(row->id, std::move(row->text));
+    } else {
+      corrupt(std::string(row.status().message()));
+    }
+  }
+}
 
 absl::StatusOr<Tuning> ReadStoredTuning(Database& database, const TuningKey& key) {
   ASSIGN_OR_RETURN(const Transaction transaction, Transaction::BeginRead(database));
@@ -186,7 +185,9 @@ absl::StatusOr<std::vector<Environment>> ReadStoredEnvironments(Database& databa
                  " FROM environments e WHERE "
                  "EXISTS (SELECT 1 FROM tunings t WHERE t.environment_id = e.environment_id) OR "
                  "EXISTS (SELECT 1 FROM pins p WHERE p.environment_id = e.environment_id) OR "
-                 "EXISTS (SELECT 1 FROM quarantine q WHERE q.environment_id = e.environment_id) "
+                 "EXISTS (SELECT 1 FROM quarantine q WHERE q.environment_id = e.environment_id) OR "
+                 "EXISTS (SELECT 1 FROM choices c WHERE c.environment_id = e.environment_id) OR "
+                 "EXISTS (SELECT 1 FROM wanted w WHERE w.environment_id = e.environment_id) "
                  "ORDER BY e.text")));
   std::vector<Environment> environments;
   while (true) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ namespace convtune {
 // Is told of each damaged row that was left out.
 using CorruptRowSink = std::function<void(const std::string&)>;
 
+// Texts of the environments by id; damaged ones are left out.
+absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(const Database& database,
+                                                                    const CorruptRowSink& corrupt);
+
 // With samples. NOT_FOUND if there is none; DATA_LOSS if a row of it is
 // damaged, its samples included.
 absl::StatusOr<Tuning> ReadStoredTuning(Database& database, const TuningKey& key);
@@ -25,7 +30,7 @@ absl::StatusOr<Tuning> ReadStoredTuning(Database& database, const TuningKey& key
 absl::Status ForEachStoredTuning(Database& database, const std::function<void(Tuning)>& visit,
                                  const CorruptRowSink& corrupt);
 
-// Environments that a tuning, a pin or a quarantine entry refers to.
+// Environments that any row refers to.
 absl::StatusOr<std::vector<Environment>> ReadStoredEnvironments(Database& database,
                                                                 const CorruptRowSink& corrupt);
 // Ordered by environment and problem.

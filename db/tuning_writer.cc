@@ -64,17 +64,6 @@ absl::StatusOr<int64_t> UpsertEnvironment(Database& database, const std::string&
   return row.id;
 }
 
-// For rows that know only the text: one made from it has the model's short
-// form until a tuning brings the full name.
-absl::StatusOr<int64_t> EnsureEnvironment(Database& database, const std::string& text) {
-  ASSIGN_OR_RETURN(const std::optional<int64_t> id, FindEnvironment(database, text));
-  if (id.has_value()) {
-    return *id;
-  }
-  ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(text));
-  return UpsertEnvironment(database, text, environment);
-}
-
 absl::StatusOr<int64_t> EraseByKey(Database& database, std::string_view table,
                                    const TuningKey& key) {
   ASSIGN_OR_RETURN(
@@ -89,6 +78,15 @@ absl::StatusOr<int64_t> EraseByKey(Database& database, std::string_view table,
 }
 
 }  // namespace
+
+absl::StatusOr<int64_t> EnsureEnvironment(Database& database, const std::string& text) {
+  ASSIGN_OR_RETURN(const std::optional<int64_t> id, FindEnvironment(database, text));
+  if (id.has_value()) {
+    return *id;
+  }
+  ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(text));
+  return UpsertEnvironment(database, text, environment);
+}
 
 absl::Status StoreTuning(Database& database, const Tuning& tuning, const Environment& environment) {
   if (environment.ToText() != tuning.key.environment_text) {

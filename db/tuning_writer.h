@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +13,9 @@
 
 namespace convtune {
 
+// The row's id. One that is made from the text has the model's short form until
+// a tuning brings the full name. INVALID_ARGUMENT if it is no environment.
+absl::StatusOr<int64_t> EnsureEnvironment(Database& database, const std::string& text);
 // INVALID_ARGUMENT, naming the field, if `environment` is not the key's or a
 // number is none.
 absl::Status StoreTuning(Database& database, const Tuning& tuning, const Environment& environment);

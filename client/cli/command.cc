@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "client/cli/serving_commands.h"
+
 namespace convtune {
 
 bool Command::chosen() const { return verb_ != nullptr && verb_->parsed(); }
@@ -47,6 +49,9 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewDeleteCommand());
   commands.push_back(NewEnvironmentsCommand());
   commands.push_back(NewJobsCommand());
+  commands.push_back(NewReleaseCommand());
+  commands.push_back(NewWantedCommand());
+  commands.push_back(NewRunCommand());
   commands.push_back(NewDbCommand());
   commands.push_back(NewDoctorCommand());
   commands.push_back(NewVersionCommand());

@@ -122,4 +122,40 @@ std::vector<Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& env
   return findings;
 }
 
+std::vector<Finding> ExaminePublication(const v1::Publication& publication) {
+  std::vector<Finding> findings;
+  if (!publication.error().empty()) {
+    findings.push_back({Severity::kProblem,
+                        absl::StrCat("the snapshot in ", publication.folder(),
+                                     " is not up to date: ", publication.error()),
+                        "mend that; programs are served what the last one says until then"});
+  } else {
+    findings.push_back(
+        {Severity::kFine,
+         absl::StrCat("snapshot in ", publication.folder(), ": release ", publication.release(),
+                      ", ", publication.choice_count(), " choices"),
+         ""});
+  }
+  if (publication.waiting_changes() > 0) {
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat(publication.waiting_changes(), " changed choices wait for a promotion"),
+         "see `convtune release diff`, then `convtune release promote`"});
+  }
+  if (!publication.socket_error().empty()) {
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat("nothing is learned from programs: ", publication.socket_error()),
+         "a shorter --state-dir may help; programs are served all the same"});
+  }
+  if (publication.datagrams_malformed() > 0) {
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat(publication.datagrams_malformed(), " of ", publication.datagrams_received(),
+                      " reports of programs could not be read"),
+         "update the interposer or the daemon; both should be of one release"});
+  }
+  return findings;
+}
+
 }  // namespace convtune

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client/cpp/client.h"
+#include "convtune/v1/release_service.pb.h"
 
 namespace convtune {
 
@@ -25,6 +26,7 @@ inline constexpr char kReadinessService[] = "readiness";
 std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::string& own_version);
 std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices);
 std::vector<Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments);
+std::vector<Finding> ExaminePublication(const v1::Publication& publication);
 // Of a socket's path, before any call.
 std::vector<Finding> ExamineAddress(const Address& address);
 

@@ -6,32 +6,16 @@
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/generic/generic_stub.h>
 
-#include <chrono>
 #include <type_traits>
 #include <utility>
 
-#include "absl/strings/cord.h"
-#include "client/cpp/rpc_error.h"
+#include "client/cpp/rpc_call.h"
 #include "convtune/v1/maintenance_service.grpc.pb.h"
 #include "convtune/v1/tuning_service.grpc.pb.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune {
 namespace {
-
-absl::Status ToAbslStatus(const grpc::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-  if (!status.error_details().empty()) {
-    result.SetPayload(kRpcDetailsUrl, absl::Cord(status.error_details()));
-  }
-  return result;
-}
-
-void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
-  if (timeout == absl::InfiniteDuration()) return;
-  context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(timeout));
-}
 
 class GrpcClient final : public Client {
  public:
@@ -142,21 +126,10 @@ class GrpcClient final : public Client {
   absl::StatusOr<Response> Call(
       Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
       const std::type_identity_t<Request>& request, absl::Duration timeout) {
-    grpc::ClientContext context;
-    SetTimeout(&context, timeout);
-    Response response;
-    RETURN_IF_ERROR(Result((stub.*method)(&context, request, &response)));
-    return response;
+    return UnaryCall(*channel_, stub, method, request, timeout);
   }
 
-  // A deadline that ends while there is no connection is not the daemon's.
-  absl::Status Result(const grpc::Status& status) {
-    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
-        channel_->GetState(false) != GRPC_CHANNEL_READY) {
-      return absl::UnavailableError("no connection within the timeout");
-    }
-    return ToAbslStatus(status);
-  }
+  absl::Status Result(const grpc::Status& status) { return CallResult(status, *channel_); }
 
   const absl::Duration timeout_;
   const std::shared_ptr<grpc::Channel> channel_;

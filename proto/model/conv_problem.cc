@@ -185,7 +185,7 @@ int64_t ConvProblem::TensorBytes() const {
       x * type(Operation::kBwdData) + w * type(Operation::kBwdFilter) + y * type(Operation::kFwd);
   for (const EpilogueOp op : epilogue_) {
     if (op == EpilogueOp::kAdd) bytes += y * SizeOf(output_type_);
-    if (op == EpilogueOp::kBias) bytes += y_dims_[1] * SizeOf(intermediate_type_);
+    if (op == EpilogueOp::kBias) bytes += y_dims_[1] * SizeOf(output_type_);
   }
   return bytes;
 }

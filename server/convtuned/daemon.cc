@@ -20,6 +20,7 @@
 #include "server/convtuned/program_paths.h"
 #include "server/rpc/library_log.h"
 #include "server/rpc/server.h"
+#include "server/tuner/release_manager.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune {
@@ -79,7 +80,8 @@ absl::Status Serve(const Flags& flags, SqliteTuningStore* store, Tuner* tuner, c
   options.store = store;
   options.clock = clock;
   options.state_dir = flags.state_dir;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(std::move(options)));
+  options.releases = tuner->releases();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   for (const std::string& address : server->addresses()) {
     spdlog::info("listening on {}", address);
   }
@@ -109,12 +111,17 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
   options.devices = std::move(devices);
   options.idle_timeout = flags.idle_timeout;
   options.hang_timeout = flags.hang_timeout;
+  options.release_store = store.get();
+  options.publish = flags.publish;
+  options.publish.folder = (std::filesystem::absolute(flags.state_dir) / "snapshot").string();
   ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, Tuner::Create(std::move(options)));
   int exit_status = 0;
   absl::Status served;
   if (flags.once) {
     exit_status = RunOnce(tuner.get(), flags, signals);
     tuner->Drain(absl::Now());
+    // The snapshot is what an init container is run for.
+    if (!tuner->releases()->Status().error.empty()) exit_status = 1;
   } else if (!signals->stopped()) {
     served = Serve(flags, store.get(), tuner.get(), &clock, signals);
   }

@@ -49,6 +49,7 @@ struct Texts {
   std::string on = "tune";
   std::string time_budget = "30s", idle_timeout = "5m", hang_timeout = "30s", drain_timeout = "10s";
   std::string log_format = "text";
+  std::string publish_evidence = "observed", wanted_budget = "10s";
 };
 
 std::string CheckDuration(const std::string& text) {
@@ -109,6 +110,26 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
 }
 
+void AddPublishing(CLI::App* app, Flags* flags, Texts* texts) {
+  const auto add = [app](const std::string& name, auto& value, const std::string& help) {
+    return WithEnvironment(app->add_option("--" + name, value, help)->capture_default_str());
+  };
+  const auto add_flag = [app](const std::string& name, bool& value, const std::string& help) {
+    WithEnvironment(app->add_flag("--" + name, value, help));
+  };
+  add("publish-evidence", texts->publish_evidence,
+      "Least evidence that unmodified programs are served")
+      ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}));
+  add_flag("auto-promote", flags->publish.auto_promote,
+           "Serve a changed choice at once instead of at `convtune release promote`");
+  add_flag("tune-wanted", flags->publish.tune_wanted,
+           "Tune what programs miss, most wanted first, while no caller waits");
+  add("wanted-budget", texts->wanted_budget, "Time for one problem of --tune-wanted")
+      ->check(CheckDuration);
+  add_flag("open-socket", flags->publish.open_to_all,
+           "Let every user report misses and plans, not the daemon's group alone");
+}
+
 void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
   const auto add = [app](const std::string& name, auto& value, const std::string& help) {
     return WithEnvironment(app->add_option("--" + name, value, help)->group("With --once"));
@@ -135,6 +156,8 @@ void Finish(const Texts& texts, Flags* flags) {
   flags->hang_timeout = ToDuration(texts.hang_timeout);
   flags->drain_timeout = ToDuration(texts.drain_timeout);
   flags->time_budget = ToDuration(texts.time_budget);
+  flags->publish.wanted_budget = ToDuration(texts.wanted_budget);
+  flags->publish.floor = ParseEvidence(texts.publish_evidence).value_or(Evidence::kObserved);
   flags->json_log = texts.log_format == "json";
   flags->on_miss = texts.on == "heuristic" ? OnMiss::kHeuristic : OnMiss::kTune;
   flags->overrides.operation = ParseOperation(texts.op);
@@ -168,6 +191,7 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args) {
   const std::string config_path = config == nullptr ? "" : config;
   app.set_config("--config", config_path, "File of settings (TOML)", !config_path.empty());
   AddServing(&app, &flags, &texts);
+  AddPublishing(&app, &flags, &texts);
   AddOnce(&app, &flags, &texts);
   ParsedFlags parsed;
   try {

@@ -33,6 +33,7 @@ struct Flags {
   absl::Duration drain_timeout = absl::Seconds(10);
   bool allow_network_fs = false;
   int64_t max_db_bytes = 0;  // 0: no limit
+  PublishOptions publish;    // but for its folder, which is in the state directory
   TlsFiles tls;
   bool json_log = false;
   std::string log_level = "info";

@@ -11,6 +11,10 @@ namespace {
 
 constexpr size_t kMaxRequestIdLength = 128;
 constexpr size_t kMaxReasonLength = 500;
+constexpr size_t kMaxAuthorLength = 128;
+constexpr int kMaxRows = 10000;
+constexpr int kDefaultRows = 1000;
+constexpr int kMaxCanaryPermille = 999;
 constexpr size_t kMaxCandidateLength = 1024;
 constexpr size_t kMaxFilterLength = 4096;
 constexpr size_t kMaxPathLength = 4095;  // PATH_MAX less the final NUL
@@ -85,6 +89,19 @@ std::optional<ProblemArgs> ValidateProblem(const Request& request,
     return std::nullopt;
   }
   return ProblemArgs{request.environment(), *std::move(problem)};
+}
+
+// Fields "author" and "reason".
+void CheckDecision(const std::string& author, const std::string& reason, FieldChecker* check) {
+  check->Length("author", author, 1, kMaxAuthorLength);
+  check->NoControls("author", author);
+  check->Length("reason", reason, 1, kMaxReasonLength);
+  check->NoControls("reason", reason);
+}
+
+size_t ReadRows(std::string_view field, int value, FieldChecker* check) {
+  check->Range(field, value, 0, kMaxRows);
+  return static_cast<size_t>(value == 0 ? kDefaultRows : value);
 }
 
 }  // namespace
@@ -248,6 +265,53 @@ std::optional<NoArgs> Validate(const v1::CheckDatabaseRequest&, std::vector<Viol
 
 std::optional<NoArgs> Validate(const v1::CompactDatabaseRequest&, std::vector<Violation>*) {
   return NoArgs{};
+}
+
+std::optional<NoArgs> Validate(const v1::ListReleasesRequest&, std::vector<Violation>*) {
+  return NoArgs{};
+}
+
+std::optional<NoArgs> Validate(const v1::GetPublicationRequest&, std::vector<Violation>*) {
+  return NoArgs{};
+}
+
+std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
+                                 std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
+  check.Range("from", request.from(), 0, kMaxNumber);
+  check.Range("to", request.to(), 0, kMaxNumber);
+  check.EnvironmentName(request.environment());
+  DiffArgs out{request.from(), request.to(), request.environment(),
+               ReadRows("max_changes", request.max_changes(), &check)};
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
+
+std::optional<PromoteArgs> Validate(const v1::PromoteReleaseRequest& request,
+                                    std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  CheckDecision(request.author(), request.reason(), &check);
+  check.Range("canary_permille", request.canary_permille(), 0, kMaxCanaryPermille);
+  if (!check.ok()) return std::nullopt;
+  return PromoteArgs{request.author(), request.reason(), request.canary_permille()};
+}
+
+std::optional<RollBackArgs> Validate(const v1::RollBackReleaseRequest& request,
+                                     std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  CheckDecision(request.author(), request.reason(), &check);
+  check.Range("release", request.release(), 0, std::numeric_limits<int64_t>::max());
+  if (!check.ok()) return std::nullopt;
+  return RollBackArgs{request.author(), request.reason(), request.release()};
+}
+
+std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
+                                       std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  check.EnvironmentName(request.environment());
+  ListWantedArgs out{request.environment(),
+                     ReadRows("max_problems", request.max_problems(), &check)};
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 
 }  // namespace convtune

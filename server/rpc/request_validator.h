@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "convtune/v1/maintenance_service.pb.h"
+#include "convtune/v1/release_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/candidate.h"
 #include "proto/model/conv_problem.h"
@@ -61,6 +62,30 @@ struct BackupArgs {
   std::string path;
 };
 
+struct DiffArgs {
+  int64_t from = 0;
+  int64_t to = 0;
+  std::string environment;
+  size_t max_changes = 0;
+};
+
+struct PromoteArgs {
+  std::string author;
+  std::string reason;
+  int canary_permille = 0;
+};
+
+struct RollBackArgs {
+  std::string author;
+  std::string reason;
+  int64_t release = 0;
+};
+
+struct ListWantedArgs {
+  std::string environment;
+  size_t max_problems = 0;
+};
+
 // For methods whose request has no fields.
 struct NoArgs {};
 
@@ -98,6 +123,19 @@ std::optional<NoArgs> Validate(const v1::GetServerInfoRequest& request,
 std::optional<NoArgs> Validate(const v1::CheckDatabaseRequest& request,
                                std::vector<Violation>* violations);
 std::optional<NoArgs> Validate(const v1::CompactDatabaseRequest& request,
+                               std::vector<Violation>* violations);
+
+std::optional<NoArgs> Validate(const v1::ListReleasesRequest& request,
+                               std::vector<Violation>* violations);
+std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
+                                 std::vector<Violation>* violations);
+std::optional<PromoteArgs> Validate(const v1::PromoteReleaseRequest& request,
+                                    std::vector<Violation>* violations);
+std::optional<RollBackArgs> Validate(const v1::RollBackReleaseRequest& request,
+                                     std::vector<Violation>* violations);
+std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
+                                       std::vector<Violation>* violations);
+std::optional<NoArgs> Validate(const v1::GetPublicationRequest& request,
                                std::vector<Violation>* violations);
 
 }  // namespace convtune

@@ -76,7 +76,8 @@ class GrpcServer final : public Server {
   explicit GrpcServer(const Options& options)
       : tuning_(NewTuningService(options.tuner)),
         maintenance_(NewMaintenanceService(
-            {options.tuner, options.store, options.clock, options.state_dir})) {}
+            {options.tuner, options.store, options.clock, options.state_dir})),
+        releases_(options.releases != nullptr ? NewReleaseService(options.releases) : nullptr) {}
 
   ~GrpcServer() override { Shutdown(absl::InfinitePast()); }
 
@@ -105,6 +106,7 @@ class GrpcServer final : public Server {
     }
     builder.RegisterService(tuning_.get());
     builder.RegisterService(maintenance_.get());
+    if (releases_ != nullptr) builder.RegisterService(releases_.get());
     {
       const ScopedSocketUmask mask;
       server_ = builder.BuildAndStart();
@@ -133,7 +135,8 @@ class GrpcServer final : public Server {
 
   void SetReady(bool ready) override {
     auto* health = server_->GetHealthCheckService();
-    for (const char* name : {"", "readiness", kTuningServiceName, kMaintenanceServiceName}) {
+    for (const char* name :
+         {"", "readiness", kTuningServiceName, kMaintenanceServiceName, kReleaseServiceName}) {
       health->SetServingStatus(name, ready);
     }
   }
@@ -153,6 +156,7 @@ class GrpcServer final : public Server {
   // Destroyed after the server that refers to them.
   const std::unique_ptr<grpc::Service> tuning_;
   const std::unique_ptr<grpc::Service> maintenance_;
+  const std::unique_ptr<grpc::Service> releases_;  // may be nullptr
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> addresses_;
   Mutex shutdown_mutex_;
@@ -161,7 +165,7 @@ class GrpcServer final : public Server {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Create(Options options) {
+absl::StatusOr<std::unique_ptr<Server>> Server::Create(const Options& options) {
   auto server = std::make_unique<GrpcServer>(options);
   RETURN_IF_ERROR(server->Start(options));
   return server;

@@ -29,8 +29,9 @@ class Server {
   struct Options {
     std::vector<std::string> listen;  // unix:PATH or HOST:PORT; at least one
     TlsFiles tls;                     // all or none; needed for HOST:PORT
-    Tuner* tuner = nullptr;           // these three outlive the server
+    Tuner* tuner = nullptr;           // these four outlive the server
     TuningStore* store = nullptr;
+    ReleaseManager* releases = nullptr;  // without it there is no ReleaseService
     const Clock* clock = nullptr;
     std::string state_dir;  // as GetServerInfo reports it
   };
@@ -38,7 +39,7 @@ class Server {
   // Listens and serves, alive but not ready. INVALID_ARGUMENT: an address, or
   // TLS files that are missing or unreadable; ALREADY_EXISTS: somebody listens
   // on the socket already; UNAVAILABLE: the address cannot be listened on.
-  static absl::StatusOr<std::unique_ptr<Server>> Create(Options options);
+  static absl::StatusOr<std::unique_ptr<Server>> Create(const Options& options);
   // Shuts down without waiting, if nobody has.
   virtual ~Server() = default;
 

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
+#include "server/tuner/release_manager.h"
 #include "server/tuner/tuner.h"
 
 namespace grpc {
@@ -18,6 +19,7 @@ namespace convtune {
 
 // Full names, under which their health is asked.
 inline constexpr char kTuningServiceName[] = "convtune.v1.TuningService";
+inline constexpr char kReleaseServiceName[] = "convtune.v1.ReleaseService";
 inline constexpr char kMaintenanceServiceName[] = "convtune.v1.MaintenanceService";
 
 struct MaintenanceOptions {
@@ -34,5 +36,9 @@ std::unique_ptr<grpc::Service> NewTuningService(Tuner* tuner);
 // Thin handlers over the store, on one thread. Everything in the options
 // outlives the service, whose making is the daemon's start time.
 std::unique_ptr<grpc::Service> NewMaintenanceService(MaintenanceOptions options);
+
+// Thin handlers over the releases, on one thread; `releases` outlives the
+// service.
+std::unique_ptr<grpc::Service> NewReleaseService(ReleaseManager* releases);
 
 }  // namespace convtune

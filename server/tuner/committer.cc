@@ -64,6 +64,7 @@ bool Committer::Commit(Tuning tuning, const Environment& environment, bool force
     pending_.insert_or_assign(Texts(tuning.key), Pending{tuning, environment});
   }
   index_->Publish(tuning, status.ok());
+  observer_(tuning.key, false);
   MutexLock state_lock(state_mutex_);
   writable_ = pending_.empty();
   return status.ok();
@@ -130,6 +131,7 @@ absl::StatusOr<int64_t> Committer::Delete(const std::vector<TuningKey>& keys) {
   for (const TuningKey& key : keys) {
     pending_.erase(Texts(key));
     if (index_->Erase(key)) ++deleted;
+    observer_(key, false);
   }
   return deleted;
 }
@@ -148,6 +150,7 @@ absl::Status Committer::PutPin(const Pin& pin) {
   RETURN_IF_ERROR(store_->PutPin(pin));
   index_->SetPin(pin);
   index_->Publish(*tuning, !pending_.contains(Texts(pin.key)));
+  observer_(pin.key, true);
   return absl::OkStatus();
 }
 
@@ -155,6 +158,7 @@ absl::Status Committer::DeletePin(const TuningKey& key) {
   MutexLock lock(mutex_);
   RETURN_IF_ERROR(store_->DeletePin(key));
   index_->ErasePin(key);
+  observer_(key, true);
   return absl::OkStatus();
 }
 
@@ -164,6 +168,7 @@ void Committer::Quarantine(const QuarantineEntry& entry) {
     quarantine_[Texts(entry.key)][entry.candidate] = entry.reason;
   }
   MutexLock lock(mutex_);
+  observer_(entry.key, true);
   const absl::Status status = store_->PutQuarantine(entry);
   if (!status.ok()) {
     spdlog::error("could not write a quarantine entry: {}", status.ToString());

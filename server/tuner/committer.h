@@ -28,6 +28,12 @@ class Committer {
   Committer(TuningStore* store, TuningIndex* index, absl::Duration retry_period = absl::Seconds(3));
   ~Committer();
 
+  // Is told of every change, under the committer's lock: must return at once.
+  // `override`: of a pin or a quarantined candidate. To be set before anything
+  // is changed.
+  using Observer = std::function<void(const TuningKey& key, bool override)>;
+  void SetObserver(Observer observer) { observer_ = std::move(observer); }
+
   // Fills the index from the store. Rows that fail their checksum are logged
   // and left out.
   absl::Status Load();
@@ -69,6 +75,7 @@ class Committer {
   TuningStore* const store_;
   TuningIndex* const index_;
   const absl::Duration retry_period_;
+  Observer observer_ = [](const TuningKey&, bool) {};
   mutable Mutex mutex_;  // also orders the store's changes and the index's
   CondVar stop_;
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -17,6 +17,16 @@ bool AtLeastAsEligible(const Candidate& b, const Candidate& a) {
          (a.behavior_notes & capture) <= (b.behavior_notes & capture);
 }
 
+// True if every config that the heuristic lists before the stock choice was
+// refused: one that was only skipped might be the stock choice itself.
+bool IsCertain(const std::vector<Candidate>& candidates, size_t stock) {
+  const int rank = candidates[stock].heuristic_rank;
+  return std::none_of(candidates.begin(), candidates.end(), [rank](const Candidate& c) {
+    return c.heuristic_rank >= 0 && c.heuristic_rank < rank &&
+           c.status != CandidateStatus::kUnsupported;
+  });
+}
+
 void AddPruned(const Candidate& candidate, std::vector<PrunedGroup>* pruned) {
   Candidate traits;
   traits.id = ApiOf(candidate.id) == Api::kGraph ? CandidateId(EngineConfig{})
@@ -63,6 +73,7 @@ IndexedTuning KeepAll(Tuning tuning) {
     indexed.environment_name = environment->Name();
   }
   indexed.stock = StockIndex(tuning.candidates);
+  indexed.stock_is_certain = indexed.stock && IsCertain(tuning.candidates, *indexed.stock);
   for (Candidate& c : tuning.candidates) {
     c.samples_us = {};
     if (c.ran()) {

@@ -28,6 +28,8 @@ struct IndexedTuning {
   std::string winner;  // text form of the winner without constraints
   int candidate_count = 0;
   std::optional<size_t> stock;  // index in tuning.candidates
+  // Nothing that cuDNN lists before it might run: each was refused.
+  bool stock_is_certain = false;
   // Of the candidates that were skipped for memory, the smallest workspace.
   std::optional<int64_t> least_skipped_workspace;
   bool has_graph = false;   // a graph-API candidate ran

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "db/release_store.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/model/constraints.h"
@@ -20,12 +21,14 @@
 #include "proto/model/tuning.h"
 #include "server/tuner/answer.h"
 #include "server/tuner/device.h"
+#include "server/tuner/publish_options.h"
 
 namespace convtune {
 
 enum class OnMiss { kNone = 1, kHeuristic = 2, kEnqueue = 3, kTune = 4 };
 enum class Search { kHeuristics = 1, kExhaustive = 2 };
-enum class Priority { kBackground = 1, kInteractive = 2 };
+// kIdle is the daemon's own: below every caller's.
+enum class Priority { kIdle = 0, kBackground = 1, kInteractive = 2 };
 enum class JobState { kQueued = 1, kRunning = 2, kSucceeded = 3, kFailed = 4, kCancelled = 5 };
 
 struct TuningOptions {
@@ -128,6 +131,8 @@ struct TunerStats {
   int64_t waiting_callers = 0;
 };
 
+class ReleaseManager;
+
 // Thread-safe. Callbacks are called without locks held, from the calling
 // thread or from one of the tuner's own; they must not block.
 class Tuner {
@@ -136,6 +141,9 @@ class Tuner {
     TuningStore* store = nullptr;  // outlives the tuner
     const Clock* clock = nullptr;  // outlives the tuner
     std::vector<DeviceSpec> devices;
+    // Keeps releases and publishes them, if it is set; outlives the tuner.
+    ReleaseStore* release_store = nullptr;
+    PublishOptions publish;
     // A worker without work for this long is ended, which gives its GPU back.
     absl::Duration idle_timeout = absl::Minutes(5);
     // Pause before a dead worker is started again; doubles up to the maximum.
@@ -196,10 +204,12 @@ class Tuner {
   virtual std::vector<EnvironmentInfo> ListEnvironments() = 0;
   virtual std::vector<DeviceStatus> ListDevices() = 0;
   virtual TunerStats Stats() = 0;
+  // nullptr without a release store.
+  virtual ReleaseManager* releases() { return nullptr; }
 
   // Refuses new work, cancels what is queued, lets the tunings that run come
   // to their end until the deadline, then kills the workers; every waiting
-  // caller is called back. Blocks. Idempotent.
+  // caller is called back; then publishes a last time. Blocks. Idempotent.
   virtual void Drain(absl::Time deadline) = 0;
 };
 

@@ -60,11 +60,16 @@ absl::Status TunerImpl::AddEnvironment(const DeviceSpec& device) {
 absl::Status TunerImpl::Start() {
   for (const DeviceSpec& device : options_.devices) RETURN_IF_ERROR(AddEnvironment(device));
   RETURN_IF_ERROR(committer_.Load());
-  ASSIGN_OR_RETURN(stored_, options_.store->ListEnvironments());
-  std::erase_if(stored_, [this](const Environment& environment) {
+  ASSIGN_OR_RETURN(std::vector<Environment> stored, options_.store->ListEnvironments());
+  std::erase_if(stored, [this](const Environment& environment) {
     const auto found = current_.find(environment.Name());
     return found != current_.end() && found->second.text == environment.ToText();
   });
+  {
+    MutexLock lock(stored_mutex_);
+    stored_ = std::move(stored);
+  }
+  RETURN_IF_ERROR(StartPublisher());
   for (const DeviceSpec& device : options_.devices) {
     DeviceRunner::Options runner;
     runner.device = device;
@@ -94,6 +99,7 @@ absl::StatusOr<ResolvedEnvironment> TunerImpl::Resolve(const std::string& name) 
     names.push_back(current_name);
   }
   if (name.empty() && current_.size() == 1) return current(current_.begin()->second);
+  MutexLock lock(stored_mutex_);
   if (name.empty() && current_.empty() && stored_.size() == 1) return stored(stored_[0]);
   std::vector<const Environment*> matches;
   for (const Environment& e : stored_) {
@@ -216,6 +222,7 @@ std::vector<EnvironmentInfo> TunerImpl::ListEnvironments() {
   for (const auto& [name, current] : current_) {
     environments.push_back({current.environment, current.provenance, true, counts[current.text]});
   }
+  MutexLock lock(stored_mutex_);
   for (const Environment& environment : stored_) {
     environments.push_back({environment, {}, false, counts[environment.ToText()]});
   }
@@ -255,6 +262,7 @@ void TunerImpl::Drain(absl::Time deadline) {
   for (const auto& device : devices_) device->Join();
   jobs_.Stop();
   committer_.Stop();
+  if (publisher_ != nullptr) publisher_->Stop();
 }
 
 }  // namespace convtune

@@ -13,6 +13,7 @@
 #include "server/tuner/device_runner.h"
 #include "server/tuner/job_table.h"
 #include "server/tuner/lookups.h"
+#include "server/tuner/publisher.h"
 #include "server/tuner/tuner.h"
 #include "server/tuner/tuning_index.h"
 #include "server/tuner/tuning_queue.h"
@@ -50,6 +51,7 @@ class TunerImpl : public Tuner {
   std::vector<EnvironmentInfo> ListEnvironments() override;
   std::vector<DeviceStatus> ListDevices() override;
   TunerStats Stats() override;
+  ReleaseManager* releases() override { return publisher_.get(); }
   void Drain(absl::Time deadline) override;
 
  private:
@@ -64,6 +66,10 @@ class TunerImpl : public Tuner {
   explicit TunerImpl(Options options);
   absl::Status Start();
   absl::Status AddEnvironment(const DeviceSpec& device);
+  absl::Status StartPublisher();
+  // The environment in full; one that is new is listed from now on.
+  Environment Complete(const Environment& environment);
+  bool TuneIdle(const TuningKey& key, std::function<void(const absl::Status&)> done);
   absl::StatusOr<ResolvedEnvironment> Resolve(const std::string& name) const;
   absl::StatusOr<TuningKey> KeyOf(const std::string& environment, const ConvProblem& problem) const;
   JobSnapshot QueueJob(const ResolvedEnvironment& environment, const JobRequest& request);
@@ -77,8 +83,10 @@ class TunerImpl : public Tuner {
   Lookups lookups_;
   // Not changed after Start.
   std::map<std::string, Current> current_;  // by name
-  std::vector<Environment> stored_;         // those that no device has
   std::vector<std::unique_ptr<DeviceRunner>> devices_;
+  std::unique_ptr<Publisher> publisher_;  // may be nullptr
+  mutable Mutex stored_mutex_;
+  std::vector<Environment> stored_ GUARDED_BY(stored_mutex_);  // those that no device has
   std::atomic<bool> draining_{false};
   Mutex drain_mutex_;
   bool drained_ GUARDED_BY(drain_mutex_) = false;

@@ -203,6 +203,11 @@ int64_t TuningQueue::depth() const {
   return static_cast<int64_t>(queued_.size());
 }
 
+bool TuningQueue::idle() const {
+  MutexLock lock(mutex_);
+  return queued_.empty() && running_.empty();
+}
+
 void TuningQueue::AddAvailable(int change) {
   MutexLock lock(mutex_);
   available_ += change;

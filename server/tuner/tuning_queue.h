@@ -97,6 +97,8 @@ class TuningQueue {
   bool shut() const;
 
   int64_t depth() const;
+  // Nothing is queued and nothing runs.
+  bool idle() const;
   // Devices that can work at present.
   void AddAvailable(int change);
   int available() const;

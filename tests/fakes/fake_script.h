@@ -25,7 +25,7 @@ struct FakeScript {
   int start_delay_ms = 0;    // before the handshake is answered
   // segv, abort, exit, hang, garbage, flood; empty: none.
   std::string fault;
-  std::string where = "measure";  // start, listing, prepare, measure
+  std::string where = "measure";  // start, listing, legacy_listing, prepare, measure
   int index = 0;                  // candidate that faults
   std::string problem;            // text of the only problem that faults; empty: any
   // A file: the fault happens only while it is not there, and makes it.

@@ -102,7 +102,8 @@ void FakeSession::Log(const std::string& kind) const {
 
 void FakeSession::MaybeFault(const std::string& where, int index) {
   if (script_.fault.empty() || script_.where != where) return;
-  if (where != "start" && where != "listing" && script_.index != index) return;
+  const bool of_candidate = where == "prepare" || where == "measure";
+  if (of_candidate && script_.index != index) return;
   if (!script_.problem.empty() && script_.problem != problem_) return;
   if (!script_.once.empty()) {
     const int fd = open(script_.once.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -151,6 +152,7 @@ absl::Status FakeSession::Open(const worker::OpenProblem& request) {
   listing_ = request.listing();
   Log("open");
   MaybeFault("listing", 0);
+  if (request.legacy_api()) MaybeFault("legacy_listing", 0);
   if (script_.refused != 0) return Finish(false, "the script refuses every problem");
   listed_ = request.graph_api() ? script_.candidates : 0;
   if (request.max_candidates() > 0) listed_ = std::min(listed_, request.max_candidates());

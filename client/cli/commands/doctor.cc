@@ -8,6 +8,7 @@
 #include "client/cli/command.h"
 #include "client/cli/json.h"
 #include "client/cli/table.h"
+#include "client/cpp/release_client.h"
 
 namespace convtune {
 namespace {
@@ -23,6 +24,7 @@ class DoctorCommand final : public Command {
     const auto client = context.Connect();
     if (!client.ok()) return context.Fail(client.status());
     const bool reached = Examine(**client, &findings);
+    if (reached) ExamineServing(context, &findings);
     Print(context, findings);
     if (!reached) return ExitCode::kUnreachable;
     const bool problem = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
@@ -71,6 +73,17 @@ class DoctorCommand final : public Command {
       AddFailure("the environments cannot be listed", environments.status(), findings);
     }
     return true;
+  }
+
+  static void ExamineServing(Context& context, std::vector<Finding>* findings) {
+    const auto client = ReleaseClient::Create(context.settings().client);
+    if (!client.ok()) return;
+    const auto publication = (*client)->GetPublication();
+    if (publication.ok()) {
+      Add(ExaminePublication(*publication), findings);
+    } else if (!absl::IsUnimplemented(publication.status())) {
+      AddFailure("the daemon does not say how the snapshot is", publication.status(), findings);
+    }
   }
 
   static void ExamineHealth(Client& client, const std::string& service, const std::string& words,

@@ -2,6 +2,7 @@
 #include "db/database_file.h"
 
 #include "db/migrator.h"
+#include "tests/unit/db/sample_releases.h"
 #include "tests/unit/db/store_fixture.h"
 
 namespace convtune {
@@ -90,8 +91,31 @@ TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionOneWithItsRows) {
   EXPECT_THAT(store->Check()->problems, IsEmpty());
 }
 
-TEST_F(DatabaseFileTest, AMigratedDatabaseHasTheSchemaOfANewOne) {
-  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v1.sql"));
+TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionTwoWithItsRows) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v2.sql"));
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(notices_, IsEmpty());
+  EXPECT_EQ(store->SchemaVersion(), LatestVersion(AllMigrations()));
+  EXPECT_EQ(*store->GetTuning(SampleTuning(1).key), SampleTuning(1));
+  EXPECT_THAT(*store->ListPins(), ElementsAre(SamplePin(1)));
+  Release canary = SampleRelease(2);
+  canary.state = ReleaseState::kCanary;
+  canary.canary_permille = 50;
+  EXPECT_THAT(*store->ListReleases(), ElementsAre(SampleRelease(1), canary));
+  EXPECT_EQ(*store->GetPortfolio(SampleTuning(1).key, 1), SamplePortfolio(1, 5));
+  EXPECT_EQ(*store->GetPortfolio(SampleTuning(1).key, 2), SamplePortfolio(1, 9, 2));
+  EXPECT_EQ(*store->GetPortfolio(SampleTuning(2).key, 2), NoChoice(2, 2));
+  EXPECT_THAT(*store->ListWanted(), ElementsAre(SampleWanted(3)));
+  EXPECT_THAT(store->Check()->problems, IsEmpty());
+}
+
+class MigrationTest : public DatabaseFileTest, public ::testing::WithParamInterface<int> {};
+
+INSTANTIATE_TEST_SUITE_P(FromEveryVersion, MigrationTest, ::testing::Values(1, 2));
+
+TEST_P(MigrationTest, AMigratedDatabaseHasTheSchemaOfANewOne) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v" + std::to_string(GetParam()) + ".sql"));
   auto migrated = Open();
   ASSERT_NE(migrated, nullptr);
   ASSERT_TRUE(migrated->Close().ok());

@@ -44,6 +44,32 @@ TEST_F(StoreRetentionTest, CompactThinsOldTuningsBehindTheirThird) {
   EXPECT_THAT(store->Check()->problems, IsEmpty());
 }
 
+TEST_F(StoreRetentionTest, AMutationThinsAnHourAfterTheStartAndOnceADay) {
+  auto store = Open();
+  const auto put = [&](int n, absl::Time tune_time) {
+    Tuning tuning = SampleTuning(n);
+    tuning.tune_time = tune_time;
+    EXPECT_TRUE(store->PutTuning(tuning, SampleEnvironment()).ok());
+    return tuning;
+  };
+  const absl::Time old = clock_.now - absl::Hours(31 * 24);
+  Tuning early = put(1, old);
+  EXPECT_EQ(*store->GetTuning(early.key), early);
+  clock_.now += absl::Hours(1);
+  put(2, clock_.now);
+  early.candidates[3].samples_us.clear();
+  EXPECT_EQ(*store->GetTuning(early.key), early);
+
+  Tuning late = put(3, old);  // after the day's pass
+  clock_.now += absl::Hours(23);
+  put(4, clock_.now);
+  EXPECT_EQ(*store->GetTuning(late.key), late);
+  clock_.now += absl::Hours(1);
+  put(5, clock_.now);
+  late.candidates[3].samples_us.clear();
+  EXPECT_EQ(*store->GetTuning(late.key), late);
+}
+
 TEST_F(StoreRetentionTest, CompactGivesFreePagesBack) {
   auto store = Open();
   std::vector<TuningKey> keys;

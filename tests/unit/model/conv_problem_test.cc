@@ -98,7 +98,7 @@ TEST(ConvProblemTest, CountsTheBytesOfItsTensors) {
   EXPECT_EQ(Parsed("bwd_filter,x=2x3x4x5,w=6x3x1x2,f16,out=f32").TensorBytes(),
             4 * 36 + 2 * (120 + 192));
   EXPECT_EQ(Parsed("fwd,x=2x3x4x5,w=6x3x1x2,f16,epilogue=add+bias+relu").TensorBytes(),
-            2 * (120 + 36 + 192 + 192) + 4 * 6);
+            2 * (120 + 36 + 192 + 192 + 6));
 }
 
 TEST(ConvProblemTest, CountsGapsBetweenRowsToo) {

@@ -111,6 +111,16 @@ TEST_F(FaultTest, WorkerThatDiesWhileListingFailsTheProblemOnly) {
   EXPECT_TRUE(store_.ListQuarantine()->empty());
 }
 
+TEST_F(FaultTest, WorkerThatDiesInTheLegacySearchTunesWithTheGraphApiAlone) {
+  Start("fault=abort;where=legacy_listing");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Device().worker_deaths, 1);
+  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
+  const auto outcome = LookupOne(Problem(1), OnMiss::kNone);
+  EXPECT_EQ(std::get<Answer>(outcome).evidence, Evidence::kIncomplete);
+  EXPECT_THAT(std::get<Answer>(outcome).note, HasSubstr("only one of cuDNN's APIs"));
+}
+
 TEST_F(FaultTest, RefusedProblemKeepsTheWorker) {
   Start("refused=1");
   EXPECT_THAT(Tune({Problem(1)}).failures.at(0), HasSubstr("refuses every problem"));

@@ -1,0 +1,276 @@
+#include <pwd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/answer_output.h"
+#include "client/cli/json.h"
+#include "client/cli/problem_args.h"
+#include "client/cli/serving_commands.h"
+#include "client/cli/table.h"
+#include "client/cli/units.h"
+#include "client/cpp/release_client.h"
+
+namespace convtune {
+namespace {
+
+constexpr int kPermille = 1000;
+
+std::string TimeOf(const google::protobuf::Timestamp& time) {
+  return FormatTimestamp(absl::FromUnixSeconds(time.seconds()));
+}
+
+// The user's name, where the system knows one.
+std::string DefaultAuthor() {
+  const passwd* entry = getpwuid(geteuid());
+  return entry != nullptr && entry->pw_name[0] != '\0' ? std::string(entry->pw_name)
+                                                       : absl::StrCat("uid ", geteuid());
+}
+
+std::string ShareWord(int permille) { return absl::StrCat(permille / 10.0, "%"); }
+
+// "10%" and "0.1" are the same.
+absl::StatusOr<int> ParseShare(const std::string& text) {
+  const bool percent = !text.empty() && text.back() == '%';
+  double value = 0;
+  const bool number = absl::SimpleAtod(percent ? text.substr(0, text.size() - 1) : text, &value);
+  const double permille = value * (percent ? 10 : kPermille);
+  if (!number || !(permille >= 1) || !(permille <= kPermille - 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--canary: must be a share from 0.001 to 0.999 or 0.1% to 99.9%, is '", text, "'"));
+  }
+  return static_cast<int>(permille + 0.5);
+}
+
+std::string StateWord(const v1::Release& release, int64_t promoted) {
+  if (release.state() == v1::RELEASE_STATE_CANARY) {
+    return "canary " + ShareWord(release.canary_permille());
+  }
+  if (release.state() == v1::RELEASE_STATE_WITHDRAWN) return "withdrawn";
+  return release.number() == promoted ? "promoted" : "replaced";
+}
+
+std::string ChoiceWord(const v1::Portfolio& portfolio) {
+  std::vector<std::string> texts;
+  for (const v1::ServedChoice& choice : portfolio.choices()) {
+    texts.push_back(choice.candidate().text());
+  }
+  return absl::StrJoin(texts, ";");
+}
+
+std::string FirstWord(const v1::Portfolio& portfolio) {
+  if (portfolio.choices().empty()) return "-";
+  const int more = portfolio.choices_size() - 1;
+  return absl::StrCat(portfolio.choices(0).candidate().text(),
+                      more > 0 ? absl::StrCat(" +", more) : "");
+}
+
+class ReleaseCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* verb = AddVerbGroup(root, "release", "what unmodified programs are served");
+    AddVerbBelow(verb, "list", "all releases, newest first", Rows::kYes);
+    diff_ = AddVerbBelow(verb, "diff", "what differs; without numbers, what waits for a promotion",
+                         Rows::kYes);
+    diff_->add_option("from", from_, "a release; without it the promoted one")->type_name("FROM");
+    diff_->add_option("to", to_, "another; without it what a promotion would bring")
+        ->type_name("TO");
+    promote_ = AddVerbBelow(verb, "promote", "serve the changed choices, or promote the canary",
+                            Rows::kNo);
+    promote_->add_option("--canary", canary_, "to this share of the processes first, such as 5%")
+        ->type_name("SHARE");
+    rollback_ = AddVerbBelow(verb, "rollback",
+                             "take the canary back, or serve an earlier release again", Rows::kNo);
+    rollback_->add_option("release", to_, "without it the one promoted before")
+        ->type_name("RELEASE");
+    for (CLI::App* app : {promote_, rollback_}) {
+      app->add_option("--reason", reason_, "why, for those who find it later")->type_name("TEXT");
+      app->add_option("--author", author_, "who; without it your user name")->type_name("NAME");
+    }
+  }
+
+  ExitCode Run(Context& context) override {
+    int permille = 0;
+    if (!canary_.empty()) {
+      const auto share = ParseShare(canary_);
+      if (!share.ok()) return context.Fail(share.status());
+      permille = *share;
+    }
+    for (const int64_t number : {from_, to_}) {
+      if (number < 0) {
+        return context.Fail(absl::InvalidArgumentError("RELEASE: must be a number from 1"));
+      }
+    }
+    const auto client = ReleaseClient::Create(context.settings().client);
+    if (!client.ok()) return context.Fail(client.status());
+    if (diff_->parsed()) return Diff(context, **client);
+    if (promote_->parsed()) return Promote(context, **client, permille);
+    if (rollback_->parsed()) return RollBack(context, **client);
+    return List(context, **client);
+  }
+
+ private:
+  static ExitCode List(Context& context, ReleaseClient& client) {
+    const auto list = client.ListReleases();
+    if (!list.ok()) return context.Fail(list.status());
+    std::ostream& out = context.io().out;
+    if (context.format() == Format::kJson) {
+      out << JsonMessage(*list) << "\n";
+      return ExitCode::kDone;
+    }
+    if (context.format() == Format::kCsv) {
+      out << CsvLine({"release", "state", "canary_permille", "restores", "author", "reason",
+                      "created", "end_author", "end_reason", "ended"});
+    }
+    Table table({{"RELEASE", Align::kRight}, {"STATE"}, {"AUTHOR"}, {"CREATED"}, {"REASON"}});
+    for (const v1::Release& release : list->releases()) {
+      const std::string state = StateWord(release, list->promoted());
+      if (context.format() == Format::kCsv) {
+        out << CsvLine({absl::StrCat(release.number()), state.substr(0, state.find(' ')),
+                        absl::StrCat(release.canary_permille()),
+                        release.restores() != 0 ? absl::StrCat(release.restores()) : "",
+                        release.author(), release.reason(), TimeOf(release.create_time()),
+                        release.end_author(), release.end_reason(),
+                        release.has_end_time() ? TimeOf(release.end_time()) : ""});
+      }
+      const Color color = state == "promoted"                           ? Color::kGreen
+                          : release.state() == v1::RELEASE_STATE_CANARY ? Color::kYellow
+                                                                        : Color::kNone;
+      std::string reason = release.reason();
+      if (release.restores() != 0) {
+        absl::StrAppend(&reason, " (the choices of ", release.restores(), ")");
+      }
+      if (release.has_end_time()) {
+        absl::StrAppend(&reason, "; ", release.end_author(), ": ", release.end_reason());
+      }
+      table.Add({absl::StrCat(release.number()),
+                 {state, color},
+                 release.author(),
+                 TimeOf(release.create_time()),
+                 reason});
+    }
+    if (context.format() == Format::kTable && !table.empty()) {
+      out << table.Render(context.table_width(), context.out_color());
+    }
+    context.Say(Waiting(list->waiting_changes(), list->auto_promote_held()));
+    return ExitCode::kDone;
+  }
+
+  static std::string Waiting(int64_t changes, bool held) {
+    if (changes == 0) return "no changed choice waits";
+    return absl::StrCat(changes, changes == 1 ? " changed choice waits" : " changed choices wait",
+                        " for `convtune release promote`",
+                        held ? "; --auto-promote is held since the last rollback" : "");
+  }
+
+  ExitCode Diff(Context& context, ReleaseClient& client) const {
+    v1::DiffReleasesRequest request;
+    request.set_from(from_);
+    request.set_to(to_);
+    request.set_environment(context.settings().environment);
+    request.set_max_changes(10000);
+    const auto diff = client.DiffReleases(request);
+    if (!diff.ok()) return context.Fail(diff.status());
+    std::ostream& out = context.io().out;
+    if (context.format() == Format::kJson) {
+      out << JsonMessage(*diff) << "\n";
+      return ExitCode::kDone;
+    }
+    if (context.format() == Format::kCsv) {
+      out << CsvLine({"problem", "environment", "before", "after", "evidence_before",
+                      "evidence_after", "time_us_before", "time_us_after"});
+    }
+    Table table({{"PROBLEM"}, {"ENVIRONMENT"}, {"BEFORE"}, {"AFTER"}, {"EVIDENCE"}, {"TIME"}});
+    for (const v1::ChoiceChange& change : diff->changes()) {
+      if (context.format() == Format::kCsv) {
+        out << CsvLine({change.problem_text(), change.environment(), ChoiceWord(change.before()),
+                        ChoiceWord(change.after()), EvidenceOf(change.before()),
+                        EvidenceOf(change.after()), MicrosOf(change.before()),
+                        MicrosOf(change.after())});
+      }
+      table.Add({ShortProblem(change.problem_text()), change.environment(),
+                 FirstWord(change.before()), FirstWord(change.after()),
+                 absl::StrCat(EvidenceOf(change.before()), " -> ", EvidenceOf(change.after())),
+                 absl::StrCat(TimeWord(change.before()), " -> ", TimeWord(change.after()))});
+    }
+    if (context.format() == Format::kTable && !table.empty()) {
+      out << table.Render(context.table_width(), context.out_color());
+    }
+    context.Say(absl::StrCat(
+        diff->change_count(), diff->change_count() == 1 ? " change" : " changes", " from release ",
+        diff->from(), " to ",
+        diff->to() != 0 ? absl::StrCat("release ", diff->to()) : "what is best known"));
+    if (diff->changes_size() < diff->change_count()) {
+      context.Say(absl::StrCat("these are the first ", diff->changes_size(),
+                               "; choose with --environment"));
+    }
+    return ExitCode::kDone;
+  }
+
+  static std::string EvidenceOf(const v1::Portfolio& portfolio) {
+    return portfolio.choices().empty() ? "none" : EvidenceWord(portfolio.evidence());
+  }
+  static double Median(const v1::Portfolio& portfolio) {
+    return portfolio.choices().empty() ? 0 : portfolio.choices(0).candidate().median_us();
+  }
+  static std::string MicrosOf(const v1::Portfolio& portfolio) {
+    return Median(portfolio) > 0 ? absl::StrCat(Median(portfolio)) : "";
+  }
+  static std::string TimeWord(const v1::Portfolio& portfolio) {
+    return FormatMicroseconds(Median(portfolio));
+  }
+
+  ExitCode Promote(Context& context, ReleaseClient& client, int permille) const {
+    v1::PromoteReleaseRequest request;
+    request.set_author(author_.empty() ? DefaultAuthor() : author_);
+    request.set_reason(reason_.empty() ? "promoted by hand" : reason_);
+    request.set_canary_permille(permille);
+    const auto release = client.PromoteRelease(request);
+    if (!release.ok()) return context.Fail(release.status());
+    PrintRelease(context, *release);
+    context.Say(release->state() == v1::RELEASE_STATE_CANARY
+                    ? absl::StrCat("release ", release->number(), " is a canary for ",
+                                   ShareWord(release->canary_permille()), " of the processes")
+                    : absl::StrCat("release ", release->number(), " is promoted"));
+    return ExitCode::kDone;
+  }
+
+  ExitCode RollBack(Context& context, ReleaseClient& client) const {
+    v1::RollBackReleaseRequest request;
+    request.set_author(author_.empty() ? DefaultAuthor() : author_);
+    request.set_reason(reason_.empty() ? "rolled back by hand" : reason_);
+    request.set_release(to_);
+    const auto release = client.RollBackRelease(request);
+    if (!release.ok()) return context.Fail(release.status());
+    PrintRelease(context, *release);
+    context.Say(release->state() == v1::RELEASE_STATE_WITHDRAWN
+                    ? absl::StrCat("the canary, release ", release->number(), ", is taken back")
+                    : absl::StrCat("release ", release->number(), " has the choices of release ",
+                                   release->restores(), " again"));
+    return ExitCode::kDone;
+  }
+
+  static void PrintRelease(Context& context, const v1::Release& release) {
+    if (context.format() == Format::kJson) {
+      context.io().out << JsonObject().Add("release", release).Take() << "\n";
+    }
+  }
+
+  CLI::App* diff_ = nullptr;
+  CLI::App* promote_ = nullptr;
+  CLI::App* rollback_ = nullptr;
+  int64_t from_ = 0;
+  int64_t to_ = 0;
+  std::string canary_, reason_, author_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewReleaseCommand() { return std::make_unique<ReleaseCommand>(); }
+
+}  // namespace convtune

@@ -1,0 +1,75 @@
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/json.h"
+#include "client/cli/problem_args.h"
+#include "client/cli/serving_commands.h"
+#include "client/cli/table.h"
+#include "client/cli/units.h"
+#include "client/cpp/release_client.h"
+
+namespace convtune {
+namespace {
+
+std::string TimeOf(const google::protobuf::Timestamp& time) {
+  return FormatTimestamp(absl::FromUnixSeconds(time.seconds()));
+}
+
+class WantedCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    AddVerb(root, "wanted", "what programs asked for in vain, most wanted first", Rows::kYes);
+  }
+
+  ExitCode Run(Context& context) override {
+    const auto client = ReleaseClient::Create(context.settings().client);
+    if (!client.ok()) return context.Fail(client.status());
+    v1::ListWantedRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_max_problems(10000);
+    const auto wanted = (*client)->ListWanted(request);
+    if (!wanted.ok()) return context.Fail(wanted.status());
+    std::ostream& out = context.io().out;
+    if (context.format() == Format::kJson) {
+      out << JsonMessage(*wanted) << "\n";
+      return ExitCode::kDone;
+    }
+    if (context.format() == Format::kCsv) {
+      out << CsvLine({"problem", "environment", "misses", "first_seen", "last_seen", "attempts",
+                      "last_error"});
+    }
+    Table table({{"PROBLEM"},
+                 {"ENVIRONMENT"},
+                 {"MISSES", Align::kRight},
+                 {"LAST SEEN"},
+                 {"TRIED", Align::kRight},
+                 {"WHY NOT"}});
+    for (const v1::WantedProblem& problem : wanted->wanted()) {
+      if (context.format() == Format::kCsv) {
+        out << CsvLine({problem.problem_text(), problem.environment(),
+                        absl::StrCat(problem.miss_count()), TimeOf(problem.first_seen_time()),
+                        TimeOf(problem.last_seen_time()), absl::StrCat(problem.attempt_count()),
+                        problem.last_error()});
+      }
+      table.Add({ShortProblem(problem.problem_text()), problem.environment(),
+                 absl::StrCat(problem.miss_count()), TimeOf(problem.last_seen_time()),
+                 absl::StrCat(problem.attempt_count()),
+                 problem.last_error().empty() ? "-" : problem.last_error()});
+    }
+    if (context.format() == Format::kTable && !table.empty()) {
+      out << table.Render(context.table_width(), context.out_color());
+    }
+    context.Say(absl::StrCat(wanted->wanted_count(),
+                             wanted->wanted_count() == 1 ? " problem" : " problems",
+                             " wanted; tune them with `convtune tune`, or start convtuned with "
+                             "--tune-wanted"));
+    return ExitCode::kDone;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewWantedCommand() { return std::make_unique<WantedCommand>(); }
+
+}  // namespace convtune

@@ -1,0 +1,72 @@
+#include "server/tuner/portfolio.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "server/tuner/ranking.h"
+
+namespace convtune {
+namespace {
+
+using Candidates = std::vector<const Candidate*>;
+
+constexpr uint32_t kReorderNotes = NoteBit(BehaviorNote::kRequiresFilterInt8x32Reorder) |
+                                   NoteBit(BehaviorNote::kRequiresBiasInt8x32Reorder);
+
+// Adds the role to the candidate's choice, made if need be.
+void AddRole(const Candidate* candidate, uint32_t role, std::vector<Choice>* choices) {
+  if (candidate == nullptr) return;
+  const auto known = std::find_if(choices->begin(), choices->end(), [candidate](const Choice& c) {
+    return c.candidate.id == candidate->id;
+  });
+  if (known != choices->end()) {
+    known->roles |= role;
+    return;
+  }
+  Choice choice{*candidate, role};
+  choice.candidate.samples_us = {};
+  choices->push_back(std::move(choice));
+}
+
+template <typename Predicate>
+const Candidate* PickIf(const Candidates& eligible, const Candidate* stock, Predicate predicate) {
+  Candidates chosen;
+  std::copy_if(eligible.begin(), eligible.end(), std::back_inserter(chosen), predicate);
+  return PickWinner(chosen, stock);
+}
+
+bool IsNeutral(const Candidate& c, const Candidate& stock) {
+  return (c.numerical_notes & ~stock.numerical_notes) == 0 &&
+         (c.deterministic || !stock.deterministic) && c.workspace_bytes <= stock.workspace_bytes;
+}
+
+}  // namespace
+
+Portfolio ChoosePortfolio(const IndexedTuning& indexed) {
+  const Tuning& tuning = indexed.tuning;
+  Portfolio portfolio;
+  portfolio.key = tuning.key;
+  portfolio.evidence = tuning.evidence;
+  const Candidate* stock = indexed.stock ? &tuning.candidates[*indexed.stock] : nullptr;
+  for (const Api api : {Api::kGraph, Api::kLegacy}) {
+    Candidates eligible;
+    for (const Candidate& c : tuning.candidates) {
+      const bool can_replace = (c.behavior_notes & kReorderNotes) == 0;
+      if (c.ran() && ApiOf(c.id) == api && can_replace) eligible.push_back(&c);
+    }
+    AddRole(PickWinner(eligible, stock), kRoleBest, &portfolio.choices);
+    if (stock != nullptr) {
+      AddRole(
+          PickIf(eligible, stock, [stock](const Candidate* c) { return IsNeutral(*c, *stock); }),
+          kRoleNeutral, &portfolio.choices);
+    }
+    AddRole(PickIf(eligible, stock, [](const Candidate* c) { return c->workspace_bytes == 0; }),
+            kRoleNoWorkspace, &portfolio.choices);
+  }
+  if (!portfolio.choices.empty() && indexed.stock_is_certain) {
+    AddRole(stock, kRoleStock, &portfolio.choices);
+  }
+  return portfolio;
+}
+
+}  // namespace convtune

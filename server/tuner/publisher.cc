@@ -1,0 +1,252 @@
+#include "server/tuner/publisher.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "db/format/datagram.h"
+#include "db/format/snapshot.h"
+#include "proto/base/status_macros.h"
+#include "server/tuner/snapshot_build.h"
+#include "spdlog/spdlog.h"
+
+namespace convtune {
+namespace {
+
+constexpr absl::Duration kRetry = absl::Seconds(5);
+// Of the time, what writing snapshots may take when changes do not end.
+constexpr double kMostOfTime = 0.1;
+
+absl::Status MakeFolder(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0755) == 0) {
+    // Whatever the umask says: programs of other users read it.
+    chmod(folder.c_str(), 0755);
+    return absl::OkStatus();
+  }
+  if (errno == EEXIST) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(folder, ": making the folder: ", std::strerror(errno)));
+}
+
+}  // namespace
+
+Publisher::Publisher(Options options)
+    : options_(std::move(options)),
+      releases_({options_.store, options_.index, options_.clock, options_.publish.floor,
+                 options_.publish.auto_promote}),
+      snapshot_path_(absl::StrCat(options_.publish.folder, "/", format::kSnapshotFile)) {}
+
+Publisher::~Publisher() { Stop(); }
+
+absl::Status Publisher::Start() {
+  RETURN_IF_ERROR(releases_.Load());
+  ASSIGN_OR_RETURN(const std::vector<WantedProblem> wanted, options_.store->ListWanted());
+  {
+    MutexLock lock(mutex_);
+    wanted_.Load(wanted);
+    status_.folder = options_.publish.folder;
+    work_.all = work_.publish = true;
+    due_ = absl::Now();
+  }
+  if (const absl::Status made = MakeFolder(options_.publish.folder); !made.ok()) {
+    // Writing the snapshot fails likewise, and says so.
+    spdlog::error("{}", std::string(made.message()));
+  }
+  DatagramSocket::Options socket;
+  socket.path = absl::StrCat(options_.publish.folder, "/", format::kDatagramSocket);
+  socket.open_to_all = options_.publish.open_to_all;
+  socket.max_bytes = format::kMaxDatagramBytes;
+  socket.receive = [this](const void* data, size_t size) { Receive(data, size); };
+  const std::string path = socket.path;
+  auto opened = DatagramSocket::Create(std::move(socket));
+  if (opened.ok()) {
+    socket_ = *std::move(opened);
+  } else {
+    spdlog::warn("nothing is learned from programs: {}", std::string(opened.status().message()));
+  }
+  {
+    MutexLock lock(mutex_);
+    status_.socket = socket_ != nullptr ? path : "";
+    status_.socket_error = std::string(opened.status().message());
+  }
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+void Publisher::DueBy(absl::Time time) {
+  if (time >= due_) return;
+  due_ = time;
+  changed_.SignalAll();
+}
+
+void Publisher::NoteChange(const TuningKey& key, bool override) {
+  MutexLock lock(mutex_);
+  dirty_.insert(Texts(key));
+  if (override) work_.publish = true;
+  DueBy(std::max(not_before_, absl::Now() + options_.publish.debounce));
+}
+
+void Publisher::Run() {
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      while (!stopping_ && absl::Now() < due_) {
+        // Far off, the wait is cut short: a condition variable takes no infinity.
+        const absl::Duration wait = std::min(due_ - absl::Now(), absl::Hours(1));
+        changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(wait));
+      }
+      if (stopping_) return;
+    }
+    Pass();
+    TuneWanted();
+  }
+}
+
+void Publisher::Stop() {
+  socket_.reset();
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+  if (!thread_.joinable()) return;
+  thread_.join();
+  Pass();
+}
+
+absl::Status Publisher::Reconcile(Work* work) {
+  if (work->all) {
+    ASSIGN_OR_RETURN(const bool changed, releases_.ReconcileAll());
+    work->publish |= changed;
+  }
+  if (!work->keys.empty()) {
+    ASSIGN_OR_RETURN(const bool changed, releases_.Reconcile(work->keys));
+    work->publish |= changed;
+  }
+  return absl::OkStatus();
+}
+
+void Publisher::Pass() {
+  MutexLock pass(work_mutex_);
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    std::swap(work, work_);
+    for (const KeyTexts& texts : dirty_) work.keys.push_back({texts.second, texts.first});
+    dirty_.clear();
+    if (absl::Now() >= pin_expiry_) work.publish = true;
+    due_ = absl::InfiniteFuture();
+  }
+  absl::Status status = Reconcile(&work);
+  SettleWanted(work.keys);
+  NoteTuned(work);
+  // What is served already is published even where nothing new can be decided.
+  if (work.publish) status.Update(Publish());
+  KeepWanted();
+  MutexLock lock(mutex_);
+  DueBy(pin_expiry_);
+  if (status.ok()) {
+    status_.error.clear();
+    return;
+  }
+  if (status_.error != status.message()) {
+    spdlog::error("the snapshot is not up to date: {}", status.ToString());
+  }
+  status_.error = std::string(status.message());
+  for (const TuningKey& key : work.keys) dirty_.insert(Texts(key));
+  work_.all |= work.all;
+  work_.publish |= work.publish;
+  DueBy(absl::Now() + kRetry);
+}
+
+absl::Status Publisher::Publish() {
+  const absl::Time start = absl::Now();
+  SnapshotInput input;
+  input.releases = &releases_;
+  input.index = options_.index;
+  input.current = options_.current;
+  input.now = options_.clock->Now();
+  input.pins = options_.index->ListPins("", input.now);
+  input.quarantined = [this](const TuningKey& key) {
+    return options_.committer->QuarantinedOf(key);
+  };
+  ASSIGN_OR_RETURN(const SnapshotContents contents, WriteSnapshot(input, snapshot_path_));
+  spdlog::info("published release {}: {} choices in {}", contents.served.release,
+               contents.choice_count, snapshot_path_);
+  MutexLock lock(mutex_);
+  status_.publish_time = input.now;
+  status_.release = contents.served.release;
+  status_.canary_release = contents.served.canary_release;
+  status_.canary_permille = contents.served.canary_permille;
+  status_.choice_count = contents.choice_count;
+  not_before_ = absl::Now() + (absl::Now() - start) / kMostOfTime;
+  pin_expiry_ = absl::InfiniteFuture();
+  for (const Pin& pin : input.pins) {
+    if (!pin.expire_time) continue;
+    pin_expiry_ = std::min(pin_expiry_, absl::Now() + (*pin.expire_time - input.now));
+  }
+  return absl::OkStatus();
+}
+
+PublicationStatus Publisher::Status() {
+  const ReleaseList list = releases_.List();
+  MutexLock lock(mutex_);
+  PublicationStatus status = status_;
+  status.waiting_changes = list.waiting_changes;
+  status.auto_promote_held = list.auto_promote_held;
+  status.wanted_count = static_cast<int64_t>(wanted_.size());
+  return status;
+}
+
+absl::StatusOr<ReleaseDiff> Publisher::DiffReleases(int64_t from, int64_t to,
+                                                    const std::string& environment, size_t limit) {
+  std::string text;
+  if (!environment.empty()) {
+    ASSIGN_OR_RETURN(text, options_.resolve(environment));
+  }
+  Pass();
+  return releases_.Diff(from, to, text, limit);
+}
+
+absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,
+                                                  const std::string& reason, int canary_permille) {
+  Pass();  // what was committed until now is part of it
+  ASSIGN_OR_RETURN(const Release release,
+                   releases_.Promote({author, reason, options_.clock->Now()}, canary_permille));
+  spdlog::info("release {} {} by {}: {}", release.number,
+               release.state == ReleaseState::kCanary
+                   ? absl::StrCat("is a canary for ", release.canary_permille, " of 1000 processes")
+                   : "promoted",
+               author, reason);
+  {
+    MutexLock lock(mutex_);
+    work_.publish = true;
+  }
+  Pass();
+  return release;
+}
+
+absl::StatusOr<Release> Publisher::RollBackRelease(const std::string& author,
+                                                   const std::string& reason, int64_t to) {
+  Pass();
+  ASSIGN_OR_RETURN(const Release release,
+                   releases_.RollBack({author, reason, options_.clock->Now()}, to));
+  spdlog::info(
+      "rolled back by {}: release {}{}: {}", author, release.number,
+      release.restores != 0 ? absl::StrCat(" has the choices of ", release.restores) : " withdrawn",
+      reason);
+  {
+    MutexLock lock(mutex_);
+    work_.publish = true;
+  }
+  Pass();
+  return release;
+}
+
+}  // namespace convtune

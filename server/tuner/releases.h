@@ -1,0 +1,117 @@
+// What problems are served, release by release: a problem without a choice gets
+// one at once, a changed choice waits for a promotion.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "db/release_store.h"
+#include "proto/base/clock.h"
+#include "proto/base/mutex.h"
+#include "server/tuner/release_history.h"
+#include "server/tuner/tuning_index.h"
+
+namespace convtune {
+
+// One problem that two sets of choices differ in. Without choices: it has none.
+struct ChoiceChange {
+  Portfolio before;
+  Portfolio after;
+};
+
+struct ReleaseDiff {
+  int64_t from = 0;
+  int64_t to = 0;                     // 0: what a promotion would bring
+  std::vector<ChoiceChange> changes;  // ordered by environment and problem; the first ones
+  int64_t change_count = 0;           // of all
+};
+
+struct ReleaseList {
+  std::vector<Release> releases;   // newest first
+  int64_t promoted = 0;            // 0: none yet
+  int64_t canary = 0;              // 0: none runs
+  int64_t waiting_changes = 0;     // choices that wait for a promotion
+  bool auto_promote_held = false;  // after a rollback, until the next promotion by hand
+};
+
+// Thread-safe. Methods wait for the disk; errors are the store's.
+class Releases {
+ public:
+  struct Options {
+    ReleaseStore* store = nullptr;  // these three outlive it
+    const TuningIndex* index = nullptr;
+    const Clock* clock = nullptr;
+    Evidence floor = Evidence::kObserved;  // less is not served
+    bool auto_promote = false;
+  };
+
+  explicit Releases(const Options& options) : options_(options) {}
+
+  // Reads what was decided before. Damaged rows are logged and left out.
+  absl::Status Load();
+  // Gives these problems a choice where they have none, takes it away where
+  // their tuning is gone, and notes where another one waits. Returns whether
+  // what is served changed.
+  absl::StatusOr<bool> Reconcile(const std::vector<TuningKey>& keys);
+  // The same for every problem of the index, with nothing taken away.
+  absl::StatusOr<bool> ReconcileAll();
+
+  // See ReleaseHistory.
+  absl::StatusOr<Release> Promote(const ReleaseDecision& decision, int canary_permille);
+  absl::StatusOr<Release> RollBack(const ReleaseDecision& decision, int64_t to);
+
+  bool HasChoice(const TuningKey& key) const;
+  ReleaseList List() const;
+  // `from` 0: the promoted one. NOT_FOUND: no such release. At most `limit`
+  // changes; empty `environment_text`: all.
+  absl::StatusOr<ReleaseDiff> Diff(int64_t from, int64_t to, const std::string& environment_text,
+                                   size_t limit) const;
+
+  // What is served, for one publication.
+  struct Served {
+    int64_t release = 0;  // 0: nothing yet
+    int64_t canary_release = 0;
+    int canary_permille = 0;
+  };
+  // Calls back for every problem that has a choice, then for those where the
+  // canary has another. The callbacks must not call *this.
+  absl::StatusOr<Served> ForEachServed(const std::function<void(Portfolio)>& stable,
+                                       const std::function<void(Portfolio)>& canary) const;
+
+ private:
+  using Fingerprints = absl::flat_hash_map<TuningDigest, uint64_t>;
+
+  // What is best known of a problem; no choices if that is too little.
+  Portfolio Proposed(const TuningKey& key, bool* has_tuning) const;
+  void ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const;
+  absl::StatusOr<bool> ReconcileLocked(const std::vector<TuningKey>& keys, bool may_take_away)
+      REQUIRES(mutex_);
+  absl::StatusOr<Release> PromoteLocked(const ReleaseDecision& decision, int canary_permille)
+      REQUIRES(mutex_);
+  // Writes portfolios of a release in transactions of bounded size.
+  absl::Status PutAll(const Release& release, const std::vector<Portfolio>& portfolios)
+      REQUIRES(mutex_);
+  absl::Status ReadPortfolios(int64_t release, const std::string& environment_text,
+                              const std::function<void(Portfolio)>& visit) const;
+  absl::Status ReadServed() REQUIRES(mutex_);
+  bool IsServed(const TuningDigest& digest, uint64_t fingerprint) const REQUIRES(mutex_);
+
+  const Options options_;
+  mutable Mutex mutex_;
+  ReleaseHistory history_ GUARDED_BY(mutex_);
+  // Of the promoted release, without those that have no choice; and of what the
+  // canary has of its own. By digest alone: were two keys to share one, the
+  // second would have no choice.
+  Fingerprints promoted_ GUARDED_BY(mutex_);
+  Fingerprints canary_ GUARDED_BY(mutex_);
+  absl::flat_hash_set<TuningDigest> waiting_ GUARDED_BY(mutex_);
+};
+
+}  // namespace convtune

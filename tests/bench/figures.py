@@ -1,0 +1,174 @@
+"""Measures the parts, prints one table, writes build/bench.json."""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = ROOT / "build" / "bin"
+sys.path.insert(0, str(ROOT / "tests" / "integration"))
+
+from harness.daemon import Daemon, wait_until  # noqa: E402
+from harness.fakes import script  # noqa: E402
+
+BATCHES = (1, 64, 1477)
+INDEX_SIZES = (10_000, 200_000, 1_000_000)
+IDLE_SECONDS = 20
+# (figure, batch) -> what to reach, as a bound of the ratio.
+TARGETS = {
+    ("calls_per_second", 1): (">=", 0.95),
+    ("calls_per_second", 64): (">=", 0.90),
+    ("calls_per_second", 1477): (">=", 0.80),
+    ("p50_us", None): ("<=", 1.10),
+    ("p99_us", None): ("<=", 1.25),
+    ("index_look_up_ns", None): ("<=", 3.0),
+}
+
+
+def distinct_problems(count):
+    return [
+        f"fwd,x={1 + i // 100}x{64 + i % 10}x{7 + i // 10 % 10}x56,w=64x{64 + i % 10}x3x3,pad=1,nhwc,f16"
+        for i in range(count)
+    ]
+
+
+def json_lines(command):
+    text = subprocess.run([str(c) for c in command], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@contextlib.contextmanager
+def daemon_in(folder, *args, env=None):
+    daemon = Daemon(BIN / "convtuned", folder, args)
+    daemon.start(env=env)
+    try:
+        yield daemon
+    finally:
+        daemon.close()
+
+
+@contextlib.contextmanager
+def ready_reply_server(folder, reply):
+    address = f"unix:{folder}/baseline"
+    process = subprocess.Popen(
+        [BIN / "convtune-bench-lookups", "--serve", address, "--reply", reply], stdin=subprocess.PIPE
+    )
+    try:
+        wait_until(lambda: (folder / "baseline").exists(), 10, "the baseline's socket")
+        yield address
+    finally:
+        process.stdin.close()
+        process.wait(10)
+
+
+def measure_lookups(folder):
+    """The daemon beside a server that only sends a ready reply; both in processes of their own."""
+    problems = folder / "problems.txt"
+    problems.write_text("\n".join(distinct_problems(max(BATCHES))) + "\n")
+    rows = []
+    args = ("--devices", "0", "--worker", BIN / "convtune-fake-worker", "--log-level", "warn")
+    with daemon_in(folder, *args, env=script(candidates=40)) as daemon:
+        subprocess.run(
+            [BIN / "convtune", "tune", "--address", daemon.address, "--file", problems],
+            check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        for batch in BATCHES:
+            reply = folder / f"reply{batch}"
+            common = [BIN / "convtune-bench-lookups", "--daemon", daemon.address, "--problems", problems]
+            common += ["--batch", batch]
+            subprocess.run([str(c) for c in [*common, "--fetch", "--reply", reply]], check=True)
+            with ready_reply_server(folder, reply) as address:
+                rows += json_lines([*common, "--baseline", address])
+    return rows
+
+
+def measure_index(_folder):
+    """One look-up in the index beside one in a bare hash table, at several sizes."""
+    rows = []
+    for tunings in INDEX_SIZES:
+        rows += json_lines([BIN / "convtune-bench-index", "--tunings", tunings])
+    return rows
+
+
+def switches(pid):
+    """Voluntary context switches of all threads: how often something woke up."""
+    total = 0
+    for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
+        for line in status.read_text().splitlines():
+            if line.startswith("voluntary_ctxt_switches"):
+                total += int(line.split()[1])
+    return total
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure_idle(folder):
+    """A daemon with an empty store and nothing to do."""
+    with daemon_in(folder, "--devices", "none") as daemon:
+        time.sleep(2)
+        before = switches(daemon.pid), cpu_seconds(daemon.pid)
+        time.sleep(IDLE_SECONDS)
+        return [
+            {"figure": "idle_wake_ups_per_second", "value": (switches(daemon.pid) - before[0]) / IDLE_SECONDS},
+            {"figure": "idle_cpu_share", "value": (cpu_seconds(daemon.pid) - before[1]) / IDLE_SECONDS},
+            {"figure": "idle_resident_mib", "value": daemon.rss_kib() / 1024},
+        ]
+
+
+PARTS = {"lookups": measure_lookups, "index": measure_index, "idle": measure_idle}
+
+
+def judged(row):
+    for batch in (row.get("batch"), None):
+        if (row["figure"], batch) in TARGETS and "ratio" in row:
+            sign, bound = TARGETS[(row["figure"], batch)]
+            reached = row["ratio"] >= bound if sign == ">=" else row["ratio"] <= bound
+            return f"{sign} {bound:g}", "yes" if reached else "no"
+    return "", ""
+
+
+def table(rows):
+    head = ["FIGURE", "AT", "VALUE", "BASELINE", "RATIO", "TO REACH", "REACHED"]
+    lines = [head]
+    for row in rows:
+        at = " ".join(f"{row[k]} {k}" for k in ("batch", "clients", "tunings") if k in row)
+        number = [f"{row[k]:.4g}" if k in row else "" for k in ("value", "baseline", "ratio")]
+        lines.append([row["figure"], at, *number, *judged(row)])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part only; repeatable")
+    args = parser.parse_args()
+    rows = []
+    for part in args.only or PARTS:
+        print(f"measuring: {part}", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(prefix="convtune-bench-") as folder:
+            rows += PARTS[part](pathlib.Path(folder))
+    print(table(rows))
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()
+    record = {
+        "commit": commit,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "cores": os.cpu_count(),
+        "figures": rows,
+    }
+    path = ROOT / "build" / "bench.json"
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"written to {path}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+// A ReleaseStore that forgets at exit and fails on demand.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "db/release_store.h"
+#include "proto/base/mutex.h"
+
+namespace convtune {
+
+// Thread-safe.
+class MemoryReleaseStore : public ReleaseStore {
+ public:
+  // Every mutation returns `status` from now on; OK ends that.
+  void FailWith(absl::Status status) {
+    MutexLock lock(mutex_);
+    failure_ = std::move(status);
+  }
+
+  absl::StatusOr<std::vector<Release>> ListReleases() override {
+    MutexLock lock(mutex_);
+    std::vector<Release> releases;
+    for (const auto& [number, release] : releases_) releases.push_back(release);
+    return releases;
+  }
+  absl::Status PutRelease(const Release& release,
+                          const std::vector<Portfolio>& portfolios) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    releases_[release.number] = release;
+    for (Portfolio p : portfolios) {
+      p.release = release.number;
+      portfolios_[Texts(p.key)][release.number] = p;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status PutReleaseWithoutPortfolios(const Release& release) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    releases_[release.number] = release;
+    for (auto& [texts, versions] : portfolios_) versions.erase(release.number);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Portfolio> GetPortfolio(const TuningKey& key, int64_t release) override {
+    MutexLock lock(mutex_);
+    const auto found = portfolios_.find(Texts(key));
+    if (found != portfolios_.end()) {
+      if (const Portfolio* p = Effective(found->second, release)) return *p;
+    }
+    return absl::NotFoundError("no choice");
+  }
+  absl::Status ForEachPortfolio(const std::string& environment_text, int64_t release,
+                                const std::function<void(Portfolio)>& visit,
+                                const std::function<void(const std::string&)>&) override {
+    std::vector<Portfolio> found;
+    {
+      MutexLock lock(mutex_);
+      for (const auto& [texts, versions] : portfolios_) {
+        if (!environment_text.empty() && texts.first != environment_text) continue;
+        if (const Portfolio* p = Effective(versions, release)) found.push_back(*p);
+      }
+    }
+    for (Portfolio& p : found) visit(std::move(p));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> ThinPortfolios(int64_t oldest) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    int64_t rows = 0;
+    for (auto& [texts, versions] : portfolios_) {
+      auto keep = versions.upper_bound(oldest);
+      if (keep == versions.begin()) continue;
+      --keep;
+      while (versions.begin() != keep) {
+        rows += std::max<int64_t>(1, std::ssize(versions.begin()->second.choices));
+        versions.erase(versions.begin());
+      }
+    }
+    return rows;
+  }
+  absl::Status UpdateWanted(const std::vector<WantedProblem>& put,
+                            const std::vector<TuningKey>& drop) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    for (const WantedProblem& w : put) wanted_[Texts(w.key)] = w;
+    for (const TuningKey& key : drop) wanted_.erase(Texts(key));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<WantedProblem>> ListWanted() override {
+    MutexLock lock(mutex_);
+    std::vector<WantedProblem> wanted;
+    for (const auto& [texts, w] : wanted_) wanted.push_back(w);
+    return wanted;
+  }
+
+ private:
+  using KeyTexts = std::pair<std::string, std::string>;
+  using Versions = std::map<int64_t, Portfolio>;  // by release
+  static KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
+  static const Portfolio* Effective(const Versions& versions, int64_t release) {
+    auto after = versions.upper_bound(release);
+    return after == versions.begin() ? nullptr : &(--after)->second;
+  }
+
+  Mutex mutex_;
+  absl::Status failure_ GUARDED_BY(mutex_);
+  std::map<int64_t, Release> releases_ GUARDED_BY(mutex_);
+  std::map<KeyTexts, Versions> portfolios_ GUARDED_BY(mutex_);
+  std::map<KeyTexts, WantedProblem> wanted_ GUARDED_BY(mutex_);
+};
+
+}  // namespace convtune

@@ -7,7 +7,7 @@
 
 #include "raw_calls.h"
 
-static int64_t next_uid;
+static _Thread_local int64_t next_uid;
 
 void fail(const char* what, cudnnStatus_t status) {
   fprintf(stderr, "%s: status %d\n", what, (int)status);

@@ -1,0 +1,45 @@
+#include "client/preload/legacy.h"
+
+#include <gtest/gtest.h>
+
+#include "server/worker/legacy_notes.h"
+
+namespace convtune::preload {
+namespace {
+
+TEST(LegacyNotes, AreTheDaemons) {
+  for (int operation = 1; operation <= 3; ++operation) {
+    for (int algorithm = 0; algorithm <= 8; ++algorithm) {
+      for (int math = 0; math <= 3; ++math) {
+        for (const bool deterministic : {false, true}) {
+          for (const DataType type : {DataType::kF32, DataType::kF16, DataType::kF64}) {
+            LegacyResult result = {};
+            result.algo = algorithm;
+            result.mathType = static_cast<cudnnMathType_t>(math);
+            result.determinism = deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
+            EXPECT_EQ(LegacyNotes(operation, type == DataType::kF32, result),
+                      LegacyNumericalNotes(static_cast<Operation>(operation), type,
+                                           {algorithm, math}, deterministic))
+                << operation << " " << algorithm << " " << math;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(IsMathAllowed, TheSameOrAStricterOne) {
+  const int order[] = {CUDNN_FMA_MATH, CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH,
+                       CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION};
+  for (int candidate = 0; candidate < 4; ++candidate) {
+    for (int allowed = 0; allowed < 4; ++allowed) {
+      EXPECT_EQ(IsMathAllowed(order[candidate], static_cast<cudnnMathType_t>(order[allowed])),
+                candidate <= allowed);
+    }
+  }
+  EXPECT_FALSE(IsMathAllowed(9, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION));
+  EXPECT_FALSE(IsMathAllowed(CUDNN_FMA_MATH, static_cast<cudnnMathType_t>(9)));
+}
+
+}  // namespace
+}  // namespace convtune::preload

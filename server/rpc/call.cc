@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "grpcpp/support/proto_buffer_reader.h"
-#include "grpcpp/support/proto_buffer_writer.h"
 #include "grpcpp/support/slice.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/wire_check.h"
@@ -47,12 +46,10 @@ grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBu
         absl::StrCat("the reply would have ", size, " bytes, more than ", kMaxReplyBytes,
                      "; ask for fewer problems")));
   }
-  bytes->Clear();  // the writer wants a buffer without content
-  grpc::ProtoBufferWriter writer(bytes, grpc::kProtoBufferWriterMaxBufferLength,
-                                 static_cast<int>(size));
-  if (!message.SerializeToZeroCopyStream(&writer)) {
-    return ToGrpcStatus(absl::InternalError("the reply cannot be written"));
-  }
+  // One piece, written once: nobody else has the slice yet.
+  grpc::Slice slice(size);
+  message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin()));
+  *bytes = grpc::ByteBuffer(&slice, 1);
   return grpc::Status::OK;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "google/protobuf/arena.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -48,13 +49,14 @@ grpc::Status CatchAll(std::string_view method, const Fn& fn) {
 // what the overload of Validate() returns.
 template <typename Request, typename Args>
 grpc::Status ReadRequest(const grpc::ByteBuffer& bytes, std::optional<Args>* args) {
-  Request request;
-  const grpc::Status status = ReadMessage(bytes, &request);
+  google::protobuf::Arena arena;
+  auto* request = google::protobuf::Arena::CreateMessage<Request>(&arena);
+  const grpc::Status status = ReadMessage(bytes, request);
   if (!status.ok()) {
     return status;
   }
   std::vector<Violation> violations;
-  *args = Validate(request, &violations);
+  *args = Validate(*request, &violations);
   return args->has_value() ? grpc::Status::OK : ToGrpcStatus(violations);
 }
 

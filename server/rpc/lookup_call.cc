@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "google/protobuf/arena.h"
 #include "proto/base/mutex.h"
 #include "server/rpc/call.h"
 #include "server/rpc/proto_converter.h"
@@ -81,7 +82,11 @@ class LookupReactor : public grpc::ServerUnaryReactor {
         }
         const EnvironmentInfo environment =
             FindEnvironment(tuner->ListEnvironments(), response->environment.ToText());
-        return WriteMessage(ToProto(*response, environment), out);
+        // Thousands of answers are many small messages.
+        google::protobuf::Arena arena;
+        auto* reply = google::protobuf::Arena::CreateMessage<v1::BatchGetResponse>(&arena);
+        Fill(*response, environment, reply);
+        return WriteMessage(*reply, out);
       }));
     }
 

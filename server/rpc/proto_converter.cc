@@ -108,8 +108,11 @@ v1::Environment ToProto(const EnvironmentInfo& info) {
   return out;
 }
 
-v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples) {
-  v1::Candidate out;
+namespace {
+
+void Fill(const Candidate& candidate, Operation operation, bool with_samples,
+          v1::Candidate* message) {
+  v1::Candidate& out = *message;
   if (const auto* engine = std::get_if<EngineConfig>(&candidate.id)) {
     v1::EngineConfig* config = out.mutable_engine_config();
     config->set_engine_index(engine->engine_index);
@@ -143,17 +146,16 @@ v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with
   out.set_error_message(candidate.error_message);
   out.set_heuristic_rank(candidate.heuristic_rank);
   out.set_find_us(candidate.find_us);
-  return out;
 }
 
-v1::Answer ToProto(const Answer& answer, Operation operation) {
-  v1::Answer out;
-  *out.mutable_winner() = ToProto(answer.winner, operation, /*with_samples=*/false);
+void Fill(const Answer& answer, Operation operation, v1::Answer* message) {
+  v1::Answer& out = *message;
+  Fill(answer.winner, operation, /*with_samples=*/false, out.mutable_winner());
   for (const Candidate& candidate : answer.portfolio) {
-    *out.add_portfolio() = ToProto(candidate, operation, /*with_samples=*/false);
+    Fill(candidate, operation, /*with_samples=*/false, out.add_portfolio());
   }
   for (const Candidate& candidate : answer.runners_up) {
-    *out.add_runners_up() = ToProto(candidate, operation, /*with_samples=*/false);
+    Fill(candidate, operation, /*with_samples=*/false, out.add_runners_up());
   }
   out.set_evidence(static_cast<v1::Evidence>(answer.evidence));
   out.set_origin(static_cast<v1::Origin>(answer.origin));
@@ -167,22 +169,29 @@ v1::Answer ToProto(const Answer& answer, Operation operation) {
   out.set_persisted(answer.persisted);
   out.set_fresh(answer.fresh);
   out.set_note(answer.note);
-  return out;
 }
 
-v1::Miss ToProto(const Miss& miss, Operation operation) {
-  v1::Miss out;
+void Fill(const Miss& miss, Operation operation, v1::Miss* message) {
+  v1::Miss& out = *message;
   out.set_reason(static_cast<v1::MissReason>(miss.reason));
   out.set_message(miss.message);
   out.set_job(miss.job);
   if (miss.hint.has_value()) {
-    *out.mutable_hint() = ToProto(*miss.hint, operation);
+    Fill(*miss.hint, operation, out.mutable_hint());
   }
+}
+
+}  // namespace
+
+v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples) {
+  v1::Candidate out;
+  Fill(candidate, operation, with_samples, &out);
   return out;
 }
 
-v1::BatchGetResponse ToProto(const LookupResponse& response, const EnvironmentInfo& environment) {
-  v1::BatchGetResponse out;
+void Fill(const LookupResponse& response, const EnvironmentInfo& environment,
+          v1::BatchGetResponse* message) {
+  v1::BatchGetResponse& out = *message;
   *out.mutable_environment() = ToProto(environment);
   out.mutable_results()->Reserve(static_cast<int>(response.results.size()));
   for (const LookupResult& result : response.results) {
@@ -191,12 +200,11 @@ v1::BatchGetResponse ToProto(const LookupResponse& response, const EnvironmentIn
     entry->set_problem_text(result.key.problem_text);
     const Operation operation = OperationOf(result.key);
     if (const auto* answer = std::get_if<Answer>(&result.outcome)) {
-      *entry->mutable_answer() = ToProto(*answer, operation);
+      Fill(*answer, operation, entry->mutable_answer());
     } else {
-      *entry->mutable_miss() = ToProto(std::get<Miss>(result.outcome), operation);
+      Fill(std::get<Miss>(result.outcome), operation, entry->mutable_miss());
     }
   }
-  return out;
 }
 
 v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment) {
@@ -210,7 +218,7 @@ v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment) {
   *out.mutable_environment() = ToProto(environment);
   const Operation operation = OperationOf(tuning.key);
   for (const Candidate& candidate : tuning.candidates) {
-    *out.add_candidates() = ToProto(candidate, operation, /*with_samples=*/true);
+    Fill(candidate, operation, /*with_samples=*/true, out.add_candidates());
   }
   MarkStockChoice(&out);
   out.set_candidate_count(static_cast<int>(tuning.candidates.size()));

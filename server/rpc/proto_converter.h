@@ -25,9 +25,9 @@ EnvironmentInfo FindEnvironment(const std::vector<EnvironmentInfo>& known, const
 v1::Environment ToProto(const EnvironmentInfo& info);
 // With the name of a legacy algorithm, which depends on the operation.
 v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples);
-v1::Answer ToProto(const Answer& answer, Operation operation);
-v1::Miss ToProto(const Miss& miss, Operation operation);
-v1::BatchGetResponse ToProto(const LookupResponse& response, const EnvironmentInfo& environment);
+// `message` is empty; it may live on an arena.
+void Fill(const LookupResponse& response, const EnvironmentInfo& environment,
+          v1::BatchGetResponse* message);
 // With all candidates and samples.
 v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment);
 v1::Tuning ToProto(const TuningSummary& summary, const EnvironmentInfo& environment);

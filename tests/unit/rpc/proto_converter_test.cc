@@ -69,7 +69,8 @@ TEST(ProtoConverter, LookupKeepsOrderAndOutcomes) {
   response.results = {{key, answer}, {key, miss}};
   EnvironmentInfo environment;
   environment.environment = TestEnvironment();
-  const v1::BatchGetResponse out = ToProto(response, environment);
+  v1::BatchGetResponse out;
+  Fill(response, environment, &out);
   EXPECT_EQ(out.environment().name(), "nvidia-h200");
   ASSERT_EQ(out.results_size(), 2);
   EXPECT_EQ(out.results(0).tuning_id(), key.Digest().ToString());

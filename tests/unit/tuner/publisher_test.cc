@@ -229,7 +229,10 @@ TEST_F(PublisherTest, AnEnvironmentThatOnlyProgramsKnowIsLearnedAndServed) {
   Start("");
   const std::string other = "nvidia-l4,cc=8.9,sms=58,cudnn=9.19.0,lib=full";
   Send(PlanOf(Text(1), other, 77));
-  EXPECT_TRUE(Eventually([&] { return !Snapshot().Candidates(Text(1), other).empty(); }));
+  EXPECT_TRUE(Eventually([&] {
+    SnapshotReader reader;
+    return reader.Read(File()) && reader.Find(Text(1), other) != nullptr;
+  }));
   EXPECT_TRUE(tuner_->ResolveEnvironment("nvidia-l4").ok());
 }
 

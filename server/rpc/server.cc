@@ -76,7 +76,9 @@ class GrpcServer final : public Server {
   explicit GrpcServer(const Options& options)
       : tuning_(NewTuningService(options.tuner)),
         maintenance_(NewMaintenanceService(
-            {options.tuner, options.store, options.clock, options.state_dir})) {}
+            {options.tuner, options.store, options.clock, options.state_dir})),
+        bundles_(NewBundleService(
+            {options.tuner, options.clock, options.state_dir, options.bundle_keys})) {}
 
   ~GrpcServer() override { Shutdown(absl::InfinitePast()); }
 
@@ -105,6 +107,7 @@ class GrpcServer final : public Server {
     }
     builder.RegisterService(tuning_.get());
     builder.RegisterService(maintenance_.get());
+    builder.RegisterService(bundles_.get());
     {
       const ScopedSocketUmask mask;
       server_ = builder.BuildAndStart();
@@ -133,7 +136,8 @@ class GrpcServer final : public Server {
 
   void SetReady(bool ready) override {
     auto* health = server_->GetHealthCheckService();
-    for (const char* name : {"", "readiness", kTuningServiceName, kMaintenanceServiceName}) {
+    for (const char* name :
+         {"", "readiness", kTuningServiceName, kMaintenanceServiceName, kBundleServiceName}) {
       health->SetServingStatus(name, ready);
     }
   }
@@ -153,6 +157,7 @@ class GrpcServer final : public Server {
   // Destroyed after the server that refers to them.
   const std::unique_ptr<grpc::Service> tuning_;
   const std::unique_ptr<grpc::Service> maintenance_;
+  const std::unique_ptr<grpc::Service> bundles_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> addresses_;
   Mutex shutdown_mutex_;

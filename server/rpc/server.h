@@ -32,7 +32,10 @@ class Server {
     Tuner* tuner = nullptr;           // these three outlive the server
     TuningStore* store = nullptr;
     const Clock* clock = nullptr;
-    std::string state_dir;  // as GetServerInfo reports it
+    std::string state_dir;  // as GetServerInfo reports it; imports wait there
+    // Public keys (32 bytes each), one of which must have signed an imported
+    // bundle; empty: it need not be signed.
+    std::vector<std::string> bundle_keys = {};
   };
 
   // Listens and serves, alive but not ready. INVALID_ARGUMENT: an address, or

@@ -41,6 +41,7 @@ class TunerImpl : public Tuner {
                                          const std::string& text_filter) override;
   absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                         const std::vector<ConvProblem>& problems) override;
+  absl::StatusOr<ImportCounts> ImportTunings(const TuningSource& next) override;
   absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
                              const CandidateId& candidate, const std::string& reason,
                              std::optional<absl::Duration> ttl) override;
@@ -63,6 +64,9 @@ class TunerImpl : public Tuner {
 
   explicit TunerImpl(Options options);
   absl::Status Start();
+  // Reads anew which environments the store knows beyond those of devices.
+  absl::Status ReadStoredEnvironments();
+  std::vector<Environment> StoredEnvironments() const;
   absl::Status AddEnvironment(const DeviceSpec& device);
   absl::StatusOr<ResolvedEnvironment> Resolve(const std::string& name) const;
   absl::StatusOr<TuningKey> KeyOf(const std::string& environment, const ConvProblem& problem) const;
@@ -77,8 +81,9 @@ class TunerImpl : public Tuner {
   Lookups lookups_;
   // Not changed after Start.
   std::map<std::string, Current> current_;  // by name
-  std::vector<Environment> stored_;         // those that no device has
   std::vector<std::unique_ptr<DeviceRunner>> devices_;
+  mutable Mutex stored_mutex_;
+  std::vector<Environment> stored_ GUARDED_BY(stored_mutex_);  // those that no device has
   std::atomic<bool> draining_{false};
   Mutex drain_mutex_;
   bool drained_ GUARDED_BY(drain_mutex_) = false;

@@ -175,6 +175,18 @@ absl::Status SqliteTuningStore::PutTuning(const Tuning& tuning, const Environmen
   return Write([&](Database& database) { return StoreTuning(database, tuning, environment); });
 }
 
+absl::Status SqliteTuningStore::PutTunings(const TuningSource& next) {
+  return Write([&](Database& database) -> absl::Status {
+    while (true) {
+      ASSIGN_OR_RETURN(const std::optional<TuningRecord> record, next());
+      if (!record.has_value()) {
+        return absl::OkStatus();
+      }
+      RETURN_IF_ERROR(StoreTuning(database, record->tuning, record->environment));
+    }
+  });
+}
+
 absl::StatusOr<Tuning> SqliteTuningStore::GetTuning(const TuningKey& key) {
   MutexLock lock(read_mutex_);
   RETURN_IF_ERROR(CheckReadable());

@@ -56,6 +56,7 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore {
   absl::Status Close();
 
   absl::Status PutTuning(const Tuning& tuning, const Environment& environment) override;
+  absl::Status PutTunings(const TuningSource& next) override;
   absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override;
   absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) override;
   absl::Status ForEachTuning(const std::function<void(Tuning)>& visit,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,15 @@ struct StoreCompaction {
   int64_t thinned = 0;  // candidates whose samples were dropped
 };
 
+// A tuning with its key's environment, with the full GPU model.
+struct TuningRecord {
+  Tuning tuning;
+  Environment environment;
+};
+
+// Gives one after the other, then nothing; an error ends it.
+using TuningSource = std::function<absl::StatusOr<std::optional<TuningRecord>>()>;
+
 // Thread-safe. A mutation that returned OK survives kill -9 and power loss;
 // one that did not return OK left nothing behind. UNAVAILABLE or
 // RESOURCE_EXHAUSTED: the disk refused, trying again may succeed.
@@ -34,6 +44,10 @@ class TuningStore {
   // Writes the tuning, replacing what the key had. Environment rows are made
   // as needed. `environment` is the key's, with the full GPU model.
   virtual absl::Status PutTuning(const Tuning& tuning, const Environment& environment) = 0;
+  // Writes all that `next` gives until it gives nothing, in one transaction; an
+  // error of `next` leaves nothing behind, either. `next` may read the store,
+  // which is then as it was before, and must not change it.
+  virtual absl::Status PutTunings(const TuningSource& next) = 0;
   // NOT_FOUND if there is none. With samples.
   virtual absl::StatusOr<Tuning> GetTuning(const TuningKey& key) = 0;
   // Returns how many of the keys were there.

@@ -42,11 +42,16 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(NewGetCommand());
   commands.push_back(NewTuneCommand());
+  commands.push_back(NewWarmCommand());
   commands.push_back(NewExplainCommand());
   commands.push_back(NewListCommand());
   commands.push_back(NewPinCommand());
   commands.push_back(NewUnpinCommand());
   commands.push_back(NewDeleteCommand());
+  commands.push_back(NewExportCommand());
+  commands.push_back(NewImportCommand());
+  commands.push_back(NewVerifyCommand());
+  commands.push_back(NewMergeCommand());
   commands.push_back(NewEnvironmentsCommand());
   commands.push_back(NewJobsCommand());
   commands.push_back(NewReleaseCommand());

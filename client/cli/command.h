@@ -56,11 +56,16 @@ std::vector<std::unique_ptr<Command>> AllCommands();
 
 std::unique_ptr<Command> NewGetCommand();
 std::unique_ptr<Command> NewTuneCommand();
+std::unique_ptr<Command> NewWarmCommand();
 std::unique_ptr<Command> NewExplainCommand();
 std::unique_ptr<Command> NewListCommand();
 std::unique_ptr<Command> NewPinCommand();
 std::unique_ptr<Command> NewUnpinCommand();
 std::unique_ptr<Command> NewDeleteCommand();
+std::unique_ptr<Command> NewExportCommand();
+std::unique_ptr<Command> NewImportCommand();
+std::unique_ptr<Command> NewVerifyCommand();
+std::unique_ptr<Command> NewMergeCommand();
 std::unique_ptr<Command> NewEnvironmentsCommand();
 std::unique_ptr<Command> NewJobsCommand();
 std::unique_ptr<Command> NewDbCommand();

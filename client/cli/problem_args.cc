@@ -60,6 +60,13 @@ void ProblemArgs::Register(CLI::App& app) {
   RegisterOverrides(app);
 }
 
+void ProblemArgs::RegisterFiles(CLI::App& app) {
+  app.add_option("files", files_, "lists of problems (text, CSV or JSON lines); - is stdin")
+      ->type_name("FILE")
+      ->required();
+  RegisterOverrides(app);
+}
+
 void ProblemArgs::RegisterOne(CLI::App& app) {
   app.add_option("problem", problem_, "problem in the text form")->type_name("PROBLEM")->required();
   RegisterOverrides(app);
@@ -105,7 +112,7 @@ absl::StatusOr<ProblemBatch> ProblemArgs::Read(Context& context) const {
     auto list = ReadProblemListFile(file, overrides);
     if (!list.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--file: ", std::string(list.status().message())));
+          absl::StrCat("FILE: ", std::string(list.status().message())));
     }
     take(*std::move(list));
   }

@@ -28,6 +28,8 @@ class ProblemArgs {
   // Adds PROBLEM..., --file, --op, --dtype, --layout and --batch. *this must
   // outlive `app`.
   void Register(CLI::App& app);
+  // Adds FILE... in place of PROBLEM and --file, and the overrides.
+  void RegisterFiles(CLI::App& app);
   // Adds PROBLEM and the overrides, for verbs that take one problem.
   void RegisterOne(CLI::App& app);
 

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/units.h"
 
 namespace convtune {
 
@@ -14,6 +15,9 @@ std::string RenderProgress(const Progress& progress, int columns) {
   std::string line = absl::StrCat("[", std::string(static_cast<size_t>(filled), '#'),
                                   std::string(static_cast<size_t>(kBar - filled), '-'), "] ",
                                   progress.done, "/", progress.total);
+  if (progress.left.has_value() && progress.done < progress.total) {
+    absl::StrAppend(&line, "  ", FormatAge(*progress.left), " left");
+  }
   std::string tail;
   if (!progress.current.empty() && progress.candidates_total > 0) {
     tail =

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/cli/batch_get.h"
 #include "client/cli/interrupt.h"
 #include "client/cli/problem_args.h"
 #include "client/cli/progress.h"
+#include "client/cli/units.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune {
@@ -42,6 +44,17 @@ v1::CreateTuningJobRequest RequestFor(const v1::CreateTuningJobRequest& base,
 
 }  // namespace
 
+absl::Status SetTimeBudget(const std::string& text, v1::TuningOptions* options) {
+  ASSIGN_OR_RETURN(const absl::Duration budget, ParseTime("--budget", text));
+  if (budget < absl::Milliseconds(10) || budget > absl::Hours(1)) {
+    return absl::InvalidArgumentError("--budget: must be from 10ms to 1h, is '" + text + "'");
+  }
+  options->mutable_time_budget()->set_seconds(absl::ToInt64Seconds(budget));
+  options->mutable_time_budget()->set_nanos(static_cast<int32_t>(
+      absl::ToInt64Nanoseconds(budget - absl::Floor(budget, absl::Seconds(1)))));
+  return absl::OkStatus();
+}
+
 bool HasEnded(const v1::TuningJob& job) {
   return job.state() == v1::JOB_STATE_SUCCEEDED || job.state() == v1::JOB_STATE_FAILED ||
          job.state() == v1::JOB_STATE_CANCELLED;
@@ -52,9 +65,17 @@ absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const s
   ProgressBar bar(context.io());
   v1::WatchTuningJobRequest watch;
   watch.set_name(name);
+  const absl::Time start = absl::Now();
   ASSIGN_OR_RETURN(v1::TuningJob job, client.WatchTuningJob(watch, [&](const v1::TuningJob& state) {
-    bar.Show({.done = before + state.succeeded_count() + state.failed_count(),
-              .total = std::max(total, before + state.problem_count()),
+    const int ended = state.succeeded_count() + state.failed_count();
+    const int whole = std::max(total, before + state.problem_count());
+    // Those that had a result already took no time.
+    const int worked = ended - state.skipped_count();
+    bar.Show({.done = before + ended,
+              .total = whole,
+              .left = worked > 0 ? std::make_optional((absl::Now() - start) / worked *
+                                                      (whole - before - ended))
+                                 : std::nullopt,
               .current = ShortProblem(state.current_problem()),
               .candidates_done = state.current_candidates_done(),
               .candidates_total = state.current_candidates_total()});

@@ -23,6 +23,9 @@ struct TuningRun {
 TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
                     const std::vector<ProblemRow>& rows);
 
+// Reads --budget. INVALID_ARGUMENT if it is no time from 10ms to 1h.
+absl::Status SetTimeBudget(const std::string& text, v1::TuningOptions* options);
+
 // Waits for one job, with a progress bar; `before` and `total` count problems
 // of all jobs of a run (0: of this job alone).
 absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const std::string& name,

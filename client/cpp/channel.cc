@@ -18,6 +18,9 @@ namespace convtune {
 namespace {
 
 constexpr int kMaxReceiveBytes = 256 << 20;
+// A daemon that starts is found soon by those who wait for it.
+constexpr int kFirstReconnectMs = 50;
+constexpr int kLongestReconnectMs = 1000;
 constexpr size_t kMaxSocketPath = 107;  // sizeof(sockaddr_un::sun_path) - 1
 
 absl::Status BadAddress(const std::string& text, const std::string& rule) {
@@ -77,6 +80,9 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const Address& addres
                                                            const TlsFiles& tls) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestReconnectMs);
   arguments.SetUserAgentPrefix("convtune/" CONVTUNE_VERSION);
   if (address.unix_socket) {
     return grpc::CreateCustomChannel(address.ToText(), grpc::InsecureChannelCredentials(),

@@ -9,7 +9,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "client/cpp/rpc_call.h"
+#include "client/cpp/rpc_error.h"
+#include "convtune/v1/bundle_service.grpc.pb.h"
 #include "convtune/v1/maintenance_service.grpc.pb.h"
 #include "convtune/v1/tuning_service.grpc.pb.h"
 #include "proto/base/status_macros.h"
@@ -24,7 +27,8 @@ class GrpcClient final : public Client {
         timeout_(options.timeout),
         channel_(std::move(channel)),
         tuning_(v1::TuningService::NewStub(channel_)),
-        maintenance_(v1::MaintenanceService::NewStub(channel_)) {}
+        maintenance_(v1::MaintenanceService::NewStub(channel_)),
+        bundles_(v1::BundleService::NewStub(channel_)) {}
 
   absl::StatusOr<v1::BatchGetResponse> BatchGet(const v1::BatchGetRequest& request,
                                                 absl::Duration timeout) override {
@@ -96,6 +100,46 @@ class GrpcClient final : public Client {
     return job;
   }
 
+  absl::Status ExportBundle(const v1::ExportBundleRequest& request,
+                            const std::function<absl::Status(const std::string&)>& take,
+                            absl::Duration timeout) override {
+    grpc::ClientContext context;
+    SetTimeout(&context, timeout);
+    const auto reader = bundles_->ExportBundle(&context, request);
+    v1::ExportBundleResponse piece;
+    absl::Status taken;
+    while (taken.ok() && reader->Read(&piece)) taken = take(piece.chunk());
+    if (!taken.ok()) context.TryCancel();
+    const absl::Status status = Result(reader->Finish());
+    return taken.ok() ? status : taken;
+  }
+
+  absl::StatusOr<v1::ImportBundleResponse> ImportBundle(
+      bool skip_refused, const std::function<absl::StatusOr<std::string>()>& next,
+      absl::Duration timeout) override {
+    grpc::ClientContext context;
+    SetTimeout(&context, timeout);
+    v1::ImportBundleResponse response;
+    const auto writer = bundles_->ImportBundle(&context, &response);
+    v1::ImportBundleRequest request;
+    request.set_skip_refused(skip_refused);
+    absl::Status given;
+    while (true) {
+      auto piece = next();
+      given = piece.status();
+      if (!given.ok()) context.TryCancel();
+      if (!given.ok() || piece->empty()) break;
+      request.set_chunk(*std::move(piece));
+      // What is wrong, Finish says.
+      if (!writer->Write(request)) break;
+    }
+    writer->WritesDone();
+    const absl::Status status = Result(writer->Finish());
+    RETURN_IF_ERROR(given);
+    RETURN_IF_ERROR(status);
+    return response;
+  }
+
   absl::StatusOr<bool> IsServing(const std::string& service) override {
     // HealthCheckRequest is {string service = 1} and HealthCheckResponse is
     // {enum status = 1, SERVING = 1}: on the wire the same as these two, which
@@ -135,6 +179,7 @@ class GrpcClient final : public Client {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::TuningService::Stub> tuning_;
   const std::unique_ptr<v1::MaintenanceService::Stub> maintenance_;
+  const std::unique_ptr<v1::BundleService::Stub> bundles_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cpp/channel.h"
+#include "convtune/v1/bundle_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 
@@ -70,6 +71,17 @@ class Client {
   virtual absl::StatusOr<v1::BackupDatabaseResponse> BackupDatabase(
       const v1::BackupDatabaseRequest& request, absl::Duration timeout) = 0;
   virtual absl::StatusOr<v1::CompactDatabaseResponse> CompactDatabase(absl::Duration timeout) = 0;
+
+  // Calls `take` with each piece of the bundle, on this thread; an error of it
+  // ends the call and is returned.
+  virtual absl::Status ExportBundle(const v1::ExportBundleRequest& request,
+                                    const std::function<absl::Status(const std::string&)>& take,
+                                    absl::Duration timeout) = 0;
+  // Sends the pieces that `next` gives, each at most 1 MiB, until an empty one;
+  // an error of it ends the call and is returned.
+  virtual absl::StatusOr<v1::ImportBundleResponse> ImportBundle(
+      bool skip_refused, const std::function<absl::StatusOr<std::string>()>& next,
+      absl::Duration timeout) = 0;
 
   // grpc.health.v1.Health/Check: true if `service` is SERVING. NOT_FOUND: the
   // daemon knows no such service.

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "db/layered_tuning_store.h"
 #include "db/sqlite_tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
@@ -20,6 +21,7 @@
 #include "server/convtuned/program_paths.h"
 #include "server/rpc/library_log.h"
 #include "server/rpc/server.h"
+#include "server/tuner/ranking.h"
 #include "server/tuner/release_manager.h"
 #include "server/tuner/tuner.h"
 
@@ -71,8 +73,44 @@ absl::StatusOr<std::vector<DeviceSpec>> FindDevices(const Flags& flags, StopSign
   return std::move(result.devices);
 }
 
-absl::Status Serve(const Flags& flags, SqliteTuningStore* store, Tuner* tuner, const Clock* clock,
-                   StopSignals* signals) {
+absl::StatusOr<std::vector<std::string>> ReadBundleKeys(const Flags& flags) {
+  std::vector<std::string> keys;
+  for (const std::string& path : flags.bundle_keys) {
+    absl::StatusOr<std::string> key = ReadBundlePublicKey(path);
+    if (!key.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--bundle-key: ", std::string(key.status().message())));
+    }
+    keys.push_back(*std::move(key));
+  }
+  return keys;
+}
+
+// What is served and written: the database, with the base bundles beneath it.
+absl::StatusOr<std::unique_ptr<TuningStore>> AddBases(const Flags& flags, TuningStore* store,
+                                                      const Clock* clock,
+                                                      const std::vector<std::string>& keys) {
+  std::vector<std::unique_ptr<BundleLayer>> layers;
+  for (const std::string& path : flags.bases) {
+    BundleLayer::Options options;
+    options.path = path;
+    options.trusted = keys;
+    options.now = clock->Now();
+    options.refused = [](const std::string& text) { spdlog::warn("left out: {}", text); };
+    absl::StatusOr<std::unique_ptr<BundleLayer>> layer = BundleLayer::Open(std::move(options));
+    if (!layer.ok()) {
+      return absl::Status(layer.status().code(),
+                          absl::StrCat("--base: ", std::string(layer.status().message())));
+    }
+    spdlog::info("base {}: {} tunings", path, (*layer)->size());
+    layers.push_back(*std::move(layer));
+  }
+  return std::make_unique<LayeredTuningStore>(
+      store, std::move(layers), [](Tuning* tuning) { RankCandidates(&tuning->candidates); });
+}
+
+absl::Status Serve(const Flags& flags, TuningStore* store, Tuner* tuner, const Clock* clock,
+                   const std::vector<std::string>& bundle_keys, StopSignals* signals) {
   Server::Options options;
   options.listen = flags.listen;
   options.tls = flags.tls;
@@ -81,13 +119,19 @@ absl::Status Serve(const Flags& flags, SqliteTuningStore* store, Tuner* tuner, c
   options.clock = clock;
   options.state_dir = flags.state_dir;
   options.releases = tuner->releases();
+  options.bundle_keys = bundle_keys;
   ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   for (const std::string& address : server->addresses()) {
     spdlog::info("listening on {}", address);
   }
   server->SetReady(true);
   NotifySystemd("READY=1");
-  while (!signals->WaitFor(kSignalPoll)) {
+  const absl::Duration watchdog = WatchdogPeriod();
+  while (!signals->WaitFor(std::min(kSignalPoll, watchdog))) {
+    tuner->Stats();  // stands still where the tuner's locks do
+    if (watchdog < absl::InfiniteDuration()) {
+      NotifySystemd("WATCHDOG=1");
+    }
   }
   spdlog::info("stopping");
   NotifySystemd("STOPPING=1");
@@ -103,7 +147,10 @@ absl::Status Serve(const Flags& flags, SqliteTuningStore* store, Tuner* tuner, c
 
 absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
   const SystemClock clock;
-  ASSIGN_OR_RETURN(const std::unique_ptr<SqliteTuningStore> store, OpenStore(flags, &clock));
+  ASSIGN_OR_RETURN(const std::vector<std::string> bundle_keys, ReadBundleKeys(flags));
+  ASSIGN_OR_RETURN(const std::unique_ptr<SqliteTuningStore> database, OpenStore(flags, &clock));
+  ASSIGN_OR_RETURN(const std::unique_ptr<TuningStore> store,
+                   AddBases(flags, database.get(), &clock, bundle_keys));
   ASSIGN_OR_RETURN(std::vector<DeviceSpec> devices, FindDevices(flags, signals));
   Tuner::Options options;
   options.store = store.get();
@@ -111,7 +158,7 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
   options.devices = std::move(devices);
   options.idle_timeout = flags.idle_timeout;
   options.hang_timeout = flags.hang_timeout;
-  options.release_store = store.get();
+  options.release_store = database.get();
   options.publish = flags.publish;
   options.publish.folder = (std::filesystem::absolute(flags.state_dir) / "snapshot").string();
   ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, Tuner::Create(std::move(options)));
@@ -123,10 +170,10 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
     // The snapshot is what an init container is run for.
     if (!tuner->releases()->Status().error.empty()) exit_status = 1;
   } else if (!signals->stopped()) {
-    served = Serve(flags, store.get(), tuner.get(), &clock, signals);
+    served = Serve(flags, store.get(), tuner.get(), &clock, bundle_keys, signals);
   }
   tuner.reset();
-  const absl::Status closed = store->Close();
+  const absl::Status closed = database->Close();
   RETURN_IF_ERROR(served);
   RETURN_IF_ERROR(closed);
   return exit_status;

@@ -91,6 +91,11 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
       "Device profile that stands in for a GPU: a name or a file; repeatable")
       ->delimiter(',');
   add("worker", flags->worker, "The program convtune-worker");
+  add("base", flags->bases, "Bundle to serve beneath the database, read-only; repeatable")
+      ->delimiter(',');
+  add("bundle-key", flags->bundle_keys,
+      "PEM file: an Ed25519 public key, one of which must have signed every bundle; repeatable")
+      ->delimiter(',');
   add("idle-timeout", texts->idle_timeout, "End a worker that has had no work for this long")
       ->check(CheckDuration);
   add("hang-timeout", texts->hang_timeout,

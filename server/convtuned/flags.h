@@ -18,9 +18,11 @@ namespace convtune {
 struct Flags {
   std::string state_dir;
   std::vector<std::string> listen;
-  std::string devices = "all";        // "all", "none" or "0,1"
-  std::vector<std::string> profiles;  // names or files
-  std::string worker;                 // program
+  std::string devices = "all";           // "all", "none" or "0,1"
+  std::vector<std::string> profiles;     // names or files
+  std::string worker;                    // program
+  std::vector<std::string> bases;        // bundles beneath the database
+  std::vector<std::string> bundle_keys;  // PEM files
 
   bool once = false;
   std::vector<std::string> files;

@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/mutex.h"
+#include "proto/convert/problem_order.h"
 
 namespace convtune {
 namespace {
@@ -81,10 +81,11 @@ Counts Count(const LookupResponse& response) {
   return counts;
 }
 
-// Every distinct problem; false if a file or a row of it could not be read.
+// Every distinct problem, those with the most work first; false if a file or a row of it could not
+// be read.
 bool ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
   bool ok = true;
-  std::set<std::string> seen;
+  std::vector<ProblemRow> rows;
   for (const std::string& file : flags.files) {
     const absl::StatusOr<ProblemList> list = ReadProblemListFile(file, flags.overrides);
     if (!list.ok()) {
@@ -99,11 +100,10 @@ bool ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
       spdlog::error("{}: {}", error.source, error.message);
       ok = false;
     }
-    for (const ProblemRow& row : list->rows) {
-      if (seen.insert(row.problem.ToText()).second) {
-        problems->push_back(row.problem);
-      }
-    }
+    rows.insert(rows.end(), list->rows.begin(), list->rows.end());
+  }
+  for (const ProblemRow& row : MostWorkFirst(rows)) {
+    problems->push_back(row.problem);
   }
   return ok;
 }

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "absl/strings/numbers.h"
+
 namespace convtune {
 
 StopSignals::StopSignals() {
@@ -47,6 +49,18 @@ void NotifySystemd(const char* state) {
   sendto(fd, state, std::strlen(state), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
          length);
   close(fd);
+}
+
+absl::Duration WatchdogPeriod() {
+  const char* usec = std::getenv("WATCHDOG_USEC");
+  const char* pid = std::getenv("WATCHDOG_PID");
+  int64_t microseconds = 0;
+  int64_t wanted_pid = getpid();
+  if (usec == nullptr || !absl::SimpleAtoi(usec, &microseconds) || microseconds <= 0 ||
+      (pid != nullptr && (!absl::SimpleAtoi(pid, &wanted_pid) || wanted_pid != getpid()))) {
+    return absl::InfiniteDuration();
+  }
+  return absl::Microseconds(microseconds) / 2;
 }
 
 }  // namespace convtune

@@ -27,4 +27,8 @@ class StopSignals {
 // $NOTIFY_SOCKET.
 void NotifySystemd(const char* state);
 
+// How often systemd wants to hear "WATCHDOG=1": half of $WATCHDOG_USEC, if that
+// is meant for this process; else InfiniteDuration().
+absl::Duration WatchdogPeriod();
+
 }  // namespace convtune

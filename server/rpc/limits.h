@@ -18,4 +18,6 @@ inline constexpr int kMinClientPingSeconds = 10;
 // An old connection is told to be replaced; its calls come to their end.
 inline constexpr int kMaxConnectionAgeSeconds = 6 * 3600;
 
+inline constexpr long long kMaxBundleBytes = 16LL << 30;
+
 }  // namespace convtune

@@ -247,6 +247,14 @@ std::optional<BackupArgs> Validate(const v1::BackupDatabaseRequest& request,
   return check.ok() ? std::make_optional(BackupArgs{path}) : std::nullopt;
 }
 
+std::optional<ExportArgs> Validate(const v1::ExportBundleRequest& request,
+                                   std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  check.EnvironmentName(request.environment());
+  return check.ok() ? std::make_optional(ExportArgs{request.environment(), !request.omit_samples()})
+                    : std::nullopt;
+}
+
 std::optional<NoArgs> Validate(const v1::ListEnvironmentsRequest&, std::vector<Violation>*) {
   return NoArgs{};
 }

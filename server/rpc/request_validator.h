@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "convtune/v1/bundle_service.pb.h"
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/release_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
@@ -86,6 +87,11 @@ struct ListWantedArgs {
   size_t max_problems = 0;
 };
 
+struct ExportArgs {
+  std::string environment;
+  bool with_samples = true;
+};
+
 // For methods whose request has no fields.
 struct NoArgs {};
 
@@ -113,6 +119,8 @@ std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Viola
 std::optional<ListPinsArgs> Validate(const v1::ListPinsRequest& request,
                                      std::vector<Violation>* violations);
 std::optional<BackupArgs> Validate(const v1::BackupDatabaseRequest& request,
+                                   std::vector<Violation>* violations);
+std::optional<ExportArgs> Validate(const v1::ExportBundleRequest& request,
                                    std::vector<Violation>* violations);
 std::optional<NoArgs> Validate(const v1::ListEnvironmentsRequest& request,
                                std::vector<Violation>* violations);

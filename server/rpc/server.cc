@@ -77,7 +77,9 @@ class GrpcServer final : public Server {
       : tuning_(NewTuningService(options.tuner)),
         maintenance_(NewMaintenanceService(
             {options.tuner, options.store, options.clock, options.state_dir})),
-        releases_(options.releases != nullptr ? NewReleaseService(options.releases) : nullptr) {}
+        releases_(options.releases != nullptr ? NewReleaseService(options.releases) : nullptr),
+        bundles_(NewBundleService(
+            {options.tuner, options.clock, options.state_dir, options.bundle_keys})) {}
 
   ~GrpcServer() override { Shutdown(absl::InfinitePast()); }
 
@@ -107,6 +109,7 @@ class GrpcServer final : public Server {
     builder.RegisterService(tuning_.get());
     builder.RegisterService(maintenance_.get());
     if (releases_ != nullptr) builder.RegisterService(releases_.get());
+    builder.RegisterService(bundles_.get());
     {
       const ScopedSocketUmask mask;
       server_ = builder.BuildAndStart();
@@ -135,8 +138,8 @@ class GrpcServer final : public Server {
 
   void SetReady(bool ready) override {
     auto* health = server_->GetHealthCheckService();
-    for (const char* name :
-         {"", "readiness", kTuningServiceName, kMaintenanceServiceName, kReleaseServiceName}) {
+    for (const char* name : {"", "readiness", kTuningServiceName, kMaintenanceServiceName,
+                             kReleaseServiceName, kBundleServiceName}) {
       health->SetServingStatus(name, ready);
     }
   }
@@ -157,6 +160,7 @@ class GrpcServer final : public Server {
   const std::unique_ptr<grpc::Service> tuning_;
   const std::unique_ptr<grpc::Service> maintenance_;
   const std::unique_ptr<grpc::Service> releases_;  // may be nullptr
+  const std::unique_ptr<grpc::Service> bundles_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> addresses_;
   Mutex shutdown_mutex_;

@@ -33,7 +33,10 @@ class Server {
     TuningStore* store = nullptr;
     ReleaseManager* releases = nullptr;  // without it there is no ReleaseService
     const Clock* clock = nullptr;
-    std::string state_dir;  // as GetServerInfo reports it
+    std::string state_dir;  // as GetServerInfo reports it; imports wait there
+    // Public keys (32 bytes each), one of which must have signed an imported
+    // bundle; empty: it need not be signed.
+    std::vector<std::string> bundle_keys = {};
   };
 
   // Listens and serves, alive but not ready. INVALID_ARGUMENT: an address, or

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "db/tuning_store.h"
@@ -21,6 +22,17 @@ namespace convtune {
 inline constexpr char kTuningServiceName[] = "convtune.v1.TuningService";
 inline constexpr char kReleaseServiceName[] = "convtune.v1.ReleaseService";
 inline constexpr char kMaintenanceServiceName[] = "convtune.v1.MaintenanceService";
+
+inline constexpr char kBundleServiceName[] = "convtune.v1.BundleService";
+
+struct BundleOptions {
+  Tuner* tuner = nullptr;
+  const Clock* clock = nullptr;
+  std::string state_dir;
+  // Public keys (32 bytes each), one of which must have signed a bundle; empty:
+  // it need not be signed.
+  std::vector<std::string> trusted_keys;
+};
 
 struct MaintenanceOptions {
   Tuner* tuner = nullptr;
@@ -40,5 +52,9 @@ std::unique_ptr<grpc::Service> NewMaintenanceService(MaintenanceOptions options)
 // Thin handlers over the releases, on one thread; `releases` outlives the
 // service.
 std::unique_ptr<grpc::Service> NewReleaseService(ReleaseManager* releases);
+
+// Bundles in and out, on two threads. Everything in the options outlives the
+// service.
+std::unique_ptr<grpc::Service> NewBundleService(BundleOptions options);
 
 }  // namespace convtune

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "db/format/bundle_codec.h"
 #include "proto/base/status_macros.h"
 #include "server/tuner/ranking.h"
 #include "spdlog/spdlog.h"
@@ -70,6 +71,52 @@ bool Committer::Commit(Tuning tuning, const Environment& environment, bool force
   return status.ok();
 }
 
+bool Committer::IsBetterThanStored(const Tuning& tuning) {
+  const auto stored = index_->Find(tuning.key).tuning;
+  if (stored == nullptr) return true;
+  if (tuning.evidence != stored->tuning.evidence) {
+    return tuning.evidence > stored->tuning.evidence;
+  }
+  return IsBetterTuning(tuning, GetLocked(tuning.key).value_or(stored->tuning));
+}
+
+absl::StatusOr<ImportCounts> Committer::Import(const TuningSource& next) {
+  MutexLock lock(mutex_);
+  WritePending();
+  ImportCounts counts;
+  std::vector<std::shared_ptr<const IndexedTuning>> taken;
+  const auto next_better = [&]() REQUIRES(mutex_) -> absl::StatusOr<std::optional<TuningRecord>> {
+    while (true) {
+      ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
+      if (!record.has_value()) return record;
+      Tuning& tuning = record->tuning;
+      if (!IsBetterThanStored(tuning)) {
+        ++counts.kept;
+        continue;
+      }
+      const auto quarantined = QuarantinedOf(tuning.key);
+      for (Candidate& candidate : tuning.candidates) {
+        if (const auto found = quarantined.find(candidate.id); found != quarantined.end()) {
+          candidate.status = CandidateStatus::kQuarantined;
+          candidate.error_message = found->second;
+        }
+      }
+      RankCandidates(&tuning.candidates);
+      taken.push_back(index_->Prepare(tuning, /*persisted=*/true));
+      return record;
+    }
+  };
+  RETURN_IF_ERROR(store_->PutTunings(next_better));
+  for (auto& prepared : taken) {
+    const TuningKey key = prepared->tuning.key;
+    pending_.erase(Texts(key));
+    index_->Publish(std::move(prepared));
+    observer_(key, false);
+  }
+  counts.taken = static_cast<int64_t>(taken.size());
+  return counts;
+}
+
 void Committer::WritePending() {
   while (!pending_quarantine_.empty()) {
     if (!store_->PutQuarantine(pending_quarantine_.back()).ok()) break;
@@ -130,7 +177,12 @@ absl::StatusOr<int64_t> Committer::Delete(const std::vector<TuningKey>& keys) {
   int64_t deleted = 0;
   for (const TuningKey& key : keys) {
     pending_.erase(Texts(key));
-    if (index_->Erase(key)) ++deleted;
+    // A layer beneath the database may have one.
+    if (const absl::StatusOr<Tuning> left = store_->GetTuning(key); left.ok()) {
+      index_->Publish(*left, true);
+    } else if (index_->Erase(key)) {
+      ++deleted;
+    }
     observer_(key, false);
   }
   return deleted;

@@ -1,6 +1,7 @@
 // The way of a result: disk, then index.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "absl/time/time.h"
 #include "db/tuning_store.h"
 #include "proto/base/mutex.h"
+#include "server/tuner/tuner.h"
 #include "server/tuner/tuning_index.h"
 
 namespace convtune {
@@ -43,6 +45,12 @@ class Committer {
   // the tuning is served from memory and written later.
   bool Commit(Tuning tuning, const Environment& environment, bool forced);
 
+  // Keeps each of the tunings that is better (IsBetterTuning) than what is
+  // stored, ranked anew and without what is quarantined here, in one
+  // transaction; then publishes them. Other changes wait meanwhile. All or
+  // nothing, as TuningStore::PutTunings.
+  absl::StatusOr<ImportCounts> Import(const TuningSource& next);
+
   // With samples. NOT_FOUND if there is none.
   absl::StatusOr<Tuning> Get(const TuningKey& key);
   absl::StatusOr<int64_t> Delete(const std::vector<TuningKey>& keys);
@@ -67,6 +75,7 @@ class Committer {
   };
   using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
 
+  bool IsBetterThanStored(const Tuning& tuning) REQUIRES(mutex_);
   absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_);
   // Stops at the first refusal.
   void WritePending() REQUIRES(mutex_);

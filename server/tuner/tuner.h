@@ -120,6 +120,12 @@ struct EnvironmentInfo {
   int64_t tuning_count = 0;
 };
 
+// What became of tunings that were imported.
+struct ImportCounts {
+  int64_t taken = 0;
+  int64_t kept = 0;  // what was there is as good or better
+};
+
 struct TunerStats {
   int64_t tuning_count = 0;
   bool writable = true;
@@ -191,6 +197,9 @@ class Tuner {
                                                  const std::string& text_filter) = 0;
   virtual absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                                 const std::vector<ConvProblem>& problems) = 0;
+  // See Committer::Import. UNAVAILABLE, and nothing taken, once the daemon
+  // drains.
+  virtual absl::StatusOr<ImportCounts> ImportTunings(const TuningSource& next) = 0;
   // NOT_FOUND: no tuning; FAILED_PRECONDITION: the tuning does not list the
   // candidate, or it did not run.
   virtual absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,

@@ -60,15 +60,7 @@ absl::Status TunerImpl::AddEnvironment(const DeviceSpec& device) {
 absl::Status TunerImpl::Start() {
   for (const DeviceSpec& device : options_.devices) RETURN_IF_ERROR(AddEnvironment(device));
   RETURN_IF_ERROR(committer_.Load());
-  ASSIGN_OR_RETURN(std::vector<Environment> stored, options_.store->ListEnvironments());
-  std::erase_if(stored, [this](const Environment& environment) {
-    const auto found = current_.find(environment.Name());
-    return found != current_.end() && found->second.text == environment.ToText();
-  });
-  {
-    MutexLock lock(stored_mutex_);
-    stored_ = std::move(stored);
-  }
+  RETURN_IF_ERROR(ReadStoredEnvironments());
   RETURN_IF_ERROR(StartPublisher());
   for (const DeviceSpec& device : options_.devices) {
     DeviceRunner::Options runner;
@@ -86,6 +78,29 @@ absl::Status TunerImpl::Start() {
   return absl::OkStatus();
 }
 
+absl::Status TunerImpl::ReadStoredEnvironments() {
+  ASSIGN_OR_RETURN(std::vector<Environment> stored, options_.store->ListEnvironments());
+  std::erase_if(stored, [this](const Environment& environment) {
+    const auto found = current_.find(environment.Name());
+    return found != current_.end() && found->second.text == environment.ToText();
+  });
+  MutexLock lock(stored_mutex_);
+  // What a program reported is known before its row is written.
+  for (Environment& environment : stored_) {
+    const auto same = [&environment](const Environment& e) {
+      return e.ToText() == environment.ToText();
+    };
+    if (std::none_of(stored.begin(), stored.end(), same)) stored.push_back(std::move(environment));
+  }
+  stored_ = std::move(stored);
+  return absl::OkStatus();
+}
+
+std::vector<Environment> TunerImpl::StoredEnvironments() const {
+  MutexLock lock(stored_mutex_);
+  return stored_;
+}
+
 absl::StatusOr<ResolvedEnvironment> TunerImpl::Resolve(const std::string& name) const {
   const auto current = [](const Current& c) {
     return ResolvedEnvironment{c.environment, c.text, c.queue.get()};
@@ -99,10 +114,10 @@ absl::StatusOr<ResolvedEnvironment> TunerImpl::Resolve(const std::string& name) 
     names.push_back(current_name);
   }
   if (name.empty() && current_.size() == 1) return current(current_.begin()->second);
-  MutexLock lock(stored_mutex_);
-  if (name.empty() && current_.empty() && stored_.size() == 1) return stored(stored_[0]);
+  const std::vector<Environment> known = StoredEnvironments();
+  if (name.empty() && current_.empty() && known.size() == 1) return stored(known[0]);
   std::vector<const Environment*> matches;
-  for (const Environment& e : stored_) {
+  for (const Environment& e : known) {
     if (e.ToText() == name) return stored(e);
     if (e.Name() == name) matches.push_back(&e);
     // Of several with one name only the whole text says which.
@@ -183,6 +198,16 @@ absl::StatusOr<int64_t> TunerImpl::DeleteTunings(const std::string& environment,
   return committer_.Delete(keys);
 }
 
+absl::StatusOr<ImportCounts> TunerImpl::ImportTunings(const TuningSource& next) {
+  ASSIGN_OR_RETURN(const ImportCounts counts,
+                   committer_.Import([&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+                     if (draining_) return absl::UnavailableError(kDraining);
+                     return next();
+                   }));
+  RETURN_IF_ERROR(ReadStoredEnvironments());
+  return counts;
+}
+
 absl::StatusOr<Pin> TunerImpl::PutPin(const std::string& environment, const ConvProblem& problem,
                                       const CandidateId& candidate, const std::string& reason,
                                       std::optional<absl::Duration> ttl) {
@@ -222,8 +247,7 @@ std::vector<EnvironmentInfo> TunerImpl::ListEnvironments() {
   for (const auto& [name, current] : current_) {
     environments.push_back({current.environment, current.provenance, true, counts[current.text]});
   }
-  MutexLock lock(stored_mutex_);
-  for (const Environment& environment : stored_) {
+  for (const Environment& environment : StoredEnvironments()) {
     environments.push_back({environment, {}, false, counts[environment.ToText()]});
   }
   return environments;

@@ -42,6 +42,7 @@ class TunerImpl : public Tuner {
                                          const std::string& text_filter) override;
   absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                         const std::vector<ConvProblem>& problems) override;
+  absl::StatusOr<ImportCounts> ImportTunings(const TuningSource& next) override;
   absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
                              const CandidateId& candidate, const std::string& reason,
                              std::optional<absl::Duration> ttl) override;
@@ -65,6 +66,9 @@ class TunerImpl : public Tuner {
 
   explicit TunerImpl(Options options);
   absl::Status Start();
+  // Reads anew which environments the store knows beyond those of devices.
+  absl::Status ReadStoredEnvironments();
+  std::vector<Environment> StoredEnvironments() const;
   absl::Status AddEnvironment(const DeviceSpec& device);
   absl::Status StartPublisher();
   // The environment in full; one that is new is listed from now on.

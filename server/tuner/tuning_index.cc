@@ -71,20 +71,25 @@ void TuningIndex::Change(const TuningKey& key, const std::function<void(IndexHit
   if (bucket.empty()) shard.entries.erase(digest);
 }
 
-void TuningIndex::Publish(const Tuning& tuning, bool persisted) {
+std::shared_ptr<const IndexedTuning> TuningIndex::Prepare(const Tuning& tuning,
+                                                          bool persisted) const {
   const IndexHit before = Find(tuning.key);
   IndexedTuning indexed =
       KeepBest(tuning, before.pin != nullptr ? &before.pin->candidate : nullptr);
   indexed.persisted = persisted;
-  const auto shared = std::make_shared<const IndexedTuning>(std::move(indexed));
-  Change(tuning.key, [&shared](IndexHit* hit) { hit->tuning = shared; });
+  return std::make_shared<const IndexedTuning>(std::move(indexed));
+}
+
+void TuningIndex::Publish(std::shared_ptr<const IndexedTuning> prepared) {
+  const TuningKey& key = prepared->tuning.key;
+  Change(key, [&prepared](IndexHit* hit) { hit->tuning = prepared; });
   MutexLock lock(order_mutex_);
-  auto& slot = ordered_[{tuning.key.environment_text, tuning.key.problem_text}];
+  auto& slot = ordered_[{key.environment_text, key.problem_text}];
   if (slot == nullptr) {
-    ++counts_[tuning.key.environment_text];
-    ++alignments_[AlignmentOf(tuning.key.problem_text)];
+    ++counts_[key.environment_text];
+    ++alignments_[AlignmentOf(key.problem_text)];
   }
-  slot = shared;
+  slot = std::move(prepared);
 }
 
 bool TuningIndex::Erase(const TuningKey& key) {

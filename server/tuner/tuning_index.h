@@ -37,7 +37,10 @@ class TuningIndex {
   explicit TuningIndex(DigestFunction digest = &TuningKey::Digest);
 
   // Replaces the key's tuning. `tuning` holds all its candidates.
-  void Publish(const Tuning& tuning, bool persisted);
+  void Publish(const Tuning& tuning, bool persisted) { Publish(Prepare(tuning, persisted)); }
+  // What Publish would put in, for where that is decided later.
+  std::shared_ptr<const IndexedTuning> Prepare(const Tuning& tuning, bool persisted) const;
+  void Publish(std::shared_ptr<const IndexedTuning> prepared);
   // Returns true if the key had a tuning; a pin stays.
   bool Erase(const TuningKey& key);
   // Call Publish after it where the key has a tuning already: the pinned

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +33,20 @@ class MemoryStore : public TuningStore {
     ++put_count_;
     tunings_[Texts(tuning.key)] = tuning;
     environments_[environment.ToText()] = environment;
+    return absl::OkStatus();
+  }
+  absl::Status PutTunings(const TuningSource& next) override {
+    std::vector<TuningRecord> records;
+    while (true) {
+      auto record = next();
+      if (!record.ok()) return record.status();
+      if (!record->has_value()) break;
+      records.push_back(**std::move(record));
+    }
+    for (const TuningRecord& record : records) {
+      const absl::Status status = PutTuning(record.tuning, record.environment);
+      if (!status.ok()) return status;
+    }
     return absl::OkStatus();
   }
   absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override {

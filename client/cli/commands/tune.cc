@@ -66,14 +66,7 @@ class TuneCommand final : public Command {
  private:
   absl::Status FillOptions(v1::TuningOptions* options) const {
     if (budget_) {
-      ASSIGN_OR_RETURN(const absl::Duration budget, ParseTime("--budget", *budget_));
-      if (budget < absl::Milliseconds(10) || budget > absl::Hours(1)) {
-        return absl::InvalidArgumentError("--budget: must be from 10ms to 1h, is '" + *budget_ +
-                                          "'");
-      }
-      options->mutable_time_budget()->set_seconds(absl::ToInt64Seconds(budget));
-      options->mutable_time_budget()->set_nanos(static_cast<int32_t>(
-          absl::ToInt64Nanoseconds(budget - absl::Floor(budget, absl::Seconds(1)))));
+      RETURN_IF_ERROR(SetTimeBudget(*budget_, options));
     }
     if (memory_budget_) {
       ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes("--memory-budget", *memory_budget_));

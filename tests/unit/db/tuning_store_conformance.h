@@ -81,6 +81,30 @@ TYPED_TEST_P(TuningStoreConformance, PutReplacesWhatTheKeyHad) {
   EXPECT_EQ(this->All().size(), 1U);
 }
 
+// Gives tunings 1 to `count`, then `end`.
+inline TuningSource SourceOf(int count, absl::Status end) {
+  return [count, end, n = 0]() mutable -> absl::StatusOr<std::optional<TuningRecord>> {
+    if (++n <= count) return TuningRecord{SampleTuning(n), SampleEnvironment()};
+    if (!end.ok()) return end;
+    return std::nullopt;
+  };
+}
+
+TYPED_TEST_P(TuningStoreConformance, PutTuningsWritesAllThatItIsGiven) {
+  ASSERT_TRUE(this->store_->PutTuning(SampleTuning(2), SampleEnvironment()).ok());
+  ASSERT_TRUE(this->store_->PutTunings(SourceOf(3, absl::OkStatus())).ok());
+  this->Reopen();
+  EXPECT_EQ(this->All().size(), 3U);
+  EXPECT_EQ(*this->store_->GetTuning(SampleTuning(3).key), SampleTuning(3));
+}
+
+TYPED_TEST_P(TuningStoreConformance, PutTuningsLeavesNothingWhereItsSourceFails) {
+  EXPECT_TRUE(absl::IsAborted(this->store_->PutTunings(SourceOf(3, absl::AbortedError("no")))));
+  EXPECT_TRUE(this->All().empty());
+  this->Reopen();
+  EXPECT_TRUE(this->All().empty());
+}
+
 TYPED_TEST_P(TuningStoreConformance, KeepsATuningWithoutCandidates) {
   Tuning tuning = SampleTuning(1);
   tuning.candidates.clear();
@@ -250,6 +274,7 @@ TYPED_TEST_P(TuningStoreConformance, ServesReadersWhileOneWrites) {
 REGISTER_TYPED_TEST_SUITE_P(
     TuningStoreConformance, GivesBackATuningAsItWasPut, KeepsTuningsOverAReopen,
     GetOfAnAbsentKeyIsNotFound, PutReplacesWhatTheKeyHad, KeepsATuningWithoutCandidates,
+    PutTuningsWritesAllThatItIsGiven, PutTuningsLeavesNothingWhereItsSourceFails,
     KeepsExtremeNumbersAndOddText, RefusesANumberThatIsNone, RefusesAnEnvironmentThatIsNotTheKeys,
     ForEachGoesInOrderAndWithoutSamples, DeleteCountsWhatWasThere, ListsEnvironmentsThatHaveRows,
     ATuningBringsTheFullModelOfAnEnvironmentKnownByText, PinsAreReplacedListedAndDeleted,

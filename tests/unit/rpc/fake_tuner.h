@@ -33,6 +33,7 @@ class FakeTuner : public Tuner {
   bool answer_at_once = false;
   // Given by every method that can fail, if it is not OK.
   absl::Status failure;
+  std::vector<Tuning> imported;
 
   uint64_t Lookup(LookupRequest request, LookupCallback done) override {
     uint64_t token = 0;
@@ -165,6 +166,17 @@ class FakeTuner : public Tuner {
                                         const std::vector<ConvProblem>& problems) override {
     if (!failure.ok()) return failure;
     return static_cast<int64_t>(problems.size());
+  }
+  absl::StatusOr<ImportCounts> ImportTunings(const TuningSource& next) override {
+    if (!failure.ok()) return failure;
+    ImportCounts counts;
+    while (true) {
+      auto record = next();
+      if (!record.ok()) return record.status();
+      if (!record->has_value()) return counts;
+      imported.push_back(std::move((*record)->tuning));
+      ++counts.taken;
+    }
   }
   absl::StatusOr<Pin> PutPin(const std::string&, const ConvProblem& problem,
                              const CandidateId& candidate, const std::string& reason,

@@ -22,6 +22,7 @@ class FakeStore : public TuningStore {
   absl::Status failure;
 
   absl::Status PutTuning(const Tuning&, const Environment&) override { return failure; }
+  absl::Status PutTunings(const TuningSource&) override { return failure; }
   absl::StatusOr<Tuning> GetTuning(const TuningKey&) override {
     return absl::NotFoundError("nothing is kept");
   }

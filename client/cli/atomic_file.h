@@ -1,0 +1,40 @@
+// A file that is there whole or not at all.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace convtune {
+
+// Written under a temporary name beside `path`, which Commit() gives it. Not
+// thread-safe. Errors name the path.
+class AtomicFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path);
+  // Removes what was not committed.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  absl::Status Write(std::string_view bytes);
+  // Syncs the file and puts it in the place of what `path` named before.
+  absl::Status Commit();
+  // The temporary name, under which others may read it before Commit().
+  const std::string& temporary_path() const { return temporary_; }
+
+ private:
+  AtomicFile(std::string path, std::string temporary, int fd)
+      : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+  absl::Status Error(const char* action) const;
+
+  const std::string path_;
+  const std::string temporary_;
+  const int fd_;
+  bool committed_ = false;
+};
+
+}  // namespace convtune

@@ -1,0 +1,108 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <ostream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/atomic_file.h"
+#include "client/cli/byte_progress.h"
+#include "client/cli/command.h"
+#include "client/cli/json.h"
+#include "client/cli/units.h"
+#include "db/format/bundle_json.h"
+#include "db/format/bundle_reader.h"
+#include "db/format/bundle_writer.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+namespace {
+
+class ExportCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "export", "write what the daemon knows to a bundle", Rows::kNo);
+    app->add_option("file", file_, "file to write; replaced as a whole")
+        ->type_name("FILE")
+        ->required();
+    app->add_flag("--no-samples", no_samples_, "leave the samples out; medians and counts stay");
+    app->add_option("--sign-key", sign_key_, "PEM file with the Ed25519 private key that signs it")
+        ->type_name("FILE");
+    app->add_flag("--jsonl", jsonl_,
+                  "JSON lines for people and diff, as for a file that ends in .jsonl");
+  }
+
+  ExitCode Run(Context& context) override {
+    const absl::Status status = Export(context);
+    return status.ok() ? ExitCode::kDone : context.Fail(status);
+  }
+
+ private:
+  absl::Status Export(Context& context) {
+    const bool jsonl = jsonl_ || absl::EndsWith(file_, ".jsonl");
+    std::optional<BundleSigningKey> key;
+    if (sign_key_) {
+      if (jsonl) return absl::InvalidArgumentError("--sign-key: JSON lines cannot be signed");
+      ASSIGN_OR_RETURN(key, BundleSigningKey::Read(*sign_key_));
+    }
+    ASSIGN_OR_RETURN(Client* const client, context.Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(file_));
+    v1::ExportBundleRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_omit_samples(no_samples_);
+    int64_t bytes = 0;
+    {
+      ByteProgress progress(context.io(), "exporting", 0);
+      RETURN_IF_ERROR(client->ExportBundle(
+          request,
+          [&](const std::string& piece) {
+            bytes += static_cast<int64_t>(piece.size());
+            progress.Show(bytes);
+            return file->Write(piece);
+          },
+          context.long_timeout()));
+    }
+    if (key) RETURN_IF_ERROR(SignBundle(file->temporary_path(), *key));
+    ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader,
+                     BundleReader::Open(file->temporary_path()));
+    if (jsonl) {
+      RETURN_IF_ERROR(WriteJson(reader.get()));
+    } else {
+      // What was written is what will be read.
+      RETURN_IF_ERROR(ReadWholeBundle(reader.get(), {}, nullptr));
+      RETURN_IF_ERROR(file->Commit());
+    }
+    const std::string count = absl::StrCat(reader->trailer().tuning_count());
+    if (context.format() == Format::kJson) {
+      context.io().out << JsonObject()
+                              .Add("file", file_)
+                              .AddRaw("tunings", count)
+                              .AddRaw("bytes", absl::StrCat(reader->size()))
+                              .AddRaw("signed", key ? "true" : "false")
+                              .Take()
+                       << "\n";
+    }
+    context.Say(absl::StrCat("wrote ", count, " tunings to ", file_,
+                             jsonl ? "" : absl::StrCat(", ", FormatBytes(reader->size())),
+                             key ? ", signed" : ""));
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteJson(BundleReader* reader) const {
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> lines, AtomicFile::Create(file_));
+    RETURN_IF_ERROR(
+        WriteBundleJson(reader, {}, [&](const std::string& line) { return lines->Write(line); }));
+    return lines->Commit();
+  }
+
+  std::string file_;
+  bool no_samples_ = false;
+  bool jsonl_ = false;
+  std::optional<std::string> sign_key_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewExportCommand() { return std::make_unique<ExportCommand>(); }
+
+}  // namespace convtune

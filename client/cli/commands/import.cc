@@ -1,0 +1,117 @@
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <ostream>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "client/cli/byte_progress.h"
+#include "client/cli/command.h"
+#include "client/cli/json.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+namespace {
+
+constexpr size_t kPieceBytes = 512 << 10;
+
+// "REFUSAL_REASON_EVIDENCE" as "evidence".
+std::string ReasonName(v1::RefusalReason reason) {
+  return absl::AsciiStrToLower(
+      absl::StrReplaceAll(v1::RefusalReason_Name(reason), {{"REFUSAL_REASON_", ""}}));
+}
+
+class ImportCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "import", "give the daemon what a bundle holds", Rows::kNo);
+    app->add_option("files", files_, "bundles, each taken whole or not at all")
+        ->type_name("FILE")
+        ->required();
+    app->add_flag("--skip-refused", skip_refused_,
+                  "leave out rows that break a rule, and take the others");
+  }
+
+  ExitCode Run(Context& context) override {
+    ExitCode code = ExitCode::kDone;
+    std::vector<std::string> documents;
+    for (const std::string& file : files_) {
+      const auto response = Import(context, file);
+      if (!response.ok()) {
+        code = Worse(code, context.Fail(response.status()));
+        continue;
+      }
+      Report(context, file, *response);
+      documents.push_back(JsonObject().Add("file", file).AddMembers(*response).Take());
+      if (!response->committed()) code = Worse(code, ExitCode::kFailed);
+    }
+    if (context.format() == Format::kJson) {
+      context.io().out << JsonObject().AddRaw("imports", JsonArray(documents)).Take() << "\n";
+    }
+    return code;
+  }
+
+ private:
+  absl::StatusOr<v1::ImportBundleResponse> Import(Context& context, const std::string& path) const {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    std::ifstream file(path, std::ios::binary);
+    if (error || !file) {
+      return absl::InvalidArgumentError(absl::StrCat("FILE: ", path, " cannot be read"));
+    }
+    ASSIGN_OR_RETURN(Client* const client, context.Connect());
+    ByteProgress progress(context.io(), "importing", static_cast<int64_t>(size));
+    int64_t sent = 0;
+    auto response = client->ImportBundle(
+        skip_refused_,
+        [&]() -> absl::StatusOr<std::string> {
+          std::string piece(kPieceBytes, '\0');
+          file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+          piece.resize(static_cast<size_t>(file.gcount()));
+          if (file.bad()) {
+            return absl::InvalidArgumentError(absl::StrCat("FILE: reading ", path, " failed"));
+          }
+          sent += static_cast<int64_t>(piece.size());
+          progress.Show(sent);
+          return piece;
+        },
+        context.long_timeout());
+    if (absl::IsDataLoss(response.status())) {
+      return absl::DataLossError(
+          absl::StrCat(path, ": ", std::string(response.status().message())));
+    }
+    return response;
+  }
+
+  static void Report(Context& context, const std::string& file,
+                     const v1::ImportBundleResponse& response) {
+    for (const v1::Refusal& refusal : response.refusals()) {
+      context.SayError(absl::StrCat(file, ": refused for its ", ReasonName(refusal.reason()), ": ",
+                                    refusal.count()));
+      for (const std::string& example : refusal.examples()) context.Say("  " + example);
+    }
+    if (!response.committed()) {
+      context.Say(absl::StrCat(file, ": nothing was taken of ", response.tuning_count(),
+                               " tunings, as ", response.refused_count(),
+                               " are refused; --skip-refused takes the others"));
+      return;
+    }
+    context.Say(absl::StrCat(file, ": took ", response.taken_count(), " of ",
+                             response.tuning_count(), " tunings, kept ", response.kept_count(),
+                             " that are as good or better here, refused ",
+                             response.refused_count()));
+  }
+
+  std::vector<std::string> files_;
+  bool skip_refused_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewImportCommand() { return std::make_unique<ImportCommand>(); }
+
+}  // namespace convtune

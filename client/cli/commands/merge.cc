@@ -1,0 +1,96 @@
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/atomic_file.h"
+#include "client/cli/byte_progress.h"
+#include "client/cli/command.h"
+#include "client/cli/json.h"
+#include "db/format/bundle_merge.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+namespace {
+
+class MergeCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(
+        root, "merge", "make one bundle of several, the better tuning of each problem", Rows::kNo);
+    app->add_option("out", out_, "file to write; replaced as a whole")
+        ->type_name("OUT")
+        ->required();
+    app->add_option("in", inputs_, "bundles to read")->type_name("IN")->required();
+    app->add_flag("--no-samples", no_samples_, "leave the samples out; medians and counts stay");
+    app->add_flag("--skip-refused", skip_refused_,
+                  "leave out rows that break a rule, and take the others");
+    app->add_option("--sign-key", sign_key_, "PEM file with the Ed25519 private key that signs it")
+        ->type_name("FILE");
+  }
+
+  ExitCode Run(Context& context) override {
+    const absl::Status status = Merge(context);
+    return status.ok() ? ExitCode::kDone : context.Fail(status);
+  }
+
+ private:
+  absl::Status Merge(Context& context) {
+    std::optional<BundleSigningKey> key;
+    if (sign_key_) {
+      ASSIGN_OR_RETURN(key, BundleSigningKey::Read(*sign_key_));
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(out_));
+    BundleWriter writer({.with_samples = !no_samples_, .signing_key = key ? &*key : nullptr},
+                        [&](std::string_view bytes) { return file->Write(bytes); });
+    ByteProgress progress(context.io(), "merging", TotalSize());
+    BundleMergeOptions options;
+    options.now = absl::Now();
+    options.skip_refused = skip_refused_;
+    options.refused = [&](const std::string& text) { context.SayError(text); };
+    options.progress = [&](int64_t bytes) { progress.Show(bytes); };
+    ASSIGN_OR_RETURN(const BundleMergeCounts counts, MergeBundles(inputs_, options, &writer));
+    RETURN_IF_ERROR(file->Commit());
+    if (context.format() == Format::kJson) {
+      context.io().out << JsonObject()
+                              .Add("file", out_)
+                              .AddRaw("read", absl::StrCat(counts.read))
+                              .AddRaw("written", absl::StrCat(counts.written))
+                              .AddRaw("superseded", absl::StrCat(counts.superseded))
+                              .AddRaw("refused", absl::StrCat(counts.refused))
+                              .Take()
+                       << "\n";
+    }
+    context.Say(absl::StrCat("wrote ", counts.written, " tunings to ", out_, "; read ", counts.read,
+                             ", ", counts.superseded, " of them worse than another, ",
+                             counts.refused, " refused"));
+    return absl::OkStatus();
+  }
+
+  int64_t TotalSize() const {
+    int64_t total = 0;
+    std::error_code error;
+    for (const std::string& input : inputs_) {
+      const auto size = std::filesystem::file_size(input, error);
+      if (!error) total += static_cast<int64_t>(size);
+    }
+    return total;
+  }
+
+  std::string out_;
+  std::vector<std::string> inputs_;
+  bool no_samples_ = false;
+  bool skip_refused_ = false;
+  std::optional<std::string> sign_key_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewMergeCommand() { return std::make_unique<MergeCommand>(); }
+
+}  // namespace convtune

@@ -1,0 +1,121 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/byte_progress.h"
+#include "client/cli/command.h"
+#include "client/cli/json.h"
+#include "client/cli/units.h"
+#include "db/format/bundle_codec.h"
+#include "db/format/bundle_json.h"
+#include "db/format/bundle_merge.h"
+#include "db/format/bundle_reader.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+namespace {
+
+class VerifyCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app =
+        AddVerb(root, "verify", "check a bundle, byte by byte and row by row", Rows::kNo);
+    app->add_option("files", files_, "bundles")->type_name("FILE")->required();
+    app->add_option("--public-key", public_keys_,
+                    "PEM file with an Ed25519 public key, one of which must have signed")
+        ->type_name("FILE")
+        ->allow_extra_args(false);
+    app->add_flag("--jsonl", jsonl_, "print its tunings as JSON lines");
+  }
+
+  ExitCode Run(Context& context) override {
+    std::vector<std::string> trusted;
+    for (const std::string& path : public_keys_) {
+      auto key = ReadBundlePublicKey(path);
+      if (!key.ok()) return context.Fail(key.status());
+      trusted.push_back(*std::move(key));
+    }
+    ExitCode code = ExitCode::kDone;
+    std::vector<std::string> documents;
+    for (const std::string& file : files_) {
+      const auto document =
+          jsonl_ ? PrintLines(context, file, trusted) : Verify(context, file, trusted, &code);
+      if (document.ok()) {
+        documents.push_back(*document);
+      } else {
+        code = Worse(code, context.Fail(document.status()));
+      }
+    }
+    if (context.format() == Format::kJson && !jsonl_) {
+      context.io().out << JsonObject().AddRaw("bundles", JsonArray(documents)).Take() << "\n";
+    }
+    return code;
+  }
+
+ private:
+  static absl::StatusOr<std::string> PrintLines(Context& context, const std::string& file,
+                                                const std::vector<std::string>& trusted) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, BundleReader::Open(file));
+    RETURN_IF_ERROR(WriteBundleJson(reader.get(), trusted, [&](const std::string& line) {
+      context.io().out << line;
+      return absl::OkStatus();
+    }));
+    return std::string();
+  }
+
+  static absl::StatusOr<std::string> Verify(Context& context, const std::string& file,
+                                            const std::vector<std::string>& trusted,
+                                            ExitCode* code) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, BundleReader::Open(file));
+    RefusalCounts refused;
+    std::vector<BundleRefusal> refusals;
+    const absl::Time now = absl::Now();
+    {
+      ByteProgress progress(context.io(), "verifying", reader->size());
+      RETURN_IF_ERROR(ReadWholeBundle(reader.get(), trusted, [&](const BundleEntry& entry) {
+        progress.Show(entry.offset);
+        if (!FromBundleTuning(entry.row, *entry.environment, now, &refusals)) {
+          refused.Add(entry.offset, refusals);
+        }
+      }));
+    }
+    for (const v1::Refusal& refusal : refused.refusals()) {
+      for (const std::string& example : refusal.examples()) {
+        context.SayError(absl::StrCat(file, ": ", example));
+      }
+    }
+    const v1::BundleTrailer& trailer = reader->trailer();
+    const std::string signer = absl::BytesToHexString(trailer.public_key());
+    context.Say(absl::StrCat(
+        file, ": ", trailer.tuning_count(), " tunings, ", trailer.environment_count(),
+        " environments and places, ", FormatBytes(reader->size()), ", ",
+        signer.empty() ? "not signed" : "signed by " + signer,
+        refused.rows() > 0 ? absl::StrCat(", ", refused.rows(), " tunings break a rule")
+                           : ", sound"));
+    if (refused.rows() > 0) *code = Worse(*code, ExitCode::kFailed);
+    return JsonObject()
+        .Add("file", file)
+        .AddRaw("tunings", absl::StrCat(trailer.tuning_count()))
+        .AddRaw("environments", absl::StrCat(trailer.environment_count()))
+        .AddRaw("bytes", absl::StrCat(reader->size()))
+        .Add("sha256", absl::BytesToHexString(trailer.sha256()))
+        .Add("signer", signer)
+        .AddRaw("refusals", JsonMessages(refused.refusals()))
+        .Take();
+  }
+
+  std::vector<std::string> files_;
+  std::vector<std::string> public_keys_;
+  bool jsonl_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewVerifyCommand() { return std::make_unique<VerifyCommand>(); }
+
+}  // namespace convtune

@@ -1,0 +1,134 @@
+// libconvtune: a model's best cuDNN algorithms, in one call.
+//
+//   convtune::client::Resolver resolver;
+//   for (const auto& result : resolver.Resolve({{"fwd,x=8x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"}},
+//                                              std::chrono::milliseconds(200))) {
+//     if (result.found) UseEngine(result.winner.engine_index, result.winner.knobs);
+//   }
+//
+// Standard C++17, no other library's types. Nothing here throws, and nothing
+// blocks past the time that it is given: a program that cannot get answers runs
+// on cuDNN's own heuristic, as it would without convtune.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#define CONVTUNE_CLIENT_VERSION_MAJOR 0
+#define CONVTUNE_CLIENT_VERSION_MINOR 1
+#define CONVTUNE_CLIENT_VERSION_PATCH 0
+
+namespace convtune::client {
+
+// Which API an answer must be of.
+enum class Api { kAny, kGraph, kLegacy };
+// How the caller launches what it gets.
+enum class Launch { kEager, kGraphCapture };
+// How good an answer is; higher is better.
+enum class Evidence {
+  kNone = 0,
+  kHeuristic = 10,
+  kObserved = 20,
+  kIncomplete = 30,
+  kMeasured = 40
+};
+
+// What an answer must keep to; the default allows everything. Value type.
+struct Constraints {
+  std::optional<std::int64_t> max_workspace_bytes;  // absent: no limit
+  bool deterministic = false;
+  bool forbid_tf32 = false;
+  bool forbid_down_convert = false;
+  bool forbid_winograd = false;
+  bool forbid_fft = false;
+  bool forbid_reduced_precision_reduction = false;
+  Api api = Api::kAny;
+  Launch launch = Launch::kEager;
+  Evidence least_evidence = Evidence::kNone;
+};
+
+// A problem in the text form (see proto/model/README.md). Value type.
+struct Query {
+  std::string problem;
+};
+
+// One way to run a problem. Value type.
+struct Choice {
+  std::string text;                                 // "graph:eng34,k2=5"
+  bool graph = true;                                // a graph-API engine config
+  std::int64_t engine_index = 0;                    // if `graph`: cuDNN's global index
+  std::vector<std::pair<int, std::int64_t>> knobs;  // if `graph`: cudnnBackendKnobType_t, setting
+  int algorithm = 0;                                // if not: cudnnConvolution*Algo_t
+  int math_type = 0;                                // if not: cudnnMathType_t
+  std::int64_t workspace_bytes = 0;
+  bool deterministic = false;
+  double median_us = 0;  // 0: it was not timed
+};
+
+// Where a result comes from.
+enum class Source { kNone, kDaemon };
+
+// The outcome for one query. Value type.
+struct Result {
+  std::string problem;  // canonical where the daemon was asked, else as it was given
+  bool found = false;
+  Choice winner;                  // meaningful if `found`
+  std::vector<Choice> portfolio;  // up to three, the best first
+  Evidence evidence = Evidence::kNone;
+  Source source = Source::kNone;
+  std::string why;  // if not `found`: the reason, in words
+};
+
+// Value type.
+struct Options {
+  // unix:PATH or HOST:PORT. Empty: $CONVTUNE_ADDRESS, else the daemon's default
+  // socket.
+  std::string address;
+  // Name of the environment, where the daemon has several.
+  std::string environment;
+  // PEM files, all three needed for HOST:PORT.
+  std::string tls_ca, tls_cert, tls_key;
+};
+
+// One connection to a daemon, made at the first call. Thread-safe but for its
+// destruction.
+class Resolver {
+ public:
+  explicit Resolver(Options options = Options()) noexcept;
+  // Waits for a refresh that runs, at most as long as that may take.
+  ~Resolver();
+  Resolver(const Resolver&) = delete;
+  Resolver& operator=(const Resolver&) = delete;
+
+  // One result for each query, in order; any number of queries. Is back within
+  // `limit`. While no daemon answers (UNAVAILABLE) it tries again until then,
+  // and for nothing else. What could not be asked is not `found` and says why.
+  // Empty if memory ran out.
+  std::vector<Result> Resolve(const std::vector<Query>& queries, std::chrono::milliseconds limit,
+                              const Constraints& constraints = Constraints()) noexcept;
+
+  // Asks again every `period` on a thread of its own, each time for at most
+  // `limit`, and gives `changed` those results that differ from the last ones:
+  // at first all that are found. `changed` must not call this object. Replaces
+  // an earlier refresh. Returns false if there can be no thread.
+  bool StartRefresh(std::vector<Query> queries, const Constraints& constraints,
+                    std::chrono::milliseconds period, std::chrono::milliseconds limit,
+                    std::function<void(const std::vector<Result>&)> changed) noexcept;
+  // After it returns, the callback is not called again.
+  void StopRefresh() noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// "0.1.0": of the library that is loaded.
+const char* Version() noexcept;
+
+}  // namespace convtune::client

@@ -1,0 +1,51 @@
+"""The fastest cuDNN algorithm of a convolution, from a convtune daemon.
+
+    import convtune
+    import convtune.onnx
+
+    problems = convtune.onnx.problems("model.onnx", batch_sizes=[1, 8, 32])
+    for result in convtune.Client().get(problems):
+        print(result.problem, result.winner)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from convtune.problem import ModelError, Problem, Workload
+
+if TYPE_CHECKING:
+    from convtune.client import Answer, Candidate, Client, Constraints, ConvtuneError, Result, Unavailable
+    from convtune.warming import Summary, warm
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Answer",
+    "Candidate",
+    "Client",
+    "Constraints",
+    "ConvtuneError",
+    "ModelError",
+    "Problem",
+    "Result",
+    "Summary",
+    "Unavailable",
+    "Workload",
+    "warm",
+]
+
+# Loaded at first use, so that reading a model needs no gRPC.
+_LATE = {
+    **dict.fromkeys(
+        ["Answer", "Candidate", "Client", "Constraints", "ConvtuneError", "Result", "Unavailable"], "convtune.client"
+    ),
+    **dict.fromkeys(["Summary", "warm"], "convtune.warming"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATE[name]), name)

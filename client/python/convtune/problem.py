@@ -1,0 +1,122 @@
+"""Convolutions as cuDNN sees them, and how often a model runs each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+
+OPERATIONS = ("fwd", "bwd_data", "bwd_filter")
+DATA_TYPES = ("f64", "f32", "f16", "bf16", "i8", "e4m3", "e5m2")
+LAYOUTS = ("nchw", "nhwc")
+
+
+class ModelError(ValueError):
+    """A model that cannot be read, or whose convolutions cannot be told."""
+
+
+def _dims(values: Sequence[int]) -> str:
+    return "x".join(str(v) for v in values)
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Problem:
+    """One convolution. x and w are the forward shapes, whatever the operation:
+    x is N, C, spatial; w is K, C/groups, spatial. The daemon judges it."""
+
+    operation: str
+    x: tuple[int, ...]
+    w: tuple[int, ...]
+    pad_low: tuple[int, ...]
+    pad_high: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int = 1
+    dtype: str = "f32"
+    layout: str = "nchw"
+
+    def __post_init__(self) -> None:
+        if self.operation not in OPERATIONS:
+            raise ValueError(f"operation: must be one of {', '.join(OPERATIONS)}, is {self.operation!r}")
+        if self.dtype not in DATA_TYPES:
+            raise ValueError(f"dtype: must be one of {', '.join(DATA_TYPES)}, is {self.dtype!r}")
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"layout: must be one of {', '.join(LAYOUTS)}, is {self.layout!r}")
+        spatial = len(self.x) - 2
+        if not 1 <= spatial <= 3 or len(self.w) != len(self.x):
+            raise ValueError(f"x, w: must both have 3 to 5 dimensions, have {len(self.x)} and {len(self.w)}")
+        for name in ("pad_low", "pad_high", "stride", "dilation"):
+            if len(getattr(self, name)) != spatial:
+                raise ValueError(f"{name}: must have {spatial} entries, has {len(getattr(self, name))}")
+
+    def __str__(self) -> str:
+        """The text form, as the command line and the API take it."""
+        pads = "x".join(
+            str(low) if low == high else f"{low}:{high}" for low, high in zip(self.pad_low, self.pad_high)
+        )
+        return (
+            f"{self.operation},x={_dims(self.x)},w={_dims(self.w)},pad={pads},stride={_dims(self.stride)},"
+            f"dilation={_dims(self.dilation)},groups={self.groups},{self.layout},{self.dtype}"
+        )
+
+    @property
+    def y(self) -> tuple[int, ...]:
+        """The forward output's shape: N, K, spatial."""
+        spatial = tuple(
+            (size + low + high - (dilation * (kernel - 1) + 1)) // stride + 1
+            for size, kernel, low, high, stride, dilation in zip(
+                self.x[2:], self.w[2:], self.pad_low, self.pad_high, self.stride, self.dilation
+            )
+        )
+        return (self.x[0], self.w[0], *spatial)
+
+    @property
+    def flops(self) -> float:
+        """Operations of the direct method, padding included."""
+        total = 2.0
+        for size in (*self.y, *self.w[1:]):
+            total *= size
+        return total
+
+
+class Workload(Sequence[Problem]):
+    """The distinct problems of a model in the order met, with how often each runs."""
+
+    def __init__(self, problems: Iterable[Problem] = ()) -> None:
+        self._counts: dict[Problem, int] = {}
+        self.notices: list[str] = []
+        for problem in problems:
+            self.add(problem)
+
+    def add(self, problem: Problem, count: int = 1) -> None:
+        self._counts[problem] = self._counts.get(problem, 0) + count
+
+    def count(self, value: object) -> int:
+        return self._counts.get(value, 0)  # type: ignore[call-overload, no-any-return]
+
+    def items(self) -> Iterator[tuple[Problem, int]]:
+        return iter(self._counts.items())
+
+    def most_work_first(self) -> list[Problem]:
+        """Those that the model spends most on (count times flops) first."""
+        return sorted(self._counts, key=lambda p: -self._counts[p] * p.flops)
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return list(self._counts)[index]
+
+    def __add__(self, other: "Workload") -> "Workload":
+        both = Workload()
+        for part in (self, other):
+            for problem, count in part.items():
+                both.add(problem, count)
+            both.notices += part.notices
+        return both
+
+    def to_text(self) -> str:
+        """A problem list that `convtune warm` reads: a line for each run."""
+        return "".join(f"{problem}\n" * count for problem, count in self.items())

@@ -1,0 +1,232 @@
+#include "db/format/bundle_codec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "proto/base/strings.h"
+
+namespace convtune {
+namespace {
+
+constexpr size_t kMaxRefusals = 20;
+constexpr size_t kMaxReasonBytes = 4096;
+constexpr size_t kMaxErrorBytes = 64 << 10;
+constexpr int kMaxNote = 31;  // a note is a bit of 32
+// Clocks of two machines differ by less.
+constexpr absl::Duration kClockTolerance = absl::Hours(24);
+
+template <typename ProtoEnum>
+void AddNotes(uint32_t mask, google::protobuf::RepeatedField<int>* out) {
+  for (int note = 1; note <= kMaxNote; ++note) {
+    if ((mask & (1U << note)) != 0) out->Add(note);
+  }
+}
+
+v1::BundleCandidate ToRow(const Candidate& candidate, bool with_samples) {
+  v1::BundleCandidate row;
+  row.set_candidate(ToText(candidate.id));
+  row.set_status(static_cast<v1::CandidateStatus>(candidate.status));
+  AddNotes<v1::NumericalNote>(candidate.numerical_notes, row.mutable_numerical_notes());
+  AddNotes<v1::BehaviorNote>(candidate.behavior_notes, row.mutable_behavior_notes());
+  row.set_deterministic(candidate.deterministic);
+  row.set_workspace_bytes(candidate.workspace_bytes);
+  row.set_heuristic_rank(candidate.heuristic_rank);
+  row.set_median_us(candidate.median_us);
+  row.set_q1_us(candidate.q1_us);
+  row.set_q3_us(candidate.q3_us);
+  row.set_sample_count(candidate.sample_count);
+  row.set_find_us(candidate.find_us);
+  row.set_error_message(candidate.error_message);
+  if (with_samples) {
+    row.mutable_samples_us()->Add(candidate.samples_us.begin(), candidate.samples_us.end());
+  }
+  return row;
+}
+
+class RowReader {
+ public:
+  explicit RowReader(std::vector<BundleRefusal>* refusals) : refusals_(refusals) {}
+
+  bool ok() const { return refusals_->empty(); }
+
+  void Refuse(v1::RefusalReason reason, std::string field, std::string rule) {
+    if (refusals_->size() < kMaxRefusals) {
+      refusals_->push_back({reason, {std::move(field), std::move(rule)}});
+    }
+  }
+  void Require(bool holds, v1::RefusalReason reason, const std::string& field, const char* rule) {
+    if (!holds) Refuse(reason, field, rule);
+  }
+
+  uint32_t Notes(const google::protobuf::RepeatedField<int>& notes, const std::string& field) {
+    uint32_t mask = 0;
+    for (const int note : notes) {
+      if (note < 1 || note > kMaxNote || (mask & (1U << note)) != 0) {
+        Refuse(v1::REFUSAL_REASON_CANDIDATE, field, "must be numbers from 1 to 31, each once");
+        return mask;
+      }
+      mask |= 1U << note;
+    }
+    return mask;
+  }
+
+  Candidate ReadCandidate(const v1::BundleCandidate& row, const std::string& path) {
+    Candidate out;
+    const absl::StatusOr<CandidateId> id = ParseCandidateId(row.candidate());
+    if (!id.ok()) {
+      Refuse(v1::REFUSAL_REASON_CANDIDATE, path + ".candidate", std::string(id.status().message()));
+    } else {
+      out.id = *id;
+      Require(ToText(*id) == row.candidate(), v1::REFUSAL_REASON_CANDIDATE, path + ".candidate",
+              "must be in its canonical form");
+    }
+    Require(v1::CandidateStatus_IsValid(row.status()) &&
+                row.status() != v1::CANDIDATE_STATUS_UNSPECIFIED,
+            v1::REFUSAL_REASON_CANDIDATE, path + ".status", "must be a CandidateStatus");
+    out.status = static_cast<CandidateStatus>(row.status());
+    out.numerical_notes = Notes(row.numerical_notes(), path + ".numerical_notes");
+    out.behavior_notes = Notes(row.behavior_notes(), path + ".behavior_notes");
+    out.deterministic = row.deterministic();
+    Require(row.workspace_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT, path + ".workspace_bytes",
+            "must be at least 0");
+    out.workspace_bytes = row.workspace_bytes();
+    Require(row.heuristic_rank() >= -1, v1::REFUSAL_REASON_CANDIDATE, path + ".heuristic_rank",
+            "must be at least -1");
+    out.heuristic_rank = row.heuristic_rank();
+    Require(row.error_message().size() <= kMaxErrorBytes, v1::REFUSAL_REASON_CANDIDATE,
+            path + ".error_message", "must have at most 65536 bytes");
+    out.error_message = row.error_message();
+    ReadTimes(row, path, &out);
+    return out;
+  }
+
+ private:
+  static bool IsTime(double us) { return std::isfinite(us) && us >= 0; }
+
+  void ReadTimes(const v1::BundleCandidate& row, const std::string& path, Candidate* out) {
+    out->median_us = row.median_us();
+    out->q1_us = row.q1_us();
+    out->q3_us = row.q3_us();
+    out->sample_count = row.sample_count();
+    out->find_us = row.find_us();
+    out->samples_us.assign(row.samples_us().begin(), row.samples_us().end());
+    constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_MEASUREMENT;
+    Require(IsTime(row.median_us()) && IsTime(row.q1_us()) && IsTime(row.q3_us()) &&
+                row.q1_us() <= row.median_us() && row.median_us() <= row.q3_us(),
+            kReason, path + ".median_us", "must be finite, at least 0 and between its quartiles");
+    Require(IsTime(row.find_us()), kReason, path + ".find_us", "must be finite and at least 0");
+    Require(row.sample_count() >= (out->timed() ? 1 : 0), kReason, path + ".sample_count",
+            "must be at least 1 for a timed candidate");
+    const auto& samples = out->samples_us;
+    if (samples.empty()) return;
+    Require(std::all_of(samples.begin(), samples.end(), IsTime), kReason, path + ".samples_us",
+            "must be finite and at least 0");
+    Require(static_cast<size_t>(std::max(row.sample_count(), 0)) <= samples.size(), kReason,
+            path + ".sample_count", "must not count more samples than there are");
+    const auto [low, high] = std::minmax_element(samples.begin(), samples.end());
+    Require(*low <= row.q1_us() && row.q3_us() <= *high, kReason, path + ".median_us",
+            "must lie with its quartiles among the samples");
+  }
+
+  std::vector<BundleRefusal>* refusals_;
+};
+
+void CheckEvidence(const Tuning& tuning, bool profile, RowReader* reader) {
+  const auto count = [&tuning](auto condition) {
+    return std::any_of(tuning.candidates.begin(), tuning.candidates.end(), condition);
+  };
+  const bool timed = count([](const Candidate& c) { return c.timed(); });
+  const bool ran = count([](const Candidate& c) { return c.ran(); });
+  constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_EVIDENCE;
+  switch (tuning.evidence) {
+    case Evidence::kMeasured:
+    case Evidence::kIncomplete:
+      reader->Require(timed, kReason, "evidence", "needs a candidate that was timed");
+      break;
+    case Evidence::kObserved:
+    case Evidence::kHeuristic:
+      reader->Require(ran, kReason, "evidence", "needs a candidate that ran");
+      break;
+    case Evidence::kNone:
+      reader->Require(!ran, kReason, "evidence", "is required where a candidate ran");
+      break;
+    default:
+      reader->Refuse(kReason, "evidence", "must be an Evidence");
+  }
+  reader->Require(tuning.evidence != Evidence::kMeasured || tuning.incomplete_reason.empty(),
+                  kReason, "incomplete_reason", "must be empty for a complete measurement");
+  reader->Require(!profile || tuning.evidence <= Evidence::kHeuristic, kReason, "evidence",
+                  "must be HEURISTIC for a profile, on which nothing can be timed");
+}
+
+}  // namespace
+
+v1::BundleTuning ToBundleTuning(const Tuning& tuning, int environment, bool with_samples) {
+  v1::BundleTuning row;
+  row.set_environment(environment);
+  row.set_problem(tuning.key.problem_text);
+  row.set_evidence(static_cast<v1::Evidence>(tuning.evidence));
+  row.set_tune_time_us(absl::ToUnixMicros(tuning.tune_time));
+  row.set_elapsed_us(absl::ToInt64Microseconds(tuning.elapsed));
+  row.set_memory_budget_bytes(tuning.memory_budget_bytes);
+  row.set_incomplete_reason(tuning.incomplete_reason);
+  for (const Candidate& candidate : tuning.candidates) {
+    *row.add_candidates() = ToRow(candidate, with_samples);
+  }
+  return row;
+}
+
+std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
+                                       const BundleEnvironmentRow& environment, absl::Time now,
+                                       std::vector<BundleRefusal>* refusals) {
+  refusals->clear();
+  RowReader reader(refusals);
+  for (const Violation& violation : environment.violations) {
+    reader.Refuse(v1::REFUSAL_REASON_ENVIRONMENT, "environment." + violation.field, violation.rule);
+  }
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(row.problem());
+  if (!problem.ok()) {
+    reader.Refuse(v1::REFUSAL_REASON_PROBLEM, "problem", std::string(problem.status().message()));
+  } else if (problem->ToText() != row.problem()) {
+    reader.Refuse(v1::REFUSAL_REASON_PROBLEM, "problem",
+                  Concat("must be in its canonical form, ", problem->ToText()));
+  }
+  Tuning tuning;
+  tuning.key = {row.problem(), environment.text};
+  tuning.provenance = environment.provenance;
+  tuning.origin = Origin::kImported;
+  tuning.evidence = static_cast<Evidence>(row.evidence());
+  tuning.tune_time = absl::FromUnixMicros(row.tune_time_us());
+  tuning.elapsed = absl::Microseconds(row.elapsed_us());
+  tuning.memory_budget_bytes = row.memory_budget_bytes();
+  tuning.incomplete_reason = row.incomplete_reason();
+  reader.Require(row.tune_time_us() >= 0 && tuning.tune_time <= now + kClockTolerance,
+                 v1::REFUSAL_REASON_TIME, "tune_time_us", "must be from 1970 to now");
+  reader.Require(row.elapsed_us() >= 0, v1::REFUSAL_REASON_TIME, "elapsed_us",
+                 "must be at least 0");
+  reader.Require(row.memory_budget_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT,
+                 "memory_budget_bytes", "must be at least 0");
+  reader.Require(row.incomplete_reason().size() <= kMaxReasonBytes, v1::REFUSAL_REASON_EVIDENCE,
+                 "incomplete_reason", "must have at most 4096 bytes");
+  std::set<CandidateId> seen;
+  for (int i = 0; i < row.candidates_size(); ++i) {
+    const std::string path = Concat("candidates[", i, "]");
+    tuning.candidates.push_back(reader.ReadCandidate(row.candidates(i), path));
+    reader.Require(seen.insert(tuning.candidates.back().id).second, v1::REFUSAL_REASON_CANDIDATE,
+                   path + ".candidate", "must be there once");
+    if (refusals->size() == kMaxRefusals) return std::nullopt;
+  }
+  CheckEvidence(tuning, environment.environment.profile, &reader);
+  return reader.ok() ? std::make_optional(std::move(tuning)) : std::nullopt;
+}
+
+bool IsBetterTuning(const Tuning& made, const Tuning& stored) {
+  if (made.evidence == stored.evidence &&
+      made.incomplete_reason.empty() != stored.incomplete_reason.empty()) {
+    return made.incomplete_reason.empty();
+  }
+  return Supersedes(made, stored);
+}
+
+}  // namespace convtune

@@ -1,0 +1,26 @@
+// Environments in a bundle, with where the measurements were taken.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convtune/v1/bundle.pb.h"
+#include "proto/model/environment.h"
+#include "proto/model/violation.h"
+
+namespace convtune {
+
+// Value type.
+struct BundleEnvironmentRow {
+  std::string text;         // of the key, as in the file
+  Environment environment;  // with the full GPU model; meaningful if it is valid
+  Provenance provenance;
+  std::vector<Violation> violations;  // empty: valid
+};
+
+v1::BundleEnvironment ToBundleEnvironment(int number, const Environment& environment,
+                                          const Provenance& provenance);
+// Judges every field.
+BundleEnvironmentRow FromBundleEnvironment(const v1::BundleEnvironment& proto);
+
+}  // namespace convtune

@@ -1,0 +1,63 @@
+// SHA-256 and Ed25519, by OpenSSL. Keys are PEM files as `openssl genpkey
+// -algorithm ed25519` and `openssl pkey -pubout` write them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "convtune/v1/bundle.pb.h"
+
+struct evp_md_ctx_st;
+struct evp_pkey_st;
+
+namespace convtune {
+
+// Not thread-safe.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  void Update(std::string_view bytes);
+  // 32 bytes, of all bytes so far; more may follow.
+  std::string Digest() const;
+
+ private:
+  struct Free {
+    void operator()(evp_md_ctx_st* context) const;
+  };
+  std::unique_ptr<evp_md_ctx_st, Free> context_;
+};
+
+// A private key. Move-only.
+class BundleSigningKey {
+ public:
+  // INVALID_ARGUMENT names the file: it cannot be read, or is no Ed25519 key.
+  static absl::StatusOr<BundleSigningKey> Read(const std::string& path);
+
+  // Sets public_key and signature, over sha256.
+  absl::Status Sign(v1::BundleTrailer* trailer) const;
+
+ private:
+  struct Free {
+    void operator()(evp_pkey_st* key) const;
+  };
+  std::unique_ptr<evp_pkey_st, Free> key_;
+};
+
+// The 32 bytes of a public key. INVALID_ARGUMENT as above.
+absl::StatusOr<std::string> ReadBundlePublicKey(const std::string& path);
+
+// Checks a trailer whose sha256 was compared already. A signature that is there
+// must fit its key. With `trusted` (32 bytes each) not empty there must be one,
+// by one of them. PERMISSION_DENIED says what is wrong.
+absl::Status CheckBundleSignature(const v1::BundleTrailer& trailer,
+                                  const std::vector<std::string>& trusted);
+
+}  // namespace convtune

@@ -1,0 +1,180 @@
+#include "db/layered_tuning_store.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "db/format/bundle_codec.h"
+#include "db/format/bundle_merge.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+
+namespace convtune {
+namespace {
+
+using KeyTexts = std::pair<std::string_view, std::string_view>;
+
+KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
+
+// A layer and the tuning that it stands at, without samples.
+struct Cursor {
+  BundleLayer* layer = nullptr;
+  size_t place = 0;
+  std::optional<Tuning> tuning;
+
+  // To the next tuning that can be read.
+  void Advance(const std::function<void(const std::string&)>& corrupt) {
+    TuningRecord record;
+    tuning.reset();
+    while (true) {
+      const absl::StatusOr<bool> found = layer->At(place++, &record);
+      if (found.ok() && !*found) return;
+      if (found.ok()) break;
+      corrupt(std::string(found.status().message()));
+    }
+    for (Candidate& candidate : record.tuning.candidates) candidate.samples_us = {};
+    tuning = std::move(record.tuning);
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(Options options) {
+  std::unique_ptr<BundleLayer> layer(new BundleLayer(std::move(options)));
+  const Options& o = layer->options_;
+  ASSIGN_OR_RETURN(std::unique_ptr<BundleReader> reader, BundleReader::Open(o.path));
+  std::vector<BundleRefusal> refusals;
+  RETURN_IF_ERROR(ReadWholeBundle(reader.get(), o.trusted, [&](const BundleEntry& entry) {
+    const auto tuning = FromBundleTuning(entry.row, *entry.environment, o.now, &refusals);
+    if (!tuning.has_value()) {
+      o.refused(Concat(o.path, ": ", RefusalText(entry.offset, refusals.front())));
+      return;
+    }
+    layer->offsets_.push_back(entry.offset);
+    layer->by_digest_[tuning->key.Digest()].push_back(entry.offset);
+    // In the order of their texts, with the full model of the first place.
+    if (layer->environments_.empty() ||
+        layer->environments_.back().ToText() != entry.environment->text) {
+      layer->environments_.push_back(entry.environment->environment);
+    }
+  }));
+  MutexLock lock(layer->mutex_);
+  layer->reader_ = std::move(reader);
+  return layer;
+}
+
+absl::StatusOr<TuningRecord> BundleLayer::Read(int64_t offset) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(const BundleEntry entry, reader_->ReadAt(offset));
+  std::vector<BundleRefusal> refusals;
+  auto tuning = FromBundleTuning(entry.row, *entry.environment, options_.now, &refusals);
+  if (!tuning.has_value()) {
+    return absl::DataLossError(Concat(options_.path, ": was changed while it is in use"));
+  }
+  return TuningRecord{*std::move(tuning), entry.environment->environment};
+}
+
+absl::StatusOr<TuningRecord> BundleLayer::Get(const TuningKey& key) {
+  if (const auto found = by_digest_.find(key.Digest()); found != by_digest_.end()) {
+    for (const int64_t offset : found->second) {
+      ASSIGN_OR_RETURN(TuningRecord record, Read(offset));
+      if (record.tuning.key == key) return record;
+    }
+  }
+  return absl::NotFoundError(Concat("no tuning of ", key.problem_text, " in ", options_.path));
+}
+
+absl::StatusOr<bool> BundleLayer::At(size_t place, TuningRecord* record) {
+  if (place >= offsets_.size()) return false;
+  ASSIGN_OR_RETURN(*record, Read(offsets_[place]));
+  return true;
+}
+
+LayeredTuningStore::LayeredTuningStore(TuningStore* store,
+                                       std::vector<std::unique_ptr<BundleLayer>> layers,
+                                       std::function<void(Tuning*)> prepare)
+    : store_(store), layers_(std::move(layers)), prepare_(std::move(prepare)) {}
+
+absl::Status LayeredTuningStore::PutTuning(const Tuning& tuning, const Environment& environment) {
+  return store_->PutTuning(tuning, environment);
+}
+
+absl::Status LayeredTuningStore::PutTunings(const TuningSource& next) {
+  return store_->PutTunings(next);
+}
+
+absl::StatusOr<Tuning> LayeredTuningStore::GetTuning(const TuningKey& key) {
+  absl::StatusOr<Tuning> best = store_->GetTuning(key);
+  for (const auto& layer : layers_) {
+    absl::StatusOr<TuningRecord> below = layer->Get(key);
+    if (!below.ok()) continue;
+    prepare_(&below->tuning);
+    if (!best.ok() || IsBetterTuning(below->tuning, *best)) best = std::move(below->tuning);
+  }
+  return best;
+}
+
+absl::StatusOr<int64_t> LayeredTuningStore::DeleteTunings(const std::vector<TuningKey>& keys) {
+  return store_->DeleteTunings(keys);
+}
+
+absl::Status LayeredTuningStore::ForEachTuning(
+    const std::function<void(Tuning)>& visit,
+    const std::function<void(const std::string&)>& corrupt) {
+  std::vector<Cursor> cursors;
+  for (const auto& layer : layers_) {
+    cursors.push_back({layer.get(), 0, std::nullopt});
+    cursors.back().Advance(corrupt);
+  }
+  // Visits what the layers have before `key`, and gives the best of what they
+  // have of `key` itself.
+  const auto advance_to = [&](const TuningKey* key) {
+    while (true) {
+      Cursor* first = nullptr;
+      for (Cursor& cursor : cursors) {
+        if (cursor.tuning.has_value() &&
+            (first == nullptr || Texts(cursor.tuning->key) < Texts(first->tuning->key))) {
+          first = &cursor;
+        }
+      }
+      if (first == nullptr || (key != nullptr && Texts(*key) < Texts(first->tuning->key))) {
+        return std::optional<Tuning>();
+      }
+      std::optional<Tuning> best = std::move(first->tuning);
+      first->Advance(corrupt);
+      for (Cursor& cursor : cursors) {
+        if (!cursor.tuning.has_value() || !(cursor.tuning->key == best->key)) continue;
+        if (IsBetterTuning(*cursor.tuning, *best)) best = std::move(cursor.tuning);
+        cursor.Advance(corrupt);
+      }
+      prepare_(&*best);
+      if (key != nullptr && best->key == *key) return best;
+      visit(*std::move(best));
+    }
+  };
+  RETURN_IF_ERROR(store_->ForEachTuning(
+      [&](Tuning tuning) {
+        std::optional<Tuning> below = advance_to(&tuning.key);
+        const bool better = below.has_value() && IsBetterTuning(*below, tuning);
+        visit(better ? *std::move(below) : std::move(tuning));
+      },
+      corrupt));
+  advance_to(nullptr);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Environment>> LayeredTuningStore::ListEnvironments() {
+  ASSIGN_OR_RETURN(std::vector<Environment> environments, store_->ListEnvironments());
+  for (const auto& layer : layers_) {
+    for (const Environment& environment : layer->environments()) {
+      const std::string text = environment.ToText();
+      const auto known = std::find_if(environments.begin(), environments.end(),
+                                      [&text](const Environment& e) { return e.ToText() == text; });
+      if (known == environments.end()) environments.push_back(environment);
+    }
+  }
+  std::sort(environments.begin(), environments.end(),
+            [](const Environment& a, const Environment& b) { return a.ToText() < b.ToText(); });
+  return environments;
+}
+
+}  // namespace convtune

@@ -1,0 +1,62 @@
+// What an inference server does with libconvtune when it starts: asks for its
+// whole model in one call, and builds a cuDNN plan from each answer.
+//   convtune-example-server [PROPERTIES.json] < problems in the text form
+// PROPERTIES.json: the "properties" of a device profile, to do it without a GPU.
+// Prints for each problem the engine and the plan's workspace, or why there is
+// none, where a server would take cuDNN's own heuristic. Ends with 1 if an
+// answer could not be made a plan.
+#include <cudnn.h>
+
+#include <chrono>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "client/cpp/include/convtune/resolver.h"
+#include "deploy/examples/cudnn_plan.h"
+#include "proto/model/conv_problem.h"
+
+int main(int argc, char** argv) {
+  using convtune::client::Query;
+  std::vector<Query> model;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (!line.empty()) model.push_back({line});
+  }
+  convtune::client::Constraints constraints;
+  constraints.api = convtune::client::Api::kGraph;
+  convtune::client::Resolver resolver;
+  int failed = 0;
+  try {
+    example::Device device;
+    if (argc > 1) {
+      std::ifstream file(argv[1]);
+      device = example::DeviceFromProfile({std::istreambuf_iterator<char>(file), {}});
+    } else if (cudnnCreate(&device.handle) != CUDNN_STATUS_SUCCESS) {
+      std::cerr << "there is no GPU; name the properties of a device profile\n";
+      return 2;
+    }
+    for (const auto& result : resolver.Resolve(model, std::chrono::seconds(5), constraints)) {
+      std::cout << result.problem << "\t";
+      if (!result.found) {
+        std::cout << "cuDNN's heuristic: " << result.why << "\n";
+        continue;
+      }
+      try {
+        const auto problem = convtune::ConvProblem::Parse(result.problem);
+        const example::Plan plan = example::MakePlan(device, problem.value(), result.winner);
+        std::cout << result.winner.text << "\t" << plan.workspace_bytes << "\n";
+      } catch (const std::exception& error) {
+        std::cout << "error: " << error.what() << "\n";
+        ++failed;
+      }
+    }
+    if (device.handle != nullptr) cudnnDestroy(device.handle);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return 2;
+  }
+  return failed == 0 ? 0 : 1;
+}

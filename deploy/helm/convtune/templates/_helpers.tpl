@@ -1,0 +1,71 @@
+{{- define "convtune.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "convtune.labels" -}}
+app.kubernetes.io/name: convtune
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "convtune.selector" -}}
+app.kubernetes.io/name: convtune
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- /* What the restricted profile asks of a pod. */ -}}
+{{- define "convtune.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ .Values.user }}
+runAsGroup: {{ .Values.user }}
+fsGroup: {{ .Values.user }}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- /* And of a container. */ -}}
+{{- define "convtune.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- /* Tunes what is missing in this pod's GPU, and ends. */ -}}
+{{- define "convtune.once" -}}
+- name: convtune
+  image: {{ include "convtune.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  args:
+    - --once
+    - --file=/etc/convtune/problems.txt
+    - --state-dir=/var/lib/convtune/db
+    - --time-budget={{ .Values.timeBudget }}
+    {{- if .Values.base }}
+    - --base={{ .Values.base }}
+    {{- end }}
+  resources:
+    requests:
+      {{- toYaml .Values.resources.requests | nindent 6 }}
+    limits:
+      {{- toYaml .Values.resources.limits | nindent 6 }}
+      {{ .Values.gpu.resource }}: {{ .Values.gpu.count }}
+  securityContext:
+    {{- include "convtune.containerSecurity" . | nindent 4 }}
+  volumeMounts:
+    - {name: state, mountPath: /var/lib/convtune}
+    - {name: problems, mountPath: /etc/convtune, readOnly: true}
+    - {name: tmp, mountPath: /tmp}
+{{- end }}
+
+{{- define "convtune.volumes" -}}
+- name: state
+  {{- if .Values.state.claimName }}
+  persistentVolumeClaim: {claimName: {{ .Values.state.claimName }}}
+  {{- else }}
+  emptyDir: {sizeLimit: {{ .Values.state.sizeLimit }}}
+  {{- end }}
+- name: problems
+  configMap: {name: {{ .Release.Name }}-problems}
+- name: tmp
+  emptyDir: {}
+{{- end }}

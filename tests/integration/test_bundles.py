@@ -1,0 +1,180 @@
+"""Bundles through the programs: out of one daemon, into another, beneath a third."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from harness.daemon import wait_until
+
+PROBLEMS = [f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1,nhwc,f16" for n in range(1, 6)]
+
+
+@pytest.fixture
+def tuned(fake_daemon, cli):
+    """A daemon with tunings of PROBLEMS, and its command line."""
+    daemon = fake_daemon().start()
+    run = cli(daemon)
+    run.ok("tune", *PROBLEMS)
+    return daemon, run
+
+
+def key_pair(directory, name):
+    private, public = directory / name, directory / f"{name}.pub"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", private], check=True)
+    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
+    return private, public
+
+
+def winners(run):
+    return {t["problemText"]: (t["winner"], t["evidence"]) for t in run.ok("list", "--json").json()["tunings"]}
+
+
+def test_export_verify_import_and_again(tuned, bare_daemon, cli, tmp_path):
+    _, run = tuned
+    bundle = tmp_path / "a.bundle"
+    run.ok("export", bundle)
+    verified = cli().ok("verify", bundle, "--json").json()["bundles"][0]
+    assert (verified["tunings"], verified["signer"], verified["refusals"]) == (5, "", [])
+
+    other = cli(bare_daemon.start())
+    first = other.ok("import", bundle, "--json").json()["imports"][0]
+    assert first["committed"] and first["takenCount"] == "5"
+    assert winners(other) == winners(run)
+    again = other.ok("import", bundle, "--json").json()["imports"][0]
+    assert (again.get("takenCount", "0"), again["keptCount"]) == ("0", "5")
+    answer = other.ok("get", PROBLEMS[0], "--json").json()["results"][0]["answer"]
+    assert answer["origin"] == "ORIGIN_IMPORTED"
+    assert len(other.ok("explain", PROBLEMS[0], "--json").json()["tuning"]["candidates"]) > 1
+
+    # What the other daemon exports is the same, byte for byte.
+    other.ok("export", tmp_path / "b.bundle")
+    assert (tmp_path / "b.bundle").read_bytes() == bundle.read_bytes()
+    assert not list(tmp_path.glob("*.part-*"))
+
+
+def test_an_import_survives_kill_9(tuned, bare_daemon, cli, tmp_path):
+    _, run = tuned
+    run.ok("export", tmp_path / "a")
+    other = bare_daemon.start()
+    cli(other).ok("import", tmp_path / "a")
+    other.kill()
+    other.start()
+    assert winners(cli(other)) == winners(run)
+
+
+def test_a_flipped_byte_anywhere_is_refused_with_its_place(tuned, bare_daemon, cli, tmp_path):
+    _, run = tuned
+    run.ok("export", tmp_path / "a")
+    other = cli(bare_daemon.start())
+    sound = (tmp_path / "a").read_bytes()
+    damaged = tmp_path / "damaged"
+    for at in range(0, len(sound), len(sound) // 25):
+        damaged.write_bytes(sound[:at] + bytes([sound[at] ^ 0x10]) + sound[at + 1 :])
+        result = other("import", damaged)
+        assert result.code == 1, result
+        assert "damaged at byte " in result.err, result
+        assert cli()("verify", damaged).code == 1
+    assert winners(other) == {}
+
+
+def test_an_upload_that_breaks_off_takes_nothing(tuned, bare_daemon, cli, tmp_path):
+    _, run = tuned
+    run.ok("export", tmp_path / "a")
+    bare_daemon.start()
+    (tmp_path / "cut").write_bytes((tmp_path / "a").read_bytes()[:-10])
+    result = cli(bare_daemon)("import", tmp_path / "cut")
+    assert result.code == 1 and "damaged at byte" in result.err, result
+    assert winners(cli(bare_daemon)) == {}
+
+
+def test_merge_takes_every_problem_once(fake_daemon, tuned, cli, tmp_path):
+    _, run = tuned
+    run.ok("export", tmp_path / "a")
+    second = cli(fake_daemon().start())
+    second.ok("tune", PROBLEMS[0], "fwd,x=9x64x56x56,w=64x64x3x3,pad=1,nhwc,f16")
+    second.ok("export", tmp_path / "b")
+    merged = cli().ok("merge", tmp_path / "m", tmp_path / "a", tmp_path / "b", "--json").json()
+    assert (merged["read"], merged["written"], merged["superseded"]) == (7, 6, 1)
+    cli().ok("verify", tmp_path / "m")
+
+
+def test_signatures(tuned, daemons, cli, tmp_path):
+    _, run = tuned
+    private, public = key_pair(tmp_path, "key")
+    _, other_public = key_pair(tmp_path, "other")
+    run.ok("export", tmp_path / "unsigned")
+    run.ok("export", tmp_path / "signed", "--sign-key", private)
+    cli().ok("verify", tmp_path / "signed", "--public-key", public)
+    result = cli()("verify", tmp_path / "signed", "--public-key", other_public)
+    assert result.code == 1 and "trusted" in result.err, result
+
+    strict = cli(daemons("--devices", "none", "--bundle-key", public).start())
+    result = strict("import", tmp_path / "unsigned")
+    assert result.code == 1 and "not signed" in result.err, result
+    assert winners(strict) == {}
+    strict.ok("import", tmp_path / "signed")
+    assert len(winners(strict)) == 5
+
+
+def test_json_lines_are_stable_and_complete(tuned, cli, tmp_path):
+    _, run = tuned
+    run.ok("export", tmp_path / "a.jsonl")
+    run.ok("export", tmp_path / "a")
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [line["tuning"]["problem"] for line in lines if "tuning" in line] == sorted(winners(run))
+    assert cli().ok("verify", tmp_path / "a", "--jsonl").out == (tmp_path / "a.jsonl").read_text()
+
+
+def test_a_base_is_served_and_never_written(tuned, daemons, cli, tmp_path):
+    _, run = tuned
+    base = tmp_path / "base"
+    run.ok("export", base)
+    before = base.read_bytes()
+    base.chmod(0o444)
+    daemon = daemons("--devices", "none", "--base", base).start()
+    run_base = cli(daemon)
+    assert winners(run_base) == winners(run)
+    run_base.ok("get", *PROBLEMS)
+    # What a base has cannot be deleted, and the daemon says that nothing was.
+    deleted = run_base("delete", PROBLEMS[0], "--json")
+    assert (deleted.code, deleted.json()["deleted"]) == (3, 0), deleted
+    run_base.ok("get", PROBLEMS[0])
+    run_base.ok("pin", PROBLEMS[0], winners(run)[sorted(winners(run))[0]][0], "--reason", "test")
+    assert base.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"no bundle", None])
+def test_a_base_that_cannot_be_read_is_said_at_start(daemons, tmp_path, content):
+    base = tmp_path / "base"
+    if content is not None:
+        base.write_bytes(content)
+    daemon = daemons("--devices", "none", "--base", base).start(wait=False)
+    assert daemon.wait(30) == 1
+    assert "--base: " in daemon.log() and str(base) in daemon.log()
+
+
+def test_warm_restarts(fake_daemon, daemons, cli, tmp_path, short_dir):
+    """Tuned once; then a new daemon on the same state, then one on a base bundle alone."""
+    models = tmp_path / "model.txt"
+    models.write_text("\n".join(PROBLEMS) + "\n")
+    first = fake_daemon().start()
+    run = cli(first)
+    cold = run.ok("warm", models, "--json").json()
+    assert (cold["problems"], cold["hits"], cold["tuned"], cold["warm"]) == (5, 0, 5, True)
+    run.ok("export", tmp_path / "base")
+    first.stop()
+
+    state = short_dir / "again"
+    shutil.copytree(first.directory, state, ignore=shutil.ignore_patterns("s", "log"))
+    for daemon in (fake_daemon(directory=state), fake_daemon("--base", tmp_path / "base")):
+        run = cli(daemon.start())
+        warm = run.ok("warm", models, "--json").json()
+        assert (warm["hits"], warm["tuned"], warm["warm"]) == (5, 0, True)
+        assert run.ok("get", "--file", models).code == 0
+        info = daemon.client().info()
+        assert (info.worker_starts, info.worker_requests) == (0, 0)
+        assert info.hits == info.lookups > 0
+        wait_until(lambda d=daemon: not d.workers(), 10, "no worker")
+        daemon.stop()

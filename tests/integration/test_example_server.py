@@ -1,0 +1,43 @@
+"""deploy/examples' server: real cuDNN plans from real answers, without a GPU."""
+
+import json
+import pathlib
+import subprocess
+
+import pytest
+
+from conftest import PROGRAMS
+
+PROFILE = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "profiles" / "nvidia-h200.json"
+PROBLEMS = [
+    "fwd,x=32x64x56x56,w=64x64x3x3,pad=1,nhwc,f16",
+    "bwd_data,x=32x64x56x56,w=64x64x3x3,pad=1,nhwc,f16",
+    "bwd_filter,x=32x64x56x56,w=64x64x3x3,pad=1,nhwc,f16",
+    "fwd,x=8x3x224x224,w=64x3x7x7,pad=3,stride=2,nchw,f32",
+]
+
+
+@pytest.fixture
+def server(worker):
+    path = PROGRAMS / "convtune-example-server"
+    if not path.exists():
+        pytest.fail(f"{path} is not built")
+    return path
+
+
+def test_every_answer_becomes_a_plan_that_finalises(server, worker, daemons, cli, tmp_path):
+    daemon = daemons("--devices", "none", "--profile", PROFILE, "--worker", worker).start()
+    cli(daemon).ok("get", *PROBLEMS, "--on-miss", "heuristic")
+    properties = tmp_path / "properties.json"
+    properties.write_text(json.dumps(json.loads(PROFILE.read_text())["properties"], separators=(",", ":")))
+    unknown = "fwd,x=1x8x9x9,w=8x8x3x3"
+    result = subprocess.run(
+        [server, properties], input="\n".join([*PROBLEMS, unknown]) + "\n", capture_output=True, text=True,
+        env={"CONVTUNE_ADDRESS": daemon.address, "PATH": "/usr/bin:/bin"}, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 0, (result.stdout, result.stderr)
+    lines = [line.split("\t") for line in result.stdout.splitlines()]
+    assert len(lines) == 5
+    for line in lines[:4]:
+        assert line[1].startswith("graph:eng") and int(line[2]) >= 0, line
+    assert lines[4][1].startswith("cuDNN's heuristic: ")

@@ -1,0 +1,222 @@
+"""convtune.onnx against models made here: exactly the expected problems."""
+
+import sys
+
+import pytest
+
+from harness import python_package
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def ct():
+    """The installed package's convtune.onnx."""
+    sys.path.insert(0, str(python_package.install()))
+    import convtune.onnx
+
+    return convtune.onnx
+
+
+class Builder:
+    """A graph, node by node; the weights have shapes and zeros."""
+
+    def __init__(self, shape, elem_type=TensorProto.FLOAT):
+        self.type = elem_type
+        self.inputs = [helper.make_tensor_value_info("x", elem_type, shape)]
+        self.nodes, self.weights, self.last = [], [], "x"
+
+    def node(self, op, *extra, **attributes):
+        out = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, [self.last, *extra], [out], name=f"n{len(self.nodes)}", **attributes))
+        self.last = out
+        return self
+
+    def weight(self, shape):
+        name = f"w{len(self.weights)}"
+        size = 1
+        for s in shape:
+            size *= s
+        width = {TensorProto.FLOAT: 4, TensorProto.FLOAT16: 2, TensorProto.DOUBLE: 8}[self.type]
+        self.weights.append(helper.make_tensor(name, self.type, shape, bytes(size * width), raw=True))
+        return name
+
+    def conv(self, shape, op="Conv", **attributes):
+        return self.node(op, self.weight(shape), **attributes)
+
+    def model(self, opset=17):
+        output = helper.make_empty_tensor_value_info(self.last)
+        output.type.tensor_type.elem_type = self.type
+        graph = helper.make_graph(self.nodes, "g", self.inputs, [output], self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+    def save(self, path, **kwargs):
+        onnx.save(self.model(**kwargs), path)
+        return path
+
+
+def texts(workload):
+    return {str(problem): count for problem, count in workload.items()}
+
+
+def residual():
+    """ResNet-50's beginning: a stem, and a bottleneck twice."""
+    b = Builder(["batch", 3, 224, 224])
+    b.conv((64, 3, 7, 7), pads=[3, 3, 3, 3], strides=[2, 2]).node("Relu")
+    b.node("MaxPool", kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])
+    for _ in range(2):
+        shortcut = b.last
+        b.conv((64, 64, 1, 1)).node("Relu").conv((64, 64, 3, 3), pads=[1, 1, 1, 1]).node("Relu")
+        b.conv((64, 64, 1, 1)).node("Add", shortcut).node("Relu")
+    return b
+
+
+def test_a_residual_network_for_each_batch(ct, tmp_path):
+    path = residual().save(tmp_path / "resnet.onnx")
+    found = ct.problems(path, batch_sizes=[1, 8])
+    tail = "stride=1x1,dilation=1x1,groups=1,nchw,f32"
+    assert texts(found) == {
+        text: count
+        for n in (1, 8)
+        for text, count in {
+            f"fwd,x={n}x3x224x224,w=64x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32": 1,
+            f"fwd,x={n}x64x56x56,w=64x64x1x1,pad=0x0,{tail}": 4,
+            f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1x1,{tail}": 2,
+        }.items()
+    }
+    # Per run: the 3x3 twice 231 MFLOP, the stem 236, the 1x1 four times 26.
+    assert [p.w for p in ct.problems(path).most_work_first()] == [(64, 64, 3, 3), (64, 3, 7, 7), (64, 64, 1, 1)]
+
+
+def test_a_depthwise_network_in_half_precision(ct):
+    b = Builder([1, 32, 112, 112], TensorProto.FLOAT16)
+    b.conv((32, 1, 3, 3), group=32, pads=[1, 1, 1, 1]).node("Clip").conv((64, 32, 1, 1)).node("Clip")
+    b.conv((64, 1, 3, 3), group=64, pads=[1, 1, 1, 1], strides=[2, 2])
+    assert list(texts(ct.problems(b.model(), layout="nhwc"))) == [
+        "fwd,x=1x32x112x112,w=32x1x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=32,nhwc,f16",
+        "fwd,x=1x32x112x112,w=64x32x1x1,pad=0x0,stride=1x1,dilation=1x1,groups=1,nhwc,f16",
+        "fwd,x=1x64x112x112,w=64x1x3x3,pad=1x1,stride=2x2,dilation=1x1,groups=64,nhwc,f16",
+    ]
+
+
+def test_a_unets_transposed_convolutions_are_data_gradients(ct):
+    b = Builder(["n", 64, 28, 28])
+    b.conv((64, 32, 2, 2), op="ConvTranspose", strides=[2, 2])
+    b.conv((32, 16, 3, 3), op="ConvTranspose", strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])
+    found = ct.problems(b.model(), [4])
+    assert list(texts(found)) == [
+        "bwd_data,x=4x32x56x56,w=64x32x2x2,pad=0x0,stride=2x2,dilation=1x1,groups=1,nchw,f32",
+        "bwd_data,x=4x16x112x112,w=32x16x3x3,pad=1x1,stride=2x2,dilation=1x1,groups=1,nchw,f32",
+    ]
+    # Each writes what the convolution reads, and reads what it writes.
+    assert [p.y for p in found] == [(4, 64, 28, 28), (4, 32, 56, 56)]
+
+
+def test_three_and_one_dimensions(ct):
+    video = Builder(["n", 3, 16, 112, 112]).conv(
+        (64, 3, 3, 7, 7), pads=[1, 3, 3, 1, 3, 3], strides=[1, 2, 2], dilations=[1, 1, 1]
+    )
+    assert list(texts(ct.problems(video.model(), [2]))) == [
+        "fwd,x=2x3x16x112x112,w=64x3x3x7x7,pad=1x3x3,stride=1x2x2,dilation=1x1x1,groups=1,nchw,f32"
+    ]
+    audio = Builder(["n", 80, 3000]).conv((384, 80, 3), pads=[1, 1]).conv((384, 384, 3), pads=[2, 2], dilations=[2])
+    assert list(texts(ct.problems(audio.model(), [1]))) == [
+        "fwd,x=1x80x3000,w=384x80x3,pad=1,stride=1,dilation=1,groups=1,nchw,f32",
+        "fwd,x=1x384x3000,w=384x384x3,pad=2,stride=1,dilation=2,groups=1,nchw,f32",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "pad"),
+    [
+        ({"auto_pad": "SAME_UPPER", "strides": [2, 2]}, "0:1x0:1"),
+        ({"auto_pad": "SAME_LOWER", "strides": [2, 2]}, "1:0x1:0"),
+        ({"auto_pad": "SAME_UPPER"}, "1x1"),
+        ({"auto_pad": "SAME_UPPER", "dilations": [2, 1]}, "2x1"),
+        ({"auto_pad": "VALID"}, "0x0"),
+        ({"pads": [0, 1, 2, 3]}, "0:2x1:3"),
+    ],
+)
+def test_pads_that_the_model_leaves_to_the_reader(ct, attributes, pad):
+    model = Builder([1, 8, 20, 20]).conv((8, 8, 3, 3), **attributes).model()
+    (problem,) = ct.problems(model)
+    assert f",pad={pad}," in str(problem)
+    # ONNX's own inference agrees on what comes out.
+    inferred = onnx.shape_inference.infer_shapes(model)
+    assert problem.y == tuple(d.dim_value for d in inferred.graph.output[0].type.tensor_type.shape.dim)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+        {"auto_pad": "SAME_LOWER", "strides": [2, 2]},
+        {"output_shape": [40, 40], "strides": [2, 2]},
+        {"pads": [0, 0, 1, 1], "strides": [2, 2]},
+        {"dilations": [2, 2], "group": 4, "pads": [1, 1, 1, 1]},
+    ],
+)
+def test_a_transposed_convolution_reads_what_the_convolution_writes(ct, attributes):
+    group = attributes.get("group", 1)
+    model = Builder([2, 8, 20, 20]).conv((8, 4, 3, 3), op="ConvTranspose", **attributes).model()
+    (problem,) = ct.problems(model)
+    inferred = onnx.shape_inference.infer_shapes(model)
+    out = tuple(d.dim_value for d in inferred.graph.output[0].type.tensor_type.shape.dim)
+    assert (problem.operation, problem.x, problem.y) == ("bwd_data", out, (2, 8, 20, 20))
+    assert problem.groups == group
+
+
+def test_backward_adds_both_gradients(ct):
+    model = Builder([1, 8, 20, 20]).conv((8, 8, 3, 3)).model()
+    assert [p.operation for p in ct.problems(model, backward=True)] == ["fwd", "bwd_data", "bwd_filter"]
+
+
+def test_old_opsets_and_bodies_of_if(ct):
+    assert len(ct.problems(residual().model(opset=9), [1])) == 3
+    branch = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w0"], ["y"], name="inner")], "b", [],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    b = Builder([1, 8, 20, 20])
+    b.weight((8, 8, 3, 3))
+    b.inputs.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    b.nodes.append(helper.make_node("If", ["c"], ["out"], then_branch=branch, else_branch=branch))
+    b.last = "out"
+    assert list(texts(ct.problems(b.model())).values()) == [2]
+
+
+def test_what_cannot_be_told_is_a_clear_error(ct, tmp_path):
+    from convtune import ModelError
+
+    def message(model, **kwargs):
+        with pytest.raises(ModelError) as error:
+            ct.problems(model, **kwargs)
+        return str(error.value)
+
+    path = residual().save(tmp_path / "r.onnx")
+    whole = path.read_bytes()
+    for length in (0, 1, 10, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "cut.onnx").write_bytes(whole[:length])
+        assert "cut.onnx: is no ONNX model, or is cut short" in message(tmp_path / "cut.onnx"), length
+    (tmp_path / "text.onnx").write_text("this is no model")
+    assert "text.onnx: is no ONNX model" in message(tmp_path / "text.onnx")
+    assert "nowhere.onnx: cannot be read" in message(tmp_path / "nowhere.onnx")
+    fixed = Builder([4, 8, 20, 20]).conv((8, 8, 3, 3)).model()
+    assert "fixed batch 4, asked for is 8" in message(fixed, batch_sizes=[8])
+    free = Builder(["n", 8, "height", 20]).conv((8, 8, 3, 3)).model()
+    assert "needs a size for height" in message(free)
+    assert [p.x for p in ct.problems(free, dims={"height": 30})] == [(1, 8, 30, 20)]
+    assert "shape inference failed" in message(Builder([1, 8, 20, 20]).conv((8, 9, 3, 3, 3)).model())
+
+
+def test_the_command_prints_and_refuses(tmp_path):
+    path = residual().save(tmp_path / "r.onnx")
+    result = python_package.run("-m", "convtune", "problems", path, "--batch", "1,8", "--dtype", "f16")
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.splitlines()) == 14 and result.stdout.count("f16") == 14
+    for arguments in (["--batch", "0"], ["--dim", "h"], ["--dtype", "f8"]):
+        assert python_package.run("-m", "convtune", "problems", path, *arguments).returncode == 2
+    (tmp_path / "x.onnx").write_bytes(b"\x00")
+    result = python_package.run("-m", "convtune", "problems", tmp_path / "x.onnx")
+    assert result.returncode == 2 and "x.onnx: is no ONNX model" in result.stderr

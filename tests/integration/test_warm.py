@@ -1,0 +1,86 @@
+"""convtune warm, and what it says."""
+
+import threading
+
+import pytest
+
+from harness.fakes import script
+
+PROBLEMS = [f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1,nhwc,f16" for n in (1, 4, 2)]
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A list with doubles, as a recorded one has: three times batch 2 is more than batch 4."""
+    path = tmp_path / "model.txt"
+    path.write_text("# recorded\n" + "\n".join([*PROBLEMS, PROBLEMS[2], PROBLEMS[2]]) + "\n")
+    return path
+
+
+def test_most_work_is_tuned_first_and_a_second_run_asks_for_nothing(fake_daemon, cli, model):
+    daemon = fake_daemon(env=script(log=model.parent / "log")).start()
+    run = cli(daemon)
+    result = run.ok("warm", model, "--json")
+    assert result.json()["problems"] == 3 and result.json()["tuned"] == 3
+    assert "the model is warm" in result.err and "saved per restart: " in result.err
+    opened = [line for line in (model.parent / "log").read_text().splitlines() if ",x=" in line]
+    asked = list(dict.fromkeys(line[line.index(",x=") + 3] for line in opened))
+    assert asked == ["2", "4", "1"]
+    before = daemon.client().info().worker_requests
+    again = run.ok("warm", model, "--json").json()
+    assert (again["hits"], again["tuned"], again["searchSecondsOf"]) == (3, 0, 3)
+    assert daemon.client().info().worker_requests == before
+
+
+def test_only_what_is_missing_is_tuned(fake_daemon, cli, model):
+    run = cli(fake_daemon().start())
+    run.ok("tune", PROBLEMS[1])
+    summary = run.ok("warm", model, "--json").json()
+    assert (summary["hits"], summary["tuned"]) == (1, 2)
+
+
+def test_what_fails_is_counted_by_reason_and_ends_with_1(fake_daemon, cli, model):
+    result = cli(fake_daemon(env=script(refused=1)).start())("warm", model, "--json")
+    assert result.code == 1, result
+    summary = result.json()
+    assert summary["failed"] == 3 and not summary["warm"]
+    assert sum(f["count"] for f in summary["failures"]) == 3
+    assert "the model is not warm" in result.err
+
+
+def test_heuristic_answers_are_warm_on_a_profile_only(daemons, cli, worker, model):
+    daemon = daemons("--devices", "none", "--profile", "nvidia-h200", "--worker", worker).start()
+    run = cli(daemon)
+    assert run.ok("warm", model, "--json").json()["warm"]
+    assert run.ok("warm", model, "--json").json()["hits"] == 3
+    result = run("warm", model, "--json", "--min-evidence", "measured")
+    assert result.code == 1 and result.json()["failures"][0]["reason"] == "only heuristic evidence"
+
+
+def test_it_waits_for_the_daemon(fake_daemon, cli, model):
+    daemon = fake_daemon()
+    run = cli(daemon)
+    result = run("warm", model, "--wait-ready", "200ms")
+    assert result.code == 4 and "not ready within 200ms" in result.err, result
+    starter = threading.Timer(1, daemon.start, kwargs={"wait": False})
+    starter.start()
+    assert run.ok("warm", model, "--wait-ready", "60s", "--json").json()["warm"]
+    starter.join()
+
+
+def test_rows_that_are_wrong_are_said_and_the_others_tuned(fake_daemon, cli, model):
+    with model.open("a") as file:
+        file.write("fwd,x=1x64x7x7,w=64x63x3x3\n")
+    result = cli(fake_daemon().start())("warm", model, "--json")
+    assert result.code == 2 and "model.txt:7: " in result.err, result
+    assert result.json()["tuned"] == 3
+
+
+def test_once_tunes_in_the_same_order_and_only_what_is_missing(daemons, fake_worker, model, convtuned, tmp_path):
+    import subprocess
+
+    command = [convtuned, "--once", "--file", model, "--state-dir", tmp_path / "state", "--devices", "0", "--worker", fake_worker]
+    first = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert first.returncode == 0 and "3 problems, 3 answered (3 new" in first.stdout, first
+    second = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert second.returncode == 0 and "3 problems, 3 answered (0 new" in second.stdout, second

@@ -1,0 +1,141 @@
+#include "db/format/bundle_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "tests/unit/db/format/bundle_files.h"
+
+namespace convtune {
+namespace {
+
+const absl::Time kNow = absl::FromUnixSeconds(1'767'225'600);
+
+// What is wrong with a row that was changed so; UNSPECIFIED: nothing.
+v1::RefusalReason ReasonOf(const std::function<void(v1::BundleTuning*)>& change) {
+  v1::BundleTuning row = SampleRow(1);
+  change(&row);
+  std::vector<BundleRefusal> refusals;
+  const auto tuning =
+      FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
+  EXPECT_EQ(tuning.has_value(), refusals.empty());
+  return refusals.empty() ? v1::REFUSAL_REASON_UNSPECIFIED : refusals[0].reason;
+}
+
+v1::BundleCandidate* First(v1::BundleTuning* row) { return row->mutable_candidates(0); }
+
+TEST(BundleCodecTest, ASoundRowIsTaken) {
+  EXPECT_EQ(ReasonOf([](auto*) {}), v1::REFUSAL_REASON_UNSPECIFIED);
+}
+
+TEST(BundleCodecTest, TheProblemMustBeOneInItsCanonicalForm) {
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem("fwd"); }), v1::REFUSAL_REASON_PROBLEM);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem("fwd,x=1x1x1x1,w=1x1x1x1"); }),
+            v1::REFUSAL_REASON_PROBLEM);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem("../../etc/passwd"); }),
+            v1::REFUSAL_REASON_PROBLEM);
+}
+
+TEST(BundleCodecTest, CandidatesMustBeSome) {
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_candidate("graph:engX"); }),
+            v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_candidate("graph:eng1,k3=1,k2=1"); }),
+            v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_candidate(row->candidates(1).candidate()); }),
+            v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_status(v1::CANDIDATE_STATUS_UNSPECIFIED); }),
+            v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(
+      ReasonOf([](auto* row) { First(row)->set_status(static_cast<v1::CandidateStatus>(99)); }),
+      v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) {
+              First(row)->add_numerical_notes(static_cast<v1::NumericalNote>(32));
+            }),
+            v1::REFUSAL_REASON_CANDIDATE);
+}
+
+TEST(BundleCodecTest, NumbersMustBeSuchAsAMeasurementGives) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto is_measurement = [](const std::function<void(v1::BundleCandidate*)>& change) {
+    return ReasonOf([&](auto* row) { change(First(row)); }) == v1::REFUSAL_REASON_MEASUREMENT;
+  };
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_median_us(kNan); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_median_us(-1); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_q3_us(1e300); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_find_us(kNan); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_sample_count(0); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_sample_count(-1); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_sample_count(1'000'000); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_samples_us(0, -1); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_workspace_bytes(-1); }));
+  // A median far below every sample.
+  EXPECT_TRUE(is_measurement([](auto* c) {
+    c->set_q1_us(0.1);
+    c->set_median_us(0.1);
+    c->set_q3_us(0.1);
+  }));
+}
+
+TEST(BundleCodecTest, EvidenceMustNotClaimMoreThanTheCandidatesShow) {
+  EXPECT_EQ(ReasonOf([](auto* row) { row->clear_candidates(); }), v1::REFUSAL_REASON_EVIDENCE);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_evidence(static_cast<v1::Evidence>(41)); }),
+            v1::REFUSAL_REASON_EVIDENCE);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_evidence(v1::EVIDENCE_UNSPECIFIED); }),
+            v1::REFUSAL_REASON_EVIDENCE);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_incomplete_reason("the budget ended"); }),
+            v1::REFUSAL_REASON_EVIDENCE);
+}
+
+TEST(BundleCodecTest, NothingIsTimedOnAProfile) {
+  Environment profile = SampleEnvironment();
+  profile.profile = true;
+  std::vector<BundleRefusal> refusals;
+  FromBundleTuning(SampleRow(1), FromBundleEnvironment(ToBundleEnvironment(1, profile, {})), kNow,
+                   &refusals);
+  ASSERT_FALSE(refusals.empty());
+  EXPECT_EQ(refusals[0].reason, v1::REFUSAL_REASON_EVIDENCE);
+}
+
+TEST(BundleCodecTest, TimesMustHaveCome) {
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_tune_time_us(absl::ToUnixMicros(kNow) * 2); }),
+            v1::REFUSAL_REASON_TIME);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_tune_time_us(-1); }), v1::REFUSAL_REASON_TIME);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_elapsed_us(-1); }), v1::REFUSAL_REASON_TIME);
+}
+
+TEST(BundleCodecTest, AnEnvironmentMustNotContradictItself) {
+  const auto violations = [](const std::function<void(v1::BundleEnvironment*)>& change) {
+    v1::BundleEnvironment environment = SampleBundleEnvironment();
+    change(&environment);
+    return FromBundleEnvironment(environment).violations.size();
+  };
+  EXPECT_EQ(violations([](auto*) {}), 0U);
+  EXPECT_EQ(violations([](auto* e) { e->set_gpu_model("NVIDIA A100"); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->set_text("nvidia-h200"); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->set_node(std::string(300, 'n')); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->set_gpu_uuid("a\nb"); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->set_memory_bytes(-1); }), 1U);
+}
+
+TEST(BundleCodecTest, EvidenceThenCompletenessThenSamplesThenTimeDecide) {
+  const Tuning stored = ValidTuning(1);
+  Tuning made = stored;
+  EXPECT_FALSE(IsBetterTuning(made, stored));
+  made.tune_time += absl::Seconds(1);
+  EXPECT_TRUE(IsBetterTuning(made, stored));
+  made.candidates[0].sample_count -= 1;
+  EXPECT_FALSE(IsBetterTuning(made, stored));
+  made.candidates[0].sample_count += 2;
+  EXPECT_TRUE(IsBetterTuning(made, stored));
+  made.evidence = Evidence::kHeuristic;
+  EXPECT_FALSE(IsBetterTuning(made, stored));
+  Tuning full = made;
+  made.incomplete_reason = "the first configs alone";
+  EXPECT_FALSE(IsBetterTuning(made, full));
+  EXPECT_TRUE(IsBetterTuning(full, made));
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,137 @@
+#include "db/layered_tuning_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/fakes/memory_store.h"
+#include "tests/unit/db/format/bundle_files.h"
+
+namespace convtune {
+namespace {
+
+class LayeredTuningStoreTest : public ::testing::Test {
+ protected:
+  void AddLayer(const std::vector<Tuning>& tunings) {
+    const std::string path = folder_.File("base" + std::to_string(layers_.size()));
+    WriteWholeFile(path, BundleOf(tunings));
+    BundleLayer::Options options;
+    options.path = path;
+    options.now = ManualClock().now;
+    auto layer = BundleLayer::Open(options);
+    ASSERT_TRUE(layer.ok()) << layer.status();
+    layers_.push_back(*std::move(layer));
+  }
+
+  LayeredTuningStore& Store() {
+    if (store_ == nullptr) {
+      store_ = std::make_unique<LayeredTuningStore>(&memory_, std::move(layers_),
+                                                    [this](Tuning*) { ++prepared_; });
+    }
+    return *store_;
+  }
+
+  std::vector<Tuning> All() {
+    std::vector<Tuning> tunings;
+    EXPECT_TRUE(Store()
+                    .ForEachTuning([&](Tuning tuning) { tunings.push_back(std::move(tuning)); },
+                                   [](const std::string& text) { ADD_FAILURE() << text; })
+                    .ok());
+    return tunings;
+  }
+
+  TestFolder folder_;
+  MemoryStore memory_;
+  std::vector<std::unique_ptr<BundleLayer>> layers_;
+  std::unique_ptr<LayeredTuningStore> store_;
+  int prepared_ = 0;
+};
+
+TEST_F(LayeredTuningStoreTest, GivesWhatALayerHas) {
+  AddLayer(SampleTunings(3));
+  const auto got = Store().GetTuning(ValidTuning(2).key);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(*got, Imported(ValidTuning(2)));
+  EXPECT_EQ(prepared_, 1);
+  EXPECT_TRUE(absl::IsNotFound(Store().GetTuning(ValidTuning(4).key).status()));
+}
+
+TEST_F(LayeredTuningStoreTest, EvidenceDecidesAndNotPlace) {
+  AddLayer(SampleTunings(2));
+  Tuning worse = ValidTuning(1);
+  worse.evidence = Evidence::kIncomplete;
+  Tuning better = ValidTuning(2);
+  better.tune_time += absl::Seconds(1);
+  ASSERT_TRUE(memory_.PutTuning(worse, SampleEnvironment()).ok());
+  ASSERT_TRUE(memory_.PutTuning(better, SampleEnvironment()).ok());
+  EXPECT_EQ(*Store().GetTuning(worse.key), Imported(ValidTuning(1)));
+  EXPECT_EQ(*Store().GetTuning(better.key), better);
+  const std::vector<Tuning> all = All();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0], WithoutSamples(Imported(ValidTuning(1))));
+  EXPECT_EQ(all[1], WithoutSamples(better));
+}
+
+TEST_F(LayeredTuningStoreTest, BetweenEqualsTheStoresOwnStays) {
+  AddLayer(SampleTunings(1));
+  ASSERT_TRUE(memory_.PutTuning(ValidTuning(1), SampleEnvironment()).ok());
+  EXPECT_EQ(Store().GetTuning(ValidTuning(1).key)->origin, Origin::kLocal);
+}
+
+TEST_F(LayeredTuningStoreTest, ForEachGoesInOrderThroughStoreAndLayers) {
+  AddLayer({ValidTuning(1), ValidTuning(4), ValidTuning(6)});
+  AddLayer({ValidTuning(2), ValidTuning(4), ValidTuning(7)});
+  for (const int n : {3, 5, 6}) {
+    ASSERT_TRUE(memory_.PutTuning(ValidTuning(n), SampleEnvironment()).ok());
+  }
+  std::vector<std::string> keys, expected;
+  for (const Tuning& tuning : All()) keys.push_back(tuning.key.problem_text);
+  for (int n = 1; n <= 7; ++n) expected.push_back(ValidTuning(n).key.problem_text);
+  EXPECT_EQ(keys, expected);
+}
+
+TEST_F(LayeredTuningStoreTest, DeletingLeavesWhatALayerHas) {
+  AddLayer(SampleTunings(1));
+  ASSERT_TRUE(memory_.PutTuning(ValidTuning(1), SampleEnvironment()).ok());
+  EXPECT_EQ(*Store().DeleteTunings({ValidTuning(1).key}), 1);
+  EXPECT_EQ(Store().GetTuning(ValidTuning(1).key)->origin, Origin::kImported);
+}
+
+TEST_F(LayeredTuningStoreTest, ChangesGoToTheStore) {
+  AddLayer(SampleTunings(1));
+  ASSERT_TRUE(Store().PutTuning(ValidTuning(9), SampleEnvironment()).ok());
+  EXPECT_TRUE(memory_.GetTuning(ValidTuning(9).key).ok());
+}
+
+TEST_F(LayeredTuningStoreTest, ListsTheEnvironmentsOfBoth) {
+  AddLayer(SampleTunings(1));
+  EXPECT_EQ(*Store().ListEnvironments(), std::vector<Environment>{SampleEnvironment()});
+  ASSERT_TRUE(memory_.PutTuning(ValidTuning(2), SampleEnvironment()).ok());
+  EXPECT_EQ(Store().ListEnvironments()->size(), 1U);
+}
+
+TEST_F(LayeredTuningStoreTest, ADamagedBaseIsRefused) {
+  std::string bytes = BundleOf(SampleTunings(1));
+  bytes[bytes.size() - 1] ^= 1;
+  WriteWholeFile(folder_.File("b"), bytes);
+  BundleLayer::Options options;
+  options.path = folder_.File("b");
+  EXPECT_TRUE(absl::IsDataLoss(BundleLayer::Open(options).status()));
+}
+
+TEST_F(LayeredTuningStoreTest, ARowThatLiesIsLeftOutAndSaid) {
+  v1::BundleTuning lie = SampleRow(1);
+  lie.clear_candidates();
+  WriteWholeFile(folder_.File("b"), BundleOfRows({lie, SampleRow(2)}, SampleBundleEnvironment()));
+  std::vector<std::string> said;
+  BundleLayer::Options options;
+  options.path = folder_.File("b");
+  options.now = ManualClock().now;
+  options.refused = [&](const std::string& text) { said.push_back(text); };
+  const auto layer = BundleLayer::Open(options);
+  ASSERT_TRUE(layer.ok()) << layer.status();
+  EXPECT_EQ((*layer)->size(), 1U);
+  EXPECT_EQ(said.size(), 1U);
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,1 @@
+-- Holds the place of another change of the schema.

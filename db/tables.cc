@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "db/measurement_tables.h"
 #include "db/release_tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -105,8 +106,9 @@ const Table& QuarantineTable() {
 }
 
 std::vector<const Table*> ChecksummedTables() {
-  return {&EnvironmentTable(), &TuningTable(),  &CandidateTable(), &SampleTable(), &PinTable(),
-          &QuarantineTable(),  &ReleaseTable(), &ChoiceTable(),    &WantedTable()};
+  return {&EnvironmentTable(), &TuningTable(),     &CandidateTable(),   &SampleTable(),
+          &PinTable(),         &QuarantineTable(), &ReleaseTable(),     &ChoiceTable(),
+          &WantedTable(),      &ConditionsTable(), &MeasurementTable(), &OtherTimesTable()};
 }
 
 absl::StatusOr<EnvironmentRow> ReadEnvironment(const Statement& statement, int first) {

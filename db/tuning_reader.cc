@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "db/measurement_tables.h"
 #include "db/tables.h"
 #include "db/transaction.h"
 #include "proto/base/status_macros.h"
@@ -133,6 +134,8 @@ absl::StatusOr<Tuning> ReadStoredTuning(Database& database, const TuningKey& key
   row.tuning.key.environment_text = std::move(environment.text);
   ASSIGN_OR_RETURN(Statement candidates, PrepareCandidates(database));
   RETURN_IF_ERROR(ReadCandidates(candidates, &row));
+  ASSIGN_OR_RETURN(MeasurementReader measurements, MeasurementReader::Create(database));
+  RETURN_IF_ERROR(measurements.Read(row.id, &row.tuning));
   RETURN_IF_ERROR(ReadAllSamples(database, row.id, &row.tuning.candidates));
   return std::move(row.tuning);
 }
@@ -147,6 +150,7 @@ absl::Status ForEachStoredTuning(Database& database, const std::function<void(Tu
                               " FROM tunings t LEFT JOIN environments e USING (environment_id) "
                               "ORDER BY e.text, t.problem_text")));
   ASSIGN_OR_RETURN(Statement candidates, PrepareCandidates(database));
+  ASSIGN_OR_RETURN(MeasurementReader measurements, MeasurementReader::Create(database));
   while (true) {
     ASSIGN_OR_RETURN(const bool more, statement.Step());
     if (!more) {
@@ -164,6 +168,9 @@ absl::Status ForEachStoredTuning(Database& database, const std::function<void(Tu
         row->tuning.key.environment_text = environment->second;
         status = ReadCandidates(candidates, &*row);
       }
+    }
+    if (status.ok()) {
+      status = measurements.Read(row->id, &row->tuning);
     }
     if (status.ok()) {
       visit(std::move(row->tuning));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "db/measurement_tables.h"
 #include "db/tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -19,11 +20,22 @@ absl::Status CheckNumbers(const Tuning& tuning) {
     } numbers[] = {{"median_us", candidate.median_us},
                    {"q1_us", candidate.q1_us},
                    {"q3_us", candidate.q3_us},
+                   {"low_us", candidate.low_us},
+                   {"high_us", candidate.high_us},
+                   {"host_us", candidate.host_us},
+                   {"sm_clock_mhz", candidate.sm_clock_mhz},
+                   {"error", candidate.error.value_or(0)},
                    {"find_us", candidate.find_us}};
     for (const auto& number : numbers) {
       if (!std::isfinite(number.value)) {
         return absl::InvalidArgumentError(
             Concat("candidates[", i, "].", number.field, ": must be a finite number"));
+      }
+    }
+    for (const TimeSummary& time : candidate.other_times) {
+      if (!std::isfinite(time.median_us + time.low_us + time.high_us)) {
+        return absl::InvalidArgumentError(
+            Concat("candidates[", i, "].other_times: must be finite numbers"));
       }
     }
   }
@@ -111,7 +123,7 @@ absl::Status StoreTuning(Database& database, const Tuning& tuning, const Environ
     }
     ++position;
   }
-  return absl::OkStatus();
+  return WriteMeasurements(database, tuning_id, tuning);
 }
 
 absl::StatusOr<int64_t> EraseTunings(Database& database, const std::vector<TuningKey>& keys) {

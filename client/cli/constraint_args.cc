@@ -1,6 +1,7 @@
 #include "client/cli/constraint_args.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 
 #include "client/cli/units.h"
 #include "proto/base/status_macros.h"
@@ -28,6 +29,13 @@ void ConstraintArgs::Register(CLI::App& app) {
       ->check(CLI::IsMember({"eager", "graph"}))
       ->capture_default_str()
       ->group(group);
+  app.add_option("--max-error", max_error_,
+                 "largest difference from the reference, in units of its largest value")
+      ->type_name("X")
+      ->group(group);
+  app.add_option("--cache", cache_, "rank by times taken with caches that hold nothing, x, or all")
+      ->check(CLI::IsMember({"cold", "input-hot", "hot"}))
+      ->group(group);
 }
 
 absl::StatusOr<v1::Constraints> ConstraintArgs::ToProto() const {
@@ -45,6 +53,15 @@ absl::StatusOr<v1::Constraints> ConstraintArgs::ToProto() const {
   if (api_ == "graph") constraints.set_api(v1::API_GRAPH);
   if (api_ == "legacy") constraints.set_api(v1::API_LEGACY);
   if (launch_ == "graph") constraints.set_launch(v1::LAUNCH_MODE_GRAPH_CAPTURE);
+  if (max_error_) {
+    if (!std::isfinite(*max_error_) || *max_error_ < 0) {
+      return absl::InvalidArgumentError("--max-error: must be a finite number of at least 0");
+    }
+    constraints.set_max_error(*max_error_);
+  }
+  if (cache_ == "cold") constraints.set_cache_state(v1::CACHE_STATE_COLD);
+  if (cache_ == "input-hot") constraints.set_cache_state(v1::CACHE_STATE_INPUT_HOT);
+  if (cache_ == "hot") constraints.set_cache_state(v1::CACHE_STATE_HOT);
   return constraints;
 }
 

@@ -31,6 +31,8 @@ class ConstraintArgs {
   bool no_reduced_precision_ = false;
   std::string api_ = "any";
   std::string launch_ = "eager";
+  std::optional<double> max_error_;
+  std::string cache_;
 };
 
 }  // namespace convtune

@@ -117,6 +117,7 @@ std::string LegacyAlgorithmName(Operation operation, int algorithm) {
 
 void SummarizeSamples(Candidate* candidate) {
   std::vector<float> sorted = candidate->samples_us;
+  std::erase_if(sorted, [](float sample) { return !(sample > 0); });
   std::sort(sorted.begin(), sorted.end());
   const auto quantile = [&sorted](double p) {
     if (sorted.empty()) return 0.0;
@@ -130,6 +131,8 @@ void SummarizeSamples(Candidate* candidate) {
   candidate->q1_us = quantile(0.25);
   candidate->median_us = quantile(0.5);
   candidate->q3_us = quantile(0.75);
+  candidate->low_us = candidate->q1_us;
+  candidate->high_us = candidate->q3_us;
   candidate->sample_count = static_cast<int>(sorted.size());
 }
 

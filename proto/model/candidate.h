@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,6 +42,18 @@ inline Api ApiOf(const CandidateId& id) {
   return std::holds_alternative<EngineConfig>(id) ? Api::kGraph : Api::kLegacy;
 }
 
+// How long a candidate takes when it is launched and fed in one way.
+// Microseconds. Value type.
+struct TimeSummary {
+  LaunchMode launch = LaunchMode::kEager;
+  CacheState cache_state = CacheState::kInputHot;
+  double median_us = 0;
+  double low_us = 0;  // interval of the median; see Candidate
+  double high_us = 0;
+  int sample_count = 0;
+  friend bool operator==(const TimeSummary&, const TimeSummary&) = default;
+};
+
 // Value type.
 struct Candidate {
   CandidateId id;
@@ -51,12 +64,29 @@ struct Candidate {
   int heuristic_rank = -1;  // see convtune.v1.Candidate
   CandidateStatus status = CandidateStatus::kFinalized;
   std::string error_message;
-  std::vector<float> samples_us;  // in the order taken
-  double median_us = 0;           // of samples_us; kept when samples are thinned
+  // What it took in each round, in the tuning's cache state, launched from a
+  // stream: the larger of GPU time and host time. 0: it did not run in that
+  // round, or that sample was discarded.
+  std::vector<float> samples_us;
+  double median_us = 0;  // of samples_us; kept when samples are thinned
   double q1_us = 0;
   double q3_us = 0;
-  int sample_count = 0;
-  double find_us = 0;  // what cudnnFind* reported; 0: not asked
+  // Interval of the median once what all candidates of a round have in common
+  // is taken out; see server/tuner/decision/intervals.h. Equal to the median
+  // for the fastest. Where none was made: the quartiles.
+  double low_us = 0;
+  double high_us = 0;
+  int sample_count = 0;     // those of samples_us that are not 0
+  double find_us = 0;       // what cudnnFind* reported; 0: not asked
+  double host_us = 0;       // median time that the host needs for a launch; 0: not measured
+  double sm_clock_mhz = 0;  // median over the samples; 0: not measured
+  // Largest difference from the reference in units of the largest value of
+  // the reference; nullopt: not compared.
+  std::optional<double> error;
+  CaptureSupport capture = CaptureSupport::kUnknown;
+  // Other cache states, and replays of a CUDA graph. Ordered by launch, then
+  // cache state, each pair at most once; never that of samples_us.
+  std::vector<TimeSummary> other_times;
 
   // Can be an answer.
   bool ran() const {
@@ -66,11 +96,19 @@ struct Candidate {
   bool has(NumericalNote note) const { return (numerical_notes & NoteBit(note)) != 0; }
   bool has(BehaviorNote note) const { return (behavior_notes & NoteBit(note)) != 0; }
 
+  // True if it can be an answer for callers that capture into a CUDA graph:
+  // what was tried, else what cuDNN notes of it.
+  bool capturable() const {
+    return capture == CaptureSupport::kUnknown ? has(BehaviorNote::kSupportsCudaGraphNativeApi)
+                                               : capture == CaptureSupport::kYes;
+  }
+
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
-// Median and quartiles of samples_us into the candidate, by linear
-// interpolation between order statistics (type 7 of Hyndman and Fan 1996).
+// Median and quartiles of what is not 0 in samples_us into the candidate, by
+// linear interpolation between order statistics (type 7 of Hyndman and Fan
+// 1996), and the quartiles as its interval.
 void SummarizeSamples(Candidate* candidate);
 
 }  // namespace convtune

@@ -33,8 +33,10 @@ bool Satisfies(const Candidate& candidate, const Constraints& constraints, DataT
     return false;
   }
   if (constraints.api != Api::kAny && ApiOf(candidate.id) != constraints.api) return false;
-  return constraints.launch != LaunchMode::kGraphCapture ||
-         candidate.has(BehaviorNote::kSupportsCudaGraphNativeApi);
+  if (constraints.max_error && !(candidate.error && *candidate.error <= *constraints.max_error)) {
+    return false;
+  }
+  return constraints.launch != LaunchMode::kGraphCapture || candidate.capturable();
 }
 
 }  // namespace convtune

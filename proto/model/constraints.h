@@ -19,6 +19,10 @@ struct Constraints {
   bool forbid_reduced_precision_reduction = false;
   Api api = Api::kAny;
   LaunchMode launch = LaunchMode::kEager;
+  // Largest Candidate::error; one that was not compared does not keep to it.
+  std::optional<double> max_error = std::nullopt;
+  // Ranks by times taken in this state; nullopt: that of the tuning.
+  std::optional<CacheState> cache_state = std::nullopt;
   friend bool operator==(const Constraints&, const Constraints&) = default;
 };
 

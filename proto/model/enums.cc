@@ -68,6 +68,19 @@ constexpr Named<BehaviorNote> kBehaviorNotes[] = {
     {BehaviorNote::kCublasLtDependency, "cublaslt_dependency"},
 };
 
+constexpr Named<CacheState> kCacheStates[] = {
+    {CacheState::kCold, "cold"}, {CacheState::kInputHot, "input_hot"}, {CacheState::kHot, "hot"}};
+constexpr Named<StopReason> kStopReasons[] = {
+    {StopReason::kNone, "none"},       {StopReason::kOneCandidate, "one_candidate"},
+    {StopReason::kSettled, "settled"}, {StopReason::kNoiseSettled, "noise_settled"},
+    {StopReason::kRounds, "rounds"},   {StopReason::kBudget, "budget"}};
+constexpr Named<ComputeMode> kComputeModes[] = {
+    {ComputeMode::kUnknown, "unknown"},
+    {ComputeMode::kDefault, "default"},
+    {ComputeMode::kExclusiveThread, "exclusive_thread"},
+    {ComputeMode::kProhibited, "prohibited"},
+    {ComputeMode::kExclusiveProcess, "exclusive_process"}};
+
 template <typename E, size_t N>
 std::string_view NameIn(const Named<E> (&table)[N], E value) {
   for (const Named<E>& entry : table) {
@@ -99,6 +112,9 @@ std::string_view Name(Origin value) { return NameIn(kOrigins, value); }
 std::string_view Name(CandidateStatus value) { return NameIn(kStatuses, value); }
 std::string_view Name(NumericalNote value) { return NameIn(kNumericalNotes, value); }
 std::string_view Name(BehaviorNote value) { return NameIn(kBehaviorNotes, value); }
+std::string_view Name(CacheState value) { return NameIn(kCacheStates, value); }
+std::string_view Name(StopReason value) { return NameIn(kStopReasons, value); }
+std::string_view Name(ComputeMode value) { return NameIn(kComputeModes, value); }
 
 std::optional<Operation> ParseOperation(std::string_view text) { return FindIn(kOperations, text); }
 std::optional<DataType> ParseDataType(std::string_view text) { return FindIn(kDataTypes, text); }

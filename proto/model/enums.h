@@ -25,6 +25,28 @@ enum class EpilogueOp { kAdd = 1, kBias = 2, kRelu = 3 };
 enum class LibraryConfiguration { kUnknown = 0, kFull = 1, kGraphJitOnly = 2 };
 enum class Api { kAny = 1, kGraph = 2, kLegacy = 3 };
 enum class LaunchMode { kEager = 1, kGraphCapture = 2 };
+// What the caches held when a run was timed: nothing of its tensors; x (what
+// the layer before wrote) alone; all of them.
+enum class CacheState { kCold = 1, kInputHot = 2, kHot = 3 };
+// Whether a candidate could be captured into a CUDA graph; kUnknown: not tried.
+enum class CaptureSupport { kUnknown = 0, kYes = 1, kNo = 2 };
+// Why the race between candidates ended; kNone: there was none.
+enum class StopReason {
+  kNone = 0,
+  kOneCandidate = 1,
+  kSettled = 2,
+  kNoiseSettled = 3,
+  kRounds = 4,
+  kBudget = 5
+};
+// NVML's compute mode.
+enum class ComputeMode {
+  kUnknown = 0,
+  kDefault = 1,
+  kExclusiveThread = 2,
+  kProhibited = 3,
+  kExclusiveProcess = 4
+};
 enum class Evidence {
   kNone = 0,
   kHeuristic = 10,
@@ -82,6 +104,9 @@ std::string_view Name(Origin value);
 std::string_view Name(CandidateStatus value);
 std::string_view Name(NumericalNote value);
 std::string_view Name(BehaviorNote value);
+std::string_view Name(CacheState value);
+std::string_view Name(StopReason value);
+std::string_view Name(ComputeMode value);
 std::optional<Operation> ParseOperation(std::string_view text);
 std::optional<DataType> ParseDataType(std::string_view text);
 std::optional<EpilogueOp> ParseEpilogueOp(std::string_view text);

@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "proto/model/candidate.h"
+#include "proto/model/conditions.h"
 #include "proto/model/conv_problem.h"
 #include "proto/model/digest.h"
 #include "proto/model/environment.h"
@@ -25,6 +26,11 @@ struct Tuning {
   absl::Duration elapsed;
   int64_t memory_budget_bytes = 0;  // 0: no limit but the device's
   std::string incomplete_reason;    // empty: complete
+  // Of the race; kNone and 0 where nothing was timed.
+  StopReason stop_reason = StopReason::kNone;
+  int rounds = 0;
+  CacheState cache_state = CacheState::kInputHot;  // of the candidates' samples_us
+  Conditions conditions;
 
   friend bool operator==(const Tuning&, const Tuning&) = default;
 };

@@ -36,6 +36,38 @@ void AddNotes(uint32_t mask, google::protobuf::RepeatedField<int>* out) {
   }
 }
 
+v1::TimeSummary ToProto(const TimeSummary& time) {
+  v1::TimeSummary out;
+  out.set_launch(static_cast<v1::LaunchMode>(time.launch));
+  out.set_cache_state(static_cast<v1::CacheState>(time.cache_state));
+  out.set_median_us(time.median_us);
+  out.set_low_us(time.low_us);
+  out.set_high_us(time.high_us);
+  out.set_sample_count(time.sample_count);
+  return out;
+}
+
+v1::Conditions ToProto(const Conditions& conditions) {
+  v1::Conditions out;
+  out.set_known(conditions.known);
+  for (const std::string& mark : Marks(conditions)) {
+    out.add_marks(mark);
+  }
+  out.set_other_processes(conditions.other_processes);
+  for (const std::string& name : ClockReasonNames(conditions.clock_reasons)) {
+    out.add_clock_reasons(name);
+  }
+  out.set_power_limit_watts(conditions.power_limit_watts);
+  out.set_temperature_celsius(conditions.temperature_celsius);
+  out.set_ecc_errors(conditions.ecc_errors);
+  out.set_mig(conditions.mig);
+  out.set_mps(conditions.mps);
+  if (conditions.compute_mode != ComputeMode::kUnknown) {
+    out.set_compute_mode(std::string(Name(conditions.compute_mode)));
+  }
+  return out;
+}
+
 // The stock choice is the first config of the heuristic lists that ran.
 void MarkStockChoice(v1::Tuning* tuning) {
   v1::Candidate* stock = nullptr;
@@ -138,6 +170,8 @@ void Fill(const Candidate& candidate, Operation operation, bool with_samples,
     out.set_median_us(candidate.median_us);
     out.set_q1_us(candidate.q1_us);
     out.set_q3_us(candidate.q3_us);
+    out.set_low_us(candidate.low_us);
+    out.set_high_us(candidate.high_us);
   }
   if (with_samples) {
     out.mutable_samples_us()->Add(candidate.samples_us.begin(), candidate.samples_us.end());
@@ -146,6 +180,15 @@ void Fill(const Candidate& candidate, Operation operation, bool with_samples,
   out.set_error_message(candidate.error_message);
   out.set_heuristic_rank(candidate.heuristic_rank);
   out.set_find_us(candidate.find_us);
+  out.set_host_us(candidate.host_us);
+  out.set_sm_clock_mhz(candidate.sm_clock_mhz);
+  if (candidate.error) {
+    out.set_error(*candidate.error);
+  }
+  out.set_capture(static_cast<v1::CaptureSupport>(candidate.capture));
+  for (const TimeSummary& time : candidate.other_times) {
+    *out.add_other_times() = ToProto(time);
+  }
 }
 
 void Fill(const Answer& answer, Operation operation, v1::Answer* message) {
@@ -228,6 +271,12 @@ v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment) {
   *out.mutable_elapsed() = ToProto(tuning.elapsed);
   out.set_memory_budget_bytes(tuning.memory_budget_bytes);
   out.set_incomplete_reason(tuning.incomplete_reason);
+  if (tuning.stop_reason != StopReason::kNone) {
+    out.set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
+    out.set_rounds(tuning.rounds);
+    out.set_cache_state(static_cast<v1::CacheState>(tuning.cache_state));
+    *out.mutable_conditions() = ToProto(tuning.conditions);
+  }
   // Ranked: the first that ran wins without constraints.
   const auto winner = std::find_if(tuning.candidates.begin(), tuning.candidates.end(),
                                    [](const Candidate& candidate) { return candidate.ran(); });

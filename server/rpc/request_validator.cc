@@ -1,5 +1,6 @@
 #include "server/rpc/request_validator.h"
 
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -45,6 +46,11 @@ TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check) {
   if (in.api() != v1::API_UNSPECIFIED) {
     out.api = static_cast<Api>(in.api());
   }
+  if (in.has_wait_idle()) {
+    out.wait_idle =
+        check->Duration("options.wait_idle", in.wait_idle(), absl::ZeroDuration(), kMaxTimeBudget)
+            .value_or(out.wait_idle);
+  }
   return out;
 }
 
@@ -68,6 +74,15 @@ Constraints ReadConstraints(const v1::Constraints& in, FieldChecker* check) {
   check->KnownEnum("constraints.launch", in.launch());
   if (in.launch() != v1::LAUNCH_MODE_UNSPECIFIED) {
     out.launch = static_cast<LaunchMode>(in.launch());
+  }
+  if (in.has_max_error()) {
+    check->Require(std::isfinite(in.max_error()) && in.max_error() >= 0, "constraints.max_error",
+                   "must be a finite number of at least 0");
+    out.max_error = in.max_error();
+  }
+  check->KnownEnum("constraints.cache_state", in.cache_state());
+  if (in.cache_state() != v1::CACHE_STATE_UNSPECIFIED) {
+    out.cache_state = static_cast<CacheState>(in.cache_state());
   }
   return out;
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/tuner/decision/contests.h"
 #include "server/tuner/pareto.h"
 #include "server/tuner/ranking.h"
 
@@ -31,10 +32,8 @@ std::vector<Candidate> MakePortfolio(const Candidate& winner, const Candidates& 
     portfolio.push_back(candidate);
   };
   if (stock != nullptr) {
-    add(PickWinnerIf(eligible, stock, [stock](const Candidate* c) {
-      return (c->numerical_notes & ~stock->numerical_notes) == 0 &&
-             (c->deterministic || !stock->deterministic);
-    }));
+    add(PickWinnerIf(eligible, stock,
+                     [stock](const Candidate* c) { return KeepsNumericsOf(*stock, *c); }));
   }
   add(PickWinnerIf(eligible, stock, [](const Candidate* c) { return c->workspace_bytes == 0; }));
   std::vector<Candidate> result;
@@ -76,30 +75,89 @@ void NoteEvidence(const IndexedTuning& indexed, Evidence evidence,
   }
 }
 
+// The candidates with the times that count under the constraints. What was not
+// timed in that way, where others were, was known to be slower before it came
+// to that: it cannot win.
+class Timing {
+ public:
+  Timing(const Tuning& tuning, const Constraints& constraints) : candidates_(&tuning.candidates) {
+    const CacheState cache_state = constraints.cache_state.value_or(tuning.cache_state);
+    if (tuning.stop_reason == StopReason::kNone ||
+        (constraints.launch == LaunchMode::kEager && cache_state == tuning.cache_state)) {
+      return;
+    }
+    replaced_ = tuning.candidates;
+    timed_.assign(replaced_.size(), false);
+    bool any = false;
+    for (size_t i = 0; i < replaced_.size(); ++i) {
+      timed_[i] = UseTime(constraints.launch, cache_state, &replaced_[i]);
+      any |= timed_[i];
+    }
+    if (any) {
+      candidates_ = &replaced_;
+      return;
+    }
+    timed_.clear();
+    note_ = "ranked by times of eager launches in the tuning's cache state: none were taken ";
+    note_ += constraints.launch == LaunchMode::kGraphCapture ? "of graph replays"
+                                                             : "in the state asked for";
+  }
+  Timing(const Timing&) = delete;
+  Timing& operator=(const Timing&) = delete;
+
+  const std::vector<Candidate>& candidates() const { return *candidates_; }
+  bool CanWin(size_t place) const { return timed_.empty() || timed_[place]; }
+  // What the caller must know of the times; empty if nothing.
+  const std::string& note() const { return note_; }
+
+ private:
+  static bool UseTime(LaunchMode launch, CacheState cache_state, Candidate* candidate) {
+    for (const TimeSummary& time : candidate->other_times) {
+      if (time.launch != launch || time.cache_state != cache_state) continue;
+      candidate->median_us = time.median_us;
+      candidate->q1_us = candidate->low_us = time.low_us;
+      candidate->q3_us = candidate->high_us = time.high_us;
+      candidate->sample_count = time.sample_count;
+      return candidate->timed();
+    }
+    return false;
+  }
+
+  const std::vector<Candidate>* candidates_;
+  std::vector<Candidate> replaced_;
+  std::vector<bool> timed_;
+  std::string note_;
+};
+
 }  // namespace
 
 std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* pin,
                                       const Constraints& constraints, DataType data_type,
                                       absl::Time now) {
   const Tuning& tuning = indexed.tuning;
+  const Timing timing(tuning, constraints);
   if (pin != nullptr && pin->expire_time && *pin->expire_time <= now) pin = nullptr;
   std::vector<std::string> notes;
   Candidates eligible;
+  Candidates slower;
   const Candidate* pinned = nullptr;
   int ran_count = 0;
   Answer answer;
-  for (const Candidate& c : tuning.candidates) {
+  for (size_t i = 0; i < timing.candidates().size(); ++i) {
+    const Candidate& c = timing.candidates()[i];
     if (!c.ran()) continue;
     ++ran_count;
     if (pin != nullptr && c.id == pin->candidate) pinned = &c;
-    if (Satisfies(c, constraints, data_type)) eligible.push_back(&c);
+    if (!Satisfies(c, constraints, data_type)) continue;
+    ++answer.eligible_count;
+    (timing.CanWin(i) ? eligible : slower).push_back(&c);
   }
-  answer.eligible_count = static_cast<int>(eligible.size());
+  if (eligible.empty()) eligible = std::move(slower);
   for (const PrunedGroup& group : indexed.pruned) {
     ran_count += group.count;
     if (Satisfies(group.traits, constraints, data_type)) answer.eligible_count += group.count;
   }
-  const Candidate* stock = indexed.stock ? &tuning.candidates[*indexed.stock] : nullptr;
+  const Candidate* stock = indexed.stock ? &timing.candidates()[*indexed.stock] : nullptr;
   const Candidate* winner = pinned != nullptr ? pinned : PickWinner(eligible, stock);
   if (winner == nullptr) {
     return Miss{MissReason::kNoCandidate,
@@ -120,6 +178,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   }
   answer.evidence = EvidenceUnder(indexed, constraints);
   NoteEvidence(indexed, answer.evidence, &notes);
+  if (!timing.note().empty()) notes.push_back(timing.note());
   if (!indexed.persisted) notes.push_back("not written to disk yet");
   answer.winner = *winner;
   answer.portfolio = MakePortfolio(*winner, eligible, stock);

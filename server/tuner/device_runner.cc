@@ -70,7 +70,8 @@ void DeviceRunner::Loop() {
     }
     if (available_) SetState(DeviceState::kBusy);
     ++requests_;
-    const WorkResult result = Execute(item);
+    std::map<int, CandidateId> candidates;
+    const WorkResult result = Execute(item, &candidates);
     if (!available_ && absl::IsUnavailable(result.status) && options_.queue->available() > 0) {
       --requests_;
       options_.queue->PutBack(item);
@@ -83,12 +84,14 @@ void DeviceRunner::Loop() {
                    result.status.ToString());
     }
     idle_since_ = absl::Now();
-    if (client_ != nullptr) {
+    const bool late = client_ != nullptr && client_->pending();
+    if (client_ != nullptr && !late) {
       SetState(DeviceState::kReady);
     } else if (available_ && absl::IsCancelled(result.status)) {
       SetState(DeviceState::kIdle);
     }
     options_.queue->Finish(item, result);
+    if (late) FinishLate(item->spec, candidates);
   }
   client_.reset();
   SetState(DeviceState::kIdle);
@@ -194,7 +197,46 @@ absl::Status DeviceRunner::TryAlone(const WorkSpec& spec, const CandidateId& sus
   return absl::OkStatus();
 }
 
-WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item) {
+absl::StatusOr<std::optional<std::string>> DeviceRunner::Judge(const WorkSpec& spec,
+                                                               const CandidateId& suspect) {
+  const absl::Status alone = TryAlone(spec, suspect);
+  if (!absl::IsAborted(alone)) {
+    RETURN_IF_ERROR(alone);
+    return std::nullopt;
+  }
+  const std::string reason = absl::StrCat("took its worker down twice: ", alone.message());
+  spdlog::warn("{}: quarantined {} of {}: {}", options_.device.name, ToText(suspect),
+               spec.key.problem_text, reason);
+  options_.committer->Quarantine({spec.key, suspect, reason, options_.clock->Now()});
+  return reason;
+}
+
+void DeviceRunner::FinishLate(const WorkSpec& spec, const std::map<int, CandidateId>& candidates) {
+  absl::Status status = absl::DeadlineExceededError("");
+  while (absl::IsDeadlineExceeded(status)) {
+    if (options_.queue->shut() || options_.queue->depth() > 0) {
+      client_.reset();
+      SetState(DeviceState::kIdle);
+      return;
+    }
+    status = client_->FinishPending(absl::Now() + kTick / 10);
+  }
+  if (status.ok()) status = client_->CloseProblem();
+  if (!client_->loss()) {
+    SetState(DeviceState::kReady);
+  } else {
+    const WorkerLoss loss = TakeLoss();
+    const auto suspect = loss.suspect ? candidates.find(*loss.suspect) : candidates.end();
+    if (suspect != candidates.end() && !loss.killed_from_outside) {
+      Judge(spec, suspect->second).status().IgnoreError();
+    }
+    SetState(client_ != nullptr ? DeviceState::kReady : DeviceState::kIdle);
+  }
+  idle_since_ = absl::Now();
+}
+
+WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item,
+                                 std::map<int, CandidateId>* candidates) {
   const TuningKey& key = item->spec.key;
   RunnerInput input{item->spec, options_.device.provenance, options_.committer->QuarantinedOf(key),
                     options_.clock, [this, &item](const WorkProgress& progress) {
@@ -206,6 +248,7 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item) {
     if (token_->cancelled()) return {absl::CancelledError("cancelled")};
     if (const absl::Status status = EnsureWorker(); !status.ok()) return {status};
     const RunnerOutput output = RunTuning(input, options_.sampling, client_.get());
+    *candidates = output.candidates;
     if (output.tuning.ok()) {
       return {absl::OkStatus(),
               options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
@@ -220,16 +263,12 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item) {
     const auto suspect =
         loss.suspect ? output.candidates.find(*loss.suspect) : output.candidates.end();
     if (suspect != output.candidates.end()) {
-      const absl::Status alone = TryAlone(item->spec, suspect->second);
-      if (absl::IsAborted(alone)) {
-        const std::string reason = absl::StrCat("took its worker down twice: ", alone.message());
-        spdlog::warn("{}: quarantined {} of {}: {}", options_.device.name, ToText(suspect->second),
-                     key.problem_text, reason);
-        options_.committer->Quarantine({key, suspect->second, reason, options_.clock->Now()});
-        input.quarantined.emplace(suspect->second, reason);
+      const absl::StatusOr<std::optional<std::string>> reason = Judge(item->spec, suspect->second);
+      if (!reason.ok()) return {reason.status()};
+      if (reason->has_value()) {
+        input.quarantined.emplace(suspect->second, **reason);
         continue;
       }
-      if (!alone.ok()) return {alone};
     }
     if (!loss.suspect && input.spec.options.api == Api::kAny) {
       // The legacy search runs what it lists: the graph API may do without it.

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,11 +66,19 @@ class DeviceRunner {
   void Idle();
   // True if it is better to leave the queue to other devices.
   bool StandsBack();
-  WorkResult Execute(const std::shared_ptr<WorkItem>& item);
+  // `candidates` are those that the worker listed, by its index.
+  WorkResult Execute(const std::shared_ptr<WorkItem>& item, std::map<int, CandidateId>* candidates);
+  // Waits for a worker that the item left at work, and finds out what it hung
+  // on; a worker that other work waits for is ended instead.
+  void FinishLate(const WorkSpec& spec, const std::map<int, CandidateId>& candidates);
   // Sees to it that client_ is there and alive. UNAVAILABLE or CANCELLED.
   absl::Status EnsureWorker();
   // ABORTED with the reason if the candidate takes the worker down by itself.
   absl::Status TryAlone(const WorkSpec& spec, const CandidateId& suspect);
+  // Tries the suspect alone, and quarantines it if it takes the worker down
+  // again: then returns the reason. Errors are TryAlone's, but ABORTED.
+  absl::StatusOr<std::optional<std::string>> Judge(const WorkSpec& spec,
+                                                   const CandidateId& suspect);
   // Takes note of the loss of client_ and drops it.
   WorkerLoss TakeLoss();
   void PauseBeforeStart(bool longer);

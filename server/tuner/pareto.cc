@@ -11,10 +11,10 @@ namespace {
 
 // Whatever constraints `a` satisfies, `b` does too.
 bool AtLeastAsEligible(const Candidate& b, const Candidate& a) {
-  const uint32_t capture = NoteBit(BehaviorNote::kSupportsCudaGraphNativeApi);
+  if (a.error && !(b.error && *b.error <= *a.error)) return false;
   return ApiOf(b.id) == ApiOf(a.id) && b.workspace_bytes <= a.workspace_bytes &&
          b.deterministic >= a.deterministic && (b.numerical_notes & ~a.numerical_notes) == 0 &&
-         (a.behavior_notes & capture) <= (b.behavior_notes & capture);
+         a.capturable() <= b.capturable();
 }
 
 // True if every config that the heuristic lists before the stock choice was
@@ -34,6 +34,8 @@ void AddPruned(const Candidate& candidate, std::vector<PrunedGroup>* pruned) {
   traits.numerical_notes = candidate.numerical_notes;
   traits.behavior_notes =
       candidate.behavior_notes & NoteBit(BehaviorNote::kSupportsCudaGraphNativeApi);
+  traits.capture = candidate.capture;
+  traits.error = candidate.error;
   traits.deterministic = candidate.deterministic;
   traits.workspace_bytes = candidate.workspace_bytes;
   for (PrunedGroup& group : *pruned) {
@@ -51,17 +53,18 @@ bool Dominates(const Candidate& b, const Candidate& a) {
   if (!AtLeastAsEligible(b, a)) return false;
   if (b.timed() != a.timed()) return b.timed();
   if (!b.timed()) return HeuristicBefore(b, a);
-  // The lowest median and its third quartile draw the line of a tie, so the
-  // two are compared together; see PickWinner.
-  return b.q1_us <= a.q1_us && std::tie(b.median_us, b.q3_us) <= std::tie(a.median_us, a.q3_us) &&
+  // It may be the fastest in another cache state, or when replayed.
+  if (!a.other_times.empty()) return false;
+  // Ties go by both ends of the interval; see PickWinner.
+  return b.low_us <= a.low_us && b.median_us <= a.median_us && b.high_us <= a.high_us &&
          TieBefore(b, a);
 }
 
 bool DominatorsFirst(const Candidate& a, const Candidate& b) {
   if (a.timed() != b.timed()) return a.timed();
   if (!a.timed()) return HeuristicBefore(a, b);
-  const auto a_time = std::tie(a.median_us, a.q3_us);
-  const auto b_time = std::tie(b.median_us, b.q3_us);
+  const auto a_time = std::tie(a.median_us, a.high_us);
+  const auto b_time = std::tie(b.median_us, b.high_us);
   return a_time != b_time ? a_time < b_time : TieBefore(a, b);
 }
 

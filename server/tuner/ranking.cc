@@ -16,7 +16,7 @@ constexpr char kFirstConfigsOnly[] = "heuristic look-up: first configs only";
 constexpr char kMemoryReason[] = "skipped for memory: ";
 
 bool FasterMedian(const Candidate* a, const Candidate* b) {
-  return std::tie(a->median_us, a->q3_us) < std::tie(b->median_us, b->q3_us);
+  return std::tie(a->median_us, a->high_us) < std::tie(b->median_us, b->high_us);
 }
 
 int PlaceInHeuristic(const Candidate& candidate) {
@@ -34,10 +34,10 @@ void OrderTimed(std::vector<const Candidate*>* timed) {
   std::sort(timed->begin(), timed->end(), FasterMedian);
   auto begin = timed->begin();
   while (begin != timed->end()) {
-    const double bound = (*begin)->q3_us;
+    const double bound = (*begin)->high_us;
     // Stable, so that what is not tied keeps its order by median.
     const auto end = std::stable_partition(
-        begin, timed->end(), [bound](const Candidate* c) { return c->q1_us <= bound; });
+        begin, timed->end(), [bound](const Candidate* c) { return c->low_us <= bound; });
     std::sort(begin, end, [](const Candidate* a, const Candidate* b) { return TieBefore(*a, *b); });
     begin = end;
   }
@@ -83,17 +83,20 @@ const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const
     if (c->timed() && (fastest == nullptr || FasterMedian(c, fastest))) fastest = c;
   }
   const Candidate* best = nullptr;
-  bool stock_is_eligible = false;
-  for (const Candidate* c : eligible) {
-    stock_is_eligible |= c == stock;
-    if (fastest == nullptr) {
+  if (fastest == nullptr) {
+    for (const Candidate* c : eligible) {
       if (best == nullptr || HeuristicBefore(*c, *best)) best = c;
-    } else if (c->timed() && c->q1_us <= fastest->q3_us) {
-      if (best == nullptr || TieBefore(*c, *best)) best = c;
     }
+    return best;
   }
-  if (fastest != nullptr && stock_is_eligible && stock->timed() && stock->q1_us <= best->q3_us) {
-    return stock;
+  const bool has_stock = stock != nullptr && stock->timed() &&
+                         std::find(eligible.begin(), eligible.end(), stock) != eligible.end();
+  if (has_stock && stock->low_us <= fastest->high_us) return stock;
+  for (const Candidate* c : eligible) {
+    if (!c->timed() || c->low_us > fastest->high_us) continue;
+    // Tied with the fastest, and known to be faster than the stock choice.
+    if (has_stock && c->high_us >= stock->low_us && c != fastest) continue;
+    if (best == nullptr || TieBefore(*c, *best)) best = c;
   }
   return best;
 }
@@ -134,6 +137,9 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
   if (circumstances.first_configs_only) {
     reasons.push_back(kFirstConfigsOnly);
   } else {
+    if (circumstances.cut_off) {
+      reasons.push_back("the budget ended while the worker was at one candidate");
+    }
     if (circumstances.listing_cut) {
       reasons.push_back("the budget or the candidate limit ended the listing");
     }
@@ -141,9 +147,10 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
     if (over_budget > 0) {
       reasons.push_back(absl::StrCat("the budget ended before ", Candidates(over_budget)));
     }
-    if (circumstances.finals_cut) {
-      reasons.push_back("the budget ended before the finalists had enough samples");
+    if (circumstances.race_cut) {
+      reasons.push_back("the budget ended before the finalists could be told apart");
     }
+    for (const std::string& mark : Marks(tuning->conditions)) reasons.push_back(mark);
     if (timed > 0 && finalized > 0) {
       reasons.push_back(absl::StrCat("not timed: ", Candidates(finalized)));
     }
@@ -169,6 +176,7 @@ bool IsIncompleteForMemoryOnly(const Tuning& tuning) {
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced) {
   if (made.evidence != stored.evidence) return made.evidence > stored.evidence;
   if (IsFirstConfigsOnly(made) != IsFirstConfigsOnly(stored)) return IsFirstConfigsOnly(stored);
+  if (made.conditions.clean() != stored.conditions.clean()) return made.conditions.clean();
   if (AllowsMore(made.memory_budget_bytes, stored.memory_budget_bytes)) return true;
   if (AllowsMore(stored.memory_budget_bytes, made.memory_budget_bytes)) return forced;
   return forced || Supersedes(made, stored);

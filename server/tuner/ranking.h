@@ -24,10 +24,11 @@ bool HeuristicBefore(const Candidate& a, const Candidate& b);
 std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates);
 
 // The best of `eligible`, all of which ran(); nullptr if there is none. Timed
-// ones come before finalised ones. Those whose interquartile interval overlaps
-// that of the lowest median are tied with it. `stock` (may be nullptr) wins,
-// if it is among `eligible` and timed, unless its interval is wholly above the
-// best one's.
+// ones come before finalised ones. Those whose interval overlaps that of the
+// lowest median are tied with it, and the first of them by TieBefore wins.
+// `stock` (may be nullptr) wins, if it is among `eligible` and timed, unless
+// its interval is wholly above that of the fastest; then only what is wholly
+// below the stock choice's can win, so that nothing replaces it within noise.
 const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const Candidate* stock);
 
 // Orders: the winner without constraints, then timed ones by median with ties
@@ -39,12 +40,13 @@ struct TuningCircumstances {
   bool first_configs_only = false;  // a heuristic look-up that stopped early
   bool one_api = false;             // candidates of one API were timed, by request
   bool listing_cut = false;         // the budget or the candidate limit ended the listing
-  bool finals_cut = false;          // finalists have fewer samples than a measurement needs
+  bool race_cut = false;            // the budget ended the race before it was decided
+  bool cut_off = false;             // the budget ended while the worker was at one candidate
 };
 
 // Ranks the candidates and sets evidence and incomplete_reason. Nothing timed
-// is HEURISTIC (kNone if nothing ran); candidates left out for time or memory
-// make it INCOMPLETE; else MEASURED.
+// is HEURISTIC (kNone if nothing ran); candidates left out for time or memory,
+// and conditions that are not clean, make it INCOMPLETE; else MEASURED.
 void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning);
 
 // True for what a heuristic look-up made, which prepared the first configs
@@ -55,8 +57,9 @@ bool IsFirstConfigsOnly(const Tuning& tuning);
 bool IsIncompleteForMemoryOnly(const Tuning& tuning);
 
 // True if `made` should be kept in place of `stored`, which has the same key:
-// as Supersedes, but a full listing is never replaced by the first configs,
-// and a forced tuning replaces its equal.
+// as Supersedes, but a full listing is never replaced by the first configs, a
+// clean one never by one from a contended or throttled card, and a forced
+// tuning replaces its equal.
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced);
 
 // Where both were timed in part, and `made` knows nothing of an API that

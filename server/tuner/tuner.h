@@ -37,6 +37,9 @@ struct TuningOptions {
   int max_candidates = 0;           // 0: no limit
   Search search = Search::kHeuristics;
   Api api = Api::kAny;
+  // Longest wait, before the time budget begins, for a GPU that no other
+  // process uses.
+  absl::Duration wait_idle = absl::ZeroDuration();
 };
 
 struct LookupRequest {

@@ -21,6 +21,7 @@ bool Covers(const WorkSpec& wide, const WorkSpec& narrow) {
   if (narrow.kind != WorkKind::kTune) return true;
   return wide.options.search >= narrow.options.search &&
          wide.options.time_budget >= narrow.options.time_budget &&
+         wide.options.wait_idle >= narrow.options.wait_idle &&
          LimitCovers(wide.options.memory_budget_bytes, narrow.options.memory_budget_bytes) &&
          LimitCovers(wide.options.max_candidates, narrow.options.max_candidates);
 }

@@ -1,7 +1,6 @@
 #include "server/tuner/tuning_runner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
+#include "server/tuner/race_runner.h"
 #include "server/tuner/ranking.h"
 
 namespace convtune {
@@ -16,6 +16,7 @@ namespace {
 
 // More than any listing has; a worker that sends more has lost its mind.
 constexpr int kMaxListed = 200'000;
+constexpr absl::Duration kLongestMargin = absl::Milliseconds(250);
 
 worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu) {
   worker::OpenProblem open;
@@ -73,25 +74,36 @@ class Run {
       : input_(input),
         policy_(policy),
         client_(client),
-        measures_(client->hello().has_gpu() && input.spec.kind == WorkKind::kTune),
-        end_(absl::Now() + input.spec.options.time_budget) {}
+        measures_(client->hello().has_gpu() && input.spec.kind == WorkKind::kTune) {}
 
   absl::StatusOr<Tuning> Go() {
+    const TuningOptions& options = input_.spec.options;
+    if (measures_ && options.wait_idle > absl::ZeroDuration()) {
+      RETURN_IF_ERROR(WaitUntilIdle(options.wait_idle, policy_.idle_period, client_));
+    }
     const absl::Time start = absl::Now();
-    RETURN_IF_ERROR(List());
-    RETURN_IF_ERROR(Prepare());
-    if (measures_) RETURN_IF_ERROR(Measure());
-    RETURN_IF_ERROR(client_->CloseProblem());
+    // The worker, which looks at its time between candidates, is given a little
+    // less, so that as a rule it ends by itself.
+    end_ = start + options.time_budget - std::min(options.time_budget / 10, kLongestMargin);
+    client_->SetEnd(start + options.time_budget);
+    const absl::Status status = Try();
+    client_->SetEnd(absl::InfiniteFuture());
+    if (absl::IsDeadlineExceeded(status)) {
+      circumstances_.cut_off = true;
+    } else {
+      RETURN_IF_ERROR(status);
+      RETURN_IF_ERROR(client_->CloseProblem());
+    }
     Tuning tuning;
+    tuning.stop_reason = stop_;
+    tuning.rounds = rounds_;
+    tuning.conditions = conditions_;
     tuning.key = input_.spec.key;
     tuning.provenance = input_.provenance;
     tuning.tune_time = absl::FromUnixMicros(absl::ToUnixMicros(input_.clock->Now()));
     tuning.elapsed = absl::Microseconds(absl::ToInt64Microseconds(absl::Now() - start));
     tuning.memory_budget_bytes = input_.spec.options.memory_budget_bytes;
-    for (auto& [index, candidate] : candidates_) {
-      SummarizeSamples(&candidate);
-      tuning.candidates.push_back(candidate);
-    }
+    for (const auto& [index, candidate] : candidates_) tuning.candidates.push_back(candidate);
     FinishTuning(circumstances_, &tuning);
     if (tuning.evidence == Evidence::kNone) return NoneRan(tuning);
     return tuning;
@@ -104,12 +116,14 @@ class Run {
   }
 
  private:
+  absl::Status Try() {
+    RETURN_IF_ERROR(List());
+    RETURN_IF_ERROR(Prepare());
+    return measures_ ? Measure() : absl::OkStatus();
+  }
   absl::Status List();
   absl::Status Prepare();
   absl::Status Measure();
-  // Takes samples of `indexes`; sets `*cut` if the budget ended it.
-  absl::Status Sample(const std::vector<int>& indexes, int warmups, int rounds, bool* cut);
-  std::vector<int> Finalists() const;
   absl::Status NoneRan(const Tuning& tuning) const;
   int64_t MillisLeft() const {
     return std::max<int64_t>(1, absl::ToInt64Milliseconds(end_ - absl::Now()));
@@ -122,14 +136,19 @@ class Run {
   const SamplingPolicy& policy_;
   WorkerClient* const client_;
   const bool measures_;
-  const absl::Time end_;
+  absl::Time end_;
   std::map<int, Candidate> candidates_;  // by the worker's index
+  StopReason stop_ = StopReason::kNone;
+  int rounds_ = 0;
+  Conditions conditions_;
   TuningCircumstances circumstances_;
 };
 
 absl::Status Run::List() {
   std::set<CandidateId> seen;
   bool nonsense = false;
+  circumstances_.one_api = measures_ && input_.spec.options.api != Api::kAny;
+  circumstances_.first_configs_only = input_.spec.kind == WorkKind::kFirstConfigs;
   ASSIGN_OR_RETURN(
       const worker::Outcome outcome,
       client_->OpenProblem(OpenRequest(input_.spec, client_->hello().has_gpu()),
@@ -149,8 +168,6 @@ absl::Status Run::List() {
                            }));
   if (nonsense) return absl::FailedPreconditionError("the worker lists what is no candidate");
   circumstances_.listing_cut = outcome.out_of_time() || outcome.truncated();
-  circumstances_.one_api = measures_ && input_.spec.options.api != Api::kAny;
-  circumstances_.first_configs_only = input_.spec.kind == WorkKind::kFirstConfigs;
   return absl::OkStatus();
 }
 
@@ -189,60 +206,12 @@ absl::Status Run::Prepare() {
       .status();
 }
 
-absl::Status Run::Sample(const std::vector<int>& indexes, int warmups, int rounds, bool* cut) {
-  worker::Measure request;
-  request.mutable_indexes()->Assign(indexes.begin(), indexes.end());
-  request.set_warmups(warmups);
-  request.set_rounds(rounds);
-  request.set_time_budget_ms(MillisLeft());
-  ASSIGN_OR_RETURN(
-      const worker::Outcome outcome,
-      client_->Measure(request, [this](const worker::Sample& sample) {
-        const auto found = candidates_.find(sample.index());
-        if (found == candidates_.end()) return;
-        Candidate& candidate = found->second;
-        if (!sample.error_message().empty()) {
-          candidate.status = CandidateStatus::kFailed;
-          candidate.error_message = sample.error_message();
-          candidate.samples_us.clear();
-        } else if (candidate.ran() && sample.gpu_us() > 0 && std::isfinite(sample.gpu_us())) {
-          candidate.status = CandidateStatus::kTimed;
-          candidate.samples_us.push_back(static_cast<float>(sample.gpu_us()));
-        }
-      }));
-  *cut = outcome.out_of_time();
-  return absl::OkStatus();
-}
-
-std::vector<int> Run::Finalists() const {
-  double best = 0;
-  const Candidate* stock = nullptr;
-  for (const auto& [index, candidate] : candidates_) {
-    if (!candidate.timed()) continue;
-    if (best == 0 || candidate.median_us < best) best = candidate.median_us;
-    if (candidate.heuristic_rank >= 0 &&
-        (stock == nullptr || candidate.heuristic_rank < stock->heuristic_rank)) {
-      stock = &candidate;
-    }
-  }
-  std::vector<int> finalists;
-  for (const auto& [index, candidate] : candidates_) {
-    if (!candidate.timed()) continue;
-    if (&candidate == stock || candidate.median_us <= policy_.screen_factor * best) {
-      finalists.push_back(index);
-    }
-  }
-  return finalists;
-}
-
 absl::Status Run::Measure() {
-  std::vector<int> prepared;
-  for (const auto& [index, candidate] : candidates_) {
-    if (candidate.status == CandidateStatus::kFinalized) prepared.push_back(index);
-  }
-  if (prepared.empty()) return absl::OkStatus();
-  bool cut = false;
-  RETURN_IF_ERROR(Sample(prepared, policy_.screen_warmups, policy_.screen_rounds, &cut));
+  RaceRunner race(policy_.race, policy_.screen_warmups, &candidates_, client_);
+  const absl::Status status = race.Run(end_);
+  stop_ = race.stop();
+  rounds_ = race.rounds();
+  conditions_ = race.conditions();
   const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),
                                      [](const auto& entry) { return entry.second.timed(); });
   for (auto& [index, candidate] : candidates_) {
@@ -250,22 +219,9 @@ absl::Status Run::Measure() {
     if (any_timed && candidate.status == CandidateStatus::kFinalized) {
       candidate.status = CandidateStatus::kSkippedBudget;
     }
-    SummarizeSamples(&candidate);
   }
-  int rounds = policy_.screen_rounds;
-  std::vector<int> finalists = Finalists();
-  while (!cut && rounds < policy_.final_rounds && !finalists.empty() && absl::Now() < end_) {
-    const int more = std::min(policy_.rounds_per_request, policy_.final_rounds - rounds);
-    RETURN_IF_ERROR(Sample(finalists, 0, more, &cut));
-    rounds += more;
-    std::erase_if(finalists, [this](int index) { return !candidates_.at(index).timed(); });
-  }
-  for (const int index : finalists) {
-    if (static_cast<int>(candidates_.at(index).samples_us.size()) < policy_.enough_rounds) {
-      circumstances_.finals_cut = true;
-    }
-  }
-  return absl::OkStatus();
+  circumstances_.race_cut = stop_ == StopReason::kBudget;
+  return status;
 }
 
 absl::Status Run::NoneRan(const Tuning& tuning) const {
@@ -275,7 +231,8 @@ absl::Status Run::NoneRan(const Tuning& tuning) const {
     ++counts[std::string(Name(candidate.status))];
     if (first.empty()) first = candidate.error_message;
   }
-  std::string message = absl::StrCat("no candidate ran: ", tuning.candidates.size(), " listed");
+  std::string message = absl::StrCat(circumstances_.cut_off ? "the budget ended, and " : "",
+                                     "no candidate ran: ", tuning.candidates.size(), " listed");
   for (const auto& [status, count] : counts) absl::StrAppend(&message, ", ", count, " ", status);
   if (!first.empty()) absl::StrAppend(&message, "; the first: ", first);
   return absl::NotFoundError(message);
@@ -318,7 +275,10 @@ absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerCl
     measure.set_warmups(1);
     measure.set_rounds(3);
     measure.set_time_budget_ms(budget_ms);
-    RETURN_IF_ERROR(client->Measure(measure, [](const worker::Sample&) {}).status());
+    RETURN_IF_ERROR(client
+                        ->Measure(
+                            measure, [](const worker::Sample&) {}, [](const worker::Conditions&) {})
+                        .status());
   }
   return client->CloseProblem();
 }

@@ -10,22 +10,19 @@
 #include "absl/status/statusor.h"
 #include "proto/base/clock.h"
 #include "proto/model/tuning.h"
+#include "server/tuner/decision/race.h"
 #include "server/tuner/tuning_queue.h"
 #include "server/tuner/worker_client.h"
 
 namespace convtune {
 
-// How many samples are taken. Screening drops candidates that cannot win; the
-// finalists are then timed in rounds until each has `final_rounds` samples or
-// the budget ends.
+// How a problem is sampled; see decision/race.h.
 struct SamplingPolicy {
   int first_configs = 3;  // of a heuristic look-up
   int screen_warmups = 1;
-  int screen_rounds = 3;
-  double screen_factor = 2.0;  // times the best median: farther behind is dropped
-  int rounds_per_request = 10;
-  int final_rounds = 30;
-  int enough_rounds = 10;  // fewer samples than this are no measurement
+  RacePolicy race;
+  // How often a busy card is looked at while a tuning waits for it.
+  absl::Duration idle_period = absl::Milliseconds(250);
 };
 
 struct RunnerInput {
@@ -44,8 +41,10 @@ struct RunnerOutput {
   std::map<int, CandidateId> candidates;
 };
 
-// Runs one item in an open session. Errors are the client's, and NOT_FOUND
-// with the reasons if no candidate ran.
+// Runs one item in an open session, and is back when the item's budget ends at
+// the latest (after the wait for an idle card, where one is asked for): then
+// the client may be pending(), and the tuning is what is known by then. Errors
+// are the client's, and NOT_FOUND with the reasons if no candidate ran.
 RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
                        WorkerClient* client);
 

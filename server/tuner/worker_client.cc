@@ -93,11 +93,22 @@ absl::StatusOr<worker::Outcome> WorkerClient::Call(const worker::Request& reques
                                                    const ReplyHandler& handle) {
   if (loss_) return absl::AbortedError(loss_->reason);
   touching_.reset();
-  const absl::Time deadline = absl::Now() + budget + options_.hang_timeout;
+  const absl::Time hang = absl::Now() + budget + options_.hang_timeout;
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
+  return Await(hang, end_, handle);
+}
+
+absl::StatusOr<worker::Outcome> WorkerClient::Await(absl::Time hang, absl::Time end,
+                                                    const ReplyHandler& handle) {
   while (true) {
-    ASSIGN_OR_RETURN(worker::Reply reply, Receive(deadline));
-    if (absl::Now() > deadline) return Lose("hung: replies without end");
+    const bool ready = end < hang ? WaitReadable(process_->fd(), *options_.cancel, end) : true;
+    if (absl::Now() >= end && end < hang && !options_.cancel->cancelled()) {
+      pending_ = hang;
+      return absl::DeadlineExceededError("the budget ended while the worker was at work");
+    }
+    if (!ready && !options_.cancel->cancelled()) continue;
+    ASSIGN_OR_RETURN(worker::Reply reply, Receive(hang));
+    if (absl::Now() > hang) return Lose("hung: replies without end");
     if (reply.has_touching()) {
       touching_ = reply.touching().index();
       continue;
@@ -141,15 +152,38 @@ absl::StatusOr<worker::Outcome> WorkerClient::Prepare(
 }
 
 absl::StatusOr<worker::Outcome> WorkerClient::Measure(
-    const worker::Measure& request, const std::function<void(const worker::Sample&)>& on_sample) {
+    const worker::Measure& request, const std::function<void(const worker::Sample&)>& on_sample,
+    const std::function<void(const worker::Conditions&)>& on_conditions) {
   worker::Request message;
   *message.mutable_measure() = request;
   return Call(message, absl::Milliseconds(request.time_budget_ms()),
-              [&on_sample](const worker::Reply& reply) {
-                if (!reply.has_sample()) return false;
-                on_sample(reply.sample());
-                return true;
+              [&](const worker::Reply& reply) {
+                if (reply.has_sample()) on_sample(reply.sample());
+                if (reply.has_conditions()) on_conditions(reply.conditions());
+                return reply.has_sample() || reply.has_conditions();
               });
+}
+
+absl::StatusOr<worker::Conditions> WorkerClient::ReadConditions() {
+  worker::Request message;
+  message.mutable_read_conditions();
+  worker::Conditions conditions;
+  RETURN_IF_ERROR(Call(message, absl::ZeroDuration(), [&conditions](const worker::Reply& reply) {
+                    if (!reply.has_conditions()) return false;
+                    conditions = reply.conditions();
+                    return true;
+                  }).status());
+  return conditions;
+}
+
+absl::Status WorkerClient::FinishPending(absl::Time until) {
+  if (loss_) return absl::AbortedError(loss_->reason);
+  if (!pending_) return absl::OkStatus();
+  const absl::Time hang = *std::exchange(pending_, std::nullopt);
+  const absl::StatusOr<worker::Outcome> outcome =
+      Await(hang, until, [](const worker::Reply&) { return true; });
+  // What the request came to is nobody's concern any more.
+  return absl::IsFailedPrecondition(outcome.status()) ? absl::OkStatus() : outcome.status();
 }
 
 absl::Status WorkerClient::CloseProblem() {

@@ -30,8 +30,9 @@ struct WorkerLoss {
 //
 // Errors of the calls: ABORTED if the worker died, hung or answered nonsense
 // (then it is gone, and loss() says why); CANCELLED if the token was cancelled
-// (then it was killed); FAILED_PRECONDITION in the worker's words if it refused
-// the request.
+// (then it was killed); DEADLINE_EXCEEDED if the time of SetEnd() came first
+// (then the worker goes on, and the session is pending()); FAILED_PRECONDITION
+// in the worker's words if it refused the request.
 class WorkerClient {
  public:
   struct Options {
@@ -50,6 +51,17 @@ class WorkerClient {
   // False once the process ended or the session was lost.
   bool Alive();
   const std::optional<WorkerLoss>& loss() const { return loss_; }
+  // From this time on nothing waits for the worker; at first there is none.
+  void SetEnd(absl::Time end) { end_ = end; }
+  // A request was left to itself. Only FinishPending() may be called then.
+  bool pending() const { return pending_.has_value(); }
+  // Waits for its end, and drops its replies. DEADLINE_EXCEEDED if it is still
+  // going on at `until`.
+  absl::Status FinishPending(absl::Time until);
+  // Returns true at once if the session is cancelled, else false after `pause`.
+  bool Pause(absl::Duration pause) const { return options_.cancel->WaitFor(pause); }
+  // From minor version 1 of the protocol on.
+  bool reads_conditions() const { return hello_.protocol_minor() >= 1; }
 
   // The callbacks see replies as they come.
   absl::StatusOr<worker::Outcome> OpenProblem(
@@ -59,7 +71,10 @@ class WorkerClient {
       const worker::Prepare& request,
       const std::function<void(const worker::Prepared&)>& on_prepared);
   absl::StatusOr<worker::Outcome> Measure(
-      const worker::Measure& request, const std::function<void(const worker::Sample&)>& on_sample);
+      const worker::Measure& request, const std::function<void(const worker::Sample&)>& on_sample,
+      const std::function<void(const worker::Conditions&)>& on_conditions);
+  // REQUIRES: reads_conditions().
+  absl::StatusOr<worker::Conditions> ReadConditions();
   absl::Status CloseProblem();
 
  private:
@@ -73,6 +88,10 @@ class WorkerClient {
   absl::StatusOr<worker::Outcome> Call(const worker::Request& request, absl::Duration budget,
                                        const ReplyHandler& handle);
   absl::StatusOr<worker::Reply> Receive(absl::Time deadline);
+  // Reads replies to the last one. A request that is not over by `hang` is
+  // hung; one that is not over by `end` is left pending.
+  absl::StatusOr<worker::Outcome> Await(absl::Time hang, absl::Time end,
+                                        const ReplyHandler& handle);
   // Ends the process and notes why.
   absl::Status Lose(const std::string& reason);
   absl::Status LosePeer();
@@ -80,6 +99,8 @@ class WorkerClient {
   const Options options_;
   std::unique_ptr<WorkerProcess> process_;
   worker::HelloReply hello_;
+  absl::Time end_ = absl::InfiniteFuture();
+  std::optional<absl::Time> pending_;  // when the request that is left is hung
   std::optional<int> touching_;
   std::optional<WorkerLoss> loss_;
 };

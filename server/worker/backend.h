@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/model/candidate.h"
+#include "proto/model/conditions.h"
 #include "proto/model/conv_problem.h"
 #include "proto/model/environment.h"
 
@@ -39,6 +40,19 @@ struct PreparedCandidate {
   bool over_memory = false;
 };
 
+// One run of a candidate.
+struct TimedRun {
+  double gpu_us = 0;
+  double host_us = 0;       // time that the launch took the host
+  double sm_clock_mhz = 0;  // 0: not taken
+};
+
+// What a look at the card gave.
+struct ConditionsLook {
+  Conditions conditions;
+  std::string unknown_reason;  // why conditions.known is false
+};
+
 // One problem, opened. Not thread-safe.
 class BackendProblem {
  public:
@@ -58,8 +72,8 @@ class BackendProblem {
   // Gives what a prepared candidate needs to run: tensors and workspace.
   // Called once before Run, with all that a measurement is about to run.
   virtual absl::Status BeginMeasure(const std::vector<CandidateId>& ids) = 0;
-  // Runs a prepared candidate once; its GPU time in microseconds.
-  virtual absl::StatusOr<double> Run(const CandidateId& id) = 0;
+  // Runs a prepared candidate once, and waits for its end.
+  virtual absl::StatusOr<TimedRun> Run(const CandidateId& id) = 0;
 };
 
 // Not thread-safe.
@@ -71,6 +85,8 @@ class Backend {
   virtual const Provenance& provenance() const = 0;
   // True if candidates can be timed and legacy algorithms searched.
   virtual bool has_gpu() const = 0;
+  // Asks NVML; a profile has nothing to ask for.
+  virtual ConditionsLook LookAtConditions() = 0;
   // `memory_budget_bytes` holds for tensors and workspace together; 0: what is
   // free. RESOURCE_EXHAUSTED if the tensors alone do not fit; other errors are
   // cuDNN's.

@@ -39,7 +39,7 @@ class DevicelessProblem : public BackendProblem {
   }
 
   absl::Status BeginMeasure(const std::vector<CandidateId>& /*ids*/) override { return NeedsGpu(); }
-  absl::StatusOr<double> Run(const CandidateId& /*id*/) override { return NeedsGpu(); }
+  absl::StatusOr<TimedRun> Run(const CandidateId& /*id*/) override { return NeedsGpu(); }
 
  private:
   const OperationGraph graph_;

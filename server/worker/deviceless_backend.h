@@ -19,6 +19,7 @@ class DevicelessBackend : public Backend {
   const Environment& environment() const override { return info_.environment; }
   const Provenance& provenance() const override { return info_.provenance; }
   bool has_gpu() const override { return false; }
+  ConditionsLook LookAtConditions() override { return {{}, "a profile has no GPU"}; }
   absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
                                                        int64_t memory_budget_bytes) override;
 

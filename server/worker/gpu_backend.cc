@@ -22,6 +22,15 @@ absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal) {
   RETURN_IF_ERROR(
       ToStatus(cudnnSetStream(backend->handle_, backend->stream_), "set cuDNN's stream"));
   ASSIGN_OR_RETURN(backend->timer_, CudaEventTimer::Create(backend->stream_));
+  char pci_bus_id[32] = "";
+  RETURN_IF_ERROR(ToStatus(cudaDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), ordinal),
+                           "ask for the GPU's PCI address"));
+  absl::StatusOr<std::unique_ptr<Nvml>> nvml = Nvml::Open(pci_bus_id);
+  if (nvml.ok()) {
+    backend->nvml_ = *std::move(nvml);
+  } else {
+    backend->nvml_failure_ = std::string(nvml.status().message());
+  }
   return backend;
 }
 
@@ -33,6 +42,10 @@ GpuBackend::~GpuBackend() {
   if (stream_ != nullptr) {
     cudaStreamDestroy(stream_);
   }
+}
+
+ConditionsLook GpuBackend::LookAtConditions() {
+  return nvml_ != nullptr ? nvml_->Look() : ConditionsLook{{}, nvml_failure_};
 }
 
 absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProblem& problem,

@@ -5,9 +5,11 @@
 #include <cudnn.h>
 
 #include <memory>
+#include <string>
 
 #include "server/worker/backend.h"
 #include "server/worker/device_info.h"
+#include "server/worker/nvml.h"
 #include "server/worker/timer.h"
 
 namespace convtune {
@@ -25,6 +27,7 @@ class GpuBackend : public Backend {
   const Environment& environment() const override { return info_.environment; }
   const Provenance& provenance() const override { return info_.provenance; }
   bool has_gpu() const override { return true; }
+  ConditionsLook LookAtConditions() override;
   absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
                                                        int64_t memory_budget_bytes) override;
 
@@ -35,6 +38,8 @@ class GpuBackend : public Backend {
   cudaStream_t stream_ = nullptr;
   cudnnHandle_t handle_ = nullptr;
   std::unique_ptr<Timer> timer_;
+  std::unique_ptr<Nvml> nvml_;  // null where it cannot be had
+  std::string nvml_failure_;    // why not
 };
 
 }  // namespace convtune

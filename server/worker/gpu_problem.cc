@@ -106,17 +106,17 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> GpuProblem::Run(const CandidateId& id) {
+absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id) {
   const auto found = prepared_.find(id);
   if (found == prepared_.end()) {
     return absl::FailedPreconditionError(absl::StrCat(ToText(id), ": is not prepared"));
   }
-  absl::StatusOr<double> time_us =
+  absl::StatusOr<TimedRun> timed =
       timer_->Time([&]() -> absl::Status { return Launch(id, found->second); });
-  if (!time_us.ok()) {
+  if (!timed.ok()) {
     AbortIfContextIsLost();
   }
-  return time_us;
+  return timed;
 }
 
 absl::Status GpuProblem::Launch(const CandidateId& id, const Prepared& prepared) {

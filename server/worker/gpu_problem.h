@@ -34,7 +34,7 @@ class GpuProblem : public BackendProblem {
                                   const OnListed& on_listed) override;
   absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override;
   absl::Status BeginMeasure(const std::vector<CandidateId>& ids) override;
-  absl::StatusOr<double> Run(const CandidateId& id) override;
+  absl::StatusOr<TimedRun> Run(const CandidateId& id) override;
 
  private:
   // What is kept of a prepared candidate; legacy algorithms have no plan.

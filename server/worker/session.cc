@@ -79,6 +79,9 @@ absl::Status Session::Handle(const worker::Request& request, const Send& send) {
     case worker::Request::kCloseProblem:
       CloseProblem();
       return Finish(send, true, "");
+    case worker::Request::kReadConditions:
+      RETURN_IF_ERROR(SendConditions(send));
+      return Finish(send, true, "");
     case worker::Request::KIND_NOT_SET:
       break;
   }
@@ -214,6 +217,7 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
   MeasurePlan plan;
   plan.warmups = request.warmups();
   plan.rounds = request.rounds();
+  plan.first_round = request.first_round();
   plan.deadline = DeadlineAfter(request.time_budget_ms());
   for (const int index : request.indexes()) {
     plan.candidates.push_back({index, candidates_[static_cast<size_t>(index)].id});
@@ -224,15 +228,17 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
     reply.mutable_touching()->set_index(index);
     return send(reply);
   };
-  callbacks.on_sample = [&send](int index, int round, const absl::StatusOr<double>& gpu_us) {
+  callbacks.on_sample = [&send](int index, int round, const absl::StatusOr<TimedRun>& run) {
     worker::Reply reply;
     worker::Sample* sample = reply.mutable_sample();
     sample->set_index(index);
     sample->set_round(round);
-    if (gpu_us.ok()) {
-      sample->set_gpu_us(*gpu_us);
+    if (run.ok()) {
+      sample->set_gpu_us(run->gpu_us);
+      sample->set_host_us(run->host_us);
+      sample->set_sm_clock_mhz(run->sm_clock_mhz);
     } else {
-      sample->set_error_message(std::string(gpu_us.status().message()));
+      sample->set_error_message(std::string(run.status().message()));
     }
     return send(reply);
   };
@@ -240,11 +246,30 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
   if (!begun.ok()) {
     return Finish(send, false, begun.message());
   }
+  RETURN_IF_ERROR(SendConditions(send));
   ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(problem_.get(), plan, callbacks));
+  RETURN_IF_ERROR(SendConditions(send));
   worker::Reply reply;
   reply.set_last(true);
   reply.mutable_outcome()->set_ok(true);
   reply.mutable_outcome()->set_out_of_time(out_of_time);
+  return send(reply);
+}
+
+absl::Status Session::SendConditions(const Send& send) {
+  const ConditionsLook look = backend_->LookAtConditions();
+  worker::Reply reply;
+  worker::Conditions* conditions = reply.mutable_conditions();
+  conditions->set_known(look.conditions.known);
+  conditions->set_unknown_reason(look.unknown_reason);
+  conditions->set_other_processes(look.conditions.other_processes);
+  conditions->set_clock_reasons(look.conditions.clock_reasons);
+  conditions->set_power_limit_watts(look.conditions.power_limit_watts);
+  conditions->set_temperature_celsius(look.conditions.temperature_celsius);
+  conditions->set_ecc_errors(look.conditions.ecc_errors);
+  conditions->set_mig(look.conditions.mig);
+  conditions->set_mps(look.conditions.mps);
+  conditions->set_compute_mode(static_cast<int>(look.conditions.compute_mode));
   return send(reply);
 }
 

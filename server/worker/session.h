@@ -38,6 +38,7 @@ class Session {
   absl::Status HandleOpen(const worker::OpenProblem& request, const Send& send);
   absl::Status HandlePrepare(const worker::Prepare& request, const Send& send);
   absl::Status HandleMeasure(const worker::Measure& request, const Send& send);
+  absl::Status SendConditions(const Send& send);
   // Error for people, empty if every index names a listed candidate (and, if
   // asked, a prepared one).
   std::string CheckIndexes(const google::protobuf::RepeatedField<int>& indexes,

@@ -1,5 +1,6 @@
 #include "server/worker/timer.h"
 
+#include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn_status.h"
 
@@ -21,15 +22,18 @@ CudaEventTimer::~CudaEventTimer() {
   }
 }
 
-absl::StatusOr<double> CudaEventTimer::Time(const Launch& launch) {
+absl::StatusOr<TimedRun> CudaEventTimer::Time(const Launch& launch) {
   RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(stream_), "wait for the stream"));
   RETURN_IF_ERROR(ToStatus(cudaEventRecord(start_, stream_), "record an event"));
+  const absl::Time launching = absl::Now();
   RETURN_IF_ERROR(launch());
+  const absl::Duration launched = absl::Now() - launching;
   RETURN_IF_ERROR(ToStatus(cudaEventRecord(stop_, stream_), "record an event"));
   RETURN_IF_ERROR(ToStatus(cudaEventSynchronize(stop_), "wait for the run"));
   float milliseconds = 0;
   RETURN_IF_ERROR(ToStatus(cudaEventElapsedTime(&milliseconds, start_, stop_), "read the time"));
-  return static_cast<double>(milliseconds) * 1000.0;
+  return TimedRun{static_cast<double>(milliseconds) * 1000.0, absl::ToDoubleMicroseconds(launched),
+                  0};
 }
 
 }  // namespace convtune

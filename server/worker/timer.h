@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/worker/backend.h"
 
 namespace convtune {
 
@@ -19,9 +20,9 @@ class Timer {
 
   virtual ~Timer() = default;
 
-  // Runs it once, alone on the stream, waits for it to end, and returns its
-  // GPU time in microseconds. Errors are those of the launch and of the work.
-  virtual absl::StatusOr<double> Time(const Launch& launch) = 0;
+  // Runs it once, alone on the stream, and waits for it to end. Errors are
+  // those of the launch and of the work.
+  virtual absl::StatusOr<TimedRun> Time(const Launch& launch) = 0;
 };
 
 // Two CUDA events around the launch. The time that the host needs to launch is
@@ -34,7 +35,7 @@ class CudaEventTimer : public Timer {
   CudaEventTimer(const CudaEventTimer&) = delete;
   CudaEventTimer& operator=(const CudaEventTimer&) = delete;
 
-  absl::StatusOr<double> Time(const Launch& launch) override;
+  absl::StatusOr<TimedRun> Time(const Launch& launch) override;
 
  private:
   explicit CudaEventTimer(cudaStream_t stream) : stream_(stream) {}

@@ -29,6 +29,11 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"prepare_delay_ms", &script.prepare_delay_ms},
                                                {"measure_delay_ms", &script.measure_delay_ms},
                                                {"start_delay_ms", &script.start_delay_ms},
+                                               {"listing_delay_ms", &script.listing_delay_ms},
+                                               {"host_us", &script.host_us},
+                                               {"other_processes", &script.other_processes},
+                                               {"busy_looks", &script.busy_looks},
+                                               {"clock_reasons", &script.clock_reasons},
                                                {"index", &script.index}};
   const std::string copy(text);
   for (const std::string& line : std::vector<std::string>(

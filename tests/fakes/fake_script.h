@@ -17,12 +17,17 @@ struct FakeScript {
   uint64_t seed = 1;
   bool has_gpu = true;  // false for a profile, whatever is said here
   int protocol_major = 1;
-  int protocol_minor = 0;
+  int protocol_minor = 1;
   int unsupported = 0;       // of the candidates, the last ones do not prepare
   int refused = 0;           // 1: OpenProblem is refused
   int prepare_delay_ms = 0;  // for each candidate
   int measure_delay_ms = 0;  // for each round
   int start_delay_ms = 0;    // before the handshake is answered
+  int listing_delay_ms = 0;  // before the first candidate
+  int host_us = 0;           // of each launch
+  int other_processes = 0;   // on the card
+  int busy_looks = 0;        // looks at the card after which they are gone; 0: never
+  int clock_reasons = 0;     // NVML's mask
   // segv, abort, exit, hang, garbage, flood; empty: none.
   std::string fault;
   std::string where = "measure";  // start, listing, legacy_listing, prepare, measure

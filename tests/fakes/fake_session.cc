@@ -66,6 +66,10 @@ absl::Status FakeSession::Handle(const worker::Request& request) {
     case worker::Request::kCloseProblem:
       Log("close");
       return Finish(true, "");
+    case worker::Request::kReadConditions:
+      Log("conditions");
+      RETURN_IF_ERROR(SendConditions());
+      return Finish(true, "");
     case worker::Request::KIND_NOT_SET:
       break;
   }
@@ -153,6 +157,7 @@ absl::Status FakeSession::Open(const worker::OpenProblem& request) {
   Log("open");
   MaybeFault("listing", 0);
   if (request.legacy_api()) MaybeFault("legacy_listing", 0);
+  absl::SleepFor(absl::Milliseconds(script_.listing_delay_ms));
   if (script_.refused != 0) return Finish(false, "the script refuses every problem");
   listed_ = request.graph_api() ? script_.candidates : 0;
   if (request.max_candidates() > 0) listed_ = std::min(listed_, request.max_candidates());
@@ -198,10 +203,26 @@ absl::Status FakeSession::Prepare(const worker::Prepare& request) {
   return Finish(true, "");
 }
 
+absl::Status FakeSession::SendConditions() {
+  const bool busy =
+      script_.other_processes > 0 && (script_.busy_looks == 0 || looks_ < script_.busy_looks);
+  ++looks_;
+  worker::Reply reply;
+  worker::Conditions* conditions = reply.mutable_conditions();
+  conditions->set_known(true);
+  conditions->set_other_processes(busy ? script_.other_processes : 0);
+  conditions->set_clock_reasons(static_cast<uint64_t>(script_.clock_reasons));
+  conditions->set_temperature_celsius(50);
+  conditions->set_compute_mode(1);
+  return Send(reply);
+}
+
 absl::Status FakeSession::Measure(const worker::Measure& request) {
   Log("measure");
+  RETURN_IF_ERROR(SendConditions());
   const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
-  for (int round = 0; round < request.rounds(); ++round) {
+  for (int round = request.first_round(); round < request.first_round() + request.rounds();
+       ++round) {
     if (absl::Now() >= end) return Finish(true, "", true);
     absl::SleepFor(std::min(absl::Milliseconds(script_.measure_delay_ms), end - absl::Now()));
     for (const int index : request.indexes()) {
@@ -217,6 +238,8 @@ absl::Status FakeSession::Measure(const worker::Measure& request) {
       reply.mutable_sample()->set_round(round);
       reply.mutable_sample()->set_gpu_us(traits.base_us +
                                          static_cast<double>(random() % 100) / 200);
+      reply.mutable_sample()->set_host_us(script_.host_us);
+      reply.mutable_sample()->set_sm_clock_mhz(1755);
       RETURN_IF_ERROR(Send(reply));
     }
   }

@@ -26,6 +26,7 @@ class FakeSession {
   absl::Status Open(const worker::OpenProblem& request);
   absl::Status Prepare(const worker::Prepare& request);
   absl::Status Measure(const worker::Measure& request);
+  absl::Status SendConditions();
   absl::Status Finish(bool ok, const std::string& message, bool out_of_time = false);
   absl::Status Send(const worker::Reply& reply);
   absl::Status Touch(int index);
@@ -38,6 +39,7 @@ class FakeSession {
   std::string problem_;
   worker::Listing listing_ = worker::LISTING_UNSPECIFIED;
   int listed_ = 0;
+  int looks_ = 0;  // at the card
   std::vector<bool> prepared_;
 };
 

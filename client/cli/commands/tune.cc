@@ -15,6 +15,13 @@
 namespace convtune {
 namespace {
 
+google::protobuf::Duration ToDuration(absl::Duration duration) {
+  google::protobuf::Duration out;
+  out.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &duration));
+  out.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(duration)));
+  return out;
+}
+
 class TuneCommand final : public Command {
  public:
   void Register(CLI::App& root) override {
@@ -30,6 +37,9 @@ class TuneCommand final : public Command {
     app->add_option("--search", search_, "how far to look")
         ->check(CLI::IsMember({"heuristics", "exhaustive"}))
         ->capture_default_str();
+    app->add_option("--wait-idle", wait_idle_,
+                    "longest wait for a GPU that no other process uses, such as 5m")
+        ->type_name("TIME");
     app->add_flag("--force", force_, "also what has been tuned already");
   }
 
@@ -68,6 +78,14 @@ class TuneCommand final : public Command {
     if (budget_) {
       RETURN_IF_ERROR(SetTimeBudget(*budget_, options));
     }
+    if (wait_idle_) {
+      ASSIGN_OR_RETURN(const absl::Duration wait, ParseTime("--wait-idle", *wait_idle_));
+      if (wait > absl::Hours(1)) {
+        return absl::InvalidArgumentError("--wait-idle: must be at most 1h, is '" + *wait_idle_ +
+                                          "'");
+      }
+      *options->mutable_wait_idle() = ToDuration(wait);
+    }
     if (memory_budget_) {
       ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes("--memory-budget", *memory_budget_));
       if (bytes > int64_t{1} << 50) {
@@ -87,7 +105,7 @@ class TuneCommand final : public Command {
 
   ProblemArgs problems_;
   ConstraintArgs constraints_;
-  std::optional<std::string> budget_, memory_budget_, max_candidates_;
+  std::optional<std::string> budget_, memory_budget_, max_candidates_, wait_idle_;
   std::string search_ = "heuristics";
   bool force_ = false;
 };

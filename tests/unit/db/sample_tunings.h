@@ -58,6 +58,35 @@ inline Tuning SampleTuning(int n) {
   return tuning;
 }
 
+// SampleTuning(n) with what a timer of today adds to it.
+inline Tuning SampleMeasuredTuning(int n) {
+  Tuning tuning = SampleTuning(n);
+  tuning.stop_reason = StopReason::kNoiseSettled;
+  tuning.rounds = 21;
+  tuning.cache_state = CacheState::kCold;
+  tuning.conditions = {.known = true,
+                       .other_processes = 2,
+                       .clock_reasons = static_cast<uint32_t>(ClockReason::kPowerCap),
+                       .power_limit_watts = 700.5,
+                       .temperature_celsius = 61,
+                       .ecc_errors = 1,
+                       .mig = true,
+                       .mps = true,
+                       .compute_mode = ComputeMode::kExclusiveProcess};
+  Candidate& first = tuning.candidates[0];
+  first.low_us = first.median_us - 0.125;
+  first.high_us = first.median_us + 0.25;
+  first.host_us = 4.5;
+  first.sm_clock_mhz = 1755;
+  first.error = 0.000244140625;
+  first.capture = CaptureSupport::kYes;
+  first.other_times = {{LaunchMode::kEager, CacheState::kHot, 9.5, 9.25, 9.75, 10},
+                       {LaunchMode::kGraphCapture, CacheState::kCold, 10.25, 10, 10.5, 10}};
+  tuning.candidates[1].capture = CaptureSupport::kNo;
+  tuning.candidates[4].error = 0.5;  // compared, and wrong
+  return tuning;
+}
+
 inline Tuning WithoutSamples(Tuning tuning) {
   for (Candidate& candidate : tuning.candidates) {
     candidate.samples_us.clear();

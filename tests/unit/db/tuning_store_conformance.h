@@ -56,6 +56,26 @@ TYPED_TEST_P(TuningStoreConformance, GivesBackATuningAsItWasPut) {
   EXPECT_EQ(*got, tuning);
 }
 
+TYPED_TEST_P(TuningStoreConformance, GivesBackMeasurementsAsTheyWerePut) {
+  const Tuning tuning = SampleMeasuredTuning(1);
+  ASSERT_TRUE(this->store_->PutTuning(tuning, SampleEnvironment()).ok());
+  const auto got = this->store_->GetTuning(tuning.key);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(*got, tuning);
+  std::vector<Tuning> visited;
+  ASSERT_TRUE(this->store_
+                  ->ForEachTuning([&](Tuning each) { visited.push_back(std::move(each)); },
+                                  [](const std::string& row) { ADD_FAILURE() << row; })
+                  .ok());
+  EXPECT_THAT(visited, ::testing::ElementsAre(WithoutSamples(tuning)));
+}
+
+TYPED_TEST_P(TuningStoreConformance, AReplacedTuningLeavesNoMeasurementsBehind) {
+  ASSERT_TRUE(this->store_->PutTuning(SampleMeasuredTuning(1), SampleEnvironment()).ok());
+  ASSERT_TRUE(this->store_->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
+  EXPECT_EQ(*this->store_->GetTuning(SampleTuning(1).key), SampleTuning(1));
+}
+
 TYPED_TEST_P(TuningStoreConformance, KeepsTuningsOverAReopen) {
   const Tuning tuning = SampleTuning(1);
   ASSERT_TRUE(this->store_->PutTuning(tuning, SampleEnvironment()).ok());
@@ -272,10 +292,11 @@ TYPED_TEST_P(TuningStoreConformance, ServesReadersWhileOneWrites) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(
-    TuningStoreConformance, GivesBackATuningAsItWasPut, KeepsTuningsOverAReopen,
-    GetOfAnAbsentKeyIsNotFound, PutReplacesWhatTheKeyHad, KeepsATuningWithoutCandidates,
-    PutTuningsWritesAllThatItIsGiven, PutTuningsLeavesNothingWhereItsSourceFails,
-    KeepsExtremeNumbersAndOddText, RefusesANumberThatIsNone, RefusesAnEnvironmentThatIsNotTheKeys,
+    TuningStoreConformance, GivesBackATuningAsItWasPut, GivesBackMeasurementsAsTheyWerePut,
+    AReplacedTuningLeavesNoMeasurementsBehind, KeepsTuningsOverAReopen, GetOfAnAbsentKeyIsNotFound,
+    PutReplacesWhatTheKeyHad, KeepsATuningWithoutCandidates, PutTuningsWritesAllThatItIsGiven,
+    PutTuningsLeavesNothingWhereItsSourceFails, KeepsExtremeNumbersAndOddText,
+    RefusesANumberThatIsNone, RefusesAnEnvironmentThatIsNotTheKeys,
     ForEachGoesInOrderAndWithoutSamples, DeleteCountsWhatWasThere, ListsEnvironmentsThatHaveRows,
     ATuningBringsTheFullModelOfAnEnvironmentKnownByText, PinsAreReplacedListedAndDeleted,
     DeletingATuningKeepsItsPin, QuarantineKeepsOneEntryPerCandidate, CheckFindsNothingInASoundStore,

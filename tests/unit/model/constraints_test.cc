@@ -89,5 +89,23 @@ TEST(ConstraintsTest, GraphCaptureNeedsTheNativeGraphApi) {
   EXPECT_TRUE(Allows({.launch = LaunchMode::kGraphCapture}, candidate));
 }
 
+TEST(ConstraintsTest, WhatWasTriedCountsMoreForCaptureThanTheNote) {
+  Candidate candidate;
+  candidate.capture = CaptureSupport::kYes;
+  EXPECT_TRUE(Allows({.launch = LaunchMode::kGraphCapture}, candidate));
+  candidate.capture = CaptureSupport::kNo;
+  candidate.behavior_notes = NoteBit(BehaviorNote::kSupportsCudaGraphNativeApi);
+  EXPECT_FALSE(Allows({.launch = LaunchMode::kGraphCapture}, candidate));
+  EXPECT_TRUE(Allows({.launch = LaunchMode::kEager}, candidate));
+}
+
+TEST(ConstraintsTest, TheErrorLimitIsInclusiveAndNeedsAComparison) {
+  Candidate candidate;
+  EXPECT_FALSE(Allows({.max_error = 1.0}, candidate));
+  candidate.error = 0.25;
+  EXPECT_TRUE(Allows({.max_error = 0.25}, candidate));
+  EXPECT_FALSE(Allows({.max_error = 0.125}, candidate));
+}
+
 }  // namespace
 }  // namespace convtune

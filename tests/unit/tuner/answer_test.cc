@@ -47,6 +47,65 @@ TEST(MakeAnswer, DeterminismLeavesOutTheFasterOne) {
   EXPECT_EQ(EngineOf(AnswerOf(TuningOf({Timed(0, 30), fast}), constraints).winner), 0);
 }
 
+// 1 is the fastest when launched, 2 when replayed; 0 was left behind in the race.
+Tuning ReplayedTuning() {
+  const auto replay = [](double median) {
+    return TimeSummary{
+        LaunchMode::kGraphCapture, CacheState::kInputHot, median, median - 0.1, median + 0.1, 12};
+  };
+  Candidate fast = Timed(1, 10);
+  fast.capture = CaptureSupport::kYes;
+  fast.other_times = {replay(9)};
+  Candidate light = Timed(2, 11);
+  light.capture = CaptureSupport::kYes;
+  light.other_times = {replay(4)};
+  Candidate behind = Timed(0, 30);
+  behind.capture = CaptureSupport::kYes;
+  Tuning tuning = TuningOf({behind, fast, light});
+  tuning.stop_reason = StopReason::kSettled;
+  return tuning;
+}
+
+TEST(MakeAnswer, GraphLaunchIsRankedByReplays) {
+  const Tuning tuning = ReplayedTuning();
+  EXPECT_EQ(EngineOf(AnswerOf(tuning).winner), 1);
+  Constraints constraints;
+  constraints.launch = LaunchMode::kGraphCapture;
+  const Answer answer = AnswerOf(tuning, constraints);
+  EXPECT_EQ(EngineOf(answer.winner), 2);
+  EXPECT_EQ(answer.winner.median_us, 4);
+  EXPECT_EQ(answer.eligible_count, 3);
+  EXPECT_EQ(answer.note, "");
+}
+
+TEST(MakeAnswer, WhatCannotBeCapturedIsNoAnswerForGraphLaunch) {
+  Tuning tuning = ReplayedTuning();
+  for (Candidate& candidate : tuning.candidates) {
+    if (EngineOf(candidate) == 2) candidate.capture = CaptureSupport::kNo;
+  }
+  Constraints constraints;
+  constraints.launch = LaunchMode::kGraphCapture;
+  EXPECT_EQ(EngineOf(AnswerOf(tuning, constraints).winner), 1);
+}
+
+TEST(MakeAnswer, SaysThatTimesWereNotTakenInTheStateAskedFor) {
+  Constraints constraints;
+  constraints.cache_state = CacheState::kCold;
+  const Answer answer = AnswerOf(ReplayedTuning(), constraints);
+  EXPECT_EQ(EngineOf(answer.winner), 1);
+  EXPECT_THAT(answer.note, HasSubstr("none were taken in the state asked for"));
+}
+
+TEST(MakeAnswer, TheErrorLimitLeavesOutTheFasterOne) {
+  Candidate fast = Timed(1, 10);
+  fast.error = 0.01;
+  Candidate exact = Timed(0, 30);
+  exact.error = 0.0001;
+  Constraints constraints;
+  constraints.max_error = 0.001;
+  EXPECT_EQ(EngineOf(AnswerOf(TuningOf({exact, fast}), constraints).winner), 0);
+}
+
 TEST(MakeAnswer, NoEligibleCandidateIsAMiss) {
   const auto outcome =
       MakeAnswer(KeepAll(TuningOf({Timed(0, 10, 0.2, 1024)})), nullptr, Workspace(0), kType, kNow);

@@ -28,13 +28,15 @@ inline Candidate Finalized(int engine, int64_t workspace = 0) {
   return candidate;
 }
 
-// Timed, with an interquartile interval of `spread` around the median.
+// Timed, with quartiles and an interval of `spread` around the median.
 inline Candidate Timed(int engine, double median, double spread = 0.2, int64_t workspace = 0) {
   Candidate candidate = Finalized(engine, workspace);
   candidate.status = CandidateStatus::kTimed;
   candidate.median_us = median;
   candidate.q1_us = median - spread / 2;
   candidate.q3_us = median + spread / 2;
+  candidate.low_us = candidate.q1_us;
+  candidate.high_us = candidate.q3_us;
   candidate.sample_count = 30;
   return candidate;
 }
@@ -77,6 +79,18 @@ inline std::vector<Candidate> RandomCandidates(std::mt19937* random) {
       if (below(4) == 0) c.numerical_notes |= NoteBit(note);
     }
     if (!c.deterministic) c.numerical_notes |= NoteBit(NumericalNote::kNondeterministic);
+    if (c.timed()) {
+      c.low_us = c.median_us - below(3);
+      c.high_us = c.median_us + below(3);
+      for (const LaunchMode launch : {LaunchMode::kEager, LaunchMode::kGraphCapture}) {
+        if (below(4) != 0) continue;
+        const double median = 10 + below(12);
+        c.other_times.push_back(
+            {launch, CacheState::kHot, median, median - below(3), median + below(3), 12});
+      }
+    }
+    if (below(3) == 0) c.error = below(3);
+    if (below(4) == 0) c.capture = static_cast<CaptureSupport>(1 + below(2));
     if (below(2) == 0) c.behavior_notes |= NoteBit(BehaviorNote::kSupportsCudaGraphNativeApi);
     if (below(12) == 0) c.status = CandidateStatus::kFailed;
     if (below(20) == 0) c.status = CandidateStatus::kSkippedMemory;

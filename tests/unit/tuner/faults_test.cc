@@ -31,7 +31,6 @@ class CandidateFault : public FaultTest,
 
 TEST_P(CandidateFault, IsQuarantinedAndTheJobSucceedsWithoutIt) {
   const auto& [fault, where] = GetParam();
-  if (std::string(fault.reason) == "hung") options_.hang_timeout = absl::Seconds(2);
   AddDevice(absl::StrCat("index=2;fault=", fault.kind, ";where=", where));
   Start();
   JobRequest request;
@@ -51,14 +50,53 @@ INSTANTIATE_TEST_SUITE_P(All, CandidateFault,
                          ::testing::Combine(::testing::Values(Fault{"segv", "signal 11 (SIGSEGV)"},
                                                               Fault{"abort", "signal 6 (SIGABRT)"},
                                                               Fault{"exit", "exit status 3"},
-                                                              Fault{"hang", "hung"},
-                                                              Fault{"garbage", "unreadable reply"},
-                                                              Fault{"flood", "hung"}),
+                                                              Fault{"garbage", "unreadable reply"}),
                                             ::testing::Values("prepare", "measure")),
                          [](const auto& param_info) {
                            return std::string(std::get<0>(param_info.param).kind) + "_" +
                                   std::get<1>(param_info.param);
                          });
+
+class HangingCandidate : public FaultTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
+  options_.hang_timeout = absl::Milliseconds(500);
+  AddDevice(absl::StrCat("index=2;where=measure;fault=", GetParam()));
+  Start();
+  JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.time_budget = absl::Milliseconds(400);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 2);
+  EXPECT_THAT(tuner_->GetTuning("", Problem(1))->incomplete_reason,
+              HasSubstr("while the worker was at one candidate"));
+  ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
+  EXPECT_EQ(ToText(store_.ListQuarantine()->at(0).candidate), "graph:eng2,k2=2");
+  EXPECT_THAT(store_.ListQuarantine()->at(0).reason, HasSubstr("hung"));
+  request.force = true;
+  request.options.time_budget = absl::Seconds(5);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HangingCandidate, ::testing::Values("hang", "flood"),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+
+TEST_F(FaultTest, AnAnswerComesAtTheBudgetAlsoIfNothingIsKnownByThen) {
+  AddDevice("listing_delay_ms=3000");
+  Start();
+  JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.time_budget = absl::Milliseconds(200);
+  const JobSnapshot job = WaitFor(tuner_->CreateJob(request)->name);
+  EXPECT_EQ(job.state, JobState::kFailed);
+  ASSERT_EQ(job.failures.size(), 1U);
+  EXPECT_THAT(job.failures[0], HasSubstr("the budget ended, and no candidate ran"));
+  // The worker is still at it, and none the worse.
+  EXPECT_EQ(Device().worker_deaths, 0);
+  request.options.time_budget = absl::Seconds(30);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+}
 
 TEST_F(FaultTest, CandidateThatFaultsOnceIsNotBlamed) {
   Start(absl::StrCat("fault=segv;index=2;once=", Path("once")));
@@ -149,7 +187,7 @@ TEST_F(FaultTest, WorkerOfAnotherEnvironmentIsNotUsed) {
 TEST_F(FaultTest, WorkerOfAnotherMajorProtocolIsNotUsed) {
   Start("protocol_major=2");
   EXPECT_THAT(std::get<Miss>(LookupOne(Problem(1), OnMiss::kTune)).message,
-              HasSubstr("speaks protocol 2.0"));
+              HasSubstr("speaks protocol 2."));
 }
 
 TEST_F(FaultTest, WorkerOfANewerMinorProtocolIsUsed) {

@@ -18,6 +18,8 @@ Constraints RandomConstraints(std::mt19937* random) {
   constraints.forbid_fft = coin(4);
   constraints.forbid_reduced_precision_reduction = coin(4);
   constraints.api = coin(3) ? Api::kGraph : coin(3) ? Api::kLegacy : Api::kAny;
+  if (coin(3)) constraints.max_error = (*random)() % 3;
+  if (coin(3)) constraints.cache_state = coin(2) ? CacheState::kHot : CacheState::kCold;
   constraints.launch = coin(4) ? LaunchMode::kGraphCapture : LaunchMode::kEager;
   return constraints;
 }
@@ -27,7 +29,8 @@ TEST(KeepBest, AnswersAsTheWholeTuningUnderAnyConstraints) {
   int answers = 0;
   int64_t pruned = 0;
   for (int i = 0; i < 2000; ++i) {
-    const Tuning tuning = TuningOf(RandomCandidates(&random));
+    Tuning tuning = TuningOf(RandomCandidates(&random));
+    if (i % 2 == 0) tuning.stop_reason = StopReason::kSettled;
     const IndexedTuning all = KeepAll(tuning);
     const IndexedTuning best = KeepBest(tuning, nullptr);
     for (const PrunedGroup& group : best.pruned) pruned += group.count;

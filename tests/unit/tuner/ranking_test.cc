@@ -54,6 +54,15 @@ TEST(RankCandidates, StockChoiceIsReplacedBeyondNoise) {
   EXPECT_THAT(Ranked({Timed(0, 10.5, 0.4), Timed(1, 10, 0.4)}), ElementsAre(1, 0));
 }
 
+TEST(RankCandidates, WhatTiesWithTheFastestButNotWithTheStockChoiceMayWin) {
+  // 2 ties with 1, the fastest, and needs less workspace; it is also within
+  // noise of the stock choice 0, which is behind 1 beyond noise.
+  Candidate fastest = Timed(1, 10, 0.4, 4096);
+  Candidate tied = Timed(2, 10.1, 0.4);
+  EXPECT_THAT(Ranked({Timed(0, 10.5, 0.5), fastest, tied}), ElementsAre(1, 2, 0));
+  EXPECT_THAT(Ranked({Timed(0, 10.8, 0.5), fastest, tied}), ElementsAre(2, 1, 0));
+}
+
 TEST(RankCandidates, DoesNotDependOnTheOrderOfTheInput) {
   std::mt19937 random(5);
   for (int i = 0; i < 200; ++i) {
@@ -102,8 +111,19 @@ TEST(FinishTuning, CutListingMakesItIncomplete) {
   EXPECT_EQ(TuningOf({Timed(0, 10)}, {.listing_cut = true}).evidence, Evidence::kIncomplete);
 }
 
-TEST(FinishTuning, FewSamplesMakeItIncomplete) {
-  EXPECT_EQ(TuningOf({Timed(0, 10)}, {.finals_cut = true}).evidence, Evidence::kIncomplete);
+TEST(FinishTuning, ARaceThatTheBudgetEndedMakesItIncomplete) {
+  EXPECT_EQ(TuningOf({Timed(0, 10)}, {.race_cut = true}).evidence, Evidence::kIncomplete);
+  EXPECT_EQ(TuningOf({Timed(0, 10)}, {.cut_off = true}).evidence, Evidence::kIncomplete);
+}
+
+TEST(FinishTuning, AContendedOrThrottledCardMakesItIncomplete) {
+  Tuning tuning = TuningOf({Timed(0, 10)});
+  tuning.conditions.known = true;
+  tuning.conditions.other_processes = 2;
+  FinishTuning({}, &tuning);
+  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("contended: 2 other processes"));
+  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning));
 }
 
 TEST(FinishTuning, CandidatesOutOfMemoryAreToldApart) {
@@ -128,6 +148,18 @@ TEST(ShouldReplace, ForceReplacesItsEqualButNotTheBetter) {
   EXPECT_FALSE(ShouldReplace(few, many, /*forced=*/false));
   EXPECT_TRUE(ShouldReplace(few, many, /*forced=*/true));
   EXPECT_FALSE(ShouldReplace(TuningOf({Finalized(0)}), many, /*forced=*/true));
+}
+
+TEST(ShouldReplace, AContendedMeasurementNeverReplacesACleanOne) {
+  const TuningCircumstances cut{.listing_cut = true};
+  const Tuning clean = TuningOf({Timed(0, 10)}, cut);
+  Tuning contended = TuningOf({Timed(0, 10), Timed(1, 10)}, cut);
+  contended.conditions.known = true;
+  contended.conditions.mps = true;
+  FinishTuning(cut, &contended);
+  ASSERT_EQ(clean.evidence, contended.evidence);
+  EXPECT_FALSE(ShouldReplace(contended, clean, /*forced=*/true));
+  EXPECT_TRUE(ShouldReplace(clean, contended, /*forced=*/false));
 }
 
 TEST(ShouldReplace, MoreMemoryCountsMoreThanMoreSamples) {

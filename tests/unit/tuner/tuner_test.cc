@@ -329,5 +329,52 @@ TEST_F(TunerTest, BudgetThatEndsEarlyIsIncomplete) {
   EXPECT_EQ(std::get<Answer>(outcome).evidence, Evidence::kIncomplete);
 }
 
+TEST_F(TunerTest, ATuningKeepsWhyItsRaceEndedAndHowTheCardWas) {
+  Start("clock_reasons=4;host_us=3");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
+  EXPECT_EQ(tuning.stop_reason, StopReason::kSettled);
+  EXPECT_GE(tuning.rounds, 12);
+  EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
+  EXPECT_TRUE(tuning.conditions.known);
+  EXPECT_EQ(tuning.conditions.clock_reasons, 4U);
+  EXPECT_EQ(tuning.conditions.compute_mode, ComputeMode::kDefault);
+  EXPECT_EQ(tuning.candidates[0].host_us, 3);
+  EXPECT_EQ(tuning.candidates[0].sm_clock_mhz, 1755);
+}
+
+TEST_F(TunerTest, EagerLaunchesAreRankedByTheSlowerOfHostAndGpu) {
+  Start("host_us=500");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(tuner_->GetTuning("", Problem(1))->candidates[0].median_us, 500);
+}
+
+TEST_F(TunerTest, AMeasurementOnABusyCardIsMarkedAndNeverReplacesACleanOne) {
+  Start("other_processes=1;busy_looks=0");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  const Tuning busy = tuner_->GetTuning("", Problem(1)).value();
+  EXPECT_EQ(busy.evidence, Evidence::kIncomplete);
+  EXPECT_THAT(busy.incomplete_reason, ::testing::HasSubstr("contended: 1 other process"));
+}
+
+TEST_F(TunerTest, WaitsForAnIdleCardWhenToldTo) {
+  Start("other_processes=1;busy_looks=2");
+  JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.wait_idle = absl::Minutes(1);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(Requests("conditions"), 3);
+  EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kMeasured);
+}
+
+TEST_F(TunerTest, AWaitForAnIdleCardEnds) {
+  Start("other_processes=1");
+  JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.wait_idle = absl::Milliseconds(300);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kIncomplete);
+}
+
 }  // namespace
 }  // namespace convtune

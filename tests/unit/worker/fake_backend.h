@@ -38,6 +38,7 @@ class FakeBackend : public Backend {
   const Environment& environment() const override { return environment_; }
   const Provenance& provenance() const override { return provenance_; }
   bool has_gpu() const override { return has_gpu_; }
+  ConditionsLook LookAtConditions() override { return look; }
   absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
                                                        int64_t memory_budget_bytes) override;
 
@@ -46,6 +47,7 @@ class FakeBackend : public Backend {
   ListingOptions options;     // of the last listing
   ListingEnd end;
   int open_problems = 0;
+  ConditionsLook look = {{}, "there is no card"};
   bool has_gpu_ = true;
 
  private:
@@ -78,7 +80,7 @@ class FakeProblem : public BackendProblem {
   absl::Status BeginMeasure(const std::vector<CandidateId>& /*ids*/) override {
     return absl::OkStatus();
   }
-  absl::StatusOr<double> Run(const CandidateId& id) override {
+  absl::StatusOr<TimedRun> Run(const CandidateId& id) override {
     FakeCandidate& candidate = Find(id);
     const int64_t engine = std::get<EngineConfig>(id).engine_index;
     backend_->runs.push_back(engine);
@@ -86,7 +88,7 @@ class FakeProblem : public BackendProblem {
       return absl::InternalError("it fell over");
     }
     --candidate.runs_until_failure;
-    return static_cast<double>(engine);
+    return TimedRun{static_cast<double>(engine), 0.5, 1755};
   }
 
  private:

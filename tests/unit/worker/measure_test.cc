@@ -35,9 +35,9 @@ class MeasureTest : public testing::Test {
       events_.push_back(absl::StrCat("touch ", index));
       return absl::OkStatus();
     };
-    callbacks.on_sample = [this](int index, int round, const absl::StatusOr<double>& gpu_us) {
+    callbacks.on_sample = [this](int index, int round, const absl::StatusOr<TimedRun>& run) {
       events_.push_back(
-          absl::StrCat(gpu_us.ok() ? "sample " : "failure ", index, " of round ", round));
+          absl::StrCat(run.ok() ? "sample " : "failure ", index, " of round ", round));
       return send_status_;
     };
     FakeProblem problem(&backend_);

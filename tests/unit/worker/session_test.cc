@@ -231,12 +231,31 @@ TEST_F(SessionTest, MeasureSendsSamplesAndFailures) {
   Open();
   Prepare({0, 1});
   const auto replies = Measure({0, 1});
-  ASSERT_THAT(replies, SizeIs(5));
-  EXPECT_EQ(replies[0].touching().index(), 0);
-  EXPECT_EQ(replies[1].sample().gpu_us(), 5.0);
-  EXPECT_EQ(replies[3].sample().index(), 1);
-  EXPECT_EQ(replies[3].sample().error_message(), "it fell over");
-  EXPECT_TRUE(replies[4].outcome().ok());
+  ASSERT_THAT(replies, SizeIs(7));
+  EXPECT_TRUE(replies[0].has_conditions());
+  EXPECT_EQ(replies[1].touching().index(), 0);
+  EXPECT_EQ(replies[2].sample().gpu_us(), 5.0);
+  EXPECT_EQ(replies[2].sample().host_us(), 0.5);
+  EXPECT_EQ(replies[2].sample().sm_clock_mhz(), 1755);
+  EXPECT_EQ(replies[4].sample().index(), 1);
+  EXPECT_EQ(replies[4].sample().error_message(), "it fell over");
+  EXPECT_TRUE(replies[5].has_conditions());
+  EXPECT_TRUE(replies[6].outcome().ok());
+}
+
+TEST_F(SessionTest, ReadConditionsSendsWhatTheBackendSees) {
+  backend_.look.conditions = {.known = true, .other_processes = 2, .clock_reasons = 4};
+  backend_.look.conditions.compute_mode = ComputeMode::kExclusiveProcess;
+  Hello();
+  worker::Request request;
+  request.mutable_read_conditions();
+  const auto replies = Ask(request);
+  ASSERT_THAT(replies, SizeIs(2));
+  EXPECT_TRUE(replies[0].conditions().known());
+  EXPECT_EQ(replies[0].conditions().other_processes(), 2);
+  EXPECT_EQ(replies[0].conditions().clock_reasons(), 4U);
+  EXPECT_EQ(replies[0].conditions().compute_mode(), 4);
+  EXPECT_TRUE(replies[1].outcome().ok());
 }
 
 TEST_F(SessionTest, AFailedSendEndsARequest) {

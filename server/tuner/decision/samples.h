@@ -1,0 +1,29 @@
+// What the decisions are made from. Plain values: every function of this folder
+// is pure and can be called from any thread.
+#pragma once
+
+#include <vector>
+
+namespace convtune {
+
+// One run of one candidate in one round.
+struct RunSample {
+  double time_us = 0;       // 0: it did not run, or the sample was discarded
+  double sm_clock_mhz = 0;  // 0: not known
+
+  bool valid() const { return time_us > 0; }
+};
+
+// A candidate's runs, by round. Rounds behind the end were not run.
+using Series = std::vector<RunSample>;
+
+// Discards (sets to 0) each run whose SM clock is far below its round's, as on
+// a card that throttles for a moment. What is expected of a run is a clock of
+// its round times one of its candidate, since a power-capped card never reaches
+// its peak, and a candidate that draws much power lowers its own clock. The two
+// are found by turns, as in a median polish (Tukey, Exploratory Data Analysis,
+// 1977), with upper quartiles in place of medians. Returns how many were
+// discarded.
+int DiscardSlowClocks(std::vector<Series>* series);
+
+}  // namespace convtune

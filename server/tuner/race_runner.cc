@@ -1,0 +1,174 @@
+#include "server/tuner/race_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
+#include "server/tuner/decision/contests.h"
+#include "server/tuner/decision/intervals.h"
+
+namespace convtune {
+namespace {
+
+std::vector<int> IndexesOf(const std::map<int, Candidate>& candidates) {
+  std::vector<int> indexes;
+  for (const auto& [index, candidate] : candidates) {
+    if (candidate.status == CandidateStatus::kFinalized) indexes.push_back(index);
+  }
+  return indexes;
+}
+
+std::vector<Contender> ContendersOf(const std::map<int, Candidate>& candidates,
+                                    const std::vector<int>& indexes) {
+  const Candidate* stock = nullptr;
+  for (const int index : indexes) {
+    const Candidate& candidate = candidates.at(index);
+    if (candidate.heuristic_rank < 0) continue;
+    if (stock == nullptr || candidate.heuristic_rank < stock->heuristic_rank) stock = &candidate;
+  }
+  std::vector<Contender> contenders;
+  for (const int index : indexes) {
+    const Candidate& candidate = candidates.at(index);
+    contenders.push_back({ContestsOf(candidate, stock), &candidate == stock});
+  }
+  return contenders;
+}
+
+}  // namespace
+
+Conditions ReadConditions(const worker::Conditions& conditions) {
+  Conditions out;
+  out.known = conditions.known();
+  if (!out.known) return out;
+  out.other_processes = conditions.other_processes();
+  out.clock_reasons = static_cast<uint32_t>(conditions.clock_reasons());
+  if (std::isfinite(conditions.power_limit_watts())) {
+    out.power_limit_watts = conditions.power_limit_watts();
+  }
+  out.temperature_celsius = conditions.temperature_celsius();
+  out.ecc_errors = conditions.ecc_errors();
+  out.mig = conditions.mig();
+  out.mps = conditions.mps();
+  const int mode = conditions.compute_mode();
+  if (mode >= 0 && mode <= static_cast<int>(ComputeMode::kExclusiveProcess)) {
+    out.compute_mode = static_cast<ComputeMode>(mode);
+  }
+  return out;
+}
+
+absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period, WorkerClient* client) {
+  if (!client->reads_conditions()) return absl::OkStatus();
+  const absl::Time end = absl::Now() + longest;
+  while (absl::Now() < end) {
+    ASSIGN_OR_RETURN(const worker::Conditions conditions, client->ReadConditions());
+    if (!ReadConditions(conditions).contended()) break;
+    if (client->Pause(std::min(period, end - absl::Now()))) {
+      return absl::CancelledError("cancelled");
+    }
+  }
+  return absl::OkStatus();
+}
+
+RaceRunner::RaceRunner(const RacePolicy& policy, int warmups, std::map<int, Candidate>* candidates,
+                       WorkerClient* client)
+    : client_(client),
+      candidates_(candidates),
+      warmups_(warmups),
+      indexes_(IndexesOf(*candidates)),
+      host_us_(indexes_.size()),
+      race_(policy, ContendersOf(*candidates, indexes_)) {
+  for (size_t place = 0; place < indexes_.size(); ++place) places_[indexes_[place]] = place;
+}
+
+absl::Status RaceRunner::Run(absl::Time end) {
+  if (indexes_.empty()) return absl::OkStatus();
+  const absl::Status status = Rounds(end);
+  if (absl::IsDeadlineExceeded(status)) stop_ = StopReason::kBudget;
+  WriteResults();
+  return status;
+}
+
+absl::Status RaceRunner::Rounds(absl::Time end) {
+  while (true) {
+    const RaceStep step = race_.Next();
+    stop_ = step.stop;
+    if (stop_ != StopReason::kNone) return absl::OkStatus();
+    if (absl::Now() >= end) {
+      stop_ = StopReason::kBudget;
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const worker::Outcome outcome, RunStep(step, end));
+    if (outcome.out_of_time()) {
+      stop_ = StopReason::kBudget;
+      return absl::OkStatus();
+    }
+  }
+}
+
+absl::StatusOr<worker::Outcome> RaceRunner::RunStep(const RaceStep& step, absl::Time end) {
+  worker::Measure request;
+  for (const size_t place : step.runners) request.add_indexes(indexes_[place]);
+  request.set_warmups(race_.rounds() == 0 ? warmups_ : 0);
+  request.set_rounds(step.rounds);
+  request.set_first_round(race_.rounds());
+  request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
+  // A worker of an earlier minor version counts from 0.
+  const int offset = client_->hello().protocol_minor() >= 1 ? 0 : race_.rounds();
+  return client_->Measure(
+      request, [this, offset](const worker::Sample& sample) { Take(sample, offset); },
+      [this](const worker::Conditions& look) { Merge(ReadConditions(look), &conditions_); });
+}
+
+void RaceRunner::Take(const worker::Sample& sample, int offset) {
+  const auto found = places_.find(sample.index());
+  if (found == places_.end()) return;
+  const size_t place = found->second;
+  Candidate& candidate = candidates_->at(sample.index());
+  if (!candidate.ran()) return;
+  if (!sample.error_message().empty()) {
+    candidate.status = CandidateStatus::kFailed;
+    candidate.error_message = sample.error_message();
+    race_.Leave(place);
+    return;
+  }
+  const int round = sample.round() + offset;
+  if (!(sample.gpu_us() > 0) || !std::isfinite(sample.gpu_us()) || round < 0 ||
+      round >= race_.end_round()) {
+    return;
+  }
+  // Launched one after the other, the slower of host and GPU sets the pace.
+  const double host_us = std::isfinite(sample.host_us()) ? std::max(0.0, sample.host_us()) : 0;
+  const double clock = std::isfinite(sample.sm_clock_mhz()) ? sample.sm_clock_mhz() : 0;
+  race_.Add(place, round, {std::max(sample.gpu_us(), host_us), clock});
+  if (host_us > 0) host_us_[place].push_back(host_us);
+  candidate.status = CandidateStatus::kTimed;
+  rounds_ = std::max(rounds_, round + 1);
+}
+
+void RaceRunner::WriteResults() {
+  const std::vector<TimeEstimate> estimates = race_.Estimates();
+  const std::vector<Series> samples = race_.Samples();
+  for (size_t place = 0; place < indexes_.size(); ++place) {
+    Candidate& candidate = candidates_->at(indexes_[place]);
+    const TimeEstimate& estimate = estimates[place];
+    if (!candidate.timed()) continue;
+    candidate.median_us = estimate.median_us;
+    candidate.q1_us = estimate.q1_us;
+    candidate.q3_us = estimate.q3_us;
+    candidate.low_us = estimate.low_us;
+    candidate.high_us = estimate.high_us;
+    candidate.sample_count = estimate.sample_count;
+    candidate.sm_clock_mhz = estimate.sm_clock_mhz;
+    candidate.host_us = Median(host_us_[place]);
+    for (const RunSample& run : samples[place]) {
+      candidate.samples_us.push_back(static_cast<float>(run.time_us));
+    }
+    // All of its samples were discarded.
+    if (estimate.sample_count == 0) candidate.status = CandidateStatus::kSkippedBudget;
+  }
+}
+
+}  // namespace convtune

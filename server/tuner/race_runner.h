@@ -1,0 +1,62 @@
+// A race between the prepared candidates of an open problem, run by a worker.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/model/candidate.h"
+#include "proto/model/conditions.h"
+#include "server/tuner/decision/race.h"
+#include "server/tuner/worker_client.h"
+
+namespace convtune {
+
+// As the worker reports it.
+Conditions ReadConditions(const worker::Conditions& conditions);
+
+// Waits until no other process uses the card, `longest` at most, and looks
+// every `period`. OK also if somebody still does, or NVML cannot be asked.
+// Errors are the client's.
+absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period, WorkerClient* client);
+
+// Not thread-safe.
+class RaceRunner {
+ public:
+  // `candidates`, by the worker's index, and `client` outlive it. Those that
+  // are kFinalized take part.
+  RaceRunner(const RacePolicy& policy, int warmups, std::map<int, Candidate>* candidates,
+             WorkerClient* client);
+
+  // Runs the race until it is decided or `end` comes, and writes what it gave
+  // into the candidates, also when it ends with an error. Errors are the
+  // client's.
+  absl::Status Run(absl::Time end);
+
+  // kNone if nobody could take part.
+  StopReason stop() const { return stop_; }
+  int rounds() const { return rounds_; }
+  const Conditions& conditions() const { return conditions_; }
+
+ private:
+  absl::Status Rounds(absl::Time end);
+  absl::StatusOr<worker::Outcome> RunStep(const RaceStep& step, absl::Time end);
+  void Take(const worker::Sample& sample, int first_round);
+  void WriteResults();
+
+  WorkerClient* const client_;
+  std::map<int, Candidate>* const candidates_;
+  const int warmups_;
+  std::vector<int> indexes_;                  // by place in the race
+  std::map<int, size_t> places_;              // by index
+  std::vector<std::vector<double>> host_us_;  // by place
+  Race race_;
+  StopReason stop_ = StopReason::kNone;
+  int rounds_ = 0;
+  Conditions conditions_;
+};
+
+}  // namespace convtune

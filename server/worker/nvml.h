@@ -1,0 +1,39 @@
+// The state of a card, as NVML reports it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/worker/backend.h"
+
+namespace convtune {
+
+// One card in libnvidia-ml.so.1, which is loaded at run time: the driver brings
+// it, and a machine without a driver has none. Not thread-safe.
+class Nvml {
+ public:
+  // `pci_bus_id` as cudaDeviceGetPCIBusId writes it. UNAVAILABLE, with NVML's
+  // or the loader's words, if the card cannot be asked for.
+  static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& pci_bus_id);
+  ~Nvml();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  // Asks for everything anew. What NVML does not support on this card is left
+  // at its default. Where processes of the card cannot be listed, the look is
+  // not known(). This process is taken to have a context on the card; under MIG
+  // processes are not counted, since NVML lists those of all instances.
+  ConditionsLook Look() const;
+
+ private:
+  struct Functions;
+
+  Nvml(void* library, std::unique_ptr<Functions> functions, void* device);
+
+  void* const library_;
+  const std::unique_ptr<Functions> functions_;
+  void* const device_;
+};
+
+}  // namespace convtune

@@ -1,0 +1,57 @@
+#include "server/tuner/decision/samples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace convtune {
+namespace {
+
+using ::testing::ElementsAre;
+
+Series WithClocks(std::vector<double> clocks) {
+  Series series;
+  for (const double clock : clocks) series.push_back({10, clock});
+  return series;
+}
+
+std::vector<bool> Valid(const Series& series) {
+  std::vector<bool> valid;
+  for (const RunSample& run : series) valid.push_back(run.valid());
+  return valid;
+}
+
+TEST(DiscardSlowClocksTest, DropsTheRunThatThrottled) {
+  std::vector<Series> series = {WithClocks({1700, 1400, 1700, 1700}),
+                                WithClocks({1700, 1700, 1700, 1700}),
+                                WithClocks({1700, 1710, 1690, 1700})};
+  EXPECT_EQ(DiscardSlowClocks(&series), 1);
+  EXPECT_THAT(Valid(series[0]), ElementsAre(true, false, true, true));
+}
+
+TEST(DiscardSlowClocksTest, KeepsRoundsThatAreSlowForAll) {
+  std::vector<Series> series = {WithClocks({1700, 1400, 1700, 1700}),
+                                WithClocks({1700, 1400, 1700, 1700})};
+  EXPECT_EQ(DiscardSlowClocks(&series), 0);
+}
+
+TEST(DiscardSlowClocksTest, KeepsWhatAlwaysDrawsSoMuchPower) {
+  std::vector<Series> series = {WithClocks({1400, 1410, 1390, 1400}),
+                                WithClocks({1700, 1700, 1700, 1700}),
+                                WithClocks({1700, 1700, 1700, 1700})};
+  EXPECT_EQ(DiscardSlowClocks(&series), 0);
+}
+
+TEST(DiscardSlowClocksTest, KeepsEarlyRoundsOfWhatIsLeftAlone) {
+  // The fast-clocked one left after four rounds.
+  std::vector<Series> series = {WithClocks({1400, 1400, 1400, 1400, 1400, 1400, 1400, 1400}),
+                                WithClocks({1700, 1700, 1700, 1700})};
+  EXPECT_EQ(DiscardSlowClocks(&series), 0);
+}
+
+TEST(DiscardSlowClocksTest, WithoutClocksNothingIsDropped) {
+  std::vector<Series> series = {WithClocks({0, 0}), WithClocks({0, 1700})};
+  EXPECT_EQ(DiscardSlowClocks(&series), 0);
+}
+
+}  // namespace
+}  // namespace convtune

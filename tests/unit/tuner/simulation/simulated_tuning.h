@@ -1,0 +1,46 @@
+// Tunings of simulated problems, decided by the code that decides real ones.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "server/tuner/decision/race.h"
+#include "tests/unit/tuner/simulation/simulated_gpu.h"
+
+namespace convtune {
+
+// How one tuning ended.
+struct SimulatedTuning {
+  size_t winner = 0;  // place in the problem
+  size_t stock = 0;
+  StopReason stop = StopReason::kNone;
+  int64_t samples = 0;
+  int rounds = 0;
+};
+
+SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& problem, uint64_t seed);
+
+// What many tunings on one card came to. A flip: two tunings of one problem
+// whose winners' true times differ by more than 1%.
+struct SimulationResult {
+  int problems = 0;
+  int tunings = 0;
+  int flips = 0;           // tunings that differ so from their problem's fastest winner
+  int below_stock = 0;     // tunings whose winner is slower than stock by more than 1%
+  int not_settled = 0;     // tunings that ended with NOISE_SETTLED or ROUNDS
+  double mean_regret = 0;  // true time of the winner over the fastest's, less 1
+  double worst_regret = 0;
+  double samples = 0;        // per tuning
+  double exhaustive = 0;     // per tuning: every candidate in as many rounds
+  double thirty_rounds = 0;  // per tuning: every candidate in 30 rounds
+};
+
+SimulationResult Simulate(const NoiseModel& noise, int problems, int tunings_per_problem,
+                          uint64_t seed);
+
+// One line of the table in results.md.
+std::string ToRow(const std::string& name, const SimulationResult& result);
+extern const char kTableHead[];
+
+}  // namespace convtune

@@ -1,0 +1,49 @@
+// What is promised of the decisions, over thousands of tunings whose truth is
+// known. CONVTUNE_SIMULATED_TUNINGS says how many for each card, and with
+// CONVTUNE_SIMULATION_TABLE the table goes to that file.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/unit/tuner/simulation/simulated_tuning.h"
+
+namespace convtune {
+namespace {
+
+constexpr int kTuningsPerProblem = 20;
+
+int Tunings() {
+  const char* text = std::getenv("CONVTUNE_SIMULATED_TUNINGS");
+  return text == nullptr ? 100 : std::atoi(text);
+}
+
+class Simulation : public ::testing::TestWithParam<NoiseModel> {};
+
+TEST_P(Simulation, NoFlipBeyondOnePercentAndNothingBelowTheStockChoice) {
+  const SimulationResult result =
+      Simulate(GetParam(), Tunings() / kTuningsPerProblem, kTuningsPerProblem, 20261121);
+  ASSERT_GE(result.tunings, 100);
+  EXPECT_EQ(result.flips, 0);
+  EXPECT_EQ(result.below_stock, 0);
+  EXPECT_LT(result.mean_regret, 0.005);
+  EXPECT_LT(result.samples, result.exhaustive);
+  if (const char* path = std::getenv("CONVTUNE_SIMULATION_TABLE"); path != nullptr) {
+    std::ofstream table(path, std::ios::app);
+    if (table.tellp() == 0) table << kTableHead;
+    table << ToRow(GetParam().name, result);
+  }
+}
+
+std::string TestName(const ::testing::TestParamInfo<NoiseModel>& info) {
+  std::string name;
+  for (const char c : info.param.name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) name += c;
+  }
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cards, Simulation, ::testing::ValuesIn(NoiseModels()), TestName);
+
+}  // namespace
+}  // namespace convtune

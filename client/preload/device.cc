@@ -100,7 +100,7 @@ struct Known {
   format::EnvironmentKey key;
 };
 Known devices[kMaxDevices];
-Mutex devices_mutex;
+constinit Mutex devices_mutex;
 
 bool Remembered(const Driver& driver, int device, format::EnvironmentKey* environment) {
   if (device < 0 || device >= kMaxDevices) {
@@ -199,7 +199,7 @@ constexpr size_t kMaxKept = 8192;
 char kept_text[kMaxKept];
 size_t kept_size = 0;
 format::EnvironmentKey kept_environment;
-Mutex kept_mutex;
+constinit Mutex kept_mutex;
 
 bool Recall(const char* json, size_t size, format::EnvironmentKey* environment) {
   const Locked locked(&kept_mutex);

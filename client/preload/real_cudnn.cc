@@ -73,8 +73,8 @@ class Table {
   Mutex mutex_;
 };
 
-Table main_table("libcudnn.so.9", "libcudnn_graph.so.9");
-Table graph_table("libcudnn_graph.so.9", "libcudnn.so.9");
+constinit Table main_table("libcudnn.so.9", "libcudnn_graph.so.9");
+constinit Table graph_table("libcudnn_graph.so.9", "libcudnn.so.9");
 
 // Address ranges of the objects that called, each with its verdict. Filled up
 // to the limit, never emptied: cuDNN and the frameworks stay loaded.
@@ -85,8 +85,8 @@ struct Range {
 };
 constexpr int kMaxRanges = 64;
 Range ranges[kMaxRanges];
-std::atomic<int> range_count{0};
-Mutex range_mutex;
+constinit std::atomic<int> range_count{0};
+constinit Mutex range_mutex;
 
 struct Search {
   uintptr_t address;

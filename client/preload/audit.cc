@@ -10,9 +10,15 @@
 
 #include <atomic>
 
+#include "client/preload/library_name.h"
+
 #define CONVTUNE_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
+
+using convtune::preload::BaseName;
+using convtune::preload::IsCudnnLibrary;
+using convtune::preload::StartsWith;
 
 // What an object's cookie says. For dlsym the loader calls la_symbind64 if
 // either side's flags ask for it, so the flags alone are not enough.
@@ -21,15 +27,6 @@ constexpr uintptr_t kProgram = 1;
 
 // The preloaded library, once the loader has opened it.
 std::atomic<const link_map*> preload{nullptr};
-
-const char* BaseName(const char* path) {
-  const char* slash = strrchr(path, '/');
-  return slash == nullptr ? path : slash + 1;
-}
-
-bool StartsWith(const char* text, const char* prefix) {
-  return strncmp(text, prefix, strlen(prefix)) == 0;
-}
 
 // The loader has made the addresses absolute, but for read-only sections.
 uintptr_t Address(const link_map* map, const ElfW(Dyn) & entry) {
@@ -80,11 +77,10 @@ CONVTUNE_EXPORT unsigned int la_objopen(link_map* map, Lmid_t lmid, uintptr_t* c
   if (lmid != LM_ID_BASE) {
     return 0;
   }
-  const char* name = BaseName(map->l_name);
-  if (StartsWith(name, "libcudnn")) {
+  if (IsCudnnLibrary(map->l_name)) {
     return LA_FLG_BINDTO;
   }
-  if (strcmp(name, "libconvtune_preload.so") == 0) {
+  if (strcmp(BaseName(map->l_name), "libconvtune_preload.so") == 0) {
     preload.store(map, std::memory_order_release);
     return 0;
   }
@@ -92,9 +88,8 @@ CONVTUNE_EXPORT unsigned int la_objopen(link_map* map, Lmid_t lmid, uintptr_t* c
   return LA_FLG_BINDFROM;
 }
 
-CONVTUNE_EXPORT uintptr_t la_symbind64(ElfW(Sym) * symbol, unsigned int /*index*/,
-                                       uintptr_t* from, uintptr_t* /*to*/, unsigned int* flags,
-                                       const char* name) {
+CONVTUNE_EXPORT uintptr_t la_symbind64(ElfW(Sym) * symbol, unsigned int /*index*/, uintptr_t* from,
+                                       uintptr_t* /*to*/, unsigned int* flags, const char* name) {
   *flags |= LA_SYMB_NOPLTENTER | LA_SYMB_NOPLTEXIT;
   const link_map* map = preload.load(std::memory_order_acquire);
   const uintptr_t replacement =

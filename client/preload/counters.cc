@@ -7,7 +7,7 @@
 
 namespace convtune::preload {
 
-Counters counters;
+constinit Counters counters;
 
 void CountMiss(format::MissReason reason) {
   const auto index = static_cast<uint32_t>(reason);

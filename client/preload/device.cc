@@ -9,6 +9,7 @@
 #include <atomic>
 
 #include "client/preload/mutex.h"
+#include "client/preload/once.h"
 #include "client/preload/real_cudnn.h"
 
 namespace convtune::preload {
@@ -32,15 +33,16 @@ bool Fill(void* handle, const char* name, T* function) {
   return *function != nullptr;
 }
 
-bool LoadDriver(Driver* driver) {
-  void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  if (handle == nullptr) {
-    return false;
-  }
-  return Fill(handle, "cuCtxGetDevice", &driver->GetCurrentDevice) &&
-         Fill(handle, "cuDeviceGet", &driver->GetDevice) &&
-         Fill(handle, "cuDeviceGetName", &driver->GetName) &&
-         Fill(handle, "cuDeviceGetAttribute", &driver->GetAttribute);
+// Null until a driver is loaded.
+const Driver* GetDriver() {
+  static Once<Driver> driver;
+  return driver.Get([](Driver* found) {
+    void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    return handle != nullptr && Fill(handle, "cuCtxGetDevice", &found->GetCurrentDevice) &&
+           Fill(handle, "cuDeviceGet", &found->GetDevice) &&
+           Fill(handle, "cuDeviceGetName", &found->GetName) &&
+           Fill(handle, "cuDeviceGetAttribute", &found->GetAttribute);
+  });
 }
 
 // 0 unknown, 1 full, 2 graph_jit_only: by what lies beside the loaded library.
@@ -100,7 +102,7 @@ struct Known {
   format::EnvironmentKey key;
 };
 Known devices[kMaxDevices];
-Mutex devices_mutex;
+constinit Mutex devices_mutex;
 
 bool Remembered(const Driver& driver, int device, format::EnvironmentKey* environment) {
   if (device < 0 || device >= kMaxDevices) {
@@ -199,7 +201,7 @@ constexpr size_t kMaxKept = 8192;
 char kept_text[kMaxKept];
 size_t kept_size = 0;
 format::EnvironmentKey kept_environment;
-Mutex kept_mutex;
+constinit Mutex kept_mutex;
 
 bool Recall(const char* json, size_t size, format::EnvironmentKey* environment) {
   const Locked locked(&kept_mutex);
@@ -222,17 +224,17 @@ void Keep(const char* json, size_t size, const format::EnvironmentKey& environme
 }  // namespace
 
 bool CurrentEnvironment(format::EnvironmentKey* environment) {
-  Driver driver = {};
+  const Driver* driver = GetDriver();
   int device = 0;
-  return LoadDriver(&driver) && driver.GetCurrentDevice(&device) == 0 &&
-         Remembered(driver, device, environment);
+  return driver != nullptr && driver->GetCurrentDevice(&device) == 0 &&
+         Remembered(*driver, device, environment);
 }
 
 bool EnvironmentOfDevice(int ordinal, format::EnvironmentKey* environment) {
-  Driver driver = {};
+  const Driver* driver = GetDriver();
   int device = 0;
-  return LoadDriver(&driver) && driver.GetDevice(&device, ordinal) == 0 &&
-         Remembered(driver, device, environment);
+  return driver != nullptr && driver->GetDevice(&device, ordinal) == 0 &&
+         Remembered(*driver, device, environment);
 }
 
 bool EnvironmentOfProperties(const char* json, size_t size, format::EnvironmentKey* environment) {

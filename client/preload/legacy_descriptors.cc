@@ -1,10 +1,7 @@
 // What legacy descriptors say, asked of cuDNN.
-#include <string.h>
-
-#include <atomic>
-
 #include "client/preload/graph_key.h"
 #include "client/preload/legacy.h"
+#include "client/preload/once.h"
 #include "client/preload/real_cudnn.h"
 
 namespace convtune::preload {
@@ -44,18 +41,10 @@ bool Resolve(Readers* r) {
          Fill("cudnnGetConvolutionBackwardFilterAlgorithm_v7", &r->BwdFilter);
 }
 
-// Null if the library lacks one of them. Resolving twice gives the same.
+// Null if the library lacks one of them.
 const Readers* GetReaders() {
-  static Readers readers;
-  static std::atomic<int> state{0};  // 1: writing, 2: there, 3: not there
-  int seen = state.load(std::memory_order_acquire);
-  if (seen == 0 && state.compare_exchange_strong(seen, 1)) {
-    Readers found = {};
-    seen = Resolve(&found) ? 2 : 3;
-    readers = found;
-    state.store(seen, std::memory_order_release);
-  }
-  return seen == 2 ? &readers : nullptr;
+  static Once<Readers> readers;
+  return readers.Get(Resolve);
 }
 
 constexpr int kAsked = 8;  // CUDNN_DIM_MAX

@@ -14,9 +14,9 @@ constexpr size_t kBuckets = 16384;
 constexpr uint64_t kMaxProblems = 65536;
 
 // A chain only ever grows at its head, so that reading takes no lock.
-std::atomic<Problem*> buckets[kBuckets];
-std::atomic<uint64_t> problem_count;
-Mutex mutex;
+constinit std::atomic<Problem*> buckets[kBuckets];
+constinit std::atomic<uint64_t> problem_count;
+constinit Mutex mutex;
 
 Problem* Search(Problem* chain, const format::EnvironmentKey& environment,
                 const format::ProblemKey& key, uint64_t hash) {

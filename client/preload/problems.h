@@ -29,6 +29,9 @@ struct Problem {
   // does not say: 0 not asked, 1 known, 2 cannot be told.
   std::atomic<int> stock_state[format::kStockCount];
   format::StockChoice stock[format::kStockCount];
+  // Place of a config without numerical notes in a mode's list, plus 2; 1: there
+  // is none, 0: not asked.
+  std::atomic<int> plain[format::kStockCount];
 };
 
 // Finds the problem or makes it, looking it up in the snapshot. Null when there

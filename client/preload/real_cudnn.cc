@@ -2,11 +2,12 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <string.h>
 
 #include <atomic>
 
+#include "client/preload/library_name.h"
 #include "client/preload/mutex.h"
+#include "client/preload/once.h"
 
 namespace convtune::preload {
 namespace {
@@ -33,48 +34,25 @@ void Fill(void* handle, RealCudnn* real) {
   Fill(handle, "cudnnBackendExecute", &real->Execute);
 }
 
-// A table that is filled once the library is there.
-class Table {
- public:
-  constexpr Table(const char* name, const char* other) : names_{name, other} {}
-
-  const RealCudnn& Get() {
-    if (!ready_.load(std::memory_order_acquire)) {
-      Resolve();
-    }
-    return real_;
-  }
-
- private:
-  // The loader's lock is never taken under ours: a constructor that the loader
-  // runs may call cuDNN.
-  void Resolve() {
-    RealCudnn found = {};
-    for (const char* name : names_) {
-      void* handle = Loaded(name);
-      if (Symbol(handle, "cudnnBackendFinalize") != nullptr) {
-        Fill(handle, &found);
-        break;
-      }
-    }
-    if (found.Finalize == nullptr) {
-      return;
-    }
-    const Locked locked(&mutex_);
-    if (!ready_.load(std::memory_order_relaxed)) {
-      real_ = found;
-      ready_.store(true, std::memory_order_release);
+// Looks in the libraries in turn. False while none of them is loaded.
+bool Resolve(const char* name, const char* other, RealCudnn* found) {
+  const char* const libraries[] = {name, other};
+  for (const char* library : libraries) {
+    void* handle = Loaded(library);
+    if (Symbol(handle, "cudnnBackendFinalize") != nullptr) {
+      Fill(handle, found);
+      return true;
     }
   }
+  return false;
+}
 
-  const char* const names_[2];
-  RealCudnn real_ = {};
-  std::atomic<bool> ready_{false};
-  Mutex mutex_;
-};
+constinit Once<RealCudnn> main_table;
+constinit Once<RealCudnn> graph_table;
+constexpr RealCudnn kNone = {};
 
-Table main_table("libcudnn.so.9", "libcudnn_graph.so.9");
-Table graph_table("libcudnn_graph.so.9", "libcudnn.so.9");
+constexpr char kMain[] = "libcudnn.so.9";
+constexpr char kGraph[] = "libcudnn_graph.so.9";
 
 // Address ranges of the objects that called, each with its verdict. Filled up
 // to the limit, never emptied: cuDNN and the frameworks stay loaded.
@@ -85,8 +63,8 @@ struct Range {
 };
 constexpr int kMaxRanges = 64;
 Range ranges[kMaxRanges];
-std::atomic<int> range_count{0};
-Mutex range_mutex;
+constinit std::atomic<int> range_count{0};
+constinit Mutex range_mutex;
 
 struct Search {
   uintptr_t address;
@@ -101,9 +79,7 @@ int Match(dl_phdr_info* info, size_t /*size*/, void* data) {
     const uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
     if (segment.p_type == PT_LOAD && search->address >= begin &&
         search->address < begin + segment.p_memsz) {
-      const char* slash = strrchr(info->dlpi_name, '/');
-      const char* name = slash == nullptr ? info->dlpi_name : slash + 1;
-      search->range = {begin, begin + segment.p_memsz, strncmp(name, "libcudnn", 8) == 0};
+      search->range = {begin, begin + segment.p_memsz, IsCudnnLibrary(info->dlpi_name)};
       search->found = true;
       return 1;
     }
@@ -113,11 +89,21 @@ int Match(dl_phdr_info* info, size_t /*size*/, void* data) {
 
 }  // namespace
 
-const RealCudnn& Real() { return main_table.Get(); }
-const RealCudnn& RealGraph() { return graph_table.Get(); }
+const RealCudnn& Real() {
+  const RealCudnn* real =
+      main_table.Get([](RealCudnn* found) { return Resolve(kMain, kGraph, found); });
+  return real == nullptr ? kNone : *real;
+}
+
+const RealCudnn& RealGraph() {
+  const RealCudnn* real =
+      graph_table.Get([](RealCudnn* found) { return Resolve(kGraph, kMain, found); });
+  return real == nullptr ? kNone : *real;
+}
 
 void* RealSymbol(const char* name) {
-  for (const char* library : {"libcudnn.so.9", "libcudnn_cnn.so.9", "libcudnn_ops.so.9"}) {
+  const char* const libraries[] = {kMain, "libcudnn_cnn.so.9", "libcudnn_ops.so.9"};
+  for (const char* library : libraries) {
     void* symbol = Symbol(Loaded(library), name);
     if (symbol != nullptr) {
       return symbol;

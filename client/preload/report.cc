@@ -15,7 +15,7 @@ namespace {
 
 // Opened with the first datagram, kept for good; shared with forked children,
 // which does no harm: every datagram is whole and names its sender.
-std::atomic<int> socket_fd{-1};
+constinit std::atomic<int> socket_fd{-1};
 
 int Socket() {
   int fd = socket_fd.load(std::memory_order_acquire);

@@ -54,7 +54,7 @@ void KeepPlainOne(const State& state, cudnnBackendDescriptor_t heuristics,
       return;
     }
   }
-  served->extra = PlainConfig(heuristics, false);
+  served->extra = PlainConfig(heuristics, query);
 }
 
 // False with the reason if nothing can be served.
@@ -95,12 +95,13 @@ bool Prepare(const State& state, cudnnBackendDescriptor_t heuristics, const Heur
 // PyTorch and cudnn-frontend ask for FALLBACK's list too and put it behind the
 // other mode's, which has the winners already. A cut list is then one config:
 // that of the engine of last resort, which has no notes.
-Served* PrepareFallback(const State& state, cudnnBackendDescriptor_t heuristics) {
+Served* PrepareFallback(const State& state, cudnnBackendDescriptor_t heuristics,
+                        const HeuristicsShadow& query) {
   Count(&counters.fallbacks);
   if (state.settings.policy != Policy::kTruncate) {
     return nullptr;
   }
-  const int place = PlainConfig(heuristics, true);
+  const int place = PlainConfig(heuristics, query);
   auto* served = place < 0 ? nullptr : static_cast<Served*>(calloc(1, sizeof(Served)));
   if (served != nullptr) {
     served->cut = true;
@@ -189,7 +190,7 @@ void OnHeuristics(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) 
   }
   const bool fallback = query->mode == CUDNN_HEUR_MODE_FALLBACK;
   if (fallback && query->problem->served.load(std::memory_order_relaxed)) {
-    query->served = PrepareFallback(state, heuristics);
+    query->served = PrepareFallback(state, heuristics, *query);
     return;
   }
   auto* served = static_cast<Served*>(calloc(1, sizeof(Served)));

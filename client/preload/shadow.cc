@@ -13,11 +13,11 @@ namespace {
 // held for a few instructions. The chains are whole at every instant (each
 // change is one store), so a forked child may just open the locks.
 struct Bucket {
-  std::atomic<uint32_t> locked;
-  Record* chain;
+  std::atomic<uint32_t> locked{0};
+  Record* chain = nullptr;
 };
 constexpr size_t kBuckets = 4096;
-Bucket buckets[kBuckets];
+constinit Bucket buckets[kBuckets];
 
 class LockedBucket {
  public:

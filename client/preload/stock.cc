@@ -91,19 +91,29 @@ bool StockOf(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
   return found;
 }
 
-int PlainConfig(cudnnBackendDescriptor_t heuristics, bool last) {
+int PlainConfig(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query) {
   constexpr uint32_t kStrictNan = 1U << 10;
+  constexpr int kOffset = 2;
+  if (query.mode < 0 || query.mode > format::kStockA) {
+    return -1;
+  }
+  std::atomic<int>& known = query.problem->plain[query.mode];
+  const int seen = known.load(std::memory_order_relaxed);
+  if (seen != 0) {
+    return seen - kOffset;
+  }
   const StockList list(heuristics, StockList::kMost);
   int place = -1;
   for (int i = 0; i < list.count(); ++i) {
     ConfigFacts facts;
     if (ReadConfig(list[i], false, &facts) && (facts.numerical_notes & ~kStrictNan) == 0) {
       place = i;
-      if (!last) {
+      if (query.mode != CUDNN_HEUR_MODE_FALLBACK) {
         break;
       }
     }
   }
+  known.store(place + kOffset, std::memory_order_relaxed);
   return place;
 }
 

@@ -12,7 +12,8 @@ bool StockOf(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
              format::StockChoice* stock);
 
 // Place in cuDNN's own list of the first config without any numerical note but
-// strict NaN propagation; of the last such one if `last`. -1 if there is none.
-int PlainConfig(cudnnBackendDescriptor_t heuristics, bool last);
+// strict NaN propagation, in FALLBACK's of the last such one; -1 if there is
+// none. Looked for once per problem and mode.
+int PlainConfig(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query);
 
 }  // namespace convtune::preload

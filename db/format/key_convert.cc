@@ -193,7 +193,12 @@ absl::StatusOr<Environment> ToEnvironment(const EnvironmentKey& key) {
   ASSIGN_OR_RETURN(environment.mig_profile,
                    PaddedText("mig", key.mig_profile, sizeof key.mig_profile));
   // The text's own rules for the model and the MIG profile.
-  return Environment::Parse(environment.ToText());
+  ASSIGN_OR_RETURN(environment, Environment::Parse(environment.ToText()));
+  ASSIGN_OR_RETURN(const EnvironmentKey canonical, ToKey(environment));
+  if (!(canonical == key)) {
+    return Invalid("environment", "must be in canonical form");
+  }
+  return environment;
 }
 
 }  // namespace convtune::format

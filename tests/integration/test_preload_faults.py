@@ -199,6 +199,31 @@ def test_nobody_listens(preload, tmp_path, folder):
     assert read_counters(counters)[0]["dropped"] >= 1
 
 
+def test_the_daemon_was_killed(preload, folder, tmp_path, winner):
+    """Its socket is still there, and so is what it published."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(folder / "datagrams.sock"))
+    listener.close()
+    counters = tmp_path / "counters"
+    env = preload.env(folder, counters=counters)
+    other = Problem(x=(5, 64, 56, 56))
+    assert preload.raw(other, env=env) == preload.raw(other)
+    assert read_counters(counters)[0]["dropped"] >= 1
+    assert preload.raw(PROBLEM, ALL, env=env)["chosen"] == winner.id
+
+
+@pytest.mark.long
+def test_a_snapshot_too_large_to_copy_is_mapped(preload, tmp_path, known, winner):
+    folder = tmp_path / "snapshot"
+    stock = stock_field(MODE_A, known[0])
+    others = [
+        preload.choice(f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1,nhwc,f16", winner.field()) for n in range(1000, 141000)
+    ]
+    preload.write_snapshot(folder, preload.choice(PROBLEM, winner.field(), stock), *others)
+    assert (folder / "current.snapshot").stat().st_size > 64 << 20
+    assert preload.raw(PROBLEM, ALL, env=preload.env(folder))["chosen"] == winner.id
+
+
 def test_a_full_socket_never_blocks(preload, tmp_path, folder):
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     listener.bind(str(folder / "datagrams.sock"))

@@ -133,6 +133,21 @@ TEST(EnvironmentKey, SlugIsTheModels) {
   EXPECT_FALSE(SetModelSlug(std::string(64, 'a').data(), 64, &key));
 }
 
+TEST(EnvironmentKey, FromOutsideMustBeCanonical) {
+  const EnvironmentKey key =
+      ToKey(Environment::Parse("h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value()).value();
+  ASSERT_TRUE(ToEnvironment(key).ok());
+  EnvironmentKey bad = key;
+  bad.gpu_model[0] = 'H';
+  EXPECT_FALSE(ToEnvironment(bad).ok());
+  bad = key;
+  bad.cudnn_version += 100000000;
+  EXPECT_FALSE(ToEnvironment(bad).ok());
+  bad = key;
+  bad.library = 3;
+  EXPECT_FALSE(ToEnvironment(bad).ok());
+}
+
 TEST(EnvironmentKey, FromOutsideMustBePadded) {
   EnvironmentKey key =
       ToKey(Environment::Parse("h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value()).value();

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "client/preload/mutex.h"
 #include "client/preload/real_cudnn.h"
 
@@ -41,26 +43,35 @@ bool LoadDriver(Driver* driver) {
          Fill(handle, "cuDeviceGetAttribute", &driver->GetAttribute);
 }
 
-// The part that is the same for every device of the process.
-bool SetLibrary(format::EnvironmentKey* key) {
-  const RealCudnn& real = Real();
-  if (real.GetVersion == nullptr) {
-    return false;
-  }
-  key->cudnn_version = static_cast<uint32_t>(real.GetVersion());
+// 0 unknown, 1 full, 2 graph_jit_only: by what lies beside the loaded library.
+uint8_t LibraryConfiguration() {
   char path[PATH_MAX];
   if (realpath(CudnnPath(), path) == nullptr) {
-    key->library = 0;
-    return true;
+    return 0;
   }
   char* slash = strrchr(path, '/');
   constexpr char kPrecompiled[] = "/libcudnn_engines_precompiled.so.9";
   if (slash == nullptr || static_cast<size_t>(slash - path) + sizeof kPrecompiled > sizeof path) {
-    key->library = 0;
-    return true;
+    return 0;
   }
   memcpy(slash, kPrecompiled, sizeof kPrecompiled);
-  key->library = access(path, R_OK) == 0 ? 1 : 2;
+  return access(path, R_OK) == 0 ? 1 : 2;
+}
+
+// The part that is the same for every device of the process, asked once.
+bool SetLibrary(format::EnvironmentKey* key) {
+  static std::atomic<int> library{-1};
+  const RealCudnn& real = Real();
+  if (real.GetVersion == nullptr) {
+    return false;
+  }
+  int known = library.load(std::memory_order_relaxed);
+  if (known < 0) {
+    known = LibraryConfiguration();
+    library.store(known, std::memory_order_relaxed);
+  }
+  key->cudnn_version = static_cast<uint32_t>(real.GetVersion());
+  key->library = static_cast<uint8_t>(known);
   return true;
 }
 
@@ -162,23 +173,7 @@ bool ReadNumber(const char* json, size_t size, const char* name, uint32_t most, 
   return true;
 }
 
-}  // namespace
-
-bool CurrentEnvironment(format::EnvironmentKey* environment) {
-  Driver driver = {};
-  int device = 0;
-  return LoadDriver(&driver) && driver.GetCurrentDevice(&device) == 0 &&
-         Remembered(driver, device, environment);
-}
-
-bool EnvironmentOfDevice(int ordinal, format::EnvironmentKey* environment) {
-  Driver driver = {};
-  int device = 0;
-  return LoadDriver(&driver) && driver.GetDevice(&device, ordinal) == 0 &&
-         Remembered(driver, device, environment);
-}
-
-bool EnvironmentOfProperties(const char* json, size_t size, format::EnvironmentKey* environment) {
+bool ReadProperties(const char* json, size_t size, format::EnvironmentKey* environment) {
   *environment = {};
   environment->profile = 1;
   uint32_t version = 0;
@@ -197,6 +192,58 @@ bool EnvironmentOfProperties(const char* json, size_t size, format::EnvironmentK
   return name.at < name.end && *name.at == '"' &&
          format::SetModelSlug(begin, static_cast<size_t>(name.at - begin), environment) &&
          SetLibrary(environment);
+}
+
+// The text that was read last, since programs give the same one each time.
+constexpr size_t kMaxKept = 8192;
+char kept_text[kMaxKept];
+size_t kept_size = 0;
+format::EnvironmentKey kept_environment;
+Mutex kept_mutex;
+
+bool Recall(const char* json, size_t size, format::EnvironmentKey* environment) {
+  const Locked locked(&kept_mutex);
+  if (size != kept_size || memcmp(json, kept_text, size) != 0) {
+    return false;
+  }
+  *environment = kept_environment;
+  return true;
+}
+
+void Keep(const char* json, size_t size, const format::EnvironmentKey& environment) {
+  if (size <= kMaxKept) {
+    const Locked locked(&kept_mutex);
+    memcpy(kept_text, json, size);
+    kept_size = size;
+    kept_environment = environment;
+  }
+}
+
+}  // namespace
+
+bool CurrentEnvironment(format::EnvironmentKey* environment) {
+  Driver driver = {};
+  int device = 0;
+  return LoadDriver(&driver) && driver.GetCurrentDevice(&device) == 0 &&
+         Remembered(driver, device, environment);
+}
+
+bool EnvironmentOfDevice(int ordinal, format::EnvironmentKey* environment) {
+  Driver driver = {};
+  int device = 0;
+  return LoadDriver(&driver) && driver.GetDevice(&device, ordinal) == 0 &&
+         Remembered(driver, device, environment);
+}
+
+bool EnvironmentOfProperties(const char* json, size_t size, format::EnvironmentKey* environment) {
+  if (Recall(json, size, environment)) {
+    return true;
+  }
+  if (!ReadProperties(json, size, environment)) {
+    return false;
+  }
+  Keep(json, size, *environment);
+  return true;
 }
 
 }  // namespace convtune::preload

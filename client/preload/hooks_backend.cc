@@ -12,12 +12,16 @@
 namespace convtune::preload {
 namespace {
 
-// True if the call is the program's, and ours to look at.
-bool IsOurs(const void* return_address) { return !IsCudnn(return_address) && GetState().active; }
+// Who calls, and what is behind the hook for him.
+struct Caller {
+  explicit Caller(const void* return_address)
+      : is_cudnn(IsCudnn(return_address)), real(is_cudnn ? RealGraph() : Real()) {}
+  // True if the call is the program's, and ours to look at.
+  bool IsOurs() const { return !is_cudnn && GetState().active; }
 
-const RealCudnn& RealFor(const void* return_address) {
-  return IsCudnn(return_address) ? RealGraph() : Real();
-}
+  const bool is_cudnn;
+  const RealCudnn& real;
+};
 
 // Without cuDNN there is nobody to ask.
 constexpr cudnnStatus_t kNoCudnn = CUDNN_STATUS_NOT_INITIALIZED;
@@ -29,26 +33,26 @@ using namespace convtune::preload;  // NOLINT(google-build-using-namespace)
 
 CONVTUNE_HOOK cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                                          cudnnBackendDescriptor_t* descriptor) {
-  const void* caller = __builtin_return_address(0);
-  const auto real = RealFor(caller).Create;
+  const Caller caller(__builtin_return_address(0));
+  const auto real = caller.real.Create;
   if (real == nullptr) {
     return kNoCudnn;
   }
   const cudnnStatus_t status = real(type, descriptor);
-  if (status == CUDNN_STATUS_SUCCESS && IsOurs(caller)) {
+  if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
     Remember(*descriptor, type);
   }
   return status;
 }
 
 CONVTUNE_HOOK cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
-  const void* caller = __builtin_return_address(0);
-  const auto real = RealFor(caller).Destroy;
+  const Caller caller(__builtin_return_address(0));
+  const auto real = caller.real.Destroy;
   if (real == nullptr) {
     return kNoCudnn;
   }
   // Before: afterwards another thread may get the same address.
-  if (descriptor != nullptr && IsOurs(caller)) {
+  if (descriptor != nullptr && caller.IsOurs()) {
     Forget(descriptor);
   }
   return real(descriptor);
@@ -58,13 +62,13 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t de
                                                      cudnnBackendAttributeName_t name,
                                                      cudnnBackendAttributeType_t type,
                                                      int64_t count, const void* values) {
-  const void* caller = __builtin_return_address(0);
-  const auto real = RealFor(caller).SetAttribute;
+  const Caller caller(__builtin_return_address(0));
+  const auto real = caller.real.SetAttribute;
   if (real == nullptr) {
     return kNoCudnn;
   }
   const cudnnStatus_t status = real(descriptor, name, type, count, values);
-  if (status == CUDNN_STATUS_SUCCESS && IsOurs(caller)) {
+  if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
     Record* record = Find(descriptor);
     if (record != nullptr) {
       NoteAttribute(record, name, type, count, values);
@@ -74,13 +78,13 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t de
 }
 
 CONVTUNE_HOOK cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
-  const void* caller = __builtin_return_address(0);
-  const auto real = RealFor(caller).Finalize;
+  const Caller caller(__builtin_return_address(0));
+  const auto real = caller.real.Finalize;
   if (real == nullptr) {
     return kNoCudnn;
   }
   const cudnnStatus_t status = real(descriptor);
-  if (status != CUDNN_STATUS_SUCCESS || !IsOurs(caller)) {
+  if (status != CUDNN_STATUS_SUCCESS || !caller.IsOurs()) {
     return status;
   }
   Record* record = Find(descriptor);
@@ -100,13 +104,13 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t co
                                                      cudnnBackendAttributeType_t type,
                                                      int64_t requested, int64_t* count,
                                                      void* values) {
-  const void* caller = __builtin_return_address(0);
-  const auto real = RealFor(caller).GetAttribute;
+  const Caller caller(__builtin_return_address(0));
+  const auto real = caller.real.GetAttribute;
   if (real == nullptr) {
     return kNoCudnn;
   }
   if (name != CUDNN_ATTR_ENGINEHEUR_RESULTS || type != CUDNN_TYPE_BACKEND_DESCRIPTOR ||
-      !IsOurs(caller)) {
+      !caller.IsOurs()) {
     return real(descriptor, name, type, requested, count, values);
   }
   Record* record = Find(descriptor);
@@ -128,13 +132,13 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t co
 
 CONVTUNE_HOOK cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                                 cudnnBackendDescriptor_t variant_pack) {
-  const void* caller = __builtin_return_address(0);
-  const auto real = RealFor(caller).Execute;
+  const Caller caller(__builtin_return_address(0));
+  const auto real = caller.real.Execute;
   if (real == nullptr) {
     return kNoCudnn;
   }
   const cudnnStatus_t status = real(handle, plan, variant_pack);
-  if (status == CUDNN_STATUS_SUCCESS && IsOurs(caller)) {
+  if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
     Record* record = Find(plan);
     if (record != nullptr && record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
       OnExecute(plan, &record->plan);

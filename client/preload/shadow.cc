@@ -1,41 +1,73 @@
 #include "client/preload/shadow.h"
 
+#include <sched.h>
+#include <stddef.h>
 #include <stdlib.h>
 
-#include "client/preload/mutex.h"
 #include "client/preload/serve.h"
 
 namespace convtune::preload {
 namespace {
 
-constexpr size_t kBuckets = 8192;
-constexpr size_t kLocks = 64;
+// A lock beside the chain that it guards: one cache line serves both. It is
+// held for a few instructions. The chains are whole at every instant (each
+// change is one store), so a forked child may just open the locks.
+struct Bucket {
+  std::atomic<uint32_t> locked;
+  Record* chain;
+};
+constexpr size_t kBuckets = 4096;
+Bucket buckets[kBuckets];
 
-Record* buckets[kBuckets];
-Mutex locks[kLocks];
+class LockedBucket {
+ public:
+  explicit LockedBucket(Bucket* bucket) : bucket_(bucket) {
+    constexpr int kSpins = 64;
+    for (int i = 0; bucket_->locked.exchange(1, std::memory_order_acquire) != 0; ++i) {
+      if (i >= kSpins) {
+        sched_yield();
+      }
+    }
+  }
+  ~LockedBucket() { bucket_->locked.store(0, std::memory_order_release); }
+  LockedBucket(const LockedBucket&) = delete;
+  LockedBucket& operator=(const LockedBucket&) = delete;
 
-size_t BucketOf(cudnnBackendDescriptor_t descriptor) {
+ private:
+  Bucket* bucket_;
+};
+
+Bucket* BucketOf(cudnnBackendDescriptor_t descriptor) {
   const auto address = reinterpret_cast<uintptr_t>(descriptor);
-  return static_cast<size_t>((address >> 4) * 0x9E3779B97F4A7C15ULL >> 40) % kBuckets;
+  return &buckets[static_cast<size_t>((address >> 4) * 0x9E3779B97F4A7C15ULL >> 40) % kBuckets];
 }
 
-bool IsShadowed(cudnnBackendDescriptorType_t type) {
+// Bytes of a record for that type; 0 for one that is not shadowed.
+size_t SizeOf(cudnnBackendDescriptorType_t type) {
+  constexpr size_t kHead = offsetof(Record, tensor);
   switch (type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
+      return kHead + sizeof(TensorShadow);
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
+      return kHead + sizeof(ConvolutionShadow);
     case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
+      return kHead + sizeof(PointwiseShadow);
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+      return kHead + sizeof(OperationShadow);
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
+      return kHead + sizeof(GraphShadow);
     case CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR:
+      return kHead + sizeof(DeviceShadow);
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+      return kHead + sizeof(HeuristicsShadow);
     case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-      return true;
+      return kHead + sizeof(PlanShadow);
     default:
-      return false;
+      return 0;
   }
 }
 
@@ -47,8 +79,8 @@ void Free(Record* record) {
 }
 
 // Takes the record out of its bucket, whose lock is held.
-Record* TakeOut(size_t bucket, cudnnBackendDescriptor_t descriptor) {
-  for (Record** link = &buckets[bucket]; *link != nullptr; link = &(*link)->next) {
+Record* TakeOut(Bucket* bucket, cudnnBackendDescriptor_t descriptor) {
+  for (Record** link = &bucket->chain; *link != nullptr; link = &(*link)->next) {
     if ((*link)->descriptor == descriptor) {
       Record* found = *link;
       *link = found->next;
@@ -62,29 +94,30 @@ Record* TakeOut(size_t bucket, cudnnBackendDescriptor_t descriptor) {
 
 void Remember(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type) {
   Record* record = nullptr;
-  if (IsShadowed(type)) {
-    record = static_cast<Record*>(calloc(1, sizeof(Record)));
+  const size_t size = SizeOf(type);
+  if (size > 0) {
+    record = static_cast<Record*>(calloc(1, size));
   }
-  const size_t bucket = BucketOf(descriptor);
+  Bucket* bucket = BucketOf(descriptor);
   Record* stale = nullptr;
   {
-    const Locked locked(&locks[bucket % kLocks]);
+    const LockedBucket locked(bucket);
     // One that was destroyed where we could not see it.
     stale = TakeOut(bucket, descriptor);
     if (record != nullptr) {
       record->descriptor = descriptor;
       record->type = type;
-      record->next = buckets[bucket];
-      buckets[bucket] = record;
+      record->next = bucket->chain;
+      bucket->chain = record;
     }
   }
   Free(stale);
 }
 
 Record* Find(cudnnBackendDescriptor_t descriptor) {
-  const size_t bucket = BucketOf(descriptor);
-  const Locked locked(&locks[bucket % kLocks]);
-  for (Record* record = buckets[bucket]; record != nullptr; record = record->next) {
+  Bucket* bucket = BucketOf(descriptor);
+  const LockedBucket locked(bucket);
+  for (Record* record = bucket->chain; record != nullptr; record = record->next) {
     if (record->descriptor == descriptor) {
       return record;
     }
@@ -93,13 +126,19 @@ Record* Find(cudnnBackendDescriptor_t descriptor) {
 }
 
 void Forget(cudnnBackendDescriptor_t descriptor) {
-  const size_t bucket = BucketOf(descriptor);
+  Bucket* bucket = BucketOf(descriptor);
   Record* record = nullptr;
   {
-    const Locked locked(&locks[bucket % kLocks]);
+    const LockedBucket locked(bucket);
     record = TakeOut(bucket, descriptor);
   }
   Free(record);
+}
+
+void OpenShadowLocks() {
+  for (Bucket& bucket : buckets) {
+    bucket.locked.store(0, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace convtune::preload

@@ -89,6 +89,7 @@ struct PlanShadow {
   std::atomic<uint64_t> executions;
 };
 
+// Allocated as large as its type needs.
 struct Record {
   cudnnBackendDescriptor_t descriptor;
   Record* next;
@@ -116,5 +117,8 @@ void Forget(cudnnBackendDescriptor_t descriptor);
 // Notes a SetAttribute call that cuDNN accepted.
 void NoteAttribute(Record* record, cudnnBackendAttributeName_t name,
                    cudnnBackendAttributeType_t type, int64_t count, const void* values);
+
+// In a forked child, whose other threads are gone.
+void OpenShadowLocks();
 
 }  // namespace convtune::preload

@@ -10,6 +10,7 @@
 #include "client/preload/counters.h"
 #include "client/preload/mutex.h"
 #include "client/preload/real_cudnn.h"
+#include "client/preload/shadow.h"
 #include "client/preload/snapshot_file.h"
 
 namespace convtune::preload {
@@ -37,6 +38,7 @@ void AtExit() {
 
 void InChild() {
   UnlockAll();
+  OpenShadowLocks();
   ResetCounters();
 }
 

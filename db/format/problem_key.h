@@ -114,10 +114,10 @@ inline void Normalize(const int64_t* dims, int rank, int64_t* strides) {
 inline bool DimsInRange(const int64_t* dims, int rank) {
   int64_t elements = 1;
   for (int i = 0; i < rank; ++i) {
-    if (dims[i] < 1 || dims[i] > kMaxDim || elements > kMaxElements / dims[i]) {
+    if (dims[i] < 1 || dims[i] > kMaxDim || __builtin_mul_overflow(elements, dims[i], &elements) ||
+        elements > kMaxElements) {
       return false;
     }
-    elements *= dims[i];
   }
   return true;
 }
@@ -153,7 +153,8 @@ inline bool OutputDims(const ProblemKey& key, int64_t* y_dims) {
     if (padded < filter) {
       return false;
     }
-    y_dims[i + 2] = (padded - filter) / key.strides[i] + 1;
+    y_dims[i + 2] =
+        (key.strides[i] == 1 ? padded - filter : (padded - filter) / key.strides[i]) + 1;
   }
   return DimsInRange(y_dims, spatial + 2);
 }

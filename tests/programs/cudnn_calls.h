@@ -21,7 +21,12 @@ __attribute__((unused)) static void* cudnn_symbol(const char* name) {
   }
   return symbol;
 }
-#define CUDNN_CALL(name) ((__typeof__(&name))cudnn_symbol(#name))
+#define CUDNN_CALL(name)                                  \
+  (*({                                                    \
+    static __typeof__(&name) function;                    \
+    if (function == NULL) function = cudnn_symbol(#name); \
+    &function;                                            \
+  }))
 #else
 #define CUDNN_CALL(name) name
 #endif

@@ -9,6 +9,7 @@
 #include "db/format/datagram.h"
 #include "db/format/key_convert.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/legacy_notes.h"
 #include "server/tuner/ranking.h"
 
 namespace convtune {
@@ -23,12 +24,16 @@ struct Keys {
   TuningKey key;
   Environment environment;
   Operation operation;
+  DataType data_type;
 };
 
 absl::StatusOr<Keys> ReadKeys(const format::DatagramHeader& header) {
   ASSIGN_OR_RETURN(const ConvProblem problem, format::ToProblem(header.problem));
   ASSIGN_OR_RETURN(Environment environment, format::ToEnvironment(header.environment));
-  Keys keys{{problem.ToText(), environment.ToText()}, environment, problem.operation()};
+  Keys keys{{problem.ToText(), environment.ToText()},
+            environment,
+            problem.operation(),
+            problem.data_type()};
   return keys;
 }
 
@@ -95,6 +100,9 @@ absl::StatusOr<Report> ReadLegacy(const format::ObservedLegacyDatagram& datagram
                     [&candidate](const Candidate& c) { return c.id == candidate.id; });
     if (known) continue;
     candidate.deterministic = result.deterministic != 0;
+    candidate.numerical_notes =
+        LegacyNumericalNotes(keys.operation, keys.data_type, {result.algorithm, result.math_type},
+                             candidate.deterministic);
     candidate.workspace_bytes = result.workspace_bytes;
     candidate.find_us = result.time_us;
     candidate.status = CandidateStatus::kTimed;

@@ -1,19 +1,12 @@
-// What is known of legacy algorithms without asking cuDNN.
+// What the legacy API can be asked; with what is known of its algorithms.
 #pragma once
 
-#include <cstdint>
+#include <string>
 
-#include "proto/model/candidate.h"
 #include "proto/model/conv_problem.h"
+#include "proto/model/legacy_notes.h"
 
 namespace convtune {
-
-// Numerical notes of a legacy algorithm on inputs of `data_type`, as a mask.
-// The legacy API reports none: they follow from the algorithm, the math type
-// and what cudnnFind* says of determinism. Where cuDNN is free to choose, the
-// note is set.
-uint32_t LegacyNumericalNotes(Operation operation, DataType data_type,
-                              const LegacyAlgorithm& algorithm, bool deterministic);
 
 // Why the legacy API cannot express the problem; empty if it can.
 std::string LegacyObstacle(const ConvProblem& problem);

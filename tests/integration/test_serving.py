@@ -214,6 +214,67 @@ def test_default_evidence_leaves_heuristics_unpublished(daemons, worker):
     assert keys_in(snapshot_of(daemon)) is None
 
 
+def test_what_a_program_found_by_searching_is_served_to_the_next(daemons, preload, cli):
+    """The card is a fake one below the real interposer, since a search needs one; the daemon may not use it at all."""
+    daemon = daemons("--devices", "none").start()
+    with daemon.client() as client:
+        wait_until(lambda: client.release.GetPublication().socket, 10, "the socket")
+
+        def search(*options):
+            result = cli(None)(
+                "run", "--json", "--snapshot", daemon.state_dir / "snapshot", *options, "--",
+                *preload.command(["call=find"], "convtune-legacy-calls"),
+            )  # fmt: skip
+            assert result.code == 0, result
+            found = [r["algo"] for r in json.loads(result.out)["results"]]
+            return found, result.err.count("search"), json.loads(result.err.splitlines()[-1])
+
+        found, searches, counted = search("--policy", "observe")
+        assert searches == 1 and counted["learned"] == 1
+        published(daemon, 1)
+        assert client.release.GetPublication().observed == 1
+        again, searches, counted = search()
+        assert again[0] == found[0] and searches == 0 and counted["served"] == 1
+        listed = cli(daemon).ok("list", "--json").json()["tunings"]
+        assert [t["evidence"] for t in listed] == ["EVIDENCE_OBSERVED"]
+        assert listed[0]["winner"].startswith(f"legacy:algo{found[0]},")
+
+
+def test_the_plan_that_a_program_settles_on_is_served_to_the_next(daemons, preload, cli):
+    daemon = daemons("--devices", "none").start()
+    with daemon.client() as client:
+        wait_until(lambda: client.release.GetPublication().socket, 10, "the socket")
+    stock = candidates(preload.stock(PROBLEM, ALL)["modes"][0])
+    environment = {"LD_LIBRARY_PATH": str(preload.lib / "fakes-cudnn")}
+
+    def execute(*options):
+        # All plans are built and the last one is run, as a program does that timed them and found it best.
+        result = cli(None, env=environment)(
+            "run", "--json", "--snapshot", daemon.state_dir / "snapshot", *options, "--",
+            *preload.command(preload.raw_args(PROBLEM, ALL, "modes=a", "execute=30")),
+        )  # fmt: skip
+        assert result.code == 0, result
+        return json.loads(result.out), json.loads(result.err.splitlines()[-1])
+
+    _, counted = execute("--policy", "observe")
+    assert counted["learned"] == 1
+    published(daemon, 1)
+    printed, counted = execute("--allow", "notes,workspace")
+    assert ids(printed["modes"][0])[0] == stock[-1].id and counted["served"] >= 1
+
+
+def test_run_with_audit_serves_programs_that_look_cudnn_up(serving, cli, preload):
+    daemon = serving().start()
+    tuned(daemon, PROBLEM)
+    published(daemon, 1)
+    result = cli(None)(
+        "run", "--audit", "--json", "--snapshot", daemon.state_dir / "snapshot", "--",
+        *preload.command(preload.raw_args(PROBLEM, ALL), "convtune-raw-dlsym"),
+    )  # fmt: skip
+    assert result.code == 0, result
+    assert json.loads(result.err.splitlines()[-1])["served"] >= 1
+
+
 def test_run_ends_as_the_program_does(cli, preload):
     run = cli(None)
     code = run("run", "--", sys.executable, "-c", "import sys; print('out'); sys.exit(37)")

@@ -102,7 +102,8 @@ TEST_F(PublisherTest, WhatIsServedIsWhatGetAnswers) {
     EXPECT_EQ(entry->pinned, 0);
   }
   EXPECT_EQ(Snapshot().header().release, 1U);
-  EXPECT_EQ(tuner_->releases()->Status().choice_count, 2);
+  // The file is there a moment before the daemon says so.
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().choice_count == 2; }));
 }
 
 TEST_F(PublisherTest, StoppingPublishesWhatWasCommittedLast) {

@@ -41,7 +41,7 @@ PreloadCounters ReadPreloadCounters(std::istream& in) {
     Struct object;
     if (!google::protobuf::util::JsonStringToMessage(line, &object).ok()) continue;
     ++sum.processes;
-    sum.served += Member(object, "served") + Member(object, "legacy_served");
+    sum.served += Member(object, "served");
     sum.observed += Member(object, "observed");
     sum.passed += Member(object, "passed");
     sum.learned += Member(object, "learned");

@@ -11,7 +11,7 @@ namespace convtune {
 // Sums over processes. Value type.
 struct PreloadCounters {
   int64_t processes = 0;  // that called cuDNN and came to their end
-  int64_t served = 0;     // queries and legacy calls that got stored choices
+  int64_t served = 0;     // queries of either API that got stored choices
   int64_t observed = 0;   // known, and left alone by the policy
   int64_t passed = 0;     // of forms that are never served
   int64_t learned = 0;

@@ -207,6 +207,29 @@ def test_once_publishes_before_it_ends(serving, run, tmp_path):
     assert run(daemon, PROBLEM)[1]["served"] >= 1
 
 
+def test_once_fails_where_the_snapshot_cannot_be_written(serving, tmp_path):
+    problems = tmp_path / "problems.txt"
+    problems.write_text(PROBLEM.text + "\n")
+    daemon = serving("--once", "--file", problems)
+    daemon.state_dir.mkdir()
+    (daemon.state_dir / "snapshot").write_text("in the way")
+    daemon.start(wait=False)
+    assert daemon.wait(60) == 1
+    assert "the snapshot is not up to date" in daemon.log()
+
+
+def test_doctor_says_that_the_snapshot_cannot_be_written(serving, cli):
+    daemon = serving()
+    daemon.state_dir.mkdir()
+    (daemon.state_dir / "snapshot").write_text("in the way")
+    daemon.start()
+    tuned(daemon, PROBLEM)  # which suffers nothing
+    with daemon.client() as client:
+        wait_until(lambda: client.release.GetPublication().error, 10, "the error")
+    result = cli(daemon)("doctor")
+    assert result.code == 1 and "is not up to date" in result.out
+
+
 def test_default_evidence_leaves_heuristics_unpublished(daemons, worker):
     daemon = daemons("--profile", "nvidia-h200", "--devices", "none").start()
     tuned(daemon, PROBLEM)

@@ -191,12 +191,12 @@ TEST(PreloadCountersTest, ProcessesAreSummedAndNonsenseIsLeftOut) {
       "{\"cut sho");
   const PreloadCounters counters = ReadPreloadCounters(in);
   EXPECT_EQ(counters.processes, 3);
-  EXPECT_EQ(counters.served, 6);
+  EXPECT_EQ(counters.served, 4);
   EXPECT_EQ(counters.learned, 4);
   EXPECT_EQ(counters.dropped, 0);
   EXPECT_EQ(counters.missed_count(), 4);
   EXPECT_EQ(Describe(counters),
-            "6 served, 4 missed (no entry 3, not neutral 1), 4 learned, 1 of other forms, in 3 "
+            "4 served, 4 missed (no entry 3, not neutral 1), 4 learned, 1 of other forms, in 3 "
             "processes");
 }
 

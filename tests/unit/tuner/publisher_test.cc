@@ -210,6 +210,28 @@ TEST_F(PublisherTest, MalformedDatagramsAreCountedAndIgnored) {
   EXPECT_THAT(*tuner_->releases()->ListWanted(""), IsEmpty());
 }
 
+TEST_F(PublisherTest, AFloodIsShedAtItsSendersAndNobodyElseSuffers) {
+  Start("");
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = Path("snapshot/datagrams.sock");
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const format::MissDatagram miss = MissOf(Text(1), kH200);
+  constexpr int kFlood = 50'000;
+  int taken = 0;
+  for (int i = 0; i < kFlood; ++i) {
+    const ssize_t sent = sendto(fd, &miss, sizeof miss, 0,
+                                reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    taken += sent == static_cast<ssize_t>(sizeof miss) ? 1 : 0;
+  }
+  close(fd);
+  EXPECT_LT(taken, kFlood);
+  EXPECT_EQ(Tune({Problem(2)}).state, JobState::kSucceeded);
+  EXPECT_TRUE(Eventually([&] { return Counts().received == taken; }));
+  EXPECT_EQ(Counts().malformed, 0);
+}
+
 TEST_F(PublisherTest, ObservedPlansAreKeptUnlessSomethingBetterIsKnown) {
   Start("");
   Tune({Problem(1)});

@@ -56,6 +56,25 @@ TEST_F(TuningQueueTest, WhoIsWaitedForComesFirst) {
   EXPECT_EQ(BatchOf(*Take()), 3);
 }
 
+TEST_F(TuningQueueTest, TheDaemonsOwnWorkComesLast) {
+  int done = 0;
+  Add(1, &done, Priority::kIdle);
+  Add(2, &done);
+  EXPECT_EQ(BatchOf(*Take()), 2);
+  EXPECT_EQ(BatchOf(*Take()), 1);
+}
+
+TEST_F(TuningQueueTest, IsIdleWhileNothingIsQueuedAndNothingRuns) {
+  int done = 0;
+  EXPECT_TRUE(queue_.idle());
+  Add(1, &done);
+  EXPECT_FALSE(queue_.idle());
+  const auto item = Take();
+  EXPECT_FALSE(queue_.idle());
+  queue_.Finish(item, {});
+  EXPECT_TRUE(queue_.idle());
+}
+
 TEST_F(TuningQueueTest, JoiningRaisesThePriority) {
   int done = 0;
   Add(1, &done);

@@ -110,8 +110,8 @@ class Publisher : public ReleaseManager {
   CondVar changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   absl::Time due_ GUARDED_BY(mutex_) = absl::InfiniteFuture();
-  absl::Time not_before_ GUARDED_BY(mutex_) = absl::InfinitePast();  // of the next write
-  absl::Time pin_expiry_ GUARDED_BY(mutex_) = absl::InfiniteFuture();   // of those in the file
+  absl::Time not_before_ GUARDED_BY(mutex_) = absl::InfinitePast();    // of the next write
+  absl::Time pin_expiry_ GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of those in the file
   std::set<KeyTexts> dirty_ GUARDED_BY(mutex_);
   Work work_ GUARDED_BY(mutex_);  // but for keys
   WantedList wanted_ GUARDED_BY(mutex_);

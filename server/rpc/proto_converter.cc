@@ -36,7 +36,7 @@ void AddNotes(uint32_t mask, google::protobuf::RepeatedField<int>* out) {
   }
 }
 
-v1::TimeSummary ToProto(const TimeSummary& time) {
+v1::TimeSummary TimeToProto(const TimeSummary& time) {
   v1::TimeSummary out;
   out.set_launch(static_cast<v1::LaunchMode>(time.launch));
   out.set_cache_state(static_cast<v1::CacheState>(time.cache_state));
@@ -47,7 +47,7 @@ v1::TimeSummary ToProto(const TimeSummary& time) {
   return out;
 }
 
-v1::Conditions ToProto(const Conditions& conditions) {
+v1::Conditions ConditionsToProto(const Conditions& conditions) {
   v1::Conditions out;
   out.set_known(conditions.known);
   for (const std::string& mark : Marks(conditions)) {
@@ -187,7 +187,7 @@ void Fill(const Candidate& candidate, Operation operation, bool with_samples,
   }
   out.set_capture(static_cast<v1::CaptureSupport>(candidate.capture));
   for (const TimeSummary& time : candidate.other_times) {
-    *out.add_other_times() = ToProto(time);
+    *out.add_other_times() = TimeToProto(time);
   }
 }
 
@@ -275,7 +275,7 @@ v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment) {
     out.set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
     out.set_rounds(tuning.rounds);
     out.set_cache_state(static_cast<v1::CacheState>(tuning.cache_state));
-    *out.mutable_conditions() = ToProto(tuning.conditions);
+    *out.mutable_conditions() = ConditionsToProto(tuning.conditions);
   }
   // Ranked: the first that ran wins without constraints.
   const auto winner = std::find_if(tuning.candidates.begin(), tuning.candidates.end(),

@@ -58,12 +58,36 @@ absl::StatusOr<std::optional<int64_t>> FindEnvironment(const Database& database,
   return found ? std::optional<int64_t>(statement.Int(0)) : std::nullopt;
 }
 
-// Makes the row, or replaces it, which also mends a damaged one.
+// The id of the row, if it is there, sound and the same.
+absl::StatusOr<std::optional<int64_t>> FindSameEnvironment(const Database& database,
+                                                           const std::string& text,
+                                                           const Environment& environment) {
+  ASSIGN_OR_RETURN(Statement statement,
+                   database.Prepare(Concat("SELECT ", EnvironmentTable().SelectList("e"),
+                                           " FROM environments e WHERE text = ?")));
+  statement.BindText(1, text);
+  ASSIGN_OR_RETURN(const bool found, statement.Step());
+  if (!found) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<EnvironmentRow> row = ReadEnvironment(statement);
+  const bool same = row.ok() && row->text == text && row->environment == environment;
+  return same ? std::optional<int64_t>(row->id) : std::nullopt;
+}
+
+// Makes the row, or replaces it, which also mends a damaged one. One that is the
+// same is left alone: SQLite looks at every tuning that refers to a row whose
+// key an upsert names.
 absl::StatusOr<int64_t> UpsertEnvironment(Database& database, const std::string& text,
                                           const Environment& environment) {
   EnvironmentRow row;
   row.text = text;
   row.environment = environment;
+  ASSIGN_OR_RETURN(const std::optional<int64_t> same,
+                   FindSameEnvironment(database, text, environment));
+  if (same.has_value()) {
+    return *same;
+  }
   ASSIGN_OR_RETURN(const std::optional<int64_t> id, FindEnvironment(database, text));
   if (id.has_value()) {
     row.id = *id;

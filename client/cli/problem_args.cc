@@ -112,7 +112,7 @@ absl::StatusOr<ProblemBatch> ProblemArgs::Read(Context& context) const {
     auto list = ReadProblemListFile(file, overrides);
     if (!list.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("FILE: ", std::string(list.status().message())));
+          absl::StrCat("FILE, --file: ", std::string(list.status().message())));
     }
     take(*std::move(list));
   }

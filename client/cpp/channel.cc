@@ -81,7 +81,6 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const Address& addres
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestReconnectMs);
   arguments.SetUserAgentPrefix("convtune/" CONVTUNE_VERSION);
   if (address.unix_socket) {

@@ -79,6 +79,16 @@ def test_a_flipped_byte_anywhere_is_refused_with_its_place(tuned, bare_daemon, c
     assert winners(other) == {}
 
 
+def test_what_cannot_be_exported_leaves_no_file(tuned, cli, tmp_path):
+    _, run = tuned
+    for arguments, code in ((["--environment", "NO NAME"], 2), (["--environment", "no-such"], 3),
+                            (["--sign-key", tmp_path / "no-key"], 2)):  # fmt: skip
+        result = run("export", tmp_path / "x", *arguments)
+        assert result.code == code, result
+    assert run("export", tmp_path / "no-folder" / "x").code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_upload_that_breaks_off_takes_nothing(tuned, bare_daemon, cli, tmp_path):
     _, run = tuned
     run.ok("export", tmp_path / "a")

@@ -207,7 +207,6 @@ class Client:
             ("grpc.max_receive_message_length", 256 << 20),
             # A daemon that starts is found soon by those who wait for it.
             ("grpc.initial_reconnect_backoff_ms", 50),
-            ("grpc.min_reconnect_backoff_ms", 50),
             ("grpc.max_reconnect_backoff_ms", 1000),
         ]
         if credentials is not None:

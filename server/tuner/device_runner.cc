@@ -13,6 +13,9 @@ namespace {
 
 // How often a thread without work looks after its worker.
 constexpr absl::Duration kTick = absl::Milliseconds(500);
+// How long other work waits for a worker that is late: longer than it takes to
+// load cuDNN, which would only begin anew in another worker.
+constexpr absl::Duration kLatePatience = absl::Seconds(5);
 
 }  // namespace
 
@@ -212,9 +215,11 @@ absl::StatusOr<std::optional<std::string>> DeviceRunner::Judge(const WorkSpec& s
 }
 
 void DeviceRunner::FinishLate(const WorkSpec& spec, const std::map<int, CandidateId>& candidates) {
+  const absl::Time patience = absl::Now() + kLatePatience;
   absl::Status status = absl::DeadlineExceededError("");
   while (absl::IsDeadlineExceeded(status)) {
-    if (options_.queue->shut() || options_.queue->depth() > 0) {
+    const bool awaited = options_.queue->depth() > 0 && absl::Now() >= patience;
+    if (options_.queue->shut() || awaited) {
       client_.reset();
       SetState(DeviceState::kIdle);
       return;

@@ -69,7 +69,7 @@ class DeviceRunner {
   // `candidates` are those that the worker listed, by its index.
   WorkResult Execute(const std::shared_ptr<WorkItem>& item, std::map<int, CandidateId>* candidates);
   // Waits for a worker that the item left at work, and finds out what it hung
-  // on; a worker that other work waits for is ended instead.
+  // on; a worker that other work has waited for a while is ended instead.
   void FinishLate(const WorkSpec& spec, const std::map<int, CandidateId>& candidates);
   // Sees to it that client_ is there and alive. UNAVAILABLE or CANCELLED.
   absl::Status EnsureWorker();

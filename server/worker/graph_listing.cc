@@ -39,7 +39,9 @@ bool ListingSink::Offer(Candidate candidate) {
 }
 
 bool ListingSink::Over() {
-  if (!stopped_ && absl::Now() >= options_.deadline) {
+  // With nothing listed there is nothing to try: cuDNN, which loads its
+  // libraries at its first call, may have taken all of the time for that.
+  if (!stopped_ && count() > 0 && absl::Now() >= options_.deadline) {
     end_.out_of_time = true;
     stopped_ = true;
   }

@@ -22,8 +22,8 @@ class ListingSink {
   bool OfferRanked(Candidate candidate);
   bool Offer(Candidate candidate);
 
-  // True once the deadline has passed or a limit was met; to be asked between
-  // calls of cuDNN.
+  // True once a limit was met, or the deadline has passed and something is
+  // listed; to be asked between calls of cuDNN.
   bool Over();
   // Something that could be listed was left out.
   void MarkTruncated() { end_.truncated = true; }

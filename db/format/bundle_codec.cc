@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "proto/base/strings.h"
 
@@ -38,6 +39,21 @@ v1::BundleCandidate ToRow(const Candidate& candidate, bool with_samples) {
   row.set_sample_count(candidate.sample_count);
   row.set_find_us(candidate.find_us);
   row.set_error_message(candidate.error_message);
+  row.set_low_us(candidate.low_us);
+  row.set_high_us(candidate.high_us);
+  row.set_host_us(candidate.host_us);
+  row.set_sm_clock_mhz(candidate.sm_clock_mhz);
+  if (candidate.error) row.set_error(*candidate.error);
+  row.set_capture(static_cast<v1::CaptureSupport>(candidate.capture));
+  for (const TimeSummary& time : candidate.other_times) {
+    v1::TimeSummary* other = row.add_other_times();
+    other->set_launch(static_cast<v1::LaunchMode>(time.launch));
+    other->set_cache_state(static_cast<v1::CacheState>(time.cache_state));
+    other->set_median_us(time.median_us);
+    other->set_low_us(time.low_us);
+    other->set_high_us(time.high_us);
+    other->set_sample_count(time.sample_count);
+  }
   if (with_samples) {
     row.mutable_samples_us()->Add(candidate.samples_us.begin(), candidate.samples_us.end());
   }
@@ -98,6 +114,8 @@ class RowReader {
             path + ".error_message", "must have at most 65536 bytes");
     out.error_message = row.error_message();
     ReadTimes(row, path, &out);
+    ReadInterval(row, path, &out);
+    ReadOtherTimes(row, path, &out);
     return out;
   }
 
@@ -127,6 +145,47 @@ class RowReader {
     const auto [low, high] = std::minmax_element(samples.begin(), samples.end());
     Require(*low <= row.q1_us() && row.q3_us() <= *high, kReason, path + ".median_us",
             "must lie with its quartiles among the samples");
+  }
+
+  void ReadInterval(const v1::BundleCandidate& row, const std::string& path, Candidate* out) {
+    constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_MEASUREMENT;
+    const bool none = row.low_us() == 0 && row.high_us() == 0;
+    out->low_us = none ? row.q1_us() : row.low_us();
+    out->high_us = none ? row.q3_us() : row.high_us();
+    Require(IsTime(out->low_us) && IsTime(out->high_us) && out->low_us <= out->high_us, kReason,
+            path + ".low_us", "must be finite, at least 0 and at most high_us");
+    out->host_us = row.host_us();
+    Require(IsTime(row.host_us()), kReason, path + ".host_us", "must be finite and at least 0");
+    out->sm_clock_mhz = row.sm_clock_mhz();
+    Require(IsTime(row.sm_clock_mhz()), kReason, path + ".sm_clock_mhz",
+            "must be finite and at least 0");
+    if (row.has_error()) out->error = row.error();
+    Require(IsTime(row.error()), kReason, path + ".error", "must be finite and at least 0");
+    Require(v1::CaptureSupport_IsValid(row.capture()), kReason, path + ".capture",
+            "must be a CaptureSupport");
+    out->capture = static_cast<CaptureSupport>(row.capture());
+  }
+
+  void ReadOtherTimes(const v1::BundleCandidate& row, const std::string& path, Candidate* out) {
+    std::set<std::pair<int, int>> seen;
+    for (int i = 0; i < row.other_times_size(); ++i) {
+      const v1::TimeSummary& time = row.other_times(i);
+      const bool named = v1::LaunchMode_IsValid(time.launch()) && time.launch() != 0 &&
+                         v1::CacheState_IsValid(time.cache_state()) && time.cache_state() != 0;
+      const bool sound = IsTime(time.median_us()) && IsTime(time.low_us()) &&
+                         IsTime(time.high_us()) && time.low_us() <= time.high_us() &&
+                         time.sample_count() >= 1;
+      const std::pair<int, int> place(time.launch(), time.cache_state());
+      const bool in_order = seen.empty() || *seen.rbegin() < place;
+      Require(named && sound && in_order, v1::REFUSAL_REASON_MEASUREMENT,
+              Concat(path, ".other_times[", i, "]"),
+              "must name launch and cache state, each pair once and in order, with finite times");
+      if (!ok()) return;
+      seen.insert(place);
+      out->other_times.push_back({static_cast<LaunchMode>(time.launch()),
+                                  static_cast<CacheState>(time.cache_state()), time.median_us(),
+                                  time.low_us(), time.high_us(), time.sample_count()});
+    }
   }
 
   std::vector<BundleRefusal>* refusals_;
@@ -171,6 +230,9 @@ v1::BundleTuning ToBundleTuning(const Tuning& tuning, int environment, bool with
   row.set_elapsed_us(absl::ToInt64Microseconds(tuning.elapsed));
   row.set_memory_budget_bytes(tuning.memory_budget_bytes);
   row.set_incomplete_reason(tuning.incomplete_reason);
+  row.set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
+  row.set_rounds(tuning.rounds);
+  row.set_cache_state(static_cast<v1::CacheState>(tuning.cache_state));
   for (const Candidate& candidate : tuning.candidates) {
     *row.add_candidates() = ToRow(candidate, with_samples);
   }
@@ -209,6 +271,15 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
                  "memory_budget_bytes", "must be at least 0");
   reader.Require(row.incomplete_reason().size() <= kMaxReasonBytes, v1::REFUSAL_REASON_EVIDENCE,
                  "incomplete_reason", "must have at most 4096 bytes");
+  reader.Require(v1::StopReason_IsValid(row.stop_reason()) && row.rounds() >= 0 &&
+                     v1::CacheState_IsValid(row.cache_state()),
+                 v1::REFUSAL_REASON_MEASUREMENT, "stop_reason",
+                 "must be a StopReason, with rounds of at least 0 and a CacheState");
+  tuning.stop_reason = static_cast<StopReason>(row.stop_reason());
+  tuning.rounds = row.rounds();
+  if (row.cache_state() != v1::CACHE_STATE_UNSPECIFIED) {
+    tuning.cache_state = static_cast<CacheState>(row.cache_state());
+  }
   std::set<CandidateId> seen;
   for (int i = 0; i < row.candidates_size(); ++i) {
     const std::string path = Concat("candidates[", i, "]");

@@ -36,6 +36,24 @@ INSERT INTO "candidates" VALUES(3,1,'graph:eng31,k2=1,k3=-1',2,2,0,1024,3,1,'',1
 INSERT INTO "candidates" VALUES(3,2,'graph:eng32,k2=2,k3=-1',2,2,1,2048,2,1,'',1.2600000381469726562e+01,1.2550000190734863281e+01,1.26499996185302734377e+01,21,0.0,-1875784886950788781);
 INSERT INTO "candidates" VALUES(3,3,'graph:eng33,k2=3,k3=-1',2,2,0,3072,1,1,'',1.36000003814697265622e+01,1.35500001907348632812e+01,1.36499996185302734379e+01,21,0.0,3760875990704925728);
 INSERT INTO "candidates" VALUES(3,4,'legacy:algo1,math2',2,2,1,4096,0,4,'CUDNN_STATUS_EXECUTION_FAILED',0.0,0.0,0.0,0,12.25,2693256727568249496);
+CREATE TABLE choices (
+  environment_id INTEGER NOT NULL REFERENCES environments (environment_id),
+  problem_text TEXT NOT NULL,
+  release_number INTEGER NOT NULL REFERENCES releases (release_number),
+  place INTEGER NOT NULL,
+  choice_count INTEGER NOT NULL,
+  roles INTEGER NOT NULL,
+  candidate TEXT NOT NULL,
+  evidence INTEGER NOT NULL,
+  numerical_notes INTEGER NOT NULL,
+  behavior_notes INTEGER NOT NULL,
+  deterministic INTEGER NOT NULL,
+  workspace_bytes INTEGER NOT NULL,
+  heuristic_rank INTEGER NOT NULL,
+  median_us REAL NOT NULL,
+  checksum INTEGER NOT NULL,
+  PRIMARY KEY (environment_id, problem_text, release_number, place)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE environments (
   environment_id INTEGER NOT NULL PRIMARY KEY,
   text TEXT NOT NULL UNIQUE,
@@ -121,6 +139,19 @@ CREATE TABLE quarantine (
   PRIMARY KEY (environment_id, problem_text, candidate)
 ) STRICT;
 INSERT INTO "quarantine" VALUES(1,'fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32,sms=100001','graph:eng34','illegal address',7000000,1839585146675064325);
+CREATE TABLE releases (
+  release_number INTEGER NOT NULL PRIMARY KEY,
+  state INTEGER NOT NULL,
+  canary_permille INTEGER NOT NULL,
+  restores INTEGER NOT NULL,
+  author TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  create_time_us INTEGER NOT NULL,
+  end_author TEXT NOT NULL,
+  end_reason TEXT NOT NULL,
+  end_time_us INTEGER,
+  checksum INTEGER NOT NULL
+) STRICT;
 CREATE TABLE samples (
   tuning_id INTEGER NOT NULL,
   position INTEGER NOT NULL,
@@ -181,6 +212,18 @@ CREATE TABLE tunings (
 INSERT INTO "tunings" VALUES(1,X'1E77857416673769EF26D5AEBF6485F1',1,'fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32,sms=100001',40,1,1700000001000001,1234567,1073741824,'','570.124','12.8','GPU-1','node-a',151397597184,5,-1124583045689223605);
 INSERT INTO "tunings" VALUES(2,X'075C19C16FD5A0E70DC0C4BD7E2F38D5',1,'fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32,sms=100002',40,1,1700000002000001,1234567,1073741824,'','570.124','12.8','GPU-1','node-a',151397597184,5,3390152167875198556);
 INSERT INTO "tunings" VALUES(3,X'5A1D1A1B4E7B89B11300B7F8469AF8CE',1,'fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32,sms=100003',40,1,1700000003000001,1234567,1073741824,'','570.124','12.8','GPU-1','node-a',151397597184,5,8912373616217906497);
+CREATE TABLE wanted (
+  environment_id INTEGER NOT NULL REFERENCES environments (environment_id),
+  problem_text TEXT NOT NULL,
+  misses INTEGER NOT NULL,
+  first_seen_us INTEGER NOT NULL,
+  last_seen_us INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  last_error TEXT NOT NULL,
+  checksum INTEGER NOT NULL,
+  PRIMARY KEY (environment_id, problem_text)
+) STRICT;
 CREATE INDEX tunings_by_digest ON tunings (digest);
 CREATE INDEX tunings_by_tune_time ON tunings (tune_time_us);
+CREATE INDEX choices_by_release ON choices (release_number);
 COMMIT;

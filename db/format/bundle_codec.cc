@@ -131,8 +131,9 @@ class RowReader {
     out->samples_us.assign(row.samples_us().begin(), row.samples_us().end());
     constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_MEASUREMENT;
     Require(IsTime(row.median_us()) && IsTime(row.q1_us()) && IsTime(row.q3_us()) &&
-                row.q1_us() <= row.median_us() && row.median_us() <= row.q3_us(),
-            kReason, path + ".median_us", "must be finite, at least 0 and between its quartiles");
+                row.q1_us() <= row.q3_us(),
+            kReason, path + ".median_us",
+            "must be finite and at least 0, the quartiles in their order");
     Require(IsTime(row.find_us()), kReason, path + ".find_us", "must be finite and at least 0");
     Require(row.sample_count() >= (out->timed() ? 1 : 0), kReason, path + ".sample_count",
             "must be at least 1 for a timed candidate");
@@ -144,7 +145,7 @@ class RowReader {
             path + ".sample_count", "must not count more samples than there are");
     const auto [low, high] = std::minmax_element(samples.begin(), samples.end());
     Require(*low <= row.q1_us() && row.q3_us() <= *high, kReason, path + ".median_us",
-            "must lie with its quartiles among the samples");
+            "must have its quartiles among the samples");
   }
 
   void ReadInterval(const v1::BundleCandidate& row, const std::string& path, Candidate* out) {
@@ -152,8 +153,9 @@ class RowReader {
     const bool none = row.low_us() == 0 && row.high_us() == 0;
     out->low_us = none ? row.q1_us() : row.low_us();
     out->high_us = none ? row.q3_us() : row.high_us();
-    Require(IsTime(out->low_us) && IsTime(out->high_us) && out->low_us <= out->high_us, kReason,
-            path + ".low_us", "must be finite, at least 0 and at most high_us");
+    Require(IsTime(out->low_us) && IsTime(out->high_us) && out->low_us <= out->median_us &&
+                out->median_us <= out->high_us,
+            kReason, path + ".median_us", "must lie in its interval (the quartiles without one)");
     out->host_us = row.host_us();
     Require(IsTime(row.host_us()), kReason, path + ".host_us", "must be finite and at least 0");
     out->sm_clock_mhz = row.sm_clock_mhz();

@@ -78,6 +78,66 @@ TEST(BundleCodecTest, NumbersMustBeSuchAsAMeasurementGives) {
   }));
 }
 
+TEST(BundleCodecTest, IntervalsErrorsAndOtherTimesGoAlong) {
+  const Tuning made = SampleMeasuredTuning(1);
+  std::vector<BundleRefusal> refusals;
+  v1::BundleTuning row = ToBundleTuning(made, 1, true);
+  row.set_problem(SampleRow(1).problem());
+  const auto read =
+      FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
+  ASSERT_TRUE(read.has_value()) << refusals[0].violation.rule;
+  EXPECT_EQ(read->candidates[0], made.candidates[0]);
+  EXPECT_EQ(read->stop_reason, made.stop_reason);
+  EXPECT_EQ(read->rounds, made.rounds);
+  EXPECT_EQ(read->cache_state, made.cache_state);
+}
+
+TEST(BundleCodecTest, AMedianOutsideItsQuartilesNeedsAnIntervalAroundIt) {
+  const auto with_median = [](double low, double median, double high) {
+    return ReasonOf([=](auto* row) {
+      First(row)->set_median_us(median);
+      First(row)->set_low_us(low);
+      First(row)->set_high_us(high);
+    });
+  };
+  const double above = SampleRow(1).candidates(0).q3_us() + 1;
+  EXPECT_EQ(with_median(0, above, 0), v1::REFUSAL_REASON_MEASUREMENT);
+  EXPECT_EQ(with_median(above + 1, above, above + 2), v1::REFUSAL_REASON_MEASUREMENT);
+  EXPECT_EQ(with_median(above - 1, above, above + 1), v1::REFUSAL_REASON_UNSPECIFIED);
+}
+
+TEST(BundleCodecTest, OtherTimesMustBeNamedInOrderAndFinite) {
+  const auto with = [](const std::function<void(v1::TimeSummary*)>& change) {
+    return ReasonOf([&](auto* row) {
+      v1::TimeSummary* time = First(row)->add_other_times();
+      time->set_launch(v1::LAUNCH_MODE_EAGER);
+      time->set_cache_state(v1::CACHE_STATE_HOT);
+      time->set_median_us(9);
+      time->set_low_us(8);
+      time->set_high_us(10);
+      time->set_sample_count(3);
+      change(First(row)->add_other_times());
+    });
+  };
+  const auto later = [](v1::TimeSummary* time) {
+    time->set_launch(v1::LAUNCH_MODE_GRAPH_CAPTURE);
+    time->set_cache_state(v1::CACHE_STATE_COLD);
+    time->set_sample_count(1);
+  };
+  EXPECT_EQ(with(later), v1::REFUSAL_REASON_UNSPECIFIED);
+  EXPECT_EQ(with([](auto*) {}), v1::REFUSAL_REASON_MEASUREMENT);
+  EXPECT_EQ(with([&](auto* time) {
+              later(time);
+              time->set_launch(v1::LAUNCH_MODE_EAGER);
+            }),
+            v1::REFUSAL_REASON_MEASUREMENT);
+  EXPECT_EQ(with([&](auto* time) {
+              later(time);
+              time->set_low_us(5);
+            }),
+            v1::REFUSAL_REASON_MEASUREMENT);
+}
+
 TEST(BundleCodecTest, EvidenceMustNotClaimMoreThanTheCandidatesShow) {
   EXPECT_EQ(ReasonOf([](auto* row) { row->clear_candidates(); }), v1::REFUSAL_REASON_EVIDENCE);
   EXPECT_EQ(ReasonOf([](auto* row) { row->set_evidence(static_cast<v1::Evidence>(41)); }),

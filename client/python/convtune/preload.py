@@ -19,16 +19,17 @@ import os
 import pathlib
 import sys
 import warnings
+from collections.abc import Iterator
 
 __all__ = ["LIBRARY", "active", "find_library", "library_path"]
 
 LIBRARY = "libconvtune_preload.so"
 
-_loaded = None
-_path = None
+_loaded: ctypes.CDLL | None = None
+_path: str | None = None
 
 
-def _folders():
+def _folders() -> Iterator[pathlib.Path]:
     """Where the library may lie, in order."""
     here = pathlib.Path(__file__).resolve().parent
     yield here / "lib"
@@ -41,7 +42,7 @@ def _folders():
     yield here.parents[2] / "build" / "lib"
 
 
-def find_library():
+def find_library() -> str | None:
     """The library's path, or None.
 
     ``CONVTUNE_PRELOAD_LIBRARY`` names it where it lies in none of the usual places.
@@ -55,7 +56,7 @@ def find_library():
     return None
 
 
-def _is_mapped(name):
+def _is_mapped(name: str) -> bool:
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             return any(name in line for line in maps)
@@ -63,17 +64,17 @@ def _is_mapped(name):
         return False
 
 
-def active():
+def active() -> bool:
     """True if the interposer is in this process, by this module or by LD_PRELOAD."""
     return _loaded is not None or _is_mapped(LIBRARY)
 
 
-def library_path():
+def library_path() -> str | None:
     """Path of the library that this module loaded; None if it loaded none."""
     return _path
 
 
-def _load():
+def _load() -> None:
     global _loaded, _path
     if _is_mapped(LIBRARY):
         return  # LD_PRELOAD was first

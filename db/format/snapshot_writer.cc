@@ -179,7 +179,10 @@ absl::StatusOr<std::string> SnapshotWriter::Serialize() const {
     return absl::ResourceExhaustedError("snapshot: more candidates than the format holds");
   }
   header.sections_offset = sizeof header;
-  memcpy(bytes.data() + sizeof header, sections.data(), sections.size() * sizeof(SnapshotSection));
+  if (!sections.empty()) {  // of none there is no address to copy from
+    memcpy(bytes.data() + sizeof header, sections.data(),
+           sections.size() * sizeof(SnapshotSection));
+  }
   header.candidates_offset = Append(&bytes, candidates);
   header.candidate_count = candidates.size();
   header.knobs_offset = Append(&bytes, knobs);

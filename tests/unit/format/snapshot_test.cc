@@ -48,7 +48,7 @@ SnapshotChoice Choice(ConvProblem problem, int64_t engine) {
 // Serialised bytes in aligned memory, with the view of them.
 struct Opened {
   explicit Opened(const std::string& bytes) : words((bytes.size() + 7) / 8) {
-    memcpy(words.data(), bytes.data(), bytes.size());
+    if (!bytes.empty()) memcpy(words.data(), bytes.data(), bytes.size());
     error = SnapshotView::Open(words.data(), bytes.size(), &view);
   }
   const SnapshotEntry* Find(const ConvProblem& problem, Channel channel = Channel::kStable) const {

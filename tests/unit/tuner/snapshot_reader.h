@@ -22,6 +22,7 @@ class SnapshotReader {
     std::ifstream file(path, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(file), {}};
     data_.assign((bytes.size() + 7) / 8, 0);
+    if (bytes.empty()) return false;
     memcpy(data_.data(), bytes.data(), bytes.size());
     return format::SnapshotView::Open(data_.data(), bytes.size(), &view_) ==
            format::SnapshotError::kNone;

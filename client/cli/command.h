@@ -57,6 +57,7 @@ std::vector<std::unique_ptr<Command>> AllCommands();
 std::unique_ptr<Command> NewGetCommand();
 std::unique_ptr<Command> NewTuneCommand();
 std::unique_ptr<Command> NewExplainCommand();
+std::unique_ptr<Command> NewAdviseCommand();
 std::unique_ptr<Command> NewListCommand();
 std::unique_ptr<Command> NewPinCommand();
 std::unique_ptr<Command> NewUnpinCommand();

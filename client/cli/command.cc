@@ -44,6 +44,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewTuneCommand());
   commands.push_back(NewWarmCommand());
   commands.push_back(NewExplainCommand());
+  commands.push_back(NewAdviseCommand());
   commands.push_back(NewListCommand());
   commands.push_back(NewPinCommand());
   commands.push_back(NewUnpinCommand());

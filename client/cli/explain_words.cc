@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/units.h"
 
 namespace convtune {
@@ -16,7 +17,7 @@ bool Timed(const v1::Candidate& candidate) {
 }
 
 bool Overlap(const v1::Candidate& a, const v1::Candidate& b) {
-  return a.q1_us() <= b.q3_us() && b.q1_us() <= a.q3_us();
+  return a.low_us() <= b.high_us() && b.low_us() <= a.high_us();
 }
 
 std::string TimeOf(const v1::Candidate& candidate) {
@@ -56,8 +57,8 @@ void ExplainTimed(const v1::Candidate& winner, const Candidates& candidates,
   if (const v1::Candidate* ahead = FirstOther(candidates, winner, faster); ahead != nullptr) {
     if (Overlap(winner, *ahead)) {
       words->push_back(absl::StrCat("It ties with ", ahead->text(), " (", TimeOf(*ahead),
-                                    "), as their quartiles overlap; ", TieBreak(winner, *ahead),
-                                    "."));
+                                    "), as the intervals of their medians overlap; ",
+                                    TieBreak(winner, *ahead), "."));
     } else {
       words->push_back(absl::StrCat(ahead->text(), " is faster (", TimeOf(*ahead),
                                     "), but is left out by the constraints or a pin."));
@@ -67,7 +68,7 @@ void ExplainTimed(const v1::Candidate& winner, const Candidates& candidates,
     words->push_back(absl::StrFormat("It is the fastest: %s, %.1f%% ahead of %s (%s).",
                                      TimeOf(winner), ahead_by, next->text(), TimeOf(*next)));
     if (Overlap(winner, *next)) {
-      words->push_back(absl::StrCat("Their quartiles overlap, so that is a tie; ",
+      words->push_back(absl::StrCat("The intervals of their medians overlap, so that is a tie; ",
                                     TieBreak(winner, *next), "."));
     }
   } else {
@@ -101,6 +102,50 @@ void ExplainHeuristic(const v1::Candidate& winner, const Candidates& candidates,
 }
 
 }  // namespace
+
+std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
+  std::vector<std::string> words;
+  const auto why = [&tuning]() -> std::string {
+    switch (tuning.stop_reason()) {
+      case v1::STOP_REASON_ONE_CANDIDATE:
+        return "only one candidate could be timed";
+      case v1::STOP_REASON_SETTLED:
+        return "every finalist is known to be slower than the fastest, or as fast";
+      case v1::STOP_REASON_NOISE_SETTLED:
+        return "the noise is known, and more rounds would not tell the finalists apart";
+      case v1::STOP_REASON_ROUNDS:
+        return "the most rounds were run";
+      case v1::STOP_REASON_BUDGET:
+        return "the time budget ended";
+      default:
+        return "";
+    }
+  }();
+  if (why.empty()) return words;
+  words.push_back(absl::StrCat("race: ", tuning.rounds(), " rounds, until ", why));
+  const v1::Conditions& conditions = tuning.conditions();
+  if (!conditions.known()) {
+    words.push_back("card: not known (NVML could not be asked)");
+    return words;
+  }
+  std::vector<std::string> facts(conditions.marks().begin(), conditions.marks().end());
+  if (facts.empty()) facts.push_back("to itself, not throttled");
+  if (conditions.temperature_celsius() > 0) {
+    facts.push_back(absl::StrCat("at most ", conditions.temperature_celsius(), " C"));
+  }
+  if (conditions.power_limit_watts() > 0) {
+    facts.push_back(absl::StrFormat("power limit %.0f W", conditions.power_limit_watts()));
+  }
+  if (!conditions.clock_reasons().empty()) {
+    facts.push_back("clocks held by " + absl::StrJoin(conditions.clock_reasons(), ", "));
+  }
+  if (conditions.mig()) facts.push_back("MIG");
+  if (!conditions.compute_mode().empty() && conditions.compute_mode() != "default") {
+    facts.push_back("compute mode " + conditions.compute_mode());
+  }
+  words.push_back("card: " + absl::StrJoin(facts, "; "));
+  return words;
+}
 
 std::vector<std::string> ExplainWinner(const v1::Answer& answer, const Candidates& candidates) {
   const v1::Candidate& winner = answer.winner();

@@ -12,4 +12,8 @@ namespace convtune {
 std::vector<std::string> ExplainWinner(
     const v1::Answer& answer, const google::protobuf::RepeatedPtrField<v1::Candidate>& candidates);
 
+// Why the race between the candidates ended, and how the card was meanwhile;
+// nothing where nothing was timed.
+std::vector<std::string> ExplainRace(const v1::Tuning& tuning);
+
 }  // namespace convtune

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <ostream>
 
 #include "absl/strings/ascii.h"
@@ -47,10 +48,16 @@ std::string ApiWord(const v1::Candidate& candidate) {
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string Spread(const v1::Candidate& candidate) {
-  if (!(candidate.median_us() > 0)) return "-";
-  const double spread = (candidate.q3_us() - candidate.q1_us()) / candidate.median_us();
-  return absl::StrFormat("%.1f%%", 100 * spread);
+// The interval of the median, as what it leaves open below and above.
+std::string Interval(const v1::Candidate& candidate) {
+  const double median = candidate.median_us();
+  if (!(median > 0)) return "-";
+  return absl::StrFormat("-%.1f%% +%.1f%%", 100 * std::max(0.0, 1 - candidate.low_us() / median),
+                         100 * std::max(0.0, candidate.high_us() / median - 1));
+}
+
+std::string Error(const v1::Candidate& candidate) {
+  return candidate.has_error() ? absl::StrFormat("%.1e", candidate.error()) : "-";
 }
 
 Table CandidateTable(const v1::Tuning& tuning, const std::string& winner) {
@@ -59,7 +66,9 @@ Table CandidateTable(const v1::Tuning& tuning, const std::string& winner) {
                {"API"},
                {"STATUS"},
                {"TIME", Align::kRight},
-               {"SPREAD", Align::kRight},
+               {"INTERVAL", Align::kRight},
+               {"SAMPLES", Align::kRight},
+               {"ERROR", Align::kRight},
                {"WORKSPACE", Align::kRight},
                {"NOTES AND ERRORS"}});
   for (int i = 0; i < tuning.candidates_size(); ++i) {
@@ -77,7 +86,9 @@ Table CandidateTable(const v1::Tuning& tuning, const std::string& winner) {
          ApiWord(candidate),
          {StatusWord(candidate.status()), ran ? Color::kNone : Color::kRed},
          FormatMicroseconds(candidate.median_us()),
-         Spread(candidate),
+         Interval(candidate),
+         candidate.sample_count() > 0 ? absl::StrCat(candidate.sample_count()) : "-",
+         Error(candidate),
          ran || candidate.workspace_bytes() > 0 ? FormatBytes(candidate.workspace_bytes()) : "-",
          last});
   }
@@ -85,19 +96,36 @@ Table CandidateTable(const v1::Tuning& tuning, const std::string& winner) {
 }
 
 std::string CandidateCsv(const v1::Tuning& tuning) {
-  std::string out = CsvLine({"rank", "candidate", "api", "status", "median_us", "q1_us", "q3_us",
-                             "samples", "find_us", "workspace_bytes", "deterministic", "stock",
-                             "heuristic_rank", "notes", "error"});
+  std::string out = CsvLine({"rank",          "candidate",    "api",
+                             "status",        "median_us",    "q1_us",
+                             "q3_us",         "low_us",       "high_us",
+                             "host_us",       "sm_clock_mhz", "error",
+                             "samples",       "find_us",      "workspace_bytes",
+                             "deterministic", "stock",        "heuristic_rank",
+                             "notes",         "error"});
   for (int i = 0; i < tuning.candidates_size(); ++i) {
     const v1::Candidate& candidate = tuning.candidates(i);
     const auto number = [](double us) { return us > 0 ? absl::StrFormat("%.6g", us) : ""; };
-    out += CsvLine(
-        {absl::StrCat(i + 1), candidate.text(), ApiWord(candidate), StatusWord(candidate.status()),
-         number(candidate.median_us()), number(candidate.q1_us()), number(candidate.q3_us()),
-         absl::StrCat(candidate.sample_count()), number(candidate.find_us()),
-         absl::StrCat(candidate.workspace_bytes()), candidate.deterministic() ? "true" : "false",
-         candidate.stock() ? "true" : "false", absl::StrCat(candidate.heuristic_rank()),
-         Notes(candidate, ";"), candidate.error_message()});
+    out += CsvLine({absl::StrCat(i + 1),
+                    candidate.text(),
+                    ApiWord(candidate),
+                    StatusWord(candidate.status()),
+                    number(candidate.median_us()),
+                    number(candidate.q1_us()),
+                    number(candidate.q3_us()),
+                    number(candidate.low_us()),
+                    number(candidate.high_us()),
+                    number(candidate.host_us()),
+                    number(candidate.sm_clock_mhz()),
+                    candidate.has_error() ? absl::StrFormat("%.6g", candidate.error()) : "",
+                    absl::StrCat(candidate.sample_count()),
+                    number(candidate.find_us()),
+                    absl::StrCat(candidate.workspace_bytes()),
+                    candidate.deterministic() ? "true" : "false",
+                    candidate.stock() ? "true" : "false",
+                    absl::StrCat(candidate.heuristic_rank()),
+                    Notes(candidate, ";"),
+                    candidate.error_message()});
   }
   return out;
 }
@@ -157,7 +185,9 @@ class ExplainCommand final : public Command {
           << "evidence: " << EvidenceWord(tuning.evidence());
       if (!tuning.incomplete_reason().empty()) out << " (" << tuning.incomplete_reason() << ")";
       out << ", tuned " << FormatTimestamp(absl::FromUnixSeconds(tuning.tune_time().seconds()))
-          << "\n\n"
+          << "\n";
+      for (const std::string& line : ExplainRace(tuning)) out << line << "\n";
+      out << "\n"
           << CandidateTable(tuning, result.answer().winner().text())
                  .Render(context.table_width(), context.out_color())
           << "\n"

@@ -14,6 +14,8 @@ v1::Candidate Timed(const std::string& text, double median, double spread, int64
   candidate.set_median_us(median);
   candidate.set_q1_us(median - spread);
   candidate.set_q3_us(median + spread);
+  candidate.set_low_us(median - spread);
+  candidate.set_high_us(median + spread);
   candidate.set_workspace_bytes(workspace);
   candidate.set_deterministic(true);
   return candidate;
@@ -69,6 +71,25 @@ TEST(ExplainWinnerTest, APinSaysItsReason) {
   const v1::Candidate a = Timed("a", 10, 0.1, 0);
   const v1::Candidate b = Timed("b", 5, 0.1, 0);
   EXPECT_NE(Explain(a, {b, a}, answer).find("pinned: bit-exact release"), std::string::npos);
+}
+
+TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
+  v1::Tuning tuning;
+  EXPECT_TRUE(ExplainRace(tuning).empty());
+  tuning.set_stop_reason(v1::STOP_REASON_SETTLED);
+  tuning.set_rounds(93);
+  EXPECT_EQ(absl::StrJoin(ExplainRace(tuning), "\n"),
+            "race: 93 rounds, until every finalist is known to be slower than the fastest, or as "
+            "fast\ncard: not known (NVML could not be asked)");
+  tuning.mutable_conditions()->set_known(true);
+  tuning.mutable_conditions()->set_temperature_celsius(61);
+  tuning.mutable_conditions()->set_power_limit_watts(700);
+  tuning.mutable_conditions()->add_clock_reasons("power cap");
+  EXPECT_EQ(ExplainRace(tuning)[1],
+            "card: to itself, not throttled; at most 61 C; power limit 700 W; clocks held by power "
+            "cap");
+  tuning.mutable_conditions()->add_marks("contended: 2 other processes on the GPU");
+  EXPECT_EQ(ExplainRace(tuning)[1].find("card: contended: 2 other processes on the GPU; "), 0U);
 }
 
 }  // namespace

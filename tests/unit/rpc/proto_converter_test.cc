@@ -46,6 +46,53 @@ TEST(ProtoConverter, CandidateKeepsEveryField) {
   EXPECT_EQ(out.find_us(), 9);
 }
 
+TEST(ProtoConverter, CandidateKeepsWhatTheTimerFound) {
+  Candidate candidate = TestCandidate("graph:eng34", 12.5);
+  EXPECT_FALSE(ToProto(candidate, Operation::kFwd, false).has_error());
+  candidate.low_us = 12.25;
+  candidate.high_us = 12.75;
+  candidate.host_us = 4;
+  candidate.sm_clock_mhz = 1755;
+  candidate.error = 0;
+  candidate.capture = CaptureSupport::kNo;
+  candidate.other_times = {{LaunchMode::kGraphCapture, CacheState::kHot, 9, 8.5, 9.5, 12}};
+  const v1::Candidate out = ToProto(candidate, Operation::kFwd, false);
+  EXPECT_EQ(out.low_us(), 12.25);
+  EXPECT_EQ(out.high_us(), 12.75);
+  EXPECT_EQ(out.host_us(), 4);
+  EXPECT_EQ(out.sm_clock_mhz(), 1755);
+  EXPECT_TRUE(out.has_error());
+  EXPECT_EQ(out.capture(), v1::CAPTURE_SUPPORT_NO);
+  ASSERT_EQ(out.other_times_size(), 1);
+  EXPECT_EQ(out.other_times(0).launch(), v1::LAUNCH_MODE_GRAPH_CAPTURE);
+  EXPECT_EQ(out.other_times(0).cache_state(), v1::CACHE_STATE_HOT);
+  EXPECT_EQ(out.other_times(0).median_us(), 9);
+  EXPECT_EQ(out.other_times(0).low_us(), 8.5);
+  EXPECT_EQ(out.other_times(0).high_us(), 9.5);
+  EXPECT_EQ(out.other_times(0).sample_count(), 12);
+}
+
+TEST(ProtoConverter, TuningKeepsWhyItsRaceEndedAndHowTheCardWas) {
+  Tuning tuning;
+  tuning.key = {ConvProblem::Parse(kProblem)->ToText(), ""};
+  EXPECT_FALSE(ToProto(tuning, EnvironmentInfo()).has_conditions());
+  tuning.stop_reason = StopReason::kNoiseSettled;
+  tuning.rounds = 93;
+  tuning.conditions.known = true;
+  tuning.conditions.other_processes = 2;
+  tuning.conditions.clock_reasons = static_cast<uint32_t>(ClockReason::kPowerCap);
+  tuning.conditions.compute_mode = ComputeMode::kExclusiveProcess;
+  const v1::Tuning out = ToProto(tuning, EnvironmentInfo());
+  EXPECT_EQ(out.stop_reason(), v1::STOP_REASON_NOISE_SETTLED);
+  EXPECT_EQ(out.rounds(), 93);
+  EXPECT_EQ(out.cache_state(), v1::CACHE_STATE_INPUT_HOT);
+  ASSERT_EQ(out.conditions().marks_size(), 1);
+  EXPECT_EQ(out.conditions().marks(0), "contended: 2 other processes on the GPU");
+  ASSERT_EQ(out.conditions().clock_reasons_size(), 1);
+  EXPECT_EQ(out.conditions().clock_reasons(0), "power cap");
+  EXPECT_EQ(out.conditions().compute_mode(), "exclusive_process");
+}
+
 TEST(ProtoConverter, LegacyNamesDependOnTheOperation) {
   const Candidate candidate = TestCandidate("legacy:algo1,math2", 1);
   const v1::Candidate fwd = ToProto(candidate, Operation::kFwd, false);

@@ -81,6 +81,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "constraints.max_workspace_bytes", "is -1"},
         Refusal{"UnknownApi", Get("constraints { api: 9 }"), "constraints.api", "is 9"},
         Refusal{"UnknownLaunch", Get("constraints { launch: 77 }"), "constraints.launch", "is 77"},
+        Refusal{"NegativeMaxError", Get("constraints { max_error: -0.5 }"), "constraints.max_error",
+                "at least 0"},
+        Refusal{"MaxErrorThatIsNoNumber", Get("constraints { max_error: nan }"),
+                "constraints.max_error", "finite"},
+        Refusal{"UnknownCacheState", Get("constraints { cache_state: 9 }"),
+                "constraints.cache_state", "is 9"},
+        Refusal{"WaitTooLong", Get("options { wait_idle { seconds: 3601 } }"), "options.wait_idle",
+                "must be 0 to 1h"},
         Refusal{"UnknownOnMiss", Get("on_miss: 12"), "on_miss", "is 12"},
         Refusal{"UnknownEvidence", Get("min_evidence: 15"), "min_evidence", "is 15"},
         Refusal{"NegativeEnum", Get("on_miss: -1"), "on_miss", "is -1"},
@@ -252,9 +260,11 @@ TEST(Accepted, BatchGetReadsEveryField) {
              constraints { max_workspace_bytes: 0 deterministic: true forbid_tf32: true
                forbid_down_convert: true forbid_winograd: true forbid_fft: true
                forbid_reduced_precision_reduction: true api: API_GRAPH
-               launch: LAUNCH_MODE_GRAPH_CAPTURE }
+               launch: LAUNCH_MODE_GRAPH_CAPTURE max_error: 0.25
+               cache_state: CACHE_STATE_HOT }
              options { time_budget { seconds: 2 nanos: 500000000 } memory_budget_bytes: 1024
-               max_candidates: 10 search: SEARCH_EXHAUSTIVE api: API_LEGACY })"),
+               max_candidates: 10 search: SEARCH_EXHAUSTIVE api: API_LEGACY
+               wait_idle { seconds: 60 } })"),
       &request));
   std::vector<Violation> violations;
   const auto out = Validate(request, &violations);
@@ -264,12 +274,22 @@ TEST(Accepted, BatchGetReadsEveryField) {
   EXPECT_EQ(out->on_miss, OnMiss::kTune);
   EXPECT_EQ(out->min_evidence, Evidence::kMeasured);
   EXPECT_TRUE(out->include_hints);
-  const Constraints constraints{
-      0, true, true, true, true, true, true, convtune::Api::kGraph, LaunchMode::kGraphCapture};
+  const Constraints constraints{0,
+                                true,
+                                true,
+                                true,
+                                true,
+                                true,
+                                true,
+                                convtune::Api::kGraph,
+                                LaunchMode::kGraphCapture,
+                                0.25,
+                                CacheState::kHot};
   EXPECT_EQ(out->constraints, constraints);
   EXPECT_EQ(out->options.time_budget, absl::Milliseconds(2500));
   EXPECT_EQ(out->options.memory_budget_bytes, 1024);
   EXPECT_EQ(out->options.max_candidates, 10);
+  EXPECT_EQ(out->options.wait_idle, absl::Minutes(1));
   EXPECT_EQ(out->options.search, Search::kExhaustive);
   EXPECT_EQ(out->options.api, convtune::Api::kLegacy);
 }

@@ -111,7 +111,8 @@ def test_warm_from_a_model_on_the_command_line(fake_daemon, tmp_path):
     assert first.returncode == 0 and "0 had an answer, 3 were tuned" in first.stdout, (first.stdout, first.stderr)
     assert "3 had an answer, 0 were tuned" in python_package.run(*command).stdout
     daemon.stop()
-    assert python_package.run(*command[:-1], f"unix:{tmp_path}/nobody").returncode == 4
+    nobody = (*command[:-1], f"unix:{tmp_path}/nobody", "--timeout", "0.5")
+    assert python_package.run(*nobody).returncode == 4
 
 
 def test_every_public_part_is_typed():

@@ -42,6 +42,8 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--layout", choices=LAYOUTS, default="nchw")
     sub.add_argument("--address", help="unix:PATH of the daemon")
     sub.add_argument("--environment", default="", help="where the daemon has several")
+    sub.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS",
+                     help="how long to wait for a daemon that does not answer (default: 5)")  # fmt: skip
     sub.add_argument("--budget", type=float, metavar="SECONDS", help="time for one problem")
     return parser
 
@@ -76,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from convtune.warming import warm
 
     try:
-        with Client(args.address, environment=args.environment) as client:
+        with Client(args.address, environment=args.environment, timeout=args.timeout) as client:
             summary = warm(workload, client, budget_s=args.budget, on_progress=_progress)
     except Unavailable as error:
         print(f"error: no answer from the daemon: {error}", file=sys.stderr)

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Writes schema_vN.sql, N the newest schema version: a database with rows, as SQL.
 
-    tests/data/db/write_dump.py [BUILD_DIR]    (after `ninja -C BUILD_DIR db_test`; default build)
+    tests/data/db/write_dump.py [BUILD_DIR]    (after `ninja -C BUILD_DIR convtune-golden-rows`; default build)
 
 To be run once, when a migration is added; a released dump is never written again.
 """
-import os
 import pathlib
 import sqlite3
 import subprocess
@@ -13,15 +12,12 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-TEST = "DatabaseFileTest.DISABLED_WritesTheRowsOfAGoldenDump"
 
 
 def main() -> None:
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else HERE.parents[2] / "build")
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(
-            [build / "bin/db_test", f"--gtest_filter={TEST}", "--gtest_also_run_disabled_tests"],
-            env=os.environ | {"CONVTUNE_GOLDEN_DIR": folder}, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([build / "bin/convtune-golden-rows", folder], check=True)
         database = sqlite3.connect(pathlib.Path(folder) / "convtune.db")
         version, = database.execute("PRAGMA user_version").fetchone()
         application, = database.execute("PRAGMA application_id").fetchone()

@@ -1,8 +1,6 @@
 // Whose a file is, and its schema.
 #include "db/database_file.h"
 
-#include <cstdlib>
-
 #include "db/migrator.h"
 #include "tests/unit/db/sample_releases.h"
 #include "tests/unit/db/store_fixture.h"
@@ -121,26 +119,6 @@ TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionThreeWithItsRows) {
   EXPECT_EQ(*store->GetTuning(SampleTuning(3).key), SampleMeasuredTuning(3));
   EXPECT_THAT(*store->ListPins(), ElementsAre(SamplePin(1)));
   EXPECT_THAT(store->Check()->problems, IsEmpty());
-}
-
-// Writes the rows of a golden dump; see tests/data/db/write_dump.py.
-TEST_F(DatabaseFileTest, DISABLED_WritesTheRowsOfAGoldenDump) {
-  const char* directory = std::getenv("CONVTUNE_GOLDEN_DIR");
-  ASSERT_NE(directory, nullptr) << "CONVTUNE_GOLDEN_DIR: must name a directory";
-  auto options = Options();
-  options.state_dir = directory;
-  auto store = Open(options);
-  ASSERT_NE(store, nullptr);
-  const Environment environment = SampleEnvironment();
-  ASSERT_TRUE(store->PutTuning(SampleTuning(1), environment).ok());
-  ASSERT_TRUE(store->PutTuning(SampleTuning(2), environment).ok());
-  ASSERT_TRUE(store->PutTuning(SampleMeasuredTuning(3), environment).ok());
-  ASSERT_TRUE(store->PutPin(SamplePin(1)).ok());
-  ASSERT_TRUE(store
-                  ->PutQuarantine({SampleTuning(1).key, EngineConfig{34, {}}, "illegal address",
-                                   absl::FromUnixSeconds(7)})
-                  .ok());
-  ASSERT_TRUE(store->Close().ok());
 }
 
 class MigrationTest : public DatabaseFileTest, public ::testing::WithParamInterface<int> {};

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cpp/client.h"
+#include "client/cpp/resolver_convert.h"
 #include "client/cpp/rpc_error.h"
+#include "client/cpp/snapshot_answers.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
@@ -22,62 +25,6 @@ constexpr size_t kMaxRequestBytes = (4 << 20) - (64 << 10);
 constexpr size_t kBytesPerProblem = 16;  // tags and lengths around the text
 constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
-
-v1::BatchGetRequest RequestOf(const Options& options, const Constraints& constraints) {
-  v1::BatchGetRequest request;
-  request.set_environment(options.environment);
-  request.set_min_evidence(static_cast<v1::Evidence>(constraints.least_evidence));
-  v1::Constraints* out = request.mutable_constraints();
-  if (constraints.max_workspace_bytes) {
-    out->set_max_workspace_bytes(*constraints.max_workspace_bytes);
-  }
-  out->set_deterministic(constraints.deterministic);
-  out->set_forbid_tf32(constraints.forbid_tf32);
-  out->set_forbid_down_convert(constraints.forbid_down_convert);
-  out->set_forbid_winograd(constraints.forbid_winograd);
-  out->set_forbid_fft(constraints.forbid_fft);
-  out->set_forbid_reduced_precision_reduction(constraints.forbid_reduced_precision_reduction);
-  out->set_api(constraints.api == Api::kGraph    ? v1::API_GRAPH
-               : constraints.api == Api::kLegacy ? v1::API_LEGACY
-                                                 : v1::API_ANY);
-  out->set_launch(constraints.launch == Launch::kGraphCapture ? v1::LAUNCH_MODE_GRAPH_CAPTURE
-                                                              : v1::LAUNCH_MODE_EAGER);
-  return request;
-}
-
-Choice ToChoice(const v1::Candidate& candidate) {
-  Choice choice;
-  choice.text = candidate.text();
-  choice.graph = candidate.has_engine_config();
-  choice.engine_index = candidate.engine_config().engine_index();
-  for (const v1::KnobChoice& knob : candidate.engine_config().knobs()) {
-    choice.knobs.emplace_back(knob.type(), knob.value());
-  }
-  choice.algorithm = candidate.legacy_algorithm().algorithm();
-  choice.math_type = candidate.legacy_algorithm().math_type();
-  choice.workspace_bytes = candidate.workspace_bytes();
-  choice.deterministic = candidate.deterministic();
-  choice.median_us = candidate.median_us();
-  return choice;
-}
-
-Result ToResult(const v1::BatchGetResult& outcome) {
-  Result result;
-  result.problem = outcome.problem_text();
-  result.source = Source::kDaemon;
-  if (!outcome.has_answer()) {
-    result.why = outcome.miss().message();
-    return result;
-  }
-  const v1::Answer& answer = outcome.answer();
-  result.found = true;
-  result.winner = ToChoice(answer.winner());
-  for (const v1::Candidate& candidate : answer.portfolio()) {
-    result.portfolio.push_back(ToChoice(candidate));
-  }
-  result.evidence = static_cast<Evidence>(answer.evidence());
-  return result;
-}
 
 bool SameAnswer(const Result& a, const Result& b) {
   return a.found == b.found && a.winner.text == b.winner.text && a.evidence == b.evidence;
@@ -181,18 +128,56 @@ class Resolver::Impl {
     return client_.get();
   }
 
-  // Tries again while nobody answers.
-  absl::StatusOr<v1::BatchGetResponse> Call(const v1::BatchGetRequest& request,
-                                            absl::Time deadline) {
+  // The file that is there now; read again only when it was replaced.
+  absl::StatusOr<std::shared_ptr<const SnapshotAnswers>> Snapshot() {
+    const char* variable = std::getenv("CONVTUNE_SNAPSHOT");
+    const std::string folder = !options_.snapshot.empty() ? options_.snapshot
+                               : variable != nullptr      ? variable
+                                                          : DefaultStateDir() + "/snapshot";
+    std::error_code error;
+    const auto written =
+        std::filesystem::last_write_time(folder + "/" + format::kSnapshotFile, error);
+    MutexLock lock(mutex_);
+    if (snapshot_ == nullptr || error || written != snapshot_written_) {
+      snapshot_ = nullptr;
+      ASSIGN_OR_RETURN(snapshot_, SnapshotAnswers::Open(folder, options_.environment));
+      snapshot_written_ = written;
+    }
+    return snapshot_;
+  }
+
+  // True if the snapshot has an answer for each; those that it has are results
+  // then, those that it has not say why.
+  bool AnswerFromSnapshot(const std::vector<Query>& queries, const std::vector<size_t>& places,
+                          const Constraints& constraints, std::vector<Result>* results) {
+    if (!options_.use_snapshot) return false;
+    const auto snapshot = Snapshot();
+    bool all = snapshot.ok();
+    for (const size_t place : places) {
+      Result& result = (*results)[place];
+      if (snapshot.ok()) {
+        result = (*snapshot)->Find(queries[place].problem, constraints);
+        all = all && result.found;
+      } else {
+        result.why = std::string(snapshot.status().message());
+      }
+    }
+    return all;
+  }
+
+  // Tries again while nobody answers, unless `enough` says that it need not.
+  absl::StatusOr<v1::BatchGetResponse> Call(const v1::BatchGetRequest& request, absl::Time deadline,
+                                            const std::function<bool()>& enough) {
     ASSIGN_OR_RETURN(Client* const client, Connect());
     absl::Duration pause = kFirstPause;
+    bool first = true;
     while (true) {
       const absl::Duration left = deadline - absl::Now();
       if (left <= absl::ZeroDuration()) return absl::UnavailableError("no answer within the limit");
       auto response = client->BatchGet(request, left);
-      if (!absl::IsUnavailable(response.status()) || absl::Now() + pause >= deadline) {
-        return response;
-      }
+      if (!absl::IsUnavailable(response.status())) return response;
+      if (std::exchange(first, false) && enough()) return response;
+      if (absl::Now() + pause >= deadline) return response;
       absl::SleepFor(pause);
       pause = std::min(pause * 2, kLongestPause);
     }
@@ -201,27 +186,36 @@ class Resolver::Impl {
   void ResolvePart(const std::vector<Query>& queries, std::vector<size_t> places,
                    absl::Time deadline, const Constraints& constraints,
                    std::vector<Result>* results) {
-    v1::BatchGetRequest request = RequestOf(options_, constraints);
+    v1::BatchGetRequest request = ToRequest(options_.environment, constraints);
     while (!places.empty()) {
       request.clear_problems();
       for (const size_t place : places) {
         request.add_problems()->set_text(queries[place].problem);
       }
-      const auto response = Call(request, deadline);
+      const auto from_snapshot = [&] {
+        return AnswerFromSnapshot(queries, places, constraints, results);
+      };
+      const auto response = Call(request, deadline, from_snapshot);
       if (response.ok() && response->results_size() == static_cast<int>(places.size())) {
         for (size_t i = 0; i < places.size(); ++i) {
           (*results)[places[i]] = ToResult(response->results(static_cast<int>(i)));
         }
         return;
       }
+      const bool nobody =
+          absl::IsUnavailable(response.status()) || absl::IsDeadlineExceeded(response.status());
+      if (nobody && from_snapshot()) return;
       const std::map<size_t, std::string> refused = RefusedOf(response.status(), places.size());
       std::vector<size_t> left;
       for (size_t i = 0; i < places.size(); ++i) {
+        Result& result = (*results)[places[i]];
+        if (result.found) continue;
         const auto rule = refused.find(i);
-        (*results)[places[i]].why = rule != refused.end() ? rule->second
-                                    : response.ok()
-                                        ? "the daemon answered another number of problems"
-                                        : std::string(response.status().message());
+        const std::string snapshot = result.why.empty() ? "" : "; " + result.why;
+        result.why = rule != refused.end() ? rule->second
+                     : response.ok()
+                         ? "the daemon answered another number of problems"
+                         : absl::StrCat(std::string(response.status().message()), snapshot);
         if (rule == refused.end()) left.push_back(places[i]);
       }
       if (refused.empty()) return;
@@ -234,6 +228,8 @@ class Resolver::Impl {
   Mutex mutex_;
   CondVar stopped_;
   std::unique_ptr<Client> client_ GUARDED_BY(mutex_);
+  std::shared_ptr<const SnapshotAnswers> snapshot_ GUARDED_BY(mutex_);
+  std::filesystem::file_time_type snapshot_written_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread refresh_;
 };

@@ -25,19 +25,38 @@ def server(worker):
     return path
 
 
-def test_every_answer_becomes_a_plan_that_finalises(server, worker, daemons, cli, tmp_path):
-    daemon = daemons("--devices", "none", "--profile", PROFILE, "--worker", worker).start()
-    cli(daemon).ok("get", *PROBLEMS, "--on-miss", "heuristic")
+@pytest.fixture
+def run(server, tmp_path):
+    """The server's lines for problems."""
     properties = tmp_path / "properties.json"
     properties.write_text(json.dumps(json.loads(PROFILE.read_text())["properties"], separators=(",", ":")))
-    unknown = "fwd,x=1x8x9x9,w=8x8x3x3"
-    result = subprocess.run(
-        [server, properties], input="\n".join([*PROBLEMS, unknown]) + "\n", capture_output=True, text=True,
-        env={"CONVTUNE_ADDRESS": daemon.address, "PATH": "/usr/bin:/bin"}, timeout=120,
-    )  # fmt: skip
-    assert result.returncode == 0, (result.stdout, result.stderr)
-    lines = [line.split("\t") for line in result.stdout.splitlines()]
+
+    def lines(problems, **env):
+        result = subprocess.run(
+            [server, properties], input="\n".join(problems) + "\n", capture_output=True, text=True,
+            env={"PATH": "/usr/bin:/bin", **env}, timeout=120,
+        )  # fmt: skip
+        assert result.returncode == 0, (result.stdout, result.stderr)
+        return [line.split("\t") for line in result.stdout.splitlines()]
+
+    return lines
+
+
+def test_every_answer_becomes_a_plan_that_finalises(run, worker, daemons, cli):
+    daemon = daemons("--devices", "none", "--profile", PROFILE, "--worker", worker).start()
+    cli(daemon).ok("get", *PROBLEMS, "--on-miss", "heuristic")
+    lines = run([*PROBLEMS, "fwd,x=1x8x9x9,w=8x8x3x3"], CONVTUNE_ADDRESS=daemon.address)
     assert len(lines) == 5
     for line in lines[:4]:
         assert line[1].startswith("graph:eng") and int(line[2]) >= 0, line
     assert lines[4][1].startswith("cuDNN's heuristic: ")
+
+
+def test_after_the_daemons_end_the_snapshot_gives_the_same_winners(run, worker, daemons, cli):
+    daemon = daemons("--devices", "none", "--profile", PROFILE, "--worker", worker,
+                     "--publish-evidence", "heuristic").start()  # fmt: skip
+    cli(daemon).ok("get", *PROBLEMS, "--on-miss", "heuristic")
+    with_daemon = run(PROBLEMS, CONVTUNE_ADDRESS=daemon.address)
+    daemon.stop()
+    snapshot = daemon.state_dir / "snapshot"
+    assert run(PROBLEMS, CONVTUNE_ADDRESS=daemon.address, CONVTUNE_SNAPSHOT=snapshot) == with_daemon

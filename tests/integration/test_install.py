@@ -68,8 +68,11 @@ def test_ten_lines_outside_the_tree_get_answers(prefix, tmp_path, fake_daemon, c
     )
     found = run({"CONVTUNE_ADDRESS": daemon.address})
     assert found.returncode == 0 and re.search(r"acc=f32 (graph:eng|legacy:algo)", found.stdout), found
-    # Without a daemon it says why, within its limit.
-    missing = run({"CONVTUNE_ADDRESS": f"unix:{tmp_path}/nobody"})
+    # Without a daemon it has what was published, and without that it says why, within its limit.
+    daemon.stop()
+    snapshot = daemon.state_dir / "snapshot"
+    assert run({"CONVTUNE_ADDRESS": daemon.address, "CONVTUNE_SNAPSHOT": snapshot}).stdout == found.stdout
+    missing = run({"CONVTUNE_ADDRESS": daemon.address, "CONVTUNE_SNAPSHOT": tmp_path})
     assert missing.returncode == 0 and missing.stdout.startswith(PROBLEM + " "), missing
 
 

@@ -13,6 +13,7 @@ using std::chrono::milliseconds;
 Options NobodyThere() {
   Options options;
   options.address = "unix:/nonexistent/convtune.sock";
+  options.use_snapshot = false;
   return options;
 }
 

@@ -71,12 +71,13 @@ struct Choice {
   double median_us = 0;  // 0: it was not timed
 };
 
-// Where a result comes from.
-enum class Source { kNone, kDaemon };
+// Where a result comes from. kSnapshot: the file that the daemon publishes for
+// unmodified programs, which needs no daemon alive.
+enum class Source { kNone, kDaemon, kSnapshot };
 
 // The outcome for one query. Value type.
 struct Result {
-  std::string problem;  // canonical where the daemon was asked, else as it was given
+  std::string problem;  // canonical if it was understood, else as it was given
   bool found = false;
   Choice winner;                  // meaningful if `found`
   std::vector<Choice> portfolio;  // up to three, the best first
@@ -94,6 +95,11 @@ struct Options {
   std::string environment;
   // PEM files, all three needed for HOST:PORT.
   std::string tls_ca, tls_cert, tls_key;
+  // Folder of the snapshot that is read where no daemon answers. Empty:
+  // $CONVTUNE_SNAPSHOT, else the daemon's default. What it has are the choices
+  // of the promoted release.
+  std::string snapshot;
+  bool use_snapshot = true;
 };
 
 // One connection to a daemon, made at the first call. Thread-safe but for its
@@ -108,8 +114,9 @@ class Resolver {
 
   // One result for each query, in order; any number of queries. Is back within
   // `limit`. While no daemon answers (UNAVAILABLE) it tries again until then,
-  // and for nothing else. What could not be asked is not `found` and says why.
-  // Empty if memory ran out.
+  // and for nothing else; it is back at once if the snapshot has all answers,
+  // and takes those that it has in the end. What could not be answered is not
+  // `found` and says why. Empty if memory ran out.
   std::vector<Result> Resolve(const std::vector<Query>& queries, std::chrono::milliseconds limit,
                               const Constraints& constraints = Constraints()) noexcept;
 

@@ -1,0 +1,96 @@
+#include "client/cpp/resolver_convert.h"
+
+namespace convtune::client {
+
+convtune::Constraints ToModel(const Constraints& constraints) {
+  convtune::Constraints model;
+  model.max_workspace_bytes = constraints.max_workspace_bytes;
+  model.deterministic = constraints.deterministic;
+  model.forbid_tf32 = constraints.forbid_tf32;
+  model.forbid_down_convert = constraints.forbid_down_convert;
+  model.forbid_winograd = constraints.forbid_winograd;
+  model.forbid_fft = constraints.forbid_fft;
+  model.forbid_reduced_precision_reduction = constraints.forbid_reduced_precision_reduction;
+  model.api = constraints.api == Api::kGraph    ? convtune::Api::kGraph
+              : constraints.api == Api::kLegacy ? convtune::Api::kLegacy
+                                                : convtune::Api::kAny;
+  model.launch =
+      constraints.launch == Launch::kGraphCapture ? LaunchMode::kGraphCapture : LaunchMode::kEager;
+  return model;
+}
+
+v1::BatchGetRequest ToRequest(const std::string& environment, const Constraints& constraints) {
+  v1::BatchGetRequest request;
+  request.set_environment(environment);
+  request.set_min_evidence(static_cast<v1::Evidence>(constraints.least_evidence));
+  v1::Constraints* out = request.mutable_constraints();
+  if (constraints.max_workspace_bytes) {
+    out->set_max_workspace_bytes(*constraints.max_workspace_bytes);
+  }
+  out->set_deterministic(constraints.deterministic);
+  out->set_forbid_tf32(constraints.forbid_tf32);
+  out->set_forbid_down_convert(constraints.forbid_down_convert);
+  out->set_forbid_winograd(constraints.forbid_winograd);
+  out->set_forbid_fft(constraints.forbid_fft);
+  out->set_forbid_reduced_precision_reduction(constraints.forbid_reduced_precision_reduction);
+  out->set_api(constraints.api == Api::kGraph    ? v1::API_GRAPH
+               : constraints.api == Api::kLegacy ? v1::API_LEGACY
+                                                 : v1::API_ANY);
+  out->set_launch(constraints.launch == Launch::kGraphCapture ? v1::LAUNCH_MODE_GRAPH_CAPTURE
+                                                              : v1::LAUNCH_MODE_EAGER);
+  return request;
+}
+
+Choice ToChoice(const Candidate& candidate) {
+  Choice choice;
+  choice.text = ToText(candidate.id);
+  choice.graph = ApiOf(candidate.id) == convtune::Api::kGraph;
+  if (const auto* config = std::get_if<EngineConfig>(&candidate.id); config != nullptr) {
+    choice.engine_index = config->engine_index;
+    choice.knobs.assign(config->knobs.begin(), config->knobs.end());
+  } else {
+    const auto& algorithm = std::get<LegacyAlgorithm>(candidate.id);
+    choice.algorithm = algorithm.algorithm;
+    choice.math_type = algorithm.math_type;
+  }
+  choice.workspace_bytes = candidate.workspace_bytes;
+  choice.deterministic = candidate.deterministic;
+  choice.median_us = candidate.median_us;
+  return choice;
+}
+
+Choice ToChoice(const v1::Candidate& candidate) {
+  Choice choice;
+  choice.text = candidate.text();
+  choice.graph = candidate.has_engine_config();
+  choice.engine_index = candidate.engine_config().engine_index();
+  for (const v1::KnobChoice& knob : candidate.engine_config().knobs()) {
+    choice.knobs.emplace_back(knob.type(), knob.value());
+  }
+  choice.algorithm = candidate.legacy_algorithm().algorithm();
+  choice.math_type = candidate.legacy_algorithm().math_type();
+  choice.workspace_bytes = candidate.workspace_bytes();
+  choice.deterministic = candidate.deterministic();
+  choice.median_us = candidate.median_us();
+  return choice;
+}
+
+Result ToResult(const v1::BatchGetResult& outcome) {
+  Result result;
+  result.problem = outcome.problem_text();
+  result.source = Source::kDaemon;
+  if (!outcome.has_answer()) {
+    result.why = outcome.miss().message();
+    return result;
+  }
+  const v1::Answer& answer = outcome.answer();
+  result.found = true;
+  result.winner = ToChoice(answer.winner());
+  for (const v1::Candidate& candidate : answer.portfolio()) {
+    result.portfolio.push_back(ToChoice(candidate));
+  }
+  result.evidence = static_cast<Evidence>(answer.evidence());
+  return result;
+}
+
+}  // namespace convtune::client

@@ -1,0 +1,18 @@
+// Between the library's public values, the API's messages and the model.
+#pragma once
+
+#include "client/cpp/include/convtune/resolver.h"
+#include "convtune/v1/tuning_service.pb.h"
+#include "proto/model/constraints.h"
+
+namespace convtune::client {
+
+convtune::Constraints ToModel(const Constraints& constraints);
+// Without problems.
+v1::BatchGetRequest ToRequest(const std::string& environment, const Constraints& constraints);
+
+Choice ToChoice(const Candidate& candidate);
+Choice ToChoice(const v1::Candidate& candidate);
+Result ToResult(const v1::BatchGetResult& outcome);
+
+}  // namespace convtune::client

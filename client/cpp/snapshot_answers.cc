@@ -1,0 +1,137 @@
+#include "client/cpp/snapshot_answers.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cpp/resolver_convert.h"
+#include "db/format/key_convert.h"
+#include "proto/base/status_macros.h"
+#include "proto/model/constraints.h"
+
+namespace convtune::client {
+namespace {
+
+constexpr size_t kPortfolio = 3;
+
+absl::StatusOr<std::vector<uint64_t>> ReadWords(const std::string& path, size_t* size) {
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(path, error);
+  if (error) return absl::NotFoundError(absl::StrCat(path, ": ", error.message()));
+  std::vector<uint64_t> words((bytes + 7) / 8);
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(words.data()), static_cast<std::streamsize>(bytes));
+  if (!file || static_cast<uint64_t>(file.gcount()) != bytes) {
+    return absl::FailedPreconditionError(path + ": cannot be read to its end");
+  }
+  *size = bytes;
+  return words;
+}
+
+Candidate ToCandidate(const format::SnapshotView& view, const format::SnapshotCandidate& stored) {
+  Candidate candidate;
+  if (stored.api == format::kApiGraph) {
+    EngineConfig config;
+    config.engine_index = stored.number;
+    const format::SnapshotKnob* knobs = view.knobs(stored);
+    for (int i = 0; i < stored.knob_count; ++i) {
+      config.knobs.emplace_back(knobs[i].type, knobs[i].value);
+    }
+    candidate.id = std::move(config);
+  } else {
+    candidate.id = LegacyAlgorithm{static_cast<int>(stored.number), stored.math_type};
+  }
+  candidate.numerical_notes = stored.numerical_notes;
+  candidate.behavior_notes = stored.behavior_notes;
+  candidate.deterministic = (stored.flags & format::kDeterministic) != 0;
+  candidate.workspace_bytes = stored.workspace_bytes;
+  candidate.median_us = stored.time_us;
+  candidate.status = stored.time_us > 0 ? CandidateStatus::kTimed : CandidateStatus::kFinalized;
+  return candidate;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SnapshotAnswers>> SnapshotAnswers::Open(
+    const std::string& folder, const std::string& environment) {
+  const std::string path = absl::StrCat(folder, "/", format::kSnapshotFile);
+  std::unique_ptr<SnapshotAnswers> answers(new SnapshotAnswers());
+  size_t size = 0;
+  ASSIGN_OR_RETURN(answers->bytes_, ReadWords(path, &size));
+  const format::SnapshotError error =
+      format::SnapshotView::Open(answers->bytes_.data(), size, &answers->view_);
+  if (error != format::SnapshotError::kNone) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": ", format::Describe(error)));
+  }
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < answers->view_.section_count(); ++i) {
+    const format::SnapshotSection& section = answers->view_.section(i);
+    if (section.channel != static_cast<uint32_t>(format::Channel::kStable)) continue;
+    ASSIGN_OR_RETURN(const Environment known, format::ToEnvironment(section.environment));
+    names.push_back(known.Name());
+    if (environment.empty() || environment == known.Name() || environment == known.ToText()) {
+      answers->section_ = &section;
+      answers->environment_ = known.Name();
+    }
+  }
+  if (answers->section_ == nullptr || (environment.empty() && names.size() > 1)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, ": the environment must be one of: ", absl::StrJoin(names, ", "),
+        environment.empty() ? "; none is named" : absl::StrCat("; is '", environment, "'")));
+  }
+  return answers;
+}
+
+Result SnapshotAnswers::Find(const std::string& problem_text,
+                             const Constraints& constraints) const {
+  Result result;
+  result.problem = problem_text;
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(problem_text);
+  if (!problem.ok()) {
+    result.why = std::string(problem.status().message());
+    return result;
+  }
+  result.problem = problem->ToText();
+  const absl::StatusOr<format::ProblemKey> key = format::ToKey(*problem);
+  const format::SnapshotEntry* entry =
+      key.ok() ? view_.Find(*section_, *key, format::HashOf(*key)) : nullptr;
+  if (entry == nullptr) {
+    result.why = absl::StrCat("not in the snapshot for ", environment_);
+    return result;
+  }
+  if (entry->evidence < static_cast<int>(constraints.least_evidence)) {
+    result.why = "the snapshot's choice has less evidence than asked for";
+    return result;
+  }
+  const convtune::Constraints keep = ToModel(constraints);
+  std::vector<Candidate> kept;
+  const format::SnapshotCandidate* stored = view_.candidates(*entry);
+  for (int i = 0; i < entry->candidate_count; ++i) {
+    Candidate candidate = ToCandidate(view_, stored[i]);
+    if (Satisfies(candidate, keep, problem->data_type())) kept.push_back(std::move(candidate));
+  }
+  if (kept.empty()) {
+    result.why = "none of the snapshot's choices keeps to the constraints";
+    return result;
+  }
+  // Each API's are in the order in which they are to be offered. Of two first
+  // ones, the faster; untimed ones stay as they are.
+  const auto other = std::find_if(kept.begin(), kept.end(), [&kept](const Candidate& candidate) {
+    return ApiOf(candidate.id) != ApiOf(kept.front().id);
+  });
+  if (other != kept.end() && other->median_us > 0 && other->median_us < kept.front().median_us) {
+    std::rotate(kept.begin(), other, other + 1);
+  }
+  result.found = true;
+  result.source = Source::kSnapshot;
+  result.evidence = static_cast<Evidence>(entry->evidence);
+  result.winner = ToChoice(kept.front());
+  for (size_t i = 0; i < std::min(kept.size(), kPortfolio); ++i) {
+    result.portfolio.push_back(ToChoice(kept[i]));
+  }
+  return result;
+}
+
+}  // namespace convtune::client

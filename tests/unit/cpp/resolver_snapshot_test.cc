@@ -1,0 +1,179 @@
+// What the library answers from a snapshot where no daemon is.
+#include <convtune/resolver.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "db/format/snapshot_writer.h"
+
+namespace convtune::client {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr char kProblem[] = "fwd,x=8x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
+constexpr char kOther[] = "fwd,x=1x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
+
+Environment EnvironmentOf(const std::string& model) {
+  return Environment::Parse(model + ",cc=9.0,sms=132,cudnn=9.19.0,lib=full").value();
+}
+
+Candidate CandidateOf(const std::string& id, double us, int64_t workspace, uint32_t notes = 0) {
+  Candidate candidate;
+  candidate.id = ParseCandidateId(id).value();
+  candidate.median_us = us;
+  candidate.workspace_bytes = workspace;
+  candidate.numerical_notes = notes;
+  candidate.deterministic = !candidate.has(NumericalNote::kNondeterministic);
+  return candidate;
+}
+
+class ResolverSnapshotTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "resolver_snapshot_" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  static format::SnapshotChoice Choices() {
+    format::SnapshotChoice choice(ConvProblem::Parse(kProblem).value());
+    choice.evidence = convtune::Evidence::kMeasured;
+    choice.candidates = {
+        CandidateOf("graph:eng5,k2=1", 10, 4096, NoteBit(NumericalNote::kNondeterministic)),
+        CandidateOf("graph:eng7", 12, 0), CandidateOf("legacy:algo1,math1", 9, 64)};
+    return choice;
+  }
+  void Publish(const std::vector<std::string>& models, const format::SnapshotChoice& choice) {
+    format::SnapshotWriter writer({});
+    for (const std::string& model : models) {
+      ASSERT_TRUE(writer.Add(EnvironmentOf(model), format::Channel::kStable, choice).ok());
+    }
+    ASSERT_TRUE(writer.Write(folder_ + "/current.snapshot").ok());
+  }
+  Options NobodyThere() const {
+    Options options;
+    options.address = "unix:/nonexistent/convtune.sock";
+    options.snapshot = folder_;
+    return options;
+  }
+  Result Ask(const Options& options, const Constraints& constraints = {},
+             const std::string& problem = kProblem, milliseconds limit = milliseconds(40)) {
+    Resolver resolver(options);
+    const auto results = resolver.Resolve({{problem}}, limit, constraints);
+    EXPECT_EQ(results.size(), 1U);
+    return results.empty() ? Result() : results[0];
+  }
+
+  std::string folder_;
+};
+
+TEST_F(ResolverSnapshotTest, AnswersWithTheFasterApisFirstChoice) {
+  Publish({"a"}, Choices());
+  const Result result = Ask(NobodyThere());
+  ASSERT_TRUE(result.found) << result.why;
+  EXPECT_EQ(result.source, Source::kSnapshot);
+  EXPECT_EQ(result.evidence, Evidence::kMeasured);
+  EXPECT_EQ(result.problem, ConvProblem::Parse(kProblem)->ToText());
+  EXPECT_EQ(result.winner.text, "legacy:algo1,math1");
+  EXPECT_FALSE(result.winner.graph);
+  EXPECT_EQ(result.winner.algorithm, 1);
+  EXPECT_EQ(result.winner.workspace_bytes, 64);
+  ASSERT_EQ(result.portfolio.size(), 3U);
+  EXPECT_EQ(result.portfolio[1].text, "graph:eng5,k2=1");
+  EXPECT_EQ(result.portfolio[1].knobs, (std::vector<std::pair<int, std::int64_t>>{{2, 1}}));
+}
+
+TEST_F(ResolverSnapshotTest, ChoicesKeepToTheConstraints) {
+  Publish({"a"}, Choices());
+  Constraints graph;
+  graph.api = Api::kGraph;
+  EXPECT_EQ(Ask(NobodyThere(), graph).winner.text, "graph:eng5,k2=1");
+  graph.deterministic = true;
+  EXPECT_EQ(Ask(NobodyThere(), graph).winner.text, "graph:eng7");
+  Constraints capture;
+  capture.launch = Launch::kGraphCapture;
+  EXPECT_THAT(Ask(NobodyThere(), capture).why, HasSubstr("keeps to the constraints"));
+}
+
+TEST_F(ResolverSnapshotTest, TheFirstChoiceOfUntimedOnesStaysFirst) {
+  format::SnapshotChoice choice = Choices();
+  for (Candidate& candidate : choice.candidates) candidate.median_us = 0;
+  Publish({"a"}, choice);
+  EXPECT_EQ(Ask(NobodyThere()).winner.text, "graph:eng5,k2=1");
+}
+
+TEST_F(ResolverSnapshotTest, LessEvidenceThanAskedForIsNoAnswer) {
+  format::SnapshotChoice choice = Choices();
+  choice.evidence = convtune::Evidence::kHeuristic;
+  Publish({"a"}, choice);
+  Constraints measured;
+  measured.least_evidence = Evidence::kMeasured;
+  EXPECT_THAT(Ask(NobodyThere(), measured).why, HasSubstr("less evidence"));
+  EXPECT_TRUE(Ask(NobodyThere()).found);
+}
+
+TEST_F(ResolverSnapshotTest, WhatItDoesNotHaveSaysWhy) {
+  Publish({"a"}, Choices());
+  Result result = Ask(NobodyThere(), {}, kOther);
+  EXPECT_EQ(result.source, Source::kNone);
+  EXPECT_THAT(result.why, HasSubstr("not in the snapshot for a"));
+  EXPECT_THAT(Ask(NobodyThere(), {}, "fwd,x=0x1").why, HasSubstr("x_dims"));
+}
+
+TEST_F(ResolverSnapshotTest, SeveralEnvironmentsNeedAName) {
+  Publish({"a", "b"}, Choices());
+  EXPECT_THAT(Ask(NobodyThere()).why, HasSubstr("must be one of: a, b"));
+  Options named = NobodyThere();
+  named.environment = "b";
+  EXPECT_TRUE(Ask(named).found);
+  named.environment = "c";
+  EXPECT_THAT(Ask(named).why, HasSubstr("is 'c'"));
+}
+
+TEST_F(ResolverSnapshotTest, ADamagedFileIsNoAnswer) {
+  Publish({"a"}, Choices());
+  std::fstream file(folder_ + "/current.snapshot", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(200);
+  file.put('x');
+  file.close();
+  EXPECT_THAT(Ask(NobodyThere()).why, HasSubstr("checksum"));
+}
+
+TEST_F(ResolverSnapshotTest, AReplacedFileIsReadAnew) {
+  Publish({"a"}, Choices());
+  Resolver resolver(NobodyThere());
+  EXPECT_TRUE(resolver.Resolve({{kProblem}}, milliseconds(40))[0].found);
+  format::SnapshotChoice choice = Choices();
+  choice.candidates = {CandidateOf("graph:eng9", 1, 0)};
+  Publish({"a"}, choice);
+  EXPECT_EQ(resolver.Resolve({{kProblem}}, milliseconds(40))[0].winner.text, "graph:eng9");
+  std::filesystem::remove(folder_ + "/current.snapshot");
+  EXPECT_FALSE(resolver.Resolve({{kProblem}}, milliseconds(40))[0].found);
+}
+
+TEST_F(ResolverSnapshotTest, CanBeLeftOut) {
+  Publish({"a"}, Choices());
+  Options options = NobodyThere();
+  options.use_snapshot = false;
+  EXPECT_FALSE(Ask(options).found);
+}
+
+TEST_F(ResolverSnapshotTest, WhatIsFoundDoesNotWaitForTheRest) {
+  Publish({"a"}, Choices());
+  Resolver resolver(NobodyThere());
+  // Longer than a test may take: it is back because all is there.
+  EXPECT_TRUE(resolver.Resolve({{kProblem}}, seconds(1000))[0].found);
+  const auto results = resolver.Resolve({{kOther}, {kProblem}}, milliseconds(40));
+  EXPECT_FALSE(results[0].found);
+  EXPECT_TRUE(results[1].found);
+}
+
+}  // namespace
+}  // namespace convtune::client

@@ -16,7 +16,8 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
   FakeScript script;
   const std::map<std::string, std::string*> texts = {
       {"environment", &script.environment}, {"fault", &script.fault}, {"where", &script.where},
-      {"problem", &script.problem},         {"once", &script.once},   {"log", &script.log}};
+      {"problem", &script.problem},         {"once", &script.once},   {"log", &script.log},
+      {"recording", &script.recording}};
   int has_gpu = 1;
   int seed = 1;
   const std::map<std::string, int*> numbers = {{"candidates", &script.candidates},

@@ -35,6 +35,9 @@ struct FakeScript {
   std::string problem;            // text of the only problem that faults; empty: any
   // A file: the fault happens only while it is not there, and makes it.
   std::string once;
+  // A bundle: its tunings are answered (replay_session.h), and of these keys
+  // only this one counts.
+  std::string recording;
   // A file to which every request appends a line: its kind and the problem.
   std::string log;
 

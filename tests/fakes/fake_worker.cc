@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@
 #include "proto/base/status_macros.h"
 #include "tests/fakes/fake_script.h"
 #include "tests/fakes/fake_session.h"
+#include "tests/fakes/recording.h"
+#include "tests/fakes/replay_session.h"
 
 namespace convtune {
 namespace {
@@ -79,12 +82,18 @@ absl::Status Run(const Flags& flags) {
   ASSIGN_OR_RETURN(FakeScript script, FakeScript::Load(!flags.script.empty() ? flags.script
                                                        : variable != nullptr ? variable
                                                                              : ""));
+  std::optional<Recording> recording;
+  if (!script.recording.empty()) {
+    ASSIGN_OR_RETURN(recording, Recording::Load(script.recording));
+    script.environment = recording->environment().ToText();
+  }
   if (flags.probe) {
     Probe(flags, script);
     return absl::OkStatus();
   }
   if (flags.fd < 0) return absl::InvalidArgumentError("--fd: must be given");
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (recording) return ReplaySession(flags.fd, *std::move(recording)).Serve();
   if (script.environment.empty()) script.environment = flags.environment;
   if (script.environment.empty()) script.environment = FakeEnvironmentText(DeviceName(flags));
   return FakeSession(flags.fd, std::move(script)).Serve();

@@ -1,0 +1,66 @@
+#include "tests/fakes/recording.h"
+
+#include <algorithm>
+#include <climits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "db/format/bundle_codec.h"
+#include "db/format/bundle_reader.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+
+absl::StatusOr<Recording> Recording::Load(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, BundleReader::Open(path));
+  Recording recording;
+  BundleEntry entry;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
+    if (!more) break;
+    std::vector<BundleRefusal> refusals;
+    std::optional<Tuning> tuning =
+        FromBundleTuning(entry.row, *entry.environment, absl::Now(), &refusals);
+    if (!tuning) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": ", entry.row.problem(), ": ",
+                                                     refusals[0].violation.field, ": ",
+                                                     refusals[0].violation.rule));
+    }
+    recording.tunings_.emplace(tuning->key.problem_text, *std::move(tuning));
+  }
+  if (reader->environments().size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": must hold one environment, holds ", reader->environments().size()));
+  }
+  recording.environment_ = reader->environments()[0]->environment;
+  return recording;
+}
+
+const Tuning* Recording::Find(const std::string& problem_text) const {
+  const auto found = tunings_.find(problem_text);
+  return found == tunings_.end() ? nullptr : &found->second;
+}
+
+std::vector<Candidate> Recording::Listed(const Tuning& tuning) {
+  std::vector<Candidate> listed = tuning.candidates;
+  const auto place = [](const Candidate& candidate) {
+    return candidate.heuristic_rank < 0 ? INT_MAX : candidate.heuristic_rank;
+  };
+  std::stable_sort(listed.begin(), listed.end(), [&place](const Candidate& a, const Candidate& b) {
+    return place(a) < place(b);
+  });
+  return listed;
+}
+
+double Recording::TimeInRound(const Candidate& candidate, int round) {
+  const std::vector<float>& samples = candidate.samples_us;
+  const auto at = static_cast<size_t>(round);
+  if (at < samples.size() && samples[at] > 0) return samples[at];
+  std::vector<float> taken;
+  for (const float sample : samples) {
+    if (sample > 0) taken.push_back(sample);
+  }
+  return taken.empty() ? 0 : taken[at % taken.size()];
+}
+
+}  // namespace convtune

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 import yaml
 
+from conftest import PROGRAMS
 from harness.daemon import alive
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -189,6 +190,26 @@ def test_images_are_multi_stage_pinned_and_not_root():
     # No compiler and no header in what is shipped.
     assert "-dev" not in " ".join(runtime)
     assert [line for line in text.splitlines() if line.startswith("ADD")] == []
+
+
+@pytest.mark.parametrize("image", ["cuda", "nogpu"])
+def test_what_an_image_copies_its_build_stage_installs(image, request, tmp_path):
+    found = stages((DEPLOY / "docker" / "Dockerfile").read_text())
+    if image == "cuda":
+        request.getfixturevalue("worker")
+    build = " ".join(found[f"build-{image}"])
+    listed = re.search(r"for part in ([^;]*);", build)
+    parts = listed[1].split() if listed else re.findall(r"--component (\w+)", build)
+    assert parts
+    for part in parts:
+        subprocess.run(
+            ["cmake", "--install", PROGRAMS.parent, "--prefix", tmp_path / "usr", "--component", part],
+            check=True, capture_output=True,
+        )  # fmt: skip
+    copied = [word for line in found[image] if line.startswith(f"COPY --from=build-{image}") for word in line.split()[2:-1]]
+    assert copied
+    for path in copied:
+        assert path == "/opt/cuda/lib" or (tmp_path / path.lstrip("/")).exists(), path
 
 
 def test_the_image_has_every_library_that_the_programs_need(convtuned, convtune):

@@ -108,14 +108,17 @@ def test_the_installed_programs_run_and_find_their_profiles(prefix):
 def test_debian_packages(tmp_path):
     if shutil.which("dpkg-deb") is None or shutil.which("dpkg-shlibdeps") is None:
         pytest.skip("dpkg-dev is not there")
-    components = "convtune;libconvtune;libconvtune-dev"
+    # Without a worker: CI may lack cuDNN, and then there is no interposer either.
+    has_preload = (BUILD / "lib" / "libconvtune_preload.so").exists()
+    components = "convtune;libconvtune;libconvtune-dev;python" + (";preload" if has_preload else "")
     subprocess.run(
         ["cpack", "-G", "DEB", "--config", BUILD / "CPackConfig.cmake", "-B", tmp_path,
          "-D", f"CPACK_COMPONENTS_ALL={components}"],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     packages = {path.name.split("_")[0]: path for path in tmp_path.glob("*.deb")}
-    assert packages.keys() == {"convtune", "libconvtune0", "libconvtune-dev"}
+    expected = {"convtune", "libconvtune0", "libconvtune-dev", "python3-convtune"}
+    assert packages.keys() == expected | ({"convtune-preload"} if has_preload else set())
 
     def field(package, name):
         return subprocess.run(["dpkg-deb", "-f", packages[package], name], capture_output=True, text=True).stdout
@@ -129,6 +132,12 @@ def test_debian_packages(tmp_path):
     assert {"/usr/bin/convtune", "/usr/bin/convtuned", "/usr/lib/systemd/system/convtuned.service",
             "/usr/share/convtune/profiles/nvidia-h200.json", "/usr/lib/sysusers.d/convtune.conf"} <= content("convtune")  # fmt: skip
     assert "/usr/include/convtune/resolver.h" in content("libconvtune-dev")
+    if has_preload:
+        assert {"/usr/lib/libconvtune_preload.so", "/usr/lib/libconvtune_audit.so"} <= content("convtune-preload")
+        # What goes into other people's programs needs libc alone.
+        assert re.fullmatch(r"libc6 \(>= [0-9.]+\)\s*", field("convtune-preload", "Depends"))
+    modules = "/usr/lib/python3/dist-packages/convtune/"
+    assert {modules + "client.py", modules + "v1/tuning_service_pb2.py"} <= content("python3-convtune")
     for script in ("postinst", "prerm"):
         subprocess.run(["sh", "-n", pathlib.Path(__file__).parents[2] / "deploy" / "debian" / script], check=True)
     # As dpkg does it, into a folder: upgrade over an older one, then removal.
@@ -136,3 +145,9 @@ def test_debian_packages(tmp_path):
     for _ in range(2):
         subprocess.run(["dpkg-deb", "-x", packages["convtune"], root], check=True)
     subprocess.run([root / "usr" / "bin" / "convtuned", "--version"], check=True, capture_output=True)
+    if has_preload:
+        # `convtune run` finds the library of the package beside it.
+        subprocess.run(["dpkg-deb", "-x", packages["convtune-preload"], root], check=True)
+        ran = subprocess.run([root / "usr" / "bin" / "convtune", "run", "--", "/bin/echo", "hello"],
+                             capture_output=True, text=True)  # fmt: skip
+        assert (ran.returncode, ran.stdout) == (0, "hello\n"), ran

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "db/format/bundle_conditions.h"
 #include "proto/base/strings.h"
 
 namespace convtune {
@@ -235,6 +236,7 @@ v1::BundleTuning ToBundleTuning(const Tuning& tuning, int environment, bool with
   row.set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
   row.set_rounds(tuning.rounds);
   row.set_cache_state(static_cast<v1::CacheState>(tuning.cache_state));
+  if (tuning.conditions.known) *row.mutable_conditions() = ToBundleConditions(tuning.conditions);
   for (const Candidate& candidate : tuning.candidates) {
     *row.add_candidates() = ToRow(candidate, with_samples);
   }
@@ -281,6 +283,11 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
   tuning.rounds = row.rounds();
   if (row.cache_state() != v1::CACHE_STATE_UNSPECIFIED) {
     tuning.cache_state = static_cast<CacheState>(row.cache_state());
+  }
+  if (row.has_conditions()) {
+    if (auto violation = FromBundleConditions(row.conditions(), &tuning.conditions)) {
+      reader.Refuse(v1::REFUSAL_REASON_MEASUREMENT, violation->field, violation->rule);
+    }
   }
   std::set<CandidateId> seen;
   for (int i = 0; i < row.candidates_size(); ++i) {

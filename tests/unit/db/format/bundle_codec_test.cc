@@ -90,6 +90,25 @@ TEST(BundleCodecTest, IntervalsErrorsAndOtherTimesGoAlong) {
   EXPECT_EQ(read->stop_reason, made.stop_reason);
   EXPECT_EQ(read->rounds, made.rounds);
   EXPECT_EQ(read->cache_state, made.cache_state);
+  EXPECT_TRUE(made.conditions.known);
+  EXPECT_EQ(read->conditions, made.conditions);
+}
+
+TEST(BundleCodecTest, ConditionsMustBeSuchAsNvmlGives) {
+  const auto reason = [](const std::function<void(v1::BundleConditions*)>& change) {
+    return ReasonOf([&change](v1::BundleTuning* row) { change(row->mutable_conditions()); });
+  };
+  EXPECT_EQ(reason([](auto*) {}), v1::REFUSAL_REASON_UNSPECIFIED);
+  for (const v1::RefusalReason refused :
+       {reason([](auto* row) { row->set_other_processes(-1); }),
+        reason([](auto* row) { row->set_ecc_errors(-1); }),
+        reason([](auto* row) { row->set_power_limit_watts(-0.5); }), reason([](auto* row) {
+          row->set_power_limit_watts(std::numeric_limits<double>::quiet_NaN());
+        }),
+        reason([](auto* row) { row->set_compute_mode(5); }),
+        reason([](auto* row) { row->set_compute_mode(-1); })}) {
+    EXPECT_EQ(refused, v1::REFUSAL_REASON_MEASUREMENT);
+  }
 }
 
 TEST(BundleCodecTest, AMedianOutsideItsQuartilesNeedsAnIntervalAroundIt) {

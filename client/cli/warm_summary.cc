@@ -67,8 +67,7 @@ std::string ColdReason(const v1::BatchGetResult& result) {
                         LowerName(v1::Evidence_Name(result.answer().evidence()), "EVIDENCE_"),
                         " evidence");
   }
-  const std::string words = LowerName(v1::MissReason_Name(result.miss().reason()), "MISS_REASON_");
-  return words;
+  return LowerName(v1::MissReason_Name(result.miss().reason()), "MISS_REASON_");
 }
 
 }  // namespace convtune

@@ -18,7 +18,9 @@ void CountMiss(format::MissReason reason) {
 
 namespace {
 
-unsigned long long Value(const std::atomic<uint64_t>& counter) {
+using Printed = unsigned long long;  // NOLINT(google-runtime-int): what %llu takes
+
+Printed Value(const std::atomic<uint64_t>& counter) {
   return counter.load(std::memory_order_relaxed);
 }
 
@@ -51,7 +53,7 @@ void WriteCounters(const char* pattern, const char* policy, const char* snapshot
       "\"executions\":%llu,\"executions_served\":%llu,"
       "\"legacy_calls\":%llu,\"legacy_served\":%llu,"
       "\"learned\":%llu,\"datagrams\":%llu,\"dropped\":%llu}\n",
-      static_cast<int>(getpid()), policy, snapshot, static_cast<unsigned long long>(release),
+      static_cast<int>(getpid()), policy, snapshot, static_cast<Printed>(release),
       Value(c.problems), Value(c.queries), Value(c.served), Value(c.observed), Value(c.fallbacks),
       Value(c.passed), Value(c.missed[1]), Value(c.missed[2]), Value(c.missed[3]),
       Value(c.missed[4]), Value(c.missed[5]), Value(c.plans), Value(c.plans_served),

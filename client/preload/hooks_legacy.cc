@@ -40,6 +40,9 @@ cudnnStatus_t Run(const void* caller, const LegacyCall& call, const Real& real) 
 }  // namespace
 }  // namespace convtune::preload
 
+// NOLINTBEGIN(google-build-using-namespace): the functions are cuDNN's, in the
+// global namespace, and what they call is ours.
+
 // One function: its arguments and their names as cuDNN declares them, the
 // number of the operation, whether it times, the names of x, w and y, and the
 // limit on the workspace.
@@ -130,3 +133,5 @@ CONVTUNE_LEGACY_HOOK(
      CONVTUNE_RESULTS(cudnnConvolutionBwdFilterAlgoPerf_t), void* workspace, size_t bytes),
     (handle, xDesc, x, dyDesc, y, convDesc, dwDesc, dw, requested, returned, results, workspace,
      bytes))
+
+// NOLINTEND(google-build-using-namespace)

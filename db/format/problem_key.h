@@ -136,7 +136,8 @@ inline bool AllWithin(const int64_t* values, int count, int64_t low, int64_t hig
 // Dimensions of the forward output (N, K, spatial) into y_dims. False if the
 // key's numbers are out of the model's range or the output vanishes.
 inline bool OutputDims(const ProblemKey& key, int64_t* y_dims) {
-  using namespace key_internal;
+  using key_internal::AllWithin;
+  using key_internal::DimsInRange;
   const int spatial = key.spatial_rank;
   if (spatial < 2 || spatial > kMaxSpatial || !DimsInRange(key.x_dims, spatial + 2) ||
       !DimsInRange(key.w_dims, spatial + 2) || !AllWithin(key.pad_low, spatial, 0, kMaxDim) ||
@@ -163,7 +164,10 @@ inline bool OutputDims(const ProblemKey& key, int64_t* y_dims) {
 // those of size-1 dimensions, which address nothing, become what a packed
 // tensor has there. False if the key is out of the model's range.
 inline bool Canonicalize(ProblemKey* key) {
-  using namespace key_internal;
+  using key_internal::AllWithin;
+  using key_internal::IsPacked;
+  using key_internal::Normalize;
+  using key_internal::PackedStrides;
   int64_t y_dims[kMaxRank] = {};
   if (!OutputDims(*key, y_dims) || key->groups < 1 || key->x_dims[1] % key->groups != 0 ||
       key->w_dims[1] != key->x_dims[1] / key->groups || key->w_dims[0] % key->groups != 0) {

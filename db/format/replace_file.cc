@@ -44,7 +44,7 @@ absl::Status SyncFolder(const std::string& path) {
   if (fd < 0) {
     return FileError(folder, "opening");
   }
-  const absl::Status status = fsync(fd) == 0 ? absl::OkStatus() : FileError(folder, "fsync");
+  absl::Status status = fsync(fd) == 0 ? absl::OkStatus() : FileError(folder, "fsync");
   close(fd);
   return status;
 }

@@ -33,6 +33,8 @@ absl::Status ErrnoStatus(const char* what, int error) {
   return absl::InternalError(message);
 }
 
+// `events` is a pollfd's.
+// NOLINTNEXTLINE(google-runtime-int)
 absl::Status WaitFor(int fd, short events, absl::Time deadline) {
   while (true) {
     int timeout_ms = -1;

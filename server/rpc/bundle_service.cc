@@ -128,9 +128,9 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
   void Store() {
     const grpc::Status status = CatchAll("ImportBundle", [&]() -> grpc::Status {
       v1::ImportBundleRequest request;
-      const grpc::Status read = ReadMessage(message_, &request);
+      grpc::Status read = ReadMessage(message_, &request);
       if (!read.ok()) return read;
-      const grpc::Status opened = Open(request.skip_refused());
+      grpc::Status opened = Open(request.skip_refused());
       return opened.ok() ? ToGrpcStatus(bundle_->Append(request.chunk())) : opened;
     });
     if (status.ok()) {
@@ -145,8 +145,9 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
     skip_refused_ = skip_refused;
     absl::StatusOr<std::unique_ptr<BundleImport>> bundle = BundleImport::Create(
         {options_.tuner, options_.clock, options_.state_dir, options_.trusted_keys});
-    if (bundle.ok()) bundle_ = *std::move(bundle);
-    return ToGrpcStatus(bundle.status());
+    if (!bundle.ok()) return ToGrpcStatus(bundle.status());
+    bundle_ = *std::move(bundle);
+    return grpc::Status::OK;
   }
 
   void Import() {
@@ -155,7 +156,7 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
       return;
     }
     End(CatchAll("ImportBundle", [&]() -> grpc::Status {
-      const grpc::Status opened = Open(false);
+      grpc::Status opened = Open(false);
       if (!opened.ok()) return opened;
       const absl::StatusOr<v1::ImportBundleResponse> response = bundle_->Finish(skip_refused_);
       return response.ok() ? WriteMessage(*response, out_) : ToGrpcStatus(response.status());

@@ -2,6 +2,8 @@
 // request_validator.cc.
 #pragma once
 
+#include <cstdint>
+
 namespace convtune {
 
 inline constexpr int kMaxRequestBytes = 4 << 20;
@@ -18,6 +20,6 @@ inline constexpr int kMinClientPingSeconds = 10;
 // An old connection is told to be replaced; its calls come to their end.
 inline constexpr int kMaxConnectionAgeSeconds = 6 * 3600;
 
-inline constexpr long long kMaxBundleBytes = 16LL << 30;
+inline constexpr int64_t kMaxBundleBytes = int64_t{16} << 30;
 
 }  // namespace convtune

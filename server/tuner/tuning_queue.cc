@@ -77,6 +77,7 @@ uint64_t TuningQueue::Submit(WorkSpec spec, Priority priority, Subscriber subscr
       changed_.SignalAll();
     }
   }
+  // Not moved from then. NOLINTNEXTLINE(bugprone-use-after-move)
   if (!refused.ok()) subscriber.done({refused, true});
   return number;
 }

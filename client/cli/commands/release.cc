@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <ostream>
 
 #include "absl/strings/ascii.h"
@@ -44,7 +45,7 @@ absl::StatusOr<int> ParseShare(const std::string& text) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--canary: must be a share from 0.001 to 0.999 or 0.1% to 99.9%, is '", text, "'"));
   }
-  return static_cast<int>(permille + 0.5);
+  return static_cast<int>(std::lround(permille));
 }
 
 std::string StateWord(const v1::Release& release, int64_t promoted) {

@@ -130,8 +130,8 @@ class WarmCommand final : public Command {
     for (const v1::TuningJob& job : run.jobs) {
       for (const std::string& failure : job.failures()) {
         const size_t colon = failure.find(": ");
-        if (colon != std::string::npos)
-          reasons[failure.substr(0, colon)] = failure.substr(colon + 2);
+        if (colon == std::string::npos) continue;
+        reasons[failure.substr(0, colon)] = failure.substr(colon + 2);
       }
     }
     for (const AnswerRow& row : after.rows) {

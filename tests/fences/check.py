@@ -30,11 +30,12 @@ MAY_INCLUDE = {
     "server/worker": ["proto"],
     "server/metrics": ["server/tuner", "server/rpc", "db", "proto"],
     "server/report": ["db", "proto", "client/cpp"],
-    "server/fleet": ["db", "proto", "client/cpp"],
+    "server/fleet": ["db", "proto", "client/cpp", "client/report"],
     "server/rpc": ["server/tuner", "server/report", "db", "proto"],
     "server/convtuned": ["server/rpc", "server/metrics", "server/tuner", "server/report", "db", "proto"],
     "client/cpp": ["proto", "db/format"],
-    "client/cli": ["proto", "db/format", "client/cpp"],
+    "client/report": ["proto", "db/format"],
+    "client/cli": ["proto", "db/format", "client/cpp", "client/report"],
     "client/python": ["proto", "db/format", "client/cpp"],
     "client/preload": ["db/format"],
     "deploy/examples": ["proto", "client/cpp"],
@@ -63,7 +64,7 @@ FENCED = [
 # tests/unit/<part> mirrors this folder.
 MIRRORS = {
     "model": "proto/model", "base": "proto/base", "convert": "proto/convert", "db": "db", "format": "db/format",
-    "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "server/report",
+    "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "client/report",
     "fleet": "server/fleet", "convtuned": "server/convtuned", "metrics": "server/metrics", "cli": "client/cli", "cpp": "client/cpp",
     "preload": "client/preload",
 }  # fmt: skip

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/answer_output.h"
+#include "client/cli/problem_args.h"
 #include "client/cli/table.h"
 #include "client/cli/units.h"
 

@@ -53,6 +53,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewImportCommand());
   commands.push_back(NewVerifyCommand());
   commands.push_back(NewMergeCommand());
+  commands.push_back(NewReportCommand());
   commands.push_back(NewEnvironmentsCommand());
   commands.push_back(NewJobsCommand());
   commands.push_back(NewReleaseCommand());

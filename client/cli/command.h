@@ -67,6 +67,7 @@ std::unique_ptr<Command> NewExportCommand();
 std::unique_ptr<Command> NewImportCommand();
 std::unique_ptr<Command> NewVerifyCommand();
 std::unique_ptr<Command> NewMergeCommand();
+std::unique_ptr<Command> NewReportCommand();
 std::unique_ptr<Command> NewEnvironmentsCommand();
 std::unique_ptr<Command> NewJobsCommand();
 std::unique_ptr<Command> NewDbCommand();

@@ -64,6 +64,15 @@ std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::stri
                         "make space there and check its permissions; until then results are lost "
                         "when the daemon stops"});
   }
+  if (server.metrics_state() == v1::METRICS_STATE_ON) {
+    findings.push_back({Severity::kFine, absl::StrCat("metrics at ", server.metrics_url()), ""});
+  } else if (server.metrics_state() == v1::METRICS_STATE_OFF) {
+    findings.push_back(
+        {Severity::kFine, "metrics are off", "for them, start convtuned with --metrics-address"});
+  } else if (server.metrics_state() == v1::METRICS_STATE_NOT_BUILT) {
+    findings.push_back({Severity::kNotice, "this convtuned has no metrics",
+                        "build it where prometheus-cpp is installed"});
+  }
   return findings;
 }
 

@@ -13,6 +13,13 @@ find_package(spdlog REQUIRED)
 find_package(SQLite3 3.37 REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 
+# Debian has no archives of prometheus-cpp: the portable build does without.
+if(CONVTUNE_METRICS STREQUAL "ON")
+  find_package(prometheus-cpp CONFIG REQUIRED)
+elseif(CONVTUNE_METRICS STREQUAL "AUTO" AND NOT CONVTUNE_PORTABLE)
+  find_package(prometheus-cpp CONFIG QUIET)
+endif()
+
 # google/rpc/*.proto, which no Debian package holds.
 file(GLOB convtune_site_packages ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages)
 find_path(GOOGLEAPIS_PROTO_DIR google/rpc/error_details.proto

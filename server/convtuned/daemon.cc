@@ -19,6 +19,7 @@
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
 #include "server/convtuned/program_paths.h"
+#include "server/metrics/metrics_server.h"
 #include "server/rpc/library_log.h"
 #include "server/rpc/server.h"
 #include "server/tuner/ranking.h"
@@ -120,6 +121,13 @@ absl::Status Serve(const Flags& flags, TuningStore* store, Tuner* tuner, const C
   options.state_dir = flags.state_dir;
   options.releases = tuner->releases();
   options.bundle_keys = bundle_keys;
+  options.metrics.built = MetricsBuilt();
+  std::unique_ptr<MetricsServer> metrics;
+  if (!flags.metrics_address.empty()) {
+    ASSIGN_OR_RETURN(metrics, MetricsServer::Create(flags.metrics_address, {tuner, store, clock}));
+    options.metrics.url = metrics->url();
+    spdlog::info("metrics at {}", metrics->url());
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   for (const std::string& address : server->addresses()) {
     spdlog::info("listening on {}", address);

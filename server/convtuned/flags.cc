@@ -12,6 +12,7 @@
 #include "proto/base/default_paths.h"
 #include "proto/model/enums.h"
 #include "server/convtuned/program_paths.h"
+#include "server/metrics/metrics_server.h"
 
 namespace convtune {
 namespace {
@@ -75,6 +76,11 @@ absl::Duration ToDuration(const std::string& text) {
   return absl::ParseDuration(text, &value) ? value : absl::ZeroDuration();
 }
 
+std::string CheckMetricsAddress(const std::string& text) {
+  const absl::Status status = ValidateMetricsAddress(text);
+  return status.ok() ? "" : std::string(status.message());
+}
+
 CLI::Option* WithEnvironment(CLI::Option* option) {
   return option->envname(EnvironmentName(option->get_lnames().front()));
 }
@@ -105,6 +111,10 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   add("tls-cert", flags->tls.cert, "PEM file: the server's certificate chain");
   add("tls-key", flags->tls.key, "PEM file: the server's private key");
   add("tls-client-ca", flags->tls.client_ca, "PEM file: who signs clients' certificates");
+  add("metrics-address", flags->metrics_address,
+      MetricsBuilt() ? "IP:PORT to serve Prometheus metrics at, over plain HTTP; empty: none"
+                     : "Not in this build, which was made without prometheus-cpp")
+      ->check(CheckMetricsAddress);
   add("max-db-size", flags->max_db_bytes, "Soft limit of the database, such as 1GiB; 0: none")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::NonNegativeNumber);

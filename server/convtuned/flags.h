@@ -37,6 +37,7 @@ struct Flags {
   int64_t max_db_bytes = 0;  // 0: no limit
   PublishOptions publish;    // but for its folder, which is in the state directory
   TlsFiles tls;
+  std::string metrics_address;  // IP:PORT; empty: none
   bool json_log = false;
   std::string log_level = "info";
 };

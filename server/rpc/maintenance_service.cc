@@ -60,6 +60,10 @@ class MaintenanceService final : public RawService {
           reply->set_database_bytes(options_.store->SizeBytes());
           reply->set_threads(CountThreads());
           AddStats(options_.tuner->Stats(), reply);
+          reply->set_metrics_state(!options_.metrics.built        ? v1::METRICS_STATE_NOT_BUILT
+                                   : options_.metrics.url.empty() ? v1::METRICS_STATE_OFF
+                                                                  : v1::METRICS_STATE_ON);
+          reply->set_metrics_url(options_.metrics.url);
           return grpc::Status::OK;
         });
   }

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
+#include "server/rpc/call_stats.h"
 
 namespace convtune {
 namespace {
@@ -70,18 +71,20 @@ RequestLog::RequestLog(std::string_view method, grpc::CallbackServerContext* con
       peer_(context->peer()),
       start_(absl::Now()) {
   context->AddInitialMetadata(kRequestIdKey, request_id_);
+  CallStats::Global().Started(method_);
 }
 
 void RequestLog::Finished(const grpc::Status& status) const {
+  const absl::Duration elapsed = absl::Now() - start_;
+  CallStats::Global().Ended(method_, static_cast<absl::StatusCode>(status.error_code()), elapsed);
   const spdlog::level::level_enum level = LevelOf(status.error_code());
   if (!spdlog::should_log(level)) {
     return;
   }
   const ScopedRequestId scope(request_id_);
-  const double elapsed_ms = absl::ToDoubleMilliseconds(absl::Now() - start_);
   spdlog::log(level, "{} from {}: {} in {:.1f} ms{}{}", method_, peer_,
               absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())),
-              elapsed_ms, status.ok() ? "" : ": ", status.error_message());
+              absl::ToDoubleMilliseconds(elapsed), status.ok() ? "" : ": ", status.error_message());
 }
 
 }  // namespace convtune

@@ -33,7 +33,8 @@ class ScopedRequestId {
   std::string_view previous_;
 };
 
-// What a call's log line says. Copyable.
+// What a call's log line says, and where it is counted (CallStats::Global()).
+// Copyable.
 class RequestLog {
  public:
   // Reads the metadata, and adds the id to the initial metadata of the reply.
@@ -41,7 +42,7 @@ class RequestLog {
   RequestLog(std::string_view method, grpc::CallbackServerContext* context);
 
   const std::string& request_id() const { return request_id_; }
-  // Writes the line: error level if the daemon is at fault, info for other
+  // Counts the call, and writes the line: error level if the daemon is at fault, info for other
   // failures, debug for success. Call it before the call is finished.
   void Finished(const grpc::Status& status) const;
 

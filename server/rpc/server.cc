@@ -76,7 +76,7 @@ class GrpcServer final : public Server {
   explicit GrpcServer(const Options& options)
       : tuning_(NewTuningService(options.tuner)),
         maintenance_(NewMaintenanceService(
-            {options.tuner, options.store, options.clock, options.state_dir})),
+            {options.tuner, options.store, options.clock, options.state_dir, options.metrics})),
         releases_(options.releases != nullptr ? NewReleaseService(options.releases) : nullptr),
         bundles_(NewBundleService(
             {options.tuner, options.clock, options.state_dir, options.bundle_keys})) {}

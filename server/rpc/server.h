@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
+#include "server/rpc/services.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune {
@@ -37,6 +38,7 @@ class Server {
     // Public keys (32 bytes each), one of which must have signed an imported
     // bundle; empty: it need not be signed.
     std::vector<std::string> bundle_keys = {};
+    MetricsInfo metrics = {};
   };
 
   // Listens and serves, alive but not ready. INVALID_ARGUMENT: an address, or

@@ -34,11 +34,18 @@ struct BundleOptions {
   std::vector<std::string> trusted_keys;
 };
 
+// What GetServerInfo says of the metrics.
+struct MetricsInfo {
+  bool built = false;
+  std::string url;  // empty: off
+};
+
 struct MaintenanceOptions {
   Tuner* tuner = nullptr;
   TuningStore* store = nullptr;
   const Clock* clock = nullptr;
   std::string state_dir;
+  MetricsInfo metrics;
 };
 
 // Thin handlers over the tuner. Its look-ups and watches take no thread; what

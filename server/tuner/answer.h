@@ -39,6 +39,8 @@ enum class MissReason {
   kNoDevice = 5
 };
 
+inline constexpr size_t kMissReasons = 6;  // numbers of them, 0 included
+
 struct Miss {
   MissReason reason = MissReason::kNotFound;
   std::string message;

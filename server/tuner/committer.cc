@@ -228,6 +228,15 @@ void Committer::Quarantine(const QuarantineEntry& entry) {
   }
 }
 
+int64_t Committer::quarantined() const {
+  MutexLock lock(state_mutex_);
+  int64_t count = 0;
+  for (const auto& [texts, candidates] : quarantine_) {
+    count += static_cast<int64_t>(candidates.size());
+  }
+  return count;
+}
+
 std::map<CandidateId, std::string> Committer::QuarantinedOf(const TuningKey& key) const {
   MutexLock lock(state_mutex_);
   const auto found = quarantine_.find(Texts(key));

@@ -63,6 +63,8 @@ class Committer {
   // Candidates of the problem that took a worker down, with the reasons.
   std::map<CandidateId, std::string> QuarantinedOf(const TuningKey& key) const;
 
+  int64_t quarantined() const;  // candidates, of all problems
+
   // False while the store refuses.
   bool writable() const;
   // Tries a last time to write what waits, and ends the retries.

@@ -1,6 +1,7 @@
 #include "server/tuner/device_runner.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,12 @@ constexpr absl::Duration kTick = absl::Milliseconds(500);
 // How long other work waits for a worker that is late: longer than it takes to
 // load cuDNN, which would only begin anew in another worker.
 constexpr absl::Duration kLatePatience = absl::Seconds(5);
+// Of how long work took, in nanoseconds: a heuristic takes milliseconds, a
+// tuning seconds, an exhaustive one minutes.
+constexpr std::array<int64_t, 14> kWorkBounds = {
+    1'000'000,      5'000'000,      10'000'000,      50'000'000,       100'000'000,
+    500'000'000,    1'000'000'000,  2'000'000'000,   5'000'000'000,    10'000'000'000,
+    30'000'000'000, 60'000'000'000, 300'000'000'000, 1'800'000'000'000};
 
 }  // namespace
 
@@ -28,6 +35,9 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
     : options_(std::move(options)),
       environment_text_(options_.device.environment.ToText()),
       token_(std::move(token)),
+      succeeded_(kWorkBounds),
+      failed_(kWorkBounds),
+      cancelled_(kWorkBounds),
       backoff_(options_.backoff_initial) {
   status_.name = options_.device.name;
   status_.environment = options_.device.environment.Name();
@@ -44,6 +54,12 @@ void DeviceRunner::Join() {
 DeviceStatus DeviceRunner::Status() const {
   MutexLock lock(mutex_);
   return status_;
+}
+
+void DeviceRunner::AddWork(std::vector<WorkStats>* work) const {
+  work->push_back({options_.device.name, "succeeded", succeeded_.Snapshot()});
+  work->push_back({options_.device.name, "failed", failed_.Snapshot()});
+  work->push_back({options_.device.name, "cancelled", cancelled_.Snapshot()});
 }
 
 void DeviceRunner::SetState(DeviceState state, const std::string& reason) {
@@ -74,12 +90,17 @@ void DeviceRunner::Loop() {
     if (available_) SetState(DeviceState::kBusy);
     ++requests_;
     std::map<int, CandidateId> candidates;
+    const absl::Time start = absl::Now();
     const WorkResult result = Execute(item, &candidates);
     if (!available_ && absl::IsUnavailable(result.status) && options_.queue->available() > 0) {
       --requests_;
       options_.queue->PutBack(item);
       continue;
     }
+    Histogram& outcome = result.status.ok()                 ? succeeded_
+                         : absl::IsCancelled(result.status) ? cancelled_
+                                                            : failed_;
+    outcome.Record(absl::ToInt64Nanoseconds(absl::Now() - start));
     if (result.status.ok()) {
       backoff_ = options_.backoff_initial;
     } else {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,6 +19,8 @@
 #include "server/tuner/cancel_token.h"
 #include "server/tuner/committer.h"
 #include "server/tuner/device.h"
+#include "server/tuner/histogram.h"
+#include "server/tuner/tuner.h"
 #include "server/tuner/tuning_queue.h"
 #include "server/tuner/tuning_runner.h"
 #include "server/tuner/worker_client.h"
@@ -48,6 +51,8 @@ class DeviceRunner {
   DeviceStatus Status() const;
   // Items that a worker was asked for.
   int64_t requests() const { return requests_.load(); }
+  // Adds what its work came to and took, outcome by outcome.
+  void AddWork(std::vector<WorkStats>* work) const;
   // Ends the worker and the thread once the running item is through; the queue
   // must be shut.
   void Join();
@@ -89,6 +94,9 @@ class DeviceRunner {
   const std::string environment_text_;
   const std::unique_ptr<CancelToken> token_;
   std::atomic<int64_t> requests_{0};
+  Histogram succeeded_;
+  Histogram failed_;
+  Histogram cancelled_;
 
   // The thread's own.
   std::unique_ptr<WorkerClient> client_;

@@ -50,7 +50,10 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,
     // On a profile a tuning lists all, which a look-up's first configs are not.
     const bool enough =
         answer->evidence >= least && !(profile && WantsTuning(request) && first_configs_only);
-    if (enough || answer->pinned) return decision;
+    if (enough || answer->pinned) {
+      decision.saved = known.tuning->tuning.elapsed;
+      return decision;
+    }
     decision.outcome = Miss{MissReason::kInsufficientEvidence,
                             absl::StrCat("what is known is ", std::string(Name(answer->evidence)),
                                          ", asked for is at least ", std::string(Name(least))),

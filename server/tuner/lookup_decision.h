@@ -28,6 +28,8 @@ struct LookupDecision {
   // What on_miss asks a worker for; nullopt for an answer, and where no work
   // would help.
   std::optional<WorkKind> work;
+  // What tuning took that an answer does without.
+  absl::Duration saved = absl::ZeroDuration();
 };
 
 LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,

@@ -44,12 +44,21 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   std::vector<Wait> waits;
   std::vector<size_t> to_queue;
   int64_t hits = 0;
+  absl::Duration saved;
+  std::array<int64_t, kMissReasons> misses{};
   for (size_t i = 0; i < problems.size(); ++i) {
     Row& row = pending->rows[i];
     row.result.key = {problems[i].ToText(), environment.text};
     LookupDecision decision = DecideRow(*pending, i);
     row.result.outcome = std::move(decision.outcome);
-    if (std::holds_alternative<Answer>(row.result.outcome)) ++hits;
+    if (std::holds_alternative<Answer>(row.result.outcome)) {
+      ++hits;
+      saved += decision.saved;
+    } else if (decision.work && environment.queue == nullptr) {
+      ++misses[static_cast<size_t>(MissReason::kNoDevice)];
+    } else {
+      ++misses[static_cast<size_t>(std::get<Miss>(row.result.outcome).reason)];
+    }
     if (!decision.work) continue;
     if (environment.queue == nullptr) {
       Miss& miss = std::get<Miss>(row.result.outcome);
@@ -67,6 +76,10 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
     row.wait = it->second;
   }
   hits_ += hits;
+  saved_ns_.fetch_add(absl::ToInt64Nanoseconds(saved), std::memory_order_relaxed);
+  for (size_t i = 0; i < misses.size(); ++i) {
+    if (misses[i] != 0) misses_[i].fetch_add(misses[i], std::memory_order_relaxed);
+  }
   if (!to_queue.empty()) {
     std::vector<ConvProblem> queued;
     for (const size_t i : to_queue) queued.push_back(problems[i]);
@@ -220,6 +233,12 @@ void Lookups::Abandon(uint64_t token) {
   }
   for (const uint64_t number : subscriptions) pending->environment.queue->Unsubscribe(number);
   pending->done(absl::CancelledError("the caller went away"));
+}
+
+std::array<int64_t, kMissReasons> Lookups::misses() const {
+  std::array<int64_t, kMissReasons> all{};
+  for (size_t i = 0; i < all.size(); ++i) all[i] = misses_[i].load(std::memory_order_relaxed);
+  return all;
 }
 
 int64_t Lookups::waiting() const {

@@ -2,6 +2,7 @@
 // record here and a subscriber in the queue, no thread.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -43,6 +44,10 @@ class Lookups {
 
   int64_t problems() const { return problems_.load(); }
   int64_t hits() const { return hits_.load(); }
+  // Of look-ups as they came in, by MissReason.
+  std::array<int64_t, kMissReasons> misses() const;
+  // What tuning the problems that were hit had taken.
+  absl::Duration saved() const { return absl::Nanoseconds(saved_ns_.load()); }
   int64_t waiting() const;
 
  private:
@@ -85,6 +90,8 @@ class Lookups {
   const CreateJobFunction create_job_;
   std::atomic<int64_t> problems_{0};
   std::atomic<int64_t> hits_{0};
+  std::array<std::atomic<int64_t>, kMissReasons> misses_{};
+  std::atomic<int64_t> saved_ns_{0};
   mutable Mutex mutex_;
   uint64_t next_token_ GUARDED_BY(mutex_) = 1;
   std::unordered_map<uint64_t, std::shared_ptr<Pending>> pending_ GUARDED_BY(mutex_);

@@ -2,6 +2,7 @@
 // knows no gRPC; server/rpc is a thin layer over it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "proto/model/tuning.h"
 #include "server/tuner/answer.h"
 #include "server/tuner/device.h"
+#include "server/tuner/histogram.h"
 #include "server/tuner/publish_options.h"
 
 namespace convtune {
@@ -129,6 +131,13 @@ struct ImportCounts {
   int64_t kept = 0;  // what was there is as good or better
 };
 
+// What a device was asked for and is done with.
+struct WorkStats {
+  std::string device;
+  std::string outcome;         // "succeeded", "failed" or "cancelled"
+  HistogramSnapshot duration;  // nanoseconds
+};
+
 struct TunerStats {
   int64_t tuning_count = 0;
   bool writable = true;
@@ -138,6 +147,10 @@ struct TunerStats {
   int64_t worker_starts = 0;
   int64_t queue_depth = 0;
   int64_t waiting_callers = 0;
+  std::array<int64_t, kMissReasons> misses{};  // of look-ups as they came in, by MissReason
+  absl::Duration saved;                        // tuning time that hits did without
+  int64_t quarantined = 0;                     // candidates that are not tried again
+  std::vector<WorkStats> work;
 };
 
 class ReleaseManager;

@@ -265,11 +265,15 @@ TunerStats TunerImpl::Stats() {
   stats.writable = committer_.writable();
   stats.lookups = lookups_.problems();
   stats.hits = lookups_.hits();
+  stats.misses = lookups_.misses();
+  stats.saved = lookups_.saved();
   stats.waiting_callers = lookups_.waiting();
+  stats.quarantined = committer_.quarantined();
   for (const auto& [name, current] : current_) stats.queue_depth += current.queue->depth();
   for (const auto& device : devices_) {
     stats.worker_requests += device->requests();
     stats.worker_starts += device->Status().worker_starts;
+    device->AddWork(&stats.work);
   }
   return stats;
 }

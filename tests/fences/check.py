@@ -28,12 +28,14 @@ MAY_INCLUDE = {
     "db/format": ["proto"],
     "server/tuner": ["proto", "db"],
     "server/worker": ["proto"],
+    "server/metrics": ["server/tuner", "server/rpc", "db", "proto"],
     "server/report": ["db", "proto", "client/cpp"],
-    "server/fleet": ["db", "proto", "client/cpp"],
+    "server/fleet": ["db", "proto", "client/cpp", "client/report"],
     "server/rpc": ["server/tuner", "server/report", "db", "proto"],
-    "server/convtuned": ["server/rpc", "server/tuner", "server/report", "db", "proto"],
+    "server/convtuned": ["server/rpc", "server/metrics", "server/tuner", "server/report", "db", "proto"],
     "client/cpp": ["proto", "db/format"],
-    "client/cli": ["proto", "db/format", "client/cpp"],
+    "client/report": ["proto", "db/format"],
+    "client/cli": ["proto", "db/format", "client/cpp", "client/report"],
     "client/python": ["proto", "db/format", "client/cpp"],
     "client/preload": ["db/format"],
     "deploy/examples": ["proto", "client/cpp"],
@@ -44,6 +46,7 @@ MAY_INCLUDE = {
 FENCED = [
     ("SQLite", r"sqlite3(ext)?\.h", [r"db/[^/]+\.cc"]),
     ("libpq", r"(postgresql/)?libpq-fe\.h", [r"db/[^/]+\.cc"]),
+    ("prometheus-cpp", r"prometheus/.*", [r"server/metrics/.*"]),
     (
         "CUDA and cuDNN",
         r"(cuda|cudnn|cublas|nvrtc|nvml|cupti)\w*\.h|(cuda|cub|thrust|nv)/.*|driver_types\.h|library_types\.h",
@@ -61,8 +64,8 @@ FENCED = [
 # tests/unit/<part> mirrors this folder.
 MIRRORS = {
     "model": "proto/model", "base": "proto/base", "convert": "proto/convert", "db": "db", "format": "db/format",
-    "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "server/report",
-    "fleet": "server/fleet", "convtuned": "server/convtuned", "cli": "client/cli", "cpp": "client/cpp",
+    "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "client/report",
+    "fleet": "server/fleet", "convtuned": "server/convtuned", "metrics": "server/metrics", "cli": "client/cli", "cpp": "client/cpp",
     "preload": "client/preload",
 }  # fmt: skip
 

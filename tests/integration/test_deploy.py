@@ -22,6 +22,7 @@ MODES = {
     "serving": [],
     "job": ["--set", "state.claimName=tunings,base=/usr/share/convtune/base.bundle"],
     "daemonset": [],
+    "daemonset-metrics": ["--set", "metrics.podMonitor=true"],
 }
 
 
@@ -30,7 +31,7 @@ def manifests(mode):
 
 
 def pod_spec(mode):
-    (workload,) = [m for m in manifests(mode) if m["kind"] != "ConfigMap"]
+    (workload,) = [m for m in manifests(mode) if m["kind"] not in ("ConfigMap", "PodMonitor")]
     return workload["spec"]["template"]["spec"]
 
 
@@ -44,7 +45,7 @@ def helm():
 @pytest.mark.parametrize("mode", MODES)
 def test_the_chart_renders_as_before(mode):
     rendered = subprocess.run(
-        [helm(), "template", "demo", CHART, "--set", f"mode={mode}", *MODES[mode]],
+        [helm(), "template", "demo", CHART, "--set", f"mode={mode.split('-')[0]}", *MODES[mode]],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
     assert rendered == (GOLDEN / f"{mode}.yaml").read_text()
@@ -59,6 +60,8 @@ def test_the_chart_refuses_another_mode():
 def test_manifests_keep_to_the_schemas(mode):
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     for manifest in manifests(mode):
+        if manifest["kind"] == "PodMonitor":
+            continue  # the operator's, of which there is no schema here
         for version in ("1.27", "1.31"):
             kubernetes_validate.validate(manifest, version, strict=True)
 
@@ -92,6 +95,17 @@ def test_the_modes_that_say_so_pass_the_restricted_profile(mode):
     assert restricted_violations(spec) == []
     for container in spec.get("initContainers", []) + spec["containers"]:
         assert container["securityContext"]["readOnlyRootFilesystem"], container["name"]
+
+
+def test_the_pod_monitor_reads_the_port_that_the_daemon_listens_on():
+    (monitor,) = [m for m in manifests("daemonset-metrics") if m["kind"] == "PodMonitor"]
+    (daemonset,) = [m for m in manifests("daemonset-metrics") if m["kind"] == "DaemonSet"]
+    assert monitor["spec"]["selector"] == daemonset["spec"]["selector"]
+    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (address,) = [a for a in container["args"] if a.startswith("--metrics-address=")]
+    assert address.endswith(f":{ports[endpoint['port']]}")
 
 
 def test_the_daemonset_takes_no_gpu_and_says_what_it_needs():

@@ -1,0 +1,162 @@
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/atomic_file.h"
+#include "client/cli/byte_progress.h"
+#include "client/cli/command.h"
+#include "client/cli/report_tables.h"
+#include "client/cli/units.h"
+#include "client/cpp/release_client.h"
+#include "client/report/bundle_source.h"
+#include "client/report/report_html.h"
+#include "client/report/report_json.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+namespace {
+
+constexpr int kMostWanted = 1000;
+
+class ReportCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "report",
+                            "what wins, what it gains, who disagrees, what got slower", Rows::kYes);
+    app->add_option("bundles", bundles_,
+                    "bundles of any number of nodes; without one, the daemon is asked")
+        ->type_name("FILE");
+    app->add_option("--html", html_, "write one page that needs nothing else")->type_name("FILE");
+    app->add_option("--gpu", filter_.gpu, "only GPU models whose name contains this")
+        ->type_name("TEXT");
+    app->add_option("--filter", filter_.problem, "only problems whose text form contains this")
+        ->type_name("TEXT");
+    app->add_option("--op", operation_, "only this operation")
+        ->check(CLI::IsMember({"fwd", "bwd_data", "bwd_filter"}));
+    app->add_option("--dtype", data_type_, "only this type of the inputs")
+        ->check(CLI::IsMember({"f64", "f32", "f16", "bf16", "i8", "e4m3", "e5m2"}));
+    app->add_option("--layout", layout_, "only this layout")
+        ->check(CLI::IsMember({"nchw", "nhwc", "strided"}));
+    app->add_option("--stale-after", stale_after_, "age from which a tuning is stale")
+        ->type_name("TIME")
+        ->capture_default_str();
+    app->add_option("--top", top_, "rows of each table on the terminal")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
+  }
+
+  ExitCode Run(Context& context) override {
+    const absl::Status status = Make(context);
+    return status.ok() ? ExitCode::kDone : context.Fail(status);
+  }
+
+ private:
+  absl::Status Make(Context& context) {
+    filter_.operation = ParseOperation(operation_);
+    filter_.data_type = ParseDataType(data_type_);
+    if (!layout_.empty()) {
+      filter_.layout = layout_ == "nhwc"   ? TensorLayout::kNhwc
+                       : layout_ == "nchw" ? TensorLayout::kNchw
+                                           : TensorLayout::kStrided;
+    }
+    ReportOptions options;
+    options.now = absl::Now();
+    ASSIGN_OR_RETURN(options.stale_after, ParseTime("--stale-after", stale_after_));
+    ReportData data(filter_);
+    if (bundles_.empty()) {
+      RETURN_IF_ERROR(AskDaemon(context, &data));
+    }
+    for (const std::string& bundle : bundles_) {
+      RETURN_IF_ERROR(Read(context, bundle, bundle, &data));
+    }
+    const Report report = MakeReport(data, options);
+    if (!html_.empty()) RETURN_IF_ERROR(WritePage(context, ReportHtml(data, report)));
+    std::ostream& out = context.io().out;
+    if (context.format() == Format::kJson) {
+      out << ReportJson(data, report) << "\n";
+    } else if (context.format() == Format::kCsv) {
+      out << ReportCsv(data);
+    } else if (html_.empty()) {
+      out << ReportTables(data, report, top_, context.table_width(), context.out_color());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status WritePage(Context& context, const std::string& page) const {
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(html_));
+    RETURN_IF_ERROR(file->Write(page));
+    RETURN_IF_ERROR(file->Commit());
+    context.Say(
+        absl::StrCat("wrote ", html_, ", ", FormatBytes(static_cast<int64_t>(page.size()))));
+    return absl::OkStatus();
+  }
+
+  // `name` is for words.
+  static absl::Status Read(Context& context, const std::string& path, const std::string& name,
+                           ReportData* data) {
+    ByteProgress progress(context.io(), absl::StrCat("reading ", name), 0);
+    ASSIGN_OR_RETURN(
+        const int64_t refused,
+        AddBundle(path, absl::Now(), data, [&](int64_t done, int64_t) { progress.Show(done); }));
+    if (refused > 0) {
+      context.Say(absl::StrCat(name, ": left out ", refused, refused == 1 ? " row" : " rows",
+                               " that break a rule; `convtune verify` names them"));
+    }
+    return absl::OkStatus();
+  }
+
+  // A node is what it would export, with its counters and what it misses.
+  absl::Status AskDaemon(Context& context, ReportData* data) const {
+    ASSIGN_OR_RETURN(Client* const client, context.Connect());
+    ASSIGN_OR_RETURN(const v1::ServerInfo info, client->GetServerInfo());
+    data->AddCounters({info.lookups(), info.hits()});
+    const char* folder = std::getenv("TMPDIR");
+    const std::filesystem::path path =
+        std::filesystem::path(folder != nullptr && *folder != '\0' ? folder : "/tmp") /
+        "convtune-report";
+    // Never committed, so nothing of it stays.
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(path.string()));
+    v1::ExportBundleRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_omit_samples(true);
+    RETURN_IF_ERROR(client->ExportBundle(
+        request, [&](const std::string& piece) { return file->Write(piece); },
+        context.long_timeout()));
+    RETURN_IF_ERROR(Read(context, file->temporary_path(), "the daemon's tunings", data));
+    return AddWanted(context, data);
+  }
+
+  static absl::Status AddWanted(Context& context, ReportData* data) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<ReleaseClient> client,
+                     ReleaseClient::Create(context.settings().client));
+    v1::ListWantedRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_max_problems(kMostWanted);
+    const absl::StatusOr<v1::ListWantedResponse> response = client->ListWanted(request);
+    // A daemon that publishes nothing has no such list.
+    if (absl::IsUnimplemented(response.status())) return absl::OkStatus();
+    if (!response.ok()) return response.status();
+    for (const v1::WantedProblem& wanted : response->wanted()) {
+      data->AddWanted({wanted.problem_text(), wanted.environment(), wanted.miss_count(), 1,
+                       wanted.last_error()});
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<std::string> bundles_;
+  std::string html_;
+  ReportFilter filter_;
+  std::string operation_, data_type_, layout_;
+  std::string stale_after_ = "4320h";
+  size_t top_ = 10;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewReportCommand() { return std::make_unique<ReportCommand>(); }
+
+}  // namespace convtune

@@ -1,0 +1,34 @@
+#include "client/report/bundle_source.h"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "db/format/bundle_codec.h"
+#include "db/format/bundle_reader.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+
+absl::StatusOr<int64_t> AddBundle(const std::string& path, absl::Time now, ReportData* data,
+                                  const std::function<void(int64_t, int64_t)>& progress) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, BundleReader::Open(path));
+  int64_t refused = 0;
+  BundleEntry entry;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
+    if (!more) return refused;
+    std::vector<BundleRefusal> refusals;
+    const std::optional<Tuning> tuning =
+        FromBundleTuning(entry.row, *entry.environment, now, &refusals);
+    if (tuning) {
+      // Bundles say nothing of throttling.
+      data->Add(*tuning, entry.environment->environment, std::nullopt);
+    } else {
+      ++refused;
+    }
+    if (progress) progress(reader->offset(), reader->size());
+  }
+}
+
+}  // namespace convtune

@@ -1,0 +1,12 @@
+// The page around a report's data; made of the files in page/.
+#pragma once
+
+#include <string_view>
+
+namespace convtune {
+
+// What stands before and behind the document.
+std::string_view ReportPageHead();
+std::string_view ReportPageTail();
+
+}  // namespace convtune

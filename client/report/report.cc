@@ -1,0 +1,154 @@
+#include "client/report/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "client/report/analysis.h"
+
+namespace convtune {
+namespace {
+
+template <typename Number>
+double Ratio(Number part, Number whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+void CountRows(const ReportAnalysis& analysis, ReportHeadline* headline) {
+  std::set<std::string> nodes;
+  std::set<int> environments;
+  std::set<int> problems;
+  std::set<int> gpus;
+  int64_t stale = 0;
+  for (size_t i = 0; i < analysis.data.rows().size(); ++i) {
+    const ReportRow& row = analysis.data.rows()[i];
+    ++headline->rows;
+    switch (row.evidence) {
+      case Evidence::kMeasured:
+        ++headline->measured;
+        break;
+      case Evidence::kIncomplete:
+        ++headline->incomplete;
+        break;
+      case Evidence::kObserved:
+        ++headline->observed;
+        break;
+      case Evidence::kHeuristic:
+        ++headline->heuristic;
+        break;
+      default:
+        ++headline->failed;
+    }
+    nodes.insert(analysis.data.places()[static_cast<size_t>(row.place)].node);
+    environments.insert(row.environment);
+    problems.insert(row.problem);
+    if (!analysis.EnvironmentOf(row).profile) gpus.insert(analysis.gpu_of_row[i]);
+    stale += analysis.stale_row[i] ? 1 : 0;
+    headline->search_seconds += absl::ToDoubleSeconds(row.elapsed);
+  }
+  headline->nodes = static_cast<int>(nodes.size());
+  headline->gpus = static_cast<int>(gpus.size());
+  headline->environments = static_cast<int>(environments.size());
+  headline->problems = static_cast<int>(problems.size());
+  if (headline->rows > 0) headline->stale = Ratio(stale, headline->rows);
+}
+
+void CountPairs(const ReportData& data, Report* report) {
+  ReportHeadline& headline = report->headline;
+  double logs = 0;
+  int64_t stock_is_best = 0;
+  std::set<std::pair<std::string, std::string>> known;
+  for (const ReportPair& pair : report->pairs) {
+    ++headline.pairs;
+    known.emplace(data.environments()[static_cast<size_t>(pair.environment)].Name(),
+                  data.problems()[static_cast<size_t>(pair.problem)].text);
+    if (pair.timed_nodes == 0) continue;
+    ++headline.timed_pairs;
+    if (pair.stock_us <= 0 || pair.winner_us <= 0) continue;
+    ++headline.compared_pairs;
+    logs += std::log(pair.stock_us / pair.winner_us);
+    stock_is_best += pair.stock == pair.winner ? 1 : 0;
+  }
+  for (const ReportWanted& wanted : report->wanted) {
+    headline.wanted_pairs += known.contains({wanted.environment, wanted.problem}) ? 0 : 1;
+  }
+  if (headline.pairs + headline.wanted_pairs > 0) {
+    headline.coverage = Ratio(headline.timed_pairs, headline.pairs + headline.wanted_pairs);
+  }
+  if (headline.compared_pairs > 0) {
+    headline.gain = std::exp(logs / static_cast<double>(headline.compared_pairs));
+    headline.stock_is_best = Ratio(stock_is_best, headline.compared_pairs);
+  }
+}
+
+void AddShares(const ReportData& data, Report* report) {
+  std::map<std::tuple<std::string, DataType, TensorLayout, Operation>, std::map<std::string, int>>
+      counts;
+  for (const ReportPair& pair : report->pairs) {
+    if (pair.winner < 0) continue;
+    const ReportProblem& problem = data.problems()[static_cast<size_t>(pair.problem)];
+    const Environment& environment = data.environments()[static_cast<size_t>(pair.environment)];
+    ++counts[{environment.gpu_model, problem.data_type, problem.layout, problem.operation}]
+            [EngineOf(data.candidates()[static_cast<size_t>(pair.winner)])];
+  }
+  for (const auto& [key, engines] : counts) {
+    ReportShare share;
+    std::tie(share.gpu_model, share.data_type, share.layout, share.operation) = key;
+    for (const auto& [engine, count] : engines) {
+      share.pairs += count;
+      share.engines.emplace_back(engine, count);
+    }
+    std::stable_sort(share.engines.begin(), share.engines.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    report->shares.push_back(std::move(share));
+  }
+}
+
+void AddRoofs(const ReportData& data, Report* report) {
+  std::map<std::pair<std::string, DataType>, ReportRoof> roofs;
+  for (const ReportPair& pair : report->pairs) {
+    if (pair.winner_us <= 0) continue;
+    const ReportProblem& problem = data.problems()[static_cast<size_t>(pair.problem)];
+    const std::string& model = data.environments()[static_cast<size_t>(pair.environment)].gpu_model;
+    ReportRoof& roof = roofs[{model, problem.data_type}];
+    roof.gpu_model = model;
+    roof.data_type = problem.data_type;
+    roof.tflops = std::max(roof.tflops, problem.flops / pair.winner_us / 1e6);
+    roof.gbytes_per_second = std::max(
+        roof.gbytes_per_second, static_cast<double>(problem.tensor_bytes) / pair.winner_us / 1e3);
+    ++roof.pairs;
+  }
+  for (const auto& [key, roof] : roofs) report->roofs.push_back(roof);
+}
+
+}  // namespace
+
+Report MakeReport(const ReportData& data, const ReportOptions& options) {
+  Report report;
+  report.options = options;
+  report.wanted = data.Wanted();
+  const ReportAnalysis analysis(data, options);
+  report.stale_rows = analysis.stale_row;
+  AddPairs(analysis, &report);
+  AddUpgrades(analysis, &report);
+  AddShares(data, &report);
+  AddRoofs(data, &report);
+  report.gpus = analysis.gpus;
+  std::stable_sort(report.gpus.begin(), report.gpus.end(),
+                   [](const ReportGpu& a, const ReportGpu& b) { return a.ratio > b.ratio; });
+  CountRows(analysis, &report.headline);
+  CountPairs(data, &report);
+  if (data.counters() && data.counters()->lookups > 0) {
+    report.headline.hit_ratio = Ratio(data.counters()->hits, data.counters()->lookups);
+  }
+  report.headline.disagreements = static_cast<int>(report.disagreements.size());
+  for (const ReportGpu& gpu : report.gpus) report.headline.slow_gpus += gpu.slow ? 1 : 0;
+  for (const ReportUpgrade& upgrade : report.upgrades) {
+    report.headline.regressions += upgrade.regressions;
+  }
+  return report;
+}
+
+}  // namespace convtune

@@ -1,0 +1,151 @@
+#include "client/report/report_data.h"
+
+#include <algorithm>
+
+#include "proto/base/strings.h"
+#include "proto/convert/problem_order.h"
+#include "proto/model/conv_problem.h"
+
+namespace convtune {
+namespace {
+
+ReportTime TimeOfCandidate(int number, const Candidate& candidate) {
+  return {number, static_cast<float>(candidate.median_us), static_cast<float>(candidate.low_us),
+          static_cast<float>(candidate.high_us)};
+}
+
+// The stock choice: the lowest heuristic rank that ran.
+const Candidate* StockOf(const std::vector<Candidate>& candidates) {
+  const Candidate* stock = nullptr;
+  for (const Candidate& c : candidates) {
+    if (!c.ran() || c.heuristic_rank < 0) continue;
+    if (stock == nullptr || c.heuristic_rank < stock->heuristic_rank) stock = &c;
+  }
+  return stock;
+}
+
+}  // namespace
+
+const ReportTime* ReportRow::TimeOf(int candidate) const {
+  for (const ReportTime& time : times) {
+    if (time.candidate == candidate) return &time;
+  }
+  return nullptr;
+}
+
+template <typename Key, typename Value>
+int ReportData::Number(const Key& key, const Value& value, std::map<Key, int>* numbers,
+                       std::vector<Value>* list) {
+  const auto [found, is_new] = numbers->emplace(key, static_cast<int>(list->size()));
+  if (is_new) list->push_back(value);
+  return found->second;
+}
+
+int ReportData::ProblemNumber(const std::string& text) {
+  const auto found = problem_numbers_.find(text);
+  if (found != problem_numbers_.end()) return found->second;
+  int number = -1;
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(text);
+  if (problem.ok()) {
+    const ReportProblem made{text,
+                             problem->operation(),
+                             problem->data_type(),
+                             problem->layout(),
+                             EstimatedFlops(*problem),
+                             problem->TensorBytes()};
+    const bool wanted =
+        (!filter_.operation || *filter_.operation == made.operation) &&
+        (!filter_.data_type || *filter_.data_type == made.data_type) &&
+        (!filter_.layout || *filter_.layout == made.layout) &&
+        (filter_.problem.empty() || text.find(filter_.problem) != std::string::npos);
+    if (wanted) {
+      number = static_cast<int>(problems_.size());
+      problems_.push_back(made);
+    }
+  }
+  problem_numbers_[text] = number;
+  return number;
+}
+
+bool ReportData::MatchesGpu(const std::string& model_or_name) const {
+  return Slug(model_or_name).find(Slug(filter_.gpu)) != std::string::npos;
+}
+
+int ReportData::CandidateNumber(const CandidateId& id) {
+  const auto found = candidate_numbers_.find(id);
+  if (found != candidate_numbers_.end()) return found->second;
+  return Number(id, ToText(id), &candidate_numbers_, &candidates_);
+}
+
+void ReportData::Add(const Tuning& tuning, const Environment& environment,
+                     std::optional<bool> throttled) {
+  if (!MatchesGpu(environment.gpu_model)) return;
+  ReportRow row;
+  row.problem = ProblemNumber(tuning.key.problem_text);
+  if (row.problem < 0) return;
+  row.environment =
+      Number(tuning.key.environment_text, environment, &environment_numbers_, &environments_);
+  const Provenance& from = tuning.provenance;
+  const ReportPlace place{from.node, from.gpu_uuid, from.driver_version, from.cuda_version};
+  row.place = Number(place, place, &place_numbers_, &places_);
+  row.evidence = tuning.evidence;
+  row.tune_time = tuning.tune_time;
+  row.elapsed = tuning.elapsed;
+  row.candidate_count = static_cast<int>(tuning.candidates.size());
+  row.throttled = throttled;
+  const Candidate* const stock = StockOf(tuning.candidates);
+  for (const Candidate& c : tuning.candidates) {
+    if (!c.ran()) continue;
+    const bool first = row.winner < 0;
+    if (!first && &c != stock && (!c.timed() || row.times.size() >= kKeptTimes)) continue;
+    const int number = CandidateNumber(c.id);
+    if (first) {
+      row.winner = number;
+      row.workspace_bytes = c.workspace_bytes;
+      row.sm_clock_mhz = static_cast<float>(c.sm_clock_mhz);
+    }
+    if (&c == stock) row.stock = number;
+    if (c.timed()) row.times.push_back(TimeOfCandidate(number, c));
+  }
+  const auto [known, is_new] =
+      row_numbers_.emplace(std::tuple(row.place, row.environment, row.problem), rows_.size());
+  if (is_new) {
+    rows_.push_back(std::move(row));
+  } else if (rows_[known->second].tune_time < row.tune_time) {
+    rows_[known->second] = std::move(row);
+  }
+}
+
+void ReportData::AddCounters(const ReportCounters& counters) {
+  if (!counters_) counters_.emplace();
+  counters_->lookups += counters.lookups;
+  counters_->hits += counters.hits;
+}
+
+void ReportData::AddWanted(const ReportWanted& wanted) {
+  if (!MatchesGpu(wanted.environment)) return;
+  if (ProblemNumber(wanted.problem) < 0) return;
+  const auto [found, is_new] =
+      wanted_.emplace(std::pair(wanted.environment, wanted.problem), wanted);
+  if (is_new) return;
+  found->second.misses += wanted.misses;
+  found->second.nodes += wanted.nodes;
+  if (!wanted.last_error.empty()) found->second.last_error = wanted.last_error;
+}
+
+std::vector<ReportWanted> ReportData::Wanted() const {
+  std::vector<ReportWanted> all;
+  for (const auto& [key, wanted] : wanted_) all.push_back(wanted);
+  std::stable_sort(all.begin(), all.end(), [](const ReportWanted& a, const ReportWanted& b) {
+    return a.misses > b.misses;
+  });
+  return all;
+}
+
+std::string EngineOf(const std::string& candidate) {
+  const std::string engine = candidate.substr(0, candidate.find(','));
+  constexpr char kGraph[] = "graph:";
+  return engine.rfind(kGraph, 0) == 0 ? engine.substr(sizeof(kGraph) - 1) : engine;
+}
+
+}  // namespace convtune

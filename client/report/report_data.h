@@ -1,0 +1,147 @@
+// What reports are made of: tunings of any number of nodes, in one table.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/model/enums.h"
+#include "proto/model/environment.h"
+#include "proto/model/tuning.h"
+
+namespace convtune {
+
+// Value type.
+struct ReportProblem {
+  std::string text;  // canonical
+  Operation operation = Operation::kFwd;
+  DataType data_type = DataType::kF32;
+  TensorLayout layout = TensorLayout::kNchw;
+  double flops = 0;          // of the direct method
+  int64_t tensor_bytes = 0;  // read and written, without workspace
+};
+
+// A GPU with the software around it. Value type.
+struct ReportPlace {
+  std::string node;
+  std::string gpu_uuid;
+  std::string driver;
+  std::string cuda;
+  friend auto operator<=>(const ReportPlace&, const ReportPlace&) = default;
+};
+
+// What a candidate took, in microseconds. Value type.
+struct ReportTime {
+  int candidate = 0;
+  float median_us = 0;
+  float low_us = 0;
+  float high_us = 0;
+};
+
+// One tuning of one node. Indices are places in the lists of ReportData. Value
+// type.
+struct ReportRow {
+  int environment = 0;
+  int problem = 0;
+  int place = 0;
+  Evidence evidence = Evidence::kNone;
+  absl::Time tune_time = absl::UnixEpoch();
+  absl::Duration elapsed;
+  int candidate_count = 0;
+  int winner = -1;                // candidate; -1: none ran
+  int stock = -1;                 // what cuDNN's heuristic would have run; -1: not known
+  int64_t workspace_bytes = 0;    // of the winner
+  float sm_clock_mhz = 0;         // of the winner; 0: not measured
+  std::optional<bool> throttled;  // nullopt: not known
+  std::vector<ReportTime>
+      times;  // of timed candidates, the winner's first; empty: nothing was timed
+
+  bool timed() const { return !times.empty(); }
+  // nullptr if it was not timed.
+  const ReportTime* TimeOf(int candidate) const;
+};
+
+// What a node's daemon counted since its start.
+struct ReportCounters {
+  int64_t lookups = 0;
+  int64_t hits = 0;
+};
+
+// A problem that programs asked for in vain. Value type.
+struct ReportWanted {
+  std::string problem;
+  std::string environment;  // name
+  int64_t misses = 0;
+  int nodes = 1;
+  std::string last_error;
+};
+
+// Which rows a report is about; empty texts and absent values: all. Value type.
+struct ReportFilter {
+  std::string gpu;      // part of the GPU model, in any case
+  std::string problem;  // part of the text form
+  std::optional<Operation> operation;
+  std::optional<DataType> data_type;
+  std::optional<TensorLayout> layout;
+};
+
+// Not thread-safe.
+class ReportData {
+ public:
+  // How many times of a tuning are kept beyond the winner's and the stock's.
+  static constexpr size_t kKeptTimes = 16;
+
+  explicit ReportData(ReportFilter filter = {}) : filter_(std::move(filter)) {}
+
+  // Adds a tuning, whose candidates are ranked, unless the filter leaves it out.
+  // A node's newer row of the same problem, environment and GPU takes the older
+  // one's place. `environment` is the key's, with the full GPU model. Tunings
+  // whose problem text is none are ignored.
+  void Add(const Tuning& tuning, const Environment& environment, std::optional<bool> throttled);
+  void AddCounters(const ReportCounters& counters);
+  // Counts of the same problem and environment add up.
+  void AddWanted(const ReportWanted& wanted);
+
+  const std::vector<ReportRow>& rows() const { return rows_; }
+  const std::vector<ReportProblem>& problems() const { return problems_; }
+  const std::vector<Environment>& environments() const { return environments_; }
+  const std::vector<ReportPlace>& places() const { return places_; }
+  const std::vector<std::string>& candidates() const { return candidates_; }
+  // Most wanted first.
+  std::vector<ReportWanted> Wanted() const;
+  // Of all nodes that were asked; nullopt: none was.
+  const std::optional<ReportCounters>& counters() const { return counters_; }
+
+ private:
+  template <typename Key, typename Value>
+  static int Number(const Key& key, const Value& value, std::map<Key, int>* numbers,
+                    std::vector<Value>* list);
+  // -1 if the filter leaves it out, or it is none.
+  int ProblemNumber(const std::string& text);
+  int CandidateNumber(const CandidateId& id);
+  bool MatchesGpu(const std::string& model_or_name) const;
+
+  const ReportFilter filter_;
+  std::vector<ReportRow> rows_;
+  std::vector<ReportProblem> problems_;
+  std::vector<Environment> environments_;
+  std::vector<ReportPlace> places_;
+  std::vector<std::string> candidates_;
+  std::map<std::string, int> problem_numbers_;
+  std::map<std::string, int> environment_numbers_;
+  std::map<ReportPlace, int> place_numbers_;
+  std::map<CandidateId, int> candidate_numbers_;
+  std::map<std::tuple<int, int, int>, size_t> row_numbers_;
+  std::map<std::pair<std::string, std::string>, ReportWanted> wanted_;
+  std::optional<ReportCounters> counters_;
+};
+
+// "eng62" or "legacy:algo1": a candidate without its knobs, by which shares are counted.
+std::string EngineOf(const std::string& candidate);
+
+}  // namespace convtune

@@ -1,0 +1,51 @@
+#include "server/metrics/evidence_census.h"
+
+#include <algorithm>
+
+namespace convtune {
+namespace {
+
+constexpr int kPageSize = 1000;
+
+}  // namespace
+
+std::vector<EnvironmentCensus> EvidenceCensus::Get() {
+  const absl::Time now = clock_->Now();
+  MutexLock lock(mutex_);
+  // A clock that was set back must not keep an old count for ever.
+  if (now >= count_time_ + max_age_ || now < count_time_) {
+    counted_ = Count();
+    count_time_ = now;
+  }
+  return counted_;
+}
+
+std::vector<EnvironmentCensus> EvidenceCensus::Count() const {
+  std::map<std::string, EnvironmentCensus> all;
+  std::map<std::string, std::vector<absl::Time>> times;
+  std::string token;
+  do {
+    const absl::StatusOr<TuningPage> page = tuner_->ListTunings("", kPageSize, token, "");
+    if (!page.ok()) break;
+    for (const TuningSummary& tuning : page->tunings) {
+      EnvironmentCensus& census = all[tuning.environment_name];
+      ++census.tunings[tuning.evidence];
+      ++census.origins[tuning.origin];
+      times[tuning.environment_name].push_back(tuning.tune_time);
+    }
+    token = page->next_page_token;
+  } while (!token.empty());
+  std::vector<EnvironmentCensus> list;
+  for (auto& [name, census] : all) {
+    std::vector<absl::Time>& of = times[name];
+    const auto middle = of.begin() + static_cast<ptrdiff_t>(of.size() / 2);
+    std::nth_element(of.begin(), middle, of.end());
+    census.environment = name;
+    census.median = *middle;
+    census.oldest = *std::min_element(of.begin(), of.end());
+    list.push_back(std::move(census));
+  }
+  return list;
+}
+
+}  // namespace convtune

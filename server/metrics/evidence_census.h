@@ -1,0 +1,46 @@
+// What is known, counted by environment and evidence, and how old it is.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/base/mutex.h"
+#include "proto/model/enums.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune {
+
+// Value type.
+struct EnvironmentCensus {
+  std::string environment;                // name
+  std::map<Evidence, int64_t> tunings;    // by their evidence
+  std::map<Origin, int64_t> origins;      // and by where they came from
+  absl::Time oldest = absl::UnixEpoch();  // tune times; meaningful if there are tunings
+  absl::Time median = absl::UnixEpoch();
+};
+
+// Reads every tuning's head, so a scrape gets what is at most `max_age` old.
+// Thread-safe; look-ups do not wait for it.
+class EvidenceCensus {
+ public:
+  // Both outlive it.
+  EvidenceCensus(Tuner* tuner, const Clock* clock, absl::Duration max_age = absl::Minutes(1))
+      : tuner_(tuner), clock_(clock), max_age_(max_age) {}
+
+  // Ordered by name.
+  std::vector<EnvironmentCensus> Get();
+
+ private:
+  std::vector<EnvironmentCensus> Count() const;
+
+  Tuner* const tuner_;
+  const Clock* const clock_;
+  const absl::Duration max_age_;
+  Mutex mutex_;
+  std::vector<EnvironmentCensus> counted_ GUARDED_BY(mutex_);
+  absl::Time count_time_ GUARDED_BY(mutex_) = absl::InfinitePast();
+};
+
+}  // namespace convtune

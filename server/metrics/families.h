@@ -1,0 +1,34 @@
+// From counters to what Prometheus reads.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "prometheus/metric_family.h"
+#include "server/metrics/evidence_census.h"
+#include "server/rpc/call_stats.h"
+#include "server/tuner/release_manager.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune {
+
+// One moment of a daemon. Value type.
+struct MetricsInput {
+  std::string version;
+  absl::Time now;
+  absl::Time start_time;
+  TunerStats stats;
+  std::vector<DeviceStatus> devices;
+  std::vector<EnvironmentCensus> census;
+  std::vector<MethodStats> calls;
+  std::optional<PublicationStatus> publication;  // absent: nothing is published
+  int64_t database_bytes = 0;
+};
+
+// Every metric of deploy/monitoring/README.md; a family without samples is left
+// out. Pure function.
+std::vector<prometheus::MetricFamily> MakeFamilies(const MetricsInput& input);
+
+}  // namespace convtune

@@ -1,0 +1,40 @@
+// Metrics for Prometheus, at an HTTP address of their own.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "db/tuning_store.h"
+#include "proto/base/clock.h"
+#include "server/metrics/metrics_address.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune {
+
+// False where prometheus-cpp was not there when this was built.
+bool MetricsBuilt();
+
+// Serves GET /metrics on threads of its own. What it reads are the counters that
+// the parts keep anyway: nothing is counted for a scrape alone. There is no
+// encryption and no authentication; no metric names a problem.
+class MetricsServer {
+ public:
+  struct Sources {
+    Tuner* tuner = nullptr;  // these three outlive the server
+    TuningStore* store = nullptr;
+    const Clock* clock = nullptr;
+  };
+
+  // `address`: see ValidateMetricsAddress, not empty. INVALID_ARGUMENT: it is
+  // none; UNAVAILABLE: it cannot be listened on; UNIMPLEMENTED: !MetricsBuilt().
+  static absl::StatusOr<std::unique_ptr<MetricsServer>> Create(const std::string& address,
+                                                               const Sources& sources);
+  // Answers what is asked at the time, then listens no longer.
+  virtual ~MetricsServer() = default;
+
+  // "http://127.0.0.1:9464/metrics", with the port that was given for 0.
+  virtual std::string url() const = 0;
+};
+
+}  // namespace convtune

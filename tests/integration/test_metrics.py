@@ -1,0 +1,166 @@
+"""Metrics of a running daemon, and that what reads them fits them."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import urllib.request
+
+import grpc
+import pytest
+
+from harness.problems import numbered_list
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+MONITORING = REPO / "deploy" / "monitoring"
+
+
+@pytest.fixture(scope="session")
+def promtool():
+    found = os.environ.get("CONVTUNE_PROMTOOL") or shutil.which("promtool") or REPO / ".venv" / "bin" / "promtool"
+    if not pathlib.Path(found).exists():
+        pytest.skip("promtool is not there (Debian package prometheus; CONVTUNE_PROMTOOL names one)")
+    return str(found)
+
+
+@pytest.fixture
+def watched(fake_daemon, convtuned):
+    """A daemon with metrics; skips where it was built without."""
+    if "Not in this build" in subprocess.run([convtuned, "--help"], capture_output=True, text=True).stdout:
+        pytest.skip("convtuned was built without prometheus-cpp")
+    return fake_daemon("--metrics-address", "127.0.0.1:0").start()
+
+
+def url_of(daemon):
+    return re.search(r"metrics at (http://\S+)", daemon.log())[1]
+
+
+def scrape(daemon):
+    with urllib.request.urlopen(url_of(daemon), timeout=20) as reply:
+        assert reply.headers["Content-Type"].startswith("text/plain")
+        return reply.read().decode()
+
+
+def values(text):
+    """Sample name with labels to its value."""
+    found = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            found[name] = float(value)
+    return found
+
+
+def test_look_ups_hits_and_misses_add_up(watched, cli):
+    problems = numbered_list(0, 5)
+    run = cli(watched)
+    assert run("get", *problems).code == 3
+    run.ok("tune", *problems[:2])
+    before = values(scrape(watched))
+    run.ok("get", *problems[:2])
+    now = values(scrape(watched))
+    assert now["convtune_lookups_total"] == now["convtune_lookup_hits_total"] + sum(
+        v for k, v in now.items() if k.startswith("convtune_lookup_misses_total")
+    )
+    assert now["convtune_lookup_hits_total"] - before["convtune_lookup_hits_total"] == 2
+    assert now['convtune_lookup_misses_total{reason="not_found"}'] >= 5
+    assert now["convtune_saved_seconds_total"] > before["convtune_saved_seconds_total"]
+    assert now['convtune_tuning_duration_seconds_count{device="gpu:0",outcome="succeeded"}'] == 2
+    assert now['convtune_worker_starts_total{device="gpu:0"}'] == 1
+    method = 'grpc_method="convtune.v1.TuningService/BatchGet"'
+    assert now[f"grpc_server_call_started_total{{{method}}}"] >= 2
+    assert now[f'grpc_server_call_duration_seconds_count{{{method},grpc_status="OK"}}'] >= 2
+    assert now["convtune_database_writable"] == 1
+    (state,) = [k for k, v in now.items() if k.startswith("convtune_device_state") and v == 1]
+    assert 'device="gpu:0"' in state
+
+
+def test_failed_calls_are_counted_by_their_status(watched):
+    with watched.client() as client, pytest.raises(grpc.RpcError):
+        client.get("fwd,x=1x64x7x7,w=64x63x3x3")
+    assert values(scrape(watched))[
+        'grpc_server_call_duration_seconds_count{grpc_method="convtune.v1.TuningService/BatchGet",'
+        'grpc_status="INVALID_ARGUMENT"}'
+    ] == 1  # fmt: skip
+
+
+def test_doctor_says_where_the_metrics_are(watched, bare_daemon, cli):
+    assert f"metrics at {url_of(watched)}" in cli(watched)("doctor").out
+    assert "metrics are off" in cli(bare_daemon.start())("doctor").out
+
+
+def test_an_address_that_is_taken_is_an_error_that_names_it(watched, daemons):
+    taken = url_of(watched).removeprefix("http://").removesuffix("/metrics")
+    second = daemons("--devices", "none", "--metrics-address", taken).start(wait=False)
+    assert second.wait(30) == 1
+    assert f"--metrics-address: cannot listen on {taken}" in second.log()
+
+
+@pytest.mark.parametrize("address", ["localhost:9464", "9464", "127.0.0.1:70000"])
+def test_an_address_that_is_none_is_a_usage_error(convtuned, address):
+    result = subprocess.run([convtuned, "--metrics-address", address], capture_output=True, text=True)
+    assert result.returncode == 2 and "must be IP:PORT" in result.stderr
+
+
+def test_promtool_accepts_the_metrics(watched, cli, promtool):
+    cli(watched).ok("tune", *numbered_list(0, 1))
+    result = subprocess.run([promtool, "check", "metrics"], input=scrape(watched), capture_output=True, text=True)
+    # What prometheus-cpp says of itself is not ours to name.
+    complaints = [l for l in (result.stdout + result.stderr).splitlines() if l and not l.startswith("exposer_")]
+    assert complaints == []
+
+
+def test_promtool_accepts_the_rules_and_their_tests(promtool):
+    for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
+        result = subprocess.run([promtool, *command], cwd=MONITORING, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
+def expressions():
+    """Where it stands, and the PromQL, of every rule and panel."""
+    import yaml
+
+    for rule in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"][0]["rules"]:
+        yield f"alert {rule['alert']}", rule["expr"]
+    for panel in json.loads((MONITORING / "dashboard.json").read_text())["panels"]:
+        for target in panel["targets"]:
+            yield f"panel {panel['title']}", target["expr"]
+
+
+def test_every_alert_says_what_to_do():
+    import yaml
+
+    words = (MONITORING / "README.md").read_text()
+    for rule in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"][0]["rules"]:
+        assert len(rule["annotations"]["runbook"]) > 40, rule["alert"]
+        assert rule["labels"]["severity"] in ("page", "ticket", "info")
+        assert rule["alert"] in words
+
+
+def test_rules_and_panels_are_promql(promtool, tmp_path):
+    import yaml
+
+    rules = [
+        {"record": f"x{i}", "expr": e.replace("$__rate_interval", "5m").replace('"$instance"', '".*"')}
+        for i, (_, e) in enumerate(expressions())
+    ]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "x", "rules": rules}]}))
+    result = subprocess.run([promtool, "check", "rules", tmp_path / "rules.yml"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_rules_panels_and_pages_name_metrics_that_there_are(watched, cli):
+    cli(watched).ok("tune", *numbered_list(0, 1))
+    text = scrape(watched)
+    there = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    there |= {f"{name}_{part}" for name in list(there) for part in ("bucket", "count", "sum")} | {"up"}
+    for where, expression in expressions():
+        for name in re.findall(r"\b(?:convtune|grpc|process)_\w+|\bup\b", expression):
+            # A status of gRPC, or a label of ours.
+            if name not in ("grpc_method", "grpc_status"):
+                assert name in there, (where, name)
+    ours = {name for name in re.findall(r"^# TYPE (\S+)", text, re.MULTILINE) if not name.startswith("exposer_")}
+    page = set(re.findall(r"`((?:convtune|grpc|process)_\w+)", (MONITORING / "README.md").read_text()))
+    assert ours - page == set() and page - there == set()

@@ -1,0 +1,172 @@
+"""convtune report: one node, the bundles of a fleet, and the page in a browser."""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from harness.problems import numbered_list
+
+
+@pytest.fixture(scope="session")
+def fleet(convtune, tmp_path_factory):
+    """fleet(nodes, problems, per_node, *more) gives the bundles of a simulated fleet."""
+    program = convtune.parent / "convtune-make-fleet"
+    made = {}
+
+    def make(*args):
+        if args not in made:
+            folder = tmp_path_factory.mktemp("fleet")
+            subprocess.run([program, folder, *map(str, args)], check=True)
+            made[args] = sorted(folder.glob("*.bundle"))
+        return made[args]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    found = os.environ.get("CONVTUNE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if not found:
+        pytest.skip("no Chromium is there (Debian package chromium; CONVTUNE_CHROMIUM names one)")
+    return found
+
+
+@pytest.fixture
+def browser(chromium, tmp_path):
+    """browser(page, fragment) opens the file and gives what it drew, once nothing went wrong and nothing was loaded."""
+
+    def open_page(page, fragment=""):
+        log = tmp_path / "net.json"
+        log.unlink(missing_ok=True)
+        command = [
+            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
+            f"--user-data-dir={tmp_path / 'profile'}", f"--log-net-log={log}", "--enable-logging=stderr",
+            "--virtual-time-budget=20000", "--dump-dom", f"file://{page}{fragment}",
+        ]  # fmt: skip
+        result = subprocess.run(command, capture_output=True, text=True, timeout=180)
+        dom = result.stdout
+        assert "data-drawn" in dom, result.stderr[-2000:]
+        assert "data-errors" not in dom and "CONSOLE" not in result.stderr, result.stderr[-2000:]
+        # Requests of the page itself: the browser's own have no page that began them.
+        asked = set(re.findall(r'"initiator":"(?!not an origin)[^"]*"[^{}]*"url":"(\w+://[^"]+)"', log.read_text()))
+        assert {url for url in asked if not url.startswith(("file://", "data:"))} == set()
+        drawn = re.search(r'data-drawn="([^"]*)"', dom)[1].replace("&quot;", '"')
+        return json.loads(drawn), dom
+
+    return open_page
+
+
+def tiles(dom):
+    return dict(re.findall(r'data-tile="(\w+)"><div class="name">[^<]*</div><div class="value[^"]*">([^<]*)<', dom))
+
+
+def same(drawn, headline):
+    """The page computes its headline by itself."""
+    for key, value in drawn.items():
+        assert headline[key] == (pytest.approx(value, rel=1e-5) if isinstance(value, float) else value), key
+
+
+def test_one_node_of_heuristics_has_no_times(fake_daemon, cli, tmp_path, browser):
+    daemon = fake_daemon().start()
+    run = cli(daemon)
+    run.ok("tune", *numbered_list(0, 3))
+    run.ok("get", *numbered_list(0, 3))
+    report = run.ok("report", "--json").json()
+    assert report["headline"]["rows"] == 3
+    info = daemon.client().info()
+    assert report["headline"]["hit_ratio"] == pytest.approx(info.hits / info.lookups)
+    words = run.ok("report").out
+    assert re.search(r"^tunings +3 ", words, re.MULTILINE) and "start-up time saved" in words
+    assert not list(tmp_path.glob("convtune-report*"))
+
+
+def test_the_same_numbers_everywhere(convtune, cli, fleet, tmp_path, browser):
+    bundles = fleet(60, 200, 100)
+    run = cli()
+    report = run.ok("report", *bundles, "--json").json()
+    headline = report["headline"]
+    assert headline["nodes"] == 60 and headline["rows"] > 6000 and headline["hit_ratio"] is None
+    page = tmp_path / "page.html"
+    run.ok("report", *bundles, "--html", page)
+    drawn, dom = browser(page)
+    same(drawn, headline)
+    shown = tiles(dom)
+    assert shown["gain"] == f"{headline['gain']:.2f}\u00d7"
+    assert shown["regressions"] == f"{headline['regressions']:,}" and headline["regressions"] > 0
+    assert shown["hit_ratio"] == "-"
+    words = run.ok("report", *bundles).out
+    assert re.search(rf"^faster than stock +{headline['gain']:.2f}x", words, re.MULTILINE)
+    assert re.search(rf"^regressions +{headline['regressions']} ", words, re.MULTILINE)
+    rows = list(csv.DictReader(io.StringIO(run.ok("report", *bundles, "--csv").out)))
+    assert len(rows) == headline["rows"]
+    assert {row["node"] for row in rows} == {place["node"] for place in report["places"]}
+
+
+def test_a_selection_in_the_link_is_what_the_options_select(cli, fleet, tmp_path, browser):
+    bundles = fleet(60, 200, 100)
+    run = cli()
+    page = tmp_path / "page.html"
+    run.ok("report", *bundles, "--html", page)
+    headline = run.ok("report", *bundles, "--json", "--gpu", "H200", "--op", "fwd", "--dtype", "f16").json()["headline"]
+    drawn, dom = browser(page, "#gpu=NVIDIA+H200&op=fwd&dtype=f16")
+    # Clocks and speeds are compared among all rows here and among the chosen ones there.
+    for key in ("rows", "nodes", "problems", "pairs", "timed_pairs", "coverage", "search_seconds", "stale"):
+        assert drawn[key] == pytest.approx(headline[key], rel=1e-5), key
+    assert drawn["gain"] == pytest.approx(headline["gain"], rel=0.005)
+    assert "filtered" in dom
+
+
+def test_nothing_timed_says_so(cli, fleet, tmp_path, browser):
+    bundles = fleet(2, 40, 40, "untimed")
+    run = cli()
+    assert "Nothing was timed" in run.ok("report", *bundles).out
+    page = tmp_path / "page.html"
+    run.ok("report", *bundles, "--html", page)
+    drawn, dom = browser(page)
+    assert drawn["timed_pairs"] == 0 and drawn["gain"] is None
+    shown = tiles(dom)
+    assert shown["gain"] == shown["regressions"] == shown["slow_gpus"] == "-" and shown["coverage"] == "0.0%"
+    assert "<b>Nothing was timed.</b>" in dom
+
+
+def test_nothing_and_one_row_are_pages_too(bare_daemon, cli, fleet, tmp_path, browser):
+    run = cli(bare_daemon.start())
+    empty = tmp_path / "empty.html"
+    run.ok("report", "--html", empty)
+    drawn, dom = browser(empty)
+    assert drawn["rows"] == 0 and drawn["coverage"] is None and "There is nothing to report yet" in dom
+    one = tmp_path / "one.html"
+    run.ok("report", *fleet(1, 1, 1), "--html", one)
+    drawn, dom = browser(one)
+    assert drawn["problems"] == 1 and "NaN" not in dom and "undefined" not in dom and "Infinity" not in dom.split("<script")[0]
+
+
+def test_a_hundred_thousand_rows(cli, fleet, tmp_path, browser):
+    run = cli()
+    page = tmp_path / "page.html"
+    bundles = fleet(610, 10000, 150)
+    run.ok("report", *bundles, "--html", page)
+    drawn, dom = browser(page)
+    assert drawn["rows"] >= 100_000
+    assert dom.count("<circle") < 5000
+
+
+def test_what_cannot_be_read_or_written_is_named(cli, fleet, tmp_path):
+    run = cli()
+    damaged = tmp_path / "damaged.bundle"
+    content = bytearray(fleet(1, 1, 1)[0].read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    result = run("report", damaged)
+    assert result.code == 1 and "damaged at byte" in result.err and result.out == ""
+    result = run("report", *fleet(1, 1, 1), "--html", tmp_path / "no" / "page.html")
+    assert result.code != 0 and "no/page.html cannot be written" in result.err
+    assert run("report", *fleet(1, 1, 1), "--dtype", "f17").code == 2
+    assert run("report", *fleet(1, 1, 1), "--stale-after", "soon").code == 2

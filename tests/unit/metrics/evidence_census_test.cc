@@ -1,0 +1,75 @@
+#include "server/metrics/evidence_census.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/db/test_folder.h"
+#include "tests/unit/rpc/fake_tuner.h"
+
+namespace convtune {
+namespace {
+
+// Tunings made at given minutes, one page each.
+class PagedTuner : public FakeTuner {
+ public:
+  std::vector<TuningSummary> tunings;
+  int calls = 0;
+
+  absl::StatusOr<TuningPage> ListTunings(const std::string&, int, const std::string& token,
+                                         const std::string&) override {
+    ++calls;
+    TuningPage page;
+    const size_t index = token.empty() ? 0 : static_cast<size_t>(std::stoi(token));
+    if (index < tunings.size()) page.tunings.push_back(tunings[index]);
+    if (index + 1 < tunings.size()) page.next_page_token = std::to_string(index + 1);
+    return page;
+  }
+
+  void Add(const std::string& environment, Evidence evidence, int64_t minute) {
+    TuningSummary summary;
+    summary.environment_name = environment;
+    summary.evidence = evidence;
+    summary.tune_time = absl::FromUnixSeconds(minute * 60);
+    tunings.push_back(summary);
+  }
+};
+
+TEST(EvidenceCensus, CountsEveryPageByEnvironmentAndEvidence) {
+  PagedTuner tuner;
+  ManualClock clock;
+  tuner.Add("b", Evidence::kMeasured, 30);
+  tuner.Add("a", Evidence::kHeuristic, 10);
+  tuner.Add("b", Evidence::kMeasured, 10);
+  tuner.Add("b", Evidence::kIncomplete, 20);
+  EvidenceCensus census(&tuner, &clock);
+  const std::vector<EnvironmentCensus> all = census.Get();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].environment, "a");
+  EXPECT_EQ(all[1].tunings.at(Evidence::kMeasured), 2);
+  EXPECT_EQ(all[1].tunings.at(Evidence::kIncomplete), 1);
+  EXPECT_EQ(all[1].origins.at(Origin::kLocal), 3);
+  EXPECT_EQ(all[1].oldest, absl::FromUnixSeconds(600));
+  EXPECT_EQ(all[1].median, absl::FromUnixSeconds(1200));
+}
+
+TEST(EvidenceCensus, CountsAgainOnlyOnceItIsOld) {
+  PagedTuner tuner;
+  ManualClock clock;
+  tuner.Add("a", Evidence::kMeasured, 1);
+  EvidenceCensus census(&tuner, &clock, absl::Seconds(60));
+  census.Get();
+  tuner.Add("a", Evidence::kMeasured, 2);
+  clock.now += absl::Seconds(59);
+  EXPECT_EQ(census.Get()[0].tunings.at(Evidence::kMeasured), 1);
+  clock.now += absl::Seconds(1);
+  EXPECT_EQ(census.Get()[0].tunings.at(Evidence::kMeasured), 2);
+  EXPECT_EQ(tuner.calls, 3);
+}
+
+TEST(EvidenceCensus, NothingKnownIsNothing) {
+  PagedTuner tuner;
+  ManualClock clock;
+  EXPECT_TRUE(EvidenceCensus(&tuner, &clock).Get().empty());
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,84 @@
+#include "server/metrics/families.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+#include <set>
+
+#include "prometheus/text_serializer.h"
+
+namespace convtune {
+namespace {
+
+std::string Text(const MetricsInput& input) {
+  return prometheus::TextSerializer().Serialize(MakeFamilies(input));
+}
+
+bool HasLine(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+TEST(Families, NumbersComeWithTheirLabels) {
+  MetricsInput input;
+  input.version = "1.2.3";
+  input.now = absl::FromUnixSeconds(10'000);
+  input.stats.lookups = 12;
+  input.stats.hits = 7;
+  input.stats.misses[static_cast<size_t>(MissReason::kNotFound)] = 4;
+  input.stats.misses[static_cast<size_t>(MissReason::kNoDevice)] = 1;
+  input.stats.saved = absl::Milliseconds(2500);
+  input.devices.push_back({"gpu:0", "nvidia-h200", DeviceState::kBackingOff, "", 0, 5, 2});
+  EnvironmentCensus census;
+  census.environment = "nvidia-h200";
+  census.tunings[Evidence::kMeasured] = 3;
+  census.oldest = absl::FromUnixSeconds(4'000);
+  input.census = {census};
+  const std::string text = Text(input);
+  for (const char* line :
+       {R"(convtune_build_info{version="1.2.3"} 1)", "convtune_lookups_total 12",
+        "convtune_lookup_hits_total 7", R"(convtune_lookup_misses_total{reason="not_found"} 4)",
+        R"(convtune_lookup_misses_total{reason="no_device"} 1)",
+        "convtune_saved_seconds_total 2.5", R"(convtune_worker_deaths_total{device="gpu:0"} 2)",
+        R"(convtune_device_state{device="gpu:0",environment="nvidia-h200",state="backing_off"} 1)",
+        R"(convtune_device_state{device="gpu:0",environment="nvidia-h200",state="ready"} 0)",
+        R"(convtune_tunings{environment="nvidia-h200",evidence="measured"} 3)",
+        R"(convtune_evidence_age_seconds{environment="nvidia-h200",of="oldest"} 6000)"}) {
+    EXPECT_TRUE(HasLine(text, line)) << line << "\nin\n" << text;
+  }
+  EXPECT_EQ(text.find("convtune_snapshot"), std::string::npos) << "nothing is published";
+}
+
+TEST(Families, HistogramsAreCumulativeAndInSeconds) {
+  constexpr std::array<int64_t, 2> kBounds = {1'000'000, 2'000'000'000};
+  Histogram histogram(kBounds);
+  histogram.Record(1'000'000);
+  histogram.Record(1'500'000'000);
+  histogram.Record(5'000'000'000);
+  MetricsInput input;
+  input.stats.work = {{"gpu:0", "succeeded", histogram.Snapshot()}};
+  const std::string text = Text(input);
+  const std::string name = "convtune_tuning_duration_seconds";
+  const std::string labels = R"(device="gpu:0",outcome="succeeded")";
+  EXPECT_TRUE(HasLine(text, name + "_bucket{" + labels + R"(,le="0.001"} 1)")) << text;
+  EXPECT_TRUE(HasLine(text, name + "_bucket{" + labels + R"(,le="2"} 2)")) << text;
+  EXPECT_TRUE(HasLine(text, name + "_bucket{" + labels + R"(,le="+Inf"} 3)")) << text;
+  EXPECT_TRUE(HasLine(text, name + "_count{" + labels + "} 3")) << text;
+  EXPECT_TRUE(HasLine(text, name + "_sum{" + labels + "} 6.501")) << text;
+}
+
+TEST(Families, EveryNameIsThereOnceAndHasItsHelp) {
+  MetricsInput input;
+  input.publication.emplace();
+  input.publication->publish_time = absl::UnixEpoch();
+  std::set<std::string> names;
+  for (const prometheus::MetricFamily& family : MakeFamilies(input)) {
+    EXPECT_TRUE(names.insert(family.name).second) << family.name;
+    EXPECT_FALSE(family.help.empty()) << family.name;
+    EXPECT_FALSE(family.metric.empty()) << family.name;
+  }
+  EXPECT_TRUE(names.contains("convtune_snapshot_up_to_date"));
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,64 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "client/report/report_html.h"
+#include "client/report/report_json.h"
+#include "tests/unit/report/sample_rows.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(ReportJson, TimesThatWereNotTakenAreNull) {
+  ReportData data;
+  AddSample(&data, {.times = {{"graph:eng1", 0}, {"graph:eng2", 0}}, .stock = 1});
+  const std::string json = ReportJson(data, MakeReport(data, SampleOptions()));
+  EXPECT_THAT(json, HasSubstr(R"("heuristic":1)"));
+  EXPECT_THAT(json, HasSubstr(R"("gain":null)"));
+  EXPECT_THAT(json, HasSubstr(R"([[0,0,0,10,0,1,null,null,null,null,0,2,8640000,2,false]])"));
+}
+
+TEST(ReportJson, NumbersAndTextsStandInTheirPlaces) {
+  ReportData data;
+  AddSample(&data, {.times = {{"graph:eng1", 10}, {"graph:eng2", 12.5}}, .stock = 1});
+  const std::string json = ReportJson(data, MakeReport(data, SampleOptions()));
+  EXPECT_THAT(json, HasSubstr(R"("gain":1.25,)"));
+  EXPECT_THAT(json, HasSubstr(R"([[0,0,1,1,40,0,1,10,12.5,2,0,0,0]])"));
+  EXPECT_THAT(json, HasSubstr(R"("generated":"1970-04-21T00:00:00Z")"));
+}
+
+TEST(ReportJson, CannotEndTheScriptThatItStandsIn) {
+  ReportData data;
+  AddSample(&data, {.node = "</script><script>alert(1)</script>\"\n"});
+  const Report report = MakeReport(data, SampleOptions());
+  EXPECT_THAT(ReportJson(data, report), Not(HasSubstr("</")));
+  EXPECT_THAT(ReportJson(data, report), HasSubstr(R"(\u003c/script>)"));
+}
+
+TEST(ReportCsv, HasALineForEachRow) {
+  ReportData data;
+  AddSample(&data,
+            {.times = {{"graph:eng1,k2=3", 10}, {"graph:eng2", 0}}, .stock = 1, .node = "a,b"});
+  const std::string csv = ReportCsv(data);
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 2);
+  EXPECT_THAT(csv, HasSubstr("\"a,b\",\"GPU-a,b\",580.65,13.0,measured,\"graph:eng1,k2=3\",10,"
+                             "graph:eng2,-,1700,-,0,2,1970-04-11T00:00:00Z,2\n"));
+}
+
+TEST(ReportHtml, LoadsNothing) {
+  ReportData data;
+  const std::string page = ReportHtml(data, MakeReport(data, SampleOptions()));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(page, HasSubstr(R"("headline":{"rows":0)"));
+  for (const char* out : {"http:", "https:", "@import", "url(", "fetch(", " src=", "/*DATA*/",
+                          "/*STYLE*/", "/*SCRIPT*/"}) {
+    EXPECT_THAT(page, Not(HasSubstr(out))) << out;
+  }
+}
+
+}  // namespace
+}  // namespace convtune

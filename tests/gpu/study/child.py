@@ -9,6 +9,7 @@ run(spec) gives a record. A spec is JSON:
   seconds    of steady iterations, of each kind of launch
   profile    also kernel times by CUPTI
   outputs    also a sample of outputs and gradients, for comparison
+or, instead of a network, problems: texts of 2-D convolutions that PyTorch runs as its settings say.
 On a CPU (device "cpu") the same code runs without the card's parts: that is how
 it is tested where there is none.
 """
@@ -16,9 +17,10 @@ it is tested where there is none.
 import contextlib
 import time
 
-TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
+TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
 OUTPUT_SAMPLE = 256
 PROFILED = 3
+SETTLED = 20  # executions; the interposer reports a plan after 16
 
 
 class Clock:
@@ -131,10 +133,46 @@ def _profile(torch, step):
     return {"kernel_us": kernels / PROFILED, "conv_us": convolutions / PROFILED, "conv_calls": calls / PROFILED}
 
 
+def _problem_call(torch, problem, device):
+    """A function that runs one convolution through PyTorch's own dispatch."""
+    dtype = getattr(torch, TYPES[problem.dtype])
+    format_ = torch.channels_last if problem.nhwc else torch.contiguous_format
+    make = lambda dims: torch.randn(dims, device=device, dtype=dtype).to(memory_format=format_)
+    x, w = make(problem.x_dims), make(problem.w_dims)
+    geometry = (list(problem.stride), list(problem.pad_low), list(problem.dilation))
+    if problem.operation == "fwd":
+        return lambda: torch.nn.functional.conv2d(x, w, None, *geometry, problem.groups)
+    y = make(problem.y_dims)
+    mask = [problem.operation == "bwd_data", problem.operation == "bwd_filter", False]
+    backward = torch.ops.aten.convolution_backward
+    return lambda: backward(y, x, w, None, *geometry, False, [0, 0], problem.groups, mask)
+
+
+def run_problems(torch, spec, device):
+    """Runs each of a list of 2-D problems often enough for the interposer to report PyTorch's plan."""
+    from problem import parse
+
+    clock = Clock(torch, device)
+    started, errors = time.perf_counter(), {}
+    for text in spec["problems"]:
+        try:
+            call = _problem_call(torch, parse(text), device)
+            with torch.no_grad():
+                for _ in range(SETTLED):
+                    call()
+            clock.synchronize()
+        except RuntimeError as error:
+            errors[text] = str(error)[:300]
+    return {"first_ms": (time.perf_counter() - started) * 1000, "errors": errors}
+
+
 def run(spec):
     """The record of one process. Raises what the framework raises."""
     import torch
 
+    if "problems" in spec:
+        _setup(torch, spec)
+        return run_problems(torch, spec, spec.get("device", "cuda"))
     import nets
 
     device = spec.get("device", "cuda")

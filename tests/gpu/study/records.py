@@ -17,7 +17,6 @@ class Records:
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.path = self.folder / "records.jsonl"
         self.all = []
         self.done = {}
@@ -53,7 +52,8 @@ class Records:
             return file.read(1)
 
     def begin(self, about):
-        """Starts a run; about says under which conditions."""
+        """Starts a run; about says under which conditions. Makes the folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.run += 1
         self._append([{"kind": "run", "run": self.run, "at": _now(), **about}])
 

@@ -115,17 +115,21 @@ def summary(problem, tuning):
         "elapsed_s": float(elapsed.rstrip("s")), "stop_reason": tuning.get("stopReason"), "rounds": tuning.get("rounds", 0),
         "cache_state": tuning.get("cacheState"), "incomplete": tuning.get("incompleteReason", ""),
         "marks": tuning.get("conditions", {}).get("marks", []), "winner": tuning.get("winner", ""),
-        "candidates": [candidate(c) for c in tuning.get("candidates", [])],
+        "candidates": [candidate(c, tuning.get("cacheState")) for c in tuning.get("candidates", [])],
     }  # fmt: skip
 
 
-def candidate(c):
-    """A candidate of the API's JSON as the study keeps it; times in microseconds by cache state."""
+def candidate(c, ranked_by=None):
+    """A candidate of the API's JSON as the study keeps it; times in microseconds by cache state.
+
+    ranked_by: the cache state that the tuning's own median was taken in, if it says so."""
     states = {name: number for number, name in CACHE_STATES.items()}
     times = {
         states[t["cacheState"]]: t["medianUs"] for t in c.get("otherTimes", [])
         if t.get("cacheState") in states and t.get("launch") in (None, "LAUNCH_MODE_EAGER")
     }  # fmt: skip
+    if ranked_by in states and c.get("medianUs"):
+        times[states[ranked_by]] = c["medianUs"]
     replays = {
         states[t["cacheState"]]: t["medianUs"] for t in c.get("otherTimes", [])
         if t.get("cacheState") in states and t.get("launch") == "LAUNCH_MODE_GRAPH_CAPTURE"

@@ -123,6 +123,30 @@ TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionThreeWithItsRows) {
   EXPECT_THAT(store->Check()->problems, IsEmpty());
 }
 
+TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionFourWithItsRows) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v4.sql"));
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(notices_, IsEmpty());
+  const auto page = store->ReadOutbox(10);
+  ASSERT_TRUE(page.ok()) << page.status();
+  ASSERT_EQ(page->entries.size(), 3U);
+  EXPECT_EQ(page->entries[2].tuning.key, SampleTuning(3).key);
+  EXPECT_EQ(page->entries[2].id.sequence, 3);
+  EXPECT_EQ(store->GetOutboxStatus()->depth, 3);
+  EXPECT_EQ(store->GetOutboxStatus()->fleet_release, 5);
+  EXPECT_THAT(store->Check()->problems, IsEmpty());
+}
+
+TEST_F(DatabaseFileTest, TheOutboxOfAnOlderDatabaseIsEmptyUntilItIsFilled) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v3.sql"));
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(store->ReadOutbox(10)->entries, IsEmpty());
+  EXPECT_EQ(*store->RequeueOutbox(), 3);
+  EXPECT_EQ(store->ReadOutbox(10)->entries.size(), 3U);
+}
+
 // Writes the rows of a golden dump; see tests/data/db/write_dump.py.
 TEST_F(DatabaseFileTest, DISABLED_WritesTheRowsOfAGoldenDump) {
   const char* directory = std::getenv("CONVTUNE_GOLDEN_DIR");
@@ -140,12 +164,13 @@ TEST_F(DatabaseFileTest, DISABLED_WritesTheRowsOfAGoldenDump) {
                   ->PutQuarantine({SampleTuning(1).key, EngineConfig{34, {}}, "illegal address",
                                    absl::FromUnixSeconds(7)})
                   .ok());
+  ASSERT_TRUE(store->SetFleetRelease(5).ok());
   ASSERT_TRUE(store->Close().ok());
 }
 
 class MigrationTest : public DatabaseFileTest, public ::testing::WithParamInterface<int> {};
 
-INSTANTIATE_TEST_SUITE_P(FromEveryVersion, MigrationTest, ::testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(FromEveryVersion, MigrationTest, ::testing::Values(1, 2, 3));
 
 TEST_P(MigrationTest, AMigratedDatabaseHasTheSchemaOfANewOne) {
   Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v" + std::to_string(GetParam()) + ".sql"));

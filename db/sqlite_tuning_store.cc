@@ -8,6 +8,7 @@
 
 #include "db/file_util.h"
 #include "db/maintenance.h"
+#include "db/outbox_tables.h"
 #include "db/transaction.h"
 #include "db/tuning_reader.h"
 #include "db/tuning_writer.h"
@@ -40,6 +41,9 @@ absl::Status CheckOptions(const SqliteTuningStore::Options& options) {
   }
   if (options.max_bytes < 0) {
     return Invalid("max_bytes", Concat("must be at least 0, is ", options.max_bytes));
+  }
+  if (options.outbox_limit < 1) {
+    return Invalid("outbox_limit", Concat("must be at least 1, is ", options.outbox_limit));
   }
   if (options.sample_retention < absl::ZeroDuration()) {
     return Invalid("sample_retention", Concat("must be at least 0, is ",
@@ -171,8 +175,15 @@ void SqliteTuningStore::TidyAfterCommit() {
   }
 }
 
+absl::Status SqliteTuningStore::StoreWithOutbox(Database& database, const Tuning& tuning,
+                                                const Environment& environment) const {
+  RETURN_IF_ERROR(StoreTuning(database, tuning, environment));
+  if (tuning.origin != Origin::kLocal) return absl::OkStatus();
+  return Enqueue(database, tuning.key, epoch_, options_.outbox_limit);
+}
+
 absl::Status SqliteTuningStore::PutTuning(const Tuning& tuning, const Environment& environment) {
-  return Write([&](Database& database) { return StoreTuning(database, tuning, environment); });
+  return Write([&](Database& database) { return StoreWithOutbox(database, tuning, environment); });
 }
 
 absl::Status SqliteTuningStore::PutTunings(const TuningSource& next) {
@@ -182,7 +193,7 @@ absl::Status SqliteTuningStore::PutTunings(const TuningSource& next) {
       if (!record.has_value()) {
         return absl::OkStatus();
       }
-      RETURN_IF_ERROR(StoreTuning(database, record->tuning, record->environment));
+      RETURN_IF_ERROR(StoreWithOutbox(database, record->tuning, record->environment));
     }
   });
 }

@@ -12,6 +12,7 @@
 #include "db/database_file.h"
 #include "db/local_disk.h"
 #include "db/lock_file.h"
+#include "db/outbox_store.h"
 #include "db/release_store.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
@@ -23,7 +24,7 @@ namespace convtune {
 // and see the last commit. Beside what TuningStore says, methods give
 // DATA_LOSS where the file or a row is damaged, UNAVAILABLE for a mutation of
 // a read-only store, and FAILED_PRECONDITION after Close().
-class SqliteTuningStore : public TuningStore, public ReleaseStore {
+class SqliteTuningStore : public TuningStore, public ReleaseStore, public OutboxStore {
  public:
   struct Options {
     // Made, with mode 0750, if it does not exist; its parent must.
@@ -36,6 +37,8 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore {
     // Age from which samples are thinned: by Compact(), and by a
     // mutation an hour after opening and then every day.
     absl::Duration sample_retention = absl::Hours(30 * 24);
+    // Rows of the outbox, about 300 bytes each; beyond it the oldest go, counted.
+    int64_t outbox_limit = 100'000;
     // Never write. A state directory that cannot be written implies it.
     bool read_only = false;
     // Told of what an operator should know: a damaged file that was put aside,
@@ -86,6 +89,13 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore {
                             const std::vector<TuningKey>& drop) override;
   absl::StatusOr<std::vector<WantedProblem>> ListWanted() override;
 
+  absl::StatusOr<OutboxPage> ReadOutbox(size_t limit) override;
+  absl::Status AckOutbox(const std::vector<OutboxId>& ids) override;
+  absl::StatusOr<int64_t> RequeueOutbox() override;
+  absl::StatusOr<bool> IsInOutbox(const TuningKey& key) override;
+  absl::StatusOr<OutboxStatus> GetOutboxStatus() override;
+  absl::Status SetFleetRelease(int64_t release) override;
+
   // True if mutations are refused until the next Open().
   bool read_only() const { return read_only_; }
 
@@ -94,6 +104,10 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore {
 
   SqliteTuningStore(Options options, std::string path, LockFile lock, DatabaseFile file,
                     int schema_version);
+  static int64_t NewEpoch();
+  // With its row in the outbox, if it was made here.
+  absl::Status StoreWithOutbox(Database& database, const Tuning& tuning,
+                               const Environment& environment) const;
   // Runs `mutation` in a transaction and commits it.
   absl::Status Write(const Mutation& mutation) EXCLUDES(write_mutex_);
   absl::Status CommitMutation(const Mutation& mutation) REQUIRES(write_mutex_);
@@ -108,6 +122,7 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore {
   const Options options_;
   const std::string path_;
   const int schema_version_;
+  const int64_t epoch_ = NewEpoch();
   const bool read_only_;
   const Database::Access reader_access_;
   std::optional<LockFile> lock_ GUARDED_BY(write_mutex_);  // outlives the connections

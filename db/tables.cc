@@ -5,6 +5,7 @@
 
 #include "absl/time/time.h"
 #include "db/measurement_tables.h"
+#include "db/outbox_tables.h"
 #include "db/release_tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -108,7 +109,8 @@ const Table& QuarantineTable() {
 std::vector<const Table*> ChecksummedTables() {
   return {&EnvironmentTable(), &TuningTable(),     &CandidateTable(),   &SampleTable(),
           &PinTable(),         &QuarantineTable(), &ReleaseTable(),     &ChoiceTable(),
-          &WantedTable(),      &ConditionsTable(), &MeasurementTable(), &OtherTimesTable()};
+          &WantedTable(),      &ConditionsTable(), &MeasurementTable(), &OtherTimesTable(),
+          &OutboxTable()};
 }
 
 absl::StatusOr<EnvironmentRow> ReadEnvironment(const Statement& statement, int first) {

@@ -121,9 +121,33 @@ TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionThreeWithItsRows) {
   EXPECT_THAT(store->Check()->problems, IsEmpty());
 }
 
+TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionFourWithItsRows) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v4.sql"));
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(notices_, IsEmpty());
+  const auto page = store->ReadOutbox(10);
+  ASSERT_TRUE(page.ok()) << page.status();
+  ASSERT_EQ(page->entries.size(), 3U);
+  EXPECT_EQ(page->entries[2].tuning.key, SampleTuning(3).key);
+  EXPECT_EQ(page->entries[2].id.sequence, 3);
+  EXPECT_EQ(store->GetOutboxStatus()->depth, 3);
+  EXPECT_EQ(store->GetOutboxStatus()->fleet_release, 5);
+  EXPECT_THAT(store->Check()->problems, IsEmpty());
+}
+
+TEST_F(DatabaseFileTest, TheOutboxOfAnOlderDatabaseIsEmptyUntilItIsFilled) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v3.sql"));
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(store->ReadOutbox(10)->entries, IsEmpty());
+  EXPECT_EQ(*store->RequeueOutbox(), 3);
+  EXPECT_EQ(store->ReadOutbox(10)->entries.size(), 3U);
+}
+
 class MigrationTest : public DatabaseFileTest, public ::testing::WithParamInterface<int> {};
 
-INSTANTIATE_TEST_SUITE_P(FromEveryVersion, MigrationTest, ::testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(FromEveryVersion, MigrationTest, ::testing::Values(1, 2, 3));
 
 TEST_P(MigrationTest, AMigratedDatabaseHasTheSchemaOfANewOne) {
   Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v" + std::to_string(GetParam()) + ".sql"));

@@ -33,6 +33,7 @@ absl::Status WriteRows(const std::string& directory) {
   canary.canary_permille = 50;
   RETURN_IF_ERROR(store->PutRelease(canary, {SamplePortfolio(1, 9, 2), NoChoice(2, 2)}));
   RETURN_IF_ERROR(store->UpdateWanted({SampleWanted(3)}, {}));
+  RETURN_IF_ERROR(store->SetFleetRelease(5));
   return store->Close();
 }
 

@@ -1,0 +1,322 @@
+-- The fleet's tables in PostgreSQL; README.md says what each column means. All
+-- of them are in the schema that the migrating connection has first in its
+-- search_path. Times that decide anything are this server's.
+
+CREATE TABLE environments (
+  environment_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  text text NOT NULL UNIQUE,
+  name text NOT NULL,
+  profile boolean NOT NULL,
+  gpu_model text NOT NULL,
+  cc_major smallint NOT NULL,
+  cc_minor smallint NOT NULL,
+  sm_count integer NOT NULL,
+  mig_profile text NOT NULL,
+  cudnn_major smallint NOT NULL,
+  cudnn_minor smallint NOT NULL,
+  cudnn_patch smallint NOT NULL,
+  library smallint NOT NULL,
+  create_time timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE problems (
+  problem_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  text text NOT NULL UNIQUE,
+  operation smallint NOT NULL,
+  data_type smallint NOT NULL,
+  layout smallint NOT NULL,
+  flops double precision NOT NULL,
+  tensor_bytes bigint NOT NULL,
+  create_time timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE candidates (
+  candidate_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  text text NOT NULL UNIQUE,
+  api smallint NOT NULL,
+  -- The engine's index, or the legacy algorithm's number.
+  engine integer NOT NULL
+);
+
+CREATE TABLE nodes (
+  node_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text NOT NULL UNIQUE,
+  create_time timestamptz NOT NULL DEFAULT now(),
+  -- Heartbeat: what the agent said last, and when that was for this server.
+  last_seen timestamptz NOT NULL DEFAULT now(),
+  agent_version text NOT NULL DEFAULT '',
+  daemon_version text NOT NULL DEFAULT '',
+  daemon_start_time timestamptz,
+  -- The node's clock less this server's, in microseconds.
+  clock_offset_us bigint NOT NULL DEFAULT 0,
+  tuning_count bigint NOT NULL DEFAULT 0,
+  lookups bigint NOT NULL DEFAULT 0,
+  hits bigint NOT NULL DEFAULT 0,
+  queue_depth bigint NOT NULL DEFAULT 0,
+  outbox_depth bigint NOT NULL DEFAULT 0,
+  outbox_dropped bigint NOT NULL DEFAULT 0,
+  outbox_superseded bigint NOT NULL DEFAULT 0,
+  duplicate_count bigint NOT NULL DEFAULT 0,
+  -- What the node serves; 0: nothing of the fleet's yet.
+  release_number bigint NOT NULL DEFAULT 0,
+  last_error text NOT NULL DEFAULT ''
+);
+
+-- One for each start of the node's daemon that wrote anything. Numbers that are
+-- given to rows start anew with nothing but a new epoch, whatever backup the
+-- daemon was restored from. ordinal: in the order in which their first rows
+-- came in.
+CREATE TABLE node_epochs (
+  node_id integer NOT NULL REFERENCES nodes,
+  epoch bigint NOT NULL,
+  ordinal integer NOT NULL,
+  last_sequence bigint NOT NULL,
+  create_time timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (node_id, epoch),
+  UNIQUE (node_id, ordinal)
+);
+
+-- Devices that a node has now or had.
+CREATE TABLE node_devices (
+  node_id integer NOT NULL REFERENCES nodes,
+  device text NOT NULL,
+  environment_id integer NOT NULL REFERENCES environments,
+  state smallint NOT NULL,
+  driver_version text NOT NULL,
+  cuda_version text NOT NULL,
+  gpu_uuid text NOT NULL,
+  memory_bytes bigint NOT NULL,
+  current boolean NOT NULL,
+  last_seen timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (node_id, device, environment_id)
+);
+CREATE INDEX node_devices_by_environment ON node_devices (environment_id) WHERE current;
+
+-- Where a measurement was taken, each once.
+CREATE TABLE provenances (
+  provenance_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  node_id integer NOT NULL REFERENCES nodes,
+  driver_version text NOT NULL,
+  cuda_version text NOT NULL,
+  gpu_uuid text NOT NULL,
+  memory_bytes bigint NOT NULL,
+  UNIQUE (node_id, driver_version, cuda_version, gpu_uuid, memory_bytes)
+);
+
+-- One row for each tuning that a node delivered. current: the node's newest of
+-- this problem and environment, by (epoch_ordinal, sequence).
+CREATE TABLE evidence (
+  evidence_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  node_id integer NOT NULL REFERENCES nodes,
+  epoch_ordinal integer NOT NULL,
+  environment_id integer NOT NULL REFERENCES environments,
+  sequence bigint NOT NULL,
+  problem_id integer NOT NULL REFERENCES problems,
+  provenance_id integer NOT NULL REFERENCES provenances,
+  winner_id integer REFERENCES candidates,
+  tune_time timestamptz NOT NULL,
+  receive_time timestamptz NOT NULL DEFAULT now(),
+  stock_id integer REFERENCES candidates,
+  winner_us real,
+  winner_low_us real,
+  winner_high_us real,
+  winner_samples integer,
+  stock_us real,
+  stock_low_us real,
+  stock_high_us real,
+  sm_clock_mhz real,
+  power_limit_watts real,
+  clock_reasons integer,
+  elapsed_ms integer NOT NULL,
+  other_processes integer,
+  temperature_celsius smallint,
+  candidate_count smallint NOT NULL,
+  evidence smallint NOT NULL,
+  stop_reason smallint NOT NULL,
+  clean boolean NOT NULL,
+  throttled boolean NOT NULL,
+  current boolean NOT NULL,
+  digest bytea NOT NULL CHECK (length(digest) = 16),
+  incomplete_reason text NOT NULL,
+  UNIQUE (node_id, epoch_ordinal, sequence)
+);
+CREATE UNIQUE INDEX evidence_current ON evidence (environment_id, problem_id, node_id) WHERE current;
+
+-- The whole tuning, without samples, of current rows: convtune.v1.BundleTuning.
+CREATE TABLE evidence_payloads (
+  evidence_id bigint PRIMARY KEY REFERENCES evidence ON DELETE CASCADE,
+  payload bytea NOT NULL
+);
+
+-- What each candidate of a current row took; those that were timed.
+CREATE TABLE measurements (
+  evidence_id bigint NOT NULL REFERENCES evidence ON DELETE CASCADE,
+  candidate_id integer NOT NULL REFERENCES candidates,
+  position smallint NOT NULL,
+  sample_count integer NOT NULL,
+  median_us real NOT NULL,
+  low_us real NOT NULL,
+  high_us real NOT NULL,
+  workspace_bytes bigint NOT NULL,
+  PRIMARY KEY (evidence_id, candidate_id)
+);
+
+-- What all nodes' current evidence says together; see README.md, "Pooling".
+CREATE TABLE pooled (
+  environment_id integer NOT NULL REFERENCES environments,
+  problem_id integer NOT NULL REFERENCES problems,
+  winner_id integer REFERENCES candidates,
+  stock_id integer REFERENCES candidates,
+  node_count integer NOT NULL,
+  disagreeing_nodes integer NOT NULL,
+  sample_count bigint NOT NULL,
+  winner_us real,
+  winner_low_us real,
+  winner_high_us real,
+  stock_us real,
+  stock_low_us real,
+  stock_high_us real,
+  evidence smallint NOT NULL,
+  candidate_count smallint NOT NULL,
+  pool_time timestamptz NOT NULL DEFAULT now(),
+  digest bytea NOT NULL CHECK (length(digest) = 16),
+  PRIMARY KEY (environment_id, problem_id)
+);
+
+CREATE TABLE pooled_candidates (
+  environment_id integer NOT NULL,
+  problem_id integer NOT NULL,
+  candidate_id integer NOT NULL REFERENCES candidates,
+  position smallint NOT NULL,
+  status smallint NOT NULL,
+  node_count integer NOT NULL,
+  sample_count bigint NOT NULL,
+  median_us real NOT NULL,
+  low_us real NOT NULL,
+  high_us real NOT NULL,
+  workspace_bytes bigint NOT NULL,
+  numerical_notes integer NOT NULL,
+  behavior_notes integer NOT NULL,
+  deterministic boolean NOT NULL,
+  PRIMARY KEY (environment_id, problem_id, candidate_id),
+  FOREIGN KEY (environment_id, problem_id) REFERENCES pooled ON DELETE CASCADE
+);
+
+-- Keys whose evidence changed since it was pooled.
+CREATE TABLE pool_queue (
+  environment_id integer NOT NULL REFERENCES environments,
+  problem_id integer NOT NULL REFERENCES problems,
+  queue_time timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (environment_id, problem_id)
+);
+
+-- Tunings that were pooled, by what is in them: convtune.v1.BundleTuning.
+CREATE TABLE pooled_payloads (
+  digest bytea PRIMARY KEY CHECK (length(digest) = 16),
+  payload bytea NOT NULL
+);
+
+-- state: 1 promoted, 2 canary, 3 withdrawn, as in the daemon. Numbers are given
+-- under a lock that is held until the commit: whoever sees N sees all below.
+CREATE TABLE releases (
+  release_number bigint PRIMARY KEY CHECK (release_number > 0),
+  state smallint NOT NULL CHECK (state BETWEEN 1 AND 3),
+  canary_permille smallint NOT NULL CHECK (canary_permille BETWEEN 0 AND 999),
+  restores bigint REFERENCES releases,
+  change_count integer NOT NULL,
+  author text NOT NULL,
+  reason text NOT NULL,
+  create_time timestamptz NOT NULL DEFAULT now(),
+  end_author text NOT NULL DEFAULT '',
+  end_reason text NOT NULL DEFAULT '',
+  end_time timestamptz
+);
+-- One canary at a time.
+CREATE UNIQUE INDEX releases_one_canary ON releases (state) WHERE state = 2;
+
+-- What a problem is served from a release on, until a later one that was not
+-- withdrawn has another.
+CREATE TABLE release_choices (
+  environment_id integer NOT NULL REFERENCES environments,
+  problem_id integer NOT NULL REFERENCES problems,
+  release_number bigint NOT NULL REFERENCES releases,
+  winner_id integer REFERENCES candidates,
+  stock_id integer REFERENCES candidates,
+  winner_us real,
+  stock_us real,
+  node_count integer NOT NULL,
+  evidence smallint NOT NULL,
+  digest bytea NOT NULL REFERENCES pooled_payloads,
+  PRIMARY KEY (environment_id, problem_id, release_number)
+);
+CREATE INDEX release_choices_by_release ON release_choices (release_number);
+
+-- An operator's decision, which overrides releases until it ends.
+CREATE TABLE pins (
+  pin_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  environment_id integer NOT NULL REFERENCES environments,
+  problem_id integer NOT NULL REFERENCES problems,
+  candidate_id integer NOT NULL REFERENCES candidates,
+  author text NOT NULL,
+  reason text NOT NULL,
+  create_time timestamptz NOT NULL DEFAULT now(),
+  expire_time timestamptz,
+  end_author text NOT NULL DEFAULT '',
+  end_time timestamptz
+);
+CREATE UNIQUE INDEX pins_active ON pins (environment_id, problem_id) WHERE end_time IS NULL;
+
+-- What was asked for together. kind: 1 tune, 2 verify after an upgrade.
+CREATE TABLE batches (
+  batch_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  kind smallint NOT NULL CHECK (kind IN (1, 2)),
+  author text NOT NULL,
+  reason text NOT NULL,
+  budget_ms integer NOT NULL,
+  create_time timestamptz NOT NULL DEFAULT now()
+);
+
+-- state: 1 queued, 2 leased, 3 done, 4 dead, 5 cancelled.
+CREATE TABLE tasks (
+  task_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  batch_id bigint NOT NULL REFERENCES batches,
+  environment_id integer NOT NULL REFERENCES environments,
+  problem_id integer NOT NULL REFERENCES problems,
+  weight double precision NOT NULL,
+  state smallint NOT NULL DEFAULT 1 CHECK (state BETWEEN 1 AND 5),
+  failures smallint NOT NULL DEFAULT 0,
+  lost_leases smallint NOT NULL DEFAULT 0,
+  node_id integer REFERENCES nodes,
+  lease_token bigint NOT NULL DEFAULT 0,
+  lease_until timestamptz,
+  not_before timestamptz NOT NULL DEFAULT '-infinity',
+  claim_time timestamptz,
+  end_time timestamptz,
+  last_error text NOT NULL DEFAULT '',
+  UNIQUE (batch_id, environment_id, problem_id)
+);
+-- What may be claimed, the weightiest first.
+CREATE INDEX tasks_open ON tasks (environment_id, weight DESC, task_id) WHERE state IN (1, 2);
+CREATE INDEX tasks_dead ON tasks (batch_id) WHERE state = 4;
+
+-- Every attempt that ended without a result.
+CREATE TABLE task_failures (
+  task_id bigint NOT NULL REFERENCES tasks ON DELETE CASCADE,
+  attempt integer NOT NULL,
+  node_id integer REFERENCES nodes,
+  lost_lease boolean NOT NULL,
+  reason text NOT NULL,
+  end_time timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (task_id, attempt)
+);
+
+-- What programs asked for in vain, as each node counts it.
+CREATE TABLE wanted (
+  environment_id integer NOT NULL REFERENCES environments,
+  problem_id integer NOT NULL REFERENCES problems,
+  node_id integer NOT NULL REFERENCES nodes,
+  misses bigint NOT NULL,
+  first_seen timestamptz NOT NULL,
+  last_seen timestamptz NOT NULL,
+  PRIMARY KEY (environment_id, problem_id, node_id)
+);

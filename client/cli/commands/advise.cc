@@ -1,11 +1,14 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/advise_bounds.h"
+#include "client/cli/advise_ceilings.h"
 #include "client/cli/advise_variants.h"
 #include "client/cli/answer_output.h"
 #include "client/cli/batch_get.h"
@@ -25,6 +28,7 @@ struct AdviceRow {
   Variant variant;
   v1::BatchGetResult result;
   Advice advice;
+  BoundShare bound;
 };
 
 std::string Figure(int digits, double value) {
@@ -104,7 +108,12 @@ class AdviseCommand final : public Command {
     for (AdviceRow& row : *rows) {
       row.advice = Advise(row.variant, row.result, asked.variant, asked.result);
     }
-    Print(context, *rows);
+    const Ceilings ceilings = FindCeilings(context, *rows);
+    for (AdviceRow& row : *rows) {
+      const double host_us = row.result.answer().winner().host_us();
+      row.bound = FindBound(row.variant, row.advice, host_us, ceilings);
+    }
+    Print(context, *rows, ceilings);
     return ExitCodeOf(asked.result);
   }
 
@@ -167,7 +176,21 @@ class AdviseCommand final : public Command {
     return answers.code;
   }
 
-  static void Print(Context& context, const std::vector<AdviceRow>& rows) {
+  // From the rows and from what else the daemon has measured.
+  static Ceilings FindCeilings(Context& context, const std::vector<AdviceRow>& rows) {
+    Ceilings ceilings;
+    std::set<std::string> seen;
+    for (const AdviceRow& row : rows) {
+      Raise(row.variant.problem, row.variant.forbid_tf32, row.advice.time_us, &ceilings);
+      seen.insert(row.variant.problem.ToText());
+    }
+    if (ceilings.problems == 0) return ceilings;
+    RaiseByStored(context, seen, &ceilings);
+    return ceilings;
+  }
+
+  static void Print(Context& context, const std::vector<AdviceRow>& rows,
+                    const Ceilings& ceilings) {
     std::ostream& out = context.io().out;
     if (context.format() == Format::kJson) {
       std::vector<std::string> elements;
@@ -180,6 +203,7 @@ class AdviseCommand final : public Command {
                 .AddRaw("speedUp", absl::StrFormat("%.6g", row.advice.speed_up))
                 .AddRaw("tflops", absl::StrFormat("%.6g", row.advice.tflops))
                 .AddRaw("gbytesPerSecond", absl::StrFormat("%.6g", row.advice.gbytes))
+                .Add("bound", BoundWord(row.bound))
                 .Add("result", row.result)
                 .Take());
       }
@@ -198,13 +222,14 @@ class AdviseCommand final : public Command {
                  {"SPEED-UP", Align::kRight},
                  {"TFLOP/S", Align::kRight},
                  {"GB/S", Align::kRight},
+                 {"BOUND"},
                  {"WORKSPACE", Align::kRight},
                  {"ERROR", Align::kRight},
                  {"EVIDENCE"},
                  {"WINNER"}});
-    std::string csv =
-        CsvLine({"batch", "layout", "dtype", "math", "median_us", "speed_up", "tflops",
-                 "gbytes_per_second", "workspace_bytes", "error", "evidence", "winner", "problem"});
+    std::string csv = CsvLine({"batch", "layout", "dtype", "math", "median_us", "speed_up",
+                               "tflops", "gbytes_per_second", "bound", "workspace_bytes", "error",
+                               "evidence", "winner", "problem"});
     for (const AdviceRow& row : rows) {
       const v1::Candidate& winner = row.result.answer().winner();
       const bool has = row.result.has_answer();
@@ -220,6 +245,7 @@ class AdviseCommand final : public Command {
            {Figure(2, row.advice.speed_up), row.advice.speed_up > 1 ? Color::kGreen : Color::kNone},
            Figure(1, row.advice.tflops),
            Figure(0, row.advice.gbytes),
+           BoundWord(row.bound),
            has ? FormatBytes(winner.workspace_bytes()) : "-",
            error,
            {Word(row.result), has ? EvidenceColor(row.result.answer().evidence()) : Color::kRed},
@@ -227,14 +253,19 @@ class AdviseCommand final : public Command {
       csv += CsvLine({absl::StrCat(row.variant.batch), layout, dtype, Math(row.variant),
                       Figure(6, row.advice.time_us), Figure(6, row.advice.speed_up),
                       Figure(6, row.advice.tflops), Figure(6, row.advice.gbytes),
-                      has ? absl::StrCat(winner.workspace_bytes()) : "", error, Word(row.result),
-                      winner.text(), row.variant.problem.ToText()});
+                      BoundWord(row.bound), has ? absl::StrCat(winner.workspace_bytes()) : "",
+                      error, Word(row.result), winner.text(), row.variant.problem.ToText()});
     }
     if (context.format() == Format::kCsv) {
       out << csv;
     } else {
       out << table.Render(context.table_width(), context.out_color()) << "\n"
           << Conclude(rows) << "\n";
+      if (ceilings.problems > 0) {
+        out << "BOUND: the nearest to the most that any of " << ceilings.problems
+            << " measurements attains on this card, which is " << Figure(0, ceilings.gbytes)
+            << " GB/s for memory.\n";
+      }
     }
   }
 

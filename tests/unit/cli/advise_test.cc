@@ -1,4 +1,4 @@
-#include "client/cli/advise_variants.h"
+#include "client/cli/advise_bounds.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,6 +60,43 @@ TEST(AdviseTest, SaysNothingOfWhatWasNotTimed) {
   EXPECT_EQ(advice.tflops, 0);
 }
 
+ConvProblem Known() { return Problem("fwd,x=8x512x28x28,w=512x64x3x3,pad=1,groups=8,f16,nhwc"); }
+
+TEST(FindBoundTest, TheNearestCeilingIsTheBound) {
+  Ceilings ceilings;
+  const Variant variant{Known(), 8, false, true};
+  Advice advice = Advise(variant, TimedAt(1000), variant, TimedAt(1000));
+  EXPECT_EQ(FindBound(variant, advice, 0, ceilings).bound, Bound::kUnknown);
+  ceilings.tflops[{DataType::kF16, false}] = advice.tflops * 2;
+  ceilings.gbytes = advice.gbytes * 4;
+  const BoundShare compute = FindBound(variant, advice, 0, ceilings);
+  EXPECT_EQ(compute.bound, Bound::kCompute);
+  EXPECT_EQ(BoundWord(compute), "compute 50%");
+  ceilings.gbytes = advice.gbytes;
+  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "memory 100%");
+}
+
+TEST(FindBoundTest, AHostAsSlowAsTheWholeIsTheBound) {
+  Ceilings ceilings;
+  Raise(Known(), false, 10, &ceilings);
+  const Variant variant{Known(), 8, false, true};
+  const Advice advice = Advise(variant, TimedAt(10), variant, TimedAt(10));
+  EXPECT_EQ(BoundWord(FindBound(variant, advice, 9.9, ceilings)), "launch");
+  EXPECT_EQ(FindBound(variant, advice, 5, ceilings).share, 1);
+}
+
+TEST(FindBoundTest, WithoutTf32IsACeilingOfItsOwn) {
+  const ConvProblem problem = Problem("fwd,x=8x64x56x56,w=64x64x3x3,pad=1");
+  Ceilings ceilings;
+  Raise(problem, false, 10, &ceilings);
+  Raise(problem, true, 40, &ceilings);
+  Raise(problem, true, 0, &ceilings);
+  EXPECT_EQ(ceilings.problems, 2);
+  const Variant variant{problem, 8, true, false};
+  const Advice advice = Advise(variant, TimedAt(40), variant, TimedAt(40));
+  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "compute 100%");
+}
+
 TEST(AdviseCommandTest, ShowsVariantsSideBySide) {
   FakeDaemon daemon;
   v1::TuningJob job;
@@ -71,6 +108,7 @@ TEST(AdviseCommandTest, ShowsVariantsSideBySide) {
                                        "8,32", "--address", daemon.address()});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.out.find("SPEED-UP"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("BOUND"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("no tf32"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("graph:eng34,k2=5"), std::string::npos) << result.out;
 }

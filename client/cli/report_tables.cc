@@ -13,6 +13,9 @@
 namespace convtune {
 namespace {
 
+// Problems that a GPU's speed takes.
+constexpr int kLeastCompared = 8;
+
 std::string Percent(const std::optional<double>& share) {
   return share ? absl::StrFormat("%.1f%%", 100 * *share) : "-";
 }
@@ -50,7 +53,8 @@ class Tables {
     table.Add({"coverage", Percent(h.coverage),
                absl::StrCat(h.timed_pairs, " of ", h.pairs + h.wanted_pairs, " problems timed")});
     table.Add({"hit ratio", Percent(h.hit_ratio),
-               h.hit_ratio ? "of look-ups since the daemon started" : "bundles do not say"});
+               h.hit_ratio ? "of look-ups since the daemon started"
+                           : "no look-ups are known; bundles do not say"});
     table.Add({"faster than stock",
                {Times(h.gain), h.gain && *h.gain > 1.005 ? Color::kGreen : Color::kNone},
                h.gain ? absl::StrCat("geometric mean of ", h.compared_pairs,
@@ -61,12 +65,11 @@ class Tables {
     table.Add({"stale", Percent(h.stale),
                absl::StrCat("older than ", FormatAge(report_.options.stale_after),
                             ", or of a cuDNN that its GPU has left")});
-    if (h.timed_pairs > 0) {
-      AddBad(&table, "disagreements", h.disagreements,
-             "problems on which nodes differ beyond noise");
-      AddBad(&table, "regressions", h.regressions, "problems that an upgrade made slower");
-      AddBad(&table, "slow GPUs", h.slow_gpus, "against others of their model");
-    }
+    AddBad(&table, "disagreements", IsShared(), h.disagreements,
+           "problems on which nodes differ beyond noise");
+    AddBad(&table, "regressions", !report_.upgrades.empty(), h.regressions,
+           "problems that an upgrade made slower");
+    AddBad(&table, "slow GPUs", IsCompared(), h.slow_gpus, "against others of their model");
     out_ += table.Render(width_, color_);
     if (h.rows > 0 && h.timed_pairs == 0) {
       out_ +=
@@ -75,8 +78,20 @@ class Tables {
     }
   }
 
-  static void AddBad(Table* table, const std::string& name, int count, const std::string& words) {
-    table->Add({name, {absl::StrCat(count), count > 0 ? Color::kRed : Color::kNone}, words});
+  // "-" where there was nothing to compare.
+  static void AddBad(Table* table, const std::string& name, bool known, int count,
+                     const std::string& words) {
+    table->Add(
+        {name, {known ? absl::StrCat(count) : "-", count > 0 ? Color::kRed : Color::kNone}, words});
+  }
+
+  bool IsShared() const {
+    return std::any_of(report_.pairs.begin(), report_.pairs.end(),
+                       [](const ReportPair& pair) { return pair.timed_nodes > 1; });
+  }
+  bool IsCompared() const {
+    return std::any_of(report_.gpus.begin(), report_.gpus.end(),
+                       [](const ReportGpu& gpu) { return gpu.compared >= kLeastCompared; });
   }
 
   void Shares() {

@@ -74,20 +74,20 @@ struct ReportCounters {
 
 // A problem that programs asked for in vain. Value type.
 struct ReportWanted {
-  std::string problem;
-  std::string environment;  // name
+  std::string problem = {};
+  std::string environment = {};  // name
   int64_t misses = 0;
   int nodes = 1;
-  std::string last_error;
+  std::string last_error = {};
 };
 
 // Which rows a report is about; empty texts and absent values: all. Value type.
 struct ReportFilter {
-  std::string gpu;      // part of the GPU model, in any case
-  std::string problem;  // part of the text form
-  std::optional<Operation> operation;
-  std::optional<DataType> data_type;
-  std::optional<TensorLayout> layout;
+  std::string gpu = {};      // part of the GPU model, in any case
+  std::string problem = {};  // part of the text form
+  std::optional<Operation> operation = {};
+  std::optional<DataType> data_type = {};
+  std::optional<TensorLayout> layout = {};
 };
 
 // Not thread-safe.

@@ -1,5 +1,7 @@
 // Small pieces of HTML and SVG. Text goes through `esc`.
 const esc = (t) => String(t).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
+// Text that may be broken behind its commas.
+const wraps = (t) => esc(t).replace(/,/g, ",<wbr>");
 const colors = (i) => (i < 8 ? `var(--c${i})` : "var(--other)");
 
 // columns: [title, class, cell of a row as HTML].
@@ -29,7 +31,7 @@ function logTicks(low, high, most) {
 // Points of [x, y, class color, title] on logarithmic axes; `lines` are paths of data points.
 function scatter({ points, xName, yName, lines = [], same = false, words, xText = (v) => digits(v, 2), yText = (v) => digits(v, 2) }) {
   const w = widthOf(), h = Math.min(440, Math.max(280, w * 0.5)), left = 58, right = 12, top = 10, bottom = 42;
-  let xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
+  let xs = points.map((p) => p[0]), ys = points.map((p) => p[1]).concat(lines.flatMap(([path]) => path.map((q) => q[1])));
   if (same) xs = ys = xs.concat(ys);
   const span = (v) => { const lo = Math.min(...range(v)), hi = Math.max(...range(v)); return lo === hi ? [lo / 2, hi * 2] : [lo / 1.15, hi * 1.15]; };
   const [x0, x1] = span(xs), [y0, y1] = span(ys);
@@ -62,18 +64,25 @@ function histogram(bars, name, words) {
   return svg(w, h, out, words);
 }
 
-// A stacked bar for each of [label, note, [[part, number]]]; colorOf(part).
-function stacks(rows, colorOf, words) {
-  const w = widthOf(), narrow = w < 560, left = narrow ? 0 : 290, each = narrow ? 46 : 27, bar = w - left - 52;
-  const out = rows.map(([label, total, parts], i) => {
-    const y = i * each, by = narrow ? y + 20 : y + 3;
-    let x = left;
-    const cells = parts.map(([part, value]) => {
-      const width = bar * value / total, at = x;
-      x += width;
-      return `<rect x="${at.toFixed(1)}" y="${by}" width="${Math.max(0.5, width - 1).toFixed(1)}" height="18" fill="${colorOf(part)}"><title>${esc(part)}: ${count(value)} (${percent(value / total)})</title></rect>`;
-    });
-    return `<text class="label" x="${narrow ? 0 : left - 10}" y="${narrow ? y + 14 : by + 13}" text-anchor="${narrow ? "start" : "end"}">${esc(label)}</text>${cells.join("")}<text x="${w}" y="${by + 13}" text-anchor="end">${count(total)}</text>`;
-  });
-  return svg(w, rows.length * each + 4, out.join(""), words);
+// Below each heading a stacked bar for each of [label, total, [[part, number]]]; colorOf(part).
+function stacks(groups, colorOf, words) {
+  const w = widthOf(), narrow = w < 560, left = narrow ? 0 : 170, each = narrow ? 40 : 25, bar = w - left - 52;
+  let y = 0, out = "";
+  for (const [heading, rows] of groups) {
+    out += `<text class="heading" x="0" y="${y + 16}">${esc(heading)}</text>`;
+    y += 24;
+    for (const [label, total, parts] of rows) {
+      const by = narrow ? y + 17 : y + 1;
+      let x = left;
+      out += `<text class="label" x="${left - (narrow ? 0 : 10)}" y="${narrow ? y + 12 : by + 14}" text-anchor="${narrow ? "start" : "end"}">${esc(label)}</text><text x="${w}" y="${by + 14}" text-anchor="end">${count(total)}</text>`;
+      for (const [part, value] of parts) {
+        const width = bar * value / total;
+        out += `<rect x="${x.toFixed(1)}" y="${by}" width="${Math.max(0.5, width - 1).toFixed(1)}" height="18" fill="${colorOf(part)}"><title>${esc(part)}: ${count(value)} (${percent(value / total)})</title></rect>`;
+        x += width;
+      }
+      y += each;
+    }
+    y += 8;
+  }
+  return svg(w, y, out, words);
 }

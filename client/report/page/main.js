@@ -16,18 +16,18 @@ function tile(id, name, value, words, kind = "") {
   return `<div class="tile" data-tile="${id}"><div class="name">${name}</div><div class="value ${kind}">${value}</div><div class="words">${words}</div></div>`;
 }
 
-function drawHeadline(h) {
-  const untimed = h.timed_pairs === 0;
+function drawHeadline(s) {
+  const h = s.headline, shared = s.timed.some((p) => p.timed_nodes > 1), compared = s.gpus.some((g) => g.compared >= 8);
   const gain = none(h.gain) ? "stock and winner were not both timed" : `geometric mean of ${plural(h.compared_pairs, "problem")}; stock is best in ${percent(h.stock_is_best)}`;
   document.getElementById("headline").innerHTML = [
     tile("coverage", "Coverage", percent(h.coverage), `${count(h.timed_pairs)} of ${count(h.pairs + h.wanted_pairs)} problems timed${h.wanted_pairs ? `, ${count(h.wanted_pairs)} unknown` : ""}`),
-    tile("hit_ratio", "Hit ratio", percent(h.hit_ratio), none(h.hit_ratio) ? "bundles do not say" : "of look-ups since the daemons started" + (filtered() ? ", all of them" : "")),
+    tile("hit_ratio", "Hit ratio", percent(h.hit_ratio), none(h.hit_ratio) ? "no look-ups are known; bundles do not say" : "of look-ups since the daemons started" + (filtered() ? ", all of them" : "")),
     tile("gain", "Faster than stock", times(h.gain), gain, !none(h.gain) && h.gain > 1.005 ? "good" : ""),
     tile("search_seconds", "Start-up time saved", seconds(h.search_seconds), "of searching, when every node starts again"),
     tile("stale", "Stale", percent(h.stale), `older than ${seconds(D.options.stale_after_seconds)}, or of a cuDNN that its GPU has left`),
-    tile("disagreements", "Disagreements", untimed ? "-" : count(h.disagreements), "problems on which nodes differ beyond noise", h.disagreements ? "bad" : ""),
-    tile("regressions", "Regressions", untimed ? "-" : count(h.regressions), "problems that an upgrade made slower", h.regressions ? "bad" : ""),
-    tile("slow_gpus", "Slow GPUs", untimed ? "-" : count(h.slow_gpus), "against others of their model", h.slow_gpus ? "bad" : ""),
+    tile("disagreements", "Disagreements", shared ? count(h.disagreements) : "-", shared ? "problems on which nodes differ beyond noise" : "no two nodes of a model timed a problem", h.disagreements ? "bad" : ""),
+    tile("regressions", "Regressions", s.upgrades.length ? count(h.regressions) : "-", s.upgrades.length ? "problems that an upgrade made slower" : "nothing was timed before and after an upgrade", h.regressions ? "bad" : ""),
+    tile("slow_gpus", "Slow GPUs", compared ? count(h.slow_gpus) : "-", compared ? "against others of their model" : "too little in common to compare GPUs", h.slow_gpus ? "bad" : ""),
   ].join("");
 }
 
@@ -47,7 +47,7 @@ function draw() {
   const h = s.headline;
   document.getElementById("subtitle").textContent = `${plural(h.rows, "tuning")} of ${plural(h.problems, "problem")} from ${plural(h.nodes, "node")} in ${plural(h.environments, "environment")}` + (filtered() ? ", filtered" : "") + `, as of ${D.generated.replace("T", " ").replace("Z", " UTC")}`;
   drawNotices(s);
-  drawHeadline(h);
+  drawHeadline(s);
   const sections = ROWS.length === 0 && D.wanted.length === 0 ? [] : SECTIONS;
   document.getElementById("contents").innerHTML = sections.map(([id, title]) => `<a href="#" data-to="${id}">${title}</a>`).join("");
   document.getElementById("sections").innerHTML = sections.map(([id, title, about, make]) => `<section class="card${id === "rows" ? " long" : ""}" id="${id}"><h2>${title}</h2><p class="about">${about}</p>${make(s)}</section>`).join("");

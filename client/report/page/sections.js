@@ -1,33 +1,33 @@
 // Each section: [id, title, what it says, (selection) => HTML]. Where nothing was timed it says so.
-const problemCell = (x) => esc(shortProblem(D.problems[x.problem].text));
+const problemCell = (x) => wraps(shortProblem(D.problems[x.problem].text));
 const environmentCell = (x) => { const e = D.environments[x.environment]; return esc(e.name) + ' <span class="soft">' + esc(e.cudnn) + "</span>"; };
 const nothing = (words) => `<p class="empty">${words}</p>`;
 const NOT_TIMED = "Nothing was timed here.";
-const SHOWN = 20;
+const SHOWN = 12;
 
 function sharesSection(s) {
-  const groups = new Map(), totals = new Map();
+  const models = new Map(), totals = new Map();
+  const inner = (map, key) => map.get(key) || map.set(key, new Map()).get(key);
   for (const p of s.pairs) {
     if (p.winner === null) continue;
-    const e = D.environments[p.environment], q = D.problems[p.problem];
-    const key = [e.gpu_model + (e.profile ? " (profile)" : ""), q.data_type, q.layout, q.operation].join(" \u00b7 ");
-    const engine = engineOf(D.candidates[p.winner]);
-    if (!groups.has(key)) groups.set(key, new Map());
-    groups.get(key).set(engine, (groups.get(key).get(engine) || 0) + 1);
+    const e = D.environments[p.environment], q = D.problems[p.problem], engine = engineOf(D.candidates[p.winner]);
+    const engines = inner(inner(models, e.gpu_model + (e.profile ? " (a profile, no card)" : "")), [q.data_type, q.layout, q.operation].join(" \u00b7 "));
+    engines.set(engine, (engines.get(engine) || 0) + 1);
     totals.set(engine, (totals.get(engine) || 0) + 1);
   }
-  if (groups.size === 0) return nothing("No problem has a winner.");
+  if (models.size === 0) return nothing("No problem has a winner.");
   const ordered = [...totals].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).map(([engine]) => engine);
   const place = new Map(ordered.map((engine, i) => [engine, i]));
   const colorOf = (engine) => colors(place.has(engine) ? place.get(engine) : 99);
-  const rows = [...groups].sort((a, b) => (a[0] < b[0] ? -1 : 1)).slice(0, 60).map(([key, engines]) => {
+  const byName = (map) => [...map].sort((a, b) => (a[0] < b[0] ? -1 : 1));
+  const groups = byName(models).map(([model, rows]) => [model, byName(rows).map(([label, engines]) => {
     const parts = [...engines].sort((a, b) => place.get(a[0]) - place.get(b[0]));
     const first = parts.filter(([e]) => place.get(e) < 8), rest = parts.filter(([e]) => place.get(e) >= 8).reduce((n, [, v]) => n + v, 0);
-    return [key, parts.reduce((n, [, v]) => n + v, 0), rest ? [...first, ["other engines", rest]] : first];
-  });
+    return [label, parts.reduce((n, [, v]) => n + v, 0), rest ? [...first, ["other engines", rest]] : first];
+  })]);
   const entries = ordered.slice(0, 8).map((e, i) => [colors(i), e]);
   if (ordered.length > 8) entries.push([colors(99), plural(ordered.length - 8, "other engine")]);
-  return stacks(rows, colorOf, "Share of engines among winners") + legend(entries) + moreThan([...groups], 60);
+  return legend(entries) + stacks(groups, colorOf, "Share of engines among winners");
 }
 
 function stockSection(s) {
@@ -39,10 +39,9 @@ function stockSection(s) {
   const best = s.compared.filter((p) => p.stock_us > p.winner_us).sort((a, b) => b.stock_us - b.winner_us - (a.stock_us - a.winner_us));
   return histogram(bars, "stock choice's time over the measured winner's", "How much slower the stock choice is") +
     (best.length === 0 ? nothing("The stock choice is the best everywhere.") : table([
-      ["Problem", "p", problemCell], ["Environment", "", environmentCell],
-      ["Stock choice", "c", (p) => esc(candidate(p.stock))], ["Winner", "c", (p) => esc(candidate(p.winner))],
-      ["Stock", "n", (p) => micros(p.stock_us)], ["Winner", "n", (p) => micros(p.winner_us)],
-      ["Gain", "n", (p) => `<b class="good">${times(p.stock_us / p.winner_us)}</b>`],
+      ["Problem", "p", problemCell], ["Gain", "n", (p) => `<b class="good">${times(p.stock_us / p.winner_us)}</b>`],
+      ["Stock", "n", (p) => micros(p.stock_us)], ["Winner", "n", (p) => micros(p.winner_us)], ["Environment", "", environmentCell],
+      ["Stock choice", "c", (p) => wraps(candidate(p.stock))], ["Winner", "c", (p) => wraps(candidate(p.winner))],
     ], best.slice(0, SHOWN)) + moreThan(best, SHOWN));
 }
 
@@ -51,11 +50,11 @@ function disagreementSection(s) {
   if (s.disagreements.length === 0) return nothing("Nodes of one model agree, or differ within noise.");
   const list = s.disagreements.flatMap((d) => d.others.map((o) => ({ ...d, other: o })));
   return table([
-    ["Problem", "p", problemCell], ["Environment", "", environmentCell],
-    ["Common winner", "c", (d) => esc(candidate(d.winner))], ["Found better", "c", (d) => esc(candidate(d.other.winner))],
+    ["Problem", "p", problemCell],
     ["Nodes", "n", (d) => `<span title="${esc(d.other.places.slice(0, 20).map((i) => D.places[i].node).join(", "))}">${d.other.places.length} of ${d.timed_nodes}</span>`],
     ["Worst", "n", (d) => `<b class="bad">${times(d.other.cost_ratio)}</b>`],
-    ["Cost there", "n", (d) => micros(d.other.cost_us / d.other.places.length)],
+    ["Cost there", "n", (d) => micros(d.other.cost_us / d.other.places.length)], ["Environment", "", environmentCell],
+    ["Common winner", "c", (d) => wraps(candidate(d.winner))], ["Found better", "c", (d) => wraps(candidate(d.other.winner))],
   ], list.slice(0, SHOWN)) + moreThan(list, SHOWN);
 }
 
@@ -74,9 +73,9 @@ function upgradeSection(s) {
     scatter({ points, same: true, xName: `${chosen.from}, \u00b5s`, yName: `${chosen.to}, \u00b5s`, lines: [[[[lo, lo], [hi, hi]], "var(--soft)", "4 4"]], words: "Time before and after" }) +
     legend([["var(--bad)", "slower beyond noise"], ["var(--good)", "faster beyond noise"], ["var(--other)", kept.length < rest.length ? `within noise (${count(kept.length)} of ${count(rest.length)} drawn)` : "within noise"]]) +
     (slower.length === 0 ? nothing("Nothing became slower beyond noise.") : table([
-      ["Problem", "p", problemCell], ["Before", "c", (p) => esc(candidate(p.from_winner))], ["After", "c", (p) => esc(candidate(p.to_winner))],
+      ["Problem", "p", problemCell], ["Lost", "n", (p) => `<b class="bad">${micros(p.to_us - p.from_us)}</b>`], ["Ratio", "n", (p) => times(p.to_us / p.from_us)],
       ["Before", "n", (p) => micros(p.from_us)], ["After", "n", (p) => micros(p.to_us)],
-      ["Lost", "n", (p) => `<b class="bad">${micros(p.to_us - p.from_us)}</b>`], ["Ratio", "n", (p) => times(p.to_us / p.from_us)],
+      ["Winner before", "c", (p) => wraps(candidate(p.from_winner))], ["Winner after", "c", (p) => wraps(candidate(p.to_winner))],
     ], slower.slice(0, SHOWN)) + moreThan(slower, SHOWN));
 }
 
@@ -88,11 +87,11 @@ function gpuSection(s) {
   for (const g of compared) bars[Math.max(0, Math.min(bins - 1, Math.floor((g.ratio - low) / step + 1e-6)))][1]++;
   return histogram(bars, "median time over the model's: above 1 is slower", "How fast GPUs are against their model") +
     (slow.length === 0 ? nothing(`None of ${plural(compared.length, "GPU")} is slower than its model by ${percent(D.options.slow_ratio - 1)}.`) : table([
-      ["Node", "", (g) => esc(g.node)], ["GPU", "c", (g) => esc(g.gpu_uuid)], ["Model", "", (g) => esc(g.gpu_model)],
-      ["Ratio", "n", (g) => `<b class="bad">${times(g.ratio)}</b>`], ["Problems", "n", (g) => count(g.compared)],
+      ["Node", "", (g) => esc(g.node)], ["Ratio", "n", (g) => `<b class="bad">${times(g.ratio)}</b>`],
       ["SM clock", "n", (g) => (g.clock_mhz ? digits(g.clock_mhz, 4) + " MHz" : "-")],
       ["Model's", "n", (g) => (g.model_clock_mhz ? digits(g.model_clock_mhz, 4) + " MHz" : "-")],
-      ["Throttled", "n", (g) => percent(g.throttled)],
+      ["Throttled", "n", (g) => percent(g.throttled)], ["Problems", "n", (g) => count(g.compared)],
+      ["Model", "", (g) => esc(g.gpu_model)], ["GPU", "c", (g) => esc(g.gpu_uuid)],
     ], slow.slice(0, SHOWN)) + moreThan(slow, SHOWN));
 }
 
@@ -117,10 +116,10 @@ function rooflineSection(s) {
 }
 
 function wantedSection(s) {
-  if (s.wanted.length === 0) return nothing("Nothing was asked for in vain, or bundles were read, which do not say.");
+  if (s.wanted.length === 0) return nothing("Nothing is known to have been asked for in vain; bundles do not say.");
   return table([
-    ["Problem", "p", (w) => esc(shortProblem(w.problem))], ["Environment", "", (w) => esc(w.environment)],
-    ["Misses", "n", (w) => count(w.misses)], ["Nodes", "n", (w) => count(w.nodes)], ["Why it is still missing", "", (w) => esc(w.last_error || "not tried")],
+    ["Problem", "p", (w) => wraps(shortProblem(w.problem))], ["Misses", "n", (w) => count(w.misses)], ["Nodes", "n", (w) => count(w.nodes)],
+    ["Environment", "", (w) => esc(w.environment)], ["Why it is still missing", "", (w) => esc(w.last_error || "not tried")],
   ], s.wanted.slice(0, SHOWN)) + moreThan(s.wanted, SHOWN);
 }
 
@@ -130,16 +129,16 @@ function rowsSection(s) {
   const pages = Math.ceil(s.rows.length / PAGE), page = Math.min(pages - 1, Number(state.page) || 0);
   const place = (r) => D.places[r.place];
   return table([
-    ["Problem", "p", problemCell], ["Environment", "", environmentCell], ["Node", "", (r) => esc(place(r).node || "-")],
-    ["Driver", "", (r) => esc(place(r).driver || "-")], ["Evidence", "", (r) => EVIDENCE[r.evidence] || "none ran"],
-    ["Winner", "c", (r) => esc(candidate(r.winner))], ["Time", "n", (r) => micros(r.winner_us)], ["Stock", "n", (r) => micros(r.stock_us)],
+    ["Problem", "p", problemCell], ["Time", "n", (r) => micros(r.winner_us)], ["Stock", "n", (r) => micros(r.stock_us)],
+    ["Environment", "", environmentCell], ["Node", "", (r) => esc(place(r).node || "-")], ["Driver", "", (r) => esc(place(r).driver || "-")], ["Evidence", "", (r) => EVIDENCE[r.evidence] || "none ran"],
+    ["Winner", "c", (r) => wraps(candidate(r.winner))],
     ["Tuned", "n", (r) => new Date(r.tune_time * 1000).toISOString().slice(0, 10) + (r.stale ? ' <span class="soft">stale</span>' : "")],
   ], s.rows.slice(page * PAGE, (page + 1) * PAGE)) +
     (pages > 1 ? `<div class="pager"><button type="button" data-page="${page - 1}"${page === 0 ? " disabled" : ""}>Back</button><span>${count(page * PAGE + 1)} to ${count(Math.min(s.rows.length, (page + 1) * PAGE))} of ${count(s.rows.length)}</span><button type="button" data-page="${page + 1}"${page === pages - 1 ? " disabled" : ""}>Next</button></div>` : "");
 }
 
 const SECTIONS = [
-  ["shares", "Which algorithms win", "Winners of each GPU model, type, layout and operation, by engine; a problem counts once in each environment.", sharesSection],
+  ["shares", "Which algorithms win", "By engine, for each GPU model, type, layout and operation; a problem counts once in each environment.", sharesSection],
   ["stock", "Stock choice against measured", "What cuDNN's heuristic would have run, against the winner. Bars count problems.", stockSection],
   ["disagreement", "Nodes that disagree", "Problems for which a node has measured another winner, beyond the noise of its own samples, and what the common winner costs it.", disagreementSection],
   ["upgrades", "Upgrades", "The same problems before and after. Below the line is faster.", upgradeSection],

@@ -54,6 +54,21 @@ TEST(DoctorTest, AnotherMinorVersionIsNoProblem) {
   EXPECT_EQ(ExamineServer(server, "0.1.0")[0].severity, Severity::kProblem);
 }
 
+TEST(DoctorTest, WhetherThereAreMetricsIsSaid) {
+  v1::ServerInfo server;
+  server.set_writable(true);
+  server.set_version("0.1.0");
+  const size_t without = ExamineServer(server, "0.1.0").size();
+  server.set_metrics_state(v1::METRICS_STATE_ON);
+  server.set_metrics_url("http://127.0.0.1:9464/metrics");
+  ASSERT_EQ(ExamineServer(server, "0.1.0").size(), without + 1);
+  EXPECT_EQ(ExamineServer(server, "0.1.0").back().what, "metrics at http://127.0.0.1:9464/metrics");
+  server.set_metrics_state(v1::METRICS_STATE_OFF);
+  EXPECT_EQ(ExamineServer(server, "0.1.0").back().severity, Severity::kFine);
+  server.set_metrics_state(v1::METRICS_STATE_NOT_BUILT);
+  EXPECT_EQ(ExamineServer(server, "0.1.0").back().severity, Severity::kNotice);
+}
+
 TEST(DoctorTest, TuningsOfAnEnvironmentThatIsGoneAreNoticed) {
   v1::ListEnvironmentsResponse environments;
   auto* old = environments.add_environments();

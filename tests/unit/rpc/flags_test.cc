@@ -105,6 +105,14 @@ TEST_F(FlagsTest, MissingConfigFileIsAnError) {
   EXPECT_THAT(Error({}), HasSubstr(dir_.path("none")));
 }
 
+TEST_F(FlagsTest, MetricsAreOffUnlessAnAddressIsGiven) {
+  EXPECT_EQ(Parse({}).metrics_address, "");
+  EXPECT_EQ(Parse({"--metrics-address", "127.0.0.1:9464"}).metrics_address, "127.0.0.1:9464");
+  const ScopedVariable variable("CONVTUNE_METRICS_ADDRESS", "[::1]:9464");
+  EXPECT_EQ(Parse({}).metrics_address, "[::1]:9464");
+  EXPECT_THAT(Error({"--metrics-address", "localhost:9464"}), HasSubstr("must be IP:PORT"));
+}
+
 TEST_F(FlagsTest, UnknownConfigKeyIsAnError) {
   EXPECT_THAT(Error({"--config", Config("stat-dir = \"/x\"\n")}), HasSubstr("stat-dir"));
 }

@@ -115,6 +115,21 @@ TEST_F(TunerTest, ResultsKeepTheRequestsOrder) {
   EXPECT_EQ(tuner_->Stats().hits, 1);
 }
 
+TEST_F(TunerTest, LookupsAreHitsAndMissesByReason) {
+  Start("");
+  for (const OnMiss on_miss : {OnMiss::kNone, OnMiss::kTune, OnMiss::kNone}) {
+    ASSERT_TRUE(Lookup(Request({Problem(1)}, on_miss)).ok());
+  }
+  const TunerStats stats = tuner_->Stats();
+  EXPECT_EQ(stats.lookups, 3);
+  EXPECT_EQ(stats.hits, 1);
+  EXPECT_EQ(stats.misses[static_cast<size_t>(MissReason::kNotFound)], 2);
+  EXPECT_GT(stats.saved, absl::ZeroDuration());
+  ASSERT_EQ(stats.work.size(), 3U);
+  EXPECT_EQ(stats.work[0].outcome, "succeeded");
+  EXPECT_EQ(stats.work[0].duration.count(), 1);
+}
+
 TEST_F(TunerTest, KnownProblemIsSkippedUnlessForced) {
   Start("");
   Tune({Problem(1)});

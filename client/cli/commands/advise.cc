@@ -137,7 +137,7 @@ class AdviseCommand final : public Command {
     }
     ASSIGN_OR_RETURN(const std::vector<Variant> variants, MakeVariants(problem, types, batches));
     std::vector<AdviceRow> rows;
-    for (const Variant& variant : variants) rows.push_back({variant, {}, {}});
+    for (const Variant& variant : variants) rows.push_back({variant, {}, {}, {}});
     return rows;
   }
 

@@ -99,8 +99,8 @@ class ReportData {
   explicit ReportData(ReportFilter filter = {}) : filter_(std::move(filter)) {}
 
   // Adds a tuning, whose candidates are ranked, unless the filter leaves it out.
-  // A node's newer row of the same problem, environment and GPU takes the older
-  // one's place. `environment` is the key's, with the full GPU model. Tunings
+  // A newer row of the same problem, environment and place takes the older one's
+  // place. `environment` is the key's, with the full GPU model. Tunings
   // whose problem text is none are ignored.
   void Add(const Tuning& tuning, const Environment& environment, std::optional<bool> throttled);
   void AddCounters(const ReportCounters& counters);

@@ -78,13 +78,13 @@ std::vector<int> SimulatedFleet::EnvironmentsOf(int node) const {
 }
 
 std::vector<int> SimulatedFleet::ProblemsOf(int node) const {
-  constexpr int kStep = 13;
   const auto count = static_cast<int>(texts_.size());
-  const int first = static_cast<int>(Draw(1, static_cast<uint64_t>(node), 0, 0) * count);
-  std::vector<int> problems;
-  for (int i = 0; i < std::min(options_.problems_per_node, count); ++i) {
-    problems.push_back((first + i * kStep) % count);
+  const auto wanted = static_cast<size_t>(std::min(options_.problems_per_node, count));
+  std::set<int> chosen;
+  for (uint64_t i = 0; chosen.size() < wanted; ++i) {
+    chosen.insert(static_cast<int>(Draw(1, static_cast<uint64_t>(node), i, 0) * count));
   }
+  std::vector<int> problems(chosen.begin(), chosen.end());
   std::sort(problems.begin(), problems.end(), [this](int a, int b) {
     return texts_[static_cast<size_t>(a)] < texts_[static_cast<size_t>(b)];
   });

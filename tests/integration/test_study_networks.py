@@ -1,6 +1,7 @@
 """The study's networks and its processes, on a CPU, in any Python of this machine that has torch."""
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -77,9 +78,14 @@ def spec(**more):
     }  # fmt: skip
 
 
+def new_runner(python, fork=True):
+    """One thread each: tests run beside each other, and threads that wait for their turn spin."""
+    return runner.Runner(python, {**os.environ, "OMP_NUM_THREADS": "1"}, fork=fork)
+
+
 @pytest.fixture(params=[True, False], ids=["forked", "anew"])
 def processes(request, python):
-    made = runner.Runner(python, fork=request.param)
+    made = new_runner(python, request.param)
     yield made
     made.close()
 
@@ -100,7 +106,7 @@ def test_what_the_framework_raises_is_the_reason(processes):
 
 def test_single_problems_run_in_every_operation(python):
     texts = [f"{op},x=2x8x9x9,w=8x4x3x3,pad=1,stride=2,groups=2,{layout}" for op in ("fwd", "bwd_data", "bwd_filter") for layout in ("nchw", "nhwc")]
-    processes = runner.Runner(python)
+    processes = new_runner(python)
     try:
         took = processes.network({"problems": texts, "benchmark": True, "limit": 0, "device": "cpu"}, {}, 60)
     finally:
@@ -109,7 +115,7 @@ def test_single_problems_run_in_every_operation(python):
 
 
 def test_training_gives_gradients(python):
-    processes = runner.Runner(python)
+    processes = new_runner(python)
     try:
         result = processes.network(spec(train=True), {}, 200)
     finally:
@@ -120,7 +126,7 @@ def test_training_gives_gradients(python):
 
 
 def test_a_process_that_does_not_end_in_time_is_killed_and_the_next_runs(python):
-    processes = runner.Runner(python)
+    processes = new_runner(python)
     try:
         with pytest.raises(runner.ProcessError, match="not done within 1 s"):
             processes.network(spec(network="resnet50", batch=64), {}, 1)

@@ -4,6 +4,7 @@ import os
 import pathlib
 import socket
 import struct
+import tempfile
 import threading
 
 from problem import candidate_text
@@ -60,17 +61,17 @@ def parse(data):
 class Listener:
     """The socket that the interposer sends to, in a snapshot folder of its own; a context manager.
 
-    A thread empties it all the while: a sender drops what does not fit a queue
-    of some ten datagrams."""
+    The folder's path is short, as a socket's must be (108 bytes). A thread
+    empties the socket all the while: a sender drops what does not fit a queue of
+    some ten datagrams."""
 
-    def __init__(self, folder):
-        self.folder = pathlib.Path(folder)
+    def __init__(self):
         self.found = []
 
     def __enter__(self):
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._temporary = tempfile.TemporaryDirectory(prefix="ct-")
+        self.folder = pathlib.Path(self._temporary.name)
         path = self.folder / "datagrams.sock"
-        path.unlink(missing_ok=True)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(os.fspath(path))
         self.socket.settimeout(0.1)
@@ -95,4 +96,4 @@ class Listener:
         self._ends.set()
         self._thread.join()
         self.socket.close()
-        (self.folder / "datagrams.sock").unlink(missing_ok=True)
+        self._temporary.cleanup()

@@ -79,14 +79,14 @@ def parse(text):
     if unknown:
         raise ValueError(f"{text}: the study runs no problem with {', '.join(sorted(unknown))}")
     x, w = _list(values["x"]), _list(values["w"])
-    rank = max(len(x) - 2, 2)
-    spread = lambda entries, fill: entries * rank if len(entries) == 1 and len(x) > 3 else (fill,) * (rank - len(entries)) + entries
+    line, rank = len(x) == 3, max(len(x) - 2, 2)
+    spread = lambda entries, fill: (fill, *entries) if line else entries * rank if len(entries) == 1 else entries
     lows, highs = [], []
     for pad in values.get("pad", "0").split("x"):
         low, _, high = pad.partition(":")
         lows.append(int(low))
         highs.append(int(high or low))
-    if len(x) == 3:  # 1-D is read as N, C, 1, W
+    if line:  # 1-D is read as N, C, 1, W
         x, w = (x[0], x[1], 1, x[2]), (w[0], w[1], 1, w[2])
     types = flags & set(TYPE_BYTES)
     return Problem(

@@ -14,8 +14,8 @@ import sys
 import time
 
 import kernels
-from cudnn import CudnnError, Graph, Library, Plan
-from legacy import LegacyConvolution
+from graph_api import CudnnError, Graph, Library, Plan
+from legacy_api import LegacyConvolution
 from problem import parse, parse_candidate
 
 STATES = ("cold", "input_hot", "hot")

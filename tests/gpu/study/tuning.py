@@ -90,9 +90,9 @@ class Daemon:
         done = self.run("explain", problem, "--json")
         return json.loads(done.stdout).get("tuning") if done.returncode == 0 else None
 
-    def winners(self, problems, cache=None, constraints=()):
-        """{problem: winner or None}, what the graph API is served, ranked by a cache state."""
-        options = ["--api", "graph", "--json", "--file", "-", *constraints]
+    def winners(self, problems, cache=None, api="graph"):
+        """{problem: winner or None} of an API ("any": of both), ranked by a cache state."""
+        options = ["--api", api, "--json", "--file", "-"]
         options += ["--cache", cache.replace("_", "-")] if cache else []
         done = self.run("get", *options, input="\n".join(problems) + "\n")
         results = json.loads(done.stdout)["results"]

@@ -5,7 +5,7 @@
 
 import ctypes
 
-from cudnn import DATA_TYPES, CudnnError
+from graph_api import DATA_TYPES, CudnnError
 
 _DIRECTIONS = {"fwd": "Forward", "bwd_data": "BackwardData", "bwd_filter": "BackwardFilter"}
 TENSOR_OP_MATH = 1
@@ -95,7 +95,7 @@ class LegacyConvolution:
 
 
 class LegacyPlan:
-    """What cudnn.Plan is for a legacy algorithm."""
+    """What graph_api.Plan is for a legacy algorithm."""
 
     def __init__(self, convolution, algorithm, math):
         self.of, self.algorithm, self.math = convolution, algorithm, math

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <random>
 
+#include "proto/model/products.h"
+
 namespace convtune {
 namespace {
 
@@ -199,18 +201,6 @@ double At(const TensorValues& values, int64_t offset) {
 }
 
 }  // namespace
-
-int64_t ProductsPerElement(const ConvProblem& problem) {
-  switch (problem.operation()) {
-    case Operation::kBwdData:
-      return problem.w_dims()[0] / problem.groups() * Product(problem.w_dims(), 2);
-    case Operation::kBwdFilter:
-      return problem.y_dims()[0] * Product(problem.y_dims(), 2);
-    case Operation::kFwd:
-      break;
-  }
-  return Product(problem.w_dims(), 1);
-}
 
 std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int64_t max_products,
                                                  uint64_t seed) {

@@ -30,10 +30,6 @@ struct ReferenceElement {
   double magnitude = 0;  // sum of the absolute values of its products
 };
 
-// Products of the element of the output that has most of them, padding
-// included: C/groups times the filter's size for fwd, and so on.
-int64_t ProductsPerElement(const ConvProblem& problem);
-
 // Elements of the output to compare: as many as cost about `max_products`
 // multiplications, from 8 to 2048 (all of a smaller output). Chosen at random,
 // the same for the same seed; of each spatial place, a quarter of the

@@ -8,6 +8,8 @@
 #include <sstream>
 #include <string>
 
+#include "proto/model/products.h"
+
 namespace convtune {
 namespace {
 

@@ -56,6 +56,10 @@ bool Committer::Commit(Tuning tuning, const Environment& environment, bool force
       return stored->persisted;
     }
   }
+  return Write(tuning, environment);
+}
+
+bool Committer::Write(const Tuning& tuning, const Environment& environment) {
   const absl::Status status = store_->PutTuning(tuning, environment);
   if (status.ok()) {
     pending_.erase(Texts(tuning.key));
@@ -69,6 +73,21 @@ bool Committer::Commit(Tuning tuning, const Environment& environment, bool force
   MutexLock state_lock(state_mutex_);
   writable_ = pending_.empty();
   return status.ok();
+}
+
+void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
+  if (index_->Find(entry.key).tuning == nullptr) return;
+  absl::StatusOr<Tuning> tuning = GetLocked(entry.key);
+  const absl::StatusOr<Environment> environment = Environment::Parse(entry.key.environment_text);
+  if (!tuning.ok() || !environment.ok()) return;
+  const auto candidate =
+      std::find_if(tuning->candidates.begin(), tuning->candidates.end(),
+                   [&entry](const Candidate& c) { return c.id == entry.candidate; });
+  if (candidate == tuning->candidates.end() || !candidate->ran()) return;
+  candidate->status = CandidateStatus::kQuarantined;
+  candidate->error_message = entry.reason;
+  RankCandidates(&tuning->candidates);
+  Write(*tuning, *environment);
 }
 
 bool Committer::IsBetterThanStored(const Tuning& tuning) {
@@ -226,6 +245,7 @@ void Committer::Quarantine(const QuarantineEntry& entry) {
     spdlog::error("could not write a quarantine entry: {}", status.ToString());
     pending_quarantine_.push_back(entry);
   }
+  TakeOutOfAnswers(entry);
 }
 
 int64_t Committer::quarantined() const {

@@ -58,9 +58,11 @@ class Committer {
   absl::Status PutPin(const Pin& pin);
   absl::Status DeletePin(const TuningKey& key);
 
-  // Keeps the entry in memory even where the store refuses it.
+  // Keeps the entry in memory even where the store refuses it. The candidate is
+  // taken out of the tuning that is there already.
   void Quarantine(const QuarantineEntry& entry);
-  // Candidates of the problem that took a worker down, with the reasons.
+  // Candidates of the problem that took a worker down, or whose results are
+  // wrong, with the reasons.
   std::map<CandidateId, std::string> QuarantinedOf(const TuningKey& key) const;
 
   int64_t quarantined() const;  // candidates, of all problems
@@ -77,6 +79,9 @@ class Committer {
   };
   using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
 
+  // Returns whether it is on disk.
+  bool Write(const Tuning& tuning, const Environment& environment) REQUIRES(mutex_);
+  void TakeOutOfAnswers(const QuarantineEntry& entry) REQUIRES(mutex_);
   bool IsBetterThanStored(const Tuning& tuning) REQUIRES(mutex_);
   absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_);
   // Stops at the first refusal.

@@ -229,10 +229,15 @@ absl::StatusOr<std::optional<std::string>> DeviceRunner::Judge(const WorkSpec& s
     return std::nullopt;
   }
   const std::string reason = absl::StrCat("took its worker down twice: ", alone.message());
-  spdlog::warn("{}: quarantined {} of {}: {}", options_.device.name, ToText(suspect),
-               spec.key.problem_text, reason);
-  options_.committer->Quarantine({spec.key, suspect, reason, options_.clock->Now()});
+  Quarantine(spec.key, suspect, reason);
   return reason;
+}
+
+void DeviceRunner::Quarantine(const TuningKey& key, const CandidateId& id,
+                              const std::string& reason) {
+  spdlog::warn("{}: quarantined {} of {}: {}", options_.device.name, ToText(id), key.problem_text,
+               reason);
+  options_.committer->Quarantine({key, id, reason, options_.clock->Now()});
 }
 
 void DeviceRunner::FinishLate(const WorkSpec& spec, const std::map<int, CandidateId>& candidates) {
@@ -275,6 +280,10 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item,
     if (const absl::Status status = EnsureWorker(); !status.ok()) return {status};
     const RunnerOutput output = RunTuning(input, options_.sampling, client_.get());
     *candidates = output.candidates;
+    for (const auto& [id, why] : output.wrong) {
+      Quarantine(key, id, why);
+      input.quarantined.emplace(id, why);
+    }
     if (output.tuning.ok()) {
       return {absl::OkStatus(),
               options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};

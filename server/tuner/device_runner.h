@@ -84,6 +84,7 @@ class DeviceRunner {
   // again: then returns the reason. Errors are TryAlone's, but ABORTED.
   absl::StatusOr<std::optional<std::string>> Judge(const WorkSpec& spec,
                                                    const CandidateId& suspect);
+  void Quarantine(const TuningKey& key, const CandidateId& id, const std::string& reason);
   // Takes note of the loss of client_ and drops it.
   WorkerLoss TakeLoss();
   void PauseBeforeStart(bool longer);

@@ -13,14 +13,6 @@
 namespace convtune {
 namespace {
 
-std::vector<int> IndexesOf(const std::map<int, Candidate>& candidates) {
-  std::vector<int> indexes;
-  for (const auto& [index, candidate] : candidates) {
-    if (candidate.status == CandidateStatus::kFinalized) indexes.push_back(index);
-  }
-  return indexes;
-}
-
 std::vector<Contender> ContendersOf(const std::map<int, Candidate>& candidates,
                                     const std::vector<int>& indexes) {
   const Candidate* stock = nullptr;
@@ -72,12 +64,12 @@ absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period, Worker
   return absl::OkStatus();
 }
 
-RaceRunner::RaceRunner(const RacePolicy& policy, int warmups, std::map<int, Candidate>* candidates,
-                       WorkerClient* client)
+RaceRunner::RaceRunner(const RacePolicy& policy, int warmups, std::vector<int> indexes,
+                       std::map<int, Candidate>* candidates, WorkerClient* client)
     : client_(client),
       candidates_(candidates),
       warmups_(warmups),
-      indexes_(IndexesOf(*candidates)),
+      indexes_(std::move(indexes)),
       host_us_(indexes_.size()),
       race_(policy, ContendersOf(*candidates, indexes_)) {
   for (size_t place = 0; place < indexes_.size(); ++place) places_[indexes_[place]] = place;
@@ -87,6 +79,9 @@ absl::Status RaceRunner::Run(absl::Time end) {
   if (indexes_.empty()) return absl::OkStatus();
   const absl::Status status = Rounds(end);
   if (absl::IsDeadlineExceeded(status)) stop_ = StopReason::kBudget;
+  if (rounds_ == 0) {
+    for (const auto& [index, run] : warm_runs_) Take(run, 0);
+  }
   WriteResults();
   return status;
 }
@@ -146,6 +141,12 @@ void RaceRunner::Take(const worker::Sample& sample, int offset) {
   if (host_us > 0) host_us_[place].push_back(host_us);
   candidate.status = CandidateStatus::kTimed;
   rounds_ = std::max(rounds_, round + 1);
+}
+
+std::vector<int> RaceRunner::finalists() const {
+  std::vector<int> finalists;
+  for (const size_t place : race_.runners()) finalists.push_back(indexes_[place]);
+  return finalists;
 }
 
 void RaceRunner::WriteResults() {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,16 +27,21 @@ absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period, Worker
 // Not thread-safe.
 class RaceRunner {
  public:
-  // `candidates`, by the worker's index, and `client` outlive it. Those that
-  // are kFinalized take part.
-  RaceRunner(const RacePolicy& policy, int warmups, std::map<int, Candidate>* candidates,
-             WorkerClient* client);
+  // `candidates`, by the worker's index, and `client` outlive it. Those of
+  // `indexes`, which are kFinalized, take part.
+  RaceRunner(const RacePolicy& policy, int warmups, std::vector<int> indexes,
+             std::map<int, Candidate>* candidates, WorkerClient* client);
 
   // Runs the race until it is decided or `end` comes, and writes what it gave
   // into the candidates, also when it ends with an error. Errors are the
   // client's.
   absl::Status Run(absl::Time end);
+  // Better than nothing: what stands in for samples where there was no time to
+  // take any. Call before Run.
+  void SetWarmRuns(std::map<int, worker::Sample> runs) { warm_runs_ = std::move(runs); }
 
+  // Those that were still in it when it ended, by the worker's index.
+  std::vector<int> finalists() const;
   // kNone if nobody could take part.
   StopReason stop() const { return stop_; }
   int rounds() const { return rounds_; }
@@ -54,6 +60,7 @@ class RaceRunner {
   std::map<int, size_t> places_;              // by index
   std::vector<std::vector<double>> host_us_;  // by place
   Race race_;
+  std::map<int, worker::Sample> warm_runs_;
   StopReason stop_ = StopReason::kNone;
   int rounds_ = 0;
   Conditions conditions_;

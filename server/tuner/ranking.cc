@@ -150,6 +150,7 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
     if (circumstances.race_cut) {
       reasons.push_back("the budget ended before the finalists could be told apart");
     }
+    if (!circumstances.doubt.empty()) reasons.push_back(circumstances.doubt);
     for (const std::string& mark : Marks(tuning->conditions)) reasons.push_back(mark);
     if (timed > 0 && finalized > 0) {
       reasons.push_back(absl::StrCat("not timed: ", Candidates(finalized)));

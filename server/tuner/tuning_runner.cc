@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
+#include "server/tuner/check_runner.h"
+#include "server/tuner/other_times.h"
 #include "server/tuner/race_runner.h"
 #include "server/tuner/ranking.h"
 
@@ -97,6 +99,7 @@ class Run {
     Tuning tuning;
     tuning.stop_reason = stop_;
     tuning.rounds = rounds_;
+    tuning.cache_state = cache_state_;
     tuning.conditions = conditions_;
     tuning.key = input_.spec.key;
     tuning.provenance = input_.provenance;
@@ -109,6 +112,7 @@ class Run {
     return tuning;
   }
 
+  const std::vector<std::pair<CandidateId, std::string>>& wrong() const { return wrong_; }
   std::map<int, CandidateId> Ids() const {
     std::map<int, CandidateId> ids;
     for (const auto& [index, candidate] : candidates_) ids.emplace(index, candidate.id);
@@ -124,6 +128,7 @@ class Run {
   absl::Status List();
   absl::Status Prepare();
   absl::Status Measure();
+  std::vector<int> Finalized() const;
   absl::Status NoneRan(const Tuning& tuning) const;
   int64_t MillisLeft() const {
     return std::max<int64_t>(1, absl::ToInt64Milliseconds(end_ - absl::Now()));
@@ -140,8 +145,10 @@ class Run {
   std::map<int, Candidate> candidates_;  // by the worker's index
   StopReason stop_ = StopReason::kNone;
   int rounds_ = 0;
+  CacheState cache_state_ = CacheState::kInputHot;
   Conditions conditions_;
   TuningCircumstances circumstances_;
+  std::vector<std::pair<CandidateId, std::string>> wrong_;
 };
 
 absl::Status Run::List() {
@@ -207,11 +214,32 @@ absl::Status Run::Prepare() {
 }
 
 absl::Status Run::Measure() {
-  RaceRunner race(policy_.race, policy_.screen_warmups, &candidates_, client_);
-  const absl::Status status = race.Run(end_);
+  const bool checks = client_->checks_results();
+  ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(input_.spec.key.problem_text));
+  CheckRunner check(problem, &candidates_, client_);
+  absl::Status status;
+  if (checks) {
+    const absl::Time now = absl::Now();
+    status = check.Run(now + (end_ - now) / 2);
+    for (const auto& [index, why] : check.wrong()) wrong_.emplace_back(candidates_[index].id, why);
+    circumstances_.doubt = check.doubt();
+    if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
+  }
+  RaceRunner race(policy_.race, checks ? 0 : policy_.screen_warmups,
+                  checks ? check.passed() : Finalized(), &candidates_, client_);
+  race.SetWarmRuns(check.warm_runs());
+  const absl::Time now = absl::Now();
+  const absl::Status raced = race.Run(!status.ok() ? absl::InfinitePast()
+                                      : checks     ? now + (end_ - now) * 4 / 5
+                                                   : end_);
+  if (status.ok()) status = raced;
   stop_ = race.stop();
   rounds_ = race.rounds();
   conditions_ = race.conditions();
+  cache_state_ = checks ? CacheState::kInputHot : CacheState::kHot;
+  if (checks && status.ok()) {
+    status = TimeOtherWays(race.finalists(), cache_state_, end_, &candidates_, client_);
+  }
   const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),
                                      [](const auto& entry) { return entry.second.timed(); });
   for (auto& [index, candidate] : candidates_) {
@@ -222,6 +250,14 @@ absl::Status Run::Measure() {
   }
   circumstances_.race_cut = stop_ == StopReason::kBudget;
   return status;
+}
+
+std::vector<int> Run::Finalized() const {
+  std::vector<int> indexes;
+  for (const auto& [index, candidate] : candidates_) {
+    if (candidate.status == CandidateStatus::kFinalized) indexes.push_back(index);
+  }
+  return indexes;
 }
 
 absl::Status Run::NoneRan(const Tuning& tuning) const {
@@ -246,6 +282,7 @@ RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
   RunnerOutput output;
   output.tuning = run.Go();
   output.candidates = run.Ids();
+  output.wrong = run.wrong();
   return output;
 }
 
@@ -270,6 +307,12 @@ absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerCl
   RETURN_IF_ERROR(
       client->Prepare(prepare, [&ready](const worker::Prepared& p) { ready = p.ok(); }).status());
   if (ready && has_gpu && spec.kind == WorkKind::kTune) {
+    if (client->checks_results()) {
+      worker::Check check;
+      check.add_indexes(*found);
+      check.set_time_budget_ms(budget_ms);
+      RETURN_IF_ERROR(client->Check(check, [](const worker::Checked&) {}).status());
+    }
     worker::Measure measure;
     measure.add_indexes(*found);
     measure.set_warmups(1);

@@ -5,6 +5,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -39,6 +41,8 @@ struct RunnerInput {
 struct RunnerOutput {
   absl::StatusOr<Tuning> tuning = absl::UnknownError("did not run");
   std::map<int, CandidateId> candidates;
+  // Those whose results are wrong, with the reason; also when the tuning failed.
+  std::vector<std::pair<CandidateId, std::string>> wrong;
 };
 
 // Runs one item in an open session, and is back when the item's budget ends at
@@ -48,7 +52,7 @@ struct RunnerOutput {
 RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
                        WorkerClient* client);
 
-// Prepares and times nothing but `suspect`. OK if the worker survives it,
+// Prepares, checks and times nothing but `suspect`. OK if the worker survives it,
 // whether the candidate works or not.
 absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerClient* client);
 

@@ -151,6 +151,17 @@ absl::StatusOr<worker::Outcome> WorkerClient::Prepare(
               });
 }
 
+absl::StatusOr<worker::Outcome> WorkerClient::Check(
+    const worker::Check& request, const std::function<void(const worker::Checked&)>& on_checked) {
+  worker::Request message;
+  *message.mutable_check() = request;
+  return Call(message, absl::Milliseconds(request.time_budget_ms()),
+              [&](const worker::Reply& reply) {
+                if (reply.has_checked()) on_checked(reply.checked());
+                return reply.has_checked();
+              });
+}
+
 absl::StatusOr<worker::Outcome> WorkerClient::Measure(
     const worker::Measure& request, const std::function<void(const worker::Sample&)>& on_sample,
     const std::function<void(const worker::Conditions&)>& on_conditions) {

@@ -62,6 +62,8 @@ class WorkerClient {
   bool Pause(absl::Duration pause) const { return options_.cancel->WaitFor(pause); }
   // From minor version 1 of the protocol on.
   bool reads_conditions() const { return hello_.protocol_minor() >= 1; }
+  // From minor version 2 on; then it also times replays, and prepares caches.
+  bool checks_results() const { return hello_.protocol_minor() >= 2; }
 
   // The callbacks see replies as they come.
   absl::StatusOr<worker::Outcome> OpenProblem(
@@ -70,6 +72,9 @@ class WorkerClient {
   absl::StatusOr<worker::Outcome> Prepare(
       const worker::Prepare& request,
       const std::function<void(const worker::Prepared&)>& on_prepared);
+  // REQUIRES: checks_results().
+  absl::StatusOr<worker::Outcome> Check(
+      const worker::Check& request, const std::function<void(const worker::Checked&)>& on_checked);
   absl::StatusOr<worker::Outcome> Measure(
       const worker::Measure& request, const std::function<void(const worker::Sample&)>& on_sample,
       const std::function<void(const worker::Conditions&)>& on_conditions);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,11 +41,30 @@ struct PreparedCandidate {
   bool over_memory = false;
 };
 
-// One run of a candidate.
+// How a candidate is launched and fed.
+struct RunMode {
+  LaunchMode launch = LaunchMode::kEager;
+  CacheState cache_state = CacheState::kInputHot;
+};
+
+// One sample of a candidate.
 struct TimedRun {
   double gpu_us = 0;
   double host_us = 0;       // time that the launch took the host
   double sm_clock_mhz = 0;  // 0: not taken
+  // The stream was held during the launch, so that its time is not in gpu_us.
+  bool held = false;
+};
+
+// What a candidate computed, and whether it can be captured.
+struct CheckedRun {
+  TimedRun run;  // not held
+  // See convtune.worker.Checked.
+  std::optional<double> error;
+  double magnitude = 0;
+  int64_t nonfinite = 0;
+  std::string out_of_bounds;
+  CaptureSupport capture = CaptureSupport::kUnknown;
 };
 
 // What a look at the card gave.
@@ -70,10 +90,13 @@ class BackendProblem {
   // are cuDNN's.
   virtual absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) = 0;
   // Gives what a prepared candidate needs to run: tensors and workspace.
-  // Called once before Run, with all that a measurement is about to run.
+  // Called before Check and Run, with all that is about to be run.
   virtual absl::Status BeginMeasure(const std::vector<CandidateId>& ids) = 0;
-  // Runs a prepared candidate once, and waits for its end.
-  virtual absl::StatusOr<TimedRun> Run(const CandidateId& id) = 0;
+  // Runs a prepared candidate once, compares what it computed with a
+  // reference, looks at what it wrote, and tries to capture it.
+  virtual absl::StatusOr<CheckedRun> Check(const CandidateId& id) = 0;
+  // Takes one sample of a prepared candidate, and waits for its end.
+  virtual absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) = 0;
 };
 
 // Not thread-safe.

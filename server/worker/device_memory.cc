@@ -3,21 +3,15 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
+#include "server/worker/comparison.h"
 #include "server/worker/cudnn_status.h"
-#include "server/worker/tensor_data.h"
 
 namespace convtune {
-namespace {
-
-// An odd number, so that rows of a tensor do not repeat each other.
-constexpr int64_t kBlockElements = (int64_t{1} << 20) + 7;
-
-}  // namespace
-
 absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(int64_t bytes) {
   DeviceBuffer buffer;
   if (bytes > 0) {
@@ -34,9 +28,37 @@ DeviceBuffer::~DeviceBuffer() {
   }
 }
 
-absl::Status FillWithRandom(DataType type, bool rectified, uint64_t seed, DeviceBuffer* buffer) {
-  const int64_t elements = std::min(buffer->bytes() / SizeOf(type), kBlockElements);
-  const std::string block = RandomTensorBytes(type, elements, rectified, seed);
+absl::StatusOr<GuardedBuffer> GuardedBuffer::Allocate(int64_t bytes) {
+  GuardedBuffer guarded;
+  ASSIGN_OR_RETURN(guarded.buffer_, DeviceBuffer::Allocate(bytes + 2 * kZoneBytes));
+  guarded.bytes_ = bytes;
+  return guarded;
+}
+
+absl::Status GuardedBuffer::Prepare(int64_t used, cudaStream_t stream) const {
+  return ToStatus(cudaMemsetAsync(buffer_.data(), kUntouched,
+                                  static_cast<size_t>(used + 2 * kZoneBytes), stream),
+                  "prepare a red zone");
+}
+
+absl::StatusOr<std::string> GuardedBuffer::Damage(int64_t used, cudaStream_t stream) const {
+  std::string zone(static_cast<size_t>(kZoneBytes), '\0');
+  std::vector<std::string> damages;
+  for (const bool before : {true, false}) {
+    const char* at = static_cast<const char*>(data()) + (before ? -kZoneBytes : used);
+    RETURN_IF_ERROR(
+        ToStatus(cudaMemcpyAsync(zone.data(), at, zone.size(), cudaMemcpyDeviceToHost, stream),
+                 "read a red zone"));
+    RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(stream), "read a red zone"));
+    std::string damage = DescribeDamage(zone, before);
+    if (!damage.empty()) {
+      damages.push_back(std::move(damage));
+    }
+  }
+  return absl::StrJoin(damages, ", ");
+}
+
+absl::Status FillWith(std::string_view block, DeviceBuffer* buffer) {
   const auto block_bytes = static_cast<int64_t>(block.size());
   for (int64_t at = 0; block_bytes > 0 && at < buffer->bytes(); at += block_bytes) {
     const int64_t size = std::min(block_bytes, buffer->bytes() - at);

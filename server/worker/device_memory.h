@@ -1,12 +1,15 @@
 // Memory of a card.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/model/enums.h"
 
 namespace convtune {
 
@@ -35,9 +38,37 @@ class DeviceBuffer {
   int64_t bytes_ = 0;
 };
 
-// Fills the buffer with what RandomTensorBytes gives; a block of it is
-// repeated where the buffer is large. Blocks until it is there.
-absl::Status FillWithRandom(DataType type, bool rectified, uint64_t seed, DeviceBuffer* buffer);
+// Memory of a card between two red zones, which are there to be checked for
+// writes beyond its ends. Move-only.
+class GuardedBuffer {
+ public:
+  static constexpr int64_t kZoneBytes = int64_t{1} << 16;
+
+  // 0 bytes: zones around nothing. Errors are DeviceBuffer's.
+  static absl::StatusOr<GuardedBuffer> Allocate(int64_t bytes);
+
+  GuardedBuffer() = default;
+
+  // Aligned to 256 bytes.
+  void* data() const { return static_cast<char*>(buffer_.data()) + kZoneBytes; }
+  int64_t bytes() const { return bytes_; }
+  bool allocated() const { return buffer_.data() != nullptr; }
+
+  // Fills the first `used` bytes and both zones, of which the second begins
+  // right behind these bytes, with kUntouched. Does not wait.
+  absl::Status Prepare(int64_t used, cudaStream_t stream) const;
+  // What was written to the zones since, in words; empty if nothing was. Waits
+  // for the stream.
+  absl::StatusOr<std::string> Damage(int64_t used, cudaStream_t stream) const;
+
+ private:
+  DeviceBuffer buffer_;
+  int64_t bytes_ = 0;
+};
+
+// Repeats `block` in the buffer from its beginning to its end. Blocks until it
+// is there.
+absl::Status FillWith(std::string_view block, DeviceBuffer* buffer);
 
 // Free memory of the current device in bytes.
 absl::StatusOr<int64_t> FreeDeviceMemory();

@@ -39,7 +39,10 @@ class DevicelessProblem : public BackendProblem {
   }
 
   absl::Status BeginMeasure(const std::vector<CandidateId>& /*ids*/) override { return NeedsGpu(); }
-  absl::StatusOr<TimedRun> Run(const CandidateId& /*id*/) override { return NeedsGpu(); }
+  absl::StatusOr<CheckedRun> Check(const CandidateId& /*id*/) override { return NeedsGpu(); }
+  absl::StatusOr<TimedRun> Run(const CandidateId& /*id*/, const RunMode& /*mode*/) override {
+    return NeedsGpu();
+  }
 
  private:
   const OperationGraph graph_;

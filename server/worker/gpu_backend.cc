@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn_library.h"
 #include "server/worker/cudnn_status.h"
@@ -21,7 +22,15 @@ absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal) {
   RETURN_IF_ERROR(ToStatus(cudnnCreate(&backend->handle_), "create a cuDNN handle"));
   RETURN_IF_ERROR(
       ToStatus(cudnnSetStream(backend->handle_, backend->stream_), "set cuDNN's stream"));
-  ASSIGN_OR_RETURN(backend->timer_, CudaEventTimer::Create(backend->stream_));
+  ASSIGN_OR_RETURN(backend->kernels_,
+                   Kernels::Load(backend->info_.environment.sm_count, backend->stream_));
+  int l2_bytes = 0;
+  RETURN_IF_ERROR(ToStatus(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, ordinal),
+                           "ask for the size of the L2 cache"));
+  backend->flush_bytes_ = FlushBytes(l2_bytes);
+  ASSIGN_OR_RETURN(backend->timed_stream_,
+                   CudaStream::Create(backend->stream_, backend->kernels_.get(), l2_bytes));
+  backend->timer_ = std::make_unique<Timer>(backend->timed_stream_.get());
   char pci_bus_id[32] = "";
   RETURN_IF_ERROR(ToStatus(cudaDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), ordinal),
                            "ask for the GPU's PCI address"));
@@ -36,6 +45,8 @@ absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal) {
 
 GpuBackend::~GpuBackend() {
   timer_.reset();
+  timed_stream_.reset();
+  kernels_.reset();
   if (handle_ != nullptr) {
     cudnnDestroy(handle_);
   }
@@ -53,9 +64,17 @@ absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProbl
   ASSIGN_OR_RETURN(const int64_t free_bytes, FreeDeviceMemory());
   // Code of kernels is loaded as they are first used: that needs room too.
   const int64_t usable = free_bytes - free_bytes / 16;
-  const int64_t budget = memory_budget_bytes > 0 ? std::min(memory_budget_bytes, usable) : usable;
+  // What the timer reads to flush the cache is allocated already, and counts.
+  const int64_t budget =
+      memory_budget_bytes > 0 ? std::min(memory_budget_bytes - flush_bytes_, usable) : usable;
+  if (budget <= 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("memory_budget_bytes: flushing the card's cache needs ", flush_bytes_, " of ",
+                     memory_budget_bytes));
+  }
+  const GpuResources resources = {handle_, stream_, timer_.get(), kernels_.get()};
   ASSIGN_OR_RETURN(std::unique_ptr<GpuProblem> opened,
-                   GpuProblem::Create(problem, handle_, timer_.get(), budget));
+                   GpuProblem::Create(problem, resources, budget));
   return opened;
 }
 

@@ -8,14 +8,16 @@
 #include <string>
 
 #include "server/worker/backend.h"
+#include "server/worker/cuda_stream.h"
 #include "server/worker/device_info.h"
+#include "server/worker/kernels.h"
 #include "server/worker/nvml.h"
 #include "server/worker/timer.h"
 
 namespace convtune {
 
-// Holds the CUDA context, a stream, a cuDNN handle and a timer for as long as
-// it lives. Not thread-safe.
+// Holds the CUDA context, a stream, a cuDNN handle, our kernels and a timer for
+// as long as it lives. Not thread-safe.
 class GpuBackend : public Backend {
  public:
   // UNAVAILABLE without a driver or card, else CUDA's or cuDNN's error.
@@ -37,7 +39,10 @@ class GpuBackend : public Backend {
   const DeviceInfo info_;
   cudaStream_t stream_ = nullptr;
   cudnnHandle_t handle_ = nullptr;
+  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<CudaStream> timed_stream_;
   std::unique_ptr<Timer> timer_;
+  int64_t flush_bytes_ = 0;
   std::unique_ptr<Nvml> nvml_;  // null where it cannot be had
   std::string nvml_failure_;    // why not
 };

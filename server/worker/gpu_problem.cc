@@ -1,11 +1,14 @@
 #include "server/worker/gpu_problem.h"
 
+#include <algorithm>
 #include <functional>
 #include <set>
+#include <string>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn_status.h"
 #include "server/worker/legacy_notes.h"
@@ -14,24 +17,25 @@
 namespace convtune {
 namespace {
 
-constexpr uint64_t kSeed = 20240229;
+// Zones around output and workspace, and what comparing needs.
+constexpr int64_t kCheckBytes = 4 * GuardedBuffer::kZoneBytes + OutputCheck::kBytes;
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem& problem,
-                                                               cudnnHandle_t handle, Timer* timer,
+                                                               const GpuResources& resources,
                                                                int64_t memory_budget_bytes) {
-  const int64_t workspace_limit = memory_budget_bytes - problem.TensorBytes();
-  if (workspace_limit < 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("memory_budget_bytes: the tensors need ",
-                                                     problem.TensorBytes(), " of ",
-                                                     memory_budget_bytes));
+  const int64_t needed = problem.TensorBytes() + kCheckBytes;
+  if (memory_budget_bytes < needed) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("memory_budget_bytes: the tensors and the check of the output need ", needed,
+                     " of ", memory_budget_bytes));
   }
   CudnnTarget target;
-  target.handle = handle;
+  target.handle = resources.handle;
   ASSIGN_OR_RETURN(OperationGraph graph, OperationGraph::Create(problem, target));
   return std::unique_ptr<GpuProblem>(
-      new GpuProblem(problem, std::move(graph), timer, workspace_limit));
+      new GpuProblem(problem, std::move(graph), resources, memory_budget_bytes - needed));
 }
 
 absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
@@ -77,20 +81,20 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
   RETURN_IF_ERROR(EnsureTensors());
   std::set<int64_t, std::greater<>> sizes;
   for (const CandidateId& id : ids) {
-    const auto found = prepared_.find(id);
-    if (found == prepared_.end()) {
-      return absl::FailedPreconditionError(absl::StrCat(ToText(id), ": is not prepared"));
-    }
-    sizes.insert(found->second.workspace_bytes);
+    ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
+    sizes.insert(prepared->workspace_bytes);
   }
   // Less may be free than at the start: then the largest go without, see
   // Launch, and the others are timed.
   for (const int64_t size : sizes) {
-    if (size <= workspace_.bytes()) {
+    if (workspace_.allocated() && size <= workspace_.bytes()) {
       break;
     }
-    workspace_ = DeviceBuffer();
-    absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Allocate(size);
+    for (auto& [id, prepared] : prepared_) {
+      prepared.graph.reset();
+    }
+    workspace_ = GuardedBuffer();
+    absl::StatusOr<GuardedBuffer> buffer = GuardedBuffer::Allocate(size);
     if (buffer.ok()) {
       workspace_ = *std::move(buffer);
     } else if (!absl::IsResourceExhausted(buffer.status())) {
@@ -106,17 +110,126 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id) {
-  const auto found = prepared_.find(id);
-  if (found == prepared_.end()) {
-    return absl::FailedPreconditionError(absl::StrCat(ToText(id), ": is not prepared"));
-  }
-  absl::StatusOr<TimedRun> timed =
-      timer_->Time([&]() -> absl::Status { return Launch(id, found->second); });
+absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id, const RunMode& mode) {
+  ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
+  absl::StatusOr<TimedRun> timed = Sample(id, mode, prepared);
   if (!timed.ok()) {
     AbortIfContextIsLost();
   }
   return timed;
+}
+
+absl::StatusOr<CheckedRun> GpuProblem::Check(const CandidateId& id) {
+  ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
+  absl::StatusOr<CheckedRun> checked = RunAndLook(id, prepared);
+  if (!checked.ok()) {
+    AbortIfContextIsLost();
+  }
+  return checked;
+}
+
+absl::StatusOr<GpuProblem::Prepared*> GpuProblem::Find(const CandidateId& id) {
+  const auto found = prepared_.find(id);
+  if (found == prepared_.end()) {
+    return absl::FailedPreconditionError(absl::StrCat(ToText(id), ": is not prepared"));
+  }
+  return &found->second;
+}
+
+absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode& mode,
+                                            Prepared* prepared) {
+  if (!prepared->warm) {
+    RETURN_IF_ERROR(Launch(id, *prepared));
+    RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(resources_.stream), "warm up"));
+    prepared->warm = true;
+  }
+  const bool replays = mode.launch == LaunchMode::kGraphCapture;
+  if (replays && !prepared->graph.has_value()) {
+    RETURN_IF_ERROR(CaptureAndReplay(id, prepared));
+  }
+  TimedWork work;
+  work.cache_state = mode.cache_state;
+  work.inputs = tensors_->fresh_inputs();
+  work.expected = prepared->expected;
+  work.hold = !prepared->waits;
+  work.launch = [&]() -> absl::Status {
+    return replays ? prepared->graph->Launch(resources_.stream) : Launch(id, *prepared);
+  };
+  ASSIGN_OR_RETURN(const TimedRun run, resources_.timer->Time(work));
+  prepared->expected = {run.gpu_us, run.host_us};
+  prepared->waits = !run.held;
+  return run;
+}
+
+absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepared* prepared) {
+  RETURN_IF_ERROR(EnsureCheck());
+  const GuardedBuffer& output = tensors_->output();
+  RETURN_IF_ERROR(output.Prepare(output.bytes(), resources_.stream));
+  if (prepared->workspace_bytes <= workspace_.bytes()) {
+    RETURN_IF_ERROR(workspace_.Prepare(prepared->workspace_bytes, resources_.stream));
+  }
+  TimedWork work;
+  work.inputs = tensors_->fresh_inputs();
+  work.launch = [&] { return Launch(id, *prepared); };
+  work.hold = false;  // code may be loaded, and memory allocated
+  CheckedRun checked;
+  ASSIGN_OR_RETURN(checked.run, resources_.timer->Time(work));
+  prepared->warm = true;
+  prepared->expected = {checked.run.gpu_us, checked.run.host_us};
+  ASSIGN_OR_RETURN(checked.out_of_bounds, WrittenOutOfBounds(*prepared));
+  ASSIGN_OR_RETURN(const OutputCheck::Result looked, check_->Look(output.data()));
+  checked.error = looked.comparison.error;
+  checked.magnitude = looked.comparison.magnitude;
+  checked.nonfinite = looked.nonfinite;
+  checked.capture = TryCapture(id, looked, prepared);
+  return checked;
+}
+
+absl::StatusOr<std::string> GpuProblem::WrittenOutOfBounds(const Prepared& prepared) const {
+  std::vector<std::string> damages;
+  const GuardedBuffer& output = tensors_->output();
+  ASSIGN_OR_RETURN(std::string damage, output.Damage(output.bytes(), resources_.stream));
+  if (!damage.empty()) {
+    damages.push_back(absl::StrCat("output: ", damage));
+  }
+  ASSIGN_OR_RETURN(damage, workspace_.Damage(prepared.workspace_bytes, resources_.stream));
+  if (!damage.empty()) {
+    damages.push_back(absl::StrCat("workspace: ", damage));
+  }
+  return absl::StrJoin(damages, "; ");
+}
+
+CaptureSupport GpuProblem::TryCapture(const CandidateId& id, const OutputCheck::Result& eager,
+                                      Prepared* prepared) {
+  const GuardedBuffer& output = tensors_->output();
+  absl::Status status = output.Prepare(output.bytes(), resources_.stream);
+  if (status.ok()) {
+    status = CaptureAndReplay(id, prepared);
+  }
+  bool agrees = false;
+  if (status.ok()) {
+    const absl::StatusOr<OutputCheck::Result> replayed = check_->Look(output.data());
+    status = replayed.status();
+    agrees = replayed.ok() &&
+             Agrees(eager.comparison, eager.nonfinite, replayed->comparison, replayed->nonfinite);
+  }
+  if (!status.ok()) {
+    AbortIfContextIsLost();
+  }
+  if (!agrees) {
+    prepared->graph.reset();
+  }
+  return agrees ? CaptureSupport::kYes : CaptureSupport::kNo;
+}
+
+absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepared) {
+  ASSIGN_OR_RETURN(CapturedGraph graph, CapturedGraph::Capture(resources_.stream, [&] {
+                     return Launch(id, *prepared);
+                   }));
+  RETURN_IF_ERROR(graph.Launch(resources_.stream));
+  RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(resources_.stream), "replay a graph"));
+  prepared->graph = std::move(graph);
+  return absl::OkStatus();
 }
 
 absl::Status GpuProblem::Launch(const CandidateId& id, const Prepared& prepared) {
@@ -125,12 +238,12 @@ absl::Status GpuProblem::Launch(const CandidateId& id, const Prepared& prepared)
         absl::StrCat("its workspace of ", prepared.workspace_bytes, " bytes does not fit"));
   }
   if (prepared.plan.has_value()) {
-    return ToStatus(cudnnBackendExecute(graph_.target().handle, prepared.plan->descriptor().get(),
+    return ToStatus(cudnnBackendExecute(resources_.handle, prepared.plan->descriptor().get(),
                                         prepared.variant_pack.get()),
                     "execute");
   }
   ASSIGN_OR_RETURN(LegacyConvolution * legacy, Legacy());
-  return legacy->Launch(std::get<LegacyAlgorithm>(id), pointers_, workspace_.data(),
+  return legacy->Launch(std::get<LegacyAlgorithm>(id), tensors_->pointers(), workspace_.data(),
                         prepared.workspace_bytes);
 }
 
@@ -140,57 +253,33 @@ absl::StatusOr<LegacyConvolution*> GpuProblem::Legacy() {
     if (!obstacle.empty()) {
       return absl::UnimplementedError(obstacle);
     }
-    ASSIGN_OR_RETURN(legacy_, LegacyConvolution::Create(problem_, graph_.target().handle));
+    ASSIGN_OR_RETURN(legacy_, LegacyConvolution::Create(problem_, resources_.handle));
   }
   return legacy_.get();
 }
 
 absl::Status GpuProblem::EnsureTensors() {
-  if (!buffers_.empty()) {
-    return absl::OkStatus();
+  if (!tensors_.has_value()) {
+    ASSIGN_OR_RETURN(tensors_, ProblemTensors::Create(problem_, graph_));
   }
-  std::vector<DeviceBuffer> buffers;
-  ConvPointers pointers;
-  for (const GraphTensor& tensor : graph_.tensors()) {
-    ASSIGN_OR_RETURN(DeviceBuffer buffer,
-                     DeviceBuffer::Allocate(tensor.elements * SizeOf(tensor.type)));
-    // Activations and their gradients come from behind a ReLU; w and the bias
-    // do not.
-    const bool rectified = tensor.role != TensorRole::kW && tensor.role != TensorRole::kBias;
-    RETURN_IF_ERROR(
-        FillWithRandom(tensor.type, rectified, kSeed + static_cast<uint64_t>(tensor.uid), &buffer));
-    switch (tensor.role) {
-      case TensorRole::kX:
-        pointers.x = buffer.data();
-        break;
-      case TensorRole::kW:
-        pointers.w = buffer.data();
-        break;
-      case TensorRole::kY:
-        pointers.y = buffer.data();
-        break;
-      case TensorRole::kResidual:
-      case TensorRole::kBias:
-        break;
-    }
-    buffers.push_back(std::move(buffer));
+  return absl::OkStatus();
+}
+
+absl::Status GpuProblem::EnsureCheck() {
+  if (!check_.has_value()) {
+    ASSIGN_OR_RETURN(check_, OutputCheck::Create(problem_, tensors_->reference_inputs(),
+                                                 tensors_->output_elements(), resources_.kernels,
+                                                 resources_.stream));
+    tensors_->DropReferenceInputs();
   }
-  buffers_ = std::move(buffers);
-  pointers_ = pointers;
   return absl::OkStatus();
 }
 
 absl::StatusOr<Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_bytes) {
-  std::vector<int64_t> uids;
-  std::vector<void*> pointers;
-  for (size_t i = 0; i < buffers_.size(); ++i) {
-    uids.push_back(graph_.tensors()[i].uid);
-    pointers.push_back(buffers_[i].data());
-  }
   void* workspace = workspace_bytes > 0 ? workspace_.data() : nullptr;
   ASSIGN_OR_RETURN(Descriptor pack, Descriptor::Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
-  RETURN_IF_ERROR(pack.SetInt64s(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids));
-  RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers));
+  RETURN_IF_ERROR(pack.SetInt64s(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, tensors_->uids()));
+  RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, tensors_->data()));
   RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace}));
   RETURN_IF_ERROR(pack.Finalize());
   return pack;
@@ -199,7 +288,7 @@ absl::StatusOr<Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_bytes) 
 absl::Status GpuProblem::ListLegacy(ListingSink* sink) {
   ASSIGN_OR_RETURN(LegacyConvolution * legacy, Legacy());
   RETURN_IF_ERROR(EnsureTensors());
-  return ListLegacyAlgorithms(problem_, legacy, pointers_, workspace_limit_, sink);
+  return ListLegacyAlgorithms(problem_, legacy, tensors_->pointers(), workspace_limit_, sink);
 }
 
 }  // namespace convtune

@@ -11,30 +11,44 @@
 #include <vector>
 
 #include "server/worker/backend.h"
+#include "server/worker/captured_graph.h"
 #include "server/worker/device_memory.h"
 #include "server/worker/graph_builder.h"
 #include "server/worker/graph_listing.h"
+#include "server/worker/kernels.h"
 #include "server/worker/legacy_convolution.h"
+#include "server/worker/output_check.h"
 #include "server/worker/plan.h"
+#include "server/worker/problem_tensors.h"
 #include "server/worker/timer.h"
 
 namespace convtune {
+
+// What a problem uses of its card. `stream` is the handle's and the timer's.
+struct GpuResources {
+  cudnnHandle_t handle = nullptr;
+  cudaStream_t stream = nullptr;
+  Timer* timer = nullptr;
+  Kernels* kernels = nullptr;
+};
 
 // Tensors are made when something is first run. A run that destroys the CUDA
 // context ends the process, see AbortIfContextIsLost.
 class GpuProblem : public BackendProblem {
  public:
-  // `handle` and `timer` outlive the problem. RESOURCE_EXHAUSTED if the
-  // tensors alone exceed the budget; else cuDNN's errors.
+  // `resources` outlive the problem. RESOURCE_EXHAUSTED if the tensors, and
+  // what is needed to check results, alone exceed the budget; else cuDNN's
+  // errors.
   static absl::StatusOr<std::unique_ptr<GpuProblem>> Create(const ConvProblem& problem,
-                                                            cudnnHandle_t handle, Timer* timer,
+                                                            const GpuResources& resources,
                                                             int64_t memory_budget_bytes);
 
   absl::StatusOr<ListingEnd> List(const ListingOptions& options,
                                   const OnListed& on_listed) override;
   absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override;
   absl::Status BeginMeasure(const std::vector<CandidateId>& ids) override;
-  absl::StatusOr<TimedRun> Run(const CandidateId& id) override;
+  absl::StatusOr<CheckedRun> Check(const CandidateId& id) override;
+  absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) override;
 
  private:
   // What is kept of a prepared candidate; legacy algorithms have no plan.
@@ -42,30 +56,43 @@ class GpuProblem : public BackendProblem {
     std::optional<ExecutionPlan> plan;
     Descriptor variant_pack;  // for the current workspace
     int64_t workspace_bytes = 0;
+    bool warm = false;                   // it has run
+    bool waits = false;                  // it cannot be launched onto a held stream
+    std::optional<CapturedGraph> graph;  // with the current workspace
+    Expectation expected;
   };
 
-  GpuProblem(const ConvProblem& problem, OperationGraph graph, Timer* timer,
+  GpuProblem(const ConvProblem& problem, OperationGraph graph, const GpuResources& resources,
              int64_t workspace_limit)
       : problem_(problem),
         graph_(std::move(graph)),
-        timer_(timer),
+        resources_(resources),
         workspace_limit_(workspace_limit) {}
 
   // Fails with the reason where the legacy API cannot express the problem.
   absl::StatusOr<LegacyConvolution*> Legacy();
   absl::Status EnsureTensors();
+  absl::Status EnsureCheck();
   absl::StatusOr<Descriptor> MakeVariantPack(int64_t workspace_bytes);
   absl::Status ListLegacy(ListingSink* sink);
+  absl::StatusOr<Prepared*> Find(const CandidateId& id);
   absl::Status Launch(const CandidateId& id, const Prepared& prepared);
+  absl::StatusOr<TimedRun> Sample(const CandidateId& id, const RunMode& mode, Prepared* prepared);
+  absl::StatusOr<CheckedRun> RunAndLook(const CandidateId& id, Prepared* prepared);
+  absl::StatusOr<std::string> WrittenOutOfBounds(const Prepared& prepared) const;
+  // Captures it, and sees whether a replay computes what `eager` was.
+  CaptureSupport TryCapture(const CandidateId& id, const OutputCheck::Result& eager,
+                            Prepared* prepared);
+  absl::Status CaptureAndReplay(const CandidateId& id, Prepared* prepared);
 
   const ConvProblem problem_;
   const OperationGraph graph_;
-  Timer* const timer_;
+  const GpuResources resources_;
   const int64_t workspace_limit_;
   std::unique_ptr<LegacyConvolution> legacy_;
-  std::vector<DeviceBuffer> buffers_;  // in the order of graph_.tensors()
-  ConvPointers pointers_;
-  DeviceBuffer workspace_;
+  std::optional<ProblemTensors> tensors_;
+  std::optional<OutputCheck> check_;
+  GuardedBuffer workspace_;
   std::map<CandidateId, Prepared> prepared_;
 };
 

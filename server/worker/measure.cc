@@ -24,7 +24,7 @@ absl::StatusOr<bool> RunRounds(BackendProblem* problem, const MeasurePlan& plan,
       RETURN_IF_ERROR(callbacks.on_touch(candidate.index));
       touched = candidate.index;
     }
-    *result = problem->Run(candidate.id);
+    *result = problem->Run(candidate.id, plan.mode);
     failed[i] = !result->ok();
     return absl::OkStatus();
   };

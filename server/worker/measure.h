@@ -21,6 +21,7 @@ struct MeasurePlan {
   int warmups = 0;
   int rounds = 0;
   int first_round = 0;  // number of the first one
+  RunMode mode;
   absl::Time deadline = absl::InfiniteFuture();
 
   std::vector<CandidateId> ids() const;

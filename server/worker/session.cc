@@ -37,6 +37,49 @@ std::optional<ListingDepth> DepthOf(worker::Listing listing) {
   }
 }
 
+// nullopt if a number is none that this worker knows.
+std::optional<RunMode> ModeOf(const worker::Measure& request) {
+  RunMode mode;
+  switch (request.launch()) {
+    case 0:
+    case static_cast<int>(LaunchMode::kEager):
+      break;
+    case static_cast<int>(LaunchMode::kGraphCapture):
+      mode.launch = LaunchMode::kGraphCapture;
+      break;
+    default:
+      return std::nullopt;
+  }
+  switch (request.cache_state()) {
+    case 0:
+    case static_cast<int>(CacheState::kInputHot):
+      break;
+    case static_cast<int>(CacheState::kCold):
+      mode.cache_state = CacheState::kCold;
+      break;
+    case static_cast<int>(CacheState::kHot):
+      mode.cache_state = CacheState::kHot;
+      break;
+    default:
+      return std::nullopt;
+  }
+  return mode;
+}
+
+worker::Checked ToProto(const CheckedRun& run) {
+  worker::Checked checked;
+  if (run.error.has_value()) {
+    checked.set_error(*run.error);
+  }
+  checked.set_magnitude(run.magnitude);
+  checked.set_nonfinite(run.nonfinite);
+  checked.set_out_of_bounds(run.out_of_bounds);
+  checked.set_capture(static_cast<int>(run.capture));
+  checked.set_gpu_us(run.run.gpu_us);
+  checked.set_host_us(run.run.host_us);
+  return checked;
+}
+
 template <typename Field>
 void AddNotes(uint32_t mask, Field* field) {
   for (int number = 1; number < 32; ++number) {
@@ -82,6 +125,8 @@ absl::Status Session::Handle(const worker::Request& request, const Send& send) {
     case worker::Request::kReadConditions:
       RETURN_IF_ERROR(SendConditions(send));
       return Finish(send, true, "");
+    case worker::Request::kCheck:
+      return HandleCheck(request.check(), send);
     case worker::Request::KIND_NOT_SET:
       break;
   }
@@ -209,12 +254,56 @@ absl::Status Session::HandlePrepare(const worker::Prepare& request, const Send& 
   return send(last);
 }
 
+absl::Status Session::HandleCheck(const worker::Check& request, const Send& send) {
+  const std::string error = CheckIndexes(request.indexes(), true);
+  if (!error.empty()) {
+    return Finish(send, false, error);
+  }
+  std::vector<CandidateId> ids;
+  for (const int index : request.indexes()) {
+    ids.push_back(candidates_[static_cast<size_t>(index)].id);
+  }
+  const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
+  const absl::Status begun = problem_->BeginMeasure(ids);
+  if (!begun.ok()) {
+    return Finish(send, false, begun.message());
+  }
+  worker::Reply last;
+  last.set_last(true);
+  last.mutable_outcome()->set_ok(true);
+  for (const int index : request.indexes()) {
+    if (absl::Now() >= deadline) {
+      last.mutable_outcome()->set_out_of_time(true);
+      break;
+    }
+    worker::Reply touching;
+    touching.mutable_touching()->set_index(index);
+    RETURN_IF_ERROR(send(touching));
+    const absl::StatusOr<CheckedRun> run =
+        problem_->Check(candidates_[static_cast<size_t>(index)].id);
+    worker::Reply reply;
+    if (run.ok()) {
+      *reply.mutable_checked() = ToProto(*run);
+    } else {
+      reply.mutable_checked()->set_error_message(std::string(run.status().message()));
+    }
+    reply.mutable_checked()->set_index(index);
+    RETURN_IF_ERROR(send(reply));
+  }
+  return send(last);
+}
+
 absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& send) {
   const std::string error = CheckIndexes(request.indexes(), true);
   if (!error.empty()) {
     return Finish(send, false, error);
   }
+  const std::optional<RunMode> mode = ModeOf(request);
+  if (!mode.has_value()) {
+    return Finish(send, false, "launch, cache_state: must be numbers of their enumerations");
+  }
   MeasurePlan plan;
+  plan.mode = *mode;
   plan.warmups = request.warmups();
   plan.rounds = request.rounds();
   plan.first_round = request.first_round();

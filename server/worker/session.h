@@ -37,6 +37,7 @@ class Session {
   absl::Status HandleHello(const worker::Hello& hello, const Send& send);
   absl::Status HandleOpen(const worker::OpenProblem& request, const Send& send);
   absl::Status HandlePrepare(const worker::Prepare& request, const Send& send);
+  absl::Status HandleCheck(const worker::Check& request, const Send& send);
   absl::Status HandleMeasure(const worker::Measure& request, const Send& send);
   absl::Status SendConditions(const Send& send);
   // Error for people, empty if every index names a listed candidate (and, if

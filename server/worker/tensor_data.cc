@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 
 namespace convtune {
@@ -13,6 +14,13 @@ constexpr float kI8Scale = 32.0F;
 template <typename T>
 void Put(T value, int64_t place, std::string* bytes) {
   std::memcpy(bytes->data() + static_cast<size_t>(place) * sizeof(T), &value, sizeof(T));
+}
+
+template <typename T>
+T Get(const char* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
 }
 
 void PutElement(DataType type, float value, int64_t place, std::string* bytes) {
@@ -70,13 +78,80 @@ uint16_t EncodeSmallFloat(float value, int exponent_bits, int mantissa_bits, boo
       sign | static_cast<uint32_t>(std::min(pattern, static_cast<double>(largest))));
 }
 
-std::string RandomTensorBytes(DataType type, int64_t count, bool rectified, uint64_t seed) {
+double DecodeSmallFloat(uint16_t bits, int exponent_bits, int mantissa_bits, bool has_infinity) {
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const int top_exponent = (1 << exponent_bits) - 1;
+  const uint32_t mantissa_size = 1U << mantissa_bits;
+  const uint32_t mantissa = bits & (mantissa_size - 1);
+  const int exponent = static_cast<int>(bits >> mantissa_bits) & top_exponent;
+  const double sign = (bits >> (exponent_bits + mantissa_bits) & 1U) != 0 ? -1.0 : 1.0;
+  if (exponent == top_exponent && has_infinity) {
+    return mantissa == 0 ? sign * std::numeric_limits<double>::infinity()
+                         : std::numeric_limits<double>::quiet_NaN();
+  }
+  if (exponent == top_exponent && mantissa == mantissa_size - 1) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  const uint32_t units = exponent == 0 ? mantissa : mantissa + mantissa_size;
+  return sign * std::ldexp(units, std::max(exponent, 1) - bias - mantissa_bits);
+}
+
+double DecodeElement(DataType type, const char* bytes) {
+  switch (type) {
+    case DataType::kF64:
+      return Get<double>(bytes);
+    case DataType::kF32:
+      return static_cast<double>(Get<float>(bytes));
+    case DataType::kF16:
+      return DecodeSmallFloat(Get<uint16_t>(bytes), 5, 10, true);
+    case DataType::kBF16:
+      return DecodeSmallFloat(Get<uint16_t>(bytes), 8, 7, true);
+    case DataType::kE4M3:
+      return DecodeSmallFloat(Get<uint8_t>(bytes), 4, 3, false);
+    case DataType::kE5M2:
+      return DecodeSmallFloat(Get<uint8_t>(bytes), 5, 2, true);
+    case DataType::kI8:
+      return Get<int8_t>(bytes);
+    case DataType::kI32:
+      return Get<int32_t>(bytes);
+  }
+  return 0;
+}
+
+double LargestOf(DataType type) {
+  switch (type) {
+    case DataType::kF64:
+      return std::numeric_limits<double>::max();
+    case DataType::kF32:
+      return static_cast<double>(std::numeric_limits<float>::max());
+    case DataType::kF16:
+      return DecodeSmallFloat(0x7BFF, 5, 10, true);
+    case DataType::kBF16:
+      return DecodeSmallFloat(0x7F7F, 8, 7, true);
+    case DataType::kE4M3:
+      return DecodeSmallFloat(0x7E, 4, 3, false);
+    case DataType::kE5M2:
+      return DecodeSmallFloat(0x7B, 5, 2, true);
+    case DataType::kI8:
+      return std::numeric_limits<int8_t>::max();
+    case DataType::kI32:
+      return std::numeric_limits<int32_t>::max();
+  }
+  return 0;
+}
+
+std::string RandomTensorBytes(DataType type, int64_t count, TensorContent content, uint64_t seed) {
   std::string bytes(static_cast<size_t>(count * SizeOf(type)), '\0');
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
   for (int64_t i = 0; i < count; ++i) {
-    const float value = normal(random);
-    PutElement(type, rectified ? std::max(value, 0.0F) : value, i, &bytes);
+    float value = normal(random);
+    if (content == TensorContent::kRectified) {
+      value = std::max(value, 0.0F);
+    } else if (content == TensorContent::kMasked && (random() >> 63U) != 0) {
+      value = 0.0F;
+    }
+    PutElement(type, value, i, &bytes);
   }
   return bytes;
 }

@@ -14,9 +14,22 @@ namespace convtune {
 // `has_infinity`: false for e4m3, whose top exponent holds numbers.
 uint16_t EncodeSmallFloat(float value, int exponent_bits, int mantissa_bits, bool has_infinity);
 
-// `count` elements of `type` in memory order: random normal values, those
-// below zero cut to zero if `rectified`, as after a ReLU. Integers are scaled
-// to use their range. The same arguments give the same bytes.
-std::string RandomTensorBytes(DataType type, int64_t count, bool rectified, uint64_t seed);
+// The value of such a pattern; NaN and infinity are those of double.
+double DecodeSmallFloat(uint16_t bits, int exponent_bits, int mantissa_bits, bool has_infinity);
+
+// The value of the element of `type` whose bytes begin at `bytes`.
+double DecodeElement(DataType type, const char* bytes);
+
+// The largest finite value of a type.
+double LargestOf(DataType type);
+
+// What random tensors are like. Normal values; of rectified ones those below
+// zero are zero, as after a ReLU; of masked ones half are zero, wherever, as
+// the gradients that come back through a ReLU.
+enum class TensorContent { kNormal, kRectified, kMasked };
+
+// `count` elements of `type` in memory order. Integers are scaled to use their
+// range. The same arguments give the same bytes.
+std::string RandomTensorBytes(DataType type, int64_t count, TensorContent content, uint64_t seed);
 
 }  // namespace convtune

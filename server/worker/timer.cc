@@ -1,39 +1,93 @@
 #include "server/worker/timer.h"
 
-#include "absl/time/clock.h"
+#include <chrono>
+
 #include "proto/base/status_macros.h"
-#include "server/worker/cudnn_status.h"
 
 namespace convtune {
+namespace {
 
-absl::StatusOr<std::unique_ptr<CudaEventTimer>> CudaEventTimer::Create(cudaStream_t stream) {
-  std::unique_ptr<CudaEventTimer> timer(new CudaEventTimer(stream));
-  RETURN_IF_ERROR(ToStatus(cudaEventCreate(&timer->start_), "create an event"));
-  RETURN_IF_ERROR(ToStatus(cudaEventCreate(&timer->stop_), "create an event"));
-  return timer;
+constexpr int kHeldAttempts = 2;
+
+using SteadyClock = std::chrono::steady_clock;
+
+double MicrosSince(SteadyClock::time_point start) {
+  return std::chrono::duration<double, std::micro>(SteadyClock::now() - start).count();
 }
 
-CudaEventTimer::~CudaEventTimer() {
-  if (start_ != nullptr) {
-    cudaEventDestroy(start_);
+}  // namespace
+
+absl::StatusOr<TimedRun> Timer::Time(const TimedWork& work) {
+  for (int attempt = 0; work.hold && attempt < kHeldAttempts; ++attempt) {
+    ASSIGN_OR_RETURN(const std::optional<TimedRun> run, TryOnce(work, true));
+    if (run.has_value()) {
+      return *run;
+    }
   }
-  if (stop_ != nullptr) {
-    cudaEventDestroy(stop_);
+  ASSIGN_OR_RETURN(const std::optional<TimedRun> run, TryOnce(work, false));
+  if (!run.has_value()) {
+    return absl::InternalError("the card's events say that the run took no time");
   }
+  return *run;
 }
 
-absl::StatusOr<TimedRun> CudaEventTimer::Time(const Launch& launch) {
-  RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(stream_), "wait for the stream"));
-  RETURN_IF_ERROR(ToStatus(cudaEventRecord(start_, stream_), "record an event"));
-  const absl::Time launching = absl::Now();
-  RETURN_IF_ERROR(launch());
-  const absl::Duration launched = absl::Now() - launching;
-  RETURN_IF_ERROR(ToStatus(cudaEventRecord(stop_, stream_), "record an event"));
-  RETURN_IF_ERROR(ToStatus(cudaEventSynchronize(stop_), "wait for the run"));
-  float milliseconds = 0;
-  RETURN_IF_ERROR(ToStatus(cudaEventElapsedTime(&milliseconds, start_, stop_), "read the time"));
-  return TimedRun{static_cast<double>(milliseconds) * 1000.0, absl::ToDoubleMicroseconds(launched),
-                  0};
+absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bool hold) {
+  const SamplePlan plan = PlanSample(work.expected);
+  RETURN_IF_ERROR(stream_->Synchronize());
+  if (hold) {
+    RETURN_IF_ERROR(stream_->Hold(plan.hold_limit));
+  }
+  TimedRun run;
+  const absl::Status queued = Queue(work, plan.runs, &run.host_us);
+  // Whatever happened: nothing may stay held.
+  if (hold) {
+    stream_->Release();
+  }
+  const absl::Status ended = stream_->Synchronize();
+  RETURN_IF_ERROR(queued);
+  RETURN_IF_ERROR(ended);
+  if (hold && stream_->GaveUp()) {
+    return std::nullopt;
+  }
+  for (int i = 0; i < plan.runs; ++i) {
+    ASSIGN_OR_RETURN(const double us, stream_->ElapsedUs(2 * i, 2 * i + 1));
+    run.gpu_us += us / plan.runs;
+  }
+  if (!IsPlausible(run.gpu_us, run.host_us)) {
+    return std::nullopt;
+  }
+  run.sm_clock_mhz = hold ? SmClockMhz(stream_->ReadStamp(0), stream_->ReadStamp(1)) : 0;
+  run.held = hold;
+  return run;
+}
+
+absl::Status Timer::Queue(const TimedWork& work, int runs, double* host_us) {
+  if (work.cache_state == CacheState::kHot) {
+    RETURN_IF_ERROR(work.launch());
+  }
+  RETURN_IF_ERROR(stream_->PutStamp(0));
+  for (int i = 0; i < runs; ++i) {
+    RETURN_IF_ERROR(PrepareCaches(work));
+    RETURN_IF_ERROR(stream_->Record(2 * i));
+    const SteadyClock::time_point launching = SteadyClock::now();
+    RETURN_IF_ERROR(work.launch());
+    *host_us += MicrosSince(launching) / runs;
+    RETURN_IF_ERROR(stream_->Record(2 * i + 1));
+  }
+  return stream_->PutStamp(1);
+}
+
+absl::Status Timer::PrepareCaches(const TimedWork& work) {
+  if (work.cache_state == CacheState::kHot) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(stream_->Flush());
+  if (work.cache_state == CacheState::kInputHot) {
+    for (const MemorySpan& input : work.inputs) {
+      RETURN_IF_ERROR(stream_->Read(input.data, input.bytes));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace convtune

@@ -1,48 +1,58 @@
-// How long a launch takes on the GPU.
+// How long a launch takes. The method, its units and its limits are in
+// TIMING.md.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
+#include <cstdint>
 #include <functional>
-#include <memory>
+#include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/worker/backend.h"
+#include "server/worker/timed_stream.h"
 
 namespace convtune {
 
-// Times launches on one stream. Not thread-safe.
-class Timer {
- public:
-  // Puts the work to be timed on the timer's stream, without waiting for it.
-  using Launch = std::function<absl::Status()>;
-
-  virtual ~Timer() = default;
-
-  // Runs it once, alone on the stream, and waits for it to end. Errors are
-  // those of the launch and of the work.
-  virtual absl::StatusOr<TimedRun> Time(const Launch& launch) = 0;
+// Memory of the card.
+struct MemorySpan {
+  const void* data = nullptr;
+  int64_t bytes = 0;
 };
 
-// Two CUDA events around the launch. The time that the host needs to launch is
-// inside for work that is shorter than it.
-class CudaEventTimer : public Timer {
- public:
-  // `stream` outlives the timer.
-  static absl::StatusOr<std::unique_ptr<CudaEventTimer>> Create(cudaStream_t stream);
-  ~CudaEventTimer() override;
-  CudaEventTimer(const CudaEventTimer&) = delete;
-  CudaEventTimer& operator=(const CudaEventTimer&) = delete;
+struct TimedWork {
+  // Puts the work on the timer's stream. It has run before, so that it neither
+  // loads code nor allocates any more.
+  std::function<absl::Status()> launch;
+  CacheState cache_state = CacheState::kInputHot;
+  // What the layer before wrote, in the order in which it is read.
+  std::vector<MemorySpan> inputs;
+  Expectation expected;
+  // False for work that cannot be launched onto a held stream.
+  bool hold = true;
+};
 
-  absl::StatusOr<TimedRun> Time(const Launch& launch) override;
+// Not thread-safe.
+class Timer {
+ public:
+  // `stream` outlives it.
+  explicit Timer(TimedStream* stream) : stream_(stream) {}
+
+  // A sample: the mean over a few runs of the work, each of which finds the
+  // caches in the state asked for; waits for their end. They are queued while
+  // the stream is held, so that the time of launching is not in the GPU's. A
+  // sample whose hold reached its limit is thrown away: the work waits for the
+  // card as it is launched, or the host was kept from launching. After two of
+  // them it is timed without a hold, and TimedRun::held is false. Errors are
+  // those of the launch and of the work.
+  absl::StatusOr<TimedRun> Time(const TimedWork& work);
 
  private:
-  explicit CudaEventTimer(cudaStream_t stream) : stream_(stream) {}
+  absl::StatusOr<std::optional<TimedRun>> TryOnce(const TimedWork& work, bool hold);
+  absl::Status Queue(const TimedWork& work, int runs, double* host_us);
+  absl::Status PrepareCaches(const TimedWork& work);
 
-  const cudaStream_t stream_;
-  cudaEvent_t start_ = nullptr;
-  cudaEvent_t stop_ = nullptr;
+  TimedStream* const stream_;
 };
 
 }  // namespace convtune

@@ -35,6 +35,10 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"other_processes", &script.other_processes},
                                                {"busy_looks", &script.busy_looks},
                                                {"clock_reasons", &script.clock_reasons},
+                                               {"wrong", &script.wrong},
+                                               {"nonfinite", &script.nonfinite},
+                                               {"overwrites", &script.overwrites},
+                                               {"check_delay_ms", &script.check_delay_ms},
                                                {"index", &script.index}};
   const std::string copy(text);
   for (const std::string& line : std::vector<std::string>(

@@ -17,7 +17,7 @@ struct FakeScript {
   uint64_t seed = 1;
   bool has_gpu = true;  // false for a profile, whatever is said here
   int protocol_major = 1;
-  int protocol_minor = 1;
+  int protocol_minor = 2;
   int unsupported = 0;       // of the candidates, the last ones do not prepare
   int refused = 0;           // 1: OpenProblem is refused
   int prepare_delay_ms = 0;  // for each candidate
@@ -28,9 +28,13 @@ struct FakeScript {
   int other_processes = 0;   // on the card
   int busy_looks = 0;        // looks at the card after which they are gone; 0: never
   int clock_reasons = 0;     // NVML's mask
+  int wrong = -1;            // candidate whose output is far from the reference; -2: all
+  int nonfinite = -1;        // candidate whose output has a NaN
+  int overwrites = -1;       // candidate that writes outside of its memory
+  int check_delay_ms = 0;    // for each candidate
   // segv, abort, exit, hang, garbage, flood; empty: none.
   std::string fault;
-  std::string where = "measure";  // start, listing, legacy_listing, prepare, measure
+  std::string where = "measure";  // or start, listing, legacy_listing, prepare, check
   int index = 0;                  // candidate that faults
   std::string problem;            // text of the only problem that faults; empty: any
   // A file: the fault happens only while it is not there, and makes it.

@@ -35,6 +35,12 @@ Traits TraitsOf(uint64_t seed, const std::string& problem, int index) {
           index % 5 == 4};
 }
 
+// Each way of launching and feeding has its own times.
+double OffsetOf(const worker::Measure& request) {
+  const double cold = request.cache_state() == 1 ? 10 : request.cache_state() == 3 ? -5 : 0;
+  return cold - (request.launch() == 2 ? 2 : 0);
+}
+
 }  // namespace
 
 std::string FakeEnvironmentText(const std::string& device) {
@@ -70,6 +76,9 @@ absl::Status FakeSession::Handle(const worker::Request& request) {
       Log("conditions");
       RETURN_IF_ERROR(SendConditions());
       return Finish(true, "");
+    case worker::Request::kCheck:
+      if (script_.protocol_minor < 2) break;
+      return Check(request.check());
     case worker::Request::KIND_NOT_SET:
       break;
   }
@@ -106,7 +115,7 @@ void FakeSession::Log(const std::string& kind) const {
 
 void FakeSession::MaybeFault(const std::string& where, int index) {
   if (script_.fault.empty() || script_.where != where) return;
-  const bool of_candidate = where == "prepare" || where == "measure";
+  const bool of_candidate = where == "prepare" || where == "check" || where == "measure";
   if (of_candidate && script_.index != index) return;
   if (!script_.problem.empty() && script_.problem != problem_) return;
   if (!script_.once.empty()) {
@@ -217,6 +226,33 @@ absl::Status FakeSession::SendConditions() {
   return Send(reply);
 }
 
+absl::Status FakeSession::Check(const worker::Check& request) {
+  Log("check");
+  const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
+  for (const int index : request.indexes()) {
+    if (index < 0 || index >= listed_ || !prepared_[static_cast<size_t>(index)]) {
+      return Finish(false, "indexes: not prepared");
+    }
+    if (absl::Now() >= end) return Finish(true, "", true);
+    RETURN_IF_ERROR(Touch(index));
+    MaybeFault("check", index);
+    absl::SleepFor(std::min(absl::Milliseconds(script_.check_delay_ms), end - absl::Now()));
+    worker::Reply reply;
+    worker::Checked* checked = reply.mutable_checked();
+    checked->set_index(index);
+    const bool wrong = script_.wrong == index || script_.wrong == -2;
+    checked->set_error(wrong ? 1.0 : 1e-4 * (index + 1));
+    checked->set_magnitude(2);
+    checked->set_nonfinite(script_.nonfinite == index ? 3 : 0);
+    if (script_.overwrites == index) checked->set_out_of_bounds("output: 4 bytes behind its end");
+    checked->set_capture(index % 2 == 0 ? 1 : 2);
+    checked->set_gpu_us(TraitsOf(script_.seed, problem_, index).base_us + 10);
+    checked->set_host_us(script_.host_us);
+    RETURN_IF_ERROR(Send(reply));
+  }
+  return Finish(true, "");
+}
+
 absl::Status FakeSession::Measure(const worker::Measure& request) {
   Log("measure");
   RETURN_IF_ERROR(SendConditions());
@@ -236,7 +272,7 @@ absl::Status FakeSession::Measure(const worker::Measure& request) {
       worker::Reply reply;
       reply.mutable_sample()->set_index(index);
       reply.mutable_sample()->set_round(round);
-      reply.mutable_sample()->set_gpu_us(traits.base_us +
+      reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(request) +
                                          static_cast<double>(random() % 100) / 200);
       reply.mutable_sample()->set_host_us(script_.host_us);
       reply.mutable_sample()->set_sm_clock_mhz(1755);

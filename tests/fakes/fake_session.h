@@ -25,6 +25,7 @@ class FakeSession {
   absl::Status Hello();
   absl::Status Open(const worker::OpenProblem& request);
   absl::Status Prepare(const worker::Prepare& request);
+  absl::Status Check(const worker::Check& request);
   absl::Status Measure(const worker::Measure& request);
   absl::Status SendConditions();
   absl::Status Finish(bool ok, const std::string& message, bool out_of_time = false);

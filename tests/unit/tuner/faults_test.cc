@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(All, CandidateFault,
                                                               Fault{"abort", "signal 6 (SIGABRT)"},
                                                               Fault{"exit", "exit status 3"},
                                                               Fault{"garbage", "unreadable reply"}),
-                                            ::testing::Values("prepare", "measure")),
+                                            ::testing::Values("prepare", "check", "measure")),
                          [](const auto& param_info) {
                            return std::string(std::get<0>(param_info.param).kind) + "_" +
                                   std::get<1>(param_info.param);

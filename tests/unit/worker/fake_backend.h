@@ -16,6 +16,7 @@ struct FakeCandidate {
   absl::Status prepare = absl::OkStatus();
   PreparedCandidate prepared;
   int runs_until_failure = -1;  // -1: never fails
+  absl::StatusOr<CheckedRun> checked = CheckedRun();
 };
 
 class FakeBackend : public Backend {
@@ -44,7 +45,9 @@ class FakeBackend : public Backend {
 
   std::vector<FakeCandidate> candidates;
   std::vector<int64_t> runs;  // engines in the order in which they were run
-  ListingOptions options;     // of the last listing
+  RunMode mode;               // of the last one
+  std::vector<int64_t> checks;
+  ListingOptions options;  // of the last listing
   ListingEnd end;
   int open_problems = 0;
   ConditionsLook look = {{}, "there is no card"};
@@ -80,7 +83,12 @@ class FakeProblem : public BackendProblem {
   absl::Status BeginMeasure(const std::vector<CandidateId>& /*ids*/) override {
     return absl::OkStatus();
   }
-  absl::StatusOr<TimedRun> Run(const CandidateId& id) override {
+  absl::StatusOr<CheckedRun> Check(const CandidateId& id) override {
+    backend_->checks.push_back(std::get<EngineConfig>(id).engine_index);
+    return Find(id).checked;
+  }
+  absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) override {
+    backend_->mode = mode;
     FakeCandidate& candidate = Find(id);
     const int64_t engine = std::get<EngineConfig>(id).engine_index;
     backend_->runs.push_back(engine);

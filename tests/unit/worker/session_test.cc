@@ -70,6 +70,15 @@ class SessionTest : public testing::Test {
     return Ask(request);
   }
 
+  std::vector<worker::Reply> Check(std::vector<int> indexes, int64_t budget_ms = 0) {
+    worker::Request request;
+    for (const int index : indexes) {
+      request.mutable_check()->add_indexes(index);
+    }
+    request.mutable_check()->set_time_budget_ms(budget_ms);
+    return Ask(request);
+  }
+
   FakeBackend backend_;
   Session session_;
   absl::Status status_;
@@ -241,6 +250,86 @@ TEST_F(SessionTest, MeasureSendsSamplesAndFailures) {
   EXPECT_EQ(replies[4].sample().error_message(), "it fell over");
   EXPECT_TRUE(replies[5].has_conditions());
   EXPECT_TRUE(replies[6].outcome().ok());
+}
+
+TEST_F(SessionTest, MeasurePassesLaunchAndCacheStateOn) {
+  backend_.Add(3);
+  Hello();
+  Open();
+  Prepare({0});
+  Measure({0});
+  EXPECT_EQ(backend_.mode.launch, LaunchMode::kEager);
+  EXPECT_EQ(backend_.mode.cache_state, CacheState::kInputHot);
+  worker::Request request;
+  request.mutable_measure()->add_indexes(0);
+  request.mutable_measure()->set_rounds(1);
+  request.mutable_measure()->set_launch(static_cast<int>(LaunchMode::kGraphCapture));
+  request.mutable_measure()->set_cache_state(static_cast<int>(CacheState::kCold));
+  EXPECT_TRUE(Ask(request).back().outcome().ok());
+  EXPECT_EQ(backend_.mode.launch, LaunchMode::kGraphCapture);
+  EXPECT_EQ(backend_.mode.cache_state, CacheState::kCold);
+}
+
+TEST_F(SessionTest, MeasureRefusesNumbersThatItDoesNotKnow) {
+  backend_.Add(3);
+  Hello();
+  Open();
+  Prepare({0});
+  worker::Request request;
+  request.mutable_measure()->add_indexes(0);
+  request.mutable_measure()->set_cache_state(9);
+  const auto replies = Ask(request);
+  EXPECT_FALSE(replies.back().outcome().ok());
+  EXPECT_THAT(replies.back().outcome().message(), HasSubstr("cache_state"));
+  EXPECT_THAT(backend_.runs, testing::IsEmpty());
+}
+
+TEST_F(SessionTest, CheckTouchesAndReportsEach) {
+  FakeCandidate& wrong = backend_.Add(3);
+  wrong.checked->error = 0.5;
+  wrong.checked->magnitude = 7;
+  wrong.checked->nonfinite = 2;
+  wrong.checked->out_of_bounds = "output: 1 bytes, from 0 bytes behind its end";
+  wrong.checked->capture = CaptureSupport::kNo;
+  wrong.checked->run = {12, 3, 0, false};
+  backend_.Add(4).checked = absl::InternalError("it fell over");
+  Hello();
+  Open();
+  Prepare({0, 1});
+  const auto replies = Check({1, 0});
+  ASSERT_THAT(replies, SizeIs(5));
+  EXPECT_EQ(replies[0].touching().index(), 1);
+  EXPECT_EQ(replies[1].checked().index(), 1);
+  EXPECT_EQ(replies[1].checked().error_message(), "it fell over");
+  EXPECT_EQ(replies[2].touching().index(), 0);
+  const worker::Checked& checked = replies[3].checked();
+  EXPECT_EQ(checked.error_message(), "");
+  EXPECT_EQ(checked.error(), 0.5);
+  EXPECT_EQ(checked.magnitude(), 7);
+  EXPECT_EQ(checked.nonfinite(), 2);
+  EXPECT_EQ(checked.out_of_bounds(), "output: 1 bytes, from 0 bytes behind its end");
+  EXPECT_EQ(checked.capture(), static_cast<int>(CaptureSupport::kNo));
+  EXPECT_EQ(checked.gpu_us(), 12);
+  EXPECT_EQ(checked.host_us(), 3);
+  EXPECT_TRUE(replies[4].outcome().ok());
+}
+
+TEST_F(SessionTest, CheckLeavesOutAnErrorThatIsNotKnown) {
+  backend_.Add(3);
+  Hello();
+  Open();
+  Prepare({0});
+  EXPECT_FALSE(Check({0})[1].checked().has_error());
+}
+
+TEST_F(SessionTest, CheckNeedsPreparedCandidates) {
+  backend_.Add(3);
+  Hello();
+  Open();
+  const auto replies = Check({0});
+  ASSERT_THAT(replies, SizeIs(1));
+  EXPECT_THAT(replies[0].outcome().message(), HasSubstr("indexes[0]"));
+  EXPECT_THAT(backend_.checks, testing::IsEmpty());
 }
 
 TEST_F(SessionTest, ReadConditionsSendsWhatTheBackendSees) {

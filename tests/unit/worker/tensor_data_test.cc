@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -48,15 +49,48 @@ TEST(EncodeSmallFloatTest, LargeValuesBecomeTheLargestFinite) {
   EXPECT_EQ(E5M2(1e9F), 0x7B);
 }
 
+TEST(DecodeSmallFloatTest, EveryFinitePatternComesBackFromItsValue) {
+  struct Format {
+    int exponent_bits, mantissa_bits;
+    bool has_infinity;
+  };
+  for (const Format& f : {Format{5, 10, true}, {8, 7, true}, {4, 3, false}, {5, 2, true}}) {
+    const int bits = 1 + f.exponent_bits + f.mantissa_bits;
+    for (uint32_t pattern = 0; pattern < 1U << bits; ++pattern) {
+      const double value = DecodeSmallFloat(static_cast<uint16_t>(pattern), f.exponent_bits,
+                                            f.mantissa_bits, f.has_infinity);
+      if (!std::isfinite(value)) continue;
+      ASSERT_EQ(EncodeSmallFloat(static_cast<float>(value), f.exponent_bits, f.mantissa_bits,
+                                 f.has_infinity),
+                pattern);
+    }
+  }
+}
+
+TEST(DecodeSmallFloatTest, InfinityAndNan) {
+  EXPECT_EQ(DecodeSmallFloat(0x7C00, 5, 10, true), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(DecodeSmallFloat(0xFC, 5, 2, true), -std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(DecodeSmallFloat(0x7C01, 5, 10, true)));
+  EXPECT_TRUE(std::isnan(DecodeSmallFloat(0xFF, 4, 3, false)));
+  EXPECT_EQ(DecodeSmallFloat(0x78, 4, 3, false), 256.0);
+}
+
+TEST(LargestOfTest, IsThatOfTheFormat) {
+  EXPECT_EQ(LargestOf(DataType::kF16), 65504.0);
+  EXPECT_EQ(LargestOf(DataType::kE4M3), 448.0);
+  EXPECT_EQ(LargestOf(DataType::kE5M2), 57344.0);
+  EXPECT_EQ(LargestOf(DataType::kI8), 127.0);
+}
+
 TEST(RandomTensorBytesTest, SameArgumentsGiveTheSameBytes) {
-  EXPECT_EQ(RandomTensorBytes(DataType::kF16, 1000, true, 7),
-            RandomTensorBytes(DataType::kF16, 1000, true, 7));
-  EXPECT_NE(RandomTensorBytes(DataType::kF16, 1000, true, 7),
-            RandomTensorBytes(DataType::kF16, 1000, true, 8));
+  EXPECT_EQ(RandomTensorBytes(DataType::kF16, 1000, TensorContent::kRectified, 7),
+            RandomTensorBytes(DataType::kF16, 1000, TensorContent::kRectified, 7));
+  EXPECT_NE(RandomTensorBytes(DataType::kF16, 1000, TensorContent::kRectified, 7),
+            RandomTensorBytes(DataType::kF16, 1000, TensorContent::kRectified, 8));
 }
 
 TEST(RandomTensorBytesTest, RectifiedValuesAreZeroForAboutHalf) {
-  const std::string bytes = RandomTensorBytes(DataType::kF32, 10000, true, 1);
+  const std::string bytes = RandomTensorBytes(DataType::kF32, 10000, TensorContent::kRectified, 1);
   std::vector<float> values(10000);
   std::memcpy(values.data(), bytes.data(), bytes.size());
   EXPECT_EQ(std::count_if(values.begin(), values.end(), [](float v) { return v < 0; }), 0);
@@ -65,10 +99,19 @@ TEST(RandomTensorBytesTest, RectifiedValuesAreZeroForAboutHalf) {
   EXPECT_LT(zeros, 5300);
 }
 
+TEST(RandomTensorBytesTest, MaskedValuesHaveBothSignsAndZerosForAboutHalf) {
+  const std::string bytes = RandomTensorBytes(DataType::kF32, 10000, TensorContent::kMasked, 1);
+  std::vector<float> values(10000);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  EXPECT_GT(std::count_if(values.begin(), values.end(), [](float v) { return v < 0; }), 2200);
+  EXPECT_GT(std::count_if(values.begin(), values.end(), [](float v) { return v > 0; }), 2200);
+  EXPECT_GT(std::count(values.begin(), values.end(), 0.0F), 4700);
+}
+
 TEST(RandomTensorBytesTest, EveryTypeHasItsSizeAndIsNotAllZero) {
   for (const DataType type : {DataType::kF64, DataType::kF32, DataType::kF16, DataType::kBF16,
                               DataType::kI8, DataType::kI32, DataType::kE4M3, DataType::kE5M2}) {
-    const std::string bytes = RandomTensorBytes(type, 256, true, 1);
+    const std::string bytes = RandomTensorBytes(type, 256, TensorContent::kRectified, 1);
     EXPECT_EQ(static_cast<int64_t>(bytes.size()), 256 * SizeOf(type));
     EXPECT_GT(std::count_if(bytes.begin(), bytes.end(), [](char c) { return c != 0; }), 60);
   }

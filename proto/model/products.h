@@ -1,0 +1,15 @@
+// How much a convolution adds up.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/model/conv_problem.h"
+
+namespace convtune {
+
+// Products of the element of the output that has most of them, those with
+// padding included: C/groups times the filter's size for fwd, K/groups times it
+// for bwd_data, all places of all images for bwd_filter.
+int64_t ProductsPerElement(const ConvProblem& problem);
+
+}  // namespace convtune

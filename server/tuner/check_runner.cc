@@ -1,0 +1,99 @@
+#include "server/tuner/check_runner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "server/tuner/ranking.h"
+
+namespace convtune {
+namespace {
+
+CaptureSupport ReadCapture(int number) {
+  switch (number) {
+    case static_cast<int>(CaptureSupport::kYes):
+      return CaptureSupport::kYes;
+    case static_cast<int>(CaptureSupport::kNo):
+      return CaptureSupport::kNo;
+    default:
+      return CaptureSupport::kUnknown;
+  }
+}
+
+}  // namespace
+
+CheckRunner::CheckRunner(const ConvProblem& problem, std::map<int, Candidate>* candidates,
+                         WorkerClient* client)
+    : problem_(problem), candidates_(candidates), client_(client) {}
+
+absl::Status CheckRunner::Run(absl::Time end) {
+  std::vector<int> indexes;
+  for (const auto& [index, candidate] : *candidates_) {
+    if (candidate.status == CandidateStatus::kFinalized) indexes.push_back(index);
+  }
+  if (indexes.empty()) return absl::OkStatus();
+  std::stable_sort(indexes.begin(), indexes.end(), [this](int a, int b) {
+    return HeuristicBefore(candidates_->at(a), candidates_->at(b));
+  });
+  worker::Check request;
+  for (const int index : indexes) request.add_indexes(index);
+  request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
+  const absl::Status status =
+      client_->Check(request, [this](const worker::Checked& checked) { Take(checked); }).status();
+  Judge();
+  return status;
+}
+
+void CheckRunner::Take(const worker::Checked& checked) {
+  const auto found = candidates_->find(checked.index());
+  if (found == candidates_->end() || found->second.status != CandidateStatus::kFinalized) return;
+  Candidate& candidate = found->second;
+  if (!checked.error_message().empty()) {
+    candidate.status = CandidateStatus::kFailed;
+    candidate.error_message = checked.error_message();
+    return;
+  }
+  OutputReport report;
+  if (checked.has_error()) report.error = checked.error();
+  report.magnitude = checked.magnitude();
+  report.nonfinite = checked.nonfinite();
+  report.out_of_bounds = checked.out_of_bounds();
+  if (report.error && std::isfinite(*report.error) && *report.error >= 0) {
+    candidate.error = report.error;
+  }
+  candidate.capture = ReadCapture(checked.capture());
+  reports_[checked.index()] = std::move(report);
+  worker::Sample& run = warm_runs_[checked.index()];
+  run.set_index(checked.index());
+  run.set_gpu_us(checked.gpu_us());
+  run.set_host_us(checked.host_us());
+}
+
+void CheckRunner::Judge() {
+  std::map<int, Verdict> verdicts;
+  std::vector<Verdict> all;
+  for (const auto& [index, report] : reports_) {
+    all.push_back(verdicts[index] = JudgeOutput(problem_, candidates_->at(index), report));
+  }
+  const bool doubtful = ReferenceIsDoubtful(all);
+  int differ = 0;
+  for (const auto& [index, verdict] : verdicts) {
+    const bool judged = !doubtful || verdict.certain;
+    differ += verdict.why.empty() || verdict.certain ? 0 : 1;
+    if (verdict.why.empty() || !judged) {
+      passed_.push_back(index);
+      continue;
+    }
+    Candidate& candidate = candidates_->at(index);
+    candidate.status = CandidateStatus::kQuarantined;
+    candidate.error_message = verdict.why;
+    wrong_.emplace_back(index, verdict.why);
+  }
+  if (doubtful) {
+    doubt_ = absl::StrCat("results could not be judged: ", differ, " of ", all.size(),
+                          " candidates differ from the reference");
+  }
+}
+
+}  // namespace convtune

@@ -1,0 +1,121 @@
+#include "server/tuner/decision/correctness.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/model/products.h"
+
+namespace convtune {
+namespace {
+
+constexpr double kLargestBound = 0.25;
+constexpr double kSafety = 2;
+// Of the sum of n rounding errors: 8 standard deviations, were they independent.
+constexpr double kDeviations = 8;
+
+// Largest relative error of rounding to the nearest value of a type.
+double UnitRoundoff(DataType type) {
+  switch (type) {
+    case DataType::kF64:
+      return 0x1p-53;
+    case DataType::kF32:
+      return 0x1p-24;
+    case DataType::kF16:
+      return 0x1p-11;
+    case DataType::kBF16:
+      return 0x1p-8;
+    case DataType::kE4M3:
+      return 0x1p-4;
+    case DataType::kE5M2:
+      return 0x1p-3;
+    case DataType::kI8:
+      return 1.0 / 127;  // of the largest value; sums reach the end of the range
+    case DataType::kI32:
+      return 0x1p-24;  // exact, but for a conversion by way of f32
+  }
+  return 0;
+}
+
+bool IsFp8(DataType type) { return type == DataType::kE4M3 || type == DataType::kE5M2; }
+
+double AccumulationError(const ConvProblem& problem, const Candidate& candidate) {
+  if (problem.compute_type() == DataType::kI32) return 0;
+  double error = UnitRoundoff(problem.compute_type());
+  const bool narrow =
+      problem.data_type() != DataType::kF64 && problem.data_type() != DataType::kF32;
+  if (narrow || candidate.has(NumericalNote::kTensorCore)) error = std::max(error, 0x1p-22);
+  if (IsFp8(problem.data_type())) error = std::max(error, 0x1p-13);
+  if (candidate.has(NumericalNote::kReducedPrecisionReduction)) error = std::max(error, 0x1p-11);
+  return error;
+}
+
+bool Transforms(const Candidate& candidate) {
+  return candidate.has(NumericalNote::kWinograd) ||
+         candidate.has(NumericalNote::kWinogradTile4x4) ||
+         candidate.has(NumericalNote::kWinogradTile6x6) ||
+         candidate.has(NumericalNote::kWinogradTile13x13) || candidate.has(NumericalNote::kFft);
+}
+
+double InputError(const ConvProblem& problem, const Candidate& candidate) {
+  double error = 0;
+  if (problem.data_type() == DataType::kF32 && candidate.has(NumericalNote::kTensorCore)) {
+    error = 0x1p-10;  // TF32, cut
+  }
+  if (candidate.has(NumericalNote::kDownConvertInputs)) error = 0x1p-8;  // bf16 at worst
+  // Transformed inputs are rounded to the type of the inputs again.
+  if (Transforms(candidate)) error = std::max(error, UnitRoundoff(problem.data_type()));
+  return error;
+}
+
+double Growth(const Candidate& candidate) {
+  if (candidate.has(NumericalNote::kWinogradTile13x13)) return 4096;
+  if (candidate.has(NumericalNote::kWinogradTile6x6)) return 256;
+  if (candidate.has(NumericalNote::kWinogradTile4x4)) return 32;
+  if (candidate.has(NumericalNote::kFft)) return 16;
+  return candidate.has(NumericalNote::kWinograd) ? 4 : 1;
+}
+
+}  // namespace
+
+double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double magnitude) {
+  const double products = static_cast<double>(std::max<int64_t>(1, ProductsPerElement(problem)));
+  const double arriving = 2 * InputError(problem, candidate) +
+                          kDeviations * std::sqrt(products) * AccumulationError(problem, candidate);
+  const double between =
+      static_cast<double>(problem.epilogue().size()) * UnitRoundoff(problem.intermediate_type());
+  const double largest = std::isfinite(magnitude) ? std::max(1.0, magnitude) : 1.0;
+  const double bound = kSafety * (UnitRoundoff(problem.output_type()) +
+                                  largest * (between + Growth(candidate) * arriving));
+  return std::min(kLargestBound, bound);
+}
+
+Verdict JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
+                    const OutputReport& report) {
+  if (!report.out_of_bounds.empty()) {
+    return {absl::StrCat("wrote outside of its memory: ", report.out_of_bounds), true};
+  }
+  if (report.nonfinite > 0) {
+    return {absl::StrCat("left ", report.nonfinite,
+                         " elements of its output NaN, infinite or not written"),
+            false};
+  }
+  if (!report.error) return {};
+  const double bound = ErrorBound(problem, candidate, report.magnitude);
+  // A NaN is not below any bound.
+  if (*report.error <= bound) return {};
+  return {absl::StrFormat("its result is wrong: it differs from the reference by %.3g of the "
+                          "largest value, where rounding explains %.3g",
+                          *report.error, bound),
+          false};
+}
+
+bool ReferenceIsDoubtful(const std::vector<Verdict>& verdicts) {
+  const auto wrong = std::count_if(verdicts.begin(), verdicts.end(), [](const Verdict& verdict) {
+    return !verdict.why.empty() && !verdict.certain;
+  });
+  return verdicts.size() >= 2 && 2 * static_cast<size_t>(wrong) > verdicts.size();
+}
+
+}  // namespace convtune

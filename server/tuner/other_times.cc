@@ -1,0 +1,138 @@
+#include "server/tuner/other_times.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
+#include "server/tuner/decision/samples.h"
+#include "server/tuner/decision/summary.h"
+
+namespace convtune {
+namespace {
+
+// Enough for a 99% interval of a median, which takes eight.
+constexpr int kRounds = 15;
+constexpr int kFewestRounds = 8;
+
+struct Way {
+  LaunchMode launch;
+  CacheState cache_state;
+};
+
+// What is asked for most comes first: the time may not be enough for all.
+constexpr Way kWays[] = {{LaunchMode::kGraphCapture, CacheState::kInputHot},
+                         {LaunchMode::kEager, CacheState::kCold},
+                         {LaunchMode::kEager, CacheState::kHot},
+                         {LaunchMode::kEager, CacheState::kInputHot},
+                         {LaunchMode::kGraphCapture, CacheState::kCold},
+                         {LaunchMode::kGraphCapture, CacheState::kHot}};
+
+class Takes {
+ public:
+  Takes(const Way& way, const std::vector<int>& indexes, std::map<int, Candidate>* candidates)
+      : way_(way),
+        indexes_(indexes),
+        candidates_(candidates),
+        series_(indexes.size(), Series(kRounds)) {}
+
+  void Add(const worker::Sample& sample) {
+    const auto place = std::find(indexes_.begin(), indexes_.end(), sample.index());
+    if (place == indexes_.end()) return;
+    Candidate& candidate = candidates_->at(sample.index());
+    Series& runs = series_[static_cast<size_t>(place - indexes_.begin())];
+    if (!sample.error_message().empty()) {
+      runs.assign(kRounds, RunSample());
+      if (way_.launch == LaunchMode::kGraphCapture) {
+        candidate.capture = CaptureSupport::kNo;
+      } else {
+        candidate.status = CandidateStatus::kFailed;
+        candidate.error_message = sample.error_message();
+      }
+      return;
+    }
+    if (sample.round() < 0 || sample.round() >= kRounds || !std::isfinite(sample.gpu_us()) ||
+        !std::isfinite(sample.host_us()) || !std::isfinite(sample.sm_clock_mhz())) {
+      return;
+    }
+    // Replays of a graph are launched as part of a larger one.
+    const double host_us = way_.launch == LaunchMode::kEager ? sample.host_us() : 0;
+    runs[static_cast<size_t>(sample.round())] = {
+        sample.gpu_us() > 0 ? std::max(sample.gpu_us(), host_us) : 0,
+        std::max(0.0, sample.sm_clock_mhz())};
+  }
+
+  void Write() {
+    DiscardSlowClocks(&series_);
+    const std::vector<TimeEstimate> estimates = Summarize(series_);
+    for (size_t place = 0; place < indexes_.size(); ++place) {
+      const TimeEstimate& estimate = estimates[place];
+      if (estimate.sample_count < kFewestRounds) continue;
+      candidates_->at(indexes_[place])
+          .other_times.push_back({way_.launch, way_.cache_state, estimate.median_us,
+                                  estimate.low_us, estimate.high_us, estimate.sample_count});
+    }
+  }
+
+ private:
+  const Way way_;
+  const std::vector<int> indexes_;
+  std::map<int, Candidate>* const candidates_;
+  std::vector<Series> series_;
+};
+
+std::vector<int> RunnersOf(const Way& way, const std::vector<int>& finalists,
+                           const std::map<int, Candidate>& candidates) {
+  std::vector<int> runners;
+  for (const int index : finalists) {
+    const Candidate& candidate = candidates.at(index);
+    const bool can_run =
+        way.launch == LaunchMode::kEager || candidate.capture == CaptureSupport::kYes;
+    if (candidate.timed() && can_run) runners.push_back(index);
+  }
+  return runners;
+}
+
+absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Time end,
+                     std::map<int, Candidate>* candidates, WorkerClient* client) {
+  worker::Measure request;
+  const std::vector<int> runners = RunnersOf(way, finalists, *candidates);
+  if (runners.empty()) return absl::OkStatus();
+  for (const int index : runners) request.add_indexes(index);
+  request.set_rounds(kRounds);
+  request.set_launch(static_cast<int>(way.launch));
+  request.set_cache_state(static_cast<int>(way.cache_state));
+  request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
+  Takes takes(way, runners, candidates);
+  const absl::Status status =
+      client
+          ->Measure(
+              request, [&takes](const worker::Sample& sample) { takes.Add(sample); },
+              [](const worker::Conditions&) {})
+          .status();
+  takes.Write();
+  return status;
+}
+
+}  // namespace
+
+absl::Status TimeOtherWays(const std::vector<int>& finalists, CacheState raced, absl::Time end,
+                           std::map<int, Candidate>* candidates, WorkerClient* client) {
+  absl::Status status;
+  for (const Way& way : kWays) {
+    if (way.launch == LaunchMode::kEager && way.cache_state == raced) continue;
+    if (absl::Now() >= end) break;
+    status = TimeWay(way, finalists, end, candidates, client);
+    if (!status.ok()) break;
+  }
+  for (const int index : finalists) {
+    std::vector<TimeSummary>& times = candidates->at(index).other_times;
+    std::sort(times.begin(), times.end(), [](const TimeSummary& a, const TimeSummary& b) {
+      return std::tie(a.launch, a.cache_state) < std::tie(b.launch, b.cache_state);
+    });
+  }
+  return status;
+}
+
+}  // namespace convtune

@@ -1,0 +1,24 @@
+// Times of finalists launched and fed in other ways than in the race.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/model/candidate.h"
+#include "proto/model/enums.h"
+#include "server/tuner/worker_client.h"
+
+namespace convtune {
+
+// Times the finalists, of the race in eager launches with `raced` caches, in
+// every other way until `end`: replays of CUDA graphs (those that can be
+// captured) and the other cache states, in interleaved rounds; and writes what
+// they gave into Candidate::other_times, also when it ends with an error. A way
+// that `end` leaves too few rounds for is not written. Errors are the client's.
+// REQUIRES: client->checks_results().
+absl::Status TimeOtherWays(const std::vector<int>& finalists, CacheState raced, absl::Time end,
+                           std::map<int, Candidate>* candidates, WorkerClient* client);
+
+}  // namespace convtune

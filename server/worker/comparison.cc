@@ -1,0 +1,101 @@
+#include "server/worker/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "server/worker/tensor_data.h"
+
+namespace convtune {
+namespace {
+
+bool IsInteger(DataType type) { return type == DataType::kI8 || type == DataType::kI32; }
+
+// A sum may be this much larger where nobody looked.
+constexpr double kRoom = 4.0;
+
+}  // namespace
+
+Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataType type,
+                           std::string_view bytes) {
+  Comparison result;
+  const double largest_of_type = LargestOf(type);
+  double largest = 0;
+  double magnitude = 0;
+  double difference = 0;
+  double furthest = 0;
+  bool compared = false;
+  for (size_t i = 0; i < reference.size(); ++i) {
+    double expected = reference[i].value;
+    furthest = std::max(furthest, std::abs(expected));
+    if (IsInteger(type)) {
+      expected = std::clamp(expected, -largest_of_type - 1, largest_of_type);
+    } else if (std::abs(expected) * 2 > largest_of_type) {
+      continue;
+    }
+    const double actual = DecodeElement(type, bytes.data() + i * static_cast<size_t>(SizeOf(type)));
+    compared = true;
+    largest = std::max(largest, std::abs(expected));
+    magnitude = std::max(magnitude, reference[i].magnitude);
+    // Not std::max, which may drop a NaN.
+    const double far = std::isfinite(actual) ? std::abs(actual - expected)
+                                             : std::numeric_limits<double>::infinity();
+    if (far > difference) difference = far;
+  }
+  result.must_be_finite = !IsInteger(type) && furthest * kRoom <= largest_of_type;
+  if (!compared) return result;
+  if (largest > 0) {
+    result.error = difference / largest;
+    result.magnitude = magnitude / largest;
+  } else {
+    // All of the reference is 0, as where a filter sees padding alone.
+    result.error = difference;
+    result.magnitude = magnitude;
+  }
+  return result;
+}
+
+bool Agrees(const Comparison& first, int64_t first_nonfinite, const Comparison& second,
+            int64_t second_nonfinite) {
+  if (first_nonfinite != second_nonfinite) return false;
+  if (first.error.has_value() != second.error.has_value()) return false;
+  return !first.error.has_value() || *second.error <= std::max(2 * *first.error, 1e-6);
+}
+
+uint64_t NonfiniteMask(DataType type) {
+  switch (type) {
+    case DataType::kF64:
+      return 0x7FF0'0000'0000'0000;
+    case DataType::kF32:
+      return 0x7F80'0000;
+    case DataType::kF16:
+      return 0x7C00;
+    case DataType::kBF16:
+      return 0x7F80;
+    case DataType::kE5M2:
+      return 0x7C;
+    case DataType::kE4M3:
+      return 0x7F;
+    case DataType::kI8:
+    case DataType::kI32:
+      break;
+  }
+  return 0;
+}
+
+std::string DescribeDamage(std::string_view zone, bool before) {
+  size_t count = 0;
+  size_t nearest = 0;
+  for (size_t i = 0; i < zone.size(); ++i) {
+    if (static_cast<unsigned char>(zone[i]) == kUntouched) continue;
+    const size_t distance = before ? zone.size() - i : i;
+    if (count == 0 || distance < nearest) nearest = distance;
+    ++count;
+  }
+  if (count == 0) return "";
+  return absl::StrCat(count, " bytes, from ", nearest, " bytes ",
+                      before ? "before its beginning" : "behind its end");
+}
+
+}  // namespace convtune

@@ -1,0 +1,53 @@
+// What is made of a candidate's output. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/model/enums.h"
+#include "server/worker/reference.h"
+
+namespace convtune {
+
+struct Comparison {
+  // Largest difference from the reference, in units of its largest value;
+  // nullopt if nothing could be compared. An element that is not finite has
+  // the largest difference there is: error is infinite.
+  std::optional<double> error;
+  // Largest magnitude of the reference, in the same units.
+  double magnitude = 0;
+  // True if the type is wide enough for the reference with room to spare, so
+  // that no element has a reason not to be finite.
+  bool must_be_finite = false;
+};
+
+// Compares elements of type `type`, one behind the other in `bytes` in the
+// order of the reference. Integers saturate at the ends of their range, so
+// references beyond are cut to it; elements whose reference is beyond half of
+// the range of a floating-point type are left out, since cuDNN says nowhere what
+// becomes of those that leave it. REQUIRES: bytes has SizeOf(type) for each element.
+Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataType type,
+                           std::string_view bytes);
+
+// True if a second run, which may have added up in another order, computed the
+// same: it has as many elements that are not finite, and its error is at most
+// twice that of the first, or 1e-6.
+bool Agrees(const Comparison& first, int64_t first_nonfinite, const Comparison& second,
+            int64_t second_nonfinite);
+
+// The bits of an element that are all set if it is NaN or infinite; 0 for
+// integers.
+uint64_t NonfiniteMask(DataType type);
+
+// Every byte of a red zone, and of outputs and workspace before a run: NaN in
+// every floating-point format.
+inline constexpr unsigned char kUntouched = 0xFF;
+
+// Where a red zone is damaged, as "12 bytes, from 4 bytes behind its end";
+// empty if all of it is kUntouched. `before`: it lies in front of the memory.
+std::string DescribeDamage(std::string_view zone, bool before);
+
+}  // namespace convtune

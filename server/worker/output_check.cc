@@ -1,0 +1,76 @@
+#include "server/worker/output_check.h"
+
+#include <string>
+#include <string_view>
+
+#include "proto/base/status_macros.h"
+#include "server/worker/cudnn_status.h"
+
+namespace convtune {
+namespace {
+
+// A tenth of a second of one CPU core.
+constexpr int64_t kMaxProducts = int64_t{1} << 25;
+constexpr uint64_t kSeed = 20250307;
+
+int64_t OutputElements(const ConvProblem& problem) {
+  const std::vector<int64_t>& dims = problem.operation() == Operation::kFwd ? problem.y_dims()
+                                     : problem.operation() == Operation::kBwdData
+                                         ? problem.x_dims()
+                                         : problem.w_dims();
+  int64_t elements = 1;
+  for (const int64_t dim : dims) elements *= dim;
+  return elements;
+}
+
+}  // namespace
+
+absl::StatusOr<OutputCheck> OutputCheck::Create(const ConvProblem& problem,
+                                                const ReferenceInputs& inputs,
+                                                int64_t output_elements, Kernels* kernels,
+                                                cudaStream_t stream) {
+  OutputCheck check(problem.output_type(), kernels, stream);
+  std::vector<uint64_t> offsets;
+  for (const std::vector<int64_t>& coordinates : ChooseElements(problem, kMaxProducts, kSeed)) {
+    check.reference_.push_back(ComputeElement(problem, inputs, coordinates));
+    offsets.push_back(static_cast<uint64_t>(check.reference_.back().offset * SizeOf(check.type_)));
+  }
+  if (output_elements == OutputElements(problem) && NonfiniteMask(check.type_) != 0) {
+    check.scanned_elements_ = output_elements;
+  }
+  const auto offset_bytes = static_cast<int64_t>(offsets.size() * sizeof(uint64_t));
+  ASSIGN_OR_RETURN(check.offsets_, DeviceBuffer::Allocate(offset_bytes));
+  ASSIGN_OR_RETURN(check.gathered_, DeviceBuffer::Allocate(offset_bytes));
+  ASSIGN_OR_RETURN(check.counter_, DeviceBuffer::Allocate(sizeof(uint64_t)));
+  RETURN_IF_ERROR(FillWith(std::string_view(reinterpret_cast<const char*>(offsets.data()),
+                                            static_cast<size_t>(offset_bytes)),
+                           &check.offsets_));
+  return check;
+}
+
+absl::StatusOr<OutputCheck::Result> OutputCheck::Look(const void* output) {
+  const auto count = static_cast<uint32_t>(reference_.size());
+  const auto size = static_cast<uint32_t>(SizeOf(type_));
+  RETURN_IF_ERROR(kernels_->Gather(output, offsets_.data(), count, size, gathered_.data()));
+  uint64_t nonfinite = 0;
+  RETURN_IF_ERROR(
+      ToStatus(cudaMemsetAsync(counter_.data(), 0, sizeof(nonfinite), stream_), "clear a counter"));
+  if (scanned_elements_ > 0) {
+    RETURN_IF_ERROR(kernels_->Scan(output, static_cast<uint64_t>(scanned_elements_), size,
+                                   NonfiniteMask(type_), counter_.data()));
+  }
+  std::string bytes(size_t{count} * size, '\0');
+  RETURN_IF_ERROR(ToStatus(cudaMemcpyAsync(bytes.data(), gathered_.data(), bytes.size(),
+                                           cudaMemcpyDeviceToHost, stream_),
+                           "read the output"));
+  RETURN_IF_ERROR(ToStatus(cudaMemcpyAsync(&nonfinite, counter_.data(), sizeof(nonfinite),
+                                           cudaMemcpyDeviceToHost, stream_),
+                           "read a counter"));
+  RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(stream_), "read the output"));
+  Result result;
+  result.comparison = CompareElements(reference_, type_, bytes);
+  result.nonfinite = result.comparison.must_be_finite ? static_cast<int64_t>(nonfinite) : 0;
+  return result;
+}
+
+}  // namespace convtune

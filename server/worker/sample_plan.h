@@ -1,0 +1,53 @@
+// What the timer does, as far as it can be said without a card. Pure; the
+// method is in TIMING.md.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace convtune {
+
+// What is known of a candidate before it is timed; 0 for what is not.
+struct Expectation {
+  double gpu_us = 0;
+  double host_us = 0;
+};
+
+struct SamplePlan {
+  int runs = 1;               // behind one hold; their mean is the sample
+  absl::Duration hold_limit;  // after which the stream goes on by itself
+};
+
+// Most runs behind one hold. A stream takes about a thousand launches before
+// the next one waits, which would never end behind a hold; a run is at most 16
+// of them or so, preparation included.
+inline constexpr int kMostRuns = 16;
+
+// Short candidates run several times, since an event's time comes in steps of
+// about half a microsecond (CUDA Runtime API, cudaEventElapsedTime). The limit
+// leaves the host 50 times what it is expected to need for queueing.
+SamplePlan PlanSample(const Expectation& expected);
+
+// What a stamp kernel stored; 0 where it did not.
+struct Stamp {
+  uint64_t timer_ns = 0;
+  uint64_t cycles = 0;
+};
+
+// SM clock in MHz between two stamps of the same SM; 0 if it cannot be said:
+// one is missing, they are less than 5 us apart, or what they say is no clock
+// of a GPU (below 50 or above 10000 MHz), as when one of the counters began
+// anew between them.
+double SmClockMhz(const Stamp& first, const Stamp& second);
+
+// Bytes to read so that nothing of a working set is left in an L2 cache of
+// `l2_bytes`: twice its size, since it is not known which line a miss
+// replaces. 0: there is none.
+int64_t FlushBytes(int64_t l2_bytes);
+
+// True if a sample can be believed: every time is finite and not negative, and
+// the GPU's is not 0.
+bool IsPlausible(double gpu_us, double host_us);
+
+}  // namespace convtune

@@ -1,0 +1,146 @@
+// Results that are checked before candidates are timed.
+#include "gmock/gmock.h"
+#include "tests/unit/tuner/tuner_fixture.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ChecksTest : public TunerTest {
+ protected:
+  Tuning Tuned() { return tuner_->GetTuning("", Problem(1)).value(); }
+  Candidate Find(const std::string& text) {
+    for (const Candidate& candidate : Tuned().candidates) {
+      if (ToText(candidate.id) == text) return candidate;
+    }
+    ADD_FAILURE() << text;
+    return {};
+  }
+  std::variant<Answer, Miss> Ask(const Constraints& constraints) {
+    LookupRequest request = Request({Problem(1)}, OnMiss::kNone);
+    request.constraints = constraints;
+    return Lookup(std::move(request))->outcomes.at(0);
+  }
+};
+
+TEST_F(ChecksTest, TheErrorIsKeptAndAConstraint) {
+  Start("");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_DOUBLE_EQ(Find("graph:eng2,k2=2").error.value(), 3e-4);
+  Constraints constraints;
+  constraints.max_error = 1.5e-4;
+  const auto outcome = Ask(constraints);
+  ASSERT_TRUE(std::holds_alternative<Answer>(outcome));
+  EXPECT_EQ(ToText(std::get<Answer>(outcome).winner.id), "graph:eng0,k2=0");
+  EXPECT_EQ(std::get<Answer>(outcome).eligible_count, 1);
+  constraints.max_error = 0.5e-4;
+  EXPECT_TRUE(std::holds_alternative<Miss>(Ask(constraints)));
+}
+
+TEST_F(ChecksTest, AWrongResultIsQuarantinedAndNotTriedAgain) {
+  Start("wrong=2");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
+  EXPECT_THAT(Find("graph:eng2,k2=2").error_message, HasSubstr("differs from the reference by 1"));
+  const auto quarantine = store_.ListQuarantine().value();
+  ASSERT_EQ(quarantine.size(), 1U);
+  EXPECT_EQ(ToText(quarantine[0].candidate), "graph:eng2,k2=2");
+  EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
+  EXPECT_EQ(tuner_->ListDevices().at(0).worker_deaths, 0);
+
+  tuner_->Drain(absl::Now());
+  options_.devices.clear();
+  Start("");
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
+}
+
+TEST_F(ChecksTest, WhatIsNotFiniteOrOutOfBoundsIsQuarantined) {
+  Start("nonfinite=1;overwrites=3");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_THAT(Find("graph:eng1,k2=1").error_message, HasSubstr("3 elements"));
+  EXPECT_THAT(Find("graph:eng3,k2=3").error_message, HasSubstr("4 bytes behind its end"));
+  EXPECT_EQ(store_.ListQuarantine()->size(), 2U);
+}
+
+TEST_F(ChecksTest, AWrongResultIsTakenOutOfATuningThatStays) {
+  Start("");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Find("graph:eng0,k2=0").status, CandidateStatus::kTimed);
+  tuner_->Drain(absl::Now());
+  options_.devices.clear();
+  // Contended: what it measures does not replace what is there.
+  Start("wrong=0;other_processes=1");
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
+  EXPECT_EQ(Find("graph:eng0,k2=0").status, CandidateStatus::kQuarantined);
+  const auto outcome = Ask({});
+  ASSERT_TRUE(std::holds_alternative<Answer>(outcome));
+  EXPECT_NE(ToText(std::get<Answer>(outcome).winner.id), "graph:eng0,k2=0");
+}
+
+TEST_F(ChecksTest, WhereMostDifferNobodyIsBlamed) {
+  Start("wrong=-2");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
+  EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
+  EXPECT_THAT(Tuned().incomplete_reason, HasSubstr("8 of 8 candidates differ from the reference"));
+}
+
+TEST_F(ChecksTest, ReplaysAreTimedOfWhatCanBeCapturedAndRankGraphLaunches) {
+  Start("host_us=500");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Find("graph:eng0,k2=0").capture, CaptureSupport::kYes);
+  EXPECT_EQ(Find("graph:eng1,k2=1").capture, CaptureSupport::kNo);
+  Constraints constraints;
+  constraints.launch = LaunchMode::kGraphCapture;
+  const auto outcome = Ask(constraints);
+  ASSERT_TRUE(std::holds_alternative<Answer>(outcome));
+  const Answer& answer = std::get<Answer>(outcome);
+  EXPECT_EQ(answer.winner.capture, CaptureSupport::kYes);
+  EXPECT_LT(answer.winner.median_us, 200);  // eager launches take 500
+  EXPECT_THAT(answer.note, IsEmpty());
+}
+
+TEST_F(ChecksTest, FinalistsAreTimedInEveryCacheState) {
+  Start("candidates=2");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  const Tuning tuning = Tuned();
+  EXPECT_EQ(tuning.cache_state, CacheState::kInputHot);
+  const Candidate& winner = tuning.candidates[0];
+  std::vector<CacheState> eager;
+  for (const TimeSummary& time : winner.other_times) {
+    EXPECT_EQ(time.sample_count, 15);
+    if (time.launch == LaunchMode::kEager) eager.push_back(time.cache_state);
+  }
+  EXPECT_THAT(eager, ElementsAre(CacheState::kCold, CacheState::kHot));
+  EXPECT_NEAR(winner.other_times[0].median_us, winner.median_us + 10, 1);
+  EXPECT_NEAR(winner.other_times[1].median_us, winner.median_us - 5, 1);
+}
+
+TEST_F(ChecksTest, ABudgetForChecksAloneAnswersWithTheirTimes) {
+  Start("check_delay_ms=60;measure_delay_ms=1000");
+  JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.time_budget = absl::Milliseconds(500);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
+  EXPECT_EQ(Tuned().stop_reason, StopReason::kBudget);
+  EXPECT_TRUE(Tuned().candidates[0].timed());
+  EXPECT_EQ(Tuned().candidates[0].sample_count, 1);
+}
+
+TEST_F(ChecksTest, AnOlderWorkerIsTimedWithoutThem) {
+  Start("protocol_minor=1;wrong=2");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Requests("check"), 0);
+  EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
+  EXPECT_EQ(Tuned().cache_state, CacheState::kHot);
+  EXPECT_FALSE(Tuned().candidates[0].error.has_value());
+}
+
+}  // namespace
+}  // namespace convtune

@@ -12,6 +12,8 @@
 namespace convtune {
 namespace {
 
+constexpr size_t kMostIdleStatements = 64;
+
 // wal_autocheckpoint=0: SQLite 3.40 can damage a file when two connections
 // checkpoint, so only Checkpoint() does, and only the store's writer calls it.
 // mmap_size=0: a mapped file that somebody cuts short kills the process.
@@ -129,10 +131,27 @@ absl::Status Database::Execute(const std::string& sql) {
   return rc == SQLITE_OK ? absl::OkStatus() : Error(rc, sql);
 }
 
+void Database::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+void Database::TakeBack(sqlite3_stmt* statement) const {
+  IdleStatement idle(statement);
+  sqlite3_reset(statement);
+  sqlite3_clear_bindings(statement);
+  const char* text = sqlite3_sql(statement);
+  if (text != nullptr && idle_.size() < kMostIdleStatements)
+    idle_.try_emplace(text, std::move(idle));
+}
+
 absl::StatusOr<Statement> Database::Prepare(std::string_view sql) const {
+  if (const auto found = idle_.find(absl::string_view(sql.data(), sql.size()));
+      found != idle_.end()) {
+    sqlite3_stmt* const idle = found->second.release();
+    idle_.erase(found);
+    return Statement(this, idle);
+  }
   sqlite3_stmt* statement = nullptr;
-  const int rc = sqlite3_prepare_v2(handle_.get(), sql.data(), static_cast<int>(sql.size()),
-                                    &statement, nullptr);
+  const int rc = sqlite3_prepare_v3(handle_.get(), sql.data(), static_cast<int>(sql.size()),
+                                    SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
   if (rc != SQLITE_OK) {
     return Error(rc, sql);
   }
@@ -201,6 +220,7 @@ void Database::RollBack() {
 }
 
 absl::Status Database::CloseAndRemoveLog() {
+  idle_.clear();
   sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   const int rc = sqlite3_close(handle_.get());
   if (rc != SQLITE_OK) {

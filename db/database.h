@@ -7,12 +7,14 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "db/statement.h"
 
 struct sqlite3;
+struct sqlite3_stmt;
 
 namespace convtune {
 
@@ -55,6 +57,8 @@ class Database {
 
   // Runs statements that give no rows of interest.
   absl::Status Execute(const std::string& sql);
+  // Compiling takes several times as long as running a short statement: those
+  // with the same text use one that was compiled before, if it is free.
   absl::StatusOr<Statement> Prepare(std::string_view sql) const;
   // The first column of the first row; NOT_FOUND without one.
   absl::StatusOr<int64_t> QueryInt(std::string_view sql) const;
@@ -89,15 +93,23 @@ class Database {
   absl::Status Error(int rc, std::string_view action) const;
 
  private:
+  friend class Statement;
   struct CloseHandle {
     void operator()(sqlite3* handle) const;
   };
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  using IdleStatement = std::unique_ptr<sqlite3_stmt, Finalize>;
+
   explicit Database(Options options) : options_(std::move(options)) {}
   static int OnCommit(void* self, sqlite3* handle, const char* name, int frames);
   absl::Status Checkpoint(int mode);
+  void TakeBack(sqlite3_stmt* statement) const;
 
   const Options options_;
   std::unique_ptr<sqlite3, CloseHandle> handle_;
+  mutable absl::flat_hash_map<std::string, IdleStatement> idle_;  // by text
   int wal_frames_ = 0;
 };
 

@@ -7,7 +7,9 @@
 
 namespace convtune {
 
-void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+void Statement::GiveBack::operator()(sqlite3_stmt* statement) const {
+  database->TakeBack(statement);
+}
 
 void Statement::Bound(int rc) {
   if (rc != SQLITE_OK && bind_error_ == SQLITE_OK) {

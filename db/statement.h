@@ -16,7 +16,8 @@ class Database;
 
 enum class ColumnType { kInteger, kReal, kText, kBlob, kNull };
 
-// A prepared statement. Not thread-safe; must not outlive its Database.
+// A prepared statement, which goes back to its Database for the next one with
+// the same text. Not thread-safe; must not outlive its Database.
 class Statement {
  public:
   Statement(Statement&&) = default;
@@ -48,15 +49,16 @@ class Statement {
 
  private:
   friend class Database;
-  struct Finalize {
+  struct GiveBack {
+    const Database* database;
     void operator()(sqlite3_stmt* statement) const;
   };
   Statement(const Database* database, sqlite3_stmt* statement)
-      : database_(database), statement_(statement) {}
+      : database_(database), statement_(statement, GiveBack{database}) {}
   void Bound(int rc);
 
   const Database* database_;
-  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  std::unique_ptr<sqlite3_stmt, GiveBack> statement_;
   int bind_error_ = 0;
 };
 

@@ -39,18 +39,24 @@ grpc::Status ReadMessage(const grpc::ByteBuffer& bytes, google::protobuf::Messag
   return ToGrpcStatus(ExplainUnparsable(*message->GetDescriptor(), Flatten(bytes)));
 }
 
-grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBuffer* bytes) {
-  const size_t size = message.ByteSizeLong();
+grpc::Status WriteReply(size_t size, const std::function<void(uint8_t*)>& write,
+                        grpc::ByteBuffer* bytes) {
   if (size > static_cast<size_t>(kMaxReplyBytes)) {
     return ToGrpcStatus(absl::ResourceExhaustedError(
         absl::StrCat("the reply would have ", size, " bytes, more than ", kMaxReplyBytes,
                      "; ask for fewer problems")));
   }
-  // One piece, written once: nobody else has the slice yet.
+  // Nobody else has the slice yet.
   grpc::Slice slice(size);
-  message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin()));
+  write(const_cast<uint8_t*>(slice.begin()));
   *bytes = grpc::ByteBuffer(&slice, 1);
   return grpc::Status::OK;
+}
+
+grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBuffer* bytes) {
+  return WriteReply(
+      message.ByteSizeLong(),
+      [&message](uint8_t* out) { message.SerializeWithCachedSizesToArray(out); }, bytes);
 }
 
 grpc::Status ExceptionStatus(std::string_view method, const char* what) {

@@ -3,7 +3,9 @@
 // read.
 #pragma once
 
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,7 +29,11 @@ namespace convtune {
 // INVALID_ARGUMENT that names the field if the bytes are not such a message.
 grpc::Status ReadMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message* message);
 
-// RESOURCE_EXHAUSTED if the message is longer than a reply may be.
+// The `size` bytes that `write` writes, in one piece. RESOURCE_EXHAUSTED if a
+// reply may not be as long.
+grpc::Status WriteReply(size_t size, const std::function<void(uint8_t*)>& write,
+                        grpc::ByteBuffer* bytes);
+// The same with a message.
 grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBuffer* bytes);
 
 // INTERNAL; `what` is for the log and goes no further.

@@ -5,10 +5,9 @@
 #include <optional>
 #include <utility>
 
-#include "google/protobuf/arena.h"
+#include "grpcpp/support/slice.h"
 #include "proto/base/mutex.h"
 #include "server/rpc/call.h"
-#include "server/rpc/proto_converter.h"
 
 namespace convtune {
 namespace {
@@ -27,26 +26,48 @@ bool DeadlineHasPassed(const grpc::CallbackServerContext& context, system_clock:
   return system_clock::now() + slack >= deadline;
 }
 
+// `response`: see BatchAnswerer::EnvironmentOf.
+grpc::Status WriteBatch(const BatchAnswerer& answerer, const Batch& batch,
+                        const LookupResponse* response, grpc::ByteBuffer* out) {
+  const std::string environment = answerer.EnvironmentOf(batch, response);
+  const BatchReply reply(&batch.rows, environment, answerer.Now());
+  return WriteReply(
+      reply.size(), [&reply](uint8_t* bytes) { reply.WriteTo(bytes); }, out);
+}
+
+// Reads the request into `*batch`, as far as it takes with what is ready.
+grpc::Status ReadBatch(const grpc::ByteBuffer& in, BatchAnswerer* answerer, Batch* batch) {
+  grpc::Slice bytes;
+  grpc::ByteBuffer shared = in;
+  if (shared.Valid() &&
+      (shared.TrySingleSlice(&bytes).ok() || shared.DumpToSingleSlice(&bytes).ok())) {
+    std::optional<Batch> prepared = answerer->Prepare(
+        std::string_view(reinterpret_cast<const char*>(bytes.begin()), bytes.size()));
+    if (prepared.has_value()) {
+      *batch = *std::move(prepared);
+      return grpc::Status::OK;
+    }
+  }
+  std::optional<LookupRequest> request;
+  grpc::Status read = ReadRequest<v1::BatchGetRequest>(in, &request);
+  if (read.ok()) *batch = BatchAnswerer::Whole(*std::move(request));
+  return read;
+}
+
+// A call that needs the tuner.
 class LookupReactor : public grpc::ServerUnaryReactor {
  public:
-  LookupReactor(Tuner* tuner, grpc::CallbackServerContext* context, grpc::ByteBuffer* out)
+  LookupReactor(Tuner* tuner, BatchAnswerer* answerer, grpc::CallbackServerContext* context,
+                RequestLog log, Batch batch, grpc::ByteBuffer* out)
       : context_(context),
-        log_("BatchGet", context),
-        state_(std::make_shared<State>(tuner, this, out)) {}
+        log_(std::move(log)),
+        state_(std::make_shared<State>(tuner, answerer, std::move(batch), this, out)) {}
 
-  void Start(const grpc::ByteBuffer& in) {
+  void Start() {
     const std::shared_ptr<State> state = state_;
-    const ScopedRequestId scope(log_.request_id());
-    std::optional<LookupRequest> request;
-    const grpc::Status read =
-        CatchAll("BatchGet", [&] { return ReadRequest<v1::BatchGetRequest>(in, &request); });
-    if (!read.ok()) {
-      state->Finish(read);
-      return;
-    }
     const grpc::Status started = CatchAll("BatchGet", [&] {
       state->SetToken(state->tuner->Lookup(
-          *std::move(request),
+          std::move(state->batch.missing),
           [state](absl::StatusOr<LookupResponse> response) { state->Answer(response); }));
       return grpc::Status::OK;
     });
@@ -69,7 +90,8 @@ class LookupReactor : public grpc::ServerUnaryReactor {
  private:
   // Outlives the reactor where the tuner calls back late.
   struct State {
-    State(Tuner* t, LookupReactor* r, grpc::ByteBuffer* o) : tuner(t), out(o), reactor(r) {}
+    State(Tuner* t, BatchAnswerer* a, Batch b, LookupReactor* r, grpc::ByteBuffer* o)
+        : tuner(t), answerer(a), out(o), batch(std::move(b)), reactor(r) {}
 
     void Answer(const absl::StatusOr<LookupResponse>& response) {
       MutexLock lock(mutex);
@@ -80,13 +102,8 @@ class LookupReactor : public grpc::ServerUnaryReactor {
         if (!response.ok()) {
           return ToGrpcStatus(response.status(), "environment");
         }
-        const EnvironmentInfo environment =
-            FindEnvironment(tuner->ListEnvironments(), response->environment.ToText());
-        // Thousands of answers are many small messages.
-        google::protobuf::Arena arena;
-        auto* reply = google::protobuf::Arena::CreateMessage<v1::BatchGetResponse>(&arena);
-        Fill(*response, environment, reply);
-        return WriteMessage(*reply, out);
+        answerer->Complete(*response, &batch);
+        return WriteBatch(*answerer, batch, &*response, out);
       }));
     }
 
@@ -127,7 +144,9 @@ class LookupReactor : public grpc::ServerUnaryReactor {
     }
 
     Tuner* const tuner;
+    BatchAnswerer* const answerer;
     grpc::ByteBuffer* const out;  // valid until the call is finished
+    Batch batch;                  // whoever answers has it for itself
     Mutex mutex;
     LookupReactor* reactor GUARDED_BY(mutex);  // null once the call is finished
     std::optional<uint64_t> token GUARDED_BY(mutex);
@@ -142,10 +161,24 @@ class LookupReactor : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* HandleBatchGet(Tuner* tuner, grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* HandleBatchGet(Tuner* tuner, BatchAnswerer* answerer,
+                                         grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* in, grpc::ByteBuffer* out) {
-  auto* reactor = new LookupReactor(tuner, context, out);
-  reactor->Start(*in);
+  RequestLog log("BatchGet", context);
+  const ScopedRequestId scope(log.request_id());
+  Batch batch;
+  grpc::Status status = CatchAll("BatchGet", [&] { return ReadBatch(*in, answerer, &batch); });
+  if (status.ok() && !batch.complete()) {
+    auto* reactor = new LookupReactor(tuner, answerer, context, log, std::move(batch), out);
+    reactor->Start();
+    return reactor;
+  }
+  if (status.ok()) {
+    status = CatchAll("BatchGet", [&] { return WriteBatch(*answerer, batch, nullptr, out); });
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  log.Finished(status);
+  reactor->Finish(status);
   return reactor;
 }
 

@@ -232,21 +232,14 @@ v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with
   return out;
 }
 
-void Fill(const LookupResponse& response, const EnvironmentInfo& environment,
-          v1::BatchGetResponse* message) {
-  v1::BatchGetResponse& out = *message;
-  *out.mutable_environment() = ToProto(environment);
-  out.mutable_results()->Reserve(static_cast<int>(response.results.size()));
-  for (const LookupResult& result : response.results) {
-    v1::BatchGetResult* entry = out.add_results();
-    entry->set_tuning_id(result.key.Digest().ToString());
-    entry->set_problem_text(result.key.problem_text);
-    const Operation operation = OperationOf(result.key);
-    if (const auto* answer = std::get_if<Answer>(&result.outcome)) {
-      Fill(*answer, operation, entry->mutable_answer());
-    } else {
-      Fill(std::get<Miss>(result.outcome), operation, entry->mutable_miss());
-    }
+void Fill(const LookupResult& result, v1::BatchGetResult* message) {
+  message->set_tuning_id(result.key.Digest().ToString());
+  message->set_problem_text(result.key.problem_text);
+  const Operation operation = OperationOf(result.key);
+  if (const auto* answer = std::get_if<Answer>(&result.outcome)) {
+    Fill(*answer, operation, message->mutable_answer());
+  } else {
+    Fill(std::get<Miss>(result.outcome), operation, message->mutable_miss());
   }
 }
 

@@ -26,8 +26,7 @@ v1::Environment ToProto(const EnvironmentInfo& info);
 // With the name of a legacy algorithm, which depends on the operation.
 v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples);
 // `message` is empty; it may live on an arena.
-void Fill(const LookupResponse& response, const EnvironmentInfo& environment,
-          v1::BatchGetResponse* message);
+void Fill(const LookupResult& result, v1::BatchGetResult* message);
 // With all candidates and samples.
 v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment);
 v1::Tuning ToProto(const TuningSummary& summary, const EnvironmentInfo& environment);

@@ -68,7 +68,7 @@ ScopedRequestId::~ScopedRequestId() { current_request_id = previous_; }
 RequestLog::RequestLog(std::string_view method, grpc::CallbackServerContext* context)
     : method_(method),
       request_id_(ReadRequestId(*context)),
-      peer_(context->peer()),
+      context_(context),
       start_(absl::Now()) {
   context->AddInitialMetadata(kRequestIdKey, request_id_);
   CallStats::Global().Started(method_);
@@ -82,7 +82,7 @@ void RequestLog::Finished(const grpc::Status& status) const {
     return;
   }
   const ScopedRequestId scope(request_id_);
-  spdlog::log(level, "{} from {}: {} in {:.1f} ms{}{}", method_, peer_,
+  spdlog::log(level, "{} from {}: {} in {:.1f} ms{}{}", method_, context_->peer(),
               absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())),
               absl::ToDoubleMilliseconds(elapsed), status.ok() ? "" : ": ", status.error_message());
 }

@@ -37,8 +37,8 @@ class ScopedRequestId {
 // Copyable.
 class RequestLog {
  public:
-  // Reads the metadata, and adds the id to the initial metadata of the reply.
-  // `method` is a literal such as "BatchGet".
+  // `context` is that of a call that is not finished yet. Reads the metadata, and adds the id to
+  // the initial metadata of the reply. `method` is a literal such as "BatchGet".
   RequestLog(std::string_view method, grpc::CallbackServerContext* context);
 
   const std::string& request_id() const { return request_id_; }
@@ -49,7 +49,7 @@ class RequestLog {
  private:
   std::string_view method_;
   std::string request_id_;
-  std::string peer_;
+  grpc::CallbackServerContext* context_;
   absl::Time start_;
 };
 

@@ -124,10 +124,19 @@ size_t ReadRows(std::string_view field, int value, FieldChecker* check) {
 std::optional<LookupRequest> Validate(const v1::BatchGetRequest& request,
                                       std::vector<Violation>* violations) {
   FieldChecker check(violations);
+  std::vector<ConvProblem> problems = check.Problems(request.problems());
+  std::optional<LookupRequest> out = ValidateWithoutProblems(request, violations);
+  if (!check.ok()) return std::nullopt;
+  out->problems = std::move(problems);
+  return out;
+}
+
+std::optional<LookupRequest> ValidateWithoutProblems(const v1::BatchGetRequest& request,
+                                                     std::vector<Violation>* violations) {
+  FieldChecker check(violations);
   LookupRequest out;
   check.EnvironmentName(request.environment());
   out.environment = request.environment();
-  out.problems = check.Problems(request.problems());
   out.constraints = ReadConstraints(request.constraints(), &check);
   check.KnownEnum("on_miss", request.on_miss());
   if (request.on_miss() != v1::ON_MISS_UNSPECIFIED) {

@@ -97,6 +97,9 @@ struct NoArgs {};
 
 std::optional<LookupRequest> Validate(const v1::BatchGetRequest& request,
                                       std::vector<Violation>* violations);
+// All but `problems`, which is not read.
+std::optional<LookupRequest> ValidateWithoutProblems(const v1::BatchGetRequest& request,
+                                                     std::vector<Violation>* violations);
 std::optional<JobRequest> Validate(const v1::CreateTuningJobRequest& request,
                                    std::vector<Violation>* violations);
 std::optional<JobNameArgs> Validate(const v1::GetTuningJobRequest& request,

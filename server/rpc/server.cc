@@ -74,7 +74,7 @@ void SetLimits(grpc::ServerBuilder* builder) {
 class GrpcServer final : public Server {
  public:
   explicit GrpcServer(const Options& options)
-      : tuning_(NewTuningService(options.tuner)),
+      : tuning_(NewTuningService(options.tuner, options.clock)),
         maintenance_(NewMaintenanceService(
             {options.tuner, options.store, options.clock, options.state_dir, options.metrics})),
         releases_(options.releases != nullptr ? NewReleaseService(options.releases) : nullptr),

@@ -35,11 +35,12 @@ using RawService =
 
 class TuningService final : public RawService {
  public:
-  explicit TuningService(Tuner* tuner) : tuner_(tuner), disk_(kMaxWaitingForDisk) {}
+  TuningService(Tuner* tuner, const Clock* clock)
+      : tuner_(tuner), answerer_(tuner, clock), disk_(kMaxWaitingForDisk) {}
 
   ServerUnaryReactor* BatchGet(CallbackServerContext* context, const ByteBuffer* in,
                                ByteBuffer* out) override {
-    return HandleBatchGet(tuner_, context, in, out);
+    return HandleBatchGet(tuner_, &answerer_, context, in, out);
   }
 
   grpc::ServerWriteReactor<ByteBuffer>* WatchTuningJob(CallbackServerContext* context,
@@ -204,13 +205,14 @@ class TuningService final : public RawService {
   }
 
   Tuner* const tuner_;
+  BatchAnswerer answerer_;
   WorkQueue disk_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewTuningService(Tuner* tuner) {
-  return std::make_unique<TuningService>(tuner);
+std::unique_ptr<grpc::Service> NewTuningService(Tuner* tuner, const Clock* clock) {
+  return std::make_unique<TuningService>(tuner, clock);
 }
 
 }  // namespace convtune

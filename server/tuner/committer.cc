@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "db/format/bundle_codec.h"
@@ -11,6 +12,8 @@
 
 namespace convtune {
 namespace {
+
+constexpr size_t kMostInGroup = 256;
 
 std::pair<std::string, std::string> Texts(const TuningKey& key) {
   return {key.environment_text, key.problem_text};
@@ -46,33 +49,103 @@ absl::Status Committer::Load() {
 }
 
 bool Committer::Commit(Tuning tuning, const Environment& environment, bool forced) {
+  Waiting self{};
+  self.tuning = &tuning;
+  self.environment = &environment;
+  self.forced = forced;
+  AwaitTurn(&self);
+  if (self.done) return self.persisted;
   MutexLock lock(mutex_);
-  WritePending();
-  const auto stored = index_->Find(tuning.key).tuning;
-  if (stored != nullptr) {
-    // The index has but a part of the candidates, and no count of all samples.
-    const Tuning whole = GetLocked(tuning.key).value_or(stored->tuning);
-    if (!CarryOverOtherApi(whole, &tuning) && !ShouldReplace(tuning, whole, forced)) {
-      return stored->persisted;
-    }
-  }
-  return Write(tuning, environment);
+  // Not before the lock: whoever comes until then goes along.
+  const std::vector<Waiting*> group = TakeGroup();
+  CommitGroup(group);
+  EndGroup(group);
+  return self.persisted;
 }
 
-bool Committer::Write(const Tuning& tuning, const Environment& environment) {
-  const absl::Status status = store_->PutTuning(tuning, environment);
+void Committer::AwaitTurn(Waiting* self) {
+  MutexLock lock(queue_mutex_);
+  queue_.push_back(self);
+  while (!self->done && (committing_ || queue_.front() != self)) self->changed.Wait(queue_mutex_);
+  if (!self->done) committing_ = true;
+}
+
+std::vector<Committer::Waiting*> Committer::TakeGroup() {
+  std::vector<Waiting*> group;
+  std::set<KeyTexts> keys;
+  MutexLock lock(queue_mutex_);
+  // The front goes always; a key's second tuning is judged against its first.
+  std::erase_if(queue_, [&](Waiting* waiting) {
+    if (group.size() == kMostInGroup || !keys.insert(Texts(waiting->tuning->key)).second) {
+      return false;
+    }
+    group.push_back(waiting);
+    return true;
+  });
+  return group;
+}
+
+void Committer::EndGroup(const std::vector<Waiting*>& group) {
+  MutexLock lock(queue_mutex_);
+  // Under the lock to the end: who is done leaves at once, and its CondVar with
+  // it.
+  for (Waiting* waiting : group) {
+    waiting->done = true;
+    waiting->changed.Signal();
+  }
+  committing_ = false;
+  if (!queue_.empty()) queue_.front()->changed.Signal();
+}
+
+void Committer::CommitGroup(const std::vector<Waiting*>& group) {
+  WritePending();
+  std::vector<Waiting*> better;
+  for (Waiting* waiting : group) {
+    Tuning* const tuning = waiting->tuning;
+    const auto stored = index_->Find(tuning->key).tuning;
+    if (stored != nullptr) {
+      // The index has but a part of the candidates, and no count of all samples.
+      const Tuning whole = GetLocked(tuning->key).value_or(stored->tuning);
+      if (!CarryOverOtherApi(whole, tuning) && !ShouldReplace(*tuning, whole, waiting->forced)) {
+        waiting->persisted = stored->persisted;
+        continue;
+      }
+    }
+    better.push_back(waiting);
+  }
+  size_t next = 0;
+  const bool together =
+      better.size() > 1 && store_
+                               ->PutTunings([&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+                                 if (next == better.size()) return std::nullopt;
+                                 const Waiting& waiting = *better[next++];
+                                 return TuningRecord{*waiting.tuning, *waiting.environment};
+                               })
+                               .ok();
+  for (Waiting* waiting : better) {
+    const Tuning& tuning = *waiting->tuning;
+    // One that is refused does not keep the others from the disk.
+    const absl::Status status =
+        together ? absl::OkStatus() : store_->PutTuning(tuning, *waiting->environment);
+    waiting->persisted = status.ok();
+    Written(tuning, *waiting->environment, status);
+  }
+}
+
+void Committer::Written(const Tuning& tuning, const Environment& environment,
+                        const absl::Status& status) {
   if (status.ok()) {
     pending_.erase(Texts(tuning.key));
   } else {
     spdlog::error("could not write the tuning of {}: {}", tuning.key.problem_text,
                   status.ToString());
+    WakeRetries();
     pending_.insert_or_assign(Texts(tuning.key), Pending{tuning, environment});
   }
   index_->Publish(tuning, status.ok());
   observer_(tuning.key, false);
   MutexLock state_lock(state_mutex_);
   writable_ = pending_.empty();
-  return status.ok();
 }
 
 void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
@@ -87,7 +160,7 @@ void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
   candidate->status = CandidateStatus::kQuarantined;
   candidate->error_message = entry.reason;
   RankCandidates(&tuning->candidates);
-  Write(*tuning, *environment);
+  Written(*tuning, *environment, store_->PutTuning(*tuning, *environment));
 }
 
 bool Committer::IsBetterThanStored(const Tuning& tuning) {
@@ -162,11 +235,20 @@ void Committer::WritePending() {
   writable_ = true;
 }
 
+void Committer::WakeRetries() {
+  // Where something waits already, they are awake and pause between attempts.
+  if (pending_.empty() && pending_quarantine_.empty()) wake_retries_.SignalAll();
+}
+
 void Committer::RunRetries() {
   MutexLock lock(mutex_);
   while (!stopping_) {
-    stop_.WaitFor(mutex_, absl::ToChronoNanoseconds(retry_period_));
-    if (!pending_.empty() || !pending_quarantine_.empty()) WritePending();
+    if (pending_.empty() && pending_quarantine_.empty()) {
+      wake_retries_.Wait(mutex_);
+      continue;
+    }
+    wake_retries_.WaitFor(mutex_, absl::ToChronoNanoseconds(retry_period_));
+    WritePending();
   }
 }
 
@@ -174,7 +256,7 @@ void Committer::Stop() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
-    stop_.SignalAll();
+    wake_retries_.SignalAll();
   }
   if (retries_.joinable()) retries_.join();
 }
@@ -243,6 +325,7 @@ void Committer::Quarantine(const QuarantineEntry& entry) {
   const absl::Status status = store_->PutQuarantine(entry);
   if (!status.ok()) {
     spdlog::error("could not write a quarantine entry: {}", status.ToString());
+    WakeRetries();
     pending_quarantine_.push_back(entry);
   }
   TakeOutOfAnswers(entry);

@@ -42,7 +42,8 @@ class Committer {
 
   // Writes the tuning and publishes it, unless what is stored is better.
   // Returns whether what the index now has is on disk: where the store refuses,
-  // the tuning is served from memory and written later.
+  // the tuning is served from memory and written later. What several threads
+  // commit at a time goes to the disk in one transaction.
   bool Commit(Tuning tuning, const Environment& environment, bool forced);
 
   // Keeps each of the tunings that is better (IsBetterTuning) than what is
@@ -79,13 +80,33 @@ class Committer {
   };
   using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
 
-  // Returns whether it is on disk.
-  bool Write(const Tuning& tuning, const Environment& environment) REQUIRES(mutex_);
+  // Publishes a tuning that the store was given, and remembers it where that
+  // failed.
+  void Written(const Tuning& tuning, const Environment& environment, const absl::Status& status)
+      REQUIRES(mutex_);
   void TakeOutOfAnswers(const QuarantineEntry& entry) REQUIRES(mutex_);
+  // A thread in Commit.
+  struct Waiting {
+    Tuning* tuning;
+    const Environment* environment;
+    bool forced;
+    bool persisted = false;
+    bool done = false;
+    CondVar changed;
+  };
+
+  // Waits until it is done or first in a queue that nobody works on.
+  void AwaitTurn(Waiting* self) EXCLUDES(queue_mutex_);
+  // Takes what waits, each key at most once.
+  std::vector<Waiting*> TakeGroup() EXCLUDES(queue_mutex_);
+  void EndGroup(const std::vector<Waiting*>& group) EXCLUDES(queue_mutex_);
+  void CommitGroup(const std::vector<Waiting*>& group) REQUIRES(mutex_);
   bool IsBetterThanStored(const Tuning& tuning) REQUIRES(mutex_);
   absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_);
   // Stops at the first refusal.
   void WritePending() REQUIRES(mutex_);
+  // To be called before something is added to what waits for the disk.
+  void WakeRetries() REQUIRES(mutex_);
   void RunRetries();
 
   TuningStore* const store_;
@@ -93,10 +114,14 @@ class Committer {
   const absl::Duration retry_period_;
   Observer observer_ = [](const TuningKey&, bool) {};
   mutable Mutex mutex_;  // also orders the store's changes and the index's
-  CondVar stop_;
+  CondVar wake_retries_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::map<KeyTexts, Pending> pending_ GUARDED_BY(mutex_);
   std::vector<QuarantineEntry> pending_quarantine_ GUARDED_BY(mutex_);
+  // Apart from mutex_, so that who comes while the disk is waited for can queue.
+  mutable Mutex queue_mutex_;
+  std::vector<Waiting*> queue_ GUARDED_BY(queue_mutex_);
+  bool committing_ GUARDED_BY(queue_mutex_) = false;
   // Apart from mutex_, which is held while the disk is waited for.
   mutable Mutex state_mutex_;
   bool writable_ GUARDED_BY(state_mutex_) = true;

@@ -30,6 +30,14 @@ bool IsWorthTuning(const IndexedTuning& stored, const TuningOptions& options, Ev
          AllowsMore(options.memory_budget_bytes, tuning.memory_budget_bytes);
 }
 
+bool IsEnough(Evidence evidence, bool pinned, bool first_configs_only, const LookupRequest& request,
+              bool profile) {
+  if (pinned) return true;
+  // On a profile a tuning lists all, which a look-up's first configs are not.
+  if (profile && first_configs_only && WantsTuning(request)) return false;
+  return evidence >= LeastEvidence(request, profile);
+}
+
 LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,
                       const LookupRequest& request, bool profile, absl::Time now) {
   if (known.tuning == nullptr) {
@@ -47,10 +55,7 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,
   const Evidence least = LeastEvidence(request, profile);
   const bool first_configs_only = IsFirstConfigsOnly(known.tuning->tuning);
   if (const Answer* answer = std::get_if<Answer>(&decision.outcome)) {
-    // On a profile a tuning lists all, which a look-up's first configs are not.
-    const bool enough =
-        answer->evidence >= least && !(profile && WantsTuning(request) && first_configs_only);
-    if (enough || answer->pinned) {
+    if (IsEnough(answer->evidence, answer->pinned, first_configs_only, request, profile)) {
       decision.saved = known.tuning->tuning.elapsed;
       return decision;
     }

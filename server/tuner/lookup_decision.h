@@ -23,6 +23,11 @@ Evidence LeastEvidence(const LookupRequest& request, bool profile);
 bool IsWorthTuning(const IndexedTuning& stored, const TuningOptions& options, Evidence least,
                    bool profile);
 
+// True if an answer of this kind is a hit, so that on_miss has nothing to do.
+// `first_configs_only`: IsFirstConfigsOnly of its tuning.
+bool IsEnough(Evidence evidence, bool pinned, bool first_configs_only, const LookupRequest& request,
+              bool profile);
+
 struct LookupDecision {
   std::variant<Answer, Miss> outcome;
   // What on_miss asks a worker for; nullopt for an answer, and where no work

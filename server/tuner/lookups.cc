@@ -6,16 +6,45 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "server/tuner/ranking.h"
 
 namespace convtune {
 
 Lookups::Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job)
     : index_(index), clock_(clock), create_job_(std::move(create_job)) {}
 
-LookupDecision Lookups::DecideRow(const Pending& pending, size_t row) const {
+namespace {
+
+// Empty for what changes by itself (a pin that ends) and for what another
+// problem's tuning gave.
+AnswerSource SourceOf(const IndexHit& known, const ConvProblem& problem, const TuningKey& key) {
+  const bool own = known.tuning != nullptr && known.tuning->tuning.key == key;
+  if (!own || (known.pin != nullptr && known.pin->expire_time)) return {};
+  const Tuning& tuning = known.tuning->tuning;
+  AnswerSource source;
+  source.digest = known.digest;
+  source.alignment_bytes = problem.alignment_bytes();
+  source.tuning = known.tuning;
+  source.pin = known.pin;
+  source.settled = IsSettled(known);
+  source.first_configs_only = IsFirstConfigsOnly(tuning);
+  source.tune_time = tuning.tune_time;
+  source.elapsed = tuning.elapsed;
+  return source;
+}
+
+}  // namespace
+
+LookupDecision Lookups::DecideRow(const Pending& pending, size_t row, AnswerSource* source) const {
   const ConvProblem& problem = pending.request.problems[row];
-  return Decide(index_->FindServing(problem, pending.rows[row].result.key), problem,
-                pending.request, pending.environment.environment.profile, clock_->Now());
+  const TuningKey& key = pending.rows[row].result.key;
+  const IndexHit known = index_->FindServing(problem, key);
+  LookupDecision decision = Decide(known, problem, pending.request,
+                                   pending.environment.environment.profile, clock_->Now());
+  if (source != nullptr && std::holds_alternative<Answer>(decision.outcome)) {
+    *source = SourceOf(known, problem, key);
+  }
+  return decision;
 }
 
 void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
@@ -49,7 +78,7 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   for (size_t i = 0; i < problems.size(); ++i) {
     Row& row = pending->rows[i];
     row.result.key = {problems[i].ToText(), environment.text};
-    LookupDecision decision = DecideRow(*pending, i);
+    LookupDecision decision = DecideRow(*pending, i, &row.result.source);
     row.result.outcome = std::move(decision.outcome);
     if (std::holds_alternative<Answer>(row.result.outcome)) {
       ++hits;

@@ -42,6 +42,11 @@ class Lookups {
                  Tuner::LookupCallback done);
   void Abandon(uint64_t token);
 
+  void CountHits(int64_t count, absl::Duration saved) {
+    problems_ += count;
+    hits_ += count;
+    saved_ns_.fetch_add(absl::ToInt64Nanoseconds(saved), std::memory_order_relaxed);
+  }
   int64_t problems() const { return problems_.load(); }
   int64_t hits() const { return hits_.load(); }
   // Of look-ups as they came in, by MissReason.
@@ -77,7 +82,9 @@ class Lookups {
     bool finished GUARDED_BY(mutex) = false;
   };
 
-  LookupDecision DecideRow(const Pending& pending, size_t row) const;
+  // Sets `source`, where it is given, if the outcome is an answer.
+  LookupDecision DecideRow(const Pending& pending, size_t row,
+                           AnswerSource* source = nullptr) const;
   void AddHint(const Pending& pending, size_t row, Miss* miss) const;
   void Submit(const std::shared_ptr<Pending>& pending, size_t wait, size_t row, WorkKind kind);
   void OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t wait, const WorkResult& result);

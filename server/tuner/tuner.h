@@ -54,9 +54,25 @@ struct LookupRequest {
   bool include_hints = false;
 };
 
+// What an answer was made of. But for its age the same answer is given again
+// for as long as Tuner::StillHolds says so.
+struct AnswerSource {
+  TuningDigest digest;      // of the key
+  int alignment_bytes = 0;  // of the problem
+  // nullptr: the answer may change by itself, or is none.
+  std::shared_ptr<const IndexedTuning> tuning = nullptr;
+  std::shared_ptr<const Pin> pin = nullptr;
+  // No tuning for a less strict alignment could better it.
+  bool settled = false;
+  bool first_configs_only = false;
+  absl::Time tune_time = absl::UnixEpoch();
+  absl::Duration elapsed = absl::ZeroDuration();  // what the tuning had taken
+};
+
 struct LookupResult {
   TuningKey key;
   std::variant<Answer, Miss> outcome;
+  AnswerSource source = {};
 };
 
 struct LookupResponse {
@@ -194,6 +210,15 @@ class Tuner {
   // The caller went away: calls back with CANCELLED if it still waits, and
   // drops queued work that nobody else wants. Unknown tokens are ignored.
   virtual void AbandonLookup(uint64_t token) = 0;
+  // True if Lookup, under the constraints of the answer that has this source,
+  // would make it of the same now. Never once the daemon drains.
+  virtual bool StillHolds(const AnswerSource&) const { return false; }
+  // Counts problems that were answered without Lookup, and what tuning them had
+  // taken.
+  virtual void CountHits(int64_t, absl::Duration) {}
+  // Changes whenever ListEnvironments or ResolveEnvironment may say something
+  // else than before.
+  virtual uint64_t EnvironmentsVersion() const { return 0; }
 
   virtual absl::StatusOr<JobSnapshot> CreateJob(JobRequest request) = 0;
   virtual absl::StatusOr<JobSnapshot> GetJob(const std::string& name) = 0;

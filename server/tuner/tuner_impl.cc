@@ -93,6 +93,7 @@ absl::Status TunerImpl::ReadStoredEnvironments() {
     if (std::none_of(stored.begin(), stored.end(), same)) stored.push_back(std::move(environment));
   }
   stored_ = std::move(stored);
+  ++stored_version_;
   return absl::OkStatus();
 }
 

@@ -29,6 +29,15 @@ class TunerImpl : public Tuner {
 
   uint64_t Lookup(LookupRequest request, LookupCallback done) override;
   void AbandonLookup(uint64_t token) override { lookups_.Abandon(token); }
+  bool StillHolds(const AnswerSource& source) const override {
+    return !draining_ && index_.Holds(source);
+  }
+  void CountHits(int64_t count, absl::Duration saved) override {
+    lookups_.CountHits(count, saved);
+  }
+  uint64_t EnvironmentsVersion() const override {
+    return index_.counts_version() + stored_version_;
+  }
   absl::StatusOr<JobSnapshot> CreateJob(JobRequest request) override;
   absl::StatusOr<JobSnapshot> GetJob(const std::string& name) override;
   absl::StatusOr<JobPage> ListJobs(int page_size, const std::string& page_token) override;
@@ -91,6 +100,7 @@ class TunerImpl : public Tuner {
   std::unique_ptr<Publisher> publisher_;  // may be nullptr
   mutable Mutex stored_mutex_;
   std::vector<Environment> stored_ GUARDED_BY(stored_mutex_);  // those that no device has
+  std::atomic<uint64_t> stored_version_{0};
   std::atomic<bool> draining_{false};
   Mutex drain_mutex_;
   bool drained_ GUARDED_BY(drain_mutex_) = false;

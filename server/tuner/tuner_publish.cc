@@ -41,6 +41,7 @@ Environment TunerImpl::Complete(const Environment& environment) {
                    [&text](const Environment& stored) { return stored.ToText() == text; });
   if (known != stored_.end()) return *known;
   stored_.push_back(environment);
+  ++stored_version_;
   return environment;
 }
 

@@ -1,6 +1,7 @@
 #include "server/tuner/tuning_index.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "absl/strings/escaping.h"
@@ -12,6 +13,7 @@ namespace convtune {
 namespace {
 
 constexpr int kDefaultAlignment = 16;
+constexpr int kNoAlignment = std::numeric_limits<int>::max();
 
 // Read from the text, which every tuning has, without validating it anew.
 int AlignmentOf(absl::string_view problem_text) {
@@ -52,23 +54,47 @@ std::string TextWithAlignment(const ConvProblem& problem, int alignment_bytes) {
   return changed.ok() ? changed->ToText() : "";
 }
 
-TuningIndex::TuningIndex(DigestFunction digest) : digest_(std::move(digest)) {}
+bool IsSettled(const IndexHit& hit) {
+  return hit.tuning != nullptr &&
+         (hit.pin != nullptr || hit.tuning->tuning.evidence == Evidence::kMeasured);
+}
+
+TuningIndex::TuningIndex(DigestFunction digest)
+    : digest_(std::move(digest)), least_alignment_(kNoAlignment) {}
 
 const TuningIndex::Shard& TuningIndex::ShardOf(const TuningDigest& digest) const {
   return shards_[digest.low % shards_.size()];
 }
 
-void TuningIndex::Change(const TuningKey& key, const std::function<void(IndexHit*)>& change) {
+void TuningIndex::Change(const TuningKey& key, const std::function<void(Entry*)>& change) {
   const TuningDigest digest = digest_(key);
   Shard& shard = const_cast<Shard&>(ShardOf(digest));
+  // Ended after the lock: freeing a tuning takes a while.
+  Entry before;
   MutexLock lock(shard.mutex);
-  std::vector<Entry>& bucket = shard.entries[digest];
-  auto it = std::find_if(bucket.begin(), bucket.end(),
-                         [&key](const Entry& entry) { return entry.key == key; });
-  if (it == bucket.end()) it = bucket.insert(bucket.end(), Entry{key, {}});
-  change(&it->hit);
-  if (it->hit.tuning == nullptr && it->hit.pin == nullptr) bucket.erase(it);
-  if (bucket.empty()) shard.entries.erase(digest);
+  const auto [first, is_new] = shard.entries.try_emplace(digest);
+  Entry* entry = &first->second;
+  if (!is_new) {
+    while (entry->key() != key && entry->next != nullptr) entry = entry->next.get();
+    if (entry->key() != key) {
+      entry->next = std::make_unique<Entry>();
+      entry = entry->next.get();
+    }
+  }
+  before.tuning = entry->tuning;
+  before.pin = entry->pin;
+  change(entry);
+  if (entry->tuning != nullptr || entry->pin != nullptr) return;
+  if (entry->next != nullptr) {
+    Entry rest = std::move(*entry->next);
+    *entry = std::move(rest);
+  } else if (entry == &first->second) {
+    shard.entries.erase(first);
+  } else {
+    Entry* previous = &first->second;
+    while (previous->next.get() != entry) previous = previous->next.get();
+    previous->next = nullptr;
+  }
 }
 
 std::shared_ptr<const IndexedTuning> TuningIndex::Prepare(const Tuning& tuning,
@@ -80,37 +106,50 @@ std::shared_ptr<const IndexedTuning> TuningIndex::Prepare(const Tuning& tuning,
   return std::make_shared<const IndexedTuning>(std::move(indexed));
 }
 
+void TuningIndex::CountAlignment(const TuningKey& key, int64_t by) {
+  const int alignment = AlignmentOf(key.problem_text);
+  if ((alignments_[alignment] += by) == 0) alignments_.erase(alignment);
+  least_alignment_ = alignments_.empty() ? kNoAlignment : alignments_.begin()->first;
+}
+
 void TuningIndex::Publish(std::shared_ptr<const IndexedTuning> prepared) {
   const TuningKey& key = prepared->tuning.key;
-  Change(key, [&prepared](IndexHit* hit) { hit->tuning = prepared; });
+  Change(key, [&prepared](Entry* entry) { entry->tuning = prepared; });
   MutexLock lock(order_mutex_);
-  auto& slot = ordered_[{key.environment_text, key.problem_text}];
-  if (slot == nullptr) {
-    ++counts_[key.environment_text];
-    ++alignments_[AlignmentOf(key.problem_text)];
+  if (const auto known = ordered_.find(prepared); known != ordered_.end()) {
+    // The same place: the new one takes the old one's node.
+    auto node = ordered_.extract(known);
+    node.value() = std::move(prepared);
+    ordered_.insert(std::move(node));
+    return;
   }
-  slot = std::move(prepared);
+  ++counts_[key.environment_text];
+  ++counts_version_;
+  CountAlignment(key, 1);
+  ordered_.insert(std::move(prepared));
 }
 
 bool TuningIndex::Erase(const TuningKey& key) {
-  Change(key, [](IndexHit* hit) { hit->tuning = nullptr; });
+  Change(key, [](Entry* entry) { entry->tuning = nullptr; });
   MutexLock lock(order_mutex_);
-  if (ordered_.erase({key.environment_text, key.problem_text}) == 0) return false;
+  const auto found = ordered_.find(OrderView(key.environment_text, key.problem_text));
+  if (found == ordered_.end()) return false;
+  ordered_.erase(found);
   if (--counts_[key.environment_text] == 0) counts_.erase(key.environment_text);
-  const int alignment = AlignmentOf(key.problem_text);
-  if (--alignments_[alignment] == 0) alignments_.erase(alignment);
+  ++counts_version_;
+  CountAlignment(key, -1);
   return true;
 }
 
 void TuningIndex::SetPin(const Pin& pin) {
   const auto shared = std::make_shared<const Pin>(pin);
-  Change(pin.key, [&shared](IndexHit* hit) { hit->pin = shared; });
+  Change(pin.key, [&shared](Entry* entry) { entry->pin = shared; });
   MutexLock lock(order_mutex_);
   pins_[{pin.key.environment_text, pin.key.problem_text}] = pin;
 }
 
 void TuningIndex::ErasePin(const TuningKey& key) {
-  Change(key, [](IndexHit* hit) { hit->pin = nullptr; });
+  Change(key, [](Entry* entry) { entry->pin = nullptr; });
   MutexLock lock(order_mutex_);
   pins_.erase({key.environment_text, key.problem_text});
 }
@@ -119,18 +158,30 @@ IndexHit TuningIndex::Find(const TuningKey& key) const {
   const TuningDigest digest = digest_(key);
   const Shard& shard = ShardOf(digest);
   MutexLock lock(shard.mutex);
-  const auto bucket = shard.entries.find(digest);
-  if (bucket == shard.entries.end()) return {};
-  for (const Entry& entry : bucket->second) {
-    if (entry.key == key) return entry.hit;
+  const auto first = shard.entries.find(digest);
+  if (first == shard.entries.end()) return {nullptr, nullptr, digest};
+  for (const Entry* entry = &first->second; entry != nullptr; entry = entry->next.get()) {
+    if (entry->key() == key) return {entry->tuning, entry->pin, digest};
   }
-  return {};
+  return {nullptr, nullptr, digest};
+}
+
+bool TuningIndex::Holds(const AnswerSource& source) const {
+  if (source.tuning == nullptr) return false;
+  if (!source.settled && least_alignment_ < source.alignment_bytes) return false;
+  const Shard& shard = ShardOf(source.digest);
+  MutexLock lock(shard.mutex);
+  const auto first = shard.entries.find(source.digest);
+  if (first == shard.entries.end()) return false;
+  for (const Entry* entry = &first->second; entry != nullptr; entry = entry->next.get()) {
+    if (entry->tuning == source.tuning) return entry->pin == source.pin;
+  }
+  return false;
 }
 
 IndexHit TuningIndex::FindServing(const ConvProblem& problem, const TuningKey& key) const {
   IndexHit best = Find(key);
-  if (best.tuning != nullptr && best.tuning->tuning.evidence == Evidence::kMeasured) return best;
-  if (best.tuning != nullptr && best.pin != nullptr) return best;
+  if (IsSettled(best) || least_alignment_ >= problem.alignment_bytes()) return best;
   std::vector<int> looser;
   {
     MutexLock lock(order_mutex_);
@@ -185,17 +236,18 @@ TuningIndex::List(const std::string& environment_text, size_t page_size,
   }
   std::vector<std::shared_ptr<const IndexedTuning>> page;
   MutexLock lock(order_mutex_);
-  auto it = page_token.empty() ? ordered_.lower_bound({environment_text, ""})
-                               : ordered_.upper_bound(after);
+  auto it = page_token.empty() ? ordered_.lower_bound(OrderView(environment_text, ""))
+                               : ordered_.upper_bound(OrderView(after.first, after.second));
   for (; it != ordered_.end(); ++it) {
-    if (!environment_text.empty() && it->first.first != environment_text) break;
-    if (!absl::StrContains(it->first.second, text_filter)) continue;
+    const TuningKey& key = (*it)->tuning.key;
+    if (!environment_text.empty() && key.environment_text != environment_text) break;
+    if (!absl::StrContains(key.problem_text, text_filter)) continue;
     if (page.size() == page_size) {
       const TuningKey& last = page.back()->tuning.key;
       return std::make_pair(std::move(page), absl::WebSafeBase64Escape(absl::StrCat(
                                                  last.environment_text, "\n", last.problem_text)));
     }
-    page.push_back(it->second);
+    page.push_back(*it);
   }
   return std::make_pair(std::move(page), std::string());
 }

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +21,7 @@
 #include "proto/model/conv_problem.h"
 #include "proto/model/tuning.h"
 #include "server/tuner/pareto.h"
+#include "server/tuner/tuner.h"
 
 namespace convtune {
 
@@ -26,7 +29,11 @@ namespace convtune {
 struct IndexHit {
   std::shared_ptr<const IndexedTuning> tuning;
   std::shared_ptr<const Pin> pin;
+  TuningDigest digest = {};  // of the key that was looked up
 };
+
+// True if no tuning for less strict alignment comes before what was found.
+bool IsSettled(const IndexHit& hit);
 
 // Thread-safe; look-ups of different keys seldom meet on a lock.
 class TuningIndex {
@@ -53,6 +60,9 @@ class TuningIndex {
   // that was made for less strict alignment. The pin is that of the tuning
   // returned, else the problem's own.
   IndexHit FindServing(const ConvProblem& problem, const TuningKey& key) const;
+  // True if an answer of that source would be made of the same now. One hash
+  // look-up.
+  bool Holds(const AnswerSource& source) const;
   // The best tuning of the problem in another environment with the same GPU
   // model, for a hint; nullptr if there is none.
   std::shared_ptr<const IndexedTuning> FindHint(const TuningKey& key) const;
@@ -67,30 +77,53 @@ class TuningIndex {
   std::vector<Pin> ListPins(const std::string& environment_text, absl::Time now) const;
   // Number of tunings by environment text.
   std::map<std::string, int64_t> Counts() const;
+  // Changes whenever Counts does.
+  uint64_t counts_version() const { return counts_version_; }
 
  private:
+  // The key is that of the tuning or of the pin: at least one is there.
   struct Entry {
-    TuningKey key;
-    IndexHit hit;
+    std::shared_ptr<const IndexedTuning> tuning;
+    std::shared_ptr<const Pin> pin;
+    std::unique_ptr<Entry> next;  // another key with the same digest
+
+    const TuningKey& key() const { return tuning != nullptr ? tuning->tuning.key : pin->key; }
   };
   struct Shard {
     mutable Mutex mutex;
-    absl::flat_hash_map<TuningDigest, std::vector<Entry>> entries GUARDED_BY(mutex);
+    absl::flat_hash_map<TuningDigest, Entry> entries GUARDED_BY(mutex);
   };
-  using OrderKey = std::pair<std::string, std::string>;  // environment, problem
+  using OrderKey = std::pair<std::string, std::string>;             // environment, problem
+  using OrderView = std::pair<std::string_view, std::string_view>;  // the same
+  using Shared = std::shared_ptr<const IndexedTuning>;
+  // Of tunings, without a copy of their keys.
+  struct ByOrder {
+    using is_transparent = void;
+    static OrderView View(const Shared& indexed) {
+      return {indexed->tuning.key.environment_text, indexed->tuning.key.problem_text};
+    }
+    static OrderView View(const OrderView& view) { return view; }
+    template <typename A, typename B>
+    bool operator()(const A& a, const B& b) const {
+      return View(a) < View(b);
+    }
+  };
 
-  // Calls `change` on the key's entry, made if need be, and drops the entry if
-  // it is empty afterwards.
-  void Change(const TuningKey& key, const std::function<void(IndexHit*)>& change);
+  // Calls `change` on the key's entry, an empty one if there was none, and drops
+  // the entry if it is empty afterwards.
+  void Change(const TuningKey& key, const std::function<void(Entry*)>& change);
+  void CountAlignment(const TuningKey& key, int64_t by) REQUIRES(order_mutex_);
   const Shard& ShardOf(const TuningDigest& digest) const;
 
   const DigestFunction digest_;
   std::array<Shard, 16> shards_;
   mutable Mutex order_mutex_;
-  std::map<OrderKey, std::shared_ptr<const IndexedTuning>> ordered_ GUARDED_BY(order_mutex_);
+  std::set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);
   std::map<OrderKey, Pin> pins_ GUARDED_BY(order_mutex_);
   std::map<std::string, int64_t> counts_ GUARDED_BY(order_mutex_);
   std::map<int, int64_t> alignments_ GUARDED_BY(order_mutex_);  // of tunings, with their number
+  std::atomic<int> least_alignment_;                            // of alignments_
+  std::atomic<uint64_t> counts_version_{0};
 };
 
 // The same problem with another alignment, in text form; empty if it cannot be.

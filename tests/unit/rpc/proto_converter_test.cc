@@ -104,22 +104,16 @@ TEST(ProtoConverter, LegacyNamesDependOnTheOperation) {
   EXPECT_EQ(fwd.samples_us_size(), 0);
 }
 
-TEST(ProtoConverter, LookupKeepsOrderAndOutcomes) {
-  LookupResponse response;
-  response.environment = TestEnvironment();
+TEST(ProtoConverter, LookupKeepsOutcomes) {
   Answer answer;
   answer.winner = TestCandidate("legacy:algo1,math2", 1);
   answer.evidence = Evidence::kMeasured;
   answer.age = absl::Milliseconds(1500);
   Miss miss{MissReason::kNoCandidate, "none", "jobs/3", answer};
   const TuningKey key = FakeTuner::Key(ConvProblem::Parse(kProblem).value());
-  response.results = {{key, answer}, {key, miss}};
-  EnvironmentInfo environment;
-  environment.environment = TestEnvironment();
   v1::BatchGetResponse out;
-  Fill(response, environment, &out);
-  EXPECT_EQ(out.environment().name(), "nvidia-h200");
-  ASSERT_EQ(out.results_size(), 2);
+  Fill(LookupResult{key, answer}, out.add_results());
+  Fill(LookupResult{key, miss}, out.add_results());
   EXPECT_EQ(out.results(0).tuning_id(), key.Digest().ToString());
   EXPECT_EQ(out.results(0).problem_text(), key.problem_text);
   EXPECT_EQ(out.results(0).answer().evidence(), v1::EVIDENCE_MEASURED);

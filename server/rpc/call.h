@@ -57,7 +57,7 @@ template <typename Request, typename Args>
 grpc::Status ReadRequest(const grpc::ByteBuffer& bytes, std::optional<Args>* args) {
   google::protobuf::Arena arena;
   auto* request = google::protobuf::Arena::CreateMessage<Request>(&arena);
-  const grpc::Status status = ReadMessage(bytes, request);
+  grpc::Status status = ReadMessage(bytes, request);
   if (!status.ok()) {
     return status;
   }

@@ -193,7 +193,7 @@ absl::Status DeviceRunner::EnsureWorker() {
 }
 
 WorkerLoss DeviceRunner::TakeLoss() {
-  const WorkerLoss loss = *client_->loss();
+  WorkerLoss loss = *client_->loss();
   client_.reset();
   if (token_->cancelled()) return loss;
   {

@@ -65,15 +65,16 @@ absl::Status Publisher::Start() {
   socket.receive = [this](const void* data, size_t size) { Receive(data, size); };
   const std::string path = socket.path;
   auto opened = DatagramSocket::Create(std::move(socket));
+  const std::string error(opened.status().message());
   if (opened.ok()) {
     socket_ = *std::move(opened);
   } else {
-    spdlog::warn("nothing is learned from programs: {}", std::string(opened.status().message()));
+    spdlog::warn("nothing is learned from programs: {}", error);
   }
   {
     MutexLock lock(mutex_);
     status_.socket = socket_ != nullptr ? path : "";
-    status_.socket_error = std::string(opened.status().message());
+    status_.socket_error = error;
   }
   thread_ = std::thread([this] { Run(); });
   return absl::OkStatus();

@@ -77,7 +77,7 @@ RaceRunner::RaceRunner(const RacePolicy& policy, int warmups, std::vector<int> i
 
 absl::Status RaceRunner::Run(absl::Time end) {
   if (indexes_.empty()) return absl::OkStatus();
-  const absl::Status status = Rounds(end);
+  absl::Status status = Rounds(end);
   if (absl::IsDeadlineExceeded(status)) stop_ = StopReason::kBudget;
   if (rounds_ == 0) {
     for (const auto& [index, run] : warm_runs_) Take(run, 0);

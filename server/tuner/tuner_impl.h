@@ -32,9 +32,7 @@ class TunerImpl : public Tuner {
   bool StillHolds(const AnswerSource& source) const override {
     return !draining_ && index_.Holds(source);
   }
-  void CountHits(int64_t count, absl::Duration saved) override {
-    lookups_.CountHits(count, saved);
-  }
+  void CountHits(int64_t count, absl::Duration saved) override { lookups_.CountHits(count, saved); }
   uint64_t EnvironmentsVersion() const override {
     return index_.counts_version() + stored_version_;
   }

@@ -161,6 +161,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 }  // namespace convtune
 
+// NOLINTNEXTLINE(bugprone-exception-escape): without memory it ends all the same.
 int main(int argc, char** argv) {
   convtune::Flags flags;
   CLI::App app("Searches and times cuDNN's convolution algorithms for convtuned, which starts it.",

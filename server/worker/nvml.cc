@@ -25,7 +25,7 @@ constexpr int kVolatileCounter = 0;
 
 struct ProcessInfo {
   unsigned pid;
-  unsigned long long used_gpu_memory;
+  unsigned long long used_gpu_memory;  // NOLINT(google-runtime-int): NVML's
   unsigned gpu_instance_id;
   unsigned compute_instance_id;
 };
@@ -69,10 +69,12 @@ struct Nvml::Functions {
   Return (*handle_by_pci_bus_id)(const char*, Device*) = nullptr;
   ListProcesses compute_processes = nullptr;
   ListProcesses mps_processes = nullptr;
-  Return (*clock_reasons)(Device, unsigned long long*) = nullptr;
+  Return (*clock_reasons)(Device,
+                          unsigned long long*) = nullptr;  // NOLINT(google-runtime-int): NVML's
   Return (*power_limit)(Device, unsigned*) = nullptr;
   Return (*temperature)(Device, unsigned, unsigned*) = nullptr;
-  Return (*ecc_errors)(Device, int, int, unsigned long long*) = nullptr;
+  Return (*ecc_errors)(Device, int, int,
+                       unsigned long long*) = nullptr;  // NOLINT(google-runtime-int): NVML's
   Return (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;
   Return (*compute_mode)(Device, int*) = nullptr;
 
@@ -156,7 +158,7 @@ ConditionsLook Nvml::Look() const {
   if (!conditions.mig) conditions.other_processes = CountOthers(processes);
   std::vector<ProcessInfo> clients;
   conditions.mps = List(nvml.mps_processes, device_, &clients) && !clients.empty();
-  unsigned long long reasons = 0;
+  unsigned long long reasons = 0;  // NOLINT(google-runtime-int): NVML's
   if (nvml.clock_reasons != nullptr && nvml.clock_reasons(device_, &reasons) == kSuccess) {
     conditions.clock_reasons = static_cast<uint32_t>(reasons);
   }
@@ -169,7 +171,7 @@ ConditionsLook Nvml::Look() const {
       nvml.temperature(device_, kTemperatureGpu, &celsius) == kSuccess) {
     conditions.temperature_celsius = static_cast<int>(celsius);
   }
-  unsigned long long errors = 0;
+  unsigned long long errors = 0;  // NOLINT(google-runtime-int): NVML's
   if (nvml.ecc_errors != nullptr &&
       nvml.ecc_errors(device_, kUncorrectedError, kVolatileCounter, &errors) == kSuccess) {
     conditions.ecc_errors = static_cast<int64_t>(errors);

@@ -21,6 +21,8 @@ from harness.fakes import script  # noqa: E402
 BATCHES = (1, 64, 1477)
 INDEX_SIZES = (10_000, 200_000, 1_000_000)
 IDLE_SECONDS = 20
+START_SIZES = (1_000, 10_000, 100_000)
+START_ROUNDS = 3
 # (figure, batch) -> what to reach, as a bound of the ratio.
 TARGETS = {
     ("calls_per_second", 1): (">=", 0.95),
@@ -28,8 +30,14 @@ TARGETS = {
     ("calls_per_second", 1477): (">=", 0.80),
     ("p50_us", None): ("<=", 1.10),
     ("p99_us", None): ("<=", 1.25),
-    ("index_look_up_ns", None): ("<=", 3.0),
+    ("problem_ns", None): ("<=", 3.0),
+    ("index_bytes_per_tuning", None): ("<=", 1.5),
+    ("start_s", None): ("<=", 3.0),
+    ("commits_per_second", 1): (">=", 0.8),
+    ("commits_per_second", 32): (">=", 5.0),
 }
+# Figures without a baseline: bounds of the value.
+LIMITS = {"idle_wake_ups_per_second": 2, "idle_cpu_share": 0.005, "idle_resident_mib": 40}
 
 
 def distinct_problems(count):
@@ -90,7 +98,7 @@ def measure_lookups(folder):
 
 
 def measure_index(_folder):
-    """One look-up in the index beside one in a bare hash table, at several sizes."""
+    """A problem's cost, from request bytes to reply bytes, beside a look-up in a bare hash table, at several sizes."""
     rows = []
     for tunings in INDEX_SIZES:
         rows += json_lines([BIN / "convtune-bench-index", "--tunings", tunings])
@@ -125,23 +133,83 @@ def measure_idle(folder):
         ]
 
 
-PARTS = {"lookups": measure_lookups, "index": measure_index, "idle": measure_idle}
+def measure_commits(folder):
+    """Acknowledged results per second beside a bare SQLite loop; the folder is on the disk that TMPDIR names."""
+    return json_lines([BIN / "convtune-bench-commits", "--folder", folder])
+
+
+def read_once(path):
+    start = time.monotonic()
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+    return time.monotonic() - start
+
+
+def measure_start(folder):
+    """From exec to READY, beside reading the bytes of the database once; both with a warm page cache."""
+    rows = []
+    for tunings in START_SIZES:
+        here = folder / str(tunings)
+        here.mkdir()
+        bundle = here / "bundle"
+        subprocess.run([BIN / "convtune-make-bundle", str(tunings), bundle], check=True)
+        with daemon_in(here, "--devices", "none") as daemon:
+            subprocess.run(
+                [BIN / "convtune", "import", "--address", daemon.address, bundle],
+                check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            daemon.stop(60)
+            database = daemon.state_dir / "convtune.db"
+            times, bare = [], []
+            for _ in range(START_ROUNDS):
+                bare.append(read_once(database))
+                start = time.monotonic()
+                daemon.start()
+                times.append(time.monotonic() - start)
+                resident = daemon.rss_kib() * 1024
+                daemon.stop(60)
+        value, baseline = sorted(times)[START_ROUNDS // 2], sorted(bare)[START_ROUNDS // 2]
+        at = {"tunings": tunings}
+        rows.append({"figure": "start_s", **at, "value": value, "baseline": baseline, "ratio": value / baseline})
+        rows.append({"figure": "start_bytes_per_tuning", **at, "value": resident / tunings,
+                     "baseline": database.stat().st_size / tunings})  # fmt: skip
+    return rows
+
+
+PARTS = {
+    "lookups": measure_lookups,
+    "index": measure_index,
+    "commits": measure_commits,
+    "start": measure_start,
+    "idle": measure_idle,
+}
 
 
 def judged(row):
-    for batch in (row.get("batch"), None):
-        if (row["figure"], batch) in TARGETS and "ratio" in row:
-            sign, bound = TARGETS[(row["figure"], batch)]
+    if row["figure"] in LIMITS:
+        bound = LIMITS[row["figure"]]
+        return f"<= {bound:g}", "yes" if row["value"] <= bound else "no"
+    for at in (row.get("batch", row.get("writers")), None):
+        if (row["figure"], at) in TARGETS and "ratio" in row:
+            sign, bound = TARGETS[(row["figure"], at)]
             reached = row["ratio"] >= bound if sign == ">=" else row["ratio"] <= bound
             return f"{sign} {bound:g}", "yes" if reached else "no"
     return "", ""
+
+
+def cpu_model():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "unknown"
 
 
 def table(rows):
     head = ["FIGURE", "AT", "VALUE", "BASELINE", "RATIO", "TO REACH", "REACHED"]
     lines = [head]
     for row in rows:
-        at = " ".join(f"{row[k]} {k}" for k in ("batch", "clients", "tunings") if k in row)
+        at = " ".join(f"{row[k]} {k}" for k in ("batch", "clients", "tunings", "writers") if k in row)
         number = [f"{row[k]:.4g}" if k in row else "" for k in ("value", "baseline", "ratio")]
         lines.append([row["figure"], at, *number, *judged(row)])
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
@@ -163,6 +231,7 @@ def main():
         "commit": commit,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "cores": os.cpu_count(),
+        "cpu": cpu_model(),
         "figures": rows,
     }
     path = ROOT / "build" / "bench.json"

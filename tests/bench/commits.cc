@@ -1,0 +1,203 @@
+// Acknowledged results per second through the committer, with one writer and
+// with many, beside a bare SQLite loop that writes the same rows, one
+// transaction for each tuning, with the same sync. Prints one JSON object per
+// line.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "db/database.h"
+#include "db/sqlite_tuning_store.h"
+#include "db/transaction.h"
+#include "proto/base/clock.h"
+#include "proto/base/status_macros.h"
+#include "server/tuner/committer.h"
+#include "server/tuner/ranking.h"
+
+namespace convtune::bench {
+namespace {
+
+constexpr int kCandidates = 12;
+constexpr int kCheckpointFrames = 1024;  // as in the store
+
+Environment TestEnvironment() {
+  return Environment::Parse("nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value();
+}
+
+// Eight of its candidates are timed, three of them to the end.
+Tuning TuningOf(int n) {
+  Tuning tuning;
+  tuning.key = {absl::StrCat("fwd,x=", n + 1, "x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"),
+                TestEnvironment().ToText()};
+  for (int i = 0; i < kCandidates; ++i) {
+    Candidate candidate;
+    candidate.id = EngineConfig{i, {{2, i}, {13, n % 4}}};
+    candidate.heuristic_rank = i;
+    candidate.workspace_bytes = int64_t{i} << 12;
+    candidate.status = CandidateStatus::kUnsupported;
+    if (i < 8) {
+      candidate.status = CandidateStatus::kTimed;
+      candidate.samples_us.assign(i < 3 ? 30 : 5, 20.0F + static_cast<float>(i));
+      SummarizeSamples(&candidate);
+    }
+    tuning.candidates.push_back(std::move(candidate));
+  }
+  FinishTuning({}, &tuning);
+  return tuning;
+}
+
+double Seconds(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+[[noreturn]] void Die(const absl::Status& status) {
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  std::exit(1);
+}
+
+std::unique_ptr<SqliteTuningStore> OpenStore(const std::string& folder, const Clock* clock) {
+  SqliteTuningStore::Options options;
+  options.state_dir = folder;
+  options.clock = clock;
+  auto store = SqliteTuningStore::Open(std::move(options));
+  if (!store.ok()) Die(store.status());
+  return *std::move(store);
+}
+
+// Commits `tunings`, each thread its share; results per second.
+double CommitRate(const std::string& folder, const Clock* clock, const std::vector<Tuning>& tunings,
+                  int writers) {
+  const auto store = OpenStore(folder, clock);
+  TuningIndex index;
+  Committer committer(store.get(), &index);
+  std::atomic<size_t> next{0};
+  std::atomic<bool> refused{false};
+  const double seconds = Seconds([&] {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < writers; ++i) {
+      threads.emplace_back([&] {
+        for (size_t n = next++; n < tunings.size(); n = next++) {
+          if (!committer.Commit(tunings[n], TestEnvironment(), false)) refused = true;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+  if (refused) Die(absl::InternalError("a result was not written"));
+  committer.Stop();
+  if (const absl::Status closed = store->Close(); !closed.ok()) Die(closed);
+  return static_cast<double>(tunings.size()) / seconds;
+}
+
+// The rows of `source`, tuning by tuning, into a new database: no value is
+// made, checked or converted.
+absl::StatusOr<double> BareRate(const std::string& folder, const std::string& source,
+                                const Clock* clock, size_t tunings) {
+  RETURN_IF_ERROR(OpenStore(folder, clock)->Close());
+  ASSIGN_OR_RETURN(const auto database, Database::Open({.path = folder + "/convtune.db"}));
+  RETURN_IF_ERROR(database->EnableWal());
+  RETURN_IF_ERROR(database->Execute(absl::StrCat("ATTACH '", source, "/convtune.db' AS source")));
+  RETURN_IF_ERROR(
+      database->Execute("INSERT INTO main.environments SELECT * FROM source.environments"));
+  std::vector<Statement> inserts;
+  {
+    // Parents before their rows: in the order in which they were made.
+    ASSIGN_OR_RETURN(Statement tables,
+                     database->Prepare("SELECT m.name FROM main.sqlite_master m, "
+                                       "pragma_table_info(m.name) c WHERE m.type = 'table' AND "
+                                       "c.name = 'tuning_id' ORDER BY m.rowid"));
+    while (true) {
+      ASSIGN_OR_RETURN(const bool more, tables.Step());
+      if (!more) break;
+      const std::string table(tables.Text(0));
+      ASSIGN_OR_RETURN(Statement insert, database->Prepare(absl::StrCat(
+                                             "INSERT INTO main.", table, " SELECT * FROM source.",
+                                             table, " WHERE tuning_id = ?")));
+      inserts.push_back(std::move(insert));
+    }
+  }
+  absl::Status status;
+  const double seconds = Seconds([&] {
+    status = [&]() -> absl::Status {
+      for (size_t n = 1; n <= tunings; ++n) {
+        ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(*database));
+        for (Statement& insert : inserts) {
+          insert.BindInt(1, static_cast<int64_t>(n));
+          RETURN_IF_ERROR(insert.Run());
+        }
+        RETURN_IF_ERROR(transaction.Commit());
+        if (database->wal_frames() >= kCheckpointFrames) {
+          RETURN_IF_ERROR(database->CheckpointPassive());
+        }
+      }
+      return absl::OkStatus();
+    }();
+  });
+  RETURN_IF_ERROR(status);
+  ASSIGN_OR_RETURN(const int64_t rows, database->QueryInt("SELECT COUNT(*) FROM main.tunings"));
+  if (rows != static_cast<int64_t>(tunings)) return absl::InternalError("rows are missing");
+  return static_cast<double>(tunings) / seconds;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+int Main(int argc, char** argv) {
+  int tunings = 400;
+  int rounds = 5;
+  std::vector<int> writers = {1, 4, 32};
+  std::string folder;
+  CLI::App app("acknowledged results per second beside a bare SQLite loop");
+  app.add_option("--tunings", tunings, "in each round")->check(CLI::Range(1, 1'000'000));
+  app.add_option("--rounds", rounds)->check(CLI::PositiveNumber);
+  app.add_option("--writers", writers)->check(CLI::PositiveNumber);
+  app.add_option("--folder", folder, "on the disk to be measured")->required();
+  CLI11_PARSE(app, argc, argv);
+
+  std::vector<Tuning> all;
+  for (int n = 0; n < tunings; ++n) all.push_back(TuningOf(n));
+  const SystemClock clock;
+  std::vector<double> bare;
+  std::vector<std::vector<double>> rates(writers.size());
+  std::vector<std::vector<double>> ratios(writers.size());
+  for (int round = 0; round < rounds; ++round) {
+    const std::string base = absl::StrCat(folder, "/", round, "-");
+    std::vector<std::string> made;
+    for (size_t i = 0; i < writers.size(); ++i) {
+      made.push_back(absl::StrCat(base, writers[i]));
+      rates[i].push_back(CommitRate(made.back(), &clock, all, writers[i]));
+    }
+    const auto rate = BareRate(base + "bare", made[0], &clock, all.size());
+    if (!rate.ok()) Die(rate.status());
+    bare.push_back(*rate);
+    for (size_t i = 0; i < writers.size(); ++i) ratios[i].push_back(rates[i].back() / *rate);
+    made.push_back(base + "bare");
+    for (const std::string& path : made) std::filesystem::remove_all(path);
+  }
+  for (size_t i = 0; i < writers.size(); ++i) {
+    std::printf(
+        "{\"figure\": \"commits_per_second\", \"writers\": %d, \"value\": %.5g, \"baseline\": "
+        "%.5g, "
+        "\"ratio\": %.4g}\n",
+        writers[i], Median(rates[i]), Median(bare), Median(ratios[i]));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace convtune::bench
+
+int main(int argc, char** argv) { return convtune::bench::Main(argc, argv); }

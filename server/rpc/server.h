@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "db/outbox_store.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "server/tuner/tuner.h"
@@ -37,6 +38,7 @@ class Server {
     // Public keys (32 bytes each), one of which must have signed an imported
     // bundle; empty: it need not be signed.
     std::vector<std::string> bundle_keys = {};
+    OutboxStore* outbox = nullptr;  // without it there is no FleetService; outlives the server
   };
 
   // Listens and serves, alive but not ready. INVALID_ARGUMENT: an address, or

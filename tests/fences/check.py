@@ -29,7 +29,7 @@ MAY_INCLUDE = {
     "server/tuner": ["proto", "db"],
     "server/worker": ["proto"],
     "server/report": ["db", "proto", "client/cpp"],
-    "server/fleet": ["db", "proto", "client/cpp"],
+    "server/fleet": ["db", "proto", "client/cpp", "server/tuner"],
     "server/rpc": ["server/tuner", "server/report", "db", "proto"],
     "server/convtuned": ["server/rpc", "server/tuner", "server/report", "db", "proto"],
     "client/cpp": ["proto", "db/format"],

@@ -59,6 +59,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewReleaseCommand());
   commands.push_back(NewWantedCommand());
   commands.push_back(NewRunCommand());
+  commands.push_back(NewFleetCommand());
   commands.push_back(NewDbCommand());
   commands.push_back(NewDoctorCommand());
   commands.push_back(NewVersionCommand());

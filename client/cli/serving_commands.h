@@ -10,5 +10,7 @@ namespace convtune {
 std::unique_ptr<Command> NewReleaseCommand();
 std::unique_ptr<Command> NewWantedCommand();
 std::unique_ptr<Command> NewRunCommand();
+// Becomes convtune-fleet.
+std::unique_ptr<Command> NewFleetCommand();
 
 }  // namespace convtune

@@ -1,5 +1,6 @@
-# cmake -DOUTPUT=<file.cc> -DINPUTS=<a.sql;b.sql> -P embed.cmake: writes the
-# migrations into a translation unit. Their files are called NNNN_name.sql.
+# cmake -DOUTPUT=<file.cc> -DINPUTS=<a.sql;b.sql> -DHEADER=<header>
+# -DFUNCTION=<name> -P embed.cmake: writes the migrations into a translation unit
+# that defines the header's function. Their files are called NNNN_name.sql.
 set(entries "")
 set(expected 1)
 foreach(input IN LISTS INPUTS)
@@ -15,7 +16,7 @@ foreach(input IN LISTS INPUTS)
   file(READ ${input} sql)
   string(APPEND entries "    {${version}, \"${name}\", R\"sql(${sql})sql\"},\n")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"db/migrator.h\"
+file(WRITE ${OUTPUT} "#include \"${HEADER}\"
 
 namespace convtune {
 namespace {
@@ -25,7 +26,7 @@ ${entries}};
 
 }  // namespace
 
-std::span<const Migration> AllMigrations() { return kMigrations; }
+std::span<const Migration> ${FUNCTION}() { return kMigrations; }
 
 }  // namespace convtune
 ")

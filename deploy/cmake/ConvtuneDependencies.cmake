@@ -20,6 +20,13 @@ elseif(CONVTUNE_METRICS STREQUAL "AUTO" AND NOT CONVTUNE_PORTABLE)
   find_package(prometheus-cpp CONFIG QUIET)
 endif()
 
+# libpq, for convtune-fleet alone; without it everything else builds. It has no
+# static archive in Debian.
+option(CONVTUNE_FLEET "Build convtune-fleet, if libpq is found" ON)
+if(CONVTUNE_FLEET AND NOT CONVTUNE_PORTABLE)
+  find_package(PostgreSQL)
+endif()
+
 # google/rpc/*.proto, which no Debian package holds.
 file(GLOB convtune_site_packages ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages)
 find_path(GOOGLEAPIS_PROTO_DIR google/rpc/error_details.proto

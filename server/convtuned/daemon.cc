@@ -110,8 +110,9 @@ absl::StatusOr<std::unique_ptr<TuningStore>> AddBases(const Flags& flags, Tuning
       store, std::move(layers), [](Tuning* tuning) { RankCandidates(&tuning->candidates); });
 }
 
-absl::Status Serve(const Flags& flags, TuningStore* store, Tuner* tuner, const Clock* clock,
-                   const std::vector<std::string>& bundle_keys, StopSignals* signals) {
+absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, Tuner* tuner,
+                   const Clock* clock, const std::vector<std::string>& bundle_keys,
+                   StopSignals* signals) {
   Server::Options options;
   options.listen = flags.listen;
   options.tls = flags.tls;
@@ -128,6 +129,7 @@ absl::Status Serve(const Flags& flags, TuningStore* store, Tuner* tuner, const C
     options.metrics.url = metrics->url();
     spdlog::info("metrics at {}", metrics->url());
   }
+  options.outbox = outbox;
   ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
   for (const std::string& address : server->addresses()) {
     spdlog::info("listening on {}", address);
@@ -178,7 +180,7 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
     // The snapshot is what an init container is run for.
     if (!tuner->releases()->Status().error.empty()) exit_status = 1;
   } else if (!signals->stopped()) {
-    served = Serve(flags, store.get(), tuner.get(), &clock, bundle_keys, signals);
+    served = Serve(flags, store.get(), database.get(), tuner.get(), &clock, bundle_keys, signals);
   }
   tuner.reset();
   const absl::Status closed = database->Close();

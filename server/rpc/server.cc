@@ -15,6 +15,7 @@
 #include "grpcpp/server_builder.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
+#include "server/rpc/fleet_service.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/listen_address.h"
 #include "server/rpc/services.h"
@@ -79,7 +80,10 @@ class GrpcServer final : public Server {
             {options.tuner, options.store, options.clock, options.state_dir, options.metrics})),
         releases_(options.releases != nullptr ? NewReleaseService(options.releases) : nullptr),
         bundles_(NewBundleService(
-            {options.tuner, options.clock, options.state_dir, options.bundle_keys})) {}
+            {options.tuner, options.clock, options.state_dir, options.bundle_keys})),
+        fleet_(options.outbox != nullptr
+                   ? NewFleetService({options.tuner, options.outbox, options.releases})
+                   : nullptr) {}
 
   ~GrpcServer() override { Shutdown(absl::InfinitePast()); }
 
@@ -110,6 +114,7 @@ class GrpcServer final : public Server {
     builder.RegisterService(maintenance_.get());
     if (releases_ != nullptr) builder.RegisterService(releases_.get());
     builder.RegisterService(bundles_.get());
+    if (fleet_ != nullptr) builder.RegisterService(fleet_.get());
     {
       const ScopedSocketUmask mask;
       server_ = builder.BuildAndStart();
@@ -139,7 +144,7 @@ class GrpcServer final : public Server {
   void SetReady(bool ready) override {
     auto* health = server_->GetHealthCheckService();
     for (const char* name : {"", "readiness", kTuningServiceName, kMaintenanceServiceName,
-                             kReleaseServiceName, kBundleServiceName}) {
+                             kReleaseServiceName, kBundleServiceName, kFleetServiceName}) {
       health->SetServingStatus(name, ready);
     }
   }
@@ -161,6 +166,7 @@ class GrpcServer final : public Server {
   const std::unique_ptr<grpc::Service> maintenance_;
   const std::unique_ptr<grpc::Service> releases_;  // may be nullptr
   const std::unique_ptr<grpc::Service> bundles_;
+  const std::unique_ptr<grpc::Service> fleet_;  // may be nullptr
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> addresses_;
   Mutex shutdown_mutex_;

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "db/outbox_store.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "server/rpc/services.h"
@@ -39,6 +40,7 @@ class Server {
     // bundle; empty: it need not be signed.
     std::vector<std::string> bundle_keys = {};
     MetricsInfo metrics = {};
+    OutboxStore* outbox = nullptr;  // without it there is no FleetService; outlives the server
   };
 
   // Listens and serves, alive but not ready. INVALID_ARGUMENT: an address, or

@@ -186,26 +186,65 @@ absl::StatusOr<ImportCounts> Committer::Import(const TuningSource& next) {
         ++counts.kept;
         continue;
       }
-      const auto quarantined = QuarantinedOf(tuning.key);
-      for (Candidate& candidate : tuning.candidates) {
-        if (const auto found = quarantined.find(candidate.id); found != quarantined.end()) {
-          candidate.status = CandidateStatus::kQuarantined;
-          candidate.error_message = found->second;
-        }
-      }
-      RankCandidates(&tuning.candidates);
+      Prepare(&tuning);
       taken.push_back(index_->Prepare(tuning, /*persisted=*/true));
       return record;
     }
   };
   RETURN_IF_ERROR(store_->PutTunings(next_better));
+  counts.taken = static_cast<int64_t>(taken.size());
+  PublishTaken(std::move(taken));
+  return counts;
+}
+
+void Committer::Prepare(Tuning* tuning) const {
+  const auto quarantined = QuarantinedOf(tuning->key);
+  for (Candidate& candidate : tuning->candidates) {
+    if (const auto found = quarantined.find(candidate.id); found != quarantined.end()) {
+      candidate.status = CandidateStatus::kQuarantined;
+      candidate.error_message = found->second;
+    }
+  }
+  RankCandidates(&tuning->candidates);
+}
+
+void Committer::PublishTaken(std::vector<std::shared_ptr<const IndexedTuning>> taken) {
   for (auto& prepared : taken) {
     const TuningKey key = prepared->tuning.key;
     pending_.erase(Texts(key));
     index_->Publish(std::move(prepared));
     observer_(key, false);
   }
+}
+
+absl::StatusOr<FleetCounts> Committer::ApplyFleet(const TuningSource& next,
+                                                  const WaitsForFleet& waits) {
+  MutexLock lock(mutex_);
+  WritePending();
+  FleetCounts counts;
+  std::vector<std::shared_ptr<const IndexedTuning>> taken;
+  const auto next_changed = [&]() REQUIRES(mutex_) -> absl::StatusOr<std::optional<TuningRecord>> {
+    while (true) {
+      ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
+      if (!record.has_value()) return record;
+      Tuning& tuning = record->tuning;
+      ASSIGN_OR_RETURN(const bool own_waits, waits(tuning.key));
+      if (own_waits || pending_.contains(Texts(tuning.key))) {
+        counts.deferred.push_back(tuning.key);
+        continue;
+      }
+      Prepare(&tuning);
+      if (const auto stored = store_->GetTuning(tuning.key); stored.ok() && *stored == tuning) {
+        ++counts.unchanged;
+        continue;
+      }
+      taken.push_back(index_->Prepare(tuning, /*persisted=*/true));
+      return record;
+    }
+  };
+  RETURN_IF_ERROR(store_->PutTunings(next_changed));
   counts.taken = static_cast<int64_t>(taken.size());
+  PublishTaken(std::move(taken));
   return counts;
 }
 

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "db/tuning_store.h"
 #include "proto/base/mutex.h"
+#include "server/tuner/fleet_follower.h"
 #include "server/tuner/tuner.h"
 #include "server/tuner/tuning_index.h"
 
@@ -51,6 +52,11 @@ class Committer {
   // transaction; then publishes them. Other changes wait meanwhile. All or
   // nothing, as TuningStore::PutTunings.
   absl::StatusOr<ImportCounts> Import(const TuningSource& next);
+
+  // Puts each of the tunings in place of whatever is stored, as Import, so that
+  // every node has the same; but not where a tuning of this node was not
+  // delivered yet, which would be lost. Their origin must be FLEET.
+  absl::StatusOr<FleetCounts> ApplyFleet(const TuningSource& next, const WaitsForFleet& waits);
 
   // With samples. NOT_FOUND if there is none.
   absl::StatusOr<Tuning> Get(const TuningKey& key);
@@ -103,6 +109,10 @@ class Committer {
   void CommitGroup(const std::vector<Waiting*>& group) REQUIRES(mutex_);
   bool IsBetterThanStored(const Tuning& tuning) REQUIRES(mutex_);
   absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_);
+  // Marks what is quarantined here, and ranks.
+  void Prepare(Tuning* tuning) const;
+  // Publishes what the store has taken.
+  void PublishTaken(std::vector<std::shared_ptr<const IndexedTuning>> taken) REQUIRES(mutex_);
   // Stops at the first refusal.
   void WritePending() REQUIRES(mutex_);
   // To be called before something is added to what waits for the disk.

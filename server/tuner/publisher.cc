@@ -233,6 +233,21 @@ absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,
   return release;
 }
 
+absl::StatusOr<std::optional<Release>> Publisher::FollowFleet(const std::string& author,
+                                                              const std::string& reason) {
+  Pass();  // what was applied until now is part of it
+  ASSIGN_OR_RETURN(std::optional<Release> release,
+                   releases_.PromoteFleet({author, reason, options_.clock->Now()}));
+  if (!release.has_value()) return release;
+  spdlog::info("release {} promoted by {}: {}", release->number, author, reason);
+  {
+    MutexLock lock(mutex_);
+    work_.publish = true;
+  }
+  Pass();
+  return release;
+}
+
 absl::StatusOr<Release> Publisher::RollBackRelease(const std::string& author,
                                                    const std::string& reason, int64_t to) {
   Pass();

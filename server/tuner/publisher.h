@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -71,6 +72,8 @@ class Publisher : public ReleaseManager {
                                          int canary_permille) override;
   absl::StatusOr<Release> RollBackRelease(const std::string& author, const std::string& reason,
                                           int64_t to) override;
+  absl::StatusOr<std::optional<Release>> FollowFleet(const std::string& author,
+                                                     const std::string& reason) override;
   absl::StatusOr<std::vector<WantedProblem>> ListWanted(const std::string& environment) override;
   PublicationStatus Status() override;
 

@@ -55,6 +55,9 @@ class ReleaseManager {
                                                  int canary_permille) = 0;
   virtual absl::StatusOr<Release> RollBackRelease(const std::string& author,
                                                   const std::string& reason, int64_t to) = 0;
+  // See Releases::PromoteFleet.
+  virtual absl::StatusOr<std::optional<Release>> FollowFleet(const std::string& author,
+                                                             const std::string& reason) = 0;
   // Most wanted first; empty environment: all.
   virtual absl::StatusOr<std::vector<WantedProblem>> ListWanted(const std::string& environment) = 0;
   virtual PublicationStatus Status() = 0;

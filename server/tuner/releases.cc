@@ -135,8 +135,9 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
   const bool may_promote = options_.auto_promote && !waiting_.empty() &&
                            history_.canary() == nullptr && !history_.holds_back();
   if (!may_promote) return !put.empty() || !withdraw.empty();
-  RETURN_IF_ERROR(
-      PromoteLocked({"convtuned", "--auto-promote", options_.clock->Now()}, 0).status());
+  RETURN_IF_ERROR(PromoteLocked({"convtuned", "--auto-promote", options_.clock->Now()}, 0,
+                                Waiting(/*fleet_only=*/false))
+                      .status());
   return true;
 }
 
@@ -152,17 +153,25 @@ absl::StatusOr<bool> Releases::ReconcileAll() {
   return ReconcileLocked(keys, /*may_take_away=*/false);
 }
 
-absl::StatusOr<Release> Releases::PromoteLocked(const ReleaseDecision& decision,
-                                                int canary_permille) {
+std::vector<Portfolio> Releases::Waiting(bool fleet_only) const {
   std::vector<Portfolio> changes;
-  if (history_.canary() == nullptr && history_.promoted() != nullptr) {
-    ForEachIndexed([this, &changes](const TuningKey& key) REQUIRES(mutex_) {
-      if (!waiting_.contains(key.Digest())) return;
-      bool has_tuning = false;
-      Portfolio proposed = Proposed(key, &has_tuning);
-      if (!proposed.choices.empty()) changes.push_back(std::move(proposed));
-    });
-  }
+  if (history_.canary() != nullptr || history_.promoted() == nullptr) return changes;
+  ForEachIndexed([this, fleet_only, &changes](const TuningKey& key) REQUIRES(mutex_) {
+    if (!waiting_.contains(key.Digest())) return;
+    if (fleet_only) {
+      const IndexHit hit = options_.index->Find(key);
+      if (hit.tuning == nullptr || hit.tuning->tuning.origin != Origin::kFleet) return;
+    }
+    bool has_tuning = false;
+    Portfolio proposed = Proposed(key, &has_tuning);
+    if (!proposed.choices.empty()) changes.push_back(std::move(proposed));
+  });
+  return changes;
+}
+
+absl::StatusOr<Release> Releases::PromoteLocked(const ReleaseDecision& decision,
+                                                int canary_permille,
+                                                const std::vector<Portfolio>& changes) {
   ReleaseDecision at = decision;
   at.time = ToMicros(decision.time);
   ASSIGN_OR_RETURN(const Release release, history_.Promote(at, canary_permille, !changes.empty()));
@@ -194,7 +203,20 @@ absl::StatusOr<Release> Releases::PromoteLocked(const ReleaseDecision& decision,
 
 absl::StatusOr<Release> Releases::Promote(const ReleaseDecision& decision, int canary_permille) {
   MutexLock lock(mutex_);
-  return PromoteLocked(decision, canary_permille);
+  return PromoteLocked(decision, canary_permille, Waiting(/*fleet_only=*/false));
+}
+
+absl::StatusOr<std::optional<Release>> Releases::PromoteFleet(const ReleaseDecision& decision) {
+  MutexLock lock(mutex_);
+  if (const Release* canary = history_.canary()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("release: release ", canary->number,
+                     " of this daemon is a canary: promote it or take it back first"));
+  }
+  const std::vector<Portfolio> changes = Waiting(/*fleet_only=*/true);
+  if (changes.empty()) return std::nullopt;
+  ASSIGN_OR_RETURN(Release release, PromoteLocked(decision, 0, changes));
+  return release;
 }
 
 absl::StatusOr<Release> Releases::RollBack(const ReleaseDecision& decision, int64_t to) {

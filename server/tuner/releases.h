@@ -66,6 +66,9 @@ class Releases {
   // See ReleaseHistory.
   absl::StatusOr<Release> Promote(const ReleaseDecision& decision, int canary_permille);
   absl::StatusOr<Release> RollBack(const ReleaseDecision& decision, int64_t to);
+  // Promotes, of what waits, the choices whose tunings are the fleet's; nullopt
+  // if there are none. FAILED_PRECONDITION while a canary runs.
+  absl::StatusOr<std::optional<Release>> PromoteFleet(const ReleaseDecision& decision);
 
   bool HasChoice(const TuningKey& key) const;
   ReleaseList List() const;
@@ -93,8 +96,10 @@ class Releases {
   void ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const;
   absl::StatusOr<bool> ReconcileLocked(const std::vector<TuningKey>& keys, bool may_take_away)
       REQUIRES(mutex_);
-  absl::StatusOr<Release> PromoteLocked(const ReleaseDecision& decision, int canary_permille)
-      REQUIRES(mutex_);
+  // What waits; with `fleet_only`, of the fleet's tunings alone.
+  std::vector<Portfolio> Waiting(bool fleet_only) const REQUIRES(mutex_);
+  absl::StatusOr<Release> PromoteLocked(const ReleaseDecision& decision, int canary_permille,
+                                        const std::vector<Portfolio>& changes) REQUIRES(mutex_);
   // Writes portfolios of a release in transactions of bounded size.
   absl::Status PutAll(const Release& release, const std::vector<Portfolio>& portfolios)
       REQUIRES(mutex_);

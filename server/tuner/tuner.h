@@ -22,6 +22,7 @@
 #include "proto/model/tuning.h"
 #include "server/tuner/answer.h"
 #include "server/tuner/device.h"
+#include "server/tuner/fleet_follower.h"
 #include "server/tuner/histogram.h"
 #include "server/tuner/publish_options.h"
 
@@ -241,6 +242,9 @@ class Tuner {
   // See Committer::Import. UNAVAILABLE, and nothing taken, once the daemon
   // drains.
   virtual absl::StatusOr<ImportCounts> ImportTunings(const TuningSource& next) = 0;
+  // See Committer::ApplyFleet. UNAVAILABLE as ImportTunings.
+  virtual absl::StatusOr<FleetCounts> ApplyFleetTunings(const TuningSource& next,
+                                                        const WaitsForFleet& waits) = 0;
   // NOT_FOUND: no tuning; FAILED_PRECONDITION: the tuning does not list the
   // candidate, or it did not run.
   virtual absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,

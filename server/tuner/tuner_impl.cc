@@ -199,6 +199,19 @@ absl::StatusOr<int64_t> TunerImpl::DeleteTunings(const std::string& environment,
   return committer_.Delete(keys);
 }
 
+absl::StatusOr<FleetCounts> TunerImpl::ApplyFleetTunings(const TuningSource& next,
+                                                         const WaitsForFleet& waits) {
+  ASSIGN_OR_RETURN(FleetCounts counts, committer_.ApplyFleet(
+                                           [&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+                                             if (draining_)
+                                               return absl::UnavailableError(kDraining);
+                                             return next();
+                                           },
+                                           waits));
+  RETURN_IF_ERROR(ReadStoredEnvironments());
+  return counts;
+}
+
 absl::StatusOr<ImportCounts> TunerImpl::ImportTunings(const TuningSource& next) {
   ASSIGN_OR_RETURN(const ImportCounts counts,
                    committer_.Import([&]() -> absl::StatusOr<std::optional<TuningRecord>> {

@@ -50,6 +50,8 @@ class TunerImpl : public Tuner {
   absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                         const std::vector<ConvProblem>& problems) override;
   absl::StatusOr<ImportCounts> ImportTunings(const TuningSource& next) override;
+  absl::StatusOr<FleetCounts> ApplyFleetTunings(const TuningSource& next,
+                                                const WaitsForFleet& waits) override;
   absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
                              const CandidateId& candidate, const std::string& reason,
                              std::optional<absl::Duration> ttl) override;

@@ -30,7 +30,7 @@ MAY_INCLUDE = {
     "server/worker": ["proto"],
     "server/metrics": ["server/tuner", "server/rpc", "db", "proto"],
     "server/report": ["db", "proto", "client/cpp"],
-    "server/fleet": ["db", "proto", "client/cpp", "client/report"],
+    "server/fleet": ["db", "proto", "client/cpp", "client/report", "server/tuner"],
     "server/rpc": ["server/tuner", "server/report", "db", "proto"],
     "server/convtuned": ["server/rpc", "server/metrics", "server/tuner", "server/report", "db", "proto"],
     "client/cpp": ["proto", "db/format"],

@@ -3,12 +3,16 @@
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 
 import pytest
 
+from harness import postgres
 from harness.cli import Cli
 from harness.daemon import Daemon
+from harness.fakes import script
+from harness.fleet import Fleet
 from harness.preload import Machine
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -142,3 +146,60 @@ def preload(tmp_path_factory):
     if not (PROGRAMS.parent / "lib" / "libconvtune_preload.so").exists():
         pytest.skip("libconvtune_preload.so was not built (no cuDNN)")
     return Machine(PROGRAMS.parent, tmp_path_factory.mktemp("preload"))
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """A PostgreSQL server; skips where there can be none."""
+    reason = postgres.why_not()
+    if reason:
+        pytest.skip(reason)
+    server = postgres.Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def fleet(request, postgres_server, tmp_path):
+    """A fleet's empty database, with its tables; skips without convtune-fleet."""
+    path = PROGRAMS / "convtune-fleet"
+    if not path.exists():
+        pytest.skip("convtune-fleet was not built (no libpq)")
+    made = Fleet(path, postgres_server, tmp_path).migrate()
+    yield made
+    made.close()
+    report = getattr(request.node, "call_report", None)
+    if report is not None and report.failed:
+        for agent in made.agents:
+            print(f"--- log of agent {agent.node}\n{agent.log()[-3000:]}")
+
+
+@pytest.fixture(scope="session")
+def clock_shim(tmp_path_factory):
+    """A library that moves a program's wall clock."""
+    library = tmp_path_factory.mktemp("shim") / "clock_shim.so"
+    source = pathlib.Path(__file__).with_name("clock_shim.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture
+def nodes(fleet, fake_daemon):
+    """nodes(count, first=0) starts daemons with a card each, and an agent beside each."""
+
+    def make(count, first=0, agents=True, agent_args=(), **keys):
+        made = []
+        for index in range(first, first + count):
+            keys.setdefault("measure_delay_ms", 0)
+            daemon = fake_daemon(env=script(**{**keys, "seed": keys.get("seed", 100 + index)}))
+            daemon.node = f"node-{index}"
+            made.append(daemon)
+        for daemon in made:
+            daemon.start(wait=False)
+        for daemon in made:
+            daemon.wait_ready()
+            if agents:
+                daemon.agent = fleet.agent(daemon.node, daemon, *agent_args)
+        return made
+
+    return make

@@ -83,6 +83,7 @@ class Client:
         self.tuning = Service(self.channel, "TuningService")
         self.maintenance = Service(self.channel, "MaintenanceService")
         self.release = Service(self.channel, "ReleaseService")
+        self.fleet = Service(self.channel, "FleetService")
 
     def __enter__(self):
         return self

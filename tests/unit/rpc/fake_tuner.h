@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "proto/base/mutex.h"
+#include "proto/base/status_macros.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune {
@@ -34,6 +35,22 @@ class FakeTuner : public Tuner {
   // Given by every method that can fail, if it is not OK.
   absl::Status failure;
   std::vector<Tuning> imported;
+
+  absl::StatusOr<FleetCounts> ApplyFleetTunings(const TuningSource& next,
+                                                const WaitsForFleet& waits) override {
+    FleetCounts counts;
+    while (true) {
+      ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
+      if (!record.has_value()) return counts;
+      ASSIGN_OR_RETURN(const bool waiting, waits(record->tuning.key));
+      if (waiting) {
+        counts.deferred.push_back(record->tuning.key);
+      } else {
+        imported.push_back(std::move(record->tuning));
+        ++counts.taken;
+      }
+    }
+  }
 
   uint64_t Lookup(LookupRequest request, LookupCallback done) override {
     uint64_t token = 0;

@@ -70,6 +70,10 @@ class FakeReleases : public ReleaseManager {
     to = release;
     return TestRelease(6);
   }
+  absl::StatusOr<std::optional<Release>> FollowFleet(const std::string&,
+                                                     const std::string&) override {
+    return std::nullopt;
+  }
   absl::StatusOr<std::vector<WantedProblem>> ListWanted(const std::string&) override {
     if (!failure.ok()) return failure;
     std::vector<WantedProblem> wanted(3);

@@ -1,0 +1,61 @@
+#include <limits.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/serving_commands.h"
+
+namespace convtune {
+namespace {
+
+constexpr char kProgram[] = "convtune-fleet";
+
+// Becomes the program that has the fleet's commands: it alone knows PostgreSQL.
+class FleetCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* const app = AddVerbGroup(
+        root, "fleet", "the fleet's commands: everything behind it is convtune-fleet's");
+    app->prefix_command();
+    app->require_subcommand(0);
+    app->set_help_flag();
+    app_ = app;
+  }
+
+  ExitCode Run(Context& context) override {
+    char own[PATH_MAX] = {};
+    const ssize_t size = readlink("/proc/self/exe", own, sizeof own - 1);
+    const std::string path(own, size > 0 ? static_cast<size_t>(size) : 0);
+    const std::string beside = path.substr(0, path.rfind('/') + 1) + kProgram;
+    std::vector<std::string> words = app_->remaining();
+    if (words.empty()) words.emplace_back("--help");
+    std::vector<char*> argv;
+    std::string name = kProgram;
+    argv.push_back(name.data());
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    if (access(beside.c_str(), X_OK) == 0) {
+      execv(beside.c_str(), argv.data());
+    } else {
+      execvp(kProgram, argv.data());
+    }
+    context.SayError(absl::StrCat(kProgram, ": ", std::strerror(errno),
+                                  ": it is neither beside convtune nor in PATH (it is built where "
+                                  "libpq is)"));
+    return ExitCode::kFailed;
+  }
+
+ private:
+  CLI::App* app_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewFleetCommand() { return std::make_unique<FleetCommand>(); }
+
+}  // namespace convtune

@@ -1,0 +1,126 @@
+// The agent beside a daemon: what the node measured goes to the fleet, and what
+// the fleet released comes to the node. README.md says what it promises.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cpp/client.h"
+#include "client/cpp/fleet_client.h"
+#include "client/cpp/release_client.h"
+#include "db/fleet_names.h"
+#include "db/fleet_queue.h"
+#include "db/fleet_releases.h"
+#include "db/postgres.h"
+#include "proto/base/clock.h"
+#include "proto/model/environment.h"
+
+namespace convtune {
+
+// Not thread-safe: one thread runs it.
+class Agent {
+ public:
+  struct Options {
+    Postgres::Options postgres;
+    Client::Options daemon;
+    std::string node;  // its name in the fleet
+    std::string version;
+    bool tune = true;  // take problems that the fleet has queued
+    absl::Duration lease = absl::Seconds(60);
+    absl::Duration poll = absl::Milliseconds(250);    // of the outbox
+    absl::Duration refresh = absl::Seconds(10);       // heartbeat, and all that is announced
+    absl::Duration backoff_most = absl::Seconds(30);  // between attempts that fail
+    const Clock* clock = nullptr;                     // outlives it
+    std::function<bool()> stop;                       // asked often
+    std::function<void(const std::string&)> log = [](const std::string&) {};
+  };
+
+  // INVALID_ARGUMENT names the option.
+  static absl::StatusOr<std::unique_ptr<Agent>> Create(Options options);
+
+  // Works until stop(). Whatever cannot be reached is tried again for ever, less
+  // and less often; what cannot be mended by waiting (another agent has the
+  // node's name, the schema is not known, the password is wrong) is tried again,
+  // too, and said once.
+  void Run();
+
+ private:
+  // An environment that a device of the node has.
+  struct Place {
+    int64_t id = 0;
+    std::string name;  // by which the daemon is asked
+    Environment environment;
+    std::string driver_version;
+    int devices = 0;
+  };
+  struct RunningTask {
+    FleetTask task;
+    std::string job;
+    absl::Time renew;
+  };
+
+  explicit Agent(Options options) : options_(std::move(options)) {}
+
+  absl::Status Turn();
+  absl::Status EnsureConnected();
+  absl::Status ReadPlaces();
+  absl::Status Heartbeat();
+  absl::Status Wanted();
+  // Delivers what waits, and puts the fleet's choice back where a tuning of this
+  // node replaced it.
+  absl::Status Push();
+  absl::StatusOr<bool> PushPage();
+  absl::Status Restore(const std::map<std::string, std::vector<std::string>>& delivered);
+
+  // agent_follow.cc
+  absl::Status Follow();
+  absl::Status FollowPins();
+  // Returns how many this node has to deliver its own of first.
+  absl::StatusOr<int64_t> Apply(const std::vector<ReleasedTuning>& tunings);
+  absl::StatusOr<int64_t> Send(const v1::ApplyTuningsRequest& request);
+  const Place* FindPlace(int64_t id) const;
+  const Place* FindPlace(const std::string& environment_text) const;
+
+  // agent_tasks.cc
+  absl::Status WorkOnTasks();
+  absl::Status TendTask(RunningTask* running, bool* ended);
+  absl::Status ClaimMore();
+  absl::Status StartTask(const FleetTask& task);
+  void GiveTasksBack();
+
+  std::vector<int64_t> PlaceIds() const;
+  void Wait(absl::Duration time);
+
+  const Options options_;
+  std::unique_ptr<Client> daemon_;
+  std::unique_ptr<FleetClient> fleet_;
+  std::unique_ptr<ReleaseClient> releases_;
+  std::unique_ptr<Postgres> postgres_;  // nullptr: not connected
+  std::unique_ptr<FleetNames> names_;
+  int64_t node_id_ = 0;
+  std::map<std::string, Place> places_;  // by environment text
+  std::vector<int64_t> followed_;        // environments that were followed last
+  bool follow_all_ = true;               // whatever the node says it serves
+  v1::FleetState state_;
+  std::vector<RunningTask> running_;
+  absl::Time next_refresh_ = absl::InfinitePast();
+  absl::Time next_claim_ = absl::InfinitePast();
+  bool announced_ = true;
+  std::string last_error_;
+  absl::Duration backoff_;
+};
+
+// True if the node serves a canary with that share: the same nodes for as long as
+// it runs, and others for the next. Pure.
+bool TakesCanary(const std::string& node, int64_t release, int permille);
+
+}  // namespace convtune

@@ -1,0 +1,290 @@
+#include "server/fleet/commands.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "db/fleet_evidence.h"
+#include "db/fleet_migrator.h"
+#include "db/fleet_nodes.h"
+#include "proto/base/default_paths.h"
+#include "proto/base/status_macros.h"
+#include "server/fleet/agent.h"
+#include "server/fleet/output.h"
+#include "server/fleet/pooling.h"
+
+namespace convtune {
+namespace {
+
+volatile std::sig_atomic_t stop_requested = 0;
+
+std::string UserName() {
+  const passwd* const entry = getpwuid(geteuid());
+  return entry != nullptr ? entry->pw_name : "";
+}
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+class MigrateCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    app_ = AddVerb(root, "migrate", "make the fleet's tables, or bring them up to date");
+  }
+  std::optional<int> RunIfChosen() override {
+    if (!app_->parsed()) return std::nullopt;
+    return Report(Run());
+  }
+
+ private:
+  absl::Status Run() {
+    ASSIGN_OR_RETURN(const Postgres::Options options, flags_.Resolve());
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Postgres::Connect(options));
+    ASSIGN_OR_RETURN(const int applied, MigrateFleet(*postgres));
+    ASSIGN_OR_RETURN(const int version, FleetSchemaVersion(*postgres));
+    if (json_) {
+      std::cout << JsonObject().Int("applied", applied).Int("schema_version", version).ToText()
+                << '\n';
+    } else {
+      std::cout << "schema version " << version << ", " << applied << " migrations applied\n";
+    }
+    return absl::OkStatus();
+  }
+
+  CLI::App* app_ = nullptr;
+};
+
+class AgentCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    app_ = AddVerb(root, "agent", "work beside a daemon until SIGTERM");
+    app_->add_option("--node", node_, "name of this node in the fleet; default: the host's")
+        ->envname("CONVTUNE_NODE");
+    app_->add_option("--address", address_, "the daemon: unix:PATH or HOST:PORT")
+        ->envname("CONVTUNE_ADDRESS");
+    app_->add_option("--tls-ca", tls_.ca, "PEM file, for HOST:PORT")->envname("CONVTUNE_TLS_CA");
+    app_->add_option("--tls-cert", tls_.cert, "PEM file")->envname("CONVTUNE_TLS_CERT");
+    app_->add_option("--tls-key", tls_.key, "PEM file")->envname("CONVTUNE_TLS_KEY");
+    app_->add_flag("--no-tune", no_tune_, "take no problems that the fleet has queued");
+    app_->add_option("--lease", lease_, "how long a problem is this node's without a word")
+        ->capture_default_str();
+    app_->add_option("--refresh", refresh_, "between heartbeats")->capture_default_str();
+  }
+  std::optional<int> RunIfChosen() override {
+    if (!app_->parsed()) return std::nullopt;
+    return Report(Run());
+  }
+
+ private:
+  absl::Status Run() {
+    CatchFleetSignals();
+    const SystemClock clock;
+    Agent::Options options;
+    ASSIGN_OR_RETURN(options.postgres, flags_.Resolve());
+    ASSIGN_OR_RETURN(
+        options.daemon.address,
+        Address::Parse(address_.empty() ? absl::StrCat("unix:", DefaultSocketPath()) : address_));
+    options.daemon.tls = tls_;
+    options.node = node_.empty() ? HostName() : node_;
+    options.version = CONVTUNE_VERSION;
+    options.tune = !no_tune_;
+    ASSIGN_OR_RETURN(options.lease, ParseFleetTime("lease", lease_));
+    ASSIGN_OR_RETURN(options.refresh, ParseFleetTime("refresh", refresh_));
+    options.clock = &clock;
+    options.stop = FleetStopRequested;
+    options.log = [](const std::string& text) {
+      std::cerr << absl::FormatTime("%Y-%m-%d %H:%M:%E3S ", absl::Now(), absl::UTCTimeZone())
+                << text << std::endl;
+    };
+    ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(options)));
+    agent->Run();
+    return absl::OkStatus();
+  }
+
+  CLI::App* app_ = nullptr;
+  std::string node_;
+  std::string address_;
+  TlsFiles tls_;
+  bool no_tune_ = false;
+  std::string lease_ = "60s";
+  std::string refresh_ = "10s";
+};
+
+class StatusCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    app_ = AddVerb(root, "status", "nodes, lag, versions, releases and the queue");
+  }
+  std::optional<int> RunIfChosen() override {
+    if (!app_->parsed()) return std::nullopt;
+    return Report(Run());
+  }
+
+ private:
+  absl::Status Run() {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const FleetCountsStatus counts, CountFleet(*postgres));
+    ASSIGN_OR_RETURN(const std::vector<NodeStatus> nodes, ListNodes(*postgres));
+    ASSIGN_OR_RETURN(const ServedReleases served, ReadServedReleases(*postgres));
+    ASSIGN_OR_RETURN(const FleetDiff waiting, DiffPooled(*postgres, /*all=*/false, 1));
+    const int64_t promoted = served.promoted.has_value() ? served.promoted->number : 0;
+    const int64_t canary = served.canary.has_value() ? served.canary->number : 0;
+    json_ ? PrintJson(counts, nodes, promoted, canary, waiting.change_count)
+          : Print(counts, nodes, promoted, canary, waiting.change_count);
+    return absl::OkStatus();
+  }
+
+  static void PrintJson(const FleetCountsStatus& counts, const std::vector<NodeStatus>& nodes,
+                        int64_t promoted, int64_t canary, int64_t waiting) {
+    std::vector<std::string> rows;
+    for (const NodeStatus& node : nodes) {
+      rows.push_back(JsonObject()
+                         .Text("name", node.name)
+                         .Real("silent_seconds", absl::ToDoubleSeconds(node.silence))
+                         .Text("agent_version", node.agent_version)
+                         .Text("daemon_version", node.daemon_version)
+                         .Real("clock_offset_seconds", absl::ToDoubleSeconds(node.clock_offset))
+                         .Int("outbox_depth", node.outbox_depth)
+                         .Int("outbox_dropped", node.outbox_dropped)
+                         .Int("tuning_count", node.tuning_count)
+                         .Int("release", node.release)
+                         .Texts("devices", node.devices)
+                         .Text("last_error", node.last_error)
+                         .ToText());
+    }
+    std::cout << JsonObject()
+                     .Int("promoted", promoted)
+                     .Int("canary", canary)
+                     .Int("waiting_changes", waiting)
+                     .Int("environments", counts.environments)
+                     .Int("problems", counts.problems)
+                     .Int("evidence", counts.evidence)
+                     .Int("pooled", counts.pooled)
+                     .Int("waiting_to_pool", counts.waiting_to_pool)
+                     .Int("tasks_queued", counts.tasks_queued)
+                     .Int("tasks_leased", counts.tasks_leased)
+                     .Int("tasks_dead", counts.tasks_dead)
+                     .Int("pins", counts.pins)
+                     .Raw("nodes", JsonArray(rows))
+                     .ToText()
+              << '\n';
+  }
+
+  static void Print(const FleetCountsStatus& counts, const std::vector<NodeStatus>& nodes,
+                    int64_t promoted, int64_t canary, int64_t waiting) {
+    FleetTable table({"NODE", "SEEN", "RELEASE", "OUTBOX", "DROPPED", "TUNINGS", "CLOCK", "VERSION",
+                      "DEVICES", "ERROR"});
+    for (const NodeStatus& node : nodes) {
+      const absl::Duration offset = absl::AbsDuration(node.clock_offset);
+      table.Add(
+          {node.name, Age(node.silence), absl::StrCat(node.release),
+           absl::StrCat(node.outbox_depth), absl::StrCat(node.outbox_dropped),
+           absl::StrCat(node.tuning_count),
+           offset < absl::Seconds(1)
+               ? "ok"
+               : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+", Age(offset)),
+           absl::StrCat(node.daemon_version, "/", node.agent_version),
+           absl::StrJoin(node.devices, " "), node.last_error});
+    }
+    if (!nodes.empty()) std::cout << table.ToText();
+    std::cout << nodes.size() << " nodes; release " << promoted;
+    if (canary != 0) std::cout << ", canary " << canary;
+    std::cout << "; " << waiting << " changes wait for a promotion; " << counts.pins << " pins\n"
+              << counts.evidence << " tunings of " << counts.problems << " problems in "
+              << counts.environments << " environments, " << counts.pooled << " pooled, "
+              << counts.waiting_to_pool << " to be\n"
+              << "queue: " << counts.tasks_queued << " waiting, " << counts.tasks_leased
+              << " being tuned, " << counts.tasks_dead << " dead\n";
+  }
+
+  CLI::App* app_ = nullptr;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Postgres>> FleetCommand::Connect() const {
+  ASSIGN_OR_RETURN(const Postgres::Options options, flags_.Resolve());
+  ASSIGN_OR_RETURN(std::unique_ptr<Postgres> postgres, Postgres::Connect(options));
+  RETURN_IF_ERROR(CheckFleetSchema(*postgres));
+  return postgres;
+}
+
+CLI::App* FleetCommand::AddVerb(CLI::App& root, const std::string& name,
+                                const std::string& description) {
+  CLI::App* const app = root.add_subcommand(name, description);
+  flags_.Register(*app);
+  app->add_flag("--json", json_, "print JSON");
+  return app;
+}
+
+void FleetCommand::AddDecision(CLI::App* app) {
+  author_ = UserName();
+  app->add_option("--author", author_, "who decides it")->capture_default_str();
+  app->add_option("--reason", reason_, "why")->required();
+}
+
+absl::Status FleetCommand::CheckDecision() const {
+  if (author_.empty() || author_.size() > 128) {
+    return absl::InvalidArgumentError("--author: must be 1 to 128 bytes");
+  }
+  if (reason_.empty() || reason_.size() > 400) {
+    return absl::InvalidArgumentError("--reason: must be 1 to 400 bytes");
+  }
+  for (const std::string* text : {&author_, &reason_}) {
+    for (const char c : *text) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+        return absl::InvalidArgumentError(absl::StrCat(text == &author_ ? "--author" : "--reason",
+                                                       ": must have no control characters"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::unique_ptr<FleetCommand>> AllFleetCommands() {
+  std::vector<std::unique_ptr<FleetCommand>> all;
+  all.push_back(NewAgentCommand());
+  all.push_back(NewStatusCommand());
+  all.push_back(NewFleetTuneCommand());
+  all.push_back(NewFleetReleaseCommand());
+  all.push_back(NewFleetPinCommand());
+  all.push_back(NewUpgradeCommand());
+  all.push_back(NewMigrateCommand());
+  return all;
+}
+
+std::unique_ptr<FleetCommand> NewMigrateCommand() { return std::make_unique<MigrateCommand>(); }
+std::unique_ptr<FleetCommand> NewAgentCommand() { return std::make_unique<AgentCommand>(); }
+std::unique_ptr<FleetCommand> NewStatusCommand() { return std::make_unique<StatusCommand>(); }
+
+bool FleetStopRequested() { return stop_requested != 0; }
+
+void CatchFleetSignals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_requested = 1; };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+absl::Status PoolEverything(Postgres& postgres) {
+  FleetNames names(&postgres);
+  while (true) {
+    ASSIGN_OR_RETURN(const int64_t pooled, PoolQueued(postgres, names, 100, PoolEvidence));
+    if (pooled > 0) continue;
+    ASSIGN_OR_RETURN(const int64_t left, CountPoolQueue(postgres));
+    if (left == 0) return absl::OkStatus();
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+}
+
+}  // namespace convtune

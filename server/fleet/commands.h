@@ -1,0 +1,64 @@
+// The verbs of convtune-fleet. Each registers itself below the program's options
+// and returns the exit code when it was chosen.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "db/postgres.h"
+#include "server/fleet/settings.h"
+
+namespace CLI {
+class App;
+}
+
+namespace convtune {
+
+// A verb. Its address is registered.
+class FleetCommand {
+ public:
+  virtual ~FleetCommand() = default;
+  virtual void Register(CLI::App& root) = 0;
+  // The exit code; nullopt if another verb was chosen.
+  virtual std::optional<int> RunIfChosen() = 0;
+
+ protected:
+  // A connection to a database whose schema this program knows.
+  absl::StatusOr<std::unique_ptr<Postgres>> Connect() const;
+  // Adds a verb with --postgres and so on, and --json.
+  CLI::App* AddVerb(CLI::App& root, const std::string& name, const std::string& description);
+  // Adds --author (default: the user's name) and --reason, which is required.
+  void AddDecision(CLI::App* app);
+  // INVALID_ARGUMENT unless both are there and not too long.
+  absl::Status CheckDecision() const;
+
+  PostgresFlags flags_;
+  bool json_ = false;
+  std::string author_;
+  std::string reason_;
+};
+
+std::vector<std::unique_ptr<FleetCommand>> AllFleetCommands();
+
+std::unique_ptr<FleetCommand> NewMigrateCommand();
+std::unique_ptr<FleetCommand> NewAgentCommand();
+std::unique_ptr<FleetCommand> NewStatusCommand();
+std::unique_ptr<FleetCommand> NewFleetTuneCommand();
+std::unique_ptr<FleetCommand> NewUpgradeCommand();
+std::unique_ptr<FleetCommand> NewFleetReleaseCommand();
+std::unique_ptr<FleetCommand> NewFleetPinCommand();
+
+// Asked by whatever takes long; true once SIGINT or SIGTERM came.
+bool FleetStopRequested();
+// Until then they end the program at once, as usual.
+void CatchFleetSignals();
+
+// Pools all that is queued, so that what was delivered until now counts. Waits
+// for others who are at it.
+absl::Status PoolEverything(Postgres& postgres);
+
+}  // namespace convtune

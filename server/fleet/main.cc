@@ -1,0 +1,38 @@
+// convtune-fleet: the agent beside a daemon, and the fleet's commands.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <iostream>
+
+#include "server/fleet/commands.h"
+#include "server/fleet/output.h"
+
+namespace {
+
+int Run(int argc, char** argv) {
+  CLI::App app{"convtune-fleet: tuning shared between nodes, through PostgreSQL"};
+  app.set_version_flag("--version", CONVTUNE_VERSION);
+  app.require_subcommand(1);
+  const auto commands = convtune::AllFleetCommands();
+  for (const auto& command : commands) command->Register(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? convtune::kExitDone : convtune::kExitUsage;
+  }
+  for (const auto& command : commands) {
+    if (const auto code = command->RunIfChosen()) return *code;
+  }
+  return convtune::kExitUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << '\n';
+    return convtune::kExitFailed;
+  }
+}

@@ -1,0 +1,27 @@
+// From what many nodes measured to what the fleet believes. Pure functions.
+#pragma once
+
+#include <vector>
+
+#include "db/fleet_evidence.h"
+
+namespace convtune {
+
+// Puts the evidence of one problem together, at least one node's. Only the best
+// evidence there is counts, in the cache state that most of it has.
+//
+// Nodes of one model differ in speed, by clocks and cooling, and not every node
+// has timed every candidate: so each node's times are first divided by its speed,
+// the median over the candidates of its time's ratio to the candidate's median
+// over all nodes. A candidate's pooled time is the median over the nodes that
+// timed it, which up to half of them cannot move at will. Its interval is that of
+// the sign test for a median at 95% (Conover, Practical Nonparametric Statistics,
+// 3.2) where at least six nodes timed it, else the medians of the nodes' own
+// intervals. Candidates are ranked as on a node (RankCandidates). With one node
+// everything is that node's.
+//
+// A node disagrees if its own winner is another candidate and its own interval of
+// the pooled winner lies wholly above that of its own: within noise nobody does.
+PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence);
+
+}  // namespace convtune

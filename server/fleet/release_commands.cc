@@ -1,0 +1,304 @@
+// The verbs that decide what the fleet serves: release, pin, unpin, pins.
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "db/fleet_releases.h"
+#include "proto/base/status_macros.h"
+#include "proto/model/candidate.h"
+#include "proto/model/conv_problem.h"
+#include "server/fleet/commands.h"
+#include "server/fleet/output.h"
+
+namespace convtune {
+namespace {
+
+constexpr int64_t kMostChanges = 10'000;
+
+const char* StateName(ReleaseState state) {
+  switch (state) {
+    case ReleaseState::kPromoted:
+      return "promoted";
+    case ReleaseState::kCanary:
+      return "canary";
+    case ReleaseState::kWithdrawn:
+      return "withdrawn";
+  }
+  return "unknown";
+}
+
+std::string ReleaseJson(const FleetRelease& one) {
+  const Release& release = one.release;
+  JsonObject object;
+  object.Int("release", release.number)
+      .Text("state", StateName(release.state))
+      .Int("canary_permille", release.canary_permille)
+      .Int("restores", release.restores)
+      .Int("changes", one.change_count)
+      .Int("nodes", one.node_count)
+      .Text("author", release.author)
+      .Text("reason", release.reason)
+      .Text("create_time",
+            absl::FormatTime(absl::RFC3339_full, release.create_time, absl::UTCTimeZone()))
+      .Text("end_author", release.end_author)
+      .Text("end_reason", release.end_reason);
+  return object.ToText();
+}
+
+class FleetReleaseCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    app_ = root.add_subcommand("release", "what the fleet's nodes serve");
+    app_->require_subcommand(1);
+    list_ = AddVerb(*app_, "list", "every release, newest first");
+    diff_ = AddVerb(*app_, "diff", "what a promotion would bring, or how two releases differ");
+    diff_->add_option("FROM", from_, "number of the first release; 0: nothing");
+    diff_->add_option("TO", to_, "number of the second");
+    diff_->add_flag("--all", all_, "also where numbers alone changed");
+    promote_ = AddVerb(*app_, "promote", "serve what is best known, or the canary to all");
+    AddDecision(promote_);
+    promote_->add_option("--canary", canary_, "share of the nodes, for example 5%");
+    promote_->add_flag("--all", all_, "also where numbers alone changed");
+    rollback_ = AddVerb(*app_, "rollback", "take the canary back, or go back to a release");
+    AddDecision(rollback_);
+    rollback_->add_option("RELEASE", target_, "number; without it the one before");
+  }
+
+  std::optional<int> RunIfChosen() override {
+    if (!app_->parsed()) return std::nullopt;
+    if (list_->parsed()) return Report(List());
+    if (diff_->parsed()) return Report(Diff());
+    if (promote_->parsed()) return Report(Promote());
+    return Report(RollBack());
+  }
+
+ private:
+  absl::Status List() {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::vector<FleetRelease> releases, ListFleetReleases(*postgres));
+    if (json_) {
+      std::vector<std::string> rows;
+      for (const FleetRelease& release : releases) rows.push_back(ReleaseJson(release));
+      std::cout << JsonArray(rows) << '\n';
+      return absl::OkStatus();
+    }
+    FleetTable table({"RELEASE", "STATE", "NODES", "CHANGES", "WHEN", "AUTHOR", "REASON"});
+    for (const FleetRelease& one : releases) {
+      const Release& release = one.release;
+      std::string state = StateName(release.state);
+      if (release.state == ReleaseState::kCanary) {
+        absl::StrAppendFormat(&state, " %.4g%%", release.canary_permille / 10.0);
+      }
+      if (release.restores != 0) absl::StrAppend(&state, ", as ", release.restores);
+      table.Add({absl::StrCat(release.number), state, absl::StrCat(one.node_count),
+                 absl::StrCat(one.change_count),
+                 absl::FormatTime("%Y-%m-%d %H:%M:%SZ", release.create_time, absl::UTCTimeZone()),
+                 release.author, release.reason});
+    }
+    std::cout << table.ToText();
+    return absl::OkStatus();
+  }
+
+  absl::Status Diff() {
+    if ((from_ >= 0) != (to_ >= 0)) {
+      return absl::InvalidArgumentError("release diff: must have two numbers, or none");
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    FleetDiff diff;
+    if (from_ >= 0) {
+      ASSIGN_OR_RETURN(diff, DiffFleetReleases(*postgres, from_, to_, kMostChanges));
+    } else {
+      RETURN_IF_ERROR(PoolEverything(*postgres));
+      ASSIGN_OR_RETURN(diff, DiffPooled(*postgres, all_, kMostChanges));
+    }
+    if (json_) {
+      std::vector<std::string> rows;
+      for (const FleetChange& change : diff.changes) {
+        rows.push_back(JsonObject()
+                           .Text("environment", change.environment_text)
+                           .Text("problem", change.problem_text)
+                           .Text("before", change.before)
+                           .Text("after", change.after)
+                           .MaybeReal("before_us", change.before_us)
+                           .MaybeReal("after_us", change.after_us)
+                           .Int("nodes", change.node_count)
+                           .ToText());
+      }
+      std::cout << JsonObject()
+                       .Int("change_count", diff.change_count)
+                       .Raw("changes", JsonArray(rows))
+                       .ToText()
+                << '\n';
+      return absl::OkStatus();
+    }
+    FleetTable table({"PROBLEM", "ENVIRONMENT", "BEFORE", "us", "AFTER", "us", "NODES"});
+    for (const FleetChange& change : diff.changes) {
+      table.Add({change.problem_text, change.environment_text,
+                 change.before.empty() ? "(none)" : change.before, Micros(change.before_us),
+                 change.after.empty() ? "(none)" : change.after, Micros(change.after_us),
+                 absl::StrCat(change.node_count)});
+    }
+    if (!diff.changes.empty()) std::cout << table.ToText();
+    std::cerr << diff.change_count << " changes\n";
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int> Permille() const {
+    if (canary_.empty()) return 0;
+    std::string number = canary_;
+    double share = 0;
+    const bool percent = number.back() == '%';
+    if (percent) number.pop_back();
+    char* end = nullptr;
+    share = std::strtod(number.c_str(), &end) * (percent ? 10 : 1000);
+    const bool whole = !number.empty() && *end == '\0' && std::isfinite(share);
+    if (!whole || share < 1 || share > 999) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--canary: must be a share from 0.1% to 99.9% such as 5% or 0.05, is \"", canary_, "\""));
+    }
+    return static_cast<int>(std::lround(share));
+  }
+
+  absl::Status Promote() {
+    RETURN_IF_ERROR(CheckDecision());
+    ASSIGN_OR_RETURN(const int permille, Permille());
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    RETURN_IF_ERROR(PoolEverything(*postgres));
+    ASSIGN_OR_RETURN(const FleetRelease made,
+                     PromoteFleetRelease(*postgres, author_, reason_, permille, all_));
+    Print(made);
+    return absl::OkStatus();
+  }
+
+  absl::Status RollBack() {
+    RETURN_IF_ERROR(CheckDecision());
+    if (target_ < 0) return absl::InvalidArgumentError("RELEASE: must be a number from 1");
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const FleetRelease made,
+                     RollBackFleetRelease(*postgres, author_, reason_, target_));
+    Print(made);
+    return absl::OkStatus();
+  }
+
+  void Print(const FleetRelease& made) const {
+    if (json_) {
+      std::cout << ReleaseJson(made) << '\n';
+      return;
+    }
+    std::cout << "release " << made.release.number << ": " << StateName(made.release.state);
+    if (made.release.state == ReleaseState::kCanary) {
+      std::cout << absl::StrFormat(" for %.4g%% of the nodes", made.release.canary_permille / 10.0);
+    }
+    if (made.release.restores != 0) std::cout << ", as release " << made.release.restores;
+    std::cout << ", " << made.change_count << " changes\n";
+  }
+
+  CLI::App* app_ = nullptr;
+  CLI::App* list_ = nullptr;
+  CLI::App* diff_ = nullptr;
+  CLI::App* promote_ = nullptr;
+  CLI::App* rollback_ = nullptr;
+  int64_t from_ = -1;
+  int64_t to_ = -1;
+  int64_t target_ = 0;
+  std::string canary_;
+  bool all_ = false;
+};
+
+class FleetPinCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    pin_ = AddVerb(root, "pin", "make one candidate every node's answer to a problem");
+    pin_->add_option("PROBLEM", problem_)->required();
+    pin_->add_option("CANDIDATE", candidate_, "its text form")->required();
+    pin_->add_option("--environment", environment_, "name or text")->required();
+    pin_->add_option("--ttl", ttl_, "how long, for example 24h; without it until unpin");
+    AddDecision(pin_);
+    unpin_ = AddVerb(root, "unpin", "end a pin");
+    unpin_->add_option("PROBLEM", problem_)->required();
+    unpin_->add_option("--environment", environment_, "name or text")->required();
+    unpin_->add_option("--author", author_, "who decides it")->capture_default_str();
+    pins_ = AddVerb(root, "pins", "every pin");
+  }
+
+  std::optional<int> RunIfChosen() override {
+    if (pin_->parsed()) return Report(Pin());
+    if (unpin_->parsed()) return Report(Unpin());
+    if (pins_->parsed()) return Report(List());
+    return std::nullopt;
+  }
+
+ private:
+  absl::Status Pin() {
+    RETURN_IF_ERROR(CheckDecision());
+    ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(problem_));
+    ASSIGN_OR_RETURN(const CandidateId candidate, ParseCandidateId(candidate_));
+    std::optional<absl::Duration> ttl;
+    if (!ttl_.empty()) {
+      ASSIGN_OR_RETURN(ttl, ParseFleetTime("ttl", ttl_));
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::string environment,
+                     ResolveFleetEnvironment(*postgres, environment_));
+    FleetNames names(postgres.get());
+    ASSIGN_OR_RETURN(const int64_t id, PutFleetPin(*postgres, names, environment, problem.ToText(),
+                                                   ToText(candidate), author_, reason_, ttl));
+    if (json_) {
+      std::cout << JsonObject().Int("pin", id).ToText() << '\n';
+    } else {
+      std::cout << "pin " << id << '\n';
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Unpin() {
+    ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(problem_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::string environment,
+                     ResolveFleetEnvironment(*postgres, environment_));
+    return EndFleetPin(*postgres, environment, problem.ToText(), author_);
+  }
+
+  absl::Status List() {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::vector<FleetPin> pins, ListFleetPins(*postgres, {}));
+    std::vector<std::string> rows;
+    FleetTable table({"PIN", "PROBLEM", "ENVIRONMENT", "CANDIDATE", "LEFT", "AUTHOR", "REASON"});
+    for (const FleetPin& pin : pins) {
+      std::optional<double> seconds;
+      if (pin.left.has_value()) seconds = absl::ToDoubleSeconds(*pin.left);
+      rows.push_back(JsonObject()
+                         .Int("pin", pin.pin_id)
+                         .Text("problem", pin.problem_text)
+                         .Text("environment", pin.environment_text)
+                         .Text("candidate", pin.candidate)
+                         .MaybeReal("seconds_left", seconds)
+                         .Text("author", pin.author)
+                         .Text("reason", pin.reason)
+                         .ToText());
+      table.Add({absl::StrCat(pin.pin_id), pin.problem_text, pin.environment_text, pin.candidate,
+                 pin.left.has_value() ? Age(*pin.left) : "-", pin.author, pin.reason});
+    }
+    std::cout << (json_ ? JsonArray(rows) + "\n" : table.ToText());
+    return absl::OkStatus();
+  }
+
+  CLI::App* pin_ = nullptr;
+  CLI::App* unpin_ = nullptr;
+  CLI::App* pins_ = nullptr;
+  std::string problem_;
+  std::string candidate_;
+  std::string environment_;
+  std::string ttl_;
+};
+
+}  // namespace
+
+std::unique_ptr<FleetCommand> NewFleetReleaseCommand() {
+  return std::make_unique<FleetReleaseCommand>();
+}
+std::unique_ptr<FleetCommand> NewFleetPinCommand() { return std::make_unique<FleetPinCommand>(); }
+
+}  // namespace convtune

@@ -1,0 +1,35 @@
+// Where the fleet's database is.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "db/postgres.h"
+
+namespace CLI {
+class App;
+}
+
+namespace convtune {
+
+// Value type, but its address is registered.
+struct PostgresFlags {
+  std::string conninfo;
+  std::string file;
+  std::string schema = "convtune";
+
+  // Adds --postgres, --postgres-file and --schema, which also come from
+  // CONVTUNE_POSTGRES, CONVTUNE_POSTGRES_FILE and CONVTUNE_FLEET_SCHEMA. *this
+  // must outlive `app`.
+  void Register(CLI::App& app);
+  // The connection string is the file's, which nobody but its owner (and, for a
+  // reading group, root's files) may read or change; or the flag's, which must
+  // not have a password, since a command line can be read by everybody.
+  // INVALID_ARGUMENT names the flag and the rule.
+  absl::StatusOr<Postgres::Options> Resolve() const;
+};
+
+// Reads "2s", "500ms", "1h30m": a positive time. INVALID_ARGUMENT names `field`.
+absl::StatusOr<absl::Duration> ParseFleetTime(const std::string& field, const std::string& text);
+
+}  // namespace convtune

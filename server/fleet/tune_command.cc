@@ -1,0 +1,327 @@
+// The verbs that give the fleet work: tune and upgrade.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "db/fleet_queue.h"
+#include "db/fleet_releases.h"
+#include "proto/base/status_macros.h"
+#include "proto/convert/problem_list.h"
+#include "proto/convert/problem_order.h"
+#include "server/fleet/commands.h"
+#include "server/fleet/output.h"
+
+namespace convtune {
+namespace {
+
+constexpr absl::Duration kLook = absl::Milliseconds(200);
+constexpr int64_t kMostDead = 100;
+
+std::string DeadJson(const std::vector<DeadTask>& dead) {
+  std::vector<std::string> rows;
+  for (const DeadTask& task : dead) {
+    rows.push_back(JsonObject()
+                       .Text("problem", task.problem_text)
+                       .Text("environment", task.environment_text)
+                       .Texts("reasons", task.reasons)
+                       .ToText());
+  }
+  return JsonArray(rows);
+}
+
+// A line that is written over on a terminal, and one for each change elsewhere.
+class ProgressLine {
+ public:
+  void Show(const BatchProgress& progress, absl::Duration elapsed) {
+    std::string line = absl::StrFormat("%d of %d tuned", progress.done, progress.total());
+    if (progress.dead > 0) absl::StrAppend(&line, ", ", progress.dead, " dead");
+    if (!progress.nodes.empty()) {
+      absl::StrAppend(&line, ", ", progress.nodes.size(), " nodes at it");
+    }
+    if (!terminal_) return;
+    const double share = static_cast<double>(progress.done + progress.dead) /
+                         static_cast<double>(std::max<int64_t>(1, progress.total()));
+    if (share > 0 && share < 1) {
+      absl::StrAppend(&line, ", ", Age(elapsed * ((1 - share) / share)), " left");
+    }
+    std::cerr << "\r\x1b[K" << line << std::flush;
+    shown_ = true;
+  }
+  void End() {
+    if (shown_) std::cerr << "\r\x1b[K" << std::flush;
+  }
+
+ private:
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+  bool shown_ = false;
+};
+
+class FleetTuneCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    app_ = AddVerb(root, "tune", "queue problems for the fleet's idle nodes, and watch");
+    app_->add_option("PROBLEM", problems_, "problems in the text form");
+    app_->add_option("--file", files_, "lists of problems: text, CSV or JSON lines")
+        ->allow_extra_args(false);
+    app_->add_option("--environment", environment_, "name or text; see status");
+    app_->add_option("--op", op_, "operation of every problem: fwd, bwd_data, bwd_filter");
+    app_->add_option("--dtype", dtype_, "data type of every problem");
+    app_->add_option("--layout", layout_, "nchw or nhwc, of every problem");
+    app_->add_option("--batch", batch_size_, "batch size of every problem");
+    app_->add_option("--budget", budget_, "time for one problem")->capture_default_str();
+    app_->add_option("--author", author_, "who asks for it");
+    app_->add_option("--reason", reason_, "what for");
+    app_->add_flag("--force", force_, "tune also what a node knows already");
+    app_->add_flag("--no-wait", no_wait_, "queue and return");
+    app_->add_option("--watch", watch_, "watch a batch instead, by its number");
+    app_->add_option("--cancel", cancel_, "cancel a batch instead");
+    app_->add_flag("--dead", dead_, "list what nobody could tune, with the reasons, instead");
+  }
+
+  std::optional<int> RunIfChosen() override {
+    if (!app_->parsed()) return std::nullopt;
+    CatchFleetSignals();
+    const absl::StatusOr<int> code = Run();
+    return code.ok() ? *code : Report(code.status());
+  }
+
+ private:
+  absl::StatusOr<ProblemOverrides> Overrides() const {
+    ProblemOverrides overrides;
+    if (!op_.empty()) {
+      overrides.operation = ParseOperation(op_);
+      if (!overrides.operation) {
+        return absl::InvalidArgumentError("--op: must be fwd, bwd_data or bwd_filter");
+      }
+    }
+    if (!dtype_.empty()) {
+      overrides.data_type = ParseLooseDataType(dtype_);
+      if (!overrides.data_type) return absl::InvalidArgumentError("--dtype: is no data type");
+    }
+    if (!layout_.empty()) {
+      overrides.layout = ParseLooseLayout(layout_);
+      if (!overrides.layout) return absl::InvalidArgumentError("--layout: must be nchw or nhwc");
+    }
+    if (batch_size_ < 0) return absl::InvalidArgumentError("--batch: must be at least 1");
+    if (batch_size_ > 0) overrides.batch = batch_size_;
+    return overrides;
+  }
+
+  absl::StatusOr<std::vector<ProblemRow>> ReadProblems() const {
+    ASSIGN_OR_RETURN(const ProblemOverrides overrides, Overrides());
+    std::vector<ProblemRow> rows;
+    size_t errors = 0;
+    for (const std::string& file : files_) {
+      ASSIGN_OR_RETURN(const ProblemList list, ReadProblemListFile(file, overrides));
+      for (const std::string& notice : list.notices) std::cerr << notice << '\n';
+      for (const ProblemRowError& error : list.errors) {
+        std::cerr << error.source << ": " << error.message << '\n';
+      }
+      errors += list.errors.size();
+      rows.insert(rows.end(), list.rows.begin(), list.rows.end());
+    }
+    for (const std::string& text : problems_) {
+      ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Parse(text));
+      rows.push_back({std::move(problem), 1, "argument"});
+    }
+    if (errors > 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(errors, " rows are no problems; nothing was queued"));
+    }
+    if (rows.empty()) return absl::InvalidArgumentError("PROBLEM or --file: is required");
+    return MostWorkFirst(rows);
+  }
+
+  absl::StatusOr<int> Run() {
+    ASSIGN_OR_RETURN(const absl::Duration budget, ParseFleetTime("budget", budget_));
+    const bool queue = watch_ == 0 && cancel_ == 0 && !dead_;
+    std::vector<ProblemRow> rows;
+    if (queue) {
+      ASSIGN_OR_RETURN(rows, ReadProblems());
+      if (environment_.empty()) {
+        return absl::InvalidArgumentError("--environment: is required");
+      }
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    if (cancel_ != 0) return Cancel(*postgres);
+    if (dead_) return ListDead(*postgres);
+    if (watch_ != 0) return Watch(*postgres, watch_);
+    BatchRequest request;
+    request.kind = force_ ? BatchKind::kVerify : BatchKind::kTune;
+    ASSIGN_OR_RETURN(request.environment_text, ResolveFleetEnvironment(*postgres, environment_));
+    request.author = author_;
+    request.reason = reason_;
+    request.budget = budget;
+    for (const ProblemRow& row : rows) {
+      request.tasks.push_back(
+          {row.problem.ToText(), EstimatedFlops(row.problem) * static_cast<double>(row.count)});
+    }
+    FleetNames names(postgres.get());
+    ASSIGN_OR_RETURN(const int64_t batch, QueueBatch(*postgres, names, request));
+    if (batch == 0) {
+      std::cerr << "every one of them is queued already\n";
+      return kExitDone;
+    }
+    std::cerr << "batch " << batch << '\n';
+    if (!no_wait_) return Watch(*postgres, batch);
+    if (json_) std::cout << JsonObject().Int("batch", batch).ToText() << '\n';
+    return kExitDone;
+  }
+
+  absl::StatusOr<int> Cancel(Postgres& postgres) {
+    ASSIGN_OR_RETURN(const int64_t cancelled, CancelBatch(postgres, cancel_));
+    std::cout << cancelled << " cancelled\n";
+    return kExitDone;
+  }
+
+  absl::StatusOr<int> ListDead(Postgres& postgres) {
+    ASSIGN_OR_RETURN(const std::vector<DeadTask> dead, ListDeadTasks(postgres, watch_, 10'000));
+    if (json_) {
+      std::cout << DeadJson(dead) << '\n';
+      return kExitDone;
+    }
+    for (const DeadTask& task : dead) {
+      std::cout << task.problem_text << " in " << task.environment_text << '\n';
+      for (const std::string& reason : task.reasons) std::cout << "  " << reason << '\n';
+    }
+    return kExitDone;
+  }
+
+  absl::StatusOr<int> Watch(Postgres& postgres, int64_t batch) {
+    const absl::Time start = absl::Now();
+    ProgressLine line;
+    BatchProgress progress;
+    while (true) {
+      ASSIGN_OR_RETURN(progress, ReadProgress(postgres, batch));
+      line.Show(progress, absl::Now() - start);
+      if (progress.ended() || FleetStopRequested()) break;
+      absl::SleepFor(kLook);
+    }
+    line.End();
+    ASSIGN_OR_RETURN(const std::vector<DeadTask> dead, ListDeadTasks(postgres, batch, kMostDead));
+    if (json_) {
+      std::cout << JsonObject()
+                       .Int("batch", batch)
+                       .Int("total", progress.total())
+                       .Int("done", progress.done)
+                       .Int("dead", progress.dead)
+                       .Int("cancelled", progress.cancelled)
+                       .Int("open", progress.queued + progress.leased)
+                       .Raw("dead_letters", DeadJson(dead))
+                       .ToText()
+                << '\n';
+    } else {
+      std::cout << absl::StrFormat(
+          "batch %d: %d of %d tuned, %d dead, %d cancelled, %d open in %s\n", batch, progress.done,
+          progress.total(), progress.dead, progress.cancelled, progress.queued + progress.leased,
+          Age(absl::Now() - start));
+      for (const DeadTask& task : dead) {
+        std::cout << "dead: " << task.problem_text << ": " << absl::StrJoin(task.reasons, "; ")
+                  << '\n';
+      }
+    }
+    return progress.dead > 0 || !progress.ended() ? kExitFailed : kExitDone;
+  }
+
+  CLI::App* app_ = nullptr;
+  std::vector<std::string> problems_;
+  std::vector<std::string> files_;
+  std::string environment_;
+  std::string op_, dtype_, layout_;
+  int64_t batch_size_ = 0;
+  std::string budget_ = "30s";
+  bool force_ = false;
+  bool no_wait_ = false;
+  int64_t watch_ = 0;
+  int64_t cancel_ = 0;
+  bool dead_ = false;
+};
+
+class UpgradeCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    app_ = AddVerb(root, "upgrade", "queue what has to be verified after an upgrade");
+    app_->add_option("--from", from_, "environment before, name or text")->required();
+    app_->add_option("--to", to_, "environment after; without it the same, for another driver");
+    app_->add_option("--driver", driver_, "what was measured on another driver counts as old");
+    app_->add_option("--budget", budget_, "time for one problem")->capture_default_str();
+    app_->add_option("--most", most_, "queue only so many, the most used")->capture_default_str();
+    AddDecision(app_);
+  }
+  std::optional<int> RunIfChosen() override {
+    if (!app_->parsed()) return std::nullopt;
+    return Report(Run());
+  }
+
+ private:
+  absl::Status Run() {
+    RETURN_IF_ERROR(CheckDecision());
+    ASSIGN_OR_RETURN(const absl::Duration budget, ParseFleetTime("budget", budget_));
+    if (to_.empty() && driver_.empty()) {
+      return absl::InvalidArgumentError("--to or --driver: is required");
+    }
+    if (most_ < 1) return absl::InvalidArgumentError("--most: must be at least 1");
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    RETURN_IF_ERROR(PoolEverything(*postgres));
+    ASSIGN_OR_RETURN(const std::string from, ResolveFleetEnvironment(*postgres, from_));
+    std::string to = from;
+    if (!to_.empty()) {
+      ASSIGN_OR_RETURN(to, ResolveFleetEnvironment(*postgres, to_));
+    }
+    FleetNames names(postgres.get());
+    ASSIGN_OR_RETURN(const Environment from_environment, Environment::Parse(from));
+    ASSIGN_OR_RETURN(const Environment to_environment, Environment::Parse(to));
+    if (from_environment.gpu_model != to_environment.gpu_model) {
+      return absl::InvalidArgumentError(
+          "--to: must be an environment of the same GPU model: nothing of another one's says "
+          "anything here");
+    }
+    ASSIGN_OR_RETURN(const int64_t from_id, names.Environment(from_environment));
+    ASSIGN_OR_RETURN(const int64_t to_id, names.Environment(to_environment));
+    BatchRequest request;
+    request.kind = BatchKind::kVerify;
+    request.environment_text = to;
+    request.author = author_;
+    request.reason = reason_;
+    request.budget = budget;
+    ASSIGN_OR_RETURN(request.tasks, FindStale(*postgres, from_id, to_id, driver_));
+    if (static_cast<int64_t>(request.tasks.size()) > most_) {
+      request.tasks.resize(static_cast<size_t>(most_));
+    }
+    int64_t batch = 0;
+    if (!request.tasks.empty()) {
+      ASSIGN_OR_RETURN(batch, QueueBatch(*postgres, names, request));
+    }
+    if (json_) {
+      std::cout << JsonObject()
+                       .Int("batch", batch)
+                       .Int("problems", static_cast<int64_t>(request.tasks.size()))
+                       .ToText()
+                << '\n';
+    } else if (batch == 0) {
+      std::cout << "nothing has to be verified\n";
+    } else {
+      std::cout << "batch " << batch << ": " << request.tasks.size()
+                << " problems, the most used first\n";
+    }
+    return absl::OkStatus();
+  }
+
+  CLI::App* app_ = nullptr;
+  std::string from_, to_, driver_;
+  std::string budget_ = "30s";
+  int64_t most_ = 100'000;
+};
+
+}  // namespace
+
+std::unique_ptr<FleetCommand> NewFleetTuneCommand() { return std::make_unique<FleetTuneCommand>(); }
+std::unique_ptr<FleetCommand> NewUpgradeCommand() { return std::make_unique<UpgradeCommand>(); }
+
+}  // namespace convtune

@@ -1,0 +1,185 @@
+"""Tuning that idle nodes share."""
+
+import random
+import subprocess
+import time
+
+import pytest
+
+from harness.daemon import wait_until
+from harness.fakes import script
+from harness.problems import numbered, numbered_list
+from test_fleet_sharing import tune, winners
+
+
+def write_list(fleet, problems):
+    path = fleet.folder / "list.txt"
+    path.write_text("\n".join(problems) + "\n")
+    return path
+
+
+def environment(fleet):
+    wait_until(lambda: fleet.sql("SELECT text FROM environments"), 20, "a node's environment")
+    return fleet.sql("SELECT text FROM environments ORDER BY environment_id")[0][0]
+
+
+def queue(fleet, problems, *args):
+    """Without waiting; returns the batch."""
+    result = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", environment(fleet),
+                          "--budget", "1s", "--no-wait", "--json", *args)  # fmt: skip
+    return result.json()["batch"]
+
+
+def test_idle_nodes_share_a_list_and_its_progress_is_told(fleet, nodes):
+    nodes(8, measure_delay_ms=2)
+    problems = numbered_list(0, 40)
+    result = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", environment(fleet),
+                          "--budget", "1s", "--json", "--reason", "a new model")  # fmt: skip
+    summary = result.json()
+    assert (summary["total"], summary["done"], summary["dead"], summary["open"]) == (40, 40, 0, 0)
+    # Done is what the fleet has.
+    assert fleet.number("SELECT COUNT(DISTINCT problem_id) FROM evidence WHERE current") == 40
+    assert fleet.number("SELECT COUNT(DISTINCT node_id) FROM evidence") > 1
+    assert fleet.number("SELECT COUNT(*) FROM evidence") == 40, "some problem was tuned twice"
+
+
+def test_the_weightiest_are_tuned_first(fleet, nodes):
+    nodes(1, agents=False)
+    daemon, = nodes(1, first=1)
+    small, large = numbered(0), "fwd,x=64x256x56x56,w=256x256x3x3,pad=1,nhwc,f16"
+    environment(fleet)
+    daemon.agent.stop()
+    batch = queue(fleet, [small, large])
+    fleet.agent("node-1", daemon)
+    fleet.cli.ok("tune", "--watch", batch)
+    order = fleet.sql("SELECT q.flops FROM evidence JOIN problems q USING (problem_id) ORDER BY evidence_id")
+    assert float(order[0][0]) > float(order[1][0])
+
+
+def test_a_problem_that_nobody_can_tune_is_dead_with_its_reasons(fleet, nodes):
+    nodes(2, refused=1)
+    problems = numbered_list(0, 1)
+    result = fleet.cli("tune", "--file", write_list(fleet, problems), "--environment", environment(fleet),
+                       "--json", timeout=120)  # fmt: skip
+    assert result.code == 1
+    summary = result.json()
+    assert (summary["done"], summary["dead"]) == (0, 1)
+    dead, = summary["dead_letters"]
+    assert dead["problem"] == problems[0]
+    assert len(dead["reasons"]) == 3 and all(r.startswith("node-") and len(r) > 10 for r in dead["reasons"])
+    assert problems[0] in fleet.cli.ok("tune", "--dead").out
+
+
+def test_a_batch_that_is_cancelled_is_left_alone(fleet, nodes):
+    daemon, = nodes(1)
+    name = environment(fleet)
+    daemon.agent.stop()
+    batch = queue(fleet, numbered_list(0, 5))
+    assert "5 cancelled" in fleet.cli.ok("tune", "--cancel", batch).out
+    fleet.agent("node-0", daemon)
+    again = fleet.cli.ok("tune", numbered(9), "--environment", name, "--json").json()
+    assert again["done"] == 1
+    assert fleet.number("SELECT COUNT(*) FROM evidence") == 1
+
+
+def test_what_is_queued_already_is_not_queued_again(fleet, nodes):
+    daemon, = nodes(1)
+    environment(fleet)
+    daemon.agent.stop()
+    queue(fleet, numbered_list(0, 3))
+    batch = queue(fleet, numbered_list(0, 5))
+    assert fleet.number(f"SELECT COUNT(*) FROM tasks WHERE batch_id = {batch}") == 2
+
+
+def test_an_agent_that_ends_gives_its_work_back_at_once(fleet, nodes):
+    first, = nodes(1, measure_delay_ms=200)
+    batch = queue(fleet, numbered_list(0, 1))
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM tasks WHERE state = 2") == 1, 20, "a claim")
+    assert first.agent.stop() == 0
+    assert fleet.sql(f"SELECT state, lost_leases FROM tasks WHERE batch_id = {batch}") == [["1", "0"]]
+
+
+def kills(fleet, daemons, count, problems, seed):
+    """Kills agents and daemons that have claims, until all is tuned."""
+    rng = random.Random(seed)
+    agents = {d.node: d.agent for d in daemons}
+    batch = queue(fleet, numbered_list(0, problems))
+    done = 0
+    while done < count:
+        claimed = fleet.sql("SELECT DISTINCT name FROM tasks JOIN nodes USING (node_id) WHERE state = 2")
+        if not claimed:
+            progress = fleet.sql(f"SELECT COUNT(*) FROM tasks WHERE batch_id = {batch} AND state IN (1, 2)")
+            if progress == [["0"]]:  # more work, for the kills that are left
+                problems += 20
+                batch = queue(fleet, numbered_list(problems - 20, 20))
+            time.sleep(0.02)
+            continue
+        name = rng.choice(claimed)[0]
+        daemon = next(d for d in daemons if d.node == name)
+        agents[name].kill()
+        if rng.random() < 0.5:
+            daemon.kill()
+            daemon.start()
+        agents[name] = fleet.agent(name, daemon, "--lease", "1s")
+        done += 1
+    return problems
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(100, marks=pytest.mark.long)])
+def test_nodes_that_are_killed_lose_no_problem(fleet, nodes, count):
+    daemons = nodes(8, measure_delay_ms=5, agent_args=("--lease", "1s"))
+    problems = kills(fleet, daemons, count, 40, seed=count)
+    wait_until(
+        lambda: fleet.number("SELECT COUNT(*) FROM tasks WHERE state IN (1, 2)") == 0, 180, "every problem tuned"
+    )
+    assert fleet.sql("SELECT state, COUNT(*) FROM tasks GROUP BY state") == [["3", str(problems)]]
+    assert fleet.number("SELECT COUNT(DISTINCT problem_id) FROM evidence WHERE current") == problems
+    assert fleet.number("SELECT COUNT(*) FROM task_failures WHERE NOT lost_lease") == 0
+
+
+def test_after_an_upgrade_the_most_used_are_verified_first(fleet, fake_daemon, nodes):
+    def old_and_new(version):
+        return f"nvidia-test,cc=9.0,sms=132,cudnn={version},lib=full"
+
+    old, = nodes(1, environment=old_and_new("9.19.0"))
+    tune(old, *numbered_list(0, 4))
+    fleet.wait_delivered(4)
+    fleet.promote()
+    new = fake_daemon(env=script(environment=old_and_new("9.20.0"), seed=5)).start()
+    agent = fleet.agent("new", new)
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM environments") == 2, 20, "the new environment")
+    # The old winner is there as a hint, and not as an answer.
+    assert winners(new, [numbered(0)]) == [None]
+    agent.stop()
+    fleet.sql(
+        "INSERT INTO wanted SELECT e.environment_id, p.problem_id, n.node_id, 50, now(), now() FROM environments e, "
+        f"problems p, nodes n WHERE e.text LIKE '%9.20.0%' AND p.text = '{numbered(2)}' AND n.name = 'new'"
+    )
+    queued = fleet.cli.ok("upgrade", "--from", old_and_new("9.19.0"), "--to", old_and_new("9.20.0"), "--reason",
+                          "cuDNN 9.20", "--budget", "1s", "--json").json()  # fmt: skip
+    assert queued["problems"] == 4
+    fleet.agent("new", new)
+    fleet.cli.ok("tune", "--watch", queued["batch"])
+    order = fleet.sql("SELECT q.text FROM evidence e JOIN problems q USING (problem_id) JOIN environments v "
+                      "USING (environment_id) WHERE v.text LIKE '%9.20.0%' ORDER BY evidence_id")  # fmt: skip
+    assert order[0] == [numbered(2)] and len(order) == 4
+    nothing = fleet.cli.ok("upgrade", "--from", old_and_new("9.19.0"), "--to", old_and_new("9.20.0"), "--reason", "x")
+    assert "nothing has to be verified" in nothing.out
+
+
+def test_what_is_wrong_with_a_list_is_said_and_nothing_is_queued(fleet, nodes):
+    nodes(1)
+    name = environment(fleet)
+    bad = fleet.cli("tune", "--file", write_list(fleet, [numbered(0), "fwd,x=1"]), "--environment", name)
+    assert bad.code == 2 and "list.txt:2" in bad.err, bad
+    assert fleet.number("SELECT COUNT(*) FROM tasks") == 0
+    assert fleet.cli("tune", numbered(0)).code == 2
+    assert fleet.cli("tune", numbered(0), "--environment", "nvidia-none").code == 3
+    assert fleet.cli("tune", "--watch", "99").code == 3
+
+
+def test_the_command_line_forwards_to_the_program(fleet, convtune):
+    env = {"CONVTUNE_POSTGRES": fleet.conninfo, "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([convtune, "fleet", "status", "--json"], capture_output=True, text=True, env=env)
+    assert done.returncode == 0 and '"nodes":[]' in done.stdout, done
+    assert subprocess.run([convtune, "fleet", "release", "promote"], capture_output=True, env=env).returncode == 2

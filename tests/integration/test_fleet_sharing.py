@@ -1,0 +1,240 @@
+"""What one node measures gets to the fleet, and what the fleet released to every node."""
+
+import shutil
+import subprocess
+
+from harness.api import API
+from harness.daemon import wait_until
+from harness.postgres import Session
+from harness.problems import numbered, numbered_list
+
+ENVIRONMENT_ID = "(SELECT environment_id FROM environments LIMIT 1)"
+
+
+def tune(daemon, *problems, **fields):
+    with daemon.client() as client:
+        job = client.tune(*problems, **fields)
+    assert API.enum_name("JobState", job.state) == "JOB_STATE_SUCCEEDED", job
+
+
+def winners(daemon, problems):
+    """Text of the winner of each problem, None for a miss."""
+    with daemon.client() as client:
+        results = client.get(*problems)
+    return [r.answer.winner.text if r.HasField("answer") else None for r in results]
+
+
+def origins(daemon, problems):
+    with daemon.client() as client:
+        results = client.get(*problems)
+    return {API.enum_name("Origin", r.answer.origin) if r.HasField("answer") else None for r in results}
+
+
+def outbox_depth(daemon):
+    with daemon.client() as client:
+        return client.fleet.GetFleetState().outbox_depth
+
+
+def test_one_node_tunes_and_seven_have_it(fleet, nodes):
+    daemons = nodes(8)
+    problems = numbered_list(0, 5)
+    tune(daemons[0], *problems)
+    fleet.wait_delivered(5)
+    assert winners(daemons[3], problems) == [None] * 5  # nothing before the promotion
+    release = fleet.promote("first")
+    took = fleet.wait_release(release["release"], [d.node for d in daemons])
+    print(f"8 nodes serve the release {took:.2f} s after the promotion")
+    expected = winners(daemons[0], problems)
+    assert None not in expected
+    for daemon in daemons[1:]:
+        assert winners(daemon, problems) == expected
+        assert origins(daemon, problems) == {"ORIGIN_FLEET"}
+        with daemon.client() as client:
+            published = client.release.GetPublication()
+        assert published.choice_count == 5, published
+    assert fleet.number("SELECT COUNT(*) FROM evidence") == 5
+
+
+def test_a_new_node_is_warm_before_its_first_request(fleet, nodes):
+    first = nodes(1)[0]
+    problems = numbered_list(0, 20)
+    tune(first, *problems)
+    fleet.wait_delivered(20)
+    release = fleet.promote()["release"]
+    late = nodes(1, first=1)[0]
+    fleet.wait_release(release, [late.node])
+    with late.client() as client:
+        assert client.info().lookups == 0
+    assert winners(late, problems) == winners(first, problems)
+    with late.client() as client:
+        assert client.info().hits == 20
+
+
+def test_a_node_starts_serves_and_tunes_while_the_fleet_is_down(fleet, nodes):
+    daemons = nodes(3)
+    tune(daemons[0], numbered(0))
+    fleet.wait_delivered(1)
+    release = fleet.promote()["release"]
+    fleet.wait_release(release, [d.node for d in daemons])
+    fleet.server.stop("immediate")
+    try:
+        late = nodes(1, first=3)[0]
+        tune(late, numbered(10))
+        for index, daemon in enumerate(daemons):
+            tune(daemon, *numbered_list(20 + 10 * index, 3))
+            assert winners(daemon, [numbered(0)]) != [None]
+        assert outbox_depth(late) == 1
+    finally:
+        fleet.server.start()
+    fleet.wait_delivered(1 + 1 + 9, timeout=90)
+    everybody = [*daemons, late]
+    wait_until(lambda: all(outbox_depth(d) == 0 for d in everybody), 60, "drained outboxes")
+    assert fleet.number("SELECT COUNT(*) FROM evidence") == 11
+    release = fleet.promote()["release"]
+    fleet.wait_release(release, [d.node for d in everybody], timeout=60)
+    assert len({tuple(winners(d, [numbered(0), numbered(10), numbered(41)])) for d in everybody}) == 1
+
+
+def test_a_node_that_is_restored_from_an_old_backup_loses_and_doubles_nothing(fleet, nodes, tmp_path):
+    daemon = nodes(1, agents=False)[0]
+    tune(daemon, *numbered_list(0, 4))
+    assert daemon.stop() == 0
+    shutil.copytree(daemon.state_dir, tmp_path / "backup")
+    daemon.start()
+    agent = fleet.agent("node-0", daemon)
+    fleet.wait_delivered(4)
+    tune(daemon, *numbered_list(10, 3))
+    tune(daemon, numbered(0), force=True)
+    fleet.wait_delivered(7)
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence") == 8, 20, "the forced one, too")
+    newest = fleet.sql("SELECT digest FROM evidence WHERE current ORDER BY environment_id, problem_id")
+    assert daemon.stop() == 0
+    shutil.rmtree(daemon.state_dir)
+    shutil.copytree(tmp_path / "backup", daemon.state_dir)
+    daemon.start()
+    # Those that waited in the backup come again; and the numbers that come next
+    # were given to others before.
+    tune(daemon, *numbered_list(20, 6))
+    fleet.wait_delivered(13)
+    wait_until(lambda: outbox_depth(daemon) == 0, 30, "a drained outbox")
+    assert fleet.number("SELECT COUNT(*) FROM evidence") == 14
+    assert fleet.number("SELECT duplicate_count FROM nodes") >= 4
+    kept = fleet.sql("SELECT digest FROM evidence WHERE current ORDER BY environment_id, problem_id")
+    assert kept[:7] == newest
+    assert agent.process.poll() is None
+
+
+def test_agents_that_are_killed_lose_and_double_nothing(fleet, nodes, long_run):
+    daemon = nodes(1, agents=False)[0]
+    rounds = 30 if long_run else 5
+    for index in range(rounds):
+        agent = fleet.agent("node-0", daemon)
+        tune(daemon, *numbered_list(index * 10, 10))
+        agent.kill()
+    fleet.agent("node-0", daemon)
+    fleet.wait_delivered(rounds * 10, timeout=90)
+    wait_until(lambda: outbox_depth(daemon) == 0, 30, "a drained outbox")
+    assert fleet.number("SELECT COUNT(*) FROM evidence") == rounds * 10
+
+
+def test_what_commits_late_is_not_skipped(fleet, nodes):
+    """Numbers are given in one order and become visible in another."""
+    slow, quick = nodes(2)
+    tune(slow, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.sql(
+        "INSERT INTO problems (text, operation, data_type, layout, flops, tensor_bytes) "
+        f"VALUES ('{numbered(1)}', 1, 3, 2, 1, 1)"
+    )
+    session = Session(fleet.conninfo)
+    # The slow node's delivery gets its number, and then waits within its transaction.
+    session("BEGIN;")
+    session(
+        "INSERT INTO pool_queue (environment_id, problem_id) SELECT "
+        f"{ENVIRONMENT_ID}, problem_id FROM problems WHERE text = '{numbered(1)}';"
+    )
+    tune(slow, numbered(1))
+    wait_until(
+        lambda: fleet.number("SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") > 0,
+        30, "a delivery that waits",
+    )  # fmt: skip
+    tune(quick, numbered(2))
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence") == 2, 30, "the quick node's")
+    release = fleet.promote("the quick one's")["release"]
+    fleet.wait_release(release, [quick.node])
+    session("ROLLBACK;")
+    session.close()
+    fleet.wait_delivered(3)
+    late, = fleet.sql(
+        "SELECT a.evidence_id < b.evidence_id FROM evidence a, evidence b, problems p, problems q WHERE "
+        f"a.problem_id = p.problem_id AND p.text = '{numbered(1)}' AND "
+        f"b.problem_id = q.problem_id AND q.text = '{numbered(2)}'"
+    )
+    assert late == ["t"], "the test did not provoke it"
+    release = fleet.promote("and the slow one's")
+    assert release["changes"] == 1
+    fleet.wait_release(release["release"], [slow.node, quick.node])
+    assert None not in winners(quick, numbered_list(0, 3))
+    assert None not in winners(slow, numbered_list(0, 3))
+
+
+def test_clocks_that_are_off_by_a_day_change_nothing(fleet, fake_daemon, clock_shim, nodes):
+    daemons = nodes(1)
+    for index, offset in ((1, -86400), (2, 86400)):
+        env = {"LD_PRELOAD": str(clock_shim), "CONVTUNE_CLOCK_OFFSET": str(offset)}
+        daemon = fake_daemon(env={**env, "CONVTUNE_FAKE_SCRIPT": f"seed={index}"})
+        daemon.node = f"node-{index}"
+        daemons.append(daemon.start())
+        fleet.agent(daemon.node, daemon, env=env)
+    for index, daemon in enumerate(daemons):
+        tune(daemon, numbered(0), numbered(10 + index))
+    fleet.wait_delivered(6)
+    release = fleet.promote()["release"]
+    fleet.wait_release(release, [d.node for d in daemons])
+    problems = [numbered(0), *numbered_list(10, 3)]
+    assert len({tuple(winners(d, problems)) for d in daemons}) == 1
+    assert None not in winners(daemons[1], problems)
+    # The node whose clock is behind tunes once more: its newest counts, whatever the clocks say.
+    tune(daemons[2], numbered(0), force=True)
+    tune(daemons[1], numbered(0), force=True)
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence") == 8, 30, "both again")
+    offsets = {n["name"]: n["clock_offset_seconds"] for n in fleet.status()["nodes"]}
+    assert abs(offsets["node-0"]) < 100
+    assert abs(offsets["node-1"] + 86400) < 100
+    assert abs(offsets["node-2"] - 86400) < 100
+
+
+def test_a_tuning_by_hand_is_told_and_the_released_choice_comes_back(fleet, nodes):
+    daemons = nodes(2)
+    tune(daemons[0], numbered(0))
+    fleet.wait_delivered(1)
+    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    released = winners(daemons[0], [numbered(0)])
+    tune(daemons[1], numbered(0), force=True)
+    fleet.wait_delivered(2)
+    wait_until(lambda: origins(daemons[1], [numbered(0)]) == {"ORIGIN_FLEET"}, 20, "the fleet's again")
+    assert winners(daemons[1], [numbered(0)]) == released
+
+
+def test_a_fleet_that_was_lost_gets_everything_again(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, *numbered_list(0, 6))
+    fleet.wait_delivered(6)
+    daemon.agent.stop()
+    fleet.sql("DROP SCHEMA convtune CASCADE")
+    fleet.migrate()
+    fleet.agent(daemon.node, daemon)
+    fleet.wait_delivered(6)
+
+
+def test_two_agents_cannot_speak_for_one_node(fleet, nodes):
+    daemon, = nodes(1)
+    wait_until(lambda: "connected" in daemon.agent.log(), 20, "the first agent")
+    second = fleet.agent("node-0", daemon)
+    wait_until(lambda: "another agent speaks for node-0" in second.log(), 20, "a refusal")
+
+
+def test_the_daemon_and_the_command_line_do_not_know_libpq(convtuned, convtune, fleet):
+    for program in (convtuned, convtune):
+        assert "libpq" not in subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+    assert "libpq" in subprocess.run(["ldd", fleet.binary], capture_output=True, text=True).stdout

@@ -1,0 +1,66 @@
+"""The fleet's tables, and how they are reached."""
+
+import os
+import re
+import subprocess
+
+from conftest import program
+
+
+def test_the_store_does_what_its_unit_test_says(postgres_server, fleet):
+    """fleet_store_test, which ctest can only skip, against a server."""
+    done = subprocess.run(
+        [program("fleet_store_test")], capture_output=True, text=True, timeout=300,
+        env={**os.environ, "CONVTUNE_TEST_POSTGRES": postgres_server.database()},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert "SKIPPED" not in done.stdout
+    assert int(re.search(r"\[  PASSED  \] (\d+) tests", done.stdout)[1]) > 10
+
+
+def test_migrating_again_and_at_the_same_time_does_nothing_twice(postgres_server, fleet):
+    conninfo = postgres_server.database()
+    command = [fleet.binary, "migrate", "--postgres", conninfo, "--json"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [p.communicate(timeout=60)[0] for p in both]
+    assert [p.returncode for p in both] == [0] * 4
+    assert sorted(said)[-1].startswith('{"applied":1,') and sum('"applied":1' in s for s in said) == 1, said
+
+
+def test_without_tables_it_says_what_to_run(postgres_server, fleet):
+    done = subprocess.run(
+        [fleet.binary, "status", "--postgres", postgres_server.database()], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "convtune-fleet migrate" in done.stderr, done
+
+
+def test_credentials_come_from_a_file_for_its_owner_alone(fleet, tmp_path):
+    file = tmp_path / "fleet.conf"
+    file.write_text(fleet.conninfo + " password=secret\n")
+    command = [fleet.binary, "status", "--json", "--postgres-file", file]
+    file.chmod(0o644)
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 2 and "--postgres-file" in refused.stderr and "secret" not in refused.stderr
+    file.chmod(0o600)
+    assert subprocess.run(command, capture_output=True).returncode == 0
+
+
+def test_a_password_on_the_command_line_is_refused(fleet):
+    for conninfo in ("host=/tmp password=secret", "postgresql://ann:secret@db/fleet"):
+        done = subprocess.run([fleet.binary, "status", "--postgres", conninfo], capture_output=True, text=True)
+        assert done.returncode == 2 and "--postgres:" in done.stderr and "secret" not in done.stderr, done
+
+
+def test_over_tcp_the_server_must_prove_who_it_is(fleet):
+    """Without a word about it sslmode is verify-full."""
+    done = subprocess.run(
+        [fleet.binary, "status", "--postgres", "host=localhost port=1 user=x dbname=x"], capture_output=True,
+        text=True, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+    )  # fmt: skip
+    # libpq asks for the certificates before it connects.
+    assert done.returncode == 4 and "root.crt" in done.stderr, done
+
+
+def test_a_server_that_is_not_there_is_out_of_reach(fleet):
+    done = subprocess.run([fleet.binary, "status", "--postgres", "host=/nonexistent"], capture_output=True, text=True)
+    assert done.returncode == 4, done

@@ -1,0 +1,181 @@
+#include "server/fleet/pooling.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "server/fleet/agent.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+
+Candidate Timed(int engine, double median_us, double noise = 0.01) {
+  Candidate candidate;
+  candidate.id = EngineConfig{engine, {}};
+  candidate.status = CandidateStatus::kTimed;
+  candidate.heuristic_rank = engine;
+  candidate.median_us = median_us;
+  candidate.q1_us = candidate.low_us = median_us * (1 - noise);
+  candidate.q3_us = candidate.high_us = median_us * (1 + noise);
+  candidate.sample_count = 20;
+  return candidate;
+}
+
+// What one node says, its fastest first.
+NodeEvidence Says(int64_t node, std::vector<Candidate> candidates) {
+  NodeEvidence evidence;
+  evidence.node_id = node;
+  evidence.receive_time = absl::FromUnixSeconds(1000 + node);
+  evidence.tuning.key = {"problem", "environment"};
+  evidence.tuning.evidence = Evidence::kMeasured;
+  evidence.tuning.candidates = std::move(candidates);
+  return evidence;
+}
+
+std::vector<int64_t> Engines(const PooledTuning& pooled) {
+  std::vector<int64_t> engines;
+  for (const Candidate& candidate : pooled.tuning.candidates) {
+    engines.push_back(std::get<EngineConfig>(candidate.id).engine_index);
+  }
+  return engines;
+}
+
+TEST(PoolingTest, OneNodesEvidenceStaysAsItIs) {
+  const NodeEvidence only = Says(1, {Timed(2, 10), Timed(1, 12)});
+  const PooledTuning pooled = PoolEvidence({only});
+  EXPECT_EQ(pooled.tuning.candidates, only.tuning.candidates);
+  EXPECT_EQ(pooled.winner, 0U);
+  EXPECT_EQ(pooled.stock, 1U);
+  EXPECT_THAT(pooled.node_counts, ElementsAre(1, 1));
+  EXPECT_EQ(pooled.disagreeing_nodes, 0);
+}
+
+TEST(PoolingTest, ASlowNodeDoesNotMoveTheTimes) {
+  std::vector<NodeEvidence> evidence;
+  for (int node = 0; node < 5; ++node) {
+    const double speed = node == 4 ? 3 : 1;  // three times as slow
+    evidence.push_back(Says(node, {Timed(2, 10 * speed), Timed(1, 12 * speed)}));
+  }
+  const PooledTuning pooled = PoolEvidence(evidence);
+  EXPECT_THAT(pooled.tuning.candidates[0].median_us, DoubleNear(10, 1e-9));
+  EXPECT_THAT(pooled.tuning.candidates[1].median_us, DoubleNear(12, 1e-9));
+  EXPECT_EQ(pooled.disagreeing_nodes, 0);
+}
+
+TEST(PoolingTest, ACandidateThatOnlySlowNodesTimedIsNotTakenForSlow) {
+  std::vector<NodeEvidence> evidence;
+  for (int node = 0; node < 4; ++node) {
+    evidence.push_back(Says(node, {Timed(2, 10), Timed(1, 12)}));
+  }
+  // Twice as slow, and the only ones that tried engine 3, which is the fastest.
+  for (int node = 4; node < 7; ++node) {
+    evidence.push_back(Says(node, {Timed(3, 18), Timed(2, 20), Timed(1, 24)}));
+  }
+  const PooledTuning pooled = PoolEvidence(evidence);
+  EXPECT_THAT(Engines(pooled), ElementsAre(3, 2, 1));
+  EXPECT_THAT(pooled.tuning.candidates[0].median_us, DoubleNear(9, 1e-9));
+  EXPECT_THAT(pooled.node_counts, ElementsAre(3, 7, 7));
+}
+
+TEST(PoolingTest, OneNodeThatIsWrongDoesNotDecide) {
+  std::vector<NodeEvidence> evidence;
+  for (int node = 0; node < 6; ++node) {
+    evidence.push_back(Says(node, {Timed(2, 10 + 0.01 * node), Timed(1, 12)}));
+  }
+  evidence.push_back(Says(6, {Timed(1, 1), Timed(2, 10)}));
+  const PooledTuning pooled = PoolEvidence(evidence);
+  EXPECT_EQ(Engines(pooled)[0], 2);
+  EXPECT_EQ(pooled.disagreeing_nodes, 1);
+}
+
+TEST(PoolingTest, WithinItsOwnNoiseNoNodeDisagrees) {
+  std::vector<NodeEvidence> evidence;
+  for (int node = 0; node < 5; ++node) {
+    evidence.push_back(Says(node, {Timed(2, 10), Timed(1, 12)}));
+  }
+  evidence.push_back(Says(5, {Timed(1, 10, 0.2), Timed(2, 10.5, 0.2)}));
+  EXPECT_EQ(PoolEvidence(evidence).disagreeing_nodes, 0);
+}
+
+TEST(PoolingTest, TheStockChoiceStaysWithinNoise) {
+  // Engine 0 is the stock choice; engine 5 is faster by less than the nodes differ.
+  std::vector<NodeEvidence> evidence;
+  for (int node = 0; node < 5; ++node) {
+    evidence.push_back(Says(node, {Timed(5, 9.95, 0.05), Timed(0, 10, 0.05)}));
+  }
+  EXPECT_EQ(Engines(PoolEvidence(evidence))[0], 0);
+}
+
+TEST(PoolingTest, OnlyTheBestEvidenceCounts) {
+  NodeEvidence guess = Says(1, {Timed(7, 1)});
+  guess.tuning.candidates[0].status = CandidateStatus::kFinalized;
+  guess.tuning.evidence = Evidence::kHeuristic;
+  const PooledTuning pooled = PoolEvidence({guess, Says(2, {Timed(2, 10)})});
+  EXPECT_THAT(Engines(pooled), ElementsAre(2));
+  EXPECT_EQ(pooled.tuning.evidence, Evidence::kMeasured);
+}
+
+TEST(PoolingTest, ACandidateThatFailsOnMostNodesIsNoAnswer) {
+  Candidate failed = Timed(3, 0);
+  failed.status = CandidateStatus::kFailed;
+  failed.error_message = "CUDNN_STATUS_EXECUTION_FAILED";
+  const PooledTuning pooled =
+      PoolEvidence({Says(1, {Timed(3, 5), Timed(2, 10)}), Says(2, {Timed(2, 10), failed}),
+                    Says(3, {Timed(2, 10), failed})});
+  EXPECT_EQ(Engines(pooled)[0], 2);
+  EXPECT_FALSE(pooled.tuning.candidates[1].ran());
+}
+
+TEST(PoolingTest, TheIntervalOfManyNodesIsThatOfTheSignTest) {
+  std::vector<NodeEvidence> evidence;
+  // All candidates of a node scale, but engine 2's time differs from node to node.
+  const double medians[] = {9.0, 9.6, 9.8, 10.0, 10.1, 10.2, 10.4, 11.0};
+  for (int node = 0; node < 8; ++node) {
+    evidence.push_back(Says(node, {Timed(2, medians[node]), Timed(1, 20), Timed(3, 30)}));
+  }
+  // n = 8: P(X <= 0) = 0.0039, P(X <= 1) = 0.035 > 0.025: the extremes.
+  const Candidate pooled = PoolEvidence(evidence).tuning.candidates[0];
+  EXPECT_THAT(pooled.median_us, DoubleNear(10.05, 1e-9));
+  EXPECT_THAT(pooled.low_us, DoubleNear(9.0, 1e-9));
+  EXPECT_THAT(pooled.high_us, DoubleNear(11.0, 1e-9));
+}
+
+TEST(PoolingTest, TheOrderOfTheNodesDoesNotMatter) {
+  std::vector<NodeEvidence> evidence;
+  for (int node = 0; node < 7; ++node) {
+    evidence.push_back(Says(node, {Timed(2, 10 + node % 3), Timed(1, 12 - node % 2)}));
+  }
+  const PooledTuning one = PoolEvidence(evidence);
+  std::reverse(evidence.begin(), evidence.end());
+  const PooledTuning other = PoolEvidence(evidence);
+  EXPECT_EQ(Engines(one), Engines(other));
+  EXPECT_EQ(one.tuning.candidates[0].median_us, other.tuning.candidates[0].median_us);
+}
+
+TEST(CanaryTest, TakesAboutItsShareAndMoreWithMore) {
+  int taken = 0;
+  for (int node = 0; node < 1000; ++node) {
+    const std::string name = "node-" + std::to_string(node);
+    const bool tenth = TakesCanary(name, 7, 100);
+    taken += tenth ? 1 : 0;
+    EXPECT_LE(tenth, TakesCanary(name, 7, 500)) << name;
+    EXPECT_FALSE(TakesCanary(name, 7, 0));
+  }
+  EXPECT_NEAR(taken, 100, 40);
+}
+
+TEST(CanaryTest, TheNextReleaseHasOtherNodes) {
+  int same = 0;
+  for (int node = 0; node < 1000; ++node) {
+    const std::string name = "node-" + std::to_string(node);
+    same += TakesCanary(name, 7, 100) && TakesCanary(name, 8, 100) ? 1 : 0;
+  }
+  EXPECT_LT(same, 50);
+}
+
+}  // namespace
+}  // namespace convtune

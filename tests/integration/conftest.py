@@ -38,6 +38,8 @@ def pytest_collection_modifyitems(config, items):
 
 def program(name):
     path = PROGRAMS / name
+    if not path.exists() and "CONVTUNE_OTHER_BUILD_DIR" in os.environ:
+        path = pathlib.Path(os.environ["CONVTUNE_OTHER_BUILD_DIR"]).resolve() / "bin" / name
     if not path.exists():
         pytest.fail(f"{path} is not built")
     return path

@@ -21,6 +21,14 @@ CaptureSupport ReadCapture(int number) {
   }
 }
 
+// To two digits, upwards: candidates that differ by less are alike, and the
+// index need not hold them all.
+double Coarse(double error) {
+  if (error <= 0) return 0;
+  const double unit = std::pow(10.0, std::floor(std::log10(error)) - 1);
+  return std::ceil(error / unit - 1e-6) * unit;
+}
+
 }  // namespace
 
 CheckRunner::CheckRunner(const ConvProblem& problem, std::map<int, Candidate>* candidates,
@@ -60,7 +68,7 @@ void CheckRunner::Take(const worker::Checked& checked) {
   report.nonfinite = checked.nonfinite();
   report.out_of_bounds = checked.out_of_bounds();
   if (report.error && std::isfinite(*report.error) && *report.error >= 0) {
-    candidate.error = report.error;
+    candidate.error = Coarse(*report.error);
   }
   candidate.capture = ReadCapture(checked.capture());
   reports_[checked.index()] = std::move(report);

@@ -8,6 +8,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/convtune/worker/protocol_version.h"
 #include "server/worker/measure.h"
+#include "server/worker/session_proto.h"
 
 namespace convtune {
 namespace {
@@ -22,85 +23,6 @@ absl::Status Finish(const Session::Send& send, bool ok, absl::string_view messag
 
 absl::Time DeadlineAfter(int64_t budget_ms) {
   return budget_ms > 0 ? absl::Now() + absl::Milliseconds(budget_ms) : absl::InfiniteFuture();
-}
-
-std::optional<ListingDepth> DepthOf(worker::Listing listing) {
-  switch (listing) {
-    case worker::LISTING_STOCK:
-      return ListingDepth::kStock;
-    case worker::LISTING_HEURISTICS:
-      return ListingDepth::kHeuristics;
-    case worker::LISTING_EXHAUSTIVE:
-      return ListingDepth::kExhaustive;
-    default:
-      return std::nullopt;
-  }
-}
-
-// nullopt if a number is none that this worker knows.
-std::optional<RunMode> ModeOf(const worker::Measure& request) {
-  RunMode mode;
-  switch (request.launch()) {
-    case 0:
-    case static_cast<int>(LaunchMode::kEager):
-      break;
-    case static_cast<int>(LaunchMode::kGraphCapture):
-      mode.launch = LaunchMode::kGraphCapture;
-      break;
-    default:
-      return std::nullopt;
-  }
-  switch (request.cache_state()) {
-    case 0:
-    case static_cast<int>(CacheState::kInputHot):
-      break;
-    case static_cast<int>(CacheState::kCold):
-      mode.cache_state = CacheState::kCold;
-      break;
-    case static_cast<int>(CacheState::kHot):
-      mode.cache_state = CacheState::kHot;
-      break;
-    default:
-      return std::nullopt;
-  }
-  return mode;
-}
-
-worker::Checked ToProto(const CheckedRun& run) {
-  worker::Checked checked;
-  if (run.error.has_value()) {
-    checked.set_error(*run.error);
-  }
-  checked.set_magnitude(run.magnitude);
-  checked.set_nonfinite(run.nonfinite);
-  checked.set_out_of_bounds(run.out_of_bounds);
-  checked.set_capture(static_cast<int>(run.capture));
-  checked.set_gpu_us(run.run.gpu_us);
-  checked.set_host_us(run.run.host_us);
-  return checked;
-}
-
-template <typename Field>
-void AddNotes(uint32_t mask, Field* field) {
-  for (int number = 1; number < 32; ++number) {
-    if ((mask >> number & 1U) != 0) {
-      field->Add(number);
-    }
-  }
-}
-
-worker::ListedCandidate ToProto(const Candidate& candidate, int index) {
-  worker::ListedCandidate listed;
-  listed.set_index(index);
-  listed.set_text(ToText(candidate.id));
-  listed.set_heuristic_rank(candidate.heuristic_rank);
-  AddNotes(candidate.numerical_notes, listed.mutable_numerical_notes());
-  AddNotes(candidate.behavior_notes, listed.mutable_behavior_notes());
-  listed.set_find_us(candidate.find_us);
-  listed.set_workspace_bytes(candidate.workspace_bytes);
-  listed.set_deterministic(candidate.deterministic);
-  listed.set_error_message(candidate.error_message);
-  return listed;
 }
 
 }  // namespace
@@ -282,12 +204,7 @@ absl::Status Session::HandleCheck(const worker::Check& request, const Send& send
     const absl::StatusOr<CheckedRun> run =
         problem_->Check(candidates_[static_cast<size_t>(index)].id);
     worker::Reply reply;
-    if (run.ok()) {
-      *reply.mutable_checked() = ToProto(*run);
-    } else {
-      reply.mutable_checked()->set_error_message(std::string(run.status().message()));
-    }
-    reply.mutable_checked()->set_index(index);
+    *reply.mutable_checked() = ToProto(index, run);
     RETURN_IF_ERROR(send(reply));
   }
   return send(last);
@@ -319,16 +236,7 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
   };
   callbacks.on_sample = [&send](int index, int round, const absl::StatusOr<TimedRun>& run) {
     worker::Reply reply;
-    worker::Sample* sample = reply.mutable_sample();
-    sample->set_index(index);
-    sample->set_round(round);
-    if (run.ok()) {
-      sample->set_gpu_us(run->gpu_us);
-      sample->set_host_us(run->host_us);
-      sample->set_sm_clock_mhz(run->sm_clock_mhz);
-    } else {
-      sample->set_error_message(std::string(run.status().message()));
-    }
+    *reply.mutable_sample() = ToProto(index, round, run);
     return send(reply);
   };
   const absl::Status begun = problem_->BeginMeasure(plan.ids());
@@ -348,17 +256,7 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
 absl::Status Session::SendConditions(const Send& send) {
   const ConditionsLook look = backend_->LookAtConditions();
   worker::Reply reply;
-  worker::Conditions* conditions = reply.mutable_conditions();
-  conditions->set_known(look.conditions.known);
-  conditions->set_unknown_reason(look.unknown_reason);
-  conditions->set_other_processes(look.conditions.other_processes);
-  conditions->set_clock_reasons(look.conditions.clock_reasons);
-  conditions->set_power_limit_watts(look.conditions.power_limit_watts);
-  conditions->set_temperature_celsius(look.conditions.temperature_celsius);
-  conditions->set_ecc_errors(look.conditions.ecc_errors);
-  conditions->set_mig(look.conditions.mig);
-  conditions->set_mps(look.conditions.mps);
-  conditions->set_compute_mode(static_cast<int>(look.conditions.compute_mode));
+  *reply.mutable_conditions() = ToProto(look);
   return send(reply);
 }
 

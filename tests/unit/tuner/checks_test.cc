@@ -22,7 +22,7 @@ class ChecksTest : public TunerTest {
   std::variant<Answer, Miss> Ask(const Constraints& constraints) {
     LookupRequest request = Request({Problem(1)}, OnMiss::kNone);
     request.constraints = constraints;
-    return Lookup(std::move(request))->outcomes.at(0);
+    return Lookup(std::move(request))->results.at(0).outcome;
   }
 };
 

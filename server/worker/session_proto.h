@@ -1,0 +1,21 @@
+// Between the worker protocol's messages and the backend's values.
+#pragma once
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "convtune/worker/worker.pb.h"
+#include "server/worker/backend.h"
+
+namespace convtune {
+
+// nullopt if a number is none that this worker knows.
+std::optional<ListingDepth> DepthOf(worker::Listing listing);
+std::optional<RunMode> ModeOf(const worker::Measure& request);
+
+worker::ListedCandidate ToProto(const Candidate& candidate, int index);
+worker::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run);
+worker::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>& run);
+worker::Conditions ToProto(const ConditionsLook& look);
+
+}  // namespace convtune

@@ -1,0 +1,49 @@
+"""Results that are wrong are never served, and their error is a constraint."""
+
+from harness.fakes import script
+from harness.problems import numbered
+
+WRONG = 2  # index of the candidate whose output is far from the reference, in the fake's listing
+
+
+def test_wrong_result_is_never_served_and_survives_a_restart(fake_daemon, cli):
+    text = numbered(1)
+    daemon = fake_daemon().start(env=script(wrong=WRONG))
+    with daemon.client() as client:
+        assert client.tune(text).succeeded_count == 1
+    run = cli(daemon)
+    explained = run.ok("explain", text).out
+    (line,) = [line for line in explained.splitlines() if "eng2," in line]
+    assert "quarantined" in line.lower() and "differs from the reference" in line
+    daemon.stop()
+    daemon.start(env=script())
+    with daemon.client() as client:
+        assert client.tune(text, options={}, force=True).succeeded_count == 1
+    (line,) = [line for line in run.ok("explain", text).out.splitlines() if "eng2," in line]
+    assert "quarantined" in line.lower()
+
+
+def test_max_error_is_a_constraint_from_end_to_end(fake_daemon, cli):
+    text = numbered(1)
+    daemon = fake_daemon().start(env=script())
+    with daemon.client() as client:
+        assert client.tune(text).succeeded_count == 1
+        # The fake's candidate i has an error of 1e-4 * (i + 1).
+        answer = client.get_one(text, constraints={"max_error": 1.5e-4}).answer
+        assert answer.winner.text == "graph:eng0,k2=0"
+        assert abs(answer.winner.error - 1e-4) < 1e-9
+    run = cli(daemon)
+    assert run.ok("get", text, "--max-error", "1.5e-4", "--json").out.count('"graph:eng0,k2=0"') >= 1
+    assert run("get", text, "--max-error", "1e-5").code == 3
+
+
+def test_replays_answer_graph_launches(fake_daemon):
+    text = numbered(1)
+    daemon = fake_daemon().start(env=script(host_us=500))
+    with daemon.client() as client:
+        assert client.tune(text).succeeded_count == 1
+        eager = client.get_one(text).answer
+        replayed = client.get_one(text, constraints={"launch": "LAUNCH_MODE_GRAPH_CAPTURE"}).answer
+        assert eager.winner.median_us == 500
+        assert replayed.winner.median_us < 200
+        assert replayed.winner.capture == 1 and not replayed.note

@@ -134,3 +134,32 @@ def test_a_process_that_does_not_end_in_time_is_killed_and_the_next_runs(python)
         assert processes.network(small, {}, 60)["errors"] == {}
     finally:
         processes.close()
+
+
+LARGEST = """
+import json, sys, torch
+sys.path.insert(0, sys.argv[1])
+import nets
+found = {}
+for name in ("resnet50", "mobilenet_v2", "efficientnet_b0", "resnext50", "convnext_tiny", "yolov3_backbone"):
+    module = nets.build(name, "cpu")
+    largest = []
+    for part in module.modules():
+        if isinstance(part, (torch.nn.Conv2d, torch.nn.Linear)):
+            part.register_forward_hook(lambda m, x, y: largest.append(float(y.abs().max())))
+    (x,) = nets.inputs(name, 1, "cpu")
+    with torch.no_grad():
+        module(x[:, :, :64, :64].contiguous(memory_format=torch.channels_last))
+    found[name] = [min(largest), max(largest)]
+print(json.dumps(found))
+"""
+
+
+def test_activations_are_numbers_that_f16_holds(python):
+    """Neither infinite nor all lost: weights are random, not trained."""
+    done = subprocess.run(
+        [python, "-c", LARGEST, str(study.STUDY)], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    for name, (least, most) in json.loads(done.stdout).items():
+        assert 1e-4 < least and most < 2**14, name

@@ -37,7 +37,7 @@ class Card:
         self.tick_tensor = torch.zeros(32, device="cuda")
 
     def tensors(self, problem):
-        """x, w, y and which of them is written; random normal, half of what is read cut to zero."""
+        """x, w and y: random normal; x and y, which a ReLU has passed over, with half of them cut to zero."""
         torch = self.torch
         dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}[problem.dtype]
         generator = torch.Generator(device="cuda").manual_seed(1)
@@ -46,7 +46,9 @@ class Card:
             count = 1
             for size in dims:
                 count *= size
-            made.append(torch.empty(count, device="cuda", dtype=dtype).normal_(generator=generator).clamp_(min=0))
+            made.append(torch.empty(count, device="cuda", dtype=dtype).normal_(generator=generator))
+        made[0].clamp_(min=0)
+        made[2].clamp_(min=0)
         return made
 
     def tick(self):
@@ -100,7 +102,8 @@ def time_problem(card, text, candidates, rounds, states, memory_bytes, deadline)
     problem = parse(text)
     plans, errors = make_plans(card, problem, candidates, memory_bytes)
     tensors = card.tensors(problem)
-    inputs = tensors[2] if problem.operation == "bwd_data" else tensors[0]
+    # What the layer before (in a backward pass: behind) has just written.
+    inputs = tensors[0] if problem.operation == "fwd" else tensors[2]
     workspace = card.torch.empty(max([p.workspace for p in plans.values()] + [256]), device="cuda", dtype=card.torch.uint8)
     for name, plan in list(plans.items()):
         try:

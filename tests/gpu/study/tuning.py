@@ -73,12 +73,12 @@ class Daemon:
                 return environment
         raise TuningError(f"convtuned has no device; see {self.state / 'convtuned.log'}")
 
-    def tune(self, problems, budget, until, force=False, memory_budget=None):
+    def tune(self, problems, budget, until, api="any", memory_budget=None):
         """Tunes what has no tuning yet. (seconds that it took, problems that are left because of `until`)."""
         seconds, left = 0.0, list(problems)
         while left and time.monotonic() < until:
             chunk, left = left[:CHUNK], left[CHUNK:]
-            options = ["--budget", budget, "--json", "--file", "-"] + (["--force"] if force else [])
+            options = ["--budget", budget, "--api", api, "--json", "--file", "-"]
             options += ["--memory-budget", memory_budget] if memory_budget else []
             started = time.monotonic()
             self.run("tune", *options, input="\n".join(chunk) + "\n", seconds=max(5.0, until + 15 - started))

@@ -16,6 +16,8 @@ import sys
 import time
 import traceback
 
+LEAVING_S = 15
+
 
 def _leave(code):
     """Ends the process through the C library, so that what was registered with atexit is run: counters are written then."""
@@ -34,6 +36,18 @@ def _answer(job):
     except Exception as error:  # what the framework raises is a result of the run
         traceback.print_exc()
         return {"error": f"{type(error).__name__}: {error}"[:2000]}
+
+
+def _wait(pid):
+    """The child's wait status; one that has answered and does not end is killed after a while."""
+    end = time.monotonic() + LEAVING_S
+    while time.monotonic() < end:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
 
 
 def _run_forked(job):
@@ -60,7 +74,7 @@ def _run_forked(job):
             break
         chunks.append(chunk)
     os.close(readable)
-    _, status = os.waitpid(pid, 0)
+    status = _wait(pid)
     if killed:
         return {"error": f"not done within {job['seconds']:.0f} s"}
     try:

@@ -22,6 +22,9 @@ class Network:
     sample: tuple[tuple[int, ...], ...]
     # Published number of parameters; 0: the network is of this study alone.
     parameters: int = 0
+    # Variance of the weights times fan-in. 2 keeps the size of activations behind
+    # ReLUs; where many residuals add up it is less, so that f16 holds them.
+    gain: float = 2.0
     # Batch of the inputs where it is part of the network and not to be chosen.
     batch: int = 0
 
@@ -33,7 +36,7 @@ NETWORKS = {
     "mobilenet_v2": Network(classifiers.mobilenet_v2, IMAGE, 3_504_872),
     "efficientnet_b0": Network(classifiers.efficientnet_b0, IMAGE, 5_288_548),
     "convnext_tiny": Network(classifiers.convnext_tiny, IMAGE, 28_589_128),
-    "yolov3_backbone": Network(yolo.darknet53, ((3, 416, 416),), 40_584_928),
+    "yolov3_backbone": Network(yolo.darknet53, ((3, 416, 416),), 40_584_928, gain=1.2),
     "sd_unet": Network(diffusion.sd_unet, ((4, 64, 64), (), (77, 768)), 859_520_964),
     "sdxl_unet": Network(diffusion.sdxl_unet, ((4, 128, 128), (), (77, 2048), (2816,)), 2_567_463_684),
     "vae_decoder": Network(diffusion.vae_decoder, ((4, 64, 64),), 49_490_199),
@@ -65,13 +68,13 @@ def build(name, device="meta", dtype=torch.float32, layout="nhwc"):
     module = module.to(dtype).eval()
     if str(device) != "meta":
         module = module.to_empty(device=device)
-        fill(module)
+        fill(module, NETWORKS[name].gain)
     if layout == "nhwc":
         module = module.to(memory_format=torch.channels_last)
     return module
 
 
-def fill(module, seed=1):
+def fill(module, gain, seed=1):
     """Weights drawn so that activations keep their size; norms are the identity."""
     devices = {p.device.type for p in module.parameters()}
     generator = torch.Generator(device=devices.pop()).manual_seed(seed)
@@ -80,7 +83,7 @@ def fill(module, seed=1):
             for name, tensor in part.named_parameters(recurse=False):
                 if tensor.dim() > 1:
                     fan_in = tensor[0].numel()
-                    tensor.normal_(0.0, math.sqrt(2.0 / fan_in) / (2 if isinstance(part, nn.Linear) else 1), generator=generator)
+                    tensor.normal_(0.0, math.sqrt(gain / fan_in) / (2 if isinstance(part, nn.Linear) else 1), generator=generator)
                 else:
                     tensor.fill_(1.0 if name in ("weight", "scale") else 0.0)
             for name, tensor in part.named_buffers(recurse=False):

@@ -1,0 +1,112 @@
+// Many threads that commit at a time.
+#include "server/tuner/committer.h"
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/fakes/memory_store.h"
+#include "tests/unit/tuner/candidates.h"
+
+namespace convtune {
+namespace {
+
+constexpr int kThreads = 16;
+constexpr int kEach = 40;
+
+// Refuses one problem for good.
+class ChoosyStore : public MemoryStore {
+ public:
+  absl::Status PutTuning(const Tuning& tuning, const Environment& environment) override {
+    if (tuning.key == refused) return absl::InvalidArgumentError("not this one");
+    return MemoryStore::PutTuning(tuning, environment);
+  }
+  TuningKey refused;
+};
+
+Tuning TuningFor(int n) {
+  Tuning tuning = TuningOf({Timed(n, 10)});
+  tuning.key = KeyOf("fwd,x=" + std::to_string(n + 1) + "x8x8x8,w=8x8x3x3,pad=1,f16");
+  return tuning;
+}
+
+class CommitterTest : public ::testing::Test {
+ protected:
+  template <typename Work>
+  static void InThreads(const Work& work) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) threads.emplace_back([&work, t] { work(t); });
+    for (std::thread& thread : threads) thread.join();
+  }
+  bool IsStored(const TuningKey& key) { return store_.GetTuning(key).ok(); }
+
+  ChoosyStore store_;
+  TuningIndex index_;
+  Committer committer_{&store_, &index_};
+  const Environment environment_ = Environment::Parse(kH200).value();
+};
+
+TEST_F(CommitterTest, WhatIsAcknowledgedIsStoredAndServed) {
+  InThreads([this](int t) {
+    for (int i = 0; i < kEach; ++i) {
+      const Tuning tuning = TuningFor(t * kEach + i);
+      EXPECT_TRUE(committer_.Commit(tuning, environment_, false));
+      EXPECT_TRUE(IsStored(tuning.key));
+      EXPECT_NE(index_.Find(tuning.key).tuning, nullptr);
+    }
+  });
+  EXPECT_EQ(index_.Counts().at(kH200), kThreads * kEach);
+  EXPECT_TRUE(committer_.writable());
+}
+
+TEST_F(CommitterTest, OneThatIsRefusedKeepsNoOtherFromTheDisk) {
+  store_.refused = TuningFor(kEach).key;
+  InThreads([this](int t) {
+    for (int i = 0; i < kEach; ++i) {
+      const Tuning tuning = TuningFor(t * kEach + i);
+      const bool refused = tuning.key == store_.refused;
+      EXPECT_EQ(committer_.Commit(tuning, environment_, false), !refused);
+      EXPECT_EQ(IsStored(tuning.key), !refused);
+      EXPECT_NE(index_.Find(tuning.key).tuning, nullptr);
+    }
+  });
+}
+
+TEST_F(CommitterTest, OfTheSameProblemsTuningsTheBestStays) {
+  InThreads([this](int t) {
+    for (int i = 0; i < kEach; ++i) {
+      // Only one of all is timed; whatever comes behind it is worse.
+      Tuning tuning = TuningOf({t == 7 && i == 20 ? Timed(1, 10) : Finalized(2)});
+      committer_.Commit(std::move(tuning), environment_, false);
+    }
+  });
+  EXPECT_EQ(index_.Find(KeyOf(kProblem)).tuning->winner, "graph:eng1");
+  EXPECT_EQ(store_.GetTuning(KeyOf(kProblem))->evidence, Evidence::kMeasured);
+}
+
+TEST_F(CommitterTest, WhatTheDiskRefusedIsWrittenLater) {
+  store_.FailWith(absl::UnavailableError("full"));
+  EXPECT_FALSE(committer_.Commit(TuningFor(1), environment_, false));
+  EXPECT_FALSE(committer_.writable());
+  store_.FailWith(absl::OkStatus());
+  EXPECT_TRUE(committer_.Commit(TuningFor(2), environment_, false));
+  EXPECT_TRUE(IsStored(TuningFor(1).key));
+  EXPECT_TRUE(committer_.writable());
+}
+
+TEST(CommitterRetries, WriteWithoutAnotherResult) {
+  ChoosyStore store;
+  TuningIndex index;
+  Committer committer(&store, &index, absl::Milliseconds(1));
+  const Environment environment = Environment::Parse(kH200).value();
+  store.FailWith(absl::UnavailableError("full"));
+  EXPECT_FALSE(committer.Commit(TuningFor(1), environment, false));
+  store.FailWith(absl::OkStatus());
+  while (!committer.writable()) std::this_thread::yield();
+  EXPECT_TRUE(store.GetTuning(TuningFor(1).key).ok());
+  EXPECT_TRUE(index.Find(TuningFor(1).key).tuning->persisted);
+}
+
+}  // namespace
+}  // namespace convtune

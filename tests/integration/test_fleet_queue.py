@@ -23,10 +23,10 @@ def environment(fleet):
     return fleet.sql("SELECT text FROM environments ORDER BY environment_id")[0][0]
 
 
-def queue(fleet, problems, *args):
+def queue(fleet, problems, *args, budget="1s"):
     """Without waiting; returns the batch."""
     result = fleet.cli.ok("tune", "--file", write_list(fleet, problems), "--environment", environment(fleet),
-                          "--budget", "1s", "--no-wait", "--json", *args)  # fmt: skip
+                          "--budget", budget, "--no-wait", "--json", *args)  # fmt: skip
     return result.json()["batch"]
 
 
@@ -92,8 +92,8 @@ def test_what_is_queued_already_is_not_queued_again(fleet, nodes):
 
 
 def test_an_agent_that_ends_gives_its_work_back_at_once(fleet, nodes):
-    first, = nodes(1, measure_delay_ms=200)
-    batch = queue(fleet, numbered_list(0, 1))
+    first, = nodes(1, prepare_delay_ms=5000)
+    batch = queue(fleet, numbered_list(0, 1), budget="5m")
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM tasks WHERE state = 2") == 1, 20, "a claim")
     assert first.agent.stop() == 0
     assert fleet.sql(f"SELECT state, lost_leases FROM tasks WHERE batch_id = {batch}") == [["1", "0"]]

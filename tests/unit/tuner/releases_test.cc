@@ -26,8 +26,10 @@ class ReleasesTest : public ::testing::Test {
     return KeyOf("fwd,x=" + std::to_string(n) + "x8x8x8,w=8x8x3x3,pad=1,f16");
   }
   // Problem n's best is `engine` from now on, and the releases know it.
-  bool Know(int n, int engine, CandidateStatus status = CandidateStatus::kTimed) {
+  bool Know(int n, int engine, CandidateStatus status = CandidateStatus::kTimed,
+            Origin origin = Origin::kLocal) {
     Tuning tuning = TuningOf({With(Timed(engine, 10), status)});
+    tuning.origin = origin;
     tuning.key = Key(n);
     index_.Publish(tuning, true);
     return releases_->Reconcile({tuning.key}).value();
@@ -70,6 +72,37 @@ TEST_F(ReleasesTest, AChangedChoiceWaitsForThePromotion) {
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7")));
   EXPECT_EQ(releases_->List().waiting_changes, 0);
   EXPECT_EQ(releases_->List().promoted, 2);
+}
+
+TEST_F(ReleasesTest, FollowingTheFleetPromotesItsChoicesAlone) {
+  Know(1, 5);
+  Know(2, 6);
+  Know(1, 7, CandidateStatus::kTimed, Origin::kFleet);
+  Know(2, 8);
+  const auto followed = releases_->PromoteFleet(Ann());
+  ASSERT_TRUE(followed.ok() && followed->has_value());
+  EXPECT_EQ((*followed)->author, "ann");
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7"), Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_EQ(releases_->List().waiting_changes, 1);
+}
+
+TEST_F(ReleasesTest, FollowingTheFleetMakesNoReleaseWhereNothingOfItsWaits) {
+  Know(1, 5, CandidateStatus::kTimed, Origin::kFleet);
+  Know(2, 6);
+  Know(2, 8);
+  EXPECT_EQ(*releases_->PromoteFleet(Ann()), std::nullopt);
+  EXPECT_EQ(releases_->List().promoted, 1);
+}
+
+TEST_F(ReleasesTest, FollowingTheFleetWaitsForTheEndOfACanaryOfItsOwn) {
+  Know(1, 5);
+  Know(1, 7);
+  ASSERT_TRUE(releases_->Promote(Ann(), 50).ok());
+  Know(1, 9, CandidateStatus::kTimed, Origin::kFleet);
+  EXPECT_TRUE(absl::IsFailedPrecondition(releases_->PromoteFleet(Ann()).status()));
+  ASSERT_TRUE(releases_->RollBack(Ann(), 0).ok());
+  EXPECT_TRUE(releases_->PromoteFleet(Ann()).ok());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng9")));
 }
 
 TEST_F(ReleasesTest, AChangeThatIsTakenBackWaitsNoMore) {

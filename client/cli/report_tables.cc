@@ -250,7 +250,9 @@ class Tables {
     return ShortProblem(data_.problems()[static_cast<size_t>(number)].text);
   }
   std::string Environment(int number) const {
-    return data_.environments()[static_cast<size_t>(number)].Name();
+    const auto& environment = data_.environments()[static_cast<size_t>(number)];
+    return absl::StrCat(environment.Name(), " ", environment.cudnn.major, ".",
+                        environment.cudnn.minor, ".", environment.cudnn.patch);
   }
   std::string Candidate(int number) const {
     return number < 0 ? "-" : data_.candidates()[static_cast<size_t>(number)];

@@ -291,7 +291,7 @@ TEST(DevicelessBackendTest, ProfileCanNeitherRunNorSearchTheLegacyApi) {
   EXPECT_FALSE(TestBackend()->has_gpu());
   EXPECT_EQ(problem->Prepare(LegacyAlgorithm{1, 0}).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(problem->Run(EngineConfig{1, {}}).status().code(),
+  EXPECT_EQ(problem->Run(EngineConfig{1, {}}, RunMode{}).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 

@@ -1,8 +1,9 @@
 #include "client/cpp/include/convtune/resolver.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <thread>
 
@@ -25,6 +26,21 @@ constexpr size_t kMaxRequestBytes = (4 << 20) - (64 << 10);
 constexpr size_t kBytesPerProblem = 16;  // tags and lengths around the text
 constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
+
+// A file that was put in another one's place has another inode, even where the
+// clock of the file system has not moved on. All 0: there is none.
+struct FileIdentity {
+  ino_t inode = 0;
+  int64_t seconds = 0;
+  int64_t nanoseconds = 0;
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
+FileIdentity IdentityOf(const std::string& path) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return {};
+  return {info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+}
 
 bool SameAnswer(const Result& a, const Result& b) {
   return a.found == b.found && a.winner.text == b.winner.text && a.evidence == b.evidence;
@@ -134,14 +150,12 @@ class Resolver::Impl {
     const std::string folder = !options_.snapshot.empty() ? options_.snapshot
                                : variable != nullptr      ? variable
                                                           : DefaultStateDir() + "/snapshot";
-    std::error_code error;
-    const auto written =
-        std::filesystem::last_write_time(folder + "/" + format::kSnapshotFile, error);
+    const FileIdentity now = IdentityOf(folder + "/" + format::kSnapshotFile);
     MutexLock lock(mutex_);
-    if (snapshot_ == nullptr || error || written != snapshot_written_) {
+    if (snapshot_ == nullptr || now == FileIdentity() || now != snapshot_identity_) {
       snapshot_ = nullptr;
       ASSIGN_OR_RETURN(snapshot_, SnapshotAnswers::Open(folder, options_.environment));
-      snapshot_written_ = written;
+      snapshot_identity_ = now;
     }
     return snapshot_;
   }
@@ -229,7 +243,7 @@ class Resolver::Impl {
   CondVar stopped_;
   std::unique_ptr<Client> client_ GUARDED_BY(mutex_);
   std::shared_ptr<const SnapshotAnswers> snapshot_ GUARDED_BY(mutex_);
-  std::filesystem::file_time_type snapshot_written_ GUARDED_BY(mutex_);
+  FileIdentity snapshot_identity_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread refresh_;
 };

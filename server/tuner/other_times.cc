@@ -82,19 +82,19 @@ class Takes {
   std::vector<Series> series_;
 };
 
-std::vector<int> RunnersOf(const Way& way, const std::vector<int>& finalists,
+std::vector<int> RunnersOf(const Way& way, const Finalists& finalists,
                            const std::map<int, Candidate>& candidates) {
+  const bool replays = way.launch == LaunchMode::kGraphCapture;
   std::vector<int> runners;
-  for (const int index : finalists) {
+  for (const int index : replays ? finalists.replays : finalists.eager) {
     const Candidate& candidate = candidates.at(index);
-    const bool can_run =
-        way.launch == LaunchMode::kEager || candidate.capture == CaptureSupport::kYes;
+    const bool can_run = !replays || candidate.capture == CaptureSupport::kYes;
     if (candidate.timed() && can_run) runners.push_back(index);
   }
   return runners;
 }
 
-absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Time end,
+absl::Status TimeWay(const Way& way, const Finalists& finalists, absl::Time end,
                      std::map<int, Candidate>* candidates, WorkerClient* client) {
   worker::Measure request;
   const std::vector<int> runners = RunnersOf(way, finalists, *candidates);
@@ -117,20 +117,20 @@ absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Ti
 
 }  // namespace
 
-absl::Status TimeOtherWays(const std::vector<int>& finalists, CacheState raced, absl::Time end,
+absl::Status TimeOtherWays(const Finalists& finalists, absl::Time end,
                            std::map<int, Candidate>* candidates, WorkerClient* client) {
   absl::Status status;
   for (const Way& way : kWays) {
-    if (way.launch == LaunchMode::kEager && way.cache_state == raced) continue;
+    if (way.launch == LaunchMode::kEager && way.cache_state == finalists.raced) continue;
     if (absl::Now() >= end) break;
     status = TimeWay(way, finalists, end, candidates, client);
     if (!status.ok()) break;
   }
-  for (const int index : finalists) {
-    std::vector<TimeSummary>& times = candidates->at(index).other_times;
-    std::sort(times.begin(), times.end(), [](const TimeSummary& a, const TimeSummary& b) {
-      return std::tie(a.launch, a.cache_state) < std::tie(b.launch, b.cache_state);
-    });
+  for (auto& [index, candidate] : *candidates) {
+    std::sort(candidate.other_times.begin(), candidate.other_times.end(),
+              [](const TimeSummary& a, const TimeSummary& b) {
+                return std::tie(a.launch, a.cache_state) < std::tie(b.launch, b.cache_state);
+              });
   }
   return status;
 }

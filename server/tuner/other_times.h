@@ -12,13 +12,19 @@
 
 namespace convtune {
 
-// Times the finalists, of the race in eager launches with `raced` caches, in
-// every other way until `end`: replays of CUDA graphs (those that can be
-// captured) and the other cache states, in interleaved rounds; and writes what
-// they gave into Candidate::other_times, also when it ends with an error. A way
-// that `end` leaves too few rounds for is not written. Errors are the client's.
-// REQUIRES: client->checks_results().
-absl::Status TimeOtherWays(const std::vector<int>& finalists, CacheState raced, absl::Time end,
+// Who is timed.
+struct Finalists {
+  std::vector<int> eager;    // of the race, in eager launches with `raced` caches
+  std::vector<int> replays;  // that can be captured into a CUDA graph
+  CacheState raced = CacheState::kInputHot;
+};
+
+// Times them in every other way until `end`: replays of CUDA graphs and the
+// other cache states, in interleaved rounds; and writes what they gave into
+// Candidate::other_times, also when it ends with an error. A way that `end`
+// leaves too few rounds for is not written. Errors are the client's. REQUIRES:
+// client->checks_results().
+absl::Status TimeOtherWays(const Finalists& finalists, absl::Time end,
                            std::map<int, Candidate>* candidates, WorkerClient* client);
 
 }  // namespace convtune

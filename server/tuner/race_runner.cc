@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -12,6 +13,9 @@
 
 namespace convtune {
 namespace {
+
+// As RacePolicy::screen_factor.
+constexpr double kReplayFactor = 1.1;
 
 std::vector<Contender> ContendersOf(const std::map<int, Candidate>& candidates,
                                     const std::vector<int>& indexes) {
@@ -71,6 +75,7 @@ RaceRunner::RaceRunner(const RacePolicy& policy, int warmups, std::vector<int> i
       warmups_(warmups),
       indexes_(std::move(indexes)),
       host_us_(indexes_.size()),
+      gpu_us_(indexes_.size()),
       race_(policy, ContendersOf(*candidates, indexes_)) {
   for (size_t place = 0; place < indexes_.size(); ++place) places_[indexes_[place]] = place;
 }
@@ -139,6 +144,7 @@ void RaceRunner::Take(const worker::Sample& sample, int offset) {
   const double clock = std::isfinite(sample.sm_clock_mhz()) ? sample.sm_clock_mhz() : 0;
   race_.Add(place, round, {std::max(sample.gpu_us(), host_us), clock});
   if (host_us > 0) host_us_[place].push_back(host_us);
+  gpu_us_[place].push_back(sample.gpu_us());
   candidate.status = CandidateStatus::kTimed;
   rounds_ = std::max(rounds_, round + 1);
 }
@@ -146,6 +152,24 @@ void RaceRunner::Take(const worker::Sample& sample, int offset) {
 std::vector<int> RaceRunner::finalists() const {
   std::vector<int> finalists;
   for (const size_t place : race_.runners()) finalists.push_back(indexes_[place]);
+  return finalists;
+}
+
+std::vector<int> RaceRunner::replay_finalists() const {
+  std::map<size_t, double> times;
+  double lowest = std::numeric_limits<double>::infinity();
+  for (size_t place = 0; place < indexes_.size(); ++place) {
+    const Candidate& candidate = candidates_->at(indexes_[place]);
+    if (!candidate.timed() || candidate.capture != CaptureSupport::kYes) continue;
+    times[place] = Median(gpu_us_[place]);
+    lowest = std::min(lowest, times[place]);
+  }
+  const std::vector<size_t>& runners = race_.runners();
+  std::vector<int> finalists;
+  for (const auto& [place, time] : times) {
+    const bool ran_to_the_end = std::find(runners.begin(), runners.end(), place) != runners.end();
+    if (ran_to_the_end || time <= lowest * kReplayFactor) finalists.push_back(indexes_[place]);
+  }
   return finalists;
 }
 

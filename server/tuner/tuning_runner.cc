@@ -238,7 +238,8 @@ absl::Status Run::Measure() {
   conditions_ = race.conditions();
   cache_state_ = checks ? CacheState::kInputHot : CacheState::kHot;
   if (checks && status.ok()) {
-    status = TimeOtherWays(race.finalists(), cache_state_, end_, &candidates_, client_);
+    status = TimeOtherWays({race.finalists(), race.replay_finalists(), cache_state_}, end_,
+                           &candidates_, client_);
   }
   const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),
                                      [](const auto& entry) { return entry.second.timed(); });

@@ -43,7 +43,7 @@ Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataT
                                              : std::numeric_limits<double>::infinity();
     if (far > difference) difference = far;
   }
-  result.must_be_finite = !IsInteger(type) && furthest * kRoom <= largest_of_type;
+  result.must_be_finite = compared && !IsInteger(type) && furthest * kRoom <= largest_of_type;
   if (!compared) return result;
   if (largest > 0) {
     result.error = difference / largest;

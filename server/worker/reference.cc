@@ -11,7 +11,7 @@ namespace convtune {
 namespace {
 
 constexpr int64_t kMostElements = 2048;
-constexpr int64_t kFewestElements = 8;
+constexpr int64_t kFewElements = 8;
 constexpr size_t kSpatial = 3;
 
 using Triple = std::array<int64_t, kSpatial>;
@@ -205,9 +205,12 @@ double At(const TensorValues& values, int64_t offset) {
 std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int64_t max_products,
                                                  uint64_t seed) {
   const std::vector<int64_t>& dims = OutputDims(problem);
-  const int64_t affordable = max_products / std::max<int64_t>(1, ProductsPerElement(problem));
+  const int64_t products = std::max<int64_t>(1, ProductsPerElement(problem));
   const int64_t total = Product(dims, 0);
-  const int64_t count = std::clamp(affordable, kFewestElements, kMostElements);
+  // A few are worth some more time, but not any.
+  const int64_t few = std::min(kFewElements, max_products / products * kFewElements +
+                                                 max_products % products * kFewElements / products);
+  const int64_t count = std::clamp(max_products / products, few, kMostElements);
   std::vector<std::vector<int64_t>> chosen;
   if (total <= count) {
     for (int64_t i = 0; i < total; ++i) {

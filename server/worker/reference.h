@@ -31,7 +31,9 @@ struct ReferenceElement {
 };
 
 // Elements of the output to compare: as many as cost about `max_products`
-// multiplications, from 8 to 2048 (all of a smaller output). Chosen at random,
+// multiplications, 2048 at most (all of a smaller output); where these are fewer
+// than 8, up to 8 for eight times the cost. None if that is not enough for one.
+// `max_products` is below 2^60. Chosen at random,
 // the same for the same seed; of each spatial place, a quarter of the
 // coordinates lie at an end of their dimension, where padding is. Coordinates
 // in the order of the dimensions.

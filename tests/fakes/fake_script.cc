@@ -32,6 +32,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"start_delay_ms", &script.start_delay_ms},
                                                {"listing_delay_ms", &script.listing_delay_ms},
                                                {"host_us", &script.host_us},
+                                               {"slow_host", &script.slow_host},
                                                {"other_processes", &script.other_processes},
                                                {"busy_looks", &script.busy_looks},
                                                {"clock_reasons", &script.clock_reasons},

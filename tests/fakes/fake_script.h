@@ -25,6 +25,7 @@ struct FakeScript {
   int start_delay_ms = 0;    // before the handshake is answered
   int listing_delay_ms = 0;  // before the first candidate
   int host_us = 0;           // of each launch
+  int slow_host = -1;        // the only candidate that host_us is true of; -1: of all
   int other_processes = 0;   // on the card
   int busy_looks = 0;        // looks at the card after which they are gone; 0: never
   int clock_reasons = 0;     // NVML's mask

@@ -274,7 +274,8 @@ absl::Status FakeSession::Measure(const worker::Measure& request) {
       reply.mutable_sample()->set_round(round);
       reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(request) +
                                          static_cast<double>(random() % 100) / 200);
-      reply.mutable_sample()->set_host_us(script_.host_us);
+      const bool slow = script_.slow_host < 0 || script_.slow_host == index;
+      reply.mutable_sample()->set_host_us(slow ? script_.host_us : 0);
       reply.mutable_sample()->set_sm_clock_mhz(1755);
       RETURN_IF_ERROR(Send(reply));
     }

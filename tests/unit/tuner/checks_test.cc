@@ -121,11 +121,31 @@ TEST_F(ChecksTest, FinalistsAreTimedInEveryCacheState) {
   EXPECT_NEAR(winner.other_times[1].median_us, winner.median_us - 5, 1);
 }
 
-TEST_F(ChecksTest, ABudgetForChecksAloneAnswersWithTheirTimes) {
-  Start("check_delay_ms=60;measure_delay_ms=1000");
+TEST_F(ChecksTest, WhoIsSlowToLaunchCanStillWinReplays) {
+  Constraints constraints;
+  constraints.launch = LaunchMode::kGraphCapture;
+  Start("");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  const auto before = Ask(constraints);
+  ASSERT_TRUE(std::holds_alternative<Answer>(before));
+  const CandidateId fastest = std::get<Answer>(before).winner.id;
+  const int64_t index = std::get<EngineConfig>(fastest).engine_index;
+  tuner_->Drain(absl::Now());
+  options_.devices.clear();
+  Start(absl::StrCat("host_us=5000;slow_host=", index));
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_GE(Find(ToText(fastest)).median_us, 5000);
+  const auto after = Ask(constraints);
+  ASSERT_TRUE(std::holds_alternative<Answer>(after));
+  EXPECT_EQ(ToText(std::get<Answer>(after).winner.id), ToText(fastest));
+}
+
+TEST_F(ChecksTest, WhereTheFirstSampleHangsTheirTimesAreTheAnswer) {
+  options_.hang_timeout = absl::Milliseconds(500);
+  Start("fault=hang;where=measure;index=0");
   JobRequest request;
   request.problems = {Problem(1)};
-  request.options.time_budget = absl::Milliseconds(500);
+  request.options.time_budget = absl::Milliseconds(400);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().stop_reason, StopReason::kBudget);

@@ -51,6 +51,12 @@ TEST(CompareElementsTest, ReferencesBeyondTheTypeAreLeftOut) {
             std::nullopt);
 }
 
+TEST(CompareElementsTest, OfNothingNothingIsSaid) {
+  const Comparison result = CompareElements({}, DataType::kF32, "");
+  EXPECT_FALSE(result.error.has_value());
+  EXPECT_FALSE(result.must_be_finite);
+}
+
 TEST(CompareElementsTest, LittleRoomIsNoReasonToBeFinite) {
   EXPECT_TRUE(CompareElements(Reference({16376}), DataType::kF16, Bytes<uint16_t>({0x7000}))
                   .must_be_finite);

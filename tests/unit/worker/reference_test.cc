@@ -79,7 +79,10 @@ TEST(ChooseElementsTest, CostsAboutWhatIsAllowed) {
   const ConvProblem problem = Problem("fwd,x=32x512x28x28,w=512x512x3x3,pad=1");
   EXPECT_EQ(ProductsPerElement(problem), 4608);
   EXPECT_EQ(ChooseElements(problem, 4608 * 100, 1).size(), 100U);
-  EXPECT_EQ(ChooseElements(problem, 1, 1).size(), 8U);
+  EXPECT_EQ(ChooseElements(problem, 4608 * 8, 1).size(), 8U);
+  EXPECT_EQ(ChooseElements(problem, 4608, 1).size(), 8U);
+  EXPECT_EQ(ChooseElements(problem, 4608 / 2, 1).size(), 4U);
+  EXPECT_EQ(ChooseElements(problem, 4608 / 8 - 1, 1).size(), 0U);
   EXPECT_EQ(ChooseElements(problem, int64_t{1} << 40, 1).size(), 2048U);
 }
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "absl/time/clock.h"
 #include "db/fleet_evidence.h"
 #include "db/fleet_migrator.h"
 #include "db/fleet_nodes.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "db/fleet_floats.h"
 #include "db/format/bundle_codec.h"
 #include "db/format/bundle_environment.h"
 #include "proto/base/status_macros.h"
@@ -36,7 +37,9 @@ absl::Status AddChoice(const Tuning& tuning, std::optional<size_t> place, FleetN
   if (!candidate.timed()) {
     params->Null().Null().Null();
   } else {
-    params->Real(candidate.median_us).Real(candidate.low_us).Real(candidate.high_us);
+    params->Real(AsFloat(candidate.median_us))
+        .Real(AsFloat(candidate.low_us))
+        .Real(AsFloat(candidate.high_us));
   }
   return absl::OkStatus();
 }
@@ -179,7 +182,9 @@ class Delivering {
     params.MaybeReal(timed && winner->sm_clock_mhz > 0 ? std::optional<double>(winner->sm_clock_mhz)
                                                        : std::nullopt);
     if (card.known) {
-      params.Real(card.power_limit_watts).Int(card.clock_reasons).Int(card.other_processes);
+      params.Real(AsFloat(card.power_limit_watts))
+          .Int(card.clock_reasons)
+          .Int(card.other_processes);
       params.Int(card.temperature_celsius);
     } else {
       params.Null().Null().Null().Null();
@@ -237,9 +242,9 @@ class Delivering {
                 .Ints(ids)
                 .Ints(positions)
                 .Ints(samples)
-                .Reals(medians)
-                .Reals(lows)
-                .Reals(highs)
+                .Reals(AsFloats(medians))
+                .Reals(AsFloats(lows))
+                .Reals(AsFloats(highs))
                 .Ints(workspaces))
         .status();
   }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "db/fleet_evidence.h"
+#include "db/fleet_floats.h"
 #include "db/format/bundle_codec.h"
 #include "db/format/bundle_environment.h"
 #include "proto/base/status_macros.h"
@@ -56,7 +57,9 @@ absl::Status AddChoice(const PooledTuning& pooled, std::optional<size_t> place, 
   ASSIGN_OR_RETURN(const int64_t id, names.Candidate(ToText(candidate.id)));
   params->Int(id);
   if (candidate.timed()) {
-    params->Real(candidate.median_us).Real(candidate.low_us).Real(candidate.high_us);
+    params->Real(AsFloat(candidate.median_us))
+        .Real(AsFloat(candidate.low_us))
+        .Real(AsFloat(candidate.high_us));
   } else {
     params->Null().Null().Null();
   }
@@ -105,9 +108,9 @@ absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKe
               .Ints(statuses)
               .Ints(nodes)
               .Ints(samples)
-              .Reals(medians)
-              .Reals(lows)
-              .Reals(highs)
+              .Reals(AsFloats(medians))
+              .Reals(AsFloats(lows))
+              .Reals(AsFloats(highs))
               .Ints(workspaces)
               .Ints(numerical)
               .Ints(behavior)

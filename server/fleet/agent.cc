@@ -57,6 +57,28 @@ std::optional<FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   return delivery;
 }
 
+// One that PostgreSQL refuses, which none should be, must not hold up the others
+// for ever: it is said and left out.
+absl::Status DeliverAll(Postgres& postgres, FleetNames& names, int64_t node_id,
+                        const std::vector<FleetDelivery>& deliveries,
+                        const std::function<void(const std::string&)>& log) {
+  if (deliveries.empty()) return absl::OkStatus();
+  const auto is_refusal = [](const absl::Status& status) {
+    return absl::IsInvalidArgument(status) || absl::IsInternal(status);
+  };
+  const absl::Status all = Deliver(postgres, names, node_id, deliveries).status();
+  if (!is_refusal(all)) return all;
+  for (const FleetDelivery& delivery : deliveries) {
+    const absl::Status one = Deliver(postgres, names, node_id, {delivery}).status();
+    if (!one.ok() && !is_refusal(one)) return one;
+    if (!one.ok()) {
+      log(absl::StrCat("not delivered: ", delivery.tuning.key.problem_text, ": ",
+                       std::string(one.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
@@ -106,6 +128,7 @@ void Agent::Wait(absl::Duration time) {
 absl::Status Agent::Turn() {
   ASSIGN_OR_RETURN(state_, fleet_->GetFleetState());
   RETURN_IF_ERROR(EnsureConnected());
+  const bool may_have_delivered = state_.outbox_depth() > 0 || !running_.empty();
   const bool refresh = announced_ || absl::Now() >= next_refresh_;
   if (absl::Now() >= next_refresh_) {
     RETURN_IF_ERROR(ReadPlaces());
@@ -114,14 +137,23 @@ absl::Status Agent::Turn() {
     next_refresh_ = absl::Now() + options_.refresh;
   }
   if (state_.outbox_depth() > 0) RETURN_IF_ERROR(Push());
-  RETURN_IF_ERROR(PoolQueued(*postgres_, *names_, kPoolAtOnce, PoolEvidence).status());
   if (refresh) {
     announced_ = false;
-    RETURN_IF_ERROR(Follow());
-    RETURN_IF_ERROR(FollowPins());
+    absl::Status followed = Follow();
+    followed.Update(FollowPins());
+    if (!followed.ok()) {
+      announced_ = true;  // again in the next turn, however late that is
+      return followed;
+    }
     next_claim_ = absl::InfinitePast();
   }
-  return WorkOnTasks();
+  RETURN_IF_ERROR(WorkOnTasks());
+  // An idle agent asks for nothing but at its refresh.
+  int64_t pooled = may_have_delivered || refresh ? kPoolAtOnce : 0;
+  while (pooled == kPoolAtOnce && !options_.stop()) {
+    ASSIGN_OR_RETURN(pooled, PoolQueued(*postgres_, *names_, kPoolAtOnce, PoolEvidence));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Agent::EnsureConnected() {
@@ -246,9 +278,7 @@ absl::StatusOr<bool> Agent::PushPage() {
     }
   }
   for (const v1::OutboxId& id : page.void_ids()) *ack.add_ids() = id;
-  if (!deliveries.empty()) {
-    RETURN_IF_ERROR(Deliver(*postgres_, *names_, node_id_, deliveries).status());
-  }
+  RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries, options_.log));
   if (ack.ids_size() > 0) RETURN_IF_ERROR(fleet_->AckOutbox(ack).status());
   RETURN_IF_ERROR(Restore(delivered));
   return page.more();

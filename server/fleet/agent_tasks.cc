@@ -9,8 +9,6 @@
 namespace convtune {
 namespace {
 
-// Where nothing is announced: work of a node that did not come back.
-constexpr absl::Duration kClaimPeriod = absl::Seconds(2);
 constexpr int kRenewals = 3;  // within a lease
 
 }  // namespace
@@ -27,7 +25,8 @@ absl::Status Agent::WorkOnTasks() {
     }
   }
   if (!options_.tune || absl::Now() < next_claim_) return absl::OkStatus();
-  next_claim_ = absl::Now() + kClaimPeriod;
+  // Where nothing is announced: work of a node that did not come back.
+  next_claim_ = absl::Now() + options_.refresh;
   return ClaimMore();
 }
 

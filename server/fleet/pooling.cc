@@ -11,8 +11,9 @@
 namespace convtune {
 namespace {
 
-// Fewer nodes give no sign-test interval at 95%.
-constexpr size_t kSignTestNodes = 6;
+// With fewer nodes the sign test's interval at 95% is none, or the extremes, which
+// one node can move.
+constexpr size_t kSignTestNodes = 9;
 constexpr double kTail = 0.025;
 
 double Median(std::vector<double> values) {

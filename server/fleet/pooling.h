@@ -16,7 +16,7 @@ namespace convtune {
 // over all nodes. A candidate's pooled time is the median over the nodes that
 // timed it, which up to half of them cannot move at will. Its interval is that of
 // the sign test for a median at 95% (Conover, Practical Nonparametric Statistics,
-// 3.2) where at least six nodes timed it, else the medians of the nodes' own
+// 3.2) where at least nine nodes timed it, else the medians of the nodes' own
 // intervals. Candidates are ranked as on a node (RankCandidates). With one node
 // everything is that node's.
 //

@@ -8,12 +8,13 @@
 #include <cstdlib>
 #include <random>
 
+#include "absl/time/clock.h"
 #include "db/fleet_evidence.h"
 #include "db/fleet_migrator.h"
 #include "db/fleet_nodes.h"
 #include "db/fleet_queue.h"
 #include "db/fleet_releases.h"
-#include "tests/unit/db/sample_tunings.h"
+#include "tests/unit/db/valid_tunings.h"
 
 namespace convtune {
 namespace {
@@ -56,7 +57,7 @@ class FleetStoreTest : public ::testing::Test {
   static FleetDelivery Delivery(int n, int64_t sequence, int64_t epoch = 77, int version = 0) {
     FleetDelivery delivery;
     delivery.id = {epoch, sequence};
-    delivery.tuning = SampleTuning(n);
+    delivery.tuning = ValidSampleTuning(n);
     delivery.tuning.elapsed += absl::Seconds(version);
     for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_us.clear();
     delivery.environment = SampleEnvironment();
@@ -159,7 +160,7 @@ TEST_F(FleetStoreTest, AMeasurementsRowTellsWhatTheNodeSaid) {
   Take({Delivery(1, 1)});
   EXPECT_EQ(Text("SELECT COUNT(*) FROM measurements"), "4;");
   EXPECT_EQ(Text("SELECT c.text FROM evidence e JOIN candidates c ON c.candidate_id = winner_id"),
-            ToText(SampleTuning(1).candidates[0].id) + ";");
+            ToText(ValidSampleTuning(1).candidates[0].id) + ";");
   EXPECT_EQ(Text("SELECT abs(winner_us - 10.6) < 0.001 FROM evidence"), "t;");
 }
 
@@ -232,13 +233,13 @@ TEST_F(FleetStoreTest, ATaskIsOnesAtATimeAndComesBackWhenItsLeaseRunsOut) {
   BatchRequest request;
   request.environment_text = SampleEnvironment().ToText();
   request.author = "ann";
-  request.tasks = {{SampleTuning(1).key.problem_text, 1}, {SampleTuning(2).key.problem_text, 2}};
+  request.tasks = {{ValidSampleTuning(1).key.problem_text, 1}, {ValidSampleTuning(2).key.problem_text, 2}};
   const auto batch = QueueBatch(*postgres_, *names_, request);
   ASSERT_TRUE(batch.ok()) << batch.status();
   const int64_t environment = *names_->Environment(SampleEnvironment());
   const auto first = ClaimTasks(*postgres_, node_, {environment}, 1, absl::Milliseconds(1));
   ASSERT_THAT(*first, SizeIs(1));
-  EXPECT_EQ((*first)[0].problem_text, SampleTuning(2).key.problem_text);
+  EXPECT_EQ((*first)[0].problem_text, ValidSampleTuning(2).key.problem_text);
   absl::SleepFor(absl::Milliseconds(20));
   const auto again = ClaimTasks(*postgres_, node_, {environment}, 5, absl::Hours(1));
   ASSERT_THAT(*again, SizeIs(2));
@@ -253,7 +254,7 @@ TEST_F(FleetStoreTest, ATaskThatFailsOftenIsDeadAndSaysWhy) {
   BatchRequest request;
   request.environment_text = SampleEnvironment().ToText();
   request.author = "ann";
-  request.tasks = {{SampleTuning(1).key.problem_text, 1}};
+  request.tasks = {{ValidSampleTuning(1).key.problem_text, 1}};
   const int64_t batch = *QueueBatch(*postgres_, *names_, request);
   const int64_t environment = *names_->Environment(SampleEnvironment());
   for (int attempt = 0; attempt < kMostFailures; ++attempt) {

@@ -133,14 +133,14 @@ TEST(PoolingTest, ACandidateThatFailsOnMostNodesIsNoAnswer) {
 TEST(PoolingTest, TheIntervalOfManyNodesIsThatOfTheSignTest) {
   std::vector<NodeEvidence> evidence;
   // All candidates of a node scale, but engine 2's time differs from node to node.
-  const double medians[] = {9.0, 9.6, 9.8, 10.0, 10.1, 10.2, 10.4, 11.0};
-  for (int node = 0; node < 8; ++node) {
+  const double medians[] = {9.0, 9.6, 9.8, 10.0, 10.1, 10.2, 10.4, 11.0, 12.0};
+  for (int node = 0; node < 9; ++node) {
     evidence.push_back(Says(node, {Timed(2, medians[node]), Timed(1, 20), Timed(3, 30)}));
   }
-  // n = 8: P(X <= 0) = 0.0039, P(X <= 1) = 0.035 > 0.025: the extremes.
+  // n = 9: P(X <= 1) = 0.0195, P(X <= 2) = 0.090 > 0.025: all but the extremes.
   const Candidate pooled = PoolEvidence(evidence).tuning.candidates[0];
-  EXPECT_THAT(pooled.median_us, DoubleNear(10.05, 1e-9));
-  EXPECT_THAT(pooled.low_us, DoubleNear(9.0, 1e-9));
+  EXPECT_THAT(pooled.median_us, DoubleNear(10.1, 1e-9));
+  EXPECT_THAT(pooled.low_us, DoubleNear(9.6, 1e-9));
   EXPECT_THAT(pooled.high_us, DoubleNear(11.0, 1e-9));
 }
 

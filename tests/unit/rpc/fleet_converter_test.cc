@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "db/format/bundle_codec.h"
-#include "tests/unit/db/sample_tunings.h"
+#include "tests/unit/db/valid_tunings.h"
 
 namespace convtune {
 namespace {
@@ -28,7 +28,7 @@ v1::ApplyTuningsRequest Request(const Tuning& tuning) {
 }
 
 TEST(FleetConverterTest, AppliedTuningsAreTheFleetsWhateverTheirTime) {
-  Tuning tuning = SampleTuning(1);
+  Tuning tuning = ValidSampleTuning(1);
   tuning.tune_time = absl::Now() + absl::Hours(48);  // this node's clock is behind
   std::vector<Violation> violations;
   const auto args = Validate(Request(tuning), &violations);
@@ -41,7 +41,7 @@ TEST(FleetConverterTest, AppliedTuningsAreTheFleetsWhateverTheirTime) {
 }
 
 TEST(FleetConverterTest, ARowThatBreaksARuleIsNamedAndTheOthersAreTaken) {
-  v1::ApplyTuningsRequest request = Request(SampleTuning(1));
+  v1::ApplyTuningsRequest request = Request(ValidSampleTuning(1));
   *request.add_tunings() = request.tunings(0);
   request.mutable_tunings(0)->set_problem("fwd,x=1");
   *request.add_tunings() = request.tunings(1);
@@ -75,7 +75,7 @@ TEST(FleetConverterTest, AnOutboxRowTellsTuningEnvironmentAndCard) {
   OutboxPage page;
   OutboxEntry entry;
   entry.id = {77, 3};
-  entry.tuning = SampleTuning(1);
+  entry.tuning = ValidSampleTuning(1);
   entry.tuning.conditions.known = true;
   entry.tuning.conditions.clock_reasons = 4;
   entry.environment = SampleEnvironment();

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""What the fleet costs a look-up: BatchGet of 100 problems with no agent, with an agent, with PostgreSQL dead, and with
+PostgreSQL stopped in its tracks.
+
+    tests/bench/fleet_lookups.py [ROUNDS]     ($CONVTUNE_BUILD_DIR, default build)
+
+The four are measured in turn, round after round, in one run; what is compared is their ratio to the first.
+"""
+
+import os
+import pathlib
+import signal
+import statistics
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "integration"))
+
+from harness.daemon import Daemon  # noqa: E402
+from harness.fakes import script  # noqa: E402
+from harness.fleet import Fleet  # noqa: E402
+from harness.postgres import Server, why_not  # noqa: E402
+from harness.problems import numbered_list  # noqa: E402
+
+CALLS = 200
+PROBLEMS = numbered_list(0, 100)
+
+
+def processes(server):
+    """Every process of the server."""
+    postmaster = int((server.data / "postmaster.pid").read_text().splitlines()[0])
+    children = pathlib.Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+    return [postmaster, *map(int, children)]
+
+
+def measure(client):
+    times = []
+    for _ in range(CALLS):
+        start = time.perf_counter()
+        results = client.get(*PROBLEMS)
+        times.append((time.perf_counter() - start) * 1e3)
+        assert all(r.HasField("answer") for r in results)
+    return times
+
+
+def main():
+    if why_not():
+        sys.exit(why_not())
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 6
+    build = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", HERE.parents[1] / "build")).resolve() / "bin"
+    server = Server()
+    fleet = Fleet(build / "convtune-fleet", server, pathlib.Path(tempfile.mkdtemp())).migrate()
+    daemon = Daemon(build / "convtuned", tempfile.mkdtemp(prefix="ct-"),
+                    ["--devices", "0", "--worker", build / "convtune-fake-worker"], env=script(seed=1)).start()  # fmt: skip
+    times = {"no agent": [], "agent": [], "PostgreSQL dead": [], "PostgreSQL stopped": []}
+    try:
+        with daemon.client() as client:
+            client.tune(*PROBLEMS)
+            measure(client)
+            for _ in range(rounds):
+                times["no agent"] += measure(client)
+                agent = fleet.agent("bench", daemon)
+                times["agent"] += measure(client)
+                server.stop("immediate")
+                times["PostgreSQL dead"] += measure(client)
+                server.start()
+                time.sleep(1)
+                stopped = processes(server)
+                for pid in stopped:
+                    os.kill(pid, signal.SIGSTOP)
+                times["PostgreSQL stopped"] += measure(client)
+                for pid in stopped:
+                    os.kill(pid, signal.SIGCONT)
+                agent.close()
+    finally:
+        fleet.close()
+        daemon.close()
+        server.close()
+    base = statistics.median(times["no agent"])
+    print(f"BatchGet of {len(PROBLEMS)} problems, {rounds} rounds of {CALLS} calls each")
+    print(f"{'':20} {'median ms':>10} {'p99 ms':>8} {'ratio':>6}")
+    for name, values in times.items():
+        p99 = sorted(values)[int(len(values) * 0.99)]
+        median = statistics.median(values)
+        print(f"{name:20} {median:10.3f} {p99:8.3f} {median / base:6.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -19,7 +20,7 @@ OURS, RANDOM = "W", "B"
 
 def simulate(out, only, *more, python=sys.executable, minutes=5):
     return study.run(
-        "--simulate", "--build", PROGRAMS.parent, "--out", out, "--budget", "100ms", "--minutes", minutes, "--only", only, *more,
+        "--simulate", "--build", PROGRAMS.parent, "--out", out, "--budget", "10s", "--minutes", minutes, "--only", only, *more,
         python=python,
     )  # fmt: skip
 
@@ -40,7 +41,7 @@ def shapes(tmp_path_factory, convtuned, fake_worker):
     """One block of shapes, its peers, and two fresh tunings; in two runs, the first of which was killed."""
     out = tmp_path_factory.mktemp("study") / "out"
     command = [
-        sys.executable, str(study.STUDY), "--simulate", "--build", str(PROGRAMS.parent), "--out", str(out), "--budget", "100ms",
+        sys.executable, str(study.STUDY), "--simulate", "--build", str(PROGRAMS.parent), "--out", str(out), "--budget", "10s",
         "--only", "shapes/resnet50-fwd-f16/0/*",
     ]  # fmt: skip
     first = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
@@ -180,3 +181,17 @@ def test_the_plan_needs_neither_card_nor_build(tmp_path):
     assert done.returncode == 0 and "guessed: none has run" in done.stdout
     assert "networks/resnet50-b32-f16-nhwc/tune" in done.stdout.splitlines()[0]
     assert not (tmp_path / "out").exists()
+
+
+def test_a_problem_that_cannot_be_tuned_is_left_out(tmp_path, convtuned, fake_worker):
+    """Its step goes on: the others have tunings."""
+    import tuning
+
+    problems = [f"fwd,x={n}x8x9x9,w=8x8x3x3,pad=1,nhwc,f16" for n in (1, 2, 3)]
+    broken = f"{problems[1].replace('pad=1', 'pad=1x1,stride=1x1,dilation=1x1,groups=1')},acc=f32"
+    env = {**os.environ, "CONVTUNE_FAKE_SCRIPT": f"fault=exit;where=listing;problem={broken}"}
+    with tuning.Daemon(PROGRAMS, tmp_path / "state", env, ["--worker", str(fake_worker)]) as daemon:
+        seconds, left = daemon.tune(problems, "10s", time.monotonic() + 120)
+        assert seconds > 0 and left == []
+        assert [daemon.explain(p) is not None for p in problems] == [True, False, True]
+        assert [w is not None for w in daemon.winners(problems).values()] == [True, False, True]

@@ -19,7 +19,7 @@ OURS, RANDOM = "W", "B"
 
 def simulate(out, only, *more, python=sys.executable, minutes=5):
     return study.run(
-        "--simulate", "--build", PROGRAMS.parent, "--out", out, "--budget", "100ms", "--minutes", minutes, "--only", only, *more,
+        "--simulate", "--build", PROGRAMS.parent, "--out", out, "--budget", "10s", "--minutes", minutes, "--only", only, *more,
         python=python,
     )  # fmt: skip
 
@@ -40,7 +40,7 @@ def shapes(tmp_path_factory, convtuned, fake_worker):
     """One block of shapes, its peers, and two fresh tunings; in two runs, the first of which was killed."""
     out = tmp_path_factory.mktemp("study") / "out"
     command = [
-        sys.executable, str(study.STUDY), "--simulate", "--build", str(PROGRAMS.parent), "--out", str(out), "--budget", "100ms",
+        sys.executable, str(study.STUDY), "--simulate", "--build", str(PROGRAMS.parent), "--out", str(out), "--budget", "10s",
         "--only", "shapes/resnet50-fwd-f16/0/*",
     ]  # fmt: skip
     first = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)

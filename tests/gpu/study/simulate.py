@@ -50,7 +50,7 @@ class SimulatedLab(Lab):
                 daemon = self.open_daemon()
                 stored = daemon.explain(problem)
                 if stored is None:  # shapes that only fresh tunings had
-                    daemon.tune([problem], "100ms", time.monotonic() + 60)
+                    daemon.tune([problem], "10s", time.monotonic() + 60)
                     stored = daemon.explain(problem)
                 self.known[problem] = summary(problem, stored)
         return {problem: self.known[problem] for problem in problems}

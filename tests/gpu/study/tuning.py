@@ -74,14 +74,19 @@ class Daemon:
         raise TuningError(f"convtuned has no device; see {self.state / 'convtuned.log'}")
 
     def tune(self, problems, budget, until, api="any", memory_budget=None):
-        """Tunes what has no tuning yet. (seconds that it took, problems that are left because of `until`)."""
+        """Tunes what has no tuning yet. (seconds that it took, problems that are left because of `until`).
+
+        A problem for which no candidate ran has no tuning afterwards, and no error here."""
         seconds, left = 0.0, list(problems)
         while left and time.monotonic() < until:
             chunk, left = left[:CHUNK], left[CHUNK:]
             options = ["--budget", budget, "--api", api, "--json", "--file", "-"]
             options += ["--memory-budget", memory_budget] if memory_budget else []
             started = time.monotonic()
-            self.run("tune", *options, input="\n".join(chunk) + "\n", seconds=max(5.0, until + 15 - started))
+            done = self.run("tune", *options, input="\n".join(chunk) + "\n", seconds=max(5.0, until + 15 - started), check=False)
+            # With 1 it says that some problems have no answer; the others have.
+            if done.returncode not in (0, 1, 3) or '"jobs"' not in done.stdout:
+                raise TuningError(f"convtune tune: exit code {done.returncode}: {done.stderr[-500:]}")
             seconds += time.monotonic() - started
         return seconds, left
 

@@ -233,7 +233,8 @@ TEST_F(FleetStoreTest, ATaskIsOnesAtATimeAndComesBackWhenItsLeaseRunsOut) {
   BatchRequest request;
   request.environment_text = SampleEnvironment().ToText();
   request.author = "ann";
-  request.tasks = {{ValidSampleTuning(1).key.problem_text, 1}, {ValidSampleTuning(2).key.problem_text, 2}};
+  request.tasks = {{ValidSampleTuning(1).key.problem_text, 1},
+                   {ValidSampleTuning(2).key.problem_text, 2}};
   const auto batch = QueueBatch(*postgres_, *names_, request);
   ASSERT_TRUE(batch.ok()) << batch.status();
   const int64_t environment = *names_->Environment(SampleEnvironment());

@@ -110,7 +110,9 @@ def test_debian_packages(tmp_path):
         pytest.skip("dpkg-dev is not there")
     # Without a worker: CI may lack cuDNN, and then there is no interposer either.
     has_preload = (BUILD / "lib" / "libconvtune_preload.so").exists()
+    has_fleet = (BUILD / "bin" / "convtune-fleet").exists()
     components = "convtune;libconvtune;libconvtune-dev;python" + (";preload" if has_preload else "")
+    components += ";fleet" if has_fleet else ""
     subprocess.run(
         ["cpack", "-G", "DEB", "--config", BUILD / "CPackConfig.cmake", "-B", tmp_path,
          "-D", f"CPACK_COMPONENTS_ALL={components}"],
@@ -118,7 +120,13 @@ def test_debian_packages(tmp_path):
     )  # fmt: skip
     packages = {path.name.split("_")[0]: path for path in tmp_path.glob("*.deb")}
     expected = {"convtune", "libconvtune0", "libconvtune-dev", "python3-convtune"}
-    assert packages.keys() == expected | ({"convtune-preload"} if has_preload else set())
+    assert packages.keys() == expected | ({"convtune-preload"} if has_preload else set()) | (
+        {"convtune-fleet"} if has_fleet else set())  # fmt: skip
+    if has_fleet:
+        assert "libpq5" in field("convtune-fleet", "Depends")
+        assert {"/usr/bin/convtune-fleet", "/usr/lib/systemd/system/convtune-fleet.service"} <= content("convtune-fleet")
+    # The daemon's package never asks for PostgreSQL's library.
+    assert "libpq" not in field("convtune", "Depends")
 
     def field(package, name):
         return subprocess.run(["dpkg-deb", "-f", packages[package], name], capture_output=True, text=True).stdout

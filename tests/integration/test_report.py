@@ -151,6 +151,7 @@ def test_nothing_and_one_row_are_pages_too(bare_daemon, cli, fleet, tmp_path, br
     assert not re.search("NaN|undefined|Infinity", dom.split("<script")[0])
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_rows(cli, fleet, tmp_path, browser):
     run = cli()
     page = tmp_path / "page.html"

@@ -134,7 +134,8 @@ TEST_F(ChecksTest, WhoIsSlowToLaunchCanStillWinReplays) {
   options_.devices.clear();
   Start(absl::StrCat("host_us=5000;slow_host=", index));
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
-  EXPECT_GE(Find(ToText(fastest)).median_us, 5000);
+  // Its host's, but for what the rounds have in common.
+  EXPECT_NEAR(Find(ToText(fastest)).median_us, 5000, 500);
   const auto after = Ask(constraints);
   ASSERT_TRUE(std::holds_alternative<Answer>(after));
   EXPECT_EQ(ToText(std::get<Answer>(after).winner.id), ToText(fastest));

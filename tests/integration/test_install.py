@@ -122,11 +122,6 @@ def test_debian_packages(tmp_path):
     expected = {"convtune", "libconvtune0", "libconvtune-dev", "python3-convtune"}
     assert packages.keys() == expected | ({"convtune-preload"} if has_preload else set()) | (
         {"convtune-fleet"} if has_fleet else set())  # fmt: skip
-    if has_fleet:
-        assert "libpq5" in field("convtune-fleet", "Depends")
-        assert {"/usr/bin/convtune-fleet", "/usr/lib/systemd/system/convtune-fleet.service"} <= content("convtune-fleet")
-    # The daemon's package never asks for PostgreSQL's library.
-    assert "libpq" not in field("convtune", "Depends")
 
     def field(package, name):
         return subprocess.run(["dpkg-deb", "-f", packages[package], name], capture_output=True, text=True).stdout
@@ -135,6 +130,11 @@ def test_debian_packages(tmp_path):
         listed = subprocess.run(["dpkg-deb", "-c", packages[package]], capture_output=True, text=True).stdout
         return {"/" + line.split()[5].lstrip("./") for line in listed.splitlines()}
 
+    if has_fleet:
+        assert "libpq5" in field("convtune-fleet", "Depends")
+        assert {"/usr/bin/convtune-fleet", "/usr/lib/systemd/system/convtune-fleet.service"} <= content("convtune-fleet")
+    # The daemon's package never asks for PostgreSQL's library.
+    assert "libpq" not in field("convtune", "Depends")
     assert "libgrpc++1" in field("convtune", "Depends") and "libsqlite3-0" in field("convtune", "Depends")
     assert "libconvtune0 (= 0.1.0)" in field("libconvtune-dev", "Depends")
     assert {"/usr/bin/convtune", "/usr/bin/convtuned", "/usr/lib/systemd/system/convtuned.service",

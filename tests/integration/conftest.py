@@ -36,12 +36,19 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip)
 
 
+def find_program(name):
+    """Where it was built; None if it was not."""
+    folders = [PROGRAMS]
+    # Under a sanitizer: what is not built so is the plain one.
+    if "CONVTUNE_OTHER_BUILD_DIR" in os.environ:
+        folders.append(pathlib.Path(os.environ["CONVTUNE_OTHER_BUILD_DIR"]).resolve() / "bin")
+    return next((folder / name for folder in folders if (folder / name).exists()), None)
+
+
 def program(name):
-    path = PROGRAMS / name
-    if not path.exists() and "CONVTUNE_OTHER_BUILD_DIR" in os.environ:
-        path = pathlib.Path(os.environ["CONVTUNE_OTHER_BUILD_DIR"]).resolve() / "bin" / name
-    if not path.exists():
-        pytest.fail(f"{path} is not built")
+    path = find_program(name)
+    if path is None:
+        pytest.fail(f"{PROGRAMS / name} is not built")
     return path
 
 
@@ -69,8 +76,8 @@ def fake_worker():
 @pytest.fixture(scope="session")
 def worker():
     """The real worker; skips where it was not built."""
-    path = PROGRAMS / "convtune-worker"
-    if not path.exists():
+    path = find_program("convtune-worker")
+    if path is None:
         pytest.skip("convtune-worker was not built (no cuDNN)")
     return path
 

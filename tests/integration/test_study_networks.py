@@ -10,13 +10,14 @@ from harness import study
 
 import runner
 
+# PyTorch alone takes seconds to load in each process.
+pytestmark = pytest.mark.long
+
 COUNT = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import nets, workloads
 
-# PyTorch alone takes seconds to load in each process.
-pytestmark = pytest.mark.long
 found = {}
 for name, network in nets.NETWORKS.items():
     module = nets.build(name)

@@ -48,17 +48,6 @@ std::string FakeEnvironmentText(const std::string& device) {
   return absl::StrCat(model, ",cc=9.0,sms=132,cudnn=9.19.0,lib=full");
 }
 
-absl::Status FakeSession::Serve() {
-  while (true) {
-    const absl::StatusOr<std::string> frame = ReadFrame(fd_, absl::InfiniteFuture());
-    if (absl::IsOutOfRange(frame.status())) return absl::OkStatus();
-    RETURN_IF_ERROR(frame.status());
-    worker::Request request;
-    if (!request.ParseFromString(*frame)) return absl::DataLossError("unreadable request");
-    RETURN_IF_ERROR(Handle(request));
-  }
-}
-
 absl::Status FakeSession::Handle(const worker::Request& request) {
   switch (request.kind_case()) {
     case worker::Request::kHello:
@@ -83,25 +72,6 @@ absl::Status FakeSession::Handle(const worker::Request& request) {
       break;
   }
   return Finish(false, "the request has no kind");
-}
-
-absl::Status FakeSession::Send(const worker::Reply& reply) {
-  return WriteFrame(fd_, reply.SerializeAsString());
-}
-
-absl::Status FakeSession::Finish(bool ok, const std::string& message, bool out_of_time) {
-  worker::Reply reply;
-  reply.set_last(true);
-  reply.mutable_outcome()->set_ok(ok);
-  reply.mutable_outcome()->set_message(message);
-  reply.mutable_outcome()->set_out_of_time(out_of_time);
-  return Send(reply);
-}
-
-absl::Status FakeSession::Touch(int index) {
-  worker::Reply reply;
-  reply.mutable_touching()->set_index(index);
-  return Send(reply);
 }
 
 void FakeSession::Log(const std::string& kind) const {

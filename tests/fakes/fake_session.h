@@ -4,38 +4,30 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "convtune/worker/worker.pb.h"
 #include "tests/fakes/fake_script.h"
+#include "tests/fakes/worker_side.h"
 
 namespace convtune {
 
 // Serves one connection. Candidates are engine configs whose sample times,
 // notes and workspaces follow from the script's seed, the problem and the
 // candidate's number alone.
-class FakeSession {
+class FakeSession : public WorkerSide {
  public:
-  FakeSession(int fd, FakeScript script) : fd_(fd), script_(std::move(script)) {}
-
-  // Returns when the daemon closes the connection.
-  absl::Status Serve();
+  FakeSession(int fd, FakeScript script) : WorkerSide(fd), script_(std::move(script)) {}
 
  private:
-  absl::Status Handle(const worker::Request& request);
+  absl::Status Handle(const worker::Request& request) override;
   absl::Status Hello();
   absl::Status Open(const worker::OpenProblem& request);
   absl::Status Prepare(const worker::Prepare& request);
   absl::Status Check(const worker::Check& request);
   absl::Status Measure(const worker::Measure& request);
   absl::Status SendConditions();
-  absl::Status Finish(bool ok, const std::string& message, bool out_of_time = false);
-  absl::Status Send(const worker::Reply& reply);
-  absl::Status Touch(int index);
   // Does what the script says, if this is the place.
   void MaybeFault(const std::string& where, int index);
   void Log(const std::string& kind) const;
 
-  const int fd_;
   const FakeScript script_;
   std::string problem_;
   worker::Listing listing_ = worker::LISTING_UNSPECIFIED;

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune {
@@ -23,17 +22,6 @@ std::vector<int> NotesOf(uint32_t mask) {
 
 }  // namespace
 
-absl::Status ReplaySession::Serve() {
-  while (true) {
-    const absl::StatusOr<std::string> frame = ReadFrame(fd_, absl::InfiniteFuture());
-    if (absl::IsOutOfRange(frame.status())) return absl::OkStatus();
-    RETURN_IF_ERROR(frame.status());
-    worker::Request request;
-    if (!request.ParseFromString(*frame)) return absl::DataLossError("unreadable request");
-    RETURN_IF_ERROR(Handle(request));
-  }
-}
-
 absl::Status ReplaySession::Handle(const worker::Request& request) {
   switch (request.kind_case()) {
     case worker::Request::kHello:
@@ -52,25 +40,6 @@ absl::Status ReplaySession::Handle(const worker::Request& request) {
     default:
       return Finish(false, "a recording has no answer to that");
   }
-}
-
-absl::Status ReplaySession::Send(const worker::Reply& reply) {
-  return WriteFrame(fd_, reply.SerializeAsString());
-}
-
-absl::Status ReplaySession::Finish(bool ok, const std::string& message, bool out_of_time) {
-  worker::Reply reply;
-  reply.set_last(true);
-  reply.mutable_outcome()->set_ok(ok);
-  reply.mutable_outcome()->set_message(message);
-  reply.mutable_outcome()->set_out_of_time(out_of_time);
-  return Send(reply);
-}
-
-absl::Status ReplaySession::Touch(int index) {
-  worker::Reply reply;
-  reply.mutable_touching()->set_index(index);
-  return Send(reply);
 }
 
 absl::Status ReplaySession::Hello() {

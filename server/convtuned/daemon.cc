@@ -168,6 +168,7 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
   options.devices = std::move(devices);
   options.idle_timeout = flags.idle_timeout;
   options.hang_timeout = flags.hang_timeout;
+  options.build_threads = flags.build_threads;
   options.release_store = database.get();
   options.publish = flags.publish;
   options.publish.folder = (std::filesystem::absolute(flags.state_dir) / "snapshot").string();

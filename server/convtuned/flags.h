@@ -33,6 +33,7 @@ struct Flags {
   absl::Duration idle_timeout = absl::Minutes(5);
   absl::Duration hang_timeout = absl::Seconds(30);
   absl::Duration drain_timeout = absl::Seconds(10);
+  int build_threads = 0;  // 0: one per core
   bool allow_network_fs = false;
   int64_t max_db_bytes = 0;  // 0: no limit
   PublishOptions publish;    // but for its folder, which is in the state directory

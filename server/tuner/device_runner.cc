@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
+#include "server/tuner/suspect_runner.h"
 #include "spdlog/spdlog.h"
 
 namespace convtune {
@@ -203,7 +204,7 @@ WorkerLoss DeviceRunner::TakeLoss() {
   spdlog::warn("{}: lost the worker: {}{}", options_.device.name, loss.reason,
                loss.killed_from_outside ? ", from outside" : "");
   // A candidate's fault says nothing about the next start.
-  PauseBeforeStart(!loss.suspect);
+  PauseBeforeStart(loss.suspects.empty());
   SetState(DeviceState::kBackingOff, loss.reason);
   return loss;
 }
@@ -216,7 +217,7 @@ absl::Status DeviceRunner::TryAlone(const WorkSpec& spec, const CandidateId& sus
     const WorkerLoss loss = TakeLoss();
     if (token_->cancelled()) return absl::CancelledError("cancelled");
     if (loss.killed_from_outside) continue;
-    return loss.suspect ? absl::AbortedError(loss.reason) : absl::OkStatus();
+    return !loss.suspects.empty() ? absl::AbortedError(loss.reason) : absl::OkStatus();
   }
   return absl::OkStatus();
 }
@@ -231,6 +232,22 @@ absl::StatusOr<std::optional<std::string>> DeviceRunner::Judge(const WorkSpec& s
   const std::string reason = absl::StrCat("took its worker down twice: ", alone.message());
   Quarantine(spec.key, suspect, reason);
   return reason;
+}
+
+absl::StatusOr<bool> DeviceRunner::JudgeSuspects(const WorkerLoss& loss,
+                                                 const std::map<int, CandidateId>& candidates,
+                                                 RunnerInput* input) {
+  bool guilty = false;
+  for (const int index : loss.suspects) {
+    const auto suspect = candidates.find(index);
+    if (suspect == candidates.end()) continue;
+    ASSIGN_OR_RETURN(const std::optional<std::string> reason, Judge(input->spec, suspect->second));
+    if (reason.has_value()) {
+      input->quarantined.emplace(suspect->second, *reason);
+      guilty = true;
+    }
+  }
+  return guilty;
 }
 
 void DeviceRunner::Quarantine(const TuningKey& key, const CandidateId& id,
@@ -257,9 +274,11 @@ void DeviceRunner::FinishLate(const WorkSpec& spec, const std::map<int, Candidat
     SetState(DeviceState::kReady);
   } else {
     const WorkerLoss loss = TakeLoss();
-    const auto suspect = loss.suspect ? candidates.find(*loss.suspect) : candidates.end();
-    if (suspect != candidates.end() && !loss.killed_from_outside) {
-      Judge(spec, suspect->second).status().IgnoreError();
+    for (const int index : loss.suspects) {
+      const auto suspect = candidates.find(index);
+      if (suspect != candidates.end() && !loss.killed_from_outside) {
+        Judge(spec, suspect->second).status().IgnoreError();
+      }
     }
     SetState(client_ != nullptr ? DeviceState::kReady : DeviceState::kIdle);
   }
@@ -269,10 +288,13 @@ void DeviceRunner::FinishLate(const WorkSpec& spec, const std::map<int, Candidat
 WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item,
                                  std::map<int, CandidateId>* candidates) {
   const TuningKey& key = item->spec.key;
-  RunnerInput input{item->spec, options_.device.provenance, options_.committer->QuarantinedOf(key),
-                    options_.clock, [this, &item](const WorkProgress& progress) {
-                      options_.queue->Report(item, progress);
-                    }};
+  RunnerInput input{
+      item->spec,
+      options_.device.provenance,
+      options_.committer->QuarantinedOf(key),
+      options_.clock,
+      options_.build_threads,
+      [this, &item](const WorkProgress& progress) { options_.queue->Report(item, progress); }};
   int outside_kills = 0;
   int unexplained = 0;
   while (true) {
@@ -295,17 +317,12 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item,
       if (++outside_kills <= kOutsideKills) continue;
       return {absl::UnavailableError("the worker is killed from outside again and again")};
     }
-    const auto suspect =
-        loss.suspect ? output.candidates.find(*loss.suspect) : output.candidates.end();
-    if (suspect != output.candidates.end()) {
-      const absl::StatusOr<std::optional<std::string>> reason = Judge(item->spec, suspect->second);
-      if (!reason.ok()) return {reason.status()};
-      if (reason->has_value()) {
-        input.quarantined.emplace(suspect->second, **reason);
-        continue;
-      }
-    }
-    if (!loss.suspect && input.spec.options.api == Api::kAny) {
+    const absl::StatusOr<bool> guilty = JudgeSuspects(loss, output.candidates, &input);
+    if (!guilty.ok()) return {guilty.status()};
+    if (*guilty) continue;
+    // Perhaps plans cannot be built beside each other.
+    input.build_threads = 1;
+    if (loss.suspects.empty() && input.spec.options.api == Api::kAny) {
       // The legacy search runs what it lists: the graph API may do without it.
       input.spec.options.api = Api::kGraph;
     }

@@ -40,6 +40,7 @@ class DeviceRunner {
     absl::Duration backoff_initial;
     absl::Duration backoff_max;
     absl::Duration hang_timeout;
+    int build_threads = 0;
     SamplingPolicy sampling;
   };
 
@@ -84,6 +85,11 @@ class DeviceRunner {
   // again: then returns the reason. Errors are TryAlone's, but ABORTED.
   absl::StatusOr<std::optional<std::string>> Judge(const WorkSpec& spec,
                                                    const CandidateId& suspect);
+  // Judges each of those that a lost worker was touching. True if one is guilty;
+  // those are then in `input`. Errors are Judge's.
+  absl::StatusOr<bool> JudgeSuspects(const WorkerLoss& loss,
+                                     const std::map<int, CandidateId>& candidates,
+                                     RunnerInput* input);
   void Quarantine(const TuningKey& key, const CandidateId& id, const std::string& reason);
   // Takes note of the loss of client_ and drops it.
   WorkerLoss TakeLoss();

@@ -191,6 +191,9 @@ class Tuner {
     // A worker that says nothing for this long beyond a request's own budget
     // is taken for hung and killed.
     absl::Duration hang_timeout = absl::Seconds(30);
+    // Plans that a worker builds, and heuristics that it asks, at a time; 0: one
+    // per core, up to 8.
+    int build_threads = 0;
   };
 
   using LookupCallback = std::function<void(absl::StatusOr<LookupResponse>)>;

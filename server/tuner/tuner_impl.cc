@@ -72,6 +72,7 @@ absl::Status TunerImpl::Start() {
     runner.backoff_initial = options_.backoff_initial;
     runner.backoff_max = options_.backoff_max;
     runner.hang_timeout = options_.hang_timeout;
+    runner.build_threads = options_.build_threads;
     ASSIGN_OR_RETURN(std::unique_ptr<DeviceRunner> started, DeviceRunner::Create(runner));
     devices_.push_back(std::move(started));
   }

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/tuner/check_runner.h"
+#include "server/tuner/listing.h"
 #include "server/tuner/other_times.h"
 #include "server/tuner/race_runner.h"
 #include "server/tuner/ranking.h"
@@ -19,55 +20,6 @@ namespace {
 // More than any listing has; a worker that sends more has lost its mind.
 constexpr int kMaxListed = 200'000;
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(250);
-
-worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu) {
-  worker::OpenProblem open;
-  open.set_problem_text(spec.key.problem_text);
-  if (spec.kind == WorkKind::kFirstConfigs) {
-    open.set_listing(worker::LISTING_STOCK);
-  } else if (spec.kind == WorkKind::kTune && spec.options.search == Search::kExhaustive) {
-    open.set_listing(worker::LISTING_EXHAUSTIVE);
-  } else {
-    open.set_listing(worker::LISTING_HEURISTICS);
-  }
-  open.set_graph_api(spec.options.api != Api::kLegacy);
-  // The legacy search runs what it lists, so a heuristic look-up leaves it out.
-  open.set_legacy_api(spec.options.api != Api::kGraph && has_gpu && spec.kind == WorkKind::kTune);
-  // A third at most, so that what is listed can be tried.
-  open.set_time_budget_ms(
-      std::max<int64_t>(1, absl::ToInt64Milliseconds(spec.options.time_budget / 3)));
-  open.set_max_candidates(spec.options.max_candidates);
-  open.set_memory_budget_bytes(spec.options.memory_budget_bytes);
-  return open;
-}
-
-template <typename Notes>
-uint32_t NoteMask(const Notes& notes) {
-  uint32_t mask = 0;
-  for (const int note : notes) {
-    if (note > 0 && note < 32) mask |= 1U << note;
-  }
-  return mask;
-}
-
-std::optional<Candidate> ReadListed(const worker::ListedCandidate& listed) {
-  absl::StatusOr<CandidateId> id = ParseCandidateId(listed.text());
-  if (!id.ok()) return std::nullopt;
-  Candidate candidate;
-  candidate.id = *std::move(id);
-  candidate.numerical_notes = NoteMask(listed.numerical_notes());
-  candidate.behavior_notes = NoteMask(listed.behavior_notes());
-  candidate.deterministic = ApiOf(candidate.id) == Api::kLegacy
-                                ? listed.deterministic()
-                                : !candidate.has(NumericalNote::kNondeterministic);
-  candidate.workspace_bytes = listed.workspace_bytes();
-  candidate.heuristic_rank = listed.heuristic_rank();
-  candidate.find_us = listed.find_us();
-  candidate.error_message = listed.error_message();
-  candidate.status = listed.error_message().empty() ? CandidateStatus::kSkippedBudget
-                                                    : CandidateStatus::kUnsupported;
-  return candidate;
-}
 
 // One run; see RunTuning.
 class Run {
@@ -156,23 +108,23 @@ absl::Status Run::List() {
   bool nonsense = false;
   circumstances_.one_api = measures_ && input_.spec.options.api != Api::kAny;
   circumstances_.first_configs_only = input_.spec.kind == WorkKind::kFirstConfigs;
-  ASSIGN_OR_RETURN(
-      const worker::Outcome outcome,
-      client_->OpenProblem(OpenRequest(input_.spec, client_->hello().has_gpu()),
-                           [this, &seen, &nonsense](const worker::ListedCandidate& listed) {
-                             std::optional<Candidate> candidate = ReadListed(listed);
-                             if (!candidate || candidates_.size() >= kMaxListed) {
-                               nonsense = true;
-                               return;
-                             }
-                             if (!seen.insert(candidate->id).second) return;
-                             const auto quarantined = input_.quarantined.find(candidate->id);
-                             if (quarantined != input_.quarantined.end()) {
-                               candidate->status = CandidateStatus::kQuarantined;
-                               candidate->error_message = quarantined->second;
-                             }
-                             candidates_.emplace(listed.index(), *std::move(candidate));
-                           }));
+  ASSIGN_OR_RETURN(const worker::Outcome outcome,
+                   client_->OpenProblem(
+                       OpenRequest(input_.spec, client_->hello().has_gpu(), input_.build_threads),
+                       [this, &seen, &nonsense](const worker::ListedCandidate& listed) {
+                         std::optional<Candidate> candidate = ReadListed(listed);
+                         if (!candidate || candidates_.size() >= kMaxListed) {
+                           nonsense = true;
+                           return;
+                         }
+                         if (!seen.insert(candidate->id).second) return;
+                         const auto quarantined = input_.quarantined.find(candidate->id);
+                         if (quarantined != input_.quarantined.end()) {
+                           candidate->status = CandidateStatus::kQuarantined;
+                           candidate->error_message = quarantined->second;
+                         }
+                         candidates_.emplace(listed.index(), *std::move(candidate));
+                       }));
   if (nonsense) return absl::FailedPreconditionError("the worker lists what is no candidate");
   circumstances_.listing_cut = outcome.out_of_time() || outcome.truncated();
   return absl::OkStatus();
@@ -192,6 +144,7 @@ absl::Status Run::Prepare() {
       }
     }
   }
+  request.set_threads(input_.build_threads);
   Report(done);
   if (request.indexes().empty()) return absl::OkStatus();
   if (circumstances_.first_configs_only) request.set_stop_after(policy_.first_configs);
@@ -285,46 +238,6 @@ RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
   output.candidates = run.Ids();
   output.wrong = run.wrong();
   return output;
-}
-
-absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerClient* client) {
-  const bool has_gpu = client->hello().has_gpu();
-  std::optional<int> found;
-  RETURN_IF_ERROR(client
-                      ->OpenProblem(OpenRequest(spec, has_gpu),
-                                    [&](const worker::ListedCandidate& listed) {
-                                      const auto candidate = ReadListed(listed);
-                                      if (candidate && candidate->id == suspect) {
-                                        found = listed.index();
-                                      }
-                                    })
-                      .status());
-  if (!found) return client->CloseProblem();
-  const int64_t budget_ms = absl::ToInt64Milliseconds(spec.options.time_budget);
-  bool ready = false;
-  worker::Prepare prepare;
-  prepare.add_indexes(*found);
-  prepare.set_time_budget_ms(budget_ms);
-  RETURN_IF_ERROR(
-      client->Prepare(prepare, [&ready](const worker::Prepared& p) { ready = p.ok(); }).status());
-  if (ready && has_gpu && spec.kind == WorkKind::kTune) {
-    if (client->checks_results()) {
-      worker::Check check;
-      check.add_indexes(*found);
-      check.set_time_budget_ms(budget_ms);
-      RETURN_IF_ERROR(client->Check(check, [](const worker::Checked&) {}).status());
-    }
-    worker::Measure measure;
-    measure.add_indexes(*found);
-    measure.set_warmups(1);
-    measure.set_rounds(3);
-    measure.set_time_budget_ms(budget_ms);
-    RETURN_IF_ERROR(client
-                        ->Measure(
-                            measure, [](const worker::Sample&) {}, [](const worker::Conditions&) {})
-                        .status());
-  }
-  return client->CloseProblem();
 }
 
 }  // namespace convtune

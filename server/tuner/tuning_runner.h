@@ -33,6 +33,9 @@ struct RunnerInput {
   // Candidates that are not to be touched, with the reason.
   std::map<CandidateId, std::string> quarantined;
   const Clock* clock = nullptr;
+  // Plans that are built, and heuristics that are asked, at a time; 0: one per
+  // core, up to 8.
+  int build_threads = 0;
   std::function<void(const WorkProgress&)> progress;
 };
 
@@ -51,9 +54,5 @@ struct RunnerOutput {
 // are the client's, and NOT_FOUND with the reasons if no candidate ran.
 RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
                        WorkerClient* client);
-
-// Prepares, checks and times nothing but `suspect`. OK if the worker survives it,
-// whether the candidate works or not.
-absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerClient* client);
 
 }  // namespace convtune

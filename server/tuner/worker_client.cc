@@ -13,6 +13,8 @@ namespace {
 
 // A worker loads CUDA and cuDNN before it answers, from a cold disk perhaps.
 constexpr absl::Duration kStartPatience = absl::Seconds(60);
+// More than a worker has threads that build plans.
+constexpr size_t kMostTouched = 64;
 
 }  // namespace
 
@@ -68,7 +70,7 @@ absl::Status WorkerClient::LosePeer() {
 absl::StatusOr<worker::Reply> WorkerClient::Receive(absl::Time deadline) {
   if (!WaitReadable(process_->fd(), *options_.cancel, deadline)) {
     if (options_.cancel->cancelled()) {
-      loss_ = WorkerLoss{"cancelled", false, std::nullopt};
+      loss_ = WorkerLoss{"cancelled", false, {}};
       process_->Kill();
       return absl::CancelledError("cancelled");
     }
@@ -92,7 +94,8 @@ absl::StatusOr<worker::Outcome> WorkerClient::Call(const worker::Request& reques
                                                    absl::Duration budget,
                                                    const ReplyHandler& handle) {
   if (loss_) return absl::AbortedError(loss_->reason);
-  touching_.reset();
+  touching_.clear();
+  prepares_ = request.has_prepare();
   const absl::Time hang = absl::Now() + budget + options_.hang_timeout;
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
   return Await(hang, end_, handle);
@@ -110,12 +113,24 @@ absl::StatusOr<worker::Outcome> WorkerClient::Await(absl::Time hang, absl::Time 
     ASSIGN_OR_RETURN(worker::Reply reply, Receive(hang));
     if (absl::Now() > hang) return Lose("hung: replies without end");
     if (reply.has_touching()) {
-      touching_ = reply.touching().index();
+      if (!prepares_) touching_.clear();
+      const int index = reply.touching().index();
+      if (std::find(touching_.begin(), touching_.end(), index) == touching_.end()) {
+        touching_.push_back(index);
+      }
+      if (touching_.size() > kMostTouched) {
+        touching_.clear();
+        return Lose("unreadable reply: more candidates are touched than there can be threads");
+      }
       continue;
+    }
+    if (reply.has_prepared()) {
+      touching_.erase(std::remove(touching_.begin(), touching_.end(), reply.prepared().index()),
+                      touching_.end());
     }
     if (reply.has_outcome()) {
       if (!reply.last()) return Lose("unreadable reply: an outcome that is not the last");
-      touching_.reset();
+      touching_.clear();
       if (!reply.outcome().ok()) return absl::FailedPreconditionError(reply.outcome().message());
       return reply.outcome();
     }

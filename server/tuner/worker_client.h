@@ -23,7 +23,7 @@ namespace convtune {
 struct WorkerLoss {
   std::string reason;  // "signal 11 (SIGSEGV)", "hung for 30s", ...
   bool killed_from_outside = false;
-  std::optional<int> suspect;  // index of the candidate that was being touched
+  std::vector<int> suspects;  // indexes of the candidates that were being touched
 };
 
 // One session with one worker. One owner thread; see WorkerProcess.
@@ -106,7 +106,8 @@ class WorkerClient {
   worker::HelloReply hello_;
   absl::Time end_ = absl::InfiniteFuture();
   std::optional<absl::Time> pending_;  // when the request that is left is hung
-  std::optional<int> touching_;
+  bool prepares_ = false;              // the request is Prepare
+  std::vector<int> touching_;
   std::optional<WorkerLoss> loss_;
 };
 

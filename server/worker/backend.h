@@ -26,6 +26,7 @@ struct ListingOptions {
   bool legacy_api = false;
   absl::Time deadline = absl::InfiniteFuture();
   int max_candidates = 0;  // 0: no limit
+  int lanes = 1;           // heuristics asked at a time; see lanes.h
 };
 
 struct ListingEnd {
@@ -73,7 +74,7 @@ struct ConditionsLook {
   std::string unknown_reason;  // why conditions.known is false
 };
 
-// One problem, opened. Not thread-safe.
+// One problem, opened. Not thread-safe, but for Prepare.
 class BackendProblem {
  public:
   // Called with each candidate once, in listing order. The candidate's status
@@ -87,8 +88,9 @@ class BackendProblem {
   virtual absl::StatusOr<ListingEnd> List(const ListingOptions& options,
                                           const OnListed& on_listed) = 0;
   // Builds the candidate's plan and keeps it until the problem ends. Errors
-  // are cuDNN's.
-  virtual absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) = 0;
+  // are cuDNN's. Calls for plans of the graph API with different lanes (see
+  // lanes.h) may run at the same time; legacy algorithms are lane 0's, alone.
+  virtual absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id, int lane) = 0;
   // Gives what a prepared candidate needs to run: tensors and workspace.
   // Called before Check and Run, with all that is about to be run.
   virtual absl::Status BeginMeasure(const std::vector<CandidateId>& ids) = 0;

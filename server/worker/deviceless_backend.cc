@@ -7,6 +7,7 @@
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn_library.h"
 #include "server/worker/graph_listing.h"
+#include "server/worker/lane_graphs.h"
 #include "server/worker/plan.h"
 
 namespace convtune {
@@ -16,25 +17,26 @@ absl::Status NeedsGpu() { return absl::FailedPreconditionError("a profile has no
 
 class DevicelessProblem : public BackendProblem {
  public:
-  DevicelessProblem(OperationGraph graph, int64_t workspace_limit)
-      : graph_(std::move(graph)), workspace_limit_(workspace_limit) {}
+  DevicelessProblem(LaneGraphs graphs, int64_t workspace_limit)
+      : graphs_(std::move(graphs)), workspace_limit_(workspace_limit) {}
 
   absl::StatusOr<ListingEnd> List(const ListingOptions& options,
                                   const OnListed& on_listed) override {
     ListingSink sink(options, on_listed);
     if (options.graph_api) {
-      ListGraphCandidates(graph_, options, &sink);
+      ListGraphCandidates(&graphs_, options, &sink);
     }
     return sink.end();
   }
 
-  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override {
+  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id, int lane) override {
     const auto* config = std::get_if<EngineConfig>(&id);
     if (config == nullptr) {
       return NeedsGpu();
     }
     // Nothing will run, so the plan is not kept.
-    ASSIGN_OR_RETURN(const ExecutionPlan plan, ExecutionPlan::Create(graph_, *config));
+    ASSIGN_OR_RETURN(const OperationGraph* graph, graphs_.Get(lane));
+    ASSIGN_OR_RETURN(const ExecutionPlan plan, ExecutionPlan::Create(*graph, *config));
     return PreparedCandidate{plan.workspace_bytes(), plan.workspace_bytes() > workspace_limit_};
   }
 
@@ -45,7 +47,7 @@ class DevicelessProblem : public BackendProblem {
   }
 
  private:
-  const OperationGraph graph_;
+  LaneGraphs graphs_;
   const int64_t workspace_limit_;
 };
 
@@ -73,8 +75,9 @@ absl::StatusOr<std::unique_ptr<BackendProblem>> DevicelessBackend::Open(
   }
   CudnnTarget target;
   target.device_properties = &properties_;
-  ASSIGN_OR_RETURN(OperationGraph graph, OperationGraph::Create(problem, target));
-  return std::make_unique<DevicelessProblem>(std::move(graph), workspace_limit);
+  ASSIGN_OR_RETURN(LaneGraphs graphs,
+                   LaneGraphs::Create(problem, [target](int) { return target; }));
+  return std::make_unique<DevicelessProblem>(std::move(graphs), workspace_limit);
 }
 
 }  // namespace convtune

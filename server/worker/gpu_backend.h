@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <cudnn.h>
 
 #include <memory>
 #include <string>
 
 #include "server/worker/backend.h"
 #include "server/worker/cuda_stream.h"
+#include "server/worker/cudnn_handle.h"
 #include "server/worker/device_info.h"
 #include "server/worker/kernels.h"
 #include "server/worker/nvml.h"
@@ -16,7 +16,7 @@
 
 namespace convtune {
 
-// Holds the CUDA context, a stream, a cuDNN handle, our kernels and a timer for
+// Holds the CUDA context, a stream, cuDNN handles, our kernels and a timer for
 // as long as it lives. Not thread-safe.
 class GpuBackend : public Backend {
  public:
@@ -38,7 +38,7 @@ class GpuBackend : public Backend {
 
   const DeviceInfo info_;
   cudaStream_t stream_ = nullptr;
-  cudnnHandle_t handle_ = nullptr;
+  LaneHandles handles_;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<CudaStream> timed_stream_;
   std::unique_ptr<Timer> timer_;

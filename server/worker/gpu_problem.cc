@@ -31,18 +31,21 @@ absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem
         absl::StrCat("memory_budget_bytes: the tensors and the check of the output need ", needed,
                      " of ", memory_budget_bytes));
   }
-  CudnnTarget target;
-  target.handle = resources.handle;
-  ASSIGN_OR_RETURN(OperationGraph graph, OperationGraph::Create(problem, target));
+  const auto target_of = [handles = resources.handles](int lane) -> absl::StatusOr<CudnnTarget> {
+    CudnnTarget target;
+    ASSIGN_OR_RETURN(target.handle, handles->Get(lane));
+    return target;
+  };
+  ASSIGN_OR_RETURN(LaneGraphs graphs, LaneGraphs::Create(problem, target_of));
   return std::unique_ptr<GpuProblem>(
-      new GpuProblem(problem, std::move(graph), resources, memory_budget_bytes - needed));
+      new GpuProblem(problem, std::move(graphs), resources, memory_budget_bytes - needed));
 }
 
 absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
                                             const OnListed& on_listed) {
   ListingSink sink(options, on_listed);
   if (options.graph_api) {
-    ListGraphCandidates(graph_, options, &sink);
+    ListGraphCandidates(&graphs_, options, &sink);
   }
   if (options.legacy_api && options.depth != ListingDepth::kStock && !sink.Over()) {
     const absl::Status status = ListLegacy(&sink);
@@ -54,16 +57,18 @@ absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
   return sink.end();
 }
 
-absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
+absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id, int lane) {
   Prepared prepared;
   if (const auto* config = std::get_if<EngineConfig>(&id)) {
-    absl::StatusOr<ExecutionPlan> plan = ExecutionPlan::Create(graph_, *config);
+    ASSIGN_OR_RETURN(const OperationGraph* graph, graphs_.Get(lane));
+    absl::StatusOr<ExecutionPlan> plan = ExecutionPlan::Create(*graph, *config);
     if (!plan.ok()) {
       AbortIfContextIsLost();
       return plan.status();
     }
     prepared.workspace_bytes = plan->workspace_bytes();
     prepared.plan = *std::move(plan);
+    prepared.handle = graph->target().handle;
   } else {
     ASSIGN_OR_RETURN(LegacyConvolution * legacy, Legacy());
     ASSIGN_OR_RETURN(prepared.workspace_bytes,
@@ -72,7 +77,7 @@ absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
   const PreparedCandidate result = {prepared.workspace_bytes,
                                     prepared.workspace_bytes > workspace_limit_};
   if (!result.over_memory) {
-    prepared_[id] = std::move(prepared);
+    prepared_[static_cast<size_t>(lane)][id] = std::move(prepared);
   }
   return result;
 }
@@ -90,8 +95,10 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
     if (workspace_.allocated() && size <= workspace_.bytes()) {
       break;
     }
-    for (auto& [id, prepared] : prepared_) {
-      prepared.graph.reset();
+    for (auto& of_lane : prepared_) {
+      for (auto& [id, prepared] : of_lane) {
+        prepared.graph.reset();
+      }
     }
     workspace_ = GuardedBuffer();
     absl::StatusOr<GuardedBuffer> buffer = GuardedBuffer::Allocate(size);
@@ -102,9 +109,9 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
     }
   }
   for (const CandidateId& id : ids) {
-    Prepared& prepared = prepared_.at(id);
-    if (prepared.plan.has_value() && prepared.workspace_bytes <= workspace_.bytes()) {
-      ASSIGN_OR_RETURN(prepared.variant_pack, MakeVariantPack(prepared.workspace_bytes));
+    ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
+    if (prepared->plan.has_value() && prepared->workspace_bytes <= workspace_.bytes()) {
+      ASSIGN_OR_RETURN(prepared->variant_pack, MakeVariantPack(prepared->workspace_bytes));
     }
   }
   return absl::OkStatus();
@@ -129,11 +136,13 @@ absl::StatusOr<CheckedRun> GpuProblem::Check(const CandidateId& id) {
 }
 
 absl::StatusOr<GpuProblem::Prepared*> GpuProblem::Find(const CandidateId& id) {
-  const auto found = prepared_.find(id);
-  if (found == prepared_.end()) {
-    return absl::FailedPreconditionError(absl::StrCat(ToText(id), ": is not prepared"));
+  for (auto& of_lane : prepared_) {
+    const auto found = of_lane.find(id);
+    if (found != of_lane.end()) {
+      return &found->second;
+    }
   }
-  return &found->second;
+  return absl::FailedPreconditionError(absl::StrCat(ToText(id), ": is not prepared"));
 }
 
 absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode& mode,
@@ -238,7 +247,7 @@ absl::Status GpuProblem::Launch(const CandidateId& id, const Prepared& prepared)
         absl::StrCat("its workspace of ", prepared.workspace_bytes, " bytes does not fit"));
   }
   if (prepared.plan.has_value()) {
-    return ToStatus(cudnnBackendExecute(resources_.handle, prepared.plan->descriptor().get(),
+    return ToStatus(cudnnBackendExecute(prepared.handle, prepared.plan->descriptor().get(),
                                         prepared.variant_pack.get()),
                     "execute");
   }
@@ -253,14 +262,14 @@ absl::StatusOr<LegacyConvolution*> GpuProblem::Legacy() {
     if (!obstacle.empty()) {
       return absl::UnimplementedError(obstacle);
     }
-    ASSIGN_OR_RETURN(legacy_, LegacyConvolution::Create(problem_, resources_.handle));
+    ASSIGN_OR_RETURN(legacy_, LegacyConvolution::Create(problem_, resources_.handles->first()));
   }
   return legacy_.get();
 }
 
 absl::Status GpuProblem::EnsureTensors() {
   if (!tensors_.has_value()) {
-    ASSIGN_OR_RETURN(tensors_, ProblemTensors::Create(problem_, graph_));
+    ASSIGN_OR_RETURN(tensors_, ProblemTensors::Create(problem_, graphs_.first()));
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 
 #include <cudnn.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -12,10 +13,11 @@
 
 #include "server/worker/backend.h"
 #include "server/worker/captured_graph.h"
+#include "server/worker/cudnn_handle.h"
 #include "server/worker/device_memory.h"
-#include "server/worker/graph_builder.h"
 #include "server/worker/graph_listing.h"
 #include "server/worker/kernels.h"
+#include "server/worker/lane_graphs.h"
 #include "server/worker/legacy_convolution.h"
 #include "server/worker/output_check.h"
 #include "server/worker/plan.h"
@@ -24,9 +26,9 @@
 
 namespace convtune {
 
-// What a problem uses of its card. `stream` is the handle's and the timer's.
+// What a problem uses of its card. `stream` is the handles' and the timer's.
 struct GpuResources {
-  cudnnHandle_t handle = nullptr;
+  LaneHandles* handles = nullptr;
   cudaStream_t stream = nullptr;
   Timer* timer = nullptr;
   Kernels* kernels = nullptr;
@@ -45,7 +47,7 @@ class GpuProblem : public BackendProblem {
 
   absl::StatusOr<ListingEnd> List(const ListingOptions& options,
                                   const OnListed& on_listed) override;
-  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override;
+  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id, int lane) override;
   absl::Status BeginMeasure(const std::vector<CandidateId>& ids) override;
   absl::StatusOr<CheckedRun> Check(const CandidateId& id) override;
   absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) override;
@@ -54,7 +56,8 @@ class GpuProblem : public BackendProblem {
   // What is kept of a prepared candidate; legacy algorithms have no plan.
   struct Prepared {
     std::optional<ExecutionPlan> plan;
-    Descriptor variant_pack;  // for the current workspace
+    cudnnHandle_t handle = nullptr;  // that the plan was built with
+    Descriptor variant_pack;         // for the current workspace
     int64_t workspace_bytes = 0;
     bool warm = false;                   // it has run
     bool waits = false;                  // it cannot be launched onto a held stream
@@ -62,10 +65,10 @@ class GpuProblem : public BackendProblem {
     Expectation expected;
   };
 
-  GpuProblem(const ConvProblem& problem, OperationGraph graph, const GpuResources& resources,
+  GpuProblem(const ConvProblem& problem, LaneGraphs graphs, const GpuResources& resources,
              int64_t workspace_limit)
       : problem_(problem),
-        graph_(std::move(graph)),
+        graphs_(std::move(graphs)),
         resources_(resources),
         workspace_limit_(workspace_limit) {}
 
@@ -86,14 +89,15 @@ class GpuProblem : public BackendProblem {
   absl::Status CaptureAndReplay(const CandidateId& id, Prepared* prepared);
 
   const ConvProblem problem_;
-  const OperationGraph graph_;
+  LaneGraphs graphs_;
   const GpuResources resources_;
   const int64_t workspace_limit_;
   std::unique_ptr<LegacyConvolution> legacy_;
   std::optional<ProblemTensors> tensors_;
   std::optional<OutputCheck> check_;
   GuardedBuffer workspace_;
-  std::map<CandidateId, Prepared> prepared_;
+  // By the lane that prepared them, so that lanes share nothing.
+  std::array<std::map<CandidateId, Prepared>, kMostLanes> prepared_;
 };
 
 }  // namespace convtune

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "server/worker/backend.h"
-#include "server/worker/graph_builder.h"
+#include "server/worker/lane_graphs.h"
 
 namespace convtune {
 
@@ -25,6 +25,8 @@ class ListingSink {
   // True once a limit was met, or the deadline has passed and something is
   // listed; to be asked between calls of cuDNN.
   bool Over();
+  // The deadline kept something from being listed.
+  void MarkOutOfTime() { end_.out_of_time = stopped_ = true; }
   // Something that could be listed was left out.
   void MarkTruncated() { end_.truncated = true; }
   // Part of the listing was refused.
@@ -42,9 +44,9 @@ class ListingSink {
   ListingEnd end_;
 };
 
-// Lists the graph API's candidates as the options say. What cuDNN refuses is
+// Lists the graph API's candidates as the options say, asking several heuristics
+// at a time where there are lanes, but always in the same order. What cuDNN refuses is
 // noted in the sink.
-void ListGraphCandidates(const OperationGraph& graph, const ListingOptions& options,
-                         ListingSink* sink);
+void ListGraphCandidates(LaneGraphs* graphs, const ListingOptions& options, ListingSink* sink);
 
 }  // namespace convtune

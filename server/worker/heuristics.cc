@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune {
@@ -74,8 +74,8 @@ absl::StatusOr<EngineNotes> ReadNotes(const Descriptor& engine) {
   return EngineNotes{MaskOf(numerical), MaskOf(behavior)};
 }
 
-absl::Status ListHeuristics(const OperationGraph& graph, cudnnBackendHeurMode_t mode,
-                            ListingSink* sink) {
+absl::StatusOr<HeuristicList> AskHeuristics(const OperationGraph& graph,
+                                            cudnnBackendHeurMode_t mode, absl::Time deadline) {
   ASSIGN_OR_RETURN(Descriptor heuristics, Descriptor::Create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
   RETURN_IF_ERROR(
       heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.descriptor()));
@@ -92,18 +92,20 @@ absl::Status ListHeuristics(const OperationGraph& graph, cudnnBackendHeurMode_t 
   ASSIGN_OR_RETURN(
       const std::vector<Descriptor> configs,
       heuristics.GetDescriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+  HeuristicList list;
   for (const Descriptor& config : configs) {
-    if (sink->Over()) {
-      return absl::OkStatus();
+    if (!list.candidates.empty() && absl::Now() >= deadline) {
+      list.out_of_time = true;
+      break;
     }
     absl::StatusOr<Candidate> candidate = ReadCandidate(config);
-    if (!candidate.ok()) {
-      sink->AddRefusal(candidate.status());
-    } else if (!sink->OfferRanked(*std::move(candidate))) {
-      return absl::OkStatus();
+    if (candidate.ok()) {
+      list.candidates.push_back(*std::move(candidate));
+    } else {
+      list.refusals.push_back(candidate.status());
     }
   }
-  return absl::OkStatus();
+  return list;
 }
 
 }  // namespace convtune

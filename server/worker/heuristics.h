@@ -4,11 +4,13 @@
 #include <cudnn.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/model/candidate.h"
 #include "server/worker/graph_builder.h"
-#include "server/worker/graph_listing.h"
 
 namespace convtune {
 
@@ -19,9 +21,16 @@ struct EngineNotes {
 };
 absl::StatusOr<EngineNotes> ReadNotes(const Descriptor& engine);
 
-// Passes what one heuristic mode lists to the sink, in its order. Errors are
+// What one heuristic mode lists, in its order.
+struct HeuristicList {
+  std::vector<Candidate> candidates;
+  std::vector<absl::Status> refusals;  // of candidates that could not be read
+  bool out_of_time = false;            // there is more
+};
+
+// Reads the list until the deadline, but at least one candidate. Errors are
 // cuDNN's, when the mode refuses the graph.
-absl::Status ListHeuristics(const OperationGraph& graph, cudnnBackendHeurMode_t mode,
-                            ListingSink* sink);
+absl::StatusOr<HeuristicList> AskHeuristics(const OperationGraph& graph,
+                                            cudnnBackendHeurMode_t mode, absl::Time deadline);
 
 }  // namespace convtune

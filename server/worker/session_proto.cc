@@ -72,6 +72,21 @@ worker::ListedCandidate ToProto(const Candidate& candidate, int index) {
   return listed;
 }
 
+worker::Prepared ToProto(int index, const absl::StatusOr<PreparedCandidate>& result,
+                         absl::Duration build_time) {
+  worker::Prepared prepared;
+  prepared.set_index(index);
+  prepared.set_ok(result.ok() && !result->over_memory);
+  prepared.set_build_us(absl::ToDoubleMicroseconds(build_time));
+  if (result.ok()) {
+    prepared.set_workspace_bytes(result->workspace_bytes);
+    prepared.set_over_memory(result->over_memory);
+  } else {
+    prepared.set_error_message(std::string(result.status().message()));
+  }
+  return prepared;
+}
+
 worker::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run) {
   worker::Checked checked;
   checked.set_index(index);

@@ -40,6 +40,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"nonfinite", &script.nonfinite},
                                                {"overwrites", &script.overwrites},
                                                {"check_delay_ms", &script.check_delay_ms},
+                                               {"lanes", &script.lanes},
                                                {"index", &script.index}};
   const std::string copy(text);
   for (const std::string& line : std::vector<std::string>(

@@ -17,7 +17,7 @@ struct FakeScript {
   uint64_t seed = 1;
   bool has_gpu = true;  // false for a profile, whatever is said here
   int protocol_major = 1;
-  int protocol_minor = 2;
+  int protocol_minor = 3;
   int unsupported = 0;       // of the candidates, the last ones do not prepare
   int refused = 0;           // 1: OpenProblem is refused
   int prepare_delay_ms = 0;  // for each candidate
@@ -33,9 +33,11 @@ struct FakeScript {
   int nonfinite = -1;        // candidate whose output has a NaN
   int overwrites = -1;       // candidate that writes outside of its memory
   int check_delay_ms = 0;    // for each candidate
+  int lanes = 1;             // candidates touched at a time in Prepare, unless told to use one
   // segv, abort, exit, hang, garbage, flood; empty: none.
   std::string fault;
-  std::string where = "measure";  // or start, listing, legacy_listing, prepare, check
+  std::string where = "measure";  // or start, listing, legacy_listing, prepare, check, or
+                                  // beside: as soon as two are touched
   int index = 0;                  // candidate that faults
   std::string problem;            // text of the only problem that faults; empty: any
   // A file: the fault happens only while it is not there, and makes it.

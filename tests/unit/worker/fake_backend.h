@@ -1,12 +1,15 @@
 // A backend whose candidates and times a test decides.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "server/worker/backend.h"
+#include "server/worker/lanes.h"
 
 namespace convtune {
 
@@ -50,6 +53,7 @@ class FakeBackend : public Backend {
   ListingOptions options;  // of the last listing
   ListingEnd end;
   int open_problems = 0;
+  std::array<std::atomic<int>, kMostLanes> prepared_by = {};  // plans by lane
   ConditionsLook look = {{}, "there is no card"};
   bool has_gpu_ = true;
 
@@ -73,7 +77,8 @@ class FakeProblem : public BackendProblem {
     }
     return backend_->end;
   }
-  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override {
+  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id, int lane) override {
+    ++backend_->prepared_by[static_cast<size_t>(lane)];
     const FakeCandidate& candidate = Find(id);
     if (!candidate.prepare.ok()) {
       return candidate.prepare;

@@ -54,6 +54,7 @@ class SessionTest : public testing::Test {
 
   std::vector<worker::Reply> Prepare(std::vector<int> indexes, int stop_after = 0) {
     worker::Request request;
+    request.mutable_prepare()->set_threads(1);
     for (const int index : indexes) {
       request.mutable_prepare()->add_indexes(index);
     }
@@ -204,6 +205,17 @@ TEST_F(SessionTest, PrepareTouchesAndReportsEach) {
   EXPECT_FALSE(replies[5].prepared().ok());
   EXPECT_TRUE(replies[5].prepared().over_memory());
   EXPECT_EQ(replies[5].prepared().error_message(), "");
+}
+
+TEST_F(SessionTest, ThreadsAreWhatIsAskedFor) {
+  worker::OpenProblem open = DefaultOpen();
+  open.set_threads(3);
+  Hello();
+  Open(open);
+  EXPECT_EQ(backend_.options.lanes, 3);
+  open.set_threads(1);
+  Open(open);
+  EXPECT_EQ(backend_.options.lanes, 1);
 }
 
 TEST_F(SessionTest, PrepareStopsAfterEnoughSucceeded) {

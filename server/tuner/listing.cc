@@ -1,0 +1,63 @@
+#include "server/tuner/listing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace convtune {
+namespace {
+
+template <typename Notes>
+uint32_t NoteMask(const Notes& notes) {
+  uint32_t mask = 0;
+  for (const int note : notes) {
+    if (note > 0 && note < 32) mask |= 1U << note;
+  }
+  return mask;
+}
+
+}  // namespace
+
+worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu, int threads) {
+  worker::OpenProblem open;
+  open.set_problem_text(spec.key.problem_text);
+  if (spec.kind == WorkKind::kFirstConfigs) {
+    open.set_listing(worker::LISTING_STOCK);
+  } else if (spec.kind == WorkKind::kTune && spec.options.search == Search::kExhaustive) {
+    open.set_listing(worker::LISTING_EXHAUSTIVE);
+  } else {
+    open.set_listing(worker::LISTING_HEURISTICS);
+  }
+  open.set_graph_api(spec.options.api != Api::kLegacy);
+  // The legacy search runs what it lists, so a heuristic look-up leaves it out.
+  open.set_legacy_api(spec.options.api != Api::kGraph && has_gpu && spec.kind == WorkKind::kTune);
+  // A third at most, so that what is listed can be tried.
+  open.set_time_budget_ms(
+      std::max<int64_t>(1, absl::ToInt64Milliseconds(spec.options.time_budget / 3)));
+  open.set_max_candidates(spec.options.max_candidates);
+  open.set_memory_budget_bytes(spec.options.memory_budget_bytes);
+  open.set_threads(threads);
+  return open;
+}
+
+std::optional<Candidate> ReadListed(const worker::ListedCandidate& listed) {
+  absl::StatusOr<CandidateId> id = ParseCandidateId(listed.text());
+  if (!id.ok()) return std::nullopt;
+  Candidate candidate;
+  candidate.id = *std::move(id);
+  candidate.numerical_notes = NoteMask(listed.numerical_notes());
+  candidate.behavior_notes = NoteMask(listed.behavior_notes());
+  candidate.deterministic = ApiOf(candidate.id) == Api::kLegacy
+                                ? listed.deterministic()
+                                : !candidate.has(NumericalNote::kNondeterministic);
+  candidate.workspace_bytes = listed.workspace_bytes();
+  candidate.heuristic_rank = listed.heuristic_rank();
+  candidate.find_us = listed.find_us();
+  candidate.error_message = listed.error_message();
+  candidate.status = listed.error_message().empty() ? CandidateStatus::kSkippedBudget
+                                                    : CandidateStatus::kUnsupported;
+  return candidate;
+}
+
+}  // namespace convtune

@@ -1,0 +1,19 @@
+// How a problem is opened, and what a worker lists for it.
+#pragma once
+
+#include <optional>
+
+#include "convtune/worker/worker.pb.h"
+#include "proto/model/candidate.h"
+#include "server/tuner/tuning_queue.h"
+
+namespace convtune {
+
+// `threads` is RunnerInput::build_threads.
+worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu, int threads);
+
+// nullopt if its text is no candidate. One that the legacy search refused is
+// kUnsupported, any other kSkippedBudget until something is done with it.
+std::optional<Candidate> ReadListed(const worker::ListedCandidate& listed);
+
+}  // namespace convtune

@@ -1,0 +1,51 @@
+#include "server/tuner/suspect_runner.h"
+
+#include <optional>
+
+#include "proto/base/status_macros.h"
+#include "server/tuner/listing.h"
+
+namespace convtune {
+
+absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerClient* client) {
+  const bool has_gpu = client->hello().has_gpu();
+  std::optional<int> found;
+  RETURN_IF_ERROR(client
+                      ->OpenProblem(OpenRequest(spec, has_gpu, /*threads=*/1),
+                                    [&](const worker::ListedCandidate& listed) {
+                                      const auto candidate = ReadListed(listed);
+                                      if (candidate && candidate->id == suspect) {
+                                        found = listed.index();
+                                      }
+                                    })
+                      .status());
+  if (!found) return client->CloseProblem();
+  const int64_t budget_ms = absl::ToInt64Milliseconds(spec.options.time_budget);
+  bool ready = false;
+  worker::Prepare prepare;
+  prepare.add_indexes(*found);
+  prepare.set_threads(1);
+  prepare.set_time_budget_ms(budget_ms);
+  RETURN_IF_ERROR(
+      client->Prepare(prepare, [&ready](const worker::Prepared& p) { ready = p.ok(); }).status());
+  if (ready && has_gpu && spec.kind == WorkKind::kTune) {
+    if (client->checks_results()) {
+      worker::Check check;
+      check.add_indexes(*found);
+      check.set_time_budget_ms(budget_ms);
+      RETURN_IF_ERROR(client->Check(check, [](const worker::Checked&) {}).status());
+    }
+    worker::Measure measure;
+    measure.add_indexes(*found);
+    measure.set_warmups(1);
+    measure.set_rounds(3);
+    measure.set_time_budget_ms(budget_ms);
+    RETURN_IF_ERROR(client
+                        ->Measure(
+                            measure, [](const worker::Sample&) {}, [](const worker::Conditions&) {})
+                        .status());
+  }
+  return client->CloseProblem();
+}
+
+}  // namespace convtune

@@ -31,6 +31,7 @@ struct Flags {
   std::string script;
   std::string device;
   bool probe = false;
+  bool dump_profile = false;
   std::string devices = "none";
   std::vector<std::string> profiles;
 };
@@ -91,6 +92,10 @@ absl::Status Run(const Flags& flags) {
     Probe(flags, script);
     return absl::OkStatus();
   }
+  if (flags.dump_profile) {
+    std::printf("{}\n");
+    return absl::OkStatus();
+  }
   if (flags.fd < 0) return absl::InvalidArgumentError("--fd: must be given");
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (recording) return ReplaySession(flags.fd, *std::move(recording)).Serve();
@@ -110,6 +115,7 @@ int main(int argc, char** argv) {
   app.add_option("--script", flags.script, "Script, or a file that holds one");
   app.add_option("--device", flags.device, "gpu:N");
   app.add_flag("--probe", flags.probe, "Describe the devices and exit");
+  app.add_flag("--dump-profile", flags.dump_profile, "Print properties of no card and exit");
   app.add_option("--devices", flags.devices, "all, none or numbers");
   app.add_option("--profile", flags.profiles, "Device-properties profile");
   CLI11_PARSE(app, argc, argv);

@@ -1,0 +1,70 @@
+"""tests/gpu/run over the fake worker: what a card would be asked, and what is packed of it."""
+
+import gzip
+import json
+import pathlib
+import subprocess
+import tarfile
+
+import pytest
+
+from conftest import PROGRAMS
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RUNS = [f"resnet50-{op}-{form}" for op in ("fwd", "bwd_data", "bwd_filter") for form in ("f32-nchw", "f16-nhwc")]
+
+
+@pytest.fixture
+def programs(tmp_path, convtuned, fake_worker):
+    """A folder of programs, in which the fake worker has the worker's place."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("convtuned", "convtune"):
+        (folder / name).symlink_to(PROGRAMS / name)
+    (folder / "convtune-worker").symlink_to(fake_worker)
+    return folder
+
+
+def gpu_run(programs, out, **env):
+    command = [ROOT / "tests/gpu/run", "--bin", programs, "--out", out, "--budget", "2s"]
+    return subprocess.run(command, env={"PATH": "/usr/bin:/bin", "HOME": str(out), **env}, capture_output=True, text=True)
+
+
+def test_everything_is_tuned_and_packed(programs, tmp_path):
+    out = tmp_path / "results"
+    done = gpu_run(programs, out)
+    assert done.returncode == 0, done.stderr
+    (packed,) = out.iterdir()
+    assert done.stdout == f"{packed}\n"
+    with tarfile.open(packed) as tar:
+        files = {pathlib.PurePath(m.name).name: tar.extractfile(m).read() for m in tar.getmembers() if m.isfile()}
+    runs = files["runs.txt"].decode().splitlines()
+    assert [line.split(" seconds=")[0] for line in runs] == [f"{name} exit=0" for name in RUNS]
+    for name in RUNS:
+        rows = json.loads(files[f"{name}.json"])["results"]
+        assert len(rows) >= 20, name
+        assert all(row["answer"]["winner"]["sampleCount"] > 0 for row in rows), name
+        if "f16" in name:  # the fake worker's results are too far off for f32
+            assert {row["answer"]["evidence"] for row in rows} == {"EVIDENCE_MEASURED"}, name
+    tunings = files["samples.txt"].decode().splitlines()
+    assert len(tunings) >= 1 + 6 * 20
+    about = dict(line.split("=", 1) for line in files["about.txt"].decode().splitlines())
+    assert about["environment"].startswith("nvidia-h200,") and about["commit"] and about["date"]
+    (recording,) = [data for name, data in files.items() if name.endswith(".bundle.gz")]
+    assert len(gzip.decompress(recording)) > 10_000
+    assert not list(out.glob("*.part"))
+
+
+def test_a_run_that_fails_is_said_and_the_rest_is_packed(programs, tmp_path):
+    done = gpu_run(programs, tmp_path / "results", CONVTUNE_FAKE_SCRIPT="refused=1")
+    assert done.returncode == 1
+    assert "refuses every problem" in done.stderr
+    assert len(list((tmp_path / "results").iterdir())) == 1
+
+
+def test_without_a_card_nothing_is_run(programs, tmp_path):
+    (programs / "convtune-worker").unlink()
+    (programs / "convtune-worker").symlink_to("/bin/true")
+    done = gpu_run(programs, tmp_path / "results")
+    assert done.returncode == 77 and "no GPU" in done.stderr
+    assert not (tmp_path / "results").exists()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import grpc
 
+from convtune import snapshot as _snapshot
 from convtune.problem import Problem
 from convtune.v1 import (
     maintenance_service_pb2,
@@ -91,7 +93,7 @@ class Answer:
     winner: Candidate
     portfolio: tuple[Candidate, ...]
     evidence: str  # heuristic, observed, incomplete, measured
-    origin: str  # local, imported, fleet
+    origin: str  # local, imported, fleet; empty: from the snapshot, which does not say
     environment: str
     pinned: bool
     note: str
@@ -105,6 +107,7 @@ class Result:
     answer: Answer | None
     miss: str = ""  # not_found, insufficient_evidence, no_candidate, tuning_failed, no_device, unavailable
     message: str = ""
+    source: str = ""  # daemon, snapshot; empty: nobody was there to ask
 
     @property
     def winner(self) -> Candidate | None:
@@ -132,7 +135,7 @@ def _enum(enum: Any, number: int, prefix: str) -> str:
 def _result(message: Any) -> Result:
     if message.HasField("miss"):
         reason = _enum(tuning_service_pb2.MissReason, message.miss.reason, "MISS_REASON_")
-        return Result(message.problem_text, None, reason, message.miss.message)
+        return Result(message.problem_text, None, reason, message.miss.message, source="daemon")
     answer = message.answer
     return Result(
         message.problem_text,
@@ -145,6 +148,7 @@ def _result(message: Any) -> Result:
             pinned=answer.pinned,
             note=answer.note,
         ),
+        source="daemon",
     )
 
 
@@ -190,7 +194,10 @@ class Client:
 
     `timeout` (seconds) is each call's, unless the call has its own; calls that
     wait for a worker have none by default. UNAVAILABLE is tried again until it
-    ends, and nothing else is."""
+    ends, and nothing else is.
+
+    `snapshot` is the folder of the file that resolve() reads where no daemon
+    answers; left out: $CONVTUNE_SNAPSHOT, else the daemon's own default."""
 
     def __init__(
         self,
@@ -199,10 +206,17 @@ class Client:
         environment: str = "",
         timeout: float = 30.0,
         credentials: grpc.ChannelCredentials | None = None,
+        snapshot: str | None = None,
+        use_snapshot: bool = True,
     ) -> None:
         self.address = address or default_address()
         self.environment = environment
         self._timeout = timeout
+        self._snapshot_folder = snapshot
+        self._use_snapshot = use_snapshot
+        self._snapshot: _snapshot.Snapshot | None = None
+        self._snapshot_file: tuple[int, int] | None = None
+        self._snapshot_lock = threading.Lock()
         options = [
             ("grpc.max_receive_message_length", 256 << 20),
             # A daemon that starts is found soon by those who wait for it.
@@ -246,31 +260,84 @@ class Client:
         deadline = None if timeout is None else time.monotonic() + timeout
         results: list[Result] = []
         for part in _split([str(p) for p in problems]):
-            request = tuning_service_pb2.BatchGetRequest(
-                environment=self.environment,
-                problems=[problem_pb2.ProblemSpec(text=text) for text in part],
-                constraints=constraints._message(),
-                on_miss=f"ON_MISS_{on_miss.upper()}",
-                min_evidence=f"EVIDENCE_{min_evidence.upper()}" if min_evidence else "EVIDENCE_UNSPECIFIED",
-            )
-            results += [_result(r) for r in self._call(self._tuning.BatchGet, request, deadline).results]
+            results += self._get_part(part, constraints, on_miss, min_evidence, deadline)
         return results
+
+    def _get_part(
+        self,
+        part: list[str],
+        constraints: Constraints,
+        on_miss: str,
+        min_evidence: str,
+        deadline: float | None,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> list[Result]:
+        request = tuning_service_pb2.BatchGetRequest(
+            environment=self.environment,
+            problems=[problem_pb2.ProblemSpec(text=text) for text in part],
+            constraints=constraints._message(),
+            on_miss=f"ON_MISS_{on_miss.upper()}",
+            min_evidence=f"EVIDENCE_{min_evidence.upper()}" if min_evidence else "EVIDENCE_UNSPECIFIED",
+        )
+        return [_result(r) for r in self._call(self._tuning.BatchGet, request, deadline, enough).results]
 
     def resolve(
         self,
         problems: Iterable[Problem | str],
         *,
         constraints: Constraints = Constraints(),
+        min_evidence: str = "",
         timeout: float = 1.0,
     ) -> list[Result]:
         """As get, for a program that starts up: never raises what the daemon or
-        its absence causes, and is back within `timeout` seconds. What could not
-        be asked is a miss with the reason "unavailable"."""
-        texts = [str(p) for p in problems]
+        its absence causes, and is back within `timeout` seconds.
+
+        Where no daemon answers, the snapshot file does (`Result.source`): at
+        once if it has all that is asked for, else when the time is up. What
+        neither knows of is a miss with the reason "unavailable"; so is
+        everything that the daemon refuses."""
+        deadline = time.monotonic() + timeout
+        results: list[Result] = []
+        for part in _split([str(p) for p in problems]):
+            stored: list[Result] = []
+
+            def enough() -> bool:
+                stored[:] = self._from_snapshot(part, constraints, min_evidence)
+                return all(result.answer for result in stored)
+
+            try:
+                results += self._get_part(part, constraints, "none", min_evidence, deadline, enough)
+            except ConvtuneError as error:
+                if isinstance(error, Unavailable):
+                    enough()
+                else:  # the daemon is there and says what is wrong
+                    stored = [Result(text, None) for text in part]
+                for result in stored:
+                    if result.answer is None:
+                        why = f"{error}; {result.message}" if result.message else str(error)
+                        result = dataclasses.replace(result, miss="unavailable", message=why, source="")
+                    results.append(result)
+        return results
+
+    def _from_snapshot(self, texts: list[str], constraints: Constraints, min_evidence: str) -> list[Result]:
+        if not self._use_snapshot:
+            return [Result(text, None) for text in texts]
         try:
-            return self.get(texts, constraints=constraints, timeout=timeout)
-        except ConvtuneError as error:
-            return [Result(text, None, "unavailable", str(error)) for text in texts]
+            snapshot = self._current_snapshot()
+            return [snapshot.find(text, constraints, min_evidence) for text in texts]
+        except _snapshot.SnapshotError as error:
+            return [Result(text, None, message=str(error)) for text in texts]
+
+    def _current_snapshot(self) -> _snapshot.Snapshot:
+        """The file that is there now; read again only when it was replaced."""
+        folder = self._snapshot_folder or _snapshot.default_folder()
+        with self._snapshot_lock:
+            identity = _snapshot.identity(folder)
+            if self._snapshot is None or identity is None or identity != self._snapshot_file:
+                self._snapshot = None
+                self._snapshot = _snapshot.Snapshot(folder, self.environment)
+                self._snapshot_file = identity
+            return self._snapshot
 
     def tune(
         self,
@@ -318,8 +385,11 @@ class Client:
         return bool(chosen) and all(e.profile for e in chosen)
 
     @staticmethod
-    def _call(method: Any, request: Any, deadline: float | None) -> Any:
-        pause = _RETRY_PAUSE_S
+    def _call(
+        method: Any, request: Any, deadline: float | None, enough: Callable[[], bool] = lambda: False
+    ) -> Any:
+        """Tries again while nobody answers, unless `enough`, asked once, says that it need not."""
+        pause, first = _RETRY_PAUSE_S, True
         while True:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
             try:
@@ -328,6 +398,9 @@ class Client:
                 out_of_time = deadline is not None and time.monotonic() + pause >= deadline
                 if error.code() != grpc.StatusCode.UNAVAILABLE or deadline is None or out_of_time:
                     raise _translate(error) from None
+                if first and enough():
+                    raise _translate(error) from None
+                first = False
             time.sleep(pause)
             pause = min(pause * 2, _MAX_RETRY_PAUSE_S)
 

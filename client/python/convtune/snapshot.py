@@ -1,0 +1,256 @@
+"""Answers from the snapshot file that a daemon publishes, where no daemon answers.
+
+The layout is that of db/format/README.md. A file is taken whole or not at all: both checksums are verified, and whatever
+lies outside of it is an error."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import struct
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from convtune import problem_key
+
+if TYPE_CHECKING:
+    from convtune.client import Candidate, Constraints, Result
+
+_FILE = "current.snapshot"
+_HEADER = struct.Struct("<8sIIQQQIIqQQQQQQQ")
+_SECTION = struct.Struct("<BBBBIII64s32sIIQQQ")
+_SLOT = struct.Struct("<II")
+_ENTRY = struct.Struct("<320sIHBBQ120s")
+_CANDIDATE = struct.Struct("<BBBBiqIIqfI")
+_KNOB = struct.Struct("<iIq")
+assert (_HEADER.size, _SECTION.size, _ENTRY.size, _CANDIDATE.size) == (112, 144, 456, 40)
+
+_EVIDENCE = {10: "heuristic", 20: "observed", 30: "incomplete", 40: "measured"}
+_LIBRARY = ("unknown", "full", "graph_jit_only")
+_F32 = 2
+# Bits of cuDNN's numerical notes, and of the behaviour note that a plan can be captured.
+_TENSOR_CORE, _DOWN_CONVERT, _REDUCED, _FFT = 1 << 1, 1 << 2, 1 << 3, 1 << 4
+_WINOGRAD = 0b1111 << 6
+_CAPTURABLE = 1 << 4
+_PORTFOLIO = 3
+
+
+class SnapshotError(ValueError):
+    """No snapshot can be used; the message names the path and says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Section:
+    name: str
+    text: str
+    slots: int
+    slots_at: int
+    entries_at: int
+    entries: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Choice:
+    graph: bool
+    numerical_notes: int
+    behavior_notes: int
+    candidate: Candidate
+
+
+def default_folder() -> str:
+    """$CONVTUNE_SNAPSHOT, else the folder below the state directory that a daemon has by itself."""
+    named = os.environ.get("CONVTUNE_SNAPSHOT")
+    if named:
+        return named
+    service = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    if service.startswith("/"):
+        return f"{service}/snapshot"
+    if os.access("/var/lib/convtune", os.W_OK):
+        return "/var/lib/convtune/snapshot"
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return f"{state if state.startswith('/') else os.path.expanduser('~/.local/state')}/convtune/snapshot"
+
+
+def identity(folder: str) -> tuple[int, int] | None:
+    """Differs between two files, one of which took the other's place; None without one."""
+    try:
+        status = os.stat(os.path.join(folder, _FILE))
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+class Snapshot:
+    """One file, read and verified as a whole. Immutable: thread-safe.
+
+    `folder` is where the daemon publishes, `environment` a name or a text form;
+    it may be empty if the file has one environment. Raises SnapshotError."""
+
+    def __init__(self, folder: str, environment: str = "") -> None:
+        self._path = os.path.join(folder, _FILE)
+        try:
+            with open(self._path, "rb") as file:
+                self._bytes = file.read()
+            sections = self._read()
+        except OSError as error:
+            raise SnapshotError(f"{self._path}: {error.strerror}") from None
+        except (struct.error, UnicodeDecodeError):
+            raise SnapshotError(f"{self._path}: its layout is not sound") from None
+        chosen = [s for s in sections if environment in ("", s.name, s.text)]
+        if len(chosen) != 1:
+            named = f"is {environment!r}" if environment else "none is named"
+            names = "; ".join(s.text for s in sections)
+            raise SnapshotError(f"{self._path}: the environment must be one of: {names}; {named}")
+        self._section = chosen[0]
+
+    def _refuse(self, what: str) -> SnapshotError:
+        return SnapshotError(f"{self._path}: {what}")
+
+    def _read(self) -> list[_Section]:
+        header = _HEADER.unpack_from(self._bytes)
+        if header[0] != b"CVTSNAP\n":
+            raise self._refuse("is no snapshot")
+        if header[1] != 1:
+            raise self._refuse("of another format version")
+        checksum, body = header[15], memoryview(self._bytes)[_HEADER.size :]
+        if xxhash.xxh3_64_intdigest(self._bytes[: _HEADER.size - 8]) != checksum:
+            raise self._refuse("the checksum does not match")
+        if header[2] != _HEADER.size or header[3] != len(self._bytes):
+            raise self._refuse("has another length than it says")
+        if xxhash.xxh3_64_intdigest(body) != header[14]:
+            raise self._refuse("the checksum does not match")
+        self._candidates_at, self._knobs_at = header[10], header[12]
+        sections = [self._section_at(header[9] + i * _SECTION.size) for i in range(header[7])]
+        return [s for s in sections if s is not None]
+
+    def _section_at(self, at: int) -> _Section | None:
+        (profile, library, major, minor, sms, cudnn, _, model, mig, channel, slots, slots_at, entries_at, entries) = (
+            _SECTION.unpack_from(self._bytes, at)
+        )
+        if channel != 0:  # what a canary gets; answers are the promoted release's
+            return None
+        if slots == 0 or slots & (slots - 1) or entries >= slots or library >= len(_LIBRARY):
+            raise self._refuse("its layout is not sound")
+        gpu, part = (field.rstrip(b"\0").decode("ascii") for field in (model, mig))
+        prefix = "profile:" if profile else ""
+        version = f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}"
+        text = f"{prefix}{gpu},cc={major}.{minor},sms={sms},{f'mig={part},' if part else ''}cudnn={version}"
+        name = f"{prefix}{gpu}{f'-{part}' if part else ''}"
+        return _Section(name, f"{text},lib={_LIBRARY[library]}", slots, slots_at, entries_at, entries)
+
+    def find(self, problem: str, constraints: Constraints, min_evidence: str = "") -> Result:
+        """As the daemon would answer, of the promoted release. What is not found says why."""
+        from convtune.client import Answer, Result
+
+        def miss(why: str) -> Result:
+            return Result(problem, None, "not_found", why, source="snapshot")
+
+        try:
+            key = problem_key.parse(problem)
+        except ValueError as error:
+            return miss(str(error))
+        try:
+            entry = self._entry(key)
+            if entry is None:
+                return miss(f"not in the snapshot for {self._section.name}")
+            _, begin, count, evidence, pinned, _, _ = entry
+            least = next((number for number, name in _EVIDENCE.items() if name == min_evidence), 0)
+            if evidence < least:
+                return Result(
+                    problem, None, "insufficient_evidence",
+                    "the snapshot's choice has less evidence than asked for", source="snapshot",
+                )  # fmt: skip
+            choices = [self._choice(begin + i) for i in range(count)]
+        except struct.error:
+            raise self._refuse("its layout is not sound") from None
+        kept = [c for c in choices if _satisfies(c, constraints, key[1])]
+        if not kept:
+            return Result(
+                problem, None, "no_candidate", "none of the snapshot's choices keeps to the constraints",
+                source="snapshot",
+            )  # fmt: skip
+        # Each API's are in the order in which they are to be offered. Of two
+        # first ones, the faster; untimed ones stay as they are.
+        other = next((c for c in kept if c.graph != kept[0].graph), None)
+        if other is not None and 0 < other.candidate.median_us < kept[0].candidate.median_us:
+            kept.remove(other)
+            kept.insert(0, other)
+        return Result(
+            problem,
+            Answer(
+                winner=kept[0].candidate,
+                portfolio=tuple(c.candidate for c in kept[:_PORTFOLIO]),
+                evidence=_EVIDENCE.get(evidence, ""),
+                origin="",
+                environment=self._section.name,
+                pinned=bool(pinned),
+                note="",
+            ),
+            source="snapshot",
+        )
+
+    def _entry(self, key: bytes) -> tuple[bytes, int, int, int, int, int, bytes] | None:
+        section = self._section
+        bare, alignment = problem_key.without_alignment(key), problem_key.alignment_of(key)
+        value = xxhash.xxh3_64_intdigest(bare)
+        best, place = None, value & (section.slots - 1)
+        for _ in range(section.slots):
+            tag, number = _SLOT.unpack_from(self._bytes, section.slots_at + place * _SLOT.size)
+            if number == 0:
+                break
+            place = (place + 1) & (section.slots - 1)
+            if tag != value >> 32 or number > section.entries:
+                continue
+            entry = _ENTRY.unpack_from(self._bytes, section.entries_at + (number - 1) * _ENTRY.size)
+            own = problem_key.alignment_of(entry[0])
+            if problem_key.without_alignment(entry[0]) != bare or own > alignment:
+                continue
+            if best is None or own > problem_key.alignment_of(best[0]):
+                best = entry
+        return best
+
+    def _choice(self, number: int) -> _Choice:
+        from convtune.client import Candidate
+
+        (api, knob_count, flags, _, math_type, own_number, numerical, behavior, workspace, time_us, begin) = (
+            _CANDIDATE.unpack_from(self._bytes, self._candidates_at + number * _CANDIDATE.size)
+        )
+        knobs = []
+        for i in range(knob_count):
+            type_, _, setting = _KNOB.unpack_from(self._bytes, self._knobs_at + (begin + i) * _KNOB.size)
+            knobs.append((type_, setting))
+        graph = api == 2
+        text = f"graph:eng{own_number}" + "".join(f",k{type_}={setting}" for type_, setting in knobs)
+        return _Choice(
+            graph,
+            numerical,
+            behavior,
+            Candidate(
+                text=text if graph else f"legacy:algo{own_number},math{math_type}",
+                workspace_bytes=workspace,
+                deterministic=bool(flags & 1),
+                median_us=time_us,
+                engine_index=own_number if graph else None,
+                knobs=tuple(knobs),
+                algorithm=None if graph else own_number,
+                math_type=None if graph else math_type,
+            ),
+        )
+
+
+def _satisfies(choice: _Choice, constraints: Constraints, data_type: int) -> bool:
+    notes, c = choice.numerical_notes, constraints
+    return not (
+        (c.max_workspace_bytes is not None and choice.candidate.workspace_bytes > c.max_workspace_bytes)
+        or (c.deterministic and not choice.candidate.deterministic)
+        # Tensor cores take f32 inputs only after narrowing them.
+        or (c.forbid_tf32 and data_type == _F32 and notes & (_TENSOR_CORE | _DOWN_CONVERT))
+        or (c.forbid_down_convert and notes & _DOWN_CONVERT)
+        or (c.forbid_winograd and notes & _WINOGRAD)
+        or (c.forbid_fft and notes & _FFT)
+        or (c.forbid_reduced_precision_reduction and notes & _REDUCED)
+        or (c.api == "graph" and not choice.graph)
+        or (c.api == "legacy" and choice.graph)
+        or (c.launch == "graph_capture" and not choice.behavior_notes & _CAPTURABLE)
+    )

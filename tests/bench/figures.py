@@ -18,6 +18,8 @@ sys.path.insert(0, str(ROOT / "tests" / "integration"))
 from harness.daemon import Daemon, wait_until  # noqa: E402
 from harness.fakes import script  # noqa: E402
 
+import plans  # noqa: E402
+
 BATCHES = (1, 64, 1477)
 INDEX_SIZES = (10_000, 200_000, 1_000_000)
 IDLE_SECONDS = 20
@@ -33,6 +35,8 @@ TARGETS = {
     ("problem_ns", None): ("<=", 3.0),
     ("index_bytes_per_tuning", None): ("<=", 1.5),
     ("start_s", None): ("<=", 3.0),
+    ("ready_plans_s", None): ("<=", 1.1),
+    ("tune_s", None): ("<=", 0.6),
     ("commits_per_second", 1): (">=", 0.8),
     ("commits_per_second", 32): (">=", 5.0),
 }
@@ -177,11 +181,16 @@ def measure_start(folder):
     return rows
 
 
+def measure_plans(folder):
+    return plans.measure(folder, BIN, daemon_in)
+
+
 PARTS = {
     "lookups": measure_lookups,
     "index": measure_index,
     "commits": measure_commits,
     "start": measure_start,
+    "plans": measure_plans,
     "idle": measure_idle,
 }
 
@@ -209,7 +218,7 @@ def table(rows):
     head = ["FIGURE", "AT", "VALUE", "BASELINE", "RATIO", "TO REACH", "REACHED"]
     lines = [head]
     for row in rows:
-        at = " ".join(f"{row[k]} {k}" for k in ("batch", "clients", "tunings", "writers") if k in row)
+        at = " ".join(f"{row[k]} {k}" for k in ("model", "problems", "batch", "clients", "tunings", "writers") if k in row)
         number = [f"{row[k]:.4g}" if k in row else "" for k in ("value", "baseline", "ratio")]
         lines.append([row["figure"], at, *number, *judged(row)])
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]

@@ -155,7 +155,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   if (eligible.empty()) eligible = std::move(slower);
   for (const PrunedGroup& group : indexed.pruned) {
     ran_count += group.count;
-    if (Satisfies(group.traits, constraints, data_type)) answer.eligible_count += group.count;
+    if (Satisfies(group.Example(), constraints, data_type)) answer.eligible_count += group.count;
   }
   const Candidate* stock = indexed.stock ? &timing.candidates()[*indexed.stock] : nullptr;
   const Candidate* winner = pinned != nullptr ? pinned : PickWinner(eligible, stock);
@@ -187,7 +187,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   answer.environment_name = indexed.environment_name;
   answer.age = std::max(absl::ZeroDuration(), now - tuning.tune_time);
   answer.candidate_count = indexed.candidate_count;
-  answer.tuning_id = indexed.tuning_id;
+  answer.tuning_id = indexed.digest.ToString();
   answer.persisted = indexed.persisted;
   answer.note = absl::StrJoin(notes, "; ");
   return answer;

@@ -27,27 +27,41 @@ bool IsCertain(const std::vector<Candidate>& candidates, size_t stock) {
   });
 }
 
+auto TraitsOf(const PrunedGroup& group) {
+  return std::tie(group.workspace_bytes, group.error, group.numerical_notes, group.legacy,
+                  group.deterministic, group.capturable);
+}
+
 void AddPruned(const Candidate& candidate, std::vector<PrunedGroup>* pruned) {
-  Candidate traits;
-  traits.id = ApiOf(candidate.id) == Api::kGraph ? CandidateId(EngineConfig{})
-                                                 : CandidateId(LegacyAlgorithm{});
-  traits.numerical_notes = candidate.numerical_notes;
-  traits.behavior_notes =
-      candidate.behavior_notes & NoteBit(BehaviorNote::kSupportsCudaGraphNativeApi);
-  traits.capture = candidate.capture;
-  traits.error = candidate.error;
-  traits.deterministic = candidate.deterministic;
-  traits.workspace_bytes = candidate.workspace_bytes;
+  PrunedGroup added;
+  added.workspace_bytes = candidate.workspace_bytes;
+  added.error = candidate.error.value_or(PrunedGroup::kNotCompared);
+  added.numerical_notes = candidate.numerical_notes;
+  added.count = 1;
+  added.legacy = ApiOf(candidate.id) == Api::kLegacy;
+  added.deterministic = candidate.deterministic;
+  added.capturable = candidate.capturable();
   for (PrunedGroup& group : *pruned) {
-    if (group.traits == traits) {
+    if (TraitsOf(group) == TraitsOf(added)) {
       ++group.count;
       return;
     }
   }
-  pruned->push_back({std::move(traits), 1});
+  pruned->push_back(added);
 }
 
 }  // namespace
+
+Candidate PrunedGroup::Example() const {
+  Candidate candidate;
+  if (legacy) candidate.id = LegacyAlgorithm{};
+  candidate.numerical_notes = numerical_notes;
+  candidate.deterministic = deterministic;
+  candidate.workspace_bytes = workspace_bytes;
+  candidate.capture = capturable ? CaptureSupport::kYes : CaptureSupport::kNo;
+  if (error != kNotCompared) candidate.error = error;
+  return candidate;
+}
 
 bool Dominates(const Candidate& b, const Candidate& a) {
   if (!AtLeastAsEligible(b, a)) return false;
@@ -71,7 +85,7 @@ bool DominatorsFirst(const Candidate& a, const Candidate& b) {
 IndexedTuning KeepAll(Tuning tuning) {
   IndexedTuning indexed;
   indexed.candidate_count = static_cast<int>(tuning.candidates.size());
-  indexed.tuning_id = tuning.key.Digest().ToString();
+  indexed.digest = tuning.key.Digest();
   if (const auto environment = Environment::Parse(tuning.key.environment_text); environment.ok()) {
     indexed.environment_name = environment->Name();
   }
@@ -118,6 +132,8 @@ IndexedTuning KeepBest(Tuning tuning, const CandidateId* pinned) {
     }
   }
   kept.insert(kept.end(), besides.begin(), besides.end());
+  kept.shrink_to_fit();
+  indexed.pruned.shrink_to_fit();
   indexed.stock = StockIndex(kept);
   indexed.tuning.candidates = std::move(kept);
   return indexed;

@@ -13,10 +13,20 @@
 
 namespace convtune {
 
-// Candidates that ran and were left out, as far as constraints see them.
+// Candidates that ran and were left out, as far as constraints see them. Small:
+// a tuning has many, and the index a million tunings.
 struct PrunedGroup {
-  Candidate traits;  // without samples and texts
-  int count = 0;
+  int64_t workspace_bytes = 0;
+  double error = kNotCompared;
+  uint32_t numerical_notes = 0;
+  int32_t count = 0;
+  bool legacy = false;
+  bool deterministic = false;
+  bool capturable = false;
+
+  static constexpr double kNotCompared = -1;
+  // One that satisfies the same constraints.
+  Candidate Example() const;
 };
 
 // A tuning ready to be answered from. Immutable once it is in the index.
@@ -24,8 +34,8 @@ struct IndexedTuning {
   Tuning tuning;  // without samples; candidates as far as they are kept
   std::vector<PrunedGroup> pruned;
   std::string environment_name;
-  std::string tuning_id;
-  std::string winner;  // text form of the winner without constraints
+  TuningDigest digest;  // of the key
+  std::string winner;   // text form of the winner without constraints
   int candidate_count = 0;
   std::optional<size_t> stock;  // index in tuning.candidates
   // Nothing that cuDNN lists before it might run: each was refused.

@@ -116,6 +116,7 @@ absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, 
   Server::Options options;
   options.listen = flags.listen;
   options.tls = flags.tls;
+  options.roles = flags.roles;
   options.tuner = tuner;
   options.store = store;
   options.clock = clock;

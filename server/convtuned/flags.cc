@@ -13,6 +13,7 @@
 #include "proto/model/enums.h"
 #include "server/convtuned/program_paths.h"
 #include "server/metrics/metrics_server.h"
+#include "server/rpc/access.h"
 
 namespace convtune {
 namespace {
@@ -81,6 +82,11 @@ std::string CheckMetricsAddress(const std::string& text) {
   return status.ok() ? "" : std::string(status.message());
 }
 
+std::string CheckRole(const std::string& text) {
+  const absl::Status status = AccessRules::Parse({text}).status();
+  return status.ok() ? "" : std::string(status.message());
+}
+
 CLI::Option* WithEnvironment(CLI::Option* option) {
   return option->envname(EnvironmentName(option->get_lnames().front()));
 }
@@ -114,6 +120,11 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   add("tls-cert", flags->tls.cert, "PEM file: the server's certificate chain");
   add("tls-key", flags->tls.key, "PEM file: the server's private key");
   add("tls-client-ca", flags->tls.client_ca, "PEM file: who signs clients' certificates");
+  add("role", flags->roles,
+      "ROLE=WHO: read, tune or admin to user:NAME, group:NAME or cert:IDENTITY; * is everybody; "
+      "repeatable")
+      ->delimiter(',')
+      ->check(CheckRole);
   add("metrics-address", flags->metrics_address,
       MetricsBuilt() ? "IP:PORT to serve Prometheus metrics at, over plain HTTP; empty: none"
                      : "Not in this build, which was made without prometheus-cpp")

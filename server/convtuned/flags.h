@@ -38,7 +38,8 @@ struct Flags {
   int64_t max_db_bytes = 0;  // 0: no limit
   PublishOptions publish;    // but for its folder, which is in the state directory
   TlsFiles tls;
-  std::string metrics_address;  // IP:PORT; empty: none
+  std::vector<std::string> roles;  // as AccessRules::Parse takes them
+  std::string metrics_address;     // IP:PORT; empty: none
   bool json_log = false;
   std::string log_level = "info";
 };

@@ -7,7 +7,9 @@
 
 #include "grpcpp/support/slice.h"
 #include "proto/base/mutex.h"
+#include "server/rpc/access.h"
 #include "server/rpc/call.h"
+#include "server/rpc/role_gate.h"
 
 namespace convtune {
 namespace {
@@ -52,6 +54,10 @@ grpc::Status ReadBatch(const grpc::ByteBuffer& in, BatchAnswerer* answerer, Batc
   grpc::Status read = ReadRequest<v1::BatchGetRequest>(in, &request);
   if (read.ok()) *batch = BatchAnswerer::Whole(*std::move(request));
   return read;
+}
+
+OnMiss OnMissOf(const Batch& batch) {
+  return batch.complete() ? batch.context->request.on_miss : batch.missing.on_miss;
 }
 
 // A call that needs the tuner.
@@ -167,7 +173,12 @@ grpc::ServerUnaryReactor* HandleBatchGet(Tuner* tuner, BatchAnswerer* answerer,
   RequestLog log("BatchGet", context);
   const ScopedRequestId scope(log.request_id());
   Batch batch;
-  grpc::Status status = CatchAll("BatchGet", [&] { return ReadBatch(*in, answerer, &batch); });
+  grpc::Status status = CatchAll("BatchGet", [&] {
+    grpc::Status read = ReadBatch(*in, answerer, &batch);
+    return read.ok() && OnMissOf(batch) != OnMiss::kNone
+               ? RequireRole(*context, Role::kTune, "on_miss: anything but NONE")
+               : read;
+  });
   if (status.ok() && !batch.complete()) {
     auto* reactor = new LookupReactor(tuner, answerer, context, log, std::move(batch), out);
     reactor->Start();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "grpc/health/v1/health.pb.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -15,9 +16,12 @@
 #include "grpcpp/server_builder.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
+#include "server/rpc/access.h"
+#include "server/rpc/entrance.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/listen_address.h"
+#include "server/rpc/listener.h"
 #include "server/rpc/services.h"
 
 namespace convtune {
@@ -97,47 +101,33 @@ class GrpcServer final : public Server {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     SetLimits(&builder);
-    std::vector<ListenAddress> parsed;
-    std::vector<int> ports(options.listen.size(), 0);
-    for (size_t i = 0; i < options.listen.size(); ++i) {
-      ASSIGN_OR_RETURN(ListenAddress address, ListenAddress::Parse(options.listen[i]));
-      if (address.unix_socket) {
-        RETURN_IF_ERROR(PrepareSocketPath(address.target));
-        builder.AddListeningPort(address.ToText(), grpc::InsecureServerCredentials());
-      } else {
-        ASSIGN_OR_RETURN(const auto credentials, TlsCredentials(options.tls));
-        builder.AddListeningPort(address.ToText(), credentials, &ports[i]);
+    std::vector<ListenAddress> addresses;
+    Entrance::Options entrance;
+    for (const std::string& text : options.listen) {
+      ASSIGN_OR_RETURN(ListenAddress address, ListenAddress::Parse(text));
+      if (!address.unix_socket && entrance.tls == nullptr) {
+        ASSIGN_OR_RETURN(entrance.tls, TlsCredentials(options.tls));
       }
-      parsed.push_back(std::move(address));
+      addresses.push_back(std::move(address));
     }
+    ASSIGN_OR_RETURN(entrance.rules, AccessRules::Parse(options.roles));
+    entrance.max_fd = RaiseFileLimit(kMaxConnections + kReservedFiles, kReservedFiles);
+    entrance_ = std::make_unique<Entrance>(std::move(entrance));
+    RETURN_IF_ERROR(entrance_->Prepare(addresses, &builder));
     builder.RegisterService(tuning_.get());
     builder.RegisterService(maintenance_.get());
     if (releases_ != nullptr) builder.RegisterService(releases_.get());
     builder.RegisterService(bundles_.get());
     if (fleet_ != nullptr) builder.RegisterService(fleet_.get());
-    {
-      const ScopedSocketUmask mask;
-      server_ = builder.BuildAndStart();
-    }
+    server_ = builder.BuildAndStart();
     if (server_ == nullptr) {
-      std::string all;
-      for (const std::string& address : options.listen) {
-        absl::StrAppend(&all, all.empty() ? "" : ", ", address);
-      }
       return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", all,
-                       ": an address is in use or not allowed, or the TLS files are "
-                       "not valid PEM"));
-    }
-    for (size_t i = 0; i < parsed.size(); ++i) {
-      std::string text = parsed[i].ToText();
-      if (!parsed[i].unix_socket) {
-        text = absl::StrCat(text.substr(0, text.rfind(':')), ":", ports[i]);
-      }
-      addresses_.push_back(std::move(text));
+          absl::StrCat("cannot listen on ", absl::StrJoin(options.listen, ", "),
+                       ": the server does not start; the TLS files may not be valid PEM"));
     }
     SetReady(false);
     server_->GetHealthCheckService()->SetServingStatus("liveness", true);
+    entrance_->Open();
     return absl::OkStatus();
   }
 
@@ -149,7 +139,7 @@ class GrpcServer final : public Server {
     }
   }
 
-  std::vector<std::string> addresses() const override { return addresses_; }
+  std::vector<std::string> addresses() const override { return entrance_->addresses(); }
 
   void Shutdown(absl::Time deadline) override {
     MutexLock lock(shutdown_mutex_);
@@ -157,6 +147,7 @@ class GrpcServer final : public Server {
       return;
     }
     shut_down_ = true;
+    entrance_->Close();
     server_->Shutdown(absl::ToChronoTime(deadline));
   }
 
@@ -168,7 +159,7 @@ class GrpcServer final : public Server {
   const std::unique_ptr<grpc::Service> bundles_;
   const std::unique_ptr<grpc::Service> fleet_;  // may be nullptr
   std::unique_ptr<grpc::Server> server_;
-  std::vector<std::string> addresses_;
+  std::unique_ptr<Entrance> entrance_;
   Mutex shutdown_mutex_;
   bool shut_down_ GUARDED_BY(shutdown_mutex_) = false;
 };

@@ -22,16 +22,17 @@ struct TlsFiles {
   std::string client_ca;
 };
 
-// Listens on unix sockets, which get mode 0660, and over TCP with mutual TLS
-// only. Health is kept under the names "liveness" (the process works) and
-// "readiness" (it takes calls); "" and the services' names say what readiness
-// says. A call that waits takes no thread. Thread-safe.
+// Listens on unix sockets, which get mode 0660 (0666 where roles are given to
+// users or groups), and over TCP with mutual TLS only. Health is kept under the names "liveness"
+// (the process works) and "readiness" (it takes calls); "" and the services' names say what
+// readiness says. A call that waits takes no thread. Thread-safe.
 class Server {
  public:
   struct Options {
-    std::vector<std::string> listen;  // unix:PATH or HOST:PORT; at least one
-    TlsFiles tls;                     // all or none; needed for HOST:PORT
-    Tuner* tuner = nullptr;           // these four outlive the server
+    std::vector<std::string> listen;      // unix:PATH or HOST:PORT; at least one
+    TlsFiles tls;                         // all or none; needed for HOST:PORT
+    std::vector<std::string> roles = {};  // who may do what, see AccessRules::Parse
+    Tuner* tuner = nullptr;               // these four outlive the server
     TuningStore* store = nullptr;
     ReleaseManager* releases = nullptr;  // without it there is no ReleaseService
     const Clock* clock = nullptr;

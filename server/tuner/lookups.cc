@@ -109,6 +109,12 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   for (size_t i = 0; i < misses.size(); ++i) {
     if (misses[i] != 0) misses_[i].fetch_add(misses[i], std::memory_order_relaxed);
   }
+  if (const size_t work = waits.size() + to_queue.size(); work != 0) {
+    if (const absl::Status room = environment.queue->CheckRoom(work); !room.ok()) {
+      pending->done(room);
+      return 0;
+    }
+  }
   if (!to_queue.empty()) {
     std::vector<ConvProblem> queued;
     for (const size_t i : to_queue) queued.push_back(problems[i]);

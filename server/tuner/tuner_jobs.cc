@@ -22,6 +22,7 @@ absl::StatusOr<JobSnapshot> TunerImpl::CreateJob(JobRequest request) {
   if (environment.queue == nullptr) {
     return absl::FailedPreconditionError("environment: no device of this daemon has it");
   }
+  RETURN_IF_ERROR(environment.queue->CheckRoom(request.problems.size()));
   return QueueJob(environment, request);
 }
 

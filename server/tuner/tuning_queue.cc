@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 namespace convtune {
@@ -203,6 +204,16 @@ bool TuningQueue::shut() const {
 int64_t TuningQueue::depth() const {
   MutexLock lock(mutex_);
   return static_cast<int64_t>(queued_.size());
+}
+
+absl::Status TuningQueue::CheckRoom(size_t more) const {
+  MutexLock lock(mutex_);
+  if (queued_.size() + more <= kMaxItems && by_subscriber_.size() + more <= kMaxSubscribers) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the queue is full: ", queued_.size(), " problems of at most ", kMaxItems, " and ",
+      by_subscriber_.size(), " who wait of at most ", kMaxSubscribers, "; try again"));
 }
 
 bool TuningQueue::idle() const {

@@ -69,6 +69,10 @@ struct WorkItem {
 // for no more than a queued or running item will give joins that item.
 class TuningQueue {
  public:
+  // What may wait at once, so that no number of callers takes the memory away.
+  static constexpr size_t kMaxItems = 50'000;
+  static constexpr size_t kMaxSubscribers = 400'000;
+
   // Adds a subscriber and returns its number; never 0. If no item can be
   // joined, asks `needed` under the queue's lock, and if it says no adds
   // nothing and returns 0: results are published before their item leaves the
@@ -97,6 +101,9 @@ class TuningQueue {
   bool shut() const;
 
   int64_t depth() const;
+  // RESOURCE_EXHAUSTED if `more` items and as many subscribers would be too many.
+  // Submit does not ask: whoever lets callers in does.
+  absl::Status CheckRoom(size_t more) const;
   // Nothing is queued and nothing runs.
   bool idle() const;
   // Devices that can work at present.

@@ -9,6 +9,7 @@ import tempfile
 import pytest
 
 from harness import postgres
+from harness.certificates import Certificates
 from harness.cli import Cli
 from harness.daemon import Daemon
 from harness.fakes import script
@@ -147,6 +148,13 @@ def pytest_runtest_makereport(item):
     report = outcome.get_result()
     if report.when == "call":
         item.call_report = report
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    if not shutil.which("openssl"):
+        pytest.skip("the openssl program is not there")
+    return Certificates(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,6 @@
 """What is open by default, and what is refused at start."""
 
 import os
-import shutil
-import socket
 import sqlite3
 import stat
 import subprocess
@@ -12,13 +10,8 @@ import grpc
 import pytest
 
 from harness.api import Client
+from harness.daemon import free_port
 from harness.problems import numbered
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def refused_start(daemon, within=10):
@@ -117,58 +110,11 @@ def test_a_database_that_is_not_ours_is_not_touched(bare_daemon):
     assert database.read_bytes() == before
 
 
-class Certificates:
-    """A small authority: server and client certificates, and a stranger's."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        for authority in ("ca", "stranger-ca"):
-            self._openssl(
-                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                "-subj", f"/CN={authority}", "-keyout", f"{authority}.key", "-out", f"{authority}.pem",
-            )  # fmt: skip
-        for name, authority in (("server", "ca"), ("client", "ca"), ("stranger", "stranger-ca")):
-            self._openssl(
-                "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr",
-            )  # fmt: skip
-            (directory / "ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-            self._openssl(
-                "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
-                "-CAcreateserial", "-days", "2", "-extfile", "ext", "-out", f"{name}.pem",
-            )  # fmt: skip
-
-    def _openssl(self, *args):
-        subprocess.run(["openssl", *args], cwd=self.directory, check=True, capture_output=True)
-
-    def path(self, name):
-        return self.directory / name
-
-    def credentials(self, name=None):
-        def read(file):
-            return self.path(file).read_bytes()
-
-        if name is None:
-            return grpc.ssl_channel_credentials(read("ca.pem"))
-        return grpc.ssl_channel_credentials(read("ca.pem"), read(f"{name}.key"), read(f"{name}.pem"))
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    if not shutil.which("openssl"):
-        pytest.skip("the openssl program is not there")
-    return Certificates(tmp_path_factory.mktemp("tls"))
-
-
 @pytest.fixture
 def tls_daemon(daemons, certificates):
     """Listens on a unix socket and on TCP; tls_daemon.tcp is the latter."""
     port = free_port()
-    daemon = daemons(
-        "--devices", "none", "--listen", f"localhost:{port}",
-        "--tls-cert", certificates.path("server.pem"), "--tls-key", certificates.path("server.key"),
-        "--tls-client-ca", certificates.path("ca.pem"),
-    )  # fmt: skip
+    daemon = daemons("--devices", "none", "--listen", f"localhost:{port}", *certificates.server_flags())
     daemon.tcp = f"localhost:{port}"
     return daemon.start()
 

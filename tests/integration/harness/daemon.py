@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import time
 
@@ -43,6 +44,12 @@ def children(pid):
         with contextlib.suppress(OSError):
             found += [int(child) for child in task.read_text().split()]
     return [child for child in found if alive(child)]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 class Daemon:

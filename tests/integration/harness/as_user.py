@@ -1,0 +1,69 @@
+"""Connections to a unix socket that another user makes: a forwarder that gives root up.
+
+    python as_user.py UID GID GROUPS LISTEN_PATH TARGET_PATH
+"""
+
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import threading
+
+from .daemon import wait_until
+
+
+class AsUser:
+    """`address` leads to the daemon's socket, with that user's credentials; needs root."""
+
+    def __init__(self, daemon, uid, gid, groups=()):
+        path = daemon.directory / f"u{uid}-{gid}"
+        daemon.directory.chmod(0o755)
+        self.address = f"unix:{path}"
+        package = pathlib.Path(__file__).resolve().parent
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"{package.name}.as_user", str(uid), str(gid), ",".join(map(str, groups)), str(path),
+             str(daemon.socket)],
+            cwd=package.parent,
+        )  # fmt: skip
+        wait_until(path.exists, 20, "the forwarder")
+
+    def close(self):
+        self._process.kill()
+        self._process.wait()
+
+
+def _copy(source, target):
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+    except OSError:
+        pass
+    for end in (source, target):
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+
+def _forward(uid, gid, groups, listen_path, target_path):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(listen_path)
+    listener.listen()
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    while True:
+        near, _ = listener.accept()
+        far = socket.socket(socket.AF_UNIX)
+        try:
+            far.connect(target_path)
+        except OSError:
+            near.close()
+            continue
+        for ends in ((near, far), (far, near)):
+            threading.Thread(target=_copy, args=ends, daemon=True).start()
+
+
+if __name__ == "__main__":
+    _forward(int(sys.argv[1]), int(sys.argv[2]), [int(g) for g in sys.argv[3].split(",") if g], *sys.argv[4:])

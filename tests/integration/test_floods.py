@@ -1,0 +1,224 @@
+"""Floods are shed: connections, calls and readers that are too many cost themselves and nobody else."""
+
+import contextlib
+import os
+import resource
+import socket
+import statistics
+import threading
+import time
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+
+from harness.api import API, Client, status_details
+from harness.daemon import free_port, wait_until
+from harness.fakes import script
+from harness.http2 import (DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS,
+                           Connection, call_headers, frame)  # fmt: skip
+from harness.problems import numbered, numbered_list
+
+
+def connect(address):
+    """A bare connection to "unix:PATH" or "HOST:PORT"; None if it is refused."""
+    try:
+        if address.startswith("unix:"):
+            end = socket.socket(socket.AF_UNIX)
+            end.settimeout(5)
+            end.connect(address[5:])
+            return end
+        host, port = address.rsplit(":", 1)
+        return socket.create_connection((host, int(port)), timeout=5)
+    except OSError:
+        return None
+
+
+class Storm:
+    """Connections that are opened and kept; refused ones are opened again."""
+
+    def __init__(self, address, count):
+        self._held = []
+        for _ in range(count):
+            end = connect(address)
+            if end is not None:
+                with contextlib.suppress(OSError):
+                    end.sendall(PREFACE + frame(SETTINGS))
+                self._held.append(end)
+
+    def close(self):
+        for end in self._held:
+            end.close()
+
+
+def files_of(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@pytest.mark.parametrize("transport", ["socket", "mtls"])
+def test_a_storm_of_connections_costs_the_storm(fake_daemon, certificates, transport, long_run):
+    limit, waves = 256, 20 if long_run else 2
+    port = free_port()
+    daemon = fake_daemon("--listen", f"localhost:{port}", *certificates.server_flags(), env=script())
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+    try:
+        daemon.start(wait=False)
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    daemon.wait_ready()
+    address = daemon.address if transport == "socket" else f"localhost:{port}"
+    credentials = None if transport == "socket" else certificates.credentials("client")
+    with Client(address, credentials=credentials) as known:
+        assert known.tune(numbered(1)).succeeded_count == 1
+        for _ in range(waves):
+            storm = Storm(address, 3 * limit)
+            for _ in range(50):
+                assert known.get_one(numbered(1), timeout=5).WhichOneof("outcome") == "answer"
+            # What is left are files for the database and for workers.
+            assert files_of(daemon.pid) <= limit
+            assert known.tune(numbered(1), force=True).succeeded_count == 1
+            storm.close()
+
+            def answers():
+                with Client(address, credentials=credentials) as new, contextlib.suppress(grpc.RpcError):
+                    return new.get_one(numbered(1), timeout=5).WhichOneof("outcome") == "answer"
+
+            wait_until(answers, 20, "a new connection after the storm")
+
+
+def retry_seconds(error):
+    """Of the google.rpc.RetryInfo that an RpcError carries, else None."""
+    for detail in status_details(error):
+        info = error_details_pb2.RetryInfo()
+        if detail.Unpack(info):
+            return info.retry_delay.ToTimedelta().total_seconds()
+    return None
+
+
+def test_the_queue_is_bounded_and_says_when_to_come_back(fake_daemon):
+    daemon = fake_daemon(env=script(measure_delay_ms=60000)).start()
+    refused = None
+    with daemon.client() as client:
+        assert client.get_one(numbered(0), on_miss="ON_MISS_HEURISTIC").WhichOneof("outcome") == "answer"
+        memory = daemon.rss_kib()
+        jobs = []
+        for batch in range(8):
+            problems = [{"text": t} for t in numbered_list(1 + 10000 * batch, 10000)]
+            try:
+                jobs.append(client.tuning.CreateTuningJob(problems=problems).name)
+            except grpc.RpcError as error:
+                refused = error
+                break
+        assert refused is not None, "nothing bounds the queue"
+        assert refused.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert retry_seconds(refused) > 0
+        # So is who would wait in a look-up, and what is known is answered all the same.
+        for on_miss in ("ON_MISS_TUNE", "ON_MISS_ENQUEUE"):
+            with pytest.raises(grpc.RpcError) as error:
+                client.get(*numbered_list(500000, 10000), on_miss=on_miss)
+            assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert retry_seconds(error.value) > 0
+        assert client.get_one(numbered(0)).WhichOneof("outcome") == "answer"
+        assert daemon.rss_kib() - memory < 400 << 10
+        # There is room again once something is taken back.
+        for name in jobs[1:]:
+            client.tuning.CancelTuningJob(name=name)
+        assert client.tuning.CreateTuningJob(problems=[{"text": numbered(900000)}]).name
+
+
+class Callers(threading.Thread):
+    """A client that looks up as fast as it can; keeps statuses and times."""
+
+    def __init__(self, daemon, text, stop):
+        super().__init__()
+        self._daemon, self._text, self._stop_event = daemon, text, stop
+        self.times, self.errors = [], []
+
+    def run(self):
+        with self._daemon.client() as client:
+            while not self._stop_event.is_set():
+                began = time.monotonic()
+                try:
+                    client.get_one(self._text, timeout=30)
+                except grpc.RpcError as error:
+                    self.errors.append(error.code().name)
+                self.times.append(time.monotonic() - began)
+
+
+class Hoarders:
+    """Connections that ask for answers and never read one: their windows stay shut."""
+
+    def __init__(self, address, connections, calls, request):
+        body = b"\0" + len(request).to_bytes(4, "big") + request
+        headers = call_headers("/convtune.v1.TuningService/BatchGet")
+        self._connections = []
+        for _ in range(connections):
+            connection = Connection(address)
+            connection.send(frame(SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2, "big") + bytes(4)))
+            for stream in range(1, 2 * calls, 2):
+                if not connection.send(frame(HEADERS, END_HEADERS, stream, headers)):
+                    break
+                connection.send(frame(DATA, END_STREAM, stream, body))
+                if stream % 100 == 1:  # what the server says of its own windows
+                    connection.drain(0.01)
+            self._connections.append(connection)
+
+    def close(self):
+        for connection in self._connections:
+            connection.close()
+
+
+def test_readers_that_do_not_read_cost_bounded_memory(fake_daemon, long_run):
+    connections, calls = (32, 1000) if long_run else (4, 300)
+    texts = numbered_list(1, 60)
+    daemon = fake_daemon(env=script()).start()
+    with daemon.client() as client:
+        client.get(*texts, on_miss="ON_MISS_TUNE", timeout=120)
+        request = API.BatchGetRequest(problems=[{"text": t} for t in texts])
+        assert request.ByteSize() < 16000  # one frame
+        answer = len(client.tuning.BatchGetRaw(request, timeout=10).SerializeToString())
+        before = daemon.rss_kib()
+        hoarders = Hoarders(daemon.address, connections, calls, request.SerializeToString())
+        try:
+            for _ in range(50):
+                assert client.get_one(texts[0], timeout=10).WhichOneof("outcome") == "answer"
+            grown = daemon.rss_kib() - before
+            print(f"an answer has {answer} bytes; {connections} x {calls} unread ones took {grown} KiB")
+            assert grown < 700 << 10
+        finally:
+            hoarders.close()
+        assert client.get_one(texts[0], timeout=10).WhichOneof("outcome") == "answer"
+
+
+def test_look_ups_stay_close_to_their_unloaded_time_beside_a_flood(fake_daemon, long_run):
+    """Beside clients that tune and list without a pause; the ratio is printed, that none fails is asserted."""
+    text = numbered(1)
+    daemon = fake_daemon(env=script(measure_delay_ms=1)).start()
+    seconds = 30 if long_run else 2
+    with daemon.client() as client:
+        client.tune(text)
+
+        def p99(duration):
+            times = []
+            end = time.monotonic() + duration
+            while time.monotonic() < end:
+                began = time.monotonic()
+                assert client.get_one(text, timeout=30).WhichOneof("outcome") == "answer"
+                times.append(time.monotonic() - began)
+            return statistics.quantiles(times, n=100)[98]
+
+        alone = p99(seconds)
+        stop = threading.Event()
+        flood = [Callers(daemon, text, stop) for _ in range(8)]
+        for caller in flood:
+            caller.start()
+        try:
+            loaded = p99(seconds)
+        finally:
+            stop.set()
+            for caller in flood:
+                caller.join()
+        print(f"look-up p99: {alone * 1e3:.2f} ms alone, {loaded * 1e3:.2f} ms beside 8 clients that never pause")
+        assert [caller.errors for caller in flood] == [[]] * 8

@@ -1,0 +1,210 @@
+"""Every method of every service × every role × unix socket and mutual TLS.
+
+The methods are those that the daemon's own reflection lists: one without a row
+below fails.
+"""
+
+import contextlib
+import os
+import stat
+
+import grpc
+import pytest
+from google.protobuf import descriptor_pool, message_factory
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from harness.api import Client
+from harness.as_user import AsUser
+from harness.daemon import free_port
+from harness.fakes import script
+from harness.problems import numbered
+
+ROLES = ["none", "read", "tune", "admin"]
+LEAST = {
+    "convtune.v1.TuningService": {
+        "BatchGet": "read", "GetTuningJob": "read", "ListTuningJobs": "read", "WatchTuningJob": "read",
+        "GetTuning": "read", "ListTunings": "read", "ListPins": "read", "ListEnvironments": "read",
+        "ListDevices": "read", "CreateTuningJob": "tune", "CancelTuningJob": "tune", "DeleteTuning": "admin",
+        "Pin": "admin", "Unpin": "admin",
+    },
+    "convtune.v1.MaintenanceService": {
+        "GetServerInfo": "read", "CheckDatabase": "admin", "BackupDatabase": "admin", "CompactDatabase": "admin",
+    },
+    "convtune.v1.ReleaseService": {
+        "ListReleases": "read", "DiffReleases": "read", "ListWanted": "read", "GetPublication": "read",
+        "PromoteRelease": "admin", "RollBackRelease": "admin",
+    },
+    "convtune.v1.BundleService": {"ExportBundle": "read", "ImportBundle": "admin"},
+    "convtune.v1.FleetService": {
+        "GetFleetState": "admin", "ReadOutbox": "admin", "AckOutbox": "admin", "RequeueOutbox": "admin",
+        "ApplyTunings": "admin", "FollowRelease": "admin",
+    },
+    "grpc.health.v1.Health": {"Check": "none", "Watch": "none"},
+    "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": "read"},
+}  # fmt: skip
+# What is told apart by the request and not by the path.
+ON_MISS = {"ON_MISS_NONE": "read", "ON_MISS_HEURISTIC": "tune", "ON_MISS_ENQUEUE": "tune", "ON_MISS_TUNE": "tune"}
+# Users that need not exist; by their own number, their group's, one of their other groups'.
+USERS = {"none": (41001, 41001, ()), "read": (41002, 41002, ()), "tune": (41003, 41003, ()),
+         "admin": (41004, 41004, (41005,))}  # fmt: skip
+SOCKET_ROLES = ["read=user:41002", "tune=group:41003", "read=user:41003", "admin=group:41005"]
+CERT_ROLES = ["read=cert:reader.example", "tune=cert:spiffe://example/tuner", "admin=cert:operator"]
+
+
+@pytest.fixture(scope="module")
+def names(certificates):
+    """A client's certificate for each role."""
+    certificates.make("none", names="DNS:nobody.example")
+    certificates.make("read", names="DNS:other.example,DNS:reader.example")
+    certificates.make("tune", names="URI:spiffe://example/tuner")
+    certificates.make("operator", names=None)  # by its common name
+    return {"none": "none", "read": "read", "tune": "tune", "admin": "operator"}
+
+
+@pytest.fixture
+def guarded(fake_daemon, certificates):
+    """A daemon with rules for both transports."""
+    port = free_port()
+    roles = [argument for role in SOCKET_ROLES + CERT_ROLES for argument in ("--role", role)]
+    daemon = fake_daemon("--listen", f"localhost:{port}", *certificates.server_flags(), *roles, env=script())
+    daemon.tcp = f"localhost:{port}"
+    return daemon.start()
+
+
+@pytest.fixture
+def channels(guarded, certificates, names, request):
+    """channels(transport, role) is a connection of a caller with that role."""
+    with contextlib.ExitStack() as stack:
+
+        def make(transport, role):
+            if transport == "mtls":
+                client = Client(guarded.tcp, credentials=certificates.credentials(names[role]))
+            else:
+                if os.geteuid() != 0:
+                    pytest.skip("only root can be another user")
+                user = AsUser(guarded, *USERS[role])
+                stack.callback(user.close)
+                client = Client(user.address)
+            stack.callback(client.close)
+            return client.channel
+
+        yield make
+
+
+def described(channel):
+    """[(service, method descriptor)] of what the daemon says of itself."""
+    database = ProtoReflectionDescriptorDatabase(channel)
+    pool = descriptor_pool.DescriptorPool(database)
+    found = []
+    for service in database.get_services():
+        found += [(service, method) for method in pool.FindServiceByName(service).methods]
+    return found
+
+
+def outcome(channel, service, method, request=b""):
+    """Name of the status that a call ends with; streams are left after their first message."""
+    kind = f"{'stream' if method.client_streaming else 'unary'}_{'stream' if method.server_streaming else 'unary'}"
+    call = getattr(channel, kind)(f"/{service}/{method.name}")
+    argument = iter([request]) if method.client_streaming else request
+    try:
+        reply = call(argument, timeout=30)
+        if method.server_streaming:
+            next(iter(reply), None)
+            reply.cancel()
+    except grpc.RpcError as error:
+        return error.code().name
+    return "OK"
+
+
+def test_every_method_has_its_row(guarded, certificates, names):
+    with Client(guarded.address) as client:
+        seen = {}
+        for service, method in described(client.channel):
+            seen.setdefault(service, set()).add(method.name)
+    assert seen == {service: set(rows) for service, rows in LEAST.items()}
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("transport", ["socket", "mtls"])
+def test_each_role_may_call_what_it_may_and_nothing_else(guarded, channels, transport, role):
+    channel = channels(transport, role)
+    with Client(guarded.address) as root:
+        methods = described(root.channel)
+    cells = 0
+    for service, method in methods:
+        allowed = ROLES.index(role) >= ROLES.index(LEAST[service][method.name])
+        got = outcome(channel, service, method)
+        assert (got != "PERMISSION_DENIED") == allowed, (transport, role, service, method.name, got)
+        cells += 1
+    assert cells == sum(len(rows) for rows in LEAST.values())
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("transport", ["socket", "mtls"])
+def test_what_a_look_up_does_about_a_miss_takes_its_role(guarded, channels, transport, role):
+    channel = channels(transport, role)
+    with Client(guarded.address) as root:
+        assert root.tune(numbered(1)).succeeded_count == 1
+        method = next(m for s, m in described(root.channel) if m.name == "BatchGet")
+    request = message_factory.GetMessageClass(method.input_type)
+    for on_miss, least in ON_MISS.items():
+        allowed = ROLES.index(role) >= ROLES.index(least)
+        for problem in (numbered(1), numbered(2)):  # there, and not
+            message = request(on_miss=on_miss, problems=[{"text": problem}])
+            for _ in range(2):  # the second time from what is ready as bytes
+                got = outcome(channel, "convtune.v1.TuningService", method, message.SerializeToString())
+                assert got == ("OK" if allowed else "PERMISSION_DENIED"), (transport, role, on_miss, problem)
+
+
+def test_an_unknown_method_is_an_admins_to_be_told_of(guarded, channels):
+    for role, status in (("tune", "PERMISSION_DENIED"), ("admin", "UNIMPLEMENTED")):
+        with pytest.raises(grpc.RpcError) as error:
+            channels("mtls", role).unary_unary("/convtune.v1.TuningService/DropEverything")(b"", timeout=10)
+        assert error.value.code().name == status
+
+
+def test_the_denial_says_what_is_missing(guarded, channels):
+    with pytest.raises(grpc.RpcError) as error:
+        channels("mtls", "read").unary_unary("/convtune.v1.TuningService/Pin")(b"", timeout=10)
+    assert "admin" in error.value.details() and "read" in error.value.details()
+    assert "--role" in error.value.details()
+
+
+def test_the_socket_is_open_where_rules_decide(guarded):
+    assert stat.S_IMODE(guarded.socket.stat().st_mode) == 0o666
+
+
+def test_who_runs_the_daemon_is_an_admin(guarded):
+    with guarded.client() as client:
+        assert client.maintenance.CheckDatabase().ok
+
+
+def test_rules_for_one_transport_leave_the_other_as_it_was(fake_daemon, certificates, names):
+    port = free_port()
+    daemon = fake_daemon("--listen", f"localhost:{port}", *certificates.server_flags(), "--role", "read=cert:*").start()
+    assert stat.S_IMODE(daemon.socket.stat().st_mode) == 0o660
+    with daemon.client() as client:
+        assert client.maintenance.CheckDatabase().ok
+    with Client(f"localhost:{port}", credentials=certificates.credentials("none")) as client:
+        assert client.info().pid == daemon.pid
+        with pytest.raises(grpc.RpcError) as error:
+            client.maintenance.CheckDatabase()
+        assert error.value.code() == grpc.StatusCode.PERMISSION_DENIED
+    assert daemon.health("liveness") == "SERVING"
+
+
+@pytest.mark.parametrize("rule", ["root", "owner=user:root", "read=user:", "read=user:no-such-user-here", "read=root",
+                                  "admin=group:no-such-group-here", "=user:0", "read=cert:"])  # fmt: skip
+def test_a_rule_that_cannot_be_is_refused_at_start(daemons, rule):
+    daemon = daemons("--devices", "none", "--role", rule)
+    daemon.start(wait=False)
+    assert daemon.process.wait(20) == 2
+    assert "--role" in daemon.log() and rule in daemon.log()
+
+
+def test_health_status_is_readable_by_whoever_connects(guarded, channels):
+    reply = channels("mtls", "none").unary_unary(
+        "/grpc.health.v1.Health/Check", response_deserializer=health_pb2.HealthCheckResponse.FromString
+    )(health_pb2.HealthCheckRequest(service="liveness").SerializeToString(), timeout=10)
+    assert reply.status == health_pb2.HealthCheckResponse.SERVING

@@ -1,7 +1,5 @@
 #include "server/rpc/server.h"
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,29 +27,12 @@ namespace {
 
 constexpr int kMillisecondsPerSecond = 1000;
 
-absl::StatusOr<std::string> ReadFile(const char* flag, const std::string& path) {
-  if (path.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", flag,
-                     ": is required to listen on HOST:PORT, with --tls-cert, "
-                     "--tls-key and --tls-client-ca: TCP is served with mutual TLS only"));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file || text.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--", flag, ": cannot read ", path));
-  }
-  return text;
-}
-
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(const TlsFiles& files) {
-  ASSIGN_OR_RETURN(const std::string cert, ReadFile("tls-cert", files.cert));
-  ASSIGN_OR_RETURN(const std::string key, ReadFile("tls-key", files.key));
-  ASSIGN_OR_RETURN(const std::string client_ca, ReadFile("tls-client-ca", files.client_ca));
+  ASSIGN_OR_RETURN(const TlsTexts texts, ReadTlsFiles(files));
   grpc::SslServerCredentialsOptions options(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = client_ca;
-  options.pem_key_cert_pairs.push_back({key, cert});
+  options.pem_root_certs = texts.client_ca;
+  options.pem_key_cert_pairs.push_back({texts.key, texts.cert});
   return grpc::SslServerCredentials(options);
 }
 
@@ -121,9 +102,9 @@ class GrpcServer final : public Server {
     if (fleet_ != nullptr) builder.RegisterService(fleet_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", absl::StrJoin(options.listen, ", "),
-                       ": the server does not start; the TLS files may not be valid PEM"));
+      return absl::UnavailableError(absl::StrCat("cannot listen on ",
+                                                 absl::StrJoin(options.listen, ", "),
+                                                 ": the server does not start; its log says why"));
     }
     SetReady(false);
     server_->GetHealthCheckService()->SetServingStatus("liveness", true);

@@ -11,16 +11,10 @@
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "server/rpc/services.h"
+#include "server/rpc/tls_files.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune {
-
-// PEM files of a server that asks its clients for certificates.
-struct TlsFiles {
-  std::string cert;
-  std::string key;
-  std::string client_ca;
-};
 
 // Listens on unix sockets, which get mode 0660 (0666 where roles are given to
 // users or groups), and over TCP with mutual TLS only. Health is kept under the names "liveness"

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,6 +13,8 @@
 
 namespace convtune {
 namespace {
+
+using testing::HasSubstr;
 
 std::string Read(const std::string& path) {
   std::ifstream file(path);
@@ -90,11 +93,21 @@ TEST_F(TlsTest, RefusesAClientOfAnotherAuthority) {
   EXPECT_EQ(Call("intruder").error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-TEST_F(TlsTest, KeyThatIsNoKeyIsAnError) {
-  Server::Options options = base_.Options();
-  options.listen = {"localhost:0"};
-  options.tls = {Path("server.crt"), Path("san"), Path("ca.crt")};
-  EXPECT_FALSE(Server::Create(options).ok());
+TEST_F(TlsTest, FilesThatAreNotWhatTheyMustBeAreErrorsWithTheirFlag) {
+  const std::string no_pem = Path("san");
+  const auto error = [this](const TlsFiles& files) {
+    Server::Options options = base_.Options();
+    options.listen = {"localhost:0"};
+    options.tls = files;
+    return std::string(Server::Create(options).status().message());
+  };
+  EXPECT_THAT(error({no_pem, Path("server.key"), Path("ca.crt")}), HasSubstr("--tls-cert: "));
+  EXPECT_THAT(error({Path("server.crt"), no_pem, Path("ca.crt")}),
+              HasSubstr("--tls-key: " + no_pem + " must be a PEM file with a private key"));
+  EXPECT_THAT(error({Path("server.crt"), Path("client.key"), Path("ca.crt")}),
+              HasSubstr("must be the key of " + Path("server.crt")));
+  EXPECT_THAT(error({Path("server.crt"), Path("server.key"), no_pem}),
+              HasSubstr("--tls-client-ca: "));
 }
 
 }  // namespace

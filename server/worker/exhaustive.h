@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "server/worker/graph_builder.h"
-#include "server/worker/graph_listing.h"
+#include "server/worker/listing_sink.h"
 
 namespace convtune {
 

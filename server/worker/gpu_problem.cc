@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn_status.h"
+#include "server/worker/graph_listing.h"
 #include "server/worker/legacy_notes.h"
 #include "server/worker/legacy_search.h"
 

@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "proto/model/conv_problem.h"
-#include "server/worker/graph_listing.h"
 #include "server/worker/legacy_convolution.h"
+#include "server/worker/listing_sink.h"
 
 namespace convtune {
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from convtune.problem import ModelError, Problem, Workload
 
 if TYPE_CHECKING:
-    from convtune.client import Answer, Candidate, Client, Constraints, ConvtuneError, Result, Unavailable
+    from convtune.answers import Answer, Candidate, Constraints, Result
+    from convtune.client import Client, ConvtuneError, Unavailable
     from convtune.warming import Summary, warm
 
 __version__ = "0.1.0"
@@ -38,9 +39,8 @@ __all__ = [
 
 # Loaded at first use, so that reading a model needs no gRPC.
 _LATE = {
-    **dict.fromkeys(
-        ["Answer", "Candidate", "Client", "Constraints", "ConvtuneError", "Result", "Unavailable"], "convtune.client"
-    ),
+    **dict.fromkeys(["Answer", "Candidate", "Constraints", "Result"], "convtune.answers"),
+    **dict.fromkeys(["Client", "ConvtuneError", "Unavailable"], "convtune.client"),
     **dict.fromkeys(["Summary", "warm"], "convtune.warming"),
 }
 

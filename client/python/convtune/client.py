@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from convtune import snapshot as _snapshot
+from convtune.answers import Answer, Candidate, Constraints, Result
 from convtune.problem import Problem
 from convtune.v1 import (
     maintenance_service_pb2,
@@ -41,77 +42,20 @@ class Unavailable(ConvtuneError):
     """No daemon could be reached in time, or it is stopping."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Constraints:
-    """What an answer must keep to; the default allows everything."""
-
-    max_workspace_bytes: int | None = None
-    deterministic: bool = False
-    forbid_tf32: bool = False
-    forbid_down_convert: bool = False
-    forbid_winograd: bool = False
-    forbid_fft: bool = False
-    forbid_reduced_precision_reduction: bool = False
-    api: str = "any"  # any, graph, legacy
-    launch: str = "eager"  # eager, graph_capture
-
-    def _message(self) -> Any:
-        message = tuning_pb2.Constraints(
-            deterministic=self.deterministic,
-            forbid_tf32=self.forbid_tf32,
-            forbid_down_convert=self.forbid_down_convert,
-            forbid_winograd=self.forbid_winograd,
-            forbid_fft=self.forbid_fft,
-            forbid_reduced_precision_reduction=self.forbid_reduced_precision_reduction,
-            api=f"API_{self.api.upper()}",
-            launch=f"LAUNCH_MODE_{self.launch.upper()}",
-        )
-        if self.max_workspace_bytes is not None:
-            message.max_workspace_bytes = self.max_workspace_bytes
-        return message
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """A way to run a problem. Either engine_index and knobs (a graph-API engine
-    config), or algorithm and math_type (the legacy API)."""
-
-    text: str
-    workspace_bytes: int
-    deterministic: bool
-    median_us: float  # 0: not timed
-    engine_index: int | None = None
-    knobs: tuple[tuple[int, int], ...] = ()  # cudnnBackendKnobType_t, setting
-    algorithm: int | None = None
-    math_type: int | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """The winner and what stands behind it; see convtune.v1.Answer."""
-
-    winner: Candidate
-    portfolio: tuple[Candidate, ...]
-    evidence: str  # heuristic, observed, incomplete, measured
-    origin: str  # local, imported, fleet; empty: from the snapshot, which does not say
-    environment: str
-    pinned: bool
-    note: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """The outcome for one problem: an answer, or why there is none."""
-
-    problem: str
-    answer: Answer | None
-    miss: str = ""  # not_found, insufficient_evidence, no_candidate, tuning_failed, no_device, unavailable
-    message: str = ""
-    source: str = ""  # daemon, snapshot; empty: nobody was there to ask
-
-    @property
-    def winner(self) -> Candidate | None:
-        return self.answer.winner if self.answer else None
+def _constraints(of: Constraints) -> Any:
+    message = tuning_pb2.Constraints(
+        deterministic=of.deterministic,
+        forbid_tf32=of.forbid_tf32,
+        forbid_down_convert=of.forbid_down_convert,
+        forbid_winograd=of.forbid_winograd,
+        forbid_fft=of.forbid_fft,
+        forbid_reduced_precision_reduction=of.forbid_reduced_precision_reduction,
+        api=f"API_{of.api.upper()}",
+        launch=f"LAUNCH_MODE_{of.launch.upper()}",
+    )
+    if of.max_workspace_bytes is not None:
+        message.max_workspace_bytes = of.max_workspace_bytes
+    return message
 
 
 def _candidate(message: Any) -> Candidate:
@@ -275,7 +219,7 @@ class Client:
         request = tuning_service_pb2.BatchGetRequest(
             environment=self.environment,
             problems=[problem_pb2.ProblemSpec(text=text) for text in part],
-            constraints=constraints._message(),
+            constraints=_constraints(constraints),
             on_miss=f"ON_MISS_{on_miss.upper()}",
             min_evidence=f"EVIDENCE_{min_evidence.upper()}" if min_evidence else "EVIDENCE_UNSPECIFIED",
         )

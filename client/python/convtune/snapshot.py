@@ -8,14 +8,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import struct
-from typing import TYPE_CHECKING
 
 import xxhash
 
 from convtune import problem_key
-
-if TYPE_CHECKING:
-    from convtune.client import Candidate, Constraints, Result
+from convtune.answers import Answer, Candidate, Constraints, Result
 
 _FILE = "current.snapshot"
 _HEADER = struct.Struct("<8sIIQQQIIqQQQQQQQ")
@@ -141,8 +138,6 @@ class Snapshot:
 
     def find(self, problem: str, constraints: Constraints, min_evidence: str = "") -> Result:
         """As the daemon would answer, of the promoted release. What is not found says why."""
-        from convtune.client import Answer, Result
-
         def miss(why: str) -> Result:
             return Result(problem, None, "not_found", why, source="snapshot")
 
@@ -211,8 +206,6 @@ class Snapshot:
         return best
 
     def _choice(self, number: int) -> _Choice:
-        from convtune.client import Candidate
-
         (api, knob_count, flags, _, math_type, own_number, numerical, behavior, workspace, time_us, begin) = (
             _CANDIDATE.unpack_from(self._bytes, self._candidates_at + number * _CANDIDATE.size)
         )

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +45,26 @@ absl::Status AddChoice(const Tuning& tuning, std::optional<size_t> place, FleetN
   return absl::OkStatus();
 }
 
+// INVALID_ARGUMENT names the rule that it breaks: what is kept can be read again.
+absl::Status Check(const FleetDelivery& delivery) {
+  if (delivery.environment.ToText() != delivery.tuning.key.environment_text) {
+    return absl::InvalidArgumentError(absl::StrCat("environment: must be the key's, ",
+                                                   delivery.tuning.key.environment_text, ", is ",
+                                                   delivery.environment.ToText()));
+  }
+  BundleEnvironmentRow environment;
+  environment.text = delivery.tuning.key.environment_text;
+  environment.environment = delivery.environment;
+  std::vector<BundleRefusal> refusals;
+  if (FromBundleTuning(ToBundleTuning(delivery.tuning, 1, /*with_samples=*/false), environment,
+                       absl::InfiniteFuture(), &refusals)
+          .has_value()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(refusals.empty() ? "tuning: breaks a rule"
+                                                     : ToString({refusals.front().violation}));
+}
+
 // Deliveries of one node, one after the other.
 class Delivering {
  public:
@@ -54,6 +75,7 @@ class Delivering {
   absl::Status MakeNames(const std::vector<FleetDelivery>& deliveries) {
     std::vector<std::string> problems, candidates;
     for (const FleetDelivery& delivery : deliveries) {
+      RETURN_IF_ERROR(Check(delivery));
       RETURN_IF_ERROR(names_.Environment(delivery.environment).status());
       problems.push_back(delivery.tuning.key.problem_text);
       const std::vector<std::string> texts = CandidateTexts(delivery.tuning);
@@ -71,7 +93,7 @@ class Delivering {
     ASSIGN_OR_RETURN(
         const PgResult here,
         postgres_.Query(
-            "SELECT evidence_id, epoch_ordinal, sequence, current, "
+            "SELECT evidence_id, epoch_ordinal, sequence, current, evidence, "
             "digest = substring(sha256($4) FROM 1 FOR 16) OR (epoch_ordinal = $5 AND sequence = "
             "$6) "
             "FROM evidence WHERE environment_id = $1 AND problem_id = $2 AND node_id = $3",
@@ -85,11 +107,13 @@ class Delivering {
     bool newest = true;
     int64_t replaced = 0;
     for (int row = 0; row < here.rows(); ++row) {
-      if (here.Bool(row, 4)) return false;
+      if (here.Bool(row, 5)) return false;
       if (!here.Bool(row, 3)) continue;
       replaced = here.Int(row, 0);
+      // Nothing worse ever takes the place of something better, as on a node.
       newest =
-          std::pair(here.Int(row, 1), here.Int(row, 2)) < std::pair(ordinal, delivery.id.sequence);
+          std::tuple(here.Int(row, 4), here.Int(row, 1), here.Int(row, 2)) <
+          std::tuple(static_cast<int64_t>(delivery.tuning.evidence), ordinal, delivery.id.sequence);
     }
     if (newest && replaced != 0) RETURN_IF_ERROR(Supersede(replaced));
     ASSIGN_OR_RETURN(const int64_t id,

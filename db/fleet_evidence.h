@@ -46,6 +46,8 @@ struct NodeEvidence {
   int64_t node_id = 0;
   absl::Time receive_time;
   Tuning tuning;
+  int64_t provenance_id = 0;
+  Environment environment;  // with the full GPU model
 };
 
 // What all say together.
@@ -55,6 +57,8 @@ struct PooledTuning {
   std::optional<size_t> stock;
   std::vector<int> node_counts;  // of each candidate
   int disagreeing_nodes = 0;
+  // All of the evidence, as reports read it; see db/fleet_reports.h.
+  std::string report_rows;
 };
 
 // Pure: from the evidence of one problem, ordered by node, at least one.

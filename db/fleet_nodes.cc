@@ -41,7 +41,8 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
                  "daemon_start_time = to_timestamp($4::float8 / 1000000), clock_offset_us = $5 - "
                  "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint, tuning_count = $6, "
                  "lookups = $7, hits = $8, queue_depth = $9, outbox_depth = $10, outbox_dropped = "
-                 "$11, outbox_superseded = $12, release_number = $13, last_error = $14 WHERE "
+                 "$11, outbox_superseded = $12, release_number = $13, last_error = $14, "
+                 "outbox_lag_seconds = $15 WHERE "
                  "node_id = $1",
                  PgParams()
                      .Int(node_id)
@@ -57,7 +58,8 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
                      .Int(heartbeat.outbox_dropped)
                      .Int(heartbeat.outbox_superseded)
                      .Int(heartbeat.release)
-                     .Text(heartbeat.last_error))
+                     .Text(heartbeat.last_error)
+                     .Real(absl::ToDoubleSeconds(heartbeat.outbox_lag)))
           .status());
   RETURN_IF_ERROR(
       postgres
@@ -130,7 +132,8 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(Postgres& postgres) {
       const PgResult rows,
       postgres.Query("SELECT node_id, name, EXTRACT(EPOCH FROM now() - last_seen)::float8, "
                      "agent_version, daemon_version, clock_offset_us, outbox_depth, "
-                     "outbox_dropped, tuning_count, release_number, last_error FROM nodes "
+                     "outbox_dropped, tuning_count, release_number, last_error, "
+                     "outbox_lag_seconds FROM nodes "
                      "ORDER BY name"));
   ASSIGN_OR_RETURN(
       const PgResult devices,
@@ -146,8 +149,8 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(Postgres& postgres) {
   for (int row = 0; row < rows.rows(); ++row) {
     nodes.push_back({rows.Text(row, 1), absl::Seconds(rows.Real(row, 2)), rows.Text(row, 3),
                      rows.Text(row, 4), absl::Microseconds(rows.Int(row, 5)), rows.Int(row, 6),
-                     rows.Int(row, 7), rows.Int(row, 8), rows.Int(row, 9), rows.Text(row, 10),
-                     by_node[rows.Int(row, 0)]});
+                     rows.Int(row, 7), absl::Seconds(rows.Real(row, 11)), rows.Int(row, 8),
+                     rows.Int(row, 9), rows.Text(row, 10), by_node[rows.Int(row, 0)]});
   }
   return nodes;
 }

@@ -35,6 +35,7 @@ struct Heartbeat {
   int64_t outbox_depth = 0;
   int64_t outbox_dropped = 0;
   int64_t outbox_superseded = 0;
+  absl::Duration outbox_lag;  // since when something has waited and nothing was delivered
   int64_t release = 0;
   std::string last_error;
   std::vector<NodeDevice> devices;
@@ -57,6 +58,7 @@ struct NodeStatus {
   absl::Duration clock_offset;
   int64_t outbox_depth = 0;
   int64_t outbox_dropped = 0;
+  absl::Duration outbox_lag;
   int64_t tuning_count = 0;
   int64_t release = 0;
   std::string last_error;

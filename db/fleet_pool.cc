@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const
   ASSIGN_OR_RETURN(
       const PgResult rows,
       postgres.Query("SELECT e.node_id, (EXTRACT(EPOCH FROM e.receive_time) * 1000000)::bigint, "
-                     "p.payload, v.text, v.gpu_model FROM evidence e "
+                     "p.payload, v.text, v.gpu_model, e.provenance_id FROM evidence e "
                      "JOIN evidence_payloads p USING (evidence_id) "
                      "JOIN environments v USING (environment_id) "
                      "WHERE e.environment_id = $1 AND e.problem_id = $2 AND e.current "
@@ -34,15 +34,16 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const
     environment.set_number(1);
     environment.set_text(rows.Text(row, 3));
     environment.set_gpu_model(rows.Text(row, 4));
+    const BundleEnvironmentRow known = FromBundleEnvironment(environment);
     std::vector<BundleRefusal> refusals;
     std::optional<Tuning> tuning;
     if (proto.ParseFromString(rows.Bytes(row, 2))) {
-      tuning = FromBundleTuning(proto, FromBundleEnvironment(environment), absl::InfiniteFuture(),
-                                &refusals);
+      tuning = FromBundleTuning(proto, known, absl::InfiniteFuture(), &refusals);
     }
     // What breaks a rule counts for nothing; the row says whose it is.
     if (!tuning.has_value()) continue;
-    all.push_back({rows.Int(row, 0), absl::FromUnixMicros(rows.Int(row, 1)), *std::move(tuning)});
+    all.push_back({rows.Int(row, 0), absl::FromUnixMicros(rows.Int(row, 1)), *std::move(tuning),
+                   rows.Int(row, 5), known.environment});
   }
   return all;
 }
@@ -118,6 +119,19 @@ absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKe
       .status();
 }
 
+// Nobody says anything of the key any more.
+absl::Status Remove(Postgres& postgres, const PoolKey& key) {
+  for (const char* const table : {"pooled", "report_groups"}) {
+    RETURN_IF_ERROR(postgres
+                        .Query(absl::StrCat("DELETE FROM ", table,
+                                            " WHERE environment_id = $1 AND "
+                                            "problem_id = $2"),
+                               PgParams().Int(key.environment_id).Int(key.problem_id))
+                        .status());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Write(Postgres& postgres, FleetNames& names, const PoolKey& key, size_t nodes,
                    const PooledTuning& pooled) {
   const std::string payload =
@@ -157,6 +171,17 @@ absl::Status Write(Postgres& postgres, FleetNames& names, const PoolKey& key, si
                  "pool_time = now()",
                  params)
           .status());
+  RETURN_IF_ERROR(
+      postgres
+          .Query("INSERT INTO report_groups (environment_id, problem_id, row_count, rows) VALUES "
+                 "($1, $2, $3, $4) ON CONFLICT (environment_id, problem_id) DO UPDATE SET "
+                 "row_count = EXCLUDED.row_count, rows = EXCLUDED.rows",
+                 PgParams()
+                     .Int(key.environment_id)
+                     .Int(key.problem_id)
+                     .Int(static_cast<int64_t>(nodes))
+                     .Bytes(pooled.report_rows))
+          .status());
   return WriteCandidates(postgres, names, key, pooled);
 }
 
@@ -177,7 +202,10 @@ absl::StatusOr<int64_t> PoolQueued(Postgres& postgres, FleetNames& names, int64_
   for (int row = 0; row < queued.rows(); ++row) {
     const PoolKey key{queued.Int(row, 0), queued.Int(row, 1)};
     ASSIGN_OR_RETURN(const std::vector<NodeEvidence> evidence, ReadEvidence(postgres, key));
-    if (evidence.empty()) continue;
+    if (evidence.empty()) {
+      RETURN_IF_ERROR(Remove(postgres, key));
+      continue;
+    }
     RETURN_IF_ERROR(Write(postgres, names, key, evidence.size(), pool(evidence)));
   }
   RETURN_IF_ERROR(transaction.Commit());

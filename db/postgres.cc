@@ -1,10 +1,12 @@
 #include "db/postgres.h"
 
+#include <arpa/inet.h>
 #include <libpq-fe.h>
 #include <poll.h>
 
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <utility>
 
@@ -197,6 +199,15 @@ std::string PgResult::Bytes(int row, int column) const {
   return absl::HexStringToBytes(Text(row, column).substr(2));  // behind "\x"
 }
 
+int32_t PgBinaryRow::Int32(int column) const {
+  uint32_t value = 0;
+  std::memcpy(&value, PQgetvalue(result_, 0, column), sizeof value);
+  return static_cast<int32_t>(ntohl(value));
+}
+std::string_view PgBinaryRow::Bytes(int column) const {
+  return {PQgetvalue(result_, 0, column), static_cast<size_t>(PQgetlength(result_, 0, column))};
+}
+
 void Postgres::Close::operator()(pg_conn* connection) const { PQfinish(connection); }
 
 absl::StatusOr<std::unique_ptr<Postgres>> Postgres::Connect(const Options& options) {
@@ -265,6 +276,42 @@ absl::StatusOr<PgResult> Postgres::Query(const std::string& sql, const PgParams&
   const absl::Status error = Error(result);
   PQclear(result);
   return error;
+}
+
+absl::Status Postgres::Stream(const std::string& sql, const PgParams& params,
+                              const std::function<absl::Status(const PgBinaryRow&)>& take) {
+  std::vector<const char*> values;
+  for (const auto& value : params.values()) {
+    values.push_back(value.has_value() ? value->c_str() : nullptr);
+  }
+  constexpr int kBinary = 1;
+  if (PQsendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(values.size()), nullptr,
+                        values.data(), nullptr, nullptr, kBinary) == 0 ||
+      PQsetSingleRowMode(connection_.get()) == 0) {
+    return Error(nullptr);
+  }
+  absl::Status status;
+  while (pg_result* const result = PQgetResult(connection_.get())) {
+    const ExecStatusType kind = PQresultStatus(result);
+    if (kind == PGRES_SINGLE_TUPLE) {
+      if (status.ok()) {
+        status = take(PgBinaryRow(result));
+        if (!status.ok()) Cancel();
+      }
+    } else if (kind != PGRES_TUPLES_OK) {
+      status.Update(Error(result));
+    }
+    PQclear(result);
+  }
+  return status;
+}
+
+// The rest of the rows is then an error that the caller knows of.
+void Postgres::Cancel() {
+  PGcancel* const cancel = PQgetCancel(connection_.get());
+  char error[256];
+  PQcancel(cancel, error, sizeof error);
+  PQfreeCancel(cancel);
 }
 
 absl::Status Postgres::Execute(const std::string& sql) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -62,6 +63,18 @@ class PgResult {
   std::unique_ptr<pg_result, Clear> result_;
 };
 
+// One row in PostgreSQL's binary form, as long as it is looked at. Columns count
+// from 0 and are not NULL.
+class PgBinaryRow {
+ public:
+  explicit PgBinaryRow(const pg_result* result) : result_(result) {}
+  int32_t Int32(int column) const;           // integer
+  std::string_view Bytes(int column) const;  // bytea, text
+
+ private:
+  const pg_result* const result_;
+};
+
 // Not thread-safe. Errors of every method carry PostgreSQL's text: UNAVAILABLE
 // the server cannot be reached or the connection is gone (ok() is then false,
 // and stays so); ABORTED a serialization failure or a deadlock, to be tried
@@ -89,6 +102,10 @@ class Postgres {
 
   // Each statement is prepared once for the connection.
   absl::StatusOr<PgResult> Query(const std::string& sql, const PgParams& params = {});
+  // For results that are too many to be kept: `take` is told each row as it
+  // comes, and ends it all with an error of its own, which is returned.
+  absl::Status Stream(const std::string& sql, const PgParams& params,
+                      const std::function<absl::Status(const PgBinaryRow&)>& take);
   // For statements that give no rows; several may be given, without parameters.
   absl::Status Execute(const std::string& sql);
 
@@ -105,6 +122,7 @@ class Postgres {
   Postgres(pg_conn* connection, std::string schema)
       : connection_(connection), schema_(std::move(schema)) {}
   absl::Status Error(const pg_result* result) const;
+  void Cancel();
 
   const std::unique_ptr<pg_conn, Close> connection_;
   const std::string schema_;

@@ -30,54 +30,87 @@ auto VersionOf(const Environment& e) {
   return std::tuple(e.cudnn.major, e.cudnn.minor, e.cudnn.patch);
 }
 
+// In an order that does not depend on that of the rows, so that numbers that
+// depend on an order are the same from every source.
 void NumberGpus(ReportAnalysis* a) {
-  std::map<std::tuple<std::string, std::string, Hardware>, int> numbers;
-  for (const ReportRow& row : a->data.rows()) {
-    const ReportPlace& place = a->data.places()[static_cast<size_t>(row.place)];
-    const Environment& environment = a->EnvironmentOf(row);
-    const auto [found, is_new] =
-        numbers.emplace(std::tuple(place.node, place.gpu_uuid, HardwareOf(environment)),
-                        static_cast<int>(a->gpus.size()));
-    if (is_new) {
-      ReportGpu gpu;
-      gpu.node = place.node;
-      gpu.gpu_uuid = place.gpu_uuid;
-      gpu.gpu_model = environment.gpu_model;
-      a->gpus.push_back(gpu);
-    }
-    a->gpu_of_row.push_back(found->second);
+  const std::vector<Environment>& environments = a->data.environments();
+  const std::vector<ReportPlace>& places = a->data.places();
+  std::map<Hardware, size_t> hardware_numbers;
+  std::vector<size_t> hardware;  // of each environment
+  for (const Environment& environment : environments) {
+    hardware.push_back(
+        hardware_numbers.emplace(HardwareOf(environment), hardware_numbers.size()).first->second);
   }
+  const auto cell = [&](const ReportRow& row) {
+    return static_cast<size_t>(row.place) * hardware_numbers.size() +
+           hardware[static_cast<size_t>(row.environment)];
+  };
+  // By place and hardware: an environment that says which, or -1.
+  std::vector<int> seen(places.size() * hardware_numbers.size(), -1);
+  for (const ReportRow& row : a->data.rows()) seen[cell(row)] = row.environment;
+  std::map<std::tuple<std::string, std::string, Hardware>, std::vector<size_t>> cells;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (seen[i] < 0) continue;
+    const ReportPlace& place = places[i / hardware_numbers.size()];
+    cells[{place.node, place.gpu_uuid, HardwareOf(environments[static_cast<size_t>(seen[i])])}]
+        .push_back(i);
+  }
+  std::vector<int> numbers(seen.size(), -1);
+  for (const auto& [key, of_gpu] : cells) {
+    for (const size_t i : of_gpu) numbers[i] = static_cast<int>(a->gpus.size());
+    ReportGpu gpu;
+    gpu.node = std::get<0>(key);
+    gpu.gpu_uuid = std::get<1>(key);
+    gpu.gpu_model = std::get<0>(std::get<2>(key));
+    a->gpus.push_back(gpu);
+  }
+  a->gpu_of_row.reserve(a->data.rows().size());
+  for (const ReportRow& row : a->data.rows()) a->gpu_of_row.push_back(numbers[cell(row)]);
+}
+
+// Rows by (environment, problem), each with a number of its own.
+std::vector<ReportAnalysis::Group> RowsByKey(const ReportAnalysis& a) {
+  const std::vector<ReportRow>& rows = a.data.rows();
+  const size_t problems = a.data.problems().size();
+  const auto key = [&](const ReportRow& row) {
+    return static_cast<size_t>(row.environment) * problems + static_cast<size_t>(row.problem);
+  };
+  std::vector<int> counts(a.data.environments().size() * problems);
+  for (const ReportRow& row : rows) ++counts[key(row)];
+  std::vector<int> numbers(counts.size(), -1);
+  std::vector<ReportAnalysis::Group> groups;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    numbers[i] = static_cast<int>(groups.size());
+    groups.emplace_back().reserve(static_cast<size_t>(counts[i]));
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    groups[static_cast<size_t>(numbers[key(rows[i])])].push_back(static_cast<int>(i));
+  }
+  return groups;
 }
 
 void GroupRows(ReportAnalysis* a) {
-  const std::vector<ReportRow>& rows = a->data.rows();
-  std::vector<int> order(rows.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  const auto key = [&](int i) {
-    const ReportRow& row = rows[static_cast<size_t>(i)];
-    return std::tuple(row.environment, row.problem, a->gpu_of_row[static_cast<size_t>(i)],
-                      -absl::ToUnixMicros(row.tune_time));
-  };
-  std::sort(order.begin(), order.end(), [&](int x, int y) { return key(x) < key(y); });
-  for (const int i : order) {
-    const ReportRow& row = rows[static_cast<size_t>(i)];
-    if (!a->groups.empty()) {
-      const int last = a->groups.back().back();
-      const ReportRow& before = rows[static_cast<size_t>(last)];
-      if (before.environment == row.environment && before.problem == row.problem) {
-        // An older one of the same GPU, as from before a driver's upgrade.
-        if (a->gpu_of_row[static_cast<size_t>(last)] == a->gpu_of_row[static_cast<size_t>(i)]) {
-          continue;
-        }
-        a->groups.back().push_back(i);
-        continue;
+  a->groups = RowsByKey(*a);
+  for (size_t g = 0; g < a->groups.size(); ++g) {
+    ReportAnalysis::Group& group = a->groups[g];
+    const auto before = [&](int x, int y) {
+      if (a->GpuOf(x) != a->GpuOf(y)) return a->GpuOf(x) < a->GpuOf(y);
+      return a->Row(x).tune_time > a->Row(y).tune_time;
+    };
+    if (!std::is_sorted(group.begin(), group.end(), before)) {
+      std::stable_sort(group.begin(), group.end(), before);
+    }
+    size_t kept = 0;
+    for (const int i : group) {
+      if (kept > 0 && a->GpuOf(group[kept - 1]) == a->GpuOf(i)) {
+        a->older[g].push_back(i);
+      } else {
+        group[kept++] = i;
       }
     }
-    a->groups.push_back({i});
-  }
-  for (std::vector<int>& group : a->groups) {
-    std::stable_partition(group.begin(), group.end(),
-                          [&](int i) { return rows[static_cast<size_t>(i)].timed(); });
+    group.resize(kept);
+    std::stable_partition(group.begin(), group.end(), [&](int i) { return a->Row(i).timed(); });
   }
 }
 
@@ -109,7 +142,12 @@ void CompareGpus(ReportAnalysis* a) {
 
 void AddClocks(ReportAnalysis* a) {
   std::vector<std::vector<double>> clocks(a->gpus.size());
-  std::map<std::string, std::vector<double>> of_model;
+  std::map<std::string, size_t> model_numbers;
+  std::vector<size_t> model_of;
+  for (const ReportGpu& gpu : a->gpus) {
+    model_of.push_back(model_numbers.emplace(gpu.gpu_model, model_numbers.size()).first->second);
+  }
+  std::vector<std::vector<double>> of_model(model_numbers.size());
   std::vector<int> known(a->gpus.size());
   std::vector<int> throttled(a->gpus.size());
   for (size_t i = 0; i < a->data.rows().size(); ++i) {
@@ -117,34 +155,42 @@ void AddClocks(ReportAnalysis* a) {
     const auto gpu = static_cast<size_t>(a->gpu_of_row[i]);
     if (row.timed() && row.sm_clock_mhz > 0) {
       clocks[gpu].push_back(row.sm_clock_mhz);
-      of_model[a->gpus[gpu].gpu_model].push_back(row.sm_clock_mhz);
+      of_model[model_of[gpu]].push_back(row.sm_clock_mhz);
     }
     if (row.throttled) {
       ++known[gpu];
       throttled[gpu] += *row.throttled ? 1 : 0;
     }
   }
-  std::map<std::string, double> medians;
-  for (auto& [model, values] : of_model) medians[model] = MedianOf(&values);
+  std::vector<double> medians;
+  for (std::vector<double>& values : of_model) {
+    medians.push_back(values.empty() ? 0 : MedianOf(&values));
+  }
   for (size_t g = 0; g < a->gpus.size(); ++g) {
     ReportGpu& gpu = a->gpus[g];
     if (!clocks[g].empty()) gpu.clock_mhz = MedianOf(&clocks[g]);
-    gpu.model_clock_mhz = medians[gpu.gpu_model];
+    gpu.model_clock_mhz = medians[model_of[g]];
     if (known[g] > 0) gpu.throttled = static_cast<double>(throttled[g]) / known[g];
   }
 }
 
 void FindStale(ReportAnalysis* a) {
   using Version = decltype(VersionOf(Environment()));
-  std::vector<Version> newest(a->gpus.size(), Version());
-  for (size_t i = 0; i < a->data.rows().size(); ++i) {
-    Version& version = newest[static_cast<size_t>(a->gpu_of_row[i])];
-    version = std::max(version, VersionOf(a->EnvironmentOf(a->data.rows()[i])));
+  std::vector<Version> versions;
+  for (const Environment& environment : a->data.environments()) {
+    versions.push_back(VersionOf(environment));
   }
-  for (size_t i = 0; i < a->data.rows().size(); ++i) {
-    const ReportRow& row = a->data.rows()[i];
-    a->stale_row.push_back(a->options.now - row.tune_time > a->options.stale_after ||
-                           VersionOf(a->EnvironmentOf(row)) <
+  const std::vector<ReportRow>& rows = a->data.rows();
+  std::vector<Version> newest(a->gpus.size(), Version());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Version& version = newest[static_cast<size_t>(a->gpu_of_row[i])];
+    version = std::max(version, versions[static_cast<size_t>(rows[i].environment)]);
+  }
+  const absl::Time oldest = a->options.now - a->options.stale_after;
+  a->stale_row.reserve(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    a->stale_row.push_back(rows[i].tune_time < oldest ||
+                           versions[static_cast<size_t>(rows[i].environment)] <
                                newest[static_cast<size_t>(a->gpu_of_row[i])]);
   }
 }

@@ -22,8 +22,7 @@ absl::StatusOr<int64_t> AddBundle(const std::string& path, absl::Time now, Repor
     const std::optional<Tuning> tuning =
         FromBundleTuning(entry.row, *entry.environment, now, &refusals);
     if (tuning) {
-      // Bundles say nothing of throttling.
-      data->Add(*tuning, entry.environment->environment, std::nullopt);
+      data->Add(*tuning, entry.environment->environment);
     } else {
       ++refused;
     }

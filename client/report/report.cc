@@ -17,10 +17,10 @@ double Ratio(Number part, Number whole) {
 }
 
 void CountRows(const ReportAnalysis& analysis, ReportHeadline* headline) {
-  std::set<std::string> nodes;
-  std::set<int> environments;
-  std::set<int> problems;
-  std::set<int> gpus;
+  std::vector<bool> places(analysis.data.places().size());
+  std::vector<bool> environments(analysis.data.environments().size());
+  std::vector<bool> problems(analysis.data.problems().size());
+  std::vector<bool> gpus(analysis.gpus.size());
   int64_t stale = 0;
   for (size_t i = 0; i < analysis.data.rows().size(); ++i) {
     const ReportRow& row = analysis.data.rows()[i];
@@ -41,17 +41,26 @@ void CountRows(const ReportAnalysis& analysis, ReportHeadline* headline) {
       default:
         ++headline->failed;
     }
-    nodes.insert(analysis.data.places()[static_cast<size_t>(row.place)].node);
-    environments.insert(row.environment);
-    problems.insert(row.problem);
-    if (!analysis.EnvironmentOf(row).profile) gpus.insert(analysis.gpu_of_row[i]);
+    places[static_cast<size_t>(row.place)] = true;
+    environments[static_cast<size_t>(row.environment)] = true;
+    problems[static_cast<size_t>(row.problem)] = true;
+    if (!analysis.EnvironmentOf(row).profile) {
+      gpus[static_cast<size_t>(analysis.gpu_of_row[i])] = true;
+    }
     stale += analysis.stale_row[i] ? 1 : 0;
     headline->search_seconds += absl::ToDoubleSeconds(row.elapsed);
   }
+  std::set<std::string> nodes;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i]) nodes.insert(analysis.data.places()[i].node);
+  }
+  const auto count = [](const std::vector<bool>& seen) {
+    return static_cast<int>(std::count(seen.begin(), seen.end(), true));
+  };
   headline->nodes = static_cast<int>(nodes.size());
-  headline->gpus = static_cast<int>(gpus.size());
-  headline->environments = static_cast<int>(environments.size());
-  headline->problems = static_cast<int>(problems.size());
+  headline->gpus = count(gpus);
+  headline->environments = count(environments);
+  headline->problems = count(problems);
   if (headline->rows > 0) headline->stale = Ratio(stale, headline->rows);
 }
 

@@ -19,6 +19,8 @@ struct ReportOptions {
   double slow_ratio = 1.05;
   // A difference below this is never more than noise.
   double least_change = 0.02;
+  // Rows that the document has at most, the newest; its numbers are of all.
+  size_t most_rows = 200'000;
 };
 
 // Times are medians over nodes, each divided by its GPU's speed, in

@@ -41,7 +41,7 @@ int ReportData::Number(const Key& key, const Value& value, std::map<Key, int>* n
   return found->second;
 }
 
-int ReportData::ProblemNumber(const std::string& text) {
+int ReportData::AddProblem(const std::string& text) {
   const auto found = problem_numbers_.find(text);
   if (found != problem_numbers_.end()) return found->second;
   int number = -1;
@@ -71,33 +71,67 @@ bool ReportData::MatchesGpu(const std::string& model_or_name) const {
   return Slug(model_or_name).find(Slug(filter_.gpu)) != std::string::npos;
 }
 
+int ReportData::AddCandidate(const std::string& text) {
+  return Number(text, text, &candidate_text_numbers_, &candidates_);
+}
+
 int ReportData::CandidateNumber(const CandidateId& id) {
-  const auto found = candidate_numbers_.find(id);
-  if (found != candidate_numbers_.end()) return found->second;
-  return Number(id, ToText(id), &candidate_numbers_, &candidates_);
+  const auto [found, is_new] = candidate_numbers_.emplace(id, -1);
+  if (is_new) found->second = AddCandidate(ToText(id));
+  return found->second;
+}
+
+int ReportData::AddEnvironment(const std::string& text, const Environment& environment) {
+  if (!MatchesGpu(environment.gpu_model)) return -1;
+  return Number(text, environment, &environment_numbers_, &environments_);
+}
+
+int ReportData::AddPlace(const ReportPlace& place) {
+  return Number(place, place, &place_numbers_, &places_);
+}
+
+std::span<const ReportTime> ReportData::Keep(std::span<const ReportTime> times) {
+  constexpr size_t kBlock = 1 << 16;
+  if (times.size() > block_left_) {
+    block_left_ = std::max(kBlock, times.size());
+    blocks_.emplace_back(new ReportTime[block_left_]);
+    block_end_ = blocks_.back().get() + block_left_;
+  }
+  ReportTime* const kept = block_end_ - block_left_;
+  std::copy(times.begin(), times.end(), kept);
+  block_left_ -= times.size();
+  return {kept, times.size()};
+}
+
+void ReportData::AddRow(ReportRow row) {
+  row.times = Keep(row.times);
+  rows_.push_back(row);
+}
+
+void ReportData::Add(const Tuning& tuning, const Environment& environment) {
+  const Provenance& from = tuning.provenance;
+  Add(tuning, environment, {from.node, from.gpu_uuid, from.driver_version, from.cuda_version});
 }
 
 void ReportData::Add(const Tuning& tuning, const Environment& environment,
-                     std::optional<bool> throttled) {
+                     const ReportPlace& place) {
   if (!MatchesGpu(environment.gpu_model)) return;
   ReportRow row;
-  row.problem = ProblemNumber(tuning.key.problem_text);
+  row.problem = AddProblem(tuning.key.problem_text);
   if (row.problem < 0) return;
-  row.environment =
-      Number(tuning.key.environment_text, environment, &environment_numbers_, &environments_);
-  const Provenance& from = tuning.provenance;
-  const ReportPlace place{from.node, from.gpu_uuid, from.driver_version, from.cuda_version};
-  row.place = Number(place, place, &place_numbers_, &places_);
+  row.environment = AddEnvironment(tuning.key.environment_text, environment);
+  row.place = AddPlace(place);
   row.evidence = tuning.evidence;
   row.tune_time = tuning.tune_time;
   row.elapsed = tuning.elapsed;
   row.candidate_count = static_cast<int>(tuning.candidates.size());
-  row.throttled = throttled;
+  if (tuning.conditions.known) row.throttled = tuning.conditions.throttled();
   const Candidate* const stock = StockOf(tuning.candidates);
+  std::vector<ReportTime> times;
   for (const Candidate& c : tuning.candidates) {
     if (!c.ran()) continue;
     const bool first = row.winner < 0;
-    if (!first && &c != stock && (!c.timed() || row.times.size() >= kKeptTimes)) continue;
+    if (!first && &c != stock && (!c.timed() || times.size() >= kKeptTimes)) continue;
     const int number = CandidateNumber(c.id);
     if (first) {
       row.winner = number;
@@ -105,14 +139,16 @@ void ReportData::Add(const Tuning& tuning, const Environment& environment,
       row.sm_clock_mhz = static_cast<float>(c.sm_clock_mhz);
     }
     if (&c == stock) row.stock = number;
-    if (c.timed()) row.times.push_back(TimeOfCandidate(number, c));
+    if (c.timed()) times.push_back(TimeOfCandidate(number, c));
   }
   const auto [known, is_new] =
       row_numbers_.emplace(std::tuple(row.place, row.environment, row.problem), rows_.size());
+  if (!is_new && rows_[known->second].tune_time >= row.tune_time) return;
+  row.times = Keep(times);
   if (is_new) {
-    rows_.push_back(std::move(row));
-  } else if (rows_[known->second].tune_time < row.tune_time) {
-    rows_[known->second] = std::move(row);
+    rows_.push_back(row);
+  } else {
+    rows_[known->second] = row;
   }
 }
 
@@ -124,7 +160,7 @@ void ReportData::AddCounters(const ReportCounters& counters) {
 
 void ReportData::AddWanted(const ReportWanted& wanted) {
   if (!MatchesGpu(wanted.environment)) return;
-  if (ProblemNumber(wanted.problem) < 0) return;
+  if (AddProblem(wanted.problem) < 0) return;
   const auto [found, is_new] =
       wanted_.emplace(std::pair(wanted.environment, wanted.problem), wanted);
   if (is_new) return;

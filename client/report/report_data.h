@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -58,8 +60,9 @@ struct ReportRow {
   int64_t workspace_bytes = 0;    // of the winner
   float sm_clock_mhz = 0;         // of the winner; 0: not measured
   std::optional<bool> throttled;  // nullopt: not known
-  std::vector<ReportTime>
-      times;  // of timed candidates, the winner's first; empty: nothing was timed
+  // Of timed candidates, the winner's first; empty: nothing was timed. They live
+  // as long as the data.
+  std::span<const ReportTime> times;
 
   bool timed() const { return !times.empty(); }
   // nullptr if it was not timed.
@@ -88,6 +91,7 @@ struct ReportFilter {
   std::optional<Operation> operation = {};
   std::optional<DataType> data_type = {};
   std::optional<TensorLayout> layout = {};
+  friend bool operator==(const ReportFilter&, const ReportFilter&) = default;
 };
 
 // Not thread-safe.
@@ -97,12 +101,27 @@ class ReportData {
   static constexpr size_t kKeptTimes = 16;
 
   explicit ReportData(ReportFilter filter = {}) : filter_(std::move(filter)) {}
+  ReportData(ReportData&&) = default;
 
   // Adds a tuning, whose candidates are ranked, unless the filter leaves it out.
   // A newer row of the same problem, environment and place takes the older one's
   // place. `environment` is the key's, with the full GPU model. Tunings
   // whose problem text is none are ignored.
-  void Add(const Tuning& tuning, const Environment& environment, std::optional<bool> throttled);
+  void Add(const Tuning& tuning, const Environment& environment);
+  // The same, measured at `place`, whatever the tuning says of it.
+  void Add(const Tuning& tuning, const Environment& environment, const ReportPlace& place);
+
+  // The same in parts, for sources that have rows and not tunings. Numbers of
+  // environments and problems are -1 where the filter leaves them out.
+  int AddEnvironment(const std::string& text, const Environment& environment);
+  int AddProblem(const std::string& text);
+  int AddPlace(const ReportPlace& place);
+  int AddCandidate(const std::string& text);
+  // `row.times` are copied. At most one row of each problem, environment and
+  // place may be added so, and none by Add() as well.
+  void AddRow(ReportRow row);
+  void ReserveRows(size_t rows) { rows_.reserve(rows); }
+
   void AddCounters(const ReportCounters& counters);
   // Counts of the same problem and environment add up.
   void AddWanted(const ReportWanted& wanted);
@@ -121,12 +140,11 @@ class ReportData {
   template <typename Key, typename Value>
   static int Number(const Key& key, const Value& value, std::map<Key, int>* numbers,
                     std::vector<Value>* list);
-  // -1 if the filter leaves it out, or it is none.
-  int ProblemNumber(const std::string& text);
   int CandidateNumber(const CandidateId& id);
+  std::span<const ReportTime> Keep(std::span<const ReportTime> times);
   bool MatchesGpu(const std::string& model_or_name) const;
 
-  const ReportFilter filter_;
+  ReportFilter filter_;
   std::vector<ReportRow> rows_;
   std::vector<ReportProblem> problems_;
   std::vector<Environment> environments_;
@@ -136,9 +154,14 @@ class ReportData {
   std::map<std::string, int> environment_numbers_;
   std::map<ReportPlace, int> place_numbers_;
   std::map<CandidateId, int> candidate_numbers_;
+  std::map<std::string, int> candidate_text_numbers_;
   std::map<std::tuple<int, int, int>, size_t> row_numbers_;
   std::map<std::pair<std::string, std::string>, ReportWanted> wanted_;
   std::optional<ReportCounters> counters_;
+  // The rows' times, in blocks that stay where they are.
+  std::vector<std::unique_ptr<ReportTime[]>> blocks_;
+  ReportTime* block_end_ = nullptr;
+  size_t block_left_ = 0;
 };
 
 // "eng62" or "legacy:algo1": a candidate without its knobs, by which shares are counted.

@@ -1,5 +1,6 @@
 #include "client/report/report_json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <optional>
@@ -110,23 +111,50 @@ std::string Pairs(const Report& report) {
       R"("disagreement_us"],"values":)", values, "}");
 }
 
+// The newest rows that the document has room for, in their order.
+std::vector<const ReportRow*> RowsOfDocument(const ReportData& data, size_t most) {
+  std::vector<absl::Time> times;
+  absl::Time oldest = absl::InfinitePast();
+  size_t at_oldest = most;  // rows of that very time that there is room for
+  if (data.rows().size() > most) {
+    for (const ReportRow& row : data.rows()) times.push_back(row.tune_time);
+    const auto last = times.begin() + static_cast<ptrdiff_t>(times.size() - most);
+    std::nth_element(times.begin(), last, times.end());
+    oldest = *last;
+    at_oldest = static_cast<size_t>(std::count(last, times.end(), oldest));
+  }
+  std::vector<const ReportRow*> rows;
+  for (const ReportRow& row : data.rows()) {
+    if (row.tune_time < oldest) continue;
+    if (row.tune_time == oldest && data.rows().size() > most) {
+      if (at_oldest == 0) continue;
+      --at_oldest;
+    }
+    rows.push_back(&row);
+  }
+  return rows;
+}
+
 std::string Rows(const ReportData& data, const Report& report) {
-  size_t next = 0;
-  const std::string values = Array(data.rows(), [&](const ReportRow& row) {
+  const std::vector<const ReportRow*> rows = RowsOfDocument(data, report.options.most_rows);
+  const std::string values = Array(rows, [&](const ReportRow* each) {
+    const ReportRow& row = *each;
+    const bool stale = report.stale_rows[static_cast<size_t>(each - data.rows().data())];
     const ReportTime* stock = row.TimeOf(row.stock);
-    return Values(
-        {Count(row.environment), Count(row.problem), Count(row.place),
-         Count(static_cast<int>(row.evidence)), Index(row.winner), Index(row.stock),
-         Time(row.timed() ? row.times.front().median_us : 0),
-         Time(stock != nullptr ? stock->median_us : 0), Time(row.sm_clock_mhz),
-         row.throttled ? (*row.throttled ? "true" : "false") : "null", Count(row.workspace_bytes),
-         Count(row.candidate_count), Count(absl::ToUnixSeconds(row.tune_time)),
-         Number(absl::ToDoubleSeconds(row.elapsed)), report.stale_rows[next++] ? "true" : "false"});
+    return Values({Count(row.environment), Count(row.problem), Count(row.place),
+                   Count(static_cast<int>(row.evidence)), Index(row.winner), Index(row.stock),
+                   Time(row.timed() ? row.times.front().median_us : 0),
+                   Time(stock != nullptr ? stock->median_us : 0), Time(row.sm_clock_mhz),
+                   row.throttled ? (*row.throttled ? "true" : "false") : "null",
+                   Count(row.workspace_bytes), Count(row.candidate_count),
+                   Count(absl::ToUnixSeconds(row.tune_time)),
+                   Number(absl::ToDoubleSeconds(row.elapsed)), stale ? "true" : "false"});
   });
   return absl::StrCat(
       R"({"columns":["environment","problem","place","evidence","winner","stock","winner_us",)",
       R"("stock_us","sm_clock_mhz","throttled","workspace_bytes","candidates","tune_time",)",
-      R"("search_seconds","stale"],"values":)", values, "}");
+      R"("search_seconds","stale"],"left_out":)", data.rows().size() - rows.size(), R"(,"values":)",
+      values, "}");
 }
 
 std::string Share(const ReportShare& share) {

@@ -1,23 +1,12 @@
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "client/report/analysis.h"
 
 namespace convtune {
 namespace {
-
-// The most frequent of them (but -1), the first one of equals; -1 if there is none.
-int MostFrequent(const std::vector<int>& candidates) {
-  std::map<int, int> counts;
-  int best = -1;
-  for (const int c : candidates) {
-    if (c < 0) continue;
-    ++counts[c];
-    if (best < 0 || counts[c] > counts[best]) best = c;
-  }
-  return best;
-}
 
 class PairMaker {
  public:
@@ -29,21 +18,22 @@ class PairMaker {
     pair_.environment = first.environment;
     pair_.problem = first.problem;
     pair_.nodes = static_cast<int>(group_.size());
-    std::vector<int> winners;
-    std::vector<int> stocks;
+    std::vector<const ReportRow*> rows;
     for (const int i : group_) {
       const ReportRow& row = Row(i);
+      rows.push_back(&row);
       pair_.timed_nodes += row.timed() ? 1 : 0;
       pair_.evidence = std::max(pair_.evidence, row.evidence);
       pair_.search_seconds += absl::ToDoubleSeconds(row.elapsed);
       pair_.stale_nodes += a_.stale_row[static_cast<size_t>(i)] ? 1 : 0;
-      // Where some have timed it, the others' guesses do not count.
-      if (row.timed() || pair_.timed_nodes == 0) winners.push_back(row.winner);
-      stocks.push_back(row.stock);
     }
-    pair_.winner = MostFrequent(winners);
-    pair_.stock = MostFrequent(stocks);
-    if (pair_.timed_nodes > 0) Pool();
+    const CommonChoice common = ChooseCommon(rows, a_.data.candidates(), a_.options.least_change);
+    pair_.winner = common.winner;
+    pair_.stock = common.stock;
+    if (pair_.timed_nodes > 0) {
+      pair_.winner_us = Pooled(pair_.winner);
+      if (pair_.stock >= 0) pair_.stock_us = Pooled(pair_.stock);
+    }
     return pair_;
   }
 
@@ -91,34 +81,89 @@ class PairMaker {
     return times.empty() ? 0 : MedianOf(&times);
   }
 
-  // Which candidate is best for all, as far as enough of them have timed it.
-  // What most nodes have settled on stays unless another one is clearly better.
-  void Pool() {
-    std::map<int, int> timed_by;
-    for (const int i : group_) {
-      for (const ReportTime& time : Row(i).times) ++timed_by[time.candidate];
-    }
-    pair_.winner_us = Pooled(pair_.winner);
-    double least = pair_.winner_us / (1 + a_.options.least_change);
-    if (pair_.timed_nodes > 1) {
-      for (const auto& [candidate, count] : timed_by) {
-        if (count * 2 < pair_.timed_nodes) continue;
-        const double us = Pooled(candidate);
-        if (us >= least) continue;
-        least = us;
-        pair_.winner = candidate;
-        pair_.winner_us = us;
-      }
-    }
-    if (pair_.stock >= 0) pair_.stock_us = Pooled(pair_.stock);
-  }
-
   const ReportAnalysis& a_;
   const std::vector<int>& group_;
   ReportPair pair_;
 };
 
+// Numbers of few candidates; far quicker than a map.
+class Counts {
+ public:
+  int& operator[](int candidate) {
+    for (auto& [known, count] : counts_) {
+      if (known == candidate) return count;
+    }
+    return counts_.emplace_back(candidate, 0).second;
+  }
+  const std::vector<std::pair<int, int>>& all() const { return counts_; }
+
+ private:
+  std::vector<std::pair<int, int>> counts_;
+};
+
 }  // namespace
+
+int MostFrequent(const std::vector<int>& candidates, const std::vector<std::string>& texts) {
+  Counts counts;
+  for (const int c : candidates) {
+    if (c >= 0) ++counts[c];
+  }
+  int best = -1;
+  int most = 0;
+  for (const auto& [c, count] : counts.all()) {
+    if (count < most ||
+        (count == most && texts[static_cast<size_t>(best)] < texts[static_cast<size_t>(c)])) {
+      continue;
+    }
+    best = c;
+    most = count;
+  }
+  return best;
+}
+
+CommonChoice ChooseCommon(const std::vector<const ReportRow*>& rows,
+                          const std::vector<std::string>& texts, double least_change) {
+  std::vector<int> winners, stocks;
+  size_t timed = 0;
+  for (const ReportRow* row : rows) {
+    timed += row->timed() ? 1 : 0;
+    // Where some have timed it, the others' guesses do not count.
+    if (row->timed() || timed == 0) winners.push_back(row->winner);
+    stocks.push_back(row->stock);
+  }
+  CommonChoice common;
+  common.settled = common.winner = MostFrequent(winners, texts);
+  common.stock = MostFrequent(stocks, texts);
+  if (timed < 2) return common;
+  Counts timed_by;
+  for (const ReportRow* row : rows) {
+    for (const ReportTime& time : row->times) ++timed_by[time.candidate];
+  }
+  double least = 1 / (1 + least_change);
+  for (const auto& [candidate, count] : timed_by.all()) {
+    if (static_cast<size_t>(count) * 2 < timed) continue;
+    // Against the settled one on the same card: how fast the card is cancels out.
+    std::vector<double> ratios;
+    for (const ReportRow* row : rows) {
+      const ReportTime* const own = row->TimeOf(candidate);
+      const ReportTime* const settled = own != nullptr ? row->TimeOf(common.settled) : nullptr;
+      if (settled != nullptr) {
+        ratios.push_back(static_cast<double>(own->median_us) / settled->median_us);
+      }
+    }
+    if (ratios.size() * 2 < timed) continue;
+    const double ratio = MedianOf(&ratios);
+    if (ratio > least) continue;
+    if (ratio == least &&
+        (common.winner == common.settled ||
+         texts[static_cast<size_t>(common.winner)] < texts[static_cast<size_t>(candidate)])) {
+      continue;
+    }
+    least = ratio;
+    common.winner = candidate;
+  }
+  return common;
+}
 
 void AddPairs(const ReportAnalysis& analysis, Report* report) {
   for (const std::vector<int>& group : analysis.groups) {

@@ -19,9 +19,27 @@ struct VersionOrder {
   bool operator()(const std::string& a, const std::string& b) const { return VersionBefore(a, b); }
 };
 
+// Drivers of places, numbered in the order of their texts.
+struct Drivers {
+  explicit Drivers(const std::vector<ReportPlace>& places) {
+    std::map<std::string, size_t> numbers;
+    for (const ReportPlace& place : places) numbers.emplace(place.driver, 0);
+    for (auto& [name, number] : numbers) {
+      number = names.size();
+      names.push_back(name);
+    }
+    for (const ReportPlace& place : places) of_place.push_back(numbers[place.driver]);
+  }
+  size_t Of(const ReportRow& row) const { return of_place[static_cast<size_t>(row.place)]; }
+
+  std::vector<std::string> names;
+  std::vector<size_t> of_place;
+};
+
 class Comparison {
  public:
-  explicit Comparison(const ReportAnalysis& analysis) : a_(analysis) {}
+  Comparison(const ReportAnalysis& analysis, const Drivers& drivers)
+      : a_(analysis), drivers_(drivers) {}
 
   // `one_driver`: where some problem was timed by one driver on both sides, only
   // such rows are compared, so that a driver's effect is not taken for cuDNN's.
@@ -60,21 +78,17 @@ class Comparison {
 
   // The rows of the driver that has most on its poorer side; empty if none has both.
   std::pair<Rows, Rows> OfOneDriver(const Rows& before, const Rows& after) const {
-    std::map<std::string, std::pair<Rows, Rows>> by_driver;
-    for (const int i : before) by_driver[DriverOf(i)].first.push_back(i);
-    for (const int i : after) by_driver[DriverOf(i)].second.push_back(i);
+    std::vector<std::pair<Rows, Rows>> by_driver(drivers_.names.size());
+    for (const int i : before) by_driver[drivers_.Of(Row(i))].first.push_back(i);
+    for (const int i : after) by_driver[drivers_.Of(Row(i))].second.push_back(i);
     std::pair<Rows, Rows>* best = nullptr;
     const auto poorer = [](const auto& sides) {
       return std::min(sides.first.size(), sides.second.size());
     };
-    for (auto& [driver, sides] : by_driver) {
+    for (auto& sides : by_driver) {
       if (best == nullptr || poorer(sides) > poorer(*best)) best = &sides;
     }
     return best == nullptr || poorer(*best) == 0 ? std::pair<Rows, Rows>() : std::move(*best);
-  }
-
-  const std::string& DriverOf(int i) const {
-    return a_.data.places()[static_cast<size_t>(Row(i).place)].driver;
   }
 
   std::vector<double> Times(const Rows& rows) const {
@@ -94,15 +108,16 @@ class Comparison {
     return widest;
   }
 
-  // After over before of each GPU that has both.
+  // After over before of each GPU that has both. Rows are in the order of the GPUs.
   std::vector<double> PairedRatios(const Rows& before, const Rows& after) const {
-    std::map<int, double> by_gpu;
-    for (const int i : before)
-      by_gpu[a_.gpu_of_row[static_cast<size_t>(i)]] = a_.WinnerAtModelSpeed(i);
     std::vector<double> ratios;
+    auto from = before.begin();
     for (const int i : after) {
-      const auto found = by_gpu.find(a_.gpu_of_row[static_cast<size_t>(i)]);
-      if (found != by_gpu.end()) ratios.push_back(a_.WinnerAtModelSpeed(i) / found->second);
+      while (from != before.end() && a_.GpuOf(*from) < a_.GpuOf(i)) ++from;
+      if (from == before.end()) break;
+      if (a_.GpuOf(*from) == a_.GpuOf(i)) {
+        ratios.push_back(a_.WinnerAtModelSpeed(i) / a_.WinnerAtModelSpeed(*from));
+      }
     }
     return ratios;
   }
@@ -111,8 +126,8 @@ class Comparison {
     ReportUpgrade::Point point;
     point.problem = problem;
     point.environment = Row(after[0]).environment;
-    point.from_winner = Row(before[0]).winner;
-    point.to_winner = Row(after[0]).winner;
+    point.from_winner = Winner(before);
+    point.to_winner = Winner(after);
     std::vector<double> from = Times(before);
     std::vector<double> to = Times(after);
     std::vector<double> ratios = PairedRatios(before, after);
@@ -133,7 +148,14 @@ class Comparison {
     return point;
   }
 
+  int Winner(const Rows& rows) const {
+    std::vector<int> winners;
+    for (const int i : rows) winners.push_back(Row(i).winner);
+    return MostFrequent(winners, a_.data.candidates());
+  }
+
   const ReportAnalysis& a_;
+  const Drivers& drivers_;
 };
 
 std::string CudnnText(const Environment& e) {
@@ -153,24 +175,54 @@ std::string WithoutCudnn(Environment e) {
 
 void AddUpgrades(const ReportAnalysis& analysis, Report* report) {
   using Sides = std::map<std::string, Side, VersionOrder>;  // by version
+  const Drivers drivers(analysis.data.places());
   std::map<std::string, Sides> by_cudnn;
   std::map<std::string, Sides> by_driver;
-  for (const std::vector<int>& group : analysis.groups) {
-    for (const int i : group) {
-      const ReportRow& row = analysis.data.rows()[static_cast<size_t>(i)];
-      if (!row.timed()) continue;
-      const Environment& e = analysis.EnvironmentOf(row);
-      by_cudnn[WithoutCudnn(e)][CudnnText(e)][row.problem].push_back(i);
+  // Of each environment.
+  std::vector<Side*> cudnn_sides;
+  std::vector<std::vector<Side*>> driver_sides;
+  for (const Environment& e : analysis.data.environments()) {
+    cudnn_sides.push_back(&by_cudnn[WithoutCudnn(e)][CudnnText(e)]);
+    Sides& sides = by_driver[e.ToText()];
+    std::vector<Side*>& of_drivers = driver_sides.emplace_back();
+    for (const std::string& name : drivers.names) {
+      of_drivers.push_back(name.empty() ? nullptr : &sides[name]);
     }
   }
-  for (size_t i = 0; i < analysis.data.rows().size(); ++i) {
-    const ReportRow& row = analysis.data.rows()[i];
-    const std::string& driver = analysis.data.places()[static_cast<size_t>(row.place)].driver;
-    if (!row.timed() || driver.empty()) continue;
-    by_driver[analysis.EnvironmentOf(row).ToText()][driver][row.problem].push_back(
-        static_cast<int>(i));
+  std::vector<Rows> split(drivers.names.size());
+  for (size_t g = 0; g < analysis.groups.size(); ++g) {
+    Rows rows;
+    for (const int i : analysis.groups[g]) {
+      if (analysis.Row(i).timed()) rows.push_back(i);
+    }
+    const auto older = analysis.older.find(g);
+    if (rows.empty() && older == analysis.older.end()) continue;
+    const ReportRow& first = analysis.Row(analysis.groups[g][0]);
+    const auto environment = static_cast<size_t>(first.environment);
+    for (const int i : rows) split[drivers.Of(analysis.Row(i))].push_back(i);
+    if (older != analysis.older.end()) {
+      for (const int i : older->second) {
+        if (analysis.Row(i).timed()) split[drivers.Of(analysis.Row(i))].push_back(i);
+      }
+    }
+    if (!rows.empty()) (*cudnn_sides[environment])[first.problem] = std::move(rows);
+    for (size_t d = 0; d < split.size(); ++d) {
+      Rows& of_driver = split[d];
+      if (of_driver.empty()) continue;
+      std::stable_sort(of_driver.begin(), of_driver.end(),
+                       [&](int x, int y) { return analysis.GpuOf(x) < analysis.GpuOf(y); });
+      Side* const side = driver_sides[environment][d];
+      if (side != nullptr) (*side)[first.problem] = of_driver;
+      of_driver.clear();
+    }
   }
-  const Comparison comparison(analysis);
+  // Versions of which nothing was timed stand between no others.
+  for (auto* subjects : {&by_cudnn, &by_driver}) {
+    for (auto& [subject, sides] : *subjects) {
+      std::erase_if(sides, [](const auto& side) { return side.second.empty(); });
+    }
+  }
+  const Comparison comparison(analysis, drivers);
   const auto add = [&](const std::map<std::string, Sides>& subjects, ReportUpgrade::Kind kind) {
     for (const auto& [subject, sides] : subjects) {
       for (auto to = sides.begin(); to != sides.end(); ++to) {

@@ -99,6 +99,7 @@ void Agent::Run() {
   backoff_ = kFirstBackoff;
   while (!options_.stop()) {
     const absl::Status status = Turn();
+    ShowMetrics(!status.ok());
     const std::string error = status.ok() ? "" : std::string(status.message());
     if (error != last_error_) {
       options_.log(error.empty() ? "all is well again" : error);
@@ -127,6 +128,8 @@ void Agent::Wait(absl::Duration time) {
 
 absl::Status Agent::Turn() {
   ASSIGN_OR_RETURN(state_, fleet_->GetFleetState());
+  if (state_.outbox_depth() == 0) waiting_since_ = absl::InfiniteFuture();
+  if (state_.outbox_depth() > 0) waiting_since_ = std::min(waiting_since_, absl::Now());
   RETURN_IF_ERROR(EnsureConnected());
   const bool may_have_delivered = state_.outbox_depth() > 0 || !running_.empty();
   const bool refresh = announced_ || absl::Now() >= next_refresh_;
@@ -134,6 +137,7 @@ absl::Status Agent::Turn() {
     RETURN_IF_ERROR(ReadPlaces());
     RETURN_IF_ERROR(Heartbeat());
     RETURN_IF_ERROR(Wanted());
+    RETURN_IF_ERROR(Upkeep());
     next_refresh_ = absl::Now() + options_.refresh;
   }
   if (state_.outbox_depth() > 0) RETURN_IF_ERROR(Push());
@@ -222,6 +226,7 @@ absl::Status Agent::Heartbeat() {
   heartbeat.outbox_depth = state_.outbox_depth();
   heartbeat.outbox_dropped = state_.outbox_dropped();
   heartbeat.outbox_superseded = state_.outbox_superseded();
+  heartbeat.outbox_lag = OutboxLag();
   heartbeat.release = state_.release();
   heartbeat.last_error = last_error_;
   for (const v1::Device& device : devices.devices()) {
@@ -279,7 +284,11 @@ absl::StatusOr<bool> Agent::PushPage() {
   }
   for (const v1::OutboxId& id : page.void_ids()) *ack.add_ids() = id;
   RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries, options_.log));
-  if (ack.ids_size() > 0) RETURN_IF_ERROR(fleet_->AckOutbox(ack).status());
+  if (ack.ids_size() > 0) {
+    RETURN_IF_ERROR(fleet_->AckOutbox(ack).status());
+    waiting_since_ = absl::InfiniteFuture();
+  }
+  counts_.delivered += static_cast<int64_t>(deliveries.size());
   RETURN_IF_ERROR(Restore(delivered));
   return page.more();
 }

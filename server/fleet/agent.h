@@ -22,7 +22,9 @@
 #include "db/fleet_releases.h"
 #include "db/postgres.h"
 #include "proto/base/clock.h"
+#include "proto/base/mutex.h"
 #include "proto/model/environment.h"
+#include "server/metrics/agent_metrics.h"
 
 namespace convtune {
 
@@ -35,6 +37,9 @@ class Agent {
     std::string node;  // its name in the fleet
     std::string version;
     bool tune = true;  // take problems that the fleet has queued
+    // Queue what has to be verified when the node comes to another cuDNN or driver.
+    bool verify_upgrades = false;
+    absl::Duration keep = absl::Hours(24 * 90);  // what was superseded, in the fleet
     absl::Duration lease = absl::Seconds(60);
     absl::Duration poll = absl::Milliseconds(250);    // of the outbox
     absl::Duration refresh = absl::Seconds(10);       // heartbeat, and all that is announced
@@ -52,6 +57,9 @@ class Agent {
   // node's name, the schema is not known, the password is wrong) is tried again,
   // too, and said once.
   void Run();
+
+  // Thread-safe; as of the last turn.
+  AgentMetrics Metrics() const;
 
  private:
   // An environment that a device of the node has.
@@ -80,6 +88,12 @@ class Agent {
   absl::Status Push();
   absl::StatusOr<bool> PushPage();
   absl::Status Restore(const std::map<std::string, std::vector<std::string>>& delivered);
+
+  // agent_upkeep.cc
+  absl::Status Upkeep();
+  absl::Status VerifyUpgrades();
+  absl::Duration OutboxLag() const;
+  void ShowMetrics(bool failed);
 
   // agent_follow.cc
   absl::Status Follow();
@@ -117,6 +131,12 @@ class Agent {
   bool announced_ = true;
   std::string last_error_;
   absl::Duration backoff_;
+  absl::Time waiting_since_ = absl::InfiniteFuture();  // that something is in the outbox
+  absl::Time next_upkeep_ = absl::InfinitePast();
+  std::string verified_;  // environments and drivers that were looked at last
+  AgentMetrics counts_;
+  mutable Mutex metrics_mutex_;
+  AgentMetrics metrics_ GUARDED_BY(metrics_mutex_);
 };
 
 // True if the node serves a canary with that share: the same nodes for as long as

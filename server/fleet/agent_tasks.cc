@@ -46,9 +46,11 @@ absl::Status Agent::TendTask(RunningTask* running, bool* ended) {
       RETURN_IF_ERROR(Push());
       RETURN_IF_ERROR(CompleteTask(*postgres_, running->task).status());
       *ended = true;
+      ++counts_.tasks_done;
       return absl::OkStatus();
     case v1::JOB_STATE_FAILED:
       *ended = true;
+      ++counts_.tasks_failed;
       return FailTask(*postgres_, running->task,
                       job->failures_size() > 0 ? job->failures(0) : "no candidate ran")
           .status();
@@ -86,6 +88,7 @@ absl::Status Agent::ClaimMore() {
   if (info.queue_depth() > 0 || info.waiting_callers() > 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<FleetTask> tasks,
                    ClaimTasks(*postgres_, node_id_, environments, room, options_.lease));
+  counts_.tasks_claimed += static_cast<int64_t>(tasks.size());
   for (const FleetTask& task : tasks) RETURN_IF_ERROR(StartTask(task));
   return absl::OkStatus();
 }

@@ -42,7 +42,7 @@ class MigrateCommand final : public FleetCommand {
   }
   std::optional<int> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
-    return Report(Run());
+    return SayResult(Run());
   }
 
  private:
@@ -78,10 +78,19 @@ class AgentCommand final : public FleetCommand {
     app_->add_option("--lease", lease_, "how long a problem is this node's without a word")
         ->capture_default_str();
     app_->add_option("--refresh", refresh_, "between heartbeats")->capture_default_str();
+    app_->add_flag("--verify-upgrades", verify_upgrades_,
+                   "queue what has to be verified when the node has another cuDNN or driver")
+        ->envname("CONVTUNE_VERIFY_UPGRADES");
+    app_->add_option("--keep-superseded", keep_, "what newer tunings replaced stays this long")
+        ->envname("CONVTUNE_KEEP_SUPERSEDED")
+        ->capture_default_str();
+    app_->add_option("--metrics-address", metrics_address_,
+                     "IP:PORT for Prometheus: plain HTTP, so loopback or a trusted network")
+        ->envname("CONVTUNE_FLEET_METRICS_ADDRESS");
   }
   std::optional<int> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
-    return Report(Run());
+    return SayResult(Run());
   }
 
  private:
@@ -99,13 +108,22 @@ class AgentCommand final : public FleetCommand {
     options.tune = !no_tune_;
     ASSIGN_OR_RETURN(options.lease, ParseFleetTime("lease", lease_));
     ASSIGN_OR_RETURN(options.refresh, ParseFleetTime("refresh", refresh_));
+    ASSIGN_OR_RETURN(options.keep, ParseFleetTime("keep-superseded", keep_));
+    options.verify_upgrades = verify_upgrades_;
     options.clock = &clock;
     options.stop = FleetStopRequested;
     options.log = [](const std::string& text) {
       std::cerr << absl::FormatTime("%Y-%m-%d %H:%M:%E3S ", absl::Now(), absl::UTCTimeZone())
                 << text << std::endl;
     };
+    const auto log = options.log;
     ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(options)));
+    std::unique_ptr<AgentMetricsServer> metrics;
+    if (!metrics_address_.empty()) {
+      ASSIGN_OR_RETURN(
+          metrics, AgentMetricsServer::Create(metrics_address_, [&] { return agent->Metrics(); }));
+      log(absl::StrCat("metrics at ", metrics->url()));
+    }
     agent->Run();
     return absl::OkStatus();
   }
@@ -117,6 +135,9 @@ class AgentCommand final : public FleetCommand {
   bool no_tune_ = false;
   std::string lease_ = "60s";
   std::string refresh_ = "10s";
+  bool verify_upgrades_ = false;
+  std::string keep_ = "2160h";
+  std::string metrics_address_;
 };
 
 class StatusCommand final : public FleetCommand {
@@ -126,7 +147,7 @@ class StatusCommand final : public FleetCommand {
   }
   std::optional<int> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
-    return Report(Run());
+    return SayResult(Run());
   }
 
  private:
@@ -155,6 +176,7 @@ class StatusCommand final : public FleetCommand {
                          .Real("clock_offset_seconds", absl::ToDoubleSeconds(node.clock_offset))
                          .Int("outbox_depth", node.outbox_depth)
                          .Int("outbox_dropped", node.outbox_dropped)
+                         .Real("outbox_lag_seconds", absl::ToDoubleSeconds(node.outbox_lag))
                          .Int("tuning_count", node.tuning_count)
                          .Int("release", node.release)
                          .Texts("devices", node.devices)
@@ -174,21 +196,21 @@ class StatusCommand final : public FleetCommand {
                      .Int("tasks_leased", counts.tasks_leased)
                      .Int("tasks_dead", counts.tasks_dead)
                      .Int("pins", counts.pins)
-                     .Raw("nodes", JsonArray(rows))
+                     .Raw("nodes", JsonList(rows))
                      .ToText()
               << '\n';
   }
 
   static void Print(const FleetCountsStatus& counts, const std::vector<NodeStatus>& nodes,
                     int64_t promoted, int64_t canary, int64_t waiting) {
-    FleetTable table({"NODE", "SEEN", "RELEASE", "OUTBOX", "DROPPED", "TUNINGS", "CLOCK", "VERSION",
-                      "DEVICES", "ERROR"});
+    FleetTable table({"NODE", "SEEN", "RELEASE", "OUTBOX", "LAG", "DROPPED", "TUNINGS", "CLOCK",
+                      "VERSION", "DEVICES", "ERROR"});
     for (const NodeStatus& node : nodes) {
       const absl::Duration offset = absl::AbsDuration(node.clock_offset);
       table.Add(
           {node.name, Age(node.silence), absl::StrCat(node.release),
-           absl::StrCat(node.outbox_depth), absl::StrCat(node.outbox_dropped),
-           absl::StrCat(node.tuning_count),
+           absl::StrCat(node.outbox_depth), node.outbox_depth == 0 ? "-" : Age(node.outbox_lag),
+           absl::StrCat(node.outbox_dropped), absl::StrCat(node.tuning_count),
            offset < absl::Seconds(1)
                ? "ok"
                : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+", Age(offset)),
@@ -258,6 +280,8 @@ std::vector<std::unique_ptr<FleetCommand>> AllFleetCommands() {
   all.push_back(NewFleetReleaseCommand());
   all.push_back(NewFleetPinCommand());
   all.push_back(NewUpgradeCommand());
+  all.push_back(NewFleetReportCommand());
+  all.push_back(NewThinCommand());
   all.push_back(NewMigrateCommand());
   return all;
 }

@@ -49,6 +49,8 @@ std::unique_ptr<FleetCommand> NewAgentCommand();
 std::unique_ptr<FleetCommand> NewStatusCommand();
 std::unique_ptr<FleetCommand> NewFleetTuneCommand();
 std::unique_ptr<FleetCommand> NewUpgradeCommand();
+std::unique_ptr<FleetCommand> NewFleetReportCommand();
+std::unique_ptr<FleetCommand> NewThinCommand();
 std::unique_ptr<FleetCommand> NewFleetReleaseCommand();
 std::unique_ptr<FleetCommand> NewFleetPinCommand();
 

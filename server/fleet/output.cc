@@ -19,7 +19,7 @@ bool LooksLikeANumber(const std::string& cell) {
 
 }  // namespace
 
-int Report(const absl::Status& status) {
+int SayResult(const absl::Status& status) {
   if (status.ok()) return kExitDone;
   std::cerr << "error: " << status.message() << '\n';
   switch (status.code()) {
@@ -80,7 +80,7 @@ std::string JsonText(std::string_view value) {
   return text + "\"";
 }
 
-std::string JsonArray(const std::vector<std::string>& values) {
+std::string JsonList(const std::vector<std::string>& values) {
   return absl::StrCat("[", absl::StrJoin(values, ","), "]");
 }
 
@@ -105,7 +105,7 @@ JsonObject& JsonObject::Bool(std::string_view key, bool value) {
 JsonObject& JsonObject::Texts(std::string_view key, const std::vector<std::string>& values) {
   std::vector<std::string> quoted;
   for (const std::string& value : values) quoted.push_back(JsonText(value));
-  return Raw(key, JsonArray(quoted));
+  return Raw(key, JsonList(quoted));
 }
 JsonObject& JsonObject::Raw(std::string_view key, std::string_view json) {
   Key(key);

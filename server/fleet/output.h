@@ -21,7 +21,7 @@ inline constexpr int kExitNotFound = 3;
 inline constexpr int kExitOutOfReach = 4;
 
 // Says the error on standard error; returns the exit code.
-int Report(const absl::Status& status);
+int SayResult(const absl::Status& status);
 
 // Rows under headings, aligned; the first column's cells to the left, numbers'
 // ("12", "1.5 s") to the right. Value type.
@@ -54,7 +54,7 @@ class JsonObject {
 };
 
 std::string JsonText(std::string_view value);
-std::string JsonArray(const std::vector<std::string>& values);
+std::string JsonList(const std::vector<std::string>& values);
 
 // "3 s", "5 min", "2 h", "4 d".
 std::string Age(absl::Duration age);

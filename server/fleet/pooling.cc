@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "client/report/report_group.h"
 #include "server/tuner/ranking.h"
 
 namespace convtune {
@@ -244,6 +245,9 @@ PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence) {
     }
   }
   pooled.stock = StockIndex(pooled.tuning.candidates);
+  std::vector<GroupTuning> group;
+  for (const NodeEvidence& each : evidence) group.push_back({each.provenance_id, &each.tuning});
+  pooled.report_rows = PackGroup(group, evidence.front().environment);
   return pooled;
 }
 

@@ -68,10 +68,10 @@ class FleetReleaseCommand final : public FleetCommand {
 
   std::optional<int> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
-    if (list_->parsed()) return Report(List());
-    if (diff_->parsed()) return Report(Diff());
-    if (promote_->parsed()) return Report(Promote());
-    return Report(RollBack());
+    if (list_->parsed()) return SayResult(List());
+    if (diff_->parsed()) return SayResult(Diff());
+    if (promote_->parsed()) return SayResult(Promote());
+    return SayResult(RollBack());
   }
 
  private:
@@ -81,7 +81,7 @@ class FleetReleaseCommand final : public FleetCommand {
     if (json_) {
       std::vector<std::string> rows;
       for (const FleetRelease& release : releases) rows.push_back(ReleaseJson(release));
-      std::cout << JsonArray(rows) << '\n';
+      std::cout << JsonList(rows) << '\n';
       return absl::OkStatus();
     }
     FleetTable table({"RELEASE", "STATE", "NODES", "CHANGES", "WHEN", "AUTHOR", "REASON"});
@@ -128,7 +128,7 @@ class FleetReleaseCommand final : public FleetCommand {
       }
       std::cout << JsonObject()
                        .Int("change_count", diff.change_count)
-                       .Raw("changes", JsonArray(rows))
+                       .Raw("changes", JsonList(rows))
                        .ToText()
                 << '\n';
       return absl::OkStatus();
@@ -224,9 +224,9 @@ class FleetPinCommand final : public FleetCommand {
   }
 
   std::optional<int> RunIfChosen() override {
-    if (pin_->parsed()) return Report(Pin());
-    if (unpin_->parsed()) return Report(Unpin());
-    if (pins_->parsed()) return Report(List());
+    if (pin_->parsed()) return SayResult(Pin());
+    if (unpin_->parsed()) return SayResult(Unpin());
+    if (pins_->parsed()) return SayResult(List());
     return std::nullopt;
   }
 
@@ -281,7 +281,7 @@ class FleetPinCommand final : public FleetCommand {
       table.Add({absl::StrCat(pin.pin_id), pin.problem_text, pin.environment_text, pin.candidate,
                  pin.left.has_value() ? Age(*pin.left) : "-", pin.author, pin.reason});
     }
-    std::cout << (json_ ? JsonArray(rows) + "\n" : table.ToText());
+    std::cout << (json_ ? JsonList(rows) + "\n" : table.ToText());
     return absl::OkStatus();
   }
 

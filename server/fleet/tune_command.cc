@@ -32,7 +32,7 @@ std::string DeadJson(const std::vector<DeadTask>& dead) {
                        .Texts("reasons", task.reasons)
                        .ToText());
   }
-  return JsonArray(rows);
+  return JsonList(rows);
 }
 
 // A line that is written over on a terminal, and one for each change elsewhere.
@@ -88,7 +88,7 @@ class FleetTuneCommand final : public FleetCommand {
     if (!app_->parsed()) return std::nullopt;
     CatchFleetSignals();
     const absl::StatusOr<int> code = Run();
-    return code.ok() ? *code : Report(code.status());
+    return code.ok() ? *code : SayResult(code.status());
   }
 
  private:
@@ -256,7 +256,7 @@ class UpgradeCommand final : public FleetCommand {
   }
   std::optional<int> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
-    return Report(Run());
+    return SayResult(Run());
   }
 
  private:

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "bin"
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
+sys.path.insert(0, str(ROOT / "tests" / "bench"))
 
 from harness.daemon import Daemon, wait_until  # noqa: E402
 from harness.fakes import script  # noqa: E402
@@ -37,11 +39,13 @@ TARGETS = {
     ("start_s", None): ("<=", 3.0),
     ("ready_plans_s", None): ("<=", 1.1),
     ("tune_s", None): ("<=", 0.6),
+    ("fleet_p50_us", None): ("<=", 1.10),
+    ("fleet_drain_s", None): ("<=", 0.60),
     ("commits_per_second", 1): (">=", 0.8),
     ("commits_per_second", 32): (">=", 5.0),
 }
 # Figures without a baseline: bounds of the value.
-LIMITS = {"idle_wake_ups_per_second": 2, "idle_cpu_share": 0.005, "idle_resident_mib": 40}
+LIMITS = {"fleet_report_s": 5, "idle_wake_ups_per_second": 2, "idle_cpu_share": 0.005, "idle_resident_mib": 40}
 
 
 def distinct_problems(count):
@@ -185,6 +189,36 @@ def measure_plans(folder):
     return plans.measure(folder, BIN, daemon_in)
 
 
+def measure_fleet(_folder):
+    """Look-ups while the fleet's database is there, dead, and stopped; the queue with one node and with two, where
+    measuring is a sleep; a report of 110,000 tunings."""
+    import fleet_drain
+    import fleet_lookups
+    import fleet_report
+    from harness.postgres import Server, why_not
+
+    if why_not() or not (BIN / "convtune-fleet").exists():
+        print(f"left out: {why_not() or 'convtune-fleet was not built (no libpq)'}", file=sys.stderr)
+        return []
+    rows = []
+    times = fleet_lookups.run(BIN, rounds=6)
+    for figure, of in (("fleet_p50_us", statistics.median), ("fleet_p99_us", fleet_lookups.p99)):
+        base = of(times["no agent"]) * 1e3
+        for state, values in times.items():
+            value = of(values) * 1e3
+            if state != "no agent":
+                rows.append({"figure": figure, "state": state, "value": value, "baseline": base, "ratio": value / base})
+    server = Server()
+    try:
+        one, two = (fleet_drain.drain(BIN, server, nodes, 12)[0] for nodes in (1, 2))
+    finally:
+        server.close()
+    rows.append({"figure": "fleet_drain_s", "nodes": 2, "value": two, "baseline": one, "ratio": two / one})
+    for kind, seconds in fleet_report.measure(BIN, per_node=100, runs=3)["times"].items():
+        rows.append({"figure": "fleet_report_s", "state": kind, "value": statistics.median(seconds)})
+    return rows
+
+
 PARTS = {
     "lookups": measure_lookups,
     "index": measure_index,
@@ -192,6 +226,7 @@ PARTS = {
     "start": measure_start,
     "plans": measure_plans,
     "idle": measure_idle,
+    "fleet": measure_fleet,
 }
 
 
@@ -218,7 +253,8 @@ def table(rows):
     head = ["FIGURE", "AT", "VALUE", "BASELINE", "RATIO", "TO REACH", "REACHED"]
     lines = [head]
     for row in rows:
-        at = " ".join(f"{row[k]} {k}" for k in ("model", "problems", "batch", "clients", "tunings", "writers") if k in row)
+        names = ("model", "problems", "batch", "clients", "tunings", "writers", "nodes", "state")
+        at = " ".join(f"{row[k]} {k}" for k in names if k in row)
         number = [f"{row[k]:.4g}" if k in row else "" for k in ("value", "baseline", "ratio")]
         lines.append([row["figure"], at, *number, *judged(row)])
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]

@@ -45,11 +45,8 @@ def measure(client):
     return times
 
 
-def main():
-    if why_not():
-        sys.exit(why_not())
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 6
-    build = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", HERE.parents[1] / "build")).resolve() / "bin"
+def run(build, rounds):
+    """Milliseconds of every call, by what was there meanwhile."""
     server = Server()
     fleet = Fleet(build / "convtune-fleet", server, pathlib.Path(tempfile.mkdtemp())).migrate()
     daemon = Daemon(build / "convtuned", tempfile.mkdtemp(prefix="ct-"),
@@ -78,13 +75,25 @@ def main():
         fleet.close()
         daemon.close()
         server.close()
+    return times
+
+
+def p99(values):
+    return sorted(values)[int(len(values) * 0.99)]
+
+
+def main():
+    if why_not():
+        sys.exit(why_not())
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 6
+    build = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", HERE.parents[1] / "build")).resolve() / "bin"
+    times = run(build, rounds)
     base = statistics.median(times["no agent"])
     print(f"BatchGet of {len(PROBLEMS)} problems, {rounds} rounds of {CALLS} calls each")
     print(f"{'':20} {'median ms':>10} {'p99 ms':>8} {'ratio':>6}")
     for name, values in times.items():
-        p99 = sorted(values)[int(len(values) * 0.99)]
         median = statistics.median(values)
-        print(f"{name:20} {median:10.3f} {p99:8.3f} {median / base:6.2f}")
+        print(f"{name:20} {median:10.3f} {p99(values):8.3f} {median / base:6.2f}")
 
 
 if __name__ == "__main__":

@@ -157,10 +157,11 @@ def test_rules_panels_and_pages_name_metrics_that_there_are(watched, cli):
     there = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     there |= {f"{name}_{part}" for name in list(there) for part in ("bucket", "count", "sum")} | {"up"}
     for where, expression in expressions():
-        for name in re.findall(r"\b(?:convtune|grpc|process)_\w+|\bup\b", expression):
+        # Those of a fleet's agent: test_fleet_metrics.py.
+        for name in re.findall(r"\b(?:convtune(?!_fleet)|grpc|process)_\w+|\bup\b", expression):
             # A status of gRPC, or a label of ours.
             if name not in ("grpc_method", "grpc_status"):
                 assert name in there, (where, name)
     ours = {name for name in re.findall(r"^# TYPE (\S+)", text, re.MULTILINE) if not name.startswith("exposer_")}
-    page = set(re.findall(r"`((?:convtune|grpc|process)_\w+)", (MONITORING / "README.md").read_text()))
+    page = set(re.findall(r"`((?:convtune(?!_fleet)|grpc|process)_\w+)", (MONITORING / "README.md").read_text()))
     assert ours - page == set() and page - there == set()

@@ -2,19 +2,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <ostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cli/atomic_file.h"
 #include "client/cli/byte_progress.h"
 #include "client/cli/command.h"
-#include "client/cli/report_tables.h"
-#include "client/cli/units.h"
+#include "client/cli/report_output.h"
 #include "client/cpp/release_client.h"
 #include "client/report/bundle_source.h"
-#include "client/report/report_html.h"
-#include "client/report/report_json.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune {
@@ -30,23 +26,7 @@ class ReportCommand final : public Command {
     app->add_option("bundles", bundles_,
                     "bundles of any number of nodes; without one, the daemon is asked")
         ->type_name("FILE");
-    app->add_option("--html", html_, "write one page that needs nothing else")->type_name("FILE");
-    app->add_option("--gpu", filter_.gpu, "only GPU models whose name contains this")
-        ->type_name("TEXT");
-    app->add_option("--filter", filter_.problem, "only problems whose text form contains this")
-        ->type_name("TEXT");
-    app->add_option("--op", operation_, "only this operation")
-        ->check(CLI::IsMember({"fwd", "bwd_data", "bwd_filter"}));
-    app->add_option("--dtype", data_type_, "only this type of the inputs")
-        ->check(CLI::IsMember({"f64", "f32", "f16", "bf16", "i8", "e4m3", "e5m2"}));
-    app->add_option("--layout", layout_, "only this layout")
-        ->check(CLI::IsMember({"nchw", "nhwc", "strided"}));
-    app->add_option("--stale-after", stale_after_, "age from which a tuning is stale")
-        ->type_name("TIME")
-        ->capture_default_str();
-    app->add_option("--top", top_, "rows of each table on the terminal")
-        ->check(CLI::Range(1, 1'000'000))
-        ->capture_default_str();
+    output_.Register(*app);
   }
 
   ExitCode Run(Context& context) override {
@@ -56,43 +36,15 @@ class ReportCommand final : public Command {
 
  private:
   absl::Status Make(Context& context) {
-    filter_.operation = ParseOperation(operation_);
-    filter_.data_type = ParseDataType(data_type_);
-    if (!layout_.empty()) {
-      filter_.layout = layout_ == "nhwc"   ? TensorLayout::kNhwc
-                       : layout_ == "nchw" ? TensorLayout::kNchw
-                                           : TensorLayout::kStrided;
-    }
-    ReportOptions options;
-    options.now = absl::Now();
-    ASSIGN_OR_RETURN(options.stale_after, ParseTime("--stale-after", stale_after_));
-    ReportData data(filter_);
+    ASSIGN_OR_RETURN(const ReportOptions options, output_.Options());
+    ReportData data(output_.Filter());
     if (bundles_.empty()) {
       RETURN_IF_ERROR(AskDaemon(context, &data));
     }
     for (const std::string& bundle : bundles_) {
       RETURN_IF_ERROR(Read(context, bundle, bundle, &data));
     }
-    const Report report = MakeReport(data, options);
-    if (!html_.empty()) RETURN_IF_ERROR(WritePage(context, ReportHtml(data, report)));
-    std::ostream& out = context.io().out;
-    if (context.format() == Format::kJson) {
-      out << ReportJson(data, report) << "\n";
-    } else if (context.format() == Format::kCsv) {
-      out << ReportCsv(data);
-    } else if (html_.empty()) {
-      out << ReportTables(data, report, top_, context.table_width(), context.out_color());
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status WritePage(Context& context, const std::string& page) const {
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(html_));
-    RETURN_IF_ERROR(file->Write(page));
-    RETURN_IF_ERROR(file->Commit());
-    context.Say(
-        absl::StrCat("wrote ", html_, ", ", FormatBytes(static_cast<int64_t>(page.size()))));
-    return absl::OkStatus();
+    return output_.Write(data, options, context.format(), context.io());
   }
 
   // `name` is for words.
@@ -148,11 +100,7 @@ class ReportCommand final : public Command {
   }
 
   std::vector<std::string> bundles_;
-  std::string html_;
-  ReportFilter filter_;
-  std::string operation_, data_type_, layout_;
-  std::string stale_after_ = "4320h";
-  size_t top_ = 10;
+  ReportOutput output_;
 };
 
 }  // namespace

@@ -68,12 +68,14 @@ function headlineOf(s) {
   const known = new Set(s.pairs.map((p) => D.environments[p.environment].name + "\n" + D.problems[p.problem].text));
   const wantedPairs = s.wanted.filter((w) => !known.has(w.environment + "\n" + w.problem)).length;
   const ratio = (a, b) => (b > 0 ? a / b : null);
+  // Of very many rows the document has the newest alone; pairs are of all.
+  const pruned = D.rows.left_out > 0;
   const regressions = sum(s.upgrades, (u) => u.points.filter((p) => p.beyond_noise && p.to_us > p.from_us).length);
   return {
-    rows: s.rows.length,
-    nodes: new Set(s.rows.map((r) => D.places[r.place].node)).size,
-    environments: new Set(s.rows.map((r) => r.environment)).size,
-    problems: new Set(s.rows.map((r) => r.problem)).size,
+    rows: pruned ? sum(s.pairs, (p) => p.nodes) : s.rows.length,
+    nodes: pruned ? new Set(s.gpus.map((g) => g.node)).size : new Set(s.rows.map((r) => D.places[r.place].node)).size,
+    environments: new Set(s.pairs.map((p) => p.environment)).size,
+    problems: new Set(s.pairs.map((p) => p.problem)).size,
     pairs: s.pairs.length,
     timed_pairs: s.timed.length,
     wanted_pairs: wantedPairs,
@@ -82,8 +84,8 @@ function headlineOf(s) {
     compared_pairs: s.compared.length,
     gain: s.compared.length ? Math.exp(sum(s.compared, (p) => Math.log(p.stock_us / p.winner_us)) / s.compared.length) : null,
     stock_is_best: ratio(s.compared.filter((p) => p.stock === p.winner).length, s.compared.length),
-    search_seconds: sum(s.rows, (r) => r.search_seconds),
-    stale: ratio(s.rows.filter((r) => r.stale).length, s.rows.length),
+    search_seconds: pruned ? sum(s.pairs, (p) => p.search_seconds) : sum(s.rows, (r) => r.search_seconds),
+    stale: pruned ? ratio(sum(s.pairs, (p) => p.stale_nodes), sum(s.pairs, (p) => p.nodes)) : ratio(s.rows.filter((r) => r.stale).length, s.rows.length),
     disagreements: s.disagreements.length,
     slow_gpus: s.gpus.filter((g) => g.slow).length,
     regressions,

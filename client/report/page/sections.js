@@ -128,7 +128,8 @@ function rowsSection(s) {
   if (s.rows.length === 0) return nothing("There are no tunings.");
   const pages = Math.ceil(s.rows.length / PAGE), page = Math.min(pages - 1, Number(state.page) || 0);
   const place = (r) => D.places[r.place];
-  return table([
+  const newest = D.rows.left_out > 0 ? nothing(`The newest ${count(ROWS.length)} of ${count(ROWS.length + D.rows.left_out)}; a narrower report has the others.`) : "";
+  return newest + table([
     ["Problem", "p", problemCell], ["Time", "n", (r) => micros(r.winner_us)], ["Stock", "n", (r) => micros(r.stock_us)],
     ["Environment", "", environmentCell], ["Node", "", (r) => esc(place(r).node || "-")], ["Driver", "", (r) => esc(place(r).driver || "-")], ["Evidence", "", (r) => EVIDENCE[r.evidence] || "none ran"],
     ["Winner", "c", (r) => wraps(candidate(r.winner))],

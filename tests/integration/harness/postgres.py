@@ -34,8 +34,9 @@ def why_not():
 class Server:
     """On a unix socket alone; everybody who reaches its folder may log in."""
 
-    def __init__(self):
+    def __init__(self, settings=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ct-pg-"))
+        self._settings = "".join(f" -c {setting}" for setting in settings)
         self._as_user = []
         if os.geteuid() == 0:
             user = pwd.getpwnam("postgres")
@@ -58,7 +59,7 @@ class Server:
         assert done.returncode == 0, done.stdout.decode()
 
     def start(self):
-        options = f"-k {self.folder} -c listen_addresses='' -c fsync=off -c max_connections=200"
+        options = f"-k {self.folder} -c listen_addresses='' -c fsync=off -c max_connections=200" + self._settings
         # pg_ctl's server keeps its output open: to a file, not to our pipe.
         done = subprocess.run(
             [*self._as_user, str(programs() / "pg_ctl"), "-D", str(self.data), "-w", "-t", "60", "-o", options,

@@ -31,7 +31,7 @@ class SimulatedReport : public testing::Test {
     data_ = new ReportData();
     for (int node = 0; node < fleet_->nodes(); ++node) {
       for (const auto& [tuning, environment] : fleet_->TuningsOf(node)) {
-        data_->Add(tuning, environment, tuning.conditions.throttled());
+        data_->Add(tuning, environment);
       }
     }
     ReportOptions options;

@@ -53,7 +53,7 @@ inline void AddSample(ReportData* data, const SampleRow& sample) {
     tuning.candidates.push_back(candidate);
   }
   tuning.evidence = sample.times[0].second > 0 ? Evidence::kMeasured : Evidence::kHeuristic;
-  data->Add(tuning, environment, std::nullopt);
+  data->Add(tuning, environment);
 }
 
 inline ReportOptions SampleOptions() {

@@ -81,6 +81,7 @@ std::vector<int> SimulatedFleet::ProblemsOf(int node) const {
   const auto count = static_cast<int>(texts_.size());
   const auto wanted = static_cast<size_t>(std::min(options_.problems_per_node, count));
   std::set<int> chosen;
+  for (int i = 0; wanted == texts_.size() && i < count; ++i) chosen.insert(i);
   for (uint64_t i = 0; chosen.size() < wanted; ++i) {
     chosen.insert(static_cast<int>(Draw(1, static_cast<uint64_t>(node), i, 0) * count));
   }

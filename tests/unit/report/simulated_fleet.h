@@ -53,6 +53,13 @@ class SimulatedFleet {
   // The node's tunings, ordered by (environment text, problem text).
   std::vector<std::pair<Tuning, Environment>> TuningsOf(int node) const;
 
+  // The same in parts, by places in these lists.
+  const std::vector<Environment>& environments() const { return environments_; }
+  const std::vector<ConvProblem>& problems() const { return problems_; }
+  std::vector<int> EnvironmentsOf(int node) const;
+  std::vector<int> ProblemsOf(int node) const;  // by text
+  Tuning Make(int node, int environment, int problem) const;
+
  private:
   static bool Disagrees(int problem) { return problem % 400 == 7; }
   static bool SlowerCudnn(int problem) { return problem % 400 == 107; }
@@ -61,9 +68,6 @@ class SimulatedFleet {
   bool IsVariant(int node) const { return Draw(7, static_cast<uint64_t>(node), 0, 0) < 0.33; }
   // Uniform in [0, 1), of these numbers alone.
   double Draw(uint64_t a, uint64_t b, uint64_t c, uint64_t d) const;
-  std::vector<int> EnvironmentsOf(int node) const;
-  std::vector<int> ProblemsOf(int node) const;
-  Tuning Make(int node, int environment, int problem) const;
 
   const FleetOptions options_;
   std::vector<Environment> environments_;  // of each model the older cuDNN, then the newer

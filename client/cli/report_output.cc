@@ -1,0 +1,79 @@
+#include "client/cli/report_output.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/atomic_file.h"
+#include "client/cli/report_tables.h"
+#include "client/cli/units.h"
+#include "client/report/report_html.h"
+#include "client/report/report_json.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+
+void ReportOutput::Register(CLI::App& app) {
+  app.add_option("--html", html_, "write one page that needs nothing else")->type_name("FILE");
+  app.add_option("--gpu", gpu_, "only GPU models whose name contains this")->type_name("TEXT");
+  app.add_option("--filter", problem_, "only problems whose text form contains this")
+      ->type_name("TEXT");
+  app.add_option("--op", operation_, "only this operation")
+      ->check(CLI::IsMember({"fwd", "bwd_data", "bwd_filter"}));
+  app.add_option("--dtype", data_type_, "only this type of the inputs")
+      ->check(CLI::IsMember({"f64", "f32", "f16", "bf16", "i8", "e4m3", "e5m2"}));
+  app.add_option("--layout", layout_, "only this layout")
+      ->check(CLI::IsMember({"nchw", "nhwc", "strided"}));
+  app.add_option("--stale-after", stale_after_, "age from which a tuning is stale")
+      ->type_name("TIME")
+      ->capture_default_str();
+  app.add_option("--top", top_, "rows of each table on the terminal")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+}
+
+ReportFilter ReportOutput::Filter() const {
+  ReportFilter filter;
+  filter.gpu = gpu_;
+  filter.problem = problem_;
+  filter.operation = ParseOperation(operation_);
+  filter.data_type = ParseDataType(data_type_);
+  if (!layout_.empty()) {
+    filter.layout = layout_ == "nhwc"   ? TensorLayout::kNhwc
+                    : layout_ == "nchw" ? TensorLayout::kNchw
+                                        : TensorLayout::kStrided;
+  }
+  return filter;
+}
+
+absl::StatusOr<ReportOptions> ReportOutput::Options() const {
+  ReportOptions options;
+  options.now = absl::Now();
+  ASSIGN_OR_RETURN(options.stale_after, ParseTime("--stale-after", stale_after_));
+  return options;
+}
+
+absl::Status ReportOutput::Write(const ReportData& data, const ReportOptions& options,
+                                 Format format, Io& io) const {
+  const Report report = MakeReport(data, options);
+  if (!html_.empty()) {
+    const std::string page = ReportHtml(data, report);
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(html_));
+    RETURN_IF_ERROR(file->Write(page));
+    RETURN_IF_ERROR(file->Commit());
+    io.err << "wrote " << html_ << ", " << FormatBytes(static_cast<int64_t>(page.size())) << "\n";
+  }
+  if (format == Format::kJson) {
+    io.out << ReportJson(data, report) << "\n";
+  } else if (format == Format::kCsv) {
+    io.out << ReportCsv(data);
+  } else if (html_.empty()) {
+    io.out << ReportTables(data, report, top_, io.out_is_terminal ? io.columns : 0,
+                           WantsColor(io, io.out_is_terminal));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace convtune

@@ -1,0 +1,40 @@
+// Options of a report, and where it goes: the same for a node and a fleet.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cli/context.h"
+#include "client/cli/io.h"
+#include "client/report/report.h"
+
+namespace CLI {
+class App;
+}
+
+namespace convtune {
+
+// Value type, but its address is registered.
+class ReportOutput {
+ public:
+  // Adds --html, --gpu, --op and so on. *this must outlive `app`.
+  void Register(CLI::App& app);
+  // What rows were asked for.
+  ReportFilter Filter() const;
+  // INVALID_ARGUMENT names the option.
+  absl::StatusOr<ReportOptions> Options() const;
+  // Makes the report and writes it: the page where one was asked for, data on
+  // io.out, words on io.err.
+  absl::Status Write(const ReportData& data, const ReportOptions& options, Format format,
+                     Io& io) const;
+
+ private:
+  std::string html_;
+  std::string gpu_, problem_;
+  std::string operation_, data_type_, layout_;
+  std::string stale_after_ = "4320h";
+  size_t top_ = 10;
+};
+
+}  // namespace convtune

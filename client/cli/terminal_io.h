@@ -1,0 +1,10 @@
+#pragma once
+
+#include "client/cli/io.h"
+
+namespace convtune {
+
+// The program's own standard streams and environment.
+Io TerminalIo();
+
+}  // namespace convtune

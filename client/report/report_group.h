@@ -1,0 +1,35 @@
+// All rows of one problem and environment as bytes: what the fleet's database keeps
+// of them for reports, so that a report reads ten million rows in seconds.
+// README.md describes the format, which is persisted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/report/report_data.h"
+
+namespace convtune {
+
+// A node's tuning, and a number for where it was measured.
+struct GroupTuning {
+  int64_t place = 0;
+  const Tuning* tuning = nullptr;
+};
+
+// Of one problem and environment, each place at most once. Of the times of a
+// tuning those are kept that a report looks at: its winner's and its stock
+// choice's, and those of the candidates that matter for the group as a whole
+// (ChooseCommon). So a report of the bytes has the numbers of a report of the
+// tunings.
+std::string PackGroup(const std::vector<GroupTuning>& tunings, const Environment& environment);
+
+// Adds the rows. `places`: by the number of the place the data's, -1: not known.
+// Returns how many rows there were. DATA_LOSS: the bytes are not what PackGroup
+// makes, or a place is not known; some rows may have been added.
+absl::StatusOr<int64_t> AddGroup(std::string_view bytes, int environment, int problem,
+                                 const std::vector<int>& places, ReportData* data);
+
+}  // namespace convtune

@@ -1,0 +1,63 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "client/cli/report_output.h"
+#include "client/cli/terminal_io.h"
+#include "proto/base/status_macros.h"
+#include "server/fleet/commands.h"
+#include "server/fleet/output.h"
+#include "server/fleet/report_source.h"
+
+namespace convtune {
+namespace {
+
+constexpr absl::Duration kShowEvery = absl::Milliseconds(100);
+
+class FleetReportCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    app_ = AddVerb(root, "report", "what wins, what it gains, who disagrees, what got slower");
+    app_->add_flag("--csv", csv_, "print the rows as CSV")->excludes("--json");
+    output_.Register(*app_);
+  }
+  std::optional<int> RunIfChosen() override {
+    if (!app_->parsed()) return std::nullopt;
+    return SayResult(Run());
+  }
+
+ private:
+  absl::Status Run() {
+    Io io = TerminalIo();
+    ASSIGN_OR_RETURN(const ReportOptions options, output_.Options());
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    RETURN_IF_ERROR(PoolEverything(*postgres));
+    const ReportFilter filter = output_.Filter();
+    ReportData data(filter);
+    absl::Time next = absl::Now() + kShowEvery;
+    bool shown = false;
+    const absl::Status read = AddFleet(*postgres, filter, &data, [&](int64_t done, int64_t total) {
+      if (!io.err_is_terminal || absl::Now() < next) return;
+      io.err << absl::StrFormat("\rreading  %d of %d rows", done, total) << std::flush;
+      next = absl::Now() + kShowEvery;
+      shown = true;
+    });
+    if (shown) io.err << "\r\x1b[K" << std::flush;
+    RETURN_IF_ERROR(read);
+    const Format format = json_ ? Format::kJson : csv_ ? Format::kCsv : Format::kTable;
+    return output_.Write(data, options, format, io);
+  }
+
+  CLI::App* app_ = nullptr;
+  ReportOutput output_;
+  bool csv_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<FleetCommand> NewFleetReportCommand() {
+  return std::make_unique<FleetReportCommand>();
+}
+
+}  // namespace convtune

@@ -1,0 +1,87 @@
+#include "server/fleet/report_source.h"
+
+#include <vector>
+
+#include "client/report/report_group.h"
+#include "db/fleet_reports.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune {
+namespace {
+
+constexpr int64_t kMostWanted = 1000;
+
+// Numbers of the database to those of the data; -1: none, or left out.
+class Numbers {
+ public:
+  void Set(int64_t id, int number) {
+    if (static_cast<size_t>(id) >= numbers_.size())
+      numbers_.resize(static_cast<size_t>(id) + 1, -1);
+    numbers_[static_cast<size_t>(id)] = number;
+    if (number >= 0) {
+      ids_.push_back(id);
+    } else {
+      complete_ = false;
+    }
+  }
+  int operator[](int64_t id) const {
+    const auto place = static_cast<size_t>(id);
+    return place < numbers_.size() ? numbers_[place] : -1;
+  }
+  const std::vector<int>& all() const { return numbers_; }
+  // What the database has to be asked for: nothing where that is everything.
+  std::vector<int64_t> Wanted() const { return complete_ ? std::vector<int64_t>() : ids_; }
+  bool empty() const { return ids_.empty(); }
+
+ private:
+  std::vector<int> numbers_;
+  std::vector<int64_t> ids_;
+  bool complete_ = true;
+};
+
+}  // namespace
+
+absl::Status AddFleet(Postgres& postgres, const ReportFilter& filter, ReportData* data,
+                      const std::function<void(int64_t, int64_t)>& progress) {
+  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::BeginRead(postgres));
+  Numbers environments, problems, places;
+  ASSIGN_OR_RETURN(const std::vector<NumberedEnvironment> all, ListFleetEnvironments(postgres));
+  for (const NumberedEnvironment& each : all) {
+    environments.Set(each.id, data->AddEnvironment(each.text, each.environment));
+  }
+  ASSIGN_OR_RETURN(const std::vector<NumberedProblem> tuned, ListTunedProblems(postgres));
+  for (const NumberedProblem& each : tuned) problems.Set(each.id, data->AddProblem(each.text));
+  ASSIGN_OR_RETURN(const std::vector<NumberedProvenance> provenances, ListProvenances(postgres));
+  for (const NumberedProvenance& each : provenances) {
+    const Provenance& from = each.provenance;
+    places.Set(each.id,
+               data->AddPlace({each.node, from.gpu_uuid, from.driver_version, from.cuda_version}));
+  }
+  if (!environments.empty() && !problems.empty()) {
+    ASSIGN_OR_RETURN(const int64_t total, CountReportRows(postgres));
+    if (filter == ReportFilter()) data->ReserveRows(static_cast<size_t>(total));
+    int64_t done = 0;
+    RETURN_IF_ERROR(ReadReportGroups(
+        postgres, environments.Wanted(), problems.Wanted(), [&](const ReportGroup& group) {
+          const int environment = environments[group.environment_id];
+          const int problem = problems[group.problem_id];
+          if (environment < 0 || problem < 0) return absl::OkStatus();
+          const absl::StatusOr<int64_t> rows =
+              AddGroup(group.rows, environment, problem, places.all(), data);
+          if (!rows.ok()) return rows.status();
+          done += *rows;
+          if (progress) progress(done, total);
+          return absl::OkStatus();
+        }));
+  }
+  ASSIGN_OR_RETURN(const FleetLookups lookups, SumLookups(postgres));
+  if (lookups.nodes > 0) data->AddCounters({lookups.lookups, lookups.hits});
+  ASSIGN_OR_RETURN(const std::vector<FleetWanted> wanted, ListFleetWanted(postgres, kMostWanted));
+  for (const FleetWanted& each : wanted) {
+    ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(each.environment_text));
+    data->AddWanted({each.problem_text, environment.Name(), each.misses, each.nodes, ""});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace convtune

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""What a report of the whole fleet takes, from PostgreSQL.
+
+    tests/bench/fleet_report.py [--full] [--runs N] [--plans FILE]     ($CONVTUNE_BUILD_DIR, default build)
+
+A simulated fleet of 1,000 nodes, 6 environments and 10,000 problems is put into a server of its own: 100 problems a node
+(110,000 tunings), or with --full all of them (11,000,000). Then `convtune-fleet report` runs, and what it says is held
+against what was planted. Raw aggregation of the same rows in SQL stands beside it. --plans writes EXPLAIN (ANALYZE,
+BUFFERS) of every statement of the report.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "integration"))
+
+from harness.postgres import Server, psql, why_not  # noqa: E402
+
+COLUMNS = {
+    "environments": "environment_id, text, name, profile, gpu_model, cc_major, cc_minor, sm_count, mig_profile, cudnn_major, "
+    "cudnn_minor, cudnn_patch, library",
+    "problems": "problem_id, text, operation, data_type, layout, flops, tensor_bytes",
+    "candidates": "candidate_id, text, api, engine",
+    "nodes": "node_id, name, daemon_start_time, lookups, hits",
+    "provenances": "provenance_id, node_id, driver_version, cuda_version, gpu_uuid, memory_bytes",
+    "evidence": "node_id, epoch_ordinal, environment_id, sequence, problem_id, provenance_id, winner_id, tune_time, stock_id, "
+    "winner_us, winner_low_us, winner_high_us, winner_samples, stock_us, stock_low_us, stock_high_us, sm_clock_mhz, "
+    "elapsed_ms, candidate_count, evidence, stop_reason, clean, throttled, current, digest, incomplete_reason",
+    "report_groups": "environment_id, problem_id, row_count, rows",
+}
+# What the report asks; db/fleet_reports.cc.
+STATEMENTS = [
+    "SELECT environment_id, text, gpu_model FROM environments ORDER BY text",
+    "SELECT problem_id, text FROM problems WHERE problem_id IN (SELECT problem_id FROM report_groups) ORDER BY text",
+    "SELECT p.provenance_id, n.name, p.gpu_uuid, p.driver_version, p.cuda_version, p.memory_bytes FROM provenances p JOIN "
+    "nodes n USING (node_id) ORDER BY p.provenance_id",
+    "SELECT COALESCE(SUM(row_count), 0)::bigint FROM report_groups",
+    "SELECT environment_id, problem_id, rows FROM report_groups",
+    "SELECT COUNT(*), COALESCE(SUM(lookups), 0)::bigint, COALESCE(SUM(hits), 0)::bigint FROM nodes WHERE daemon_start_time "
+    "IS NOT NULL",
+    "SELECT q.text, e.text, SUM(w.misses)::bigint, COUNT(*) FROM wanted w JOIN problems q USING (problem_id) JOIN "
+    "environments e USING (environment_id) GROUP BY q.text, e.text ORDER BY 3 DESC, 1, 2 LIMIT 1000",
+]
+# A part of what the report says, of the rows themselves: each problem's median time.
+RAW = (
+    "SELECT environment_id, problem_id, COUNT(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY winner_us) FROM evidence "
+    "WHERE current GROUP BY environment_id, problem_id"
+)
+
+
+def copy(conninfo, table, path):
+    # The rows refer to each other as they should; asking for each of them would take most of the time.
+    return subprocess.Popen(
+        ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", "SET session_replication_role = replica", "-c", f"COPY convtune.{table} ({COLUMNS[table]}) FROM STDIN", conninfo],
+        stdin=open(path, "rb"),
+    )  # fmt: skip
+
+
+def fill(build, conninfo, per_node, nodes=1000, problems=10_000):
+    """The fleet's rows; returns what was planted."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for table in COLUMNS:
+            os.mkfifo(folder / table)
+        maker = subprocess.Popen([build / "convtune-bench-fleet-rows", folder, str(nodes), str(problems), str(per_node)])
+        for table in COLUMNS:
+            if table == "evidence":
+                # The two are written together: neither may wait for the other's reader.
+                both = [copy(conninfo, each, folder / each) for each in ("evidence", "report_groups")]
+                assert [p.wait() for p in both] == [0, 0]
+                break
+            assert copy(conninfo, table, folder / table).wait() == 0
+        assert maker.wait() == 0
+        return json.loads((folder / "facts.json").read_text())
+
+
+def findings(report):
+    """What a report says of what was planted."""
+    name = lambda e, p: (report["environments"][e]["text"], report["problems"][p]["text"])  # noqa: E731
+    found = {
+        "slow_nodes": {g["node"] for g in report["gpus"] if g["slow"]},
+        "disagreements": {name(d["environment"], d["problem"]) for d in report["disagreements"]},
+        "cudnn_regressions": set(),
+        "driver_regressions": set(),
+    }
+    for upgrade in report["upgrades"]:
+        for values in upgrade["values"]:
+            point = dict(zip(upgrade["columns"], values))
+            if point["beyond_noise"] and point["to_us"] > point["from_us"]:
+                found[upgrade["kind"] + "_regressions"].add(name(point["environment"], point["problem"]))
+    return found
+
+
+def measure(build, per_node, runs, plans=None, say=lambda words: None):
+    """What was planted, what a report finds of it, and the seconds of each kind of report."""
+    server = Server(["shared_buffers=2GB", "max_wal_size=16GB", "jit=off"])
+    try:
+        conninfo = server.database()
+        fleet = [build / "convtune-fleet"]
+        env = {**os.environ, "CONVTUNE_POSTGRES": conninfo}
+        subprocess.run([*fleet, "migrate"], env=env, check=True, stdout=subprocess.DEVNULL)
+        start = time.monotonic()
+        facts = fill(build, conninfo, per_node)
+        psql(conninfo, "ANALYZE")
+        say(f"{facts['rows']:,} tunings put into PostgreSQL in {time.monotonic() - start:.0f} s")
+        times = {}
+        for kind, args in {"tables": [], "document": ["--json"]}.items():
+            for _ in range(runs):
+                begin = time.monotonic()
+                done = subprocess.run([*fleet, "report", *args], env=env, check=True, stdout=subprocess.PIPE)
+                times.setdefault(kind, []).append(time.monotonic() - begin)
+        begin = time.monotonic()
+        psql(conninfo, f"SELECT COUNT(*) FROM ({RAW}) t")
+        raw = time.monotonic() - begin
+        report = json.loads(done.stdout)
+        assert report["headline"]["rows"] == facts["rows"], report["headline"]
+        sizes = {
+            table: psql(conninfo, f"SELECT pg_size_pretty(pg_total_relation_size('{table}'))")[0][0]
+            for table in ("evidence", "report_groups")
+        }
+        if plans:
+            with plans.open("w") as file:
+                for statement in [*STATEMENTS, RAW]:
+                    rows = psql(conninfo, f"EXPLAIN (ANALYZE, BUFFERS) {statement}")
+                    file.write(statement + "\n" + "".join(f"    {r[0]}\n" for r in rows) + "\n")
+        return {"facts": facts, "found": findings(report), "times": times, "raw": raw, "sizes": sizes}
+    finally:
+        server.close()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--full", action="store_true", help="11,000,000 tunings: many minutes, and 10 GiB of disk")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--plans", type=pathlib.Path)
+    options = parser.parse_args()
+    if why_not():
+        sys.exit(why_not())
+    build = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", HERE.parents[1] / "build")).resolve() / "bin"
+    result = measure(build, 10_000 if options.full else 100, options.runs, options.plans, print)
+    print(f"{'':24} {'median s':>9} {'least':>6} {'most':>6}   {options.runs} runs")
+    for kind, times in result["times"].items():
+        print(f"{'report, ' + kind:24} {statistics.median(times):9.2f} {min(times):6.2f} {max(times):6.2f}")
+    print(f"{'medians of the raw rows':24} {result['raw']:9.2f}")
+    for fact, found in result["found"].items():
+        planted = {tuple(f) if isinstance(f, list) else f for f in result["facts"][fact]}
+        print(f"{fact:20} planted {len(planted)}, found {len(found & planted)}, not there {len(found - planted)}")
+    print(", ".join(f"{table} {size}" for table, size in result["sizes"].items()))
+
+
+if __name__ == "__main__":
+    main()

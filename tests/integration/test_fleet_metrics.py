@@ -1,0 +1,112 @@
+"""What an agent says of itself, to Prometheus and to `convtune fleet status`."""
+
+import re
+import subprocess
+import urllib.request
+
+import pytest
+
+from harness.daemon import wait_until
+from harness.problems import numbered, numbered_list
+from test_fleet_sharing import tune
+from test_metrics import MONITORING, expressions, promtool, values  # noqa: F401
+
+
+def scrape(agent):
+    url = re.search(r"metrics at (http://\S+)", agent.log())[1]
+    with urllib.request.urlopen(url, timeout=20) as reply:
+        return reply.read().decode()
+
+
+@pytest.fixture
+def watched(fleet, nodes):
+    """A daemon with an agent that has metrics; skips where it was built without."""
+    daemon, = nodes(1, agent_args=("--metrics-address", "127.0.0.1:0"))
+    wait_until(
+        lambda: "metrics at" in daemon.agent.log() or daemon.agent.process.poll() is not None, 20, "the agent's metrics"
+    )
+    if "without prometheus-cpp" in daemon.agent.log():
+        pytest.skip("convtune-fleet was built without prometheus-cpp")
+    wait_until(lambda: values(scrape(daemon.agent)).get("convtune_fleet_connected") == 1, 20, "a connection")
+    return daemon
+
+
+def test_an_agent_says_what_it_delivered_and_when_postgresql_answered(fleet, watched):
+    tune(watched, *numbered_list(0, 3))
+    fleet.wait_delivered(3)
+    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_delivered_total"] == 3, 20, "the count")
+    now = values(scrape(watched.agent))
+    assert now["convtune_fleet_outbox_depth"] == now["convtune_fleet_outbox_lag_seconds"] == 0
+    assert now["convtune_fleet_release"] == 0 and now["convtune_fleet_last_exchange_timestamp_seconds"] > 1.7e9
+    fleet.promote()
+    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_release"] == 1, 20, "the release")
+
+
+def test_while_postgresql_is_away_the_lag_grows_and_the_last_exchange_stands(fleet, watched, postgres_server):
+    postgres_server.stop("immediate")
+    try:
+        tune(watched, numbered(0))
+        wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_connected"] == 0, 30, "the loss")
+        wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_outbox_lag_seconds"] > 1, 60, "the lag")
+        first = values(scrape(watched.agent))
+        assert first["convtune_fleet_outbox_depth"] == 1 and first["convtune_fleet_failures_total"] > 0
+        last = first["convtune_fleet_last_exchange_timestamp_seconds"]
+        wait_until(
+            lambda: values(scrape(watched.agent))["convtune_fleet_outbox_lag_seconds"]
+            > first["convtune_fleet_outbox_lag_seconds"], 60, "more lag",
+        )  # fmt: skip
+        assert values(scrape(watched.agent))["convtune_fleet_last_exchange_timestamp_seconds"] == last
+    finally:
+        postgres_server.start()
+    fleet.wait_delivered(1, timeout=60)
+    wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_outbox_lag_seconds"] == 0, 60, "no lag")
+
+
+def test_status_shows_the_lag(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    node = fleet.node("node-0")
+    assert node["outbox_lag_seconds"] == 0 and node["silent_seconds"] < 30
+    daemon.agent.stop()
+    fleet.sql("UPDATE nodes SET outbox_depth = 7, outbox_lag_seconds = 7200")
+    assert fleet.node("node-0")["outbox_lag_seconds"] == 7200
+    row = next(line for line in fleet.cli.ok("status").out.splitlines() if line.startswith("node-0"))
+    assert " 7 " in row and "2 h" in row
+
+
+def test_promtool_accepts_the_metrics(watched, promtool):  # noqa: F811
+    result = subprocess.run([promtool, "check", "metrics"], input=scrape(watched.agent), capture_output=True, text=True)
+    complaints = [l for l in (result.stdout + result.stderr).splitlines() if l and not l.startswith("exposer_")]
+    assert complaints == []
+
+
+def test_rules_panels_and_pages_name_metrics_that_there_are(watched):
+    there = set(re.findall(r"^# TYPE (\S+)", scrape(watched.agent), re.MULTILINE))
+    named = {name for _, expression in expressions() for name in re.findall(r"\bconvtune_fleet_\w+", expression)}
+    assert named and named <= there
+    page = set(re.findall(r"`(convtune_fleet_\w+)", (MONITORING / "README.md").read_text()))
+    assert page == {name for name in there if name.startswith("convtune_")}
+
+
+def test_an_address_that_is_none_is_refused(fleet):
+    done = subprocess.run(
+        [fleet.binary, "agent", "--postgres", fleet.conninfo, "--address", "unix:/nonexistent", "--metrics-address", "9465"],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 2 and "--metrics-address" in done.stderr, done
+
+
+def test_thin_says_what_it_removed(fleet, nodes):
+    daemon, = nodes(1)
+    for _ in range(3):
+        tune(daemon, numbered(0), force=True)
+        count = fleet.number("SELECT COUNT(*) FROM evidence")
+        wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence") >= max(1, count), 20, "a delivery")
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pool_queue") == 0, 20, "pooling")
+    superseded = fleet.number("SELECT COUNT(*) FROM evidence WHERE NOT current")
+    assert fleet.cli.ok("thin", "--json").json()["evidence"] == 0, "it is younger"
+    fleet.sql("UPDATE evidence SET receive_time = now() - interval '91 days'")
+    assert fleet.cli.ok("thin", "--json").json()["evidence"] == superseded
+    assert fleet.number("SELECT COUNT(*) FROM evidence") == 1
+    assert fleet.cli("thin", "--keep", "soon").code == 2

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "grpc/health/v1/health.pb.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -52,7 +53,21 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(const Tl
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   options.pem_root_certs = client_ca;
   options.pem_key_cert_pairs.push_back({key, cert});
-  return grpc::SslServerCredentials(options);
+  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::SslServerCredentials(options);
+  // gRPC says only to who listens with them that they are no good, and with an
+  // acceptor nobody does.
+  grpc::ServerBuilder probe;
+  probe.AddListeningPort(absl::StrCat("unix-abstract:convtuned-tls-", absl::GetCurrentTimeNanos()),
+                         credentials);
+  const std::unique_ptr<grpc::Server> server = probe.BuildAndStart();
+  if (server == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-cert, --tls-key, --tls-client-ca: must be PEM files, the key that of "
+                     "the certificate; one of ",
+                     files.cert, ", ", files.key, " and ", files.client_ca, " is not"));
+  }
+  server->Shutdown();
+  return credentials;
 }
 
 void SetLimits(grpc::ServerBuilder* builder) {

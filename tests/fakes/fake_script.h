@@ -33,7 +33,9 @@ struct FakeScript {
   int nonfinite = -1;        // candidate whose output has a NaN
   int overwrites = -1;       // candidate that writes outside of its memory
   int check_delay_ms = 0;    // for each candidate
-  // segv, abort, exit, hang, garbage, flood; empty: none.
+  // segv, abort, exit, hang, garbage, flood, stubborn (no signal but SIGKILL ends
+  // it, and it does not talk any more), illegal (the call fails and the process
+  // ends), lie (a sample of no candidate), memory (until there is none); empty: none.
   std::string fault;
   std::string where = "measure";  // or start, listing, legacy_listing, prepare, check
   int index = 0;                  // candidate that faults

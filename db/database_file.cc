@@ -94,6 +94,16 @@ absl::StatusOr<DatabaseFile> OpenForReading(const std::string& path) {
   return file;
 }
 
+// For a disk that cannot be written and has no database: one without rows, in
+// memory, that is only read.
+absl::StatusOr<DatabaseFile> OpenWithoutFile() {
+  DatabaseFile file;
+  ASSIGN_OR_RETURN(file.reader, Database::Open({.path = ":memory:"}));
+  RETURN_IF_ERROR(file.reader->Initialize());
+  RETURN_IF_ERROR(Migrate(*file.reader, AllMigrations()));
+  return file;
+}
+
 // Renames what there is of the file and its log. Never replaces anything.
 absl::Status PutAside(const DatabaseFileOptions& options, const std::string& why) {
   const std::string stamp =
@@ -150,9 +160,10 @@ absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options
                "as it is"));
   }
   if (options.read_only) {
+    if (kind == FileKind::kAbsent) return OpenWithoutFile();
     if (kind != FileKind::kOurs) {
       return absl::UnavailableError(
-          Concat(options.path, ": there is no database and none can be made"));
+          Concat(options.path, ": is no SQLite file, and cannot be replaced where it is"));
     }
     return OpenForReading(options.path);
   }

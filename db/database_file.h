@@ -35,7 +35,8 @@ struct DatabaseFile {
 // `<path>.corrupt-<UTC time>`, with its log, and a new one started. One of
 // another application or of a newer schema gives FAILED_PRECONDITION and is
 // left as it is. Where the disk is read-only or full, an existing file is
-// opened for reading alone, as it is.
+// opened for reading alone, as it is; with `read_only` and no file, nothing is
+// made and there is nothing to read.
 absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options);
 
 // Records in a transaction of the caller whether the file was left in order.

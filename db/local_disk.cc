@@ -38,7 +38,7 @@ absl::Status Refusal(const std::string& path, std::string_view name) {
   return absl::FailedPreconditionError(
       Concat(path, ": is on a network file system (", name,
              "), where databases get damaged; choose a state directory on a local disk, or "
-             "allow network file systems explicitly"));
+             "allow it with --allow-network-fs"));
 }
 
 // Mount points in mountinfo write space, tab, newline and backslash in octal.

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -29,7 +30,7 @@ absl::Status Entrance::Prepare(const std::vector<ListenAddress>& addresses,
     return builder->experimental().AddExternalConnectionAcceptor(kFromFd, std::move(credentials));
   };
   if (options_.rules.for_sockets()) {
-    for (const Role role : {Role::kNone, Role::kRead, Role::kTune, Role::kAdmin}) {
+    for (const Role role : {Role::kRead, Role::kTune, Role::kAdmin}) {
       // Plain ones take no gate.
       auto credentials = grpc::experimental::LocalServerCredentials(UDS);
       credentials->SetAuthMetadataProcessor(NewRoleGate(role));
@@ -66,7 +67,11 @@ Role Entrance::SocketRole(int fd) const {
     spdlog::warn("who connects is not known: {}", std::string(peer.status().message()));
     return Role::kNone;
   }
-  return options_.rules.OfPeer(peer->uid, peer->groups);
+  const Role role = options_.rules.OfPeer(peer->uid, peer->groups);
+  if (role == Role::kNone) {
+    spdlog::info("a connection of user {} is closed: it has no role (--role)", peer->uid);
+  }
+  return role;
 }
 
 Entrance::Acceptor* Entrance::AcceptorOf(Role role) const {
@@ -74,6 +79,10 @@ Entrance::Acceptor* Entrance::AcceptorOf(Role role) const {
 }
 
 void Entrance::Give(int fd, Acceptor* acceptor) {
+  if (acceptor == nullptr) {
+    close(fd);
+    return;
+  }
   Acceptor::NewConnectionParameters connection;
   connection.fd = fd;
   acceptor->HandleNewConnection(&connection);

@@ -41,12 +41,14 @@ class Entrance {
 
   Role SocketRole(int fd) const;
   Acceptor* AcceptorOf(Role role) const;
+  // Without an acceptor, to nobody: it is closed.
   static void Give(int fd, Acceptor* acceptor);
   Listener::Target SocketTarget();
   Listener::Target TlsTarget();
 
   const Options options_;
-  std::array<std::unique_ptr<Acceptor>, 4> by_role_;  // of unix sockets
+  // Of unix sockets. Nobody without a role comes as far as gRPC.
+  std::array<std::unique_ptr<Acceptor>, 4> by_role_;
   std::unique_ptr<Acceptor> by_certificate_;
   std::vector<std::string> addresses_;
   Listener listener_;  // the last: it uses the others

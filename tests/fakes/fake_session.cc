@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -107,6 +110,28 @@ void FakeSession::MaybeFault(const std::string& where, int index) {
   } else if (script_.fault == "garbage") {
     [[maybe_unused]] const absl::Status sent = WriteFrame(fd_, "\xff\xff\xff no message");
     while (true) pause();
+  } else if (script_.fault == "stubborn") {
+    for (const int signal_number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) {
+      signal(signal_number, SIG_IGN);
+    }
+    close(fd_);
+    while (true) pause();
+  } else if (script_.fault == "illegal") {
+    // As a card's sticky error does: the call fails, and so does the process.
+    [[maybe_unused]] const absl::Status sent =
+        Finish(false, "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered");
+    _exit(1);
+  } else if (script_.fault == "lie") {
+    worker::Reply reply;
+    reply.mutable_sample()->set_index(1'000'000);
+    reply.mutable_sample()->set_round(-5);
+    reply.mutable_sample()->set_gpu_us(-1);
+    [[maybe_unused]] const absl::Status sent = Send(reply);
+  } else if (script_.fault == "memory") {
+    const rlimit limit{rlim_t{256} << 20, rlim_t{256} << 20};
+    setrlimit(RLIMIT_AS, &limit);
+    std::vector<std::string> all;
+    while (true) all.emplace_back(size_t{1} << 20, 'x');
   } else if (script_.fault == "flood") {
     while (Touch(index).ok()) {
     }

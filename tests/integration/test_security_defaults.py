@@ -138,6 +138,16 @@ def test_mutual_tls_refuses_others(tls_daemon, certificates, name):
     assert error.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
+@pytest.mark.parametrize("flag", ["--tls-cert", "--tls-key", "--tls-client-ca"])
+def test_tls_files_that_are_no_good_are_refused_at_start(daemons, certificates, tmp_path, flag):
+    (tmp_path / "bad.pem").write_text("nonsense")
+    flags = list(certificates.server_flags())
+    flags[flags.index(flag) + 1] = tmp_path / "bad.pem"
+    daemon = daemons("--devices", "none", "--listen", f"localhost:{free_port()}", *flags)
+    _, log = refused_start(daemon)
+    assert flag in log and str(tmp_path / "bad.pem") in log
+
+
 def test_plain_text_on_the_tls_port_is_refused(tls_daemon):
     with Client(tls_daemon.tcp) as client:
         with pytest.raises(grpc.RpcError) as error:

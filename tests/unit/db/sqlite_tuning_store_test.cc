@@ -96,10 +96,14 @@ TEST_F(SqliteTuningStoreTest, AReadOnlyStoreServesAndChangesNothing) {
   EXPECT_EQ(ReadWholeFile(DatabasePath()), before);
 }
 
-TEST_F(SqliteTuningStoreTest, AReadOnlyStoreWithoutAFileIsUnavailable) {
+TEST_F(SqliteTuningStoreTest, AReadOnlyStoreWithoutAFileHasNothingAndMakesNothing) {
   auto options = Options();
   options.read_only = true;
-  EXPECT_TRUE(absl::IsUnavailable(SqliteTuningStore::Open(options).status()));
+  auto store = Open(options);
+  ASSERT_NE(store, nullptr);
+  EXPECT_TRUE(absl::IsNotFound(store->GetTuning(SampleTuning(1).key).status()));
+  EXPECT_TRUE(absl::IsUnavailable(store->PutTuning(SampleTuning(1), SampleEnvironment())));
+  EXPECT_TRUE(store->Close().ok());
   EXPECT_THAT(folder_.Names(), ElementsAre());
 }
 

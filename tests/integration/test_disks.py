@@ -1,0 +1,133 @@
+"""A disk that is full, or that cannot be written: what is known is served, what cannot be kept says so."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+
+import grpc
+import pytest
+
+from harness.daemon import wait_until
+from harness.fakes import script
+from harness.problems import numbered, numbered_list
+
+
+@pytest.fixture
+def mounts():
+    """mounts(*args of mount) mounts until the test ends; skips who may not."""
+    made = []
+
+    def mount(*args):
+        done = subprocess.run(["mount", *map(str, args)], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"mount: {done.stderr.strip()}")
+        made.append(str(args[-1]))
+
+    yield mount
+    for path in reversed(made):
+        subprocess.run(["umount", "-l", path], check=False, capture_output=True)
+
+
+def winners(client, texts):
+    """{text: winner} of what is answered."""
+    found = zip(texts, client.get(*texts), strict=True)
+    return {t: r.answer.winner.text for t, r in found if r.WhichOneof("outcome") == "answer"}
+
+
+def fill(path):
+    """Takes all the space there is, to the last byte."""
+    with open(path, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts, short_dir):
+    disk = short_dir / "disk"
+    disk.mkdir()
+    mounts("-t", "tmpfs", "-o", "size=16m", "none", disk)
+    daemon = fake_daemon(env=script())
+    daemon.state_dir = disk / "state"
+    daemon.start()
+    before, during, after = numbered_list(0, 20), numbered_list(100, 20), numbered_list(200, 20)
+    with daemon.client() as client:
+        for result in client.get(*before, on_miss="ON_MISS_TUNE"):
+            assert result.answer.persisted
+        known = winners(client, before)
+        fill(disk / "filler")
+        unkept = client.get(*during, on_miss="ON_MISS_TUNE")
+        assert [r.answer.persisted for r in unkept] == [False] * 20
+        assert not client.info().writable
+        job = client.tune(numbered(300))
+        assert job.succeeded_count == 1 and not job.persisted
+        known.update({t: r.answer.winner.text for t, r in zip(during, unkept, strict=True)})
+        for _ in range(100):
+            assert winners(client, before + during) == known
+        (disk / "filler").unlink()
+        wait_until(lambda: client.info().writable, 30, "the disk taken back into use")
+        for result in client.get(*after, on_miss="ON_MISS_TUNE"):
+            assert result.answer.persisted
+        known.update(winners(client, after))
+        pid = client.info().pid
+    assert daemon.pid == pid
+    daemon.kill()
+    daemon.start()
+    with daemon.client() as client:
+        assert winners(client, before + during + after) == known
+        assert client.maintenance.CheckDatabase().ok
+
+
+@pytest.mark.parametrize("left", ["pending_log", "closed", "nothing"])
+def test_a_read_only_volume_serves(fake_daemon, mounts, left):
+    texts = numbered_list(0, 20)
+    daemon = fake_daemon(env=script())
+    known = {}
+    if left == "nothing":
+        daemon.state_dir.mkdir()
+    else:
+        daemon.start()
+        with daemon.client() as client:
+            client.get(*texts, on_miss="ON_MISS_TUNE")
+            known = winners(client, texts)
+        daemon.kill() if left == "pending_log" else daemon.stop()
+        assert (daemon.state_dir / "convtune.db-wal").exists() == (left == "pending_log")
+    mounts("--bind", daemon.state_dir, daemon.state_dir)
+    subprocess.run(["mount", "-o", "remount,ro,bind", daemon.state_dir], check=True)
+    with pytest.raises(OSError):
+        (daemon.state_dir / "probe").write_text("")
+    daemon.start()
+    with daemon.client() as client:
+        assert winners(client, texts) == known
+        answer = client.get_one(numbered(100), on_miss="ON_MISS_TUNE").answer
+        assert answer.winner.text and not answer.persisted
+        assert winners(client, [numbered(100)]) == {numbered(100): answer.winner.text}
+        assert not client.info().writable
+        with pytest.raises(grpc.RpcError) as error:
+            client.tuning.Pin(problem={"text": numbered(100)}, candidate=answer.winner.text, reason="x")
+        assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert daemon.stop() == 0
+
+
+def test_a_network_file_system_is_refused_and_can_be_allowed(fake_daemon, tmp_path):
+    """The daemon is told a file system's type by a library in front of statfs."""
+    compiler = shutil.which("cc")
+    assert compiler, "a C compiler is needed"
+    source = tmp_path / "nfs.c"
+    source.write_text(
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <sys/vfs.h>\n"
+        "int statfs(const char* path, struct statfs* out) {\n"
+        '  int (*real)(const char*, struct statfs*) = dlsym(RTLD_NEXT, "statfs");\n'
+        "  const int result = real(path, out);\n  out->f_type = 0x6969;\n  return result;\n}\n"
+    )
+    library = tmp_path / "nfs.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    env = {"LD_PRELOAD": str(library), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    daemon = fake_daemon(env=script())
+    daemon.start(wait=False, env=env)
+    assert daemon.process.wait(20) != 0
+    daemon.process = None
+    assert "network file system (NFS)" in daemon.log() and str(daemon.state_dir) in daemon.log()
+    assert "--allow-network-fs" in daemon.log()
+    daemon.args.append("--allow-network-fs")
+    daemon.start(env=env)
+    assert os.path.exists(daemon.state_dir / "convtune.db")

@@ -158,6 +158,11 @@ absl::StatusOr<Statement> Database::Prepare(std::string_view sql) const {
   return Statement(this, statement);
 }
 
+absl::Status Database::RunPrepared(std::string_view sql) const {
+  ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+  return statement.Run();
+}
+
 absl::StatusOr<int64_t> Database::QueryInt(std::string_view sql) const {
   ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
   ASSIGN_OR_RETURN(const bool row, statement.Step());
@@ -197,6 +202,13 @@ absl::StatusOr<int64_t> Database::UsedBytes() const {
   return (pages - free) * page_size;
 }
 
+absl::Status Database::SetCacheBytes(int64_t bytes) {
+  // A negative number is in KiB.
+  RETURN_IF_ERROR(Execute(Concat("PRAGMA cache_size=", -(bytes >> 10))));
+  sqlite3_db_release_memory(handle_.get());
+  return absl::OkStatus();
+}
+
 absl::Status Database::Checkpoint(int mode) {
   int log_frames = 0;
   int copied = 0;
@@ -214,7 +226,7 @@ absl::Status Database::CheckpointTruncate() { return Checkpoint(SQLITE_CHECKPOIN
 
 void Database::RollBack() {
   // Some errors end the transaction by themselves.
-  if (sqlite3_get_autocommit(handle_.get()) == 0) {
+  if (sqlite3_get_autocommit(handle_.get()) == 0 && !RunPrepared("ROLLBACK").ok()) {
     sqlite3_exec(handle_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
   }
 }

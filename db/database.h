@@ -57,6 +57,8 @@ class Database {
 
   // Runs statements that give no rows of interest.
   absl::Status Execute(const std::string& sql);
+  // The same of one statement, compiled once.
+  absl::Status RunPrepared(std::string_view sql) const;
   // Compiling takes several times as long as running a short statement: those
   // with the same text use one that was compiled before, if it is free.
   absl::StatusOr<Statement> Prepare(std::string_view sql) const;
@@ -74,6 +76,9 @@ class Database {
   absl::Status QuickCheck() const;
   // Pages of the file as of the last commit, without those that are free.
   absl::StatusOr<int64_t> UsedBytes() const;
+
+  // Memory for pages of the file, in use or not; what is more is freed.
+  absl::Status SetCacheBytes(int64_t bytes);
 
   // Frames that the write-ahead log held after this connection's last commit.
   int wal_frames() const { return wal_frames_; }

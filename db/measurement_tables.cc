@@ -111,19 +111,23 @@ const Table& OtherTimesTable() {
   return table;
 }
 
-absl::Status WriteMeasurements(Database& database, int64_t tuning_id, const Tuning& tuning) {
-  if (tuning.stop_reason != StopReason::kNone) {
-    ASSIGN_OR_RETURN(Statement statement, database.Prepare(ConditionsTable().InsertSql()));
-    RETURN_IF_ERROR(WriteConditions(tuning_id, tuning, statement));
-  }
+absl::StatusOr<MeasurementWriter> MeasurementWriter::Create(const Database& database) {
+  ASSIGN_OR_RETURN(Statement conditions, database.Prepare(ConditionsTable().InsertSql()));
   ASSIGN_OR_RETURN(Statement measurement, database.Prepare(MeasurementTable().InsertSql()));
   ASSIGN_OR_RETURN(Statement other_time, database.Prepare(OtherTimesTable().InsertSql()));
+  return MeasurementWriter(std::move(conditions), std::move(measurement), std::move(other_time));
+}
+
+absl::Status MeasurementWriter::Write(int64_t tuning_id, const Tuning& tuning) {
+  if (tuning.stop_reason != StopReason::kNone) {
+    RETURN_IF_ERROR(WriteConditions(tuning_id, tuning, conditions_));
+  }
   int64_t position = 0;
   for (const Candidate& candidate : tuning.candidates) {
     if (HasMeasurement(candidate)) {
-      RETURN_IF_ERROR(WriteMeasurement(tuning_id, position, candidate, measurement));
+      RETURN_IF_ERROR(WriteMeasurement(tuning_id, position, candidate, measurement_));
       for (const TimeSummary& time : candidate.other_times) {
-        RETURN_IF_ERROR(WriteOtherTime(tuning_id, position, time, other_time));
+        RETURN_IF_ERROR(WriteOtherTime(tuning_id, position, time, other_time_));
       }
     }
     ++position;
@@ -146,6 +150,12 @@ absl::Status MeasurementReader::Read(int64_t tuning_id, Tuning* tuning) {
   RETURN_IF_ERROR(ReadConditions(tuning_id, tuning));
   RETURN_IF_ERROR(ReadMeasurements(tuning_id, tuning));
   return ReadOtherTimes(tuning_id, tuning);
+}
+
+void MeasurementReader::Reset() {
+  conditions_.Reset();
+  measurements_.Reset();
+  other_times_.Reset();
 }
 
 absl::Status MeasurementReader::ReadConditions(int64_t tuning_id, Tuning* tuning) {

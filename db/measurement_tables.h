@@ -17,9 +17,24 @@ const Table& ConditionsTable();
 const Table& MeasurementTable();
 const Table& OtherTimesTable();
 
-// Writes what the three tables hold of a tuning whose row and candidates are
-// there. Runs inside the caller's transaction.
-absl::Status WriteMeasurements(Database& database, int64_t tuning_id, const Tuning& tuning);
+// Writes what the three tables hold of tunings whose rows and candidates are
+// there, inside the caller's transaction. Prepared once for many. Not
+// thread-safe; must not outlive the database.
+class MeasurementWriter {
+ public:
+  static absl::StatusOr<MeasurementWriter> Create(const Database& database);
+  absl::Status Write(int64_t tuning_id, const Tuning& tuning);
+
+ private:
+  MeasurementWriter(Statement conditions, Statement measurement, Statement other_time)
+      : conditions_(std::move(conditions)),
+        measurement_(std::move(measurement)),
+        other_time_(std::move(other_time)) {}
+
+  Statement conditions_;
+  Statement measurement_;
+  Statement other_time_;
+};
 
 // Reads what the three tables hold into tunings, one after the other. Prepared
 // once for many. Not thread-safe; must not outlive the database.
@@ -30,6 +45,8 @@ class MeasurementReader {
   // Into `tuning`, whose candidates are there, in the order of their
   // positions. What has no row keeps the quartiles as its interval.
   absl::Status Read(int64_t tuning_id, Tuning* tuning);
+  // Lets go of the rows read last.
+  void Reset();
 
  private:
   MeasurementReader(Statement conditions, Statement measurements, Statement other_times)

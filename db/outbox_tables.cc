@@ -156,6 +156,7 @@ absl::StatusOr<OutboxPage> ReadOutboxRows(Database& database, size_t limit,
   if (page.more) rows.pop_back();
   ASSIGN_OR_RETURN(const std::vector<Environment> environments,
                    ReadStoredEnvironments(database, notice));
+  ASSIGN_OR_RETURN(StoredTuningReader reader, StoredTuningReader::Create(&database));
   for (const Row& row : rows) {
     const Environment* environment = nullptr;
     for (const Environment& known : environments) {
@@ -163,7 +164,7 @@ absl::StatusOr<OutboxPage> ReadOutboxRows(Database& database, size_t limit,
     }
     absl::StatusOr<Tuning> tuning = absl::NotFoundError("");
     if (row.sound && environment != nullptr) {
-      tuning = ReadStoredTuning(database, {row.problem_text, row.environment_text});
+      tuning = reader.Read({row.problem_text, row.environment_text});
     }
     if (!tuning.ok() || tuning->origin != Origin::kLocal) {
       if (!row.sound || absl::IsDataLoss(tuning.status())) {

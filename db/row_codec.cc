@@ -1,11 +1,21 @@
 #include "db/row_codec.h"
 
+#include <array>
 #include <bit>
+#include <utility>
 
 #include "proto/base/strings.h"
 #include "proto/model/digest.h"
 
 namespace convtune {
+namespace {
+
+constexpr size_t kMostSpareBytes = 1 << 20;
+
+// The bytes of the thread's last row: one after another needs memory once.
+thread_local std::string spare_bytes;
+
+}  // namespace
 
 std::string Table::InsertSql() const {
   std::string names;
@@ -34,13 +44,20 @@ std::string Table::SelectList(std::string_view alias) const {
   return list;
 }
 
-RowEncoding::RowEncoding(std::string_view table) { Text(table); }
+RowEncoding::RowEncoding(std::string_view table) : bytes_(std::move(spare_bytes)) {
+  bytes_.clear();
+  Text(table);
+}
+
+RowEncoding::~RowEncoding() {
+  if (bytes_.capacity() <= kMostSpareBytes) spare_bytes = std::move(bytes_);
+}
 
 void RowEncoding::Fixed(char tag, uint64_t bits) {
-  bytes_.push_back(tag);
-  for (int shift = 0; shift < 64; shift += 8) {
-    bytes_.push_back(static_cast<char>(bits >> shift));
-  }
+  std::array<char, 9> bytes;
+  bytes[0] = tag;
+  for (size_t i = 0; i < 8; ++i) bytes[1 + i] = static_cast<char>(bits >> (8 * i));
+  bytes_.append(bytes.data(), bytes.size());
 }
 
 void RowEncoding::Bytes(char tag, std::string_view value) {
@@ -75,17 +92,19 @@ RowWriter& RowWriter::Real(double value) {
   return *this;
 }
 
-RowWriter& RowWriter::Text(std::string_view value) {
-  statement_.BindText(++index_, value);
-  encoding_.Text(value);
+RowWriter& RowWriter::Bytes(bool is_text, std::string_view value) {
+  if (is_text) {
+    encoding_.Text(value);
+  } else {
+    encoding_.Blob(value);
+  }
+  pieces_.at(piece_count_++) = {++index_, is_text, encoding_.size(), value.size()};
   return *this;
 }
 
-RowWriter& RowWriter::Blob(std::string_view value) {
-  statement_.BindBlob(++index_, value);
-  encoding_.Blob(value);
-  return *this;
-}
+RowWriter& RowWriter::Text(std::string_view value) { return Bytes(true, value); }
+
+RowWriter& RowWriter::Blob(std::string_view value) { return Bytes(false, value); }
 
 RowWriter& RowWriter::Null() {
   statement_.BindNull(++index_);
@@ -94,6 +113,15 @@ RowWriter& RowWriter::Null() {
 }
 
 absl::Status RowWriter::Insert() {
+  for (size_t i = 0; i < piece_count_; ++i) {
+    const Piece& piece = pieces_[i];
+    const std::string_view value = encoding_.Piece(piece.end, piece.size);
+    if (piece.is_text) {
+      statement_.BindLastingText(piece.index, value);
+    } else {
+      statement_.BindLastingBlob(piece.index, value);
+    }
+  }
   statement_.BindInt(++index_, encoding_.Checksum());
   return statement_.Run();
 }

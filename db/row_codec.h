@@ -3,6 +3,7 @@
 // does not give it, a length, so that no two rows encode alike.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,10 +27,14 @@ struct Table {
   std::string SelectList(std::string_view alias) const;
 };
 
-// Encodes values for the checksum, in column order. Value type.
+// Encodes values for the checksum, in column order. Takes over the memory of the
+// thread's last one.
 class RowEncoding {
  public:
   explicit RowEncoding(std::string_view table);
+  ~RowEncoding();
+  RowEncoding(const RowEncoding&) = delete;
+  RowEncoding& operator=(const RowEncoding&) = delete;
   void Int(int64_t value);
   // -0.0 reads back as 0.0 and is encoded so.
   void Real(double value);
@@ -38,6 +43,11 @@ class RowEncoding {
   void Null();
   // As SQLite's signed integer.
   int64_t Checksum() const;
+  // Of what was encoded last, if that was text or a blob: it ends the bytes.
+  size_t size() const { return bytes_.size(); }
+  std::string_view Piece(size_t end, size_t size) const {
+    return std::string_view(bytes_).substr(end - size, size);
+  }
 
  private:
   void Fixed(char tag, uint64_t bits);
@@ -46,7 +56,8 @@ class RowEncoding {
 };
 
 // Binds the values of one row, in column order, to Table::InsertSql()'s
-// statement. Not thread-safe; must not outlive either argument.
+// statement. Text and blobs are copied once, into the encoding, and bound from
+// there. Not thread-safe; must not outlive either argument.
 class RowWriter {
  public:
   RowWriter(const Table& table, Statement& statement);
@@ -59,8 +70,21 @@ class RowWriter {
   absl::Status Insert();
 
  private:
+  // A value in the encoding, which may still move.
+  struct Piece {
+    int index;
+    bool is_text;
+    size_t end;
+    size_t size;
+  };
+  static constexpr size_t kMostPieces = 16;
+
+  RowWriter& Bytes(bool is_text, std::string_view value);
+
   Statement& statement_;
   RowEncoding encoding_;
+  std::array<Piece, kMostPieces> pieces_;
+  size_t piece_count_ = 0;
   int index_ = 0;
 };
 

@@ -21,6 +21,12 @@ namespace {
 // 4 MiB of pages: enough to write a page that changes often only once, little
 // enough to keep reading fast.
 constexpr int kCheckpointFrames = 1024;
+// Many tunings in one transaction, from where on their pages need more room than
+// SQLite's default of 2 MB: their digests are in no order, and a page of that
+// index that leaves the cache is written to the log, and read again, each time.
+constexpr int64_t kManyTunings = 1000;
+constexpr int64_t kCacheForMany = int64_t{96} << 20;
+constexpr int64_t kCacheBytes = 2'000 << 10;
 constexpr absl::Duration kThinningDelay = absl::Hours(1);  // so that a start stays quick
 constexpr absl::Duration kThinningPeriod = absl::Hours(24);
 
@@ -108,6 +114,7 @@ absl::Status SqliteTuningStore::Close() {
     if (reader_ == nullptr) {
       return Closed(path_);
     }
+    tuning_reader_.reset();
     reader_.reset();
   }
   MutexLock lock(write_mutex_);
@@ -175,33 +182,48 @@ void SqliteTuningStore::TidyAfterCommit() {
   }
 }
 
-absl::Status SqliteTuningStore::StoreWithOutbox(Database& database, const Tuning& tuning,
+absl::Status SqliteTuningStore::StoreWithOutbox(Database& database, TuningWriter& writer,
+                                                const Tuning& tuning,
                                                 const Environment& environment) const {
-  RETURN_IF_ERROR(StoreTuning(database, tuning, environment));
+  RETURN_IF_ERROR(writer.Store(tuning, environment));
   if (tuning.origin != Origin::kLocal) return absl::OkStatus();
   return Enqueue(database, tuning.key, epoch_, options_.outbox_limit);
 }
 
 absl::Status SqliteTuningStore::PutTuning(const Tuning& tuning, const Environment& environment) {
-  return Write([&](Database& database) { return StoreWithOutbox(database, tuning, environment); });
+  return Write([&](Database& database) -> absl::Status {
+    ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(database));
+    return StoreWithOutbox(database, writer, tuning, environment);
+  });
 }
 
 absl::Status SqliteTuningStore::PutTunings(const TuningSource& next) {
-  return Write([&](Database& database) -> absl::Status {
+  int64_t stored = 0;
+  const absl::Status status = Write([&](Database& database) -> absl::Status {
+    ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(database));
     while (true) {
       ASSIGN_OR_RETURN(const std::optional<TuningRecord> record, next());
       if (!record.has_value()) {
         return absl::OkStatus();
       }
-      RETURN_IF_ERROR(StoreWithOutbox(database, record->tuning, record->environment));
+      if (++stored == kManyTunings) RETURN_IF_ERROR(database.SetCacheBytes(kCacheForMany));
+      RETURN_IF_ERROR(StoreWithOutbox(database, writer, record->tuning, record->environment));
     }
   });
+  if (stored >= kManyTunings) {
+    MutexLock lock(write_mutex_);
+    if (writer_ != nullptr) RETURN_IF_ERROR(writer_->SetCacheBytes(kCacheBytes));
+  }
+  return status;
 }
 
 absl::StatusOr<Tuning> SqliteTuningStore::GetTuning(const TuningKey& key) {
   MutexLock lock(read_mutex_);
   RETURN_IF_ERROR(CheckReadable());
-  return ReadStoredTuning(*reader_, key);
+  if (!tuning_reader_.has_value()) {
+    ASSIGN_OR_RETURN(tuning_reader_, StoredTuningReader::Create(reader_.get()));
+  }
+  return tuning_reader_->Read(key);
 }
 
 absl::StatusOr<int64_t> SqliteTuningStore::DeleteTunings(const std::vector<TuningKey>& keys) {

@@ -14,7 +14,9 @@
 #include "db/lock_file.h"
 #include "db/outbox_store.h"
 #include "db/release_store.h"
+#include "db/tuning_reader.h"
 #include "db/tuning_store.h"
+#include "db/tuning_writer.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 
@@ -106,7 +108,7 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore, public Outbox
                     int schema_version);
   static int64_t NewEpoch();
   // With its row in the outbox, if it was made here.
-  absl::Status StoreWithOutbox(Database& database, const Tuning& tuning,
+  absl::Status StoreWithOutbox(Database& database, TuningWriter& writer, const Tuning& tuning,
                                const Environment& environment) const;
   // Runs `mutation` in a transaction and commits it.
   absl::Status Write(const Mutation& mutation) EXCLUDES(write_mutex_);
@@ -132,6 +134,7 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore, public Outbox
   absl::Time next_thinning_ GUARDED_BY(write_mutex_);
   Mutex read_mutex_;
   std::unique_ptr<Database> reader_ GUARDED_BY(read_mutex_);
+  std::optional<StoredTuningReader> tuning_reader_ GUARDED_BY(read_mutex_);  // of reader_
 };
 
 }  // namespace convtune

@@ -36,6 +36,16 @@ void Statement::BindBlob(int index, std::string_view value) {
                             value.size(), SQLITE_TRANSIENT));
 }
 
+void Statement::BindLastingText(int index, std::string_view value) {
+  Bound(sqlite3_bind_text64(statement_.get(), index, value.empty() ? "" : value.data(),
+                            value.size(), SQLITE_STATIC, SQLITE_UTF8));
+}
+
+void Statement::BindLastingBlob(int index, std::string_view value) {
+  Bound(sqlite3_bind_blob64(statement_.get(), index, value.empty() ? "" : value.data(),
+                            value.size(), SQLITE_STATIC));
+}
+
 void Statement::BindNull(int index) { Bound(sqlite3_bind_null(statement_.get(), index)); }
 
 absl::StatusOr<bool> Statement::Step() {

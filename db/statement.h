@@ -30,6 +30,9 @@ class Statement {
   void BindReal(int index, double value);
   void BindText(int index, std::string_view value);
   void BindBlob(int index, std::string_view value);
+  // The same without a copy: `value` must stay until the next Step is done.
+  void BindLastingText(int index, std::string_view value);
+  void BindLastingBlob(int index, std::string_view value);
   void BindNull(int index);
 
   // True: there is a row. False: the end. Errors as Database::Error().

@@ -26,13 +26,11 @@ absl::StatusOr<CandidateId> ReadCandidateId(const Table& table, const std::strin
 }
 
 std::string EncodeSamples(const std::vector<float>& samples_us) {
-  std::string blob;
-  blob.reserve(samples_us.size() * 4);
+  std::string blob(samples_us.size() * 4, '\0');
+  char* out = blob.data();
   for (const float sample : samples_us) {
     const auto bits = std::bit_cast<uint32_t>(sample);
-    for (int shift = 0; shift < 32; shift += 8) {
-      blob.push_back(static_cast<char>(bits >> shift));
-    }
+    for (int shift = 0; shift < 32; shift += 8) *out++ = static_cast<char>(bits >> shift);
   }
   return blob;
 }
@@ -176,12 +174,15 @@ absl::StatusOr<CandidateRow> ReadCandidate(const Statement& statement, int first
   row.tuning_id = reader.Int();
   row.position = reader.Int();
   const std::string id = reader.Text();
-  const std::string name = Concat("tuning ", row.tuning_id, ", position ", row.position, ", ", id);
-  if (!reader.ChecksumMatches()) {
-    return Damaged(CandidateTable(), name, kBadChecksum);
-  }
+  const auto damaged = [&row, &id](std::string_view what) {
+    return Damaged(CandidateTable(),
+                   Concat("tuning ", row.tuning_id, ", position ", row.position, ", ", id), what);
+  };
+  if (!reader.ChecksumMatches()) return damaged(kBadChecksum);
   Candidate& candidate = row.candidate;
-  ASSIGN_OR_RETURN(candidate.id, ReadCandidateId(CandidateTable(), name, id));
+  absl::StatusOr<CandidateId> candidate_id = ParseCandidateId(id);
+  if (!candidate_id.ok()) return damaged(std::string(candidate_id.status().message()));
+  candidate.id = *std::move(candidate_id);
   candidate.numerical_notes = static_cast<uint32_t>(reader.Int());
   candidate.behavior_notes = static_cast<uint32_t>(reader.Int());
   candidate.deterministic = reader.Int() != 0;
@@ -196,7 +197,7 @@ absl::StatusOr<CandidateRow> ReadCandidate(const Statement& statement, int first
   candidate.find_us = reader.Real();
   if (candidate.status < CandidateStatus::kTimed ||
       candidate.status > CandidateStatus::kQuarantined) {
-    return Damaged(CandidateTable(), name, "unknown status");
+    return damaged("unknown status");
   }
   return row;
 }

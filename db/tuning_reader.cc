@@ -43,11 +43,9 @@ absl::StatusOr<Statement> PrepareCandidates(const Database& database) {
                                  "ORDER BY c.position"));
 }
 
-absl::Status ReadAllSamples(const Database& database, int64_t tuning_id,
+absl::Status ReadAllSamples(Statement& statement, int64_t tuning_id,
                             std::vector<Candidate>* candidates) {
-  ASSIGN_OR_RETURN(Statement statement,
-                   database.Prepare(Concat("SELECT ", SampleTable().SelectList("s"),
-                                           " FROM samples s WHERE s.tuning_id = ?")));
+  statement.Reset();
   statement.BindInt(1, tuning_id);
   while (true) {
     ASSIGN_OR_RETURN(const bool more, statement.Step());
@@ -113,30 +111,52 @@ absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(const Databa
   }
 }
 
-absl::StatusOr<Tuning> ReadStoredTuning(Database& database, const TuningKey& key) {
-  ASSIGN_OR_RETURN(const Transaction transaction, Transaction::BeginRead(database));
+absl::StatusOr<StoredTuningReader> StoredTuningReader::Create(Database* database) {
   ASSIGN_OR_RETURN(
-      Statement statement,
-      database.Prepare(Concat("SELECT ", TuningTable().SelectList("t"), ", ",
-                              EnvironmentTable().SelectList("e"),
-                              " FROM tunings t JOIN environments e USING (environment_id) "
-                              "WHERE e.text = ? AND t.problem_text = ?")));
-  statement.BindText(1, key.environment_text);
-  statement.BindText(2, key.problem_text);
-  ASSIGN_OR_RETURN(const bool found, statement.Step());
+      Statement tuning,
+      database->Prepare(Concat("SELECT ", TuningTable().SelectList("t"), ", ",
+                               EnvironmentTable().SelectList("e"),
+                               " FROM tunings t JOIN environments e USING (environment_id) "
+                               "WHERE e.text = ? AND t.problem_text = ?")));
+  ASSIGN_OR_RETURN(Statement candidates, PrepareCandidates(*database));
+  ASSIGN_OR_RETURN(Statement samples,
+                   database->Prepare(Concat("SELECT ", SampleTable().SelectList("s"),
+                                            " FROM samples s WHERE s.tuning_id = ?")));
+  ASSIGN_OR_RETURN(MeasurementReader measurements, MeasurementReader::Create(*database));
+  return StoredTuningReader(database, std::move(tuning), std::move(candidates), std::move(samples),
+                            std::move(measurements));
+}
+
+absl::StatusOr<Tuning> StoredTuningReader::Read(const TuningKey& key) {
+  ASSIGN_OR_RETURN(const Transaction transaction, Transaction::BeginRead(*database_));
+  absl::StatusOr<Tuning> tuning = ReadAll(key);
+  // One that stands at a row would keep the transaction open.
+  Reset();
+  return tuning;
+}
+
+void StoredTuningReader::Reset() {
+  tuning_.Reset();
+  candidates_.Reset();
+  samples_.Reset();
+  measurements_.Reset();
+}
+
+absl::StatusOr<Tuning> StoredTuningReader::ReadAll(const TuningKey& key) {
+  tuning_.BindText(1, key.environment_text);
+  tuning_.BindText(2, key.problem_text);
+  ASSIGN_OR_RETURN(const bool found, tuning_.Step());
   if (!found) {
     return absl::NotFoundError(
         Concat("no tuning of ", key.problem_text, " in ", key.environment_text));
   }
-  ASSIGN_OR_RETURN(TuningRow row, ReadTuning(statement));
+  ASSIGN_OR_RETURN(TuningRow row, ReadTuning(tuning_));
   ASSIGN_OR_RETURN(EnvironmentRow environment,
-                   ReadEnvironment(statement, static_cast<int>(TuningTable().columns.size()) + 1));
+                   ReadEnvironment(tuning_, static_cast<int>(TuningTable().columns.size()) + 1));
   row.tuning.key.environment_text = std::move(environment.text);
-  ASSIGN_OR_RETURN(Statement candidates, PrepareCandidates(database));
-  RETURN_IF_ERROR(ReadCandidates(candidates, &row));
-  ASSIGN_OR_RETURN(MeasurementReader measurements, MeasurementReader::Create(database));
-  RETURN_IF_ERROR(measurements.Read(row.id, &row.tuning));
-  RETURN_IF_ERROR(ReadAllSamples(database, row.id, &row.tuning.candidates));
+  RETURN_IF_ERROR(ReadCandidates(candidates_, &row));
+  RETURN_IF_ERROR(measurements_.Read(row.id, &row.tuning));
+  RETURN_IF_ERROR(ReadAllSamples(samples_, row.id, &row.tuning.candidates));
   return std::move(row.tuning);
 }
 

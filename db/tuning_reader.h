@@ -5,11 +5,13 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/database.h"
+#include "db/measurement_tables.h"
 #include "proto/model/tuning.h"
 
 namespace convtune {
@@ -21,9 +23,33 @@ using CorruptRowSink = std::function<void(const std::string&)>;
 absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(const Database& database,
                                                                     const CorruptRowSink& corrupt);
 
-// With samples. NOT_FOUND if there is none; DATA_LOSS if a row of it is
-// damaged, its samples included.
-absl::StatusOr<Tuning> ReadStoredTuning(Database& database, const TuningKey& key);
+// Reads tunings by their keys. Prepared once for many. Not thread-safe; must not
+// outlive the database.
+class StoredTuningReader {
+ public:
+  static absl::StatusOr<StoredTuningReader> Create(Database* database);
+
+  // With samples. NOT_FOUND if there is none; DATA_LOSS if a row of it is
+  // damaged, its samples included.
+  absl::StatusOr<Tuning> Read(const TuningKey& key);
+
+ private:
+  StoredTuningReader(Database* database, Statement tuning, Statement candidates, Statement samples,
+                     MeasurementReader measurements)
+      : database_(database),
+        tuning_(std::move(tuning)),
+        candidates_(std::move(candidates)),
+        samples_(std::move(samples)),
+        measurements_(std::move(measurements)) {}
+  absl::StatusOr<Tuning> ReadAll(const TuningKey& key);
+  void Reset();
+
+  Database* database_;
+  Statement tuning_;
+  Statement candidates_;
+  Statement samples_;
+  MeasurementReader measurements_;
+};
 
 // As TuningStore::ForEachTuning. A tuning with a damaged candidate is left out
 // as a whole: what is left might have another winner.

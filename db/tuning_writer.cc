@@ -124,30 +124,52 @@ absl::StatusOr<int64_t> EnsureEnvironment(Database& database, const std::string&
   return UpsertEnvironment(database, text, environment);
 }
 
-absl::Status StoreTuning(Database& database, const Tuning& tuning, const Environment& environment) {
-  if (environment.ToText() != tuning.key.environment_text) {
-    return absl::InvalidArgumentError(Concat("environment: must be the key's, ",
-                                             tuning.key.environment_text, ", is ",
-                                             environment.ToText()));
+absl::StatusOr<TuningWriter> TuningWriter::Create(Database& database) {
+  ASSIGN_OR_RETURN(
+      Statement erase,
+      database.Prepare("DELETE FROM tunings WHERE environment_id = ? AND problem_text = ?"));
+  ASSIGN_OR_RETURN(Statement tuning, database.Prepare(TuningTable().InsertSql()));
+  ASSIGN_OR_RETURN(Statement candidate, database.Prepare(CandidateTable().InsertSql()));
+  ASSIGN_OR_RETURN(Statement samples, database.Prepare(SampleTable().InsertSql()));
+  ASSIGN_OR_RETURN(MeasurementWriter measurements, MeasurementWriter::Create(database));
+  ASSIGN_OR_RETURN(const int64_t next_id, NextId(database, TuningTable()));
+  return TuningWriter(&database, std::move(erase), std::move(tuning), std::move(candidate),
+                      std::move(samples), std::move(measurements), next_id);
+}
+
+absl::StatusOr<int64_t> TuningWriter::EnvironmentId(const std::string& text,
+                                                    const Environment& environment) {
+  if (const auto known = environments_.find(text);
+      known != environments_.end() && known->second.environment == environment) {
+    return known->second.id;
   }
+  if (environment.ToText() != text) {
+    return absl::InvalidArgumentError(
+        Concat("environment: must be the key's, ", text, ", is ", environment.ToText()));
+  }
+  ASSIGN_OR_RETURN(const int64_t id, UpsertEnvironment(*database_, text, environment));
+  environments_.insert_or_assign(text, Known{environment, id});
+  return id;
+}
+
+absl::Status TuningWriter::Store(const Tuning& tuning, const Environment& environment) {
   RETURN_IF_ERROR(CheckNumbers(tuning));
   ASSIGN_OR_RETURN(const int64_t environment_id,
-                   UpsertEnvironment(database, tuning.key.environment_text, environment));
-  RETURN_IF_ERROR(EraseByKey(database, TuningTable().name, tuning.key).status());
-  ASSIGN_OR_RETURN(const int64_t tuning_id, NextId(database, TuningTable()));
-  ASSIGN_OR_RETURN(Statement insert_tuning, database.Prepare(TuningTable().InsertSql()));
-  ASSIGN_OR_RETURN(Statement insert_candidate, database.Prepare(CandidateTable().InsertSql()));
-  ASSIGN_OR_RETURN(Statement insert_samples, database.Prepare(SampleTable().InsertSql()));
-  RETURN_IF_ERROR(WriteTuning(tuning_id, environment_id, tuning, insert_tuning));
+                   EnvironmentId(tuning.key.environment_text, environment));
+  erase_.BindInt(1, environment_id);
+  erase_.BindLastingText(2, tuning.key.problem_text);
+  RETURN_IF_ERROR(erase_.Run());
+  const int64_t tuning_id = next_id_++;
+  RETURN_IF_ERROR(WriteTuning(tuning_id, environment_id, tuning, tuning_));
   int64_t position = 0;
   for (const Candidate& candidate : tuning.candidates) {
-    RETURN_IF_ERROR(WriteCandidate(tuning_id, position, candidate, insert_candidate));
+    RETURN_IF_ERROR(WriteCandidate(tuning_id, position, candidate, candidate_));
     if (!candidate.samples_us.empty()) {
-      RETURN_IF_ERROR(WriteSamples(tuning_id, position, candidate.samples_us, insert_samples));
+      RETURN_IF_ERROR(WriteSamples(tuning_id, position, candidate.samples_us, samples_));
     }
     ++position;
   }
-  return WriteMeasurements(database, tuning_id, tuning);
+  return measurements_.Write(tuning_id, tuning);
 }
 
 absl::StatusOr<int64_t> EraseTunings(Database& database, const std::vector<TuningKey>& keys) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "db/format/bundle_conditions.h"
 #include "proto/base/strings.h"
 
@@ -67,16 +67,21 @@ class RowReader {
 
   bool ok() const { return refusals_->empty(); }
 
-  void Refuse(v1::RefusalReason reason, std::string field, std::string rule) {
-    if (refusals_->size() < kMaxRefusals) {
-      refusals_->push_back({reason, {std::move(field), std::move(rule)}});
-    }
+  // Fields that are named from here on are the candidate's.
+  void Enter(int candidate) { candidate_ = candidate; }
+  void Leave() { candidate_ = -1; }
+
+  void Refuse(v1::RefusalReason reason, std::string_view field, std::string rule) {
+    if (refusals_->size() == kMaxRefusals) return;
+    std::string path =
+        candidate_ < 0 ? std::string(field) : Concat("candidates[", candidate_, "].", field);
+    refusals_->push_back({reason, {std::move(path), std::move(rule)}});
   }
-  void Require(bool holds, v1::RefusalReason reason, const std::string& field, const char* rule) {
+  void Require(bool holds, v1::RefusalReason reason, std::string_view field, const char* rule) {
     if (!holds) Refuse(reason, field, rule);
   }
 
-  uint32_t Notes(const google::protobuf::RepeatedField<int>& notes, const std::string& field) {
+  uint32_t Notes(const google::protobuf::RepeatedField<int>& notes, std::string_view field) {
     uint32_t mask = 0;
     for (const int note : notes) {
       if (note < 1 || note > kMaxNote || (mask & (1U << note)) != 0) {
@@ -88,42 +93,42 @@ class RowReader {
     return mask;
   }
 
-  Candidate ReadCandidate(const v1::BundleCandidate& row, const std::string& path) {
+  Candidate ReadCandidate(const v1::BundleCandidate& row) {
     Candidate out;
     const absl::StatusOr<CandidateId> id = ParseCandidateId(row.candidate());
     if (!id.ok()) {
-      Refuse(v1::REFUSAL_REASON_CANDIDATE, path + ".candidate", std::string(id.status().message()));
+      Refuse(v1::REFUSAL_REASON_CANDIDATE, "candidate", std::string(id.status().message()));
     } else {
       out.id = *id;
-      Require(ToText(*id) == row.candidate(), v1::REFUSAL_REASON_CANDIDATE, path + ".candidate",
+      Require(ToText(*id) == row.candidate(), v1::REFUSAL_REASON_CANDIDATE, "candidate",
               "must be in its canonical form");
     }
     Require(v1::CandidateStatus_IsValid(row.status()) &&
                 row.status() != v1::CANDIDATE_STATUS_UNSPECIFIED,
-            v1::REFUSAL_REASON_CANDIDATE, path + ".status", "must be a CandidateStatus");
+            v1::REFUSAL_REASON_CANDIDATE, "status", "must be a CandidateStatus");
     out.status = static_cast<CandidateStatus>(row.status());
-    out.numerical_notes = Notes(row.numerical_notes(), path + ".numerical_notes");
-    out.behavior_notes = Notes(row.behavior_notes(), path + ".behavior_notes");
+    out.numerical_notes = Notes(row.numerical_notes(), "numerical_notes");
+    out.behavior_notes = Notes(row.behavior_notes(), "behavior_notes");
     out.deterministic = row.deterministic();
-    Require(row.workspace_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT, path + ".workspace_bytes",
+    Require(row.workspace_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT, "workspace_bytes",
             "must be at least 0");
     out.workspace_bytes = row.workspace_bytes();
-    Require(row.heuristic_rank() >= -1, v1::REFUSAL_REASON_CANDIDATE, path + ".heuristic_rank",
+    Require(row.heuristic_rank() >= -1, v1::REFUSAL_REASON_CANDIDATE, "heuristic_rank",
             "must be at least -1");
     out.heuristic_rank = row.heuristic_rank();
     Require(row.error_message().size() <= kMaxErrorBytes, v1::REFUSAL_REASON_CANDIDATE,
-            path + ".error_message", "must have at most 65536 bytes");
+            "error_message", "must have at most 65536 bytes");
     out.error_message = row.error_message();
-    ReadTimes(row, path, &out);
-    ReadInterval(row, path, &out);
-    ReadOtherTimes(row, path, &out);
+    ReadTimes(row, &out);
+    ReadInterval(row, &out);
+    ReadOtherTimes(row, &out);
     return out;
   }
 
  private:
   static bool IsTime(double us) { return std::isfinite(us) && us >= 0; }
 
-  void ReadTimes(const v1::BundleCandidate& row, const std::string& path, Candidate* out) {
+  void ReadTimes(const v1::BundleCandidate& row, Candidate* out) {
     out->median_us = row.median_us();
     out->q1_us = row.q1_us();
     out->q3_us = row.q3_us();
@@ -133,44 +138,42 @@ class RowReader {
     constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_MEASUREMENT;
     Require(IsTime(row.median_us()) && IsTime(row.q1_us()) && IsTime(row.q3_us()) &&
                 row.q1_us() <= row.q3_us(),
-            kReason, path + ".median_us",
-            "must be finite and at least 0, the quartiles in their order");
-    Require(IsTime(row.find_us()), kReason, path + ".find_us", "must be finite and at least 0");
-    Require(row.sample_count() >= (out->timed() ? 1 : 0), kReason, path + ".sample_count",
+            kReason, "median_us", "must be finite and at least 0, the quartiles in their order");
+    Require(IsTime(row.find_us()), kReason, "find_us", "must be finite and at least 0");
+    Require(row.sample_count() >= (out->timed() ? 1 : 0), kReason, "sample_count",
             "must be at least 1 for a timed candidate");
     const auto& samples = out->samples_us;
     if (samples.empty()) return;
-    Require(std::all_of(samples.begin(), samples.end(), IsTime), kReason, path + ".samples_us",
+    Require(std::all_of(samples.begin(), samples.end(), IsTime), kReason, "samples_us",
             "must be finite and at least 0");
     Require(static_cast<size_t>(std::max(row.sample_count(), 0)) <= samples.size(), kReason,
-            path + ".sample_count", "must not count more samples than there are");
+            "sample_count", "must not count more samples than there are");
     const auto [low, high] = std::minmax_element(samples.begin(), samples.end());
-    Require(*low <= row.q1_us() && row.q3_us() <= *high, kReason, path + ".median_us",
+    Require(*low <= row.q1_us() && row.q3_us() <= *high, kReason, "median_us",
             "must have its quartiles among the samples");
   }
 
-  void ReadInterval(const v1::BundleCandidate& row, const std::string& path, Candidate* out) {
+  void ReadInterval(const v1::BundleCandidate& row, Candidate* out) {
     constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_MEASUREMENT;
     const bool none = row.low_us() == 0 && row.high_us() == 0;
     out->low_us = none ? row.q1_us() : row.low_us();
     out->high_us = none ? row.q3_us() : row.high_us();
     Require(IsTime(out->low_us) && IsTime(out->high_us) && out->low_us <= out->median_us &&
                 out->median_us <= out->high_us,
-            kReason, path + ".median_us", "must lie in its interval (the quartiles without one)");
+            kReason, "median_us", "must lie in its interval (the quartiles without one)");
     out->host_us = row.host_us();
-    Require(IsTime(row.host_us()), kReason, path + ".host_us", "must be finite and at least 0");
+    Require(IsTime(row.host_us()), kReason, "host_us", "must be finite and at least 0");
     out->sm_clock_mhz = row.sm_clock_mhz();
-    Require(IsTime(row.sm_clock_mhz()), kReason, path + ".sm_clock_mhz",
-            "must be finite and at least 0");
+    Require(IsTime(row.sm_clock_mhz()), kReason, "sm_clock_mhz", "must be finite and at least 0");
     if (row.has_error()) out->error = row.error();
-    Require(IsTime(row.error()), kReason, path + ".error", "must be finite and at least 0");
-    Require(v1::CaptureSupport_IsValid(row.capture()), kReason, path + ".capture",
+    Require(IsTime(row.error()), kReason, "error", "must be finite and at least 0");
+    Require(v1::CaptureSupport_IsValid(row.capture()), kReason, "capture",
             "must be a CaptureSupport");
     out->capture = static_cast<CaptureSupport>(row.capture());
   }
 
-  void ReadOtherTimes(const v1::BundleCandidate& row, const std::string& path, Candidate* out) {
-    std::set<std::pair<int, int>> seen;
+  void ReadOtherTimes(const v1::BundleCandidate& row, Candidate* out) {
+    std::pair<int, int> last(0, 0);
     for (int i = 0; i < row.other_times_size(); ++i) {
       const v1::TimeSummary& time = row.other_times(i);
       const bool named = v1::LaunchMode_IsValid(time.launch()) && time.launch() != 0 &&
@@ -179,12 +182,11 @@ class RowReader {
                          IsTime(time.high_us()) && time.low_us() <= time.high_us() &&
                          time.sample_count() >= 1;
       const std::pair<int, int> place(time.launch(), time.cache_state());
-      const bool in_order = seen.empty() || *seen.rbegin() < place;
-      Require(named && sound && in_order, v1::REFUSAL_REASON_MEASUREMENT,
-              Concat(path, ".other_times[", i, "]"),
+      Require(named && sound && last < place, v1::REFUSAL_REASON_MEASUREMENT,
+              Concat("other_times[", i, "]"),
               "must name launch and cache state, each pair once and in order, with finite times");
       if (!ok()) return;
-      seen.insert(place);
+      last = place;
       out->other_times.push_back({static_cast<LaunchMode>(time.launch()),
                                   static_cast<CacheState>(time.cache_state()), time.median_us(),
                                   time.low_us(), time.high_us(), time.sample_count()});
@@ -192,6 +194,7 @@ class RowReader {
   }
 
   std::vector<BundleRefusal>* refusals_;
+  int candidate_ = -1;
 };
 
 void CheckEvidence(const Tuning& tuning, bool profile, RowReader* reader) {
@@ -289,14 +292,18 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
       reader.Refuse(v1::REFUSAL_REASON_MEASUREMENT, violation->field, violation->rule);
     }
   }
-  std::set<CandidateId> seen;
+  // Equal ids have equal texts, since those are canonical.
+  absl::flat_hash_set<absl::string_view> seen;
+  seen.reserve(static_cast<size_t>(row.candidates_size()));
+  tuning.candidates.reserve(static_cast<size_t>(row.candidates_size()));
   for (int i = 0; i < row.candidates_size(); ++i) {
-    const std::string path = Concat("candidates[", i, "]");
-    tuning.candidates.push_back(reader.ReadCandidate(row.candidates(i), path));
-    reader.Require(seen.insert(tuning.candidates.back().id).second, v1::REFUSAL_REASON_CANDIDATE,
-                   path + ".candidate", "must be there once");
+    reader.Enter(i);
+    tuning.candidates.push_back(reader.ReadCandidate(row.candidates(i)));
+    reader.Require(seen.insert(row.candidates(i).candidate()).second, v1::REFUSAL_REASON_CANDIDATE,
+                   "candidate", "must be there once");
     if (refusals->size() == kMaxRefusals) return std::nullopt;
   }
+  reader.Leave();
   CheckEvidence(tuning, environment.environment.profile, &reader);
   return reader.ok() ? std::make_optional(std::move(tuning)) : std::nullopt;
 }

@@ -111,11 +111,10 @@ absl::StatusOr<BundleReader::Record> BundleReader::ReadRecord(int64_t offset) {
   }
   RETURN_IF_ERROR(Fill(offset, whole));
   const std::string_view bytes(buffer_.data() + (offset - buffer_offset_), whole);
-  std::string covered;
-  covered.reserve(8 + whole);
-  AppendLittleEndian(static_cast<uint64_t>(offset), 8, &covered);
-  covered.append(bytes.substr(0, whole - kBundleChecksum));
-  if (Checksum64(covered) != ReadLittleEndian(bytes.data() + whole - kBundleChecksum, 8)) {
+  covered_.clear();
+  AppendLittleEndian(static_cast<uint64_t>(offset), 8, &covered_);
+  covered_.append(bytes.substr(0, whole - kBundleChecksum));
+  if (Checksum64(covered_) != ReadLittleEndian(bytes.data() + whole - kBundleChecksum, 8)) {
     return Damaged(offset, "the checksum of the record does not match");
   }
   if (kind < 1 || kind > 4) return Damaged(offset, Concat("records have no kind ", kind));
@@ -187,8 +186,7 @@ absl::Status BundleReader::CheckTrailer(const Record& record, const std::string&
   if (trailer_.sha256() != digest) {
     return Damaged(record.offset, "the digest does not match: a record is missing or was added");
   }
-  if (trailer_.tuning_count() != tunings_ ||
-      trailer_.environment_count() != static_cast<int64_t>(numbered_.size())) {
+  if (trailer_.tuning_count() != tunings_ || trailer_.environment_count() != environment_records_) {
     return Damaged(record.offset, "the trailer's counts do not match");
   }
   trailer_offset_ = record.offset;
@@ -196,35 +194,50 @@ absl::Status BundleReader::CheckTrailer(const Record& record, const std::string&
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<BundleReader::Record>> BundleReader::NextRecord() {
+  if (ended_) return std::nullopt;
+  if (offset_ == size_) return Damaged(offset_, "the file ends without a trailer");
+  ASSIGN_OR_RETURN(const Record record, ReadRecord(offset_));
+  const size_t whole = kBundleFrameHead + record.message.size() + kBundleChecksum;
+  offset_ += static_cast<int64_t>(whole);
+  if (record.kind == BundleRecordKind::kTrailer) {
+    RETURN_IF_ERROR(CheckTrailer(record, sha256_.Digest()));
+    ended_ = true;
+    return std::nullopt;
+  }
+  sha256_.Update({record.message.data() - kBundleFrameHead, whole});
+  if (record.kind == BundleRecordKind::kHeader) {
+    return Damaged(record.offset, "there must be one header only");
+  }
+  ++(record.kind == BundleRecordKind::kTuning ? tunings_ : environment_records_);
+  return record;
+}
+
+absl::Status BundleReader::CheckBytes() {
+  while (true) {
+    ASSIGN_OR_RETURN(const std::optional<Record> record, NextRecord());
+    if (!record.has_value()) return absl::OkStatus();
+  }
+}
+
 absl::StatusOr<bool> BundleReader::Next(BundleEntry* entry) {
-  while (!ended_) {
-    if (offset_ == size_) return Damaged(offset_, "the file ends without a trailer");
-    ASSIGN_OR_RETURN(const Record record, ReadRecord(offset_));
-    const size_t whole = kBundleFrameHead + record.message.size() + kBundleChecksum;
-    offset_ += static_cast<int64_t>(whole);
-    if (record.kind == BundleRecordKind::kTrailer) {
-      RETURN_IF_ERROR(CheckTrailer(record, sha256_.Digest()));
-      ended_ = true;
-      break;
-    }
-    sha256_.Update({record.message.data() - kBundleFrameHead, whole});
-    if (record.kind == BundleRecordKind::kEnvironment) {
-      RETURN_IF_ERROR(AddEnvironment(record));
+  while (true) {
+    ASSIGN_OR_RETURN(const std::optional<Record> record, NextRecord());
+    if (!record.has_value()) return false;
+    if (record->kind == BundleRecordKind::kEnvironment) {
+      RETURN_IF_ERROR(AddEnvironment(*record));
       continue;
     }
-    if (record.kind != BundleRecordKind::kTuning) {
-      return Damaged(record.offset, "there must be one header only");
+    RETURN_IF_ERROR(ReadTuning(*record, entry));
+    const std::pair<std::string_view, std::string_view> key(entry->environment->text,
+                                                            entry->row.problem());
+    if (tunings_ > 1 && key <= std::pair<std::string_view, std::string_view>(last_key_)) {
+      return Damaged(record->offset, "tunings must be in order, and each key once");
     }
-    RETURN_IF_ERROR(ReadTuning(record, entry));
-    std::pair<std::string, std::string> key = {entry->environment->text, entry->row.problem()};
-    if (tunings_ > 0 && key <= last_key_) {
-      return Damaged(record.offset, "tunings must be in order, and each key once");
-    }
-    last_key_ = std::move(key);
-    ++tunings_;
+    last_key_.first.assign(key.first);
+    last_key_.second.assign(key.second);
     return true;
   }
-  return false;
 }
 
 absl::StatusOr<BundleEntry> BundleReader::ReadAt(int64_t offset) {

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,6 +48,9 @@ class BundleReader {
   // The next tuning. False at the end: then the whole file was read and is as
   // it was written, and trailer() says what it holds.
   absl::StatusOr<bool> Next(BundleEntry* entry);
+  // Reads what Next() would, and looks at the checksums and the trailer alone:
+  // records may still hold what Next() of another reader refuses.
+  absl::Status CheckBytes();
   // One that Next() gave before. Only after the end. Neither moves Next().
   absl::StatusOr<BundleEntry> ReadAt(int64_t offset);
 
@@ -72,6 +76,8 @@ class BundleReader {
   // Fills buffer_ with the bytes from `offset` on.
   absl::Status Fill(int64_t offset, size_t bytes);
   absl::StatusOr<Record> ReadRecord(int64_t offset);
+  // The next environment or tuning; nullopt at the end.
+  absl::StatusOr<std::optional<Record>> NextRecord();
   absl::Status ReadHeader();
   absl::Status AddEnvironment(const Record& record);
   absl::Status ReadTuning(const Record& record, BundleEntry* entry);
@@ -88,7 +94,9 @@ class BundleReader {
   std::deque<BundleEnvironmentRow> rows_;
   std::vector<const BundleEnvironmentRow*> numbered_;
   std::pair<std::string, std::string> last_key_;
+  int64_t environment_records_ = 0;
   int64_t tunings_ = 0;
+  std::string covered_;  // by the checksum of the record being read
   v1::BundleTrailer trailer_;
   int64_t trailer_offset_ = 0;
 };

@@ -46,20 +46,33 @@ absl::StatusOr<int64_t> ReadAfter(std::string_view token, std::string_view prefi
   return value;
 }
 
+// What comes before the separator, or all; takes it and the separator off `text`.
+std::string_view TakeToken(std::string_view* text, char separator) {
+  const size_t end = text->find(separator);
+  const std::string_view token = text->substr(0, end);
+  text->remove_prefix(end == std::string_view::npos ? text->size() : end + 1);
+  return token;
+}
+
 absl::StatusOr<CandidateId> ParseEngineConfig(std::string_view text) {
-  const std::vector<std::string_view> tokens = Split(text, ',');
   EngineConfig config;
+  config.knobs.reserve(static_cast<size_t>(std::count(text.begin(), text.end(), ',')));
+  bool more = text.find(',') != std::string_view::npos;
   ASSIGN_OR_RETURN(config.engine_index,
-                   ReadAfter(tokens[0], "eng", std::numeric_limits<int64_t>::max()));
-  for (size_t i = 1; i < tokens.size(); ++i) {
-    const std::vector<std::string_view> parts = Split(tokens[i], '=');
-    if (parts.size() != 2) {
-      return Invalid("knob", Concat("expected k<type>=<setting>, found ", Quote(tokens[i])));
+                   ReadAfter(TakeToken(&text, ','), "eng", std::numeric_limits<int64_t>::max()));
+  while (more) {
+    more = text.find(',') != std::string_view::npos;
+    const std::string_view knob = TakeToken(&text, ',');
+    const size_t equals = knob.find('=');
+    if (equals == std::string_view::npos || knob.find('=', equals + 1) != std::string_view::npos) {
+      return Invalid("knob", Concat("expected k<type>=<setting>, found ", Quote(knob)));
     }
-    ASSIGN_OR_RETURN(const int64_t type, ReadAfter(parts[0], "k", std::numeric_limits<int>::max()));
+    const std::string_view name = knob.substr(0, equals);
+    const std::string_view digits = knob.substr(equals + 1);
+    ASSIGN_OR_RETURN(const int64_t type, ReadAfter(name, "k", std::numeric_limits<int>::max()));
     int64_t setting = 0;
-    const NumberError error = ReadInt64(parts[1], &setting);
-    if (error != NumberError::kNone) return Invalid(parts[0], NumberRule(error, parts[1]));
+    const NumberError error = ReadInt64(digits, &setting);
+    if (error != NumberError::kNone) return Invalid(name, NumberRule(error, digits));
     config.knobs.emplace_back(static_cast<int>(type), setting);
   }
   std::sort(config.knobs.begin(), config.knobs.end());

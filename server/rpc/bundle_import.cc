@@ -64,38 +64,43 @@ absl::Status BundleImport::Append(std::string_view piece) {
 }
 
 absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused) {
-  const absl::Time now = options_.clock->Now();
-  ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, OpenReader(fd_));
-  RefusalCounts refused;
-  std::vector<BundleRefusal> refusals;
   v1::ImportBundleResponse response;
-  RETURN_IF_ERROR(ReadWholeBundle(reader.get(), options_.trusted, [&](const BundleEntry& entry) {
-    if (!FromBundleTuning(entry.row, *entry.environment, now, &refusals).has_value()) {
-      refused.Add(entry.offset, refusals);
-    }
-  }));
-  response.set_tuning_count(reader->trailer().tuning_count());
-  response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
+  {
+    // Before anything of it gets near the database.
+    ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, OpenReader(fd_));
+    RETURN_IF_ERROR(reader->CheckBytes());
+    RETURN_IF_ERROR(CheckBundleSignature(reader->trailer(), options_.trusted));
+    response.set_tuning_count(reader->trailer().tuning_count());
+    response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
+  }
+  RefusalCounts refused;
+  const absl::StatusOr<ImportCounts> counts = Take(skip_refused, &refused);
   response.set_refused_count(refused.rows());
   for (const v1::Refusal& refusal : refused.refusals()) *response.add_refusals() = refusal;
-  if (refused.rows() > 0 && !skip_refused) return response;
-  ASSIGN_OR_RETURN(const ImportCounts counts, Take(now));
-  response.set_taken_count(counts.taken);
-  response.set_kept_count(counts.kept);
+  if (absl::IsAborted(counts.status()) && refused.rows() > 0) return response;
+  RETURN_IF_ERROR(counts.status());
+  response.set_taken_count(counts->taken);
+  response.set_kept_count(counts->kept);
   response.set_committed(true);
   return response;
 }
 
-absl::StatusOr<ImportCounts> BundleImport::Take(absl::Time now) {
+absl::StatusOr<ImportCounts> BundleImport::Take(bool skip_refused, RefusalCounts* refused) {
+  const absl::Time now = options_.clock->Now();
   ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, OpenReader(fd_));
   BundleEntry entry;
   std::vector<BundleRefusal> refusals;
   return options_.tuner->ImportTunings([&]() -> absl::StatusOr<std::optional<TuningRecord>> {
     while (true) {
       ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
+      // Nothing is kept after a refusal; the rest was read to count.
+      const bool in_vain = refused->rows() > 0 && !skip_refused;
+      if (!more && in_vain) return absl::AbortedError("a row was refused");
       if (!more) return std::nullopt;
       auto tuning = FromBundleTuning(entry.row, *entry.environment, now, &refusals);
-      if (tuning.has_value()) {
+      if (!tuning.has_value()) {
+        refused->Add(entry.offset, refusals);
+      } else if (!in_vain) {
         return TuningRecord{*std::move(tuning), entry.environment->environment};
       }
     }

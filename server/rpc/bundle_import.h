@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "convtune/v1/bundle_service.pb.h"
+#include "db/format/bundle_merge.h"
 #include "proto/base/clock.h"
 #include "server/tuner/tuner.h"
 
@@ -37,15 +38,15 @@ class BundleImport {
   // be.
   absl::Status Append(std::string_view piece);
 
-  // Checks the whole bundle, then every row, and only then takes what is
-  // better. A refused row is enough to take nothing, unless `skip_refused`; the
-  // response says so. May be called once. DATA_LOSS, PERMISSION_DENIED: as
-  // BundleReader and CheckBundleSignature.
+  // Checks the whole bundle, and then takes row after row what is better, in
+  // one transaction. A refused row is enough to take nothing, unless
+  // `skip_refused`; the response says so. May be called once. DATA_LOSS,
+  // PERMISSION_DENIED: as BundleReader and CheckBundleSignature.
   absl::StatusOr<v1::ImportBundleResponse> Finish(bool skip_refused);
 
  private:
   BundleImport(Options options, int fd) : options_(std::move(options)), fd_(fd) {}
-  absl::StatusOr<ImportCounts> Take(absl::Time now);
+  absl::StatusOr<ImportCounts> Take(bool skip_refused, RefusalCounts* refused);
 
   const Options options_;
   const int fd_;

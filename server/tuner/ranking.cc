@@ -123,7 +123,9 @@ void RankCandidates(std::vector<Candidate>* candidates) {
   order.insert(order.end(), rest.begin(), rest.end());
   std::vector<Candidate> ranked;
   ranked.reserve(order.size());
-  for (const Candidate* c : order) ranked.push_back(*c);
+  for (const Candidate* c : order) {
+    ranked.push_back(std::move((*candidates)[static_cast<size_t>(c - candidates->data())]));
+  }
   *candidates = std::move(ranked);
 }
 

@@ -1,42 +1,31 @@
 #!/usr/bin/env python3
 """CPU time, memory and size of bundles, and how the time compares to sha256sum of the same file.
 
-usage: bundles.py BUILD_DIR [--tunings 1000000] [--folder DIR]
+usage: bundles.py [BUILD_DIR] [--tunings N | --large] [--folder DIR]
 
-BUILD_DIR has bin/convtune, bin/convtuned and bin/convtune-make-bundle. The ratios of CPU time are the result: wall time also
-depends on what else the machine does.
+BUILD_DIR (default build) has bin/convtune, bin/convtuned and bin/convtune-make-bundle; --large is 1,000,000 tunings, the
+default 10,000. --folder is on the disk to be measured. The ratios of CPU time are the result: wall time also depends on what
+else the machine does. Also checks that a second import of the same bundle changes nothing, and fails where it does.
 """
 
 import argparse
+import atexit
+import hashlib
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+
+TUNINGS, LARGE = 10_000, 1_000_000
 
 
 def cpu_seconds(pid):
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def measure(name, command, rows, env=None, daemon=None):
-    """Runs it; appends (name, wall seconds, CPU seconds, peak MiB), and the same of the daemon that it calls."""
-    start = time.monotonic()
-    before = cpu_seconds(daemon.pid) if daemon else 0
-    process = subprocess.Popen([str(c) for c in command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.monotonic() - start
-    if status != 0:
-        raise SystemExit(f"{name} failed: {output.decode(errors='replace')}")
-    cpu = usage.ru_utime + usage.ru_stime
-    rows.append((name, seconds, cpu, usage.ru_maxrss / 1024))
-    if daemon:
-        rows.append((f"{name}, daemon", seconds, cpu_seconds(daemon.pid) - before, peak_mib(daemon.pid)))
-    print(f"{name}: {seconds:.1f} s, CPU {rows[-1][2]:.2f} s, {rows[-1][3]:.0f} MiB", flush=True)
 
 
 def peak_mib(pid):
@@ -46,60 +35,141 @@ def peak_mib(pid):
     return 0.0
 
 
-def start_daemon(build, folder, state, *flags):
-    socket = folder / f"{state}.sock"
-    process = subprocess.Popen(
-        [build / "bin" / "convtuned", "--devices", "none", "--state-dir", folder / state, "--listen", f"unix:{socket}",
-         "--log-level", "warn", *flags]
-    )  # fmt: skip
-    env = {**os.environ, "CONVTUNE_ADDRESS": f"unix:{socket}"}
-    start = time.monotonic()
-    while not socket.exists():
-        if process.poll() is not None:
-            raise SystemExit("convtuned ended")
-        time.sleep(0.05)
-    return process, env, time.monotonic() - start
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Daemon:
+    def __init__(self, build, folder, name, *flags):
+        self.socket = folder / f"{name}.sock"
+        self.state = folder / name
+        start = time.monotonic()
+        self.process = subprocess.Popen(
+            [build / "bin" / "convtuned", "--devices", "none", "--state-dir", self.state,
+             "--listen", f"unix:{self.socket}", "--log-level", "error", *flags]
+        )  # fmt: skip
+        atexit.register(self.process.kill)  # where a step failed
+        while not self.socket.exists():
+            if self.process.poll() is not None:
+                raise SystemExit("convtuned ended")
+            time.sleep(0.05)
+        self.start_seconds = time.monotonic() - start
+        self.pid = self.process.pid
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        if self.process.wait() != 0:
+            raise SystemExit("convtuned failed")
+
+
+class Steps:
+    """One row for each step: wall and CPU seconds, of the daemon that it calls as well, and peak memory."""
+
+    def __init__(self):
+        self.rows = []
+
+    def add(self, name, wall, cpu, mib, daemon_cpu=0.0, daemon_mib=0.0):
+        row = {"step": name, "wall_s": wall, "cpu_s": cpu + daemon_cpu, "daemon_cpu_s": daemon_cpu,
+               "peak_mib": mib, "daemon_peak_mib": daemon_mib}  # fmt: skip
+        self.rows.append(row)
+        print(f"{name}: {wall:.1f} s, CPU {row['cpu_s']:.2f} s", file=sys.stderr, flush=True)
+
+    def run(self, name, command, daemon=None):
+        """Runs it, and returns what it printed."""
+        env = {**os.environ, "CONVTUNE_ADDRESS": f"unix:{daemon.socket}"} if daemon else None
+        before, start = cpu_seconds(daemon.pid) if daemon else 0, time.monotonic()
+        process = subprocess.Popen([str(c) for c in command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        output = process.stdout.read().decode(errors="replace")
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.monotonic() - start
+        if status != 0:
+            raise SystemExit(f"{name} failed: {output}")
+        more = (cpu_seconds(daemon.pid) - before, peak_mib(daemon.pid)) if daemon else ()
+        self.add(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, *more)
+        return output
+
+
+def require(holds, what):
+    if not holds:
+        raise SystemExit(what)
+
+
+def measure(build, folder, tunings):
+    """The rows of all steps, the bundle's size and the database's."""
+    steps, convtune = Steps(), build / "bin" / "convtune"
+    a, b, merged = folder / "a.bundle", folder / "b.bundle", folder / "merged.bundle"
+    steps.run("write", [build / "bin" / "convtune-make-bundle", tunings, a])
+    size = a.stat().st_size
+    steps.run("sha256sum", ["sha256sum", a])
+    steps.run("verify", [convtune, "verify", a])
+    os.link(a, b)
+    steps.run("merge", [convtune, "merge", merged, a, b])
+    require(digest(merged) == digest(a), "a bundle merged with itself must be itself")
+    merged.unlink()
+    daemon = Daemon(build, folder, "first")
+    took = steps.run("import", [convtune, "import", a], daemon)
+    require(f"took {tunings} of {tunings} tunings" in took, f"the first import must take everything: {took}")
+    steps.run("export", [convtune, "export", folder / "first.bundle"], daemon)
+    once = digest(folder / "first.bundle")
+    (folder / "first.bundle").unlink()
+    took = steps.run("import again", [convtune, "import", a], daemon)
+    require(f"took 0 of {tunings} tunings" in took, f"a second import must take nothing: {took}")
+    steps.run("export again", [convtune, "export", folder / "second.bundle"], daemon)
+    require(digest(folder / "second.bundle") == once, "a second import must change nothing")
+    (folder / "second.bundle").unlink()
+    daemon.stop()
+    database = sum(f.stat().st_size for f in daemon.state.glob("convtune.db*"))
+    shutil.rmtree(daemon.state)
+    daemon = Daemon(build, folder, "base", "--base", a)
+    steps.add("start with it as --base", daemon.start_seconds, 0, 0, cpu_seconds(daemon.pid), peak_mib(daemon.pid))
+    daemon.stop()
+    return steps.rows, size, database
+
+
+def figures(build, folder, tunings=TUNINGS):
+    """As tests/bench/figures.py wants them: CPU and wall time beside sha256sum's of the same file."""
+    rows, size, database = measure(build, folder, tunings)
+    bare = next(row for row in rows if row["step"] == "sha256sum")
+    out = []
+    for row in rows:
+        name = "bundle_" + row["step"].replace(" ", "_").replace("--", "")
+        if row["step"] in ("write", "sha256sum"):
+            continue
+        for what in ("cpu_s", "wall_s"):
+            value, baseline = row[what], max(bare[what], 1e-3)
+            out.append({"figure": f"{name}_{what}", "tunings": tunings, "value": value, "baseline": baseline,
+                        "ratio": value / baseline})  # fmt: skip
+        mib = max(row["peak_mib"], row["daemon_peak_mib"])
+        out.append({"figure": f"{name}_peak_mib", "tunings": tunings, "value": mib})
+    out.append({"figure": "bundle_bytes_per_tuning", "tunings": tunings, "value": size / tunings})
+    out.append({"figure": "bundle_database_bytes_per_tuning", "tunings": tunings, "value": database / tunings})
+    return out
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--tunings", type=int, default=1_000_000)
+    parser.add_argument("build", type=pathlib.Path, nargs="?", default="build")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--tunings", type=int, default=TUNINGS)
+    size.add_argument("--large", action="store_const", const=LARGE, dest="tunings")
     parser.add_argument("--folder", type=pathlib.Path)
     args = parser.parse_args()
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="ct-bench-", dir=args.folder))
-    build, rows = args.build.resolve(), []
-    convtune = build / "bin" / "convtune"
-    a, b = folder / "a.bundle", folder / "b.bundle"
-    measure("write", [build / "bin" / "convtune-make-bundle", args.tunings, a], rows)
-    measure("sha256sum", ["sha256sum", a], rows)
-    measure("verify", [convtune, "verify", a], rows)
-    shutil.copy(a, b)
-    measure("merge with itself", [convtune, "merge", folder / "merged.bundle", a, b], rows)
-    if (folder / "merged.bundle").read_bytes() != a.read_bytes():
-        raise SystemExit("a bundle merged with itself must be itself")
-    daemon, env, _ = start_daemon(build, folder, "first")
-    measure("import", [convtune, "import", a], rows, env, daemon)
-    measure("import again", [convtune, "import", a], rows, env, daemon)
-    measure("export", [convtune, "export", folder / "exported.bundle"], rows, env, daemon)
-    daemon.send_signal(signal.SIGTERM)
-    daemon.wait()
-    database = sum(f.stat().st_size for f in (folder / "first").glob("convtune.db*"))
-    daemon, env, seconds = start_daemon(build, folder, "second", "--base", a)
-    rows.append(("start on it as --base", seconds, cpu_seconds(daemon.pid), peak_mib(daemon.pid)))
-    daemon.send_signal(signal.SIGTERM)
-    daemon.wait()
-    sha = next(cpu for name, _, cpu, _ in rows if name == "sha256sum")
-    size = a.stat().st_size
+    with tempfile.TemporaryDirectory(prefix="ct-bench-", dir=args.folder) as folder:
+        rows, size, database = measure(args.build.resolve(), pathlib.Path(folder), args.tunings)
+    sha = next(row for row in rows if row["step"] == "sha256sum")
     print(
-        f"\n{args.tunings} tunings, {size / 2**20:.1f} MiB ({size / args.tunings:.0f} B each); "
-        f"database {database / 2**20:.1f} MiB\n\n"
-        "| step | wall s | CPU s | CPU, times sha256sum | CPU us a tuning | peak MiB |\n|---|---|---|---|---|---|"
+        f"{args.tunings} tunings, {size / 2**20:.1f} MiB ({size / args.tunings:.0f} B each); database "
+        f"{database / 2**20:.1f} MiB ({database / args.tunings:.0f} B each)\n\n"
+        "| step | wall s | times sha256sum | CPU s | times sha256sum | CPU us a tuning | peak MiB | daemon's |\n"
+        "|---|---|---|---|---|---|---|---|"
     )
-    for name, seconds, cpu, mib in rows:
-        each = 1e6 * cpu / args.tunings
-        print(f"| {name} | {seconds:.1f} | {cpu:.2f} | {cpu / sha:.1f} | {each:.0f} | {mib:.0f} |")
-    shutil.rmtree(folder)
+    for row in rows:
+        print(
+            f"| {row['step']} | {row['wall_s']:.1f} | {row['wall_s'] / sha['wall_s']:.1f} | {row['cpu_s']:.2f}"
+            f" | {row['cpu_s'] / sha['cpu_s']:.1f} | {1e6 * row['cpu_s'] / args.tunings:.0f} | {row['peak_mib']:.0f}"
+            f" | {row['daemon_peak_mib']:.0f} |"
+        )
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ namespace convtune {
 absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
   FakeScript script;
   const std::map<std::string, std::string*> texts = {
-      {"environment", &script.environment}, {"fault", &script.fault}, {"where", &script.where},
-      {"problem", &script.problem},         {"once", &script.once},   {"log", &script.log},
-      {"recording", &script.recording}};
+      {"environment", &script.environment}, {"fault", &script.fault},  {"where", &script.where},
+      {"problem", &script.problem},         {"once", &script.once},    {"log", &script.log},
+      {"recording", &script.recording},     {"driver", &script.driver}};
   int has_gpu = 1;
   int seed = 1;
   const std::map<std::string, int*> numbers = {{"candidates", &script.candidates},

@@ -15,6 +15,7 @@ struct FakeScript {
   std::string environment;  // empty: what the command line says
   int candidates = 8;
   uint64_t seed = 1;
+  std::string driver;   // version that the probe tells
   bool has_gpu = true;  // false for a profile, whatever is said here
   int protocol_major = 1;
   int protocol_minor = 3;

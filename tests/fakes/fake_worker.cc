@@ -54,12 +54,13 @@ std::string ModelName(absl::string_view environment) {
   return slug == "nvidia-h200" ? "NVIDIA H200" : slug;
 }
 
-void PrintProbe(const std::string& name, const std::string& environment) {
+void PrintProbe(const std::string& name, const std::string& environment,
+                const std::string& driver) {
   std::printf(
       "{\"name\":\"%s\",\"environment\":\"%s\",\"gpu_model\":\"%s\","
-      "\"driver_version\":\"\",\"cuda_version\":\"13.0\",\"gpu_uuid\":\"\","
+      "\"driver_version\":\"%s\",\"cuda_version\":\"13.0\",\"gpu_uuid\":\"\","
       "\"memory_bytes\":150000000000,\"error\":\"\"}\n",
-      name.c_str(), environment.c_str(), ModelName(environment).c_str());
+      name.c_str(), environment.c_str(), ModelName(environment).c_str(), driver.c_str());
 }
 
 void Probe(const Flags& flags, const FakeScript& script) {
@@ -74,7 +75,8 @@ void Probe(const Flags& flags, const FakeScript& script) {
   }
   for (const std::string& profile : flags.profiles) names.push_back(ProfileName(profile));
   for (const std::string& name : names) {
-    PrintProbe(name, script.environment.empty() ? FakeEnvironmentText(name) : script.environment);
+    PrintProbe(name, script.environment.empty() ? FakeEnvironmentText(name) : script.environment,
+               script.driver);
   }
 }
 

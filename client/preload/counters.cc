@@ -50,15 +50,16 @@ void WriteCounters(const char* pattern, const char* policy, const char* snapshot
       "\"missed\":{\"no_entry\":%llu,\"no_environment\":%llu,\"no_snapshot\":%llu,"
       "\"not_neutral\":%llu,\"refused\":%llu},"
       "\"plans\":%llu,\"plans_served\":%llu,\"plans_own\":%llu,"
-      "\"executions\":%llu,\"executions_served\":%llu,"
+      "\"executions\":%llu,\"executions_served\":%llu,\"captured\":%llu,\"captured_served\":%llu,"
       "\"legacy_calls\":%llu,\"legacy_served\":%llu,"
       "\"learned\":%llu,\"datagrams\":%llu,\"dropped\":%llu}\n",
       static_cast<int>(getpid()), policy, snapshot, static_cast<Printed>(release),
       Value(c.problems), Value(c.queries), Value(c.served), Value(c.observed), Value(c.fallbacks),
       Value(c.passed), Value(c.missed[1]), Value(c.missed[2]), Value(c.missed[3]),
       Value(c.missed[4]), Value(c.missed[5]), Value(c.plans), Value(c.plans_served),
-      Value(c.plans_own), Value(c.executions), Value(c.executions_served), Value(c.legacy_calls),
-      Value(c.legacy_served), Value(c.learned), Value(c.datagrams), Value(c.dropped));
+      Value(c.plans_own), Value(c.executions), Value(c.executions_served), Value(c.captured),
+      Value(c.captured_served), Value(c.legacy_calls), Value(c.legacy_served), Value(c.learned),
+      Value(c.datagrams), Value(c.dropped));
   const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) {
     return;

@@ -25,6 +25,8 @@ struct Counters {
   std::atomic<uint64_t> plans_own;     // that we built to know the stock choice
   std::atomic<uint64_t> executions;    // of plans whose problem is known
   std::atomic<uint64_t> executions_served;
+  std::atomic<uint64_t> captured;  // of those plans, recorded into a CUDA graph instead
+  std::atomic<uint64_t> captured_served;
   std::atomic<uint64_t> legacy_calls;  // Find, FindEx, Get_v7
   std::atomic<uint64_t> legacy_served;
   std::atomic<uint64_t> learned;    // observations that were sent

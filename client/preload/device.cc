@@ -45,6 +45,17 @@ const Driver* GetDriver() {
   });
 }
 
+using StreamIsCapturing = int (*)(void* stream, int* status);
+
+// Null until a driver is loaded.
+const StreamIsCapturing* GetStreamIsCapturing() {
+  static Once<StreamIsCapturing> function;
+  return function.Get([](StreamIsCapturing* found) {
+    void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    return handle != nullptr && Fill(handle, "cuStreamIsCapturing", found);
+  });
+}
+
 // 0 unknown, 1 full, 2 graph_jit_only: by what lies beside the loaded library.
 uint8_t LibraryConfiguration() {
   char path[PATH_MAX];
@@ -222,6 +233,14 @@ void Keep(const char* json, size_t size, const format::EnvironmentKey& environme
 }
 
 }  // namespace
+
+bool IsCapturing(void* stream) {
+  constexpr int kNone = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+  const StreamIsCapturing* function = GetStreamIsCapturing();
+  int status = kNone;
+  // The legacy stream gives an error while another one captures; it does not.
+  return function != nullptr && (*function)(stream, &status) == 0 && status != kNone;
+}
 
 bool CurrentEnvironment(format::EnvironmentKey* environment) {
   const Driver* driver = GetDriver();

@@ -14,6 +14,11 @@ bool CurrentEnvironment(format::EnvironmentKey* environment);
 // Of the GPU with this number.
 bool EnvironmentOfDevice(int ordinal, format::EnvironmentKey* environment);
 
+// True if what is launched into the stream now goes into a CUDA graph instead of
+// running. False without a CUDA driver. `stream` is a cudaStream_t. Thread-safe;
+// leaves the capture as it is.
+bool IsCapturing(void* stream);
+
 // Of a device-properties JSON text, as cuDNN takes it. False unless it has one
 // deviceName, deviceVer and multiProcessorCount each, without escapes.
 bool EnvironmentOfProperties(const char* json, size_t size, format::EnvironmentKey* environment);

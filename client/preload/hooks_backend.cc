@@ -141,7 +141,7 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBacke
   if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
     Record* record = Find(plan);
     if (record != nullptr && record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-      OnExecute(plan, &record->plan);
+      OnExecute(handle, plan, &record->plan);
     }
   }
   return status;

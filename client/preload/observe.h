@@ -9,8 +9,10 @@ namespace convtune::preload {
 
 // After cuDNN finalised a plan.
 void OnPlanFinalized(PlanShadow* plan);
-// After cuDNN executed a plan. Where a program has run at least two plans of a problem and keeps to
-// one that was not served, the daemon is told of it, once.
-void OnExecute(cudnnBackendDescriptor_t descriptor, PlanShadow* plan);
+// After cuDNN executed a plan, or recorded it into the CUDA graph that its handle's stream is
+// captured into: what is captured did not run, and is counted by itself. Where a program has run at
+// least two plans of a problem and keeps to one that was not served, or captures it, the daemon is
+// told of it, once.
+void OnExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t descriptor, PlanShadow* plan);
 
 }  // namespace convtune::preload

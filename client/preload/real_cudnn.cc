@@ -32,6 +32,7 @@ void Fill(void* handle, RealCudnn* real) {
   Fill(handle, "cudnnBackendGetAttribute", &real->GetAttribute);
   Fill(handle, "cudnnBackendFinalize", &real->Finalize);
   Fill(handle, "cudnnBackendExecute", &real->Execute);
+  Fill(handle, "cudnnGetStream", &real->GetStream);
 }
 
 // Looks in the libraries in turn. False while none of them is loaded.

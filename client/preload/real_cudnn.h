@@ -14,6 +14,7 @@ struct RealCudnn {
   decltype(&cudnnBackendGetAttribute) GetAttribute;
   decltype(&cudnnBackendFinalize) Finalize;
   decltype(&cudnnBackendExecute) Execute;
+  decltype(&cudnnGetStream) GetStream;
 };
 
 // The functions behind libcudnn.so.9, or behind libcudnn_graph.so.9 where a

@@ -75,6 +75,9 @@ void Free(Record* record) {
   if (record != nullptr && record->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
     Release(record->heuristics.served);
   }
+  if (record != nullptr && record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+    free(record->plan.facts.load(std::memory_order_relaxed));
+  }
   free(record);
 }
 

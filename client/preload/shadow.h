@@ -11,6 +11,7 @@
 
 #include <atomic>
 
+#include "db/format/datagram.h"
 #include "db/format/environment_key.h"
 #include "db/format/problem_key.h"
 
@@ -84,9 +85,11 @@ struct HeuristicsShadow {
 };
 
 struct PlanShadow {
-  Problem* problem;  // also of an engine config; null: not from a known query
-  bool served;       // the config is one of ours
-  std::atomic<uint64_t> executions;
+  Problem* problem;                  // also of an engine config; null: not from a known query
+  bool served;                       // the config is one of ours
+  std::atomic<uint64_t> executions;  // without those that went into a CUDA graph
+  // What is to be told of a plan, read before it is needed; owned.
+  std::atomic<format::ObservedPlanDatagram*> facts;
 };
 
 // Allocated as large as its type needs.

@@ -1,6 +1,7 @@
 /* A libcuda.so.1 with one H200 and a current context, for tests of programs
  * that use a GPU's legacy functions. */
 #include <stdio.h>
+#include <stdlib.h>
 
 int cuCtxGetDevice(int* device) {
   *device = 0;
@@ -21,5 +22,18 @@ int cuDeviceGetName(char* name, int size, int device) {
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   (void)device;
   *value = attribute == 16 ? 132 : attribute == 75 ? 9 : 0;
+  return 0;
+}
+
+/* The stream is captured into a graph at those calls that FAKE_CAPTURE names,
+ * "FIRST-LAST" counted from 1, one for each execution. */
+int cuStreamIsCapturing(void* stream, int* status) {
+  static long calls;
+  long first = 0, last = -1;
+  const char* range = getenv("FAKE_CAPTURE");
+  (void)stream;
+  if (range != NULL) sscanf(range, "%ld-%ld", &first, &last);
+  ++calls;
+  *status = calls >= first && calls <= last ? 1 : 0;
   return 0;
 }

@@ -122,6 +122,11 @@ FAKE cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t,
   return CUDNN_STATUS_SUCCESS;
 }
 
+FAKE cudnnStatus_t cudnnGetStream(cudnnHandle_t, cudaStream_t* stream) {
+  *stream = nullptr;
+  return CUDNN_STATUS_SUCCESS;
+}
+
 FAKE size_t cudnnGetVersion() { return CUDNN_VERSION; }
 FAKE cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   static char place;

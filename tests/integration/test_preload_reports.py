@@ -152,6 +152,46 @@ def test_a_served_plan_teaches_nothing_and_is_counted(preload, folder, listener,
     assert (totals["executions"], totals["executions_served"]) == (32, 32)
 
 
+def capture_env(preload, env, first, last):
+    """The executions from first to last, counted from 1, go into a CUDA graph."""
+    driver = preload.lib / "fakes-cuda" / "libcuda.so.1"
+    return {**fake_env(preload, env), "LD_PRELOAD": f"{preload.preload}:{driver}", "FAKE_CAPTURE": f"{first}-{last}"}
+
+
+def test_a_plan_that_goes_into_a_cuda_graph_is_what_a_program_settled_on(preload, folder, listener, tmp_path):
+    known = candidates(preload.stock(Problem(), ALL)["modes"][0])
+    search, counters = 2 * len(known), tmp_path / "counters"
+    env = capture_env(preload, preload.env(folder, "observe", counters=counters), search + 3, search + 6)
+    preload.raw(Problem(), ALL, "modes=a", "execute=6", env=env)
+    ((name, workspace, executions, _),) = observed(listener)
+    assert (name, workspace, executions) == (known[-1].id, known[-1].workspace, 4)
+    totals = read_counters(counters)[0]
+    assert (totals["executions"], totals["captured"], totals["learned"]) == (search + 2, 4, 1)
+
+
+def test_a_plan_that_was_captured_right_after_the_search_teaches_nothing(preload, folder, listener, tmp_path):
+    known = candidates(preload.stock(Problem(), ALL)["modes"][0])
+    search, counters = 2 * len(known), tmp_path / "counters"
+    env = capture_env(preload, preload.env(folder, "observe", counters=counters), search + 1, search + 30)
+    preload.raw(Problem(), ALL, "modes=a", "execute=30", env=env)
+    assert observed(listener) == []
+    totals = read_counters(counters)[0]
+    assert (totals["executions"], totals["captured"]) == (search, 30)
+
+
+def test_a_served_plan_in_a_cuda_graph_is_counted_and_teaches_nothing(preload, folder, listener, tmp_path):
+    known = candidates(preload.stock(Problem(), ALL)["modes"][0])
+    winner = next(c for c in known[1:] if c.workspace <= known[0].workspace)
+    preload.write_snapshot(folder, fake_choice(preload, Problem(), winner.field(), stock_field(3, known[0])))
+    counters = tmp_path / "counters"
+    env = capture_env(preload, preload.env(folder, "truncate", counters=counters), 11, 20)
+    preload.raw(Problem(), ALL, "modes=a", "execute=30", env=env)
+    assert observed(listener) == []
+    totals = read_counters(counters)[0]
+    assert (totals["executions"], totals["executions_served"]) == (22, 22)
+    assert (totals["captured"], totals["captured_served"]) == (10, 10)
+
+
 @pytest.mark.parametrize("call", ["find", "findex"])
 def test_legacy_results_are_told_once(preload, folder, listener, call, tmp_path):
     counters = tmp_path / "counters"

@@ -16,7 +16,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "bin"
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 sys.path.insert(0, str(ROOT / "tests" / "bench"))
+sys.path.insert(0, str(ROOT / "tests" / "bench" / "bundles"))
 
+import bundles  # noqa: E402
 from harness.daemon import Daemon, wait_until  # noqa: E402
 from harness.fakes import script  # noqa: E402
 
@@ -27,6 +29,7 @@ INDEX_SIZES = (10_000, 200_000, 1_000_000)
 IDLE_SECONDS = 20
 START_SIZES = (1_000, 10_000, 100_000)
 START_ROUNDS = 3
+SNAPSHOT_SIZES = (10_000, 1_000_000)
 # (figure, batch) -> what to reach, as a bound of the ratio.
 TARGETS = {
     ("calls_per_second", 1): (">=", 0.95),
@@ -41,6 +44,10 @@ TARGETS = {
     ("tune_s", None): ("<=", 0.6),
     ("fleet_p50_us", None): ("<=", 1.10),
     ("fleet_drain_s", None): ("<=", 0.60),
+    ("bundle_import_cpu_s", None): ("<=", 5.0),
+    ("bundle_export_cpu_s", None): ("<=", 5.0),
+    ("snapshot_hit_ns", None): ("<=", 2.0),
+    ("snapshot_miss_ns", None): ("<=", 2.0),
     ("commits_per_second", 1): (">=", 0.8),
     ("commits_per_second", 32): (">=", 5.0),
 }
@@ -219,12 +226,27 @@ def measure_fleet(_folder):
     return rows
 
 
+def measure_bundles(folder):
+    """Bundles out, in, checked and merged, beside sha256sum of the same file."""
+    return bundles.figures(BIN.parent, folder)
+
+
+def measure_snapshot(folder):
+    """Look-ups in a program's process beside a raw table over the same keys, and what publishing costs."""
+    rows = []
+    for choices in SNAPSHOT_SIZES:
+        rows += json_lines([BIN / "convtune-bench-snapshot", "--choices", choices, "--folder", folder])
+    return rows
+
+
 PARTS = {
     "lookups": measure_lookups,
     "index": measure_index,
     "commits": measure_commits,
     "start": measure_start,
     "plans": measure_plans,
+    "bundles": measure_bundles,
+    "snapshot": measure_snapshot,
     "idle": measure_idle,
     "fleet": measure_fleet,
 }
@@ -253,7 +275,7 @@ def table(rows):
     head = ["FIGURE", "AT", "VALUE", "BASELINE", "RATIO", "TO REACH", "REACHED"]
     lines = [head]
     for row in rows:
-        names = ("model", "problems", "batch", "clients", "tunings", "writers", "nodes", "state")
+        names = ("model", "problems", "batch", "clients", "tunings", "choices", "writers", "nodes", "state")
         at = " ".join(f"{row[k]} {k}" for k in names if k in row)
         number = [f"{row[k]:.4g}" if k in row else "" for k in ("value", "baseline", "ratio")]
         lines.append([row["figure"], at, *number, *judged(row)])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a report of the whole fleet takes, from PostgreSQL.
 
-    tests/bench/fleet_report.py [--full] [--runs N] [--plans FILE]     ($CONVTUNE_BUILD_DIR, default build)
+    tests/bench/fleet_report.py [--full | --per-node N] [--runs N] [--plans FILE]     ($CONVTUNE_BUILD_DIR, default build)
 
 A simulated fleet of 1,000 nodes, 6 environments and 10,000 problems is put into a server of its own: 100 problems a node
 (110,000 tunings), or with --full all of them (11,000,000). Then `convtune-fleet report` runs, and what it says is held
@@ -139,13 +139,14 @@ def measure(build, per_node, runs, plans=None, say=lambda words: None):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--full", action="store_true", help="11,000,000 tunings: many minutes, and 10 GiB of disk")
+    parser.add_argument("--per-node", type=int, help="problems of each node in each of its environments; default 100")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--plans", type=pathlib.Path)
     options = parser.parse_args()
     if why_not():
         sys.exit(why_not())
     build = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", HERE.parents[1] / "build")).resolve() / "bin"
-    result = measure(build, 10_000 if options.full else 100, options.runs, options.plans, print)
+    result = measure(build, options.per_node or (10_000 if options.full else 100), options.runs, options.plans, print)
     print(f"{'':24} {'median s':>9} {'least':>6} {'most':>6}   {options.runs} runs")
     for kind, times in result["times"].items():
         print(f"{'report, ' + kind:24} {statistics.median(times):9.2f} {min(times):6.2f} {max(times):6.2f}")

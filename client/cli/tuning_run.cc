@@ -88,7 +88,9 @@ ExitCode ReportJob(Context& context, const v1::TuningJob& job) {
   for (const std::string& failure : job.failures()) context.SayError(failure);
   const std::string counts = absl::StrCat(
       job.succeeded_count(), " of ", job.problem_count(), " problems have a result",
-      job.skipped_count() > 0 ? absl::StrCat(" (", job.skipped_count(), " had one already)") : "",
+      job.skipped_count() > 0
+          ? absl::StrCat(" (", job.skipped_count(), " had one already; --force tunes anew)")
+          : "",
       job.failed_count() > 0 ? absl::StrCat(", ", job.failed_count(), " failed") : "");
   if (job.state() == v1::JOB_STATE_CANCELLED) {
     context.Say(absl::StrCat(job.name(), " was cancelled: ", counts, ", which are kept"));

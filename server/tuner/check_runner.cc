@@ -58,7 +58,8 @@ void CheckRunner::Take(const worker::Checked& checked) {
   if (found == candidates_->end() || found->second.status != CandidateStatus::kFinalized) return;
   Candidate& candidate = found->second;
   if (!checked.error_message().empty()) {
-    candidate.status = CandidateStatus::kFailed;
+    candidate.status =
+        checked.over_memory() ? CandidateStatus::kSkippedMemory : CandidateStatus::kFailed;
     candidate.error_message = checked.error_message();
     return;
   }

@@ -103,13 +103,16 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
   for (Waiting* waiting : group) {
     Tuning* const tuning = waiting->tuning;
     const auto stored = index_->Find(tuning->key).tuning;
+    // Another device may have found a culprit since this one began.
+    Prepare(tuning);
     if (stored != nullptr) {
       // The index has but a part of the candidates, and no count of all samples.
       const Tuning whole = GetLocked(tuning->key).value_or(stored->tuning);
-      if (!CarryOverOtherApi(whole, tuning) && !ShouldReplace(*tuning, whole, waiting->forced)) {
+      if (!AddsAnotherApi(whole, *tuning) && !ShouldReplace(*tuning, whole, waiting->forced)) {
         waiting->persisted = stored->persisted;
         continue;
       }
+      CarryOverOtherApi(whole, tuning);
     }
     better.push_back(waiting);
   }
@@ -160,6 +163,7 @@ void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
   candidate->status = CandidateStatus::kQuarantined;
   candidate->error_message = entry.reason;
   RankCandidates(&tuning->candidates);
+  WeakenIfNothingRan(&*tuning);
   Written(*tuning, *environment, store_->PutTuning(*tuning, *environment));
 }
 
@@ -206,6 +210,7 @@ void Committer::Prepare(Tuning* tuning) const {
     }
   }
   RankCandidates(&tuning->candidates);
+  WeakenIfNothingRan(tuning);
 }
 
 void Committer::PublishTaken(std::vector<std::shared_ptr<const IndexedTuning>> taken) {

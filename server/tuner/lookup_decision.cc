@@ -8,6 +8,9 @@
 namespace convtune {
 namespace {
 
+// A budget that is this many times what a tuning took is another budget.
+constexpr double kMoreTime = 2;
+
 bool WantsTuning(const LookupRequest& request) {
   return request.on_miss == OnMiss::kEnqueue || request.on_miss == OnMiss::kTune;
 }
@@ -24,6 +27,10 @@ bool IsWorthTuning(const IndexedTuning& stored, const TuningOptions& options, Ev
   const Tuning& tuning = stored.tuning;
   if (IsFirstConfigsOnly(tuning)) return true;
   if (!profile && (tuning.evidence < Evidence::kIncomplete || tuning.evidence < least)) return true;
+  // More time may tell what the last time did not suffice for.
+  if (!profile && EndedForTime(tuning) && options.time_budget > kMoreTime * tuning.elapsed) {
+    return true;
+  }
   if (options.api == Api::kGraph && !stored.has_graph) return true;
   if (options.api == Api::kLegacy && !stored.has_legacy && !profile) return true;
   return stored.least_skipped_workspace &&

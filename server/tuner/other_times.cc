@@ -8,6 +8,7 @@
 #include "proto/base/status_macros.h"
 #include "server/tuner/decision/samples.h"
 #include "server/tuner/decision/summary.h"
+#include "server/tuner/race_runner.h"
 
 namespace convtune {
 namespace {
@@ -95,7 +96,8 @@ std::vector<int> RunnersOf(const Way& way, const Finalists& finalists,
 }
 
 absl::Status TimeWay(const Way& way, const Finalists& finalists, absl::Time end,
-                     std::map<int, Candidate>* candidates, WorkerClient* client) {
+                     std::map<int, Candidate>* candidates, Conditions* conditions,
+                     WorkerClient* client) {
   worker::Measure request;
   const std::vector<int> runners = RunnersOf(way, finalists, *candidates);
   if (runners.empty()) return absl::OkStatus();
@@ -109,7 +111,9 @@ absl::Status TimeWay(const Way& way, const Finalists& finalists, absl::Time end,
       client
           ->Measure(
               request, [&takes](const worker::Sample& sample) { takes.Add(sample); },
-              [](const worker::Conditions&) {})
+              [conditions](const worker::Conditions& look) {
+                Merge(ReadConditions(look), conditions);
+              })
           .status();
   takes.Write();
   return status;
@@ -118,12 +122,13 @@ absl::Status TimeWay(const Way& way, const Finalists& finalists, absl::Time end,
 }  // namespace
 
 absl::Status TimeOtherWays(const Finalists& finalists, absl::Time end,
-                           std::map<int, Candidate>* candidates, WorkerClient* client) {
+                           std::map<int, Candidate>* candidates, Conditions* conditions,
+                           WorkerClient* client) {
   absl::Status status;
   for (const Way& way : kWays) {
     if (way.launch == LaunchMode::kEager && way.cache_state == finalists.raced) continue;
     if (absl::Now() >= end) break;
-    status = TimeWay(way, finalists, end, candidates, client);
+    status = TimeWay(way, finalists, end, candidates, conditions, client);
     if (!status.ok()) break;
   }
   for (auto& [index, candidate] : *candidates) {

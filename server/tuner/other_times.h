@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/model/candidate.h"
+#include "proto/model/conditions.h"
 #include "proto/model/enums.h"
 #include "server/tuner/worker_client.h"
 
@@ -21,10 +22,12 @@ struct Finalists {
 
 // Times them in every other way until `end`: replays of CUDA graphs and the
 // other cache states, in interleaved rounds; and writes what they gave into
-// Candidate::other_times, also when it ends with an error. A way that `end`
+// Candidate::other_times, also when it ends with an error; looks at the card
+// are merged into `conditions`. A way that `end`
 // leaves too few rounds for is not written. Errors are the client's. REQUIRES:
 // client->checks_results().
 absl::Status TimeOtherWays(const Finalists& finalists, absl::Time end,
-                           std::map<int, Candidate>* candidates, WorkerClient* client);
+                           std::map<int, Candidate>* candidates, Conditions* conditions,
+                           WorkerClient* client);
 
 }  // namespace convtune

@@ -129,7 +129,8 @@ void RaceRunner::Take(const worker::Sample& sample, int offset) {
   Candidate& candidate = candidates_->at(sample.index());
   if (!candidate.ran()) return;
   if (!sample.error_message().empty()) {
-    candidate.status = CandidateStatus::kFailed;
+    candidate.status =
+        sample.over_memory() ? CandidateStatus::kSkippedMemory : CandidateStatus::kFailed;
     candidate.error_message = sample.error_message();
     race_.Leave(place);
     return;

@@ -14,9 +14,23 @@ namespace {
 
 constexpr char kFirstConfigsOnly[] = "heuristic look-up: first configs only";
 constexpr char kMemoryReason[] = "skipped for memory: ";
+constexpr char kBudgetEnded[] = "the budget ended";
+// Fewer samples than a 99% interval of a median takes tell little: of one or two
+// nothing is taken for known, and from three on what they say must be far from
+// what noise does on any card that was simulated.
+constexpr int kSamplesOfInterval = 8;
+constexpr int kFewestSamples = 3;
+constexpr double kFewSamplesFactor = 1.25;
 
 bool FasterMedian(const Candidate* a, const Candidate* b) {
   return std::tie(a->median_us, a->high_us) < std::tie(b->median_us, b->high_us);
+}
+
+// The least that the stock choice may take, for replacing it.
+double StockAtBest(const Candidate& stock, const Candidate& fastest) {
+  const int samples = std::min(stock.sample_count, fastest.sample_count);
+  if (samples == 0 || samples >= kSamplesOfInterval) return stock.low_us;
+  return samples < kFewestSamples ? 0 : stock.low_us / kFewSamplesFactor;
 }
 
 int PlaceInHeuristic(const Candidate& candidate) {
@@ -47,6 +61,12 @@ int Count(const Tuning& tuning, CandidateStatus status) {
   return static_cast<int>(
       std::count_if(tuning.candidates.begin(), tuning.candidates.end(),
                     [status](const Candidate& c) { return c.status == status; }));
+}
+
+// Both are incomplete, and neither would make the other less clean.
+bool CanBeJoined(const Tuning& stored, const Tuning& made) {
+  return made.evidence == Evidence::kIncomplete && stored.evidence == Evidence::kIncomplete &&
+         made.conditions.clean() == stored.conditions.clean();
 }
 
 std::string Candidates(int count) {
@@ -91,11 +111,12 @@ const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const
   }
   const bool has_stock = stock != nullptr && stock->timed() &&
                          std::find(eligible.begin(), eligible.end(), stock) != eligible.end();
-  if (has_stock && stock->low_us <= fastest->high_us) return stock;
+  const double stock_us = has_stock ? StockAtBest(*stock, *fastest) : 0;
+  if (has_stock && stock_us <= fastest->high_us) return stock;
   for (const Candidate* c : eligible) {
     if (!c->timed() || c->low_us > fastest->high_us) continue;
     // Tied with the fastest, and known to be faster than the stock choice.
-    if (has_stock && c->high_us >= stock->low_us && c != fastest) continue;
+    if (has_stock && c->high_us >= stock_us && c != fastest) continue;
     if (best == nullptr || TieBefore(*c, *best)) best = c;
   }
   return best;
@@ -140,17 +161,17 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
     reasons.push_back(kFirstConfigsOnly);
   } else {
     if (circumstances.cut_off) {
-      reasons.push_back("the budget ended while the worker was at one candidate");
+      reasons.push_back(absl::StrCat(kBudgetEnded, " while the worker was at one candidate"));
     }
     if (circumstances.listing_cut) {
       reasons.push_back("the budget or the candidate limit ended the listing");
     }
     if (circumstances.one_api) reasons.push_back("only one of cuDNN's APIs was searched");
     if (over_budget > 0) {
-      reasons.push_back(absl::StrCat("the budget ended before ", Candidates(over_budget)));
+      reasons.push_back(absl::StrCat(kBudgetEnded, " before ", Candidates(over_budget)));
     }
     if (circumstances.race_cut) {
-      reasons.push_back("the budget ended before the finalists could be told apart");
+      reasons.push_back(absl::StrCat(kBudgetEnded, " before the finalists could be told apart"));
     }
     if (!circumstances.doubt.empty()) reasons.push_back(circumstances.doubt);
     for (const std::string& mark : Marks(tuning->conditions)) reasons.push_back(mark);
@@ -185,10 +206,30 @@ bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced) {
   return forced || Supersedes(made, stored);
 }
 
+bool EndedForTime(const Tuning& tuning) {
+  return tuning.evidence == Evidence::kIncomplete &&
+         absl::StrContains(tuning.incomplete_reason, kBudgetEnded);
+}
+
+void WeakenIfNothingRan(Tuning* tuning) {
+  const bool any = std::any_of(tuning->candidates.begin(), tuning->candidates.end(),
+                               [](const Candidate& c) { return c.ran(); });
+  if (any || tuning->evidence <= Evidence::kIncomplete) return;
+  tuning->evidence = Evidence::kIncomplete;
+  tuning->incomplete_reason = "all candidates that ran are quarantined";
+}
+
+bool AddsAnotherApi(const Tuning& stored, const Tuning& made) {
+  if (!CanBeJoined(stored, made)) return false;
+  return std::none_of(stored.candidates.begin(), stored.candidates.end(), [&](const Candidate& s) {
+    return s.timed() &&
+           std::any_of(made.candidates.begin(), made.candidates.end(),
+                       [&s](const Candidate& m) { return ApiOf(m.id) == ApiOf(s.id); });
+  });
+}
+
 bool CarryOverOtherApi(const Tuning& stored, Tuning* made) {
-  if (made->evidence != Evidence::kIncomplete || stored.evidence != Evidence::kIncomplete) {
-    return false;
-  }
+  if (!CanBeJoined(stored, *made)) return false;
   bool carried = false;
   for (const Api api : {Api::kGraph, Api::kLegacy}) {
     const auto of_api = [api](const Candidate& c) { return ApiOf(c.id) == api; };
@@ -202,6 +243,7 @@ bool CarryOverOtherApi(const Tuning& stored, Tuning* made) {
   if (carried) {
     absl::StrAppend(&made->incomplete_reason,
                     "; the other API's candidates are of a tuning before");
+    Merge(stored.conditions, &made->conditions);
     RankCandidates(&made->candidates);
   }
   return carried;

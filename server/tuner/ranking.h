@@ -63,9 +63,21 @@ bool IsIncompleteForMemoryOnly(const Tuning& tuning);
 // tuning replaces its equal.
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced);
 
-// Where both were timed in part, and `made` knows nothing of an API that
-// `stored` has timed, takes these candidates over and ranks anew. Returns
-// whether it did.
+// True if the budget ended it: with more time there would be more to know.
+bool EndedForTime(const Tuning& tuning);
+
+// Where nothing that ran is left, as what did is quarantined: it is incomplete
+// then, so that any tuning with a result takes its place.
+void WeakenIfNothingRan(Tuning* tuning);
+
+// True if both were timed in part, `stored` has timed nothing of the APIs that
+// `made` knows, and one is as clean as the other: nothing is lost if `made`,
+// with what it can carry over, takes the place of `stored`.
+bool AddsAnotherApi(const Tuning& stored, const Tuning& made);
+
+// Where both were timed in part, one is as clean as the other, and `made` knows
+// nothing of an API that `stored` has timed, takes these candidates over with
+// their conditions, and ranks anew. Returns whether it did.
 bool CarryOverOtherApi(const Tuning& stored, Tuning* made);
 
 // True if a memory budget of `wide` bytes allows more than `narrow`; 0 is no limit.

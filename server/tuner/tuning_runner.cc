@@ -192,7 +192,7 @@ absl::Status Run::Measure() {
   cache_state_ = checks ? CacheState::kInputHot : CacheState::kHot;
   if (checks && status.ok()) {
     status = TimeOtherWays({race.finalists(), race.replay_finalists(), cache_state_}, end_,
-                           &candidates_, client_);
+                           &candidates_, &conditions_, client_);
   }
   const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),
                                      [](const auto& entry) { return entry.second.timed(); });

@@ -82,6 +82,7 @@ worker::Prepared ToProto(int index, const absl::StatusOr<PreparedCandidate>& res
     prepared.set_workspace_bytes(result->workspace_bytes);
     prepared.set_over_memory(result->over_memory);
   } else {
+    prepared.set_over_memory(absl::IsResourceExhausted(result.status()));
     prepared.set_error_message(std::string(result.status().message()));
   }
   return prepared;
@@ -92,6 +93,7 @@ worker::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run) {
   checked.set_index(index);
   if (!run.ok()) {
     checked.set_error_message(std::string(run.status().message()));
+    checked.set_over_memory(absl::IsResourceExhausted(run.status()));
     return checked;
   }
   if (run->error.has_value()) {
@@ -116,6 +118,7 @@ worker::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>& run
     sample.set_sm_clock_mhz(run->sm_clock_mhz);
   } else {
     sample.set_error_message(std::string(run.status().message()));
+    sample.set_over_memory(absl::IsResourceExhausted(run.status()));
   }
   return sample;
 }

@@ -41,6 +41,11 @@ inline Candidate Timed(int engine, double median, double spread = 0.2, int64_t w
   return candidate;
 }
 
+inline Candidate Sampled(Candidate candidate, int samples) {
+  candidate.sample_count = samples;
+  return candidate;
+}
+
 inline Candidate With(Candidate candidate, CandidateStatus status) {
   candidate.status = status;
   return candidate;

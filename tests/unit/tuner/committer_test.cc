@@ -60,6 +60,29 @@ TEST_F(CommitterTest, WhatIsAcknowledgedIsStoredAndServed) {
   EXPECT_TRUE(committer_.writable());
 }
 
+TEST_F(CommitterTest, WhatAnotherDeviceQuarantinedMeanwhileIsNotServed) {
+  Tuning tuning = TuningOf({Timed(0, 10), Timed(1, 5)});
+  committer_.Quarantine({tuning.key, tuning.candidates[0].id, "segfault", absl::Now()});
+  EXPECT_TRUE(committer_.Commit(tuning, environment_, false));
+  const auto stored = store_.GetTuning(tuning.key);
+  EXPECT_EQ(stored->candidates[0].id, CandidateId(EngineConfig{0, {}}));
+  EXPECT_EQ(stored->candidates[1].status, CandidateStatus::kQuarantined);
+  EXPECT_EQ(index_.Find(tuning.key).tuning->winner, "graph:eng0");
+}
+
+TEST_F(CommitterTest, AContendedPartNeverTakesTheCleanWholesPlace) {
+  Candidate legacy = Timed(7, 5);
+  legacy.id = LegacyAlgorithm{1, 2};
+  Tuning whole = TuningOf({legacy, Timed(1, 9)}, {.race_cut = true});
+  whole.conditions.known = true;
+  EXPECT_TRUE(committer_.Commit(whole, environment_, false));
+  Tuning part = TuningOf({Sampled(Timed(1, 6), 1)}, {.one_api = true});
+  part.conditions.known = true;
+  part.conditions.other_processes = 1;
+  committer_.Commit(part, environment_, /*forced=*/true);
+  EXPECT_EQ(store_.GetTuning(whole.key)->candidates, whole.candidates);
+}
+
 TEST_F(CommitterTest, OneThatIsRefusedKeepsNoOtherFromTheDisk) {
   store_.refused = TuningFor(kEach).key;
   InThreads([this](int t) {

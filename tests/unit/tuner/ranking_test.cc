@@ -54,6 +54,21 @@ TEST(RankCandidates, StockChoiceIsReplacedBeyondNoise) {
   EXPECT_THAT(Ranked({Timed(0, 10.5, 0.4), Timed(1, 10, 0.4)}), ElementsAre(1, 0));
 }
 
+TEST(RankCandidates, OneSampleNeverReplacesTheStockChoice) {
+  EXPECT_THAT(Ranked({Sampled(Timed(0, 100, 0), 1), Sampled(Timed(1, 10, 0), 1)}),
+              ElementsAre(0, 1));
+  EXPECT_THAT(Ranked({Timed(0, 100, 0), Sampled(Timed(1, 10, 0), 2)}), ElementsAre(0, 1));
+}
+
+TEST(RankCandidates, FewSamplesReplaceTheStockChoiceOnlyWhereItIsFarBehind) {
+  EXPECT_THAT(Ranked({Sampled(Timed(0, 12, 0), 7), Sampled(Timed(1, 10, 0), 7)}),
+              ElementsAre(0, 1));
+  EXPECT_THAT(Ranked({Sampled(Timed(0, 13, 0), 3), Sampled(Timed(1, 10, 0), 3)}),
+              ElementsAre(1, 0));
+  EXPECT_THAT(Ranked({Sampled(Timed(0, 10.9, 0), 8), Sampled(Timed(1, 10, 0), 8)}),
+              ElementsAre(1, 0));
+}
+
 TEST(RankCandidates, WhatTiesWithTheFastestButNotWithTheStockChoiceMayWin) {
   // 2 ties with 1, the fastest, and needs less workspace; it is also within
   // noise of the stock choice 0, which is behind 1 beyond noise.
@@ -188,6 +203,55 @@ TEST(CarryOverOtherApi, KeepsWhatTheOtherApiGave) {
   ASSERT_EQ(made.candidates.size(), 2U);
   EXPECT_EQ(made.candidates[0].id, legacy.id);
   EXPECT_FALSE(CarryOverOtherApi(stored, &made));
+}
+
+Tuning WithConditions(Tuning tuning, int other_processes) {
+  tuning.conditions.known = true;
+  tuning.conditions.other_processes = other_processes;
+  return tuning;
+}
+
+TEST(CarryOverOtherApi, JoinsOnlyWhatIsAsClean) {
+  Candidate legacy = Timed(7, 5);
+  legacy.id = LegacyAlgorithm{1, 2};
+  const TuningCircumstances one_api{.one_api = true};
+  const Tuning stored = WithConditions(TuningOf({legacy}, one_api), 0);
+  Tuning contended = WithConditions(TuningOf({Timed(0, 10)}, one_api), 1);
+  EXPECT_FALSE(AddsAnotherApi(stored, contended));
+  EXPECT_FALSE(CarryOverOtherApi(stored, &contended));
+  Tuning clean = WithConditions(TuningOf({Timed(0, 10)}, one_api), 0);
+  clean.conditions.temperature_celsius = 40;
+  Tuning warm = stored;
+  warm.conditions.temperature_celsius = 70;
+  EXPECT_TRUE(AddsAnotherApi(warm, clean));
+  EXPECT_TRUE(CarryOverOtherApi(warm, &clean));
+  EXPECT_EQ(clean.conditions.temperature_celsius, 70);
+}
+
+TEST(AddsAnotherApi, NotWhereTheStoredTuningHasTheSameOneToo) {
+  Candidate legacy = Timed(7, 5);
+  legacy.id = LegacyAlgorithm{1, 2};
+  const TuningCircumstances cut{.race_cut = true};
+  const Tuning both = TuningOf({legacy, Timed(1, 9)}, cut);
+  EXPECT_FALSE(AddsAnotherApi(both, TuningOf({Timed(0, 10)}, {.one_api = true})));
+}
+
+TEST(WeakenIfNothingRan, MakesAMeasuredTuningOfCulpritsIncomplete) {
+  Tuning tuning = TuningOf({Timed(0, 10)});
+  WeakenIfNothingRan(&tuning);
+  EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
+  tuning.candidates[0].status = CandidateStatus::kQuarantined;
+  WeakenIfNothingRan(&tuning);
+  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("quarantined"));
+}
+
+TEST(EndedForTime, IsTrueOfABudgetAndOfNothingElse) {
+  EXPECT_TRUE(EndedForTime(TuningOf({Timed(0, 10)}, {.race_cut = true})));
+  EXPECT_TRUE(
+      EndedForTime(TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kSkippedBudget)})));
+  EXPECT_FALSE(EndedForTime(TuningOf({Timed(0, 10)}, {.one_api = true})));
+  EXPECT_FALSE(EndedForTime(TuningOf({Timed(0, 10)})));
 }
 
 }  // namespace

@@ -218,6 +218,20 @@ TEST_F(SessionTest, ThreadsAreWhatIsAskedFor) {
   EXPECT_EQ(backend_.options.lanes, 1);
 }
 
+TEST_F(SessionTest, LackOfMemoryIsSaidAsSuch) {
+  backend_.Add(1).prepare = absl::ResourceExhaustedError("CUDNN_STATUS_ALLOC_FAILED");
+  backend_.Add(2).checked = absl::ResourceExhaustedError("its workspace does not fit");
+  backend_.Add(3).checked = absl::InternalError("it fell over");
+  Hello();
+  Open();
+  const auto prepared = Prepare({0, 1, 2});
+  EXPECT_TRUE(prepared[1].prepared().over_memory());
+  EXPECT_EQ(prepared[1].prepared().error_message(), "CUDNN_STATUS_ALLOC_FAILED");
+  const auto checked = Check({1, 2});
+  EXPECT_TRUE(checked[1].checked().over_memory());
+  EXPECT_FALSE(checked[3].checked().over_memory());
+}
+
 TEST_F(SessionTest, PrepareStopsAfterEnoughSucceeded) {
   backend_.Add(1).prepare = absl::UnimplementedError("no");
   backend_.Add(2);

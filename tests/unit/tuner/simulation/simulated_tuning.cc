@@ -13,7 +13,8 @@ const char kTableHead[] =
     "regret | worst regret | samples | share of 30 rounds of all | share of exhaustive |\n"
     "|---|---|---|---|---|---|---|---|---|---|\n";
 
-SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& problem, uint64_t seed) {
+SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& problem, uint64_t seed,
+                         int most_rounds) {
   SimulatedGpu gpu(noise, problem, seed);
   std::vector<Candidate> candidates = problem.candidates;
   SimulatedTuning tuning;
@@ -29,7 +30,10 @@ SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& proble
       tuning.stop = step.stop;
       break;
     }
-    for (int i = 0; i < step.rounds; ++i) {
+    if (most_rounds > 0 && race.rounds() >= most_rounds) break;
+    const int rounds =
+        most_rounds > 0 ? std::min(step.rounds, most_rounds - race.rounds()) : step.rounds;
+    for (int i = 0; i < rounds; ++i) {
       const int round = race.rounds() + i;
       for (size_t k = 0; k < step.runners.size(); ++k) {
         const size_t place = step.runners[(k + static_cast<size_t>(round)) % step.runners.size()];
@@ -48,6 +52,7 @@ SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& proble
     candidate.median_us = estimates[i].median_us;
     candidate.low_us = estimates[i].low_us;
     candidate.high_us = estimates[i].high_us;
+    candidate.sample_count = estimates[i].sample_count;
     timed.push_back(&candidate);
   }
   tuning.winner =
@@ -56,7 +61,7 @@ SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& proble
 }
 
 SimulationResult Simulate(const NoiseModel& noise, int problems, int tunings_per_problem,
-                          uint64_t seed) {
+                          uint64_t seed, int most_rounds) {
   std::mt19937_64 random(seed);
   SimulationResult result;
   for (int p = 0; p < problems; ++p) {
@@ -64,7 +69,7 @@ SimulationResult Simulate(const NoiseModel& noise, int problems, int tunings_per
     const double fastest = *std::min_element(problem.true_us.begin(), problem.true_us.end());
     std::vector<double> winners;
     for (int t = 0; t < tunings_per_problem; ++t) {
-      const SimulatedTuning tuning = TuneOnce(noise, problem, random());
+      const SimulatedTuning tuning = TuneOnce(noise, problem, random(), most_rounds);
       const double winner = problem.true_us[tuning.winner];
       winners.push_back(winner);
       const double regret = winner / fastest - 1;

@@ -19,7 +19,9 @@ struct SimulatedTuning {
   int rounds = 0;
 };
 
-SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& problem, uint64_t seed);
+// With `most_rounds` the budget ends the race after so many; 0: it does not.
+SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& problem, uint64_t seed,
+                         int most_rounds = 0);
 
 // What many tunings on one card came to. A flip: two tunings of one problem
 // whose winners' true times differ by more than 1%.
@@ -37,7 +39,7 @@ struct SimulationResult {
 };
 
 SimulationResult Simulate(const NoiseModel& noise, int problems, int tunings_per_problem,
-                          uint64_t seed);
+                          uint64_t seed, int most_rounds = 0);
 
 // One line of the table in results.md.
 std::string ToRow(const std::string& name, const SimulationResult& result);

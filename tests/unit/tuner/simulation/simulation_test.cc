@@ -35,6 +35,17 @@ TEST_P(Simulation, NoFlipBeyondOnePercentAndNothingBelowTheStockChoice) {
   }
 }
 
+// A budget that ends early leaves the stock choice in place, unless what is
+// faster is so beyond what few samples can deceive about.
+TEST_P(Simulation, ARaceThatTheBudgetCutsShortChoosesNothingBelowTheStockChoice) {
+  for (int rounds = 1; rounds <= 11; ++rounds) {
+    const SimulationResult result =
+        Simulate(GetParam(), Tunings() / kTuningsPerProblem, kTuningsPerProblem, 20261121, rounds);
+    // The intervals are of 99%: one in 200 on either side.
+    EXPECT_LE(result.below_stock, result.tunings / 200) << rounds << " rounds";
+  }
+}
+
 std::string TestName(const ::testing::TestParamInfo<NoiseModel>& info) {
   std::string name;
   for (const char c : info.param.name) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "grpcpp/server_context.h"
@@ -55,6 +56,12 @@ spdlog::level::level_enum LevelOf(grpc::StatusCode code) {
   }
 }
 
+// Without what would look like an empty name: a unix client has none.
+std::string PeerName(std::string peer) {
+  if (absl::EndsWith(peer, ":")) peer.pop_back();
+  return peer;
+}
+
 }  // namespace
 
 std::string_view CurrentRequestId() { return current_request_id; }
@@ -82,7 +89,7 @@ void RequestLog::Finished(const grpc::Status& status) const {
     return;
   }
   const ScopedRequestId scope(request_id_);
-  spdlog::log(level, "{} from {}: {} in {:.1f} ms{}{}", method_, context_->peer(),
+  spdlog::log(level, "{} from {}: {} in {:.1f} ms{}{}", method_, PeerName(context_->peer()),
               absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())),
               absl::ToDoubleMilliseconds(elapsed), status.ok() ? "" : ": ", status.error_message());
 }

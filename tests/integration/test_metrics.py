@@ -11,6 +11,7 @@ import urllib.request
 import grpc
 import pytest
 
+from harness.daemon import wait_until
 from harness.problems import numbered_list
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -165,3 +166,10 @@ def test_rules_panels_and_pages_name_metrics_that_there_are(watched, cli):
     ours = {name for name in re.findall(r"^# TYPE (\S+)", text, re.MULTILINE) if not name.startswith("exposer_")}
     page = set(re.findall(r"`((?:convtune(?!_fleet)|grpc|process)_\w+)", (MONITORING / "README.md").read_text()))
     assert ours - page == set() and page - there == set()
+
+
+def test_the_debug_log_says_who_called(fake_daemon):
+    daemon = fake_daemon("--log-level", "debug").start()
+    with daemon.client() as client:
+        client.maintenance.GetServerInfo()
+    wait_until(lambda: " GetServerInfo from unix: OK in " in daemon.log(), 10, "the call's line")

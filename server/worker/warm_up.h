@@ -6,10 +6,10 @@
 
 namespace convtune {
 
-// Lists a small convolution and builds a plan of each kind of engine, so that
-// cuDNN loads its heuristics and its engines, which takes a second or more from
-// a cold disk: time that would be missing from the first tuning's budget. Runs
-// nothing. Errors are cuDNN's; the backend is none the worse for them.
+// Asks the heuristics for a small convolution and builds the first plan that can
+// be built, so that cuDNN loads its heuristics and engines: time that would be
+// missing from the first tuning's budget. Runs nothing. Errors are cuDNN's; the
+// backend is none the worse for them.
 absl::Status WarmUp(Backend* backend);
 
 }  // namespace convtune

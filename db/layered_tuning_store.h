@@ -86,6 +86,10 @@ class LayeredTuningStore : public TuningStore {
   absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() override {
     return store_->ListQuarantine();
   }
+  absl::Status DeleteQuarantine(const TuningKey& key,
+                                const std::vector<CandidateId>& candidates) override {
+    return store_->DeleteQuarantine(key, candidates);
+  }
   absl::StatusOr<StoreCheck> Check() override { return store_->Check(); }
   absl::StatusOr<int64_t> Backup(const std::string& path) override { return store_->Backup(path); }
   absl::StatusOr<StoreCompaction> Compact() override { return store_->Compact(); }

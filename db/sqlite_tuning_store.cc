@@ -273,6 +273,11 @@ absl::StatusOr<std::vector<QuarantineEntry>> SqliteTuningStore::ListQuarantine()
   return ReadStoredQuarantine(*reader_, options_.notice);
 }
 
+absl::Status SqliteTuningStore::DeleteQuarantine(const TuningKey& key,
+                                                 const std::vector<CandidateId>& candidates) {
+  return Write([&](Database& database) { return EraseQuarantine(database, key, candidates); });
+}
+
 absl::StatusOr<std::unique_ptr<Database>> SqliteTuningStore::OpenReader() {
   {
     MutexLock lock(read_mutex_);

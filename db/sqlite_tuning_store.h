@@ -72,6 +72,8 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore, public Outbox
   absl::StatusOr<std::vector<Pin>> ListPins() override;
   absl::Status PutQuarantine(const QuarantineEntry& entry) override;
   absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() override;
+  absl::Status DeleteQuarantine(const TuningKey& key,
+                                const std::vector<CandidateId>& candidates) override;
   absl::StatusOr<StoreCheck> Check() override;
   absl::StatusOr<int64_t> Backup(const std::string& path) override;
   absl::StatusOr<StoreCompaction> Compact() override;

@@ -70,6 +70,10 @@ class TuningStore {
   // Replaces an entry of the same key and candidate.
   virtual absl::Status PutQuarantine(const QuarantineEntry& entry) = 0;
   virtual absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() = 0;
+  // Lifts the entries of these candidates, all or none; those that have none are
+  // no error.
+  virtual absl::Status DeleteQuarantine(const TuningKey& key,
+                                        const std::vector<CandidateId>& candidates) = 0;
 
   // Maintenance, while the store serves.
   virtual absl::StatusOr<StoreCheck> Check() = 0;

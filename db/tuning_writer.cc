@@ -207,4 +207,20 @@ absl::Status StoreQuarantine(Database& database, const QuarantineEntry& entry) {
   return WriteQuarantine(environment_id, entry, statement);
 }
 
+absl::Status EraseQuarantine(Database& database, const TuningKey& key,
+                             const std::vector<CandidateId>& candidates) {
+  ASSIGN_OR_RETURN(
+      Statement statement,
+      database.Prepare(
+          "DELETE FROM quarantine WHERE problem_text = ? AND candidate = ? AND "
+          "environment_id IN (SELECT environment_id FROM environments WHERE text = ?)"));
+  for (const CandidateId& candidate : candidates) {
+    statement.BindText(1, key.problem_text);
+    statement.BindText(2, ToText(candidate));
+    statement.BindText(3, key.environment_text);
+    RETURN_IF_ERROR(statement.Run());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace convtune

@@ -63,5 +63,8 @@ absl::Status StorePin(Database& database, const Pin& pin);
 // NOT_FOUND if there is none.
 absl::Status ErasePin(Database& database, const TuningKey& key);
 absl::Status StoreQuarantine(Database& database, const QuarantineEntry& entry);
+// Those that have no entry are no error.
+absl::Status EraseQuarantine(Database& database, const TuningKey& key,
+                             const std::vector<CandidateId>& candidates);
 
 }  // namespace convtune

@@ -72,6 +72,12 @@ class Committer {
   // wrong, with the reasons.
   std::map<CandidateId, std::string> QuarantinedOf(const TuningKey& key) const;
 
+  // Lifts the quarantine of those candidates of the problem that `lifted` names
+  // by id and reason. Errors are the store's: then nothing is lifted.
+  absl::Status LiftQuarantine(
+      const TuningKey& key,
+      const std::function<bool(const CandidateId&, const std::string&)>& lifted);
+
   int64_t quarantined() const;  // candidates, of all problems
 
   // False while the store refuses.

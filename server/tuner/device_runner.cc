@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
-#include "server/tuner/suspect_runner.h"
 #include "spdlog/spdlog.h"
 
 namespace convtune {
@@ -15,9 +14,6 @@ namespace {
 
 // How often a thread without work looks after its worker.
 constexpr absl::Duration kTick = absl::Milliseconds(500);
-// How long other work waits for a worker that is late: longer than it takes to
-// load cuDNN, which would only begin anew in another worker.
-constexpr absl::Duration kLatePatience = absl::Seconds(5);
 // Of how long work took, in nanoseconds: a heuristic takes milliseconds, a
 // tuning seconds, an exhaustive one minutes.
 constexpr std::array<int64_t, 14> kWorkBounds = {
@@ -36,6 +32,11 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
     : options_(std::move(options)),
       environment_text_(options_.device.environment.ToText()),
       token_(std::move(token)),
+      judge_({[this]() -> absl::StatusOr<WorkerClient*> {
+                RETURN_IF_ERROR(EnsureWorker());
+                return client_.get();
+              },
+              [this] { return TakeLoss(); }, [this] { client_.reset(); }, token_.get()}),
       succeeded_(kWorkBounds),
       failed_(kWorkBounds),
       cancelled_(kWorkBounds),
@@ -90,9 +91,9 @@ void DeviceRunner::Loop() {
     }
     if (available_) SetState(DeviceState::kBusy);
     ++requests_;
-    std::map<int, CandidateId> candidates;
+    Late late;
     const absl::Time start = absl::Now();
-    const WorkResult result = Execute(item, &candidates);
+    const WorkResult result = Execute(item, &late);
     if (!available_ && absl::IsUnavailable(result.status) && options_.queue->available() > 0) {
       --requests_;
       options_.queue->PutBack(item);
@@ -109,14 +110,14 @@ void DeviceRunner::Loop() {
                    result.status.ToString());
     }
     idle_since_ = absl::Now();
-    const bool late = client_ != nullptr && client_->pending();
-    if (client_ != nullptr && !late) {
+    const bool pending = client_ != nullptr && client_->pending();
+    if (client_ != nullptr && !pending) {
       SetState(DeviceState::kReady);
     } else if (available_ && absl::IsCancelled(result.status)) {
       SetState(DeviceState::kIdle);
     }
     options_.queue->Finish(item, result);
-    if (late) FinishLate(item->spec, candidates);
+    if (pending || !late.suspects.empty()) FinishLate(item->spec, std::move(late));
   }
   client_.reset();
   SetState(DeviceState::kIdle);
@@ -207,130 +208,6 @@ WorkerLoss DeviceRunner::TakeLoss() {
   PauseBeforeStart(loss.suspects.empty());
   SetState(DeviceState::kBackingOff, loss.reason);
   return loss;
-}
-
-absl::Status DeviceRunner::TryAlone(const WorkSpec& spec, const CandidateId& suspect) {
-  for (int kills = 0; kills <= kOutsideKills; ++kills) {
-    RETURN_IF_ERROR(EnsureWorker());
-    const absl::Status status = RunAlone(spec, suspect, client_.get());
-    if (!client_->loss()) return absl::OkStatus();
-    const WorkerLoss loss = TakeLoss();
-    if (token_->cancelled()) return absl::CancelledError("cancelled");
-    if (loss.killed_from_outside) continue;
-    return !loss.suspects.empty() ? absl::AbortedError(loss.reason) : absl::OkStatus();
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::optional<std::string>> DeviceRunner::Judge(const WorkSpec& spec,
-                                                               const CandidateId& suspect) {
-  const absl::Status alone = TryAlone(spec, suspect);
-  if (!absl::IsAborted(alone)) {
-    RETURN_IF_ERROR(alone);
-    return std::nullopt;
-  }
-  const std::string reason = absl::StrCat("took its worker down twice: ", alone.message());
-  Quarantine(spec.key, suspect, reason);
-  return reason;
-}
-
-absl::StatusOr<bool> DeviceRunner::JudgeSuspects(const WorkerLoss& loss,
-                                                 const std::map<int, CandidateId>& candidates,
-                                                 RunnerInput* input) {
-  bool guilty = false;
-  for (const int index : loss.suspects) {
-    const auto suspect = candidates.find(index);
-    if (suspect == candidates.end()) continue;
-    ASSIGN_OR_RETURN(const std::optional<std::string> reason, Judge(input->spec, suspect->second));
-    if (reason.has_value()) {
-      input->quarantined.emplace(suspect->second, *reason);
-      guilty = true;
-    }
-  }
-  return guilty;
-}
-
-void DeviceRunner::Quarantine(const TuningKey& key, const CandidateId& id,
-                              const std::string& reason) {
-  spdlog::warn("{}: quarantined {} of {}: {}", options_.device.name, ToText(id), key.problem_text,
-               reason);
-  options_.committer->Quarantine({key, id, reason, options_.clock->Now()});
-}
-
-void DeviceRunner::FinishLate(const WorkSpec& spec, const std::map<int, CandidateId>& candidates) {
-  const absl::Time patience = absl::Now() + kLatePatience;
-  absl::Status status = absl::DeadlineExceededError("");
-  while (absl::IsDeadlineExceeded(status)) {
-    const bool awaited = options_.queue->depth() > 0 && absl::Now() >= patience;
-    if (options_.queue->shut() || awaited) {
-      client_.reset();
-      SetState(DeviceState::kIdle);
-      return;
-    }
-    status = client_->FinishPending(absl::Now() + kTick / 10);
-  }
-  if (status.ok()) status = client_->CloseProblem();
-  if (!client_->loss()) {
-    SetState(DeviceState::kReady);
-  } else {
-    const WorkerLoss loss = TakeLoss();
-    for (const int index : loss.suspects) {
-      const auto suspect = candidates.find(index);
-      if (suspect != candidates.end() && !loss.killed_from_outside) {
-        Judge(spec, suspect->second).status().IgnoreError();
-      }
-    }
-    SetState(client_ != nullptr ? DeviceState::kReady : DeviceState::kIdle);
-  }
-  idle_since_ = absl::Now();
-}
-
-WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item,
-                                 std::map<int, CandidateId>* candidates) {
-  const TuningKey& key = item->spec.key;
-  RunnerInput input{
-      item->spec,
-      options_.device.provenance,
-      options_.committer->QuarantinedOf(key),
-      options_.clock,
-      options_.build_threads,
-      [this, &item](const WorkProgress& progress) { options_.queue->Report(item, progress); }};
-  int outside_kills = 0;
-  int unexplained = 0;
-  while (true) {
-    if (token_->cancelled()) return {absl::CancelledError("cancelled")};
-    if (const absl::Status status = EnsureWorker(); !status.ok()) return {status};
-    const RunnerOutput output = RunTuning(input, options_.sampling, client_.get());
-    *candidates = output.candidates;
-    for (const auto& [id, why] : output.wrong) {
-      Quarantine(key, id, why);
-      input.quarantined.emplace(id, why);
-    }
-    if (output.tuning.ok()) {
-      return {absl::OkStatus(),
-              options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
-    }
-    if (!client_->loss()) return {output.tuning.status()};
-    const WorkerLoss loss = TakeLoss();
-    if (token_->cancelled()) return {absl::CancelledError("cancelled")};
-    if (loss.killed_from_outside) {
-      if (++outside_kills <= kOutsideKills) continue;
-      return {absl::UnavailableError("the worker is killed from outside again and again")};
-    }
-    const absl::StatusOr<bool> guilty = JudgeSuspects(loss, output.candidates, &input);
-    if (!guilty.ok()) return {guilty.status()};
-    if (*guilty) continue;
-    // Perhaps plans cannot be built beside each other.
-    input.build_threads = 1;
-    if (loss.suspects.empty() && input.spec.options.api == Api::kAny) {
-      // The legacy search runs what it lists: the graph API may do without it.
-      input.spec.options.api = Api::kGraph;
-    }
-    if (++unexplained > kUnexplainedDeaths) {
-      return {absl::UnavailableError(absl::StrCat("the worker died ", unexplained,
-                                                  " times, blaming no candidate: ", loss.reason))};
-    }
-  }
 }
 
 }  // namespace convtune

@@ -4,9 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +20,7 @@
 #include "server/tuner/committer.h"
 #include "server/tuner/device.h"
 #include "server/tuner/histogram.h"
+#include "server/tuner/suspect_judge.h"
 #include "server/tuner/tuner.h"
 #include "server/tuner/tuning_queue.h"
 #include "server/tuner/tuning_runner.h"
@@ -40,6 +41,7 @@ class DeviceRunner {
     absl::Duration backoff_initial;
     absl::Duration backoff_max;
     absl::Duration hang_timeout;
+    absl::Duration late_patience;
     int build_threads = 0;
     SamplingPolicy sampling;
   };
@@ -54,11 +56,19 @@ class DeviceRunner {
   int64_t requests() const { return requests_.load(); }
   // Adds what its work came to and took, outcome by outcome.
   void AddWork(std::vector<WorkStats>* work) const;
+  // Ends at once whatever the device does; the queue must be shut.
+  void Cancel() { token_->Cancel(); }
   // Ends the worker and the thread once the running item is through; the queue
   // must be shut.
   void Join();
 
  private:
+  // What an item leaves behind when it is answered.
+  struct Late {
+    std::map<int, CandidateId> candidates;  // that the worker listed, by its index
+    std::vector<CandidateId> suspects;      // that there was no time to try alone
+  };
+
   // Failed starts after which an item is given up.
   static constexpr int kStartAttempts = 3;
   // Kills from outside, and deaths that no candidate can be blamed for, that
@@ -72,25 +82,22 @@ class DeviceRunner {
   void Idle();
   // True if it is better to leave the queue to other devices.
   bool StandsBack();
-  // `candidates` are those that the worker listed, by its index.
-  WorkResult Execute(const std::shared_ptr<WorkItem>& item, std::map<int, CandidateId>* candidates);
-  // Waits for a worker that the item left at work, and finds out what it hung
-  // on; a worker that other work has waited for a while is ended instead.
-  void FinishLate(const WorkSpec& spec, const std::map<int, CandidateId>& candidates);
+  // `late` is what is left to do.
+  WorkResult Execute(const std::shared_ptr<WorkItem>& item, Late* late);
+  // Waits for a worker that the item left at work, and finds out what workers
+  // hung on, or died of, that were lost too late. Gives way to other work.
+  void FinishLate(const WorkSpec& spec, Late late);
+  // False if the worker is at it still, and it was ended to give way.
+  bool FinishPending(const std::function<bool()>& gives_way, Late* late);
   // Sees to it that client_ is there and alive. UNAVAILABLE or CANCELLED.
   absl::Status EnsureWorker();
-  // ABORTED with the reason if the candidate takes the worker down by itself.
-  absl::Status TryAlone(const WorkSpec& spec, const CandidateId& suspect);
-  // Tries the suspect alone, and quarantines it if it takes the worker down
-  // again: then returns the reason. Errors are TryAlone's, but ABORTED.
-  absl::StatusOr<std::optional<std::string>> Judge(const WorkSpec& spec,
-                                                   const CandidateId& suspect);
-  // Judges each of those that a lost worker was touching. True if one is guilty;
-  // those are then in `input`. Errors are Judge's.
-  absl::StatusOr<bool> JudgeSuspects(const WorkerLoss& loss,
-                                     const std::map<int, CandidateId>& candidates,
-                                     RunnerInput* input);
+  // Quarantines those of the suspects that take the worker down alone as well.
+  // As SuspectJudge::Judge.
+  absl::Status Judge(const WorkSpec& spec, const std::vector<CandidateId>& suspects,
+                     const JudgeLimits& limits, Verdict* verdict);
   void Quarantine(const TuningKey& key, const CandidateId& id, const std::string& reason);
+  // Lifts the quarantine of what hung with a shorter budget and did not in this.
+  void LiftOutlived(const Tuning& tuning, absl::Duration budget);
   // Takes note of the loss of client_ and drops it.
   WorkerLoss TakeLoss();
   void PauseBeforeStart(bool longer);
@@ -100,6 +107,7 @@ class DeviceRunner {
   const Options options_;
   const std::string environment_text_;
   const std::unique_ptr<CancelToken> token_;
+  const SuspectJudge judge_;
   std::atomic<int64_t> requests_{0};
   Histogram succeeded_;
   Histogram failed_;

@@ -10,8 +10,15 @@ namespace convtune {
 absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerClient* client) {
   const bool has_gpu = client->hello().has_gpu();
   std::optional<int> found;
+  worker::OpenProblem open = OpenRequest(spec, has_gpu, /*threads=*/1);
+  // The other API's listing takes time, and the legacy one runs what it lists.
+  if (ApiOf(suspect) == Api::kGraph) {
+    open.set_legacy_api(false);
+  } else {
+    open.set_graph_api(false);
+  }
   RETURN_IF_ERROR(client
-                      ->OpenProblem(OpenRequest(spec, has_gpu, /*threads=*/1),
+                      ->OpenProblem(open,
                                     [&](const worker::ListedCandidate& listed) {
                                       const auto candidate = ReadListed(listed);
                                       if (candidate && candidate->id == suspect) {

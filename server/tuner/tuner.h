@@ -191,6 +191,10 @@ class Tuner {
     // A worker that says nothing for this long beyond a request's own budget
     // is taken for hung and killed.
     absl::Duration hang_timeout = absl::Seconds(30);
+    // How long other work waits for a worker that is late, or for the finding out
+    // of what one hung on: longer than it takes to load cuDNN, which would only
+    // begin anew in another worker.
+    absl::Duration late_patience = absl::Seconds(5);
     // Plans that a worker builds, and heuristics that it asks, at a time; 0: one
     // per core, up to 8.
     int build_threads = 0;
@@ -240,6 +244,7 @@ class Tuner {
   virtual absl::StatusOr<TuningPage> ListTunings(const std::string& environment, int page_size,
                                                  const std::string& page_token,
                                                  const std::string& text_filter) = 0;
+  // Also lifts the quarantine of the problems' candidates: they are tried again.
   virtual absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                                 const std::vector<ConvProblem>& problems) = 0;
   // See Committer::Import. UNAVAILABLE, and nothing taken, once the daemon

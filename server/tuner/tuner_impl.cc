@@ -72,6 +72,7 @@ absl::Status TunerImpl::Start() {
     runner.backoff_initial = options_.backoff_initial;
     runner.backoff_max = options_.backoff_max;
     runner.hang_timeout = options_.hang_timeout;
+    runner.late_patience = options_.late_patience;
     runner.build_threads = options_.build_threads;
     ASSIGN_OR_RETURN(std::unique_ptr<DeviceRunner> started, DeviceRunner::Create(runner));
     devices_.push_back(std::move(started));
@@ -197,6 +198,11 @@ absl::StatusOr<int64_t> TunerImpl::DeleteTunings(const std::string& environment,
     ASSIGN_OR_RETURN(TuningKey key, KeyOf(environment, problem));
     keys.push_back(std::move(key));
   }
+  // Whoever deletes a problem wants it found out anew.
+  for (const TuningKey& key : keys) {
+    RETURN_IF_ERROR(committer_.LiftQuarantine(
+        key, [](const CandidateId&, const std::string&) { return true; }));
+  }
   return committer_.Delete(keys);
 }
 
@@ -299,9 +305,9 @@ void TunerImpl::Drain(absl::Time deadline) {
   if (drained_) return;
   drained_ = true;
   for (auto& [name, current] : current_) current.queue->Shut(absl::CancelledError(kDraining));
-  for (auto& [name, current] : current_) {
-    if (!current.queue->WaitIdle(deadline)) current.queue->CancelRunning();
-  }
+  for (auto& [name, current] : current_) current.queue->WaitIdle(deadline);
+  // Whatever a device does now nobody waits for, or has no more time.
+  for (const auto& device : devices_) device->Cancel();
   for (const auto& device : devices_) device->Join();
   jobs_.Stop();
   committer_.Stop();

@@ -189,13 +189,6 @@ bool TuningQueue::WaitIdle(absl::Time deadline) {
   return true;
 }
 
-void TuningQueue::CancelRunning() {
-  MutexLock lock(mutex_);
-  for (const auto& item : running_) {
-    if (item->token != nullptr) item->token->Cancel();
-  }
-}
-
 bool TuningQueue::shut() const {
   MutexLock lock(mutex_);
   return shut_;

@@ -96,8 +96,6 @@ class TuningQueue {
   void Shut(const absl::Status& status);
   // True once nothing runs; false if `deadline` came first.
   bool WaitIdle(absl::Time deadline);
-  // Cancels what runs.
-  void CancelRunning();
   bool shut() const;
 
   int64_t depth() const;

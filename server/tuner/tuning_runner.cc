@@ -36,6 +36,7 @@ class Run {
       RETURN_IF_ERROR(WaitUntilIdle(options.wait_idle, policy_.idle_period, client_));
     }
     const absl::Time start = absl::Now();
+    began_ = start;
     // The worker, which looks at its time between candidates, is given a little
     // less, so that as a rule it ends by itself.
     end_ = start + options.time_budget - std::min(options.time_budget / 10, kLongestMargin);
@@ -65,6 +66,7 @@ class Run {
   }
 
   const std::vector<std::pair<CandidateId, std::string>>& wrong() const { return wrong_; }
+  std::optional<absl::Time> began() const { return began_; }
   std::map<int, CandidateId> Ids() const {
     std::map<int, CandidateId> ids;
     for (const auto& [index, candidate] : candidates_) ids.emplace(index, candidate.id);
@@ -93,6 +95,7 @@ class Run {
   const SamplingPolicy& policy_;
   WorkerClient* const client_;
   const bool measures_;
+  std::optional<absl::Time> began_;
   absl::Time end_;
   std::map<int, Candidate> candidates_;  // by the worker's index
   StopReason stop_ = StopReason::kNone;
@@ -137,7 +140,8 @@ absl::Status Run::Prepare() {
   for (const Api api : {Api::kLegacy, Api::kGraph}) {
     for (const auto& [index, candidate] : candidates_) {
       if (ApiOf(candidate.id) != api) continue;
-      if (candidate.status == CandidateStatus::kSkippedBudget) {
+      if (candidate.status == CandidateStatus::kSkippedBudget &&
+          !input_.left_out.contains(candidate.id)) {
         request.add_indexes(index);
       } else {
         ++done;
@@ -237,6 +241,7 @@ RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
   output.tuning = run.Go();
   output.candidates = run.Ids();
   output.wrong = run.wrong();
+  output.began = run.began();
   return output;
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,8 @@ struct RunnerInput {
   Provenance provenance;
   // Candidates that are not to be touched, with the reason.
   std::map<CandidateId, std::string> quarantined;
+  // Candidates that there is no time for: they are listed as such.
+  std::set<CandidateId> left_out;
   const Clock* clock = nullptr;
   // Plans that are built, and heuristics that are asked, at a time; 0: one per
   // core, up to 8.
@@ -46,6 +49,8 @@ struct RunnerOutput {
   std::map<int, CandidateId> candidates;
   // Those whose results are wrong, with the reason; also when the tuning failed.
   std::vector<std::pair<CandidateId, std::string>> wrong;
+  // When the budget began to run: after the wait for an idle card.
+  std::optional<absl::Time> began;
 };
 
 // Runs one item in an open session, and is back when the item's budget ends at

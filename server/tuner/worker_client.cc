@@ -13,6 +13,7 @@ namespace {
 
 // A worker loads CUDA and cuDNN before it answers, from a cold disk perhaps.
 constexpr absl::Duration kStartPatience = absl::Seconds(60);
+constexpr absl::Duration kGivesWayPeriod = absl::Milliseconds(50);
 // More than a worker has threads that build plans.
 constexpr size_t kMostTouched = 64;
 
@@ -55,31 +56,32 @@ absl::Status WorkerClient::Handshake() {
 
 bool WorkerClient::Alive() { return !loss_ && !process_->Poll(); }
 
-absl::Status WorkerClient::Lose(const std::string& reason) {
+absl::Status WorkerClient::Lose(const std::string& reason, bool hung) {
   process_->Kill();
-  loss_ = WorkerLoss{reason, false, touching_};
+  loss_ = WorkerLoss{reason, false, hung, touching_};
   return absl::AbortedError(reason);
 }
 
 absl::Status WorkerClient::LosePeer() {
   const WorkerExit exit = process_->Wait();
-  loss_ = WorkerLoss{exit.description, exit.killed_from_outside, touching_};
+  loss_ = WorkerLoss{exit.description, exit.killed_from_outside, false, touching_};
   return absl::AbortedError(absl::StrCat("the worker died: ", exit.description));
 }
 
 absl::StatusOr<worker::Reply> WorkerClient::Receive(absl::Time deadline) {
   if (!WaitReadable(process_->fd(), *options_.cancel, deadline)) {
     if (options_.cancel->cancelled()) {
-      loss_ = WorkerLoss{"cancelled", false, {}};
+      loss_ = WorkerLoss{"cancelled", false, false, {}};
       process_->Kill();
       return absl::CancelledError("cancelled");
     }
     return Lose(absl::StrCat("hung: no reply within the request's own budget and ",
-                             absl::FormatDuration(options_.hang_timeout)));
+                             absl::FormatDuration(options_.hang_timeout)),
+                /*hung=*/true);
   }
   absl::StatusOr<std::string> frame = ReadFrame(process_->fd(), deadline);
   if (absl::IsOutOfRange(frame.status())) return LosePeer();
-  if (absl::IsDeadlineExceeded(frame.status())) return Lose("hung in the middle of a reply");
+  if (absl::IsDeadlineExceeded(frame.status())) return Lose("hung in the middle of a reply", true);
   if (!frame.ok()) {
     // A process that dies while it writes leaves half a message behind.
     if (process_->Poll()) return LosePeer();
@@ -104,14 +106,16 @@ absl::StatusOr<worker::Outcome> WorkerClient::Call(const worker::Request& reques
 absl::StatusOr<worker::Outcome> WorkerClient::Await(absl::Time hang, absl::Time end,
                                                     const ReplyHandler& handle) {
   while (true) {
-    const bool ready = end < hang ? WaitReadable(process_->fd(), *options_.cancel, end) : true;
+    const absl::Time until = gives_way_ ? std::min(end, absl::Now() + kGivesWayPeriod) : end;
+    const bool ready = until < hang ? WaitReadable(process_->fd(), *options_.cancel, until) : true;
+    if (gives_way_ && gives_way_()) end = std::min(end, absl::Now());
     if (absl::Now() >= end && end < hang && !options_.cancel->cancelled()) {
       pending_ = hang;
       return absl::DeadlineExceededError("the budget ended while the worker was at work");
     }
     if (!ready && !options_.cancel->cancelled()) continue;
     ASSIGN_OR_RETURN(worker::Reply reply, Receive(hang));
-    if (absl::Now() > hang) return Lose("hung: replies without end");
+    if (absl::Now() > hang) return Lose("hung: replies without end", true);
     if (reply.has_touching()) {
       if (!prepares_) touching_.clear();
       const int index = reply.touching().index();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +24,7 @@ namespace convtune {
 struct WorkerLoss {
   std::string reason;  // "signal 11 (SIGSEGV)", "hung for 30s", ...
   bool killed_from_outside = false;
+  bool hung = false;          // it lived, and did not come to an end in its time
   std::vector<int> suspects;  // indexes of the candidates that were being touched
 };
 
@@ -30,9 +32,9 @@ struct WorkerLoss {
 //
 // Errors of the calls: ABORTED if the worker died, hung or answered nonsense
 // (then it is gone, and loss() says why); CANCELLED if the token was cancelled
-// (then it was killed); DEADLINE_EXCEEDED if the time of SetEnd() came first
-// (then the worker goes on, and the session is pending()); FAILED_PRECONDITION
-// in the worker's words if it refused the request.
+// (then it was killed); DEADLINE_EXCEEDED if the time of SetEnd() came first, or
+// it gave way (then the worker goes on, and the session is pending());
+// FAILED_PRECONDITION in the worker's words if it refused the request.
 class WorkerClient {
  public:
   struct Options {
@@ -53,6 +55,9 @@ class WorkerClient {
   const std::optional<WorkerLoss>& loss() const { return loss_; }
   // From this time on nothing waits for the worker; at first there is none.
   void SetEnd(absl::Time end) { end_ = end; }
+  // Is asked a few times a second while a reply is waited for; once it says yes
+  // nothing waits any more. Empty: nobody is asked.
+  void SetGivesWay(std::function<bool()> gives_way) { gives_way_ = std::move(gives_way); }
   // A request was left to itself. Only FinishPending() may be called then.
   bool pending() const { return pending_.has_value(); }
   // Waits for its end, and drops its replies. DEADLINE_EXCEEDED if it is still
@@ -98,13 +103,14 @@ class WorkerClient {
   absl::StatusOr<worker::Outcome> Await(absl::Time hang, absl::Time end,
                                         const ReplyHandler& handle);
   // Ends the process and notes why.
-  absl::Status Lose(const std::string& reason);
+  absl::Status Lose(const std::string& reason, bool hung = false);
   absl::Status LosePeer();
 
   const Options options_;
   std::unique_ptr<WorkerProcess> process_;
   worker::HelloReply hello_;
   absl::Time end_ = absl::InfiniteFuture();
+  std::function<bool()> gives_way_;
   std::optional<absl::Time> pending_;  // when the request that is left is hung
   bool prepares_ = false;              // the request is Prepare
   std::vector<int> touching_;

@@ -19,6 +19,7 @@
 #include "server/worker/deviceless_backend.h"
 #include "server/worker/gpu_backend.h"
 #include "server/worker/session.h"
+#include "server/worker/warm_up.h"
 
 namespace convtune {
 namespace {
@@ -81,6 +82,10 @@ absl::Status Serve(const Flags& flags) {
   RETURN_IF_ERROR(DieWithParent(flags.fd));
   Channel channel(flags.fd);
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(flags));
+  // Before the handshake is answered. What fails here may work for a problem.
+  if (const absl::Status status = WarmUp(backend.get()); !status.ok()) {
+    std::fprintf(stderr, "convtune-worker: warming up: %s\n", status.ToString().c_str());
+  }
   Session session(backend.get());
   while (true) {
     const absl::StatusOr<worker::Request> request = channel.Receive();

@@ -41,6 +41,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"overwrites", &script.overwrites},
                                                {"check_delay_ms", &script.check_delay_ms},
                                                {"lanes", &script.lanes},
+                                               {"slow_ms", &script.slow_ms},
                                                {"index", &script.index}};
   const std::string copy(text);
   for (const std::string& line : std::vector<std::string>(

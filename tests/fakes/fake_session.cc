@@ -103,8 +103,15 @@ void FakeSession::MaybeFault(const std::string& where, int index) {
   } else if (script_.fault == "abort") {
     signal(SIGABRT, SIG_DFL);
     std::abort();
+  } else if (script_.fault == "killed") {
+    raise(SIGKILL);
   } else if (script_.fault == "exit") {
     _exit(3);
+  } else if (script_.fault == "slow" || script_.fault == "slow_segv") {
+    absl::SleepFor(absl::Milliseconds(script_.slow_ms));
+    if (script_.fault == "slow") return;
+    signal(SIGSEGV, SIG_DFL);
+    raise(SIGSEGV);
   } else if (script_.fault == "hang") {
     while (true) pause();
   } else if (script_.fault == "garbage") {
@@ -160,6 +167,7 @@ absl::Status FakeSession::Open(const worker::OpenProblem& request) {
   listing_ = request.listing();
   Log("open");
   MaybeFault("listing", 0);
+  if (request.legacy_api()) Log("legacy_listing");
   if (request.legacy_api()) MaybeFault("legacy_listing", 0);
   absl::SleepFor(absl::Milliseconds(script_.listing_delay_ms));
   if (script_.refused != 0) return Finish(false, "the script refuses every problem");

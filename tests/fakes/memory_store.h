@@ -111,6 +111,16 @@ class MemoryStore : public TuningStore {
     MutexLock lock(mutex_);
     return quarantine_;
   }
+  absl::Status DeleteQuarantine(const TuningKey& key,
+                                const std::vector<CandidateId>& candidates) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    std::erase_if(quarantine_, [&](const QuarantineEntry& e) {
+      return e.key == key &&
+             std::find(candidates.begin(), candidates.end(), e.candidate) != candidates.end();
+    });
+    return absl::OkStatus();
+  }
 
   absl::StatusOr<StoreCheck> Check() override { return StoreCheck{}; }
   absl::StatusOr<int64_t> Backup(const std::string&) override {

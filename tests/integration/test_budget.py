@@ -31,12 +31,10 @@ def test_what_was_timed_by_then_is_the_answer_and_says_that_it_is_incomplete(fak
         assert "budget ended" in answer.note
 
 
+# The first tuning of its worker: what cuDNN loads is not taken from the budget.
 def test_a_convolution_whose_search_takes_minutes_is_answered(daemons, worker):
     daemon = daemons("--devices", "none", "--profile", "nvidia-h200", "--worker", worker).start()
     with daemon.client() as client:
         job = client.tune(TRANSPOSED, options=TWO_SECONDS)
-        assert job.succeeded_count + job.failed_count == 1
-        if job.failed_count == 1:
-            assert "no candidate ran" in job.failures[0]
-        else:
-            assert client.get_one(TRANSPOSED).answer.winner.text
+        assert job.succeeded_count == 1, job
+        assert client.get_one(TRANSPOSED).answer.winner.text

@@ -91,11 +91,26 @@ def test_hanging_candidate_is_quarantined_behind_the_answer(fake_daemon, where):
         assert client.get_one(text).answer.winner.text
         # Once when it hung, once when it was tried alone.
         wait_until(lambda: client.tuning.ListDevices().devices[0].worker_deaths == 2, 20, "its judgement")
-        assert client.tune(text, force=True).succeeded_count == 1
+        job = client.tune(text, force=True, options={"time_budget": {"nanos": 500_000_000}})
+        assert job.succeeded_count == 1, job
         statuses = by_status(client, text)
         (suspect,) = statuses["CANDIDATE_STATUS_QUARANTINED"]
         assert "hung" in suspect.error_message
         assert statuses["CANDIDATE_STATUS_TIMED"]
+
+
+def test_deleting_a_problem_lifts_its_quarantine_and_outlives_the_daemon(fake_daemon, cli):
+    text = numbered(7)
+    daemon = fake_daemon().start(env=script(fault="segv", where="measure", index=SUSPECT, problem=text))
+    with daemon.client() as client:
+        client.tune(text)
+        assert "CANDIDATE_STATUS_QUARANTINED" in by_status(client, text)
+        cli(daemon).ok("delete", text)
+    assert daemon.stop() == 0
+    daemon.start(env=script())
+    with daemon.client() as client:
+        assert client.tune(text).succeeded_count == 1
+        assert list(by_status(client, text)) == ["CANDIDATE_STATUS_TIMED"]
 
 
 def test_quarantine_outlives_the_daemon(fake_daemon):

@@ -70,6 +70,18 @@ def test_during_a_long_tuning_it_exits_in_ten_seconds(fake_daemon):
         assert client.get_one(numbered(0)).answer.winner.text == first.answer.winner.text
 
 
+def test_while_a_suspect_is_judged_behind_the_answer_it_exits_in_ten_seconds(fake_daemon):
+    # Of eight plans in work one hangs: each is tried alone, and waited for.
+    env = script(fault="hang", where="prepare", lanes=8, index=0)
+    daemon = fake_daemon("--hang-timeout", "15s").start(env=env)
+    with daemon.client() as client:
+        client.tune(numbered(1), options={"time_budget": {"nanos": 500_000_000}})
+        wait_until(lambda: client.tuning.ListDevices().devices[0].worker_deaths == 1, 30, "the judgement's begin")
+    began = time.monotonic()
+    assert daemon.stop(timeout=30) == 0
+    assert time.monotonic() - began < 10
+
+
 def test_waiting_callers_are_told(fake_daemon):
     daemon = fake_daemon("--drain-timeout", "2s", env=script(measure_delay_ms=60000)).start()
     outcomes = []

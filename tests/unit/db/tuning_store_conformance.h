@@ -235,6 +235,23 @@ TYPED_TEST_P(TuningStoreConformance, QuarantineKeepsOneEntryPerCandidate) {
   EXPECT_THAT(*this->store_->ListQuarantine(), ::testing::UnorderedElementsAre(entry, other));
 }
 
+TYPED_TEST_P(TuningStoreConformance, LiftsTheQuarantineOfTheCandidatesThatAreNamed) {
+  const QuarantineEntry entry{SampleTuning(1).key, EngineConfig{34, {}}, "hang",
+                              absl::FromUnixSeconds(7)};
+  QuarantineEntry other_candidate = entry;
+  other_candidate.candidate = LegacyAlgorithm{1, 2};
+  QuarantineEntry other_problem = entry;
+  other_problem.key = SampleTuning(2).key;
+  for (const QuarantineEntry& e : {entry, other_candidate, other_problem}) {
+    ASSERT_TRUE(this->store_->PutQuarantine(e).ok());
+  }
+  ASSERT_TRUE(
+      this->store_->DeleteQuarantine(entry.key, {EngineConfig{7, {}}, entry.candidate}).ok());
+  this->Reopen();
+  EXPECT_THAT(*this->store_->ListQuarantine(),
+              ::testing::UnorderedElementsAre(other_candidate, other_problem));
+}
+
 TYPED_TEST_P(TuningStoreConformance, CheckFindsNothingInASoundStore) {
   ASSERT_TRUE(this->store_->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
   ASSERT_TRUE(this->store_->PutPin(SamplePin(1)).ok());
@@ -299,7 +316,8 @@ REGISTER_TYPED_TEST_SUITE_P(
     RefusesANumberThatIsNone, RefusesAnEnvironmentThatIsNotTheKeys,
     ForEachGoesInOrderAndWithoutSamples, DeleteCountsWhatWasThere, ListsEnvironmentsThatHaveRows,
     ATuningBringsTheFullModelOfAnEnvironmentKnownByText, PinsAreReplacedListedAndDeleted,
-    DeletingATuningKeepsItsPin, QuarantineKeepsOneEntryPerCandidate, CheckFindsNothingInASoundStore,
+    DeletingATuningKeepsItsPin, QuarantineKeepsOneEntryPerCandidate,
+    LiftsTheQuarantineOfTheCandidatesThatAreNamed, CheckFindsNothingInASoundStore,
     BackupRefusesARelativePathAndNamesTheField, BackupRefusesAFolderThatDoesNotExist,
     BackupNeverReplacesAFile, ServesReadersWhileOneWrites);
 

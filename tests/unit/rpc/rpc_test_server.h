@@ -41,6 +41,9 @@ class FakeStore : public TuningStore {
   absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() override {
     return std::vector<QuarantineEntry>();
   }
+  absl::Status DeleteQuarantine(const TuningKey&, const std::vector<CandidateId>&) override {
+    return failure;
+  }
   absl::StatusOr<StoreCheck> Check() override {
     if (!failure.ok()) return failure;
     return StoreCheck{problems, 12};

@@ -75,6 +75,22 @@ TEST_F(FaultTest, PlansThatCannotBeBuiltBesideEachOtherAreBuiltOneByOne) {
   EXPECT_EQ(Device().worker_deaths, 1);
 }
 
+TEST_F(FaultTest, AWorkerThatIsKilledFromOutsideBuildsOneByOneFromThenOn) {
+  Start("lanes=4;index=3;fault=killed;where=beside");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
+  EXPECT_TRUE(store_.ListQuarantine()->empty());
+  EXPECT_EQ(Device().worker_deaths, 1);
+}
+
+TEST_F(FaultTest, ASuspectIsTriedWithItsOwnApiAlone) {
+  // Once in the listing that the suspect is found in, and never again.
+  Start("fault=segv;index=2");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Requests("legacy_listing"), 2);
+  EXPECT_EQ(Requests("open"), 3);
+}
+
 class HangingCandidate : public FaultTest, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
@@ -90,15 +106,85 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
               HasSubstr("while the worker was at one candidate"));
   ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
   EXPECT_EQ(ToText(store_.ListQuarantine()->at(0).candidate), "graph:eng2,k2=2");
-  EXPECT_THAT(store_.ListQuarantine()->at(0).reason, HasSubstr("hung"));
+  EXPECT_THAT(store_.ListQuarantine()->at(0).reason, HasSubstr("hung with a budget of 400ms"));
   request.force = true;
-  request.options.time_budget = absl::Seconds(5);
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HangingCandidate, ::testing::Values("hang", "flood"),
                          [](const auto& param_info) { return std::string(param_info.param); });
+
+class LateFaultTest : public FaultTest {
+ protected:
+  // Tunes with a budget of 400 ms.
+  JobSnapshot TuneShortly(int n, absl::Duration budget = absl::Milliseconds(400)) {
+    JobRequest request;
+    request.problems = {Problem(n)};
+    request.options.time_budget = budget;
+    request.force = true;
+    return WaitFor(tuner_->CreateJob(request)->name);
+  }
+};
+
+TEST_F(LateFaultTest, ALongerBudgetTriesWhatHungAgainAndLiftsTheQuarantineIfItWasOnlySlow) {
+  options_.hang_timeout = absl::Milliseconds(300);
+  AddDevice("index=2;where=prepare;fault=slow;slow_ms=1500");
+  Start();
+  TuneShortly(1);
+  ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
+  EXPECT_EQ(TuneShortly(1).state, JobState::kSucceeded);
+  EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
+  EXPECT_EQ(TuneShortly(1, absl::Seconds(10)).state, JobState::kSucceeded);
+  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
+  EXPECT_TRUE(store_.ListQuarantine()->empty());
+}
+
+TEST_F(LateFaultTest, DeletingATuningLiftsTheQuarantineOfItsCandidates) {
+  Start(absl::StrCat("fault=segv;index=2;problem=", Problem(1).ToText()));
+  Tune({Problem(1)});
+  ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
+  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(2)}).ok());
+  EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
+  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(1)}).ok());
+  EXPECT_TRUE(store_.ListQuarantine()->empty());
+  EXPECT_EQ(tuner_->Stats().quarantined, 0);
+  Tune({Problem(1)});
+  EXPECT_EQ(Device().worker_deaths, 4);
+}
+
+TEST_F(LateFaultTest, JudgingGivesWayToOtherWorkAndBlamesNobody) {
+  options_.hang_timeout = absl::Seconds(3);
+  options_.late_patience = absl::Milliseconds(100);
+  AddDevice(absl::StrCat("index=2;where=measure;fault=hang;problem=", Problem(1).ToText()));
+  Start();
+  EXPECT_EQ(TuneShortly(1).state, JobState::kSucceeded);
+  // The judging begins when the worker that hung is given up.
+  ASSERT_TRUE(Eventually([this] { return Device().worker_deaths == 1; }));
+  EXPECT_EQ(TuneShortly(2).state, JobState::kSucceeded);
+  EXPECT_TRUE(store_.ListQuarantine()->empty());
+}
+
+TEST_F(LateFaultTest, DrainingEndsTheJudging) {
+  options_.hang_timeout = absl::Seconds(3);
+  AddDevice("index=2;where=measure;fault=hang");
+  Start();
+  EXPECT_EQ(TuneShortly(1).state, JobState::kSucceeded);
+  ASSERT_TRUE(Eventually([this] { return Device().worker_deaths == 1; }));
+  tuner_->Drain(absl::Now() + absl::Hours(1));
+  EXPECT_TRUE(store_.ListQuarantine()->empty());
+}
+
+TEST_F(LateFaultTest, ATuningWhoseWorkerDiedLateIsAnsweredAndTheSuspectJudgedBehindIt) {
+  // It dies when the budget is nearly over: there is no time to try it alone.
+  Start("index=7;where=measure;fault=slow_segv;slow_ms=1900");
+  EXPECT_EQ(TuneShortly(1, absl::Seconds(2)).state, JobState::kSucceeded);
+  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
+  EXPECT_EQ(CountStatus(CandidateStatus::kSkippedBudget), 1);
+  EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kIncomplete);
+  ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
+  EXPECT_EQ(ToText(store_.ListQuarantine()->at(0).candidate), "graph:eng7,k2=3");
+}
 
 TEST_F(FaultTest, AnAnswerComesAtTheBudgetAlsoIfNothingIsKnownByThen) {
   AddDevice("listing_delay_ms=3000");

@@ -1,0 +1,182 @@
+// DeviceRunner: one item, and what is left to do when it is answered.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "server/tuner/device_runner.h"
+#include "spdlog/spdlog.h"
+
+namespace convtune {
+namespace {
+
+// What a tuning has left at least after it lost a worker, so that it is answered
+// with what can be known by then.
+constexpr absl::Duration kLastAttempt = absl::Seconds(1);
+
+// Says when what is late has to give way: the queue is shut, or other work waits
+// for long.
+class Patience {
+ public:
+  Patience(const TuningQueue* queue, absl::Duration patience)
+      : queue_(queue), patience_(patience) {}
+
+  bool Over() {
+    if (queue_->shut()) return true;
+    const absl::Time now = absl::Now();
+    waits_since_ = queue_->depth() > 0 ? std::min(waits_since_, now) : absl::InfiniteFuture();
+    return now - waits_since_ >= patience_;
+  }
+
+ private:
+  const TuningQueue* const queue_;
+  const absl::Duration patience_;
+  absl::Time waits_since_ = absl::InfiniteFuture();
+};
+
+}  // namespace
+
+absl::Status DeviceRunner::Judge(const WorkSpec& spec, const std::vector<CandidateId>& suspects,
+                                 const JudgeLimits& limits, Verdict* verdict) {
+  const absl::Status status = judge_.Judge(spec, suspects, limits, verdict);
+  for (const auto& [id, reason] : verdict->guilty) Quarantine(spec.key, id, reason);
+  return status;
+}
+
+void DeviceRunner::Quarantine(const TuningKey& key, const CandidateId& id,
+                              const std::string& reason) {
+  spdlog::warn("{}: quarantined {} of {}: {}", options_.device.name, ToText(id), key.problem_text,
+               reason);
+  options_.committer->Quarantine({key, id, reason, options_.clock->Now()});
+}
+
+void DeviceRunner::LiftOutlived(const Tuning& tuning, absl::Duration budget) {
+  const auto lifted = [&](const CandidateId& id, const std::string& reason) {
+    if (HangBudget(reason).value_or(absl::InfiniteDuration()) >= budget) return false;
+    return std::any_of(tuning.candidates.begin(), tuning.candidates.end(), [&](const Candidate& c) {
+      return c.id == id && c.status != CandidateStatus::kSkippedBudget &&
+             c.status != CandidateStatus::kQuarantined;
+    });
+  };
+  const absl::Status status = options_.committer->LiftQuarantine(tuning.key, lifted);
+  if (!status.ok()) spdlog::error("could not lift a quarantine: {}", status.ToString());
+}
+
+bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* late) {
+  client_->SetGivesWay(gives_way);
+  const absl::Status status = client_->FinishPending(absl::InfiniteFuture());
+  if (status.ok()) client_->CloseProblem().IgnoreError();
+  if (client_->pending()) {
+    client_.reset();
+    return false;
+  }
+  client_->SetGivesWay(nullptr);
+  if (!client_->loss()) return true;
+  const WorkerLoss loss = TakeLoss();
+  for (const int index : loss.suspects) {
+    const auto suspect = late->candidates.find(index);
+    if (suspect != late->candidates.end() && !loss.killed_from_outside) {
+      late->suspects.push_back(suspect->second);
+    }
+  }
+  return true;
+}
+
+void DeviceRunner::FinishLate(const WorkSpec& spec, Late late) {
+  Patience patience(options_.queue, options_.late_patience);
+  const auto gives_way = [&patience] { return patience.Over(); };
+  const bool pending = client_ != nullptr && client_->pending();
+  if (!pending || FinishPending(gives_way, &late)) {
+    Verdict verdict;
+    const absl::Status status =
+        Judge(spec, late.suspects, {absl::InfiniteFuture(), gives_way}, &verdict);
+    if (!status.ok()) {
+      spdlog::info("{}: {} candidates of {} are not tried alone: {}", options_.device.name,
+                   verdict.unjudged.size(), spec.key.problem_text, status.ToString());
+    }
+  }
+  if (available_) SetState(client_ != nullptr ? DeviceState::kReady : DeviceState::kIdle);
+  idle_since_ = absl::Now();
+}
+
+WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* late) {
+  const TuningKey& key = item->spec.key;
+  const absl::Duration budget = item->spec.options.time_budget;
+  RunnerInput input{
+      item->spec,
+      options_.device.provenance,
+      options_.committer->QuarantinedOf(key),
+      {},
+      options_.clock,
+      options_.build_threads,
+      [this, &item](const WorkProgress& progress) { options_.queue->Report(item, progress); }};
+  // What hung with a shorter budget may only have been slow.
+  std::erase_if(input.quarantined, [budget](const auto& entry) {
+    return HangBudget(entry.second).value_or(absl::InfiniteDuration()) < budget;
+  });
+  int outside_kills = 0;
+  int unexplained = 0;
+  absl::Time end = absl::InfiniteFuture();  // of the budget, however many workers it takes
+  while (true) {
+    if (token_->cancelled()) return {absl::CancelledError("cancelled")};
+    if (const absl::Status status = EnsureWorker(); !status.ok()) return {status};
+    const absl::Duration left = end - absl::Now();
+    const bool last_attempt = left <= kLastAttempt;
+    input.spec.options.time_budget = std::min(budget, std::max(left, kLastAttempt));
+    const RunnerOutput output = RunTuning(input, options_.sampling, client_.get());
+    late->candidates = output.candidates;
+    if (end == absl::InfiniteFuture() && output.began) {
+      end = *output.began + budget;
+      input.spec.options.wait_idle = absl::ZeroDuration();
+    }
+    for (const auto& [id, why] : output.wrong) {
+      Quarantine(key, id, why);
+      input.quarantined.emplace(id, why);
+    }
+    if (output.tuning.ok()) {
+      LiftOutlived(*output.tuning, budget);
+      return {absl::OkStatus(),
+              options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
+    }
+    if (!client_->loss()) return {output.tuning.status()};
+    const WorkerLoss loss = TakeLoss();
+    if (token_->cancelled()) return {absl::CancelledError("cancelled")};
+    // Perhaps plans cannot be built beside each other, or not in the memory there is.
+    if (loss.killed_from_outside) {
+      input.build_threads = 1;
+      if (++outside_kills > kOutsideKills) {
+        return {absl::UnavailableError("the worker is killed from outside again and again")};
+      }
+    } else {
+      std::vector<CandidateId> suspects;
+      for (const int index : loss.suspects) {
+        const auto suspect = output.candidates.find(index);
+        if (suspect != output.candidates.end()) suspects.push_back(suspect->second);
+      }
+      Verdict verdict;
+      // Tried as in the whole item: what is slow is not to be taken for hung.
+      const absl::Status status = Judge(item->spec, suspects, {end, nullptr}, &verdict);
+      if (!status.ok() && !absl::IsDeadlineExceeded(status)) return {status};
+      input.quarantined.insert(verdict.guilty.begin(), verdict.guilty.end());
+      input.left_out.insert(verdict.unjudged.begin(), verdict.unjudged.end());
+      late->suspects.insert(late->suspects.end(), verdict.unjudged.begin(), verdict.unjudged.end());
+      if (verdict.guilty.empty() && verdict.unjudged.empty()) {
+        input.build_threads = 1;
+        if (suspects.empty() && input.spec.options.api == Api::kAny) {
+          // The legacy search runs what it lists: the graph API may do without it.
+          input.spec.options.api = Api::kGraph;
+        }
+        if (++unexplained > kUnexplainedDeaths) {
+          return {absl::UnavailableError(absl::StrCat(
+              "the worker died ", unexplained, " times, blaming no candidate: ", loss.reason))};
+        }
+      }
+    }
+    if (last_attempt) {
+      return {absl::UnavailableError(
+          absl::StrCat("the budget ended after the worker was lost again: ", loss.reason))};
+    }
+  }
+}
+
+}  // namespace convtune

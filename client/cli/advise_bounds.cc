@@ -10,15 +10,24 @@ namespace {
 // A median is the larger of GPU time and host time: so near, it is the latter.
 constexpr double kHostSetsThePace = 0.95;
 
+// The share of what others attain; 0 where that says nothing.
+double ShareOf(double figure, const BestSeen& best) {
+  const bool known = best.count > kFewestOthers && figure < best.value;
+  return known ? figure / best.value : 0;
+}
+
 }  // namespace
+
+void BestSeen::Add(double figure) {
+  value = std::max(value, figure);
+  ++count;
+}
 
 void Raise(const ConvProblem& problem, bool forbid_tf32, double time_us, Ceilings* ceilings) {
   if (!(time_us > 0)) return;
-  double& tflops = ceilings->tflops[{problem.data_type(), forbid_tf32}];
-  tflops = std::max(tflops, FloatingPointOperations(problem) / time_us / 1e6);
-  ceilings->gbytes =
-      std::max(ceilings->gbytes, static_cast<double>(problem.TensorBytes()) / time_us / 1e3);
-  ++ceilings->problems;
+  ceilings->tflops[{problem.data_type(), forbid_tf32}].Add(FloatingPointOperations(problem) /
+                                                           time_us / 1e6);
+  ceilings->gbytes.Add(static_cast<double>(problem.TensorBytes()) / time_us / 1e3);
 }
 
 BoundShare FindBound(const Variant& variant, const Advice& advice, double host_us,
@@ -26,9 +35,10 @@ BoundShare FindBound(const Variant& variant, const Advice& advice, double host_u
   if (!(advice.time_us > 0)) return {};
   if (host_us >= kHostSetsThePace * advice.time_us) return {Bound::kLaunch, 0};
   const auto most = ceilings.tflops.find({variant.problem.data_type(), variant.forbid_tf32});
-  const double compute = most == ceilings.tflops.end() ? 0 : advice.tflops / most->second;
-  const double memory = ceilings.gbytes > 0 ? advice.gbytes / ceilings.gbytes : 0;
-  if (compute == 0 && memory == 0) return {};
+  if (most == ceilings.tflops.end()) return {};
+  const double compute = ShareOf(advice.tflops, most->second);
+  const double memory = ShareOf(advice.gbytes, ceilings.gbytes);
+  if (compute == 0 || memory == 0) return {};
   return compute >= memory ? BoundShare{Bound::kCompute, compute}
                            : BoundShare{Bound::kMemory, memory};
 }

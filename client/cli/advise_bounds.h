@@ -10,14 +10,24 @@
 
 namespace convtune {
 
-// The most that any measured convolution attains on this card, which stands in
-// for what it can do. Value type.
+// The best of some measured figures.
+struct BestSeen {
+  double value = 0;
+  int count = 0;  // of figures
+
+  void Add(double figure);
+};
+
+// The best that the convolutions that were measured on this card attain: what
+// the card can do is more. Value type.
 struct Ceilings {
   // TFLOP/s by data type and whether TF32 was forbidden.
-  std::map<std::pair<DataType, bool>, double> tflops;
-  double gbytes = 0;  // GB/s
-  int problems = 0;   // that were taken in
+  std::map<std::pair<DataType, bool>, BestSeen> tflops;
+  BestSeen gbytes;  // GB/s, of all
 };
+
+// Other measurements than its own that a row is held against at least.
+inline constexpr int kFewestOthers = 5;
 
 // Takes in one that takes `time_us`; nothing happens if that is 0.
 void Raise(const ConvProblem& problem, bool forbid_tf32, double time_us, Ceilings* ceilings);
@@ -30,9 +40,11 @@ struct BoundShare {
 };
 
 // kLaunch where the host needs as long for a launch as the whole takes, else the
-// ceiling that is nearest. kUnknown where nothing was timed. After the roofline
-// model (Williams, Waterman and Patterson, CACM 52(4), 2009), with attained
-// ceilings in place of the vendor's.
+// ceiling that is nearest. kUnknown where nothing was timed, where a ceiling has
+// fewer than kFewestOthers measurements but for the row's own, which is among
+// them, and where the row itself is one of the ceilings. After the roofline
+// model (Williams, Waterman and Patterson, CACM 52(4), 2009), with the best seen
+// in place of what the card can do.
 BoundShare FindBound(const Variant& variant, const Advice& advice, double host_us,
                      const Ceilings& ceilings);
 

@@ -1,4 +1,4 @@
-// What a card was seen to attain, from the daemon's tunings.
+// The best seen on a card, from the daemon's tunings.
 #pragma once
 
 #include <set>

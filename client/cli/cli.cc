@@ -6,6 +6,8 @@
 #include <ostream>
 
 #include "client/cli/command.h"
+#include "client/cli/table.h"
+#include "client/cli/usage.h"
 
 namespace convtune {
 
@@ -22,17 +24,14 @@ int RunCli(const std::vector<std::string>& arguments, Io& io) {
   for (const auto& command : commands) command->Register(app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::RequiredError& error) {
-    const std::vector<std::string> unknown = app.remaining(true);
-    if (unknown.empty()) {
-      app.exit(error, io.out, io.err);
-    } else {
-      io.err << "'" << unknown[0] << "' is no command that there is; see --help\n";
-    }
-    return static_cast<int>(ExitCode::kUsage);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error, io.out, io.err);
-    return static_cast<int>(code == 0 ? ExitCode::kDone : ExitCode::kUsage);
+    if (error.get_exit_code() == 0) {
+      app.exit(error, io.out, io.err);
+      return static_cast<int>(ExitCode::kDone);
+    }
+    io.err << Paint("error:", Color::kRed, WantsColor(io, io.err_is_terminal)) << " "
+           << UsageError(app, error) << "\nRun with --help for more information.\n";
+    return static_cast<int>(ExitCode::kUsage);
   }
   const auto command = std::find_if(commands.begin(), commands.end(),
                                     [](const auto& candidate) { return candidate->chosen(); });

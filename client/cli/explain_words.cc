@@ -122,7 +122,8 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
     }
   }();
   if (why.empty()) return words;
-  words.push_back(absl::StrCat("race: ", tuning.rounds(), " rounds, until ", why));
+  words.push_back(absl::StrCat("race: ", tuning.rounds(),
+                               tuning.rounds() == 1 ? " round" : " rounds", ", until ", why));
   const v1::Conditions& conditions = tuning.conditions();
   if (!conditions.known()) {
     words.push_back("card: not known (NVML could not be asked)");

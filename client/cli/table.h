@@ -33,8 +33,8 @@ class Table {
   void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   bool empty() const { return rows_.empty(); }
 
-  // All lines. The last column is cut to fit `width` columns, with "..." at its
-  // end; 0: nothing is cut. The others never are.
+  // All lines, at most `width` wide (0: as wide as they are). The last column is cut to the
+  // rest, with "..."; where that is little, what does not fit is put below its row, whole.
   std::string Render(int width, bool color) const;
 
  private:

@@ -10,6 +10,7 @@
 #include "client/cli/advise_bounds.h"
 #include "client/cli/advise_ceilings.h"
 #include "client/cli/advise_variants.h"
+#include "client/cli/advise_words.h"
 #include "client/cli/answer_output.h"
 #include "client/cli/batch_get.h"
 #include "client/cli/command.h"
@@ -24,45 +25,13 @@
 namespace convtune {
 namespace {
 
-struct AdviceRow {
-  Variant variant;
-  v1::BatchGetResult result;
-  Advice advice;
-  BoundShare bound;
-};
-
 std::string Figure(int digits, double value) {
   return value > 0 ? absl::StrFormat("%.*f", digits, value) : "-";
-}
-
-std::string Math(const Variant& variant) {
-  if (variant.problem.data_type() != DataType::kF32) return "";
-  return variant.forbid_tf32 ? "no tf32" : "tf32";
 }
 
 std::string Word(const v1::BatchGetResult& result) {
   return result.has_answer() ? EvidenceWord(result.answer().evidence())
                              : "miss: " + MissWord(result.miss().reason());
-}
-
-// What the rows say, in a sentence.
-std::string Conclude(const std::vector<AdviceRow>& rows) {
-  const AdviceRow* best = nullptr;
-  for (const AdviceRow& row : rows) {
-    if (row.advice.speed_up > 0 &&
-        (best == nullptr || row.advice.speed_up > best->advice.speed_up)) {
-      best = &row;
-    }
-  }
-  if (best == nullptr) {
-    return "Nothing was timed, so nothing is said of speed: that needs a GPU.";
-  }
-  if (best->variant.asked) return "As it was asked for, it is the fastest of these.";
-  const std::string math = Math(best->variant);
-  return absl::StrFormat("The most per image: batch %d, %s, %s%s, %.2f times as fast as asked for.",
-                         best->variant.batch, std::string(Name(best->variant.problem.layout())),
-                         std::string(Name(best->variant.problem.data_type())),
-                         math.empty() ? "" : " (" + math + ")", best->advice.speed_up);
 }
 
 class AdviseCommand final : public Command {
@@ -184,7 +153,7 @@ class AdviseCommand final : public Command {
       Raise(row.variant.problem, row.variant.forbid_tf32, row.advice.time_us, &ceilings);
       seen.insert(row.variant.problem.ToText());
     }
-    if (ceilings.problems == 0) return ceilings;
+    if (ceilings.gbytes.count == 0) return ceilings;
     RaiseByStored(context, seen, &ceilings);
     return ceilings;
   }
@@ -240,7 +209,7 @@ class AdviseCommand final : public Command {
           {absl::StrCat(row.variant.batch),
            layout,
            dtype,
-           Math(row.variant),
+           MathWord(row.variant),
            FormatMicroseconds(row.advice.time_us),
            {Figure(2, row.advice.speed_up), row.advice.speed_up > 1 ? Color::kGreen : Color::kNone},
            Figure(1, row.advice.tflops),
@@ -250,7 +219,7 @@ class AdviseCommand final : public Command {
            error,
            {Word(row.result), has ? EvidenceColor(row.result.answer().evidence()) : Color::kRed},
            winner.text()});
-      csv += CsvLine({absl::StrCat(row.variant.batch), layout, dtype, Math(row.variant),
+      csv += CsvLine({absl::StrCat(row.variant.batch), layout, dtype, MathWord(row.variant),
                       Figure(6, row.advice.time_us), Figure(6, row.advice.speed_up),
                       Figure(6, row.advice.tflops), Figure(6, row.advice.gbytes),
                       BoundWord(row.bound), has ? absl::StrCat(winner.workspace_bytes()) : "",
@@ -261,10 +230,11 @@ class AdviseCommand final : public Command {
     } else {
       out << table.Render(context.table_width(), context.out_color()) << "\n"
           << Conclude(rows) << "\n";
-      if (ceilings.problems > 0) {
-        out << "BOUND: the nearest to the most that any of " << ceilings.problems
-            << " measurements attains on this card, which is " << Figure(0, ceilings.gbytes)
-            << " GB/s for memory.\n";
+      if (ceilings.gbytes.count > 0) {
+        out << "BOUND: the nearest to the best seen of " << ceilings.gbytes.count
+            << " measurements on this card; what the card can do is not measured. " << BoundWord({})
+            << ": fewer than " << kFewestOthers
+            << " others of its type, or it is the best seen itself.\n";
       }
     }
   }

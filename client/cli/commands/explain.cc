@@ -102,7 +102,7 @@ std::string CandidateCsv(const v1::Tuning& tuning) {
                              "host_us",       "sm_clock_mhz", "error",
                              "samples",       "find_us",      "workspace_bytes",
                              "deterministic", "stock",        "heuristic_rank",
-                             "notes",         "error"});
+                             "notes",         "message"});
   for (int i = 0; i < tuning.candidates_size(); ++i) {
     const v1::Candidate& candidate = tuning.candidates(i);
     const auto number = [](double us) { return us > 0 ? absl::StrFormat("%.6g", us) : ""; };

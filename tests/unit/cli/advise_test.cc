@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "client/cli/advise_words.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune {
@@ -63,38 +64,97 @@ TEST(AdviseTest, SaysNothingOfWhatWasNotTimed) {
 ConvProblem Known() { return Problem("fwd,x=8x512x28x28,w=512x64x3x3,pad=1,groups=8,f16,nhwc"); }
 
 TEST(FindBoundTest, TheNearestCeilingIsTheBound) {
-  Ceilings ceilings;
   const Variant variant{Known(), 8, false, true};
-  Advice advice = Advise(variant, TimedAt(1000), variant, TimedAt(1000));
-  EXPECT_EQ(FindBound(variant, advice, 0, ceilings).bound, Bound::kUnknown);
-  ceilings.tflops[{DataType::kF16, false}] = advice.tflops * 2;
-  ceilings.gbytes = advice.gbytes * 4;
+  const Advice advice = Advise(variant, TimedAt(1000), variant, TimedAt(1000));
+  EXPECT_EQ(FindBound(variant, advice, 0, {}).bound, Bound::kUnknown);
+  Ceilings ceilings;
+  ceilings.tflops[{DataType::kF16, false}] = {advice.tflops * 2, 6};
+  ceilings.gbytes = {advice.gbytes * 4, 6};
   const BoundShare compute = FindBound(variant, advice, 0, ceilings);
   EXPECT_EQ(compute.bound, Bound::kCompute);
   EXPECT_EQ(BoundWord(compute), "compute 50%");
-  ceilings.gbytes = advice.gbytes;
-  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "memory 100%");
+  ceilings.gbytes.value = advice.gbytes / 0.8;
+  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "memory 80%");
+}
+
+TEST(FindBoundTest, NothingIsItsOwnCeiling) {
+  const Variant variant{Known(), 8, false, true};
+  const Advice advice = Advise(variant, TimedAt(10), variant, TimedAt(10));
+  Ceilings ceilings;
+  Raise(Known(), false, 10, &ceilings);
+  for (int i = 0; i < kFewestOthers; ++i) Raise(Known(), false, 20, &ceilings);
+  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "-");
+  const Advice slower = Advise(variant, TimedAt(20), variant, TimedAt(20));
+  EXPECT_EQ(BoundWord(FindBound(variant, slower, 0, ceilings)), "compute 50%");
+}
+
+TEST(FindBoundTest, AFewOthersAreNoCeiling) {
+  const Variant variant{Known(), 8, false, true};
+  const Advice advice = Advise(variant, TimedAt(20), variant, TimedAt(20));
+  Ceilings ceilings;
+  Raise(Known(), false, 20, &ceilings);
+  for (int i = 0; i < kFewestOthers; ++i) {
+    EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "-") << i;
+    Raise(Known(), false, 10, &ceilings);
+  }
+  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "compute 50%");
 }
 
 TEST(FindBoundTest, AHostAsSlowAsTheWholeIsTheBound) {
-  Ceilings ceilings;
-  Raise(Known(), false, 10, &ceilings);
   const Variant variant{Known(), 8, false, true};
   const Advice advice = Advise(variant, TimedAt(10), variant, TimedAt(10));
-  EXPECT_EQ(BoundWord(FindBound(variant, advice, 9.9, ceilings)), "launch");
-  EXPECT_EQ(FindBound(variant, advice, 5, ceilings).share, 1);
+  EXPECT_EQ(BoundWord(FindBound(variant, advice, 9.9, {})), "launch");
+  EXPECT_EQ(BoundWord(FindBound(variant, advice, 5, {})), "-");
 }
 
 TEST(FindBoundTest, WithoutTf32IsACeilingOfItsOwn) {
   const ConvProblem problem = Problem("fwd,x=8x64x56x56,w=64x64x3x3,pad=1");
   Ceilings ceilings;
-  Raise(problem, false, 10, &ceilings);
+  for (int i = 0; i <= kFewestOthers; ++i) Raise(problem, false, 10, &ceilings);
   Raise(problem, true, 40, &ceilings);
   Raise(problem, true, 0, &ceilings);
-  EXPECT_EQ(ceilings.problems, 2);
-  const Variant variant{problem, 8, true, false};
-  const Advice advice = Advise(variant, TimedAt(40), variant, TimedAt(40));
-  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "compute 100%");
+  EXPECT_EQ(ceilings.gbytes.count, kFewestOthers + 2);
+  const Advice advice =
+      Advise({problem, 8, true, false}, TimedAt(40), {problem, 8, true, false}, TimedAt(40));
+  EXPECT_EQ(BoundWord(FindBound({problem, 8, true, false}, advice, 0, ceilings)), "-");
+  EXPECT_EQ(BoundWord(FindBound({problem, 8, false, false}, advice, 0, ceilings)), "compute 25%");
+}
+
+// A row that takes `us`, against 100 us as asked for.
+AdviceRow Row(const std::string& type, bool asked, double us, v1::Evidence evidence, double error) {
+  AdviceRow row{
+      {Problem("fwd,x=8x64x56x56,w=64x64x3x3,pad=1," + type), 8, false, asked}, {}, {}, {}};
+  row.result = TimedAt(us);
+  row.result.mutable_answer()->set_evidence(evidence);
+  if (error > 0) row.result.mutable_answer()->mutable_winner()->set_error(error);
+  row.advice = Advise(row.variant, row.result, row.variant, TimedAt(100));
+  return row;
+}
+
+TEST(ConcludeTest, ANarrowerTypeComesWithItsError) {
+  const AdviceRow asked = Row("f32", true, 100, v1::EVIDENCE_MEASURED, 1e-4);
+  const AdviceRow narrow = Row("bf16", false, 50, v1::EVIDENCE_MEASURED, 4e-3);
+  EXPECT_EQ(Conclude({asked, narrow}),
+            "The most per image: batch 8, nchw, bf16, 2.00 times as fast as asked for. Its type is "
+            "narrower: the numerical error is 4.0e-03, as asked for 1.0e-04.");
+  const AdviceRow unknown = Row("bf16", false, 50, v1::EVIDENCE_MEASURED, 0);
+  EXPECT_THAT(Conclude({asked, unknown}), testing::HasSubstr("numerical error is not known"));
+  const AdviceRow same = Row("f32,nhwc", false, 50, v1::EVIDENCE_MEASURED, 1e-4);
+  EXPECT_THAT(Conclude({asked, same}), testing::Not(testing::HasSubstr("narrower")));
+}
+
+TEST(ConcludeTest, LittleEvidenceIsNotRecommended) {
+  const AdviceRow asked = Row("f32", true, 100, v1::EVIDENCE_MEASURED, 0);
+  const AdviceRow weak = Row("f16", false, 20, v1::EVIDENCE_INCOMPLETE, 0);
+  EXPECT_EQ(Conclude({asked, weak}),
+            "As it was asked for, it is the fastest of these. Faster, but with incomplete evidence "
+            "only: batch 8, nchw, f16.");
+  const AdviceRow weakly_asked = Row("f32", true, 100, v1::EVIDENCE_INCOMPLETE, 0);
+  EXPECT_THAT(Conclude({weakly_asked, weak}),
+              testing::HasSubstr("No recommendation: its evidence is incomplete only."));
+  const AdviceRow strong = Row("f32,nhwc", false, 50, v1::EVIDENCE_MEASURED, 0);
+  EXPECT_THAT(Conclude({weakly_asked, strong}),
+              testing::HasSubstr("what was asked for has incomplete evidence only."));
 }
 
 TEST(AdviseCommandTest, ShowsVariantsSideBySide) {

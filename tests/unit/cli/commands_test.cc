@@ -3,6 +3,12 @@
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "absl/strings/str_split.h"
+#include "client/cli/cli.h"
 #include "client/cli/command.h"
 #include "tests/unit/cli/fake_daemon.h"
 
@@ -68,6 +74,38 @@ TEST_F(CommandsTest, ExplainShowsEveryCandidateAndWhy) {
   EXPECT_TRUE(Has(result.out, "The winner is graph:eng34,k2=5.")) << result.out;
   EXPECT_TRUE(Has(Run({"explain", ProblemText(8), "--csv"}).out, "second line"));
   EXPECT_TRUE(IsJson(Run({"explain", ProblemText(8), "--json"}).out));
+}
+
+TEST_F(CommandsTest, ExplainOnANarrowTerminalShowsErrorsWhole) {
+  v1::Candidate* refused = daemon_.tuning.add_candidates();
+  refused->set_text("graph:eng5,k4=0,k5=0,k13=1");
+  refused->set_status(v1::CANDIDATE_STATUS_UNSUPPORTED);
+  const std::string words =
+      "CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH: the engine needs another card";
+  refused->set_error_message(words);
+  std::istringstream in;
+  std::ostringstream text;
+  std::ostringstream err;
+  const auto no_color = [](const std::string& name) -> std::optional<std::string> {
+    if (name == "NO_COLOR") return "1";
+    return std::nullopt;
+  };
+  Io io{in, text, err, true, true, 80, no_color};
+  EXPECT_EQ(RunCli({"explain", ProblemText(8), "--address", daemon_.address()}, io), 0);
+  const std::string out = text.str();
+  EXPECT_TRUE(Has(out, words)) << out;
+  const size_t begin = out.find("RANK");
+  const std::string table = out.substr(begin, out.find("\n\n", begin) - begin);
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(table, '\n'))) {
+    EXPECT_LE(line.size(), 80U) << line;
+  }
+}
+
+TEST_F(CommandsTest, ExplainNamesEachColumnOfCsvOnce) {
+  const std::string csv = Run({"explain", ProblemText(8), "--csv"}).out;
+  const std::vector<std::string> names = absl::StrSplit(csv.substr(0, csv.find('\n')), ',');
+  EXPECT_EQ(names.back(), "message");
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size()) << csv;
 }
 
 TEST_F(CommandsTest, ExplainOfAnUnknownProblemEndsWithThree) {
@@ -182,6 +220,36 @@ TEST(CompletionTest, EveryShellKnowsEveryVerbAndOption) {
       EXPECT_NE(script.find(word), std::string::npos) << shell << ": " << word;
     }
   }
+}
+
+TEST(UsageTest, ErrorsSayThatTheyAreErrors) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"get", ProblemText(8), "--on-miss", "foo"},
+                                             {"pin", ProblemText(8), "graph:eng1"},
+                                             {}}) {
+    const RunResult result = RunProgram(arguments);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.err.find("error: "), 0U) << result.err;
+  }
+  EXPECT_EQ(RunProgram({"gett"}).err,
+            "error: 'gett' is no command that there is\nRun with --help for more information.\n");
+  EXPECT_NE(RunProgram({"jobs"}).err.find("needs one of list, show, watch, cancel"),
+            std::string::npos);
+}
+
+TEST(UsageTest, AnOptionInFrontOfItsCommandIsSentBehindIt) {
+  const auto first_line = [](const std::vector<std::string>& arguments) {
+    const std::string words = RunProgram(arguments).err;
+    return words.substr(0, words.find('\n'));
+  };
+  const std::string belongs = "error: --address belongs after the command: convtune ";
+  EXPECT_EQ(first_line({"--address", "unix:/x", "get", ProblemText(8)}),
+            belongs + "get --address ...");
+  EXPECT_EQ(first_line({"--address=unix:/x", "jobs", "list"}), belongs + "jobs list --address ...");
+  EXPECT_EQ(first_line({"--address", "unix:/x"}), belongs + "COMMAND --address ...");
+  EXPECT_EQ(first_line({"jobs", "--address", "unix:/x"}), belongs + "jobs COMMAND --address ...");
+  EXPECT_EQ(first_line({"jobs", "--address", "unix:/x", "list"}),
+            belongs + "jobs list --address ...");
 }
 
 TEST(HelpTest, EndsWithZeroAndNamesTheExitCodes) {

@@ -81,6 +81,8 @@ TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
   EXPECT_EQ(absl::StrJoin(ExplainRace(tuning), "\n"),
             "race: 93 rounds, until every finalist is known to be slower than the fastest, or as "
             "fast\ncard: not known (NVML could not be asked)");
+  tuning.set_rounds(1);
+  EXPECT_EQ(ExplainRace(tuning)[0].find("race: 1 round, until"), 0U);
   tuning.mutable_conditions()->set_known(true);
   tuning.mutable_conditions()->set_temperature_celsius(61);
   tuning.mutable_conditions()->set_power_limit_watts(700);

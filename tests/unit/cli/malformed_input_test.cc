@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{"NoVerb", {}, "", {"subcommand"}}, Case{"UnknownVerb", {"fetch"}, "", {"fetch"}},
         Case{"UnknownOption", {"get", kGood, "--colour"}, "", {"--colour"}},
-        Case{"JobsWithoutAVerb", {"jobs"}, "", {"subcommand"}},
+        Case{"JobsWithoutAVerb", {"jobs"}, "", {"needs one of"}},
         Case{"WorkspaceWithoutUnit",
              {"get", kGood, "--max-workspace", "64"},
              "",

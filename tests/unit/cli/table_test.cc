@@ -21,11 +21,57 @@ TEST(TableTest, ColumnsAreAligned) {
             "longer        0  a note of some length\n");
 }
 
-TEST(TableTest, OnlyTheLastColumnIsCut) {
-  EXPECT_EQ(Example().Render(25, false),
-            "NAME       SIZE  NOTE\n"
-            "a       1.5 KiB  short\n"
-            "longer        0  a not...\n");
+TEST(TableTest, OnlyTheLastColumnIsCutToTheRestOfTheWidth) {
+  Table table({{"NAME"}, {"NOTE"}});
+  table.Add({"a", "a note that is longer than what is left of the line"});
+  EXPECT_EQ(table.Render(50, false),
+            "NAME  NOTE\n"
+            "a     a note that is longer than what is left o...\n");
+}
+
+TEST(TableTest, WhatDoesNotFitIsBelowItsRowAndWhole) {
+  EXPECT_EQ(Example().Render(27, false),
+            "NAME       SIZE\n"
+            "      NOTE\n"
+            "a       1.5 KiB\n"
+            "      short\n"
+            "longer        0\n"
+            "      a note of some length\n");
+  EXPECT_EQ(Example().Render(12, false),
+            "NAME\n"
+            "         SIZE\n"
+            "      NOTE\n"
+            "a\n"
+            "      1.5 KiB\n"
+            "      short\n"
+            "longer\n"
+            "            0\n"
+            "      a note of some\n"
+            "      length\n");
+}
+
+TEST(TableTest, AnEmptyTextTakesNoLineBelow) {
+  Table table({{"NAME"}, {"NOTE"}});
+  table.Add({"a", ""});
+  table.Add({"b", "thirty columns of text, or so"});
+  EXPECT_EQ(table.Render(30, false),
+            "NAME\n"
+            "      NOTE\n"
+            "a\n"
+            "b\n"
+            "      thirty columns of text,\n"
+            "      or so\n");
+}
+
+TEST(TableTest, ATextWithoutSpacesIsBrokenBetweenCodePoints) {
+  Table table({{"NAME"}, {"NOTE"}});
+  table.Add({"a", "\xC3\xA4" + std::string(20, 'x')});
+  EXPECT_EQ(table.Render(26, false),
+            "NAME\n"
+            "      NOTE\n"
+            "a\n"
+            "      \xC3\xA4xxxxxxxxxxxxxxxxxxx\n"
+            "      x\n");
 }
 
 TEST(TableTest, ColorDoesNotMoveColumns) {

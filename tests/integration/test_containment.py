@@ -14,6 +14,7 @@ import pytest
 from harness.api import API
 from harness.daemon import alive, wait_until
 from harness.fakes import script
+from harness.look_ups import LookUps
 from harness.problems import numbered
 
 SUSPECT = 1
@@ -48,36 +49,6 @@ def test_of_daemons_that_start_together_one_wins(convtuned, short_dir, long_run)
                 process.kill()
                 process.wait()
                 log.close()
-
-
-class LookUps(threading.Thread):
-    """Looks a known problem up all the time, and keeps what was no answer."""
-
-    def __init__(self, daemon, text):
-        super().__init__()
-        self._daemon, self._text = daemon, text
-        self._stopping = threading.Event()
-        self.count, self.errors = 0, []
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stopping.set()
-        self.join()
-
-    def run(self):
-        with self._daemon.client() as client:
-            while not self._stopping.is_set():
-                try:
-                    outcome = client.get_one(self._text, timeout=5).WhichOneof("outcome")
-                    if outcome != "answer":
-                        self.errors.append(outcome)
-                except grpc.RpcError as error:
-                    self.errors.append(error)
-                self.count += 1
-                time.sleep(0.001)
 
 
 @pytest.mark.parametrize("fault", ["segv", "abort", "exit", "illegal", "hang", "stubborn", "flood", "garbage", "lie",

@@ -1,5 +1,7 @@
 """The Python package against a daemon."""
 
+import pathlib
+import re
 import sys
 import time
 
@@ -9,13 +11,7 @@ from harness import python_package
 
 PROBLEMS = [f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1,nhwc,f16" for n in range(1, 4)]
 
-# As the README shows it.
-FIVE_LINES = """
-import sys, convtune
-client = convtune.Client(sys.argv[1])
-for result in client.get(sys.argv[2:], on_miss="tune"):
-    print(result.problem, result.winner.text if result.winner else result.message)
-"""
+REPO = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +22,14 @@ def ct():
     return convtune
 
 
-def test_five_lines_get_answers(fake_daemon):
+def test_the_five_lines_of_the_readme_get_answers(fake_daemon):
+    shown = [
+        re.search(r"```python\n(import sys, convtune\n.*?)```", (REPO / page).read_text(), re.DOTALL)[1]
+        for page in ("README.md", "client/python/README.md")
+    ]
+    assert shown[0] == shown[1] and len(shown[0].splitlines()) <= 5
     daemon = fake_daemon().start()
-    result = python_package.run("-c", FIVE_LINES, daemon.address, *PROBLEMS)
+    result = python_package.run("-c", shown[0], daemon.address, *PROBLEMS)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert len(lines) == 3 and all(" graph:eng" in line or " legacy:algo" in line for line in lines), lines
@@ -183,6 +184,7 @@ def test_what_the_command_line_cannot_do_ends_with_2(tmp_path):
         assert result.returncode == 2 and why in result.stderr, (arguments, result)
 
 
+@pytest.mark.ci
 def test_every_public_part_is_typed():
     pytest.importorskip("mypy")
     result = python_package.run(

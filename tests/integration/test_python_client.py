@@ -72,7 +72,7 @@ def test_a_refused_problem_names_field_and_rule_and_the_others_are_answered(ct, 
     assert [r.miss for r in results] == ["", "refused", "refused", "", "refused"]
     assert "w_dims[1]" in results[1].message and "UTF-8" in results[4].message
     # What is wrong with the whole request is nobody's fault alone.
-    wrong = ct.Client(client.address, environment="no-such").resolve(mixed[:2], timeout=60)
+    wrong = ct.Client(client.address, environment="no-such").resolve(PROBLEMS[:2], timeout=60)
     assert [r.miss for r in wrong] == ["unavailable"] * 2 and "no-such" in wrong[0].message
     # Nor does a refused one keep the others from being tuned.
     summary = ct.warm([*PROBLEMS, bad], client)

@@ -50,11 +50,11 @@ def problems(
         else:
             _run(model, inputs, keywords, recorder)
     except NotImplementedError as error:
-        if "meta" not in str(error):
+        if "meta" not in str(error).lower():
             raise
         raise ModelError(
             f"model: torch {torch.__version__} cannot run it on the meta device; on the CPU it can: "
-            f"{str(error).splitlines()[0]}"
+            f"{str(error).split('. ')[0]}"
         ) from error
     return recorder.workload
 

@@ -101,7 +101,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(func).split(".")[1] if "." in str(func) else str(func)
         if name == "convolution_backward" and args[0].device.type == "meta":
-            result = _meta_gradients(*args[1:4], args[10])
+            result = _meta_gradients(args[1], args[2], args[3], args[10])
         else:
             result = func(*args, **(kwargs or {}))
         if name in ("convolution", "_convolution", "convolution_overrideable"):

@@ -26,8 +26,6 @@ from convtune.v1 import (
 _RETRY_PAUSE_S = 0.05
 _MAX_RETRY_PAUSE_S = 1.0
 
-default_address = defaults.address
-
 
 class Client:
     """One connection to a daemon; connects at the first call. Thread-safe.
@@ -40,7 +38,7 @@ class Client:
     Without `address`: $CONVTUNE_ADDRESS, else the socket of the user's own
     daemon, else the machine's. `snapshot` is the folder of the file that
     resolve() reads where no daemon answers; left out: $CONVTUNE_SNAPSHOT, else
-    the user's own daemon's, else the machine's."""
+    the first with a file of the user's own daemon's and the machine's."""
 
     def __init__(
         self,
@@ -52,7 +50,9 @@ class Client:
         snapshot: str | None = None,
         use_snapshot: bool = True,
     ) -> None:
-        self.address = address or defaults.address()
+        self._named = address or defaults.named_address()
+        self._credentials = credentials
+        self._lock = threading.Lock()
         self.environment = environment
         self._timeout = timeout
         self._snapshot_folder = snapshot
@@ -61,22 +61,36 @@ class Client:
         self._snapshot_file: tuple[int, int] | None = None
         self._snapshot_lock = threading.Lock()
         self._refresh: Refresh | None = None
+        self.address = self._named or defaults.address()
+        if credentials is None and not self.address.startswith("unix:"):
+            raise ValueError(f"credentials: are needed for {self.address}, as TCP is served with mutual TLS only")
+        self._connect()
+
+    def _connect(self) -> None:
         options = [
             ("grpc.max_receive_message_length", 256 << 20),
             # A daemon that starts is found soon by those who wait for it.
             ("grpc.initial_reconnect_backoff_ms", 50),
             ("grpc.max_reconnect_backoff_ms", 1000),
         ]
-        if credentials is not None:
-            self._channel = grpc.secure_channel(self.address, credentials, options=options)
-        elif self.address.startswith("unix:"):
-            self._channel = grpc.insecure_channel(self.address, options=options)
+        if self._credentials is not None:
+            self._channel = grpc.secure_channel(self.address, self._credentials, options=options)
         else:
-            raise ValueError(f"credentials: are needed for {self.address}, as TCP is served with mutual TLS only")
+            self._channel = grpc.insecure_channel(self.address, options=options)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._maintenance = maintenance_service_pb2_grpc.MaintenanceServiceStub(  # type: ignore[no-untyped-call]
             self._channel
         )
+
+    def _look_again(self) -> None:
+        """Nobody may have named the daemon, and its socket come to be only later."""
+        if self._named:
+            return
+        address = defaults.address()
+        with self._lock:
+            if address != self.address:
+                self.address = address
+                self._connect()  # the other channel ends with the calls that are on it
 
     def __enter__(self) -> "Client":
         return self
@@ -130,7 +144,7 @@ class Client:
             on_miss=f"ON_MISS_{on_miss.upper()}",
             min_evidence=f"EVIDENCE_{min_evidence.upper() or 'UNSPECIFIED'}",
         )
-        response = self._call(self._tuning.BatchGet, request, deadline, enough)
+        response = self._call(lambda: self._tuning.BatchGet, request, deadline, enough)
         return [messages.result(r) for r in response.results]
 
     def _get_sound(self, problems: Iterable[Problem | str], *, timeout: float | None = None) -> list[Result]:
@@ -262,7 +276,7 @@ class Client:
             )
             if budget_s is not None:
                 request.options.time_budget.FromNanoseconds(int(budget_s * 1e9))
-            job = self._call(self._tuning.CreateTuningJob, request, time.monotonic() + self._timeout)
+            job = self._call(lambda: self._tuning.CreateTuningJob, request, time.monotonic() + self._timeout)
             try:
                 for job in self._tuning.WatchTuningJob(tuning_service_pb2.WatchTuningJobRequest(name=job.name)):
                     if on_progress is not None:
@@ -276,25 +290,26 @@ class Client:
     def info(self) -> Any:
         """convtune.v1.ServerInfo."""
         request = maintenance_service_pb2.GetServerInfoRequest()
-        return self._call(self._maintenance.GetServerInfo, request, time.monotonic() + self._timeout)
+        return self._call(lambda: self._maintenance.GetServerInfo, request, time.monotonic() + self._timeout)
 
     def is_profile(self) -> bool:
         """True if a device profile stands in for the environment's card."""
         request = tuning_service_pb2.ListEnvironmentsRequest()
-        listed = self._call(self._tuning.ListEnvironments, request, time.monotonic() + self._timeout)
+        listed = self._call(lambda: self._tuning.ListEnvironments, request, time.monotonic() + self._timeout)
         chosen = [e for e in listed.environments if e.current and self.environment in ("", e.name, e.text)]
         return bool(chosen) and all(e.profile for e in chosen)
 
     def _call(
-        self, method: Any, request: Any, deadline: float | None, enough: Callable[[], bool] = lambda: False
+        self, method: Callable[[], Any], request: Any, deadline: float | None, enough: Callable[[], bool] = lambda: False
     ) -> Any:
         """Tries again while nobody answers, unless `enough`, asked once, says that it need not."""
         pause, give_up = _RETRY_PAUSE_S, deadline
         first = True
         while True:
+            self._look_again()
             left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
             try:
-                return method(request, timeout=left)
+                return method()(request, timeout=left)
             except grpc.RpcError as error:
                 if give_up is None:
                     give_up = time.monotonic() + self._timeout

@@ -13,8 +13,8 @@ import xxhash
 
 from convtune import problem_key
 from convtune.answers import EVIDENCE, Answer, Candidate, Constraints, Result
+from convtune.defaults import SNAPSHOT
 
-_FILE = "current.snapshot"
 _HEADER = struct.Struct("<8sIIQQQIIqQQQQQQQ")
 _SECTION = struct.Struct("<BBBBIII64s32sIIQQQ")
 _SLOT = struct.Struct("<II")
@@ -58,7 +58,7 @@ class _Choice:
 def identity(folder: str) -> tuple[int, int] | None:
     """Differs between two files, one of which took the other's place; None without one."""
     try:
-        status = os.stat(os.path.join(folder, _FILE))
+        status = os.stat(os.path.join(folder, SNAPSHOT))
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
@@ -71,7 +71,7 @@ class Snapshot:
     it may be empty if the file has one environment. Raises SnapshotError."""
 
     def __init__(self, folder: str, environment: str = "") -> None:
-        self._path = os.path.join(folder, _FILE)
+        self._path = os.path.join(folder, SNAPSHOT)
         try:
             with open(self._path, "rb") as file:
                 self._bytes = file.read()

@@ -106,7 +106,8 @@ bool Publisher::Prepare() {
   ready_ = status.ok();
   status_.error = std::string(status.message());
   changed_.SignalAll();
-  if (!ready_ && !stopping_) spdlog::error("nothing is published: {}", status.ToString());
+  // UNAVAILABLE: the daemon stops.
+  if (!ready_ && !absl::IsUnavailable(status)) spdlog::error("nothing is published: {}", status.ToString());
   return ready_;
 }
 

@@ -65,9 +65,9 @@ def constraints(of: Constraints) -> Any:
         cache_state=f"CACHE_STATE_{of.cache_state.upper() or 'UNSPECIFIED'}",
     )
     if of.max_workspace_bytes is not None:
-        message.max_workspace_bytes = of.max_workspace_bytes
+        message.max_workspace_bytes = int(of.max_workspace_bytes)
     if of.max_error is not None:
-        message.max_error = of.max_error
+        message.max_error = float(of.max_error)
     return message
 
 

@@ -40,8 +40,10 @@ absl::Status Committer::Load() {
                                           spdlog::error("left out a row of the database: {}", what);
                                         }));
   if (corrupt_rows > 0) spdlog::error("{} rows of the database are corrupt", corrupt_rows);
+  const bool writable = store_->DeleteTunings({}).ok();
   ASSIGN_OR_RETURN(const std::vector<QuarantineEntry> entries, store_->ListQuarantine());
   MutexLock state_lock(state_mutex_);
+  writable_ = writable;
   for (const QuarantineEntry& entry : entries) {
     quarantine_[Texts(entry.key)][entry.candidate] = entry.reason;
   }
@@ -275,8 +277,9 @@ void Committer::WritePending() {
     pending_.erase(it);
     if (pending_.empty()) spdlog::info("the disk takes results again; none is waiting");
   }
+  const bool writable = store_->DeleteTunings({}).ok();
   MutexLock state_lock(state_mutex_);
-  writable_ = true;
+  writable_ = writable;
 }
 
 void Committer::WakeRetries() {

@@ -38,8 +38,8 @@ constexpr double kShutdownShare = 0.9;
 // that are idle and so do not see that they should close them.
 constexpr absl::Duration kCallGrace = absl::Seconds(1);
 
-absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags,
-                                                             const Clock* clock) {
+absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags, const Clock* clock,
+                                                             std::string damage = "") {
   std::error_code error;
   const std::filesystem::path dir = std::filesystem::absolute(flags.state_dir, error);
   std::filesystem::create_directories(dir.parent_path(), error);  // Open says what is wrong
@@ -48,6 +48,7 @@ absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags,
   options.clock = clock;
   options.allow_network_fs = flags.allow_network_fs;
   options.max_bytes = flags.max_db_bytes;
+  options.damage = std::move(damage);
   options.notice = [](const std::string& text) { spdlog::warn("database: {}", text); };
   return SqliteTuningStore::Open(std::move(options));
 }
@@ -159,8 +160,8 @@ absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, 
 absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
   const SystemClock clock;
   ASSIGN_OR_RETURN(const std::vector<std::string> bundle_keys, ReadBundleKeys(flags));
-  ASSIGN_OR_RETURN(const std::unique_ptr<SqliteTuningStore> database, OpenStore(flags, &clock));
-  ASSIGN_OR_RETURN(const std::unique_ptr<TuningStore> store,
+  ASSIGN_OR_RETURN(std::unique_ptr<SqliteTuningStore> database, OpenStore(flags, &clock));
+  ASSIGN_OR_RETURN(std::unique_ptr<TuningStore> store,
                    AddBases(flags, database.get(), &clock, bundle_keys));
   ASSIGN_OR_RETURN(std::vector<DeviceSpec> devices, FindDevices(flags, signals));
   Tuner::Options options;
@@ -173,7 +174,18 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
   options.release_store = database.get();
   options.publish = flags.publish;
   options.publish.folder = (std::filesystem::absolute(flags.state_dir) / "snapshot").string();
-  ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, Tuner::Create(std::move(options)));
+  absl::StatusOr<std::unique_ptr<Tuner>> created = Tuner::Create(options);
+  if (absl::IsDataLoss(created.status()) && !database->read_only()) {
+    // Opening looks at a part of the file, reading it at nearly all.
+    store.reset();
+    database.reset();
+    ASSIGN_OR_RETURN(database, OpenStore(flags, &clock, std::string(created.status().message())));
+    ASSIGN_OR_RETURN(store, AddBases(flags, database.get(), &clock, bundle_keys));
+    options.store = store.get();
+    options.release_store = database.get();
+    created = Tuner::Create(std::move(options));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, std::move(created));
   int exit_status = 0;
   absl::Status served;
   if (flags.once) {

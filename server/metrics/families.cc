@@ -1,5 +1,6 @@
 #include "server/metrics/families.h"
 
+#include <string>
 #include <utility>
 
 namespace convtune {
@@ -162,6 +163,18 @@ void AddWork(const MetricsInput& input, Families* families) {
       families->Add(device.state == state ? 1 : 0, {{"device", device.name},
                                                     {"environment", device.environment},
                                                     {"state", StateName(state)}});
+    }
+  }
+  families->Begin(MetricType::Gauge, "convtune_device_lost",
+                  "1 while the device's card is lost or has to be reset");
+  for (const CardStatus& card : input.cards) {
+    families->Add(card.lost.empty() ? 0 : 1, {{"device", card.device}});
+  }
+  families->Begin(MetricType::Counter, "convtune_device_xids_total",
+                  "Errors of the card that the driver reported, by their Xid");
+  for (const CardStatus& card : input.cards) {
+    for (const auto& [xid, count] : card.xids) {
+      families->Add(Count(count), {{"device", card.device}, {"xid", std::to_string(xid)}});
     }
   }
   families->Gauge("convtune_quarantined_candidates",

@@ -1,7 +1,8 @@
 #include "server/metrics/families.h"
 
-#include <string>
 #include <utility>
+
+#include "server/tuner/xid.h"
 
 namespace convtune {
 namespace {
@@ -171,10 +172,14 @@ void AddWork(const MetricsInput& input, Families* families) {
     families->Add(card.lost.empty() ? 0 : 1, {{"device", card.device}});
   }
   families->Begin(MetricType::Counter, "convtune_device_xids_total",
-                  "Errors of the card that the driver reported, by their Xid");
+                  "Errors of the card that the driver reported, by what they mean");
   for (const CardStatus& card : input.cards) {
-    for (const auto& [xid, count] : card.xids) {
-      families->Add(Count(count), {{"device", card.device}, {"xid", std::to_string(xid)}});
+    for (const auto& [kind, name] :
+         {std::pair(XidKind::kLost, "lost"), std::pair(XidKind::kApplication, "application"),
+          std::pair(XidKind::kNotice, "notice")}) {
+      int64_t sum = 0;
+      for (const auto& [xid, count] : card.xids) sum += KindOfXid(xid) == kind ? count : 0;
+      families->Add(Count(sum), {{"device", card.device}, {"kind", name}});
     }
   }
   families->Gauge("convtune_quarantined_candidates",

@@ -16,6 +16,8 @@
 #include "db/sqlite_tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "server/convtuned/card_watcher.h"
+#include "server/convtuned/device_health.h"
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
 #include "server/convtuned/program_paths.h"
@@ -53,7 +55,7 @@ absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags,
   return SqliteTuningStore::Open(std::move(options));
 }
 
-absl::StatusOr<std::vector<DeviceSpec>> FindDevices(const Flags& flags, StopSignals* signals) {
+absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals) {
   ProbeOptions options;
   options.worker = flags.worker;
   options.devices = flags.devices;
@@ -72,7 +74,7 @@ absl::StatusOr<std::vector<DeviceSpec>> FindDevices(const Flags& flags, StopSign
   if (result.devices.empty()) {
     spdlog::warn("no device to tune on: serving what the database has");
   }
-  return std::move(result.devices);
+  return result;
 }
 
 absl::StatusOr<std::vector<std::string>> ReadBundleKeys(const Flags& flags) {
@@ -111,9 +113,15 @@ absl::StatusOr<std::unique_ptr<TuningStore>> AddBases(const Flags& flags, Tuning
       store, std::move(layers), [](Tuning* tuning) { RankCandidates(&tuning->candidates); });
 }
 
+// What is known of the cards, and who says it to the world.
+struct Cards {
+  const CardBoard* board;
+  DeviceHealth* health;
+};
+
 absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, Tuner* tuner,
                    const Clock* clock, const std::vector<std::string>& bundle_keys,
-                   StopSignals* signals) {
+                   const Cards& cards, StopSignals* signals) {
   Server::Options options;
   options.listen = flags.listen;
   options.tls = flags.tls;
@@ -127,7 +135,8 @@ absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, 
   options.metrics.built = MetricsBuilt();
   std::unique_ptr<MetricsServer> metrics;
   if (!flags.metrics_address.empty()) {
-    ASSIGN_OR_RETURN(metrics, MetricsServer::Create(flags.metrics_address, {tuner, store, clock}));
+    ASSIGN_OR_RETURN(
+        metrics, MetricsServer::Create(flags.metrics_address, {tuner, store, clock, cards.board}));
     options.metrics.url = metrics->url();
     spdlog::info("metrics at {}", metrics->url());
   }
@@ -136,6 +145,7 @@ absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, 
   for (const std::string& address : server->addresses()) {
     spdlog::info("listening on {}", address);
   }
+  cards.health->Attach(server.get());
   server->SetReady(true);
   NotifySystemd("READY=1");
   const absl::Duration watchdog = WatchdogPeriod();
@@ -149,6 +159,7 @@ absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, 
   NotifySystemd("STOPPING=1");
   const absl::Time start = absl::Now();
   server->SetReady(false);
+  cards.health->Attach(nullptr);
   // The tuner first: it calls every waiting caller back, so that their calls
   // end by themselves.
   tuner->Drain(start + flags.drain_timeout * kDrainShare);
@@ -163,18 +174,24 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
   ASSIGN_OR_RETURN(std::unique_ptr<SqliteTuningStore> database, OpenStore(flags, &clock));
   ASSIGN_OR_RETURN(std::unique_ptr<TuningStore> store,
                    AddBases(flags, database.get(), &clock, bundle_keys));
-  ASSIGN_OR_RETURN(std::vector<DeviceSpec> devices, FindDevices(flags, signals));
+  ASSIGN_OR_RETURN(ProbeResult found, FindDevices(flags, signals));
+  CardBoard cards;
+  DeviceHealth health;
+  cards.SetListener([&health](const std::string& device, bool lost) { health.Note(device, lost); });
+  for (const DeviceSpec& device : found.devices) cards.Add(device.name);
+  ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<CardWatcher>> watchers,
+                   WatchCards(flags.worker, found.pci_bus_ids, &cards));
   Tuner::Options options;
   options.store = store.get();
   options.clock = &clock;
-  options.devices = std::move(devices);
+  options.devices = std::move(found.devices);
   options.idle_timeout = flags.idle_timeout;
   options.hang_timeout = flags.hang_timeout;
   options.build_threads = flags.build_threads;
   options.release_store = database.get();
   options.publish = flags.publish;
   options.publish.folder = (std::filesystem::absolute(flags.state_dir) / "snapshot").string();
-  absl::StatusOr<std::unique_ptr<Tuner>> created = Tuner::Create(options);
+  absl::StatusOr<std::unique_ptr<Tuner>> created = CreateTuner(options, &cards);
   if (absl::IsDataLoss(created.status()) && !database->read_only()) {
     // Opening looks at a part of the file, reading it at nearly all.
     store.reset();
@@ -183,7 +200,7 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
     ASSIGN_OR_RETURN(store, AddBases(flags, database.get(), &clock, bundle_keys));
     options.store = store.get();
     options.release_store = database.get();
-    created = Tuner::Create(std::move(options));
+    created = CreateTuner(std::move(options), &cards);
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, std::move(created));
   int exit_status = 0;
@@ -194,7 +211,8 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
     // The snapshot is what an init container is run for.
     if (!tuner->releases()->Status().error.empty()) exit_status = 1;
   } else if (!signals->stopped()) {
-    served = Serve(flags, store.get(), database.get(), tuner.get(), &clock, bundle_keys, signals);
+    served = Serve(flags, store.get(), database.get(), tuner.get(), &clock, bundle_keys,
+                   {&cards, &health}, signals);
   }
   tuner.reset();
   const absl::Status closed = database->Close();

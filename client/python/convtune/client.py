@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -11,11 +10,11 @@ from typing import Any
 import grpc
 
 from convtune import defaults, messages
-from convtune import snapshot as _snapshot
 from convtune.answers import EVIDENCE, ON_MISS, Constraints, Result, one_of
 from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
 from convtune.refresh import Refresh
+from convtune.snapshot import Current
 from convtune.v1 import (
     maintenance_service_pb2,
     maintenance_service_pb2_grpc,
@@ -55,11 +54,7 @@ class Client:
         self._lock = threading.Lock()
         self.environment = environment
         self._timeout = timeout
-        self._snapshot_folder = snapshot
-        self._use_snapshot = use_snapshot
-        self._snapshot: _snapshot.Snapshot | None = None
-        self._snapshot_file: tuple[int, int] | None = None
-        self._snapshot_lock = threading.Lock()
+        self._snapshot = Current(snapshot, environment) if use_snapshot else None
         self._refresh: Refresh | None = None
         self.address = self._named or defaults.address()
         if credentials is None and not self.address.startswith("unix:"):
@@ -155,7 +150,7 @@ class Client:
         def ask(part: list[str]) -> list[Result]:
             return self._get_part(part, Constraints(), "none", "", deadline)
 
-        return [r for part in messages.split(messages.texts(problems)) for r in _each_by_itself(part, ask)]
+        return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, ask)]
 
     def resolve(
         self,
@@ -182,7 +177,10 @@ class Client:
             stored: list[Result] = []
 
             def enough() -> bool:
-                stored[:] = self._from_snapshot(part, constraints, min_evidence)
+                if self._snapshot is None:
+                    stored[:] = [Result(text, None) for text in part]
+                else:
+                    stored[:] = self._snapshot.find(part, constraints, min_evidence)
                 return all(result.answer for result in stored)
 
             try:
@@ -190,13 +188,13 @@ class Client:
             except Unavailable as error:
                 if not stored or not all(result.answer for result in stored):
                     enough()
-                return [r if r.answer else _unavailable(r, error) for r in stored]
+                return [r if r.answer else messages.unavailable(r, error) for r in stored]
             except ConvtuneError as error:
                 if error.refused_problems(len(part)):
                     raise
-                return [_unavailable(Result(text, None), error) for text in part]
+                return [messages.unavailable(Result(text, None), error) for text in part]
 
-        return [r for part in messages.split(messages.texts(problems)) for r in _each_by_itself(part, ask)]
+        return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, ask)]
 
     def start_refresh(
         self,
@@ -231,26 +229,6 @@ class Client:
         refresh, self._refresh = self._refresh, None
         if refresh is not None:
             refresh.stop()
-
-    def _from_snapshot(self, texts: list[str], constraints: Constraints, min_evidence: str) -> list[Result]:
-        if not self._use_snapshot:
-            return [Result(text, None) for text in texts]
-        try:
-            snapshot = self._current_snapshot()
-            return [snapshot.find(text, constraints, min_evidence) for text in texts]
-        except _snapshot.SnapshotError as error:
-            return [Result(text, None, message=str(error)) for text in texts]
-
-    def _current_snapshot(self) -> _snapshot.Snapshot:
-        """The file that is there now; read again only when it was replaced."""
-        folder = self._snapshot_folder or defaults.snapshot_folder()
-        with self._snapshot_lock:
-            identity = _snapshot.identity(folder)
-            if self._snapshot is None or identity is None or identity != self._snapshot_file:
-                self._snapshot = None
-                self._snapshot = _snapshot.Snapshot(folder, self.environment)
-                self._snapshot_file = identity
-            return self._snapshot
 
     def tune(
         self,
@@ -320,27 +298,3 @@ class Client:
                 first = False
             time.sleep(pause)
             pause = min(pause * 2, _MAX_RETRY_PAUSE_S)
-
-
-def _unavailable(result: Result, error: ConvtuneError) -> Result:
-    why = f"{error}; {result.message}" if result.message else str(error)
-    return dataclasses.replace(result, miss="unavailable", message=why, source="")
-
-
-def _each_by_itself(texts: list[str], ask: Callable[[list[str]], list[Result]]) -> list[Result]:
-    """What `ask` answers; problems that it refuses are misses, and the others are asked again."""
-    results: dict[int, Result] = {}
-    for place, text in enumerate(texts):
-        if not messages.is_text(text):
-            results[place] = Result(text, None, "refused", "must be valid UTF-8")
-    while left := [place for place in range(len(texts)) if place not in results]:
-        try:
-            results.update(zip(left, ask([texts[place] for place in left])))
-            break
-        except ConvtuneError as error:
-            refused = error.refused_problems(len(left))
-            if not refused:
-                raise
-            for place, why in refused.items():
-                results[left[place]] = Result(texts[left[place]], None, "refused", why, source="daemon")
-    return [results[place] for place in range(len(texts))]

@@ -73,12 +73,12 @@ absl::StatusOr<Tuning> HoldingStore::GetTuning(const TuningKey& key) {
   return tuning;
 }
 
-absl::Status HoldingStore::ForEachTuning(const std::function<void(Tuning)>& visit,
+absl::Status HoldingStore::ForEachTuning(const std::function<bool(Tuning)>& visit,
                                          const std::function<void(const std::string&)>& corrupt) {
   return store_->ForEachTuning(
       [this, &visit](Tuning tuning) {
         Mark(&tuning);
-        visit(std::move(tuning));
+        return visit(std::move(tuning));
       },
       corrupt);
 }

@@ -52,7 +52,7 @@ class HoldingStore : public TuningStore {
   absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) override {
     return store_->DeleteTunings(keys);
   }
-  absl::Status ForEachTuning(const std::function<void(Tuning)>& visit,
+  absl::Status ForEachTuning(const std::function<bool(Tuning)>& visit,
                              const std::function<void(const std::string&)>& corrupt) override;
   absl::StatusOr<std::vector<Environment>> ListEnvironments() override {
     return store_->ListEnvironments();

@@ -11,6 +11,7 @@
 #include "proto/base/mutex.h"
 #include "server/tuner/committer.h"
 #include "server/tuner/device_runner.h"
+#include "server/tuner/index_loader.h"
 #include "server/tuner/job_table.h"
 #include "server/tuner/library_versions.h"
 #include "server/tuner/lookups.h"
@@ -98,6 +99,7 @@ class TunerImpl : public Tuner {
   HoldingStore store_;
   TuningIndex index_;
   Committer committer_;
+  IndexLoader loader_;
   JobTable jobs_;
   Lookups lookups_;
   // Not changed after Start.

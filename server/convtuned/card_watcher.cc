@@ -38,11 +38,12 @@ void CardWatcher::Run() {
   absl::Duration pause = options_.retry;
   while (!stop_->cancelled()) {
     const bool was_lost = lost_;
+    watching_ = false;
     const End end = WatchOnce();
-    if (end == End::kUnwatchable) return;
+    if (end == End::kUnwatchable && !lost_) return;
     // A card that is lost is looked at in the same intervals for ever; what
     // else fails is tried less and less often.
-    const bool same = end == End::kLost || was_lost;
+    const bool same = end == End::kLost || was_lost || watching_;
     pause = same ? options_.retry : std::min(pause * 2, options_.retry_max);
     stop_->WaitFor(pause);
   }
@@ -81,6 +82,7 @@ std::optional<CardWatcher::End> CardWatcher::Take(const std::string& line) {
   absl::string_view rest = line;
   int64_t xid = 0;
   if (line == "watching") {
+    watching_ = true;
     if (!std::exchange(watched_, true)) spdlog::info("{}: the card is watched", options_.device);
     blind_ = false;
     if (std::exchange(lost_, false)) options_.report({CardNews::Kind::kBack, 0, ""});

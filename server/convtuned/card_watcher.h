@@ -52,7 +52,8 @@ class CardWatcher {
   const Options options_;
   const std::unique_ptr<CancelToken> stop_;
   // The thread's own.
-  bool watched_ = false;  // at any time
+  bool watched_ = false;   // at any time
+  bool watching_ = false;  // by the last process
   bool lost_ = false;
   bool blind_ = false;  // it was said
   std::thread thread_;

@@ -68,7 +68,7 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore, public Outbox
   absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override;
   // Without keys: says whether it could, and writes nothing.
   absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) override;
-  absl::Status ForEachTuning(const std::function<void(Tuning)>& visit,
+  absl::Status ForEachTuning(const std::function<bool(Tuning)>& visit,
                              const std::function<void(const std::string&)>& corrupt) override;
   absl::StatusOr<std::vector<Environment>> ListEnvironments() override;
   absl::Status PutPin(const Pin& pin) override;

@@ -20,6 +20,8 @@ namespace convtune {
 namespace {
 
 constexpr absl::Duration kRetry = absl::Seconds(5);
+// Of who decides on a release, until everything is read.
+constexpr absl::Duration kPatience = absl::Seconds(10);
 // Of the time, what writing snapshots may take when changes do not end.
 constexpr double kMostOfTime = 0.1;
 
@@ -93,7 +95,24 @@ void Publisher::NoteChange(const TuningKey& key, bool override) {
   DueBy(std::max(not_before_, absl::Now() + options_.publish.debounce));
 }
 
+bool Publisher::Prepare() {
+  absl::Status status = options_.await_index(absl::InfiniteDuration());
+  if (status.ok()) status = releases_.ReadChoices();
+  MutexLock lock(mutex_);
+  // What programs missed before the choices were known.
+  for (const WantedProblem& wanted : wanted_.MostWanted()) {
+    if (releases_.HasChoice(wanted.key)) wanted_.Erase(wanted.key);
+  }
+  ready_ = status.ok();
+  status_.error = std::string(status.message());
+  changed_.SignalAll();
+  // UNAVAILABLE: the daemon stops.
+  if (!ready_ && !absl::IsUnavailable(status)) spdlog::error("nothing is published: {}", status.ToString());
+  return ready_;
+}
+
 void Publisher::Run() {
+  if (!Prepare()) return;
   while (true) {
     {
       MutexLock lock(mutex_);
@@ -118,7 +137,27 @@ void Publisher::Stop() {
   }
   if (!thread_.joinable()) return;
   thread_.join();
+  {
+    MutexLock lock(mutex_);
+    if (!ready_) return;
+  }
   Pass();
+}
+
+absl::Status Publisher::PassNow() {
+  {
+    const absl::Time until = absl::Now() + kPatience;
+    MutexLock lock(mutex_);
+    while (!ready_ && absl::Now() < until) {
+      changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(until - absl::Now()));
+    }
+    if (!ready_) {
+      return absl::UnavailableError(status_.error.empty() ? "the database is still being read"
+                                                          : status_.error);
+    }
+  }
+  Pass();
+  return absl::OkStatus();
 }
 
 absl::Status Publisher::Reconcile(Work* work) {
@@ -211,13 +250,13 @@ absl::StatusOr<ReleaseDiff> Publisher::DiffReleases(int64_t from, int64_t to,
   if (!environment.empty()) {
     ASSIGN_OR_RETURN(text, options_.resolve(environment));
   }
-  Pass();
+  RETURN_IF_ERROR(PassNow());
   return releases_.Diff(from, to, text, limit);
 }
 
 absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,
                                                   const std::string& reason, int canary_permille) {
-  Pass();  // what was committed until now is part of it
+  RETURN_IF_ERROR(PassNow());  // what was committed until now is part of it
   ASSIGN_OR_RETURN(const Release release,
                    releases_.Promote({author, reason, options_.clock->Now()}, canary_permille));
   spdlog::info("release {} {} by {}: {}", release.number,
@@ -235,7 +274,7 @@ absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,
 
 absl::StatusOr<std::optional<Release>> Publisher::FollowFleet(const std::string& author,
                                                               const std::string& reason) {
-  Pass();  // what was applied until now is part of it
+  RETURN_IF_ERROR(PassNow());  // what was applied until now is part of it
   ASSIGN_OR_RETURN(std::optional<Release> release,
                    releases_.PromoteFleet({author, reason, options_.clock->Now()}));
   if (!release.has_value()) return release;
@@ -250,7 +289,7 @@ absl::StatusOr<std::optional<Release>> Publisher::FollowFleet(const std::string&
 
 absl::StatusOr<Release> Publisher::RollBackRelease(const std::string& author,
                                                    const std::string& reason, int64_t to) {
-  Pass();
+  RETURN_IF_ERROR(PassNow());
   ASSIGN_OR_RETURN(const Release release,
                    releases_.RollBack({author, reason, options_.clock->Now()}, to));
   spdlog::info(

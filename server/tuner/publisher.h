@@ -39,6 +39,9 @@ class Publisher : public ReleaseManager {
     const TuningIndex* index = nullptr;
     Committer* committer = nullptr;
     const Clock* clock = nullptr;
+    // OK once the index is whole: nothing is decided or published before. An error
+    // if it is not within `patience`.
+    std::function<absl::Status(absl::Duration patience)> await_index;
     // Those that a device has: they are in the snapshot even before anything is
     // chosen.
     std::vector<Environment> current;
@@ -90,8 +93,12 @@ class Publisher : public ReleaseManager {
   };
 
   void Run();
-  // One round: reconcile, publish, keep what is wanted.
+  // Waits until there is all that passes need; false if there will not be.
+  bool Prepare() EXCLUDES(mutex_);
+  // One round: reconcile, publish, keep what is wanted. Only once it is ready.
   void Pass() EXCLUDES(work_mutex_);
+  // That, for somebody who waits; UNAVAILABLE if it does not get ready.
+  absl::Status PassNow() EXCLUDES(work_mutex_);
   absl::Status Reconcile(Work* work) REQUIRES(work_mutex_);
   absl::Status Publish() REQUIRES(work_mutex_);
   void NoteTuned(const Work& work);
@@ -112,6 +119,7 @@ class Publisher : public ReleaseManager {
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;
+  bool ready_ GUARDED_BY(mutex_) = false;  // see Prepare
   absl::Time due_ GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time not_before_ GUARDED_BY(mutex_) = absl::InfinitePast();    // of the next write
   absl::Time pin_expiry_ GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of those in the file

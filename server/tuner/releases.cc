@@ -69,6 +69,11 @@ absl::Status Releases::Load() {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(std::vector<Release> releases, options_.store->ListReleases());
   history_ = ReleaseHistory(std::move(releases));
+  return absl::OkStatus();
+}
+
+absl::Status Releases::ReadChoices() {
+  MutexLock lock(mutex_);
   return ReadServed();
 }
 

@@ -1,11 +1,15 @@
 #include "client/cli/context.h"
 
 #include <ostream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/table.h"
 #include "client/cpp/rpc_error.h"
+#include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune {
@@ -33,7 +37,10 @@ ExitCode Context::Fail(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
       SayError(absl::StrCat("no answer from the daemon at ", address, ": ", message));
-      Say("Start one with `convtuned`, or say where it is with --address or CONVTUNE_ADDRESS.");
+      Say(
+          absl::StrCat("Start one with `convtuned`, or say where it is with --address or "
+                       "CONVTUNE_ADDRESS; else it is looked for at ",
+                       absl::StrJoin(ClientSocketPaths(), ", then at "), "."));
       return ExitCode::kUnreachable;
     case absl::StatusCode::kDeadlineExceeded:
       SayError(absl::StrCat("the daemon at ", address, " needed longer than ",

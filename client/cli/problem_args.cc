@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/onnx_problems.h"
 #include "client/cli/units.h"
 #include "proto/base/status_macros.h"
 
@@ -25,6 +26,10 @@ ProblemList ReadArgument(const std::string& text, size_t number,
   for (ProblemRow& row : list.rows) row.source = ArgumentSource(row.source);
   for (ProblemRowError& error : list.errors) error.source = ArgumentSource(error.source);
   return list;
+}
+
+absl::Status AtFile(const absl::Status& status) {
+  return absl::InvalidArgumentError(absl::StrCat("FILE, --file: ", std::string(status.message())));
 }
 
 // "3x3" as "3" if all dimensions agree.
@@ -54,14 +59,16 @@ void ProblemArgs::RegisterOverrides(CLI::App& app) {
 
 void ProblemArgs::Register(CLI::App& app) {
   app.add_option("problems", problems_, "problems in the text form")->type_name("PROBLEM");
-  app.add_option("--file", files_, "list of problems (text, CSV or JSON lines); - is stdin")
+  app.add_option("--file", files_,
+                 "list of problems (text, CSV, JSON lines or an ONNX model); - is stdin")
       ->type_name("FILE")
       ->allow_extra_args(false);
   RegisterOverrides(app);
 }
 
 void ProblemArgs::RegisterFiles(CLI::App& app) {
-  app.add_option("files", files_, "lists of problems (text, CSV or JSON lines); - is stdin")
+  app.add_option("files", files_,
+                 "lists of problems (text, CSV, JSON lines, ONNX models); - is stdin")
       ->type_name("FILE")
       ->required();
   RegisterOverrides(app);
@@ -109,11 +116,15 @@ absl::StatusOr<ProblemBatch> ProblemArgs::Read(Context& context) const {
       take(ReadProblemList(context.io().in, "stdin", overrides));
       continue;
     }
-    auto list = ReadProblemListFile(file, overrides);
-    if (!list.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("FILE, --file: ", std::string(list.status().message())));
+    if (IsOnnxFile(file)) {
+      const auto text = OnnxProblems(file, overrides.batch);
+      if (!text.ok()) return AtFile(text.status());
+      std::istringstream in(*text);
+      take(ReadProblemList(in, file, overrides));
+      continue;
     }
+    auto list = ReadProblemListFile(file, overrides);
+    if (!list.ok()) return AtFile(list.status());
     take(*std::move(list));
   }
   return batch;

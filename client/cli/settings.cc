@@ -135,7 +135,7 @@ absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const Io& 
   settings.environment = values["environment"].text;
   settings.client.tls = {values["tls_ca"].text, values["tls_cert"].text, values["tls_key"].text};
   if (values.count("address") == 0) {
-    settings.client.address = {.unix_socket = true, .target = DefaultSocketPath()};
+    settings.client.address = {.unix_socket = true, .target = FirstSocket(ClientSocketPaths())};
   } else {
     const Value& value = values["address"];
     auto address = Address::Parse(value.text);

@@ -32,11 +32,25 @@ std::string HomeDirectory() {
   return "/";
 }
 
+constexpr char kSystemSocket[] = "/run/convtune/convtune.sock";
+constexpr char kServiceDir[] = "/var/lib/convtune";
+
+std::string UserStateDir() {
+  const std::string state = AbsoluteFromEnvironment("XDG_STATE_HOME");
+  return (state.empty() ? HomeDirectory() + "/.local/state" : state) + "/convtune";
+}
+
+// systemd separates several directories by colons; the first one is ours.
+std::string ServiceStateDir() {
+  const std::string service = AbsoluteFromEnvironment("STATE_DIRECTORY");
+  return service.substr(0, service.find(':'));
+}
+
 }  // namespace
 
 std::string DefaultSocketPath() {
   if (geteuid() == 0) {
-    return "/run/convtune/convtune.sock";
+    return kSystemSocket;
   }
   const std::string runtime = AbsoluteFromEnvironment("XDG_RUNTIME_DIR");
   if (!runtime.empty()) {
@@ -45,19 +59,49 @@ std::string DefaultSocketPath() {
   return "/tmp/convtune-" + std::to_string(geteuid()) + "/convtune.sock";
 }
 
-std::string DefaultStateDir() {
-  // systemd separates several directories by colons; the first one is ours.
-  const std::string service = AbsoluteFromEnvironment("STATE_DIRECTORY");
-  if (!service.empty()) {
-    return service.substr(0, service.find(':'));
+std::vector<std::string> ClientSocketPaths() {
+  std::vector<std::string> paths = {DefaultSocketPath()};
+  if (paths.front() != kSystemSocket) paths.push_back(kSystemSocket);
+  return paths;
+}
+
+std::string FirstSocket(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    struct stat info {};
+    const bool shared = path.rfind("/tmp/", 0) == 0;
+    if (shared && !IsPrivateDirectory(path.substr(0, path.rfind('/')))) continue;
+    if (stat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) return path;
   }
-  constexpr char kServiceDir[] = "/var/lib/convtune";
+  return paths.front();
+}
+
+std::vector<std::string> ClientSnapshotFolders() {
+  std::vector<std::string> folders;
+  const std::string service = ServiceStateDir();
+  if (!service.empty()) folders.push_back(service + "/snapshot");
+  folders.push_back(UserStateDir() + "/snapshot");
+  folders.push_back(std::string(kServiceDir) + "/snapshot");
+  return folders;
+}
+
+std::string FirstFolderWith(const std::string& file, const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    if (access((folder + "/" + file).c_str(), R_OK) == 0) return folder;
+  }
+  for (const std::string& folder : folders) {
+    if (access(folder.c_str(), X_OK) == 0) return folder;
+  }
+  return folders.front();
+}
+
+std::string DefaultStateDir() {
+  const std::string service = ServiceStateDir();
+  if (!service.empty()) return service;
   struct stat info {};
   if (stat(kServiceDir, &info) == 0 && S_ISDIR(info.st_mode) && access(kServiceDir, W_OK) == 0) {
     return kServiceDir;
   }
-  const std::string state = AbsoluteFromEnvironment("XDG_STATE_HOME");
-  return (state.empty() ? HomeDirectory() + "/.local/state" : state) + "/convtune";
+  return UserStateDir();
 }
 
 bool IsPrivateDirectory(const std::string& path) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace convtune {
 
@@ -11,6 +12,23 @@ namespace convtune {
 // owner alone or not to be trusted: see IsPrivateDirectory. Thread-safe as long
 // as nobody changes the environment; so are all of these.
 std::string DefaultSocketPath();
+
+// Where a client looks for a daemon that nobody named: this user's socket, then
+// the system's, which is the same one for root.
+std::vector<std::string> ClientSocketPaths();
+
+// The first of `paths` that is a socket; the first one if none is. A folder
+// below /tmp that others can write to is passed over.
+std::string FirstSocket(const std::vector<std::string>& paths);
+
+// Where a client looks for the snapshot if nobody says: below $STATE_DIRECTORY
+// (systemd) and this user's state folder, then /var/lib/convtune/snapshot, to
+// which it need not be able to write.
+std::vector<std::string> ClientSnapshotFolders();
+
+// The first of `folders` with a `file` that can be read; else the first that is
+// there and can be entered; else the first.
+std::string FirstFolderWith(const std::string& file, const std::vector<std::string>& folders);
 
 // Directory of the database: $STATE_DIRECTORY (systemd) if set, else
 // /var/lib/convtune if it exists and is writable, else

@@ -11,16 +11,18 @@ namespace convtune {
 namespace {
 
 constexpr std::string_view kColumns[] = {
-    "n",      "c",     "d",     "h",     "w",      "k",          "t",        "r",        "s",
-    "pad_d",  "pad_h", "pad_w", "dil_d", "dil_h",  "dil_w",      "stride_d", "stride_h", "stride_w",
-    "groups", "op",    "dtype", "count", "layout", "transposed", "out_d",    "out_h",    "out_w",
+    "n",     "c",        "d",          "h",        "w",      "k",     "t",
+    "r",     "s",        "pad_d",      "pad_h",    "pad_w",  "dil_d", "dil_h",
+    "dil_w", "stride_d", "stride_h",   "stride_w", "groups", "op",    "dtype",
+    "count", "layout",   "transposed", "out_d",    "out_h",  "out_w", "problem",
 };
 // Used for transposed rows alone, so that they do not make a header a header.
 constexpr std::string_view kOutputColumns[] = {"out_d", "out_h", "out_w"};
 
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
-    {"dilation_d", "dil_d"}, {"dilation_h", "dil_h"}, {"dilation_w", "dil_w"}, {"operation", "op"},
-    {"precisions", "dtype"}, {"filter_h", "r"},       {"filter_w", "s"},       {"filter_d", "t"},
+    {"dilation_d", "dil_d"}, {"dilation_h", "dil_h"}, {"dilation_w", "dil_w"},
+    {"operation", "op"},     {"precisions", "dtype"}, {"filter_h", "r"},
+    {"filter_w", "s"},       {"filter_d", "t"},       {"misses", "count"},
 };
 
 // The column's canonical name; empty if it is not one of ours.
@@ -91,6 +93,23 @@ std::optional<std::vector<std::string>> SplitCsvLine(std::string_view line) {
   }
 }
 
+void ApplyOverrides(const ProblemOverrides& overrides, ConvProblemSpec* spec) {
+  if (overrides.operation) spec->operation = overrides.operation;
+  if (overrides.data_type) {
+    spec->data_type = overrides.data_type;
+    spec->output_type.reset();
+    spec->compute_type.reset();
+    spec->intermediate_type.reset();
+  }
+  if (overrides.layout) {
+    spec->layout = overrides.layout;
+    spec->x_strides.clear();
+    spec->w_strides.clear();
+    spec->y_strides.clear();
+  }
+  if (overrides.batch && !spec->x_dims.empty()) spec->x_dims[0] = *overrides.batch;
+}
+
 bool LooksLikeCsvHeader(std::string_view line) {
   const std::optional<std::vector<std::string>> fields = SplitCsvLine(line);
   if (!fields || ParseOperation(fields->front())) return false;
@@ -125,14 +144,17 @@ CsvProblems::CsvProblems(std::string_view header, std::string_view source,
   std::string ignored;
   for (const std::string& name : names_) {
     const std::string_view column = CanonicalColumn(name);
-    const bool used = !column.empty() &&
-                      (!IsOutputColumn(column) || columns_.find("transposed") != columns_.end());
+    const bool used = in_text_form()
+                          ? column == "problem" || column == "count"
+                          : !column.empty() && (!IsOutputColumn(column) ||
+                                                columns_.find("transposed") != columns_.end());
     if (!used) AppendTo(&ignored, ignored.empty() ? "" : ", ", Excerpt(name));
   }
   if (!ignored.empty()) list_->notices.push_back(Concat("ignored columns: ", ignored));
 }
 
 void CsvProblems::CheckRequired(std::string_view source) {
+  if (in_text_form()) return;
   const auto require = [&](std::string_view column, std::string_view instead) {
     if (columns_.find(column) != columns_.end()) return;
     list_->errors.push_back(
@@ -319,6 +341,25 @@ void CsvProblems::AddProblem(const Row& row, DataType type, TensorLayout layout)
   list_->rows.push_back({*problem, row.count, row.source});
 }
 
+void CsvProblems::ReadTextForm(Row* row) {
+  if (!ReadNumber(row, "count", 1, &row->count)) return;
+  if (row->count < 1) {
+    Fail(row->source, "count", Concat("must be at least 1, is ", row->count));
+    return;
+  }
+  std::vector<Violation> violations;
+  ConvProblemSpec spec =
+      ParseProblemTokens(row->fields[columns_.find("problem")->second], &violations);
+  if (violations.empty()) {
+    ApplyOverrides(overrides_, &spec);
+    if (std::optional<ConvProblem> problem = ConvProblem::Create(spec, &violations)) {
+      list_->rows.push_back({*std::move(problem), row->count, row->source});
+      return;
+    }
+  }
+  Fail(row->source, "problem", ToString(violations));
+}
+
 void CsvProblems::Read(std::string_view line, const std::string& source) {
   std::optional<std::vector<std::string>> fields = SplitCsvLine(line);
   if (!fields) {
@@ -333,6 +374,10 @@ void CsvProblems::Read(std::string_view line, const std::string& source) {
   Row row;
   row.fields = *std::move(fields);
   row.source = source;
+  if (in_text_form()) {
+    ReadTextForm(&row);
+    return;
+  }
   ReadKinds(&row);
   ReadShape(&row);
   ReadTransposed(&row);

@@ -20,6 +20,9 @@ std::optional<std::vector<std::string>> SplitCsvLine(std::string_view line);
 // True if some field of the line names a column that CsvProblems knows.
 bool LooksLikeCsvHeader(std::string_view line);
 
+// Puts what is set in place of what the spec says.
+void ApplyOverrides(const ProblemOverrides& overrides, ConvProblemSpec* spec);
+
 // Reads rows by the column names of a header. Not thread-safe.
 class CsvProblems {
  public:
@@ -36,6 +39,9 @@ class CsvProblems {
  private:
   struct Row;
 
+  // Whole problems in one column, as `convtune list` and `wanted` print them.
+  bool in_text_form() const { return columns_.find("problem") != columns_.end(); }
+  void ReadTextForm(Row* row);
   void CheckRequired(std::string_view source);
   void Fail(const std::string& source, std::string_view column, std::string_view rule);
   bool ReadNumber(Row* row, std::string_view column, std::optional<int64_t> absent, int64_t* value);

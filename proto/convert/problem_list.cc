@@ -2,6 +2,8 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -34,23 +36,6 @@ bool ReadLine(std::istream& in, std::string* line) {
   }
   if (!line->empty() && line->back() == '\r') line->pop_back();
   return any;
-}
-
-void Apply(const ProblemOverrides& overrides, ConvProblemSpec* spec) {
-  if (overrides.operation) spec->operation = overrides.operation;
-  if (overrides.data_type) {
-    spec->data_type = overrides.data_type;
-    spec->output_type.reset();
-    spec->compute_type.reset();
-    spec->intermediate_type.reset();
-  }
-  if (overrides.layout) {
-    spec->layout = overrides.layout;
-    spec->x_strides.clear();
-    spec->w_strides.clear();
-    spec->y_strides.clear();
-  }
-  if (overrides.batch && !spec->x_dims.empty()) spec->x_dims[0] = *overrides.batch;
 }
 
 ConvProblemSpec SpecFromJson(std::string_view line, std::vector<Violation>* violations) {
@@ -146,7 +131,7 @@ class ListReader {
     ConvProblemSpec spec = text.front() == '{' ? SpecFromJson(text, &violations)
                                                : ParseProblemTokens(text, &violations);
     if (violations.empty()) {
-      Apply(overrides_, &spec);
+      ApplyOverrides(overrides_, &spec);
       if (std::optional<ConvProblem> problem = ConvProblem::Create(spec, &violations)) {
         list_.rows.push_back({*std::move(problem), 1, Source()});
       }
@@ -177,8 +162,9 @@ absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
   if (std::filesystem::is_directory(path, error)) {
     return absl::InvalidArgumentError(Concat("file ", path, ": must be a file, is a directory"));
   }
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(Concat("file ", path, ": cannot be opened"));
+  if (!in) return absl::NotFoundError(Concat("file ", path, ": ", std::strerror(errno)));
   return ReadProblemList(in, path, overrides);
 }
 

@@ -85,3 +85,12 @@ def test_once_tunes_in_the_same_order_and_only_what_is_missing(daemons, fake_wor
     assert first.returncode == 0 and "3 problems, 3 answered (3 new" in first.stdout, first
     second = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert second.returncode == 0 and "3 problems, 3 answered (0 new" in second.stdout, second
+
+
+def test_what_list_prints_as_csv_is_a_list_of_problems(fake_daemon, cli, model):
+    run = cli(fake_daemon().start())
+    run.ok("warm", model)
+    listed = model.parent / "listed.csv"
+    listed.write_text(run.ok("list", "--csv").out)
+    again = run.ok("warm", listed, "--json")
+    assert again.json()["hits"] == 3 and "ignored columns: environment, winner" in again.err, again

@@ -61,7 +61,8 @@ class ImportCommand final : public Command {
     const auto size = std::filesystem::file_size(path, error);
     std::ifstream file(path, std::ios::binary);
     if (error || !file) {
-      return absl::InvalidArgumentError(absl::StrCat("FILE: ", path, " cannot be read"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("FILE: ", path, ": ", error ? error.message() : "may not be read"));
     }
     ASSIGN_OR_RETURN(Client* const client, context.Connect());
     ByteProgress progress(context.io(), "importing", static_cast<int64_t>(size));

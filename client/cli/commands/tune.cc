@@ -4,6 +4,7 @@
 
 #include "client/cli/answer_output.h"
 #include "client/cli/batch_get.h"
+#include "client/cli/budget_args.h"
 #include "client/cli/command.h"
 #include "client/cli/constraint_args.h"
 #include "client/cli/json.h"
@@ -15,13 +16,6 @@
 namespace convtune {
 namespace {
 
-google::protobuf::Duration ToDuration(absl::Duration duration) {
-  google::protobuf::Duration out;
-  out.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &duration));
-  out.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(duration)));
-  return out;
-}
-
 class TuneCommand final : public Command {
  public:
   void Register(CLI::App& root) override {
@@ -29,17 +23,12 @@ class TuneCommand final : public Command {
         AddVerb(root, "tune", "search the best algorithm of each problem, and keep it", Rows::kYes);
     problems_.Register(*app);
     constraints_.Register(*app);
-    app->add_option("--budget", budget_, "time for one problem, such as 2s")->type_name("TIME");
-    app->add_option("--memory-budget", memory_budget_, "GPU memory to use, such as 2GiB; 0: all")
-        ->type_name("SIZE");
+    budget_.Register(*app);
     app->add_option("--max-candidates", max_candidates_, "most candidates to try; 0: no limit")
         ->type_name("N");
     app->add_option("--search", search_, "how far to look")
         ->check(CLI::IsMember({"heuristics", "exhaustive"}))
         ->capture_default_str();
-    app->add_option("--wait-idle", wait_idle_,
-                    "longest wait for a GPU that no other process uses, such as 5m")
-        ->type_name("TIME");
     app->add_flag("--force", force_, "also what has been tuned already");
   }
 
@@ -75,25 +64,7 @@ class TuneCommand final : public Command {
 
  private:
   absl::Status FillOptions(v1::TuningOptions* options) const {
-    if (budget_) {
-      RETURN_IF_ERROR(SetTimeBudget(*budget_, options));
-    }
-    if (wait_idle_) {
-      ASSIGN_OR_RETURN(const absl::Duration wait, ParseTime("--wait-idle", *wait_idle_));
-      if (wait > absl::Hours(1)) {
-        return absl::InvalidArgumentError("--wait-idle: must be at most 1h, is '" + *wait_idle_ +
-                                          "'");
-      }
-      *options->mutable_wait_idle() = ToDuration(wait);
-    }
-    if (memory_budget_) {
-      ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes("--memory-budget", *memory_budget_));
-      if (bytes > int64_t{1} << 50) {
-        return absl::InvalidArgumentError("--memory-budget: must be at most 2^50 bytes, is '" +
-                                          *memory_budget_ + "'");
-      }
-      options->set_memory_budget_bytes(bytes);
-    }
+    RETURN_IF_ERROR(budget_.Fill(options));
     if (max_candidates_) {
       ASSIGN_OR_RETURN(const int64_t count,
                        ParseCount("--max-candidates", *max_candidates_, 0, 100'000));
@@ -105,7 +76,8 @@ class TuneCommand final : public Command {
 
   ProblemArgs problems_;
   ConstraintArgs constraints_;
-  std::optional<std::string> budget_, memory_budget_, max_candidates_, wait_idle_;
+  BudgetArgs budget_;
+  std::optional<std::string> max_candidates_;
   std::string search_ = "heuristics";
   bool force_ = false;
 };

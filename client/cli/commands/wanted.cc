@@ -62,8 +62,8 @@ class WantedCommand final : public Command {
     }
     context.Say(absl::StrCat(wanted->wanted_count(),
                              wanted->wanted_count() == 1 ? " problem" : " problems",
-                             " wanted; tune them with `convtune tune`, or start convtuned with "
-                             "--tune-wanted"));
+                             " wanted; tune them with `convtune wanted --csv | convtune warm -`, "
+                             "or start convtuned with --tune-wanted"));
     return ExitCode::kDone;
   }
 };

@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cli/batch_get.h"
+#include "client/cli/budget_args.h"
 #include "client/cli/command.h"
 #include "client/cli/problem_args.h"
+#include "client/cli/progress.h"
 #include "client/cli/tuning_run.h"
 #include "client/cli/units.h"
 #include "client/cli/warm_summary.h"
@@ -21,7 +23,8 @@ namespace convtune {
 namespace {
 
 constexpr absl::Duration kReadyPoll = absl::Milliseconds(200);
-constexpr int kListPage = 1000;
+// Rows whose search times are asked for: about a second of calls.
+constexpr size_t kMostSearchTimes = 1000;
 
 class WarmCommand final : public Command {
  public:
@@ -29,7 +32,7 @@ class WarmCommand final : public Command {
     CLI::App* app =
         AddVerb(root, "warm", "tune what is missing of a model, most work first", Rows::kNo);
     problems_.RegisterFiles(*app);
-    app->add_option("--budget", budget_, "time for one problem, such as 2s")->type_name("TIME");
+    budget_.Register(*app);
     app->add_option("--min-evidence", min_evidence_, "least evidence that counts as warm")
         ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}));
     app->add_option("--wait-ready", wait_ready_, "wait for the daemon, at most this long")
@@ -76,8 +79,7 @@ class WarmCommand final : public Command {
   absl::Status FillRequest(Context& context, v1::CreateTuningJobRequest* request) const {
     request->set_environment(context.settings().environment);
     request->set_priority(v1::PRIORITY_INTERACTIVE);
-    if (!budget_) return absl::OkStatus();
-    return SetTimeBudget(*budget_, request->mutable_options());
+    return budget_.Fill(request->mutable_options());
   }
 
   absl::Status WaitReady(Context& context) const {
@@ -147,31 +149,34 @@ class WarmCommand final : public Command {
     }
   }
 
-  // Sums what is recorded with the tunings of `rows`.
+  // Sums what is recorded with the tunings of `rows`, of which each is asked
+  // for by itself: whatever else the database holds does not matter.
   static void AddSearchTime(Context& context, const std::vector<ProblemRow>& rows,
                             WarmSummary* summary) {
-    std::set<std::string> wanted;
-    for (const ProblemRow& row : rows) wanted.insert(row.problem.ToText());
     const auto client = context.Connect();
-    v1::ListTuningsRequest list;
-    list.set_environment(summary->environment);
-    list.set_page_size(kListPage);
-    while (client.ok() && !wanted.empty()) {
-      const auto page = (*client)->ListTunings(list);
-      if (!page.ok()) return;
-      for (const v1::Tuning& tuning : page->tunings()) {
-        if (wanted.erase(tuning.problem_text()) == 0) continue;
-        summary->search_time +=
-            absl::Seconds(tuning.elapsed().seconds()) + absl::Nanoseconds(tuning.elapsed().nanos());
-        ++summary->search_time_of;
-      }
-      if (page->next_page_token().empty()) return;
-      list.set_page_token(page->next_page_token());
+    if (!client.ok()) return;
+    const size_t count = std::min(rows.size(), kMostSearchTimes);
+    ProgressBar bar(context.io());
+    Progress progress;
+    progress.total = static_cast<int>(count);
+    for (size_t i = 0; i < count; ++i) {
+      progress.done = static_cast<int>(i);
+      bar.Show(progress);
+      v1::GetTuningRequest request;
+      request.set_environment(summary->environment);
+      request.mutable_problem()->set_text(rows[i].problem.ToText());
+      const auto tuning = (*client)->GetTuning(request);
+      if (!tuning.ok() && !absl::IsNotFound(tuning.status())) return;
+      if (!tuning.ok()) continue;
+      summary->search_time +=
+          absl::Seconds(tuning->elapsed().seconds()) + absl::Nanoseconds(tuning->elapsed().nanos());
+      ++summary->search_time_of;
     }
   }
 
   ProblemArgs problems_;
-  std::optional<std::string> budget_, wait_ready_;
+  BudgetArgs budget_;
+  std::optional<std::string> wait_ready_;
   std::string min_evidence_;
 };
 

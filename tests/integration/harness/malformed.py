@@ -216,5 +216,5 @@ FILES = [
     ("json groups", "a.jsonl", (JSON_GOOD % ',"groups":2').encode(), "groups", "divide"),
     ("json enum", "a.jsonl", (JSON_GOOD % ',"dataType":"DATA_TYPE_F17"').encode(), "dataType", ""),
     ("text file", "a.txt", (GOOD_TEXT + "\n" + GOOD_TEXT + ",groups=7\n").encode(), "groups", "divide"),
-    ("file that is not there", None, b"", "file", "cannot be opened"),
+    ("file that is not there", None, b"", "file", "No such file"),
 ]

@@ -32,6 +32,28 @@ std::string OnlyError(const ProblemList& list) {
 
 constexpr char kHeader[] = "op,n,c,h,w,k,r,s,pad_h,pad_w,groups,dtype,layout\n";
 
+TEST(CsvProblemsTest, AColumnOfProblemsIsAListOfThem) {
+  const std::string text = "fwd,x=1x64x7x7,w=64x64x3x3,pad=1,f16";
+  const ProblemList list = Read("problem,environment,misses,last_error\n\"" + text +
+                                "\",nvidia-h200,7,\"a, b\"\n\"" + text + "\",nvidia-h200,,\n");
+  ASSERT_TRUE(list.errors.empty()) << list.errors[0].message;
+  ASSERT_EQ(list.rows.size(), 2U);
+  EXPECT_EQ(list.rows[0].problem, Parsed(text));
+  EXPECT_EQ(list.rows[0].count, 7);
+  EXPECT_EQ(list.rows[1].count, 1);
+  EXPECT_THAT(list.notices, ElementsAre("ignored columns: environment, last_error"));
+  const ProblemList other = Read("problem\n\"" + text + "\"\n", {.batch = 32});
+  EXPECT_EQ(other.rows.at(0).problem, Parsed("fwd,x=32x64x7x7,w=64x64x3x3,pad=1,f16"));
+}
+
+TEST(CsvProblemsTest, AProblemInAColumnThatIsNoneIsAnErrorOfItsRow) {
+  const ProblemList list = Read("problem,count\nnonsense,1\n\"fwd,x=1x1x1x1,w=1x1x1x1\",0\n");
+  ASSERT_EQ(list.errors.size(), 2U);
+  EXPECT_THAT(list.errors[0].source + list.errors[0].message,
+              HasSubstr("list.csv:2column problem: "));
+  EXPECT_EQ(list.errors[1].message, "column count: must be at least 1, is 0");
+}
+
 TEST(CsvProblemsTest, ReadsAWorkloadTable) {
   const ProblemList list = Read(
       "network,count,n,c,h,w,k,r,s,pad_h,pad_w,stride_h,stride_w,dil_h,dil_w,groups,transposed,"

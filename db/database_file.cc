@@ -10,6 +10,7 @@
 
 #include "db/file_util.h"
 #include "db/migrator.h"
+#include "db/unpacked_tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 
@@ -67,13 +68,17 @@ absl::Status CheckUnlessClean(const Database& database) {
   return clean == 1 ? absl::OkStatus() : database.QuickCheck();
 }
 
+absl::Status MigrateToLatest(Database& database) {
+  return Migrate(database, AllMigrations(), {{5, &PackUnpackedRows}});
+}
+
 absl::StatusOr<std::unique_ptr<Database>> OpenWriter(const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open({.path = path}));
   RETURN_IF_ERROR(database->Initialize());
   RETURN_IF_ERROR(CheckVersion(*database, AllMigrations()));
   RETURN_IF_ERROR(database->EnableWal());
   RETURN_IF_ERROR(CheckUnlessClean(*database));
-  RETURN_IF_ERROR(Migrate(*database, AllMigrations()));
+  RETURN_IF_ERROR(MigrateToLatest(*database));
   return database;
 }
 
@@ -100,7 +105,7 @@ absl::StatusOr<DatabaseFile> OpenWithoutFile() {
   DatabaseFile file;
   ASSIGN_OR_RETURN(file.reader, Database::Open({.path = ":memory:"}));
   RETURN_IF_ERROR(file.reader->Initialize());
-  RETURN_IF_ERROR(Migrate(*file.reader, AllMigrations()));
+  RETURN_IF_ERROR(MigrateToLatest(*file.reader));
   return file;
 }
 

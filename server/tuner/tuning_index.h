@@ -8,12 +8,12 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -87,7 +87,9 @@ class TuningIndex {
     std::shared_ptr<const Pin> pin;
     std::unique_ptr<Entry> next;  // another key with the same digest
 
-    const TuningKey& key() const { return tuning != nullptr ? tuning->tuning.key : pin->key; }
+    bool IsOf(const TuningKey& key) const {
+      return tuning != nullptr ? tuning->tuning.key == key : pin->key == key;
+    }
   };
   struct Shard {
     mutable Mutex mutex;
@@ -100,7 +102,7 @@ class TuningIndex {
   struct ByOrder {
     using is_transparent = void;
     static OrderView View(const Shared& indexed) {
-      return {indexed->tuning.key.environment_text, indexed->tuning.key.problem_text};
+      return {indexed->tuning.key.environment_text(), indexed->tuning.key.problem_text};
     }
     static OrderView View(const OrderView& view) { return view; }
     template <typename A, typename B>
@@ -118,7 +120,7 @@ class TuningIndex {
   const DigestFunction digest_;
   std::array<Shard, 16> shards_;
   mutable Mutex order_mutex_;
-  std::set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);
+  absl::btree_set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);
   std::map<OrderKey, Pin> pins_ GUARDED_BY(order_mutex_);
   std::map<std::string, int64_t> counts_ GUARDED_BY(order_mutex_);
   std::map<int, int64_t> alignments_ GUARDED_BY(order_mutex_);  // of tunings, with their number

@@ -118,7 +118,7 @@ absl::StatusOr<int64_t> LayeredTuningStore::DeleteTunings(const std::vector<Tuni
 }
 
 absl::Status LayeredTuningStore::ForEachTuning(
-    const std::function<void(Tuning)>& visit,
+    const std::function<bool(Tuning)>& visit,
     const std::function<void(const std::string&)>& corrupt) {
   std::vector<Cursor> cursors;
   for (const auto& layer : layers_) {
@@ -126,7 +126,8 @@ absl::Status LayeredTuningStore::ForEachTuning(
     cursors.back().Advance(corrupt);
   }
   // Visits what the layers have before `key`, and gives the best of what they
-  // have of `key` itself.
+  // have of `key` itself. `more` is false once a visit was the last.
+  bool more = true;
   const auto advance_to = [&](const TuningKey* key) {
     while (true) {
       Cursor* first = nullptr;
@@ -136,7 +137,8 @@ absl::Status LayeredTuningStore::ForEachTuning(
           first = &cursor;
         }
       }
-      if (first == nullptr || (key != nullptr && Texts(*key) < Texts(first->tuning->key))) {
+      if (first == nullptr || !more ||
+          (key != nullptr && Texts(*key) < Texts(first->tuning->key))) {
         return std::optional<Tuning>();
       }
       std::optional<Tuning> best = std::move(first->tuning);
@@ -148,14 +150,16 @@ absl::Status LayeredTuningStore::ForEachTuning(
       }
       prepare_(&*best);
       if (key != nullptr && best->key == *key) return best;
-      visit(*std::move(best));
+      more = visit(*std::move(best));
     }
   };
   RETURN_IF_ERROR(store_->ForEachTuning(
       [&](Tuning tuning) {
         std::optional<Tuning> below = advance_to(&tuning.key);
+        if (!more) return false;
         const bool better = below.has_value() && IsBetterTuning(*below, tuning);
-        visit(better ? *std::move(below) : std::move(tuning));
+        more = visit(better ? *std::move(below) : std::move(tuning));
+        return more;
       },
       corrupt));
   advance_to(nullptr);

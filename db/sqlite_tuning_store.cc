@@ -236,11 +236,11 @@ absl::StatusOr<int64_t> SqliteTuningStore::DeleteTunings(const std::vector<Tunin
 }
 
 absl::Status SqliteTuningStore::ForEachTuning(
-    const std::function<void(Tuning)>& visit,
+    const std::function<bool(Tuning)>& visit,
     const std::function<void(const std::string&)>& corrupt) {
-  MutexLock lock(read_mutex_);
-  RETURN_IF_ERROR(CheckReadable());
-  return ForEachStoredTuning(*reader_, visit, corrupt);
+  // A connection of its own: whoever reads single tunings does not wait for it.
+  ASSIGN_OR_RETURN(const std::unique_ptr<Database> database, OpenReader());
+  return ForEachStoredTuning(*database, visit, corrupt);
 }
 
 absl::StatusOr<std::vector<Environment>> SqliteTuningStore::ListEnvironments() {

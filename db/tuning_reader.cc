@@ -150,7 +150,7 @@ absl::StatusOr<Tuning> StoredTuningReader::ReadAll(const TuningKey& key) {
   return std::move(row.tuning);
 }
 
-absl::Status ForEachStoredTuning(Database& database, const std::function<void(Tuning)>& visit,
+absl::Status ForEachStoredTuning(Database& database, const std::function<bool(Tuning)>& visit,
                                  const CorruptRowSink& corrupt) {
   ASSIGN_OR_RETURN(const Transaction transaction, Transaction::BeginRead(database));
   ASSIGN_OR_RETURN(const auto environments, ReadEnvironmentTexts(database, corrupt));
@@ -178,7 +178,7 @@ absl::Status ForEachStoredTuning(Database& database, const std::function<void(Tu
             ReadCandidates(statement, static_cast<int>(TuningTable().columns.size()) + 1, &*row);
       }
       if (status.ok()) {
-        visit(std::move(row->tuning));
+        if (!visit(std::move(row->tuning))) return absl::OkStatus();
       } else if (absl::IsDataLoss(status)) {
         corrupt(std::string(status.message()));
       } else {

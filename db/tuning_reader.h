@@ -48,7 +48,7 @@ class StoredTuningReader {
 
 // As TuningStore::ForEachTuning. A tuning with a damaged candidate is left out
 // as a whole: what is left might have another winner.
-absl::Status ForEachStoredTuning(Database& database, const std::function<void(Tuning)>& visit,
+absl::Status ForEachStoredTuning(Database& database, const std::function<bool(Tuning)>& visit,
                                  const CorruptRowSink& corrupt);
 
 // Environments that any row refers to.

@@ -54,9 +54,10 @@ class TuningStore {
   virtual absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) = 0;
   // Calls `visit` for every tuning, without samples, in the order of
   // (environment text, problem text). A row whose checksum does not match is
-  // passed to `corrupt` as text and left out. The callbacks must not call the
-  // store.
-  virtual absl::Status ForEachTuning(const std::function<void(Tuning)>& visit,
+  // passed to `corrupt` as text and left out. Ends early, with OK, once `visit`
+  // returns false. What it visits is the store as it was at the call; others may
+  // read and change the store meanwhile, the callbacks must not.
+  virtual absl::Status ForEachTuning(const std::function<bool(Tuning)>& visit,
                                      const std::function<void(const std::string&)>& corrupt) = 0;
   // Every environment that has rows.
   virtual absl::StatusOr<std::vector<Environment>> ListEnvironments() = 0;

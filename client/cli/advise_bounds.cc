@@ -12,8 +12,8 @@ constexpr double kHostSetsThePace = 0.95;
 
 // The share of what others attain; 0 where that says nothing.
 double ShareOf(double figure, const BestSeen& best) {
-  const bool known = best.count > kFewestOthers && figure < best.value;
-  return known ? figure / best.value : 0;
+  const bool known = best.probed || (best.count > kFewestOthers && figure < best.value);
+  return known ? std::min(figure / best.value, 1.0) : 0;
 }
 
 }  // namespace

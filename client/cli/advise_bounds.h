@@ -13,23 +13,25 @@ namespace convtune {
 // The best of some measured figures.
 struct BestSeen {
   double value = 0;
-  int count = 0;  // of figures
+  int count = 0;        // of figures
+  bool probed = false;  // by a convolution that is made to attain the most
 
   void Add(double figure);
 };
 
-// The best that the convolutions that were measured on this card attain: what
-// the card can do is more. Value type.
+// The best that convolutions attain on this card: those that were measured, and
+// the probes of advise_ceilings.h where they could be. Value type.
 struct Ceilings {
   // TFLOP/s by data type and whether TF32 was forbidden.
   std::map<std::pair<DataType, bool>, BestSeen> tflops;
   BestSeen gbytes;  // GB/s, of all
 };
 
-// Other measurements than its own that a row is held against at least.
+// Without a probe, other measurements than its own that a row is held against
+// at least.
 inline constexpr int kFewestOthers = 5;
 
-// Takes in one that takes `time_us`; nothing happens if that is 0.
+// Takes in one that takes `time_us`; nothing happens if that is 0 or not known.
 void Raise(const ConvProblem& problem, bool forbid_tf32, double time_us, Ceilings* ceilings);
 
 enum class Bound { kUnknown, kLaunch, kCompute, kMemory };
@@ -40,11 +42,10 @@ struct BoundShare {
 };
 
 // kLaunch where the host needs as long for a launch as the whole takes, else the
-// ceiling that is nearest. kUnknown where nothing was timed, where a ceiling has
-// fewer than kFewestOthers measurements but for the row's own, which is among
-// them, and where the row itself is one of the ceilings. After the roofline
-// model (Williams, Waterman and Patterson, CACM 52(4), 2009), with the best seen
-// in place of what the card can do.
+// ceiling that is nearest. kUnknown where nothing was timed, and where a ceiling
+// was not probed and has fewer than kFewestOthers measurements but for the row's
+// own, which is among them, or is the row itself. After the roofline model
+// (Williams, Waterman and Patterson, CACM 52(4), 2009).
 BoundShare FindBound(const Variant& variant, const Advice& advice, double host_us,
                      const Ceilings& ceilings);
 

@@ -1,9 +1,11 @@
 #include "client/cli/advise_words.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/answer_output.h"
 
 namespace convtune {
@@ -70,6 +72,31 @@ std::string NameOf(const Variant& variant) {
 std::string MathWord(const Variant& variant) {
   if (variant.problem.data_type() != DataType::kF32) return "";
   return variant.forbid_tf32 ? "no tf32" : "tf32";
+}
+
+std::string CeilingWords(const Ceilings& ceilings) {
+  std::string words = "BOUND: the nearest to the card's ceilings, measured by probes";
+  std::vector<std::string> not_probed;
+  if (ceilings.gbytes.probed) {
+    absl::StrAppendFormat(&words, "; memory %.0f GB/s", ceilings.gbytes.value);
+  } else {
+    not_probed.push_back("memory");
+  }
+  for (const auto& [type, most] : ceilings.tflops) {
+    const std::string name =
+        absl::StrCat(std::string(Name(type.first)), type.second ? " without tf32" : "");
+    if (most.probed) {
+      absl::StrAppendFormat(&words, "; %s %.1f TFLOP/s", name, most.value);
+    } else if (most.count > 0) {
+      not_probed.push_back(name);
+    }
+  }
+  if (!not_probed.empty()) {
+    absl::StrAppend(&words, ". Not probed: ", absl::StrJoin(not_probed, ", "),
+                    "; there it is the best seen, and ", BoundWord({}), " with fewer than ",
+                    kFewestOthers, " others");
+  }
+  return words + ".";
 }
 
 std::string Conclude(const std::vector<AdviceRow>& rows) {

@@ -19,6 +19,9 @@ struct AdviceRow {
 // "tf32", "no tf32"; empty but for f32.
 std::string MathWord(const Variant& variant);
 
+// The ceilings that rows are held against, and which of them were not probed.
+std::string CeilingWords(const Ceilings& ceilings);
+
 // Which is the fastest per image, by how much, and what is to be known of that:
 // the numerical error where its data type or math is narrower than what was
 // asked for, and evidence that is below MEASURED. A row with such evidence is

@@ -30,16 +30,8 @@ Committer::~Committer() { Stop(); }
 
 absl::Status Committer::Load() {
   MutexLock lock(mutex_);
-  // Pins first: they decide what the index keeps.
   ASSIGN_OR_RETURN(const std::vector<Pin> pins, store_->ListPins());
   for (const Pin& pin : pins) index_->SetPin(pin);
-  int64_t corrupt_rows = 0;
-  RETURN_IF_ERROR(store_->ForEachTuning([this](Tuning tuning) { index_->Publish(tuning, true); },
-                                        [&corrupt_rows](const std::string& what) {
-                                          ++corrupt_rows;
-                                          spdlog::error("left out a row of the database: {}", what);
-                                        }));
-  if (corrupt_rows > 0) spdlog::error("{} rows of the database are corrupt", corrupt_rows);
   ASSIGN_OR_RETURN(const std::vector<QuarantineEntry> entries, store_->ListQuarantine());
   MutexLock state_lock(state_mutex_);
   for (const QuarantineEntry& entry : entries) {

@@ -37,8 +37,8 @@ class Committer {
   using Observer = std::function<void(const TuningKey& key, bool override)>;
   void SetObserver(Observer observer) { observer_ = std::move(observer); }
 
-  // Fills the index from the store. Rows that fail their checksum are logged
-  // and left out.
+  // Reads pins, into the index, and quarantined candidates. Call it before any
+  // tuning is in the index: pins decide which candidates that keeps.
   absl::Status Load();
 
   // Writes the tuning and publishes it, unless what is stored is better.

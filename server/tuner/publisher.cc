@@ -20,6 +20,8 @@ namespace convtune {
 namespace {
 
 constexpr absl::Duration kRetry = absl::Seconds(5);
+// For the index, of who decides on a release.
+constexpr absl::Duration kPatience = absl::Seconds(10);
 // Of the time, what writing snapshots may take when changes do not end.
 constexpr double kMostOfTime = 0.1;
 
@@ -94,6 +96,12 @@ void Publisher::NoteChange(const TuningKey& key, bool override) {
 }
 
 void Publisher::Run() {
+  // Stop ends it too.
+  if (const absl::Status whole = options_.await_index(absl::InfiniteDuration()); !whole.ok()) {
+    MutexLock lock(mutex_);
+    status_.error = std::string(whole.message());
+    return;
+  }
   while (true) {
     {
       MutexLock lock(mutex_);
@@ -118,7 +126,13 @@ void Publisher::Stop() {
   }
   if (!thread_.joinable()) return;
   thread_.join();
+  if (options_.await_index(absl::ZeroDuration()).ok()) Pass();
+}
+
+absl::Status Publisher::PassNow() {
+  RETURN_IF_ERROR(options_.await_index(kPatience));
   Pass();
+  return absl::OkStatus();
 }
 
 absl::Status Publisher::Reconcile(Work* work) {
@@ -211,13 +225,13 @@ absl::StatusOr<ReleaseDiff> Publisher::DiffReleases(int64_t from, int64_t to,
   if (!environment.empty()) {
     ASSIGN_OR_RETURN(text, options_.resolve(environment));
   }
-  Pass();
+  RETURN_IF_ERROR(PassNow());
   return releases_.Diff(from, to, text, limit);
 }
 
 absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,
                                                   const std::string& reason, int canary_permille) {
-  Pass();  // what was committed until now is part of it
+  RETURN_IF_ERROR(PassNow());  // what was committed until now is part of it
   ASSIGN_OR_RETURN(const Release release,
                    releases_.Promote({author, reason, options_.clock->Now()}, canary_permille));
   spdlog::info("release {} {} by {}: {}", release.number,
@@ -235,7 +249,7 @@ absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,
 
 absl::StatusOr<std::optional<Release>> Publisher::FollowFleet(const std::string& author,
                                                               const std::string& reason) {
-  Pass();  // what was applied until now is part of it
+  RETURN_IF_ERROR(PassNow());  // what was applied until now is part of it
   ASSIGN_OR_RETURN(std::optional<Release> release,
                    releases_.PromoteFleet({author, reason, options_.clock->Now()}));
   if (!release.has_value()) return release;
@@ -250,7 +264,7 @@ absl::StatusOr<std::optional<Release>> Publisher::FollowFleet(const std::string&
 
 absl::StatusOr<Release> Publisher::RollBackRelease(const std::string& author,
                                                    const std::string& reason, int64_t to) {
-  Pass();
+  RETURN_IF_ERROR(PassNow());
   ASSIGN_OR_RETURN(const Release release,
                    releases_.RollBack({author, reason, options_.clock->Now()}, to));
   spdlog::info(

@@ -39,6 +39,9 @@ class Publisher : public ReleaseManager {
     const TuningIndex* index = nullptr;
     Committer* committer = nullptr;
     const Clock* clock = nullptr;
+    // OK once the index is whole: nothing is decided or published before. An error
+    // if it is not within `patience`.
+    std::function<absl::Status(absl::Duration patience)> await_index;
     // Those that a device has: they are in the snapshot even before anything is
     // chosen.
     std::vector<Environment> current;
@@ -90,8 +93,10 @@ class Publisher : public ReleaseManager {
   };
 
   void Run();
-  // One round: reconcile, publish, keep what is wanted.
+  // One round: reconcile, publish, keep what is wanted. The index is whole.
   void Pass() EXCLUDES(work_mutex_);
+  // That, for somebody who waits; an error if the index is not whole for long.
+  absl::Status PassNow() EXCLUDES(work_mutex_);
   absl::Status Reconcile(Work* work) REQUIRES(work_mutex_);
   absl::Status Publish() REQUIRES(work_mutex_);
   void NoteTuned(const Work& work);

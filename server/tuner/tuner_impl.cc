@@ -12,6 +12,10 @@ namespace convtune {
 namespace {
 
 constexpr int kDefaultPageSize = 100;
+// Until then a database of some thousand tunings is read; a larger one is read
+// on while look-ups are answered, and who wants a list of it waits.
+constexpr absl::Duration kStartPatience = absl::Milliseconds(100);
+constexpr absl::Duration kListPatience = absl::Seconds(10);
 constexpr char kDraining[] = "the daemon is draining";
 
 }  // namespace
@@ -30,6 +34,7 @@ absl::StatusOr<std::unique_ptr<TunerImpl>> TunerImpl::Create(Options options) {
 TunerImpl::TunerImpl(Options options)
     : options_(std::move(options)),
       committer_(options_.store, &index_),
+      loader_(options_.store, &index_),
       jobs_(options_.clock),
       lookups_(&index_, options_.clock,
                [this](const ResolvedEnvironment& environment, std::vector<ConvProblem> problems,
@@ -60,6 +65,7 @@ absl::Status TunerImpl::AddEnvironment(const DeviceSpec& device) {
 absl::Status TunerImpl::Start() {
   for (const DeviceSpec& device : options_.devices) RETURN_IF_ERROR(AddEnvironment(device));
   RETURN_IF_ERROR(committer_.Load());
+  RETURN_IF_ERROR(loader_.Start(kStartPatience));
   RETURN_IF_ERROR(ReadStoredEnvironments());
   RETURN_IF_ERROR(StartPublisher());
   for (const DeviceSpec& device : options_.devices) {
@@ -178,6 +184,7 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
     ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(environment));
     environment_text = resolved.text;
   }
+  RETURN_IF_ERROR(loader_.Await(kListPatience));
   const size_t size = static_cast<size_t>(page_size > 0 ? page_size : kDefaultPageSize);
   ASSIGN_OR_RETURN(const auto listed, index_.List(environment_text, size, page_token, text_filter));
   TuningPage page;
@@ -311,6 +318,7 @@ void TunerImpl::Drain(absl::Time deadline) {
   for (const auto& device : devices_) device->Join();
   jobs_.Stop();
   committer_.Stop();
+  loader_.Stop();
   if (publisher_ != nullptr) publisher_->Stop();
 }
 

@@ -11,6 +11,7 @@
 #include "proto/base/mutex.h"
 #include "server/tuner/committer.h"
 #include "server/tuner/device_runner.h"
+#include "server/tuner/index_loader.h"
 #include "server/tuner/job_table.h"
 #include "server/tuner/lookups.h"
 #include "server/tuner/publisher.h"
@@ -92,6 +93,7 @@ class TunerImpl : public Tuner {
   const Options options_;
   TuningIndex index_;
   Committer committer_;
+  IndexLoader loader_;
   JobTable jobs_;
   Lookups lookups_;
   // Not changed after Start.

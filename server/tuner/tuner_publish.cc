@@ -15,6 +15,7 @@ absl::Status TunerImpl::StartPublisher() {
   options.index = &index_;
   options.committer = &committer_;
   options.clock = options_.clock;
+  options.await_index = [this](absl::Duration patience) { return loader_.Await(patience); };
   for (const auto& [name, current] : current_) options.current.push_back(current.environment);
   options.complete = [this](const Environment& environment) { return Complete(environment); };
   options.resolve = [this](const std::string& name) -> absl::StatusOr<std::string> {

@@ -99,7 +99,7 @@ void TuningIndex::Change(const TuningKey& key, const std::function<void(Entry*)>
 
 std::shared_ptr<const IndexedTuning> TuningIndex::Prepare(const Tuning& tuning,
                                                           bool persisted) const {
-  const IndexHit before = Find(tuning.key);
+  const IndexHit before = FindLoaded(tuning.key);
   IndexedTuning indexed =
       KeepBest(tuning, before.pin != nullptr ? &before.pin->candidate : nullptr);
   indexed.persisted = persisted;
@@ -112,15 +112,21 @@ void TuningIndex::CountAlignment(const TuningKey& key, int64_t by) {
   least_alignment_ = alignments_.empty() ? kNoAlignment : alignments_.begin()->first;
 }
 
-void TuningIndex::Publish(std::shared_ptr<const IndexedTuning> prepared) {
+void TuningIndex::Put(std::shared_ptr<const IndexedTuning> prepared, bool replace) {
   const TuningKey key = prepared->tuning.key.Whole();
-  Change(key, [&prepared](Entry* entry) { entry->tuning = prepared; });
+  bool is_put = false;
+  Change(key, [&](Entry* entry) {
+    is_put = replace || entry->tuning == nullptr;
+    if (is_put) entry->tuning = prepared;
+  });
+  if (!is_put) return;
   MutexLock lock(order_mutex_);
   // Many come in order: nothing to look for.
   const bool is_last = ordered_.empty() || ByOrder()(*ordered_.rbegin(), prepared);
   if (const auto known = is_last ? ordered_.end() : ordered_.find(prepared);
       known != ordered_.end()) {
-    ordered_.insert(ordered_.erase(known), std::move(prepared));
+    // Whoever replaced it in between was here already.
+    if (replace) ordered_.insert(ordered_.erase(known), std::move(prepared));
     return;
   }
   ++counts_[key.environment_text];
@@ -133,7 +139,31 @@ void TuningIndex::Publish(std::shared_ptr<const IndexedTuning> prepared) {
   }
 }
 
+void TuningIndex::BeginLoading(ReadFunction read) {
+  read_ = std::move(read);
+  loading_ = true;
+}
+
+void TuningIndex::Load(const Tuning& stored) {
+  std::shared_ptr<const IndexedTuning> prepared = Prepare(stored, /*persisted=*/true);
+  MutexLock lock(loading_mutex_);
+  if (!loading_ || erased_.contains({stored.key.environment_text, stored.key.problem_text})) {
+    return;
+  }
+  Put(std::move(prepared), /*replace=*/false);
+}
+
+void TuningIndex::FinishLoading() {
+  MutexLock lock(loading_mutex_);
+  loading_ = false;
+  erased_.clear();
+}
+
 bool TuningIndex::Erase(const TuningKey& key) {
+  if (loading_) {
+    MutexLock lock(loading_mutex_);
+    if (loading_) erased_.insert({key.environment_text, key.problem_text});
+  }
   Change(key, [](Entry* entry) { entry->tuning = nullptr; });
   MutexLock lock(order_mutex_);
   const auto found = ordered_.find(OrderView(key.environment_text, key.problem_text));
@@ -159,6 +189,15 @@ void TuningIndex::ErasePin(const TuningKey& key) {
 }
 
 IndexHit TuningIndex::Find(const TuningKey& key) const {
+  IndexHit hit = FindLoaded(key);
+  if (hit.tuning != nullptr || !loading_) return hit;
+  const absl::StatusOr<Tuning> stored = read_(key);
+  // To callers it was there all along.
+  if (stored.ok()) const_cast<TuningIndex*>(this)->Load(*stored);
+  return FindLoaded(key);
+}
+
+IndexHit TuningIndex::FindLoaded(const TuningKey& key) const {
   const TuningDigest digest = digest_(key);
   const Shard& shard = ShardOf(digest);
   MutexLock lock(shard.mutex);
@@ -183,18 +222,25 @@ bool TuningIndex::Holds(const AnswerSource& source) const {
   return false;
 }
 
-IndexHit TuningIndex::FindServing(const ConvProblem& problem, const TuningKey& key) const {
-  IndexHit best = Find(key);
-  if (IsSettled(best) || least_alignment_ >= problem.alignment_bytes()) return best;
+std::vector<int> TuningIndex::LooserThan(int bytes) const {
   std::vector<int> looser;
-  {
-    MutexLock lock(order_mutex_);
-    for (const auto& [alignment, count] : alignments_) {
-      if (alignment < problem.alignment_bytes()) looser.push_back(alignment);
-    }
+  if (loading_) {
+    for (int alignment = bytes / 2; alignment > 0; alignment /= 2) looser.push_back(alignment);
+    return looser;
+  }
+  if (least_alignment_ >= bytes) return looser;
+  MutexLock lock(order_mutex_);
+  for (const auto& [alignment, count] : alignments_) {
+    if (alignment < bytes) looser.push_back(alignment);
   }
   std::reverse(looser.begin(), looser.end());
-  for (const int alignment : looser) {
+  return looser;
+}
+
+IndexHit TuningIndex::FindServing(const ConvProblem& problem, const TuningKey& key) const {
+  IndexHit best = Find(key);
+  if (IsSettled(best)) return best;
+  for (const int alignment : LooserThan(problem.alignment_bytes())) {
     IndexHit hit = Find({TextWithAlignment(problem, alignment), key.environment_text});
     if (hit.tuning == nullptr) continue;
     if (best.tuning != nullptr && hit.tuning->tuning.evidence <= best.tuning->tuning.evidence) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,11 +44,23 @@ class TuningIndex {
   // `digest` picks the bucket only; keys are compared whole.
   explicit TuningIndex(DigestFunction digest = &TuningKey::Digest);
 
+  // Gives what the store has of a key; an error if it has nothing.
+  using ReadFunction = std::function<absl::StatusOr<Tuning>(const TuningKey&)>;
+  // From here to FinishLoading tunings come with Load, in any order and beside
+  // all other calls, and Find and FindServing give what is not there yet by
+  // `read`: to them the index is whole. List, Counts and FindHint see what is
+  // there. Call it before other threads have the index.
+  void BeginLoading(ReadFunction read);
+  // Puts in what the store has, unless the key was published or erased since
+  // BeginLoading: then the store's is older. Nothing after FinishLoading.
+  void Load(const Tuning& stored);
+  void FinishLoading();
+
   // Replaces the key's tuning. `tuning` holds all its candidates.
   void Publish(const Tuning& tuning, bool persisted) { Publish(Prepare(tuning, persisted)); }
   // What Publish would put in, for where that is decided later.
   std::shared_ptr<const IndexedTuning> Prepare(const Tuning& tuning, bool persisted) const;
-  void Publish(std::shared_ptr<const IndexedTuning> prepared);
+  void Publish(std::shared_ptr<const IndexedTuning> prepared) { Put(std::move(prepared), true); }
   // Returns true if the key had a tuning; a pin stays.
   bool Erase(const TuningKey& key);
   // Call Publish after it where the key has a tuning already: the pinned
@@ -114,10 +127,20 @@ class TuningIndex {
   // Calls `change` on the key's entry, an empty one if there was none, and drops
   // the entry if it is empty afterwards.
   void Change(const TuningKey& key, const std::function<void(Entry*)>& change);
+  void Put(std::shared_ptr<const IndexedTuning> prepared, bool replace);
+  // What is there, without the store.
+  IndexHit FindLoaded(const TuningKey& key) const;
+  // The alignments below `bytes` that a tuning may have, the strictest first.
+  std::vector<int> LooserThan(int bytes) const;
   void CountAlignment(const TuningKey& key, int64_t by) REQUIRES(order_mutex_);
   const Shard& ShardOf(const TuningDigest& digest) const;
 
   const DigestFunction digest_;
+  ReadFunction read_;  // not changed once other threads have the index
+  std::atomic<bool> loading_{false};
+  mutable Mutex loading_mutex_;  // taken before the others
+  // Erased since BeginLoading.
+  std::set<OrderKey> erased_ GUARDED_BY(loading_mutex_);
   std::array<Shard, 16> shards_;
   mutable Mutex order_mutex_;
   absl::btree_set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);

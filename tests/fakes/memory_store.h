@@ -62,13 +62,16 @@ class MemoryStore : public TuningStore {
     for (const TuningKey& key : keys) count += static_cast<int64_t>(tunings_.erase(Texts(key)));
     return count;
   }
-  absl::Status ForEachTuning(const std::function<void(Tuning)>& visit,
+  absl::Status ForEachTuning(const std::function<bool(Tuning)>& visit,
                              const std::function<void(const std::string&)>&) override {
-    MutexLock lock(mutex_);
-    for (const auto& [texts, tuning] : tunings_) {
-      Tuning copy = tuning;
-      for (Candidate& candidate : copy.candidates) candidate.samples_us.clear();
-      visit(std::move(copy));
+    std::map<std::pair<std::string, std::string>, Tuning> tunings;
+    {
+      MutexLock lock(mutex_);
+      tunings = tunings_;
+    }
+    for (auto& [texts, tuning] : tunings) {
+      for (Candidate& candidate : tuning.candidates) candidate.samples_us.clear();
+      if (!visit(std::move(tuning))) break;
     }
     return absl::OkStatus();
   }

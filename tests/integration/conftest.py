@@ -21,20 +21,25 @@ PROGRAMS = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", REPO / "build")).re
 
 
 def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="also what takes longer, and the full numbers")
+    parser.addoption("--ci", action="store_true", help="also what is left out to keep the default suite short")
+    parser.addoption("--long", action="store_true", help="that, also what takes longer, and the full numbers")
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "ci: runs with --ci and --long only")
     config.addinivalue_line("markers", "long: runs with --long only")
 
 
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--long"):
         return
-    skip = pytest.mark.skip(reason="takes longer; runs with --long")
+    left_out = {"long": "takes longer; runs with --long"}
+    if not config.getoption("--ci"):
+        left_out["ci"] = "takes longer; runs with --ci"
     for item in items:
-        if "long" in item.keywords:
-            item.add_marker(skip)
+        for marker, reason in left_out.items():
+            if marker in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def find_program(name):

@@ -226,6 +226,7 @@ def test_what_an_image_copies_its_build_stage_installs(image, request, tmp_path)
         assert path == "/opt/cuda/lib" or (tmp_path / path.lstrip("/")).exists(), path
 
 
+@pytest.mark.ci
 def test_the_image_has_every_library_that_the_programs_need(convtuned, convtune):
     if shutil.which("dpkg-query") is None or "VERSION_ID=\"12\"" not in pathlib.Path("/etc/os-release").read_text():
         pytest.skip("the images are Debian 12")

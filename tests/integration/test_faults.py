@@ -97,6 +97,7 @@ def test_quarantine_outlives_the_daemon(fake_daemon):
         assert device.worker_deaths == 0
 
 
+@pytest.mark.ci
 def test_kill_from_outside_blames_nobody(fake_daemon):
     known, text = numbered(0), numbered(7)
     daemon = fake_daemon().start(env=script(measure_delay_ms=100))

@@ -43,6 +43,7 @@ def test_an_agent_says_what_it_delivered_and_when_postgresql_answered(fleet, wat
     wait_until(lambda: values(scrape(watched.agent))["convtune_fleet_release"] == 1, 20, "the release")
 
 
+@pytest.mark.ci
 def test_while_postgresql_is_away_the_lag_grows_and_the_last_exchange_stands(fleet, watched, postgres_server):
     postgres_server.stop("immediate")
     try:

@@ -56,6 +56,7 @@ def test_the_weightiest_are_tuned_first(fleet, nodes):
     assert float(order[0][0]) > float(order[1][0])
 
 
+@pytest.mark.ci
 def test_a_problem_that_nobody_can_tune_is_dead_with_its_reasons(fleet, nodes):
     nodes(2, refused=1)
     problems = numbered_list(0, 1)
@@ -137,6 +138,7 @@ def test_nodes_that_are_killed_lose_no_problem(fleet, nodes, count):
     assert fleet.number("SELECT COUNT(*) FROM task_failures WHERE NOT lost_lease") == 0
 
 
+@pytest.mark.ci
 def test_after_an_upgrade_the_most_used_are_verified_first(fleet, fake_daemon, nodes):
     def old_and_new(version):
         return f"nvidia-test,cc=9.0,sms=132,cudnn={version},lib=full"

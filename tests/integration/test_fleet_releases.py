@@ -1,5 +1,7 @@
 """One choice everywhere, changed on purpose."""
 
+import pytest
+
 from harness.daemon import wait_until
 from harness.problems import numbered, numbered_list
 from test_fleet_sharing import outbox_depth, tune, winners
@@ -77,6 +79,7 @@ def test_a_canary_is_served_by_its_share_alone_and_taken_back(fleet, nodes):
     assert [winners(d, PROBLEMS) for d in daemons] == [before] * 8
 
 
+@pytest.mark.ci
 def test_a_canary_is_promoted_to_all(fleet, nodes):
     daemons = nodes(4)
     names = [d.node for d in daemons]
@@ -99,6 +102,7 @@ def test_nothing_is_promoted_where_nothing_changed(fleet, nodes):
     assert fleet.number("SELECT COUNT(*) FROM releases") == 1
 
 
+@pytest.mark.ci
 def test_a_pin_overrides_until_it_ends(fleet, nodes):
     daemons = nodes(2)
     tune(daemons[0], numbered(0))

@@ -48,7 +48,14 @@ def document(conninfo, *args):
     return json.loads(of_fleet(conninfo, "--json", *args))
 
 
-@pytest.mark.parametrize("selection", [[], ["--gpu", "H200", "--op", "fwd", "--dtype", "f16"], ["--filter", "64x64x3x3"]])
+@pytest.mark.parametrize(
+    "selection",
+    [
+        [],
+        pytest.param(["--gpu", "H200", "--op", "fwd", "--dtype", "f16"], marks=pytest.mark.ci),
+        ["--filter", "64x64x3x3"],
+    ],
+)
 def test_the_fleets_report_has_the_numbers_of_its_nodes_bundles(simulated, cli, selection):
     conninfo, bundles, _ = simulated
     fleets, nodes = document(conninfo, *selection), cli().ok("report", *bundles, "--json", *selection).json()
@@ -83,6 +90,7 @@ def test_csv_has_a_line_for_each_row(simulated):
     assert float(one["sm_clock_mhz"]) == pytest.approx(float(mhz), rel=1e-5)
 
 
+@pytest.mark.ci
 def test_the_page_has_the_same_numbers(simulated, tmp_path, browser):  # noqa: F811
     conninfo, _, _ = simulated
     page = tmp_path / "fleet.html"
@@ -123,6 +131,7 @@ def test_what_agents_deliver_is_what_a_report_says(fleet, nodes, tmp_path):
     assert re.search(r"^tunings +16 ", of_fleet(fleet.conninfo), re.MULTILINE)
 
 
+@pytest.mark.ci
 def test_nothing_and_one_row_are_reports_too(fleet, nodes, tmp_path, browser):  # noqa: F811
     page = tmp_path / "empty.html"
     of_fleet(fleet.conninfo, "--html", page)

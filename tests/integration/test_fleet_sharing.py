@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 
+import pytest
+
 from harness.api import API
 from harness.daemon import wait_until
 from harness.postgres import Session
@@ -70,6 +72,7 @@ def test_a_new_node_is_warm_before_its_first_request(fleet, nodes):
         assert client.info().hits == 20
 
 
+@pytest.mark.ci
 def test_a_node_starts_serves_and_tunes_while_the_fleet_is_down(fleet, nodes):
     daemons = nodes(3)
     tune(daemons[0], numbered(0))
@@ -124,6 +127,7 @@ def test_a_node_that_is_restored_from_an_old_backup_loses_and_doubles_nothing(fl
     assert agent.process.poll() is None
 
 
+@pytest.mark.ci
 def test_agents_that_are_killed_lose_and_double_nothing(fleet, nodes, long_run):
     daemon = nodes(1, agents=False)[0]
     rounds = 30 if long_run else 5
@@ -178,6 +182,7 @@ def test_what_commits_late_is_not_skipped(fleet, nodes):
     assert None not in winners(slow, numbered_list(0, 3))
 
 
+@pytest.mark.ci
 def test_clocks_that_are_off_by_a_day_change_nothing(fleet, fake_daemon, clock_shim, nodes):
     daemons = nodes(1)
     for index, offset in ((1, -86400), (2, 86400)):
@@ -204,6 +209,7 @@ def test_clocks_that_are_off_by_a_day_change_nothing(fleet, fake_daemon, clock_s
     assert abs(offsets["node-2"] - 86400) < 100
 
 
+@pytest.mark.ci
 def test_a_tuning_by_hand_is_told_and_the_released_choice_comes_back(fleet, nodes):
     daemons = nodes(2)
     tune(daemons[0], numbered(0))
@@ -216,6 +222,7 @@ def test_a_tuning_by_hand_is_told_and_the_released_choice_comes_back(fleet, node
     assert winners(daemons[1], [numbered(0)]) == released
 
 
+@pytest.mark.ci
 def test_a_fleet_that_was_lost_gets_everything_again(fleet, nodes):
     daemon, = nodes(1)
     tune(daemon, *numbered_list(0, 6))

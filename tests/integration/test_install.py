@@ -76,6 +76,7 @@ def test_ten_lines_outside_the_tree_get_answers(prefix, tmp_path, fake_daemon, c
     assert missing.returncode == 0 and missing.stdout.startswith(PROBLEM + " "), missing
 
 
+@pytest.mark.ci
 def test_pkg_config_knows_it(prefix, tmp_path):
     if shutil.which("pkg-config") is None:
         pytest.skip("pkg-config is not there")
@@ -105,6 +106,7 @@ def test_the_installed_programs_run_and_find_their_profiles(prefix):
     assert (prefix / "lib" / "systemd" / "system" / "convtuned.service").exists()
 
 
+@pytest.mark.ci
 def test_debian_packages(tmp_path):
     if shutil.which("dpkg-deb") is None or shutil.which("dpkg-shlibdeps") is None:
         pytest.skip("dpkg-dev is not there")

@@ -30,6 +30,7 @@ def collected(process):
     return int(re.search(r"Collected : (\d+)", said)[1])
 
 
+@pytest.mark.ci
 def test_instructions_of_a_ready_answer_stay_where_they_are(tmp_path):
     if shutil.which("valgrind") is None:
         pytest.skip("valgrind is not installed")

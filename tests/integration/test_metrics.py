@@ -152,6 +152,25 @@ def test_rules_and_panels_are_promql(promtool, tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_the_dashboard_hangs_together():
+    dashboard = json.loads((MONITORING / "dashboard.json").read_text())
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken = set()
+    for panel in panels:
+        box = panel["gridPos"]
+        cells = {(box["x"] + x, box["y"] + y) for x in range(box["w"]) for y in range(box["h"])}
+        assert box["x"] + box["w"] <= 24 and not cells & taken, panel["title"]
+        taken |= cells
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+        assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
+    instance = next(v for v in dashboard["templating"]["list"] if v["name"] == "instance")
+    # The daemon and the fleet's agent are two instances, each with a metric of its own: both are to choose from.
+    selected = re.search(r'__name__=~"([^"]+)"', instance["query"]["query"])[1].split("|")
+    assert selected == ["convtune_build_info", "convtune_fleet_connected"]
+    assert instance["includeAll"] and instance["allValue"] == ".*"
+
+
 def test_rules_panels_and_pages_name_metrics_that_there_are(watched, cli):
     cli(watched).ok("tune", *numbered_list(0, 1))
     text = scrape(watched)

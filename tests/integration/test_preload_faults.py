@@ -13,7 +13,7 @@ from harness.preload import ALL, Candidate, Problem, candidates, ids, read_count
 
 MODE_A = 3
 PROBLEM = Problem()
-POLICIES = pytest.mark.parametrize("policy", ["reorder", "truncate"])
+POLICIES = pytest.mark.parametrize("policy", ["reorder", pytest.param("truncate", marks=pytest.mark.ci)])
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +158,7 @@ def test_an_engine_or_knob_that_does_not_exist(preload, tmp_path, known, unknown
     assert read_counters(counters)[0]["missed"]["refused"] >= 1
 
 
+@pytest.mark.ci
 def test_filters_that_exclude_the_winner_leave_the_stock_program(preload, tmp_path):
     """f32 where TF32 is switched off: all with the tensor-core note go."""
     problem = Problem(type="f32")

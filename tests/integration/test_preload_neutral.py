@@ -34,6 +34,7 @@ def forbidden(known, difference):
     return Candidate(other.id, first.notes, first.workspace + 1)
 
 
+@pytest.mark.ci
 def test_a_hundred_best_candidates_that_are_not_neutral_are_never_first(preload, tmp_path):
     problems = list(hundred_problems())
     # One process lists all of them.

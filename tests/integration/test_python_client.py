@@ -115,6 +115,7 @@ def test_warm_from_a_model_on_the_command_line(fake_daemon, tmp_path):
     assert python_package.run(*nobody).returncode == 4
 
 
+@pytest.mark.ci
 def test_every_public_part_is_typed():
     pytest.importorskip("mypy")
     result = python_package.run(

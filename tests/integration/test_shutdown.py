@@ -6,6 +6,7 @@ import threading
 import time
 
 import grpc
+import pytest
 
 from harness.daemon import alive, wait_until
 from harness.fakes import script
@@ -70,6 +71,7 @@ def test_during_a_long_tuning_it_exits_in_ten_seconds(fake_daemon):
         assert client.get_one(numbered(0)).answer.winner.text == first.answer.winner.text
 
 
+@pytest.mark.ci
 def test_while_a_suspect_is_judged_behind_the_answer_it_exits_in_ten_seconds(fake_daemon):
     # Of eight plans in work one hangs: each is tried alone, and waited for.
     env = script(fault="hang", where="prepare", lanes=8, index=0)

@@ -14,6 +14,8 @@ from harness.daemon import wait_until
 
 import records
 
+pytestmark = pytest.mark.ci
+
 OURS, RANDOM = "W", "B"
 
 

@@ -55,6 +55,8 @@ for name, (model, inputs, options) in MODELS.items():
 json.dump(out, sys.stdout)
 """
 
+pytestmark = pytest.mark.ci  # importing torch is most of it
+
 T1 = "stride=1x1,dilation=1x1,groups=1"
 
 

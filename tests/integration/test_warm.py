@@ -57,6 +57,7 @@ def test_heuristic_answers_are_warm_on_a_profile_only(daemons, cli, worker, mode
     assert result.code == 1 and result.json()["failures"][0]["reason"] == "only heuristic evidence"
 
 
+@pytest.mark.ci
 def test_it_waits_for_the_daemon(fake_daemon, cli, model):
     daemon = fake_daemon()
     run = cli(daemon)

@@ -13,10 +13,12 @@ def case(file, operation, dtype, layout):
 
 DEFAULT = [
     case("networks.csv", "fwd", "f16", "nhwc"),
+    case("deepbench_infer.csv", "fwd", "f16", "nhwc"),
+]
+CI = [
     case("networks.csv", "fwd", "f32", "nchw"),
     case("networks.csv", "bwd_data", "f16", "nhwc"),
     case("networks.csv", "bwd_filter", "f16", "nhwc"),
-    case("deepbench_infer.csv", "fwd", "f16", "nhwc"),
     case("deepbench_train.csv", "fwd", "f16", "nhwc"),
 ]
 LONG = [
@@ -44,6 +46,7 @@ def results_of(result):
 @pytest.mark.parametrize(
     "workload",
     [pytest.param(workload, id=name(workload)) for workload in DEFAULT]
+    + [pytest.param(workload, id=name(workload), marks=pytest.mark.ci) for workload in CI]
     + [pytest.param(workload, id=name(workload), marks=pytest.mark.long) for workload in LONG],
 )
 def test_every_row_is_answered(daemons, worker, cli, shared_data, workload, capsys):

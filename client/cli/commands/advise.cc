@@ -57,8 +57,9 @@ class AdviseCommand final : public Command {
     auto constraints = constraints_.ToProto();
     if (!constraints.ok()) return context.Fail(constraints.status());
     v1::CreateTuningJobRequest request;
-    if (const absl::Status status = Budget(request.mutable_options()); !status.ok()) {
-      return context.Fail(status);
+    if (budget_) {
+      const absl::Status status = SetTimeBudget(*budget_, request.mutable_options());
+      if (!status.ok()) return context.Fail(status);
     }
     request.set_environment(context.settings().environment);
     request.set_priority(v1::PRIORITY_INTERACTIVE);
@@ -77,12 +78,13 @@ class AdviseCommand final : public Command {
     for (AdviceRow& row : *rows) {
       row.advice = Advise(row.variant, row.result, asked.variant, asked.result);
     }
-    const Ceilings ceilings = FindCeilings(context, *rows);
+    const auto ceilings = FindCeilings(context, request, *rows);
+    if (!ceilings.ok()) return ExitCode::kFailed;
     for (AdviceRow& row : *rows) {
       const double host_us = row.result.answer().winner().host_us();
-      row.bound = FindBound(row.variant, row.advice, host_us, ceilings);
+      row.bound = FindBound(row.variant, row.advice, host_us, *ceilings);
     }
-    Print(context, *rows, ceilings);
+    Print(context, *rows, *ceilings);
     return ExitCodeOf(asked.result);
   }
 
@@ -110,19 +112,6 @@ class AdviseCommand final : public Command {
     return rows;
   }
 
-  absl::Status Budget(v1::TuningOptions* options) const {
-    if (!budget_) return absl::OkStatus();
-    ASSIGN_OR_RETURN(absl::Duration budget, ParseTime("--budget", *budget_));
-    if (budget < absl::Milliseconds(10) || budget > absl::Hours(1)) {
-      return absl::InvalidArgumentError("--budget: must be from 10ms to 1h, is '" + *budget_ + "'");
-    }
-    options->mutable_time_budget()->set_seconds(
-        absl::IDivDuration(budget, absl::Seconds(1), &budget));
-    options->mutable_time_budget()->set_nanos(
-        static_cast<int32_t>(absl::ToInt64Nanoseconds(budget)));
-    return absl::OkStatus();
-  }
-
   // Fills the results of the rows that are with or without TF32.
   static ExitCode Ask(Context& context, const v1::Constraints& constraints, bool forbid_tf32,
                       std::vector<AdviceRow>* rows) {
@@ -145,17 +134,43 @@ class AdviseCommand final : public Command {
     return answers.code;
   }
 
-  // From the rows and from what else the daemon has measured.
-  static Ceilings FindCeilings(Context& context, const std::vector<AdviceRow>& rows) {
+  // From the rows, from probes of the card and from what else the daemon has
+  // measured. Where no row was timed nothing is asked. Fails if it is cancelled.
+  static absl::StatusOr<Ceilings> FindCeilings(Context& context,
+                                               const v1::CreateTuningJobRequest& request,
+                                               const std::vector<AdviceRow>& rows) {
     Ceilings ceilings;
     std::set<std::string> seen;
+    std::set<DataType> types;
     for (const AdviceRow& row : rows) {
       Raise(row.variant.problem, row.variant.forbid_tf32, row.advice.time_us, &ceilings);
       seen.insert(row.variant.problem.ToText());
+      if (row.advice.time_us > 0) types.insert(row.variant.problem.data_type());
     }
-    if (ceilings.gbytes.count == 0) return ceilings;
+    if (types.empty()) return ceilings;
+    context.Say("probing what the card can do at most:");
+    RETURN_IF_ERROR(RaiseByProbes(context, request, types, &ceilings));
     RaiseByStored(context, seen, &ceilings);
     return ceilings;
+  }
+
+  static std::string CeilingsJson(const Ceilings& ceilings) {
+    const auto best = [](JsonObject object, const BestSeen& seen) {
+      return object.AddRaw("value", absl::StrFormat("%.6g", seen.value))
+          .AddRaw("probed", seen.probed ? "true" : "false")
+          .Take();
+    };
+    std::vector<std::string> tflops;
+    for (const auto& [type, most] : ceilings.tflops) {
+      tflops.push_back(best(JsonObject()
+                                .Add("dtype", std::string(Name(type.first)))
+                                .AddRaw("tf32Forbidden", type.second ? "true" : "false"),
+                            most));
+    }
+    return JsonObject()
+        .AddRaw("tflops", JsonArray(tflops))
+        .AddRaw("gbytesPerSecond", best(JsonObject(), ceilings.gbytes))
+        .Take();
   }
 
   static void Print(Context& context, const std::vector<AdviceRow>& rows,
@@ -178,6 +193,7 @@ class AdviseCommand final : public Command {
       }
       out << JsonObject()
                  .AddRaw("variants", JsonArray(elements))
+                 .AddRaw("ceilings", CeilingsJson(ceilings))
                  .Add("conclusion", Conclude(rows))
                  .Take()
           << "\n";
@@ -230,12 +246,7 @@ class AdviseCommand final : public Command {
     } else {
       out << table.Render(context.table_width(), context.out_color()) << "\n"
           << Conclude(rows) << "\n";
-      if (ceilings.gbytes.count > 0) {
-        out << "BOUND: the nearest to the best seen of " << ceilings.gbytes.count
-            << " measurements on this card; what the card can do is not measured. " << BoundWord({})
-            << ": fewer than " << kFewestOthers
-            << " others of its type, or it is the best seen itself.\n";
-      }
+      if (ceilings.gbytes.count > 0) out << CeilingWords(ceilings) << "\n";
     }
   }
 

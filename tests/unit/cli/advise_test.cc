@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "client/cli/advise_ceilings.h"
 #include "client/cli/advise_words.h"
 #include "tests/unit/cli/fake_daemon.h"
 
@@ -68,13 +69,59 @@ TEST(FindBoundTest, TheNearestCeilingIsTheBound) {
   const Advice advice = Advise(variant, TimedAt(1000), variant, TimedAt(1000));
   EXPECT_EQ(FindBound(variant, advice, 0, {}).bound, Bound::kUnknown);
   Ceilings ceilings;
-  ceilings.tflops[{DataType::kF16, false}] = {advice.tflops * 2, 6};
-  ceilings.gbytes = {advice.gbytes * 4, 6};
+  ceilings.tflops[{DataType::kF16, false}] = {advice.tflops * 2, 6, false};
+  ceilings.gbytes = {advice.gbytes * 4, 6, false};
   const BoundShare compute = FindBound(variant, advice, 0, ceilings);
   EXPECT_EQ(compute.bound, Bound::kCompute);
   EXPECT_EQ(BoundWord(compute), "compute 50%");
   ceilings.gbytes.value = advice.gbytes / 0.8;
   EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "memory 80%");
+}
+
+TEST(FindBoundTest, AProbeIsACeilingWithoutOthers) {
+  const Variant variant{Known(), 8, false, true};
+  const Advice advice = Advise(variant, TimedAt(1000), variant, TimedAt(1000));
+  Ceilings ceilings;
+  ceilings.tflops[{DataType::kF16, false}] = {advice.tflops * 2, 1, true};
+  ceilings.gbytes = {advice.gbytes * 4, 1, true};
+  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "compute 50%");
+  // A row that is faster than the probe is the ceiling then.
+  Raise(Known(), false, 500, &ceilings);
+  Raise(Known(), false, 100, &ceilings);
+  const Advice fast = Advise(variant, TimedAt(100), variant, TimedAt(100));
+  EXPECT_EQ(BoundWord(FindBound(variant, fast, 0, ceilings)), "compute 100%");
+}
+
+TEST(CeilingWordsTest, SayWhatWasNotProbed) {
+  Ceilings ceilings;
+  ceilings.gbytes = {4000, 3, true};
+  ceilings.tflops[{DataType::kF16, false}] = {700, 2, true};
+  ceilings.tflops[{DataType::kF32, true}] = {40, 1, false};
+  EXPECT_EQ(CeilingWords(ceilings),
+            "BOUND: the nearest to the card's ceilings, measured by probes; memory 4000 GB/s; f16 "
+            "700.0 TFLOP/s. Not probed: f32 without tf32; there it is the best seen, and - with "
+            "fewer than 5 others.");
+}
+
+TEST(MakeCeilingProbesTest, OneThingLimitsEach) {
+  int memory = 0;
+  for (const CeilingProbe& probe :
+       MakeCeilingProbes({DataType::kF16, DataType::kF32, DataType::kF64, DataType::kI8})) {
+    const double intensity =
+        FloatingPointOperations(probe.problem) / static_cast<double>(probe.problem.TensorBytes());
+    // Of cards that cuDNN 9 supports, tensor cores reach 100 to 600 operations for
+    // each byte of memory; f32 and f64 without them 10 to 60.
+    if (probe.limit == Bound::kMemory) {
+      ++memory;
+      EXPECT_LT(intensity, 40) << probe.problem.ToText();
+      EXPECT_GT(probe.problem.TensorBytes(), 400'000'000) << "in the caches of some card";
+    } else {
+      const bool narrow =
+          probe.problem.data_type() == DataType::kF16 || probe.problem.data_type() == DataType::kI8;
+      EXPECT_GT(intensity, narrow ? 700 : 200) << probe.problem.ToText();
+    }
+  }
+  EXPECT_EQ(memory, 2);
 }
 
 TEST(FindBoundTest, NothingIsItsOwnCeiling) {

@@ -33,8 +33,12 @@ class LayeredTuningStoreTest : public ::testing::Test {
   std::vector<Tuning> All() {
     std::vector<Tuning> tunings;
     EXPECT_TRUE(Store()
-                    .ForEachTuning([&](Tuning tuning) { tunings.push_back(std::move(tuning)); },
-                                   [](const std::string& text) { ADD_FAILURE() << text; })
+                    .ForEachTuning(
+                        [&](Tuning tuning) {
+                          tunings.push_back(std::move(tuning));
+                          return true;
+                        },
+                        [](const std::string& text) { ADD_FAILURE() << text; })
                     .ok());
     return tunings;
   }

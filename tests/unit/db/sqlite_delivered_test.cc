@@ -22,7 +22,12 @@ struct NodeEngine {
   absl::StatusOr<Tuning> Get(const TuningKey& key) { return store->GetTuning(key); }
   absl::Status ForEach(const std::function<void(Tuning)>& visit,
                        const std::function<void(const std::string&)>& corrupt) {
-    return store->ForEachTuning(visit, corrupt);
+    return store->ForEachTuning(
+        [&visit](Tuning tuning) {
+          visit(std::move(tuning));
+          return true;
+        },
+        corrupt);
   }
   absl::StatusOr<int64_t> Delete(const std::vector<TuningKey>& keys) {
     return store->DeleteTunings(keys);

@@ -57,9 +57,12 @@ class StoreTest : public ::testing::Test {
 
   static std::vector<Tuning> All(SqliteTuningStore& store, std::vector<std::string>* corrupt) {
     std::vector<Tuning> tunings;
-    const absl::Status status =
-        store.ForEachTuning([&](Tuning tuning) { tunings.push_back(std::move(tuning)); },
-                            [&](const std::string& text) { corrupt->push_back(text); });
+    const absl::Status status = store.ForEachTuning(
+        [&](Tuning tuning) {
+          tunings.push_back(std::move(tuning));
+          return true;
+        },
+        [&](const std::string& text) { corrupt->push_back(text); });
     EXPECT_TRUE(status.ok()) << status;
     return tunings;
   }

@@ -36,7 +36,10 @@ class TuningStoreConformance : public ::testing::Test {
   std::vector<Tuning> All() {
     std::vector<Tuning> tunings;
     const absl::Status status = store_->ForEachTuning(
-        [&](Tuning tuning) { tunings.push_back(std::move(tuning)); },
+        [&](Tuning tuning) {
+          tunings.push_back(std::move(tuning));
+          return true;
+        },
         [](const std::string& text) { ADD_FAILURE() << "corrupt: " << text; });
     EXPECT_TRUE(status.ok()) << status;
     return tunings;
@@ -64,8 +67,12 @@ TYPED_TEST_P(TuningStoreConformance, GivesBackMeasurementsAsTheyWerePut) {
   EXPECT_EQ(*got, tuning);
   std::vector<Tuning> visited;
   ASSERT_TRUE(this->store_
-                  ->ForEachTuning([&](Tuning each) { visited.push_back(std::move(each)); },
-                                  [](const std::string& row) { ADD_FAILURE() << row; })
+                  ->ForEachTuning(
+                      [&](Tuning each) {
+                        visited.push_back(std::move(each));
+                        return true;
+                      },
+                      [](const std::string& row) { ADD_FAILURE() << row; })
                   .ok());
   EXPECT_THAT(visited, ::testing::ElementsAre(WithoutSamples(tuning)));
 }
@@ -291,7 +298,10 @@ TYPED_TEST_P(TuningStoreConformance, ServesReadersWhileOneWrites) {
       while (!done) {
         int64_t seen = 0;
         const absl::Status status = this->store_->ForEachTuning(
-            [&](const Tuning& tuning) { seen += tuning.candidates.size() == 5 ? 0 : 1; },
+            [&](const Tuning& tuning) {
+              seen += tuning.candidates.size() == 5 ? 0 : 1;
+              return true;
+            },
             [&](const std::string&) { ++seen; });
         failures += status.ok() && seen == 0 && this->store_->Check().ok() ? 0 : 1;
       }

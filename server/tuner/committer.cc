@@ -99,7 +99,7 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
     Prepare(tuning);
     if (stored != nullptr) {
       // The index has but a part of the candidates, and no count of all samples.
-      const Tuning whole = GetLocked(tuning->key).value_or(stored->tuning.ToTuning());
+      const Tuning whole = GetLocked(tuning->key).value_or(stored->tuning);
       if (!AddsAnotherApi(whole, *tuning) && !ShouldReplace(*tuning, whole, waiting->forced)) {
         waiting->persisted = stored->persisted;
         continue;
@@ -165,7 +165,7 @@ bool Committer::IsBetterThanStored(const Tuning& tuning) {
   if (tuning.evidence != stored->tuning.evidence) {
     return tuning.evidence > stored->tuning.evidence;
   }
-  return IsBetterTuning(tuning, GetLocked(tuning.key).value_or(stored->tuning.ToTuning()));
+  return IsBetterTuning(tuning, GetLocked(tuning.key).value_or(stored->tuning));
 }
 
 absl::StatusOr<ImportCounts> Committer::Import(const TuningSource& next) {
@@ -207,7 +207,7 @@ void Committer::Prepare(Tuning* tuning) const {
 
 void Committer::PublishTaken(std::vector<std::shared_ptr<const IndexedTuning>> taken) {
   for (auto& prepared : taken) {
-    const TuningKey key = prepared->tuning.key.Whole();
+    const TuningKey key = prepared->tuning.key;
     pending_.erase(Texts(key));
     index_->Publish(std::move(prepared));
     observer_(key, false);

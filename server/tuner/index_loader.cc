@@ -45,7 +45,7 @@ void IndexLoader::Run() {
   const absl::Duration took = absl::Now() - begin;
   if (!status.ok() && !stopping_) {
     spdlog::error("could not read the database whole: {}", status.ToString());
-  } else if (took > kWorthSaying) {
+  } else if (status.ok() && took > kWorthSaying) {
     spdlog::info("read {} tunings in {}", loaded_.load(),
                  absl::FormatDuration(absl::Trunc(took, absl::Milliseconds(1))));
   }

@@ -20,14 +20,14 @@ namespace {
 AnswerSource SourceOf(const IndexHit& known, const ConvProblem& problem, const TuningKey& key) {
   const bool own = known.tuning != nullptr && known.tuning->tuning.key == key;
   if (!own || (known.pin != nullptr && known.pin->expire_time)) return {};
-  const KeptTuning& tuning = known.tuning->tuning;
+  const Tuning& tuning = known.tuning->tuning;
   AnswerSource source;
   source.digest = known.digest;
   source.alignment_bytes = problem.alignment_bytes();
   source.tuning = known.tuning;
   source.pin = known.pin;
   source.settled = IsSettled(known);
-  source.first_configs_only = IsFirstConfigsOnly(tuning.incomplete_reason);
+  source.first_configs_only = IsFirstConfigsOnly(tuning);
   source.tune_time = tuning.tune_time;
   source.elapsed = tuning.elapsed;
   return source;
@@ -55,9 +55,8 @@ void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
                             pending.request.problems[row].data_type(), clock_->Now());
   auto* answer = std::get_if<Answer>(&outcome);
   if (answer == nullptr) return;
-  answer->note =
-      absl::StrCat("not exact: holds for ", hint->tuning.key.environment_text(), ", not ",
-                   key.environment_text, answer->note.empty() ? "" : "; ", answer->note);
+  answer->note = absl::StrCat("not exact: holds for ", hint->tuning.key.environment_text, ", not ",
+                              key.environment_text, answer->note.empty() ? "" : "; ", answer->note);
   miss->hint = std::move(*answer);
 }
 

@@ -20,7 +20,7 @@ namespace convtune {
 namespace {
 
 constexpr absl::Duration kRetry = absl::Seconds(5);
-// For the index, of who decides on a release.
+// Of who decides on a release, until everything is read.
 constexpr absl::Duration kPatience = absl::Seconds(10);
 // Of the time, what writing snapshots may take when changes do not end.
 constexpr double kMostOfTime = 0.1;
@@ -95,13 +95,24 @@ void Publisher::NoteChange(const TuningKey& key, bool override) {
   DueBy(std::max(not_before_, absl::Now() + options_.publish.debounce));
 }
 
-void Publisher::Run() {
-  // Stop ends it too.
-  if (const absl::Status whole = options_.await_index(absl::InfiniteDuration()); !whole.ok()) {
-    MutexLock lock(mutex_);
-    status_.error = std::string(whole.message());
-    return;
+bool Publisher::Prepare() {
+  absl::Status status = options_.await_index(absl::InfiniteDuration());
+  if (status.ok()) status = releases_.ReadChoices();
+  MutexLock lock(mutex_);
+  // What programs missed before the choices were known.
+  for (const WantedProblem& wanted : wanted_.MostWanted()) {
+    if (releases_.HasChoice(wanted.key)) wanted_.Erase(wanted.key);
   }
+  ready_ = status.ok();
+  status_.error = std::string(status.message());
+  changed_.SignalAll();
+  // UNAVAILABLE: the daemon stops.
+  if (!ready_ && !absl::IsUnavailable(status)) spdlog::error("nothing is published: {}", status.ToString());
+  return ready_;
+}
+
+void Publisher::Run() {
+  if (!Prepare()) return;
   while (true) {
     {
       MutexLock lock(mutex_);
@@ -126,11 +137,25 @@ void Publisher::Stop() {
   }
   if (!thread_.joinable()) return;
   thread_.join();
-  if (options_.await_index(absl::ZeroDuration()).ok()) Pass();
+  {
+    MutexLock lock(mutex_);
+    if (!ready_) return;
+  }
+  Pass();
 }
 
 absl::Status Publisher::PassNow() {
-  RETURN_IF_ERROR(options_.await_index(kPatience));
+  {
+    const absl::Time until = absl::Now() + kPatience;
+    MutexLock lock(mutex_);
+    while (!ready_ && absl::Now() < until) {
+      changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(until - absl::Now()));
+    }
+    if (!ready_) {
+      return absl::UnavailableError(status_.error.empty() ? "the database is still being read"
+                                                          : status_.error);
+    }
+  }
   Pass();
   return absl::OkStatus();
 }

@@ -93,9 +93,11 @@ class Publisher : public ReleaseManager {
   };
 
   void Run();
-  // One round: reconcile, publish, keep what is wanted. The index is whole.
+  // Waits until there is all that passes need; false if there will not be.
+  bool Prepare() EXCLUDES(mutex_);
+  // One round: reconcile, publish, keep what is wanted. Only once it is ready.
   void Pass() EXCLUDES(work_mutex_);
-  // That, for somebody who waits; an error if the index is not whole for long.
+  // That, for somebody who waits; UNAVAILABLE if it does not get ready.
   absl::Status PassNow() EXCLUDES(work_mutex_);
   absl::Status Reconcile(Work* work) REQUIRES(work_mutex_);
   absl::Status Publish() REQUIRES(work_mutex_);
@@ -117,6 +119,7 @@ class Publisher : public ReleaseManager {
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;
+  bool ready_ GUARDED_BY(mutex_) = false;  // see Prepare
   absl::Time due_ GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time not_before_ GUARDED_BY(mutex_) = absl::InfinitePast();    // of the next write
   absl::Time pin_expiry_ GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of those in the file

@@ -188,12 +188,13 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
   }
 }
 
-bool IsFirstConfigsOnly(std::string_view incomplete_reason) {
-  return incomplete_reason == kFirstConfigsOnly;
+bool IsFirstConfigsOnly(const Tuning& tuning) {
+  return tuning.incomplete_reason == kFirstConfigsOnly;
 }
 
-bool IsIncompleteForMemoryOnly(Evidence evidence, std::string_view incomplete_reason) {
-  return evidence == Evidence::kIncomplete && incomplete_reason.starts_with(kMemoryReason);
+bool IsIncompleteForMemoryOnly(const Tuning& tuning) {
+  return tuning.evidence == Evidence::kIncomplete &&
+         absl::StartsWith(tuning.incomplete_reason, kMemoryReason);
 }
 
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced) {
@@ -205,9 +206,9 @@ bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced) {
   return forced || Supersedes(made, stored);
 }
 
-bool EndedForTime(Evidence evidence, std::string_view incomplete_reason) {
-  return evidence == Evidence::kIncomplete &&
-         incomplete_reason.find(kBudgetEnded) != std::string_view::npos;
+bool EndedForTime(const Tuning& tuning) {
+  return tuning.evidence == Evidence::kIncomplete &&
+         absl::StrContains(tuning.incomplete_reason, kBudgetEnded);
 }
 
 void WeakenIfNothingRan(Tuning* tuning) {

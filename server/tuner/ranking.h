@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "proto/model/tuning.h"
@@ -53,16 +52,10 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning);
 
 // True for what a heuristic look-up made, which prepared the first configs
 // only.
-bool IsFirstConfigsOnly(std::string_view incomplete_reason);
-inline bool IsFirstConfigsOnly(const Tuning& tuning) {
-  return IsFirstConfigsOnly(tuning.incomplete_reason);
-}
+bool IsFirstConfigsOnly(const Tuning& tuning);
 
 // True if candidates that need too much memory are all that is missing.
-bool IsIncompleteForMemoryOnly(Evidence evidence, std::string_view incomplete_reason);
-inline bool IsIncompleteForMemoryOnly(const Tuning& tuning) {
-  return IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete_reason);
-}
+bool IsIncompleteForMemoryOnly(const Tuning& tuning);
 
 // True if `made` should be kept in place of `stored`, which has the same key:
 // as Supersedes, but a full listing is never replaced by the first configs, a
@@ -71,10 +64,7 @@ inline bool IsIncompleteForMemoryOnly(const Tuning& tuning) {
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced);
 
 // True if the budget ended it: with more time there would be more to know.
-bool EndedForTime(Evidence evidence, std::string_view incomplete_reason);
-inline bool EndedForTime(const Tuning& tuning) {
-  return EndedForTime(tuning.evidence, tuning.incomplete_reason);
-}
+bool EndedForTime(const Tuning& tuning);
 
 // Where nothing that ran is left, as what did is quarantined: it is incomplete
 // then, so that any tuning with a result takes its place.

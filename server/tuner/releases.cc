@@ -35,7 +35,7 @@ void Releases::ForEachIndexed(const std::function<void(const TuningKey&)>& visit
   do {
     const auto page = options_.index->List("", kIndexPage, token, "");
     if (!page.ok()) return;
-    for (const auto& indexed : page->first) visit(indexed->tuning.key.Whole());
+    for (const auto& indexed : page->first) visit(indexed->tuning.key);
     token = page->second;
   } while (!token.empty());
 }
@@ -69,6 +69,11 @@ absl::Status Releases::Load() {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(std::vector<Release> releases, options_.store->ListReleases());
   history_ = ReleaseHistory(std::move(releases));
+  return absl::OkStatus();
+}
+
+absl::Status Releases::ReadChoices() {
+  MutexLock lock(mutex_);
   return ReadServed();
 }
 

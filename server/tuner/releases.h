@@ -54,8 +54,11 @@ class Releases {
 
   explicit Releases(const Options& options) : options_(options) {}
 
-  // Reads what was decided before. Damaged rows are logged and left out.
+  // Reads what releases there are, without their choices.
   absl::Status Load();
+  // Reads what is served, after Load and before all that follows but HasChoice
+  // and List. Damaged rows are logged and left out.
+  absl::Status ReadChoices();
   // Gives these problems a choice where they have none, takes it away where
   // their tuning is gone, and notes where another one waits. Returns whether
   // what is served changed.
@@ -70,6 +73,7 @@ class Releases {
   // if there are none. FAILED_PRECONDITION while a canary runs.
   absl::StatusOr<std::optional<Release>> PromoteFleet(const ReleaseDecision& decision);
 
+  // False as long as the choices are not read.
   bool HasChoice(const TuningKey& key) const;
   ReleaseList List() const;
   // `from` 0: the promoted one. NOT_FOUND: no such release. At most `limit`

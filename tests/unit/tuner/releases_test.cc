@@ -20,6 +20,7 @@ class ReleasesTest : public ::testing::Test {
     releases_ = std::make_unique<Releases>(
         Releases::Options{&store_, &index_, &clock_, floor, auto_promote});
     ASSERT_TRUE(releases_->Load().ok());
+    ASSERT_TRUE(releases_->ReadChoices().ok());
   }
 
   static TuningKey Key(int n) {

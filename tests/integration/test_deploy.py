@@ -5,11 +5,13 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 import yaml
 
 from conftest import PROGRAMS
+from harness.containers import stages
 from harness.daemon import alive
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -36,19 +38,33 @@ def pod_spec(mode):
 
 
 def helm():
-    found = os.environ.get("CONVTUNE_HELM") or shutil.which("helm")
+    own = pathlib.Path(sys.prefix) / "bin" / "helm"  # where install-deps puts it
+    found = os.environ.get("CONVTUNE_HELM") or shutil.which("helm") or (str(own) if own.exists() else None)
     if not found:
         pytest.skip("helm is not there (CONVTUNE_HELM names one)")
     return found
 
 
+def rendered(*values):
+    """The manifests that the chart makes of these values, by kind."""
+    command = [helm(), "template", "demo", CHART, *(word for value in values for word in ("--set", value))]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {m["kind"]: m for m in yaml.safe_load_all(text) if m}
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_chart_renders_as_before(mode):
-    rendered = subprocess.run(
+    made = subprocess.run(
         [helm(), "template", "demo", CHART, "--set", f"mode={mode.split('-')[0]}", *MODES[mode]],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    assert rendered == (GOLDEN / f"{mode}.yaml").read_text()
+    assert made == (GOLDEN / f"{mode}.yaml").read_text()
+
+
+def test_a_server_has_its_own_variables_beside_the_snapshots():
+    deployment = rendered("mode=serving", "server.env[0].name=LD_PRELOAD", "server.env[0].value=/usr/lib/x.so")["Deployment"]
+    (server,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert [variable["name"] for variable in server["env"]] == ["CONVTUNE_SNAPSHOT", "LD_PRELOAD"]
 
 
 def test_the_chart_refuses_another_mode():
@@ -179,18 +195,6 @@ def test_every_key_of_the_configuration_file_is_a_flag_and_a_variable(convtuned,
     assert daemons("--config", config).start(wait=False).wait(30) == 2
 
 
-def stages(text):
-    """Name of each stage to its lines."""
-    found, name = {}, None
-    for line in re.sub(r"\\\n", " ", text).splitlines():
-        if match := re.match(r"FROM (\S+)(?: AS (\S+))?", line):
-            name = match[2]
-            found[name] = [line]
-        elif name and line and not line.startswith("#"):
-            found[name].append(line)
-    return found
-
-
 def test_images_are_multi_stage_pinned_and_not_root():
     text = (DEPLOY / "docker" / "Dockerfile").read_text()
     found = stages(text)
@@ -206,6 +210,7 @@ def test_images_are_multi_stage_pinned_and_not_root():
     assert [line for line in text.splitlines() if line.startswith("ADD")] == []
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("image", ["cuda", "nogpu"])
 def test_what_an_image_copies_its_build_stage_installs(image, request, tmp_path):
     found = stages((DEPLOY / "docker" / "Dockerfile").read_text())
@@ -232,10 +237,12 @@ def test_the_image_has_every_library_that_the_programs_need(convtuned, convtune)
         pytest.skip("the images are Debian 12")
     runtime = " ".join(stages((DEPLOY / "docker" / "Dockerfile").read_text())["runtime"])
     needed = set()
-    for program in (convtuned, convtune):
+    built = [PROGRAMS / "convtune-worker", PROGRAMS.parent / "lib" / "libconvtune_preload.so"]  # not everywhere
+    for program in (convtuned, convtune, *filter(pathlib.Path.exists, built)):
         listed = subprocess.run(["objdump", "-p", program], check=True, capture_output=True, text=True).stdout
         needed |= set(re.findall(r"NEEDED +(\S+)", listed))
-    for library in needed:
+    # cuDNN and the CUDA runtime are the image's own, in /opt/cuda/lib.
+    for library in (name for name in needed if not re.match("lib(cudnn|cudart|cublas|nv)", name)):
         owners = subprocess.run(["dpkg-query", "-S", f"*/{library}"], capture_output=True, text=True).stdout
         packages = {line.split(":")[0] for line in owners.splitlines()}
         essential = {"libc6", "libstdc++6", "libgcc-s1"}  # libgrpc++ brings the last two

@@ -13,18 +13,9 @@ from conftest import PROGRAMS
 BUILD = PROGRAMS.parent
 PROBLEM = "fwd,x=1x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"
 
-# As the README shows it.
-CONSUMER = """
-#include <convtune/resolver.h>
-#include <cstdio>
-int main(int argc, char** argv) {
-  convtune::client::Resolver resolver;
-  for (const auto& result : resolver.Resolve({{argv[argc - 1]}}, std::chrono::seconds(10))) {
-    std::printf("%s %s\\n", result.problem.c_str(),
-                result.found ? result.winner.text.c_str() : result.why.c_str());
-  }
-}
-"""
+README = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
+# The program that the README shows, taken out of it.
+CONSUMER = re.search(r"```cpp\n(#include <convtune/resolver.h>\n.*?)```", README, re.DOTALL)[1]
 CMAKE = """
 cmake_minimum_required(VERSION 3.16)
 project(consumer CXX)

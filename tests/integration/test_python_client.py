@@ -1,5 +1,7 @@
 """The Python package against a daemon."""
 
+import pathlib
+import re
 import sys
 import time
 
@@ -9,13 +11,7 @@ from harness import python_package
 
 PROBLEMS = [f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1,nhwc,f16" for n in range(1, 4)]
 
-# As the README shows it.
-FIVE_LINES = """
-import sys, convtune
-client = convtune.Client(sys.argv[1])
-for result in client.get(sys.argv[2:], on_miss="tune"):
-    print(result.problem, result.winner.text if result.winner else result.message)
-"""
+REPO = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +22,14 @@ def ct():
     return convtune
 
 
-def test_five_lines_get_answers(fake_daemon):
+def test_the_five_lines_of_the_readme_get_answers(fake_daemon):
+    shown = [
+        re.search(r"```python\n(import sys, convtune\n.*?)```", (REPO / page).read_text(), re.DOTALL)[1]
+        for page in ("README.md", "client/python/README.md")
+    ]
+    assert shown[0] == shown[1] and len(shown[0].splitlines()) <= 5
     daemon = fake_daemon().start()
-    result = python_package.run("-c", FIVE_LINES, daemon.address, *PROBLEMS)
+    result = python_package.run("-c", shown[0], daemon.address, *PROBLEMS)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert len(lines) == 3 and all(" graph:eng" in line or " legacy:algo" in line for line in lines), lines
@@ -47,16 +48,36 @@ def test_answers_constraints_and_misses(ct, fake_daemon):
         assert (answer.winner.engine_index is None) != (answer.winner.algorithm is None)
         (tight,) = client.get(PROBLEMS[:1], constraints=ct.Constraints(max_workspace_bytes=0))
         assert tight.winner is None or tight.winner.workspace_bytes == 0
+        # The fake card's first candidate is off by 1e-4, and each one behind it by as much again.
+        (exact,) = client.get(PROBLEMS[:1], constraints=ct.Constraints(max_error=1.5e-4, cache_state="hot"))
+        assert exact.winner.text == "graph:eng0,k2=0"
+        (none,) = client.get(PROBLEMS[:1], constraints=ct.Constraints(max_error=1e-5))
+        assert (none.answer, none.miss) == (None, "no_candidate")
         assert client.info().version
 
 
-def test_a_refused_problem_names_field_and_rule(ct, bare_daemon, fake_daemon):
-    client = ct.Client(fake_daemon().start().address)
+def test_a_refused_problem_names_field_and_rule_and_the_others_are_answered(ct, fake_daemon):
+    client = ct.Client(fake_daemon().start().address, timeout=60)
+    client.tune(PROBLEMS[:2])
+    bad = "fwd,x=1x64x7x7,w=64x63x3x3"
+    mixed = [PROBLEMS[0], bad, "no problem", PROBLEMS[1], "\ud800"]
     with pytest.raises(ct.ConvtuneError) as error:
-        client.get(["fwd,x=1x64x7x7,w=64x63x3x3"])
-    assert error.value.code == "INVALID_ARGUMENT" and "w_dims[1]" in str(error.value)
-    (result,) = client.resolve(["fwd,x=1x64x7x7,w=64x63x3x3"])
-    assert result.miss == "unavailable" and "w_dims[1]" in result.message
+        client.get([PROBLEMS[0], bad])
+    assert error.value.code == "INVALID_ARGUMENT"
+    assert error.value.fields == [("problems[1].text", "w_dims[1]: must be C/groups = 64/1 = 64, is 63")]
+    with pytest.raises(ValueError, match=r"problems\[4\]: must be valid UTF-8"):
+        client.get(mixed)
+    results = client.resolve(mixed, timeout=60)
+    assert [r.winner is not None for r in results] == [True, False, False, True, False]
+    assert [r.miss for r in results] == ["", "refused", "refused", "", "refused"]
+    assert "w_dims[1]" in results[1].message and "UTF-8" in results[4].message
+    # What is wrong with the whole request is nobody's fault alone.
+    wrong = ct.Client(client.address, environment="no-such").resolve(PROBLEMS[:2], timeout=60)
+    assert [r.miss for r in wrong] == ["unavailable"] * 2 and "no-such" in wrong[0].message
+    # Nor does a refused one keep the others from being tuned.
+    summary = ct.warm([*PROBLEMS, bad], client)
+    assert (summary.problems, summary.hits, summary.tuned, summary.is_warm) == (4, 2, 1, False)
+    assert [reason for reason in summary.failures if "refused: " in reason and "w_dims[1]" in reason]
 
 
 def test_without_a_daemon_resolve_is_back_in_time_and_get_raises(ct, tmp_path):
@@ -73,9 +94,13 @@ def test_without_a_daemon_resolve_is_back_in_time_and_get_raises(ct, tmp_path):
 
 def test_unavailable_is_tried_again_until_the_daemon_is_there(ct, fake_daemon):
     daemon = fake_daemon()
-    client = ct.Client(daemon.address)
+    client = ct.Client(daemon.address, timeout=60)
     daemon.start(wait=False)
-    assert client.get(PROBLEMS[:1], timeout=60)[0].miss == "not_found"
+    # A call that waits for a worker has no time limit, and waits for the daemon all the same.
+    assert client.get(PROBLEMS[:1], on_miss="tune")[0].winner is not None
+    assert client.get(PROBLEMS[1:2], timeout=60)[0].miss == "not_found"
+    with pytest.raises(ct.Unavailable):
+        ct.Client(f"{daemon.address}-nobody", timeout=0.2).get(PROBLEMS, on_miss="tune")
 
 
 def test_warming_asks_only_for_what_is_missing(ct, fake_daemon):
@@ -95,7 +120,8 @@ def test_warming_asks_only_for_what_is_missing(ct, fake_daemon):
     assert client.info().worker_requests == requests
 
 
-def test_warm_from_a_model_on_the_command_line(fake_daemon, tmp_path):
+def one_convolution(path):
+    """An ONNX model with a symbolic batch."""
     onnx = pytest.importorskip("onnx")
     helper = onnx.helper
     weight = helper.make_tensor("w", 1, (8, 8, 3, 3), bytes(8 * 8 * 9 * 4), raw=True)
@@ -103,16 +129,59 @@ def test_warm_from_a_model_on_the_command_line(fake_daemon, tmp_path):
         [helper.make_node("Conv", ["x", "w"], ["y"])], "g", [helper.make_tensor_value_info("x", 1, ["n", 8, 16, 16])],
         [helper.make_tensor_value_info("y", 1, None)], [weight],
     )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+    return model
+
+
+def test_warm_takes_models_and_lists(ct, fake_daemon, tmp_path):
     path = tmp_path / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    model = one_convolution(path)
+    client = ct.Client(fake_daemon().start().address)
+    by_path = ct.warm(path, client, batch_sizes=[1, 2])
+    assert (by_path.problems, by_path.tuned) == (2, 2)
+    assert ct.warm(str(path), client, batch_sizes=[1, 2]).hits == 2
+    assert ct.warm(model, client, batch_sizes=[2, 4]).tuned == 1
+    # Texts, however they are written, and problems, in one list.
+    same = [PROBLEMS[0], " fwd , f16,x=1x64x56x56 , w=64x64x3x3,pad=1x1,nhwc"]
+    problem = ct.Problem("fwd", (4, 8, 16, 16), (8, 8, 3, 3), (0, 0), (0, 0), (1, 1), (1, 1))
+    summary = ct.warm([*same, problem], client)
+    assert (summary.problems, summary.hits, summary.tuned) == (2, 1, 1)
+    assert ct.warm(PROBLEMS[0], client).hits == 1
+    with pytest.raises(ct.ModelError, match="cannot be read"):
+        ct.warm(tmp_path / "none.onnx", client)
+    with pytest.raises(TypeError, match="batch_sizes"):
+        ct.warm(PROBLEMS, client, batch_sizes=[1])
+
+
+def test_warm_on_the_command_line(fake_daemon, tmp_path):
+    path = tmp_path / "m.onnx"
+    one_convolution(path)
     daemon = fake_daemon().start()
     command = ["-m", "convtune", "warm", path, "--batch", "1,8,32", "--address", daemon.address]
     first = python_package.run(*command)
     assert first.returncode == 0 and "0 had an answer, 3 were tuned" in first.stdout, (first.stdout, first.stderr)
-    assert "3 had an answer, 0 were tuned" in python_package.run(*command).stdout
+    listed = tmp_path / "model.txt"
+    listed.write_text(f"# recorded\n{PROBLEMS[0]}\n\n{PROBLEMS[0]}  # again\n")
+    both = python_package.run("-m", "convtune", "warm", path, listed, *command[4:])
+    assert both.returncode == 0 and "3 had an answer, 1 were tuned" in both.stdout, (both.stdout, both.stderr)
     daemon.stop()
     nobody = (*command[:-1], f"unix:{tmp_path}/nobody", "--timeout", "0.5")
     assert python_package.run(*nobody).returncode == 4
+
+
+def test_what_the_command_line_cannot_do_ends_with_2(tmp_path):
+    good, bad = tmp_path / "good.txt", tmp_path / "bad.txt"
+    good.write_text(PROBLEMS[0])
+    bad.write_text(f"{PROBLEMS[0]}\nfwd,x=1x8\n")
+    for arguments, why in (
+        ((good, "--address", "localhost:1"), "credentials: "),
+        ((good, "--budget", "-1"), "--budget"),
+        ((bad,), "bad.txt:2: x, w: "),
+        ((tmp_path / "none.txt",), "none.txt: cannot be read"),
+    ):
+        result = python_package.run("-m", "convtune", "warm", *arguments)
+        assert result.returncode == 2 and why in result.stderr, (arguments, result)
 
 
 @pytest.mark.ci

@@ -1,5 +1,6 @@
 """The Python package where no daemon answers: what resolve() gives from the snapshot file."""
 
+import queue
 import shutil
 import sys
 import time
@@ -158,6 +159,45 @@ def test_the_folder_comes_from_the_environment(ct, published, tmp_path, monkeypa
     monkeypatch.setenv("CONVTUNE_SNAPSHOT", str(published[0]))
     (result,) = ct.Client(f"unix:{tmp_path}/nobody").resolve(PROBLEMS[:1], timeout=0.3)
     assert result.source == "snapshot"
+
+
+def test_no_choice_of_a_snapshot_is_known_to_be_exact(ct, published, tmp_path):
+    client = nobody(ct, tmp_path, published[0])
+    (result,) = client.resolve(PROBLEMS[:1], constraints=ct.Constraints(max_error=1.0), timeout=0.1)
+    assert result.winner is None and "none keeps to max_error" in result.message
+    (result,) = client.resolve(PROBLEMS[:1], constraints=ct.Constraints(cache_state="cold"), timeout=0.1)
+    assert result.winner is not None
+
+
+def test_a_refresh_says_what_changed_and_only_that(ct, published, tmp_path):
+    folder = tmp_path / "later"
+    folder.mkdir()
+    seen = queue.Queue()
+    with nobody(ct, tmp_path, folder) as client:
+        client.start_refresh(PROBLEMS[:2] + ["nonsense"], seen.put, period_s=0.01, timeout=0.01)
+        with pytest.raises(queue.Empty):
+            seen.get(timeout=0.2)  # nothing could be asked for
+        shutil.copy(published[0] / "current.snapshot", folder / "new")
+        (folder / "new").rename(folder / "current.snapshot")
+        first = seen.get(timeout=60)
+        assert [r.problem for r in first] == PROBLEMS[:2] and all(r.winner for r in first)
+        with pytest.raises(queue.Empty):
+            seen.get(timeout=0.2)  # nothing changed
+        # Another one takes its place, and a callback that fails does not end it.
+        calls = []
+
+        def failing(results):
+            calls.append(results)
+            if len(calls) == 1:
+                raise RuntimeError("the program's own")
+            client.stop_refresh()
+
+        client.start_refresh(PROBLEMS[:1], failing, period_s=0.01, timeout=0.01)
+        wait_until(lambda: calls, 60, "the first call")
+        (folder / "current.snapshot").unlink()
+        with pytest.raises(ValueError, match="period_s"):
+            client.start_refresh(PROBLEMS, seen.put, period_s=0)
+    assert seen.empty()
 
 
 def test_an_environment_that_it_does_not_have_is_named(ct, published, tmp_path):

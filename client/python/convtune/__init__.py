@@ -17,7 +17,8 @@ from convtune.problem import ModelError, Problem, Workload
 
 if TYPE_CHECKING:
     from convtune.answers import Answer, Candidate, Constraints, Result
-    from convtune.client import Client, ConvtuneError, Unavailable
+    from convtune.client import Client
+    from convtune.errors import ConvtuneError, Unavailable
     from convtune.warming import Summary, warm
 
 __version__ = "0.1.0"
@@ -40,7 +41,8 @@ __all__ = [
 # Loaded at first use, so that reading a model needs no gRPC.
 _LATE = {
     **dict.fromkeys(["Answer", "Candidate", "Constraints", "Result"], "convtune.answers"),
-    **dict.fromkeys(["Client", "ConvtuneError", "Unavailable"], "convtune.client"),
+    "Client": "convtune.client",
+    **dict.fromkeys(["ConvtuneError", "Unavailable"], "convtune.errors"),
     **dict.fromkeys(["Summary", "warm"], "convtune.warming"),
 }
 

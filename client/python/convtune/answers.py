@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+
+APIS = ("any", "graph", "legacy")
+LAUNCHES = ("eager", "graph_capture")
+CACHE_STATES = ("", "cold", "input_hot", "hot")
+EVIDENCE = {"heuristic": 10, "observed": 20, "incomplete": 30, "measured": 40}  # higher is better
+ON_MISS = ("none", "heuristic", "enqueue", "tune")
+
+
+def one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raises ValueError unless it is."""
+    if value not in allowed:
+        raise ValueError(f"{field}: must be one of {', '.join(map(repr, allowed))}, is {value!r}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Constraints:
-    """What an answer must keep to; the default allows everything."""
+    """What an answer must keep to; the default allows everything.
+
+    Raises ValueError, naming the field and the rule."""
 
     max_workspace_bytes: int | None = None
     deterministic: bool = False
@@ -18,6 +33,28 @@ class Constraints:
     forbid_reduced_precision_reduction: bool = False
     api: str = "any"  # any, graph, legacy
     launch: str = "eager"  # eager, graph_capture
+    # Largest difference from a reference of higher precision, in units of the
+    # reference's largest value. What was not compared does not keep to it:
+    # nothing of a snapshot was, and nothing of a heuristic.
+    max_error: float | None = None
+    # Rank by times in this cache state where they were taken: cold, input_hot,
+    # hot. Empty: as the tuning was ranked; a snapshot's choices always are.
+    cache_state: str = ""
+
+    def __post_init__(self) -> None:
+        limit, error = self.max_workspace_bytes, self.max_error
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 2**63):
+            raise ValueError(f"max_workspace_bytes: must be a whole number from 0 to 2^63-1, is {limit!r}")
+        if error is not None and (
+            isinstance(error, bool) or not isinstance(error, (int, float)) or not math.isfinite(error) or error < 0
+        ):
+            raise ValueError(f"max_error: must be a finite number of at least 0, is {error!r}")
+        for flag in dataclasses.fields(self)[1:7]:
+            if not isinstance(getattr(self, flag.name), bool):
+                raise ValueError(f"{flag.name}: must be True or False, is {getattr(self, flag.name)!r}")
+        one_of("api", self.api, APIS)
+        one_of("launch", self.launch, LAUNCHES)
+        one_of("cache_state", self.cache_state, CACHE_STATES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +91,10 @@ class Result:
 
     problem: str
     answer: Answer | None
-    miss: str = ""  # not_found, insufficient_evidence, no_candidate, tuning_failed, no_device, unavailable
+    # not_found, insufficient_evidence, no_candidate, tuning_failed, no_device:
+    # the daemon's. refused: the problem is none, see message. unavailable:
+    # nobody was there to ask.
+    miss: str = ""
     message: str = ""
     source: str = ""  # daemon, snapshot; empty: nobody was there to ask
 

@@ -3,134 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import grpc
 
+from convtune import defaults, messages
 from convtune import snapshot as _snapshot
-from convtune.answers import Answer, Candidate, Constraints, Result
+from convtune.answers import EVIDENCE, ON_MISS, Constraints, Result, one_of
+from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
+from convtune.refresh import Refresh
 from convtune.v1 import (
     maintenance_service_pb2,
     maintenance_service_pb2_grpc,
-    problem_pb2,
-    tuning_pb2,
     tuning_service_pb2,
     tuning_service_pb2_grpc,
 )
 
-_MAX_PROBLEMS = 10_000  # of one request
-_MAX_BYTES = (4 << 20) - (64 << 10)
 _RETRY_PAUSE_S = 0.05
 _MAX_RETRY_PAUSE_S = 1.0
 
-
-class ConvtuneError(RuntimeError):
-    """The daemon refused a call. `code` is gRPC's name, `fields` what is wrong by field path."""
-
-    def __init__(self, code: str, message: str, fields: Sequence[tuple[str, str]] = ()) -> None:
-        super().__init__(message if not fields else "; ".join(f"{f}: {rule}" for f, rule in fields))
-        self.code = code
-        self.fields = list(fields)
-
-
-class Unavailable(ConvtuneError):
-    """No daemon could be reached in time, or it is stopping."""
-
-
-def _constraints(of: Constraints) -> Any:
-    message = tuning_pb2.Constraints(
-        deterministic=of.deterministic,
-        forbid_tf32=of.forbid_tf32,
-        forbid_down_convert=of.forbid_down_convert,
-        forbid_winograd=of.forbid_winograd,
-        forbid_fft=of.forbid_fft,
-        forbid_reduced_precision_reduction=of.forbid_reduced_precision_reduction,
-        api=f"API_{of.api.upper()}",
-        launch=f"LAUNCH_MODE_{of.launch.upper()}",
-    )
-    if of.max_workspace_bytes is not None:
-        message.max_workspace_bytes = of.max_workspace_bytes
-    return message
-
-
-def _candidate(message: Any) -> Candidate:
-    engine = message.HasField("engine_config")
-    return Candidate(
-        text=message.text,
-        workspace_bytes=message.workspace_bytes,
-        deterministic=message.deterministic,
-        median_us=message.median_us,
-        engine_index=message.engine_config.engine_index if engine else None,
-        knobs=tuple((k.type, k.value) for k in message.engine_config.knobs),
-        algorithm=None if engine else message.legacy_algorithm.algorithm,
-        math_type=None if engine else message.legacy_algorithm.math_type,
-    )
-
-
-def _enum(enum: Any, number: int, prefix: str) -> str:
-    return str(enum.Name(number))[len(prefix) :].lower()
-
-
-def _result(message: Any) -> Result:
-    if message.HasField("miss"):
-        reason = _enum(tuning_service_pb2.MissReason, message.miss.reason, "MISS_REASON_")
-        return Result(message.problem_text, None, reason, message.miss.message, source="daemon")
-    answer = message.answer
-    return Result(
-        message.problem_text,
-        Answer(
-            winner=_candidate(answer.winner),
-            portfolio=tuple(_candidate(c) for c in answer.portfolio),
-            evidence=_enum(tuning_pb2.Evidence, answer.evidence, "EVIDENCE_"),
-            origin=_enum(tuning_pb2.Origin, answer.origin, "ORIGIN_"),
-            environment=answer.environment,
-            pinned=answer.pinned,
-            note=answer.note,
-        ),
-        source="daemon",
-    )
-
-
-def _violations(error: grpc.RpcError) -> list[tuple[str, str]]:
-    """What google.rpc.BadRequest says, where googleapis-common-protos is installed."""
-    try:
-        from google.rpc import error_details_pb2, status_pb2
-    except ImportError:
-        return []
-    found = []
-    for key, value in error.trailing_metadata() or ():
-        if key != "grpc-status-details-bin":
-            continue
-        for detail in status_pb2.Status.FromString(value).details:
-            bad = error_details_pb2.BadRequest()
-            if detail.Unpack(bad):
-                found += [(v.field, v.description) for v in bad.field_violations]
-    return found
-
-
-def _translate(error: grpc.RpcError) -> ConvtuneError:
-    code = error.code()
-    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-        return Unavailable(code.name, error.details() or code.name)
-    return ConvtuneError(code.name, error.details() or code.name, _violations(error))
-
-
-def default_address() -> str:
-    """$CONVTUNE_ADDRESS, else the socket that a daemon listens on by itself."""
-    address = os.environ.get("CONVTUNE_ADDRESS")
-    if address:
-        return address
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if os.geteuid() != 0 and runtime:
-        own = f"{runtime}/convtune/convtune.sock"
-        if os.path.exists(own):
-            return f"unix:{own}"
-    return "unix:/run/convtune/convtune.sock"
+default_address = defaults.address
 
 
 class Client:
@@ -138,10 +34,13 @@ class Client:
 
     `timeout` (seconds) is each call's, unless the call has its own; calls that
     wait for a worker have none by default. UNAVAILABLE is tried again until it
-    ends, and nothing else is.
+    ends, and nothing else is; a call without a time limit tries for `timeout`
+    from when nobody answered first.
 
-    `snapshot` is the folder of the file that resolve() reads where no daemon
-    answers; left out: $CONVTUNE_SNAPSHOT, else the daemon's own default."""
+    Without `address`: $CONVTUNE_ADDRESS, else the socket of the user's own
+    daemon, else the machine's. `snapshot` is the folder of the file that
+    resolve() reads where no daemon answers; left out: $CONVTUNE_SNAPSHOT, else
+    the user's own daemon's, else the machine's."""
 
     def __init__(
         self,
@@ -153,7 +52,7 @@ class Client:
         snapshot: str | None = None,
         use_snapshot: bool = True,
     ) -> None:
-        self.address = address or default_address()
+        self.address = address or defaults.address()
         self.environment = environment
         self._timeout = timeout
         self._snapshot_folder = snapshot
@@ -161,6 +60,7 @@ class Client:
         self._snapshot: _snapshot.Snapshot | None = None
         self._snapshot_file: tuple[int, int] | None = None
         self._snapshot_lock = threading.Lock()
+        self._refresh: Refresh | None = None
         options = [
             ("grpc.max_receive_message_length", 256 << 20),
             # A daemon that starts is found soon by those who wait for it.
@@ -185,6 +85,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """Ends a refresh, too, and waits for it."""
+        self.stop_refresh()
         self._channel.close()
 
     def get(
@@ -198,12 +100,17 @@ class Client:
     ) -> list[Result]:
         """The answers, in the order of the problems; a miss is a result, too.
 
-        on_miss: none, heuristic, enqueue, tune. Raises ConvtuneError, Unavailable."""
+        on_miss: none, heuristic, enqueue, tune. min_evidence: heuristic,
+        observed, incomplete, measured; empty: any. Raises ValueError for an
+        argument, ConvtuneError (with `fields`) where the daemon refuses,
+        Unavailable."""
+        one_of("on_miss", on_miss, ON_MISS)
+        one_of("min_evidence", min_evidence, ("", *EVIDENCE))
         if timeout is None and on_miss in ("none", "enqueue"):
             timeout = self._timeout
         deadline = None if timeout is None else time.monotonic() + timeout
         results: list[Result] = []
-        for part in _split([str(p) for p in problems]):
+        for part in messages.split(messages.texts(problems)):
             results += self._get_part(part, constraints, on_miss, min_evidence, deadline)
         return results
 
@@ -218,12 +125,23 @@ class Client:
     ) -> list[Result]:
         request = tuning_service_pb2.BatchGetRequest(
             environment=self.environment,
-            problems=[problem_pb2.ProblemSpec(text=text) for text in part],
-            constraints=_constraints(constraints),
+            problems=messages.specs(part),
+            constraints=messages.constraints(constraints),
             on_miss=f"ON_MISS_{on_miss.upper()}",
-            min_evidence=f"EVIDENCE_{min_evidence.upper()}" if min_evidence else "EVIDENCE_UNSPECIFIED",
+            min_evidence=f"EVIDENCE_{min_evidence.upper() or 'UNSPECIFIED'}",
         )
-        return [_result(r) for r in self._call(self._tuning.BatchGet, request, deadline, enough).results]
+        response = self._call(self._tuning.BatchGet, request, deadline, enough)
+        return [messages.result(r) for r in response.results]
+
+    def _get_sound(self, problems: Iterable[Problem | str], *, timeout: float | None = None) -> list[Result]:
+        """As get, but a problem that the daemon refuses is a miss of its own,
+        "refused", and the others are answered."""
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+
+        def ask(part: list[str]) -> list[Result]:
+            return self._get_part(part, Constraints(), "none", "", deadline)
+
+        return [r for part in messages.split(messages.texts(problems)) for r in _each_by_itself(part, ask)]
 
     def resolve(
         self,
@@ -234,15 +152,19 @@ class Client:
         timeout: float = 1.0,
     ) -> list[Result]:
         """As get, for a program that starts up: never raises what the daemon or
-        its absence causes, and is back within `timeout` seconds.
+        its absence or a problem causes, and is back within `timeout` seconds
+        and what it takes to read the snapshot file. ValueError is raised for a
+        `min_evidence` that is none.
 
         Where no daemon answers, the snapshot file does (`Result.source`): at
         once if it has all that is asked for, else when the time is up. What
-        neither knows of is a miss with the reason "unavailable"; so is
-        everything that the daemon refuses."""
+        neither knows of is a miss with the reason "unavailable". A problem that
+        the daemon refuses is a miss with the reason "refused" and what is wrong;
+        the others are answered all the same."""
+        one_of("min_evidence", min_evidence, ("", *EVIDENCE))
         deadline = time.monotonic() + timeout
-        results: list[Result] = []
-        for part in _split([str(p) for p in problems]):
+
+        def ask(part: list[str]) -> list[Result]:
             stored: list[Result] = []
 
             def enough() -> bool:
@@ -250,18 +172,51 @@ class Client:
                 return all(result.answer for result in stored)
 
             try:
-                results += self._get_part(part, constraints, "none", min_evidence, deadline, enough)
-            except ConvtuneError as error:
-                if isinstance(error, Unavailable):
+                return self._get_part(part, constraints, "none", min_evidence, deadline, enough)
+            except Unavailable as error:
+                if not stored or not all(result.answer for result in stored):
                     enough()
-                else:  # the daemon is there and says what is wrong
-                    stored = [Result(text, None) for text in part]
-                for result in stored:
-                    if result.answer is None:
-                        why = f"{error}; {result.message}" if result.message else str(error)
-                        result = dataclasses.replace(result, miss="unavailable", message=why, source="")
-                    results.append(result)
-        return results
+                return [r if r.answer else _unavailable(r, error) for r in stored]
+            except ConvtuneError as error:
+                if error.refused_problems(len(part)):
+                    raise
+                return [_unavailable(Result(text, None), error) for text in part]
+
+        return [r for part in messages.split(messages.texts(problems)) for r in _each_by_itself(part, ask)]
+
+    def start_refresh(
+        self,
+        problems: Iterable[Problem | str],
+        changed: Callable[[list[Result]], None],
+        *,
+        constraints: Constraints = Constraints(),
+        min_evidence: str = "",
+        period_s: float = 60.0,
+        timeout: float = 1.0,
+    ) -> None:
+        """Resolves again every `period_s` seconds on a thread of its own, each
+        time for at most `timeout`, and gives `changed` those results that
+        differ from the last ones: at first all that there are. What could not
+        be asked for leaves the last answer as it was. What `changed` raises is
+        logged ("convtune"), and the refresh goes on. Replaces an earlier
+        refresh. ValueError names the argument."""
+        one_of("min_evidence", min_evidence, ("", *EVIDENCE))
+        texts = messages.texts(problems)
+        refresh = Refresh(
+            lambda: self.resolve(texts, constraints=constraints, min_evidence=min_evidence, timeout=timeout),
+            changed,
+            period_s,
+        )
+        self.stop_refresh()
+        self._refresh = refresh
+        refresh.start()
+
+    def stop_refresh(self) -> None:
+        """After it returns, the callback is not called again. Within the
+        callback it does not wait for the end of that same call."""
+        refresh, self._refresh = self._refresh, None
+        if refresh is not None:
+            refresh.stop()
 
     def _from_snapshot(self, texts: list[str], constraints: Constraints, min_evidence: str) -> list[Result]:
         if not self._use_snapshot:
@@ -274,7 +229,7 @@ class Client:
 
     def _current_snapshot(self) -> _snapshot.Snapshot:
         """The file that is there now; read again only when it was replaced."""
-        folder = self._snapshot_folder or _snapshot.default_folder()
+        folder = self._snapshot_folder or defaults.snapshot_folder()
         with self._snapshot_lock:
             identity = _snapshot.identity(folder)
             if self._snapshot is None or identity is None or identity != self._snapshot_file:
@@ -293,13 +248,15 @@ class Client:
     ) -> list[str]:
         """Tunes what has no sufficient evidence, in this order, and waits for
         the end. Returns the first failures, each "problem: reason"."""
+        if budget_s is not None and not 0 < budget_s < 1e9:
+            raise ValueError(f"budget_s: must be above 0, is {budget_s!r}")
         failures: list[str] = []
-        parts = _split([str(p) for p in problems])
+        parts = messages.split(messages.texts(problems))
         total, before = sum(len(p) for p in parts), 0
         for part in parts:
             request = tuning_service_pb2.CreateTuningJobRequest(
                 environment=self.environment,
-                problems=[problem_pb2.ProblemSpec(text=text) for text in part],
+                problems=messages.specs(part),
                 force=force,
                 priority="PRIORITY_INTERACTIVE",
             )
@@ -311,7 +268,7 @@ class Client:
                     if on_progress is not None:
                         on_progress(before + job.succeeded_count + job.failed_count, total)
             except grpc.RpcError as error:
-                raise _translate(error) from None
+                raise translate(error) from None
             before += len(part)
             failures += job.failures
         return failures
@@ -328,36 +285,47 @@ class Client:
         chosen = [e for e in listed.environments if e.current and self.environment in ("", e.name, e.text)]
         return bool(chosen) and all(e.profile for e in chosen)
 
-    @staticmethod
     def _call(
-        method: Any, request: Any, deadline: float | None, enough: Callable[[], bool] = lambda: False
+        self, method: Any, request: Any, deadline: float | None, enough: Callable[[], bool] = lambda: False
     ) -> Any:
         """Tries again while nobody answers, unless `enough`, asked once, says that it need not."""
-        pause, first = _RETRY_PAUSE_S, True
+        pause, give_up = _RETRY_PAUSE_S, deadline
+        first = True
         while True:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
             try:
                 return method(request, timeout=left)
             except grpc.RpcError as error:
-                out_of_time = deadline is not None and time.monotonic() + pause >= deadline
-                if error.code() != grpc.StatusCode.UNAVAILABLE or deadline is None or out_of_time:
-                    raise _translate(error) from None
+                if give_up is None:
+                    give_up = time.monotonic() + self._timeout
+                if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() + pause >= give_up:
+                    raise translate(error) from None
                 if first and enough():
-                    raise _translate(error) from None
+                    raise translate(error) from None
                 first = False
             time.sleep(pause)
             pause = min(pause * 2, _MAX_RETRY_PAUSE_S)
 
 
-def _split(texts: list[str]) -> list[list[str]]:
-    """Into requests of at most 10,000 problems and 4 MiB."""
-    parts: list[list[str]] = []
-    size = 0
-    for text in texts:
-        more = len(text.encode()) + 16
-        if not parts or len(parts[-1]) == _MAX_PROBLEMS or size + more > _MAX_BYTES:
-            parts.append([])
-            size = 0
-        parts[-1].append(text)
-        size += more
-    return parts
+def _unavailable(result: Result, error: ConvtuneError) -> Result:
+    why = f"{error}; {result.message}" if result.message else str(error)
+    return dataclasses.replace(result, miss="unavailable", message=why, source="")
+
+
+def _each_by_itself(texts: list[str], ask: Callable[[list[str]], list[Result]]) -> list[Result]:
+    """What `ask` answers; problems that it refuses are misses, and the others are asked again."""
+    results: dict[int, Result] = {}
+    for place, text in enumerate(texts):
+        if not messages.is_text(text):
+            results[place] = Result(text, None, "refused", "must be valid UTF-8")
+    while left := [place for place in range(len(texts)) if place not in results]:
+        try:
+            results.update(zip(left, ask([texts[place] for place in left])))
+            break
+        except ConvtuneError as error:
+            refused = error.refused_problems(len(left))
+            if not refused:
+                raise
+            for place, why in refused.items():
+                results[left[place]] = Result(texts[left[place]], None, "refused", why, source="daemon")
+    return [results[place] for place in range(len(texts))]

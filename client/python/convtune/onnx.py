@@ -7,6 +7,7 @@ the graph, in the bodies of If, Loop and Scan, and in local functions.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import onnx
 import onnx.inliner
 import onnx.shape_inference
 
+from convtune import onnx_pads
 from convtune.problem import ModelError, Problem, Workload
 
 _TYPES: dict[int, str] = {
@@ -39,26 +41,94 @@ def problems(
 ) -> Workload:
     """Every convolution of the model, for each batch size.
 
-    A symbolic first dimension of the inputs is the batch; where it is a number,
-    `batch_sizes` must be left out or be that number. `dims` gives other symbolic
-    dimensions by name. `dtype` replaces the model's own; `layout` is how the
-    tensors will lie in memory (ONNX does not say). `backward` adds bwd_data and
-    bwd_filter of each. Raises ModelError, naming the model and the node."""
+    A symbolic first dimension of the inputs is the batch; inputs whose first
+    dimension is a number keep it. Where all are numbers, `batch_sizes` must be
+    left out or be one of them. `dims` gives other symbolic dimensions by name.
+    `dtype` replaces the model's own; `layout` is how the tensors will lie in
+    memory (ONNX does not say). `backward` adds bwd_data and bwd_filter of each.
+
+    ONNX Runtime's FusedConv counts as the Conv that it was made of. What is left
+    out, and a convolution whose batch does not follow the model's, is in the
+    workload's `notices`. Raises ModelError, naming the model and the node; also
+    where no convolution's batch follows."""
     name = "model" if isinstance(model, onnx.ModelProto) else os.fspath(model)
+    _check_arguments(name, batch_sizes, dims)
     loaded = _load(model, name)
+    _unfuse(loaded.graph)
+    _check_dims(loaded, name, dims)
     workload = Workload()
-    for batch in batch_sizes if batch_sizes is not None else [None]:
-        sized = onnx.ModelProto()
-        sized.CopyFrom(loaded)
-        _set_dimensions(sized, name, batch, dims or {})
-        try:
-            inferred = onnx.shape_inference.infer_shapes(sized, strict_mode=True, data_prop=True)
-        except Exception as error:  # its C++ exceptions have no common base
-            raise ModelError(f"{name}: shape inference failed: {_first_line(error)}") from None
-        for problem in _Graph(inferred.graph, name, None, workload.notices).problems(dtype, layout):
+    for position, batch in enumerate(batch_sizes if batch_sizes is not None else [None]):
+        found, notices = _convolutions(loaded, name, batch, dims, dtype, layout)
+        if position == 0:
+            workload.notices += notices
+            if batch is not None and any(_is_symbolic(i) for i in _inputs(loaded)):
+                workload.notices += _that_do_not_follow(loaded, name, batch, dims, found)
+        for _, problem in found:
             for operation in (problem.operation, *_backward(problem.operation)) if backward else [problem.operation]:
                 workload.add(Problem(**{**vars(problem), "operation": operation}))
     return workload
+
+
+def _check_arguments(name: str, batch_sizes: Sequence[int] | None, dims: Mapping[str, int] | None) -> None:
+    def is_size(value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+    if batch_sizes is not None and (len(batch_sizes) == 0 or not all(map(is_size, batch_sizes))):
+        raise ModelError(f"{name}: batch_sizes: must be whole numbers from 1, are {list(batch_sizes)}")
+    for symbol, size in (dims or {}).items():
+        if not is_size(size):
+            raise ModelError(f"{name}: dims: {symbol} must be a whole number from 1, is {size!r}")
+
+
+def _check_dims(model: onnx.ModelProto, name: str, dims: Mapping[str, int] | None) -> None:
+    symbols = {d.dim_param for i in _inputs(model) for d in i.type.tensor_type.shape.dim if d.dim_param}
+    for symbol in dims or {}:
+        if symbol not in symbols:
+            known = ", ".join(sorted(symbols)) or "none"
+            raise ModelError(f"{name}: dims: no input has a dimension named {symbol!r}; those that it has: {known}")
+
+
+def _convolutions(
+    model: onnx.ModelProto,
+    name: str,
+    batch: int | None,
+    dims: Mapping[str, int] | None,
+    dtype: str | None,
+    layout: str,
+) -> tuple[list[tuple[str, Problem]], list[str]]:
+    """Where each is, what it is, and notices of what is left out."""
+    sized = onnx.ModelProto()
+    sized.CopyFrom(model)
+    _set_dimensions(sized, name, batch, dims or {})
+    try:
+        inferred = onnx.shape_inference.infer_shapes(sized, strict_mode=True, data_prop=True)
+    except Exception as error:  # its C++ exceptions have no common base
+        raise ModelError(f"{name}: shape inference failed: {_first_line(error)}") from None
+    notices: list[str] = []
+    return list(_Graph(inferred.graph, name, None, notices).problems(dtype, layout)), notices
+
+
+def _that_do_not_follow(
+    model: onnx.ModelProto,
+    name: str,
+    batch: int,
+    dims: Mapping[str, int] | None,
+    found: Sequence[tuple[str, Problem]],
+) -> list[str]:
+    """Notices of those whose batch is the same for a model of twice the batch."""
+    try:
+        twice, _ = _convolutions(model, name, 2 * batch, dims, "f32", "nchw")
+    except ModelError:
+        return []  # there is no such model: what was found is all that can be said
+    fixed = [(where, one.x[0]) for (where, one), (_, two) in zip(found, twice) if one.x[0] == two.x[0]]
+    why = "a shape within the model is a number, such as that of a Reshape"
+    if fixed and len(fixed) == len(found):
+        where, size = fixed[0]
+        raise ModelError(
+            f"{where}: batch_sizes: asked for is {batch}, but its batch is {size} whatever the model's is: {why}; "
+            "export the model with a symbolic batch"
+        )
+    return [f"{where}: its batch is {size} whatever the model's is: {why}" for where, size in fixed]
 
 
 def _backward(operation: str) -> tuple[str, ...]:
@@ -83,26 +153,55 @@ def _load(model: Any, name: str) -> onnx.ModelProto:
             raise ModelError(f"{name}: is no ONNX model, or is cut short") from None
     if not loaded.graph.node:
         raise ModelError(f"{name}: is no ONNX model, or is cut short: its graph has no nodes")
-    return onnx.inliner.inline_local_functions(loaded) if loaded.functions else loaded
+    if loaded.functions:
+        return onnx.inliner.inline_local_functions(loaded)
+    own = onnx.ModelProto()
+    own.CopyFrom(loaded)
+    return own
+
+
+def _unfuse(graph: onnx.GraphProto) -> None:
+    """Makes ONNX Runtime's FusedConv the Conv that it was made of, whose shapes are inferred."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            for body in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
+                _unfuse(body)
+        if (node.domain, node.op_type) == ("com.microsoft", "FusedConv"):
+            node.domain, node.op_type = "", "Conv"
+            del node.input[3:]  # what is added after the bias
+            kept = [a for a in node.attribute if not a.name.startswith("activation")]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+
+
+def _inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    initialized = {i.name for i in model.graph.initializer}
+    return [i for i in model.graph.input if i.name not in initialized and i.type.HasField("tensor_type")]
+
+
+def _is_symbolic(value: onnx.ValueInfoProto) -> bool:
+    shape = value.type.tensor_type.shape.dim
+    return bool(shape) and shape[0].WhichOneof("value") != "dim_value"
 
 
 def _set_dimensions(model: onnx.ModelProto, name: str, batch: int | None, dims: Mapping[str, int]) -> None:
-    initialized = {i.name for i in model.graph.initializer}
     sizes = dict(dims)
-    inputs = [i for i in model.graph.input if i.name not in initialized and i.type.HasField("tensor_type")]
-    fixed = set()
+    inputs = _inputs(model)
+    fixed = []
     for value in inputs:
         shape = value.type.tensor_type.shape.dim
         if not shape:
             continue
-        if shape[0].WhichOneof("value") == "dim_value":
-            fixed.add(shape[0].dim_value)
+        if not _is_symbolic(value):
+            fixed.append(shape[0].dim_value)
         elif shape[0].dim_param:
             sizes.setdefault(shape[0].dim_param, batch or 1)
         else:
             shape[0].dim_value = batch or 1
-    if batch is not None and fixed and batch not in fixed:
-        raise ModelError(f"{name}: batch_sizes: the model has the fixed batch {min(fixed)}, asked for is {batch}")
+    if batch is not None and fixed and batch not in fixed and len(fixed) == sum(
+        bool(i.type.tensor_type.shape.dim) for i in inputs
+    ):
+        raise ModelError(f"{name}: batch_sizes: the model has the fixed batch {fixed[0]}, asked for is {batch}")
     for value in inputs:
         for position, dim in enumerate(value.type.tensor_type.shape.dim):
             if dim.WhichOneof("value") == "dim_value":
@@ -133,17 +232,18 @@ class _Graph:
                 tensor = node.attribute[0].t
                 self._weights[node.output[0]] = (list(tensor.dims), tensor.data_type)
 
-    def problems(self, dtype: str | None, layout: str) -> Iterator[Problem]:
+    def problems(self, dtype: str | None, layout: str) -> Iterator[tuple[str, Problem]]:
         for position, node in enumerate(self._graph.node):
             for attribute in node.attribute:
                 for body in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
                     yield from _Graph(body, self._model, self, self._notices).problems(dtype, layout)
-            if node.domain not in _DOMAINS:
-                continue
             where = f"{self._model}: node {node.name or position} ({node.op_type})"
-            if node.op_type in ("Conv", "ConvTranspose"):
+            if node.domain not in _DOMAINS:
+                if re.search("Conv(?!ert)", node.op_type):
+                    self._notices.append(f"{where}: left out, it is no operator of ONNX but of {node.domain}")
+            elif node.op_type in ("Conv", "ConvTranspose"):
                 try:
-                    yield self._problem(node, where, dtype, layout)
+                    yield where, self._problem(node, where, dtype, layout)
                 except ValueError as error:
                     text = str(error)
                     raise ModelError(text if text.startswith(where) else f"{where}: {text}") from None
@@ -160,9 +260,13 @@ class _Graph:
                 return shape, tensor.elem_type
         elif self._outer is not None:
             return self._outer._tensor(name, where)
-        raise ModelError(f"{where}: the shape of {name} is not known")
+        maker = next((n for n in self._graph.node if name in n.output and n.domain not in _DOMAINS), None)
+        why = f": {maker.op_type} writes it, of which only {maker.domain} knows what it does" if maker else ""
+        raise ModelError(f"{where}: the shape of {name} is not known{why}")
 
     def _problem(self, node: onnx.NodeProto, where: str, dtype: str | None, layout: str) -> Problem:
+        if len(node.input) < 2 or not node.input[0] or not node.input[1]:
+            raise ModelError(f"{where}: must have an input and weights, has {sum(map(bool, node.input))} of the two")
         x, elem_type = self._tensor(node.input[0], where)
         w, _ = self._tensor(node.input[1], where)
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
@@ -176,12 +280,12 @@ class _Graph:
             raise ModelError(f"{where}: strides, dilations and group must be at least 1, one for each dimension")
         spans = [d * (k - 1) + 1 for k, d in zip(w[2:], dilation)]
         if node.op_type == "Conv":
-            low, high = _conv_pads(attributes, x[2:], spans, stride, where)
+            low, high = onnx_pads.conv_pads(attributes, x[2:], spans, stride, where)
             operation = "fwd"
             forward_x = tuple(x)
         else:
             # What it writes is the input of the convolution whose data gradient it is.
-            low, high, out = _transposed_pads(attributes, x[2:], spans, stride, where)
+            low, high, out = onnx_pads.transposed_pads(attributes, x[2:], spans, stride, where)
             operation = "bwd_data"
             forward_x = (x[0], w[1] * groups, *out)
         if min(*low, *high) < 0:
@@ -200,49 +304,3 @@ class _Graph:
             dtype=dtype or _TYPES[elem_type],
             layout=layout,
         )
-
-
-def _halves(total: int, more_at_end: bool) -> tuple[int, int]:
-    less = total // 2
-    return (less, total - less) if more_at_end else (total - less, less)
-
-
-def _split_pads(pads: Sequence[int], spatial: int, where: str) -> tuple[list[int], list[int]]:
-    if len(pads) != 2 * spatial:
-        raise ModelError(f"{where}: pads must have {2 * spatial} entries, has {len(pads)}")
-    return list(pads[:spatial]), list(pads[spatial:])
-
-
-def _conv_pads(
-    attributes: Mapping[str, Any], x: Sequence[int], spans: Sequence[int], stride: Sequence[int], where: str
-) -> tuple[list[int], list[int]]:
-    auto_pad = attributes.get("auto_pad", b"NOTSET").decode()
-    if auto_pad in ("NOTSET", ""):
-        return _split_pads(attributes.get("pads", [0] * 2 * len(x)), len(x), where)
-    if auto_pad == "VALID":
-        return [0] * len(x), [0] * len(x)
-    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-        raise ModelError(f"{where}: auto_pad: must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, is {auto_pad}")
-    # The output has ceil(size / stride) elements.
-    totals = [max((-(-size // s) - 1) * s + span - size, 0) for size, span, s in zip(x, spans, stride)]
-    pairs = [_halves(total, auto_pad == "SAME_UPPER") for total in totals]
-    return [low for low, _ in pairs], [high for _, high in pairs]
-
-
-def _transposed_pads(
-    attributes: Mapping[str, Any], x: Sequence[int], spans: Sequence[int], stride: Sequence[int], where: str
-) -> tuple[list[int], list[int], list[int]]:
-    """Pads before and behind, and the output's size."""
-    auto_pad = attributes.get("auto_pad", b"NOTSET").decode()
-    extra = attributes.get("output_padding", [0] * len(x))
-    whole = [s * (size - 1) + e + span for size, s, e, span in zip(x, stride, extra, spans)]
-    out = attributes.get("output_shape")
-    if out is None and auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        out = [size * s for size, s in zip(x, stride)]
-    if out is not None:
-        # Some exporters write all dimensions.
-        out = list(out)[-len(x) :]
-        pairs = [_halves(total - o, auto_pad == "SAME_UPPER") for total, o in zip(whole, out)]
-        return [low for low, _ in pairs], [high for _, high in pairs], out
-    low, high = _split_pads(attributes.get("pads", [0] * 2 * len(x)), len(x), where)
-    return low, high, [total - a - b for total, a, b in zip(whole, low, high)]

@@ -154,3 +154,16 @@ def alignment_of(key: bytes) -> int:
 def without_alignment(key: bytes) -> bytes:
     """What is hashed, and what has to be equal: one tuning serves every equal or stricter alignment."""
     return key[:_ALIGNMENT_AT] + b"\0\0" + key[_ALIGNMENT_AT + 2 :]
+
+
+def flops(key: bytes) -> float:
+    """Operations of the direct method, padding included."""
+    fields: tuple[int, ...] = KEY.unpack(key)[6:]
+    rank, x, w = fields[0], fields[9:14], fields[14:19]
+    low, high, stride, dilation = (fields[at : at + rank] for at in (34, 37, 40, 43))
+    total = 2.0 * x[0]
+    for size in w[: rank + 2]:
+        total *= size
+    for size, k, l, h, s, d in zip(x[2:], w[2:], low, high, stride, dilation):
+        total *= (size + l + h - (d * (k - 1) + 1)) // s + 1
+    return total

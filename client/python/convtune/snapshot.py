@@ -12,7 +12,7 @@ import struct
 import xxhash
 
 from convtune import problem_key
-from convtune.answers import Answer, Candidate, Constraints, Result
+from convtune.answers import EVIDENCE, Answer, Candidate, Constraints, Result
 
 _FILE = "current.snapshot"
 _HEADER = struct.Struct("<8sIIQQQIIqQQQQQQQ")
@@ -23,7 +23,7 @@ _CANDIDATE = struct.Struct("<BBBBiqIIqfI")
 _KNOB = struct.Struct("<iIq")
 assert (_HEADER.size, _SECTION.size, _ENTRY.size, _CANDIDATE.size) == (112, 144, 456, 40)
 
-_EVIDENCE = {10: "heuristic", 20: "observed", 30: "incomplete", 40: "measured"}
+_EVIDENCE = {number: name for name, number in EVIDENCE.items()}
 _LIBRARY = ("unknown", "full", "graph_jit_only")
 _F32 = 2
 # Bits of cuDNN's numerical notes, and of the behaviour note that a plan can be captured.
@@ -53,20 +53,6 @@ class _Choice:
     numerical_notes: int
     behavior_notes: int
     candidate: Candidate
-
-
-def default_folder() -> str:
-    """$CONVTUNE_SNAPSHOT, else the folder below the state directory that a daemon has by itself."""
-    named = os.environ.get("CONVTUNE_SNAPSHOT")
-    if named:
-        return named
-    service = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
-    if service.startswith("/"):
-        return f"{service}/snapshot"
-    if os.access("/var/lib/convtune", os.W_OK):
-        return "/var/lib/convtune/snapshot"
-    state = os.environ.get("XDG_STATE_HOME", "")
-    return f"{state if state.startswith('/') else os.path.expanduser('~/.local/state')}/convtune/snapshot"
 
 
 def identity(folder: str) -> tuple[int, int] | None:
@@ -150,8 +136,7 @@ class Snapshot:
             if entry is None:
                 return miss(f"not in the snapshot for {self._section.name}")
             _, begin, count, evidence, pinned, _, _ = entry
-            least = next((number for number, name in _EVIDENCE.items() if name == min_evidence), 0)
-            if evidence < least:
+            if evidence < EVIDENCE.get(min_evidence, 0):
                 return Result(
                     problem, None, "insufficient_evidence",
                     "the snapshot's choice has less evidence than asked for", source="snapshot",
@@ -161,10 +146,10 @@ class Snapshot:
             raise self._refuse("its layout is not sound") from None
         kept = [c for c in choices if _satisfies(c, constraints, key[1])]
         if not kept:
-            return Result(
-                problem, None, "no_candidate", "none of the snapshot's choices keeps to the constraints",
-                source="snapshot",
-            )  # fmt: skip
+            why = "none of the snapshot's choices keeps to the constraints"
+            if constraints.max_error is not None:
+                why += "; it has no errors, so none keeps to max_error"
+            return Result(problem, None, "no_candidate", why, source="snapshot")
         # Each API's are in the order in which they are to be offered. Of two
         # first ones, the faster; untimed ones stay as they are.
         other = next((c for c in kept if c.graph != kept[0].graph), None)
@@ -235,7 +220,9 @@ class Snapshot:
 def _satisfies(choice: _Choice, constraints: Constraints, data_type: int) -> bool:
     notes, c = choice.numerical_notes, constraints
     return not (
-        (c.max_workspace_bytes is not None and choice.candidate.workspace_bytes > c.max_workspace_bytes)
+        # The file has no errors: nothing in it is known to have been compared.
+        c.max_error is not None
+        or (c.max_workspace_bytes is not None and choice.candidate.workspace_bytes > c.max_workspace_bytes)
         or (c.deterministic and not choice.candidate.deterministic)
         # Tensor cores take f32 inputs only after narrowing them.
         or (c.forbid_tf32 and data_type == _F32 and notes & (_TENSOR_CORE | _DOWN_CONVERT))

@@ -6,13 +6,13 @@ convolution_backward, so modules and torch.nn.functional calls alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from convtune.problem import Problem, Workload
+from convtune.problem import ModelError, Problem, Workload
 
 _TYPES = {
     torch.float64: "f64",
@@ -24,40 +24,61 @@ _TYPES = {
 
 def problems(
     model: Any,
-    example_inputs: Any,
+    example_inputs: Any = (),
     *,
+    example_kwargs: Mapping[str, Any] | None = None,
     backward: bool = False,
     dtype: str | None = None,
     layout: str | None = None,
 ) -> Workload:
-    """Every convolution that `model(*example_inputs)` runs, in evaluation mode.
+    """Every convolution that `model(*example_inputs, **example_kwargs)` runs, in
+    evaluation mode. A tensor or a dict as `example_inputs` is one argument.
 
     Runs the model once, on the device and with the shapes of the inputs; inputs
-    and parameters on the meta device cost neither time nor memory. With
-    `backward` also those of the gradient of the sum of its floating-point
-    outputs, in the model's present mode, and the parameters' gradients are left
-    as they were. `dtype` and `layout` replace what the tensors have."""
+    and parameters on the meta device, or fake ones (under FakeTensorMode), cost
+    neither time nor memory. With `backward` also those of the gradient of the
+    sum of its floating-point outputs, in the model's present mode, and the
+    parameters' gradients are left as they were. `dtype` and `layout` replace
+    what the tensors have. ModelError: this torch cannot run the model on the
+    meta device. Whatever else the model raises is its own."""
     inputs = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
+    keywords = dict(example_kwargs or {})
     recorder = _Recorder(dtype, layout)
-    if not backward:
-        training = getattr(model, "training", False)
+    try:
+        if backward:
+            _run_with_gradients(model, inputs, keywords, recorder)
+        else:
+            _run(model, inputs, keywords, recorder)
+    except NotImplementedError as error:
+        if "meta" not in str(error).lower():
+            raise
+        raise ModelError(
+            f"model: torch {torch.__version__} cannot run it on the meta device; on the CPU it can: "
+            f"{str(error).split('. ')[0]}"
+        ) from error
+    return recorder.workload
+
+
+def _run(model: Any, inputs: Sequence[Any], keywords: dict[str, Any], recorder: "_Recorder") -> None:
+    training = getattr(model, "training", False)
+    if training:
+        model.eval()
+    try:
+        with torch.no_grad(), recorder:
+            model(*inputs, **keywords)
+    finally:
         if training:
-            model.eval()
-        try:
-            with torch.no_grad(), recorder:
-                model(*inputs)
-        finally:
-            if training:
-                model.train()
-        return recorder.workload
+            model.train()
+
+
+def _run_with_gradients(model: Any, inputs: Sequence[Any], keywords: dict[str, Any], recorder: "_Recorder") -> None:
     with torch.enable_grad(), recorder:
-        total = sum(t.sum() for t in _tensors(model(*inputs)) if t.is_floating_point())
+        total = sum(t.sum() for t in _tensors(model(*inputs, **keywords)) if t.is_floating_point())
         wanted = [p for p in getattr(model, "parameters", list)() if p.requires_grad]
-        wanted += [t for t in _tensors(inputs) if t.requires_grad]
+        wanted += [t for t in _tensors([*inputs, keywords]) if t.requires_grad]
         if not wanted or not isinstance(total, torch.Tensor):
             raise ValueError("backward: needs a floating-point output, and a parameter or input that requires a gradient")
         torch.autograd.grad(total, wanted, allow_unused=True)
-    return recorder.workload
 
 
 def _tensors(value: Any) -> list[Any]:
@@ -78,8 +99,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         self._layout = layout
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
         name = str(func).split(".")[1] if "." in str(func) else str(func)
+        if name == "convolution_backward" and args[0].device.type == "meta":
+            result = _meta_gradients(args[1], args[2], args[3], args[10])
+        else:
+            result = func(*args, **(kwargs or {}))
         if name in ("convolution", "_convolution", "convolution_overrideable"):
             x, w, _, stride, padding, dilation, transposed, _, groups = args[:9]
             self._add(("bwd_data" if transposed else "fwd",), x, w, result, stride, padding, dilation, transposed, groups)
@@ -122,6 +146,15 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
                     layout=self._layout or _layout_of(x, w),
                 )
             )
+
+
+def _meta_gradients(x: Any, w: Any, bias: Any, mask: Sequence[bool]) -> tuple[Any, Any, Any]:
+    """What convolution_backward gives on the meta device, which torch 1.13 has no version of there."""
+    return (
+        torch.empty_like(x) if mask[0] else None,
+        torch.empty_like(w) if mask[1] else None,
+        w.new_empty(bias) if mask[2] else None,
+    )
 
 
 def _spread(values: Sequence[int], spatial: int) -> tuple[int, ...]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterable
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
+from convtune import problem_key
+from convtune.answers import EVIDENCE
 from convtune.client import Client
-from convtune.problem import Problem, Workload
-
-_EVIDENCE = {"heuristic": 10, "observed": 20, "incomplete": 30, "measured": 40}
+from convtune.problem import OPERATIONS, ModelError, Problem, Workload
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,34 +37,112 @@ class Summary:
 
 
 def warm(
-    problems: Workload | Iterable[Problem],
+    model: Any,
     client: Client | None = None,
     *,
     budget_s: float | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    **reading: Any,
 ) -> Summary:
     """Tunes what the daemon has no answer for, those with the most work first,
     and waits for it. A second call asks only for what is missing.
 
-    HEURISTIC answers count only where a profile stands in for a card. Raises
-    ConvtuneError, Unavailable."""
-    workload = problems if isinstance(problems, Workload) else Workload(problems)
-    client = client or Client()
-    ordered = workload.most_work_first()
-    least = _EVIDENCE["heuristic" if client.is_profile() else "incomplete"]
+    `model` is the path of an ONNX model, an onnx.ModelProto, a torch.nn.Module
+    with `example_inputs`, a Workload, or problems: texts, Problem, or both.
+    `reading` are the keywords of convtune.onnx.problems or of
+    convtune.torch.problems, such as `batch_sizes`.
 
-    def cold(asked: list[Problem]) -> list[tuple[Problem, str]]:
+    A problem that the daemon refuses counts as failed and the others are tuned.
+    HEURISTIC answers count only where a profile stands in for a card. Raises
+    ModelError, ConvtuneError, Unavailable."""
+    ordered = _most_work_first(_read(model, reading))
+    client = client or Client()
+    least = EVIDENCE["heuristic" if client.is_profile() else "incomplete"]
+
+    def cold(asked: list[str]) -> list[tuple[str, str]]:
         found = []
-        for problem, result in zip(asked, client.get(asked)):
+        for problem, result in zip(asked, client._get_sound(asked)):
             if result.answer is None:
-                found.append((problem, result.miss))
-            elif not result.answer.pinned and _EVIDENCE.get(result.answer.evidence, 0) < least:
+                found.append((problem, f"refused: {result.message}" if result.miss == "refused" else result.miss))
+            elif not result.answer.pinned and EVIDENCE.get(result.answer.evidence, 0) < least:
                 found.append((problem, f"only {result.answer.evidence} evidence"))
         return found
 
-    missing = [problem for problem, _ in cold(ordered)]
+    before = cold(ordered)
+    refused = [why for _, why in before if why.startswith("refused: ")]
+    missing = [problem for problem, why in before if not why.startswith("refused: ")]
     if missing:
         client.tune(missing, budget_s=budget_s, on_progress=on_progress)
     left = cold(missing) if missing else []
-    failures = collections.Counter(reason for _, reason in left)
-    return Summary(len(ordered), len(ordered) - len(missing), len(missing) - len(left), dict(failures))
+    failures = collections.Counter([reason for _, reason in left] + refused)
+    return Summary(len(ordered), len(ordered) - len(before), len(missing) - len(left), dict(failures))
+
+
+def _read(model: Any, reading: dict[str, Any]) -> Iterable[tuple[Problem | str, int]]:
+    """Problems, with how often each runs."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(model, torch.nn.Module):
+        from convtune import torch as reader
+
+        if "example_inputs" not in reading:
+            raise ModelError("example_inputs: a PyTorch model is run to see its convolutions, and needs them")
+        return reader.problems(model, **reading).items()
+    is_problem = isinstance(model, str) and model.split(",")[0].strip() in OPERATIONS
+    onnx = sys.modules.get("onnx")
+    if (isinstance(model, (str, os.PathLike)) and not is_problem) or (
+        onnx is not None and isinstance(model, onnx.ModelProto)
+    ):
+        from convtune import onnx as onnx_reader
+
+        return onnx_reader.problems(model, **reading).items()
+    if reading:
+        raise TypeError(f"warm() takes {', '.join(reading)} with a model only, not with problems")
+    if isinstance(model, Workload):
+        return model.items()
+    if is_problem or isinstance(model, Problem):
+        model = [model]
+    return [(problem, 1) for problem in model]
+
+
+def _most_work_first(problems: Iterable[tuple[Problem | str, int]]) -> list[str]:
+    """Their texts, each problem once however it is written."""
+    work: dict[bytes | str, float] = {}
+    texts: dict[bytes | str, str] = {}
+    for problem, count in problems:
+        text = str(problem)
+        same, flops = _key(text)
+        work[same] = work.get(same, 0.0) + count * flops
+        texts.setdefault(same, text)
+    return [texts[same] for same in sorted(work, key=lambda same: -work[same])]
+
+
+def _key(text: str) -> tuple[bytes | str, float]:
+    try:
+        key = problem_key.parse(text)
+    except ValueError:
+        return text, 0.0  # the daemon says what is wrong with it
+    return key, problem_key.flops(key)
+
+
+def read_list(path: str) -> Iterator[str]:
+    """The problems of a list in the text form, a line each; # begins a comment.
+    ModelError names the line and the rule."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ModelError(f"{path}: is neither an ONNX model nor a list of problems") from None
+    for number, line in enumerate(lines, 1):
+        text = line.split("#")[0].strip()
+        if not text:
+            continue
+        try:
+            problem_key.parse(text)
+        except ValueError as error:
+            raise ModelError(
+                f"{path}:{number}: {error} (lists here are in the text form; the program `convtune warm` reads CSV "
+                "and JSON lines, too)"
+            ) from None
+        yield text

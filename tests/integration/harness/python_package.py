@@ -1,5 +1,6 @@
-"""The Python package, installed for the tests as pip installs it."""
+"""The Python package as its own build makes it; test_wheel.py has the wheel, as pip installs it."""
 
+import fcntl
 import functools
 import os
 import pathlib
@@ -11,19 +12,31 @@ import tempfile
 REPO = pathlib.Path(__file__).resolve().parents[3]
 
 
-@functools.cache
-def install():
-    """A folder for PYTHONPATH. The sources are copied first: a build writes beside them."""
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="ct-python-"))
-    copy = directory / "source"
+def copy_sources(directory):
+    """Where the package can be built: a build writes beside its sources."""
+    copy = pathlib.Path(directory) / "source"
     shutil.copytree(REPO / "client" / "python", copy / "client" / "python", ignore=shutil.ignore_patterns(".build", "*.egg-info"))
     shutil.copytree(REPO / "proto", copy / "proto")
-    target = directory / "site"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation", "--no-deps",
-         "--disable-pip-version-check", "--target", target, copy / "client" / "python"],
-        check=True,
-    )  # fmt: skip
+    return copy / "client" / "python"
+
+
+@functools.cache
+def install():
+    """A folder for PYTHONPATH, made once for all processes of a test run."""
+    shared = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if shared:
+        directory = pathlib.Path(tempfile.gettempdir()) / f"ct-python-{shared}"
+        directory.mkdir(mode=0o700, exist_ok=True)
+    else:
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="ct-python-"))
+    with open(directory / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        target = directory / "site"
+        if not target.exists():
+            part = tempfile.mkdtemp(dir=directory)
+            command = [sys.executable, "-W", "ignore", "setup.py", "-q", "build_py", "--build-lib", f"{part}/site"]
+            subprocess.run(command, cwd=copy_sources(part), check=True)
+            os.rename(f"{part}/site", target)
     return target
 
 

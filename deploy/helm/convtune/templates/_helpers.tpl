@@ -30,6 +30,11 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{- /* Where a serving container sees the snapshot. */ -}}
+{{- define "convtune.snapshotPath" -}}
+/var/lib/convtune/snapshot
+{{- end }}
+
 {{- /* Tunes what is missing in this pod's GPU, and ends. */ -}}
 {{- define "convtune.once" -}}
 - name: convtune

@@ -1,0 +1,63 @@
+"""Answers that are asked for again and again, beside the program."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+
+from convtune.answers import Result
+
+_log = logging.getLogger("convtune")
+
+
+def _same(a: Result | None, b: Result) -> bool:
+    if a is None or (a.answer is None) != (b.answer is None):
+        return False
+    if a.answer is None or b.answer is None:
+        return a.miss == b.miss
+    return (a.answer.winner.text, a.answer.evidence) == (b.answer.winner.text, b.answer.evidence)
+
+
+class Refresh:
+    """A thread that asks every `period_s` seconds and says what changed. It
+    keeps no program from ending."""
+
+    def __init__(
+        self, ask: Callable[[], list[Result]], changed: Callable[[list[Result]], None], period_s: float
+    ) -> None:
+        if not (period_s > 0 and math.isfinite(period_s)):
+            raise ValueError(f"period_s: must be above 0, is {period_s!r}")
+        self._ask = ask
+        self._changed = changed
+        self._period_s = period_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="convtune-refresh", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        last: list[Result | None] = []
+        while not self._stopping.is_set():
+            try:
+                now = self._ask()
+                last = last or [None] * len(now)
+                differ = []
+                for place, result in enumerate(now):
+                    # What could not be asked leaves the last answer as it was.
+                    if result.miss == "unavailable" or _same(last[place], result):
+                        continue
+                    last[place] = result
+                    differ.append(result)
+                if differ and not self._stopping.is_set():
+                    self._changed(differ)
+            except Exception:  # the callback's, or a closed channel's: the next round may go better
+                _log.exception("a refresh failed")
+            self._stopping.wait(min(self._period_s, threading.TIMEOUT_MAX))

@@ -47,7 +47,8 @@ class Packed:
         return value
 
     def skip_text(self):
-        self.at += self.unsigned()
+        size = self.unsigned()
+        self.at += size
 
     def skip_id(self):
         if self.unsigned() == 1:

@@ -48,7 +48,7 @@ TEST_F(StoreDamageTest, MissingCandidatesLeaveTheirTuningOut) {
 
 TEST_F(StoreDamageTest, CandidatesOfAnotherTuningLeaveBothOut) {
   Fill(2);
-  Run("UPDATE tuning_candidates SET tuning_id = 9 - tuning_id;"
+  Run("PRAGMA foreign_keys=OFF; UPDATE tuning_candidates SET tuning_id = 9 - tuning_id;"
       "UPDATE tuning_candidates SET tuning_id = tuning_id - 6");
   auto store = Open();
   std::vector<std::string> corrupt;

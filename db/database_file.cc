@@ -72,6 +72,12 @@ absl::Status MigrateToLatest(Database& database) {
   return Migrate(database, AllMigrations(), {{5, &PackUnpackedRows}});
 }
 
+// What a sound file of ours never gives: a table or row that is not there, or
+// one that is there already.
+bool SaysDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInternal(status);
+}
+
 absl::StatusOr<std::unique_ptr<Database>> OpenWriter(const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open({.path = path}));
   RETURN_IF_ERROR(database->Initialize());
@@ -142,12 +148,14 @@ absl::StatusOr<std::unique_ptr<Database>> OpenOrReplace(const DatabaseFileOption
                                                         FileKind kind) {
   if (kind == FileKind::kNotADatabase) {
     RETURN_IF_ERROR(PutAside(options, "it is no SQLite file"));
+  } else if (kind == FileKind::kOurs && !options.damage.empty()) {
+    RETURN_IF_ERROR(PutAside(options, options.damage));
   } else if (kind == FileKind::kAbsent && FileSize(options.path + "-wal").value_or(0) > 0) {
     // SQLite would delete a log without its file.
     RETURN_IF_ERROR(PutAside(options, "there is a log without its file"));
   }
   absl::StatusOr<std::unique_ptr<Database>> writer = OpenWriter(options.path);
-  if (absl::IsDataLoss(writer.status())) {
+  if (SaysDamage(writer.status())) {
     RETURN_IF_ERROR(PutAside(options, std::string(writer.status().message())));
     writer = OpenWriter(options.path);
   }

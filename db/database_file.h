@@ -16,6 +16,9 @@ namespace convtune {
 struct DatabaseFileOptions {
   std::string path;
   const Clock* clock = nullptr;  // for the name of what is put aside
+  // Why the file is damaged, although opening it would not show: it is put
+  // aside. Empty: not known to be.
+  std::string damage;
   // Never write; see OpenDatabaseFile.
   bool read_only = false;
   // Is told, in words, what was done to a damaged file or why nothing can be

@@ -93,7 +93,7 @@ class Delivering {
     ASSIGN_OR_RETURN(
         const PgResult here,
         postgres_.Query(
-            "SELECT evidence_id, epoch_ordinal, sequence, current, evidence, "
+            "SELECT evidence_id, epoch_ordinal, sequence, current, evidence, clean, "
             "digest = substring(sha256($4) FROM 1 FOR 16) OR (epoch_ordinal = $5 AND sequence = "
             "$6) "
             "FROM evidence WHERE environment_id = $1 AND problem_id = $2 AND node_id = $3",
@@ -107,13 +107,13 @@ class Delivering {
     bool newest = true;
     int64_t replaced = 0;
     for (int row = 0; row < here.rows(); ++row) {
-      if (here.Bool(row, 5)) return false;
+      if (here.Bool(row, 6)) return false;
       if (!here.Bool(row, 3)) continue;
       replaced = here.Int(row, 0);
       // Nothing worse ever takes the place of something better, as on a node.
-      newest =
-          std::tuple(here.Int(row, 4), here.Int(row, 1), here.Int(row, 2)) <
-          std::tuple(static_cast<int64_t>(delivery.tuning.evidence), ordinal, delivery.id.sequence);
+      newest = std::tuple(here.Int(row, 4), here.Bool(row, 5), here.Int(row, 1), here.Int(row, 2)) <
+               std::tuple(static_cast<int64_t>(delivery.tuning.evidence),
+                          delivery.tuning.conditions.clean(), ordinal, delivery.id.sequence);
     }
     if (newest && replaced != 0) RETURN_IF_ERROR(Supersede(replaced));
     ASSIGN_OR_RETURN(const int64_t id,

@@ -87,6 +87,7 @@ absl::StatusOr<std::unique_ptr<SqliteTuningStore>> SqliteTuningStore::Open(Optio
                                                     : LockFile::Acquire(lock_path));
   ASSIGN_OR_RETURN(DatabaseFile file, OpenDatabaseFile({.path = path,
                                                         .clock = options.clock,
+                                                        .damage = options.damage,
                                                         .read_only = options.read_only,
                                                         .notice = options.notice}));
   ASSIGN_OR_RETURN(const int64_t version, file.reader->UserVersion());
@@ -118,14 +119,15 @@ absl::Status SqliteTuningStore::Close() {
     reader_.reset();
   }
   MutexLock lock(write_mutex_);
+  const bool clean = !damaged_;  // else the next start looks at all of the file
   std::unique_ptr<Database> writer = std::move(writer_);
   if (writer == nullptr) {
     lock_.reset();
     return absl::OkStatus();
   }
-  absl::Status status = [&writer]() -> absl::Status {
+  absl::Status status = [&writer, clean]() -> absl::Status {
     ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(*writer));
-    RETURN_IF_ERROR(SetCleanShutdown(*writer, true));
+    RETURN_IF_ERROR(SetCleanShutdown(*writer, clean));
     RETURN_IF_ERROR(transaction.Commit());
     RETURN_IF_ERROR(writer->CheckpointTruncate());
     return writer->CloseAndRemoveLog();
@@ -160,7 +162,9 @@ absl::Status SqliteTuningStore::CommitMutation(const Mutation& mutation) {
 absl::Status SqliteTuningStore::Write(const Mutation& mutation) {
   MutexLock lock(write_mutex_);
   RETURN_IF_ERROR(CheckWritable());
-  RETURN_IF_ERROR(CommitMutation(mutation));
+  absl::Status status = CommitMutation(mutation);
+  damaged_ = damaged_ || absl::IsDataLoss(status);
+  RETURN_IF_ERROR(status);
   TidyAfterCommit();
   return absl::OkStatus();
 }
@@ -228,6 +232,11 @@ absl::StatusOr<Tuning> SqliteTuningStore::GetTuning(const TuningKey& key) {
 
 absl::StatusOr<int64_t> SqliteTuningStore::DeleteTunings(const std::vector<TuningKey>& keys) {
   int64_t erased = 0;
+  if (keys.empty()) {
+    MutexLock lock(write_mutex_);
+    RETURN_IF_ERROR(CheckWritable());
+    return erased;
+  }
   RETURN_IF_ERROR(Write([&](Database& database) -> absl::Status {
     ASSIGN_OR_RETURN(erased, EraseTunings(database, keys));
     return absl::OkStatus();
@@ -238,9 +247,20 @@ absl::StatusOr<int64_t> SqliteTuningStore::DeleteTunings(const std::vector<Tunin
 absl::Status SqliteTuningStore::ForEachTuning(
     const std::function<bool(Tuning)>& visit,
     const std::function<void(const std::string&)>& corrupt) {
+  {
+    // Without a file, on a disk that cannot be written, there is nothing else to open.
+    MutexLock lock(read_mutex_);
+    RETURN_IF_ERROR(CheckReadable());
+    if (reader_->path() != path_) return ForEachStoredTuning(*reader_, visit, corrupt);
+  }
   // A connection of its own: whoever reads single tunings does not wait for it.
   ASSIGN_OR_RETURN(const std::unique_ptr<Database> database, OpenReader());
-  return ForEachStoredTuning(*database, visit, corrupt);
+  absl::Status status = ForEachStoredTuning(*database, visit, corrupt);
+  if (absl::IsDataLoss(status)) {
+    MutexLock lock(write_mutex_);
+    damaged_ = true;
+  }
+  return status;
 }
 
 absl::StatusOr<std::vector<Environment>> SqliteTuningStore::ListEnvironments() {

@@ -43,6 +43,9 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore, public Outbox
     int64_t outbox_limit = 100'000;
     // Never write. A state directory that cannot be written implies it.
     bool read_only = false;
+    // Why the file is to be put aside before it is opened: what DATA_LOSS said
+    // of a store that was open before. Empty: it is not.
+    std::string damage;
     // Told of what an operator should know: a damaged file that was put aside,
     // a read-only store, damaged rows that lists left out. Thread-safe; must not call the store.
     std::function<void(const std::string&)> notice = [](const std::string&) {};
@@ -133,6 +136,7 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore, public Outbox
   Mutex write_mutex_;
   std::unique_ptr<Database> writer_ GUARDED_BY(write_mutex_);
   bool marked_unclean_ GUARDED_BY(write_mutex_) = false;
+  bool damaged_ GUARDED_BY(write_mutex_) = false;  // a mutation, or reading all, said so
   absl::Time next_thinning_ GUARDED_BY(write_mutex_);
   Mutex read_mutex_;
   std::unique_ptr<Database> reader_ GUARDED_BY(read_mutex_);

@@ -50,7 +50,8 @@ class TuningStore {
   virtual absl::Status PutTunings(const TuningSource& next) = 0;
   // NOT_FOUND if there is none. With samples.
   virtual absl::StatusOr<Tuning> GetTuning(const TuningKey& key) = 0;
-  // Returns how many of the keys were there.
+  // Returns how many of the keys were there. Without keys: says whether it could,
+  // and writes nothing.
   virtual absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) = 0;
   // Calls `visit` for every tuning, without samples, in the order of
   // (environment text, problem text). A row whose checksum does not match is

@@ -9,6 +9,7 @@
 #include "client/cli/atomic_file.h"
 #include "client/cli/report_tables.h"
 #include "client/cli/units.h"
+#include "client/report/report_csv.h"
 #include "client/report/report_html.h"
 #include "client/report/report_json.h"
 #include "proto/base/status_macros.h"
@@ -57,6 +58,10 @@ absl::StatusOr<ReportOptions> ReportOutput::Options() const {
 
 absl::Status ReportOutput::Write(const ReportData& data, const ReportOptions& options,
                                  Format format, Io& io) const {
+  if (format == Format::kCsv) {
+    WriteReportCsv(data, [&io](std::string_view part) { io.out << part; });
+    if (html_.empty()) return absl::OkStatus();
+  }
   const Report report = MakeReport(data, options);
   if (!html_.empty()) {
     const std::string page = ReportHtml(data, report);
@@ -67,9 +72,7 @@ absl::Status ReportOutput::Write(const ReportData& data, const ReportOptions& op
   }
   if (format == Format::kJson) {
     io.out << ReportJson(data, report) << "\n";
-  } else if (format == Format::kCsv) {
-    io.out << ReportCsv(data);
-  } else if (html_.empty()) {
+  } else if (format == Format::kTable && html_.empty()) {
     io.out << ReportTables(data, report, top_, io.out_is_terminal ? io.columns : 0,
                            WantsColor(io, io.out_is_terminal));
   }

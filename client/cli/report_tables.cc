@@ -244,7 +244,11 @@ class Tables {
   }
 
   static std::string FormatSeconds(double seconds) {
-    return seconds < 120 ? absl::StrFormat("%.3g s", seconds) : FormatAge(absl::Seconds(seconds));
+    // As on the page.
+    if (seconds < 120) return absl::StrFormat("%.3g s", seconds);
+    if (seconds < 7200) return absl::StrFormat("%.3g min", seconds / 60);
+    if (seconds < 48 * 3600) return absl::StrFormat("%.3g h", seconds / 3600);
+    return absl::StrFormat("%.3g d", seconds / 86'400);
   }
   std::string Problem(int number) const {
     return ShortProblem(data_.problems()[static_cast<size_t>(number)].text);

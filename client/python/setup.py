@@ -13,6 +13,8 @@ FILES = ["problem", "measurement", "tuning", "tuning_service", "maintenance_serv
 
 class BuildWithMessages(build_py):
     def run(self):
+        if not PROTO.is_dir():
+            raise SystemExit(f"{PROTO} is not there: convtune is built in a checkout of the whole repository")
         super().run()
         from grpc_tools import protoc
 

@@ -16,52 +16,50 @@ double Ratio(Number part, Number whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-void CountRows(const ReportAnalysis& analysis, ReportHeadline* headline) {
-  std::vector<bool> places(analysis.data.places().size());
-  std::vector<bool> environments(analysis.data.environments().size());
-  std::vector<bool> problems(analysis.data.problems().size());
-  std::vector<bool> gpus(analysis.gpus.size());
-  int64_t stale = 0;
-  for (size_t i = 0; i < analysis.data.rows().size(); ++i) {
-    const ReportRow& row = analysis.data.rows()[i];
-    ++headline->rows;
-    switch (row.evidence) {
+void CountRows(const ReportAnalysis& analysis, const RowCounts& counts, ReportHeadline* headline) {
+  for (size_t evidence = 0; evidence < counts.by_evidence.size(); ++evidence) {
+    const int64_t rows = counts.by_evidence[evidence];
+    headline->rows += rows;
+    switch (static_cast<Evidence>(evidence)) {
       case Evidence::kMeasured:
-        ++headline->measured;
+        headline->measured += rows;
         break;
       case Evidence::kIncomplete:
-        ++headline->incomplete;
+        headline->incomplete += rows;
         break;
       case Evidence::kObserved:
-        ++headline->observed;
+        headline->observed += rows;
         break;
       case Evidence::kHeuristic:
-        ++headline->heuristic;
+        headline->heuristic += rows;
         break;
       default:
-        ++headline->failed;
+        headline->failed += rows;
     }
-    places[static_cast<size_t>(row.place)] = true;
-    environments[static_cast<size_t>(row.environment)] = true;
-    problems[static_cast<size_t>(row.problem)] = true;
-    if (!analysis.EnvironmentOf(row).profile) {
-      gpus[static_cast<size_t>(analysis.gpu_of_row[i])] = true;
-    }
-    stale += analysis.stale_row[i] ? 1 : 0;
-    headline->search_seconds += absl::ToDoubleSeconds(row.elapsed);
   }
   std::set<std::string> nodes;
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (places[i]) nodes.insert(analysis.data.places()[i].node);
+  for (size_t g = 0; g < analysis.gpus.size(); ++g) {
+    if (!analysis.HasRows(g)) continue;
+    nodes.insert(analysis.gpus[g].node);
+    headline->gpus += analysis.IsProfile(g) ? 0 : 1;
+  }
+  headline->nodes = static_cast<int>(nodes.size());
+  headline->search_seconds = counts.search_seconds;
+  if (headline->rows > 0) headline->stale = Ratio(counts.stale, headline->rows);
+}
+
+void CountKeys(const ReportData& data, Report* report) {
+  std::vector<bool> environments(data.environments().size());
+  std::vector<bool> problems(data.problems().size());
+  for (const ReportPair& pair : report->pairs) {
+    environments[static_cast<size_t>(pair.environment)] = true;
+    problems[static_cast<size_t>(pair.problem)] = true;
   }
   const auto count = [](const std::vector<bool>& seen) {
     return static_cast<int>(std::count(seen.begin(), seen.end(), true));
   };
-  headline->nodes = static_cast<int>(nodes.size());
-  headline->gpus = count(gpus);
-  headline->environments = count(environments);
-  headline->problems = count(problems);
-  if (headline->rows > 0) headline->stale = Ratio(stale, headline->rows);
+  report->headline.environments = count(environments);
+  report->headline.problems = count(problems);
 }
 
 void CountPairs(const ReportData& data, Report* report) {
@@ -139,15 +137,17 @@ Report MakeReport(const ReportData& data, const ReportOptions& options) {
   report.options = options;
   report.wanted = data.Wanted();
   const ReportAnalysis analysis(data, options);
-  report.stale_rows = analysis.stale_row;
-  AddPairs(analysis, &report);
+  const RowCounts counts = AddPairs(analysis, &report);
   AddUpgrades(analysis, &report);
   AddShares(data, &report);
   AddRoofs(data, &report);
-  report.gpus = analysis.gpus;
+  for (size_t g = 0; g < analysis.gpus.size(); ++g) {
+    if (analysis.HasRows(g)) report.gpus.push_back(analysis.gpus[g]);
+  }
   std::stable_sort(report.gpus.begin(), report.gpus.end(),
                    [](const ReportGpu& a, const ReportGpu& b) { return a.ratio > b.ratio; });
-  CountRows(analysis, &report.headline);
+  CountRows(analysis, counts, &report.headline);
+  CountKeys(data, &report);
   CountPairs(data, &report);
   if (data.counters() && data.counters()->lookups > 0) {
     report.headline.hit_ratio = Ratio(data.counters()->hits, data.counters()->lookups);

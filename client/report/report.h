@@ -93,7 +93,7 @@ struct ReportGpu {
   int compared = 0;                 // problems that at least 3 GPUs of the model have timed
   double ratio = 1;                 // median of its time to the model's; above 1 is slower
   double clock_mhz = 0;             // median; 0: not measured
-  double model_clock_mhz = 0;       // of all GPUs of the model
+  double model_clock_mhz = 0;       // median of the GPUs of the model
   std::optional<double> throttled;  // share of its tunings; nullopt: not known
   bool slow = false;
 };
@@ -125,8 +125,8 @@ struct ReportHeadline {
 struct Report {
   ReportOptions options;
   ReportHeadline headline;
-  std::vector<bool> stale_rows;   // of each row of the data
-  std::vector<ReportPair> pairs;  // by environment and problem, as the rows came
+  std::vector<uint8_t> stale_rows;  // of each row of the data, 1 or 0
+  std::vector<ReportPair> pairs;    // by environment and problem, as the rows came
   std::vector<ReportShare> shares;
   std::vector<ReportDisagreement> disagreements;  // the dearest first
   std::vector<ReportUpgrade> upgrades;

@@ -1,6 +1,7 @@
 #include "client/report/report_data.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "proto/base/strings.h"
 #include "proto/convert/problem_order.h"
@@ -91,21 +92,35 @@ int ReportData::AddPlace(const ReportPlace& place) {
 }
 
 std::span<const ReportTime> ReportData::Keep(std::span<const ReportTime> times) {
-  constexpr size_t kBlock = 1 << 16;
+  // Those of one problem are few, those of a fleet many.
+  constexpr size_t kFirstBlock = 64;
+  constexpr size_t kLargestBlock = 1 << 16;
   if (times.size() > block_left_) {
-    block_left_ = std::max(kBlock, times.size());
-    blocks_.emplace_back(new ReportTime[block_left_]);
-    block_end_ = blocks_.back().get() + block_left_;
+    next_block_ = std::clamp(2 * next_block_, kFirstBlock, kLargestBlock);
+    block_left_ = std::max(next_block_, times.size());
+    blocks_.emplace_back(new std::byte[block_left_ * sizeof(ReportTime)]);
+    next_time_ = reinterpret_cast<ReportTime*>(blocks_.back().get());
   }
-  ReportTime* const kept = block_end_ - block_left_;
-  std::copy(times.begin(), times.end(), kept);
+  ReportTime* const kept = next_time_;
+  std::uninitialized_copy(times.begin(), times.end(), kept);
+  next_time_ += times.size();
   block_left_ -= times.size();
   return {kept, times.size()};
 }
 
+void ReportData::ReserveRows(size_t rows) { rows_.reserve(rows); }
+
+void ReportData::Append(const ReportRow& row) {
+  if (rows_.empty() || rows_.back().problem != row.problem ||
+      rows_.back().environment != row.environment) {
+    runs_.push_back(rows_.size());
+  }
+  rows_.push_back(row);
+}
+
 void ReportData::AddRow(ReportRow row) {
   row.times = Keep(row.times);
-  rows_.push_back(row);
+  Append(row);
 }
 
 void ReportData::Add(const Tuning& tuning, const Environment& environment) {
@@ -122,9 +137,10 @@ void ReportData::Add(const Tuning& tuning, const Environment& environment,
   row.environment = AddEnvironment(tuning.key.environment_text, environment);
   row.place = AddPlace(place);
   row.evidence = tuning.evidence;
-  row.tune_time = tuning.tune_time;
-  row.elapsed = tuning.elapsed;
-  row.candidate_count = static_cast<int>(tuning.candidates.size());
+  row.tune_time_us = absl::ToUnixMicros(tuning.tune_time);
+  row.elapsed_us = absl::ToInt64Microseconds(tuning.elapsed);
+  row.candidate_count = static_cast<uint16_t>(
+      std::min<size_t>(tuning.candidates.size(), std::numeric_limits<uint16_t>::max()));
   if (tuning.conditions.known) row.throttled = tuning.conditions.throttled();
   const Candidate* const stock = StockOf(tuning.candidates);
   std::vector<ReportTime> times;
@@ -143,10 +159,10 @@ void ReportData::Add(const Tuning& tuning, const Environment& environment,
   }
   const auto [known, is_new] =
       row_numbers_.emplace(std::tuple(row.place, row.environment, row.problem), rows_.size());
-  if (!is_new && rows_[known->second].tune_time >= row.tune_time) return;
+  if (!is_new && rows_[known->second].tune_time_us >= row.tune_time_us) return;
   row.times = Keep(times);
   if (is_new) {
-    rows_.push_back(row);
+    Append(row);
   } else {
     rows_[known->second] = row;
   }

@@ -1,6 +1,7 @@
 // What reports are made of: tunings of any number of nodes, in one table.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,25 +47,26 @@ struct ReportTime {
 };
 
 // One tuning of one node. Indices are places in the lists of ReportData. Value
-// type.
+// type; there may be ten million, so it is kept small.
 struct ReportRow {
   int environment = 0;
   int problem = 0;
   int place = 0;
   Evidence evidence = Evidence::kNone;
-  absl::Time tune_time = absl::UnixEpoch();
-  absl::Duration elapsed;
-  int candidate_count = 0;
-  int winner = -1;                // candidate; -1: none ran
-  int stock = -1;                 // what cuDNN's heuristic would have run; -1: not known
-  int64_t workspace_bytes = 0;    // of the winner
-  float sm_clock_mhz = 0;         // of the winner; 0: not measured
+  int winner = -1;              // candidate; -1: none ran
+  int stock = -1;               // what cuDNN's heuristic would have run; -1: not known
+  int64_t tune_time_us = 0;     // microseconds since 1970 UTC
+  int64_t elapsed_us = 0;       // what the tuning took
+  int64_t workspace_bytes = 0;  // of the winner
+  float sm_clock_mhz = 0;       // of the winner; 0: not measured
+  uint16_t candidate_count = 0;
   std::optional<bool> throttled;  // nullopt: not known
   // Of timed candidates, the winner's first; empty: nothing was timed. They live
   // as long as the data.
   std::span<const ReportTime> times;
 
   bool timed() const { return !times.empty(); }
+  double elapsed_seconds() const { return static_cast<double>(elapsed_us) / 1e6; }
   // nullptr if it was not timed.
   const ReportTime* TimeOf(int candidate) const;
 };
@@ -120,13 +122,15 @@ class ReportData {
   // `row.times` are copied. At most one row of each problem, environment and
   // place may be added so, and none by Add() as well.
   void AddRow(ReportRow row);
-  void ReserveRows(size_t rows) { rows_.reserve(rows); }
+  void ReserveRows(size_t rows);
 
   void AddCounters(const ReportCounters& counters);
   // Counts of the same problem and environment add up.
   void AddWanted(const ReportWanted& wanted);
 
   const std::vector<ReportRow>& rows() const { return rows_; }
+  // Where rows of another environment or problem than the row before begin.
+  const std::vector<size_t>& runs() const { return runs_; }
   const std::vector<ReportProblem>& problems() const { return problems_; }
   const std::vector<Environment>& environments() const { return environments_; }
   const std::vector<ReportPlace>& places() const { return places_; }
@@ -142,10 +146,12 @@ class ReportData {
                     std::vector<Value>* list);
   int CandidateNumber(const CandidateId& id);
   std::span<const ReportTime> Keep(std::span<const ReportTime> times);
+  void Append(const ReportRow& row);
   bool MatchesGpu(const std::string& model_or_name) const;
 
   ReportFilter filter_;
   std::vector<ReportRow> rows_;
+  std::vector<size_t> runs_;
   std::vector<ReportProblem> problems_;
   std::vector<Environment> environments_;
   std::vector<ReportPlace> places_;
@@ -159,8 +165,9 @@ class ReportData {
   std::map<std::pair<std::string, std::string>, ReportWanted> wanted_;
   std::optional<ReportCounters> counters_;
   // The rows' times, in blocks that stay where they are.
-  std::vector<std::unique_ptr<ReportTime[]>> blocks_;
-  ReportTime* block_end_ = nullptr;
+  std::vector<std::unique_ptr<std::byte[]>> blocks_;
+  size_t next_block_ = 0;
+  ReportTime* next_time_ = nullptr;
   size_t block_left_ = 0;
 };
 

@@ -38,7 +38,8 @@ class Writer {
   std::string bytes_;
 };
 
-// Past the end everything is 0, and ok() is false.
+// Past the end everything is 0, and ok() is false. Where enough is left for all
+// that is read next, kChecked may be false.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : next_(bytes.data()), end_(next_ + bytes.size()) {}
@@ -46,10 +47,11 @@ class Reader {
   bool at_end() const { return next_ == end_; }
   size_t left() const { return static_cast<size_t>(end_ - next_); }
 
+  template <bool kChecked = true>
   int64_t Varint() {
     uint64_t value = 0;
     for (int shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<unsigned char>(Byte());
+      const auto byte = static_cast<unsigned char>(Byte<kChecked>());
       value |= static_cast<uint64_t>(byte & 0x7F) << shift;
       if (byte < 0x80) return static_cast<int64_t>(value);
     }
@@ -57,23 +59,25 @@ class Reader {
     return 0;
   }
   // A varint below `limit`.
-  int Index(size_t limit) {
-    const int64_t value = Varint();
-    if (value >= 0 && static_cast<uint64_t>(value) < limit) return static_cast<int>(value);
+  template <bool kChecked = true>
+  size_t Index(size_t limit) {
+    const int64_t value = Varint<kChecked>();
+    if (value >= 0 && static_cast<uint64_t>(value) < limit) return static_cast<size_t>(value);
     ok_ = false;
     return 0;
   }
+  template <bool kChecked = true>
   char Byte() {
-    if (next_ == end_) {
+    if (kChecked && next_ == end_) {
       ok_ = false;
       return 0;
     }
     return *next_++;
   }
-  template <typename T>
+  template <typename T, bool kChecked = true>
   T Fixed() {
     T value = 0;
-    if (left() < sizeof value) {
+    if (kChecked && left() < sizeof value) {
       ok_ = false;
       next_ = end_;
       return value;
@@ -97,6 +101,37 @@ class Reader {
   const char* const end_;
   bool ok_ = true;
 };
+
+// What a row may take: 7 varints and one for each time, and what has a fixed size.
+constexpr size_t kMostVarint = 10;
+constexpr size_t kMostRow = 8 * kMostVarint + 13;
+constexpr size_t kMostTime = kMostVarint + 12;
+
+// `candidates`: the data's numbers, behind a -1 for none.
+template <bool kChecked>
+void ReadRow(const std::vector<int>& places, const std::vector<int>& candidates, Reader* in,
+             ReportRow* row, std::vector<ReportTime>* times) {
+  row->place = places[in->Index<kChecked>(places.size())];
+  const auto flags = static_cast<unsigned char>(in->Byte<kChecked>());
+  row->evidence = static_cast<Evidence>(flags & ((1 << kThrottledShift) - 1));
+  row->throttled.reset();
+  if (flags >> kThrottledShift != 0) row->throttled = flags >> kThrottledShift == 2;
+  row->winner = candidates[in->Index<kChecked>(candidates.size())];
+  row->stock = candidates[in->Index<kChecked>(candidates.size())];
+  row->tune_time_us = in->Fixed<int64_t, kChecked>();
+  row->elapsed_us = in->Varint<kChecked>();
+  row->candidate_count = static_cast<uint16_t>(in->Varint<kChecked>());
+  row->workspace_bytes = in->Varint<kChecked>();
+  row->sm_clock_mhz = in->Fixed<float, kChecked>();
+  times->resize(in->Index<kChecked>(candidates.size()));
+  for (ReportTime& time : *times) {
+    time.candidate = candidates[in->Index<kChecked>(candidates.size() - 1) + 1];
+    time.median_us = in->Fixed<float, kChecked>();
+    time.low_us = in->Fixed<float, kChecked>();
+    time.high_us = in->Fixed<float, kChecked>();
+  }
+  row->times = *times;
+}
 
 // Candidates whose times count for the group, whoever timed them.
 std::set<int> Relevant(const ReportData& data) {
@@ -126,8 +161,8 @@ void WriteRow(const ReportRow& row, int64_t place, const std::set<int>& relevant
   out->Byte(static_cast<int>(row.evidence) | throttled << kThrottledShift);
   out->Varint(row.winner + 1);
   out->Varint(row.stock + 1);
-  out->Fixed<int64_t>(absl::ToUnixMicros(row.tune_time));
-  out->Varint(absl::ToInt64Microseconds(row.elapsed));
+  out->Fixed<int64_t>(row.tune_time_us);
+  out->Varint(row.elapsed_us);
   out->Varint(row.candidate_count);
   out->Varint(row.workspace_bytes);
   out->Fixed<float>(row.sm_clock_mhz);
@@ -182,31 +217,18 @@ absl::StatusOr<int64_t> AddGroup(std::string_view bytes, int environment, int pr
     candidates.push_back(data->AddCandidate(in.Text()));
   }
   const int64_t rows = in.Varint();
+  const size_t most = kMostRow + candidates.size() * kMostTime;
   std::vector<ReportTime> times;
+  ReportRow row;
+  row.environment = environment;
+  row.problem = problem;
   for (int64_t i = 0; i < rows && in.ok(); ++i) {
-    ReportRow row;
-    row.environment = environment;
-    row.problem = problem;
-    row.place = places[static_cast<size_t>(in.Index(places.size()))];
-    const auto flags = static_cast<unsigned char>(in.Byte());
-    row.evidence = static_cast<Evidence>(flags & ((1 << kThrottledShift) - 1));
-    if (flags >> kThrottledShift != 0) row.throttled = flags >> kThrottledShift == 2;
-    row.winner = candidates[static_cast<size_t>(in.Index(candidates.size()))];
-    row.stock = candidates[static_cast<size_t>(in.Index(candidates.size()))];
-    row.tune_time = absl::FromUnixMicros(in.Fixed<int64_t>());
-    row.elapsed = absl::Microseconds(in.Varint());
-    row.candidate_count = static_cast<int>(in.Varint());
-    row.workspace_bytes = in.Varint();
-    row.sm_clock_mhz = in.Fixed<float>();
-    times.resize(static_cast<size_t>(in.Index(candidates.size())));
-    for (ReportTime& time : times) {
-      time.candidate = candidates[static_cast<size_t>(in.Index(candidates.size() - 1)) + 1];
-      time.median_us = in.Fixed<float>();
-      time.low_us = in.Fixed<float>();
-      time.high_us = in.Fixed<float>();
+    if (in.left() >= most) {
+      ReadRow<false>(places, candidates, &in, &row, &times);
+    } else {
+      ReadRow<true>(places, candidates, &in, &row, &times);
     }
     if (!in.ok() || row.place < 0) return damaged();
-    row.times = times;
     data->AddRow(row);
   }
   if (!in.ok() || !in.at_end() || rows < 0) return damaged();

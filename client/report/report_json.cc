@@ -1,8 +1,10 @@
 #include "client/report/report_json.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -31,14 +33,26 @@ std::string Text(std::string_view text) {
   return out + "\"";
 }
 
+void AppendNumber(double value, std::string* out) {
+  if (!std::isfinite(value)) {
+    *out += "null";
+    return;
+  }
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 7);
+  out->append(text, end.ptr);
+}
+
 std::string Number(double value) {
-  return std::isfinite(value) ? absl::StrFormat("%.7g", value) : "null";
+  std::string text;
+  AppendNumber(value, &text);
+  return text;
 }
 std::string Number(const std::optional<double>& value) { return value ? Number(*value) : "null"; }
 std::string Count(int64_t value) { return absl::StrCat(value); }
+std::string Index(int number) { return number < 0 ? "null" : absl::StrCat(number); }
 // A time that nothing was measured for is none.
 std::string Time(double us) { return us > 0 ? Number(us) : "null"; }
-std::string Index(int number) { return number < 0 ? "null" : absl::StrCat(number); }
 
 using Members = std::initializer_list<std::pair<const char*, std::string>>;
 
@@ -60,9 +74,47 @@ std::string Array(const List& list, const Fn& element) {
   return out + "]";
 }
 
-std::string Values(std::initializer_list<std::string> values) {
-  return Array(values, [](const std::string& value) { return value; });
-}
+// An array of arrays of numbers, hundreds of thousands of them.
+class Table {
+ public:
+  Table& Row() {
+    if (text_.size() > 1) text_ += "],";
+    text_ += '[';
+    first_ = true;
+    return *this;
+  }
+  Table& Count(int64_t value) {
+    Separate();
+    char text[24];
+    const auto end = std::to_chars(text, text + sizeof text, value);
+    text_.append(text, end.ptr);
+    return *this;
+  }
+  Table& Number(double value) {
+    Separate();
+    AppendNumber(value, &text_);
+    return *this;
+  }
+  Table& Index(int number) { return number < 0 ? Word("null") : Count(number); }
+  Table& Time(double us) { return us > 0 ? Number(us) : Word("null"); }
+  Table& Bool(bool value) { return Word(value ? "true" : "false"); }
+  Table& Bool(const std::optional<bool>& value) { return value ? Bool(*value) : Word("null"); }
+  std::string Take() { return std::move(text_ += text_.size() > 1 ? "]]" : "]"); }
+
+ private:
+  Table& Word(std::string_view word) {
+    Separate();
+    text_ += word;
+    return *this;
+  }
+  void Separate() {
+    if (!first_) text_ += ',';
+    first_ = false;
+  }
+
+  std::string text_ = "[";
+  bool first_ = true;
+};
 
 std::string Timestamp(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
@@ -99,25 +151,27 @@ std::string Headline(const ReportHeadline& h) {
 }
 
 std::string Pairs(const Report& report) {
-  const std::string values = Array(report.pairs, [](const ReportPair& p) {
-    return Values({Count(p.environment), Count(p.problem), Count(p.nodes), Count(p.timed_nodes),
-                   Count(static_cast<int>(p.evidence)), Index(p.winner), Index(p.stock),
-                   Time(p.winner_us), Time(p.stock_us), Number(p.search_seconds),
-                   Count(p.stale_nodes), Count(p.disagreeing_nodes), Number(p.disagreement_us)});
-  });
+  Table values;
+  for (const ReportPair& p : report.pairs) {
+    values.Row().Count(p.environment).Count(p.problem).Count(p.nodes).Count(p.timed_nodes);
+    values.Count(static_cast<int>(p.evidence)).Index(p.winner).Index(p.stock);
+    values.Time(p.winner_us).Time(p.stock_us).Number(p.search_seconds).Count(p.stale_nodes);
+    values.Count(p.disagreeing_nodes).Number(p.disagreement_us);
+  }
   return absl::StrCat(
       R"({"columns":["environment","problem","nodes","timed_nodes","evidence","winner","stock",)",
       R"("winner_us","stock_us","search_seconds","stale_nodes","disagreeing_nodes",)",
-      R"("disagreement_us"],"values":)", values, "}");
+      R"("disagreement_us"],"values":)", values.Take(), "}");
 }
 
 // The newest rows that the document has room for, in their order.
 std::vector<const ReportRow*> RowsOfDocument(const ReportData& data, size_t most) {
-  std::vector<absl::Time> times;
-  absl::Time oldest = absl::InfinitePast();
+  std::vector<int64_t> times;
+  int64_t oldest = std::numeric_limits<int64_t>::min();
+  times.reserve(data.rows().size() > most ? data.rows().size() : 0);
   size_t at_oldest = most;  // rows of that very time that there is room for
   if (data.rows().size() > most) {
-    for (const ReportRow& row : data.rows()) times.push_back(row.tune_time);
+    for (const ReportRow& row : data.rows()) times.push_back(row.tune_time_us);
     const auto last = times.begin() + static_cast<ptrdiff_t>(times.size() - most);
     std::nth_element(times.begin(), last, times.end());
     oldest = *last;
@@ -125,8 +179,8 @@ std::vector<const ReportRow*> RowsOfDocument(const ReportData& data, size_t most
   }
   std::vector<const ReportRow*> rows;
   for (const ReportRow& row : data.rows()) {
-    if (row.tune_time < oldest) continue;
-    if (row.tune_time == oldest && data.rows().size() > most) {
+    if (row.tune_time_us < oldest) continue;
+    if (row.tune_time_us == oldest && data.rows().size() > most) {
       if (at_oldest == 0) continue;
       --at_oldest;
     }
@@ -137,24 +191,24 @@ std::vector<const ReportRow*> RowsOfDocument(const ReportData& data, size_t most
 
 std::string Rows(const ReportData& data, const Report& report) {
   const std::vector<const ReportRow*> rows = RowsOfDocument(data, report.options.most_rows);
-  const std::string values = Array(rows, [&](const ReportRow* each) {
+  Table values;
+  for (const ReportRow* each : rows) {
     const ReportRow& row = *each;
-    const bool stale = report.stale_rows[static_cast<size_t>(each - data.rows().data())];
+    const bool stale = report.stale_rows[static_cast<size_t>(each - data.rows().data())] != 0;
     const ReportTime* stock = row.TimeOf(row.stock);
-    return Values({Count(row.environment), Count(row.problem), Count(row.place),
-                   Count(static_cast<int>(row.evidence)), Index(row.winner), Index(row.stock),
-                   Time(row.timed() ? row.times.front().median_us : 0),
-                   Time(stock != nullptr ? stock->median_us : 0), Time(row.sm_clock_mhz),
-                   row.throttled ? (*row.throttled ? "true" : "false") : "null",
-                   Count(row.workspace_bytes), Count(row.candidate_count),
-                   Count(absl::ToUnixSeconds(row.tune_time)),
-                   Number(absl::ToDoubleSeconds(row.elapsed)), stale ? "true" : "false"});
-  });
+    values.Row().Count(row.environment).Count(row.problem).Count(row.place);
+    values.Count(static_cast<int>(row.evidence)).Index(row.winner).Index(row.stock);
+    values.Time(row.timed() ? row.times.front().median_us : 0);
+    values.Time(stock != nullptr ? stock->median_us : 0).Time(row.sm_clock_mhz);
+    values.Bool(row.throttled).Count(row.workspace_bytes).Count(row.candidate_count);
+    values.Count(absl::ToUnixSeconds(absl::FromUnixMicros(row.tune_time_us)));
+    values.Number(row.elapsed_seconds()).Bool(stale);
+  }
   return absl::StrCat(
       R"({"columns":["environment","problem","place","evidence","winner","stock","winner_us",)",
       R"("stock_us","sm_clock_mhz","throttled","workspace_bytes","candidates","tune_time",)",
       R"("search_seconds","stale"],"left_out":)", data.rows().size() - rows.size(), R"(,"values":)",
-      values, "}");
+      values.Take(), "}");
 }
 
 std::string Share(const ReportShare& share) {
@@ -185,10 +239,11 @@ std::string Disagreement(const ReportDisagreement& d) {
 }
 
 std::string Upgrade(const ReportUpgrade& u) {
-  const std::string values = Array(u.points, [](const ReportUpgrade::Point& p) {
-    return Values({Count(p.problem), Count(p.environment), Number(p.from_us), Number(p.to_us),
-                   Index(p.from_winner), Index(p.to_winner), p.beyond_noise ? "true" : "false"});
-  });
+  Table values;
+  for (const ReportUpgrade::Point& p : u.points) {
+    values.Row().Count(p.problem).Count(p.environment).Number(p.from_us).Number(p.to_us);
+    values.Index(p.from_winner).Index(p.to_winner).Bool(p.beyond_noise);
+  }
   const bool cudnn = u.kind == ReportUpgrade::Kind::kCudnn;
   return Object(
       {{"kind", Text(cudnn ? "cudnn" : "driver")},
@@ -200,7 +255,7 @@ std::string Upgrade(const ReportUpgrade& u) {
        {"ratio", Number(u.ratio)},
        {"columns", R"(["problem","environment","from_us","to_us","from_winner","to_winner",)"
                    R"("beyond_noise"])"},
-       {"values", values}});
+       {"values", values.Take()}});
 }
 
 std::string Gpu(const ReportGpu& gpu) {
@@ -255,24 +310,6 @@ std::string Place(const ReportPlace& p) {
                  {"cuda", Text(p.cuda)}});
 }
 
-std::string Quoted(const std::string& field) {
-  if (field.find_first_of(",\"\n\r") == std::string::npos) return field;
-  std::string out = "\"";
-  for (const char c : field) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
-std::string CsvLine(std::initializer_list<std::string> fields) {
-  std::string line;
-  for (const std::string& field : fields) {
-    if (&field != fields.begin()) line += ',';
-    line += field;
-  }
-  return line + "\n";
-}
-
-std::string CsvTime(double us) { return us > 0 ? Number(us) : "-"; }
-
 }  // namespace
 
 std::string ReportJson(const ReportData& data, const Report& report) {
@@ -297,30 +334,6 @@ std::string ReportJson(const ReportData& data, const Report& report) {
        {"candidates", Array(data.candidates(), [](const std::string& c) { return Text(c); })},
        {"pairs", Pairs(report)},
        {"rows", Rows(data, report)}});
-}
-
-std::string ReportCsv(const ReportData& data) {
-  std::string out =
-      "problem,environment,gpu_model,cudnn,node,gpu_uuid,driver,cuda,evidence,winner,winner_us,"
-      "stock,stock_us,sm_clock_mhz,throttled,workspace_bytes,candidates,tuned,search_seconds\n";
-  const auto candidate = [&](int number) {
-    return number < 0 ? "-" : Quoted(data.candidates()[static_cast<size_t>(number)]);
-  };
-  for (const ReportRow& row : data.rows()) {
-    const Environment& e = data.environments()[static_cast<size_t>(row.environment)];
-    const ReportPlace& place = data.places()[static_cast<size_t>(row.place)];
-    const ReportTime* stock = row.TimeOf(row.stock);
-    out += CsvLine({Quoted(data.problems()[static_cast<size_t>(row.problem)].text),
-                    Quoted(e.ToText()), Quoted(e.gpu_model), CudnnText(e), Quoted(place.node),
-                    Quoted(place.gpu_uuid), Quoted(place.driver), Quoted(place.cuda),
-                    std::string(Name(row.evidence)), candidate(row.winner),
-                    CsvTime(row.timed() ? row.times.front().median_us : 0), candidate(row.stock),
-                    CsvTime(stock != nullptr ? stock->median_us : 0), CsvTime(row.sm_clock_mhz),
-                    row.throttled ? (*row.throttled ? "true" : "false") : "-",
-                    absl::StrCat(row.workspace_bytes), absl::StrCat(row.candidate_count),
-                    Timestamp(row.tune_time), Number(absl::ToDoubleSeconds(row.elapsed))});
-  }
-  return out;
 }
 
 }  // namespace convtune

@@ -11,8 +11,4 @@ namespace convtune {
 // stand in a page.
 std::string ReportJson(const ReportData& data, const Report& report);
 
-// CSV, a line a row, with a line of titles: the rows that the report is made of.
-// Lines end with "\n"; fields are quoted by RFC 4180.
-std::string ReportCsv(const ReportData& data);
-
 }  // namespace convtune

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "client/report/analysis.h"
@@ -10,29 +12,38 @@ namespace {
 
 class PairMaker {
  public:
-  PairMaker(const ReportAnalysis& analysis, const std::vector<int>& group)
-      : a_(analysis), group_(group) {}
+  PairMaker(const ReportAnalysis& analysis, size_t group)
+      : a_(analysis),
+        group_(analysis.groups[group]),
+        timed_(group_.first(analysis.timed_counts[group])) {}
 
-  ReportPair Make() {
+  ReportPair Make(std::vector<uint8_t>* stale_rows) {
     const ReportRow& first = Row(group_[0]);
     pair_.environment = first.environment;
     pair_.problem = first.problem;
     pair_.nodes = static_cast<int>(group_.size());
+    pair_.timed_nodes = static_cast<int>(timed_.size());
     std::vector<const ReportRow*> rows;
+    rows.reserve(group_.size());
     for (const int i : group_) {
       const ReportRow& row = Row(i);
       rows.push_back(&row);
-      pair_.timed_nodes += row.timed() ? 1 : 0;
       pair_.evidence = std::max(pair_.evidence, row.evidence);
-      pair_.search_seconds += absl::ToDoubleSeconds(row.elapsed);
-      pair_.stale_nodes += a_.stale_row[static_cast<size_t>(i)] ? 1 : 0;
+      pair_.search_seconds += row.elapsed_seconds();
+      const bool stale = a_.IsStale(row);
+      pair_.stale_nodes += stale ? 1 : 0;
+      (*stale_rows)[static_cast<size_t>(i)] = stale ? 1 : 0;
     }
     const CommonChoice common = ChooseCommon(rows, a_.data.candidates(), a_.options.least_change);
     pair_.winner = common.winner;
     pair_.stock = common.stock;
     if (pair_.timed_nodes > 0) {
       pair_.winner_us = Pooled(pair_.winner);
-      if (pair_.stock >= 0) pair_.stock_us = Pooled(pair_.stock);
+      if (pair_.stock == pair_.winner) {
+        pair_.stock_us = pair_.winner_us;
+      } else if (pair_.stock >= 0) {
+        pair_.stock_us = Pooled(pair_.stock);
+      }
     }
     return pair_;
   }
@@ -45,9 +56,9 @@ class PairMaker {
     found.nodes = pair_.timed_nodes;
     found.winner = pair_.winner;
     std::map<int, ReportDisagreement::Other> others;
-    for (const int i : group_) {
+    for (const int i : timed_) {
       const ReportRow& row = Row(i);
-      if (!row.timed() || row.winner == pair_.winner) continue;
+      if (row.winner == pair_.winner) continue;
       const ReportTime& own = row.times.front();
       const ReportTime* common = row.TimeOf(pair_.winner);
       if (common == nullptr || common->low_us <= own.high_us ||
@@ -69,20 +80,23 @@ class PairMaker {
   }
 
  private:
-  const ReportRow& Row(int i) const { return a_.data.rows()[static_cast<size_t>(i)]; }
+  const ReportRow& Row(int i) const { return a_.Row(i); }
 
   // The median over nodes of what the candidate takes; 0 if none timed it.
   double Pooled(int candidate) const {
     std::vector<double> times;
-    for (const int i : group_) {
-      const ReportTime* time = Row(i).TimeOf(candidate);
-      if (time != nullptr) times.push_back(a_.AtModelSpeed(i, time->median_us));
+    times.reserve(timed_.size());
+    for (const int i : timed_) {
+      const ReportRow& row = Row(i);
+      const ReportTime* time = row.TimeOf(candidate);
+      if (time != nullptr) times.push_back(a_.AtModelSpeed(row, time->median_us));
     }
     return times.empty() ? 0 : MedianOf(&times);
   }
 
   const ReportAnalysis& a_;
-  const std::vector<int>& group_;
+  const ReportAnalysis::Group group_;
+  const ReportAnalysis::Group timed_;
   ReportPair pair_;
 };
 
@@ -141,7 +155,7 @@ CommonChoice ChooseCommon(const std::vector<const ReportRow*>& rows,
   }
   double least = 1 / (1 + least_change);
   for (const auto& [candidate, count] : timed_by.all()) {
-    if (static_cast<size_t>(count) * 2 < timed) continue;
+    if (candidate == common.settled || static_cast<size_t>(count) * 2 < timed) continue;
     // Against the settled one on the same card: how fast the card is cancels out.
     std::vector<double> ratios;
     for (const ReportRow* row : rows) {
@@ -165,22 +179,55 @@ CommonChoice ChooseCommon(const std::vector<const ReportRow*>& rows,
   return common;
 }
 
-void AddPairs(const ReportAnalysis& analysis, Report* report) {
-  for (const std::vector<int>& group : analysis.groups) {
-    PairMaker maker(analysis, group);
-    ReportPair pair = maker.Make();
-    if (pair.timed_nodes > 1) {
+RowCounts AddPairs(const ReportAnalysis& analysis, Report* report) {
+  const size_t count = analysis.groups.size();
+  report->stale_rows.resize(analysis.data.rows().size());
+  report->pairs.resize(count);
+  std::vector<RowCounts> counts(analysis.workers);
+  using Numbered = std::pair<size_t, ReportDisagreement>;  // by group
+  std::vector<std::vector<Numbered>> disagreements(analysis.workers);
+  InParallel(analysis.workers, count, [&](size_t worker, size_t begin, size_t end) {
+    for (size_t g = begin; g < end; ++g) {
+      PairMaker maker(analysis, g);
+      ReportPair& pair = report->pairs[g] = maker.Make(&report->stale_rows);
+      counts[worker].stale += pair.stale_nodes;
+      for (const int i : analysis.groups[g]) {
+        ++counts[worker].by_evidence[static_cast<size_t>(analysis.Row(i).evidence)];
+      }
+      if (pair.timed_nodes < 2) continue;
       ReportDisagreement found = maker.Disagreement();
       for (const auto& other : found.others) {
         pair.disagreeing_nodes += static_cast<int>(other.places.size());
       }
       pair.disagreement_us = found.cost_us;
-      if (!found.others.empty()) report->disagreements.push_back(std::move(found));
+      if (!found.others.empty()) disagreements[worker].emplace_back(g, std::move(found));
     }
-    report->pairs.push_back(pair);
+  });
+  RowCounts all;
+  for (const RowCounts& each : counts) {
+    all.stale += each.stale;
+    for (size_t i = 0; i < all.by_evidence.size(); ++i) all.by_evidence[i] += each.by_evidence[i];
   }
-  std::stable_sort(report->disagreements.begin(), report->disagreements.end(),
-                   [](const auto& x, const auto& y) { return x.cost_us > y.cost_us; });
+  for (const ReportPair& pair : report->pairs) all.search_seconds += pair.search_seconds;
+  for (const auto& [group, rows] : analysis.older) {
+    for (const int i : rows) {
+      const ReportRow& row = analysis.Row(i);
+      const bool stale = analysis.IsStale(row);
+      report->stale_rows[static_cast<size_t>(i)] = stale ? 1 : 0;
+      all.stale += stale ? 1 : 0;
+      all.search_seconds += row.elapsed_seconds();
+      ++all.by_evidence[static_cast<size_t>(row.evidence)];
+    }
+  }
+  std::vector<Numbered> found;
+  for (auto& each : disagreements) std::move(each.begin(), each.end(), std::back_inserter(found));
+  std::sort(found.begin(), found.end(), [](const Numbered& x, const Numbered& y) {
+    return std::tuple(-x.second.cost_us, x.first) < std::tuple(-y.second.cost_us, y.first);
+  });
+  for (auto& [group, disagreement] : found) {
+    report->disagreements.push_back(std::move(disagreement));
+  }
+  return all;
 }
 
 }  // namespace convtune

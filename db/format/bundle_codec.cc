@@ -221,6 +221,11 @@ void CheckEvidence(const Tuning& tuning, bool profile, RowReader* reader) {
   }
   reader->Require(tuning.evidence != Evidence::kMeasured || tuning.incomplete_reason.empty(),
                   kReason, "incomplete_reason", "must be empty for a complete measurement");
+  if (tuning.evidence == Evidence::kMeasured && !tuning.conditions.clean()) {
+    const std::vector<std::string> marks = Marks(tuning.conditions);
+    reader->Refuse(kReason, "conditions",
+                   Concat("must be clean for MEASURED, say ", marks.empty() ? "" : marks.front()));
+  }
   reader->Require(!profile || tuning.evidence <= Evidence::kHeuristic, kReason, "evidence",
                   "must be HEURISTIC for a profile, on which nothing can be timed");
 }
@@ -312,6 +317,9 @@ bool IsBetterTuning(const Tuning& made, const Tuning& stored) {
   if (made.evidence == stored.evidence &&
       made.incomplete_reason.empty() != stored.incomplete_reason.empty()) {
     return made.incomplete_reason.empty();
+  }
+  if (made.evidence == stored.evidence && made.conditions.clean() != stored.conditions.clean()) {
+    return made.conditions.clean();
   }
   return Supersedes(made, stored);
 }

@@ -16,6 +16,8 @@
 #include "db/sqlite_tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "server/convtuned/card_watcher.h"
+#include "server/convtuned/device_health.h"
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
 #include "server/convtuned/program_paths.h"
@@ -38,8 +40,8 @@ constexpr double kShutdownShare = 0.9;
 // that are idle and so do not see that they should close them.
 constexpr absl::Duration kCallGrace = absl::Seconds(1);
 
-absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags,
-                                                             const Clock* clock) {
+absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags, const Clock* clock,
+                                                             std::string damage = "") {
   std::error_code error;
   const std::filesystem::path dir = std::filesystem::absolute(flags.state_dir, error);
   std::filesystem::create_directories(dir.parent_path(), error);  // Open says what is wrong
@@ -48,11 +50,12 @@ absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags,
   options.clock = clock;
   options.allow_network_fs = flags.allow_network_fs;
   options.max_bytes = flags.max_db_bytes;
+  options.damage = std::move(damage);
   options.notice = [](const std::string& text) { spdlog::warn("database: {}", text); };
   return SqliteTuningStore::Open(std::move(options));
 }
 
-absl::StatusOr<std::vector<DeviceSpec>> FindDevices(const Flags& flags, StopSignals* signals) {
+absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals) {
   ProbeOptions options;
   options.worker = flags.worker;
   options.devices = flags.devices;
@@ -71,7 +74,7 @@ absl::StatusOr<std::vector<DeviceSpec>> FindDevices(const Flags& flags, StopSign
   if (result.devices.empty()) {
     spdlog::warn("no device to tune on: serving what the database has");
   }
-  return std::move(result.devices);
+  return result;
 }
 
 absl::StatusOr<std::vector<std::string>> ReadBundleKeys(const Flags& flags) {
@@ -110,9 +113,15 @@ absl::StatusOr<std::unique_ptr<TuningStore>> AddBases(const Flags& flags, Tuning
       store, std::move(layers), [](Tuning* tuning) { RankCandidates(&tuning->candidates); });
 }
 
+// What is known of the cards, and who says it to the world.
+struct Cards {
+  const CardBoard* board;
+  DeviceHealth* health;
+};
+
 absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, Tuner* tuner,
                    const Clock* clock, const std::vector<std::string>& bundle_keys,
-                   StopSignals* signals) {
+                   const Cards& cards, StopSignals* signals) {
   Server::Options options;
   options.listen = flags.listen;
   options.tls = flags.tls;
@@ -126,7 +135,8 @@ absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, 
   options.metrics.built = MetricsBuilt();
   std::unique_ptr<MetricsServer> metrics;
   if (!flags.metrics_address.empty()) {
-    ASSIGN_OR_RETURN(metrics, MetricsServer::Create(flags.metrics_address, {tuner, store, clock}));
+    ASSIGN_OR_RETURN(
+        metrics, MetricsServer::Create(flags.metrics_address, {tuner, store, clock, cards.board}));
     options.metrics.url = metrics->url();
     spdlog::info("metrics at {}", metrics->url());
   }
@@ -135,6 +145,7 @@ absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, 
   for (const std::string& address : server->addresses()) {
     spdlog::info("listening on {}", address);
   }
+  cards.health->Attach(server.get());
   server->SetReady(true);
   NotifySystemd("READY=1");
   const absl::Duration watchdog = WatchdogPeriod();
@@ -148,6 +159,7 @@ absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, 
   NotifySystemd("STOPPING=1");
   const absl::Time start = absl::Now();
   server->SetReady(false);
+  cards.health->Attach(nullptr);
   // The tuner first: it calls every waiting caller back, so that their calls
   // end by themselves.
   tuner->Drain(start + flags.drain_timeout * kDrainShare);
@@ -159,21 +171,38 @@ absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, 
 absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
   const SystemClock clock;
   ASSIGN_OR_RETURN(const std::vector<std::string> bundle_keys, ReadBundleKeys(flags));
-  ASSIGN_OR_RETURN(const std::unique_ptr<SqliteTuningStore> database, OpenStore(flags, &clock));
-  ASSIGN_OR_RETURN(const std::unique_ptr<TuningStore> store,
+  ASSIGN_OR_RETURN(std::unique_ptr<SqliteTuningStore> database, OpenStore(flags, &clock));
+  ASSIGN_OR_RETURN(std::unique_ptr<TuningStore> store,
                    AddBases(flags, database.get(), &clock, bundle_keys));
-  ASSIGN_OR_RETURN(std::vector<DeviceSpec> devices, FindDevices(flags, signals));
+  ASSIGN_OR_RETURN(ProbeResult found, FindDevices(flags, signals));
+  CardBoard cards;
+  DeviceHealth health;
+  cards.SetListener([&health](const std::string& device, bool lost) { health.Note(device, lost); });
+  for (const DeviceSpec& device : found.devices) cards.Add(device.name);
+  ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<CardWatcher>> watchers,
+                   WatchCards(flags.worker, found.pci_bus_ids, &cards));
   Tuner::Options options;
   options.store = store.get();
   options.clock = &clock;
-  options.devices = std::move(devices);
+  options.devices = std::move(found.devices);
   options.idle_timeout = flags.idle_timeout;
   options.hang_timeout = flags.hang_timeout;
   options.build_threads = flags.build_threads;
   options.release_store = database.get();
   options.publish = flags.publish;
   options.publish.folder = (std::filesystem::absolute(flags.state_dir) / "snapshot").string();
-  ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, Tuner::Create(std::move(options)));
+  absl::StatusOr<std::unique_ptr<Tuner>> created = CreateTuner(options, &cards);
+  if (absl::IsDataLoss(created.status()) && !database->read_only()) {
+    // Opening looks at a part of the file, reading it at nearly all.
+    store.reset();
+    database.reset();
+    ASSIGN_OR_RETURN(database, OpenStore(flags, &clock, std::string(created.status().message())));
+    ASSIGN_OR_RETURN(store, AddBases(flags, database.get(), &clock, bundle_keys));
+    options.store = store.get();
+    options.release_store = database.get();
+    created = CreateTuner(std::move(options), &cards);
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, std::move(created));
   int exit_status = 0;
   absl::Status served;
   if (flags.once) {
@@ -182,7 +211,8 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
     // The snapshot is what an init container is run for.
     if (!tuner->releases()->Status().error.empty()) exit_status = 1;
   } else if (!signals->stopped()) {
-    served = Serve(flags, store.get(), database.get(), tuner.get(), &clock, bundle_keys, signals);
+    served = Serve(flags, store.get(), database.get(), tuner.get(), &clock, bundle_keys,
+                   {&cards, &health}, signals);
   }
   tuner.reset();
   const absl::Status closed = database->Close();

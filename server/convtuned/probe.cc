@@ -32,7 +32,7 @@ std::string NodeName() {
 
 }  // namespace
 
-absl::StatusOr<DeviceSpec> ParseProbeLine(std::string_view line) {
+absl::StatusOr<DeviceSpec> ParseProbeLine(std::string_view line, std::string* pci_bus_id) {
   google::protobuf::Struct object;
   if (!google::protobuf::util::JsonStringToMessage(std::string(line), &object).ok()) {
     return absl::InvalidArgumentError(
@@ -67,6 +67,7 @@ absl::StatusOr<DeviceSpec> ParseProbeLine(std::string_view line) {
   device.provenance.gpu_uuid = StringField(object, "gpu_uuid");
   device.provenance.memory_bytes = static_cast<int64_t>(NumberField(object, "memory_bytes"));
   device.provenance.node = NodeName();
+  if (pci_bus_id != nullptr) *pci_bus_id = StringField(object, "pci_bus_id");
   return device;
 }
 
@@ -89,7 +90,8 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
           absl::StrCat(subjects[i], ": ", std::string(outputs[i].status.message())));
     }
     for (const absl::string_view line : absl::StrSplit(outputs[i].text, '\n', absl::SkipEmpty())) {
-      absl::StatusOr<DeviceSpec> device = ParseProbeLine(std::string(line));
+      std::string pci_bus_id;
+      absl::StatusOr<DeviceSpec> device = ParseProbeLine(std::string(line), &pci_bus_id);
       if (!device.ok()) {
         result.problems.push_back(std::string(device.status().message()));
         continue;
@@ -105,6 +107,7 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
           device->environment.profile
               ? std::vector<std::string>{options.worker, "--profile", subjects[i]}
               : std::vector<std::string>{options.worker, "--device", device->name};
+      if (!pci_bus_id.empty()) result.pci_bus_ids.emplace(device->name, pci_bus_id);
       result.devices.push_back(*std::move(device));
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,9 @@ struct ProbeOptions {
 };
 
 struct ProbeResult {
-  std::vector<DeviceSpec> devices;    // GPUs, then profiles, in the order asked for
+  std::vector<DeviceSpec> devices;  // GPUs, then profiles, in the order asked for
+  // Of those that are cards, by name: "0000:01:00.0".
+  std::map<std::string, std::string> pci_bus_ids;
   std::vector<std::string> problems;  // one for each device that is left out
 };
 
@@ -31,9 +34,9 @@ struct ProbeResult {
 ProbeResult ProbeDevices(const ProbeOptions& options);
 
 // Reads one line of the worker's answer: a JSON object with name, environment,
-// gpu_model, driver_version, cuda_version, gpu_uuid, memory_bytes and error.
-// FAILED_PRECONDITION with that error if it is not empty. worker_argv is left
-// empty.
-absl::StatusOr<DeviceSpec> ParseProbeLine(std::string_view line);
+// gpu_model, driver_version, cuda_version, gpu_uuid, pci_bus_id, memory_bytes
+// and error. FAILED_PRECONDITION with that error if it is not empty.
+// worker_argv is left empty; `pci_bus_id` may be nullptr.
+absl::StatusOr<DeviceSpec> ParseProbeLine(std::string_view line, std::string* pci_bus_id = nullptr);
 
 }  // namespace convtune

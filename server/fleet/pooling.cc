@@ -190,13 +190,17 @@ bool Disagrees(const Tuning& tuning, const CandidateId& winner) {
   return false;
 }
 
-// The tunings that count.
+// The tunings that count: of the best evidence, and of that what was measured
+// under clean conditions if anything was.
 std::vector<const Tuning*> Best(const std::vector<NodeEvidence>& evidence) {
-  Evidence level = Evidence::kNone;
-  for (const NodeEvidence& each : evidence) level = std::max(level, each.tuning.evidence);
+  std::pair<Evidence, bool> level(Evidence::kNone, false);
+  const auto level_of = [](const NodeEvidence& each) {
+    return std::pair(each.tuning.evidence, each.tuning.conditions.clean());
+  };
+  for (const NodeEvidence& each : evidence) level = std::max(level, level_of(each));
   std::map<CacheState, int> states;
   for (const NodeEvidence& each : evidence) {
-    if (each.tuning.evidence == level) ++states[each.tuning.cache_state];
+    if (level_of(each) == level) ++states[each.tuning.cache_state];
   }
   const CacheState state =
       std::max_element(states.begin(), states.end(), [](const auto& a, const auto& b) {
@@ -204,7 +208,7 @@ std::vector<const Tuning*> Best(const std::vector<NodeEvidence>& evidence) {
       })->first;
   std::vector<const Tuning*> best;
   for (const NodeEvidence& each : evidence) {
-    if (each.tuning.evidence == level && each.tuning.cache_state == state) {
+    if (level_of(each) == level && each.tuning.cache_state == state) {
       best.push_back(&each.tuning);
     }
   }

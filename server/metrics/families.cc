@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "server/tuner/xid.h"
+
 namespace convtune {
 namespace {
 
@@ -162,6 +164,22 @@ void AddWork(const MetricsInput& input, Families* families) {
       families->Add(device.state == state ? 1 : 0, {{"device", device.name},
                                                     {"environment", device.environment},
                                                     {"state", StateName(state)}});
+    }
+  }
+  families->Begin(MetricType::Gauge, "convtune_device_lost",
+                  "1 while the device's card is lost or has to be reset");
+  for (const CardStatus& card : input.cards) {
+    families->Add(card.lost.empty() ? 0 : 1, {{"device", card.device}});
+  }
+  families->Begin(MetricType::Counter, "convtune_device_xids_total",
+                  "Errors of the card that the driver reported, by what they mean");
+  for (const CardStatus& card : input.cards) {
+    for (const auto& [kind, name] :
+         {std::pair(XidKind::kLost, "lost"), std::pair(XidKind::kApplication, "application"),
+          std::pair(XidKind::kNotice, "notice")}) {
+      int64_t sum = 0;
+      for (const auto& [xid, count] : card.xids) sum += KindOfXid(xid) == kind ? count : 0;
+      families->Add(Count(sum), {{"device", card.device}, {"kind", name}});
     }
   }
   families->Gauge("convtune_quarantined_candidates",

@@ -8,6 +8,7 @@
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "server/metrics/metrics_address.h"
+#include "server/tuner/card_board.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune {
@@ -21,9 +22,10 @@ bool MetricsBuilt();
 class MetricsServer {
  public:
   struct Sources {
-    Tuner* tuner = nullptr;  // these three outlive the server
+    Tuner* tuner = nullptr;  // these four outlive the server
     TuningStore* store = nullptr;
     const Clock* clock = nullptr;
+    const CardBoard* cards = nullptr;  // may be nullptr
   };
 
   // `address`: see ValidateMetricsAddress, not empty. INVALID_ARGUMENT: it is

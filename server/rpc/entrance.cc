@@ -10,6 +10,7 @@
 
 #include "grpcpp/security/server_credentials.h"
 #include "proto/base/status_macros.h"
+#include "server/rpc/guarded_reads.h"
 #include "server/rpc/role_gate.h"
 
 namespace convtune {
@@ -90,7 +91,10 @@ void Entrance::Give(int fd, Acceptor* acceptor) {
 
 Listener::Target Entrance::SocketTarget() {
   return {[this](int fd) { return SocketRole(fd) == Role::kAdmin; },
-          [this](int fd) { Give(fd, AcceptorOf(SocketRole(fd))); }};
+          [this](int fd) {
+            GuardReads(fd);
+            Give(fd, AcceptorOf(SocketRole(fd)));
+          }};
 }
 
 Listener::Target Entrance::TlsTarget() {

@@ -120,6 +120,10 @@ class GrpcServer final : public Server {
     }
   }
 
+  void SetServing(const std::string& name, bool serving) override {
+    server_->GetHealthCheckService()->SetServingStatus(name, serving);
+  }
+
   std::vector<std::string> addresses() const override { return entrance_->addresses(); }
 
   void Shutdown(absl::Time deadline) override {

@@ -19,7 +19,8 @@ namespace convtune {
 // Listens on unix sockets, which get mode 0660 (0666 where roles are given to
 // users or groups), and over TCP with mutual TLS only. Health is kept under the names "liveness"
 // (the process works) and "readiness" (it takes calls); "" and the services' names say what
-// readiness says. A call that waits takes no thread. Thread-safe.
+// readiness says; other names are as SetServing has them. A call that waits takes no thread.
+// Thread-safe.
 class Server {
  public:
   struct Options {
@@ -46,6 +47,8 @@ class Server {
   virtual ~Server() = default;
 
   virtual void SetReady(bool ready) = 0;
+  // Of a health name of the caller's.
+  virtual void SetServing(const std::string& name, bool serving) = 0;
   // What is listened on; a port of 0 is replaced by the one that was given.
   virtual std::vector<std::string> addresses() const = 0;
   // Refuses new calls, lets those that run end until the deadline, then cancels

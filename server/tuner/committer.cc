@@ -32,8 +32,10 @@ absl::Status Committer::Load() {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const std::vector<Pin> pins, store_->ListPins());
   for (const Pin& pin : pins) index_->SetPin(pin);
+  const bool writable = store_->DeleteTunings({}).ok();
   ASSIGN_OR_RETURN(const std::vector<QuarantineEntry> entries, store_->ListQuarantine());
   MutexLock state_lock(state_mutex_);
+  writable_ = writable;
   for (const QuarantineEntry& entry : entries) {
     quarantine_[Texts(entry.key)][entry.candidate] = entry.reason;
   }
@@ -267,8 +269,9 @@ void Committer::WritePending() {
     pending_.erase(it);
     if (pending_.empty()) spdlog::info("the disk takes results again; none is waiting");
   }
+  const bool writable = store_->DeleteTunings({}).ok();
   MutexLock state_lock(state_mutex_);
-  writable_ = true;
+  writable_ = writable;
 }
 
 void Committer::WakeRetries() {

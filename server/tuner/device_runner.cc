@@ -44,18 +44,42 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
   status_.name = options_.device.name;
   status_.environment = options_.device.environment.Name();
   options_.queue->AddAvailable(1);
+  // Whatever the worker is at then, it may never end by itself. An item that is
+  // taken just now resets the token, and asks for the card after that.
+  if (options_.cards != nullptr) {
+    options_.cards->SetInterrupt(options_.device.name, [this] { token_->Cancel(); });
+  }
   thread_ = std::thread([this] { Loop(); });
 }
 
 DeviceRunner::~DeviceRunner() { Join(); }
 
 void DeviceRunner::Join() {
+  if (options_.cards != nullptr) options_.cards->SetInterrupt(options_.device.name, nullptr);
   if (thread_.joinable()) thread_.join();
 }
 
 DeviceStatus DeviceRunner::Status() const {
+  const absl::Status card = CheckCard();
   MutexLock lock(mutex_);
-  return status_;
+  DeviceStatus status = status_;
+  if (!card.ok()) {
+    status.state = DeviceState::kUnavailable;
+    status.reason = std::string(card.message());
+  }
+  return status;
+}
+
+absl::Status DeviceRunner::CheckCard() const {
+  return options_.cards != nullptr ? options_.cards->Check(options_.device.name) : absl::OkStatus();
+}
+
+void DeviceRunner::DropStaleWorker() {
+  const bool stale = options_.cards != nullptr && options_.cards->TakeStale(options_.device.name);
+  if (client_ == nullptr || (!stale && CheckCard().ok())) return;
+  spdlog::info("{}: ending the worker for what happened to the card", options_.device.name);
+  client_.reset();
+  SetState(DeviceState::kIdle);
 }
 
 void DeviceRunner::AddWork(std::vector<WorkStats>* work) const {
@@ -79,12 +103,14 @@ void DeviceRunner::SetAvailable(bool available) {
 
 void DeviceRunner::Loop() {
   while (!options_.queue->shut()) {
+    DropStaleWorker();
     if (StandsBack()) {
       absl::SleepFor(std::min(kTick / 10, options_.backoff_initial));
       continue;
     }
     const std::shared_ptr<WorkItem> item =
         options_.queue->Take(std::min(kTick, options_.idle_timeout), token_.get());
+    DropStaleWorker();
     if (item == nullptr) {
       Idle();
       continue;
@@ -93,7 +119,13 @@ void DeviceRunner::Loop() {
     ++requests_;
     Late late;
     const absl::Time start = absl::Now();
-    const WorkResult result = Execute(item, &late);
+    WorkResult result = Execute(item, &late);
+    // What was cut off is nobody's wish but the card's.
+    if (const absl::Status card = CheckCard(); absl::IsCancelled(result.status) && !card.ok()) {
+      SetAvailable(false);
+      SetState(DeviceState::kIdle);
+      result.status = card;
+    }
     if (!available_ && absl::IsUnavailable(result.status) && options_.queue->available() > 0) {
       --requests_;
       options_.queue->PutBack(item);
@@ -124,6 +156,10 @@ void DeviceRunner::Loop() {
 }
 
 bool DeviceRunner::StandsBack() {
+  if (!CheckCard().ok()) {
+    SetAvailable(false);
+    return options_.queue->available() > 0;
+  }
   return !available_ && absl::Now() < not_before_ && options_.queue->available() > 0;
 }
 
@@ -151,6 +187,10 @@ void DeviceRunner::PauseBeforeStart(bool longer) {
 }
 
 absl::Status DeviceRunner::EnsureWorker() {
+  if (absl::Status card = CheckCard(); !card.ok()) {
+    SetAvailable(false);
+    return card;
+  }
   if (client_ != nullptr && !client_->Alive()) {
     MutexLock lock(mutex_);
     ++status_.worker_deaths;

@@ -17,6 +17,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "server/tuner/cancel_token.h"
+#include "server/tuner/card_board.h"
 #include "server/tuner/committer.h"
 #include "server/tuner/device.h"
 #include "server/tuner/histogram.h"
@@ -36,6 +37,7 @@ class DeviceRunner {
     TuningQueue* queue = nullptr;    // of the device's environment; outlives it
     Committer* committer = nullptr;  // outlives it
     const Clock* clock = nullptr;    // outlives it
+    CardBoard* cards = nullptr;      // outlives it; nullptr: nothing is known of the card
     // As in Tuner::Options.
     absl::Duration idle_timeout;
     absl::Duration backoff_initial;
@@ -80,6 +82,11 @@ class DeviceRunner {
 
   void Loop();
   void Idle();
+  // UNAVAILABLE if the card is lost.
+  absl::Status CheckCard() const;
+  // Ends a worker that must not be used any more: the card is lost, or an
+  // application's Xid was reported of it.
+  void DropStaleWorker();
   // True if it is better to leave the queue to other devices.
   bool StandsBack();
   // `late` is what is left to do.

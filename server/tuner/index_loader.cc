@@ -44,7 +44,8 @@ void IndexLoader::Run() {
   if (status.ok()) index_->FinishLoading();
   const absl::Duration took = absl::Now() - begin;
   if (!status.ok() && !stopping_) {
-    spdlog::error("could not read the database whole: {}", status.ToString());
+    spdlog::error("could not read the database whole: {}; the next start looks at all of it",
+                  status.ToString());
   } else if (status.ok() && took > kWorthSaying) {
     spdlog::info("read {} tunings in {}", loaded_.load(),
                  absl::FormatDuration(absl::Trunc(took, absl::Milliseconds(1))));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/tuner/library_versions.h"
 #include "server/tuner/ranking.h"
 
 namespace convtune {
@@ -60,16 +61,20 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,
       MakeAnswer(*known.tuning, known.pin.get(), request.constraints, problem.data_type(), now),
       std::nullopt};
   const Evidence least = LeastEvidence(request, profile);
+  const bool outdated = IsMarkedOutdated(known.tuning->tuning);
   const bool first_configs_only = IsFirstConfigsOnly(known.tuning->tuning);
   if (const Answer* answer = std::get_if<Answer>(&decision.outcome)) {
     if (IsEnough(answer->evidence, answer->pinned, first_configs_only, request, profile)) {
       decision.saved = known.tuning->tuning.elapsed;
       return decision;
     }
-    decision.outcome = Miss{MissReason::kInsufficientEvidence,
-                            absl::StrCat("what is known is ", std::string(Name(answer->evidence)),
-                                         ", asked for is at least ", std::string(Name(least))),
-                            "", std::nullopt};
+    decision.outcome =
+        Miss{MissReason::kInsufficientEvidence,
+             outdated ? absl::StrCat("what is known ", known.tuning->tuning.incomplete_reason)
+                      : absl::StrCat("what is known is ", std::string(Name(answer->evidence)),
+                                     ", asked for is at least ", std::string(Name(least))),
+             "", std::nullopt};
+    if (outdated && request.on_miss == OnMiss::kHeuristic) decision.work = WorkKind::kFirstConfigs;
   } else if (request.on_miss == OnMiss::kHeuristic && first_configs_only) {
     decision.work = WorkKind::kListAll;
   }

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "server/tuner/library_versions.h"
 #include "server/tuner/ranking.h"
 
 namespace convtune {
@@ -49,14 +50,18 @@ LookupDecision Lookups::DecideRow(const Pending& pending, size_t row, AnswerSour
 
 void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   const TuningKey& key = pending.rows[row].result.key;
-  const auto hint = index_->FindHint(key);
+  auto hint = index_->Find(key).tuning;
+  const bool own = hint != nullptr && IsMarkedOutdated(hint->tuning);
+  if (!own) hint = index_->FindHint(key);
   if (hint == nullptr) return;
   auto outcome = MakeAnswer(*hint, nullptr, pending.request.constraints,
                             pending.request.problems[row].data_type(), clock_->Now());
   auto* answer = std::get_if<Answer>(&outcome);
   if (answer == nullptr) return;
-  answer->note = absl::StrCat("not exact: holds for ", hint->tuning.key.environment_text, ", not ",
-                              key.environment_text, answer->note.empty() ? "" : "; ", answer->note);
+  answer->note =
+      own ? absl::StrCat("not exact: ", hint->tuning.incomplete_reason)
+          : absl::StrCat("not exact: holds for ", hint->tuning.key.environment_text, ", not ",
+                         key.environment_text, answer->note.empty() ? "" : "; ", answer->note);
   miss->hint = std::move(*answer);
 }
 

@@ -107,7 +107,8 @@ bool Publisher::Prepare() {
   status_.error = std::string(status.message());
   changed_.SignalAll();
   // UNAVAILABLE: the daemon stops.
-  if (!ready_ && !absl::IsUnavailable(status)) spdlog::error("nothing is published: {}", status.ToString());
+  if (!ready_ && !absl::IsUnavailable(status))
+    spdlog::error("nothing is published: {}", status.ToString());
   return ready_;
 }
 

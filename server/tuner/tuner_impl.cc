@@ -18,23 +18,38 @@ constexpr absl::Duration kStartPatience = absl::Milliseconds(100);
 constexpr absl::Duration kListPatience = absl::Seconds(10);
 constexpr char kDraining[] = "the daemon is draining";
 
+std::map<std::string, LibraryVersions> VersionsOf(const std::vector<DeviceSpec>& devices) {
+  std::map<std::string, LibraryVersions> versions;
+  for (const DeviceSpec& device : devices) {
+    versions.emplace(device.environment.ToText(),
+                     ParseLibraryVersions(device.provenance.cuda_version));
+  }
+  return versions;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tuner>> Tuner::Create(Options options) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, TunerImpl::Create(std::move(options)));
+  return CreateTuner(std::move(options), nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<Tuner>> CreateTuner(Tuner::Options options, CardBoard* cards) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, TunerImpl::Create(std::move(options), cards));
   return tuner;
 }
 
-absl::StatusOr<std::unique_ptr<TunerImpl>> TunerImpl::Create(Options options) {
-  std::unique_ptr<TunerImpl> tuner(new TunerImpl(std::move(options)));
+absl::StatusOr<std::unique_ptr<TunerImpl>> TunerImpl::Create(Options options, CardBoard* cards) {
+  std::unique_ptr<TunerImpl> tuner(new TunerImpl(std::move(options), cards));
   RETURN_IF_ERROR(tuner->Start());
   return tuner;
 }
 
-TunerImpl::TunerImpl(Options options)
+TunerImpl::TunerImpl(Options options, CardBoard* cards)
     : options_(std::move(options)),
-      committer_(options_.store, &index_),
-      loader_(options_.store, &index_),
+      cards_(cards),
+      store_(options_.store, VersionsOf(options_.devices)),
+      committer_(&store_, &index_),
+      loader_(&store_, &index_),
       jobs_(options_.clock),
       lookups_(&index_, options_.clock,
                [this](const ResolvedEnvironment& environment, std::vector<ConvProblem> problems,
@@ -74,6 +89,7 @@ absl::Status TunerImpl::Start() {
     runner.queue = current_.at(device.environment.Name()).queue.get();
     runner.committer = &committer_;
     runner.clock = options_.clock;
+    runner.cards = cards_;
     runner.idle_timeout = options_.idle_timeout;
     runner.backoff_initial = options_.backoff_initial;
     runner.backoff_max = options_.backoff_max;
@@ -168,6 +184,8 @@ absl::StatusOr<Tuning> TunerImpl::GetTuning(const std::string& environment,
                                             const ConvProblem& problem) {
   ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
   absl::StatusOr<Tuning> tuning = committer_.Get(key);
+  // Whoever asks for one by name wants what was measured.
+  if (tuning.ok() && IsMarkedOutdated(*tuning)) return options_.store->GetTuning(key);
   if (!absl::IsNotFound(tuning.status())) return tuning;
   // One for less strict alignment serves the problem too.
   const IndexHit serving = index_.FindServing(problem, key);
@@ -213,25 +231,31 @@ absl::StatusOr<int64_t> TunerImpl::DeleteTunings(const std::string& environment,
   return committer_.Delete(keys);
 }
 
+TuningSource TunerImpl::OfThoseThatHold(const TuningSource& next, int64_t* outdated) const {
+  return [this, &next, outdated]() -> absl::StatusOr<std::optional<TuningRecord>> {
+    while (true) {
+      if (draining_) return absl::UnavailableError(kDraining);
+      ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
+      if (!record || store_.WhyOutdated(record->tuning).empty()) return record;
+      ++*outdated;
+    }
+  };
+}
+
 absl::StatusOr<FleetCounts> TunerImpl::ApplyFleetTunings(const TuningSource& next,
                                                          const WaitsForFleet& waits) {
-  ASSIGN_OR_RETURN(FleetCounts counts, committer_.ApplyFleet(
-                                           [&]() -> absl::StatusOr<std::optional<TuningRecord>> {
-                                             if (draining_)
-                                               return absl::UnavailableError(kDraining);
-                                             return next();
-                                           },
-                                           waits));
+  int64_t outdated = 0;
+  ASSIGN_OR_RETURN(FleetCounts counts,
+                   committer_.ApplyFleet(OfThoseThatHold(next, &outdated), waits));
+  counts.unchanged += outdated;
   RETURN_IF_ERROR(ReadStoredEnvironments());
   return counts;
 }
 
 absl::StatusOr<ImportCounts> TunerImpl::ImportTunings(const TuningSource& next) {
-  ASSIGN_OR_RETURN(const ImportCounts counts,
-                   committer_.Import([&]() -> absl::StatusOr<std::optional<TuningRecord>> {
-                     if (draining_) return absl::UnavailableError(kDraining);
-                     return next();
-                   }));
+  int64_t outdated = 0;
+  ASSIGN_OR_RETURN(ImportCounts counts, committer_.Import(OfThoseThatHold(next, &outdated)));
+  counts.kept += outdated;
   RETURN_IF_ERROR(ReadStoredEnvironments());
   return counts;
 }

@@ -13,6 +13,7 @@
 #include "server/tuner/device_runner.h"
 #include "server/tuner/index_loader.h"
 #include "server/tuner/job_table.h"
+#include "server/tuner/library_versions.h"
 #include "server/tuner/lookups.h"
 #include "server/tuner/publisher.h"
 #include "server/tuner/tuner.h"
@@ -25,7 +26,8 @@ namespace convtune {
 // two parts' are held together.
 class TunerImpl : public Tuner {
  public:
-  static absl::StatusOr<std::unique_ptr<TunerImpl>> Create(Options options);
+  // `cards` may be nullptr; see CreateTuner.
+  static absl::StatusOr<std::unique_ptr<TunerImpl>> Create(Options options, CardBoard* cards);
   ~TunerImpl() override;
 
   uint64_t Lookup(LookupRequest request, LookupCallback done) override;
@@ -74,12 +76,14 @@ class TunerImpl : public Tuner {
     std::unique_ptr<TuningQueue> queue;
   };
 
-  explicit TunerImpl(Options options);
+  TunerImpl(Options options, CardBoard* cards);
   absl::Status Start();
   // Reads anew which environments the store knows beyond those of devices.
   absl::Status ReadStoredEnvironments();
   std::vector<Environment> StoredEnvironments() const;
   absl::Status AddEnvironment(const DeviceSpec& device);
+  // Without what does not hold for the devices that there are, which is counted.
+  TuningSource OfThoseThatHold(const TuningSource& next, int64_t* outdated) const;
   absl::Status StartPublisher();
   // The environment in full; one that is new is listed from now on.
   Environment Complete(const Environment& environment);
@@ -91,6 +95,8 @@ class TunerImpl : public Tuner {
                    const ResolvedEnvironment& environment, const JobRequest& request) const;
 
   const Options options_;
+  CardBoard* const cards_;  // may be nullptr
+  HoldingStore store_;
   TuningIndex index_;
   Committer committer_;
   IndexLoader loader_;

@@ -8,8 +8,11 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/worker/library_build.h"
 
 namespace convtune {
 namespace {
@@ -42,6 +45,30 @@ LibraryConfiguration LoadedLibraryConfiguration() {
 CudnnVersion LoadedCudnnVersion() {
   const int version = static_cast<int>(cudnnGetVersion());
   return {version / 10000, version % 10000 / 100, version % 100};
+}
+
+std::string CudaLibrariesText() {
+  const int major = static_cast<int>(cudnnGetCudartVersion()) / 1000;
+  const std::filesystem::path folder = LibraryFolder();
+  // As the libraries of cuDNN's engines say in their RUNPATH; then where Debian
+  // and NVIDIA's packages have them.
+  std::vector<std::string> folders;
+  for (const std::filesystem::path& place :
+       {folder, folder / "../../cublas/lib", folder / "../../cuda_nvrtc/lib",
+        folder / absl::StrCat("../../cu", major, "/lib"),
+        std::filesystem::path("/usr/lib/x86_64-linux-gnu"),
+        std::filesystem::path("/usr/lib/aarch64-linux-gnu"),
+        std::filesystem::path("/usr/local/cuda/lib64")}) {
+    folders.push_back(place.string());
+  }
+  std::string text;
+  for (const auto& [key, library] :
+       {std::pair("cublaslt", "libcublasLt.so."), std::pair("nvrtc", "libnvrtc.so.")}) {
+    const std::string path = FindLibrary(absl::StrCat(library, major), folders);
+    const std::string build = path.empty() ? "" : BuildOfLibrary(path);
+    if (!build.empty()) absl::StrAppend(&text, ",", key, "=", build);
+  }
+  return text;
 }
 
 void KeepNvrtcLoaded() {

@@ -1,6 +1,8 @@
 // The cuDNN that is loaded.
 #pragma once
 
+#include <string>
+
 #include "proto/model/environment.h"
 
 namespace convtune {
@@ -8,6 +10,10 @@ namespace convtune {
 // FULL if the precompiled engines lie beside the cuDNN that is loaded.
 LibraryConfiguration LoadedLibraryConfiguration();
 CudnnVersion LoadedCudnnVersion();
+
+// The builds of the libraries that cuDNN would load by itself, where they are
+// found: ",cublaslt=a7d443494f0d,nvrtc=65be0db342ad". Loads neither.
+std::string CudaLibrariesText();
 
 // Loads NVRTC for the life of the process, from where cuDNN would. cuDNN opens
 // and closes it for every operation graph, and relocating it takes ten times

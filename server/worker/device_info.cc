@@ -21,7 +21,7 @@ std::string RuntimeVersion() {
   if (cudaRuntimeGetVersion(&version) != cudaSuccess) {
     version = CUDART_VERSION;
   }
-  return CudaVersionText(version);
+  return CudaVersionText(version) + CudaLibrariesText();
 }
 
 std::string UuidText(const cudaUUID_t& uuid) {
@@ -68,6 +68,10 @@ absl::StatusOr<DeviceInfo> DescribeGpu(int ordinal) {
   }
   info.provenance.cuda_version = RuntimeVersion();
   info.provenance.gpu_uuid = UuidText(properties.uuid);
+  char pci_bus_id[32] = "";
+  if (cudaDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), ordinal) == cudaSuccess) {
+    info.pci_bus_id = pci_bus_id;
+  }
   info.provenance.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   return info;
 }
@@ -135,6 +139,7 @@ std::string ToProbeJson(const DeviceInfo& info, const std::string& error) {
                       ",\"driver_version\":", JsonQuote(info.provenance.driver_version),
                       ",\"cuda_version\":", JsonQuote(info.provenance.cuda_version),
                       ",\"gpu_uuid\":", JsonQuote(info.provenance.gpu_uuid),
+                      ",\"pci_bus_id\":", JsonQuote(info.pci_bus_id),
                       ",\"memory_bytes\":", info.provenance.memory_bytes,
                       ",\"error\":", JsonQuote(error), "}");
 }

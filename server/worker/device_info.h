@@ -14,6 +14,7 @@ struct DeviceInfo {
   std::string name;  // "gpu:0" or "profile:nvidia-h200"
   Environment environment;
   Provenance provenance;
+  std::string pci_bus_id;  // "0000:01:00.0"; empty for a profile
 };
 
 // Number of cards; 0 without a driver. UNAVAILABLE, with CUDA's text, if the

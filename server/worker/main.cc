@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
+#include "server/worker/card_watch.h"
 #include "server/worker/channel.h"
 #include "server/worker/deviceless_backend.h"
 #include "server/worker/gpu_backend.h"
@@ -29,6 +30,7 @@ struct Flags {
   std::string device;
   std::vector<std::string> profiles;
   bool probe = false;
+  std::string watch;
   std::string devices = "none";
   bool dump_profile = false;
 };
@@ -157,6 +159,10 @@ absl::Status Run(const Flags& flags) {
   if (flags.dump_profile) {
     return DumpProfile(flags);
   }
+  if (!flags.watch.empty() && flags.fd >= 0) {
+    RETURN_IF_ERROR(DieWithParent(flags.fd));
+    return WatchCard(flags.watch, flags.fd);
+  }
   if (flags.fd < 0) {
     return absl::InvalidArgumentError("one of --fd, --probe and --dump-profile must be given");
   }
@@ -176,6 +182,8 @@ int main(int argc, char** argv) {
   app.add_option("--profile", flags.profiles, "Device-properties file that stands in for a card");
   app.add_flag("--probe", flags.probe, "Print each device as a line of JSON, and end");
   app.add_option("--devices", flags.devices, "With --probe: all, none, or numbers such as 0,1");
+  app.add_option("--watch", flags.watch,
+                 "With --fd: report the errors of the card at this PCI address, and nothing else");
   app.add_flag("--dump-profile", flags.dump_profile,
                "With --device: print the card's device properties as JSON, and end");
   app.set_version_flag("--version", CONVTUNE_VERSION);

@@ -2,17 +2,21 @@
 """What a report of the whole fleet takes, from PostgreSQL.
 
     tests/bench/fleet_report.py [--full | --per-node N] [--runs N] [--plans FILE]     ($CONVTUNE_BUILD_DIR, default build)
+    tests/bench/fleet_report.py --of CONNINFO --facts FILE [--runs N] [--plans FILE]
 
 A simulated fleet of 1,000 nodes, 6 environments and 10,000 problems is put into a server of its own: 100 problems a node
 (110,000 tunings), or with --full all of them (11,000,000). Then `convtune-fleet report` runs, and what it says is held
 against what was planted. Raw aggregation of the same rows in SQL stands beside it. --plans writes EXPLAIN (ANALYZE,
-BUFFERS) of every statement of the report.
+BUFFERS) of every statement of the report. --of takes a database that was filled before, with its facts.json: filling it takes
+minutes, a report seconds. Seconds are those of the wall, and the CPU's in the report's own process: on a machine that others
+use the second says more.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -57,11 +61,42 @@ RAW = (
 
 
 def copy(conninfo, table, path):
-    # The rows refer to each other as they should; asking for each of them would take most of the time.
+    # The rows refer to each other as they should; asking for each of them would take most of the time, and so would a log
+    # of what the same transaction has begun with an empty table.
+    commands = [
+        "SET session_replication_role = replica; SET search_path = convtune; SET client_min_messages = warning",
+        "BEGIN",
+        f"TRUNCATE {table} CASCADE",
+        f"COPY {table} ({COLUMNS[table]}) FROM STDIN WITH (FREEZE)",
+        "COMMIT",
+    ]
     return subprocess.Popen(
-        ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", "SET session_replication_role = replica", "-c", f"COPY convtune.{table} ({COLUMNS[table]}) FROM STDIN", conninfo],
+        ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *(word for c in commands for word in ("-c", c)), conninfo],
         stdin=open(path, "rb"),
-    )  # fmt: skip
+    )
+
+
+def without_indexes(conninfo, table):
+    """Takes away what is dearer to keep up row by row than to make at the end; returns the statements that make it."""
+    constraints = psql(
+        conninfo,
+        f"SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = '{table}'::regclass AND contype = 'u'",
+    )
+    named = {name for name, _ in constraints}
+    indexes = psql(
+        conninfo,
+        f"SELECT c.relname, pg_get_indexdef(c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = "
+        f"'{table}'::regclass AND NOT i.indisprimary",
+    )
+    again = []
+    for name, definition in constraints:
+        psql(conninfo, f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+        again.append(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
+    for name, definition in indexes:
+        if name not in named:
+            psql(conninfo, f"DROP INDEX {name}")
+            again.append(definition)
+    return again
 
 
 def fill(build, conninfo, per_node, nodes=1000, problems=10_000):
@@ -71,6 +106,7 @@ def fill(build, conninfo, per_node, nodes=1000, problems=10_000):
         for table in COLUMNS:
             os.mkfifo(folder / table)
         maker = subprocess.Popen([build / "convtune-bench-fleet-rows", folder, str(nodes), str(problems), str(per_node)])
+        again = without_indexes(conninfo, "evidence")
         for table in COLUMNS:
             if table == "evidence":
                 # The two are written together: neither may wait for the other's reader.
@@ -78,6 +114,8 @@ def fill(build, conninfo, per_node, nodes=1000, problems=10_000):
                 assert [p.wait() for p in both] == [0, 0]
                 break
             assert copy(conninfo, table, folder / table).wait() == 0
+        for statement in again:
+            psql(conninfo, f"SET maintenance_work_mem = '1GB'; {statement}")
         assert maker.wait() == 0
         return json.loads((folder / "facts.json").read_text())
 
@@ -101,39 +139,45 @@ def findings(report):
 
 def measure(build, per_node, runs, plans=None, say=lambda words: None):
     """What was planted, what a report finds of it, and the seconds of each kind of report."""
-    server = Server(["shared_buffers=2GB", "max_wal_size=16GB", "jit=off"])
+    server = Server(["shared_buffers=2GB", "max_wal_size=16GB", "wal_level=minimal", "max_wal_senders=0", "jit=off"])
     try:
         conninfo = server.database()
-        fleet = [build / "convtune-fleet"]
         env = {**os.environ, "CONVTUNE_POSTGRES": conninfo}
-        subprocess.run([*fleet, "migrate"], env=env, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([build / "convtune-fleet", "migrate"], env=env, check=True, stdout=subprocess.DEVNULL)
         start = time.monotonic()
         facts = fill(build, conninfo, per_node)
         psql(conninfo, "ANALYZE")
         say(f"{facts['rows']:,} tunings put into PostgreSQL in {time.monotonic() - start:.0f} s")
-        times = {}
-        for kind, args in {"tables": [], "document": ["--json"]}.items():
-            for _ in range(runs):
-                begin = time.monotonic()
-                done = subprocess.run([*fleet, "report", *args], env=env, check=True, stdout=subprocess.PIPE)
-                times.setdefault(kind, []).append(time.monotonic() - begin)
-        begin = time.monotonic()
-        psql(conninfo, f"SELECT COUNT(*) FROM ({RAW}) t")
-        raw = time.monotonic() - begin
-        report = json.loads(done.stdout)
-        assert report["headline"]["rows"] == facts["rows"], report["headline"]
-        sizes = {
-            table: psql(conninfo, f"SELECT pg_size_pretty(pg_total_relation_size('{table}'))")[0][0]
-            for table in ("evidence", "report_groups")
-        }
-        if plans:
-            with plans.open("w") as file:
-                for statement in [*STATEMENTS, RAW]:
-                    rows = psql(conninfo, f"EXPLAIN (ANALYZE, BUFFERS) {statement}")
-                    file.write(statement + "\n" + "".join(f"    {r[0]}\n" for r in rows) + "\n")
-        return {"facts": facts, "found": findings(report), "times": times, "raw": raw, "sizes": sizes}
+        return measure_filled(build, conninfo, facts, runs, plans)
     finally:
         server.close()
+
+
+def measure_filled(build, conninfo, facts, runs, plans=None):
+    env = {**os.environ, "CONVTUNE_POSTGRES": conninfo}
+    times, cpu = {}, {}
+    for kind, args in {"tables": [], "document": ["--json"]}.items():
+        for _ in range(runs):
+            before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+            done = subprocess.run([build / "convtune-fleet", "report", *args], env=env, check=True, stdout=subprocess.PIPE)
+            times.setdefault(kind, []).append(time.monotonic() - begin)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu.setdefault(kind, []).append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    begin = time.monotonic()
+    psql(conninfo, f"SELECT COUNT(*) FROM ({RAW}) t")
+    raw = time.monotonic() - begin
+    report = json.loads(done.stdout)
+    assert report["headline"]["rows"] == facts["rows"], report["headline"]
+    sizes = {
+        table: psql(conninfo, f"SELECT pg_size_pretty(pg_total_relation_size('{table}'))")[0][0]
+        for table in ("evidence", "report_groups")
+    }
+    if plans:
+        with plans.open("w") as file:
+            for statement in [*STATEMENTS, RAW]:
+                rows = psql(conninfo, f"EXPLAIN (ANALYZE, BUFFERS) {statement}")
+                file.write(statement + "\n" + "".join(f"    {r[0]}\n" for r in rows) + "\n")
+    return {"facts": facts, "found": findings(report), "times": times, "cpu": cpu, "raw": raw, "sizes": sizes}
 
 
 def main():
@@ -142,14 +186,21 @@ def main():
     parser.add_argument("--per-node", type=int, help="problems of each node in each of its environments; default 100")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--plans", type=pathlib.Path)
+    parser.add_argument("--of", metavar="CONNINFO", help="a database that was filled before")
+    parser.add_argument("--facts", type=pathlib.Path, help="of --of: what was planted")
     options = parser.parse_args()
     if why_not():
         sys.exit(why_not())
     build = pathlib.Path(os.environ.get("CONVTUNE_BUILD_DIR", HERE.parents[1] / "build")).resolve() / "bin"
-    result = measure(build, options.per_node or (10_000 if options.full else 100), options.runs, options.plans, print)
-    print(f"{'':24} {'median s':>9} {'least':>6} {'most':>6}   {options.runs} runs")
+    if options.of:
+        facts = json.loads(options.facts.read_text())
+        result = measure_filled(build, options.of, facts, options.runs, options.plans)
+    else:
+        result = measure(build, options.per_node or (10_000 if options.full else 100), options.runs, options.plans, print)
+    print(f"{'':24} {'median s':>9} {'least':>6} {'most':>6} {'CPU s':>6}   {options.runs} runs, load {os.getloadavg()[0]:.1f}")
     for kind, times in result["times"].items():
-        print(f"{'report, ' + kind:24} {statistics.median(times):9.2f} {min(times):6.2f} {max(times):6.2f}")
+        cpu = statistics.median(result["cpu"][kind])
+        print(f"{'report, ' + kind:24} {statistics.median(times):9.2f} {min(times):6.2f} {max(times):6.2f} {cpu:6.2f}")
     print(f"{'medians of the raw rows':24} {result['raw']:9.2f}")
     for fact, found in result["found"].items():
         planted = {tuple(f) if isinstance(f, list) else f for f in result["facts"][fact]}

@@ -1,10 +1,17 @@
 /* A libnvidia-ml.so.1 for tests. CONVTUNE_FAKE_NVML says what the card at
  * 0000:01:00.0 is like: "processes=N,own=0|1,mps=N,reasons=N,limit=MILLIWATTS,
  * temperature=N,ecc=N,mig=0|1,mode=N,fail=0|1". What is left out is 0; with
- * fail=1 nvmlInit_v2 fails. */
+ * fail=1 nvmlInit_v2 fails.
+ *
+ * CONVTUNE_FAKE_CARD names a folder. Xids, one a line, that are appended to the
+ * file `xids` in it become events of sets that were registered before. The first
+ * letter of the file `state` says how the card is: l is lost, g is gone from the
+ * bus, r needs a reset by its recovery action, h hangs whoever asks, e reports
+ * no events; else it works. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 struct process {
@@ -43,10 +50,120 @@ static int list(unsigned others, int own, unsigned *count, struct process *proce
 
 int nvmlInit_v2(void) { return setting("fail") != 0 ? 9 : 0; }
 int nvmlShutdown(void) { return 0; }
-const char *nvmlErrorString(int result) { return result == 9 ? "Driver Not Loaded" : "Not Found"; }
+const char *nvmlErrorString(int result) {
+  switch (result) {
+    case 9:
+      return "Driver Not Loaded";
+    case 15:
+      return "GPU is lost";
+    default:
+      return "Not Found";
+  }
+}
+
+static FILE *of_card(const char *name) {
+  const char *folder = getenv("CONVTUNE_FAKE_CARD");
+  char path[4096];
+  if (folder == NULL) return NULL;
+  snprintf(path, sizeof(path), "%s/%s", folder, name);
+  return fopen(path, "r");
+}
+
+static int state(void) {
+  FILE *file = of_card("state");
+  int letter = file != NULL ? fgetc(file) : EOF;
+  if (file != NULL) fclose(file);
+  while (letter == 'h') pause();
+  return letter;
+}
+
+static long told; /* bytes of `xids` */
+
+static long size_of_xids(void) {
+  FILE *file = of_card("xids");
+  long size = 0;
+  if (file == NULL) return 0;
+  if (fseek(file, 0, SEEK_END) == 0) size = ftell(file);
+  fclose(file);
+  return size;
+}
+
+struct event {
+  void *device;
+  unsigned long long type;
+  unsigned long long data;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+
+struct field {
+  unsigned field;
+  unsigned scope;
+  long long timestamp;
+  long long latency;
+  int type;
+  int result;
+  union {
+    double real;
+    unsigned number;
+  } value;
+};
+
+int nvmlDeviceGetSupportedEventTypes(void *device, unsigned long long *types) {
+  (void)device;
+  *types = state() == 'e' ? 0 : 8 | 2 | 1;
+  return 0;
+}
+int nvmlEventSetCreate(void **set) {
+  *set = &told;
+  return 0;
+}
+int nvmlEventSetFree(void *set) {
+  (void)set;
+  return 0;
+}
+int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set) {
+  (void)device;
+  (void)set;
+  told = size_of_xids();
+  return types == 8 ? 0 : 3;
+}
+int nvmlEventSetWait_v2(void *set, struct event *event, unsigned timeout_ms) {
+  (void)set;
+  for (unsigned waited = 0; waited < timeout_ms; waited += 10) {
+    FILE *file = of_card("xids");
+    if (file != NULL) {
+      unsigned long long xid = 0;
+      const int found = fseek(file, told, SEEK_SET) == 0 && fscanf(file, "%llu", &xid) == 1 &&
+                        fgetc(file) == '\n';
+      if (found) told = ftell(file);
+      fclose(file);
+      if (found) {
+        memset(event, 0, sizeof(*event));
+        event->type = 8;
+        event->data = xid;
+        return 0;
+      }
+    }
+    const struct timespec pause_for = {0, 10 * 1000 * 1000};
+    nanosleep(&pause_for, NULL);
+  }
+  return 10;
+}
+int nvmlDeviceGetFieldValues(void *device, int count, struct field *fields) {
+  (void)device;
+  for (int i = 0; i < count; ++i) {
+    fields[i].result = fields[i].field == 230 ? 0 : 3;
+    fields[i].value.number = state() == 'r' ? 1 : 0;
+  }
+  return 0;
+}
 int nvmlDeviceGetHandleByPciBusId_v2(const char *id, void **device) {
   static int card;
+  const int is = state();
   *device = &card;
+  if (is == 'l') return 15;
+  if (is == 'g') return 6;
   return strcmp(id, "0000:01:00.0") == 0 ? 0 : 6;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count,

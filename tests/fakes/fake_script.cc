@@ -15,9 +15,10 @@ namespace convtune {
 absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
   FakeScript script;
   const std::map<std::string, std::string*> texts = {
-      {"environment", &script.environment}, {"fault", &script.fault},  {"where", &script.where},
-      {"problem", &script.problem},         {"once", &script.once},    {"log", &script.log},
-      {"recording", &script.recording},     {"driver", &script.driver}};
+      {"environment", &script.environment}, {"fault", &script.fault},   {"where", &script.where},
+      {"problem", &script.problem},         {"once", &script.once},     {"log", &script.log},
+      {"recording", &script.recording},     {"driver", &script.driver}, {"card", &script.card},
+      {"libraries", &script.libraries}};
   int has_gpu = 1;
   int seed = 1;
   const std::map<std::string, int*> numbers = {{"candidates", &script.candidates},
@@ -27,6 +28,8 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"protocol_minor", &script.protocol_minor},
                                                {"unsupported", &script.unsupported},
                                                {"refused", &script.refused},
+                                               {"uses_nvrtc", &script.uses_nvrtc},
+                                               {"uses_cublaslt", &script.uses_cublaslt},
                                                {"prepare_delay_ms", &script.prepare_delay_ms},
                                                {"measure_delay_ms", &script.measure_delay_ms},
                                                {"start_delay_ms", &script.start_delay_ms},

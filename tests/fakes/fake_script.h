@@ -15,10 +15,14 @@ struct FakeScript {
   std::string environment;  // empty: what the command line says
   int candidates = 8;
   uint64_t seed = 1;
-  std::string driver;   // version that the probe tells
-  bool has_gpu = true;  // false for a profile, whatever is said here
+  std::string driver;     // version that the probe tells
+  std::string libraries;  // what the probe tells of CUDA's, ",cublaslt=…,nvrtc=…"
+  std::string card;       // PCI address that the probe tells: then the card is watched
+  bool has_gpu = true;    // false for a profile, whatever is said here
   int protocol_major = 1;
   int protocol_minor = 3;
+  int uses_nvrtc = 0;        // 1: each candidate's notes say so
+  int uses_cublaslt = 0;     // the same
   int unsupported = 0;       // of the candidates, the last ones do not prepare
   int refused = 0;           // 1: OpenProblem is refused
   int prepare_delay_ms = 0;  // for each candidate

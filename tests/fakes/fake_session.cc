@@ -184,6 +184,8 @@ absl::Status FakeSession::Open(const worker::OpenProblem& request) {
     if (traits.tensor_core) listed->add_numerical_notes(1);
     if (traits.nondeterministic) listed->add_numerical_notes(5);
     if (i % 2 == 0) listed->add_behavior_notes(4);
+    if (script_.uses_nvrtc != 0) listed->add_behavior_notes(1);
+    if (script_.uses_cublaslt != 0) listed->add_behavior_notes(5);
     RETURN_IF_ERROR(Send(reply));
   }
   return Finish(true, "");

@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
+#include "server/worker/card_watch.h"
 #include "tests/fakes/fake_script.h"
 #include "tests/fakes/fake_session.h"
 #include "tests/fakes/recording.h"
@@ -31,6 +32,7 @@ struct Flags {
   std::string script;
   std::string device;
   bool probe = false;
+  std::string watch;
   bool dump_profile = false;
   std::string devices = "none";
   std::vector<std::string> profiles;
@@ -54,13 +56,13 @@ std::string ModelName(absl::string_view environment) {
   return slug == "nvidia-h200" ? "NVIDIA H200" : slug;
 }
 
-void PrintProbe(const std::string& name, const std::string& environment,
-                const std::string& driver) {
+void PrintProbe(const std::string& name, const std::string& environment, const FakeScript& script) {
   std::printf(
       "{\"name\":\"%s\",\"environment\":\"%s\",\"gpu_model\":\"%s\","
-      "\"driver_version\":\"%s\",\"cuda_version\":\"13.0\",\"gpu_uuid\":\"\","
-      "\"memory_bytes\":150000000000,\"error\":\"\"}\n",
-      name.c_str(), environment.c_str(), ModelName(environment).c_str(), driver.c_str());
+      "\"driver_version\":\"%s\",\"cuda_version\":\"13.0%s\",\"gpu_uuid\":\"\","
+      "\"pci_bus_id\":\"%s\",\"memory_bytes\":150000000000,\"error\":\"\"}\n",
+      name.c_str(), environment.c_str(), ModelName(environment).c_str(), script.driver.c_str(),
+      script.libraries.c_str(), script.card.c_str());
 }
 
 void Probe(const Flags& flags, const FakeScript& script) {
@@ -76,7 +78,7 @@ void Probe(const Flags& flags, const FakeScript& script) {
   for (const std::string& profile : flags.profiles) names.push_back(ProfileName(profile));
   for (const std::string& name : names) {
     PrintProbe(name, script.environment.empty() ? FakeEnvironmentText(name) : script.environment,
-               script.driver);
+               script);
   }
 }
 
@@ -100,6 +102,7 @@ absl::Status Run(const Flags& flags) {
   }
   if (flags.fd < 0) return absl::InvalidArgumentError("--fd: must be given");
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!flags.watch.empty()) return WatchCard(flags.watch, flags.fd);
   if (recording) return ReplaySession(flags.fd, *std::move(recording)).Serve();
   if (script.environment.empty()) script.environment = flags.environment;
   if (script.environment.empty()) script.environment = FakeEnvironmentText(DeviceName(flags));
@@ -117,6 +120,7 @@ int main(int argc, char** argv) {
   app.add_option("--script", flags.script, "Script, or a file that holds one");
   app.add_option("--device", flags.device, "gpu:N");
   app.add_flag("--probe", flags.probe, "Describe the devices and exit");
+  app.add_option("--watch", flags.watch, "Watch the card at this PCI address");
   app.add_flag("--dump-profile", flags.dump_profile, "Print properties of no card and exit");
   app.add_option("--devices", flags.devices, "all, none or numbers");
   app.add_option("--profile", flags.profiles, "Device-properties profile");

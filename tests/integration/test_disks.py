@@ -97,6 +97,7 @@ def test_a_read_only_volume_serves(fake_daemon, mounts, left):
         (daemon.state_dir / "probe").write_text("")
     daemon.start()
     with daemon.client() as client:
+        assert not client.info().writable
         assert winners(client, texts) == known
         answer = client.get_one(numbered(100), on_miss="ON_MISS_TUNE").answer
         assert answer.winner.text and not answer.persisted

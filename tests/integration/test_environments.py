@@ -79,3 +79,93 @@ def test_environment_that_nobody_knows_is_not_found(fake_daemon):
             client.get_one(TEXT, environment="nvidia-nothing")
     assert error.value.code() == grpc.StatusCode.NOT_FOUND
     assert "nvidia-nothing" in error.value.details()
+
+
+LIBRARIES = {"cublaslt": "a7d443494f0d", "nvrtc": "65be0db342ad"}
+
+
+def libraries(**changed):
+    return "".join(f",{key}={value}" for key, value in {**LIBRARIES, **changed}.items() if value)
+
+
+@pytest.mark.parametrize("library, words", [("cublaslt", "cuBLASLt"), ("nvrtc", "NVRTC")])
+def test_another_cuda_library_is_a_miss_where_candidates_use_it(fake_daemon, library, words):
+    """The key has two parts for candidates whose notes say so: each changed in turn, and changed back."""
+    uses = {"cublaslt": "uses_cublaslt", "nvrtc": "uses_nvrtc"}
+    other = {"cublaslt": "nvrtc", "nvrtc": "cublaslt"}[library]
+    daemon = fake_daemon().start(env=script(libraries=libraries(), **{uses[library]: 1}))
+    with daemon.client() as client:
+        winner = client.get_one(TEXT, on_miss="ON_MISS_TUNE").answer.winner.text
+    for changed in ("000000000000", "size-1234"):
+        daemon.stop()
+        daemon.start(env=script(libraries=libraries(**{library: changed}), **{uses[library]: 1}))
+        with daemon.client() as client:
+            missed = client.get_one(TEXT, include_hints=True)
+            assert missed.WhichOneof("outcome") == "miss", missed
+            assert f"measured with {words} {LIBRARIES[library]}, there is {changed} now" in missed.miss.message
+            assert missed.miss.hint.winner.text == winner and "not exact" in missed.miss.hint.note
+    # What no candidate uses may change.
+    daemon.stop()
+    daemon.start(env=script(libraries=libraries(**{other: "000000000000"}), **{uses[library]: 1}))
+    with daemon.client() as client:
+        assert client.get_one(TEXT).answer.winner.text == winner
+    # A new tuning takes the place of the old one, whatever that had measured.
+    daemon.stop()
+    daemon.start(env=script(libraries=libraries(**{library: "111111111111"}), **{uses[library]: 1}))
+    with daemon.client() as client:
+        assert client.get_one(TEXT, on_miss="ON_MISS_TUNE").WhichOneof("outcome") == "answer"
+        assert client.get_one(TEXT).answer.evidence == client.get_one(TEXT, min_evidence="EVIDENCE_MEASURED").answer.evidence
+        (known,) = [e for e in client.tuning.ListEnvironments().environments if e.current]
+        assert f"{library}=111111111111" in known.cuda_version
+
+
+def test_what_was_measured_with_unknown_libraries_is_a_miss_once_they_are_known(fake_daemon):
+    daemon = fake_daemon().start(env=script(uses_nvrtc=1))
+    with daemon.client() as client:
+        client.tune(TEXT)
+    daemon.stop()
+    daemon.start(env=script(uses_nvrtc=1, libraries=libraries()))
+    with daemon.client() as client:
+        assert "an unknown NVRTC" in client.get_one(TEXT).miss.message
+    daemon.stop()
+    daemon.start(env=script(uses_nvrtc=1))  # and not known any more: nothing says that it is another
+    with daemon.client() as client:
+        assert client.get_one(TEXT).WhichOneof("outcome") == "answer"
+
+
+def test_an_imported_tuning_of_another_library_is_not_served(fake_daemon, cli, tmp_path):
+    bundle = tmp_path / "b.bundle"
+    first = fake_daemon().start(env=script(uses_nvrtc=1, libraries=libraries()))
+    with first.client() as client:
+        client.tune(TEXT)
+    cli(first).ok("export", bundle)
+    for nvrtc, outcome in (("000000000000", "miss"), (LIBRARIES["nvrtc"], "answer")):
+        second = fake_daemon().start(env=script(uses_nvrtc=1, libraries=libraries(nvrtc=nvrtc)))
+        cli(second).ok("import", bundle)
+        with second.client() as client:
+            assert client.get_one(TEXT).WhichOneof("outcome") == outcome
+        based = fake_daemon("--base", bundle).start(env=script(uses_nvrtc=1, libraries=libraries(nvrtc=nvrtc)))
+        with based.client() as client:
+            assert client.get_one(TEXT).WhichOneof("outcome") == outcome
+
+
+def test_the_real_worker_tells_the_builds_of_its_cuda_libraries(worker, tmp_path):
+    """A library in front of the loader's path is another build; the rest is as before."""
+    import json
+    import os
+    import pathlib
+    import subprocess
+
+    profile = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "profiles" / "nvidia-h200.json"
+
+    def probe(**env):
+        command = [worker, "--probe", "--devices", "none", "--profile", profile]
+        out = subprocess.run(command, env={**os.environ, **env}, check=True, capture_output=True, text=True).stdout
+        return dict(part.split("=") for part in json.loads(out)["cuda_version"].split(",")[1:])
+
+    there = probe()
+    assert set(there) == {"cublaslt", "nvrtc"} and there["cublaslt"] != there["nvrtc"]
+    (tmp_path / "empty.c").write_text("")
+    library = tmp_path / "libnvrtc.so.13"
+    subprocess.run(["cc", "-shared", "-Wl,--build-id=0x0123456789abcdef", "-o", library, tmp_path / "empty.c"], check=True)
+    assert probe(LD_LIBRARY_PATH=str(tmp_path)) == {**there, "nvrtc": "0123456789ab"}

@@ -210,13 +210,17 @@ def test_what_cannot_be_told_is_a_clear_error(ct, tmp_path):
     assert "shape inference failed" in message(Builder([1, 8, 20, 20]).conv((8, 9, 3, 3, 3)).model())
 
 
-def test_the_command_prints_and_refuses(tmp_path):
+def test_the_command_prints_and_refuses(ct, capsys, tmp_path):
     path = residual().save(tmp_path / "r.onnx")
     result = python_package.run("-m", "convtune", "problems", path, "--batch", "1,8", "--dtype", "f16")
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) == 14 and result.stdout.count("f16") == 14
+    from convtune.__main__ import main
+
     for arguments in (["--batch", "0"], ["--dim", "h"], ["--dtype", "f8"]):
-        assert python_package.run("-m", "convtune", "problems", path, *arguments).returncode == 2
+        with pytest.raises(SystemExit) as stop:
+            main(["problems", str(path), *arguments])
+        assert stop.value.code == 2
     (tmp_path / "x.onnx").write_bytes(b"\x00")
-    result = python_package.run("-m", "convtune", "problems", tmp_path / "x.onnx")
-    assert result.returncode == 2 and "x.onnx: is no ONNX model" in result.stderr
+    assert main(["problems", str(tmp_path / "x.onnx")]) == 2
+    assert "x.onnx: is no ONNX model" in capsys.readouterr().err

@@ -154,23 +154,40 @@ def test_warm_takes_models_and_lists(ct, fake_daemon, tmp_path):
         ct.warm(PROBLEMS, client, batch_sizes=[1])
 
 
-def test_warm_on_the_command_line(fake_daemon, tmp_path):
+@pytest.fixture
+def command(ct, capsys):
+    """command(*arguments) is what `python -m convtune` does: exit code, output, errors."""
+    from convtune.__main__ import main
+
+    def run(*arguments):
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as stop:  # argparse's
+            code = stop.code
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def test_warm_on_the_command_line(command, fake_daemon, tmp_path):
     path = tmp_path / "m.onnx"
     one_convolution(path)
     daemon = fake_daemon().start()
-    command = ["-m", "convtune", "warm", path, "--batch", "1,8,32", "--address", daemon.address]
-    first = python_package.run(*command)
-    assert first.returncode == 0 and "0 had an answer, 3 were tuned" in first.stdout, (first.stdout, first.stderr)
+    batches, address = ("--batch", "1,8,32"), ("--address", daemon.address)
+    code, out, err = command("warm", path, *batches, *address)
+    assert code == 0 and "0 had an answer, 3 were tuned" in out, (out, err)
+    assert "3 had an answer, 0 were tuned" in command("warm", path, *batches, *address)[1]
     listed = tmp_path / "model.txt"
     listed.write_text(f"# recorded\n{PROBLEMS[0]}\n\n{PROBLEMS[0]}  # again\n")
-    both = python_package.run("-m", "convtune", "warm", path, listed, *command[4:])
-    assert both.returncode == 0 and "3 had an answer, 1 were tuned" in both.stdout, (both.stdout, both.stderr)
+    code, out, err = command("warm", path, listed, *batches, *address)
+    assert code == 0 and "3 had an answer, 1 were tuned" in out, (out, err)
+    assert command("warm", listed, *address, "--environment", "no-such")[0] == 3
     daemon.stop()
-    nobody = (*command[:-1], f"unix:{tmp_path}/nobody", "--timeout", "0.5")
-    assert python_package.run(*nobody).returncode == 4
+    code, _, err = command("warm", listed, "--address", f"unix:{tmp_path}/nobody", "--timeout", "0.3")
+    assert code == 4 and "no answer from the daemon" in err
 
 
-def test_what_the_command_line_cannot_do_ends_with_2(tmp_path):
+def test_what_the_command_line_cannot_do_ends_with_2(command, tmp_path):
     good, bad = tmp_path / "good.txt", tmp_path / "bad.txt"
     good.write_text(PROBLEMS[0])
     bad.write_text(f"{PROBLEMS[0]}\nfwd,x=1x8\n")
@@ -180,8 +197,8 @@ def test_what_the_command_line_cannot_do_ends_with_2(tmp_path):
         ((bad,), "bad.txt:2: x, w: "),
         ((tmp_path / "none.txt",), "none.txt: cannot be read"),
     ):
-        result = python_package.run("-m", "convtune", "warm", *arguments)
-        assert result.returncode == 2 and why in result.stderr, (arguments, result)
+        code, _, err = command("warm", *arguments)
+        assert code == 2 and why in err, (arguments, err)
 
 
 @pytest.mark.ci

@@ -1,7 +1,11 @@
 """What the Python package does before it asks anybody: arguments, and where it looks."""
 
 import os
+import pathlib
+import shutil
+import socket
 import sys
+import tempfile
 
 import pytest
 
@@ -18,58 +22,86 @@ def ct():
 
 
 @pytest.fixture
-def places(ct, tmp_path, monkeypatch):
-    """Nothing is named, nobody is root, and the machine's folders are in here."""
+def places(ct, monkeypatch):
+    """Nothing is named, nobody is root, and the machine's folders are in here, which is not in /tmp."""
+    here = pathlib.Path(tempfile.mkdtemp(prefix="ct-", dir="/var/tmp"))
     for name in ("CONVTUNE_ADDRESS", "CONVTUNE_SNAPSHOT", "STATE_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(here / "runtime"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "home"))
     monkeypatch.setattr(os, "geteuid", lambda: 4321)
-    monkeypatch.setattr(ct.defaults, "SYSTEM_SOCKET", str(tmp_path / "run" / "convtune.sock"))
-    monkeypatch.setattr(ct.defaults, "SYSTEM_SNAPSHOT", str(tmp_path / "lib" / "snapshot"))
-    return tmp_path
+    monkeypatch.setattr(ct.defaults, "SYSTEM_SOCKET", str(here / "run" / "convtune.sock"))
+    monkeypatch.setattr(ct.defaults, "SYSTEM_SNAPSHOT", str(here / "lib" / "snapshot"))
+    yield here
+    shutil.rmtree(here, ignore_errors=True)
 
 
 def made(path):
+    """A socket; its address."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
     return f"unix:{path}"
 
 
 def test_the_own_daemons_socket_comes_before_the_machines(ct, places, monkeypatch):
     own = places / "runtime" / "convtune" / "convtune.sock"
     assert ct.defaults.address() == f"unix:{own}"  # where one would be
+    client = ct.Client()
     machine = made(places / "run" / "convtune.sock")
     assert ct.defaults.address() == machine
-    made(own)
-    assert ct.defaults.address() == f"unix:{own}"
+    own.parent.mkdir(parents=True)
+    own.touch()  # no socket
+    assert ct.defaults.address() == machine
+    own.unlink()
+    assert made(own) == ct.defaults.address()
+    # A client that nobody gave a name looks again at each call.
+    own.unlink()
+    with pytest.raises(ct.Unavailable):
+        client.get(["fwd,x=1x8x8x8,w=8x8x3x3"], timeout=0.01)
+    assert client.address == machine
     monkeypatch.setenv("CONVTUNE_ADDRESS", "unix:/named")
     assert ct.Client().address == "unix:/named"
 
 
 def test_a_folder_in_tmp_that_others_may_write_to_is_not_trusted(ct, places, monkeypatch):
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    assert ct.defaults.address() == "unix:/tmp/convtune-4321/convtune.sock"
-    folder = places / "convtune-4321"
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid())
-    made(folder / "convtune.sock")
-    folder.chmod(0o700)
-    assert ct.defaults._is_private(str(folder))
-    folder.chmod(0o770)
-    assert not ct.defaults._is_private(str(folder))
-    (places / "link").symlink_to(folder)
-    assert not ct.defaults._is_private(str(places / "link"))
+    machine = made(places / "run" / "convtune.sock")
+    user = 2_000_000_000 + os.getpid()  # nobody's
+    folder = pathlib.Path(f"/tmp/convtune-{user}")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert ct.defaults.address() == machine
+    try:
+        own = made(folder / "convtune.sock")
+        folder.chmod(0o700)
+        assert ct.defaults.address() == machine  # it is another user's
+        monkeypatch.setattr(ct.defaults, "_is_private", lambda path: path == str(folder))
+        assert ct.defaults.address() == own
+        monkeypatch.undo()
+        assert ct.defaults._is_private(str(folder))
+        folder.chmod(0o770)
+        assert not ct.defaults._is_private(str(folder))
+        (places / "link").symlink_to(folder)
+        assert not ct.defaults._is_private(str(places / "link"))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_the_own_daemons_snapshot_comes_before_the_machines(ct, places, monkeypatch):
     own, machine = places / "home" / "convtune" / "snapshot", places / "lib" / "snapshot"
     assert ct.defaults.snapshot_folder() == str(own)
     machine.mkdir(parents=True)
-    machine.chmod(0o555)  # as a member of the daemon's group sees it: to read and not to write
     assert ct.defaults.snapshot_folder() == str(machine)
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    own.mkdir(parents=True)
     assert ct.defaults.snapshot_folder() == str(own)
-    monkeypatch.undo()
+    # The folder that has one, as a member of the daemon's group sees it: to read and not to write.
+    (machine / "current.snapshot").touch(mode=0o444)
+    machine.chmod(0o555)
+    assert ct.defaults.snapshot_folder() == str(machine)
+    (own / "current.snapshot").touch()
+    assert ct.defaults.snapshot_folder() == str(own)
+    monkeypatch.setenv("STATE_DIRECTORY", f"{places}/lib:{places}/other")
+    assert ct.defaults.snapshot_folder() == str(machine)
     monkeypatch.setenv("CONVTUNE_SNAPSHOT", "/named")
     assert ct.defaults.snapshot_folder() == "/named"
 

@@ -45,7 +45,7 @@ def counted(python):
 @pytest.mark.parametrize(
     "name, millions",
     [("resnet50", 25.557), ("mobilenet_v2", 3.505), ("efficientnet_b0", 5.289), ("resnext50", 25.029),
-     ("convnext_tiny", 28.589), ("sd_unet", 859.521), ("sdxl_unet", 2567.464), ("vae_decoder", 49.490), ("yolov3_backbone", 40.585)],
+     ("convnext_tiny", 28.589), ("sd_unet", 859.521), ("sdxl_unet", 2567.464), ("vae_decoder", 49.490), ("yolov3", 61.949), ("unet", 31.038)],
 )  # fmt: skip
 def test_networks_have_the_published_number_of_parameters(counted, name, millions):
     has, published = counted[0][name]
@@ -64,6 +64,11 @@ def test_every_case_has_its_convolutions(counted):
         "bwd_data,x=16x1x109000,w=1000x1x10000,pad=0,stride=1000,dilation=1,groups=1,nchw,f32"
     ]
     assert len(lists["varying-b8-f16-nhwc"]) == 48
+    # 75 convolutions: Darknet-53's 52, and 23 of the detector at three scales.
+    assert sum(lists["yolov3-b8-f16-nhwc"].values()) == 75
+    unet = lists["unet-b8-f16-nhwc"]
+    assert sum(count for text, count in unet.items() if text.startswith("fwd")) == 19
+    assert sum(count for text, count in unet.items() if text.startswith("bwd_data")) == 4  # transposed ones
 
 
 def test_training_has_every_gradient_but_that_of_the_image(counted):
@@ -145,7 +150,7 @@ import json, sys, torch
 sys.path.insert(0, sys.argv[1])
 import nets
 found = {}
-for name in ("resnet50", "mobilenet_v2", "efficientnet_b0", "resnext50", "convnext_tiny", "yolov3_backbone"):
+for name in ("resnet50", "mobilenet_v2", "efficientnet_b0", "resnext50", "convnext_tiny", "yolov3", "unet"):
     module = nets.build(name, "cpu")
     largest = []
     for part in module.modules():

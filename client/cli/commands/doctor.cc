@@ -6,8 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
+#include "client/cli/doctor_machine.h"
 #include "client/cli/json.h"
 #include "client/cli/table.h"
+#include "client/cpp/fleet_client.h"
 #include "client/cpp/release_client.h"
 
 namespace convtune {
@@ -23,8 +25,10 @@ class DoctorCommand final : public Command {
     std::vector<Finding> findings = ExamineAddress(context.settings().client.address);
     const auto client = context.Connect();
     if (!client.ok()) return context.Fail(client.status());
-    const bool reached = Examine(**client, &findings);
-    if (reached) ExamineServing(context, &findings);
+    v1::ServerInfo server;
+    const bool reached = Examine(**client, &server, &findings);
+    if (reached) ExamineServing(context, server, &findings);
+    if (reached) ExamineFleetState(context, &findings);
     Print(context, findings);
     if (!reached) return ExitCode::kUnreachable;
     const bool problem = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
@@ -46,8 +50,9 @@ class DoctorCommand final : public Command {
   }
 
   // False if the daemon is out of reach.
-  static bool Examine(Client& client, std::vector<Finding>* findings) {
+  static bool Examine(Client& client, v1::ServerInfo* info, std::vector<Finding>* findings) {
     const auto server = client.GetServerInfo();
+    if (server.ok()) *info = *server;
     if (absl::IsUnavailable(server.status())) {
       findings->push_back({Severity::kProblem,
                            absl::StrCat("no answer from the daemon at ", client.address().ToText(),
@@ -68,6 +73,7 @@ class DoctorCommand final : public Command {
       AddFailure("the devices cannot be listed", devices.status(), findings);
     }
     if (const auto environments = client.ListEnvironments(); environments.ok()) {
+      Add(ExamineLibraries(*environments), findings);
       Add(ExamineEnvironments(*environments), findings);
     } else {
       AddFailure("the environments cannot be listed", environments.status(), findings);
@@ -75,11 +81,36 @@ class DoctorCommand final : public Command {
     return true;
   }
 
-  static void ExamineServing(Context& context, std::vector<Finding>* findings) {
+  static void ExamineFleetState(Context& context, std::vector<Finding>* findings) {
+    const auto client = FleetClient::Create(context.settings().client);
+    if (!client.ok()) return;
+    const auto state = (*client)->GetFleetState();
+    if (state.ok()) {
+      Add(ExamineFleet(*state), findings);
+    } else if (!absl::IsUnimplemented(state.status()) &&
+               !absl::IsPermissionDenied(state.status())) {
+      AddFailure("the daemon does not say what waits for the fleet", state.status(), findings);
+    }
+  }
+
+  static void ExamineServing(Context& context, const v1::ServerInfo& server,
+                             std::vector<Finding>* findings) {
+    v1::Publication seen;
+    ExaminePublished(context, &seen, findings);
+    const MachineFacts facts =
+        LookAtMachine(server, seen, context.settings().client.address.unix_socket);
+    Add(ExamineDisk(server, facts), findings);
+    Add(ExamineClock(server, facts), findings);
+    Add(ExamineInterposer(facts), findings);
+  }
+
+  static void ExaminePublished(Context& context, v1::Publication* seen,
+                               std::vector<Finding>* findings) {
     const auto client = ReleaseClient::Create(context.settings().client);
     if (!client.ok()) return;
     const auto publication = (*client)->GetPublication();
     if (publication.ok()) {
+      *seen = *publication;
       Add(ExaminePublication(*publication), findings);
     } else if (!absl::IsUnimplemented(publication.status())) {
       AddFailure("the daemon does not say how the snapshot is", publication.status(), findings);

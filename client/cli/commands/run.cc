@@ -11,40 +11,16 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/json.h"
 #include "client/cli/preload_counters.h"
+#include "client/cli/preload_library.h"
 #include "client/cli/run_program.h"
 #include "client/cli/serving_commands.h"
 
 namespace convtune {
 namespace {
 
-constexpr char kPreload[] = "libconvtune_preload.so";
-constexpr char kAudit[] = "libconvtune_audit.so";
 // What shells end with.
 constexpr int kNotFound = 127;
 constexpr int kNotRunnable = 126;
-
-// Folders, from that of this program, in which the libraries may lie: a build
-// folder's, an installation's, Debian's, and beside it.
-constexpr const char* kFolders[] = {
-    "/../lib/",          "/../lib64/", "/../lib/x86_64-linux-gnu/", "/../lib/aarch64-linux-gnu/",
-    "/../lib/convtune/", "/"};
-
-absl::StatusOr<std::string> FindLibrary(const std::string& name) {
-  char program[PATH_MAX] = {};
-  const ssize_t size = readlink("/proc/self/exe", program, sizeof program - 1);
-  const std::string path(program, size > 0 ? static_cast<size_t>(size) : 0);
-  const std::string folder = path.substr(0, path.rfind('/'));
-  std::vector<std::string> tried;
-  for (const char* relative : kFolders) {
-    const std::string candidate = absl::StrCat(folder, relative, name);
-    char real[PATH_MAX];
-    if (realpath(candidate.c_str(), real) != nullptr) return std::string(real);
-    tried.push_back(candidate);
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat(name, " is in none of the places where it should be; say where with --library: ",
-                   absl::StrJoin(tried, ", ")));
-}
 
 // Made at once, so that only its owner can write to it.
 class CountersFile {
@@ -117,7 +93,7 @@ class RunCommand final : public Command {
                             std::vector<std::pair<std::string, std::string>>* variables) const {
     std::string library = library_;
     if (library.empty()) {
-      absl::StatusOr<std::string> found = FindLibrary(kPreload);
+      absl::StatusOr<std::string> found = FindPreloadLibrary(kPreloadLibrary);
       if (!found.ok()) return found.status();
       library = *std::move(found);
     } else if (access(library.c_str(), R_OK) != 0) {
@@ -125,7 +101,7 @@ class RunCommand final : public Command {
     }
     variables->emplace_back("LD_PRELOAD", InFront(context, "LD_PRELOAD", library));
     if (audit_) {
-      absl::StatusOr<std::string> found = FindLibrary(kAudit);
+      absl::StatusOr<std::string> found = FindPreloadLibrary(kAuditLibrary);
       if (!found.ok()) return found.status();
       variables->emplace_back("LD_AUDIT", InFront(context, "LD_AUDIT", *found));
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from numbers import Integral, Real
 
 APIS = ("any", "graph", "legacy")
 LAUNCHES = ("eager", "graph_capture")
@@ -43,10 +44,10 @@ class Constraints:
 
     def __post_init__(self) -> None:
         limit, error = self.max_workspace_bytes, self.max_error
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 2**63):
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Integral) or not 0 <= limit < 2**63):
             raise ValueError(f"max_workspace_bytes: must be a whole number from 0 to 2^63-1, is {limit!r}")
         if error is not None and (
-            isinstance(error, bool) or not isinstance(error, (int, float)) or not math.isfinite(error) or error < 0
+            isinstance(error, bool) or not isinstance(error, Real) or not math.isfinite(error) or error < 0
         ):
             raise ValueError(f"max_error: must be a finite number of at least 0, is {error!r}")
         for flag in dataclasses.fields(self)[1:7]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -11,11 +10,11 @@ from typing import Any
 import grpc
 
 from convtune import defaults, messages
-from convtune import snapshot as _snapshot
 from convtune.answers import EVIDENCE, ON_MISS, Constraints, Result, one_of
 from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
 from convtune.refresh import Refresh
+from convtune.snapshot import Current
 from convtune.v1 import (
     maintenance_service_pb2,
     maintenance_service_pb2_grpc,
@@ -25,8 +24,6 @@ from convtune.v1 import (
 
 _RETRY_PAUSE_S = 0.05
 _MAX_RETRY_PAUSE_S = 1.0
-
-default_address = defaults.address
 
 
 class Client:
@@ -40,7 +37,7 @@ class Client:
     Without `address`: $CONVTUNE_ADDRESS, else the socket of the user's own
     daemon, else the machine's. `snapshot` is the folder of the file that
     resolve() reads where no daemon answers; left out: $CONVTUNE_SNAPSHOT, else
-    the user's own daemon's, else the machine's."""
+    the first with a file of the user's own daemon's and the machine's."""
 
     def __init__(
         self,
@@ -52,31 +49,43 @@ class Client:
         snapshot: str | None = None,
         use_snapshot: bool = True,
     ) -> None:
-        self.address = address or defaults.address()
+        self._named = address or defaults.named_address()
+        self._credentials = credentials
+        self._lock = threading.Lock()
         self.environment = environment
         self._timeout = timeout
-        self._snapshot_folder = snapshot
-        self._use_snapshot = use_snapshot
-        self._snapshot: _snapshot.Snapshot | None = None
-        self._snapshot_file: tuple[int, int] | None = None
-        self._snapshot_lock = threading.Lock()
+        self._snapshot = Current(snapshot, environment) if use_snapshot else None
         self._refresh: Refresh | None = None
+        self.address = self._named or defaults.address()
+        if credentials is None and not self.address.startswith("unix:"):
+            raise ValueError(f"credentials: are needed for {self.address}, as TCP is served with mutual TLS only")
+        self._connect()
+
+    def _connect(self) -> None:
         options = [
             ("grpc.max_receive_message_length", 256 << 20),
             # A daemon that starts is found soon by those who wait for it.
             ("grpc.initial_reconnect_backoff_ms", 50),
             ("grpc.max_reconnect_backoff_ms", 1000),
         ]
-        if credentials is not None:
-            self._channel = grpc.secure_channel(self.address, credentials, options=options)
-        elif self.address.startswith("unix:"):
-            self._channel = grpc.insecure_channel(self.address, options=options)
+        if self._credentials is not None:
+            self._channel = grpc.secure_channel(self.address, self._credentials, options=options)
         else:
-            raise ValueError(f"credentials: are needed for {self.address}, as TCP is served with mutual TLS only")
+            self._channel = grpc.insecure_channel(self.address, options=options)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._maintenance = maintenance_service_pb2_grpc.MaintenanceServiceStub(  # type: ignore[no-untyped-call]
             self._channel
         )
+
+    def _look_again(self) -> None:
+        """Nobody may have named the daemon, and its socket come to be only later."""
+        if self._named:
+            return
+        address = defaults.address()
+        with self._lock:
+            if address != self.address:
+                self.address = address
+                self._connect()  # the other channel ends with the calls that are on it
 
     def __enter__(self) -> "Client":
         return self
@@ -130,7 +139,7 @@ class Client:
             on_miss=f"ON_MISS_{on_miss.upper()}",
             min_evidence=f"EVIDENCE_{min_evidence.upper() or 'UNSPECIFIED'}",
         )
-        response = self._call(self._tuning.BatchGet, request, deadline, enough)
+        response = self._call(lambda: self._tuning.BatchGet, request, deadline, enough)
         return [messages.result(r) for r in response.results]
 
     def _get_sound(self, problems: Iterable[Problem | str], *, timeout: float | None = None) -> list[Result]:
@@ -141,7 +150,7 @@ class Client:
         def ask(part: list[str]) -> list[Result]:
             return self._get_part(part, Constraints(), "none", "", deadline)
 
-        return [r for part in messages.split(messages.texts(problems)) for r in _each_by_itself(part, ask)]
+        return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, ask)]
 
     def resolve(
         self,
@@ -168,7 +177,10 @@ class Client:
             stored: list[Result] = []
 
             def enough() -> bool:
-                stored[:] = self._from_snapshot(part, constraints, min_evidence)
+                if self._snapshot is None:
+                    stored[:] = [Result(text, None) for text in part]
+                else:
+                    stored[:] = self._snapshot.find(part, constraints, min_evidence)
                 return all(result.answer for result in stored)
 
             try:
@@ -176,13 +188,13 @@ class Client:
             except Unavailable as error:
                 if not stored or not all(result.answer for result in stored):
                     enough()
-                return [r if r.answer else _unavailable(r, error) for r in stored]
+                return [r if r.answer else messages.unavailable(r, error) for r in stored]
             except ConvtuneError as error:
                 if error.refused_problems(len(part)):
                     raise
-                return [_unavailable(Result(text, None), error) for text in part]
+                return [messages.unavailable(Result(text, None), error) for text in part]
 
-        return [r for part in messages.split(messages.texts(problems)) for r in _each_by_itself(part, ask)]
+        return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, ask)]
 
     def start_refresh(
         self,
@@ -218,26 +230,6 @@ class Client:
         if refresh is not None:
             refresh.stop()
 
-    def _from_snapshot(self, texts: list[str], constraints: Constraints, min_evidence: str) -> list[Result]:
-        if not self._use_snapshot:
-            return [Result(text, None) for text in texts]
-        try:
-            snapshot = self._current_snapshot()
-            return [snapshot.find(text, constraints, min_evidence) for text in texts]
-        except _snapshot.SnapshotError as error:
-            return [Result(text, None, message=str(error)) for text in texts]
-
-    def _current_snapshot(self) -> _snapshot.Snapshot:
-        """The file that is there now; read again only when it was replaced."""
-        folder = self._snapshot_folder or defaults.snapshot_folder()
-        with self._snapshot_lock:
-            identity = _snapshot.identity(folder)
-            if self._snapshot is None or identity is None or identity != self._snapshot_file:
-                self._snapshot = None
-                self._snapshot = _snapshot.Snapshot(folder, self.environment)
-                self._snapshot_file = identity
-            return self._snapshot
-
     def tune(
         self,
         problems: Iterable[Problem | str],
@@ -262,7 +254,7 @@ class Client:
             )
             if budget_s is not None:
                 request.options.time_budget.FromNanoseconds(int(budget_s * 1e9))
-            job = self._call(self._tuning.CreateTuningJob, request, time.monotonic() + self._timeout)
+            job = self._call(lambda: self._tuning.CreateTuningJob, request, time.monotonic() + self._timeout)
             try:
                 for job in self._tuning.WatchTuningJob(tuning_service_pb2.WatchTuningJobRequest(name=job.name)):
                     if on_progress is not None:
@@ -276,25 +268,26 @@ class Client:
     def info(self) -> Any:
         """convtune.v1.ServerInfo."""
         request = maintenance_service_pb2.GetServerInfoRequest()
-        return self._call(self._maintenance.GetServerInfo, request, time.monotonic() + self._timeout)
+        return self._call(lambda: self._maintenance.GetServerInfo, request, time.monotonic() + self._timeout)
 
     def is_profile(self) -> bool:
         """True if a device profile stands in for the environment's card."""
         request = tuning_service_pb2.ListEnvironmentsRequest()
-        listed = self._call(self._tuning.ListEnvironments, request, time.monotonic() + self._timeout)
+        listed = self._call(lambda: self._tuning.ListEnvironments, request, time.monotonic() + self._timeout)
         chosen = [e for e in listed.environments if e.current and self.environment in ("", e.name, e.text)]
         return bool(chosen) and all(e.profile for e in chosen)
 
     def _call(
-        self, method: Any, request: Any, deadline: float | None, enough: Callable[[], bool] = lambda: False
+        self, method: Callable[[], Any], request: Any, deadline: float | None, enough: Callable[[], bool] = lambda: False
     ) -> Any:
         """Tries again while nobody answers, unless `enough`, asked once, says that it need not."""
         pause, give_up = _RETRY_PAUSE_S, deadline
         first = True
         while True:
+            self._look_again()
             left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
             try:
-                return method(request, timeout=left)
+                return method()(request, timeout=left)
             except grpc.RpcError as error:
                 if give_up is None:
                     give_up = time.monotonic() + self._timeout
@@ -305,27 +298,3 @@ class Client:
                 first = False
             time.sleep(pause)
             pause = min(pause * 2, _MAX_RETRY_PAUSE_S)
-
-
-def _unavailable(result: Result, error: ConvtuneError) -> Result:
-    why = f"{error}; {result.message}" if result.message else str(error)
-    return dataclasses.replace(result, miss="unavailable", message=why, source="")
-
-
-def _each_by_itself(texts: list[str], ask: Callable[[list[str]], list[Result]]) -> list[Result]:
-    """What `ask` answers; problems that it refuses are misses, and the others are asked again."""
-    results: dict[int, Result] = {}
-    for place, text in enumerate(texts):
-        if not messages.is_text(text):
-            results[place] = Result(text, None, "refused", "must be valid UTF-8")
-    while left := [place for place in range(len(texts)) if place not in results]:
-        try:
-            results.update(zip(left, ask([texts[place] for place in left])))
-            break
-        except ConvtuneError as error:
-            refused = error.refused_problems(len(left))
-            if not refused:
-                raise
-            for place, why in refused.items():
-                results[left[place]] = Result(texts[left[place]], None, "refused", why, source="daemon")
-    return [results[place] for place in range(len(texts))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+SNAPSHOT = "current.snapshot"
 SYSTEM_SOCKET = "/run/convtune/convtune.sock"
 SYSTEM_SNAPSHOT = "/var/lib/convtune/snapshot"
 
@@ -24,35 +25,39 @@ def _is_private(folder: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
+def named_address() -> str:
+    """$CONVTUNE_ADDRESS; empty: nobody named a daemon."""
+    return os.environ.get("CONVTUNE_ADDRESS", "")
+
+
 def address() -> str:
-    """$CONVTUNE_ADDRESS, else the socket of this user's own daemon if there is
-    one, else the machine's. Without any, where this user's own would be."""
-    named = os.environ.get("CONVTUNE_ADDRESS")
-    if named:
-        return named
-    if os.geteuid() == 0:
-        return f"unix:{SYSTEM_SOCKET}"
+    """The first that is a socket of this user's own daemon's and the machine's;
+    without any, where this user's own would be."""
     runtime = _absolute("XDG_RUNTIME_DIR")
-    folder = f"{runtime}/convtune" if runtime else f"/tmp/convtune-{os.geteuid()}"
-    own = f"{folder}/convtune.sock"
-    # In /tmp, whoever made the folder may listen in the daemon's place.
-    is_safe = bool(runtime) or not os.path.lexists(folder) or _is_private(folder)
-    if is_safe and (os.path.exists(own) or not os.path.exists(SYSTEM_SOCKET)):
-        return f"unix:{own}"
-    return f"unix:{SYSTEM_SOCKET}"
+    own = f"{runtime}/convtune/convtune.sock" if runtime else f"/tmp/convtune-{os.geteuid()}/convtune.sock"
+    paths = [SYSTEM_SOCKET] if os.geteuid() == 0 else [own, SYSTEM_SOCKET]
+    for path in paths:
+        # In /tmp, whoever made the folder may listen in the daemon's place.
+        if path.startswith("/tmp/") and not _is_private(os.path.dirname(path)):
+            continue
+        try:
+            if stat.S_ISSOCK(os.stat(path).st_mode):
+                return f"unix:{path}"
+        except OSError:
+            pass
+    return f"unix:{paths[0]}"
 
 
 def snapshot_folder() -> str:
-    """$CONVTUNE_SNAPSHOT, else the folder of this user's own daemon if it is
-    there, else the machine's if it can be read. Without any, this user's own."""
+    """$CONVTUNE_SNAPSHOT, else the first with a snapshot that can be read of
+    this service's (systemd), this user's own daemon's and the machine's."""
     named = os.environ.get("CONVTUNE_SNAPSHOT")
     if named:
         return named
-    service = _absolute("STATE_DIRECTORY").split(":")[0]  # systemd's: this is the daemon's own service
-    if service:
-        return f"{service}/snapshot"
     state = _absolute("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    own = f"{state}/convtune/snapshot"
-    if not os.path.isdir(own) and os.path.isdir(SYSTEM_SNAPSHOT) and os.access(SYSTEM_SNAPSHOT, os.R_OK | os.X_OK):
-        return SYSTEM_SNAPSHOT
-    return own
+    folders = [f"{state}/convtune/snapshot", SYSTEM_SNAPSHOT]
+    if service := _absolute("STATE_DIRECTORY").split(":")[0]:
+        folders.insert(0, f"{service}/snapshot")
+    with_file = (folder for folder in folders if os.access(os.path.join(folder, SNAPSHOT), os.R_OK))
+    there = (folder for folder in folders if os.access(folder, os.X_OK))
+    return next(with_file, None) or next(there, folders[0])

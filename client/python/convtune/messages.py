@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from convtune.answers import Answer, Candidate, Constraints, Result
+from convtune.errors import ConvtuneError
 from convtune.problem import Problem
 from convtune.v1 import problem_pb2, tuning_pb2, tuning_service_pb2
 
@@ -65,9 +67,9 @@ def constraints(of: Constraints) -> Any:
         cache_state=f"CACHE_STATE_{of.cache_state.upper() or 'UNSPECIFIED'}",
     )
     if of.max_workspace_bytes is not None:
-        message.max_workspace_bytes = of.max_workspace_bytes
+        message.max_workspace_bytes = int(of.max_workspace_bytes)
     if of.max_error is not None:
-        message.max_error = of.max_error
+        message.max_error = float(of.max_error)
     return message
 
 
@@ -107,3 +109,28 @@ def _candidate(message: Any) -> Candidate:
 
 def _enum(enum: Any, number: int, prefix: str) -> str:
     return str(enum.Name(number))[len(prefix) :].lower()
+
+
+def unavailable(result: Result, error: ConvtuneError) -> Result:
+    """The miss of a problem that could not be asked for, with what the snapshot said of it."""
+    why = f"{error}; {result.message}" if result.message else str(error)
+    return dataclasses.replace(result, miss="unavailable", message=why, source="")
+
+
+def each_by_itself(texts: list[str], ask: Callable[[list[str]], list[Result]]) -> list[Result]:
+    """What `ask` answers; problems that it refuses are misses, and the others are asked again."""
+    results: dict[int, Result] = {}
+    for place, text in enumerate(texts):
+        if not is_text(text):
+            results[place] = Result(text, None, "refused", "must be valid UTF-8")
+    while left := [place for place in range(len(texts)) if place not in results]:
+        try:
+            results.update(zip(left, ask([texts[place] for place in left])))
+            break
+        except ConvtuneError as error:
+            refused = error.refused_problems(len(left))
+            if not refused:
+                raise
+            for place, why in refused.items():
+                results[left[place]] = Result(texts[left[place]], None, "refused", why, source="daemon")
+    return [results[place] for place in range(len(texts))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import onnx
@@ -71,7 +72,7 @@ def problems(
 
 def _check_arguments(name: str, batch_sizes: Sequence[int] | None, dims: Mapping[str, int] | None) -> None:
     def is_size(value: object) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
     if batch_sizes is not None and (len(batch_sizes) == 0 or not all(map(is_size, batch_sizes))):
         raise ModelError(f"{name}: batch_sizes: must be whole numbers from 1, are {list(batch_sizes)}")

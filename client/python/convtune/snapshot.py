@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import struct
+import threading
 
 import xxhash
 
-from convtune import problem_key
+from convtune import defaults, problem_key
 from convtune.answers import EVIDENCE, Answer, Candidate, Constraints, Result
 
-_FILE = "current.snapshot"
 _HEADER = struct.Struct("<8sIIQQQIIqQQQQQQQ")
 _SECTION = struct.Struct("<BBBBIII64s32sIIQQQ")
 _SLOT = struct.Struct("<II")
@@ -58,7 +58,7 @@ class _Choice:
 def identity(folder: str) -> tuple[int, int] | None:
     """Differs between two files, one of which took the other's place; None without one."""
     try:
-        status = os.stat(os.path.join(folder, _FILE))
+        status = os.stat(os.path.join(folder, defaults.SNAPSHOT))
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
@@ -71,7 +71,7 @@ class Snapshot:
     it may be empty if the file has one environment. Raises SnapshotError."""
 
     def __init__(self, folder: str, environment: str = "") -> None:
-        self._path = os.path.join(folder, _FILE)
+        self._path = os.path.join(folder, defaults.SNAPSHOT)
         try:
             with open(self._path, "rb") as file:
                 self._bytes = file.read()
@@ -234,3 +234,34 @@ def _satisfies(choice: _Choice, constraints: Constraints, data_type: int) -> boo
         or (c.api == "legacy" and choice.graph)
         or (c.launch == "graph_capture" and not choice.behavior_notes & _CAPTURABLE)
     )
+
+
+class Current:
+    """The file that is there now; read again only when it was replaced. Thread-safe.
+
+    `folder` None: where a daemon has its own, looked for each time."""
+
+    def __init__(self, folder: str | None, environment: str) -> None:
+        self._folder = folder
+        self._environment = environment
+        self._lock = threading.Lock()
+        self._snapshot: Snapshot | None = None
+        self._identity: tuple[int, int] | None = None
+
+    def find(self, problems: list[str], constraints: Constraints, min_evidence: str) -> list[Result]:
+        """One for each; without a file that can be used, misses that say why."""
+        try:
+            snapshot = self._read()
+            return [snapshot.find(problem, constraints, min_evidence) for problem in problems]
+        except SnapshotError as error:
+            return [Result(problem, None, message=str(error)) for problem in problems]
+
+    def _read(self) -> Snapshot:
+        folder = self._folder or defaults.snapshot_folder()
+        with self._lock:
+            now = identity(folder)
+            if self._snapshot is None or now is None or now != self._identity:
+                self._snapshot = None
+                self._snapshot = Snapshot(folder, self._environment)
+                self._identity = now
+            return self._snapshot

@@ -37,14 +37,14 @@ class Case:
 # In the order of what they tell: the common case first, then what is launch-bound
 # (batch 1) and what has other kinds of convolution, then the rest.
 NETWORK_CASES = [
-    Case("resnet50", 32), Case("resnet50", 1), Case("sd_unet", 1), Case("mobilenet_v2", 32), Case("yolov3_backbone", 8),
+    Case("resnet50", 32), Case("resnet50", 1), Case("sd_unet", 1), Case("mobilenet_v2", 32), Case("yolov3", 8),
     Case("efficientnet_b0", 32), Case("convnext_tiny", 32), Case("resnext50", 32), Case("vae_decoder", 1),
-    Case("sdxl_unet", 1), Case("resnet50", 8), Case("mobilenet_v2", 1), Case("resnet50", 32, "f32", "nchw"),
-    Case("yolov3_backbone", 1), Case("yolov3_backbone", 32), Case("efficientnet_b0", 1), Case("efficientnet_b0", 8),
+    Case("unet", 8), Case("sdxl_unet", 1), Case("resnet50", 8), Case("mobilenet_v2", 1), Case("resnet50", 32, "f32", "nchw"),
+    Case("yolov3", 1), Case("yolov3", 32), Case("efficientnet_b0", 1), Case("efficientnet_b0", 8),
     Case("mobilenet_v2", 8), Case("convnext_tiny", 1), Case("convnext_tiny", 8), Case("resnext50", 1),
     Case("resnext50", 8), Case("sd_unet", 8), Case("sd_unet", 32), Case("sdxl_unet", 8), Case("vae_decoder", 8),
-    Case("sdxl_unet", 32), Case("vae_decoder", 32), Case("mobilenet_v2", 32, "f32", "nchw"),
-    Case("efficientnet_b0", 32, "f32", "nchw"), Case("yolov3_backbone", 8, "f32", "nchw"), Case("sd_unet", 1, "f32", "nchw"),
+    Case("unet", 1), Case("unet", 32), Case("sdxl_unet", 32), Case("vae_decoder", 32), Case("mobilenet_v2", 32, "f32", "nchw"),
+    Case("efficientnet_b0", 32, "f32", "nchw"), Case("yolov3", 8, "f32", "nchw"), Case("sd_unet", 1, "f32", "nchw"),
 ]  # fmt: skip
 
 SERVING_CASES = [

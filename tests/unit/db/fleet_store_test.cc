@@ -156,6 +156,16 @@ TEST_F(FleetStoreTest, ALaterEpochIsNewerWhateverItsNumbers) {
   EXPECT_EQ(Text("SELECT epoch_ordinal FROM evidence WHERE current"), "2;");
 }
 
+TEST_F(FleetStoreTest, AContendedMeasurementNeverTakesThePlaceOfACleanOne) {
+  FleetDelivery contended = Delivery(1, 2, 77, 2);
+  contended.tuning.conditions.known = true;
+  contended.tuning.conditions.other_processes = 1;
+  Take({Delivery(1, 1, 77, 1), contended});
+  EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "1;");
+  Take({Delivery(1, 3, 77, 3)});
+  EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "3;");
+}
+
 TEST_F(FleetStoreTest, AMeasurementsRowTellsWhatTheNodeSaid) {
   Take({Delivery(1, 1)});
   EXPECT_EQ(Text("SELECT COUNT(*) FROM measurements"), "4;");

@@ -139,6 +139,44 @@ TEST_F(DamagedFileTest, ADamagedPageIsFoundAfterAnUncleanStop) {
   ExpectPutAside();
 }
 
+TEST_F(DamagedFileTest, DamageThatReadingFindsIsLookedAtByTheNextStart) {
+  Fill(20);
+  std::string content = ReadWholeFile(DatabasePath());
+  const size_t page = content.find("nhwc,f16,acc=f32,sms=") / 4096 * 4096;
+  content.replace(page, 4096, std::string(4096, '\x5a'));
+  WriteWholeFile(DatabasePath(), content);
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(notices_, IsEmpty());
+  const absl::Status read =
+      store->ForEachTuning([](const Tuning&) { return true; }, [](const std::string&) {});
+  EXPECT_TRUE(absl::IsDataLoss(read)) << read;
+  ASSERT_TRUE(store->Close().ok());
+  store.reset();
+  EXPECT_NE(Open(), nullptr);
+  EXPECT_THAT(notices_, ElementsAre(HasSubstr("quick_check")));
+}
+
+TEST_F(DamagedFileTest, AFileThatIsKnownToBeDamagedIsPutAside) {
+  Fill(2);
+  SqliteTuningStore::Options options = Options();
+  options.damage = "its rows cannot be read";
+  EXPECT_NE(Open(std::move(options)), nullptr);
+  EXPECT_THAT(notices_, ElementsAre(HasSubstr("(its rows cannot be read)")));
+}
+
+TEST_F(DamagedFileTest, AMissingRowThatIsAlwaysThereIsDamage) {
+  Fill(2);
+  Run("DELETE FROM meta WHERE key = 'clean_shutdown'");
+  ExpectPutAside();
+}
+
+TEST_F(DamagedFileTest, AVersionThatDoesNotFitTheTablesIsDamage) {
+  Fill(2);
+  Run("PRAGMA user_version = 1");
+  ExpectPutAside();
+}
+
 TEST_F(DamagedFileTest, ASecondDamagedFileDoesNotReplaceTheFirst) {
   for (const char* content : {"one", "two"}) {
     WriteWholeFile(DatabasePath(), content);

@@ -119,6 +119,17 @@ TEST(PoolingTest, OnlyTheBestEvidenceCounts) {
   EXPECT_EQ(pooled.tuning.evidence, Evidence::kMeasured);
 }
 
+TEST(PoolingTest, AContendedMeasurementDoesNotCountBesideACleanOne) {
+  NodeEvidence clean = Says(1, {Timed(2, 10), Timed(1, 12)});
+  NodeEvidence contended = Says(2, {Timed(1, 5), Timed(2, 30)});
+  clean.tuning.evidence = contended.tuning.evidence = Evidence::kIncomplete;
+  contended.tuning.conditions.known = true;
+  contended.tuning.conditions.other_processes = 2;
+  const PooledTuning pooled = PoolEvidence({contended, clean, contended});
+  EXPECT_EQ(pooled.tuning.candidates, clean.tuning.candidates);
+  EXPECT_EQ(Engines(PoolEvidence({contended}))[0], 1);  // better than nothing
+}
+
 TEST(PoolingTest, ACandidateThatFailsOnMostNodesIsNoAnswer) {
   Candidate failed = Timed(3, 0);
   failed.status = CandidateStatus::kFailed;

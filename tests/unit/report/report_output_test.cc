@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "client/report/report_csv.h"
 #include "client/report/report_html.h"
 #include "client/report/report_json.h"
 #include "tests/unit/report/sample_rows.h"
@@ -43,7 +44,8 @@ TEST(ReportCsv, HasALineForEachRow) {
   ReportData data;
   AddSample(&data,
             {.times = {{"graph:eng1,k2=3", 10}, {"graph:eng2", 0}}, .stock = 1, .node = "a,b"});
-  const std::string csv = ReportCsv(data);
+  std::string csv;
+  WriteReportCsv(data, [&csv](std::string_view part) { csv += part; });
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 2);
   EXPECT_THAT(csv, HasSubstr("\"a,b\",\"GPU-a,b\",580.65,13.0,measured,\"graph:eng1,k2=3\",10,"
                              "graph:eng2,-,1700,-,0,2,1970-04-11T00:00:00Z,2\n"));

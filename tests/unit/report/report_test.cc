@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <tuple>
+#include <vector>
 
 #include "client/report/analysis.h"
 #include "tests/unit/report/sample_rows.h"
@@ -73,7 +76,7 @@ TEST(MakeReport, OldRowsAndThoseOfACudnnThatTheGpuHasLeftAreStale) {
   ReportOptions options = SampleOptions();
   options.stale_after = absl::Hours(24 * 30);
   const Report report = MakeReport(data, options);
-  EXPECT_EQ(report.stale_rows, (std::vector<bool>{true, false, false, true}));
+  EXPECT_EQ(report.stale_rows, (std::vector<uint8_t>{1, 0, 0, 1}));
   EXPECT_EQ(report.headline.stale, 0.5);
 }
 
@@ -184,6 +187,28 @@ TEST(Gpus, AreSlowAgainstTheirModelOnlyWhereEnoughIsCompared) {
   EXPECT_EQ(found.gpus[0].clock_mhz, 1500);
   EXPECT_EQ(found.gpus[0].model_clock_mhz, 1700);
   EXPECT_FALSE(found.gpus[0].throttled) << "bundles do not say";
+}
+
+TEST(Medians, AreThoseOfTheSortedValues) {
+  uint32_t state = 1;
+  const auto draw = [&state] { return (state = state * 1664525 + 1013904223) >> 8; };
+  const auto expected = [](std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    const size_t middle = values.size() / 2;
+    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  };
+  for (size_t count = 1; count < 300; ++count) {
+    for (const uint32_t different : {1U, 2U, 5U, 1U << 20}) {
+      std::vector<double> values;
+      for (size_t i = 0; i < count; ++i) values.push_back(draw() % different + 0.25);
+      if (count % 3 == 1) std::sort(values.begin(), values.end());
+      if (count % 3 == 2) std::sort(values.rbegin(), values.rend());
+      const double median = expected(values);
+      std::vector<float> floats(values.begin(), values.end());
+      EXPECT_EQ(MedianOf(&values), median) << count << " of " << different;
+      EXPECT_EQ(MedianOf(&floats), median) << count << " of " << different;
+    }
+  }
 }
 
 TEST(Versions, AreOrderedAsNumbers) {

@@ -146,6 +146,10 @@ Tuning SimulatedFleet::Make(int node, int environment, int problem) const {
   if (IsSlow(node)) {
     tuning.conditions.clock_reasons = static_cast<uint32_t>(ClockReason::kThermalSlowdown);
   }
+  if (!tuning.conditions.clean()) {
+    tuning.evidence = Evidence::kIncomplete;  // as a daemon says it
+    tuning.incomplete_reason = Marks(tuning.conditions).front();
+  }
   return tuning;
 }
 

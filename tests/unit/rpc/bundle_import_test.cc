@@ -112,6 +112,25 @@ TEST_F(BundleImportTest, KeepsTheBetterEvidence) {
   EXPECT_EQ(*store_.GetTuning(here[1].key), here[1]);
 }
 
+TEST_F(BundleImportTest, KeepsACleanMeasurementWhereTheBundleHasAContendedOne) {
+  Tuning clean = ValidTuning(1);
+  clean.evidence = Evidence::kIncomplete;
+  clean.incomplete_reason = "the budget ended before 1 candidate";
+  ASSERT_TRUE(store_.PutTuning(clean, SampleEnvironment()).ok());
+  tuner_.reset();
+  Start();
+  Tuning contended = clean;
+  contended.conditions.known = true;
+  contended.conditions.other_processes = 2;
+  contended.incomplete_reason = "contended: 2 other processes on the GPU";
+  contended.tune_time += absl::Hours(1);
+  const auto response = Import(BundleOf({contended}));
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->taken_count(), 0);
+  EXPECT_EQ(response->kept_count(), 1);
+  EXPECT_EQ(*store_.GetTuning(clean.key), clean);
+}
+
 TEST_F(BundleImportTest, WhatIsQuarantinedHereStaysOut) {
   const Tuning tuning = ValidTuning(1);
   ASSERT_TRUE(store_.PutQuarantine({tuning.key, tuning.candidates[0].id, "hung", {}}).ok());
@@ -182,6 +201,8 @@ std::vector<std::function<void(v1::BundleTuning*)>> Lies() {
       [](auto* row) { row->set_evidence(static_cast<v1::Evidence>(1 << 30)); },
       [](auto* row) { row->set_evidence(static_cast<v1::Evidence>(-1)); },
       [](auto* row) { row->clear_candidates(); },
+      [](auto* row) { row->mutable_conditions()->set_other_processes(2); },
+      [](auto* row) { row->mutable_conditions()->set_mps(true); },
       [](auto* row) { row->set_tune_time_us(INT64_MAX); },
       [](auto* row) { row->set_tune_time_us(INT64_MIN); },
       [](auto* row) { row->set_elapsed_us(INT64_MIN); },

@@ -98,9 +98,10 @@ TEST(DeviceInfoTest, ProfileIsAnEnvironmentOfItsOwn) {
 TEST(DeviceInfoTest, ProbeLineOfAFailedDeviceHasItsError) {
   DeviceInfo info;
   info.name = "gpu:7";
-  EXPECT_EQ(ToProbeJson(info, "no \"such\" card"),
-            R"({"name":"gpu:7","environment":"","gpu_model":"","driver_version":"",)"
-            R"("cuda_version":"","gpu_uuid":"","memory_bytes":0,"error":"no \"such\" card"})");
+  EXPECT_EQ(
+      ToProbeJson(info, "no \"such\" card"),
+      R"({"name":"gpu:7","environment":"","gpu_model":"","driver_version":"",)"
+      R"("cuda_version":"","gpu_uuid":"","pci_bus_id":"","memory_bytes":0,"error":"no \"such\" card"})");
 }
 
 }  // namespace

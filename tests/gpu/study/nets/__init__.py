@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from . import classifiers, diffusion, special, yolo
+from . import classifiers, diffusion, special, unet, yolo
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,8 @@ NETWORKS = {
     "mobilenet_v2": Network(classifiers.mobilenet_v2, IMAGE, 3_504_872),
     "efficientnet_b0": Network(classifiers.efficientnet_b0, IMAGE, 5_288_548),
     "convnext_tiny": Network(classifiers.convnext_tiny, IMAGE, 28_589_128),
-    "yolov3_backbone": Network(yolo.darknet53, ((3, 416, 416),), 40_584_928, gain=1.2),
+    "yolov3": Network(yolo.YoloV3, ((3, 416, 416),), 61_949_149, gain=1.2),
+    "unet": Network(unet.UNet, ((3, 256, 256),), 31_037_633),
     "sd_unet": Network(diffusion.sd_unet, ((4, 64, 64), (), (77, 768)), 859_520_964),
     "sdxl_unet": Network(diffusion.sdxl_unet, ((4, 128, 128), (), (77, 2048), (2816,)), 2_567_463_684),
     "vae_decoder": Network(diffusion.vae_decoder, ((4, 64, 64),), 49_490_199),

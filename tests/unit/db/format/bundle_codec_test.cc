@@ -83,6 +83,7 @@ TEST(BundleCodecTest, IntervalsErrorsAndOtherTimesGoAlong) {
   std::vector<BundleRefusal> refusals;
   v1::BundleTuning row = ToBundleTuning(made, 1, true);
   row.set_problem(SampleRow(1).problem());
+  row.set_evidence(v1::EVIDENCE_INCOMPLETE);  // as its conditions are
   const auto read =
       FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
   ASSERT_TRUE(read.has_value()) << refusals[0].violation.rule;
@@ -167,6 +168,33 @@ TEST(BundleCodecTest, EvidenceMustNotClaimMoreThanTheCandidatesShow) {
             v1::REFUSAL_REASON_EVIDENCE);
 }
 
+TEST(BundleCodecTest, WhatCallsItselfContendedIsNotMeasured) {
+  const auto refusals = [](const std::function<void(v1::BundleTuning*)>& change) {
+    v1::BundleTuning row = SampleRow(1);
+    change(&row);
+    std::vector<BundleRefusal> found;
+    FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &found);
+    return found;
+  };
+  const auto contended =
+      refusals([](auto* row) { row->mutable_conditions()->set_other_processes(2); });
+  ASSERT_EQ(contended.size(), 1U);
+  EXPECT_EQ(contended[0].reason, v1::REFUSAL_REASON_EVIDENCE);
+  EXPECT_EQ(contended[0].violation.field, "conditions");
+  EXPECT_EQ(contended[0].violation.rule,
+            "must be clean for MEASURED, say contended: 2 other processes on the GPU");
+  EXPECT_EQ(refusals([](auto* row) { row->mutable_conditions()->set_ecc_errors(1); }).size(), 1U);
+  EXPECT_EQ(refusals([](auto* row) {
+              row->mutable_conditions()->set_clock_reasons(kThrottleReasons);
+            }).size(),
+            1U);
+  EXPECT_TRUE(refusals([](auto* row) {
+                row->mutable_conditions()->set_other_processes(2);
+                row->set_evidence(v1::EVIDENCE_INCOMPLETE);
+                row->set_incomplete_reason("contended: 2 other processes on the GPU");
+              }).empty());
+}
+
 TEST(BundleCodecTest, NothingIsTimedOnAProfile) {
   Environment profile = SampleEnvironment();
   profile.profile = true;
@@ -196,6 +224,21 @@ TEST(BundleCodecTest, AnEnvironmentMustNotContradictItself) {
   EXPECT_EQ(violations([](auto* e) { e->set_node(std::string(300, 'n')); }), 1U);
   EXPECT_EQ(violations([](auto* e) { e->set_gpu_uuid("a\nb"); }), 1U);
   EXPECT_EQ(violations([](auto* e) { e->set_memory_bytes(-1); }), 1U);
+}
+
+TEST(BundleCodecTest, AContendedMeasurementNeverTakesThePlaceOfACleanOne) {
+  Tuning clean = ValidTuning(1);
+  clean.evidence = Evidence::kIncomplete;
+  clean.incomplete_reason = "only one of cuDNN's APIs was searched";
+  Tuning contended = clean;
+  contended.conditions.known = true;
+  contended.conditions.other_processes = 2;
+  contended.candidates[0].sample_count += 100;
+  contended.tune_time += absl::Hours(1);
+  EXPECT_FALSE(IsBetterTuning(contended, clean));
+  EXPECT_TRUE(IsBetterTuning(clean, contended));
+  contended.evidence = Evidence::kMeasured;  // evidence counts first
+  EXPECT_TRUE(IsBetterTuning(contended, clean));
 }
 
 TEST(BundleCodecTest, EvidenceThenCompletenessThenSamplesThenTimeDecide) {

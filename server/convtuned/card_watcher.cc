@@ -1,0 +1,126 @@
+#include "server/convtuned/card_watcher.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "proto/base/status_macros.h"
+#include "server/tuner/xid.h"
+
+namespace convtune {
+namespace {
+
+constexpr size_t kMaxLine = 4096;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CardWatcher>> CardWatcher::Create(Options options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> stop, CancelToken::Create());
+  return std::unique_ptr<CardWatcher>(new CardWatcher(std::move(options), std::move(stop)));
+}
+
+CardWatcher::CardWatcher(Options options, std::unique_ptr<CancelToken> stop)
+    : options_(std::move(options)), stop_(std::move(stop)), thread_([this] { Run(); }) {}
+
+CardWatcher::~CardWatcher() {
+  stop_->Cancel();
+  thread_.join();
+}
+
+void CardWatcher::Run() {
+  absl::Duration pause = options_.retry;
+  while (!stop_->cancelled()) {
+    const bool was_lost = lost_;
+    const End end = WatchOnce();
+    if (end == End::kUnwatchable) return;
+    // A card that is lost is looked at in the same intervals for ever; what
+    // else fails is tried less and less often.
+    const bool same = end == End::kLost || was_lost;
+    pause = same ? options_.retry : std::min(pause * 2, options_.retry_max);
+    stop_->WaitFor(pause);
+  }
+}
+
+CardWatcher::End CardWatcher::WatchOnce() {
+  const absl::StatusOr<std::unique_ptr<WorkerProcess>> process =
+      WorkerProcess::Start(options_.argv);
+  if (!process.ok()) {
+    SayBlind(std::string(process.status().message()));
+    return End::kFailed;
+  }
+  std::string text;
+  while (WaitReadable((*process)->fd(), *stop_, absl::InfiniteFuture())) {
+    char buffer[kMaxLine];
+    const ssize_t count = read((*process)->fd(), buffer, sizeof(buffer));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    text.append(buffer, static_cast<size_t>(count));
+    for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
+      const std::optional<End> last = Take(text.substr(0, end));
+      text.erase(0, end + 1);
+      if (last) return *last;
+    }
+    if (text.size() > kMaxLine) break;
+  }
+  return End::kFailed;
+}
+
+void CardWatcher::SayBlind(const std::string& why) {
+  if (std::exchange(blind_, true)) return;
+  spdlog::warn("{}: nobody watches the card: {}", options_.device, why);
+}
+
+std::optional<CardWatcher::End> CardWatcher::Take(const std::string& line) {
+  absl::string_view rest = line;
+  int64_t xid = 0;
+  if (line == "watching") {
+    if (!std::exchange(watched_, true)) spdlog::info("{}: the card is watched", options_.device);
+    blind_ = false;
+    if (std::exchange(lost_, false)) options_.report({CardNews::Kind::kBack, 0, ""});
+    return std::nullopt;
+  }
+  if (absl::ConsumePrefix(&rest, "xid ") && absl::SimpleAtoi(rest, &xid)) {
+    options_.report({CardNews::Kind::kXid, xid, ""});
+    if (KindOfXid(xid) != XidKind::kLost) return std::nullopt;
+    lost_ = true;
+    return End::kLost;
+  }
+  if (absl::ConsumePrefix(&rest, "unwatchable ")) {
+    SayBlind(std::string(rest));
+    return End::kUnwatchable;
+  }
+  const bool away = absl::ConsumePrefix(&rest, "away ");
+  // What was never seen may be the watcher's own trouble.
+  if ((away && watched_) || absl::ConsumePrefix(&rest, "lost ")) {
+    if (!std::exchange(lost_, true)) {
+      options_.report({CardNews::Kind::kLost, 0, std::string(rest)});
+    }
+    return End::kLost;
+  }
+  if (away) SayBlind(std::string(rest));
+  return End::kFailed;
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<CardWatcher>>> WatchCards(
+    const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
+    CardBoard* cards) {
+  std::vector<std::unique_ptr<CardWatcher>> watchers;
+  for (const auto& [device, pci_bus_id] : pci_bus_ids) {
+    CardWatcher::Options options;
+    options.device = device;
+    options.argv = {worker, "--watch", pci_bus_id};
+    options.report = [cards, name = device](const CardNews& news) { cards->Note(name, news); };
+    ASSIGN_OR_RETURN(std::unique_ptr<CardWatcher> watcher, CardWatcher::Create(std::move(options)));
+    watchers.push_back(std::move(watcher));
+  }
+  return watchers;
+}
+
+}  // namespace convtune

@@ -1,0 +1,67 @@
+// Has a card watched by a process of its own, and says what becomes of it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/tuner/cancel_token.h"
+#include "server/tuner/card_board.h"
+#include "server/tuner/worker_process.h"
+
+namespace convtune {
+
+// NVML hangs with a card that is lost: whoever asks it is no part of the
+// daemon. While a card is lost nothing holds it, so that it can be reset; it is
+// looked at once in `retry`, and is back when NVML knows it and the driver does
+// not ask for a reset any more. One thread. Thread-safe.
+class CardWatcher {
+ public:
+  struct Options {
+    std::string device;             // "gpu:0"
+    std::vector<std::string> argv;  // of the process; the socket is added to it
+    // From the watcher's thread. News about the card only if they are new.
+    std::function<void(const CardNews&)> report;
+    absl::Duration retry = absl::Seconds(2);
+    absl::Duration retry_max = absl::Minutes(1);  // where it is not the card that fails
+  };
+
+  static absl::StatusOr<std::unique_ptr<CardWatcher>> Create(Options options);
+  // Ends the process.
+  ~CardWatcher();
+  CardWatcher(const CardWatcher&) = delete;
+  CardWatcher& operator=(const CardWatcher&) = delete;
+
+ private:
+  // How one process ended.
+  enum class End { kLost, kFailed, kUnwatchable };
+
+  CardWatcher(Options options, std::unique_ptr<CancelToken> stop);
+  void Run();
+  End WatchOnce();
+  // Nothing: the line was one of many. Else how the process came to its end.
+  std::optional<End> Take(const std::string& line);
+  void SayBlind(const std::string& why);
+
+  const Options options_;
+  const std::unique_ptr<CancelToken> stop_;
+  // The thread's own.
+  bool watched_ = false;  // at any time
+  bool lost_ = false;
+  bool blind_ = false;  // it was said
+  std::thread thread_;
+};
+
+// A watcher for each of `pci_bus_ids` (by device), which are added to `cards`.
+// `worker`: the program.
+absl::StatusOr<std::vector<std::unique_ptr<CardWatcher>>> WatchCards(
+    const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
+    CardBoard* cards);
+
+}  // namespace convtune

@@ -1,0 +1,86 @@
+#include "server/tuner/library_versions.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+
+namespace convtune {
+namespace {
+
+constexpr char kOutdated[] = "does not hold any more: ";
+
+std::string WhyOtherLibrary(const char* library, const std::string& then, const std::string& now) {
+  if (now.empty() || then == now) return "";
+  return absl::StrCat("measured with ", then.empty() ? "an unknown " : "", library,
+                      then.empty() ? "" : " ", then, ", there is ", now, " now");
+}
+
+}  // namespace
+
+LibraryVersions ParseLibraryVersions(std::string_view cuda_version) {
+  LibraryVersions versions;
+  for (std::string_view token : Split(cuda_version, ',')) {
+    if (ConsumeFront(&token, "cublaslt=")) {
+      versions.cublaslt = std::string(token);
+    } else if (ConsumeFront(&token, "nvrtc=")) {
+      versions.nvrtc = std::string(token);
+    }
+  }
+  return versions;
+}
+
+std::string WhyOutdated(const Tuning& tuning, const LibraryVersions& now) {
+  if (tuning.evidence == Evidence::kObserved) return "";
+  const LibraryVersions then = ParseLibraryVersions(tuning.provenance.cuda_version);
+  const auto uses = [&tuning](BehaviorNote note) {
+    return std::any_of(tuning.candidates.begin(), tuning.candidates.end(),
+                       [note](const Candidate& c) { return c.ran() && c.has(note); });
+  };
+  if (uses(BehaviorNote::kCublasLtDependency)) {
+    std::string why = WhyOtherLibrary("cuBLASLt", then.cublaslt, now.cublaslt);
+    if (!why.empty()) return why;
+  }
+  return uses(BehaviorNote::kRuntimeCompilation) ? WhyOtherLibrary("NVRTC", then.nvrtc, now.nvrtc)
+                                                 : "";
+}
+
+void MarkOutdated(const std::string& why, Tuning* tuning) {
+  tuning->evidence = Evidence::kNone;
+  tuning->incomplete_reason = absl::StrCat(kOutdated, why);
+}
+
+bool IsMarkedOutdated(const Tuning& tuning) {
+  return tuning.evidence == Evidence::kNone &&
+         absl::StartsWith(tuning.incomplete_reason, kOutdated);
+}
+
+std::string HoldingStore::WhyOutdated(const Tuning& tuning) const {
+  const auto found = now_.find(tuning.key.environment_text);
+  return found == now_.end() ? "" : convtune::WhyOutdated(tuning, found->second);
+}
+
+void HoldingStore::Mark(Tuning* tuning) const {
+  if (const std::string why = WhyOutdated(*tuning); !why.empty()) MarkOutdated(why, tuning);
+}
+
+absl::StatusOr<Tuning> HoldingStore::GetTuning(const TuningKey& key) {
+  ASSIGN_OR_RETURN(Tuning tuning, store_->GetTuning(key));
+  Mark(&tuning);
+  return tuning;
+}
+
+absl::Status HoldingStore::ForEachTuning(const std::function<bool(Tuning)>& visit,
+                                         const std::function<void(const std::string&)>& corrupt) {
+  return store_->ForEachTuning(
+      [this, &visit](Tuning tuning) {
+        Mark(&tuning);
+        return visit(std::move(tuning));
+      },
+      corrupt);
+}
+
+}  // namespace convtune

@@ -1,0 +1,34 @@
+"""The plain UNet (Ronneberger, Fischer and Brox 2015), as it is trained today: padded, with batch norm."""
+
+import torch
+from torch import nn
+
+
+def _double(inputs, outputs):
+    layers = []
+    for channels in (inputs, outputs):
+        layers += [nn.Conv2d(channels, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers)
+
+
+class UNet(nn.Module):
+    """One class for each pixel of an image whose sides are multiples of 16."""
+
+    def __init__(self, widths=(64, 128, 256, 512, 1024)):
+        super().__init__()
+        pairs = list(zip(widths, widths[1:]))
+        self.first = _double(3, widths[0])
+        self.down = nn.ModuleList(nn.Sequential(nn.MaxPool2d(2), _double(narrow, wide)) for narrow, wide in pairs)
+        self.up = nn.ModuleList(nn.ConvTranspose2d(wide, narrow, 2, stride=2) for narrow, wide in reversed(pairs))
+        self.join = nn.ModuleList(_double(wide, narrow) for narrow, wide in reversed(pairs))
+        self.last = nn.Conv2d(widths[0], 1, 1)
+
+    def forward(self, x):
+        x = self.first(x)
+        passed = []
+        for down in self.down:
+            passed.append(x)
+            x = down(x)
+        for up, join in zip(self.up, self.join):
+            x = join(torch.cat([passed.pop(), up(x)], 1))
+        return self.last(x)

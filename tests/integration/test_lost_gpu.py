@@ -1,0 +1,217 @@
+"""A GPU that is lost is noticed and let go of, and one that comes back is used again.
+
+The driver's library is tests/fakes/fake_nvml.c; what watches it is the worker's own code.
+"""
+
+import pathlib
+import re
+import time
+import urllib.request
+
+import pytest
+
+from conftest import PROGRAMS
+from harness.daemon import LIVENESS, READINESS, wait_until
+from harness.fakes import script
+from harness.look_ups import LookUps
+from harness.problems import numbered
+
+CARD = "0000:01:00.0"
+LOST = [48, 62, 64, 74, 79, 95, 119]
+APPLICATION = [13, 31, 43, 45, 94]
+NOTICED = 5.0  # seconds, in which a lost GPU must be noticed
+
+
+class Card:
+    """The card that the fake driver has."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir()
+
+    def env(self):
+        library = PROGRAMS.parent / "tests" / "fakes" / "nvml"
+        return {"CONVTUNE_FAKE_CARD": str(self.folder), "LD_LIBRARY_PATH": str(library)}
+
+    def xid(self, number):
+        with open(self.folder / "xids", "a") as file:
+            file.write(f"{number}\n")
+
+    def state(self, letter=""):
+        (self.folder / "state").write_text(letter)
+
+
+@pytest.fixture
+def card(tmp_path):
+    return Card(tmp_path / "card")
+
+
+@pytest.fixture
+def watched(fake_daemon, card):
+    """watched(**keys of the script) starts a daemon that watches the card."""
+
+    def start(*args, **keys):
+        keys.setdefault("card", CARD)
+        daemon = fake_daemon("--metrics-address", "127.0.0.1:0", *args, env={**card.env(), **script(**keys)}).start()
+        wait_until(lambda: "the card is watched" in daemon.log(), 10, "somebody who watches the card")
+        return daemon
+
+    return start
+
+
+def metrics(daemon):
+    url = re.search(r"metrics at (http://\S+)", daemon.log())
+    if url is None:
+        return None  # built without them
+    with urllib.request.urlopen(url[1], timeout=20) as reply:
+        lines = reply.read().decode().splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+def device(client):
+    (only,) = client.tuning.ListDevices().devices
+    return only
+
+
+def becomes(daemon, serving):
+    """Waits for the devices' health, and returns how long it took."""
+    began = time.monotonic()
+    word = "SERVING" if serving else "NOT_SERVING"
+    wait_until(lambda: daemon.health("devices") == daemon.health("devices/gpu:0") == word, 15, f"devices {word}")
+    return time.monotonic() - began
+
+
+def assert_lost(daemon, client, what):
+    assert daemon.health(LIVENESS) == daemon.health(READINESS) == "SERVING"
+    state = device(client)
+    assert state.state == 5 and what in state.reason  # DEVICE_STATE_UNAVAILABLE
+    if (values := metrics(daemon)) is not None:
+        assert values['convtune_device_lost{device="gpu:0"}'] == "1"
+        (is_in,) = [k for k, v in values.items() if k.startswith("convtune_device_state{") and v == "1"]
+        assert 'state="unavailable"' in is_in
+    assert client.get_one(numbered(0)).WhichOneof("outcome") == "answer"
+
+
+def test_a_lost_gpu_is_noticed_and_one_that_is_back_is_used(watched, card, cli):
+    daemon = watched(measure_delay_ms=20)
+    pid = daemon.pid
+    with daemon.client() as client:
+        assert client.tune(numbered(0), options={"time_budget": {"nanos": 100_000_000}}).succeeded_count == 1
+        with LookUps(daemon, numbered(0)) as look_ups:
+            job = client.tuning.CreateTuningJob(problems=[{"text": numbered(1)}])
+            wait_until(lambda: client.tuning.GetTuningJob(name=job.name).current_candidates_total, 10, "a tuning")
+            card.state("l")
+            card.xid(79)
+            took = becomes(daemon, serving=False)
+            assert took < NOTICED
+            # What ran then is answered at once, and blames no candidate.
+            *_, ended = client.tuning.WatchTuningJob(name=job.name, timeout=10)
+            assert ended.failed_count == 1 and "the card is lost: Xid 79" in ended.failures[0], ended
+            assert_lost(daemon, client, "fallen off the bus")
+            missed = client.get_one(numbered(2), on_miss="ON_MISS_TUNE", timeout=10)
+            assert "the card is lost" in missed.miss.message
+            found = cli(daemon)("doctor")
+            assert found.code == 1 and "gpu:0 cannot be used: the card is lost: Xid 79" in found.out
+            # Nothing holds the card, so that it can be reset.
+            wait_until(lambda: daemon.workers() == [], 5, "no process of the daemon's on the card")
+
+            card.state()
+            becomes(daemon, serving=True)
+            assert client.tune(numbered(1), options={"time_budget": {"nanos": 100_000_000}}).succeeded_count == 1
+        assert look_ups.errors == [] and look_ups.count > 0
+        assert client.info().pid == pid
+        assert not any(c.status == 7 for c in client.tuning.GetTuning(problem={"text": numbered(1)}).candidates)
+    print(f"noticed after {took:.2f} s; {look_ups.count} look-ups answered")
+
+
+def test_an_applications_xid_only_restarts_the_worker(watched, card):
+    daemon = watched()
+    with daemon.client() as client:
+        for problem, xid in enumerate(APPLICATION):
+            assert client.tune(numbered(2 * problem)).succeeded_count == 1
+            before = device(client)
+            card.xid(xid)
+            wait_until(lambda: device(client).worker_pid == 0, 10, "the worker's end")  # noqa: B023
+            assert client.tune(numbered(2 * problem + 1)).succeeded_count == 1
+            after = device(client)
+            assert after.worker_pid != before.worker_pid
+            assert after.worker_starts == before.worker_starts + 1 and after.worker_deaths == 0
+            assert daemon.health("devices") == daemon.health(LIVENESS) == "SERVING"
+        if (values := metrics(daemon)) is not None:
+            assert values['convtune_device_xids_total{device="gpu:0",kind="application"}'] == str(len(APPLICATION))
+            assert values['convtune_device_lost{device="gpu:0"}'] == "0"
+
+
+def test_a_notice_changes_nothing(watched, card):
+    daemon = watched()
+    with daemon.client() as client:
+        assert client.tune(numbered(0)).succeeded_count == 1
+        before = device(client)
+        card.xid(63)
+        wait_until(lambda: "Xid 63" in daemon.log(), 10, "the notice")
+        assert client.tune(numbered(1)).succeeded_count == 1
+        assert device(client).worker_pid == before.worker_pid
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("xid", LOST)
+def test_every_xid_that_takes_the_gpu_is_noticed(watched, card, xid):
+    daemon = watched()
+    with daemon.client() as client:
+        assert client.tune(numbered(0)).succeeded_count == 1
+        card.state("r")  # it answers, and has to be reset
+        card.xid(xid)
+        assert becomes(daemon, serving=False) < NOTICED
+        assert_lost(daemon, client, f"Xid {xid}")
+        time.sleep(5)  # two looks
+        assert daemon.health("devices") == "NOT_SERVING"
+        card.state()
+        becomes(daemon, serving=True)
+        assert client.tune(numbered(1)).succeeded_count == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("letter, words", [("r", "has to be reset"), ("g", "Not Found"), ("l", "GPU is lost")])
+def test_what_the_driver_says_counts_for_an_unknown_xid_too(watched, card, letter, words):
+    daemon = watched()
+    with daemon.client() as client:
+        assert client.tune(numbered(0)).succeeded_count == 1
+        card.state(letter)
+        card.xid(154)
+        assert becomes(daemon, serving=False) < NOTICED
+        assert_lost(daemon, client, words)
+
+
+@pytest.mark.long
+def test_a_driver_that_hangs_hangs_the_watcher_alone(watched, card):
+    daemon = watched()
+    with daemon.client() as client:
+        assert client.tune(numbered(0)).succeeded_count == 1
+        card.state("h")
+        card.xid(79)
+        assert becomes(daemon, serving=False) < NOTICED
+        assert_lost(daemon, client, "Xid 79")
+    assert daemon.stop(timeout=12) == 0
+
+
+@pytest.mark.long
+def test_a_watcher_that_is_killed_is_started_again(watched, card):
+    daemon = watched()
+    (watcher,) = daemon.workers()
+    import os
+    import signal
+
+    os.kill(watcher, signal.SIGKILL)
+    wait_until(lambda: daemon.workers() not in ([], [watcher]), 10, "another watcher")
+    assert daemon.health("devices") == "SERVING"
+    time.sleep(0.5)
+    card.xid(79)
+    assert becomes(daemon, serving=False) < NOTICED
+
+
+def test_without_the_drivers_library_the_card_is_used_all_the_same(fake_daemon):
+    daemon = fake_daemon(env=script(card=CARD)).start()
+    wait_until(lambda: "nobody watches the card: NVML" in daemon.log(), 10, "the warning")
+    assert daemon.health("devices") == "SERVING"
+    with daemon.client() as client:
+        assert client.tune(numbered(0)).succeeded_count == 1

@@ -10,6 +10,7 @@
 
 #include "db/file_util.h"
 #include "db/migrator.h"
+#include "db/unpacked_tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 
@@ -67,6 +68,10 @@ absl::Status CheckUnlessClean(const Database& database) {
   return clean == 1 ? absl::OkStatus() : database.QuickCheck();
 }
 
+absl::Status MigrateToLatest(Database& database) {
+  return Migrate(database, AllMigrations(), {{5, &PackUnpackedRows}});
+}
+
 // What a sound file of ours never gives: a table or row that is not there, or
 // one that is there already.
 bool SaysDamage(const absl::Status& status) {
@@ -79,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Database>> OpenWriter(const std::string& path) {
   RETURN_IF_ERROR(CheckVersion(*database, AllMigrations()));
   RETURN_IF_ERROR(database->EnableWal());
   RETURN_IF_ERROR(CheckUnlessClean(*database));
-  RETURN_IF_ERROR(Migrate(*database, AllMigrations()));
+  RETURN_IF_ERROR(MigrateToLatest(*database));
   return database;
 }
 
@@ -106,7 +111,7 @@ absl::StatusOr<DatabaseFile> OpenWithoutFile() {
   DatabaseFile file;
   ASSIGN_OR_RETURN(file.reader, Database::Open({.path = ":memory:"}));
   RETURN_IF_ERROR(file.reader->Initialize());
-  RETURN_IF_ERROR(Migrate(*file.reader, AllMigrations()));
+  RETURN_IF_ERROR(MigrateToLatest(*file.reader));
   return file;
 }
 

@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "db/file_util.h"
+#include "db/packed_candidates.h"
 #include "db/tables.h"
 #include "db/transaction.h"
 #include "proto/base/status_macros.h"
@@ -16,6 +19,8 @@ namespace {
 constexpr size_t kMostProblems = 100;
 // Tunings that lose their samples in one transaction.
 constexpr int kCapBatch = 16;
+// Tunings that are thinned at a time, for their memory.
+constexpr int kThinBatch = 256;
 
 void AddProblem(StoreCheck* check, std::string problem) {
   if (check->problems.size() < kMostProblems) {
@@ -59,26 +64,41 @@ absl::Status CheckRows(const Database& database, const Table& table, StoreCheck*
     }
     ++check->rows_checked;
     if (!RowReader(table, statement).ChecksumMatches()) {
-      AddProblem(check, Concat(table.name, " row (", table.columns[0], " ", statement.Text(0), ", ",
-                               table.columns[1], " ",
-                               table.columns[1] == "digest" ? "" : statement.Text(1),
-                               "): the checksum does not match"));
+      const bool is_blob = statement.Type(1) == ColumnType::kBlob;
+      AddProblem(check,
+                 Concat(table.name, " row (", table.columns[0], " ", statement.Text(0),
+                        is_blob ? "" : Concat(", ", table.columns[1], " ", statement.Text(1)),
+                        "): ", kBadChecksum));
     }
   }
 }
 
-absl::Status CheckCandidateCounts(const Database& database, StoreCheck* check) {
-  ASSIGN_OR_RETURN(
-      Statement statement,
-      database.Prepare("SELECT tuning_id, problem_text FROM tunings t WHERE candidate_count <> "
-                       "(SELECT COUNT(*) FROM candidates c WHERE c.tuning_id = t.tuning_id)"));
+// What a checksum does not tell: that the bytes are candidates, and all of them.
+absl::Status CheckPackedRows(const Database& database, StoreCheck* check) {
+  ASSIGN_OR_RETURN(Statement statement,
+                   database.Prepare(Concat("SELECT ", TuningTable().SelectList("t"), ", ",
+                                           CandidatesTable().SelectList("c"),
+                                           " FROM tunings t LEFT JOIN tuning_candidates c USING "
+                                           "(tuning_id)")));
+  ASSIGN_OR_RETURN(Statement samples,
+                   database.Prepare(Concat("SELECT ", SamplesTable().SelectList("s"),
+                                           " FROM tuning_samples s WHERE s.tuning_id = ?")));
   while (true) {
     ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) {
-      return absl::OkStatus();
+    if (!more) return absl::OkStatus();
+    absl::StatusOr<TuningRow> row = ReadTuning(statement);
+    if (!row.ok()) continue;  // its checksum
+    absl::Status status =
+        ReadCandidates(statement, static_cast<int>(TuningTable().columns.size()) + 1, &*row);
+    if (status.ok()) {
+      samples.Reset();
+      samples.BindInt(1, row->id);
+      ASSIGN_OR_RETURN(const bool has_samples, samples.Step());
+      if (has_samples) status = ReadSamples(samples, 0, &row->tuning.candidates);
     }
-    AddProblem(check, Concat("tunings row (tuning ", statement.Int(0), ", ", statement.Text(1),
-                             "): a candidate is missing"));
+    if (!status.ok() && !absl::StrContains(status.message(), kBadChecksum)) {
+      AddProblem(check, std::string(status.message()));
+    }
   }
 }
 
@@ -89,7 +109,7 @@ absl::Status CheckAll(Database& database, StoreCheck* check) {
   for (const Table* table : ChecksummedTables()) {
     RETURN_IF_ERROR(CheckRows(database, *table, check));
   }
-  return CheckCandidateCounts(database, check);
+  return CheckPackedRows(database, check);
 }
 
 }  // namespace
@@ -137,13 +157,52 @@ absl::StatusOr<int64_t> BackupDatabase(Database& database, const std::string& pa
 }
 
 absl::StatusOr<int64_t> ThinSamples(Database& database, absl::Time before) {
-  ASSIGN_OR_RETURN(Statement statement,
-                   database.Prepare("DELETE FROM samples WHERE position >= ? AND tuning_id IN "
-                                    "(SELECT tuning_id FROM tunings WHERE tune_time_us < ?)"));
-  statement.BindInt(1, kCandidatesThatKeepSamples);
-  statement.BindInt(2, absl::ToUnixMicros(before));
-  RETURN_IF_ERROR(statement.Run());
-  return database.Changes();
+  ASSIGN_OR_RETURN(
+      Statement select,
+      database.Prepare(Concat("SELECT ", SamplesTable().SelectList("s"),
+                              " FROM tuning_samples s JOIN tunings t USING "
+                              "(tuning_id) WHERE t.tune_time_us < ? AND s.last_position >= ? AND "
+                              "s.tuning_id > ? ORDER BY s.tuning_id LIMIT ?")));
+  ASSIGN_OR_RETURN(Statement update,
+                   database.Prepare(SamplesTable().UpsertSql(SamplesTable().columns[0])));
+  ASSIGN_OR_RETURN(Statement erase,
+                   database.Prepare("DELETE FROM tuning_samples WHERE tuning_id = ?"));
+  int64_t thinned = 0;
+  int64_t last_id = -1;
+  while (true) {
+    select.Reset();
+    select.BindInt(1, absl::ToUnixMicros(before));
+    select.BindInt(2, kCandidatesThatKeepSamples);
+    select.BindInt(3, last_id);
+    select.BindInt(4, kThinBatch);
+    std::vector<std::pair<int64_t, std::vector<Candidate>>> batch;
+    bool any = false;
+    while (true) {
+      ASSIGN_OR_RETURN(const bool more, select.Step());
+      if (!more) break;
+      any = true;
+      last_id = select.Int(0);
+      // Each takes a byte at least.
+      std::vector<Candidate> candidates(select.Blob(2).size());
+      // Damaged ones are for the check to report.
+      if (!ReadSamples(select, 0, &candidates).ok()) continue;
+      batch.emplace_back(last_id, std::move(candidates));
+    }
+    select.Reset();
+    if (!any) return thinned;
+    for (auto& [id, candidates] : batch) {
+      for (size_t i = kCandidatesThatKeepSamples; i < candidates.size(); ++i) {
+        thinned += candidates[i].samples_us.empty() ? 0 : 1;
+        candidates[i].samples_us.clear();
+      }
+      if (LastPositionWithSamples(candidates) < 0) {
+        erase.BindInt(1, id);
+        RETURN_IF_ERROR(erase.Run());
+      } else {
+        RETURN_IF_ERROR(WriteSamples(id, candidates, update));
+      }
+    }
+  }
 }
 
 absl::Status EnforceSizeCap(Database& database, int64_t max_bytes) {
@@ -156,9 +215,10 @@ absl::Status EnforceSizeCap(Database& database, int64_t max_bytes) {
     ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database));
     ASSIGN_OR_RETURN(
         Statement statement,
-        database.Prepare("DELETE FROM samples WHERE tuning_id IN (SELECT tuning_id FROM tunings t "
-                         "WHERE EXISTS (SELECT 1 FROM samples s WHERE s.tuning_id = t.tuning_id) "
-                         "ORDER BY t.tune_time_us LIMIT ?)"));
+        database.Prepare(
+            "DELETE FROM tuning_samples WHERE tuning_id IN (SELECT tuning_id FROM tunings t WHERE "
+            "EXISTS (SELECT 1 FROM tuning_samples s WHERE s.tuning_id = t.tuning_id) "
+            "ORDER BY t.tune_time_us LIMIT ?)"));
     statement.BindInt(1, kCapBatch);
     RETURN_IF_ERROR(statement.Run());
     const int64_t rows = database.Changes();

@@ -1,6 +1,8 @@
 // Brings a database file to the schema that this program knows. Forward only.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <span>
 
 #include "absl/status/status.h"
@@ -25,9 +27,13 @@ int LatestVersion(std::span<const Migration> migrations);
 // it. Changes nothing.
 absl::Status CheckVersion(const Database& database, std::span<const Migration> migrations);
 
+// What SQL alone cannot do of a migration; runs in its transaction, after its SQL.
+using MigrationStep = std::function<absl::Status(Database&)>;
+
 // Applies what the file lacks, each migration in a transaction of its own
-// together with its version number. REQUIRES: CheckVersion() is OK; no
-// transaction is open.
-absl::Status Migrate(Database& database, std::span<const Migration> migrations);
+// together with its version number and the step of that version, if there is
+// one. REQUIRES: CheckVersion() is OK; no transaction is open.
+absl::Status Migrate(Database& database, std::span<const Migration> migrations,
+                     const std::map<int, MigrationStep>& steps = {});
 
 }  // namespace convtune

@@ -1,5 +1,6 @@
 #include "db/row_codec.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
@@ -29,7 +30,12 @@ std::string Table::InsertSql() const {
 
 std::string Table::UpsertSql(std::string_view key) const {
   std::string sql = Concat(InsertSql(), " ON CONFLICT (", key, ") DO UPDATE SET ");
+  // Not the key, which is equal anyway: SQLite would look for every row of other
+  // tables that refers to it, and a release has a million of them.
+  std::vector<std::string_view> key_columns;
+  for (const std::string_view column : Split(key, ',')) key_columns.push_back(Strip(column));
   for (const std::string_view column : columns) {
+    if (std::find(key_columns.begin(), key_columns.end(), column) != key_columns.end()) continue;
     AppendTo(&sql, column, " = excluded.", column, ", ");
   }
   return sql + "checksum = excluded.checksum";

@@ -247,6 +247,12 @@ absl::StatusOr<int64_t> SqliteTuningStore::DeleteTunings(const std::vector<Tunin
 absl::Status SqliteTuningStore::ForEachTuning(
     const std::function<bool(Tuning)>& visit,
     const std::function<void(const std::string&)>& corrupt) {
+  {
+    // Without a file, on a disk that cannot be written, there is nothing else to open.
+    MutexLock lock(read_mutex_);
+    RETURN_IF_ERROR(CheckReadable());
+    if (reader_->path() != path_) return ForEachStoredTuning(*reader_, visit, corrupt);
+  }
   // A connection of its own: whoever reads single tunings does not wait for it.
   ASSIGN_OR_RETURN(const std::unique_ptr<Database> database, OpenReader());
   absl::Status status = ForEachStoredTuning(*database, visit, corrupt);

@@ -1,11 +1,10 @@
 #include "db/tables.h"
 
-#include <bit>
 #include <utility>
 
 #include "absl/time/time.h"
-#include "db/measurement_tables.h"
 #include "db/outbox_tables.h"
+#include "db/packed_candidates.h"
 #include "db/release_tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -17,35 +16,10 @@ absl::Status Damaged(const Table& table, const std::string& row, std::string_vie
   return absl::DataLossError(Concat(table.name, " row (", row, "): ", what));
 }
 
-constexpr char kBadChecksum[] = "the checksum does not match";
-
 absl::StatusOr<CandidateId> ReadCandidateId(const Table& table, const std::string& row,
                                             const std::string& text) {
   absl::StatusOr<CandidateId> id = ParseCandidateId(text);
   return id.ok() ? std::move(id) : Damaged(table, row, std::string(id.status().message()));
-}
-
-std::string EncodeSamples(const std::vector<float>& samples_us) {
-  std::string blob(samples_us.size() * 4, '\0');
-  char* out = blob.data();
-  for (const float sample : samples_us) {
-    const auto bits = std::bit_cast<uint32_t>(sample);
-    for (int shift = 0; shift < 32; shift += 8) *out++ = static_cast<char>(bits >> shift);
-  }
-  return blob;
-}
-
-std::vector<float> DecodeSamples(std::string_view blob) {
-  std::vector<float> samples_us;
-  samples_us.reserve(blob.size() / 4);
-  for (size_t i = 0; i + 4 <= blob.size(); i += 4) {
-    uint32_t bits = 0;
-    for (size_t byte = 0; byte < 4; ++byte) {
-      bits |= static_cast<uint32_t>(static_cast<unsigned char>(blob[i + byte])) << (8 * byte);
-    }
-    samples_us.push_back(std::bit_cast<float>(bits));
-  }
-  return samples_us;
 }
 
 std::string EncodeDigest(const TuningDigest& digest) {
@@ -77,17 +51,13 @@ const Table& TuningTable() {
   return table;
 }
 
-const Table& CandidateTable() {
-  static const Table table{
-      "candidates",
-      {"tuning_id", "position", "candidate", "numerical_notes", "behavior_notes", "deterministic",
-       "workspace_bytes", "heuristic_rank", "status", "error_message", "median_us", "q1_us",
-       "q3_us", "sample_count", "find_us"}};
+const Table& CandidatesTable() {
+  static const Table table{"tuning_candidates", {"tuning_id", "candidates"}};
   return table;
 }
 
-const Table& SampleTable() {
-  static const Table table{"samples", {"tuning_id", "position", "samples"}};
+const Table& SamplesTable() {
+  static const Table table{"tuning_samples", {"tuning_id", "last_position", "samples"}};
   return table;
 }
 
@@ -105,10 +75,9 @@ const Table& QuarantineTable() {
 }
 
 std::vector<const Table*> ChecksummedTables() {
-  return {&EnvironmentTable(), &TuningTable(),     &CandidateTable(),   &SampleTable(),
-          &PinTable(),         &QuarantineTable(), &ReleaseTable(),     &ChoiceTable(),
-          &WantedTable(),      &ConditionsTable(), &MeasurementTable(), &OtherTimesTable(),
-          &OutboxTable()};
+  return {&EnvironmentTable(), &TuningTable(),     &CandidatesTable(), &SamplesTable(),
+          &PinTable(),         &QuarantineTable(), &ReleaseTable(),    &ChoiceTable(),
+          &WantedTable(),      &OutboxTable()};
 }
 
 absl::StatusOr<EnvironmentRow> ReadEnvironment(const Statement& statement, int first) {
@@ -157,62 +126,49 @@ absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first) {
   tuning.provenance.node = reader.Text();
   tuning.provenance.memory_bytes = reader.Int();
   row.candidate_count = reader.Int();
-  const std::string name = Concat("tuning ", row.id, ", ", tuning.key.problem_text);
-  if (!reader.ChecksumMatches()) {
-    return Damaged(TuningTable(), name, kBadChecksum);
-  }
-  if (!ParseEvidence(Name(tuning.evidence)).has_value() || tuning.origin < Origin::kLocal ||
-      tuning.origin > Origin::kFleet) {
-    return Damaged(TuningTable(), name, "unknown evidence or origin");
-  }
-  return row;
-}
-
-absl::StatusOr<CandidateRow> ReadCandidate(const Statement& statement, int first) {
-  RowReader reader(CandidateTable(), statement, first);
-  CandidateRow row;
-  row.tuning_id = reader.Int();
-  row.position = reader.Int();
-  const std::string id = reader.Text();
-  const auto damaged = [&row, &id](std::string_view what) {
-    return Damaged(CandidateTable(),
-                   Concat("tuning ", row.tuning_id, ", position ", row.position, ", ", id), what);
+  const auto damaged = [&row](std::string_view what) {
+    return Damaged(TuningTable(), Concat("tuning ", row.id, ", ", row.tuning.key.problem_text),
+                   what);
   };
   if (!reader.ChecksumMatches()) return damaged(kBadChecksum);
-  Candidate& candidate = row.candidate;
-  absl::StatusOr<CandidateId> candidate_id = ParseCandidateId(id);
-  if (!candidate_id.ok()) return damaged(std::string(candidate_id.status().message()));
-  candidate.id = *std::move(candidate_id);
-  candidate.numerical_notes = static_cast<uint32_t>(reader.Int());
-  candidate.behavior_notes = static_cast<uint32_t>(reader.Int());
-  candidate.deterministic = reader.Int() != 0;
-  candidate.workspace_bytes = reader.Int();
-  candidate.heuristic_rank = static_cast<int>(reader.Int());
-  candidate.status = static_cast<CandidateStatus>(reader.Int());
-  candidate.error_message = reader.Text();
-  candidate.median_us = reader.Real();
-  candidate.q1_us = reader.Real();
-  candidate.q3_us = reader.Real();
-  candidate.sample_count = static_cast<int>(reader.Int());
-  candidate.find_us = reader.Real();
-  if (candidate.status < CandidateStatus::kTimed ||
-      candidate.status > CandidateStatus::kQuarantined) {
-    return damaged("unknown status");
+  if (!ParseEvidence(Name(tuning.evidence)).has_value() || tuning.origin < Origin::kLocal ||
+      tuning.origin > Origin::kFleet) {
+    return damaged("unknown evidence or origin");
   }
   return row;
 }
 
-absl::StatusOr<SampleRow> ReadSamples(const Statement& statement, int first) {
-  RowReader reader(SampleTable(), statement, first);
-  const int64_t tuning_id = reader.Int();
-  SampleRow row;
-  row.position = reader.Int();
-  if (!reader.ChecksumMatches()) {
-    return Damaged(SampleTable(), Concat("tuning ", tuning_id, ", position ", row.position),
-                   kBadChecksum);
+absl::Status ReadCandidates(const Statement& statement, int first, TuningRow* row) {
+  RowReader reader(CandidatesTable(), statement, first);
+  const auto damaged = [row](std::string_view what) {
+    return Damaged(CandidatesTable(),
+                   Concat("tuning ", row->id, ", ", row->tuning.key.problem_text), what);
+  };
+  if (reader.NextIsNull()) return damaged("is missing");
+  if (!reader.ChecksumMatches()) return damaged(kBadChecksum);
+  reader.Skip();
+  if (!UnpackCandidates(reader.Blob(), &row->tuning)) {
+    return damaged("its candidates mean nothing to this program");
   }
-  row.samples_us = DecodeSamples(reader.Blob());
-  return row;
+  if (static_cast<int64_t>(row->tuning.candidates.size()) != row->candidate_count) {
+    return damaged("a candidate is missing");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadSamples(const Statement& statement, int first,
+                         std::vector<Candidate>* candidates) {
+  RowReader reader(SamplesTable(), statement, first);
+  const auto damaged = [id = statement.Int(first)](std::string_view what) {
+    return Damaged(SamplesTable(), Concat("tuning ", id), what);
+  };
+  if (!reader.ChecksumMatches()) return damaged(kBadChecksum);
+  reader.Skip();
+  reader.Skip();
+  if (!UnpackSamples(reader.Blob(), candidates)) {
+    return damaged("its samples mean nothing to this program");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PinRow> ReadPin(const Statement& statement, int first) {
@@ -289,33 +245,19 @@ absl::Status WriteTuning(int64_t id, int64_t environment_id, const Tuning& tunin
       .Insert();
 }
 
-absl::Status WriteCandidate(int64_t tuning_id, int64_t position, const Candidate& candidate,
-                            Statement& statement) {
-  return RowWriter(CandidateTable(), statement)
+absl::Status WriteCandidates(int64_t tuning_id, const Tuning& tuning, Statement& statement) {
+  return RowWriter(CandidatesTable(), statement)
       .Int(tuning_id)
-      .Int(position)
-      .Text(ToText(candidate.id))
-      .Int(candidate.numerical_notes)
-      .Int(candidate.behavior_notes)
-      .Int(candidate.deterministic ? 1 : 0)
-      .Int(candidate.workspace_bytes)
-      .Int(candidate.heuristic_rank)
-      .Int(static_cast<int>(candidate.status))
-      .Text(candidate.error_message)
-      .Real(candidate.median_us)
-      .Real(candidate.q1_us)
-      .Real(candidate.q3_us)
-      .Int(candidate.sample_count)
-      .Real(candidate.find_us)
+      .Blob(PackCandidates(tuning))
       .Insert();
 }
 
-absl::Status WriteSamples(int64_t tuning_id, int64_t position, const std::vector<float>& samples_us,
+absl::Status WriteSamples(int64_t tuning_id, const std::vector<Candidate>& candidates,
                           Statement& statement) {
-  return RowWriter(SampleTable(), statement)
+  return RowWriter(SamplesTable(), statement)
       .Int(tuning_id)
-      .Int(position)
-      .Blob(EncodeSamples(samples_us))
+      .Int(LastPositionWithSamples(candidates))
+      .Blob(PackSamples(candidates))
       .Insert();
 }
 

@@ -17,12 +17,15 @@ namespace convtune {
 
 const Table& EnvironmentTable();
 const Table& TuningTable();
-const Table& CandidateTable();
-const Table& SampleTable();
+const Table& CandidatesTable();
+const Table& SamplesTable();
 const Table& PinTable();
 const Table& QuarantineTable();
 // Every table whose rows have checksums.
 std::vector<const Table*> ChecksummedTables();
+
+// How the error of a row ends that is not what was written.
+inline constexpr char kBadChecksum[] = "the checksum does not match";
 
 struct EnvironmentRow {
   int64_t id = 0;
@@ -35,17 +38,6 @@ struct TuningRow {
   int64_t environment_id = 0;
   int64_t candidate_count = 0;
   Tuning tuning;  // without key.environment_text and candidates
-};
-
-struct CandidateRow {
-  int64_t tuning_id = 0;
-  int64_t position = 0;
-  Candidate candidate;  // without samples
-};
-
-struct SampleRow {
-  int64_t position = 0;
-  std::vector<float> samples_us;
 };
 
 struct PinRow {
@@ -62,8 +54,10 @@ struct QuarantineRow {
 // table's SelectList().
 absl::StatusOr<EnvironmentRow> ReadEnvironment(const Statement& statement, int first = 0);
 absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first = 0);
-absl::StatusOr<CandidateRow> ReadCandidate(const Statement& statement, int first = 0);
-absl::StatusOr<SampleRow> ReadSamples(const Statement& statement, int first = 0);
+// Into row->tuning, whose own row was read; NULL where the row is missing.
+absl::Status ReadCandidates(const Statement& statement, int first, TuningRow* row);
+// Into the candidates of their tuning.
+absl::Status ReadSamples(const Statement& statement, int first, std::vector<Candidate>* candidates);
 absl::StatusOr<PinRow> ReadPin(const Statement& statement, int first = 0);
 absl::StatusOr<QuarantineRow> ReadQuarantine(const Statement& statement, int first = 0);
 
@@ -71,9 +65,9 @@ absl::StatusOr<QuarantineRow> ReadQuarantine(const Statement& statement, int fir
 absl::Status WriteEnvironment(const EnvironmentRow& row, Statement& statement);
 absl::Status WriteTuning(int64_t id, int64_t environment_id, const Tuning& tuning,
                          Statement& statement);
-absl::Status WriteCandidate(int64_t tuning_id, int64_t position, const Candidate& candidate,
-                            Statement& statement);
-absl::Status WriteSamples(int64_t tuning_id, int64_t position, const std::vector<float>& samples_us,
+absl::Status WriteCandidates(int64_t tuning_id, const Tuning& tuning, Statement& statement);
+// REQUIRES: a candidate has samples.
+absl::Status WriteSamples(int64_t tuning_id, const std::vector<Candidate>& candidates,
                           Statement& statement);
 absl::Status WritePin(int64_t environment_id, const Pin& pin, Statement& statement);
 absl::Status WriteQuarantine(int64_t environment_id, const QuarantineEntry& entry,

@@ -1,9 +1,9 @@
 #include "db/tuning_reader.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
-#include "db/measurement_tables.h"
 #include "db/tables.h"
 #include "db/transaction.h"
 #include "proto/base/status_macros.h"
@@ -11,54 +11,6 @@
 
 namespace convtune {
 namespace {
-
-// The candidates of `row`, without samples, into its tuning. DATA_LOSS if one
-// is damaged or missing.
-absl::Status ReadCandidates(Statement& statement, TuningRow* row) {
-  statement.Reset();
-  statement.BindInt(1, row->id);
-  std::vector<Candidate>& candidates = row->tuning.candidates;
-  candidates.reserve(static_cast<size_t>(row->candidate_count));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) {
-      break;
-    }
-    ASSIGN_OR_RETURN(CandidateRow candidate, ReadCandidate(statement));
-    if (candidate.position != static_cast<int64_t>(candidates.size())) {
-      break;
-    }
-    candidates.push_back(std::move(candidate.candidate));
-  }
-  if (static_cast<int64_t>(candidates.size()) != row->candidate_count) {
-    return absl::DataLossError(Concat("tunings row (tuning ", row->id, ", ",
-                                      row->tuning.key.problem_text, "): a candidate is missing"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Statement> PrepareCandidates(const Database& database) {
-  return database.Prepare(Concat("SELECT ", CandidateTable().SelectList("c"),
-                                 " FROM candidates c WHERE c.tuning_id = ? "
-                                 "ORDER BY c.position"));
-}
-
-absl::Status ReadAllSamples(Statement& statement, int64_t tuning_id,
-                            std::vector<Candidate>* candidates) {
-  statement.Reset();
-  statement.BindInt(1, tuning_id);
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(SampleRow row, ReadSamples(statement));
-    // The foreign key holds the position within the candidates.
-    if (row.position >= 0 && row.position < static_cast<int64_t>(candidates->size())) {
-      (*candidates)[static_cast<size_t>(row.position)].samples_us = std::move(row.samples_us);
-    }
-  }
-}
 
 // Pins and quarantine entries differ in their rows only.
 template <typename Value, typename Read>
@@ -111,52 +63,90 @@ absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(const Databa
   }
 }
 
+namespace {
+
+// Tunings whose environment is damaged: none of `environments`.
+absl::Status TellOfLostEnvironments(const Database& database,
+                                    const std::map<int64_t, std::string>& environments,
+                                    const CorruptRowSink& corrupt) {
+  ASSIGN_OR_RETURN(Statement ids, database.Prepare("SELECT environment_id FROM environments"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, ids.Step());
+    if (!more) return absl::OkStatus();
+    if (environments.contains(ids.Int(0))) continue;
+    ASSIGN_OR_RETURN(
+        Statement tunings,
+        database.Prepare("SELECT tuning_id, problem_text FROM tunings WHERE environment_id = ?"));
+    tunings.BindInt(1, ids.Int(0));
+    while (true) {
+      ASSIGN_OR_RETURN(const bool found, tunings.Step());
+      if (!found) break;
+      corrupt(Concat("tunings row (tuning ", tunings.Int(0), ", ", tunings.Text(1),
+                     "): its environment is damaged"));
+    }
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<StoredTuningReader> StoredTuningReader::Create(Database* database) {
-  ASSIGN_OR_RETURN(
-      Statement tuning,
-      database->Prepare(Concat("SELECT ", TuningTable().SelectList("t"), ", ",
-                               EnvironmentTable().SelectList("e"),
-                               " FROM tunings t JOIN environments e USING (environment_id) "
-                               "WHERE e.text = ? AND t.problem_text = ?")));
-  ASSIGN_OR_RETURN(Statement candidates, PrepareCandidates(*database));
-  ASSIGN_OR_RETURN(Statement samples,
-                   database->Prepare(Concat("SELECT ", SampleTable().SelectList("s"),
-                                            " FROM samples s WHERE s.tuning_id = ?")));
-  ASSIGN_OR_RETURN(MeasurementReader measurements, MeasurementReader::Create(*database));
-  return StoredTuningReader(database, std::move(tuning), std::move(candidates), std::move(samples),
-                            std::move(measurements));
+  ASSIGN_OR_RETURN(Statement environment,
+                   database->Prepare(Concat("SELECT ", EnvironmentTable().SelectList("e"),
+                                            " FROM environments e WHERE e.text = ?")));
+  // All of it in one statement: it sees one state of the file by itself.
+  ASSIGN_OR_RETURN(Statement tuning,
+                   database->Prepare(Concat(
+                       "SELECT ", TuningTable().SelectList("t"), ", ",
+                       CandidatesTable().SelectList("c"), ", ", SamplesTable().SelectList("s"),
+                       " FROM tunings t LEFT JOIN tuning_candidates c USING (tuning_id) "
+                       "LEFT JOIN tuning_samples s USING (tuning_id) "
+                       "WHERE t.environment_id = ? AND t.problem_text = ?")));
+  return StoredTuningReader(std::move(environment), std::move(tuning));
 }
 
 absl::StatusOr<Tuning> StoredTuningReader::Read(const TuningKey& key) {
-  ASSIGN_OR_RETURN(const Transaction transaction, Transaction::BeginRead(*database_));
   absl::StatusOr<Tuning> tuning = ReadAll(key);
-  // One that stands at a row would keep the transaction open.
-  Reset();
+  // One that stands at a row would keep its transaction open.
+  tuning_.Reset();
   return tuning;
 }
 
-void StoredTuningReader::Reset() {
-  tuning_.Reset();
-  candidates_.Reset();
-  samples_.Reset();
-  measurements_.Reset();
+absl::StatusOr<std::optional<int64_t>> StoredTuningReader::EnvironmentId(const std::string& text) {
+  if (const auto known = environments_.find(text); known != environments_.end()) {
+    return known->second;
+  }
+  environment_.BindText(1, text);
+  absl::StatusOr<bool> found = environment_.Step();
+  absl::StatusOr<EnvironmentRow> row;
+  if (found.ok() && *found) row = ReadEnvironment(environment_);
+  environment_.Reset();
+  RETURN_IF_ERROR(found.status());
+  if (!*found) return std::nullopt;
+  RETURN_IF_ERROR(row.status());
+  environments_.emplace(text, row->id);
+  return row->id;
 }
 
 absl::StatusOr<Tuning> StoredTuningReader::ReadAll(const TuningKey& key) {
-  tuning_.BindText(1, key.environment_text);
-  tuning_.BindText(2, key.problem_text);
-  ASSIGN_OR_RETURN(const bool found, tuning_.Step());
+  ASSIGN_OR_RETURN(const std::optional<int64_t> environment, EnvironmentId(key.environment_text));
+  bool found = false;
+  if (environment.has_value()) {
+    tuning_.BindInt(1, *environment);
+    tuning_.BindLastingText(2, key.problem_text);
+    ASSIGN_OR_RETURN(found, tuning_.Step());
+  }
   if (!found) {
     return absl::NotFoundError(
         Concat("no tuning of ", key.problem_text, " in ", key.environment_text));
   }
+  const int candidates = static_cast<int>(TuningTable().columns.size()) + 1;
+  const int samples = candidates + static_cast<int>(CandidatesTable().columns.size()) + 1;
   ASSIGN_OR_RETURN(TuningRow row, ReadTuning(tuning_));
-  ASSIGN_OR_RETURN(EnvironmentRow environment,
-                   ReadEnvironment(tuning_, static_cast<int>(TuningTable().columns.size()) + 1));
-  row.tuning.key.environment_text = std::move(environment.text);
-  RETURN_IF_ERROR(ReadCandidates(candidates_, &row));
-  RETURN_IF_ERROR(measurements_.Read(row.id, &row.tuning));
-  RETURN_IF_ERROR(ReadAllSamples(samples_, row.id, &row.tuning.candidates));
+  row.tuning.key.environment_text = key.environment_text;
+  RETURN_IF_ERROR(ReadCandidates(tuning_, candidates, &row));
+  if (tuning_.Type(samples) != ColumnType::kNull) {
+    RETURN_IF_ERROR(ReadSamples(tuning_, samples, &row.tuning.candidates));
+  }
   return std::move(row.tuning);
 }
 
@@ -164,42 +154,39 @@ absl::Status ForEachStoredTuning(Database& database, const std::function<bool(Tu
                                  const CorruptRowSink& corrupt) {
   ASSIGN_OR_RETURN(const Transaction transaction, Transaction::BeginRead(database));
   ASSIGN_OR_RETURN(const auto environments, ReadEnvironmentTexts(database, corrupt));
+  std::vector<std::pair<std::string, int64_t>> by_text;
+  for (const auto& [id, text] : environments) by_text.emplace_back(text, id);
+  std::sort(by_text.begin(), by_text.end());
+  // One after the other, in the order of an index: nothing is sorted.
   ASSIGN_OR_RETURN(
       Statement statement,
-      database.Prepare(Concat("SELECT ", TuningTable().SelectList("t"),
-                              " FROM tunings t LEFT JOIN environments e USING (environment_id) "
-                              "ORDER BY e.text, t.problem_text")));
-  ASSIGN_OR_RETURN(Statement candidates, PrepareCandidates(database));
-  ASSIGN_OR_RETURN(MeasurementReader measurements, MeasurementReader::Create(database));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) {
-      return absl::OkStatus();
-    }
-    absl::StatusOr<TuningRow> row = ReadTuning(statement);
-    absl::Status status = row.status();
-    if (status.ok()) {
-      const auto environment = environments.find(row->environment_id);
-      if (environment == environments.end()) {
-        status = absl::DataLossError(Concat("tunings row (tuning ", row->id, ", ",
-                                            row->tuning.key.problem_text,
-                                            "): its environment is damaged"));
+      database.Prepare(Concat("SELECT ", TuningTable().SelectList("t"), ", ",
+                              CandidatesTable().SelectList("c"),
+                              " FROM tunings t LEFT JOIN tuning_candidates c USING (tuning_id) "
+                              "WHERE t.environment_id = ? ORDER BY t.problem_text")));
+  for (const auto& [text, id] : by_text) {
+    statement.Reset();
+    statement.BindInt(1, id);
+    while (true) {
+      ASSIGN_OR_RETURN(const bool more, statement.Step());
+      if (!more) break;
+      absl::StatusOr<TuningRow> row = ReadTuning(statement);
+      absl::Status status = row.status();
+      if (status.ok()) {
+        row->tuning.key.environment_text = text;
+        status =
+            ReadCandidates(statement, static_cast<int>(TuningTable().columns.size()) + 1, &*row);
+      }
+      if (status.ok()) {
+        if (!visit(std::move(row->tuning))) return absl::OkStatus();
+      } else if (absl::IsDataLoss(status)) {
+        corrupt(std::string(status.message()));
       } else {
-        row->tuning.key.environment_text = environment->second;
-        status = ReadCandidates(candidates, &*row);
+        return status;
       }
     }
-    if (status.ok()) {
-      status = measurements.Read(row->id, &row->tuning);
-    }
-    if (status.ok()) {
-      if (!visit(std::move(row->tuning))) return absl::OkStatus();
-    } else if (absl::IsDataLoss(status)) {
-      corrupt(std::string(status.message()));
-    } else {
-      return status;
-    }
   }
+  return TellOfLostEnvironments(database, environments, corrupt);
 }
 
 absl::StatusOr<std::vector<Environment>> ReadStoredEnvironments(Database& database,

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,7 +12,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/database.h"
-#include "db/measurement_tables.h"
 #include "proto/model/tuning.h"
 
 namespace convtune {
@@ -34,21 +34,16 @@ class StoredTuningReader {
   absl::StatusOr<Tuning> Read(const TuningKey& key);
 
  private:
-  StoredTuningReader(Database* database, Statement tuning, Statement candidates, Statement samples,
-                     MeasurementReader measurements)
-      : database_(database),
-        tuning_(std::move(tuning)),
-        candidates_(std::move(candidates)),
-        samples_(std::move(samples)),
-        measurements_(std::move(measurements)) {}
+  StoredTuningReader(Statement environment, Statement tuning)
+      : environment_(std::move(environment)), tuning_(std::move(tuning)) {}
+  // Nothing if there is none.
+  absl::StatusOr<std::optional<int64_t>> EnvironmentId(const std::string& text);
   absl::StatusOr<Tuning> ReadAll(const TuningKey& key);
-  void Reset();
 
-  Database* database_;
+  Statement environment_;
   Statement tuning_;
-  Statement candidates_;
-  Statement samples_;
-  MeasurementReader measurements_;
+  // By text, those whose row was sound. Rows stay, and keep their numbers.
+  std::map<std::string, int64_t> environments_;
 };
 
 // As TuningStore::ForEachTuning. A tuning with a damaged candidate is left out

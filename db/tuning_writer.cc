@@ -3,7 +3,7 @@
 #include <cmath>
 #include <optional>
 
-#include "db/measurement_tables.h"
+#include "db/packed_candidates.h"
 #include "db/tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -129,12 +129,11 @@ absl::StatusOr<TuningWriter> TuningWriter::Create(Database& database) {
       Statement erase,
       database.Prepare("DELETE FROM tunings WHERE environment_id = ? AND problem_text = ?"));
   ASSIGN_OR_RETURN(Statement tuning, database.Prepare(TuningTable().InsertSql()));
-  ASSIGN_OR_RETURN(Statement candidate, database.Prepare(CandidateTable().InsertSql()));
-  ASSIGN_OR_RETURN(Statement samples, database.Prepare(SampleTable().InsertSql()));
-  ASSIGN_OR_RETURN(MeasurementWriter measurements, MeasurementWriter::Create(database));
+  ASSIGN_OR_RETURN(Statement candidates, database.Prepare(CandidatesTable().InsertSql()));
+  ASSIGN_OR_RETURN(Statement samples, database.Prepare(SamplesTable().InsertSql()));
   ASSIGN_OR_RETURN(const int64_t next_id, NextId(database, TuningTable()));
-  return TuningWriter(&database, std::move(erase), std::move(tuning), std::move(candidate),
-                      std::move(samples), std::move(measurements), next_id);
+  return TuningWriter(&database, std::move(erase), std::move(tuning), std::move(candidates),
+                      std::move(samples), next_id);
 }
 
 absl::StatusOr<int64_t> TuningWriter::EnvironmentId(const std::string& text,
@@ -161,15 +160,9 @@ absl::Status TuningWriter::Store(const Tuning& tuning, const Environment& enviro
   RETURN_IF_ERROR(erase_.Run());
   const int64_t tuning_id = next_id_++;
   RETURN_IF_ERROR(WriteTuning(tuning_id, environment_id, tuning, tuning_));
-  int64_t position = 0;
-  for (const Candidate& candidate : tuning.candidates) {
-    RETURN_IF_ERROR(WriteCandidate(tuning_id, position, candidate, candidate_));
-    if (!candidate.samples_us.empty()) {
-      RETURN_IF_ERROR(WriteSamples(tuning_id, position, candidate.samples_us, samples_));
-    }
-    ++position;
-  }
-  return measurements_.Write(tuning_id, tuning);
+  RETURN_IF_ERROR(WriteCandidates(tuning_id, tuning, candidates_));
+  if (LastPositionWithSamples(tuning.candidates) < 0) return absl::OkStatus();
+  return WriteSamples(tuning_id, tuning.candidates, samples_);
 }
 
 absl::StatusOr<int64_t> EraseTunings(Database& database, const std::vector<TuningKey>& keys) {

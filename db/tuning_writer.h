@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/database.h"
-#include "db/measurement_tables.h"
 #include "proto/model/tuning.h"
 
 namespace convtune {
@@ -36,23 +35,21 @@ class TuningWriter {
     int64_t id;
   };
 
-  TuningWriter(Database* database, Statement erase, Statement tuning, Statement candidate,
-               Statement samples, MeasurementWriter measurements, int64_t next_id)
+  TuningWriter(Database* database, Statement erase, Statement tuning, Statement candidates,
+               Statement samples, int64_t next_id)
       : database_(database),
         erase_(std::move(erase)),
         tuning_(std::move(tuning)),
-        candidate_(std::move(candidate)),
+        candidates_(std::move(candidates)),
         samples_(std::move(samples)),
-        measurements_(std::move(measurements)),
         next_id_(next_id) {}
   absl::StatusOr<int64_t> EnvironmentId(const std::string& text, const Environment& environment);
 
   Database* database_;
   Statement erase_;
   Statement tuning_;
-  Statement candidate_;
+  Statement candidates_;
   Statement samples_;
-  MeasurementWriter measurements_;
   std::map<std::string, Known> environments_;  // by text
   int64_t next_id_;
 };

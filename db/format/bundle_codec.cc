@@ -95,12 +95,12 @@ class RowReader {
 
   Candidate ReadCandidate(const v1::BundleCandidate& row) {
     Candidate out;
-    const absl::StatusOr<CandidateId> id = ParseCandidateId(row.candidate());
+    absl::StatusOr<CandidateId> id = ParseCandidateId(row.candidate());
     if (!id.ok()) {
       Refuse(v1::REFUSAL_REASON_CANDIDATE, "candidate", std::string(id.status().message()));
     } else {
-      out.id = *id;
-      Require(ToText(*id) == row.candidate(), v1::REFUSAL_REASON_CANDIDATE, "candidate",
+      out.id = *std::move(id);
+      Require(ToText(out.id) == row.candidate(), v1::REFUSAL_REASON_CANDIDATE, "candidate",
               "must be in its canonical form");
     }
     Require(v1::CandidateStatus_IsValid(row.status()) &&

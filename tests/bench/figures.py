@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -19,17 +20,22 @@ sys.path.insert(0, str(ROOT / "tests" / "bench"))
 sys.path.insert(0, str(ROOT / "tests" / "bench" / "bundles"))
 
 import bundles  # noqa: E402
+import grpc  # noqa: E402
 from harness.daemon import Daemon, wait_until  # noqa: E402
 from harness.fakes import script  # noqa: E402
 
 import plans  # noqa: E402
 
 BATCHES = (1, 64, 1477)
-INDEX_SIZES = (10_000, 200_000, 1_000_000)
+BATCHES_BESIDE_TUNING = (1, 64)
+TUNED_BESIDE = 100
+INDEX_SIZES = (1_000, 10_000, 200_000, 1_000_000)
+INDEX_CANDIDATES = (4, 40, 400, 4_000)
 IDLE_SECONDS = 20
-START_SIZES = (1_000, 10_000, 100_000)
+START_SIZES = (1_000, 10_000, 100_000, 1_000_000)
 START_ROUNDS = 3
-SNAPSHOT_SIZES = (10_000, 1_000_000)
+ONE_START_FROM = 1_000_000  # publishing takes longer than starting
+SNAPSHOT_SIZES = (1_000, 10_000, 100_000, 1_000_000)
 # (figure, batch) -> what to reach, as a bound of the ratio.
 TARGETS = {
     ("calls_per_second", 1): (">=", 0.95),
@@ -91,10 +97,33 @@ def ready_reply_server(folder, reply):
         process.wait(10)
 
 
+@contextlib.contextmanager
+def tuning_beside(daemon, problems):
+    """Other problems are tuned over and over meanwhile: results are committed, and the log is checkpointed."""
+    ended = threading.Event()
+    command = [BIN / "convtune", "tune", "--address", daemon.address, "--file", problems, "--force"]
+
+    def tune():
+        while not ended.is_set():
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    thread = threading.Thread(target=tune)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 def measure_lookups(folder):
-    """The daemon beside a server that only sends a ready reply; both in processes of their own."""
+    """The daemon beside a server that only sends a ready reply; both in processes of their own. The baseline is under
+    the same load where the daemon tunes meanwhile."""
     problems = folder / "problems.txt"
-    problems.write_text("\n".join(distinct_problems(max(BATCHES))) + "\n")
+    lines = distinct_problems(max(BATCHES) + TUNED_BESIDE)
+    problems.write_text("\n".join(lines[: max(BATCHES)]) + "\n")
+    others = folder / "others.txt"
+    others.write_text("\n".join(lines[max(BATCHES) :]) + "\n")
     rows = []
     args = ("--devices", "0", "--worker", BIN / "convtune-fake-worker", "--log-level", "warn")
     with daemon_in(folder, *args, env=script(candidates=40)) as daemon:
@@ -109,6 +138,10 @@ def measure_lookups(folder):
             subprocess.run([str(c) for c in [*common, "--fetch", "--reply", reply]], check=True)
             with ready_reply_server(folder, reply) as address:
                 rows += json_lines([*common, "--baseline", address])
+                if batch in BATCHES_BESIDE_TUNING:
+                    with tuning_beside(daemon, others):
+                        busy = json_lines([*common, "--baseline", address, "--clients", 4])
+                    rows += [{**row, "state": "busy"} for row in busy if row["figure"] != "calls_per_second"]
     return rows
 
 
@@ -116,7 +149,10 @@ def measure_index(_folder):
     """A problem's cost, from request bytes to reply bytes, beside a look-up in a bare hash table, at several sizes."""
     rows = []
     for tunings in INDEX_SIZES:
-        rows += json_lines([BIN / "convtune-bench-index", "--tunings", tunings])
+        rows += json_lines([BIN / "convtune-bench-index", "--tunings", tunings, "--batch", min(1477, tunings)])
+    for candidates in INDEX_CANDIDATES:
+        command = [BIN / "convtune-bench-index", "--tunings", 1_000, "--batch", 1_000, "--candidates", candidates]
+        rows += [row for row in json_lines(command) if candidates != 40]
     return rows
 
 
@@ -161,34 +197,48 @@ def read_once(path):
     return time.monotonic() - start
 
 
+def await_whole_index(daemon):
+    """Lists wait for it, ten seconds at a time."""
+    with daemon.client() as client:
+        while True:
+            try:
+                return client.tuning.ListTunings(page_size=1, timeout=30)
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise
+
+
 def measure_start(folder):
-    """From exec to READY, beside reading the bytes of the database once; both with a warm page cache."""
+    """From exec to READY, and until the index is whole, beside reading the bytes of the database once; with a warm
+    page cache."""
     rows = []
     for tunings in START_SIZES:
         here = folder / str(tunings)
-        here.mkdir()
-        bundle = here / "bundle"
-        subprocess.run([BIN / "convtune-make-bundle", str(tunings), bundle], check=True)
-        with daemon_in(here, "--devices", "none") as daemon:
-            subprocess.run(
-                [BIN / "convtune", "import", "--address", daemon.address, bundle],
-                check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-            daemon.stop(60)
-            database = daemon.state_dir / "convtune.db"
-            times, bare = [], []
-            for _ in range(START_ROUNDS):
-                bare.append(read_once(database))
-                start = time.monotonic()
-                daemon.start()
-                times.append(time.monotonic() - start)
+        (here / "state").mkdir(parents=True)
+        subprocess.run([BIN / "convtune-make-bundle", str(tunings), here / "state"], check=True)
+        database = here / "state" / "convtune.db"
+        size = database.stat().st_size
+        times, whole, bare = [], [], []
+        for _ in range(START_ROUNDS if tunings < ONE_START_FROM else 1):
+            daemon = Daemon(BIN / "convtuned", here, ("--devices", "none"))
+            bare.append(read_once(database))
+            start = time.monotonic()
+            daemon.start()
+            times.append(time.monotonic() - start)
+            try:
+                await_whole_index(daemon)
+                whole.append(time.monotonic() - start)
                 resident = daemon.rss_kib() * 1024
-                daemon.stop(60)
-        value, baseline = sorted(times)[START_ROUNDS // 2], sorted(bare)[START_ROUNDS // 2]
-        at = {"tunings": tunings}
-        rows.append({"figure": "start_s", **at, "value": value, "baseline": baseline, "ratio": value / baseline})
-        rows.append({"figure": "start_bytes_per_tuning", **at, "value": resident / tunings,
-                     "baseline": database.stat().st_size / tunings})  # fmt: skip
+                if tunings < ONE_START_FROM:
+                    daemon.stop(60)
+            finally:
+                daemon.close()
+        for figure, values in (("start_s", times), ("start_whole_s", whole)):
+            value, baseline = statistics.median(values), statistics.median(bare)
+            rows.append({"figure": figure, "tunings": tunings, "value": value, "baseline": baseline,
+                         "ratio": value / baseline})  # fmt: skip
+        rows.append({"figure": "start_bytes_per_tuning", "tunings": tunings, "value": resident / tunings,
+                     "baseline": size / tunings})  # fmt: skip
     return rows
 
 
@@ -275,7 +325,7 @@ def table(rows):
     head = ["FIGURE", "AT", "VALUE", "BASELINE", "RATIO", "TO REACH", "REACHED"]
     lines = [head]
     for row in rows:
-        names = ("model", "problems", "batch", "clients", "tunings", "choices", "writers", "nodes", "state")
+        names = ("model", "problems", "batch", "clients", "tunings", "candidates", "choices", "writers", "nodes", "state")
         at = " ".join(f"{row[k]} {k}" for k in names if k in row)
         number = [f"{row[k]:.4g}" if k in row else "" for k in ("value", "baseline", "ratio")]
         lines.append([row["figure"], at, *number, *judged(row)])

@@ -31,7 +31,6 @@ namespace convtune::bench {
 namespace {
 
 constexpr char kEnvironment[] = "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full";
-constexpr int kCandidates = 40;
 
 // Distinct for n below 2^31.
 ConvProblem ProblemOf(int n) {
@@ -41,10 +40,10 @@ ConvProblem ProblemOf(int n) {
       .value();
 }
 
-Tuning TuningOf(const ConvProblem& problem, std::mt19937* random) {
+Tuning TuningOf(const ConvProblem& problem, int candidates, std::mt19937* random) {
   Tuning tuning;
   tuning.key = {problem.ToText(), kEnvironment};
-  for (int i = 0; i < kCandidates; ++i) {
+  for (int i = 0; i < candidates; ++i) {
     Candidate candidate;
     candidate.id = EngineConfig{i, {}};
     candidate.heuristic_rank = i;
@@ -119,9 +118,11 @@ int Main(int argc, char** argv) {
   int tunings = 10000;
   int batch = 1477;
   int repeats = 31;
+  int candidates = 40;
   CLI::App app("index look-ups beside bare hash look-ups");
   app.add_option("--tunings", tunings)->check(CLI::Range(1, 10'000'000));
   app.add_option("--batch", batch)->check(CLI::PositiveNumber);
+  app.add_option("--candidates", candidates, "of each tuning")->check(CLI::Range(1, 10000));
   app.add_option("--repeats", repeats)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
 
@@ -129,7 +130,7 @@ int Main(int argc, char** argv) {
   IndexTuner tuner;
   const int64_t before = ResidentBytes();
   for (int n = 0; n < tunings; ++n) {
-    tuner.index().Publish(TuningOf(ProblemOf(n), &random), true);
+    tuner.index().Publish(TuningOf(ProblemOf(n), candidates, &random), true);
   }
   const int64_t bytes = (ResidentBytes() - before) / tunings;
   int64_t candidate_bytes = 0;
@@ -194,11 +195,11 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "a look-up was not answered\n");
     return 1;
   }
-  const auto line = [tunings](const char* figure, double value, double baseline) {
+  const auto line = [tunings, candidates](const char* figure, double value, double baseline) {
     std::printf(
-        "{\"figure\": \"%s\", \"tunings\": %d, \"value\": %.5g, \"baseline\": %.5g, "
-        "\"ratio\": %.4g}\n",
-        figure, tunings, value, baseline, value / baseline);
+        "{\"figure\": \"%s\", \"tunings\": %d, \"candidates\": %d, \"value\": %.5g, "
+        "\"baseline\": %.5g, \"ratio\": %.4g}\n",
+        figure, tunings, candidates, value, baseline, value / baseline);
   };
   line("problem_ns", look_up, hash);
   line("problem_not_ready_ns", first, hash);

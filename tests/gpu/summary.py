@@ -7,47 +7,124 @@ One line of tab-separated fields for each tuning, under a heading; then one for
 each candidate that is quarantined.
 """
 
+import collections
 import sqlite3
+import struct
 import sys
 
 TIMED, QUARANTINED = 1, 7
+CAPTURED, NOT_CAPTURED = 1, 2
 LAUNCHES = {1: "eager", 2: "graph"}
 CACHE_STATES = {1: "cold", 2: "input_hot", 3: "hot"}
 FIELDS = ["problem", "raced", "timed", "compared", "captured", "not_captured", "quarantined", "largest_error",
           "lowest_mhz", "highest_mhz", "largest_host_us", "other_ways"]
-
-SUMMARY = """
-SELECT t.tuning_id, t.problem_text, coalesce(tc.cache_state, 0),
-       sum(c.status = ?1), sum(m.error IS NOT NULL), sum(coalesce(m.capture, 0) = 1),
-       sum(coalesce(m.capture, 0) = 2), sum(c.status = ?2), max(m.error),
-       min(nullif(m.sm_clock_mhz, 0)), max(nullif(m.sm_clock_mhz, 0)), max(m.host_us)
-FROM tunings t JOIN candidates c USING (tuning_id)
-LEFT JOIN measurements m ON m.tuning_id = c.tuning_id AND m.position = c.position
-LEFT JOIN tuning_conditions tc ON tc.tuning_id = t.tuning_id
-GROUP BY t.tuning_id ORDER BY t.problem_text
-"""
-WAYS = """
-SELECT launch, cache_state, count(*) FROM other_times WHERE tuning_id = ? GROUP BY launch, cache_state
-ORDER BY launch, cache_state
-"""
+PACKED_VERSION = 1
 
 
-def number(value, form):
-    return "-" if value is None else format(value, form)
+class Packed:
+    """Reads what db/README.md calls packed candidates."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def unsigned(self):
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    def signed(self):
+        value = self.unsigned()
+        return (value >> 1) ^ -(value & 1)
+
+    def real(self):
+        (value,) = struct.unpack_from("<d", self.data, self.at)
+        self.at += 8
+        return value
+
+    def skip_text(self):
+        size = self.unsigned()
+        self.at += size
+
+    def skip_id(self):
+        if self.unsigned() == 1:
+            self.signed(), self.signed()
+            return
+        self.signed()
+        for _ in range(self.unsigned()):
+            self.signed(), self.signed()
+
+    def candidate(self):
+        self.skip_id()
+        out = {"status": self.unsigned(), "error": None, "clock": None, "host": 0, "capture": 0, "ways": []}
+        for read in (self.unsigned, self.unsigned, self.signed, self.signed):
+            read()
+        has = self.unsigned()
+        if has & 2:
+            self.skip_text()
+        if has & 4:
+            self.real(), self.real(), self.real(), self.signed()
+        if has & 8:
+            self.real(), self.real()
+        if has & 16:
+            self.real()
+        if has & 32:
+            out["host"] = self.real()
+        if has & 64:
+            out["clock"] = self.real()
+        if has & 128:
+            out["error"] = self.real()
+        if has & 256:
+            out["capture"] = self.unsigned()
+        if has & 512:
+            for _ in range(self.unsigned()):
+                out["ways"].append((self.unsigned(), self.unsigned()))
+                self.real(), self.real(), self.real(), self.signed()
+        return out
+
+
+def unpack(data):
+    """(cache state of the race, 0 without one; the candidates)"""
+    packed = Packed(data)
+    if packed.unsigned() != PACKED_VERSION:
+        raise SystemExit("summary.py: the database is of another version")
+    stop_reason = packed.unsigned()
+    packed.signed()
+    cache_state = packed.unsigned()
+    if packed.unsigned():
+        packed.unsigned(), packed.signed(), packed.unsigned(), packed.real(), packed.signed(), packed.signed()
+        packed.unsigned(), packed.unsigned(), packed.unsigned()
+    return cache_state if stop_reason else 0, [packed.candidate() for _ in range(packed.unsigned())]
+
+
+def number(values, largest, form):
+    known = [value for value in values if value is not None]
+    return format(largest(known), form) if known else "-"
 
 
 def lines(database):
     yield "\t".join(FIELDS)
-    for row in database.execute(SUMMARY, (TIMED, QUARANTINED)):
-        tuning, problem, raced, timed, compared, captured, refused, quarantined, error, low, high, host = row
-        ways = [
-            f"{LAUNCHES.get(launch, launch)}/{CACHE_STATES.get(state, state)}:{count}"
-            for launch, state, count in database.execute(WAYS, (tuning,))
-        ]
+    for problem, data in database.execute(
+            "SELECT problem_text, candidates FROM tunings JOIN tuning_candidates USING (tuning_id) "
+            "ORDER BY problem_text"):
+        raced, all_of_it = unpack(data)
+        timed, quarantined = (sum(c["status"] == status for c in all_of_it) for status in (TIMED, QUARANTINED))
+        captured, refused = (sum(c["capture"] == kind for c in all_of_it) for kind in (CAPTURED, NOT_CAPTURED))
+        errors, clocks = [c["error"] for c in all_of_it], [c["clock"] for c in all_of_it]
+        # What was timed or compared has a time of the host, which may be 0.
+        hosts = [c["host"] for c in all_of_it
+                 if c["status"] == TIMED or c["error"] is not None or c["capture"] or c["ways"]]
+        ways = collections.Counter(way for c in all_of_it for way in c["ways"])
         yield "\t".join([
-            problem, CACHE_STATES.get(raced, "-"), str(timed), str(compared), str(captured), str(refused),
-            str(quarantined), number(error, ".3g"), number(low, ".0f"), number(high, ".0f"),
-            number(host, ".1f"), ",".join(ways) or "-",
+            problem, CACHE_STATES.get(raced, "-"), str(timed), str(sum(e is not None for e in errors)), str(captured),
+            str(refused), str(quarantined), number(errors, max, ".3g"), number(clocks, min, ".0f"),
+            number(clocks, max, ".0f"), number(hosts, max, ".1f"),
+            ",".join(f"{LAUNCHES.get(launch, launch)}/{CACHE_STATES.get(state, state)}:{count}"
+                     for (launch, state), count in sorted(ways.items())) or "-",
         ])
     for problem, candidate, reason in database.execute(
             "SELECT problem_text, candidate, reason FROM quarantine ORDER BY problem_text, candidate"):

@@ -75,12 +75,13 @@ class Steps:
         self.rows.append(row)
         print(f"{name}: {wall:.1f} s, CPU {row['cpu_s']:.2f} s", file=sys.stderr, flush=True)
 
-    def run(self, name, command, daemon=None):
-        """Runs it, and returns what it printed."""
+    def run(self, name, command, daemon=None, keep=True):
+        """Runs it, and returns what it printed, if that is to be kept."""
         env = {**os.environ, "CONVTUNE_ADDRESS": f"unix:{daemon.socket}"} if daemon else None
         before, start = cpu_seconds(daemon.pid) if daemon else 0, time.monotonic()
-        process = subprocess.Popen([str(c) for c in command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        output = process.stdout.read().decode(errors="replace")
+        process = subprocess.Popen([str(c) for c in command], env=env,
+                                   stdout=subprocess.PIPE if keep else subprocess.DEVNULL, stderr=subprocess.STDOUT)
+        output = process.stdout.read().decode(errors="replace") if keep else ""
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.monotonic() - start
         if status != 0:
@@ -88,6 +89,17 @@ class Steps:
         more = (cpu_seconds(daemon.pid) - before, peak_mib(daemon.pid)) if daemon else ()
         self.add(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, *more)
         return output
+
+
+def await_quiet(steps, name, daemon):
+    """A step for what the daemon does by itself until it has nothing to do for a second."""
+    before, start = cpu_seconds(daemon.pid), time.monotonic()
+    busy, quiet_since = before, start
+    while time.monotonic() - quiet_since < 1:
+        time.sleep(0.1)
+        if (now := cpu_seconds(daemon.pid)) > busy + 0.015:
+            busy, quiet_since = now, time.monotonic()
+    steps.add(name, quiet_since - start, 0, 0, busy - before, peak_mib(daemon.pid))
 
 
 def require(holds, what):
@@ -110,6 +122,7 @@ def measure(build, folder, tunings):
     daemon = Daemon(build, folder, "first")
     took = steps.run("import", [convtune, "import", a], daemon)
     require(f"took {tunings} of {tunings} tunings" in took, f"the first import must take everything: {took}")
+    await_quiet(steps, "publish", daemon)
     steps.run("export", [convtune, "export", folder / "first.bundle"], daemon)
     once = digest(folder / "first.bundle")
     (folder / "first.bundle").unlink()
@@ -120,6 +133,10 @@ def measure(build, folder, tunings):
     (folder / "second.bundle").unlink()
     daemon.stop()
     database = sum(f.stat().st_size for f in daemon.state.glob("convtune.db*"))
+    steps.run("read the database", ["cat", daemon.state / "convtune.db"], keep=False)
+    daemon = Daemon(build, folder, "first")
+    steps.add("start", daemon.start_seconds, 0, 0, cpu_seconds(daemon.pid), peak_mib(daemon.pid))
+    daemon.stop()
     shutil.rmtree(daemon.state)
     daemon = Daemon(build, folder, "base", "--base", a)
     steps.add("start with it as --base", daemon.start_seconds, 0, 0, cpu_seconds(daemon.pid), peak_mib(daemon.pid))
@@ -134,7 +151,7 @@ def figures(build, folder, tunings=TUNINGS):
     out = []
     for row in rows:
         name = "bundle_" + row["step"].replace(" ", "_").replace("--", "")
-        if row["step"] in ("write", "sha256sum"):
+        if row["step"] in ("write", "sha256sum", "read the database", "start"):
             continue
         for what in ("cpu_s", "wall_s"):
             value, baseline = row[what], max(bare[what], 1e-3)

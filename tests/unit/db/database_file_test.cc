@@ -136,6 +136,31 @@ TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionFourWithItsRows) {
   EXPECT_THAT(store->Check()->problems, IsEmpty());
 }
 
+TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionFiveWithItsRows) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v5.sql"));
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(notices_, IsEmpty());
+  EXPECT_EQ(*store->GetTuning(SampleTuning(1).key), SampleTuning(1));
+  EXPECT_EQ(*store->GetTuning(SampleTuning(3).key), SampleMeasuredTuning(3));
+  EXPECT_EQ(store->GetOutboxStatus()->depth, 3);
+  EXPECT_THAT(store->Check()->problems, IsEmpty());
+}
+
+TEST_F(DatabaseFileTest, DamagedRowsOfAnOlderDatabaseCostWhatTheyCostBefore) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v4.sql"));
+  Run("UPDATE candidates SET median_us = 0.5 WHERE tuning_id = 2 AND position = 1;"
+      "UPDATE samples SET samples = zeroblob(84) WHERE tuning_id = 1 AND position = 1");
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  std::vector<std::string> corrupt;
+  EXPECT_EQ(All(*store, &corrupt).size(), 2U);
+  EXPECT_THAT(corrupt, ElementsAre(HasSubstr("tuning_candidates row (tuning 2, ")));
+  Tuning first = SampleTuning(1);
+  first.candidates[1].samples_us.clear();
+  EXPECT_EQ(*store->GetTuning(SampleTuning(1).key), first);
+}
+
 TEST_F(DatabaseFileTest, TheOutboxOfAnOlderDatabaseIsEmptyUntilItIsFilled) {
   Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v3.sql"));
   auto store = Open();
@@ -147,7 +172,7 @@ TEST_F(DatabaseFileTest, TheOutboxOfAnOlderDatabaseIsEmptyUntilItIsFilled) {
 
 class MigrationTest : public DatabaseFileTest, public ::testing::WithParamInterface<int> {};
 
-INSTANTIATE_TEST_SUITE_P(FromEveryVersion, MigrationTest, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(FromEveryVersion, MigrationTest, ::testing::Values(1, 2, 3, 4));
 
 TEST_P(MigrationTest, AMigratedDatabaseHasTheSchemaOfANewOne) {
   Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v" + std::to_string(GetParam()) + ".sql"));

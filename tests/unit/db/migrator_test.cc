@@ -46,6 +46,21 @@ TEST_F(MigratorTest, OneThatFailsLeavesTheVersionBefore) {
   EXPECT_EQ(*database_->QueryInt("SELECT COUNT(*) FROM sqlite_schema WHERE name = 'b'"), 0);
 }
 
+TEST_F(MigratorTest, AStepRunsBehindItsSqlAndIsUndoneWithIt) {
+  const auto insert = [](Database& database) {
+    return database.Execute("INSERT INTO b VALUES (2)");
+  };
+  const auto fail = [&insert](Database& database) {
+    EXPECT_TRUE(insert(database).ok());
+    return absl::UnavailableError("no");
+  };
+  EXPECT_FALSE(Migrate(*database_, kGood, {{2, fail}}).ok());
+  EXPECT_EQ(*database_->UserVersion(), 1);
+  EXPECT_EQ(*database_->QueryInt("SELECT COUNT(*) FROM sqlite_schema WHERE name = 'b'"), 0);
+  ASSERT_TRUE(Migrate(*database_, kGood, {{2, insert}}).ok());
+  EXPECT_EQ(*database_->QueryInt("SELECT COUNT(*) FROM b"), 2);
+}
+
 TEST_F(MigratorTest, TheListHasNoGap) {
   int expected = 1;
   for (const Migration& migration : AllMigrations()) {

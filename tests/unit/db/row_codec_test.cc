@@ -39,7 +39,10 @@ TEST(TableTest, WritesItsSql) {
   EXPECT_EQ(table.InsertSql(), "INSERT INTO t (a, b, checksum) VALUES (?, ?, ?)");
   EXPECT_EQ(table.UpsertSql("a"),
             "INSERT INTO t (a, b, checksum) VALUES (?, ?, ?) ON CONFLICT (a) DO UPDATE SET "
-            "a = excluded.a, b = excluded.b, checksum = excluded.checksum");
+            "b = excluded.b, checksum = excluded.checksum");
+  EXPECT_EQ(table.UpsertSql("a, b"),
+            "INSERT INTO t (a, b, checksum) VALUES (?, ?, ?) ON CONFLICT (a, b) DO UPDATE SET "
+            "checksum = excluded.checksum");
   EXPECT_EQ(table.SelectList("x"), "x.a, x.b, x.checksum");
 }
 

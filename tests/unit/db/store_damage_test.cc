@@ -35,33 +35,37 @@ TEST_F(StoreDamageTest, AFlippedBitInATuningLeavesItOut) {
                          "tunings");
 }
 
-TEST_F(StoreDamageTest, AChangedCandidateLeavesItsTuningOut) {
+TEST_F(StoreDamageTest, ChangedCandidatesLeaveTheirTuningOut) {
   ExpectTuningTwoLeftOut(
-      "UPDATE candidates SET median_us = 0.5 WHERE tuning_id = 2 AND position = 3", "candidates");
+      "UPDATE tuning_candidates SET candidates = CAST(substr(candidates, 1, 40) || x'01' || "
+      "substr(candidates, 42) AS BLOB) WHERE tuning_id = 2",
+      "tuning_candidates");
 }
 
-TEST_F(StoreDamageTest, AMissingCandidateLeavesItsTuningOut) {
-  ExpectTuningTwoLeftOut("DELETE FROM candidates WHERE tuning_id = 2 AND position = 4", "tunings");
+TEST_F(StoreDamageTest, MissingCandidatesLeaveTheirTuningOut) {
+  ExpectTuningTwoLeftOut("DELETE FROM tuning_candidates WHERE tuning_id = 2", "tuning_candidates");
 }
 
-TEST_F(StoreDamageTest, CandidatesThatChangedPlacesLeaveTheirTuningOut) {
-  ExpectTuningTwoLeftOut(
-      "PRAGMA foreign_keys=OFF; DELETE FROM samples WHERE tuning_id = 2;"
-      "UPDATE candidates SET position = 9 WHERE tuning_id = 2 AND position = 0;"
-      "UPDATE candidates SET position = 0 WHERE tuning_id = 2 AND position = 1;"
-      "UPDATE candidates SET position = 1 WHERE tuning_id = 2 AND position = 9;",
-      "candidates");
+TEST_F(StoreDamageTest, CandidatesOfAnotherTuningLeaveBothOut) {
+  Fill(2);
+  Run("PRAGMA foreign_keys=OFF; UPDATE tuning_candidates SET tuning_id = 9 - tuning_id;"
+      "UPDATE tuning_candidates SET tuning_id = tuning_id - 6");
+  auto store = Open();
+  std::vector<std::string> corrupt;
+  EXPECT_THAT(All(*store, &corrupt), IsEmpty());
+  EXPECT_THAT(corrupt, SizeIs(2));
+  EXPECT_THAT(store->Check()->problems, SizeIs(2));
 }
 
 TEST_F(StoreDamageTest, DamagedSamplesCostTheFullTuningButNotTheIndex) {
   Fill(1);
-  Run("UPDATE samples SET samples = zeroblob(84) WHERE position = 0");
+  Run("UPDATE tuning_samples SET samples = zeroblob(84)");
   auto store = Open();
   std::vector<std::string> corrupt;
   EXPECT_THAT(All(*store, &corrupt), SizeIs(1));
   EXPECT_THAT(corrupt, IsEmpty());
   EXPECT_TRUE(absl::IsDataLoss(store->GetTuning(SampleTuning(1).key).status()));
-  EXPECT_THAT(store->Check()->problems, ElementsAre(HasSubstr("samples row")));
+  EXPECT_THAT(store->Check()->problems, ElementsAre(HasSubstr("tuning_samples row")));
 }
 
 TEST_F(StoreDamageTest, ADamagedEnvironmentIsMendedByTheNextTuning) {

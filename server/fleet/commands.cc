@@ -101,7 +101,8 @@ class AgentCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(options.postgres, flags_.Resolve());
     ASSIGN_OR_RETURN(
         options.daemon.address,
-        Address::Parse(address_.empty() ? absl::StrCat("unix:", DefaultSocketPath()) : address_));
+        Address::Parse(address_.empty() ? absl::StrCat("unix:", FirstSocket(ClientSocketPaths()))
+                                        : address_));
     options.daemon.tls = tls_;
     options.node = node_.empty() ? HostName() : node_;
     options.version = CONVTUNE_VERSION;

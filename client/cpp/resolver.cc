@@ -1,18 +1,18 @@
 #include "client/cpp/include/convtune/resolver.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cpp/client.h"
 #include "client/cpp/resolver_convert.h"
 #include "client/cpp/rpc_error.h"
-#include "client/cpp/snapshot_answers.h"
+#include "client/cpp/snapshot_loader.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
@@ -26,21 +26,6 @@ constexpr size_t kMaxRequestBytes = (4 << 20) - (64 << 10);
 constexpr size_t kBytesPerProblem = 16;  // tags and lengths around the text
 constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
-
-// A file that was put in another one's place has another inode, even where the
-// clock of the file system has not moved on. All 0: there is none.
-struct FileIdentity {
-  ino_t inode = 0;
-  int64_t seconds = 0;
-  int64_t nanoseconds = 0;
-  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
-};
-
-FileIdentity IdentityOf(const std::string& path) {
-  struct stat info = {};
-  if (stat(path.c_str(), &info) != 0) return {};
-  return {info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-}
 
 bool SameAnswer(const Result& a, const Result& b) {
   return a.found == b.found && a.winner.text == b.winner.text && a.evidence == b.evidence;
@@ -64,25 +49,40 @@ std::map<size_t, std::string> RefusedOf(const absl::Status& status, size_t queri
 
 class Resolver::Impl {
  public:
-  explicit Impl(Options options) : options_(std::move(options)) {}
+  explicit Impl(Options options) : options_(std::move(options)) {
+    if (options_.use_snapshot) {
+      loader_ = std::make_unique<SnapshotLoader>(options_.snapshot, options_.environment);
+    }
+  }
   ~Impl() { StopRefresh(); }
 
   std::vector<Result> Resolve(const std::vector<Query>& queries, absl::Time deadline,
                               const Constraints& constraints) {
     std::vector<Result> results(queries.size());
     for (size_t i = 0; i < queries.size(); ++i) results[i].problem = queries[i].problem;
+    if (const std::string broken = RuleBroken(constraints); !broken.empty()) {
+      for (Result& result : results) result.why = broken;
+      return results;
+    }
+    // Of a daemon that hangs nothing is known before the deadline: by then the
+    // snapshot must have been read.
+    std::optional<SnapshotLoader::Read> snapshot;
+    if (loader_ != nullptr && !queries.empty()) {
+      snapshot.emplace(loader_->Begin(absl::Now() + (deadline - absl::Now()) / 2));
+    }
+    Call call = {queries, deadline, constraints, snapshot ? &*snapshot : nullptr, &results};
     std::vector<size_t> part;
     size_t bytes = 0;
     for (size_t i = 0; i < queries.size(); ++i) {
       const size_t more = queries[i].problem.size() + kBytesPerProblem;
       if (part.size() == kMaxProblems || (!part.empty() && bytes + more > kMaxRequestBytes)) {
-        ResolvePart(queries, std::exchange(part, {}), deadline, constraints, &results);
+        ResolvePart(call, std::exchange(part, {}));
         bytes = 0;
       }
       part.push_back(i);
       bytes += more;
     }
-    if (!part.empty()) ResolvePart(queries, std::move(part), deadline, constraints, &results);
+    if (!part.empty()) ResolvePart(call, std::move(part));
     return results;
   }
 
@@ -129,48 +129,53 @@ class Resolver::Impl {
   }
 
  private:
-  absl::StatusOr<Client*> Connect() {
+  // What one Resolve is about.
+  struct Call {
+    const std::vector<Query>& queries;
+    absl::Time deadline;
+    const Constraints& constraints;
+    SnapshotLoader::Read* snapshot;  // null: none is to be used
+    std::vector<Result>* results;
+  };
+
+  // The connection to where the daemon is now: nobody may have named it, and
+  // its socket come to be only later.
+  absl::StatusOr<std::shared_ptr<Client>> Connect() {
     MutexLock lock(mutex_);
-    if (client_ != nullptr) return client_.get();
+    std::string address = NamedAddress();
+    if (address.empty()) address = "unix:" + FirstSocket(ClientSocketPaths());
+    if (client_ != nullptr && address == client_address_) return client_;
     Client::Options options;
-    std::string address = options_.address;
-    if (const char* variable = std::getenv("CONVTUNE_ADDRESS"); address.empty() && variable) {
-      address = variable;
-    }
-    if (address.empty()) address = "unix:" + DefaultSocketPath();
     ASSIGN_OR_RETURN(options.address, Address::Parse(address));
     options.tls = {options_.tls_ca, options_.tls_cert, options_.tls_key};
-    ASSIGN_OR_RETURN(client_, Client::Create(options));
-    return client_.get();
+    ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Create(options));
+    client_ = std::move(client);
+    client_address_ = std::move(address);
+    return client_;
   }
 
-  // The file that is there now; read again only when it was replaced.
-  absl::StatusOr<std::shared_ptr<const SnapshotAnswers>> Snapshot() {
-    const char* variable = std::getenv("CONVTUNE_SNAPSHOT");
-    const std::string folder = !options_.snapshot.empty() ? options_.snapshot
-                               : variable != nullptr      ? variable
-                                                          : DefaultStateDir() + "/snapshot";
-    const FileIdentity now = IdentityOf(folder + "/" + format::kSnapshotFile);
-    MutexLock lock(mutex_);
-    if (snapshot_ == nullptr || now == FileIdentity() || now != snapshot_identity_) {
-      snapshot_ = nullptr;
-      ASSIGN_OR_RETURN(snapshot_, SnapshotAnswers::Open(folder, options_.environment));
-      snapshot_identity_ = now;
-    }
-    return snapshot_;
+  std::string NamedAddress() const {
+    if (!options_.address.empty()) return options_.address;
+    const char* const variable = std::getenv("CONVTUNE_ADDRESS");
+    return variable != nullptr ? variable : "";
+  }
+
+  // Says it where nobody named the daemon.
+  std::string WhereLooked() const {
+    if (!NamedAddress().empty()) return "";
+    return absl::StrCat("; looked for ", absl::StrJoin(ClientSocketPaths(), ", "));
   }
 
   // True if the snapshot has an answer for each; those that it has are results
   // then, those that it has not say why.
-  bool AnswerFromSnapshot(const std::vector<Query>& queries, const std::vector<size_t>& places,
-                          const Constraints& constraints, std::vector<Result>* results) {
-    if (!options_.use_snapshot) return false;
-    const auto snapshot = Snapshot();
+  static bool AnswerFromSnapshot(const Call& call, const std::vector<size_t>& places) {
+    if (call.snapshot == nullptr) return false;
+    const auto snapshot = call.snapshot->Wait(call.deadline);
     bool all = snapshot.ok();
     for (const size_t place : places) {
-      Result& result = (*results)[place];
+      Result& result = (*call.results)[place];
       if (snapshot.ok()) {
-        result = (*snapshot)->Find(queries[place].problem, constraints);
+        result = (*snapshot)->Find(call.queries[place].problem, call.constraints);
         all = all && result.found;
       } else {
         result.why = std::string(snapshot.status().message());
@@ -180,14 +185,14 @@ class Resolver::Impl {
   }
 
   // Tries again while nobody answers, unless `enough` says that it need not.
-  absl::StatusOr<v1::BatchGetResponse> Call(const v1::BatchGetRequest& request, absl::Time deadline,
-                                            const std::function<bool()>& enough) {
-    ASSIGN_OR_RETURN(Client* const client, Connect());
+  absl::StatusOr<v1::BatchGetResponse> Ask(const v1::BatchGetRequest& request, absl::Time deadline,
+                                           const std::function<bool()>& enough) {
     absl::Duration pause = kFirstPause;
     bool first = true;
     while (true) {
       const absl::Duration left = deadline - absl::Now();
       if (left <= absl::ZeroDuration()) return absl::UnavailableError("no answer within the limit");
+      ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, Connect());
       auto response = client->BatchGet(request, left);
       if (!absl::IsUnavailable(response.status())) return response;
       if (std::exchange(first, false) && enough()) return response;
@@ -197,22 +202,18 @@ class Resolver::Impl {
     }
   }
 
-  void ResolvePart(const std::vector<Query>& queries, std::vector<size_t> places,
-                   absl::Time deadline, const Constraints& constraints,
-                   std::vector<Result>* results) {
-    v1::BatchGetRequest request = ToRequest(options_.environment, constraints);
+  void ResolvePart(const Call& call, std::vector<size_t> places) {
+    v1::BatchGetRequest request = ToRequest(options_.environment, call.constraints);
     while (!places.empty()) {
       request.clear_problems();
       for (const size_t place : places) {
-        request.add_problems()->set_text(queries[place].problem);
+        request.add_problems()->set_text(call.queries[place].problem);
       }
-      const auto from_snapshot = [&] {
-        return AnswerFromSnapshot(queries, places, constraints, results);
-      };
-      const auto response = Call(request, deadline, from_snapshot);
+      const auto from_snapshot = [&] { return AnswerFromSnapshot(call, places); };
+      const auto response = Ask(request, call.deadline, from_snapshot);
       if (response.ok() && response->results_size() == static_cast<int>(places.size())) {
         for (size_t i = 0; i < places.size(); ++i) {
-          (*results)[places[i]] = ToResult(response->results(static_cast<int>(i)));
+          (*call.results)[places[i]] = ToResult(response->results(static_cast<int>(i)));
         }
         return;
       }
@@ -220,16 +221,17 @@ class Resolver::Impl {
           absl::IsUnavailable(response.status()) || absl::IsDeadlineExceeded(response.status());
       if (nobody && from_snapshot()) return;
       const std::map<size_t, std::string> refused = RefusedOf(response.status(), places.size());
+      const std::string looked = nobody ? WhereLooked() : "";
       std::vector<size_t> left;
       for (size_t i = 0; i < places.size(); ++i) {
-        Result& result = (*results)[places[i]];
+        Result& result = (*call.results)[places[i]];
         if (result.found) continue;
         const auto rule = refused.find(i);
         const std::string snapshot = result.why.empty() ? "" : "; " + result.why;
         result.why = rule != refused.end() ? rule->second
                      : response.ok()
                          ? "the daemon answered another number of problems"
-                         : absl::StrCat(std::string(response.status().message()), snapshot);
+                         : absl::StrCat(std::string(response.status().message()), looked, snapshot);
         if (rule == refused.end()) left.push_back(places[i]);
       }
       if (refused.empty()) return;
@@ -241,9 +243,9 @@ class Resolver::Impl {
   const Options options_;
   Mutex mutex_;
   CondVar stopped_;
-  std::unique_ptr<Client> client_ GUARDED_BY(mutex_);
-  std::shared_ptr<const SnapshotAnswers> snapshot_ GUARDED_BY(mutex_);
-  FileIdentity snapshot_identity_ GUARDED_BY(mutex_);
+  std::shared_ptr<Client> client_ GUARDED_BY(mutex_);
+  std::string client_address_ GUARDED_BY(mutex_);
+  std::unique_ptr<SnapshotLoader> loader_;  // null: no snapshot is used
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread refresh_;
 };

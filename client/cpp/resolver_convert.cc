@@ -1,6 +1,23 @@
 #include "client/cpp/resolver_convert.h"
 
+#include <cmath>
+
 namespace convtune::client {
+
+std::string RuleBroken(const Constraints& constraints) {
+  if (constraints.max_workspace_bytes && *constraints.max_workspace_bytes < 0) {
+    return "constraints.max_workspace_bytes: must be at least 0";
+  }
+  if (constraints.max_error &&
+      !(std::isfinite(*constraints.max_error) && *constraints.max_error >= 0)) {
+    return "constraints.max_error: must be a finite number of at least 0";
+  }
+  const int cache_state = static_cast<int>(constraints.cache_state);
+  if (cache_state < 0 || cache_state > static_cast<int>(CacheState::kHot)) {
+    return "constraints.cache_state: must be a CacheState";
+  }
+  return "";
+}
 
 convtune::Constraints ToModel(const Constraints& constraints) {
   convtune::Constraints model;
@@ -14,6 +31,10 @@ convtune::Constraints ToModel(const Constraints& constraints) {
   model.api = constraints.api == Api::kGraph    ? convtune::Api::kGraph
               : constraints.api == Api::kLegacy ? convtune::Api::kLegacy
                                                 : convtune::Api::kAny;
+  model.max_error = constraints.max_error;
+  if (constraints.cache_state != CacheState::kDefault) {
+    model.cache_state = static_cast<convtune::CacheState>(constraints.cache_state);
+  }
   model.launch =
       constraints.launch == Launch::kGraphCapture ? LaunchMode::kGraphCapture : LaunchMode::kEager;
   return model;
@@ -38,6 +59,8 @@ v1::BatchGetRequest ToRequest(const std::string& environment, const Constraints&
                                                  : v1::API_ANY);
   out->set_launch(constraints.launch == Launch::kGraphCapture ? v1::LAUNCH_MODE_GRAPH_CAPTURE
                                                               : v1::LAUNCH_MODE_EAGER);
+  if (constraints.max_error) out->set_max_error(*constraints.max_error);
+  out->set_cache_state(static_cast<v1::CacheState>(constraints.cache_state));
   return request;
 }
 

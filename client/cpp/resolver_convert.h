@@ -7,6 +7,8 @@
 
 namespace convtune::client {
 
+// The field and the rule that it breaks; empty if none does.
+std::string RuleBroken(const Constraints& constraints);
 convtune::Constraints ToModel(const Constraints& constraints);
 // Without problems.
 v1::BatchGetRequest ToRequest(const std::string& environment, const Constraints& constraints);

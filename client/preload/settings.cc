@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "db/format/snapshot.h"
@@ -66,29 +65,45 @@ void ReadAllowed(Settings* settings) {
   }
 }
 
-bool IsFolder(const char* path) {
-  struct stat info;
-  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+bool CanRead(const char* folder, const char* file) {
+  char path[kMaxPath];
+  snprintf(path, sizeof path, "%s/%s", folder, file);
+  return access(path, R_OK) == 0;
 }
 
-// <state dir>/snapshot as the daemon has it by default.
+// Where a daemon has its snapshot by default, as FirstFolderWith chooses it
+// (proto/base/default_paths.h): of $STATE_DIRECTORY, this user's state folder
+// and the system's the first with a file that can be read, else the first that
+// is there, else this user's.
 void DefaultFolder(char* path, size_t size) {
+  constexpr size_t kFolders = 3;
+  char folders[kFolders][kMaxPath - 64] = {};
   const char* service = Variable("STATE_DIRECTORY");
   if (service != nullptr && service[0] == '/') {
-    snprintf(path, size, "%.*s/snapshot", static_cast<int>(strcspn(service, ":")), service);
-    return;
-  }
-  snprintf(path, size, "/var/lib/convtune/snapshot");
-  if (IsFolder(path)) {
-    return;
+    snprintf(folders[0], sizeof folders[0], "%.*s/snapshot",
+             static_cast<int>(strcspn(service, ":")), service);
   }
   const char* state = Variable("XDG_STATE_HOME");
   const char* home = Variable("HOME");
   if (state != nullptr && state[0] == '/') {
-    snprintf(path, size, "%s/convtune/snapshot", state);
+    snprintf(folders[1], sizeof folders[1], "%s/convtune/snapshot", state);
   } else if (home != nullptr && home[0] == '/') {
-    snprintf(path, size, "%s/.local/state/convtune/snapshot", home);
+    snprintf(folders[1], sizeof folders[1], "%s/.local/state/convtune/snapshot", home);
   }
+  snprintf(folders[2], sizeof folders[2], "/var/lib/convtune/snapshot");
+  for (const char* folder : folders) {
+    if (folder[0] != '\0' && CanRead(folder, format::kSnapshotFile)) {
+      snprintf(path, size, "%s", folder);
+      return;
+    }
+  }
+  for (const char* folder : folders) {
+    if (folder[0] != '\0' && access(folder, X_OK) == 0) {
+      snprintf(path, size, "%s", folder);
+      return;
+    }
+  }
+  snprintf(path, size, "%s", folders[1][0] != '\0' ? folders[1] : folders[2]);
 }
 
 void ReadPaths(Settings* settings) {

@@ -1,4 +1,6 @@
-#include "deploy/examples/cudnn_plan.h"
+#include "cudnn_plan.h"
+
+#include <cuda_runtime_api.h>
 
 #include <stdexcept>
 #include <utility>
@@ -6,9 +8,14 @@
 namespace example {
 namespace {
 
-using convtune::ConvProblem;
-using convtune::DataType;
-using convtune::Operation;
+// The tensors' unique ids.
+constexpr std::int64_t kX = 1, kW = 2, kY = 3;
+
+void Check(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) {
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+  }
+}
 
 void Check(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) {
@@ -47,54 +54,27 @@ void Finalize(const Descriptor& descriptor, const char* what) {
   Check(cudnnBackendFinalize(descriptor.get()), what);
 }
 
-cudnnDataType_t ToCudnn(DataType type) {
-  switch (type) {
-    case DataType::kF64:
-      return CUDNN_DATA_DOUBLE;
-    case DataType::kF32:
-      return CUDNN_DATA_FLOAT;
-    case DataType::kF16:
-      return CUDNN_DATA_HALF;
-    case DataType::kBF16:
-      return CUDNN_DATA_BFLOAT16;
-    case DataType::kI8:
-      return CUDNN_DATA_INT8;
-    case DataType::kI32:
-      return CUDNN_DATA_INT32;
-    case DataType::kE4M3:
-      return CUDNN_DATA_FP8_E4M3;
-    case DataType::kE5M2:
-      return CUDNN_DATA_FP8_E5M2;
-  }
-  return CUDNN_DATA_FLOAT;
-}
-
-Descriptor Tensor(std::int64_t id, DataType type, const std::vector<std::int64_t>& dims,
-                  const std::vector<std::int64_t>& strides, int alignment) {
+Descriptor MakeTensor(std::int64_t id, const Tensor& from, std::int64_t alignment) {
   Descriptor tensor = Create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  const cudnnDataType_t element = ToCudnn(type);
   SetInt(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
-  Set(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &element);
-  SetInts(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
-  SetInts(tensor, CUDNN_ATTR_TENSOR_STRIDES, strides);
+  Set(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &from.type);
+  SetInts(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, from.dims);
+  SetInts(tensor, CUDNN_ATTR_TENSOR_STRIDES, from.strides);
   SetInt(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
   Finalize(tensor, "a tensor");
   return tensor;
 }
 
-Descriptor Convolution(const ConvProblem& problem) {
+Descriptor MakeConvolution(const Convolution& from) {
   Descriptor convolution = Create(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  const cudnnDataType_t compute = ToCudnn(problem.compute_type());
-  const cudnnConvolutionMode_t mode = problem.mode() == convtune::ConvolutionMode::kConvolution
-                                          ? CUDNN_CONVOLUTION
-                                          : CUDNN_CROSS_CORRELATION;
-  SetInt(convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, problem.spatial_rank());
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-  SetInts(convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, problem.pad_low());
-  SetInts(convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, problem.pad_high());
-  SetInts(convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, problem.dilations());
-  SetInts(convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, problem.strides());
+  SetInt(convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS,
+         static_cast<std::int64_t>(from.stride.size()));
+  Set(convolution, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &from.compute);
+  Set(convolution, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &from.mode);
+  SetInts(convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, from.pad_low);
+  SetInts(convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, from.pad_high);
+  SetInts(convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, from.dilation);
+  SetInts(convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, from.stride);
   Finalize(convolution, "the convolution");
   return convolution;
 }
@@ -136,25 +116,18 @@ Names NamesOf(Operation operation) {
 }
 
 // Appends the graph and what it is made of; the graph is the last part.
-void AddGraph(const Device& device, const ConvProblem& problem, std::vector<Descriptor>* parts) {
-  const Operation op = problem.operation();
-  const auto type = [&](Operation written_by) {
-    return op == written_by ? problem.output_type() : problem.data_type();
-  };
-  const int alignment = problem.alignment_bytes();
-  Descriptor x =
-      Tensor(1, type(Operation::kBwdData), problem.x_dims(), problem.x_strides(), alignment);
-  Descriptor w =
-      Tensor(2, type(Operation::kBwdFilter), problem.w_dims(), problem.w_strides(), alignment);
-  Descriptor y = Tensor(3, type(Operation::kFwd), problem.y_dims(), problem.y_strides(), alignment);
-  Descriptor convolution = Convolution(problem);
-  const Names names = NamesOf(op);
+void AddGraph(const Device& device, const Convolution& problem, std::vector<Descriptor>* parts) {
+  Descriptor x = MakeTensor(kX, problem.x, problem.alignment);
+  Descriptor w = MakeTensor(kW, problem.w, problem.alignment);
+  Descriptor y = MakeTensor(kY, problem.y, problem.alignment);
+  Descriptor convolution = MakeConvolution(problem);
+  const Names names = NamesOf(problem.operation);
   Descriptor operation = Create(names.operation);
   SetOther(operation, names.convolution, convolution);
   SetOther(operation, names.x, x);
   SetOther(operation, names.w, w);
   SetOther(operation, names.y, y);
-  const bool is_double = problem.compute_type() == DataType::kF64;
+  const bool is_double = problem.compute == CUDNN_DATA_DOUBLE;
   const float ones[2] = {1.0F, 0.0F};
   const double doubles[2] = {1.0, 0.0};
   const auto scale = is_double ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
@@ -185,7 +158,7 @@ Device DeviceFromProfile(const std::string& properties) {
   return device;
 }
 
-Plan MakePlan(const Device& device, const ConvProblem& problem,
+Plan MakePlan(const Device& device, const Convolution& problem,
               const convtune::client::Choice& choice) {
   Plan plan;
   AddGraph(device, problem, &plan.parts);
@@ -229,5 +202,28 @@ Plan MakePlan(const Device& device, const ConvProblem& problem,
   plan.parts.push_back(std::move(config));
   return plan;
 }
+
+DeviceBuffer::DeviceBuffer(std::int64_t bytes) {
+  if (bytes == 0) return;
+  void* memory = nullptr;
+  Check(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), "taking device memory");
+  memory_.reset(memory);
+  Check(cudaMemset(memory, 0, static_cast<std::size_t>(bytes)), "clearing device memory");
+}
+
+void DeviceBuffer::Free::operator()(void* memory) const { cudaFree(memory); }
+
+void Execute(const Device& device, const Plan& plan, void* x, void* w, void* y, void* workspace) {
+  Descriptor pack = Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  void* const data[] = {x, w, y};
+  const std::int64_t ids[] = {kX, kW, kY};
+  Set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data);
+  Set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
+  Set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+  Finalize(pack, "the variant pack");
+  Check(cudnnBackendExecute(device.handle, plan.plan.get(), pack.get()), "running the plan");
+}
+
+void Synchronize() { Check(cudaDeviceSynchronize(), "waiting for the GPU"); }
 
 }  // namespace example

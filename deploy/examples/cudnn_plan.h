@@ -1,6 +1,7 @@
 // From an answer of libconvtune to a cuDNN execution plan.
 #pragma once
 
+#include <convtune/resolver.h>
 #include <cudnn.h>
 
 #include <cstdint>
@@ -8,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cpp/include/convtune/resolver.h"
-#include "proto/model/conv_problem.h"
+#include "convolution.h"
 
 namespace example {
 
@@ -40,7 +40,28 @@ Device DeviceFromProfile(const std::string& properties);
 // Builds the operation graph of a convolution without epilogue, with x, w and y
 // under the unique ids 1, 2 and 3, and the plan of exactly this engine and these
 // knobs. REQUIRES: choice.graph.
-Plan MakePlan(const Device& device, const convtune::ConvProblem& problem,
+Plan MakePlan(const Device& device, const Convolution& problem,
               const convtune::client::Choice& choice);
+
+// Device memory, all zeros. Throws std::runtime_error in CUDA's words.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(std::int64_t bytes);
+  void* data() const { return memory_.get(); }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const;
+  };
+  std::unique_ptr<void, Free> memory_;
+};
+
+// Puts the plan into the handle's stream, on device memory of the tensors' sizes
+// and of plan.workspace_bytes. Throws std::runtime_error in cuDNN's words.
+// REQUIRES: device.handle.
+void Execute(const Device& device, const Plan& plan, void* x, void* w, void* y, void* workspace);
+
+// Waits for what was put into the GPU's streams; throws if it failed.
+void Synchronize();
 
 }  // namespace example

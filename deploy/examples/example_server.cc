@@ -2,9 +2,11 @@
 // whole model in one call, and builds a cuDNN plan from each answer.
 //   convtune-example-server [PROPERTIES.json] < problems in the text form
 // PROPERTIES.json: the "properties" of a device profile, to do it without a GPU.
-// Prints for each problem the engine and the plan's workspace, or why there is
-// none, where a server would take cuDNN's own heuristic. Ends with 1 if an
-// answer could not be made a plan.
+// Prints for each problem the engine, the plan's workspace and, where there is a
+// GPU, "ran" once it has run there on tensors of zeros; or why there is none,
+// where a server would take cuDNN's own heuristic. Ends with 1 if an answer
+// could not be made a plan, or the plan did not run.
+#include <convtune/resolver.h>
 #include <cudnn.h>
 
 #include <chrono>
@@ -15,9 +17,22 @@
 #include <string>
 #include <vector>
 
-#include "client/cpp/include/convtune/resolver.h"
-#include "deploy/examples/cudnn_plan.h"
-#include "proto/model/conv_problem.h"
+#include "cudnn_plan.h"
+
+namespace {
+
+// As for a first request: its own tensors, one run, and its result awaited.
+void Run(const example::Device& device, const example::Convolution& problem,
+         const example::Plan& plan) {
+  const example::DeviceBuffer x(problem.x.bytes());
+  const example::DeviceBuffer w(problem.w.bytes());
+  const example::DeviceBuffer y(problem.y.bytes());
+  const example::DeviceBuffer workspace(plan.workspace_bytes);
+  example::Execute(device, plan, x.data(), w.data(), y.data(), workspace.data());
+  example::Synchronize();
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using convtune::client::Query;
@@ -45,9 +60,14 @@ int main(int argc, char** argv) {
         continue;
       }
       try {
-        const auto problem = convtune::ConvProblem::Parse(result.problem);
-        const example::Plan plan = example::MakePlan(device, problem.value(), result.winner);
-        std::cout << result.winner.text << "\t" << plan.workspace_bytes << "\n";
+        const example::Convolution problem = example::Parse(result.problem);
+        const example::Plan plan = example::MakePlan(device, problem, result.winner);
+        std::cout << result.winner.text << "\t" << plan.workspace_bytes;
+        if (device.handle != nullptr) {
+          Run(device, problem, plan);
+          std::cout << "\tran";
+        }
+        std::cout << "\n";
       } catch (const std::exception& error) {
         std::cout << "error: " << error.what() << "\n";
         ++failed;

@@ -50,6 +50,7 @@ struct Texts {
   int64_t batch = 0;
   std::string on = "tune";
   std::string time_budget = "30s", idle_timeout = "5m", hang_timeout = "30s", drain_timeout = "10s";
+  std::string wait_idle = "0s";
   std::string log_format = "text";
   std::string publish_evidence = "observed", wanted_budget = "10s";
 };
@@ -61,6 +62,13 @@ std::string CheckDuration(const std::string& text) {
     return "must be a time such as 500ms, 30s or 5m, more than 0 and at most a year";
   }
   return "";
+}
+
+std::string CheckIdleWait(const std::string& text) {
+  absl::Duration value;
+  const bool sound =
+      absl::ParseDuration(text, &value) && value >= absl::ZeroDuration() && value <= absl::Hours(1);
+  return sound ? "" : "must be a time such as 30s or 5m, at most 1h";
 }
 
 std::string CheckDevices(const std::string& text) {
@@ -178,6 +186,12 @@ void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
   add("time-budget", texts->time_budget, "Time for one problem")
       ->capture_default_str()
       ->check(CheckDuration);
+  add("memory-budget", flags->memory_budget_bytes, "GPU memory to use, such as 2GiB; 0: all")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
+  add("wait-idle", texts->wait_idle,
+      "Wait up to this long, at most 1h, for a GPU that no other process uses")
+      ->check(CheckIdleWait);
 }
 
 void Finish(const Texts& texts, Flags* flags) {
@@ -185,6 +199,7 @@ void Finish(const Texts& texts, Flags* flags) {
   flags->hang_timeout = ToDuration(texts.hang_timeout);
   flags->drain_timeout = ToDuration(texts.drain_timeout);
   flags->time_budget = ToDuration(texts.time_budget);
+  flags->wait_idle = ToDuration(texts.wait_idle);
   flags->publish.wanted_budget = ToDuration(texts.wanted_budget);
   flags->publish.floor = ParseEvidence(texts.publish_evidence).value_or(Evidence::kObserved);
   flags->json_log = texts.log_format == "json";

@@ -29,6 +29,8 @@ struct Flags {
   ProblemOverrides overrides;
   OnMiss on_miss = OnMiss::kTune;
   absl::Duration time_budget = absl::Seconds(30);
+  int64_t memory_budget_bytes = 0;                  // 0: what the device has free
+  absl::Duration wait_idle = absl::ZeroDuration();  // for a GPU that nobody else uses
 
   absl::Duration idle_timeout = absl::Minutes(5);
   absl::Duration hang_timeout = absl::Seconds(30);

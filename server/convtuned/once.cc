@@ -132,6 +132,8 @@ int RunOnce(Tuner* tuner, const Flags& flags, StopSignals* signals) {
     request.problems = problems;
     request.on_miss = flags.on_miss;
     request.options.time_budget = flags.time_budget;
+    request.options.memory_budget_bytes = flags.memory_budget_bytes;
+    request.options.wait_idle = flags.wait_idle;
     const absl::StatusOr<LookupResponse> response =
         LookupAndWait(tuner, std::move(request), signals);
     if (!response.ok()) {

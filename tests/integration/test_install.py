@@ -67,6 +67,29 @@ def test_ten_lines_outside_the_tree_get_answers(prefix, tmp_path, fake_daemon, c
     assert missing.returncode == 0 and missing.stdout.startswith(PROBLEM + " "), missing
 
 
+def cache_value(name):
+    line = re.search(rf"^{name}:\w+=(.+)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)
+    return line.group(1) if line else None
+
+
+@pytest.mark.ci
+def test_the_example_server_needs_the_installed_package_and_cudnn_alone(prefix, tmp_path):
+    names = ["CUDNN_INCLUDE_DIR", "CUDNN_LIBRARY", "CUDART_INCLUDE_DIR", "CUDART_LIBRARY"]
+    places = {name: cache_value(name) for name in names}
+    if not (PROGRAMS / "convtune-example-server").exists() or None in places.values():
+        pytest.skip("this build has no cuDNN")
+    source = tmp_path / "example"
+    shutil.copytree(pathlib.Path(__file__).parents[2] / "deploy" / "examples", source)
+    configure = ["cmake", "-S", source, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={prefix}",
+                 *(f"-D{name}={place}" for name, place in places.items())]  # fmt: skip
+    subprocess.run(configure, check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", tmp_path / "b"], check=True, capture_output=True)
+    empty = subprocess.run(
+        [tmp_path / "b" / "convtune-example-server", "/dev/null"], input="", capture_output=True, text=True, timeout=60
+    )
+    assert empty.returncode == 2 and "the device profile" in empty.stderr, empty
+
+
 @pytest.mark.ci
 def test_pkg_config_knows_it(prefix, tmp_path):
     if shutil.which("pkg-config") is None:

@@ -1,8 +1,11 @@
-// The library where there is no daemon; with one, tests/integration has it.
+// The library where there is no daemon; resolver_daemon_test.cc has one.
 #include <convtune/resolver.h>
 #include <gtest/gtest.h>
 
+#include <stdlib.h>
+
 #include <atomic>
+#include <limits>
 #include <thread>
 
 namespace convtune::client {
@@ -52,6 +55,35 @@ TEST(ResolverTest, WrongOptionsAreAReasonAndNoException) {
     ASSERT_EQ(results.size(), 1U);
     EXPECT_NE(results[0].why.find(":"), std::string::npos) << results[0].why;
   }
+}
+
+TEST(ResolverTest, AConstraintThatBreaksItsRuleIsNamed) {
+  Resolver resolver(NobodyThere());
+  const auto why = [&resolver](const Constraints& constraints) {
+    return resolver.Resolve({{"x"}}, milliseconds(1), constraints).at(0).why;
+  };
+  Constraints constraints;
+  for (const double error :
+       {-0.5, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    constraints.max_error = error;
+    EXPECT_EQ(why(constraints), "constraints.max_error: must be a finite number of at least 0");
+  }
+  constraints = {};
+  constraints.max_workspace_bytes = -1;
+  EXPECT_EQ(why(constraints), "constraints.max_workspace_bytes: must be at least 0");
+  constraints = {};
+  constraints.cache_state = static_cast<CacheState>(7);
+  EXPECT_EQ(why(constraints), "constraints.cache_state: must be a CacheState");
+}
+
+TEST(ResolverTest, WhereNobodySaidWhereTheDaemonIsTheReasonNamesWhereItWasLookedFor) {
+  unsetenv("CONVTUNE_ADDRESS");
+  Options options;
+  options.use_snapshot = false;
+  Resolver resolver(options);
+  const std::string why = resolver.Resolve({{"x"}}, milliseconds(1)).at(0).why;
+  EXPECT_NE(why.find("looked for "), std::string::npos) << why;
+  EXPECT_NE(why.find("/run/convtune/convtune.sock"), std::string::npos) << why;
 }
 
 TEST(ResolverTest, ARefreshThatFindsNothingChangesNothingAndStops) {

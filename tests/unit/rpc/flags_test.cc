@@ -137,8 +137,10 @@ TEST_F(FlagsTest, SizesAndTimesHaveUnits) {
 
 TEST_F(FlagsTest, OnceReadsItsOverrides) {
   const Flags flags =
-      Parse({"--once", "--file", "a.csv", "--file", "b.csv", "--op", "bwd_filter", "--dtype", "f16",
-             "--layout", "nhwc", "--batch", "32", "--on", "heuristic", "--time-budget", "2s"});
+      Parse({"--once",     "--file",      "a.csv",     "--file",        "b.csv", "--op",
+             "bwd_filter", "--dtype",     "f16",       "--layout",      "nhwc",  "--batch",
+             "32",         "--on",        "heuristic", "--time-budget", "2s",    "--memory-budget",
+             "2GiB",       "--wait-idle", "5m"});
   EXPECT_TRUE(flags.once);
   EXPECT_THAT(flags.files, ElementsAre("a.csv", "b.csv"));
   EXPECT_EQ(flags.overrides.operation, Operation::kBwdFilter);
@@ -147,6 +149,16 @@ TEST_F(FlagsTest, OnceReadsItsOverrides) {
   EXPECT_EQ(flags.overrides.batch, 32);
   EXPECT_EQ(flags.on_miss, OnMiss::kHeuristic);
   EXPECT_EQ(flags.time_budget, absl::Seconds(2));
+  EXPECT_EQ(flags.memory_budget_bytes, int64_t{2} << 30);
+  EXPECT_EQ(flags.wait_idle, absl::Minutes(5));
+}
+
+TEST_F(FlagsTest, AWaitForAnIdleGpuIsAnHourAtMost) {
+  for (const char* wait : {"2h", "-1s", "soon"}) {
+    const ParsedFlags parsed = ParseFlags({"--once", "--file", "a.csv", "--wait-idle", wait});
+    EXPECT_EQ(parsed.exit_code, 2) << wait;
+    EXPECT_THAT(parsed.text, HasSubstr("at most 1h")) << wait;
+  }
 }
 
 TEST_F(FlagsTest, HelpAndVersionSucceed) {

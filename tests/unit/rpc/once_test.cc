@@ -23,6 +23,8 @@ class OnceTest : public testing::Test {
     flags.files = {dir_.path("list")};
     flags.on_miss = OnMiss::kHeuristic;
     flags.time_budget = absl::Seconds(2);
+    flags.memory_budget_bytes = 1 << 30;
+    flags.wait_idle = absl::Minutes(5);
     return RunOnce(&tuner_, flags, &signals_);
   }
 
@@ -41,6 +43,8 @@ TEST_F(OnceTest, EveryProblemAnsweredIsSuccess) {
   EXPECT_EQ(request->environment, "nvidia-h200");
   EXPECT_EQ(request->on_miss, OnMiss::kHeuristic);
   EXPECT_EQ(request->options.time_budget, absl::Seconds(2));
+  EXPECT_EQ(request->options.memory_budget_bytes, 1 << 30);
+  EXPECT_EQ(request->options.wait_idle, absl::Minutes(5));
 }
 
 TEST_F(OnceTest, DoubledProblemsAreAskedOnce) {

@@ -30,6 +30,10 @@ namespace convtune::client {
 enum class Api { kAny, kGraph, kLegacy };
 // How the caller launches what it gets.
 enum class Launch { kEager, kGraphCapture };
+// What the caches held when the times were taken by which winners are chosen:
+// nothing of the tensors; the input alone; all of them. kDefault: what the
+// tuning was ranked by.
+enum class CacheState { kDefault = 0, kCold = 1, kInputHot = 2, kHot = 3 };
 // How good an answer is; higher is better.
 enum class Evidence {
   kNone = 0,
@@ -41,7 +45,11 @@ enum class Evidence {
 
 // What an answer must keep to; the default allows everything. Value type.
 struct Constraints {
-  std::optional<std::int64_t> max_workspace_bytes;  // absent: no limit
+  std::optional<std::int64_t> max_workspace_bytes;  // at least 0; absent: no limit
+  // Largest error against the reference, of the result's own scale: finite and
+  // at least 0; absent: no limit. What was not compared does not keep to it, so
+  // the snapshot, which has no errors, answers nothing then.
+  std::optional<double> max_error;
   bool deterministic = false;
   bool forbid_tf32 = false;
   bool forbid_down_convert = false;
@@ -50,6 +58,8 @@ struct Constraints {
   bool forbid_reduced_precision_reduction = false;
   Api api = Api::kAny;
   Launch launch = Launch::kEager;
+  // Where times in that state were taken; the snapshot has one time alone.
+  CacheState cache_state = CacheState::kDefault;
   Evidence least_evidence = Evidence::kNone;
 };
 
@@ -88,16 +98,18 @@ struct Result {
 
 // Value type.
 struct Options {
-  // unix:PATH or HOST:PORT. Empty: $CONVTUNE_ADDRESS, else the daemon's default
-  // socket.
+  // unix:PATH or HOST:PORT. Empty: $CONVTUNE_ADDRESS, else this user's socket if
+  // it is there, else the system's, /run/convtune/convtune.sock.
   std::string address;
   // Name of the environment, where the daemon has several.
   std::string environment;
   // PEM files, all three needed for HOST:PORT.
   std::string tls_ca, tls_cert, tls_key;
   // Folder of the snapshot that is read where no daemon answers. Empty:
-  // $CONVTUNE_SNAPSHOT, else the daemon's default. What it has are the choices
-  // of the promoted release.
+  // $CONVTUNE_SNAPSHOT, else the first that has a snapshot to be read: below
+  // $STATE_DIRECTORY, this user's convtune/snapshot below $XDG_STATE_HOME
+  // (~/.local/state), /var/lib/convtune/snapshot. What it has are the choices of
+  // the promoted release.
   std::string snapshot;
   bool use_snapshot = true;
 };
@@ -113,10 +125,12 @@ class Resolver {
   Resolver& operator=(const Resolver&) = delete;
 
   // One result for each query, in order; any number of queries. Is back within
-  // `limit`. While no daemon answers (UNAVAILABLE) it tries again until then,
-  // and for nothing else; it is back at once if the snapshot has all answers,
-  // and takes those that it has in the end. What could not be answered is not
-  // `found` and says why. Empty if memory ran out.
+  // `limit`, the reading of the snapshot included, but for the time that threads
+  // take to wake and answers to be copied. Constraints that break their rule are
+  // the reason of every result: nothing is asked then. While no daemon answers (UNAVAILABLE) it
+  // tries again until then, and for nothing else; it is back at once if the snapshot has all
+  // answers, and takes those that it has in the end. What could not be answered is not `found` and
+  // says why. Empty if memory ran out.
   std::vector<Result> Resolve(const std::vector<Query>& queries, std::chrono::milliseconds limit,
                               const Constraints& constraints = Constraints()) noexcept;
 

@@ -1,0 +1,102 @@
+#include "proto/base/default_paths.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace convtune {
+namespace {
+
+class DefaultPathsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = "/tmp/convtune-paths-XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  void TearDown() override {
+    for (const int socket : sockets_) close(socket);
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string Folder(const std::string& name) const {
+    std::filesystem::create_directories(folder_ + "/" + name);
+    return folder_ + "/" + name;
+  }
+  std::string Listen(const std::string& name) {
+    const std::string path = Folder(name) + "/convtune.sock";
+    sockets_.push_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    EXPECT_EQ(bind(sockets_.back(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return path;
+  }
+
+  std::string folder_;
+  std::vector<int> sockets_;
+};
+
+TEST_F(DefaultPathsTest, ASocketThatIsThereIsTakenBeforeOneThatIsNot) {
+  const std::string own = folder_ + "/own/convtune.sock";
+  const std::string system = Listen("system");
+  EXPECT_EQ(FirstSocket({own, system}), system);
+  EXPECT_EQ(FirstSocket({own, folder_ + "/nobody"}), own);
+  Listen("own");
+  EXPECT_EQ(FirstSocket({own, system}), own);
+}
+
+TEST_F(DefaultPathsTest, WhatIsNoSocketOrMayBeAnotherUsersIsPassedOver) {
+  const std::string system = Listen("system");
+  const std::string file = Folder("file") + "/convtune.sock";
+  std::ofstream(file) << "text";
+  EXPECT_EQ(FirstSocket({file, system}), system);
+  const std::string open = Listen("open");
+  chmod((folder_ + "/open").c_str(), 0777);
+  EXPECT_EQ(FirstSocket({open, system}), system);
+}
+
+TEST_F(DefaultPathsTest, ClientsLookForTheSystemsSocketLast) {
+  const std::vector<std::string> paths = ClientSocketPaths();
+  EXPECT_EQ(paths.front(), DefaultSocketPath());
+  EXPECT_EQ(paths.back(), "/run/convtune/convtune.sock");
+}
+
+TEST_F(DefaultPathsTest, ASnapshotThatCanBeReadIsTakenBeforeAFolderWithoutOne) {
+  const std::string empty = Folder("empty");
+  const std::string full = Folder("full");
+  const std::string gone = folder_ + "/gone";
+  EXPECT_EQ(FirstFolderWith("a.snapshot", {gone, empty, full}), empty);
+  EXPECT_EQ(FirstFolderWith("a.snapshot", {gone}), gone);
+  std::ofstream(full + "/a.snapshot") << "x";
+  EXPECT_EQ(FirstFolderWith("a.snapshot", {gone, empty, full}), full);
+}
+
+TEST_F(DefaultPathsTest, AFolderThatCanBeReadAndNotWrittenToServes) {
+  const std::string system = Folder("system");
+  std::ofstream(system + "/a.snapshot") << "x";
+  chmod(system.c_str(), 0555);
+  EXPECT_EQ(FirstFolderWith("a.snapshot", {folder_ + "/gone", system}), system);
+  chmod(system.c_str(), 0755);
+}
+
+TEST_F(DefaultPathsTest, SnapshotsAreLookedForAtThisUsersBeforeTheSystems) {
+  setenv("XDG_STATE_HOME", "/home/of/nobody/state", 1);
+  setenv("STATE_DIRECTORY", "/var/lib/private/server:/else", 1);
+  EXPECT_EQ(ClientSnapshotFolders(),
+            (std::vector<std::string>{"/var/lib/private/server/snapshot",
+                                      "/home/of/nobody/state/convtune/snapshot",
+                                      "/var/lib/convtune/snapshot"}));
+  unsetenv("STATE_DIRECTORY");
+  EXPECT_EQ(ClientSnapshotFolders().size(), 2U);
+  unsetenv("XDG_STATE_HOME");
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,90 @@
+#include "client/cpp/snapshot_loader.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <memory>
+
+#include "absl/time/clock.h"
+
+namespace convtune::client {
+namespace {
+
+constexpr absl::Duration kLong = absl::Seconds(60);
+
+// A file that is not there before it is let go.
+class SnapshotLoaderTest : public ::testing::Test {
+ protected:
+  SnapshotLoader Loader() const { return {"/nonexistent", "", Open()}; }
+  SnapshotLoader::Open Open() const {
+    // The thread may outlive the test.
+    return [reads = reads_, let_go = let_go_](const std::string&, const std::string&) {
+      ++*reads;
+      let_go.wait();
+      return absl::StatusOr<std::unique_ptr<SnapshotAnswers>>(absl::DataLossError("read"));
+    };
+  }
+  void TearDown() override {
+    if (!gone_) release_.set_value();
+  }
+  void LetGo() {
+    release_.set_value();
+    gone_ = true;
+  }
+
+  std::promise<void> release_;
+  std::shared_future<void> let_go_ = release_.get_future().share();
+  bool gone_ = false;
+  std::shared_ptr<std::atomic<int>> reads_ = std::make_shared<std::atomic<int>>(0);
+};
+
+TEST_F(SnapshotLoaderTest, WhoWantsItWaitsNoLongerThanItsDeadline) {
+  SnapshotLoader loader = Loader();
+  SnapshotLoader::Read first = loader.Begin(absl::InfiniteFuture());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(first.Wait(absl::Now() + absl::Milliseconds(5)).status()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(first.Wait(absl::InfinitePast()).status()));
+  LetGo();
+  EXPECT_TRUE(absl::IsDataLoss(first.Wait(absl::Now() + kLong).status()));
+  EXPECT_EQ(*reads_, 1);
+}
+
+TEST_F(SnapshotLoaderTest, ItIsReadAtItsTimeThoughNobodyWaitsYet) {
+  LetGo();
+  SnapshotLoader loader = Loader();
+  const SnapshotLoader::Read read = loader.Begin(absl::Now());
+  const absl::Time end = absl::Now() + kLong;
+  while (*reads_ == 0 && absl::Now() < end) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(*reads_, 1);
+}
+
+TEST_F(SnapshotLoaderTest, WhatWasReadBeforeItWasWishedForIsReadAnew) {
+  LetGo();
+  SnapshotLoader loader = Loader();
+  EXPECT_TRUE(
+      absl::IsDataLoss(loader.Begin(absl::InfiniteFuture()).Wait(absl::Now() + kLong).status()));
+  EXPECT_TRUE(
+      absl::IsDataLoss(loader.Begin(absl::InfiniteFuture()).Wait(absl::Now() + kLong).status()));
+  EXPECT_EQ(*reads_, 2);
+}
+
+TEST_F(SnapshotLoaderTest, WhatNobodyWaitsForIsNotRead) {
+  LetGo();
+  SnapshotLoader loader = Loader();
+  { const SnapshotLoader::Read gone = loader.Begin(absl::Now() + absl::Milliseconds(20)); }
+  absl::SleepFor(absl::Milliseconds(40));
+  EXPECT_EQ(*reads_, 0);
+}
+
+TEST_F(SnapshotLoaderTest, ItsEndDoesNotWaitForAReadThatHangs) {
+  auto loader = std::make_unique<SnapshotLoader>("/nonexistent", "", Open());
+  {
+    SnapshotLoader::Read read = loader->Begin(absl::Now());
+    EXPECT_FALSE(read.Wait(absl::Now() + absl::Milliseconds(5)).ok());
+  }
+  loader.reset();
+  EXPECT_LE(*reads_, 1);
+}
+
+}  // namespace
+}  // namespace convtune::client

@@ -12,14 +12,6 @@
 
 namespace convtune {
 
-// Splits a line of CSV into fields, stripped of blanks. A field may stand in
-// double quotes, with "" for a quote. Nothing if a quote is left open or is
-// followed by text.
-std::optional<std::vector<std::string>> SplitCsvLine(std::string_view line);
-
-// True if some field of the line names a column that CsvProblems knows.
-bool LooksLikeCsvHeader(std::string_view line);
-
 // Puts what is set in place of what the spec says.
 void ApplyOverrides(const ProblemOverrides& overrides, ConvProblemSpec* spec);
 

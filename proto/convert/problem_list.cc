@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "proto/base/strings.h"
+#include "proto/convert/csv_columns.h"
 #include "proto/convert/csv_problems.h"
 #include "proto/convert/problem_proto.h"
 #include "proto/model/problem_text.h"

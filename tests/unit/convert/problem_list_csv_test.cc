@@ -4,6 +4,7 @@
 #include <sstream>
 #include <string>
 
+#include "proto/convert/csv_columns.h"
 #include "proto/convert/csv_problems.h"
 #include "proto/convert/problem_list.h"
 

@@ -67,8 +67,8 @@ void ReadAllowed(Settings* settings) {
 
 bool CanRead(const char* folder, const char* file) {
   char path[kMaxPath];
-  snprintf(path, sizeof path, "%s/%s", folder, file);
-  return access(path, R_OK) == 0;
+  const int length = snprintf(path, sizeof path, "%s/%s", folder, file);
+  return length > 0 && length < static_cast<int>(sizeof path) && access(path, R_OK) == 0;
 }
 
 // Where a daemon has its snapshot by default, as FirstFolderWith chooses it
@@ -76,34 +76,36 @@ bool CanRead(const char* folder, const char* file) {
 // and the system's the first with a file that can be read, else the first that
 // is there, else this user's.
 void DefaultFolder(char* path, size_t size) {
-  constexpr size_t kFolders = 3;
-  char folders[kFolders][kMaxPath - 64] = {};
+  struct Folder {
+    char path[kMaxPath - 64] = {};
+  };
+  Folder folders[3];
   const char* service = Variable("STATE_DIRECTORY");
   if (service != nullptr && service[0] == '/') {
-    snprintf(folders[0], sizeof folders[0], "%.*s/snapshot",
+    snprintf(folders[0].path, sizeof folders[0].path, "%.*s/snapshot",
              static_cast<int>(strcspn(service, ":")), service);
   }
   const char* state = Variable("XDG_STATE_HOME");
   const char* home = Variable("HOME");
   if (state != nullptr && state[0] == '/') {
-    snprintf(folders[1], sizeof folders[1], "%s/convtune/snapshot", state);
+    snprintf(folders[1].path, sizeof folders[1].path, "%s/convtune/snapshot", state);
   } else if (home != nullptr && home[0] == '/') {
-    snprintf(folders[1], sizeof folders[1], "%s/.local/state/convtune/snapshot", home);
+    snprintf(folders[1].path, sizeof folders[1].path, "%s/.local/state/convtune/snapshot", home);
   }
-  snprintf(folders[2], sizeof folders[2], "/var/lib/convtune/snapshot");
-  for (const char* folder : folders) {
-    if (folder[0] != '\0' && CanRead(folder, format::kSnapshotFile)) {
-      snprintf(path, size, "%s", folder);
+  snprintf(folders[2].path, sizeof folders[2].path, "/var/lib/convtune/snapshot");
+  for (const Folder& folder : folders) {
+    if (folder.path[0] != '\0' && CanRead(folder.path, format::kSnapshotFile)) {
+      snprintf(path, size, "%s", folder.path);
       return;
     }
   }
-  for (const char* folder : folders) {
-    if (folder[0] != '\0' && access(folder, X_OK) == 0) {
-      snprintf(path, size, "%s", folder);
+  for (const Folder& folder : folders) {
+    if (folder.path[0] != '\0' && access(folder.path, X_OK) == 0) {
+      snprintf(path, size, "%s", folder.path);
       return;
     }
   }
-  snprintf(path, size, "%s", folders[1][0] != '\0' ? folders[1] : folders[2]);
+  snprintf(path, size, "%s", folders[1].path[0] != '\0' ? folders[1].path : folders[2].path);
 }
 
 void ReadPaths(Settings* settings) {

@@ -71,14 +71,15 @@ bool CanRead(const char* folder, const char* file) {
   return length > 0 && length < static_cast<int>(sizeof path) && access(path, R_OK) == 0;
 }
 
+struct Folder {
+  char path[kMaxPath - 64] = {};
+};
+
 // Where a daemon has its snapshot by default, as FirstFolderWith chooses it
 // (proto/base/default_paths.h): of $STATE_DIRECTORY, this user's state folder
 // and the system's the first with a file that can be read, else the first that
 // is there, else this user's.
-void DefaultFolder(char* path, size_t size) {
-  struct Folder {
-    char path[kMaxPath - 64] = {};
-  };
+Folder DefaultFolder() {
   Folder folders[3];
   const char* service = Variable("STATE_DIRECTORY");
   if (service != nullptr && service[0] == '/') {
@@ -95,32 +96,30 @@ void DefaultFolder(char* path, size_t size) {
   snprintf(folders[2].path, sizeof folders[2].path, "/var/lib/convtune/snapshot");
   for (const Folder& folder : folders) {
     if (folder.path[0] != '\0' && CanRead(folder.path, format::kSnapshotFile)) {
-      snprintf(path, size, "%s", folder.path);
-      return;
+      return folder;
     }
   }
   for (const Folder& folder : folders) {
     if (folder.path[0] != '\0' && access(folder.path, X_OK) == 0) {
-      snprintf(path, size, "%s", folder.path);
-      return;
+      return folder;
     }
   }
-  snprintf(path, size, "%s", folders[1].path[0] != '\0' ? folders[1].path : folders[2].path);
+  return folders[1].path[0] != '\0' ? folders[1] : folders[2];
 }
 
 void ReadPaths(Settings* settings) {
-  char folder[kMaxPath - 64] = {};
+  Folder folder;
   const char* chosen = Variable("CONVTUNE_SNAPSHOT");
   if (chosen == nullptr) {
-    DefaultFolder(folder, sizeof folder);
-  } else if (chosen[0] != '/' || strlen(chosen) >= sizeof folder) {
+    folder = DefaultFolder();
+  } else if (chosen[0] != '/' || strlen(chosen) >= sizeof folder.path) {
     Refuse(settings, "CONVTUNE_SNAPSHOT", "must be an absolute path of a folder", chosen);
   } else {
-    memcpy(folder, chosen, strlen(chosen) + 1);
+    memcpy(folder.path, chosen, strlen(chosen) + 1);
   }
-  snprintf(settings->snapshot, kMaxPath, "%s/%s", folder, format::kSnapshotFile);
-  snprintf(settings->socket, kMaxPath, "%s/%s", folder, format::kDatagramSocket);
-  snprintf(settings->kill_file, kMaxPath, "%s/%s", folder, format::kKillSwitchFile);
+  snprintf(settings->snapshot, kMaxPath, "%s/%s", folder.path, format::kSnapshotFile);
+  snprintf(settings->socket, kMaxPath, "%s/%s", folder.path, format::kDatagramSocket);
+  snprintf(settings->kill_file, kMaxPath, "%s/%s", folder.path, format::kKillSwitchFile);
   const char* counters = Variable("CONVTUNE_PRELOAD_COUNTERS");
   if (counters != nullptr) {
     if (strlen(counters) >= sizeof settings->counters) {

@@ -36,6 +36,10 @@ ExitCode Context::Fail(const absl::Status& status) {
   const std::string address = settings_.client.address.ToText();
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
+      if (IsFromDaemon(status)) {
+        SayError(absl::StrCat("the daemon at ", address, " cannot do this now: ", message));
+        return ExitCode::kUnreachable;
+      }
       SayError(absl::StrCat("no answer from the daemon at ", address, ": ", message));
       Say(
           absl::StrCat("Start one with `convtuned`, or say where it is with --address or "

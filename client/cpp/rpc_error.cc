@@ -39,4 +39,8 @@ std::string ReasonOf(const absl::Status& status) {
   return "";
 }
 
+bool IsFromDaemon(const absl::Status& status) {
+  return status.GetPayload(kRpcDetailsUrl).has_value();
+}
+
 }  // namespace convtune

@@ -18,4 +18,8 @@ std::vector<Violation> ViolationsOf(const absl::Status& status);
 // if there is none.
 std::string ReasonOf(const absl::Status& status);
 
+// True for an error that a daemon answered with, of those that it explains:
+// all UNAVAILABLE that are not the connection's.
+bool IsFromDaemon(const absl::Status& status);
+
 }  // namespace convtune

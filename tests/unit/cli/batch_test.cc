@@ -3,6 +3,8 @@
 
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
+#include <google/rpc/error_details.pb.h>
+#include <google/rpc/status.pb.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,7 +72,22 @@ TEST_F(BatchTest, NoDaemonComesBeforeAllElse) {
 
 TEST_F(BatchTest, ADaemonThatStopsEndsWithFour) {
   daemon_.error = {grpc::StatusCode::UNAVAILABLE, "draining"};
-  EXPECT_EQ(Get({ProblemText(8)}).code, 4);
+  const RunResult result = Get({ProblemText(8)});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_NE(result.err.find("Start one with"), std::string::npos) << result.err;
+}
+
+TEST_F(BatchTest, ADaemonThatSaysWhyItCannotIsNotToBeStarted) {
+  google::rpc::Status details;
+  details.set_code(grpc::StatusCode::UNAVAILABLE);
+  details.set_message("the card is lost");
+  details.add_details()->PackFrom(google::rpc::RetryInfo());
+  daemon_.error = {grpc::StatusCode::UNAVAILABLE, "the card is lost", details.SerializeAsString()};
+  const RunResult result = Get({ProblemText(8)});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_NE(result.err.find("cannot do this now: the card is lost"), std::string::npos)
+      << result.err;
+  EXPECT_EQ(result.err.find("Start one with"), std::string::npos) << result.err;
 }
 
 TEST_F(BatchTest, OtherErrorsEndWithOne) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "proto/base/strings.h"
+#include "proto/model/enums.h"
 #include "proto/model/text.h"
 
 namespace convtune {

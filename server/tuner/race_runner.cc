@@ -19,16 +19,22 @@ constexpr double kReplayFactor = 1.1;
 
 std::vector<Contender> ContendersOf(const std::map<int, Candidate>& candidates,
                                     const std::vector<int>& indexes) {
-  const Candidate* stock = nullptr;
+  // As StockIndex: each API's own stays to the end, and numerics are those of
+  // the graph API's, if there is one.
+  const Candidate* graph_stock = nullptr;
+  const Candidate* legacy_stock = nullptr;
   for (const int index : indexes) {
     const Candidate& candidate = candidates.at(index);
     if (candidate.heuristic_rank < 0) continue;
+    const Candidate*& stock = ApiOf(candidate.id) == Api::kGraph ? graph_stock : legacy_stock;
     if (stock == nullptr || candidate.heuristic_rank < stock->heuristic_rank) stock = &candidate;
   }
+  const Candidate* stock = graph_stock != nullptr ? graph_stock : legacy_stock;
   std::vector<Contender> contenders;
   for (const int index : indexes) {
     const Candidate& candidate = candidates.at(index);
-    contenders.push_back({ContestsOf(candidate, stock), &candidate == stock});
+    const bool stays = &candidate == graph_stock || &candidate == legacy_stock;
+    contenders.push_back({ContestsOf(candidate, stock), stays});
   }
   return contenders;
 }

@@ -8,12 +8,13 @@
 #include "server/worker/cudnn_status.h"
 #include "server/worker/device_memory.h"
 #include "server/worker/legacy_notes.h"
+#include "server/worker/legacy_ranks.h"
 
 namespace convtune {
 namespace {
 
 // cudnnFind* also tries DEFAULT_MATH, whatever it is given.
-std::vector<cudnnMathType_t> MathTypes(DataType type) {
+std::vector<cudnnMathType_t> MathTypesOfSearch(DataType type) {
   switch (type) {
     case DataType::kF32:
       return {CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION};
@@ -24,9 +25,33 @@ std::vector<cudnnMathType_t> MathTypes(DataType type) {
   }
 }
 
-Candidate ToCandidate(const ConvProblem& problem, const FoundAlgorithm& found) {
+// In the order in which they count: for f32 first what a descriptor has by
+// itself, which allows TF32 where the card has it.
+std::vector<cudnnMathType_t> MathTypesOfHeuristic(DataType type) {
+  if (type != DataType::kF32) return MathTypesOfSearch(type);
+  return {CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION};
+}
+
+LegacyRanks AskHeuristic(const ConvProblem& problem, LegacyConvolution* convolution,
+                         ListingSink* sink) {
+  LegacyRanks ranks;
+  for (const cudnnMathType_t math_type : MathTypesOfHeuristic(problem.data_type())) {
+    const absl::StatusOr<std::vector<FoundAlgorithm>> expected = convolution->Expected(math_type);
+    if (!expected.ok()) {
+      // Places of another math type's list are not those of this one.
+      sink->AddRefusal(expected.status());
+      break;
+    }
+    ranks.Add(*expected);
+  }
+  return ranks;
+}
+
+Candidate ToCandidate(const ConvProblem& problem, const LegacyRanks& ranks,
+                      const FoundAlgorithm& found) {
   Candidate candidate;
   candidate.id = found.id;
+  candidate.heuristic_rank = ranks.Of(found.id);
   candidate.deterministic = found.deterministic;
   candidate.numerical_notes =
       LegacyNumericalNotes(problem.operation(), problem.data_type(), found.id, found.deterministic);
@@ -44,8 +69,9 @@ Candidate ToCandidate(const ConvProblem& problem, const FoundAlgorithm& found) {
 absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
                                   const ConvPointers& tensors, int64_t workspace_limit,
                                   ListingSink* sink) {
+  const LegacyRanks ranks = AskHeuristic(problem, convolution, sink);
   std::vector<Candidate> refused;
-  for (const cudnnMathType_t math_type : MathTypes(problem.data_type())) {
+  for (const cudnnMathType_t math_type : MathTypesOfSearch(problem.data_type())) {
     if (sink->Over()) {
       return absl::OkStatus();
     }
@@ -55,7 +81,7 @@ absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution*
     ASSIGN_OR_RETURN(const std::vector<FoundAlgorithm> entries,
                      convolution->Find(math_type, tensors, workspace.data(), bytes));
     for (const FoundAlgorithm& entry : entries) {
-      Candidate candidate = ToCandidate(problem, entry);
+      Candidate candidate = ToCandidate(problem, ranks, entry);
       if (entry.status != CUDNN_STATUS_SUCCESS) {
         refused.push_back(std::move(candidate));
       } else if (!sink->Offer(std::move(candidate))) {
@@ -73,6 +99,11 @@ absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution*
       candidate.error_message.clear();
     }
     if (!sink->Offer(std::move(candidate))) {
+      return absl::OkStatus();
+    }
+  }
+  for (const FoundAlgorithm& entry : ranks.ranked()) {
+    if (!sink->Offer(ToCandidate(problem, ranks, entry))) {
       return absl::OkStatus();
     }
   }

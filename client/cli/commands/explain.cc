@@ -159,15 +159,16 @@ class ExplainCommand final : public Command {
     const BatchAnswers answers =
         BatchGetAll(context, ask, {{*problem, 1, "PROBLEM"}}, context.settings().client.timeout);
     if (answers.rows.empty()) return answers.code;
-    Print(context, *tuning, answers.rows[0].result);
+    Print(context, *tuning, answers.rows[0].result, ask.constraints().api());
     return answers.code;
   }
 
  private:
-  static void Print(Context& context, const v1::Tuning& tuning, const v1::BatchGetResult& result) {
+  static void Print(Context& context, const v1::Tuning& tuning, const v1::BatchGetResult& result,
+                    v1::Api api) {
     std::ostream& out = context.io().out;
     std::vector<std::string> words = {"No candidate can be the answer: " + result.miss().message()};
-    if (result.has_answer()) words = ExplainWinner(result.answer(), tuning.candidates());
+    if (result.has_answer()) words = ExplainWinner(result.answer(), tuning.candidates(), api);
     if (context.format() == Format::kCsv) {
       out << CandidateCsv(tuning);
     } else if (context.format() == Format::kJson) {

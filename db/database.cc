@@ -33,6 +33,7 @@ constexpr char kFilePragmas[] =
 absl::StatusCode CodeOf(int rc) {
   switch (rc & 0xff) {
     case SQLITE_FULL:
+    case SQLITE_NOMEM:  // never a sign of damage
       return absl::StatusCode::kResourceExhausted;
     case SQLITE_IOERR:
     case SQLITE_READONLY:

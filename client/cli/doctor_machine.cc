@@ -109,8 +109,9 @@ std::vector<Finding> ExamineClock(const v1::ServerInfo& server, const MachineFac
              "set the clock: ages, the ends of pins and which tuning is newer depend on it"}};
   }
   if (facts.clock_kept.has_value() && !*facts.clock_kept) {
-    return {{Severity::kNotice, "nothing keeps the clock right",
-             "let chrony or systemd-timesyncd keep it; in a fleet the newer of two tunings wins"}};
+    return {
+        {Severity::kNotice, "nothing keeps the clock right",
+         "let chrony or systemd-timesyncd keep it; ages of answers and of pins are told by it"}};
   }
   return {{Severity::kFine, "the clock is right, as far as can be seen", ""}};
 }

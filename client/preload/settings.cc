@@ -67,58 +67,59 @@ void ReadAllowed(Settings* settings) {
 
 bool CanRead(const char* folder, const char* file) {
   char path[kMaxPath];
-  snprintf(path, sizeof path, "%s/%s", folder, file);
-  return access(path, R_OK) == 0;
+  const int length = snprintf(path, sizeof path, "%s/%s", folder, file);
+  return length > 0 && length < static_cast<int>(sizeof path) && access(path, R_OK) == 0;
 }
+
+struct Folder {
+  char path[kMaxPath - 64] = {};
+};
 
 // Where a daemon has its snapshot by default, as FirstFolderWith chooses it
 // (proto/base/default_paths.h): of $STATE_DIRECTORY, this user's state folder
 // and the system's the first with a file that can be read, else the first that
 // is there, else this user's.
-void DefaultFolder(char* path, size_t size) {
-  constexpr size_t kFolders = 3;
-  char folders[kFolders][kMaxPath - 64] = {};
+Folder DefaultFolder() {
+  Folder folders[3];
   const char* service = Variable("STATE_DIRECTORY");
   if (service != nullptr && service[0] == '/') {
-    snprintf(folders[0], sizeof folders[0], "%.*s/snapshot",
+    snprintf(folders[0].path, sizeof folders[0].path, "%.*s/snapshot",
              static_cast<int>(strcspn(service, ":")), service);
   }
   const char* state = Variable("XDG_STATE_HOME");
   const char* home = Variable("HOME");
   if (state != nullptr && state[0] == '/') {
-    snprintf(folders[1], sizeof folders[1], "%s/convtune/snapshot", state);
+    snprintf(folders[1].path, sizeof folders[1].path, "%s/convtune/snapshot", state);
   } else if (home != nullptr && home[0] == '/') {
-    snprintf(folders[1], sizeof folders[1], "%s/.local/state/convtune/snapshot", home);
+    snprintf(folders[1].path, sizeof folders[1].path, "%s/.local/state/convtune/snapshot", home);
   }
-  snprintf(folders[2], sizeof folders[2], "/var/lib/convtune/snapshot");
-  for (const char* folder : folders) {
-    if (folder[0] != '\0' && CanRead(folder, format::kSnapshotFile)) {
-      snprintf(path, size, "%s", folder);
-      return;
+  snprintf(folders[2].path, sizeof folders[2].path, "/var/lib/convtune/snapshot");
+  for (const Folder& folder : folders) {
+    if (folder.path[0] != '\0' && CanRead(folder.path, format::kSnapshotFile)) {
+      return folder;
     }
   }
-  for (const char* folder : folders) {
-    if (folder[0] != '\0' && access(folder, X_OK) == 0) {
-      snprintf(path, size, "%s", folder);
-      return;
+  for (const Folder& folder : folders) {
+    if (folder.path[0] != '\0' && access(folder.path, X_OK) == 0) {
+      return folder;
     }
   }
-  snprintf(path, size, "%s", folders[1][0] != '\0' ? folders[1] : folders[2]);
+  return folders[1].path[0] != '\0' ? folders[1] : folders[2];
 }
 
 void ReadPaths(Settings* settings) {
-  char folder[kMaxPath - 64] = {};
+  Folder folder;
   const char* chosen = Variable("CONVTUNE_SNAPSHOT");
   if (chosen == nullptr) {
-    DefaultFolder(folder, sizeof folder);
-  } else if (chosen[0] != '/' || strlen(chosen) >= sizeof folder) {
+    folder = DefaultFolder();
+  } else if (chosen[0] != '/' || strlen(chosen) >= sizeof folder.path) {
     Refuse(settings, "CONVTUNE_SNAPSHOT", "must be an absolute path of a folder", chosen);
   } else {
-    memcpy(folder, chosen, strlen(chosen) + 1);
+    memcpy(folder.path, chosen, strlen(chosen) + 1);
   }
-  snprintf(settings->snapshot, kMaxPath, "%s/%s", folder, format::kSnapshotFile);
-  snprintf(settings->socket, kMaxPath, "%s/%s", folder, format::kDatagramSocket);
-  snprintf(settings->kill_file, kMaxPath, "%s/%s", folder, format::kKillSwitchFile);
+  snprintf(settings->snapshot, kMaxPath, "%s/%s", folder.path, format::kSnapshotFile);
+  snprintf(settings->socket, kMaxPath, "%s/%s", folder.path, format::kDatagramSocket);
+  snprintf(settings->kill_file, kMaxPath, "%s/%s", folder.path, format::kKillSwitchFile);
   const char* counters = Variable("CONVTUNE_PRELOAD_COUNTERS");
   if (counters != nullptr) {
     if (strlen(counters) >= sizeof settings->counters) {

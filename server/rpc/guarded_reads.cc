@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -27,22 +28,29 @@ SharedResets& Shared() {
   return *shared;
 }
 
-bool Take(FrameGuard* guard, std::string_view bytes) {
-  if (guard->Take(bytes, &absl::Now)) return true;
+void SayWhy(const FrameGuard& guard) {
   static std::atomic<int64_t> next_notice{0};
   const int64_t now = absl::ToUnixMillis(absl::Now());
   int64_t next = next_notice.load();
   if (now >= next &&
       next_notice.compare_exchange_strong(next, now + absl::ToInt64Milliseconds(kBetweenNotices))) {
-    spdlog::warn("a connection is ended: {}", guard->why());
+    spdlog::warn("a connection is ended: {}", guard.why());
   }
-  return false;
+}
+
+// What no other socket of this machine has, as long as it runs; 0 if that cannot
+// be had.
+uint64_t CookieOf(int fd) {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
 }
 
 struct Slot {
   std::atomic<bool> watched{false};
   Mutex mutex;
   std::optional<FrameGuard> guard GUARDED_BY(mutex);
+  uint64_t cookie GUARDED_BY(mutex) = 0;
 };
 
 // By the connection's number: the listener refuses higher ones.
@@ -65,7 +73,14 @@ ssize_t AfterRead(int fd, const msghdr& message, ssize_t size) {
   for (size_t i = 0; i < message.msg_iovlen && left > 0; ++i) {
     const iovec& part = message.msg_iov[i];
     const size_t length = std::min(part.iov_len, left);
-    if (!Take(&*slot->guard, {static_cast<const char*>(part.iov_base), length})) {
+    if (!slot->guard->Take({static_cast<const char*>(part.iov_base), length}, &absl::Now)) {
+      // Nobody says when this side closes: the number may be another's by now,
+      // who speaks whatever he likes.
+      if (CookieOf(fd) != slot->cookie) {
+        slot->watched = false;
+        return size;
+      }
+      SayWhy(*slot->guard);
       errno = ECONNRESET;
       return -1;
     }
@@ -92,7 +107,11 @@ int AfterRead(SSL* ssl, const void* bytes, int size) {
     SSL_set_ex_data(ssl, GuardIndex(), guard);
   }
   // Without an error in OpenSSL's queue this is one of the system.
-  return Take(guard, {static_cast<const char*>(bytes), static_cast<size_t>(size)}) ? size : -1;
+  if (guard->Take({static_cast<const char*>(bytes), static_cast<size_t>(size)}, &absl::Now)) {
+    return size;
+  }
+  SayWhy(*guard);
+  return -1;
 }
 
 template <typename Function>
@@ -107,6 +126,7 @@ void GuardReads(int fd) {
   if (slot == nullptr) return;
   MutexLock lock(slot->mutex);
   slot->guard.emplace(&Shared());
+  slot->cookie = CookieOf(fd);
   slot->watched.store(true, std::memory_order_release);
 }
 

@@ -1,6 +1,7 @@
 #include "server/tuner/listing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -51,12 +52,16 @@ std::optional<Candidate> ReadListed(const worker::ListedCandidate& listed) {
   candidate.deterministic = ApiOf(candidate.id) == Api::kLegacy
                                 ? listed.deterministic()
                                 : !candidate.has(NumericalNote::kNondeterministic);
-  candidate.workspace_bytes = listed.workspace_bytes();
-  candidate.heuristic_rank = listed.heuristic_rank();
-  candidate.find_us = listed.find_us();
+  const bool timed = std::isfinite(listed.find_us()) && listed.find_us() >= 0;
+  candidate.workspace_bytes = std::max<int64_t>(0, listed.workspace_bytes());
+  candidate.heuristic_rank = std::max(-1, listed.heuristic_rank());
+  candidate.find_us = timed ? listed.find_us() : 0;
   candidate.error_message = listed.error_message();
-  candidate.status = listed.error_message().empty() ? CandidateStatus::kSkippedBudget
-                                                    : CandidateStatus::kUnsupported;
+  if (candidate.error_message.empty() && (!timed || listed.workspace_bytes() < 0)) {
+    candidate.error_message = "listed with a time or a workspace that cannot be";
+  }
+  candidate.status = candidate.error_message.empty() ? CandidateStatus::kSkippedBudget
+                                                     : CandidateStatus::kUnsupported;
   return candidate;
 }
 

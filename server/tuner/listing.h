@@ -12,8 +12,9 @@ namespace convtune {
 // `threads` is RunnerInput::build_threads.
 worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu, int threads);
 
-// nullopt if its text is no candidate. One that the legacy search refused is
-// kUnsupported, any other kSkippedBudget until something is done with it.
+// nullopt if its text is no candidate. One that the legacy search refused, or
+// whose numbers cannot be, is kUnsupported, any other kSkippedBudget until
+// something is done with it.
 std::optional<Candidate> ReadListed(const worker::ListedCandidate& listed);
 
 }  // namespace convtune

@@ -148,7 +148,8 @@ void RaceRunner::Take(const worker::Sample& sample, int offset) {
   }
   // Launched one after the other, the slower of host and GPU sets the pace.
   const double host_us = std::isfinite(sample.host_us()) ? std::max(0.0, sample.host_us()) : 0;
-  const double clock = std::isfinite(sample.sm_clock_mhz()) ? sample.sm_clock_mhz() : 0;
+  const double clock =
+      std::isfinite(sample.sm_clock_mhz()) ? std::max(0.0, sample.sm_clock_mhz()) : 0;
   race_.Add(place, round, {std::max(sample.gpu_us(), host_us), clock});
   if (host_us > 0) host_us_[place].push_back(host_us);
   gpu_us_[place].push_back(sample.gpu_us());

@@ -160,9 +160,11 @@ absl::Status Run::Prepare() {
                   const auto found = candidates_.find(prepared.index());
                   if (found == candidates_.end()) return;
                   Candidate& candidate = found->second;
-                  candidate.workspace_bytes = prepared.workspace_bytes();
-                  candidate.error_message = prepared.error_message();
-                  candidate.status = prepared.ok()            ? CandidateStatus::kFinalized
+                  const bool sound = prepared.workspace_bytes() >= 0;
+                  candidate.workspace_bytes = sound ? prepared.workspace_bytes() : 0;
+                  candidate.error_message =
+                      sound ? prepared.error_message() : "prepared with a workspace that cannot be";
+                  candidate.status = prepared.ok() && sound   ? CandidateStatus::kFinalized
                                      : prepared.over_memory() ? CandidateStatus::kSkippedMemory
                                                               : CandidateStatus::kUnsupported;
                   Report(++done);

@@ -135,8 +135,10 @@ absl::StatusOr<worker::Outcome> WorkerClient::Await(absl::Time hang, absl::Time 
     if (reply.has_outcome()) {
       if (!reply.last()) return Lose("unreadable reply: an outcome that is not the last");
       touching_.clear();
-      if (!reply.outcome().ok()) return absl::FailedPreconditionError(reply.outcome().message());
-      return reply.outcome();
+      if (reply.outcome().ok()) return reply.outcome();
+      const std::string& why = reply.outcome().message();
+      return absl::FailedPreconditionError(why.empty() ? "the worker refuses without a reason"
+                                                       : why);
     }
     if (reply.last() || !handle(reply)) {
       return Lose("unreadable reply: not one that the request can have");

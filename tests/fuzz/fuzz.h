@@ -19,4 +19,7 @@ inline void Require(bool promise) {
   if (!promise) std::abort();
 }
 
+// Keeps the reads that led to it from being optimised away.
+inline void Use(uint64_t value) { asm volatile("" : : "r"(value)); }
+
 }  // namespace convtune::fuzz

@@ -47,8 +47,7 @@ void Walk(const SnapshotView& view) {
       }
     }
   }
-  static volatile uint64_t sink;
-  sink = sum;
+  convtune::fuzz::Use(sum);
 }
 
 }  // namespace

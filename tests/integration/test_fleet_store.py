@@ -1,5 +1,6 @@
 """The fleet's tables, and how they are reached."""
 
+import json
 import os
 import re
 import socket
@@ -25,7 +26,8 @@ def test_migrating_again_and_at_the_same_time_does_nothing_twice(postgres_server
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     said = [p.communicate(timeout=60)[0] for p in both]
     assert [p.returncode for p in both] == [0] * 4
-    assert sorted(said)[-1].startswith('{"applied":3,') and sum('"applied":3' in s for s in said) == 1, said
+    # Whoever is first at one of them does it.
+    assert sum(json.loads(s)["applied"] for s in said) == 3, said
 
 
 def test_without_tables_it_says_what_to_run(postgres_server, fleet):

@@ -138,6 +138,7 @@ def test_nothing_timed_says_so(cli, fleet, tmp_path, browser):
     assert "<b>Nothing was timed.</b>" in dom
 
 
+@pytest.mark.ci
 def test_nothing_and_one_row_are_pages_too(bare_daemon, cli, fleet, tmp_path, browser):
     run = cli(bare_daemon.start())
     empty = tmp_path / "empty.html"

@@ -53,6 +53,7 @@ def test_under_load_it_exits_in_ten_seconds_and_keeps_what_it_acknowledged(fake_
     assert found == acknowledged
 
 
+@pytest.mark.ci
 def test_during_a_long_tuning_it_exits_in_ten_seconds(fake_daemon):
     daemon = fake_daemon(env=script(measure_delay_ms=60000)).start()
     with daemon.client() as client:

@@ -167,8 +167,8 @@ class Machine:
     def raw_args(self, problem, *more):
         return [f"profile={self.profile}", *problem.args, *more]
 
-    def run(self, command, env, check=True):
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    def run(self, command, env, check=True, timeout=300):
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout)
         if check:
             assert done.returncode == 0, (command, done.returncode, done.stderr[-2000:], done.stdout[-500:])
         return done

@@ -157,10 +157,13 @@ TEST_F(FleetStoreTest, ALaterEpochIsNewerWhateverItsNumbers) {
 }
 
 TEST_F(FleetStoreTest, AContendedMeasurementNeverTakesThePlaceOfACleanOne) {
+  FleetDelivery clean = Delivery(1, 1, 77, 1);
+  clean.tuning.evidence = Evidence::kIncomplete;
   FleetDelivery contended = Delivery(1, 2, 77, 2);
+  contended.tuning.evidence = Evidence::kIncomplete;
   contended.tuning.conditions.known = true;
   contended.tuning.conditions.other_processes = 1;
-  Take({Delivery(1, 1, 77, 1), contended});
+  Take({clean, contended});
   EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "1;");
   Take({Delivery(1, 3, 77, 3)});
   EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "3;");

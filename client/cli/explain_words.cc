@@ -35,25 +35,6 @@ const v1::Candidate* FirstOther(const Candidates& candidates, const v1::Candidat
   return nullptr;
 }
 
-// The stock choice of callers of `api`; nullptr if none is known. The daemon
-// marks that of callers of both.
-const v1::Candidate* StockOf(const Candidates& candidates, v1::Api api) {
-  const v1::Candidate* stock = nullptr;
-  for (const v1::Candidate& candidate : candidates) {
-    if (api != v1::API_LEGACY && candidate.stock()) return &candidate;
-    const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
-                     candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
-    if (api != v1::API_LEGACY || !candidate.has_legacy_algorithm() || !ran ||
-        candidate.heuristic_rank() < 0) {
-      continue;
-    }
-    if (stock == nullptr || candidate.heuristic_rank() < stock->heuristic_rank()) {
-      stock = &candidate;
-    }
-  }
-  return stock;
-}
-
 // What sets the winner apart from one that is as fast.
 std::string TieBreak(const v1::Candidate& winner, const v1::Candidate& other, bool is_stock) {
   if (winner.workspace_bytes() < other.workspace_bytes()) {
@@ -124,6 +105,23 @@ void ExplainHeuristic(const v1::Candidate& winner, const Candidates& candidates,
 }
 
 }  // namespace
+
+const v1::Candidate* StockOf(const Candidates& candidates, v1::Api api) {
+  const v1::Candidate* stock = nullptr;
+  for (const v1::Candidate& candidate : candidates) {
+    if (api != v1::API_LEGACY) {
+      if (candidate.stock()) return &candidate;
+      continue;
+    }
+    const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
+                     candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
+    if (!candidate.has_legacy_algorithm() || !ran || candidate.heuristic_rank() < 0) continue;
+    if (stock == nullptr || candidate.heuristic_rank() < stock->heuristic_rank()) {
+      stock = &candidate;
+    }
+  }
+  return stock;
+}
 
 std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
   std::vector<std::string> words;

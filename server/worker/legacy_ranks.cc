@@ -2,6 +2,19 @@
 
 namespace convtune {
 
+std::vector<cudnnMathType_t> MathTypesOfHeuristic(DataType type) {
+  switch (type) {
+    case DataType::kF16:
+      return {CUDNN_TENSOR_OP_MATH};
+    case DataType::kF32:
+      return {CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION};
+    case DataType::kF64:
+      return {CUDNN_DEFAULT_MATH};
+    default:
+      return {CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH};
+  }
+}
+
 void LegacyRanks::Add(const std::vector<FoundAlgorithm>& expected) {
   for (const FoundAlgorithm& entry : expected) {
     if (entry.status != CUDNN_STATUS_SUCCESS) continue;

@@ -8,6 +8,12 @@
 
 namespace convtune {
 
+// The math types whose lists are asked for, in the order in which they count:
+// first what programs have without asking for anything else, as PyTorch's and
+// ONNX Runtime's descriptors do. That is TENSOR_OP_MATH for f16, and
+// DEFAULT_MATH for the rest, which allows TF32 for f32.
+std::vector<cudnnMathType_t> MathTypesOfHeuristic(DataType type);
+
 // Collects the lists of cudnnGetConvolution*Algorithm_v7. Not thread-safe.
 class LegacyRanks {
  public:

@@ -25,13 +25,6 @@ std::vector<cudnnMathType_t> MathTypesOfSearch(DataType type) {
   }
 }
 
-// In the order in which they count: for f32 first what a descriptor has by
-// itself, which allows TF32 where the card has it.
-std::vector<cudnnMathType_t> MathTypesOfHeuristic(DataType type) {
-  if (type != DataType::kF32) return MathTypesOfSearch(type);
-  return {CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION};
-}
-
 LegacyRanks AskHeuristic(const ConvProblem& problem, LegacyConvolution* convolution,
                          ListingSink* sink) {
   LegacyRanks ranks;
@@ -64,15 +57,14 @@ Candidate ToCandidate(const ConvProblem& problem, const LegacyRanks& ranks,
   return candidate;
 }
 
-}  // namespace
-
-absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
-                                  const ConvPointers& tensors, int64_t workspace_limit,
-                                  ListingSink* sink) {
-  const LegacyRanks ranks = AskHeuristic(problem, convolution, sink);
+// Passes what cudnnFind* found on. `out_of_time`: something was left out for it.
+absl::Status Search(const ConvProblem& problem, const LegacyRanks& ranks,
+                    LegacyConvolution* convolution, const ConvPointers& tensors,
+                    int64_t workspace_limit, ListingSink* sink, bool* out_of_time) {
   std::vector<Candidate> refused;
   for (const cudnnMathType_t math_type : MathTypesOfSearch(problem.data_type())) {
-    if (sink->Over()) {
+    if (sink->Late()) {
+      *out_of_time = true;
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const int64_t bytes,
@@ -102,12 +94,29 @@ absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution*
       return absl::OkStatus();
     }
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
+                                  const ConvPointers& tensors, int64_t workspace_limit,
+                                  ListingSink* sink) {
+  const LegacyRanks ranks = AskHeuristic(problem, convolution, sink);
+  bool out_of_time = false;
+  const absl::Status searched =
+      Search(problem, ranks, convolution, tensors, workspace_limit, sink, &out_of_time);
+  // Behind a search that was refused or cut off, too: the stock choice is one
+  // of them.
   for (const FoundAlgorithm& entry : ranks.ranked()) {
     if (!sink->Offer(ToCandidate(problem, ranks, entry))) {
-      return absl::OkStatus();
+      break;
     }
   }
-  return absl::OkStatus();
+  if (out_of_time) {
+    sink->MarkOutOfTime();
+  }
+  return searched;
 }
 
 }  // namespace convtune

@@ -12,10 +12,11 @@ namespace convtune {
 
 // Runs cudnnFind* with the math types that make sense for the inputs and
 // passes every entry to the sink, the refused ones with their reason, and
-// behind them what cudnnGet*_v7 lists and no search had. Each has its place in
-// that list as its heuristic rank; where cuDNN refuses the list, none has, and
-// the sink is told. Needs a card. Errors are cuDNN's, when it refuses the search
-// as a whole.
+// behind them what cudnnGet*_v7 lists and no search had; that also where cuDNN
+// refused the search, or the deadline cut it off. Each has its place in that
+// list as its heuristic rank; where cuDNN refuses the list, none has, and the
+// sink is told. Needs a card. Errors are cuDNN's, when it refuses the search as
+// a whole.
 absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
                                   const ConvPointers& tensors, int64_t workspace_limit,
                                   ListingSink* sink);

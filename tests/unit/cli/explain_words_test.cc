@@ -66,6 +66,26 @@ TEST(ExplainWinnerTest, LegacyCallersAreToldOfTheLegacyStockChoice) {
             std::string::npos);
 }
 
+TEST(StockOfTest, CallersOfTheLegacyApiHaveTheFirstThatRanOfItsList) {
+  google::protobuf::RepeatedPtrField<v1::Candidate> candidates;
+  v1::Candidate& graph = *candidates.Add() = Timed("graph:eng1", 25, 0.1, 0);
+  graph.set_stock(true);
+  v1::Candidate& failed = *candidates.Add();
+  failed.set_text("legacy:algo6,math0");
+  failed.mutable_legacy_algorithm();
+  failed.set_status(v1::CANDIDATE_STATUS_FAILED);
+  v1::Candidate& unlisted = *candidates.Add() = Timed("legacy:algo0,math0", 5, 0.1, 0);
+  unlisted.mutable_legacy_algorithm();
+  unlisted.set_heuristic_rank(-1);
+  EXPECT_EQ(StockOf(candidates, v1::API_LEGACY), nullptr);
+  v1::Candidate& second = *candidates.Add() = Timed("legacy:algo1,math0", 10, 0.1, 0);
+  second.mutable_legacy_algorithm();
+  second.set_heuristic_rank(1);
+  ASSERT_NE(StockOf(candidates, v1::API_LEGACY), nullptr);
+  EXPECT_EQ(StockOf(candidates, v1::API_LEGACY)->text(), "legacy:algo1,math0");
+  EXPECT_EQ(StockOf(candidates, v1::API_ANY)->text(), "graph:eng1");
+}
+
 TEST(ExplainWinnerTest, AHeuristicIsCalledOne) {
   v1::Candidate skipped;
   skipped.set_text("graph:eng0");

@@ -11,6 +11,7 @@ namespace {
 
 class LegacyStockTest : public TunerTest {
  protected:
+  Tuning Tuned() { return store_.GetTuning(KeyOf(Problem(1).ToText())).value(); }
   Answer AnswerFor(Api api) {
     LookupRequest request = Request({Problem(1)}, OnMiss::kNone);
     request.constraints.api = api;
@@ -22,8 +23,8 @@ TEST_F(LegacyStockTest, ItsOrderArrivesInTheTuning) {
   Start("legacy=3");
   EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
   std::map<std::string, int> ranks;
-  for (const Candidate& candidate :
-       store_.GetTuning(KeyOf(Problem(1).ToText())).value().candidates) {
+  const Tuning tuning = Tuned();
+  for (const Candidate& candidate : tuning.candidates) {
     if (ApiOf(candidate.id) == Api::kLegacy) ranks[ToText(candidate.id)] = candidate.heuristic_rank;
   }
   EXPECT_EQ(ranks,
@@ -49,7 +50,7 @@ TEST_F(LegacyStockTest, LegacyCallersGetAnotherBeyondNoise) {
 TEST_F(LegacyStockTest, ItStaysInTheRaceToTheEnd) {
   Start("legacy=3;legacy_slower_us=20");
   EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
-  const Tuning tuning = store_.GetTuning(KeyOf(Problem(1).ToText())).value();
+  const Tuning tuning = Tuned();
   int most = 0;
   int stock = 0;
   for (const Candidate& candidate : tuning.candidates) {
@@ -58,6 +59,25 @@ TEST_F(LegacyStockTest, ItStaysInTheRaceToTheEnd) {
   }
   EXPECT_GT(most, 0);
   EXPECT_EQ(stock, most);
+}
+
+// The check of all ten takes longer than the budget.
+TEST_F(LegacyStockTest, ABudgetForAFewOfManyTimesItAllTheSame) {
+  Start("legacy=3;candidates=7;check_delay_ms=400");
+  JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.time_budget = absl::Seconds(2);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request).value().name).state, JobState::kSucceeded);
+  const Tuning tuning = Tuned();
+  int timed = 0;
+  bool stock_timed = false;
+  for (const Candidate& candidate : tuning.candidates) {
+    timed += candidate.timed() ? 1 : 0;
+    stock_timed =
+        stock_timed || (candidate.timed() && ToText(candidate.id) == "legacy:algo2,math0");
+  }
+  EXPECT_TRUE(stock_timed);
+  EXPECT_LT(timed, 6);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 import grpc
 import pytest
 
+from harness.api import API
 from harness.fakes import script
 from harness.problems import numbered
 
@@ -117,6 +118,37 @@ def test_another_cuda_library_is_a_miss_where_candidates_use_it(fake_daemon, lib
         assert client.get_one(TEXT).answer.evidence == client.get_one(TEXT, min_evidence="EVIDENCE_MEASURED").answer.evidence
         (known,) = [e for e in client.tuning.ListEnvironments().environments if e.current]
         assert f"{library}=111111111111" in known.cuda_version
+
+
+def stored(client):
+    """What is known of TEXT, without what tells how long ago that was."""
+    tuning = client.tuning.GetTuning(problem={"text": TEXT})
+    return API.enum_name("Evidence", tuning.evidence), [(c.text, c.median_us) for c in tuning.candidates]
+
+
+def test_a_guess_never_takes_the_place_of_a_measurement_that_does_not_hold(fake_daemon):
+    daemon = fake_daemon().start(env=script(libraries=libraries(), uses_nvrtc=1))
+    with daemon.client() as client:
+        client.tune(TEXT)
+        measured = stored(client)
+    assert measured[0] == "EVIDENCE_MEASURED"
+    winner = measured[1][0][0]
+    daemon.stop()
+    daemon.start(env=script(libraries=libraries(nvrtc="000000000000"), uses_nvrtc=1))
+    with daemon.client() as client:
+        for _ in range(2):
+            guess = client.get_one(TEXT, on_miss="ON_MISS_HEURISTIC").answer
+            assert API.enum_name("Evidence", guess.evidence) == "EVIDENCE_HEURISTIC" and not guess.persisted, guess
+        hinted = client.get_one(TEXT, min_evidence="EVIDENCE_MEASURED", include_hints=True).miss
+        assert hinted.hint.winner.text == winner and "not exact" in hinted.hint.note
+        assert stored(client) == measured
+    daemon.kill()
+    # What was measured is back where it holds.
+    daemon.start(env=script(libraries=libraries(), uses_nvrtc=1))
+    with daemon.client() as client:
+        assert stored(client) == measured
+        answer = client.get_one(TEXT, min_evidence="EVIDENCE_MEASURED").answer
+        assert answer.winner.text == winner
 
 
 def test_what_was_measured_with_unknown_libraries_is_a_miss_once_they_are_known(fake_daemon):

@@ -186,7 +186,11 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   answer.evidence = EvidenceUnder(indexed, constraints);
   NoteEvidence(indexed, answer.evidence, &notes);
   if (!timing.note().empty()) notes.push_back(timing.note());
-  if (!indexed.persisted) notes.push_back("not written to disk yet");
+  if (indexed.stands_in_for != nullptr) {
+    notes.push_back("kept in memory: what was measured stays until it is measured anew");
+  } else if (!indexed.persisted) {
+    notes.push_back("not written to disk yet");
+  }
   answer.winner = *winner;
   answer.portfolio = MakePortfolio(*winner, eligible, stock);
   answer.runners_up = MakeRunnersUp(*winner, eligible);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "db/format/bundle_codec.h"
 #include "proto/base/status_macros.h"
+#include "server/tuner/library_versions.h"
 #include "server/tuner/ranking.h"
 #include "spdlog/spdlog.h"
 
@@ -14,10 +15,6 @@ namespace convtune {
 namespace {
 
 constexpr size_t kMostInGroup = 256;
-
-std::pair<std::string, std::string> Texts(const TuningKey& key) {
-  return {key.environment_text, key.problem_text};
-}
 
 }  // namespace
 
@@ -107,6 +104,10 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
         continue;
       }
       CarryOverOtherApi(whole, tuning);
+      if (MustLeaveOnDisk(*tuning)) {
+        ServeInstead(*tuning, Outdated(tuning->key));
+        continue;
+      }
     }
     better.push_back(waiting);
   }
@@ -139,26 +140,28 @@ void Committer::Written(const Tuning& tuning, const Environment& environment,
     WakeRetries();
     pending_.insert_or_assign(Texts(tuning.key), Pending{tuning, environment});
   }
+  instead_.erase(Texts(tuning.key));
   index_->Publish(tuning, status.ok());
   observer_(tuning.key, false);
   MutexLock state_lock(state_mutex_);
   writable_ = pending_.empty();
 }
 
-void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
-  if (index_->Find(entry.key).tuning == nullptr) return;
-  absl::StatusOr<Tuning> tuning = GetLocked(entry.key);
-  const absl::StatusOr<Environment> environment = Environment::Parse(entry.key.environment_text);
-  if (!tuning.ok() || !environment.ok()) return;
-  const auto candidate =
-      std::find_if(tuning->candidates.begin(), tuning->candidates.end(),
-                   [&entry](const Candidate& c) { return c.id == entry.candidate; });
-  if (candidate == tuning->candidates.end() || !candidate->ran()) return;
-  candidate->status = CandidateStatus::kQuarantined;
-  candidate->error_message = entry.reason;
-  RankCandidates(&tuning->candidates);
-  WeakenIfNothingRan(&*tuning);
-  Written(*tuning, *environment, store_->PutTuning(*tuning, *environment));
+bool Committer::MustLeaveOnDisk(const Tuning& tuning) {
+  if (tuning.evidence >= Evidence::kIncomplete) return false;
+  const absl::StatusOr<Tuning> stored = store_->GetTuning(tuning.key);
+  return stored.ok() && WasMeasuredAndIsOutdated(*stored);
+}
+
+std::shared_ptr<const IndexedTuning> Committer::Outdated(const TuningKey& key) {
+  std::shared_ptr<const IndexedTuning> known = index_->Find(key).tuning;
+  return known->stands_in_for != nullptr ? known->stands_in_for : known;
+}
+
+void Committer::ServeInstead(const Tuning& tuning, std::shared_ptr<const IndexedTuning> outdated) {
+  index_->PublishInstead(tuning, std::move(outdated));
+  instead_.insert_or_assign(Texts(tuning.key), tuning);
+  observer_(tuning.key, false);
 }
 
 bool Committer::IsBetterThanStored(const Tuning& tuning) {
@@ -180,7 +183,7 @@ absl::StatusOr<ImportCounts> Committer::Import(const TuningSource& next) {
       ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
       if (!record.has_value()) return record;
       Tuning& tuning = record->tuning;
-      if (!IsBetterThanStored(tuning)) {
+      if (!IsBetterThanStored(tuning) || MustLeaveOnDisk(tuning)) {
         ++counts.kept;
         continue;
       }
@@ -211,6 +214,7 @@ void Committer::PublishTaken(std::vector<std::shared_ptr<const IndexedTuning>> t
   for (auto& prepared : taken) {
     const TuningKey key = prepared->tuning.key;
     pending_.erase(Texts(key));
+    instead_.erase(Texts(key));
     index_->Publish(std::move(prepared));
     observer_(key, false);
   }
@@ -233,7 +237,8 @@ absl::StatusOr<FleetCounts> Committer::ApplyFleet(const TuningSource& next,
         continue;
       }
       Prepare(&tuning);
-      if (const auto stored = store_->GetTuning(tuning.key); stored.ok() && *stored == tuning) {
+      const absl::StatusOr<Tuning> stored = store_->GetTuning(tuning.key);
+      if (MustLeaveOnDisk(tuning) || (stored.ok() && *stored == tuning)) {
         ++counts.unchanged;
         continue;
       }
@@ -303,7 +308,8 @@ void Committer::Stop() {
 absl::StatusOr<Tuning> Committer::GetLocked(const TuningKey& key) {
   const auto waiting = pending_.find(Texts(key));
   if (waiting != pending_.end()) return waiting->second.tuning;
-  return store_->GetTuning(key);
+  const auto instead = instead_.find(Texts(key));
+  return instead != instead_.end() ? instead->second : store_->GetTuning(key);
 }
 
 absl::StatusOr<Tuning> Committer::Get(const TuningKey& key) {
@@ -317,6 +323,7 @@ absl::StatusOr<int64_t> Committer::Delete(const std::vector<TuningKey>& keys) {
   int64_t deleted = 0;
   for (const TuningKey& key : keys) {
     pending_.erase(Texts(key));
+    instead_.erase(Texts(key));
     // A layer beneath the database may have one.
     if (const absl::StatusOr<Tuning> left = store_->GetTuning(key); left.ok()) {
       index_->Publish(*left, true);
@@ -341,7 +348,11 @@ absl::Status Committer::PutPin(const Pin& pin) {
   }
   RETURN_IF_ERROR(store_->PutPin(pin));
   index_->SetPin(pin);
-  index_->Publish(*tuning, !pending_.contains(Texts(pin.key)));
+  if (instead_.contains(Texts(pin.key))) {
+    ServeInstead(*tuning, Outdated(pin.key));
+  } else {
+    index_->Publish(*tuning, !pending_.contains(Texts(pin.key)));
+  }
   observer_(pin.key, true);
   return absl::OkStatus();
 }
@@ -352,38 +363,6 @@ absl::Status Committer::DeletePin(const TuningKey& key) {
   index_->ErasePin(key);
   observer_(key, true);
   return absl::OkStatus();
-}
-
-void Committer::Quarantine(const QuarantineEntry& entry) {
-  {
-    MutexLock state_lock(state_mutex_);
-    quarantine_[Texts(entry.key)][entry.candidate] = entry.reason;
-  }
-  MutexLock lock(mutex_);
-  observer_(entry.key, true);
-  const absl::Status status = store_->PutQuarantine(entry);
-  if (!status.ok()) {
-    spdlog::error("could not write a quarantine entry: {}", status.ToString());
-    WakeRetries();
-    pending_quarantine_.push_back(entry);
-  }
-  TakeOutOfAnswers(entry);
-}
-
-int64_t Committer::quarantined() const {
-  MutexLock lock(state_mutex_);
-  int64_t count = 0;
-  for (const auto& [texts, candidates] : quarantine_) {
-    count += static_cast<int64_t>(candidates.size());
-  }
-  return count;
-}
-
-std::map<CandidateId, std::string> Committer::QuarantinedOf(const TuningKey& key) const {
-  MutexLock lock(state_mutex_);
-  const auto found = quarantine_.find(Texts(key));
-  if (found == quarantine_.end()) return {};
-  return found->second;
 }
 
 bool Committer::writable() const {

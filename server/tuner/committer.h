@@ -43,8 +43,10 @@ class Committer {
 
   // Writes the tuning and publishes it, unless what is stored is better.
   // Returns whether what the index now has is on disk: where the store refuses,
-  // the tuning is served from memory and written later. What several threads
-  // commit at a time goes to the disk in one transaction.
+  // the tuning is served from memory and written later. One that was not
+  // measured (its evidence is below INCOMPLETE) is served from memory alone where
+  // it would take the place of a measurement that does not hold any more. What
+  // several threads commit at a time goes to the disk in one transaction.
   bool Commit(Tuning tuning, const Environment& environment, bool forced);
 
   // Keeps each of the tunings that is better (IsBetterTuning) than what is
@@ -91,12 +93,20 @@ class Committer {
     Environment environment;
   };
   using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
+  static KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
 
   // Publishes a tuning that the store was given, and remembers it where that
   // failed.
   void Written(const Tuning& tuning, const Environment& environment, const absl::Status& status)
       REQUIRES(mutex_);
   void TakeOutOfAnswers(const QuarantineEntry& entry) REQUIRES(mutex_);
+  // Whether the tuning may not take the place of what is stored on disk.
+  bool MustLeaveOnDisk(const Tuning& tuning) REQUIRES(mutex_);
+  // What the index has, or what that stands in for. REQUIRES: it has something.
+  std::shared_ptr<const IndexedTuning> Outdated(const TuningKey& key) REQUIRES(mutex_);
+  // Serves it from memory.
+  void ServeInstead(const Tuning& tuning, std::shared_ptr<const IndexedTuning> outdated)
+      REQUIRES(mutex_);
   // A thread in Commit.
   struct Waiting {
     Tuning* tuning;
@@ -133,6 +143,8 @@ class Committer {
   CondVar wake_retries_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::map<KeyTexts, Pending> pending_ GUARDED_BY(mutex_);
+  // Served, and not to be written: see Commit.
+  std::map<KeyTexts, Tuning> instead_ GUARDED_BY(mutex_);
   std::vector<QuarantineEntry> pending_quarantine_ GUARDED_BY(mutex_);
   // Apart from mutex_, so that who comes while the disk is waited for can queue.
   mutable Mutex queue_mutex_;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "server/tuner/ranking.h"
 
 namespace convtune {
 namespace {
@@ -58,6 +59,11 @@ bool IsMarkedOutdated(const Tuning& tuning) {
          absl::StartsWith(tuning.incomplete_reason, kOutdated);
 }
 
+bool WasMeasuredAndIsOutdated(const Tuning& tuning) {
+  return IsMarkedOutdated(tuning) && std::any_of(tuning.candidates.begin(), tuning.candidates.end(),
+                                                 [](const Candidate& c) { return c.timed(); });
+}
+
 std::string HoldingStore::WhyOutdated(const Tuning& tuning) const {
   const auto found = now_.find(tuning.key.environment_text);
   return found == now_.end() ? "" : convtune::WhyOutdated(tuning, found->second);
@@ -65,6 +71,16 @@ std::string HoldingStore::WhyOutdated(const Tuning& tuning) const {
 
 void HoldingStore::Mark(Tuning* tuning) const {
   if (const std::string why = WhyOutdated(*tuning); !why.empty()) MarkOutdated(why, tuning);
+}
+
+absl::Status HoldingStore::PutTuning(const Tuning& tuning, const Environment& environment) {
+  if (!IsMarkedOutdated(tuning)) return store_->PutTuning(tuning, environment);
+  ASSIGN_OR_RETURN(const Tuning stored, store_->GetTuning(tuning.key));
+  Tuning unmarked = tuning;
+  unmarked.evidence = stored.evidence;
+  unmarked.incomplete_reason = stored.incomplete_reason;
+  WeakenIfNothingRan(&unmarked);
+  return store_->PutTuning(unmarked, environment);
 }
 
 absl::StatusOr<Tuning> HoldingStore::GetTuning(const TuningKey& key) {

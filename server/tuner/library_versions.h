@@ -29,24 +29,28 @@ LibraryVersions ParseLibraryVersions(std::string_view cuda_version);
 std::string WhyOutdated(const Tuning& tuning, const LibraryVersions& now);
 
 // A tuning that does not hold any more is no evidence of anything: it is kept,
-// as a hint, and any tuning takes its place.
+// as a hint, and any tuning is served in its place. On disk only what was
+// measured takes the place of what was.
 void MarkOutdated(const std::string& why, Tuning* tuning);
 bool IsMarkedOutdated(const Tuning& tuning);
+// True if it is marked and was measured, in part at least.
+bool WasMeasuredAndIsOutdated(const Tuning& tuning);
 
 // A store whose tunings are marked as they are read, where they do not hold for
-// the devices that there are. Thread-safe as the store beneath.
+// the devices that there are; the mark is never written. Thread-safe as the
+// store beneath, but nobody else may write a tuning that is marked meanwhile.
 class HoldingStore : public TuningStore {
  public:
   // `now`: of the environments (by text) that a device has. `store` outlives it.
   HoldingStore(TuningStore* store, std::map<std::string, LibraryVersions> now)
       : store_(store), now_(std::move(now)) {}
 
+  const std::map<std::string, LibraryVersions>& now() const { return now_; }
   // Empty where it holds, or where no device has its environment.
   std::string WhyOutdated(const Tuning& tuning) const;
 
-  absl::Status PutTuning(const Tuning& tuning, const Environment& environment) override {
-    return store_->PutTuning(tuning, environment);
-  }
+  // One that is marked keeps the evidence that it has on disk.
+  absl::Status PutTuning(const Tuning& tuning, const Environment& environment) override;
   absl::Status PutTunings(const TuningSource& next) override { return store_->PutTunings(next); }
   absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override;
   absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) override {

@@ -51,6 +51,7 @@ LookupDecision Lookups::DecideRow(const Pending& pending, size_t row, AnswerSour
 void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   const TuningKey& key = pending.rows[row].result.key;
   auto hint = index_->Find(key).tuning;
+  if (hint != nullptr && hint->stands_in_for != nullptr) hint = hint->stands_in_for;
   const bool own = hint != nullptr && IsMarkedOutdated(hint->tuning);
   if (!own) hint = index_->FindHint(key);
   if (hint == nullptr) return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +46,9 @@ struct IndexedTuning {
   bool has_graph = false;   // a graph-API candidate ran
   bool has_legacy = false;  // a legacy-API candidate ran
   bool persisted = true;
+  // What was measured and does not hold any more, where this one, which was not
+  // measured, is answered instead; the other stays on disk. Else nullptr.
+  std::shared_ptr<const IndexedTuning> stands_in_for;
 };
 
 // True if `a` can never be the answer, nor change which one it is, while `b`

@@ -40,7 +40,9 @@ absl::Status MakeFolder(const std::string& folder) {
 
 Publisher::Publisher(Options options)
     : options_(std::move(options)),
-      releases_({options_.store, options_.index, options_.clock, options_.publish.floor,
+      proof_(options_.index, options_.libraries,
+             [this](const TuningKey& key) { return options_.committer->Get(key); }),
+      releases_({options_.store, options_.index, options_.clock, &proof_, options_.publish.floor,
                  options_.publish.auto_promote}),
       snapshot_path_(absl::StrCat(options_.publish.folder, "/", format::kSnapshotFile)) {}
 
@@ -267,7 +269,8 @@ absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,
                author, reason);
   {
     MutexLock lock(mutex_);
-    work_.publish = true;
+    // A canary may be of before a library changed.
+    work_.all = work_.publish = true;
   }
   Pass();
   return release;
@@ -299,7 +302,8 @@ absl::StatusOr<Release> Publisher::RollBackRelease(const std::string& author,
       reason);
   {
     MutexLock lock(mutex_);
-    work_.publish = true;
+    // And so may an old release.
+    work_.all = work_.publish = true;
   }
   Pass();
   return release;

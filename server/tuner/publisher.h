@@ -14,6 +14,7 @@
 
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
+#include "server/tuner/choice_proof.h"
 #include "server/tuner/committer.h"
 #include "server/tuner/datagram_socket.h"
 #include "server/tuner/observation.h"
@@ -45,6 +46,8 @@ class Publisher : public ReleaseManager {
     // Those that a device has: they are in the snapshot even before anything is
     // chosen.
     std::vector<Environment> current;
+    // Of those that a device has, by text.
+    std::map<std::string, LibraryVersions> libraries;
     // The environment in full where the daemon knows it, else as given, which
     // the daemon then takes note of.
     std::function<Environment(const Environment&)> complete;
@@ -111,6 +114,7 @@ class Publisher : public ReleaseManager {
   void DueBy(absl::Time time) REQUIRES(mutex_);
 
   const Options options_;
+  const ChoiceProof proof_;
   Releases releases_;
   std::unique_ptr<DatagramSocket> socket_;
   std::string snapshot_path_;

@@ -30,6 +30,17 @@ Portfolio Releases::Proposed(const TuningKey& key, bool* has_tuning) const {
   return none;
 }
 
+bool Releases::IsOutdated(const TuningKey& key) const {
+  return options_.proof != nullptr && options_.proof->IsOutdated(key);
+}
+
+bool Releases::ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const {
+  if (options_.proof == nullptr) return false;
+  const absl::StatusOr<Portfolio> served = options_.store->GetPortfolio(key, release);
+  if (!served.ok()) return false;
+  return options_.proof->HoldingPart(*served).choices.size() != served->choices.size();
+}
+
 void Releases::ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const {
   std::string token;
   do {
@@ -107,13 +118,16 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
         put.push_back(std::move(proposed));
       } else if (IsServed(digest, proposed.Fingerprint())) {
         waiting_.erase(digest);
+      } else if (ServesWhatDoesNotHold(key, history_.promoted()->number)) {
+        waiting_.erase(digest);
+        put.push_back(std::move(proposed));
       } else {
         waiting_.insert(digest);
       }
       continue;
     }
     waiting_.erase(digest);
-    if (has_tuning || !may_take_away) continue;
+    if (!IsOutdated(key) && (has_tuning || !may_take_away)) continue;
     if (canary_.contains(digest)) withdraw.push_back(proposed);
     if (promoted_.contains(digest)) put.push_back(std::move(proposed));
   }
@@ -322,15 +336,18 @@ absl::StatusOr<Releases::Served> Releases::ForEachServed(
   const Release* promoted = history_.promoted();
   if (promoted == nullptr) return served;
   served.release = promoted->number;
-  RETURN_IF_ERROR(ReadPortfolios(promoted->number, "", [&stable](Portfolio p) {
-    if (!p.choices.empty()) stable(std::move(p));
+  const auto holding = [this](Portfolio p) {
+    return options_.proof == nullptr ? std::move(p) : options_.proof->HoldingPart(std::move(p));
+  };
+  RETURN_IF_ERROR(ReadPortfolios(promoted->number, "", [&](Portfolio p) {
+    if (!p.choices.empty()) stable(holding(std::move(p)));
   }));
   const Release* running = history_.canary();
   if (running == nullptr) return served;
   served.canary_release = running->number;
   served.canary_permille = running->canary_permille;
   RETURN_IF_ERROR(ReadPortfolios(running->number, "", [&](Portfolio p) {
-    if (p.release == running->number && !p.choices.empty()) canary(std::move(p));
+    if (p.release == running->number && !p.choices.empty()) canary(holding(std::move(p)));
   }));
   return served;
 }

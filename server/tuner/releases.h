@@ -15,6 +15,7 @@
 #include "db/release_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
+#include "server/tuner/choice_proof.h"
 #include "server/tuner/release_history.h"
 #include "server/tuner/tuning_index.h"
 
@@ -48,6 +49,7 @@ class Releases {
     ReleaseStore* store = nullptr;  // these three outlive it
     const TuningIndex* index = nullptr;
     const Clock* clock = nullptr;
+    const ChoiceProof* proof = nullptr;    // outlives it, too; nullptr: all holds
     Evidence floor = Evidence::kObserved;  // less is not served
     bool auto_promote = false;
   };
@@ -59,11 +61,13 @@ class Releases {
   // Reads what is served, after Load and before all that follows but HasChoice
   // and List. Damaged rows are logged and left out.
   absl::Status ReadChoices();
-  // Gives these problems a choice where they have none, takes it away where
-  // their tuning is gone, and notes where another one waits. Returns whether
-  // what is served changed.
+  // Gives these problems a choice where they have none, or one that does not
+  // hold any more (ChoiceProof); takes it away where their tuning is gone or
+  // does not hold; and notes where another one waits. Returns whether what is
+  // served changed.
   absl::StatusOr<bool> Reconcile(const std::vector<TuningKey>& keys);
-  // The same for every problem of the index, with nothing taken away.
+  // The same for every problem of the index, with nothing taken away but what
+  // does not hold.
   absl::StatusOr<bool> ReconcileAll();
 
   // See ReleaseHistory.
@@ -88,7 +92,8 @@ class Releases {
     int canary_permille = 0;
   };
   // Calls back for every problem that has a choice, then for those where the
-  // canary has another. The callbacks must not call *this.
+  // canary has another; what does not hold is left out. The callbacks must not
+  // call *this.
   absl::StatusOr<Served> ForEachServed(const std::function<void(Portfolio)>& stable,
                                        const std::function<void(Portfolio)>& canary) const;
 
@@ -97,6 +102,9 @@ class Releases {
 
   // What is best known of a problem; no choices if that is too little.
   Portfolio Proposed(const TuningKey& key, bool* has_tuning) const;
+  bool IsOutdated(const TuningKey& key) const;
+  // What is served for the problem in `release` does not hold, or a part of it.
+  bool ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const;
   void ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const;
   absl::StatusOr<bool> ReconcileLocked(const std::vector<TuningKey>& keys, bool may_take_away)
       REQUIRES(mutex_);

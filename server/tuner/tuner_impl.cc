@@ -185,7 +185,9 @@ absl::StatusOr<Tuning> TunerImpl::GetTuning(const std::string& environment,
   ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
   absl::StatusOr<Tuning> tuning = committer_.Get(key);
   // Whoever asks for one by name wants what was measured.
-  if (tuning.ok() && IsMarkedOutdated(*tuning)) return options_.store->GetTuning(key);
+  const auto known = index_.Find(key).tuning;
+  const bool instead = known != nullptr && known->stands_in_for != nullptr;
+  if (tuning.ok() && (instead || IsMarkedOutdated(*tuning))) return options_.store->GetTuning(key);
   if (!absl::IsNotFound(tuning.status())) return tuning;
   // One for less strict alignment serves the problem too.
   const IndexHit serving = index_.FindServing(problem, key);

@@ -17,6 +17,7 @@ absl::Status TunerImpl::StartPublisher() {
   options.clock = options_.clock;
   options.await_index = [this](absl::Duration patience) { return loader_.Await(patience); };
   for (const auto& [name, current] : current_) options.current.push_back(current.environment);
+  options.libraries = store_.now();
   options.complete = [this](const Environment& environment) { return Complete(environment); };
   options.resolve = [this](const std::string& name) -> absl::StatusOr<std::string> {
     ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(name));

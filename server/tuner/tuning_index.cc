@@ -106,6 +106,13 @@ std::shared_ptr<const IndexedTuning> TuningIndex::Prepare(const Tuning& tuning,
   return std::make_shared<const IndexedTuning>(std::move(indexed));
 }
 
+void TuningIndex::PublishInstead(const Tuning& tuning,
+                                 std::shared_ptr<const IndexedTuning> outdated) {
+  IndexedTuning indexed = *Prepare(tuning, /*persisted=*/false);
+  indexed.stands_in_for = std::move(outdated);
+  Publish(std::make_shared<const IndexedTuning>(std::move(indexed)));
+}
+
 void TuningIndex::CountAlignment(const TuningKey& key, int64_t by) {
   const int alignment = AlignmentOf(key.problem_text);
   if ((alignments_[alignment] += by) == 0) alignments_.erase(alignment);

@@ -60,6 +60,8 @@ class TuningIndex {
   // What Publish would put in, for where that is decided later.
   std::shared_ptr<const IndexedTuning> Prepare(const Tuning& tuning, bool persisted) const;
   void Publish(std::shared_ptr<const IndexedTuning> prepared) { Put(std::move(prepared), true); }
+  // The same for one that is not written, and served instead of `outdated`.
+  void PublishInstead(const Tuning& tuning, std::shared_ptr<const IndexedTuning> outdated);
   // Returns true if the key had a tuning; a pin stays.
   bool Erase(const TuningKey& key);
   // Call Publish after it where the key has a tuning already: the pinned

@@ -167,7 +167,9 @@ def preload(tmp_path_factory):
     """Programs with the interposer; skips where it was not built."""
     if not (PROGRAMS.parent / "lib" / "libconvtune_preload.so").exists():
         pytest.skip("libconvtune_preload.so was not built (no cuDNN)")
-    return Machine(PROGRAMS.parent, tmp_path_factory.mktemp("preload"))
+    machine = Machine(PROGRAMS.parent, tmp_path_factory.mktemp("preload"))
+    yield machine
+    machine.check_reports()
 
 
 @pytest.fixture(scope="session")

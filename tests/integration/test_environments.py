@@ -3,6 +3,8 @@
 import grpc
 import pytest
 
+from harness.api import API
+from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered
 
@@ -117,6 +119,71 @@ def test_another_cuda_library_is_a_miss_where_candidates_use_it(fake_daemon, lib
         assert client.get_one(TEXT).answer.evidence == client.get_one(TEXT, min_evidence="EVIDENCE_MEASURED").answer.evidence
         (known,) = [e for e in client.tuning.ListEnvironments().environments if e.current]
         assert f"{library}=111111111111" in known.cuda_version
+
+
+def stored(client):
+    """What is known of TEXT, without what tells how long ago that was."""
+    tuning = client.tuning.GetTuning(problem={"text": TEXT})
+    return API.enum_name("Evidence", tuning.evidence), [(c.text, c.median_us) for c in tuning.candidates]
+
+
+def test_a_guess_never_takes_the_place_of_a_measurement_that_does_not_hold(fake_daemon):
+    daemon = fake_daemon().start(env=script(libraries=libraries(), uses_nvrtc=1))
+    with daemon.client() as client:
+        client.tune(TEXT)
+        measured = stored(client)
+    assert measured[0] == "EVIDENCE_MEASURED"
+    winner = measured[1][0][0]
+    daemon.stop()
+    daemon.start(env=script(libraries=libraries(nvrtc="000000000000"), uses_nvrtc=1))
+    with daemon.client() as client:
+        for _ in range(2):
+            guess = client.get_one(TEXT, on_miss="ON_MISS_HEURISTIC").answer
+            assert API.enum_name("Evidence", guess.evidence) == "EVIDENCE_HEURISTIC" and not guess.persisted, guess
+        hinted = client.get_one(TEXT, min_evidence="EVIDENCE_MEASURED", include_hints=True).miss
+        assert hinted.hint.winner.text == winner and "not exact" in hinted.hint.note
+        assert stored(client) == measured
+    daemon.kill()
+    # What was measured is back where it holds.
+    daemon.start(env=script(libraries=libraries(), uses_nvrtc=1))
+    with daemon.client() as client:
+        assert stored(client) == measured
+        answer = client.get_one(TEXT, min_evidence="EVIDENCE_MEASURED").answer
+        assert answer.winner.text == winner
+
+
+def served_to_programs(daemon):
+    """How many choices the snapshot has, now that it is up to date."""
+    with daemon.client() as client:
+        client.release.DiffReleases()  # waits for what was committed to be decided on
+        return client.release.GetPublication().choice_count
+
+
+def test_unmodified_programs_are_served_nothing_that_another_library_made_old(fake_daemon):
+    """Two problems: both are compiled by NVRTC, and one of them is measured anew."""
+    again = numbered(2)
+
+    def start(nvrtc="65be0db342ad"):
+        daemon.start(env=script(libraries=libraries(nvrtc=nvrtc), uses_nvrtc=1))
+        return daemon
+
+    daemon = fake_daemon()
+    with start().client() as client:
+        client.tune(TEXT, again)
+        assert served_to_programs(daemon) == 2
+    daemon.stop()
+    with start("000000000000").client() as client:
+        assert served_to_programs(daemon) == 0
+        assert client.tune(again).succeeded_count == 1
+        assert served_to_programs(daemon) == 1  # it had no choice: no promotion is needed
+        assert client.get_one(TEXT, on_miss="ON_MISS_HEURISTIC").answer.winner.text
+        assert served_to_programs(daemon) == 1
+    daemon.kill()
+    # Back where it was measured, the first holds again and the second does not.
+    with start().client() as client:
+        wait_until(lambda: client.get_one(again).WhichOneof("outcome") == "miss", 10, "a miss")
+        assert served_to_programs(daemon) == 1
+        assert client.get_one(TEXT).WhichOneof("outcome") == "answer"
 
 
 def test_what_was_measured_with_unknown_libraries_is_a_miss_once_they_are_known(fake_daemon):

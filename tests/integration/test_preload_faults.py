@@ -5,6 +5,7 @@ import os
 import socket
 import struct
 import subprocess
+import threading
 
 import pytest
 
@@ -234,6 +235,32 @@ def test_32_threads(preload, folder, winner, tmp_path, policy):
     assert len(lines) == 320
     assert all(line == alone for line in lines)
     assert read_counters(counters)[-1]["served"] == 320
+
+
+def test_32_threads_while_releases_change_files_are_cut_and_daemons_die(preload, folder, known, winner, tmp_path):
+    """The file is copied once, at the first call: what becomes of it and of who listens changes no answer."""
+    env = preload.env(folder, counters=tmp_path / "counters")
+    alone = preload.raw(PROBLEM, "modes=a", env=env)
+    unknown = preload.raw_args(Problem(x=(5, 64, 56, 56)), "modes=a", "threads=32", "repeat=20", "quiet")
+    args = [*preload.raw_args(PROBLEM, "modes=a", "threads=32", "repeat=20"), "then", *unknown]
+    running = subprocess.Popen(preload.command(args), env=env, stdout=subprocess.PIPE, text=True)
+    lines = [running.stdout.readline()]  # so the file was read
+    drain = threading.Thread(target=lambda: lines.extend(running.stdout))
+    drain.start()
+    path, rounds = folder / "current.snapshot", 0
+    while running.poll() is None:
+        rounds += 1
+        preload.write_snapshot(folder, preload.choice(PROBLEM, known[0].field()), release=100 + rounds)
+        os.truncate(path, path.stat().st_size // 2)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind(str(folder / "datagrams.sock"))
+        (folder / "datagrams.sock").unlink()
+        path.unlink()
+    drain.join()
+    preload.check_reports()
+    assert running.returncode == 0 and rounds > 0
+    assert len(lines) == 640 and all(json.loads(line) == alone for line in lines)
+    assert read_counters(tmp_path / "counters")[-1]["missed"]["no_entry"] == 640
 
 
 def test_32_threads_find_the_stock_choice_out(preload, tmp_path, winner):

@@ -9,42 +9,11 @@ import json
 
 import pytest
 
-from harness.preload import Candidate, read_counters
+from harness.preload import Candidate, Legacy, read_counters
 
-ENVIRONMENT = "nvidia-h200,cc=9.0,sms=132,cudnn={cudnn},lib={lib}"
 TENSOR_CORE, FFT, NONDETERMINISTIC = 2, 16, 32
 OPS = pytest.mark.parametrize("op", ["fwd", "bwd_data", "bwd_filter"])
 CALLS = pytest.mark.parametrize("call", ["get", "find", "findex"])
-LEGACY = 4
-
-
-class Legacy:
-    def __init__(self, machine, folder):
-        self.machine = machine
-        self.folder = folder / "snapshot"
-        self.counters = folder / "counters"
-
-    def environment(self):
-        # Beside the fake there is no library of precompiled engines.
-        header = self.machine.cudnn_version
-        return ENVIRONMENT.format(cudnn=header, lib="graph_jit_only")
-
-    def store(self, *candidates, op="fwd", type="f16", stock=()):
-        text = f"{op},x=32x64x56x56,w=64x64x3x3,pad=1,nhwc,{type}"
-        fields = [
-            f"candidate=legacy:algo{algo},math{math};notes={notes};workspace=0;time={time}"
-            for algo, math, notes, time in candidates
-        ]
-        fields += [f"stock={LEGACY};notes={notes};workspace={workspace}" for notes, workspace in stock]
-        self.machine.write_snapshot(
-            self.folder, self.machine.choice(text, *fields, environment=self.environment())
-        )
-
-    def run(self, *args, policy="reorder", preload=True, **extra):
-        env = self.machine.env(self.folder if preload else None, policy, counters=self.counters, **extra)
-        done = self.machine.run(self.machine.command(args, "convtune-legacy-calls"), env)
-        results = [json.loads(line)["results"] for line in done.stdout.splitlines()]
-        return results[0] if len(results) == 1 else results, done.stderr.count("search")
 
 
 @pytest.fixture

@@ -1,35 +1,41 @@
 """The interposer under valgrind: no report of its own, and the program does what it does without valgrind."""
 
-import json
+import os
 import pathlib
 import shutil
+import socket
+import struct
 import xml.etree.ElementTree as tree
 
 import pytest
 
-from harness.preload import FORMS, candidates, stock_field
+from harness.preload import FORMS, Candidate, Legacy, Problem, candidates, read_counters, stock_field
 
-# More than a minute for each program.
-pytestmark = pytest.mark.long
 MODE_A = 3
+NONDETERMINISTIC, KNOWN = 32, (0, 1, Legacy.TENSOR_CORE, 123.0)
 # What stands between an error and who made it.
 PLUMBING = ("vgpreload_", "libc.so", "libstdc++", "ld-linux")
 
 
 @pytest.fixture
-def memcheck(preload, tmp_path):
-    """memcheck(problem, env) is what the raw program printed, and valgrind's reports of the interposer."""
+def valgrind(preload, tmp_path):
+    """The command in front of a program; .reports() are those of the interposer."""
     if shutil.which("valgrind") is None:
         pytest.skip("valgrind is not installed")
+    if preload.first:
+        pytest.skip("two of their kind cannot watch one program")
+    return Valgrind(tmp_path / "valgrind.xml", preload.preload)
 
-    def run(problem, env, *more):
-        report = tmp_path / "valgrind.xml"
-        prefix = ["valgrind", "--quiet", "--leak-check=full", "--show-leak-kinds=definite", "--num-callers=40",
-                  "--xml=yes", f"--xml-file={report}"]  # fmt: skip
-        done = preload.run([*prefix, *preload.command(preload.raw_args(problem, *more))], env, timeout=1200)
-        return json.loads(done.stdout), [e for e in tree.parse(report).iter("error") if is_ours(e, preload.preload)]
 
-    return run
+class Valgrind:
+    def __init__(self, report, library):
+        self.library = library
+        self.report = report
+        self.command = ["valgrind", "--quiet", "--leak-check=full", "--show-leak-kinds=definite", "--num-callers=40",
+                        "--xml=yes", f"--xml-file={report}"]  # fmt: skip
+
+    def reports(self):
+        return [described(e) for e in tree.parse(self.report).iter("error") if is_ours(e, self.library)]
 
 
 def is_ours(error, library):
@@ -49,14 +55,125 @@ def described(error):
     return f"{error.findtext('kind')}: {' < '.join(frames[:8])}"
 
 
+# Ways for a call to go wrong, each with what the counters say of it.
+def cut_short(legacy):
+    path = legacy.folder / "current.snapshot"
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def damaged(legacy):
+    path = legacy.folder / "current.snapshot"
+    whole = bytearray(path.read_bytes())
+    whole[-3] ^= 0x55
+    path.write_bytes(whole)
+
+
+def of_another_version(legacy):
+    path = legacy.folder / "current.snapshot"
+    whole = bytearray(path.read_bytes())
+    whole[8:12] = struct.pack("<I", 2)
+    path.write_bytes(whole)
+
+
+def empty(legacy):
+    (legacy.folder / "current.snapshot").write_bytes(b"")
+
+
+def a_pipe(legacy):
+    (legacy.folder / "current.snapshot").unlink()
+    os.mkfifo(legacy.folder / "current.snapshot")
+
+
+def absent(legacy):
+    (legacy.folder / "current.snapshot").unlink()
+
+
+def a_daemon_that_was_killed(legacy):
+    legacy.store(KNOWN, op="bwd_data")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(legacy.folder / "datagrams.sock"))
+    listener.close()
+
+
+def refused(legacy):
+    legacy.store((7, 1, Legacy.TENSOR_CORE, 1.0))
+
+
+def not_neutral(legacy):
+    legacy.store((3, 1, NONDETERMINISTIC, 1.0))
+
+
+def for_another_card(legacy):
+    legacy.store(KNOWN, environment=legacy.environment("nvidia-h100"))
+
+
+def switched_off(legacy):
+    (legacy.folder / "disabled").touch()
+
+
+ERRORS = {
+    cut_short: ("snapshot", "too short"),
+    damaged: ("snapshot", "checksum does not match"),
+    of_another_version: ("snapshot", "of another format version"),
+    empty: ("snapshot", "not a snapshot"),
+    a_pipe: ("snapshot", "not a snapshot"),
+    absent: ("snapshot", "no snapshot"),
+    a_daemon_that_was_killed: ("dropped", 2),
+    refused: ("refused", 1),
+    not_neutral: ("not_neutral", 1),
+    for_another_card: ("no_environment", 1),
+    switched_off: ("legacy_served", 0),
+}
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_nothing_is_reported_where_something_is_wrong(preload, valgrind, tmp_path, error):
+    """Against the cuDNN that is soon loaded; every way ends in the stock program's results."""
+    legacy = Legacy(preload, tmp_path)
+    legacy.store(KNOWN)
+    error(legacy)
+    got = legacy.run("call=find", prefix=valgrind.command)
+    assert got == legacy.run("call=find", preload=False)
+    (counted,) = read_counters(legacy.counters)
+    name, value = ERRORS[error]
+    assert {**counted, **counted["missed"]}[name] == value, counted
+    assert valgrind.reports() == []
+
+
+@pytest.mark.ci
+def test_nothing_is_reported_of_what_is_served(preload, valgrind, tmp_path):
+    legacy = Legacy(preload, tmp_path)
+    legacy.store(KNOWN)
+    assert legacy.run("call=findex", prefix=valgrind.command) == legacy.run("call=findex")
+    assert read_counters(legacy.counters)[0]["legacy_served"] == 1
+    assert valgrind.reports() == []
+
+
+# Minutes for each program: real cuDNN is large.
+@pytest.mark.long
 @pytest.mark.parametrize(("form", "policy"), [("fwd_f16", "reorder"), ("pytorch_fused", "truncate")])
-def test_nothing_is_reported_and_results_are_the_same(preload, memcheck, tmp_path, form, policy):
+def test_nothing_is_reported_and_results_are_the_same(preload, valgrind, tmp_path, form, policy):
+    """One problem that is served, and in the same program one that cuDNN refuses, one that is not neutral and one that
+    nobody tuned."""
     problem = FORMS[form]
     known = candidates(preload.stock(problem, "build=all")["modes"][0])
     winner = next((c for c in known[1:] if c.workspace <= known[0].workspace and c.notes == known[0].notes), known[0])
-    folder = tmp_path / "snapshot"
-    preload.write_snapshot(folder, preload.choice(problem, winner.field(), stock_field(MODE_A, known[0])))
+    folder, counters = tmp_path / "snapshot", tmp_path / "counters"
+    refused, not_neutral, unknown = (Problem(x=(n, 64, 56, 56)) for n in (5, 6, 7))
+    preload.write_snapshot(
+        folder,
+        preload.choice(problem, winner.field(), stock_field(MODE_A, known[0])),
+        preload.choice(refused, Candidate("eng9999", 0, 0).field()),
+        preload.choice(not_neutral, Candidate(winner.id, 1 << 9, 1 << 40).field()),
+    )
     env = preload.env(folder, policy)
-    got, reports = memcheck(problem, env)
-    assert got == preload.raw(problem, env=env)
-    assert [described(e) for e in reports] == []
+    args = preload.raw_args(problem)
+    for other in (refused, not_neutral, unknown):
+        args += ["then", *preload.raw_args(other, "modes=a")]
+    command = preload.command(args)
+    watched = preload.run([*valgrind.command, *command], {**env, "CONVTUNE_PRELOAD_COUNTERS": str(counters)}, timeout=1800)
+    assert watched.stdout == preload.run(command, env).stdout
+    missed = read_counters(counters)[0]["missed"]
+    assert missed["refused"] == missed["not_neutral"] == missed["no_entry"] == 1, missed
+    assert valgrind.reports() == []

@@ -11,6 +11,7 @@ import sys
 REPO = pathlib.Path(__file__).resolve().parents[3]
 H200 = "profile:nvidia-h200,cc=9.0,sms=132,cudnn={cudnn},lib=full"
 ALL = "build=all"
+LEGACY = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +111,14 @@ class Machine:
         self.lib = build / "lib"
         self.folder = folder
         self.preload = self.lib / "libconvtune_preload.so"
+        self.first = []
+        self.reports = folder / "reports"
+        self.reports.mkdir()
+        if os.environ.get("CONVTUNE_TEST_PRELOAD_ASAN") == "1":
+            self.preload = self.lib / "asan" / "libconvtune_preload.so"
+            # Its runtime has to be the first library of a program that knows nothing of it.
+            needed = subprocess.check_output(["ldd", str(self.preload)], text=True).splitlines()
+            self.first = [next(line.split()[2] for line in needed if "libasan" in line)]
         self.audit = self.lib / "libconvtune_audit.so"
         self.profile = folder / "h200.json"
         properties = json.loads((REPO / "deploy/profiles/nvidia-h200.json").read_text())["properties"]
@@ -154,7 +163,12 @@ class Machine:
         if snapshot is not None:
             env["CONVTUNE_SNAPSHOT"] = str(snapshot)
             env["CONVTUNE_PRELOAD_POLICY"] = policy
-            env["LD_PRELOAD"] = str(self.preload)
+            env["LD_PRELOAD"] = " ".join([*self.first, str(self.preload)])
+            if self.first:
+                # Of what cuDNN leaks nothing is asked here; valgrind tells whose a leak is.
+                common = f"log_path={self.reports}/report:handle_abort=1"
+                env["ASAN_OPTIONS"] = f"{common}:detect_leaks=0"
+                env["UBSAN_OPTIONS"] = f"{common}:print_stacktrace=1"
             if audit:
                 env["LD_AUDIT"] = str(self.audit)
             if counters:
@@ -169,9 +183,15 @@ class Machine:
 
     def run(self, command, env, check=True, timeout=300):
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout)
+        self.check_reports()
         if check:
             assert done.returncode == 0, (command, done.returncode, done.stderr[-2000:], done.stdout[-500:])
         return done
+
+    def check_reports(self):
+        """Fails with what a sanitizer had to say."""
+        reports = [path.read_text(errors="replace")[:4000] for path in self.reports.iterdir()]
+        assert not reports, "\n".join(reports)
 
     def raw(self, problem, *more, env=None, program="convtune-raw-linked", prefix=()):
         """What the raw program printed, one object for each problem."""
@@ -194,3 +214,37 @@ def read_counters(path):
 
 def ids(mode):
     return [config["id"] for config in mode["configs"]]
+
+
+class Legacy:
+    """The program of legacy calls, against a cuDNN that needs no GPU and is soon loaded."""
+
+    TENSOR_CORE = 2
+
+    def __init__(self, machine, folder):
+        self.machine = machine
+        self.folder = folder / "snapshot"
+        self.counters = folder / "counters"
+
+    def environment(self, name="nvidia-h200"):
+        # Beside the fake there is no library of precompiled engines.
+        return f"{name},cc=9.0,sms=132,cudnn={self.machine.cudnn_version},lib=graph_jit_only"
+
+    def store(self, *candidates, op="fwd", type="f16", stock=(), environment=None):
+        """Candidates as (algorithm, math type, notes, time); stock choices as (notes, workspace)."""
+        text = f"{op},x=32x64x56x56,w=64x64x3x3,pad=1,nhwc,{type}"
+        fields = [
+            f"candidate=legacy:algo{algo},math{math};notes={notes};workspace=0;time={time}"
+            for algo, math, notes, time in candidates
+        ]
+        fields += [f"stock={LEGACY};notes={notes};workspace={workspace}" for notes, workspace in stock]
+        self.machine.write_snapshot(
+            self.folder, self.machine.choice(text, *fields, environment=environment or self.environment())
+        )
+
+    def run(self, *args, policy="reorder", preload=True, prefix=(), **extra):
+        """What it printed, one list of results for each call; and how often cuDNN searched."""
+        env = self.machine.env(self.folder if preload else None, policy, counters=self.counters, **extra)
+        done = self.machine.run([*prefix, *self.machine.command(args, "convtune-legacy-calls")], env)
+        results = [json.loads(line)["results"] for line in done.stdout.splitlines()]
+        return results[0] if len(results) == 1 else results, done.stderr.count("search")

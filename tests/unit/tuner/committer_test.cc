@@ -1,11 +1,15 @@
 // Many threads that commit at a time.
 #include "server/tuner/committer.h"
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/tuner/library_versions.h"
 #include "tests/fakes/memory_store.h"
 #include "tests/unit/tuner/candidates.h"
 
@@ -116,6 +120,104 @@ TEST_F(CommitterTest, WhatTheDiskRefusedIsWrittenLater) {
   EXPECT_TRUE(committer_.Commit(TuningFor(2), environment_, false));
   EXPECT_TRUE(IsStored(TuningFor(1).key));
   EXPECT_TRUE(committer_.writable());
+}
+
+// What was measured with another NVRTC than there is now.
+class OutdatedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    measured_ = TuningOf({UsesNvrtc(Timed(0, 10)), Timed(1, 20)});
+    measured_.provenance.cuda_version = "13.0,nvrtc=old";
+    ASSERT_TRUE(store_.PutTuning(measured_, environment_).ok());
+    index_.Publish(holding_.GetTuning(measured_.key).value(), /*persisted=*/true);
+    guess_ = TuningOf({Finalized(1), Finalized(2)}, {.first_configs_only = true});
+  }
+
+  static Candidate UsesNvrtc(Candidate candidate) {
+    candidate.behavior_notes = NoteBit(BehaviorNote::kRuntimeCompilation);
+    return candidate;
+  }
+  std::shared_ptr<const IndexedTuning> Served() { return index_.Find(measured_.key).tuning; }
+  Tuning OnDisk() { return store_.GetTuning(measured_.key).value(); }
+
+  Tuning measured_;
+  Tuning guess_;
+  MemoryStore store_;
+  HoldingStore holding_{&store_, {{kH200, LibraryVersions{"", "new"}}}};
+  TuningIndex index_;
+  Committer committer_{&holding_, &index_};
+  const Environment environment_ = Environment::Parse(kH200).value();
+};
+
+TEST_F(OutdatedTest, AGuessIsServedInsteadAndWhatWasMeasuredStaysOnDisk) {
+  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/true));
+  EXPECT_EQ(OnDisk(), measured_);
+  EXPECT_EQ(Served()->tuning.evidence, Evidence::kHeuristic);
+  EXPECT_FALSE(Served()->persisted);
+  ASSERT_NE(Served()->stands_in_for, nullptr);
+  EXPECT_EQ(Served()->stands_in_for->winner, "graph:eng0");
+  EXPECT_TRUE(committer_.writable());
+  // And a better one instead of that.
+  EXPECT_FALSE(committer_.Commit(TuningOf({Finalized(1), Finalized(2), Finalized(3)}), environment_,
+                                 /*forced=*/false));
+  EXPECT_EQ(Served()->candidate_count, 3);
+  EXPECT_EQ(Served()->stands_in_for->winner, "graph:eng0");
+  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  EXPECT_EQ(Served()->candidate_count, 3);
+  EXPECT_EQ(OnDisk(), measured_);
+}
+
+TEST_F(OutdatedTest, WhatIsMeasuredAnewTakesItsPlace) {
+  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  Tuning anew = TuningOf({Timed(2, 5), Finalized(1)});
+  ASSERT_EQ(anew.evidence, Evidence::kIncomplete);
+  EXPECT_TRUE(committer_.Commit(anew, environment_, /*forced=*/false));
+  EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
+  EXPECT_EQ(Served()->stands_in_for, nullptr);
+  EXPECT_TRUE(Served()->persisted);
+  EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
+}
+
+TEST_F(OutdatedTest, NeitherABundleNorTheFleetPutsAGuessInItsPlace) {
+  bool given = false;
+  const TuningSource once = [&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+    if (std::exchange(given, true)) return std::nullopt;
+    return TuningRecord{guess_, environment_};
+  };
+  EXPECT_EQ(committer_.Import(once)->kept, 1);
+  given = false;
+  guess_.origin = Origin::kFleet;
+  const auto waits = [](const TuningKey&) -> absl::StatusOr<bool> { return false; };
+  EXPECT_EQ(committer_.ApplyFleet(once, waits)->unchanged, 1);
+  EXPECT_EQ(OnDisk(), measured_);
+}
+
+TEST_F(OutdatedTest, AQuarantineNeverWritesThatItDoesNotHold) {
+  committer_.Quarantine({measured_.key, measured_.candidates[0].id, "segfault", absl::Now()});
+  EXPECT_EQ(OnDisk().evidence, Evidence::kMeasured);
+  EXPECT_EQ(OnDisk().incomplete_reason, "");
+  EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
+  EXPECT_TRUE(IsMarkedOutdated(Served()->tuning));
+}
+
+TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
+  EXPECT_FALSE(committer_.Commit(TuningOf({Finalized(0), Finalized(1)}), environment_, false));
+  committer_.Quarantine({measured_.key, measured_.candidates[0].id, "segfault", absl::Now()});
+  EXPECT_EQ(Served()->winner, "graph:eng1");
+  EXPECT_EQ(Served()->stands_in_for->winner, "graph:eng1");
+  EXPECT_EQ(OnDisk().evidence, Evidence::kMeasured);
+  EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
+}
+
+TEST_F(OutdatedTest, APinAndADeletionKnowWhatIsServed) {
+  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  EXPECT_TRUE(
+      committer_.PutPin({measured_.key, guess_.candidates[1].id, "why", absl::Now(), {}}).ok());
+  EXPECT_NE(Served()->stands_in_for, nullptr);
+  EXPECT_EQ(committer_.Delete({measured_.key}).value(), 1);
+  EXPECT_EQ(Served(), nullptr);
+  EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));
 }
 
 TEST(CommitterRetries, WriteWithoutAnotherResult) {

@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/memory_release_store.h"
+#include "tests/fakes/memory_store.h"
 #include "tests/unit/tuner/candidates.h"
 
 namespace convtune {
@@ -18,7 +19,7 @@ class ReleasesTest : public ::testing::Test {
 
   void Start(bool auto_promote = false, Evidence floor = Evidence::kObserved) {
     releases_ = std::make_unique<Releases>(
-        Releases::Options{&store_, &index_, &clock_, floor, auto_promote});
+        Releases::Options{&store_, &index_, &clock_, &proof_, floor, auto_promote});
     ASSERT_TRUE(releases_->Load().ok());
     ASSERT_TRUE(releases_->ReadChoices().ok());
   }
@@ -35,12 +36,31 @@ class ReleasesTest : public ::testing::Test {
     index_.Publish(tuning, true);
     return releases_->Reconcile({tuning.key}).value();
   }
+  // The same, compiled at run time by an NVRTC; `others` ran, too.
+  bool KnowCompiled(int n, int engine, const std::string& nvrtc, int others = 0) {
+    const auto compiled = [](Candidate candidate) {
+      candidate.behavior_notes = NoteBit(BehaviorNote::kRuntimeCompilation);
+      return candidate;
+    };
+    std::vector<Candidate> candidates = {compiled(Timed(engine, 10))};
+    if (others != 0) candidates.push_back(compiled(Timed(others, 90, 0.2, 1 << 20)));
+    Tuning tuning = TuningOf(std::move(candidates));
+    tuning.provenance.cuda_version = "13.0,nvrtc=" + nvrtc;
+    tuning.key = Key(n);
+    EXPECT_TRUE(tunings_.PutTuning(tuning, Environment::Parse(kH200).value()).ok());
+    if (const std::string why = WhyOutdated(tuning, {"", "new"}); !why.empty()) {
+      MarkOutdated(why, &tuning);
+    }
+    index_.Publish(tuning, true);
+    return releases_->Reconcile({tuning.key}).value();
+  }
   using Served = std::vector<std::pair<std::string, std::string>>;  // problem, engine
   Served Stable() { return Channel(false); }
   Served Canary() { return Channel(true); }
   Served Channel(bool canary) {
     Served served;
     const auto add = [&served](const Portfolio& p) {
+      if (p.choices.empty()) return;
       served.emplace_back(p.key.problem_text.substr(0, 7), ToText(p.choices[0].candidate.id));
     };
     const auto ignore = [](const Portfolio&) {};
@@ -53,7 +73,11 @@ class ReleasesTest : public ::testing::Test {
 
   SystemClock clock_;
   MemoryReleaseStore store_;
+  MemoryStore tunings_;
   TuningIndex index_;
+  ChoiceProof proof_{&index_, {{kH200, LibraryVersions{"", "new"}}}, [this](const TuningKey& key) {
+                       return tunings_.GetTuning(key);
+                     }};
   std::unique_ptr<Releases> releases_;
 };
 
@@ -266,6 +290,75 @@ TEST_F(ReleasesTest, OldReleasesAreThinnedAndTheKeptOnesStay) {
   ASSERT_TRUE(releases_->RollBack(Ann(), 4).ok());
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng103")));
   EXPECT_TRUE(absl::IsNotFound(store_.GetPortfolio(Key(1), 3).status()));
+}
+
+// As a release has it from the time before a library changed: the choice is of a
+// tuning that the index has no more.
+class OldChoiceTest : public ReleasesTest {
+ protected:
+  OldChoiceTest() {
+    KnowCompiled(1, 5, "new");
+    Know(2, 6);
+  }
+};
+
+TEST_F(OldChoiceTest, WhatDoesNotHoldAnyMoreIsTakenAway) {
+  EXPECT_TRUE(KnowCompiled(1, 5, "old"));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_FALSE(releases_->HasChoice(Key(1)));
+  // And what is measured anew needs no promotion.
+  EXPECT_TRUE(KnowCompiled(1, 7, "new"));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7"), Pair("fwd,x=2", "graph:eng6")));
+}
+
+TEST_F(OldChoiceTest, TheSameAtTheStartWhereNothingElseIsTakenAway) {
+  Tuning outdated = tunings_.GetTuning(Key(1)).value();
+  MarkOutdated("why", &outdated);
+  index_.Publish(outdated, true);
+  index_.Erase(Key(2));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));  // before anything is decided
+  EXPECT_TRUE(releases_->ReconcileAll().value());
+  EXPECT_FALSE(releases_->HasChoice(Key(1)));
+  EXPECT_TRUE(releases_->HasChoice(Key(2)));
+}
+
+TEST_F(OldChoiceTest, OneThatTheNewTuningDidNotRunIsReplacedAtOnce) {
+  EXPECT_TRUE(KnowCompiled(1, 7, "new"));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7"), Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_EQ(releases_->List().waiting_changes, 0);
+}
+
+TEST_F(OldChoiceTest, OneThatTheNewTuningRanWaitsForAPromotionAsEver) {
+  EXPECT_FALSE(KnowCompiled(1, 7, "new", /*others=*/5));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_EQ(releases_->List().waiting_changes, 1);
+}
+
+TEST_F(OldChoiceTest, AGuessThatIsServedMeanwhileGivesNoChoiceBack) {
+  Tuning guess = TuningOf({Finalized(5)}, {.first_configs_only = true});
+  guess.key = Key(1);
+  index_.PublishInstead(guess, index_.Find(Key(1)).tuning);
+  EXPECT_TRUE(releases_->Reconcile({Key(1)}).value());
+  EXPECT_FALSE(releases_->HasChoice(Key(1)));
+}
+
+TEST_F(OldChoiceTest, GoingBackDoesNotBringItBack) {
+  EXPECT_FALSE(KnowCompiled(1, 7, "new", /*others=*/5));
+  ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
+  EXPECT_FALSE(KnowCompiled(1, 7, "new"));
+  ASSERT_TRUE(releases_->RollBack(Ann(), 0).ok());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_TRUE(releases_->ReconcileAll().value());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7"), Pair("fwd,x=2", "graph:eng6")));
+}
+
+TEST_F(OldChoiceTest, ACanaryThatDoesNotHoldIsNotServed) {
+  EXPECT_FALSE(KnowCompiled(1, 7, "new", /*others=*/5));
+  ASSERT_TRUE(releases_->Promote(Ann(), 100).ok());
+  EXPECT_THAT(Canary(), ElementsAre(Pair("fwd,x=1", "graph:eng7")));
+  KnowCompiled(1, 7, "old");
+  EXPECT_THAT(Canary(), IsEmpty());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));
 }
 
 }  // namespace

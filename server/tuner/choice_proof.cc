@@ -1,0 +1,56 @@
+#include "server/tuner/choice_proof.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+namespace convtune {
+namespace {
+
+bool HasRun(const Tuning& tuning, const CandidateId& candidate) {
+  return std::any_of(tuning.candidates.begin(), tuning.candidates.end(),
+                     [&candidate](const Candidate& c) { return c.id == candidate && c.ran(); });
+}
+
+bool IsOutdated(const IndexedTuning& known) {
+  return known.stands_in_for != nullptr || IsMarkedOutdated(known.tuning);
+}
+
+// Of those whose builds are known.
+uint32_t NotesOf(const LibraryVersions& libraries) {
+  return (libraries.cublaslt.empty() ? 0 : NoteBit(BehaviorNote::kCublasLtDependency)) |
+         (libraries.nvrtc.empty() ? 0 : NoteBit(BehaviorNote::kRuntimeCompilation));
+}
+
+}  // namespace
+
+bool ChoiceProof::IsOutdated(const TuningKey& key) const {
+  if (!libraries_.contains(key.environment_text)) return false;
+  const auto known = index_->Find(key).tuning;
+  return known != nullptr && convtune::IsOutdated(*known);
+}
+
+bool ChoiceProof::Ran(const IndexedTuning& known, const CandidateId& candidate) const {
+  // The index has but the best; the rest is asked for where it matters.
+  if (HasRun(known.tuning, candidate)) return true;
+  const absl::StatusOr<Tuning> whole = read_(known.tuning.key);
+  return whole.ok() && HasRun(*whole, candidate);
+}
+
+Portfolio ChoiceProof::HoldingPart(Portfolio portfolio) const {
+  const auto libraries = libraries_.find(portfolio.key.environment_text);
+  if (libraries == libraries_.end()) return portfolio;
+  const uint32_t notes = NotesOf(libraries->second);
+  if (notes == 0) return portfolio;
+  const auto known = index_->Find(portfolio.key).tuning;
+  const bool outdated = known != nullptr && convtune::IsOutdated(*known);
+  std::erase_if(portfolio.choices, [&](const Choice& choice) {
+    if ((choice.roles & kServedRoles) == 0) return false;
+    if (outdated) return true;
+    if ((choice.candidate.behavior_notes & notes) == 0) return false;
+    return known == nullptr || !Ran(*known, choice.candidate.id);
+  });
+  return portfolio;
+}
+
+}  // namespace convtune

@@ -5,19 +5,18 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 import yaml
 
 from conftest import PROGRAMS
+from harness import chart
+from harness.chart import GOLDEN, stored, template
 from harness.containers import stages
 from harness.daemon import alive
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = REPO / "deploy"
-GOLDEN = REPO / "tests" / "data" / "helm"
-CHART = DEPLOY / "helm" / "convtune"
 
 # Each mode with the values that its golden output was made with.
 MODES = {
@@ -25,57 +24,24 @@ MODES = {
     "job": ["--set", "state.claimName=tunings,base=/usr/share/convtune/base.bundle"],
     "daemonset": [],
     "daemonset-metrics": ["--set", "metrics.podMonitor=true"],
+    "daemonset-fleet": ["--set", "metrics.podMonitor=true,fleet.enabled=true"],
 }
 
 
-def manifests(mode):
-    return [m for m in yaml.safe_load_all((GOLDEN / f"{mode}.yaml").read_text()) if m]
-
-
 def pod_spec(mode):
-    (workload,) = [m for m in manifests(mode) if m["kind"] not in ("ConfigMap", "PodMonitor")]
-    return workload["spec"]["template"]["spec"]
-
-
-def helm():
-    own = pathlib.Path(sys.prefix) / "bin" / "helm"  # where install-deps puts it
-    found = os.environ.get("CONVTUNE_HELM") or shutil.which("helm") or (str(own) if own.exists() else None)
-    if not found:
-        pytest.skip("helm is not there (CONVTUNE_HELM names one)")
-    return found
-
-
-def rendered(*values):
-    """The manifests that the chart makes of these values, by kind."""
-    command = [helm(), "template", "demo", CHART, *(word for value in values for word in ("--set", value))]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {m["kind"]: m for m in yaml.safe_load_all(text) if m}
+    return chart.pod_spec(stored(mode))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_chart_renders_as_before(mode):
-    made = subprocess.run(
-        [helm(), "template", "demo", CHART, "--set", f"mode={mode.split('-')[0]}", *MODES[mode]],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    assert made == (GOLDEN / f"{mode}.yaml").read_text()
-
-
-def test_a_server_has_its_own_variables_beside_the_snapshots():
-    deployment = rendered("mode=serving", "server.env[0].name=LD_PRELOAD", "server.env[0].value=/usr/lib/x.so")["Deployment"]
-    (server,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert [variable["name"] for variable in server["env"]] == ["CONVTUNE_SNAPSHOT", "LD_PRELOAD"]
-
-
-def test_the_chart_refuses_another_mode():
-    result = subprocess.run([helm(), "template", "demo", CHART, "--set", "mode=other"], capture_output=True, text=True)
-    assert result.returncode != 0 and "mode: must be serving, job or daemonset" in result.stderr
+    made = template("--set", f"mode={mode.split('-')[0]}", *MODES[mode])
+    assert made.stdout == (GOLDEN / f"{mode}.yaml").read_text(), made.stderr
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_manifests_keep_to_the_schemas(mode):
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
-    for manifest in manifests(mode):
+    for manifest in stored(mode):
         if manifest["kind"] == "PodMonitor":
             continue  # the operator's, of which there is no schema here
         for version in ("1.27", "1.31"):
@@ -114,8 +80,8 @@ def test_the_modes_that_say_so_pass_the_restricted_profile(mode):
 
 
 def test_the_pod_monitor_reads_the_port_that_the_daemon_listens_on():
-    (monitor,) = [m for m in manifests("daemonset-metrics") if m["kind"] == "PodMonitor"]
-    (daemonset,) = [m for m in manifests("daemonset-metrics") if m["kind"] == "DaemonSet"]
+    (monitor,) = [m for m in stored("daemonset-metrics") if m["kind"] == "PodMonitor"]
+    (daemonset,) = [m for m in stored("daemonset-metrics") if m["kind"] == "DaemonSet"]
     assert monitor["spec"]["selector"] == daemonset["spec"]["selector"]
     (container,) = daemonset["spec"]["template"]["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
@@ -139,6 +105,8 @@ def test_the_arguments_in_the_manifests_are_flags_of_the_daemon(convtuned):
     for mode in MODES:
         spec = pod_spec(mode)
         for container in spec.get("initContainers", []) + spec["containers"]:
+            if container.get("command") == ["convtune-fleet"]:
+                continue  # which runs in test_chart
             used = {argument.split("=")[0] for argument in container.get("args", [])}
             assert used <= flags, (mode, used - flags)
 
@@ -237,7 +205,7 @@ def test_the_image_has_every_library_that_the_programs_need(convtuned, convtune)
         pytest.skip("the images are Debian 12")
     runtime = " ".join(stages((DEPLOY / "docker" / "Dockerfile").read_text())["runtime"])
     needed = set()
-    built = [PROGRAMS / "convtune-worker", PROGRAMS.parent / "lib" / "libconvtune_preload.so"]  # not everywhere
+    built = [PROGRAMS / "convtune-worker", PROGRAMS / "convtune-fleet", PROGRAMS.parent / "lib" / "libconvtune_preload.so"]  # not everywhere
     for program in (convtuned, convtune, *filter(pathlib.Path.exists, built)):
         listed = subprocess.run(["objdump", "-p", program], check=True, capture_output=True, text=True).stdout
         needed |= set(re.findall(r"NEEDED +(\S+)", listed))

@@ -26,7 +26,7 @@ def variables(unit, root, file=""):
     for folder in re.findall(r"^StateDirectory=(\S+)$", text, re.MULTILINE):
         found["STATE_DIRECTORY"] = f"{root}/var/lib/{folder}"
     found |= dict(line.split("=", 1) for line in file.splitlines())
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CONVTUNE_", "STATE_"))}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CONVTUNE", "STATE_"))}
     return {**clean, **found}
 
 
@@ -41,13 +41,11 @@ def flags(unit):
 
 
 @contextlib.contextmanager
-def running(directory, file="", arguments=()):
+def running(directory, file=""):
     """convtuned as its unit runs it, until all of it that listens does."""
     assert flags("convtuned.service") == []  # with which this would not stay in `directory`
     env = variables("convtuned.service", directory, "CONVTUNE_DEVICES=none\n" + file)
-    process = subprocess.Popen(
-        [*command("convtuned.service"), *arguments], env=env, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = subprocess.Popen(command("convtuned.service"), env=env, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: process.poll() is not None or " info listening on " in process.stderr.readline(), 60, "it listens")
         yield
@@ -76,7 +74,7 @@ def test_the_file_of_variables_moves_the_sockets_and_the_state(convtuned, short_
 def test_an_empty_variable_leaves_the_socket_to_the_configuration_file(convtuned, short_dir):
     config = short_dir / "c.toml"
     config.write_text(f'listen = ["unix:{short_dir}/toml.sock"]\n')
-    with running(short_dir, "CONVTUNE_LISTEN=", ["--config", config]):
+    with running(short_dir, f"CONVTUNE_LISTEN=\nCONVTUNED_CONFIG={config}"):
         assert (short_dir / "toml.sock").is_socket()
 
 

@@ -23,6 +23,29 @@ fsGroup: {{ .Values.user }}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
+{{- /* Where pods go, with the values of the mode where the common ones are empty. */ -}}
+{{- define "convtune.placement" -}}
+{{- $mode := dict }}
+{{- if eq .Values.mode "daemonset" }}
+{{- $mode = .Values.daemonset }}
+{{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.runtimeClassName | default $mode.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector | default $mode.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- /* And of a container. */ -}}
 {{- define "convtune.containerSecurity" -}}
 allowPrivilegeEscalation: false
@@ -48,6 +71,13 @@ capabilities: {drop: [ALL]}
     {{- if .Values.base }}
     - --base={{ .Values.base }}
     {{- end }}
+    {{- with .Values.extraArgs }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with .Values.extraEnv }}
+  env:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   resources:
     requests:
       {{- toYaml .Values.resources.requests | nindent 6 }}
@@ -60,6 +90,9 @@ capabilities: {drop: [ALL]}
     - {name: state, mountPath: /var/lib/convtune}
     - {name: problems, mountPath: /etc/convtune, readOnly: true}
     - {name: tmp, mountPath: /tmp}
+    {{- with .Values.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 {{- end }}
 
 {{- define "convtune.volumes" -}}
@@ -73,4 +106,7 @@ capabilities: {drop: [ALL]}
   configMap: {name: {{ .Release.Name }}-problems}
 - name: tmp
   emptyDir: {}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}

@@ -12,6 +12,7 @@
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn_status.h"
 #include "server/worker/graph_listing.h"
+#include "server/worker/lanes.h"
 #include "server/worker/legacy_notes.h"
 #include "server/worker/legacy_search.h"
 
@@ -51,6 +52,8 @@ absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem
 
 absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
                                             const OnListed& on_listed) {
+  // What is listed at this depth is not measured as a rule.
+  if (options.depth != ListingDepth::kStock) EnsureHostWork(options.lanes);
   ListingSink sink(options, on_listed);
   if (options.graph_api) {
     ListGraphCandidates(&graphs_, options, &sink);
@@ -283,19 +286,25 @@ absl::StatusOr<LegacyConvolution*> GpuProblem::Legacy() {
   return legacy_.get();
 }
 
+void GpuProblem::EnsureHostWork(int threads) {
+  if (host_ == nullptr) {
+    host_ = std::make_unique<HostWork>(problem_, graphs_.first().tensors(), threads);
+  }
+}
+
 absl::Status GpuProblem::EnsureTensors() {
+  EnsureHostWork(LaneCount(0));
   if (!tensors_.has_value()) {
-    ASSIGN_OR_RETURN(tensors_, ProblemTensors::Create(problem_, graphs_.first()));
+    ASSIGN_OR_RETURN(tensors_, ProblemTensors::Create(problem_, graphs_.first(), host_.get()));
   }
   return absl::OkStatus();
 }
 
 absl::Status GpuProblem::EnsureCheck() {
   if (!check_.has_value()) {
-    ASSIGN_OR_RETURN(check_, OutputCheck::Create(problem_, tensors_->reference_inputs(),
-                                                 tensors_->output_elements(), resources_.kernels,
-                                                 resources_.stream));
-    tensors_->DropReferenceInputs();
+    ASSIGN_OR_RETURN(check_,
+                     OutputCheck::Create(problem_, host_->Reference(), tensors_->output_elements(),
+                                         resources_.kernels, resources_.stream));
   }
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 #include "server/worker/captured_graph.h"
 #include "server/worker/cudnn_handle.h"
 #include "server/worker/device_memory.h"
+#include "server/worker/host_work.h"
 #include "server/worker/kernels.h"
 #include "server/worker/lane_graphs.h"
 #include "server/worker/legacy_convolution.h"
@@ -75,6 +76,7 @@ class GpuProblem : public BackendProblem {
 
   // Fails with the reason where the legacy API cannot express the problem.
   absl::StatusOr<LegacyConvolution*> Legacy();
+  void EnsureHostWork(int threads);
   absl::Status EnsureTensors();
   absl::Status EnsureCheck();
   absl::StatusOr<Descriptor> MakeVariantPack(int64_t workspace_bytes);
@@ -98,6 +100,7 @@ class GpuProblem : public BackendProblem {
   const GpuResources resources_;
   const int64_t workspace_limit_;
   std::unique_ptr<LegacyConvolution> legacy_;
+  std::unique_ptr<HostWork> host_;
   std::optional<ProblemTensors> tensors_;
   std::optional<OutputCheck> check_;
   GuardedBuffer workspace_;

@@ -186,7 +186,9 @@ void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
   add("time-budget", texts->time_budget, "Time for one problem")
       ->capture_default_str()
       ->check(CheckDuration);
-  add("memory-budget", flags->memory_budget_bytes, "GPU memory to use, such as 2GiB; 0: all")
+  add("memory-budget", flags->memory_budget_bytes,
+      "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what CUDA's "
+      "context and cuDNN take; 0: all that is free")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   add("wait-idle", texts->wait_idle,

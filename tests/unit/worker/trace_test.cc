@@ -25,7 +25,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-constexpr char kProblem[] = "fwd,x=1x8x16x16,w=8x8x3x3,pad=1,nhwc,f16";
+constexpr char kProblem[] =
+    "fwd,x=1x8x16x16,w=8x8x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32";
 
 class TraceTest : public testing::Test {
  protected:

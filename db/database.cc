@@ -173,13 +173,7 @@ absl::StatusOr<int64_t> Database::QueryInt(std::string_view sql) const {
   return statement.Int(0);
 }
 
-int64_t Database::LastInsertRowId() const { return sqlite3_last_insert_rowid(handle_.get()); }
-
 int64_t Database::Changes() const { return sqlite3_changes64(handle_.get()); }
-
-absl::StatusOr<int64_t> Database::ApplicationId() const {
-  return QueryInt("PRAGMA application_id");
-}
 
 absl::StatusOr<int64_t> Database::UserVersion() const { return QueryInt("PRAGMA user_version"); }
 

@@ -64,11 +64,9 @@ class Database {
   absl::StatusOr<Statement> Prepare(std::string_view sql) const;
   // The first column of the first row; NOT_FOUND without one.
   absl::StatusOr<int64_t> QueryInt(std::string_view sql) const;
-  int64_t LastInsertRowId() const;
   // Rows that the last statement changed.
   int64_t Changes() const;
 
-  absl::StatusOr<int64_t> ApplicationId() const;
   absl::StatusOr<int64_t> UserVersion() const;
   absl::Status SetUserVersion(int version);
 

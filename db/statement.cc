@@ -31,11 +31,6 @@ void Statement::BindText(int index, std::string_view value) {
                             value.size(), SQLITE_TRANSIENT, SQLITE_UTF8));
 }
 
-void Statement::BindBlob(int index, std::string_view value) {
-  Bound(sqlite3_bind_blob64(statement_.get(), index, value.empty() ? "" : value.data(),
-                            value.size(), SQLITE_TRANSIENT));
-}
-
 void Statement::BindLastingText(int index, std::string_view value) {
   Bound(sqlite3_bind_text64(statement_.get(), index, value.empty() ? "" : value.data(),
                             value.size(), SQLITE_STATIC, SQLITE_UTF8));
@@ -78,8 +73,6 @@ void Statement::Reset() {
   sqlite3_reset(statement_.get());
   bind_error_ = SQLITE_OK;
 }
-
-int Statement::ColumnCount() const { return sqlite3_column_count(statement_.get()); }
 
 ColumnType Statement::Type(int column) const {
   switch (sqlite3_column_type(statement_.get(), column)) {

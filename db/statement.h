@@ -29,8 +29,7 @@ class Statement {
   // SQLite has no NaN: it is bound as NULL.
   void BindReal(int index, double value);
   void BindText(int index, std::string_view value);
-  void BindBlob(int index, std::string_view value);
-  // The same without a copy: `value` must stay until the next Step is done.
+  // Without a copy: `value` must stay until the next Step is done.
   void BindLastingText(int index, std::string_view value);
   void BindLastingBlob(int index, std::string_view value);
   void BindNull(int index);
@@ -43,7 +42,6 @@ class Statement {
 
   // `column` counts from 0, after Step() gave a row. Views are valid until the
   // next Step or Reset.
-  int ColumnCount() const;
   ColumnType Type(int column) const;
   int64_t Int(int column) const;
   double Real(int column) const;

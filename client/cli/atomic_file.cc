@@ -1,24 +1,90 @@
 #include "client/cli/atomic_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "db/format/replace_file.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune {
+namespace {
+
+// Names that a signal's handler removes. A program writes one or two at a time.
+std::array<std::atomic<const char*>, 4> unfinished;
+static_assert(std::atomic<const char*>::is_always_lock_free);
+
+void RemoveUnfinished(int signal_number) {
+  for (const std::atomic<const char*>& name : unfinished) {
+    if (const char* const path = name.load()) unlink(path);
+  }
+  // Not reset by SA_RESETHAND before: a second signal must find this one.
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+void HandleSignals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action {};
+    if (sigaction(number, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action.sa_handler = RemoveUnfinished;
+    sigaction(number, &action, nullptr);
+  }
+}
+
+void Exchange(const char* from, const char* to) {
+  for (std::atomic<const char*>& name : unfinished) {
+    const char* expected = from;
+    if (name.compare_exchange_strong(expected, to)) return;
+  }
+}
+
+const char* KindOf(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+absl::StatusOr<std::string> Target(const std::string& path) {
+  if (path == "-") return absl::InvalidArgumentError("FILE: must be a file, is -");
+  struct stat there {};
+  if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "FILE: ", path, " must be a file or not be there, is ", KindOf(there.st_mode)));
+  }
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::string path, std::string temporary, int fd)
+    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {
+  HandleSignals();
+  Exchange(nullptr, temporary_.c_str());
+}
 
 absl::Status AtomicFile::Error(const char* action) const {
   return absl::InternalError(absl::StrCat(path_, ": ", action, ": ", std::strerror(errno)));
 }
 
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
-  std::string temporary = path + ".part-XXXXXX";
+  ASSIGN_OR_RETURN(std::string target, Target(path));
+  std::string temporary = target + ".part-XXXXXX";
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) {
     return absl::InvalidArgumentError(
@@ -27,12 +93,13 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string
   const mode_t mask = umask(0);
   umask(mask);
   fchmod(fd, 0666 & ~mask);
-  return std::unique_ptr<AtomicFile>(new AtomicFile(path, std::move(temporary), fd));
+  return std::unique_ptr<AtomicFile>(new AtomicFile(std::move(target), std::move(temporary), fd));
 }
 
 AtomicFile::~AtomicFile() {
   close(fd_);
   if (!committed_) unlink(temporary_.c_str());
+  Exchange(temporary_.c_str(), nullptr);
 }
 
 absl::Status AtomicFile::Write(std::string_view bytes) {
@@ -49,7 +116,7 @@ absl::Status AtomicFile::Commit() {
   if (fsync(fd_) != 0) return Error("cannot be synced");
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return Error("cannot be put in place");
   committed_ = true;
-  return absl::OkStatus();
+  return format::SyncFolderOf(path_);
 }
 
 }  // namespace convtune

@@ -10,10 +10,14 @@
 
 namespace convtune {
 
-// Written under a temporary name beside `path`, which Commit() gives it. Not
-// thread-safe. Errors name the path.
+// Written under a temporary name beside `path`, which Commit() gives it. A
+// symbolic link stays one: what it names is written. SIGINT, SIGTERM and SIGHUP
+// take the temporary file along, where the program has no handler of its own.
+// Not thread-safe. Errors name the path.
 class AtomicFile {
  public:
+  // INVALID_ARGUMENT for "-", and for what is there and is no regular file:
+  // renaming over a device or a pipe would take it away from everybody.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path);
   // Removes what was not committed.
   ~AtomicFile();
@@ -21,14 +25,14 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   absl::Status Write(std::string_view bytes);
-  // Syncs the file and puts it in the place of what `path` named before.
+  // Syncs the file, puts it in the place of what `path` named before, and syncs
+  // the folder.
   absl::Status Commit();
   // The temporary name, under which others may read it before Commit().
   const std::string& temporary_path() const { return temporary_; }
 
  private:
-  AtomicFile(std::string path, std::string temporary, int fd)
-      : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+  AtomicFile(std::string path, std::string temporary, int fd);
   absl::Status Error(const char* action) const;
 
   const std::string path_;

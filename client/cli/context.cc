@@ -1,5 +1,9 @@
 #include "client/cli/context.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -7,12 +11,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/doctor.h"
 #include "client/cli/table.h"
 #include "client/cpp/rpc_error.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune {
+namespace {
+
+// A daemon may well be there, for others.
+bool IsForbidden(const Address& address) {
+  return address.unix_socket &&
+         faccessat(AT_FDCWD, address.target.c_str(), R_OK | W_OK, AT_EACCESS) != 0 &&
+         errno == EACCES;
+}
+
+}  // namespace
 
 absl::StatusOr<Client*> Context::Connect() {
   if (client_ == nullptr) {
@@ -41,6 +56,12 @@ ExitCode Context::Fail(const absl::Status& status) {
         return ExitCode::kUnreachable;
       }
       SayError(absl::StrCat("no answer from the daemon at ", address, ": ", message));
+      if (IsForbidden(settings_.client.address)) {
+        for (const Finding& finding : ExamineAddress(settings_.client.address)) {
+          if (!finding.advice.empty()) Say(absl::StrCat(finding.what, ": ", finding.advice, "."));
+        }
+        return ExitCode::kUnreachable;
+      }
       Say(
           absl::StrCat("Start one with `convtuned`, or say where it is with --address or "
                        "CONVTUNE_ADDRESS; else it is looked for at ",

@@ -36,18 +36,20 @@ const v1::Candidate* FirstOther(const Candidates& candidates, const v1::Candidat
 }
 
 // What sets the winner apart from one that is as fast.
-std::string TieBreak(const v1::Candidate& winner, const v1::Candidate& other) {
+std::string TieBreak(const v1::Candidate& winner, const v1::Candidate& other, bool is_stock) {
   if (winner.workspace_bytes() < other.workspace_bytes()) {
     return absl::StrCat("it needs less workspace (", FormatBytes(winner.workspace_bytes()),
                         " against ", FormatBytes(other.workspace_bytes()), ")");
   }
   if (winner.deterministic() && !other.deterministic()) return "it is deterministic";
-  if (winner.stock()) return "it is the stock choice";
+  if (is_stock) return "it is the stock choice";
   return "it comes first in the fixed order";
 }
 
-void ExplainTimed(const v1::Candidate& winner, const Candidates& candidates,
+void ExplainTimed(const v1::Candidate& winner, const Candidates& candidates, v1::Api api,
                   std::vector<std::string>* words) {
+  const v1::Candidate* stock = StockOf(candidates, api);
+  const bool is_stock = stock != nullptr && stock->text() == winner.text();
   const auto faster = [&](const v1::Candidate& candidate) {
     return Timed(candidate) && candidate.median_us() < winner.median_us();
   };
@@ -58,7 +60,7 @@ void ExplainTimed(const v1::Candidate& winner, const Candidates& candidates,
     if (Overlap(winner, *ahead)) {
       words->push_back(absl::StrCat("It ties with ", ahead->text(), " (", TimeOf(*ahead),
                                     "), as the intervals of their medians overlap; ",
-                                    TieBreak(winner, *ahead), "."));
+                                    TieBreak(winner, *ahead, is_stock), "."));
     } else {
       words->push_back(absl::StrCat(ahead->text(), " is faster (", TimeOf(*ahead),
                                     "), but is left out by the constraints or a pin."));
@@ -69,18 +71,18 @@ void ExplainTimed(const v1::Candidate& winner, const Candidates& candidates,
                                      TimeOf(winner), ahead_by, next->text(), TimeOf(*next)));
     if (Overlap(winner, *next)) {
       words->push_back(absl::StrCat("The intervals of their medians overlap, so that is a tie; ",
-                                    TieBreak(winner, *next), "."));
+                                    TieBreak(winner, *next, is_stock), "."));
     }
   } else {
     words->push_back("It is the only one that was timed.");
   }
-  const auto is_stock = [](const v1::Candidate& candidate) { return candidate.stock(); };
-  if (winner.stock()) {
-    words->push_back("It is also what cuDNN's heuristic would have run (the stock choice).");
-  } else if (const v1::Candidate* stock = FirstOther(candidates, winner, is_stock);
-             stock != nullptr && Timed(*stock)) {
+  const char* legacy = stock != nullptr && stock->has_legacy_algorithm() ? "legacy " : "";
+  if (is_stock) {
+    words->push_back(absl::StrCat("It is also what cuDNN's ", legacy,
+                                  "heuristic would have run (the stock choice)."));
+  } else if (stock != nullptr && Timed(*stock)) {
     words->push_back(
-        absl::StrFormat("cuDNN's heuristic would have run %s (%s): %.2f times the time.",
+        absl::StrFormat("cuDNN's %sheuristic would have run %s (%s): %.2f times the time.", legacy,
                         stock->text(), TimeOf(*stock), stock->median_us() / winner.median_us()));
   }
 }
@@ -91,7 +93,8 @@ void ExplainHeuristic(const v1::Candidate& winner, const Candidates& candidates,
   if (winner.heuristic_rank() < 0) return;
   const auto skipped =
       std::count_if(candidates.begin(), candidates.end(), [&](const v1::Candidate& candidate) {
-        return candidate.heuristic_rank() >= 0 &&
+        return candidate.has_legacy_algorithm() == winner.has_legacy_algorithm() &&
+               candidate.heuristic_rank() >= 0 &&
                candidate.heuristic_rank() < winner.heuristic_rank() &&
                candidate.status() != v1::CANDIDATE_STATUS_FINALIZED;
       });
@@ -102,6 +105,23 @@ void ExplainHeuristic(const v1::Candidate& winner, const Candidates& candidates,
 }
 
 }  // namespace
+
+const v1::Candidate* StockOf(const Candidates& candidates, v1::Api api) {
+  const v1::Candidate* stock = nullptr;
+  for (const v1::Candidate& candidate : candidates) {
+    if (api != v1::API_LEGACY) {
+      if (candidate.stock()) return &candidate;
+      continue;
+    }
+    const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
+                     candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
+    if (!candidate.has_legacy_algorithm() || !ran || candidate.heuristic_rank() < 0) continue;
+    if (stock == nullptr || candidate.heuristic_rank() < stock->heuristic_rank()) {
+      stock = &candidate;
+    }
+  }
+  return stock;
+}
 
 std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
   std::vector<std::string> words;
@@ -148,14 +168,15 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
   return words;
 }
 
-std::vector<std::string> ExplainWinner(const v1::Answer& answer, const Candidates& candidates) {
+std::vector<std::string> ExplainWinner(const v1::Answer& answer, const Candidates& candidates,
+                                       v1::Api api) {
   const v1::Candidate& winner = answer.winner();
   std::vector<std::string> words = {absl::StrCat("The winner is ", winner.text(), ".")};
   if (answer.pinned()) {
     words.push_back(absl::StrCat("It is pinned: ", answer.pin_reason()));
   }
   if (Timed(winner)) {
-    if (!answer.pinned()) ExplainTimed(winner, candidates, &words);
+    if (!answer.pinned()) ExplainTimed(winner, candidates, api, &words);
   } else {
     ExplainHeuristic(winner, candidates, &words);
   }

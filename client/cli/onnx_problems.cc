@@ -18,7 +18,8 @@ namespace convtune {
 namespace {
 
 constexpr char kHowTo[] =
-    "pip install 'convtune[onnx]', or name its interpreter with CONVTUNE_PYTHON";
+    "pip install './client/python[onnx]' in a checkout of convtune, or name its interpreter with "
+    "CONVTUNE_PYTHON";
 
 // All that comes until the other end is closed.
 std::string ReadAll(int fd) {

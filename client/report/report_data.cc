@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "proto/base/strings.h"
 #include "proto/convert/problem_order.h"
@@ -15,12 +16,16 @@ ReportTime TimeOfCandidate(int number, const Candidate& candidate) {
           static_cast<float>(candidate.high_us)};
 }
 
-// The stock choice: the lowest heuristic rank that ran.
+// The stock choice: the lowest heuristic rank that ran, of the graph API, or of
+// the legacy API where the graph API has none.
 const Candidate* StockOf(const std::vector<Candidate>& candidates) {
   const Candidate* stock = nullptr;
+  const auto place = [](const Candidate& c) {
+    return std::pair(ApiOf(c.id) == Api::kLegacy, c.heuristic_rank);
+  };
   for (const Candidate& c : candidates) {
     if (!c.ran() || c.heuristic_rank < 0) continue;
-    if (stock == nullptr || c.heuristic_rank < stock->heuristic_rank) stock = &c;
+    if (stock == nullptr || place(c) < place(*stock)) stock = &c;
   }
   return stock;
 }

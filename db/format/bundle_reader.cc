@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(const std::stri
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     const std::string message = Concat(path, ": cannot be opened: ", std::strerror(errno));
-    return errno == ENOENT ? absl::NotFoundError(message) : absl::InvalidArgumentError(message);
+    return absl::InvalidArgumentError(message);
   }
   return FromDescriptor(fd, path);
 }

@@ -37,7 +37,9 @@ bool WriteAll(int fd, std::string_view bytes) {
   return true;
 }
 
-absl::Status SyncFolder(const std::string& path) {
+}  // namespace
+
+absl::Status SyncFolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -48,8 +50,6 @@ absl::Status SyncFolder(const std::string& path) {
   close(fd);
   return status;
 }
-
-}  // namespace
 
 absl::Status ReplaceFile(const std::string& path, std::string_view bytes) {
   std::string temporary = path + ".XXXXXX";
@@ -75,7 +75,7 @@ absl::Status ReplaceFile(const std::string& path, std::string_view bytes) {
     unlink(temporary.c_str());
     return status;
   }
-  return SyncFolder(path);
+  return SyncFolderOf(path);
 }
 
 }  // namespace convtune::format

@@ -12,4 +12,8 @@ namespace convtune::format {
 // behind on an error, which names the path.
 absl::Status ReplaceFile(const std::string& path, std::string_view bytes);
 
+// Makes a file that was put in the place `path` stay there when the power
+// fails. Errors name the folder.
+absl::Status SyncFolderOf(const std::string& path);
+
 }  // namespace convtune::format

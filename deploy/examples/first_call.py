@@ -1,4 +1,4 @@
-"""Asks a running convtuned for one convolution, knowing nothing but its address.
+r"""Asks a running convtuned for one convolution, knowing nothing but its address.
 
 The message types come from the daemon itself, by server reflection:
     .venv/bin/python deploy/examples/first_call.py unix:/run/convtune/convtune.sock \
@@ -13,7 +13,9 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-address, problem = sys.argv[1], sys.argv[2]
+if len(sys.argv) != 3:
+    sys.exit(f"usage: {sys.argv[0]} ADDRESS PROBLEM{__doc__.partition(':')[2]}")
+address, problem = sys.argv[1:]
 channel = grpc.insecure_channel(address)
 pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
 method = pool.FindServiceByName("convtune.v1.TuningService").FindMethodByName("BatchGet")

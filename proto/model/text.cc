@@ -1,5 +1,6 @@
 #include "proto/model/text.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "absl/strings/escaping.h"
@@ -49,8 +50,12 @@ bool HasControlCharacter(std::string_view text) {
 
 std::string Excerpt(std::string_view text) {
   constexpr size_t kLength = 40;
-  std::string out = absl::CHexEscape(std::string(text.substr(0, kLength)));
-  if (text.size() > kLength) out += "...";
+  size_t length = std::min(text.size(), kLength);
+  // Not in the middle of a character.
+  while (length > 0 && length < text.size() && (text[length] & 0xC0) == 0x80) --length;
+  const std::string start(text.substr(0, length));
+  std::string out = IsValidUtf8(start) ? absl::Utf8SafeCHexEscape(start) : absl::CHexEscape(start);
+  if (length < text.size()) out += "...";
   return out;
 }
 

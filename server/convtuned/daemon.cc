@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "proto/base/status_macros.h"
 #include "server/convtuned/card_watcher.h"
 #include "server/convtuned/device_health.h"
+#include "server/convtuned/device_search.h"
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
 #include "server/convtuned/program_paths.h"
@@ -44,7 +46,11 @@ absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags,
                                                              std::string damage = "") {
   std::error_code error;
   const std::filesystem::path dir = std::filesystem::absolute(flags.state_dir, error);
-  std::filesystem::create_directories(dir.parent_path(), error);  // Open says what is wrong
+  std::filesystem::create_directories(dir.parent_path(), error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--state-dir: ", dir.parent_path().string(), ": ", error.message()));
+  }
   SqliteTuningStore::Options options;
   options.state_dir = dir.string();
   options.clock = clock;
@@ -119,9 +125,12 @@ struct Cards {
   DeviceHealth* health;
 };
 
-absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, Tuner* tuner,
-                   const Clock* clock, const std::vector<std::string>& bundle_keys,
-                   const Cards& cards, StopSignals* signals) {
+// Until a signal comes, or a GPU where there was none: it is true then, and the
+// daemon is to start anew.
+absl::StatusOr<bool> Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox,
+                           Tuner* tuner, const Clock* clock,
+                           const std::vector<std::string>& bundle_keys, const Cards& cards,
+                           DeviceSearch* search, StopSignals* signals) {
   Server::Options options;
   options.listen = flags.listen;
   options.tls = flags.tls;
@@ -149,14 +158,22 @@ absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, 
   server->SetReady(true);
   NotifySystemd("READY=1");
   const absl::Duration watchdog = WatchdogPeriod();
-  while (!signals->WaitFor(std::min(kSignalPoll, watchdog))) {
+  bool appeared = false;
+  while (!appeared &&
+         !signals->WaitFor(std::clamp(search->next() - absl::Now(), absl::ZeroDuration(),
+                                      std::min(kSignalPoll, watchdog)))) {
+    appeared = search->Look();
     tuner->Stats();  // stands still where the tuner's locks do
     if (watchdog < absl::InfiniteDuration()) {
       NotifySystemd("WATCHDOG=1");
     }
   }
-  spdlog::info("stopping");
-  NotifySystemd("STOPPING=1");
+  if (appeared) {
+    spdlog::info("there is a GPU now: starting anew");
+  } else {
+    spdlog::info("stopping");
+    NotifySystemd("STOPPING=1");
+  }
   const absl::Time start = absl::Now();
   server->SetReady(false);
   cards.health->Attach(nullptr);
@@ -165,16 +182,18 @@ absl::Status Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox, 
   tuner->Drain(start + flags.drain_timeout * kDrainShare);
   server->Shutdown(
       std::min(start + flags.drain_timeout * kShutdownShare, absl::Now() + kCallGrace));
-  return absl::OkStatus();
+  return appeared;
 }
 
-absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
+// The exit status; nothing if the daemon is to start anew.
+absl::StatusOr<std::optional<int>> Run(const Flags& flags, StopSignals* signals) {
   const SystemClock clock;
   ASSIGN_OR_RETURN(const std::vector<std::string> bundle_keys, ReadBundleKeys(flags));
   ASSIGN_OR_RETURN(std::unique_ptr<SqliteTuningStore> database, OpenStore(flags, &clock));
   ASSIGN_OR_RETURN(std::unique_ptr<TuningStore> store,
                    AddBases(flags, database.get(), &clock, bundle_keys));
   ASSIGN_OR_RETURN(ProbeResult found, FindDevices(flags, signals));
+  DeviceSearch search(flags, found, signals);
   CardBoard cards;
   DeviceHealth health;
   cards.SetListener([&health](const std::string& device, bool lost) { health.Note(device, lost); });
@@ -203,8 +222,8 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
     created = CreateTuner(std::move(options), &cards);
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, std::move(created));
-  int exit_status = 0;
-  absl::Status served;
+  std::optional<int> exit_status = 0;
+  absl::StatusOr<bool> served = false;
   if (flags.once) {
     exit_status = RunOnce(tuner.get(), flags, signals);
     tuner->Drain(absl::Now());
@@ -212,11 +231,12 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
     if (!tuner->releases()->Status().error.empty()) exit_status = 1;
   } else if (!signals->stopped()) {
     served = Serve(flags, store.get(), database.get(), tuner.get(), &clock, bundle_keys,
-                   {&cards, &health}, signals);
+                   {&cards, &health}, &search, signals);
+    if (served.ok() && *served) exit_status.reset();
   }
   tuner.reset();
   const absl::Status closed = database->Close();
-  RETURN_IF_ERROR(served);
+  RETURN_IF_ERROR(served.status());
   RETURN_IF_ERROR(closed);
   return exit_status;
 }
@@ -226,12 +246,14 @@ absl::StatusOr<int> Run(const Flags& flags, StopSignals* signals) {
 int RunDaemon(const Flags& flags, StopSignals* signals) {
   CaptureLibraryLogs();
   spdlog::info("convtuned {}, state in {}", CONVTUNE_VERSION, flags.state_dir);
-  const absl::StatusOr<int> result = Run(flags, signals);
-  if (!result.ok()) {
-    spdlog::error("{}", std::string(result.status().message()));
-    return 1;
+  while (true) {
+    const absl::StatusOr<std::optional<int>> result = Run(flags, signals);
+    if (!result.ok()) {
+      spdlog::error("{}", std::string(result.status().message()));
+      return 1;
+    }
+    if (result->has_value()) return **result;
   }
-  return *result;
 }
 
 }  // namespace convtune

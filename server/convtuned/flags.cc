@@ -10,10 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "proto/base/default_paths.h"
+#include "proto/base/status_macros.h"
 #include "proto/model/enums.h"
 #include "server/convtuned/program_paths.h"
 #include "server/metrics/metrics_server.h"
 #include "server/rpc/access.h"
+#include "server/rpc/listen_address.h"
+#include "server/rpc/tls_files.h"
 
 namespace convtune {
 namespace {
@@ -50,7 +53,7 @@ struct Texts {
   int64_t batch = 0;
   std::string on = "tune";
   std::string time_budget = "30s", idle_timeout = "5m", hang_timeout = "30s", drain_timeout = "10s";
-  std::string wait_idle = "0s";
+  std::string wait_idle = "0s", probe_interval = "1m";
   std::string log_format = "text";
   std::string publish_evidence = "observed", wanted_budget = "10s";
 };
@@ -77,7 +80,8 @@ std::string CheckDevices(const std::string& text) {
                        text.find_first_not_of("0123456789,") == std::string::npos;
   return text == "all" || text == "none" || numbers
              ? ""
-             : "must be all, none or numbers with commas between, such as 0,1";
+             : absl::StrCat("must be all, none or numbers with commas between, such as 0,1, is ",
+                            text);
 }
 
 absl::Duration ToDuration(const std::string& text) {
@@ -124,6 +128,8 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   add("build-threads", flags->build_threads,
       "Plans that a worker builds at a time; 0: one per core, up to 8")
       ->check(CLI::Range(0, 8));
+  add("probe-interval", texts->probe_interval, "Time between looks for a GPU while there is none")
+      ->check(CheckDuration);
   add("drain-timeout", texts->drain_timeout, "Time to end in after SIGTERM")->check(CheckDuration);
   add("tls-cert", flags->tls.cert, "PEM file: the server's certificate chain");
   add("tls-key", flags->tls.key, "PEM file: the server's private key");
@@ -138,8 +144,8 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
                      : "Not in this build, which was made without prometheus-cpp")
       ->check(CheckMetricsAddress);
   add("max-db-size", flags->max_db_bytes, "Soft limit of the database, such as 1GiB; 0: none")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::NonNegativeNumber);
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   WithEnvironment(app->add_flag("--allow-network-fs", flags->allow_network_fs,
                                 "Accept a state directory on a network file system"));
   add("log-format", texts->log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
@@ -186,10 +192,15 @@ void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
   add("time-budget", texts->time_budget, "Time for one problem")
       ->capture_default_str()
       ->check(CheckDuration);
+<<<<<<< HEAD
   add("memory-budget", flags->memory_budget_bytes,
       "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what CUDA's "
       "context and cuDNN take; 0: all that is free")
       ->transform(CLI::AsSizeValue(false))
+=======
+  add("memory-budget", flags->memory_budget_bytes, "GPU memory to use, such as 2GiB; 0: all")
+      ->transform(CLI::AsSizeValue(true))
+>>>>>>> main
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   add("wait-idle", texts->wait_idle,
       "Wait up to this long, at most 1h, for a GPU that no other process uses")
@@ -199,6 +210,7 @@ void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
 void Finish(const Texts& texts, Flags* flags) {
   flags->idle_timeout = ToDuration(texts.idle_timeout);
   flags->hang_timeout = ToDuration(texts.hang_timeout);
+  flags->probe_interval = ToDuration(texts.probe_interval);
   flags->drain_timeout = ToDuration(texts.drain_timeout);
   flags->time_budget = ToDuration(texts.time_budget);
   flags->wait_idle = ToDuration(texts.wait_idle);
@@ -219,6 +231,30 @@ void Finish(const Texts& texts, Flags* flags) {
   }
 }
 
+ParsedFlags UsageError(const std::string& what) {
+  ParsedFlags parsed;
+  parsed.text = absl::StrCat("convtuned: ", what, "\nRun convtuned --help for the flags.\n");
+  parsed.exit_code = kUsageError;
+  return parsed;
+}
+
+// What the server will need is looked at before anything is opened: a daemon
+// that cannot listen must not have brought the database to a newer schema.
+absl::Status CheckListening(const Flags& flags) {
+  if (flags.once) return absl::OkStatus();
+  bool over_tcp = false;
+  for (const std::string& text : flags.listen) {
+    ASSIGN_OR_RETURN(const ListenAddress address, ListenAddress::Parse(text));
+    over_tcp = over_tcp || !address.unix_socket;
+  }
+  if (over_tcp) return ReadTlsFiles(flags.tls).status();
+  if (flags.tls.cert.empty() && flags.tls.key.empty() && flags.tls.client_ca.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "--tls-cert, --tls-key and --tls-client-ca are for HOST:PORT, of which --listen has none");
+}
+
 }  // namespace
 
 ParsedFlags ParseFlags(const std::vector<std::string>& args) {
@@ -233,7 +269,8 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args) {
   app.set_version_flag("--version", absl::StrCat("convtuned ", CONVTUNE_VERSION));
   app.config_formatter(std::make_shared<EnvironmentFirstConfig>());
   app.allow_config_extras(CLI::config_extras_mode::error);
-  const char* config = std::getenv("CONVTUNE_CONFIG");
+  // Not CONVTUNE_CONFIG, which is the command line's file, with other keys.
+  const char* config = std::getenv("CONVTUNED_CONFIG");
   const std::string config_path = config == nullptr ? "" : config;
   app.set_config("--config", config_path, "File of settings (TOML)", !config_path.empty());
   AddServing(&app, &flags, &texts);
@@ -254,12 +291,18 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args) {
   } catch (const CLI::CallForVersion& e) {
     parsed.text = absl::StrCat(e.what(), "\n");
     return parsed;
+  } catch (const CLI::ConfigError& e) {
+    const std::string file = app.get_config_ptr()->as<std::string>();
+    return UsageError(absl::StrCat(
+        file, ": ",
+        absl::StrReplaceAll(e.what(), {{"INI was not able to parse", "no such setting:"}})));
   } catch (const CLI::Error& e) {
-    parsed.text = absl::StrCat("convtuned: ", e.what(), "\nRun convtuned --help for the flags.\n");
-    parsed.exit_code = kUsageError;
-    return parsed;
+    return UsageError(e.what());
   }
   Finish(texts, &flags);
+  if (const absl::Status status = CheckListening(flags); !status.ok()) {
+    return UsageError(std::string(status.message()));
+  }
   parsed.flags = std::move(flags);
   return parsed;
 }

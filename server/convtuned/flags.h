@@ -34,6 +34,7 @@ struct Flags {
 
   absl::Duration idle_timeout = absl::Minutes(5);
   absl::Duration hang_timeout = absl::Seconds(30);
+  absl::Duration probe_interval = absl::Minutes(1);
   absl::Duration drain_timeout = absl::Seconds(10);
   int build_threads = 0;  // 0: one per core
   bool allow_network_fs = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
@@ -68,14 +69,18 @@ v1::Conditions ConditionsToProto(const Conditions& conditions) {
   return out;
 }
 
-// The stock choice is the first config of the heuristic lists that ran.
+// The stock choice is the first config of the heuristic lists that ran; the
+// legacy API's where the graph API has none.
 void MarkStockChoice(v1::Tuning* tuning) {
   v1::Candidate* stock = nullptr;
+  const auto place = [](const v1::Candidate& candidate) {
+    return std::pair(candidate.has_legacy_algorithm(), candidate.heuristic_rank());
+  };
   for (v1::Candidate& candidate : *tuning->mutable_candidates()) {
     const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
                      candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
     if (ran && candidate.heuristic_rank() >= 0 &&
-        (stock == nullptr || candidate.heuristic_rank() < stock->heuristic_rank())) {
+        (stock == nullptr || place(candidate) < place(*stock))) {
       stock = &candidate;
     }
   }

@@ -141,6 +141,8 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   Candidates eligible;
   Candidates slower;
   const Candidate* pinned = nullptr;
+  // What cuDNN's legacy heuristic lists first of what the caller allows.
+  const Candidate* legacy_stock = nullptr;
   int ran_count = 0;
   Answer answer;
   for (size_t i = 0; i < timing.candidates().size(); ++i) {
@@ -151,6 +153,10 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     if (!Satisfies(c, constraints, data_type)) continue;
     ++answer.eligible_count;
     (timing.CanWin(i) ? eligible : slower).push_back(&c);
+    if (ApiOf(c.id) == Api::kLegacy && c.heuristic_rank >= 0 &&
+        (legacy_stock == nullptr || c.heuristic_rank < legacy_stock->heuristic_rank)) {
+      legacy_stock = &c;
+    }
   }
   if (eligible.empty()) eligible = std::move(slower);
   for (const PrunedGroup& group : indexed.pruned) {
@@ -158,6 +164,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     if (Satisfies(group.Example(), constraints, data_type)) answer.eligible_count += group.count;
   }
   const Candidate* stock = indexed.stock ? &timing.candidates()[*indexed.stock] : nullptr;
+  if (constraints.api == Api::kLegacy && legacy_stock != nullptr) stock = legacy_stock;
   const Candidate* winner = pinned != nullptr ? pinned : PickWinner(eligible, stock);
   if (winner == nullptr) {
     return Miss{MissReason::kNoCandidate,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "server/tuner/listing.h"
 #include "server/tuner/ranking.h"
 
 namespace convtune {
@@ -43,6 +44,15 @@ absl::Status CheckRunner::Run(absl::Time end) {
   if (indexes.empty()) return absl::OkStatus();
   std::stable_sort(indexes.begin(), indexes.end(), [this](int a, int b) {
     return HeuristicBefore(candidates_->at(a), candidates_->at(b));
+  });
+  // First what the others have to beat.
+  std::vector<const Candidate*> all;
+  for (const int index : indexes) all.push_back(&candidates_->at(index));
+  const Candidate* graph_stock = FirstListed(all, Api::kGraph);
+  const Candidate* legacy_stock = FirstListed(all, Api::kLegacy);
+  std::stable_partition(indexes.begin(), indexes.end(), [&](int index) {
+    const Candidate* candidate = &candidates_->at(index);
+    return candidate == graph_stock || candidate == legacy_stock;
   });
   worker::Check request;
   for (const int index : indexes) request.add_indexes(index);

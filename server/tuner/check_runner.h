@@ -24,9 +24,10 @@ class CheckRunner {
   CheckRunner(const ConvProblem& problem, std::map<int, Candidate>* candidates,
               WorkerClient* client);
 
-  // Checks, in the order of cuDNN's heuristic, until `end`, and writes what was
-  // found into the candidates, also when it ends with an error: kFailed if it
-  // did not run, kQuarantined if its result is wrong. Errors are the client's.
+  // Checks, each API's stock choice first and then in the order of cuDNN's
+  // heuristic, until `end`, and writes what was found into the candidates, also
+  // when it ends with an error: kFailed if it did not run, kQuarantined if its
+  // result is wrong. Errors are the client's.
   absl::Status Run(absl::Time end);
 
   // Those whose results are right, or could not be judged.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "convtune/worker/worker.pb.h"
 #include "proto/model/candidate.h"
@@ -16,5 +17,9 @@ worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu, int threads)
 // whose numbers cannot be, is kUnsupported, any other kSkippedBudget until
 // something is done with it.
 std::optional<Candidate> ReadListed(const worker::ListedCandidate& listed);
+
+// Of `candidates`, the one that cuDNN's heuristic for `api` lists first; nullptr
+// if it lists none.
+const Candidate* FirstListed(const std::vector<const Candidate*>& candidates, Api api);
 
 }  // namespace convtune

@@ -1,6 +1,7 @@
 #include "server/tuner/pareto.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -17,13 +18,23 @@ bool AtLeastAsEligible(const Candidate& b, const Candidate& a) {
          a.capturable() <= b.capturable();
 }
 
-// True if every config that the heuristic lists before the stock choice was
+// True if every candidate that the heuristics list before the stock choice was
 // refused: one that was only skipped might be the stock choice itself.
-bool IsCertain(const std::vector<Candidate>& candidates, size_t stock) {
-  const int rank = candidates[stock].heuristic_rank;
-  return std::none_of(candidates.begin(), candidates.end(), [rank](const Candidate& c) {
-    return c.heuristic_rank >= 0 && c.heuristic_rank < rank &&
-           c.status != CandidateStatus::kUnsupported;
+bool IsCertain(const std::vector<Candidate>& candidates, size_t place) {
+  const Candidate& stock = candidates[place];
+  return std::none_of(candidates.begin(), candidates.end(), [&stock](const Candidate& c) {
+    return c.heuristic_rank >= 0 && c.status != CandidateStatus::kUnsupported &&
+           HeuristicBefore(c, stock);
+  });
+}
+
+// True if cuDNN would choose `c` for callers of the legacy API under some
+// constraints: they leave out whatever it lists before.
+bool IsLegacyStock(const Candidate& c, const std::vector<Candidate>& candidates) {
+  if (ApiOf(c.id) != Api::kLegacy || c.heuristic_rank < 0) return false;
+  return std::none_of(candidates.begin(), candidates.end(), [&c](const Candidate& b) {
+    return b.ran() && b.heuristic_rank >= 0 && b.heuristic_rank < c.heuristic_rank &&
+           AtLeastAsEligible(b, c);
   });
 }
 
@@ -113,8 +124,11 @@ IndexedTuning KeepAll(Tuning tuning) {
 IndexedTuning KeepBest(Tuning tuning, const CandidateId* pinned) {
   IndexedTuning indexed = KeepAll(std::move(tuning));
   std::vector<Candidate> all = std::move(indexed.tuning.candidates);
-  std::optional<CandidateId> stock;
-  if (indexed.stock) stock = all[*indexed.stock].id;
+  std::set<CandidateId> stocks;
+  if (indexed.stock) stocks.insert(all[*indexed.stock].id);
+  for (const Candidate& c : all) {
+    if (c.ran() && IsLegacyStock(c, all)) stocks.insert(c.id);
+  }
   std::erase_if(all, [](const Candidate& c) { return !c.ran(); });
   std::sort(all.begin(), all.end(), DominatorsFirst);
   std::vector<Candidate> kept;
@@ -125,7 +139,8 @@ IndexedTuning KeepBest(Tuning tuning, const CandidateId* pinned) {
         std::any_of(kept.begin(), kept.end(), [&c](const Candidate& k) { return Dominates(k, c); });
     if (!dominated) {
       kept.push_back(std::move(c));
-    } else if (place <= kRunnersUp || c.id == stock || (pinned != nullptr && c.id == *pinned)) {
+    } else if (place <= kRunnersUp || stocks.contains(c.id) ||
+               (pinned != nullptr && c.id == *pinned)) {
       besides.push_back(std::move(c));
     } else {
       AddPruned(c, &indexed.pruned);

@@ -37,7 +37,7 @@ struct IndexedTuning {
   TuningDigest digest;  // of the key
   std::string winner;   // text form of the winner without constraints
   int candidate_count = 0;
-  std::optional<size_t> stock;  // index in tuning.candidates
+  std::optional<size_t> stock;  // of callers of both APIs; index in tuning.candidates
   // Nothing that cuDNN lists before it might run: each was refused.
   bool stock_is_certain = false;
   // Of the candidates that were skipped for memory, the smallest workspace.
@@ -63,7 +63,7 @@ IndexedTuning KeepAll(Tuning tuning);
 inline constexpr size_t kRunnersUp = 2;
 
 // Keeps the Pareto-best candidates over time, workspace, numerics,
-// determinism, API and capture support, and besides them the stock choice,
+// determinism, API and capture support, and besides them the stock choices,
 // `pinned`, and the first of all with its kRunnersUp. Answers are those of
 // KeepAll but for their runners_up under constraints (and for pruned
 // candidates that are pinned later).

@@ -1,6 +1,7 @@
 #include "server/tuner/portfolio.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "db/format/snapshot.h"
@@ -51,8 +52,10 @@ Portfolio ChoosePortfolio(const IndexedTuning& indexed) {
   Portfolio portfolio;
   portfolio.key = tuning.key;
   portfolio.evidence = tuning.evidence;
-  const Candidate* stock = indexed.stock ? &tuning.candidates[*indexed.stock] : nullptr;
+  const Candidate* stock_of_both = indexed.stock ? &tuning.candidates[*indexed.stock] : nullptr;
   for (const Api api : {Api::kGraph, Api::kLegacy}) {
+    const std::optional<size_t> own = StockIndex(tuning.candidates, api);
+    const Candidate* stock = own ? &tuning.candidates[*own] : stock_of_both;
     Candidates eligible;
     for (const Candidate& c : tuning.candidates) {
       const bool can_replace = (c.behavior_notes & kReorderNotes) == 0;
@@ -68,7 +71,7 @@ Portfolio ChoosePortfolio(const IndexedTuning& indexed) {
             kRoleNoWorkspace, &portfolio.choices);
   }
   if (!portfolio.choices.empty() && indexed.stock_is_certain) {
-    AddRole(stock, kRoleStock, &portfolio.choices);
+    AddRole(stock_of_both, kRoleStock, &portfolio.choices);
   }
   return portfolio;
 }

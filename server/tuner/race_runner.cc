@@ -10,6 +10,7 @@
 #include "proto/base/status_macros.h"
 #include "server/tuner/decision/contests.h"
 #include "server/tuner/decision/intervals.h"
+#include "server/tuner/listing.h"
 
 namespace convtune {
 namespace {
@@ -19,16 +20,17 @@ constexpr double kReplayFactor = 1.1;
 
 std::vector<Contender> ContendersOf(const std::map<int, Candidate>& candidates,
                                     const std::vector<int>& indexes) {
-  const Candidate* stock = nullptr;
-  for (const int index : indexes) {
-    const Candidate& candidate = candidates.at(index);
-    if (candidate.heuristic_rank < 0) continue;
-    if (stock == nullptr || candidate.heuristic_rank < stock->heuristic_rank) stock = &candidate;
-  }
+  // As StockIndex: each API's own stays to the end, and numerics are those of
+  // the graph API's, if there is one.
+  std::vector<const Candidate*> all;
+  for (const int index : indexes) all.push_back(&candidates.at(index));
+  const Candidate* graph_stock = FirstListed(all, Api::kGraph);
+  const Candidate* legacy_stock = FirstListed(all, Api::kLegacy);
+  const Candidate* stock = graph_stock != nullptr ? graph_stock : legacy_stock;
   std::vector<Contender> contenders;
-  for (const int index : indexes) {
-    const Candidate& candidate = candidates.at(index);
-    contenders.push_back({ContestsOf(candidate, stock), &candidate == stock});
+  for (const Candidate* candidate : all) {
+    const bool stays = candidate == graph_stock || candidate == legacy_stock;
+    contenders.push_back({ContestsOf(*candidate, stock), stays});
   }
   return contenders;
 }

@@ -82,19 +82,27 @@ bool TieBefore(const Candidate& a, const Candidate& b) {
 }
 
 bool HeuristicBefore(const Candidate& a, const Candidate& b) {
+  // Places are those of one API's list.
+  if (ApiOf(a.id) != ApiOf(b.id)) return ApiOf(a.id) == Api::kGraph;
   const int a_place = PlaceInHeuristic(a);
   const int b_place = PlaceInHeuristic(b);
   if (a_place != b_place) return a_place < b_place;
   return ToText(a.id) < ToText(b.id);
 }
 
-std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates) {
+std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates, Api api) {
   std::optional<size_t> stock;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (!candidates[i].ran() || candidates[i].heuristic_rank < 0) continue;
+    if (ApiOf(candidates[i].id) != api) continue;
     if (!stock || candidates[i].heuristic_rank < candidates[*stock].heuristic_rank) stock = i;
   }
   return stock;
+}
+
+std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates) {
+  const std::optional<size_t> graph = StockIndex(candidates, Api::kGraph);
+  return graph ? graph : StockIndex(candidates, Api::kLegacy);
 }
 
 const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const Candidate* stock) {

@@ -15,12 +15,16 @@ namespace convtune {
 // deterministic, then the text form. Strict and total for distinct ids.
 bool TieBefore(const Candidate& a, const Candidate& b);
 
-// Order of two candidates that were finalised and not timed: heuristic rank
-// (those without one last), then the text form.
+// Order of two candidates that were finalised and not timed: the graph API
+// first, then heuristic rank (those without one last), then the text form.
 bool HeuristicBefore(const Candidate& a, const Candidate& b);
 
-// The stock choice: the lowest heuristic rank that ran. nullopt if no
-// candidate of the heuristic lists ran.
+// What cuDNN itself would choose for callers of one API: the lowest heuristic
+// rank of its candidates that ran. nullopt if none of its lists ran.
+std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates, Api api);
+
+// The stock choice of a tuning, and of callers who may use both APIs: the
+// graph API's; without one, the legacy API's.
 std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates);
 
 // The best of `eligible`, all of which ran(); nullptr if there is none. Timed

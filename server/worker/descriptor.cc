@@ -85,17 +85,6 @@ absl::StatusOr<int64_t> Descriptor::GetInt64(cudnnBackendAttributeName_t name) c
   return value;
 }
 
-absl::StatusOr<std::string> Descriptor::GetText(cudnnBackendAttributeName_t name) const {
-  ASSIGN_OR_RETURN(const int64_t count, Count(name, CUDNN_TYPE_CHAR));
-  std::string value(static_cast<size_t>(count), '\0');
-  ASSIGN_OR_RETURN(const int64_t got, Get(name, CUDNN_TYPE_CHAR, count, value.data()));
-  value.resize(static_cast<size_t>(std::min(count, got)));
-  while (!value.empty() && value.back() == '\0') {
-    value.pop_back();
-  }
-  return value;
-}
-
 absl::StatusOr<int64_t> Descriptor::Count(cudnnBackendAttributeName_t name,
                                           cudnnBackendAttributeType_t type) const {
   return Get(name, type, 0, nullptr);

@@ -55,7 +55,6 @@ class Descriptor {
   absl::Status Finalize();
 
   absl::StatusOr<int64_t> GetInt64(cudnnBackendAttributeName_t name) const;
-  absl::StatusOr<std::string> GetText(cudnnBackendAttributeName_t name) const;
   // Number of elements that Get* of a list would give.
   absl::StatusOr<int64_t> Count(cudnnBackendAttributeName_t name,
                                 cudnnBackendAttributeType_t type) const;

@@ -42,9 +42,15 @@ absl::StatusOr<int> Attribute(cudaDeviceAttr attribute, int ordinal) {
 absl::StatusOr<int> CountGpus() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver ||
-      error == cudaErrorStubLibrary) {
-    return 0;
+  if (error == cudaErrorNoDevice || error == cudaErrorStubLibrary) return 0;
+  if (error == cudaErrorInsufficientDriver) {
+    // What CUDA says where there is no driver at all, too.
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return 0;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the driver is for CUDA up to ", CudaVersionText(driver),
+                     ", this worker is built for CUDA ", CudaVersionText(CUDART_VERSION),
+                     ": install a newer driver"));
   }
   RETURN_IF_ERROR(ToStatus(error, "count the GPUs"));
   return count;

@@ -18,7 +18,8 @@ FoundAlgorithm FromPerf(const Perf& perf) {
   FoundAlgorithm found;
   found.id = {static_cast<int>(perf.algo), static_cast<int>(perf.mathType)};
   found.status = perf.status;
-  found.time_us = perf.status == CUDNN_STATUS_SUCCESS ? perf.time * 1000.0 : 0.0;
+  // cudnnGet*_v7 gives no time.
+  found.time_us = perf.status == CUDNN_STATUS_SUCCESS && perf.time > 0 ? perf.time * 1000.0 : 0.0;
   found.workspace_bytes = static_cast<int64_t>(perf.memory);
   found.deterministic = perf.determinism == CUDNN_DETERMINISTIC;
   return found;
@@ -45,7 +46,7 @@ int AlgorithmCount(Operation operation) {
   return CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
 }
 
-// cudnnFind* returns an entry for each algorithm and math type.
+// Each search and list has an entry for each algorithm and math type.
 constexpr int kMathTypes = 4;
 
 }  // namespace
@@ -143,6 +144,40 @@ absl::StatusOr<int64_t> LegacyConvolution::LargestWorkspace(cudnnMathType_t math
     }
   }
   return largest;
+}
+
+absl::StatusOr<std::vector<FoundAlgorithm>> LegacyConvolution::Expected(cudnnMathType_t math_type) {
+  RETURN_IF_ERROR(SetMathType(math_type));
+  const int most = AlgorithmCount(operation_) * kMathTypes;
+  const auto size = static_cast<size_t>(most);
+  int count = 0;
+  switch (operation_) {
+    case Operation::kFwd: {
+      std::vector<cudnnConvolutionFwdAlgoPerf_t> perfs(size);
+      RETURN_IF_ERROR(
+          ToStatus(cudnnGetConvolutionForwardAlgorithm_v7(handle_, x_.get(), w_.get(), conv_.get(),
+                                                          y_.get(), most, &count, perfs.data()),
+                   "cudnnGetConvolutionForwardAlgorithm_v7"));
+      return FromPerfs(perfs, count);
+    }
+    case Operation::kBwdData: {
+      std::vector<cudnnConvolutionBwdDataAlgoPerf_t> perfs(size);
+      RETURN_IF_ERROR(ToStatus(
+          cudnnGetConvolutionBackwardDataAlgorithm_v7(handle_, w_.get(), y_.get(), conv_.get(),
+                                                      x_.get(), most, &count, perfs.data()),
+          "cudnnGetConvolutionBackwardDataAlgorithm_v7"));
+      return FromPerfs(perfs, count);
+    }
+    case Operation::kBwdFilter: {
+      std::vector<cudnnConvolutionBwdFilterAlgoPerf_t> perfs(size);
+      RETURN_IF_ERROR(ToStatus(
+          cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle_, x_.get(), y_.get(), conv_.get(),
+                                                        w_.get(), most, &count, perfs.data()),
+          "cudnnGetConvolutionBackwardFilterAlgorithm_v7"));
+      return FromPerfs(perfs, count);
+    }
+  }
+  return absl::InternalError("operation");
 }
 
 absl::StatusOr<std::vector<FoundAlgorithm>> LegacyConvolution::Find(cudnnMathType_t math_type,

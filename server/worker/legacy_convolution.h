@@ -21,7 +21,7 @@ struct ConvPointers {
   void* y = nullptr;
 };
 
-// What cudnnFind* reports of one algorithm.
+// What cudnnFind* or cudnnGet*_v7 reports of one algorithm; the latter knows no time.
 struct FoundAlgorithm {
   LegacyAlgorithm id;
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
@@ -37,6 +37,9 @@ class LegacyConvolution {
   static absl::StatusOr<std::unique_ptr<LegacyConvolution>> Create(const ConvProblem& problem,
                                                                    cudnnHandle_t handle);
 
+  // cudnnGetConvolution*Algorithm_v7: all algorithms with the time that cuDNN
+  // expects, fastest first. Runs nothing.
+  absl::StatusOr<std::vector<FoundAlgorithm>> Expected(cudnnMathType_t math_type);
   // Largest workspace of all algorithms that needs no more than `limit` bytes.
   absl::StatusOr<int64_t> LargestWorkspace(cudnnMathType_t math_type, int64_t limit);
   // cudnnFindConvolution*AlgorithmEx: runs everything, and writes the output.

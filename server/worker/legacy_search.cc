@@ -8,12 +8,13 @@
 #include "server/worker/cudnn_status.h"
 #include "server/worker/device_memory.h"
 #include "server/worker/legacy_notes.h"
+#include "server/worker/legacy_ranks.h"
 
 namespace convtune {
 namespace {
 
 // cudnnFind* also tries DEFAULT_MATH, whatever it is given.
-std::vector<cudnnMathType_t> MathTypes(DataType type) {
+std::vector<cudnnMathType_t> MathTypesOfSearch(DataType type) {
   switch (type) {
     case DataType::kF32:
       return {CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION};
@@ -24,9 +25,26 @@ std::vector<cudnnMathType_t> MathTypes(DataType type) {
   }
 }
 
-Candidate ToCandidate(const ConvProblem& problem, const FoundAlgorithm& found) {
+LegacyRanks AskHeuristic(const ConvProblem& problem, LegacyConvolution* convolution,
+                         ListingSink* sink) {
+  LegacyRanks ranks;
+  for (const cudnnMathType_t math_type : MathTypesOfHeuristic(problem.data_type())) {
+    const absl::StatusOr<std::vector<FoundAlgorithm>> expected = convolution->Expected(math_type);
+    if (!expected.ok()) {
+      // Places of another math type's list are not those of this one.
+      sink->AddRefusal(expected.status());
+      break;
+    }
+    ranks.Add(*expected);
+  }
+  return ranks;
+}
+
+Candidate ToCandidate(const ConvProblem& problem, const LegacyRanks& ranks,
+                      const FoundAlgorithm& found) {
   Candidate candidate;
   candidate.id = found.id;
+  candidate.heuristic_rank = ranks.Of(found.id);
   candidate.deterministic = found.deterministic;
   candidate.numerical_notes =
       LegacyNumericalNotes(problem.operation(), problem.data_type(), found.id, found.deterministic);
@@ -39,14 +57,14 @@ Candidate ToCandidate(const ConvProblem& problem, const FoundAlgorithm& found) {
   return candidate;
 }
 
-}  // namespace
-
-absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
-                                  const ConvPointers& tensors, int64_t workspace_limit,
-                                  ListingSink* sink) {
+// Passes what cudnnFind* found on. `out_of_time`: something was left out for it.
+absl::Status Search(const ConvProblem& problem, const LegacyRanks& ranks,
+                    LegacyConvolution* convolution, const ConvPointers& tensors,
+                    int64_t workspace_limit, ListingSink* sink, bool* out_of_time) {
   std::vector<Candidate> refused;
-  for (const cudnnMathType_t math_type : MathTypes(problem.data_type())) {
-    if (sink->Over()) {
+  for (const cudnnMathType_t math_type : MathTypesOfSearch(problem.data_type())) {
+    if (sink->Late()) {
+      *out_of_time = true;
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const int64_t bytes,
@@ -55,7 +73,7 @@ absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution*
     ASSIGN_OR_RETURN(const std::vector<FoundAlgorithm> entries,
                      convolution->Find(math_type, tensors, workspace.data(), bytes));
     for (const FoundAlgorithm& entry : entries) {
-      Candidate candidate = ToCandidate(problem, entry);
+      Candidate candidate = ToCandidate(problem, ranks, entry);
       if (entry.status != CUDNN_STATUS_SUCCESS) {
         refused.push_back(std::move(candidate));
       } else if (!sink->Offer(std::move(candidate))) {
@@ -77,6 +95,28 @@ absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution*
     }
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
+                                  const ConvPointers& tensors, int64_t workspace_limit,
+                                  ListingSink* sink) {
+  const LegacyRanks ranks = AskHeuristic(problem, convolution, sink);
+  bool out_of_time = false;
+  const absl::Status searched =
+      Search(problem, ranks, convolution, tensors, workspace_limit, sink, &out_of_time);
+  // Behind a search that was refused or cut off, too: the stock choice is one
+  // of them.
+  for (const FoundAlgorithm& entry : ranks.ranked()) {
+    if (!sink->Offer(ToCandidate(problem, ranks, entry))) {
+      break;
+    }
+  }
+  if (out_of_time) {
+    sink->MarkOutOfTime();
+  }
+  return searched;
 }
 
 }  // namespace convtune

@@ -1,4 +1,4 @@
-// cudnnFind*.
+// cudnnFind*, and in what order cudnnGet*_v7 has it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,12 @@
 namespace convtune {
 
 // Runs cudnnFind* with the math types that make sense for the inputs and
-// passes every entry to the sink, the refused ones with their reason. Needs a
-// card. Errors are cuDNN's, when it refuses the search as a whole.
+// passes every entry to the sink, the refused ones with their reason, and
+// behind them what cudnnGet*_v7 lists and no search had; that also where cuDNN
+// refused the search, or the deadline cut it off. Each has its place in that
+// list as its heuristic rank; where cuDNN refuses the list, none has, and the
+// sink is told. Needs a card. Errors are cuDNN's, when it refuses the search as
+// a whole.
 absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
                                   const ConvPointers& tensors, int64_t workspace_limit,
                                   ListingSink* sink);

@@ -36,10 +36,14 @@ bool ListingSink::Offer(Candidate candidate) {
   return !stopped_;
 }
 
-bool ListingSink::Over() {
+bool ListingSink::Late() const {
   // With nothing listed there is nothing to try: cuDNN, which loads its
   // libraries at its first call, may have taken all of the time for that.
-  if (!stopped_ && count() > 0 && absl::Now() >= options_.deadline) {
+  return count() > 0 && absl::Now() >= options_.deadline;
+}
+
+bool ListingSink::Over() {
+  if (!stopped_ && Late()) {
     end_.out_of_time = true;
     stopped_ = true;
   }

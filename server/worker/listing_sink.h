@@ -21,8 +21,10 @@ class ListingSink {
   bool OfferRanked(Candidate candidate);
   bool Offer(Candidate candidate);
 
-  // True once a limit was met, or the deadline has passed and something is
-  // listed; to be asked between calls of cuDNN.
+  // True if the deadline has passed and something is listed.
+  bool Late() const;
+  // True once a limit was met, or it is late, which ends the listing; to be
+  // asked between calls of cuDNN.
   bool Over();
   // The deadline kept something from being listed.
   void MarkOutOfTime() { end_.out_of_time = stopped_ = true; }

@@ -26,6 +26,8 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"has_gpu", &has_gpu},
                                                {"protocol_major", &script.protocol_major},
                                                {"protocol_minor", &script.protocol_minor},
+                                               {"legacy", &script.legacy},
+                                               {"legacy_slower_us", &script.legacy_slower_us},
                                                {"unsupported", &script.unsupported},
                                                {"refused", &script.refused},
                                                {"uses_nvrtc", &script.uses_nvrtc},

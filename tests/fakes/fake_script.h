@@ -23,6 +23,8 @@ struct FakeScript {
   int protocol_minor = 4;
   int uses_nvrtc = 0;        // 1: each candidate's notes say so
   int uses_cublaslt = 0;     // the same
+  int legacy = 0;            // algorithms, listed behind the candidates; cuDNN prefers the last
+  int legacy_slower_us = 0;  // what that last one takes more than the others
   int unsupported = 0;       // of the candidates, the last ones do not prepare
   int refused = 0;           // 1: OpenProblem is refused
   int prepare_delay_ms = 0;  // for each candidate

@@ -23,19 +23,20 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// Traits of a candidate, the same in every process.
-struct Traits {
-  double base_us;
-  int64_t workspace;
-  bool tensor_core;
-  bool nondeterministic;
-};
+using Traits = FakeTraits;
 
 Traits TraitsOf(uint64_t seed, const std::string& problem, int index) {
   std::mt19937_64 random(seed ^ Checksum64(absl::StrCat(problem, "#", index)));
   return {20.0 + static_cast<double>(random() % 1000) / 10,
           index % 3 == 0 ? 0 : static_cast<int64_t>(random() % 64) * kMiB, random() % 2 == 0,
           index % 5 == 4};
+}
+
+// Legacy algorithms are as fast as each other but for the stock choice, which
+// alone needs workspace.
+Traits LegacyTraitsOf(bool is_stock, int slower_us) {
+  if (!is_stock) return {40.0, 0, false, false};
+  return {40.0 + slower_us, kMiB, false, false};
 }
 
 // Each way of launching and feeding has its own times.
@@ -49,6 +50,11 @@ double OffsetOf(const worker::Measure& request) {
 std::string FakeEnvironmentText(const std::string& device) {
   const std::string model = absl::StartsWith(device, "profile:") ? device : "nvidia-h200";
   return absl::StrCat(model, ",cc=9.0,sms=132,cudnn=9.19.0,lib=full");
+}
+
+FakeTraits FakeSession::TraitsOfListed(int index) const {
+  if (index < configs_) return TraitsOf(script_.seed, problem_, index);
+  return LegacyTraitsOf(index - configs_ == script_.legacy - 1, script_.legacy_slower_us);
 }
 
 absl::Status FakeSession::Handle(const worker::Request& request) {
@@ -171,14 +177,24 @@ absl::Status FakeSession::Open(const worker::OpenProblem& request) {
   if (request.legacy_api()) MaybeFault("legacy_listing", 0);
   absl::SleepFor(absl::Milliseconds(script_.listing_delay_ms));
   if (script_.refused != 0) return Finish(false, "the script refuses every problem");
-  listed_ = request.graph_api() ? script_.candidates : 0;
+  configs_ = request.graph_api() ? script_.candidates : 0;
+  listed_ = configs_ + (request.legacy_api() ? script_.legacy : 0);
   if (request.max_candidates() > 0) listed_ = std::min(listed_, request.max_candidates());
   prepared_.assign(static_cast<size_t>(listed_), false);
   for (int i = 0; i < listed_; ++i) {
-    const Traits traits = TraitsOf(script_.seed, problem_, i);
+    const Traits traits = TraitsOfListed(i);
     worker::Reply reply;
     worker::ListedCandidate* listed = reply.mutable_listed();
     listed->set_index(i);
+    if (i >= configs_) {
+      const int algorithm = i - configs_;
+      listed->set_text(absl::StrCat("legacy:algo", algorithm, ",math0"));
+      listed->set_heuristic_rank(script_.legacy - 1 - algorithm);
+      listed->set_workspace_bytes(traits.workspace);
+      listed->set_deterministic(true);
+      RETURN_IF_ERROR(Send(reply));
+      continue;
+    }
     listed->set_text(absl::StrCat("graph:eng", i, ",k2=", i % 4));
     listed->set_heuristic_rank(i);
     if (traits.tensor_core) listed->add_numerical_notes(1);
@@ -209,13 +225,13 @@ absl::Status FakeSession::Prepare(const worker::Prepare& request) {
     }
     MaybeFault("prepare", index);
     absl::SleepFor(absl::Milliseconds(script_.prepare_delay_ms));
-    const Traits traits = TraitsOf(script_.seed, problem_, index);
+    const Traits traits = TraitsOfListed(index);
     worker::Reply reply;
     worker::Prepared* prepared = reply.mutable_prepared();
     prepared->set_index(index);
     prepared->set_workspace_bytes(traits.workspace);
     prepared->set_build_us(100);
-    prepared->set_ok(index < script_.candidates - script_.unsupported);
+    prepared->set_ok(index >= configs_ || index < script_.candidates - script_.unsupported);
     if (!prepared->ok()) prepared->set_error_message("CUDNN_STATUS_NOT_SUPPORTED");
     succeeded += prepared->ok() ? 1 : 0;
     prepared_[static_cast<size_t>(index)] = prepared->ok();
@@ -258,7 +274,7 @@ absl::Status FakeSession::Check(const worker::Check& request) {
     checked->set_nonfinite(script_.nonfinite == index ? 3 : 0);
     if (script_.overwrites == index) checked->set_out_of_bounds("output: 4 bytes behind its end");
     checked->set_capture(index % 2 == 0 ? 1 : 2);
-    checked->set_gpu_us(TraitsOf(script_.seed, problem_, index).base_us + 10);
+    checked->set_gpu_us(TraitsOfListed(index).base_us + 10);
     checked->set_host_us(script_.host_us);
     RETURN_IF_ERROR(Send(reply));
   }
@@ -279,7 +295,7 @@ absl::Status FakeSession::Measure(const worker::Measure& request) {
       }
       RETURN_IF_ERROR(Touch(index));
       MaybeFault("measure", index);
-      const Traits traits = TraitsOf(script_.seed, problem_, index);
+      const Traits traits = TraitsOfListed(index);
       std::mt19937_64 random(script_.seed + static_cast<uint64_t>(round * 1000 + index));
       worker::Reply reply;
       reply.mutable_sample()->set_index(index);

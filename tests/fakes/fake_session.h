@@ -1,6 +1,7 @@
 // The fake worker's side of the protocol.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,17 @@
 
 namespace convtune {
 
+// Traits of a candidate, the same in every process.
+struct FakeTraits {
+  double base_us;
+  int64_t workspace;
+  bool tensor_core;
+  bool nondeterministic;
+};
+
 // Serves one connection. Candidates are engine configs whose sample times,
 // notes and workspaces follow from the script's seed, the problem and the
-// candidate's number alone.
+// candidate's number alone, and as many legacy algorithms as the script says.
 class FakeSession : public WorkerSide {
  public:
   FakeSession(int fd, FakeScript script) : WorkerSide(fd), script_(std::move(script)) {}
@@ -27,10 +36,12 @@ class FakeSession : public WorkerSide {
   // Does what the script says, if this is the place.
   void MaybeFault(const std::string& where, int index);
   void Log(const std::string& kind) const;
+  FakeTraits TraitsOfListed(int index) const;
 
   const FakeScript script_;
   std::string problem_;
   worker::Listing listing_ = worker::LISTING_UNSPECIFIED;
+  int configs_ = 0;  // the first of what is listed
   int listed_ = 0;
   int looks_ = 0;  // at the card
   std::vector<bool> prepared_;

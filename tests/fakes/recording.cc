@@ -43,8 +43,10 @@ const Tuning* Recording::Find(const std::string& problem_text) const {
 
 std::vector<Candidate> Recording::Listed(const Tuning& tuning) {
   std::vector<Candidate> listed = tuning.candidates;
+  // As a worker lists them: the graph API first, each API in its own order.
   const auto place = [](const Candidate& candidate) {
-    return candidate.heuristic_rank < 0 ? INT_MAX : candidate.heuristic_rank;
+    return std::pair(ApiOf(candidate.id) == Api::kLegacy,
+                     candidate.heuristic_rank < 0 ? INT_MAX : candidate.heuristic_rank);
   };
   std::stable_sort(listed.begin(), listed.end(), [&place](const Candidate& a, const Candidate& b) {
     return place(a) < place(b);

@@ -245,3 +245,39 @@ def test_the_daemon_and_the_command_line_do_not_know_libpq(convtuned, convtune, 
     for program in (convtuned, convtune):
         assert "libpq" not in subprocess.run(["ldd", program], capture_output=True, text=True).stdout
     assert "libpq" in subprocess.run(["ldd", fleet.binary], capture_output=True, text=True).stdout
+
+
+def test_a_node_whose_database_is_damaged_has_the_fleets_tunings_again(fleet, nodes):
+    """Put aside when the daemon starts; what the fleet released is pulled again, by the agent that ran all the time."""
+    daemons = nodes(2)
+    first, second = daemons
+    problems = numbered_list(0, 12)
+    tune(first, *problems[:6])
+    tune(second, *problems[6:])
+    fleet.wait_delivered(12)
+    release = fleet.promote()["release"]
+    fleet.wait_release(release, [d.node for d in daemons])
+    expected = winners(first, problems)
+    assert None not in expected
+    first.stop()
+    database = first.state_dir / "convtune.db"
+    with open(database, "r+b") as file:
+        file.seek(100)
+        file.write(b"\x5a" * (database.stat().st_size - 100))
+    first.start()
+    assert len([p for p in first.state_dir.glob("convtune.db.corrupt-*") if p.suffix != ".db-wal"]) >= 1
+    with first.client() as client:
+        wait_until(lambda: client.fleet.GetFleetState().release == release, 30, "the fleet's release")
+    assert winners(first, problems) == expected
+    assert origins(first, problems) == {"ORIGIN_FLEET"}
+    with first.client() as client:
+        assert client.info().worker_requests == 0
+        assert client.maintenance.CheckDatabase().ok
+    # What it measures from now on gets to the fleet.
+    tune(first, numbered(100))
+    fleet.wait_delivered(13)
+    # And it is on its disk: the agent is not asked again.
+    first.agent.kill()
+    first.stop()
+    first.start()
+    assert winners(first, problems) == expected

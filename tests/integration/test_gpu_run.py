@@ -9,9 +9,13 @@ import tarfile
 import pytest
 
 from conftest import PROGRAMS
+from harness.daemon import wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RUNS = [f"resnet50-{op}-{form}" for op in ("fwd", "bwd_data", "bwd_filter") for form in ("f32-nchw", "f16-nhwc")]
+RUNS = [
+    f"resnet50-{form}"
+    for form in ("fwd-f16-nhwc", "fwd-f32-nchw", "bwd_data-f16-nhwc", "bwd_filter-f16-nhwc", "bwd_data-f32-nchw", "bwd_filter-f32-nchw")
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -25,8 +29,8 @@ def programs(tmp_path, convtuned, fake_worker):
     return folder
 
 
-def gpu_run(programs, out, **env):
-    command = [ROOT / "tests/gpu/run", "--bin", programs, "--out", out, "--budget", "2s"]
+def gpu_run(programs, out, *options, **env):
+    command = [ROOT / "tests/gpu/run", "--bin", programs, "--out", out, "--budget", "2s", *options]
     return subprocess.run(command, env={"PATH": "/usr/bin:/bin", "HOME": str(out), **env}, capture_output=True, text=True)
 
 
@@ -39,7 +43,7 @@ def test_everything_is_tuned_and_packed(programs, tmp_path):
     with tarfile.open(packed) as tar:
         files = {pathlib.PurePath(m.name).name: tar.extractfile(m).read() for m in tar.getmembers() if m.isfile()}
     runs = files["runs.txt"].decode().splitlines()
-    assert [line.split(" seconds=")[0] for line in runs] == [f"{name} exit=0" for name in RUNS]
+    assert [line.split(" seconds=")[0] for line in runs] == [f"{name} exit=0 budget_ms=2000" for name in RUNS]
     for name in RUNS:
         rows = json.loads(files[f"{name}.json"])["results"]
         assert len(rows) >= 20, name
@@ -53,6 +57,46 @@ def test_everything_is_tuned_and_packed(programs, tmp_path):
     (recording,) = [data for name, data in files.items() if name.endswith(".bundle.gz")]
     assert len(gzip.decompress(recording)) > 10_000
     assert not list(out.glob("*.part"))
+
+
+def test_what_was_measured_is_packed_when_a_run_is_cut_short(programs, tmp_path):
+    out = tmp_path / "results"
+    out.mkdir()
+    command = [ROOT / "tests/gpu/run", "--bin", programs, "--out", out, "--budget", "2s"]
+    run = subprocess.Popen(command, env={"PATH": "/usr/bin:/bin", "HOME": str(out)}, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: list(out.glob("*.tar.gz")), 120, "a first result")
+    finally:
+        run.terminate()
+        run.communicate()
+    (packed,) = out.glob("*.tar.gz")
+    with tarfile.open(packed) as tar:
+        assert {"samples.txt", "tunings.db", "about.txt", f"{RUNS[0]}.json"} <= {pathlib.PurePath(name).name for name in tar.getnames()}
+
+
+def test_problems_get_less_time_where_the_whole_would_take_too_long(programs, tmp_path):
+    out = tmp_path / "results"
+    done = gpu_run(programs, out, "--minutes", "1", "--only", "fwd:f16:nhwc", "--only", "bwd_data:f16:nhwc")
+    assert done.returncode == 0, done.stderr
+    (packed,) = out.iterdir()
+    with tarfile.open(packed) as tar:
+        runs = tar.extractfile("results/runs.txt").read().decode().splitlines()
+    assert [line.split()[0] for line in runs] == ["resnet50-fwd-f16-nhwc", "resnet50-bwd_data-f16-nhwc"]
+    budgets = [int(line.split("budget_ms=")[1].split()[0]) for line in runs]
+    assert budgets[0] < 2000, budgets
+
+
+@pytest.mark.parametrize("option, value", [("--budget", "soon"), ("--minutes", "0"), ("--only", "fwd:f64:nhwc")])
+def test_an_option_that_cannot_be_is_said(programs, tmp_path, option, value):
+    done = gpu_run(programs, tmp_path / "results", option, value)
+    assert done.returncode == 1 and option in done.stderr and value in done.stderr
+
+
+def test_a_worker_that_does_not_run_is_said(programs, tmp_path):
+    (programs / "convtune-worker").unlink()
+    (programs / "convtune-worker").symlink_to("/bin/false")
+    done = gpu_run(programs, tmp_path / "results")
+    assert done.returncode == 1 and "convtune-worker does not run" in done.stderr
 
 
 def test_a_run_that_fails_is_said_and_the_rest_is_packed(programs, tmp_path):

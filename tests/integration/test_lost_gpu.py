@@ -215,3 +215,33 @@ def test_without_the_drivers_library_the_card_is_used_all_the_same(fake_daemon):
     assert daemon.health("devices") == "SERVING"
     with daemon.client() as client:
         assert client.tune(numbered(0)).succeeded_count == 1
+
+
+def test_a_gpu_that_comes_after_the_start_is_found(daemons, fake_worker, tmp_path):
+    """As when the daemon starts before the driver's module is loaded."""
+    there = tmp_path / "there"
+    worker = tmp_path / "worker"
+    worker.write_text(f'#!/bin/sh\n[ -e {there} ] || case " $* " in *" --probe "*) exit 0 ;; esac\nexec {fake_worker} "$@"\n')
+    worker.chmod(0o755)
+    daemon = daemons("--worker", worker, "--devices", "0", "--probe-interval", "300ms").start()
+    with daemon.client() as client:
+        assert not client.tuning.ListDevices().devices
+        there.touch()
+        wait_until(lambda: "there is a GPU now" in daemon.log(), 20, "somebody who finds the card")
+        wait_until(lambda: daemon.health(READINESS) == "SERVING", 20, "readiness")
+    with daemon.client() as client:
+        (device,) = client.tuning.ListDevices().devices
+        assert device.name == "gpu:0"
+        assert client.tune(numbered(1)).succeeded_count == 1
+    assert daemon.log().count("starting anew") == 1
+    assert daemon.stop() == 0
+
+
+def test_no_gpu_is_looked_for_where_none_is_wanted(daemons, fake_worker, tmp_path):
+    asked = tmp_path / "asked"
+    worker = tmp_path / "worker"
+    worker.write_text(f'#!/bin/sh\necho >> {asked}\nexec {fake_worker} "$@"\n')
+    worker.chmod(0o755)
+    daemon = daemons("--worker", worker, "--devices", "none", "--probe-interval", "50ms").start()
+    time.sleep(1)
+    assert not asked.exists() and daemon.stop() == 0

@@ -1,5 +1,6 @@
 """convtune.onnx against models made here: exactly the expected problems."""
 
+import os
 import sys
 
 import pytest
@@ -224,3 +225,15 @@ def test_the_command_prints_and_refuses(ct, capsys, tmp_path):
     (tmp_path / "x.onnx").write_bytes(b"\x00")
     assert main(["problems", str(tmp_path / "x.onnx")]) == 2
     assert "x.onnx: is no ONNX model" in capsys.readouterr().err
+
+
+def test_without_onnx_the_command_says_what_to_install(tmp_path):
+    path = residual().save(tmp_path / "r.onnx")
+    (tmp_path / "onnx.py").touch()  # an onnx that has no inliner, as the releases before 1.15
+    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{python_package.install()}"}
+    result = python_package.run("-m", "convtune", "problems", path, env=env)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: No module named 'onnx.inliner'"), result.stderr
+    assert "pip install 'onnx>=1.15'" in result.stderr
+    project = (python_package.REPO / "client" / "python" / "pyproject.toml").read_text()
+    assert 'onnx = ["onnx>=1.15"]' in project

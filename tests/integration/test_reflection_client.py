@@ -1,11 +1,15 @@
 """A client that knows nothing but server reflection."""
 
+import subprocess
+import sys
+
 import grpc
 import pytest
 from google.protobuf import descriptor_pool, message_factory
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from conftest import REPO
 from harness.daemon import LIVENESS, READINESS
 from harness.problems import numbered
 
@@ -76,3 +80,13 @@ def test_batch_get_and_watch_by_reflection(reflected):
     found = reflected.call(service, "BatchGet", {"problems": problems})
     assert [r.WhichOneof("outcome") for r in found.results] == ["answer"] * 3
     assert [r.problem_text.split(",")[1] for r in found.results] == [p["text"].split(",")[1] for p in problems]
+
+
+def test_the_example_of_a_first_call_prints_an_answer_and_its_usage(fake_daemon):
+    example = [sys.executable, REPO / "deploy" / "examples" / "first_call.py"]
+    daemon = fake_daemon().start()
+    asked = subprocess.run([*example, daemon.address, numbered(1)], capture_output=True, text=True, timeout=120)
+    assert asked.returncode == 0 and "HEURISTIC in " in asked.stdout, asked
+    refused = subprocess.run(example, capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 1 and refused.stderr.startswith("usage: "), refused
+    assert " ADDRESS PROBLEM\n" in refused.stderr

@@ -13,6 +13,7 @@
 #include "client/cli/advise_words.h"
 #include "client/cli/answer_output.h"
 #include "client/cli/batch_get.h"
+#include "client/cli/budget_args.h"
 #include "client/cli/command.h"
 #include "client/cli/constraint_args.h"
 #include "client/cli/json.h"
@@ -48,7 +49,7 @@ class AdviseCommand final : public Command {
         ->capture_default_str();
     app->add_option("--batches", batches_, "batch sizes to compare, such as 1,8,32")
         ->type_name("N,N");
-    app->add_option("--budget", budget_, "time for each of them, such as 2s")->type_name("TIME");
+    budget_.Register(*app);
   }
 
   ExitCode Run(Context& context) override {
@@ -57,10 +58,8 @@ class AdviseCommand final : public Command {
     auto constraints = constraints_.ToProto();
     if (!constraints.ok()) return context.Fail(constraints.status());
     v1::CreateTuningJobRequest request;
-    if (budget_) {
-      const absl::Status status = SetTimeBudget(*budget_, request.mutable_options());
-      if (!status.ok()) return context.Fail(status);
-    }
+    const absl::Status budget = budget_.Fill(request.mutable_options());
+    if (!budget.ok()) return context.Fail(budget);
     request.set_environment(context.settings().environment);
     request.set_priority(v1::PRIORITY_INTERACTIVE);
     std::vector<ProblemRow> problems;
@@ -254,7 +253,7 @@ class AdviseCommand final : public Command {
   ConstraintArgs constraints_;
   std::string dtypes_ = "f32,f16,bf16";
   std::string batches_;
-  std::optional<std::string> budget_;
+  BudgetArgs budget_;
 };
 
 }  // namespace

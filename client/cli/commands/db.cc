@@ -1,4 +1,7 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -56,6 +59,12 @@ class DbCommand final : public Command {
     if (!response.ok()) return context.Fail(response.status());
     PrintJson(context, *response);
     context.Say(absl::StrCat("wrote ", FormatBytes(response->bytes()), " to ", path_));
+    if (context.settings().client.address.unix_socket && access(path_.c_str(), F_OK) != 0 &&
+        errno == ENOENT) {
+      context.Say(
+          "It is not there for this program: the daemon has a file system of its own (a container, "
+          "or a unit with PrivateTmp). Name a path below its state directory to keep the copy.");
+    }
     return ExitCode::kDone;
   }
 

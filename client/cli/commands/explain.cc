@@ -28,9 +28,13 @@ std::string StatusWord(v1::CandidateStatus status) {
   return Word(v1::CandidateStatus_Name(status), sizeof("CANDIDATE_STATUS_") - 1);
 }
 
-std::string Notes(const v1::Candidate& candidate, const std::string& separator) {
+// `legacy_stock`: what cuDNN would run for callers of the legacy API alone; may
+// be nullptr.
+std::string Notes(const v1::Candidate& candidate, const v1::Candidate* legacy_stock,
+                  const std::string& separator) {
   std::vector<std::string> notes;
   if (candidate.stock()) notes.push_back("stock");
+  if (&candidate == legacy_stock) notes.push_back("legacy-stock");
   for (const int note : candidate.numerical_notes()) {
     notes.push_back(Word(v1::NumericalNote_Name(static_cast<v1::NumericalNote>(note)),
                          sizeof("NUMERICAL_NOTE_") - 1));
@@ -71,11 +75,12 @@ Table CandidateTable(const v1::Tuning& tuning, const std::string& winner) {
                {"ERROR", Align::kRight},
                {"WORKSPACE", Align::kRight},
                {"NOTES AND ERRORS"}});
+  const v1::Candidate* legacy_stock = StockOf(tuning.candidates(), v1::API_LEGACY);
   for (int i = 0; i < tuning.candidates_size(); ++i) {
     const v1::Candidate& candidate = tuning.candidates(i);
     const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
                      candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
-    std::string last = Notes(candidate, " ");
+    std::string last = Notes(candidate, legacy_stock, " ");
     if (!candidate.error_message().empty()) {
       absl::StrAppend(&last, last.empty() ? "" : ": ", FirstLine(candidate.error_message()));
     }
@@ -103,6 +108,7 @@ std::string CandidateCsv(const v1::Tuning& tuning) {
                              "samples",       "find_us",      "workspace_bytes",
                              "deterministic", "stock",        "heuristic_rank",
                              "notes",         "message"});
+  const v1::Candidate* legacy_stock = StockOf(tuning.candidates(), v1::API_LEGACY);
   for (int i = 0; i < tuning.candidates_size(); ++i) {
     const v1::Candidate& candidate = tuning.candidates(i);
     const auto number = [](double us) { return us > 0 ? absl::StrFormat("%.6g", us) : ""; };
@@ -124,7 +130,7 @@ std::string CandidateCsv(const v1::Tuning& tuning) {
                     candidate.deterministic() ? "true" : "false",
                     candidate.stock() ? "true" : "false",
                     absl::StrCat(candidate.heuristic_rank()),
-                    Notes(candidate, ";"),
+                    Notes(candidate, legacy_stock, ";"),
                     candidate.error_message()});
   }
   return out;
@@ -159,15 +165,16 @@ class ExplainCommand final : public Command {
     const BatchAnswers answers =
         BatchGetAll(context, ask, {{*problem, 1, "PROBLEM"}}, context.settings().client.timeout);
     if (answers.rows.empty()) return answers.code;
-    Print(context, *tuning, answers.rows[0].result);
+    Print(context, *tuning, answers.rows[0].result, ask.constraints().api());
     return answers.code;
   }
 
  private:
-  static void Print(Context& context, const v1::Tuning& tuning, const v1::BatchGetResult& result) {
+  static void Print(Context& context, const v1::Tuning& tuning, const v1::BatchGetResult& result,
+                    v1::Api api) {
     std::ostream& out = context.io().out;
     std::vector<std::string> words = {"No candidate can be the answer: " + result.miss().message()};
-    if (result.has_answer()) words = ExplainWinner(result.answer(), tuning.candidates());
+    if (result.has_answer()) words = ExplainWinner(result.answer(), tuning.candidates(), api);
     if (context.format() == Format::kCsv) {
       out << CandidateCsv(tuning);
     } else if (context.format() == Format::kJson) {

@@ -45,8 +45,9 @@ class FleetCommand final : public Command {
       execvp(kProgram, argv.data());
     }
     context.SayError(absl::StrCat(kProgram, ": ", std::strerror(errno),
-                                  ": it is neither beside convtune nor in PATH (it is built where "
-                                  "libpq is)"));
+                                  ": it is neither beside convtune nor in PATH (the package "
+                                  "convtune-fleet has it; in a checkout with libpq: cmake --build "
+                                  "build --target convtune-fleet)"));
     return ExitCode::kFailed;
   }
 

@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
     except ImportError as error:
-        print(f"error: {error}; install it with: pip install 'convtune[onnx]'", file=sys.stderr)
+        print(f"error: {error}; install it with: pip install 'onnx>=1.15'", file=sys.stderr)
         return USAGE
     for notice in notices:
         print(notice, file=sys.stderr)

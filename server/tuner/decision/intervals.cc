@@ -31,6 +31,25 @@ double Nth(std::vector<double>* values, size_t place) {
   return *at;
 }
 
+// `ratio` of the runs of every round in which both are valid.
+template <typename Ratio>
+std::vector<double> OfEachRound(const Series& a, const Series& b, Ratio ratio) {
+  std::vector<double> ratios;
+  const size_t rounds = std::min(a.size(), b.size());
+  ratios.reserve(rounds);
+  for (size_t round = 0; round < rounds; ++round) {
+    if (a[round].valid() && b[round].valid()) ratios.push_back(ratio(a[round], b[round]));
+  }
+  return ratios;
+}
+
+double InTime(const RunSample& a, const RunSample& b) { return a.time_us / b.time_us; }
+
+double InCycles(const RunSample& a, const RunSample& b) {
+  if (!(a.sm_clock_mhz > 0) || !(b.sm_clock_mhz > 0)) return InTime(a, b);
+  return (a.time_us * a.sm_clock_mhz) / (b.time_us * b.sm_clock_mhz);
+}
+
 }  // namespace
 
 double Median(std::vector<double> values) {
@@ -52,19 +71,18 @@ std::optional<Interval> MedianInterval(std::vector<double> values, double tail) 
 }
 
 std::vector<double> RoundRatios(const Series& a, const Series& b) {
-  std::vector<double> ratios;
-  const size_t rounds = std::min(a.size(), b.size());
-  ratios.reserve(rounds);
-  for (size_t round = 0; round < rounds; ++round) {
-    if (a[round].valid() && b[round].valid()) {
-      ratios.push_back(a[round].time_us / b[round].time_us);
-    }
-  }
-  return ratios;
+  return OfEachRound(a, b, InTime);
+}
+
+std::vector<double> RoundRatiosInCycles(const Series& a, const Series& b) {
+  return OfEachRound(a, b, InCycles);
 }
 
 RatioEstimate EstimateRatio(const Series& a, const Series& b, double tail) {
-  std::vector<double> ratios = RoundRatios(a, b);
+  return EstimateRatio(RoundRatios(a, b), tail);
+}
+
+RatioEstimate EstimateRatio(std::vector<double> ratios, double tail) {
   RatioEstimate estimate;
   estimate.rounds = static_cast<int>(ratios.size());
   if (ratios.empty()) {

@@ -28,6 +28,10 @@ std::optional<Interval> MedianInterval(std::vector<double> values, double tail);
 // candidates of a round together (clocks, temperature) is not in it.
 std::vector<double> RoundRatios(const Series& a, const Series& b);
 
+// The same in clock cycles, in those rounds in which both clocks are known; in
+// time in the others.
+std::vector<double> RoundRatiosInCycles(const Series& a, const Series& b);
+
 // What is known of a's time over b's.
 struct RatioEstimate {
   int rounds = 0;  // in which both are valid
@@ -39,5 +43,7 @@ struct RatioEstimate {
 };
 
 RatioEstimate EstimateRatio(const Series& a, const Series& b, double tail);
+// Of `ratios`, one of each round.
+RatioEstimate EstimateRatio(std::vector<double> ratios, double tail);
 
 }  // namespace convtune

@@ -5,24 +5,9 @@
 #include <cstddef>
 
 namespace convtune {
-namespace {
-
-std::vector<Series> InCycles(const std::vector<Series>& series) {
-  std::vector<Series> cycles = series;
-  for (Series& runs : cycles) {
-    for (RunSample& run : runs) {
-      if (run.sm_clock_mhz > 0) run.time_us *= run.sm_clock_mhz;
-    }
-  }
-  return cycles;
-}
-
-}  // namespace
 
 RaceLook::RaceLook(const RacePolicy& policy, const std::vector<Series>& series, int rounds)
-    : policy_(policy), series_(series), rounds_(rounds) {
-  if (rounds < policy.noise_rounds) cycles_ = InCycles(series);
-}
+    : policy_(policy), series_(series), rounds_(rounds) {}
 
 const RatioEstimate& RaceLook::Ratio(size_t place, size_t leader) {
   const auto [found, made] = ratios_.try_emplace({place, leader});
@@ -32,8 +17,8 @@ const RatioEstimate& RaceLook::Ratio(size_t place, size_t leader) {
 
 double RaceLook::ScreenedBy(size_t place, size_t leader) const {
   double lowest = 0;
-  for (const std::vector<Series>* unit : {&series_, &cycles_}) {
-    const std::vector<double> ratios = RoundRatios((*unit)[place], (*unit)[leader]);
+  for (const auto ratios_in : {RoundRatios, RoundRatiosInCycles}) {
+    const std::vector<double> ratios = ratios_in(series_[place], series_[leader]);
     if (static_cast<int>(ratios.size()) < policy_.screen_rounds) return 0;
     const double least = *std::min_element(ratios.begin(), ratios.end());
     if (least <= policy_.screen_factor) return 0;
@@ -47,9 +32,10 @@ double RaceLook::BehindBy(size_t place, size_t leader) {
   if (rounds_ < policy_.first_look) return ScreenedBy(place, leader);
   const RatioEstimate& ratio = Ratio(place, leader);
   if (!ratio.sure || ratio.interval.low <= 1) return 0;
-  if (cycles_.empty()) return ratio.interval.low;
+  if (rounds_ >= policy_.noise_rounds) return ratio.interval.low;
   const double in_cycles =
-      EstimateRatio(cycles_[place], cycles_[leader], policy_.tail).interval.low;
+      EstimateRatio(RoundRatiosInCycles(series_[place], series_[leader]), policy_.tail)
+          .interval.low;
   return in_cycles > 1 ? std::min(in_cycles, ratio.interval.low) : 0;
 }
 

@@ -38,7 +38,6 @@ class RaceLook {
   const RacePolicy& policy_;
   const std::vector<Series>& series_;
   const int rounds_;
-  std::vector<Series> cycles_;  // time times clock; where there is no clock, time
   std::map<std::pair<size_t, size_t>, RatioEstimate> ratios_;
 };
 

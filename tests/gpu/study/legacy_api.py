@@ -8,7 +8,7 @@ import ctypes
 from graph_api import DATA_TYPES, CudnnError
 
 _DIRECTIONS = {"fwd": "Forward", "bwd_data": "BackwardData", "bwd_filter": "BackwardFilter"}
-TENSOR_OP_MATH = 1
+DEFAULT_MATH, TENSOR_OP_MATH = 0, 1
 
 
 class _Perf(ctypes.Structure):
@@ -46,7 +46,8 @@ class LegacyConvolution:
         )  # fmt: skip
         if problem.groups != 1:
             self._call("cudnnSetConvolutionGroupCount", self.conv, problem.groups)
-        self.set_math(TENSOR_OP_MATH)
+        # As PyTorch and ONNX Runtime have it; cudnnGet*_v7 goes by it.
+        self.set_math(TENSOR_OP_MATH if problem.dtype == "f16" else DEFAULT_MATH)
         scale = ctypes.c_double if problem.dtype == "f64" else ctypes.c_float
         self.one, self.zero = scale(1), scale(0)
 

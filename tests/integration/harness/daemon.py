@@ -37,13 +37,13 @@ def alive(pid):
         return False
 
 
-def children(pid):
-    """Child processes that run, of any thread of the process."""
+def children(pid, dead_too=False):
+    """Child processes that run, of any thread of the process; `dead_too`: also those that nobody waited for."""
     found = []
     for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
             found += [int(child) for child in task.read_text().split()]
-    return [child for child in found if alive(child)]
+    return [child for child in found if dead_too or alive(child)]
 
 
 def free_port():
@@ -150,5 +150,5 @@ class Daemon:
     def threads(self):
         return self.status("Threads")
 
-    def workers(self):
-        return children(self.pid)
+    def workers(self, dead_too=False):
+        return children(self.pid, dead_too)

@@ -220,6 +220,29 @@ TEST(AdviseCommandTest, ShowsVariantsSideBySide) {
   EXPECT_NE(result.out.find("graph:eng34,k2=5"), std::string::npos) << result.out;
 }
 
+TEST(AdviseCommandTest, WhatATuningMayCostReachesTheDaemon) {
+  FakeDaemon daemon;
+  v1::TuningJob job;
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  job.set_persisted(true);
+  daemon.states = {job};
+  const RunResult result =
+      RunProgram({"advise", ProblemText(8), "--budget", "2s", "--memory-budget", "2GiB",
+                  "--wait-idle", "5m", "--address", daemon.address()});
+  EXPECT_EQ(result.code, 0) << result.err;
+  const v1::TuningOptions options = daemon.last_create().options();
+  EXPECT_EQ(options.time_budget().seconds(), 2);
+  EXPECT_EQ(options.memory_budget_bytes(), int64_t{2} << 30);
+  EXPECT_EQ(options.wait_idle().seconds(), 300);
+}
+
+TEST(AdviseCommandTest, NamesABadWait) {
+  const RunResult result = RunProgram({"advise", ProblemText(8), "--wait-idle", "2h"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("--wait-idle: must be at most 1h"), std::string::npos) << result.err;
+}
+
 TEST(AdviseCommandTest, NamesABadType) {
   const RunResult result = RunProgram({"advise", ProblemText(8), "--dtypes", "f17"});
   EXPECT_EQ(result.code, 2);

@@ -6,6 +6,8 @@
 #include <google/rpc/error_details.pb.h>
 #include <google/rpc/status.pb.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -75,6 +77,18 @@ TEST_F(BatchTest, ADaemonThatStopsEndsWithFour) {
   const RunResult result = Get({ProblemText(8)});
   EXPECT_EQ(result.code, 4);
   EXPECT_NE(result.err.find("Start one with"), std::string::npos) << result.err;
+}
+
+TEST_F(BatchTest, WhoMayNotUseTheSocketIsNotToldToStartADaemon) {
+  ASSERT_EQ(chmod(daemon_.address().substr(5).c_str(), 0), 0);
+  const bool root = geteuid() == 0;
+  ASSERT_EQ(seteuid(root ? 65534 : geteuid()), 0);
+  const RunResult result = Get({ProblemText(8)});
+  ASSERT_EQ(seteuid(root ? 0 : geteuid()), 0);
+  EXPECT_EQ(result.code, 4);
+  EXPECT_NE(result.err.find("Permission denied: "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("group"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("Start one with"), std::string::npos) << result.err;
 }
 
 TEST_F(BatchTest, ADaemonThatSaysWhyItCannotIsNotToBeStarted) {

@@ -22,11 +22,11 @@ v1::Candidate Timed(const std::string& text, double median, double spread, int64
 }
 
 std::string Explain(const v1::Candidate& winner, const std::vector<v1::Candidate>& all,
-                    v1::Answer answer = {}) {
+                    v1::Answer answer = {}, v1::Api api = v1::API_ANY) {
   *answer.mutable_winner() = winner;
   google::protobuf::RepeatedPtrField<v1::Candidate> candidates;
   for (const v1::Candidate& candidate : all) *candidates.Add() = candidate;
-  return absl::StrJoin(ExplainWinner(answer, candidates), "\n");
+  return absl::StrJoin(ExplainWinner(answer, candidates, api), "\n");
 }
 
 TEST(ExplainWinnerTest, TheFastestIsComparedWithTheNext) {
@@ -48,6 +48,42 @@ TEST(ExplainWinnerTest, TheStockChoiceIsTheYardstick) {
   v1::Candidate b = Timed("b", 25, 0.1, 0);
   b.set_stock(true);
   EXPECT_NE(Explain(a, {a, b}).find("would have run b (25.0 us): 2.50 times"), std::string::npos);
+}
+
+TEST(ExplainWinnerTest, LegacyCallersAreToldOfTheLegacyStockChoice) {
+  v1::Candidate winner = Timed("legacy:algo1,math0", 10, 0.1, 0);
+  winner.mutable_legacy_algorithm();
+  winner.set_heuristic_rank(1);
+  v1::Candidate first = Timed("legacy:algo6,math0", 15, 0.1, 0);
+  first.mutable_legacy_algorithm();
+  v1::Candidate graph = Timed("graph:eng1", 25, 0.1, 0);
+  graph.set_stock(true);
+  EXPECT_NE(Explain(winner, {winner, first, graph}, {}, v1::API_LEGACY)
+                .find("cuDNN's legacy heuristic would have run legacy:algo6,math0 (15.0 us): 1.50"),
+            std::string::npos);
+  EXPECT_NE(Explain(winner, {winner, first, graph})
+                .find("cuDNN's heuristic would have run graph:eng1 (25.0 us): 2.50"),
+            std::string::npos);
+}
+
+TEST(StockOfTest, CallersOfTheLegacyApiHaveTheFirstThatRanOfItsList) {
+  google::protobuf::RepeatedPtrField<v1::Candidate> candidates;
+  v1::Candidate& graph = *candidates.Add() = Timed("graph:eng1", 25, 0.1, 0);
+  graph.set_stock(true);
+  v1::Candidate& failed = *candidates.Add();
+  failed.set_text("legacy:algo6,math0");
+  failed.mutable_legacy_algorithm();
+  failed.set_status(v1::CANDIDATE_STATUS_FAILED);
+  v1::Candidate& unlisted = *candidates.Add() = Timed("legacy:algo0,math0", 5, 0.1, 0);
+  unlisted.mutable_legacy_algorithm();
+  unlisted.set_heuristic_rank(-1);
+  EXPECT_EQ(StockOf(candidates, v1::API_LEGACY), nullptr);
+  v1::Candidate& second = *candidates.Add() = Timed("legacy:algo1,math0", 10, 0.1, 0);
+  second.mutable_legacy_algorithm();
+  second.set_heuristic_rank(1);
+  ASSERT_NE(StockOf(candidates, v1::API_LEGACY), nullptr);
+  EXPECT_EQ(StockOf(candidates, v1::API_LEGACY)->text(), "legacy:algo1,math0");
+  EXPECT_EQ(StockOf(candidates, v1::API_ANY)->text(), "graph:eng1");
 }
 
 TEST(ExplainWinnerTest, AHeuristicIsCalledOne) {

@@ -22,6 +22,9 @@ TEST(TextTest, TabsAreNoControlCharacters) {
 
 TEST(TextTest, ExcerptsAreShortAndPrintable) {
   EXPECT_EQ(Excerpt("a\n\xFF"), "a\\n\\xff");
+  EXPECT_EQ(Excerpt("1\u00d764"), "1\u00d764");
+  // No half of a character, which would be no text any more.
+  EXPECT_EQ(Excerpt(std::string(39, 'a') + "\u00d7"), std::string(39, 'a') + "...");
   EXPECT_EQ(Excerpt(std::string(100, 'x')), std::string(40, 'x') + "...");
 }
 

@@ -36,6 +36,19 @@ TEST(ReportData, TheStockChoicesTimeIsKeptHoweverFarBehindItIs) {
   EXPECT_FLOAT_EQ(data.rows()[0].TimeOf(data.rows()[0].stock)->median_us, 49);
 }
 
+TEST(ReportData, TheStockChoiceIsTheGraphApisWhereThereIsOne) {
+  ReportData data;
+  AddSample(&data, {.times = {{"legacy:algo1,math0", 10}, {"graph:eng2", 12}}, .stock = 0});
+  AddSample(&data, {.times = {{"legacy:algo1,math0", 10}, {"legacy:algo6,math0", 12}},
+                    .stock = 1,
+                    .problem = SampleProblem(1)});
+  const auto stock = [&data](size_t row) {
+    return data.candidates()[static_cast<size_t>(data.rows()[row].stock)];
+  };
+  EXPECT_EQ(stock(0), "graph:eng2");
+  EXPECT_EQ(stock(1), "legacy:algo6,math0");
+}
+
 TEST(ReportData, ANewerRowOfTheSameGpuTakesTheOldersPlace) {
   ReportData data;
   AddSample(&data, {.times = {{"graph:eng1", 10}}, .day = 2});

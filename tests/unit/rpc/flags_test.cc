@@ -95,14 +95,36 @@ TEST_F(FlagsTest, EmptyVariableIsUnset) {
 }
 
 TEST_F(FlagsTest, ConfigFileComesFromTheEnvironmentToo) {
-  const ScopedVariable variable("CONVTUNE_CONFIG", Config("state-dir = \"/config\"\n"));
+  const ScopedVariable variable("CONVTUNED_CONFIG", Config("state-dir = \"/config\"\n"));
   EXPECT_EQ(Parse({}).state_dir, "/config");
 }
 
 TEST_F(FlagsTest, MissingConfigFileIsAnError) {
   EXPECT_THAT(Error({"--config", dir_.path("none")}), HasSubstr(dir_.path("none")));
-  const ScopedVariable variable("CONVTUNE_CONFIG", dir_.path("none"));
+  const ScopedVariable variable("CONVTUNED_CONFIG", dir_.path("none"));
   EXPECT_THAT(Error({}), HasSubstr(dir_.path("none")));
+}
+
+TEST_F(FlagsTest, WhatTheFileHasTooMuchIsSaidWithTheFile) {
+  const std::string config = Config("listn = \"unix:/a\"\n");
+  EXPECT_THAT(Error({"--config", config}), HasSubstr(config + ": no such setting: listn"));
+}
+
+TEST_F(FlagsTest, TheCommandLinesFileIsNotTheDaemons) {
+  const ScopedVariable variable("CONVTUNE_CONFIG", Config("address = \"unix:/a\"\n"));
+  Parse({});
+}
+
+TEST_F(FlagsTest, AddressesAndCertificatesAreLookedAtBeforeAllElse) {
+  EXPECT_THAT(Error({"--listen", "tcp:1.2.3.4"}), HasSubstr("tcp:1.2.3.4"));
+  EXPECT_THAT(Error({"--listen", "127.0.0.1:7070"}), HasSubstr("tls-cert"));
+  EXPECT_THAT(Error({"--tls-cert", "/nonexistent.pem"}), HasSubstr("HOST:PORT"));
+}
+
+TEST_F(FlagsTest, SizesHaveTheUnitsOfTheCommandLine) {
+  EXPECT_EQ(Parse({"--max-db-size", "2GB"}).max_db_bytes, 2'000'000'000);
+  EXPECT_EQ(Parse({"--max-db-size", "2GiB"}).max_db_bytes, int64_t{2} << 30);
+  EXPECT_THAT(Error({"--max-db-size", "-5"}), HasSubstr("--max-db-size"));
 }
 
 TEST_F(FlagsTest, MetricsAreOffUnlessAnAddressIsGiven) {

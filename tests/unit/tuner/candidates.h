@@ -28,6 +28,13 @@ inline Candidate Finalized(int engine, int64_t workspace = 0) {
   return candidate;
 }
 
+// As a legacy algorithm of that place in cuDNN's legacy heuristic; -1: not asked.
+inline Candidate AsLegacy(Candidate candidate, int algorithm, int rank) {
+  candidate.id = LegacyAlgorithm{algorithm, 0};
+  candidate.heuristic_rank = rank;
+  return candidate;
+}
+
 // Timed, with quartiles and an interval of `spread` around the median.
 inline Candidate Timed(int engine, double median, double spread = 0.2, int64_t workspace = 0) {
   Candidate candidate = Finalized(engine, workspace);

@@ -65,6 +65,12 @@ TEST(RoundRatiosTest, ComparesRoundsInWhichBothAreValid) {
   EXPECT_THAT(RoundRatios(SeriesOf({2}), {}), IsEmpty());
 }
 
+TEST(RoundRatiosTest, CountsCyclesWhereBothClocksAreKnown) {
+  const Series a = {{3, 1000}, {3, 0}, {3, 1000}, {3, 0}};
+  const Series b = {{2, 1500}, {2, 1500}, {2, 0}, {2, 0}};
+  EXPECT_THAT(RoundRatiosInCycles(a, b), ElementsAre(1, 1.5, 1.5, 1.5));
+}
+
 TEST(EstimateRatioTest, WhatSlowsAllCandidatesOfARoundIsNotInIt) {
   Series a;
   Series b;

@@ -1,5 +1,8 @@
 #include "server/tuner/pareto.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "gtest/gtest.h"
 #include "server/tuner/answer.h"
 #include "tests/unit/tuner/candidates.h"
@@ -24,12 +27,26 @@ Constraints RandomConstraints(std::mt19937* random) {
   return constraints;
 }
 
-TEST(KeepBest, AnswersAsTheWholeTuningUnderAnyConstraints) {
+// Gives most of the legacy candidates a place in a list of their own.
+std::vector<Candidate> WithLegacyRanks(std::vector<Candidate> candidates, std::mt19937* random) {
+  std::vector<int> places(candidates.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::shuffle(places.begin(), places.end(), *random);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (ApiOf(candidates[i].id) != Api::kLegacy) continue;
+    candidates[i].heuristic_rank = (*random)() % 5 == 0 ? -1 : places[i];
+  }
+  return candidates;
+}
+
+void ExpectAnswersOfTheWhole(bool legacy_ranks) {
   std::mt19937 random(42);
   int answers = 0;
   int64_t pruned = 0;
   for (int i = 0; i < 2000; ++i) {
-    Tuning tuning = TuningOf(RandomCandidates(&random));
+    std::vector<Candidate> candidates = RandomCandidates(&random);
+    if (legacy_ranks) candidates = WithLegacyRanks(std::move(candidates), &random);
+    Tuning tuning = TuningOf(std::move(candidates));
     if (i % 2 == 0) tuning.stop_reason = StopReason::kSettled;
     const IndexedTuning all = KeepAll(tuning);
     const IndexedTuning best = KeepBest(tuning, nullptr);
@@ -57,6 +74,12 @@ TEST(KeepBest, AnswersAsTheWholeTuningUnderAnyConstraints) {
   }
   EXPECT_GT(answers, 1000);
   EXPECT_GT(pruned, 1000);
+}
+
+TEST(KeepBest, AnswersAsTheWholeTuningUnderAnyConstraints) { ExpectAnswersOfTheWhole(false); }
+
+TEST(KeepBest, AnswersAsTheWholeTuningWhereTheLegacyApiHasAStockChoice) {
+  ExpectAnswersOfTheWhole(true);
 }
 
 TEST(KeepBest, KeepsTheRunnersUpThoughTheyAreDominated) {

@@ -117,5 +117,31 @@ TEST_F(RaceTest, ChanceClocksOfAFewRoundsDropNobody) {
   EXPECT_THAT(race.Next().runners, ElementsAre(0, 1));
 }
 
+TEST_F(RaceTest, OneFarBehindWithoutAClockIsLeftBehindAllTheSame) {
+  Race race(RacePolicy(), {{kAny}, {kAny}, {kAny}});
+  race.Next();
+  for (int round = 0; round < 3; ++round) {
+    race.Add(0, round, {10, 1980});
+    race.Add(1, round, {100, 0});
+    race.Add(2, round, {100, round == 1 ? 0.0 : 1980.0});
+  }
+  EXPECT_THAT(race.Next().runners, ElementsAre(0));
+}
+
+TEST_F(RaceTest, OneWithoutAClockIsSettledAsSoonAsOthers) {
+  Race race(RacePolicy(), {{kAny}, {kAny}});
+  RaceStep step = race.Next();
+  for (; step.stop == StopReason::kNone; step = race.Next()) {
+    for (int round = race.rounds(); round < race.end_round(); ++round) {
+      const double noise = std::exp(0.002 * normal_(random_));
+      for (const size_t place : step.runners) {
+        race.Add(place, round, {place == 0 ? 10.0 : 10.5 * noise, place == 0 ? 1980.0 : 0.0});
+      }
+    }
+  }
+  EXPECT_EQ(step.stop, StopReason::kSettled);
+  EXPECT_LE(race.rounds(), 12);
+}
+
 }  // namespace
 }  // namespace convtune

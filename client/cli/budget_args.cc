@@ -17,7 +17,9 @@ constexpr int64_t kMostBytes = int64_t{1} << 50;
 
 void BudgetArgs::Register(CLI::App& app) {
   app.add_option("--budget", budget_, "time for one problem, such as 2s")->type_name("TIME");
-  app.add_option("--memory-budget", memory_budget_, "GPU memory to use, such as 2GiB; 0: all")
+  app.add_option("--memory-budget", memory_budget_,
+                 "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what "
+                 "CUDA's context and cuDNN take; 0: all that is free")
       ->type_name("SIZE");
   app.add_option("--wait-idle", wait_idle_,
                  "longest wait for a GPU that no other process uses, such as 5m")

@@ -36,15 +36,17 @@ class Takes {
       : way_(way),
         indexes_(indexes),
         candidates_(candidates),
-        series_(indexes.size(), Series(kRounds)) {}
+        series_(indexes.size(), Series(kRounds)),
+        unheld_(indexes.size(), Series(kRounds)) {}
 
   void Add(const worker::Sample& sample) {
     const auto place = std::find(indexes_.begin(), indexes_.end(), sample.index());
     if (place == indexes_.end()) return;
     Candidate& candidate = candidates_->at(sample.index());
-    Series& runs = series_[static_cast<size_t>(place - indexes_.begin())];
+    const auto index = static_cast<size_t>(place - indexes_.begin());
     if (!sample.error_message().empty()) {
-      runs.assign(kRounds, RunSample());
+      series_[index].assign(kRounds, RunSample());
+      unheld_[index].assign(kRounds, RunSample());
       if (way_.launch == LaunchMode::kGraphCapture) {
         candidate.capture = CaptureSupport::kNo;
       } else {
@@ -59,12 +61,18 @@ class Takes {
     }
     // Replays of a graph are launched as part of a larger one.
     const double host_us = way_.launch == LaunchMode::kEager ? sample.host_us() : 0;
-    runs[static_cast<size_t>(sample.round())] = {
+    const bool held = !sample.has_held() || sample.held();
+    (held ? series_ : unheld_)[index][static_cast<size_t>(sample.round())] = {
         sample.gpu_us() > 0 ? std::max(sample.gpu_us(), host_us) : 0,
         std::max(0.0, sample.sm_clock_mhz())};
   }
 
   void Write() {
+    // Where the hold gave up now and then, the time of launching is in some
+    // samples and not in others: those of which there are more count.
+    for (size_t place = 0; place < indexes_.size(); ++place) {
+      if (Taken(unheld_[place]) > Taken(series_[place])) series_[place] = unheld_[place];
+    }
     DiscardSlowClocks(&series_);
     const std::vector<TimeEstimate> estimates = Summarize(series_);
     for (size_t place = 0; place < indexes_.size(); ++place) {
@@ -77,10 +85,16 @@ class Takes {
   }
 
  private:
+  static int64_t Taken(const Series& series) {
+    return std::count_if(series.begin(), series.end(),
+                         [](const RunSample& run) { return run.time_us > 0; });
+  }
+
   const Way way_;
   const std::vector<int> indexes_;
   std::map<int, Candidate>* const candidates_;
-  std::vector<Series> series_;
+  std::vector<Series> series_;  // without those in unheld_
+  std::vector<Series> unheld_;
 };
 
 std::vector<int> RunnersOf(const Way& way, const Finalists& finalists,

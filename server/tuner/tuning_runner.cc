@@ -186,7 +186,7 @@ absl::Status Run::Measure() {
   }
   RaceRunner race(policy_.race, checks ? 0 : policy_.screen_warmups,
                   checks ? check.passed() : Finalized(), &candidates_, client_);
-  race.SetWarmRuns(check.warm_runs());
+  if (client_->times_second_runs()) race.SetWarmRuns(check.warm_runs());
   const absl::Time now = absl::Now();
   const absl::Status raced = race.Run(!status.ok() ? absl::InfinitePast()
                                       : checks     ? now + (end_ - now) * 4 / 5

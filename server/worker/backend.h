@@ -1,6 +1,7 @@
 // What a session works against: a card, or a profile that stands in for one.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "proto/model/conditions.h"
 #include "proto/model/conv_problem.h"
 #include "proto/model/environment.h"
+#include "server/worker/sample_plan.h"
 
 namespace convtune {
 
@@ -55,23 +57,32 @@ struct TimedRun {
   double sm_clock_mhz = 0;  // 0: not taken
   // The stream was held during the launch, so that its time is not in gpu_us.
   bool held = false;
+  int runs = 1;                      // whose mean the times are
+  int gave_up = 0;                   // attempts before it that were thrown away
+  std::array<Stamp, 2> stamps = {};  // before and after its runs
 };
 
 // What a candidate computed, and whether it can be captured.
 struct CheckedRun {
-  TimedRun run;  // not held
+  TimedRun first;  // not held; it may have loaded code
+  TimedRun run;    // the next one, not held either
   // See convtune.worker.Checked.
   std::optional<double> error;
   double magnitude = 0;
   int64_t nonfinite = 0;
   std::string out_of_bounds;
   CaptureSupport capture = CaptureSupport::kUnknown;
+  std::string capture_refusal;  // why that is kNo
 };
 
 // What a look at the card gave.
 struct ConditionsLook {
   Conditions conditions;
   std::string unknown_reason;  // why conditions.known is false
+  // For how long, ever, heat and the power limit have kept the clocks down; 0
+  // where it cannot be told.
+  int64_t hot_ns = 0;
+  int64_t capped_ns = 0;
 };
 
 // One problem, opened. Not thread-safe, but for Prepare.
@@ -94,8 +105,8 @@ class BackendProblem {
   // Gives what a prepared candidate needs to run: tensors and workspace.
   // Called before Check and Run, with all that is about to be run.
   virtual absl::Status BeginMeasure(const std::vector<CandidateId>& ids) = 0;
-  // Runs a prepared candidate once, compares what it computed with a
-  // reference, looks at what it wrote, and tries to capture it.
+  // Runs a prepared candidate, compares what it computed with a reference,
+  // looks at what it wrote, times a second run, and tries to capture it.
   virtual absl::StatusOr<CheckedRun> Check(const CandidateId& id) = 0;
   // Takes one sample of a prepared candidate, and waits for its end.
   virtual absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) = 0;

@@ -15,6 +15,30 @@ bool IsInteger(DataType type) { return type == DataType::kI8 || type == DataType
 // A sum may be this much larger where nobody looked.
 constexpr double kRoom = 4.0;
 
+constexpr int kFewElements = 64;
+
+// Half of the distance between 1 and the next number; 0 for integers.
+double UnitRoundoff(DataType type) {
+  switch (type) {
+    case DataType::kF64:
+      return 0x1p-53;
+    case DataType::kF32:
+      return 0x1p-24;
+    case DataType::kF16:
+      return 0x1p-11;
+    case DataType::kBF16:
+      return 0x1p-8;
+    case DataType::kE4M3:
+      return 0x1p-4;
+    case DataType::kE5M2:
+      return 0x1p-3;
+    case DataType::kI8:
+    case DataType::kI32:
+      break;
+  }
+  return 0;
+}
+
 }  // namespace
 
 Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataType type,
@@ -25,7 +49,6 @@ Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataT
   double magnitude = 0;
   double difference = 0;
   double furthest = 0;
-  bool compared = false;
   for (size_t i = 0; i < reference.size(); ++i) {
     double expected = reference[i].value;
     furthest = std::max(furthest, std::abs(expected));
@@ -35,7 +58,7 @@ Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataT
       continue;
     }
     const double actual = DecodeElement(type, bytes.data() + i * static_cast<size_t>(SizeOf(type)));
-    compared = true;
+    ++result.elements;
     largest = std::max(largest, std::abs(expected));
     magnitude = std::max(magnitude, reference[i].magnitude);
     // Not std::max, which may drop a NaN.
@@ -43,6 +66,7 @@ Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataT
                                              : std::numeric_limits<double>::infinity();
     if (far > difference) difference = far;
   }
+  const bool compared = result.elements > 0;
   result.must_be_finite = compared && !IsInteger(type) && furthest * kRoom <= largest_of_type;
   if (!compared) return result;
   if (largest > 0) {
@@ -56,11 +80,21 @@ Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataT
   return result;
 }
 
-bool Agrees(const Comparison& first, int64_t first_nonfinite, const Comparison& second,
-            int64_t second_nonfinite) {
-  if (first_nonfinite != second_nonfinite) return false;
-  if (first.error.has_value() != second.error.has_value()) return false;
-  return !first.error.has_value() || *second.error <= std::max(2 * *first.error, 1e-6);
+std::string Disagreement(DataType type, const Comparison& first, int64_t first_nonfinite,
+                         const Comparison& second, int64_t second_nonfinite) {
+  if (first_nonfinite != second_nonfinite) {
+    return absl::StrCat(second_nonfinite, " elements are not finite, and ", first_nonfinite,
+                        " were");
+  }
+  if (first.error.has_value() != second.error.has_value()) {
+    return "no element can be compared any more";
+  }
+  if (!first.error.has_value()) return "";
+  const double factor = first.elements < kFewElements ? 8 : 2;
+  const double allowed =
+      std::max({factor * *first.error, 2 * UnitRoundoff(type), first.magnitude * 0x1p-20, 1e-6});
+  if (*second.error <= allowed) return "";
+  return absl::StrCat("its error is ", *second.error, ", and was ", *first.error);
 }
 
 uint64_t NonfiniteMask(DataType type) {

@@ -22,6 +22,7 @@ struct Comparison {
   // True if the type is wide enough for the reference with room to spare, so
   // that no element has a reason not to be finite.
   bool must_be_finite = false;
+  int elements = 0;  // that were compared
 };
 
 // Compares elements of type `type`, one behind the other in `bytes` in the
@@ -32,11 +33,14 @@ struct Comparison {
 Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataType type,
                            std::string_view bytes);
 
-// True if a second run, which may have added up in another order, computed the
-// same: it has as many elements that are not finite, and its error is at most
-// twice that of the first, or 1e-6.
-bool Agrees(const Comparison& first, int64_t first_nonfinite, const Comparison& second,
-            int64_t second_nonfinite);
+// Why a second run did not compute what the first did, as "its error is 0.5,
+// and was 0.001"; empty if it did. It may have added up in another order: it has
+// to have as many elements that are not finite, and an error of at most the
+// largest of twice that of the first (8 times, where fewer than 64 elements were
+// compared, since the largest of few varies), twice the rounding of `type`,
+// 2^-20 of the magnitude (16 roundings of an f32 sum at its largest) and 1e-6.
+std::string Disagreement(DataType type, const Comparison& first, int64_t first_nonfinite,
+                         const Comparison& second, int64_t second_nonfinite);
 
 // The bits of an element that are all set if it is NaN or infinite; 0 for
 // integers.

@@ -57,6 +57,7 @@ ConditionsLook GpuBackend::LookAtConditions() {
 
 absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProblem& problem,
                                                                  int64_t memory_budget_bytes) {
+  if (nvml_ != nullptr) nvml_->ReadSettings();
   ASSIGN_OR_RETURN(const int64_t free_bytes, FreeDeviceMemory());
   // Code of kernels is loaded as they are first used: that needs room too.
   const int64_t usable = free_bytes - free_bytes / 16;

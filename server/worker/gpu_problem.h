@@ -15,6 +15,7 @@
 #include "server/worker/captured_graph.h"
 #include "server/worker/cudnn_handle.h"
 #include "server/worker/device_memory.h"
+#include "server/worker/host_work.h"
 #include "server/worker/kernels.h"
 #include "server/worker/lane_graphs.h"
 #include "server/worker/legacy_convolution.h"
@@ -59,8 +60,9 @@ class GpuProblem : public BackendProblem {
     cudnnHandle_t handle = nullptr;  // that the plan was built with
     Descriptor variant_pack;         // for the current workspace
     int64_t workspace_bytes = 0;
-    bool warm = false;                   // it has run
-    bool waits = false;                  // it cannot be launched onto a held stream
+    bool warm = false;  // it has run
+    HoldRecord holds;   // of launches from the stream
+    HoldRecord replay_holds;
     std::optional<CapturedGraph> graph;  // with the current workspace
     Expectation expected;
   };
@@ -74,18 +76,23 @@ class GpuProblem : public BackendProblem {
 
   // Fails with the reason where the legacy API cannot express the problem.
   absl::StatusOr<LegacyConvolution*> Legacy();
+  void EnsureHostWork(int threads);
   absl::Status EnsureTensors();
   absl::Status EnsureCheck();
   absl::StatusOr<Descriptor> MakeVariantPack(int64_t workspace_bytes);
   absl::Status ListLegacy(ListingSink* sink);
   absl::StatusOr<Prepared*> Find(const CandidateId& id);
+  bool FitsWorkspace(const Prepared& prepared) const {
+    return workspace_.allocated() && prepared.workspace_bytes <= workspace_.bytes();
+  }
   absl::Status Launch(const CandidateId& id, const Prepared& prepared);
   absl::StatusOr<TimedRun> Sample(const CandidateId& id, const RunMode& mode, Prepared* prepared);
   absl::StatusOr<CheckedRun> RunAndLook(const CandidateId& id, Prepared* prepared);
   absl::StatusOr<std::string> WrittenOutOfBounds(const Prepared& prepared) const;
-  // Captures it, and sees whether a replay computes what `eager` was.
-  CaptureSupport TryCapture(const CandidateId& id, const OutputCheck::Result& eager,
-                            Prepared* prepared);
+  // Captures it, and sees whether a replay computes what `eager` was. Errors
+  // say why it is not to be captured.
+  absl::Status TryCapture(const CandidateId& id, const OutputCheck::Result& eager,
+                          Prepared* prepared);
   absl::Status CaptureAndReplay(const CandidateId& id, Prepared* prepared);
 
   const ConvProblem problem_;
@@ -93,6 +100,7 @@ class GpuProblem : public BackendProblem {
   const GpuResources resources_;
   const int64_t workspace_limit_;
   std::unique_ptr<LegacyConvolution> legacy_;
+  std::unique_ptr<HostWork> host_;
   std::optional<ProblemTensors> tensors_;
   std::optional<OutputCheck> check_;
   GuardedBuffer workspace_;

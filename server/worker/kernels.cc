@@ -117,7 +117,7 @@ absl::Status Kernels::Init() {
 absl::Status Kernels::RunEachOnce() {
   constexpr int64_t kBytes = 1024;
   ASSIGN_OR_RETURN(const DeviceBuffer buffer, DeviceBuffer::Allocate(kBytes));
-  // A gate that is open, and offsets of 0.
+  // Offsets of 0, and a gate that is closed: its limit of 0 ends the hold.
   RETURN_IF_ERROR(ToStatus(cudaMemsetAsync(buffer.data(), 0, kBytes, stream_), "clear memory"));
   char* const half = static_cast<char*>(buffer.data()) + kBytes / 2;
   RETURN_IF_ERROR(Scan(half, 1, 1, 0xFF, buffer.data()));

@@ -20,6 +20,7 @@
 #include "server/worker/deviceless_backend.h"
 #include "server/worker/gpu_backend.h"
 #include "server/worker/session.h"
+#include "server/worker/trace.h"
 #include "server/worker/warm_up.h"
 
 namespace convtune {
@@ -80,7 +81,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Flags& flags) {
   return backend;
 }
 
-absl::Status Serve(const Flags& flags) {
+absl::Status Serve(const Flags& flags, Trace* trace) {
   RETURN_IF_ERROR(DieWithParent(flags.fd));
   Channel channel(flags.fd);
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(flags));
@@ -88,7 +89,7 @@ absl::Status Serve(const Flags& flags) {
   if (const absl::Status status = WarmUp(backend.get()); !status.ok()) {
     std::fprintf(stderr, "convtune-worker: warming up: %s\n", status.ToString().c_str());
   }
-  Session session(backend.get());
+  Session session(backend.get(), trace);
   while (true) {
     const absl::StatusOr<worker::Request> request = channel.Receive();
     if (absl::IsOutOfRange(request.status())) {
@@ -153,6 +154,8 @@ absl::Status DumpProfile(const Flags& flags) {
 }
 
 absl::Status Run(const Flags& flags) {
+  // Here, so that the daemon's probe says at once what is wrong with it.
+  ASSIGN_OR_RETURN(const std::unique_ptr<Trace> trace, Trace::FromEnvironment());
   if (flags.probe) {
     return Probe(flags);
   }
@@ -166,7 +169,7 @@ absl::Status Run(const Flags& flags) {
   if (flags.fd < 0) {
     return absl::InvalidArgumentError("one of --fd, --probe and --dump-profile must be given");
   }
-  return Serve(flags);
+  return Serve(flags, trace.get());
 }
 
 }  // namespace

@@ -22,12 +22,19 @@ constexpr Return kInsufficientSize = 7;
 constexpr unsigned kTemperatureGpu = 0;
 constexpr int kUncorrectedError = 1;
 constexpr int kVolatileCounter = 0;
+constexpr int kPowerPolicy = 0;
+constexpr int kThermalPolicy = 1;
 
 struct ProcessInfo {
   unsigned pid;
   unsigned long long used_gpu_memory;  // NOLINT(google-runtime-int): NVML's
   unsigned gpu_instance_id;
   unsigned compute_instance_id;
+};
+
+struct ViolationTime {
+  unsigned long long reference_us;  // NOLINT(google-runtime-int): NVML's
+  unsigned long long violation_ns;  // NOLINT(google-runtime-int): NVML's
 };
 
 using ListProcesses = Return (*)(Device, unsigned*, ProcessInfo*);
@@ -77,6 +84,7 @@ struct Nvml::Functions {
                        unsigned long long*) = nullptr;  // NOLINT(google-runtime-int): NVML's
   Return (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;
   Return (*compute_mode)(Device, int*) = nullptr;
+  Return (*violation)(Device, int, ViolationTime*) = nullptr;
 
   // Those that the library does not have stay null.
   explicit Functions(void* library) {
@@ -96,6 +104,7 @@ struct Nvml::Functions {
     Load(library, "nvmlDeviceGetTotalEccErrors", &ecc_errors);
     Load(library, "nvmlDeviceGetMigMode", &mig_mode);
     Load(library, "nvmlDeviceGetComputeMode", &compute_mode);
+    Load(library, "nvmlDeviceGetViolationStatus", &violation);
   }
 
   template <typename Function>
@@ -137,51 +146,78 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(const std::string& pci_bus_id) 
 }
 
 Nvml::Nvml(void* library, std::unique_ptr<Functions> functions, void* device)
-    : library_(library), functions_(std::move(functions)), device_(device) {}
+    : library_(library), functions_(std::move(functions)), device_(device) {
+  ReadSettings();
+}
 
 Nvml::~Nvml() {
   functions_->shutdown();
   dlclose(library_);
 }
 
+void Nvml::ReadSettings() {
+  const Functions& nvml = *functions_;
+  settings_ = Conditions();
+  unsigned current = 0;
+  unsigned pending = 0;
+  settings_.mig = nvml.mig_mode != nullptr &&
+                  nvml.mig_mode(device_, &current, &pending) == kSuccess && current == 1;
+  unsigned milliwatts = 0;
+  if (nvml.power_limit != nullptr && nvml.power_limit(device_, &milliwatts) == kSuccess) {
+    settings_.power_limit_watts = milliwatts / 1000.0;
+  }
+  unsigned long long errors = 0;  // NOLINT(google-runtime-int): NVML's
+  if (nvml.ecc_errors != nullptr &&
+      nvml.ecc_errors(device_, kUncorrectedError, kVolatileCounter, &errors) == kSuccess) {
+    settings_.ecc_errors = static_cast<int64_t>(errors);
+  }
+  int mode = 0;
+  if (nvml.compute_mode != nullptr && nvml.compute_mode(device_, &mode) == kSuccess && mode >= 0 &&
+      mode + 1 <= static_cast<int>(ComputeMode::kExclusiveProcess)) {
+    settings_.compute_mode = static_cast<ComputeMode>(mode + 1);
+  }
+}
+
 ConditionsLook Nvml::Look() const {
   ConditionsLook look;
   Conditions& conditions = look.conditions;
   const Functions& nvml = *functions_;
-  unsigned current = 0;
-  unsigned pending = 0;
-  conditions.mig = nvml.mig_mode != nullptr &&
-                   nvml.mig_mode(device_, &current, &pending) == kSuccess && current == 1;
+  conditions = settings_;
   std::vector<ProcessInfo> processes;
-  conditions.known = List(nvml.compute_processes, device_, &processes);
-  if (!conditions.known) look.unknown_reason = "NVML does not list the processes of the card";
-  if (!conditions.mig) conditions.other_processes = CountOthers(processes);
   std::vector<ProcessInfo> clients;
+  const bool listed = List(nvml.compute_processes, device_, &processes);
   conditions.mps = List(nvml.mps_processes, device_, &clients) && !clients.empty();
+  // This process has a context. Where even that is not listed, as in some
+  // containers, a list without others says nothing.
+  const bool sees_any = !processes.empty() || conditions.mps || conditions.mig;
+  conditions.known = listed && sees_any;
+  if (!listed) {
+    look.unknown_reason = "NVML does not list the processes of the card";
+  } else if (!sees_any) {
+    look.unknown_reason = "NVML lists no process of the card, not even this one";
+  }
+  if (!conditions.mig) conditions.other_processes = CountOthers(processes);
   unsigned long long reasons = 0;  // NOLINT(google-runtime-int): NVML's
   if (nvml.clock_reasons != nullptr && nvml.clock_reasons(device_, &reasons) == kSuccess) {
     conditions.clock_reasons = static_cast<uint32_t>(reasons);
-  }
-  unsigned milliwatts = 0;
-  if (nvml.power_limit != nullptr && nvml.power_limit(device_, &milliwatts) == kSuccess) {
-    conditions.power_limit_watts = milliwatts / 1000.0;
   }
   unsigned celsius = 0;
   if (nvml.temperature != nullptr &&
       nvml.temperature(device_, kTemperatureGpu, &celsius) == kSuccess) {
     conditions.temperature_celsius = static_cast<int>(celsius);
   }
-  unsigned long long errors = 0;  // NOLINT(google-runtime-int): NVML's
-  if (nvml.ecc_errors != nullptr &&
-      nvml.ecc_errors(device_, kUncorrectedError, kVolatileCounter, &errors) == kSuccess) {
-    conditions.ecc_errors = static_cast<int64_t>(errors);
-  }
-  int mode = 0;
-  if (nvml.compute_mode != nullptr && nvml.compute_mode(device_, &mode) == kSuccess && mode >= 0 &&
-      mode + 1 <= static_cast<int>(ComputeMode::kExclusiveProcess)) {
-    conditions.compute_mode = static_cast<ComputeMode>(mode + 1);
-  }
+  look.hot_ns = Violation(kThermalPolicy);
+  look.capped_ns = Violation(kPowerPolicy);
   return look;
+}
+
+int64_t Nvml::Violation(int policy) const {
+  ViolationTime time = {};
+  if (functions_->violation == nullptr ||
+      functions_->violation(device_, policy, &time) != kSuccess) {
+    return 0;
+  }
+  return static_cast<int64_t>(time.violation_ns);
 }
 
 }  // namespace convtune

@@ -20,10 +20,14 @@ class Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // Asks for everything anew. What NVML does not support on this card is left
-  // at its default. Where processes of the card cannot be listed, the look is
-  // not known(). This process is taken to have a context on the card; under MIG
-  // processes are not counted, since NVML lists those of all instances.
+  // Asks anew for what changes seldom: MIG, the compute mode, the power limit
+  // and the ECC errors. Open() has asked.
+  void ReadSettings();
+  // Asks for everything else. What NVML does not support on this card is left
+  // at its default. Where processes of the card cannot be listed, or the list
+  // has not even this one, which is taken to have a context on the card, the
+  // look is not known(). Under MIG processes are not counted, since NVML lists
+  // those of all instances.
   ConditionsLook Look() const;
 
  private:
@@ -31,9 +35,13 @@ class Nvml {
 
   Nvml(void* library, std::unique_ptr<Functions> functions, void* device);
 
+  // 0 where it cannot be told.
+  int64_t Violation(int policy) const;
+
   void* const library_;
   const std::unique_ptr<Functions> functions_;
   void* const device_;
+  Conditions settings_;
 };
 
 }  // namespace convtune

@@ -22,12 +22,12 @@ class OutputCheck {
   // Bytes of card memory that it needs at most.
   static constexpr int64_t kBytes = 2048 * 16 + 512;
 
-  // Computes the reference, which takes a tenth of a second or so at most.
-  // `output_elements`: those of the output's memory, gaps of strides included.
-  // `kernels` outlives it.
+  // `reference` may be empty: then nothing is compared. `output_elements`: those
+  // of the output's memory, gaps of strides included. `kernels` outlives it.
   static absl::StatusOr<OutputCheck> Create(const ConvProblem& problem,
-                                            const ReferenceInputs& inputs, int64_t output_elements,
-                                            Kernels* kernels, cudaStream_t stream);
+                                            std::vector<ReferenceElement> reference,
+                                            int64_t output_elements, Kernels* kernels,
+                                            cudaStream_t stream);
 
   struct Result {
     Comparison comparison;

@@ -9,8 +9,8 @@
 #include "proto/model/conv_problem.h"
 #include "server/worker/device_memory.h"
 #include "server/worker/graph_builder.h"
+#include "server/worker/host_work.h"
 #include "server/worker/legacy_convolution.h"
-#include "server/worker/reference.h"
 #include "server/worker/timer.h"
 
 namespace convtune {
@@ -21,7 +21,7 @@ class ProblemTensors {
  public:
   // Uploads. Errors are CUDA's.
   static absl::StatusOr<ProblemTensors> Create(const ConvProblem& problem,
-                                               const OperationGraph& graph);
+                                               const OperationGraph& graph, HostWork* host);
 
   const GuardedBuffer& output() const { return output_; }
   int64_t output_elements() const { return output_elements_; }
@@ -33,14 +33,11 @@ class ProblemTensors {
   // What the layer before has just written: x, or the gradient of y.
   const std::vector<MemorySpan>& fresh_inputs() const { return fresh_inputs_; }
 
-  // The inputs' values, until they are dropped.
-  const ReferenceInputs& reference_inputs() const { return reference_inputs_; }
-  void DropReferenceInputs() { reference_inputs_ = ReferenceInputs(); }
-
  private:
   ProblemTensors() = default;
 
-  absl::Status AddInput(const ConvProblem& problem, const GraphTensor& tensor);
+  absl::Status AddInput(const ConvProblem& problem, const GraphTensor& tensor,
+                        const std::string& block);
 
   std::vector<DeviceBuffer> inputs_;
   GuardedBuffer output_;
@@ -49,7 +46,6 @@ class ProblemTensors {
   std::vector<int64_t> uids_;
   std::vector<void*> data_;
   std::vector<MemorySpan> fresh_inputs_;
-  ReferenceInputs reference_inputs_;
 };
 
 }  // namespace convtune

@@ -29,6 +29,23 @@ inline constexpr int kMostRuns = 16;
 // leaves the host 50 times what it is expected to need for queueing.
 SamplePlan PlanSample(const Expectation& expected);
 
+// Whether work can be launched onto a held stream, as far as its samples say.
+// A hold that gave up costs its limit, and may have been the host's fault: it
+// is tried again once after 20 samples without one, after 80 more, and so on.
+class HoldRecord {
+ public:
+  static constexpr int kAttempts = 2;
+
+  // Attempts behind a hold that the next sample is worth; 0: none.
+  int Attempts() const;
+  // The next sample was taken behind a hold, or not.
+  void Took(bool held);
+
+ private:
+  int unheld_ = 0;  // samples without a hold since the last attempt at one
+  int wait_ = 0;    // of them until the next; 0: holds work
+};
+
 // What a stamp kernel stored; 0 where it did not.
 struct Stamp {
   uint64_t timer_ns = 0;

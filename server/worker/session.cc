@@ -27,6 +27,14 @@ absl::Time DeadlineAfter(int64_t budget_ms) {
   return budget_ms > 0 ? absl::Now() + absl::Milliseconds(budget_ms) : absl::InfiniteFuture();
 }
 
+// What kept the clocks down between two looks, and may be over by the second.
+uint32_t ReasonsBetween(const ConditionsLook& before, const ConditionsLook& after) {
+  uint32_t reasons = 0;
+  if (after.hot_ns > before.hot_ns) reasons |= static_cast<uint32_t>(ClockReason::kThermalSlowdown);
+  if (after.capped_ns > before.capped_ns) reasons |= static_cast<uint32_t>(ClockReason::kPowerCap);
+  return reasons;
+}
+
 }  // namespace
 
 absl::Status Session::Handle(const worker::Request& request, const Send& send) {
@@ -47,7 +55,7 @@ absl::Status Session::Handle(const worker::Request& request, const Send& send) {
       CloseProblem();
       return Finish(send, true, "");
     case worker::Request::kReadConditions:
-      RETURN_IF_ERROR(SendConditions(send));
+      RETURN_IF_ERROR(SendConditions(backend_->LookAtConditions(), send));
       return Finish(send, true, "");
     case worker::Request::kCheck:
       return HandleCheck(request.check(), send);
@@ -66,6 +74,7 @@ absl::Status Session::HandleHello(const worker::Hello& hello, const Send& send) 
     return absl::FailedPreconditionError(message);
   }
   greeted_ = true;
+  if (trace_ != nullptr) trace_->PutWorker(backend_->environment(), backend_->provenance());
   worker::Reply reply;
   reply.set_last(true);
   worker::HelloReply* body = reply.mutable_hello();
@@ -108,6 +117,7 @@ absl::Status Session::HandleOpen(const worker::OpenProblem& request, const Send&
     return Finish(send, false, opened.status().message());
   }
   problem_ = *std::move(opened);
+  if (trace_ != nullptr) trace_->PutProblem(problem->ToText());
 
   absl::Status sent = absl::OkStatus();
   const auto on_listed = [&](const Candidate& candidate) {
@@ -193,8 +203,9 @@ absl::Status Session::HandleCheck(const worker::Check& request, const Send& send
     worker::Reply touching;
     touching.mutable_touching()->set_index(index);
     RETURN_IF_ERROR(send(touching));
-    const absl::StatusOr<CheckedRun> run =
-        problem_->Check(candidates_[static_cast<size_t>(index)].id);
+    const CandidateId& id = candidates_[static_cast<size_t>(index)].id;
+    const absl::StatusOr<CheckedRun> run = problem_->Check(id);
+    if (trace_ != nullptr) trace_->PutChecked(index, id, run);
     worker::Reply reply;
     *reply.mutable_checked() = ToProto(index, run);
     RETURN_IF_ERROR(send(reply));
@@ -226,7 +237,10 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
     reply.mutable_touching()->set_index(index);
     return send(reply);
   };
-  callbacks.on_sample = [&send](int index, int round, const absl::StatusOr<TimedRun>& run) {
+  callbacks.on_sample = [&](int index, int round, const absl::StatusOr<TimedRun>& run) {
+    if (trace_ != nullptr) {
+      trace_->PutSample(index, candidates_[static_cast<size_t>(index)].id, round, *mode, run);
+    }
     worker::Reply reply;
     *reply.mutable_sample() = ToProto(index, round, run);
     return send(reply);
@@ -235,9 +249,12 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
   if (!begun.ok()) {
     return Finish(send, false, begun.message());
   }
-  RETURN_IF_ERROR(SendConditions(send));
+  const ConditionsLook before = backend_->LookAtConditions();
+  RETURN_IF_ERROR(SendConditions(before, send));
   ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(problem_.get(), plan, callbacks));
-  RETURN_IF_ERROR(SendConditions(send));
+  ConditionsLook after = backend_->LookAtConditions();
+  after.conditions.clock_reasons |= ReasonsBetween(before, after);
+  RETURN_IF_ERROR(SendConditions(after, send));
   worker::Reply reply;
   reply.set_last(true);
   reply.mutable_outcome()->set_ok(true);
@@ -245,8 +262,8 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
   return send(reply);
 }
 
-absl::Status Session::SendConditions(const Send& send) {
-  const ConditionsLook look = backend_->LookAtConditions();
+absl::Status Session::SendConditions(const ConditionsLook& look, const Send& send) {
+  if (trace_ != nullptr) trace_->PutConditions(look);
   worker::Reply reply;
   *reply.mutable_conditions() = ToProto(look);
   return send(reply);

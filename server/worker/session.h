@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
 #include "server/worker/backend.h"
+#include "server/worker/trace.h"
 
 namespace convtune {
 
@@ -19,8 +20,8 @@ class Session {
   // Delivers one reply. A status other than OK ends the request.
   using Send = std::function<absl::Status(const worker::Reply&)>;
 
-  // `backend` outlives the session.
-  explicit Session(Backend* backend) : backend_(backend) {}
+  // `backend` and `trace`, which may be null, outlive the session.
+  explicit Session(Backend* backend, Trace* trace = nullptr) : backend_(backend), trace_(trace) {}
 
   // Sends all replies to one request, the last one marked. Errors are those of
   // `send`, and FAILED_PRECONDITION, after the reply, when the session cannot
@@ -39,7 +40,7 @@ class Session {
   absl::Status HandlePrepare(const worker::Prepare& request, const Send& send);
   absl::Status HandleCheck(const worker::Check& request, const Send& send);
   absl::Status HandleMeasure(const worker::Measure& request, const Send& send);
-  absl::Status SendConditions(const Send& send);
+  absl::Status SendConditions(const ConditionsLook& look, const Send& send);
   // Error for people, empty if every index names a listed candidate (and, if
   // asked, a prepared one).
   std::string CheckIndexes(const google::protobuf::RepeatedField<int>& indexes,
@@ -47,6 +48,7 @@ class Session {
   void CloseProblem();
 
   Backend* const backend_;
+  Trace* const trace_;
   bool greeted_ = false;
   std::unique_ptr<BackendProblem> problem_;
   std::vector<Listed> candidates_;

@@ -116,6 +116,7 @@ worker::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>& run
     sample.set_gpu_us(run->gpu_us);
     sample.set_host_us(run->host_us);
     sample.set_sm_clock_mhz(run->sm_clock_mhz);
+    sample.set_held(run->held);
   } else {
     sample.set_error_message(std::string(run.status().message()));
     sample.set_over_memory(absl::IsResourceExhausted(run.status()));

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "proto/model/enums.h"
 
@@ -19,6 +21,9 @@ double DecodeSmallFloat(uint16_t bits, int exponent_bits, int mantissa_bits, boo
 
 // The value of the element of `type` whose bytes begin at `bytes`.
 double DecodeElement(DataType type, const char* bytes);
+
+// The values of the elements that lie one behind the other in `bytes`.
+std::vector<double> DecodeElements(DataType type, std::string_view bytes);
 
 // The largest finite value of a type.
 double LargestOf(DataType type);

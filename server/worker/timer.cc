@@ -7,8 +7,6 @@
 namespace convtune {
 namespace {
 
-constexpr int kHeldAttempts = 2;
-
 using SteadyClock = std::chrono::steady_clock;
 
 double MicrosSince(SteadyClock::time_point start) {
@@ -18,17 +16,14 @@ double MicrosSince(SteadyClock::time_point start) {
 }  // namespace
 
 absl::StatusOr<TimedRun> Timer::Time(const TimedWork& work) {
-  for (int attempt = 0; work.hold && attempt < kHeldAttempts; ++attempt) {
-    ASSIGN_OR_RETURN(const std::optional<TimedRun> run, TryOnce(work, true));
+  for (int attempt = 0; attempt <= work.holds; ++attempt) {
+    ASSIGN_OR_RETURN(std::optional<TimedRun> run, TryOnce(work, attempt < work.holds));
     if (run.has_value()) {
+      run->gave_up = attempt;
       return *run;
     }
   }
-  ASSIGN_OR_RETURN(const std::optional<TimedRun> run, TryOnce(work, false));
-  if (!run.has_value()) {
-    return absl::InternalError("the card's events say that the run took no time");
-  }
-  return *run;
+  return absl::InternalError("the card's events say that the run took no time");
 }
 
 absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bool hold) {
@@ -56,8 +51,12 @@ absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bo
   if (!IsPlausible(run.gpu_us, run.host_us)) {
     return std::nullopt;
   }
-  run.sm_clock_mhz = hold ? SmClockMhz(stream_->ReadStamp(0), stream_->ReadStamp(1)) : 0;
+  if (hold) {
+    run.stamps = {stream_->ReadStamp(0), stream_->ReadStamp(1)};
+    run.sm_clock_mhz = SmClockMhz(run.stamps[0], run.stamps[1]);
+  }
   run.held = hold;
+  run.runs = plan.runs;
   return run;
 }
 

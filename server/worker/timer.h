@@ -28,8 +28,9 @@ struct TimedWork {
   // What the layer before wrote, in the order in which it is read.
   std::vector<MemorySpan> inputs;
   Expectation expected;
-  // False for work that cannot be launched onto a held stream.
-  bool hold = true;
+  // Attempts behind a hold; 0 for work that cannot be launched onto a held
+  // stream.
+  int holds = HoldRecord::kAttempts;
 };
 
 // Not thread-safe.
@@ -42,9 +43,9 @@ class Timer {
   // caches in the state asked for; waits for their end. They are queued while
   // the stream is held, so that the time of launching is not in the GPU's. A
   // sample whose hold reached its limit is thrown away: the work waits for the
-  // card as it is launched, or the host was kept from launching. After two of
-  // them it is timed without a hold, and TimedRun::held is false. Errors are
-  // those of the launch and of the work.
+  // card as it is launched, or the host was kept from launching. After
+  // `work.holds` of them it is timed without a hold, and TimedRun::held is
+  // false. Errors are those of the launch and of the work.
   absl::StatusOr<TimedRun> Time(const TimedWork& work);
 
  private:

@@ -1,6 +1,6 @@
 /* A libnvidia-ml.so.1 for tests. CONVTUNE_FAKE_NVML says what the card at
  * 0000:01:00.0 is like: "processes=N,own=0|1,mps=N,reasons=N,limit=MILLIWATTS,
- * temperature=N,ecc=N,mig=0|1,mode=N,fail=0|1". What is left out is 0; with
+ * temperature=N,ecc=N,mig=0|1,mode=N,hot=NS,capped=NS,fail=0|1". What is left out is 0; with
  * fail=1 nvmlInit_v2 fails.
  *
  * CONVTUNE_FAKE_CARD names a folder. Xids, one a line, that are appended to the
@@ -205,5 +205,11 @@ int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending) {
 int nvmlDeviceGetComputeMode(void *device, int *mode) {
   (void)device;
   *mode = (int)setting("mode");
+  return 0;
+}
+int nvmlDeviceGetViolationStatus(void *device, int policy, unsigned long long *time) {
+  (void)device;
+  time[0] = 1;
+  time[1] = policy == 1 ? setting("hot") : policy == 0 ? setting("capped") : 0;
   return 0;
 }

@@ -45,6 +45,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"nonfinite", &script.nonfinite},
                                                {"overwrites", &script.overwrites},
                                                {"check_delay_ms", &script.check_delay_ms},
+                                               {"unheld_from", &script.unheld_from},
                                                {"lanes", &script.lanes},
                                                {"slow_ms", &script.slow_ms},
                                                {"index", &script.index}};

@@ -20,7 +20,7 @@ struct FakeScript {
   std::string card;       // PCI address that the probe tells: then the card is watched
   bool has_gpu = true;    // false for a profile, whatever is said here
   int protocol_major = 1;
-  int protocol_minor = 3;
+  int protocol_minor = 4;
   int uses_nvrtc = 0;        // 1: each candidate's notes say so
   int uses_cublaslt = 0;     // the same
   int legacy = 0;            // algorithms, listed behind the candidates; cuDNN prefers the last
@@ -40,6 +40,7 @@ struct FakeScript {
   int nonfinite = -1;        // candidate whose output has a NaN
   int overwrites = -1;       // candidate that writes outside of its memory
   int check_delay_ms = 0;    // for each candidate
+  int unheld_from = -1;      // round from which the hold gives up, on which all take 1 ms; -1: none
   int lanes = 1;             // candidates touched at a time in Prepare, unless told to use one
   // segv, abort, killed (as the kernel does for want of memory), exit, hang, slow (goes on after
   // slow_ms), slow_segv, garbage, flood, stubborn (no signal but SIGKILL ends it, and it does not

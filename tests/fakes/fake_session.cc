@@ -300,8 +300,10 @@ absl::Status FakeSession::Measure(const worker::Measure& request) {
       worker::Reply reply;
       reply.mutable_sample()->set_index(index);
       reply.mutable_sample()->set_round(round);
-      reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(request) +
+      const bool held = script_.unheld_from < 0 || round < script_.unheld_from;
+      reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(request) + (held ? 0 : 1000) +
                                          static_cast<double>(random() % 100) / 200);
+      if (script_.protocol_minor >= 4) reply.mutable_sample()->set_held(held);
       const bool slow = script_.slow_host < 0 || script_.slow_host == index;
       reply.mutable_sample()->set_host_us(slow ? script_.host_us : 0);
       reply.mutable_sample()->set_sm_clock_mhz(1755);

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Says how the tunings of a database were timed and checked.
 
-usage: summary.py TUNINGS.DB
+usage: summary.py TUNINGS.DB [TRACE]
 
 One line of tab-separated fields for each tuning, under a heading; then one for
-each candidate that is quarantined.
+each candidate that is quarantined. Of a trace (server/worker/TRACE.md): samples
+of the problem that were taken without a hold, and without a clock, of how many;
+then one line for each reason why candidates could not be captured.
 """
 
 import collections
+import json
 import sqlite3
 import struct
 import sys
@@ -17,8 +20,9 @@ CAPTURED, NOT_CAPTURED = 1, 2
 LAUNCHES = {1: "eager", 2: "graph"}
 CACHE_STATES = {1: "cold", 2: "input_hot", 3: "hot"}
 FIELDS = ["problem", "raced", "timed", "compared", "captured", "not_captured", "quarantined", "largest_error",
-          "lowest_mhz", "highest_mhz", "largest_host_us", "other_ways"]
+          "lowest_mhz", "highest_mhz", "largest_host_us", "other_ways", "unheld", "without_clock", "samples"]
 PACKED_VERSION = 1
+TRACE_VERSION = 1
 
 
 class Packed:
@@ -106,7 +110,35 @@ def number(values, largest, form):
     return format(largest(known), form) if known else "-"
 
 
-def lines(database):
+class Trace:
+    """What summary.py says of a trace: `samples`, a Counter for each problem, and `refusals`, how often each was given."""
+
+    def __init__(self, text):
+        self.samples, self.refusals = collections.defaultdict(collections.Counter), collections.Counter()
+        problems = {}
+        for row in text:
+            try:
+                line = json.loads(row)
+            except ValueError:
+                continue  # cut off, as a trace may be
+            if line["kind"] == "worker" and line["trace"] != TRACE_VERSION:
+                raise SystemExit("summary.py: the trace is of another version")
+            if line["kind"] == "problem":
+                problems[line["pid"]] = line["problem"]
+            if line["kind"] == "sample" and "held" in line:
+                counts = self.samples[problems.get(line["pid"])]
+                counts["samples"] += 1
+                counts["unheld"] += not line["held"]
+                counts["without_clock"] += not line["sm_clock_mhz"]
+            if line["kind"] == "check" and line.get("capture") == "no":
+                self.refusals[line["capture_refusal"]] += 1
+
+    def fields(self, problem):
+        counts = self.samples.get(problem)
+        return [str(counts[name]) if counts else "-" for name in ("unheld", "without_clock", "samples")]
+
+
+def lines(database, trace):
     yield "\t".join(FIELDS)
     for problem, data in database.execute(
             "SELECT problem_text, candidates FROM tunings JOIN tuning_candidates USING (tuning_id) "
@@ -125,18 +157,25 @@ def lines(database):
             number(clocks, max, ".0f"), number(hosts, max, ".1f"),
             ",".join(f"{LAUNCHES.get(launch, launch)}/{CACHE_STATES.get(state, state)}:{count}"
                      for (launch, state), count in sorted(ways.items())) or "-",
+            *trace.fields(problem),
         ])
     for problem, candidate, reason in database.execute(
             "SELECT problem_text, candidate, reason FROM quarantine ORDER BY problem_text, candidate"):
         yield f"quarantined\t{problem}\t{candidate}\t{reason}"
+    for reason, count in trace.refusals.most_common():
+        yield f"not captured\t{count}\t{reason}"
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         print(__doc__, file=sys.stderr)
         return 2
+    trace = Trace([])
+    if len(sys.argv) == 3:
+        with open(sys.argv[2], encoding="utf-8", errors="replace") as text:
+            trace = Trace(text)
     with sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True) as database:
-        for line in lines(database):
+        for line in lines(database, trace):
             print(line)
     return 0
 

@@ -1,6 +1,7 @@
 """tests/gpu/run over the fake worker: what a card would be asked, and what is packed of it."""
 
 import gzip
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -112,3 +113,21 @@ def test_without_a_card_nothing_is_run(programs, tmp_path):
     done = gpu_run(programs, tmp_path / "results")
     assert done.returncode == 77 and "no GPU" in done.stderr
     assert not (tmp_path / "results").exists()
+
+
+def test_the_summary_counts_what_a_trace_says():
+    spec = importlib.util.spec_from_file_location("summary", ROOT / "tests/gpu/summary.py")
+    summary = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(summary)
+    sample = {"kind": "sample", "held": True, "sm_clock_mhz": 1755}
+    lines = [{"kind": "worker", "trace": 1, "pid": 7}, {"kind": "problem", "pid": 7, "problem": "a"},
+             {"kind": "problem", "pid": 8, "problem": "b"}, {"pid": 7, **sample}, {"pid": 7, **sample, "held": False},
+             {"pid": 8, **sample, "sm_clock_mhz": 0}, {"kind": "sample", "pid": 8, "failure": "it fell over"},
+             {"kind": "check", "pid": 8, "capture": "no", "capture_refusal": "not permitted"}]  # fmt: skip
+    trace = summary.Trace([*map(json.dumps, lines), '{"kind": "sam'])
+    assert trace.fields("a") == ["1", "0", "2"]
+    assert trace.fields("b") == ["0", "1", "1"]
+    assert trace.fields("c") == ["-", "-", "-"]
+    assert trace.refusals == {"not permitted": 1}
+    with pytest.raises(SystemExit):
+        summary.Trace([json.dumps({"kind": "worker", "trace": 2, "pid": 7})])

@@ -6,6 +6,6 @@ namespace convtune {
 // Raised by a change that the other side would misread.
 inline constexpr int kWorkerProtocolMajor = 1;
 // Raised by any other change of the messages.
-inline constexpr int kWorkerProtocolMinor = 3;
+inline constexpr int kWorkerProtocolMinor = 4;
 
 }  // namespace convtune

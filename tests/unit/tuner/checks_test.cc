@@ -121,6 +121,25 @@ TEST_F(ChecksTest, FinalistsAreTimedInEveryCacheState) {
   EXPECT_NEAR(winner.other_times[1].median_us, winner.median_us - 5, 1);
 }
 
+TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
+  Start("candidates=2;unheld_from=9");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  const Candidate winner = Tuned().candidates[0];
+  ASSERT_FALSE(winner.other_times.empty());
+  for (const TimeSummary& time : winner.other_times) {
+    EXPECT_EQ(time.sample_count, 9);
+    EXPECT_LT(time.high_us, 1000);
+  }
+  tuner_->Drain(absl::Now());
+  options_.devices.clear();
+  Start("candidates=2;unheld_from=6");
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  for (const TimeSummary& time : Tuned().candidates[0].other_times) {
+    EXPECT_EQ(time.sample_count, 9);
+    EXPECT_GT(time.low_us, 1000);
+  }
+}
+
 TEST_F(ChecksTest, WhoIsSlowToLaunchCanStillWinReplays) {
   Constraints constraints;
   constraints.launch = LaunchMode::kGraphCapture;
@@ -152,6 +171,17 @@ TEST_F(ChecksTest, WhereTheFirstSampleHangsTheirTimesAreTheAnswer) {
   EXPECT_EQ(Tuned().stop_reason, StopReason::kBudget);
   EXPECT_TRUE(Tuned().candidates[0].timed());
   EXPECT_EQ(Tuned().candidates[0].sample_count, 1);
+}
+
+TEST_F(ChecksTest, TimesOfFirstRunsAreNone) {
+  options_.hang_timeout = absl::Milliseconds(500);
+  Start("fault=hang;where=measure;index=0;protocol_minor=3");
+  JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.time_budget = absl::Milliseconds(400);
+  WaitFor(tuner_->CreateJob(request)->name);
+  ASSERT_TRUE(tuner_->GetTuning("", Problem(1)).ok());
+  for (const Candidate& candidate : Tuned().candidates) EXPECT_FALSE(candidate.timed());
 }
 
 TEST_F(ChecksTest, AnOlderWorkerIsTimedWithoutThem) {

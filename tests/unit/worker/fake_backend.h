@@ -42,7 +42,11 @@ class FakeBackend : public Backend {
   const Environment& environment() const override { return environment_; }
   const Provenance& provenance() const override { return provenance_; }
   bool has_gpu() const override { return has_gpu_; }
-  ConditionsLook LookAtConditions() override { return look; }
+  ConditionsLook LookAtConditions() override {
+    look.hot_ns += hot_ns_between_looks;
+    look.capped_ns += capped_ns_between_looks;
+    return look;
+  }
   absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
                                                        int64_t memory_budget_bytes) override;
 
@@ -55,7 +59,10 @@ class FakeBackend : public Backend {
   int open_problems = 0;
   std::array<std::atomic<int>, kMostLanes> prepared_by = {};  // plans by lane
   ConditionsLook look = {{}, "there is no card"};
+  int64_t hot_ns_between_looks = 0;
+  int64_t capped_ns_between_looks = 0;
   bool has_gpu_ = true;
+  bool holds = true;
 
  private:
   Environment environment_;
@@ -101,7 +108,9 @@ class FakeProblem : public BackendProblem {
       return absl::InternalError("it fell over");
     }
     --candidate.runs_until_failure;
-    return TimedRun{static_cast<double>(engine), 0.5, 1755};
+    TimedRun run = {static_cast<double>(engine), 0.5, 1755};
+    run.held = backend_->holds;
+    return run;
   }
 
  private:

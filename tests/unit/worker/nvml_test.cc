@@ -56,6 +56,33 @@ TEST(NvmlTest, ClientsOfAnMpsServerMeanThatItHasTheCard) {
   EXPECT_TRUE(LookAt("own=1,mps=1").conditions.mps);
 }
 
+TEST(NvmlTest, AListWithoutEvenThisProcessSaysNothing) {
+  const ConditionsLook look = LookAt("processes=0,own=0");
+  EXPECT_FALSE(look.conditions.known);
+  EXPECT_EQ(look.unknown_reason, "NVML lists no process of the card, not even this one");
+  EXPECT_TRUE(LookAt("processes=0,own=0,mig=1").conditions.known);
+  EXPECT_TRUE(LookAt("processes=0,own=0,mps=1").conditions.known);
+}
+
+TEST(NvmlTest, SaysForHowLongTheClocksWereKeptDown) {
+  const ConditionsLook look = LookAt("own=1,hot=5000000000,capped=7");
+  EXPECT_EQ(look.hot_ns, 5'000'000'000);
+  EXPECT_EQ(look.capped_ns, 7);
+}
+
+TEST(NvmlTest, SettingsAreAskedForWhenTold) {
+  setenv("CONVTUNE_FAKE_NVML", "own=1,limit=300000,ecc=0", 1);
+  auto nvml = Nvml::Open(kCard);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  setenv("CONVTUNE_FAKE_NVML", "own=1,limit=200000,ecc=1,temperature=50", 1);
+  EXPECT_EQ((*nvml)->Look().conditions.power_limit_watts, 300);
+  EXPECT_EQ((*nvml)->Look().conditions.ecc_errors, 0);
+  EXPECT_EQ((*nvml)->Look().conditions.temperature_celsius, 50);
+  (*nvml)->ReadSettings();
+  EXPECT_EQ((*nvml)->Look().conditions.power_limit_watts, 200);
+  EXPECT_EQ((*nvml)->Look().conditions.ecc_errors, 1);
+}
+
 TEST(NvmlTest, FailuresAreInItsOwnWords) {
   setenv("CONVTUNE_FAKE_NVML", "fail=1", 1);
   EXPECT_EQ(Nvml::Open(kCard).status().message(), "NVML: start: Driver Not Loaded");

@@ -69,5 +69,33 @@ TEST(IsPlausibleTest, RefusesWhatIsNoTime) {
   EXPECT_FALSE(IsPlausible(1, std::numeric_limits<double>::infinity()));
 }
 
+// Samples until a hold is tried again, where none works.
+int SamplesUntilRetry(HoldRecord* record) {
+  int samples = 0;
+  while (record->Attempts() == 0) {
+    record->Took(false);
+    ++samples;
+  }
+  return samples;
+}
+
+TEST(HoldRecordTest, WhatCannotBeHeldIsTriedAgainLessAndLessOften) {
+  HoldRecord record;
+  EXPECT_EQ(record.Attempts(), 2);
+  record.Took(false);
+  EXPECT_EQ(SamplesUntilRetry(&record), 20);
+  EXPECT_EQ(record.Attempts(), 1);
+  record.Took(false);
+  EXPECT_EQ(SamplesUntilRetry(&record), 80);
+}
+
+TEST(HoldRecordTest, AHoldThatWorkedIsUsedFromThenOn) {
+  HoldRecord record;
+  record.Took(false);
+  SamplesUntilRetry(&record);
+  record.Took(true);
+  EXPECT_EQ(record.Attempts(), 2);
+}
+
 }  // namespace
 }  // namespace convtune

@@ -272,10 +272,44 @@ TEST_F(SessionTest, MeasureSendsSamplesAndFailures) {
   EXPECT_EQ(replies[2].sample().gpu_us(), 5.0);
   EXPECT_EQ(replies[2].sample().host_us(), 0.5);
   EXPECT_EQ(replies[2].sample().sm_clock_mhz(), 1755);
+  EXPECT_TRUE(replies[2].sample().held());
   EXPECT_EQ(replies[4].sample().index(), 1);
   EXPECT_EQ(replies[4].sample().error_message(), "it fell over");
+  EXPECT_FALSE(replies[4].sample().has_held());
   EXPECT_TRUE(replies[5].has_conditions());
   EXPECT_TRUE(replies[6].outcome().ok());
+}
+
+TEST_F(SessionTest, MeasureSaysWhatWasNotHeld) {
+  backend_.Add(5);
+  backend_.holds = false;
+  Hello();
+  Open();
+  Prepare({0});
+  const auto replies = Measure({0});
+  EXPECT_TRUE(replies[2].sample().has_held());
+  EXPECT_FALSE(replies[2].sample().held());
+}
+
+TEST_F(SessionTest, WhatKeptTheClocksDownWhileMeasuringIsSaidAfterwards) {
+  backend_.Add(5);
+  backend_.look.conditions.known = true;
+  backend_.look.hot_ns = 1'000'000;
+  Hello();
+  Open();
+  Prepare({0});
+  auto replies = Measure({0});
+  EXPECT_EQ(replies[0].conditions().clock_reasons(), 0U);
+  EXPECT_EQ(replies[3].conditions().clock_reasons(), 0U);
+  backend_.hot_ns_between_looks = 5;
+  replies = Measure({0});
+  EXPECT_EQ(replies[0].conditions().clock_reasons(), 0U);
+  EXPECT_EQ(replies[3].conditions().clock_reasons(),
+            static_cast<uint32_t>(ClockReason::kThermalSlowdown));
+  backend_.hot_ns_between_looks = 0;
+  backend_.capped_ns_between_looks = 5;
+  EXPECT_EQ(Measure({0})[3].conditions().clock_reasons(),
+            static_cast<uint32_t>(ClockReason::kPowerCap));
 }
 
 TEST_F(SessionTest, MeasurePassesLaunchAndCacheStateOn) {

@@ -117,5 +117,20 @@ TEST(RandomTensorBytesTest, EveryTypeHasItsSizeAndIsNotAllZero) {
   }
 }
 
+TEST(DecodeElementsTest, GivesWhatEachElementIs) {
+  for (const DataType type : {DataType::kF64, DataType::kF32, DataType::kF16, DataType::kBF16,
+                              DataType::kE4M3, DataType::kE5M2, DataType::kI8, DataType::kI32}) {
+    for (const int64_t count : {0, 7, 70000}) {
+      const std::string bytes = RandomTensorBytes(type, count, TensorContent::kNormal, 1);
+      const std::vector<double> values = DecodeElements(type, bytes);
+      ASSERT_EQ(values.size(), static_cast<size_t>(count));
+      for (size_t i = 0; i < values.size(); ++i) {
+        const char* const element = bytes.data() + i * static_cast<size_t>(SizeOf(type));
+        ASSERT_EQ(values[i], DecodeElement(type, element)) << Name(type);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace convtune

@@ -51,6 +51,8 @@ TEST_F(TimerTest, GivesTimeAndClock) {
   const absl::StatusOr<TimedRun> run = timer_.Time(work_);
   EXPECT_DOUBLE_EQ(run->gpu_us, 100);
   EXPECT_DOUBLE_EQ(run->sm_clock_mhz, 1500);
+  EXPECT_EQ(run->stamps[0].timer_ns, 1'000'000U);
+  EXPECT_EQ(run->stamps[1].cycles, 151'000U);
   EXPECT_TRUE(run->held);
 }
 
@@ -58,6 +60,7 @@ TEST_F(TimerTest, AShortCandidateRunsSeveralTimesWithTheMeanAsSample) {
   work_.expected.gpu_us = 25;
   const absl::StatusOr<TimedRun> run = timer_.Time(work_);
   EXPECT_DOUBLE_EQ(run->gpu_us, 101);  // 100 and 102
+  EXPECT_EQ(run->runs, 2);
   EXPECT_THAT(stream_.calls, Contains("flush").Times(2));
   EXPECT_THAT(stream_.calls, Contains("launch").Times(2));
   EXPECT_THAT(stream_.calls, Contains("hold").Times(1));
@@ -75,7 +78,17 @@ TEST_F(TimerTest, AHoldThatGaveUpSpoilsItsSample) {
   stream_.give_ups = {true};
   const absl::StatusOr<TimedRun> run = timer_.Time(work_);
   EXPECT_TRUE(run->held);
+  EXPECT_EQ(run->gave_up, 1);
   EXPECT_THAT(stream_.calls, Contains("launch").Times(2));
+}
+
+TEST_F(TimerTest, NoMoreHoldsAreTriedThanAskedFor) {
+  stream_.give_ups = {true, true};
+  work_.holds = 1;
+  const absl::StatusOr<TimedRun> run = timer_.Time(work_);
+  EXPECT_FALSE(run->held);
+  EXPECT_EQ(run->gave_up, 1);
+  EXPECT_THAT(stream_.calls, Contains("hold").Times(1));
 }
 
 TEST_F(TimerTest, AfterTwoItIsTimedWithoutAHold) {
@@ -89,7 +102,7 @@ TEST_F(TimerTest, AfterTwoItIsTimedWithoutAHold) {
 }
 
 TEST_F(TimerTest, WorkThatMustNotBeHeldIsNot) {
-  work_.hold = false;
+  work_.holds = 0;
   EXPECT_FALSE(timer_.Time(work_)->held);
   EXPECT_THAT(stream_.calls, Not(Contains("hold")));
 }

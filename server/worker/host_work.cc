@@ -1,0 +1,114 @@
+#include "server/worker/host_work.h"
+
+#include <algorithm>
+#include <functional>
+#include <system_error>
+
+#include "server/worker/lanes.h"
+#include "server/worker/tensor_data.h"
+
+namespace convtune {
+namespace {
+
+constexpr uint64_t kInputSeed = 20240229;
+constexpr uint64_t kElementSeed = 20250307;
+// An odd number, so that rows of a tensor do not repeat each other.
+constexpr int64_t kBlockElements = (int64_t{1} << 20) + 7;
+constexpr int64_t kMaxProducts = int64_t{1} << 25;
+
+// Activations come from behind a ReLU, and gradients through one; w and the
+// bias do not.
+TensorContent ContentOf(TensorRole role) {
+  switch (role) {
+    case TensorRole::kX:
+    case TensorRole::kResidual:
+      return TensorContent::kRectified;
+    case TensorRole::kY:
+      return TensorContent::kMasked;
+    case TensorRole::kW:
+    case TensorRole::kBias:
+      break;
+  }
+  return TensorContent::kNormal;
+}
+
+TensorValues* PlaceOf(TensorRole role, ReferenceInputs* inputs) {
+  switch (role) {
+    case TensorRole::kX:
+      return &inputs->x;
+    case TensorRole::kW:
+      return &inputs->w;
+    case TensorRole::kY:
+      return &inputs->y;
+    case TensorRole::kResidual:
+      return &inputs->residual;
+    case TensorRole::kBias:
+      break;
+  }
+  return &inputs->bias;
+}
+
+// Calls work(i) for each i below `count`, several at a time.
+void SpreadOver(int threads, size_t count, const std::function<void(size_t i)>& work) {
+  std::atomic<size_t> next = 0;
+  RunOnLanes(static_cast<int>(std::min(static_cast<size_t>(threads), count)), [&](int /*lane*/) {
+    for (size_t i = next++; i < count; i = next++) work(i);
+  });
+}
+
+}  // namespace
+
+HostWork::HostWork(const ConvProblem& problem, const std::vector<GraphTensor>& tensors, int threads)
+    : problem_(problem),
+      threads_(threads),
+      inputs_end_(inputs_made_.get_future()),
+      all_end_(all_made_.get_future()) {
+  for (const GraphTensor& tensor : tensors) {
+    if (!tensor.output) inputs_.push_back({tensor, ""});
+  }
+  try {
+    thread_ = std::thread([this] { Make(); });
+  } catch (const std::system_error&) {
+    Make();
+  }
+}
+
+HostWork::~HostWork() {
+  stop_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+const std::string& HostWork::Block(int64_t uid) {
+  inputs_end_.wait();
+  return std::find_if(inputs_.begin(), inputs_.end(),
+                      [uid](const Input& input) { return input.tensor.uid == uid; })
+      ->block;
+}
+
+const std::vector<ReferenceElement>& HostWork::Reference() {
+  all_end_.wait();
+  return reference_;
+}
+
+void HostWork::Make() {
+  SpreadOver(threads_, inputs_.size(), [this](size_t i) { MakeInput(&inputs_[i]); });
+  inputs_made_.set_value();
+  const auto elements = ChooseElements(problem_, kMaxProducts, kElementSeed);
+  reference_.resize(elements.size());
+  SpreadOver(threads_, elements.size(), [&](size_t i) {
+    if (!stop_) reference_[i] = ComputeElement(problem_, values_, elements[i]);
+  });
+  values_ = ReferenceInputs();
+  all_made_.set_value();
+}
+
+void HostWork::MakeInput(Input* input) {
+  if (stop_) return;
+  const GraphTensor& tensor = input->tensor;
+  input->block =
+      RandomTensorBytes(tensor.type, std::min(tensor.elements, kBlockElements),
+                        ContentOf(tensor.role), kInputSeed + static_cast<uint64_t>(tensor.uid));
+  PlaceOf(tensor.role, &values_)->block = DecodeElements(tensor.type, input->block);
+}
+
+}  // namespace convtune

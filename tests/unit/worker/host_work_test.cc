@@ -1,0 +1,106 @@
+#include "server/worker/host_work.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+
+#include "server/worker/tensor_data.h"
+
+namespace convtune {
+namespace {
+
+constexpr int64_t kX = 1;
+constexpr int64_t kW = 2;
+constexpr int64_t kY = 3;
+
+ConvProblem Problem(const std::string& text) {
+  absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(text);
+  EXPECT_TRUE(problem.ok()) << text << ": " << problem.status();
+  return *std::move(problem);
+}
+
+int64_t Elements(const std::vector<int64_t>& dims) {
+  int64_t elements = 1;
+  for (const int64_t dim : dims) elements *= dim;
+  return elements;
+}
+
+std::vector<GraphTensor> TensorsOf(const ConvProblem& problem) {
+  const DataType type = problem.output_type();
+  const Operation operation = problem.operation();
+  return {
+      {TensorRole::kX, kX, type, Elements(problem.x_dims()), operation == Operation::kBwdData},
+      {TensorRole::kW, kW, type, Elements(problem.w_dims()), operation == Operation::kBwdFilter},
+      {TensorRole::kY, kY, type, Elements(problem.y_dims()), operation == Operation::kFwd}};
+}
+
+TEST(HostWorkTest, TheReferenceIsThatOfTheInputs) {
+  const ConvProblem problem = Problem("fwd,x=1x8x6x6,w=4x8x3x3,pad=1,f16");
+  HostWork work(problem, TensorsOf(problem), 4);
+  ReferenceInputs inputs;
+  inputs.x.block = DecodeElements(DataType::kF16, work.Block(kX));
+  inputs.w.block = DecodeElements(DataType::kF16, work.Block(kW));
+  ASSERT_EQ(inputs.x.block.size(), 8U * 36U);
+  std::map<int64_t, double> expected;
+  for (const auto& at : ChooseElements(problem, int64_t{1} << 40, 1)) {
+    const ReferenceElement element = ComputeElement(problem, inputs, at);
+    expected[element.offset] = element.value;
+  }
+  ASSERT_EQ(work.Reference().size(), 4U * 36U);
+  for (const ReferenceElement& element : work.Reference()) {
+    EXPECT_EQ(element.value, expected.at(element.offset));
+  }
+}
+
+TEST(HostWorkTest, ThreadsMakeNoDifference) {
+  const ConvProblem problem = Problem("bwd_filter,x=2x64x28x28,w=32x64x3x3,pad=1,nhwc,bf16");
+  HostWork alone(problem, TensorsOf(problem), 1);
+  HostWork together(problem, TensorsOf(problem), 8);
+  EXPECT_EQ(alone.Block(kX), together.Block(kX));
+  EXPECT_EQ(alone.Block(kY), together.Block(kY));
+  ASSERT_EQ(alone.Reference().size(), together.Reference().size());
+  for (size_t i = 0; i < alone.Reference().size(); ++i) {
+    EXPECT_EQ(alone.Reference()[i].offset, together.Reference()[i].offset);
+    EXPECT_EQ(alone.Reference()[i].value, together.Reference()[i].value);
+  }
+}
+
+TEST(HostWorkTest, LongInputsRepeatABlock) {
+  const ConvProblem problem = Problem("fwd,x=4x64x112x112,w=4x64x1x1,f16");
+  HostWork work(problem, TensorsOf(problem), 2);
+  EXPECT_EQ(work.Block(kX).size(), ((size_t{1} << 20) + 7) * 2);
+  EXPECT_EQ(work.Block(kW).size(), 4U * 64U * 2U);
+}
+
+TEST(HostWorkTest, ActivationsAreNotNegativeAndHalfOfAGradientIsZero) {
+  const ConvProblem problem = Problem("bwd_filter,x=1x8x32x32,w=8x8x1x1,f32");
+  HostWork work(problem, TensorsOf(problem), 1);
+  for (const double value : DecodeElements(DataType::kF32, work.Block(kX))) EXPECT_GE(value, 0);
+  int zeros = 0;
+  int negative = 0;
+  for (const double value : DecodeElements(DataType::kF32, work.Block(kY))) {
+    zeros += value == 0 ? 1 : 0;
+    negative += value < 0 ? 1 : 0;
+  }
+  EXPECT_NEAR(zeros, 4096, 400);
+  EXPECT_NEAR(negative, 2048, 300);
+}
+
+TEST(HostWorkTest, WhatNobodyWaitsForIsLeft) {
+  // Two elements, either of which takes a while.
+  const ConvProblem problem = Problem("bwd_filter,x=512x8x512x512,w=8x8x1x1,f16");
+  for (int i = 0; i < 3; ++i) HostWork work(problem, TensorsOf(problem), 8);
+}
+
+TEST(HostWorkTest, WhereOneElementWouldTakeTooLongThereIsNoReference) {
+  const ConvProblem problem = Problem("bwd_filter,x=2048x8x512x512,w=8x8x1x1,f16");
+  HostWork work(problem, TensorsOf(problem), 2);
+  EXPECT_TRUE(work.Reference().empty());
+}
+
+}  // namespace
+}  // namespace convtune

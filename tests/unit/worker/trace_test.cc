@@ -1,0 +1,206 @@
+#include "server/worker/trace.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "proto/convtune/worker/protocol_version.h"
+#include "server/worker/session.h"
+#include "tests/unit/worker/fake_backend.h"
+
+namespace convtune {
+namespace {
+
+using google::protobuf::Value;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr char kProblem[] =
+    "fwd,x=1x8x16x16,w=8x8x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32";
+
+class TraceTest : public testing::Test {
+ protected:
+  TraceTest() : path_(testing::TempDir() + "convtune_trace_" + std::to_string(getpid())) {
+    unlink(path_.c_str());
+    setenv(Trace::kVariable, path_.c_str(), 1);
+  }
+  ~TraceTest() override {
+    unsetenv(Trace::kVariable);
+    unlink(path_.c_str());
+  }
+
+  static std::unique_ptr<Trace> Open() {
+    absl::StatusOr<std::unique_ptr<Trace>> trace = Trace::FromEnvironment();
+    EXPECT_TRUE(trace.ok()) << trace.status();
+    return trace.ok() ? *std::move(trace) : nullptr;
+  }
+
+  // Every line, each of which has to be a JSON object.
+  std::vector<std::map<std::string, Value>> Lines() const {
+    std::vector<std::map<std::string, Value>> lines;
+    std::ifstream file(path_);
+    for (std::string line; std::getline(file, line);) {
+      google::protobuf::Struct object;
+      EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(line, &object).ok()) << line;
+      lines.emplace_back(object.fields().begin(), object.fields().end());
+    }
+    return lines;
+  }
+
+  std::vector<std::string> Kinds() const {
+    std::vector<std::string> kinds;
+    for (auto& line : Lines()) kinds.push_back(line["kind"].string_value());
+    return kinds;
+  }
+
+  const std::string path_;
+};
+
+TEST_F(TraceTest, ASessionPutsAllThatItMeasured) {
+  FakeBackend backend;
+  backend.Add(5).checked->capture = CaptureSupport::kNo;
+  backend.candidates[0].checked->capture_refusal = "begin a capture: \"no\"";
+  const std::unique_ptr<Trace> trace = Open();
+  Session session(&backend, trace.get());
+  std::vector<worker::Request> requests(5);
+  requests[0].mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
+  requests[1].mutable_open_problem()->set_problem_text(kProblem);
+  requests[1].mutable_open_problem()->set_listing(worker::LISTING_HEURISTICS);
+  requests[1].mutable_open_problem()->set_graph_api(true);
+  requests[2].mutable_prepare()->add_indexes(0);
+  requests[2].mutable_prepare()->set_threads(1);
+  requests[3].mutable_check()->add_indexes(0);
+  requests[4].mutable_measure()->add_indexes(0);
+  requests[4].mutable_measure()->set_rounds(1);
+  for (const worker::Request& request : requests) {
+    EXPECT_TRUE(
+        session.Handle(request, [](const worker::Reply&) { return absl::OkStatus(); }).ok());
+  }
+  EXPECT_THAT(Kinds(),
+              ElementsAre("worker", "problem", "check", "conditions", "sample", "conditions"));
+  auto lines = Lines();
+  ASSERT_THAT(lines, SizeIs(6));
+  EXPECT_EQ(lines[0]["trace"].number_value(), Trace::kFormatVersion);
+  EXPECT_EQ(lines[0]["environment"].string_value(), backend.environment().ToText());
+  EXPECT_EQ(lines[0]["pid"].number_value(), getpid());
+  EXPECT_GT(lines[0]["unix_us"].number_value(), 1e15);
+  EXPECT_EQ(lines[1]["problem"].string_value(), kProblem);
+  EXPECT_EQ(lines[2]["capture"].string_value(), "no");
+  EXPECT_EQ(lines[2]["capture_refusal"].string_value(), "begin a capture: \"no\"");
+  EXPECT_FALSE(lines[3]["known"].bool_value());
+  EXPECT_EQ(lines[4]["index"].number_value(), 0);
+  EXPECT_EQ(lines[4]["candidate"].string_value(), "graph:eng5");
+  EXPECT_EQ(lines[4]["launch"].string_value(), "eager");
+  EXPECT_EQ(lines[4]["cache_state"].string_value(), "input_hot");
+  EXPECT_EQ(lines[4]["gpu_us"].number_value(), 5);
+}
+
+TEST_F(TraceTest, ASampleHasWhatTheTimerSaw) {
+  TimedRun run = {123456.75, 2.5, 1500};
+  run.held = true;
+  run.runs = 16;
+  run.gave_up = 1;
+  run.stamps = {{{1'000'000, 1000}, {1'100'000, 151'000}}};
+  const std::unique_ptr<Trace> trace = Open();
+  trace->PutSample(7, EngineConfig{5, {}}, 3, {LaunchMode::kGraphCapture, CacheState::kCold}, run);
+  auto lines = Lines();
+  ASSERT_THAT(lines, SizeIs(1));
+  auto& line = lines[0];
+  EXPECT_EQ(line["index"].number_value(), 7);
+  EXPECT_EQ(line["round"].number_value(), 3);
+  EXPECT_EQ(line["launch"].string_value(), std::string(Name(LaunchMode::kGraphCapture)));
+  EXPECT_EQ(line["cache_state"].string_value(), "cold");
+  EXPECT_EQ(line["runs"].number_value(), 16);
+  EXPECT_EQ(line["gpu_us"].number_value(), 123456.75);
+  EXPECT_EQ(line["host_us"].number_value(), 2.5);
+  EXPECT_EQ(line["sm_clock_mhz"].number_value(), 1500);
+  EXPECT_TRUE(line["held"].bool_value());
+  EXPECT_EQ(line["gave_up"].number_value(), 1);
+  const auto& stamps = line["stamps"].list_value().values();
+  ASSERT_EQ(stamps.size(), 2);
+  EXPECT_EQ(stamps[1].list_value().values(0).number_value(), 1'100'000);
+  EXPECT_EQ(stamps[1].list_value().values(1).number_value(), 151'000);
+}
+
+TEST_F(TraceTest, ACheckHasWhatWasComputedAndBothTimes) {
+  CheckedRun checked;
+  checked.first = {5000, 4000};
+  checked.run = {20, 6};
+  checked.error = std::numeric_limits<double>::infinity();
+  checked.magnitude = 2;
+  checked.nonfinite = 9;
+  checked.out_of_bounds = "output: 2 bytes";
+  checked.capture = CaptureSupport::kYes;
+  const std::unique_ptr<Trace> trace = Open();
+  trace->PutChecked(0, EngineConfig{5, {}}, checked);
+  checked.error = std::nullopt;
+  trace->PutChecked(0, EngineConfig{5, {}}, checked);
+  auto lines = Lines();
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_EQ(lines[0]["error"].string_value(), "inf");
+  EXPECT_EQ(lines[0]["magnitude"].number_value(), 2);
+  EXPECT_EQ(lines[0]["nonfinite"].number_value(), 9);
+  EXPECT_EQ(lines[0]["out_of_bounds"].string_value(), "output: 2 bytes");
+  EXPECT_EQ(lines[0]["capture"].string_value(), "yes");
+  EXPECT_EQ(lines[0]["first"].struct_value().fields().at("gpu_us").number_value(), 5000);
+  EXPECT_EQ(lines[0]["second"].struct_value().fields().at("gpu_us").number_value(), 20);
+  EXPECT_TRUE(lines[1]["error"].has_null_value());
+}
+
+TEST_F(TraceTest, FailuresAreInTheirOwnWords) {
+  const std::unique_ptr<Trace> trace = Open();
+  trace->PutChecked(0, EngineConfig{5, {}}, absl::InternalError("it fell over"));
+  trace->PutSample(0, EngineConfig{5, {}}, 0, {}, absl::InternalError("it fell over"));
+  for (auto& line : Lines()) EXPECT_EQ(line["failure"].string_value(), "it fell over");
+  EXPECT_THAT(Kinds(), ElementsAre("check", "sample"));
+}
+
+TEST_F(TraceTest, WorkersShareAFile) {
+  const std::unique_ptr<Trace> first = Open();
+  const std::unique_ptr<Trace> second = Open();
+  first->PutProblem("a");
+  second->PutProblem("b");
+  first->PutProblem("c");
+  EXPECT_THAT(Kinds(), ElementsAre("problem", "problem", "problem"));
+}
+
+TEST_F(TraceTest, WithoutTheVariableThereIsNone) {
+  setenv(Trace::kVariable, "", 1);
+  EXPECT_EQ(Open(), nullptr);
+  unsetenv(Trace::kVariable);
+  EXPECT_EQ(Open(), nullptr);
+  EXPECT_NE(access(path_.c_str(), F_OK), 0);
+}
+
+TEST_F(TraceTest, AFileThatCannotBeWrittenIsAnError) {
+  setenv(Trace::kVariable, "/nowhere/trace", 1);
+  EXPECT_EQ(Trace::FromEnvironment().status().message(),
+            "CONVTUNE_TRACE: /nowhere/trace: No such file or directory");
+  setenv(Trace::kVariable, "trace", 1);
+  EXPECT_THAT(std::string(Trace::FromEnvironment().status().message()),
+              HasSubstr("must be an absolute path"));
+}
+
+TEST_F(TraceTest, ADiskThatIsFullEndsTheTraceAndNothingElse) {
+  setenv(Trace::kVariable, "/dev/full", 1);
+  const std::unique_ptr<Trace> trace = Open();
+  testing::internal::CaptureStderr();
+  trace->PutProblem("a");
+  trace->PutProblem("b");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "convtune-worker: CONVTUNE_TRACE: /dev/full: No space left on device; nothing more is "
+            "traced\n");
+}
+
+}  // namespace
+}  // namespace convtune

@@ -31,7 +31,10 @@ std::string WhyOutdated(const Tuning& tuning, const LibraryVersions& now);
 // A tuning that does not hold any more is no evidence of anything: it is kept,
 // as a hint, and any tuning takes its place.
 void MarkOutdated(const std::string& why, Tuning* tuning);
-bool IsMarkedOutdated(const Tuning& tuning);
+bool IsMarkedOutdated(Evidence evidence, std::string_view incomplete_reason);
+inline bool IsMarkedOutdated(const Tuning& tuning) {
+  return IsMarkedOutdated(tuning.evidence, tuning.incomplete_reason);
+}
 
 // A store whose tunings are marked as they are read, where they do not hold for
 // the devices that there are. Thread-safe as the store beneath.

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <exception>
 #include <fstream>
+#include <future>
 #include <iostream>
 #include <iterator>
 #include <string>
@@ -43,6 +44,10 @@ int main(int argc, char** argv) {
   convtune::client::Constraints constraints;
   constraints.api = convtune::client::Api::kGraph;
   convtune::client::Resolver resolver;
+  // cuDNN loads its libraries meanwhile, which takes longer than the answers do.
+  auto asked = std::async(std::launch::async, [&] {
+    return resolver.Resolve(model, std::chrono::seconds(5), constraints);
+  });
   int failed = 0;
   try {
     example::Device device;
@@ -53,7 +58,7 @@ int main(int argc, char** argv) {
       std::cerr << "there is no GPU; name the properties of a device profile\n";
       return 2;
     }
-    for (const auto& result : resolver.Resolve(model, std::chrono::seconds(5), constraints)) {
+    for (const auto& result : asked.get()) {
       std::cout << result.problem << "\t";
       if (!result.found) {
         std::cout << "cuDNN's heuristic: " << result.why << "\n";

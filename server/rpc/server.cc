@@ -46,8 +46,6 @@ void SetLimits(grpc::ServerBuilder* builder) {
                               kKeepaliveTimeoutSeconds * kMillisecondsPerSecond);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                               kMinClientPingSeconds * kMillisecondsPerSecond);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
-                              kMaxConnectionAgeSeconds * kMillisecondsPerSecond);
   // Two daemons must never share a port unnoticed.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   grpc::ResourceQuota quota("convtuned");
@@ -90,6 +88,11 @@ class GrpcServer final : public Server {
         ASSIGN_OR_RETURN(entrance.tls, TlsCredentials(options.tls));
       }
       addresses.push_back(std::move(address));
+    }
+    // It puts a filter before every call, so only where certificates expire.
+    if (entrance.tls != nullptr) {
+      builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                                 kMaxConnectionAgeSeconds * kMillisecondsPerSecond);
     }
     ASSIGN_OR_RETURN(entrance.rules, AccessRules::Parse(options.roles));
     entrance.max_fd = RaiseFileLimit(kMaxConnections + kReservedFiles, kReservedFiles);

@@ -54,8 +54,8 @@ std::vector<Candidate> MakeRunnersUp(const Candidate& winner, Candidates eligibl
 
 // A limit below everything that was left out for memory loses nothing by it.
 Evidence EvidenceUnder(const IndexedTuning& indexed, const Constraints& constraints) {
-  if (IsIncompleteForMemoryOnly(indexed.tuning) && constraints.max_workspace_bytes &&
-      indexed.least_skipped_workspace &&
+  if (IsIncompleteForMemoryOnly(indexed.tuning.evidence, indexed.tuning.incomplete_reason) &&
+      constraints.max_workspace_bytes && indexed.least_skipped_workspace &&
       *constraints.max_workspace_bytes < *indexed.least_skipped_workspace) {
     return Evidence::kMeasured;
   }
@@ -80,7 +80,8 @@ void NoteEvidence(const IndexedTuning& indexed, Evidence evidence,
 // to that: it cannot win.
 class Timing {
  public:
-  Timing(const Tuning& tuning, const Constraints& constraints) : candidates_(&tuning.candidates) {
+  Timing(const KeptTuning& tuning, const Constraints& constraints)
+      : candidates_(&tuning.candidates) {
     const CacheState cache_state = constraints.cache_state.value_or(tuning.cache_state);
     if (tuning.stop_reason == StopReason::kNone ||
         (constraints.launch == LaunchMode::kEager && cache_state == tuning.cache_state)) {
@@ -134,7 +135,7 @@ class Timing {
 std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* pin,
                                       const Constraints& constraints, DataType data_type,
                                       absl::Time now) {
-  const Tuning& tuning = indexed.tuning;
+  const KeptTuning& tuning = indexed.tuning;
   const Timing timing(tuning, constraints);
   if (pin != nullptr && pin->expire_time && *pin->expire_time <= now) pin = nullptr;
   std::vector<std::string> notes;
@@ -195,7 +196,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   answer.portfolio = MakePortfolio(*winner, eligible, stock);
   answer.runners_up = MakeRunnersUp(*winner, eligible);
   answer.origin = tuning.origin;
-  answer.environment_name = indexed.environment_name;
+  answer.environment_name = indexed.EnvironmentName();
   answer.age = std::max(absl::ZeroDuration(), now - tuning.tune_time);
   answer.candidate_count = indexed.candidate_count;
   answer.tuning_id = indexed.digest.ToString();

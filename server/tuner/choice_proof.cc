@@ -13,7 +13,8 @@ bool HasRun(const Tuning& tuning, const CandidateId& candidate) {
 }
 
 bool IsOutdated(const IndexedTuning& known) {
-  return known.stands_in_for != nullptr || IsMarkedOutdated(known.tuning);
+  return known.stands_in_for != nullptr ||
+         IsMarkedOutdated(known.tuning.evidence, known.tuning.incomplete_reason);
 }
 
 // Of those whose builds are known.

@@ -98,7 +98,7 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
     Prepare(tuning);
     if (stored != nullptr) {
       // The index has but a part of the candidates, and no count of all samples.
-      const Tuning whole = GetLocked(tuning->key).value_or(stored->tuning);
+      const Tuning whole = GetLocked(tuning->key).value_or(stored->tuning.ToTuning());
       if (!AddsAnotherApi(whole, *tuning) && !ShouldReplace(*tuning, whole, waiting->forced)) {
         waiting->persisted = stored->persisted;
         continue;
@@ -170,7 +170,7 @@ bool Committer::IsBetterThanStored(const Tuning& tuning) {
   if (tuning.evidence != stored->tuning.evidence) {
     return tuning.evidence > stored->tuning.evidence;
   }
-  return IsBetterTuning(tuning, GetLocked(tuning.key).value_or(stored->tuning));
+  return IsBetterTuning(tuning, GetLocked(tuning.key).value_or(stored->tuning.ToTuning()));
 }
 
 absl::StatusOr<ImportCounts> Committer::Import(const TuningSource& next) {
@@ -212,7 +212,7 @@ void Committer::Prepare(Tuning* tuning) const {
 
 void Committer::PublishTaken(std::vector<std::shared_ptr<const IndexedTuning>> taken) {
   for (auto& prepared : taken) {
-    const TuningKey key = prepared->tuning.key;
+    const TuningKey key = prepared->tuning.key.Whole();
     pending_.erase(Texts(key));
     instead_.erase(Texts(key));
     index_->Publish(std::move(prepared));

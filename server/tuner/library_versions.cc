@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -54,9 +53,8 @@ void MarkOutdated(const std::string& why, Tuning* tuning) {
   tuning->incomplete_reason = absl::StrCat(kOutdated, why);
 }
 
-bool IsMarkedOutdated(const Tuning& tuning) {
-  return tuning.evidence == Evidence::kNone &&
-         absl::StartsWith(tuning.incomplete_reason, kOutdated);
+bool IsMarkedOutdated(Evidence evidence, std::string_view incomplete_reason) {
+  return evidence == Evidence::kNone && incomplete_reason.starts_with(kOutdated);
 }
 
 bool WasMeasuredAndIsOutdated(const Tuning& tuning) {

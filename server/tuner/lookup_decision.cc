@@ -25,11 +25,12 @@ Evidence LeastEvidence(const LookupRequest& request, bool profile) {
 
 bool IsWorthTuning(const IndexedTuning& stored, const TuningOptions& options, Evidence least,
                    bool profile) {
-  const Tuning& tuning = stored.tuning;
-  if (IsFirstConfigsOnly(tuning)) return true;
+  const KeptTuning& tuning = stored.tuning;
+  if (IsFirstConfigsOnly(tuning.incomplete_reason)) return true;
   if (!profile && (tuning.evidence < Evidence::kIncomplete || tuning.evidence < least)) return true;
   // More time may tell what the last time did not suffice for.
-  if (!profile && EndedForTime(tuning) && options.time_budget > kMoreTime * tuning.elapsed) {
+  if (!profile && EndedForTime(tuning.evidence, tuning.incomplete_reason) &&
+      options.time_budget > kMoreTime * tuning.elapsed) {
     return true;
   }
   if (options.api == Api::kGraph && !stored.has_graph) return true;
@@ -61,8 +62,9 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,
       MakeAnswer(*known.tuning, known.pin.get(), request.constraints, problem.data_type(), now),
       std::nullopt};
   const Evidence least = LeastEvidence(request, profile);
-  const bool outdated = IsMarkedOutdated(known.tuning->tuning);
-  const bool first_configs_only = IsFirstConfigsOnly(known.tuning->tuning);
+  const bool outdated =
+      IsMarkedOutdated(known.tuning->tuning.evidence, known.tuning->tuning.incomplete_reason);
+  const bool first_configs_only = IsFirstConfigsOnly(known.tuning->tuning.incomplete_reason);
   if (const Answer* answer = std::get_if<Answer>(&decision.outcome)) {
     if (IsEnough(answer->evidence, answer->pinned, first_configs_only, request, profile)) {
       decision.saved = known.tuning->tuning.elapsed;

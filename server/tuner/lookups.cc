@@ -21,14 +21,14 @@ namespace {
 AnswerSource SourceOf(const IndexHit& known, const ConvProblem& problem, const TuningKey& key) {
   const bool own = known.tuning != nullptr && known.tuning->tuning.key == key;
   if (!own || (known.pin != nullptr && known.pin->expire_time)) return {};
-  const Tuning& tuning = known.tuning->tuning;
+  const KeptTuning& tuning = known.tuning->tuning;
   AnswerSource source;
   source.digest = known.digest;
   source.alignment_bytes = problem.alignment_bytes();
   source.tuning = known.tuning;
   source.pin = known.pin;
   source.settled = IsSettled(known);
-  source.first_configs_only = IsFirstConfigsOnly(tuning);
+  source.first_configs_only = IsFirstConfigsOnly(tuning.incomplete_reason);
   source.tune_time = tuning.tune_time;
   source.elapsed = tuning.elapsed;
   return source;
@@ -52,7 +52,8 @@ void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   const TuningKey& key = pending.rows[row].result.key;
   auto hint = index_->Find(key).tuning;
   if (hint != nullptr && hint->stands_in_for != nullptr) hint = hint->stands_in_for;
-  const bool own = hint != nullptr && IsMarkedOutdated(hint->tuning);
+  const bool own =
+      hint != nullptr && IsMarkedOutdated(hint->tuning.evidence, hint->tuning.incomplete_reason);
   if (!own) hint = index_->FindHint(key);
   if (hint == nullptr) return;
   auto outcome = MakeAnswer(*hint, nullptr, pending.request.constraints,
@@ -61,7 +62,7 @@ void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   if (answer == nullptr) return;
   answer->note =
       own ? absl::StrCat("not exact: ", hint->tuning.incomplete_reason)
-          : absl::StrCat("not exact: holds for ", hint->tuning.key.environment_text, ", not ",
+          : absl::StrCat("not exact: holds for ", hint->tuning.key.environment_text(), ", not ",
                          key.environment_text, answer->note.empty() ? "" : "; ", answer->note);
   miss->hint = std::move(*answer);
 }

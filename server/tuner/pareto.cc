@@ -1,10 +1,11 @@
 #include "server/tuner/pareto.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <tuple>
 #include <utility>
 
+#include "proto/base/mutex.h"
 #include "server/tuner/ranking.h"
 
 namespace convtune {
@@ -38,9 +39,10 @@ bool IsLegacyStock(const Candidate& c, const std::vector<Candidate>& candidates)
   });
 }
 
-auto TraitsOf(const PrunedGroup& group) {
-  return std::tie(group.workspace_bytes, group.error, group.numerical_notes, group.legacy,
-                  group.deterministic, group.capturable);
+bool SameTraits(const PrunedGroup& a, const PrunedGroup& b) {
+  return a.workspace_bytes == b.workspace_bytes && a.error == b.error &&
+         a.numerical_notes == b.numerical_notes && a.legacy == b.legacy &&
+         a.deterministic == b.deterministic && a.capturable == b.capturable;
 }
 
 void AddPruned(const Candidate& candidate, std::vector<PrunedGroup>* pruned) {
@@ -49,11 +51,11 @@ void AddPruned(const Candidate& candidate, std::vector<PrunedGroup>* pruned) {
   added.error = candidate.error.value_or(PrunedGroup::kNotCompared);
   added.numerical_notes = candidate.numerical_notes;
   added.count = 1;
-  added.legacy = ApiOf(candidate.id) == Api::kLegacy;
-  added.deterministic = candidate.deterministic;
-  added.capturable = candidate.capturable();
+  added.legacy = ApiOf(candidate.id) == Api::kLegacy ? 1 : 0;
+  added.deterministic = candidate.deterministic ? 1 : 0;
+  added.capturable = candidate.capturable() ? 1 : 0;
   for (PrunedGroup& group : *pruned) {
-    if (TraitsOf(group) == TraitsOf(added)) {
+    if (SameTraits(group, added)) {
       ++group.count;
       return;
     }
@@ -61,15 +63,73 @@ void AddPruned(const Candidate& candidate, std::vector<PrunedGroup>* pruned) {
   pruned->push_back(added);
 }
 
+// The one copy of an environment's texts, for as long as any tuning has it.
+std::shared_ptr<const KeptEnvironment> SharedEnvironment(const std::string& text) {
+  static auto* const mutex = new Mutex;
+  static auto* const kept = new std::map<std::string, std::weak_ptr<const KeptEnvironment>>;
+  MutexLock lock(*mutex);
+  std::weak_ptr<const KeptEnvironment>& known = (*kept)[text];
+  std::shared_ptr<const KeptEnvironment> shared = known.lock();
+  if (shared == nullptr) {
+    std::erase_if(*kept, [&text](const auto& entry) {
+      return entry.second.expired() && entry.first != text;
+    });
+    const auto environment = Environment::Parse(text);
+    shared = std::make_shared<const KeptEnvironment>(
+        KeptEnvironment{text, environment.ok() ? environment->Name() : ""});
+    known = shared;
+  }
+  return shared;
+}
+
+const Candidate* WinnerOf(const Tuning& tuning) {
+  std::vector<const Candidate*> ran;
+  for (const Candidate& c : tuning.candidates) {
+    if (c.ran()) ran.push_back(&c);
+  }
+  const auto stock = StockIndex(tuning.candidates);
+  return PickWinner(ran, stock ? &tuning.candidates[*stock] : nullptr);
+}
+
+// All that does not depend on which candidates are kept.
+IndexedTuning WithoutCandidates(const Tuning& tuning) {
+  IndexedTuning indexed(tuning);
+  indexed.candidate_count = static_cast<int>(tuning.candidates.size());
+  indexed.digest = tuning.key.Digest();
+  const auto stock = StockIndex(tuning.candidates);
+  indexed.stock_is_certain = stock && IsCertain(tuning.candidates, *stock);
+  for (const Candidate& c : tuning.candidates) {
+    if (c.ran()) {
+      (ApiOf(c.id) == Api::kGraph ? indexed.has_graph : indexed.has_legacy) = true;
+    } else if (c.status == CandidateStatus::kSkippedMemory) {
+      indexed.least_skipped_workspace =
+          std::min(indexed.least_skipped_workspace.value_or(c.workspace_bytes), c.workspace_bytes);
+    }
+  }
+  return indexed;
+}
+
+void Take(const std::vector<const Candidate*>& kept, const Candidate* winner,
+          IndexedTuning* indexed) {
+  std::vector<Candidate>& candidates = indexed->tuning.candidates;
+  candidates.reserve(kept.size());
+  for (const Candidate* c : kept) {
+    if (c == winner) indexed->winner = static_cast<int>(candidates.size());
+    candidates.push_back(*c);
+    candidates.back().samples_us = {};
+  }
+  indexed->stock = StockIndex(candidates);
+}
+
 }  // namespace
 
 Candidate PrunedGroup::Example() const {
   Candidate candidate;
-  if (legacy) candidate.id = LegacyAlgorithm{};
+  if (legacy != 0) candidate.id = LegacyAlgorithm{};
   candidate.numerical_notes = numerical_notes;
-  candidate.deterministic = deterministic;
+  candidate.deterministic = deterministic != 0;
   candidate.workspace_bytes = workspace_bytes;
-  candidate.capture = capturable ? CaptureSupport::kYes : CaptureSupport::kNo;
+  candidate.capture = capturable != 0 ? CaptureSupport::kYes : CaptureSupport::kNo;
   if (error != kNotCompared) candidate.error = error;
   return candidate;
 }
@@ -93,64 +153,77 @@ bool DominatorsFirst(const Candidate& a, const Candidate& b) {
   return a_time != b_time ? a_time < b_time : TieBefore(a, b);
 }
 
-IndexedTuning KeepAll(Tuning tuning) {
-  IndexedTuning indexed;
-  indexed.candidate_count = static_cast<int>(tuning.candidates.size());
-  indexed.digest = tuning.key.Digest();
-  if (const auto environment = Environment::Parse(tuning.key.environment_text); environment.ok()) {
-    indexed.environment_name = environment->Name();
-  }
-  indexed.stock = StockIndex(tuning.candidates);
-  indexed.stock_is_certain = indexed.stock && IsCertain(tuning.candidates, *indexed.stock);
-  for (Candidate& c : tuning.candidates) {
-    c.samples_us = {};
-    if (c.ran()) {
-      (ApiOf(c.id) == Api::kGraph ? indexed.has_graph : indexed.has_legacy) = true;
-    } else if (c.status == CandidateStatus::kSkippedMemory) {
-      indexed.least_skipped_workspace =
-          std::min(indexed.least_skipped_workspace.value_or(c.workspace_bytes), c.workspace_bytes);
-    }
-  }
-  std::vector<const Candidate*> ran;
-  for (const Candidate& c : tuning.candidates) {
-    if (c.ran()) ran.push_back(&c);
-  }
-  const Candidate* stock = indexed.stock ? &tuning.candidates[*indexed.stock] : nullptr;
-  if (const Candidate* winner = PickWinner(ran, stock)) indexed.winner = ToText(winner->id);
-  indexed.tuning = std::move(tuning);
+KeptKey::KeptKey(const TuningKey& key)
+    : problem_text(key.problem_text), environment(SharedEnvironment(key.environment_text)) {}
+
+KeptTuning::KeptTuning(const Tuning& tuning)
+    : key(tuning.key),
+      incomplete_reason(tuning.incomplete_reason),
+      tune_time(tuning.tune_time),
+      elapsed(tuning.elapsed),
+      memory_budget_bytes(tuning.memory_budget_bytes),
+      evidence(tuning.evidence),
+      origin(tuning.origin),
+      stop_reason(tuning.stop_reason),
+      cache_state(tuning.cache_state) {}
+
+Tuning KeptTuning::ToTuning() const {
+  Tuning tuning;
+  tuning.key = key.Whole();
+  tuning.candidates = candidates;
+  tuning.incomplete_reason = incomplete_reason;
+  tuning.tune_time = tune_time;
+  tuning.elapsed = elapsed;
+  tuning.memory_budget_bytes = memory_budget_bytes;
+  tuning.evidence = evidence;
+  tuning.origin = origin;
+  tuning.stop_reason = stop_reason;
+  tuning.cache_state = cache_state;
+  return tuning;
+}
+
+std::string IndexedTuning::Winner() const {
+  return winner < 0 ? "" : ToText(tuning.candidates[static_cast<size_t>(winner)].id);
+}
+
+IndexedTuning KeepAll(const Tuning& tuning) {
+  IndexedTuning indexed = WithoutCandidates(tuning);
+  std::vector<const Candidate*> all;
+  for (const Candidate& c : tuning.candidates) all.push_back(&c);
+  Take(all, WinnerOf(tuning), &indexed);
   return indexed;
 }
 
-IndexedTuning KeepBest(Tuning tuning, const CandidateId* pinned) {
-  IndexedTuning indexed = KeepAll(std::move(tuning));
-  std::vector<Candidate> all = std::move(indexed.tuning.candidates);
-  std::set<CandidateId> stocks;
-  if (indexed.stock) stocks.insert(all[*indexed.stock].id);
-  for (const Candidate& c : all) {
-    if (c.ran() && IsLegacyStock(c, all)) stocks.insert(c.id);
+IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned) {
+  IndexedTuning indexed = WithoutCandidates(tuning);
+  std::vector<const Candidate*> all;
+  for (const Candidate& c : tuning.candidates) {
+    if (c.ran()) all.push_back(&c);
   }
-  std::erase_if(all, [](const Candidate& c) { return !c.ran(); });
-  std::sort(all.begin(), all.end(), DominatorsFirst);
-  std::vector<Candidate> kept;
-  std::vector<Candidate> besides;
+  // The stock choices of callers of both APIs and of the legacy one alone.
+  const auto stock = StockIndex(tuning.candidates);
+  const auto is_stock = [&](const Candidate& c) {
+    return (stock && &c == &tuning.candidates[*stock]) || IsLegacyStock(c, tuning.candidates);
+  };
+  std::sort(all.begin(), all.end(),
+            [](const Candidate* a, const Candidate* b) { return DominatorsFirst(*a, *b); });
+  std::vector<const Candidate*> kept;
+  std::vector<const Candidate*> besides;
   for (size_t place = 0; place < all.size(); ++place) {
-    Candidate& c = all[place];
-    const bool dominated =
-        std::any_of(kept.begin(), kept.end(), [&c](const Candidate& k) { return Dominates(k, c); });
+    const Candidate* c = all[place];
+    const bool dominated = std::any_of(kept.begin(), kept.end(),
+                                       [c](const Candidate* k) { return Dominates(*k, *c); });
     if (!dominated) {
-      kept.push_back(std::move(c));
-    } else if (place <= kRunnersUp || stocks.contains(c.id) ||
-               (pinned != nullptr && c.id == *pinned)) {
-      besides.push_back(std::move(c));
+      kept.push_back(c);
+    } else if (place <= kRunnersUp || is_stock(*c) || (pinned != nullptr && c->id == *pinned)) {
+      besides.push_back(c);
     } else {
-      AddPruned(c, &indexed.pruned);
+      AddPruned(*c, &indexed.pruned);
     }
   }
   kept.insert(kept.end(), besides.begin(), besides.end());
-  kept.shrink_to_fit();
+  Take(kept, WinnerOf(tuning), &indexed);
   indexed.pruned.shrink_to_fit();
-  indexed.stock = StockIndex(kept);
-  indexed.tuning.candidates = std::move(kept);
   return indexed;
 }
 

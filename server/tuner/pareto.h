@@ -20,24 +20,69 @@ struct PrunedGroup {
   int64_t workspace_bytes = 0;
   double error = kNotCompared;
   uint32_t numerical_notes = 0;
-  int32_t count = 0;
-  bool legacy = false;
-  bool deterministic = false;
-  bool capturable = false;
+  uint32_t count : 29 = 0;
+  uint32_t legacy : 1 = 0;
+  uint32_t deterministic : 1 = 0;
+  uint32_t capturable : 1 = 0;
 
   static constexpr double kNotCompared = -1;
   // One that satisfies the same constraints.
   Candidate Example() const;
 };
 
+// What all tunings of an environment share.
+struct KeptEnvironment {
+  std::string text;
+  std::string name;  // short; empty if the text cannot be read
+};
+
+struct KeptKey {
+  explicit KeptKey(const TuningKey& key);
+
+  const std::string& environment_text() const { return environment->text; }
+  TuningKey Whole() const { return {problem_text, environment->text}; }
+  friend bool operator==(const KeptKey& a, const TuningKey& b) {
+    return a.problem_text == b.problem_text && a.environment->text == b.environment_text;
+  }
+
+  std::string problem_text;
+  std::shared_ptr<const KeptEnvironment> environment;
+};
+
+// What look-ups need of a tuning: candidates as far as they are kept, without
+// samples. Provenance and conditions are in the store alone.
+struct KeptTuning {
+  // Without candidates.
+  explicit KeptTuning(const Tuning& tuning);
+  // With what is kept.
+  Tuning ToTuning() const;
+
+  KeptKey key;
+  std::vector<Candidate> candidates;
+  std::string incomplete_reason;
+  absl::Time tune_time;
+  absl::Duration elapsed;
+  int64_t memory_budget_bytes;
+  Evidence evidence;
+  Origin origin;
+  StopReason stop_reason;
+  CacheState cache_state;
+};
+
 // A tuning ready to be answered from. Immutable once it is in the index.
 struct IndexedTuning {
-  Tuning tuning;  // without samples; candidates as far as they are kept
+  explicit IndexedTuning(const Tuning& whole) : tuning(whole) {}
+
+  // Text form of the winner without constraints; empty if nothing ran.
+  std::string Winner() const;
+  // Short name of the key's environment.
+  const std::string& EnvironmentName() const { return tuning.key.environment->name; }
+
+  KeptTuning tuning;
   std::vector<PrunedGroup> pruned;
-  std::string environment_name;
   TuningDigest digest;  // of the key
-  std::string winner;   // text form of the winner without constraints
   int candidate_count = 0;
+  int winner = -1;              // index in tuning.candidates, without constraints
   std::optional<size_t> stock;  // of callers of both APIs; index in tuning.candidates
   // Nothing that cuDNN lists before it might run: each was refused.
   bool stock_is_certain = false;
@@ -61,7 +106,7 @@ bool Dominates(const Candidate& b, const Candidate& a);
 bool DominatorsFirst(const Candidate& a, const Candidate& b);
 
 // Keeps everything.
-IndexedTuning KeepAll(Tuning tuning);
+IndexedTuning KeepAll(const Tuning& tuning);
 
 // How many candidates an answer names behind its winner.
 inline constexpr size_t kRunnersUp = 2;
@@ -71,6 +116,6 @@ inline constexpr size_t kRunnersUp = 2;
 // `pinned`, and the first of all with its kRunnersUp. Answers are those of
 // KeepAll but for their runners_up under constraints (and for pruned
 // candidates that are pinned later).
-IndexedTuning KeepBest(Tuning tuning, const CandidateId* pinned);
+IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned);
 
 }  // namespace convtune

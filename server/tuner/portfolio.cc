@@ -48,9 +48,9 @@ bool KeepsToStock(const Candidate& c, const Candidate& stock) {
 }  // namespace
 
 Portfolio ChoosePortfolio(const IndexedTuning& indexed) {
-  const Tuning& tuning = indexed.tuning;
+  const KeptTuning& tuning = indexed.tuning;
   Portfolio portfolio;
-  portfolio.key = tuning.key;
+  portfolio.key = tuning.key.Whole();
   portfolio.evidence = tuning.evidence;
   const Candidate* stock_of_both = indexed.stock ? &tuning.candidates[*indexed.stock] : nullptr;
   for (const Api api : {Api::kGraph, Api::kLegacy}) {

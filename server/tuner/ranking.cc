@@ -5,7 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -196,13 +195,12 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
   }
 }
 
-bool IsFirstConfigsOnly(const Tuning& tuning) {
-  return tuning.incomplete_reason == kFirstConfigsOnly;
+bool IsFirstConfigsOnly(std::string_view incomplete_reason) {
+  return incomplete_reason == kFirstConfigsOnly;
 }
 
-bool IsIncompleteForMemoryOnly(const Tuning& tuning) {
-  return tuning.evidence == Evidence::kIncomplete &&
-         absl::StartsWith(tuning.incomplete_reason, kMemoryReason);
+bool IsIncompleteForMemoryOnly(Evidence evidence, std::string_view incomplete_reason) {
+  return evidence == Evidence::kIncomplete && incomplete_reason.starts_with(kMemoryReason);
 }
 
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced) {
@@ -214,9 +212,9 @@ bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced) {
   return forced || Supersedes(made, stored);
 }
 
-bool EndedForTime(const Tuning& tuning) {
-  return tuning.evidence == Evidence::kIncomplete &&
-         absl::StrContains(tuning.incomplete_reason, kBudgetEnded);
+bool EndedForTime(Evidence evidence, std::string_view incomplete_reason) {
+  return evidence == Evidence::kIncomplete &&
+         incomplete_reason.find(kBudgetEnded) != std::string_view::npos;
 }
 
 void WeakenIfNothingRan(Tuning* tuning) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "proto/model/tuning.h"
@@ -56,10 +57,16 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning);
 
 // True for what a heuristic look-up made, which prepared the first configs
 // only.
-bool IsFirstConfigsOnly(const Tuning& tuning);
+bool IsFirstConfigsOnly(std::string_view incomplete_reason);
+inline bool IsFirstConfigsOnly(const Tuning& tuning) {
+  return IsFirstConfigsOnly(tuning.incomplete_reason);
+}
 
 // True if candidates that need too much memory are all that is missing.
-bool IsIncompleteForMemoryOnly(const Tuning& tuning);
+bool IsIncompleteForMemoryOnly(Evidence evidence, std::string_view incomplete_reason);
+inline bool IsIncompleteForMemoryOnly(const Tuning& tuning) {
+  return IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete_reason);
+}
 
 // True if `made` should be kept in place of `stored`, which has the same key:
 // as Supersedes, but a full listing is never replaced by the first configs, a
@@ -68,7 +75,10 @@ bool IsIncompleteForMemoryOnly(const Tuning& tuning);
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced);
 
 // True if the budget ended it: with more time there would be more to know.
-bool EndedForTime(const Tuning& tuning);
+bool EndedForTime(Evidence evidence, std::string_view incomplete_reason);
+inline bool EndedForTime(const Tuning& tuning) {
+  return EndedForTime(tuning.evidence, tuning.incomplete_reason);
+}
 
 // Where nothing that ran is left, as what did is quarantined: it is incomplete
 // then, so that any tuning with a result takes its place.

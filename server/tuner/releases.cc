@@ -46,7 +46,7 @@ void Releases::ForEachIndexed(const std::function<void(const TuningKey&)>& visit
   do {
     const auto page = options_.index->List("", kIndexPage, token, "");
     if (!page.ok()) return;
-    for (const auto& indexed : page->first) visit(indexed->tuning.key);
+    for (const auto& indexed : page->first) visit(indexed->tuning.key.Whole());
     token = page->second;
   } while (!token.empty());
 }

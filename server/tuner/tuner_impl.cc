@@ -191,7 +191,7 @@ absl::StatusOr<Tuning> TunerImpl::GetTuning(const std::string& environment,
   if (!absl::IsNotFound(tuning.status())) return tuning;
   // One for less strict alignment serves the problem too.
   const IndexHit serving = index_.FindServing(problem, key);
-  if (serving.tuning != nullptr) return committer_.Get(serving.tuning->tuning.key);
+  if (serving.tuning != nullptr) return committer_.Get(serving.tuning->tuning.key.Whole());
   return absl::NotFoundError(
       absl::StrCat("problem: no tuning of ", key.problem_text, " in ", key.environment_text));
 }
@@ -210,10 +210,10 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
   TuningPage page;
   page.next_page_token = listed.second;
   for (const auto& indexed : listed.first) {
-    const Tuning& tuning = indexed->tuning;
-    page.tunings.push_back({tuning.key, indexed->environment_name, tuning.evidence, tuning.origin,
-                            tuning.tune_time, tuning.elapsed, indexed->candidate_count,
-                            indexed->winner, tuning.incomplete_reason});
+    const KeptTuning& tuning = indexed->tuning;
+    page.tunings.push_back({tuning.key.Whole(), indexed->EnvironmentName(), tuning.evidence,
+                            tuning.origin, tuning.tune_time, tuning.elapsed,
+                            indexed->candidate_count, indexed->Winner(), tuning.incomplete_reason});
   }
   return page;
 }

@@ -75,8 +75,8 @@ void TuningIndex::Change(const TuningKey& key, const std::function<void(Entry*)>
   const auto [first, is_new] = shard.entries.try_emplace(digest);
   Entry* entry = &first->second;
   if (!is_new) {
-    while (entry->key() != key && entry->next != nullptr) entry = entry->next.get();
-    if (entry->key() != key) {
+    while (!entry->IsOf(key) && entry->next != nullptr) entry = entry->next.get();
+    if (!entry->IsOf(key)) {
       entry->next = std::make_unique<Entry>();
       entry = entry->next.get();
     }
@@ -120,7 +120,7 @@ void TuningIndex::CountAlignment(const TuningKey& key, int64_t by) {
 }
 
 void TuningIndex::Put(std::shared_ptr<const IndexedTuning> prepared, bool replace) {
-  const TuningKey& key = prepared->tuning.key;
+  const TuningKey key = prepared->tuning.key.Whole();
   bool is_put = false;
   Change(key, [&](Entry* entry) {
     is_put = replace || entry->tuning == nullptr;
@@ -128,19 +128,22 @@ void TuningIndex::Put(std::shared_ptr<const IndexedTuning> prepared, bool replac
   });
   if (!is_put) return;
   MutexLock lock(order_mutex_);
-  if (const auto known = ordered_.find(prepared); known != ordered_.end()) {
+  // Many come in order: nothing to look for.
+  const bool is_last = ordered_.empty() || ByOrder()(*ordered_.rbegin(), prepared);
+  if (const auto known = is_last ? ordered_.end() : ordered_.find(prepared);
+      known != ordered_.end()) {
     // Whoever replaced it in between was here already.
-    if (!replace) return;
-    // The same place: the new one takes the old one's node.
-    auto node = ordered_.extract(known);
-    node.value() = std::move(prepared);
-    ordered_.insert(std::move(node));
+    if (replace) ordered_.insert(ordered_.erase(known), std::move(prepared));
     return;
   }
   ++counts_[key.environment_text];
   ++counts_version_;
   CountAlignment(key, 1);
-  ordered_.insert(std::move(prepared));
+  if (is_last) {
+    ordered_.insert(ordered_.end(), std::move(prepared));
+  } else {
+    ordered_.insert(std::move(prepared));
+  }
 }
 
 void TuningIndex::BeginLoading(ReadFunction read) {
@@ -208,7 +211,7 @@ IndexHit TuningIndex::FindLoaded(const TuningKey& key) const {
   const auto first = shard.entries.find(digest);
   if (first == shard.entries.end()) return {nullptr, nullptr, digest};
   for (const Entry* entry = &first->second; entry != nullptr; entry = entry->next.get()) {
-    if (entry->key() == key) return {entry->tuning, entry->pin, digest};
+    if (entry->IsOf(key)) return {entry->tuning, entry->pin, digest};
   }
   return {nullptr, nullptr, digest};
 }
@@ -262,7 +265,7 @@ std::shared_ptr<const IndexedTuning> TuningIndex::FindHint(const TuningKey& key)
   std::shared_ptr<const IndexedTuning> best;
   const auto rank = [](const IndexedTuning& indexed) {
     const Environment environment =
-        Environment::Parse(indexed.tuning.key.environment_text).value_or(Environment{});
+        Environment::Parse(indexed.tuning.key.environment_text()).value_or(Environment{});
     return std::make_tuple(!environment.profile, indexed.tuning.evidence, indexed.tuning.tune_time);
   };
   for (const auto& [environment_text, count] : Counts()) {
@@ -293,13 +296,14 @@ TuningIndex::List(const std::string& environment_text, size_t page_size,
   auto it = page_token.empty() ? ordered_.lower_bound(OrderView(environment_text, ""))
                                : ordered_.upper_bound(OrderView(after.first, after.second));
   for (; it != ordered_.end(); ++it) {
-    const TuningKey& key = (*it)->tuning.key;
-    if (!environment_text.empty() && key.environment_text != environment_text) break;
+    const KeptKey& key = (*it)->tuning.key;
+    if (!environment_text.empty() && key.environment_text() != environment_text) break;
     if (!absl::StrContains(key.problem_text, text_filter)) continue;
     if (page.size() == page_size) {
-      const TuningKey& last = page.back()->tuning.key;
-      return std::make_pair(std::move(page), absl::WebSafeBase64Escape(absl::StrCat(
-                                                 last.environment_text, "\n", last.problem_text)));
+      const KeptKey& last = page.back()->tuning.key;
+      std::string token =
+          absl::WebSafeBase64Escape(absl::StrCat(last.environment_text(), "\n", last.problem_text));
+      return std::make_pair(std::move(page), std::move(token));
     }
     page.push_back(*it);
   }

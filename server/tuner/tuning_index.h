@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -101,7 +102,9 @@ class TuningIndex {
     std::shared_ptr<const Pin> pin;
     std::unique_ptr<Entry> next;  // another key with the same digest
 
-    const TuningKey& key() const { return tuning != nullptr ? tuning->tuning.key : pin->key; }
+    bool IsOf(const TuningKey& key) const {
+      return tuning != nullptr ? tuning->tuning.key == key : pin->key == key;
+    }
   };
   struct Shard {
     mutable Mutex mutex;
@@ -114,7 +117,7 @@ class TuningIndex {
   struct ByOrder {
     using is_transparent = void;
     static OrderView View(const Shared& indexed) {
-      return {indexed->tuning.key.environment_text, indexed->tuning.key.problem_text};
+      return {indexed->tuning.key.environment_text(), indexed->tuning.key.problem_text};
     }
     static OrderView View(const OrderView& view) { return view; }
     template <typename A, typename B>
@@ -142,7 +145,7 @@ class TuningIndex {
   std::set<OrderKey> erased_ GUARDED_BY(loading_mutex_);
   std::array<Shard, 16> shards_;
   mutable Mutex order_mutex_;
-  std::set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);
+  absl::btree_set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);
   std::map<OrderKey, Pin> pins_ GUARDED_BY(order_mutex_);
   std::map<std::string, int64_t> counts_ GUARDED_BY(order_mutex_);
   std::map<int, int64_t> alignments_ GUARDED_BY(order_mutex_);  // of tunings, with their number

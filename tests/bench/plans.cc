@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <future>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -101,8 +102,11 @@ absl::Status Resolve(const DeviceProfile& profile, const std::vector<std::string
   for (const std::string& line : lines) {
     queries.push_back({line});
   }
+  // As a server does: cuDNN loads its libraries meanwhile.
+  std::future<std::vector<client::Result>> asked = std::async(
+      std::launch::async, [&] { return resolver.Resolve(queries, std::chrono::seconds(10)); });
   ASSIGN_OR_RETURN(const std::unique_ptr<Plans> plans, Plans::Create(profile));
-  for (const client::Result& result : resolver.Resolve(queries, std::chrono::seconds(10))) {
+  for (const client::Result& result : asked.get()) {
     if (!result.found) {
       return absl::NotFoundError(absl::StrCat(result.problem, ": ", result.why));
     }

@@ -71,7 +71,7 @@ TEST_F(CommitterTest, WhatAnotherDeviceQuarantinedMeanwhileIsNotServed) {
   const auto stored = store_.GetTuning(tuning.key);
   EXPECT_EQ(stored->candidates[0].id, CandidateId(EngineConfig{0, {}}));
   EXPECT_EQ(stored->candidates[1].status, CandidateStatus::kQuarantined);
-  EXPECT_EQ(index_.Find(tuning.key).tuning->winner, "graph:eng0");
+  EXPECT_EQ(index_.Find(tuning.key).tuning->Winner(), "graph:eng0");
 }
 
 TEST_F(CommitterTest, AContendedPartNeverTakesTheCleanWholesPlace) {
@@ -108,7 +108,7 @@ TEST_F(CommitterTest, OfTheSameProblemsTuningsTheBestStays) {
       committer_.Commit(std::move(tuning), environment_, false);
     }
   });
-  EXPECT_EQ(index_.Find(KeyOf(kProblem)).tuning->winner, "graph:eng1");
+  EXPECT_EQ(index_.Find(KeyOf(kProblem)).tuning->Winner(), "graph:eng1");
   EXPECT_EQ(store_.GetTuning(KeyOf(kProblem))->evidence, Evidence::kMeasured);
 }
 

@@ -99,6 +99,21 @@ TEST_F(IndexLoaderTest, ReadsAllWithinItsPatience) {
   EXPECT_TRUE(loader_.Await(absl::ZeroDuration()).ok());
 }
 
+TEST_F(IndexLoaderTest, ManyArePutInBesideLookUps) {
+  constexpr int kMany = 1000;
+  for (int n = 5; n <= kMany; ++n) Put(MakeTuning(Text(n), 10 * n));
+  StartSlowly();
+  std::thread asks([this] {
+    for (int n = kMany; n > 0; --n) EXPECT_EQ(TimeOf(Text(n)), 10 * n);
+  });
+  store_.Go();
+  ASSERT_TRUE(loader_.Await(kLong).ok());
+  asks.join();
+  EXPECT_EQ(index_.Counts().at(kH200), kMany);
+  EXPECT_EQ(index_.List("", 2 * kMany, "", "")->first.size(), size_t{kMany});
+  for (int n = 1; n <= kMany; ++n) EXPECT_EQ(TimeOf(Text(n)), 10 * n);
+}
+
 TEST_F(IndexLoaderTest, WhatIsNotThereYetIsReadForWhoAsks) {
   StartSlowly();
   EXPECT_TRUE(absl::IsUnavailable(loader_.Await(absl::ZeroDuration())));

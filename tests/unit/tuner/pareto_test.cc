@@ -50,6 +50,7 @@ void ExpectAnswersOfTheWhole(bool legacy_ranks) {
     if (i % 2 == 0) tuning.stop_reason = StopReason::kSettled;
     const IndexedTuning all = KeepAll(tuning);
     const IndexedTuning best = KeepBest(tuning, nullptr);
+    ASSERT_EQ(all.Winner(), best.Winner());
     for (const PrunedGroup& group : best.pruned) pruned += group.count;
     for (int j = 0; j < 20; ++j) {
       const Constraints constraints = RandomConstraints(&random);

@@ -35,8 +35,8 @@ TEST(TuningIndex, ComparesWholeKeysWhereDigestsCollide) {
   index.Publish(TuningFor(Problem(1)), true);
   EXPECT_EQ(index.Find(KeyOf(Problem(2))).tuning, nullptr);
   index.Publish(TuningFor(Problem(2), {Timed(5, 10)}), true);
-  EXPECT_EQ(index.Find(KeyOf(Problem(1))).tuning->winner, "graph:eng0");
-  EXPECT_EQ(index.Find(KeyOf(Problem(2))).tuning->winner, "graph:eng5");
+  EXPECT_EQ(index.Find(KeyOf(Problem(1))).tuning->Winner(), "graph:eng0");
+  EXPECT_EQ(index.Find(KeyOf(Problem(2))).tuning->Winner(), "graph:eng5");
   EXPECT_TRUE(index.Erase(KeyOf(Problem(1))));
   EXPECT_EQ(index.Find(KeyOf(Problem(1))).tuning, nullptr);
   EXPECT_NE(index.Find(KeyOf(Problem(2))).tuning, nullptr);
@@ -54,7 +54,7 @@ TEST(TuningIndex, BetterEvidenceOfLessStrictAlignmentComesFirst) {
   TuningIndex index;
   index.Publish(TuningFor(Problem(1), {Finalized(1)}), true);
   index.Publish(TuningFor(Problem(1) + ",align=4", {Timed(2, 10)}), true);
-  EXPECT_EQ(Serving(index, Problem(1)).tuning->winner, "graph:eng2");
+  EXPECT_EQ(Serving(index, Problem(1)).tuning->Winner(), "graph:eng2");
 }
 
 TEST(TuningIndex, ErasedAlignmentServesNoLonger) {
@@ -111,7 +111,7 @@ TEST(TuningIndex, HintComesFromTheSameModelOnly) {
   index.Publish(
       TuningFor(Problem(1), {Timed(2, 10)}, "nvidia-h200,cc=9.0,sms=132,cudnn=9.18.0,lib=full"),
       true);
-  EXPECT_EQ(index.FindHint(KeyOf(Problem(1)))->winner, "graph:eng2");
+  EXPECT_EQ(index.FindHint(KeyOf(Problem(1)))->Winner(), "graph:eng2");
 }
 
 TEST(TuningIndex, PinStaysWhenItsTuningGoes) {

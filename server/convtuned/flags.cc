@@ -192,15 +192,10 @@ void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
   add("time-budget", texts->time_budget, "Time for one problem")
       ->capture_default_str()
       ->check(CheckDuration);
-<<<<<<< HEAD
   add("memory-budget", flags->memory_budget_bytes,
       "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what CUDA's "
       "context and cuDNN take; 0: all that is free")
-      ->transform(CLI::AsSizeValue(false))
-=======
-  add("memory-budget", flags->memory_budget_bytes, "GPU memory to use, such as 2GiB; 0: all")
       ->transform(CLI::AsSizeValue(true))
->>>>>>> main
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   add("wait-idle", texts->wait_idle,
       "Wait up to this long, at most 1h, for a GPU that no other process uses")

@@ -7,8 +7,8 @@
 namespace convtune {
 namespace {
 
-bool HasRun(const Tuning& tuning, const CandidateId& candidate) {
-  return std::any_of(tuning.candidates.begin(), tuning.candidates.end(),
+bool HasRun(const std::vector<Candidate>& candidates, const CandidateId& candidate) {
+  return std::any_of(candidates.begin(), candidates.end(),
                      [&candidate](const Candidate& c) { return c.id == candidate && c.ran(); });
 }
 
@@ -33,9 +33,9 @@ bool ChoiceProof::IsOutdated(const TuningKey& key) const {
 
 bool ChoiceProof::Ran(const IndexedTuning& known, const CandidateId& candidate) const {
   // The index has but the best; the rest is asked for where it matters.
-  if (HasRun(known.tuning, candidate)) return true;
-  const absl::StatusOr<Tuning> whole = read_(known.tuning.key);
-  return whole.ok() && HasRun(*whole, candidate);
+  if (HasRun(known.tuning.candidates, candidate)) return true;
+  const absl::StatusOr<Tuning> whole = read_(known.tuning.key.Whole());
+  return whole.ok() && HasRun(whole->candidates, candidate);
 }
 
 Portfolio ChoiceProof::HoldingPart(Portfolio portfolio) const {

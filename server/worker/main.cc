@@ -154,11 +154,18 @@ absl::Status DumpProfile(const Flags& flags) {
 }
 
 absl::Status Run(const Flags& flags) {
-  // Here, so that the daemon's probe says at once what is wrong with it.
-  ASSIGN_OR_RETURN(const std::unique_ptr<Trace> trace, Trace::FromEnvironment());
+  const absl::StatusOr<std::unique_ptr<Trace>> trace = Trace::FromEnvironment();
   if (flags.probe) {
-    return Probe(flags);
+    if (trace.ok()) {
+      return Probe(flags);
+    }
+    // As a device that cannot be had, so that the daemon says why.
+    DeviceInfo none;
+    none.name = "convtune-worker";
+    PrintProbe(none, trace.status());
+    return absl::OkStatus();
   }
+  RETURN_IF_ERROR(trace.status());
   if (flags.dump_profile) {
     return DumpProfile(flags);
   }
@@ -169,7 +176,7 @@ absl::Status Run(const Flags& flags) {
   if (flags.fd < 0) {
     return absl::InvalidArgumentError("one of --fd, --probe and --dump-profile must be given");
   }
-  return Serve(flags, trace.get());
+  return Serve(flags, trace->get());
 }
 
 }  // namespace

@@ -155,13 +155,13 @@ TEST_F(OutdatedTest, AGuessIsServedInsteadAndWhatWasMeasuredStaysOnDisk) {
   EXPECT_EQ(Served()->tuning.evidence, Evidence::kHeuristic);
   EXPECT_FALSE(Served()->persisted);
   ASSERT_NE(Served()->stands_in_for, nullptr);
-  EXPECT_EQ(Served()->stands_in_for->winner, "graph:eng0");
+  EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng0");
   EXPECT_TRUE(committer_.writable());
   // And a better one instead of that.
   EXPECT_FALSE(committer_.Commit(TuningOf({Finalized(1), Finalized(2), Finalized(3)}), environment_,
                                  /*forced=*/false));
   EXPECT_EQ(Served()->candidate_count, 3);
-  EXPECT_EQ(Served()->stands_in_for->winner, "graph:eng0");
+  EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng0");
   EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
   EXPECT_EQ(Served()->candidate_count, 3);
   EXPECT_EQ(OnDisk(), measured_);
@@ -198,14 +198,14 @@ TEST_F(OutdatedTest, AQuarantineNeverWritesThatItDoesNotHold) {
   EXPECT_EQ(OnDisk().evidence, Evidence::kMeasured);
   EXPECT_EQ(OnDisk().incomplete_reason, "");
   EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
-  EXPECT_TRUE(IsMarkedOutdated(Served()->tuning));
+  EXPECT_TRUE(IsMarkedOutdated(Served()->tuning.evidence, Served()->tuning.incomplete_reason));
 }
 
 TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
   EXPECT_FALSE(committer_.Commit(TuningOf({Finalized(0), Finalized(1)}), environment_, false));
   committer_.Quarantine({measured_.key, measured_.candidates[0].id, "segfault", absl::Now()});
-  EXPECT_EQ(Served()->winner, "graph:eng1");
-  EXPECT_EQ(Served()->stands_in_for->winner, "graph:eng1");
+  EXPECT_EQ(Served()->Winner(), "graph:eng1");
+  EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng1");
   EXPECT_EQ(OnDisk().evidence, Evidence::kMeasured);
   EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
 }

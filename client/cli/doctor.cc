@@ -78,9 +78,10 @@ std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::stri
 
 std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices) {
   if (devices.devices().empty()) {
-    return {{Severity::kNotice, "the daemon has no device: it answers what its database holds",
-             "where there is a GPU: the daemon's log says why it is left out, and it looks again by "
-             "itself unless it was started with --devices none"}};
+    return {
+        {Severity::kNotice, "the daemon has no device: it answers what its database holds",
+         "where there is a GPU: the daemon's log says why it is left out, and it looks again by "
+         "itself unless it was started with --devices none"}};
   }
   std::vector<Finding> findings;
   for (const v1::Device& device : devices.devices()) {

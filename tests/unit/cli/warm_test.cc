@@ -88,7 +88,8 @@ TEST_F(WarmTest, WithoutThePackageAnOnnxModelIsOneErrorThatSaysHowToGetIt) {
   FakePython("exit 1");
   RunResult result = Warm({Path("model.onnx")});
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("pip install './client/python[onnx]' in a checkout of convtune"));
+  EXPECT_THAT(result.err,
+              HasSubstr("pip install './client/python[onnx]' in a checkout of convtune"));
   setenv("CONVTUNE_PYTHON", "/nonexistent/python", 1);
   result = Warm({Path("model.onnx")});
   EXPECT_EQ(result.code, 2);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "absl/time/clock.h"
 #include "client/cpp/rpc_call.h"
 #include "client/cpp/rpc_error.h"
 #include "convtune/v1/bundle_service.grpc.pb.h"
@@ -138,6 +139,15 @@ class GrpcClient final : public Client {
     RETURN_IF_ERROR(given);
     RETURN_IF_ERROR(status);
     return response;
+  }
+
+  void Pause(absl::Duration longest) override {
+    const absl::Time end = absl::Now() + longest;
+    if (channel_->GetState(false) != GRPC_CHANNEL_READY &&
+        channel_->WaitForConnected(absl::ToChronoTime(end))) {
+      return;
+    }
+    absl::SleepFor(end - absl::Now());
   }
 
   absl::StatusOr<bool> IsServing(const std::string& service) override {

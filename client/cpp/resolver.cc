@@ -197,7 +197,7 @@ class Resolver::Impl {
       if (!absl::IsUnavailable(response.status())) return response;
       if (std::exchange(first, false) && enough()) return response;
       if (absl::Now() + pause >= deadline) return response;
-      absl::SleepFor(pause);
+      client->Pause(pause);
       pause = std::min(pause * 2, kLongestPause);
     }
   }

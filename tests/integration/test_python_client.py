@@ -1,7 +1,9 @@
 """The Python package against a daemon."""
 
+import os
 import pathlib
 import re
+import subprocess
 import sys
 import time
 
@@ -101,6 +103,16 @@ def test_unavailable_is_tried_again_until_the_daemon_is_there(ct, fake_daemon):
     assert client.get(PROBLEMS[1:2], timeout=60)[0].miss == "not_found"
     with pytest.raises(ct.Unavailable):
         ct.Client(f"{daemon.address}-nobody", timeout=0.2).get(PROBLEMS, on_miss="tune")
+
+
+def test_a_daemon_that_starts_late_is_found_without_grpcs_own_polling(fake_daemon):
+    daemon = fake_daemon()
+    code = f"import convtune; print(convtune.Client({daemon.address!r}).resolve({PROBLEMS[:1]!r}, timeout=30)[0].miss)"
+    env = os.environ | {"PYTHONPATH": str(python_package.install()), "GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS": "100000"}
+    asking = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True)
+    time.sleep(1)
+    daemon.start(wait=False)
+    assert asking.communicate(timeout=60)[0] == "not_found\n"
 
 
 def test_warming_asks_only_for_what_is_missing(ct, fake_daemon):

@@ -58,14 +58,16 @@ def test_heuristic_answers_are_warm_on_a_profile_only(daemons, cli, worker, mode
 
 
 @pytest.mark.ci
-def test_it_waits_for_the_daemon(fake_daemon, cli, model):
+def test_it_waits_for_the_daemon(fake_daemon, cli, model, monkeypatch):
+    # What gRPC does for a connection that nobody waits in would come too late here.
+    monkeypatch.setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "100000")
     daemon = fake_daemon()
     run = cli(daemon)
     result = run("warm", model, "--wait-ready", "200ms")
     assert result.code == 4 and "not ready within 200ms" in result.err, result
     starter = threading.Timer(1, daemon.start, kwargs={"wait": False})
     starter.start()
-    assert run.ok("warm", model, "--wait-ready", "60s", "--json").json()["warm"]
+    assert run.ok("warm", model, "--wait-ready", "30s", "--json").json()["warm"]
     starter.join()
 
 

@@ -96,7 +96,7 @@ class WarmCommand final : public Command {
             absl::StrCat("not ready within ", *wait_ready_,
                          ready.ok() ? "" : ": " + std::string(ready.status().message())));
       }
-      absl::SleepFor(std::min(kReadyPoll, end - absl::Now()));
+      client->Pause(std::min(kReadyPoll, end - absl::Now()));
     }
   }
 

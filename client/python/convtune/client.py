@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -277,6 +278,15 @@ class Client:
         chosen = [e for e in listed.environments if e.current and self.environment in ("", e.name, e.text)]
         return bool(chosen) and all(e.profile for e in chosen)
 
+    def _pause(self, seconds: float) -> None:
+        """A sleep in which a connection can come about: without a call gRPC works on one every five seconds."""
+        end = time.monotonic() + seconds
+        with contextlib.suppress(grpc.RpcError):
+            self._maintenance.GetServerInfo(
+                maintenance_service_pb2.GetServerInfoRequest(), timeout=seconds, wait_for_ready=True
+            )
+        time.sleep(max(end - time.monotonic(), 0))
+
     def _call(
         self, method: Callable[[], Any], request: Any, deadline: float | None, enough: Callable[[], bool] = lambda: False
     ) -> Any:
@@ -296,5 +306,5 @@ class Client:
                 if first and enough():
                     raise translate(error) from None
                 first = False
-            time.sleep(pause)
+            self._pause(pause)
             pause = min(pause * 2, _MAX_RETRY_PAUSE_S)

@@ -134,7 +134,9 @@ TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
   options_.devices.clear();
   Start("candidates=2;unheld_from=6");
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
-  for (const TimeSummary& time : Tuned().candidates[0].other_times) {
+  const Candidate again = Tuned().candidates[0];
+  ASSERT_FALSE(again.other_times.empty());
+  for (const TimeSummary& time : again.other_times) {
     EXPECT_EQ(time.sample_count, 9);
     EXPECT_GT(time.low_us, 1000);
   }

@@ -135,16 +135,20 @@ void Committer::Written(const Tuning& tuning, const Environment& environment,
   if (status.ok()) {
     pending_.erase(Texts(tuning.key));
   } else {
-    spdlog::error("could not write the tuning of {}: {}", tuning.key.problem_text,
-                  status.ToString());
-    WakeRetries();
-    pending_.insert_or_assign(Texts(tuning.key), Pending{tuning, environment});
+    Keep(tuning, environment, status);
   }
   instead_.erase(Texts(tuning.key));
   index_->Publish(tuning, status.ok());
   observer_(tuning.key, false);
   MutexLock state_lock(state_mutex_);
   writable_ = pending_.empty();
+}
+
+void Committer::Keep(const Tuning& tuning, const Environment& environment,
+                     const absl::Status& why) {
+  spdlog::error("could not write the tuning of {}: {}", tuning.key.problem_text, why.ToString());
+  WakeRetries();
+  pending_.insert_or_assign(Texts(tuning.key), Pending{tuning, environment});
 }
 
 bool Committer::MustLeaveOnDisk(const Tuning& tuning) {
@@ -270,7 +274,7 @@ void Committer::WritePending() {
       spdlog::warn("{} results wait for the disk: {}", pending_.size(), status.ToString());
       return;
     }
-    index_->Publish(it->second.tuning, true);
+    if (!instead_.contains(it->first)) index_->Publish(it->second.tuning, true);
     pending_.erase(it);
     if (pending_.empty()) spdlog::info("the disk takes results again; none is waiting");
   }
@@ -306,10 +310,10 @@ void Committer::Stop() {
 }
 
 absl::StatusOr<Tuning> Committer::GetLocked(const TuningKey& key) {
-  const auto waiting = pending_.find(Texts(key));
-  if (waiting != pending_.end()) return waiting->second.tuning;
   const auto instead = instead_.find(Texts(key));
-  return instead != instead_.end() ? instead->second : store_->GetTuning(key);
+  if (instead != instead_.end()) return instead->second;
+  const auto waiting = pending_.find(Texts(key));
+  return waiting != pending_.end() ? waiting->second.tuning : store_->GetTuning(key);
 }
 
 absl::StatusOr<Tuning> Committer::Get(const TuningKey& key) {

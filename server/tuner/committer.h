@@ -99,6 +99,9 @@ class Committer {
   // failed.
   void Written(const Tuning& tuning, const Environment& environment, const absl::Status& status)
       REQUIRES(mutex_);
+  // Remembers it as what the store is to be given again.
+  void Keep(const Tuning& tuning, const Environment& environment, const absl::Status& why)
+      REQUIRES(mutex_);
   void TakeOutOfAnswers(const QuarantineEntry& entry) REQUIRES(mutex_);
   // Whether the tuning may not take the place of what is stored on disk.
   bool MustLeaveOnDisk(const Tuning& tuning) REQUIRES(mutex_);

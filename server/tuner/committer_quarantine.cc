@@ -70,11 +70,12 @@ void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
     return;
   }
   std::shared_ptr<const IndexedTuning> outdated = Outdated(entry.key);
-  absl::StatusOr<Tuning> stored = store_->GetTuning(entry.key);
+  const auto waiting = pending_.find(Texts(entry.key));
+  absl::StatusOr<Tuning> stored =
+      waiting != pending_.end() ? waiting->second.tuning : store_->GetTuning(entry.key);
   if (stored.ok() && TakeOut(entry, &*stored)) {
     const absl::Status written = store_->PutTuning(*stored, *environment);
-    if (!written.ok())
-      spdlog::error("could not write a quarantined candidate: {}", written.ToString());
+    if (!written.ok()) Keep(*stored, *environment, written);
     outdated = index_->Prepare(*stored, /*persisted=*/true);
   }
   Tuning served = instead->second;

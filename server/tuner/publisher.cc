@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -100,11 +101,19 @@ void Publisher::NoteChange(const TuningKey& key, bool override) {
 bool Publisher::Prepare() {
   absl::Status status = options_.await_index(absl::InfiniteDuration());
   if (status.ok()) status = releases_.ReadChoices();
-  MutexLock lock(mutex_);
-  // What programs missed before the choices were known.
-  for (const WantedProblem& wanted : wanted_.MostWanted()) {
-    if (releases_.HasChoice(wanted.key)) wanted_.Erase(wanted.key);
+  // What programs missed before the choices were known. Releases are asked
+  // without the lock: they call what tells of changes.
+  std::vector<WantedProblem> missed;
+  {
+    MutexLock lock(mutex_);
+    missed = wanted_.MostWanted();
   }
+  std::vector<TuningKey> chosen;
+  for (const WantedProblem& wanted : missed) {
+    if (releases_.HasChoice(wanted.key)) chosen.push_back(wanted.key);
+  }
+  MutexLock lock(mutex_);
+  for (const TuningKey& key : chosen) wanted_.Erase(key);
   ready_ = status.ok();
   status_.error = std::string(status.message());
   changed_.SignalAll();

@@ -22,7 +22,9 @@ absl::Time ToMicros(absl::Time time) { return absl::FromUnixMicros(absl::ToUnixM
 Portfolio Releases::Proposed(const TuningKey& key, bool* has_tuning) const {
   const IndexHit hit = options_.index->Find(key);
   *has_tuning = hit.tuning != nullptr;
-  if (hit.tuning != nullptr && hit.tuning->tuning.evidence >= options_.floor) {
+  // What stands in for a measurement is not served: it would be in the way of
+  // the next one, which needs no promotion.
+  if (hit.tuning != nullptr && hit.tuning->tuning.evidence >= options_.floor && !IsOutdated(key)) {
     return ChoosePortfolio(*hit.tuning);
   }
   Portfolio none;
@@ -109,6 +111,7 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
                                                bool may_take_away) {
   std::vector<Portfolio> put;       // into the promoted release
   std::vector<Portfolio> withdraw;  // from the canary
+  bool holds_again = false;
   for (const TuningKey& key : keys) {
     const TuningDigest digest = key.Digest();
     bool has_tuning = false;
@@ -118,6 +121,7 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
         put.push_back(std::move(proposed));
       } else if (IsServed(digest, proposed.Fingerprint())) {
         waiting_.erase(digest);
+        holds_again = holds_again || left_out_.contains(digest);
       } else if (ServesWhatDoesNotHold(key, history_.promoted()->number)) {
         waiting_.erase(digest);
         put.push_back(std::move(proposed));
@@ -153,7 +157,7 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
   }
   const bool may_promote = options_.auto_promote && !waiting_.empty() &&
                            history_.canary() == nullptr && !history_.holds_back();
-  if (!may_promote) return !put.empty() || !withdraw.empty();
+  if (!may_promote) return !put.empty() || !withdraw.empty() || holds_again;
   RETURN_IF_ERROR(PromoteLocked({"convtuned", "--auto-promote", options_.clock->Now()}, 0,
                                 Waiting(/*fleet_only=*/false))
                       .status());
@@ -336,17 +340,22 @@ absl::StatusOr<Releases::Served> Releases::ForEachServed(
   const Release* promoted = history_.promoted();
   if (promoted == nullptr) return served;
   served.release = promoted->number;
-  const auto holding = [this](Portfolio p) {
-    return options_.proof == nullptr ? std::move(p) : options_.proof->HoldingPart(std::move(p));
+  left_out_.clear();
+  const auto holding = [this](Portfolio p) REQUIRES(mutex_) {
+    if (options_.proof == nullptr) return p;
+    const size_t choices = p.choices.size();
+    p = options_.proof->HoldingPart(std::move(p));
+    if (p.choices.size() != choices) left_out_.insert(p.key.Digest());
+    return p;
   };
-  RETURN_IF_ERROR(ReadPortfolios(promoted->number, "", [&](Portfolio p) {
+  RETURN_IF_ERROR(ReadPortfolios(promoted->number, "", [&](Portfolio p) REQUIRES(mutex_) {
     if (!p.choices.empty()) stable(holding(std::move(p)));
   }));
   const Release* running = history_.canary();
   if (running == nullptr) return served;
   served.canary_release = running->number;
   served.canary_permille = running->canary_permille;
-  RETURN_IF_ERROR(ReadPortfolios(running->number, "", [&](Portfolio p) {
+  RETURN_IF_ERROR(ReadPortfolios(running->number, "", [&](Portfolio p) REQUIRES(mutex_) {
     if (p.release == running->number && !p.choices.empty()) canary(holding(std::move(p)));
   }));
   return served;

@@ -129,6 +129,8 @@ class Releases {
   Fingerprints promoted_ GUARDED_BY(mutex_);
   Fingerprints canary_ GUARDED_BY(mutex_);
   absl::flat_hash_set<TuningDigest> waiting_ GUARDED_BY(mutex_);
+  // Of whose choices the last ForEachServed gave but a part: they did not hold.
+  mutable absl::flat_hash_set<TuningDigest> left_out_ GUARDED_BY(mutex_);
 };
 
 }  // namespace convtune

@@ -210,6 +210,19 @@ TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
   EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
 }
 
+TEST_F(OutdatedTest, AQuarantineThatTheDiskRefusedIsWrittenLaterAndTheGuessIsServedOn) {
+  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  store_.FailWith(absl::UnavailableError("full"));
+  committer_.Quarantine({measured_.key, measured_.candidates[0].id, "segfault", absl::Now()});
+  EXPECT_EQ(OnDisk(), measured_);
+  store_.FailWith(absl::OkStatus());
+  EXPECT_TRUE(committer_.Commit(TuningFor(2), environment_, false));
+  EXPECT_EQ(OnDisk().evidence, Evidence::kMeasured);
+  EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
+  EXPECT_EQ(Served()->tuning.evidence, Evidence::kHeuristic);
+  EXPECT_NE(Served()->stands_in_for, nullptr);
+}
+
 TEST_F(OutdatedTest, APinAndADeletionKnowWhatIsServed) {
   EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
   EXPECT_TRUE(

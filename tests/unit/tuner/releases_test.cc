@@ -342,6 +342,29 @@ TEST_F(OldChoiceTest, AGuessThatIsServedMeanwhileGivesNoChoiceBack) {
   EXPECT_FALSE(releases_->HasChoice(Key(1)));
 }
 
+TEST_F(OldChoiceTest, APlanThatIsReportedMeanwhileIsNotInTheWayOfTheNextMeasurement) {
+  Tuning observed = TuningOf({Finalized(5)}, {.first_configs_only = true});
+  observed.key = Key(1);
+  observed.evidence = Evidence::kObserved;
+  index_.PublishInstead(observed, index_.Find(Key(1)).tuning);
+  EXPECT_TRUE(releases_->Reconcile({Key(1)}).value());
+  EXPECT_FALSE(releases_->HasChoice(Key(1)));
+  EXPECT_TRUE(KnowCompiled(1, 7, "new"));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng7"), Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_EQ(releases_->List().waiting_changes, 0);
+}
+
+TEST_F(OldChoiceTest, OneWhoseTuningIsThereAgainIsServedAgain) {
+  const Tuning tuning = tunings_.GetTuning(Key(1)).value();
+  index_.Erase(Key(1));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_FALSE(releases_->Reconcile({Key(2)}).value());
+  index_.Publish(tuning, true);
+  EXPECT_TRUE(releases_->Reconcile({Key(1)}).value());  // to be published
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng6")));
+  EXPECT_FALSE(releases_->Reconcile({Key(1)}).value());
+}
+
 TEST_F(OldChoiceTest, GoingBackDoesNotBringItBack) {
   EXPECT_FALSE(KnowCompiled(1, 7, "new", /*others=*/5));
   ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());

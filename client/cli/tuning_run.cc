@@ -99,7 +99,7 @@ ExitCode ReportJob(Context& context, const v1::TuningJob& job) {
   }
   if (HasEnded(job) && !job.persisted() && job.succeeded_count() > job.skipped_count()) {
     context.SayError(
-        "some result could not be written to disk and is lost with the daemon; "
+        "some result is not on disk and is lost with the daemon; "
         "see `convtune doctor`");
   }
   const bool bad = job.state() == v1::JOB_STATE_FAILED || job.state() == v1::JOB_STATE_CANCELLED;

@@ -71,7 +71,7 @@ Counts Count(const LookupResponse& response) {
       ++counts.answered;
       counts.fresh += answer->fresh ? 1 : 0;
       counts.heuristic += answer->evidence == Evidence::kHeuristic ? 1 : 0;
-      counts.not_persisted += answer->persisted ? 0 : 1;
+      counts.not_persisted += answer->persisted || answer->stands_in ? 0 : 1;
     } else {
       ++counts.missing;
       spdlog::error("no answer for {}: {}", result.key.problem_text,

@@ -201,6 +201,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   answer.candidate_count = indexed.candidate_count;
   answer.tuning_id = indexed.digest.ToString();
   answer.persisted = indexed.persisted;
+  answer.stands_in = indexed.stands_in_for != nullptr;
   answer.note = absl::StrJoin(notes, "; ");
   return answer;
 }

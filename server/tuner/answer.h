@@ -27,6 +27,7 @@ struct Answer {
   int eligible_count = 0;
   std::string tuning_id;
   bool persisted = true;
+  bool stands_in = false;  // kept in memory on purpose, beside a measurement that does not hold
   bool fresh = false;
   std::string note;
 };

@@ -32,6 +32,9 @@ inline Candidate TestCandidate(const std::string& text, double median_us) {
 class FakeTuner : public Tuner {
  public:
   bool answer_at_once = false;
+  // Of every answer.
+  bool persisted = true;
+  bool stands_in = false;
   // Given by every method that can fail, if it is not OK.
   absl::Status failure;
   std::vector<Tuning> imported;
@@ -261,6 +264,8 @@ class FakeTuner : public Tuner {
         answer.portfolio = {answer.winner};
         answer.evidence = Evidence::kMeasured;
         answer.environment_name = "nvidia-h200";
+        answer.persisted = persisted;
+        answer.stands_in = stands_in;
         result.outcome = answer;
       } else {
         result.outcome = Miss{MissReason::kNotFound, "nothing is known", "", std::nullopt};

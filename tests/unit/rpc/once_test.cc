@@ -54,6 +54,17 @@ TEST_F(OnceTest, DoubledProblemsAreAskedOnce) {
 
 TEST_F(OnceTest, AMissFails) { EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x3x3\n"), 1); }
 
+TEST_F(OnceTest, WhatCouldNotBeWrittenFails) {
+  tuner_.persisted = false;
+  EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x1x1\n"), 1);
+}
+
+TEST_F(OnceTest, AGuessThatIsKeptInMemoryOnPurposeIsAnswered) {
+  tuner_.persisted = false;
+  tuner_.stands_in = true;
+  EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x1x1\n"), 0);
+}
+
 TEST_F(OnceTest, ARowThatCannotBeReadFailsAfterTheRest) {
   EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x1x1\nfwd,wat=1\n"), 1);
   EXPECT_TRUE(tuner_.last_request().has_value());

@@ -173,6 +173,8 @@ void AddPublishing(CLI::App* app, Flags* flags, Texts* texts) {
            "Let every user report misses and plans, not the daemon's group alone");
 }
 
+constexpr char kByItself[] = "With --once and --tune-wanted";
+
 void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
   const auto add = [app](const std::string& name, auto& value, const std::string& help) {
     return WithEnvironment(app->add_option("--" + name, value, help)->group("With --once"));
@@ -180,10 +182,8 @@ void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
   WithEnvironment(app->add_flag("--once", flags->once,
                                 "Tune what is missing of --file, print a summary and exit"));
   add("file", flags->files, "List of problems; repeatable")->delimiter(',');
-  add("op", texts->op, "Operation of every problem")
-      ->check(CLI::IsMember({"fwd", "bwd_data", "bwd_filter"}));
-  add("dtype", texts->dtype, "Data type of every problem")
-      ->check(CLI::IsMember({"f64", "f32", "f16", "bf16", "i8", "e4m3", "e5m2"}));
+  add("op", texts->op, "Operation of every problem")->check(CLI::IsMember(OperationNames()));
+  add("dtype", texts->dtype, "Data type of every problem")->check(CLI::IsMember(InputTypeNames()));
   add("layout", texts->layout, "Layout of every problem")->check(CLI::IsMember({"nchw", "nhwc"}));
   add("batch", texts->batch, "Batch size of every problem")->check(CLI::Range(1, 1 << 30));
   add("on", texts->on, "What to do about what is missing: tune or heuristic")
@@ -195,10 +195,13 @@ void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
   add("memory-budget", flags->memory_budget_bytes,
       "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what CUDA's "
       "context and cuDNN take; 0: all that is free")
+      ->group(kByItself)
       ->transform(CLI::AsSizeValue(true))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   add("wait-idle", texts->wait_idle,
-      "Wait up to this long, at most 1h, for a GPU that no other process uses")
+      "Wait up to this long, at most 1h, for a GPU that no other process uses; with --tune-wanted "
+      "other tunings wait behind it")
+      ->group(kByItself)
       ->check(CheckIdleWait);
 }
 
@@ -210,6 +213,8 @@ void Finish(const Texts& texts, Flags* flags) {
   flags->time_budget = ToDuration(texts.time_budget);
   flags->wait_idle = ToDuration(texts.wait_idle);
   flags->publish.wanted_budget = ToDuration(texts.wanted_budget);
+  flags->publish.wanted_memory_budget_bytes = flags->memory_budget_bytes;
+  flags->publish.wanted_wait_idle = flags->wait_idle;
   flags->publish.floor = ParseEvidence(texts.publish_evidence).value_or(Evidence::kObserved);
   flags->json_log = texts.log_format == "json";
   flags->on_miss = texts.on == "heuristic" ? OnMiss::kHeuristic : OnMiss::kTune;

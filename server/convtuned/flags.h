@@ -29,6 +29,7 @@ struct Flags {
   ProblemOverrides overrides;
   OnMiss on_miss = OnMiss::kTune;
   absl::Duration time_budget = absl::Seconds(30);
+  // With `once`; what programs want has the same in `publish`.
   int64_t memory_budget_bytes = 0;                  // 0: what the device has free
   absl::Duration wait_idle = absl::ZeroDuration();  // for a GPU that nobody else uses
 

@@ -59,6 +59,8 @@ bool TunerImpl::TuneIdle(const TuningKey& key, std::function<void(const absl::St
   }
   TuningOptions tuning_options;
   tuning_options.time_budget = options_.publish.wanted_budget;
+  tuning_options.memory_budget_bytes = options_.publish.wanted_memory_budget_bytes;
+  tuning_options.wait_idle = options_.publish.wanted_wait_idle;
   WorkSpec spec{*std::move(problem), key, WorkKind::kTune, tuning_options};
   Subscriber subscriber;
   subscriber.done = [done](const WorkResult& result) { done(result.status); };

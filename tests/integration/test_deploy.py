@@ -146,7 +146,8 @@ def test_every_key_of_the_configuration_file_is_a_flag_and_a_variable(convtuned,
     text = (DEPLOY / "convtuned.toml").read_text()
     keys = re.findall(r"^#([a-z-]+) = ", text, re.MULTILINE)
     help_text = subprocess.run([convtuned, "--help"], capture_output=True, text=True).stdout
-    serving = help_text.split("With --once")[0]
+    serving, _, rest = help_text.partition("With --once:")
+    serving += rest.partition("With --once and --tune-wanted:")[2]
     flags = set(re.findall(r"^ *(?:-h,)?--([a-z-]+)", serving, re.MULTILINE)) - {"help", "version", "config", "once"}
     assert set(keys) == flags
     for key in keys:

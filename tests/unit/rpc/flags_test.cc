@@ -210,7 +210,14 @@ TEST_F(FlagsTest, PublishingIsReadFromEveryPlace) {
   EXPECT_TRUE(flags.publish.auto_promote);
   EXPECT_TRUE(flags.publish.tune_wanted);
   EXPECT_EQ(flags.publish.wanted_budget, absl::Seconds(3));
+  EXPECT_EQ(flags.publish.wanted_memory_budget_bytes, 0);
   EXPECT_THAT(Error({"--publish-evidence", "some"}), HasSubstr("--publish-evidence"));
+}
+
+TEST_F(FlagsTest, WhatIsWantedIsTunedWithinTheLimitsOfWhatTheDaemonTunesByItself) {
+  const Flags flags = Parse({"--tune-wanted", "--memory-budget", "1GiB", "--wait-idle", "2m"});
+  EXPECT_EQ(flags.publish.wanted_memory_budget_bytes, int64_t{1} << 30);
+  EXPECT_EQ(flags.publish.wanted_wait_idle, absl::Minutes(2));
 }
 
 }  // namespace

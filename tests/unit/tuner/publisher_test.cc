@@ -270,6 +270,17 @@ TEST_F(PublisherTest, WantedProblemsAreTunedWhileNobodyWaits) {
   EXPECT_EQ(Requests("open"), 2);
 }
 
+TEST_F(PublisherTest, WantedProblemsAreTunedWithinTheirLimits) {
+  options_.publish.tune_wanted = true;
+  options_.publish.wanted_memory_budget_bytes = int64_t{1} << 30;
+  options_.publish.wanted_wait_idle = absl::Minutes(1);
+  Start("other_processes=1;busy_looks=2");
+  Send(MissOf(Text(1), kH200, 1));
+  WaitForChoice(1);
+  EXPECT_EQ(Requests("conditions"), 3);
+  EXPECT_EQ(tuner_->GetTuning("", Problem(1))->memory_budget_bytes, int64_t{1} << 30);
+}
+
 TEST_F(PublisherTest, AWantedProblemThatCannotBeTunedSaysWhyAndIsLeftForAWhile) {
   options_.publish.tune_wanted = true;
   Start("unsupported=8");

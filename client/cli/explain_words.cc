@@ -150,7 +150,8 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
     return words;
   }
   std::vector<std::string> facts(conditions.marks().begin(), conditions.marks().end());
-  if (facts.empty()) facts.push_back("to itself, not throttled");
+  // Not "to itself": in a container NVML may list nobody.
+  if (facts.empty()) facts.push_back("no other process was seen, not throttled");
   if (conditions.temperature_celsius() > 0) {
     facts.push_back(absl::StrCat("at most ", conditions.temperature_celsius(), " C"));
   }

@@ -68,9 +68,10 @@ class WorkerClient {
   // From minor version 1 of the protocol on.
   bool reads_conditions() const { return hello_.protocol_minor() >= 1; }
   // From minor version 2 on; then it also times replays, and prepares caches.
-  // False: what a check gives as a candidate's time is that of its first run.
-  bool times_second_runs() const { return hello_.protocol_minor() >= 4; }
   bool checks_results() const { return hello_.protocol_minor() >= 2; }
+  // From minor version 4 on. False: what a check gives as a candidate's time is
+  // that of its first run.
+  bool times_second_runs() const { return hello_.protocol_minor() >= 4; }
 
   // The callbacks see replies as they come.
   absl::StatusOr<worker::Outcome> OpenProblem(

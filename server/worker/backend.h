@@ -78,7 +78,9 @@ struct CheckedRun {
 // What a look at the card gave.
 struct ConditionsLook {
   Conditions conditions;
-  std::string unknown_reason;  // why conditions.known is false
+  // Why conditions.known is false; or, where it is true, why other processes
+  // would not be seen. Empty: neither.
+  std::string unknown_reason;
   // For how long, ever, heat and the power limit have kept the clocks down; 0
   // where it cannot be told.
   int64_t hot_ns = 0;

@@ -185,15 +185,14 @@ ConditionsLook Nvml::Look() const {
   conditions = settings_;
   std::vector<ProcessInfo> processes;
   std::vector<ProcessInfo> clients;
-  const bool listed = List(nvml.compute_processes, device_, &processes);
+  conditions.known = List(nvml.compute_processes, device_, &processes);
   conditions.mps = List(nvml.mps_processes, device_, &clients) && !clients.empty();
   // This process has a context. Where even that is not listed, as in some
-  // containers, a list without others says nothing.
-  const bool sees_any = !processes.empty() || conditions.mps || conditions.mig;
-  conditions.known = listed && sees_any;
-  if (!listed) {
+  // containers, a list without others says nothing of them; clocks, heat and
+  // ECC errors are the card's all the same.
+  if (!conditions.known) {
     look.unknown_reason = "NVML does not list the processes of the card";
-  } else if (!sees_any) {
+  } else if (processes.empty() && !conditions.mps && !conditions.mig) {
     look.unknown_reason = "NVML lists no process of the card, not even this one";
   }
   if (!conditions.mig) conditions.other_processes = CountOthers(processes);

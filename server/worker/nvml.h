@@ -24,10 +24,10 @@ class Nvml {
   // and the ECC errors. Open() has asked.
   void ReadSettings();
   // Asks for everything else. What NVML does not support on this card is left
-  // at its default. Where processes of the card cannot be listed, or the list
-  // has not even this one, which is taken to have a context on the card, the
-  // look is not known(). Under MIG processes are not counted, since NVML lists
-  // those of all instances.
+  // at its default. Where processes of the card cannot be listed the look is not
+  // known. Where the list has not even this one, which is taken to have a context
+  // on the card, it is, and its reason says that others would not be seen. Under
+  // MIG processes are not counted, since NVML lists those of all instances.
   ConditionsLook Look() const;
 
  private:

@@ -127,14 +127,18 @@ void Trace::PutConditions(const ConditionsLook& look) {
         absl::StrCat(",\"known\":false,\"unknown_reason\":", JsonQuote(look.unknown_reason)));
     return;
   }
-  Put("conditions", absl::StrCat(",\"known\":true,\"other_processes\":", c.other_processes,
-                                 ",\"clock_reasons\":", c.clock_reasons,
-                                 ",\"power_limit_watts\":", Number(c.power_limit_watts),
-                                 ",\"temperature_celsius\":", c.temperature_celsius,
-                                 ",\"ecc_errors\":", c.ecc_errors, ",\"mig\":", Truth(c.mig),
-                                 ",\"mps\":", Truth(c.mps),
-                                 ",\"compute_mode\":", static_cast<int>(c.compute_mode),
-                                 ",\"hot_ns\":", look.hot_ns, ",\"capped_ns\":", look.capped_ns));
+  std::string fields = absl::StrCat(",\"known\":true,\"other_processes\":", c.other_processes,
+                                    ",\"clock_reasons\":", c.clock_reasons,
+                                    ",\"power_limit_watts\":", Number(c.power_limit_watts),
+                                    ",\"temperature_celsius\":", c.temperature_celsius,
+                                    ",\"ecc_errors\":", c.ecc_errors, ",\"mig\":", Truth(c.mig),
+                                    ",\"mps\":", Truth(c.mps),
+                                    ",\"compute_mode\":", static_cast<int>(c.compute_mode),
+                                    ",\"hot_ns\":", look.hot_ns, ",\"capped_ns\":", look.capped_ns);
+  if (!look.unknown_reason.empty()) {
+    absl::StrAppend(&fields, ",\"unknown_reason\":", JsonQuote(look.unknown_reason));
+  }
+  Put("conditions", fields);
 }
 
 void Trace::Put(const char* kind, const std::string& fields) {

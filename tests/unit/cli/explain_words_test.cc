@@ -123,9 +123,10 @@ TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
   tuning.mutable_conditions()->set_temperature_celsius(61);
   tuning.mutable_conditions()->set_power_limit_watts(700);
   tuning.mutable_conditions()->add_clock_reasons("power cap");
-  EXPECT_EQ(ExplainRace(tuning)[1],
-            "card: to itself, not throttled; at most 61 C; power limit 700 W; clocks held by power "
-            "cap");
+  EXPECT_EQ(
+      ExplainRace(tuning)[1],
+      "card: no other process was seen, not throttled; at most 61 C; power limit 700 W; clocks "
+      "held by power cap");
   tuning.mutable_conditions()->add_marks("contended: 2 other processes on the GPU");
   EXPECT_EQ(ExplainRace(tuning)[1].find("card: contended: 2 other processes on the GPU; "), 0U);
 }

@@ -90,12 +90,6 @@ TEST(HostWorkTest, ActivationsAreNotNegativeAndHalfOfAGradientIsZero) {
   EXPECT_NEAR(negative, 2048, 300);
 }
 
-TEST(HostWorkTest, WhatNobodyWaitsForIsLeft) {
-  // Two elements, either of which takes a while.
-  const ConvProblem problem = Problem("bwd_filter,x=512x8x512x512,w=8x8x1x1,f16");
-  for (int i = 0; i < 3; ++i) HostWork work(problem, TensorsOf(problem), 8);
-}
-
 TEST(HostWorkTest, WhereOneElementWouldTakeTooLongThereIsNoReference) {
   const ConvProblem problem = Problem("bwd_filter,x=2048x8x512x512,w=8x8x1x1,f16");
   HostWork work(problem, TensorsOf(problem), 2);

@@ -56,12 +56,23 @@ TEST(NvmlTest, ClientsOfAnMpsServerMeanThatItHasTheCard) {
   EXPECT_TRUE(LookAt("own=1,mps=1").conditions.mps);
 }
 
-TEST(NvmlTest, AListWithoutEvenThisProcessSaysNothing) {
-  const ConditionsLook look = LookAt("processes=0,own=0");
-  EXPECT_FALSE(look.conditions.known);
-  EXPECT_EQ(look.unknown_reason, "NVML lists no process of the card, not even this one");
-  EXPECT_TRUE(LookAt("processes=0,own=0,mig=1").conditions.known);
-  EXPECT_TRUE(LookAt("processes=0,own=0,mps=1").conditions.known);
+TEST(NvmlTest, AListWithoutEvenThisProcessSaysNothingOfOthers) {
+  EXPECT_EQ(LookAt("processes=0,own=0").unknown_reason,
+            "NVML lists no process of the card, not even this one");
+  EXPECT_EQ(LookAt("processes=0,own=1").unknown_reason, "");
+  EXPECT_EQ(LookAt("processes=0,own=0,mig=1").unknown_reason, "");
+  EXPECT_EQ(LookAt("processes=0,own=0,mps=1").unknown_reason, "");
+}
+
+TEST(NvmlTest, AListWithoutEvenThisProcessHidesNothingElse) {
+  const Conditions conditions =
+      LookAt("processes=0,own=0,reasons=32,limit=700000,temperature=61,ecc=2").conditions;
+  EXPECT_TRUE(conditions.known);
+  EXPECT_EQ(conditions.power_limit_watts, 700);
+  EXPECT_EQ(conditions.temperature_celsius, 61);
+  EXPECT_FALSE(conditions.contended());
+  EXPECT_THAT(Marks(conditions),
+              testing::ElementsAre("throttled: thermal slowdown", "uncorrected ECC errors: 2"));
 }
 
 TEST(NvmlTest, SaysForHowLongTheClocksWereKeptDown) {

@@ -105,6 +105,22 @@ TEST_F(TraceTest, ASessionPutsAllThatItMeasured) {
   EXPECT_EQ(lines[4]["gpu_us"].number_value(), 5);
 }
 
+TEST_F(TraceTest, WhatIsKnownOfTheCardIsThereWhereItsProcessesAreNotSeen) {
+  ConditionsLook look;
+  look.conditions.known = true;
+  look.conditions.clock_reasons = 32;
+  const std::unique_ptr<Trace> trace = Open();
+  trace->PutConditions(look);
+  look.unknown_reason = "NVML lists \"nobody\"";
+  trace->PutConditions(look);
+  auto lines = Lines();
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_EQ(lines[0].count("unknown_reason"), 0U);
+  EXPECT_TRUE(lines[1]["known"].bool_value());
+  EXPECT_EQ(lines[1]["clock_reasons"].number_value(), 32);
+  EXPECT_EQ(lines[1]["unknown_reason"].string_value(), "NVML lists \"nobody\"");
+}
+
 TEST_F(TraceTest, ASampleHasWhatTheTimerSaw) {
   TimedRun run = {123456.75, 2.5, 1500};
   run.held = true;

@@ -58,16 +58,41 @@ const char* KindOf(mode_t mode) {
   return "a device";
 }
 
-absl::StatusOr<std::string> Target(const std::string& path) {
-  if (path == "-") return absl::InvalidArgumentError("FILE: must be a file, is -");
-  struct stat there {};
-  if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "FILE: ", path, " must be a file or not be there, is ", KindOf(there.st_mode)));
-  }
+// As Linux does.
+constexpr int kMostLinks = 40;
+
+absl::Status CannotBeWritten(const char* argument, const std::string& path) {
+  const int error_number = errno;
+  return absl::InvalidArgumentError(
+      absl::StrCat(argument, ": ", path, " cannot be written: ", std::strerror(error_number)));
+}
+
+// The file that `path` names in the end, through links; it need not be there,
+// which is why canonical() would not do.
+std::string BehindLinks(const std::string& path) {
+  namespace fs = std::filesystem;
+  fs::path at = path;
   std::error_code error;
-  const std::filesystem::path target = std::filesystem::canonical(path, error);
-  return error ? path : target.string();
+  for (int links = 0; links < kMostLinks; ++links) {
+    const fs::path next = fs::read_symlink(at, error);
+    if (error) break;
+    at = at.parent_path() / next;
+  }
+  return at.string();
+}
+
+absl::StatusOr<std::string> Target(const std::string& path, const char* argument) {
+  if (path == "-") {
+    return absl::InvalidArgumentError(absl::StrCat(argument, ": must be a file, is -"));
+  }
+  struct stat there {};
+  if (stat(path.c_str(), &there) != 0) {
+    if (errno != ENOENT) return CannotBeWritten(argument, path);
+  } else if (!S_ISREG(there.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        argument, ": ", path, " must be a file or not be there, is ", KindOf(there.st_mode)));
+  }
+  return BehindLinks(path);
 }
 
 }  // namespace
@@ -82,14 +107,12 @@ absl::Status AtomicFile::Error(const char* action) const {
   return absl::InternalError(absl::StrCat(path_, ": ", action, ": ", std::strerror(errno)));
 }
 
-absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
-  ASSIGN_OR_RETURN(std::string target, Target(path));
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path,
+                                                               const char* argument) {
+  ASSIGN_OR_RETURN(std::string target, Target(path, argument));
   std::string temporary = target + ".part-XXXXXX";
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("FILE: ", path, " cannot be written: ", std::strerror(errno)));
-  }
+  if (fd < 0) return CannotBeWritten(argument, path);
   const mode_t mask = umask(0);
   umask(mask);
   fchmod(fd, 0666 & ~mask);

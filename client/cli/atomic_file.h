@@ -11,14 +11,16 @@
 namespace convtune {
 
 // Written under a temporary name beside `path`, which Commit() gives it. A
-// symbolic link stays one: what it names is written. SIGINT, SIGTERM and SIGHUP
-// take the temporary file along, where the program has no handler of its own.
-// Not thread-safe. Errors name the path.
+// symbolic link stays one: what it names is written, also where that is not
+// there yet. SIGINT, SIGTERM and SIGHUP take the temporary file along, where the
+// program has no handler of its own. Not thread-safe. Errors name the path.
 class AtomicFile {
  public:
   // INVALID_ARGUMENT for "-", and for what is there and is no regular file:
-  // renaming over a device or a pipe would take it away from everybody.
-  static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path);
+  // renaming over a device or a pipe would take it away from everybody. Its
+  // message begins with `argument`, which is where the path was given: "OUT".
+  static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path,
+                                                            const char* argument);
   // Removes what was not committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

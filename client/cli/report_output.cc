@@ -13,6 +13,7 @@
 #include "client/report/report_html.h"
 #include "client/report/report_json.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/problem_list.h"
 
 namespace convtune {
 
@@ -21,10 +22,9 @@ void ReportOutput::Register(CLI::App& app) {
   app.add_option("--gpu", gpu_, "only GPU models whose name contains this")->type_name("TEXT");
   app.add_option("--filter", problem_, "only problems whose text form contains this")
       ->type_name("TEXT");
-  app.add_option("--op", operation_, "only this operation")
-      ->check(CLI::IsMember({"fwd", "bwd_data", "bwd_filter"}));
+  app.add_option("--op", operation_, "only this operation")->check(CLI::IsMember(OperationNames()));
   app.add_option("--dtype", data_type_, "only this type of the inputs")
-      ->check(CLI::IsMember({"f64", "f32", "f16", "bf16", "i8", "e4m3", "e5m2"}));
+      ->check(CLI::IsMember(InputTypeNames()));
   app.add_option("--layout", layout_, "only this layout")
       ->check(CLI::IsMember({"nchw", "nhwc", "strided"}));
   app.add_option("--stale-after", stale_after_, "age from which a tuning is stale")
@@ -65,7 +65,7 @@ absl::Status ReportOutput::Write(const ReportData& data, const ReportOptions& op
   const Report report = MakeReport(data, options);
   if (!html_.empty()) {
     const std::string page = ReportHtml(data, report);
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(html_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(html_, "--html"));
     RETURN_IF_ERROR(file->Write(page));
     RETURN_IF_ERROR(file->Commit());
     io.err << "wrote " << html_ << ", " << FormatBytes(static_cast<int64_t>(page.size())) << "\n";

@@ -44,9 +44,12 @@ absl::Status SyncFolderOf(const std::string& path) {
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) {
-    return FileError(folder, "opening");
+    return errno == EACCES ? absl::OkStatus() : FileError(folder, "opening");
   }
-  absl::Status status = fsync(fd) == 0 ? absl::OkStatus() : FileError(folder, "fsync");
+  absl::Status status = absl::OkStatus();
+  if (fsync(fd) != 0 && errno != EINVAL && errno != EOPNOTSUPP) {
+    status = FileError(folder, "fsync");
+  }
   close(fd);
   return status;
 }

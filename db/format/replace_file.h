@@ -13,7 +13,9 @@ namespace convtune::format {
 absl::Status ReplaceFile(const std::string& path, std::string_view bytes);
 
 // Makes a file that was put in the place `path` stay there when the power
-// fails. Errors name the folder.
+// fails. Errors name the folder. A folder that may not be opened for reading, or
+// whose file system cannot sync one, is no error: the file is in its place, and
+// its owner can do no more.
 absl::Status SyncFolderOf(const std::string& path);
 
 }  // namespace convtune::format

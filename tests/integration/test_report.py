@@ -172,6 +172,6 @@ def test_what_cannot_be_read_or_written_is_named(cli, fleet, tmp_path):
     result = run("report", damaged)
     assert result.code == 1 and "damaged at byte" in result.err and result.out == ""
     result = run("report", *fleet(1, 1, 1), "--html", tmp_path / "no" / "page.html")
-    assert result.code != 0 and "no/page.html cannot be written" in result.err
+    assert result.code == 2 and f"--html: {tmp_path}/no/page.html cannot be written" in result.err
     assert run("report", *fleet(1, 1, 1), "--dtype", "f17").code == 2
     assert run("report", *fleet(1, 1, 1), "--stale-after", "soon").code == 2

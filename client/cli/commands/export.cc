@@ -46,7 +46,7 @@ class ExportCommand final : public Command {
       ASSIGN_OR_RETURN(key, BundleSigningKey::Read(*sign_key_));
     }
     ASSIGN_OR_RETURN(Client* const client, context.Connect());
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(file_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(file_, "FILE"));
     v1::ExportBundleRequest request;
     request.set_environment(context.settings().environment);
     request.set_omit_samples(no_samples_);
@@ -89,7 +89,7 @@ class ExportCommand final : public Command {
   }
 
   absl::Status WriteJson(BundleReader* reader) const {
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> lines, AtomicFile::Create(file_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> lines, AtomicFile::Create(file_, "FILE"));
     RETURN_IF_ERROR(
         WriteBundleJson(reader, {}, [&](const std::string& line) { return lines->Write(line); }));
     return lines->Commit();

@@ -45,7 +45,7 @@ class MergeCommand final : public Command {
     if (sign_key_) {
       ASSIGN_OR_RETURN(key, BundleSigningKey::Read(*sign_key_));
     }
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(out_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(out_, "OUT"));
     BundleWriter writer({.with_samples = !no_samples_, .signing_key = key ? &*key : nullptr},
                         [&](std::string_view bytes) { return file->Write(bytes); });
     ByteProgress progress(context.io(), "merging", TotalSize());

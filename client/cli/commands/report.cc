@@ -71,7 +71,8 @@ class ReportCommand final : public Command {
         std::filesystem::path(folder != nullptr && *folder != '\0' ? folder : "/tmp") /
         "convtune-report";
     // Never committed, so nothing of it stays.
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(path.string()));
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
+                     AtomicFile::Create(path.string(), "TMPDIR"));
     v1::ExportBundleRequest request;
     request.set_environment(context.settings().environment);
     request.set_omit_samples(true);

@@ -119,6 +119,11 @@ absl::StatusOr<std::unique_ptr<TuningStore>> AddBases(const Flags& flags, Tuning
       store, std::move(layers), [](Tuning* tuning) { RankCandidates(&tuning->candidates); });
 }
 
+// Nothing is sent where systemd does not ask for it.
+void TellWatchdog() {
+  if (WatchdogPeriod() < absl::InfiniteDuration()) NotifySystemd("WATCHDOG=1");
+}
+
 // What is known of the cards, and who says it to the world.
 struct Cards {
   const CardBoard* board;
@@ -157,6 +162,9 @@ absl::StatusOr<bool> Serve(const Flags& flags, TuningStore* store, OutboxStore* 
   cards.health->Attach(server.get());
   server->SetReady(true);
   NotifySystemd("READY=1");
+  // For a service that starts anew in process READY=1 is nothing new, and does
+  // not count as a sign of life.
+  TellWatchdog();
   const absl::Duration watchdog = WatchdogPeriod();
   bool appeared = false;
   while (!appeared &&
@@ -164,9 +172,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, TuningStore* store, OutboxStore* 
                                       std::min(kSignalPoll, watchdog)))) {
     appeared = search->Look();
     tuner->Stats();  // stands still where the tuner's locks do
-    if (watchdog < absl::InfiniteDuration()) {
-      NotifySystemd("WATCHDOG=1");
-    }
+    TellWatchdog();
   }
   if (appeared) {
     spdlog::info("there is a GPU now: starting anew");
@@ -174,25 +180,35 @@ absl::StatusOr<bool> Serve(const Flags& flags, TuningStore* store, OutboxStore* 
     spdlog::info("stopping");
     NotifySystemd("STOPPING=1");
   }
+  // Nobody tells the watchdog meanwhile.
+  const absl::Duration longest =
+      appeared ? std::min(flags.drain_timeout, watchdog) : flags.drain_timeout;
   const absl::Time start = absl::Now();
   server->SetReady(false);
   cards.health->Attach(nullptr);
   // The tuner first: it calls every waiting caller back, so that their calls
   // end by themselves.
-  tuner->Drain(start + flags.drain_timeout * kDrainShare);
-  server->Shutdown(
-      std::min(start + flags.drain_timeout * kShutdownShare, absl::Now() + kCallGrace));
+  tuner->Drain(start + longest * kDrainShare);
+  server->Shutdown(std::min(start + longest * kShutdownShare, absl::Now() + kCallGrace));
   return appeared;
 }
 
-// The exit status; nothing if the daemon is to start anew.
-absl::StatusOr<std::optional<int>> Run(const Flags& flags, StopSignals* signals) {
+// The exit status; nothing if the daemon is to start anew. `anew`: it does so.
+absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignals* signals) {
+  // The first start has systemd's TimeoutStartSec, which is longer; the
+  // watchdog's time would begin with the first word to it.
+  const auto keep_alive = [anew] {
+    if (anew) TellWatchdog();
+  };
+  keep_alive();
   const SystemClock clock;
   ASSIGN_OR_RETURN(const std::vector<std::string> bundle_keys, ReadBundleKeys(flags));
   ASSIGN_OR_RETURN(std::unique_ptr<SqliteTuningStore> database, OpenStore(flags, &clock));
   ASSIGN_OR_RETURN(std::unique_ptr<TuningStore> store,
                    AddBases(flags, database.get(), &clock, bundle_keys));
+  keep_alive();
   ASSIGN_OR_RETURN(ProbeResult found, FindDevices(flags, signals));
+  keep_alive();
   DeviceSearch search(flags, found, signals);
   CardBoard cards;
   DeviceHealth health;
@@ -213,12 +229,14 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, StopSignals* signals)
   absl::StatusOr<std::unique_ptr<Tuner>> created = CreateTuner(options, &cards);
   if (absl::IsDataLoss(created.status()) && !database->read_only()) {
     // Opening looks at a part of the file, reading it at nearly all.
+    keep_alive();
     store.reset();
     database.reset();
     ASSIGN_OR_RETURN(database, OpenStore(flags, &clock, std::string(created.status().message())));
     ASSIGN_OR_RETURN(store, AddBases(flags, database.get(), &clock, bundle_keys));
     options.store = store.get();
     options.release_store = database.get();
+    keep_alive();
     created = CreateTuner(std::move(options), &cards);
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, std::move(created));
@@ -246,8 +264,8 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, StopSignals* signals)
 int RunDaemon(const Flags& flags, StopSignals* signals) {
   CaptureLibraryLogs();
   spdlog::info("convtuned {}, state in {}", CONVTUNE_VERSION, flags.state_dir);
-  while (true) {
-    const absl::StatusOr<std::optional<int>> result = Run(flags, signals);
+  for (bool anew = false;; anew = true) {
+    const absl::StatusOr<std::optional<int>> result = Run(flags, anew, signals);
     if (!result.ok()) {
       spdlog::error("{}", std::string(result.status().message()));
       return 1;

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import time
 import urllib.request
 
@@ -217,12 +218,18 @@ def test_without_the_drivers_library_the_card_is_used_all_the_same(fake_daemon):
         assert client.tune(numbered(0)).succeeded_count == 1
 
 
-def test_a_gpu_that_comes_after_the_start_is_found(daemons, fake_worker, tmp_path):
-    """As when the daemon starts before the driver's module is loaded."""
-    there = tmp_path / "there"
-    worker = tmp_path / "worker"
+def worker_of_a_card_to_come(folder, fake_worker):
+    """A worker that has no card before the file is there, and that file."""
+    there = folder / "there"
+    worker = folder / "worker"
     worker.write_text(f'#!/bin/sh\n[ -e {there} ] || case " $* " in *" --probe "*) exit 0 ;; esac\nexec {fake_worker} "$@"\n')
     worker.chmod(0o755)
+    return worker, there
+
+
+def test_a_gpu_that_comes_after_the_start_is_found(daemons, fake_worker, tmp_path):
+    """As when the daemon starts before the driver's module is loaded."""
+    worker, there = worker_of_a_card_to_come(tmp_path, fake_worker)
     daemon = daemons("--worker", worker, "--devices", "0", "--probe-interval", "300ms").start()
     with daemon.client() as client:
         assert not client.tuning.ListDevices().devices
@@ -235,6 +242,24 @@ def test_a_gpu_that_comes_after_the_start_is_found(daemons, fake_worker, tmp_pat
         assert client.tune(numbered(1)).succeeded_count == 1
     assert daemon.log().count("starting anew") == 1
     assert daemon.stop() == 0
+
+
+def test_starting_anew_is_a_sign_of_life(daemons, fake_worker, short_dir):
+    """systemd's watchdog is not set back by READY=1 of a service that is ready already."""
+    worker, there = worker_of_a_card_to_come(short_dir, fake_worker)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(str(short_dir / "n"))
+        notify.settimeout(60)
+        # An hour: within this test the watchdog is told of what happens, not of time.
+        env = {"NOTIFY_SOCKET": short_dir / "n", "WATCHDOG_USEC": "3600000000"}
+        daemon = daemons("--worker", worker, "--devices", "0", "--probe-interval", "1s", env=env).start()
+        for _ in range(2):
+            while notify.recv(100) != b"READY=1":
+                pass
+            assert notify.recv(100) == b"WATCHDOG=1"
+            there.touch()
+        assert daemon.log().count("starting anew") == 1
+        assert daemon.stop() == 0
 
 
 def test_no_gpu_is_looked_for_where_none_is_wanted(daemons, fake_worker, tmp_path):

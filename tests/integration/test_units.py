@@ -78,6 +78,17 @@ def test_an_empty_variable_leaves_the_socket_to_the_configuration_file(convtuned
         assert (short_dir / "toml.sock").is_socket()
 
 
+def test_the_drivers_modules_are_loaded_before_the_unit_is_allowed_its_devices():
+    """systemd.resource-control(5): device groups that are not there when a unit starts are not allowed later either."""
+    groups = [value.split()[0] for value in settings("convtuned.service", "DeviceAllow")]
+    modules = {f"modprobe@{group.removeprefix('char-').replace('-', '_')}.service" for group in groups}
+    # The others are groups of the module nvidia.
+    modules -= {"modprobe@nvidia_caps.service", "modprobe@nvidia_frontend.service"}
+    assert modules == {"modprobe@nvidia.service", "modprobe@nvidia_uvm.service"}
+    for key in ("Wants", "After"):
+        assert modules <= {unit for line in settings("convtuned.service", key) for unit in line.split()}, key
+
+
 @pytest.mark.parametrize("unit", ["convtuned.service", "convtune-fleet.service"])
 def test_no_flag_of_a_unit_beats_the_file_of_variables(unit):
     assert flags(unit) == []

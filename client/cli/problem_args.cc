@@ -4,6 +4,7 @@
 #include <limits>
 #include <sstream>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -21,6 +22,9 @@ std::string ArgumentSource(const std::string& source) {
 
 ProblemList ReadArgument(const std::string& text, size_t number,
                          const ProblemOverrides& overrides) {
+  if (absl::StripAsciiWhitespace(text).empty()) {
+    return {{}, {{absl::StrCat("argument ", number), "must be a problem, is empty"}}, {}};
+  }
   std::istringstream in(text);
   ProblemList list = ReadProblemList(in, absl::StrCat("argument ", number), overrides);
   for (ProblemRow& row : list.rows) row.source = ArgumentSource(row.source);
@@ -28,8 +32,9 @@ ProblemList ReadArgument(const std::string& text, size_t number,
   return list;
 }
 
-absl::Status AtFile(const absl::Status& status) {
-  return absl::InvalidArgumentError(absl::StrCat("FILE, --file: ", std::string(status.message())));
+absl::Status AtFile(std::string_view option, const absl::Status& status) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(std::string(option), ": ", std::string(status.message())));
 }
 
 // "3x3" as "3" if all dimensions agree.
@@ -45,11 +50,9 @@ std::string Spread(const std::string& value) {
 
 void ProblemArgs::RegisterOverrides(CLI::App& app) {
   const std::string group = "Instead of what the problems say";
-  app.add_option("--op", op_, "operation")
-      ->check(CLI::IsMember({"fwd", "bwd_data", "bwd_filter"}))
-      ->group(group);
+  app.add_option("--op", op_, "operation")->check(CLI::IsMember(OperationNames()))->group(group);
   app.add_option("--dtype", dtype_, "data type")
-      ->check(CLI::IsMember({"f64", "f32", "f16", "bf16", "i8", "e4m3", "e5m2"}))
+      ->check(CLI::IsMember(InputTypeNames()))
       ->group(group);
   app.add_option("--layout", layout_, "memory order")
       ->check(CLI::IsMember({"nchw", "nhwc"}))
@@ -67,9 +70,10 @@ void ProblemArgs::Register(CLI::App& app) {
 }
 
 void ProblemArgs::RegisterFiles(CLI::App& app) {
-  app.add_option("files", files_,
+  file_option_ = "FILE";
+  app.add_option("FILE", files_,
                  "lists of problems (text, CSV, JSON lines, ONNX models); - is stdin")
-      ->type_name("FILE")
+      ->type_name("")
       ->required();
   RegisterOverrides(app);
 }
@@ -118,13 +122,13 @@ absl::StatusOr<ProblemBatch> ProblemArgs::Read(Context& context) const {
     }
     if (IsOnnxFile(file)) {
       const auto text = OnnxProblems(file, overrides.batch);
-      if (!text.ok()) return AtFile(text.status());
+      if (!text.ok()) return AtFile(file_option_, text.status());
       std::istringstream in(*text);
       take(ReadProblemList(in, file, overrides));
       continue;
     }
     auto list = ReadProblemListFile(file, overrides);
-    if (!list.ok()) return AtFile(list.status());
+    if (!list.ok()) return AtFile(file_option_, list.status());
     take(*std::move(list));
   }
   return batch;

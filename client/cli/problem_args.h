@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -46,6 +47,7 @@ class ProblemArgs {
 
   std::vector<std::string> problems_;
   std::string problem_;  // of RegisterOne
+  std::string_view file_option_ = "--file";
   std::vector<std::string> files_;
   std::optional<std::string> op_, dtype_, layout_, batch_;
 };

@@ -20,7 +20,7 @@ std::string Quoted(const std::string& field) {
 }
 
 std::string Number(double value) { return absl::StrFormat("%.7g", value); }
-std::string Time(double us) { return us > 0 ? Number(us) : "-"; }
+std::string Time(double us) { return us > 0 ? Number(us) : ""; }
 
 std::string Timestamp(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
@@ -41,7 +41,7 @@ struct Common {
     }
   }
   std::string_view Candidate(int number) const {
-    return number < 0 ? "-" : std::string_view(candidates[static_cast<size_t>(number)]);
+    return number < 0 ? "" : std::string_view(candidates[static_cast<size_t>(number)]);
   }
   std::vector<std::string> problems, candidates, environments, places;
 };
@@ -68,7 +68,7 @@ void WriteReportCsv(const ReportData& data, const std::function<void(std::string
     append(common.Candidate(row.stock));
     append(Time(stock != nullptr ? stock->median_us : 0));
     append(Time(row.sm_clock_mhz));
-    append(row.throttled ? (*row.throttled ? "true" : "false") : "-");
+    append(row.throttled ? (*row.throttled ? "true" : "false") : "");
     absl::StrAppend(&out, row.workspace_bytes, ",", row.candidate_count, ",",
                     Timestamp(absl::FromUnixMicros(row.tune_time_us)), ",",
                     Number(row.elapsed_seconds()), "\n");

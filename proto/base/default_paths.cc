@@ -98,7 +98,10 @@ std::string DefaultStateDir() {
   const std::string service = ServiceStateDir();
   if (!service.empty()) return service;
   struct stat info {};
-  if (stat(kServiceDir, &info) == 0 && S_ISDIR(info.st_mode) && access(kServiceDir, W_OK) == 0) {
+  // Who may write there without owning it, as root may, would leave files that
+  // the service's own daemon cannot write.
+  if (stat(kServiceDir, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
+      access(kServiceDir, W_OK) == 0) {
     return kServiceDir;
   }
   return UserStateDir();

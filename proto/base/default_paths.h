@@ -31,7 +31,7 @@ std::vector<std::string> ClientSnapshotFolders();
 std::string FirstFolderWith(const std::string& file, const std::vector<std::string>& folders);
 
 // Directory of the database: $STATE_DIRECTORY (systemd) if set, else
-// /var/lib/convtune if it exists and is writable, else
+// /var/lib/convtune if it belongs to this user and is writable, else
 // $XDG_STATE_HOME/convtune, else ~/.local/state/convtune.
 std::string DefaultStateDir();
 

@@ -169,6 +169,23 @@ absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
   return ReadProblemList(in, path, overrides);
 }
 
+std::vector<std::string> OperationNames() {
+  std::vector<std::string> names;
+  for (const Operation operation : {Operation::kFwd, Operation::kBwdData, Operation::kBwdFilter}) {
+    names.emplace_back(Name(operation));
+  }
+  return names;
+}
+
+std::vector<std::string> InputTypeNames() {
+  std::vector<std::string> names;
+  for (const DataType type : {DataType::kF64, DataType::kF32, DataType::kF16, DataType::kBF16,
+                              DataType::kI8, DataType::kE4M3, DataType::kE5M2}) {
+    names.emplace_back(Name(type));
+  }
+  return names;
+}
+
 std::optional<DataType> ParseLooseDataType(std::string_view text) {
   const std::string name = LowerCase(Strip(text));
   if (const std::optional<DataType> type = ParseDataType(name)) return type;

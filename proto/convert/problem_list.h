@@ -52,6 +52,11 @@ ProblemList ReadProblemList(std::istream& in, std::string_view name,
 absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
                                                 const ProblemOverrides& overrides);
 
+// What options that override a list's take, in the text form's words: every
+// operation, and every type that inputs can have.
+std::vector<std::string> OperationNames();
+std::vector<std::string> InputTypeNames();
+
 // Reads the spellings that workload files use: f16, half, fp16, float16, F16
 // and so on. Nothing for anything else; see VectorizedReason.
 std::optional<DataType> ParseLooseDataType(std::string_view text);

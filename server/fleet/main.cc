@@ -17,8 +17,12 @@ int Run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? convtune::kExitDone : convtune::kExitUsage;
+    if (error.get_exit_code() == 0) {
+      app.exit(error);
+      return convtune::kExitDone;
+    }
+    std::cerr << "error: " << error.what() << "\nRun with --help for more information.\n";
+    return convtune::kExitUsage;
   }
   for (const auto& command : commands) {
     if (const auto code = command->RunIfChosen()) return *code;

@@ -97,16 +97,24 @@ class FleetTuneCommand final : public FleetCommand {
     if (!op_.empty()) {
       overrides.operation = ParseOperation(op_);
       if (!overrides.operation) {
-        return absl::InvalidArgumentError("--op: must be fwd, bwd_data or bwd_filter");
+        return absl::InvalidArgumentError(absl::StrCat(
+            "--op: must be one of ", absl::StrJoin(OperationNames(), ", "), ", is '", op_, "'"));
       }
     }
     if (!dtype_.empty()) {
       overrides.data_type = ParseLooseDataType(dtype_);
-      if (!overrides.data_type) return absl::InvalidArgumentError("--dtype: is no data type");
+      if (!overrides.data_type) {
+        return absl::InvalidArgumentError(absl::StrCat("--dtype: must be one of ",
+                                                       absl::StrJoin(InputTypeNames(), ", "),
+                                                       ", is '", dtype_, "'"));
+      }
     }
     if (!layout_.empty()) {
       overrides.layout = ParseLooseLayout(layout_);
-      if (!overrides.layout) return absl::InvalidArgumentError("--layout: must be nchw or nhwc");
+      if (!overrides.layout) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--layout: must be nchw or nhwc, is '", layout_, "'"));
+      }
     }
     if (batch_size_ < 0) return absl::InvalidArgumentError("--batch: must be at least 1");
     if (batch_size_ > 0) overrides.batch = batch_size_;

@@ -101,7 +101,10 @@ grpc::Status ToGrpcStatus(const absl::Status& status, std::string_view field) {
   }
   const std::string message(status.message());
   if (status.code() == absl::StatusCode::kInvalidArgument && !field.empty()) {
-    return ToGrpcStatus(std::vector<Violation>{{std::string(field), message}});
+    // The tuner and the store name what they refuse by themselves.
+    const std::string named = absl::StrCat(std::string(field), ": ");
+    const size_t skip = message.starts_with(named) ? named.size() : 0;
+    return ToGrpcStatus(std::vector<Violation>{{std::string(field), message.substr(skip)}});
   }
   google::rpc::Status out;
   out.set_code(static_cast<int>(status.code()));

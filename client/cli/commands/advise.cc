@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/advise_bounds.h"
 #include "client/cli/advise_ceilings.h"
@@ -95,7 +96,8 @@ class AdviseCommand final : public Command {
          std::vector<std::string>(absl::StrSplit(dtypes_, ',', absl::SkipEmpty()))) {
       const std::optional<DataType> type = ParseDataType(name);
       if (!type) {
-        return absl::InvalidArgumentError("--dtypes: '" + name + "' is no data type that there is");
+        return absl::InvalidArgumentError(absl::StrCat(
+            "--dtypes: must be of ", absl::StrJoin(InputTypeNames(), ", "), ", has '", name, "'"));
       }
       types.push_back(*type);
     }

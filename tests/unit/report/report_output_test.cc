@@ -48,7 +48,7 @@ TEST(ReportCsv, HasALineForEachRow) {
   WriteReportCsv(data, [&csv](std::string_view part) { csv += part; });
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 2);
   EXPECT_THAT(csv, HasSubstr("\"a,b\",\"GPU-a,b\",580.65,13.0,measured,\"graph:eng1,k2=3\",10,"
-                             "graph:eng2,-,1700,-,0,2,1970-04-11T00:00:00Z,2\n"));
+                             "graph:eng2,,1700,,0,2,1970-04-11T00:00:00Z,2\n"));
 }
 
 TEST(ReportHtml, LoadsNothing) {

@@ -39,6 +39,14 @@ TEST(StatusMapper, ViolationsBecomeBadRequest) {
   EXPECT_EQ(bad.field_violations(1).description(), "is required");
 }
 
+TEST(StatusMapper, AFieldThatTheMessageNamesIsNamedOnce) {
+  EXPECT_EQ(
+      ToGrpcStatus(absl::InvalidArgumentError("path: must be absolute"), "path").error_message(),
+      "path: must be absolute");
+  EXPECT_EQ(ToGrpcStatus(absl::InvalidArgumentError("pathological"), "path").error_message(),
+            "path: pathological");
+}
+
 TEST(StatusMapper, ManyViolationsFitATrailerAndAreCounted) {
   std::vector<Violation> violations(5000, {"problems[1].text", std::string(1000, 'x')});
   const grpc::Status status = ToGrpcStatus(violations);

@@ -52,6 +52,16 @@ def test_root_leaves_nothing_in_the_state_directory_of_the_service(worker, convt
 
 
 @pytest.mark.ci
+def test_what_a_daemon_without_a_gpu_says_is_not_called_measured_once_there_is_one(worker, convtune, short_dir):
+    """As where the driver is installed between two runs."""
+    gpu = short_dir / "gpu"
+    done = quickstart(short_dir, f'"$1"; touch {gpu}; "$1"', **{"nvidia-smi": f"[ -e {gpu} ] && echo 'GPU 0: NVIDIA H200'"})
+    assert "the daemon that runs was started without a GPU: starting it anew" in done.stdout, done
+    assert "cuDNN heuristics for the H200 profile" in done.stdout and "measured" not in done.stdout
+    assert done.returncode == 1 and "nvidia-smi lists a GPU, but convtuned has none to tune on" in done.stderr, done
+
+
+@pytest.mark.ci
 def test_a_gpu_that_the_daemon_cannot_use_is_no_success(worker, convtune, short_dir):
     done = quickstart(short_dir, '"$1"', **{"nvidia-smi": "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'"})
     assert done.returncode == 1, done

@@ -87,6 +87,20 @@ def test_problems_get_less_time_where_the_whole_would_take_too_long(programs, tm
     assert budgets[0] < 2000, budgets
 
 
+@pytest.mark.parametrize("status, packs", [(1, True), (2, False)], ids=["a file grew", "an error"])
+def test_a_log_that_grows_while_it_is_packed_loses_no_pack(programs, tmp_path, status, packs):
+    """GNU tar ends with 1 where a file changed as it read it."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "tar").write_text(f'#!/bin/sh\necho >> {tmp_path}/tars\n/usr/bin/tar "$@"\nexit {status}\n')
+    (tools / "tar").chmod(0o755)
+    out = tmp_path / "results"
+    done = gpu_run(programs, out, "--only", "fwd:f16:nhwc", PATH=f"{tools}:/usr/bin:/bin")
+    assert (done.returncode == 0) == packs, done.stderr
+    assert len(list(out.glob("*.tar.gz"))) == packs
+    assert (tmp_path / "tars").read_text() == "\n"  # one form, one pack
+
+
 @pytest.mark.parametrize("option, value", [("--budget", "soon"), ("--minutes", "0"), ("--only", "fwd:f64:nhwc")])
 def test_an_option_that_cannot_be_is_said(programs, tmp_path, option, value):
     done = gpu_run(programs, tmp_path / "results", option, value)

@@ -14,7 +14,8 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 
 if len(sys.argv) != 3:
-    sys.exit(f"usage: {sys.argv[0]} ADDRESS PROBLEM{__doc__.partition(':')[2]}")
+    print("usage: first_call.py ADDRESS PROBLEM", file=sys.stderr)
+    sys.exit(2)
 address, problem = sys.argv[1:]
 channel = grpc.insecure_channel(address)
 pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(channel))

@@ -33,7 +33,7 @@ def test_faulting_candidate_is_quarantined(fake_daemon, cli, fault, where):
     with daemon.client() as client:
         assert client.tune(known).succeeded_count == 1
         with LookUps(daemon, known) as look_ups:
-            job = client.tune(text, options={"time_budget": {"nanos": 500_000_000}})
+            job = client.tune(text, options={"time_budget": {"seconds": 10}})
             assert job.succeeded_count == 1 and job.failed_count == 0, job
         assert daemon.running() and daemon.pid == pid
         assert client.info().pid == pid
@@ -54,12 +54,12 @@ def test_hanging_candidate_is_quarantined_behind_the_answer(fake_daemon, where):
     faults = script(fault="hang", where=where, index=SUSPECT, problem=text)
     daemon = fake_daemon("--hang-timeout", "1s").start(env=faults)
     with daemon.client() as client:
-        job = client.tune(text, options={"time_budget": {"nanos": 500_000_000}})
+        job = client.tune(text, options={"time_budget": {"seconds": 10}})
         assert job.succeeded_count == 1 and job.failed_count == 0, job
         assert client.get_one(text).answer.winner.text
         # Once when it hung, once when it was tried alone.
         wait_until(lambda: client.tuning.ListDevices().devices[0].worker_deaths == 2, 20, "its judgement")
-        job = client.tune(text, force=True, options={"time_budget": {"nanos": 500_000_000}})
+        job = client.tune(text, force=True, options={"time_budget": {"seconds": 10}})
         assert job.succeeded_count == 1, job
         statuses = by_status(client, text)
         (suspect,) = statuses["CANDIDATE_STATUS_QUARANTINED"]

@@ -141,11 +141,10 @@ class GrpcClient final : public Client {
     return response;
   }
 
-  void Pause(absl::Duration longest) override {
-    const absl::Time end = absl::Now() + longest;
-    if (channel_->GetState(false) != GRPC_CHANNEL_READY &&
-        channel_->WaitForConnected(absl::ToChronoTime(end))) {
-      return;
+  void Pause(absl::Duration time) override {
+    const absl::Time end = absl::Now() + time;
+    if (channel_->GetState(false) != GRPC_CHANNEL_READY) {
+      channel_->WaitForConnected(absl::ToChronoTime(end));
     }
     absl::SleepFor(end - absl::Now());
   }

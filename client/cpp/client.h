@@ -87,10 +87,9 @@ class Client {
   // daemon knows no such service.
   virtual absl::StatusOr<bool> IsServing(const std::string& service) = 0;
 
-  // For the time between two tries at a daemon that does not answer: returns
-  // after `longest`, or as soon as there is a connection where there was none.
-  // In a plain sleep gRPC does nothing for a connection but every five seconds.
-  virtual void Pause(absl::Duration longest) = 0;
+  // Sleeps between two tries at a daemon that does not answer. In a plain sleep
+  // gRPC does nothing for a connection but every five seconds.
+  virtual void Pause(absl::Duration time) = 0;
 
  protected:
   explicit Client(Address address) : address_(std::move(address)) {}

@@ -21,8 +21,8 @@ BIG = "x" * 9000  # beyond the 8 KiB of headers that gRPC takes
 
 
 @pytest.fixture(scope="module")
-def served(certificates, convtuned, fake_worker):
-    """A daemon on both transports, for all the cases."""
+def one_daemon(certificates, convtuned, fake_worker):
+    """On both transports, for all the cases."""
     port = free_port()
     directory = pathlib.Path(tempfile.mkdtemp(prefix="ct-"))
     args = ["--devices", "0", "--worker", fake_worker, "--listen", f"localhost:{port}", *certificates.server_flags()]
@@ -31,6 +31,15 @@ def served(certificates, convtuned, fake_worker):
     yield daemon
     daemon.close()
     shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def served(one_daemon):
+    """It runs, whatever the case before did to it."""
+    if not one_daemon.running():
+        one_daemon.close()
+        one_daemon.start()
+    return one_daemon
 
 
 def headers_frames(block, stream, piece=8000):
@@ -129,9 +138,6 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_daemon_outlives(served, certificates, transport, case, long_run):
     attack, amount, more = CASES[case]
-    if not served.running():
-        served.close()
-        served.start()
     pid = served.pid
     with Client(served.address) as client:
         client.tune(numbered(1))

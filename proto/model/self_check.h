@@ -49,9 +49,7 @@ inline uint32_t CellBit(const SelfCheckCell& cell) {
                          (cell.narrow ? 1 : 0));
 }
 
-inline bool IsNarrow(DataType type) {
-  return type != DataType::kF32 && type != DataType::kF64;
-}
+inline bool IsNarrow(DataType type) { return type != DataType::kF32 && type != DataType::kF64; }
 
 // True if what was computed for this API, operation and element type may be
 // judged: nobody is blamed for results else. Where no self-check was run, yes.

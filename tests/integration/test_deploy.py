@@ -223,3 +223,23 @@ def test_compose_is_as_strict_as_the_manifests():
     for name, service in compose["services"].items():
         assert service["read_only"] and service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
+
+
+@pytest.mark.parametrize("candidate, there", [("1.2-3", True), ("(none)", False)])
+def test_a_package_is_available_however_long_its_version_table_is(tmp_path, candidate, there):
+    """apt-cache goes on printing after the line that decides; it must not be taken for one that failed."""
+    apt_cache = tmp_path / "apt-cache"
+    apt_cache.write_text(
+        "#!/bin/sh\n"
+        f"printf 'chromium:\\n  Installed: (none)\\n  Candidate: {candidate}\\n  Version table:\\n'\n"
+        "seq 100000\n"
+    )
+    apt_cache.chmod(0o755)
+    script = (DEPLOY / "install-deps").read_text()
+    (function,) = re.findall(r"^available\(\).*$", script, re.MULTILINE)
+    ran = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{function}\navailable chromium"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+    )
+    assert (ran.returncode == 0) == there, ran.stderr

@@ -81,7 +81,8 @@ TEST(ResolverTest, WhereNobodySaidWhereTheDaemonIsTheReasonNamesWhereItWasLooked
   Options options;
   options.use_snapshot = false;
   Resolver resolver(options);
-  const std::string why = resolver.Resolve({{"x"}}, milliseconds(1)).at(0).why;
+  // Without time nobody is asked, so a daemon on the default socket is not either.
+  const std::string why = resolver.Resolve({{"x"}}, milliseconds(0)).at(0).why;
   EXPECT_NE(why.find("looked for "), std::string::npos) << why;
   EXPECT_NE(why.find("/run/convtune/convtune.sock"), std::string::npos) << why;
 }

@@ -43,6 +43,7 @@ struct TuningOptions {
   // Longest wait, before the time budget begins, for a GPU that no other
   // process uses.
   absl::Duration wait_idle = absl::ZeroDuration();
+  bool all_timings = false;  // see OtherTimesPlan::all_ways
 };
 
 struct LookupRequest {

@@ -197,7 +197,7 @@ absl::Status Run::Measure() {
   conditions_ = race.conditions();
   cache_state_ = checks ? CacheState::kInputHot : CacheState::kHot;
   if (checks && status.ok()) {
-    status = TimeOtherWays({race.finalists(), race.replay_finalists(), cache_state_}, end_,
+    status = TimeOtherWays({race.finalists(), cache_state_, input_.spec.options.all_timings}, end_,
                            &candidates_, &conditions_, client_);
   }
   const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),

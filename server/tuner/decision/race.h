@@ -29,9 +29,9 @@ struct RacePolicy {
   int first_look = 12;
   // From one look to the next.
   double growth = 1.5;
-  int max_rounds = 400;
+  int max_rounds = 93;
   // As fast as the leader: known to be slower by no more than this share.
-  double equivalence = 0.005;
+  double equivalence = 0.015;
   // Chance of taking one for slower, or for as fast, that is not, at one look.
   double tail = 0.001;
   // Rounds from which the noise may end the race, and clocks are believed to

@@ -41,6 +41,7 @@ struct FakeScript {
   int overwrites = -1;       // candidate that writes outside of its memory
   int check_delay_ms = 0;    // for each candidate
   int unheld_from = -1;      // round from which the hold gives up, on which all take 1 ms; -1: none
+  int unheld_index = -1;     // the only candidate that unheld_from is true of; -1: of all
   int lanes = 1;             // candidates touched at a time in Prepare, unless told to use one
   // segv, abort, killed (as the kernel does for want of memory), exit, hang, slow (goes on after
   // slow_ms), slow_segv, garbage, flood, stubborn (no signal but SIGKILL ends it, and it does not

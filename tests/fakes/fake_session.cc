@@ -300,7 +300,8 @@ absl::Status FakeSession::Measure(const worker::Measure& request) {
       worker::Reply reply;
       reply.mutable_sample()->set_index(index);
       reply.mutable_sample()->set_round(round);
-      const bool held = script_.unheld_from < 0 || round < script_.unheld_from;
+      const bool can_be_held = script_.unheld_index >= 0 && script_.unheld_index != index;
+      const bool held = can_be_held || script_.unheld_from < 0 || round < script_.unheld_from;
       reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(request) + (held ? 0 : 1000) +
                                          static_cast<double>(random() % 100) / 200);
       if (script_.protocol_minor >= 4) reply.mutable_sample()->set_held(held);

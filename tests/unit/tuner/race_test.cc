@@ -96,6 +96,21 @@ TEST_F(RaceTest, WhoLeavesCountsNoMore) {
   EXPECT_NE(race.Next().stop, StopReason::kNone);
 }
 
+TEST_F(RaceTest, WhoseRunsDoNotCompareLeaves) {
+  Race race(RacePolicy(), {{kAny}, {kAny}, {kAny}});
+  const RaceStep step = race.Next();
+  for (int round = 0; round < step.rounds; ++round) {
+    race.Add(0, round, {10, 0, true});
+    race.Add(1, round, {10, 0, true});
+    // Faster, as far as its times say anything.
+    race.Add(2, round, {9, 0, false});
+  }
+  EXPECT_THAT(race.LeaveOtherKind(), ElementsAre(2));
+  EXPECT_THAT(race.LeaveOtherKind(), IsEmpty());
+  EXPECT_THAT(race.Next().runners, ElementsAre(0, 1));
+  EXPECT_EQ(race.Estimates()[2].sample_count, 0);
+}
+
 TEST_F(RaceTest, WhatWasKnownOfOneThatLeftHoldsToTheEnd) {
   Race race(RacePolicy(), {{kAny}, {kAny}, {kAny}});
   // 2 is behind by 3%, and gone when the others are told apart.

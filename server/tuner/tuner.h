@@ -196,9 +196,6 @@ class Tuner {
     // of what one hung on: longer than it takes to load cuDNN, which would only
     // begin anew in another worker.
     absl::Duration late_patience = absl::Seconds(5);
-    // Plans that a worker builds, and heuristics that it asks, at a time; 0: one
-    // per core, up to 8.
-    int build_threads = 0;
   };
 
   using LookupCallback = std::function<void(absl::StatusOr<LookupResponse>)>;

@@ -47,7 +47,6 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"check_delay_ms", &script.check_delay_ms},
                                                {"unheld_from", &script.unheld_from},
                                                {"unheld_index", &script.unheld_index},
-                                               {"lanes", &script.lanes},
                                                {"slow_ms", &script.slow_ms},
                                                {"index", &script.index}};
   const std::string copy(text);

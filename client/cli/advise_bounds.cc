@@ -7,9 +7,6 @@
 namespace convtune {
 namespace {
 
-// A median is the larger of GPU time and host time: so near, it is the latter.
-constexpr double kHostSetsThePace = 0.95;
-
 // The share of what others attain; 0 where that says nothing.
 double ShareOf(double figure, const BestSeen& best) {
   const bool known = best.probed || (best.count > kFewestOthers && figure < best.value);
@@ -33,7 +30,7 @@ void Raise(const ConvProblem& problem, bool forbid_tf32, double time_us, Ceiling
 BoundShare FindBound(const Variant& variant, const Advice& advice, double host_us,
                      const Ceilings& ceilings) {
   if (!(advice.time_us > 0)) return {};
-  if (host_us >= kHostSetsThePace * advice.time_us) return {Bound::kLaunch, 0};
+  if (host_us >= advice.time_us) return {Bound::kLaunch, 0};
   const auto most = ceilings.tflops.find({variant.problem.data_type(), variant.forbid_tf32});
   if (most == ceilings.tflops.end()) return {};
   const double compute = ShareOf(advice.tflops, most->second);

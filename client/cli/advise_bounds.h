@@ -41,7 +41,8 @@ struct BoundShare {
   double share = 0;  // of that ceiling; 0 for kLaunch
 };
 
-// kLaunch where the host needs as long for a launch as the whole takes, else the
+// kLaunch where the host needs at least as long for a launch as the GPU for the
+// work, so that launches one after the other go at the host's pace; else the
 // ceiling that is nearest. kUnknown where nothing was timed, and where a ceiling
 // was not probed and has fewer than kFewestOthers measurements but for the row's
 // own, which is among them, or is the row itself. After the roofline model

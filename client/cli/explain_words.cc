@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/units.h"
+#include "proto/model/candidate.h"
 
 namespace convtune {
 namespace {
@@ -37,6 +38,11 @@ const v1::Candidate* FirstOther(const Candidates& candidates, const v1::Candidat
 
 // What sets the winner apart from one that is as fast.
 std::string TieBreak(const v1::Candidate& winner, const v1::Candidate& other, bool is_stock) {
+  if (IsCheaperToLaunch(winner.host_us(), other.host_us())) {
+    return absl::StrCat("launching it takes the host less time (",
+                        FormatMicroseconds(winner.host_us()), " against ",
+                        FormatMicroseconds(other.host_us()), ")");
+  }
   if (winner.workspace_bytes() < other.workspace_bytes()) {
     return absl::StrCat("it needs less workspace (", FormatBytes(winner.workspace_bytes()),
                         " against ", FormatBytes(other.workspace_bytes()), ")");

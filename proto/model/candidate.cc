@@ -128,6 +128,12 @@ std::string LegacyAlgorithmName(Operation operation, int algorithm) {
   return Concat("ALGO_", algorithm);
 }
 
+bool IsCheaperToLaunch(double host_us, double other_host_us) {
+  constexpr double kShare = 1.2;
+  constexpr double kLeastUs = 1;
+  return host_us > 0 && other_host_us > std::max(host_us * kShare, host_us + kLeastUs);
+}
+
 void SummarizeSamples(Candidate* candidate) {
   std::vector<float> sorted = candidate->samples_us;
   std::erase_if(sorted, [](float sample) { return !(sample > 0); });

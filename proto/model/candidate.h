@@ -64,9 +64,8 @@ struct Candidate {
   int heuristic_rank = -1;  // see convtune.v1.Candidate
   CandidateStatus status = CandidateStatus::kFinalized;
   std::string error_message;
-  // What it took in each round, in the tuning's cache state, launched from a
-  // stream: the larger of GPU time and host time. 0: it did not run in that
-  // round, or that sample was discarded.
+  // GPU time in each round, in the tuning's cache state, launched from a stream.
+  // 0: it did not run in that round, or that sample was discarded.
   std::vector<float> samples_us;
   double median_us = 0;  // of samples_us; kept when samples are thinned
   double q1_us = 0;
@@ -78,7 +77,7 @@ struct Candidate {
   double high_us = 0;
   int sample_count = 0;     // those of samples_us that are not 0
   double find_us = 0;       // what cudnnFind* reported; 0: not asked
-  double host_us = 0;       // median time that the host needs for a launch; 0: not measured
+  double host_us = 0;       // median time that a launch from a stream takes the host; 0: not known
   double sm_clock_mhz = 0;  // median over the samples; 0: not measured
   // Largest difference from the reference in units of the largest value of
   // the reference; nullopt: not compared.
@@ -105,6 +104,11 @@ struct Candidate {
 
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
+
+// True if launching a candidate takes the host so much less time than launching
+// another that it matters: both times are known, and the other's is longer by a
+// fifth and by a microsecond.
+bool IsCheaperToLaunch(double host_us, double other_host_us);
 
 // Median and quartiles of what is not 0 in samples_us into the candidate, by
 // linear interpolation between order statistics (type 7 of Hyndman and Fan

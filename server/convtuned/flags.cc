@@ -125,9 +125,6 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   add("hang-timeout", texts->hang_timeout,
       "Kill a worker that is silent for this long beyond its request's budget")
       ->check(CheckDuration);
-  add("build-threads", flags->build_threads,
-      "Plans that a worker builds at a time; 0: one per core, up to 8")
-      ->check(CLI::Range(0, 8));
   add("probe-interval", texts->probe_interval, "Time between looks for a GPU while there is none")
       ->check(CheckDuration);
   add("drain-timeout", texts->drain_timeout, "Time to end in after SIGTERM")->check(CheckDuration);

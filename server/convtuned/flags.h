@@ -37,7 +37,6 @@ struct Flags {
   absl::Duration hang_timeout = absl::Seconds(30);
   absl::Duration probe_interval = absl::Minutes(1);
   absl::Duration drain_timeout = absl::Seconds(10);
-  int build_threads = 0;  // 0: one per core
   bool allow_network_fs = false;
   int64_t max_db_bytes = 0;  // 0: no limit
   PublishOptions publish;    // but for its folder, which is in the state directory

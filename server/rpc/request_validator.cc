@@ -51,6 +51,7 @@ TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check) {
         check->Duration("options.wait_idle", in.wait_idle(), absl::ZeroDuration(), kMaxTimeBudget)
             .value_or(out.wait_idle);
   }
+  out.all_timings = in.all_timings();
   return out;
 }
 

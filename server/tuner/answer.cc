@@ -75,9 +75,9 @@ void NoteEvidence(const IndexedTuning& indexed, Evidence evidence,
   }
 }
 
-// The candidates with the times that count under the constraints. What was not
-// timed in that way, where others were, was known to be slower before it came
-// to that: it cannot win.
+// The candidates with the times that count under the constraints. A candidate
+// that was not timed in that way, where others were, cannot win: it was known to
+// be slower before, or its samples could not be compared with the others'.
 class Timing {
  public:
   Timing(const KeptTuning& tuning, const Constraints& constraints)
@@ -119,6 +119,8 @@ class Timing {
       candidate->q1_us = candidate->low_us = time.low_us;
       candidate->q3_us = candidate->high_us = time.high_us;
       candidate->sample_count = time.sample_count;
+      // A replay is launched as part of a larger graph.
+      if (launch == LaunchMode::kGraphCapture) candidate->host_us = 0;
       return candidate->timed();
     }
     return false;

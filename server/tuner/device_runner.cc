@@ -245,7 +245,7 @@ WorkerLoss DeviceRunner::TakeLoss() {
   spdlog::warn("{}: lost the worker: {}{}", options_.device.name, loss.reason,
                loss.killed_from_outside ? ", from outside" : "");
   // A candidate's fault says nothing about the next start.
-  PauseBeforeStart(loss.suspects.empty());
+  PauseBeforeStart(!loss.suspect);
   SetState(DeviceState::kBackingOff, loss.reason);
   return loss;
 }

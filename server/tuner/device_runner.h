@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,7 +45,6 @@ class DeviceRunner {
     absl::Duration backoff_max;
     absl::Duration hang_timeout;
     absl::Duration late_patience;
-    int build_threads = 0;
     SamplingPolicy sampling;
   };
 
@@ -98,10 +98,9 @@ class DeviceRunner {
   bool FinishPending(const std::function<bool()>& gives_way, Late* late);
   // Sees to it that client_ is there and alive. UNAVAILABLE or CANCELLED.
   absl::Status EnsureWorker();
-  // Quarantines those of the suspects that take the worker down alone as well.
-  // As SuspectJudge::Judge.
-  absl::Status Judge(const WorkSpec& spec, const std::vector<CandidateId>& suspects,
-                     const JudgeLimits& limits, Verdict* verdict);
+  // As SuspectJudge::Judge; quarantines the suspect if it is guilty.
+  absl::StatusOr<std::optional<std::string>> Judge(const WorkSpec& spec, const CandidateId& suspect,
+                                                   const JudgeLimits& limits);
   void Quarantine(const TuningKey& key, const CandidateId& id, const std::string& reason);
   // Lifts the quarantine of what hung with a shorter budget and did not in this.
   void LiftOutlived(const Tuning& tuning, absl::Duration budget);

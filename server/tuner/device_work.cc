@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
 #include "server/tuner/device_runner.h"
 #include "spdlog/spdlog.h"
 
@@ -36,11 +37,12 @@ class Patience {
 
 }  // namespace
 
-absl::Status DeviceRunner::Judge(const WorkSpec& spec, const std::vector<CandidateId>& suspects,
-                                 const JudgeLimits& limits, Verdict* verdict) {
-  const absl::Status status = judge_.Judge(spec, suspects, limits, verdict);
-  for (const auto& [id, reason] : verdict->guilty) Quarantine(spec.key, id, reason);
-  return status;
+absl::StatusOr<std::optional<std::string>> DeviceRunner::Judge(const WorkSpec& spec,
+                                                               const CandidateId& suspect,
+                                                               const JudgeLimits& limits) {
+  ASSIGN_OR_RETURN(std::optional<std::string> reason, judge_.Judge(spec, suspect, limits));
+  if (reason) Quarantine(spec.key, suspect, *reason);
+  return reason;
 }
 
 void DeviceRunner::Quarantine(const TuningKey& key, const CandidateId& id,
@@ -73,11 +75,9 @@ bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* l
   client_->SetGivesWay(nullptr);
   if (!client_->loss()) return true;
   const WorkerLoss loss = TakeLoss();
-  for (const int index : loss.suspects) {
-    const auto suspect = late->candidates.find(index);
-    if (suspect != late->candidates.end() && !loss.killed_from_outside) {
-      late->suspects.push_back(suspect->second);
-    }
+  if (loss.suspect && !loss.killed_from_outside) {
+    const auto suspect = late->candidates.find(*loss.suspect);
+    if (suspect != late->candidates.end()) late->suspects.push_back(suspect->second);
   }
   return true;
 }
@@ -87,12 +87,12 @@ void DeviceRunner::FinishLate(const WorkSpec& spec, Late late) {
   const auto gives_way = [&patience] { return patience.Over(); };
   const bool pending = client_ != nullptr && client_->pending();
   if (!pending || FinishPending(gives_way, &late)) {
-    Verdict verdict;
-    const absl::Status status =
-        Judge(spec, late.suspects, {absl::InfiniteFuture(), gives_way}, &verdict);
-    if (!status.ok()) {
-      spdlog::info("{}: {} candidates of {} are not tried alone: {}", options_.device.name,
-                   verdict.unjudged.size(), spec.key.problem_text, status.ToString());
+    for (const CandidateId& suspect : late.suspects) {
+      const auto judged = Judge(spec, suspect, {absl::InfiniteFuture(), gives_way});
+      if (judged.ok()) continue;
+      spdlog::info("{}: {} of {} is not tried alone: {}", options_.device.name, ToText(suspect),
+                   spec.key.problem_text, judged.status().ToString());
+      break;
     }
   }
   if (available_) SetState(client_ != nullptr ? DeviceState::kReady : DeviceState::kIdle);
@@ -108,7 +108,6 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* la
       options_.committer->QuarantinedOf(key),
       {},
       options_.clock,
-      options_.build_threads,
       [this, &item](const WorkProgress& progress) { options_.queue->Report(item, progress); }};
   // What hung with a shorter budget may only have been slow.
   std::erase_if(input.quarantined, [budget](const auto& entry) {
@@ -141,28 +140,30 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* la
     if (!client_->loss()) return {output.tuning.status()};
     const WorkerLoss loss = TakeLoss();
     if (token_->cancelled()) return {absl::CancelledError("cancelled")};
-    // Perhaps plans cannot be built beside each other, or not in the memory there is.
     if (loss.killed_from_outside) {
-      input.build_threads = 1;
       if (++outside_kills > kOutsideKills) {
         return {absl::UnavailableError("the worker is killed from outside again and again")};
       }
     } else {
-      std::vector<CandidateId> suspects;
-      for (const int index : loss.suspects) {
-        const auto suspect = output.candidates.find(index);
-        if (suspect != output.candidates.end()) suspects.push_back(suspect->second);
+      const auto suspect =
+          loss.suspect ? output.candidates.find(*loss.suspect) : output.candidates.end();
+      const bool suspected = suspect != output.candidates.end();
+      bool explained = false;
+      if (suspected) {
+        // Tried as in the whole item: what is slow is not to be taken for hung.
+        const auto guilt = Judge(item->spec, suspect->second, {end, nullptr});
+        if (guilt.ok() && *guilt) {
+          input.quarantined.emplace(suspect->second, **guilt);
+        } else if (absl::IsDeadlineExceeded(guilt.status())) {
+          input.left_out.insert(suspect->second);
+          late->suspects.push_back(suspect->second);
+        } else if (!guilt.ok()) {
+          return {guilt.status()};
+        }
+        explained = !guilt.ok() || *guilt;
       }
-      Verdict verdict;
-      // Tried as in the whole item: what is slow is not to be taken for hung.
-      const absl::Status status = Judge(item->spec, suspects, {end, nullptr}, &verdict);
-      if (!status.ok() && !absl::IsDeadlineExceeded(status)) return {status};
-      input.quarantined.insert(verdict.guilty.begin(), verdict.guilty.end());
-      input.left_out.insert(verdict.unjudged.begin(), verdict.unjudged.end());
-      late->suspects.insert(late->suspects.end(), verdict.unjudged.begin(), verdict.unjudged.end());
-      if (verdict.guilty.empty() && verdict.unjudged.empty()) {
-        input.build_threads = 1;
-        if (suspects.empty() && input.spec.options.api == Api::kAny) {
+      if (!explained) {
+        if (!suspected && input.spec.options.api == Api::kAny) {
           // The legacy search runs what it lists: the graph API may do without it.
           input.spec.options.api = Api::kGraph;
         }

@@ -20,7 +20,7 @@ uint32_t NoteMask(const Notes& notes) {
 
 }  // namespace
 
-worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu, int threads) {
+worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu) {
   worker::OpenProblem open;
   open.set_problem_text(spec.key.problem_text);
   if (spec.kind == WorkKind::kFirstConfigs) {
@@ -38,7 +38,6 @@ worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu, int threads)
       std::max<int64_t>(1, absl::ToInt64Milliseconds(spec.options.time_budget / 3)));
   open.set_max_candidates(spec.options.max_candidates);
   open.set_memory_budget_bytes(spec.options.memory_budget_bytes);
-  open.set_threads(threads);
   return open;
 }
 

@@ -23,12 +23,23 @@ struct Way {
 };
 
 // What is asked for most comes first: the time may not be enough for all.
-constexpr Way kWays[] = {{LaunchMode::kGraphCapture, CacheState::kInputHot},
-                         {LaunchMode::kEager, CacheState::kCold},
-                         {LaunchMode::kEager, CacheState::kHot},
-                         {LaunchMode::kEager, CacheState::kInputHot},
-                         {LaunchMode::kGraphCapture, CacheState::kCold},
-                         {LaunchMode::kGraphCapture, CacheState::kHot}};
+constexpr Way kDefaultWays[] = {{LaunchMode::kGraphCapture, CacheState::kInputHot},
+                                {LaunchMode::kEager, CacheState::kCold}};
+constexpr Way kWaysOnRequest[] = {{LaunchMode::kEager, CacheState::kHot},
+                                  {LaunchMode::kEager, CacheState::kInputHot},
+                                  {LaunchMode::kGraphCapture, CacheState::kCold},
+                                  {LaunchMode::kGraphCapture, CacheState::kHot}};
+
+std::vector<Way> WaysOf(const OtherTimesPlan& plan) {
+  std::vector<Way> ways(std::begin(kDefaultWays), std::end(kDefaultWays));
+  if (plan.all_ways) {
+    ways.insert(ways.end(), std::begin(kWaysOnRequest), std::end(kWaysOnRequest));
+  }
+  std::erase_if(ways, [&plan](const Way& way) {
+    return way.launch == LaunchMode::kEager && way.cache_state == plan.raced;
+  });
+  return ways;
+}
 
 class Takes {
  public:
@@ -36,8 +47,7 @@ class Takes {
       : way_(way),
         indexes_(indexes),
         candidates_(candidates),
-        series_(indexes.size(), Series(kRounds)),
-        unheld_(indexes.size(), Series(kRounds)) {}
+        series_(indexes.size(), Series(kRounds)) {}
 
   void Add(const worker::Sample& sample) {
     const auto place = std::find(indexes_.begin(), indexes_.end(), sample.index());
@@ -46,7 +56,6 @@ class Takes {
     const auto index = static_cast<size_t>(place - indexes_.begin());
     if (!sample.error_message().empty()) {
       series_[index].assign(kRounds, RunSample());
-      unheld_[index].assign(kRounds, RunSample());
       if (way_.launch == LaunchMode::kGraphCapture) {
         candidate.capture = CaptureSupport::kNo;
       } else {
@@ -56,23 +65,15 @@ class Takes {
       return;
     }
     if (sample.round() < 0 || sample.round() >= kRounds || !std::isfinite(sample.gpu_us()) ||
-        !std::isfinite(sample.host_us()) || !std::isfinite(sample.sm_clock_mhz())) {
+        !std::isfinite(sample.sm_clock_mhz())) {
       return;
     }
-    // Replays of a graph are launched as part of a larger one.
-    const double host_us = way_.launch == LaunchMode::kEager ? sample.host_us() : 0;
-    const bool held = !sample.has_held() || sample.held();
-    (held ? series_ : unheld_)[index][static_cast<size_t>(sample.round())] = {
-        sample.gpu_us() > 0 ? std::max(sample.gpu_us(), host_us) : 0,
-        std::max(0.0, sample.sm_clock_mhz())};
+    series_[index][static_cast<size_t>(sample.round())] = {
+        std::max(0.0, sample.gpu_us()), std::max(0.0, sample.sm_clock_mhz()), sample.held()};
   }
 
   void Write() {
-    // Where the hold gave up now and then, the time of launching is in some
-    // samples and not in others: those of which there are more count.
-    for (size_t place = 0; place < indexes_.size(); ++place) {
-      if (Taken(unheld_[place]) > Taken(series_[place])) series_[place] = unheld_[place];
-    }
+    DiscardOtherKind(&series_);
     DiscardSlowClocks(&series_);
     const std::vector<TimeEstimate> estimates = Summarize(series_);
     for (size_t place = 0; place < indexes_.size(); ++place) {
@@ -85,23 +86,17 @@ class Takes {
   }
 
  private:
-  static int64_t Taken(const Series& series) {
-    return std::count_if(series.begin(), series.end(),
-                         [](const RunSample& run) { return run.time_us > 0; });
-  }
-
   const Way way_;
   const std::vector<int> indexes_;
   std::map<int, Candidate>* const candidates_;
-  std::vector<Series> series_;  // without those in unheld_
-  std::vector<Series> unheld_;
+  std::vector<Series> series_;
 };
 
-std::vector<int> RunnersOf(const Way& way, const Finalists& finalists,
+std::vector<int> RunnersOf(const Way& way, const std::vector<int>& finalists,
                            const std::map<int, Candidate>& candidates) {
   const bool replays = way.launch == LaunchMode::kGraphCapture;
   std::vector<int> runners;
-  for (const int index : replays ? finalists.replays : finalists.eager) {
+  for (const int index : finalists) {
     const Candidate& candidate = candidates.at(index);
     const bool can_run = !replays || candidate.capture == CaptureSupport::kYes;
     if (candidate.timed() && can_run) runners.push_back(index);
@@ -109,7 +104,7 @@ std::vector<int> RunnersOf(const Way& way, const Finalists& finalists,
   return runners;
 }
 
-absl::Status TimeWay(const Way& way, const Finalists& finalists, absl::Time end,
+absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Time end,
                      std::map<int, Candidate>* candidates, Conditions* conditions,
                      WorkerClient* client) {
   worker::Measure request;
@@ -135,14 +130,13 @@ absl::Status TimeWay(const Way& way, const Finalists& finalists, absl::Time end,
 
 }  // namespace
 
-absl::Status TimeOtherWays(const Finalists& finalists, absl::Time end,
+absl::Status TimeOtherWays(const OtherTimesPlan& plan, absl::Time end,
                            std::map<int, Candidate>* candidates, Conditions* conditions,
                            WorkerClient* client) {
   absl::Status status;
-  for (const Way& way : kWays) {
-    if (way.launch == LaunchMode::kEager && way.cache_state == finalists.raced) continue;
+  for (const Way& way : WaysOf(plan)) {
     if (absl::Now() >= end) break;
-    status = TimeWay(way, finalists, end, candidates, conditions, client);
+    status = TimeWay(way, plan.finalists, end, candidates, conditions, client);
     if (!status.ok()) break;
   }
   for (auto& [index, candidate] : *candidates) {

@@ -13,20 +13,23 @@
 
 namespace convtune {
 
-// Who is timed.
-struct Finalists {
-  std::vector<int> eager;    // of the race, in eager launches with `raced` caches
-  std::vector<int> replays;  // that can be captured into a CUDA graph
+// Who is timed, and in which ways.
+struct OtherTimesPlan {
+  std::vector<int> finalists;  // of a race of eager launches with `raced` caches
   CacheState raced = CacheState::kInputHot;
+  // False: replays of CUDA graphs with x in the caches, and eager launches with
+  // cold caches. True: both launches with every cache state.
+  bool all_ways = false;
 };
 
-// Times them in every other way until `end`: replays of CUDA graphs and the
-// other cache states, in interleaved rounds; and writes what they gave into
-// Candidate::other_times, also when it ends with an error; looks at the card
-// are merged into `conditions`. A way that `end`
-// leaves too few rounds for is not written. Errors are the client's. REQUIRES:
+// Times the finalists in other ways than the race until `end`, in interleaved
+// rounds, as replays those that can be captured into a CUDA graph. Writes what
+// they gave into Candidate::other_times, also when it ends with an error; looks
+// at the card are merged into `conditions`. A way that `end` leaves too few
+// rounds for is not written, nor is a candidate whose samples do not compare
+// with the others' (see CountsHeld). Errors are the client's. REQUIRES:
 // client->checks_results().
-absl::Status TimeOtherWays(const Finalists& finalists, absl::Time end,
+absl::Status TimeOtherWays(const OtherTimesPlan& plan, absl::Time end,
                            std::map<int, Candidate>* candidates, Conditions* conditions,
                            WorkerClient* client);
 

@@ -140,7 +140,9 @@ bool Dominates(const Candidate& b, const Candidate& a) {
   if (!b.timed()) return HeuristicBefore(b, a);
   // It may be the fastest in another cache state, or when replayed.
   if (!a.other_times.empty()) return false;
-  // Ties go by both ends of the interval; see PickWinner.
+  // Ties go by both ends of the interval, and by the shortest host time that is
+  // known; see PickWinner.
+  if ((b.host_us > 0) != (a.host_us > 0) || b.host_us > a.host_us) return false;
   return b.low_us <= a.low_us && b.median_us <= a.median_us && b.high_us <= a.high_us &&
          TieBefore(b, a);
 }

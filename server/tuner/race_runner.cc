@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <optional>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -14,9 +12,6 @@
 
 namespace convtune {
 namespace {
-
-// As RacePolicy::screen_factor.
-constexpr double kReplayFactor = 1.1;
 
 std::vector<Contender> ContendersOf(const std::map<int, Candidate>& candidates,
                                     const std::vector<int>& indexes) {
@@ -77,7 +72,6 @@ RaceRunner::RaceRunner(const RacePolicy& policy, int warmups, std::vector<int> i
       warmups_(warmups),
       indexes_(std::move(indexes)),
       host_us_(indexes_.size()),
-      gpu_us_(indexes_.size()),
       race_(policy, ContendersOf(*candidates, indexes_)) {
   for (size_t place = 0; place < indexes_.size(); ++place) places_[indexes_[place]] = place;
 }
@@ -87,14 +81,16 @@ absl::Status RaceRunner::Run(absl::Time end) {
   absl::Status status = Rounds(end);
   if (absl::IsDeadlineExceeded(status)) stop_ = StopReason::kBudget;
   if (rounds_ == 0) {
-    for (const auto& [index, run] : warm_runs_) Take(run, 0);
+    for (const auto& [index, run] : warm_runs_) Take(run);
   }
+  DropOtherKind();
   WriteResults();
   return status;
 }
 
 absl::Status RaceRunner::Rounds(absl::Time end) {
   while (true) {
+    DropOtherKind();
     const RaceStep step = race_.Next();
     stop_ = step.stop;
     if (stop_ != StopReason::kNone) return absl::OkStatus();
@@ -117,14 +113,12 @@ absl::StatusOr<worker::Outcome> RaceRunner::RunStep(const RaceStep& step, absl::
   request.set_rounds(step.rounds);
   request.set_first_round(race_.rounds());
   request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
-  // A worker of an earlier minor version counts from 0.
-  const int offset = client_->hello().protocol_minor() >= 1 ? 0 : race_.rounds();
   return client_->Measure(
-      request, [this, offset](const worker::Sample& sample) { Take(sample, offset); },
+      request, [this](const worker::Sample& sample) { Take(sample); },
       [this](const worker::Conditions& look) { Merge(ReadConditions(look), &conditions_); });
 }
 
-void RaceRunner::Take(const worker::Sample& sample, int offset) {
+void RaceRunner::Take(const worker::Sample& sample) {
   const auto found = places_.find(sample.index());
   if (found == places_.end()) return;
   const size_t place = found->second;
@@ -137,18 +131,17 @@ void RaceRunner::Take(const worker::Sample& sample, int offset) {
     race_.Leave(place);
     return;
   }
-  const int round = sample.round() + offset;
+  const int round = sample.round();
   if (!(sample.gpu_us() > 0) || !std::isfinite(sample.gpu_us()) || round < 0 ||
       round >= race_.end_round()) {
     return;
   }
-  // Launched one after the other, the slower of host and GPU sets the pace.
-  const double host_us = std::isfinite(sample.host_us()) ? std::max(0.0, sample.host_us()) : 0;
   const double clock =
       std::isfinite(sample.sm_clock_mhz()) ? std::max(0.0, sample.sm_clock_mhz()) : 0;
-  race_.Add(place, round, {std::max(sample.gpu_us(), host_us), clock});
-  if (host_us > 0) host_us_[place].push_back(host_us);
-  gpu_us_[place].push_back(sample.gpu_us());
+  race_.Add(place, round, {sample.gpu_us(), clock, sample.held()});
+  if (std::isfinite(sample.host_us()) && sample.host_us() > 0) {
+    host_us_[place].push_back(sample.host_us());
+  }
   candidate.status = CandidateStatus::kTimed;
   rounds_ = std::max(rounds_, round + 1);
 }
@@ -159,22 +152,14 @@ std::vector<int> RaceRunner::finalists() const {
   return finalists;
 }
 
-std::vector<int> RaceRunner::replay_finalists() const {
-  std::map<size_t, double> times;
-  double lowest = std::numeric_limits<double>::infinity();
-  for (size_t place = 0; place < indexes_.size(); ++place) {
-    const Candidate& candidate = candidates_->at(indexes_[place]);
-    if (!candidate.timed() || candidate.capture != CaptureSupport::kYes) continue;
-    times[place] = Median(gpu_us_[place]);
-    lowest = std::min(lowest, times[place]);
+void RaceRunner::DropOtherKind() {
+  for (const size_t place : race_.LeaveOtherKind()) {
+    Candidate& candidate = candidates_->at(indexes_[place]);
+    candidate.status = CandidateStatus::kFailed;
+    candidate.error_message =
+        "its times do not compare with those of most candidates: one kind was taken behind a "
+        "blocking kernel, the other was not";
   }
-  const std::vector<size_t>& runners = race_.runners();
-  std::vector<int> finalists;
-  for (const auto& [place, time] : times) {
-    const bool ran_to_the_end = std::find(runners.begin(), runners.end(), place) != runners.end();
-    if (ran_to_the_end || time <= lowest * kReplayFactor) finalists.push_back(indexes_[place]);
-  }
-  return finalists;
 }
 
 void RaceRunner::WriteResults() {

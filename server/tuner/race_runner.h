@@ -42,10 +42,6 @@ class RaceRunner {
 
   // Those that were still in it when it ended, by the worker's index.
   std::vector<int> finalists() const;
-  // Those who may be the fastest as replays of a CUDA graph, whose launches cost
-  // the host nothing: the finalists, and whoever has a GPU time within a tenth
-  // of the lowest. Of those that could be captured.
-  std::vector<int> replay_finalists() const;
   // kNone if nobody could take part.
   StopReason stop() const { return stop_; }
   int rounds() const { return rounds_; }
@@ -54,7 +50,8 @@ class RaceRunner {
  private:
   absl::Status Rounds(absl::Time end);
   absl::StatusOr<worker::Outcome> RunStep(const RaceStep& step, absl::Time end);
-  void Take(const worker::Sample& sample, int first_round);
+  void Take(const worker::Sample& sample);
+  void DropOtherKind();
   void WriteResults();
 
   WorkerClient* const client_;
@@ -63,7 +60,6 @@ class RaceRunner {
   std::vector<int> indexes_;                  // by place in the race
   std::map<int, size_t> places_;              // by index
   std::vector<std::vector<double>> host_us_;  // by place
-  std::vector<std::vector<double>> gpu_us_;   // by place
   Race race_;
   std::map<int, worker::Sample> warm_runs_;
   StopReason stop_ = StopReason::kNone;

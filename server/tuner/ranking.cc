@@ -42,6 +42,28 @@ int StatusClass(const Candidate& candidate) {
   return 2;
 }
 
+// The shortest host time that is known of the candidates; 0 if none is.
+template <typename Iterator>
+double LeastHostTime(Iterator begin, Iterator end) {
+  double least = 0;
+  for (auto c = begin; c != end; ++c) {
+    const double host_us = (*c)->host_us;
+    if (host_us > 0 && (least == 0 || host_us < least)) least = host_us;
+  }
+  return least;
+}
+
+// Order of candidates that are tied, the cheapest of which takes the host
+// `least_host_us`. All are compared with that one, and not each with each, so
+// that the order is transitive though small differences do not count.
+auto TiedBefore(double least_host_us) {
+  return [least_host_us](const Candidate* a, const Candidate* b) {
+    const bool a_is_dear = IsCheaperToLaunch(least_host_us, a->host_us);
+    const bool b_is_dear = IsCheaperToLaunch(least_host_us, b->host_us);
+    return a_is_dear != b_is_dear ? b_is_dear : TieBefore(*a, *b);
+  };
+}
+
 // Orders `timed`, which is not empty, class of ties by class of ties.
 void OrderTimed(std::vector<const Candidate*>* timed) {
   std::sort(timed->begin(), timed->end(), FasterMedian);
@@ -51,7 +73,7 @@ void OrderTimed(std::vector<const Candidate*>* timed) {
     // Stable, so that what is not tied keeps its order by median.
     const auto end = std::stable_partition(
         begin, timed->end(), [bound](const Candidate* c) { return c->low_us <= bound; });
-    std::sort(begin, end, [](const Candidate* a, const Candidate* b) { return TieBefore(*a, *b); });
+    std::sort(begin, end, TiedBefore(LeastHostTime(begin, end)));
     begin = end;
   }
 }
@@ -120,13 +142,15 @@ const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const
                          std::find(eligible.begin(), eligible.end(), stock) != eligible.end();
   const double stock_us = has_stock ? StockAtBest(*stock, *fastest) : 0;
   if (has_stock && stock_us <= fastest->high_us) return stock;
+  std::vector<const Candidate*> tied;
   for (const Candidate* c : eligible) {
     if (!c->timed() || c->low_us > fastest->high_us) continue;
     // Tied with the fastest, and known to be faster than the stock choice.
     if (has_stock && c->high_us >= stock_us && c != fastest) continue;
-    if (best == nullptr || TieBefore(*c, *best)) best = c;
+    tied.push_back(c);
   }
-  return best;
+  return *std::min_element(tied.begin(), tied.end(),
+                           TiedBefore(LeastHostTime(tied.begin(), tied.end())));
 }
 
 void RankCandidates(std::vector<Candidate>* candidates) {

@@ -12,8 +12,9 @@
 
 namespace convtune {
 
-// Order of two candidates that are equally fast: smaller workspace, then
-// deterministic, then the text form. Strict and total for distinct ids.
+// Order of two candidates that are equally fast and cost the host the same to
+// launch: smaller workspace, then deterministic, then the text form. Strict and
+// total for distinct ids.
 bool TieBefore(const Candidate& a, const Candidate& b);
 
 // Order of two candidates that were finalised and not timed: the graph API
@@ -30,7 +31,9 @@ std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates);
 
 // The best of `eligible`, all of which ran(); nullptr if there is none. Timed
 // ones come before finalised ones. Those whose interval overlaps that of the
-// lowest median are tied with it, and the first of them by TieBefore wins.
+// lowest median are tied with it. Of these, the ones that are clearly dearer to
+// launch than the cheapest one (IsCheaperToLaunch) come behind the others, and
+// the first by TieBefore wins.
 // `stock` (may be nullptr) wins, if it is among `eligible` and timed, unless
 // its interval is wholly above that of the fastest; then only what is wholly
 // below the stock choice's can win, so that nothing replaces it within noise.

@@ -57,25 +57,18 @@ absl::StatusOr<std::optional<WorkerLoss>> SuspectJudge::TryAlone(const WorkSpec&
     WorkerLoss loss = worker_.take_loss();
     if (worker_.cancel->cancelled()) return absl::CancelledError("cancelled");
     if (loss.killed_from_outside) continue;
-    if (loss.suspects.empty()) return std::nullopt;
+    if (!loss.suspect) return std::nullopt;
     return std::optional<WorkerLoss>(std::move(loss));
   }
   return std::nullopt;
 }
 
-absl::Status SuspectJudge::Judge(const WorkSpec& spec, const std::vector<CandidateId>& suspects,
-                                 const JudgeLimits& limits, Verdict* verdict) const {
-  for (auto suspect = suspects.begin(); suspect != suspects.end(); ++suspect) {
-    const absl::StatusOr<std::optional<WorkerLoss>> loss = TryAlone(spec, *suspect, limits);
-    if (!loss.ok()) {
-      verdict->unjudged.assign(suspect, suspects.end());
-      return loss.status();
-    }
-    if (loss->has_value()) {
-      verdict->guilty.emplace(*suspect, QuarantineReason(**loss, spec.options.time_budget));
-    }
-  }
-  return absl::OkStatus();
+absl::StatusOr<std::optional<std::string>> SuspectJudge::Judge(const WorkSpec& spec,
+                                                               const CandidateId& suspect,
+                                                               const JudgeLimits& limits) const {
+  ASSIGN_OR_RETURN(const std::optional<WorkerLoss> loss, TryAlone(spec, suspect, limits));
+  if (!loss) return std::nullopt;
+  return QuarantineReason(*loss, spec.options.time_budget);
 }
 
 }  // namespace convtune

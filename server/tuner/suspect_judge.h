@@ -1,12 +1,10 @@
-// Which of the candidates that a lost worker was touching it was lost for.
+// Whether a worker was lost for the candidate that it was touching.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,12 +20,6 @@ namespace convtune {
 struct JudgeLimits {
   absl::Time end = absl::InfiniteFuture();
   std::function<bool()> gives_way;  // see WorkerClient::SetGivesWay
-};
-
-struct Verdict {
-  // Those that took a worker down alone as well, with the reason.
-  std::map<CandidateId, std::string> guilty;
-  std::vector<CandidateId> unjudged;
 };
 
 // Tries candidates alone. Of one device's thread.
@@ -46,11 +38,10 @@ class SuspectJudge {
 
   explicit SuspectJudge(Worker worker) : worker_(std::move(worker)) {}
 
-  // Tries one after the other. Whatever it returns, `verdict` has what was found
-  // out, and what was not. Errors: DEADLINE_EXCEEDED at the limits, and those of
-  // Worker::get.
-  absl::Status Judge(const WorkSpec& spec, const std::vector<CandidateId>& suspects,
-                     const JudgeLimits& limits, Verdict* verdict) const;
+  // Why the suspect is to be quarantined, if it takes a worker down alone as
+  // well. Errors: DEADLINE_EXCEEDED at the limits, and those of Worker::get.
+  absl::StatusOr<std::optional<std::string>> Judge(const WorkSpec& spec, const CandidateId& suspect,
+                                                   const JudgeLimits& limits) const;
 
  private:
   // What the worker was lost for if the candidate takes it down by itself.

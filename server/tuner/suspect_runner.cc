@@ -10,7 +10,7 @@ namespace convtune {
 absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerClient* client) {
   const bool has_gpu = client->hello().has_gpu();
   std::optional<int> found;
-  worker::OpenProblem open = OpenRequest(spec, has_gpu, /*threads=*/1);
+  worker::OpenProblem open = OpenRequest(spec, has_gpu);
   // The other API's listing takes time, and the legacy one runs what it lists.
   if (ApiOf(suspect) == Api::kGraph) {
     open.set_legacy_api(false);
@@ -31,7 +31,6 @@ absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerCl
   bool ready = false;
   worker::Prepare prepare;
   prepare.add_indexes(*found);
-  prepare.set_threads(1);
   prepare.set_time_budget_ms(budget_ms);
   RETURN_IF_ERROR(
       client->Prepare(prepare, [&ready](const worker::Prepared& p) { ready = p.ok(); }).status());

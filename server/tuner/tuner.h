@@ -43,6 +43,7 @@ struct TuningOptions {
   // Longest wait, before the time budget begins, for a GPU that no other
   // process uses.
   absl::Duration wait_idle = absl::ZeroDuration();
+  bool all_timings = false;  // see OtherTimesPlan::all_ways
 };
 
 struct LookupRequest {
@@ -195,9 +196,6 @@ class Tuner {
     // of what one hung on: longer than it takes to load cuDNN, which would only
     // begin anew in another worker.
     absl::Duration late_patience = absl::Seconds(5);
-    // Plans that a worker builds, and heuristics that it asks, at a time; 0: one
-    // per core, up to 8.
-    int build_threads = 0;
   };
 
   using LookupCallback = std::function<void(absl::StatusOr<LookupResponse>)>;

@@ -95,7 +95,6 @@ absl::Status TunerImpl::Start() {
     runner.backoff_max = options_.backoff_max;
     runner.hang_timeout = options_.hang_timeout;
     runner.late_patience = options_.late_patience;
-    runner.build_threads = options_.build_threads;
     ASSIGN_OR_RETURN(std::unique_ptr<DeviceRunner> started, DeviceRunner::Create(runner));
     devices_.push_back(std::move(started));
   }

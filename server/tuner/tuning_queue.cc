@@ -23,6 +23,7 @@ bool Covers(const WorkSpec& wide, const WorkSpec& narrow) {
   return wide.options.search >= narrow.options.search &&
          wide.options.time_budget >= narrow.options.time_budget &&
          wide.options.wait_idle >= narrow.options.wait_idle &&
+         wide.options.all_timings >= narrow.options.all_timings &&
          LimitCovers(wide.options.memory_budget_bytes, narrow.options.memory_budget_bytes) &&
          LimitCovers(wide.options.max_candidates, narrow.options.max_candidates);
 }

@@ -111,23 +111,23 @@ absl::Status Run::List() {
   bool nonsense = false;
   circumstances_.one_api = measures_ && input_.spec.options.api != Api::kAny;
   circumstances_.first_configs_only = input_.spec.kind == WorkKind::kFirstConfigs;
-  ASSIGN_OR_RETURN(const worker::Outcome outcome,
-                   client_->OpenProblem(
-                       OpenRequest(input_.spec, client_->hello().has_gpu(), input_.build_threads),
-                       [this, &seen, &nonsense](const worker::ListedCandidate& listed) {
-                         std::optional<Candidate> candidate = ReadListed(listed);
-                         if (!candidate || candidates_.size() >= kMaxListed) {
-                           nonsense = true;
-                           return;
-                         }
-                         if (!seen.insert(candidate->id).second) return;
-                         const auto quarantined = input_.quarantined.find(candidate->id);
-                         if (quarantined != input_.quarantined.end()) {
-                           candidate->status = CandidateStatus::kQuarantined;
-                           candidate->error_message = quarantined->second;
-                         }
-                         candidates_.emplace(listed.index(), *std::move(candidate));
-                       }));
+  ASSIGN_OR_RETURN(
+      const worker::Outcome outcome,
+      client_->OpenProblem(OpenRequest(input_.spec, client_->hello().has_gpu()),
+                           [this, &seen, &nonsense](const worker::ListedCandidate& listed) {
+                             std::optional<Candidate> candidate = ReadListed(listed);
+                             if (!candidate || candidates_.size() >= kMaxListed) {
+                               nonsense = true;
+                               return;
+                             }
+                             if (!seen.insert(candidate->id).second) return;
+                             const auto quarantined = input_.quarantined.find(candidate->id);
+                             if (quarantined != input_.quarantined.end()) {
+                               candidate->status = CandidateStatus::kQuarantined;
+                               candidate->error_message = quarantined->second;
+                             }
+                             candidates_.emplace(listed.index(), *std::move(candidate));
+                           }));
   if (nonsense) return absl::FailedPreconditionError("the worker lists what is no candidate");
   circumstances_.listing_cut = outcome.out_of_time() || outcome.truncated();
   return absl::OkStatus();
@@ -148,7 +148,6 @@ absl::Status Run::Prepare() {
       }
     }
   }
-  request.set_threads(input_.build_threads);
   Report(done);
   if (request.indexes().empty()) return absl::OkStatus();
   if (circumstances_.first_configs_only) request.set_stop_after(policy_.first_configs);
@@ -197,7 +196,7 @@ absl::Status Run::Measure() {
   conditions_ = race.conditions();
   cache_state_ = checks ? CacheState::kInputHot : CacheState::kHot;
   if (checks && status.ok()) {
-    status = TimeOtherWays({race.finalists(), race.replay_finalists(), cache_state_}, end_,
+    status = TimeOtherWays({race.finalists(), cache_state_, input_.spec.options.all_timings}, end_,
                            &candidates_, &conditions_, client_);
   }
   const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),

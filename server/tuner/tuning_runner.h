@@ -36,9 +36,6 @@ struct RunnerInput {
   // Candidates that there is no time for: they are listed as such.
   std::set<CandidateId> left_out;
   const Clock* clock = nullptr;
-  // Plans that are built, and heuristics that are asked, at a time; 0: one per
-  // core, up to 8.
-  int build_threads = 0;
   std::function<void(const WorkProgress&)> progress;
 };
 

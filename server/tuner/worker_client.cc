@@ -15,7 +15,6 @@ namespace {
 constexpr absl::Duration kStartPatience = absl::Seconds(60);
 constexpr absl::Duration kGivesWayPeriod = absl::Milliseconds(50);
 // More than a worker has threads that build plans.
-constexpr size_t kMostTouched = 64;
 
 }  // namespace
 
@@ -96,8 +95,7 @@ absl::StatusOr<worker::Outcome> WorkerClient::Call(const worker::Request& reques
                                                    absl::Duration budget,
                                                    const ReplyHandler& handle) {
   if (loss_) return absl::AbortedError(loss_->reason);
-  touching_.clear();
-  prepares_ = request.has_prepare();
+  touching_.reset();
   const absl::Time hang = absl::Now() + budget + options_.hang_timeout;
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
   return Await(hang, end_, handle);
@@ -117,24 +115,13 @@ absl::StatusOr<worker::Outcome> WorkerClient::Await(absl::Time hang, absl::Time 
     ASSIGN_OR_RETURN(worker::Reply reply, Receive(hang));
     if (absl::Now() > hang) return Lose("hung: replies without end", true);
     if (reply.has_touching()) {
-      if (!prepares_) touching_.clear();
-      const int index = reply.touching().index();
-      if (std::find(touching_.begin(), touching_.end(), index) == touching_.end()) {
-        touching_.push_back(index);
-      }
-      if (touching_.size() > kMostTouched) {
-        touching_.clear();
-        return Lose("unreadable reply: more candidates are touched than there can be threads");
-      }
+      touching_ = reply.touching().index();
       continue;
     }
-    if (reply.has_prepared()) {
-      touching_.erase(std::remove(touching_.begin(), touching_.end(), reply.prepared().index()),
-                      touching_.end());
-    }
+    if (reply.has_prepared()) touching_.reset();
     if (reply.has_outcome()) {
       if (!reply.last()) return Lose("unreadable reply: an outcome that is not the last");
-      touching_.clear();
+      touching_.reset();
       if (reply.outcome().ok()) return reply.outcome();
       const std::string& why = reply.outcome().message();
       return absl::FailedPreconditionError(why.empty() ? "the worker refuses without a reason"

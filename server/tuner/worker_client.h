@@ -24,8 +24,8 @@ namespace convtune {
 struct WorkerLoss {
   std::string reason;  // "signal 11 (SIGSEGV)", "hung for 30s", ...
   bool killed_from_outside = false;
-  bool hung = false;          // it lived, and did not come to an end in its time
-  std::vector<int> suspects;  // indexes of the candidates that were being touched
+  bool hung = false;           // it lived, and did not come to an end in its time
+  std::optional<int> suspect;  // index of the candidate that was being touched
 };
 
 // One session with one worker. One owner thread; see WorkerProcess.
@@ -115,8 +115,7 @@ class WorkerClient {
   absl::Time end_ = absl::InfiniteFuture();
   std::function<bool()> gives_way_;
   std::optional<absl::Time> pending_;  // when the request that is left is hung
-  bool prepares_ = false;              // the request is Prepare
-  std::vector<int> touching_;
+  std::optional<int> touching_;
   std::optional<WorkerLoss> loss_;
 };
 

@@ -28,7 +28,6 @@ struct ListingOptions {
   bool legacy_api = false;
   absl::Time deadline = absl::InfiniteFuture();
   int max_candidates = 0;  // 0: no limit
-  int lanes = 1;           // heuristics asked at a time; see lanes.h
 };
 
 struct ListingEnd {
@@ -87,7 +86,7 @@ struct ConditionsLook {
   int64_t capped_ns = 0;
 };
 
-// One problem, opened. Not thread-safe, but for Prepare.
+// One problem, opened. Not thread-safe.
 class BackendProblem {
  public:
   // Called with each candidate once, in listing order. The candidate's status
@@ -101,9 +100,8 @@ class BackendProblem {
   virtual absl::StatusOr<ListingEnd> List(const ListingOptions& options,
                                           const OnListed& on_listed) = 0;
   // Builds the candidate's plan and keeps it until the problem ends. Errors
-  // are cuDNN's. Calls for plans of the graph API with different lanes (see
-  // lanes.h) may run at the same time; legacy algorithms are lane 0's, alone.
-  virtual absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id, int lane) = 0;
+  // are cuDNN's.
+  virtual absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) = 0;
   // Gives what a prepared candidate needs to run: tensors and workspace.
   // Called before Check and Run, with all that is about to be run.
   virtual absl::Status BeginMeasure(const std::vector<CandidateId>& ids) = 0;

@@ -18,22 +18,4 @@ CudnnHandle::~CudnnHandle() {
   }
 }
 
-absl::StatusOr<LaneHandles> LaneHandles::Create(int ordinal, cudaStream_t stream) {
-  LaneHandles handles;
-  handles.ordinal_ = ordinal;
-  handles.stream_ = stream;
-  RETURN_IF_ERROR(handles.Get(0).status());
-  return handles;
-}
-
-absl::StatusOr<cudnnHandle_t> LaneHandles::Get(int lane) {
-  CudnnHandle& handle = handles_[static_cast<size_t>(lane)];
-  // Lanes' threads come and go, and start with card 0.
-  RETURN_IF_ERROR(ToStatus(cudaSetDevice(ordinal_), "select the GPU"));
-  if (handle.get() == nullptr) {
-    ASSIGN_OR_RETURN(handle, CudnnHandle::Create(stream_));
-  }
-  return handle.get();
-}
-
 }  // namespace convtune

@@ -1,14 +1,12 @@
-// cuDNN's handles.
+// cuDNN's handle.
 #pragma once
 
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
-#include <array>
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "server/worker/lanes.h"
 
 namespace convtune {
 
@@ -32,25 +30,6 @@ class CudnnHandle {
   explicit CudnnHandle(cudnnHandle_t raw) : raw_(raw) {}
 
   cudnnHandle_t raw_ = nullptr;
-};
-
-// One handle for each lane, all on one stream, made when a lane first asks for
-// it. Different lanes may ask at the same time.
-class LaneHandles {
- public:
-  LaneHandles() = default;
-  // `ordinal` is the card's, and the calling thread's card.
-  static absl::StatusOr<LaneHandles> Create(int ordinal, cudaStream_t stream);
-
-  // Makes the card the calling thread's. Errors are CUDA's and cuDNN's.
-  absl::StatusOr<cudnnHandle_t> Get(int lane);
-  // Lane 0's.
-  cudnnHandle_t first() const { return handles_[0].get(); }
-
- private:
-  int ordinal_ = 0;
-  cudaStream_t stream_ = nullptr;
-  std::array<CudnnHandle, kMostLanes> handles_;
 };
 
 }  // namespace convtune

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn_library.h"
+#include "server/worker/graph_builder.h"
 #include "server/worker/graph_listing.h"
-#include "server/worker/lane_graphs.h"
 #include "server/worker/plan.h"
 
 namespace convtune {
@@ -17,26 +17,25 @@ absl::Status NeedsGpu() { return absl::FailedPreconditionError("a profile has no
 
 class DevicelessProblem : public BackendProblem {
  public:
-  DevicelessProblem(LaneGraphs graphs, int64_t workspace_limit)
-      : graphs_(std::move(graphs)), workspace_limit_(workspace_limit) {}
+  DevicelessProblem(OperationGraph graph, int64_t workspace_limit)
+      : graph_(std::move(graph)), workspace_limit_(workspace_limit) {}
 
   absl::StatusOr<ListingEnd> List(const ListingOptions& options,
                                   const OnListed& on_listed) override {
     ListingSink sink(options, on_listed);
     if (options.graph_api) {
-      ListGraphCandidates(&graphs_, options, &sink);
+      ListGraphCandidates(graph_, options, &sink);
     }
     return sink.end();
   }
 
-  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id, int lane) override {
+  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override {
     const auto* config = std::get_if<EngineConfig>(&id);
     if (config == nullptr) {
       return NeedsGpu();
     }
     // Nothing will run, so the plan is not kept.
-    ASSIGN_OR_RETURN(const OperationGraph* graph, graphs_.Get(lane));
-    ASSIGN_OR_RETURN(const ExecutionPlan plan, ExecutionPlan::Create(*graph, *config));
+    ASSIGN_OR_RETURN(const ExecutionPlan plan, ExecutionPlan::Create(graph_, *config));
     return PreparedCandidate{plan.workspace_bytes(), plan.workspace_bytes() > workspace_limit_};
   }
 
@@ -47,7 +46,7 @@ class DevicelessProblem : public BackendProblem {
   }
 
  private:
-  LaneGraphs graphs_;
+  const OperationGraph graph_;
   const int64_t workspace_limit_;
 };
 
@@ -75,9 +74,8 @@ absl::StatusOr<std::unique_ptr<BackendProblem>> DevicelessBackend::Open(
   }
   CudnnTarget target;
   target.device_properties = &properties_;
-  ASSIGN_OR_RETURN(LaneGraphs graphs,
-                   LaneGraphs::Create(problem, [target](int) { return target; }));
-  return std::make_unique<DevicelessProblem>(std::move(graphs), workspace_limit);
+  ASSIGN_OR_RETURN(OperationGraph graph, OperationGraph::Create(problem, target));
+  return std::make_unique<DevicelessProblem>(std::move(graph), workspace_limit);
 }
 
 }  // namespace convtune

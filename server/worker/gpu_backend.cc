@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal) {
   RETURN_IF_ERROR(ToStatus(cudaSetDevice(ordinal), "select the GPU"));
   RETURN_IF_ERROR(ToStatus(cudaStreamCreateWithFlags(&backend->stream_, cudaStreamNonBlocking),
                            "create a stream"));
-  ASSIGN_OR_RETURN(backend->handles_, LaneHandles::Create(ordinal, backend->stream_));
+  ASSIGN_OR_RETURN(backend->handle_, CudnnHandle::Create(backend->stream_));
   ASSIGN_OR_RETURN(backend->kernels_,
                    Kernels::Load(backend->info_.environment.sm_count, backend->stream_));
   int l2_bytes = 0;
@@ -45,7 +45,7 @@ GpuBackend::~GpuBackend() {
   timer_.reset();
   timed_stream_.reset();
   kernels_.reset();
-  handles_ = LaneHandles();
+  handle_ = CudnnHandle();
   if (stream_ != nullptr) {
     cudaStreamDestroy(stream_);
   }
@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProbl
         absl::StrCat("memory_budget_bytes: flushing the card's cache needs ", flush_bytes_, " of ",
                      memory_budget_bytes));
   }
-  const GpuResources resources = {&handles_, stream_, timer_.get(), kernels_.get()};
+  const GpuResources resources = {handle_.get(), stream_, timer_.get(), kernels_.get()};
   ASSIGN_OR_RETURN(std::unique_ptr<GpuProblem> opened,
                    GpuProblem::Create(problem, resources, budget));
   return opened;

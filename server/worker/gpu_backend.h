@@ -16,7 +16,7 @@
 
 namespace convtune {
 
-// Holds the CUDA context, a stream, cuDNN handles, our kernels and a timer for
+// Holds the CUDA context, a stream, a cuDNN handle, our kernels and a timer for
 // as long as it lives. Not thread-safe.
 class GpuBackend : public Backend {
  public:
@@ -38,7 +38,7 @@ class GpuBackend : public Backend {
 
   const DeviceInfo info_;
   cudaStream_t stream_ = nullptr;
-  LaneHandles handles_;
+  CudnnHandle handle_;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<CudaStream> timed_stream_;
   std::unique_ptr<Timer> timer_;

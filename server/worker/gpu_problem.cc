@@ -12,7 +12,6 @@
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn_status.h"
 #include "server/worker/graph_listing.h"
-#include "server/worker/lanes.h"
 #include "server/worker/legacy_notes.h"
 #include "server/worker/legacy_search.h"
 
@@ -40,23 +39,20 @@ absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem
         absl::StrCat("memory_budget_bytes: the tensors and the check of the output need ", needed,
                      " of ", memory_budget_bytes));
   }
-  const auto target_of = [handles = resources.handles](int lane) -> absl::StatusOr<CudnnTarget> {
-    CudnnTarget target;
-    ASSIGN_OR_RETURN(target.handle, handles->Get(lane));
-    return target;
-  };
-  ASSIGN_OR_RETURN(LaneGraphs graphs, LaneGraphs::Create(problem, target_of));
+  CudnnTarget target;
+  target.handle = resources.handle;
+  ASSIGN_OR_RETURN(OperationGraph operation, OperationGraph::Create(problem, target));
   return std::unique_ptr<GpuProblem>(
-      new GpuProblem(problem, std::move(graphs), resources, memory_budget_bytes - needed));
+      new GpuProblem(problem, std::move(operation), resources, memory_budget_bytes - needed));
 }
 
 absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
                                             const OnListed& on_listed) {
   // What is listed at this depth is not measured as a rule.
-  if (options.depth != ListingDepth::kStock) EnsureHostWork(options.lanes);
+  if (options.depth != ListingDepth::kStock) EnsureHostWork();
   ListingSink sink(options, on_listed);
   if (options.graph_api) {
-    ListGraphCandidates(&graphs_, options, &sink);
+    ListGraphCandidates(operation_, options, &sink);
   }
   if (options.legacy_api && options.depth != ListingDepth::kStock && !sink.Over()) {
     const absl::Status status = ListLegacy(&sink);
@@ -68,18 +64,16 @@ absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
   return sink.end();
 }
 
-absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id, int lane) {
+absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
   Prepared prepared;
   if (const auto* config = std::get_if<EngineConfig>(&id)) {
-    ASSIGN_OR_RETURN(const OperationGraph* graph, graphs_.Get(lane));
-    absl::StatusOr<ExecutionPlan> plan = ExecutionPlan::Create(*graph, *config);
+    absl::StatusOr<ExecutionPlan> plan = ExecutionPlan::Create(operation_, *config);
     if (!plan.ok()) {
       AbortIfContextIsLost();
       return plan.status();
     }
     prepared.workspace_bytes = plan->workspace_bytes();
     prepared.plan = *std::move(plan);
-    prepared.handle = graph->target().handle;
   } else {
     ASSIGN_OR_RETURN(LegacyConvolution * legacy, Legacy());
     ASSIGN_OR_RETURN(prepared.workspace_bytes,
@@ -88,7 +82,7 @@ absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id, int
   const PreparedCandidate result = {prepared.workspace_bytes,
                                     prepared.workspace_bytes > workspace_limit_};
   if (!result.over_memory) {
-    prepared_[static_cast<size_t>(lane)][id] = std::move(prepared);
+    prepared_[id] = std::move(prepared);
   }
   return result;
 }
@@ -106,10 +100,8 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
     if (workspace_.allocated() && size <= workspace_.bytes()) {
       break;
     }
-    for (auto& of_lane : prepared_) {
-      for (auto& [id, prepared] : of_lane) {
-        prepared.graph.reset();
-      }
+    for (auto& [id, prepared] : prepared_) {
+      prepared.graph.reset();
     }
     workspace_ = GuardedBuffer();
     absl::StatusOr<GuardedBuffer> buffer = GuardedBuffer::Allocate(size);
@@ -147,11 +139,9 @@ absl::StatusOr<CheckedRun> GpuProblem::Check(const CandidateId& id) {
 }
 
 absl::StatusOr<GpuProblem::Prepared*> GpuProblem::Find(const CandidateId& id) {
-  for (auto& of_lane : prepared_) {
-    const auto found = of_lane.find(id);
-    if (found != of_lane.end()) {
-      return &found->second;
-    }
+  const auto found = prepared_.find(id);
+  if (found != prepared_.end()) {
+    return &found->second;
   }
   return absl::FailedPreconditionError(absl::StrCat(ToText(id), ": is not prepared"));
 }
@@ -266,7 +256,7 @@ absl::Status GpuProblem::Launch(const CandidateId& id, const Prepared& prepared)
         absl::StrCat("its workspace of ", prepared.workspace_bytes, " bytes does not fit"));
   }
   if (prepared.plan.has_value()) {
-    return ToStatus(cudnnBackendExecute(prepared.handle, prepared.plan->descriptor().get(),
+    return ToStatus(cudnnBackendExecute(resources_.handle, prepared.plan->descriptor().get(),
                                         prepared.variant_pack.get()),
                     "execute");
   }
@@ -281,21 +271,21 @@ absl::StatusOr<LegacyConvolution*> GpuProblem::Legacy() {
     if (!obstacle.empty()) {
       return absl::UnimplementedError(obstacle);
     }
-    ASSIGN_OR_RETURN(legacy_, LegacyConvolution::Create(problem_, resources_.handles->first()));
+    ASSIGN_OR_RETURN(legacy_, LegacyConvolution::Create(problem_, resources_.handle));
   }
   return legacy_.get();
 }
 
-void GpuProblem::EnsureHostWork(int threads) {
+void GpuProblem::EnsureHostWork() {
   if (host_ == nullptr) {
-    host_ = std::make_unique<HostWork>(problem_, graphs_.first().tensors(), threads);
+    host_ = std::make_unique<HostWork>(problem_, operation_.tensors(), HostWork::ThreadCount());
   }
 }
 
 absl::Status GpuProblem::EnsureTensors() {
-  EnsureHostWork(LaneCount(0));
+  EnsureHostWork();
   if (!tensors_.has_value()) {
-    ASSIGN_OR_RETURN(tensors_, ProblemTensors::Create(problem_, graphs_.first(), host_.get()));
+    ASSIGN_OR_RETURN(tensors_, ProblemTensors::Create(problem_, operation_, host_.get()));
   }
   return absl::OkStatus();
 }

@@ -3,7 +3,6 @@
 
 #include <cudnn.h>
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,11 +12,10 @@
 
 #include "server/worker/backend.h"
 #include "server/worker/captured_graph.h"
-#include "server/worker/cudnn_handle.h"
 #include "server/worker/device_memory.h"
+#include "server/worker/graph_builder.h"
 #include "server/worker/host_work.h"
 #include "server/worker/kernels.h"
-#include "server/worker/lane_graphs.h"
 #include "server/worker/legacy_convolution.h"
 #include "server/worker/listing_sink.h"
 #include "server/worker/output_check.h"
@@ -27,9 +25,9 @@
 
 namespace convtune {
 
-// What a problem uses of its card. `stream` is the handles' and the timer's.
+// What a problem uses of its card. `stream` is the handle's and the timer's.
 struct GpuResources {
-  LaneHandles* handles = nullptr;
+  cudnnHandle_t handle = nullptr;
   cudaStream_t stream = nullptr;
   Timer* timer = nullptr;
   Kernels* kernels = nullptr;
@@ -48,7 +46,7 @@ class GpuProblem : public BackendProblem {
 
   absl::StatusOr<ListingEnd> List(const ListingOptions& options,
                                   const OnListed& on_listed) override;
-  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id, int lane) override;
+  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override;
   absl::Status BeginMeasure(const std::vector<CandidateId>& ids) override;
   absl::StatusOr<CheckedRun> Check(const CandidateId& id) override;
   absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) override;
@@ -57,8 +55,7 @@ class GpuProblem : public BackendProblem {
   // What is kept of a prepared candidate; legacy algorithms have no plan.
   struct Prepared {
     std::optional<ExecutionPlan> plan;
-    cudnnHandle_t handle = nullptr;  // that the plan was built with
-    Descriptor variant_pack;         // for the current workspace
+    Descriptor variant_pack;  // for the current workspace
     int64_t workspace_bytes = 0;
     bool warm = false;  // it has run
     HoldRecord holds;   // of launches from the stream
@@ -67,16 +64,16 @@ class GpuProblem : public BackendProblem {
     Expectation expected;
   };
 
-  GpuProblem(const ConvProblem& problem, LaneGraphs graphs, const GpuResources& resources,
+  GpuProblem(const ConvProblem& problem, OperationGraph operation, const GpuResources& resources,
              int64_t workspace_limit)
       : problem_(problem),
-        graphs_(std::move(graphs)),
+        operation_(std::move(operation)),
         resources_(resources),
         workspace_limit_(workspace_limit) {}
 
   // Fails with the reason where the legacy API cannot express the problem.
   absl::StatusOr<LegacyConvolution*> Legacy();
-  void EnsureHostWork(int threads);
+  void EnsureHostWork();
   absl::Status EnsureTensors();
   absl::Status EnsureCheck();
   absl::StatusOr<Descriptor> MakeVariantPack(int64_t workspace_bytes);
@@ -96,7 +93,7 @@ class GpuProblem : public BackendProblem {
   absl::Status CaptureAndReplay(const CandidateId& id, Prepared* prepared);
 
   const ConvProblem problem_;
-  LaneGraphs graphs_;
+  const OperationGraph operation_;
   const GpuResources resources_;
   const int64_t workspace_limit_;
   std::unique_ptr<LegacyConvolution> legacy_;
@@ -104,8 +101,7 @@ class GpuProblem : public BackendProblem {
   std::optional<ProblemTensors> tensors_;
   std::optional<OutputCheck> check_;
   GuardedBuffer workspace_;
-  // By the lane that prepared them, so that lanes share nothing.
-  std::array<std::map<CandidateId, Prepared>, kMostLanes> prepared_;
+  std::map<CandidateId, Prepared> prepared_;
 };
 
 }  // namespace convtune

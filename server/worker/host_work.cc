@@ -4,7 +4,6 @@
 #include <functional>
 #include <system_error>
 
-#include "server/worker/lanes.h"
 #include "server/worker/tensor_data.h"
 
 namespace convtune {
@@ -48,15 +47,29 @@ TensorValues* PlaceOf(TensorRole role, ReferenceInputs* inputs) {
   return &inputs->bias;
 }
 
-// Calls work(i) for each i below `count`, several at a time.
+// Calls work(i) for each i below `count`, several at a time. Where the system
+// gives no more threads, fewer do it.
 void SpreadOver(int threads, size_t count, const std::function<void(size_t i)>& work) {
   std::atomic<size_t> next = 0;
-  RunOnLanes(static_cast<int>(std::min(static_cast<size_t>(threads), count)), [&](int /*lane*/) {
+  const auto run = [&] {
     for (size_t i = next++; i < count; i = next++) work(i);
-  });
+  };
+  std::vector<std::thread> others;
+  try {
+    for (size_t i = 1; i < std::min(static_cast<size_t>(threads), count); ++i) {
+      others.emplace_back(run);
+    }
+  } catch (const std::system_error&) {
+  }
+  run();
+  for (std::thread& other : others) other.join();
 }
 
 }  // namespace
+
+int HostWork::ThreadCount() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
+}
 
 HostWork::HostWork(const ConvProblem& problem, const std::vector<GraphTensor>& tensors, int threads)
     : problem_(problem),

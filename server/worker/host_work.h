@@ -20,6 +20,8 @@ namespace convtune {
 // Not thread-safe.
 class HostWork {
  public:
+  // One thread for each core, up to 8.
+  static int ThreadCount();
   // Starts on `threads` threads; those of `tensors` that are outputs are left
   // out.
   HostWork(const ConvProblem& problem, const std::vector<GraphTensor>& tensors, int threads);

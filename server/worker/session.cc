@@ -7,9 +7,7 @@
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convtune/worker/protocol_version.h"
-#include "server/worker/lanes.h"
 #include "server/worker/measure.h"
-#include "server/worker/prepare.h"
 #include "server/worker/session_proto.h"
 
 namespace convtune {
@@ -96,7 +94,6 @@ absl::Status Session::HandleOpen(const worker::OpenProblem& request, const Send&
   options.graph_api = request.graph_api();
   options.legacy_api = request.legacy_api();
   options.max_candidates = request.max_candidates();
-  options.lanes = LaneCount(request.threads());
   const std::optional<ListingDepth> depth = DepthOf(request.listing());
   if (!depth.has_value()) {
     return Finish(send, false, "listing: must be STOCK, HEURISTICS or EXHAUSTIVE");
@@ -150,31 +147,29 @@ absl::Status Session::HandlePrepare(const worker::Prepare& request, const Send& 
   if (!error.empty()) {
     return Finish(send, false, error);
   }
-  PreparePlan plan;
-  plan.lanes = LaneCount(request.threads());
-  plan.stop_after = request.stop_after();
-  plan.deadline = DeadlineAfter(request.time_budget_ms());
-  for (const int index : request.indexes()) {
-    plan.candidates.push_back({index, candidates_[static_cast<size_t>(index)].id});
-  }
-  PrepareCallbacks callbacks;
-  callbacks.on_touch = [&send](int index) {
-    worker::Reply reply;
-    reply.mutable_touching()->set_index(index);
-    return send(reply);
-  };
-  callbacks.on_prepared = [&](int index, const absl::StatusOr<PreparedCandidate>& result,
-                              absl::Duration build_time) {
-    candidates_[static_cast<size_t>(index)].prepared = result.ok() && !result->over_memory;
-    worker::Reply reply;
-    *reply.mutable_prepared() = ToProto(index, result, build_time);
-    return send(reply);
-  };
-  ASSIGN_OR_RETURN(const bool out_of_time, PrepareAll(problem_.get(), plan, callbacks));
+  const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
+  int succeeded = 0;
   worker::Reply last;
   last.set_last(true);
   last.mutable_outcome()->set_ok(true);
-  last.mutable_outcome()->set_out_of_time(out_of_time);
+  for (const int index : request.indexes()) {
+    if (request.stop_after() > 0 && succeeded >= request.stop_after()) break;
+    if (absl::Now() >= deadline) {
+      last.mutable_outcome()->set_out_of_time(true);
+      break;
+    }
+    worker::Reply touching;
+    touching.mutable_touching()->set_index(index);
+    RETURN_IF_ERROR(send(touching));
+    Listed& candidate = candidates_[static_cast<size_t>(index)];
+    const absl::Time start = absl::Now();
+    const absl::StatusOr<PreparedCandidate> result = problem_->Prepare(candidate.id);
+    candidate.prepared = result.ok() && !result->over_memory;
+    succeeded += candidate.prepared ? 1 : 0;
+    worker::Reply reply;
+    *reply.mutable_prepared() = ToProto(index, result, absl::Now() - start);
+    RETURN_IF_ERROR(send(reply));
+  }
   return send(last);
 }
 

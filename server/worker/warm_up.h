@@ -7,8 +7,7 @@
 namespace convtune {
 
 // Asks the heuristics for a small convolution and builds the first plan that can
-// be built, on a card by every lane that there may be, so that cuDNN loads its
-// heuristics and engines and every lane has its handle: time that would be
+// be built, so that cuDNN loads its heuristics and engines: time that would be
 // missing from the first tuning's budget. Runs nothing. Errors are cuDNN's; the
 // backend is none the worse for them.
 absl::Status WarmUp(Backend* backend);

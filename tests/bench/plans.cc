@@ -23,7 +23,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/convtune/worker/protocol_version.h"
 #include "server/worker/deviceless_backend.h"
-#include "server/worker/lane_graphs.h"
+#include "server/worker/graph_builder.h"
 #include "server/worker/plan.h"
 #include "server/worker/session.h"
 
@@ -137,7 +137,7 @@ absl::StatusOr<Work> BareLoop(Backend* backend, const std::vector<std::string>& 
                                })
                         .status());
     for (const CandidateId& id : ids) {
-      work.plans += problem->Prepare(id, 0).ok() ? 1 : 0;
+      work.plans += problem->Prepare(id).ok() ? 1 : 0;
     }
     work.candidates += static_cast<int>(ids.size());
   }

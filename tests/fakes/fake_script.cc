@@ -46,7 +46,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"overwrites", &script.overwrites},
                                                {"check_delay_ms", &script.check_delay_ms},
                                                {"unheld_from", &script.unheld_from},
-                                               {"lanes", &script.lanes},
+                                               {"unheld_index", &script.unheld_index},
                                                {"slow_ms", &script.slow_ms},
                                                {"index", &script.index}};
   const std::string copy(text);

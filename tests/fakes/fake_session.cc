@@ -211,18 +211,11 @@ absl::Status FakeSession::Prepare(const worker::Prepare& request) {
   Log("prepare");
   const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
   int succeeded = 0;
-  const int lanes = request.threads() == 1 || request.stop_after() > 0 ? 1 : script_.lanes;
-  for (int i = 0; i < request.indexes_size(); ++i) {
-    const int index = request.indexes(i);
+  for (const int index : request.indexes()) {
     if (index < 0 || index >= listed_) return Finish(false, "indexes: unknown candidate");
     if (absl::Now() >= end) return Finish(true, "", true);
     if (request.stop_after() > 0 && succeeded == request.stop_after()) break;
-    if (i % lanes == 0) {
-      for (int k = i; k < std::min(i + lanes, request.indexes_size()); ++k) {
-        RETURN_IF_ERROR(Touch(request.indexes(k)));
-        if (k > i) MaybeFault("beside", request.indexes(k));
-      }
-    }
+    RETURN_IF_ERROR(Touch(index));
     MaybeFault("prepare", index);
     absl::SleepFor(absl::Milliseconds(script_.prepare_delay_ms));
     const Traits traits = TraitsOfListed(index);
@@ -300,7 +293,8 @@ absl::Status FakeSession::Measure(const worker::Measure& request) {
       worker::Reply reply;
       reply.mutable_sample()->set_index(index);
       reply.mutable_sample()->set_round(round);
-      const bool held = script_.unheld_from < 0 || round < script_.unheld_from;
+      const bool can_be_held = script_.unheld_index >= 0 && script_.unheld_index != index;
+      const bool held = can_be_held || script_.unheld_from < 0 || round < script_.unheld_from;
       reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(request) + (held ? 0 : 1000) +
                                          static_cast<double>(random() % 100) / 200);
       if (script_.protocol_minor >= 4) reply.mutable_sample()->set_held(held);

@@ -16,7 +16,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Require(parsed.flags.has_value() || !parsed.text.empty());
   if (!parsed.flags.has_value()) return 0;
   Require(parsed.flags->drain_timeout > absl::ZeroDuration() && parsed.flags->max_db_bytes >= 0);
-  Require(parsed.flags->build_threads >= 0 && parsed.flags->build_threads <= 8);
   Require(parsed.flags->once == !parsed.flags->files.empty());
   return 0;
 }

@@ -88,7 +88,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       .quarantined = {},
       .left_out = {},
       .clock = &clock,
-      .build_threads = 1,
       .progress = {}};
   input.spec.options.time_budget = absl::Seconds(5);
   const convtune::RunnerOutput output = convtune::RunTuning(input, {}, client->get());

@@ -24,7 +24,7 @@ absl::StatusOr<int64_t> Finalise(DevicelessBackend& backend, const std::string& 
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(line.substr(0, tab)));
   ASSIGN_OR_RETURN(const CandidateId id, ParseCandidateId(line.substr(tab + 1)));
   ASSIGN_OR_RETURN(const std::unique_ptr<BackendProblem> opened, backend.Open(problem, 0));
-  ASSIGN_OR_RETURN(const PreparedCandidate prepared, opened->Prepare(id, 0));
+  ASSIGN_OR_RETURN(const PreparedCandidate prepared, opened->Prepare(id));
   return prepared.workspace_bytes;
 }
 

@@ -1,4 +1,6 @@
-"""Results that are wrong are never served, and their error is a constraint."""
+"""Results that are wrong are never served, and their error is a constraint; times of finalists in other ways."""
+
+import json
 
 from harness.fakes import script
 from harness.problems import numbered
@@ -44,6 +46,22 @@ def test_replays_answer_graph_launches(fake_daemon):
         assert client.tune(text).succeeded_count == 1
         eager = client.get_one(text).answer
         replayed = client.get_one(text, constraints={"launch": "LAUNCH_MODE_GRAPH_CAPTURE"}).answer
-        assert eager.winner.median_us == 500
-        assert replayed.winner.median_us < 200
+        assert eager.winner.median_us < 200 and eager.winner.host_us == 500
+        assert replayed.winner.median_us < 200 and replayed.winner.host_us == 0
         assert replayed.winner.capture == 1 and not replayed.note
+
+
+def test_all_ways_of_timing_on_request(fake_daemon, cli):
+    text = numbered(1)
+    daemon = fake_daemon().start(env=script(candidates=2))
+    run = cli(daemon)
+    ways = []
+    for options in ([], ["--all-timings", "--force"]):
+        run.ok("tune", text, *options)
+        tuning = json.loads(run.ok("explain", text, "--json").out)["tuning"]
+        captured = [c for c in tuning["candidates"] if c.get("capture") == "CAPTURE_SUPPORT_YES"]
+        assert captured
+        ways.append({(t["launch"], t["cacheState"]) for t in captured[0]["otherTimes"]})
+    eager, replay = "LAUNCH_MODE_EAGER", "LAUNCH_MODE_GRAPH_CAPTURE"
+    assert ways[0] == {(eager, "CACHE_STATE_COLD"), (replay, "CACHE_STATE_INPUT_HOT")}
+    assert ways[1] == ways[0] | {(eager, "CACHE_STATE_HOT"), (replay, "CACHE_STATE_COLD"), (replay, "CACHE_STATE_HOT")}

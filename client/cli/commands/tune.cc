@@ -29,6 +29,8 @@ class TuneCommand final : public Command {
     app->add_option("--search", search_, "how far to look")
         ->check(CLI::IsMember({"heuristics", "exhaustive"}))
         ->capture_default_str();
+    app->add_flag("--all-timings", all_timings_,
+                  "time finalists with every cache state, launched and as CUDA graph replays");
     app->add_flag("--force", force_, "also what has been tuned already");
   }
 
@@ -70,6 +72,7 @@ class TuneCommand final : public Command {
                        ParseCount("--max-candidates", *max_candidates_, 0, 100'000));
       options->set_max_candidates(static_cast<int32_t>(count));
     }
+    options->set_all_timings(all_timings_);
     options->set_search(search_ == "exhaustive" ? v1::SEARCH_EXHAUSTIVE : v1::SEARCH_HEURISTICS);
     return absl::OkStatus();
   }
@@ -79,6 +82,7 @@ class TuneCommand final : public Command {
   BudgetArgs budget_;
   std::optional<std::string> max_candidates_;
   std::string search_ = "heuristics";
+  bool all_timings_ = false;
   bool force_ = false;
 };
 

@@ -31,14 +31,15 @@ double Nth(std::vector<double>* values, size_t place) {
   return *at;
 }
 
-// `ratio` of the runs of every round in which both are valid.
+// `ratio` of the runs of every round that can be compared.
 template <typename Ratio>
 std::vector<double> OfEachRound(const Series& a, const Series& b, Ratio ratio) {
   std::vector<double> ratios;
   const size_t rounds = std::min(a.size(), b.size());
   ratios.reserve(rounds);
   for (size_t round = 0; round < rounds; ++round) {
-    if (a[round].valid() && b[round].valid()) ratios.push_back(ratio(a[round], b[round]));
+    if (!a[round].valid() || !b[round].valid() || a[round].held != b[round].held) continue;
+    ratios.push_back(ratio(a[round], b[round]));
   }
   return ratios;
 }
@@ -46,7 +47,7 @@ std::vector<double> OfEachRound(const Series& a, const Series& b, Ratio ratio) {
 double InTime(const RunSample& a, const RunSample& b) { return a.time_us / b.time_us; }
 
 double InCycles(const RunSample& a, const RunSample& b) {
-  if (!(a.sm_clock_mhz > 0) || !(b.sm_clock_mhz > 0)) return InTime(a, b);
+  if (!a.held || !(a.sm_clock_mhz > 0) || !(b.sm_clock_mhz > 0)) return InTime(a, b);
   return (a.time_us * a.sm_clock_mhz) / (b.time_us * b.sm_clock_mhz);
 }
 

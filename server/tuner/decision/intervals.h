@@ -24,17 +24,18 @@ double Median(std::vector<double> values);
 // < 0.5.
 std::optional<Interval> MedianInterval(std::vector<double> values, double tail);
 
-// a's time over b's in every round in which both are valid. What moves all
-// candidates of a round together (clocks, temperature) is not in it.
+// a's time over b's in every round in which both are valid, and both held or
+// neither. What moves all candidates of a round together (clocks, temperature) is not in it.
 std::vector<double> RoundRatios(const Series& a, const Series& b);
 
-// The same in clock cycles, in those rounds in which both clocks are known; in
-// time in the others.
+// The same in clock cycles, in those rounds in which both clocks are known and
+// both runs were held, so that their times are the GPU's alone; in time in the
+// others.
 std::vector<double> RoundRatiosInCycles(const Series& a, const Series& b);
 
 // What is known of a's time over b's.
 struct RatioEstimate {
-  int rounds = 0;  // in which both are valid
+  int rounds = 0;  // that could be compared
   double median = 0;
   // Of the median; of all ratios if they are too few for one. [0, infinity] for
   // none.

@@ -146,6 +146,18 @@ void Race::Leave(size_t place) {
   std::erase(runners_, place);
 }
 
+std::vector<size_t> Race::LeaveOtherKind() {
+  const bool held = CountsHeld(series_);
+  std::vector<size_t> leaving;
+  for (size_t place = 0; place < series_.size(); ++place) {
+    if (ValidRounds(series_[place]) > 0 && CountsHeld(series_[place]) != held) {
+      leaving.push_back(place);
+    }
+  }
+  for (const size_t place : leaving) Leave(place);
+  return leaving;
+}
+
 RaceStep Race::Next() {
   rounds_ += step_rounds_;
   if (runners_.empty()) return {{}, 0, StopReason::kSettled};
@@ -182,6 +194,7 @@ std::vector<TimeEstimate> Race::Estimates() const {
 
 std::vector<Series> Race::Samples() const {
   std::vector<Series> samples = series_;
+  DiscardOtherKind(&samples);
   DiscardSlowClocks(&samples);
   return samples;
 }

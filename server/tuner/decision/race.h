@@ -29,9 +29,9 @@ struct RacePolicy {
   int first_look = 12;
   // From one look to the next.
   double growth = 1.5;
-  int max_rounds = 400;
+  int max_rounds = 93;
   // As fast as the leader: known to be slower by no more than this share.
-  double equivalence = 0.005;
+  double equivalence = 0.015;
   // Chance of taking one for slower, or for as fast, that is not, at one look.
   double tail = 0.001;
   // Rounds from which the noise may end the race, and clocks are believed to
@@ -71,6 +71,9 @@ class Race {
   void Add(size_t place, int round, const RunSample& run);
   // It runs no more, and nothing that it gave counts.
   void Leave(size_t place);
+  // Whose samples are not of the kind that counts leaves, see CountsHeld: they
+  // cannot be compared with the others'. Returns their places.
+  std::vector<size_t> LeaveOtherKind();
   // Ends the last step, and gives the next one.
   RaceStep Next();
 

@@ -27,6 +27,35 @@ bool HasClock(const Series& runs, size_t round) {
 
 }  // namespace
 
+bool CountsHeld(const Series& runs) {
+  int held = 0;
+  int unheld = 0;
+  for (const RunSample& run : runs) {
+    if (run.valid()) ++(run.held ? held : unheld);
+  }
+  return held >= unheld;
+}
+
+bool CountsHeld(const std::vector<Series>& series) {
+  int held = 0;
+  int unheld = 0;
+  for (const Series& runs : series) {
+    const bool any =
+        std::any_of(runs.begin(), runs.end(), [](const RunSample& run) { return run.valid(); });
+    if (any) ++(CountsHeld(runs) ? held : unheld);
+  }
+  return held >= unheld;
+}
+
+void DiscardOtherKind(std::vector<Series>* series) {
+  const bool held = CountsHeld(*series);
+  for (Series& runs : *series) {
+    for (RunSample& run : runs) {
+      if (run.held != held) run.time_us = 0;
+    }
+  }
+}
+
 int DiscardSlowClocks(std::vector<Series>* series) {
   size_t rounds = 0;
   for (const Series& runs : *series) rounds = std::max(rounds, runs.size());

@@ -65,7 +65,7 @@ TEST_F(TuneTest, AResultThatIsNotOnDiskIsSaid) {
 
 TEST_F(TuneTest, OptionsReachTheDaemon) {
   Tune({"--budget", "1500ms", "--memory-budget", "2GiB", "--max-candidates", "7", "--search",
-        "exhaustive", "--force", "--api", "legacy"});
+        "exhaustive", "--force", "--api", "legacy", "--all-timings"});
   const v1::CreateTuningJobRequest request = daemon_.last_create();
   EXPECT_EQ(request.options().time_budget().seconds(), 1);
   EXPECT_EQ(request.options().time_budget().nanos(), 500'000'000);
@@ -73,6 +73,7 @@ TEST_F(TuneTest, OptionsReachTheDaemon) {
   EXPECT_EQ(request.options().max_candidates(), 7);
   EXPECT_EQ(request.options().search(), v1::SEARCH_EXHAUSTIVE);
   EXPECT_EQ(request.options().api(), v1::API_LEGACY);
+  EXPECT_TRUE(request.options().all_timings());
   EXPECT_TRUE(request.force());
   EXPECT_EQ(request.priority(), v1::PRIORITY_INTERACTIVE);
 }

@@ -264,7 +264,7 @@ TEST(Accepted, BatchGetReadsEveryField) {
                cache_state: CACHE_STATE_HOT }
              options { time_budget { seconds: 2 nanos: 500000000 } memory_budget_bytes: 1024
                max_candidates: 10 search: SEARCH_EXHAUSTIVE api: API_LEGACY
-               wait_idle { seconds: 60 } })"),
+               wait_idle { seconds: 60 } all_timings: true })"),
       &request));
   std::vector<Violation> violations;
   const auto out = Validate(request, &violations);
@@ -290,6 +290,7 @@ TEST(Accepted, BatchGetReadsEveryField) {
   EXPECT_EQ(out->options.memory_budget_bytes, 1024);
   EXPECT_EQ(out->options.max_candidates, 10);
   EXPECT_EQ(out->options.wait_idle, absl::Minutes(1));
+  EXPECT_TRUE(out->options.all_timings);
   EXPECT_EQ(out->options.search, Search::kExhaustive);
   EXPECT_EQ(out->options.api, convtune::Api::kLegacy);
 }

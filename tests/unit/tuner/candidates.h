@@ -48,6 +48,11 @@ inline Candidate Timed(int engine, double median, double spread = 0.2, int64_t w
   return candidate;
 }
 
+inline Candidate Launched(Candidate candidate, double host_us) {
+  candidate.host_us = host_us;
+  return candidate;
+}
+
 inline Candidate Sampled(Candidate candidate, int samples) {
   candidate.sample_count = samples;
   return candidate;
@@ -94,6 +99,7 @@ inline std::vector<Candidate> RandomCandidates(std::mt19937* random) {
     if (c.timed()) {
       c.low_us = c.median_us - below(3);
       c.high_us = c.median_us + below(3);
+      c.host_us = 3 * below(4);
       for (const LaunchMode launch : {LaunchMode::kEager, LaunchMode::kGraphCapture}) {
         if (below(4) != 0) continue;
         const double median = 10 + below(12);

@@ -57,32 +57,6 @@ INSTANTIATE_TEST_SUITE_P(All, CandidateFault,
                                   std::get<1>(param_info.param);
                          });
 
-TEST_F(FaultTest, OfSeveralPlansInWorkOnlyTheGuiltyOneIsQuarantined) {
-  Start("lanes=4;index=2;fault=segv;where=prepare");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
-  EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
-  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
-  ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
-  EXPECT_EQ(ToText(store_.ListQuarantine()->at(0).candidate), "graph:eng2,k2=2");
-  EXPECT_EQ(Device().worker_deaths, 2);
-}
-
-TEST_F(FaultTest, PlansThatCannotBeBuiltBesideEachOtherAreBuiltOneByOne) {
-  Start("lanes=4;index=3;fault=abort;where=beside");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
-  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
-  EXPECT_TRUE(store_.ListQuarantine()->empty());
-  EXPECT_EQ(Device().worker_deaths, 1);
-}
-
-TEST_F(FaultTest, AWorkerThatIsKilledFromOutsideBuildsOneByOneFromThenOn) {
-  Start("lanes=4;index=3;fault=killed;where=beside");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
-  EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
-  EXPECT_TRUE(store_.ListQuarantine()->empty());
-  EXPECT_EQ(Device().worker_deaths, 1);
-}
-
 TEST_F(FaultTest, ASuspectIsTriedWithItsOwnApiAlone) {
   // Once in the listing that the suspect is found in, and never again.
   Start("fault=segv;index=2");

@@ -71,6 +71,18 @@ TEST(RoundRatiosTest, CountsCyclesWhereBothClocksAreKnown) {
   EXPECT_THAT(RoundRatiosInCycles(a, b), ElementsAre(1, 1.5, 1.5, 1.5));
 }
 
+TEST(RoundRatiosTest, ComparesHeldRunsWithHeldRunsOnly) {
+  const Series a = {{3, 0, true}, {3, 0, false}, {4, 0, false}, {5, 0, true}};
+  const Series b = {{1, 0, true}, {1, 0, true}, {1, 0, false}, {1, 0, false}};
+  EXPECT_THAT(RoundRatios(a, b), ElementsAre(3, 4));
+}
+
+TEST(RoundRatiosTest, NoTimeOfTheHostIsCountedInCycles) {
+  const Series a = {{3, 1000, true}, {3, 1000, false}};
+  const Series b = {{2, 1500, true}, {2, 1500, false}};
+  EXPECT_THAT(RoundRatiosInCycles(a, b), ElementsAre(1, 1.5));
+}
+
 TEST(EstimateRatioTest, WhatSlowsAllCandidatesOfARoundIsNotInIt) {
   Series a;
   Series b;

@@ -50,7 +50,7 @@ TEST_F(RaceTest, ScreensAllAndLeavesBehindWhatIsFarBehind) {
 
 TEST_F(RaceTest, TheStockChoiceRunsToTheEnd) {
   Race race(RacePolicy(), {{kAny}, {kAny}, {kAny, true}});
-  RunToTheEnd(&race, {10, 10.05, 30});
+  RunToTheEnd(&race, {10, 10.05, 30}, 0.006);
   ASSERT_GT(steps_.size(), 3U);
   for (size_t i = 0; i + 1 < steps_.size(); ++i) EXPECT_THAT(steps_[i].runners, Contains(2));
 }
@@ -96,10 +96,25 @@ TEST_F(RaceTest, WhoLeavesCountsNoMore) {
   EXPECT_NE(race.Next().stop, StopReason::kNone);
 }
 
+TEST_F(RaceTest, WhoseRunsDoNotCompareLeaves) {
+  Race race(RacePolicy(), {{kAny}, {kAny}, {kAny}});
+  const RaceStep step = race.Next();
+  for (int round = 0; round < step.rounds; ++round) {
+    race.Add(0, round, {10, 0, true});
+    race.Add(1, round, {10, 0, true});
+    // Faster, as far as its times say anything.
+    race.Add(2, round, {9, 0, false});
+  }
+  EXPECT_THAT(race.LeaveOtherKind(), ElementsAre(2));
+  EXPECT_THAT(race.LeaveOtherKind(), IsEmpty());
+  EXPECT_THAT(race.Next().runners, ElementsAre(0, 1));
+  EXPECT_EQ(race.Estimates()[2].sample_count, 0);
+}
+
 TEST_F(RaceTest, WhatWasKnownOfOneThatLeftHoldsToTheEnd) {
   Race race(RacePolicy(), {{kAny}, {kAny}, {kAny}});
-  // 2 is behind by 3%, and gone when the others are told apart.
-  RunToTheEnd(&race, {10, 10.03, 10.3}, 0.001);
+  // 2 is behind by 6%, and gone when the others are known to be as fast.
+  RunToTheEnd(&race, {10, 10.05, 10.6}, 0.006);
   const std::vector<TimeEstimate> times = race.Estimates();
   EXPECT_THAT(steps_.back().runners, IsEmpty());
   EXPECT_THAT(steps_[steps_.size() - 2].runners, Not(Contains(2)));

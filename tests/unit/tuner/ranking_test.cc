@@ -36,6 +36,35 @@ TEST(RankCandidates, TiesGoToTheSmallerWorkspace) {
               ElementsAre(1, 2, 0));
 }
 
+TEST(RankCandidates, TiesGoToWhoIsCheaperToLaunchBeforeTheSmallerWorkspace) {
+  EXPECT_THAT(Ranked({Timed(0, 50), Launched(Timed(1, 10, 0.4), 9),
+                      Launched(Timed(2, 10.1, 0.4, 1024), 6)}),
+              ElementsAre(2, 1, 0));
+  // By a tenth, or by less than a microsecond, is not cheaper.
+  EXPECT_THAT(Ranked({Timed(0, 50), Launched(Timed(1, 10, 0.4), 6.6),
+                      Launched(Timed(2, 10.1, 0.4, 1024), 6)}),
+              ElementsAre(1, 2, 0));
+  EXPECT_THAT(Ranked({Timed(0, 50), Launched(Timed(1, 10, 0.4), 2.9),
+                      Launched(Timed(2, 10.1, 0.4, 1024), 2)}),
+              ElementsAre(1, 2, 0));
+}
+
+TEST(RankCandidates, AnUnknownHostTimeBreaksNoTie) {
+  EXPECT_THAT(Ranked({Timed(0, 50), Timed(1, 10, 0.4), Launched(Timed(2, 10.1, 0.4, 1024), 6)}),
+              ElementsAre(1, 2, 0));
+}
+
+TEST(RankCandidates, AShorterHostTimeDoesNotOutweighTheGpusTime) {
+  EXPECT_THAT(
+      Ranked({Launched(Timed(0, 50), 2), Launched(Timed(1, 10), 90), Launched(Timed(2, 10.5), 3)}),
+      ElementsAre(1, 2, 0));
+}
+
+TEST(RankCandidates, StockChoiceIsKeptWithinNoiseThoughItIsDearerToLaunch) {
+  EXPECT_THAT(Ranked({Launched(Timed(0, 10.3, 0.4), 90), Launched(Timed(1, 10, 0.4), 3)}),
+              ElementsAre(0, 1));
+}
+
 TEST(RankCandidates, TiesOfEqualWorkspaceGoToTheDeterministicOne) {
   Candidate nondeterministic = Timed(1, 10, 0.4);
   nondeterministic.deterministic = false;

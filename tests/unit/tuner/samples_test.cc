@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace convtune {
 namespace {
 
@@ -51,6 +53,31 @@ TEST(DiscardSlowClocksTest, KeepsEarlyRoundsOfWhatIsLeftAlone) {
 TEST(DiscardSlowClocksTest, WithoutClocksNothingIsDropped) {
   std::vector<Series> series = {WithClocks({0, 0}), WithClocks({0, 1700})};
   EXPECT_EQ(DiscardSlowClocks(&series), 0);
+}
+
+// 'h' is a held run, 'u' one that was not, '.' none.
+Series OfKinds(const std::string& kinds) {
+  Series series;
+  for (const char kind : kinds) series.push_back({kind == '.' ? 0.0 : 10.0, 0, kind != 'u'});
+  return series;
+}
+
+TEST(CountsHeldTest, GoesByMostRunsOfACandidateAndMostCandidates) {
+  EXPECT_TRUE(CountsHeld(OfKinds("hhu.")));
+  EXPECT_TRUE(CountsHeld(OfKinds("hu")));
+  EXPECT_FALSE(CountsHeld(OfKinds("huu")));
+  EXPECT_TRUE(CountsHeld(Series()));
+  // One candidate without a run has no vote.
+  EXPECT_FALSE(CountsHeld({OfKinds("uuuu"), OfKinds("uu"), OfKinds("hh"), OfKinds("...")}));
+  EXPECT_TRUE(CountsHeld({OfKinds("uuuu"), OfKinds("hh")}));
+}
+
+TEST(DiscardOtherKindTest, NoSeriesIsLeftWithBoth) {
+  std::vector<Series> series = {OfKinds("hhuh"), OfKinds("uuuu"), OfKinds("hh")};
+  DiscardOtherKind(&series);
+  EXPECT_THAT(Valid(series[0]), ElementsAre(true, true, false, true));
+  EXPECT_THAT(Valid(series[1]), ElementsAre(false, false, false, false));
+  EXPECT_THAT(Valid(series[2]), ElementsAre(true, true));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace convtune {
 namespace {
 
 TEST(QuarantineReasonTest, TheBudgetOfAHangIsReadBack) {
-  const WorkerLoss loss{"hung: no reply within the request's own budget and 30s", false, true, {2}};
+  const WorkerLoss loss{"hung: no reply within the request's own budget and 30s", false, true, 2};
   for (const absl::Duration budget :
        {absl::Milliseconds(1500), absl::Seconds(30), absl::Hours(2), absl::Nanoseconds(1)}) {
     const std::string reason = QuarantineReason(loss, budget);
@@ -17,7 +17,7 @@ TEST(QuarantineReasonTest, TheBudgetOfAHangIsReadBack) {
 }
 
 TEST(QuarantineReasonTest, ADeathHasNoBudget) {
-  const WorkerLoss loss{"signal 11 (SIGSEGV)", false, false, {2}};
+  const WorkerLoss loss{"signal 11 (SIGSEGV)", false, false, 2};
   EXPECT_EQ(QuarantineReason(loss, absl::Seconds(2)),
             "took its worker down twice: signal 11 (SIGSEGV)");
   EXPECT_EQ(HangBudget(QuarantineReason(loss, absl::Seconds(2))), std::nullopt);

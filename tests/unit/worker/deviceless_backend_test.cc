@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "server/worker/prepare.h"
 #include "tests/unit/worker/test_profile.h"
 
 namespace convtune {
@@ -101,7 +100,7 @@ TEST_P(DevicelessListing, AStockConfigCanBeFinalisedFromItsTextAlone) {
   const Listing listing = List(problem.get(), Depth(ListingDepth::kStock));
   std::string refusals;
   for (const Candidate& candidate : listing.candidates) {
-    const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(candidate.id, 0);
+    const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(candidate.id);
     if (!prepared.ok()) {
       EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
       refusals += std::string(prepared.status().message()) + "\n";
@@ -110,7 +109,7 @@ TEST_P(DevicelessListing, AStockConfigCanBeFinalisedFromItsTextAlone) {
     const std::unique_ptr<BackendProblem> again = Open(GetParam());
     const absl::StatusOr<CandidateId> id = ParseCandidateId(ToText(candidate.id));
     ASSERT_TRUE(id.ok()) << id.status();
-    const absl::StatusOr<PreparedCandidate> from_text = again->Prepare(*id, 0);
+    const absl::StatusOr<PreparedCandidate> from_text = again->Prepare(*id);
     ASSERT_TRUE(from_text.ok()) << from_text.status();
     EXPECT_EQ(from_text->workspace_bytes, prepared->workspace_bytes);
     return;
@@ -179,7 +178,7 @@ TEST(DevicelessBackendTest, WhatIsListedIsFinalisedOrRefusedInCudnnsWords) {
     const std::unique_ptr<BackendProblem> problem = Open(text);
     ASSERT_NE(problem, nullptr);
     for (const Candidate& candidate : List(problem.get()).candidates) {
-      const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(candidate.id, 0);
+      const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(candidate.id);
       if (!prepared.ok()) {
         EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
       }
@@ -236,54 +235,10 @@ TEST(DevicelessBackendTest, APassedDeadlineEndsTheListingBehindItsFirstCandidate
   EXPECT_TRUE(listing.end.out_of_time);
 }
 
-TEST(DevicelessBackendTest, LanesListTheSameInTheSameOrder) {
-  for (const char* text :
-       {kPlain, "fwd,x=8x64x56x56,w=64x64x3x3,pad=1,nhwc,f16,epilogue=bias+relu"}) {
-    const std::unique_ptr<BackendProblem> problem = Open(text);
-    ASSERT_NE(problem, nullptr);
-    ListingOptions options;
-    const Listing one = List(problem.get(), options);
-    options.lanes = 3;
-    const Listing several = List(problem.get(), options);
-    ASSERT_EQ(one.candidates.size(), several.candidates.size());
-    for (size_t i = 0; i < one.candidates.size(); ++i) {
-      EXPECT_EQ(one.candidates[i].id, several.candidates[i].id);
-      EXPECT_EQ(one.candidates[i].heuristic_rank, several.candidates[i].heuristic_rank);
-      EXPECT_EQ(one.candidates[i].numerical_notes, several.candidates[i].numerical_notes);
-    }
-    EXPECT_EQ(one.end.refusals, several.end.refusals);
-  }
-}
-
-TEST(DevicelessBackendTest, LanesBuildTheSamePlans) {
-  const std::unique_ptr<BackendProblem> problem = Open(kPlain);
-  ASSERT_NE(problem, nullptr);
-  const Listing listing = List(problem.get());
-  PreparePlan plan;
-  for (const Candidate& candidate : listing.candidates) {
-    plan.candidates.push_back({static_cast<int>(plan.candidates.size()), candidate.id});
-  }
-  const auto prepare = [&](int lanes) {
-    std::map<int, std::string> results;
-    plan.lanes = lanes;
-    PrepareCallbacks callbacks;
-    callbacks.on_touch = [](int) { return absl::OkStatus(); };
-    callbacks.on_prepared = [&results](int index, const absl::StatusOr<PreparedCandidate>& result,
-                                       absl::Duration) {
-      results[index] = result.ok() ? absl::StrCat(result->workspace_bytes, " bytes")
-                                   : std::string(result.status().message());
-      return absl::OkStatus();
-    };
-    EXPECT_TRUE(PrepareAll(problem.get(), plan, callbacks).ok());
-    return results;
-  };
-  EXPECT_EQ(prepare(1), prepare(4));
-}
-
 TEST(DevicelessBackendTest, AnEngineThatDoesNotExistIsRefusedInCudnnsWords) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
   ASSERT_NE(problem, nullptr);
-  const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(EngineConfig{99999, {}}, 0);
+  const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(EngineConfig{99999, {}});
   ASSERT_FALSE(prepared.ok());
   EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
 }
@@ -295,7 +250,7 @@ TEST(DevicelessBackendTest, AConfigOfAnotherProblemIsRefusedInCudnnsWords) {
   ASSERT_NE(twice, nullptr);
   int refused = 0;
   for (const Candidate& candidate : List(half.get()).candidates) {
-    const absl::StatusOr<PreparedCandidate> prepared = twice->Prepare(candidate.id, 0);
+    const absl::StatusOr<PreparedCandidate> prepared = twice->Prepare(candidate.id);
     if (!prepared.ok()) {
       EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("CUDNN_STATUS_"));
       ++refused;
@@ -312,10 +267,10 @@ TEST(DevicelessBackendTest, WorkspaceAboveTheBudgetIsOverMemory) {
   ASSERT_NE(tight, nullptr);
   int over = 0;
   for (const Candidate& candidate : List(roomy.get()).candidates) {
-    const absl::StatusOr<PreparedCandidate> prepared = roomy->Prepare(candidate.id, 0);
+    const absl::StatusOr<PreparedCandidate> prepared = roomy->Prepare(candidate.id);
     if (prepared.ok()) {
       EXPECT_FALSE(prepared->over_memory);
-      const absl::StatusOr<PreparedCandidate> again = tight->Prepare(candidate.id, 0);
+      const absl::StatusOr<PreparedCandidate> again = tight->Prepare(candidate.id);
       ASSERT_TRUE(again.ok()) << again.status();
       EXPECT_EQ(again->over_memory, prepared->workspace_bytes > 0);
       over += again->over_memory ? 1 : 0;
@@ -335,7 +290,7 @@ TEST(DevicelessBackendTest, ProfileCanNeitherRunNorSearchTheLegacyApi) {
   const std::unique_ptr<BackendProblem> problem = Open(kPlain);
   ASSERT_NE(problem, nullptr);
   EXPECT_FALSE(TestBackend()->has_gpu());
-  EXPECT_EQ(problem->Prepare(LegacyAlgorithm{1, 0}, 0).status().code(),
+  EXPECT_EQ(problem->Prepare(LegacyAlgorithm{1, 0}).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(problem->Run(EngineConfig{1, {}}, RunMode{}).status().code(),
             absl::StatusCode::kFailedPrecondition);

@@ -1,15 +1,12 @@
 // A backend whose candidates and times a test decides.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "server/worker/backend.h"
-#include "server/worker/lanes.h"
 
 namespace convtune {
 
@@ -57,7 +54,7 @@ class FakeBackend : public Backend {
   ListingOptions options;  // of the last listing
   ListingEnd end;
   int open_problems = 0;
-  std::array<std::atomic<int>, kMostLanes> prepared_by = {};  // plans by lane
+  int prepared = 0;  // calls of Prepare
   ConditionsLook look = {{}, "there is no card"};
   int64_t hot_ns_between_looks = 0;
   int64_t capped_ns_between_looks = 0;
@@ -84,8 +81,8 @@ class FakeProblem : public BackendProblem {
     }
     return backend_->end;
   }
-  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id, int lane) override {
-    ++backend_->prepared_by[static_cast<size_t>(lane)];
+  absl::StatusOr<PreparedCandidate> Prepare(const CandidateId& id) override {
+    ++backend_->prepared;
     const FakeCandidate& candidate = Find(id);
     if (!candidate.prepare.ok()) {
       return candidate.prepare;

@@ -51,7 +51,6 @@ class SessionTest : public testing::Test {
 
   std::vector<worker::Reply> Prepare(std::vector<int> indexes, int stop_after = 0) {
     worker::Request request;
-    request.mutable_prepare()->set_threads(1);
     for (const int index : indexes) {
       request.mutable_prepare()->add_indexes(index);
     }

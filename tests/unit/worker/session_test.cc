@@ -138,15 +138,19 @@ TEST_F(SessionTest, PrepareTouchesAndReportsEach) {
   EXPECT_EQ(replies[5].prepared().error_message(), "");
 }
 
-TEST_F(SessionTest, ThreadsAreWhatIsAskedFor) {
-  worker::OpenProblem open = DefaultOpen();
-  open.set_threads(3);
+TEST_F(SessionTest, PreparesInOrderUntilEnoughMayRun) {
+  for (int engine = 1; engine <= 5; ++engine) backend_.Add(engine);
+  backend_.candidates[0].prepare = absl::UnimplementedError("no");
+  backend_.candidates[1].prepared.over_memory = true;
   Hello();
-  Open(open);
-  EXPECT_EQ(backend_.options.lanes, 3);
-  open.set_threads(1);
-  Open(open);
-  EXPECT_EQ(backend_.options.lanes, 1);
+  Open(DefaultOpen());
+  const auto replies = Prepare({0, 1, 2, 3, 4}, /*stop_after=*/2);
+  std::vector<int> prepared;
+  for (const worker::Reply& reply : replies) {
+    if (reply.has_prepared()) prepared.push_back(reply.prepared().index());
+  }
+  EXPECT_THAT(prepared, ElementsAre(0, 1, 2, 3));
+  EXPECT_FALSE(replies.back().outcome().out_of_time());
 }
 
 TEST_F(SessionTest, LackOfMemoryIsSaidAsSuch) {

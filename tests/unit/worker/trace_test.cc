@@ -78,7 +78,6 @@ TEST_F(TraceTest, ASessionPutsAllThatItMeasured) {
   requests[1].mutable_open_problem()->set_listing(worker::LISTING_HEURISTICS);
   requests[1].mutable_open_problem()->set_graph_api(true);
   requests[2].mutable_prepare()->add_indexes(0);
-  requests[2].mutable_prepare()->set_threads(1);
   requests[3].mutable_check()->add_indexes(0);
   requests[4].mutable_measure()->add_indexes(0);
   requests[4].mutable_measure()->set_rounds(1);

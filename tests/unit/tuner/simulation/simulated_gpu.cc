@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "server/worker/sample_plan.h"
+
 namespace convtune {
 namespace {
 
@@ -10,7 +12,24 @@ constexpr double kClockMhz = 1755;
 constexpr double kClockReading = 0.004;  // standard deviation of what is read
 constexpr double kWavePeriod = 700;      // samples
 
+// Of the card whose time is counted; see README.md.
+constexpr double kReadGbytes = 3500;             // GB/s
+constexpr int64_t kL2Bytes = int64_t{60} << 20;  // nvidia-h200.json
+constexpr double kLaunchHostUs = 8;              // of a launch
+constexpr double kQueueingHostUs = 20;           // of a flush and two events
+constexpr double kAroundSampleUs = 40;           // waits, two stamps, two messages
+
 }  // namespace
+
+double CardTimeOfReadingUs(double bytes) { return bytes / (kReadGbytes * 1e3); }
+
+double CardTimeOfSampleUs(double gpu_us, double input_bytes) {
+  const SamplePlan plan = PlanSample({gpu_us, kLaunchHostUs});
+  const double flush_us =
+      CardTimeOfReadingUs(static_cast<double>(FlushBytes(kL2Bytes)) + input_bytes);
+  // The blocking kernel keeps the card until all is queued.
+  return kAroundSampleUs + plan.runs * (kLaunchHostUs + kQueueingHostUs + flush_us + gpu_us);
+}
 
 std::vector<NoiseModel> NoiseModels() {
   return {

@@ -9,12 +9,21 @@
 namespace convtune {
 
 const char kTableHead[] =
-    "| card | tunings | flips beyond 1% | slower than stock by more than 1% | not settled | mean "
-    "regret | worst regret | samples | share of 30 rounds of all | share of exhaustive |\n"
-    "|---|---|---|---|---|---|---|---|---|---|\n";
+    "| card | tunings | flips | slower than stock | not settled | mean "
+    "regret | worst regret | samples | card time | share of 30 rounds of all | share of exhaustive "
+    "|\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|\n";
+
+namespace {
+
+// What no two tunings of a problem, and no tuning and its stock choice, may
+// differ by.
+const double kBeyond = 1 + RacePolicy().equivalence;
+
+}  // namespace
 
 SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& problem, uint64_t seed,
-                         int most_rounds) {
+                         int most_rounds, double input_bytes) {
   SimulatedGpu gpu(noise, problem, seed);
   std::vector<Candidate> candidates = problem.candidates;
   SimulatedTuning tuning;
@@ -37,12 +46,15 @@ SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& proble
       const int round = race.rounds() + i;
       for (size_t k = 0; k < step.runners.size(); ++k) {
         const size_t place = step.runners[(k + static_cast<size_t>(round)) % step.runners.size()];
-        race.Add(place, round, gpu.Run(place));
+        const RunSample run = gpu.Run(place);
+        race.Add(place, round, run);
         ++tuning.samples;
+        tuning.card_us += CardTimeOfSampleUs(run.time_us, input_bytes);
       }
     }
   }
   tuning.rounds = race.rounds();
+  tuning.finalists = race.runners().size();
   const std::vector<TimeEstimate> estimates = race.Estimates();
   std::vector<const Candidate*> timed;
   for (size_t i = 0; i < candidates.size(); ++i) {
@@ -75,33 +87,34 @@ SimulationResult Simulate(const NoiseModel& noise, int problems, int tunings_per
       const double regret = winner / fastest - 1;
       result.mean_regret += regret;
       result.worst_regret = std::max(result.worst_regret, regret);
-      result.below_stock += winner > 1.01 * problem.true_us[tuning.stock] ? 1 : 0;
+      result.below_stock += winner > kBeyond * problem.true_us[tuning.stock] ? 1 : 0;
       result.not_settled +=
           tuning.stop == StopReason::kNoiseSettled || tuning.stop == StopReason::kRounds ? 1 : 0;
       const auto count = static_cast<double>(problem.candidates.size());
       result.samples += static_cast<double>(tuning.samples);
+      result.card_ms += tuning.card_us / 1e3;
       result.exhaustive += count * tuning.rounds;
       result.thirty_rounds += count * 30;
       ++result.tunings;
     }
     const double best = *std::min_element(winners.begin(), winners.end());
     result.flips += static_cast<int>(std::count_if(
-        winners.begin(), winners.end(), [best](double winner) { return winner > 1.01 * best; }));
+        winners.begin(), winners.end(), [best](double winner) { return winner > kBeyond * best; }));
     ++result.problems;
   }
-  for (double* total :
-       {&result.mean_regret, &result.samples, &result.exhaustive, &result.thirty_rounds}) {
+  for (double* total : {&result.mean_regret, &result.samples, &result.card_ms, &result.exhaustive,
+                        &result.thirty_rounds}) {
     *total /= result.tunings;
   }
   return result;
 }
 
 std::string ToRow(const std::string& name, const SimulationResult& result) {
-  return absl::StrFormat("| %s | %d | %d | %d | %d | %.3f%% | %.2f%% | %.0f | %.0f%% | %.0f%% |\n",
-                         name, result.tunings, result.flips, result.below_stock, result.not_settled,
-                         100 * result.mean_regret, 100 * result.worst_regret, result.samples,
-                         100 * result.samples / result.thirty_rounds,
-                         100 * result.samples / result.exhaustive);
+  return absl::StrFormat(
+      "| %s | %d | %d | %d | %d | %.3f%% | %.2f%% | %.0f | %.0f ms | %.0f%% | %.0f%% |\n", name,
+      result.tunings, result.flips, result.below_stock, result.not_settled,
+      100 * result.mean_regret, 100 * result.worst_regret, result.samples, result.card_ms,
+      100 * result.samples / result.thirty_rounds, 100 * result.samples / result.exhaustive);
 }
 
 }  // namespace convtune

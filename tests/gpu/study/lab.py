@@ -252,7 +252,8 @@ class Lab:
         self.library = self.kit / "lib" / "libconvtune_preload.so"
         if not self.library.exists():
             raise NotHere(f"{self.library} is not there")
-        self.work.mkdir(parents=True, exist_ok=True)
+        self.scratch = self.work / "tmp"
+        self.scratch.mkdir(parents=True, exist_ok=True)
         self.log = open(self.work / "study.log", "ab")
         # Whatever the caller's environment sets of ours, or of how PyTorch calls cuDNN, is no part of a peer.
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_PRELOAD", "LD_AUDIT", "TORCH_CUDNN_"))}

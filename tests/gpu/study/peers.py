@@ -38,7 +38,7 @@ class Group:
     def __init__(self, lab, records, step, network, names, until, seed=0):
         self.lab, self.records, self.step, self.network, self.until = lab, records, step, network, until
         self.generation = f"{network.name}:{time.time():.3f}"
-        self.counters = lab.work / f"counters-{network.name}.jsonl"
+        self.counters = lab.scratch / "counters.jsonl"
         self.counters.unlink(missing_ok=True)
         self.seed = seed
         self.names, self.peers = names, {}
@@ -122,13 +122,14 @@ def prepared(group):
     loaded = group.each(group.load_request)
     first = group.each(lambda _: {"do": "first"}, together=False)
     group.each(lambda _: {"do": "capture"}, together=False)
-    path = str(group.lab.work / "output.pt")
-    group.one("H", {"do": "save", "path": path})
-    errors = {name: group.one(name, {"do": "compare", "path": path}) for name in list(group.peers)}
+    path = group.lab.scratch / "output.pt"
+    group.one("H", {"do": "save", "path": str(path)})
+    errors = group.each(lambda _: {"do": "compare", "path": str(path)}, together=False)
+    path.unlink(missing_ok=True)
     group.add(
         "peers", torch=loaded["H"]["torch"], cudnn=loaded["H"].get("cudnn"), torch_card=loaded["H"].get("uuid"),
         first_ms={name: round(answer["first_ms"], 3) for name, answer in first.items()},
-        errors={name: answer["relative_error"] for name, answer in errors.items() if answer},
+        errors={name: answer["relative_error"] for name, answer in errors.items()},
     )  # fmt: skip
 
 

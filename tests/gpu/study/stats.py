@@ -12,7 +12,7 @@ import dataclasses
 import math
 import random
 
-RESAMPLES = 1000
+RESAMPLES = 500
 SEED = 20261122
 LEVEL = 0.95
 LEAST_PAIRS = 6

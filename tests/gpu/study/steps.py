@@ -174,7 +174,7 @@ def flips(lab, records, step, until):
     """The same shapes in fresh databases, by fresh daemons and workers."""
     problems = list(next(iter(networks().values())).problems)[:FLIP_SHAPES]
     for number in range(len(records.of("flips")), FLIP_TUNINGS):
-        state = lab.work / "fresh"
+        state = lab.scratch / "fresh"
         shutil.rmtree(state, ignore_errors=True)
         with Daemon(lab, state, until - ENDING_S) as daemon:
             daemon.tune(problems, BUDGET)
@@ -185,4 +185,4 @@ def flips(lab, records, step, until):
                     times = {c["text"]: c["medianUs"] for c in tuning["candidates"] if c.get("status") == "CANDIDATE_STATUS_TIMED"}
                     found[problem] = {"winner": tuning["winner"], "times": times}
         records.add({"kind": "flips", "step": step, "number": number, "tunings": found})
-    shutil.rmtree(lab.work / "fresh", ignore_errors=True)
+    shutil.rmtree(lab.scratch / "fresh", ignore_errors=True)

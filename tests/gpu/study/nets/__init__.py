@@ -96,3 +96,18 @@ def inputs(name, batch, device="meta", dtype=torch.float32, seed=2):
             tensor = tensor.to(memory_format=torch.channels_last)
         made.append(tensor)
     return tuple(made)
+
+
+def problems(name, batch):
+    """{problem: how often an iteration runs it}, most work first, as networks.json keeps it. Needs the repository's Python client."""
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[4] / "client" / "python"))
+    try:
+        import convtune.torch
+    finally:
+        sys.path.pop(0)
+    # On the meta device PyTorch's convolutions lose channels-last, which on a card they keep.
+    found = convtune.torch.problems(build(name), inputs(name, batch), dtype="f16", layout="nhwc")
+    return {str(p): found.count(p) for p in found.most_work_first()}

@@ -20,6 +20,7 @@ PROGRAMS = ("convtuned", "convtune", "convtune-worker")
 FAKE_WORKER = "convtune-fake-worker"
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
+NOT_FOUND = 3  # convtune's exit code
 
 
 class NotHere(RuntimeError):
@@ -216,7 +217,9 @@ class Daemon:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(self, *arguments, lines=()):
-        """The JSON document of a convtune command. Raises TimeIsUp at the deadline; the daemon keeps what it has stored."""
+        """The JSON document of a convtune command; {} where it says that there is nothing.
+
+        Raises TimeIsUp at the deadline; the daemon keeps what it has stored."""
         command = [str(self.lab.kit / "bin" / "convtune"), *arguments, "--json", "--address", self.address]
         try:
             done = subprocess.run(
@@ -225,6 +228,8 @@ class Daemon:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise TimeIsUp from None
+        if done.returncode == NOT_FOUND and not done.stdout:
+            return {}
         try:
             return json.loads(done.stdout)
         except ValueError:

@@ -88,7 +88,8 @@ class Card:
 
     def _number(self, name, *arguments):
         value = ctypes.c_uint()
-        return value.value if getattr(self._c, name)(self._device, *arguments, ctypes.byref(value)) == 0 else None
+        function = getattr(self._c, name, None)  # a driver may lack it
+        return value.value if function and function(self._device, *arguments, ctypes.byref(value)) == 0 else None
 
     def state(self):
         """Clock in MHz, power, temperature; None for what NVML does not say."""

@@ -7,8 +7,8 @@ import time
 from lab import StepFailed
 
 ROUNDS = 20
-TURN_S = 0.04
-STARTS = 6
+TURN_S = 0.03
+STARTS, STARTS_AT_ONCE = 6, 3
 SOAK_TURNS, SOAK_TURN_S = 10, 1.0
 # Left before a step's deadline: for W to end by itself, which is when its counters are written.
 CLOSING_S = 3.0
@@ -38,7 +38,7 @@ class Group:
     def __init__(self, lab, records, step, network, names, until, seed=0):
         self.lab, self.records, self.step, self.network, self.until = lab, records, step, network, until
         self.generation = f"{network.name}:{time.time():.3f}"
-        self.counters = lab.scratch / "counters.jsonl"
+        self.counters = lab.scratch / f"counters-{network.name}-{seed}.jsonl"
         self.counters.unlink(missing_ok=True)
         self.seed = seed
         self.names, self.peers = names, {}
@@ -103,13 +103,12 @@ class Group:
 
     def __enter__(self):
         self.peers = {name: self._stack.enter_context(self._start(name)) for name in self.names}
-        try:
-            started = {name: peer.started for name, peer in self.peers.items()}
-            self.imported_s = {name: answer["imported"] - started[name] for name, answer in self.each(None).items()}
-        except BaseException:
-            self.__exit__()
-            raise
         return self
+
+    def imported(self):
+        """Seconds from each process's exec until it has imported PyTorch; waits for them."""
+        started = {name: peer.started for name, peer in self.peers.items()}
+        return {name: answer["imported"] - started[name] for name, answer in self.each(None).items()}
 
     def __exit__(self, *_):
         if "W" in self.peers:
@@ -119,12 +118,13 @@ class Group:
 
 def prepared(group):
     """Loads all together, has each run its first iteration and its search alone on the card, and captures."""
+    group.imported()
     loaded = group.each(group.load_request)
     first = group.each(lambda _: {"do": "first"}, together=False)
-    group.each(lambda _: {"do": "capture"}, together=False)
+    group.each(lambda _: {"do": "capture"})
     path = group.lab.scratch / "output.pt"
     group.one("H", {"do": "save", "path": str(path)})
-    errors = group.each(lambda _: {"do": "compare", "path": str(path)}, together=False)
+    errors = group.each(lambda _: {"do": "compare", "path": str(path)})
     path.unlink(missing_ok=True)
     group.add(
         "peers", torch=loaded["H"]["torch"], cudnn=loaded["H"].get("cudnn"), torch_card=loaded["H"].get("uuid"),
@@ -161,30 +161,36 @@ def generation(lab, records, step, network, until):
 
 
 def startup(lab, records, step, network, until):
-    """Fresh processes, one at a time on the card. Those of a round import PyTorch beside each other before any of them touches it."""
+    """Fresh processes, one at a time on the card. Those of a few rounds import PyTorch before any of them touches it."""
     begun = len({r["round"] for r in records.of("startup", network=network.name)})
-    for number in range(begun, STARTS):
-        found = []
-        with Group(lab, records, step, network, ("H", "B10", "W"), until, seed=number) as group:
-            for name in order(list(group.peers), number):
-                used = lab.card.used_bytes()
-                asked = time.monotonic()
-                if group.one(name, group.load_request(name)) is None:
-                    continue
-                first = group.one(name, {"do": "first"})
-                if first is None:
-                    continue
-                after = lab.card.used_bytes()
-                found.append({
-                    "peer": name, "round": number, "first_ms": round(first["first_ms"], 3),
-                    "from_exec_ms": round((group.imported_s[name] + first["ended"] - asked) * 1e3, 1),
-                    "peak_bytes": first.get("peak_bytes"), "reserved_bytes": first.get("reserved_bytes"),
-                    "card_bytes": after - used if used is not None and after is not None else None,
-                })  # fmt: skip
-                group.peers.pop(name).close(CLOSING_S)
-        served = group.counted().get("executions_served", 0)
-        for record in found:
-            group.add("startup", convolutions=network.convolutions, served=served, **record)
+    for first in range(begun, STARTS, STARTS_AT_ONCE):
+        with contextlib.ExitStack() as stack:
+            rounds = range(first, min(STARTS, first + STARTS_AT_ONCE))
+            groups = [stack.enter_context(Group(lab, records, step, network, ("H", "B10", "W"), until, seed=n)) for n in rounds]
+            imported = [group.imported() for group in groups]
+            for number, group, imported_s in zip(rounds, groups, imported):
+                _start_one_by_one(group, number, imported_s)
+
+
+def _start_one_by_one(group, number, imported_s):
+    found, card = [], group.lab.card
+    for name in order(list(group.peers), number):
+        used, asked = card.used_bytes(), time.monotonic()
+        loaded = group.one(name, group.load_request(name))
+        first = loaded and group.one(name, {"do": "first"})
+        if not first:
+            continue
+        after = card.used_bytes()
+        found.append({
+            "peer": name, "round": number, "first_ms": round(first["first_ms"], 3),
+            "from_exec_ms": round((imported_s[name] + first["ended"] - asked) * 1e3, 1),
+            "peak_bytes": first.get("peak_bytes"), "reserved_bytes": first.get("reserved_bytes"),
+            "card_bytes": after - used if used is not None and after is not None else None,
+        })  # fmt: skip
+        group.peers.pop(name).close(CLOSING_S)
+    served = group.counted().get("executions_served", 0)
+    for record in found:
+        group.add("startup", convolutions=group.network.convolutions, served=served, **record)
 
 
 def soak(lab, records, step, network, until):

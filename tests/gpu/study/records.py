@@ -16,8 +16,9 @@ class Records:
 
     def __init__(self, work):
         self.path = pathlib.Path(work) / "records.jsonl"
-        self.all = read(self.path.read_bytes()) if self.path.exists() else []
-        self.card = None
+        data = self.path.read_bytes() if self.path.exists() else b""
+        self.all, self.card = read(data), None
+        self._cut = data[-1:] not in (b"", b"\n")  # a kill cut the last line: it stays one of its own
 
     def begin(self, conditions):
         """Under which conditions what follows was found; kept where they differ from the last ones."""
@@ -31,10 +32,10 @@ class Records:
         stamped = [{"at": round(time.time(), 3), "card": self.card, **record} for record in records]
         text = "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in stamped)
         with open(self.path, "ab") as file:
-            # A line that a kill cut stays a line of its own.
-            file.write(b"\n" + text.encode())
+            file.write((b"\n" if self._cut else b"") + text.encode())
             file.flush()
             os.fsync(file.fileno())
+        self._cut = False
         self.all += stamped
 
     @property

@@ -176,7 +176,7 @@ def plots(records):
         (f"{s.peer} {short(s.card)}" if many else s.peer, s.first_ms, (s.least_ms, s.most_ms)) for s in rule.starts(records)
     ], None)  # fmt: skip
     made["regret"] = ("Twelve shapes against an oracle", "The winner over the fastest of all plans", "time / the oracle's", [
-        (r["problem"].split(",pad")[0], 1 + r["regret"], None) for r in records.of("oracle")
+        (r["problem"].split(",pad")[0].removeprefix("fwd,"), 1 + r["regret"], None) for r in records.of("oracle")
     ], 1.0)  # fmt: skip
     return {name: plot for name, plot in made.items() if plot[3]}
 

@@ -3,7 +3,8 @@
 import html
 import math
 
-ROW, LEFT, RIGHT, TOP, BOTTOM, WIDTH = 22, 250, 80, 50, 46, 820
+ROW, RIGHT, TOP, BOTTOM, PLOT = 22, 80, 50, 46, 500
+LETTER = 7.2  # width of a label's letter, generously
 
 
 def _ticks(low, high):
@@ -24,16 +25,18 @@ def intervals(title, axis, points, line=None):
     """An SVG document. points: [(label, value, (low, high) or None)]; a line stands at `line`."""
     ends = [v for _, value, interval in points for v in (value, *(interval or ()))] + ([line] if line else [])
     low, high = min(ends) / 1.03, max(ends) * 1.03
-    scale = (WIDTH - LEFT - RIGHT) / math.log(high / low)
-    x = lambda value: LEFT + math.log(value / low) * scale
+    left = 24 + LETTER * max(len(label) for label, *_ in points)
+    width = round(left + PLOT + RIGHT)
+    scale = PLOT / math.log(high / low)
+    x = lambda value: left + math.log(value / low) * scale
     height = TOP + ROW * len(points) + BOTTOM
     bottom = height - BOTTOM
     text = lambda px, py, content, anchor="start", size=12: (
         f'<text x="{px:.1f}" y="{py:.1f}" text-anchor="{anchor}" font-size="{size}">{html.escape(content)}</text>'
     )
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif">',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>', text(12, 24, title, size=15),
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" font-family="sans-serif">',
+        f'<rect width="{width}" height="{height}" fill="white"/>', text(12, 24, title, size=15),
     ]  # fmt: skip
     for tick in _ticks(low, high):
         parts.append(f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{TOP}" y2="{bottom}" stroke="#ddd"/>')
@@ -42,10 +45,10 @@ def intervals(title, axis, points, line=None):
         parts.append(f'<line x1="{x(line):.1f}" x2="{x(line):.1f}" y1="{TOP}" y2="{bottom}" stroke="#444"/>')
     for row, (label, value, interval) in enumerate(points):
         y = TOP + ROW * row + ROW / 2
-        parts.append(text(LEFT - 10, y + 4, label, "end"))
+        parts.append(text(left - 10, y + 4, label, "end"))
         if interval:
             parts.append(f'<line x1="{x(interval[0]):.1f}" x2="{x(interval[1]):.1f}" y1="{y}" y2="{y}" stroke="#2060a0" stroke-width="2"/>')
         parts.append(f'<circle cx="{x(value):.1f}" cy="{y}" r="4" fill="#2060a0"/>')
-        parts.append(text(WIDTH - RIGHT + 10, y + 4, f"{value:.4g}"))
-    parts.append(text((LEFT + WIDTH - RIGHT) / 2, height - 8, axis, "middle"))
+        parts.append(text(width - RIGHT + 10, y + 4, f"{value:.3f}" if value < 10 else f"{value:.0f}"))
+    parts.append(text(left + PLOT / 2, height - 8, axis, "middle"))
     return "\n".join([*parts, "</svg>", ""])

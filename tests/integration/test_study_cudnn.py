@@ -1,23 +1,21 @@
-"""The referee's own binding of cuDNN against the rest of the project, with real cuDNN and no card."""
+"""The oracle's own binding of cuDNN against the rest of the project, with real cuDNN and no card; how it times and judges."""
 
-import ctypes
 import json
+import random
 
 import pytest
 
 from harness import study
-from harness.preload import Candidate, Problem, candidates, ids
+from harness.preload import Problem, ids
 
 import graph_api
-import legacy_api
-import observed
+import oracle
 import problem
-import tuning
-from lab import Lab
+from steps import networks
 
 FORMS = [
     Problem(), Problem(op="bwd_data"), Problem(op="bwd_filter", type="bf16"), Problem(type="f32", nhwc=False),
-    Problem(x=(32, 128, 28, 28), w=(128, 4, 3, 3)), Problem(x=(2, 32, 16, 28, 28), w=(64, 32, 3, 3, 3)),
+    Problem(x=(32, 128, 28, 28), w=(128, 4, 3, 3)),
 ]  # fmt: skip
 
 
@@ -33,14 +31,18 @@ def profile():
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.text.split(",align")[0])
-def test_it_lists_and_builds_what_a_program_of_raw_calls_does(preload, library, profile, form):
+def test_it_lists_what_a_program_of_raw_calls_does_and_more(preload, library, profile, form):
     graph = graph_api.Graph(library, problem.parse(form.text), profile=profile)
     raw = preload.stock(form, "build=all", "modes=abf")
     for number, mode in enumerate(("a", "b", "fallback")):
         listed = graph.heuristics(mode)
         assert [text.removeprefix("graph:") for text in listed] == ids(raw["modes"][number])
-    first = candidates(raw["modes"][0])[0]
-    assert graph.first_that_builds("a") == (f"graph:{first.id}", first.workspace)
+    every = graph.configs()
+    assert set(graph.heuristics("a")) <= set(every) and len(set(every)) == len(every)
+    engines = {problem.parse_candidate(text)[0] for text in every}
+    assert engines == set(range(len(engines)))  # each engine that cuDNN has
+    first = graph_api.Plan(graph, *problem.parse_candidate(graph.heuristics("a")[0]))
+    assert first.workspace >= 0
 
 
 def test_it_refuses_what_cudnn_refuses(library, profile):
@@ -49,51 +51,63 @@ def test_it_refuses_what_cudnn_refuses(library, profile):
         graph_api.Plan(graph, 9999, {})
 
 
-@pytest.mark.parametrize("operation", ["fwd", "bwd_data", "bwd_filter"])
-def test_legacy_choices_and_workspaces(preload, operation):
-    """The fake cuDNN's Get_v7 names algorithm 1 with tensor cores first, which needs 1 MiB."""
-    fake = graph_api.Library(str(preload.lib / "fakes-cudnn" / "libcudnn.so.9"))
-    handle = ctypes.c_void_p()
-    assert fake.c.cudnnCreate(ctypes.byref(handle)) == 0
-    convolution = legacy_api.LegacyConvolution(fake, problem.parse(Problem(op=operation).text), handle)
-    assert convolution.get_v7() == (1, 1)
-    assert convolution.plan(1, 1).workspace == 1 << 20
-    with pytest.raises(graph_api.CudnnError, match="WorkspaceSize"):
-        convolution.plan(7, 1)
+def test_every_problem_of_the_networks_can_be_read():
+    for network in networks().values():
+        for text in network.problems:
+            assert min(problem.parse(text).y_dims) >= 1 and problem.parse(text).nhwc
+    strided = problem.parse("fwd,x=2x8x9x7,w=16x4x3x3,pad=1,stride=2,groups=2,nhwc,f16")
+    assert strided.y_dims == (2, 16, 5, 4) and problem.packed_strides(strided.x_dims, True) == (504, 1, 56, 8)
+    for text in ("fwd,x=1x8x9,w=8x8x3", "sideways,x=1x8x9x9,w=8x8x3x3", "fwd,x=1x8x9x9,w=8x8x3x3,epilogue=bias"):
+        with pytest.raises(ValueError, match="not a problem that the oracle runs"):
+            problem.parse(text)
 
 
-def test_legacy_is_refused_where_it_has_no_form(preload, library):
-    with pytest.raises(graph_api.CudnnError, match="2-D problems of symmetric pads only"):
-        legacy_api.LegacyConvolution(library, problem.parse("fwd,x=1x8x9x9,w=8x8x3x3,pad=0:1"), None)
+def test_candidates_are_read_and_written_alike():
+    text = "graph:eng22,k2=1,k13=0"
+    assert problem.parse_candidate(text) == (22, {2: 1, 13: 0}) and problem.candidate_text(22, {13: 0, 2: 1}) == text
+    with pytest.raises(ValueError, match="no candidate"):
+        problem.parse_candidate("legacy:algo1,math1")
 
 
-def test_a_snapshot_of_the_study_reaches_an_unmodified_program(preload, tmp_path):
-    """Also a choice that is not neutral, under the environment that the study sets."""
-    stock = preload.stock(Problem(), "build=all")
-    known = candidates(stock["modes"][0])
-    choice = known[len(known) // 2]
-    folder = tuning.write_snapshot(
-        preload.bin / "convtune-make-snapshot", tmp_path / "snapshot", preload.environment,
-        {Problem().text: {"text": f"graph:{choice.id}", "notes": choice.notes | 1 << 5, "workspace": choice.workspace}},
-    )  # fmt: skip
-    lab = Lab.__new__(Lab)
-    lab.library = preload.preload
-    env = lab.preload_env(folder, "truncate", allow="notes,workspace")
-    got = preload.raw(Problem(), "modes=a", "build=first", env=preload.env(None, **env))
-    assert ids(got["modes"][0])[0] == choice.id
-    assert got["chosen"] == choice.id
+def events(*launches):
+    """A profile of launches that each run kernels of these lengths in ns, with a flush in front of each and gaps of 10 ns."""
+    now, found = 0, []
+    for kernels in launches:
+        for name, length in [("flush", 500), ("erfinv_kernel", 5), *(("conv", k) for k in kernels), ("erfinv_kernel", 5)]:
+            found.append((name, now, length))
+            now += length + 10
+    return found
 
 
-def test_a_snapshot_that_cannot_be_written_says_why(preload, tmp_path):
-    with pytest.raises(tuning.TuningError, match="convtune-make-snapshot"):
-        tuning.write_snapshot(preload.bin / "convtune-make-snapshot", tmp_path, "no environment", {Problem().text: vars(Candidate("eng1", 0, 0)) | {"text": "graph:eng1"}})
+def test_a_launch_is_what_stands_between_two_ticks():
+    profile = events([1000], [300, 400], [])
+    assert oracle.split(profile, 3) == [1.0, 0.71, None]
+    assert oracle.split(list(reversed(profile)), 3) == [1.0, 0.71, None]
 
 
-def test_the_plan_that_a_program_settles_on_is_heard(preload):
-    """Execution needs a card: a cuDNN that is real but for that."""
-    known = candidates(preload.stock(Problem(), "build=all")["modes"][0])
-    with observed.Listener() as listener:
-        env = {**preload.env(listener.folder, "observe"), "LD_LIBRARY_PATH": str(preload.lib / "fakes-cudnn")}
-        preload.raw(Problem(), "build=all", "modes=a", "execute=30", env=env)
-    plans = [(found, text) for kind, found, text in listener.found if kind == "plan"]
-    assert plans == [(observed.signature(problem.parse(Problem().text)), f"graph:{known[-1].id}")]
+def test_a_profile_that_lost_events_is_refused():
+    profile = events([1000], [300])
+    with pytest.raises(oracle.LostEvents, match="3 ticks in the profile, 4 were launched"):
+        oracle.split([e for e in profile if e != profile[-1]], 2)
+
+
+def test_the_oracle_is_chosen_on_other_rounds_than_it_is_judged_on():
+    """Ten equal plans: the luckiest is chosen, and on the rounds that judge it is no better than the others."""
+    names = [f"p{i}" for i in range(10)]
+    taken, draw = [], random.Random(4).gauss
+
+    def sample(asked, rounds):
+        taken.append((len(asked), rounds))
+        return {name: [draw(100, 2) for _ in range(rounds)] for name in asked}
+
+    found = oracle.judge(names, "p9", None, sample)
+    assert abs(found["regret"]) < 0.02 and found["stock_regret"] is None
+    assert taken[0] == (10, oracle.SCREEN_ROUNDS) and taken[2][1] == oracle.JUDGE_ROUNDS and taken[2][0] <= 2
+
+
+def test_a_choice_that_is_slower_has_its_regret():
+    times = {"fast": 100.0, "mine": 104.0, "stock": 150.0, **{f"slow{i}": 200.0 + i for i in range(20)}}
+    sample = lambda asked, rounds: {name: [times[name]] * rounds for name in asked}
+    found = oracle.judge(list(times), "mine", "stock", sample)
+    assert (found["oracle"], found["oracle_us"]) == ("fast", 100.0)
+    assert (found["regret"], found["stock_regret"]) == pytest.approx((0.04, 0.5))

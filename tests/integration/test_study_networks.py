@@ -1,4 +1,4 @@
-"""The study's networks and its processes, on a CPU, in any Python of this machine that has torch."""
+"""The study's networks and its peers, on a CPU, in any Python of this machine that has torch."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import pytest
 
 from harness import study
 
-import runner
+from steps import networks
 
 # PyTorch alone takes seconds to load in each process.
 pytestmark = pytest.mark.long
@@ -16,141 +16,34 @@ pytestmark = pytest.mark.long
 COUNT = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-import nets, workloads
+import nets
 
-found = {}
-for name, network in nets.NETWORKS.items():
-    module = nets.build(name)
-    found[name] = [sum(p.numel() for p in module.parameters()), network.parameters]
-lists = {case.name: workloads.problems_of(case) for case in workloads.NETWORK_CASES + workloads.SERVING_CASES}
-print(json.dumps([found, lists]))
+parameters = {name: sum(p.numel() for p in nets.build(name).parameters()) for name in nets.NETWORKS}
+published = {name: network.parameters for name, network in nets.NETWORKS.items()}
+listed = json.loads(sys.argv[2])
+print(json.dumps([parameters, published, {name: nets.problems(name, batch) for name, batch in listed.items()}]))
 """
 
+# Of real tensors: where they lie as the network runs. Those of one pixel lie as both.
+LAYOUTS = """
+import json, sys
+sys.path[:0] = [sys.argv[1], sys.argv[2]]
+import nets, torch
+import convtune.torch
 
-@pytest.fixture(scope="module")
-def python():
-    found = study.torch_python()
-    if found is None:
-        pytest.skip("no Python of this machine has torch (for example Debian's python3-torch)")
-    return found
-
-
-@pytest.fixture(scope="module")
-def counted(python):
-    done = subprocess.run([python, "-c", COUNT, str(study.STUDY)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
-
-
-@pytest.mark.parametrize(
-    "name, millions",
-    [("resnet50", 25.557), ("mobilenet_v2", 3.505), ("efficientnet_b0", 5.289), ("resnext50", 25.029),
-     ("convnext_tiny", 28.589), ("sd_unet", 859.521), ("sdxl_unet", 2567.464), ("vae_decoder", 49.490), ("yolov3", 61.949), ("unet", 31.038)],
-)  # fmt: skip
-def test_networks_have_the_published_number_of_parameters(counted, name, millions):
-    has, published = counted[0][name]
-    assert has == published
-    assert round(has / 1e6, 3) == millions
-
-
-def test_every_case_has_its_convolutions(counted):
-    lists = counted[1]
-    resnet = lists["resnet50-b32-f16-nhwc"]
-    assert (len(resnet), sum(resnet.values())) == (23, 53)
-    assert resnet["fwd,x=32x256x14x14,w=256x256x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16"] == 5
-    assert all(text.endswith("nchw,f32") for text in lists["resnet50-b32-f32-nchw"])
-    assert any("groups=32," in text for text in lists["resnext50-b8-f16-nhwc"])
-    assert list(lists["conv_transpose1d-b16-f32-nchw"]) == [
-        "bwd_data,x=16x1x109000,w=1000x1x10000,pad=0,stride=1000,dilation=1,groups=1,nchw,f32"
-    ]
-    assert len(lists["varying-b8-f16-nhwc"]) == 48
-    # 75 convolutions: Darknet-53's 52, and 23 of the detector at three scales.
-    assert sum(lists["yolov3-b8-f16-nhwc"].values()) == 75
-    unet = lists["unet-b8-f16-nhwc"]
-    assert sum(count for text, count in unet.items() if text.startswith("fwd")) == 19
-    assert sum(count for text, count in unet.items() if text.startswith("bwd_data")) == 4  # transposed ones
-
-
-def test_training_has_every_gradient_but_that_of_the_image(counted):
-    found = counted[1]["resnet50-b32-f16-nhwc-train"]
-    by = lambda operation: {t.split(",", 1)[1]: n for t, n in found.items() if t.startswith(operation + ",")}
-    forward, data, filters = by("fwd"), by("bwd_data"), by("bwd_filter")
-    assert filters == forward
-    stem = set(forward) - set(data)
-    assert len(stem) == 1 and stem.pop().startswith("x=32x3x224x224,")
-
-
-def spec(**more):
-    return {
-        "network": "mobilenet_v2", "batch": 1, "dtype": "f32", "layout": "nhwc", "benchmark": False, "seconds": 0.01,
-        "device": "cpu", "outputs": True, **more,
-    }  # fmt: skip
-
-
-def new_runner(python, fork=True):
-    """One thread each: tests run beside each other, and threads that wait for their turn spin."""
-    return runner.Runner(python, {**os.environ, "OMP_NUM_THREADS": "1"}, fork=fork)
-
-
-@pytest.fixture(params=[True, False], ids=["forked", "anew"])
-def processes(request, python):
-    made = new_runner(python, request.param)
-    yield made
-    made.close()
-
-
-def test_a_network_runs_in_a_process_of_its_own(processes):
-    first = processes.network(spec(), {}, 120)
-    again = processes.network(spec(), {}, 120)
-    assert first["outputs"] == again["outputs"] and first["outputs"]["output"]["largest"] > 0
-    assert 0 < first["first_ms"] <= first["first_iteration_ms"]
-    assert len(first["eager_us"]) == 3 and min(first["eager_us"]) > 0
-
-
-def test_what_the_framework_raises_is_the_reason(processes):
-    with pytest.raises(runner.ProcessError, match="KeyError: 'no_network'"):
-        processes.network(spec(network="no_network"), {}, 60)
-    assert processes.network({"problems": ["fwd,x=1x8x9x9,w=8x8x3x3,nhwc"], "benchmark": False, "device": "cpu"}, {}, 60)["errors"] == {}
-
-
-def test_single_problems_run_in_every_operation(python):
-    texts = [f"{op},x=2x8x9x9,w=8x4x3x3,pad=1,stride=2,groups=2,{layout}" for op in ("fwd", "bwd_data", "bwd_filter") for layout in ("nchw", "nhwc")]
-    processes = new_runner(python)
-    try:
-        took = processes.network({"problems": texts, "benchmark": True, "limit": 0, "device": "cpu"}, {}, 60)
-    finally:
-        processes.close()
-    assert took["errors"] == {} and took["first_ms"] > 0
-
-
-def test_training_gives_gradients(python):
-    processes = new_runner(python)
-    try:
-        result = processes.network(spec(train=True), {}, 200)
-    finally:
-        processes.close()
-    gradients = set(result["outputs"]) - {"output"}
-    assert len(gradients) >= 8 and "0.0.weight" in gradients
-    assert all(t["largest"] > 0 for t in result["outputs"].values())
-
-
-def test_a_process_that_does_not_end_in_time_is_killed_and_the_next_runs(python):
-    processes = new_runner(python)
-    try:
-        with pytest.raises(runner.ProcessError, match="not done within 1 s"):
-            processes.network(spec(network="resnet50", batch=64), {}, 1)
-        small = {"problems": ["fwd,x=1x8x9x9,w=8x8x3x3,nhwc"], "benchmark": False, "device": "cpu"}
-        assert processes.network(small, {}, 60)["errors"] == {}
-    finally:
-        processes.close()
-
+found = {}
+for name in ("resnet50", "efficientnet_b0", "yolov3"):
+    workload = convtune.torch.problems(nets.build(name, "cpu"), nets.inputs(name, 1, "cpu"))
+    found[name] = [str(p) for p in workload.most_work_first() if p.layout != "nhwc"]
+print(json.dumps(found))
+"""
 
 LARGEST = """
 import json, sys, torch
 sys.path.insert(0, sys.argv[1])
 import nets
 found = {}
-for name in ("resnet50", "mobilenet_v2", "efficientnet_b0", "resnext50", "convnext_tiny", "yolov3", "unet"):
+for name in ("resnet50", "efficientnet_b0", "resnext50", "yolov3", "unet"):
     module = nets.build(name, "cpu")
     largest = []
     for part in module.modules():
@@ -164,11 +57,128 @@ print(json.dumps(found))
 """
 
 
+@pytest.fixture(scope="module")
+def python():
+    found = study.torch_python()
+    if found is None:
+        pytest.skip("no Python of this machine has torch (for example Debian's python3-torch)")
+    return found
+
+
+def run(python, code, *arguments):
+    """One thread: tests run beside each other, and threads that wait for their turn spin."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([python, "-c", code, str(study.STUDY), *arguments], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def counted(python):
+    return run(python, COUNT, json.dumps({name: network.batch for name, network in networks().items()}))
+
+
+def test_networks_have_the_published_number_of_parameters(counted):
+    parameters, published, _ = counted
+    assert parameters == published
+    millions = {"resnet50": 25.557, "resnext50": 25.029, "efficientnet_b0": 5.289, "unet": 31.038, "yolov3": 61.949, "sd_unet": 859.521}
+    assert {name: round(count / 1e6, 3) for name, count in parameters.items()} == millions
+
+
+@pytest.mark.parametrize("name", list(networks()))
+def test_the_lists_that_the_study_carries_are_those_of_its_networks(counted, name):
+    assert list(counted[2][name].items()) == list(networks()[name].problems.items())
+
+
+def test_how_many_convolutions_there_are():
+    """YOLOv3: Darknet-53's 52 and 23 of the detector. UNet: 4 of its 23 are transposed."""
+    assert {name: n.convolutions for name, n in networks().items()} == {
+        "resnet50": 53, "resnext50": 53, "efficientnet_b0": 81, "unet": 23, "yolov3": 75, "sd_unet": 98
+    }  # fmt: skip
+    assert sum(n for text, n in networks()["unet"].problems.items() if text.startswith("bwd_data")) == 4
+
+
+def test_networks_keep_channels_last(python):
+    for name, others in run(python, LAYOUTS, str(study.REPO / "client" / "python")).items():
+        assert all("x1x1,w=" in text for text in others), name
+
+
 def test_activations_are_numbers_that_f16_holds(python):
     """Neither infinite nor all lost: weights are random, not trained."""
-    done = subprocess.run(
-        [python, "-c", LARGEST, str(study.STUDY)], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    for name, (least, most) in json.loads(done.stdout).items():
+    for name, (least, most) in run(python, LARGEST).items():
         assert 1e-4 < least and most < 2**14, name
+
+
+class Peer:
+    """A peer on the CPU."""
+
+    def __init__(self, python, **env):
+        env = {**os.environ, "OMP_NUM_THREADS": "1", **env}
+        self.process = subprocess.Popen(
+            [python, str(study.STUDY / "peer.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        )
+        self.imported = json.loads(self.process.stdout.readline())["imported"]
+
+    def __call__(self, do, **more):
+        self.process.stdin.write(json.dumps({"do": do, **more}) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        assert self.process.wait(60) == 0
+        self.process.stdout.close()
+
+
+def test_peers_stay_and_replay_and_compare_their_outputs(python, preload, tmp_path):
+    """The second one has the interposer in front, which no call of cuDNN's reaches here."""
+    counters = tmp_path / "counters"
+    first = Peer(python)
+    second = Peer(
+        python, LD_PRELOAD=str(preload.preload), CONVTUNE_SNAPSHOT=str(tmp_path), CONVTUNE_PRELOAD_COUNTERS=str(counters)
+    )  # fmt: skip
+    for peer in (first, second):
+        assert "torch" in peer("load", network="efficientnet_b0", batch=1, device="cpu", benchmark=peer is second, limit=0)
+        begun = peer("first")
+        assert 0 < begun["first_ms"] <= begun["first_iteration_ms"] and begun["ended"] > peer.imported
+        assert peer("capture") == {}
+    for _ in range(2):
+        assert all(peer("replay", seconds=0.01)["us"] > 0 for peer in (first, second))
+    path = str(tmp_path / "output.pt")
+    assert first("save", path=path) == {}
+    assert second("compare", path=path)["relative_error"] < 1e-5
+    # Another network's output is of another shape: said, and the peer goes on.
+    assert "no_network" in first("load", network="no_network", batch=1, device="cpu")["error"]
+    assert first("replay", seconds=0.01)["count"] == 1
+    first.close()
+    second.close()
+    assert not counters.exists()  # no call of cuDNN's came by: the parent reads that as nothing served
+
+
+def test_an_output_that_is_wrong_is_measured(python, tmp_path):
+    code = """
+import sys, json, torch
+sys.path.insert(0, sys.argv[1])
+import peer
+p = peer.TorchPeer()
+torch.save(torch.tensor([3.0, 4.0]), sys.argv[2])
+found = []
+for values in ([3.0, 4.0], [3.0, 4.5], [3.0, float("nan")]):
+    p.output = torch.tensor(values, dtype=torch.float16)
+    found.append(p.compare(sys.argv[2])["relative_error"])
+print(json.dumps(found))
+"""
+    assert run(python, code, str(tmp_path / "r.pt")) == [0.0, pytest.approx(0.1), None]
+
+
+def test_pytorch_reads_the_variable_that_switches_mode_b_on(python):
+    """Of the PyTorch that is here, if it is one for CUDA."""
+    from peers import MODE_B
+
+    code = "import torch, pathlib; print(pathlib.Path(torch.__file__).parent / 'lib' / 'libtorch_cuda.so')"
+    library = subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
+    if not os.path.exists(library):
+        pytest.skip("this PyTorch is not for CUDA")
+    with open(library, "rb") as file:
+        data = file.read()
+    assert all(name.encode() in data for name in MODE_B)

@@ -1,12 +1,18 @@
-"""The study's arithmetic against answers that are known beforehand."""
+"""The study's arithmetic and its rule, against answers that are known beforehand."""
 
+import pathlib
 import random
 
 import pytest
 
 from harness import study  # noqa: F401  puts the study's modules on the path
 
+import records
+import report
 import stats
+import verdict
+from steps import networks
+from verdict import Answer, Status
 
 
 def test_medians_and_quantiles():
@@ -24,48 +30,49 @@ def test_geometric_mean():
         stats.geometric_mean([1, 0])
 
 
-def test_an_interval_of_equal_values_is_a_point():
-    assert stats.median_interval([5.0] * 10) == stats.Estimate(5.0, 5.0, 5.0, 10)
+def test_an_interval_of_equal_ratios_is_a_point():
+    found = stats.pooled([[[2.0] * 5, [2.0] * 5], [[8.0] * 10]])
+    assert (found.value, found.low, found.high, found.pairs) == pytest.approx((4, 4, 4, 10))
 
 
-def test_a_ratios_interval_holds_the_true_ratio_about_as_often_as_it_says():
+def test_generations_count_alike_however_many_rounds_they_have():
+    assert stats.pooled([[[1.0] * 100, [4.0] * 6]]).value == pytest.approx(2)
+
+
+def test_an_interval_spans_what_generations_differ_by():
+    """Rounds of one generation agree to a thousandth and the generations differ by 4%: the interval knows."""
+    generator = random.Random(5)
+    generations = [[generator.gauss(centre, 0.001) for _ in range(20)] for centre in (1.00, 1.04)]
+    found = stats.pooled([generations])
+    assert found.low == pytest.approx(1.00, abs=0.002) and found.high == pytest.approx(1.04, abs=0.002)
+    alone = stats.pooled([generations[:1]])
+    assert alone.high - alone.low < 0.002
+
+
+def test_an_interval_holds_the_true_ratio_about_as_often_as_it_says():
     generator = random.Random(8)
     held = 0
-    for _ in range(300):
-        a = [generator.gauss(110, 3) for _ in range(12)]
-        b = [generator.gauss(100, 3) for _ in range(12)]
-        estimate = stats.ratio_of_medians(a, b, level=0.8, resamples=200)
-        held += estimate.low <= 1.1 <= estimate.high
-    assert 0.72 <= held / 300 <= 0.88
+    for _ in range(200):
+        found = stats.pooled([[[generator.gauss(1.1, 0.02) for _ in range(20)]]])
+        held += found.low <= 1.1 <= found.high
+    assert 0.89 <= held / 200 <= 0.99
 
 
 def test_the_same_records_give_the_same_interval():
-    values = [random.Random(3).random() + 1 for _ in range(10)]
-    assert stats.median_interval(values) == stats.median_interval(values)
+    values = [[random.Random(3).random() + 1 for _ in range(10)]]
+    assert stats.pooled([values]) == stats.pooled([values])
 
 
-def test_few_processes_make_no_interval():
-    assert not stats.ratio_of_medians([1.0, 1.1], [1.0, 1.0, 1.0]).known
-    assert stats.ratio_of_medians([1.0] * 3, [1.0] * 3).known
+def test_fewer_than_six_pairs_make_no_interval():
+    assert not stats.pooled([[[1.0] * 5]]).known
+    assert stats.pooled([[[1.0] * 3, [1.0] * 3]]).known
+    # The mean of several networks is known as well as the one that has the fewest.
+    assert not stats.pooled([[[1.0] * 20], [[1.0] * 5]]).known
 
 
-def test_a_geometric_mean_of_ratios():
-    estimate = stats.geometric_mean_ratio([([2.0] * 5, [1.0] * 5), ([8.0] * 5, [1.0] * 5)])
-    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((4, 4, 4))
-
-
-@pytest.mark.parametrize("slower, holds", [(1.0, True), (1.005, True), (1.02, False), (0.9, True)])
-def test_non_inferiority_at_one_percent(slower, holds):
-    generator = random.Random(11)
-    reference = [generator.gauss(100, 0.1) for _ in range(12)]
-    times = [generator.gauss(100 * slower, 0.1) for _ in range(12)]
-    assert stats.non_inferior(times, reference)[0] is holds
-
-
-def test_noise_alone_does_not_prove_non_inferiority():
-    generator = random.Random(12)
-    noisy = lambda: [generator.gauss(100, 10) for _ in range(6)]
-    assert not stats.non_inferior(noisy(), noisy())[0]
+def test_an_estimate_turned_round():
+    found = stats.Estimate(0.8, 0.5, 1.0, 9).inverse()
+    assert (found.value, found.low, found.high, found.pairs) == (1.25, 1.0, 2.0, 9)
 
 
 def test_regret_is_of_the_same_rounds():
@@ -80,21 +87,200 @@ def test_regret_is_of_the_same_rounds():
 
 def test_flips_are_counted_by_pairs_and_by_what_they_cost():
     times = {"a": 100.0, "b": 100.5, "c": 103.0}
-    assert stats.flips(["a", "a", "a"], times) == (0, 0, 3)
-    assert stats.flips(["a", "b", "c"], times) == (3, 2, 3)
-    assert stats.flips(["a", "a", "b"], times) == (2, 0, 3)
+    chose = lambda *winners: [(w, times) for w in winners]
+    assert stats.flips(chose("a", "a", "a")) == (0, 0, 3)
+    assert stats.flips(chose("a", "b", "c")) == (3, 2, 3)
+    assert stats.flips(chose("a", "a", "b")) == (2, 0, 3)
+    # Two that no tuning timed side by side cannot be said to be equal.
+    assert stats.flips([("a", {"a": 1.0}), ("b", {"b": 1.0})]) == (1, 1, 1)
 
 
-def test_rank_correlation():
-    assert stats.spearman([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
-    assert stats.spearman([1, 2, 3, 4], [9, 7, 5, 1]) == pytest.approx(-1)
-    # Spearman's own form for no ties: 1 - 6 * sum(d^2) / (n * (n^2 - 1)).
-    assert stats.spearman([1, 2, 3, 4, 5], [2, 1, 4, 3, 5]) == pytest.approx(1 - 6 * 4 / 120)
-    assert stats.ranks([5, 1, 5]) == [2.5, 1.0, 2.5]
-    assert stats.spearman([1, 1, 1], [1, 2, 3]) is None
+class Made:
+    """Records of a study whose answer is known: times by peer, with noise that all peers of a round share."""
+
+    FACTORS = {"H": 1.0, "H2": 1.0, "B": 0.99, "B10": 0.96, "B0": 0.95, "W": 0.90}
+
+    def __init__(self, card="GPU-a"):
+        self.records = records.Records(pathlib.Path("/nonexistent"))
+        self.card, self.generations, self.random = card, 0, random.Random(1)
+
+    def add(self, kind, **fields):
+        self.records.all.append({"kind": kind, "card": self.card, **fields})
+        return self
+
+    def generation(self, network, rounds=20, served=1.0, error=0.001, card=None, **factors):
+        self.generations += 1
+        total = networks()[network].convolutions
+        shared = {"network": network, "generation": f"g{self.generations}", "card": card or self.card}
+        self.add("peers", **shared, errors={"W": error, "H2": 0.0}, first_ms={"H": 100.0}, torch="2.11", cudnn=91900)
+        for number in range(rounds):
+            slow = self.random.uniform(1, 3)
+            us = {peer: 1000 * slow * factor * self.random.gauss(1, 0.001) for peer, factor in {**self.FACTORS, **factors}.items()}
+            self.add("round", **shared, round=number, us=us, state={})
+        return self.add("served", **shared, convolutions=total, captured=total, captured_served=round(served * total))
+
+    def all_networks(self, **factors):
+        for name in networks():
+            self.generation(name, **factors)
+        return self
+
+    def tuned(self, network, stock=100.0, winner=90.0):
+        problems = [
+            {"problem": p, "count": n, "stock_us": stock, "winner_us": winner, "timed": 3, "quarantined": 0}
+            for p, n in networks()[network].problems.items()
+        ]  # fmt: skip
+        return self.add("tuned", network=network, problems=problems)
+
+    def starts(self, later_ms=25.0, count=6, served=53):
+        for peer, ms in (("H", 200.0), ("B10", 900.0), ("W", 200.0 + later_ms)):
+            for number in range(count):
+                self.add(
+                    "startup", network="resnet50", peer=peer, round=number, first_ms=ms, from_exec_ms=ms + 3000, peak_bytes=1, card_bytes=None,
+                    convolutions=53, served=served,
+                )  # fmt: skip
+        return self
+
+    @property
+    def verdict(self):
+        return verdict.verdict(self.records)
+
+    @property
+    def results(self):
+        return {(r.network, r.card): r for r in verdict.results(self.records)}
 
 
-def test_a_bootstrap_of_two_values_has_its_exact_spread():
-    """The median of two draws from {0, 1} is 0, 0.5 or 1 with chances 1/4, 1/2, 1/4: both ends are in a 90% interval."""
-    estimate = stats.median_interval([0.0, 1.0], level=0.9)
-    assert (estimate.low, estimate.value, estimate.high) == (0.0, 0.5, 1.0)
+def test_faster_and_sooner():
+    found = Made().all_networks().starts().verdict
+    assert (found.faster, found.sooner) == (Answer.YES, Answer.YES)
+    assert found.gain.value == pytest.approx(0.95 / 0.90, rel=2e-3) and found.gain.known
+    assert found.over_b10.value == pytest.approx(0.90 / 0.96, rel=2e-3) and found.later_ms == pytest.approx(25)
+    assert len(found.counted) == 6 and not found.missing and not found.left_out
+    assert {r.best for r in found.counted} == {"B0"}
+
+
+def test_what_is_as_fast_as_the_search_is_not_faster_but_may_be_sooner():
+    made = Made().all_networks(W=0.95).starts()
+    assert (made.verdict.faster, made.verdict.sooner) == (Answer.NO, Answer.YES)
+    assert any(line.startswith("SOONER: yes") for line in report.conclusion(made.verdict))
+
+
+def test_neither_is_said_so():
+    found = Made().all_networks(W=0.98).starts().verdict
+    assert (found.faster, found.sooner) == (Answer.NO, Answer.NO)
+    assert report.conclusion(found)[2] == "Neither: by this rule it is not worth it for these networks."
+
+
+@pytest.mark.parametrize("later_ms, sooner", [(49.0, Answer.YES), (51.0, Answer.NO)])
+def test_sooner_is_at_most_50_ms_behind_h(later_ms, sooner):
+    assert Made().all_networks().starts(later_ms).verdict.sooner is sooner
+
+
+def test_start_up_counts_from_six_processes_in_which_w_was_served():
+    assert Made().all_networks().starts(count=5).verdict.sooner is Answer.OPEN
+    assert Made().all_networks().starts(served=40).verdict.sooner is Answer.OPEN
+
+
+def test_w_that_was_not_served_is_no_w():
+    """A wrong environment would read as no gain."""
+    made = Made().all_networks()
+    made.records.all = [r for r in made.records.all if r.get("network") != "unet"]
+    made.generation("unet", served=0.9, W=1.0)
+    result = made.results["unet", "GPU-a"]
+    assert result.status is Status.NOT_SERVED and "W" not in result.over_h and result.gain is None
+    found = made.verdict
+    assert found.faster is Answer.YES and [r.network for r in found.left_out] == ["unet"] and len(found.counted) == 5
+    assert "Not counted: unet: less than 95% served" in report.conclusion(found)
+    # A generation in which it was served counts, and that one alone.
+    made.generation("unet", served=0.96, W=0.90)
+    assert made.results["unet", "GPU-a"].status is Status.COUNTED
+    assert made.results["unet", "GPU-a"].gain.value == pytest.approx(0.95 / 0.90, rel=2e-3)
+
+
+def test_what_the_interposer_did_not_know_of_was_not_served():
+    """It counts nodes of problems that it knows: 10 of 10 is not 10 of 53."""
+    assert verdict.served_share({"captured": 10, "captured_served": 10, "convolutions": 53}) == pytest.approx(10 / 53)
+    assert verdict.served_share({"captured": 106, "captured_served": 53, "convolutions": 53}) == 0.5
+
+
+def test_a_generation_that_was_killed_before_w_told_does_not_count():
+    made = Made().generation("resnet50")
+    made.records.all = [r for r in made.records.all if r["kind"] != "served"]
+    assert made.results["resnet50", "GPU-a"].status is Status.NOT_SERVED
+
+
+@pytest.mark.parametrize("error", [0.021, None])
+def test_outputs_that_differ_do_not_count(error):
+    made = Made().generation("resnet50", error=error)
+    assert made.results["resnet50", "GPU-a"].status is Status.OUTPUTS_DIFFER
+    assert report.conclusion(made.verdict)[-1] == "Not counted: resnet50: outputs differ"
+
+
+def test_a_network_whose_a_a_is_beyond_one_percent_does_not_count():
+    made = Made().generation("resnet50", H2=1.012)
+    assert made.results["resnet50", "GPU-a"].status is Status.NOISY
+    assert Made().generation("resnet50", H2=1.008).results["resnet50", "GPU-a"].status is Status.COUNTED
+
+
+def test_fewer_than_six_rounds_do_not_count():
+    assert Made().generation("resnet50", rounds=5).results["resnet50", "GPU-a"].status is Status.TOO_FEW
+    made = Made().generation("resnet50", rounds=3).generation("resnet50", rounds=3)
+    assert made.results["resnet50", "GPU-a"].status is Status.COUNTED
+
+
+def test_what_is_not_complete_says_so():
+    found = Made().generation("resnet50").verdict
+    assert found.faster is Answer.YES and len(found.missing) == 5
+    assert report.conclusion(found)[0].startswith("FASTER so far (1 of 6 networks have run): yes")
+    empty = Made().verdict
+    assert empty.faster is Answer.OPEN and len(empty.missing) == 6
+    assert "no network counts yet" in report.conclusion(empty)[0]
+
+
+def test_cards_are_never_pooled_as_one():
+    made = Made().generation("resnet50", W=0.90).generation("resnet50", W=0.80, card="GPU-b", rounds=30)
+    a, b = made.results["resnet50", "GPU-a"], made.results["resnet50", "GPU-b"]
+    assert a.gain.value == pytest.approx(0.95 / 0.90, rel=2e-3) and b.gain.value == pytest.approx(0.95 / 0.80, rel=2e-3)
+    # The verdict takes the card that has more rounds, and says which.
+    (counted,) = made.verdict.counted
+    assert counted.card == "GPU-b" and made.verdict.gain.value == pytest.approx(b.gain.value)
+
+
+def test_ratios_are_of_one_round():
+    rounds = [{"H": 100.0, "W": 50.0}, {"H": 300.0, "W": 150.0}, {"H": 100.0}]
+    assert verdict.ratios(rounds, "H", "W") == [2.0, 2.0]
+
+
+def test_the_upper_bound():
+    made = Made().tuned("resnet50", stock=100.0, winner=90.0)
+    (bound,) = verdict.bounds(made.records)
+    # Until H has run it is a share of the convolutions' own time.
+    assert (bound.saved_us, bound.stock_us, bound.share, bound.measured) == pytest.approx((530, 5300, 0.1, 1.0))
+    made.add("round", network="resnet50", generation="g", us={"H": 10600.0}, state={})
+    assert verdict.bounds(made.records)[0].share == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("winner, faster", [(99.5, Answer.NO), (95.0, Answer.YES)])
+def test_an_upper_bound_below_two_percent_everywhere_is_a_no(winner, faster):
+    made = Made().all_networks()
+    for name in networks():
+        made.tuned(name, winner=winner)
+    for record in made.records.of("round"):
+        record["us"]["H"] = 100.0 * networks()[record["network"]].convolutions
+    assert made.verdict.bounds_low is (faster is Answer.NO)
+
+
+def test_an_upper_bound_of_half_of_the_convolutions_is_none():
+    made = Made()
+    for name in networks():
+        made.tuned(name, winner=99.9)
+        made.add("round", network=name, generation="bound", us={"H": 1e6}, state={})
+    assert made.verdict.bounds_low and made.verdict.faster is Answer.NO
+    made.records.of("tuned", network="unet")[0]["problems"][0]["stock_us"] = None
+    assert not made.verdict.bounds_low
+
+
+def test_tables_say_what_is_not_known():
+    assert [report.number(v) for v in (0.0123456, None)] == ["0.012", "-"]
+    assert report.ratio(stats.Estimate(1.0, 0.9, 1.1, 6)) == "1.000 [0.900, 1.100]"
+    assert report.ratio(stats.Estimate(1.0, 0.9, 1.1, 5)) == "1.000 (5 pairs)"
+    assert report.table(["a", "b"], [["x", 10]]) == "| a | b  |\n|---|----|\n| x | 10 |"

@@ -1,4 +1,4 @@
-"""cuDNN's graph API through ctypes, as far as the referee needs it.
+"""cuDNN's graph API through ctypes, as far as the oracle needs it.
 
 Written for this study alone and sharing nothing with convtune's worker: it is
 the other pair of eyes. The numbers are cudnn_graph_v9.h's. A graph is made for
@@ -8,7 +8,7 @@ not run).
 
 import ctypes
 
-from problem import candidate_text, packed_strides, parse_candidate
+from problem import candidate_text, packed_strides
 
 HEURISTIC_MODES = {"instant": 0, "b": 1, "fallback": 2, "a": 3}
 DATA_TYPES = {"f32": 0, "f64": 1, "f16": 2, "bf16": 9}
@@ -138,7 +138,7 @@ class Graph:
         ]
         convolution = Descriptor(library, _CONVOLUTION)
         convolution.set(106, "int64", rank).set(100, "data_type", compute).set(101, "conv_mode", 1)
-        convolution.set(105, "int64", *problem.pad_low).set(104, "int64", *problem.pad_high)
+        convolution.set(105, "int64", *problem.pad).set(104, "int64", *problem.pad)
         convolution.set(102, "int64", *problem.dilation).set(103, "int64", *problem.stride).finalize("convolution")
         kind, conv, x, w, y, alpha, beta = _OPERATIONS[problem.operation]
         operation = Descriptor(library, kind).set(conv, "descriptor", convolution)
@@ -169,14 +169,17 @@ class Graph:
             knobs[choice.get(600, "knob")] = choice.get(601, "int64")
         return candidate_text(engine.get(1301, "int64"), knobs)
 
-    def first_that_builds(self, mode):
-        """(text, workspace) of a mode's first config that can be finalised; None if none can."""
-        for text in self.heuristics(mode):
-            try:
-                return text, Plan(self, *parse_candidate(text)[1:]).workspace
-            except CudnnError:
-                continue
-        return None
+    def configs(self):
+        """Texts of all that the heuristic modes list, and of each engine with its own defaults; some of them cannot be built."""
+        listed = [text for mode in HEURISTIC_MODES for text in self._listed(mode)]
+        engines = self.graph.get(802, "int64")
+        return list(dict.fromkeys([*listed, *(candidate_text(engine, {}) for engine in range(engines))]))
+
+    def _listed(self, mode):
+        try:
+            return self.heuristics(mode)
+        except CudnnError:  # a mode that has nothing for this problem
+            return []
 
 
 class Plan:

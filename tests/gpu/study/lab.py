@@ -1,147 +1,282 @@
-"""What the steps of the study work with: programs, processes, folders, and the card."""
+"""What the steps of the study work with: the kit's programs, the daemon, helper processes, and the card."""
 
+import ctypes
+import importlib.util
 import json
 import os
 import pathlib
 import platform
+import select
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
-
-from gpu import Nvml
-from runner import Runner
-from tuning import Daemon, library_folders, write_snapshot
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[2]
-PROGRAMS = ("convtuned", "convtune", "convtune-worker", "convtune-make-snapshot")
+PROGRAMS = ("convtuned", "convtune", "convtune-worker")
+FAKE_WORKER = "convtune-fake-worker"
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+NOT_FOUND = 3  # convtune's exit code
 
 
 class NotHere(RuntimeError):
     """Something that the study needs is not on this machine."""
 
 
-def find_build(build=None):
-    """The build folder whose programs run here: `build`, or the first of the usual ones."""
-    tried = [pathlib.Path(build)] if build else [REPO / "build-portable", REPO / "build"]
+class NoGpu(NotHere):
+    pass
+
+
+class StepFailed(RuntimeError):
+    """A step cannot be done, for a reason that trying again at once does not mend."""
+
+
+class TimeIsUp(RuntimeError):
+    """The step's deadline came."""
+
+
+def die_with_parent():
+    """For a child, between fork and exec: it ends when the step's process does, however that ends."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def find_kit(kit=None, simulate=False):
+    """A folder with bin/ and lib/: `kit`, or the source tree's build folder whose programs run here."""
+    tried = [pathlib.Path(kit)] if kit else [REPO / "build-portable", REPO / "build"]
+    needed = ("convtuned", "convtune", FAKE_WORKER) if simulate else PROGRAMS
     for folder in tried:
-        program = folder / "bin" / "convtune"
-        if program.exists() and subprocess.run([program, "--help"], capture_output=True).returncode == 0:
-            return folder.resolve()
-    raise NotHere(f"convtune runs from none of {', '.join(str(t / 'bin') for t in tried)}: build first, or give --build")
+        if all((folder / "bin" / name).exists() for name in needed):
+            if subprocess.run([folder / "bin" / "convtune", "--help"], capture_output=True).returncode == 0:
+                return folder.resolve()
+    raise NotHere(f"{', '.join(needed)}: not in {' or '.join(str(t / 'bin') for t in tried)}, or they do not run here")
+
+
+def library_folders():
+    """Folders of the libraries that this Python's PyTorch loads, for LD_LIBRARY_PATH: the worker must have the same cuDNN."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = list(spec.submodule_search_locations) if spec else []
+    return [str(path) for root in roots for path in sorted(pathlib.Path(root).glob("*/lib"))]
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class Card:
+    """The first GPU as NVML sees it. Raises NoGpu where there is none."""
+
+    def __init__(self):
+        try:
+            self._c = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError as error:
+            raise NoGpu(f"no GPU with a driver on this machine: {error}") from None
+        self._device = ctypes.c_void_p()
+        if self._c.nvmlInit_v2() != 0 or self._c.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self._device)) != 0:
+            raise NoGpu("no GPU on this machine, says NVML")
+        self.uuid = self._text(self._c.nvmlDeviceGetUUID, self._device)
+        self.name = self._text(self._c.nvmlDeviceGetName, self._device)
+        self.driver = self._text(self._c.nvmlSystemGetDriverVersion)
+
+    @staticmethod
+    def _text(function, *device):
+        buffer = ctypes.create_string_buffer(96)
+        return buffer.value.decode() if function(*device, buffer, 96) == 0 else "unknown"
+
+    def _number(self, name, *arguments):
+        value = ctypes.c_uint()
+        function = getattr(self._c, name, None)  # a driver may lack it
+        return value.value if function and function(self._device, *arguments, ctypes.byref(value)) == 0 else None
+
+    def state(self):
+        """Clock in MHz, power, temperature; None for what NVML does not say."""
+        milliwatts = self._number("nvmlDeviceGetPowerUsage")
+        return {
+            "mhz": self._number("nvmlDeviceGetClockInfo", 1),  # NVML_CLOCK_SM
+            "watts": None if milliwatts is None else round(milliwatts / 1000, 1),
+            "celsius": self._number("nvmlDeviceGetTemperature", 0),  # NVML_TEMPERATURE_GPU
+        }
+
+    def used_bytes(self):
+        memory = _Memory()
+        return memory.used if self._c.nvmlDeviceGetMemoryInfo(self._device, ctypes.byref(memory)) == 0 else None
+
+
+class MadeUpCard:
+    """For --simulate: a card that nobody takes for a real one."""
+
+    uuid, name, driver = "simulated", "simulated", "simulated"
+
+    def state(self):
+        return {"mhz": 1, "watts": 1.0, "celsius": 1}
+
+    def used_bytes(self):
+        return None
+
+
+class Child:
+    """A helper process of a step that is asked by JSON lines and answers by them; a context manager."""
+
+    def __init__(self, program, env, log, arguments=()):
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / program), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+            env=env, preexec_fn=die_with_parent,
+        )  # fmt: skip
+        self._data = b""
+
+    def send(self, request):
+        try:
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # what receive() then finds says why
+
+    def receive(self, until):
+        """The next answer. Raises TimeIsUp, or StepFailed with what the process said."""
+        pipe = self.process.stdout
+        while b"\n" not in self._data:
+            if not select.select([pipe], [], [], max(0.0, until - time.time()))[0]:
+                raise TimeIsUp
+            data = os.read(pipe.fileno(), 1 << 16)
+            if not data:
+                raise StepFailed(f"{self.process.args[1]} ended with {self.process.wait()}; see the log beside the records")
+            self._data += data
+        line, _, self._data = self._data.partition(b"\n")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise StepFailed(answer["error"])
+        return answer
+
+    def ask(self, request, until):
+        self.send(request)
+        return self.receive(until)
+
+    def close(self, patience_s=0.0):
+        """Kills the process; with patience it may first end by itself, so that what it registered for its exit runs."""
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            self.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Daemon:
+    """convtuned on a state directory, with the first GPU; a context manager."""
+
+    def __init__(self, lab, state, until):
+        self.lab, self.state, self.until = lab, pathlib.Path(state), until
+        self.folder = tempfile.mkdtemp(prefix="ct-")  # a socket's path is short
+        self.address = f"unix:{self.folder}/s"
+        self.process = None
+
+    def __enter__(self):
+        self.state.mkdir(parents=True, exist_ok=True)
+        worker = FAKE_WORKER if self.lab.simulated else "convtune-worker"
+        command = [
+            self.lab.kit / "bin" / "convtuned", "--state-dir", self.state, "--listen", self.address, "--devices", "0",
+            "--worker", self.lab.kit / "bin" / worker, "--auto-promote", "--allow-network-fs", "--drain-timeout", "1s",
+        ]  # fmt: skip
+        self.process = subprocess.Popen(
+            [str(c) for c in command], stdin=subprocess.DEVNULL, stdout=self.lab.log, stderr=self.lab.log,
+            env=self.lab.worker_env, preexec_fn=die_with_parent,
+        )  # fmt: skip
+        try:
+            while not os.path.exists(f"{self.folder}/s"):
+                if self.process.poll() is not None:
+                    raise StepFailed(f"convtuned ended with {self.process.returncode}; see {self.lab.log.name}")
+                if time.time() > self.until:
+                    raise TimeIsUp
+                time.sleep(0.02)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        """Its last act is the snapshot."""
+        self.process.terminate()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, *arguments, lines=()):
+        """The JSON document of a convtune command; {} where it says that there is nothing.
+
+        Raises TimeIsUp at the deadline; the daemon keeps what it has stored."""
+        command = [str(self.lab.kit / "bin" / "convtune"), *arguments, "--json", "--address", self.address]
+        try:
+            done = subprocess.run(
+                command, input="\n".join(lines), env=self.lab.worker_env, capture_output=True, text=True,
+                timeout=max(0.1, self.until - time.time()), preexec_fn=die_with_parent,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise TimeIsUp from None
+        if done.returncode == NOT_FOUND and not done.stdout:
+            return {}
+        try:
+            return json.loads(done.stdout)
+        except ValueError:
+            raise StepFailed(f"convtune {arguments[0]}: exit code {done.returncode}: {done.stderr[-500:]}") from None
+
+    def tune(self, problems, budget, *options):
+        """The first reasons of problems that could not be tuned."""
+        if not problems:
+            return []
+        document = self.run("tune", "--api", "graph", "--budget", budget, *options, "--file", "-", lines=problems)
+        return [failure for job in document.get("jobs", []) for failure in job.get("failures", [])]
+
+    def tuning(self, problem):
+        """The tuning of a problem with all its candidates; None if there is none."""
+        return self.run("explain", problem).get("tuning")
 
 
 class Lab:
-    """The real machine. simulate.py has one that needs no card."""
+    """One machine, one kit, one folder to work in."""
 
-    simulated = False
-
-    def __init__(self, out, build, python=sys.executable, fork=True, options=None):
-        self.out = pathlib.Path(out).resolve()
-        self.out.mkdir(parents=True, exist_ok=True)
-        self.build, self.python = pathlib.Path(build), python
-        self.programs, self.library = self.build / "bin", self.build / "lib" / "libconvtune_preload.so"
-        self.options = options or {}
-        self.nvml = Nvml()
-        self.log = open(self.out / "processes.log", "ab")
-        folders = library_folders(python)
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_PRELOAD"))}
-        # The worker must load the cuDNN that PyTorch has: a winner of another version serves nothing.
-        self.env["LD_LIBRARY_PATH"] = ":".join(p for p in (folders, self.env.get("LD_LIBRARY_PATH", "")) if p)
-        self.runner = Runner(python, self.env, self.log, fork)
-        self.daemon = None
-
-    def check(self):
-        """Raises NotHere with what is missing for a run on a card."""
-        missing = [name for name in PROGRAMS if not (self.programs / name).exists()]
-        if missing:
-            raise NotHere(f"{', '.join(missing)}: not in {self.programs}")
+    def __init__(self, work, kit=None, simulated=False):
+        self.work, self.simulated = pathlib.Path(work).resolve(), simulated
+        self.kit = find_kit(kit, simulated)
+        self.card = MadeUpCard() if simulated else Card()
+        self.library = self.kit / "lib" / "libconvtune_preload.so"
         if not self.library.exists():
             raise NotHere(f"{self.library} is not there")
-        if not self.nvml.available:
-            raise NotHere("no GPU with a driver on this machine")
-        code = "import torch; assert torch.cuda.is_available(); print(torch.__version__, torch.backends.cudnn.version())"
-        done = subprocess.run([self.python, "-c", code], capture_output=True, text=True, env=self.env)
-        if done.returncode != 0:
-            raise NotHere(f"{self.python} has no PyTorch that sees the GPU: {done.stderr.strip()[-200:]}")
+        self.scratch = self.work / "tmp"
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        self.log = open(self.work / "study.log", "ab")
+        # Whatever the caller's environment sets of ours, or of how PyTorch calls cuDNN, is no part of a peer.
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_PRELOAD", "LD_AUDIT", "TORCH_CUDNN_"))}
+        folders = [*library_folders(), self.env.get("LD_LIBRARY_PATH", "")]
+        self.worker_env = {**self.env, "LD_LIBRARY_PATH": ":".join(f for f in folders if f)}
 
-    def about(self):
-        """The conditions of a run: what every record of it stands under."""
+    def conditions(self):
+        commit = self.kit / "COMMIT"
         git = lambda *a: subprocess.run(["git", "-C", REPO, *a], capture_output=True, text=True).stdout.strip()
-        code = (
-            "import torch, json; b = torch.backends.cudnn; print(json.dumps([torch.__version__, torch.version.cuda, "
-            "b.version() if torch.cuda.is_available() else None]))"
-        )
-        done = subprocess.run([self.python, "-c", code], capture_output=True, text=True, env=self.env)
-        torch, cuda, cudnn = json.loads(done.stdout) if done.returncode == 0 else (None, None, None)
         return {
-            "simulated": self.simulated, "commit": git("rev-parse", "HEAD") or "unknown",
-            "changed_files": len(git("status", "--porcelain").splitlines()),
-            "gpu": self.nvml.text("nvmlDeviceGetName") if self.nvml.available else None,
-            "driver": self.nvml.text("nvmlSystemGetDriverVersion") if self.nvml.available else None,
-            "torch": torch, "cuda": cuda, "cudnn": cudnn, "machine": platform.platform(), "cores": os.cpu_count(),
-            "forked": self.runner.fork,
+            "simulated": self.simulated, "commit": commit.read_text().strip() if commit.exists() else git("rev-parse", "HEAD") or "unknown",
+            "card": self.card.uuid, "gpu": self.card.name, "driver": self.card.driver, "python": platform.python_version(),
+            "machine": platform.platform(), "cores": os.cpu_count(),
         }  # fmt: skip
 
-    def open_daemon(self, state=None):
-        """A Daemon on a state directory; the study's own, kept running between steps, where none is given."""
-        if state is not None:
-            return Daemon(self.programs, state, self.env, self.worker_options())
-        if self.daemon is None:
-            self.daemon = Daemon(self.programs, self.out / "state", self.env, self.worker_options()).__enter__()
-        return self.daemon
-
-    def worker_options(self):
-        # The card is given back soon: network processes want it idle and its memory free.
-        return ["--idle-timeout", "1s"]
-
-    def release_card(self):
-        """Ends the daemon, so that nothing but what is timed next has a context on the card."""
-        if self.daemon is not None:
-            self.daemon.close()
-            self.daemon = None
-
-    def network(self, spec, env, seconds):
-        self.release_card()
-        return self.runner.network(spec, env, seconds)
-
-    def referee(self, job, seconds):
-        self.release_card()
-        return self.runner.referee(job, seconds)
-
-    def snapshot_folder(self, name):
-        folder = self.out / "snapshots" / name.replace("/", "_")
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
-    def write_snapshot(self, name, environment, choices):
-        return write_snapshot(self.programs / "convtune-make-snapshot", self.snapshot_folder(name), environment, choices)
-
-    def preload_env(self, snapshot, policy, allow="", counters=None):
-        env = {
-            "LD_PRELOAD": str(self.library), "CONVTUNE_SNAPSHOT": str(snapshot), "CONVTUNE_PRELOAD_POLICY": policy,
-            "CONVTUNE_PRELOAD_ALLOW": allow,
-        }  # fmt: skip
-        if counters is not None:
-            env["CONVTUNE_PRELOAD_COUNTERS"] = str(counters)
-        return env
-
-    def counters_file(self):
-        path = self.out / "counters.jsonl"
-        path.unlink(missing_ok=True)
-        return path
-
-    def read_counters(self, path):
-        """The line of the network process; None if it wrote none."""
-        end = time.monotonic() + 2
-        while not path.exists() and time.monotonic() < end:
-            time.sleep(0.02)
-        if not path.exists():
-            return None
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        return max(lines, key=lambda line: line.get("executions", 0)) if lines else None
+    def child(self, program, env=None, arguments=()):
+        return Child(program, {**self.env, **(env or {})}, self.log, arguments)
 
     def close(self):
-        self.release_card()
-        self.runner.close()
         self.log.close()

@@ -1,48 +1,191 @@
-"""Writes what the records say: report.md and one SVG for each plot."""
+"""Tables and plots of what the records say: Markdown that also reads well on a terminal, and SVG."""
 
 import pathlib
 
-import analysis_networks
-import analysis_serving
-import analysis_shapes
+import stats
 import svg
+import verdict as rule
+from steps import networks
+from verdict import Answer, Status
 
-PARTS = (
-    ("Whole networks", analysis_networks),
-    ("Shape by shape", analysis_shapes),
-    ("Unmodified programs", analysis_serving),
-)
-FIELDS = ("at", "commit", "changed_files", "gpu", "driver", "torch", "cuda", "cudnn", "machine", "cores", "forked")
+CONDITIONS = ("commit", "gpu", "card", "driver", "python", "machine", "cores")
+SIMULATED = "SIMULATED: no card was there. These numbers say nothing of any GPU."
 
 
-def markdown(records, plots):
-    """The page. `plots` are the names of the SVG files beside it, by part."""
-    runs = records.of("run")
-    lines = ["# The study's results", ""]
-    if any(r["simulated"] for r in runs):
-        lines += ["**Simulated: no card was there. These numbers say nothing of any GPU.**", ""]
-    lines += ["| run | " + " | ".join(FIELDS) + " |", "|" + "---|" * (len(FIELDS) + 1)]
-    lines += ["| " + " | ".join([str(r["run"]), *(str(r.get(f)) for f in FIELDS)]) + " |" for r in runs]
-    lines += ["", f"{len(records.done)} steps are done.", ""]
-    stuck = {name: failures for name, failures in records.failures.items() if name not in records.done}
-    for name, failures in stuck.items():
-        lines.append(f"- failed {len(failures)} times: `{name}`: {failures[-1]['reason'][:200]}")
-    for title, part in PARTS:
-        lines += ["", f"## {title}", ""]
-        lines += [f"![{name}]({name}.svg)\n" for name in plots[title]]
-        lines += [table.markdown() for table in part.tables(records)]
-    return "\n".join(lines)
+def table(header, rows):
+    """An aligned Markdown table."""
+    cells = [[str(cell) for cell in row] for row in [header, *rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    line = lambda row: "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |"
+    return "\n".join([line(cells[0]), "|" + "|".join("-" * (width + 2) for width in widths) + "|", *map(line, cells[1:])])
+
+
+def number(value, places=3):
+    return "-" if value is None else f"{value:.{places}f}"
+
+
+def percent(value, places=1):
+    return "-" if value is None else f"{100 * value:.{places}f}%"
+
+
+def short(card):
+    return card.removeprefix("GPU-")[:8]
+
+
+def mib(value):
+    return "-" if value is None else f"{value / 2**20:.0f}"
+
+
+def ratio(estimate):
+    """With its interval, or with the number of pairs where they are too few for one."""
+    if estimate is None:
+        return "-"
+    if not estimate.known:
+        return f"{estimate.value:.3f} ({estimate.pairs} pairs)"
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+
+
+def conclusion(found):
+    """The rule's answers, each a line."""
+    so_far = f" so far ({len(networks()) - len(found.missing)} of {len(networks())} networks have run)" if found.missing else ""
+    of = f"over {len(found.counted)} networks, the best of mode B, B10 and B0 takes {ratio(found.gain)} times as long as W"
+    lines = [f"FASTER{so_far}: {found.faster.value}: " + (
+        "the upper bound is below 2% in every network" if found.bounds_low else of if found.gain else "no network counts yet"
+    ) + f" (the rule: at least {rule.FASTER})"]  # fmt: skip
+    if found.over_b10 is None or found.later_ms is None:
+        reason = "no network counts yet" if found.over_b10 is None else "start-up has not been measured six times with W served"
+    else:
+        reason = f"W takes {ratio(found.over_b10)} times as long as B10, and its first iteration {found.later_ms:+.0f} ms beside H's"
+    lines.append(f"SOONER{so_far}: {found.sooner.value}: {reason} (the rule: at most {rule.SOONER_RATIO} and {rule.SOONER_MS:+.0f} ms)")
+    if Answer.OPEN not in (found.faster, found.sooner) and not found.missing and Answer.YES not in (found.faster, found.sooner):
+        lines.append("Neither: by this rule it is not worth it for these networks.")
+    lines += [f"Not counted: {r.network}: {r.status.value}" for r in found.left_out]
+    return lines
+
+
+def bound_table(records):
+    rows = [
+        [b.network, f"{b.saved_us:.0f}", f"{b.stock_us:.0f}", number(b.iteration_us, 0), percent(b.share) + ("" if b.iteration_us else " of convolutions"),
+         percent(b.measured, 0), b.timed, b.quarantined]
+        for b in rule.bounds(records)
+    ]  # fmt: skip
+    note = "The most that choices can save: sum of count x (stock - winner), as a share of H's iteration. Under 2% everywhere means no."
+    return note, table(["network", "saved, us", "stock, us", "iteration, us", "upper bound", "timed", "candidates", "quarantined"], rows)
+
+
+def network_table(found):
+    rows = [
+        [r.network, short(r.card), r.best or "-", ratio(r.gain), ratio(r.over_h.get("H2")), percent(r.served), number(r.errors.get("W"), 4),
+         r.generations, r.status.value]
+        for r in found
+    ]  # fmt: skip
+    note = (
+        "Gain: the best peer's time over W's in captured graphs, paired by round; above 1 W is faster. Intervals of 95%. A/A: the same for "
+        "two processes of H. Served: the smallest share of W's convolutions. Error: W's output against H's, relative."
+    )
+    return note, table(["network", "card", "best peer", "gain", "A/A", "served", "error", "generations", "status"], rows)
+
+
+def peer_table(found, first):
+    peers = ("B", "B10", "B0", "W")
+    rows = [
+        [r.network, short(r.card), f"{r.h_us:.0f}", *(ratio(r.over_h.get(p)) for p in peers),
+         *(number(first.get((r.network, r.card), {}).get(p), 0) for p in ("H", *peers))]
+        for r in found
+    ]  # fmt: skip
+    note = "A peer's time over H's, paired by round; then the first iteration of these processes, searches included, in ms."
+    return note, table(["network", "card", "H, us", *(f"{p} / H" for p in peers), *(f"first {p}" for p in ("H", *peers))], rows)
+
+
+def start_table(started):
+    rows = [
+        [s.peer, short(s.card), s.count, f"{s.first_ms:.0f}", f"{s.least_ms:.0f} to {s.most_ms:.0f}", f"{s.from_exec_ms:.0f}", mib(s.peak_bytes), mib(s.card_bytes),
+         percent(s.served) if s.peer == "W" else "-"]
+        for s in started
+    ]  # fmt: skip
+    note = "Fresh processes, medians. First: from the first convolution to the end of the first iteration. Peak: PyTorch's; card: NVML's, context included."
+    return note, table(["peer", "card", "processes", "first, ms", "range", "from exec, ms", "peak, MiB", "card, MiB", "served"], rows)
+
+
+def oracle_table(found):
+    rows = [[r["problem"].replace(",dilation=1x1,groups=1", ""), r["ran"], f"{r['oracle_us']:.1f}", percent(r["regret"], 2), percent(r["stock_regret"], 2),
+             "the winner" if r["oracle"] == r["winner"] else r["oracle"]] for r in found]  # fmt: skip
+    note = "Regret: how much longer than the fastest of all plans, on rounds of their own. The plans are listed without convtune."
+    return note, table(["problem", "plans", "fastest, us", "W's regret", "stock's regret", "fastest"], rows)
+
+
+def clock_table(records):
+    rows = []
+    for kind in ("round", "soak"):
+        for card in rule.cards(records):
+            states = [state for r in records.of(kind, card=card) for state in r["state"].values()]
+            for name, unit in (("mhz", "SM clock, MHz"), ("watts", "power, W"), ("celsius", "temperature, C")):
+                values = [s[name] for s in states if s.get(name) is not None]
+                if values:
+                    rows.append([kind, short(card), unit, len(values), *(f"{stats.quantile(values, q):.0f}" for q in (0, 0.5, 1))])
+    return "Read behind every turn.", table(["of", "card", "what", "readings", "least", "median", "most"], rows)
+
+
+def tables(records):
+    """[(title, note, table)] of what there is, what decides first."""
+    found, started = rule.results(records), rule.starts(records)
+    made = [("Upper bound", *bound_table(records))] if records.of("tuned") else []
+    made += [("Networks", *network_table(found)), ("Every peer", *peer_table(found, rule.first_ms(records)))] if found else []
+    made += [("Start-up", *start_table(started))] if started else []
+    made += [("Twelve shapes against an oracle", *oracle_table(records.of("oracle")))] if records.of("oracle") else []
+    differ, beyond, pairs = rule.flip_counts(records)
+    if pairs:
+        made.append(("Flips", "Independent tunings of the same shapes, pairwise.", table(["pairs", "chose differently", "by more than 1%"], [[pairs, differ, beyond]])))
+    soaks = [[short(card), len(records.of("soak", card=card)), ratio(e)] for card in rule.cards(records) if (e := rule.soak(records, card))]
+    made += [("Soak", "Turns of a second each: H's time over W's.", table(["card", "turns", "H / W"], soaks))] if soaks else []
+    made += [("Clocks and power", *clock_table(records))] if found else []
+    failed = [[r.get("step"), r.get("peer") or r.get("problem") or "", r["reason"][:140]] for k in ("failed", "peer_failed", "oracle_failed") for r in records.of(k)]
+    made += [("What failed", "", table(["step", "of it", "reason"], failed))] if failed else []
+    return made
+
+
+def markdown(records, plots=()):
+    lines = ["# Is it worth it?", ""]
+    conditions = records.of("conditions")
+    if any(c["simulated"] for c in conditions):
+        lines += [f"**{SIMULATED}**", ""]
+    lines += conclusion(rule.verdict(records)) + [""]
+    for title, note, body in tables(records):
+        lines += [f"## {title}", "", *([note, ""] if note else []), body, ""]
+        lines += [f"![{name}]({name}.svg)\n" for at, name in plots if at == title]
+    rows = list(dict.fromkeys(tuple(str(c.get(name)) for name in CONDITIONS) for c in conditions))
+    libraries = dict.fromkeys(f"PyTorch {r['torch']}, cuDNN {r['cudnn']}" for r in records.of("peers"))
+    return "\n".join([*lines, "## Conditions", "", table(CONDITIONS, rows), "", *libraries, ""])
+
+
+def plots(records):
+    """{name: (title of its table, plot's title, axis, points, line)}."""
+    found, many = rule.results(records), len(rule.cards(records)) > 1
+    label = lambda r: f"{r.network} {short(r.card)}" if many else r.network
+    interval = lambda e: (e.low, e.high) if e.known else None
+    made = {}
+    gains = [(f"{label(r)}: {r.best}", r.gain.value, interval(r.gain)) for r in found if r.gain and r.status in (Status.COUNTED, Status.NOISY)]
+    total = rule.verdict(records).gain
+    if total:
+        gains.append(("geometric mean", total.value, interval(total)))
+    made["gains"] = ("Networks", "The best of mode B, B10 and B0 over W", "time / W's time; right of 1 W is faster", gains, 1.0)
+    made["peers"] = ("Every peer", "Every peer over H", "time / H's time", [
+        (f"{label(r)}: {'A/A' if p == 'H2' else p}", r.over_h[p].value, interval(r.over_h[p])) for r in found for p in ("H2", "B", "B10", "B0", "W") if p in r.over_h
+    ], 1.0)  # fmt: skip
+    made["startup"] = ("Start-up", "First iteration of a fresh process", "milliseconds, median and range", [
+        (f"{s.peer} {short(s.card)}" if many else s.peer, s.first_ms, (s.least_ms, s.most_ms)) for s in rule.starts(records)
+    ], None)  # fmt: skip
+    made["regret"] = ("Twelve shapes against an oracle", "The winner over the fastest of all plans", "time / the oracle's", [
+        (r["problem"].split(",pad")[0].removeprefix("fwd,"), 1 + r["regret"], None) for r in records.of("oracle")
+    ], 1.0)  # fmt: skip
+    return {name: plot for name, plot in made.items() if plot[3]}
 
 
 def write(records, folder):
-    """Replaces the files of an earlier report in the folder."""
+    """report.md and its plots; files of an earlier report in the folder are replaced."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    written = {}
-    for title, part in PARTS:
-        written[title] = []
-        for name, (heading, axis, points) in part.plots(records).items():
-            if points:
-                (folder / f"{name}.svg").write_text(svg.intervals(heading, axis, points))
-                written[title].append(name)
-    (folder / "report.md").write_text(markdown(records, written))
+    made = plots(records)
+    for name, (_, *plot) in made.items():
+        (folder / f"{name}.svg").write_text(svg.intervals(*plot))
+    (folder / "report.md").write_text(markdown(records, [(title, name) for name, (title, *_) in made.items()]))

@@ -1,72 +1,188 @@
-"""Steps: what the study does, in order, each resumable, none longer than a run."""
+"""The steps of the study: which there are, in the order of what they are worth, and what each does."""
 
 import dataclasses
+import functools
+import json
+import math
+import pathlib
+import shutil
 import time
 from collections.abc import Callable
 
-# A step that failed this often is not tried again.
-MOST_FAILURES = 2
+import peers
+from lab import Daemon, StepFailed, TimeIsUp
+
+BUDGET = "700ms"
+# For problems whose tuning could not be judged within BUDGET, and is therefore published to nobody.
+SECOND_BUDGET = "3s"
+UNPUBLISHED = (None, "EVIDENCE_UNSPECIFIED", "EVIDENCE_HEURISTIC")
+# Left before a step's deadline, to ask for what there is and to end in order.
+ENDING_S = 4.0
+ORACLE_SHAPES, FLIP_SHAPES, FLIP_TUNINGS = 12, 10, 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network at its batch size: its problems in channels-last f16, most work first, and how often an iteration runs each."""
+
+    name: str
+    batch: int
+    problems: dict
+
+    @property
+    def convolutions(self):
+        return sum(self.problems.values())
+
+    def snapshot(self, work):
+        """The published file that W is given."""
+        return pathlib.Path(work) / "snapshots" / self.name / "current.snapshot"
+
+
+@functools.cache
+def networks():
+    listed = json.loads((pathlib.Path(__file__).parent / "networks.json").read_text())
+    return {name: Network(name, entry["batch"], entry["problems"]) for name, entry in listed.items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One piece of work. run(lab, records, until) gives (records, finished): an unfinished
-    step keeps nothing but what the daemon stored, and is run again."""
+    """run(lab, records, step, until) appends what it finds as it finds it, and goes on from that when it is run again."""
 
     name: str
-    estimate_s: float  # a guess, until steps of its kind have run
+    limit_s: int
+    about: str
     run: Callable
-    needs: tuple = ()
-
-    @property
-    def kind(self):
-        """Steps of a kind take about as long: the name without its numbers."""
-        return "/".join(part for part in self.name.split("/") if not part.isdigit())
 
 
-def estimate(step, records):
-    """Seconds that a step will take: the longest of its kind so far, else its own guess."""
-    seconds = [d["seconds"] for name, d in records.done.items() if Step(name, 0, None).kind == step.kind]
-    return max(seconds) if seconds else step.estimate_s
+def all_steps():
+    """What is worth most comes first, in case there is no time for the rest."""
+    nets = list(networks().values())
+    main = nets[0]
+    found = []
+    for net in nets:
+        found.append(Step(
+            f"{net.name}-tune", 4 + math.ceil(0.8 * len(net.problems)),
+            f"tunes {len(net.problems)} convolutions of {net.name}, {BUDGET} each: the most that choices can save", _bound(tune, net),
+        ))  # fmt: skip
+        # The first one also brings PyTorch from a cold disk.
+        found.append(Step(f"{net.name}-peers1", 34 if net is main else 24, f"{net.name}: all peers, replayed in turn", _bound(generation, net)))
+    found.append(Step("startup", 42, f"first iterations and memory of fresh processes, {main.name}", _bound(startup, main)))
+    for net in nets:
+        found.append(Step(f"{net.name}-peers2", 24, f"{net.name}: a second generation of processes", _bound(generation, net)))
+    found.append(Step("oracle", 25, f"{ORACLE_SHAPES} shapes against the fastest of all plans", oracle))
+    found.append(Step("flips", 33, f"{FLIP_SHAPES} shapes tuned {FLIP_TUNINGS} times", flips))
+    found.append(Step("soak", 32, f"20 s of H against W, {main.name}", _bound(soak, main)))
+    return found
 
 
-def pending(steps, records):
-    """Steps that are to be run now: not done, not given up, and what they need is done."""
-    given_up = {name for name, failures in records.failures.items() if len(failures) >= MOST_FAILURES}
-    return [
-        s for s in steps
-        if s.name not in records.done and s.name not in given_up and all(n in records.done for n in s.needs)
-    ]  # fmt: skip
+def _bound(function, network):
+    return lambda lab, records, step, until: function(lab, records, step, until, network)
 
 
-def run_all(steps, lab, records, seconds, say):
-    """Runs what is pending, in order, as long as the next step is expected to end in time.
+def generation(lab, records, step, until, network):
+    peers.generation(lab, records, step, network, until)
 
-    Returns the number of steps that were done. A step's failure is recorded and
-    does not end the run."""
-    until = time.monotonic() + seconds
-    count, tried = 0, set()
-    while True:
-        now = time.monotonic()
-        ready = [s for s in pending(steps, records) if s.name not in tried]
-        fitting = [s for s in ready if now + estimate(s, records) <= until]
-        if not fitting:
-            if ready:
-                say(f"{len(ready)} steps left; the next, {ready[0].name}, is expected to take {estimate(ready[0], records):.0f} s")
-            return count
-        step = fitting[0]
-        tried.add(step.name)
-        started = time.monotonic()
+
+def startup(lab, records, step, until, network):
+    peers.startup(lab, records, step, network, until)
+
+
+def soak(lab, records, step, until, network):
+    peers.soak(lab, records, step, network, until)
+
+
+def _microseconds(tuning, text):
+    """A candidate's median if it was timed, else None."""
+    found = next((c for c in tuning["candidates"] if c["text"] == text), {})
+    return found.get("medianUs") if found.get("status") == "CANDIDATE_STATUS_TIMED" else None
+
+
+def summary(problem, count, tuning):
+    """What the study keeps of a tuning."""
+    tuning = tuning or {}
+    candidates = tuning.get("candidates", [])
+    stock = next((c["text"] for c in candidates if c.get("stock")), None)
+    having = lambda status: sum(c.get("status") == f"CANDIDATE_STATUS_{status}" for c in candidates)
+    return {
+        "problem": problem, "count": count, "evidence": tuning.get("evidence"), "winner": tuning.get("winner"), "stock": stock,
+        "winner_us": candidates and _microseconds(tuning, tuning.get("winner")) or None,
+        "stock_us": candidates and _microseconds(tuning, stock) or None,
+        "candidates": len(candidates), "timed": having("TIMED"), "quarantined": having("QUARANTINED"),
+    }  # fmt: skip
+
+
+def tune(lab, records, step, until, network):
+    """Tunes what is not tuned yet, keeps the published snapshot, and says how much there is to win."""
+    problems = list(network.problems)
+    cut, failures = False, []
+    # The daemon's patience ends before the step's, so that it can be asked for what it has.
+    with Daemon(lab, lab.work / "state", until - ENDING_S) as daemon:
         try:
-            found, finished = step.run(lab, records, until)
-        except Exception as error:  # recorded: the other steps do not depend on it
-            records.fail(step.name, f"{type(error).__name__}: {error}"[:1000], time.monotonic() - started)
-            say(f"{step.name}: FAILED: {error}")
-            continue
-        took = time.monotonic() - started
-        if not finished:
-            say(f"{step.name}: goes on in the next run, after {took:.0f} s")
-            continue
-        records.finish(step.name, found, took)
-        count += 1
-        say(f"{step.name}: {took:.0f} s, {len(found)} records")
+            failures = daemon.tune(problems, BUDGET)
+            unjudged = [p for p in problems if (daemon.tuning(p) or {}).get("evidence") in UNPUBLISHED]
+            daemon.tune(unjudged, SECOND_BUDGET, "--force")
+        except TimeIsUp:
+            cut = True
+        daemon.until = until - ENDING_S / 2
+        found = [summary(p, count, daemon.tuning(p)) for p, count in network.problems.items()]
+    if not any(entry["winner"] for entry in found):
+        if cut:
+            raise TimeIsUp
+        raise StepFailed(f"nothing was tuned: {failures[0] if failures else 'convtuned has no device'}; see {lab.log.name}")
+    path = network.snapshot(lab.work)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(lab.work / "state" / "snapshot" / "current.snapshot", path)
+    records.add({"kind": "tuned", "step": step, "network": network.name, "problems": found, "failures": failures[:3]})
+    if cut:
+        raise TimeIsUp
+
+
+def tuned(records):
+    """{network: the records of its problems}: of each network the latest."""
+    return {r["network"]: r["problems"] for r in records.of("tuned")}
+
+
+def oracle(lab, records, step, until):
+    """For problems of most work: the winner against every plan that the oracle finds by itself."""
+    known = {r["problem"] for r in records.of("oracle") + records.of("oracle_failed")}
+    by_network = [[p for p in found if p["winner_us"]] for found in tuned(records).values()]
+    # Networks in turn, most work first in each.
+    spread = [found[i] for i in range(ORACLE_SHAPES) for found in by_network if i < len(found)]
+    chosen = list({p["problem"]: p for p in spread}.values())[:ORACLE_SHAPES]
+    if not chosen:
+        raise StepFailed("no tuning: a network's step `tune` comes first")
+    left = [p for p in chosen if p["problem"] not in known]
+    end, child = until - 1, None
+    for i, entry in enumerate(left):
+        if child is None:
+            child = lab.child("oracle.py", arguments=["--made-up"] if lab.simulated else [])
+            child.receive(end)
+        request = {k: entry[k] for k in ("problem", "winner", "stock")} | {"seconds": max(0.5, (end - time.time()) / (len(left) - i))}
+        if lab.simulated:
+            request["us"] = entry["winner_us"]
+        try:
+            records.add({"kind": "oracle", "step": step, **child.ask(request, end)})
+        except StepFailed as failure:
+            records.add({"kind": "oracle_failed", "step": step, "problem": entry["problem"], "reason": str(failure)})
+            child.close()  # a fault of one plan may have taken the context from all that follow
+            child = None
+    if child is not None:
+        child.close()
+
+
+def flips(lab, records, step, until):
+    """The same shapes in fresh databases, by fresh daemons and workers."""
+    problems = list(next(iter(networks().values())).problems)[:FLIP_SHAPES]
+    for number in range(len(records.of("flips")), FLIP_TUNINGS):
+        state = lab.scratch / "fresh"
+        shutil.rmtree(state, ignore_errors=True)
+        with Daemon(lab, state, until - ENDING_S) as daemon:
+            daemon.tune(problems, BUDGET)
+            found = {}
+            for problem in problems:
+                tuning = daemon.tuning(problem)
+                if tuning and tuning.get("winner"):
+                    times = {c["text"]: c["medianUs"] for c in tuning["candidates"] if c.get("status") == "CANDIDATE_STATUS_TIMED"}
+                    found[problem] = {"winner": tuning["winner"], "times": times}
+        records.add({"kind": "flips", "step": step, "number": number, "tunings": found})
+    shutil.rmtree(lab.scratch / "fresh", ignore_errors=True)

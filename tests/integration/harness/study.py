@@ -14,13 +14,13 @@ sys.path.append(str(STUDY))  # its modules are imported by their own names
 
 @functools.cache
 def torch_python():
-    """None if no Python here has torch (for example Debian's python3-torch)."""
-    for python in (sys.executable, "/usr/bin/python3", shutil.which("python3")):
+    """$CONVTUNE_TORCH_PYTHON, else a usual one; None if no Python here has torch (for example Debian's python3-torch)."""
+    for python in (os.environ.get("CONVTUNE_TORCH_PYTHON"), sys.executable, "/usr/bin/python3", shutil.which("python3")):
         if python and os.path.exists(python) and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
             return python
     return None
 
 
-def run(*arguments, python=sys.executable, timeout=600):
+def run(*arguments, timeout=600):
     """The study's command; the completed process, output as text."""
-    return subprocess.run([python, str(STUDY), *map(str, arguments)], capture_output=True, text=True, timeout=timeout)
+    return subprocess.run([sys.executable, str(STUDY), *map(str, arguments)], capture_output=True, text=True, timeout=timeout)

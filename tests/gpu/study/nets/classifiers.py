@@ -4,7 +4,6 @@ Each function builds one network for 3x224x224 inputs and 1,000 classes; the
 number of parameters is the published one, which a test checks.
 """
 
-import torch
 from torch import nn
 
 
@@ -62,36 +61,6 @@ def resnext50():
     return _resnet(groups=32, width_per_group=4)
 
 
-class InvertedResidual(nn.Module):
-    """Expansion, depthwise, projection; Sandler et al. 2018."""
-
-    def __init__(self, inputs, outputs, stride, expansion):
-        super().__init__()
-        hidden = inputs * expansion
-        layers = [ConvNorm(inputs, hidden, 1, activation=nn.ReLU6)] if expansion != 1 else []
-        layers += [
-            ConvNorm(hidden, hidden, 3, stride, hidden, nn.ReLU6),
-            ConvNorm(hidden, outputs, 1, activation=None),
-        ]
-        self.body = nn.Sequential(*layers)
-        self.residual = stride == 1 and inputs == outputs
-
-    def forward(self, x):
-        return x + self.body(x) if self.residual else self.body(x)
-
-
-def mobilenet_v2():
-    layers = [ConvNorm(3, 32, 3, 2, activation=nn.ReLU6)]
-    inputs = 32
-    stages = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
-    for expansion, outputs, blocks, stride in stages:
-        for block in range(blocks):
-            layers.append(InvertedResidual(inputs, outputs, stride if block == 0 else 1, expansion))
-            inputs = outputs
-    layers += [ConvNorm(inputs, 1280, 1, activation=nn.ReLU6), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Dropout(0.2), nn.Linear(1280, 1000))
-
-
 class SqueezeExcite(nn.Module):
     def __init__(self, channels, squeezed):
         super().__init__()
@@ -133,36 +102,3 @@ def efficientnet_b0():
             inputs = outputs
     layers += [ConvNorm(inputs, 1280, 1, activation=nn.SiLU), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     return nn.Sequential(*layers, nn.Dropout(0.2), nn.Linear(1280, 1000))
-
-
-class ChannelNorm(nn.LayerNorm):
-    """Layer norm over the channels of N x C x H x W."""
-
-    def forward(self, x):
-        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-
-
-class ConvNeXtBlock(nn.Module):
-    """Depthwise 7x7, norm, two linear layers with GELU, layer scale; Liu et al. 2022."""
-
-    def __init__(self, channels):
-        super().__init__()
-        self.depthwise = nn.Conv2d(channels, channels, 7, padding=3, groups=channels)
-        self.norm = nn.LayerNorm(channels, eps=1e-6)
-        self.body = nn.Sequential(nn.Linear(channels, 4 * channels), nn.GELU(), nn.Linear(4 * channels, channels))
-        self.scale = nn.Parameter(torch.full((channels,), 1e-6))
-
-    def forward(self, x):
-        y = self.body(self.norm(self.depthwise(x).permute(0, 2, 3, 1))) * self.scale
-        return x + y.permute(0, 3, 1, 2)
-
-
-def convnext_tiny():
-    layers = [nn.Conv2d(3, 96, 4, 4), ChannelNorm(96, eps=1e-6)]
-    for stage, blocks in enumerate((3, 3, 9, 3)):
-        channels = 96 << stage
-        if stage > 0:
-            layers += [ChannelNorm(channels // 2, eps=1e-6), nn.Conv2d(channels // 2, channels, 2, 2)]
-        layers += [ConvNeXtBlock(channels) for _ in range(blocks)]
-    layers += [nn.AdaptiveAvgPool2d(1), ChannelNorm(768, eps=1e-6), nn.Flatten(), nn.Linear(768, 1000)]
-    return nn.Sequential(*layers)

@@ -1,0 +1,199 @@
+"""The peers, side by side: who they are, one generation of them, their start-up, and the soak."""
+
+import contextlib
+import json
+import time
+
+from lab import StepFailed
+
+ROUNDS = 20
+TURN_S = 0.03
+STARTS, STARTS_AT_ONCE = 6, 3
+SOAK_TURNS, SOAK_TURN_S = 10, 1.0
+# Left before a step's deadline: for W to end by itself, which is when its counters are written.
+CLOSING_S = 3.0
+
+# What `load` is told, and the environment. H2 is H again: what A/A says of the method.
+BENCHMARK = {"B10": {"benchmark": True}, "B0": {"benchmark": True, "limit": 0}}
+MODE_B = {"TORCH_CUDNN_USE_HEURISTIC_MODE_B": "1"}
+PEERS = ("H", "H2", "B", "W", "B10", "B0")
+# Of --simulate. A network's time in microseconds, and its first iteration in milliseconds.
+MADE_UP = {
+    "H": (20000.0, 200.0), "H2": (20000.0, 200.0), "B": (19700.0, 200.0), "B10": (19100.0, 900.0), "B0": (18900.0, 2500.0),
+    "W": (17600.0, 225.0),
+}  # fmt: skip
+
+
+def order(names, round_number):
+    """Who runs when: rotated by one every second round, and backwards in every second one."""
+    names = list(names)
+    first = round_number // 2 % len(names)
+    rotated = names[first:] + names[:first]
+    return rotated[::-1] if round_number % 2 else rotated
+
+
+class Group:
+    """Peers of one network; a context manager. One that fails is left out from then on, and recorded."""
+
+    def __init__(self, lab, records, step, network, names, until, seed=0):
+        self.lab, self.records, self.step, self.network, self.until = lab, records, step, network, until
+        self.generation = f"{network.name}:{time.time():.3f}"
+        self.counters = lab.scratch / f"counters-{network.name}-{seed}.jsonl"
+        self.counters.unlink(missing_ok=True)
+        self.seed = seed
+        self.names, self.peers = names, {}
+        self._stack = contextlib.ExitStack()
+
+    def _start(self, name):
+        env = dict(MODE_B) if name == "B" else {}
+        if name == "W":
+            # What B10 and B0 choose from has any notes and any workspace: so may the winners.
+            env = {
+                "LD_PRELOAD": str(self.lab.library), "CONVTUNE_SNAPSHOT": str(self.network.snapshot(self.lab.work).parent),
+                "CONVTUNE_PRELOAD_ALLOW": "notes,workspace", "CONVTUNE_PRELOAD_REPORT": "0",
+                "CONVTUNE_PRELOAD_COUNTERS": str(self.counters),
+            }  # fmt: skip
+        return self.lab.child("peer.py", env, ["--made-up"] if self.lab.simulated else [])
+
+    def add(self, kind, **fields):
+        self.records.add({"kind": kind, "step": self.step, "network": self.network.name, "generation": self.generation, **fields})
+
+    def load_request(self, name):
+        request = {"do": "load", "network": self.network.name, "batch": self.network.batch, **BENCHMARK.get(name, {})}
+        if self.lab.simulated:
+            us, first_ms = MADE_UP[name]
+            request |= {
+                "made_up": {"us": us, "first_ms": first_ms, "served": self.network.convolutions},
+                "seed": f"{self.network.name} {name} {self.seed}",
+            }  # fmt: skip
+        return request
+
+    def one(self, name, request=None):
+        """The answer of one peer; None, and a record, if it failed. H is what all others are held against: without it nothing goes on."""
+        try:
+            if request is not None:
+                self.peers[name].send(request)
+            return self.peers[name].receive(self.until - CLOSING_S)
+        except StepFailed as failure:
+            self.add("peer_failed", peer=name, reason=str(failure))
+            if name == "H":
+                raise
+            del self.peers[name]
+            return None
+
+    def each(self, request_of, together=True):
+        """Asks all, at once or one after the other, and gives {name: answer} of those that did not fail."""
+        names = list(self.peers)
+        if together and request_of is not None:
+            for name in names:
+                self.peers[name].send(request_of(name))
+        answers = {}
+        for name in names:
+            answer = self.one(name, None if together or request_of is None else request_of(name))
+            if answer is not None:
+                answers[name] = answer
+        return answers
+
+    def counted(self):
+        """W's counters, which it writes as it ends."""
+        if not self.counters.exists():
+            return {}
+        lines = [json.loads(line) for line in self.counters.read_text().splitlines()]
+        return max(lines, key=lambda line: line.get("captured_served", 0)) if lines else {}
+
+    def __enter__(self):
+        self.peers = {name: self._stack.enter_context(self._start(name)) for name in self.names}
+        return self
+
+    def imported(self):
+        """Seconds from each process's exec until it has imported PyTorch; waits for them."""
+        started = {name: peer.started for name, peer in self.peers.items()}
+        return {name: answer["imported"] - started[name] for name, answer in self.each(None).items()}
+
+    def __exit__(self, *_):
+        if "W" in self.peers:
+            self.peers["W"].close(CLOSING_S)
+        self._stack.close()
+
+
+def prepared(group):
+    """Loads all together, has each run its first iteration and its search alone on the card, and captures."""
+    group.imported()
+    loaded = group.each(group.load_request)
+    first = group.each(lambda _: {"do": "first"}, together=False)
+    group.each(lambda _: {"do": "capture"})
+    path = group.lab.scratch / "output.pt"
+    group.one("H", {"do": "save", "path": str(path)})
+    errors = group.each(lambda _: {"do": "compare", "path": str(path)})
+    path.unlink(missing_ok=True)
+    group.add(
+        "peers", torch=loaded["H"]["torch"], cudnn=loaded["H"].get("cudnn"), torch_card=loaded["H"].get("uuid"),
+        first_ms={name: round(answer["first_ms"], 3) for name, answer in first.items()},
+        errors={name: answer["relative_error"] for name, answer in errors.items()},
+    )  # fmt: skip
+
+
+def turns(group, count, seconds, kind):
+    """Rounds in which each peer replays in turn; each round is a record as soon as it is done."""
+    for number in range(count):
+        us, state = {}, {}
+        for name in order(list(group.peers), number):
+            answer = group.one(name, {"do": "replay", "seconds": seconds})
+            if answer is not None:
+                us[name], state[name] = answer["us"], group.lab.card.state()
+        group.add(kind, round=number, us=us, state=state)
+
+
+def generation(lab, records, step, network, until):
+    if not network.snapshot(lab.work).exists():
+        raise StepFailed(f"no snapshot of {network.name}'s winners below {lab.work}: its step `tune` comes first")
+    group = Group(lab, records, step, network, PEERS, until, seed=len(records.of("peers")))
+    try:
+        with group:
+            prepared(group)
+            turns(group, ROUNDS, TURN_S, "round")
+    finally:
+        counted = group.counted()
+        group.add(
+            "served", convolutions=network.convolutions, captured=counted.get("captured", 0),
+            captured_served=counted.get("captured_served", 0), counters=counted,
+        )  # fmt: skip
+
+
+def startup(lab, records, step, network, until):
+    """Fresh processes, one at a time on the card. Those of a few rounds import PyTorch before any of them touches it."""
+    begun = len({r["round"] for r in records.of("startup", network=network.name)})
+    for first in range(begun, STARTS, STARTS_AT_ONCE):
+        with contextlib.ExitStack() as stack:
+            rounds = range(first, min(STARTS, first + STARTS_AT_ONCE))
+            groups = [stack.enter_context(Group(lab, records, step, network, ("H", "B10", "W"), until, seed=n)) for n in rounds]
+            imported = [group.imported() for group in groups]
+            for number, group, imported_s in zip(rounds, groups, imported):
+                _start_one_by_one(group, number, imported_s)
+
+
+def _start_one_by_one(group, number, imported_s):
+    found, card = [], group.lab.card
+    for name in order(list(group.peers), number):
+        used, asked = card.used_bytes(), time.monotonic()
+        loaded = group.one(name, group.load_request(name))
+        first = loaded and group.one(name, {"do": "first"})
+        if not first:
+            continue
+        after = card.used_bytes()
+        found.append({
+            "peer": name, "round": number, "first_ms": round(first["first_ms"], 3),
+            "from_exec_ms": round((imported_s[name] + first["ended"] - asked) * 1e3, 1),
+            "peak_bytes": first.get("peak_bytes"), "reserved_bytes": first.get("reserved_bytes"),
+            "card_bytes": after - used if used is not None and after is not None else None,
+        })  # fmt: skip
+        group.peers.pop(name).close(CLOSING_S)
+    served = group.counted().get("executions_served", 0)
+    for record in found:
+        group.add("startup", convolutions=group.network.convolutions, served=served, **record)
+
+
+def soak(lab, records, step, network, until):
+    with Group(lab, records, step, network, ("H", "W"), until) as group:
+        prepared(group)
+        turns(group, SOAK_TURNS, SOAK_TURN_S, "soak")

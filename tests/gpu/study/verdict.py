@@ -1,0 +1,274 @@
+"""What the records say: pure functions of them, and the rule that was fixed before the first card was seen.
+
+The rule, with its numbers, is the constants below; STUDY.md says it in words.
+"""
+
+import dataclasses
+import enum
+
+import stats
+from steps import ORACLE_SHAPES, networks, tuned
+
+LEAST_SERVED = 0.95
+MOST_ERROR = 0.02
+MOST_A_A = 0.01
+LEAST_BOUND = 0.02
+FASTER = 1.05
+SOONER_RATIO, SOONER_MS = 1.01, 50.0
+BEST_OF = ("B", "B10", "B0")
+
+
+class Status(enum.Enum):
+    """Whether a network on a card counts, or why not."""
+
+    COUNTED = "counted"
+    TOO_FEW = "fewer than 6 rounds"
+    NOT_SERVED = "less than 95% served"
+    OUTPUTS_DIFFER = "outputs differ"
+    NOISY = "A/A beyond 1%"
+
+
+class Answer(enum.Enum):
+    YES = "yes"
+    NO = "no"
+    OPEN = "open"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """The most that choices can save in a network: times in microseconds of one iteration."""
+
+    network: str
+    saved_us: float
+    stock_us: float  # of the convolutions
+    iteration_us: float | None  # H's, where it has run
+    measured: float  # share of the convolutions for which stock and winner were timed
+    timed: int
+    quarantined: int
+
+    @property
+    def share(self):
+        """Of an iteration; until H has run, of the convolutions' own time, which is more."""
+        return self.saved_us / (self.iteration_us or self.stock_us) if self.stock_us else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One network on one card. Ratios are of times: over_h of a peer over H, gains of a peer over W (above 1: W is faster)."""
+
+    network: str
+    card: str
+    status: Status
+    generations: int
+    h_us: float
+    over_h: dict
+    gains: dict
+    best: str | None
+    served: float | None
+    errors: dict
+
+    @property
+    def gain(self):
+        return self.gains.get(self.best)
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """Start-up of one peer on one card: medians of fresh processes; milliseconds and bytes."""
+
+    peer: str
+    card: str
+    count: int
+    first_ms: float
+    least_ms: float
+    most_ms: float
+    from_exec_ms: float
+    peak_bytes: float | None
+    card_bytes: float | None
+    served: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    faster: Answer
+    sooner: Answer
+    gain: stats.Estimate | None
+    over_b10: stats.Estimate | None
+    later_ms: float | None  # W's first iteration after H's
+    counted: tuple  # Results
+    missing: tuple  # names of networks that have not run to an end
+    left_out: tuple  # Results that do not count
+    bounds_low: bool  # every network's bound is known and below 2%
+
+
+def bounds(records):
+    found = []
+    for name, problems in tuned(records).items():
+        known = [p for p in problems if p["winner_us"] and p["stock_us"]]
+        total = sum(p["count"] for p in problems)
+        card = [r["us"]["H"] for r in records.of("round", network=name) if "H" in r["us"]]
+        found.append(Bound(
+            name, sum(p["count"] * (p["stock_us"] - p["winner_us"]) for p in known), sum(p["count"] * p["stock_us"] for p in known),
+            stats.median(card) if card else None, sum(p["count"] for p in known) / total, sum(p["timed"] for p in problems),
+            sum(p["quarantined"] for p in problems),
+        ))  # fmt: skip
+    return found
+
+
+def _generations(records, kind, network, card):
+    """{generation: its rounds, as {peer: microseconds}}, in order."""
+    found = {}
+    for r in records.of(kind, network=network, card=card):
+        found.setdefault(r["generation"], []).append(r["us"])
+    return found
+
+
+def ratios(rounds, over, under):
+    """Of one peer's time to another's, in each round that has both."""
+    return [us[over] / us[under] for us in rounds if over in us and under in us]
+
+
+def _estimate(generations, over, under):
+    pairs = [found for rounds in generations if (found := ratios(rounds, over, under))]
+    return stats.pooled([pairs]) if pairs else None
+
+
+def served_share(record):
+    """Of a network's convolutions, those that W's graph got from the snapshot. What the interposer did not know of counts as not served."""
+    return record["captured_served"] / max(record["captured"], record["convolutions"])
+
+
+def _usable(records, network, card):
+    """(all generations, those in which W was served, those of them in which its output was right)."""
+    rounds = _generations(records, "round", network, card)
+    shares = {r["generation"]: served_share(r) for r in records.of("served", network=network, card=card)}
+    errors = {r["generation"]: r["errors"].get("W") for r in records.of("peers", network=network, card=card)}
+    served = {g: found for g, found in rounds.items() if shares.get(g, 0.0) >= LEAST_SERVED}
+    right = {g: found for g, found in served.items() if errors.get(g) is not None and errors[g] <= MOST_ERROR}
+    return [list(part.values()) for part in (rounds, served, right)]
+
+
+def result(records, network, card):
+    """The Result of a network on a card; None if no round has run."""
+    everyone, served, right = _usable(records, network, card)
+    if not everyone:
+        return None
+    peers = dict.fromkeys(name for found in everyone for us in found for name in us)
+    # Where W was not served it is no W: it counts in the generations that are right alone.
+    over_h = {p: e for p in peers if p != "H" and (e := _estimate(right if p == "W" else everyone, p, "H"))}
+    gains = {p: e for p in peers if p != "W" and (e := _estimate(right, p, "W"))}
+    there = [p for p in BEST_OF if p in gains]
+    best = min(there, key=lambda p: gains[p].value) if there else None
+    noise = over_h.get("H2")
+    if not served:
+        status = Status.NOT_SERVED
+    elif not right:
+        status = Status.OUTPUTS_DIFFER
+    elif best is None or not gains[best].known or noise is None or not noise.known:
+        status = Status.TOO_FEW
+    elif abs(noise.value - 1) > MOST_A_A:
+        status = Status.NOISY
+    else:
+        status = Status.COUNTED
+    errors = {}
+    for record in records.of("peers", network=network, card=card):
+        for peer, error in record["errors"].items():
+            errors[peer] = None if error is None or errors.get(peer, 0.0) is None else max(error, errors.get(peer, 0.0))
+    return Result(
+        network, card, status, len(right), stats.median([us["H"] for found in everyone for us in found if "H" in us]), over_h, gains, best,
+        min((served_share(r) for r in records.of("served", network=network, card=card)), default=None), errors,
+    )  # fmt: skip
+
+
+def cards(records):
+    return list(dict.fromkeys(r["card"] for r in records.all if r.get("card")))
+
+
+def results(records):
+    """One for each network and card that has run: cards are never pooled as one."""
+    found = [result(records, name, card) for name in networks() for card in cards(records)]
+    return [r for r in found if r is not None]
+
+
+def first_ms(records):
+    """{(network, card): {peer: median of the first iterations of its generations' processes}}."""
+    found = {}
+    for r in records.of("peers"):
+        for peer, ms in r["first_ms"].items():
+            found.setdefault((r["network"], r["card"]), {}).setdefault(peer, []).append(ms)
+    return {key: {peer: stats.median(times) for peer, times in by.items()} for key, by in found.items()}
+
+
+def starts(records):
+    found = []
+    for card in cards(records):
+        for peer in ("H", "B10", "W"):
+            runs = records.of("startup", card=card, peer=peer)
+            if not runs:
+                continue
+            middle = lambda name: stats.median([r[name] for r in runs]) if all(r.get(name) is not None for r in runs) else None
+            times = [r["first_ms"] for r in runs]
+            found.append(Start(
+                peer, card, len(runs), middle("first_ms"), min(times), max(times), middle("from_exec_ms"), middle("peak_bytes"),
+                middle("card_bytes"), min(r["served"] / r["convolutions"] for r in runs),
+            ))  # fmt: skip
+    return found
+
+
+def _later_ms(started):
+    """W's first iteration less H's, on the card with most starts; None unless both started often enough and W was served."""
+    by = {(s.card, s.peer): s for s in started}
+    for card in sorted({s.card for s in started}, key=lambda c: -by.get((c, "W"), started[0]).count):
+        w, h = by.get((card, "W")), by.get((card, "H"))
+        if w and h and min(w.count, h.count) >= stats.LEAST_PAIRS and w.served >= LEAST_SERVED:
+            return w.first_ms - h.first_ms
+    return None
+
+
+def verdict(records):
+    """The rule, applied to what there is. `missing` says which networks it still waits for."""
+    every = results(records)
+    counted, left_out, missing = [], [], []
+    for name in networks():
+        mine = [r for r in every if r.network == name]
+        good = [r for r in mine if r.status is Status.COUNTED]
+        if good:
+            counted.append(max(good, key=lambda r: r.gain.pairs))
+        elif not mine or all(r.status is Status.TOO_FEW for r in mine):
+            missing.append(name)
+        else:
+            left_out.append(mine[-1])
+    known = bounds(records)
+    low = len(known) == len(networks()) and all(
+        b.share is not None and b.iteration_us and b.measured >= LEAST_SERVED and b.share < LEAST_BOUND for b in known
+    )
+    pairs = lambda over: [_pairs(records, r, over(r)) for r in counted]
+    gain = stats.pooled(pairs(lambda r: r.best)) if counted else None
+    b10 = stats.pooled(pairs(lambda r: "B10")).inverse() if counted and all("B10" in r.gains for r in counted) else None
+    later = _later_ms(starts(records))
+    faster = Answer.NO if low else Answer.OPEN if gain is None else Answer.YES if gain.value >= FASTER else Answer.NO
+    sooner = Answer.OPEN
+    if b10 is not None and later is not None:
+        sooner = Answer.YES if b10.value <= SOONER_RATIO and later <= SOONER_MS else Answer.NO
+    return Verdict(faster, sooner, gain, b10, later, tuple(counted), tuple(missing), tuple(left_out), low)
+
+
+def _pairs(records, found, over):
+    """The generations of ratios that a counted Result rests on."""
+    return [ratios(rounds, over, "W") for rounds in _usable(records, found.network, found.card)[2]]
+
+
+def flip_counts(records):
+    """(pairs of tunings that chose differently, those that cost more than 1%, pairs), over all shapes."""
+    totals = (0, 0, 0)
+    for card in cards(records):
+        rounds = [r["tunings"] for r in records.of("flips", card=card)]
+        for problem in dict.fromkeys(p for tunings in rounds for p in tunings):
+            chosen = [(t[problem]["winner"], t[problem]["times"]) for t in rounds if problem in t]
+            totals = tuple(a + b for a, b in zip(totals, stats.flips(chosen)))
+    return totals
+
+
+def soak(records, card):
+    """H's time over W's in the turns of the soak; None if there was none on this card."""
+    return _estimate([[r["us"] for r in records.of("soak", card=card)]], "H", "W")

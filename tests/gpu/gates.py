@@ -8,6 +8,7 @@ the order of GATES. --simulate tries all but the card, with the fake worker.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import dataclasses
 import importlib.metadata
@@ -28,7 +29,7 @@ from collections.abc import Callable
 HERE = pathlib.Path(__file__).resolve().parent
 STUDY = HERE / "study"
 PROBLEM = "fwd,x=32x64x56x56,w=64x64x3x3,pad=1x1,nhwc,f16"  # ResNet-50's, and convolve()'s below
-SOCKET_S, SNAPSHOT_S = 30, 10
+SOCKET_S = 60
 READ_S = 20  # for the page cache
 READERS, READ_BYTES = 8, 8 << 20
 # Of PyTorch's folders, those that a convolution needs, in the order of need.
@@ -130,7 +131,7 @@ def card(place):
         if place.simulate:
             return "simulated: no nvidia-smi"
         raise Failed("nvidia-smi is not in PATH, nor in /usr/local/nvidia/bin")
-    (place.work / "nvidia-smi.txt").write_text(place.said([program, "-q"], 10))
+    (place.work / "nvidia-smi.txt").write_text(place.said([program, "-q"], 20))
     fields = "name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,temperature.gpu,compute_mode,mig.mode.current"
     line = place.said([program, f"--query-gpu={fields}", "--format=csv,noheader"], 10).splitlines()[0]
     name, driver, clock, most, memory, watts, degrees, mode, mig = (part.strip() for part in line.split(","))
@@ -148,7 +149,7 @@ def files(place):
     found += list((torch / "lib").glob("*.so*")) if torch else []
     found = sorted(
         (path for path in found if path.is_file()),
-        key=lambda path: next((i for i, part in enumerate(NEEDED_FIRST) if part in str(path)), len(NEEDED_FIRST)),
+        key=lambda path: next((i for i, part in enumerate(NEEDED_FIRST) if part in "/".join(path.parts[-3:])), len(NEEDED_FIRST)),
     )
     found = [*(place.kit / "bin").iterdir(), *(place.kit / "lib").iterdir(), *found]
     started, left, read, lock = time.monotonic(), iter(found), [0, 0], threading.Lock()
@@ -241,6 +242,12 @@ def convolve():
     x, w = make(32, 64, 56, 56), make(64, 64, 3, 3)
     return lambda: torch.nn.functional.conv2d(x, w, padding=1)
 """
+CONVOLVE_ONCE = CONVOLVE + """
+with torch.no_grad():
+    convolve()()
+if torch.cuda.is_available():
+    torch.cuda.synchronize()
+"""
 
 
 def served(place):
@@ -254,17 +261,15 @@ def served(place):
         evidence = tuning.get("evidence", "none").removeprefix("EVIDENCE_").lower()
         quarantined = sum(c.get("status") == "CANDIDATE_STATUS_QUARANTINED" for c in tuning["candidates"])
         text = f"evidence {evidence}, {len(tuning['candidates'])} candidates, {quarantined} quarantined, winner {tuning.get('winner')}"
-        snapshot, end = state / "snapshot" / "current.snapshot", time.monotonic() + SNAPSHOT_S
-        while not snapshot.exists():
-            if time.monotonic() > end:
-                raise Failed(f"{text}: nothing was published")
-            time.sleep(0.02)
+    # The daemon's last act was the snapshot.
+    if not (state / "snapshot" / "current.snapshot").exists():
+        raise Failed(f"{text}: nothing was published")
     if torch_folder() is None and place.simulate:
         return f"simulated, without torch: {text}"
     counters = place.scratch / "counters.jsonl"
     counters.unlink(missing_ok=True)
     place.python(
-        CONVOLVE + "\nwith torch.no_grad(): convolve()()\nif torch.cuda.is_available(): torch.cuda.synchronize()", 60,
+        CONVOLVE_ONCE, 60,
         LD_PRELOAD=str(place.library), CONVTUNE_SNAPSHOT=str(state / "snapshot"), CONVTUNE_PRELOAD_POLICY="truncate",
         CONVTUNE_PRELOAD_ALLOW="notes,workspace", CONVTUNE_PRELOAD_COUNTERS=str(counters),
     )  # fmt: skip
@@ -344,17 +349,18 @@ def apis(place):
     """PyTorch's own variables lead to the legacy API and to heuristic mode B, by what cuDNN logs."""
     if torch_folder() is None and place.simulate:
         return "simulated, without torch"
-    logs = {}
-    for name, variable in (("legacy", "TORCH_CUDNN_V8_API_DISABLED"), ("mode B", "TORCH_CUDNN_USE_HEURISTIC_MODE_B")):
+
+    def logged(variable):
         path = place.scratch / f"cudnn-{variable}.log"
         path.unlink(missing_ok=True)
-        code = CONVOLVE + "\nwith torch.no_grad(): convolve()()\nif torch.cuda.is_available(): torch.cuda.synchronize()"
-        place.python(code, 60, CUDNN_LOGLEVEL_DBG="3", CUDNN_LOGDEST_DBG=str(path), **{variable: "1"})
-        logs[name] = api_calls(path.read_text(errors="replace") if path.exists() else "")
+        place.python(CONVOLVE_ONCE, 60, CUDNN_LOGLEVEL_DBG="3", CUDNN_LOGDEST_DBG=str(path), **{variable: "1"})
+        return api_calls(path.read_text(errors="replace") if path.exists() else "")
+
+    with concurrent.futures.ThreadPoolExecutor() as both:
+        (functions, _, _), (_, modes, redirected) = both.map(logged, ("TORCH_CUDNN_V8_API_DISABLED", "TORCH_CUDNN_USE_HEURISTIC_MODE_B"))
     if place.simulate:
         return "simulated: on the CPU cuDNN is not called"
-    legacy = sorted(f for f in logs["legacy"][0] if LEGACY.match(f))
-    _, modes, redirected = logs["mode B"]
+    legacy = sorted(f for f in functions if LEGACY.match(f))
     if not legacy or MODE_B not in modes:
         raise Failed(f"legacy functions called: {', '.join(legacy) or 'none'}; heuristic modes asked: {sorted(modes) or 'none'}")
     return f"{', '.join(legacy)}; mode B asked{', and answered by mode A, as cuDNN says' if redirected else ''}"
@@ -399,7 +405,7 @@ def tuning_run(place):
 
 GATES = (
     Gate("versions", 20, versions, "run go with the Python that has PyTorch and its wheels; build the kit on an older distribution", once=False),
-    Gate("card", 30, card, "end the other processes, or put the driver's folder into PATH", once=False),
+    Gate("card", 50, card, "end the other processes, or put the driver's folder into PATH", once=False),
     Gate("files", 40, files, "nothing: steps that read from the disk take longer", once=False),
     Gate("probe", 80, probe, "read logs/probe.log; LD_DEBUG=libs bin/convtune-worker --probe --devices all says which library it is", once=False, fatal=True),
     Gate("served", 120, served, "read logs/gate-convtuned.log and gate-tuning.json; W cannot count until this is mended"),

@@ -331,6 +331,11 @@ def test_the_trace_is_packed_in_pieces_and_the_oldest_go(packer):
     kept = b"".join(gzip.decompress(p.read_bytes()) for p in pieces)
     assert whole.endswith(kept) and len(whole) // 4 < len(kept) < len(whole)
     assert "trace/a.jsonl" not in results(packs.out)
+    # A later call into the same folder: there are not more pieces for that.
+    later = go.Packer(packs.out, packs.work)
+    later.piece_name = "trace-99999999-000000"
+    later.pack()
+    assert len(list(packs.out.glob("trace-*"))) == go.TRACE_PIECES
 
 
 def test_what_does_not_fit_is_left_out_and_named(packer):

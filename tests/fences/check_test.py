@@ -97,9 +97,6 @@ class FencesTest(unittest.TestCase):
     def test_a_new_entry_of_the_top_level(self):
         self.assert_one({"scripts/x.sh": ""}, "scripts", "top level")
 
-    def test_a_file_that_is_too_long(self):
-        self.assert_one({"deploy/run": "#!/bin/sh\n" + "true\n" * 400}, "deploy/run", "401 lines")
-
     def test_a_cycle_between_targets(self):
         self.assert_one({}, "b -> c -> b", targets="a b\nb c\nc $<LINK_ONLY:b>;z\n")
 

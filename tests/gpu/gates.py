@@ -1,0 +1,439 @@
+"""Gates: what a machine and our programs must show on it before the verdict's minutes are spent.
+
+    python3 gates.py NAME --kit DIR --work DIR [--simulate]
+
+runs one gate as a process of its own. It prints what it saw, one line, and ends
+with 0; where it fails, one line says why, and it ends with 1. `go` runs them in
+the order of GATES. --simulate tries all but the card, with the fake worker.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import dataclasses
+import importlib.metadata
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+
+HERE = pathlib.Path(__file__).resolve().parent
+STUDY = HERE / "study"
+PROBLEM = "fwd,x=32x64x56x56,w=64x64x3x3,pad=1x1,nhwc,f16"  # ResNet-50's, and convolve()'s below
+SOCKET_S = 60
+READ_S = 20  # for the page cache
+READERS, READ_BYTES = 8, 8 << 20
+# Of PyTorch's folders, those that a convolution needs, in the order of need.
+NEEDED_FIRST = ("cudnn", "torch/lib", "cublas", "cudart", "nvrtc", "cupti", "nvJitLink")
+
+
+class Failed(Exception):
+    """A gate is shut; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    name: str
+    limit_s: int
+    run: Callable  # run(Place) gives the words of its line; raises Failed
+    next: str  # what is to be done where it fails
+    once: bool = True  # it passes for a kit, driver and cuDNN, and is not asked again; else it is of this machine
+    fatal: bool = False  # without it nothing else can be had
+
+
+class Place:
+    """Where a gate runs: the kit, the folder of results, and how programs of ours are started."""
+
+    def __init__(self, kit, work, simulate):
+        self.kit, self.work, self.simulate = pathlib.Path(kit).resolve(), pathlib.Path(work).resolve(), simulate
+        self.scratch = self.work / "tmp"
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        self.worker = self.kit / "bin" / ("convtune-fake-worker" if simulate else "convtune-worker")
+        self.library = self.kit / "lib" / "libconvtune_preload.so"
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("CONVTUNE_", "LD_PRELOAD", "LD_AUDIT", "TORCH_CUDNN_"))}
+        # The worker must load the cuDNN that PyTorch has.
+        folders = [*map(str, wheel_folders()), self.env.get("LD_LIBRARY_PATH", "")]
+        self.worker_env = {**self.env, "LD_LIBRARY_PATH": ":".join(f for f in folders if f)}
+
+    def python(self, code, seconds, **env):
+        """Standard output of a Python process that runs `code`; Failed with its last words otherwise."""
+        return self.said([sys.executable, "-c", code], seconds, {**self.env, **env})
+
+    def said(self, command, seconds, env=None, good=(0,)):
+        try:
+            done = subprocess.run(list(map(str, command)), env=env or self.env, capture_output=True, text=True, timeout=seconds)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Failed(f"{pathlib.Path(command[0]).name}: {error}") from None
+        if done.returncode not in good:
+            words = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1][-400:]
+            raise Failed(f"{pathlib.Path(command[0]).name} ended with {done.returncode}: {words}")
+        return done.stdout
+
+
+def wheel_folders():
+    """Folders of the libraries that PyTorch's wheels bring."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = list(spec.submodule_search_locations) if spec else []
+    return [path for root in roots for path in sorted(pathlib.Path(root).glob("*/lib")) if path.is_dir()]
+
+
+def torch_folder():
+    """Without importing it; None where it is not."""
+    spec = importlib.util.find_spec("torch")
+    return pathlib.Path(spec.submodule_search_locations[0]) if spec else None
+
+
+def version_of(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def numbers(version):
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def glibc():
+    return os.confstr("CS_GNU_LIBC_VERSION").split()[1]
+
+
+def versions(place):
+    needs = json.loads((place.kit / "kit.json").read_text())
+    torch = version_of("torch")
+    cudnn = version_of("nvidia-cudnn-cu13") or version_of("nvidia-cudnn-cu12")
+    if numbers(glibc()) < numbers(needs["glibc"]):
+        raise Failed(f"glibc {glibc()} is here, {needs['glibc']} is needed")
+    if not place.simulate and (torch is None or cudnn is None):
+        raise Failed(f"{sys.executable}: torch {torch}, cuDNN's wheel {cudnn}")
+    commit = (place.kit / "COMMIT").read_text().strip()
+    return f"Python {platform.python_version()}, glibc {glibc()}, torch {torch}, cuDNN {cudnn} (built with {needs['cudnn']}), commit {commit[:12]}"
+
+
+def find_smi():
+    folders = os.environ.get("PATH", "") + ":/usr/local/nvidia/bin:/usr/bin"
+    return shutil.which("nvidia-smi", path=folders)
+
+
+def card(place):
+    """Which card it is, its clocks and who else is on it."""
+    program = find_smi()
+    if program is None:
+        if place.simulate:
+            return "simulated: no nvidia-smi"
+        raise Failed("nvidia-smi is not in PATH, nor in /usr/local/nvidia/bin")
+    (place.work / "nvidia-smi.txt").write_text(place.said([program, "-q"], 20))
+    fields = "name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,temperature.gpu,compute_mode,mig.mode.current"
+    line = place.said([program, f"--query-gpu={fields}", "--format=csv,noheader"], 10).splitlines()[0]
+    name, driver, clock, most, memory, watts, degrees, mode, mig = (part.strip() for part in line.split(","))
+    others = place.said([program, "--query-compute-apps=pid,used_memory", "--format=csv,noheader"], 10).strip().splitlines()
+    text = f"{name}, driver {driver}, SM {clock} of {most}, memory {memory}, {watts}, {degrees} C, compute mode {mode}, MIG {mig}"
+    if others:
+        raise Failed(f"{text}: {len(others)} other processes compute on it")
+    return text
+
+
+def files(place):
+    """Reads the libraries once, so that no later step waits for a cold disk."""
+    torch = torch_folder()
+    found = [path for folder in wheel_folders() for path in folder.glob("*.so*")]
+    found += list((torch / "lib").glob("*.so*")) if torch else []
+    found = sorted(
+        (path for path in found if path.is_file()),
+        key=lambda path: next((i for i, part in enumerate(NEEDED_FIRST) if part in "/".join(path.parts[-3:])), len(NEEDED_FIRST)),
+    )
+    found = [*(place.kit / "bin").iterdir(), *(place.kit / "lib").iterdir(), *found]
+    started, left, read, lock = time.monotonic(), iter(found), [0, 0], threading.Lock()
+
+    def reader():
+        buffer = bytearray(READ_BYTES)
+        while True:
+            with lock:
+                path = next(left, None)
+            if path is None:
+                return
+            with open(path, "rb", buffering=0) as file:
+                while count := file.readinto(buffer):
+                    if time.monotonic() - started > READ_S:
+                        return
+                    with lock:
+                        read[0] += count
+            with lock:
+                read[1] += 1
+
+    threads = [threading.Thread(target=reader) for _ in range(READERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    took = time.monotonic() - started
+    text = f"{read[1]} of {len(found)} libraries, {read[0] / 1e6:.0f} MB in {took:.1f} s, {read[0] / 1e6 / max(took, 1e-3):.0f} MB/s"
+    if read[1] < len(found):
+        raise Failed(f"{text}: the rest is read when it is needed")
+    return text
+
+
+def probe(place):
+    """The worker runs here and sees a card; what it says is kept."""
+    said = place.said([place.worker, "--probe", "--devices", "all"], 60, place.worker_env)
+    (place.work / "probe.jsonl").write_text(said)
+    if not said.strip():
+        raise Failed("no GPU with a driver on this machine")
+    first = json.loads(said.splitlines()[0])
+    if first.get("error"):
+        raise Failed(first["error"])
+    return first["environment"]
+
+
+@contextlib.contextmanager
+def daemon(place, state):
+    """convtuned on `state`; gives a function that runs a convtune command and returns its JSON document."""
+    state.mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix="ct-")  # a socket's path is short
+    address = f"unix:{folder}/s"
+    command = [place.kit / "bin" / "convtuned", "--state-dir", state, "--listen", address, "--devices", "0", "--worker", place.worker,
+               "--auto-promote", "--allow-network-fs"]  # fmt: skip
+    env = {**place.worker_env, "CONVTUNE_TRACE": str(place.work / "trace" / "gates.jsonl")}
+    (place.work / "trace").mkdir(exist_ok=True)
+    log = place.work / "logs" / "gate-convtuned.log"
+    log.parent.mkdir(exist_ok=True)
+    with open(log, "ab") as said:
+        process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=env)
+    try:
+        end = time.monotonic() + SOCKET_S
+        while not os.path.exists(f"{folder}/s"):
+            if process.poll() is not None:
+                raise Failed(f"convtuned ended with {process.returncode}: {log.read_text(errors='replace').strip().splitlines()[-1:]}")
+            if time.monotonic() > end:
+                raise Failed(f"convtuned: no socket after {SOCKET_S} s")
+            time.sleep(0.02)
+
+        def run(*arguments):
+            command = [place.kit / "bin" / "convtune", *arguments, "--json", "--address", address]
+            return json.loads(place.said(command, 60, place.worker_env, good=(0, 3)))  # 3: a worse answer than was wished for
+
+        yield run
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# PROBLEM as PyTorch runs it. On a CPU, for a rehearsal, no cuDNN is called.
+CONVOLVE = """
+import torch
+def convolve():
+    device, dtype = ("cuda", torch.float16) if torch.cuda.is_available() else ("cpu", torch.float32)
+    torch.manual_seed(0)
+    make = lambda *dims: torch.randn(dims, device=device, dtype=dtype).to(memory_format=torch.channels_last)
+    x, w = make(32, 64, 56, 56), make(64, 64, 3, 3)
+    return lambda: torch.nn.functional.conv2d(x, w, padding=1)
+"""
+CONVOLVE_ONCE = CONVOLVE + """
+with torch.no_grad():
+    convolve()()
+if torch.cuda.is_available():
+    torch.cuda.synchronize()
+"""
+
+
+def served(place):
+    """Tunes one problem, and has one PyTorch convolution served by what the daemon published."""
+    state = place.scratch / "gate-state"
+    shutil.rmtree(state, ignore_errors=True)
+    with daemon(place, state) as convtune:
+        convtune("tune", PROBLEM, "--budget", "2s", "--api", "graph")
+        tuning = convtune("explain", PROBLEM)["tuning"]
+        (place.work / "gate-tuning.json").write_text(json.dumps(tuning))
+        evidence = tuning.get("evidence", "none").removeprefix("EVIDENCE_").lower()
+        quarantined = sum(c.get("status") == "CANDIDATE_STATUS_QUARANTINED" for c in tuning["candidates"])
+        text = f"evidence {evidence}, {len(tuning['candidates'])} candidates, {quarantined} quarantined, winner {tuning.get('winner')}"
+    # The daemon's last act was the snapshot.
+    if not (state / "snapshot" / "current.snapshot").exists():
+        raise Failed(f"{text}: nothing was published")
+    if torch_folder() is None and place.simulate:
+        return f"simulated, without torch: {text}"
+    counters = place.scratch / "counters.jsonl"
+    counters.unlink(missing_ok=True)
+    place.python(
+        CONVOLVE_ONCE, 60,
+        LD_PRELOAD=str(place.library), CONVTUNE_SNAPSHOT=str(state / "snapshot"), CONVTUNE_PRELOAD_POLICY="truncate",
+        CONVTUNE_PRELOAD_ALLOW="notes,workspace", CONVTUNE_PRELOAD_COUNTERS=str(counters),
+    )  # fmt: skip
+    lines = [json.loads(line) for line in counters.read_text().splitlines()] if counters.exists() else []
+    most = max(lines, key=lambda line: line["executions"], default={"executions": 0, "executions_served": 0})
+    text = f"{most['executions_served']} of {most['executions']} served; {text}"
+    if place.simulate:
+        return f"simulated: the interposer is loaded beside torch; {text}"
+    if most["executions"] != 1 or most["executions_served"] != 1:
+        raise Failed(f"{text}; it missed {most.get('missed')}")
+    return text
+
+
+# What a peer of the verdict does: a child of a process that has PyTorch, a captured graph, and CUPTI.
+FORK = CONVOLVE + """
+import json, os, sys
+def child():
+    run = convolve()
+    activities = [torch.profiler.ProfilerActivity.CUDA if torch.cuda.is_available() else torch.profiler.ProfilerActivity.CPU]
+    with torch.no_grad():
+        eager = replay = run
+        if torch.cuda.is_available():
+            expected = eager()
+            side = torch.cuda.Stream()
+            with torch.cuda.stream(side):
+                run()
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                captured = run()
+            replay = graph.replay
+            replay()
+            torch.cuda.synchronize()
+            assert torch.equal(captured, expected), "the replay's output differs"
+        with torch.profiler.profile(activities=activities) as profile:
+            replay()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+    events = profile.profiler.kineto_results.events()
+    names = sorted({e.name() for e in events if e.duration_ns() > 0 and
+                    (not torch.cuda.is_available() or e.device_type() == torch.autograd.DeviceType.CUDA)})
+    assert names, "the profile of a replay holds no kernel"
+    print(f"{len(names)} kernels seen, one of them {max(names, key=len)[:60]}", flush=True)
+assert not torch.cuda.is_initialized()
+pid = os.fork()
+if pid == 0:
+    try:
+        child()
+        os._exit(0)
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        os._exit(1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def one_process(place):
+    """Fork, CUDA graph and CUPTI in one process."""
+    if torch_folder() is None and place.simulate:
+        return "simulated, without torch"
+    said = place.python(FORK, 60).strip()
+    return f"simulated, on the CPU: {said}" if place.simulate else said
+
+
+def api_calls(log):
+    """Of cuDNN's own log: (names of the functions called, heuristic modes asked by number, whether mode B was answered by A)."""
+    functions = set(re.findall(r"function (\w+)\(\) called", log))
+    modes = {int(mode) for mode in re.findall(r"ENGINEHEUR_MODE \(200\).*?\[0\]: type=int; val=(\d+);", log, re.S)}
+    return functions, modes, "redirecting to CUDNN_HEUR_MODE_A" in log
+
+
+MODE_B = 1
+LEGACY = re.compile(r"cudnn(Get|Find)?Convolution(Forward|BackwardData|BackwardFilter)")
+
+
+def apis(place):
+    """PyTorch's own variables lead to the legacy API and to heuristic mode B, by what cuDNN logs."""
+    if torch_folder() is None and place.simulate:
+        return "simulated, without torch"
+
+    def logged(variable):
+        path = place.scratch / f"cudnn-{variable}.log"
+        path.unlink(missing_ok=True)
+        place.python(CONVOLVE_ONCE, 60, CUDNN_LOGLEVEL_DBG="3", CUDNN_LOGDEST_DBG=str(path), **{variable: "1"})
+        return api_calls(path.read_text(errors="replace") if path.exists() else "")
+
+    with concurrent.futures.ThreadPoolExecutor() as both:
+        (functions, _, _), (_, modes, redirected) = both.map(logged, ("TORCH_CUDNN_V8_API_DISABLED", "TORCH_CUDNN_USE_HEURISTIC_MODE_B"))
+    if place.simulate:
+        return "simulated: on the CPU cuDNN is not called"
+    legacy = sorted(f for f in functions if LEGACY.match(f))
+    if not legacy or MODE_B not in modes:
+        raise Failed(f"legacy functions called: {', '.join(legacy) or 'none'}; heuristic modes asked: {sorted(modes) or 'none'}")
+    return f"{', '.join(legacy)}; mode B asked{', and answered by mode A, as cuDNN says' if redirected else ''}"
+
+
+def referee(place):
+    """The study's referee, which shares nothing with our worker, times one shape."""
+    tuning = json.loads((place.work / "gate-tuning.json").read_text())
+    stock = next((c["text"] for c in tuning["candidates"] if c.get("stock")), None)
+    request = {"problem": PROBLEM, "winner": tuning["winner"], "stock": stock, "seconds": 6}
+    if place.simulate:
+        request["us"] = 10.0
+    command = [sys.executable, str(STUDY / "oracle.py"), *(["--made-up"] if place.simulate else [])]
+    done = subprocess.run(command, input=json.dumps(request) + "\n", env=place.env, capture_output=True, text=True, timeout=60)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    last = answers[-1] if answers else {"error": done.stderr.strip()[-300:]}
+    if "oracle" not in last:
+        raise Failed(last.get("error", str(last)))
+    text = f"{last['ran']} of {last['listed']} plans ran, the fastest {last['oracle']} {last['oracle_us']:.1f} us, our winner {last['regret'] * 100:+.1f}%"
+    if last["regret"] is None or abs(last["regret"]) > 0.5:
+        raise Failed(f"{text}: two timers disagree about this shape")
+    return text
+
+
+def tuning_run(place):
+    """ResNet-50's forward problems, by the command that tunes a card."""
+    programs = place.kit / "bin"
+    if place.simulate:
+        programs = place.scratch / "fake-bin"
+        programs.mkdir(exist_ok=True)
+        for name, target in (("convtuned", "convtuned"), ("convtune", "convtune"), ("convtune-worker", "convtune-fake-worker")):
+            (programs / name).unlink(missing_ok=True)
+            (programs / name).symlink_to(place.kit / "bin" / target)
+    (place.work / "trace").mkdir(exist_ok=True)
+    out = place.work / "run"
+    env = {**place.env, "CONVTUNE_TRACE": str(place.work / "trace" / "run.jsonl")}
+    command = ["bash", HERE / "run", "--only", "fwd:f16:nhwc", "--batch", "32", "--minutes", "2", "--bin", programs, "--out", out,
+               "--python", sys.executable]  # fmt: skip
+    place.said(command, 150, env)
+    return f"{len(list(out.glob('*.tar.gz')))} result, in run/ of the pack"
+
+
+GATES = (
+    Gate("versions", 20, versions, "run go with the Python that has PyTorch and its wheels; build the kit on an older distribution", once=False),
+    Gate("card", 50, card, "end the other processes, or put the driver's folder into PATH", once=False),
+    Gate("files", 40, files, "nothing: steps that read from the disk take longer", once=False),
+    Gate("probe", 80, probe, "read logs/probe.log; LD_DEBUG=libs bin/convtune-worker --probe --devices all says which library it is", once=False, fatal=True),
+    Gate("served", 120, served, "read logs/gate-convtuned.log and gate-tuning.json; W cannot count until this is mended"),
+    Gate("process", 80, one_process, "the peers of the verdict need each of the three: see which one the line names"),
+    Gate("apis", 80, apis, "leave out the peer whose variable PyTorch does not follow"),
+    Gate("referee", 80, referee, "read gate-tuning.json: regret and oracle are not to be believed until this is mended"),
+    Gate("run", 160, tuning_run, "read logs/run.log; the verdict tunes by itself and goes on"),
+)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="gates.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=[gate.name for gate in GATES])
+    parser.add_argument("--kit", type=pathlib.Path, required=True)
+    parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--simulate", action="store_true")
+    parsed = parser.parse_args()
+    gate = next(g for g in GATES if g.name == parsed.name)
+    try:
+        print(gate.run(Place(parsed.kit, parsed.work, parsed.simulate)))
+    except Failed as failure:
+        print(failure)
+        return 1
+    except Exception as error:  # whatever it is, it is this gate's answer
+        print(f"{type(error).__name__}: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

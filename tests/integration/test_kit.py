@@ -1,0 +1,395 @@
+"""The kit for a machine with a card: what it refuses to carry, and `go` with a study of the test's own in the verdict's place."""
+
+import gzip
+import importlib.machinery
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import types
+
+import pytest
+
+from conftest import PROGRAMS
+from harness import study
+from harness.daemon import wait_until
+from harness.preload import Problem
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GPU = ROOT / "tests" / "gpu"
+
+
+def load(name):
+    """A program of tests/gpu as a module."""
+    sys.path.insert(0, str(GPU))
+    try:
+        loader = importlib.machinery.SourceFileLoader(f"gpu_{name}", str(GPU / name))
+        module = types.ModuleType(loader.name)
+        module.__file__ = str(GPU / name)
+        loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(str(GPU))
+
+
+@pytest.fixture(scope="module")
+def dev_kit(tmp_path_factory, convtuned, fake_worker):
+    """(folder, what was said) of a kit whose programs are this machine's own build."""
+    if not (PROGRAMS / "convtune-worker").exists():
+        pytest.skip("convtune-worker was not built (no cuDNN)")
+    folder = tmp_path_factory.mktemp("kit") / "kit"
+    done = subprocess.run([GPU / "kit", "--build", PROGRAMS.parent, "--rehearsal", "--out", folder], capture_output=True, text=True)
+    return folder, done
+
+
+def test_what_runs_on_this_machine_alone_is_no_kit(dev_kit):
+    folder, done = dev_kit
+    assert done.returncode == 1
+    said = done.stderr.splitlines()
+    assert any("bin/convtuned needs" in line and "libgrpc" in line for line in said), said
+    assert any("bin/convtune-worker has a RUNPATH: " in line for line in said), said
+    assert "MiB; it needs glibc 2." in done.stdout
+    assert (folder / "go").exists() and not list(folder.rglob("__pycache__"))
+
+
+def test_a_folder_that_is_no_kit_is_left_alone(tmp_path):
+    (tmp_path / "mine").write_text("of value")
+    done = subprocess.run([GPU / "kit", "--build", PROGRAMS.parent, "--out", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 2 and "--out" in done.stderr
+    assert (tmp_path / "mine").read_text() == "of value"
+
+
+def test_size_glibc_and_libraries_are_looked_at(tmp_path, monkeypatch, capsys):
+    kit = load("kit")
+    (tmp_path / "bin").mkdir()
+    shutil.copy(sys.executable if not pathlib.Path(sys.executable).is_symlink() else pathlib.Path(sys.executable).resolve(), tmp_path / "bin" / "p")
+    needed = {"libc.so.6"}
+    for needs, word in (
+        ((needed, (2, 36), None), None),
+        ((needed, (2, 37), None), "GLIBC 2.37, more than 2.36"),
+        ((needed | {"libcudnn.so.9"}, (2, 36), None), "needs libcudnn.so.9"),
+        ((needed, (2, 36), ""), "has a RUNPATH"),
+    ):
+        monkeypatch.setattr(kit, "needs", lambda program, needs=needs: needs)
+        wrong, glibc = kit.check(tmp_path, {"p": "bin/p"})
+        assert glibc == needs[1]
+        assert [word in line for line in wrong] == ([True] if word else [])
+    with open(tmp_path / "large", "wb") as file:
+        file.truncate((kit.MOST_MIB << 20) + 1)
+    wrong, _ = kit.check(tmp_path, {})
+    assert len(wrong) == 1 and "more than 60" in wrong[0]
+    capsys.readouterr()
+
+
+@pytest.mark.ci
+def test_the_rehearsal_on_this_machine(dev_kit):
+    """To its end, and killed twice: the real daemon over the fake worker, the study's made-up processes."""
+    folder, _ = dev_kit
+    python = study.torch_python() or sys.executable
+    done = subprocess.run([python, GPU / "rehearse", "--here", "--kit", folder, "--kills", "2"], capture_output=True, text=True, timeout=1500)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert "rehearse: 2 kills, " in done.stdout and "gate run: ok" in done.stdout
+
+
+# A study whose steps do as they are told. Each appends a record before anything else.
+STUDY = '''
+import json, os, pathlib, subprocess, sys, time
+arguments = sys.argv[1:]
+value = lambda name: arguments[arguments.index(name) + 1]
+work = pathlib.Path(value("--work"))
+steps = json.loads((pathlib.Path(__file__).parent / "steps.json").read_text())
+records = work / "records.jsonl"
+lines = [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
+done = [line["step"] for line in lines if line["kind"] == "done"]
+def add(**record):
+    with open(records, "a") as file:
+        file.write(json.dumps(record) + "\\n")
+if "--steps" in arguments:
+    for name, step in steps.items():
+        if name not in done:
+            print(json.dumps({"step": name, "limit_s": step["limit_s"], "about": "a test's"}))
+elif "--table" in arguments:
+    print("done: " + ", ".join(done))
+else:
+    name = value("--step")
+    add(kind="begun", step=name, deadline=float(value("--deadline")), pid=os.getpid())
+    exec(steps[name].get("do", ""))
+    add(kind="done", step=name)
+'''
+GATES = '''
+import dataclasses, sys
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    name: str
+    do: str
+    next: str = "mend it"
+    once: bool = False
+    fatal: bool = False
+    limit_s: int = 60
+GATES = %s
+if __name__ == "__main__":
+    exec(next(g for g in GATES if g.name == sys.argv[1]).do)
+'''
+SLEEP = "time.sleep(600)"
+
+
+@pytest.fixture
+def make_kit(tmp_path):
+    """make_kit(steps, gates) gives a function that starts `go` of such a kit."""
+
+    def make(steps, gates="()", settings=""):
+        kit = tmp_path / "kit"
+        shutil.rmtree(kit, ignore_errors=True)
+        (kit / "tests/gpu/study").mkdir(parents=True)
+        (kit / "tests/gpu/study/__main__.py").write_text(STUDY)
+        (kit / "tests/gpu/study/steps.json").write_text(json.dumps(steps))
+        (kit / "tests/gpu/gates.py").write_text(GATES % gates)
+        (kit / "COMMIT").write_text("0123456789abcdef\n")
+        (kit / "kit.json").write_text("{}")
+        text = (GPU / "go").read_text()
+        # In front of the last lines, which start it.
+        head, start, tail = text.rpartition('if __name__ == "__main__":')
+        (kit / "go").write_text(head + settings + "\n\n" + start + tail)
+        return lambda out, *more: subprocess.Popen(
+            [sys.executable, kit / "go", "--out", out, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )  # fmt: skip
+
+    return make
+
+
+def ended(process):
+    """(exit code, standard output, standard error)"""
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def results(out):
+    """{name: bytes} of the pack."""
+    with tarfile.open(out / "results.tar.gz") as archive:
+        return {m.name.removeprefix("results/"): archive.extractfile(m).read() for m in archive}
+
+
+def records(out):
+    return [json.loads(line) for line in results(out)["records.jsonl"].splitlines()]
+
+
+def alive(pid):
+    try:
+        return " Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def test_steps_run_in_order_and_a_table_comes_after_each(make_kit, tmp_path):
+    go = make_kit({"first": {"limit_s": 60}, "second": {"limit_s": 60, "do": "sys.exit('it fell over')"}, "third": {"limit_s": 60}})
+    code, said, _ = ended(go(tmp_path / "out"))
+    assert code == 1  # one step failed
+    assert [r["step"] for r in records(tmp_path / "out") if r["kind"] == "begun"] == ["first", "second", "third"]
+    assert "step second: FAILED after" in said and "it fell over" in said
+    assert said.index("done: first\n") < said.index("step second:") and said.rstrip().splitlines()[-2] == "done: first, third"
+    assert (tmp_path / "out" / "table.txt").read_text() == "done: first, third\n"
+    assert not list(tmp_path.glob("convtune-go-*"))
+
+
+def test_a_later_call_goes_on_with_what_is_left(make_kit, tmp_path):
+    steps = {"first": {"limit_s": 60}, "second": {"limit_s": 60, "do": "if not (pathlib.Path(work).parent / 'mended').exists(): sys.exit(75)"}}
+    go = make_kit(steps)
+    code, said, _ = ended(go(tmp_path / "one"))
+    assert code == 0 and "cut short" in said
+    (tmp_path / "mended").touch()
+    code, said, _ = ended(go(tmp_path / "two", "--base", tmp_path / "one"))
+    assert code == 0 and "step first" not in said
+    assert [r["step"] for r in records(tmp_path / "two") if r["kind"] == "done"] == ["first", "second"]
+    # What both hold counts once, in whatever order they are named.
+    code, said, _ = ended(go(tmp_path / "three", "--base", tmp_path / "one", "--base", tmp_path / "two" / "results.tar.gz"))
+    assert code == 0 and records(tmp_path / "three") == records(tmp_path / "two")
+
+
+def test_a_step_ends_at_its_limit_with_all_that_it_started(make_kit, tmp_path):
+    child = f"p = subprocess.Popen([sys.executable, '-c', 'import time; {SLEEP}']); add(kind='child', pid=p.pid); {SLEEP}"
+    go = make_kit({"slow": {"limit_s": 1, "do": child}, "next": {"limit_s": 60}})
+    code, said, _ = ended(go(tmp_path / "out"))
+    assert code == 1 and "step slow: FAILED" in said and "at its limit" in said
+    found = records(tmp_path / "out")
+    assert found[-1]["kind"] == "done" and found[-1]["step"] == "next"
+    pids = [r["pid"] for r in found if r["kind"] in ("begun", "child")][:2]
+    wait_until(lambda: not any(map(alive, pids)), 30, "the step's processes to end")
+
+
+def test_what_there_is_is_packed_while_a_step_runs(make_kit, tmp_path):
+    """The step waits until its own first record is in the pack."""
+    seen = f"""
+import tarfile
+pack = pathlib.Path({str(tmp_path / "out" / "results.tar.gz")!r})
+def packed():
+    with tarfile.open(pack) as archive:
+        return "results/records.jsonl" in archive.getnames()
+while not (pack.exists() and packed()):
+    time.sleep(0.05)
+"""
+    go = make_kit({"long": {"limit_s": 120, "do": seen}}, settings="PACK_EVERY_S = 0.2")
+    code, said, _ = ended(go(tmp_path / "out"))
+    assert code == 0, said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["asked to end", "killed"])
+def test_nothing_runs_on_when_it_is_ended(make_kit, tmp_path, number):
+    child = f"p = subprocess.Popen([sys.executable, '-c', 'import time; {SLEEP}']); add(kind='child', pid=p.pid); {SLEEP}"
+    go = make_kit({"first": {"limit_s": 60}, "slow": {"limit_s": 300, "do": child}}, settings="PACK_EVERY_S = 0.2")
+    out = tmp_path / "out"
+    process = go(out)
+    wait_until(lambda: (out / "results.tar.gz").exists() and b"child" in results(out).get("records.jsonl", b""), 60, "the step's child")
+    pids = [r["pid"] for r in records(out) if "pid" in r]
+    process.send_signal(number)
+    code, _, _ = ended(process)
+    assert code == (143 if number == signal.SIGTERM else -signal.SIGKILL)
+    wait_until(lambda: not any(map(alive, pids)), 30, "the step's processes to end")
+    load("rehearse").check(out)
+    assert [r["step"] for r in records(out) if r["kind"] == "done"] == ["first"]
+
+
+def test_a_step_is_left_for_the_next_call_where_little_time_is_left(make_kit, tmp_path):
+    go = make_kit({"long": {"limit_s": 100000}, "short": {"limit_s": 1}})
+    code, said, _ = ended(go(tmp_path / "out", "--minutes", "2"))
+    assert code == 0 and "step long: not in this call" in said
+    (begun,) = [r for r in records(tmp_path / "out") if r["kind"] == "begun"]
+    assert begun["step"] == "short"
+
+
+def test_gates_say_what_is_next(make_kit, tmp_path):
+    gates = """(Gate("good", "print('all is well')", once=True), Gate("shut", "print('it is shut'); sys.exit(1)", next="open it"))"""
+    go = make_kit({"first": {"limit_s": 60}}, gates)
+    code, said, _ = ended(go(tmp_path / "one"))
+    assert code == 1
+    assert "gate good: ok, all is well" in said and "gate shut: FAILED, it is shut\n           next: open it" in said
+    assert "step first:" in said  # the card's time is not wasted
+    code, said, _ = ended(go(tmp_path / "two", "--base", tmp_path / "one"))
+    assert "gate good: ok, in an earlier call" in said and "gate shut: FAILED" in said
+
+
+@pytest.mark.parametrize("written, code", [("''", 77), ("'{\"error\": \"an old driver\"}'", 1)], ids=["no card", "no driver for it"])
+def test_without_a_card_nothing_else_is_tried(make_kit, tmp_path, written, code):
+    do = f"import pathlib; pathlib.Path('probe.jsonl').write_text({written}); print('no'); sys.exit(1)"
+    go = make_kit({"first": {"limit_s": 60}}, f"(Gate('probe', {do!r}, fatal=True),)")
+    found, said, _ = ended(go(tmp_path / "out"))
+    assert found == code and "step" not in said
+    assert "gates.jsonl" in results(tmp_path / "out")
+
+
+def test_what_cannot_be_gone_on_with_is_said(make_kit, tmp_path):
+    go = make_kit({"first": {"limit_s": 60}})
+    code, _, said = ended(go(tmp_path / "out", "--base", tmp_path / "nowhere"))
+    assert code == 2 and "--base: " in said and "nowhere is not there" in said
+    (tmp_path / "cut.tar.gz").write_bytes(b"no archive")
+    code, _, said = ended(go(tmp_path / "out", "--base", tmp_path / "cut.tar.gz"))
+    assert code == 2 and "--base: " in said and "cut.tar.gz" in said
+    with tarfile.open(tmp_path / "odd.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "cut.tar.gz", arcname="results/../../escaped")
+    code, _, said = ended(go(tmp_path / "out", "--base", tmp_path / "odd.tar.gz"))
+    assert code == 2 and "go does not write" in said and not (tmp_path / "escaped").exists()
+    assert ended(go(tmp_path / "made-up", "--simulate"))[0] == 0
+    code, _, said = ended(go(tmp_path / "out", "--base", tmp_path / "made-up"))
+    assert code == 2 and "simulated" in said
+    assert ended(go(tmp_path / "out", "--minutes", "0"))[0] == 2
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def packer(tmp_path, monkeypatch):
+    """A Packer with small limits."""
+    go = load("go")
+    monkeypatch.setattr(go, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(go, "CHUNK_BYTES", 16_384)
+    work = tmp_path / "work"
+    (work / "trace").mkdir(parents=True)
+    return go, go.Packer(tmp_path / "out", work)
+
+
+def noise(lines):
+    """Lines of JSON that hardly compress."""
+    return b"".join(json.dumps({"n": os.urandom(32).hex()}).encode() + b"\n" for _ in range(lines))
+
+
+def test_the_trace_is_packed_in_pieces_and_the_oldest_go(packer):
+    go, packs = packer
+    trace, whole = packs.work / "trace" / "a.jsonl", b""
+    for _ in range(30):
+        data = noise(100)
+        with open(trace, "ab") as file:
+            file.write(data + b'{"cut')
+        packs.pack()
+        pieces = sorted(packs.out.glob("trace-*"), key=lambda p: int(p.name.split("-")[-1].split(".")[0]))
+        assert len(pieces) <= go.TRACE_PIECES and all(p.stat().st_size <= go.MOST_BYTES for p in pieces)
+        with open(trace, "r+b") as file:
+            file.truncate(trace.stat().st_size - 5)
+        whole += data
+    kept = b"".join(gzip.decompress(p.read_bytes()) for p in pieces)
+    assert whole.endswith(kept) and len(whole) // 4 < len(kept) < len(whole)
+    assert "trace/a.jsonl" not in results(packs.out)
+    # A later call into the same folder: there are not more pieces for that.
+    later = go.Packer(packs.out, packs.work)
+    later.piece_name = "trace-99999999-000000"
+    later.pack()
+    assert len(list(packs.out.glob("trace-*"))) == go.TRACE_PIECES
+
+
+def test_what_does_not_fit_is_left_out_and_named(packer):
+    go, packs = packer
+    (packs.work / "records.jsonl").write_bytes(noise(50) + b'{"kind":"do')
+    (packs.work / "large.bin").write_bytes(os.urandom(go.MOST_BYTES))
+    (packs.work / "small.txt").write_text("small")
+    for name in ("tmp", "state", "state-2", "fresh"):
+        (packs.work / name).mkdir()
+        (packs.work / name / "file").write_text("of this machine")
+    packs.pack()
+    found = results(packs.out)
+    assert set(found) == {"records.jsonl", "small.txt", "left-out.txt"}
+    assert found["left-out.txt"].decode().startswith("large.bin: 20000 bytes")
+    assert found["records.jsonl"].count(b"\n") == 50 and found["records.jsonl"].endswith(b"\n")
+    assert (packs.out / "results.tar.gz").stat().st_size <= go.MOST_BYTES
+
+
+def test_the_rehearsal_sees_what_is_broken(tmp_path):
+    rehearse = load("rehearse")
+    assert rehearse.check(tmp_path) == set()
+    (tmp_path / rehearse.UNFINISHED).write_bytes(b"half")
+    rehearse.check(tmp_path)
+    with tarfile.open(tmp_path / "results.tar.gz", "w:gz") as archive:
+        (tmp_path / "records.jsonl").write_text('{"kind":"done","step":"a"}\n')
+        archive.add(tmp_path / "records.jsonl", arcname="results/records.jsonl")
+    assert rehearse.check(tmp_path) == {"a"}
+    whole = (tmp_path / "results.tar.gz").read_bytes()
+    for name, data, word in (
+        ("results.tar.gz", whole[: len(whole) // 2], "results.tar.gz"),
+        ("records.jsonl", b'{"kind":"done"}\n{"ki', "cut"),
+        ("trace-1.jsonl.gz", gzip.compress(b'{"a":1}\n')[:-4], "trace-1"),
+        ("a name", b"", "a name"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(rehearse.Broken, match=word):
+            rehearse.check(tmp_path)
+        (tmp_path / name).unlink()
+        (tmp_path / "results.tar.gz").write_bytes(whole)
+    for number in range(rehearse.MOST_FILES):
+        (tmp_path / f"file-{number}").touch()
+    with pytest.raises(rehearse.Broken, match="files"):
+        rehearse.check(tmp_path)
+
+
+def test_which_apis_a_program_reaches_is_read_off_cudnns_own_log(preload, tmp_path):
+    """Of a program of the graph API with real cuDNN, and the form in which it logs other calls."""
+    gates = load("gates.py")
+    for mode, number in (("a", 3), ("b", 1)):
+        log = tmp_path / f"{mode}.log"
+        env = {**preload.env(None), "CUDNN_LOGLEVEL_DBG": "3", "CUDNN_LOGDEST_DBG": str(log)}
+        preload.raw(Problem(), f"modes={mode}", env=env)
+        functions, modes, _ = gates.api_calls(log.read_text(errors="replace"))
+        assert modes == {number} and "cudnnBackendFinalize" in functions
+        assert not any(gates.LEGACY.match(f) for f in functions)
+    functions, modes, redirected = gates.api_calls("I! CuDNN (v91900 56) function cudnnConvolutionForward() called:\n")
+    assert [gates.LEGACY.match(f) is not None for f in functions] == [True] and not modes and not redirected

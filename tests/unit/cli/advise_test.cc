@@ -150,7 +150,7 @@ TEST(FindBoundTest, AFewOthersAreNoCeiling) {
 TEST(FindBoundTest, AHostAsSlowAsTheWholeIsTheBound) {
   const Variant variant{Known(), 8, false, true};
   const Advice advice = Advise(variant, TimedAt(10), variant, TimedAt(10));
-  EXPECT_EQ(BoundWord(FindBound(variant, advice, 9.9, {})), "launch");
+  EXPECT_EQ(BoundWord(FindBound(variant, advice, 10, {})), "launch");
   EXPECT_EQ(BoundWord(FindBound(variant, advice, 5, {})), "-");
 }
 

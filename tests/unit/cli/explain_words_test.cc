@@ -43,6 +43,17 @@ TEST(ExplainWinnerTest, ATieNamesWhatDecided) {
   EXPECT_NE(words.find("less workspace (0 against 1 MiB)"), std::string::npos) << words;
 }
 
+TEST(ExplainWinnerTest, ATieNamesTheHostsTimeFirst) {
+  v1::Candidate a = Timed("a", 10, 1, 0);
+  v1::Candidate b = Timed("b", 10.5, 1, 1 << 20);
+  a.set_host_us(9);
+  b.set_host_us(6);
+  const std::string words = Explain(b, {a, b});
+  EXPECT_NE(words.find("launching it takes the host less time (6.0 us against 9.0 us)"),
+            std::string::npos)
+      << words;
+}
+
 TEST(ExplainWinnerTest, TheStockChoiceIsTheYardstick) {
   const v1::Candidate a = Timed("a", 10, 0.1, 0);
   v1::Candidate b = Timed("b", 25, 0.1, 0);

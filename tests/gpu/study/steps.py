@@ -61,14 +61,14 @@ def all_steps():
     found = []
     for net in nets:
         found.append(Step(
-            f"{net.name}-tune", 4 + math.ceil(0.8 * len(net.problems)),
+            f"{net.name}-tune", 6 + math.ceil(0.8 * len(net.problems)),
             f"tunes {len(net.problems)} convolutions of {net.name}, {BUDGET} each: the most that choices can save", _bound(tune, net),
         ))  # fmt: skip
         # The first one also brings PyTorch from a cold disk.
-        found.append(Step(f"{net.name}-peers1", 34 if net is main else 24, f"{net.name}: all peers, replayed in turn", _bound(generation, net)))
+        found.append(Step(f"{net.name}-peers1", 34 if net is main else 23, f"{net.name}: all peers, replayed in turn", _bound(generation, net)))
     found.append(Step("startup", 42, f"first iterations and memory of fresh processes, {main.name}", _bound(startup, main)))
     for net in nets:
-        found.append(Step(f"{net.name}-peers2", 24, f"{net.name}: a second generation of processes", _bound(generation, net)))
+        found.append(Step(f"{net.name}-peers2", 23, f"{net.name}: a second generation of processes", _bound(generation, net)))
     found.append(Step("oracle", 25, f"{ORACLE_SHAPES} shapes against the fastest of all plans", oracle))
     found.append(Step("flips", 33, f"{FLIP_SHAPES} shapes tuned {FLIP_TUNINGS} times", flips))
     found.append(Step("soak", 32, f"20 s of H against W, {main.name}", _bound(soak, main)))

@@ -104,6 +104,8 @@ class GpuProblem : public BackendProblem {
   std::optional<ProblemTensors> tensors_;
   std::optional<OutputCheck> check_;
   GuardedBuffer workspace_;
+  // Of what was checked, by API, so that no API's first is hopeless.
+  std::map<Api, double> best_us_;
   // By the lane that prepared them, so that lanes share nothing.
   std::array<std::map<CandidateId, Prepared>, kMostLanes> prepared_;
 };

@@ -46,6 +46,9 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"overwrites", &script.overwrites},
                                                {"check_delay_ms", &script.check_delay_ms},
                                                {"unheld_from", &script.unheld_from},
+                                               {"hopeless", &script.hopeless},
+                                               {"find_left_out", &script.find_left_out},
+                                               {"start_work_ms", &script.start_work_ms},
                                                {"lanes", &script.lanes},
                                                {"slow_ms", &script.slow_ms},
                                                {"index", &script.index}};

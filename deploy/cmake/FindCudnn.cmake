@@ -3,16 +3,43 @@
 #   Cudnn::cudart  the CUDA runtime, static if there is libcudart_static.a
 # Looked for in CMake's own paths, then /usr/local/cuda, then the PyPI wheels
 # (nvidia-cudnn-cu*, nvidia-cuda-runtime*) in CONVTUNE_PYTHON_PACKAGES and .venv.
-file(GLOB cudnn_site_packages ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages)
+# With CONVTUNE_CUDA=12 or 13: in the wheels for that CUDA alone, for 12 those of
+# .venv-cuda12, since the wheels for both lie in the same folders.
+set(cudnn_venv .venv)
+set(cudnn_wheels_name wheels)
+if(CONVTUNE_CUDA STREQUAL "12")
+  set(cudnn_venv .venv-cuda12)
+  set(cudnn_wheels_name wheels12)
+elseif(NOT CONVTUNE_CUDA MATCHES "^(|13)$")
+  message(FATAL_ERROR "CONVTUNE_CUDA: must be 12, 13 or empty, is ${CONVTUNE_CUDA}")
+endif()
+file(GLOB cudnn_site_packages ${CMAKE_SOURCE_DIR}/${cudnn_venv}/lib/python3*/site-packages)
 list(PREPEND cudnn_site_packages ${CONVTUNE_PYTHON_PACKAGES})
 set(cudnn_wheels)
 set(cuda_wheels)
 foreach(site ${cudnn_site_packages})
-  list(APPEND cudnn_wheels ${site}/nvidia/cudnn)
-  file(GLOB found ${site}/nvidia/cu[0-9]*)
-  list(APPEND cuda_wheels ${found} ${site}/nvidia/cuda_runtime)
+  file(GLOB found ${site}/nvidia/cu[0-9]* ${site}/nvidia/cuda_runtime)
+  # From CUDA 13 on the folder has the number.
+  if(CONVTUNE_CUDA STREQUAL "12")
+    list(FILTER found INCLUDE REGEX "/cuda_runtime$")
+  elseif(CONVTUNE_CUDA STREQUAL "13")
+    list(FILTER found INCLUDE REGEX "/cu13$")
+  endif()
+  if(found)
+    list(APPEND cudnn_wheels ${site}/nvidia/cudnn)
+    list(APPEND cuda_wheels ${found})
+  endif()
 endforeach()
 
+if(CONVTUNE_CUDA)
+  find_path(CUDNN_INCLUDE_DIR cudnn.h PATHS ${cudnn_wheels} PATH_SUFFIXES include NO_DEFAULT_PATH)
+  find_path(CUDART_INCLUDE_DIR cuda_runtime_api.h
+    PATHS ${cuda_wheels} PATH_SUFFIXES include NO_DEFAULT_PATH)
+  if(NOT CUDNN_INCLUDE_DIR OR NOT CUDART_INCLUDE_DIR)
+    message(FATAL_ERROR "CONVTUNE_CUDA=${CONVTUNE_CUDA}: ${cudnn_venv} has no wheels of cuDNN for it: "
+      "run CONVTUNE_CUDA_FROM=${cudnn_wheels_name} deploy/install-deps")
+  endif()
+endif()
 find_path(CUDNN_INCLUDE_DIR cudnn.h
   HINTS ${CUDNN_ROOT} ENV CUDNN_ROOT /usr/local/cuda PATH_SUFFIXES include)
 find_path(CUDNN_INCLUDE_DIR cudnn.h PATHS ${cudnn_wheels} PATH_SUFFIXES include NO_DEFAULT_PATH)
@@ -30,8 +57,13 @@ if(CUDNN_INCLUDE_DIR)
   cmake_path(GET cudnn_header PARENT_PATH cudnn_near)
   set(cudnn_near ${cudnn_near}/.. ${CUDNN_INCLUDE_DIR}/..)
 endif()
+set(CUDART_INCLUDE_DIRS ${CUDART_INCLUDE_DIR} CACHE INTERNAL "")
 if(CUDART_INCLUDE_DIR)
   set(cudart_near ${CUDART_INCLUDE_DIR}/..)
+  # CUDA 12 has the headers' crt/ in the wheel of the compiler.
+  if(NOT EXISTS ${CUDART_INCLUDE_DIR}/crt AND EXISTS ${CUDART_INCLUDE_DIR}/../../cuda_nvcc/include/crt)
+    set(CUDART_INCLUDE_DIRS ${CUDART_INCLUDE_DIR} ${CUDART_INCLUDE_DIR}/../../cuda_nvcc/include CACHE INTERNAL "")
+  endif()
 endif()
 find_library(CUDNN_LIBRARY NAMES libcudnn.so.9 libcudnn.so
   HINTS ${cudnn_near} /usr/local/cuda PATH_SUFFIXES lib lib64)
@@ -44,7 +76,7 @@ if(CUDNN_INCLUDE_DIR AND CUDART_INCLUDE_DIR)
   string(REGEX REPLACE "[^0-9;]" "" cudnn_numbers "${cudnn_defines}")
   list(JOIN cudnn_numbers . Cudnn_VERSION)
   include(CheckIncludeFileCXX)
-  set(CMAKE_REQUIRED_INCLUDES ${CUDNN_INCLUDE_DIR} ${CUDART_INCLUDE_DIR})
+  set(CMAKE_REQUIRED_INCLUDES ${CUDNN_INCLUDE_DIR} ${CUDART_INCLUDE_DIRS})
   set(CMAKE_REQUIRED_QUIET ON)
   check_include_file_cxx(cudnn.h CUDNN_HEADERS_COMPILE)
   unset(CMAKE_REQUIRED_INCLUDES)
@@ -66,10 +98,10 @@ if(Cudnn_FOUND AND NOT TARGET Cudnn::cudnn)
   endif()
   set_target_properties(Cudnn::cudart PROPERTIES
     IMPORTED_LOCATION ${CUDART_LIBRARY}
-    INTERFACE_INCLUDE_DIRECTORIES ${CUDART_INCLUDE_DIR}
+    INTERFACE_INCLUDE_DIRECTORIES "${CUDART_INCLUDE_DIRS}"
     INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS};rt")
   add_library(Cudnn::cudnn SHARED IMPORTED)
   set_target_properties(Cudnn::cudnn PROPERTIES
     IMPORTED_LOCATION ${CUDNN_LIBRARY}
-    INTERFACE_INCLUDE_DIRECTORIES "${CUDNN_INCLUDE_DIR};${CUDART_INCLUDE_DIR}")
+    INTERFACE_INCLUDE_DIRECTORIES "${CUDNN_INCLUDE_DIR};${CUDART_INCLUDE_DIRS}")
 endif()

@@ -5,15 +5,11 @@
 #include <string>
 #include <unordered_map>
 
+#include "proto/model/products.h"
+
 namespace convtune {
 
-double EstimatedFlops(const ConvProblem& problem) {
-  double flops = 2;
-  for (const int64_t dim : problem.y_dims()) flops *= static_cast<double>(dim);
-  const std::vector<int64_t>& w = problem.w_dims();
-  for (size_t i = 1; i < w.size(); ++i) flops *= static_cast<double>(w[i]);
-  return flops;
-}
+double EstimatedFlops(const ConvProblem& problem) { return 2 * MultiplyAdds(problem); }
 
 std::vector<ProblemRow> MostWorkFirst(const std::vector<ProblemRow>& rows) {
   std::vector<ProblemRow> ordered;

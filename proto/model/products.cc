@@ -26,4 +26,11 @@ int64_t ProductsPerElement(const ConvProblem& problem) {
   return Product(problem.w_dims(), 1);
 }
 
+double MultiplyAdds(const ConvProblem& problem) {
+  // The same for each operation.
+  double count = 1;
+  for (const int64_t dim : problem.y_dims()) count *= static_cast<double>(dim);
+  return count * static_cast<double>(Product(problem.w_dims(), 1));
+}
+
 }  // namespace convtune

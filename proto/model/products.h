@@ -12,4 +12,7 @@ namespace convtune {
 // for bwd_data, all places of all images for bwd_filter.
 int64_t ProductsPerElement(const ConvProblem& problem);
 
+// Multiply-adds of the direct method, those with padding included.
+double MultiplyAdds(const ConvProblem& problem);
+
 }  // namespace convtune

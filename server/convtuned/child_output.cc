@@ -83,6 +83,7 @@ class Child {
 
   // -1 once all was read.
   int fd() const { return fd_; }
+  pid_t pid() const { return pid_; }
 
   void Read(std::string* text) {
     char buffer[4096];
@@ -122,20 +123,20 @@ class Child {
 }  // namespace
 
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
-                                     absl::Duration timeout, const std::function<bool()>& stop) {
-  const absl::Time deadline = absl::Now() + timeout;
+                                     const StartLimits& limits, const std::function<bool()>& stop) {
+  std::vector<StartPatience> patience(commands.size(), StartPatience(limits, absl::Now()));
   std::vector<ChildOutput> outputs(commands.size());
   std::vector<Child> children;
   children.reserve(commands.size());
   for (size_t i = 0; i < commands.size(); ++i) {
     outputs[i].status = children.emplace_back().Start(commands[i]);
   }
-  absl::Status ended;
-  while (ended.ok()) {
+  bool stopped = false;
+  while (!stopped) {
     std::vector<pollfd> polled;
     std::vector<size_t> owners;
     for (size_t i = 0; i < children.size(); ++i) {
-      if (children[i].fd() >= 0) {
+      if (children[i].fd() >= 0 && outputs[i].status.ok()) {
         polled.push_back({children[i].fd(), POLLIN, 0});
         owners.push_back(i);
       }
@@ -149,17 +150,18 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
         children[owners[k]].Read(&outputs[owners[k]].text);
       }
     }
-    if (stop()) {
-      ended = absl::CancelledError("stopped");
-    } else if (absl::Now() >= deadline) {
-      ended = absl::DeadlineExceededError(
-          absl::StrCat("it did not end within ", absl::FormatDuration(timeout)));
+    stopped = stop();
+    for (const size_t i : owners) {
+      if (children[i].fd() < 0) continue;
+      if (stopped) outputs[i].status = absl::CancelledError("stopped");
+      patience[i].Saw(WorkDone(children[i].pid()) + outputs[i].text.size(), absl::Now());
+      if (outputs[i].status.ok() && absl::Now() >= patience[i].end()) {
+        outputs[i].status = absl::DeadlineExceededError(patience[i].reason());
+      }
     }
   }
   for (size_t i = 0; i < children.size(); ++i) {
-    if (outputs[i].status.ok()) {
-      outputs[i].status = children[i].fd() >= 0 ? ended : children[i].Wait();
-    }
+    if (outputs[i].status.ok()) outputs[i].status = children[i].Wait();
   }
   return outputs;
 }

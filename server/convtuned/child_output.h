@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
+#include "server/tuner/start_patience.h"
 
 namespace convtune {
 
@@ -15,12 +15,13 @@ struct ChildOutput {
   std::string text;     // standard output up to then, at most 1 MiB
 };
 
-// Runs all programs at once and waits for their ends, but no longer than
-// `timeout`, nor after `stop` returns true (it is asked ten times a second):
-// what then runs is killed and gets DEADLINE_EXCEEDED or CANCELLED. NOT_FOUND:
+// Runs all programs at once and waits for the end of each as long as `limits`
+// allow (what it prints is a sign of life as well), but not after `stop` returns
+// true (it is asked ten times a second): what then runs is killed and gets
+// DEADLINE_EXCEEDED or CANCELLED. NOT_FOUND:
 // there is no such program; INTERNAL: it failed. Results in the order of
 // `commands`; each is a program and its arguments.
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
-                                     absl::Duration timeout, const std::function<bool()>& stop);
+                                     const StartLimits& limits, const std::function<bool()>& stop);
 
 }  // namespace convtune

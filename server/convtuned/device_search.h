@@ -20,7 +20,7 @@ class DeviceSearch {
   absl::Time next() const { return wanted_ ? next_ : absl::InfiniteFuture(); }
 
   // True if there is a card now. Before next() it does nothing; then it runs
-  // the worker, for at most ProbeOptions' timeout, if there is a driver or a
+  // the worker, as long as ProbeOptions' limits allow, if there is a driver or a
   // card was asked for by its number.
   bool Look();
 

@@ -83,7 +83,7 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
     commands.push_back({options.worker, "--probe", "--devices", "none", "--profile", profile});
     subjects.push_back(profile);
   }
-  const std::vector<ChildOutput> outputs = RunPrograms(commands, options.timeout, options.stop);
+  const std::vector<ChildOutput> outputs = RunPrograms(commands, options.limits, options.stop);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].status.ok()) {
       result.problems.push_back(

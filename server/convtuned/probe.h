@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "server/tuner/device.h"
+#include "server/tuner/start_patience.h"
 
 namespace convtune {
 
@@ -18,7 +18,7 @@ struct ProbeOptions {
   std::string worker;                 // program
   std::string devices;                // "all", "none" or "0,1"
   std::vector<std::string> profiles;  // files
-  absl::Duration timeout = absl::Seconds(20);
+  StartLimits limits = {};
   std::function<bool()> stop = [] { return false; };
 };
 

@@ -60,6 +60,7 @@ absl::Status CheckRunner::Run(absl::Time end) {
   const absl::Status status =
       client_->Check(request, [this](const worker::Checked& checked) { Take(checked); }).status();
   Judge();
+  LeaveHopeless();
   return status;
 }
 
@@ -83,10 +84,23 @@ void CheckRunner::Take(const worker::Checked& checked) {
   }
   candidate.capture = ReadCapture(checked.capture());
   reports_[checked.index()] = std::move(report);
+  if (checked.hopeless()) hopeless_.insert(checked.index());
   worker::Sample& run = warm_runs_[checked.index()];
   run.set_index(checked.index());
   run.set_gpu_us(checked.gpu_us());
   run.set_host_us(checked.host_us());
+}
+
+void CheckRunner::LeaveHopeless() {
+  std::erase_if(passed_, [this](int index) {
+    const double gpu_us = warm_runs_[index].gpu_us();
+    if (!hopeless_.contains(index) || !(gpu_us > 0) || !std::isfinite(gpu_us)) return false;
+    Candidate& candidate = candidates_->at(index);
+    candidate.status = CandidateStatus::kTimed;
+    candidate.samples_us = {static_cast<float>(gpu_us)};
+    SummarizeSamples(&candidate);
+    return true;
+  });
 }
 
 void CheckRunner::Judge() {

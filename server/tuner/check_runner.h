@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +31,8 @@ class CheckRunner {
   // result is wrong. Errors are the client's.
   absl::Status Run(absl::Time end);
 
-  // Those whose results are right, or could not be judged.
+  // Those whose results are right, or could not be judged, and that are worth
+  // more than the run they had.
   const std::vector<int>& passed() const { return passed_; }
   // Those whose results are wrong, with the reason.
   const std::vector<std::pair<int, std::string>>& wrong() const { return wrong_; }
@@ -42,12 +44,16 @@ class CheckRunner {
  private:
   void Take(const worker::Checked& checked);
   void Judge();
+  // Takes what was given up after its first run out of passed(): that run is its
+  // only sample.
+  void LeaveHopeless();
 
   const ConvProblem& problem_;
   std::map<int, Candidate>* const candidates_;
   WorkerClient* const client_;
   std::map<int, OutputReport> reports_;
   std::map<int, worker::Sample> warm_runs_;
+  std::set<int> hopeless_;
   std::vector<int> passed_;
   std::vector<std::pair<int, std::string>> wrong_;
   std::string doubt_;

@@ -197,6 +197,11 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
     if (circumstances.listing_cut) {
       reasons.push_back("the budget or the candidate limit ended the listing");
     }
+    if (circumstances.find_left_out) {
+      reasons.push_back(
+          "the problem is too large for cudnnFind: of the legacy API what its heuristic lists was "
+          "tried");
+    }
     if (circumstances.one_api) reasons.push_back("only one of cuDNN's APIs was searched");
     if (over_budget > 0) {
       reasons.push_back(absl::StrCat(kBudgetEnded, " before ", Candidates(over_budget)));

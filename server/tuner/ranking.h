@@ -50,6 +50,7 @@ struct TuningCircumstances {
   bool listing_cut = false;         // the budget or the candidate limit ended the listing
   bool race_cut = false;            // the budget ended the race before it was decided
   bool cut_off = false;             // the budget ended while the worker was at one candidate
+  bool find_left_out = false;       // the problem is too large for cudnnFind*
   std::string doubt = "";           // why results could not be judged; empty if they could
 };
 

@@ -130,6 +130,7 @@ absl::Status Run::List() {
                            }));
   if (nonsense) return absl::FailedPreconditionError("the worker lists what is no candidate");
   circumstances_.listing_cut = outcome.out_of_time() || outcome.truncated();
+  circumstances_.find_left_out = outcome.find_left_out();
   return absl::OkStatus();
 }
 

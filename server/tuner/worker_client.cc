@@ -11,8 +11,7 @@
 namespace convtune {
 namespace {
 
-// A worker loads CUDA and cuDNN before it answers, from a cold disk perhaps.
-constexpr absl::Duration kStartPatience = absl::Seconds(60);
+constexpr absl::Duration kStartLook = absl::Milliseconds(100);
 constexpr absl::Duration kGivesWayPeriod = absl::Milliseconds(50);
 // More than a worker has threads that build plans.
 
@@ -34,8 +33,16 @@ absl::Status WorkerClient::Handshake() {
   request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
   request.mutable_hello()->set_protocol_minor(kWorkerProtocolMinor);
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
-  ASSIGN_OR_RETURN(worker::Reply reply,
-                   Receive(absl::Now() + std::max(options_.hang_timeout, kStartPatience)));
+  StartPatience patience(options_.start, absl::Now());
+  while (!WaitReadable(process_->fd(), *options_.cancel,
+                       std::min(patience.end(), absl::Now() + kStartLook))) {
+    if (options_.cancel->cancelled()) break;
+    patience.Saw(WorkDone(process_->pid()), absl::Now());
+    if (absl::Now() >= patience.end()) {
+      return Lose(absl::StrCat("the worker does not start: ", patience.reason()), /*hung=*/true);
+    }
+  }
+  ASSIGN_OR_RETURN(worker::Reply reply, Receive(absl::Now() + options_.hang_timeout));
   if (reply.has_outcome()) {
     return Lose(absl::StrCat("the worker refuses to serve: ", reply.outcome().message()));
   }

@@ -16,6 +16,7 @@
 #include "convtune/worker/worker.pb.h"
 #include "proto/convtune/worker/protocol_version.h"
 #include "server/tuner/cancel_token.h"
+#include "server/tuner/start_patience.h"
 #include "server/tuner/worker_process.h"
 
 namespace convtune {
@@ -42,6 +43,7 @@ class WorkerClient {
     std::string environment_text;  // what the worker must say it is
     absl::Duration hang_timeout;   // see Tuner::Options
     const CancelToken* cancel = nullptr;
+    StartLimits start = {};  // until the handshake is answered
   };
 
   // Starts the worker and shakes hands. Errors: UNAVAILABLE with the reason,

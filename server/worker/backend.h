@@ -33,6 +33,7 @@ struct ListingOptions {
 struct ListingEnd {
   bool out_of_time = false;
   bool truncated = false;
+  bool find_left_out = false;  // see FindIsAffordable in legacy_search.h
   // Parts of the listing that cuDNN refused, in its words; empty if none.
   std::string refusals;
 };
@@ -64,7 +65,9 @@ struct TimedRun {
 // What a candidate computed, and whether it can be captured.
 struct CheckedRun {
   TimedRun first;  // not held; it may have loaded code
-  TimedRun run;    // the next one, not held either
+  TimedRun run;    // the next one, not held either; where it is hopeless, the first
+  // IsHopeless() of the first run: it was not run again, nor captured.
+  bool hopeless = false;
   // See convtune.worker.Checked.
   std::optional<double> error;
   double magnitude = 0;
@@ -106,7 +109,8 @@ class BackendProblem {
   // Called before Check and Run, with all that is about to be run.
   virtual absl::Status BeginMeasure(const std::vector<CandidateId>& ids) = 0;
   // Runs a prepared candidate, compares what it computed with a reference,
-  // looks at what it wrote, times a second run, and tries to capture it.
+  // looks at what it wrote, and, unless it is hopeless, times a second run and
+  // tries to capture it.
   virtual absl::StatusOr<CheckedRun> Check(const CandidateId& id) = 0;
   // Takes one sample of a prepared candidate, and waits for its end.
   virtual absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) = 0;

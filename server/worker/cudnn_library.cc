@@ -3,15 +3,23 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/base/status_macros.h"
+#include "server/worker/cudnn_status.h"
 #include "server/worker/library_build.h"
 
 namespace convtune {
@@ -30,7 +38,92 @@ std::filesystem::path LibraryFolder() {
   return (error ? std::filesystem::path(where.dli_fname) : library).parent_path();
 }
 
+bool IsCudnn(const std::string& file_name) {
+  return absl::StartsWith(file_name, "libcudnn.so") || absl::StartsWith(file_name, "libcudnn_");
+}
+
+int AddCudnnFile(dl_phdr_info* info, size_t /*size*/, void* files) {
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(info->dlpi_name, error);
+  if (!error && IsCudnn(std::filesystem::path(info->dlpi_name).filename())) {
+    static_cast<std::vector<std::string>*>(files)->push_back(real.string());
+  }
+  return 0;
+}
+
+// "9.19.0" of "libcudnn_ops.so.9.19.0"; empty where the name has the major
+// number alone.
+std::string VersionInName(const std::string& file) {
+  const size_t at = file.rfind(".so.");
+  if (at == std::string::npos) return "";
+  const std::string version = file.substr(at + 4);
+  return absl::StrContains(version, '.') ? version : "";
+}
+
+// "a is of X, the others of Y", where the keys differ. `of_file` gives the key of
+// a file; files without one are left out.
+std::string DescribeOdd(const std::vector<std::string>& files, absl::string_view of,
+                        const std::function<std::string(const std::string&)>& of_file) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const std::string& file : files) {
+    const std::string key = of_file(file);
+    if (!key.empty()) names[key].push_back(std::filesystem::path(file).filename());
+  }
+  if (names.size() < 2) return "";
+  const auto most = std::max_element(names.begin(), names.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  std::vector<std::string> odd;
+  for (const auto& [key, of_key] : names) {
+    if (key != most->first) {
+      odd.push_back(absl::StrCat(absl::StrJoin(of_key, ", "), " of ", of, " ", key));
+    }
+  }
+  return absl::StrCat(absl::StrJoin(odd, "; "), ", and ", absl::StrJoin(most->second, ", "), " of ",
+                      of, " ", most->first);
+}
+
+// What cuDNN itself says of the versions of those that can be asked.
+absl::Status AskVersions(const std::vector<std::string>& files) {
+  const std::pair<absl::string_view, cudnnStatus_t (*)()> asked[] = {
+      {"libcudnn_graph.", cudnnGraphVersionCheck},
+      {"libcudnn_ops.", cudnnOpsVersionCheck},
+      {"libcudnn_cnn.", cudnnCnnVersionCheck},
+      {"libcudnn_adv.", cudnnAdvVersionCheck}};
+  for (const auto& library : asked) {
+    // Asking would load it.
+    const auto file = std::find_if(files.begin(), files.end(), [&](const std::string& path) {
+      return absl::StartsWith(std::filesystem::path(path).filename().string(), library.first);
+    });
+    if (file != files.end()) RETURN_IF_ERROR(ToStatus(library.second(), *file));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+std::vector<std::string> LoadedCudnnFiles() {
+  std::vector<std::string> files;
+  dl_iterate_phdr(AddCudnnFile, &files);
+  return files;
+}
+
+std::string DescribeMixture(const std::vector<std::string>& files) {
+  const std::string folders = DescribeOdd(files, "folder", [](const std::string& file) {
+    return std::filesystem::path(file).parent_path().string();
+  });
+  return folders.empty() ? DescribeOdd(files, "version", VersionInName) : folders;
+}
+
+absl::Status CheckLoadedCudnn() {
+  const std::vector<std::string> files = LoadedCudnnFiles();
+  std::string mixture = DescribeMixture(files);
+  if (mixture.empty()) mixture = std::string(AskVersions(files).message());
+  if (mixture.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cuDNN's libraries are mixed: ", mixture,
+                   "; see that LD_LIBRARY_PATH names one folder that has them all"));
+}
 
 LibraryConfiguration LoadedLibraryConfiguration() {
   const std::filesystem::path folder = LibraryFolder();

@@ -11,6 +11,9 @@
 namespace convtune {
 namespace {
 
+// See CONVTUNE_CUDA in the build.
+constexpr int kOldestBuild = 12;
+
 // CUDA's 13020 as "13.2".
 std::string CudaVersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
@@ -39,24 +42,38 @@ absl::StatusOr<int> Attribute(cudaDeviceAttr attribute, int ordinal) {
 
 }  // namespace
 
+absl::Status DriverStatus(cudaError_t error, int driver) {
+  if (error == cudaErrorNoDevice || error == cudaErrorStubLibrary) return absl::OkStatus();
+  // What CUDA says where there is no driver at all, too.
+  if (error != cudaErrorInsufficientDriver) return ToStatus(error, "count the GPUs");
+  if (driver == 0) return absl::OkStatus();
+  const int major = driver / 1000;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the driver is for CUDA up to ", CudaVersionText(driver), ", this worker is built for CUDA ",
+      CudaVersionText(CUDART_VERSION), ": install a newer driver",
+      major >= kOldestBuild
+          ? absl::StrCat(", or use a build for CUDA ", major, " (-DCONVTUNE_CUDA=", major, ")")
+          : ""));
+}
+
 absl::StatusOr<int> CountGpus() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaErrorNoDevice || error == cudaErrorStubLibrary) return 0;
-  if (error == cudaErrorInsufficientDriver) {
-    // What CUDA says where there is no driver at all, too.
-    int driver = 0;
-    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return 0;
-    return absl::FailedPreconditionError(
-        absl::StrCat("the driver is for CUDA up to ", CudaVersionText(driver),
-                     ", this worker is built for CUDA ", CudaVersionText(CUDART_VERSION),
-                     ": install a newer driver"));
+  int driver = 0;
+  if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) != cudaSuccess) {
+    driver = 0;
   }
-  RETURN_IF_ERROR(ToStatus(error, "count the GPUs"));
-  return count;
+  RETURN_IF_ERROR(DriverStatus(error, driver));
+  return error == cudaSuccess ? count : 0;
 }
 
 absl::StatusOr<DeviceInfo> DescribeGpu(int ordinal) {
+  ASSIGN_OR_RETURN(const int count, CountGpus());
+  if (ordinal >= count) {
+    return absl::UnavailableError(
+        count == 0 ? "there is no GPU, or no driver for one"
+                   : absl::StrCat("there is no such GPU: they are numbered from 0 to ", count - 1));
+  }
   cudaDeviceProp properties = {};
   RETURN_IF_ERROR(ToStatus(cudaGetDeviceProperties(&properties, ordinal),
                            absl::StrCat("properties of GPU ", ordinal)));

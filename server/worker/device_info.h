@@ -1,6 +1,8 @@
 // Who a device is: environment, provenance, device properties.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -17,11 +19,17 @@ struct DeviceInfo {
   std::string pci_bus_id;  // "0000:01:00.0"; empty for a profile
 };
 
-// Number of cards; 0 without a driver. UNAVAILABLE, with CUDA's text, if the
-// driver is there and fails.
+// What the cards can be asked for, by what CUDA said when it was asked for their
+// number: OK, or why not. FAILED_PRECONDITION for a driver that is too old for
+// the CUDA that this worker is built for; `driver` is what it is for, as
+// cudaDriverGetVersion says it, and 0 where there is none, which is no error.
+absl::Status DriverStatus(cudaError_t error, int driver);
+
+// Number of cards; 0 without a driver. Errors are DriverStatus'.
 absl::StatusOr<int> CountGpus();
 
-// None of these creates a CUDA context.
+// None of these creates a CUDA context. Errors are those of CountGpus, UNAVAILABLE
+// where there is no such card, and CUDA's.
 absl::StatusOr<DeviceInfo> DescribeGpu(int ordinal);
 DeviceInfo DescribeProfile(const DeviceProfile& profile);
 

@@ -58,13 +58,27 @@ absl::StatusOr<std::string> GuardedBuffer::Damage(int64_t used, cudaStream_t str
   return absl::StrJoin(damages, ", ");
 }
 
+std::vector<FillCopy> PlanFill(int64_t block_bytes, int64_t total_bytes) {
+  std::vector<FillCopy> copies;
+  for (int64_t filled = block_bytes; filled < total_bytes;) {
+    copies.push_back({filled, std::min(filled, total_bytes - filled)});
+    filled += copies.back().bytes;
+  }
+  return copies;
+}
+
 absl::Status FillWith(std::string_view block, DeviceBuffer* buffer) {
+  if (block.empty() || buffer->bytes() == 0) return absl::OkStatus();
+  char* const data = static_cast<char*>(buffer->data());
   const auto block_bytes = static_cast<int64_t>(block.size());
-  for (int64_t at = 0; block_bytes > 0 && at < buffer->bytes(); at += block_bytes) {
-    const int64_t size = std::min(block_bytes, buffer->bytes() - at);
-    RETURN_IF_ERROR(ToStatus(cudaMemcpy(static_cast<char*>(buffer->data()) + at, block.data(),
-                                        static_cast<size_t>(size), cudaMemcpyHostToDevice),
-                             "upload a tensor"));
+  RETURN_IF_ERROR(ToStatus(
+      cudaMemcpy(data, block.data(), static_cast<size_t>(std::min(block_bytes, buffer->bytes())),
+                 cudaMemcpyHostToDevice),
+      "upload a tensor"));
+  for (const FillCopy& copy : PlanFill(block_bytes, buffer->bytes())) {
+    RETURN_IF_ERROR(ToStatus(
+        cudaMemcpy(data + copy.to, data, static_cast<size_t>(copy.bytes), cudaMemcpyDeviceToDevice),
+        "copy a tensor"));
   }
   return ToStatus(cudaDeviceSynchronize(), "upload a tensor");
 }

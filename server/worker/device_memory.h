@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -66,8 +67,18 @@ class GuardedBuffer {
   int64_t bytes_ = 0;
 };
 
-// Repeats `block` in the buffer from its beginning to its end. Blocks until it
-// is there.
+// A copy of the first `bytes` bytes of a buffer to `to` in it.
+struct FillCopy {
+  int64_t to = 0;
+  int64_t bytes = 0;
+};
+
+// The copies that repeat the first `block_bytes` bytes up to `total_bytes`, each
+// of all that is there already. Pure. REQUIRES: block_bytes > 0.
+std::vector<FillCopy> PlanFill(int64_t block_bytes, int64_t total_bytes);
+
+// Repeats `block` in the buffer from its beginning to its end: uploads it once,
+// and copies it on the card. Blocks until it is there.
 absl::Status FillWith(std::string_view block, DeviceBuffer* buffer);
 
 // Free memory of the current device in bytes.

@@ -14,6 +14,7 @@
 #include "server/worker/graph_listing.h"
 #include "server/worker/legacy_notes.h"
 #include "server/worker/legacy_search.h"
+#include "server/worker/stale_errors.h"
 
 namespace convtune {
 namespace {
@@ -122,11 +123,7 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
 
 absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id, const RunMode& mode) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  absl::StatusOr<TimedRun> timed = Sample(id, mode, prepared);
-  if (!timed.ok()) {
-    AbortIfContextIsLost();
-  }
-  return timed;
+  return TryTwice<TimedRun>([&] { return Sample(id, mode, prepared); }, AbortIfContextIsLost);
 }
 
 absl::StatusOr<CheckedRun> GpuProblem::Check(const CandidateId& id) {
@@ -183,24 +180,24 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
   work.inputs = tensors_->fresh_inputs();
   work.launch = [&] { return Launch(id, *prepared); };
   work.holds = 0;  // code may be loaded, and memory allocated
-  absl::StatusOr<TimedRun> first = resources_.timer->Time(work);
-  if (!first.ok()) {
-    AbortIfContextIsLost();
-    // cuDNN has a CUDA runtime of its own, and what failed there before, as the
-    // capture of another candidate, may only have been reported now.
-    first = resources_.timer->Time(work);
-  }
-  RETURN_IF_ERROR(first.status());
   CheckedRun checked;
-  checked.first = *first;
+  ASSIGN_OR_RETURN(checked.first, TryTwice<TimedRun>([&] { return resources_.timer->Time(work); },
+                                                     AbortIfContextIsLost));
   prepared->warm = true;
   ASSIGN_OR_RETURN(checked.out_of_bounds, WrittenOutOfBounds(*prepared));
   ASSIGN_OR_RETURN(const OutputCheck::Result looked, check_->Look(output.data()));
   checked.error = looked.comparison.error;
   checked.magnitude = looked.comparison.magnitude;
   checked.nonfinite = looked.nonfinite;
+  double& best_us = best_us_[ApiOf(id)];
+  if (IsHopeless({checked.first.gpu_us, checked.first.host_us}, best_us)) {
+    checked.hopeless = true;
+    checked.run = checked.first;
+    return checked;
+  }
   // The first one's time may be that of loading code.
   ASSIGN_OR_RETURN(checked.run, resources_.timer->Time(work));
+  if (best_us == 0 || checked.run.gpu_us < best_us) best_us = checked.run.gpu_us;
   prepared->expected = {checked.run.gpu_us, checked.run.host_us};
   const absl::Status captured = TryCapture(id, looked, prepared);
   checked.capture = captured.ok() ? CaptureSupport::kYes : CaptureSupport::kNo;
@@ -241,13 +238,15 @@ absl::Status GpuProblem::TryCapture(const CandidateId& id, const OutputCheck::Re
 }
 
 absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepared) {
-  ASSIGN_OR_RETURN(CapturedGraph graph, CapturedGraph::Capture(resources_.stream, [&] {
-                     return Launch(id, *prepared);
-                   }));
-  RETURN_IF_ERROR(graph.Launch(resources_.stream));
-  RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(resources_.stream), "replay a graph"));
-  prepared->graph = std::move(graph);
-  return absl::OkStatus();
+  const auto launch = [&] { return Launch(id, *prepared); };
+  const auto capture = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(CapturedGraph graph, CapturedGraph::Capture(resources_.stream, launch));
+    RETURN_IF_ERROR(graph.Launch(resources_.stream));
+    RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(resources_.stream), "replay a graph"));
+    prepared->graph = std::move(graph);
+    return absl::OkStatus();
+  };
+  return CaptureOrThrowAway(capture, launch, AbortIfContextIsLost);
 }
 
 absl::Status GpuProblem::Launch(const CandidateId& id, const Prepared& prepared) {

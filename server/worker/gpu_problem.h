@@ -101,6 +101,8 @@ class GpuProblem : public BackendProblem {
   std::optional<ProblemTensors> tensors_;
   std::optional<OutputCheck> check_;
   GuardedBuffer workspace_;
+  // Of what was checked, by API, so that no API's first is hopeless.
+  std::map<Api, double> best_us_;
   std::map<CandidateId, Prepared> prepared_;
 };
 

@@ -1,9 +1,11 @@
 #include "server/worker/host_work.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <system_error>
 
+#include "proto/model/products.h"
 #include "server/worker/tensor_data.h"
 
 namespace convtune {
@@ -29,6 +31,18 @@ TensorContent ContentOf(TensorRole role) {
       break;
   }
   return TensorContent::kNormal;
+}
+
+// A sum of products is to stay within the type of the output: with a standard
+// deviation of a fifth of its range few elements of an i8 output saturate, with
+// what an epilogue adds, and few are 0. Wider outputs take any sum.
+double IntegerScale(const ConvProblem& problem, TensorRole role) {
+  if (problem.output_type() != DataType::kI8) return kWideIntegers;
+  const double deviation = LargestOf(DataType::kI8) / 5;
+  if (role == TensorRole::kResidual || role == TensorRole::kBias) return deviation;
+  // Half of x is 0 (ContentOf), so that its mean square is half of that of w.
+  const auto products = static_cast<double>(std::max<int64_t>(1, ProductsPerElement(problem)));
+  return IntegerScaleOf(deviation * std::sqrt(2 / products));
 }
 
 TensorValues* PlaceOf(TensorRole role, ReferenceInputs* inputs) {
@@ -118,9 +132,9 @@ void HostWork::Make() {
 void HostWork::MakeInput(Input* input) {
   if (stop_) return;
   const GraphTensor& tensor = input->tensor;
-  input->block =
-      RandomTensorBytes(tensor.type, std::min(tensor.elements, kBlockElements),
-                        ContentOf(tensor.role), kInputSeed + static_cast<uint64_t>(tensor.uid));
+  input->block = RandomTensorBytes(
+      tensor.type, std::min(tensor.elements, kBlockElements), ContentOf(tensor.role),
+      kInputSeed + static_cast<uint64_t>(tensor.uid), IntegerScale(problem_, tensor.role));
   PlaceOf(tensor.role, &values_)->block = DecodeElements(tensor.type, input->block);
 }
 

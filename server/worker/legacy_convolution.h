@@ -30,23 +30,37 @@ struct FoundAlgorithm {
   bool deterministic = false;
 };
 
+// What the legacy search asks of cuDNN; the seam at which tests take its place.
+class LegacyApi {
+ public:
+  virtual ~LegacyApi() = default;
+
+  // cudnnGetConvolution*Algorithm_v7: all algorithms with the time that cuDNN
+  // expects, fastest first. Runs nothing.
+  virtual absl::StatusOr<std::vector<FoundAlgorithm>> Expected(cudnnMathType_t math_type) = 0;
+  // Largest workspace of all algorithms that needs no more than `limit` bytes.
+  virtual absl::StatusOr<int64_t> LargestWorkspace(cudnnMathType_t math_type, int64_t limit) = 0;
+  // cudnnFindConvolution*AlgorithmEx: runs everything, and writes the output.
+  virtual absl::StatusOr<std::vector<FoundAlgorithm>> Find(cudnnMathType_t math_type,
+                                                           const ConvPointers& tensors,
+                                                           void* workspace,
+                                                           int64_t workspace_bytes) = 0;
+  virtual absl::StatusOr<int64_t> WorkspaceBytes(const LegacyAlgorithm& algorithm) = 0;
+};
+
 // Needs a card. Not thread-safe.
-class LegacyConvolution {
+class LegacyConvolution : public LegacyApi {
  public:
   // `handle` outlives the object. REQUIRES: LegacyObstacle(problem) is empty.
   static absl::StatusOr<std::unique_ptr<LegacyConvolution>> Create(const ConvProblem& problem,
                                                                    cudnnHandle_t handle);
 
-  // cudnnGetConvolution*Algorithm_v7: all algorithms with the time that cuDNN
-  // expects, fastest first. Runs nothing.
-  absl::StatusOr<std::vector<FoundAlgorithm>> Expected(cudnnMathType_t math_type);
-  // Largest workspace of all algorithms that needs no more than `limit` bytes.
-  absl::StatusOr<int64_t> LargestWorkspace(cudnnMathType_t math_type, int64_t limit);
-  // cudnnFindConvolution*AlgorithmEx: runs everything, and writes the output.
+  absl::StatusOr<std::vector<FoundAlgorithm>> Expected(cudnnMathType_t math_type) override;
+  absl::StatusOr<int64_t> LargestWorkspace(cudnnMathType_t math_type, int64_t limit) override;
   absl::StatusOr<std::vector<FoundAlgorithm>> Find(cudnnMathType_t math_type,
                                                    const ConvPointers& tensors, void* workspace,
-                                                   int64_t workspace_bytes);
-  absl::StatusOr<int64_t> WorkspaceBytes(const LegacyAlgorithm& algorithm);
+                                                   int64_t workspace_bytes) override;
+  absl::StatusOr<int64_t> WorkspaceBytes(const LegacyAlgorithm& algorithm) override;
   // Puts one run on the handle's stream.
   absl::Status Launch(const LegacyAlgorithm& algorithm, const ConvPointers& tensors,
                       void* workspace, int64_t workspace_bytes);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "proto/base/status_macros.h"
+#include "proto/model/products.h"
 #include "server/worker/cudnn_status.h"
 #include "server/worker/device_memory.h"
 #include "server/worker/legacy_notes.h"
@@ -12,6 +13,8 @@
 
 namespace convtune {
 namespace {
+
+constexpr double kMostMultiplyAdds = 1e11;
 
 // cudnnFind* also tries DEFAULT_MATH, whatever it is given.
 std::vector<cudnnMathType_t> MathTypesOfSearch(DataType type) {
@@ -25,11 +28,10 @@ std::vector<cudnnMathType_t> MathTypesOfSearch(DataType type) {
   }
 }
 
-LegacyRanks AskHeuristic(const ConvProblem& problem, LegacyConvolution* convolution,
-                         ListingSink* sink) {
+LegacyRanks AskHeuristic(const ConvProblem& problem, LegacyApi* cudnn, ListingSink* sink) {
   LegacyRanks ranks;
   for (const cudnnMathType_t math_type : MathTypesOfHeuristic(problem.data_type())) {
-    const absl::StatusOr<std::vector<FoundAlgorithm>> expected = convolution->Expected(math_type);
+    const absl::StatusOr<std::vector<FoundAlgorithm>> expected = cudnn->Expected(math_type);
     if (!expected.ok()) {
       // Places of another math type's list are not those of this one.
       sink->AddRefusal(expected.status());
@@ -58,20 +60,19 @@ Candidate ToCandidate(const ConvProblem& problem, const LegacyRanks& ranks,
 }
 
 // Passes what cudnnFind* found on. `out_of_time`: something was left out for it.
-absl::Status Search(const ConvProblem& problem, const LegacyRanks& ranks,
-                    LegacyConvolution* convolution, const ConvPointers& tensors,
-                    int64_t workspace_limit, ListingSink* sink, bool* out_of_time) {
+absl::Status Search(const ConvProblem& problem, const LegacyRanks& ranks, LegacyApi* cudnn,
+                    const ConvPointers& tensors, int64_t workspace_limit, ListingSink* sink,
+                    bool* out_of_time) {
   std::vector<Candidate> refused;
   for (const cudnnMathType_t math_type : MathTypesOfSearch(problem.data_type())) {
     if (sink->Late()) {
       *out_of_time = true;
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(const int64_t bytes,
-                     convolution->LargestWorkspace(math_type, workspace_limit));
+    ASSIGN_OR_RETURN(const int64_t bytes, cudnn->LargestWorkspace(math_type, workspace_limit));
     ASSIGN_OR_RETURN(const DeviceBuffer workspace, DeviceBuffer::Allocate(bytes));
     ASSIGN_OR_RETURN(const std::vector<FoundAlgorithm> entries,
-                     convolution->Find(math_type, tensors, workspace.data(), bytes));
+                     cudnn->Find(math_type, tensors, workspace.data(), bytes));
     for (const FoundAlgorithm& entry : entries) {
       Candidate candidate = ToCandidate(problem, ranks, entry);
       if (entry.status != CUDNN_STATUS_SUCCESS) {
@@ -85,7 +86,7 @@ absl::Status Search(const ConvProblem& problem, const LegacyRanks& ranks,
   // math type's search may have run it.
   for (Candidate& candidate : refused) {
     const absl::StatusOr<int64_t> needed =
-        convolution->WorkspaceBytes(std::get<LegacyAlgorithm>(candidate.id));
+        cudnn->WorkspaceBytes(std::get<LegacyAlgorithm>(candidate.id));
     if (needed.ok() && *needed > workspace_limit) {
       // Left to Prepare, which says that it is over the memory budget.
       candidate.error_message.clear();
@@ -99,15 +100,23 @@ absl::Status Search(const ConvProblem& problem, const LegacyRanks& ranks,
 
 }  // namespace
 
-absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
+bool FindIsAffordable(const ConvProblem& problem) {
+  return MultiplyAdds(problem) <= kMostMultiplyAdds;
+}
+
+absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyApi* cudnn,
                                   const ConvPointers& tensors, int64_t workspace_limit,
                                   ListingSink* sink) {
-  const LegacyRanks ranks = AskHeuristic(problem, convolution, sink);
+  const LegacyRanks ranks = AskHeuristic(problem, cudnn, sink);
   bool out_of_time = false;
-  const absl::Status searched =
-      Search(problem, ranks, convolution, tensors, workspace_limit, sink, &out_of_time);
-  // Behind a search that was refused or cut off, too: the stock choice is one
-  // of them.
+  absl::Status searched;
+  if (FindIsAffordable(problem)) {
+    searched = Search(problem, ranks, cudnn, tensors, workspace_limit, sink, &out_of_time);
+  } else {
+    sink->MarkFindLeftOut();
+  }
+  // Behind a search that was refused, left out or cut off, too: the stock choice
+  // is one of them.
   for (const FoundAlgorithm& entry : ranks.ranked()) {
     if (!sink->Offer(ToCandidate(problem, ranks, entry))) {
       break;

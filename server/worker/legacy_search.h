@@ -10,14 +10,20 @@
 
 namespace convtune {
 
-// Runs cudnnFind* with the math types that make sense for the inputs and
-// passes every entry to the sink, the refused ones with their reason, and
-// behind them what cudnnGet*_v7 lists and no search had; that also where cuDNN
-// refused the search, or the deadline cut it off. Each has its place in that
+// True if cudnnFind* may be called: a call runs every algorithm, and cannot be
+// interrupted. Up to 10^11 multiply-adds, which take an algorithm that does
+// 10^12 a second, a thirtieth of what an H200's FMA units could, 0.1 s.
+bool FindIsAffordable(const ConvProblem& problem);
+
+// Runs cudnnFind*, if it is affordable, with the math types that make sense for
+// the inputs and passes every entry to the sink, the refused ones with their
+// reason, and behind them what cudnnGet*_v7 lists and no search had; that also
+// where cuDNN refused the search, it was left out, or the deadline cut it off.
+// Each has its place in that
 // list as its heuristic rank; where cuDNN refuses the list, none has, and the
 // sink is told. Needs a card. Errors are cuDNN's, when it refuses the search as
 // a whole.
-absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
+absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyApi* cudnn,
                                   const ConvPointers& tensors, int64_t workspace_limit,
                                   ListingSink* sink);
 

@@ -30,6 +30,8 @@ class ListingSink {
   void MarkOutOfTime() { end_.out_of_time = stopped_ = true; }
   // Something that could be listed was left out.
   void MarkTruncated() { end_.truncated = true; }
+  // cudnnFind* was not called.
+  void MarkFindLeftOut() { end_.find_left_out = true; }
   // Part of the listing was refused.
   void AddRefusal(const absl::Status& status);
 

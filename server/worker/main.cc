@@ -1,11 +1,14 @@
 // convtune-worker: cuDNN for convtuned, in a process of its own.
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +20,7 @@
 #include "proto/base/status_macros.h"
 #include "server/worker/card_watch.h"
 #include "server/worker/channel.h"
+#include "server/worker/cudnn_library.h"
 #include "server/worker/deviceless_backend.h"
 #include "server/worker/gpu_backend.h"
 #include "server/worker/session.h"
@@ -25,6 +29,9 @@
 
 namespace convtune {
 namespace {
+
+// Set to anything: a worker that crashes may leave a core.
+constexpr char kCoresVariable[] = "CONVTUNE_WORKER_CORES";
 
 struct Flags {
   int fd = -1;
@@ -81,14 +88,44 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Flags& flags) {
   return backend;
 }
 
-absl::Status Serve(const Flags& flags, Trace* trace) {
-  RETURN_IF_ERROR(DieWithParent(flags.fd));
-  Channel channel(flags.fd);
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(flags));
+// A core has gigabytes, and is of little use without the card. The kernel starts
+// a program that cores are piped to whatever the limit is (core(5)), but for a
+// limit of 1 byte, which also leaves no room for a file.
+void ForgoCores() {
+  const char* const keep = std::getenv(kCoresVariable);
+  if (keep != nullptr && *keep != '\0') return;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_CORE, &limit) != 0) return;
+  limit.rlim_cur = std::min<rlim_t>(1, limit.rlim_max);
+  setrlimit(RLIMIT_CORE, &limit);
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> StartBackend(const Flags& flags) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(flags));
   // Before the handshake is answered. What fails here may work for a problem.
   if (const absl::Status status = WarmUp(backend.get()); !status.ok()) {
     std::fprintf(stderr, "convtune-worker: warming up: %s\n", status.ToString().c_str());
   }
+  RETURN_IF_ERROR(CheckLoadedCudnn());
+  return backend;
+}
+
+// Tells the daemon why there is no session.
+absl::Status Refuse(const absl::Status& why, Channel* channel) {
+  RETURN_IF_ERROR(channel->Receive().status());
+  worker::Reply reply;
+  reply.set_last(true);
+  reply.mutable_outcome()->set_message(std::string(why.message()));
+  RETURN_IF_ERROR(channel->Send(reply));
+  return why;
+}
+
+absl::Status Serve(const Flags& flags, Trace* trace) {
+  RETURN_IF_ERROR(DieWithParent(flags.fd));
+  Channel channel(flags.fd);
+  const absl::StatusOr<std::unique_ptr<Backend>> started = StartBackend(flags);
+  if (!started.ok()) return Refuse(started.status(), &channel);
+  const std::unique_ptr<Backend>& backend = *started;
   Session session(backend.get(), trace);
   while (true) {
     const absl::StatusOr<worker::Request> request = channel.Receive();
@@ -109,17 +146,24 @@ void PrintProbe(const DeviceInfo& info, const absl::Status& status) {
   std::printf("%s\n", ToProbeJson(info, std::string(status.message())).c_str());
 }
 
+// As a device that cannot be had, so that the daemon says why.
+void PrintFailure(const std::string& name, const absl::Status& status) {
+  DeviceInfo none;
+  none.name = name;
+  PrintProbe(none, status);
+}
+
 void ProbeGpu(int ordinal) {
   const absl::StatusOr<DeviceInfo> info = DescribeGpu(ordinal);
-  DeviceInfo unknown;
-  unknown.name = absl::StrCat("gpu:", ordinal);
-  PrintProbe(info.ok() ? *info : unknown, info.status());
+  if (!info.ok()) return PrintFailure(absl::StrCat("gpu:", ordinal), info.status());
+  PrintProbe(*info, absl::OkStatus());
 }
 
 absl::Status Probe(const Flags& flags) {
   if (flags.devices == "all") {
-    ASSIGN_OR_RETURN(const int count, CountGpus());
-    for (int ordinal = 0; ordinal < count; ++ordinal) {
+    const absl::StatusOr<int> count = CountGpus();
+    if (!count.ok()) PrintFailure("GPUs", count.status());
+    for (int ordinal = 0; count.ok() && ordinal < *count; ++ordinal) {
       ProbeGpu(ordinal);
     }
   } else if (flags.devices != "none") {
@@ -154,15 +198,13 @@ absl::Status DumpProfile(const Flags& flags) {
 }
 
 absl::Status Run(const Flags& flags) {
+  ForgoCores();
   const absl::StatusOr<std::unique_ptr<Trace>> trace = Trace::FromEnvironment();
   if (flags.probe) {
     if (trace.ok()) {
       return Probe(flags);
     }
-    // As a device that cannot be had, so that the daemon says why.
-    DeviceInfo none;
-    none.name = "convtune-worker";
-    PrintProbe(none, trace.status());
+    PrintFailure("convtune-worker", trace.status());
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(trace.status());

@@ -11,6 +11,8 @@ constexpr double kPreparationHostUs = 20.0;  // flush, events
 constexpr int kFirstWait = 20;
 constexpr int kLongestWait = 1 << 20;
 constexpr uint64_t kShortestWindowNs = 5000;
+constexpr double kHopelessUs = 50'000;
+constexpr double kHopelessFactor = 10;
 constexpr absl::Duration kShortestHold = absl::Milliseconds(200);
 constexpr absl::Duration kLongestHold = absl::Seconds(2);
 
@@ -57,6 +59,11 @@ double SmClockMhz(const Stamp& first, const Stamp& second) {
 }
 
 int64_t FlushBytes(int64_t l2_bytes) { return std::max<int64_t>(0, l2_bytes) * 2; }
+
+bool IsHopeless(const Expectation& first, double best_us) {
+  const double gpu_us = first.gpu_us - first.host_us;
+  return best_us > 0 && gpu_us > kHopelessUs && gpu_us > kHopelessFactor * best_us;
+}
 
 bool IsPlausible(double gpu_us, double host_us) {
   return std::isfinite(gpu_us) && gpu_us > 0 && std::isfinite(host_us) && host_us >= 0;

@@ -63,6 +63,12 @@ double SmClockMhz(const Stamp& first, const Stamp& second);
 // replaces. 0: there is none.
 int64_t FlushBytes(int64_t l2_bytes);
 
+// True if a candidate whose first run took this long is given up after it:
+// without the time of its launch, in which code may have been loaded, it is
+// beyond 50 ms and beyond 10 times `best_us`, the best time so far (0: there is
+// none).
+bool IsHopeless(const Expectation& first, double best_us);
+
 // True if a sample can be believed: every time is finite and not negative, and
 // the GPU's is not 0.
 bool IsPlausible(double gpu_us, double host_us);

@@ -139,6 +139,7 @@ absl::Status Session::HandleOpen(const worker::OpenProblem& request, const Send&
   }
   outcome->set_out_of_time(end->out_of_time);
   outcome->set_truncated(end->truncated);
+  outcome->set_find_left_out(end->find_left_out);
   return send(reply);
 }
 

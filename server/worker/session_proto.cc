@@ -105,6 +105,7 @@ worker::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run) {
   checked.set_capture(static_cast<int>(run->capture));
   checked.set_gpu_us(run->run.gpu_us);
   checked.set_host_us(run->run.host_us);
+  checked.set_hopeless(run->hopeless);
   return checked;
 }
 

@@ -9,8 +9,6 @@
 namespace convtune {
 namespace {
 
-constexpr float kI8Scale = 32.0F;
-
 template <typename T>
 void Put(T value, int64_t place, std::string* bytes) {
   std::memcpy(bytes->data() + static_cast<size_t>(place) * sizeof(T), &value, sizeof(T));
@@ -23,7 +21,8 @@ T Get(const char* bytes) {
   return value;
 }
 
-void PutElement(DataType type, float value, int64_t place, std::string* bytes) {
+void PutElement(DataType type, float value, float integer_scale, int64_t place,
+                std::string* bytes) {
   switch (type) {
     case DataType::kF64:
       Put(static_cast<double>(value), place, bytes);
@@ -44,11 +43,11 @@ void PutElement(DataType type, float value, int64_t place, std::string* bytes) {
       Put(static_cast<uint8_t>(EncodeSmallFloat(value, 5, 2, true)), place, bytes);
       break;
     case DataType::kI8:
-      Put(static_cast<int8_t>(std::clamp(std::nearbyint(value * kI8Scale), -127.0F, 127.0F)), place,
-          bytes);
+      Put(static_cast<int8_t>(std::clamp(std::nearbyint(value * integer_scale), -127.0F, 127.0F)),
+          place, bytes);
       break;
     case DataType::kI32:
-      Put(static_cast<int32_t>(std::nearbyint(value * kI8Scale)), place, bytes);
+      Put(static_cast<int32_t>(std::nearbyint(value * integer_scale)), place, bytes);
       break;
   }
 }
@@ -125,8 +124,11 @@ std::vector<double> DecodeElements(DataType type, std::string_view bytes) {
   if (size == sizeof(uint16_t) && values.size() > kPatterns) {
     std::vector<double> table(kPatterns);
     for (uint32_t bits = 0; bits < kPatterns; ++bits) {
+      // As long as the longest element: DecodeElement can read that much.
+      char element[sizeof(double)] = {};
       const auto pattern = static_cast<uint16_t>(bits);
-      table[bits] = DecodeElement(type, reinterpret_cast<const char*>(&pattern));
+      std::memcpy(element, &pattern, sizeof(pattern));
+      table[bits] = DecodeElement(type, element);
     }
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = table[Get<uint16_t>(bytes.data() + i * size)];
@@ -161,7 +163,8 @@ double LargestOf(DataType type) {
   return 0;
 }
 
-std::string RandomTensorBytes(DataType type, int64_t count, TensorContent content, uint64_t seed) {
+std::string RandomTensorBytes(DataType type, int64_t count, TensorContent content, uint64_t seed,
+                              double integer_scale) {
   std::string bytes(static_cast<size_t>(count * SizeOf(type)), '\0');
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
@@ -172,9 +175,27 @@ std::string RandomTensorBytes(DataType type, int64_t count, TensorContent conten
     } else if (content == TensorContent::kMasked && (random() >> 63U) != 0) {
       value = 0.0F;
     }
-    PutElement(type, value, i, &bytes);
+    PutElement(type, value, static_cast<float>(integer_scale), i, &bytes);
   }
   return bytes;
+}
+
+double IntegerScaleOf(double mean_square) {
+  // E[k^2] is the sum of (2 k - 1) P(|value| > k - 1/2) over k from 1 on.
+  const auto mean_square_at = [](double scale) {
+    double sum = 0;
+    for (int k = 1; k <= std::numeric_limits<int8_t>::max(); ++k) {
+      sum += (2 * k - 1) * std::erfc((k - 0.5) / (scale * std::sqrt(2.0)));
+    }
+    return sum;
+  };
+  double low = 0.05;
+  double high = kWideIntegers;
+  for (int i = 0; i < 40; ++i) {
+    const double middle = (low + high) / 2;
+    (mean_square_at(middle) < mean_square ? low : high) = middle;
+  }
+  return high;
 }
 
 }  // namespace convtune

@@ -33,8 +33,18 @@ double LargestOf(DataType type);
 // the gradients that come back through a ReLU.
 enum class TensorContent { kNormal, kRectified, kMasked };
 
-// `count` elements of `type` in memory order. Integers are scaled to use their
-// range. The same arguments give the same bytes.
-std::string RandomTensorBytes(DataType type, int64_t count, TensorContent content, uint64_t seed);
+// Integers of the largest tensors in which sums have room enough: nearly all of
+// the range of i8.
+inline constexpr double kWideIntegers = 32;
+
+// `count` elements of `type` in memory order; integers are rounded from normal
+// values of the standard deviation `integer_scale`. The same arguments give the
+// same bytes.
+std::string RandomTensorBytes(DataType type, int64_t count, TensorContent content, uint64_t seed,
+                              double integer_scale = kWideIntegers);
+
+// The scale at which the mean of the squares of kNormal integers is
+// `mean_square`; kWideIntegers at most.
+double IntegerScaleOf(double mean_square);
 
 }  // namespace convtune

@@ -98,8 +98,8 @@ void Trace::PutChecked(int index, const CandidateId& id,
                   ",\"out_of_bounds\":", JsonQuote(checked->out_of_bounds), ",\"capture\":\"",
                   CaptureText(checked->capture),
                   "\",\"capture_refusal\":", JsonQuote(checked->capture_refusal));
-  absl::StrAppend(&fields, ",\"first\":{", Times(checked->first), "},\"second\":{",
-                  Times(checked->run), "}");
+  absl::StrAppend(&fields, ",\"first\":{", Times(checked->first), "}");
+  if (!checked->hopeless) absl::StrAppend(&fields, ",\"second\":{", Times(checked->run), "}");
   Put("check", fields);
 }
 

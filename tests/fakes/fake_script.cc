@@ -47,6 +47,9 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"check_delay_ms", &script.check_delay_ms},
                                                {"unheld_from", &script.unheld_from},
                                                {"unheld_index", &script.unheld_index},
+                                               {"hopeless", &script.hopeless},
+                                               {"find_left_out", &script.find_left_out},
+                                               {"start_work_ms", &script.start_work_ms},
                                                {"slow_ms", &script.slow_ms},
                                                {"index", &script.index}};
   const std::string copy(text);

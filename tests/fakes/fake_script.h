@@ -30,6 +30,7 @@ struct FakeScript {
   int prepare_delay_ms = 0;  // for each candidate
   int measure_delay_ms = 0;  // for each round
   int start_delay_ms = 0;    // before the handshake is answered
+  int start_work_ms = 0;     // the same, and busy
   int listing_delay_ms = 0;  // before the first candidate
   int host_us = 0;           // of each launch
   int slow_host = -1;        // the only candidate that host_us is true of; -1: of all
@@ -37,6 +38,8 @@ struct FakeScript {
   int busy_looks = 0;        // looks at the card after which they are gone; 0: never
   int clock_reasons = 0;     // NVML's mask
   int wrong = -1;            // candidate whose output is far from the reference; -2: all
+  int hopeless = -1;         // candidate that is given up after its first run, of 90 ms
+  int find_left_out = 0;     // 1: the legacy search is, as for a large problem
   int nonfinite = -1;        // candidate whose output has a NaN
   int overwrites = -1;       // candidate that writes outside of its memory
   int check_delay_ms = 0;    // for each candidate

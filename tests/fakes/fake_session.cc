@@ -154,6 +154,9 @@ void FakeSession::MaybeFault(const std::string& where, int index) {
 
 absl::Status FakeSession::Hello() {
   absl::SleepFor(absl::Milliseconds(script_.start_delay_ms));
+  const absl::Time busy = absl::Now() + absl::Milliseconds(script_.start_work_ms);
+  while (absl::Now() < busy) {
+  }
   Log("hello");
   MaybeFault("start", 0);
   worker::Reply reply;
@@ -204,7 +207,11 @@ absl::Status FakeSession::Open(const worker::OpenProblem& request) {
     if (script_.uses_cublaslt != 0) listed->add_behavior_notes(5);
     RETURN_IF_ERROR(Send(reply));
   }
-  return Finish(true, "");
+  worker::Reply last;
+  last.set_last(true);
+  last.mutable_outcome()->set_ok(true);
+  last.mutable_outcome()->set_find_left_out(script_.find_left_out != 0);
+  return Send(last);
 }
 
 absl::Status FakeSession::Prepare(const worker::Prepare& request) {
@@ -269,6 +276,11 @@ absl::Status FakeSession::Check(const worker::Check& request) {
     checked->set_capture(index % 2 == 0 ? 1 : 2);
     checked->set_gpu_us(TraitsOfListed(index).base_us + 10);
     checked->set_host_us(script_.host_us);
+    if (script_.hopeless == index) {
+      checked->set_hopeless(true);
+      checked->set_gpu_us(90'000);
+      checked->clear_capture();
+    }
     RETURN_IF_ERROR(Send(reply));
   }
   return Finish(true, "");

@@ -228,11 +228,12 @@ def test_the_real_worker_tells_the_builds_of_its_cuda_libraries(worker, tmp_path
     def probe(**env):
         command = [worker, "--probe", "--devices", "none", "--profile", profile]
         out = subprocess.run(command, env={**os.environ, **env}, check=True, capture_output=True, text=True).stdout
-        return dict(part.split("=") for part in json.loads(out)["cuda_version"].split(",")[1:])
+        version, *libraries = json.loads(out)["cuda_version"].split(",")
+        return {"cuda": version, **dict(part.split("=") for part in libraries)}
 
     there = probe()
-    assert set(there) == {"cublaslt", "nvrtc"} and there["cublaslt"] != there["nvrtc"]
+    assert set(there) == {"cuda", "cublaslt", "nvrtc"} and there["cublaslt"] != there["nvrtc"]
     (tmp_path / "empty.c").write_text("")
-    library = tmp_path / "libnvrtc.so.13"
+    library = tmp_path / f"libnvrtc.so.{there['cuda'].split('.')[0]}"
     subprocess.run(["cc", "-shared", "-Wl,--build-id=0x0123456789abcdef", "-o", library, tmp_path / "empty.c"], check=True)
     assert probe(LD_LIBRARY_PATH=str(tmp_path)) == {**there, "nvrtc": "0123456789ab"}

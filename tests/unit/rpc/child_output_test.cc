@@ -6,7 +6,7 @@
 namespace convtune {
 namespace {
 
-constexpr absl::Duration kLong = absl::Minutes(5);
+const StartLimits kLong = {absl::Minutes(5), absl::Minutes(5)};
 
 bool Never() { return false; }
 
@@ -33,9 +33,17 @@ TEST(RunPrograms, MissingProgramIsNotFound) {
 
 TEST(RunPrograms, KillsWhatHangsAndKeepsTheRest) {
   const auto outputs = RunPrograms({Shell("echo early; exec sleep 1000"), Shell("echo b")},
-                                   absl::Milliseconds(500), Never);
+                                   {absl::Milliseconds(500), absl::Minutes(5)}, Never);
   EXPECT_EQ(outputs[0].status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(outputs[0].text, "early\n");
   EXPECT_EQ(outputs[1].status, absl::OkStatus());
+}
+
+TEST(RunPrograms, WaitsForWhatGivesSignsOfLife) {
+  const auto outputs = RunPrograms({Shell("for i in 1 2 3 4 5 6 7 8; do sleep 0.5; echo $i; done")},
+                                   {absl::Seconds(3), absl::Minutes(5)}, Never);
+  EXPECT_EQ(outputs[0].status, absl::OkStatus());
+  EXPECT_EQ(outputs[0].text, "1\n2\n3\n4\n5\n6\n7\n8\n");
 }
 
 TEST(RunPrograms, EndsWhenToldTo) {

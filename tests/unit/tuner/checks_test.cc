@@ -90,6 +90,28 @@ TEST_F(ChecksTest, WhereMostDifferNobodyIsBlamed) {
   EXPECT_THAT(Tuned().incomplete_reason, HasSubstr("8 of 8 candidates differ from the reference"));
 }
 
+TEST_F(ChecksTest, WhatIsHopelessIsTimedByItsFirstRunAndDoesNotRace) {
+  Start("hopeless=3");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  const Candidate slow = Find("graph:eng3,k2=3");
+  EXPECT_EQ(slow.status, CandidateStatus::kTimed);
+  EXPECT_EQ(slow.sample_count, 1);
+  EXPECT_EQ(slow.median_us, 90'000);
+  EXPECT_EQ(slow.low_us, 90'000);
+  EXPECT_EQ(slow.capture, CaptureSupport::kUnknown);
+  EXPECT_THAT(slow.other_times, IsEmpty());
+  EXPECT_EQ(Tuned().candidates.back().id, slow.id);
+  EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
+  EXPECT_GT(Find("graph:eng2,k2=2").sample_count, 1);
+}
+
+TEST_F(ChecksTest, ASearchThatWasLeftOutForTheSizeOfTheProblemIsSaid) {
+  Start("legacy=3;find_left_out=1");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
+  EXPECT_THAT(Tuned().incomplete_reason, HasSubstr("too large for cudnnFind"));
+}
+
 TEST_F(ChecksTest, ReplaysAreTimedOfWhatCanBeCapturedAndRankGraphLaunches) {
   Start("host_us=500");
   EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);

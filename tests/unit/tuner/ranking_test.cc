@@ -221,6 +221,13 @@ TEST(FinishTuning, OneApiAloneIsIncomplete) {
   EXPECT_THAT(tuning.incomplete_reason, HasSubstr("APIs"));
 }
 
+TEST(FinishTuning, AProblemTooLargeForFindIsIncompleteAndSaysSo) {
+  const Tuning tuning = TuningOf({Timed(0, 10)}, {.find_left_out = true});
+  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("too large for cudnnFind"));
+  EXPECT_FALSE(EndedForTime(tuning));
+}
+
 TEST(CarryOverOtherApi, KeepsWhatTheOtherApiGave) {
   Candidate legacy = Timed(7, 5);
   legacy.id = LegacyAlgorithm{1, 2};

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -88,6 +89,55 @@ TEST(HostWorkTest, ActivationsAreNotNegativeAndHalfOfAGradientIsZero) {
   }
   EXPECT_NEAR(zeros, 4096, 400);
   EXPECT_NEAR(negative, 2048, 300);
+}
+
+// Forward i8 shapes of networks, and what their i8 outputs are like.
+class NarrowOutput : public testing::TestWithParam<const char*> {};
+
+TEST_P(NarrowOutput, IsNeitherSaturatedNorZero) {
+  const ConvProblem problem = Problem(GetParam());
+  std::vector<GraphTensor> tensors = TensorsOf(problem);
+  for (GraphTensor& tensor : tensors) tensor.type = DataType::kI8;
+  tensors.push_back({TensorRole::kResidual, 4, DataType::kI8, Elements(problem.y_dims()), false});
+  tensors.push_back({TensorRole::kBias, 5, DataType::kI8, problem.w_dims()[0], false});
+  HostWork work(problem, tensors, 2);
+  ASSERT_GE(work.Reference().size(), 2000U);
+  int saturated = 0;
+  int zero = 0;
+  double largest = 0;
+  for (const ReferenceElement& element : work.Reference()) {
+    saturated += element.value > 127 || element.value < -128 ? 1 : 0;
+    zero += element.value == 0 ? 1 : 0;
+    largest = std::max(largest, std::abs(element.value));
+  }
+  const auto count = static_cast<double>(work.Reference().size());
+  EXPECT_LT(saturated, 0.01 * count);
+  // Half is, behind a ReLU; of filters of nine products where half of x is zero, some more.
+  EXPECT_LT(zero, (problem.epilogue().empty() ? 0.15 : 0.6) * count);
+  EXPECT_GT(largest, 60);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Networks, NarrowOutput,
+    testing::Values("fwd,x=8x64x56x56,w=64x64x1x1,nhwc,i8,out=i8",
+                    "fwd,x=8x64x56x56,w=256x64x1x1,nhwc,i8,epilogue=add+bias+relu",
+                    "fwd,x=8x64x56x56,w=64x64x3x3,pad=1,nhwc,i8,epilogue=bias+relu",
+                    "fwd,x=8x512x7x7,w=512x512x3x3,pad=1,nhwc,i8,out=i8",
+                    "fwd,x=8x2048x7x7,w=512x2048x1x1,nhwc,i8,out=i8",
+                    "fwd,x=8x3x224x224,w=64x3x7x7,stride=2,pad=3,nhwc,i8,out=i8",
+                    "fwd,x=8x96x112x112,w=96x1x3x3,groups=96,pad=1,nhwc,i8,out=i8",
+                    "fwd,x=1x1024x64x64,w=1024x1024x3x3,pad=1,nhwc,i8,epilogue=add+bias+relu"));
+
+TEST(HostWorkTest, AWideOutputTakesWideIntegers) {
+  const ConvProblem problem = Problem("fwd,x=8x64x56x56,w=64x64x1x1,nhwc,i8");
+  std::vector<GraphTensor> tensors = TensorsOf(problem);
+  for (GraphTensor& tensor : tensors) tensor.type = DataType::kI8;
+  HostWork work(problem, tensors, 1);
+  double largest = 0;
+  for (const double value : DecodeElements(DataType::kI8, work.Block(kW))) {
+    largest = std::max(largest, std::abs(value));
+  }
+  EXPECT_GT(largest, 80);
 }
 
 TEST(HostWorkTest, WhereOneElementWouldTakeTooLongThereIsNoReference) {

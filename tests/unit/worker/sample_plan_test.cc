@@ -19,6 +19,20 @@ TEST(PlanSampleTest, RunsWhatIsShortSeveralTimes) {
   EXPECT_EQ(PlanSample({0.1, 5}).runs, kMostRuns);
 }
 
+TEST(IsHopelessTest, IsTrueBeyond50MillisecondsAndTenTimesTheBest) {
+  EXPECT_TRUE(IsHopeless({50'001, 0}, 1000));
+  EXPECT_FALSE(IsHopeless({50'000, 0}, 1000));
+  EXPECT_TRUE(IsHopeless({100'001, 0}, 10'000));
+  EXPECT_FALSE(IsHopeless({100'000, 0}, 10'000));
+}
+
+TEST(IsHopelessTest, NothingIsBeforeThereIsATimeToBeat) { EXPECT_FALSE(IsHopeless({1e9, 0}, 0)); }
+
+TEST(IsHopelessTest, TheLaunchOfAFirstRunDoesNotCountSinceItMayHaveLoadedCode) {
+  EXPECT_FALSE(IsHopeless({400'000, 399'900}, 100));
+  EXPECT_TRUE(IsHopeless({400'000, 300'000}, 100));
+}
+
 TEST(PlanSampleTest, TheHoldLastsFiftyTimesWhatQueueingIsExpectedToTake) {
   EXPECT_EQ(PlanSample({1, 1000}).hold_limit, absl::Microseconds(16 * 1020 * 50));
 }

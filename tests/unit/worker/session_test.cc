@@ -73,6 +73,14 @@ TEST_F(SessionTest, AnEmptyListingFailsWithCudnnsWords) {
   EXPECT_EQ(replies[0].outcome().message(), "no engine takes this");
 }
 
+TEST_F(SessionTest, ASearchThatWasLeftOutIsSaid) {
+  backend_.Add(1);
+  Hello();
+  EXPECT_FALSE(Open().back().outcome().find_left_out());
+  backend_.end.find_left_out = true;
+  EXPECT_TRUE(Open().back().outcome().find_left_out());
+}
+
 TEST_F(SessionTest, OpenPassesItsOptionsOn) {
   backend_.Add(1);
   backend_.end.truncated = true;
@@ -307,6 +315,20 @@ TEST_F(SessionTest, CheckTouchesAndReportsEach) {
   EXPECT_EQ(checked.gpu_us(), 12);
   EXPECT_EQ(checked.host_us(), 3);
   EXPECT_TRUE(replies[4].outcome().ok());
+}
+
+TEST_F(SessionTest, CheckSaysWhatWasGivenUpAfterItsFirstRun) {
+  CheckedRun slow;
+  slow.hopeless = true;
+  slow.first.gpu_us = slow.run.gpu_us = 90'000;
+  backend_.Add(1).checked = slow;
+  Hello();
+  Open();
+  Prepare({0});
+  const worker::Checked checked = Check({0})[1].checked();
+  EXPECT_TRUE(checked.hopeless());
+  EXPECT_EQ(checked.gpu_us(), 90'000);
+  EXPECT_EQ(checked.capture(), 0);
 }
 
 TEST_F(SessionTest, CheckLeavesOutAnErrorThatIsNotKnown) {

@@ -117,6 +117,18 @@ TEST(RandomTensorBytesTest, EveryTypeHasItsSizeAndIsNotAllZero) {
   }
 }
 
+TEST(IntegerScaleOfTest, TheIntegersHaveThatMeanSquare) {
+  for (const double wanted : {0.01, 0.1, 0.5, 2.0, 30.0, 500.0}) {
+    const std::string bytes = RandomTensorBytes(DataType::kI8, 200'000, TensorContent::kNormal, 1,
+                                                IntegerScaleOf(wanted));
+    double sum = 0;
+    for (const double value : DecodeElements(DataType::kI8, bytes)) sum += value * value;
+    EXPECT_NEAR(sum / 200'000, wanted, 0.05 * wanted);
+  }
+}
+
+TEST(IntegerScaleOfTest, IsWideAtMost) { EXPECT_NEAR(IntegerScaleOf(1e6), kWideIntegers, 1e-6); }
+
 TEST(DecodeElementsTest, GivesWhatEachElementIs) {
   for (const DataType type : {DataType::kF64, DataType::kF32, DataType::kF16, DataType::kBF16,
                               DataType::kE4M3, DataType::kE5M2, DataType::kI8, DataType::kI32}) {

@@ -120,6 +120,18 @@ TEST_F(TraceTest, WhatIsKnownOfTheCardIsThereWhereItsProcessesAreNotSeen) {
   EXPECT_EQ(lines[1]["unknown_reason"].string_value(), "NVML lists \"nobody\"");
 }
 
+TEST_F(TraceTest, WhatWasGivenUpHasNoSecondRun) {
+  CheckedRun slow;
+  slow.hopeless = true;
+  slow.first.gpu_us = slow.run.gpu_us = 90'000;
+  const std::unique_ptr<Trace> trace = Open();
+  trace->PutChecked(0, EngineConfig{5, {}}, slow);
+  auto lines = Lines();
+  ASSERT_THAT(lines, SizeIs(1));
+  EXPECT_EQ(lines[0]["first"].struct_value().fields().at("gpu_us").number_value(), 90'000);
+  EXPECT_EQ(lines[0].count("second"), 0U);
+}
+
 TEST_F(TraceTest, ASampleHasWhatTheTimerSaw) {
   TimedRun run = {123456.75, 2.5, 1500};
   run.held = true;

@@ -4,14 +4,19 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/framing.h"
@@ -61,8 +66,9 @@ class WorkerProcessTest : public testing::Test {
   [[noreturn]] void Exec(int fd) {
     fcntl(fd, F_SETFD, 0);
     const std::string number = std::to_string(fd);
-    execl(CONVTUNE_WORKER_PROGRAM, CONVTUNE_WORKER_PROGRAM, "--fd", number.c_str(), "--profile",
-          profile_.c_str(), nullptr);
+    const char* const kind = gpu_ ? "--device" : "--profile";
+    execl(CONVTUNE_WORKER_PROGRAM, CONVTUNE_WORKER_PROGRAM, "--fd", number.c_str(), kind,
+          gpu_ ? "gpu:0" : profile_.c_str(), nullptr);
     _exit(127);
   }
 
@@ -103,7 +109,19 @@ class WorkerProcessTest : public testing::Test {
     return status;
   }
 
+  // What the worker says with these arguments.
+  static std::string Output(const std::string& arguments) {
+    FILE* output = popen((CONVTUNE_WORKER_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
+    EXPECT_NE(output, nullptr);
+    char line[1024] = {};
+    std::string text;
+    while (fgets(line, sizeof(line), output) != nullptr) text += line;
+    pclose(output);
+    return text;
+  }
+
   std::string profile_;
+  bool gpu_ = false;
   pid_t pid_ = -1;
   int socket_ = -1;
 };
@@ -202,6 +220,104 @@ TEST_F(WorkerProcessTest, DiesWithItsParent) {
   waitpid(parent, nullptr, 0);
   const absl::StatusOr<std::string> frame = ReadFrame(socket_, absl::Now() + kPatience);
   EXPECT_EQ(frame.status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(WorkerProcessTest, WhatKeepsItFromStartingIsTheAnswerToTheHandshake) {
+  std::ofstream(profile_) << "{}";
+  Start();
+  const worker::Reply reply = Hello();
+  ASSERT_TRUE(reply.has_outcome());
+  EXPECT_FALSE(reply.outcome().ok());
+  EXPECT_THAT(reply.outcome().message(), HasSubstr(profile_));
+  const int status = Wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+// A folder with a library of cuDNN that is also elsewhere.
+class MixedCudnnTest : public WorkerProcessTest {
+ protected:
+  void SetUp() override {
+    WorkerProcessTest::SetUp();
+    folder_ = testing::TempDir() + "convtune_cudnn_XXXXXX";
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+    copy_ = folder_ + "/libcudnn_heuristic.so.9";
+    std::filesystem::copy_file(
+        std::filesystem::canonical(std::string(CONVTUNE_CUDNN_FOLDER) + "/libcudnn_heuristic.so.9"),
+        copy_);
+    setenv("LD_LIBRARY_PATH", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("LD_LIBRARY_PATH");
+    std::filesystem::remove_all(folder_);
+    WorkerProcessTest::TearDown();
+  }
+
+  std::string folder_, copy_;
+};
+
+TEST_F(MixedCudnnTest, TheOddOneIsNamedAndNoSessionBegins) {
+  Start();
+  const worker::Reply reply = Hello();
+  ASSERT_TRUE(reply.has_outcome());
+  EXPECT_FALSE(reply.outcome().ok());
+  EXPECT_THAT(reply.outcome().message(), HasSubstr("cuDNN's libraries are mixed: "));
+  EXPECT_THAT(reply.outcome().message(), HasSubstr("libcudnn_heuristic.so.9 of folder " + folder_));
+}
+
+TEST_F(WorkerProcessTest, ADriverThatIsTooOldIsSaidInTheSameWordsEverywhere) {
+  setenv("LD_LIBRARY_PATH", CONVTUNE_OLD_DRIVER_FOLDER, 1);
+  gpu_ = true;
+  Start();
+  const worker::Reply reply = Hello();
+  const std::string all = Output("--probe --devices all");
+  const std::string one = Output("--probe --devices 0");
+  const std::string dump = Output("--dump-profile --device gpu:0");
+  unsetenv("LD_LIBRARY_PATH");
+  EXPECT_FALSE(reply.outcome().ok());
+  const std::string& words = reply.outcome().message();
+  EXPECT_THAT(words, HasSubstr("the driver is for CUDA up to 11.8, this worker is built for CUDA"));
+  EXPECT_THAT(all, HasSubstr("\"name\":\"GPUs\""));
+  EXPECT_THAT(all, HasSubstr(words));
+  EXPECT_THAT(one, HasSubstr("\"name\":\"gpu:0\""));
+  EXPECT_THAT(one, HasSubstr(words));
+  EXPECT_THAT(dump, HasSubstr(words));
+}
+
+class CoreLimitTest : public WorkerProcessTest {
+ protected:
+  // The soft limit that the kernel holds for the worker's core, as a text.
+  std::string CoreLimit() {
+    std::ifstream limits("/proc/" + std::to_string(pid_) + "/limits");
+    for (std::string line; std::getline(limits, line);) {
+      if (absl::StartsWith(line, "Max core file size")) {
+        return std::vector<std::string>(absl::StrSplit(line.substr(25), ' ', absl::SkipEmpty()))[0];
+      }
+    }
+    return "not found";
+  }
+};
+
+TEST_F(CoreLimitTest, AWorkerLeavesNoCore) {
+  Start();
+  Hello();
+  rlimit ours = {};
+  ASSERT_EQ(getrlimit(RLIMIT_CORE, &ours), 0);
+  EXPECT_EQ(CoreLimit(), ours.rlim_max == 0 ? "0" : "1");
+}
+
+TEST_F(CoreLimitTest, UnlessAVariableAsksForIt) {
+  rlimit ours = {};
+  ASSERT_EQ(getrlimit(RLIMIT_CORE, &ours), 0);
+  const rlimit before = ours;
+  ours.rlim_cur = std::min<rlim_t>(8192, ours.rlim_max);
+  ASSERT_EQ(setrlimit(RLIMIT_CORE, &ours), 0);
+  setenv("CONVTUNE_WORKER_CORES", "1", 1);
+  Start();
+  Hello();
+  unsetenv("CONVTUNE_WORKER_CORES");
+  setrlimit(RLIMIT_CORE, &before);
+  EXPECT_EQ(CoreLimit(), std::to_string(ours.rlim_cur));
 }
 
 TEST_F(WorkerProcessTest, WithoutASocketItSaysSo) {

@@ -15,7 +15,6 @@ import types
 import pytest
 
 from conftest import PROGRAMS
-from harness import study
 from harness.daemon import wait_until
 from harness.preload import Problem
 
@@ -87,10 +86,9 @@ def test_size_glibc_and_libraries_are_looked_at(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.ci
 def test_the_rehearsal_on_this_machine(dev_kit):
-    """To its end, and killed twice: the real daemon over the fake worker, the study's made-up processes."""
+    """To its end, and killed twice: the real daemon over the fake worker, the study's made-up processes, no PyTorch."""
     folder, _ = dev_kit
-    python = study.torch_python() or sys.executable
-    done = subprocess.run([python, GPU / "rehearse", "--here", "--kit", folder, "--kills", "2"], capture_output=True, text=True, timeout=1500)
+    done = subprocess.run([sys.executable, GPU / "rehearse", "--here", "--kit", folder, "--kills", "2"], capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert "rehearse: 2 kills, " in done.stdout and "gate run: ok" in done.stdout
 

@@ -101,10 +101,12 @@ class DeviceRunner {
   // Quarantines those of the suspects that take the worker down alone as well.
   // As SuspectJudge::Judge.
   absl::Status Judge(const WorkSpec& spec, const std::vector<CandidateId>& suspects,
-                     const JudgeLimits& limits, Verdict* verdict);
-  void Quarantine(const TuningKey& key, const CandidateId& id, const std::string& reason);
-  // Lifts the quarantine of what hung with a shorter budget and did not in this.
-  void LiftOutlived(const Tuning& tuning, absl::Duration budget);
+                     const JudgeLimits& limits, SuspectVerdict* verdict);
+  // Fills in key and time.
+  void Quarantine(const TuningKey& key, QuarantineEntry entry);
+  // Lifts the quarantine of what it did not hold for in this tuning, and that
+  // was not quarantined anew.
+  void LiftOutlived(const Tuning& tuning, absl::Duration budget, int checker_version);
   // Takes note of the loss of client_ and drops it.
   WorkerLoss TakeLoss();
   void PauseBeforeStart(bool longer);

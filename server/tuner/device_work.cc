@@ -37,24 +37,25 @@ class Patience {
 }  // namespace
 
 absl::Status DeviceRunner::Judge(const WorkSpec& spec, const std::vector<CandidateId>& suspects,
-                                 const JudgeLimits& limits, Verdict* verdict) {
+                                 const JudgeLimits& limits, SuspectVerdict* verdict) {
   const absl::Status status = judge_.Judge(spec, suspects, limits, verdict);
-  for (const auto& [id, reason] : verdict->guilty) Quarantine(spec.key, id, reason);
+  for (const auto& [id, entry] : verdict->guilty) Quarantine(spec.key, entry);
   return status;
 }
 
-void DeviceRunner::Quarantine(const TuningKey& key, const CandidateId& id,
-                              const std::string& reason) {
-  spdlog::warn("{}: quarantined {} of {}: {}", options_.device.name, ToText(id), key.problem_text,
-               reason);
-  options_.committer->Quarantine({key, id, reason, options_.clock->Now()});
+void DeviceRunner::Quarantine(const TuningKey& key, QuarantineEntry entry) {
+  entry.key = key;
+  entry.create_time = options_.clock->Now();
+  spdlog::warn("{}: quarantined {} of {} ({}): {}", options_.device.name, ToText(entry.candidate),
+               key.problem_text, Name(entry.reason), entry.message);
+  options_.committer->Quarantine(entry);
 }
 
-void DeviceRunner::LiftOutlived(const Tuning& tuning, absl::Duration budget) {
-  const auto lifted = [&](const CandidateId& id, const std::string& reason) {
-    if (HangBudget(reason).value_or(absl::InfiniteDuration()) >= budget) return false;
+void DeviceRunner::LiftOutlived(const Tuning& tuning, absl::Duration budget, int checker_version) {
+  const auto lifted = [&](const QuarantineEntry& entry) {
+    if (entry.HoldsFor(budget, checker_version)) return false;
     return std::any_of(tuning.candidates.begin(), tuning.candidates.end(), [&](const Candidate& c) {
-      return c.id == id && c.status != CandidateStatus::kSkippedBudget &&
+      return c.id == entry.candidate && c.status != CandidateStatus::kSkippedBudget &&
              c.status != CandidateStatus::kQuarantined;
     });
   };
@@ -87,7 +88,7 @@ void DeviceRunner::FinishLate(const WorkSpec& spec, Late late) {
   const auto gives_way = [&patience] { return patience.Over(); };
   const bool pending = client_ != nullptr && client_->pending();
   if (!pending || FinishPending(gives_way, &late)) {
-    Verdict verdict;
+    SuspectVerdict verdict;
     const absl::Status status =
         Judge(spec, late.suspects, {absl::InfiniteFuture(), gives_way}, &verdict);
     if (!status.ok()) {
@@ -110,16 +111,16 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* la
       options_.clock,
       options_.build_threads,
       [this, &item](const WorkProgress& progress) { options_.queue->Report(item, progress); }};
-  // What hung with a shorter budget may only have been slow.
-  std::erase_if(input.quarantined, [budget](const auto& entry) {
-    return HangBudget(entry.second).value_or(absl::InfiniteDuration()) < budget;
-  });
   int outside_kills = 0;
   int unexplained = 0;
   absl::Time end = absl::InfiniteFuture();  // of the budget, however many workers it takes
   while (true) {
     if (token_->cancelled()) return {absl::CancelledError("cancelled")};
     if (const absl::Status status = EnsureWorker(); !status.ok()) return {status};
+    const int checker_version = client_->hello().checker_version();
+    std::erase_if(input.quarantined, [budget, checker_version](const auto& entry) {
+      return !entry.second.HoldsFor(budget, checker_version);
+    });
     const absl::Duration left = end - absl::Now();
     const bool last_attempt = left <= kLastAttempt;
     input.spec.options.time_budget = std::min(budget, std::max(left, kLastAttempt));
@@ -129,12 +130,12 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* la
       end = *output.began + budget;
       input.spec.options.wait_idle = absl::ZeroDuration();
     }
-    for (const auto& [id, why] : output.wrong) {
-      Quarantine(key, id, why);
-      input.quarantined.emplace(id, why);
+    for (const QuarantineEntry& entry : output.wrong) {
+      Quarantine(key, entry);
+      input.quarantined.emplace(entry.candidate, entry);
     }
     if (output.tuning.ok()) {
-      LiftOutlived(*output.tuning, budget);
+      LiftOutlived(*output.tuning, budget, checker_version);
       return {absl::OkStatus(),
               options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
     }
@@ -153,7 +154,7 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* la
         const auto suspect = output.candidates.find(index);
         if (suspect != output.candidates.end()) suspects.push_back(suspect->second);
       }
-      Verdict verdict;
+      SuspectVerdict verdict;
       // Tried as in the whole item: what is slow is not to be taken for hung.
       const absl::Status status = Judge(item->spec, suspects, {end, nullptr}, &verdict);
       if (!status.ok() && !absl::IsDeadlineExceeded(status)) return {status};

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/model/candidate.h"
+#include "proto/model/tuning.h"
 #include "server/tuner/cancel_token.h"
 #include "server/tuner/tuning_queue.h"
 #include "server/tuner/worker_client.h"
@@ -24,9 +24,9 @@ struct JudgeLimits {
   std::function<bool()> gives_way;  // see WorkerClient::SetGivesWay
 };
 
-struct Verdict {
-  // Those that took a worker down alone as well, with the reason.
-  std::map<CandidateId, std::string> guilty;
+struct SuspectVerdict {
+  // Those that took a worker down alone as well.
+  std::map<CandidateId, QuarantineEntry> guilty;
   std::vector<CandidateId> unjudged;
 };
 
@@ -50,21 +50,20 @@ class SuspectJudge {
   // out, and what was not. Errors: DEADLINE_EXCEEDED at the limits, and those of
   // Worker::get.
   absl::Status Judge(const WorkSpec& spec, const std::vector<CandidateId>& suspects,
-                     const JudgeLimits& limits, Verdict* verdict) const;
+                     const JudgeLimits& limits, SuspectVerdict* verdict) const;
 
  private:
-  // What the worker was lost for if the candidate takes it down by itself.
-  absl::StatusOr<std::optional<WorkerLoss>> TryAlone(const WorkSpec& spec,
-                                                     const CandidateId& suspect,
-                                                     const JudgeLimits& limits) const;
+  // What it is quarantined for if it takes the worker down by itself.
+  absl::StatusOr<std::optional<QuarantineEntry>> TryAlone(const WorkSpec& spec,
+                                                          const CandidateId& suspect,
+                                                          const JudgeLimits& limits) const;
 
   const Worker worker_;
 };
 
-// The budget with which a candidate hung that is quarantined for this reason: a
-// longer one tries it again. nullopt if it was not for hanging.
-std::optional<absl::Duration> HangBudget(const std::string& reason);
-// Why a candidate is quarantined; HangBudget() reads it.
-std::string QuarantineReason(const WorkerLoss& loss, absl::Duration budget);
+// For what a candidate is quarantined that a worker of this checker version was
+// lost for, in a tuning with this budget. Without key and time.
+QuarantineEntry Blame(const CandidateId& candidate, const WorkerLoss& loss, absl::Duration budget,
+                      int checker_version);
 
 }  // namespace convtune

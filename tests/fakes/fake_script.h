@@ -37,6 +37,8 @@ struct FakeScript {
   int busy_looks = 0;        // looks at the card after which they are gone; 0: never
   int clock_reasons = 0;     // NVML's mask
   int wrong = -1;            // candidate whose output is far from the reference; -2: all
+  int wrong_from = -1;       // from this candidate on all are; -1: none
+  int checker_version = 1;   // see kCheckerVersion
   int nonfinite = -1;        // candidate whose output has a NaN
   int overwrites = -1;       // candidate that writes outside of its memory
   int check_delay_ms = 0;    // for each candidate

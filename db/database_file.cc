@@ -69,7 +69,7 @@ absl::Status CheckUnlessClean(const Database& database) {
 }
 
 absl::Status MigrateToLatest(Database& database) {
-  return Migrate(database, AllMigrations(), {{5, &PackUnpackedRows}});
+  return Migrate(database, AllMigrations(), {{5, &PackUnpackedRows}, {6, &NumberReasons}});
 }
 
 // What a sound file of ours never gives: a table or row that is not there, or

@@ -136,7 +136,7 @@ void PackCandidate(const Candidate& candidate, PackedWriter* out) {
 
 void UnpackCandidate(PackedReader* in, Candidate* out) {
   out->id = UnpackId(in);
-  out->status = in->Enum(CandidateStatus::kTimed, CandidateStatus::kQuarantined);
+  out->status = in->Enum(CandidateStatus::kTimed, CandidateStatus::kUnjudged);
   out->numerical_notes = static_cast<uint32_t>(in->Unsigned());
   out->behavior_notes = static_cast<uint32_t>(in->Unsigned());
   out->workspace_bytes = in->Signed();

@@ -81,6 +81,26 @@ void RowEncoding::Blob(std::string_view value) { Bytes('b', value); }
 
 void RowEncoding::Null() { bytes_.push_back('n'); }
 
+void RowEncoding::Column(const Statement& statement, int column) {
+  switch (statement.Type(column)) {
+    case ColumnType::kInteger:
+      Int(statement.Int(column));
+      break;
+    case ColumnType::kReal:
+      Real(statement.Real(column));
+      break;
+    case ColumnType::kText:
+      Text(statement.Text(column));
+      break;
+    case ColumnType::kBlob:
+      Blob(statement.Blob(column));
+      break;
+    case ColumnType::kNull:
+      Null();
+      break;
+  }
+}
+
 int64_t RowEncoding::Checksum() const { return static_cast<int64_t>(Checksum64(bytes_)); }
 
 RowWriter::RowWriter(const Table& table, Statement& statement)
@@ -138,25 +158,7 @@ RowReader::RowReader(const Table& table, const Statement& statement, int first)
 bool RowReader::ChecksumMatches() const {
   RowEncoding encoding(table_.name);
   const int end = first_ + static_cast<int>(table_.columns.size());
-  for (int column = first_; column < end; ++column) {
-    switch (statement_.Type(column)) {
-      case ColumnType::kInteger:
-        encoding.Int(statement_.Int(column));
-        break;
-      case ColumnType::kReal:
-        encoding.Real(statement_.Real(column));
-        break;
-      case ColumnType::kText:
-        encoding.Text(statement_.Text(column));
-        break;
-      case ColumnType::kBlob:
-        encoding.Blob(statement_.Blob(column));
-        break;
-      case ColumnType::kNull:
-        encoding.Null();
-        break;
-    }
-  }
+  for (int column = first_; column < end; ++column) encoding.Column(statement_, column);
   return statement_.Type(end) == ColumnType::kInteger && statement_.Int(end) == encoding.Checksum();
 }
 

@@ -41,6 +41,8 @@ class RowEncoding {
   void Text(std::string_view value);
   void Blob(std::string_view value);
   void Null();
+  // The value that `statement` has there.
+  void Column(const Statement& statement, int column);
   // As SQLite's signed integer.
   int64_t Checksum() const;
   // Of what was encoded last, if that was text or a blob: it ends the bytes.

@@ -47,7 +47,7 @@ const Table& TuningTable() {
       "tunings",
       {"tuning_id", "digest", "environment_id", "problem_text", "evidence", "origin",
        "tune_time_us", "elapsed_us", "memory_budget_bytes", "incomplete_reason", "driver_version",
-       "cuda_version", "gpu_uuid", "node", "memory_bytes", "candidate_count"}};
+       "cuda_version", "gpu_uuid", "node", "memory_bytes", "candidate_count", "incomplete"}};
   return table;
 }
 
@@ -69,8 +69,9 @@ const Table& PinTable() {
 }
 
 const Table& QuarantineTable() {
-  static const Table table{
-      "quarantine", {"environment_id", "problem_text", "candidate", "reason", "create_time_us"}};
+  static const Table table{"quarantine",
+                           {"environment_id", "problem_text", "candidate", "reason", "message",
+                            "hang_budget_us", "checker_version", "create_time_us"}};
   return table;
 }
 
@@ -106,8 +107,8 @@ absl::StatusOr<EnvironmentRow> ReadEnvironment(const Statement& statement, int f
   return row;
 }
 
-absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first) {
-  RowReader reader(TuningTable(), statement, first);
+absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first, const Table& table) {
+  RowReader reader(table, statement, first);
   TuningRow row;
   Tuning& tuning = row.tuning;
   row.id = reader.Int();
@@ -126,6 +127,10 @@ absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first) {
   tuning.provenance.node = reader.Text();
   tuning.provenance.memory_bytes = reader.Int();
   row.candidate_count = reader.Int();
+  // Those of before schema version 6 have no numbers.
+  if (table.columns.back() == "incomplete") {
+    tuning.incomplete = static_cast<uint32_t>(reader.Int());
+  }
   const auto damaged = [&row](std::string_view what) {
     return Damaged(TuningTable(), Concat("tuning ", row.id, ", ", row.tuning.key.problem_text),
                    what);
@@ -199,7 +204,14 @@ absl::StatusOr<QuarantineRow> ReadQuarantine(const Statement& statement, int fir
   }
   ASSIGN_OR_RETURN(row.entry.candidate,
                    ReadCandidateId(QuarantineTable(), row.entry.key.problem_text, reader.Text()));
-  row.entry.reason = reader.Text();
+  row.entry.reason = static_cast<QuarantineReason>(reader.Int());
+  row.entry.message = reader.Text();
+  row.entry.hang_budget = absl::Microseconds(reader.Int());
+  row.entry.checker_version = static_cast<int>(reader.Int());
+  if (row.entry.reason < QuarantineReason::kCrashed ||
+      row.entry.reason > QuarantineReason::kOutOfBounds) {
+    return Damaged(QuarantineTable(), row.entry.key.problem_text, "unknown reason");
+  }
   row.entry.create_time = absl::FromUnixMicros(reader.Int());
   return row;
 }
@@ -242,6 +254,7 @@ absl::Status WriteTuning(int64_t id, int64_t environment_id, const Tuning& tunin
       .Text(tuning.provenance.node)
       .Int(tuning.provenance.memory_bytes)
       .Int(static_cast<int64_t>(tuning.candidates.size()))
+      .Int(tuning.incomplete)
       .Insert();
 }
 
@@ -282,7 +295,10 @@ absl::Status WriteQuarantine(int64_t environment_id, const QuarantineEntry& entr
       .Int(environment_id)
       .Text(entry.key.problem_text)
       .Text(ToText(entry.candidate))
-      .Text(entry.reason)
+      .Int(static_cast<int>(entry.reason))
+      .Text(entry.message)
+      .Int(absl::ToInt64Microseconds(entry.hang_budget))
+      .Int(entry.checker_version)
       .Int(absl::ToUnixMicros(entry.create_time))
       .Insert();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,18 @@ const Table& OtherTimesTable() {
   static const Table table{"other_times",
                            {"tuning_id", "position", "launch", "cache_state", "median_us", "low_us",
                             "high_us", "sample_count"}};
+  return table;
+}
+
+const Table& TuningTable5() {
+  static const Table table{"tunings",
+                           {TuningTable().columns.begin(), std::prev(TuningTable().columns.end())}};
+  return table;
+}
+
+const Table& QuarantineTable5() {
+  static const Table table{
+      "quarantine", {"environment_id", "problem_text", "candidate", "reason", "create_time_us"}};
   return table;
 }
 
@@ -290,7 +303,7 @@ absl::Status UnpackedReader::ReadSamples(int64_t tuning_id, Tuning* tuning) {
 
 absl::Status PackAll(Database& database) {
   ASSIGN_OR_RETURN(Statement tunings,
-                   database.Prepare(Concat("SELECT ", TuningTable().SelectList("t"),
+                   database.Prepare(Concat("SELECT ", TuningTable5().SelectList("t"),
                                            " FROM tunings t ORDER BY t.tuning_id")));
   ASSIGN_OR_RETURN(UnpackedReader reader, UnpackedReader::Create(database));
   ASSIGN_OR_RETURN(Statement candidates, database.Prepare(CandidatesTable().InsertSql()));
@@ -298,7 +311,7 @@ absl::Status PackAll(Database& database) {
   while (true) {
     ASSIGN_OR_RETURN(const bool more, tunings.Step());
     if (!more) return absl::OkStatus();
-    absl::StatusOr<TuningRow> row = ReadTuning(tunings);
+    absl::StatusOr<TuningRow> row = ReadTuning(tunings, 0, TuningTable5());
     absl::Status status = row.status();
     if (status.ok()) status = reader.Read(&*row);
     if (absl::IsDataLoss(status)) continue;
@@ -310,7 +323,70 @@ absl::Status PackAll(Database& database) {
   }
 }
 
+absl::Status NumberTunings(Database& database) {
+  ASSIGN_OR_RETURN(Statement tunings,
+                   database.Prepare(Concat("SELECT ", TuningTable5().SelectList("t"),
+                                           " FROM tunings t ORDER BY t.tuning_id")));
+  ASSIGN_OR_RETURN(
+      Statement update,
+      database.Prepare(
+          "UPDATE tunings SET evidence = ?, incomplete = ?, checksum = ? WHERE tuning_id = ?"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, tunings.Step());
+    if (!more) return absl::OkStatus();
+    absl::StatusOr<TuningRow> row = ReadTuning(tunings, 0, TuningTable5());
+    if (absl::IsDataLoss(row.status())) continue;
+    RETURN_IF_ERROR(row.status());
+    ReadReasonsOfWords(&row->tuning);
+    const auto evidence = static_cast<int>(row->tuning.evidence);
+    RowEncoding encoding(TuningTable().name);
+    for (int column = 0; column < static_cast<int>(TuningTable5().columns.size()); ++column) {
+      if (TuningTable5().columns[static_cast<size_t>(column)] == "evidence") {
+        encoding.Int(evidence);
+      } else {
+        encoding.Column(tunings, column);
+      }
+    }
+    encoding.Int(row->tuning.incomplete);
+    update.Reset();
+    update.BindInt(1, evidence);
+    update.BindInt(2, row->tuning.incomplete);
+    update.BindInt(3, encoding.Checksum());
+    update.BindInt(4, row->id);
+    RETURN_IF_ERROR(update.Run());
+  }
+}
+
+absl::Status NumberQuarantine(Database& database) {
+  ASSIGN_OR_RETURN(Statement old,
+                   database.Prepare(Concat("SELECT ", QuarantineTable5().SelectList("q"),
+                                           " FROM quarantine_5 q ORDER BY 1, 2, 3")));
+  ASSIGN_OR_RETURN(Statement insert, database.Prepare(QuarantineTable().InsertSql()));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, old.Step());
+    if (!more) return absl::OkStatus();
+    RowReader reader(QuarantineTable5(), old);
+    if (!reader.ChecksumMatches()) continue;
+    const int64_t environment_id = reader.Int();
+    QuarantineEntry entry;
+    entry.key.problem_text = reader.Text();
+    const absl::StatusOr<CandidateId> candidate = ParseCandidateId(reader.Text());
+    if (!candidate.ok()) continue;
+    entry.candidate = *candidate;
+    entry.message = reader.Text();
+    entry.create_time = absl::FromUnixMicros(reader.Int());
+    ReadReasonOfMessage(&entry);
+    RETURN_IF_ERROR(WriteQuarantine(environment_id, entry, insert));
+  }
+}
+
 }  // namespace
+
+absl::Status NumberReasons(Database& database) {
+  RETURN_IF_ERROR(NumberTunings(database));
+  RETURN_IF_ERROR(NumberQuarantine(database));
+  return database.Execute("DROP TABLE quarantine_5");
+}
 
 absl::Status PackUnpackedRows(Database& database) {
   RETURN_IF_ERROR(PackAll(database));

@@ -1,6 +1,6 @@
-// The tables of schema versions 1 to 4, in which each candidate, its samples and
-// its measurements were rows of their own. Read once, when such a file is
-// migrated to version 5.
+// Rows of earlier schema versions, read once, when such a file is migrated: of
+// versions 1 to 4, in which each candidate, its samples and its measurements
+// were rows of their own, and of versions 1 to 5, in which reasons were sentences.
 #pragma once
 
 #include "absl/status/status.h"
@@ -13,5 +13,11 @@ namespace convtune {
 // left out and reported whenever the file is read, as before. Samples that are
 // damaged are dropped. REQUIRES: a transaction of the caller.
 absl::Status PackUnpackedRows(Database& database);
+
+// Gives the tunings and the quarantine of versions 1 to 5 the numbers of their
+// reasons, after 0006_reasons.sql. A damaged tuning stays as it is; a damaged row
+// of the quarantine, which was ignored, is dropped. REQUIRES: a transaction of
+// the caller.
+absl::Status NumberReasons(Database& database);
 
 }  // namespace convtune

@@ -2,6 +2,8 @@
 
 #include <float.h>
 
+#include <algorithm>
+
 #include "client/preload/counters.h"
 #include "client/preload/device.h"
 #include "client/preload/problems.h"
@@ -12,13 +14,18 @@ namespace convtune::preload {
 namespace {
 
 constexpr int kMostResults = 16;
+constexpr uint8_t kF64 = 1;
 constexpr uint8_t kF32 = 2;
 
 constexpr uint32_t kTensorCore = 1U << 1;
 constexpr uint32_t kDownConvert = 1U << 2;
+constexpr uint32_t kReducedPrecision = 1U << 3;
 constexpr uint32_t kFft = 1U << 4;
 constexpr uint32_t kNondeterministic = 1U << 5;
 constexpr uint32_t kWinograd = 1U << 6;
+constexpr uint32_t kWinogradTile4x4 = 1U << 7;
+constexpr uint32_t kWinogradTile6x6 = 1U << 8;
+constexpr uint32_t kWinogradTile13x13 = 1U << 9;
 
 // cuDNN's numbers of the algorithms, by operation.
 bool IsFft(int operation, int algorithm) {
@@ -29,13 +36,46 @@ bool IsFft(int operation, int algorithm) {
   return algorithm == kNumbers[operation - 1][0] || algorithm == kNumbers[operation - 1][1];
 }
 
-bool IsWinograd(int operation, int algorithm) {
-  constexpr int kNumbers[3][2] = {
-      {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED},
-      {CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED},
-      {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD,
-       CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED}};
-  return algorithm == kNumbers[operation - 1][0] || algorithm == kNumbers[operation - 1][1];
+bool IsWinogradNonfused(int operation, int algorithm) {
+  constexpr int kNumbers[3] = {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
+                               CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
+                               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED};
+  return algorithm == kNumbers[operation - 1];
+}
+
+uint32_t WinogradNotes(int operation, int64_t filter_extent, int algorithm) {
+  constexpr int kFused[3] = {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,
+                             CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD,
+                             CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD};
+  if (algorithm == kFused[operation - 1]) {
+    return kWinograd | kWinogradTile4x4;
+  }
+  if (!IsWinogradNonfused(operation, algorithm)) {
+    return 0;
+  }
+  return kWinograd | (filter_extent <= 3 ? kWinogradTile6x6 : kWinogradTile13x13);
+}
+
+bool MayReduceInLess(int operation, uint8_t data_type, const LegacyResult& result) {
+  constexpr int kBwdData = 2;
+  constexpr int kBwdFilter = 3;
+  if (data_type == kF64) {
+    return false;
+  }
+  if (operation == kBwdFilter && result.algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1) {
+    return true;
+  }
+  if (data_type == kF32) {
+    return false;
+  }
+  if (IsWinogradNonfused(operation, result.algo)) {
+    return true;
+  }
+  const bool atomics =
+      (operation == kBwdData && result.algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_0) ||
+      (operation == kBwdFilter && (result.algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 ||
+                                   result.algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3));
+  return operation >= kBwdData && (atomics || result.determinism != CUDNN_DETERMINISTIC);
 }
 
 uint32_t MathNotes(bool f32, int math) {
@@ -51,6 +91,11 @@ uint32_t MathNotes(bool f32, int math) {
   }
 }
 
+// The longest side of the filter.
+int64_t FilterExtent(const format::ProblemKey& key) {
+  return *std::max_element(key.w_dims + 2, key.w_dims + 2 + key.spatial_rank);
+}
+
 // What cuDNN's own first choice is like: the snapshot says, or Get_v7.
 bool LegacyStock(const LegacyCall& call, const Problem& problem, const LegacyResult* own, int count,
                  format::StockChoice* stock) {
@@ -60,7 +105,8 @@ bool LegacyStock(const LegacyCall& call, const Problem& problem, const LegacyRes
   }
   for (int i = 0; i < count; ++i) {
     if (own[i].status == CUDNN_STATUS_SUCCESS && own[i].memory <= call.workspace_limit) {
-      *stock = {1, LegacyNotes(call.operation, problem.key.data_type == kF32, own[i]), 0, 0,
+      const format::ProblemKey& key = problem.key;
+      *stock = {1, LegacyNotes(call.operation, key.data_type, FilterExtent(key), own[i]), 0, 0,
                 static_cast<int64_t>(own[i].memory)};
       return true;
     }
@@ -139,9 +185,12 @@ int AppendOwn(const LegacyCall& call, const LegacyResult* own, int own_count, in
 
 }  // namespace
 
-uint32_t LegacyNotes(int operation, bool f32, const LegacyResult& result) {
-  return MathNotes(f32, result.mathType) | (IsFft(operation, result.algo) ? kFft : 0) |
-         (IsWinograd(operation, result.algo) ? kWinograd : 0) |
+uint32_t LegacyNotes(int operation, uint8_t data_type, int64_t filter_extent,
+                     const LegacyResult& result) {
+  return MathNotes(data_type == kF32, result.mathType) |
+         (IsFft(operation, result.algo) ? kFft : 0) |
+         WinogradNotes(operation, filter_extent, result.algo) |
+         (MayReduceInLess(operation, data_type, result) ? kReducedPrecision : 0) |
          (result.determinism == CUDNN_DETERMINISTIC ? 0 : kNondeterministic);
 }
 

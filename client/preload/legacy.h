@@ -54,7 +54,8 @@ int LegacyHeuristics(const LegacyCall& call, int requested, LegacyResult* result
 
 // Numerical notes that follow from what cuDNN says of an algorithm, as the
 // daemon keeps them (server/worker/legacy_notes.h).
-uint32_t LegacyNotes(int operation, bool f32, const LegacyResult& result);
+uint32_t LegacyNotes(int operation, uint8_t data_type, int64_t filter_extent,
+                     const LegacyResult& result);
 
 // True if results of math type `candidate` may be given where the descriptor
 // has `allowed`: the same or a stricter one, from FMA over DEFAULT and

@@ -219,8 +219,12 @@ void CheckEvidence(const Tuning& tuning, bool profile, RowReader* reader) {
     default:
       reader->Refuse(kReason, "evidence", "must be an Evidence");
   }
-  reader->Require(tuning.evidence != Evidence::kMeasured || tuning.incomplete_reason.empty(),
+  reader->Require(tuning.evidence != Evidence::kMeasured ||
+                      (tuning.incomplete == 0 && tuning.incomplete_reason.empty()),
                   kReason, "incomplete_reason", "must be empty for a complete measurement");
+  reader->Require(
+      tuning.evidence <= Evidence::kHeuristic || !tuning.has(IncompleteReason::kUnjudged), kReason,
+      "evidence", "must be HEURISTIC where no result could be judged");
   if (tuning.evidence == Evidence::kMeasured && !tuning.conditions.clean()) {
     const std::vector<std::string> marks = Marks(tuning.conditions);
     reader->Refuse(kReason, "conditions",
@@ -241,6 +245,10 @@ v1::BundleTuning ToBundleTuning(const Tuning& tuning, int environment, bool with
   row.set_elapsed_us(absl::ToInt64Microseconds(tuning.elapsed));
   row.set_memory_budget_bytes(tuning.memory_budget_bytes);
   row.set_incomplete_reason(tuning.incomplete_reason);
+  for (int reason = v1::IncompleteReason_MIN + 1; reason <= v1::IncompleteReason_MAX; ++reason) {
+    if (!tuning.has(static_cast<IncompleteReason>(reason))) continue;
+    row.add_incomplete(static_cast<v1::IncompleteReason>(reason));
+  }
   row.set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
   row.set_rounds(tuning.rounds);
   row.set_cache_state(static_cast<v1::CacheState>(tuning.cache_state));
@@ -275,6 +283,14 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
   tuning.elapsed = absl::Microseconds(row.elapsed_us());
   tuning.memory_budget_bytes = row.memory_budget_bytes();
   tuning.incomplete_reason = row.incomplete_reason();
+  for (const int reason : row.incomplete()) {
+    const bool known = v1::IncompleteReason_IsValid(reason) && reason != 0 &&
+                       reason != v1::INCOMPLETE_REASON_OUTDATED;
+    reader.Require(known, v1::REFUSAL_REASON_EVIDENCE, "incomplete",
+                   "must be IncompleteReasons other than OUTDATED");
+    if (known) tuning.incomplete |= ReasonBit(static_cast<IncompleteReason>(reason));
+  }
+  if (row.incomplete().empty()) ReadReasonsOfWords(&tuning);
   reader.Require(row.tune_time_us() >= 0 && tuning.tune_time <= now + kClockTolerance,
                  v1::REFUSAL_REASON_TIME, "tune_time_us", "must be from 1970 to now");
   reader.Require(row.elapsed_us() >= 0, v1::REFUSAL_REASON_TIME, "elapsed_us",
@@ -314,9 +330,8 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
 }
 
 bool IsBetterTuning(const Tuning& made, const Tuning& stored) {
-  if (made.evidence == stored.evidence &&
-      made.incomplete_reason.empty() != stored.incomplete_reason.empty()) {
-    return made.incomplete_reason.empty();
+  if (made.evidence == stored.evidence && (made.incomplete == 0) != (stored.incomplete == 0)) {
+    return made.incomplete == 0;
   }
   if (made.evidence == stored.evidence && made.conditions.clean() != stored.conditions.clean()) {
     return made.conditions.clean();

@@ -47,6 +47,32 @@ constexpr Named<CandidateStatus> kStatuses[] = {
     {CandidateStatus::kSkippedMemory, "skipped_memory"},
     {CandidateStatus::kSkippedBudget, "skipped_budget"},
     {CandidateStatus::kQuarantined, "quarantined"},
+    {CandidateStatus::kUnjudged, "unjudged"},
+};
+constexpr Named<QuarantineReason> kQuarantineReasons[] = {
+    {QuarantineReason::kCrashed, "crashed"},           {QuarantineReason::kHung, "hung"},
+    {QuarantineReason::kWrongResult, "wrong_result"},  {QuarantineReason::kNotFinite, "not_finite"},
+    {QuarantineReason::kOutOfBounds, "out_of_bounds"},
+};
+constexpr Named<IncompleteReason> kIncompleteReasons[] = {
+    {IncompleteReason::kFirstConfigsOnly, "first_configs_only"},
+    {IncompleteReason::kBudgetEnded, "budget_ended"},
+    {IncompleteReason::kListingCut, "listing_cut"},
+    {IncompleteReason::kOneApi, "one_api"},
+    {IncompleteReason::kConditions, "conditions"},
+    {IncompleteReason::kNotTimed, "not_timed"},
+    {IncompleteReason::kMemory, "memory"},
+    {IncompleteReason::kUnjudged, "unjudged"},
+    {IncompleteReason::kSomeUnjudged, "some_unjudged"},
+    {IncompleteReason::kGraphStockUnjudged, "graph_stock_unjudged"},
+    {IncompleteReason::kLegacyStockUnjudged, "legacy_stock_unjudged"},
+    {IncompleteReason::kStockFailed, "stock_failed"},
+    {IncompleteReason::kAllQuarantined, "all_quarantined"},
+    {IncompleteReason::kOtherApiCarried, "other_api_carried"},
+    {IncompleteReason::kObserved, "observed"},
+    {IncompleteReason::kOutdated, "outdated"},
+    {IncompleteReason::kFindLeftOut, "find_left_out"},
+    {IncompleteReason::kNoClock, "no_clock"},
 };
 constexpr Named<NumericalNote> kNumericalNotes[] = {
     {NumericalNote::kTensorCore, "tensor_core"},
@@ -110,6 +136,8 @@ std::string_view Name(LaunchMode value) { return NameIn(kLaunchModes, value); }
 std::string_view Name(Evidence value) { return NameIn(kEvidences, value); }
 std::string_view Name(Origin value) { return NameIn(kOrigins, value); }
 std::string_view Name(CandidateStatus value) { return NameIn(kStatuses, value); }
+std::string_view Name(QuarantineReason value) { return NameIn(kQuarantineReasons, value); }
+std::string_view Name(IncompleteReason value) { return NameIn(kIncompleteReasons, value); }
 std::string_view Name(NumericalNote value) { return NameIn(kNumericalNotes, value); }
 std::string_view Name(BehaviorNote value) { return NameIn(kBehaviorNotes, value); }
 std::string_view Name(CacheState value) { return NameIn(kCacheStates, value); }

@@ -62,8 +62,42 @@ enum class CandidateStatus {
   kFailed = 4,
   kSkippedMemory = 5,
   kSkippedBudget = 6,
-  kQuarantined = 7
+  kQuarantined = 7,
+  kUnjudged = 8  // it ran, and whether its result is right could not be found out
 };
+
+// Why a candidate is quarantined: it took its worker down, did not come to an
+// end, or what it computed is wrong.
+enum class QuarantineReason {
+  kCrashed = 1,
+  kHung = 2,
+  kWrongResult = 3,
+  kNotFinite = 4,
+  kOutOfBounds = 5
+};
+
+// Why a tuning is not MEASURED; bit n of a mask is 1 << n.
+enum class IncompleteReason {
+  kFirstConfigsOnly = 1,      // a heuristic look-up, which stops early
+  kBudgetEnded = 2,           // with more time there would be more to know
+  kListingCut = 3,            // the budget or the candidate limit ended the listing
+  kOneApi = 4,                // one of cuDNN's APIs was searched, by request
+  kConditions = 5,            // the card was contended, throttled or broken
+  kNotTimed = 6,              // candidates that work were not timed
+  kMemory = 7,                // candidates were skipped for memory
+  kUnjudged = 8,              // no result could be judged
+  kSomeUnjudged = 9,          // results of some candidates could not be judged
+  kGraphStockUnjudged = 10,   // that of the graph API's stock choice
+  kLegacyStockUnjudged = 11,  // that of the legacy API's stock choice
+  kStockFailed = 12,          // what an API lists first failed: the baseline is another
+  kAllQuarantined = 13,       // all candidates that ran are quarantined
+  kOtherApiCarried = 14,      // the other API's candidates are of a tuning before
+  kObserved = 15,             // a program settled on it, and nothing else was tried
+  kOutdated = 16,             // measured with other libraries than there are; never stored
+  kFindLeftOut = 17,          // the problem is too large for cudnnFind*
+  kNoClock = 18               // the worker's clocks do not agree: it measures nothing
+};
+constexpr uint32_t ReasonBit(IncompleteReason reason) { return 1U << static_cast<int>(reason); }
 
 // cuDNN's numerical notes; the bit of note n in a mask is 1 << n.
 enum class NumericalNote {
@@ -102,6 +136,8 @@ std::string_view Name(LaunchMode value);
 std::string_view Name(Evidence value);
 std::string_view Name(Origin value);
 std::string_view Name(CandidateStatus value);
+std::string_view Name(QuarantineReason value);
+std::string_view Name(IncompleteReason value);
 std::string_view Name(NumericalNote value);
 std::string_view Name(BehaviorNote value);
 std::string_view Name(CacheState value);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -25,15 +26,27 @@ struct Tuning {
   absl::Time tune_time = absl::UnixEpoch();
   absl::Duration elapsed;
   int64_t memory_budget_bytes = 0;  // 0: no limit but the device's
-  std::string incomplete_reason;    // empty: complete
+  // Why it is not MEASURED: a mask of ReasonBit, and the same in words for
+  // people, with counts, which nothing is decided by. See AddReason.
+  uint32_t incomplete = 0;
+  std::string incomplete_reason;
   // Of the race; kNone and 0 where nothing was timed.
   StopReason stop_reason = StopReason::kNone;
   int rounds = 0;
   CacheState cache_state = CacheState::kInputHot;  // of the candidates' samples_us
   Conditions conditions;
 
+  bool has(IncompleteReason reason) const { return (incomplete & ReasonBit(reason)) != 0; }
+
   friend bool operator==(const Tuning&, const Tuning&) = default;
 };
+
+// Says that the tuning is incomplete for `reason`, `words` to people.
+void AddReason(IncompleteReason reason, std::string_view words, Tuning* tuning);
+
+// Of a tuning that was stored with the words alone: sets the mask, and lowers
+// the evidence of what could not be judged, as it is for such tunings now.
+void ReadReasonsOfWords(Tuning* tuning);
 
 // An operator's decision that overrides the ranking.
 struct Pin {
@@ -45,14 +58,26 @@ struct Pin {
   friend bool operator==(const Pin&, const Pin&) = default;
 };
 
-// A candidate that took its worker down.
+// A candidate that is not tried again, and is no answer.
 struct QuarantineEntry {
   TuningKey key;
   CandidateId candidate;
-  std::string reason;
+  QuarantineReason reason = QuarantineReason::kCrashed;
+  std::string message;  // for people
   absl::Time create_time = absl::UnixEpoch();
+  absl::Duration hang_budget;  // kHung: the tuning's budget that it hung with; else 0
+  int checker_version = 0;     // of the worker: see kCheckerVersion; 0: of before there was one
+
+  // True if a tuning leaves it out that has this budget and such a worker: what
+  // hung may only have been slow, and a worker that checks or times in another
+  // way may come to another conclusion.
+  bool HoldsFor(absl::Duration budget, int worker_checker_version) const;
+
   friend bool operator==(const QuarantineEntry&, const QuarantineEntry&) = default;
 };
+
+// Of a message that was stored without a reason: its reason and hang budget.
+void ReadReasonOfMessage(QuarantineEntry* entry);
 
 // True if `candidate` should replace `stored` under the same key: better
 // evidence; between equals the more samples, then the newer.

@@ -229,7 +229,27 @@ void Fill(const Miss& miss, Operation operation, v1::Miss* message) {
   }
 }
 
+void AddReasons(uint32_t incomplete, v1::Tuning* out) {
+  for (int reason = v1::IncompleteReason_MIN + 1; reason <= v1::IncompleteReason_MAX; ++reason) {
+    if ((incomplete & ReasonBit(static_cast<IncompleteReason>(reason))) == 0) continue;
+    out->add_incomplete(static_cast<v1::IncompleteReason>(reason));
+  }
+}
+
 }  // namespace
+
+v1::Quarantine ToProto(const QuarantineEntry& entry) {
+  v1::Quarantine out;
+  out.set_candidate(ToText(entry.candidate));
+  out.set_reason(static_cast<v1::QuarantineReason>(entry.reason));
+  out.set_message(entry.message);
+  *out.mutable_create_time() = ToProto(entry.create_time);
+  if (entry.reason == QuarantineReason::kHung) {
+    *out.mutable_hang_budget() = ToProto(entry.hang_budget);
+  }
+  out.set_checker_version(entry.checker_version);
+  return out;
+}
 
 v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples) {
   v1::Candidate out;
@@ -269,6 +289,7 @@ v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment) {
   *out.mutable_elapsed() = ToProto(tuning.elapsed);
   out.set_memory_budget_bytes(tuning.memory_budget_bytes);
   out.set_incomplete_reason(tuning.incomplete_reason);
+  AddReasons(tuning.incomplete, &out);
   if (tuning.stop_reason != StopReason::kNone) {
     out.set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
     out.set_rounds(tuning.rounds);
@@ -299,6 +320,7 @@ v1::Tuning ToProto(const TuningSummary& summary, const EnvironmentInfo& environm
   *out.mutable_tune_time() = ToProto(summary.tune_time);
   *out.mutable_elapsed() = ToProto(summary.elapsed);
   out.set_incomplete_reason(summary.incomplete_reason);
+  AddReasons(summary.incomplete, &out);
   out.set_winner(summary.winner);
   return out;
 }

@@ -25,6 +25,7 @@ EnvironmentInfo FindEnvironment(const std::vector<EnvironmentInfo>& known, const
 v1::Environment ToProto(const EnvironmentInfo& info);
 // With the name of a legacy algorithm, which depends on the operation.
 v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples);
+v1::Quarantine ToProto(const QuarantineEntry& entry);
 // `message` is empty; it may live on an arena.
 void Fill(const LookupResult& result, v1::BatchGetResult* message);
 // With all candidates and samples.

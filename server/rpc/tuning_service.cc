@@ -92,6 +92,9 @@ class TuningService final : public RawService {
           if (tuning.ok()) {
             *reply = ToProto(
                 *tuning, FindEnvironment(tuner_->ListEnvironments(), tuning->key.environment_text));
+            for (const QuarantineEntry& entry : tuner_->QuarantineOf(tuning->key)) {
+              *reply->add_quarantine() = ToProto(entry);
+            }
           }
           return ToGrpcStatus(tuning.status(), "environment");
         });

@@ -54,7 +54,7 @@ std::vector<Candidate> MakeRunnersUp(const Candidate& winner, Candidates eligibl
 
 // A limit below everything that was left out for memory loses nothing by it.
 Evidence EvidenceUnder(const IndexedTuning& indexed, const Constraints& constraints) {
-  if (IsIncompleteForMemoryOnly(indexed.tuning.evidence, indexed.tuning.incomplete_reason) &&
+  if (IsIncompleteForMemoryOnly(indexed.tuning.evidence, indexed.tuning.incomplete) &&
       constraints.max_workspace_bytes && indexed.least_skipped_workspace &&
       *constraints.max_workspace_bytes < *indexed.least_skipped_workspace) {
     return Evidence::kMeasured;
@@ -187,6 +187,9 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
                                  " is not in this tuning, or did not run"));
   }
   answer.evidence = EvidenceUnder(indexed, constraints);
+  if (IsUnjudgedStock(*winner, tuning.incomplete, tuning.candidates)) {
+    answer.evidence = std::min(answer.evidence, Evidence::kHeuristic);
+  }
   NoteEvidence(indexed, answer.evidence, &notes);
   if (!timing.note().empty()) notes.push_back(timing.note());
   if (indexed.stands_in_for != nullptr) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -22,6 +23,8 @@ CaptureSupport ReadCapture(int number) {
   }
 }
 
+constexpr char kNoJudge[] = "the worker's self-check failed for such results";
+
 // To two digits, upwards: candidates that differ by less are alike, and the
 // index need not hold them all.
 double Coarse(double error) {
@@ -32,9 +35,15 @@ double Coarse(double error) {
 
 }  // namespace
 
-CheckRunner::CheckRunner(const ConvProblem& problem, std::map<int, Candidate>* candidates,
+CheckRunner::CheckRunner(const ConvProblem& problem,
+                         const std::map<CandidateId, QuarantineEntry>& quarantined,
+                         const SelfCheck& self_check, std::map<int, Candidate>* candidates,
                          WorkerClient* client)
-    : problem_(problem), candidates_(candidates), client_(client) {}
+    : problem_(problem),
+      quarantined_(quarantined),
+      self_check_(self_check),
+      candidates_(candidates),
+      client_(client) {}
 
 absl::Status CheckRunner::Run(absl::Time end) {
   std::vector<int> indexes;
@@ -103,30 +112,72 @@ void CheckRunner::LeaveHopeless() {
   });
 }
 
-void CheckRunner::Judge() {
-  std::map<int, Verdict> verdicts;
-  std::vector<Verdict> all;
-  for (const auto& [index, report] : reports_) {
-    all.push_back(verdicts[index] = JudgeOutput(problem_, candidates_->at(index), report));
+void CheckRunner::LeaveUnjudged(int index, const std::string& message) {
+  Candidate& candidate = candidates_->at(index);
+  ++doubt_.candidates;
+  if (stocks_.contains(&candidate)) {
+    (ApiOf(candidate.id) == Api::kGraph ? doubt_.graph_stock : doubt_.legacy_stock) = true;
+    passed_.push_back(index);
+    return;
   }
-  const bool doubtful = ReferenceIsDoubtful(all);
-  int differ = 0;
-  for (const auto& [index, verdict] : verdicts) {
-    const bool judged = !doubtful || verdict.certain;
-    differ += verdict.why.empty() || verdict.certain ? 0 : 1;
-    if (verdict.why.empty() || !judged) {
-      passed_.push_back(index);
+  candidate.status = CandidateStatus::kUnjudged;
+  candidate.error_message = message;
+}
+
+void CheckRunner::Judge() {
+  std::vector<const Candidate*> ran;
+  for (const auto& [index, report] : reports_) ran.push_back(&candidates_->at(index));
+  for (const Api api : {Api::kGraph, Api::kLegacy}) stocks_.insert(FirstListed(ran, api));
+  std::map<int, Finding> findings;
+  std::vector<int> voters;
+  std::vector<Vote> votes;
+  const auto may_judge = [this](const Candidate& candidate) {
+    return MayJudge(self_check_, ApiOf(candidate.id), problem_.operation(), problem_.data_type());
+  };
+  for (const auto& [index, report] : reports_) {
+    const Candidate& candidate = candidates_->at(index);
+    if (!may_judge(candidate)) {
+      LeaveUnjudged(index, kNoJudge);
+      doubt_.why = kNoJudge;
       continue;
     }
-    Candidate& candidate = candidates_->at(index);
-    candidate.status = CandidateStatus::kQuarantined;
-    candidate.error_message = verdict.why;
-    wrong_.emplace_back(index, verdict.why);
+    const Finding& finding = findings[index] = JudgeOutput(problem_, candidate, report);
+    voters.push_back(index);
+    votes.push_back({candidate.id, stocks_.contains(&candidate), finding.fault});
   }
-  if (doubtful) {
-    doubt_ = absl::StrCat("results could not be judged: ", differ, " of ", all.size(),
-                          " candidates differ from the reference");
+  for (const auto& [index, candidate] : *candidates_) {
+    if (candidate.status != CandidateStatus::kQuarantined || !may_judge(candidate)) continue;
+    const auto entry = quarantined_.find(candidate.id);
+    if (entry != quarantined_.end()) votes.push_back({candidate.id, false, entry->second.reason});
   }
+  const std::vector<bool> doubted = DoubtedFaults(votes);
+  bool any_right = false;
+  for (size_t i = 0; i < voters.size(); ++i) {
+    const Finding& finding = findings[voters[i]];
+    Candidate& candidate = candidates_->at(voters[i]);
+    if (!finding.fault) {
+      any_right = true;
+      passed_.push_back(voters[i]);
+      if (finding.uses_tf32) candidate.numerical_notes |= NoteBit(NumericalNote::kTensorCore);
+    } else if (doubted[i]) {
+      LeaveUnjudged(voters[i], absl::StrCat("not believed: ", finding.message));
+      if (doubt_.why.empty()) {
+        doubt_.why = absl::StrCat(ToText(candidate.id), " ", finding.message,
+                                  ", which is not believed of so many or of a first choice");
+      }
+    } else {
+      candidate.status = CandidateStatus::kQuarantined;
+      candidate.error_message = finding.message;
+      QuarantineEntry entry;
+      entry.candidate = candidate.id;
+      entry.reason = *finding.fault;
+      entry.message = finding.message;
+      wrong_.push_back(std::move(entry));
+    }
+  }
+  doubt_.none_is_right = doubt_.candidates > 0 && !any_right;
+  if (doubt_.none_is_right) passed_.clear();
+  std::sort(passed_.begin(), passed_.end());
 }
 
 }  // namespace convtune

@@ -5,13 +5,14 @@
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/model/candidate.h"
 #include "proto/model/conv_problem.h"
+#include "proto/model/self_check.h"
+#include "proto/model/tuning.h"
 #include "server/tuner/decision/correctness.h"
 #include "server/tuner/worker_client.h"
 
@@ -20,43 +21,51 @@ namespace convtune {
 // Not thread-safe.
 class CheckRunner {
  public:
-  // `candidates`, by the worker's index, and `client` outlive it. Those that
-  // are kFinalized are checked. REQUIRES: client->checks_results().
-  CheckRunner(const ConvProblem& problem, std::map<int, Candidate>* candidates,
+  // `candidates`, by the worker's index, and the others outlive it. Those that
+  // are kFinalized are checked. `quarantined`: of the problem, from before; they
+  // vote as they did then. What may not be judged by `self_check` is unjudged.
+  // REQUIRES: client->checks_results().
+  CheckRunner(const ConvProblem& problem, const std::map<CandidateId, QuarantineEntry>& quarantined,
+              const SelfCheck& self_check, std::map<int, Candidate>* candidates,
               WorkerClient* client);
 
   // Checks, each API's stock choice first and then in the order of cuDNN's
   // heuristic, until `end`, and writes what was found into the candidates, also
   // when it ends with an error: kFailed if it did not run, kQuarantined if its
-  // result is wrong. Errors are the client's.
+  // result is wrong, kUnjudged if that could not be found out, but for the stock
+  // choices, which stay what others are compared with. Errors are the client's.
   absl::Status Run(absl::Time end);
 
-  // Those whose results are right, or could not be judged, and that are worth
-  // more than the run they had.
+  // Whom to time: those whose results are right and that are worth more than the
+  // run they had, and stock choices that could not be judged. Nobody, where no
+  // result was found to be right.
   const std::vector<int>& passed() const { return passed_; }
-  // Those whose results are wrong, with the reason.
-  const std::vector<std::pair<int, std::string>>& wrong() const { return wrong_; }
-  // Why results could not be judged; empty if they could.
-  const std::string& doubt() const { return doubt_; }
+  // Those whose results are wrong; without key, time and version.
+  const std::vector<QuarantineEntry>& wrong() const { return wrong_; }
+  const Doubt& doubt() const { return doubt_; }
   // What the runs took, by index; only better than nothing.
   const std::map<int, worker::Sample>& warm_runs() const { return warm_runs_; }
 
  private:
   void Take(const worker::Checked& checked);
   void Judge();
+  void LeaveUnjudged(int index, const std::string& message);
   // Takes what was given up after its first run out of passed(): that run is its
   // only sample.
   void LeaveHopeless();
 
   const ConvProblem& problem_;
+  const std::map<CandidateId, QuarantineEntry>& quarantined_;
+  const SelfCheck& self_check_;
   std::map<int, Candidate>* const candidates_;
   WorkerClient* const client_;
   std::map<int, OutputReport> reports_;
+  std::set<const Candidate*> stocks_;  // of each API that has any that ran
   std::map<int, worker::Sample> warm_runs_;
   std::set<int> hopeless_;
   std::vector<int> passed_;
-  std::vector<std::pair<int, std::string>> wrong_;
-  std::string doubt_;
+  std::vector<QuarantineEntry> wrong_;
+  Doubt doubt_;
 };
 
 }  // namespace convtune

@@ -13,8 +13,7 @@ bool HasRun(const std::vector<Candidate>& candidates, const CandidateId& candida
 }
 
 bool IsOutdated(const IndexedTuning& known) {
-  return known.stands_in_for != nullptr ||
-         IsMarkedOutdated(known.tuning.evidence, known.tuning.incomplete_reason);
+  return known.stands_in_for != nullptr || known.tuning.has(IncompleteReason::kOutdated);
 }
 
 // Of those whose builds are known.

@@ -34,7 +34,7 @@ absl::Status Committer::Load() {
   MutexLock state_lock(state_mutex_);
   writable_ = writable;
   for (const QuarantineEntry& entry : entries) {
-    quarantine_[Texts(entry.key)][entry.candidate] = entry.reason;
+    quarantine_[Texts(entry.key)][entry.candidate] = entry;
   }
   return absl::OkStatus();
 }
@@ -207,11 +207,11 @@ void Committer::Prepare(Tuning* tuning) const {
   for (Candidate& candidate : tuning->candidates) {
     if (const auto found = quarantined.find(candidate.id); found != quarantined.end()) {
       candidate.status = CandidateStatus::kQuarantined;
-      candidate.error_message = found->second;
+      candidate.error_message = found->second.message;
     }
   }
   RankCandidates(&tuning->candidates);
-  WeakenIfNothingRan(tuning);
+  NoteQuarantined(tuning);
 }
 
 void Committer::PublishTaken(std::vector<std::shared_ptr<const IndexedTuning>> taken) {

@@ -71,14 +71,13 @@ class Committer {
   // taken out of the tuning that is there already.
   void Quarantine(const QuarantineEntry& entry);
   // Candidates of the problem that took a worker down, or whose results are
-  // wrong, with the reasons.
-  std::map<CandidateId, std::string> QuarantinedOf(const TuningKey& key) const;
+  // wrong.
+  std::map<CandidateId, QuarantineEntry> QuarantinedOf(const TuningKey& key) const;
 
-  // Lifts the quarantine of those candidates of the problem that `lifted` names
-  // by id and reason. Errors are the store's: then nothing is lifted.
-  absl::Status LiftQuarantine(
-      const TuningKey& key,
-      const std::function<bool(const CandidateId&, const std::string&)>& lifted);
+  // Lifts the quarantine of those candidates of the problem that `lifted` names.
+  // Errors are the store's: then nothing is lifted.
+  absl::Status LiftQuarantine(const TuningKey& key,
+                              const std::function<bool(const QuarantineEntry&)>& lifted);
 
   int64_t quarantined() const;  // candidates, of all problems
 
@@ -156,7 +155,7 @@ class Committer {
   // Apart from mutex_, which is held while the disk is waited for.
   mutable Mutex state_mutex_;
   bool writable_ GUARDED_BY(state_mutex_) = true;
-  std::map<KeyTexts, std::map<CandidateId, std::string>> quarantine_ GUARDED_BY(state_mutex_);
+  std::map<KeyTexts, std::map<CandidateId, QuarantineEntry>> quarantine_ GUARDED_BY(state_mutex_);
   std::thread retries_;
 };
 

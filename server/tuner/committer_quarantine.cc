@@ -18,9 +18,9 @@ bool TakeOut(const QuarantineEntry& entry, Tuning* tuning) {
                    [&entry](const Candidate& c) { return c.id == entry.candidate; });
   if (candidate == tuning->candidates.end() || !candidate->ran()) return false;
   candidate->status = CandidateStatus::kQuarantined;
-  candidate->error_message = entry.reason;
+  candidate->error_message = entry.message;
   RankCandidates(&tuning->candidates);
-  WeakenIfNothingRan(tuning);
+  NoteQuarantined(tuning);
   return true;
 }
 
@@ -29,7 +29,7 @@ bool TakeOut(const QuarantineEntry& entry, Tuning* tuning) {
 void Committer::Quarantine(const QuarantineEntry& entry) {
   {
     MutexLock state_lock(state_mutex_);
-    quarantine_[Texts(entry.key)][entry.candidate] = entry.reason;
+    quarantine_[Texts(entry.key)][entry.candidate] = entry;
   }
   MutexLock lock(mutex_);
   observer_(entry.key, true);
@@ -51,7 +51,7 @@ int64_t Committer::quarantined() const {
   return count;
 }
 
-std::map<CandidateId, std::string> Committer::QuarantinedOf(const TuningKey& key) const {
+std::map<CandidateId, QuarantineEntry> Committer::QuarantinedOf(const TuningKey& key) const {
   MutexLock lock(state_mutex_);
   const auto found = quarantine_.find(Texts(key));
   if (found == quarantine_.end()) return {};
@@ -83,13 +83,12 @@ void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
   ServeInstead(served, std::move(outdated));
 }
 
-absl::Status Committer::LiftQuarantine(
-    const TuningKey& key,
-    const std::function<bool(const CandidateId&, const std::string&)>& lifted) {
+absl::Status Committer::LiftQuarantine(const TuningKey& key,
+                                       const std::function<bool(const QuarantineEntry&)>& lifted) {
   MutexLock lock(mutex_);
   std::vector<CandidateId> candidates;
-  for (const auto& [candidate, reason] : QuarantinedOf(key)) {
-    if (lifted(candidate, reason)) candidates.push_back(candidate);
+  for (const auto& [candidate, entry] : QuarantinedOf(key)) {
+    if (lifted(entry)) candidates.push_back(candidate);
   }
   if (candidates.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(store_->DeleteQuarantine(key, candidates));

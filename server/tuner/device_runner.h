@@ -99,11 +99,14 @@ class DeviceRunner {
   // Sees to it that client_ is there and alive. UNAVAILABLE or CANCELLED.
   absl::Status EnsureWorker();
   // As SuspectJudge::Judge; quarantines the suspect if it is guilty.
-  absl::StatusOr<std::optional<std::string>> Judge(const WorkSpec& spec, const CandidateId& suspect,
-                                                   const JudgeLimits& limits);
-  void Quarantine(const TuningKey& key, const CandidateId& id, const std::string& reason);
-  // Lifts the quarantine of what hung with a shorter budget and did not in this.
-  void LiftOutlived(const Tuning& tuning, absl::Duration budget);
+  absl::StatusOr<std::optional<QuarantineEntry>> Judge(const WorkSpec& spec,
+                                                       const CandidateId& suspect,
+                                                       const JudgeLimits& limits);
+  // Fills in key and time.
+  void Quarantine(const TuningKey& key, QuarantineEntry entry);
+  // Lifts the quarantine of what it did not hold for in this tuning, and that
+  // was not quarantined anew.
+  void LiftOutlived(const Tuning& tuning, absl::Duration budget, int checker_version);
   // Takes note of the loss of client_ and drops it.
   WorkerLoss TakeLoss();
   void PauseBeforeStart(bool longer);

@@ -37,26 +37,27 @@ class Patience {
 
 }  // namespace
 
-absl::StatusOr<std::optional<std::string>> DeviceRunner::Judge(const WorkSpec& spec,
-                                                               const CandidateId& suspect,
-                                                               const JudgeLimits& limits) {
-  ASSIGN_OR_RETURN(std::optional<std::string> reason, judge_.Judge(spec, suspect, limits));
-  if (reason) Quarantine(spec.key, suspect, *reason);
-  return reason;
+absl::StatusOr<std::optional<QuarantineEntry>> DeviceRunner::Judge(const WorkSpec& spec,
+                                                                   const CandidateId& suspect,
+                                                                   const JudgeLimits& limits) {
+  ASSIGN_OR_RETURN(std::optional<QuarantineEntry> entry, judge_.Judge(spec, suspect, limits));
+  if (entry) Quarantine(spec.key, *entry);
+  return entry;
 }
 
-void DeviceRunner::Quarantine(const TuningKey& key, const CandidateId& id,
-                              const std::string& reason) {
-  spdlog::warn("{}: quarantined {} of {}: {}", options_.device.name, ToText(id), key.problem_text,
-               reason);
-  options_.committer->Quarantine({key, id, reason, options_.clock->Now()});
+void DeviceRunner::Quarantine(const TuningKey& key, QuarantineEntry entry) {
+  entry.key = key;
+  entry.create_time = options_.clock->Now();
+  spdlog::warn("{}: quarantined {} of {} ({}): {}", options_.device.name, ToText(entry.candidate),
+               key.problem_text, Name(entry.reason), entry.message);
+  options_.committer->Quarantine(entry);
 }
 
-void DeviceRunner::LiftOutlived(const Tuning& tuning, absl::Duration budget) {
-  const auto lifted = [&](const CandidateId& id, const std::string& reason) {
-    if (HangBudget(reason).value_or(absl::InfiniteDuration()) >= budget) return false;
+void DeviceRunner::LiftOutlived(const Tuning& tuning, absl::Duration budget, int checker_version) {
+  const auto lifted = [&](const QuarantineEntry& entry) {
+    if (entry.HoldsFor(budget, checker_version)) return false;
     return std::any_of(tuning.candidates.begin(), tuning.candidates.end(), [&](const Candidate& c) {
-      return c.id == id && c.status != CandidateStatus::kSkippedBudget &&
+      return c.id == entry.candidate && c.status != CandidateStatus::kSkippedBudget &&
              c.status != CandidateStatus::kQuarantined;
     });
   };
@@ -109,16 +110,16 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* la
       {},
       options_.clock,
       [this, &item](const WorkProgress& progress) { options_.queue->Report(item, progress); }};
-  // What hung with a shorter budget may only have been slow.
-  std::erase_if(input.quarantined, [budget](const auto& entry) {
-    return HangBudget(entry.second).value_or(absl::InfiniteDuration()) < budget;
-  });
   int outside_kills = 0;
   int unexplained = 0;
   absl::Time end = absl::InfiniteFuture();  // of the budget, however many workers it takes
   while (true) {
     if (token_->cancelled()) return {absl::CancelledError("cancelled")};
     if (const absl::Status status = EnsureWorker(); !status.ok()) return {status};
+    const int checker_version = client_->hello().checker_version();
+    std::erase_if(input.quarantined, [budget, checker_version](const auto& entry) {
+      return !entry.second.HoldsFor(budget, checker_version);
+    });
     const absl::Duration left = end - absl::Now();
     const bool last_attempt = left <= kLastAttempt;
     input.spec.options.time_budget = std::min(budget, std::max(left, kLastAttempt));
@@ -128,12 +129,12 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* la
       end = *output.began + budget;
       input.spec.options.wait_idle = absl::ZeroDuration();
     }
-    for (const auto& [id, why] : output.wrong) {
-      Quarantine(key, id, why);
-      input.quarantined.emplace(id, why);
+    for (const QuarantineEntry& entry : output.wrong) {
+      Quarantine(key, entry);
+      input.quarantined.emplace(entry.candidate, entry);
     }
     if (output.tuning.ok()) {
-      LiftOutlived(*output.tuning, budget);
+      LiftOutlived(*output.tuning, budget, checker_version);
       return {absl::OkStatus(),
               options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
     }

@@ -11,8 +11,6 @@
 namespace convtune {
 namespace {
 
-constexpr char kOutdated[] = "does not hold any more: ";
-
 std::string WhyOtherLibrary(const char* library, const std::string& then, const std::string& now) {
   if (now.empty() || then == now) return "";
   return absl::StrCat("measured with ", then.empty() ? "an unknown " : "", library,
@@ -50,16 +48,15 @@ std::string WhyOutdated(const Tuning& tuning, const LibraryVersions& now) {
 
 void MarkOutdated(const std::string& why, Tuning* tuning) {
   tuning->evidence = Evidence::kNone;
-  tuning->incomplete_reason = absl::StrCat(kOutdated, why);
-}
-
-bool IsMarkedOutdated(Evidence evidence, std::string_view incomplete_reason) {
-  return evidence == Evidence::kNone && incomplete_reason.starts_with(kOutdated);
+  tuning->incomplete = 0;
+  tuning->incomplete_reason.clear();
+  AddReason(IncompleteReason::kOutdated, absl::StrCat("does not hold any more: ", why), tuning);
 }
 
 bool WasMeasuredAndIsOutdated(const Tuning& tuning) {
-  return IsMarkedOutdated(tuning) && std::any_of(tuning.candidates.begin(), tuning.candidates.end(),
-                                                 [](const Candidate& c) { return c.timed(); });
+  return tuning.has(IncompleteReason::kOutdated) &&
+         std::any_of(tuning.candidates.begin(), tuning.candidates.end(),
+                     [](const Candidate& c) { return c.timed(); });
 }
 
 std::string HoldingStore::WhyOutdated(const Tuning& tuning) const {
@@ -72,12 +69,13 @@ void HoldingStore::Mark(Tuning* tuning) const {
 }
 
 absl::Status HoldingStore::PutTuning(const Tuning& tuning, const Environment& environment) {
-  if (!IsMarkedOutdated(tuning)) return store_->PutTuning(tuning, environment);
+  if (!tuning.has(IncompleteReason::kOutdated)) return store_->PutTuning(tuning, environment);
   ASSIGN_OR_RETURN(const Tuning stored, store_->GetTuning(tuning.key));
   Tuning unmarked = tuning;
   unmarked.evidence = stored.evidence;
+  unmarked.incomplete = stored.incomplete;
   unmarked.incomplete_reason = stored.incomplete_reason;
-  WeakenIfNothingRan(&unmarked);
+  NoteQuarantined(&unmarked);
   return store_->PutTuning(unmarked, environment);
 }
 

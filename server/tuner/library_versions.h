@@ -32,10 +32,6 @@ std::string WhyOutdated(const Tuning& tuning, const LibraryVersions& now);
 // as a hint, and any tuning is served in its place. On disk only what was
 // measured takes the place of what was.
 void MarkOutdated(const std::string& why, Tuning* tuning);
-bool IsMarkedOutdated(Evidence evidence, std::string_view incomplete_reason);
-inline bool IsMarkedOutdated(const Tuning& tuning) {
-  return IsMarkedOutdated(tuning.evidence, tuning.incomplete_reason);
-}
 // True if it is marked and was measured, in part at least.
 bool WasMeasuredAndIsOutdated(const Tuning& tuning);
 

@@ -26,10 +26,10 @@ Evidence LeastEvidence(const LookupRequest& request, bool profile) {
 bool IsWorthTuning(const IndexedTuning& stored, const TuningOptions& options, Evidence least,
                    bool profile) {
   const KeptTuning& tuning = stored.tuning;
-  if (IsFirstConfigsOnly(tuning.incomplete_reason)) return true;
+  if (tuning.has(IncompleteReason::kFirstConfigsOnly)) return true;
   if (!profile && (tuning.evidence < Evidence::kIncomplete || tuning.evidence < least)) return true;
   // More time may tell what the last time did not suffice for.
-  if (!profile && EndedForTime(tuning.evidence, tuning.incomplete_reason) &&
+  if (!profile && tuning.has(IncompleteReason::kBudgetEnded) &&
       options.time_budget > kMoreTime * tuning.elapsed) {
     return true;
   }
@@ -62,9 +62,8 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,
       MakeAnswer(*known.tuning, known.pin.get(), request.constraints, problem.data_type(), now),
       std::nullopt};
   const Evidence least = LeastEvidence(request, profile);
-  const bool outdated =
-      IsMarkedOutdated(known.tuning->tuning.evidence, known.tuning->tuning.incomplete_reason);
-  const bool first_configs_only = IsFirstConfigsOnly(known.tuning->tuning.incomplete_reason);
+  const bool outdated = known.tuning->tuning.has(IncompleteReason::kOutdated);
+  const bool first_configs_only = known.tuning->tuning.has(IncompleteReason::kFirstConfigsOnly);
   if (const Answer* answer = std::get_if<Answer>(&decision.outcome)) {
     if (IsEnough(answer->evidence, answer->pinned, first_configs_only, request, profile)) {
       decision.saved = known.tuning->tuning.elapsed;

@@ -24,7 +24,7 @@ bool IsWorthTuning(const IndexedTuning& stored, const TuningOptions& options, Ev
                    bool profile);
 
 // True if an answer of this kind is a hit, so that on_miss has nothing to do.
-// `first_configs_only`: IsFirstConfigsOnly of its tuning.
+// `first_configs_only`: its tuning is.
 bool IsEnough(Evidence evidence, bool pinned, bool first_configs_only, const LookupRequest& request,
               bool profile);
 

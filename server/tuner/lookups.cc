@@ -28,7 +28,7 @@ AnswerSource SourceOf(const IndexHit& known, const ConvProblem& problem, const T
   source.tuning = known.tuning;
   source.pin = known.pin;
   source.settled = IsSettled(known);
-  source.first_configs_only = IsFirstConfigsOnly(tuning.incomplete_reason);
+  source.first_configs_only = tuning.has(IncompleteReason::kFirstConfigsOnly);
   source.tune_time = tuning.tune_time;
   source.elapsed = tuning.elapsed;
   return source;
@@ -52,8 +52,7 @@ void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   const TuningKey& key = pending.rows[row].result.key;
   auto hint = index_->Find(key).tuning;
   if (hint != nullptr && hint->stands_in_for != nullptr) hint = hint->stands_in_for;
-  const bool own =
-      hint != nullptr && IsMarkedOutdated(hint->tuning.evidence, hint->tuning.incomplete_reason);
+  const bool own = hint != nullptr && hint->tuning.has(IncompleteReason::kOutdated);
   if (!own) hint = index_->FindHint(key);
   if (hint == nullptr) return;
   auto outcome = MakeAnswer(*hint, nullptr, pending.request.constraints,

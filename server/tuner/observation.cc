@@ -15,7 +15,6 @@
 namespace convtune {
 namespace {
 
-constexpr char kIncomplete[] = "settled on by a program; nothing else was tried";
 constexpr int64_t kMaxWorkspace = int64_t{1} << 50;
 // An hour; a convolution that takes longer is no measurement.
 constexpr float kMaxTimeUs = 3.6e9F;
@@ -23,17 +22,13 @@ constexpr float kMaxTimeUs = 3.6e9F;
 struct Keys {
   TuningKey key;
   Environment environment;
-  Operation operation;
-  DataType data_type;
+  ConvProblem problem;
 };
 
 absl::StatusOr<Keys> ReadKeys(const format::DatagramHeader& header) {
   ASSIGN_OR_RETURN(const ConvProblem problem, format::ToProblem(header.problem));
   ASSIGN_OR_RETURN(Environment environment, format::ToEnvironment(header.environment));
-  Keys keys{{problem.ToText(), environment.ToText()},
-            environment,
-            problem.operation(),
-            problem.data_type()};
+  Keys keys{{problem.ToText(), environment.ToText()}, environment, problem};
   return keys;
 }
 
@@ -45,7 +40,8 @@ ReportedTuning Observed(Keys keys, std::vector<Candidate> candidates, absl::Time
   tuning.candidates = std::move(candidates);
   tuning.evidence = Evidence::kObserved;
   tuning.tune_time = absl::FromUnixMicros(absl::ToUnixMicros(now));
-  tuning.incomplete_reason = kIncomplete;
+  AddReason(IncompleteReason::kObserved, "settled on by a program; nothing else was tried",
+            &tuning);
   RankCandidates(&tuning.candidates);
   return reported;
 }
@@ -100,9 +96,8 @@ absl::StatusOr<Report> ReadLegacy(const format::ObservedLegacyDatagram& datagram
                     [&candidate](const Candidate& c) { return c.id == candidate.id; });
     if (known) continue;
     candidate.deterministic = result.deterministic != 0;
-    candidate.numerical_notes =
-        LegacyNumericalNotes(keys.operation, keys.data_type, {result.algorithm, result.math_type},
-                             candidate.deterministic);
+    candidate.numerical_notes = LegacyNumericalNotes(
+        keys.problem, {result.algorithm, result.math_type}, candidate.deterministic);
     candidate.workspace_bytes = result.workspace_bytes;
     candidate.find_us = result.time_us;
     candidate.status = CandidateStatus::kTimed;

@@ -161,6 +161,7 @@ KeptKey::KeptKey(const TuningKey& key)
 KeptTuning::KeptTuning(const Tuning& tuning)
     : key(tuning.key),
       incomplete_reason(tuning.incomplete_reason),
+      incomplete(tuning.incomplete),
       tune_time(tuning.tune_time),
       elapsed(tuning.elapsed),
       memory_budget_bytes(tuning.memory_budget_bytes),
@@ -174,6 +175,7 @@ Tuning KeptTuning::ToTuning() const {
   tuning.key = key.Whole();
   tuning.candidates = candidates;
   tuning.incomplete_reason = incomplete_reason;
+  tuning.incomplete = incomplete;
   tuning.tune_time = tune_time;
   tuning.elapsed = elapsed;
   tuning.memory_budget_bytes = memory_budget_bytes;

@@ -52,6 +52,7 @@ Portfolio ChoosePortfolio(const IndexedTuning& indexed) {
   Portfolio portfolio;
   portfolio.key = tuning.key.Whole();
   portfolio.evidence = tuning.evidence;
+  if (tuning.has(IncompleteReason::kUnjudged)) return portfolio;
   const Candidate* stock_of_both = indexed.stock ? &tuning.candidates[*indexed.stock] : nullptr;
   for (const Api api : {Api::kGraph, Api::kLegacy}) {
     const std::optional<size_t> own = StockIndex(tuning.candidates, api);
@@ -61,14 +62,20 @@ Portfolio ChoosePortfolio(const IndexedTuning& indexed) {
       const bool can_replace = (c.behavior_notes & kReorderNotes) == 0;
       if (c.ran() && ApiOf(c.id) == api && can_replace) eligible.push_back(&c);
     }
-    AddRole(PickWinner(eligible, stock), kRoleBest, &portfolio.choices);
+    // Where nothing beats a stock choice that could not be judged, programs are
+    // left to it.
+    const auto offer = [&](const Candidate* c, uint32_t role) {
+      if (c != nullptr && IsUnjudgedStock(*c, tuning.incomplete, tuning.candidates)) return;
+      AddRole(c, role, &portfolio.choices);
+    };
+    offer(PickWinner(eligible, stock), kRoleBest);
     if (stock != nullptr) {
-      AddRole(
+      offer(
           PickIf(eligible, stock, [stock](const Candidate* c) { return KeepsToStock(*c, *stock); }),
-          kRoleNeutral, &portfolio.choices);
+          kRoleNeutral);
     }
-    AddRole(PickIf(eligible, stock, [](const Candidate* c) { return c->workspace_bytes == 0; }),
-            kRoleNoWorkspace, &portfolio.choices);
+    offer(PickIf(eligible, stock, [](const Candidate* c) { return c->workspace_bytes == 0; }),
+          kRoleNoWorkspace);
   }
   if (!portfolio.choices.empty() && indexed.stock_is_certain) {
     AddRole(stock_of_both, kRoleStock, &portfolio.choices);

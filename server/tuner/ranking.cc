@@ -6,14 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 namespace convtune {
 namespace {
 
-constexpr char kFirstConfigsOnly[] = "heuristic look-up: first configs only";
-constexpr char kMemoryReason[] = "skipped for memory: ";
-constexpr char kBudgetEnded[] = "the budget ended";
 // Fewer samples than a 99% interval of a median takes tell little: of one or two
 // nothing is taken for known, and from three on what they say must be far from
 // what noise does on any card that was simulated.
@@ -92,6 +88,36 @@ bool CanBeJoined(const Tuning& stored, const Tuning& made) {
 
 std::string Candidates(int count) {
   return absl::StrCat(count, count == 1 ? " candidate" : " candidates");
+}
+
+// True if what the API's heuristic lists before its stock choice, or instead of
+// one, failed: what cuDNN refused was never its choice.
+bool StockFailed(const std::vector<Candidate>& candidates, Api api) {
+  const std::optional<size_t> stock = StockIndex(candidates, api);
+  return std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) {
+    return ApiOf(c.id) == api && c.heuristic_rank >= 0 &&
+           (c.status == CandidateStatus::kFailed || c.status == CandidateStatus::kQuarantined) &&
+           (!stock || c.heuristic_rank < candidates[*stock].heuristic_rank);
+  });
+}
+
+void NoteDoubt(const Doubt& doubt, Tuning* tuning) {
+  if (doubt.candidates == 0) return;
+  if (doubt.none_is_right) {
+    AddReason(IncompleteReason::kUnjudged, "no result could be judged", tuning);
+  }
+  AddReason(
+      IncompleteReason::kSomeUnjudged,
+      absl::StrCat("could not be judged: ", Candidates(doubt.candidates), " (", doubt.why, ")"),
+      tuning);
+  if (doubt.graph_stock) {
+    AddReason(IncompleteReason::kGraphStockUnjudged, "among them the graph API's stock choice",
+              tuning);
+  }
+  if (doubt.legacy_stock) {
+    AddReason(IncompleteReason::kLegacyStockUnjudged, "among them the legacy API's stock choice",
+              tuning);
+  }
 }
 
 }  // namespace
@@ -187,71 +213,99 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
   const int finalized = Count(*tuning, CandidateStatus::kFinalized);
   const int over_budget = Count(*tuning, CandidateStatus::kSkippedBudget);
   const int over_memory = Count(*tuning, CandidateStatus::kSkippedMemory);
-  std::vector<std::string> reasons;
+  tuning->incomplete = 0;
+  tuning->incomplete_reason.clear();
+  const auto add = [tuning](IncompleteReason reason, const std::string& words) {
+    AddReason(reason, words, tuning);
+  };
   if (circumstances.first_configs_only) {
-    reasons.push_back(kFirstConfigsOnly);
+    add(IncompleteReason::kFirstConfigsOnly, "heuristic look-up: first configs only");
   } else {
     if (circumstances.cut_off) {
-      reasons.push_back(absl::StrCat(kBudgetEnded, " while the worker was at one candidate"));
+      add(IncompleteReason::kBudgetEnded, "the budget ended while the worker was at one candidate");
     }
     if (circumstances.listing_cut) {
-      reasons.push_back("the budget or the candidate limit ended the listing");
+      add(IncompleteReason::kListingCut, "the budget or the candidate limit ended the listing");
     }
     if (circumstances.find_left_out) {
-      reasons.push_back(
+      add(IncompleteReason::kFindLeftOut,
           "the problem is too large for cudnnFind: of the legacy API what its heuristic lists was "
           "tried");
     }
-    if (circumstances.one_api) reasons.push_back("only one of cuDNN's APIs was searched");
+    if (circumstances.one_api) {
+      add(IncompleteReason::kOneApi, "only one of cuDNN's APIs was searched");
+    }
     if (over_budget > 0) {
-      reasons.push_back(absl::StrCat(kBudgetEnded, " before ", Candidates(over_budget)));
+      add(IncompleteReason::kBudgetEnded,
+          absl::StrCat("the budget ended before ", Candidates(over_budget)));
     }
     if (circumstances.race_cut) {
-      reasons.push_back(absl::StrCat(kBudgetEnded, " before the finalists could be told apart"));
+      add(IncompleteReason::kBudgetEnded,
+          "the budget ended before the finalists could be told apart");
     }
-    if (!circumstances.doubt.empty()) reasons.push_back(circumstances.doubt);
-    for (const std::string& mark : Marks(tuning->conditions)) reasons.push_back(mark);
+    NoteDoubt(circumstances.doubt, tuning);
+    for (const std::string& mark : Marks(tuning->conditions)) {
+      add(IncompleteReason::kConditions, mark);
+    }
     if (timed > 0 && finalized > 0) {
-      reasons.push_back(absl::StrCat("not timed: ", Candidates(finalized)));
+      add(IncompleteReason::kNotTimed, absl::StrCat("not timed: ", Candidates(finalized)));
     }
-    if (over_memory > 0) reasons.push_back(absl::StrCat(kMemoryReason, Candidates(over_memory)));
+    if (over_memory > 0) {
+      add(IncompleteReason::kMemory, absl::StrCat("skipped for memory: ", Candidates(over_memory)));
+    }
   }
-  tuning->incomplete_reason = absl::StrJoin(reasons, "; ");
-  if (timed > 0) {
-    tuning->evidence = reasons.empty() ? Evidence::kMeasured : Evidence::kIncomplete;
+  if (timed > 0 && !tuning->has(IncompleteReason::kUnjudged)) {
+    tuning->evidence = tuning->incomplete == 0 ? Evidence::kMeasured : Evidence::kIncomplete;
   } else {
-    tuning->evidence = finalized > 0 ? Evidence::kHeuristic : Evidence::kNone;
+    tuning->evidence = timed + finalized > 0 ? Evidence::kHeuristic : Evidence::kNone;
+  }
+  NoteFailedStock(tuning);
+}
+
+void NoteFailedStock(Tuning* tuning) {
+  if (tuning->has(IncompleteReason::kStockFailed) || tuning->evidence == Evidence::kObserved) {
+    return;
+  }
+  for (const Api api : {Api::kGraph, Api::kLegacy}) {
+    if (!StockFailed(tuning->candidates, api)) continue;
+    AddReason(IncompleteReason::kStockFailed,
+              absl::StrCat("what cuDNN's heuristic lists first for the ", std::string(Name(api)),
+                           " API failed: others are compared with its next"),
+              tuning);
+    tuning->evidence = std::min(tuning->evidence, Evidence::kIncomplete);
   }
 }
 
-bool IsFirstConfigsOnly(std::string_view incomplete_reason) {
-  return incomplete_reason == kFirstConfigsOnly;
-}
-
-bool IsIncompleteForMemoryOnly(Evidence evidence, std::string_view incomplete_reason) {
-  return evidence == Evidence::kIncomplete && incomplete_reason.starts_with(kMemoryReason);
+bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete,
+                     const std::vector<Candidate>& candidates) {
+  const Api api = ApiOf(candidate.id);
+  const IncompleteReason reason = api == Api::kGraph ? IncompleteReason::kGraphStockUnjudged
+                                                     : IncompleteReason::kLegacyStockUnjudged;
+  if ((incomplete & ReasonBit(reason)) == 0) return false;
+  const std::optional<size_t> stock = StockIndex(candidates, api);
+  return stock && candidates[*stock].id == candidate.id;
 }
 
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced) {
   if (made.evidence != stored.evidence) return made.evidence > stored.evidence;
-  if (IsFirstConfigsOnly(made) != IsFirstConfigsOnly(stored)) return IsFirstConfigsOnly(stored);
+  constexpr IncompleteReason kFirst = IncompleteReason::kFirstConfigsOnly;
+  if (made.has(kFirst) != stored.has(kFirst)) return stored.has(kFirst);
   if (made.conditions.clean() != stored.conditions.clean()) return made.conditions.clean();
   if (AllowsMore(made.memory_budget_bytes, stored.memory_budget_bytes)) return true;
   if (AllowsMore(stored.memory_budget_bytes, made.memory_budget_bytes)) return forced;
   return forced || Supersedes(made, stored);
 }
 
-bool EndedForTime(Evidence evidence, std::string_view incomplete_reason) {
-  return evidence == Evidence::kIncomplete &&
-         incomplete_reason.find(kBudgetEnded) != std::string_view::npos;
-}
-
-void WeakenIfNothingRan(Tuning* tuning) {
+void NoteQuarantined(Tuning* tuning) {
   const bool any = std::any_of(tuning->candidates.begin(), tuning->candidates.end(),
                                [](const Candidate& c) { return c.ran(); });
-  if (any || tuning->evidence <= Evidence::kIncomplete) return;
-  tuning->evidence = Evidence::kIncomplete;
-  tuning->incomplete_reason = "all candidates that ran are quarantined";
+  if (!any && tuning->evidence > Evidence::kIncomplete) {
+    tuning->evidence = Evidence::kIncomplete;
+    tuning->incomplete = 0;
+    tuning->incomplete_reason.clear();
+    AddReason(IncompleteReason::kAllQuarantined, "all candidates that ran are quarantined", tuning);
+  }
+  NoteFailedStock(tuning);
 }
 
 bool AddsAnotherApi(const Tuning& stored, const Tuning& made) {
@@ -276,8 +330,11 @@ bool CarryOverOtherApi(const Tuning& stored, Tuning* made) {
     }
   }
   if (carried) {
-    absl::StrAppend(&made->incomplete_reason,
-                    "; the other API's candidates are of a tuning before");
+    AddReason(IncompleteReason::kOtherApiCarried,
+              "the other API's candidates are of a tuning before", made);
+    // What of them could not be judged still could not.
+    made->incomplete |= stored.incomplete & (ReasonBit(IncompleteReason::kGraphStockUnjudged) |
+                                             ReasonBit(IncompleteReason::kLegacyStockUnjudged));
     Merge(stored.conditions, &made->conditions);
     RankCandidates(&made->candidates);
   }

@@ -4,11 +4,10 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "proto/model/tuning.h"
+#include "server/tuner/decision/correctness.h"
 
 namespace convtune {
 
@@ -51,26 +50,29 @@ struct TuningCircumstances {
   bool race_cut = false;            // the budget ended the race before it was decided
   bool cut_off = false;             // the budget ended while the worker was at one candidate
   bool find_left_out = false;       // the problem is too large for cudnnFind*
-  std::string doubt = "";           // why results could not be judged; empty if they could
+  Doubt doubt = {};                 // results that could not be judged
 };
 
-// Ranks the candidates and sets evidence and incomplete_reason. Nothing timed
-// is HEURISTIC (kNone if nothing ran); candidates left out for time or memory,
-// and conditions that are not clean, make it INCOMPLETE; else MEASURED.
+// Ranks the candidates and sets evidence and why it is incomplete. Nothing timed,
+// or no result judged to be right, is HEURISTIC (kNone if nothing ran); any other
+// reason makes it INCOMPLETE; else it is MEASURED.
 void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning);
 
-// True for what a heuristic look-up made, which prepared the first configs
-// only.
-bool IsFirstConfigsOnly(std::string_view incomplete_reason);
-inline bool IsFirstConfigsOnly(const Tuning& tuning) {
-  return IsFirstConfigsOnly(tuning.incomplete_reason);
+// True if candidates that need too much memory are all that is missing.
+inline bool IsIncompleteForMemoryOnly(Evidence evidence, uint32_t incomplete) {
+  return evidence == Evidence::kIncomplete && incomplete == ReasonBit(IncompleteReason::kMemory);
 }
 
-// True if candidates that need too much memory are all that is missing.
-bool IsIncompleteForMemoryOnly(Evidence evidence, std::string_view incomplete_reason);
-inline bool IsIncompleteForMemoryOnly(const Tuning& tuning) {
-  return IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete_reason);
-}
+// Where what an API's heuristic lists first failed, or is quarantined, the
+// stock choice is another one than programs run: then the tuning says so, and is
+// not MEASURED.
+void NoteFailedStock(Tuning* tuning);
+
+// True for a stock choice whose result could not be judged. It stays an answer,
+// as programs run it anyway, but is no better than cuDNN's heuristic, and is not
+// published. `incomplete` and `candidates` are the tuning's.
+bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete,
+                     const std::vector<Candidate>& candidates);
 
 // True if `made` should be kept in place of `stored`, which has the same key:
 // as Supersedes, but a full listing is never replaced by the first configs, a
@@ -78,15 +80,10 @@ inline bool IsIncompleteForMemoryOnly(const Tuning& tuning) {
 // tuning replaces its equal.
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced);
 
-// True if the budget ended it: with more time there would be more to know.
-bool EndedForTime(Evidence evidence, std::string_view incomplete_reason);
-inline bool EndedForTime(const Tuning& tuning) {
-  return EndedForTime(tuning.evidence, tuning.incomplete_reason);
-}
-
-// Where nothing that ran is left, as what did is quarantined: it is incomplete
-// then, so that any tuning with a result takes its place.
-void WeakenIfNothingRan(Tuning* tuning);
+// After candidates were quarantined. Where nothing that ran is left, the tuning
+// is incomplete, so that any with a result takes its place. See NoteFailedStock
+// besides.
+void NoteQuarantined(Tuning* tuning);
 
 // True if both were timed in part, `stored` has timed nothing of the APIs that
 // `made` knows, and one is as clean as the other: nothing is lost if `made`,

@@ -36,6 +36,11 @@ bool Releases::IsOutdated(const TuningKey& key) const {
   return options_.proof != nullptr && options_.proof->IsOutdated(key);
 }
 
+bool Releases::IsUnjudged(const TuningKey& key) const {
+  const IndexHit hit = options_.index->Find(key);
+  return hit.tuning != nullptr && hit.tuning->tuning.has(IncompleteReason::kUnjudged);
+}
+
 bool Releases::ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const {
   if (options_.proof == nullptr) return false;
   const absl::StatusOr<Portfolio> served = options_.store->GetPortfolio(key, release);
@@ -131,7 +136,7 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
       continue;
     }
     waiting_.erase(digest);
-    if (!IsOutdated(key) && (has_tuning || !may_take_away)) continue;
+    if (!IsOutdated(key) && !IsUnjudged(key) && (has_tuning || !may_take_away)) continue;
     if (canary_.contains(digest)) withdraw.push_back(proposed);
     if (promoted_.contains(digest)) put.push_back(std::move(proposed));
   }

@@ -103,6 +103,8 @@ class Releases {
   // What is best known of a problem; no choices if that is too little.
   Portfolio Proposed(const TuningKey& key, bool* has_tuning) const;
   bool IsOutdated(const TuningKey& key) const;
+  // None of its results could be judged: nothing of it is ever served.
+  bool IsUnjudged(const TuningKey& key) const;
   // What is served for the problem in `release` does not hold, or a part of it.
   bool ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const;
   void ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const;

@@ -29,7 +29,7 @@ struct SnapshotInput {
   const TuningIndex* index = nullptr;  // for what is known of pinned candidates
   std::vector<Environment> current;
   std::vector<Pin> pins;
-  std::function<std::map<CandidateId, std::string>(const TuningKey&)> quarantined;
+  std::function<std::map<CandidateId, QuarantineEntry>(const TuningKey&)> quarantined;
   absl::Time now;
 };
 absl::StatusOr<SnapshotContents> WriteSnapshot(const SnapshotInput& input, const std::string& path);

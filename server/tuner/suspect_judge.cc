@@ -13,8 +13,6 @@ namespace {
 
 // Kills from outside after which a candidate is tried again.
 constexpr int kOutsideKills = 5;
-// It is kept in the database, and read back: see HangBudget.
-constexpr char kHung[] = "hung with a budget of ";
 
 bool Over(const JudgeLimits& limits) {
   return absl::Now() >= limits.end || (limits.gives_way && limits.gives_way());
@@ -22,27 +20,30 @@ bool Over(const JudgeLimits& limits) {
 
 }  // namespace
 
-std::string QuarantineReason(const WorkerLoss& loss, absl::Duration budget) {
-  if (!loss.hung) return absl::StrCat("took its worker down twice: ", loss.reason);
+QuarantineEntry Blame(const CandidateId& candidate, const WorkerLoss& loss, absl::Duration budget,
+                      int checker_version) {
+  QuarantineEntry entry;
+  entry.candidate = candidate;
+  entry.checker_version = checker_version;
+  if (!loss.hung) {
+    entry.reason = QuarantineReason::kCrashed;
+    entry.message = absl::StrCat("took its worker down twice: ", loss.reason);
+    return entry;
+  }
   absl::string_view how = loss.reason;
   if (!absl::ConsumePrefix(&how, "hung: ")) absl::ConsumePrefix(&how, "hung ");
-  return absl::StrCat(kHung, absl::FormatDuration(budget), ": ", how);
+  entry.reason = QuarantineReason::kHung;
+  entry.hang_budget = budget;
+  entry.message = absl::StrCat("hung with a budget of ", absl::FormatDuration(budget), ": ", how);
+  return entry;
 }
 
-std::optional<absl::Duration> HangBudget(const std::string& reason) {
-  absl::string_view text = reason;
-  if (!absl::ConsumePrefix(&text, kHung)) return std::nullopt;
-  absl::Duration budget;
-  if (!absl::ParseDuration(text.substr(0, text.find(':')), &budget)) return std::nullopt;
-  return budget;
-}
-
-absl::StatusOr<std::optional<WorkerLoss>> SuspectJudge::TryAlone(const WorkSpec& spec,
-                                                                 const CandidateId& suspect,
-                                                                 const JudgeLimits& limits) const {
+absl::StatusOr<std::optional<QuarantineEntry>> SuspectJudge::Judge(
+    const WorkSpec& spec, const CandidateId& suspect, const JudgeLimits& limits) const {
   for (int kills = 0; kills <= kOutsideKills; ++kills) {
     if (Over(limits)) return absl::DeadlineExceededError("there is no more time");
     ASSIGN_OR_RETURN(WorkerClient* const client, worker_.get());
+    const int checker_version = client->hello().checker_version();
     client->SetEnd(limits.end);
     client->SetGivesWay(limits.gives_way);
     // The worker survives it, or there is a loss; whether it works is no matter.
@@ -54,21 +55,13 @@ absl::StatusOr<std::optional<WorkerLoss>> SuspectJudge::TryAlone(const WorkSpec&
       return status;
     }
     if (!client->loss()) return std::nullopt;
-    WorkerLoss loss = worker_.take_loss();
+    const WorkerLoss loss = worker_.take_loss();
     if (worker_.cancel->cancelled()) return absl::CancelledError("cancelled");
     if (loss.killed_from_outside) continue;
     if (!loss.suspect) return std::nullopt;
-    return std::optional<WorkerLoss>(std::move(loss));
+    return std::make_optional(Blame(suspect, loss, spec.options.time_budget, checker_version));
   }
   return std::nullopt;
-}
-
-absl::StatusOr<std::optional<std::string>> SuspectJudge::Judge(const WorkSpec& spec,
-                                                               const CandidateId& suspect,
-                                                               const JudgeLimits& limits) const {
-  ASSIGN_OR_RETURN(const std::optional<WorkerLoss> loss, TryAlone(spec, suspect, limits));
-  if (!loss) return std::nullopt;
-  return QuarantineReason(*loss, spec.options.time_budget);
 }
 
 }  // namespace convtune

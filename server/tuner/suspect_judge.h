@@ -3,13 +3,13 @@
 
 #include <functional>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/model/candidate.h"
+#include "proto/model/tuning.h"
 #include "server/tuner/cancel_token.h"
 #include "server/tuner/tuning_queue.h"
 #include "server/tuner/worker_client.h"
@@ -38,24 +38,19 @@ class SuspectJudge {
 
   explicit SuspectJudge(Worker worker) : worker_(std::move(worker)) {}
 
-  // Why the suspect is to be quarantined, if it takes a worker down alone as
-  // well. Errors: DEADLINE_EXCEEDED at the limits, and those of Worker::get.
-  absl::StatusOr<std::optional<std::string>> Judge(const WorkSpec& spec, const CandidateId& suspect,
-                                                   const JudgeLimits& limits) const;
+  // What the suspect is to be quarantined for, if it takes a worker down alone
+  // as well. Errors: DEADLINE_EXCEEDED at the limits, and those of Worker::get.
+  absl::StatusOr<std::optional<QuarantineEntry>> Judge(const WorkSpec& spec,
+                                                       const CandidateId& suspect,
+                                                       const JudgeLimits& limits) const;
 
  private:
-  // What the worker was lost for if the candidate takes it down by itself.
-  absl::StatusOr<std::optional<WorkerLoss>> TryAlone(const WorkSpec& spec,
-                                                     const CandidateId& suspect,
-                                                     const JudgeLimits& limits) const;
-
   const Worker worker_;
 };
 
-// The budget with which a candidate hung that is quarantined for this reason: a
-// longer one tries it again. nullopt if it was not for hanging.
-std::optional<absl::Duration> HangBudget(const std::string& reason);
-// Why a candidate is quarantined; HangBudget() reads it.
-std::string QuarantineReason(const WorkerLoss& loss, absl::Duration budget);
+// For what a candidate is quarantined that a worker of this checker version was
+// lost for, in a tuning with this budget. Without key and time.
+QuarantineEntry Blame(const CandidateId& candidate, const WorkerLoss& loss, absl::Duration budget,
+                      int checker_version);
 
 }  // namespace convtune

@@ -127,7 +127,8 @@ struct TuningSummary {
   absl::Time tune_time;
   absl::Duration elapsed;
   int candidate_count = 0;
-  std::string winner;  // text form; empty if none ran
+  std::string winner;       // text form; empty if none ran
+  uint32_t incomplete = 0;  // see Tuning
   std::string incomplete_reason;
 };
 
@@ -239,6 +240,8 @@ class Tuner {
   // `environment` as in LookupRequest. NOT_FOUND if nothing is known.
   virtual absl::StatusOr<Tuning> GetTuning(const std::string& environment,
                                            const ConvProblem& problem) = 0;
+  // Candidates of the problem that are quarantined here.
+  virtual std::vector<QuarantineEntry> QuarantineOf(const TuningKey& key) = 0;
   virtual absl::StatusOr<TuningPage> ListTunings(const std::string& environment, int page_size,
                                                  const std::string& page_token,
                                                  const std::string& text_filter) = 0;

@@ -186,13 +186,20 @@ absl::StatusOr<Tuning> TunerImpl::GetTuning(const std::string& environment,
   // Whoever asks for one by name wants what was measured.
   const auto known = index_.Find(key).tuning;
   const bool instead = known != nullptr && known->stands_in_for != nullptr;
-  if (tuning.ok() && (instead || IsMarkedOutdated(*tuning))) return options_.store->GetTuning(key);
+  if (tuning.ok() && (instead || tuning->has(IncompleteReason::kOutdated)))
+    return options_.store->GetTuning(key);
   if (!absl::IsNotFound(tuning.status())) return tuning;
   // One for less strict alignment serves the problem too.
   const IndexHit serving = index_.FindServing(problem, key);
   if (serving.tuning != nullptr) return committer_.Get(serving.tuning->tuning.key.Whole());
   return absl::NotFoundError(
       absl::StrCat("problem: no tuning of ", key.problem_text, " in ", key.environment_text));
+}
+
+std::vector<QuarantineEntry> TunerImpl::QuarantineOf(const TuningKey& key) {
+  std::vector<QuarantineEntry> entries;
+  for (const auto& [candidate, entry] : committer_.QuarantinedOf(key)) entries.push_back(entry);
+  return entries;
 }
 
 absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment, int page_size,
@@ -212,7 +219,8 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
     const KeptTuning& tuning = indexed->tuning;
     page.tunings.push_back({tuning.key.Whole(), indexed->EnvironmentName(), tuning.evidence,
                             tuning.origin, tuning.tune_time, tuning.elapsed,
-                            indexed->candidate_count, indexed->Winner(), tuning.incomplete_reason});
+                            indexed->candidate_count, indexed->Winner(), tuning.incomplete,
+                            tuning.incomplete_reason});
   }
   return page;
 }
@@ -226,8 +234,7 @@ absl::StatusOr<int64_t> TunerImpl::DeleteTunings(const std::string& environment,
   }
   // Whoever deletes a problem wants it found out anew.
   for (const TuningKey& key : keys) {
-    RETURN_IF_ERROR(committer_.LiftQuarantine(
-        key, [](const CandidateId&, const std::string&) { return true; }));
+    RETURN_IF_ERROR(committer_.LiftQuarantine(key, [](const QuarantineEntry&) { return true; }));
   }
   return committer_.Delete(keys);
 }

@@ -47,6 +47,7 @@ class TunerImpl : public Tuner {
   void StopWatching(uint64_t token) override;
   absl::StatusOr<Tuning> GetTuning(const std::string& environment,
                                    const ConvProblem& problem) override;
+  std::vector<QuarantineEntry> QuarantineOf(const TuningKey& key) override;
   absl::StatusOr<TuningPage> ListTunings(const std::string& environment, int page_size,
                                          const std::string& page_token,
                                          const std::string& text_filter) override;

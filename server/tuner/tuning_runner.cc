@@ -65,7 +65,7 @@ class Run {
     return tuning;
   }
 
-  const std::vector<std::pair<CandidateId, std::string>>& wrong() const { return wrong_; }
+  const std::vector<QuarantineEntry>& wrong() const { return wrong_; }
   std::optional<absl::Time> began() const { return began_; }
   std::map<int, CandidateId> Ids() const {
     std::map<int, CandidateId> ids;
@@ -103,7 +103,7 @@ class Run {
   CacheState cache_state_ = CacheState::kInputHot;
   Conditions conditions_;
   TuningCircumstances circumstances_;
-  std::vector<std::pair<CandidateId, std::string>> wrong_;
+  std::vector<QuarantineEntry> wrong_;
 };
 
 absl::Status Run::List() {
@@ -124,7 +124,7 @@ absl::Status Run::List() {
                              const auto quarantined = input_.quarantined.find(candidate->id);
                              if (quarantined != input_.quarantined.end()) {
                                candidate->status = CandidateStatus::kQuarantined;
-                               candidate->error_message = quarantined->second;
+                               candidate->error_message = quarantined->second.message;
                              }
                              candidates_.emplace(listed.index(), *std::move(candidate));
                            }));
@@ -175,12 +175,15 @@ absl::Status Run::Prepare() {
 absl::Status Run::Measure() {
   const bool checks = client_->checks_results();
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(input_.spec.key.problem_text));
-  CheckRunner check(problem, &candidates_, client_);
+  CheckRunner check(problem, input_.quarantined, client_->self_check(), &candidates_, client_);
   absl::Status status;
   if (checks) {
     const absl::Time now = absl::Now();
     status = check.Run(now + (end_ - now) / 2);
-    for (const auto& [index, why] : check.wrong()) wrong_.emplace_back(candidates_[index].id, why);
+    wrong_ = check.wrong();
+    for (QuarantineEntry& entry : wrong_) {
+      entry.checker_version = client_->hello().checker_version();
+    }
     circumstances_.doubt = check.doubt();
     if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
   }

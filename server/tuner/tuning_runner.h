@@ -31,8 +31,8 @@ struct SamplingPolicy {
 struct RunnerInput {
   WorkSpec spec;
   Provenance provenance;
-  // Candidates that are not to be touched, with the reason.
-  std::map<CandidateId, std::string> quarantined;
+  // Candidates that are not to be touched.
+  std::map<CandidateId, QuarantineEntry> quarantined;
   // Candidates that there is no time for: they are listed as such.
   std::set<CandidateId> left_out;
   const Clock* clock = nullptr;
@@ -44,8 +44,9 @@ struct RunnerInput {
 struct RunnerOutput {
   absl::StatusOr<Tuning> tuning = absl::UnknownError("did not run");
   std::map<int, CandidateId> candidates;
-  // Those whose results are wrong, with the reason; also when the tuning failed.
-  std::vector<std::pair<CandidateId, std::string>> wrong;
+  // Those whose results are wrong, without key and time; also when the tuning
+  // failed.
+  std::vector<QuarantineEntry> wrong;
   // When the budget began to run: after the wait for an idle card.
   std::optional<absl::Time> began;
 };

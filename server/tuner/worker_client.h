@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/convtune/worker/protocol_version.h"
+#include "proto/model/self_check.h"
 #include "server/tuner/cancel_token.h"
 #include "server/tuner/start_patience.h"
 #include "server/tuner/worker_process.h"
@@ -51,6 +52,8 @@ class WorkerClient {
   static absl::StatusOr<std::unique_ptr<WorkerClient>> Start(Options options);
 
   const worker::HelloReply& hello() const { return hello_; }
+  // Which of its instruments work.
+  const SelfCheck& self_check() const { return self_check_; }
   pid_t pid() const { return process_->pid(); }
   // False once the process ended or the session was lost.
   bool Alive();
@@ -114,6 +117,7 @@ class WorkerClient {
   const Options options_;
   std::unique_ptr<WorkerProcess> process_;
   worker::HelloReply hello_;
+  SelfCheck self_check_;
   absl::Time end_ = absl::InfiniteFuture();
   std::function<bool()> gives_way_;
   std::optional<absl::Time> pending_;  // when the request that is left is hung

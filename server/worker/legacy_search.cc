@@ -48,8 +48,7 @@ Candidate ToCandidate(const ConvProblem& problem, const LegacyRanks& ranks,
   candidate.id = found.id;
   candidate.heuristic_rank = ranks.Of(found.id);
   candidate.deterministic = found.deterministic;
-  candidate.numerical_notes =
-      LegacyNumericalNotes(problem.operation(), problem.data_type(), found.id, found.deterministic);
+  candidate.numerical_notes = LegacyNumericalNotes(problem, found.id, found.deterministic);
   candidate.workspace_bytes = found.workspace_bytes;
   candidate.find_us = found.time_us;
   if (found.status != CUDNN_STATUS_SUCCESS) {

@@ -84,6 +84,7 @@ absl::Status Session::HandleHello(const worker::Hello& hello, const Send& send) 
   body->set_cuda_version(backend_->provenance().cuda_version);
   body->set_gpu_uuid(backend_->provenance().gpu_uuid);
   body->set_memory_bytes(backend_->provenance().memory_bytes);
+  body->set_checker_version(kCheckerVersion);
   return send(reply);
 }
 

@@ -42,6 +42,8 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                {"busy_looks", &script.busy_looks},
                                                {"clock_reasons", &script.clock_reasons},
                                                {"wrong", &script.wrong},
+                                               {"wrong_from", &script.wrong_from},
+                                               {"checker_version", &script.checker_version},
                                                {"nonfinite", &script.nonfinite},
                                                {"overwrites", &script.overwrites},
                                                {"check_delay_ms", &script.check_delay_ms},

@@ -40,6 +40,8 @@ struct FakeScript {
   int wrong = -1;            // candidate whose output is far from the reference; -2: all
   int hopeless = -1;         // candidate that is given up after its first run, of 90 ms
   int find_left_out = 0;     // 1: the legacy search is, as for a large problem
+  int wrong_from = -1;       // from this candidate on all are; -1: none
+  int checker_version = 1;   // see kCheckerVersion
   int nonfinite = -1;        // candidate whose output has a NaN
   int overwrites = -1;       // candidate that writes outside of its memory
   int check_delay_ms = 0;    // for each candidate

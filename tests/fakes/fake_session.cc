@@ -168,6 +168,7 @@ absl::Status FakeSession::Hello() {
   hello->set_has_gpu(script_.has_gpu && !absl::StartsWith(script_.environment, "profile:"));
   hello->set_cuda_version("13.0");
   hello->set_memory_bytes(int64_t{150'000'000'000});
+  hello->set_checker_version(script_.checker_version);
   return Send(reply);
 }
 
@@ -268,7 +269,8 @@ absl::Status FakeSession::Check(const worker::Check& request) {
     worker::Reply reply;
     worker::Checked* checked = reply.mutable_checked();
     checked->set_index(index);
-    const bool wrong = script_.wrong == index || script_.wrong == -2;
+    const bool wrong = script_.wrong == index || script_.wrong == -2 ||
+                       (script_.wrong_from >= 0 && index >= script_.wrong_from);
     checked->set_error(wrong ? 1.0 : 1e-4 * (index + 1));
     checked->set_magnitude(2);
     checked->set_nonfinite(script_.nonfinite == index ? 3 : 0);

@@ -160,7 +160,7 @@ def lines(database, trace):
             *trace.fields(problem),
         ])
     for problem, candidate, reason in database.execute(
-            "SELECT problem_text, candidate, reason FROM quarantine ORDER BY problem_text, candidate"):
+            "SELECT problem_text, candidate, message FROM quarantine ORDER BY problem_text, candidate"):
         yield f"quarantined\t{problem}\t{candidate}\t{reason}"
     for reason, count in trace.refusals.most_common():
         yield f"not captured\t{count}\t{reason}"

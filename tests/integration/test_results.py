@@ -2,6 +2,8 @@
 
 import json
 
+import json
+
 from harness.fakes import script
 from harness.problems import numbered
 
@@ -23,6 +25,33 @@ def test_wrong_result_is_never_served_and_survives_a_restart(fake_daemon, cli):
         assert client.tune(text, options={}, force=True).succeeded_count == 1
     (line,) = [line for line in run.ok("explain", text).out.splitlines() if "eng2," in line]
     assert "quarantined" in line.lower()
+
+
+def test_why_something_is_quarantined_and_why_a_tuning_is_incomplete_are_fields(fake_daemon, cli):
+    text = numbered(1)
+    daemon = fake_daemon().start(env=script(wrong=WRONG))
+    with daemon.client() as client:
+        assert client.tune(text).succeeded_count == 1
+    tuning = cli(daemon).ok("explain", text, "--json").json()["tuning"]
+    (entry,) = tuning["quarantine"]
+    assert entry["reason"] == "QUARANTINE_REASON_WRONG_RESULT" and entry["candidate"].startswith("graph:eng2,")
+    assert "INCOMPLETE_REASON" not in json.dumps(tuning)
+    daemon.stop()
+
+
+def test_what_could_not_be_judged_is_never_published(fake_daemon, cli):
+    text = numbered(1)
+    daemon = fake_daemon("--publish-evidence", "heuristic").start(env=script(wrong=-2))
+    with daemon.client() as client:
+        assert client.tune(text).succeeded_count == 1
+    run = cli(daemon)
+    tuning = run.ok("explain", text, "--json").json()["tuning"]
+    assert "INCOMPLETE_REASON_UNJUDGED" in tuning["incomplete"]
+    assert tuning["evidence"] == "EVIDENCE_HEURISTIC" and "quarantine" not in tuning
+    assert "could not be judged" in run.ok("explain", text).out
+    diff = run.ok("release", "diff", "--json").json()
+    assert not diff.get("changes")
+    daemon.stop()
 
 
 def test_max_error_is_a_constraint_from_end_to_end(fake_daemon, cli):

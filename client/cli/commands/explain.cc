@@ -196,6 +196,12 @@ class ExplainCommand final : public Command {
       out << ", tuned " << FormatTimestamp(absl::FromUnixSeconds(tuning.tune_time().seconds()))
           << "\n";
       for (const std::string& line : ExplainRace(tuning)) out << line << "\n";
+      for (const v1::Quarantine& entry : tuning.quarantine()) {
+        out << "quarantined: " << entry.candidate() << " ("
+            << Word(v1::QuarantineReason_Name(entry.reason()), sizeof("QUARANTINE_REASON_") - 1)
+            << ", checks of version " << entry.checker_version() << "): " << entry.message()
+            << "\n";
+      }
       out << "\n"
           << CandidateTable(tuning, result.answer().winner().text())
                  .Render(context.table_width(), context.out_color())

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,6 +18,8 @@ constexpr double kLargestBound = 0.25;
 constexpr double kSafety = 2;
 // Of the sum of n rounding errors: 8 standard deviations, were they independent.
 constexpr double kDeviations = 8;
+// A fault is believed of at most one engine in so many.
+constexpr size_t kEnginesPerFaulty = 4;
 
 // Largest relative error of rounding to the nearest value of a type.
 double UnitRoundoff(DataType type) {
@@ -77,6 +83,16 @@ double Growth(const Candidate& candidate) {
   return candidate.has(NumericalNote::kWinograd) ? 4 : 1;
 }
 
+// A graph engine, or a legacy algorithm.
+using Engine = std::pair<Api, int64_t>;
+
+Engine EngineOf(const CandidateId& id) {
+  if (const auto* legacy = std::get_if<LegacyAlgorithm>(&id)) {
+    return {Api::kLegacy, legacy->algorithm};
+  }
+  return {Api::kGraph, std::get<EngineConfig>(id).engine_index};
+}
+
 }  // namespace
 
 double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double magnitude) {
@@ -91,31 +107,62 @@ double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double
   return std::min(kLargestBound, bound);
 }
 
-Verdict JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
+Finding JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
                     const OutputReport& report) {
   if (!report.out_of_bounds.empty()) {
-    return {absl::StrCat("wrote outside of its memory: ", report.out_of_bounds), true};
+    return {QuarantineReason::kOutOfBounds,
+            absl::StrCat("wrote outside of its memory: ", report.out_of_bounds)};
   }
   if (report.nonfinite > 0) {
-    return {absl::StrCat("left ", report.nonfinite,
-                         " elements of its output NaN, infinite or not written"),
-            false};
+    return {QuarantineReason::kNotFinite,
+            absl::StrCat("left ", report.nonfinite,
+                         " elements of its output NaN, infinite or not written")};
   }
   if (!report.error) return {};
   const double bound = ErrorBound(problem, candidate, report.magnitude);
   // A NaN is not below any bound.
   if (*report.error <= bound) return {};
-  return {absl::StrFormat("its result is wrong: it differs from the reference by %.3g of the "
+  if (problem.data_type() == DataType::kF32 && !candidate.has(NumericalNote::kTensorCore)) {
+    Candidate with_tf32 = candidate;
+    with_tf32.numerical_notes |= NoteBit(NumericalNote::kTensorCore);
+    if (*report.error <= ErrorBound(problem, with_tf32, report.magnitude)) {
+      return {std::nullopt, "", /*uses_tf32=*/true};
+    }
+  }
+  return {QuarantineReason::kWrongResult,
+          absl::StrFormat("its result is wrong: it differs from the reference by %.3g of the "
                           "largest value, where rounding explains %.3g",
-                          *report.error, bound),
-          false};
+                          *report.error, bound)};
 }
 
-bool ReferenceIsDoubtful(const std::vector<Verdict>& verdicts) {
-  const auto wrong = std::count_if(verdicts.begin(), verdicts.end(), [](const Verdict& verdict) {
-    return !verdict.why.empty() && !verdict.certain;
-  });
-  return verdicts.size() >= 2 && 2 * static_cast<size_t>(wrong) > verdicts.size();
+std::vector<bool> DoubtedFaults(const std::vector<Vote>& votes) {
+  std::set<Engine> engines;
+  std::map<QuarantineReason, std::set<Engine>> with_fault;
+  std::map<QuarantineReason, std::set<Engine>> of_stock;
+  for (const Vote& vote : votes) {
+    const Engine engine = EngineOf(vote.candidate);
+    engines.insert(engine);
+    if (!vote.fault) continue;
+    with_fault[*vote.fault].insert(engine);
+    if (vote.is_stock) of_stock[*vote.fault].insert(engine);
+  }
+  const auto of_api = [](const std::set<Engine>& all, Api api) {
+    return std::count_if(all.begin(), all.end(),
+                         [api](const Engine& engine) { return engine.first == api; });
+  };
+  std::vector<bool> doubted;
+  for (const Vote& vote : votes) {
+    if (!vote.fault) {
+      doubted.push_back(false);
+      continue;
+    }
+    const std::set<Engine>& same = with_fault[*vote.fault];
+    const Engine engine = EngineOf(vote.candidate);
+    doubted.push_back(kEnginesPerFaulty * same.size() > engines.size() ||
+                      of_api(same, engine.first) == of_api(engines, engine.first) ||
+                      of_stock[*vote.fault].contains(engine));
+  }
+  return doubted;
 }
 
 }  // namespace convtune

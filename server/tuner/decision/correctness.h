@@ -1,4 +1,4 @@
-// Whether a candidate computes what it should.
+// Whether a candidate computes what it should, and whether that can be told.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,41 @@ struct OutputReport {
 // away is wrong whatever it was computed with.
 double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double magnitude);
 
-struct Verdict {
-  std::string why;      // the result is wrong; empty if it is right
-  bool certain = true;  // whatever the reference says: memory was overwritten
+// What an output says of its candidate.
+struct Finding {
+  // kWrongResult, kNotFinite or kOutOfBounds; nullopt: it is right.
+  std::optional<QuarantineReason> fault;
+  std::string message;  // what is wrong, for people
+  // Its f32 inputs are rounded to TF32, which its notes do not say: it is right
+  // if they do.
+  bool uses_tf32 = false;
 };
 
-Verdict JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
+Finding JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
                     const OutputReport& report);
 
-// True if the verdicts say more about the reference than about candidates: of
-// two or more that were judged, more than half differ from it.
-bool ReferenceIsDoubtful(const std::vector<Verdict>& verdicts);
+// One candidate in the vote on whether candidates are wrong or what checks them.
+struct Vote {
+  CandidateId candidate;
+  bool is_stock = false;  // the first of its API's heuristic that ran
+  std::optional<QuarantineReason> fault;
+};
+
+// Who is right: the candidates that have a fault, or who says that they have it.
+// Engines vote, not their configs, one of which may have most of them; a legacy
+// algorithm is an engine. A fault is doubted of everybody if more than a quarter
+// of the engines have it; of an API, if all of its engines have it; and of an
+// engine, if it is the stock choice's: rather we are wrong than cuDNN's first
+// choice. Returns for each vote whether its fault is doubted; false without one.
+std::vector<bool> DoubtedFaults(const std::vector<Vote>& votes);
+
+// What could not be judged.
+struct Doubt {
+  int candidates = 0;          // that could not be judged
+  bool none_is_right = false;  // and no other was found to be right
+  bool graph_stock = false;    // the graph API's stock choice is among them
+  bool legacy_stock = false;   // the legacy API's is
+  std::string why;             // for people
+};
 
 }  // namespace convtune

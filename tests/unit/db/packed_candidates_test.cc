@@ -87,7 +87,7 @@ TEST(PackedCandidatesTest, NoByteOfItCanDoHarm) {
       if (!UnpackCandidates(damaged, &out)) continue;
       for (const Candidate& candidate : out.candidates) {
         EXPECT_GE(candidate.status, CandidateStatus::kTimed);
-        EXPECT_LE(candidate.status, CandidateStatus::kQuarantined);
+        EXPECT_LE(candidate.status, CandidateStatus::kUnjudged);
       }
     }
   }

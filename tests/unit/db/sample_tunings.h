@@ -87,6 +87,17 @@ inline Tuning SampleMeasuredTuning(int n) {
   return tuning;
 }
 
+// SampleTuning(n), of which two reasons say why it is incomplete.
+inline Tuning SampleIncompleteTuning(int n) {
+  Tuning tuning = SampleTuning(n);
+  tuning.evidence = Evidence::kIncomplete;
+  AddReason(IncompleteReason::kSomeUnjudged, "could not be judged: 1 candidate (why)", &tuning);
+  AddReason(IncompleteReason::kGraphStockUnjudged, "among them the graph API's stock choice",
+            &tuning);
+  tuning.candidates[4].status = CandidateStatus::kUnjudged;
+  return tuning;
+}
+
 inline Tuning WithoutSamples(Tuning tuning) {
   for (Candidate& candidate : tuning.candidates) {
     candidate.samples_us.clear();

@@ -218,7 +218,7 @@ class EveryMigration : public StoreFaultTest,
                        public ::testing::WithParamInterface<std::tuple<int, Failure>> {};
 
 INSTANTIATE_TEST_SUITE_P(FromEveryVersion, EveryMigration,
-                         ::testing::Combine(::testing::Values(1, 2, 3),
+                         ::testing::Combine(::testing::Values(1, 2, 3, 5),
                                             ::testing::Values(Failure::kPower, Failure::kError)));
 
 TEST_P(EveryMigration, ThatIsCutShortIsDoneByTheNextStart) {

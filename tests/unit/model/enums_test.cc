@@ -37,7 +37,9 @@ TEST(EnumsTest, OtherSpellingsAreRefused) {
 TEST(EnumsTest, EveryNoteHasAName) {
   for (int i = 1; i <= 10; ++i) EXPECT_NE(Name(static_cast<NumericalNote>(i)), "invalid");
   for (int i = 1; i <= 5; ++i) EXPECT_NE(Name(static_cast<BehaviorNote>(i)), "invalid");
-  for (int i = 1; i <= 7; ++i) EXPECT_NE(Name(static_cast<CandidateStatus>(i)), "invalid");
+  for (int i = 1; i <= 8; ++i) EXPECT_NE(Name(static_cast<CandidateStatus>(i)), "invalid");
+  for (int i = 1; i <= 5; ++i) EXPECT_NE(Name(static_cast<QuarantineReason>(i)), "invalid");
+  for (int i = 1; i <= 16; ++i) EXPECT_NE(Name(static_cast<IncompleteReason>(i)), "invalid");
 }
 
 TEST(EnumsTest, SizesAreInBytes) {

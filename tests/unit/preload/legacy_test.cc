@@ -12,15 +12,18 @@ TEST(LegacyNotes, AreTheDaemons) {
     for (int algorithm = 0; algorithm <= 8; ++algorithm) {
       for (int math = 0; math <= 3; ++math) {
         for (const bool deterministic : {false, true}) {
-          for (const DataType type : {DataType::kF32, DataType::kF16, DataType::kF64}) {
+          for (const DataType type :
+               {DataType::kF32, DataType::kF16, DataType::kBF16, DataType::kF64}) {
             LegacyResult result = {};
             result.algo = algorithm;
             result.mathType = static_cast<cudnnMathType_t>(math);
             result.determinism = deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
-            EXPECT_EQ(LegacyNotes(operation, type == DataType::kF32, result),
-                      LegacyNumericalNotes(static_cast<Operation>(operation), type,
-                                           {algorithm, math}, deterministic))
-                << operation << " " << algorithm << " " << math;
+            for (const int64_t extent : {1, 3, 5}) {
+              EXPECT_EQ(LegacyNotes(operation, static_cast<uint8_t>(type), extent, result),
+                        LegacyNumericalNotes(static_cast<Operation>(operation), type, extent,
+                                             {algorithm, math}, deterministic))
+                  << operation << " " << algorithm << " " << math << " " << extent;
+            }
           }
         }
       }

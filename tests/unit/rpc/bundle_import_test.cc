@@ -133,7 +133,11 @@ TEST_F(BundleImportTest, KeepsACleanMeasurementWhereTheBundleHasAContendedOne) {
 
 TEST_F(BundleImportTest, WhatIsQuarantinedHereStaysOut) {
   const Tuning tuning = ValidTuning(1);
-  ASSERT_TRUE(store_.PutQuarantine({tuning.key, tuning.candidates[0].id, "hung", {}}).ok());
+  ASSERT_TRUE(
+      store_
+          .PutQuarantine(
+              {tuning.key, tuning.candidates[0].id, QuarantineReason::kCrashed, "hung", {}, {}})
+          .ok());
   tuner_.reset();
   Start();
   ASSERT_TRUE(Import(BundleOf({tuning})).ok());

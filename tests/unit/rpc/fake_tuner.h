@@ -171,6 +171,16 @@ class FakeTuner : public Tuner {
     tuning.evidence = Evidence::kMeasured;
     return tuning;
   }
+  std::vector<QuarantineEntry> QuarantineOf(const TuningKey& key) override {
+    QuarantineEntry entry{key,
+                          LegacyAlgorithm{3, 0},
+                          QuarantineReason::kHung,
+                          "hung with a budget of 2s",
+                          absl::FromUnixSeconds(7),
+                          absl::Seconds(2),
+                          4};
+    return {entry};
+  }
   absl::StatusOr<TuningPage> ListTunings(const std::string&, int, const std::string&,
                                          const std::string& text_filter) override {
     if (!failure.ok()) return failure;

@@ -198,5 +198,18 @@ TEST(MakeAnswer, NoteSaysWhyTheEvidenceIsLow) {
   EXPECT_THAT(AnswerOf(TuningOf({Timed(0, 30)}, {.listing_cut = true})).note, HasSubstr("listing"));
 }
 
+TEST(MakeAnswer, AnUnjudgedStockChoiceIsNoBetterThanTheHeuristic) {
+  Tuning tuning = TuningOf({Timed(0, 10), Timed(1, 20), AsLegacy(Timed(0, 30), 1, 0)});
+  tuning.evidence = Evidence::kIncomplete;
+  AddReason(IncompleteReason::kGraphStockUnjudged, "the stock choice could not be judged", &tuning);
+  const Answer stock = AnswerOf(tuning);
+  EXPECT_EQ(EngineOf(stock.winner), 0);
+  EXPECT_EQ(stock.evidence, Evidence::kHeuristic);
+  EXPECT_THAT(stock.note, HasSubstr("the stock choice could not be judged"));
+  Constraints legacy;
+  legacy.api = Api::kLegacy;
+  EXPECT_EQ(AnswerOf(tuning, legacy).evidence, Evidence::kIncomplete);
+}
+
 }  // namespace
 }  // namespace convtune

@@ -1,5 +1,7 @@
 // Results that are checked before candidates are timed.
 #include "gmock/gmock.h"
+#include "server/tuner/check_runner.h"
+#include "server/tuner/listing.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
 namespace convtune {
@@ -48,6 +50,8 @@ TEST_F(ChecksTest, AWrongResultIsQuarantinedAndNotTriedAgain) {
   const auto quarantine = store_.ListQuarantine().value();
   ASSERT_EQ(quarantine.size(), 1U);
   EXPECT_EQ(ToText(quarantine[0].candidate), "graph:eng2,k2=2");
+  EXPECT_EQ(quarantine[0].reason, QuarantineReason::kWrongResult);
+  EXPECT_EQ(quarantine[0].checker_version, 1);
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
   EXPECT_EQ(tuner_->ListDevices().at(0).worker_deaths, 0);
 
@@ -63,31 +67,205 @@ TEST_F(ChecksTest, WhatIsNotFiniteOrOutOfBoundsIsQuarantined) {
   EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
   EXPECT_THAT(Find("graph:eng1,k2=1").error_message, HasSubstr("3 elements"));
   EXPECT_THAT(Find("graph:eng3,k2=3").error_message, HasSubstr("4 bytes behind its end"));
-  EXPECT_EQ(store_.ListQuarantine()->size(), 2U);
+  const auto quarantine = store_.ListQuarantine().value();
+  ASSERT_EQ(quarantine.size(), 2U);
+  EXPECT_EQ(quarantine[0].reason, QuarantineReason::kNotFinite);
+  EXPECT_EQ(quarantine[1].reason, QuarantineReason::kOutOfBounds);
+}
+
+TEST_F(ChecksTest, AWorkerThatChecksInAnotherWayTriesAgain) {
+  Start("wrong=2");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
+  tuner_->Drain(absl::Now());
+  options_.devices.clear();
+  Start("checker_version=2");
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kTimed);
+  EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
+  tuner_->Drain(absl::Now());
+  options_.devices.clear();
+  // What it finds to be wrong again is quarantined for its version.
+  Start("checker_version=3;wrong=2");
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
+  EXPECT_EQ(store_.ListQuarantine()->at(0).checker_version, 3);
 }
 
 TEST_F(ChecksTest, AWrongResultIsTakenOutOfATuningThatStays) {
   Start("");
   EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
-  EXPECT_EQ(Find("graph:eng0,k2=0").status, CandidateStatus::kTimed);
+  EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kTimed);
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   // Contended: what it measures does not replace what is there.
-  Start("wrong=0;other_processes=1");
+  Start("wrong=2;other_processes=1");
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
-  EXPECT_EQ(Find("graph:eng0,k2=0").status, CandidateStatus::kQuarantined);
+  EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
   const auto outcome = Ask({});
   ASSERT_TRUE(std::holds_alternative<Answer>(outcome));
-  EXPECT_NE(ToText(std::get<Answer>(outcome).winner.id), "graph:eng0,k2=0");
+  EXPECT_NE(ToText(std::get<Answer>(outcome).winner.id), "graph:eng2,k2=2");
 }
 
-TEST_F(ChecksTest, WhereMostDifferNobodyIsBlamed) {
+TEST_F(ChecksTest, WhereAllDifferNobodyIsBlamedAndTheHeuristicAnswers) {
   Start("wrong=-2");
   EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
+  const Tuning tuning = Tuned();
+  EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
+  EXPECT_TRUE(tuning.has(IncompleteReason::kUnjudged));
+  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("no result could be judged"));
+  EXPECT_EQ(Requests("measure"), 0);
+  // cuDNN's first choice, which programs run anyway, is the only answer.
+  EXPECT_EQ(ToText(tuning.candidates[0].id), "graph:eng0,k2=0");
+  EXPECT_EQ(Find("graph:eng1,k2=1").status, CandidateStatus::kUnjudged);
+  const auto outcome = Ask({});
+  ASSERT_TRUE(std::holds_alternative<Answer>(outcome));
+  EXPECT_EQ(std::get<Answer>(outcome).evidence, Evidence::kHeuristic);
+  EXPECT_EQ(std::get<Answer>(outcome).eligible_count, 1);
+}
+
+TEST_F(ChecksTest, WhatMoreThanAQuarterOfTheEnginesHaveIsNotBelieved) {
+  Start("wrong_from=5");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
-  EXPECT_THAT(Tuned().incomplete_reason, HasSubstr("8 of 8 candidates differ from the reference"));
+  EXPECT_EQ(Tuned().incomplete, ReasonBit(IncompleteReason::kSomeUnjudged));
+  EXPECT_THAT(Tuned().incomplete_reason, HasSubstr("could not be judged: 3 candidates"));
+  EXPECT_EQ(Find("graph:eng4,k2=0").status, CandidateStatus::kTimed);
+  EXPECT_EQ(Find("graph:eng5,k2=1").status, CandidateStatus::kUnjudged);
+  EXPECT_THAT(Find("graph:eng5,k2=1").error_message, HasSubstr("differs from the reference"));
+  // Another tuning tries them again.
+  tuner_->Drain(absl::Now());
+  options_.devices.clear();
+  Start("");
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
+}
+
+TEST_F(ChecksTest, AStockChoiceIsNotQuarantinedButWhatIsFasterStillWins) {
+  Start("wrong=0");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
+  const Tuning tuning = Tuned();
+  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+  EXPECT_EQ(tuning.incomplete, ReasonBit(IncompleteReason::kSomeUnjudged) |
+                                   ReasonBit(IncompleteReason::kGraphStockUnjudged));
+  // It is what the others are compared with.
+  EXPECT_EQ(Find("graph:eng0,k2=0").status, CandidateStatus::kTimed);
+}
+
+TEST_F(ChecksTest, AFaultOfAWholeApiIsNotBelieved) {
+  Start("legacy=2;wrong_from=8");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
+  EXPECT_TRUE(Tuned().has(IncompleteReason::kLegacyStockUnjudged));
+  EXPECT_FALSE(Tuned().has(IncompleteReason::kGraphStockUnjudged));
+}
+
+TEST_F(ChecksTest, ATuningThatLosesItsStockChoiceSaysSo) {
+  Start("fault=segv;where=check;index=0");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
+  EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
+  EXPECT_EQ(Tuned().incomplete, ReasonBit(IncompleteReason::kStockFailed));
+}
+
+// A worker, its open problem, and what a check of it comes to.
+class SelfCheckedTest : public ::testing::Test {
+ protected:
+  void Check(const SelfCheck& self_check) {
+    const auto cancel = CancelToken::Create();
+    ASSERT_TRUE(cancel.ok());
+    auto client = WorkerClient::Start(
+        {.worker_argv = {CONVTUNE_FAKE_WORKER, "--environment", kH200, "--script", "legacy=2"},
+         .environment_text = kH200,
+         .hang_timeout = absl::Seconds(30),
+         .cancel = cancel->get()});
+    ASSERT_TRUE(client.ok()) << client.status();
+    worker::OpenProblem open;
+    open.set_problem_text(problem_.ToText());
+    open.set_listing(worker::LISTING_HEURISTICS);
+    open.set_graph_api(true);
+    open.set_legacy_api(true);
+    open.set_time_budget_ms(10'000);
+    worker::Prepare prepare;
+    ASSERT_TRUE((*client)
+                    ->OpenProblem(open,
+                                  [&](const worker::ListedCandidate& listed) {
+                                    candidates_.emplace(listed.index(), *ReadListed(listed));
+                                    prepare.add_indexes(listed.index());
+                                  })
+                    .ok());
+    prepare.set_time_budget_ms(10'000);
+    ASSERT_TRUE((*client)
+                    ->Prepare(prepare,
+                              [&](const worker::Prepared& prepared) {
+                                candidates_.at(prepared.index()).status =
+                                    CandidateStatus::kFinalized;
+                              })
+                    .ok());
+    CheckRunner runner(problem_, quarantined_, self_check, &candidates_, client->get());
+    ASSERT_TRUE(runner.Run(absl::Now() + absl::Seconds(10)).ok());
+    passed_ = runner.passed();
+    doubt_ = runner.doubt();
+    EXPECT_THAT(runner.wrong(), IsEmpty());
+  }
+  int Unjudged() const {
+    int count = 0;
+    for (const auto& [index, candidate] : candidates_) {
+      count += candidate.status == CandidateStatus::kUnjudged ? 1 : 0;
+    }
+    return count;
+  }
+
+  const ConvProblem problem_ =
+      ConvProblem::Parse("fwd,x=1x64x56x56,w=64x64x3x3,pad=1,nhwc,f16").value();
+  const std::map<CandidateId, QuarantineEntry> quarantined_;
+  std::map<int, Candidate> candidates_;
+  std::vector<int> passed_;
+  Doubt doubt_;
+};
+
+TEST_F(SelfCheckedTest, WithoutASelfCheckAllIsJudged) {
+  Check({});
+  EXPECT_EQ(passed_.size(), 10U);
+  EXPECT_EQ(doubt_.candidates, 0);
+}
+
+TEST_F(SelfCheckedTest, WhereTheCheckerFailedNothingIsJudged) {
+  SelfCheck self_check;
+  self_check.known = true;
+  self_check.checker = false;
+  Check(self_check);
+  EXPECT_THAT(passed_, IsEmpty());
+  EXPECT_TRUE(doubt_.none_is_right);
+  EXPECT_TRUE(doubt_.graph_stock);
+  EXPECT_TRUE(doubt_.legacy_stock);
+  EXPECT_EQ(doubt_.candidates, 10);
+  EXPECT_EQ(Unjudged(), 8);  // all but the stock choices
+}
+
+TEST_F(SelfCheckedTest, OfACellThatFailedNobodyIsJudged) {
+  SelfCheck self_check;
+  self_check.known = true;
+  self_check.failed_cells = CellBit({Api::kLegacy, Operation::kFwd, /*narrow=*/true});
+  Check(self_check);
+  EXPECT_EQ(passed_.size(), 9U);
+  EXPECT_FALSE(doubt_.none_is_right);
+  EXPECT_TRUE(doubt_.legacy_stock);
+  EXPECT_FALSE(doubt_.graph_stock);
+  EXPECT_EQ(Unjudged(), 1);
+}
+
+TEST_F(SelfCheckedTest, AnotherCellIsNoMatterHere) {
+  SelfCheck self_check;
+  self_check.known = true;
+  self_check.failed_cells = CellBit({Api::kLegacy, Operation::kFwd, /*narrow=*/false}) |
+                            CellBit({Api::kGraph, Operation::kBwdData, /*narrow=*/true});
+  Check(self_check);
+  EXPECT_EQ(passed_.size(), 10U);
 }
 
 TEST_F(ChecksTest, WhatIsHopelessIsTimedByItsFirstRunAndDoesNotRace) {

@@ -66,7 +66,12 @@ TEST_F(CommitterTest, WhatIsAcknowledgedIsStoredAndServed) {
 
 TEST_F(CommitterTest, WhatAnotherDeviceQuarantinedMeanwhileIsNotServed) {
   Tuning tuning = TuningOf({Timed(0, 10), Timed(1, 5)});
-  committer_.Quarantine({tuning.key, tuning.candidates[0].id, "segfault", absl::Now()});
+  committer_.Quarantine({tuning.key,
+                         tuning.candidates[0].id,
+                         QuarantineReason::kCrashed,
+                         "segfault",
+                         absl::Now(),
+                         {}});
   EXPECT_TRUE(committer_.Commit(tuning, environment_, false));
   const auto stored = store_.GetTuning(tuning.key);
   EXPECT_EQ(stored->candidates[0].id, CandidateId(EngineConfig{0, {}}));
@@ -194,16 +199,26 @@ TEST_F(OutdatedTest, NeitherABundleNorTheFleetPutsAGuessInItsPlace) {
 }
 
 TEST_F(OutdatedTest, AQuarantineNeverWritesThatItDoesNotHold) {
-  committer_.Quarantine({measured_.key, measured_.candidates[0].id, "segfault", absl::Now()});
+  committer_.Quarantine({measured_.key,
+                         measured_.candidates[0].id,
+                         QuarantineReason::kCrashed,
+                         "segfault",
+                         absl::Now(),
+                         {}});
   EXPECT_EQ(OnDisk().evidence, Evidence::kMeasured);
   EXPECT_EQ(OnDisk().incomplete_reason, "");
   EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
-  EXPECT_TRUE(IsMarkedOutdated(Served()->tuning.evidence, Served()->tuning.incomplete_reason));
+  EXPECT_TRUE(Served()->tuning.has(IncompleteReason::kOutdated));
 }
 
 TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
   EXPECT_FALSE(committer_.Commit(TuningOf({Finalized(0), Finalized(1)}), environment_, false));
-  committer_.Quarantine({measured_.key, measured_.candidates[0].id, "segfault", absl::Now()});
+  committer_.Quarantine({measured_.key,
+                         measured_.candidates[0].id,
+                         QuarantineReason::kCrashed,
+                         "segfault",
+                         absl::Now(),
+                         {}});
   EXPECT_EQ(Served()->Winner(), "graph:eng1");
   EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng1");
   EXPECT_EQ(OnDisk().evidence, Evidence::kMeasured);
@@ -213,7 +228,12 @@ TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
 TEST_F(OutdatedTest, AQuarantineThatTheDiskRefusedIsWrittenLaterAndTheGuessIsServedOn) {
   EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
   store_.FailWith(absl::UnavailableError("full"));
-  committer_.Quarantine({measured_.key, measured_.candidates[0].id, "segfault", absl::Now()});
+  committer_.Quarantine({measured_.key,
+                         measured_.candidates[0].id,
+                         QuarantineReason::kCrashed,
+                         "segfault",
+                         absl::Now(),
+                         {}});
   EXPECT_EQ(OnDisk(), measured_);
   store_.FailWith(absl::OkStatus());
   EXPECT_TRUE(committer_.Commit(TuningFor(2), environment_, false));

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "gmock/gmock.h"
+#include "proto/convtune/worker/protocol_version.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
 namespace convtune {
@@ -42,7 +43,9 @@ TEST_P(CandidateFault, IsQuarantinedAndTheJobSucceedsWithoutIt) {
   const auto quarantine = store_.ListQuarantine().value();
   ASSERT_EQ(quarantine.size(), 1U);
   EXPECT_EQ(ToText(quarantine[0].candidate), "graph:eng2,k2=2");
-  EXPECT_THAT(quarantine[0].reason, HasSubstr(fault.reason));
+  EXPECT_THAT(quarantine[0].message, HasSubstr(fault.reason));
+  EXPECT_EQ(quarantine[0].reason, QuarantineReason::kCrashed);
+  EXPECT_EQ(quarantine[0].checker_version, kCheckerVersion);
   EXPECT_EQ(Device().worker_deaths, 2);
 }
 
@@ -80,7 +83,9 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
               HasSubstr("while the worker was at one candidate"));
   ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
   EXPECT_EQ(ToText(store_.ListQuarantine()->at(0).candidate), "graph:eng2,k2=2");
-  EXPECT_THAT(store_.ListQuarantine()->at(0).reason, HasSubstr("hung with a budget of 400ms"));
+  EXPECT_EQ(store_.ListQuarantine()->at(0).reason, QuarantineReason::kHung);
+  EXPECT_EQ(store_.ListQuarantine()->at(0).hang_budget, absl::Milliseconds(400));
+  EXPECT_THAT(store_.ListQuarantine()->at(0).message, HasSubstr("hung with a budget of 400ms"));
   request.force = true;
   EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);

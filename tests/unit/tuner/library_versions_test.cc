@@ -52,9 +52,9 @@ TEST(LibraryVersionsTest, WhatDidNotRunAndWhatWasObservedClaimsNothing) {
 
 TEST(LibraryVersionsTest, AMarkedOneIsNoEvidenceAndAnythingReplacesIt) {
   Tuning tuning = Made("13.0", kNvrtc);
-  EXPECT_FALSE(IsMarkedOutdated(tuning));
+  EXPECT_FALSE(tuning.has(IncompleteReason::kOutdated));
   MarkOutdated("why", &tuning);
-  EXPECT_TRUE(IsMarkedOutdated(tuning));
+  EXPECT_TRUE(tuning.has(IncompleteReason::kOutdated));
   EXPECT_TRUE(ShouldReplace(TuningOf({Finalized(1)}), tuning, /*forced=*/false));
 }
 

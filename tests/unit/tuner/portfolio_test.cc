@@ -102,5 +102,31 @@ TEST(Portfolio, FingerprintIsOfWhatIsServedAlone) {
   EXPECT_NE(a.Fingerprint(), b.Fingerprint());
 }
 
+std::vector<std::pair<std::string, uint32_t>> ChooseUnjudged(std::vector<Candidate> candidates,
+                                                             IncompleteReason reason) {
+  Tuning tuning = TuningOf(std::move(candidates));
+  AddReason(reason, "", &tuning);
+  std::vector<std::pair<std::string, uint32_t>> chosen;
+  for (const Choice& choice : ChoosePortfolio(KeepBest(tuning, nullptr)).choices) {
+    chosen.emplace_back(ToText(choice.candidate.id), choice.roles);
+  }
+  return chosen;
+}
+
+TEST(Portfolio, OfATuningThatCouldNotBeJudgedNothingIsChosen) {
+  EXPECT_THAT(ChooseUnjudged({Finalized(0), Finalized(1)}, IncompleteReason::kUnjudged), IsEmpty());
+}
+
+TEST(Portfolio, AnUnjudgedStockChoiceIsNotChosenAndNothingSlowerInItsPlace) {
+  constexpr IncompleteReason kGraph = IncompleteReason::kGraphStockUnjudged;
+  EXPECT_THAT(ChooseUnjudged({Timed(0, 10), Timed(1, 20)}, kGraph), IsEmpty());
+  EXPECT_THAT(ChooseUnjudged({Timed(0, 20), Timed(1, 10)}, kGraph),
+              ElementsAre(Pair("graph:eng1", kServedRoles), Pair("graph:eng0", kRoleStock)));
+  // The other API's choice is its own.
+  EXPECT_THAT(
+      ChooseUnjudged({Timed(0, 10), AsLegacy(Timed(0, 12), 1, 0)}, kGraph),
+      ElementsAre(Pair("legacy:algo1,math0", kServedRoles), Pair("graph:eng0", kRoleStock)));
+}
+
 }  // namespace
 }  // namespace convtune

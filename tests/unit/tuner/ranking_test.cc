@@ -148,7 +148,7 @@ TEST(FinishTuning, CandidatesOutOfBudgetMakeItIncomplete) {
       TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kSkippedBudget)});
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
   EXPECT_THAT(tuning.incomplete_reason, HasSubstr("budget ended before 1 candidate"));
-  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning));
+  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete));
 }
 
 TEST(FinishTuning, CutListingMakesItIncomplete) {
@@ -167,21 +167,21 @@ TEST(FinishTuning, AContendedOrThrottledCardMakesItIncomplete) {
   FinishTuning({}, &tuning);
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
   EXPECT_THAT(tuning.incomplete_reason, HasSubstr("contended: 2 other processes"));
-  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning));
+  EXPECT_FALSE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete));
 }
 
 TEST(FinishTuning, CandidatesOutOfMemoryAreToldApart) {
   const Tuning tuning =
       TuningOf({Timed(0, 10), With(Finalized(1, 1024), CandidateStatus::kSkippedMemory)});
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-  EXPECT_TRUE(IsIncompleteForMemoryOnly(tuning));
+  EXPECT_TRUE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete));
 }
 
 TEST(ShouldReplace, FirstConfigsNeverReplaceAFullListing) {
   const Tuning full = TuningOf({Finalized(0), Finalized(1)});
   Tuning first = TuningOf({Finalized(0)}, {.first_configs_only = true});
   first.tune_time = full.tune_time + absl::Hours(1);
-  EXPECT_TRUE(IsFirstConfigsOnly(first));
+  EXPECT_TRUE(first.has(IncompleteReason::kFirstConfigsOnly));
   EXPECT_FALSE(ShouldReplace(first, full, /*forced=*/true));
   EXPECT_TRUE(ShouldReplace(full, first, /*forced=*/false));
 }
@@ -272,22 +272,102 @@ TEST(AddsAnotherApi, NotWhereTheStoredTuningHasTheSameOneToo) {
   EXPECT_FALSE(AddsAnotherApi(both, TuningOf({Timed(0, 10)}, {.one_api = true})));
 }
 
-TEST(WeakenIfNothingRan, MakesAMeasuredTuningOfCulpritsIncomplete) {
+TEST(NoteQuarantined, MakesAMeasuredTuningOfCulpritsIncomplete) {
   Tuning tuning = TuningOf({Timed(0, 10)});
-  WeakenIfNothingRan(&tuning);
+  NoteQuarantined(&tuning);
   EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
   tuning.candidates[0].status = CandidateStatus::kQuarantined;
-  WeakenIfNothingRan(&tuning);
+  NoteQuarantined(&tuning);
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
   EXPECT_THAT(tuning.incomplete_reason, HasSubstr("quarantined"));
 }
 
-TEST(EndedForTime, IsTrueOfABudgetAndOfNothingElse) {
-  EXPECT_TRUE(EndedForTime(TuningOf({Timed(0, 10)}, {.race_cut = true})));
-  EXPECT_TRUE(
-      EndedForTime(TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kSkippedBudget)})));
-  EXPECT_FALSE(EndedForTime(TuningOf({Timed(0, 10)}, {.one_api = true})));
-  EXPECT_FALSE(EndedForTime(TuningOf({Timed(0, 10)})));
+TEST(FinishTuning, SaysWhichReasonsThereAre) {
+  const auto reasons = [](std::vector<Candidate> candidates, TuningCircumstances circumstances) {
+    return TuningOf(std::move(candidates), std::move(circumstances)).incomplete;
+  };
+  EXPECT_EQ(reasons({Timed(0, 10)}, {}), 0U);
+  EXPECT_EQ(reasons({Timed(0, 10)}, {.race_cut = true}), ReasonBit(IncompleteReason::kBudgetEnded));
+  EXPECT_EQ(reasons({Timed(0, 10), With(Finalized(1), CandidateStatus::kSkippedBudget)}, {}),
+            ReasonBit(IncompleteReason::kBudgetEnded));
+  EXPECT_EQ(reasons({Timed(0, 10)}, {.one_api = true}), ReasonBit(IncompleteReason::kOneApi));
+  EXPECT_EQ(reasons({Timed(0, 10)}, {.listing_cut = true}),
+            ReasonBit(IncompleteReason::kListingCut));
+  EXPECT_EQ(reasons({Timed(0, 10), Finalized(1)}, {}), ReasonBit(IncompleteReason::kNotTimed));
+  EXPECT_EQ(reasons({Finalized(0)}, {.first_configs_only = true}),
+            ReasonBit(IncompleteReason::kFirstConfigsOnly));
+}
+
+TEST(FinishTuning, WhatCouldNotBeJudgedIsNeverAboveTheHeuristic) {
+  TuningCircumstances circumstances;
+  circumstances.doubt = {4, /*none_is_right=*/true, true, false, "all differ"};
+  const Tuning tuning =
+      TuningOf({Finalized(0), With(Finalized(1), CandidateStatus::kUnjudged)}, circumstances);
+  EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
+  EXPECT_TRUE(tuning.has(IncompleteReason::kUnjudged));
+  EXPECT_TRUE(tuning.has(IncompleteReason::kGraphStockUnjudged));
+  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("no result could be judged"));
+  // Not even where something was timed.
+  EXPECT_EQ(TuningOf({Timed(0, 10)}, circumstances).evidence, Evidence::kHeuristic);
+}
+
+TEST(FinishTuning, SomeUnjudgedCandidatesMakeItIncomplete) {
+  TuningCircumstances circumstances;
+  circumstances.doubt = {1, false, false, false, "3 of 8 engines differ"};
+  const Tuning tuning =
+      TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kUnjudged)}, circumstances);
+  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+  EXPECT_EQ(tuning.incomplete, ReasonBit(IncompleteReason::kSomeUnjudged));
+  EXPECT_THAT(tuning.incomplete_reason,
+              HasSubstr("could not be judged: 1 candidate (3 of 8 engines differ)"));
+}
+
+TEST(FinishTuning, ALostStockChoiceMakesItIncomplete) {
+  for (const CandidateStatus status : {CandidateStatus::kFailed, CandidateStatus::kQuarantined}) {
+    const Tuning tuning = TuningOf({With(Finalized(0), status), Timed(1, 10), Timed(2, 12)});
+    EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+    EXPECT_EQ(tuning.incomplete, ReasonBit(IncompleteReason::kStockFailed));
+    EXPECT_THAT(tuning.incomplete_reason, HasSubstr("first for the graph API failed"));
+  }
+  // Not one behind it, nor one that cuDNN refuses: that was never its choice.
+  EXPECT_EQ(TuningOf({Timed(0, 10), With(Finalized(1), CandidateStatus::kFailed)}).evidence,
+            Evidence::kMeasured);
+  EXPECT_EQ(TuningOf({With(Finalized(0), CandidateStatus::kUnsupported), Timed(1, 10)}).evidence,
+            Evidence::kMeasured);
+}
+
+TEST(FinishTuning, TheLegacyApisStockChoiceIsLostByItself) {
+  const Tuning tuning =
+      TuningOf({Timed(0, 10), AsLegacy(With(Finalized(0), CandidateStatus::kFailed), 1, 0),
+                AsLegacy(Timed(1, 12), 2, 1)});
+  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("first for the legacy API failed"));
+}
+
+TEST(NoteQuarantined, AMeasuredTuningThatLosesItsStockChoiceSaysSo) {
+  Tuning tuning = TuningOf({Timed(0, 10), Timed(1, 12)});
+  ASSERT_EQ(tuning.evidence, Evidence::kMeasured);
+  for (Candidate& candidate : tuning.candidates) {
+    if (candidate.heuristic_rank == 0) candidate.status = CandidateStatus::kQuarantined;
+  }
+  NoteQuarantined(&tuning);
+  EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
+  EXPECT_EQ(tuning.incomplete, ReasonBit(IncompleteReason::kStockFailed));
+  const std::string words = tuning.incomplete_reason;
+  NoteQuarantined(&tuning);
+  EXPECT_EQ(tuning.incomplete_reason, words);
+}
+
+TEST(IsUnjudgedStock, IsTheFirstOfTheApiThatTheReasonNames) {
+  const std::vector<Candidate> candidates = {Timed(1, 5), Timed(0, 10),
+                                             AsLegacy(Timed(0, 9), 1, 0)};
+  const uint32_t graph = ReasonBit(IncompleteReason::kGraphStockUnjudged);
+  EXPECT_TRUE(IsUnjudgedStock(candidates[1], graph, candidates));
+  EXPECT_FALSE(IsUnjudgedStock(candidates[0], graph, candidates));
+  EXPECT_FALSE(IsUnjudgedStock(candidates[2], graph, candidates));
+  EXPECT_FALSE(IsUnjudgedStock(candidates[1], 0, candidates));
+  EXPECT_TRUE(IsUnjudgedStock(candidates[2], ReasonBit(IncompleteReason::kLegacyStockUnjudged),
+                              candidates));
 }
 
 }  // namespace

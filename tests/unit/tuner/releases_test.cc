@@ -88,6 +88,26 @@ TEST_F(ReleasesTest, AProblemWithoutAChoiceGetsOneAtOnce) {
   EXPECT_EQ(releases_->List().promoted, 1);
 }
 
+TEST_F(ReleasesTest, WhatCouldNotBeJudgedIsNeverServedWhateverTheFloor) {
+  Start(/*auto_promote=*/false, Evidence::kHeuristic);
+  const auto know = [this](const TuningCircumstances& circumstances) {
+    Tuning tuning = TuningOf({Finalized(5)}, circumstances);
+    tuning.key = Key(1);
+    EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
+    index_.Publish(tuning, true);
+    return releases_->Reconcile({tuning.key}).value();
+  };
+  TuningCircumstances unjudged;
+  unjudged.doubt = {1, /*none_is_right=*/true, /*graph_stock=*/true, false, "why"};
+  EXPECT_FALSE(know(unjudged));
+  EXPECT_THAT(Stable(), IsEmpty());
+  EXPECT_TRUE(know({}));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5")));
+  // Also what was served before is taken back.
+  EXPECT_TRUE(know(unjudged));
+  EXPECT_THAT(Stable(), IsEmpty());
+}
+
 TEST_F(ReleasesTest, AChangedChoiceWaitsForThePromotion) {
   Know(1, 5);
   EXPECT_FALSE(Know(1, 7));

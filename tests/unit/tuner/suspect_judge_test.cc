@@ -5,29 +5,23 @@
 namespace convtune {
 namespace {
 
-TEST(QuarantineReasonTest, TheBudgetOfAHangIsReadBack) {
+TEST(BlameTest, AHangIsKeptWithItsBudget) {
   const WorkerLoss loss{"hung: no reply within the request's own budget and 30s", false, true, 2};
-  for (const absl::Duration budget :
-       {absl::Milliseconds(1500), absl::Seconds(30), absl::Hours(2), absl::Nanoseconds(1)}) {
-    const std::string reason = QuarantineReason(loss, budget);
-    EXPECT_EQ(HangBudget(reason), budget) << reason;
-  }
-  EXPECT_EQ(QuarantineReason(loss, absl::Seconds(2)),
+  const QuarantineEntry entry = Blame(EngineConfig{2, {}}, loss, absl::Seconds(2), 5);
+  EXPECT_EQ(entry.candidate, CandidateId(EngineConfig{2, {}}));
+  EXPECT_EQ(entry.reason, QuarantineReason::kHung);
+  EXPECT_EQ(entry.hang_budget, absl::Seconds(2));
+  EXPECT_EQ(entry.checker_version, 5);
+  EXPECT_EQ(entry.message,
             "hung with a budget of 2s: no reply within the request's own budget and 30s");
 }
 
-TEST(QuarantineReasonTest, ADeathHasNoBudget) {
+TEST(BlameTest, ADeathHasNoBudget) {
   const WorkerLoss loss{"signal 11 (SIGSEGV)", false, false, 2};
-  EXPECT_EQ(QuarantineReason(loss, absl::Seconds(2)),
-            "took its worker down twice: signal 11 (SIGSEGV)");
-  EXPECT_EQ(HangBudget(QuarantineReason(loss, absl::Seconds(2))), std::nullopt);
-}
-
-TEST(QuarantineReasonTest, WhatIsNotARecordedBudgetHoldsForEveryBudget) {
-  for (const char* reason : {"", "hung with a budget of soon: no reply", "hung for 30s",
-                             "took its worker down twice: hung: no reply"}) {
-    EXPECT_EQ(HangBudget(reason), std::nullopt) << reason;
-  }
+  const QuarantineEntry entry = Blame(EngineConfig{2, {}}, loss, absl::Seconds(2), 5);
+  EXPECT_EQ(entry.reason, QuarantineReason::kCrashed);
+  EXPECT_EQ(entry.hang_budget, absl::ZeroDuration());
+  EXPECT_EQ(entry.message, "took its worker down twice: signal 11 (SIGSEGV)");
 }
 
 }  // namespace

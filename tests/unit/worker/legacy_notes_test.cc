@@ -13,7 +13,7 @@ constexpr uint32_t kTensorCore = NoteBit(NumericalNote::kTensorCore);
 constexpr uint32_t kDownConvert = NoteBit(NumericalNote::kDownConvertInputs);
 
 uint32_t Notes(DataType type, int algorithm, int math, bool deterministic = true) {
-  return LegacyNumericalNotes(Operation::kFwd, type, {algorithm, math}, deterministic);
+  return LegacyNumericalNotes(Operation::kFwd, type, 3, {algorithm, math}, deterministic);
 }
 
 TEST(LegacyNotesTest, TensorOpOnHalfUsesTensorCores) {
@@ -41,18 +41,55 @@ TEST(LegacyNotesTest, NondeterminismIsWhatFindSaid) {
 TEST(LegacyNotesTest, TransformsFollowFromTheAlgorithmOfTheOperation) {
   const uint32_t fft = NoteBit(NumericalNote::kFft);
   const uint32_t winograd = NoteBit(NumericalNote::kWinograd);
-  const auto notes = [](Operation operation, int algorithm) {
-    return LegacyNumericalNotes(operation, DataType::kF32, {algorithm, CUDNN_FMA_MATH}, true);
+  const uint32_t fused = winograd | NoteBit(NumericalNote::kWinogradTile4x4);
+  const uint32_t nonfused = winograd | NoteBit(NumericalNote::kWinogradTile6x6);
+  const auto notes = [](Operation operation, int algorithm, int64_t filter_extent = 3) {
+    return LegacyNumericalNotes(operation, DataType::kF32, filter_extent,
+                                {algorithm, CUDNN_FMA_MATH}, true);
   };
   EXPECT_EQ(notes(Operation::kFwd, CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING), fft);
-  EXPECT_EQ(notes(Operation::kFwd, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED), winograd);
+  EXPECT_EQ(notes(Operation::kFwd, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD), fused);
+  EXPECT_EQ(notes(Operation::kFwd, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED), nonfused);
+  EXPECT_EQ(notes(Operation::kFwd, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED, 5),
+            winograd | NoteBit(NumericalNote::kWinogradTile13x13));
   EXPECT_EQ(notes(Operation::kFwd, CUDNN_CONVOLUTION_FWD_ALGO_DIRECT), 0U);
   EXPECT_EQ(notes(Operation::kBwdData, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT), fft);
-  EXPECT_EQ(notes(Operation::kBwdData, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD), winograd);
+  EXPECT_EQ(notes(Operation::kBwdData, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD), fused);
+  EXPECT_EQ(notes(Operation::kBwdData, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED),
+            nonfused);
   EXPECT_EQ(notes(Operation::kBwdFilter, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT), fft);
   EXPECT_EQ(notes(Operation::kBwdFilter, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED),
-            winograd);
+            nonfused);
   EXPECT_EQ(notes(Operation::kBwdFilter, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3), 0U);
+}
+
+bool Reduces(Operation operation, DataType type, int algorithm, bool deterministic) {
+  const uint32_t notes =
+      LegacyNumericalNotes(operation, type, 3, {algorithm, CUDNN_TENSOR_OP_MATH}, deterministic);
+  return (notes & NoteBit(NumericalNote::kReducedPrecisionReduction)) != 0;
+}
+
+TEST(LegacyNotesTest, SumsMayBeKeptInLessWhereTheGraphEnginesOfTheSameKernelsSaySo) {
+  for (const DataType type : {DataType::kF16, DataType::kBF16}) {
+    EXPECT_TRUE(Reduces(Operation::kBwdData, type, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, false));
+    EXPECT_TRUE(Reduces(Operation::kBwdFilter, type, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, false));
+    EXPECT_TRUE(Reduces(Operation::kBwdFilter, type, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3, false));
+    // Also where cudnnFind says that it is deterministic, or of one that is not.
+    EXPECT_TRUE(Reduces(Operation::kBwdFilter, type, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3, true));
+    EXPECT_TRUE(Reduces(Operation::kBwdData, type, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, false));
+    EXPECT_FALSE(Reduces(Operation::kBwdData, type, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, true));
+    EXPECT_FALSE(Reduces(Operation::kFwd, type, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, true));
+    EXPECT_TRUE(Reduces(Operation::kFwd, type, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED, true));
+  }
+  EXPECT_FALSE(
+      Reduces(Operation::kBwdData, DataType::kF32, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, false));
+  EXPECT_FALSE(
+      Reduces(Operation::kBwdFilter, DataType::kF32, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, false));
+  for (const DataType type : {DataType::kF16, DataType::kBF16, DataType::kF32}) {
+    EXPECT_TRUE(Reduces(Operation::kBwdFilter, type, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, true));
+  }
+  EXPECT_FALSE(
+      Reduces(Operation::kBwdFilter, DataType::kF64, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, true));
 }
 
 std::string Obstacle(const char* text) {

@@ -60,7 +60,7 @@ TEST(LegacyRanks, WithoutTf32ItIsWhatFmaMathListsFirst) {
   const auto first =
       std::find_if(ranks.ranked().begin(), ranks.ranked().end(), [](const FoundAlgorithm& entry) {
         const uint32_t notes =
-            LegacyNumericalNotes(Operation::kFwd, DataType::kF32, entry.id, true);
+            LegacyNumericalNotes(Operation::kFwd, DataType::kF32, 3, entry.id, true);
         return (notes & NoteBit(NumericalNote::kTensorCore)) == 0;
       });
   ASSERT_NE(first, ranks.ranked().end());

@@ -195,6 +195,46 @@ TEST(BundleCodecTest, WhatCallsItselfContendedIsNotMeasured) {
               }).empty());
 }
 
+TEST(BundleCodecTest, ReasonsTravelAsNumbersAndAreReadFromWordsWhereThereAreNone) {
+  Tuning tuning = ValidTuning(1);
+  tuning.evidence = Evidence::kIncomplete;
+  AddReason(IncompleteReason::kSomeUnjudged, "could not be judged: 2 candidates", &tuning);
+  AddReason(IncompleteReason::kStockFailed, "the stock choice failed", &tuning);
+  tuning.candidates.back().status = CandidateStatus::kUnjudged;
+  const auto read = [](const v1::BundleTuning& row) {
+    std::vector<BundleRefusal> refusals;
+    const auto found =
+        FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
+    EXPECT_TRUE(found.has_value()) << refusals[0].violation.rule;
+    return found.value_or(Tuning());
+  };
+  v1::BundleTuning row = ToBundleTuning(tuning, 1, true);
+  EXPECT_EQ(row.incomplete_size(), 2);
+  EXPECT_EQ(read(row).incomplete, tuning.incomplete);
+  EXPECT_EQ(read(row).candidates.back().status, CandidateStatus::kUnjudged);
+  row.clear_incomplete();
+  row.set_incomplete_reason("the budget ended before 1 candidate");
+  EXPECT_EQ(read(row).incomplete, ReasonBit(IncompleteReason::kBudgetEnded));
+  // A sentence of before, when what could not be judged was INCOMPLETE.
+  row.set_incomplete_reason("results could not be judged: 5 of 8 candidates differ");
+  EXPECT_EQ(read(row).evidence, Evidence::kHeuristic);
+}
+
+TEST(BundleCodecTest, ReasonsMustBeKnownAndAgreeWithTheEvidence) {
+  EXPECT_EQ(ReasonOf([](auto* row) { row->add_incomplete(v1::INCOMPLETE_REASON_MEMORY); }),
+            v1::REFUSAL_REASON_EVIDENCE);  // of a row that is MEASURED
+  const auto incomplete = [](int reason) {
+    return ReasonOf([reason](auto* row) {
+      row->set_evidence(v1::EVIDENCE_INCOMPLETE);
+      row->add_incomplete(static_cast<v1::IncompleteReason>(reason));
+    });
+  };
+  for (const int reason : {0, static_cast<int>(v1::INCOMPLETE_REASON_OUTDATED), 31, -1}) {
+    EXPECT_EQ(incomplete(reason), v1::REFUSAL_REASON_EVIDENCE) << reason;
+  }
+  EXPECT_EQ(incomplete(v1::INCOMPLETE_REASON_UNJUDGED), v1::REFUSAL_REASON_EVIDENCE);
+}
+
 TEST(BundleCodecTest, NothingIsTimedOnAProfile) {
   Environment profile = SampleEnvironment();
   profile.profile = true;
@@ -254,7 +294,7 @@ TEST(BundleCodecTest, EvidenceThenCompletenessThenSamplesThenTimeDecide) {
   made.evidence = Evidence::kHeuristic;
   EXPECT_FALSE(IsBetterTuning(made, stored));
   Tuning full = made;
-  made.incomplete_reason = "the first configs alone";
+  AddReason(IncompleteReason::kFirstConfigsOnly, "the first configs alone", &made);
   EXPECT_FALSE(IsBetterTuning(made, full));
   EXPECT_TRUE(IsBetterTuning(full, made));
 }

@@ -205,8 +205,9 @@ TEST_F(OutdatedTest, AQuarantineNeverWritesThatItDoesNotHold) {
                          "segfault",
                          absl::Now(),
                          {}});
-  EXPECT_EQ(OnDisk().evidence, Evidence::kMeasured);
-  EXPECT_EQ(OnDisk().incomplete_reason, "");
+  // It was the stock choice: that is all that is written of it.
+  EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
+  EXPECT_EQ(OnDisk().incomplete, ReasonBit(IncompleteReason::kStockFailed));
   EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
   EXPECT_TRUE(Served()->tuning.has(IncompleteReason::kOutdated));
 }
@@ -221,7 +222,7 @@ TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
                          {}});
   EXPECT_EQ(Served()->Winner(), "graph:eng1");
   EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng1");
-  EXPECT_EQ(OnDisk().evidence, Evidence::kMeasured);
+  EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
   EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
 }
 
@@ -237,7 +238,7 @@ TEST_F(OutdatedTest, AQuarantineThatTheDiskRefusedIsWrittenLaterAndTheGuessIsSer
   EXPECT_EQ(OnDisk(), measured_);
   store_.FailWith(absl::OkStatus());
   EXPECT_TRUE(committer_.Commit(TuningFor(2), environment_, false));
-  EXPECT_EQ(OnDisk().evidence, Evidence::kMeasured);
+  EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
   EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
   EXPECT_EQ(Served()->tuning.evidence, Evidence::kHeuristic);
   EXPECT_NE(Served()->stands_in_for, nullptr);

@@ -65,7 +65,8 @@ TEST(Observation, LegacyResultsAreRankedByTheirTimes) {
   EXPECT_EQ(ToText(tuning.candidates[0].id), "legacy:algo6,math0");
   EXPECT_EQ(tuning.candidates[0].find_us, 20);
   // The API reports no notes: they follow from the algorithm, here Winograd.
-  EXPECT_EQ(tuning.candidates[0].numerical_notes, NoteBit(NumericalNote::kWinograd));
+  EXPECT_EQ(tuning.candidates[0].numerical_notes,
+            NoteBit(NumericalNote::kWinograd) | NoteBit(NumericalNote::kWinogradTile4x4));
   EXPECT_EQ(tuning.candidates[1].numerical_notes, NoteBit(NumericalNote::kTensorCore));
   EXPECT_EQ(tuning.evidence, Evidence::kObserved);
 }

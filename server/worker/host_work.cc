@@ -58,9 +58,11 @@ void SpreadOver(int threads, size_t count, const std::function<void(size_t i)>& 
 
 }  // namespace
 
-HostWork::HostWork(const ConvProblem& problem, const std::vector<GraphTensor>& tensors, int threads)
+HostWork::HostWork(const ConvProblem& problem, const std::vector<GraphTensor>& tensors, int threads,
+                   InputValues inputs)
     : problem_(problem),
       threads_(threads),
+      input_values_(inputs),
       inputs_end_(inputs_made_.get_future()),
       all_end_(all_made_.get_future()) {
   for (const GraphTensor& tensor : tensors) {
@@ -107,7 +109,9 @@ void HostWork::MakeInput(Input* input) {
   const GraphTensor& tensor = input->tensor;
   input->block =
       RandomTensorBytes(tensor.type, std::min(tensor.elements, kBlockElements),
-                        ContentOf(tensor.role), kInputSeed + static_cast<uint64_t>(tensor.uid));
+                        input_values_ == InputValues::kSmallIntegers ? TensorContent::kSmallIntegers
+                                                                     : ContentOf(tensor.role),
+                        kInputSeed + static_cast<uint64_t>(tensor.uid));
   PlaceOf(tensor.role, &values_)->block = DecodeElements(tensor.type, input->block);
 }
 

@@ -99,6 +99,16 @@ absl::Status Search(const ConvProblem& problem, const LegacyRanks& ranks,
 
 }  // namespace
 
+void ListExpectedAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
+                            ListingSink* sink) {
+  const LegacyRanks ranks = AskHeuristic(problem, convolution, sink);
+  for (const FoundAlgorithm& entry : ranks.ranked()) {
+    if (!sink->Offer(ToCandidate(problem, ranks, entry))) {
+      break;
+    }
+  }
+}
+
 absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
                                   const ConvPointers& tensors, int64_t workspace_limit,
                                   ListingSink* sink) {

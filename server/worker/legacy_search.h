@@ -10,6 +10,11 @@
 
 namespace convtune {
 
+// Passes what cudnnGet*_v7 lists to the sink, in its order, as ListLegacyAlgorithms
+// does with what no search had. Runs nothing.
+void ListExpectedAlgorithms(const ConvProblem& problem, LegacyConvolution* convolution,
+                            ListingSink* sink);
+
 // Runs cudnnFind* with the math types that make sense for the inputs and
 // passes every entry to the sink, the refused ones with their reason, and
 // behind them what cudnnGet*_v7 lists and no search had; that also where cuDNN

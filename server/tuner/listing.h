@@ -11,7 +11,7 @@
 namespace convtune {
 
 // `threads` is RunnerInput::build_threads.
-worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu, int threads);
+worker::OpenProblem OpenRequest(const WorkSpec& spec, bool measures, int threads);
 
 // nullopt if its text is no candidate. One that the legacy search refused, or
 // whose numbers cannot be, is kUnsupported, any other kSkippedBudget until

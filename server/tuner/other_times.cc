@@ -141,6 +141,7 @@ absl::Status TimeOtherWays(const Finalists& finalists, absl::Time end,
   absl::Status status;
   for (const Way& way : kWays) {
     if (way.launch == LaunchMode::kEager && way.cache_state == finalists.raced) continue;
+    if (way.cache_state == CacheState::kCold && !MayClaimCold(client->self_check())) continue;
     if (absl::Now() >= end) break;
     status = TimeWay(way, finalists, end, candidates, conditions, client);
     if (!status.ok()) break;

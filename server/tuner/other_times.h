@@ -24,7 +24,8 @@ struct Finalists {
 // other cache states, in interleaved rounds; and writes what they gave into
 // Candidate::other_times, also when it ends with an error; looks at the card
 // are merged into `conditions`. A way that `end`
-// leaves too few rounds for is not written. Errors are the client's. REQUIRES:
+// leaves too few rounds for is not written; nor are times with cold caches where
+// the worker's flush does nothing. Errors are the client's. REQUIRES:
 // client->checks_results().
 absl::Status TimeOtherWays(const Finalists& finalists, absl::Time end,
                            std::map<int, Candidate>* candidates, Conditions* conditions,

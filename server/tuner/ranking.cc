@@ -170,6 +170,9 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
     if (circumstances.cut_off) {
       reasons.push_back(absl::StrCat(kBudgetEnded, " while the worker was at one candidate"));
     }
+    if (circumstances.clock_failed) {
+      reasons.push_back("the worker's clock failed its self-check: nothing is measured");
+    }
     if (circumstances.listing_cut) {
       reasons.push_back("the budget or the candidate limit ended the listing");
     }

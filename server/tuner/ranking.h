@@ -47,6 +47,7 @@ struct TuningCircumstances {
   bool listing_cut = false;         // the budget or the candidate limit ended the listing
   bool race_cut = false;            // the budget ended the race before it was decided
   bool cut_off = false;             // the budget ended while the worker was at one candidate
+  bool clock_failed = false;        // nothing was timed, since the worker's clocks do not agree
   std::string doubt = "";           // why results could not be judged; empty if they could
 };
 

@@ -28,7 +28,9 @@ class Run {
       : input_(input),
         policy_(policy),
         client_(client),
-        measures_(client->hello().has_gpu() && input.spec.kind == WorkKind::kTune) {}
+        measures_(client->measures() && input.spec.kind == WorkKind::kTune) {
+    circumstances_.clock_failed = !MayMeasure(client->self_check());
+  }
 
   absl::StatusOr<Tuning> Go() {
     const TuningOptions& options = input_.spec.options;
@@ -54,6 +56,7 @@ class Run {
     tuning.rounds = rounds_;
     tuning.cache_state = cache_state_;
     tuning.conditions = conditions_;
+    tuning.conditions.self_check = ToMask(client_->self_check());
     tuning.key = input_.spec.key;
     tuning.provenance = input_.provenance;
     tuning.tune_time = absl::FromUnixMicros(absl::ToUnixMicros(input_.clock->Now()));
@@ -111,23 +114,23 @@ absl::Status Run::List() {
   bool nonsense = false;
   circumstances_.one_api = measures_ && input_.spec.options.api != Api::kAny;
   circumstances_.first_configs_only = input_.spec.kind == WorkKind::kFirstConfigs;
-  ASSIGN_OR_RETURN(const worker::Outcome outcome,
-                   client_->OpenProblem(
-                       OpenRequest(input_.spec, client_->hello().has_gpu(), input_.build_threads),
-                       [this, &seen, &nonsense](const worker::ListedCandidate& listed) {
-                         std::optional<Candidate> candidate = ReadListed(listed);
-                         if (!candidate || candidates_.size() >= kMaxListed) {
-                           nonsense = true;
-                           return;
-                         }
-                         if (!seen.insert(candidate->id).second) return;
-                         const auto quarantined = input_.quarantined.find(candidate->id);
-                         if (quarantined != input_.quarantined.end()) {
-                           candidate->status = CandidateStatus::kQuarantined;
-                           candidate->error_message = quarantined->second;
-                         }
-                         candidates_.emplace(listed.index(), *std::move(candidate));
-                       }));
+  ASSIGN_OR_RETURN(
+      const worker::Outcome outcome,
+      client_->OpenProblem(OpenRequest(input_.spec, client_->measures(), input_.build_threads),
+                           [this, &seen, &nonsense](const worker::ListedCandidate& listed) {
+                             std::optional<Candidate> candidate = ReadListed(listed);
+                             if (!candidate || candidates_.size() >= kMaxListed) {
+                               nonsense = true;
+                               return;
+                             }
+                             if (!seen.insert(candidate->id).second) return;
+                             const auto quarantined = input_.quarantined.find(candidate->id);
+                             if (quarantined != input_.quarantined.end()) {
+                               candidate->status = CandidateStatus::kQuarantined;
+                               candidate->error_message = quarantined->second;
+                             }
+                             candidates_.emplace(listed.index(), *std::move(candidate));
+                           }));
   if (nonsense) return absl::FailedPreconditionError("the worker lists what is no candidate");
   circumstances_.listing_cut = outcome.out_of_time() || outcome.truncated();
   return absl::OkStatus();

@@ -3,11 +3,14 @@
 #include <utility>
 
 #include "db/packed_bytes.h"
+#include "proto/model/self_check.h"
 
 namespace convtune {
 namespace {
 
-constexpr uint64_t kVersion = 1;
+// Version 1 knows nothing of self-checks.
+constexpr uint64_t kVersion = 2;
+constexpr uint64_t kSamplesVersion = 1;
 constexpr uint64_t kGraph = 0;
 constexpr uint64_t kLegacy = 1;
 // The least that a candidate takes.
@@ -177,9 +180,10 @@ void PackRace(const Tuning& tuning, PackedWriter* out) {
   out->Unsigned(conditions.mig ? 1 : 0);
   out->Unsigned(conditions.mps ? 1 : 0);
   out->Unsigned(static_cast<uint64_t>(conditions.compute_mode));
+  out->Unsigned(conditions.self_check);
 }
 
-void UnpackRace(PackedReader* in, Tuning* tuning) {
+void UnpackRace(uint64_t version, PackedReader* in, Tuning* tuning) {
   tuning->stop_reason = in->Enum(StopReason::kNone, StopReason::kBudget);
   tuning->rounds = in->Int();
   tuning->cache_state = in->Enum(CacheState::kCold, CacheState::kHot);
@@ -195,6 +199,9 @@ void UnpackRace(PackedReader* in, Tuning* tuning) {
   conditions.mig = in->Enum<uint64_t>(0, 1) != 0;
   conditions.mps = in->Enum<uint64_t>(0, 1) != 0;
   conditions.compute_mode = in->Enum(ComputeMode::kUnknown, ComputeMode::kExclusiveProcess);
+  if (version >= 2) {
+    conditions.self_check = static_cast<uint32_t>(in->Enum<uint64_t>(0, SelfCheckBits()));
+  }
 }
 
 }  // namespace
@@ -210,8 +217,8 @@ std::string PackCandidates(const Tuning& tuning) {
 
 bool UnpackCandidates(std::string_view bytes, Tuning* tuning) {
   PackedReader in(bytes);
-  if (in.Unsigned() != kVersion) return false;
-  UnpackRace(&in, tuning);
+  const auto version = in.Enum<uint64_t>(1, kVersion);
+  UnpackRace(version, &in, tuning);
   tuning->candidates.clear();
   tuning->candidates.resize(in.Count(kLeastCandidateBytes));
   for (Candidate& candidate : tuning->candidates) UnpackCandidate(&in, &candidate);
@@ -224,7 +231,7 @@ std::string PackSamples(const std::vector<Candidate>& candidates) {
   size_t samples = 0;
   for (const Candidate& candidate : candidates) samples += candidate.samples_us.size();
   PackedWriter out(1 + 4 * samples + 4 * candidates.size());
-  out.Unsigned(kVersion);
+  out.Unsigned(kSamplesVersion);
   for (int position = 0; position <= last; ++position) {
     out.Floats(candidates[static_cast<size_t>(position)].samples_us);
   }
@@ -233,7 +240,7 @@ std::string PackSamples(const std::vector<Candidate>& candidates) {
 
 bool UnpackSamples(std::string_view bytes, std::vector<Candidate>* candidates) {
   PackedReader in(bytes);
-  if (in.Unsigned() != kVersion) return false;
+  if (in.Unsigned() != kSamplesVersion) return false;
   for (size_t position = 0; in.left() > 0; ++position) {
     if (position == candidates->size()) return false;
     (*candidates)[position].samples_us = in.Floats();

@@ -76,6 +76,42 @@ std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::stri
   return findings;
 }
 
+namespace {
+
+// Of what follows when it does not work; see SelfCheck in measurement.proto.
+std::string ConsequenceOf(const std::string& instrument) {
+  if (instrument == "clock") return "nothing is measured, and answers are HEURISTIC";
+  if (instrument == "blocking_kernel") return "GPU times contain the time of launching";
+  if (instrument == "caches") return "no times are taken with cold caches";
+  if (instrument == "checker") return "results are not judged, and nothing is published";
+  return "such results are not judged, and not published";
+}
+
+void AddSelfCheck(const v1::Device& device, std::vector<Finding>* findings) {
+  const v1::SelfCheck& check = device.self_check();
+  if (!check.known()) return;
+  const std::string subject = absl::StrCat("the self-check of ", device.name(), "'s worker");
+  if (check.failed().empty()) {
+    findings->push_back({Severity::kFine, absl::StrCat(subject, " found nothing wrong"), ""});
+    return;
+  }
+  std::vector<std::string> parts;
+  Severity severity = Severity::kNotice;
+  for (const std::string& instrument : check.failed()) {
+    parts.push_back(absl::StrCat(instrument, " (", ConsequenceOf(instrument), ")"));
+    if (instrument != "caches") severity = Severity::kProblem;
+  }
+  findings->push_back(
+      {severity,
+       absl::StrCat(subject, " failed: ", absl::StrJoin(parts, "; "),
+                    check.details().empty() ? "" : absl::StrCat("\n", check.details())),
+       "see that no other program uses the GPU; the next worker checks itself again, but for a "
+       "step that took a worker down: for that, stop convtuned and remove the file self_checks "
+       "from its state directory"});
+}
+
+}  // namespace
+
 std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices) {
   if (devices.devices().empty()) {
     return {
@@ -107,6 +143,7 @@ std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices) {
                      : ""),
              device.worker_deaths() > 0 ? "see the daemon's log for the candidates at fault" : ""});
     }
+    AddSelfCheck(device, &findings);
   }
   return findings;
 }

@@ -147,6 +147,11 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
         return "";
     }
   }();
+  const v1::SelfCheck& self_check = tuning.conditions().self_check();
+  if (!self_check.failed().empty()) {
+    words.push_back("self-check: does not work on this card: " +
+                    absl::StrJoin(self_check.failed(), ", "));
+  }
   if (why.empty()) return words;
   words.push_back(absl::StrCat("race: ", tuning.rounds(),
                                tuning.rounds() == 1 ? " round" : " rounds", ", until ", why));

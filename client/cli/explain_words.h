@@ -19,8 +19,8 @@ std::vector<std::string> ExplainWinner(
     const v1::Answer& answer, const google::protobuf::RepeatedPtrField<v1::Candidate>& candidates,
     v1::Api api = v1::API_ANY);
 
-// Why the race between the candidates ended, and how the card was meanwhile;
-// nothing where nothing was timed.
+// Which instruments of the worker do not work; then, where something was timed,
+// why the race between the candidates ended, and how the card was meanwhile.
 std::vector<std::string> ExplainRace(const v1::Tuning& tuning);
 
 }  // namespace convtune

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "db/format/bundle_conditions.h"
 #include "proto/base/strings.h"
+#include "proto/model/self_check.h"
 
 namespace convtune {
 namespace {
@@ -253,6 +254,7 @@ v1::BundleTuning ToBundleTuning(const Tuning& tuning, int environment, bool with
   row.set_rounds(tuning.rounds);
   row.set_cache_state(static_cast<v1::CacheState>(tuning.cache_state));
   if (tuning.conditions.known) *row.mutable_conditions() = ToBundleConditions(tuning.conditions);
+  row.set_self_check(tuning.conditions.self_check);
   for (const Candidate& candidate : tuning.candidates) {
     *row.add_candidates() = ToRow(candidate, with_samples);
   }
@@ -313,6 +315,10 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
       reader.Refuse(v1::REFUSAL_REASON_MEASUREMENT, violation->field, violation->rule);
     }
   }
+  tuning.conditions.self_check = row.self_check();
+  const SelfCheck self_check = SelfCheckOfMask(row.self_check());
+  reader.Require(ToMask(self_check) == row.self_check(), v1::REFUSAL_REASON_MEASUREMENT,
+                 "self_check", "must be 0, or have bit 0 and no bit that stands for nothing");
   // Equal ids have equal texts, since those are canonical.
   absl::flat_hash_set<absl::string_view> seen;
   seen.reserve(static_cast<size_t>(row.candidates_size()));

@@ -16,9 +16,12 @@ std::string Join(const std::vector<std::string>& parts) {
 }  // namespace
 
 void Merge(const Conditions& look, Conditions* conditions) {
+  conditions->self_check |= look.self_check;
   if (!look.known) return;
   if (!conditions->known) {
+    const uint32_t self_check = conditions->self_check;
     *conditions = look;
+    conditions->self_check = self_check;
     return;
   }
   conditions->other_processes = std::max(conditions->other_processes, look.other_processes);

@@ -32,9 +32,11 @@ inline constexpr uint32_t kThrottleReasons =
     static_cast<uint32_t>(ClockReason::kPowerBrake);
 
 // What NVML said, put together over all looks at the card during one tuning:
-// most processes, every clock reason, highest temperature. Value type.
+// most processes, every clock reason, highest temperature; and which of the
+// worker's instruments worked. Value type.
 struct Conditions {
-  bool known = false;  // false: NVML could not be asked, and the rest says nothing
+  // False: NVML could not be asked, and nothing but self_check says anything.
+  bool known = false;
   // Most processes other than the worker that had a context on the card.
   int other_processes = 0;
   uint32_t clock_reasons = 0;  // mask of ClockReason
@@ -44,6 +46,8 @@ struct Conditions {
   bool mig = false;
   bool mps = false;  // an MPS server has the card
   ComputeMode compute_mode = ComputeMode::kUnknown;
+  // Mask of SelfCheckBit and CellBit (proto/model/self_check.h); 0: not run.
+  uint32_t self_check = 0;
 
   bool contended() const { return known && (other_processes > 0 || mps); }
   bool throttled() const { return known && (clock_reasons & kThrottleReasons) != 0; }

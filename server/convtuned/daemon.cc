@@ -222,6 +222,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   options.devices = std::move(found.devices);
   options.idle_timeout = flags.idle_timeout;
   options.hang_timeout = flags.hang_timeout;
+  options.self_checks_path = (std::filesystem::absolute(flags.state_dir) / "self_checks").string();
   options.release_store = database.get();
   options.publish = flags.publish;
   options.publish.folder = (std::filesystem::absolute(flags.state_dir) / "snapshot").string();

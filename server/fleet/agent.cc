@@ -34,6 +34,7 @@ Conditions FromProto(const v1::CardState& card) {
   conditions.ecc_errors = card.ecc_errors();
   conditions.mig = card.mig();
   conditions.mps = card.mps();
+  conditions.self_check = card.self_check();
   return conditions;
 }
 

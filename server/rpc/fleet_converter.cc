@@ -35,6 +35,7 @@ v1::CardState ToProto(const Conditions& conditions) {
   card.set_ecc_errors(conditions.ecc_errors);
   card.set_mig(conditions.mig);
   card.set_mps(conditions.mps);
+  card.set_self_check(conditions.self_check);
   return card;
 }
 

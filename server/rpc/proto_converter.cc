@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "proto/convert/problem_proto.h"
+#include "proto/model/self_check.h"
 
 namespace convtune {
 namespace {
@@ -48,8 +49,20 @@ v1::TimeSummary TimeToProto(const TimeSummary& time) {
   return out;
 }
 
+v1::SelfCheck SelfCheckToProto(uint32_t mask) {
+  v1::SelfCheck out;
+  out.set_known(mask != 0);
+  for (const std::string& name : FailedInstruments(mask)) {
+    out.add_failed(name);
+  }
+  return out;
+}
+
 v1::Conditions ConditionsToProto(const Conditions& conditions) {
   v1::Conditions out;
+  if (conditions.self_check != 0) {
+    *out.mutable_self_check() = SelfCheckToProto(conditions.self_check);
+  }
   out.set_known(conditions.known);
   for (const std::string& mark : Marks(conditions)) {
     out.add_marks(mark);
@@ -294,6 +307,8 @@ v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment) {
     out.set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
     out.set_rounds(tuning.rounds);
     out.set_cache_state(static_cast<v1::CacheState>(tuning.cache_state));
+  }
+  if (tuning.stop_reason != StopReason::kNone || tuning.conditions.self_check != 0) {
     *out.mutable_conditions() = ConditionsToProto(tuning.conditions);
   }
   // Ranked: the first that ran wins without constraints.
@@ -377,6 +392,10 @@ v1::Device ToProto(const DeviceStatus& device) {
   out.set_worker_pid(device.worker_pid);
   out.set_worker_starts(device.worker_starts);
   out.set_worker_deaths(device.worker_deaths);
+  if (device.self_check.known) {
+    *out.mutable_self_check() = SelfCheckToProto(ToMask(device.self_check));
+    out.mutable_self_check()->set_details(device.self_check.details);
+  }
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "proto/model/environment.h"
+#include "proto/model/self_check.h"
 
 namespace convtune {
 
@@ -26,6 +27,9 @@ struct DeviceStatus {
   int64_t worker_pid = 0;
   int64_t worker_starts = 0;
   int64_t worker_deaths = 0;
+  // Of the last worker; before the first one is started, that of the worker of
+  // an earlier daemon, as far as it was kept.
+  SelfCheck self_check = {};
 };
 
 }  // namespace convtune

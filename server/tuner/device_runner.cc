@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "spdlog/spdlog.h"
@@ -31,6 +32,7 @@ absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(Options optio
 DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
     : options_(std::move(options)),
       environment_text_(options_.device.environment.ToText()),
+      self_check_key_(SelfCheckBook::KeyOf(options_.device)),
       token_(std::move(token)),
       judge_({[this]() -> absl::StatusOr<WorkerClient*> {
                 RETURN_IF_ERROR(EnsureWorker());
@@ -43,6 +45,9 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
       backoff_(options_.backoff_initial) {
   status_.name = options_.device.name;
   status_.environment = options_.device.environment.Name();
+  if (options_.self_checks != nullptr) {
+    status_.self_check = options_.self_checks->Find(self_check_key_).passed;
+  }
   options_.queue->AddAvailable(1);
   // Whatever the worker is at then, it may never end by itself. An item that is
   // taken just now resets the token, and asks for the card after that.
@@ -211,16 +216,31 @@ absl::Status DeviceRunner::EnsureWorker() {
       MutexLock lock(mutex_);
       ++status_.worker_starts;
     }
-    absl::StatusOr<std::unique_ptr<WorkerClient>> client = WorkerClient::Start(
-        {options_.device.worker_argv, environment_text_, options_.hang_timeout, token_.get()});
+    const auto lost_steps = [this] {
+      return options_.self_checks != nullptr
+                 ? options_.self_checks->Find(self_check_key_).lost_steps
+                 : 0;
+    };
+    const uint32_t lost_before = lost_steps();
+    WorkerClient::Options start{options_.device.worker_argv, environment_text_,
+                                options_.hang_timeout, token_.get()};
+    start.self_checks = options_.self_checks;
+    start.self_check_key = self_check_key_;
+    absl::StatusOr<std::unique_ptr<WorkerClient>> client = WorkerClient::Start(std::move(start));
     if (client.ok()) {
       client_ = *std::move(client);
+      TakeSelfCheck();
       break;
     }
     if (absl::IsCancelled(client.status())) return client.status();
     reason = std::string(client.status().message());
     spdlog::error("{}: cannot start the worker: {}", options_.device.name, reason);
     start_failure_ = reason;
+    // The next worker leaves that step of its self-check out; there are few.
+    if (lost_steps() != lost_before) {
+      --attempt;
+      continue;
+    }
     PauseBeforeStart(true);
     if (available_) SetState(DeviceState::kBackingOff, reason);
   }
@@ -232,6 +252,21 @@ absl::Status DeviceRunner::EnsureWorker() {
   SetAvailable(true);
   SetState(DeviceState::kBusy);
   return absl::OkStatus();
+}
+
+void DeviceRunner::TakeSelfCheck() {
+  const SelfCheck& check = client_->self_check();
+  MutexLock lock(mutex_);
+  if (check.known && check != status_.self_check) {
+    const std::vector<std::string> failed = FailedInstruments(ToMask(check));
+    if (failed.empty()) {
+      spdlog::info("{}: the worker's self-check found nothing wrong", options_.device.name);
+    } else {
+      spdlog::warn("{}: the worker's self-check failed: {}\n{}", options_.device.name,
+                   absl::StrJoin(failed, ", "), check.details);
+    }
+  }
+  status_.self_check = check;
 }
 
 WorkerLoss DeviceRunner::TakeLoss() {

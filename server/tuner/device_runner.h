@@ -35,10 +35,11 @@ class DeviceRunner {
  public:
   struct Options {
     DeviceSpec device;
-    TuningQueue* queue = nullptr;    // of the device's environment; outlives it
-    Committer* committer = nullptr;  // outlives it
-    const Clock* clock = nullptr;    // outlives it
-    CardBoard* cards = nullptr;      // outlives it; nullptr: nothing is known of the card
+    TuningQueue* queue = nullptr;          // of the device's environment; outlives it
+    Committer* committer = nullptr;        // outlives it
+    const Clock* clock = nullptr;          // outlives it
+    CardBoard* cards = nullptr;            // outlives it; nullptr: nothing is known of the card
+    SelfCheckBook* self_checks = nullptr;  // outlives it; nullptr: nothing is remembered
     // As in Tuner::Options.
     absl::Duration idle_timeout;
     absl::Duration backoff_initial;
@@ -110,11 +111,14 @@ class DeviceRunner {
   // Takes note of the loss of client_ and drops it.
   WorkerLoss TakeLoss();
   void PauseBeforeStart(bool longer);
+  // Takes note of what the new worker found.
+  void TakeSelfCheck();
   void SetState(DeviceState state, const std::string& reason = "");
   void SetAvailable(bool available);
 
   const Options options_;
   const std::string environment_text_;
+  const std::string self_check_key_;
   const std::unique_ptr<CancelToken> token_;
   const SuspectJudge judge_;
   std::atomic<int64_t> requests_{0};

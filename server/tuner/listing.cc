@@ -20,7 +20,7 @@ uint32_t NoteMask(const Notes& notes) {
 
 }  // namespace
 
-worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu) {
+worker::OpenProblem OpenRequest(const WorkSpec& spec, bool measures) {
   worker::OpenProblem open;
   open.set_problem_text(spec.key.problem_text);
   if (spec.kind == WorkKind::kFirstConfigs) {
@@ -32,7 +32,7 @@ worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu) {
   }
   open.set_graph_api(spec.options.api != Api::kLegacy);
   // The legacy search runs what it lists, so a heuristic look-up leaves it out.
-  open.set_legacy_api(spec.options.api != Api::kGraph && has_gpu && spec.kind == WorkKind::kTune);
+  open.set_legacy_api(spec.options.api != Api::kGraph && measures && spec.kind == WorkKind::kTune);
   // A third at most, so that what is listed can be tried.
   open.set_time_budget_ms(
       std::max<int64_t>(1, absl::ToInt64Milliseconds(spec.options.time_budget / 3)));

@@ -10,7 +10,7 @@
 
 namespace convtune {
 
-worker::OpenProblem OpenRequest(const WorkSpec& spec, bool has_gpu);
+worker::OpenProblem OpenRequest(const WorkSpec& spec, bool measures);
 
 // nullopt if its text is no candidate. One that the legacy search refused, or
 // whose numbers cannot be, is kUnsupported, any other kSkippedBudget until

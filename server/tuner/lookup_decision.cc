@@ -69,12 +69,17 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,
       decision.saved = known.tuning->tuning.elapsed;
       return decision;
     }
-    decision.outcome =
-        Miss{MissReason::kInsufficientEvidence,
-             outdated ? absl::StrCat("what is known ", known.tuning->tuning.incomplete_reason)
-                      : absl::StrCat("what is known is ", std::string(Name(answer->evidence)),
-                                     ", asked for is at least ", std::string(Name(least))),
-             "", std::nullopt};
+    std::string message = absl::StrCat("what is known ", known.tuning->tuning.incomplete_reason);
+    if (!outdated) {
+      message = absl::StrCat("what is known is ", std::string(Name(answer->evidence)),
+                             ", asked for is at least ", std::string(Name(least)));
+      // Tuning again gives no more, so the caller learns why.
+      if (known.tuning->tuning.has(IncompleteReason::kNoClock) ||
+          known.tuning->tuning.has(IncompleteReason::kUnjudged)) {
+        absl::StrAppend(&message, ": ", known.tuning->tuning.incomplete_reason);
+      }
+    }
+    decision.outcome = Miss{MissReason::kInsufficientEvidence, message, "", std::nullopt};
     if (outdated && request.on_miss == OnMiss::kHeuristic) decision.work = WorkKind::kFirstConfigs;
   } else if (request.on_miss == OnMiss::kHeuristic && first_configs_only) {
     decision.work = WorkKind::kListAll;

@@ -135,6 +135,7 @@ absl::Status TimeOtherWays(const OtherTimesPlan& plan, absl::Time end,
                            WorkerClient* client) {
   absl::Status status;
   for (const Way& way : WaysOf(plan)) {
+    if (way.cache_state == CacheState::kCold && !MayClaimCold(client->self_check())) continue;
     if (absl::Now() >= end) break;
     status = TimeWay(way, plan.finalists, end, candidates, conditions, client);
     if (!status.ok()) break;

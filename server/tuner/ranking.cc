@@ -224,6 +224,10 @@ void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
     if (circumstances.cut_off) {
       add(IncompleteReason::kBudgetEnded, "the budget ended while the worker was at one candidate");
     }
+    if (circumstances.clock_failed) {
+      add(IncompleteReason::kNoClock,
+          "the worker's clock failed its self-check: nothing is measured");
+    }
     if (circumstances.listing_cut) {
       add(IncompleteReason::kListingCut, "the budget or the candidate limit ended the listing");
     }

@@ -8,9 +8,9 @@
 namespace convtune {
 
 absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerClient* client) {
-  const bool has_gpu = client->hello().has_gpu();
+  const bool measures = client->measures();
   std::optional<int> found;
-  worker::OpenProblem open = OpenRequest(spec, has_gpu);
+  worker::OpenProblem open = OpenRequest(spec, measures);
   // The other API's listing takes time, and the legacy one runs what it lists.
   if (ApiOf(suspect) == Api::kGraph) {
     open.set_legacy_api(false);
@@ -34,7 +34,7 @@ absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerCl
   prepare.set_time_budget_ms(budget_ms);
   RETURN_IF_ERROR(
       client->Prepare(prepare, [&ready](const worker::Prepared& p) { ready = p.ok(); }).status());
-  if (ready && has_gpu && spec.kind == WorkKind::kTune) {
+  if (ready && measures && spec.kind == WorkKind::kTune) {
     if (client->checks_results()) {
       worker::Check check;
       check.add_indexes(*found);

@@ -197,6 +197,9 @@ class Tuner {
     // of what one hung on: longer than it takes to load cuDNN, which would only
     // begin anew in another worker.
     absl::Duration late_patience = absl::Seconds(5);
+    // File that keeps what self-checks of workers came to; empty: it is forgotten
+    // at the end.
+    std::string self_checks_path;
   };
 
   using LookupCallback = std::function<void(absl::StatusOr<LookupResponse>)>;

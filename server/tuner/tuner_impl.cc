@@ -47,6 +47,7 @@ absl::StatusOr<std::unique_ptr<TunerImpl>> TunerImpl::Create(Options options, Ca
 TunerImpl::TunerImpl(Options options, CardBoard* cards)
     : options_(std::move(options)),
       cards_(cards),
+      self_checks_(options_.self_checks_path),
       store_(options_.store, VersionsOf(options_.devices)),
       committer_(&store_, &index_),
       loader_(&store_, &index_),
@@ -90,6 +91,7 @@ absl::Status TunerImpl::Start() {
     runner.committer = &committer_;
     runner.clock = options_.clock;
     runner.cards = cards_;
+    runner.self_checks = &self_checks_;
     runner.idle_timeout = options_.idle_timeout;
     runner.backoff_initial = options_.backoff_initial;
     runner.backoff_max = options_.backoff_max;

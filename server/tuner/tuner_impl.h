@@ -16,6 +16,7 @@
 #include "server/tuner/library_versions.h"
 #include "server/tuner/lookups.h"
 #include "server/tuner/publisher.h"
+#include "server/tuner/self_check_book.h"
 #include "server/tuner/tuner.h"
 #include "server/tuner/tuning_index.h"
 #include "server/tuner/tuning_queue.h"
@@ -97,6 +98,7 @@ class TunerImpl : public Tuner {
 
   const Options options_;
   CardBoard* const cards_;  // may be nullptr
+  SelfCheckBook self_checks_;
   HoldingStore store_;
   TuningIndex index_;
   Committer committer_;

@@ -28,7 +28,9 @@ class Run {
       : input_(input),
         policy_(policy),
         client_(client),
-        measures_(client->hello().has_gpu() && input.spec.kind == WorkKind::kTune) {}
+        measures_(client->measures() && input.spec.kind == WorkKind::kTune) {
+    circumstances_.clock_failed = !MayMeasure(client->self_check());
+  }
 
   absl::StatusOr<Tuning> Go() {
     const TuningOptions& options = input_.spec.options;
@@ -54,6 +56,7 @@ class Run {
     tuning.rounds = rounds_;
     tuning.cache_state = cache_state_;
     tuning.conditions = conditions_;
+    tuning.conditions.self_check = ToMask(client_->self_check());
     tuning.key = input_.spec.key;
     tuning.provenance = input_.provenance;
     tuning.tune_time = absl::FromUnixMicros(absl::ToUnixMicros(input_.clock->Now()));
@@ -113,7 +116,7 @@ absl::Status Run::List() {
   circumstances_.first_configs_only = input_.spec.kind == WorkKind::kFirstConfigs;
   ASSIGN_OR_RETURN(
       const worker::Outcome outcome,
-      client_->OpenProblem(OpenRequest(input_.spec, client_->hello().has_gpu()),
+      client_->OpenProblem(OpenRequest(input_.spec, client_->measures()),
                            [this, &seen, &nonsense](const worker::ListedCandidate& listed) {
                              std::optional<Candidate> candidate = ReadListed(listed);
                              if (!candidate || candidates_.size() >= kMaxListed) {

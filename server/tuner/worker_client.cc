@@ -1,9 +1,11 @@
 #include "server/tuner/worker_client.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
@@ -32,6 +34,14 @@ absl::Status WorkerClient::Handshake() {
   worker::Request request;
   request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
   request.mutable_hello()->set_protocol_minor(kWorkerProtocolMinor);
+  if (options_.self_checks != nullptr) {
+    const SelfCheckBook::Entry entry = options_.self_checks->Find(options_.self_check_key);
+    request.mutable_hello()->set_lost_steps(entry.lost_steps);
+    if (entry.passed.known) {
+      request.mutable_hello()->mutable_self_check()->set_mask(ToMask(entry.passed));
+      request.mutable_hello()->mutable_self_check()->set_details(entry.passed.details);
+    }
+  }
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
   StartPatience patience(options_.start, absl::Now());
   while (!WaitReadable(process_->fd(), *options_.cancel,
@@ -43,6 +53,7 @@ absl::Status WorkerClient::Handshake() {
     }
   }
   ASSIGN_OR_RETURN(worker::Reply reply, Receive(absl::Now() + options_.hang_timeout));
+  ASSIGN_OR_RETURN(reply, AwaitSelfCheck(std::move(reply)));
   if (reply.has_outcome()) {
     return Lose(absl::StrCat("the worker refuses to serve: ", reply.outcome().message()));
   }
@@ -57,7 +68,35 @@ absl::Status WorkerClient::Handshake() {
     return Lose(absl::StrCat("the worker's environment is ", hello_.environment_text(),
                              ", at start it was ", options_.environment_text));
   }
+  self_check_ = SelfCheckOfMask(hello_.self_check().mask());
+  self_check_.details = hello_.self_check().details();
+  if (options_.self_checks != nullptr) {
+    options_.self_checks->Note(options_.self_check_key, self_check_);
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<worker::Reply> WorkerClient::AwaitSelfCheck(worker::Reply reply) {
+  while (reply.has_self_checking()) {
+    const uint32_t step = reply.self_checking().step();
+    if (!std::has_single_bit(step) || (step & SelfCheckBits()) == 0) {
+      return Lose("unreadable reply: a step that no self-check has");
+    }
+    absl::StatusOr<worker::Reply> next = Receive(absl::Now() + options_.hang_timeout);
+    if (next.ok()) {
+      reply = *std::move(next);
+      continue;
+    }
+    if (!absl::IsCancelled(next.status()) && !(loss_ && loss_->killed_from_outside) &&
+        options_.self_checks != nullptr) {
+      options_.self_checks->NoteLost(options_.self_check_key, step);
+    }
+    return absl::Status(
+        next.status().code(),
+        absl::StrCat("in its self-check, at ", absl::StrJoin(FailedInstruments(step), ", "), ": ",
+                     next.status().message()));
+  }
+  return reply;
 }
 
 bool WorkerClient::Alive() { return !loss_ && !process_->Poll(); }

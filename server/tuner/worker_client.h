@@ -17,6 +17,7 @@
 #include "proto/convtune/worker/protocol_version.h"
 #include "proto/model/self_check.h"
 #include "server/tuner/cancel_token.h"
+#include "server/tuner/self_check_book.h"
 #include "server/tuner/start_patience.h"
 #include "server/tuner/worker_process.h"
 
@@ -45,6 +46,10 @@ class WorkerClient {
     absl::Duration hang_timeout;   // see Tuner::Options
     const CancelToken* cancel = nullptr;
     StartLimits start = {};  // until the handshake is answered
+    // Says what is known of the worker's self-check, and is told what it came
+    // to; nullptr: nothing is known, and nobody is told.
+    SelfCheckBook* self_checks = nullptr;
+    std::string self_check_key = {};  // SelfCheckBook::KeyOf
   };
 
   // Starts the worker and shakes hands. Errors: UNAVAILABLE with the reason,
@@ -52,8 +57,10 @@ class WorkerClient {
   static absl::StatusOr<std::unique_ptr<WorkerClient>> Start(Options options);
 
   const worker::HelloReply& hello() const { return hello_; }
-  // Which of its instruments work.
+  // Which of the worker's instruments work.
   const SelfCheck& self_check() const { return self_check_; }
+  // True if candidates can be timed, and legacy algorithms searched.
+  bool measures() const { return hello_.has_gpu() && MayMeasure(self_check_); }
   pid_t pid() const { return process_->pid(); }
   // False once the process ended or the session was lost.
   bool Alive();
@@ -103,6 +110,8 @@ class WorkerClient {
       : options_(std::move(options)), process_(std::move(process)) {}
 
   absl::Status Handshake();
+  // The reply to Hello; `reply` is the worker's first.
+  absl::StatusOr<worker::Reply> AwaitSelfCheck(worker::Reply reply);
   absl::StatusOr<worker::Outcome> Call(const worker::Request& request, absl::Duration budget,
                                        const ReplyHandler& handle);
   absl::StatusOr<worker::Reply> Receive(absl::Time deadline);

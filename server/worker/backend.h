@@ -16,10 +16,12 @@
 #include "proto/model/conditions.h"
 #include "proto/model/conv_problem.h"
 #include "proto/model/environment.h"
+#include "proto/model/self_check.h"
 #include "server/worker/sample_plan.h"
 
 namespace convtune {
 
+// kStock: the first of each API's heuristic; nothing is run for it.
 enum class ListingDepth { kStock, kHeuristics, kExhaustive };
 
 struct ListingOptions {
@@ -127,6 +129,14 @@ class Backend {
   virtual bool has_gpu() const = 0;
   // Asks NVML; a profile has nothing to ask for.
   virtual ConditionsLook LookAtConditions() = 0;
+  // Checks the worker's own instruments on the card; see self_check.h. Errors are
+  // those of `on_step`. A profile has none to check.
+  virtual absl::StatusOr<SelfCheck> CheckSelf(
+      uint32_t /*lost_steps*/, const std::function<absl::Status(uint32_t step)>& /*on_step*/) {
+    return SelfCheck();
+  }
+  // From now on instruments that do not work are not used.
+  virtual void Apply(const SelfCheck& /*check*/) {}
   // `memory_budget_bytes` holds for tensors and workspace together; 0: what is
   // free. RESOURCE_EXHAUSTED if the tensors alone do not fit; other errors are
   // cuDNN's.

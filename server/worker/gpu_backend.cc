@@ -8,7 +8,7 @@
 #include "server/worker/cudnn_library.h"
 #include "server/worker/cudnn_status.h"
 #include "server/worker/device_memory.h"
-#include "server/worker/gpu_problem.h"
+#include "server/worker/gpu_self_check.h"
 
 namespace convtune {
 
@@ -55,6 +55,19 @@ ConditionsLook GpuBackend::LookAtConditions() {
   return nvml_ != nullptr ? nvml_->Look() : ConditionsLook{{}, nvml_failure_};
 }
 
+absl::StatusOr<SelfCheck> GpuBackend::CheckSelf(
+    uint32_t lost_steps, const std::function<absl::Status(uint32_t step)>& on_step) {
+  SelfCheckOptions options;
+  options.lost_steps = lost_steps;
+  options.on_step = on_step;
+  GpuSelfCheckCard card(resources(), timed_stream_.get(), flush_bytes_);
+  return RunSelfCheck(options, &card);
+}
+
+void GpuBackend::Apply(const SelfCheck& check) {
+  if (check.known && !check.blocking_kernel) holds_.Disable();
+}
+
 absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProblem& problem,
                                                                  int64_t memory_budget_bytes) {
   if (nvml_ != nullptr) nvml_->ReadSettings();
@@ -69,9 +82,8 @@ absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProbl
         absl::StrCat("memory_budget_bytes: flushing the card's cache needs ", flush_bytes_, " of ",
                      memory_budget_bytes));
   }
-  const GpuResources resources = {handle_.get(), stream_, timer_.get(), kernels_.get()};
   ASSIGN_OR_RETURN(std::unique_ptr<GpuProblem> opened,
-                   GpuProblem::Create(problem, resources, budget));
+                   GpuProblem::Create(problem, resources(), budget));
   return opened;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "server/worker/cuda_stream.h"
 #include "server/worker/cudnn_handle.h"
 #include "server/worker/device_info.h"
+#include "server/worker/gpu_problem.h"
 #include "server/worker/kernels.h"
 #include "server/worker/nvml.h"
 #include "server/worker/timer.h"
@@ -30,11 +32,18 @@ class GpuBackend : public Backend {
   const Provenance& provenance() const override { return info_.provenance; }
   bool has_gpu() const override { return true; }
   ConditionsLook LookAtConditions() override;
+  absl::StatusOr<SelfCheck> CheckSelf(
+      uint32_t lost_steps, const std::function<absl::Status(uint32_t step)>& on_step) override;
+  void Apply(const SelfCheck& check) override;
   absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
                                                        int64_t memory_budget_bytes) override;
 
  private:
   explicit GpuBackend(DeviceInfo info) : info_(std::move(info)) {}
+
+  GpuResources resources() {
+    return {handle_.get(), stream_, timer_.get(), kernels_.get(), &holds_};
+  }
 
   const DeviceInfo info_;
   cudaStream_t stream_ = nullptr;
@@ -42,6 +51,7 @@ class GpuBackend : public Backend {
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<CudaStream> timed_stream_;
   std::unique_ptr<Timer> timer_;
+  HoldPolicy holds_;
   int64_t flush_bytes_ = 0;
   std::unique_ptr<Nvml> nvml_;  // null where it cannot be had
   std::string nvml_failure_;    // why not

@@ -33,7 +33,8 @@ absl::Status Agree(DataType type, const OutputCheck::Result& eager,
 
 absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem& problem,
                                                                const GpuResources& resources,
-                                                               int64_t memory_budget_bytes) {
+                                                               int64_t memory_budget_bytes,
+                                                               InputValues inputs) {
   const int64_t needed = problem.TensorBytes() + kCheckBytes;
   if (memory_budget_bytes < needed) {
     return absl::ResourceExhaustedError(
@@ -43,8 +44,8 @@ absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem
   CudnnTarget target;
   target.handle = resources.handle;
   ASSIGN_OR_RETURN(OperationGraph operation, OperationGraph::Create(problem, target));
-  return std::unique_ptr<GpuProblem>(
-      new GpuProblem(problem, std::move(operation), resources, memory_budget_bytes - needed));
+  return std::unique_ptr<GpuProblem>(new GpuProblem(problem, std::move(operation), resources,
+                                                    memory_budget_bytes - needed, inputs));
 }
 
 absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
@@ -55,8 +56,8 @@ absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
   if (options.graph_api) {
     ListGraphCandidates(operation_, options, &sink);
   }
-  if (options.legacy_api && options.depth != ListingDepth::kStock && !sink.Over()) {
-    const absl::Status status = ListLegacy(&sink);
+  if (options.legacy_api && !sink.Over()) {
+    const absl::Status status = ListLegacy(options, &sink);
     if (!status.ok()) {
       AbortIfContextIsLost();
       sink.AddRefusal(status);
@@ -158,14 +159,17 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
   work.cache_state = mode.cache_state;
   work.inputs = tensors_->fresh_inputs();
   work.expected = prepared->expected;
-  HoldRecord& holds = replays ? prepared->replay_holds : prepared->holds;
-  work.holds = holds.Attempts();
+  bool& gave_up = replays ? prepared->replay_gave_up : prepared->gave_up;
+  work.holds = resources_.holds->Attempts(gave_up);
   work.launch = [&]() -> absl::Status {
     return replays ? prepared->graph->Launch(resources_.stream) : Launch(id, *prepared);
   };
   ASSIGN_OR_RETURN(const TimedRun run, resources_.timer->Time(work));
   prepared->expected = {run.gpu_us, run.host_us};
-  holds.Took(run.held);
+  if (work.holds > 0) {
+    resources_.holds->Took(run.held);
+    gave_up = !run.held;
+  }
   return run;
 }
 
@@ -249,6 +253,23 @@ absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepa
   return CaptureOrThrowAway(capture, launch, AbortIfContextIsLost);
 }
 
+absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
+  ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
+  const absl::Status captured = CapturedGraph::Capture(resources_.stream, [&]() -> absl::Status {
+                                  RETURN_IF_ERROR(Launch(id, *prepared));
+                                  const absl::Status forbidden =
+                                      ToStatus(cudaStreamSynchronize(resources_.stream),
+                                               "wait for a stream that is captured");
+                                  // cuDNN's own CUDA runtime meets the spoilt capture, too.
+                                  Launch(id, *prepared).IgnoreError();
+                                  return forbidden;
+                                }).status();
+  if (!captured.ok()) {
+    AbortIfContextIsLost();
+  }
+  return captured;
+}
+
 absl::Status GpuProblem::Launch(const CandidateId& id, const Prepared& prepared) {
   if (!FitsWorkspace(prepared)) {
     return absl::ResourceExhaustedError(
@@ -277,7 +298,8 @@ absl::StatusOr<LegacyConvolution*> GpuProblem::Legacy() {
 
 void GpuProblem::EnsureHostWork() {
   if (host_ == nullptr) {
-    host_ = std::make_unique<HostWork>(problem_, operation_.tensors(), HostWork::ThreadCount());
+    host_ = std::make_unique<HostWork>(problem_, operation_.tensors(), HostWork::ThreadCount(),
+                                       inputs_);
   }
 }
 
@@ -308,8 +330,12 @@ absl::StatusOr<Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_bytes) 
   return pack;
 }
 
-absl::Status GpuProblem::ListLegacy(ListingSink* sink) {
+absl::Status GpuProblem::ListLegacy(const ListingOptions& options, ListingSink* sink) {
   ASSIGN_OR_RETURN(LegacyConvolution * legacy, Legacy());
+  if (options.depth == ListingDepth::kStock) {
+    ListExpectedAlgorithms(problem_, legacy, sink);
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(EnsureTensors());
   return ListLegacyAlgorithms(problem_, legacy, tensors_->pointers(), workspace_limit_, sink);
 }

@@ -31,6 +31,7 @@ struct GpuResources {
   cudaStream_t stream = nullptr;
   Timer* timer = nullptr;
   Kernels* kernels = nullptr;
+  HoldPolicy* holds = nullptr;
 };
 
 // Tensors are made when something is first run. A run that destroys the CUDA
@@ -39,10 +40,10 @@ class GpuProblem : public BackendProblem {
  public:
   // `resources` outlive the problem. RESOURCE_EXHAUSTED if the tensors, and
   // what is needed to check results, alone exceed the budget; else cuDNN's
-  // errors.
-  static absl::StatusOr<std::unique_ptr<GpuProblem>> Create(const ConvProblem& problem,
-                                                            const GpuResources& resources,
-                                                            int64_t memory_budget_bytes);
+  // errors. `inputs`: what the tensors hold.
+  static absl::StatusOr<std::unique_ptr<GpuProblem>> Create(
+      const ConvProblem& problem, const GpuResources& resources, int64_t memory_budget_bytes,
+      InputValues inputs = InputValues::kAsInNetworks);
 
   absl::StatusOr<ListingEnd> List(const ListingOptions& options,
                                   const OnListed& on_listed) override;
@@ -51,6 +52,12 @@ class GpuProblem : public BackendProblem {
   absl::StatusOr<CheckedRun> Check(const CandidateId& id) override;
   absl::StatusOr<TimedRun> Run(const CandidateId& id, const RunMode& mode) override;
 
+  // Captures a prepared candidate with a call that no capture allows in between,
+  // and gives what capturing failed with; OK if it did not fail. The stream can
+  // be used after it as after every capture that fails. Between BeginMeasure and
+  // Check.
+  absl::Status SpoilCapture(const CandidateId& id);
+
  private:
   // What is kept of a prepared candidate; legacy algorithms have no plan.
   struct Prepared {
@@ -58,18 +65,20 @@ class GpuProblem : public BackendProblem {
     Descriptor variant_pack;  // for the current workspace
     int64_t workspace_bytes = 0;
     bool warm = false;  // it has run
-    HoldRecord holds;   // of launches from the stream
-    HoldRecord replay_holds;
+    // Its blocking kernels gave up, of launches from the stream and of replays.
+    bool gave_up = false;
+    bool replay_gave_up = false;
     std::optional<CapturedGraph> graph;  // with the current workspace
     Expectation expected;
   };
 
   GpuProblem(const ConvProblem& problem, OperationGraph operation, const GpuResources& resources,
-             int64_t workspace_limit)
+             int64_t workspace_limit, InputValues inputs)
       : problem_(problem),
         operation_(std::move(operation)),
         resources_(resources),
-        workspace_limit_(workspace_limit) {}
+        workspace_limit_(workspace_limit),
+        inputs_(inputs) {}
 
   // Fails with the reason where the legacy API cannot express the problem.
   absl::StatusOr<LegacyConvolution*> Legacy();
@@ -77,7 +86,7 @@ class GpuProblem : public BackendProblem {
   absl::Status EnsureTensors();
   absl::Status EnsureCheck();
   absl::StatusOr<Descriptor> MakeVariantPack(int64_t workspace_bytes);
-  absl::Status ListLegacy(ListingSink* sink);
+  absl::Status ListLegacy(const ListingOptions& options, ListingSink* sink);
   absl::StatusOr<Prepared*> Find(const CandidateId& id);
   bool FitsWorkspace(const Prepared& prepared) const {
     return workspace_.allocated() && prepared.workspace_bytes <= workspace_.bytes();
@@ -96,6 +105,7 @@ class GpuProblem : public BackendProblem {
   const OperationGraph operation_;
   const GpuResources resources_;
   const int64_t workspace_limit_;
+  const InputValues inputs_;
   std::unique_ptr<LegacyConvolution> legacy_;
   std::unique_ptr<HostWork> host_;
   std::optional<ProblemTensors> tensors_;

@@ -85,9 +85,11 @@ int HostWork::ThreadCount() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
 }
 
-HostWork::HostWork(const ConvProblem& problem, const std::vector<GraphTensor>& tensors, int threads)
+HostWork::HostWork(const ConvProblem& problem, const std::vector<GraphTensor>& tensors, int threads,
+                   InputValues inputs)
     : problem_(problem),
       threads_(threads),
+      input_values_(inputs),
       inputs_end_(inputs_made_.get_future()),
       all_end_(all_made_.get_future()) {
   for (const GraphTensor& tensor : tensors) {
@@ -133,7 +135,9 @@ void HostWork::MakeInput(Input* input) {
   if (stop_) return;
   const GraphTensor& tensor = input->tensor;
   input->block = RandomTensorBytes(
-      tensor.type, std::min(tensor.elements, kBlockElements), ContentOf(tensor.role),
+      tensor.type, std::min(tensor.elements, kBlockElements),
+      input_values_ == InputValues::kSmallIntegers ? TensorContent::kSmallIntegers
+                                                   : ContentOf(tensor.role),
       kInputSeed + static_cast<uint64_t>(tensor.uid), IntegerScale(problem_, tensor.role));
   PlaceOf(tensor.role, &values_)->block = DecodeElements(tensor.type, input->block);
 }

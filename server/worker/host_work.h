@@ -14,6 +14,10 @@
 
 namespace convtune {
 
+// What a problem's inputs hold: values as those of networks, or small integers,
+// of which every sum of a small convolution is exact in all types.
+enum class InputValues { kAsInNetworks, kSmallIntegers };
+
 // The values of a problem's inputs, and what its output should be for some of
 // its elements: up to about a second of a core (TIMING.md), so threads of its
 // own do it while plans are built. What comes out depends on the problem alone.
@@ -24,7 +28,8 @@ class HostWork {
   static int ThreadCount();
   // Starts on `threads` threads; those of `tensors` that are outputs are left
   // out.
-  HostWork(const ConvProblem& problem, const std::vector<GraphTensor>& tensors, int threads);
+  HostWork(const ConvProblem& problem, const std::vector<GraphTensor>& tensors, int threads,
+           InputValues inputs = InputValues::kAsInNetworks);
   // Leaves undone what is not begun yet, and waits for what is.
   ~HostWork();
   HostWork(const HostWork&) = delete;
@@ -47,6 +52,7 @@ class HostWork {
 
   const ConvProblem problem_;
   const int threads_;
+  const InputValues input_values_;
   std::vector<Input> inputs_;
   ReferenceInputs values_;
   std::vector<ReferenceElement> reference_;

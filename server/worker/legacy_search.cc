@@ -103,6 +103,15 @@ bool FindIsAffordable(const ConvProblem& problem) {
   return MultiplyAdds(problem) <= kMostMultiplyAdds;
 }
 
+void ListExpectedAlgorithms(const ConvProblem& problem, LegacyApi* cudnn, ListingSink* sink) {
+  const LegacyRanks ranks = AskHeuristic(problem, cudnn, sink);
+  for (const FoundAlgorithm& entry : ranks.ranked()) {
+    if (!sink->Offer(ToCandidate(problem, ranks, entry))) {
+      break;
+    }
+  }
+}
+
 absl::Status ListLegacyAlgorithms(const ConvProblem& problem, LegacyApi* cudnn,
                                   const ConvPointers& tensors, int64_t workspace_limit,
                                   ListingSink* sink) {

@@ -15,6 +15,10 @@ namespace convtune {
 // 10^12 a second, a thirtieth of what an H200's FMA units could, 0.1 s.
 bool FindIsAffordable(const ConvProblem& problem);
 
+// Passes what cudnnGet*_v7 lists to the sink, in its order, as ListLegacyAlgorithms
+// does with what no search had. Runs nothing.
+void ListExpectedAlgorithms(const ConvProblem& problem, LegacyApi* cudnn, ListingSink* sink);
+
 // Runs cudnnFind*, if it is affordable, with the math types that make sense for
 // the inputs and passes every entry to the sink, the refused ones with their
 // reason, and behind them what cudnnGet*_v7 lists and no search had; that also

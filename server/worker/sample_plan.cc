@@ -8,8 +8,6 @@ namespace {
 
 constexpr double kWantedUs = 50.0;
 constexpr double kPreparationHostUs = 20.0;  // flush, events
-constexpr int kFirstWait = 20;
-constexpr int kLongestWait = 1 << 20;
 constexpr uint64_t kShortestWindowNs = 5000;
 constexpr double kHopelessUs = 50'000;
 constexpr double kHopelessFactor = 10;
@@ -29,23 +27,6 @@ SamplePlan PlanSample(const Expectation& expected) {
   plan.hold_limit =
       std::clamp(absl::Microseconds(std::min(queueing_us, 1e9) * 50), kShortestHold, kLongestHold);
   return plan;
-}
-
-int HoldRecord::Attempts() const {
-  if (wait_ == 0) return kAttempts;
-  return unheld_ >= wait_ ? 1 : 0;
-}
-
-void HoldRecord::Took(bool held) {
-  if (held) {
-    unheld_ = 0;
-    wait_ = 0;
-  } else if (Attempts() > 0) {
-    unheld_ = 0;
-    wait_ = wait_ == 0 ? kFirstWait : std::min(wait_ * 4, kLongestWait);
-  } else {
-    ++unheld_;
-  }
 }
 
 double SmClockMhz(const Stamp& first, const Stamp& second) {

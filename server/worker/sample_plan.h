@@ -29,21 +29,28 @@ inline constexpr int kMostRuns = 16;
 // leaves the host 50 times what it is expected to need for queueing.
 SamplePlan PlanSample(const Expectation& expected);
 
-// Whether work can be launched onto a held stream, as far as its samples say.
-// A hold that gave up costs its limit, and may have been the host's fault: it
-// is tried again once after 20 samples without one, after 80 more, and so on.
-class HoldRecord {
+// A HoldPolicy says whether a worker puts work behind a blocking kernel. One
+// that gave up costs its limit, so a candidate whose blocking kernels gave up is
+// timed without one from then on; after three such candidates in a row the
+// reason lies with the worker, as under a profiler, and no more are tried.
+// Not thread-safe.
+class HoldPolicy {
  public:
   static constexpr int kAttempts = 2;
+  static constexpr int kGiveUpsInARow = 3;
 
-  // Attempts behind a hold that the next sample is worth; 0: none.
-  int Attempts() const;
-  // The next sample was taken behind a hold, or not.
-  void Took(bool held);
+  // For good: it is known that they do not work here.
+  void Disable() { in_a_row_ = kGiveUpsInARow; }
+  bool disabled() const { return in_a_row_ >= kGiveUpsInARow; }
+
+  // Attempts that a sample is worth, of a candidate whose blocking kernels gave
+  // up before, or did not; 0: none.
+  int Attempts(bool gave_up_before) const { return disabled() || gave_up_before ? 0 : kAttempts; }
+  // A sample that was worth attempts was taken behind a blocking kernel, or not.
+  void Took(bool held) { in_a_row_ = disabled() ? kGiveUpsInARow : held ? 0 : in_a_row_ + 1; }
 
  private:
-  int unheld_ = 0;  // samples without a hold since the last attempt at one
-  int wait_ = 0;    // of them until the next; 0: holds work
+  int in_a_row_ = 0;  // candidates whose blocking kernels gave up
 };
 
 // What a stamp kernel stored; 0 where it did not.

@@ -72,6 +72,18 @@ absl::Status Session::HandleHello(const worker::Hello& hello, const Send& send) 
     return absl::FailedPreconditionError(message);
   }
   greeted_ = true;
+  SelfCheck check;
+  if (hello.has_self_check()) {
+    check = FromProto(hello.self_check());
+  } else {
+    const auto on_step = [&send](uint32_t step) {
+      worker::Reply reply;
+      reply.mutable_self_checking()->set_step(step);
+      return send(reply);
+    };
+    ASSIGN_OR_RETURN(check, backend_->CheckSelf(hello.lost_steps(), on_step));
+  }
+  backend_->Apply(check);
   if (trace_ != nullptr) trace_->PutWorker(backend_->environment(), backend_->provenance());
   worker::Reply reply;
   reply.set_last(true);
@@ -85,6 +97,7 @@ absl::Status Session::HandleHello(const worker::Hello& hello, const Send& send) 
   body->set_gpu_uuid(backend_->provenance().gpu_uuid);
   body->set_memory_bytes(backend_->provenance().memory_bytes);
   body->set_checker_version(kCheckerVersion);
+  if (check.known) *body->mutable_self_check() = ToProto(check);
   return send(reply);
 }
 

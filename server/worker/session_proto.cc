@@ -140,4 +140,17 @@ worker::Conditions ToProto(const ConditionsLook& look) {
   return conditions;
 }
 
+worker::SelfCheck ToProto(const SelfCheck& check) {
+  worker::SelfCheck message;
+  message.set_mask(ToMask(check));
+  message.set_details(check.details);
+  return message;
+}
+
+SelfCheck FromProto(const worker::SelfCheck& check) {
+  SelfCheck result = SelfCheckOfMask(check.mask());
+  result.details = check.details();
+  return result;
+}
+
 }  // namespace convtune

@@ -20,5 +20,7 @@ worker::Prepared ToProto(int index, const absl::StatusOr<PreparedCandidate>& res
 worker::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run);
 worker::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>& run);
 worker::Conditions ToProto(const ConditionsLook& look);
+worker::SelfCheck ToProto(const SelfCheck& check);
+SelfCheck FromProto(const worker::SelfCheck& check);
 
 }  // namespace convtune

@@ -169,6 +169,10 @@ std::string RandomTensorBytes(DataType type, int64_t count, TensorContent conten
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
   for (int64_t i = 0; i < count; ++i) {
+    if (content == TensorContent::kSmallIntegers) {
+      PutElement(type, static_cast<float>(random() % 5) - 2.0F, i, &bytes);
+      continue;
+    }
     float value = normal(random);
     if (content == TensorContent::kRectified) {
       value = std::max(value, 0.0F);

@@ -30,8 +30,8 @@ double LargestOf(DataType type);
 
 // What random tensors are like. Normal values; of rectified ones those below
 // zero are zero, as after a ReLU; of masked ones half are zero, wherever, as
-// the gradients that come back through a ReLU.
-enum class TensorContent { kNormal, kRectified, kMasked };
+// the gradients that come back through a ReLU; small integers are from -2 to 2.
+enum class TensorContent { kNormal, kRectified, kMasked, kSmallIntegers };
 
 // Integers of the largest tensors in which sums have room enough: nearly all of
 // the range of i8.

@@ -30,7 +30,7 @@ struct TimedWork {
   Expectation expected;
   // Attempts behind a hold; 0 for work that cannot be launched onto a held
   // stream.
-  int holds = HoldRecord::kAttempts;
+  int holds = HoldPolicy::kAttempts;
 };
 
 // Not thread-safe.

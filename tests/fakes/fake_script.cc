@@ -59,7 +59,11 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
            absl::StrSplit(copy, absl::ByAnyChar("\n;"), absl::SkipWhitespace()))) {
     if (line[0] == '#') continue;
     const std::pair<std::string, std::string> pair = absl::StrSplit(line, absl::MaxSplits('=', 1));
-    if (const auto found = texts.find(pair.first); found != texts.end()) {
+    if (pair.first == "self_check") {
+      if (!absl::SimpleAtoi(pair.second, &script.self_check)) {
+        return absl::InvalidArgumentError("self_check: must be a number");
+      }
+    } else if (const auto found = texts.find(pair.first); found != texts.end()) {
       *found->second = pair.second;
     } else if (const auto number = numbers.find(pair.first); number == numbers.end()) {
       return absl::InvalidArgumentError(absl::StrCat(pair.first, ": is no key of a script"));

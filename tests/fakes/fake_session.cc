@@ -17,6 +17,7 @@
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/digest.h"
+#include "proto/model/self_check.h"
 
 namespace convtune {
 namespace {
@@ -60,7 +61,7 @@ FakeTraits FakeSession::TraitsOfListed(int index) const {
 absl::Status FakeSession::Handle(const worker::Request& request) {
   switch (request.kind_case()) {
     case worker::Request::kHello:
-      return Hello();
+      return Hello(request.hello());
     case worker::Request::kOpenProblem:
       return Open(request.open_problem());
     case worker::Request::kPrepare:
@@ -94,8 +95,9 @@ void FakeSession::Log(const std::string& kind) const {
 
 void FakeSession::MaybeFault(const std::string& where, int index) {
   if (script_.fault.empty() || script_.where != where) return;
-  const bool of_candidate = where == "prepare" || where == "check" || where == "measure";
-  if (of_candidate && script_.index != index) return;
+  const bool of_index =
+      where == "prepare" || where == "check" || where == "measure" || where == "self_check";
+  if (of_index && script_.index != index) return;
   if (!script_.problem.empty() && script_.problem != problem_) return;
   if (!script_.once.empty()) {
     const int fd = open(script_.once.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -152,13 +154,33 @@ void FakeSession::MaybeFault(const std::string& where, int index) {
   }
 }
 
-absl::Status FakeSession::Hello() {
+absl::StatusOr<uint32_t> FakeSession::CheckSelf(uint32_t lost_steps) {
+  Log("self_check");
+  for (int bit = 1; bit < 32; ++bit) {
+    const uint32_t step = uint32_t{1} << bit;
+    if ((step & SelfCheckBits() & ~lost_steps) == 0) continue;
+    worker::Reply reply;
+    reply.mutable_self_checking()->set_step(step);
+    RETURN_IF_ERROR(Send(reply));
+    MaybeFault("self_check", bit);
+  }
+  return static_cast<uint32_t>(script_.self_check) | lost_steps | 1U;
+}
+
+absl::Status FakeSession::Hello(const worker::Hello& request) {
   absl::SleepFor(absl::Milliseconds(script_.start_delay_ms));
   const absl::Time busy = absl::Now() + absl::Milliseconds(script_.start_work_ms);
   while (absl::Now() < busy) {
   }
   Log("hello");
   MaybeFault("start", 0);
+  worker::SelfCheck self_check = request.self_check();
+  const bool checks = script_.self_check >= 0;
+  if (checks && !request.has_self_check()) {
+    ASSIGN_OR_RETURN(const uint32_t mask, CheckSelf(request.lost_steps()));
+    self_check.set_mask(mask);
+    self_check.set_details("as the script says");
+  }
   worker::Reply reply;
   reply.set_last(true);
   worker::HelloReply* hello = reply.mutable_hello();
@@ -166,6 +188,7 @@ absl::Status FakeSession::Hello() {
   hello->set_protocol_minor(script_.protocol_minor);
   hello->set_environment_text(script_.environment);
   hello->set_has_gpu(script_.has_gpu && !absl::StartsWith(script_.environment, "profile:"));
+  if (checks && hello->has_gpu()) *hello->mutable_self_check() = self_check;
   hello->set_cuda_version("13.0");
   hello->set_memory_bytes(int64_t{150'000'000'000});
   hello->set_checker_version(script_.checker_version);

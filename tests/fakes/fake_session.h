@@ -27,7 +27,9 @@ class FakeSession : public WorkerSide {
 
  private:
   absl::Status Handle(const worker::Request& request) override;
-  absl::Status Hello();
+  absl::Status Hello(const worker::Hello& request);
+  // The mask of the self-check that the script says, and of the lost steps.
+  absl::StatusOr<uint32_t> CheckSelf(uint32_t lost_steps);
   absl::Status Open(const worker::OpenProblem& request);
   absl::Status Prepare(const worker::Prepare& request);
   absl::Status Check(const worker::Check& request);

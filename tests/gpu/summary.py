@@ -21,7 +21,7 @@ LAUNCHES = {1: "eager", 2: "graph"}
 CACHE_STATES = {1: "cold", 2: "input_hot", 3: "hot"}
 FIELDS = ["problem", "raced", "timed", "compared", "captured", "not_captured", "quarantined", "largest_error",
           "lowest_mhz", "highest_mhz", "largest_host_us", "other_ways", "unheld", "without_clock", "samples"]
-PACKED_VERSION = 1
+PACKED_VERSIONS = (1, 2)
 TRACE_VERSION = 1
 
 
@@ -94,7 +94,8 @@ class Packed:
 def unpack(data):
     """(cache state of the race, 0 without one; the candidates)"""
     packed = Packed(data)
-    if packed.unsigned() != PACKED_VERSION:
+    version = packed.unsigned()
+    if version not in PACKED_VERSIONS:
         raise SystemExit("summary.py: the database is of another version")
     stop_reason = packed.unsigned()
     packed.signed()
@@ -102,6 +103,8 @@ def unpack(data):
     if packed.unsigned():
         packed.unsigned(), packed.signed(), packed.unsigned(), packed.real(), packed.signed(), packed.signed()
         packed.unsigned(), packed.unsigned(), packed.unsigned()
+        if version >= 2:
+            packed.unsigned()
     return cache_state if stop_reason else 0, [packed.candidate() for _ in range(packed.unsigned())]
 
 

@@ -3,6 +3,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/command.h"
 #include "client/cli/json.h"
@@ -22,6 +23,12 @@ std::string StateWord(v1::DeviceState state) {
   const std::string prefix = "DEVICE_STATE_";
   if (name.size() <= prefix.size()) return "unknown";
   return absl::StrReplaceAll(absl::AsciiStrToLower(name.substr(prefix.size())), {{"_", "-"}});
+}
+
+std::string SelfCheckWord(const v1::SelfCheck& check) {
+  if (!check.known()) return "not run";
+  return check.failed().empty() ? "passed"
+                                : absl::StrCat("failed: ", absl::StrJoin(check.failed(), " "));
 }
 
 std::string DevicesOf(const v1::ListDevicesResponse& devices, const std::string& environment) {
@@ -61,6 +68,7 @@ std::string Tables(Context& context, const v1::ListEnvironmentsResponse& environ
                 {"WORKER", Align::kRight},
                 {"STARTS", Align::kRight},
                 {"DEATHS", Align::kRight},
+                {"SELF-CHECK"},
                 {"REASON"}});
   for (const v1::Device& device : devices.devices()) {
     const bool bad = !device.reason().empty();
@@ -69,6 +77,8 @@ std::string Tables(Context& context, const v1::ListEnvironmentsResponse& environ
                 device.worker_pid() != 0 ? absl::StrCat(device.worker_pid()) : "-",
                 absl::StrCat(device.worker_starts()),
                 absl::StrCat(device.worker_deaths()),
+                {SelfCheckWord(device.self_check()),
+                 device.self_check().failed().empty() ? Color::kNone : Color::kRed},
                 device.reason()});
   }
   std::string out;

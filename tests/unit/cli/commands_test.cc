@@ -145,6 +145,20 @@ TEST_F(CommandsTest, EnvironmentsShowDevices) {
   EXPECT_EQ(Run({"environments", "--environment", "other"}).code, 3);
 }
 
+TEST_F(CommandsTest, EnvironmentsShowWhatWorkersFoundOfThemselves) {
+  EXPECT_TRUE(Has(Run({"environments"}).out, "not run"));
+  v1::SelfCheck* check = daemon_.devices.mutable_devices(0)->mutable_self_check();
+  check->set_known(true);
+  check->set_details("clock: works");
+  EXPECT_TRUE(Has(Run({"environments"}).out, "passed"));
+  check->add_failed("clock");
+  check->add_failed("graph:fwd:f16");
+  EXPECT_TRUE(Has(Run({"environments"}).out, "failed: clock graph:fwd:f16"));
+  const std::string json = Run({"environments", "--json"}).out;
+  EXPECT_TRUE(Has(json, R"("failed":["clock","graph:fwd:f16"])")) << json;
+  EXPECT_TRUE(Has(json, R"("details":"clock: works")")) << json;
+}
+
 TEST_F(CommandsTest, JobsAreShownByNumber) {
   v1::TuningJob job;
   job.set_name("jobs/1");

@@ -33,6 +33,30 @@ TEST(DoctorTest, ADeviceThatCannotBeUsedEndsWithOne) {
   EXPECT_NE(result.out.find("gpu:0 cannot be used: no libcudnn.so.9"), std::string::npos);
 }
 
+TEST(DoctorTest, ASelfCheckThatFailedSaysWhatFollows) {
+  v1::ListDevicesResponse devices;
+  v1::Device* device = devices.add_devices();
+  device->set_name("gpu:0");
+  device->set_state(v1::DEVICE_STATE_READY);
+  EXPECT_EQ(ExamineDevices(devices).size(), 1U);
+  v1::SelfCheck* check = device->mutable_self_check();
+  check->set_known(true);
+  EXPECT_EQ(ExamineDevices(devices).back().severity, Severity::kFine);
+  EXPECT_EQ(ExamineDevices(devices).back().what,
+            "the self-check of gpu:0's worker found nothing wrong");
+  check->add_failed("caches");
+  EXPECT_EQ(ExamineDevices(devices).back().severity, Severity::kNotice);
+  check->add_failed("clock");
+  check->add_failed("graph:fwd:f16");
+  check->set_details("clock: the SM clock is none of a GPU");
+  const Finding finding = ExamineDevices(devices).back();
+  EXPECT_EQ(finding.severity, Severity::kProblem);
+  EXPECT_EQ(finding.what,
+            "the self-check of gpu:0's worker failed: caches (no times are taken with cold "
+            "caches); clock (nothing is measured, and answers are HEURISTIC); graph:fwd:f16 (such "
+            "results are not judged, and not published)\nclock: the SM clock is none of a GPU");
+}
+
 TEST(DoctorTest, ADiskThatRefusesEndsWithOne) {
   FakeDaemon daemon;
   daemon.info.set_writable(false);

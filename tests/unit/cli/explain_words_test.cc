@@ -142,5 +142,15 @@ TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
   EXPECT_EQ(ExplainRace(tuning)[1].find("card: contended: 2 other processes on the GPU; "), 0U);
 }
 
+TEST(ExplainRaceTest, SaysWhichInstrumentsDoNotWorkAlsoWhereNothingWasTimed) {
+  v1::Tuning tuning;
+  tuning.mutable_conditions()->mutable_self_check()->set_known(true);
+  EXPECT_TRUE(ExplainRace(tuning).empty());
+  tuning.mutable_conditions()->mutable_self_check()->add_failed("clock");
+  tuning.mutable_conditions()->mutable_self_check()->add_failed("caches");
+  EXPECT_EQ(absl::StrJoin(ExplainRace(tuning), "\n"),
+            "self-check: does not work on this card: clock, caches");
+}
+
 }  // namespace
 }  // namespace convtune

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "proto/model/self_check.h"
 #include "tests/unit/db/sample_tunings.h"
 
 namespace convtune {
@@ -100,10 +101,33 @@ TEST(PackedCandidatesTest, NoByteOfItCanDoHarm) {
 }
 
 TEST(PackedCandidatesTest, AnotherVersionIsRefused) {
-  std::string bytes = PackCandidates(SampleTuning(1));
-  bytes[0] = 2;
+  for (const char version : {0, 3}) {
+    std::string bytes = PackCandidates(SampleTuning(1));
+    bytes[0] = version;
+    Tuning out;
+    EXPECT_FALSE(UnpackCandidates(bytes, &out));
+  }
+}
+
+TEST(PackedCandidatesTest, TheSelfCheckComesBack) {
+  Tuning tuning = SampleTuning(1);
+  tuning.conditions.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kCaches);
+  EXPECT_EQ(Unpacked(tuning), WithoutSamples(tuning));
+  tuning.conditions.self_check = SelfCheckBits();
+  EXPECT_EQ(Unpacked(tuning), WithoutSamples(tuning));
+}
+
+// As programs of before wrote it: without a self-check behind the compute mode.
+TEST(PackedCandidatesTest, TheFirstVersionIsReadToo) {
+  Tuning tuning = SampleMeasuredTuning(1);
+  tuning.candidates.clear();
+  std::string bytes = PackCandidates(tuning);
+  ASSERT_EQ(bytes.substr(bytes.size() - 2), std::string(2, '\0'));  // self-check, candidates
+  bytes.pop_back();
+  bytes[0] = 1;
   Tuning out;
-  EXPECT_FALSE(UnpackCandidates(bytes, &out));
+  ASSERT_TRUE(UnpackCandidates(bytes, &out));
+  EXPECT_EQ(out.conditions, tuning.conditions);
 }
 
 // A few bytes must not ask for the memory of many candidates.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "proto/model/self_check.h"
+
 namespace convtune {
 namespace {
 
@@ -62,6 +64,44 @@ TEST(ConditionsTest, MergeKeepsTheWorstOfAllLooks) {
   EXPECT_EQ(all.clock_reasons, 0x24U);
   EXPECT_EQ(all.temperature_celsius, 50);
   EXPECT_EQ(all.compute_mode, ComputeMode::kExclusiveProcess);
+}
+
+TEST(ConditionsTest, MergeKeepsWhatAnySelfCheckFoundBrokenAlsoOfACardThatIsNotKnown) {
+  Conditions all;
+  all.self_check = 1;
+  Conditions look = Known();
+  look.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kCaches);
+  Merge(Known(), &all);
+  EXPECT_EQ(all.self_check, 1U);
+  Merge(look, &all);
+  Conditions unknown;
+  unknown.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kClock);
+  Merge(unknown, &all);
+  EXPECT_TRUE(all.known);
+  EXPECT_EQ(FailedInstruments(all.self_check), (std::vector<std::string>{"clock", "caches"}));
+}
+
+TEST(SelfCheckTest, AMaskHoldsAllButTheDetails) {
+  SelfCheck check;
+  EXPECT_EQ(ToMask(check), 0U);
+  EXPECT_EQ(SelfCheckOfMask(0), check);
+  check.known = true;
+  check.clock = false;
+  check.checker = false;
+  check.failed_cells = CellBit({Api::kGraph, Operation::kFwd, false}) |
+                       CellBit({Api::kLegacy, Operation::kBwdFilter, true});
+  EXPECT_EQ(SelfCheckOfMask(ToMask(check)), check);
+  EXPECT_EQ(
+      FailedInstruments(ToMask(check)),
+      (std::vector<std::string>{"clock", "checker", "graph:fwd:f32", "legacy:bwd_filter:f16"}));
+}
+
+// They are persisted: their numbers never change.
+TEST(SelfCheckTest, BitsAreWhatFilesHave) {
+  EXPECT_EQ(CellBit({Api::kGraph, Operation::kFwd, false}), uint32_t{1} << 18);
+  EXPECT_EQ(CellBit({Api::kLegacy, Operation::kBwdFilter, true}), uint32_t{1} << 31);
+  EXPECT_EQ(SelfCheckBits(), 0xFCFC001FU);
+  EXPECT_EQ(ToMask(SelfCheckOfMask(0xFFFFFFFF)), 0xFCFC001FU);
 }
 
 }  // namespace

@@ -93,6 +93,30 @@ TEST(ProtoConverter, TuningKeepsWhyItsRaceEndedAndHowTheCardWas) {
   EXPECT_EQ(out.conditions().compute_mode(), "exclusive_process");
 }
 
+TEST(ProtoConverter, ATuningWithoutARaceSaysWhichInstrumentsFailed) {
+  Tuning tuning;
+  tuning.key = {ConvProblem::Parse(kProblem)->ToText(), ""};
+  tuning.conditions.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kClock) |
+                                 CellBit({Api::kLegacy, Operation::kFwd, true});
+  const v1::SelfCheck check = ToProto(tuning, EnvironmentInfo()).conditions().self_check();
+  EXPECT_TRUE(check.known());
+  ASSERT_EQ(check.failed_size(), 2);
+  EXPECT_EQ(check.failed(0), "clock");
+  EXPECT_EQ(check.failed(1), "legacy:fwd:f16");
+}
+
+TEST(ProtoConverter, ADeviceSaysWhatItsWorkerFound) {
+  DeviceStatus device;
+  EXPECT_FALSE(ToProto(device).has_self_check());
+  device.self_check = SelfCheckOfMask(1 | static_cast<uint32_t>(SelfCheckBit::kCaches));
+  device.self_check.details = "caches: none";
+  const v1::Device out = ToProto(device);
+  EXPECT_TRUE(out.self_check().known());
+  ASSERT_EQ(out.self_check().failed_size(), 1);
+  EXPECT_EQ(out.self_check().failed(0), "caches");
+  EXPECT_EQ(out.self_check().details(), "caches: none");
+}
+
 TEST(ProtoConverter, LegacyNamesDependOnTheOperation) {
   const Candidate candidate = TestCandidate("legacy:algo1,math2", 1);
   const v1::Candidate fwd = ToProto(candidate, Operation::kFwd, false);

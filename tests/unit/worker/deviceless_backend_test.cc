@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "server/worker/gpu_self_check.h"
 #include "tests/unit/worker/test_profile.h"
 
 namespace convtune {
@@ -294,6 +295,23 @@ TEST(DevicelessBackendTest, ProfileCanNeitherRunNorSearchTheLegacyApi) {
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(problem->Run(EngineConfig{1, {}}, RunMode{}).status().code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+// What a self-check runs is there to be run: the stock choice of each known
+// convolution has a plan.
+TEST(DevicelessBackendTest, EveryKnownConvolutionHasAStockChoice) {
+  for (const SelfCheckCell& cell : SelfCheckCells()) {
+    if (cell.api != Api::kGraph) continue;
+    const std::unique_ptr<BackendProblem> problem = Open(KnownProblem(cell));
+    ListingOptions options;
+    options.depth = ListingDepth::kStock;
+    const Listing listing = List(problem.get(), options);
+    ASSERT_THAT(listing.candidates, Not(IsEmpty())) << Name(cell);
+    const bool any = std::any_of(
+        listing.candidates.begin(), listing.candidates.end(),
+        [&](const Candidate& candidate) { return problem->Prepare(candidate.id, 0).ok(); });
+    EXPECT_TRUE(any) << Name(cell);
+  }
 }
 
 }  // namespace

@@ -44,9 +44,22 @@ class FakeBackend : public Backend {
     look.capped_ns += capped_ns_between_looks;
     return look;
   }
+  absl::StatusOr<SelfCheck> CheckSelf(
+      uint32_t lost_steps, const std::function<absl::Status(uint32_t step)>& on_step) override {
+    lost_self_check_steps = lost_steps;
+    ++self_checks;
+    if (!self_check.known) return self_check;
+    if (const absl::Status status = on_step(4); !status.ok()) return status;
+    return self_check;
+  }
+  void Apply(const SelfCheck& check) override { applied = check; }
   absl::StatusOr<std::unique_ptr<BackendProblem>> Open(const ConvProblem& problem,
                                                        int64_t memory_budget_bytes) override;
 
+  SelfCheck self_check;
+  int self_checks = 0;  // that were run
+  uint32_t lost_self_check_steps = 0;
+  SelfCheck applied;
   std::vector<FakeCandidate> candidates;
   std::vector<int64_t> runs;  // engines in the order in which they were run
   RunMode mode;               // of the last one

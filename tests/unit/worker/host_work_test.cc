@@ -57,6 +57,30 @@ TEST(HostWorkTest, TheReferenceIsThatOfTheInputs) {
   }
 }
 
+// As a self-check needs it: any order of adding up, in any type, gives this.
+TEST(HostWorkTest, SmallIntegersGiveAnExactReferenceOfTheWholeOutput) {
+  for (const char* const operation : {"fwd", "bwd_data", "bwd_filter"}) {
+    const ConvProblem problem =
+        Problem(std::string(operation) + ",x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,nhwc,f16");
+    HostWork work(problem, TensorsOf(problem), 1, InputValues::kSmallIntegers);
+    std::set<int64_t> offsets;
+    double largest = 0;
+    for (const ReferenceElement& element : work.Reference()) {
+      offsets.insert(element.offset);
+      largest = std::max(largest, std::abs(element.value));
+      EXPECT_EQ(element.value, std::nearbyint(element.value));
+      // Partial sums are exact too, in f16 and with the 11 bits of TF32.
+      EXPECT_LE(element.magnitude, 2048);
+    }
+    const int64_t elements = problem.operation() == Operation::kFwd ? Elements(problem.y_dims())
+                             : problem.operation() == Operation::kBwdData
+                                 ? Elements(problem.x_dims())
+                                 : Elements(problem.w_dims());
+    EXPECT_EQ(static_cast<int64_t>(offsets.size()), elements);
+    EXPECT_GT(largest, 8);
+  }
+}
+
 TEST(HostWorkTest, ThreadsMakeNoDifference) {
   const ConvProblem problem = Problem("bwd_filter,x=2x64x28x28,w=32x64x3x3,pad=1,nhwc,bf16");
   HostWork alone(problem, TensorsOf(problem), 1);

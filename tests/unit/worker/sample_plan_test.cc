@@ -83,32 +83,40 @@ TEST(IsPlausibleTest, RefusesWhatIsNoTime) {
   EXPECT_FALSE(IsPlausible(1, std::numeric_limits<double>::infinity()));
 }
 
-// Samples until a hold is tried again, where none works.
-int SamplesUntilRetry(HoldRecord* record) {
-  int samples = 0;
-  while (record->Attempts() == 0) {
-    record->Took(false);
-    ++samples;
+TEST(HoldPolicyTest, ACandidateWhoseBlockingKernelsGaveUpIsTimedWithoutOne) {
+  HoldPolicy policy;
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
+  policy.Took(/*held=*/false);
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/true), 0);
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
+}
+
+TEST(HoldPolicyTest, AfterThreeCandidatesInARowNoneIsTried) {
+  HoldPolicy policy;
+  policy.Took(/*held=*/false);
+  policy.Took(/*held=*/false);
+  EXPECT_FALSE(policy.disabled());
+  policy.Took(/*held=*/false);
+  EXPECT_TRUE(policy.disabled());
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 0);
+}
+
+TEST(HoldPolicyTest, OneThatWorkedBetweenThemIsAProofThatTheyWork) {
+  HoldPolicy policy;
+  for (int i = 0; i < 10; ++i) {
+    policy.Took(/*held=*/false);
+    policy.Took(/*held=*/false);
+    policy.Took(/*held=*/true);
   }
-  return samples;
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
 }
 
-TEST(HoldRecordTest, WhatCannotBeHeldIsTriedAgainLessAndLessOften) {
-  HoldRecord record;
-  EXPECT_EQ(record.Attempts(), 2);
-  record.Took(false);
-  EXPECT_EQ(SamplesUntilRetry(&record), 20);
-  EXPECT_EQ(record.Attempts(), 1);
-  record.Took(false);
-  EXPECT_EQ(SamplesUntilRetry(&record), 80);
-}
-
-TEST(HoldRecordTest, AHoldThatWorkedIsUsedFromThenOn) {
-  HoldRecord record;
-  record.Took(false);
-  SamplesUntilRetry(&record);
-  record.Took(true);
-  EXPECT_EQ(record.Attempts(), 2);
+TEST(HoldPolicyTest, WhatTheSelfCheckFoundBrokenIsNotTried) {
+  HoldPolicy policy;
+  policy.Disable();
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 0);
+  policy.Took(/*held=*/true);
+  EXPECT_TRUE(policy.disabled());
 }
 
 }  // namespace

@@ -23,6 +23,37 @@ TEST_F(SessionTest, HelloSaysWhoTheWorkerIs) {
   EXPECT_TRUE(replies[0].hello().has_gpu());
 }
 
+TEST_F(SessionTest, TheWorkerChecksItselfBeforeItAnswersTheHandshake) {
+  backend_.self_check = SelfCheckOfMask(1 | static_cast<uint32_t>(SelfCheckBit::kCaches));
+  backend_.self_check.details = "caches: reading is as fast after a flush as before it";
+  worker::Request request;
+  request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
+  request.mutable_hello()->set_lost_steps(16);
+  const auto replies = Ask(request);
+  ASSERT_THAT(replies, SizeIs(2));
+  EXPECT_EQ(replies[0].self_checking().step(), 4U);
+  EXPECT_EQ(replies[1].hello().self_check().mask(), ToMask(backend_.self_check));
+  EXPECT_EQ(replies[1].hello().self_check().details(), backend_.self_check.details);
+  EXPECT_EQ(backend_.lost_self_check_steps, 16U);
+  EXPECT_EQ(backend_.applied, backend_.self_check);
+}
+
+TEST_F(SessionTest, WhatAWorkerBeforeFoundIsTakenForKnown) {
+  worker::Request request;
+  request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
+  request.mutable_hello()->mutable_self_check()->set_mask(
+      1 | static_cast<uint32_t>(SelfCheckBit::kBlockingKernel));
+  const auto replies = Ask(request);
+  ASSERT_THAT(replies, SizeIs(1));
+  EXPECT_EQ(backend_.self_checks, 0);
+  EXPECT_FALSE(backend_.applied.blocking_kernel);
+  EXPECT_EQ(replies[0].hello().self_check().mask(), request.hello().self_check().mask());
+}
+
+TEST_F(SessionTest, AProfilesWorkerSaysNothingOfItself) {
+  EXPECT_FALSE(Hello().back().hello().has_self_check());
+}
+
 TEST_F(SessionTest, AnotherMajorVersionIsRefusedAndEndsTheSession) {
   const auto replies = Hello(kWorkerProtocolMajor + 1);
   ASSERT_THAT(replies, SizeIs(1));

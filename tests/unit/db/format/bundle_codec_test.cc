@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "proto/model/self_check.h"
 #include "tests/unit/db/format/bundle_files.h"
 
 namespace convtune {
@@ -93,6 +94,26 @@ TEST(BundleCodecTest, IntervalsErrorsAndOtherTimesGoAlong) {
   EXPECT_EQ(read->cache_state, made.cache_state);
   EXPECT_TRUE(made.conditions.known);
   EXPECT_EQ(read->conditions, made.conditions);
+}
+
+TEST(BundleCodecTest, TheSelfCheckGoesAlongWithAndWithoutConditions) {
+  for (const bool known : {false, true}) {
+    Tuning made = SampleTuning(1);
+    made.conditions.known = known;
+    made.conditions.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kCaches);
+    std::vector<BundleRefusal> refusals;
+    v1::BundleTuning row = ToBundleTuning(made, 1, true);
+    row.set_problem(SampleRow(1).problem());
+    const auto read =
+        FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
+    ASSERT_TRUE(read.has_value()) << refusals[0].violation.rule;
+    EXPECT_EQ(read->conditions, made.conditions);
+  }
+  // Not run, and failed all the same; a bit that stands for nothing.
+  for (const uint32_t mask : {4U, 1U | 1U << 9}) {
+    EXPECT_EQ(ReasonOf([mask](v1::BundleTuning* row) { row->set_self_check(mask); }),
+              v1::REFUSAL_REASON_MEASUREMENT);
+  }
 }
 
 TEST(BundleCodecTest, ConditionsMustBeSuchAsNvmlGives) {

@@ -1,0 +1,137 @@
+#include "server/worker/gpu_self_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+#include "proto/model/conv_problem.h"
+#include "server/worker/cudnn_status.h"
+#include "server/worker/output_check.h"
+#include "server/worker/tensor_data.h"
+
+namespace convtune {
+namespace {
+
+// Of a planted fault's output: f16, so that the narrow path of scan and gather
+// is the one that is tried.
+constexpr DataType kPlantedType = DataType::kF16;
+constexpr int64_t kFaultyElement = 77;
+
+}  // namespace
+
+std::string KnownProblem(const SelfCheckCell& cell) {
+  return Concat(Name(cell.operation), ",x=2x8x9x7,w=16x8x3x3,pad=1,stride=2,",
+                cell.narrow ? "nhwc,f16" : "nchw,f32");
+}
+
+absl::StatusOr<MemorySpan> GpuSelfCheckCard::Memory() {
+  if (!memory_.has_value()) {
+    ASSIGN_OR_RETURN(DeviceBuffer buffer, DeviceBuffer::Allocate(kCacheBytes));
+    RETURN_IF_ERROR(ToStatus(
+        cudaMemsetAsync(buffer.data(), 0, static_cast<size_t>(kCacheBytes), resources_.stream),
+        "clear memory"));
+    memory_ = std::move(buffer);
+  }
+  return MemorySpan{memory_->data(), memory_->bytes()};
+}
+
+absl::StatusOr<GpuSelfCheckCard::Known> GpuSelfCheckCard::Open(const SelfCheckCell& cell) {
+  ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(KnownProblem(cell)));
+  ASSIGN_OR_RETURN(const int64_t free_bytes, FreeDeviceMemory());
+  Known known;
+  ASSIGN_OR_RETURN(known.problem, GpuProblem::Create(problem, resources_, free_bytes / 2,
+                                                     InputValues::kSmallIntegers));
+  ListingOptions options;
+  options.depth = ListingDepth::kStock;
+  options.graph_api = cell.api == Api::kGraph;
+  options.legacy_api = cell.api == Api::kLegacy;
+  std::vector<CandidateId> ids;
+  ASSIGN_OR_RETURN(const ListingEnd end, known.problem->List(options, [&ids](const Candidate& c) {
+    ids.push_back(c.id);
+    return true;
+  }));
+  // Not every engine can be built for every problem.
+  absl::Status refused = absl::OkStatus();
+  const auto stock = std::find_if(ids.begin(), ids.end(), [&](const CandidateId& id) {
+    const absl::StatusOr<PreparedCandidate> prepared = known.problem->Prepare(id);
+    refused.Update(prepared.status());
+    return prepared.ok() && !prepared->over_memory;
+  });
+  if (stock == ids.end()) {
+    return absl::UnavailableError(
+        absl::StrCat("nothing can be run: ", end.refusals, refused.message()));
+  }
+  known.stock = *stock;
+  RETURN_IF_ERROR(known.problem->BeginMeasure({known.stock}));
+  return known;
+}
+
+absl::StatusOr<CheckedRun> GpuSelfCheckCard::RunKnown(const SelfCheckCell& cell) {
+  ASSIGN_OR_RETURN(const Known known, Open(cell));
+  return known.problem->Check(known.stock);
+}
+
+absl::StatusOr<CheckedRun> GpuSelfCheckCard::RunAfterSpoiltCapture() {
+  ASSIGN_OR_RETURN(const Known known, Open({Api::kGraph, Operation::kFwd, /*narrow=*/true}));
+  if (known.problem->SpoilCapture(known.stock).ok()) {
+    return absl::FailedPreconditionError("a call that a capture forbids did not make it fail");
+  }
+  return known.problem->Check(known.stock);
+}
+
+absl::StatusOr<OutputLook> GpuSelfCheckCard::Look(PlantedFault fault) {
+  ASSIGN_OR_RETURN(const ConvProblem problem,
+                   ConvProblem::Parse(KnownProblem({Api::kGraph, Operation::kFwd, true})));
+  int64_t elements = 1;
+  for (const int64_t dim : problem.y_dims()) elements *= dim;
+  const std::string right =
+      RandomTensorBytes(kPlantedType, elements, TensorContent::kSmallIntegers, /*seed=*/1);
+  const std::vector<double> values = DecodeElements(kPlantedType, right);
+  std::vector<ReferenceElement> reference;
+  for (int64_t i = 0; i < elements; ++i) {
+    const double value = values[static_cast<size_t>(i)];
+    reference.push_back({i, value, std::abs(value)});
+  }
+  ASSIGN_OR_RETURN(OutputCheck check, OutputCheck::Create(problem, std::move(reference), elements,
+                                                          resources_.kernels, resources_.stream));
+  ASSIGN_OR_RETURN(const GuardedBuffer output,
+                   GuardedBuffer::Allocate(static_cast<int64_t>(right.size())));
+  RETURN_IF_ERROR(output.Prepare(output.bytes(), resources_.stream));
+  const auto put = [&](int64_t at, const std::string& bytes) {
+    return ToStatus(cudaMemcpyAsync(static_cast<char*>(output.data()) + at, bytes.data(),
+                                    bytes.size(), cudaMemcpyHostToDevice, resources_.stream),
+                    "write an output");
+  };
+  RETURN_IF_ERROR(put(0, right));
+  const int64_t place = kFaultyElement * SizeOf(kPlantedType);
+  switch (fault) {
+    case PlantedFault::kNothing:
+      break;
+    case PlantedFault::kByteBehind:
+      RETURN_IF_ERROR(put(output.bytes(), std::string(1, '\0')));
+      break;
+    case PlantedFault::kNan:
+      RETURN_IF_ERROR(put(place, std::string(2, '\xFF')));
+      break;
+    case PlantedFault::kWrongElement: {
+      const auto value = static_cast<float>(values[static_cast<size_t>(kFaultyElement)]);
+      const uint16_t wrong = EncodeSmallFloat(value + 1, 5, 10, true);
+      RETURN_IF_ERROR(put(place, {reinterpret_cast<const char*>(&wrong), sizeof(wrong)}));
+      break;
+    }
+  }
+  OutputLook look;
+  ASSIGN_OR_RETURN(const OutputCheck::Result result, check.Look(output.data()));
+  look.nonfinite = result.nonfinite;
+  look.error = result.comparison.error.value_or(0);
+  ASSIGN_OR_RETURN(const std::string damage, output.Damage(output.bytes(), resources_.stream));
+  look.out_of_bounds = !damage.empty();
+  return look;
+}
+
+}  // namespace convtune

@@ -1,0 +1,46 @@
+// A card, for the self-check of its worker.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <optional>
+#include <string>
+
+#include "server/worker/device_memory.h"
+#include "server/worker/gpu_problem.h"
+#include "server/worker/self_check.h"
+
+namespace convtune {
+
+// The text form of a cell's known convolution: small and asymmetric, so that no
+// dimension can be taken for another.
+std::string KnownProblem(const SelfCheckCell& cell);
+
+class GpuSelfCheckCard : public SelfCheckCard {
+ public:
+  // What it is given outlives it; `stream` is that of `resources`.
+  GpuSelfCheckCard(const GpuResources& resources, TimedStream* stream, int64_t flush_bytes)
+      : resources_(resources), stream_(stream), flush_bytes_(flush_bytes) {}
+
+  TimedStream* stream() override { return stream_; }
+  absl::StatusOr<MemorySpan> Memory() override;
+  int64_t flush_bytes() const override { return flush_bytes_; }
+  absl::StatusOr<CheckedRun> RunKnown(const SelfCheckCell& cell) override;
+  absl::StatusOr<OutputLook> Look(PlantedFault fault) override;
+  absl::StatusOr<CheckedRun> RunAfterSpoiltCapture() override;
+
+ private:
+  // A known convolution with its stock choice, ready to be checked.
+  struct Known {
+    std::unique_ptr<GpuProblem> problem;
+    CandidateId stock;
+  };
+  absl::StatusOr<Known> Open(const SelfCheckCell& cell);
+
+  const GpuResources resources_;
+  TimedStream* const stream_;
+  const int64_t flush_bytes_;
+  std::optional<DeviceBuffer> memory_;
+};
+
+}  // namespace convtune

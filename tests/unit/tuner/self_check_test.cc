@@ -1,0 +1,201 @@
+// What a worker finds when it checks itself, and what follows from it.
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "proto/model/self_check.h"
+#include "tests/unit/tuner/tuner_fixture.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr uint32_t kHold = static_cast<uint32_t>(SelfCheckBit::kBlockingKernel);
+constexpr uint32_t kClock = static_cast<uint32_t>(SelfCheckBit::kClock);
+constexpr uint32_t kChecker = static_cast<uint32_t>(SelfCheckBit::kChecker);
+constexpr uint32_t kCaches = static_cast<uint32_t>(SelfCheckBit::kCaches);
+
+class SelfCheckTest : public TunerTest {
+ protected:
+  SelfCheckTest() { options_.self_checks_path = Path("self_checks"); }
+  ~SelfCheckTest() override { std::filesystem::remove(Path("self_checks")); }
+
+  void Restart(const std::string& script, const std::string& driver = "") {
+    if (tuner_ != nullptr) tuner_->Drain(absl::Now());
+    options_.devices.clear();
+    AddDevice(script);
+    options_.devices[0].provenance.driver_version = driver;
+    Start();
+  }
+  Tuning Tuned() {
+    const JobSnapshot job = Tune({Problem(1)}, /*force=*/true);
+    EXPECT_EQ(job.state, JobState::kSucceeded) << ::testing::PrintToString(job.failures);
+    return tuner_->GetTuning("", Problem(1)).value();
+  }
+  DeviceStatus Device() { return tuner_->ListDevices().at(0); }
+};
+
+TEST_F(SelfCheckTest, WhatWorksIsSaidOfTheDeviceAndInTheTuning) {
+  Start("self_check=0");
+  EXPECT_FALSE(Device().self_check.known);
+  const Tuning tuning = Tuned();
+  EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
+  EXPECT_EQ(tuning.conditions.self_check, 1U);
+  EXPECT_TRUE(Device().self_check.known);
+  EXPECT_EQ(Device().self_check.details, "as the script says");
+}
+
+TEST_F(SelfCheckTest, AWorkerThatChecksNothingIsNotSaidToHave) {
+  Start("");
+  EXPECT_EQ(Tuned().conditions.self_check, 0U);
+  EXPECT_FALSE(Device().self_check.known);
+}
+
+TEST_F(SelfCheckTest, WithoutAClockNothingIsMeasured) {
+  Start(absl::StrCat("legacy=2;self_check=", kClock));
+  const Tuning tuning = Tuned();
+  EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
+  EXPECT_EQ(tuning.conditions.self_check, 1 | kClock);
+  EXPECT_TRUE(tuning.has(IncompleteReason::kNoClock));
+  EXPECT_THAT(tuning.incomplete_reason, HasSubstr("clock failed its self-check"));
+  EXPECT_THAT(tuning.candidates, Contains(Field(&Candidate::status, CandidateStatus::kFinalized)));
+  for (const Candidate& candidate : tuning.candidates) EXPECT_FALSE(candidate.timed());
+  EXPECT_EQ(Requests("measure"), 0);
+  EXPECT_EQ(Requests("check"), 0);
+  EXPECT_EQ(Requests("legacy_listing"), 0);
+  // Tuning again gives no more, so a caller who waits for it learns why.
+  const auto waited = LookupOne(Problem(1), OnMiss::kTune);
+  ASSERT_TRUE(std::holds_alternative<Miss>(waited));
+  EXPECT_THAT(std::get<Miss>(waited).message, HasSubstr("clock failed its self-check"));
+  EXPECT_TRUE(std::holds_alternative<Answer>(LookupOne(Problem(1), OnMiss::kNone)));
+}
+
+TEST_F(SelfCheckTest, ACheckerThatFindsNoFaultsBlamesNobody) {
+  Start(absl::StrCat("wrong=-2;self_check=", kChecker));
+  const Tuning tuning = Tuned();
+  EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
+  EXPECT_TRUE(tuning.has(IncompleteReason::kUnjudged));
+  for (const Candidate& candidate : tuning.candidates) {
+    EXPECT_NE(candidate.status, CandidateStatus::kQuarantined) << ToText(candidate.id);
+  }
+}
+
+TEST_F(SelfCheckTest, AnApiWhoseKnownConvolutionsWereWrongBlamesNobody) {
+  const uint32_t cell = CellBit({Api::kGraph, Operation::kFwd, /*narrow=*/true});
+  Start(absl::StrCat("wrong=1;self_check=", cell));
+  const Tuning tuning = Tuned();
+  EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
+  EXPECT_TRUE(tuning.has(IncompleteReason::kGraphStockUnjudged));
+  for (const Candidate& candidate : tuning.candidates) {
+    EXPECT_NE(candidate.status, CandidateStatus::kQuarantined) << ToText(candidate.id);
+  }
+  // Another operation's stay what they are.
+  const uint32_t other = CellBit({Api::kGraph, Operation::kBwdData, /*narrow=*/true});
+  Restart(absl::StrCat("wrong=1;self_check=", other));
+  EXPECT_THAT(Tuned().candidates,
+              Contains(Field(&Candidate::status, CandidateStatus::kQuarantined)));
+}
+
+TEST_F(SelfCheckTest, WithoutAFlushNoTimesAreTakenWithColdCaches) {
+  const auto cold_times = [this] {
+    int count = 0;
+    for (const Candidate& candidate : Tuned().candidates) {
+      for (const TimeSummary& time : candidate.other_times) {
+        count += time.cache_state == CacheState::kCold;
+      }
+    }
+    return count;
+  };
+  Start("self_check=0");
+  EXPECT_GT(cold_times(), 0);
+  Restart(absl::StrCat("self_check=", kCaches), "another");
+  EXPECT_EQ(cold_times(), 0);
+  EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
+}
+
+TEST_F(SelfCheckTest, ATuningWithoutBlockingKernelsSaysSo) {
+  Start(absl::StrCat("self_check=", kHold));
+  const Tuning tuning = Tuned();
+  EXPECT_EQ(tuning.evidence, Evidence::kMeasured);
+  EXPECT_THAT(FailedInstruments(tuning.conditions.self_check), ElementsAre("blocking_kernel"));
+}
+
+TEST_F(SelfCheckTest, OneThatPassedIsNotRunAgain) {
+  Start("self_check=0");
+  Tuned();
+  EXPECT_EQ(Requests("self_check"), 1);
+  Restart("self_check=0");
+  EXPECT_TRUE(Device().self_check.known);
+  EXPECT_EQ(Tuned().conditions.self_check, 1U);
+  EXPECT_EQ(Requests("hello"), 2);
+  EXPECT_EQ(Requests("self_check"), 1);
+  // What it found holds for this driver.
+  Restart("self_check=0", "580.159");
+  Tuned();
+  EXPECT_EQ(Requests("self_check"), 2);
+}
+
+TEST_F(SelfCheckTest, OneThatFailedIsRunAgain) {
+  Start(absl::StrCat("self_check=", kClock));
+  Tuned();
+  Restart("self_check=0");
+  EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
+  EXPECT_EQ(Requests("self_check"), 2);
+}
+
+TEST_F(SelfCheckTest, AFileThatCannotBeReadIsAnEmptyOne) {
+  std::ofstream(Path("self_checks")) << "no message \xff\xff";
+  Start("self_check=0");
+  EXPECT_EQ(Tuned().conditions.self_check, 1U);
+  Restart("self_check=0");
+  Tuned();
+  EXPECT_EQ(Requests("self_check"), 1);
+}
+
+TEST_F(SelfCheckTest, AStepThatTakesItsWorkerDownIsLeftOutFromThenOn) {
+  const SelfCheckCell cell = {Api::kLegacy, Operation::kBwdData, true};
+  const std::string script = "self_check=0;fault=segv;where=self_check;index=29";
+  ASSERT_EQ(CellBit(cell), uint32_t{1} << 29);
+  Start(script);
+  EXPECT_THAT(FailedInstruments(Tuned().conditions.self_check), ElementsAre("legacy:bwd_data:f16"));
+  EXPECT_EQ(Device().worker_starts, 2);
+  EXPECT_FALSE(MayJudge(Device().self_check, Api::kLegacy, Operation::kBwdData, DataType::kF16));
+  Restart(script);
+  Tuned();
+  EXPECT_EQ(Device().worker_starts, 1);
+}
+
+TEST_F(SelfCheckTest, AStepThatHangsIsLeftOutFromThenOn) {
+  options_.hang_timeout = absl::Seconds(3);
+  const std::string script = "self_check=0;fault=hang;where=self_check;index=2";
+  Start(script);
+  const Tuning tuning = Tuned();
+  EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
+  EXPECT_THAT(FailedInstruments(tuning.conditions.self_check), ElementsAre("clock"));
+  EXPECT_EQ(Device().worker_starts, 2);
+  Restart(script);
+  EXPECT_THAT(FailedInstruments(Tuned().conditions.self_check), ElementsAre("clock"));
+  EXPECT_EQ(Device().worker_starts, 1);
+}
+
+TEST_F(SelfCheckTest, AStepThatTookAWorkerDownOnceIsLeftOutToo) {
+  Start(absl::StrCat("self_check=0;fault=segv;where=self_check;index=4;once=", Path("once")));
+  EXPECT_THAT(FailedInstruments(Tuned().conditions.self_check), ElementsAre("checker"));
+  EXPECT_EQ(Device().worker_starts, 2);
+}
+
+TEST_F(SelfCheckTest, AKillFromOutsideIsNoFaultOfTheStep) {
+  Start(absl::StrCat("self_check=0;fault=killed;where=self_check;index=1;once=", Path("once")));
+  EXPECT_EQ(Tuned().conditions.self_check, 1U);
+  EXPECT_EQ(Device().worker_starts, 2);
+}
+
+}  // namespace
+}  // namespace convtune

@@ -16,14 +16,14 @@ def test_wrong_result_is_never_served_and_survives_a_restart(fake_daemon, cli):
     with daemon.client() as client:
         assert client.tune(text).succeeded_count == 1
     run = cli(daemon)
-    explained = run.ok("explain", text).out
-    (line,) = [line for line in explained.splitlines() if "eng2," in line]
+    why, line = [line for line in run.ok("explain", text).out.splitlines() if "eng2," in line]
+    assert why.startswith("quarantined: graph:eng2,k2=2 (wrong-result, ")
     assert "quarantined" in line.lower() and "differs from the reference" in line
     daemon.stop()
     daemon.start(env=script())
     with daemon.client() as client:
         assert client.tune(text, options={}, force=True).succeeded_count == 1
-    (line,) = [line for line in run.ok("explain", text).out.splitlines() if "eng2," in line]
+    _, line = [line for line in run.ok("explain", text).out.splitlines() if "eng2," in line]
     assert "quarantined" in line.lower()
 
 

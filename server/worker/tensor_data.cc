@@ -170,7 +170,7 @@ std::string RandomTensorBytes(DataType type, int64_t count, TensorContent conten
   std::normal_distribution<float> normal;
   for (int64_t i = 0; i < count; ++i) {
     if (content == TensorContent::kSmallIntegers) {
-      PutElement(type, static_cast<float>(random() % 5) - 2.0F, i, &bytes);
+      PutElement(type, static_cast<float>(random() % 5) - 2.0F, /*integer_scale=*/1, i, &bytes);
       continue;
     }
     float value = normal(random);

@@ -28,6 +28,10 @@ from collections.abc import Callable
 
 HERE = pathlib.Path(__file__).resolve().parent
 STUDY = HERE / "study"
+sys.path.append(str(STUDY))
+
+import lab  # noqa: E402  what W gets, and how the study reads a self-check
+
 PROBLEM = "fwd,x=32x64x56x56,w=64x64x3x3,pad=1x1,nhwc,f16"  # ResNet-50's, and convolve()'s below
 SOCKET_S = 60
 READ_S = 20  # for the page cache
@@ -250,17 +254,27 @@ if torch.cuda.is_available():
 """
 
 
+def broken_words(documents):
+    """What the worker's self-check found not to work, for the end of a line."""
+    broken = lab.failed_instruments(documents)
+    return f"; the worker's self-check found that {', '.join(broken)} {'does' if len(broken) == 1 else 'do'} not work" if broken else ""
+
+
 def served(place):
     """Tunes one problem, and has one PyTorch convolution served by what the daemon published."""
     state = place.scratch / "gate-state"
     shutil.rmtree(state, ignore_errors=True)
     with daemon(place, state) as convtune:
-        convtune("tune", PROBLEM, "--budget", "2s", "--api", "graph")
-        tuning = convtune("explain", PROBLEM)["tuning"]
-        (place.work / "gate-tuning.json").write_text(json.dumps(tuning))
-        evidence = tuning.get("evidence", "none").removeprefix("EVIDENCE_").lower()
-        quarantined = sum(c.get("status") == "CANDIDATE_STATUS_QUARANTINED" for c in tuning["candidates"])
-        text = f"evidence {evidence}, {len(tuning['candidates'])} candidates, {quarantined} quarantined, winner {tuning.get('winner')}"
+        try:
+            convtune("tune", PROBLEM, "--budget", "2s", "--api", "graph")
+            tuning = convtune("explain", PROBLEM).get("tuning", {})
+        except Failed as failure:
+            raise Failed(f"{failure}{broken_words(convtune('environments'))}") from None
+        broken = broken_words([convtune("environments"), tuning])
+    (place.work / "gate-tuning.json").write_text(json.dumps(tuning))
+    evidence, candidates = tuning.get("evidence", "none").removeprefix("EVIDENCE_").lower(), tuning.get("candidates", [])
+    quarantined = sum(c.get("status") == "CANDIDATE_STATUS_QUARANTINED" for c in candidates)
+    text = f"evidence {evidence}, {len(candidates)} candidates, {quarantined} quarantined, winner {tuning.get('winner')}{broken}"
     # The daemon's last act was the snapshot.
     if not (state / "snapshot" / "current.snapshot").exists():
         raise Failed(f"{text}: nothing was published")
@@ -268,11 +282,7 @@ def served(place):
         return f"simulated, without torch: {text}"
     counters = place.scratch / "counters.jsonl"
     counters.unlink(missing_ok=True)
-    place.python(
-        CONVOLVE_ONCE, 60,
-        LD_PRELOAD=str(place.library), CONVTUNE_SNAPSHOT=str(state / "snapshot"), CONVTUNE_PRELOAD_POLICY="truncate",
-        CONVTUNE_PRELOAD_ALLOW="notes,workspace", CONVTUNE_PRELOAD_COUNTERS=str(counters),
-    )  # fmt: skip
+    place.python(CONVOLVE_ONCE, 60, **lab.served_env(place.library, state / "snapshot", counters))
     lines = [json.loads(line) for line in counters.read_text().splitlines()] if counters.exists() else []
     most = max(lines, key=lambda line: line["executions"], default={"executions": 0, "executions_served": 0})
     text = f"{most['executions_served']} of {most['executions']} served; {text}"
@@ -379,7 +389,8 @@ def referee(place):
     last = answers[-1] if answers else {"error": done.stderr.strip()[-300:]}
     if "oracle" not in last:
         raise Failed(last.get("error", str(last)))
-    text = f"{last['ran']} of {last['listed']} plans ran, the fastest {last['oracle']} {last['oracle_us']:.1f} us, our winner {last['regret'] * 100:+.1f}%"
+    regret = "not timed" if last["regret"] is None else f"{last['regret'] * 100:+.1f}%"
+    text = f"{last['ran']} of {last['listed']} plans ran, the fastest {last['oracle']} {last['oracle_us']:.1f} us, our winner {regret}"
     if last["regret"] is None or abs(last["regret"]) > 0.5:
         raise Failed(f"{text}: two timers disagree about this shape")
     return text
@@ -408,7 +419,7 @@ GATES = (
     Gate("card", 50, card, "end the other processes, or put the driver's folder into PATH", once=False),
     Gate("files", 40, files, "nothing: steps that read from the disk take longer", once=False),
     Gate("probe", 80, probe, "read logs/probe.log; LD_DEBUG=libs bin/convtune-worker --probe --devices all says which library it is", once=False, fatal=True),
-    Gate("served", 120, served, "read logs/gate-convtuned.log and gate-tuning.json; W cannot count until this is mended"),
+    Gate("served", 120, served, "read logs/gate-convtuned.log and gate-tuning.json (its conditions tell of the self-check); W cannot count until this is mended"),
     Gate("process", 80, one_process, "the peers of the verdict need each of the three: see which one the line names"),
     Gate("apis", 80, apis, "leave out the peer whose variable PyTorch does not follow"),
     Gate("referee", 80, referee, "read gate-tuning.json: regret and oracle are not to be believed until this is mended"),

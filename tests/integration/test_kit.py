@@ -195,10 +195,10 @@ def test_steps_run_in_order_and_a_table_comes_after_each(make_kit, tmp_path):
 
 
 def test_a_later_call_goes_on_with_what_is_left(make_kit, tmp_path):
-    steps = {"first": {"limit_s": 60}, "second": {"limit_s": 60, "do": "if not (pathlib.Path(work).parent / 'mended').exists(): sys.exit(75)"}}
+    steps = {"first": {"limit_s": 60}, "second": {"limit_s": 60, "do": "if not (pathlib.Path(work).parent / 'mended').exists(): print('its winners come first'); sys.exit(75)"}}
     go = make_kit(steps)
     code, said, _ = ended(go(tmp_path / "one"))
-    assert code == 0 and "cut short" in said
+    assert code == 0 and "step second: not done after" in said and "its winners come first" in said
     (tmp_path / "mended").touch()
     code, said, _ = ended(go(tmp_path / "two", "--base", tmp_path / "one"))
     assert code == 0 and "step first" not in said
@@ -270,7 +270,59 @@ def test_gates_say_what_is_next(make_kit, tmp_path):
     assert "gate good: ok, in an earlier call" in said and "gate shut: FAILED" in said
 
 
-@pytest.mark.parametrize("written, code", [("''", 77), ("'{\"error\": \"an old driver\"}'", 1)], ids=["no card", "no driver for it"])
+def test_slow_gates_leave_the_verdict_its_time(make_kit, tmp_path):
+    """A call of two minutes, of which gates have twelve seconds: one that may take a minute is not begun."""
+    go = make_kit({"first": {"limit_s": 60}}, """(Gate("slow", "print('begun')"),)""", settings="GATES_SHARE = 0.1")
+    code, said, _ = ended(go(tmp_path / "out", "--minutes", "2"))
+    assert code == 0 and "gate slow: no time is left for it: gates have 10% of a call" in said
+    assert [r["step"] for r in records(tmp_path / "out") if r["kind"] == "done"] == ["first"]
+
+
+def test_a_folder_that_a_killed_call_left_goes_and_others_stay(make_kit, tmp_path):
+    """Of calls: one that was killed, and one that is alive. And a folder of such a name in which no call was."""
+    slow = make_kit({"slow": {"limit_s": 300, "do": SLEEP}}, settings="PACK_EVERY_S = 0.2")
+    mine = lambda: {path.name for path in tmp_path.glob("convtune-go-*")}
+
+    def started(name):
+        before, process = mine(), slow(tmp_path / name)
+        wait_until(lambda: b"begun" in results(tmp_path / name).get("records.jsonl", b"") if (tmp_path / name / "results.tar.gz").exists() else False, 60, "its step")
+        (folder,) = mine() - before
+        return process, folder
+
+    killed, left = started("killed")
+    killed.kill()
+    killed.communicate(timeout=60)
+    (tmp_path / "convtune-go-foreign").mkdir()
+    (tmp_path / "convtune-go-link").symlink_to(tmp_path / left)
+    assert left in mine()
+    # The guard of the killed one lives a moment longer.
+    alive_one, folder = None, None
+    try:
+        wait_until(lambda: not flocked(tmp_path / left), 30, "the lock of the killed call")
+        alive_one, folder = started("alive")
+        assert mine() == {folder, "convtune-go-foreign", "convtune-go-link"} and not (tmp_path / left).exists()
+        (tmp_path / "convtune-go-link").unlink()
+        usage = ended(slow(tmp_path / "out", "--base", tmp_path / "nowhere"))
+        assert usage[0] == 2 and mine() == {folder, "convtune-go-foreign"}
+    finally:
+        if alive_one is not None:
+            alive_one.terminate()
+            alive_one.communicate(timeout=60)
+    assert mine() == {"convtune-go-foreign"}
+
+
+def flocked(folder):
+    import fcntl
+
+    with open(folder / "tmp" / "go.lock", "rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("written, code", [("''", 77), ("'{\"error\": \"an old driver\"}'", 1), ("'no JSON'", 1)], ids=["no card", "no driver for it", "no answer"])
 def test_without_a_card_nothing_else_is_tried(make_kit, tmp_path, written, code):
     do = f"import pathlib; pathlib.Path('probe.jsonl').write_text({written}); print('no'); sys.exit(1)"
     go = make_kit({"first": {"limit_s": 60}}, f"(Gate('probe', {do!r}, fatal=True),)")
@@ -377,6 +429,13 @@ def test_the_rehearsal_sees_what_is_broken(tmp_path):
         (tmp_path / f"file-{number}").touch()
     with pytest.raises(rehearse.Broken, match="files"):
         rehearse.check(tmp_path)
+
+
+def test_a_gates_line_says_what_the_workers_self_check_found():
+    gates = load("gates.py")
+    tuning = {"conditions": {"selfCheck": {"known": True, "failed": ["clock", "graph:fwd:f16"]}}}
+    assert gates.broken_words([{}, tuning]) == "; the worker's self-check found that clock, graph:fwd:f16 do not work"
+    assert gates.broken_words([{"devices": [{"name": "gpu:0"}]}, {}]) == ""
 
 
 def test_which_apis_a_program_reaches_is_read_off_cudnns_own_log(preload, tmp_path):

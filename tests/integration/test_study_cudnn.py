@@ -51,6 +51,17 @@ def test_it_refuses_what_cudnn_refuses(library, profile):
         graph_api.Plan(graph, 9999, {})
 
 
+def test_whether_mode_b_is_mode_instant_is_read_off_their_lists(library, profile):
+    """On this card cuDNN has a list of its own for some of the networks' convolutions, and for others the one of PyTorch's usual mode."""
+    found = {
+        name: [graph_api.modes_agree(library, problem.parse(text), "instant", "b", profile=profile) for text in networks()[name].problems]
+        for name in ("resnet50", "unet")
+    }
+    assert all(listed and first for listed, first in found["resnet50"])
+    assert not any(listed for listed, _ in found["unet"])
+    assert not all(first for _, first in found["unet"])
+
+
 def test_every_problem_of_the_networks_can_be_read():
     for network in networks().values():
         for text in network.problems:

@@ -129,27 +129,44 @@ def test_a_step_that_is_killed_leaves_whole_records_and_no_process(work):
     assert {r["network"] for r in records.Records(work).of("tuned")} == {"resnet50", "resnext50"}
 
 
-def test_a_peer_that_fails_is_left_out_and_named(work):
-    """W's library is there and W cannot start: the others run on, and the network does not count."""
-    kit = work.parent / "kit"
-    (kit / "lib").mkdir(parents=True)
-    (kit / "bin").symlink_to(PROGRAMS)
-    (kit / "lib" / "libconvtune_preload.so").symlink_to(PROGRAMS.parent / "lib" / "libconvtune_preload.so")
-    probe = """
+def scripted(folder, script=None):
+    """A kit of this build's programs; with a script, the fake worker does what it says."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "lib").mkdir()
+    (folder / "lib" / "libconvtune_preload.so").symlink_to(PROGRAMS.parent / "lib" / "libconvtune_preload.so")
+    for name in ("convtuned", "convtune"):
+        (folder / "bin" / name).symlink_to(PROGRAMS / name)
+    worker = folder / "bin" / "convtune-fake-worker"
+    worker.write_text(f"#!/bin/sh\nCONVTUNE_FAKE_SCRIPT='{script or 'candidates=8'}' exec {PROGRAMS / 'convtune-fake-worker'} \"$@\"\n")
+    worker.chmod(0o755)
+    return folder
+
+
+GENERATION = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import pathlib, time, peers, steps
+import pathlib, signal, time, peers, steps
 from lab import Lab
 from records import Records
-made = peers.Group.load_request
-peers.Group.load_request = lambda self, name: {"do": "no_such_request"} if name == "W" else made(self, name)
+load, each = peers.Group.load_request, peers.Group.each
+{change}
 lab, found = Lab(sys.argv[2], sys.argv[3], True), Records(sys.argv[2])
 found.begin(lab.conditions())
-peers.generation(lab, found, "resnet50-peers2", steps.networks()["resnet50"], time.time() + 60)
+peers.generation(lab, found, "resnet50-peers2", steps.networks()["resnet50"], time.time() + {seconds})
 """
-    done = subprocess.run([sys.executable, "-c", probe, str(study.STUDY), str(work), str(kit)], capture_output=True, text=True)
+
+
+def generation(work, change, seconds=60):
+    """A second generation of ResNet-50's peers in which something of the study is changed; its records."""
+    code = GENERATION.format(change=change, seconds=seconds)
+    done = subprocess.run([sys.executable, "-c", code, str(study.STUDY), str(work), str(PROGRAMS.parent)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = records.Records(work)
+    return records.Records(work)
+
+
+def test_a_peer_that_fails_is_left_out_and_named(work):
+    """W's library is there and W cannot start: the others run on, and the network does not count."""
+    found = generation(work, 'peers.Group.load_request = lambda self, name: {"do": "no_such_request"} if name == "W" else load(self, name)')
     (failed,) = found.of("peer_failed")
     assert failed["peer"] == "W" and "no_such_request" in failed["reason"]
     last = found.of("round")[-1]
@@ -160,21 +177,109 @@ peers.generation(lab, found, "resnet50-peers2", steps.networks()["resnet50"], ti
     assert "no_such_request" in study.run("--work", work, "--table").stdout
 
 
+STOP_B0 = """
+def stopped(self, request_of, together=True, until=None):
+    if until is not None:
+        self.peers["B0"].process.send_signal(signal.SIGSTOP)
+    return each(self, request_of, together, until)
+peers.Group.each = stopped
+"""
+
+
+def test_a_search_without_an_end_costs_its_peer_alone(work):
+    """B0 is stopped in front of its first iteration: the others replay, and B0 is gone from the card."""
+    # The made-up rounds take no time: the peer has what is left of the deadline.
+    found = generation(work, STOP_B0, peers.CLOSING_S + peers.ROUNDS_S + 3)
+    (failed,) = found.of("peer_failed")
+    assert failed["peer"] == "B0" and "not done in its time" in failed["reason"]
+    rounds = found.of("round", step="resnet50-peers2")
+    assert len(rounds) == peers.ROUNDS and all(set(r["us"]) == set(peers.PEERS) - {"B0"} for r in rounds)
+    assert found.of("served")[-1]["captured_served"] == steps.networks()["resnet50"].convolutions
+    (result,) = verdict.results(found)
+    assert result.status is verdict.Status.COUNTED
+
+
+def test_what_cudnn_lists_for_b_is_asked_once_and_costs_nobody(work):
+    (asked,) = records.Records(work).of("modes")
+    assert (asked["convolutions"], asked["same_list"]) == (53, 0)
+    path = work / "records.jsonl"
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if '"kind":"modes"' not in line))
+    found = generation(work, 'peers.compare_modes.__globals__["MODES_S"] = -1000.0')
+    assert not found.of("modes") and [r["peer"] for r in found.of("peer_failed")] == ["H2"]
+    (result,) = verdict.results(found)
+    assert result.generations == 2 and result.status is verdict.Status.COUNTED and result.modes is None
+
+
+def test_a_peer_writes_its_counters_though_its_group_was_told_to_end(tmp_path):
+    """The end of a step is told to all of its processes at once."""
+    counters = tmp_path / "counters.jsonl"
+    process = subprocess.Popen(
+        [sys.executable, study.STUDY / "peer.py", "--made-up"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "CONVTUNE_PRELOAD_COUNTERS": str(counters)},
+    )  # fmt: skip
+    assert "imported" in process.stdout.readline()
+    process.stdin.write(json.dumps({"do": "load", "made_up": {"served": 53}, "seed": 1}) + "\n")
+    process.stdin.flush()
+    assert "torch" in process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert json.loads(counters.read_text())["captured_served"] == 53
+
+
+def test_a_worker_that_is_wrong_everywhere_publishes_nothing_and_the_step_says_so(tmp_path, kit):
+    """The others are compared once, without W."""
+    arguments = ["--simulate", "--kit", scripted(tmp_path / "kit", "wrong=-2"), "--work", tmp_path / "work", "--step"]
+    done = study.run(*arguments, "resnet50-tune")
+    assert done.returncode == 1 and "0% of the convolutions have a tuning that may be published" in done.stderr, done.stderr
+    found = records.Records(tmp_path / "work")
+    assert len(found.of("tuned")) == 1 and not found.done and not (tmp_path / "work" / "snapshots").exists()
+    for runs in (1, 1):
+        done = study.run(*arguments, "resnet50-peers1")
+        assert done.returncode == 75 and len(records.Records(tmp_path / "work").of("round")) == runs * peers.ROUNDS
+    (result,) = verdict.results(records.Records(tmp_path / "work"))
+    assert set(result.over_h) == {"H2", "B", "B10", "B0"} and "may be published" in result.because
+    assert "W was not served: 0% of the convolutions" in study.run("--work", tmp_path / "work", "--table").stdout
+
+
+def test_a_tuning_that_was_cut_short_is_gone_on_with_on_another_machine(work, tmp_path):
+    """The database stayed behind, and this worker could tune nothing: what was tuned comes back."""
+    shutil.rmtree(work / "state")
+    log = tmp_path / "requests"
+    done = study.run(
+        "--simulate", "--kit", scripted(tmp_path / "kit", f"refused=1;log={log}"), "--work", work, "--step", "resnet50-tune",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, again = records.Records(work).of("tuned")
+    winners = lambda record: {p["problem"]: (p["winner"], p["winner_us"]) for p in record["problems"]}
+    assert winners(again) == winners(first) and (work / "snapshots" / "resnet50" / "current.snapshot").exists()
+
+
+def test_what_nobody_thought_of_is_a_failure_of_its_step_and_named(tmp_path, kit):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "state").write_text("a file in the place of a folder")
+    done = run_step(tmp_path / "work", "resnet50-tune")
+    (failed,) = records.Records(tmp_path / "work").of("failed")
+    assert done.returncode == 1 and failed["reason"].startswith("FileExistsError: ")
+
+
+def test_a_self_check_is_read_wherever_it_stands():
+    import lab
+
+    device = {"name": "gpu:0", "selfCheck": {"known": True, "failed": ["clock", "graph:fwd:f16"], "details": "clock: 12 us"}}
+    assert lab.failed_instruments({"devices": [device, {"selfCheck": {"known": True}}]}) == ["clock", "graph:fwd:f16"]
+    assert lab.failed_instruments([{"conditions": {"self_check": {"failed": ["caches"]}}}, None]) == ["caches"]
+    assert lab.failed_instruments({"devices": [{"name": "gpu:0"}]}) == []
+
+
 def test_steps_that_need_a_tuning_say_so(tmp_path, kit):
-    for name in ("resnet50-peers1", "oracle"):
+    for name in ("resnet50-peers1", "startup", "oracle", "soak"):
         done = run_step(tmp_path / "work", name)
-        assert done.returncode == 1 and "comes first" in done.stderr
-    assert [r["step"] for r in records.Records(tmp_path / "work").of("failed")] == ["resnet50-peers1", "oracle"]
+        assert done.returncode == 75 and done.stderr.count("\n") == 1 and "comes first" in done.stderr
+    assert not records.Records(tmp_path / "work").of("failed") and not records.Records(tmp_path / "work").done
 
 
 def test_a_worker_that_tunes_nothing_fails_the_step_with_its_reason(tmp_path, kit):
-    kit = tmp_path / "kit"
-    shutil.copytree(PROGRAMS.parent / "lib", kit / "lib", ignore=lambda *_: {n for n in os.listdir(PROGRAMS.parent / "lib") if n != "libconvtune_preload.so"})
-    (kit / "bin").mkdir()
-    for name in ("convtuned", "convtune"):
-        (kit / "bin" / name).symlink_to(PROGRAMS / name)
-    (kit / "bin" / "convtune-fake-worker").write_text(f'#!/bin/sh\nCONVTUNE_FAKE_SCRIPT=refused=1 exec {PROGRAMS / "convtune-fake-worker"} "$@"\n')
-    (kit / "bin" / "convtune-fake-worker").chmod(0o755)
+    kit = scripted(tmp_path / "kit", "refused=1")
     done = study.run("--simulate", "--kit", kit, "--work", tmp_path / "work", "--step", "resnet50-tune")
     assert done.returncode == 1 and "nothing was tuned: " in done.stderr and "fwd,x=" in done.stderr
     assert not (tmp_path / "work" / "snapshots").exists()
@@ -281,6 +386,40 @@ def test_what_nvml_says_of_the_card(monkeypatch):
     monkeypatch.setattr(Driver, "nvmlInit_v2", staticmethod(lambda: 9))
     with pytest.raises(lab.NoGpu, match="no GPU on this machine"):
         lab.Card()
+
+
+def test_without_nvml_the_driver_says_which_card_it_is(monkeypatch):
+    import lab
+
+    def bytes_into(value):
+        def function(buffer, *_):
+            buffer.raw = value
+            return 0
+        return function
+
+    def number_into(value):
+        def function(pointer, *_):
+            pointer._obj.value = value
+            return 0
+        return function
+
+    class Driver:
+        cuInit = staticmethod(lambda flags: 0)
+        cuDeviceGet, cuDriverGetVersion = staticmethod(number_into(0)), staticmethod(number_into(13000))
+        cuDeviceGetName, cuDeviceGetUuid = staticmethod(bytes_into(b"A card".ljust(96, b"\0"))), staticmethod(bytes_into(bytes(range(16))))
+
+    def load(name):
+        if name == "libcuda.so.1":
+            return Driver
+        raise OSError(f"{name}: not there")
+
+    monkeypatch.setattr(lab.ctypes, "CDLL", load)
+    card = lab.find_card()
+    assert (card.uuid, card.name, card.driver) == ("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", "A card", "for CUDA 13.0")
+    assert set(card.state().values()) == {None} and card.used_bytes() is None
+    monkeypatch.setattr(Driver, "cuInit", staticmethod(lambda flags: 100))
+    with pytest.raises(lab.NoGpu, match="libnvidia-ml"):
+        lab.find_card()
 
 
 def test_a_plot_is_well_formed_and_has_every_point():

@@ -108,28 +108,28 @@ class Made:
         self.records.all.append({"kind": kind, "card": self.card, **fields})
         return self
 
-    def generation(self, network, rounds=20, served=1.0, error=0.001, card=None, **factors):
+    def generation(self, network, rounds=20, served=1.0, error=0.001, card=None, errors=(), counters=None, **factors):
         self.generations += 1
         total = networks()[network].convolutions
         shared = {"network": network, "generation": f"g{self.generations}", "card": card or self.card}
-        self.add("peers", **shared, errors={"W": error, "H2": 0.0}, first_ms={"H": 100.0}, torch="2.11", cudnn=91900)
+        self.add("peers", **shared, errors={"W": error, "H2": 0.0, **dict(errors)}, first_ms={"H": 100.0}, torch="2.11", cudnn=91900)
         for number in range(rounds):
             slow = self.random.uniform(1, 3)
             us = {peer: 1000 * slow * factor * self.random.gauss(1, 0.001) for peer, factor in {**self.FACTORS, **factors}.items()}
             self.add("round", **shared, round=number, us=us, state={})
-        return self.add("served", **shared, convolutions=total, captured=total, captured_served=round(served * total))
+        return self.add("served", **shared, convolutions=total, captured=total, captured_served=round(served * total), counters={"captured": total} if counters is None else counters)
 
     def all_networks(self, **factors):
         for name in networks():
             self.generation(name, **factors)
         return self
 
-    def tuned(self, network, stock=100.0, winner=90.0):
+    def tuned(self, network, stock=100.0, winner=90.0, evidence="EVIDENCE_MEASURED", broken=()):
         problems = [
-            {"problem": p, "count": n, "stock_us": stock, "winner_us": winner, "timed": 3, "quarantined": 0}
+            {"problem": p, "count": n, "stock_us": stock, "winner_us": winner, "timed": 3, "quarantined": 0, "evidence": evidence}
             for p, n in networks()[network].problems.items()
         ]  # fmt: skip
-        return self.add("tuned", network=network, problems=problems)
+        return self.add("tuned", network=network, problems=problems, self_check_failed=list(broken))
 
     def starts(self, later_ms=25.0, count=6, served=53):
         for peer, ms in (("H", 200.0), ("B10", 900.0), ("W", 200.0 + later_ms)):
@@ -205,7 +205,36 @@ def test_what_the_interposer_did_not_know_of_was_not_served():
 def test_a_generation_that_was_killed_before_w_told_does_not_count():
     made = Made().generation("resnet50")
     made.records.all = [r for r in made.records.all if r["kind"] != "served"]
-    assert made.results["resnet50", "GPU-a"].status is Status.NOT_SERVED
+    assert made.results["resnet50", "GPU-a"].status is Status.SILENT
+    # Nor does one whose counters were not written: that is not the same as not served.
+    made = Made().generation("resnet50", served=0.0, counters={})
+    assert made.results["resnet50", "GPU-a"].status is Status.SILENT
+    assert "Not counted: resnet50: W did not say how much it was served" in report.conclusion(made.verdict)
+
+
+def test_why_w_was_not_served_is_said():
+    made = Made().tuned("resnet50", evidence="EVIDENCE_HEURISTIC", broken=["clock", "graph:fwd:f16"])
+    made.generation("resnet50", served=0.0, counters={"missed": {"no_entry": 53, "refused": 0}})
+    (line,) = [line for line in report.conclusion(made.verdict) if line.startswith("Not counted: ")]
+    assert line == (
+        "Not counted: resnet50: less than 95% served: W was not served: the worker's self-check found that clock, graph:fwd:f16 do not work; "
+        "see gates; 0% of the convolutions have a tuning that may be published (evidence of the others: heuristic 23); the interposer missed "
+        "no_entry 53"
+    )
+    (bound,) = verdict.bounds(made.records)
+    assert bound.published == 0.0
+    failed = Made().generation("resnet50", served=0.0).add("peer_failed", network="resnet50", peer="W", reason="no symbol")
+    assert failed.results["resnet50", "GPU-a"].because == "W failed: no symbol"
+
+
+@pytest.mark.parametrize("same, line", [(53, True), (52, False)])
+def test_mode_b_that_lists_what_h_lists_is_named(same, line):
+    """B looks 1% faster than all others and is H: the table says so."""
+    made = Made().generation("resnet50", B=0.94).add("modes", network="resnet50", convolutions=53, same_list=same, same_first=53)
+    assert any(text.startswith("Mode B is H again in resnet50: ") for text in report.conclusion(made.verdict)) is line
+    page = report.markdown(made.records)
+    assert ("B (= H)" in page) is line and (f"{round(100 * same / 53)}%, 100%" in page)
+    assert Made().generation("resnet50").results["resnet50", "GPU-a"].modes is None
 
 
 @pytest.mark.parametrize("error", [0.021, None])
@@ -213,6 +242,12 @@ def test_outputs_that_differ_do_not_count(error):
     made = Made().generation("resnet50", error=error)
     assert made.results["resnet50", "GPU-a"].status is Status.OUTPUTS_DIFFER
     assert report.conclusion(made.verdict)[-1] == "Not counted: resnet50: outputs differ"
+
+
+def test_what_unmodified_peers_differ_by_is_no_fault_of_w():
+    made = Made().generation("sd_unet", error=0.05, errors={"B10": 0.03, "B": None})
+    assert made.results["sd_unet", "GPU-a"].status is Status.COUNTED
+    assert Made().generation("sd_unet", error=0.07, errors={"B10": 0.03}).results["sd_unet", "GPU-a"].status is Status.OUTPUTS_DIFFER
 
 
 def test_a_network_whose_a_a_is_beyond_one_percent_does_not_count():

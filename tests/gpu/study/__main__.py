@@ -15,10 +15,11 @@ import signal
 import sys
 import tarfile
 import time
+import traceback
 
 import report
 import steps
-from lab import Lab, NoGpu, NotHere, StepFailed, TimeIsUp
+from lab import Lab, NoGpu, NotHere, NotReady, StepFailed, TimeIsUp
 from records import Records, read
 
 FAILED, USAGE, CUT_SHORT, NO_GPU = 1, 2, 75, 77
@@ -40,7 +41,7 @@ def parse_arguments(arguments):
 
 
 def run_step(parsed):
-    """The exit code: 0 done, 1 failed, 75 cut short with what there was kept, 77 no GPU."""
+    """The exit code: 0 done, 1 failed, 75 not done yet with what there was kept, 77 no GPU."""
     step = next(s for s in steps.all_steps() if s.name == parsed.step)
     until = parsed.deadline if parsed.deadline is not None else time.time() + step.limit_s
     # A polite end of the step's process is an end of its children and of nothing half-written.
@@ -61,9 +62,15 @@ def run_step(parsed):
     except TimeIsUp:
         print(f"study: {step.name}: its time is up; what there is is kept", file=sys.stderr)
         return CUT_SHORT
-    except StepFailed as error:
-        records.add({"kind": "failed", "step": step.name, "reason": str(error)})
+    except NotReady as error:
         print(f"study: {step.name}: {error}", file=sys.stderr)
+        return CUT_SHORT
+    except Exception as error:  # whatever it is, the table names it
+        reason = str(error) if isinstance(error, StepFailed) else f"{type(error).__name__}: {error}"
+        records.add({"kind": "failed", "step": step.name, "reason": reason})
+        if not isinstance(error, StepFailed):
+            traceback.print_exc()
+        print(f"study: {step.name}: {reason}", file=sys.stderr)
         return FAILED
     finally:
         lab.close()

@@ -182,6 +182,13 @@ class Graph:
             return []
 
 
+def modes_agree(library, problem, mode, other, handle=None, profile=None):
+    """(whether two heuristic modes list the same configs, whether the first is the same); False where a mode lists none."""
+    graph = Graph(library, problem, handle, profile)
+    one, two = graph._listed(mode), graph._listed(other)
+    return bool(one) and one == two, bool(one) and one[:1] == two[:1]
+
+
 class Plan:
     """An execution plan of an engine and its knobs. Raises CudnnError where cuDNN refuses it."""
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid as uuidlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[2]
@@ -33,6 +34,10 @@ class NoGpu(NotHere):
 
 class StepFailed(RuntimeError):
     """A step cannot be done, for a reason that trying again at once does not mend."""
+
+
+class NotReady(RuntimeError):
+    """Another step brings what this one needs, and has not brought it."""
 
 
 class TimeIsUp(RuntimeError):
@@ -60,6 +65,27 @@ def library_folders():
     spec = importlib.util.find_spec("nvidia")
     roots = list(spec.submodule_search_locations) if spec else []
     return [str(path) for root in roots for path in sorted(pathlib.Path(root).glob("*/lib"))]
+
+
+def served_env(library, snapshot, counters):
+    """The environment of W: an unmodified program that gets the winners of a snapshot's folder.
+
+    What B10 and B0 choose from has any notes and any workspace: so may the winners."""
+    return {
+        "LD_PRELOAD": str(library), "CONVTUNE_SNAPSHOT": str(snapshot), "CONVTUNE_PRELOAD_POLICY": "reorder",
+        "CONVTUNE_PRELOAD_ALLOW": "notes,workspace", "CONVTUNE_PRELOAD_REPORT": "0", "CONVTUNE_PRELOAD_COUNTERS": str(counters),
+    }  # fmt: skip
+
+
+def failed_instruments(document):
+    """Names of the instruments that the worker's self-check found not to work, wherever a JSON document tells of one."""
+    found = {}
+    for key, value in document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ():
+        if key in ("selfCheck", "self_check") and isinstance(value, dict):
+            found |= dict.fromkeys(value.get("failed", []))
+        else:
+            found |= dict.fromkeys(failed_instruments(value))
+    return list(found)
 
 
 class _Memory(ctypes.Structure):
@@ -105,6 +131,42 @@ class Card:
         return memory.used if self._c.nvmlDeviceGetMemoryInfo(self._device, ctypes.byref(memory)) == 0 else None
 
 
+class CardByDriver:
+    """The first GPU as CUDA's driver sees it, where NVML is missing: no clocks and no power. Makes no context. Raises NoGpu."""
+
+    def __init__(self):
+        try:
+            cuda = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise NoGpu(f"no GPU with a driver on this machine: {error}") from None
+        device, version = ctypes.c_int(), ctypes.c_int()
+        name, uuid = ctypes.create_string_buffer(96), ctypes.create_string_buffer(16)
+        if cuda.cuInit(0) != 0 or cuda.cuDeviceGet(ctypes.byref(device), 0) != 0:
+            raise NoGpu("no GPU on this machine, says CUDA's driver")
+        self.name = name.value.decode() if cuda.cuDeviceGetName(name, 96, device) == 0 else "unknown"
+        # As NVML writes it, so that a card is the same one by both.
+        known = cuda.cuDeviceGetUuid(uuid, device) == 0
+        self.uuid = f"GPU-{uuidlib.UUID(bytes=uuid.raw)}" if known else "unknown"
+        self.driver = f"for CUDA {version.value // 1000}.{version.value % 1000 // 10}" if cuda.cuDriverGetVersion(ctypes.byref(version)) == 0 else "unknown"
+
+    def state(self):
+        return {"mhz": None, "watts": None, "celsius": None}
+
+    def used_bytes(self):
+        return None
+
+
+def find_card():
+    """NVML tells more; a container may lack it and have a card that works. Raises NoGpu."""
+    try:
+        return Card()
+    except NoGpu as error:
+        try:
+            return CardByDriver()
+        except NoGpu:
+            raise error from None
+
+
 class MadeUpCard:
     """For --simulate: a card that nobody takes for a real one."""
 
@@ -146,7 +208,10 @@ class Child:
                 raise StepFailed(f"{self.process.args[1]} ended with {self.process.wait()}; see the log beside the records")
             self._data += data
         line, _, self._data = self._data.partition(b"\n")
-        answer = json.loads(line)
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            raise StepFailed(f"{self.process.args[1]} said {line[:200]!r}, which is no answer") from None
         if "error" in answer:
             raise StepFailed(answer["error"])
         return answer
@@ -243,6 +308,10 @@ class Daemon:
         document = self.run("tune", "--api", "graph", "--budget", budget, *options, "--file", "-", lines=problems)
         return [failure for job in document.get("jobs", []) for failure in job.get("failures", [])]
 
+    def failed_instruments(self):
+        """What the worker's self-check found not to work; empty too where no device tells of one."""
+        return failed_instruments(self.run("environments"))
+
     def tuning(self, problem):
         """The tuning of a problem with all its candidates; None if there is none."""
         return self.run("explain", problem).get("tuning")
@@ -254,7 +323,7 @@ class Lab:
     def __init__(self, work, kit=None, simulated=False):
         self.work, self.simulated = pathlib.Path(work).resolve(), simulated
         self.kit = find_kit(kit, simulated)
-        self.card = MadeUpCard() if simulated else Card()
+        self.card = MadeUpCard() if simulated else find_card()
         self.library = self.kit / "lib" / "libconvtune_preload.so"
         if not self.library.exists():
             raise NotHere(f"{self.library} is not there")

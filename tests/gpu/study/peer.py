@@ -13,6 +13,7 @@ import json
 import math
 import os
 import random
+import signal
 import sys
 import time
 import traceback
@@ -33,6 +34,8 @@ class TorchPeer:
         torch.backends.cudnn.benchmark = benchmark
         if limit is not None:
             torch.backends.cudnn.benchmark_limit = limit
+            if self.cuda and torch._C._cuda_get_cudnn_benchmark_limit() != limit:
+                raise RuntimeError(f"this PyTorch does not take benchmark_limit = {limit}")
         dtype = torch.float16 if self.cuda else torch.float32
         self.module = nets.build(network, device, dtype)
         self.inputs = nets.inputs(network, batch, device, dtype)
@@ -112,6 +115,15 @@ class TorchPeer:
         times = sorted(a.elapsed_time(b) * 1e3 for a, b in zip(marks, marks[1:]))
         return {"us": round((times[(count - 1) // 2] + times[count // 2]) / 2, 3), "count": count}
 
+    def modes(self, problems):
+        """For how many of the convolutions mode B is mode INSTANT, which PyTorch asks without it: {problem: [same list, same first]}."""
+        import graph_api
+        import problem
+
+        library = graph_api.Library()  # the one that PyTorch has
+        handle = library.handle()
+        return {"modes": {text: graph_api.modes_agree(library, problem.parse(text), "instant", "b", handle) for text in problems}}
+
     def save(self, path):
         """Writes the output, for the others to compare theirs with."""
         self.torch.save(self.output.detach().float().cpu(), path)
@@ -142,6 +154,9 @@ class MadeUpPeer:
     def replay(self, seconds):
         return {"us": self.known["us"] * self.random.gauss(1, 0.002), "count": 1}
 
+    def modes(self, problems):
+        return {"modes": {text: [self.known["modes"]] * 2 for text in problems}}
+
     def save(self, path):
         return {}
 
@@ -156,6 +171,8 @@ class MadeUpPeer:
 
 
 def main():
+    # The end of a step is told to its whole group. A peer's own end is its input's: then its counters are written.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # What a program prints is not an answer: answers get a channel of their own.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

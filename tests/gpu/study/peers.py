@@ -4,7 +4,7 @@ import contextlib
 import json
 import time
 
-from lab import StepFailed
+from lab import NotReady, StepFailed, TimeIsUp, served_env
 
 ROUNDS = 20
 TURN_S = 0.03
@@ -12,6 +12,9 @@ STARTS, STARTS_AT_ONCE = 6, 3
 SOAK_TURNS, SOAK_TURN_S = 10, 1.0
 # Left before a step's deadline: for W to end by itself, which is when its counters are written.
 CLOSING_S = 3.0
+# Left for captures and rounds: a search that is not done by then ends with its peer, and the others have theirs.
+ROUNDS_S = 6.0
+MODES_S = 4.0
 
 # What `load` is told, and the environment. H2 is H again: what A/A says of the method.
 BENCHMARK = {"B10": {"benchmark": True}, "B0": {"benchmark": True, "limit": 0}}
@@ -22,6 +25,8 @@ MADE_UP = {
     "H": (20000.0, 200.0), "H2": (20000.0, 200.0), "B": (19700.0, 200.0), "B10": (19100.0, 900.0), "B0": (18900.0, 2500.0),
     "W": (17600.0, 225.0),
 }  # fmt: skip
+# In these --simulate has mode B list what H's mode lists.
+MADE_UP_MODES_AGREE = ("sd_unet",)
 
 
 def order(names, round_number):
@@ -30,6 +35,14 @@ def order(names, round_number):
     first = round_number // 2 % len(names)
     rotated = names[first:] + names[:first]
     return rotated[::-1] if round_number % 2 else rotated
+
+
+def parsed(line):
+    """A line of counters; None if it was cut."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 class Group:
@@ -47,12 +60,7 @@ class Group:
     def _start(self, name):
         env = dict(MODE_B) if name == "B" else {}
         if name == "W":
-            # What B10 and B0 choose from has any notes and any workspace: so may the winners.
-            env = {
-                "LD_PRELOAD": str(self.lab.library), "CONVTUNE_SNAPSHOT": str(self.network.snapshot(self.lab.work).parent),
-                "CONVTUNE_PRELOAD_ALLOW": "notes,workspace", "CONVTUNE_PRELOAD_REPORT": "0",
-                "CONVTUNE_PRELOAD_COUNTERS": str(self.counters),
-            }  # fmt: skip
+            env = served_env(self.lab.library, self.network.snapshot(self.lab.work).parent, self.counters)
         return self.lab.child("peer.py", env, ["--made-up"] if self.lab.simulated else [])
 
     def add(self, kind, **fields):
@@ -63,25 +71,33 @@ class Group:
         if self.lab.simulated:
             us, first_ms = MADE_UP[name]
             request |= {
-                "made_up": {"us": us, "first_ms": first_ms, "served": self.network.convolutions},
+                "made_up": {"us": us, "first_ms": first_ms, "served": self.network.convolutions, "modes": self.network.name in MADE_UP_MODES_AGREE},
                 "seed": f"{self.network.name} {name} {self.seed}",
             }  # fmt: skip
         return request
 
-    def one(self, name, request=None):
-        """The answer of one peer; None, and a record, if it failed. H is what all others are held against: without it nothing goes on."""
+    def one(self, name, request=None, until=None):
+        """The answer of one peer; None, and a record, if it failed or has none by `until`.
+
+        H is what all others are held against: without it nothing goes on."""
+        end = self.until - CLOSING_S
         try:
             if request is not None:
                 self.peers[name].send(request)
-            return self.peers[name].receive(self.until - CLOSING_S)
-        except StepFailed as failure:
+            return self.peers[name].receive(end if until is None else min(until, end))
+        except (StepFailed, TimeIsUp) as failure:
+            late = isinstance(failure, TimeIsUp)
+            if late and (name == "H" or until is None):
+                raise
+            failure = StepFailed("not done in its time, so that the others have theirs") if late else failure
             self.add("peer_failed", peer=name, reason=str(failure))
             if name == "H":
-                raise
-            del self.peers[name]
+                raise failure
+            # Nothing of it stays on the card.
+            self.peers.pop(name).close()
             return None
 
-    def each(self, request_of, together=True):
+    def each(self, request_of, together=True, until=None):
         """Asks all, at once or one after the other, and gives {name: answer} of those that did not fail."""
         names = list(self.peers)
         if together and request_of is not None:
@@ -89,7 +105,7 @@ class Group:
                 self.peers[name].send(request_of(name))
         answers = {}
         for name in names:
-            answer = self.one(name, None if together or request_of is None else request_of(name))
+            answer = self.one(name, None if together or request_of is None else request_of(name), until)
             if answer is not None:
                 answers[name] = answer
         return answers
@@ -98,7 +114,7 @@ class Group:
         """W's counters, which it writes as it ends."""
         if not self.counters.exists():
             return {}
-        lines = [json.loads(line) for line in self.counters.read_text().splitlines()]
+        lines = [line for line in map(parsed, self.counters.read_text().splitlines()) if line]
         return max(lines, key=lambda line: line.get("captured_served", 0)) if lines else {}
 
     def __enter__(self):
@@ -120,7 +136,7 @@ def prepared(group):
     """Loads all together, has each run its first iteration and its search alone on the card, and captures."""
     group.imported()
     loaded = group.each(group.load_request)
-    first = group.each(lambda _: {"do": "first"}, together=False)
+    first = group.each(lambda _: {"do": "first"}, together=False, until=group.until - CLOSING_S - ROUNDS_S)
     group.each(lambda _: {"do": "capture"})
     path = group.lab.scratch / "output.pt"
     group.one("H", {"do": "save", "path": str(path)})
@@ -144,24 +160,52 @@ def turns(group, count, seconds, kind):
         group.add(kind, round=number, us=us, state=state)
 
 
-def generation(lab, records, step, network, until):
+def need_winners(lab, network):
     if not network.snapshot(lab.work).exists():
-        raise StepFailed(f"no snapshot of {network.name}'s winners below {lab.work}: its step `tune` comes first")
-    group = Group(lab, records, step, network, PEERS, until, seed=len(records.of("peers")))
+        raise NotReady(f"{network.name} has no published winners: its step `tune` comes first")
+
+
+def compare_modes(group, records):
+    """Whether B could choose otherwise than H at all: for how many convolutions cuDNN lists the same for both, on this card.
+
+    Asked once, and of H2 behind the last round, where nothing more is lost with it."""
+    network = group.network
+    if "H2" not in group.peers or records.of("modes", network=network.name, card=records.card):
+        return
+    answer = group.one("H2", {"do": "modes", "problems": list(network.problems)}, time.time() + MODES_S)
+    if answer is not None:
+        agree = [sum(network.problems[text] for text, found in answer["modes"].items() if found[i]) for i in (0, 1)]
+        group.add("modes", convolutions=network.convolutions, same_list=agree[0], same_first=agree[1])
+
+
+def generation(lab, records, step, network, until):
+    """Where a worker tuned and published nothing, the others are compared once without W: what they gain is a bound too."""
+    names = PEERS
+    try:
+        need_winners(lab, network)
+    except NotReady:
+        if not records.of("tuned", network=network.name, card=records.card) or records.of("round", network=network.name, card=records.card):
+            raise
+        names = tuple(name for name in PEERS if name != "W")
+    group = Group(lab, records, step, network, names, until, seed=len(records.of("peers")))
     try:
         with group:
             prepared(group)
             turns(group, ROUNDS, TURN_S, "round")
+            compare_modes(group, records)
     finally:
         counted = group.counted()
         group.add(
             "served", convolutions=network.convolutions, captured=counted.get("captured", 0),
             captured_served=counted.get("captured_served", 0), counters=counted,
         )  # fmt: skip
+    if "W" not in names:
+        raise NotReady(f"without W: nothing of {network.name} was published, see its step `tune`")
 
 
 def startup(lab, records, step, network, until):
     """Fresh processes, one at a time on the card. Those of a few rounds import PyTorch before any of them touches it."""
+    need_winners(lab, network)
     begun = len({r["round"] for r in records.of("startup", network=network.name)})
     for first in range(begun, STARTS, STARTS_AT_ONCE):
         with contextlib.ExitStack() as stack:
@@ -194,6 +238,7 @@ def _start_one_by_one(group, number, imported_s):
 
 
 def soak(lab, records, step, network, until):
+    need_winners(lab, network)
     with Group(lab, records, step, network, ("H", "W"), until) as group:
         prepared(group)
         turns(group, SOAK_TURNS, SOAK_TURN_S, "soak")

@@ -59,23 +59,28 @@ def conclusion(found):
     lines.append(f"SOONER{so_far}: {found.sooner.value}: {reason} (the rule: at most {rule.SOONER_RATIO} and {rule.SOONER_MS:+.0f} ms)")
     if Answer.OPEN not in (found.faster, found.sooner) and not found.missing and Answer.YES not in (found.faster, found.sooner):
         lines.append("Neither: by this rule it is not worth it for these networks.")
-    lines += [f"Not counted: {r.network}: {r.status.value}" for r in found.left_out]
+    lines += [f"Not counted: {r.network}: {r.status.value}" + (f": W was not served: {r.because}" if r.because else "") for r in found.left_out]
+    if same := [r.network for r in (*found.counted, *found.left_out) if r.b_is_h]:
+        lines.append(
+            f"Mode B is H again in {', '.join(same)}: cuDNN lists the same for both there, for every convolution. The best of mode B, B10 and B0 "
+            "is there the best of H, B10 and B0."
+        )  # fmt: skip
     return lines
 
 
 def bound_table(records):
     rows = [
         [b.network, f"{b.saved_us:.0f}", f"{b.stock_us:.0f}", number(b.iteration_us, 0), percent(b.share) + ("" if b.iteration_us else " of convolutions"),
-         percent(b.measured, 0), b.timed, b.quarantined]
+         percent(b.measured, 0), percent(b.published, 0), b.timed, b.quarantined]
         for b in rule.bounds(records)
     ]  # fmt: skip
     note = "The most that choices can save: sum of count x (stock - winner), as a share of H's iteration. Under 2% everywhere means no."
-    return note, table(["network", "saved, us", "stock, us", "iteration, us", "upper bound", "timed", "candidates", "quarantined"], rows)
+    return note, table(["network", "saved, us", "stock, us", "iteration, us", "upper bound", "timed", "published", "candidates", "quarantined"], rows)
 
 
 def network_table(found):
     rows = [
-        [r.network, short(r.card), r.best or "-", ratio(r.gain), ratio(r.over_h.get("H2")), percent(r.served), number(r.errors.get("W"), 4),
+        [r.network, short(r.card), "B (= H)" if r.best == "B" and r.b_is_h else r.best or "-", ratio(r.gain), ratio(r.over_h.get("H2")), percent(r.served), number(r.errors.get("W"), 4),
          r.generations, r.status.value]
         for r in found
     ]  # fmt: skip
@@ -90,11 +95,15 @@ def peer_table(found, first):
     peers = ("B", "B10", "B0", "W")
     rows = [
         [r.network, short(r.card), f"{r.h_us:.0f}", *(ratio(r.over_h.get(p)) for p in peers),
-         *(number(first.get((r.network, r.card), {}).get(p), 0) for p in ("H", *peers))]
+         *(number(first.get((r.network, r.card), {}).get(p), 0) for p in ("H", *peers)),
+         "-" if r.modes is None else f"{percent(r.modes[0], 0)}, {percent(r.modes[1], 0)}"]
         for r in found
     ]  # fmt: skip
-    note = "A peer's time over H's, paired by round; then the first iteration of these processes, searches included, in ms."
-    return note, table(["network", "card", "H, us", *(f"{p} / H" for p in peers), *(f"first {p}" for p in ("H", *peers))], rows)
+    note = (
+        "A peer's time over H's, paired by round; then the first iteration of these processes, searches included, in ms. B is H: the share of "
+        "convolutions for which cuDNN lists the same for mode B as for H's mode, and of those whose first is the same. At 100% B is H again."
+    )
+    return note, table(["network", "card", "H, us", *(f"{p} / H" for p in peers), *(f"first {p}" for p in ("H", *peers)), "B is H"], rows)
 
 
 def start_table(started):

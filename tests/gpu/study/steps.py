@@ -1,5 +1,6 @@
 """The steps of the study: which there are, in the order of what they are worth, and what each does."""
 
+import collections
 import dataclasses
 import functools
 import json
@@ -10,12 +11,16 @@ import time
 from collections.abc import Callable
 
 import peers
-from lab import Daemon, StepFailed, TimeIsUp
+from lab import Daemon, NotReady, StepFailed, TimeIsUp, failed_instruments
 
 BUDGET = "700ms"
 # For problems whose tuning could not be judged within BUDGET, and is therefore published to nobody.
 SECOND_BUDGET = "3s"
 UNPUBLISHED = (None, "EVIDENCE_UNSPECIFIED", "EVIDENCE_HEURISTIC")
+# Of a network's convolutions: with less W is no W.
+LEAST_SERVED = 0.95
+# In the folder of results, of all tunings so far.
+BUNDLE = "tunings.bundle"
 # Left before a step's deadline, to ask for what there is and to end in order.
 ENDING_S = 4.0
 ORACLE_SHAPES, FLIP_SHAPES, FLIP_TUNINGS = 12, 10, 5
@@ -111,30 +116,73 @@ def summary(problem, count, tuning):
     }  # fmt: skip
 
 
+def published(found):
+    """The share of a network's convolutions whose tuning is good enough to be published; found: what `tuned` records."""
+    return sum(p["count"] for p in found if p["evidence"] not in UNPUBLISHED) / sum(p["count"] for p in found)
+
+
 def tune(lab, records, step, until, network):
-    """Tunes what is not tuned yet, keeps the published snapshot, and says how much there is to win."""
-    problems = list(network.problems)
-    cut, failures = False, []
-    # The daemon's patience ends before the step's, so that it can be asked for what it has.
-    with Daemon(lab, lab.work / "state", until - ENDING_S) as daemon:
+    """Tunes what is not tuned yet, keeps what was published, and says how much there is to win.
+
+    What an earlier call tuned comes back by its bundle: the database itself is not carried."""
+    problems, state, bundle = list(network.problems), lab.work / "state", lab.work / BUNDLE
+    fresh = bundle.exists() and not state.exists()
+    cut, failures, instruments = False, [], []
+
+    def unless_failed(act):
+        """What one command cannot do is no reason to lose what the others did."""
         try:
-            failures = daemon.tune(problems, BUDGET)
-            unjudged = [p for p in problems if (daemon.tuning(p) or {}).get("evidence") in UNPUBLISHED]
-            daemon.tune(unjudged, SECOND_BUDGET, "--force")
+            return act()
+        except StepFailed as failure:
+            failures.append(str(failure))
         except TimeIsUp:
+            nonlocal cut
             cut = True
+        return None
+
+    # The daemon's patience ends before the step's, so that it can be asked for what it has.
+    with Daemon(lab, state, until - ENDING_S) as daemon:
+        if fresh:
+            unless_failed(lambda: daemon.run("import", str(bundle)))
+        failures += unless_failed(lambda: daemon.tune(problems, BUDGET)) or []
+        all_tried = not cut
+        tunings = {p: unless_failed(lambda p=p: daemon.tuning(p)) for p in problems} if all_tried else {}
+        unjudged = [p for p, tuning in tunings.items() if (tuning or {}).get("evidence") in UNPUBLISHED]
+        if unjudged:
+            unless_failed(lambda: daemon.tune(unjudged, SECOND_BUDGET, "--force"))
         daemon.until = until - ENDING_S / 2
-        found = [summary(p, count, daemon.tuning(p)) for p, count in network.problems.items()]
+        for p in unjudged if all_tried else problems:
+            tunings[p] = unless_failed(lambda p=p: daemon.tuning(p)) or tunings.get(p)
+        found = [summary(p, count, tunings.get(p)) for p, count in network.problems.items()]
+        instruments = unless_failed(daemon.failed_instruments) or failed_instruments(list(tunings.values()))
+        unless_failed(lambda: daemon.run("export", "--no-samples", str(bundle)))
     if not any(entry["winner"] for entry in found):
-        if cut:
+        if cut and not failures:
             raise TimeIsUp
         raise StepFailed(f"nothing was tuned: {failures[0] if failures else 'convtuned has no device'}; see {lab.log.name}")
-    path = network.snapshot(lab.work)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(lab.work / "state" / "snapshot" / "current.snapshot", path)
-    records.add({"kind": "tuned", "step": step, "network": network.name, "problems": found, "failures": failures[:3]})
-    if cut:
+    records.add({
+        "kind": "tuned", "step": step, "network": network.name, "problems": found, "failures": failures[:3], "self_check_failed": instruments,
+    })  # fmt: skip
+    path, current = network.snapshot(lab.work), state / "snapshot" / "current.snapshot"
+    if current.exists() and published(found) > 0:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(current, path.with_suffix(".part"))
+        path.with_suffix(".part").replace(path)
+    if not all_tried:
         raise TimeIsUp
+    if published(found) < LEAST_SERVED or not path.exists():
+        raise StepFailed(unpublished(found, instruments) or "the daemon published no snapshot")
+
+
+def unpublished(found, instruments):
+    """Why W cannot be served, in words; empty where nothing of the tunings speaks against it."""
+    reasons = [f"the worker's self-check found that {', '.join(instruments)} {'does' if len(instruments) == 1 else 'do'} not work; see gates"] if instruments else []
+    share = published(found)
+    if share < LEAST_SERVED:
+        kinds = collections.Counter((p["evidence"] or "none").removeprefix("EVIDENCE_").lower() for p in found if p["evidence"] in UNPUBLISHED)
+        listed = ", ".join(f"{name} {count}" for name, count in kinds.most_common())
+        reasons.append(f"{100 * share:.0f}% of the convolutions have a tuning that may be published (evidence of the others: {listed})")
+    return "; ".join(reasons)
 
 
 def tuned(records):
@@ -150,7 +198,7 @@ def oracle(lab, records, step, until):
     spread = [found[i] for i in range(ORACLE_SHAPES) for found in by_network if i < len(found)]
     chosen = list({p["problem"]: p for p in spread}.values())[:ORACLE_SHAPES]
     if not chosen:
-        raise StepFailed("no tuning: a network's step `tune` comes first")
+        raise NotReady("no winners yet: a network's step `tune` comes first")
     left = [p for p in chosen if p["problem"] not in known]
     end, child = until - 1, None
     for i, entry in enumerate(left):

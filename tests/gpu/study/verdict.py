@@ -7,10 +7,11 @@ import dataclasses
 import enum
 
 import stats
-from steps import ORACLE_SHAPES, networks, tuned
+from steps import LEAST_SERVED, networks, published, tuned, unpublished
 
-LEAST_SERVED = 0.95
 MOST_ERROR = 0.02
+# Or so many times what the output of an unmodified peer differs by: deep networks in f16 differ by more.
+MOST_ERROR_OF_OTHERS = 2.0
 MOST_A_A = 0.01
 LEAST_BOUND = 0.02
 FASTER = 1.05
@@ -24,6 +25,7 @@ class Status(enum.Enum):
     COUNTED = "counted"
     TOO_FEW = "fewer than 6 rounds"
     NOT_SERVED = "less than 95% served"
+    SILENT = "W did not say how much it was served"
     OUTPUTS_DIFFER = "outputs differ"
     NOISY = "A/A beyond 1%"
 
@@ -43,6 +45,7 @@ class Bound:
     stock_us: float  # of the convolutions
     iteration_us: float | None  # H's, where it has run
     measured: float  # share of the convolutions for which stock and winner were timed
+    published: float  # share of the convolutions whose tuning may be published
     timed: int
     quarantined: int
 
@@ -66,6 +69,13 @@ class Result:
     best: str | None
     served: float | None
     errors: dict
+    because: str = ""  # why W was not served, as far as the records know
+    modes: tuple | None = None  # (share of convolutions for which mode B lists what H's mode lists, those of the same first choice)
+
+    @property
+    def b_is_h(self):
+        """True if peer B could choose nothing else than H."""
+        return self.modes is not None and self.modes[0] == 1.0
 
     @property
     def gain(self):
@@ -109,7 +119,7 @@ def bounds(records):
         card = [r["us"]["H"] for r in records.of("round", network=name) if "H" in r["us"]]
         found.append(Bound(
             name, sum(p["count"] * (p["stock_us"] - p["winner_us"]) for p in known), sum(p["count"] * p["stock_us"] for p in known),
-            stats.median(card) if card else None, sum(p["count"] for p in known) / total, sum(p["timed"] for p in problems),
+            stats.median(card) if card else None, sum(p["count"] for p in known) / total, published(problems), sum(p["timed"] for p in problems),
             sum(p["quarantined"] for p in problems),
         ))  # fmt: skip
     return found
@@ -138,13 +148,36 @@ def served_share(record):
     return record["captured_served"] / max(record["captured"], record["convolutions"])
 
 
+def right_output(errors):
+    """Whether W's output is H's, within what is allowed for all or what unmodified peers differ by; errors: of each peer, None if no number."""
+    others = [errors[peer] for peer in BEST_OF if errors.get(peer) is not None]
+    return errors.get("W") is not None and errors["W"] <= max([MOST_ERROR, *(MOST_ERROR_OF_OTHERS * error for error in others)])
+
+
+def _because(records, network, card, told):
+    """Why W was not served; told: the records `served`."""
+    tunings = records.of("tuned", network=network)
+    reasons = [unpublished(tunings[-1]["problems"], tunings[-1].get("self_check_failed", []))] if tunings else []
+    reasons += [f"W failed: {r['reason'][:140]}" for r in records.of("peer_failed", network=network, card=card, peer="W")[-1:]]
+    missed = told[-1].get("counters", {}).get("missed", {}) if told else {}
+    if any(missed.values()):
+        reasons.append("the interposer missed " + ", ".join(f"{name} {count}" for name, count in missed.items() if count))
+    return "; ".join(filter(None, reasons))
+
+
+def modes(records, network, card):
+    """(share of convolutions for which mode B lists what H's mode lists, share of the same first choice); None if not asked."""
+    found = records.of("modes", network=network, card=card)
+    return (found[-1]["same_list"] / found[-1]["convolutions"], found[-1]["same_first"] / found[-1]["convolutions"]) if found else None
+
+
 def _usable(records, network, card):
     """(all generations, those in which W was served, those of them in which its output was right)."""
     rounds = _generations(records, "round", network, card)
     shares = {r["generation"]: served_share(r) for r in records.of("served", network=network, card=card)}
-    errors = {r["generation"]: r["errors"].get("W") for r in records.of("peers", network=network, card=card)}
+    wrong = {r["generation"]: not right_output(r["errors"]) for r in records.of("peers", network=network, card=card)}
     served = {g: found for g, found in rounds.items() if shares.get(g, 0.0) >= LEAST_SERVED}
-    right = {g: found for g, found in served.items() if errors.get(g) is not None and errors[g] <= MOST_ERROR}
+    right = {g: found for g, found in served.items() if not wrong.get(g, True)}
     return [list(part.values()) for part in (rounds, served, right)]
 
 
@@ -160,8 +193,9 @@ def result(records, network, card):
     there = [p for p in BEST_OF if p in gains]
     best = min(there, key=lambda p: gains[p].value) if there else None
     noise = over_h.get("H2")
+    told = records.of("served", network=network, card=card)
     if not served:
-        status = Status.NOT_SERVED
+        status = Status.SILENT if all(r.get("counters") == {} for r in told) else Status.NOT_SERVED
     elif not right:
         status = Status.OUTPUTS_DIFFER
     elif best is None or not gains[best].known or noise is None or not noise.known:
@@ -176,7 +210,7 @@ def result(records, network, card):
             errors[peer] = None if error is None or errors.get(peer, 0.0) is None else max(error, errors.get(peer, 0.0))
     return Result(
         network, card, status, len(right), stats.median([us["H"] for found in everyone for us in found if "H" in us]), over_h, gains, best,
-        min((served_share(r) for r in records.of("served", network=network, card=card)), default=None), errors,
+        min(map(served_share, told), default=None), errors, "" if served else _because(records, network, card, told), modes(records, network, card),
     )  # fmt: skip
 
 

@@ -225,7 +225,7 @@ TEST(FinishTuning, AProblemTooLargeForFindIsIncompleteAndSaysSo) {
   const Tuning tuning = TuningOf({Timed(0, 10)}, {.find_left_out = true});
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
   EXPECT_TRUE(tuning.has(IncompleteReason::kFindLeftOut));
-  EXPECT_FALSE(EndedForTime(tuning));
+  EXPECT_FALSE(tuning.has(IncompleteReason::kBudgetEnded));
 }
 
 TEST(CarryOverOtherApi, KeepsWhatTheOtherApiGave) {

@@ -309,7 +309,7 @@ TEST(DevicelessBackendTest, EveryKnownConvolutionHasAStockChoice) {
     ASSERT_THAT(listing.candidates, Not(IsEmpty())) << Name(cell);
     const bool any = std::any_of(
         listing.candidates.begin(), listing.candidates.end(),
-        [&](const Candidate& candidate) { return problem->Prepare(candidate.id, 0).ok(); });
+        [&](const Candidate& candidate) { return problem->Prepare(candidate.id).ok(); });
     EXPECT_TRUE(any) << Name(cell);
   }
 }

@@ -106,8 +106,7 @@ void AddSelfCheck(const v1::Device& device, std::vector<Finding>* findings) {
        absl::StrCat(subject, " failed: ", absl::StrJoin(parts, "; "),
                     check.details().empty() ? "" : absl::StrCat("\n", check.details())),
        "see that no other program uses the GPU; the next worker checks itself again, but for a "
-       "step that took a worker down: for that, stop convtuned and remove the file self_checks "
-       "from its state directory"});
+       "step that took a worker down, which a restart of convtuned tries again"});
 }
 
 }  // namespace

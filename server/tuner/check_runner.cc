@@ -162,8 +162,10 @@ void CheckRunner::Judge() {
     } else if (doubted[i]) {
       LeaveUnjudged(voters[i], absl::StrCat("not believed: ", finding.message));
       if (doubt_.why.empty()) {
-        doubt_.why = absl::StrCat(ToText(candidate.id), " ", finding.message,
-                                  ", which is not believed of so many or of a first choice");
+        doubt_.why =
+            absl::StrCat(ToText(candidate.id), " ", finding.message,
+                         "; more than a quarter of the engines, a whole API or a stock choice "
+                         "show this, so the check is doubted");
       }
     } else {
       candidate.status = CandidateStatus::kQuarantined;

@@ -202,6 +202,7 @@ absl::Status DeviceRunner::EnsureWorker() {
     client_.reset();
   }
   std::string reason;
+  int more_steps_lost = 0;
   for (int attempt = 0; client_ == nullptr && attempt < kStartAttempts; ++attempt) {
     const absl::Duration pause = not_before_ - absl::Now();
     if (!available_ && (attempt > 0 || pause > absl::ZeroDuration())) {
@@ -236,8 +237,9 @@ absl::Status DeviceRunner::EnsureWorker() {
     reason = std::string(client.status().message());
     spdlog::error("{}: cannot start the worker: {}", options_.device.name, reason);
     start_failure_ = reason;
-    // The next worker leaves that step of its self-check out; there are few.
-    if (lost_steps() != lost_before) {
+    // The next worker leaves that step of its self-check out. A card on which
+    // more steps are lost than that is broken as a whole.
+    if (lost_steps() != lost_before && ++more_steps_lost <= kMostStepsLost) {
       --attempt;
       continue;
     }

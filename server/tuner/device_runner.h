@@ -74,6 +74,8 @@ class DeviceRunner {
 
   // Failed starts after which an item is given up.
   static constexpr int kStartAttempts = 3;
+  // Steps of a self-check that may be lost in one start.
+  static constexpr int kMostStepsLost = 2;
   // Kills from outside, and deaths that no candidate can be blamed for, that
   // one item is tried again after.
   static constexpr int kOutsideKills = 5;
@@ -105,9 +107,9 @@ class DeviceRunner {
                                                        const JudgeLimits& limits);
   // Fills in key and time.
   void Quarantine(const TuningKey& key, QuarantineEntry entry);
-  // Lifts the quarantine of what it did not hold for in this tuning, and that
-  // was not quarantined anew.
-  void LiftOutlived(const Tuning& tuning, absl::Duration budget, int checker_version);
+  // Lifts quarantines that did not hold for this tuning, of candidates that it
+  // tried and did not quarantine anew. `client` made the tuning.
+  void LiftOutlived(const Tuning& tuning, absl::Duration budget, const WorkerClient& client);
   // Takes note of the loss of client_ and drops it.
   WorkerLoss TakeLoss();
   void PauseBeforeStart(bool longer);

@@ -53,12 +53,19 @@ void DeviceRunner::Quarantine(const TuningKey& key, QuarantineEntry entry) {
   options_.committer->Quarantine(entry);
 }
 
-void DeviceRunner::LiftOutlived(const Tuning& tuning, absl::Duration budget, int checker_version) {
+void DeviceRunner::LiftOutlived(const Tuning& tuning, absl::Duration budget,
+                                const WorkerClient& client) {
+  const bool has_gpu = client.hello().has_gpu();
+  const auto was_tried = [has_gpu](CandidateStatus status) {
+    // A plan that was only built has not been run.
+    if (status == CandidateStatus::kFinalized) return !has_gpu;
+    return status != CandidateStatus::kSkippedBudget && status != CandidateStatus::kQuarantined &&
+           status != CandidateStatus::kUnjudged;
+  };
   const auto lifted = [&](const QuarantineEntry& entry) {
-    if (entry.HoldsFor(budget, checker_version)) return false;
+    if (entry.HoldsFor(budget, client.hello().checker_version())) return false;
     return std::any_of(tuning.candidates.begin(), tuning.candidates.end(), [&](const Candidate& c) {
-      return c.id == entry.candidate && c.status != CandidateStatus::kSkippedBudget &&
-             c.status != CandidateStatus::kQuarantined;
+      return c.id == entry.candidate && was_tried(c.status);
     });
   };
   const absl::Status status = options_.committer->LiftQuarantine(tuning.key, lifted);
@@ -117,9 +124,14 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* la
     if (token_->cancelled()) return {absl::CancelledError("cancelled")};
     if (const absl::Status status = EnsureWorker(); !status.ok()) return {status};
     const int checker_version = client_->hello().checker_version();
-    std::erase_if(input.quarantined, [budget, checker_version](const auto& entry) {
-      return !entry.second.HoldsFor(budget, checker_version);
-    });
+    // A quarantine ends by a candidate's being tried: on a card, by its being run.
+    const bool tries =
+        !client_->hello().has_gpu() || (item->spec.kind == WorkKind::kTune && client_->measures());
+    if (tries) {
+      std::erase_if(input.quarantined, [budget, checker_version](const auto& entry) {
+        return !entry.second.HoldsFor(budget, checker_version);
+      });
+    }
     const absl::Duration left = end - absl::Now();
     const bool last_attempt = left <= kLastAttempt;
     input.spec.options.time_budget = std::min(budget, std::max(left, kLastAttempt));
@@ -134,7 +146,7 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* la
       input.quarantined.emplace(entry.candidate, entry);
     }
     if (output.tuning.ok()) {
-      LiftOutlived(*output.tuning, budget, checker_version);
+      if (tries) LiftOutlived(*output.tuning, budget, *client_);
       return {absl::OkStatus(),
               options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
     }

@@ -73,7 +73,7 @@ LookupDecision Decide(const IndexHit& known, const ConvProblem& problem,
     if (!outdated) {
       message = absl::StrCat("what is known is ", std::string(Name(answer->evidence)),
                              ", asked for is at least ", std::string(Name(least)));
-      // Tuning again gives no more, so the caller learns why.
+      // Tuning again gives more only where the worker was mended.
       if (known.tuning->tuning.has(IncompleteReason::kNoClock) ||
           known.tuning->tuning.has(IncompleteReason::kUnjudged)) {
         absl::StrAppend(&message, ": ", known.tuning->tuning.incomplete_reason);

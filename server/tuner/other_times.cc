@@ -30,15 +30,23 @@ constexpr Way kWaysOnRequest[] = {{LaunchMode::kEager, CacheState::kHot},
                                   {LaunchMode::kGraphCapture, CacheState::kCold},
                                   {LaunchMode::kGraphCapture, CacheState::kHot}};
 
-std::vector<Way> WaysOf(const OtherTimesPlan& plan) {
+// `claims_cold`: a flush evicts what the caches held. Without one there are only
+// hot caches, whatever is asked for.
+std::vector<Way> WaysOf(const OtherTimesPlan& plan, bool claims_cold) {
   std::vector<Way> ways(std::begin(kDefaultWays), std::end(kDefaultWays));
   if (plan.all_ways) {
     ways.insert(ways.end(), std::begin(kWaysOnRequest), std::end(kWaysOnRequest));
   }
-  std::erase_if(ways, [&plan](const Way& way) {
-    return way.launch == LaunchMode::kEager && way.cache_state == plan.raced;
-  });
-  return ways;
+  std::vector<Way> taken = {{LaunchMode::kEager, plan.raced}};
+  for (Way way : ways) {
+    if (!claims_cold) way.cache_state = CacheState::kHot;
+    const bool known = std::any_of(taken.begin(), taken.end(), [&way](const Way& other) {
+      return other.launch == way.launch && other.cache_state == way.cache_state;
+    });
+    if (!known) taken.push_back(way);
+  }
+  taken.erase(taken.begin());
+  return taken;
 }
 
 class Takes {
@@ -134,8 +142,7 @@ absl::Status TimeOtherWays(const OtherTimesPlan& plan, absl::Time end,
                            std::map<int, Candidate>* candidates, Conditions* conditions,
                            WorkerClient* client) {
   absl::Status status;
-  for (const Way& way : WaysOf(plan)) {
-    if (way.cache_state == CacheState::kCold && !MayClaimCold(client->self_check())) continue;
+  for (const Way& way : WaysOf(plan, MayClaimCold(client->self_check()))) {
     if (absl::Now() >= end) break;
     status = TimeWay(way, plan.finalists, end, candidates, conditions, client);
     if (!status.ok()) break;

@@ -70,6 +70,9 @@ RaceRunner::RaceRunner(const RacePolicy& policy, int warmups, std::vector<int> i
     : client_(client),
       candidates_(candidates),
       warmups_(warmups),
+      cache_state_(client->checks_results() && MayClaimCold(client->self_check())
+                       ? CacheState::kInputHot
+                       : CacheState::kHot),
       indexes_(std::move(indexes)),
       host_us_(indexes_.size()),
       race_(policy, ContendersOf(*candidates, indexes_)) {
@@ -112,6 +115,7 @@ absl::StatusOr<worker::Outcome> RaceRunner::RunStep(const RaceStep& step, absl::
   request.set_warmups(race_.rounds() == 0 ? warmups_ : 0);
   request.set_rounds(step.rounds);
   request.set_first_round(race_.rounds());
+  request.set_cache_state(static_cast<int>(cache_state_));
   request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
   return client_->Measure(
       request, [this](const worker::Sample& sample) { Take(sample); },

@@ -46,6 +46,8 @@ class RaceRunner {
   StopReason stop() const { return stop_; }
   int rounds() const { return rounds_; }
   const Conditions& conditions() const { return conditions_; }
+  // Of all samples: x in the caches, or all of them hot where a flush does nothing.
+  CacheState cache_state() const { return cache_state_; }
 
  private:
   absl::Status Rounds(absl::Time end);
@@ -57,6 +59,7 @@ class RaceRunner {
   WorkerClient* const client_;
   std::map<int, Candidate>* const candidates_;
   const int warmups_;
+  const CacheState cache_state_;
   std::vector<int> indexes_;                  // by place in the race
   std::map<int, size_t> places_;              // by index
   std::vector<std::vector<double>> host_us_;  // by place

@@ -337,8 +337,12 @@ bool CarryOverOtherApi(const Tuning& stored, Tuning* made) {
     AddReason(IncompleteReason::kOtherApiCarried,
               "the other API's candidates are of a tuning before", made);
     // What of them could not be judged still could not.
-    made->incomplete |= stored.incomplete & (ReasonBit(IncompleteReason::kGraphStockUnjudged) |
-                                             ReasonBit(IncompleteReason::kLegacyStockUnjudged));
+    for (const auto& [reason, words] : {std::pair(IncompleteReason::kGraphStockUnjudged,
+                                                  "the graph API's stock choice is unjudged"),
+                                        std::pair(IncompleteReason::kLegacyStockUnjudged,
+                                                  "the legacy API's stock choice is unjudged")}) {
+      if (stored.has(reason) && !made->has(reason)) AddReason(reason, words, made);
+    }
     Merge(stored.conditions, &made->conditions);
     RankCandidates(&made->candidates);
   }

@@ -41,8 +41,7 @@ bool SelfCheckBook::NoteLost(const std::string& key, uint32_t step) {
   Entry& entry = entries_[key];
   if ((entry.lost_steps & step) != 0) return false;
   entry.lost_steps |= step;
-  entry.passed = SelfCheck();
-  Write();
+  if (std::exchange(entry.passed, SelfCheck()).known) Write();
   return true;
 }
 
@@ -60,11 +59,8 @@ void SelfCheckBook::Read() {
   MutexLock lock(mutex_);
   for (const worker::KeptSelfCheck& row : kept.entries()) {
     Entry& entry = entries_[row.key()];
-    entry.lost_steps = row.lost_steps() & SelfCheckBits();
     const SelfCheck passed = SelfCheckOfMask(row.passed().mask());
-    if (!passed.known || entry.lost_steps != 0 || !FailedInstruments(row.passed().mask()).empty()) {
-      continue;
-    }
+    if (!passed.known || !FailedInstruments(row.passed().mask()).empty()) continue;
     entry.passed = passed;
     entry.passed.details = row.passed().details();
   }
@@ -74,10 +70,9 @@ void SelfCheckBook::Write() const {
   if (path_.empty()) return;
   worker::KeptSelfChecks kept;
   for (const auto& [key, entry] : entries_) {
+    if (!entry.passed.known) continue;
     worker::KeptSelfCheck* row = kept.add_entries();
     row->set_key(key);
-    row->set_lost_steps(entry.lost_steps);
-    if (!entry.passed.known) continue;
     row->mutable_passed()->set_mask(ToMask(entry.passed));
     row->mutable_passed()->set_details(entry.passed.details);
   }

@@ -30,10 +30,11 @@ class SelfCheckBook {
   explicit SelfCheckBook(std::string path);
 
   Entry Find(const std::string& key) const;
-  // What failed is forgotten, since another program on the card may have been
-  // the reason: the next worker tries again.
+  // A failed self-check is forgotten, since another program on the card may have
+  // been the reason: the next worker tries again.
   void Note(const std::string& key, const SelfCheck& check);
-  // True if the step was not known to be one that workers do not come back from.
+  // Keeps in memory alone that a worker died or hung in this step, so that a
+  // restart of the daemon tries it again. True if that was not known.
   bool NoteLost(const std::string& key, uint32_t step);
 
  private:

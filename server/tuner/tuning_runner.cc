@@ -140,10 +140,16 @@ absl::Status Run::List() {
 absl::Status Run::Prepare() {
   worker::Prepare request;
   int done = 0;
-  // Legacy algorithms first: they are quick to prepare, plans may not be.
-  for (const Api api : {Api::kLegacy, Api::kGraph}) {
+  // Legacy algorithms first: they are quick to prepare, plans may not be. Last
+  // those that are compiled, which may take seconds each.
+  enum class Turn { kLegacy, kPlan, kCompiled };
+  const auto turn_of = [](const Candidate& candidate) {
+    if (ApiOf(candidate.id) == Api::kLegacy) return Turn::kLegacy;
+    return candidate.has(BehaviorNote::kRuntimeCompilation) ? Turn::kCompiled : Turn::kPlan;
+  };
+  for (const Turn turn : {Turn::kLegacy, Turn::kPlan, Turn::kCompiled}) {
     for (const auto& [index, candidate] : candidates_) {
-      if (ApiOf(candidate.id) != api) continue;
+      if (turn_of(candidate) != turn) continue;
       if (candidate.status == CandidateStatus::kSkippedBudget &&
           !input_.left_out.contains(candidate.id)) {
         request.add_indexes(index);
@@ -201,7 +207,7 @@ absl::Status Run::Measure() {
   stop_ = race.stop();
   rounds_ = race.rounds();
   conditions_ = race.conditions();
-  cache_state_ = checks ? CacheState::kInputHot : CacheState::kHot;
+  cache_state_ = race.cache_state();
   if (checks && status.ok()) {
     status = TimeOtherWays({race.finalists(), cache_state_, input_.spec.options.all_timings}, end_,
                            &candidates_, &conditions_, client_);

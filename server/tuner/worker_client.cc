@@ -15,7 +15,6 @@ namespace {
 
 constexpr absl::Duration kStartLook = absl::Milliseconds(100);
 constexpr absl::Duration kGivesWayPeriod = absl::Milliseconds(50);
-// More than a worker has threads that build plans.
 
 }  // namespace
 

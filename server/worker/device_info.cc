@@ -44,7 +44,7 @@ absl::StatusOr<int> Attribute(cudaDeviceAttr attribute, int ordinal) {
 
 absl::Status DriverStatus(cudaError_t error, int driver) {
   if (error == cudaErrorNoDevice || error == cudaErrorStubLibrary) return absl::OkStatus();
-  // What CUDA says where there is no driver at all, too.
+  // CUDA gives this error without any driver, too.
   if (error != cudaErrorInsufficientDriver) return ToStatus(error, "count the GPUs");
   if (driver == 0) return absl::OkStatus();
   const int major = driver / 1000;

@@ -11,8 +11,8 @@
 namespace convtune {
 
 // True if cudnnFind* may be called: a call runs every algorithm, and cannot be
-// interrupted. Up to 10^11 multiply-adds, which take an algorithm that does
-// 10^12 a second, a thirtieth of what an H200's FMA units could, 0.1 s.
+// interrupted. The limit is 10^11 multiply-adds. An algorithm at 10^12 a second,
+// a thirtieth of an H200's FMA rate, takes 0.1 s for that.
 bool FindIsAffordable(const ConvProblem& problem);
 
 // Passes what cudnnGet*_v7 lists to the sink, in its order, as ListLegacyAlgorithms

@@ -256,7 +256,7 @@ class Run {
 
   absl::Status Step(uint32_t step, const std::string& name,
                     const std::function<absl::StatusOr<std::string>()>& fault, bool* works) {
-    std::string why = "a worker did not come back from it";
+    std::string why = "a worker died or hung in this step";
     seen_.clear();
     if ((options_.lost_steps & step) == 0) {
       RETURN_IF_ERROR(options_.on_step(step));
@@ -300,7 +300,7 @@ std::string FaultOf(const ClockReading& reading) {
     return "globaltimer does not agree with the host's clock";
   }
   if (!(reading.sm_clock_mhz >= kLeastClockMhz && reading.sm_clock_mhz <= kMostClockMhz)) {
-    return "the SM clock is none of a GPU";
+    return "the SM clock is outside 200 to 2500 MHz";
   }
   return "";
 }

@@ -102,7 +102,7 @@ struct SelfCheckOptions {
   // No known convolution is begun after that; those that are left count as
   // failed. They take about a second, and longer where their kernels come from a
   // cold disk.
-  absl::Duration limit = absl::Seconds(20);
+  absl::Duration limit = absl::Seconds(60);
 };
 
 // Tries one instrument after the other. What fails with an error is an

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convtune/worker/protocol_version.h"
+#include "server/worker/cudnn_library.h"
 #include "server/worker/measure.h"
 #include "server/worker/session_proto.h"
 
@@ -82,6 +83,11 @@ absl::Status Session::HandleHello(const worker::Hello& hello, const Send& send) 
       return send(reply);
     };
     ASSIGN_OR_RETURN(check, backend_->CheckSelf(hello.lost_steps(), on_step));
+    // The legacy API's first call has loaded more of cuDNN's libraries.
+    if (const absl::Status mixture = CheckLoadedCudnn(); check.known && !mixture.ok()) {
+      RETURN_IF_ERROR(Finish(send, false, mixture.message()));
+      return mixture;
+    }
   }
   backend_->Apply(check);
   if (trace_ != nullptr) trace_->PutWorker(backend_->environment(), backend_->provenance());

@@ -11,7 +11,7 @@
 
 namespace convtune {
 
-// What `attempt` gives; where it fails, what a second one gives. `clear`
+// Calls `attempt`, once more if it fails, and returns the last result. `clear`
 // follows each failure: see AbortIfContextIsLost.
 template <typename T>
 absl::StatusOr<T> TryTwice(const std::function<absl::StatusOr<T>()>& attempt,

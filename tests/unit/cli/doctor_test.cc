@@ -48,13 +48,14 @@ TEST(DoctorTest, ASelfCheckThatFailedSaysWhatFollows) {
   EXPECT_EQ(ExamineDevices(devices).back().severity, Severity::kNotice);
   check->add_failed("clock");
   check->add_failed("graph:fwd:f16");
-  check->set_details("clock: the SM clock is none of a GPU");
+  check->set_details("clock: the SM clock is outside 200 to 2500 MHz");
   const Finding finding = ExamineDevices(devices).back();
   EXPECT_EQ(finding.severity, Severity::kProblem);
-  EXPECT_EQ(finding.what,
-            "the self-check of gpu:0's worker failed: caches (no times are taken with cold "
-            "caches); clock (nothing is measured, and answers are HEURISTIC); graph:fwd:f16 (such "
-            "results are not judged, and not published)\nclock: the SM clock is none of a GPU");
+  EXPECT_EQ(
+      finding.what,
+      "the self-check of gpu:0's worker failed: caches (no times are taken with cold "
+      "caches); clock (nothing is measured, and answers are HEURISTIC); graph:fwd:f16 (such "
+      "results are not judged, and not published)\nclock: the SM clock is outside 200 to 2500 MHz");
 }
 
 TEST(DoctorTest, ADiskThatRefusesEndsWithOne) {

@@ -92,6 +92,18 @@ TEST_F(ChecksTest, AWorkerThatChecksInAnotherWayTriesAgain) {
   EXPECT_EQ(store_.ListQuarantine()->at(0).checker_version, 3);
 }
 
+TEST_F(ChecksTest, AWorkerThatMeasuresNothingLiftsNoQuarantine) {
+  Start("wrong=2");
+  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
+  tuner_->Drain(absl::Now());
+  options_.devices.clear();
+  // Its clocks do not agree, so that it builds plans and runs none of them.
+  Start(absl::StrCat("checker_version=2;self_check=", static_cast<int>(SelfCheckBit::kClock)));
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
+}
+
 TEST_F(ChecksTest, AWrongResultIsTakenOutOfATuningThatStays) {
   Start("");
   EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);

@@ -187,11 +187,12 @@ absl::StatusOr<ImportCounts> Committer::Import(const TuningSource& next) {
       ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
       if (!record.has_value()) return record;
       Tuning& tuning = record->tuning;
+      // As the stored one was, so that a second import changes nothing.
+      Prepare(&tuning);
       if (!IsBetterThanStored(tuning) || MustLeaveOnDisk(tuning)) {
         ++counts.kept;
         continue;
       }
-      Prepare(&tuning);
       taken.push_back(index_->Prepare(tuning, /*persisted=*/true));
       return record;
     }

@@ -115,7 +115,7 @@ class Made:
         self.add("peers", **shared, errors={"W": error, "H2": 0.0, **dict(errors)}, first_ms={"H": 100.0}, torch="2.11", cudnn=91900)
         for number in range(rounds):
             slow = self.random.uniform(1, 3)
-            us = {peer: 1000 * slow * factor * self.random.gauss(1, 0.001) for peer, factor in {**self.FACTORS, **factors}.items()}
+            us = {peer: 1000 * slow * factor * self.random.gauss(1, 0.001) for peer, factor in {**self.FACTORS, **factors}.items() if factor}
             self.add("round", **shared, round=number, us=us, state={})
         return self.add("served", **shared, convolutions=total, captured=total, captured_served=round(served * total), counters={"captured": total} if counters is None else counters)
 
@@ -260,6 +260,26 @@ def test_fewer_than_six_rounds_do_not_count():
     assert Made().generation("resnet50", rounds=5).results["resnet50", "GPU-a"].status is Status.TOO_FEW
     made = Made().generation("resnet50", rounds=3).generation("resnet50", rounds=3)
     assert made.results["resnet50", "GPU-a"].status is Status.COUNTED
+
+
+@pytest.mark.parametrize("peer", verdict.BEST_OF)
+def test_the_best_of_three_is_not_known_without_one_of_them(peer):
+    """W beats the others by far, and the peer that was left out might have beaten W."""
+    made = Made().all_networks(**{peer: None}).starts()
+    assert {r.status for r in made.results.values()} == {Status.PEER_MISSING}
+    found = made.verdict
+    assert (found.faster, found.sooner) == (Answer.OPEN, Answer.OPEN) and len(found.missing) == 6 and not found.left_out
+    assert report.conclusion(found)[0] == "FASTER so far (0 of 6 networks have run): open: no network counts yet (the rule: at least 1.05)"
+    assert "no network counts yet" in report.conclusion(found)[1]
+    assert [row.split("|")[3].strip() for row in report.network_table(made.results.values())[1].splitlines()[2:]] == ["-"] * 6
+    # A later generation in which it ran completes them.
+    found = made.all_networks().verdict
+    assert (found.faster, found.sooner) == (Answer.YES, Answer.YES) and len(found.counted) == 6 and not found.missing
+
+
+def test_a_peer_that_ran_in_few_rounds_is_not_held_against_w():
+    made = Made().generation("resnet50", B0=None).generation("resnet50", rounds=5)
+    assert made.results["resnet50", "GPU-a"].status is Status.TOO_FEW and made.verdict.faster is Answer.OPEN
 
 
 def test_what_is_not_complete_says_so():

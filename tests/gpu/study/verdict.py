@@ -24,10 +24,15 @@ class Status(enum.Enum):
 
     COUNTED = "counted"
     TOO_FEW = "fewer than 6 rounds"
+    PEER_MISSING = "a peer of the rule has not run"
     NOT_SERVED = "less than 95% served"
     SILENT = "W did not say how much it was served"
     OUTPUTS_DIFFER = "outputs differ"
     NOISY = "A/A beyond 1%"
+
+
+# Another generation of processes may complete it.
+NOT_YET = (Status.TOO_FEW, Status.PEER_MISSING)
 
 
 class Answer(enum.Enum):
@@ -190,15 +195,17 @@ def result(records, network, card):
     # Where W was not served it is no W: it counts in the generations that are right alone.
     over_h = {p: e for p in peers if p != "H" and (e := _estimate(right if p == "W" else everyone, p, "H"))}
     gains = {p: e for p in peers if p != "W" and (e := _estimate(right, p, "W"))}
-    there = [p for p in BEST_OF if p in gains]
-    best = min(there, key=lambda p: gains[p].value) if there else None
+    # Without one of them there is no best: it may be the one that has not run.
+    best = min(BEST_OF, key=lambda p: gains[p].value) if all(p in gains for p in BEST_OF) else None
     noise = over_h.get("H2")
     told = records.of("served", network=network, card=card)
     if not served:
         status = Status.SILENT if all(r.get("counters") == {} for r in told) else Status.NOT_SERVED
     elif not right:
         status = Status.OUTPUTS_DIFFER
-    elif best is None or not gains[best].known or noise is None or not noise.known:
+    elif best is None:
+        status = Status.PEER_MISSING
+    elif not all(gains[p].known for p in BEST_OF) or noise is None or not noise.known:
         status = Status.TOO_FEW
     elif abs(noise.value - 1) > MOST_A_A:
         status = Status.NOISY
@@ -268,7 +275,7 @@ def verdict(records):
         good = [r for r in mine if r.status is Status.COUNTED]
         if good:
             counted.append(max(good, key=lambda r: r.gain.pairs))
-        elif not mine or all(r.status is Status.TOO_FEW for r in mine):
+        elif not mine or all(r.status in NOT_YET for r in mine):
             missing.append(name)
         else:
             left_out.append(mine[-1])
@@ -278,7 +285,7 @@ def verdict(records):
     )
     pairs = lambda over: [_pairs(records, r, over(r)) for r in counted]
     gain = stats.pooled(pairs(lambda r: r.best)) if counted else None
-    b10 = stats.pooled(pairs(lambda r: "B10")).inverse() if counted and all("B10" in r.gains for r in counted) else None
+    b10 = stats.pooled(pairs(lambda r: "B10")).inverse() if counted else None
     later = _later_ms(starts(records))
     faster = Answer.NO if low else Answer.OPEN if gain is None else Answer.YES if gain.value >= FASTER else Answer.NO
     sooner = Answer.OPEN

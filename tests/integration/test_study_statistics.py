@@ -2,6 +2,7 @@
 
 import pathlib
 import random
+import re
 
 import pytest
 
@@ -86,13 +87,24 @@ def test_regret_is_of_the_same_rounds():
 
 
 def test_flips_are_counted_by_pairs_and_by_what_they_cost():
-    times = {"a": 100.0, "b": 100.5, "c": 103.0}
+    times = {"a": 100.0, "b": 101.4, "c": 103.0}
     chose = lambda *winners: [(w, times) for w in winners]
     assert stats.flips(chose("a", "a", "a")) == (0, 0, 3)
     assert stats.flips(chose("a", "b", "c")) == (3, 2, 3)
     assert stats.flips(chose("a", "a", "b")) == (2, 0, 3)
+    assert stats.flips([(w, {"a": 100.0, "d": 101.6}) for w in "ad"]) == (1, 1, 1)
     # Two that no tuning timed side by side cannot be said to be equal.
     assert stats.flips([("a", {"a": 1.0}), ("b", {"b": 1.0})]) == (1, 1, 1)
+
+
+def test_a_flip_costs_something_beyond_what_a_race_calls_equal():
+    header = (study.REPO / "server/tuner/decision/race.h").read_text()
+    assert stats.EQUIVALENCE == float(re.search(r"double equivalence = ([0-9.]+);", header)[1])
+    made, tuning = Made(), lambda winner: {"p": {"winner": winner, "times": {"a": 100.0, "b": 101.4}}}
+    made.add("flips", tunings=tuning("a")).add("flips", tunings=tuning("b"))
+    ((_, _, body),) = [part for part in report.tables(made.records) if part[0] == "Flips"]
+    assert [cell.strip() for cell in body.splitlines()[0].split("|")[1:-1]] == ["pairs", "chose differently", "by more than 1.5%"]
+    assert [cell.strip() for cell in body.splitlines()[2].split("|")[1:-1]] == ["1", "1", "0"]
 
 
 class Made:
@@ -312,6 +324,26 @@ def test_the_upper_bound():
     assert (bound.saved_us, bound.stock_us, bound.share, bound.measured) == pytest.approx((530, 5300, 0.1, 1.0))
     made.add("round", network="resnet50", generation="g", us={"H": 10600.0}, state={})
     assert verdict.bounds(made.records)[0].share == pytest.approx(0.05)
+
+
+def test_the_upper_bound_is_of_the_card_that_tuned():
+    made = Made().tuned("resnet50", stock=100.0, winner=90.0)
+    made.add("round", network="resnet50", generation="g", us={"H": 10600.0}, state={})
+    made.card = "GPU-b"
+    for _ in range(3):
+        made.add("round", network="resnet50", generation="h", us={"H": 5300.0}, state={})
+    assert verdict.bounds(made.records)[0].share == pytest.approx(0.05)
+    made.tuned("resnet50", stock=100.0, winner=90.0)
+    assert [b.share for b in verdict.bounds(made.records)] == pytest.approx([0.1])
+
+
+def test_the_oracles_table_names_the_card():
+    found = {"problem": "fwd,x", "ran": 3, "oracle_us": 1.0, "regret": 0.0, "stock_regret": 0.1, "winner": "a", "oracle": "a"}
+    made = Made().add("oracle", **found)
+    made.card = "GPU-b"
+    made.add("oracle", **found)
+    rows = report.oracle_table(made.records.of("oracle"))[1].splitlines()
+    assert [row.split("|")[1].strip() for row in (rows[0], *rows[2:])] == ["card", "a", "b"]
 
 
 @pytest.mark.parametrize("winner, faster", [(99.5, Answer.NO), (95.0, Answer.YES)])

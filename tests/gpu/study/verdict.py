@@ -7,7 +7,7 @@ import dataclasses
 import enum
 
 import stats
-from steps import LEAST_SERVED, networks, published, tuned, unpublished
+from steps import LEAST_SERVED, networks, published, unpublished
 
 MOST_ERROR = 0.02
 # Or so many times what the output of an unmodified peer differs by: deep networks in f16 differ by more.
@@ -117,14 +117,16 @@ class Verdict:
 
 
 def bounds(records):
+    """Of each network the latest tuning, with H's iterations on the card that it is of."""
     found = []
-    for name, problems in tuned(records).items():
+    for record in {r["network"]: r for r in records.of("tuned")}.values():
+        name, problems = record["network"], record["problems"]
         known = [p for p in problems if p["winner_us"] and p["stock_us"]]
         total = sum(p["count"] for p in problems)
-        card = [r["us"]["H"] for r in records.of("round", network=name) if "H" in r["us"]]
+        h_us = [r["us"]["H"] for r in records.of("round", network=name, card=record["card"]) if "H" in r["us"]]
         found.append(Bound(
             name, sum(p["count"] * (p["stock_us"] - p["winner_us"]) for p in known), sum(p["count"] * p["stock_us"] for p in known),
-            stats.median(card) if card else None, sum(p["count"] for p in known) / total, published(problems), sum(p["timed"] for p in problems),
+            stats.median(h_us) if h_us else None, sum(p["count"] for p in known) / total, published(problems), sum(p["timed"] for p in problems),
             sum(p["quarantined"] for p in problems),
         ))  # fmt: skip
     return found
@@ -300,7 +302,7 @@ def _pairs(records, found, over):
 
 
 def flip_counts(records):
-    """(pairs of tunings that chose differently, those that cost more than 1%, pairs), over all shapes."""
+    """(pairs of tunings that chose differently, those that cost more than a race calls equal, pairs), over all shapes."""
     totals = (0, 0, 0)
     for card in cards(records):
         rounds = [r["tunings"] for r in records.of("flips", card=card)]

@@ -2,8 +2,8 @@
 # name shared libraries only, but most have an archive beside them: it takes the
 # shared one's place, and what CMake knows of the dependencies still holds.
 add_link_options(-static-libstdc++ -static-libgcc)
-# What is carried names no folder of the machine that built it: cuDNN is that of
-# LD_LIBRARY_PATH or of the loader.
+# Carried programs name no folder of the machine that built them: cuDNN is that
+# of LD_LIBRARY_PATH or of the loader.
 set(CMAKE_SKIP_RPATH ON)
 
 # Sets the archive that `target` is linked from.

@@ -421,7 +421,7 @@ GATES = (
     Gate("probe", 80, probe, "read logs/probe.log; LD_DEBUG=libs bin/convtune-worker --probe --devices all says which library it is", once=False, fatal=True),
     Gate("served", 120, served, "read logs/gate-convtuned.log and gate-tuning.json (its conditions tell of the self-check); W cannot count until this is mended"),
     Gate("process", 80, one_process, "the peers of the verdict need each of the three: see which one the line names"),
-    Gate("apis", 80, apis, "leave out the peer whose variable PyTorch does not follow"),
+    Gate("apis", 80, apis, "without mode B, peer B is H again: read the verdict as the best of B10 and B0"),
     Gate("referee", 80, referee, "read gate-tuning.json: regret and oracle are not to be believed until this is mended"),
     Gate("run", 160, tuning_run, "read logs/run.log; the verdict tunes by itself and goes on"),
 )

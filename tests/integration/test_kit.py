@@ -5,6 +5,7 @@ import importlib.machinery
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -60,6 +61,28 @@ def test_a_folder_that_is_no_kit_is_left_alone(tmp_path):
     done = subprocess.run([GPU / "kit", "--build", PROGRAMS.parent, "--out", tmp_path], capture_output=True, text=True)
     assert done.returncode == 2 and "--out" in done.stderr
     assert (tmp_path / "mine").read_text() == "of value"
+
+
+def test_options_of_a_build_are_refused_where_nothing_is_built(tmp_path):
+    done = subprocess.run([GPU / "kit", "--build", PROGRAMS.parent, "-DCONVTUNE_WERROR=ON", "--out", tmp_path / "kit"], capture_output=True, text=True)
+    assert done.returncode == 2 and "-D has no effect with --build" in done.stderr
+    assert not (tmp_path / "kit").exists()
+
+
+def test_a_kit_names_its_commit_and_what_it_holds(dev_kit, tmp_path):
+    """Both at once, since a kit may be mended before it is committed."""
+    folder, _ = dev_kit
+    kit = load("kit")
+    packed = shutil.copytree(folder, tmp_path / "kit")
+    said = (packed / "COMMIT").read_text()
+    for written_later in ("COMMIT", "kit.json"):
+        (packed / written_later).unlink()
+    assert re.fullmatch(rf"([0-9a-f]{{40}}|unknown)(, [0-9]+ files changed)?, files {kit.digest(packed)}\n", said)
+    known = kit.digest(packed)
+    (packed / "tests/gpu/gates.py").write_text("mended")
+    mended = kit.digest(packed)
+    (packed / "tests/gpu/gates.py").rename(packed / "tests/gpu/other.py")
+    assert len({known, mended, kit.digest(packed)}) == 3
 
 
 def test_size_glibc_and_libraries_are_looked_at(tmp_path, monkeypatch, capsys):
@@ -268,6 +291,17 @@ def test_gates_say_what_is_next(make_kit, tmp_path):
     assert "step first:" in said  # the card's time is not wasted
     code, said, _ = ended(go(tmp_path / "two", "--base", tmp_path / "one"))
     assert "gate good: ok, in an earlier call" in said and "gate shut: FAILED" in said
+
+
+def test_a_mended_kit_runs_its_gates_again(make_kit, tmp_path):
+    """Another digest of its files is enough."""
+    probe = """import pathlib; pathlib.Path('probe.jsonl').write_text('{"environment": "a card"}'); print('a card')"""
+    go = make_kit({"first": {"limit_s": 60}}, f"""(Gate("probe", {probe!r}), Gate("once", "print('looked at')", once=True))""")
+    commit = tmp_path / "kit" / "COMMIT"
+    for name, digest, word in (("one", "01234567", "looked at"), ("two", "01234567", "in an earlier call"), ("three", "89abcdef", "looked at")):
+        commit.write_text(f"0123456789abcdef, files {digest}\n")
+        code, said, _ = ended(go(tmp_path / name, *(["--base", tmp_path / "one"] if name != "one" else [])))
+        assert code == 0 and f"gate once: ok, {word}" in said, said
 
 
 def test_slow_gates_leave_the_verdict_its_time(make_kit, tmp_path):

@@ -53,7 +53,10 @@ def test_the_steps_come_in_the_order_of_what_they_are_worth(tmp_path):
     assert names[:4] == ["resnet50-tune", "resnet50-peers1", "resnext50-tune", "resnext50-peers1"]
     assert names.index("sd_unet-peers1") < names.index("startup") < names.index("resnet50-peers2") < names.index("oracle")
     assert names[-3:] == ["oracle", "flips", "soak"] and len(set(names)) == len(names)
-    assert 480 <= sum(step["limit_s"] for step in listed) < 600  # about nine minutes, if no step needs all of its limit
+    # Two calls of eight and a half minutes, with their gates, if no step needs all of its limit.
+    assert 600 <= sum(step["limit_s"] for step in listed) < 2 * 8.5 * 60
+    limits = {step["step"]: step["limit_s"] for step in listed}
+    assert limits["efficientnet_b0-peers2"] > limits["sd_unet-peers2"] > limits["unet-peers2"] >= 23  # by what B0 has to search
     assert all(step["about"] for step in listed)
     assert not (tmp_path / "none").exists()
 
@@ -208,6 +211,20 @@ def test_what_cudnn_lists_for_b_is_asked_once_and_costs_nobody(work):
     assert not found.of("modes") and [r["peer"] for r in found.of("peer_failed")] == ["H2"]
     (result,) = verdict.results(found)
     assert result.generations == 2 and result.status is verdict.Status.COUNTED and result.modes is None
+
+
+def test_what_another_card_began_is_not_gone_on_with(work):
+    """Its processes and tunings are no part of this card's."""
+    with open(work / "records.jsonl", "a") as file:
+        for number in range(6):
+            file.write(json.dumps({"kind": "startup", "card": "GPU-b", "network": "resnet50", "peer": "H", "round": number}) + "\n")
+            file.write(json.dumps({"kind": "flips", "card": "GPU-b", "number": number, "tunings": {}}) + "\n")
+    for name in ("startup", "flips"):
+        done = run_step(work, name)
+        assert done.returncode == 0, done.stderr
+    found = records.Records(work)
+    assert len(found.of("startup", card="simulated")) == 3 * peers.STARTS
+    assert len(found.of("flips", card="simulated")) == steps.FLIP_TUNINGS
 
 
 def test_a_peer_writes_its_counters_though_its_group_was_told_to_end(tmp_path):

@@ -2,6 +2,7 @@
 
 import pathlib
 import random
+import re
 
 import pytest
 
@@ -86,13 +87,24 @@ def test_regret_is_of_the_same_rounds():
 
 
 def test_flips_are_counted_by_pairs_and_by_what_they_cost():
-    times = {"a": 100.0, "b": 100.5, "c": 103.0}
+    times = {"a": 100.0, "b": 101.4, "c": 103.0}
     chose = lambda *winners: [(w, times) for w in winners]
     assert stats.flips(chose("a", "a", "a")) == (0, 0, 3)
     assert stats.flips(chose("a", "b", "c")) == (3, 2, 3)
     assert stats.flips(chose("a", "a", "b")) == (2, 0, 3)
+    assert stats.flips([(w, {"a": 100.0, "d": 101.6}) for w in "ad"]) == (1, 1, 1)
     # Two that no tuning timed side by side cannot be said to be equal.
     assert stats.flips([("a", {"a": 1.0}), ("b", {"b": 1.0})]) == (1, 1, 1)
+
+
+def test_a_flip_costs_something_beyond_what_a_race_calls_equal():
+    header = (study.REPO / "server/tuner/decision/race.h").read_text()
+    assert stats.EQUIVALENCE == float(re.search(r"double equivalence = ([0-9.]+);", header)[1])
+    made, tuning = Made(), lambda winner: {"p": {"winner": winner, "times": {"a": 100.0, "b": 101.4}}}
+    made.add("flips", tunings=tuning("a")).add("flips", tunings=tuning("b"))
+    ((_, _, body),) = [part for part in report.tables(made.records) if part[0] == "Flips"]
+    assert [cell.strip() for cell in body.splitlines()[0].split("|")[1:-1]] == ["pairs", "chose differently", "by more than 1.5%"]
+    assert [cell.strip() for cell in body.splitlines()[2].split("|")[1:-1]] == ["1", "1", "0"]
 
 
 class Made:
@@ -115,7 +127,7 @@ class Made:
         self.add("peers", **shared, errors={"W": error, "H2": 0.0, **dict(errors)}, first_ms={"H": 100.0}, torch="2.11", cudnn=91900)
         for number in range(rounds):
             slow = self.random.uniform(1, 3)
-            us = {peer: 1000 * slow * factor * self.random.gauss(1, 0.001) for peer, factor in {**self.FACTORS, **factors}.items()}
+            us = {peer: 1000 * slow * factor * self.random.gauss(1, 0.001) for peer, factor in {**self.FACTORS, **factors}.items() if factor}
             self.add("round", **shared, round=number, us=us, state={})
         return self.add("served", **shared, convolutions=total, captured=total, captured_served=round(served * total), counters={"captured": total} if counters is None else counters)
 
@@ -262,6 +274,26 @@ def test_fewer_than_six_rounds_do_not_count():
     assert made.results["resnet50", "GPU-a"].status is Status.COUNTED
 
 
+@pytest.mark.parametrize("peer", verdict.BEST_OF)
+def test_the_best_of_three_is_not_known_without_one_of_them(peer):
+    """W beats the others by far, and the peer that was left out might have beaten W."""
+    made = Made().all_networks(**{peer: None}).starts()
+    assert {r.status for r in made.results.values()} == {Status.PEER_MISSING}
+    found = made.verdict
+    assert (found.faster, found.sooner) == (Answer.OPEN, Answer.OPEN) and len(found.missing) == 6 and not found.left_out
+    assert report.conclusion(found)[0] == "FASTER so far (0 of 6 networks have run): open: no network counts yet (the rule: at least 1.05)"
+    assert "no network counts yet" in report.conclusion(found)[1]
+    assert [row.split("|")[3].strip() for row in report.network_table(made.results.values())[1].splitlines()[2:]] == ["-"] * 6
+    # A later generation in which it ran completes them.
+    found = made.all_networks().verdict
+    assert (found.faster, found.sooner) == (Answer.YES, Answer.YES) and len(found.counted) == 6 and not found.missing
+
+
+def test_a_peer_that_ran_in_few_rounds_is_not_held_against_w():
+    made = Made().generation("resnet50", B0=None).generation("resnet50", rounds=5)
+    assert made.results["resnet50", "GPU-a"].status is Status.TOO_FEW and made.verdict.faster is Answer.OPEN
+
+
 def test_what_is_not_complete_says_so():
     found = Made().generation("resnet50").verdict
     assert found.faster is Answer.YES and len(found.missing) == 5
@@ -292,6 +324,26 @@ def test_the_upper_bound():
     assert (bound.saved_us, bound.stock_us, bound.share, bound.measured) == pytest.approx((530, 5300, 0.1, 1.0))
     made.add("round", network="resnet50", generation="g", us={"H": 10600.0}, state={})
     assert verdict.bounds(made.records)[0].share == pytest.approx(0.05)
+
+
+def test_the_upper_bound_is_of_the_card_that_tuned():
+    made = Made().tuned("resnet50", stock=100.0, winner=90.0)
+    made.add("round", network="resnet50", generation="g", us={"H": 10600.0}, state={})
+    made.card = "GPU-b"
+    for _ in range(3):
+        made.add("round", network="resnet50", generation="h", us={"H": 5300.0}, state={})
+    assert verdict.bounds(made.records)[0].share == pytest.approx(0.05)
+    made.tuned("resnet50", stock=100.0, winner=90.0)
+    assert [b.share for b in verdict.bounds(made.records)] == pytest.approx([0.1])
+
+
+def test_the_oracles_table_names_the_card():
+    found = {"problem": "fwd,x", "ran": 3, "oracle_us": 1.0, "regret": 0.0, "stock_regret": 0.1, "winner": "a", "oracle": "a"}
+    made = Made().add("oracle", **found)
+    made.card = "GPU-b"
+    made.add("oracle", **found)
+    rows = report.oracle_table(made.records.of("oracle"))[1].splitlines()
+    assert [row.split("|")[1].strip() for row in (rows[0], *rows[2:])] == ["card", "a", "b"]
 
 
 @pytest.mark.parametrize("winner, faster", [(99.5, Answer.NO), (95.0, Answer.YES)])

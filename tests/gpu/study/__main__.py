@@ -1,4 +1,4 @@
-"""Is it worth it? Whole networks with our winners against the best of what users have, in nine minutes of a card.
+"""Is it worth it? Whole networks with our winners against the best of what users have, within half an hour of a card.
 
     python3 tests/gpu/study --steps                    the steps that are left, a JSON object a line
     python3 tests/gpu/study --work WORK --step NAME     runs one

@@ -206,7 +206,7 @@ def generation(lab, records, step, network, until):
 def startup(lab, records, step, network, until):
     """Fresh processes, one at a time on the card. Those of a few rounds import PyTorch before any of them touches it."""
     need_winners(lab, network)
-    begun = len({r["round"] for r in records.of("startup", network=network.name)})
+    begun = len({r["round"] for r in records.of("startup", network=network.name, card=records.card)})
     for first in range(begun, STARTS, STARTS_AT_ONCE):
         with contextlib.ExitStack() as stack:
             rounds = range(first, min(STARTS, first + STARTS_AT_ONCE))

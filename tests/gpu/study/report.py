@@ -117,10 +117,10 @@ def start_table(started):
 
 
 def oracle_table(found):
-    rows = [[r["problem"].replace(",dilation=1x1,groups=1", ""), r["ran"], f"{r['oracle_us']:.1f}", percent(r["regret"], 2), percent(r["stock_regret"], 2),
+    rows = [[short(r["card"]), r["problem"].replace(",dilation=1x1,groups=1", ""), r["ran"], f"{r['oracle_us']:.1f}", percent(r["regret"], 2), percent(r["stock_regret"], 2),
              "the winner" if r["oracle"] == r["winner"] else r["oracle"]] for r in found]  # fmt: skip
     note = "Regret: how much longer than the fastest of all plans, on rounds of their own. The plans are listed without convtune."
-    return note, table(["problem", "plans", "fastest, us", "W's regret", "stock's regret", "fastest"], rows)
+    return note, table(["card", "problem", "plans", "fastest, us", "W's regret", "stock's regret", "fastest"], rows)
 
 
 def clock_table(records):
@@ -144,12 +144,12 @@ def tables(records):
     made += [("Twelve shapes against an oracle", *oracle_table(records.of("oracle")))] if records.of("oracle") else []
     differ, beyond, pairs = rule.flip_counts(records)
     if pairs:
-        made.append(("Flips", "Independent tunings of the same shapes, pairwise.", table(["pairs", "chose differently", "by more than 1%"], [[pairs, differ, beyond]])))
+        made.append(("Flips", "Independent tunings of the same shapes, pairwise.", table(["pairs", "chose differently", f"by more than {percent(stats.EQUIVALENCE)}"], [[pairs, differ, beyond]])))
     soaks = [[short(card), len(records.of("soak", card=card)), ratio(e)] for card in rule.cards(records) if (e := rule.soak(records, card))]
     made += [("Soak", "Turns of a second each: H's time over W's.", table(["card", "turns", "H / W"], soaks))] if soaks else []
     made += [("Clocks and power", *clock_table(records))] if found else []
     failed = [[r.get("step"), r.get("peer") or r.get("problem") or "", r["reason"][:140]] for k in ("failed", "peer_failed", "oracle_failed") for r in records.of(k)]
-    made += [("What failed", "", table(["step", "of it", "reason"], failed))] if failed else []
+    made += [("Failures", "", table(["step", "of it", "reason"], failed))] if failed else []
     return made
 
 

@@ -16,6 +16,8 @@ RESAMPLES = 500
 SEED = 20261122
 LEVEL = 0.95
 LEAST_PAIRS = 6
+# What a race calls equal: RacePolicy::equivalence.
+EQUIVALENCE = 0.015
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +94,7 @@ def regret(choice, oracle):
     return median(ratios) - 1
 
 
-def flips(tunings, threshold=0.01):
+def flips(tunings, threshold=EQUIVALENCE):
     """(pairs that chose differently, those whose times differ by more than the threshold, pairs).
 
     A tuning is (winner, {candidate: time}); two tunings are one pair. How far two

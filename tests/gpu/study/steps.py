@@ -23,6 +23,7 @@ LEAST_SERVED = 0.95
 BUNDLE = "tunings.bundle"
 # Left before a step's deadline, to ask for what there is and to end in order.
 ENDING_S = 4.0
+COLD_DISK_S = 11
 ORACLE_SHAPES, FLIP_SHAPES, FLIP_TUNINGS = 12, 10, 5
 
 
@@ -59,6 +60,11 @@ class Step:
     run: Callable
 
 
+def _generation_limit_s(network):
+    """B0 searches without a limit: the more problems, the longer."""
+    return max(23, 14 + math.ceil(0.5 * len(network.problems)))
+
+
 def all_steps():
     """What is worth most comes first, in case there is no time for the rest."""
     nets = list(networks().values())
@@ -70,12 +76,13 @@ def all_steps():
             f"tunes {len(net.problems)} convolutions of {net.name}, {BUDGET} each: the most that choices can save", _bound(tune, net),
         ))  # fmt: skip
         # The first one also brings PyTorch from a cold disk.
-        found.append(Step(f"{net.name}-peers1", 34 if net is main else 23, f"{net.name}: all peers, replayed in turn", _bound(generation, net)))
+        limit_s = _generation_limit_s(net) + (COLD_DISK_S if net is main else 0)
+        found.append(Step(f"{net.name}-peers1", limit_s, f"{net.name}: all peers, replayed in turn", _bound(generation, net)))
     found.append(Step("startup", 42, f"first iterations and memory of fresh processes, {main.name}", _bound(startup, main)))
     for net in nets:
-        found.append(Step(f"{net.name}-peers2", 23, f"{net.name}: a second generation of processes", _bound(generation, net)))
+        found.append(Step(f"{net.name}-peers2", _generation_limit_s(net), f"{net.name}: a second generation of processes", _bound(generation, net)))
     found.append(Step("oracle", 25, f"{ORACLE_SHAPES} shapes against the fastest of all plans", oracle))
-    found.append(Step("flips", 33, f"{FLIP_SHAPES} shapes tuned {FLIP_TUNINGS} times", flips))
+    found.append(Step("flips", 60, f"{FLIP_SHAPES} shapes tuned {FLIP_TUNINGS} times", flips))
     found.append(Step("soak", 32, f"20 s of H against W, {main.name}", _bound(soak, main)))
     return found
 
@@ -221,7 +228,7 @@ def oracle(lab, records, step, until):
 def flips(lab, records, step, until):
     """The same shapes in fresh databases, by fresh daemons and workers."""
     problems = list(next(iter(networks().values())).problems)[:FLIP_SHAPES]
-    for number in range(len(records.of("flips")), FLIP_TUNINGS):
+    for number in range(len(records.of("flips", card=records.card)), FLIP_TUNINGS):
         state = lab.scratch / "fresh"
         shutil.rmtree(state, ignore_errors=True)
         with Daemon(lab, state, until - ENDING_S) as daemon:

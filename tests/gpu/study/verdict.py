@@ -7,7 +7,7 @@ import dataclasses
 import enum
 
 import stats
-from steps import LEAST_SERVED, networks, published, tuned, unpublished
+from steps import LEAST_SERVED, networks, published, unpublished
 
 MOST_ERROR = 0.02
 # Or so many times what the output of an unmodified peer differs by: deep networks in f16 differ by more.
@@ -24,10 +24,15 @@ class Status(enum.Enum):
 
     COUNTED = "counted"
     TOO_FEW = "fewer than 6 rounds"
+    PEER_MISSING = "a peer of the rule has not run"
     NOT_SERVED = "less than 95% served"
     SILENT = "W did not say how much it was served"
     OUTPUTS_DIFFER = "outputs differ"
     NOISY = "A/A beyond 1%"
+
+
+# Another generation of processes may complete it.
+NOT_YET = (Status.TOO_FEW, Status.PEER_MISSING)
 
 
 class Answer(enum.Enum):
@@ -112,14 +117,16 @@ class Verdict:
 
 
 def bounds(records):
+    """Of each network the latest tuning, with H's iterations on the card that it is of."""
     found = []
-    for name, problems in tuned(records).items():
+    for record in {r["network"]: r for r in records.of("tuned")}.values():
+        name, problems = record["network"], record["problems"]
         known = [p for p in problems if p["winner_us"] and p["stock_us"]]
         total = sum(p["count"] for p in problems)
-        card = [r["us"]["H"] for r in records.of("round", network=name) if "H" in r["us"]]
+        h_us = [r["us"]["H"] for r in records.of("round", network=name, card=record["card"]) if "H" in r["us"]]
         found.append(Bound(
             name, sum(p["count"] * (p["stock_us"] - p["winner_us"]) for p in known), sum(p["count"] * p["stock_us"] for p in known),
-            stats.median(card) if card else None, sum(p["count"] for p in known) / total, published(problems), sum(p["timed"] for p in problems),
+            stats.median(h_us) if h_us else None, sum(p["count"] for p in known) / total, published(problems), sum(p["timed"] for p in problems),
             sum(p["quarantined"] for p in problems),
         ))  # fmt: skip
     return found
@@ -190,15 +197,17 @@ def result(records, network, card):
     # Where W was not served it is no W: it counts in the generations that are right alone.
     over_h = {p: e for p in peers if p != "H" and (e := _estimate(right if p == "W" else everyone, p, "H"))}
     gains = {p: e for p in peers if p != "W" and (e := _estimate(right, p, "W"))}
-    there = [p for p in BEST_OF if p in gains]
-    best = min(there, key=lambda p: gains[p].value) if there else None
+    # Without one of them there is no best: it may be the one that has not run.
+    best = min(BEST_OF, key=lambda p: gains[p].value) if all(p in gains for p in BEST_OF) else None
     noise = over_h.get("H2")
     told = records.of("served", network=network, card=card)
     if not served:
         status = Status.SILENT if all(r.get("counters") == {} for r in told) else Status.NOT_SERVED
     elif not right:
         status = Status.OUTPUTS_DIFFER
-    elif best is None or not gains[best].known or noise is None or not noise.known:
+    elif best is None:
+        status = Status.PEER_MISSING
+    elif not all(gains[p].known for p in BEST_OF) or noise is None or not noise.known:
         status = Status.TOO_FEW
     elif abs(noise.value - 1) > MOST_A_A:
         status = Status.NOISY
@@ -268,7 +277,7 @@ def verdict(records):
         good = [r for r in mine if r.status is Status.COUNTED]
         if good:
             counted.append(max(good, key=lambda r: r.gain.pairs))
-        elif not mine or all(r.status is Status.TOO_FEW for r in mine):
+        elif not mine or all(r.status in NOT_YET for r in mine):
             missing.append(name)
         else:
             left_out.append(mine[-1])
@@ -278,7 +287,7 @@ def verdict(records):
     )
     pairs = lambda over: [_pairs(records, r, over(r)) for r in counted]
     gain = stats.pooled(pairs(lambda r: r.best)) if counted else None
-    b10 = stats.pooled(pairs(lambda r: "B10")).inverse() if counted and all("B10" in r.gains for r in counted) else None
+    b10 = stats.pooled(pairs(lambda r: "B10")).inverse() if counted else None
     later = _later_ms(starts(records))
     faster = Answer.NO if low else Answer.OPEN if gain is None else Answer.YES if gain.value >= FASTER else Answer.NO
     sooner = Answer.OPEN
@@ -293,7 +302,7 @@ def _pairs(records, found, over):
 
 
 def flip_counts(records):
-    """(pairs of tunings that chose differently, those that cost more than 1%, pairs), over all shapes."""
+    """(pairs of tunings that chose differently, those that cost more than a race calls equal, pairs), over all shapes."""
     totals = (0, 0, 0)
     for card in cards(records):
         rounds = [r["tunings"] for r in records.of("flips", card=card)]

@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/conv_problem.h"
 #include "proto/model/digest.h"
 #include "proto/model/self_check.h"
 
@@ -44,6 +45,13 @@ Traits LegacyTraitsOf(bool is_stock, int slower_us) {
 double OffsetOf(const worker::Measure& request) {
   const double cold = request.cache_state() == 1 ? 10 : request.cache_state() == 3 ? -5 : 0;
   return cold - (request.launch() == 2 ? 2 : 0);
+}
+
+// About what a sound candidate's result is off by, in units of the largest value.
+double RoundingOf(const std::string& problem_text) {
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(problem_text);
+  if (problem.ok() && problem->data_type() == DataType::kF64) return 1e-15;
+  return problem.ok() && problem->data_type() == DataType::kF32 ? 1e-7 : 1e-4;
 }
 
 }  // namespace
@@ -294,7 +302,7 @@ absl::Status FakeSession::Check(const worker::Check& request) {
     checked->set_index(index);
     const bool wrong = script_.wrong == index || script_.wrong == -2 ||
                        (script_.wrong_from >= 0 && index >= script_.wrong_from);
-    checked->set_error(wrong ? 1.0 : 1e-4 * (index + 1));
+    checked->set_error(wrong ? 1.0 : RoundingOf(problem_) * (index + 1));
     checked->set_magnitude(2);
     checked->set_nonfinite(script_.nonfinite == index ? 3 : 0);
     if (script_.overwrites == index) checked->set_out_of_bounds("output: 4 bytes behind its end");

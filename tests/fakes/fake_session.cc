@@ -50,8 +50,17 @@ double OffsetOf(const worker::Measure& request) {
 // About what a sound candidate's result is off by, in units of the largest value.
 double RoundingOf(const std::string& problem_text) {
   const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(problem_text);
-  if (problem.ok() && problem->data_type() == DataType::kF64) return 1e-15;
-  return problem.ok() && problem->data_type() == DataType::kF32 ? 1e-7 : 1e-4;
+  if (!problem.ok()) return 1e-4;
+  switch (problem->output_type()) {
+    case DataType::kF64:
+      return 1e-15;
+    case DataType::kI32:
+      return 1e-9;
+    case DataType::kF32:
+      return 1e-7;
+    default:
+      return 1e-4;
+  }
 }
 
 }  // namespace

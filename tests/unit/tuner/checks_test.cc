@@ -234,7 +234,7 @@ class SelfCheckedTest : public ::testing::Test {
 
   const ConvProblem problem_ =
       ConvProblem::Parse("fwd,x=1x64x56x56,w=64x64x3x3,pad=1,nhwc,f16").value();
-  const std::map<CandidateId, QuarantineEntry> quarantined_;
+  std::map<CandidateId, QuarantineEntry> quarantined_;
   std::map<int, Candidate> candidates_;
   std::vector<int> passed_;
   Doubt doubt_;

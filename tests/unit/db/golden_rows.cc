@@ -25,9 +25,12 @@ absl::Status WriteRows(const std::string& directory) {
   RETURN_IF_ERROR(store->PutTuning(SampleMeasuredTuning(3), environment));
   RETURN_IF_ERROR(store->PutTuning(SampleIncompleteTuning(4), environment));
   RETURN_IF_ERROR(store->PutPin(SamplePin(1)));
-  RETURN_IF_ERROR(
-      store->PutQuarantine({SampleTuning(1).key, EngineConfig{34, {}}, QuarantineReason::kCrashed,
-                            "illegal address", absl::FromUnixSeconds(7), {}}));
+  RETURN_IF_ERROR(store->PutQuarantine({SampleTuning(1).key,
+                                        EngineConfig{34, {}},
+                                        QuarantineReason::kCrashed,
+                                        "illegal address",
+                                        absl::FromUnixSeconds(7),
+                                        {}}));
   RETURN_IF_ERROR(store->PutQuarantine(
       {SampleTuning(1).key, LegacyAlgorithm{1, 2}, QuarantineReason::kHung,
        "hung with a budget of 2s: no reply", absl::FromUnixSeconds(8), absl::Seconds(2), 1}));

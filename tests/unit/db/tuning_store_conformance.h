@@ -230,8 +230,8 @@ TYPED_TEST_P(TuningStoreConformance, DeletingATuningKeepsItsPin) {
 }
 
 TYPED_TEST_P(TuningStoreConformance, QuarantineKeepsOneEntryPerCandidate) {
-  QuarantineEntry entry{SampleTuning(1).key, EngineConfig{34, {}}, QuarantineReason::kCrashed,
-                        "illegal address", absl::FromUnixSeconds(7), {}};
+  QuarantineEntry entry{SampleTuning(1).key, EngineConfig{34, {}},     QuarantineReason::kCrashed,
+                        "illegal address",   absl::FromUnixSeconds(7), {}};
   ASSERT_TRUE(this->store_->PutQuarantine(entry).ok());
   entry.reason = QuarantineReason::kHung;
   entry.hang_budget = absl::Microseconds(1'500'001);
@@ -245,8 +245,9 @@ TYPED_TEST_P(TuningStoreConformance, QuarantineKeepsOneEntryPerCandidate) {
 }
 
 TYPED_TEST_P(TuningStoreConformance, LiftsTheQuarantineOfTheCandidatesThatAreNamed) {
-  const QuarantineEntry entry{SampleTuning(1).key, EngineConfig{34, {}}, QuarantineReason::kCrashed,
-                              "hang", absl::FromUnixSeconds(7), {}};
+  const QuarantineEntry entry{SampleTuning(1).key,        EngineConfig{34, {}},
+                              QuarantineReason::kCrashed, "hang",
+                              absl::FromUnixSeconds(7),   {}};
   QuarantineEntry other_candidate = entry;
   other_candidate.candidate = LegacyAlgorithm{1, 2};
   QuarantineEntry other_problem = entry;

@@ -75,8 +75,12 @@ TEST_F(ApplyFleetTest, WhatIsTheSameIsNotWrittenAgain) {
 }
 
 TEST_F(ApplyFleetTest, WhatIsQuarantinedHereIsNoAnswer) {
-  committer_.Quarantine({Key(1), EngineConfig{7, {}}, QuarantineReason::kCrashed, "illegal address",
-                         absl::UnixEpoch(), {}});
+  committer_.Quarantine({Key(1),
+                         EngineConfig{7, {}},
+                         QuarantineReason::kCrashed,
+                         "illegal address",
+                         absl::UnixEpoch(),
+                         {}});
   Tuning made = Made(1, 7, Origin::kFleet);
   made.candidates.push_back(With(Timed(9, 12), CandidateStatus::kTimed));
   EXPECT_EQ(Apply({made}).taken, 1);

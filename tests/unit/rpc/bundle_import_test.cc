@@ -96,8 +96,19 @@ TEST_F(BundleImportTest, WhatOneDaemonImportedAnotherExportsByteForByte) {
   tuner_.reset();
 }
 
+// As SampleTunings, with stock choices that ran, so that they stay MEASURED.
+std::vector<Tuning> TuningsWithStock(int count) {
+  std::vector<Tuning> tunings = SampleTunings(count);
+  for (Tuning& tuning : tunings) {
+    for (Candidate& candidate : tuning.candidates) {
+      if (!candidate.ran()) candidate.heuristic_rank = -1;
+    }
+  }
+  return tunings;
+}
+
 TEST_F(BundleImportTest, KeepsTheBetterEvidence) {
-  std::vector<Tuning> here = SampleTunings(3);
+  std::vector<Tuning> here = TuningsWithStock(3);
   here[0].evidence = Evidence::kIncomplete;
   here[1].tune_time += absl::Hours(1);
   for (const Tuning& tuning : here) {
@@ -105,7 +116,7 @@ TEST_F(BundleImportTest, KeepsTheBetterEvidence) {
   }
   tuner_.reset();
   Start();
-  const auto response = Import(BundleOf(SampleTunings(4)));
+  const auto response = Import(BundleOf(TuningsWithStock(4)));
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->taken_count(), 2);  // the first and the fourth
   EXPECT_EQ(response->kept_count(), 2);

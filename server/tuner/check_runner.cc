@@ -128,7 +128,7 @@ void CheckRunner::Judge() {
   std::vector<const Candidate*> ran;
   for (const auto& [index, report] : reports_) ran.push_back(&candidates_->at(index));
   for (const Api api : {Api::kGraph, Api::kLegacy}) stocks_.insert(FirstListed(ran, api));
-  std::map<int, Finding> findings;
+  std::map<int, OutputVerdict> findings;
   std::vector<int> voters;
   std::vector<Vote> votes;
   const auto may_judge = [this](const Candidate& candidate) {
@@ -141,7 +141,7 @@ void CheckRunner::Judge() {
       doubt_.why = kNoJudge;
       continue;
     }
-    const Finding& finding = findings[index] = JudgeOutput(problem_, candidate, report);
+    const OutputVerdict& finding = findings[index] = JudgeOutput(problem_, candidate, report);
     voters.push_back(index);
     votes.push_back({candidate.id, stocks_.contains(&candidate), finding.fault});
   }
@@ -153,7 +153,7 @@ void CheckRunner::Judge() {
   const std::vector<bool> doubted = DoubtedFaults(votes);
   bool any_right = false;
   for (size_t i = 0; i < voters.size(); ++i) {
-    const Finding& finding = findings[voters[i]];
+    const OutputVerdict& finding = findings[voters[i]];
     Candidate& candidate = candidates_->at(voters[i]);
     if (!finding.fault) {
       any_right = true;

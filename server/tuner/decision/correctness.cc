@@ -107,8 +107,8 @@ double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double
   return std::min(kLargestBound, bound);
 }
 
-Finding JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
-                    const OutputReport& report) {
+OutputVerdict JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
+                          const OutputReport& report) {
   if (!report.out_of_bounds.empty()) {
     return {QuarantineReason::kOutOfBounds,
             absl::StrCat("wrote outside of its memory: ", report.out_of_bounds)};

@@ -26,7 +26,7 @@ struct OutputReport {
 double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double magnitude);
 
 // What an output says of its candidate.
-struct Finding {
+struct OutputVerdict {
   // kWrongResult, kNotFinite or kOutOfBounds; nullopt: it is right.
   std::optional<QuarantineReason> fault;
   std::string message;  // what is wrong, for people
@@ -35,8 +35,8 @@ struct Finding {
   bool uses_tf32 = false;
 };
 
-Finding JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
-                    const OutputReport& report);
+OutputVerdict JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
+                          const OutputReport& report);
 
 // One candidate in the vote on whether candidates are wrong or what checks them.
 struct Vote {

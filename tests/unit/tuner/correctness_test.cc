@@ -206,14 +206,14 @@ TEST(JudgeOutputTest, SmallErrorsAreRight) {
 TEST(JudgeOutputTest, LargeErrorsNonfiniteOnesAndWritesOutOfBoundsAreWrong) {
   const ConvProblem problem = Problem(absl::StrCat(kShape, "f16"));
   for (const double error : {0.3, std::numeric_limits<double>::infinity(), std::nan("")}) {
-    const Finding finding = JudgeOutput(problem, {}, {error, 9, 0, ""});
+    const OutputVerdict finding = JudgeOutput(problem, {}, {error, 9, 0, ""});
     EXPECT_EQ(finding.fault, QuarantineReason::kWrongResult);
     EXPECT_THAT(finding.message, HasSubstr("differs from the reference by"));
   }
-  const Finding nonfinite = JudgeOutput(problem, {}, {1e-4, 9, 12, ""});
+  const OutputVerdict nonfinite = JudgeOutput(problem, {}, {1e-4, 9, 12, ""});
   EXPECT_EQ(nonfinite.fault, QuarantineReason::kNotFinite);
   EXPECT_THAT(nonfinite.message, HasSubstr("12 elements"));
-  const Finding overwrites =
+  const OutputVerdict overwrites =
       JudgeOutput(problem, {}, {1e-4, 9, 0, "workspace: 4 bytes behind its end"});
   EXPECT_EQ(overwrites.fault, QuarantineReason::kOutOfBounds);
   EXPECT_THAT(overwrites.message, HasSubstr("workspace: 4 bytes behind its end"));
@@ -227,10 +227,10 @@ TEST(JudgeOutputTest, AnErrorThatTf32ExplainsIsNoFaultButANote) {
   const OutputReport report{tf32.error, tf32.magnitude, 0, ""};
   const ConvProblem f32 = Problem(absl::StrCat(kShape, "f32"));
   ASSERT_GT(tf32.error, ErrorBound(f32, {}, tf32.magnitude));
-  const Finding unsaid = JudgeOutput(f32, {}, report);
+  const OutputVerdict unsaid = JudgeOutput(f32, {}, report);
   EXPECT_FALSE(unsaid.fault);
   EXPECT_TRUE(unsaid.uses_tf32);
-  const Finding said = JudgeOutput(f32, With({NumericalNote::kTensorCore}), report);
+  const OutputVerdict said = JudgeOutput(f32, With({NumericalNote::kTensorCore}), report);
   EXPECT_FALSE(said.fault);
   EXPECT_FALSE(said.uses_tf32);
   // What is beyond it is wrong, and f64 has no such excuse.

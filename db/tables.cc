@@ -127,7 +127,7 @@ absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first, cons
   tuning.provenance.node = reader.Text();
   tuning.provenance.memory_bytes = reader.Int();
   row.candidate_count = reader.Int();
-  // Those of before schema version 6 have no numbers.
+  // Rows of schema versions below 6 have no numbers.
   if (table.columns.back() == "incomplete") {
     tuning.incomplete = static_cast<uint32_t>(reader.Int());
   }

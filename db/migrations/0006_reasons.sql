@@ -1,5 +1,5 @@
 -- Why a tuning is incomplete and why a candidate is quarantined as numbers,
--- where there were sentences. The program fills in what the rows of before say,
+-- where there were sentences. The program translates what older rows say,
 -- in this transaction, and drops quarantine_5 (NumberReasons in
 -- db/unpacked_tables.h).
 

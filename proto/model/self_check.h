@@ -1,5 +1,5 @@
 // A SelfCheck says which of a worker's instruments work on its card, as the
-// worker found when it started. What does not work limits what is concluded:
+// worker found when it started. A broken instrument limits the conclusions:
 // see each field.
 #pragma once
 
@@ -42,13 +42,13 @@ struct SelfCheck {
   // Mask of CellBit: known convolutions whose result was wrong. Candidates of
   // such a cell are not quarantined and not published.
   uint32_t failed_cells = 0;
-  // What was found, for people: one line for each instrument.
+  // Findings for people: one line for each instrument.
   std::string details;
 
   friend bool operator==(const SelfCheck&, const SelfCheck&) = default;
 };
 
-// What a self-check came to, as bits: that it was run, and each instrument that
+// Bits of a self-check's result: that it was run, and each instrument that
 // does not work. The bits from 18 on are those of CellBit. Also the steps of a
 // self-check. Persisted: never renumber.
 enum class SelfCheckBit : uint32_t {

@@ -12,7 +12,7 @@ int64_t SampleCount(const Tuning& tuning) {
   return count;
 }
 
-// What a message of a hang began with, before its budget.
+// Prefix of the message of a hang, before its budget.
 constexpr std::string_view kHung = "hung with a budget of ";
 
 }  // namespace

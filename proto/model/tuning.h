@@ -66,7 +66,7 @@ struct QuarantineEntry {
   std::string message;  // for people
   absl::Time create_time = absl::UnixEpoch();
   absl::Duration hang_budget;  // kHung: the tuning's budget that it hung with; else 0
-  int checker_version = 0;     // of the worker: see kCheckerVersion; 0: of before there was one
+  int checker_version = 0;     // of the worker: see kCheckerVersion; 0: unknown
 
   // True if a tuning leaves it out that has this budget and such a worker: what
   // hung may only have been slow, and a worker that checks or times in another

@@ -336,7 +336,7 @@ bool CarryOverOtherApi(const Tuning& stored, Tuning* made) {
   if (carried) {
     AddReason(IncompleteReason::kOtherApiCarried,
               "the other API's candidates are of a tuning before", made);
-    // What of them could not be judged still could not.
+    // Unjudged stock choices stay unjudged.
     for (const auto& [reason, words] : {std::pair(IncompleteReason::kGraphStockUnjudged,
                                                   "the graph API's stock choice is unjudged"),
                                         std::pair(IncompleteReason::kLegacyStockUnjudged,

@@ -12,7 +12,7 @@
 
 namespace convtune {
 
-// What a process has done since it began, as the kernel counts it: CPU time and
+// Work of a process since it began, as the kernel counts it: CPU time and
 // page faults. It grows while libraries are read and relocated, however slow the
 // disk, and stands still in a process that hangs. 0 where it cannot be told.
 uint64_t WorkDone(pid_t pid);
@@ -32,7 +32,7 @@ class StartPatience {
   // `work_done` so far: any number that it was not before is a sign of life.
   void Saw(uint64_t work_done, absl::Time now);
   absl::Time end() const;
-  // What is to be said once that is over: "it gave no sign of life for 1m".
+  // The reason to report once that is over: "it gave no sign of life for 1m".
   std::string reason() const;
 
  private:

@@ -38,7 +38,7 @@ class SuspectJudge {
 
   explicit SuspectJudge(Worker worker) : worker_(std::move(worker)) {}
 
-  // What the suspect is to be quarantined for, if it takes a worker down alone
+  // The quarantine entry of the suspect, if it takes a worker down alone
   // as well. Errors: DEADLINE_EXCEEDED at the limits, and those of Worker::get.
   absl::StatusOr<std::optional<QuarantineEntry>> Judge(const WorkSpec& spec,
                                                        const CandidateId& suspect,

@@ -83,7 +83,7 @@ std::string DescribeOdd(const std::vector<std::string>& files, absl::string_view
                       of, " ", most->first);
 }
 
-// What cuDNN itself says of the versions of those that can be asked.
+// Asks cuDNN for the versions of its libraries that can tell.
 absl::Status AskVersions(const std::vector<std::string>& files) {
   const std::pair<absl::string_view, cudnnStatus_t (*)()> asked[] = {
       {"libcudnn_graph.", cudnnGraphVersionCheck},

@@ -16,7 +16,7 @@ CudnnVersion LoadedCudnnVersion();
 // The real paths of the libraries of cuDNN that are loaded by now.
 std::vector<std::string> LoadedCudnnFiles();
 
-// What is wrong with cuDNN's libraries being these files: that they do not lie in
+// Describes what is wrong with these files of cuDNN: that they do not lie in
 // one folder, or are not of one version as far as their names say it. Names the
 // odd ones, those that are fewer. Empty if nothing is.
 std::string DescribeMixture(const std::vector<std::string>& files);

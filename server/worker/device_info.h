@@ -19,7 +19,7 @@ struct DeviceInfo {
   std::string pci_bus_id;  // "0000:01:00.0"; empty for a profile
 };
 
-// What the cards can be asked for, by what CUDA said when it was asked for their
+// Whether the driver can serve this build, by CUDA's answer when asked for their
 // number: OK, or why not. FAILED_PRECONDITION for a driver that is too old for
 // the CUDA that this worker is built for; `driver` is what it is for, as
 // cudaDriverGetVersion says it, and 0 where there is none, which is no error.

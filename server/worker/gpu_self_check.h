@@ -18,7 +18,7 @@ std::string KnownProblem(const SelfCheckCell& cell);
 
 class GpuSelfCheckCard : public SelfCheckCard {
  public:
-  // What it is given outlives it; `stream` is that of `resources`.
+  // The arguments outlive it; `stream` is that of `resources`.
   GpuSelfCheckCard(const GpuResources& resources, TimedStream* stream, int64_t flush_bytes)
       : resources_(resources), stream_(stream), flush_bytes_(flush_bytes) {}
 

@@ -6,7 +6,7 @@
 
 namespace convtune {
 
-// Lists the graph API's candidates as the options say. What cuDNN refuses is
+// Lists the graph API's candidates as the options say. A mode that cuDNN refuses is
 // noted in the sink.
 void ListGraphCandidates(const OperationGraph& graph, const ListingOptions& options,
                          ListingSink* sink);

@@ -14,7 +14,7 @@
 
 namespace convtune {
 
-// What a problem's inputs hold: values as those of networks, or small integers,
+// Contents of a problem's inputs: values as those of networks, or small integers,
 // of which every sum of a small convolution is exact in all types.
 enum class InputValues { kAsInNetworks, kSmallIntegers };
 

@@ -30,7 +30,7 @@ struct FoundAlgorithm {
   bool deterministic = false;
 };
 
-// What the legacy search asks of cuDNN; the seam at which tests take its place.
+// A LegacyApi is the part of cuDNN that the legacy search calls; tests fake it.
 class LegacyApi {
  public:
   virtual ~LegacyApi() = default;

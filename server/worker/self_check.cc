@@ -288,7 +288,7 @@ std::string FaultOf(const HoldReading& reading) {
 }
 
 std::string FaultOf(const ClockReading& reading) {
-  // What launching adds is in both, and in neither's difference.
+  // The time of launching is in both delays, and cancels out in the difference.
   const double difference = reading.long_us - reading.short_us;
   const double expected = Micros(kLongDelay - kShortDelay);
   if (!(std::abs(difference - expected) <= kEventToleranceUs &&

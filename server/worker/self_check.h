@@ -58,11 +58,11 @@ std::string FaultOf(const CacheReading& reading);
 // Of a known convolution, whose result is right to the last bit or wrong.
 std::string FaultOf(const CheckedRun& run);
 
-// What is planted into an output for the check of results to find; kNothing
+// A PlantedFault is put into an output for the check of results to find; kNothing
 // must not be found.
 enum class PlantedFault { kNothing, kByteBehind, kNan, kWrongElement };
 
-// What the check of results says of an output.
+// An OutputLook is the answer of the check of results to an output.
 struct OutputLook {
   bool out_of_bounds = false;
   int64_t nonfinite = 0;
@@ -72,7 +72,7 @@ struct OutputLook {
 // Why the check of results does not work; empty if it does.
 std::string FaultOf(PlantedFault fault, const OutputLook& look);
 
-// What a self-check needs of a card. Errors are CUDA's and cuDNN's. Not
+// A SelfCheckCard is the card as a self-check uses it. Errors are CUDA's and cuDNN's. Not
 // thread-safe.
 class SelfCheckCard {
  public:
@@ -81,7 +81,7 @@ class SelfCheckCard {
   virtual TimedStream* stream() = 0;
   // Memory of the card of kCacheBytes.
   virtual absl::StatusOr<MemorySpan> Memory() = 0;
-  // What a flush reads; 0: it does nothing.
+  // Bytes that a flush reads; 0: it does nothing.
   virtual int64_t flush_bytes() const = 0;
   // Runs the stock choice for the cell's known convolution, and checks all of
   // its output against the exact result.
@@ -105,7 +105,7 @@ struct SelfCheckOptions {
   absl::Duration limit = absl::Seconds(60);
 };
 
-// Tries one instrument after the other. What fails with an error is an
+// Tries one instrument after the other. A step that fails with an error is an
 // instrument that does not work, with the error as the reason.
 absl::StatusOr<SelfCheck> RunSelfCheck(const SelfCheckOptions& options, SelfCheckCard* card);
 

@@ -1,4 +1,4 @@
-// cuDNN has a CUDA runtime of its own. What failed there, as the capture of one
+// cuDNN has a CUDA runtime of its own. A failure there, as the capture of one
 // candidate, may only be reported by the launch after it, which is another
 // candidate's perhaps. These functions keep such an error from being taken for
 // that launch's own.
@@ -24,7 +24,7 @@ absl::StatusOr<T> TryTwice(const std::function<absl::StatusOr<T>()>& attempt,
   return result;
 }
 
-// What `capture` gives; where it fails, `launch` is called once behind it, and
+// Calls `capture`; where it fails, `launch` is called once behind it, and
 // takes the error that is left, if one is.
 inline absl::Status CaptureOrThrowAway(const std::function<absl::Status()>& capture,
                                        const std::function<absl::Status()>& launch,

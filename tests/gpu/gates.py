@@ -255,7 +255,7 @@ if torch.cuda.is_available():
 
 
 def broken_words(documents):
-    """What the worker's self-check found not to work, for the end of a line."""
+    """Names the instruments that the worker's self-check found broken, for the end of a line."""
     broken = lab.failed_instruments(documents)
     return f"; the worker's self-check found that {', '.join(broken)} {'does' if len(broken) == 1 else 'do'} not work" if broken else ""
 
@@ -293,7 +293,7 @@ def served(place):
     return text
 
 
-# What a peer of the verdict does: a child of a process that has PyTorch, a captured graph, and CUPTI.
+# The work of a peer of the verdict: a child of a process that has PyTorch, a captured graph, and CUPTI.
 FORK = CONVOLVE + """
 import json, os, sys
 def child():

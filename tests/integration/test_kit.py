@@ -226,7 +226,7 @@ def test_a_later_call_goes_on_with_what_is_left(make_kit, tmp_path):
     code, said, _ = ended(go(tmp_path / "two", "--base", tmp_path / "one"))
     assert code == 0 and "step first" not in said
     assert [r["step"] for r in records(tmp_path / "two") if r["kind"] == "done"] == ["first", "second"]
-    # What both hold counts once, in whatever order they are named.
+    # Records in both count once, in whatever order they are named.
     code, said, _ = ended(go(tmp_path / "three", "--base", tmp_path / "one", "--base", tmp_path / "two" / "results.tar.gz"))
     assert code == 0 and records(tmp_path / "three") == records(tmp_path / "two")
 

@@ -1,4 +1,4 @@
-"""What a worker finds when it checks its own instruments is shown, kept and followed."""
+"""A worker's self-check is shown, kept and followed."""
 
 from harness.api import API
 from harness.fakes import script

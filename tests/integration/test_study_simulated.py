@@ -330,7 +330,7 @@ def test_all_steps_and_the_report_of_two_packs(work, tmp_path):
     done = study.run("--report", earlier, pack("later.tar.gz"), "--out", out)
     assert done.returncode == 0, done.stderr
     page = (out / "report.md").read_text()
-    # What both packs hold counts once.
+    # Records in both packs count once.
     text = lambda lines: [line for line in lines.splitlines() if line and not line.startswith("![")]
     assert text(page) == text(study.run("--work", work, "--table").stdout)
     assert len(records.read(b"".join((work / "records.jsonl").read_bytes() for _ in range(2)))) == len(found.all)

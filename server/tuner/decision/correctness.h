@@ -25,7 +25,7 @@ struct OutputReport {
 // away is wrong whatever it was computed with.
 double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double magnitude);
 
-// What an output says of its candidate.
+// An OutputVerdict says whether a candidate's output is right.
 struct OutputVerdict {
   // kWrongResult, kNotFinite or kOutOfBounds; nullopt: it is right.
   std::optional<QuarantineReason> fault;
@@ -53,7 +53,7 @@ struct Vote {
 // choice. Returns for each vote whether its fault is doubted; false without one.
 std::vector<bool> DoubtedFaults(const std::vector<Vote>& votes);
 
-// What could not be judged.
+// A Doubt counts the candidates that could not be judged.
 struct Doubt {
   int candidates = 0;          // that could not be judged
   bool none_is_right = false;  // and no other was found to be right

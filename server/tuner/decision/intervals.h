@@ -25,7 +25,7 @@ double Median(std::vector<double> values);
 std::optional<Interval> MedianInterval(std::vector<double> values, double tail);
 
 // a's time over b's in every round in which both are valid, and both held or
-// neither. What moves all candidates of a round together (clocks, temperature) is not in it.
+// neither. Clocks and temperature move all candidates of a round together, and cancel out.
 std::vector<double> RoundRatios(const Series& a, const Series& b);
 
 // The same in clock cycles, in those rounds in which both clocks are known and

@@ -1,4 +1,4 @@
-"""What the steps of the study work with: the kit's programs, the daemon, helper processes, and the card."""
+"""The lab that the steps of the study work in: the kit's programs, the daemon, helper processes, and the card."""
 
 import ctypes
 import importlib.util
@@ -309,7 +309,7 @@ class Daemon:
         return [failure for job in document.get("jobs", []) for failure in job.get("failures", [])]
 
     def failed_instruments(self):
-        """What the worker's self-check found not to work; empty too where no device tells of one."""
+        """Names the instruments that the worker's self-check found broken; empty too where no device tells of one."""
         return failed_instruments(self.run("environments"))
 
     def tuning(self, problem):

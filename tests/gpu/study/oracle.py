@@ -93,7 +93,7 @@ class Gpu:
         wanted = [text for text in (winner, stock) if text and text.startswith("graph:")]
         tried = list(dict.fromkeys([*wanted, *listed]))
         tensors = [self._filled(dims) for dims in (parsed.x_dims, parsed.w_dims, parsed.y_dims)]
-        # What the layer before has just written; of a transposed convolution that is y.
+        # The layer before has just written this tensor; of a transposed convolution it is y.
         written = tensors[0] if parsed.operation == "fwd" else tensors[2]
         plans, built, best = {}, 0, float("inf")
         workspace = None

@@ -164,7 +164,7 @@ class MadeUpPeer:
         return {"relative_error": self.known.get("error", 0.0)}
 
     def close(self):
-        """What the interposer writes when a program exits."""
+        """The counters that the interposer writes when a program exits."""
         if "CONVTUNE_PRELOAD_COUNTERS" in os.environ:
             with open(os.environ["CONVTUNE_PRELOAD_COUNTERS"], "a") as file:
                 file.write(json.dumps({key: self.known["served"] for key in ("captured", "captured_served", "executions_served")}) + "\n")
@@ -173,7 +173,7 @@ class MadeUpPeer:
 def main():
     # The end of a step is told to its whole group. A peer's own end is its input's: then its counters are written.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    # What a program prints is not an answer: answers get a channel of their own.
+    # Programs may print anything: answers get a channel of their own.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     say = lambda answer: print(json.dumps(answer), file=answers, flush=True)

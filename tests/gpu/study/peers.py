@@ -16,7 +16,7 @@ CLOSING_S = 3.0
 ROUNDS_S = 6.0
 MODES_S = 4.0
 
-# What `load` is told, and the environment. H2 is H again: what A/A says of the method.
+# Arguments of `load`, and the environment. H2 is H again: the A/A comparison.
 BENCHMARK = {"B10": {"benchmark": True}, "B0": {"benchmark": True, "limit": 0}}
 MODE_B = {"TORCH_CUDNN_USE_HEURISTIC_MODE_B": "1"}
 PEERS = ("H", "H2", "B", "W", "B10", "B0")

@@ -16,7 +16,7 @@ RESAMPLES = 500
 SEED = 20261122
 LEVEL = 0.95
 LEAST_PAIRS = 6
-# What a race calls equal: RacePolicy::equivalence.
+# Times within this share are equal: RacePolicy::equivalence.
 EQUIVALENCE = 0.015
 
 

@@ -66,7 +66,7 @@ def _generation_limit_s(network):
 
 
 def all_steps():
-    """What is worth most comes first, in case there is no time for the rest."""
+    """The most valuable steps come first, in case there is no time for the rest."""
     nets = list(networks().values())
     main = nets[0]
     found = []
@@ -110,7 +110,7 @@ def _microseconds(tuning, text):
 
 
 def summary(problem, count, tuning):
-    """What the study keeps of a tuning."""
+    """The part of a tuning that the study keeps."""
     tuning = tuning or {}
     candidates = tuning.get("candidates", [])
     stock = next((c["text"] for c in candidates if c.get("stock")), None)
@@ -137,7 +137,7 @@ def tune(lab, records, step, until, network):
     cut, failures, instruments = False, [], []
 
     def unless_failed(act):
-        """What one command cannot do is no reason to lose what the others did."""
+        """A command that fails loses none of the other commands' results."""
         try:
             return act()
         except StepFailed as failure:

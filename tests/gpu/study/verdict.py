@@ -1,4 +1,4 @@
-"""What the records say: pure functions of them, and the rule that was fixed before the first card was seen.
+"""The verdict on the records: pure functions of them, and the rule that was fixed before the first card was seen.
 
 The rule, with its numbers, is the constants below; STUDY.md says it in words.
 """
@@ -151,7 +151,7 @@ def _estimate(generations, over, under):
 
 
 def served_share(record):
-    """Of a network's convolutions, those that W's graph got from the snapshot. What the interposer did not know of counts as not served."""
+    """Of a network's convolutions, those that W's graph got from the snapshot. Convolutions that the interposer did not see count as not served."""
     return record["captured_served"] / max(record["captured"], record["convolutions"])
 
 

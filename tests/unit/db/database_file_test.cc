@@ -172,7 +172,7 @@ TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionSixWithItsRows) {
 
 TEST_F(DatabaseFileTest, SentencesOfAnOlderDatabaseBecomeNumbers) {
   Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v5.sql"));
-  // As programs of before wrote them: tuning 1 could not be judged, 2 is damaged.
+  // As version 5 wrote them: tuning 1 could not be judged, 2 is damaged.
   {
     auto database = Database::Open({.path = DatabasePath()});
     ASSERT_TRUE(database.ok());

@@ -117,7 +117,7 @@ TEST(PackedCandidatesTest, TheSelfCheckComesBack) {
   EXPECT_EQ(Unpacked(tuning), WithoutSamples(tuning));
 }
 
-// As programs of before wrote it: without a self-check behind the compute mode.
+// As version 1 of the blob: without a self-check behind the compute mode.
 TEST(PackedCandidatesTest, TheFirstVersionIsReadToo) {
   Tuning tuning = SampleMeasuredTuning(1);
   tuning.candidates.clear();

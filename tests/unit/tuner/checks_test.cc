@@ -85,7 +85,7 @@ TEST_F(ChecksTest, AWorkerThatChecksInAnotherWayTriesAgain) {
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   tuner_->Drain(absl::Now());
   options_.devices.clear();
-  // What it finds to be wrong again is quarantined for its version.
+  // A candidate that is wrong again is quarantined for its version.
   Start("checker_version=3;wrong=2");
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);

@@ -233,7 +233,7 @@ TEST(JudgeOutputTest, AnErrorThatTf32ExplainsIsNoFaultButANote) {
   const OutputVerdict said = JudgeOutput(f32, With({NumericalNote::kTensorCore}), report);
   EXPECT_FALSE(said.fault);
   EXPECT_FALSE(said.uses_tf32);
-  // What is beyond it is wrong, and f64 has no such excuse.
+  // A larger error is wrong, and f64 has no such excuse.
   const double beyond = 1.01 * ErrorBound(f32, With({NumericalNote::kTensorCore}), tf32.magnitude);
   EXPECT_EQ(JudgeOutput(f32, {}, {beyond, tf32.magnitude, 0, ""}).fault,
             QuarantineReason::kWrongResult);

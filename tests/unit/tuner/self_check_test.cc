@@ -1,4 +1,4 @@
-// What a worker finds when it checks itself, and what follows from it.
+// Self-checks of workers, and their consequences.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -146,7 +146,7 @@ TEST_F(SelfCheckTest, OneThatPassedIsNotRunAgain) {
   EXPECT_EQ(Tuned().conditions.self_check, 1U);
   EXPECT_EQ(Requests("hello"), 2);
   EXPECT_EQ(Requests("self_check"), 1);
-  // What it found holds for this driver.
+  // Its result holds for one driver.
   Restart("self_check=0", "580.159");
   Tuned();
   EXPECT_EQ(Requests("self_check"), 2);

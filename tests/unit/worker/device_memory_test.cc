@@ -15,7 +15,7 @@ std::string Fill(const std::string& block, int64_t bytes) {
   const size_t uploaded = std::min(block.size(), memory.size());
   memory.replace(0, uploaded, block, 0, uploaded);
   for (const FillCopy& copy : PlanFill(static_cast<int64_t>(block.size()), bytes)) {
-    // What is read is there already, and what is written was not.
+    // Each copy reads bytes that are there already, and writes bytes that were not.
     EXPECT_LE(copy.bytes, copy.to);
     EXPECT_LE(copy.to + copy.bytes, bytes);
     memory.replace(static_cast<size_t>(copy.to), static_cast<size_t>(copy.bytes), memory, 0,

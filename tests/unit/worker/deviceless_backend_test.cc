@@ -297,7 +297,7 @@ TEST(DevicelessBackendTest, ProfileCanNeitherRunNorSearchTheLegacyApi) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// What a self-check runs is there to be run: the stock choice of each known
+// A self-check finds plans to run: the stock choice of each known
 // convolution has a plan.
 TEST(DevicelessBackendTest, EveryKnownConvolutionHasAStockChoice) {
   for (const SelfCheckCell& cell : SelfCheckCells()) {

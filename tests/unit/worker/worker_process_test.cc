@@ -109,7 +109,7 @@ class WorkerProcessTest : public testing::Test {
     return status;
   }
 
-  // What the worker says with these arguments.
+  // Output of the worker with these arguments.
   static std::string Output(const std::string& arguments) {
     FILE* output = popen((CONVTUNE_WORKER_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
     EXPECT_NE(output, nullptr);

@@ -236,7 +236,7 @@ TEST(BundleCodecTest, ReasonsTravelAsNumbersAndAreReadFromWordsWhereThereAreNone
   row.clear_incomplete();
   row.set_incomplete_reason("the budget ended before 1 candidate");
   EXPECT_EQ(read(row).incomplete, ReasonBit(IncompleteReason::kBudgetEnded));
-  // A sentence of before, when what could not be judged was INCOMPLETE.
+  // Older programs wrote this sentence, and INCOMPLETE, for unjudged results.
   row.set_incomplete_reason("results could not be judged: 5 of 8 candidates differ");
   EXPECT_EQ(read(row).evidence, Evidence::kHeuristic);
 }

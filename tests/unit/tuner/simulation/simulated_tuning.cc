@@ -16,7 +16,7 @@ const char kTableHead[] =
 
 namespace {
 
-// What no two tunings of a problem, and no tuning and its stock choice, may
+// The share by which no two tunings of a problem, and no tuning and its stock choice, may
 // differ by.
 const double kBeyond = 1 + RacePolicy().equivalence;
 

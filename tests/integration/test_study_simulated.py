@@ -202,12 +202,23 @@ def test_a_search_without_an_end_costs_its_peer_alone(work):
     assert result.status is verdict.Status.COUNTED
 
 
+# Made-up answers are there at once: only a peer that is stopped has none by any deadline.
+STOP_H2 = """
+compare = peers.compare_modes
+def stopped(group, records):
+    group.peers["H2"].process.send_signal(signal.SIGSTOP)
+    compare(group, records)
+peers.compare_modes = stopped
+peers.MODES_S = 0.5
+"""
+
+
 def test_what_cudnn_lists_for_b_is_asked_once_and_costs_nobody(work):
     (asked,) = records.Records(work).of("modes")
     assert (asked["convolutions"], asked["same_list"]) == (53, 0)
     path = work / "records.jsonl"
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if '"kind":"modes"' not in line))
-    found = generation(work, 'peers.compare_modes.__globals__["MODES_S"] = -1000.0')
+    found = generation(work, STOP_H2)
     assert not found.of("modes") and [r["peer"] for r in found.of("peer_failed")] == ["H2"]
     (result,) = verdict.results(found)
     assert result.generations == 2 and result.status is verdict.Status.COUNTED and result.modes is None

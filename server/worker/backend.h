@@ -17,7 +17,6 @@
 #include "proto/model/conv_problem.h"
 #include "proto/model/environment.h"
 #include "proto/model/self_check.h"
-#include "server/worker/sample_plan.h"
 
 namespace convtune {
 
@@ -50,6 +49,12 @@ struct PreparedCandidate {
 struct RunMode {
   LaunchMode launch = LaunchMode::kEager;
   CacheState cache_state = CacheState::kInputHot;
+};
+
+// A Stamp is what a stamp kernel stored; 0 where it did not.
+struct Stamp {
+  uint64_t timer_ns = 0;
+  uint64_t cycles = 0;
 };
 
 // One sample of a candidate.

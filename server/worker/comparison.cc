@@ -118,18 +118,4 @@ uint64_t NonfiniteMask(DataType type) {
   return 0;
 }
 
-std::string DescribeDamage(std::string_view zone, bool before) {
-  size_t count = 0;
-  size_t nearest = 0;
-  for (size_t i = 0; i < zone.size(); ++i) {
-    if (static_cast<unsigned char>(zone[i]) == kUntouched) continue;
-    const size_t distance = before ? zone.size() - i : i;
-    if (count == 0 || distance < nearest) nearest = distance;
-    ++count;
-  }
-  if (count == 0) return "";
-  return absl::StrCat(count, " bytes, from ", nearest, " bytes ",
-                      before ? "before its beginning" : "behind its end");
-}
-
 }  // namespace convtune

@@ -46,12 +46,4 @@ std::string Disagreement(DataType type, const Comparison& first, int64_t first_n
 // integers.
 uint64_t NonfiniteMask(DataType type);
 
-// Every byte of a red zone, and of outputs and workspace before a run: NaN in
-// every floating-point format.
-inline constexpr unsigned char kUntouched = 0xFF;
-
-// Where a red zone is damaged, as "12 bytes, from 4 bytes behind its end";
-// empty if all of it is kUntouched. `before`: it lies in front of the memory.
-std::string DescribeDamage(std::string_view zone, bool before);
-
 }  // namespace convtune

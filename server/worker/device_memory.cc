@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
-#include "server/worker/comparison.h"
 #include "server/worker/cudnn_status.h"
 
 namespace convtune {
@@ -88,6 +87,20 @@ absl::StatusOr<int64_t> FreeDeviceMemory() {
   size_t total_bytes = 0;
   RETURN_IF_ERROR(ToStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "ask for free memory"));
   return static_cast<int64_t>(free_bytes);
+}
+
+std::string DescribeDamage(std::string_view zone, bool before) {
+  size_t count = 0;
+  size_t nearest = 0;
+  for (size_t i = 0; i < zone.size(); ++i) {
+    if (static_cast<unsigned char>(zone[i]) == kUntouched) continue;
+    const size_t distance = before ? zone.size() - i : i;
+    if (count == 0 || distance < nearest) nearest = distance;
+    ++count;
+  }
+  if (count == 0) return "";
+  return absl::StrCat(count, " bytes, from ", nearest, " bytes ",
+                      before ? "before its beginning" : "behind its end");
 }
 
 }  // namespace convtune

@@ -39,6 +39,14 @@ class DeviceBuffer {
   int64_t bytes_ = 0;
 };
 
+// Every byte of a red zone, and of outputs and workspace before a run: NaN in
+// every floating-point format.
+inline constexpr unsigned char kUntouched = 0xFF;
+
+// Where a red zone is damaged, as "12 bytes, from 4 bytes behind its end";
+// empty if all of it is kUntouched. `before`: it lies in front of the memory.
+std::string DescribeDamage(std::string_view zone, bool before);
+
 // Memory of a card between two red zones, which are there to be checked for
 // writes beyond its ends. Move-only.
 class GuardedBuffer {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "server/worker/backend.h"
 
 namespace convtune {
 
@@ -51,12 +52,6 @@ class HoldPolicy {
 
  private:
   int in_a_row_ = 0;  // candidates whose blocking kernels gave up
-};
-
-// What a stamp kernel stored; 0 where it did not.
-struct Stamp {
-  uint64_t timer_ns = 0;
-  uint64_t cycles = 0;
 };
 
 // SM clock in MHz between two stamps of the same SM; 0 if it cannot be said:

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/worker/backend.h"
 #include "server/worker/sample_plan.h"
 
 namespace convtune {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "server/worker/device_memory.h"
 #include "server/worker/tensor_data.h"
 
 namespace convtune {
@@ -157,14 +158,6 @@ TEST(NonfiniteMaskTest, UntouchedMemoryIsNanInEveryFloatingPointType) {
     const std::string bytes(8, static_cast<char>(kUntouched));
     EXPECT_TRUE(std::isnan(DecodeElement(type, bytes.data()))) << Name(type);
   }
-}
-
-TEST(DescribeDamageTest, SaysHowMuchAndWhere) {
-  std::string zone(64, static_cast<char>(kUntouched));
-  EXPECT_EQ(DescribeDamage(zone, false), "");
-  zone[4] = zone[5] = '\0';
-  EXPECT_EQ(DescribeDamage(zone, false), "2 bytes, from 4 bytes behind its end");
-  EXPECT_EQ(DescribeDamage(zone, true), "2 bytes, from 59 bytes before its beginning");
 }
 
 }  // namespace

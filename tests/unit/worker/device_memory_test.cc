@@ -53,5 +53,13 @@ TEST(PlanFillTest, GigabytesTakeAFewCopiesThatKeepThePeriod) {
   EXPECT_LE(copies.size(), 12U);
 }
 
+TEST(DescribeDamageTest, SaysHowMuchAndWhere) {
+  std::string zone(64, static_cast<char>(kUntouched));
+  EXPECT_EQ(DescribeDamage(zone, false), "");
+  zone[4] = zone[5] = '\0';
+  EXPECT_EQ(DescribeDamage(zone, false), "2 bytes, from 4 bytes behind its end");
+  EXPECT_EQ(DescribeDamage(zone, true), "2 bytes, from 59 bytes before its beginning");
+}
+
 }  // namespace
 }  // namespace convtune

@@ -18,7 +18,7 @@
 #include "proto/model/environment.h"
 #include "proto/model/self_check.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // kStock: the first of each API's heuristic; nothing is run for it.
 enum class ListingDepth { kStock, kHeuristics, kExhaustive };
@@ -75,7 +75,7 @@ struct CheckedRun {
   TimedRun run;    // the next one, not held either; where it is hopeless, the first
   // IsHopeless() of the first run: it was not run again, nor captured.
   bool hopeless = false;
-  // See convtune.worker.Checked.
+  // See convtune.worker.v1.Checked.
   std::optional<double> error;
   double magnitude = 0;
   int64_t nonfinite = 0;
@@ -149,4 +149,4 @@ class Backend {
                                                                int64_t memory_budget_bytes) = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::worker

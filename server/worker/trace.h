@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "server/worker/backend.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // Appends to a file, each line in one write, so that several workers may share
 // it. Not thread-safe.
@@ -44,4 +44,4 @@ class Trace {
   int fd_;  // -1 once a line could not be written
 };
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -1,4 +1,5 @@
-// What a session works against: a card, or a profile that stands in for one.
+// A Backend is what a session works against: a GPU, or a profile that stands in
+// for one. This header is the ground of the worker: its folders may include it.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The worker's end of the socket to the daemon.
+// A Channel is the worker's end of the socket to the daemon.
 #pragma once
 
 #include "absl/status/status.h"

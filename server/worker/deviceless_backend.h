@@ -1,4 +1,4 @@
-// cuDNN's planning for a GPU that is not there.
+// A DevicelessBackend has cuDNN plan for a GPU that is not there.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A card.
+// A GpuBackend works on a GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// A problem on a card.
+// A GpuProblem lists, builds, checks and times a problem's candidates on a GPU.
 #pragma once
 
 #include <cudnn.h>

@@ -1,4 +1,4 @@
-// A card, for the self-check of its worker.
+// A GpuSelfCheckDevice runs the steps of the self-check on a GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>

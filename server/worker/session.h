@@ -1,4 +1,5 @@
-// The worker's side of the protocol, without its I/O.
+// A Session answers the daemon's requests: the worker's side of the protocol,
+// without its I/O.
 #pragma once
 
 #include <functional>

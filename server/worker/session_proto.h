@@ -1,4 +1,4 @@
-// Between the worker protocol's messages and the backend's values.
+// Conversions between the worker protocol's messages and the backend's values.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// A file of everything that a worker measured, for those who want to know more
-// than the daemon keeps. Its format is in TRACE.md.
+// A Trace writes everything that a worker measured to a file, for people who want
+// more than the daemon keeps. The format is in TRACE.md.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// cuDNN's libraries, loaded before there is work.
+// WarmUp loads cuDNN's libraries before there is work.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,4 +1,4 @@
-// cuDNN's handle.
+// A CudnnHandle owns a handle of cuDNN.
 #pragma once
 
 #include <cuda_runtime_api.h>

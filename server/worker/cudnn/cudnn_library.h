@@ -1,4 +1,4 @@
-// The cuDNN that is loaded.
+// Facts about the loaded cuDNN: its version, its parts and where they come from.
 #pragma once
 
 #include <string>

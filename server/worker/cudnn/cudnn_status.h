@@ -1,4 +1,4 @@
-// cuDNN's and CUDA's errors as absl::Status.
+// Errors of cuDNN and CUDA as absl::Status.
 #pragma once
 
 #include <cuda_runtime_api.h>

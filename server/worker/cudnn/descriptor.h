@@ -1,4 +1,4 @@
-// cuDNN's backend descriptors.
+// A Descriptor owns a backend descriptor of cuDNN.
 #pragma once
 
 #include <cudnn.h>

@@ -1,4 +1,4 @@
-// Which build of a library it is, without loading it.
+// ElfBuildId tells which build of a library a file is, without loading it.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// From a ConvProblem to cuDNN's operation graph.
+// Builds cuDNN's operation graph of a ConvProblem.
 #pragma once
 
 #include <cudnn.h>

@@ -1,4 +1,4 @@
-// One convolution through cuDNN's legacy API.
+// A LegacyConvolution is one convolution of cuDNN's legacy API.
 #pragma once
 
 #include <cudnn.h>

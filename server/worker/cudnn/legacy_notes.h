@@ -1,4 +1,4 @@
-// What the legacy API can be asked; with what is known of its algorithms.
+// Which problems the legacy API takes, and the known notes of its algorithms.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Execution plans.
+// An ExecutionPlan is a plan of cuDNN's graph API.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
-// cuDNN has a CUDA runtime of its own. A failure there, as the capture of one
-// candidate, may only be reported by the launch after it, which is another
-// candidate's perhaps. These functions keep such an error from being taken for
-// that launch's own.
+// Functions that keep an old CUDA error from being taken for a new one. cuDNN has
+// a CUDA runtime of its own. A failure there, such as a failed capture of one
+// candidate, may be reported by the next launch, perhaps another candidate's.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// A launch captured into a CUDA graph.
+// A CapturedGraph is a launch captured into a CUDA graph.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// A stream of a card, for the timer.
+// A CudaStream is the timer's stream on a GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// Who a device is: environment, provenance, device properties.
+// The identity of a device: environment, provenance, device properties.
 #pragma once
 
 #include <cuda_runtime_api.h>

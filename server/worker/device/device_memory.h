@@ -1,4 +1,4 @@
-// Memory of a card.
+// DeviceBuffer and GuardedBuffer own memory of a GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>

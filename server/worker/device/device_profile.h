@@ -1,4 +1,4 @@
-// Device-properties JSON: what cuDNN needs to know of a GPU that is not there.
+// A device profile is the JSON from which cuDNN plans for a GPU that is not there.
 #pragma once
 
 #include <cstdint>

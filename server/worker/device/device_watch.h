@@ -1,5 +1,5 @@
-// Watches a card for the daemon: the driver's errors as they come, and whether
-// the card can be used at all.
+// A DeviceWatch reports a GPU's driver errors as they come, and whether the GPU can
+// be used at all.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Our own kernels: tiny, and in PTX, which the driver compiles for the card, so
-// that building convtune needs no CUDA compiler.
+// Kernels launches convtune's own kernels. They are tiny and written in PTX, which
+// the driver compiles for the GPU, so that building needs no CUDA compiler.
 #pragma once
 
 #include <cuda_runtime_api.h>

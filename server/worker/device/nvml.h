@@ -1,4 +1,4 @@
-// The state of a card, as NVML reports it.
+// Nvml reads the state of a GPU.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Every engine that cuDNN has for a graph, with its knob ranges.
+// Lists every engine that cuDNN has for a graph, with its knob ranges.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Collects candidates from the heuristics and the enumeration of engines.
+// Collects candidates from the heuristics and from the enumeration of engines.
 #pragma once
 
 #include "server/worker/cudnn/graph_builder.h"

@@ -1,4 +1,4 @@
-// cuDNN's heuristics.
+// Asks cuDNN's heuristics for engine configs.
 #pragma once
 
 #include <cudnn.h>

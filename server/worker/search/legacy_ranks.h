@@ -1,4 +1,4 @@
-// Places of legacy algorithms in what cuDNN's heuristic lists.
+// Places of legacy algorithms in the list of cuDNN's heuristic.
 #pragma once
 
 #include <map>

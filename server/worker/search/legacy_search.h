@@ -1,4 +1,4 @@
-// cudnnFind*, and in what order cudnnGet*_v7 has it.
+// Runs cudnnFind*, and gives the order of cudnnGet*_v7.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where the parts of a listing leave their candidates.
+// A ListingSink takes the candidates from the parts of a listing.
 #pragma once
 
 #include <set>

@@ -1,4 +1,4 @@
-// Interleaved rounds.
+// RunRounds times candidates in interleaved rounds.
 #pragma once
 
 #include <functional>

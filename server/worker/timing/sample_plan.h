@@ -1,5 +1,5 @@
-// What the timer does, as far as it can be said without a card. Pure; the
-// method is in TIMING.md.
+// Pure functions that plan a sample and judge its times. The method is in
+// server/worker/README.md.
 #pragma once
 
 #include <cstdint>

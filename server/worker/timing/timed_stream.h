@@ -1,5 +1,5 @@
-// What the timer needs of a stream of a card; the seam at which tests take the
-// card's place.
+// A TimedStream is the stream that the timer works on. Tests put a stream of their
+// own in the GPU's place.
 #pragma once
 
 #include <cstdint>

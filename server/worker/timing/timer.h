@@ -1,5 +1,6 @@
-// How long a launch takes. The method, its units and its limits are in
-// TIMING.md.
+// A Timer measures how long a launch takes. The method, its units and its limits
+// are in
+// server/worker/README.md.
 #pragma once
 
 #include <cstdint>

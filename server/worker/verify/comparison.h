@@ -1,4 +1,4 @@
-// What is made of a candidate's output. Pure.
+// Pure functions that compare a candidate's output with the reference.
 #pragma once
 
 #include <cstdint>

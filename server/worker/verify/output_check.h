@@ -1,4 +1,4 @@
-// Whether what a candidate wrote on the card is right.
+// Checks that the output a candidate wrote on the GPU is right.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// The tensors of a problem on a card.
+// ProblemTensors owns the tensors of a problem on a GPU.
 #pragma once
 
 #include <cstdint>

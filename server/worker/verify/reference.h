@@ -1,5 +1,4 @@
-// What a convolution gives, computed in double precision for some elements of
-// its output. Pure.
+// Computes some elements of a convolution's output in double precision. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the host computes to have a problem timed and checked.
+// A ReferenceData makes the inputs of a problem and its expected output.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace convtune::worker::verify {
 enum class InputValues { kAsInNetworks, kSmallIntegers };
 
 // The values of a problem's inputs, and what its output should be for some of
-// its elements: up to about a second of a core (TIMING.md), so threads of its
+// its elements: up to about a second of a core (server/worker/README.md), so threads of its
 // own do it while plans are built. What comes out depends on the problem alone.
 // Not thread-safe.
 class ReferenceData {

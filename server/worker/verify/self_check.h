@@ -1,6 +1,6 @@
-// A worker's check of its own instruments, before it judges anybody: see
-// TIMING.md. Decisions are pure functions of readings; the card is behind
-// SelfCheckDevice, whose place tests take.
+// Pure functions that judge the readings of the worker's check of its own
+// instruments (server/worker/README.md), and SelfCheckDevice, which takes them. Tests put
+// a device of their own in its place.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Contents of the tensors that candidates are run on.
+// Makes the contents of the tensors that candidates run on.
 #pragma once
 
 #include <cstdint>

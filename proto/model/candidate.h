@@ -1,4 +1,4 @@
-// Candidates and what trying them gave.
+// A Candidate is one way to compute a convolution, with its measurements.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What is known of legacy algorithms without asking cuDNN.
+// Known notes of cuDNN's legacy algorithms, which cuDNN itself does not tell.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // A Timer measures how long a launch takes. The method, its units and its limits
-// are in
-// server/worker/README.md.
+// are in server/worker/README.md.
 #pragma once
 
 #include <cstdint>

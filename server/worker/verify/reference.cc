@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "proto/model/products.h"
+#include "proto/model/reduction_length.h"
 
 namespace convtune::worker::verify {
 namespace {

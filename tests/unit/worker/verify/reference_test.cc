@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "proto/model/products.h"
+#include "proto/model/reduction_length.h"
 
 namespace convtune::worker::verify {
 namespace {

@@ -1,4 +1,4 @@
-// How much a convolution adds up.
+// The length of a convolution's reduction: how many products each output adds up.
 #pragma once
 
 #include <cstdint>

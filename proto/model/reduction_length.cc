@@ -1,4 +1,4 @@
-#include "proto/model/products.h"
+#include "proto/model/reduction_length.h"
 
 #include <cstddef>
 #include <vector>

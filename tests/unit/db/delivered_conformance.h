@@ -4,7 +4,6 @@
 //   absl::Status ForEach(visit, corrupt);
 //   absl::StatusOr<int64_t> Delete(const std::vector<TuningKey>&);
 //   absl::Status Reopen();      // the same data again, through another connection
-//   std::string WhyNot();       // why it cannot be tried here; empty: it can
 // Samples and where it was measured are a matter of each: they are not compared.
 #pragma once
 
@@ -31,8 +30,6 @@ template <typename Engine>
 class DeliveredConformance : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string why_not = engine_.WhyNot();
-    if (!why_not.empty()) GTEST_SKIP() << why_not;
     Reopen();
   }
   void Reopen() {

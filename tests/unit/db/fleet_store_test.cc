@@ -36,7 +36,7 @@ class FleetStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const char* conninfo = std::getenv("CONVTUNE_TEST_POSTGRES");
-    if (conninfo == nullptr) GTEST_SKIP() << "CONVTUNE_TEST_POSTGRES names no database";
+    ASSERT_NE(conninfo, nullptr) << "CONVTUNE_TEST_POSTGRES names no database";
     options_.conninfo = conninfo;
     postgres_ = Connect();
     ASSERT_NE(postgres_, nullptr);

@@ -3,9 +3,9 @@
 file(READ ${INPUT} ptx)
 file(WRITE ${OUTPUT} "#include \"server/worker/device/kernels.h\"
 
-namespace convtune {
+namespace convtune::worker::device {
 
 const char kKernelsPtx[] = R\"ptx(${ptx})ptx\";
 
-}  // namespace convtune
+}  // namespace convtune::worker::device
 ")

@@ -29,9 +29,7 @@ inline Tuning Comparable(Tuning tuning) {
 template <typename Engine>
 class DeliveredConformance : public ::testing::Test {
  protected:
-  void SetUp() override {
-    Reopen();
-  }
+  void SetUp() override { Reopen(); }
   void Reopen() {
     const absl::Status status = engine_.Reopen();
     ASSERT_TRUE(status.ok()) << status;

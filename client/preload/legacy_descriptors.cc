@@ -85,8 +85,7 @@ bool ReadFilter(const Readers& r, cudnnFilterDescriptor_t descriptor, TensorShad
   if (!format::key_internal::DimsInRange(filter->dims, filter->rank)) {
     return false;
   }
-  format::key_internal::PackedStrides(filter->dims, filter->rank, layout == CUDNN_TENSOR_NHWC,
-                                      filter->strides);
+  PackedStrides(filter->dims, filter->rank, layout == CUDNN_TENSOR_NHWC, filter->strides);
   return true;
 }
 

@@ -210,7 +210,7 @@ TEST_F(FleetStoreTest, NobodySeesAReleaseBeforeTheOnesBelowIt) {
   ASSERT_TRUE(postgres_->Execute("SET lock_timeout TO 300").ok());
   const auto overtaking = PromoteFleetRelease(*postgres_, "ann", "quick", 0, false);
   EXPECT_FALSE(overtaking.ok());
-  EXPECT_FALSE(ReadServedReleases(*postgres_)->promoted.has_value());
+  EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
   ASSERT_TRUE(slow->Execute("COMMIT").ok());
   const auto after = PromoteFleetRelease(*postgres_, "ann", "quick", 0, false);
   ASSERT_TRUE(after.ok()) << after.status();

@@ -3,6 +3,7 @@
 #include "client/preload/legacy.h"
 #include "client/preload/once.h"
 #include "client/preload/real_cudnn.h"
+#include "proto/model/tensor_rules.h"
 
 namespace convtune::preload {
 namespace {

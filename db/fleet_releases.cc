@@ -133,7 +133,7 @@ absl::StatusOr<FleetDiff> ReadDiff(const PgResult& rows) {
 int64_t NumberOf(const Release* release) { return release != nullptr ? release->number : 0; }
 
 // `where` may leave releases out.
-absl::StatusOr<ReleaseHistory> ReadHistory(Postgres& postgres, std::string_view where) {
+absl::StatusOr<ReleaseHistory> ReadHistory(Postgres& postgres, const std::string& where) {
   ASSIGN_OR_RETURN(const PgResult rows,
                    postgres.Query(absl::StrCat("SELECT ", kColumns, " FROM releases r ", where,
                                                " ORDER BY r.release_number")));

@@ -28,7 +28,7 @@ Candidate CandidateOf(const std::vector<std::string>& row) {
   candidate.id = ParseCandidateId(row[0]).value();
   candidate.workspace_bytes = std::stoll(row[3]);
   candidate.deterministic = row[4] == "yes";
-  for (const std::string_view note : absl::StrSplit(row[2], ',')) {
+  for (const std::string& note : std::vector<std::string>(absl::StrSplit(row[2], ','))) {
     for (int i = 1; i <= static_cast<int>(NumericalNote::kStrictNanProp); ++i) {
       const auto numerical = static_cast<NumericalNote>(i);
       if (Name(numerical) == note) candidate.numerical_notes |= NoteBit(numerical);

@@ -64,13 +64,4 @@ std::optional<Candidate> ReadListed(const worker::v1::ListedCandidate& listed) {
   return candidate;
 }
 
-const Candidate* FirstListed(const std::vector<const Candidate*>& candidates, Api api) {
-  const Candidate* first = nullptr;
-  for (const Candidate* c : candidates) {
-    if (c->heuristic_rank < 0 || ApiOf(c->id) != api) continue;
-    if (first == nullptr || c->heuristic_rank < first->heuristic_rank) first = c;
-  }
-  return first;
-}
-
 }  // namespace convtune

@@ -17,8 +17,4 @@ worker::v1::OpenProblem OpenRequest(const WorkSpec& spec, bool measures);
 // something is done with it.
 std::optional<Candidate> ReadListed(const worker::v1::ListedCandidate& listed);
 
-// Of `candidates`, the one that cuDNN's heuristic for `api` lists first; nullptr
-// if it lists none.
-const Candidate* FirstListed(const std::vector<const Candidate*>& candidates, Api api);
-
 }  // namespace convtune

@@ -15,13 +15,12 @@ namespace {
 
 std::vector<Contender> ContendersOf(const std::map<int, Candidate>& candidates,
                                     const std::vector<int>& indexes) {
-  // As StockIndex: each API's own stays to the end, and numerics are those of
-  // the graph API's, if there is one.
+  // Each API's stock choice stays to the end.
   std::vector<const Candidate*> all;
   for (const int index : indexes) all.push_back(&candidates.at(index));
   const Candidate* graph_stock = FirstListed(all, Api::kGraph);
   const Candidate* legacy_stock = FirstListed(all, Api::kLegacy);
-  const Candidate* stock = graph_stock != nullptr ? graph_stock : legacy_stock;
+  const Candidate* stock = FirstListed(all, Api::kAny);
   std::vector<Contender> contenders;
   for (const Candidate* candidate : all) {
     const bool stays = candidate == graph_stock || candidate == legacy_stock;

@@ -44,7 +44,7 @@ MAY_INCLUDE = {
     "client/report": ["proto", "db/format"],
     "client/cli": ["proto", "db/format", "client/cpp", "client/report"],
     "client/python": ["proto", "db/format", "client/cpp"],
-    "client/preload": ["db/format"],
+    "client/preload": ["db/format", "proto/model/legacy_note_rules.h", "proto/model/tensor_rules.h"],
     "deploy/examples": ["proto", "client/cpp"],
 }
 

@@ -1,8 +1,10 @@
-// The releases there are, and which ones may follow. No clock, no disk.
+// ReleaseHistory: the releases there are, and which ones may follow. No clock, no
+// disk. A daemon and the fleet decide by it alike.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,12 +23,16 @@ struct ReleaseDecision {
 // Not thread-safe.
 class ReleaseHistory {
  public:
-  // Promoted releases whose choices are kept, so that they can be gone back to.
+  // Promoted releases whose choices a daemon keeps, so that they can be gone back
+  // to; the fleet keeps all.
   static constexpr int kKept = 16;
+  static constexpr int kAll = 0;
 
   ReleaseHistory() = default;
-  // In order of number.
-  explicit ReleaseHistory(std::vector<Release> releases) : releases_(std::move(releases)) {}
+  // `releases` in order of number, of which the last `kept` promoted ones have
+  // their choices.
+  explicit ReleaseHistory(std::vector<Release> releases, int kept = kKept)
+      : releases_(std::move(releases)), kept_(kept) {}
 
   // Takes the place of the one with its number, or is the newest.
   void Put(const Release& release);
@@ -63,6 +69,7 @@ class ReleaseHistory {
   int64_t Before(const Release& release) const;
 
   std::vector<Release> releases_;
+  int kept_ = kKept;
 };
 
 }  // namespace convtune

@@ -1,4 +1,4 @@
-#include "server/tuner/release_history.h"
+#include "proto/model/release_history.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

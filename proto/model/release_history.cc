@@ -1,4 +1,4 @@
-#include "server/tuner/release_history.h"
+#include "proto/model/release_history.h"
 
 #include <algorithm>
 
@@ -46,7 +46,7 @@ bool ReleaseHistory::holds_back() const {
 int64_t ReleaseHistory::oldest_kept() const {
   int promoted = 0;
   for (auto it = releases_.rbegin(); it != releases_.rend(); ++it) {
-    if (it->state == ReleaseState::kPromoted && ++promoted == kKept) return it->number;
+    if (it->state == ReleaseState::kPromoted && ++promoted == kept_) return it->number;
   }
   return 0;
 }

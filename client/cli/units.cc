@@ -42,7 +42,8 @@ absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& 
 
 absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text) {
   absl::Duration time;
-  if (!absl::ParseDuration(text, &time) || time <= absl::ZeroDuration()) {
+  if (!absl::ParseDuration(text, &time) || time <= absl::ZeroDuration() ||
+      time == absl::InfiniteDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         field, ": must be a positive time such as 500ms, 2s or 1h30m, is '", text, "'"));
   }

@@ -37,20 +37,20 @@ std::string WarmSummary::ToJson() const {
   for (const auto& [reason, failure] : failures) {
     rows.push_back(JsonObject()
                        .Add("reason", reason)
-                       .AddRaw("count", absl::StrCat(failure.count))
+                       .Add("count", failure.count)
                        .Add("example", failure.example)
                        .Take());
   }
   return JsonObject()
       .Add("environment", environment)
-      .AddRaw("problems", absl::StrCat(problems))
-      .AddRaw("hits", absl::StrCat(hits))
-      .AddRaw("tuned", absl::StrCat(tuned))
-      .AddRaw("failed", absl::StrCat(failed()))
+      .Add("problems", problems)
+      .Add("hits", hits)
+      .Add("tuned", tuned)
+      .Add("failed", failed())
       .AddRaw("failures", JsonArray(rows))
-      .AddRaw("searchSeconds", absl::StrFormat("%.6f", absl::ToDoubleSeconds(search_time)))
-      .AddRaw("searchSecondsOf", absl::StrCat(search_time_of))
-      .AddRaw("warm", warm() ? "true" : "false")
+      .Add("searchSeconds", absl::ToDoubleSeconds(search_time))
+      .Add("searchSecondsOf", search_time_of)
+      .Add("warm", warm())
       .Take();
 }
 

@@ -7,7 +7,6 @@
 #include "client/cli/terminal_io.h"
 #include "proto/base/status_macros.h"
 #include "server/fleet/commands.h"
-#include "server/fleet/output.h"
 #include "server/fleet/report_source.h"
 
 namespace convtune {
@@ -22,7 +21,7 @@ class FleetReportCommand final : public FleetCommand {
     app_->add_flag("--csv", csv_, "print the rows as CSV")->excludes("--json");
     output_.Register(*app_);
   }
-  std::optional<int> RunIfChosen() override {
+  std::optional<ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     return SayResult(Run());
   }

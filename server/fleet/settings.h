@@ -1,4 +1,4 @@
-// Where the fleet's database is.
+// PostgresFlags say where the fleet's database is.
 #pragma once
 
 #include <string>
@@ -28,8 +28,5 @@ struct PostgresFlags {
   // INVALID_ARGUMENT names the flag and the rule.
   absl::StatusOr<Postgres::Options> Resolve() const;
 };
-
-// Reads "2s", "500ms", "1h30m": a positive time. INVALID_ARGUMENT names `field`.
-absl::StatusOr<absl::Duration> ParseFleetTime(const std::string& field, const std::string& text);
 
 }  // namespace convtune

@@ -157,15 +157,13 @@ class AdviseCommand final : public Command {
 
   static std::string CeilingsJson(const Ceilings& ceilings) {
     const auto best = [](JsonObject object, const BestSeen& seen) {
-      return object.AddRaw("value", absl::StrFormat("%.6g", seen.value))
-          .AddRaw("probed", seen.probed ? "true" : "false")
-          .Take();
+      return object.Add("value", seen.value).Add("probed", seen.probed).Take();
     };
     std::vector<std::string> tflops;
     for (const auto& [type, most] : ceilings.tflops) {
       tflops.push_back(best(JsonObject()
                                 .Add("dtype", std::string(Name(type.first)))
-                                .AddRaw("tf32Forbidden", type.second ? "true" : "false"),
+                                .Add("tf32Forbidden", type.second),
                             most));
     }
     return JsonObject()
@@ -180,17 +178,16 @@ class AdviseCommand final : public Command {
     if (context.format() == Format::kJson) {
       std::vector<std::string> elements;
       for (const AdviceRow& row : rows) {
-        elements.push_back(
-            JsonObject()
-                .Add("problem", row.variant.problem.ToText())
-                .AddRaw("tf32Forbidden", row.variant.forbid_tf32 ? "true" : "false")
-                .AddRaw("asked", row.variant.asked ? "true" : "false")
-                .AddRaw("speedUp", absl::StrFormat("%.6g", row.advice.speed_up))
-                .AddRaw("tflops", absl::StrFormat("%.6g", row.advice.tflops))
-                .AddRaw("gbytesPerSecond", absl::StrFormat("%.6g", row.advice.gbytes))
-                .Add("bound", BoundWord(row.bound))
-                .Add("result", row.result)
-                .Take());
+        elements.push_back(JsonObject()
+                               .Add("problem", row.variant.problem.ToText())
+                               .Add("tf32Forbidden", row.variant.forbid_tf32)
+                               .Add("asked", row.variant.asked)
+                               .Add("speedUp", row.advice.speed_up)
+                               .Add("tflops", row.advice.tflops)
+                               .Add("gbytesPerSecond", row.advice.gbytes)
+                               .Add("bound", BoundWord(row.bound))
+                               .Add("result", row.result)
+                               .Take());
       }
       out << JsonObject()
                  .AddRaw("variants", JsonArray(elements))

@@ -46,10 +46,7 @@ class DeleteCommand final : public Command {
     }
     if (deleted < static_cast<int64_t>(rows.size())) code = Worse(code, ExitCode::kMiss);
     if (context.format() == Format::kJson) {
-      context.io().out << JsonObject()
-                              .AddRaw("deleted", absl::StrCat(deleted))
-                              .AddRaw("asked", absl::StrCat(rows.size()))
-                              .Take()
+      context.io().out << JsonObject().Add("deleted", deleted).Add("asked", rows.size()).Take()
                        << "\n";
     }
     context.Say(absl::StrCat("deleted ", deleted, " of ", rows.size(), " tunings"));

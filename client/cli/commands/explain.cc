@@ -180,13 +180,7 @@ class ExplainCommand final : public Command {
     if (context.format() == Format::kCsv) {
       out << CandidateCsv(tuning);
     } else if (context.format() == Format::kJson) {
-      std::vector<std::string> lines;
-      for (const std::string& line : words) lines.push_back(JsonString(line));
-      out << JsonObject()
-                 .Add("tuning", tuning)
-                 .Add("result", result)
-                 .AddRaw("why", JsonArray(lines))
-                 .Take()
+      out << JsonObject().Add("tuning", tuning).Add("result", result).Add("why", words).Take()
           << "\n";
     } else {
       out << tuning.problem_text() << "\n"

@@ -77,8 +77,8 @@ class ExportCommand final : public Command {
       context.io().out << JsonObject()
                               .Add("file", file_)
                               .AddRaw("tunings", count)
-                              .AddRaw("bytes", absl::StrCat(reader->size()))
-                              .AddRaw("signed", key ? "true" : "false")
+                              .Add("bytes", reader->size())
+                              .Add("signed", key.has_value())
                               .Take()
                        << "\n";
     }

@@ -59,10 +59,10 @@ class MergeCommand final : public Command {
     if (context.format() == Format::kJson) {
       context.io().out << JsonObject()
                               .Add("file", out_)
-                              .AddRaw("read", absl::StrCat(counts.read))
-                              .AddRaw("written", absl::StrCat(counts.written))
-                              .AddRaw("superseded", absl::StrCat(counts.superseded))
-                              .AddRaw("refused", absl::StrCat(counts.refused))
+                              .Add("read", counts.read)
+                              .Add("written", counts.written)
+                              .Add("superseded", counts.superseded)
+                              .Add("refused", counts.refused)
                               .Take()
                        << "\n";
     }

@@ -42,9 +42,9 @@ class PinCommand final : public Command {
     if (ttl_) {
       const auto ttl = ParseTime("--ttl", *ttl_);
       if (!ttl.ok()) return context.Fail(ttl.status());
-      if (*ttl < absl::Seconds(1) || *ttl == absl::InfiniteDuration()) {
-        return context.Fail(absl::InvalidArgumentError(
-            "--ttl: must be at least 1s and finite, is '" + *ttl_ + "'"));
+      if (*ttl < absl::Seconds(1)) {
+        return context.Fail(
+            absl::InvalidArgumentError("--ttl: must be at least 1s, is '" + *ttl_ + "'"));
       }
       request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(*ttl));
     }

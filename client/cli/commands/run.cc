@@ -130,18 +130,16 @@ class RunCommand final : public Command {
     std::ifstream file(path);
     const PreloadCounters counters = ReadPreloadCounters(file);
     if (context.format() == Format::kJson) {
-      std::string reasons;
-      for (const auto& [reason, count] : counters.missed) {
-        absl::StrAppend(&reasons, reasons.empty() ? "" : ",", JsonString(reason), ":", count);
-      }
+      JsonObject missed;
+      for (const auto& [reason, count] : counters.missed) missed.Add(reason, count);
       context.Say(JsonObject()
-                      .AddRaw("processes", absl::StrCat(counters.processes))
-                      .AddRaw("served", absl::StrCat(counters.served))
-                      .AddRaw("missed", absl::StrCat("{", reasons, "}"))
-                      .AddRaw("learned", absl::StrCat(counters.learned))
-                      .AddRaw("observed", absl::StrCat(counters.observed))
-                      .AddRaw("passed", absl::StrCat(counters.passed))
-                      .AddRaw("dropped", absl::StrCat(counters.dropped))
+                      .Add("processes", counters.processes)
+                      .Add("served", counters.served)
+                      .AddRaw("missed", missed.Take())
+                      .Add("learned", counters.learned)
+                      .Add("observed", counters.observed)
+                      .Add("passed", counters.passed)
+                      .Add("dropped", counters.dropped)
                       .Take());
     } else if (!quiet_) {
       context.Say(absl::StrCat("convtune: ", Describe(counters)));

@@ -100,9 +100,9 @@ class VerifyCommand final : public Command {
     if (refused.rows() > 0) *code = Worse(*code, ExitCode::kFailed);
     return JsonObject()
         .Add("file", file)
-        .AddRaw("tunings", absl::StrCat(trailer.tuning_count()))
-        .AddRaw("environments", absl::StrCat(trailer.environment_count()))
-        .AddRaw("bytes", absl::StrCat(reader->size()))
+        .Add("tunings", trailer.tuning_count())
+        .Add("environments", trailer.environment_count())
+        .Add("bytes", reader->size())
         .Add("sha256", absl::BytesToHexString(trailer.sha256()))
         .Add("signer", signer)
         .AddRaw("refusals", JsonMessages(refused.refusals()))

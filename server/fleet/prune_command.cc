@@ -1,36 +1,37 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "client/cli/json.h"
+#include "client/cli/units.h"
 #include "db/fleet_retention.h"
 #include "proto/base/status_macros.h"
 #include "server/fleet/commands.h"
-#include "server/fleet/output.h"
 
 namespace convtune {
 namespace {
 
-class ThinCommand final : public FleetCommand {
+class PruneCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "thin", "remove what newer tunings replaced and nothing refers to");
+    app_ = AddVerb(root, "prune", "remove what newer tunings replaced and nothing refers to");
     app_->add_option("--keep", keep_, "what is younger stays")->capture_default_str();
   }
-  std::optional<int> RunIfChosen() override {
+  std::optional<ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     return SayResult(Run());
   }
 
  private:
   absl::Status Run() {
-    ASSIGN_OR_RETURN(const absl::Duration keep, ParseFleetTime("keep", keep_));
+    ASSIGN_OR_RETURN(const absl::Duration keep, ParseTime("--keep", keep_));
     ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const Thinned thinned, ThinFleet(*postgres, keep));
     if (json_) {
       std::cout << JsonObject()
-                       .Int("evidence", thinned.evidence)
-                       .Int("tasks", thinned.tasks)
-                       .Int("payloads", thinned.payloads)
-                       .ToText()
+                       .Add("evidence", thinned.evidence)
+                       .Add("tasks", thinned.tasks)
+                       .Add("payloads", thinned.payloads)
+                       .Take()
                 << '\n';
     } else {
       std::cout << thinned.evidence << " superseded tunings, " << thinned.tasks
@@ -45,6 +46,6 @@ class ThinCommand final : public FleetCommand {
 
 }  // namespace
 
-std::unique_ptr<FleetCommand> NewThinCommand() { return std::make_unique<ThinCommand>(); }
+std::unique_ptr<FleetCommand> NewPruneCommand() { return std::make_unique<PruneCommand>(); }
 
 }  // namespace convtune

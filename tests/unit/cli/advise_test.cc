@@ -1,10 +1,8 @@
-#include "client/cli/advise_bounds.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "client/cli/advise_ceilings.h"
-#include "client/cli/advise_words.h"
+#include "client/cli/commands/advise/advice.h"
+#include "proto/convert/problem_order.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune {
@@ -12,84 +10,89 @@ namespace {
 
 ConvProblem Problem(const std::string& text) { return ConvProblem::Parse(text).value(); }
 
-v1::BatchGetResult TimedAt(double us) {
-  v1::BatchGetResult result;
-  result.mutable_answer()->mutable_winner()->set_median_us(us);
-  return result;
+// A row that takes `us`.
+AdviceRow TimedAt(const ConvProblem& problem, double us, bool forbid_tf32 = false,
+                  Probe probe = Probe::kNone) {
+  std::vector<AdviceRow> rows = {{problem, forbid_tf32, false, probe}};
+  rows[0].result.mutable_answer()->mutable_winner()->set_median_us(us);
+  TakeFigures(&rows);
+  return rows[0];
 }
 
-TEST(MakeVariantsTest, CrossesLayoutsTypesAndBatches) {
-  const auto variants = MakeVariants(Problem("fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"),
-                                     {DataType::kF32, DataType::kF16}, {1, 16});
-  ASSERT_TRUE(variants.ok());
+TEST(MakeRowsTest, CrossesLayoutsTypesAndBatches) {
+  const auto rows = MakeRows(Problem("fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"),
+                             {DataType::kF32, DataType::kF16}, {1, 16});
+  ASSERT_TRUE(rows.ok());
   // Two batches, two layouts; f16, f32 and f32 without TF32.
-  EXPECT_EQ(variants->size(), 12U);
-  EXPECT_TRUE(variants->front().asked);
-  EXPECT_EQ(variants->front().problem.layout(), TensorLayout::kNhwc);
+  EXPECT_EQ(rows->size(), 12U);
+  EXPECT_TRUE(rows->front().asked);
+  EXPECT_EQ(rows->front().problem.layout(), TensorLayout::kNhwc);
   int asked = 0;
-  for (const Variant& variant : *variants) {
-    asked += variant.asked ? 1 : 0;
-    EXPECT_EQ(variant.problem.x_dims()[0], variant.batch);
-    EXPECT_TRUE(!variant.forbid_tf32 || variant.problem.data_type() == DataType::kF32);
+  for (const AdviceRow& row : *rows) {
+    asked += row.asked ? 1 : 0;
+    EXPECT_TRUE(row.batch() == 1 || row.batch() == 16);
+    EXPECT_TRUE(!row.forbid_tf32 || row.problem.data_type() == DataType::kF32);
   }
   EXPECT_EQ(asked, 1);
 }
 
-TEST(MakeVariantsTest, RefusesStridesOfItsOwn) {
-  const auto variants = MakeVariants(
+TEST(MakeRowsTest, RefusesStridesOfItsOwn) {
+  const auto rows = MakeRows(
       Problem("fwd,x=2x8x4x4,w=8x8x1x1,xstrides=256x16x4x1,wstrides=8x1x1x1,ystrides=128x16x4x1"),
       {}, {});
-  EXPECT_THAT(std::string(variants.status().message()), testing::HasSubstr("nchw or nhwc"));
+  EXPECT_THAT(std::string(rows.status().message()), testing::HasSubstr("nchw or nhwc"));
 }
 
-TEST(FloatingPointOperationsTest, CountsMultiplicationsAndAdditions) {
-  EXPECT_EQ(FloatingPointOperations(Problem("fwd,x=2x4x8x8,w=6x2x3x3,pad=1,groups=2")),
-            2.0 * (2 * 6 * 8 * 8) * (2 * 3 * 3));
+TEST(CompareTest, ComparesTimePerImage) {
+  std::vector<AdviceRow> rows = {TimedAt(Problem("fwd,x=1x64x56x56,w=64x64x3x3,pad=1"), 10),
+                                 TimedAt(Problem("fwd,x=8x64x56x56,w=64x64x3x3,pad=1"), 40)};
+  Compare(&rows);
+  EXPECT_EQ(rows[1].speed_up, 2);
+  EXPECT_NEAR(rows[1].tflops, 8 * 2.0 * 64 * 56 * 56 * 576 / 40e-6 / 1e12, 1e-9);
 }
 
-TEST(AdviseTest, ComparesTimePerImage) {
-  const Variant asked{Problem("fwd,x=1x64x56x56,w=64x64x3x3,pad=1"), 1, false, true};
-  const Variant other{Problem("fwd,x=8x64x56x56,w=64x64x3x3,pad=1"), 8, false, false};
-  const Advice advice = Advise(other, TimedAt(40), asked, TimedAt(10));
-  EXPECT_EQ(advice.speed_up, 2);
-  EXPECT_NEAR(advice.tflops, 8 * 2.0 * 64 * 56 * 56 * 576 / 40e-6 / 1e12, 1e-9);
-}
-
-TEST(AdviseTest, SaysNothingOfWhatWasNotTimed) {
-  const Variant asked{Problem("fwd,x=1x64x56x56,w=64x64x3x3,pad=1"), 1, false, true};
-  const Advice advice = Advise(asked, TimedAt(0), asked, TimedAt(0));
-  EXPECT_EQ(advice.speed_up, 0);
-  EXPECT_EQ(advice.tflops, 0);
+TEST(CompareTest, SaysNothingOfWhatWasNotTimed) {
+  std::vector<AdviceRow> rows = {TimedAt(Problem("fwd,x=1x64x56x56,w=64x64x3x3,pad=1"), 0)};
+  Compare(&rows);
+  EXPECT_EQ(rows[0].speed_up, 0);
+  EXPECT_EQ(rows[0].tflops, 0);
 }
 
 ConvProblem Known() { return Problem("fwd,x=8x512x28x28,w=512x64x3x3,pad=1,groups=8,f16,nhwc"); }
 
-TEST(FindBoundTest, TheNearestCeilingIsTheBound) {
-  const Variant variant{Known(), 8, false, true};
-  const Advice advice = Advise(variant, TimedAt(1000), variant, TimedAt(1000));
-  EXPECT_EQ(FindBound(variant, advice, 0, {}).bound, Bound::kUnknown);
+TEST(BoundWordTest, TheNearestCeilingIsTheBound) {
+  const AdviceRow row = TimedAt(Known(), 1000);
+  EXPECT_EQ(BoundWord(row, {}), "-");
   Ceilings ceilings;
-  ceilings.tflops[{DataType::kF16, false}] = {advice.tflops * 2, 6, false};
-  ceilings.gbytes = {advice.gbytes * 4, 6, false};
-  const BoundShare compute = FindBound(variant, advice, 0, ceilings);
-  EXPECT_EQ(compute.bound, Bound::kCompute);
-  EXPECT_EQ(BoundWord(compute), "compute 50%");
-  ceilings.gbytes.value = advice.gbytes / 0.8;
-  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "memory 80%");
+  ceilings.tflops[{DataType::kF16, false}] = {row.tflops * 2, 6, false};
+  ceilings.gbytes = {row.gbytes * 4, 6, false};
+  EXPECT_EQ(BoundWord(row, ceilings), "compute 50%");
+  ceilings.gbytes.value = row.gbytes / 0.8;
+  EXPECT_EQ(BoundWord(row, ceilings), "memory 80%");
 }
 
-TEST(FindBoundTest, AProbeIsACeilingWithoutOthers) {
-  const Variant variant{Known(), 8, false, true};
-  const Advice advice = Advise(variant, TimedAt(1000), variant, TimedAt(1000));
+TEST(BoundWordTest, AProbeIsACeilingWithoutOthers) {
+  const AdviceRow row = TimedAt(Known(), 1000);
   Ceilings ceilings;
-  ceilings.tflops[{DataType::kF16, false}] = {advice.tflops * 2, 1, true};
-  ceilings.gbytes = {advice.gbytes * 4, 1, true};
-  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "compute 50%");
+  ceilings.tflops[{DataType::kF16, false}] = {row.tflops * 2, 1, true};
+  ceilings.gbytes = {row.gbytes * 4, 1, true};
+  EXPECT_EQ(BoundWord(row, ceilings), "compute 50%");
   // A row that is faster than the probe is the ceiling then.
-  Raise(Known(), false, 500, &ceilings);
-  Raise(Known(), false, 100, &ceilings);
-  const Advice fast = Advise(variant, TimedAt(100), variant, TimedAt(100));
-  EXPECT_EQ(BoundWord(FindBound(variant, fast, 0, ceilings)), "compute 100%");
+  const AdviceRow fast = TimedAt(Known(), 100);
+  ceilings.Add({TimedAt(Known(), 500), fast});
+  EXPECT_EQ(BoundWord(fast, ceilings), "compute 100%");
+}
+
+TEST(CeilingsTest, ProbesAreKnownFromOthers) {
+  Ceilings ceilings;
+  ceilings.Add({TimedAt(Known(), 10), TimedAt(Known(), 20, false, Probe::kCompute)});
+  EXPECT_TRUE((ceilings.tflops[{DataType::kF16, false}].probed));
+  EXPECT_FALSE(ceilings.gbytes.probed);
+  // One that could not be tuned is none.
+  ceilings.Add({TimedAt(Known(), 0, false, Probe::kMemory)});
+  EXPECT_FALSE(ceilings.gbytes.probed);
+  ceilings.Add({TimedAt(Known(), 10, false, Probe::kMemory)});
+  EXPECT_TRUE(ceilings.gbytes.probed);
 }
 
 TEST(CeilingWordsTest, SayWhatWasNotProbed) {
@@ -103,19 +106,20 @@ TEST(CeilingWordsTest, SayWhatWasNotProbed) {
             "fewer than 5 others.");
 }
 
-TEST(MakeCeilingProbesTest, OneThingLimitsEach) {
+TEST(MakeProbesTest, OneThingLimitsEach) {
   int memory = 0;
-  for (const CeilingProbe& probe :
-       MakeCeilingProbes({DataType::kF16, DataType::kF32, DataType::kF64, DataType::kI8})) {
+  for (const AdviceRow& probe :
+       MakeProbes({DataType::kF16, DataType::kF32, DataType::kF64, DataType::kI8})) {
     const double intensity =
-        FloatingPointOperations(probe.problem) / static_cast<double>(probe.problem.TensorBytes());
+        EstimatedFlops(probe.problem) / static_cast<double>(probe.problem.TensorBytes());
     // Of cards that cuDNN 9 supports, tensor cores reach 100 to 600 operations for
     // each byte of memory; f32 and f64 without them 10 to 60.
-    if (probe.limit == Bound::kMemory) {
-      ++memory;
+    if (probe.probe == Probe::kMemory) {
+      memory += probe.forbid_tf32 ? 0 : 1;
       EXPECT_LT(intensity, 40) << probe.problem.ToText();
       EXPECT_GT(probe.problem.TensorBytes(), 400'000'000) << "in the caches of some card";
     } else {
+      ASSERT_EQ(probe.probe, Probe::kCompute);
       const bool narrow =
           probe.problem.data_type() == DataType::kF16 || probe.problem.data_type() == DataType::kI8;
       EXPECT_GT(intensity, narrow ? 700 : 200) << probe.problem.ToText();
@@ -124,57 +128,50 @@ TEST(MakeCeilingProbesTest, OneThingLimitsEach) {
   EXPECT_EQ(memory, 2);
 }
 
-TEST(FindBoundTest, NothingIsItsOwnCeiling) {
-  const Variant variant{Known(), 8, false, true};
-  const Advice advice = Advise(variant, TimedAt(10), variant, TimedAt(10));
+TEST(BoundWordTest, NothingIsItsOwnCeiling) {
   Ceilings ceilings;
-  Raise(Known(), false, 10, &ceilings);
-  for (int i = 0; i < kFewestOthers; ++i) Raise(Known(), false, 20, &ceilings);
-  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "-");
-  const Advice slower = Advise(variant, TimedAt(20), variant, TimedAt(20));
-  EXPECT_EQ(BoundWord(FindBound(variant, slower, 0, ceilings)), "compute 50%");
+  ceilings.Add({TimedAt(Known(), 10)});
+  for (int i = 0; i < kFewestOthers; ++i) ceilings.Add({TimedAt(Known(), 20)});
+  EXPECT_EQ(BoundWord(TimedAt(Known(), 10), ceilings), "-");
+  EXPECT_EQ(BoundWord(TimedAt(Known(), 20), ceilings), "compute 50%");
 }
 
-TEST(FindBoundTest, AFewOthersAreNoCeiling) {
-  const Variant variant{Known(), 8, false, true};
-  const Advice advice = Advise(variant, TimedAt(20), variant, TimedAt(20));
+TEST(BoundWordTest, AFewOthersAreNoCeiling) {
+  const AdviceRow row = TimedAt(Known(), 20);
   Ceilings ceilings;
-  Raise(Known(), false, 20, &ceilings);
+  ceilings.Add({row});
   for (int i = 0; i < kFewestOthers; ++i) {
-    EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "-") << i;
-    Raise(Known(), false, 10, &ceilings);
+    EXPECT_EQ(BoundWord(row, ceilings), "-") << i;
+    ceilings.Add({TimedAt(Known(), 10)});
   }
-  EXPECT_EQ(BoundWord(FindBound(variant, advice, 0, ceilings)), "compute 50%");
+  EXPECT_EQ(BoundWord(row, ceilings), "compute 50%");
 }
 
-TEST(FindBoundTest, AHostAsSlowAsTheWholeIsTheBound) {
-  const Variant variant{Known(), 8, false, true};
-  const Advice advice = Advise(variant, TimedAt(10), variant, TimedAt(10));
-  EXPECT_EQ(BoundWord(FindBound(variant, advice, 10, {})), "launch");
-  EXPECT_EQ(BoundWord(FindBound(variant, advice, 5, {})), "-");
+TEST(BoundWordTest, AHostAsSlowAsTheWholeIsTheBound) {
+  AdviceRow row = TimedAt(Known(), 10);
+  row.result.mutable_answer()->mutable_winner()->set_host_us(10);
+  EXPECT_EQ(BoundWord(row, {}), "launch");
+  row.result.mutable_answer()->mutable_winner()->set_host_us(5);
+  EXPECT_EQ(BoundWord(row, {}), "-");
 }
 
-TEST(FindBoundTest, WithoutTf32IsACeilingOfItsOwn) {
+TEST(BoundWordTest, WithoutTf32IsACeilingOfItsOwn) {
   const ConvProblem problem = Problem("fwd,x=8x64x56x56,w=64x64x3x3,pad=1");
   Ceilings ceilings;
-  for (int i = 0; i <= kFewestOthers; ++i) Raise(problem, false, 10, &ceilings);
-  Raise(problem, true, 40, &ceilings);
-  Raise(problem, true, 0, &ceilings);
+  for (int i = 0; i <= kFewestOthers; ++i) ceilings.Add({TimedAt(problem, 10)});
+  ceilings.Add({TimedAt(problem, 40, true), TimedAt(problem, 0, true)});
   EXPECT_EQ(ceilings.gbytes.count, kFewestOthers + 2);
-  const Advice advice =
-      Advise({problem, 8, true, false}, TimedAt(40), {problem, 8, true, false}, TimedAt(40));
-  EXPECT_EQ(BoundWord(FindBound({problem, 8, true, false}, advice, 0, ceilings)), "-");
-  EXPECT_EQ(BoundWord(FindBound({problem, 8, false, false}, advice, 0, ceilings)), "compute 25%");
+  EXPECT_EQ(BoundWord(TimedAt(problem, 40, true), ceilings), "-");
+  EXPECT_EQ(BoundWord(TimedAt(problem, 40), ceilings), "compute 25%");
 }
 
 // A row that takes `us`, against 100 us as asked for.
 AdviceRow Row(const std::string& type, bool asked, double us, v1::Evidence evidence, double error) {
-  AdviceRow row{
-      {Problem("fwd,x=8x64x56x56,w=64x64x3x3,pad=1," + type), 8, false, asked}, {}, {}, {}};
-  row.result = TimedAt(us);
+  AdviceRow row = TimedAt(Problem("fwd,x=8x64x56x56,w=64x64x3x3,pad=1," + type), us);
+  row.asked = asked;
   row.result.mutable_answer()->set_evidence(evidence);
   if (error > 0) row.result.mutable_answer()->mutable_winner()->set_error(error);
-  row.advice = Advise(row.variant, row.result, row.variant, TimedAt(100));
+  row.speed_up = 100 / us;
   return row;
 }
 

@@ -8,14 +8,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/advise_bounds.h"
-#include "client/cli/advise_ceilings.h"
-#include "client/cli/advise_variants.h"
-#include "client/cli/advise_words.h"
 #include "client/cli/answer_output.h"
 #include "client/cli/batch_get.h"
 #include "client/cli/budget_args.h"
 #include "client/cli/command.h"
+#include "client/cli/commands/advise/advice.h"
 #include "client/cli/constraint_args.h"
 #include "client/cli/json.h"
 #include "client/cli/problem_args.h"
@@ -27,6 +24,9 @@
 namespace convtune {
 namespace {
 
+constexpr size_t kMostStored = 10'000;
+constexpr int kPageSize = 1000;
+
 std::string Figure(int digits, double value) {
   return value > 0 ? absl::StrFormat("%.*f", digits, value) : "-";
 }
@@ -34,6 +34,61 @@ std::string Figure(int digits, double value) {
 std::string Word(const v1::BatchGetResult& result) {
   return result.has_answer() ? EvidenceWord(result.answer().evidence())
                              : "miss: " + MissWord(result.miss().reason());
+}
+
+std::vector<ProblemRow> ProblemsOf(const std::vector<AdviceRow>& rows) {
+  std::vector<ProblemRow> problems;
+  for (const AdviceRow& row : rows) {
+    if (!row.forbid_tf32) problems.push_back({row.problem, 1, "VARIANT"});
+  }
+  return problems;
+}
+
+// Fills in the results and the figures of the rows.
+ExitCode Ask(Context& context, const v1::Constraints& constraints, std::vector<AdviceRow>* rows) {
+  for (const bool forbid_tf32 : {false, true}) {
+    v1::BatchGetRequest get;
+    get.set_environment(context.settings().environment);
+    *get.mutable_constraints() = constraints;
+    if (forbid_tf32) get.mutable_constraints()->set_forbid_tf32(true);
+    std::vector<ProblemRow> problems;
+    std::vector<AdviceRow*> asked;
+    for (AdviceRow& row : *rows) {
+      if (row.forbid_tf32 != forbid_tf32) continue;
+      problems.push_back({row.problem, 1, "VARIANT"});
+      asked.push_back(&row);
+    }
+    if (problems.empty()) continue;
+    const BatchAnswers answers =
+        BatchGetAll(context, get, problems, context.settings().client.timeout);
+    if (answers.rows.size() != asked.size()) return ExitCode::kUnreachable;
+    for (size_t i = 0; i < asked.size(); ++i) asked[i]->result = answers.rows[i].result;
+    if (answers.code == ExitCode::kUnreachable) return answers.code;
+  }
+  TakeFigures(rows);
+  return ExitCode::kDone;
+}
+
+// At most kMostStored measured problems of the environment, but for those whose
+// text is in `but`. A list that the daemon does not end is as long as it is.
+std::vector<AdviceRow> StoredRows(Context& context, const std::set<std::string>& but) {
+  std::vector<AdviceRow> rows;
+  const auto client = context.Connect();
+  v1::ListTuningsRequest request;
+  request.set_environment(context.settings().environment);
+  request.set_page_size(kPageSize);
+  do {
+    const auto page = (*client)->ListTunings(request);
+    if (!page.ok()) break;
+    for (const v1::Tuning& tuning : page->tunings()) {
+      const bool measured = tuning.evidence() >= v1::EVIDENCE_INCOMPLETE;
+      if (!measured || but.count(tuning.problem_text()) > 0) continue;
+      auto problem = ConvProblem::Parse(tuning.problem_text());
+      if (problem.ok()) rows.push_back({*std::move(problem)});
+    }
+    request.set_page_token(page->next_page_token());
+  } while (!request.page_token().empty() && rows.size() < kMostStored);
+  return rows;
 }
 
 class AdviseCommand final : public Command {
@@ -54,7 +109,7 @@ class AdviseCommand final : public Command {
   }
 
   ExitCode Run(Context& context) override {
-    auto rows = MakeRows();
+    auto rows = ReadRows();
     if (!rows.ok()) return context.Fail(rows.status());
     auto constraints = constraints_.ToProto();
     if (!constraints.ok()) return context.Fail(constraints.status());
@@ -63,33 +118,20 @@ class AdviseCommand final : public Command {
     if (!budget.ok()) return context.Fail(budget);
     request.set_environment(context.settings().environment);
     request.set_priority(v1::PRIORITY_INTERACTIVE);
-    std::vector<ProblemRow> problems;
-    for (const AdviceRow& row : *rows) {
-      if (!row.variant.forbid_tf32) problems.push_back({row.variant.problem, 1, "VARIANT"});
-    }
     // A variant that cuDNN has nothing for is a row like the others.
-    const TuningRun run = RunTuning(context, request, problems);
+    const TuningRun run = RunTuning(context, request, ProblemsOf(*rows));
     if (run.cancelled || run.jobs.empty()) return run.code;
-    for (const bool forbid_tf32 : {false, true}) {
-      const ExitCode code = Ask(context, *constraints, forbid_tf32, &*rows);
-      if (code == ExitCode::kUnreachable) return code;
-    }
-    const AdviceRow asked = rows->front();
-    for (AdviceRow& row : *rows) {
-      row.advice = Advise(row.variant, row.result, asked.variant, asked.result);
-    }
+    const ExitCode code = Ask(context, *constraints, &*rows);
+    if (code == ExitCode::kUnreachable) return code;
+    Compare(&*rows);
     const auto ceilings = FindCeilings(context, request, *rows);
-    if (!ceilings.ok()) return ExitCode::kFailed;
-    for (AdviceRow& row : *rows) {
-      const double host_us = row.result.answer().winner().host_us();
-      row.bound = FindBound(row.variant, row.advice, host_us, *ceilings);
-    }
+    if (!ceilings) return ExitCode::kFailed;
     Print(context, *rows, *ceilings);
-    return ExitCodeOf(asked.result);
+    return ExitCodeOf(rows->front().result);
   }
 
  private:
-  absl::StatusOr<std::vector<AdviceRow>> MakeRows() const {
+  absl::StatusOr<std::vector<AdviceRow>> ReadRows() const {
     ASSIGN_OR_RETURN(const ConvProblem problem, problem_.ReadOne());
     std::vector<DataType> types;
     for (const std::string& name :
@@ -107,51 +149,32 @@ class AdviseCommand final : public Command {
       ASSIGN_OR_RETURN(const int64_t batch, ParseCount("--batches", number, 1, 1 << 30));
       batches.push_back(batch);
     }
-    ASSIGN_OR_RETURN(const std::vector<Variant> variants, MakeVariants(problem, types, batches));
-    std::vector<AdviceRow> rows;
-    for (const Variant& variant : variants) rows.push_back({variant, {}, {}, {}});
-    return rows;
-  }
-
-  // Fills the results of the rows that are with or without TF32.
-  static ExitCode Ask(Context& context, const v1::Constraints& constraints, bool forbid_tf32,
-                      std::vector<AdviceRow>* rows) {
-    v1::BatchGetRequest get;
-    get.set_environment(context.settings().environment);
-    *get.mutable_constraints() = constraints;
-    if (forbid_tf32) get.mutable_constraints()->set_forbid_tf32(true);
-    std::vector<ProblemRow> problems;
-    std::vector<AdviceRow*> asked;
-    for (AdviceRow& row : *rows) {
-      if (row.variant.forbid_tf32 != forbid_tf32) continue;
-      problems.push_back({row.variant.problem, 1, "VARIANT"});
-      asked.push_back(&row);
-    }
-    if (problems.empty()) return ExitCode::kDone;
-    const BatchAnswers answers =
-        BatchGetAll(context, get, problems, context.settings().client.timeout);
-    if (answers.rows.size() != asked.size()) return ExitCode::kUnreachable;
-    for (size_t i = 0; i < asked.size(); ++i) asked[i]->result = answers.rows[i].result;
-    return answers.code;
+    return MakeRows(problem, types, batches);
   }
 
   // From the rows, from probes of the card and from what else the daemon has
-  // measured. Where no row was timed nothing is asked. Fails if it is cancelled.
-  static absl::StatusOr<Ceilings> FindCeilings(Context& context,
-                                               const v1::CreateTuningJobRequest& request,
-                                               const std::vector<AdviceRow>& rows) {
+  // measured. Where no row was timed nothing is asked. Nothing if the user or
+  // somebody else cancelled the probes.
+  static std::optional<Ceilings> FindCeilings(Context& context,
+                                              const v1::CreateTuningJobRequest& request,
+                                              const std::vector<AdviceRow>& rows) {
     Ceilings ceilings;
     std::set<std::string> seen;
     std::set<DataType> types;
     for (const AdviceRow& row : rows) {
-      Raise(row.variant.problem, row.variant.forbid_tf32, row.advice.time_us, &ceilings);
-      seen.insert(row.variant.problem.ToText());
-      if (row.advice.time_us > 0) types.insert(row.variant.problem.data_type());
+      seen.insert(row.problem.ToText());
+      if (row.time_us > 0) types.insert(row.problem.data_type());
     }
+    ceilings.Add(rows);
     if (types.empty()) return ceilings;
     context.Say("probing what the card can do at most:");
-    RETURN_IF_ERROR(RaiseByProbes(context, request, types, &ceilings));
-    RaiseByStored(context, seen, &ceilings);
+    std::vector<AdviceRow> probes = MakeProbes(types);
+    if (RunTuning(context, request, ProblemsOf(probes)).cancelled) return std::nullopt;
+    Ask(context, {}, &probes);
+    ceilings.Add(probes);
+    std::vector<AdviceRow> stored = StoredRows(context, seen);
+    Ask(context, {}, &stored);
+    ceilings.Add(stored);
     return ceilings;
   }
 
@@ -179,13 +202,13 @@ class AdviseCommand final : public Command {
       std::vector<std::string> elements;
       for (const AdviceRow& row : rows) {
         elements.push_back(JsonObject()
-                               .Add("problem", row.variant.problem.ToText())
-                               .Add("tf32Forbidden", row.variant.forbid_tf32)
-                               .Add("asked", row.variant.asked)
-                               .Add("speedUp", row.advice.speed_up)
-                               .Add("tflops", row.advice.tflops)
-                               .Add("gbytesPerSecond", row.advice.gbytes)
-                               .Add("bound", BoundWord(row.bound))
+                               .Add("problem", row.problem.ToText())
+                               .Add("tf32Forbidden", row.forbid_tf32)
+                               .Add("asked", row.asked)
+                               .Add("speedUp", row.speed_up)
+                               .Add("tflops", row.tflops)
+                               .Add("gbytesPerSecond", row.gbytes)
+                               .Add("bound", BoundWord(row, ceilings))
                                .Add("result", row.result)
                                .Take());
       }
@@ -216,28 +239,28 @@ class AdviseCommand final : public Command {
     for (const AdviceRow& row : rows) {
       const v1::Candidate& winner = row.result.answer().winner();
       const bool has = row.result.has_answer();
-      const std::string layout(Name(row.variant.problem.layout()));
-      const std::string dtype(Name(row.variant.problem.data_type()));
+      const std::string layout(Name(row.problem.layout()));
+      const std::string dtype(Name(row.problem.data_type()));
       const std::string error = winner.has_error() ? absl::StrFormat("%.1e", winner.error()) : "-";
       table.Add(
-          {absl::StrCat(row.variant.batch),
+          {absl::StrCat(row.batch()),
            layout,
            dtype,
-           MathWord(row.variant),
-           FormatMicroseconds(row.advice.time_us),
-           {Figure(2, row.advice.speed_up), row.advice.speed_up > 1 ? Color::kGreen : Color::kNone},
-           Figure(1, row.advice.tflops),
-           Figure(0, row.advice.gbytes),
-           BoundWord(row.bound),
+           MathWord(row),
+           FormatMicroseconds(row.time_us),
+           {Figure(2, row.speed_up), row.speed_up > 1 ? Color::kGreen : Color::kNone},
+           Figure(1, row.tflops),
+           Figure(0, row.gbytes),
+           BoundWord(row, ceilings),
            has ? FormatBytes(winner.workspace_bytes()) : "-",
            error,
            {Word(row.result), has ? EvidenceColor(row.result.answer().evidence()) : Color::kRed},
            winner.text()});
-      csv += CsvLine({absl::StrCat(row.variant.batch), layout, dtype, MathWord(row.variant),
-                      Figure(6, row.advice.time_us), Figure(6, row.advice.speed_up),
-                      Figure(6, row.advice.tflops), Figure(6, row.advice.gbytes),
-                      BoundWord(row.bound), has ? absl::StrCat(winner.workspace_bytes()) : "",
-                      error, Word(row.result), winner.text(), row.variant.problem.ToText()});
+      csv +=
+          CsvLine({absl::StrCat(row.batch()), layout, dtype, MathWord(row), Figure(6, row.time_us),
+                   Figure(6, row.speed_up), Figure(6, row.tflops), Figure(6, row.gbytes),
+                   BoundWord(row, ceilings), has ? absl::StrCat(winner.workspace_bytes()) : "",
+                   error, Word(row.result), winner.text(), row.problem.ToText()});
     }
     if (context.format() == Format::kCsv) {
       out << csv;

@@ -1,4 +1,4 @@
-// Answers in the three formats.
+// Prints answers in the three formats.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A file that is there whole or not at all.
+// An AtomicFile is there whole or not at all.
 #pragma once
 
 #include <memory>

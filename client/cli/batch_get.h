@@ -1,4 +1,4 @@
-// Look-ups of any number of problems.
+// BatchGetAll looks up any number of problems.
 #pragma once
 
 #include <string>
@@ -42,7 +42,7 @@ bool TakeRefused(Context& context, const absl::Status& status, std::vector<const
 BatchAnswers BatchGetAll(Context& context, const v1::BatchGetRequest& request,
                          const std::vector<ProblemRow>& rows, absl::Duration timeout);
 
-// What one outcome ends the program with.
+// The exit code after one outcome.
 ExitCode ExitCodeOf(const v1::BatchGetResult& result);
 
 }  // namespace convtune

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/tuning_run.h"
 #include "client/cli/units.h"
 #include "proto/base/status_macros.h"
 
@@ -12,6 +11,18 @@ namespace {
 
 constexpr absl::Duration kLongestWait = absl::Hours(1);
 constexpr int64_t kMostBytes = int64_t{1} << 50;
+
+// Reads --budget. INVALID_ARGUMENT if it is no time from 10ms to 1h.
+absl::Status SetTimeBudget(const std::string& text, v1::TuningOptions* options) {
+  ASSIGN_OR_RETURN(const absl::Duration budget, ParseTime("--budget", text));
+  if (budget < absl::Milliseconds(10) || budget > absl::Hours(1)) {
+    return absl::InvalidArgumentError("--budget: must be from 10ms to 1h, is '" + text + "'");
+  }
+  options->mutable_time_budget()->set_seconds(absl::ToInt64Seconds(budget));
+  options->mutable_time_budget()->set_nanos(static_cast<int32_t>(
+      absl::ToInt64Nanoseconds(budget - absl::Floor(budget, absl::Seconds(1)))));
+  return absl::OkStatus();
+}
 
 }  // namespace
 

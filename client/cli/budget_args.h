@@ -1,4 +1,5 @@
-// What a tuning may cost: --budget, --memory-budget and --wait-idle.
+// BudgetArgs are --budget, --memory-budget and --wait-idle: how much a tuning may
+// cost.
 #pragma once
 
 #include <optional>

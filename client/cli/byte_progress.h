@@ -1,4 +1,4 @@
-// How many bytes have been done, on a terminal.
+// A ByteProgress shows on a terminal how many bytes have been done.
 #pragma once
 
 #include <cstdint>

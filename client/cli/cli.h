@@ -1,3 +1,4 @@
+// RunCli runs the program.
 #pragma once
 
 #include <string>

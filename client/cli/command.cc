@@ -2,8 +2,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "client/cli/serving_commands.h"
-
 namespace convtune {
 
 bool Command::chosen() const { return verb_ != nullptr && verb_->parsed(); }

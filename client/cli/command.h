@@ -1,4 +1,4 @@
-// A verb of the program.
+// A Command is a verb of the program.
 #pragma once
 
 #include <memory>
@@ -70,6 +70,11 @@ std::unique_ptr<Command> NewMergeCommand();
 std::unique_ptr<Command> NewReportCommand();
 std::unique_ptr<Command> NewEnvironmentsCommand();
 std::unique_ptr<Command> NewJobsCommand();
+std::unique_ptr<Command> NewReleaseCommand();
+std::unique_ptr<Command> NewWantedCommand();
+std::unique_ptr<Command> NewRunCommand();
+// Becomes convtune-fleet.
+std::unique_ptr<Command> NewFleetCommand();
 std::unique_ptr<Command> NewDbCommand();
 std::unique_ptr<Command> NewDoctorCommand();
 std::unique_ptr<Command> NewVersionCommand();

@@ -1,3 +1,4 @@
+// Writes the completion scripts of shells.
 #pragma once
 
 #include <string>

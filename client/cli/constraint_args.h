@@ -1,3 +1,4 @@
+// ConstraintArgs are the options that answers must keep to.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,7 @@ class App;
 
 namespace convtune {
 
-// What answers must keep to, as options. Value type, but its address is
+// Value type, but its address is
 // registered.
 class ConstraintArgs {
  public:

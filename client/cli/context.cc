@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/doctor.h"
+#include "client/cli/address_check.h"
 #include "client/cli/table.h"
 #include "client/cpp/rpc_error.h"
 #include "proto/base/default_paths.h"

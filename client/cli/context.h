@@ -1,4 +1,4 @@
-// What a command gets to work with.
+// A Context is what a command gets to work with: streams, settings, connection.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// What is wrong with the machine, or the container, that a daemon or a program
-// runs on, and what to do about it.
+// Findings about the machine, or the container, that a daemon or a program runs
+// on: what is wrong, and what to do about it.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
+// An ExitCode is what convtune and convtune-fleet end with.
 #pragma once
 
 #include "absl/status/status.h"
 
 namespace convtune {
 
-// What the program ends with.
 enum class ExitCode {
   kDone = 0,
   kFailed = 1,
@@ -13,11 +13,11 @@ enum class ExitCode {
   kUnreachable = 4,  // no daemon
 };
 
-// What a batch ends with when its parts ended with `a` and `b`: the first that
+// The exit code of a batch whose parts ended with `a` and `b`: the first that
 // applies of 4, 2, 1, 3, 0.
 ExitCode Worse(ExitCode a, ExitCode b);
 
-// What a call that ended with `status` ends the program with.
+// The exit code after a call that ended with `status`.
 ExitCode ExitCodeOf(const absl::Status& status);
 
 }  // namespace convtune

@@ -1,3 +1,4 @@
+// Explains a tuning in words.
 #pragma once
 
 #include <string>

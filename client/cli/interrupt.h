@@ -1,4 +1,4 @@
-// Ctrl-C as an event.
+// An Interrupt makes an event of Ctrl-C.
 #pragma once
 
 #include <csignal>

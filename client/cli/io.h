@@ -1,3 +1,4 @@
+// Io is the world around one run of the program.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
-// What the interposer counted in the processes of a run.
+// PreloadCounters are the sums that the interposer counted in the processes of a
+// run.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where the interposer's libraries lie.
+// Finds the interposer's libraries.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Problems on the command line: typed, or in files.
+// ProblemArgs reads problems from the command line: typed, or in files.
 #pragma once
 
 #include <optional>

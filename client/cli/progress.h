@@ -1,4 +1,4 @@
-// How far a tuning is, on a terminal.
+// A ProgressBar shows on a terminal how far a tuning is.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// Options of a report, and where it goes: the same for a node and a fleet.
+// ReportOutput has the options of a report and writes it: the same for a node and a
+// fleet.
 #pragma once
 
 #include <string>

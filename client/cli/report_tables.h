@@ -1,4 +1,4 @@
-// A report on a terminal.
+// ReportTables writes a report for a terminal.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Where the daemon is and how long to wait for it.
+// Settings say where the daemon is and how long to wait for it.
 #pragma once
 
 #include <optional>

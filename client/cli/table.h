@@ -1,4 +1,4 @@
-// Tables for people, and rows for programs.
+// A Table prints rows for people; CsvLine writes them for programs.
 #pragma once
 
 #include <string>

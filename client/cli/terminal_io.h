@@ -1,3 +1,4 @@
+// TerminalIo is the Io of a real run.
 #pragma once
 
 #include "client/cli/io.h"

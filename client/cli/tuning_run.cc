@@ -44,17 +44,6 @@ v1::CreateTuningJobRequest RequestFor(const v1::CreateTuningJobRequest& base,
 
 }  // namespace
 
-absl::Status SetTimeBudget(const std::string& text, v1::TuningOptions* options) {
-  ASSIGN_OR_RETURN(const absl::Duration budget, ParseTime("--budget", text));
-  if (budget < absl::Milliseconds(10) || budget > absl::Hours(1)) {
-    return absl::InvalidArgumentError("--budget: must be from 10ms to 1h, is '" + text + "'");
-  }
-  options->mutable_time_budget()->set_seconds(absl::ToInt64Seconds(budget));
-  options->mutable_time_budget()->set_nanos(static_cast<int32_t>(
-      absl::ToInt64Nanoseconds(budget - absl::Floor(budget, absl::Seconds(1)))));
-  return absl::OkStatus();
-}
-
 bool HasEnded(const v1::TuningJob& job) {
   return job.state() == v1::JOB_STATE_SUCCEEDED || job.state() == v1::JOB_STATE_FAILED ||
          job.state() == v1::JOB_STATE_CANCELLED;

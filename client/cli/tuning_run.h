@@ -1,4 +1,4 @@
-// Runs tuning jobs and waits for them.
+// RunTuning runs tuning jobs and waits for them.
 #pragma once
 
 #include <string>
@@ -22,9 +22,6 @@ struct TuningRun {
 // problems. Ctrl-C cancels the job. Errors and failures are said on io.err.
 TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
                     const std::vector<ProblemRow>& rows);
-
-// Reads --budget. INVALID_ARGUMENT if it is no time from 10ms to 1h.
-absl::Status SetTimeBudget(const std::string& text, v1::TuningOptions* options);
 
 // Waits for one job, with a progress bar; `before` and `total` count problems
 // of all jobs of a run (0: of this job alone).

@@ -1,4 +1,4 @@
-// Sizes and times as people write and read them.
+// Reads and writes sizes and times as people do.
 #pragma once
 
 #include <cstdint>

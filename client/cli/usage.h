@@ -1,4 +1,4 @@
-// What is said of a command line that is not understood.
+// UsageError explains a command line that is not understood.
 #pragma once
 
 #include <string>

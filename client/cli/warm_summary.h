@@ -1,4 +1,4 @@
-// What `convtune warm` found and did.
+// A WarmSummary counts what `convtune warm` found and did.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the parts of a report have in common. Internal to client/report.
+// The parts of a report share these functions. Internal to client/report.
 #pragma once
 
 #include <array>

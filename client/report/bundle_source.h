@@ -1,4 +1,4 @@
-// Rows of reports out of bundles.
+// Adds the rows of bundles to a report.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
-// The page around a report's data; made of the files in page/.
+// ReportPageHead and ReportPageTail are the page around a report's data, made of the
+// files in page/.
 #pragma once
 
 #include <string_view>

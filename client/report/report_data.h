@@ -1,4 +1,5 @@
-// What reports are made of: tunings of any number of nodes, in one table.
+// ReportData holds what reports are made of: tunings of any number of nodes, in one
+// table.
 #pragma once
 
 #include <cstddef>

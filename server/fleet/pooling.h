@@ -1,4 +1,4 @@
-// From what many nodes measured to what the fleet believes. Pure functions.
+// PoolEvidence makes one pooled tuning of the evidence of many nodes. Pure.
 #pragma once
 
 #include <vector>

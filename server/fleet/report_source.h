@@ -1,4 +1,4 @@
-// Rows of reports out of the fleet's database.
+// Adds the rows of the fleet's database to a report.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/serving_commands.h"
+#include "client/cli/command.h"
 
 namespace convtune {
 namespace {

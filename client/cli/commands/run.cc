@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/command.h"
 #include "client/cli/json.h"
 #include "client/cli/preload_counters.h"
 #include "client/cli/preload_library.h"
 #include "client/cli/run_program.h"
-#include "client/cli/serving_commands.h"
 
 namespace convtune {
 namespace {

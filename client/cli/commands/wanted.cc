@@ -2,9 +2,9 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/command.h"
 #include "client/cli/json.h"
 #include "client/cli/problem_args.h"
-#include "client/cli/serving_commands.h"
 #include "client/cli/table.h"
 #include "client/cli/units.h"
 #include "client/cpp/release_client.h"

@@ -12,7 +12,7 @@
 #include "client/report/parallel.h"
 #include "client/report/report.h"
 
-namespace convtune {
+namespace convtune::report {
 
 // Rows by GPU and by problem, and how fast each GPU is. The data outlive it.
 // Ten million rows are looked at twice, in the order in which they lie, on all
@@ -119,4 +119,4 @@ double UncertaintyOf(std::vector<double> values, double median, double alone);
 // "9.19.0" before "9.20.0"; texts that are no numbers by their bytes.
 bool VersionBefore(const std::string& a, const std::string& b);
 
-}  // namespace convtune
+}  // namespace convtune::report

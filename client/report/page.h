@@ -4,10 +4,10 @@
 
 #include <string_view>
 
-namespace convtune {
+namespace convtune::report {
 
 // What stands before and behind the document.
 std::string_view ReportPageHead();
 std::string_view ReportPageTail();
 
-}  // namespace convtune
+}  // namespace convtune::report

@@ -12,7 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -257,4 +257,4 @@ std::string ReportJson(const ReportData& data, const Report& report) {
                              {{"<", "\\u003c"}});
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

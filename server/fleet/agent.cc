@@ -19,7 +19,7 @@
 #include "server/fleet/pooling.h"
 #include "server/tuner/ranking.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 constexpr int kPage = 200;
@@ -646,4 +646,4 @@ AgentMetrics Agent::Metrics() const {
   return metrics_;
 }
 
-}  // namespace convtune
+}  // namespace convtune::fleet

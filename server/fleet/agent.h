@@ -27,7 +27,7 @@
 #include "proto/model/environment.h"
 #include "server/metrics/agent_metrics.h"
 
-namespace convtune {
+namespace convtune::fleet {
 
 // Not thread-safe: one thread runs it.
 class Agent {
@@ -141,4 +141,4 @@ class Agent {
 // it runs, and others for the next. Pure.
 bool TakesCanary(const std::string& node, int64_t release, int permille);
 
-}  // namespace convtune
+}  // namespace convtune::fleet

@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "client/cli/json.h"
-#include "client/cli/table.h"
-#include "client/cli/units.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
 #include "db/fleet_evidence.h"
 #include "db/fleet_migrator.h"
 #include "db/fleet_nodes.h"
@@ -21,7 +21,7 @@
 #include "server/fleet/agent.h"
 #include "server/fleet/pooling.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 volatile std::sig_atomic_t stop_requested = 0;
@@ -42,7 +42,7 @@ class MigrateCommand final : public FleetCommand {
   void Register(CLI::App& root) override {
     app_ = AddVerb(root, "migrate", "make the fleet's tables, or bring them up to date");
   }
-  std::optional<ExitCode> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     return SayResult(Run());
   }
@@ -54,7 +54,7 @@ class MigrateCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int applied, MigrateFleet(*postgres));
     ASSIGN_OR_RETURN(const int version, FleetSchemaVersion(*postgres));
     if (json_) {
-      std::cout << JsonObject().Add("applied", applied).Add("schema_version", version).Take()
+      std::cout << cli::JsonObject().Add("applied", applied).Add("schema_version", version).Take()
                 << '\n';
     } else {
       std::cout << "schema version " << version << ", " << applied << " migrations applied\n";
@@ -90,7 +90,7 @@ class AgentCommand final : public FleetCommand {
                      "IP:PORT for Prometheus: plain HTTP, so loopback or a trusted network")
         ->envname("CONVTUNE_FLEET_METRICS_ADDRESS");
   }
-  std::optional<ExitCode> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     return SayResult(Run());
   }
@@ -109,9 +109,9 @@ class AgentCommand final : public FleetCommand {
     options.node = node_.empty() ? HostName() : node_;
     options.version = CONVTUNE_VERSION;
     options.tune = !no_tune_;
-    ASSIGN_OR_RETURN(options.lease, ParseTime("--lease", lease_));
-    ASSIGN_OR_RETURN(options.refresh, ParseTime("--refresh", refresh_));
-    ASSIGN_OR_RETURN(options.keep, ParseTime("--keep-superseded", keep_));
+    ASSIGN_OR_RETURN(options.lease, cli::ParseTime("--lease", lease_));
+    ASSIGN_OR_RETURN(options.refresh, cli::ParseTime("--refresh", refresh_));
+    ASSIGN_OR_RETURN(options.keep, cli::ParseTime("--keep-superseded", keep_));
     options.verify_upgrades = verify_upgrades_;
     options.clock = &clock;
     options.stop = FleetStopRequested;
@@ -148,7 +148,7 @@ class StatusCommand final : public FleetCommand {
   void Register(CLI::App& root) override {
     app_ = AddVerb(root, "status", "nodes, lag, versions, releases and the queue");
   }
-  std::optional<ExitCode> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     return SayResult(Run());
   }
@@ -171,7 +171,7 @@ class StatusCommand final : public FleetCommand {
                         int64_t promoted, int64_t canary, int64_t waiting) {
     std::vector<std::string> rows;
     for (const NodeStatus& node : nodes) {
-      rows.push_back(JsonObject()
+      rows.push_back(cli::JsonObject()
                          .Add("name", node.name)
                          .Add("silent_seconds", absl::ToDoubleSeconds(node.silence))
                          .Add("agent_version", node.agent_version)
@@ -186,7 +186,7 @@ class StatusCommand final : public FleetCommand {
                          .Add("last_error", node.last_error)
                          .Take());
     }
-    std::cout << JsonObject()
+    std::cout << cli::JsonObject()
                      .Add("promoted", promoted)
                      .Add("canary", canary)
                      .Add("waiting_changes", waiting)
@@ -199,34 +199,34 @@ class StatusCommand final : public FleetCommand {
                      .Add("tasks_leased", counts.tasks_leased)
                      .Add("tasks_dead", counts.tasks_dead)
                      .Add("pins", counts.pins)
-                     .AddRaw("nodes", JsonArray(rows))
+                     .AddRaw("nodes", cli::JsonArray(rows))
                      .Take()
               << '\n';
   }
 
   static void Print(const FleetCountsStatus& counts, const std::vector<NodeStatus>& nodes,
                     int64_t promoted, int64_t canary, int64_t waiting) {
-    Table table({{"NODE"},
-                 {"SEEN", Align::kRight},
-                 {"RELEASE", Align::kRight},
-                 {"OUTBOX", Align::kRight},
-                 {"LAG", Align::kRight},
-                 {"DROPPED", Align::kRight},
-                 {"TUNINGS", Align::kRight},
-                 {"CLOCK"},
-                 {"VERSION"},
-                 {"DEVICES"},
-                 {"ERROR"}});
+    cli::Table table({{"NODE"},
+                      {"SEEN", cli::Align::kRight},
+                      {"RELEASE", cli::Align::kRight},
+                      {"OUTBOX", cli::Align::kRight},
+                      {"LAG", cli::Align::kRight},
+                      {"DROPPED", cli::Align::kRight},
+                      {"TUNINGS", cli::Align::kRight},
+                      {"CLOCK"},
+                      {"VERSION"},
+                      {"DEVICES"},
+                      {"ERROR"}});
     for (const NodeStatus& node : nodes) {
       const absl::Duration offset = absl::AbsDuration(node.clock_offset);
-      table.Add({node.name, FormatAge(node.silence), absl::StrCat(node.release),
+      table.Add({node.name, cli::FormatAge(node.silence), absl::StrCat(node.release),
                  absl::StrCat(node.outbox_depth),
-                 node.outbox_depth == 0 ? "-" : FormatAge(node.outbox_lag),
+                 node.outbox_depth == 0 ? "-" : cli::FormatAge(node.outbox_lag),
                  absl::StrCat(node.outbox_dropped), absl::StrCat(node.tuning_count),
                  offset < absl::Seconds(1)
                      ? "ok"
                      : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+",
-                                    FormatAge(offset)),
+                                    cli::FormatAge(offset)),
                  absl::StrCat(node.daemon_version, "/", node.agent_version),
                  absl::StrJoin(node.devices, " "), node.last_error});
     }
@@ -303,9 +303,9 @@ std::unique_ptr<FleetCommand> NewMigrateCommand() { return std::make_unique<Migr
 std::unique_ptr<FleetCommand> NewAgentCommand() { return std::make_unique<AgentCommand>(); }
 std::unique_ptr<FleetCommand> NewStatusCommand() { return std::make_unique<StatusCommand>(); }
 
-ExitCode SayResult(const absl::Status& status) {
+cli::ExitCode SayResult(const absl::Status& status) {
   if (!status.ok()) std::cerr << "error: " << status.message() << '\n';
-  return ExitCodeOf(status);
+  return cli::ExitCodeOf(status);
 }
 
 bool FleetStopRequested() { return stop_requested != 0; }
@@ -329,4 +329,4 @@ absl::Status PoolEverything(Postgres& postgres) {
   }
 }
 
-}  // namespace convtune
+}  // namespace convtune::fleet

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/exit_code.h"
+#include "client/cli/app/exit_code.h"
 #include "db/postgres.h"
 #include "server/fleet/settings.h"
 
@@ -18,7 +18,7 @@ namespace CLI {
 class App;
 }
 
-namespace convtune {
+namespace convtune::fleet {
 
 // Its address is registered.
 class FleetCommand {
@@ -26,7 +26,7 @@ class FleetCommand {
   virtual ~FleetCommand() = default;
   virtual void Register(CLI::App& root) = 0;
   // The exit code; nullopt if another verb was chosen.
-  virtual std::optional<ExitCode> RunIfChosen() = 0;
+  virtual std::optional<cli::ExitCode> RunIfChosen() = 0;
 
  protected:
   // A connection to a database whose schema this program knows.
@@ -57,7 +57,7 @@ std::unique_ptr<FleetCommand> NewFleetReleaseCommand();
 std::unique_ptr<FleetCommand> NewFleetPinCommand();
 
 // Says the error, if it is one, on standard error; returns the exit code.
-ExitCode SayResult(const absl::Status& status);
+cli::ExitCode SayResult(const absl::Status& status);
 
 // Asked by whatever takes long; true once SIGINT or SIGTERM came.
 bool FleetStopRequested();
@@ -68,4 +68,4 @@ void CatchFleetSignals();
 // for others who are at it.
 absl::Status PoolEverything(Postgres& postgres);
 
-}  // namespace convtune
+}  // namespace convtune::fleet

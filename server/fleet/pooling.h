@@ -5,7 +5,7 @@
 
 #include "db/fleet_evidence.h"
 
-namespace convtune {
+namespace convtune::fleet {
 
 // Puts the evidence of one problem together, at least one node's. Only the best
 // evidence there is counts, of that what was measured under clean conditions if
@@ -25,4 +25,4 @@ namespace convtune {
 // the pooled winner lies wholly above that of its own: within noise nobody does.
 PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence);
 
-}  // namespace convtune
+}  // namespace convtune::fleet

@@ -1,13 +1,13 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "client/cli/json.h"
-#include "client/cli/units.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
 #include "db/fleet_retention.h"
 #include "proto/base/status_macros.h"
 #include "server/fleet/commands.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 class PruneCommand final : public FleetCommand {
@@ -16,18 +16,18 @@ class PruneCommand final : public FleetCommand {
     app_ = AddVerb(root, "prune", "remove what newer tunings replaced and nothing refers to");
     app_->add_option("--keep", keep_, "what is younger stays")->capture_default_str();
   }
-  std::optional<ExitCode> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     return SayResult(Run());
   }
 
  private:
   absl::Status Run() {
-    ASSIGN_OR_RETURN(const absl::Duration keep, ParseTime("--keep", keep_));
+    ASSIGN_OR_RETURN(const absl::Duration keep, cli::ParseTime("--keep", keep_));
     ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const Thinned thinned, ThinFleet(*postgres, keep));
     if (json_) {
-      std::cout << JsonObject()
+      std::cout << cli::JsonObject()
                        .Add("evidence", thinned.evidence)
                        .Add("tasks", thinned.tasks)
                        .Add("payloads", thinned.payloads)
@@ -48,4 +48,4 @@ class PruneCommand final : public FleetCommand {
 
 std::unique_ptr<FleetCommand> NewPruneCommand() { return std::make_unique<PruneCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::fleet

@@ -5,16 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/json.h"
-#include "client/cli/table.h"
-#include "client/cli/units.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
 #include "db/fleet_releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/candidate.h"
 #include "proto/model/conv_problem.h"
 #include "server/fleet/commands.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 constexpr int64_t kMostChanges = 10'000;
@@ -38,7 +38,7 @@ std::string Micros(std::optional<double> us) {
 
 std::string ReleaseJson(const FleetRelease& one) {
   const Release& release = one.release;
-  JsonObject object;
+  cli::JsonObject object;
   object.Add("release", release.number)
       .Add("state", StateName(release.state))
       .Add("canary_permille", release.canary_permille)
@@ -73,7 +73,7 @@ class FleetReleaseCommand final : public FleetCommand {
     rollback_->add_option("RELEASE", target_, "number; without it the one before");
   }
 
-  std::optional<ExitCode> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     if (list_->parsed()) return SayResult(List());
     if (diff_->parsed()) return SayResult(Diff());
@@ -88,16 +88,16 @@ class FleetReleaseCommand final : public FleetCommand {
     if (json_) {
       std::vector<std::string> rows;
       for (const FleetRelease& release : releases) rows.push_back(ReleaseJson(release));
-      std::cout << JsonArray(rows) << '\n';
+      std::cout << cli::JsonArray(rows) << '\n';
       return absl::OkStatus();
     }
-    Table table({{"RELEASE"},
-                 {"STATE"},
-                 {"NODES", Align::kRight},
-                 {"CHANGES", Align::kRight},
-                 {"WHEN"},
-                 {"AUTHOR"},
-                 {"REASON"}});
+    cli::Table table({{"RELEASE"},
+                      {"STATE"},
+                      {"NODES", cli::Align::kRight},
+                      {"CHANGES", cli::Align::kRight},
+                      {"WHEN"},
+                      {"AUTHOR"},
+                      {"REASON"}});
     for (const FleetRelease& one : releases) {
       const Release& release = one.release;
       std::string state = StateName(release.state);
@@ -129,7 +129,7 @@ class FleetReleaseCommand final : public FleetCommand {
     if (json_) {
       std::vector<std::string> rows;
       for (const FleetChange& change : diff.changes) {
-        rows.push_back(JsonObject()
+        rows.push_back(cli::JsonObject()
                            .Add("environment", change.environment_text)
                            .Add("problem", change.problem_text)
                            .Add("before", change.before)
@@ -139,20 +139,20 @@ class FleetReleaseCommand final : public FleetCommand {
                            .Add("nodes", change.node_count)
                            .Take());
       }
-      std::cout << JsonObject()
+      std::cout << cli::JsonObject()
                        .Add("change_count", diff.change_count)
-                       .AddRaw("changes", JsonArray(rows))
+                       .AddRaw("changes", cli::JsonArray(rows))
                        .Take()
                 << '\n';
       return absl::OkStatus();
     }
-    Table table({{"PROBLEM"},
-                 {"ENVIRONMENT"},
-                 {"BEFORE"},
-                 {"us", Align::kRight},
-                 {"AFTER"},
-                 {"us", Align::kRight},
-                 {"NODES", Align::kRight}});
+    cli::Table table({{"PROBLEM"},
+                      {"ENVIRONMENT"},
+                      {"BEFORE"},
+                      {"us", cli::Align::kRight},
+                      {"AFTER"},
+                      {"us", cli::Align::kRight},
+                      {"NODES", cli::Align::kRight}});
     for (const FleetChange& change : diff.changes) {
       table.Add({change.problem_text, change.environment_text,
                  change.before.empty() ? "(none)" : change.before, Micros(change.before_us),
@@ -242,7 +242,7 @@ class FleetPinCommand final : public FleetCommand {
     pins_ = AddVerb(root, "pins", "every pin");
   }
 
-  std::optional<ExitCode> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (pin_->parsed()) return SayResult(Pin());
     if (unpin_->parsed()) return SayResult(Unpin());
     if (pins_->parsed()) return SayResult(List());
@@ -256,7 +256,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const CandidateId candidate, ParseCandidateId(candidate_));
     std::optional<absl::Duration> ttl;
     if (!ttl_.empty()) {
-      ASSIGN_OR_RETURN(ttl, ParseTime("--ttl", ttl_));
+      ASSIGN_OR_RETURN(ttl, cli::ParseTime("--ttl", ttl_));
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
@@ -265,7 +265,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int64_t id, PutFleetPin(*postgres, names, environment, problem.ToText(),
                                                    ToText(candidate), author_, reason_, ttl));
     if (json_) {
-      std::cout << JsonObject().Add("pin", id).Take() << '\n';
+      std::cout << cli::JsonObject().Add("pin", id).Take() << '\n';
     } else {
       std::cout << "pin " << id << '\n';
     }
@@ -284,17 +284,17 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<FleetPin> pins, ListFleetPins(*postgres, {}));
     std::vector<std::string> rows;
-    Table table({{"PIN"},
-                 {"PROBLEM"},
-                 {"ENVIRONMENT"},
-                 {"CANDIDATE"},
-                 {"LEFT", Align::kRight},
-                 {"AUTHOR"},
-                 {"REASON"}});
+    cli::Table table({{"PIN"},
+                      {"PROBLEM"},
+                      {"ENVIRONMENT"},
+                      {"CANDIDATE"},
+                      {"LEFT", cli::Align::kRight},
+                      {"AUTHOR"},
+                      {"REASON"}});
     for (const FleetPin& pin : pins) {
       std::optional<double> seconds;
       if (pin.left.has_value()) seconds = absl::ToDoubleSeconds(*pin.left);
-      rows.push_back(JsonObject()
+      rows.push_back(cli::JsonObject()
                          .Add("pin", pin.pin_id)
                          .Add("problem", pin.problem_text)
                          .Add("environment", pin.environment_text)
@@ -304,9 +304,9 @@ class FleetPinCommand final : public FleetCommand {
                          .Add("reason", pin.reason)
                          .Take());
       table.Add({absl::StrCat(pin.pin_id), pin.problem_text, pin.environment_text, pin.candidate,
-                 pin.left.has_value() ? FormatAge(*pin.left) : "-", pin.author, pin.reason});
+                 pin.left.has_value() ? cli::FormatAge(*pin.left) : "-", pin.author, pin.reason});
     }
-    std::cout << (json_ ? JsonArray(rows) + "\n" : table.Render(0, false));
+    std::cout << (json_ ? cli::JsonArray(rows) + "\n" : table.Render(0, false));
     return absl::OkStatus();
   }
 
@@ -326,4 +326,4 @@ std::unique_ptr<FleetCommand> NewFleetReleaseCommand() {
 }
 std::unique_ptr<FleetCommand> NewFleetPinCommand() { return std::make_unique<FleetPinCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::fleet

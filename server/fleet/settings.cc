@@ -12,7 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
@@ -74,4 +74,4 @@ absl::StatusOr<Postgres::Options> PostgresFlags::Resolve() const {
   return options;
 }
 
-}  // namespace convtune
+}  // namespace convtune::fleet

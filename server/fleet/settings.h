@@ -10,7 +10,7 @@ namespace CLI {
 class App;
 }
 
-namespace convtune {
+namespace convtune::fleet {
 
 // Value type, but its address is registered.
 struct PostgresFlags {
@@ -29,4 +29,4 @@ struct PostgresFlags {
   absl::StatusOr<Postgres::Options> Resolve() const;
 };
 
-}  // namespace convtune
+}  // namespace convtune::fleet

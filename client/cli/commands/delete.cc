@@ -3,12 +3,12 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/batch_get.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
-#include "client/cli/problem_args.h"
+#include "client/cli/app/command.h"
+#include "client/cli/calls/batch_get.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class DeleteCommand final : public Command {
@@ -61,4 +61,4 @@ class DeleteCommand final : public Command {
 
 std::unique_ptr<Command> NewDeleteCommand() { return std::make_unique<DeleteCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

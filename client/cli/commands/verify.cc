@@ -7,17 +7,17 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cli/byte_progress.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
-#include "client/cli/units.h"
+#include "client/cli/app/command.h"
+#include "client/cli/output/byte_progress.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
 #include "db/format/bundle_codec.h"
 #include "db/format/bundle_json.h"
 #include "db/format/bundle_merge.h"
 #include "db/format/bundle_reader.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class VerifyCommand final : public Command {
@@ -118,4 +118,4 @@ class VerifyCommand final : public Command {
 
 std::unique_ptr<Command> NewVerifyCommand() { return std::make_unique<VerifyCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/answer_output.h"
+#include "client/cli/calls/answer_output.h"
 #include "proto/convert/problem_order.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 constexpr char kArithmetic[] = "fwd,x=32x2048x32x32,w=2048x2048x1x1,";
@@ -242,4 +242,4 @@ std::string Conclude(const std::vector<AdviceRow>& rows) {
   return words;
 }
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -14,7 +14,7 @@
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/conv_problem.h"
 
-namespace convtune {
+namespace convtune::cli {
 
 // What a probe of the card is limited by.
 enum class Probe { kNone, kCompute, kMemory };
@@ -96,4 +96,4 @@ std::string CeilingWords(const Ceilings& ceilings);
 // is the first.
 std::string Conclude(const std::vector<AdviceRow>& rows);
 
-}  // namespace convtune
+}  // namespace convtune::cli

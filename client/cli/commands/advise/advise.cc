@@ -8,20 +8,20 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/answer_output.h"
-#include "client/cli/batch_get.h"
-#include "client/cli/budget_args.h"
-#include "client/cli/command.h"
+#include "client/cli/app/command.h"
+#include "client/cli/calls/answer_output.h"
+#include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/tuning_run.h"
 #include "client/cli/commands/advise/advice.h"
-#include "client/cli/constraint_args.h"
-#include "client/cli/json.h"
-#include "client/cli/problem_args.h"
-#include "client/cli/table.h"
-#include "client/cli/tuning_run.h"
-#include "client/cli/units.h"
+#include "client/cli/input/budget_args.h"
+#include "client/cli/input/constraint_args.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 constexpr size_t kMostStored = 10'000;
@@ -282,4 +282,4 @@ class AdviseCommand final : public Command {
 
 std::unique_ptr<Command> NewAdviseCommand() { return std::make_unique<AdviseCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

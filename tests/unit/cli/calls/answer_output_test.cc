@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "client/cli/input/problem_args.h"
-#include "client/cli/output/json.h"
 #include "proto/model/conv_problem.h"
 
 namespace convtune::cli {
@@ -51,13 +50,6 @@ TEST(AnswerTableTest, APinIsShown) {
   row.result.mutable_answer()->set_evidence(v1::EVIDENCE_MEASURED);
   row.result.mutable_answer()->set_pinned(true);
   EXPECT_NE(AnswerTable({row}).Render(0, false).find("measured, pinned"), std::string::npos);
-}
-
-TEST(JsonStringTest, EscapesAndReplacesWhatIsNoUtf8) {
-  EXPECT_EQ(JsonString("a\"b\\c\n\x01"), "\"a\\\"b\\\\c\\n\\u0001\"");
-  EXPECT_EQ(JsonString("\xC3\xA4"), "\"\xC3\xA4\"");
-  EXPECT_EQ(JsonString("\xff x \xC3"), "\"\\ufffd x \\ufffd\"");
-  EXPECT_EQ(JsonString("\xED\xA0\x80"), "\"\\ufffd\\ufffd\\ufffd\"");
 }
 
 }  // namespace

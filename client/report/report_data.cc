@@ -8,7 +8,7 @@
 #include "proto/convert/problem_order.h"
 #include "proto/model/conv_problem.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 ReportTime TimeOfCandidate(int number, const Candidate& candidate) {
@@ -192,4 +192,4 @@ std::string EngineOf(const std::string& candidate) {
   return engine.rfind(kGraph, 0) == 0 ? engine.substr(sizeof(kGraph) - 1) : engine;
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

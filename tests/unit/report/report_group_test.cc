@@ -8,7 +8,7 @@
 #include "client/report/report.h"
 #include "tests/unit/report/simulated_fleet.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 struct Both {
@@ -139,4 +139,4 @@ TEST(ReportGroup, WhatItDidNotMakeIsRefused) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::report

@@ -1,4 +1,5 @@
-// Has a card watched by a process of its own, and says what becomes of it.
+// A CardWatcher has a card watched by a process of its own, and says what becomes
+// of the card.
 #pragma once
 
 #include <functional>

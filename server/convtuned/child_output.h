@@ -1,4 +1,4 @@
-// Short-lived programs whose output is wanted.
+// Runs short-lived programs and takes their output.
 #pragma once
 
 #include <functional>

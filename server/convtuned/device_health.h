@@ -1,4 +1,4 @@
-// What the health service says of the devices.
+// DeviceHealth tells the health service which devices have their card.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// What the daemon is told: flags, then environment (CONVTUNE_*), then config
-// file, then defaults.
+// Flags are the daemon's settings: from flags, then the environment (CONVTUNE_*),
+// then the config file, then defaults.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Flags {
   bool allow_network_fs = false;
   int64_t max_db_bytes = 0;  // 0: no limit
   PublishOptions publish;    // but for its folder, which is in the state directory
-  TlsFiles tls;
+  ServerTlsFiles tls;
   std::vector<std::string> roles;  // as AccessRules::Parse takes them
   std::string metrics_address;     // IP:PORT; empty: none
   bool json_log = false;

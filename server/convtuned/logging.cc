@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "proto/model/text.h"
 #include "server/rpc/request_log.h"
-#include "server/rpc/utf8.h"
 
 namespace convtune {
 namespace {

@@ -1,4 +1,4 @@
-// convtuned --once.
+// RunOnce is convtuned --once.
 #pragma once
 
 #include "server/convtuned/flags.h"

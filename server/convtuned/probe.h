@@ -1,4 +1,4 @@
-// Which devices there are. Asked of the worker, since the daemon itself knows
+// The probe finds the devices. It asks the worker, since the daemon itself knows
 // neither CUDA nor cuDNN.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Where the daemon's own files lie.
+// Paths of the daemon's own files.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The end of the daemon is asked for by SIGTERM or SIGINT.
+// StopSignals are SIGTERM and SIGINT, which end the daemon.
 #pragma once
 
 #include <csignal>

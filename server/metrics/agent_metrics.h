@@ -1,4 +1,4 @@
-// Metrics of a fleet's agent for Prometheus, at an HTTP address of their own.
+// An AgentMetricsServer serves metrics of a fleet's agent to Prometheus.
 #pragma once
 
 #include <cstdint>

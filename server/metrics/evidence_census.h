@@ -1,4 +1,5 @@
-// What is known, counted by environment and evidence, and how old it is.
+// An EvidenceCensus counts tunings by environment and evidence, and says how old
+// they are.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// From counters to what Prometheus reads.
+// Families of metrics, made of the daemon's counters, as Prometheus reads them.
 #pragma once
 
 #include <optional>

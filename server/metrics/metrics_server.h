@@ -1,4 +1,4 @@
-// Metrics for Prometheus, at an HTTP address of their own.
+// A MetricsServer serves the daemon's metrics to Prometheus.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Who may call what: three roles, each of which may do what the ones before it
-// may.
+// AccessRules say who may call which method: there are three roles, and each may
+// do what the ones before it may.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// A bundle of what the tuner knows, made piece by piece.
+// A BundleExport makes a bundle of the tuner's tunings, piece by piece.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A bundle that comes in piece by piece, and is taken whole or not at all.
+// A BundleImport takes a bundle that comes piece by piece: whole or not at all.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// What every handler does with the bytes of a call. Requests are read here
-// rather than by gRPC, which answers UNIMPLEMENTED for a message that it cannot
-// read.
+// Reading, answering and failing of calls, for every handler. Requests are read
+// here rather than by gRPC, which answers UNIMPLEMENTED for a message that it
+// cannot read.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Calls by method and status, as gRFC A66 counts them.
+// CallStats count calls by method and status, as gRFC A66 does.
 #pragma once
 
 #include <cstdint>

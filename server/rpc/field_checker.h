@@ -1,4 +1,4 @@
-// The rules that fields of several requests share.
+// A FieldChecker holds the rules that fields of several requests share.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The service that convtune-fleet calls.
+// The FleetService, which convtune-fleet calls.
 #pragma once
 
 #include <memory>

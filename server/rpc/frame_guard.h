@@ -1,5 +1,5 @@
-// What a connection may send before gRPC (1.51) reads it: its advisories'
-// inputs that gRPC itself does not survive well.
+// A FrameGuard looks at HTTP/2 frames before gRPC (1.51) reads them, and refuses
+// the inputs of gRPC's advisories that gRPC itself does not survive well:
 //
 // - CVE-2023-44487: a call that is reset at once is not counted among the
 //   connection's calls any more, and keeps its 20 KB until a thread gets to it.

@@ -1,4 +1,4 @@
-// What gRPC and protobuf have to say, in the daemon's log.
+// Log lines of gRPC and protobuf, in the daemon's log.
 #pragma once
 
 namespace convtune {

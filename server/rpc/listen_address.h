@@ -1,4 +1,4 @@
-// Where the server listens.
+// A ListenAddress is a unix socket's path, or a host and a port.
 #pragma once
 
 #include <string>

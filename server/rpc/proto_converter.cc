@@ -223,7 +223,7 @@ void Fill(const Answer& answer, Operation operation, v1::Answer* message) {
   out.set_pinned(answer.pinned);
   out.set_pin_reason(answer.pin_reason);
   out.set_environment(answer.environment_name);
-  *out.mutable_age() = ToProto(answer.age);
+  *out.mutable_tune_time() = ToProto(answer.tune_time);
   out.set_candidate_count(answer.candidate_count);
   out.set_eligible_count(answer.eligible_count);
   out.set_tuning_id(answer.tuning_id);

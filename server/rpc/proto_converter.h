@@ -1,4 +1,4 @@
-// From the model to what goes over the wire; one place for all of it. The other
+// Converters from the model to messages; one place for all of them. The other
 // direction is in request_validator.h. Pure functions.
 #pragma once
 

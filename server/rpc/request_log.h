@@ -1,4 +1,5 @@
-// One log line for each call, and the request id that ties others to it.
+// A RequestLog writes one log line for each call; the request's id ties other
+// lines to it.
 #pragma once
 
 #include <string>

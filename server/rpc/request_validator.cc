@@ -96,15 +96,15 @@ std::optional<JobNameArgs> ValidateJobName(const std::string& name,
 }
 
 template <typename Request>
-std::optional<ProblemArgs> ValidateProblem(const Request& request,
-                                           std::vector<Violation>* violations) {
+std::optional<OneProblemArgs> ValidateProblem(const Request& request,
+                                              std::vector<Violation>* violations) {
   FieldChecker check(violations);
   check.EnvironmentName(request.environment());
   std::optional<ConvProblem> problem = check.Problem(request.has_problem(), request.problem());
   if (!check.ok()) {
     return std::nullopt;
   }
-  return ProblemArgs{request.environment(), *std::move(problem)};
+  return OneProblemArgs{request.environment(), *std::move(problem)};
 }
 
 // Fields "author" and "reason".
@@ -194,13 +194,13 @@ std::optional<ListJobsArgs> Validate(const v1::ListTuningJobsRequest& request,
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 
-std::optional<ProblemArgs> Validate(const v1::GetTuningRequest& request,
-                                    std::vector<Violation>* violations) {
+std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
+                                       std::vector<Violation>* violations) {
   return ValidateProblem(request, violations);
 }
 
-std::optional<ProblemArgs> Validate(const v1::UnpinRequest& request,
-                                    std::vector<Violation>* violations) {
+std::optional<OneProblemArgs> Validate(const v1::UnpinRequest& request,
+                                       std::vector<Violation>* violations) {
   return ValidateProblem(request, violations);
 }
 

@@ -30,7 +30,7 @@ struct ListJobsArgs {
   std::string page_token;
 };
 
-struct ProblemArgs {
+struct OneProblemArgs {
   std::string environment;
   ConvProblem problem;
 };
@@ -110,10 +110,10 @@ std::optional<JobNameArgs> Validate(const v1::CancelTuningJobRequest& request,
                                     std::vector<Violation>* violations);
 std::optional<ListJobsArgs> Validate(const v1::ListTuningJobsRequest& request,
                                      std::vector<Violation>* violations);
-std::optional<ProblemArgs> Validate(const v1::GetTuningRequest& request,
-                                    std::vector<Violation>* violations);
-std::optional<ProblemArgs> Validate(const v1::UnpinRequest& request,
-                                    std::vector<Violation>* violations);
+std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
+                                       std::vector<Violation>* violations);
+std::optional<OneProblemArgs> Validate(const v1::UnpinRequest& request,
+                                       std::vector<Violation>* violations);
 std::optional<ListTuningsArgs> Validate(const v1::ListTuningsRequest& request,
                                         std::vector<Violation>* violations);
 std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,

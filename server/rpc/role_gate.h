@@ -1,4 +1,4 @@
-// Where a call's role is found out and asked for.
+// Role gates find out a call's role, and refuse calls that take more.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
 #include "server/rpc/access.h"
-#include "server/rpc/entrance.h"
+#include "server/rpc/connection_acceptor.h"
 #include "server/rpc/fleet_service.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/listen_address.h"
@@ -27,7 +27,8 @@ namespace {
 
 constexpr int kMillisecondsPerSecond = 1000;
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(const TlsFiles& files) {
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(
+    const ServerTlsFiles& files) {
   ASSIGN_OR_RETURN(const TlsTexts texts, ReadTlsFiles(files));
   grpc::SslServerCredentialsOptions options(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
@@ -58,7 +59,7 @@ void SetLimits(grpc::ServerBuilder* builder) {
 class GrpcServer final : public Server {
  public:
   explicit GrpcServer(const Options& options)
-      : tuning_(NewTuningService(options.tuner, options.clock)),
+      : tuning_(NewTuningService(options.tuner)),
         maintenance_(NewMaintenanceService(
             {options.tuner, options.store, options.clock, options.state_dir, options.metrics})),
         releases_(options.releases != nullptr ? NewReleaseService(options.releases) : nullptr),
@@ -81,23 +82,23 @@ class GrpcServer final : public Server {
     grpc::ServerBuilder builder;
     SetLimits(&builder);
     std::vector<ListenAddress> addresses;
-    Entrance::Options entrance;
+    ConnectionAcceptor::Options acceptor;
     for (const std::string& text : options.listen) {
       ASSIGN_OR_RETURN(ListenAddress address, ListenAddress::Parse(text));
-      if (!address.unix_socket && entrance.tls == nullptr) {
-        ASSIGN_OR_RETURN(entrance.tls, TlsCredentials(options.tls));
+      if (!address.unix_socket && acceptor.tls == nullptr) {
+        ASSIGN_OR_RETURN(acceptor.tls, TlsCredentials(options.tls));
       }
       addresses.push_back(std::move(address));
     }
     // It puts a filter before every call, so only where certificates expire.
-    if (entrance.tls != nullptr) {
+    if (acceptor.tls != nullptr) {
       builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                                  kMaxConnectionAgeSeconds * kMillisecondsPerSecond);
     }
-    ASSIGN_OR_RETURN(entrance.rules, AccessRules::Parse(options.roles));
-    entrance.max_fd = RaiseFileLimit(kMaxConnections + kReservedFiles, kReservedFiles);
-    entrance_ = std::make_unique<Entrance>(std::move(entrance));
-    RETURN_IF_ERROR(entrance_->Prepare(addresses, &builder));
+    ASSIGN_OR_RETURN(acceptor.rules, AccessRules::Parse(options.roles));
+    acceptor.max_fd = RaiseFileLimit(kMaxConnections + kReservedFiles, kReservedFiles);
+    acceptor_ = std::make_unique<ConnectionAcceptor>(std::move(acceptor));
+    RETURN_IF_ERROR(acceptor_->Prepare(addresses, &builder));
     builder.RegisterService(tuning_.get());
     builder.RegisterService(maintenance_.get());
     if (releases_ != nullptr) builder.RegisterService(releases_.get());
@@ -111,7 +112,7 @@ class GrpcServer final : public Server {
     }
     SetReady(false);
     server_->GetHealthCheckService()->SetServingStatus("liveness", true);
-    entrance_->Open();
+    acceptor_->Open();
     return absl::OkStatus();
   }
 
@@ -127,7 +128,7 @@ class GrpcServer final : public Server {
     server_->GetHealthCheckService()->SetServingStatus(name, serving);
   }
 
-  std::vector<std::string> addresses() const override { return entrance_->addresses(); }
+  std::vector<std::string> addresses() const override { return acceptor_->addresses(); }
 
   void Shutdown(absl::Time deadline) override {
     MutexLock lock(shutdown_mutex_);
@@ -135,7 +136,7 @@ class GrpcServer final : public Server {
       return;
     }
     shut_down_ = true;
-    entrance_->Close();
+    acceptor_->Close();
     server_->Shutdown(absl::ToChronoTime(deadline));
   }
 
@@ -147,7 +148,7 @@ class GrpcServer final : public Server {
   const std::unique_ptr<grpc::Service> bundles_;
   const std::unique_ptr<grpc::Service> fleet_;  // may be nullptr
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<Entrance> entrance_;
+  std::unique_ptr<ConnectionAcceptor> acceptor_;
   Mutex shutdown_mutex_;
   bool shut_down_ GUARDED_BY(shutdown_mutex_) = false;
 };

@@ -1,4 +1,5 @@
-// The gRPC server: services, health, reflection, sockets.
+// The Server is gRPC's server of the daemon: services, health, reflection,
+// sockets.
 #pragma once
 
 #include <memory>
@@ -25,7 +26,7 @@ class Server {
  public:
   struct Options {
     std::vector<std::string> listen;      // unix:PATH or HOST:PORT; at least one
-    TlsFiles tls;                         // all or none; needed for HOST:PORT
+    ServerTlsFiles tls;                   // all or none; needed for HOST:PORT
     std::vector<std::string> roles = {};  // who may do what, see AccessRules::Parse
     Tuner* tuner = nullptr;               // these four outlive the server
     TuningStore* store = nullptr;

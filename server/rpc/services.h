@@ -49,8 +49,8 @@ struct MaintenanceOptions {
 };
 
 // Thin handlers over the tuner. Its look-ups and watches take no thread; what
-// reads or writes the disk shares one. Both outlive the service.
-std::unique_ptr<grpc::Service> NewTuningService(Tuner* tuner, const Clock* clock);
+// reads or writes the disk shares one. `tuner` outlives the service.
+std::unique_ptr<grpc::Service> NewTuningService(Tuner* tuner);
 
 // Thin handlers over the store, on one thread. Everything in the options
 // outlives the service, whose making is the daemon's start time.

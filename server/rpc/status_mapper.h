@@ -1,4 +1,4 @@
-// From the program's errors to what a caller of gRPC gets. One place, so that
+// Maps the program's errors to what a caller of gRPC gets: one place, so that
 // every method fails alike.
 #pragma once
 

@@ -59,7 +59,7 @@ absl::Status MustBe(const char* flag, const std::string& path, const char* what)
 
 }  // namespace
 
-absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
+absl::StatusOr<TlsTexts> ReadTlsFiles(const ServerTlsFiles& files) {
   TlsTexts texts;
   ASSIGN_OR_RETURN(texts.cert, ReadFile("tls-cert", files.cert));
   ASSIGN_OR_RETURN(texts.key, ReadFile("tls-key", files.key));

@@ -1,4 +1,5 @@
-// A server's certificate, its key, and who signs its clients' certificates.
+// ServerTlsFiles name a server's certificate, its key, and who signs its clients'
+// certificates.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 namespace convtune {
 
 // PEM files of a server that asks its clients for certificates.
-struct TlsFiles {
+struct ServerTlsFiles {
   std::string cert;
   std::string key;
   std::string client_ca;
@@ -25,6 +26,6 @@ struct TlsTexts {
 // the first client comes, and say it in its log alone. INVALID_ARGUMENT, with
 // the flag's name, for a file that cannot be read or is not what it must be,
 // and for a key that is not the certificate's.
-absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files);
+absl::StatusOr<TlsTexts> ReadTlsFiles(const ServerTlsFiles& files);
 
 }  // namespace convtune

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "convtune/v1/tuning_service.grpc.pb.h"
+#include "server/rpc/batch_get_handler.h"
 #include "server/rpc/call.h"
-#include "server/rpc/lookup_call.h"
 #include "server/rpc/proto_converter.h"
 #include "server/rpc/services.h"
 #include "server/rpc/watch_call.h"
@@ -35,12 +35,12 @@ using RawService =
 
 class TuningService final : public RawService {
  public:
-  TuningService(Tuner* tuner, const Clock* clock)
-      : tuner_(tuner), answerer_(tuner, clock), disk_(kMaxWaitingForDisk) {}
+  explicit TuningService(Tuner* tuner)
+      : tuner_(tuner), batch_get_(tuner), disk_(kMaxWaitingForDisk) {}
 
   ServerUnaryReactor* BatchGet(CallbackServerContext* context, const ByteBuffer* in,
                                ByteBuffer* out) override {
-    return HandleBatchGet(tuner_, &answerer_, context, in, out);
+    return batch_get_.Handle(context, in, out);
   }
 
   grpc::ServerWriteReactor<ByteBuffer>* WatchTuningJob(CallbackServerContext* context,
@@ -87,7 +87,8 @@ class TuningService final : public RawService {
   ServerUnaryReactor* GetTuning(CallbackServerContext* context, const ByteBuffer* in,
                                 ByteBuffer* out) override {
     return HandleUnary<v1::GetTuningRequest, v1::Tuning>(
-        "GetTuning", &disk_, context, in, out, [this](const ProblemArgs& args, v1::Tuning* reply) {
+        "GetTuning", &disk_, context, in, out,
+        [this](const OneProblemArgs& args, v1::Tuning* reply) {
           const absl::StatusOr<Tuning> tuning = tuner_->GetTuning(args.environment, args.problem);
           if (tuning.ok()) {
             *reply = ToProto(
@@ -147,7 +148,7 @@ class TuningService final : public RawService {
   ServerUnaryReactor* Unpin(CallbackServerContext* context, const ByteBuffer* in,
                             ByteBuffer* out) override {
     return HandleUnary<v1::UnpinRequest, v1::UnpinResponse>(
-        "Unpin", &disk_, context, in, out, [this](const ProblemArgs& args, v1::UnpinResponse*) {
+        "Unpin", &disk_, context, in, out, [this](const OneProblemArgs& args, v1::UnpinResponse*) {
           return ToGrpcStatus(tuner_->DeletePin(args.environment, args.problem), "environment");
         });
   }
@@ -208,14 +209,14 @@ class TuningService final : public RawService {
   }
 
   Tuner* const tuner_;
-  BatchAnswerer answerer_;
+  BatchGetHandler batch_get_;
   WorkQueue disk_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewTuningService(Tuner* tuner, const Clock* clock) {
-  return std::make_unique<TuningService>(tuner, clock);
+std::unique_ptr<grpc::Service> NewTuningService(Tuner* tuner) {
+  return std::make_unique<TuningService>(tuner);
 }
 
 }  // namespace convtune

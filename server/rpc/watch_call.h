@@ -1,4 +1,4 @@
-// WatchTuningJob.
+// The handler of WatchTuningJob.
 #pragma once
 
 #include "grpcpp/support/server_callback.h"

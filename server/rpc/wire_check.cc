@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/unknown_field_set.h"
-#include "server/rpc/utf8.h"
+#include "proto/model/text.h"
 
 namespace convtune {
 namespace {
@@ -32,7 +32,8 @@ void Walk(const Descriptor& type, const UnknownFieldSet& fields, const std::stri
     if (descriptor->is_repeated()) {
       absl::StrAppend(&path, "[", index, "]");
     }
-    if (descriptor->type() == FieldDescriptor::TYPE_STRING && !IsUtf8(field.length_delimited())) {
+    if (descriptor->type() == FieldDescriptor::TYPE_STRING &&
+        !IsValidUtf8(field.length_delimited())) {
       violations->push_back({std::move(path), "must be valid UTF-8"});
     } else if (descriptor->type() == FieldDescriptor::TYPE_MESSAGE) {
       UnknownFieldSet inner;

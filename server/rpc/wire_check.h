@@ -1,4 +1,4 @@
-// Why protobuf refused a message.
+// Says why protobuf refused a message.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A thread for handlers that wait for the disk.
+// A WorkQueue is a thread for handlers that wait for the disk.
 #pragma once
 
 #include <deque>

@@ -20,7 +20,7 @@
 #include "absl/time/clock.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/convert/problem_proto.h"
-#include "server/rpc/batch_answerer.h"
+#include "server/rpc/batch_get_handler.h"
 #include "server/rpc/request_validator.h"
 #include "server/tuner/lookups.h"
 #include "server/tuner/ranking.h"
@@ -152,20 +152,15 @@ int Main(int argc, char** argv) {
     keys.push_back({problem.ToText(), kEnvironment});
   }
   const std::string request = message.SerializeAsString();
-  const SystemClock clock;
-  BatchAnswerer answerer(&tuner, &clock);
+  BatchGetHandler handler(&tuner);
   const auto answer = [&](Batch prepared) {
-    std::optional<LookupResponse> response;
     if (!prepared.complete()) {
-      tuner.Lookup(std::move(prepared.missing),
-                   [&](absl::StatusOr<LookupResponse> made) { response = *std::move(made); });
-      answerer.Complete(*response, &prepared);
+      tuner.Lookup(std::move(prepared.missing), [&](absl::StatusOr<LookupResponse> made) {
+        handler.Complete(*made, &prepared);
+      });
     }
-    const std::string environment =
-        answerer.EnvironmentOf(prepared, response.has_value() ? &*response : nullptr);
-    const BatchReply reply(&prepared.rows, environment, answerer.Now());
-    std::string out(reply.size(), '\0');
-    reply.WriteTo(reinterpret_cast<uint8_t*>(out.data()));
+    std::string out(prepared.ReplySize(), '\0');
+    prepared.WriteReply(reinterpret_cast<uint8_t*>(out.data()));
     return out;
   };
   // Once without anything that is ready, as for constraints that were never
@@ -174,15 +169,15 @@ int Main(int argc, char** argv) {
     v1::BatchGetRequest whole;
     std::vector<Violation> violations;
     if (whole.ParseFromString(request)) {
-      answer(BatchAnswerer::Whole(*Validate(whole, &violations)));
+      answer(BatchGetHandler::Whole(*Validate(whole, &violations)));
     }
   });
-  std::string reply = answer(*answerer.Prepare(request));
+  std::string reply = answer(*handler.Prepare(request));
   const double look_up =
-      NanosecondsPerItem(keys.size(), repeats, [&] { reply = answer(*answerer.Prepare(request)); });
+      NanosecondsPerItem(keys.size(), repeats, [&] { reply = answer(*handler.Prepare(request)); });
   v1::BatchGetResponse response;
   size_t answered = 0;
-  if (answerer.Prepare(request)->complete() && response.ParseFromString(reply)) {
+  if (handler.Prepare(request)->complete() && response.ParseFromString(reply)) {
     for (const auto& row : response.results()) answered += row.has_answer() ? 1 : 0;
   }
   uint64_t sum = 0;

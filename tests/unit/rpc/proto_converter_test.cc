@@ -132,7 +132,7 @@ TEST(ProtoConverter, LookupKeepsOutcomes) {
   Answer answer;
   answer.winner = TestCandidate("legacy:algo1,math2", 1);
   answer.evidence = Evidence::kMeasured;
-  answer.age = absl::Milliseconds(1500);
+  answer.tune_time = absl::UnixEpoch() + absl::Milliseconds(1500);
   Miss miss{MissReason::kNoCandidate, "none", "jobs/3", answer};
   const TuningKey key = FakeTuner::Key(ConvProblem::Parse(kProblem).value());
   v1::BatchGetResponse out;
@@ -141,8 +141,8 @@ TEST(ProtoConverter, LookupKeepsOutcomes) {
   EXPECT_EQ(out.results(0).tuning_id(), key.Digest().ToString());
   EXPECT_EQ(out.results(0).problem_text(), key.problem_text);
   EXPECT_EQ(out.results(0).answer().evidence(), v1::EVIDENCE_MEASURED);
-  EXPECT_EQ(out.results(0).answer().age().seconds(), 1);
-  EXPECT_EQ(out.results(0).answer().age().nanos(), 500000000);
+  EXPECT_EQ(out.results(0).answer().tune_time().seconds(), 1);
+  EXPECT_EQ(out.results(0).answer().tune_time().nanos(), 500000000);
   EXPECT_EQ(out.results(0).answer().winner().legacy_algorithm().algorithm_name(),
             LegacyAlgorithmName(Operation::kBwdData, 1));
   EXPECT_EQ(out.results(1).miss().reason(), v1::MISS_REASON_NO_CANDIDATE);

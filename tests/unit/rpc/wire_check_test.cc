@@ -5,7 +5,6 @@
 #include <string>
 
 #include "convtune/v1/tuning_service.pb.h"
-#include "server/rpc/utf8.h"
 
 namespace convtune {
 namespace {
@@ -42,16 +41,6 @@ TEST(ExplainUnparsable, NamesTheFieldOfABrokenInnerMessage) {
   const auto violations = Explain(std::string("\x12\x01\xFF", 3));
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_EQ(violations[0].field, "problems[0]");
-}
-
-TEST(Utf8, RefusesWhatRfc3629Refuses) {
-  EXPECT_TRUE(IsUtf8("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"));
-  EXPECT_TRUE(IsUtf8(""));
-  for (const char* bad :
-       {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
-        "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xC3", "\xE2\x82", "\xC3\x41"}) {
-    EXPECT_FALSE(IsUtf8(bad));
-  }
 }
 
 }  // namespace

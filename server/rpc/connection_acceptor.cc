@@ -1,4 +1,4 @@
-#include "server/rpc/entrance.h"
+#include "server/rpc/connection_acceptor.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -23,10 +23,11 @@ constexpr mode_t kEverybody = 0666;
 
 }  // namespace
 
-Entrance::Entrance(Options options) : options_(std::move(options)), listener_(options_.max_fd) {}
+ConnectionAcceptor::ConnectionAcceptor(Options options)
+    : options_(std::move(options)), listener_(options_.max_fd) {}
 
-absl::Status Entrance::Prepare(const std::vector<ListenAddress>& addresses,
-                               grpc::ServerBuilder* builder) {
+absl::Status ConnectionAcceptor::Prepare(const std::vector<ListenAddress>& addresses,
+                                         grpc::ServerBuilder* builder) {
   const auto accept = [builder](std::shared_ptr<grpc::ServerCredentials> credentials) {
     return builder->experimental().AddExternalConnectionAcceptor(kFromFd, std::move(credentials));
   };
@@ -61,7 +62,7 @@ absl::Status Entrance::Prepare(const std::vector<ListenAddress>& addresses,
   return absl::OkStatus();
 }
 
-Role Entrance::SocketRole(int fd) const {
+Role ConnectionAcceptor::SocketRole(int fd) const {
   if (!options_.rules.for_sockets()) return Role::kAdmin;
   const absl::StatusOr<SocketPeer> peer = PeerOf(fd);
   if (!peer.ok()) {
@@ -75,11 +76,11 @@ Role Entrance::SocketRole(int fd) const {
   return role;
 }
 
-Entrance::Acceptor* Entrance::AcceptorOf(Role role) const {
+ConnectionAcceptor::Acceptor* ConnectionAcceptor::AcceptorOf(Role role) const {
   return by_role_[static_cast<size_t>(role)].get();
 }
 
-void Entrance::Give(int fd, Acceptor* acceptor) {
+void ConnectionAcceptor::Give(int fd, Acceptor* acceptor) {
   if (acceptor == nullptr) {
     close(fd);
     return;
@@ -89,7 +90,7 @@ void Entrance::Give(int fd, Acceptor* acceptor) {
   acceptor->HandleNewConnection(&connection);
 }
 
-Listener::Target Entrance::SocketTarget() {
+Listener::Target ConnectionAcceptor::SocketTarget() {
   return {[this](int fd) { return SocketRole(fd) == Role::kAdmin; },
           [this](int fd) {
             GuardReads(fd);
@@ -97,7 +98,7 @@ Listener::Target Entrance::SocketTarget() {
           }};
 }
 
-Listener::Target Entrance::TlsTarget() {
+Listener::Target ConnectionAcceptor::TlsTarget() {
   return {[](int) { return false; },
           [this](int fd) {
             const int on = 1;

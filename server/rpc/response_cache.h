@@ -1,4 +1,4 @@
-// Rows of BatchGet's replies, kept as bytes.
+// A ResponseCache keeps rows of BatchGet's replies as bytes.
 #pragma once
 
 #include <array>
@@ -15,10 +15,9 @@
 
 namespace convtune {
 
-// A BatchGetResult with an answer, ready but for the answer's age. Immutable.
-struct ReadyRow {
-  std::string bytes;     // the fields before the answer, then the answer's without its age
-  size_t head_size = 0;  // of the former
+// An answer to one problem as it goes into a reply. Immutable.
+struct CachedRow {
+  std::string bytes;  // a BatchGetResponse with this result alone
   AnswerSource source;
   Evidence evidence = Evidence::kNone;
   bool pinned = false;
@@ -27,15 +26,15 @@ struct ReadyRow {
 // The most recently used rows, found by the bytes in which a problem was asked
 // for: what was validated once is known by them. Whether a row still holds is
 // not known here: ask Tuner::StillHolds. Thread-safe.
-class ReadyRows {
+class ResponseCache {
  public:
   // Keeps at most about `max_bytes`.
-  explicit ReadyRows(size_t max_bytes);
+  explicit ResponseCache(size_t max_bytes);
 
   // `rules`: what else an answer depends on, as a number of the caller's.
   // nullptr if there is none.
-  std::shared_ptr<const ReadyRow> Find(uint32_t rules, std::string_view problem);
-  void Put(uint32_t rules, std::string_view problem, std::shared_ptr<const ReadyRow> row);
+  std::shared_ptr<const CachedRow> Find(uint32_t rules, std::string_view problem);
+  void Put(uint32_t rules, std::string_view problem, std::shared_ptr<const CachedRow> row);
 
   // About what is kept at present.
   size_t bytes() const;
@@ -65,7 +64,7 @@ class ReadyRows {
       return a.hash == b.hash && a.rules == b.rules && a.problem == b.problem;
     }
   };
-  using Map = absl::flat_hash_map<Key, std::shared_ptr<const ReadyRow>, Hash, Equal>;
+  using Map = absl::flat_hash_map<Key, std::shared_ptr<const CachedRow>, Hash, Equal>;
   // What is used goes into `young`; once that is full it becomes `old`, and
   // what was in `old` and not used since is dropped.
   struct Shard {
@@ -82,7 +81,7 @@ class ReadyRows {
   Shard& ShardOf(uint64_t hash) { return shards_[(hash >> 60) % kShards]; }
   // Puts it into `young`. What is dropped by that goes into `dropped`, to be
   // freed without the lock.
-  void PutLocked(const View& key, std::shared_ptr<const ReadyRow> row, Shard* shard, Map* dropped)
+  void PutLocked(const View& key, std::shared_ptr<const CachedRow> row, Shard* shard, Map* dropped)
       REQUIRES(shard->mutex);
 
   const size_t generation_bytes_;  // of one shard

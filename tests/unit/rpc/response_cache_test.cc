@@ -1,4 +1,4 @@
-#include "server/rpc/ready_rows.h"
+#include "server/rpc/response_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -9,14 +9,14 @@
 namespace convtune {
 namespace {
 
-std::shared_ptr<const ReadyRow> RowOf(const std::string& bytes) {
-  auto row = std::make_shared<ReadyRow>();
+std::shared_ptr<const CachedRow> RowOf(const std::string& bytes) {
+  auto row = std::make_shared<CachedRow>();
   row->bytes = bytes;
   return row;
 }
 
-TEST(ReadyRows, AreFoundByRulesAndProblem) {
-  ReadyRows rows(1 << 20);
+TEST(ResponseCache, AreFoundByRulesAndProblem) {
+  ResponseCache rows(1 << 20);
   rows.Put(1, "a", RowOf("one"));
   rows.Put(2, "a", RowOf("two"));
   ASSERT_NE(rows.Find(1, "a"), nullptr);
@@ -26,16 +26,16 @@ TEST(ReadyRows, AreFoundByRulesAndProblem) {
   EXPECT_EQ(rows.Find(1, "b"), nullptr);
 }
 
-TEST(ReadyRows, TheNewestIsKept) {
-  ReadyRows rows(1 << 20);
+TEST(ResponseCache, TheNewestIsKept) {
+  ResponseCache rows(1 << 20);
   rows.Put(1, "a", RowOf("one"));
   rows.Put(1, "a", RowOf("two"));
   EXPECT_EQ(rows.Find(1, "a")->bytes, "two");
 }
 
-TEST(ReadyRows, MemoryIsBounded) {
+TEST(ResponseCache, MemoryIsBounded) {
   constexpr size_t kLimit = 1 << 20;
-  ReadyRows rows(kLimit);
+  ResponseCache rows(kLimit);
   for (int i = 0; i < 10000; ++i) {
     rows.Put(1, std::to_string(i), RowOf(std::string(1000, 'x')));
     ASSERT_LE(rows.bytes(), kLimit);
@@ -45,8 +45,8 @@ TEST(ReadyRows, MemoryIsBounded) {
   EXPECT_NE(rows.Find(1, "9999"), nullptr);
 }
 
-TEST(ReadyRows, WhatIsUsedStays) {
-  ReadyRows rows(1 << 20);
+TEST(ResponseCache, WhatIsUsedStays) {
+  ResponseCache rows(1 << 20);
   rows.Put(1, "used", RowOf("used"));
   for (int i = 0; i < 10000; ++i) {
     rows.Put(1, std::to_string(i), RowOf(std::string(1000, 'x')));
@@ -54,15 +54,15 @@ TEST(ReadyRows, WhatIsUsedStays) {
   }
 }
 
-TEST(ReadyRows, WhatIsLargerThanAllIsNotKept) {
-  ReadyRows rows(1 << 12);
+TEST(ResponseCache, WhatIsLargerThanAllIsNotKept) {
+  ResponseCache rows(1 << 12);
   rows.Put(1, "a", RowOf(std::string(1 << 13, 'x')));
   EXPECT_EQ(rows.Find(1, "a"), nullptr);
   EXPECT_EQ(rows.bytes(), 0U);
 }
 
-TEST(ReadyRows, ManyThreadsAtATime) {
-  ReadyRows rows(1 << 18);
+TEST(ResponseCache, ManyThreadsAtATime) {
+  ResponseCache rows(1 << 18);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&rows, t] {

@@ -1,4 +1,5 @@
-// How connections come to the gRPC server, each with its caller's role.
+// A ConnectionAcceptor gives connections to the gRPC server, each with its
+// caller's role.
 #pragma once
 
 #include <array>
@@ -16,7 +17,7 @@ namespace convtune {
 
 // Not thread-safe. In this order: Prepare, the server is built and started,
 // Open; and Close before it is shut down.
-class Entrance {
+class ConnectionAcceptor {
  public:
   struct Options {
     AccessRules rules;
@@ -24,7 +25,7 @@ class Entrance {
     std::shared_ptr<grpc::ServerCredentials> tls;
     int max_fd = 0;  // see Listener
   };
-  explicit Entrance(Options options);
+  explicit ConnectionAcceptor(Options options);
 
   // Listens on all addresses, and tells the builder what connections there will
   // be. ALREADY_EXISTS: somebody listens on the socket; UNAVAILABLE: an address

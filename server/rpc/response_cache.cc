@@ -1,4 +1,4 @@
-#include "server/rpc/ready_rows.h"
+#include "server/rpc/response_cache.h"
 
 #include <utility>
 
@@ -11,20 +11,20 @@ namespace {
 constexpr size_t kOverhead = 384;
 constexpr uint64_t kSpread = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio
 
-size_t SizeOf(size_t problem, const ReadyRow& row) {
+size_t SizeOf(size_t problem, const CachedRow& row) {
   return problem + row.bytes.capacity() + kOverhead;
 }
 
 }  // namespace
 
-ReadyRows::ReadyRows(size_t max_bytes) : generation_bytes_(max_bytes / kShards / 2) {}
+ResponseCache::ResponseCache(size_t max_bytes) : generation_bytes_(max_bytes / kShards / 2) {}
 
-ReadyRows::View ReadyRows::ViewOf(uint32_t rules, std::string_view problem) {
+ResponseCache::View ResponseCache::ViewOf(uint32_t rules, std::string_view problem) {
   return {Checksum64(problem) ^ (rules * kSpread), rules, problem};
 }
 
-void ReadyRows::PutLocked(const View& key, std::shared_ptr<const ReadyRow> row, Shard* shard,
-                          Map* dropped) {
+void ResponseCache::PutLocked(const View& key, std::shared_ptr<const CachedRow> row, Shard* shard,
+                              Map* dropped) {
   const size_t size = SizeOf(key.problem.size(), *row);
   if (shard->young_bytes + size > generation_bytes_) {
     std::swap(*dropped, shard->old);
@@ -37,7 +37,7 @@ void ReadyRows::PutLocked(const View& key, std::shared_ptr<const ReadyRow> row, 
   shard->young_bytes += size;
 }
 
-std::shared_ptr<const ReadyRow> ReadyRows::Find(uint32_t rules, std::string_view problem) {
+std::shared_ptr<const CachedRow> ResponseCache::Find(uint32_t rules, std::string_view problem) {
   const View key = ViewOf(rules, problem);
   Shard& shard = ShardOf(key.hash);
   Map dropped;
@@ -45,14 +45,15 @@ std::shared_ptr<const ReadyRow> ReadyRows::Find(uint32_t rules, std::string_view
   if (const auto young = shard.young.find(key); young != shard.young.end()) return young->second;
   const auto old = shard.old.find(key);
   if (old == shard.old.end()) return nullptr;
-  std::shared_ptr<const ReadyRow> row = std::move(old->second);
+  std::shared_ptr<const CachedRow> row = std::move(old->second);
   shard.old.erase(old);
   shard.old_bytes -= SizeOf(problem.size(), *row);
   PutLocked(key, row, &shard, &dropped);
   return row;
 }
 
-void ReadyRows::Put(uint32_t rules, std::string_view problem, std::shared_ptr<const ReadyRow> row) {
+void ResponseCache::Put(uint32_t rules, std::string_view problem,
+                        std::shared_ptr<const CachedRow> row) {
   const View key = ViewOf(rules, problem);
   Shard& shard = ShardOf(key.hash);
   if (SizeOf(problem.size(), *row) > generation_bytes_) return;
@@ -65,7 +66,7 @@ void ReadyRows::Put(uint32_t rules, std::string_view problem, std::shared_ptr<co
   PutLocked(key, std::move(row), &shard, &dropped);
 }
 
-size_t ReadyRows::bytes() const {
+size_t ResponseCache::bytes() const {
   size_t total = 0;
   for (const Shard& shard : shards_) {
     MutexLock lock(shard.mutex);

@@ -1,16 +1,18 @@
 // Answers that are kept as bytes: that they are given again, and that they are
 // not once anything changed that they were made of.
-#include "server/rpc/batch_answerer.h"
+#include "server/rpc/batch_get_handler.h"
 
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "convtune/v1/tuning_service.pb.h"
 #include "db/layered_tuning_store.h"
 #include "proto/convert/problem_proto.h"
+#include "server/rpc/request_validator.h"
 #include "tests/unit/db/format/bundle_files.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
@@ -41,12 +43,12 @@ struct Asked {
   const v1::BatchGetResult& row(int i = 0) const { return response.results(i); }
 };
 
-class BatchAnswererTest : public TunerTest {
+class BatchGetHandlerTest : public TunerTest {
  protected:
   void StartWith(const std::string& script, const std::string& environment = kH200) {
     options_.clock = &time_;
     Start(script, environment);
-    answerer_.emplace(tuner_.get(), &time_);
+    handler_.emplace(tuner_.get());
   }
 
   static v1::BatchGetRequest RequestOf(const std::vector<ConvProblem>& problems) {
@@ -60,19 +62,16 @@ class BatchAnswererTest : public TunerTest {
   Asked Ask(const v1::BatchGetRequest& request) {
     Asked asked;
     const std::string bytes = request.SerializeAsString();
-    std::optional<Batch> batch = answerer_->Prepare(bytes);
+    std::optional<Batch> batch = handler_->Prepare(bytes);
     EXPECT_TRUE(batch.has_value());
-    std::optional<LookupResponse> response;
     asked.missing = batch->missing.problems.size();
     if (!batch->complete()) {
-      response = Lookup(batch->missing).value();
-      answerer_->Complete(*response, &*batch);
+      handler_->Complete(Lookup(batch->missing).value(), &*batch);
     }
-    const std::string environment =
-        answerer_->EnvironmentOf(*batch, response.has_value() ? &*response : nullptr);
-    const BatchReply reply(&batch->rows, environment, answerer_->Now());
-    std::string out(reply.size(), '\0');
-    reply.WriteTo(reinterpret_cast<uint8_t*>(out.data()));
+    std::string out(batch->ReplySize() + 1, '#');
+    batch->WriteReply(reinterpret_cast<uint8_t*>(out.data()));
+    EXPECT_EQ(out.back(), '#');
+    out.pop_back();
     EXPECT_TRUE(asked.response.ParseFromString(out));
     return asked;
   }
@@ -92,10 +91,10 @@ class BatchAnswererTest : public TunerTest {
   }
 
   MovedClock time_;
-  std::optional<BatchAnswerer> answerer_;
+  std::optional<BatchGetHandler> handler_;
 };
 
-TEST_F(BatchAnswererTest, AKeptAnswerIsThatOfTheTuner) {
+TEST_F(BatchGetHandlerTest, AKeptAnswerIsThatOfTheTuner) {
   StartWith("candidates=6");
   Tune({Problem(1), Problem(2)});
   const auto request = RequestOf({Problem(1), Problem(2), Problem(1)});
@@ -109,17 +108,18 @@ TEST_F(BatchAnswererTest, AKeptAnswerIsThatOfTheTuner) {
   EXPECT_GT(second.row().answer().runners_up_size(), 0);
 }
 
-TEST_F(BatchAnswererTest, AKeptAnswerGrowsOlder) {
+TEST_F(BatchGetHandlerTest, AKeptAnswerStaysTheSame) {
   StartWith("candidates=3");
   Tune({Problem(1)});
-  const int64_t before = AskKept(Problem(1)).row().answer().age().seconds();
+  const v1::Answer before = AskKept(Problem(1)).row().answer();
+  EXPECT_EQ(before.tune_time().seconds(), absl::ToUnixSeconds(time_.Now()));
   time_.Advance(absl::Seconds(100000));
   const Asked later = Ask(Problem(1));
   EXPECT_EQ(later.missing, 0U);
-  EXPECT_EQ(later.row().answer().age().seconds(), before + 100000);
+  EXPECT_EQ(later.row().answer().SerializeAsString(), before.SerializeAsString());
 }
 
-TEST_F(BatchAnswererTest, HitsAreCountedWhoeverAnswers) {
+TEST_F(BatchGetHandlerTest, HitsAreCountedWhoeverAnswers) {
   StartWith("candidates=3");
   Tune({Problem(1)});
   AskKept(Problem(1));
@@ -127,7 +127,7 @@ TEST_F(BatchAnswererTest, HitsAreCountedWhoeverAnswers) {
   EXPECT_EQ(tuner_->Stats().hits, 2);
 }
 
-TEST_F(BatchAnswererTest, MissesAreAskedForAndTheRestIsReady) {
+TEST_F(BatchGetHandlerTest, MissesAreAskedForAndTheRestIsReady) {
   StartWith("candidates=3");
   Tune({Problem(1), Problem(3)});
   const auto request = RequestOf({Problem(1), Problem(2), Problem(3)});
@@ -140,7 +140,7 @@ TEST_F(BatchAnswererTest, MissesAreAskedForAndTheRestIsReady) {
   EXPECT_EQ(again.row(2).problem_text(), Problem(3).ToText());
 }
 
-TEST_F(BatchAnswererTest, ANewTuningIsAnsweredAtOnce) {
+TEST_F(BatchGetHandlerTest, ANewTuningIsAnsweredAtOnce) {
   StartWith("candidates=3");
   Tune({Problem(1)});
   AskKept(Problem(1));
@@ -148,10 +148,10 @@ TEST_F(BatchAnswererTest, ANewTuningIsAnsweredAtOnce) {
   Tune({Problem(1)}, /*force=*/true);
   const Asked asked = Ask(Problem(1));
   EXPECT_EQ(asked.missing, 1U);
-  EXPECT_EQ(asked.row().answer().age().seconds(), 0);
+  EXPECT_EQ(asked.row().answer().tune_time().seconds(), absl::ToUnixSeconds(time_.Now()));
 }
 
-TEST_F(BatchAnswererTest, APinIsAnsweredAtOnceAndSoIsItsEnd) {
+TEST_F(BatchGetHandlerTest, APinIsAnsweredAtOnceAndSoIsItsEnd) {
   StartWith("candidates=3");
   Tune({Problem(1)});
   const std::string winner = AskKept(Problem(1)).row().answer().winner().text();
@@ -162,7 +162,7 @@ TEST_F(BatchAnswererTest, APinIsAnsweredAtOnceAndSoIsItsEnd) {
   EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), winner);
 }
 
-TEST_F(BatchAnswererTest, APinsAnswerEndsWithIt) {
+TEST_F(BatchGetHandlerTest, APinsAnswerEndsWithIt) {
   StartWith("candidates=3");
   Tune({Problem(1)});
   const std::string winner = AskKept(Problem(1)).row().answer().winner().text();
@@ -174,7 +174,7 @@ TEST_F(BatchAnswererTest, APinsAnswerEndsWithIt) {
   EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), winner);
 }
 
-TEST_F(BatchAnswererTest, ADeletedTuningIsNoLongerAnswered) {
+TEST_F(BatchGetHandlerTest, ADeletedTuningIsNoLongerAnswered) {
   StartWith("candidates=3");
   Tune({Problem(1)});
   AskKept(Problem(1));
@@ -182,7 +182,7 @@ TEST_F(BatchAnswererTest, ADeletedTuningIsNoLongerAnswered) {
   EXPECT_TRUE(Ask(Problem(1)).row().has_miss());
 }
 
-TEST_F(BatchAnswererTest, WhatALayerHasTakesADeletedOnesPlace) {
+TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
   TestFolder folder;
   WriteWholeFile(folder.File("base"), BundleOf(SampleTunings(1)));
   BundleLayer::Options layer;
@@ -205,7 +205,7 @@ TEST_F(BatchAnswererTest, WhatALayerHasTakesADeletedOnesPlace) {
                       SampleEnvironment())
                   .ok());
   Start();
-  answerer_.emplace(tuner_.get(), &time_);
+  handler_.emplace(tuner_.get());
   const ConvProblem problem = ConvProblem::Parse(ValidTuning(1).key.problem_text).value();
   EXPECT_EQ(AskKept(problem).row().answer().origin(), v1::ORIGIN_LOCAL);
   ASSERT_TRUE(tuner_->DeleteTunings("", {problem}).ok());
@@ -214,7 +214,7 @@ TEST_F(BatchAnswererTest, WhatALayerHasTakesADeletedOnesPlace) {
   tuner_ = nullptr;
 }
 
-TEST_F(BatchAnswererTest, WhatIsWrittenLaterIsSaidToBeSo) {
+TEST_F(BatchGetHandlerTest, WhatIsWrittenLaterIsSaidToBeSo) {
   StartWith("candidates=3");
   store_.FailWith(absl::UnavailableError("full"));
   Tune({Problem(1)});
@@ -224,7 +224,7 @@ TEST_F(BatchAnswererTest, WhatIsWrittenLaterIsSaidToBeSo) {
   EXPECT_TRUE(Ask(Problem(1)).row().answer().persisted());
 }
 
-TEST_F(BatchAnswererTest, ABetterTuningForLessStrictAlignmentIsAnsweredAtOnce) {
+TEST_F(BatchGetHandlerTest, ABetterTuningForLessStrictAlignmentIsAnsweredAtOnce) {
   StartWith("candidates=3", kProfile);
   Tune({Problem(1)});
   AskKept(Problem(1));
@@ -239,7 +239,7 @@ TEST_F(BatchAnswererTest, ABetterTuningForLessStrictAlignmentIsAnsweredAtOnce) {
   EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), "graph:eng7");
 }
 
-TEST_F(BatchAnswererTest, ConstraintsHaveAnswersOfTheirOwn) {
+TEST_F(BatchGetHandlerTest, ConstraintsHaveAnswersOfTheirOwn) {
   StartWith("candidates=6");
   Tune({Problem(1)});
   const std::string text = AskKept(Problem(1)).row().answer().winner().text();
@@ -251,7 +251,7 @@ TEST_F(BatchAnswererTest, ConstraintsHaveAnswersOfTheirOwn) {
   EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), text);
 }
 
-TEST_F(BatchAnswererTest, AHeuristicAnswerIsKeptAndStillAMissToTune) {
+TEST_F(BatchGetHandlerTest, AHeuristicAnswerIsKeptAndStillAMissToTune) {
   StartWith("candidates=3");
   v1::BatchGetRequest request = RequestOf({Problem(1)});
   request.set_on_miss(v1::ON_MISS_HEURISTIC);
@@ -266,7 +266,7 @@ TEST_F(BatchAnswererTest, AHeuristicAnswerIsKeptAndStillAMissToTune) {
   EXPECT_FALSE(Ask(Problem(1)).row().answer().fresh());
 }
 
-TEST_F(BatchAnswererTest, LeastEvidenceIsHeldAgainstKeptAnswers) {
+TEST_F(BatchGetHandlerTest, LeastEvidenceIsHeldAgainstKeptAnswers) {
   StartWith("candidates=3");
   v1::BatchGetRequest request = RequestOf({Problem(1)});
   request.set_on_miss(v1::ON_MISS_HEURISTIC);
@@ -277,7 +277,7 @@ TEST_F(BatchAnswererTest, LeastEvidenceIsHeldAgainstKeptAnswers) {
   EXPECT_EQ(Ask(request).row().miss().reason(), v1::MISS_REASON_INSUFFICIENT_EVIDENCE);
 }
 
-TEST_F(BatchAnswererTest, TheEnvironmentIsThatOfNow) {
+TEST_F(BatchGetHandlerTest, TheEnvironmentIsThatOfNow) {
   StartWith("candidates=3");
   Tune({Problem(1)});
   EXPECT_EQ(AskKept(Problem(1)).response.environment().tuning_count(), 1);
@@ -287,27 +287,59 @@ TEST_F(BatchAnswererTest, TheEnvironmentIsThatOfNow) {
   EXPECT_EQ(asked.response.environment().tuning_count(), 2);
 }
 
-TEST_F(BatchAnswererTest, ADrainingDaemonIsAsked) {
+TEST_F(BatchGetHandlerTest, ADrainingDaemonIsAsked) {
   StartWith("candidates=3");
   Tune({Problem(1)});
   AskKept(Problem(1));
   tuner_->Drain(absl::Now());
   const std::string bytes = RequestOf({Problem(1)}).SerializeAsString();
-  EXPECT_FALSE(answerer_->Prepare(bytes)->complete());
+  EXPECT_FALSE(handler_->Prepare(bytes)->complete());
 }
 
-TEST_F(BatchAnswererTest, WhatIsWrongIsLeftToTheValidator) {
+TEST_F(BatchGetHandlerTest, WhatIsWrongIsLeftToTheValidator) {
   StartWith("candidates=3");
   v1::BatchGetRequest request = RequestOf({Problem(1)});
   request.mutable_problems(0)->mutable_problem()->set_groups(-1);
-  EXPECT_FALSE(answerer_->Prepare(request.SerializeAsString()).has_value());
+  EXPECT_FALSE(handler_->Prepare(request.SerializeAsString()).has_value());
   request = RequestOf({Problem(1)});
   request.set_on_miss(static_cast<v1::OnMiss>(9));
-  EXPECT_FALSE(answerer_->Prepare(request.SerializeAsString()).has_value());
+  EXPECT_FALSE(handler_->Prepare(request.SerializeAsString()).has_value());
   request = RequestOf({Problem(1)});
   request.set_environment("nobody-knows");
-  EXPECT_FALSE(answerer_->Prepare(request.SerializeAsString()).has_value());
-  EXPECT_FALSE(answerer_->Prepare("").has_value());
+  EXPECT_FALSE(handler_->Prepare(request.SerializeAsString()).has_value());
+  EXPECT_FALSE(handler_->Prepare("").has_value());
+}
+
+TEST_F(BatchGetHandlerTest, NothingIsPreparedThatAWholeReadRefuses) {
+  StartWith("candidates=3");
+  Tune({Problem(1)});
+  v1::BatchGetRequest request = RequestOf({Problem(1), Problem(2)});
+  request.mutable_constraints()->set_max_workspace_bytes(int64_t{1} << 40);
+  request.mutable_options()->set_memory_budget_bytes(int64_t{1} << 40);
+  Ask(request);
+  const std::string whole = request.SerializeAsString();
+  std::mt19937 random(7);
+  int prepared = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes = whole.substr(0, random() % (whole.size() + 1));
+    for (unsigned n = random() % 4; n > 0 && !bytes.empty(); --n) {
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    }
+    const std::optional<Batch> batch = handler_->Prepare(bytes);
+    if (!batch.has_value()) continue;
+    ++prepared;
+    v1::BatchGetRequest read;
+    ASSERT_TRUE(read.ParseFromString(bytes));
+    std::vector<Violation> violations;
+    const std::optional<LookupRequest> valid = Validate(read, &violations);
+    ASSERT_TRUE(valid.has_value());
+    ASSERT_EQ(batch->rows.size(), valid->problems.size());
+    for (size_t row = 0, missing = 0; row < batch->rows.size(); ++row) {
+      if (batch->rows[row] != nullptr) continue;
+      ASSERT_EQ(batch->missing.problems[missing++].ToText(), valid->problems[row].ToText());
+    }
+  }
+  EXPECT_GT(prepared, 100);
 }
 
 }  // namespace

@@ -4,11 +4,11 @@
 #include "server/convtuned/flags.h"
 #include "server/convtuned/signals.h"
 
-namespace convtune {
+namespace convtune::daemon {
 
 // Opens store and devices, then serves until a stop signal comes, and drains;
 // or, with flags.once, tunes the lists and prints a summary to standard output.
 // Returns the exit status: 0, or 1 with the reason in the log.
 int RunDaemon(const Flags& flags, StopSignals* signals);
 
-}  // namespace convtune
+}  // namespace convtune::daemon

@@ -11,9 +11,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "proto/model/text.h"
-#include "server/rpc/request_log.h"
+#include "server/rpc/services/request_log.h"
 
-namespace convtune {
+namespace convtune::daemon {
 namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
@@ -52,7 +52,7 @@ class LogFormatter final : public spdlog::formatter {
     const std::string level(level_view.data(), level_view.size());
     const std::string text =
         Escape(std::string_view(message.payload.data(), message.payload.size()), json_);
-    const std::string id = Escape(CurrentRequestId(), json_);
+    const std::string id = Escape(rpc::services::CurrentRequestId(), json_);
     std::string line;
     if (json_) {
       line = absl::StrFormat(R"({"ts":"%s","level":"%s","message":"%s")", time, level, text);
@@ -88,4 +88,4 @@ void InitLogging(bool json, const std::string& level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-}  // namespace convtune
+}  // namespace convtune::daemon

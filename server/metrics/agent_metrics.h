@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
-namespace convtune {
+namespace convtune::metrics {
 
 // One moment of an agent. Value type.
 struct AgentMetrics {
@@ -37,4 +37,4 @@ class AgentMetricsServer {
   virtual std::string url() const = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::metrics

@@ -11,7 +11,7 @@
 #include "server/tuner/card_board.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune {
+namespace convtune::metrics {
 
 // False where prometheus-cpp was not there when this was built.
 bool MetricsBuilt();
@@ -39,4 +39,4 @@ class MetricsServer {
   virtual std::string url() const = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::metrics

@@ -20,8 +20,8 @@
 #include "absl/time/clock.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/convert/problem_proto.h"
-#include "server/rpc/batch_get_handler.h"
-#include "server/rpc/request_validator.h"
+#include "server/rpc/messages/request_validator.h"
+#include "server/rpc/services/batch_get_handler.h"
 #include "server/tuner/lookups.h"
 #include "server/tuner/ranking.h"
 #include "server/tuner/tuning_index.h"
@@ -60,10 +60,10 @@ Tuning TuningOf(const ConvProblem& problem, int candidates, std::mt19937* random
 }
 
 // A tuner that has look-ups alone.
-class IndexTuner : public FakeTuner {
+class IndexTuner : public rpc::FakeTuner {
  public:
   uint64_t Lookup(LookupRequest request, LookupCallback done) override {
-    return lookups_.Start(std::move(request), {TestEnvironment(), kEnvironment, nullptr},
+    return lookups_.Start(std::move(request), {rpc::TestEnvironment(), kEnvironment, nullptr},
                           std::move(done));
   }
   bool StillHolds(const AnswerSource& source) const override { return index_.Holds(source); }
@@ -152,8 +152,8 @@ int Main(int argc, char** argv) {
     keys.push_back({problem.ToText(), kEnvironment});
   }
   const std::string request = message.SerializeAsString();
-  BatchGetHandler handler(&tuner);
-  const auto answer = [&](Batch prepared) {
+  rpc::services::BatchGetHandler handler(&tuner);
+  const auto answer = [&](rpc::services::Batch prepared) {
     if (!prepared.complete()) {
       tuner.Lookup(std::move(prepared.missing), [&](absl::StatusOr<LookupResponse> made) {
         handler.Complete(*made, &prepared);
@@ -169,7 +169,7 @@ int Main(int argc, char** argv) {
     v1::BatchGetRequest whole;
     std::vector<Violation> violations;
     if (whole.ParseFromString(request)) {
-      answer(BatchGetHandler::Whole(*Validate(whole, &violations)));
+      answer(rpc::services::BatchGetHandler::Whole(*rpc::messages::Validate(whole, &violations)));
     }
   });
   std::string reply = answer(*handler.Prepare(request));

@@ -86,6 +86,9 @@ class FencesTest(unittest.TestCase):
             ("server/tuner/x.h", "server/worker/w.h"),
             ("server/worker/x.h", "db/store.h"),
             ("server/rpc/x.h", "server/worker/w.h"),
+            ("server/rpc/messages/x.h", "server/rpc/http2/h.h"),
+            ("server/rpc/http2/x.h", "server/rpc/services/s.h"),
+            ("server/rpc/services/x.h", "server/rpc/server.h"),
             ("client/cpp/x.h", "db/store.h"),
             ("client/preload/x.h", "proto/model/m.h"),
         ):

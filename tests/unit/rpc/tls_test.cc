@@ -11,7 +11,7 @@
 #include "grpcpp/security/credentials.h"
 #include "tests/unit/rpc/rpc_test_server.h"
 
-namespace convtune {
+namespace convtune::rpc {
 namespace {
 
 using testing::HasSubstr;
@@ -93,7 +93,7 @@ TEST_F(TlsTest, RefusesAClientOfAnotherAuthority) {
 
 TEST_F(TlsTest, FilesThatAreNotWhatTheyMustBeAreErrorsWithTheirFlag) {
   const std::string no_pem = Path("san");
-  const auto error = [this](const ServerTlsFiles& files) {
+  const auto error = [this](const http2::ServerTlsFiles& files) {
     Server::Options options = base_.Options();
     options.listen = {"localhost:0"};
     options.tls = files;
@@ -109,4 +109,4 @@ TEST_F(TlsTest, FilesThatAreNotWhatTheyMustBeAreErrorsWithTheirFlag) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::rpc

@@ -1,4 +1,7 @@
-// The daemon as a whole: what is opened, in which order, and how it ends.
+// The daemon as a whole: RunDaemon opens the parts in order, and closes them.
+//
+// This folder is the daemon's main: settings, log, probe, start and end. It may
+// include all of server but worker and fleet; nobody includes it.
 #pragma once
 
 #include "server/convtuned/flags.h"

@@ -1,4 +1,7 @@
 // A MetricsServer serves the daemon's metrics to Prometheus.
+//
+// This folder turns counters into Prometheus's text. It may include tuner, rpc,
+// db and proto, and is the only one that includes prometheus-cpp.
 #pragma once
 
 #include <memory>

@@ -152,21 +152,21 @@ CONVTUNE_EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
 #ifdef CONVTUNE_SANITIZED
   const ssize_t size = __interceptor_recvmsg(fd, message, flags);
 #else
-  static auto* const next = convtune::Next<ssize_t(int, msghdr*, int)>("recvmsg");
+  static auto* const next = convtune::rpc::http2::Next<ssize_t(int, msghdr*, int)>("recvmsg");
   const ssize_t size = next(fd, message, flags);
 #endif
-  return convtune::AfterRead(fd, *message, size);
+  return convtune::rpc::http2::AfterRead(fd, *message, size);
 }
 
 // Where OpenSSL is linked statically the linker is told to do the same.
 #ifdef CONVTUNE_PORTABLE
 CONVTUNE_EXPORT int __real_SSL_read(SSL* ssl, void* bytes, int size);   // NOLINT
 CONVTUNE_EXPORT int __wrap_SSL_read(SSL* ssl, void* bytes, int size) {  // NOLINT
-  return convtune::AfterRead(ssl, bytes, __real_SSL_read(ssl, bytes, size));
+  return convtune::rpc::http2::AfterRead(ssl, bytes, __real_SSL_read(ssl, bytes, size));
 }
 #else
 CONVTUNE_EXPORT int SSL_read(SSL* ssl, void* bytes, int size) {
-  static auto* const next = convtune::Next<int(SSL*, void*, int)>("SSL_read");
-  return convtune::AfterRead(ssl, bytes, next(ssl, bytes, size));
+  static auto* const next = convtune::rpc::http2::Next<int(SSL*, void*, int)>("SSL_read");
+  return convtune::rpc::http2::AfterRead(ssl, bytes, next(ssl, bytes, size));
 }
 #endif

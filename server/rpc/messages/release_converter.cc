@@ -17,7 +17,7 @@ std::string EnvironmentName(const TuningKey& key) {
   return Environment::Parse(key.environment_text).value_or(Environment()).Name();
 }
 
-v1::Portfolio ToProto(const Portfolio& portfolio) {
+v1::Portfolio PortfolioToProto(const Portfolio& portfolio) {
   constexpr struct {
     uint32_t bit;
     v1::ChoiceRole role;
@@ -76,8 +76,8 @@ v1::DiffReleasesResponse ToProto(const ReleaseDiff& diff) {
     v1::ChoiceChange* row = out.add_changes();
     row->set_problem_text(change.after.key.problem_text);
     row->set_environment(EnvironmentName(change.after.key));
-    *row->mutable_before() = ToProto(change.before);
-    *row->mutable_after() = ToProto(change.after);
+    *row->mutable_before() = PortfolioToProto(change.before);
+    *row->mutable_after() = PortfolioToProto(change.after);
   }
   return out;
 }

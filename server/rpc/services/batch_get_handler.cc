@@ -6,8 +6,10 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "convtune/server/raw_batch_get.pb.h"
 #include "google/protobuf/arena.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/wire_format_lite.h"
 #include "grpcpp/support/slice.h"
 #include "proto/convert/problem_proto.h"
 #include "server/rpc/http2/access.h"
@@ -43,6 +45,34 @@ bool DeadlineHasPassed(const grpc::CallbackServerContext& context, system_clock:
   constexpr auto kLatency = std::chrono::milliseconds(20);
   const auto slack = (deadline - start) / 50 + kLatency;
   return system_clock::now() + slack >= deadline;
+}
+
+// The bytes of a BatchGetRequest's problems, which point into the request, and
+// all its other fields as they came. Nothing is said of what the fields hold.
+// False: the bytes are no such message.
+bool TakeApart(std::string_view request, std::vector<std::string_view>* problems,
+               std::string* rest) {
+  using google::protobuf::internal::WireFormatLite;
+  constexpr uint32_t kProblems = WireFormatLite::MakeTag(v1::BatchGetRequest::kProblemsFieldNumber,
+                                                         WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  constexpr size_t kLeastProblem = 24;
+  problems->reserve(request.size() / kLeastProblem + 1);
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(request.data()),
+                                            static_cast<int>(request.size()));
+  google::protobuf::io::StringOutputStream stream(rest);
+  google::protobuf::io::CodedOutputStream others(&stream);
+  while (const uint32_t tag = in.ReadTag()) {
+    if (tag != kProblems) {
+      if (!WireFormatLite::SkipField(&in, tag, &others)) return false;
+      continue;
+    }
+    uint32_t size = 0;
+    if (!in.ReadVarint32(&size) || size > request.size()) return false;
+    const auto place = static_cast<size_t>(in.CurrentPosition());
+    if (!in.Skip(static_cast<int>(size))) return false;
+    problems->push_back(request.substr(place, size));
+  }
+  return in.ConsumedEntireMessage();
 }
 
 grpc::Status WriteBatch(const Batch& batch, grpc::ByteBuffer* out) {
@@ -244,24 +274,23 @@ std::shared_ptr<const BatchContext> BatchGetHandler::ContextOf(const std::string
 }
 
 std::optional<Batch> BatchGetHandler::Prepare(std::string_view request) {
-  google::protobuf::Arena arena;
-  auto* raw = google::protobuf::Arena::CreateMessage<server::RawBatchGetRequest>(&arena);
-  if (!raw->ParseFromArray(request.data(), static_cast<int>(request.size())) ||
-      raw->problems().empty() || raw->problems_size() > messages::kMaxProblemsPerRequest) {
+  std::vector<std::string_view> problems;
+  std::string rest;
+  if (!TakeApart(request, &problems, &rest) || problems.empty() ||
+      problems.size() > size_t{messages::kMaxProblemsPerRequest}) {
     return std::nullopt;
   }
-  std::string rest;
-  if (!raw->GetReflection()->GetUnknownFields(*raw).SerializeToString(&rest)) return std::nullopt;
   Batch batch;
   batch.context = ContextOf(rest);
   if (batch.context == nullptr) return std::nullopt;
-  batch.rows.resize(static_cast<size_t>(raw->problems_size()));
+  batch.rows.resize(problems.size());
+  google::protobuf::Arena arena;
   v1::ProblemSpec* spec = nullptr;
   std::vector<Violation> violations;
   int64_t hits = 0;
   absl::Duration saved;
   for (size_t i = 0; i < batch.rows.size(); ++i) {
-    const std::string& bytes = raw->problems(static_cast<int>(i));
+    const std::string_view bytes = problems[i];
     auto row = cache_.Find(batch.context->rules, bytes);
     if (row != nullptr && IsHit(*row, *batch.context) && tuner_->StillHolds(row->source)) {
       saved += row->source.elapsed;
@@ -273,11 +302,11 @@ std::optional<Batch> BatchGetHandler::Prepare(std::string_view request) {
       spec = google::protobuf::Arena::CreateMessage<v1::ProblemSpec>(&arena);
       batch.missing = batch.context->request;
     }
-    if (!spec->ParseFromString(bytes)) return std::nullopt;
+    if (!spec->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return std::nullopt;
     std::optional<ConvProblem> problem = ProblemFromProto(*spec, "", &violations);
     if (!problem.has_value()) return std::nullopt;
     batch.missing.problems.push_back(*std::move(problem));
-    batch.missing_bytes.push_back(bytes);
+    batch.missing_bytes.emplace_back(bytes);
   }
   tuner_->CountHits(hits, saved);
   return batch;

@@ -14,7 +14,7 @@
 #include "proto/base/status_macros.h"
 #include "server/tuner/xid.h"
 
-namespace convtune {
+namespace convtune::daemon {
 namespace {
 
 constexpr size_t kMaxLine = 4096;
@@ -125,4 +125,4 @@ absl::StatusOr<std::vector<std::unique_ptr<CardWatcher>>> WatchCards(
   return watchers;
 }
 
-}  // namespace convtune
+}  // namespace convtune::daemon

@@ -1,4 +1,4 @@
-// Short-lived programs whose output is wanted.
+// Runs short-lived programs and takes their output.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "server/tuner/start_patience.h"
 
-namespace convtune {
+namespace convtune::daemon {
 
 struct ChildOutput {
   absl::Status status;  // what went wrong, if anything
@@ -24,4 +24,4 @@ struct ChildOutput {
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
                                      const StartLimits& limits, const std::function<bool()>& stop);
 
-}  // namespace convtune
+}  // namespace convtune::daemon

@@ -10,10 +10,10 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "server/rpc/request_log.h"
-#include "server/rpc/utf8.h"
+#include "proto/model/text.h"
+#include "server/rpc/services/request_log.h"
 
-namespace convtune {
+namespace convtune::daemon {
 namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
@@ -49,7 +49,7 @@ class LogFormatter final : public spdlog::formatter {
     const auto level_view = spdlog::level::to_string_view(message.level);
     const std::string level(level_view.data(), level_view.size());
     const std::string_view text(message.payload.data(), message.payload.size());
-    const std::string id(CurrentRequestId());
+    const std::string id(rpc::services::CurrentRequestId());
     std::string line;
     if (json_) {
       nlohmann::ordered_json object = {{"ts", time}, {"level", level}, {"message", text}};
@@ -86,4 +86,4 @@ void InitLogging(bool json, const std::string& level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-}  // namespace convtune
+}  // namespace convtune::daemon

@@ -1,4 +1,4 @@
-// Which devices there are. Asked of the worker, since the daemon itself knows
+// The probe finds the devices. It asks the worker, since the daemon itself knows
 // neither CUDA nor cuDNN.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "server/tuner/device.h"
 #include "server/tuner/start_patience.h"
 
-namespace convtune {
+namespace convtune::daemon {
 
 struct ProbeOptions {
   std::string worker;                 // program
@@ -39,4 +39,4 @@ ProbeResult ProbeDevices(const ProbeOptions& options);
 // worker_argv is left empty; `pci_bus_id` may be nullptr.
 absl::StatusOr<DeviceSpec> ParseProbeLine(std::string_view line, std::string* pci_bus_id = nullptr);
 
-}  // namespace convtune
+}  // namespace convtune::daemon

@@ -642,7 +642,7 @@ void Agent::ShowMetrics(bool failed) {
   metrics_ = counts_;
 }
 
-AgentMetrics Agent::Metrics() const {
+metrics::AgentMetrics Agent::Metrics() const {
   const MutexLock lock(metrics_mutex_);
   return metrics_;
 }

@@ -60,7 +60,7 @@ class Agent {
   void Run();
 
   // Thread-safe; as of the last turn.
-  AgentMetrics Metrics() const;
+  metrics::AgentMetrics Metrics() const;
 
  private:
   // An environment that a device of the node has.
@@ -132,9 +132,9 @@ class Agent {
   absl::Time waiting_since_ = absl::InfiniteFuture();  // that something is in the outbox
   absl::Time next_upkeep_ = absl::InfinitePast();
   std::string verified_;  // environments and drivers that were looked at last
-  AgentMetrics counts_;
+  metrics::AgentMetrics counts_;
   mutable Mutex metrics_mutex_;
-  AgentMetrics metrics_ GUARDED_BY(metrics_mutex_);
+  metrics::AgentMetrics metrics_ GUARDED_BY(metrics_mutex_);
 };
 
 // True if the node serves a canary with that share: the same nodes for as long as

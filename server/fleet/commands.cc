@@ -121,10 +121,10 @@ class AgentCommand final : public FleetCommand {
     };
     const auto log = options.log;
     ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(options)));
-    std::unique_ptr<AgentMetricsServer> metrics;
+    std::unique_ptr<metrics::AgentMetricsServer> metrics;
     if (!metrics_address_.empty()) {
-      ASSIGN_OR_RETURN(
-          metrics, AgentMetricsServer::Create(metrics_address_, [&] { return agent->Metrics(); }));
+      ASSIGN_OR_RETURN(metrics, metrics::AgentMetricsServer::Create(
+                                    metrics_address_, [&] { return agent->Metrics(); }));
       log(absl::StrCat("metrics at ", metrics->url()));
     }
     agent->Run();

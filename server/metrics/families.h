@@ -8,12 +8,12 @@
 #include "absl/time/time.h"
 #include "prometheus/metric_family.h"
 #include "server/metrics/evidence_census.h"
-#include "server/rpc/call_stats.h"
+#include "server/rpc/services/call_stats.h"
 #include "server/tuner/card_board.h"
 #include "server/tuner/release_manager.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune {
+namespace convtune::metrics {
 
 // One moment of a daemon. Value type.
 struct MetricsInput {
@@ -24,7 +24,7 @@ struct MetricsInput {
   std::vector<DeviceStatus> devices;
   std::vector<CardStatus> cards;
   std::vector<EnvironmentCensus> census;
-  std::vector<MethodStats> calls;
+  std::vector<rpc::services::MethodStats> calls;
   std::optional<PublicationStatus> publication;  // absent: nothing is published
   int64_t database_bytes = 0;
 };
@@ -33,4 +33,4 @@ struct MetricsInput {
 // out. Pure function.
 std::vector<prometheus::MetricFamily> MakeFamilies(const MetricsInput& input);
 
-}  // namespace convtune
+}  // namespace convtune::metrics

@@ -107,8 +107,8 @@ absl::StatusOr<EnvironmentRow> ReadEnvironment(const Statement& statement, int f
   return row;
 }
 
-absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first, const Table& table) {
-  RowReader reader(table, statement, first);
+absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first) {
+  RowReader reader(TuningTable(), statement, first);
   TuningRow row;
   Tuning& tuning = row.tuning;
   row.id = reader.Int();
@@ -127,10 +127,7 @@ absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first, cons
   tuning.provenance.node = reader.Text();
   tuning.provenance.memory_bytes = reader.Int();
   row.candidate_count = reader.Int();
-  // Rows of schema versions below 6 have no numbers.
-  if (table.columns.back() == "incomplete") {
-    tuning.incomplete = static_cast<uint32_t>(reader.Int());
-  }
+  tuning.incomplete = static_cast<uint32_t>(reader.Int());
   const auto damaged = [&row](std::string_view what) {
     return Damaged(TuningTable(), Concat("tuning ", row.id, ", ", row.tuning.key.problem_text),
                    what);

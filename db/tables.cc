@@ -47,7 +47,8 @@ const Table& TuningTable() {
       "tunings",
       {"tuning_id", "digest", "environment_id", "problem_text", "evidence", "origin",
        "tune_time_us", "elapsed_us", "memory_budget_bytes", "incomplete_reason", "driver_version",
-       "cuda_version", "gpu_uuid", "node", "memory_bytes", "candidate_count", "incomplete"}};
+       "cuda_version", "gpu_uuid", "node", "memory_bytes", "cublaslt_build", "nvrtc_build",
+       "candidate_count", "incomplete"}};
   return table;
 }
 
@@ -126,6 +127,8 @@ absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first) {
   tuning.provenance.gpu_uuid = reader.Text();
   tuning.provenance.node = reader.Text();
   tuning.provenance.memory_bytes = reader.Int();
+  tuning.provenance.cublaslt_build = reader.Text();
+  tuning.provenance.nvrtc_build = reader.Text();
   row.candidate_count = reader.Int();
   tuning.incomplete = static_cast<uint32_t>(reader.Int());
   const auto damaged = [&row](std::string_view what) {
@@ -250,6 +253,8 @@ absl::Status WriteTuning(int64_t id, int64_t environment_id, const Tuning& tunin
       .Text(tuning.provenance.gpu_uuid)
       .Text(tuning.provenance.node)
       .Int(tuning.provenance.memory_bytes)
+      .Text(tuning.provenance.cublaslt_build)
+      .Text(tuning.provenance.nvrtc_build)
       .Int(static_cast<int64_t>(tuning.candidates.size()))
       .Int(tuning.incomplete)
       .Insert();

@@ -86,6 +86,8 @@ CREATE TABLE node_devices (
   state smallint NOT NULL,
   driver_version text NOT NULL,
   cuda_version text NOT NULL,
+  cublaslt_build text NOT NULL,
+  nvrtc_build text NOT NULL,
   gpu_uuid text NOT NULL,
   memory_bytes bigint NOT NULL,
   current boolean NOT NULL,
@@ -100,9 +102,12 @@ CREATE TABLE provenances (
   node_id integer NOT NULL REFERENCES nodes,
   driver_version text NOT NULL,
   cuda_version text NOT NULL,
+  cublaslt_build text NOT NULL,
+  nvrtc_build text NOT NULL,
   gpu_uuid text NOT NULL,
   memory_bytes bigint NOT NULL,
-  UNIQUE (node_id, driver_version, cuda_version, gpu_uuid, memory_bytes)
+  UNIQUE (node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid,
+    memory_bytes)
 );
 
 -- One row for each tuning that a node delivered. current: the node's newest of

@@ -52,6 +52,8 @@ CREATE TABLE tunings (
   gpu_uuid TEXT NOT NULL,
   node TEXT NOT NULL,
   memory_bytes INTEGER NOT NULL,
+  cublaslt_build TEXT NOT NULL,
+  nvrtc_build TEXT NOT NULL,
   candidate_count INTEGER NOT NULL,
   incomplete INTEGER NOT NULL,
   checksum INTEGER NOT NULL,

@@ -77,6 +77,8 @@ void Trace::PutWorker(const Environment& environment, const Provenance& provenan
                              ",\"environment\":", JsonQuote(environment.ToText()),
                              ",\"driver_version\":", JsonQuote(provenance.driver_version),
                              ",\"cuda_version\":", JsonQuote(provenance.cuda_version),
+                             ",\"cublaslt_build\":", JsonQuote(provenance.cublaslt_build),
+                             ",\"nvrtc_build\":", JsonQuote(provenance.nvrtc_build),
                              ",\"gpu_uuid\":", JsonQuote(provenance.gpu_uuid)));
 }
 

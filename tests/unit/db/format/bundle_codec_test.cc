@@ -276,9 +276,9 @@ TEST(BundleCodecTest, AnEnvironmentMustNotContradictItself) {
   EXPECT_EQ(violations([](auto*) {}), 0U);
   EXPECT_EQ(violations([](auto* e) { e->set_gpu_model("NVIDIA A100"); }), 1U);
   EXPECT_EQ(violations([](auto* e) { e->set_text("nvidia-h200"); }), 1U);
-  EXPECT_EQ(violations([](auto* e) { e->set_node(std::string(300, 'n')); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_node(std::string(300, 'n')); }), 1U);
   EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_gpu_uuid("a\nb"); }), 1U);
-  EXPECT_EQ(violations([](auto* e) { e->set_memory_bytes(-1); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_memory_bytes(-1); }), 1U);
 }
 
 TEST(BundleCodecTest, AContendedMeasurementNeverTakesThePlaceOfACleanOne) {

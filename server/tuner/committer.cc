@@ -99,7 +99,7 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
     if (stored != nullptr) {
       // The index has but a part of the candidates, and no count of all samples.
       const Tuning whole = GetLocked(tuning->key).value_or(stored->tuning.ToTuning());
-      if (!AddsAnotherApi(whole, *tuning) && !ShouldReplace(*tuning, whole, waiting->forced)) {
+      if (!AddsAnotherApi(whole, *tuning) && !Supersedes(*tuning, whole, waiting->forced)) {
         waiting->persisted = stored->persisted;
         continue;
       }
@@ -171,10 +171,11 @@ void Committer::ServeInstead(const Tuning& tuning, std::shared_ptr<const Indexed
 bool Committer::IsBetterThanStored(const Tuning& tuning) {
   const auto stored = index_->Find(tuning.key).tuning;
   if (stored == nullptr) return true;
+  // Evidence comes first: where it differs, nothing has to be read.
   if (tuning.evidence != stored->tuning.evidence) {
     return tuning.evidence > stored->tuning.evidence;
   }
-  return IsBetterTuning(tuning, GetLocked(tuning.key).value_or(stored->tuning.ToTuning()));
+  return Supersedes(tuning, GetLocked(tuning.key).value_or(stored->tuning.ToTuning()));
 }
 
 absl::StatusOr<ImportCounts> Committer::Import(const TuningSource& next) {

@@ -15,8 +15,8 @@
 #include "db/release_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
+#include "proto/model/release_history.h"
 #include "server/tuner/choice_proof.h"
-#include "server/tuner/release_history.h"
 #include "server/tuner/tuning_index.h"
 
 namespace convtune {

@@ -11,7 +11,7 @@
 
 namespace convtune {
 
-// What a worker saw of a candidate's output; see convtune.worker.Checked.
+// What a worker saw of a candidate's output; see convtune.worker.v1.Checked.
 struct OutputReport {
   std::optional<double> error;
   double magnitude = 0;

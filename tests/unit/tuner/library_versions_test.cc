@@ -50,7 +50,7 @@ TEST(LibraryVersionsTest, AMarkedOneIsNoEvidenceAndAnythingReplacesIt) {
   EXPECT_FALSE(tuning.has(IncompleteReason::kOutdated));
   MarkOutdated("why", &tuning);
   EXPECT_TRUE(tuning.has(IncompleteReason::kOutdated));
-  EXPECT_TRUE(ShouldReplace(TuningOf({Finalized(1)}), tuning, /*forced=*/false));
+  EXPECT_TRUE(Supersedes(TuningOf({Finalized(1)}), tuning, /*forced=*/false));
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ void ReportData::AddRow(ReportRow row) {
 
 void ReportData::Add(const Tuning& tuning, const Environment& environment) {
   const Provenance& from = tuning.provenance;
-  Add(tuning, environment, {from.node, from.gpu_uuid, from.driver_version, from.cuda_version});
+  Add(tuning, environment, {from.node, from.gpu_uuid, from.driver_version, from.CudaText()});
 }
 
 void ReportData::Add(const Tuning& tuning, const Environment& environment,

@@ -64,6 +64,8 @@ absl::StatusOr<DeviceSpec> ParseProbeLine(std::string_view line, std::string* pc
   }
   device.provenance.driver_version = StringField(object, "driver_version");
   device.provenance.cuda_version = StringField(object, "cuda_version");
+  device.provenance.cublaslt_build = StringField(object, "cublaslt_build");
+  device.provenance.nvrtc_build = StringField(object, "nvrtc_build");
   device.provenance.gpu_uuid = StringField(object, "gpu_uuid");
   device.provenance.memory_bytes = static_cast<int64_t>(NumberField(object, "memory_bytes"));
   device.provenance.node = NodeName();

@@ -15,6 +15,7 @@
 #include "db/format/bundle_codec.h"
 #include "db/format/bundle_environment.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/digest.h"
 #include "server/fleet/pooling.h"
 #include "server/tuner/ranking.h"
@@ -214,7 +215,7 @@ absl::Status Agent::ReadPlaces() {
     ASSIGN_OR_RETURN(Environment environment, Environment::Parse(proto.text()));
     environment.gpu_model = proto.gpu_model();
     ASSIGN_OR_RETURN(const int64_t id, names_->Environment(environment));
-    Place place{id, proto.name(), environment, proto.driver_version(), 0};
+    Place place{id, proto.name(), environment, proto.provenance().driver_version(), 0};
     for (const v1::Device& device : devices.devices()) {
       if (device.environment() == proto.name()) ++place.devices;
     }
@@ -255,11 +256,9 @@ absl::Status Agent::Heartbeat() {
       if (!environment.current() || environment.name() != device.environment()) continue;
       const Place* const place = FindPlace(environment.text());
       if (place == nullptr) continue;
-      heartbeat.devices.push_back(
-          {device.name(), place->environment,
-           Provenance{environment.driver_version(), environment.cuda_version(),
-                      environment.gpu_uuid(), options_.node, environment.memory_bytes()},
-           static_cast<int>(device.state())});
+      heartbeat.devices.push_back({device.name(), place->environment,
+                                   FromProto(environment.provenance()),
+                                   static_cast<int>(device.state())});
     }
   }
   return WriteHeartbeat(*postgres_, *names_, node_id_, heartbeat);

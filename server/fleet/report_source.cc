@@ -56,7 +56,7 @@ absl::Status AddFleet(Postgres& postgres, const report::ReportFilter& filter,
   for (const NumberedProvenance& each : provenances) {
     const Provenance& from = each.provenance;
     places.Set(each.id,
-               data->AddPlace({each.node, from.gpu_uuid, from.driver_version, from.cuda_version}));
+               data->AddPlace({each.node, from.gpu_uuid, from.driver_version, from.CudaText()}));
   }
   if (!environments.empty() && !problems.empty()) {
     ASSIGN_OR_RETURN(const int64_t total, CountReportRows(postgres));

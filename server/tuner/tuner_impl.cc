@@ -21,8 +21,8 @@ constexpr char kDraining[] = "the daemon is draining";
 std::map<std::string, LibraryVersions> VersionsOf(const std::vector<DeviceSpec>& devices) {
   std::map<std::string, LibraryVersions> versions;
   for (const DeviceSpec& device : devices) {
-    versions.emplace(device.environment.ToText(),
-                     ParseLibraryVersions(device.provenance.cuda_version));
+    versions.emplace(device.environment.ToText(), LibraryVersions{device.provenance.cublaslt_build,
+                                                                  device.provenance.nvrtc_build});
   }
   return versions;
 }

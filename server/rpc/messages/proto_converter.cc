@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "proto/convert/problem_proto.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/self_check.h"
 
 namespace convtune::rpc::messages {
@@ -129,10 +130,7 @@ v1::Environment ToProto(const EnvironmentInfo& info) {
   out.set_mig_profile(environment.mig_profile);
   out.set_cudnn_version(VersionText(environment.cudnn));
   out.set_library_configuration(static_cast<v1::LibraryConfiguration>(environment.library));
-  out.set_driver_version(info.provenance.driver_version);
-  out.set_cuda_version(info.provenance.cuda_version);
-  out.set_gpu_uuid(info.provenance.gpu_uuid);
-  out.set_memory_bytes(info.provenance.memory_bytes);
+  *out.mutable_provenance() = ToProto(info.provenance);
   out.set_current(info.current);
   out.set_tuning_count(info.tuning_count);
   return out;

@@ -115,9 +115,9 @@ class Rows {
     for (int n = 0; n < fleet_.nodes(); ++n) {
       const Provenance from =
           fleet_.Make(n, environments_of_[static_cast<size_t>(n)][0], 0).provenance;
-      table.Print("%d\t%d\t%s\t%s\t%s\t%lld\n", n + 1, n + 1, from.driver_version.c_str(),
-                  from.cuda_version.c_str(), from.gpu_uuid.c_str(),
-                  static_cast<long long>(from.memory_bytes));
+      table.Print("%d\t%d\t%s\t%s\t%s\t%s\t%s\t%lld\n", n + 1, n + 1, from.driver_version.c_str(),
+                  from.cuda_version.c_str(), from.cublaslt_build.c_str(), from.nvrtc_build.c_str(),
+                  from.gpu_uuid.c_str(), static_cast<long long>(from.memory_bytes));
     }
   }
 

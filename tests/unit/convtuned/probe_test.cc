@@ -18,6 +18,7 @@ using ::testing::HasSubstr;
 const char kCard[] =
     R"({"name":"gpu:0","environment":"nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full",)"
     R"("gpu_model":"NVIDIA H200","driver_version":"13.0","cuda_version":"13.0",)"
+    R"("cublaslt_build":"a7d4","nvrtc_build":"65be",)"
     R"("gpu_uuid":"GPU-1","memory_bytes":150000000000,"error":""})";
 const char kProfile[] =
     R"({"name":"profile:nvidia-l4","environment":"profile:nvidia-l4,cc=8.9,sms=58,)"
@@ -46,6 +47,9 @@ TEST(ParseProbeLine, ReadsEveryField) {
   EXPECT_EQ(device->environment.gpu_model, "NVIDIA H200");
   EXPECT_EQ(device->environment.ToText(), "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full");
   EXPECT_EQ(device->provenance.driver_version, "13.0");
+  EXPECT_EQ(device->provenance.cuda_version, "13.0");
+  EXPECT_EQ(device->provenance.cublaslt_build, "a7d4");
+  EXPECT_EQ(device->provenance.nvrtc_build, "65be");
   EXPECT_EQ(device->provenance.gpu_uuid, "GPU-1");
   EXPECT_EQ(device->provenance.memory_bytes, 150000000000);
 }

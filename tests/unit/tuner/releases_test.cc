@@ -45,7 +45,7 @@ class ReleasesTest : public ::testing::Test {
     std::vector<Candidate> candidates = {compiled(Timed(engine, 10))};
     if (others != 0) candidates.push_back(compiled(Timed(others, 90, 0.2, 1 << 20)));
     Tuning tuning = TuningOf(std::move(candidates));
-    tuning.provenance.cuda_version = "13.0,nvrtc=" + nvrtc;
+    tuning.provenance.nvrtc_build = nvrtc;
     tuning.key = Key(n);
     EXPECT_TRUE(tunings_.PutTuning(tuning, Environment::Parse(kH200).value()).ok());
     if (const std::string why = WhyOutdated(tuning, {"", "new"}); !why.empty()) {

@@ -163,16 +163,14 @@ std::vector<Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& enviro
   std::vector<Finding> findings;
   for (const v1::Environment& environment : environments.environments()) {
     if (!environment.current()) continue;
+    const v1::Provenance& from = environment.provenance();
     const std::vector<int> cudnn = Numbers(environment.cudnn_version());
-    const std::vector<int> driver = Numbers(environment.driver_version());
-    const std::vector<int> cuda = Numbers(environment.cuda_version());
-    // Behind it are builds of libraries.
-    const std::string cuda_version =
-        environment.cuda_version().substr(0, environment.cuda_version().find(','));
+    const std::vector<int> driver = Numbers(from.driver_version());
+    const std::vector<int> cuda = Numbers(from.cuda_version());
     const std::string what = absl::StrCat(
         environment.name(), ": ",
-        driver.empty() ? "" : absl::StrCat("driver for CUDA ", environment.driver_version(), ", "),
-        "CUDA ", cuda_version, ", cuDNN ", environment.cudnn_version());
+        driver.empty() ? "" : absl::StrCat("driver for CUDA ", from.driver_version(), ", "),
+        "CUDA ", from.cuda_version(), ", cuDNN ", environment.cudnn_version());
     if (cudnn.size() >= 2 &&
         (cudnn[0] < kCudnnMajor || (cudnn[0] == kCudnnMajor && cudnn[1] < kCudnnMinor))) {
       findings.push_back({Severity::kProblem, what, "install cuDNN 9.8 or later"});

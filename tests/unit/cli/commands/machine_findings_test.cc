@@ -75,15 +75,15 @@ TEST(DoctorMachineTest, DriverCudnnAndItsConfigurationAreJudged) {
   v1::Environment* e = environments.add_environments();
   e->set_name("nvidia-h200");
   e->set_cudnn_version("9.19.0");
-  e->set_driver_version("13.0");
-  e->set_cuda_version("13.0,nvrtc=aaa");
+  e->mutable_provenance()->set_driver_version("13.0");
+  e->mutable_provenance()->set_cuda_version("13.0");
   EXPECT_TRUE(ExamineLibraries(environments).empty());  // no device has it
   e->set_current(true);
   e->set_library_configuration(v1::LIBRARY_CONFIGURATION_FULL);
   EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kFine);
-  e->set_driver_version("12.8");
+  e->mutable_provenance()->set_driver_version("12.8");
   EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kProblem);
-  e->set_driver_version("");  // a profile
+  e->mutable_provenance()->set_driver_version("");  // a profile
   EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kFine);
   e->set_library_configuration(v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY);
   EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kNotice);

@@ -195,7 +195,7 @@ TEST(ProtoConverter, EnvironmentHasKeyAndProvenance) {
   EXPECT_EQ(out.compute_capability(), "9.0");
   EXPECT_EQ(out.cudnn_version(), "9.19.0");
   EXPECT_EQ(out.library_configuration(), v1::LIBRARY_CONFIGURATION_FULL);
-  EXPECT_EQ(out.cuda_version(), "13.0");
+  EXPECT_EQ(out.provenance().cuda_version(), "13.0");
   EXPECT_TRUE(out.current());
   EXPECT_EQ(out.tuning_count(), 5);
 }

@@ -118,7 +118,7 @@ TEST(DeviceInfoTest, ProbeLineOfAFailedDeviceHasItsError) {
   EXPECT_EQ(
       ToProbeJson(info, "no \"such\" card"),
       R"({"name":"gpu:7","environment":"","gpu_model":"","driver_version":"",)"
-      R"("cuda_version":"","gpu_uuid":"","pci_bus_id":"","memory_bytes":0,"error":"no \"such\" card"})");
+      R"("cuda_version":"","cublaslt_build":"","nvrtc_build":"","gpu_uuid":"","pci_bus_id":"","memory_bytes":0,"error":"no \"such\" card"})");
 }
 
 }  // namespace

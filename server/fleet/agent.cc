@@ -30,7 +30,7 @@ constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
 // While a task runs its end is looked for this often.
 constexpr absl::Duration kTaskPoll = absl::Milliseconds(20);
 
-Conditions FromProto(const v1::CardState& card) {
+Conditions ConditionsOf(const v1::CardState& card) {
   Conditions conditions;
   conditions.known = card.known();
   conditions.other_processes = card.other_processes();
@@ -57,7 +57,7 @@ std::optional<FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   delivery.environment = environment.environment;
   delivery.tuning = *std::move(tuning);
   delivery.tuning.provenance = environment.provenance;
-  delivery.tuning.conditions = FromProto(row.card());
+  delivery.tuning.conditions = ConditionsOf(row.card());
   const std::vector<Candidate>& candidates = delivery.tuning.candidates;
   if (!candidates.empty() && candidates.front().ran()) delivery.winner = 0;
   delivery.stock = StockIndex(candidates);

@@ -1,12 +1,13 @@
 #include "server/tuner/suspect_judge.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
-#include "server/tuner/suspect_runner.h"
+#include "server/tuner/listing.h"
 
 namespace convtune {
 namespace {
@@ -16,6 +17,55 @@ constexpr int kOutsideKills = 5;
 
 bool Over(const JudgeLimits& limits) {
   return absl::Now() >= limits.end || (limits.gives_way && limits.gives_way());
+}
+
+// Prepares, checks and times nothing but `suspect`. OK if the worker survives it,
+// whether the candidate works or not.
+absl::Status RunAlone(const WorkSpec& spec, const CandidateId& suspect, WorkerClient* client) {
+  const bool measures = client->measures();
+  std::optional<int> found;
+  worker::OpenProblem open = OpenRequest(spec, measures);
+  // The other API's listing takes time, and the legacy one runs what it lists.
+  if (ApiOf(suspect) == Api::kGraph) {
+    open.set_legacy_api(false);
+  } else {
+    open.set_graph_api(false);
+  }
+  RETURN_IF_ERROR(client
+                      ->OpenProblem(open,
+                                    [&](const worker::ListedCandidate& listed) {
+                                      const auto candidate = ReadListed(listed);
+                                      if (candidate && candidate->id == suspect) {
+                                        found = listed.index();
+                                      }
+                                    })
+                      .status());
+  if (!found) return client->CloseProblem();
+  const int64_t budget_ms = absl::ToInt64Milliseconds(spec.options.time_budget);
+  bool ready = false;
+  worker::Prepare prepare;
+  prepare.add_indexes(*found);
+  prepare.set_time_budget_ms(budget_ms);
+  RETURN_IF_ERROR(
+      client->Prepare(prepare, [&ready](const worker::Prepared& p) { ready = p.ok(); }).status());
+  if (ready && measures && spec.kind == WorkKind::kTune) {
+    if (client->checks_results()) {
+      worker::Check check;
+      check.add_indexes(*found);
+      check.set_time_budget_ms(budget_ms);
+      RETURN_IF_ERROR(client->Check(check, [](const worker::Checked&) {}).status());
+    }
+    worker::Measure measure;
+    measure.add_indexes(*found);
+    measure.set_warmups(1);
+    measure.set_rounds(3);
+    measure.set_time_budget_ms(budget_ms);
+    RETURN_IF_ERROR(client
+                        ->Measure(
+                            measure, [](const worker::Sample&) {}, [](const worker::Conditions&) {})
+                        .status());
+  }
+  return client->CloseProblem();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "server/tuner/tuner_impl.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -354,6 +355,144 @@ void TunerImpl::Drain(absl::Time deadline) {
   committer_.Stop();
   loader_.Stop();
   if (publisher_ != nullptr) publisher_->Stop();
+}
+
+bool TunerImpl::NeedsTuning(const ConvProblem& problem, const TuningKey& key,
+                            const ResolvedEnvironment& environment,
+                            const JobRequest& request) const {
+  if (request.force) return true;
+  const IndexHit known = index_.FindServing(problem, key);
+  return known.tuning == nullptr || IsWorthTuning(*known.tuning, request.options, Evidence::kNone,
+                                                  environment.environment.profile);
+}
+
+absl::StatusOr<JobSnapshot> TunerImpl::CreateJob(JobRequest request) {
+  if (draining_) return absl::UnavailableError(kDraining);
+  ASSIGN_OR_RETURN(const ResolvedEnvironment environment, Resolve(request.environment));
+  if (environment.queue == nullptr) {
+    return absl::FailedPreconditionError("environment: no device of this daemon has it");
+  }
+  RETURN_IF_ERROR(environment.queue->CheckRoom(request.problems.size()));
+  return QueueJob(environment, request);
+}
+
+JobSnapshot TunerImpl::QueueJob(const ResolvedEnvironment& environment, const JobRequest& request) {
+  std::vector<WorkSpec> work;
+  std::set<std::string> seen;
+  for (const ConvProblem& problem : request.problems) {
+    TuningKey key{problem.ToText(), environment.text};
+    if (!seen.insert(key.problem_text).second) continue;
+    if (!NeedsTuning(problem, key, environment, request)) continue;
+    work.push_back({problem, std::move(key), WorkKind::kTune, request.options, request.force});
+  }
+  const int skipped = static_cast<int>(seen.size() - work.size());
+  const JobTable::Created created = jobs_.Create(
+      environment.environment.Name(), static_cast<int>(seen.size()), skipped, request.request_id);
+  if (!created.is_new) return created.job;
+  const std::string name = created.job.name;
+  for (const WorkSpec& spec : work) {
+    const std::string text = spec.key.problem_text;
+    Subscriber subscriber;
+    subscriber.done = [this, name, text](const WorkResult& result) {
+      jobs_.ProblemDone(name, text, result);
+    };
+    subscriber.progress = [this, name, text](const WorkProgress& progress) {
+      jobs_.Progress(name, text, progress);
+    };
+    const uint64_t number = environment.queue->Submit(
+        spec, request.priority, std::move(subscriber),
+        [&] { return NeedsTuning(spec.problem, spec.key, environment, request); });
+    if (number == 0) {
+      jobs_.ProblemSkipped(name);
+    } else if (!jobs_.AddSubscription(name, number)) {
+      // Ended already: the work is through, or the job was cancelled.
+      environment.queue->Unsubscribe(number);
+    }
+  }
+  return jobs_.Get(name).value_or(created.job);
+}
+
+absl::StatusOr<JobSnapshot> TunerImpl::GetJob(const std::string& name) { return jobs_.Get(name); }
+
+absl::StatusOr<JobPage> TunerImpl::ListJobs(int page_size, const std::string& page_token) {
+  return jobs_.List(page_size > 0 ? page_size : 100, page_token);
+}
+
+absl::StatusOr<JobSnapshot> TunerImpl::CancelJob(const std::string& name) {
+  ASSIGN_OR_RETURN(const auto cancelled, jobs_.Cancel(name));
+  const auto current = current_.find(cancelled.first.environment);
+  if (current != current_.end()) {
+    for (const uint64_t number : cancelled.second) current->second.queue->Unsubscribe(number);
+  }
+  return cancelled.first;
+}
+
+absl::StatusOr<uint64_t> TunerImpl::WatchJob(const std::string& name, JobCallback on_change) {
+  return jobs_.Watch(name, std::move(on_change));
+}
+
+void TunerImpl::StopWatching(uint64_t token) { jobs_.StopWatching(token); }
+
+absl::Status TunerImpl::StartPublisher() {
+  if (options_.release_store == nullptr) return absl::OkStatus();
+  Publisher::Options options;
+  options.publish = options_.publish;
+  options.store = options_.release_store;
+  options.index = &index_;
+  options.committer = &committer_;
+  options.clock = options_.clock;
+  options.await_index = [this](absl::Duration patience) { return loader_.Await(patience); };
+  for (const auto& [name, current] : current_) options.current.push_back(current.environment);
+  options.libraries = store_.now();
+  options.complete = [this](const Environment& environment) { return Complete(environment); };
+  options.resolve = [this](const std::string& name) -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(name));
+    return resolved.text;
+  };
+  options.tune = [this](const TuningKey& key, std::function<void(const absl::Status&)> done) {
+    return TuneIdle(key, std::move(done));
+  };
+  publisher_ = std::make_unique<Publisher>(std::move(options));
+  committer_.SetObserver(
+      [this](const TuningKey& key, bool override) { publisher_->NoteChange(key, override); });
+  return publisher_->Start();
+}
+
+Environment TunerImpl::Complete(const Environment& environment) {
+  const std::string text = environment.ToText();
+  for (const auto& [name, current] : current_) {
+    if (current.text == text) return current.environment;
+  }
+  MutexLock lock(stored_mutex_);
+  const auto known =
+      std::find_if(stored_.begin(), stored_.end(),
+                   [&text](const Environment& stored) { return stored.ToText() == text; });
+  if (known != stored_.end()) return *known;
+  stored_.push_back(environment);
+  ++stored_version_;
+  return environment;
+}
+
+bool TunerImpl::TuneIdle(const TuningKey& key, std::function<void(const absl::Status&)> done) {
+  const auto current = std::find_if(current_.begin(), current_.end(), [&key](const auto& entry) {
+    return entry.second.text == key.environment_text;
+  });
+  if (draining_ || current == current_.end() || !current->second.queue->idle()) return false;
+  absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(key.problem_text);
+  if (!problem.ok()) {
+    done(problem.status());
+    return true;
+  }
+  TuningOptions tuning_options;
+  tuning_options.time_budget = options_.publish.wanted_budget;
+  tuning_options.memory_budget_bytes = options_.publish.wanted_memory_budget_bytes;
+  tuning_options.wait_idle = options_.publish.wanted_wait_idle;
+  WorkSpec spec{*std::move(problem), key, WorkKind::kTune, tuning_options};
+  Subscriber subscriber;
+  subscriber.done = [done](const WorkResult& result) { done(result.status); };
+  current->second.queue->Submit(std::move(spec), Priority::kIdle, std::move(subscriber),
+                                [] { return true; });
+  return true;
 }
 
 }  // namespace convtune

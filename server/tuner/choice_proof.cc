@@ -12,10 +12,6 @@ bool HasRun(const std::vector<Candidate>& candidates, const CandidateId& candida
                      [&candidate](const Candidate& c) { return c.id == candidate && c.ran(); });
 }
 
-bool IsOutdated(const IndexedTuning& known) {
-  return known.stands_in_for != nullptr || known.tuning.has(IncompleteReason::kOutdated);
-}
-
 // Of those whose builds are known.
 uint32_t NotesOf(const LibraryVersions& libraries) {
   return (libraries.cublaslt.empty() ? 0 : NoteBit(BehaviorNote::kCublasLtDependency)) |
@@ -25,9 +21,8 @@ uint32_t NotesOf(const LibraryVersions& libraries) {
 }  // namespace
 
 bool ChoiceProof::IsOutdated(const TuningKey& key) const {
-  if (!libraries_.contains(key.environment_text)) return false;
   const auto known = index_->Find(key).tuning;
-  return known != nullptr && convtune::IsOutdated(*known);
+  return known != nullptr && known->IsOutdated();
 }
 
 bool ChoiceProof::Ran(const IndexedTuning& known, const CandidateId& candidate) const {
@@ -38,12 +33,12 @@ bool ChoiceProof::Ran(const IndexedTuning& known, const CandidateId& candidate) 
 }
 
 Portfolio ChoiceProof::HoldingPart(Portfolio portfolio) const {
-  const auto libraries = libraries_.find(portfolio.key.environment_text);
-  if (libraries == libraries_.end()) return portfolio;
+  const auto libraries = index_->libraries().find(portfolio.key.environment_text);
+  if (libraries == index_->libraries().end()) return portfolio;
   const uint32_t notes = NotesOf(libraries->second);
   if (notes == 0) return portfolio;
   const auto known = index_->Find(portfolio.key).tuning;
-  const bool outdated = known != nullptr && convtune::IsOutdated(*known);
+  const bool outdated = known != nullptr && known->IsOutdated();
   std::erase_if(portfolio.choices, [&](const Choice& choice) {
     if ((choice.roles & kServedRoles) == 0) return false;
     if (outdated) return true;

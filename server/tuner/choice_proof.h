@@ -1,30 +1,27 @@
-// Whether what a release chose still holds for the CUDA libraries that there are.
 #pragma once
 
 #include <functional>
-#include <map>
-#include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "proto/model/release.h"
-#include "server/tuner/library_versions.h"
 #include "server/tuner/tuning_index.h"
 
 namespace convtune {
 
-// A portfolio does not say which libraries it was measured with, and may be of
-// a tuning that was replaced since, of a release that was gone back to, or of a
-// backup. So a choice that is compiled at run time or uses cuBLASLt holds while
-// the problem's own tuning does and says that the candidate ran: a tuning holds
-// for one build of each. Where it is not known what there is now, all holds.
-// Thread-safe.
+// ReleaseValidity says whether what a release chose still holds for the CUDA
+// libraries that there are. A portfolio does not say which libraries it was measured with, and may
+// be of a tuning that was replaced since, of a release that was gone back to, or of a backup. So a
+// choice that is compiled at run time or uses cuBLASLt holds while the problem's own tuning does
+// and says that the candidate ran: a tuning holds for one build of each. Where it is not known what
+// there is now, all holds. Thread-safe.
 class ChoiceProof {
  public:
-  // `libraries`: of the environments (by text) that a device has. `read` gives a
-  // tuning with all its candidates. `index` outlives it.
-  ChoiceProof(const TuningIndex* index, std::map<std::string, LibraryVersions> libraries,
+  // `read` gives a tuning with all its candidates. `index`, which knows the
+  // libraries, outlives it.
+  ChoiceProof(const TuningIndex* index,
               std::function<absl::StatusOr<Tuning>(const TuningKey&)> read)
-      : index_(index), libraries_(std::move(libraries)), read_(std::move(read)) {}
+      : index_(index), read_(std::move(read)) {}
 
   // True if what was measured of the problem does not hold any more, whether or
   // not something else is answered meanwhile: then no choice does.
@@ -37,7 +34,6 @@ class ChoiceProof {
   bool Ran(const IndexedTuning& known, const CandidateId& candidate) const;
 
   const TuningIndex* index_;
-  std::map<std::string, LibraryVersions> libraries_;
   std::function<absl::StatusOr<Tuning>(const TuningKey&)> read_;
 };
 

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "db/format/bundle_codec.h"
 #include "proto/base/status_macros.h"
-#include "server/tuner/library_versions.h"
 #include "server/tuner/ranking.h"
 #include "spdlog/spdlog.h"
 
@@ -112,8 +111,7 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
     // Another device may have found a culprit since this one began.
     Prepare(tuning);
     if (stored != nullptr) {
-      // The index has but a part of the candidates, and no count of all samples.
-      const Tuning whole = GetLocked(tuning->key).value_or(stored->tuning.ToTuning());
+      const Tuning whole = Whole(*stored);
       if (!AddsAnotherApi(whole, *tuning) && !ShouldReplace(*tuning, whole, waiting->forced)) {
         waiting->persisted = stored->persisted;
         continue;
@@ -168,8 +166,23 @@ void Committer::Keep(const Tuning& tuning, const Environment& environment,
 
 bool Committer::MustLeaveOnDisk(const Tuning& tuning) {
   if (tuning.evidence >= Evidence::kIncomplete) return false;
-  const absl::StatusOr<Tuning> stored = store_->GetTuning(tuning.key);
-  return stored.ok() && WasMeasuredAndIsOutdated(*stored);
+  const auto known = index_->Find(tuning.key).tuning;
+  if (known == nullptr || !known->IsOutdated()) return false;
+  const std::vector<Candidate>& candidates = Outdated(tuning.key)->tuning.candidates;
+  return std::any_of(candidates.begin(), candidates.end(),
+                     [](const Candidate& c) { return c.timed(); });
+}
+
+Tuning Committer::Whole(const IndexedTuning& known) {
+  // The index has but a part of the candidates, and no count of all samples.
+  Tuning whole = known.tuning.ToTuning();
+  if (absl::StatusOr<Tuning> stored = GetLocked(whole.key); stored.ok()) {
+    stored->evidence = whole.evidence;
+    stored->incomplete = whole.incomplete;
+    stored->incomplete_reason = whole.incomplete_reason;
+    return *std::move(stored);
+  }
+  return whole;
 }
 
 std::shared_ptr<const IndexedTuning> Committer::Outdated(const TuningKey& key) {
@@ -189,7 +202,7 @@ bool Committer::IsBetterThanStored(const Tuning& tuning) {
   if (tuning.evidence != stored->tuning.evidence) {
     return tuning.evidence > stored->tuning.evidence;
   }
-  return IsBetterTuning(tuning, GetLocked(tuning.key).value_or(stored->tuning.ToTuning()));
+  return IsBetterTuning(tuning, Whole(*stored));
 }
 
 absl::StatusOr<ImportCounts> Committer::Import(const TuningSource& next) {

@@ -102,7 +102,10 @@ class Committer {
   void Keep(const Tuning& tuning, const Environment& environment, const absl::Status& why)
       REQUIRES(mutex_);
   void TakeOutOfAnswers(const QuarantineEntry& entry) REQUIRES(mutex_);
-  // Whether the tuning may not take the place of what is stored on disk.
+  // All of what the index has, with as much evidence as it is there.
+  Tuning Whole(const IndexedTuning& known) REQUIRES(mutex_);
+  // Whether the tuning may not take the place of what is stored on disk: of what
+  // was measured and does not hold any more only a measurement does.
   bool MustLeaveOnDisk(const Tuning& tuning) REQUIRES(mutex_);
   // What the index has, or what that stands in for. REQUIRES: it has something.
   std::shared_ptr<const IndexedTuning> Outdated(const TuningKey& key) REQUIRES(mutex_);

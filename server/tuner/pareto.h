@@ -96,6 +96,12 @@ struct IndexedTuning {
   // What was measured and does not hold any more, where this one, which was not
   // measured, is answered instead; the other stays on disk. Else nullptr.
   std::shared_ptr<const IndexedTuning> stands_in_for;
+
+  // What was measured of the problem does not hold any more, whether or not
+  // something else is answered meanwhile.
+  bool IsOutdated() const {
+    return stands_in_for != nullptr || tuning.has(IncompleteReason::kOutdated);
+  }
 };
 
 // True if `a` can never be the answer, nor change which one it is, while `b`

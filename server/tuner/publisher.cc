@@ -49,8 +49,7 @@ constexpr char kTooLittle[] = "what tuning gave is below --publish-evidence";
 
 Publisher::Publisher(Options options)
     : options_(std::move(options)),
-      proof_(options_.index, options_.libraries,
-             [this](const TuningKey& key) { return options_.committer->Get(key); }),
+      proof_(options_.index, [this](const TuningKey& key) { return options_.committer->Get(key); }),
       releases_({options_.store, options_.index, options_.clock, &proof_, options_.publish.floor,
                  options_.publish.auto_promote}),
       snapshot_path_(absl::StrCat(options_.publish.folder, "/", format::kSnapshotFile)) {}

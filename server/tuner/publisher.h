@@ -46,8 +46,6 @@ class Publisher : public ReleaseManager {
     // Those that a device has: they are in the snapshot even before anything is
     // chosen.
     std::vector<Environment> current;
-    // Of those that a device has, by text.
-    std::map<std::string, LibraryVersions> libraries;
     // The environment in full where the daemon knows it, else as given, which
     // the daemon then takes note of.
     std::function<Environment(const Environment&)> complete;

@@ -19,8 +19,8 @@ constexpr absl::Duration kStartPatience = absl::Milliseconds(100);
 constexpr absl::Duration kListPatience = absl::Seconds(10);
 constexpr char kDraining[] = "the daemon is draining";
 
-std::map<std::string, LibraryVersions> VersionsOf(const std::vector<DeviceSpec>& devices) {
-  std::map<std::string, LibraryVersions> versions;
+LibrariesByEnvironment LibrariesOf(const std::vector<DeviceSpec>& devices) {
+  LibrariesByEnvironment versions;
   for (const DeviceSpec& device : devices) {
     versions.emplace(device.environment.ToText(),
                      ParseLibraryVersions(device.provenance.cuda_version));
@@ -49,9 +49,9 @@ TunerImpl::TunerImpl(Options options, CardBoard* cards)
     : options_(std::move(options)),
       cards_(cards),
       self_checks_(options_.self_checks_path),
-      store_(options_.store, VersionsOf(options_.devices)),
-      committer_(&store_, &index_),
-      loader_(&store_, &index_),
+      index_(LibrariesOf(options_.devices)),
+      committer_(options_.store, &index_),
+      loader_(options_.store, &index_),
       jobs_(options_.clock),
       lookups_(&index_, options_.clock,
                [this](const ResolvedEnvironment& environment, std::vector<ConvProblem> problems,
@@ -185,12 +185,10 @@ uint64_t TunerImpl::Lookup(LookupRequest request, LookupCallback done) {
 absl::StatusOr<Tuning> TunerImpl::GetTuning(const std::string& environment,
                                             const ConvProblem& problem) {
   ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
-  absl::StatusOr<Tuning> tuning = committer_.Get(key);
   // Whoever asks for one by name wants what was measured.
   const auto known = index_.Find(key).tuning;
-  const bool instead = known != nullptr && known->stands_in_for != nullptr;
-  if (tuning.ok() && (instead || tuning->has(IncompleteReason::kOutdated)))
-    return options_.store->GetTuning(key);
+  if (known != nullptr && known->stands_in_for != nullptr) return options_.store->GetTuning(key);
+  absl::StatusOr<Tuning> tuning = committer_.Get(key);
   if (!absl::IsNotFound(tuning.status())) return tuning;
   // One for less strict alignment serves the problem too.
   const IndexHit serving = index_.FindServing(problem, key);
@@ -247,7 +245,7 @@ TuningSource TunerImpl::OfThoseThatHold(const TuningSource& next, int64_t* outda
     while (true) {
       if (draining_) return absl::UnavailableError(kDraining);
       ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
-      if (!record || store_.WhyOutdated(record->tuning).empty()) return record;
+      if (!record || WhyOutdated(record->tuning, index_.libraries()).empty()) return record;
       ++*outdated;
     }
   };
@@ -443,7 +441,6 @@ absl::Status TunerImpl::StartPublisher() {
   options.clock = options_.clock;
   options.await_index = [this](absl::Duration patience) { return loader_.Await(patience); };
   for (const auto& [name, current] : current_) options.current.push_back(current.environment);
-  options.libraries = store_.now();
   options.complete = [this](const Environment& environment) { return Complete(environment); };
   options.resolve = [this](const std::string& name) -> absl::StatusOr<std::string> {
     ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(name));

@@ -13,7 +13,6 @@
 #include "server/tuner/device_runner.h"
 #include "server/tuner/index_loader.h"
 #include "server/tuner/job_table.h"
-#include "server/tuner/library_versions.h"
 #include "server/tuner/lookups.h"
 #include "server/tuner/publisher.h"
 #include "server/tuner/self_check_book.h"
@@ -99,7 +98,6 @@ class TunerImpl : public Tuner {
   const Options options_;
   CardBoard* const cards_;  // may be nullptr
   SelfCheckBook self_checks_;
-  HoldingStore store_;
   TuningIndex index_;
   Committer committer_;
   IndexLoader loader_;

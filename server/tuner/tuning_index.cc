@@ -59,8 +59,10 @@ bool IsSettled(const IndexHit& hit) {
          (hit.pin != nullptr || hit.tuning->tuning.evidence == Evidence::kMeasured);
 }
 
-TuningIndex::TuningIndex(DigestFunction digest)
-    : digest_(std::move(digest)), least_alignment_(kNoAlignment) {}
+TuningIndex::TuningIndex(LibrariesByEnvironment libraries, DigestFunction digest)
+    : libraries_(std::move(libraries)),
+      digest_(std::move(digest)),
+      least_alignment_(kNoAlignment) {}
 
 const TuningIndex::Shard& TuningIndex::ShardOf(const TuningDigest& digest) const {
   return shards_[digest.low % shards_.size()];
@@ -103,6 +105,11 @@ std::shared_ptr<const IndexedTuning> TuningIndex::Prepare(const Tuning& tuning,
   IndexedTuning indexed =
       KeepBest(tuning, before.pin != nullptr ? &before.pin->candidate : nullptr);
   indexed.persisted = persisted;
+  if (const std::string why = WhyOutdated(tuning, libraries_); !why.empty()) {
+    indexed.tuning.evidence = Evidence::kNone;
+    indexed.tuning.incomplete = ReasonBit(IncompleteReason::kOutdated);
+    indexed.tuning.incomplete_reason = absl::StrCat("does not hold any more: ", why);
+  }
   return std::make_shared<const IndexedTuning>(std::move(indexed));
 }
 

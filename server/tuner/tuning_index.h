@@ -21,6 +21,7 @@
 #include "proto/base/mutex.h"
 #include "proto/model/conv_problem.h"
 #include "proto/model/tuning.h"
+#include "server/tuner/library_versions.h"
 #include "server/tuner/pareto.h"
 #include "server/tuner/tuner.h"
 
@@ -41,8 +42,14 @@ class TuningIndex {
  public:
   using DigestFunction = std::function<TuningDigest(const TuningKey&)>;
 
-  // `digest` picks the bucket only; keys are compared whole.
-  explicit TuningIndex(DigestFunction digest = &TuningKey::Digest);
+  // A tuning that does not hold for the libraries that there are (WhyOutdated) is
+  // no evidence of anything here, whatever the store says of it: it is kept as a
+  // hint, with the reason OUTDATED. `digest` picks the bucket only; keys are
+  // compared whole.
+  explicit TuningIndex(LibrariesByEnvironment libraries = {},
+                       DigestFunction digest = &TuningKey::Digest);
+
+  const LibrariesByEnvironment& libraries() const { return libraries_; }
 
   // Gives what the store has of a key; an error if it has nothing.
   using ReadFunction = std::function<absl::StatusOr<Tuning>(const TuningKey&)>;
@@ -137,6 +144,7 @@ class TuningIndex {
   void CountAlignment(const TuningKey& key, int64_t by) REQUIRES(order_mutex_);
   const Shard& ShardOf(const TuningDigest& digest) const;
 
+  const LibrariesByEnvironment libraries_;
   const DigestFunction digest_;
   ReadFunction read_;  // not changed once other threads have the index
   std::atomic<bool> loading_{false};

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/tuner/library_versions.h"
 #include "tests/fakes/memory_store.h"
 #include "tests/unit/tuner/candidates.h"
 
@@ -131,10 +130,10 @@ TEST_F(CommitterTest, WhatTheDiskRefusedIsWrittenLater) {
 class OutdatedTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    measured_ = TuningOf({UsesNvrtc(Timed(0, 10)), Timed(1, 20)});
+    measured_ = TuningOf({UsesNvrtc(Timed(0, 10)), UsesNvrtc(Timed(1, 20))});
     measured_.provenance.cuda_version = "13.0,nvrtc=old";
     ASSERT_TRUE(store_.PutTuning(measured_, environment_).ok());
-    index_.Publish(holding_.GetTuning(measured_.key).value(), /*persisted=*/true);
+    index_.Publish(measured_, /*persisted=*/true);
     guess_ = TuningOf({Finalized(1), Finalized(2)}, {.first_configs_only = true});
   }
 
@@ -148,9 +147,8 @@ class OutdatedTest : public ::testing::Test {
   Tuning measured_;
   Tuning guess_;
   MemoryStore store_;
-  HoldingStore holding_{&store_, {{kH200, LibraryVersions{"", "new"}}}};
-  TuningIndex index_;
-  Committer committer_{&holding_, &index_};
+  TuningIndex index_{LibrariesByEnvironment{{kH200, {"", "new"}}}};
+  Committer committer_{&store_, &index_};
   const Environment environment_ = Environment::Parse(kH200).value();
 };
 
@@ -210,6 +208,19 @@ TEST_F(OutdatedTest, AQuarantineNeverWritesThatItDoesNotHold) {
   EXPECT_EQ(OnDisk().incomplete, ReasonBit(IncompleteReason::kStockFailed));
   EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
   EXPECT_TRUE(Served()->tuning.has(IncompleteReason::kOutdated));
+}
+
+TEST_F(OutdatedTest, WhatHeldForTheOldLibraryAloneLeavesARestThatHolds) {
+  measured_.candidates[1].behavior_notes = 0;
+  ASSERT_TRUE(store_.PutTuning(measured_, environment_).ok());
+  committer_.Quarantine({measured_.key,
+                         measured_.candidates[0].id,
+                         QuarantineReason::kCrashed,
+                         "segfault",
+                         absl::Now(),
+                         {}});
+  EXPECT_FALSE(Served()->IsOutdated());
+  EXPECT_EQ(Served()->tuning.evidence, OnDisk().evidence);
 }
 
 TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {

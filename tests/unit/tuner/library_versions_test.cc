@@ -36,7 +36,7 @@ TEST(LibraryVersionsTest, EachLibraryCountsForThoseWhoUseItAlone) {
   EXPECT_EQ(WhyOutdated(Made("13.0,cublaslt=old,nvrtc=old", 0), kNow), "");
   EXPECT_EQ(WhyOutdated(Made("13.0", kNvrtc), kNow),
             "measured with an unknown NVRTC, there is bbb now");
-  EXPECT_EQ(WhyOutdated(Made("13.0,nvrtc=old", kNvrtc), {}), "");
+  EXPECT_EQ(WhyOutdated(Made("13.0,nvrtc=old", kNvrtc), LibraryVersions{}), "");
 }
 
 TEST(LibraryVersionsTest, WhatDidNotRunAndWhatWasObservedClaimsNothing) {
@@ -50,12 +50,10 @@ TEST(LibraryVersionsTest, WhatDidNotRunAndWhatWasObservedClaimsNothing) {
   EXPECT_EQ(WhyOutdated(observed, kNow), "");
 }
 
-TEST(LibraryVersionsTest, AMarkedOneIsNoEvidenceAndAnythingReplacesIt) {
-  Tuning tuning = Made("13.0", kNvrtc);
-  EXPECT_FALSE(tuning.has(IncompleteReason::kOutdated));
-  MarkOutdated("why", &tuning);
-  EXPECT_TRUE(tuning.has(IncompleteReason::kOutdated));
-  EXPECT_TRUE(ShouldReplace(TuningOf({Finalized(1)}), tuning, /*forced=*/false));
+TEST(LibraryVersionsTest, AnEnvironmentThatNoDeviceHasIsNotJudged) {
+  const Tuning old = Made("13.0,nvrtc=old", kNvrtc);
+  EXPECT_NE(WhyOutdated(old, LibrariesByEnvironment{{kH200, kNow}}), "");
+  EXPECT_EQ(WhyOutdated(old, LibrariesByEnvironment{{"another", kNow}}), "");
 }
 
 }  // namespace

@@ -48,9 +48,6 @@ class ReleasesTest : public ::testing::Test {
     tuning.provenance.cuda_version = "13.0,nvrtc=" + nvrtc;
     tuning.key = Key(n);
     EXPECT_TRUE(tunings_.PutTuning(tuning, Environment::Parse(kH200).value()).ok());
-    if (const std::string why = WhyOutdated(tuning, {"", "new"}); !why.empty()) {
-      MarkOutdated(why, &tuning);
-    }
     index_.Publish(tuning, true);
     return releases_->Reconcile({tuning.key}).value();
   }
@@ -74,10 +71,8 @@ class ReleasesTest : public ::testing::Test {
   SystemClock clock_;
   MemoryReleaseStore store_;
   MemoryStore tunings_;
-  TuningIndex index_;
-  ChoiceProof proof_{&index_, {{kH200, LibraryVersions{"", "new"}}}, [this](const TuningKey& key) {
-                       return tunings_.GetTuning(key);
-                     }};
+  TuningIndex index_{LibrariesByEnvironment{{kH200, {"", "new"}}}};
+  ChoiceProof proof_{&index_, [this](const TuningKey& key) { return tunings_.GetTuning(key); }};
   std::unique_ptr<Releases> releases_;
 };
 
@@ -333,7 +328,7 @@ TEST_F(OldChoiceTest, WhatDoesNotHoldAnyMoreIsTakenAway) {
 
 TEST_F(OldChoiceTest, TheSameAtTheStartWhereNothingElseIsTakenAway) {
   Tuning outdated = tunings_.GetTuning(Key(1)).value();
-  MarkOutdated("why", &outdated);
+  outdated.provenance.cuda_version = "13.0,nvrtc=old";
   index_.Publish(outdated, true);
   index_.Erase(Key(2));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));  // before anything is decided

@@ -31,7 +31,7 @@ TEST(TuningIndex, FindsWhatWasPublished) {
 }
 
 TEST(TuningIndex, ComparesWholeKeysWhereDigestsCollide) {
-  TuningIndex index([](const TuningKey&) { return TuningDigest{1, 1}; });
+  TuningIndex index({}, [](const TuningKey&) { return TuningDigest{1, 1}; });
   index.Publish(TuningFor(Problem(1)), true);
   EXPECT_EQ(index.Find(KeyOf(Problem(2))).tuning, nullptr);
   index.Publish(TuningFor(Problem(2), {Timed(5, 10)}), true);
@@ -62,6 +62,25 @@ TEST(TuningIndex, ErasedAlignmentServesNoLonger) {
   index.Publish(TuningFor(Problem(1) + ",align=4"), true);
   index.Erase(KeyOf(Problem(1) + ",align=4"));
   EXPECT_EQ(Serving(index, Problem(1)).tuning, nullptr);
+}
+
+TEST(TuningIndex, OneThatDoesNotHoldIsNoEvidenceAndAnythingReplacesIt) {
+  Candidate compiled = Timed(0, 10);
+  compiled.behavior_notes = NoteBit(BehaviorNote::kRuntimeCompilation);
+  Tuning old = TuningFor(Problem(1), {compiled});
+  old.provenance.cuda_version = "13.0,nvrtc=old";
+  TuningIndex index(LibrariesByEnvironment{{kH200, {"", "new"}}});
+  index.Publish(old, true);
+  const auto known = index.Find(old.key).tuning;
+  EXPECT_TRUE(known->IsOutdated());
+  EXPECT_EQ(known->tuning.evidence, Evidence::kNone);
+  EXPECT_EQ(known->tuning.incomplete, ReasonBit(IncompleteReason::kOutdated));
+  EXPECT_EQ(known->tuning.incomplete_reason,
+            "does not hold any more: measured with NVRTC old, there is new now");
+  EXPECT_TRUE(ShouldReplace(TuningOf({Finalized(1)}), known->tuning.ToTuning(), /*forced=*/false));
+  TuningIndex elsewhere;
+  elsewhere.Publish(old, true);
+  EXPECT_EQ(elsewhere.Find(old.key).tuning->tuning.evidence, Evidence::kMeasured);
 }
 
 TEST(TuningIndex, ListsInOrderPageByPage) {

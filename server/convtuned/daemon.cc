@@ -126,7 +126,7 @@ void TellWatchdog() {
 
 // What is known of the cards, and who says it to the world.
 struct Cards {
-  const CardBoard* board;
+  const GpuHealth* board;
   DeviceHealth* health;
 };
 
@@ -210,23 +210,25 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   ASSIGN_OR_RETURN(ProbeResult found, FindDevices(flags, signals));
   keep_alive();
   DeviceSearch search(flags, found, signals);
-  CardBoard cards;
+  GpuHealth gpu_health;
   DeviceHealth health;
-  cards.SetListener([&health](const std::string& device, bool lost) { health.Note(device, lost); });
-  for (const DeviceSpec& device : found.devices) cards.Add(device.name);
+  gpu_health.SetListener(
+      [&health](const std::string& device, bool lost) { health.Note(device, lost); });
+  for (const DeviceSpec& device : found.devices) gpu_health.Add(device.name);
   ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<CardWatcher>> watchers,
-                   WatchCards(flags.worker, found.pci_bus_ids, &cards));
+                   WatchCards(flags.worker, found.pci_bus_ids, &gpu_health));
   Tuner::Options options;
   options.store = store.get();
   options.clock = &clock;
   options.devices = std::move(found.devices);
+  options.gpu_health = &gpu_health;
   options.idle_timeout = flags.idle_timeout;
   options.hang_timeout = flags.hang_timeout;
   options.self_checks_path = (std::filesystem::absolute(flags.state_dir) / "self_checks").string();
   options.release_store = database.get();
   options.publish = flags.publish;
   options.publish.folder = (std::filesystem::absolute(flags.state_dir) / "snapshot").string();
-  absl::StatusOr<std::unique_ptr<Tuner>> created = CreateTuner(options, &cards);
+  absl::StatusOr<std::unique_ptr<Tuner>> created = Tuner::Create(options);
   if (absl::IsDataLoss(created.status()) && !database->read_only()) {
     // Opening looks at a part of the file, reading it at nearly all.
     keep_alive();
@@ -237,7 +239,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
     options.store = store.get();
     options.release_store = database.get();
     keep_alive();
-    created = CreateTuner(std::move(options), &cards);
+    created = Tuner::Create(std::move(options));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, std::move(created));
   std::optional<int> exit_status = 0;
@@ -249,7 +251,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
     if (!tuner->releases()->Status().error.empty()) exit_status = 1;
   } else if (!signals->stopped()) {
     served = Serve(flags, store.get(), database.get(), tuner.get(), &clock, bundle_keys,
-                   {&cards, &health}, &search, signals);
+                   {&gpu_health, &health}, &search, signals);
     if (served.ok() && *served) exit_status.reset();
   }
   tuner.reset();

@@ -167,13 +167,13 @@ void AddWork(const MetricsInput& input, Families* families) {
     }
   }
   families->Begin(MetricType::Gauge, "convtune_device_lost",
-                  "1 while the device's card is lost or has to be reset");
-  for (const CardStatus& card : input.cards) {
+                  "1 while the GPU is lost or has to be reset");
+  for (const GpuStatus& card : input.cards) {
     families->Add(card.lost.empty() ? 0 : 1, {{"device", card.device}});
   }
   families->Begin(MetricType::Counter, "convtune_device_xids_total",
-                  "Errors of the card that the driver reported, by what they mean");
-  for (const CardStatus& card : input.cards) {
+                  "Errors of the GPU that the driver reported, by what they mean");
+  for (const GpuStatus& card : input.cards) {
     for (const auto& [kind, name] :
          {std::pair(XidKind::kLost, "lost"), std::pair(XidKind::kApplication, "application"),
           std::pair(XidKind::kNotice, "notice")}) {

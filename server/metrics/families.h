@@ -9,7 +9,7 @@
 #include "prometheus/metric_family.h"
 #include "server/metrics/evidence_census.h"
 #include "server/rpc/call_stats.h"
-#include "server/tuner/card_board.h"
+#include "server/tuner/gpu_health.h"
 #include "server/tuner/release_manager.h"
 #include "server/tuner/tuner.h"
 
@@ -22,7 +22,7 @@ struct MetricsInput {
   absl::Time start_time;
   TunerStats stats;
   std::vector<DeviceStatus> devices;
-  std::vector<CardStatus> cards;
+  std::vector<GpuStatus> cards;
   std::vector<EnvironmentCensus> census;
   std::vector<MethodStats> calls;
   std::optional<PublicationStatus> publication;  // absent: nothing is published

@@ -8,7 +8,7 @@
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "server/metrics/metrics_address.h"
-#include "server/tuner/card_board.h"
+#include "server/tuner/gpu_health.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune {
@@ -25,7 +25,7 @@ class MetricsServer {
     Tuner* tuner = nullptr;  // these four outlive the server
     TuningStore* store = nullptr;
     const Clock* clock = nullptr;
-    const CardBoard* cards = nullptr;  // may be nullptr
+    const GpuHealth* cards = nullptr;  // may be nullptr
   };
 
   // `address`: see ValidateMetricsAddress, not empty. INVALID_ARGUMENT: it is

@@ -12,7 +12,7 @@
 #include "db/tuning_store.h"
 #include "proto/model/violation.h"
 #include "server/rpc/request_validator.h"
-#include "server/tuner/fleet_follower.h"
+#include "server/tuner/commit_counts.h"
 
 namespace convtune {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/tuner/decision/contests.h"
-#include "server/tuner/pareto.h"
+#include "server/tuner/indexed_tuning.h"
 #include "server/tuner/ranking.h"
 
 namespace convtune {

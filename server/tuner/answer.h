@@ -1,4 +1,4 @@
-// From a tuning to an answer under constraints. Pure functions.
+// MakeAnswer gives the answer of a tuning under constraints. Pure.
 #pragma once
 
 #include <optional>

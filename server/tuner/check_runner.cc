@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "server/tuner/listing.h"
 #include "server/tuner/ranking.h"
+#include "server/tuner/worker_requests.h"
 
 namespace convtune {
 namespace {

@@ -1,5 +1,5 @@
-// What is done before candidates are timed: each runs once, and what it
-// computed is judged.
+// A CheckRunner runs each candidate once before candidates are timed, and judges
+// what it computed.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// The way of a result: disk, then index.
+// The Committer takes a result its way: disk, then index.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,7 @@
 #include "absl/time/time.h"
 #include "db/tuning_store.h"
 #include "proto/base/mutex.h"
-#include "server/tuner/fleet_follower.h"
-#include "server/tuner/tuner.h"
+#include "server/tuner/commit_counts.h"
 #include "server/tuner/tuning_index.h"
 
 namespace convtune {

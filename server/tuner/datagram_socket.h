@@ -1,4 +1,4 @@
-// The unix datagram socket beside the snapshot, to which programs report.
+// A DatagramSocket is the unix socket beside the snapshot, to which programs report.
 #pragma once
 
 #include <cstddef>

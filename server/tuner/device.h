@@ -1,11 +1,14 @@
-// What the daemon is told about a device at start: how to start its worker.
+// A DeviceSpec is what the daemon is told about a device at start: how to start its
+// worker. A DeviceStatus is what operators see of it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "proto/model/environment.h"
 #include "proto/model/self_check.h"
+#include "server/tuner/histogram.h"
 
 namespace convtune {
 
@@ -30,6 +33,13 @@ struct DeviceStatus {
   // Of the last worker; before the first one is started, that of the worker of
   // an earlier daemon, as far as it was kept.
   SelfCheck self_check = {};
+};
+
+// What a device was asked for and is done with.
+struct WorkStats {
+  std::string device;
+  std::string outcome;         // "succeeded", "failed" or "cancelled"
+  HistogramSnapshot duration;  // nanoseconds
 };
 
 }  // namespace convtune

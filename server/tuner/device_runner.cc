@@ -74,9 +74,9 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
   }
   options_.queue->AddAvailable(1);
   // Whatever the worker is at then, it may never end by itself. An item that is
-  // taken just now resets the token, and asks for the card after that.
-  if (options_.cards != nullptr) {
-    options_.cards->SetInterrupt(options_.device.name, [this] { token_->Cancel(); });
+  // taken just now resets the token, and asks for the GPU after that.
+  if (options_.gpu_health != nullptr) {
+    options_.gpu_health->SetInterrupt(options_.device.name, [this] { token_->Cancel(); });
   }
   thread_ = std::thread([this] { Loop(); });
 }
@@ -84,29 +84,32 @@ DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
 DeviceRunner::~DeviceRunner() { Join(); }
 
 void DeviceRunner::Join() {
-  if (options_.cards != nullptr) options_.cards->SetInterrupt(options_.device.name, nullptr);
+  if (options_.gpu_health != nullptr)
+    options_.gpu_health->SetInterrupt(options_.device.name, nullptr);
   if (thread_.joinable()) thread_.join();
 }
 
 DeviceStatus DeviceRunner::Status() const {
-  const absl::Status card = CheckCard();
+  const absl::Status health = CheckHealth();
   MutexLock lock(mutex_);
   DeviceStatus status = status_;
-  if (!card.ok()) {
+  if (!health.ok()) {
     status.state = DeviceState::kUnavailable;
-    status.reason = std::string(card.message());
+    status.reason = std::string(health.message());
   }
   return status;
 }
 
-absl::Status DeviceRunner::CheckCard() const {
-  return options_.cards != nullptr ? options_.cards->Check(options_.device.name) : absl::OkStatus();
+absl::Status DeviceRunner::CheckHealth() const {
+  return options_.gpu_health != nullptr ? options_.gpu_health->Check(options_.device.name)
+                                        : absl::OkStatus();
 }
 
 void DeviceRunner::DropStaleWorker() {
-  const bool stale = options_.cards != nullptr && options_.cards->TakeStale(options_.device.name);
-  if (client_ == nullptr || (!stale && CheckCard().ok())) return;
-  spdlog::info("{}: ending the worker for what happened to the card", options_.device.name);
+  const bool stale =
+      options_.gpu_health != nullptr && options_.gpu_health->TakeStale(options_.device.name);
+  if (client_ == nullptr || (!stale && CheckHealth().ok())) return;
+  spdlog::info("{}: ending the worker for what happened to the GPU", options_.device.name);
   client_.reset();
   SetState(DeviceState::kIdle);
 }
@@ -149,11 +152,12 @@ void DeviceRunner::Loop() {
     Late late;
     const absl::Time start = absl::Now();
     WorkResult result = Execute(item, &late);
-    // What was cut off is nobody's wish but the card's.
-    if (const absl::Status card = CheckCard(); absl::IsCancelled(result.status) && !card.ok()) {
+    // What was cut off is nobody's wish but the GPU's.
+    if (const absl::Status health = CheckHealth();
+        absl::IsCancelled(result.status) && !health.ok()) {
       SetAvailable(false);
       SetState(DeviceState::kIdle);
-      result.status = card;
+      result.status = health;
     }
     if (!available_ && absl::IsUnavailable(result.status) && options_.queue->available() > 0) {
       --requests_;
@@ -185,7 +189,7 @@ void DeviceRunner::Loop() {
 }
 
 bool DeviceRunner::StandsBack() {
-  if (!CheckCard().ok()) {
+  if (!CheckHealth().ok()) {
     SetAvailable(false);
     return options_.queue->available() > 0;
   }
@@ -216,9 +220,9 @@ void DeviceRunner::PauseBeforeStart(bool longer) {
 }
 
 absl::Status DeviceRunner::EnsureWorker() {
-  if (absl::Status card = CheckCard(); !card.ok()) {
+  if (absl::Status health = CheckHealth(); !health.ok()) {
     SetAvailable(false);
-    return card;
+    return health;
   }
   if (client_ != nullptr && !client_->Alive()) {
     MutexLock lock(mutex_);
@@ -261,7 +265,7 @@ absl::Status DeviceRunner::EnsureWorker() {
     reason = std::string(client.status().message());
     spdlog::error("{}: cannot start the worker: {}", options_.device.name, reason);
     start_failure_ = reason;
-    // The next worker leaves that step of its self-check out. A card on which
+    // The next worker leaves that step of its self-check out. A GPU on which
     // more steps are lost than that is broken as a whole.
     if (lost_steps() != lost_before && ++more_steps_lost <= kMostStepsLost) {
       --attempt;
@@ -327,8 +331,8 @@ void DeviceRunner::Quarantine(const TuningKey& key, QuarantineEntry entry) {
   options_.committer->Quarantine(entry);
 }
 
-void DeviceRunner::LiftOutlived(const Tuning& tuning, absl::Duration budget,
-                                const WorkerClient& client) {
+void DeviceRunner::RequalifyTimedOutCandidates(const Tuning& tuning, absl::Duration budget,
+                                               const WorkerClient& client) {
   const bool has_gpu = client.hello().has_gpu();
   const auto was_tried = [has_gpu](CandidateStatus status) {
     // A plan that was only built has not been run.
@@ -398,7 +402,7 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* la
     if (token_->cancelled()) return {absl::CancelledError("cancelled")};
     if (const absl::Status status = EnsureWorker(); !status.ok()) return {status};
     const int checker_version = client_->hello().checker_version();
-    // A quarantine ends by a candidate's being tried: on a card, by its being run.
+    // A quarantine ends by a candidate's being tried: on a GPU, by its being run.
     const bool tries =
         !client_->hello().has_gpu() || (item->spec.kind == WorkKind::kTune && client_->measures());
     if (tries) {
@@ -420,7 +424,7 @@ WorkResult DeviceRunner::Execute(const std::shared_ptr<WorkItem>& item, Late* la
       input.quarantined.emplace(entry.candidate, entry);
     }
     if (output.tuning.ok()) {
-      if (tries) LiftOutlived(*output.tuning, budget, *client_);
+      if (tries) RequalifyTimedOutCandidates(*output.tuning, budget, *client_);
       return {absl::OkStatus(),
               options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
     }

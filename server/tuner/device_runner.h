@@ -1,4 +1,4 @@
-// One device: its thread, its worker process, and what is done when the worker
+// A DeviceRunner is one device: its thread, its worker process, and what is done when the worker
 // dies.
 #pragma once
 
@@ -18,12 +18,11 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "server/tuner/cancel_token.h"
-#include "server/tuner/card_board.h"
 #include "server/tuner/committer.h"
 #include "server/tuner/device.h"
+#include "server/tuner/gpu_health.h"
 #include "server/tuner/histogram.h"
 #include "server/tuner/suspect_judge.h"
-#include "server/tuner/tuner.h"
 #include "server/tuner/tuning_queue.h"
 #include "server/tuner/tuning_runner.h"
 #include "server/tuner/worker_client.h"
@@ -38,7 +37,7 @@ class DeviceRunner {
     TuningQueue* queue = nullptr;          // of the device's environment; outlives it
     Committer* committer = nullptr;        // outlives it
     const Clock* clock = nullptr;          // outlives it
-    CardBoard* cards = nullptr;            // outlives it; nullptr: nothing is known of the card
+    GpuHealth* gpu_health = nullptr;       // outlives it; nullptr: nothing is known of the GPU
     SelfCheckBook* self_checks = nullptr;  // outlives it; nullptr: nothing is remembered
     // As in Tuner::Options.
     absl::Duration idle_timeout;
@@ -85,9 +84,9 @@ class DeviceRunner {
 
   void Loop();
   void Idle();
-  // UNAVAILABLE if the card is lost.
-  absl::Status CheckCard() const;
-  // Ends a worker that must not be used any more: the card is lost, or an
+  // UNAVAILABLE if the GPU is lost.
+  absl::Status CheckHealth() const;
+  // Ends a worker that must not be used any more: the GPU is lost, or an
   // application's Xid was reported of it.
   void DropStaleWorker();
   // True if it is better to leave the queue to other devices.
@@ -109,7 +108,8 @@ class DeviceRunner {
   void Quarantine(const TuningKey& key, QuarantineEntry entry);
   // Lifts quarantines that did not hold for this tuning, of candidates that it
   // tried and did not quarantine anew. `client` made the tuning.
-  void LiftOutlived(const Tuning& tuning, absl::Duration budget, const WorkerClient& client);
+  void RequalifyTimedOutCandidates(const Tuning& tuning, absl::Duration budget,
+                                   const WorkerClient& client);
   // Takes note of the loss of client_ and drops it.
   WorkerLoss TakeLoss();
   void PauseBeforeStart(bool longer);

@@ -1,4 +1,4 @@
-// Counts of values by size, for metrics.
+// A Histogram counts values by size, for metrics.
 #pragma once
 
 #include <algorithm>

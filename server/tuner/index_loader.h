@@ -1,4 +1,5 @@
-// Reads what the store has into the index, while look-ups are answered already.
+// An IndexLoader reads what the store has into the index, while look-ups are answered
+// already.
 #pragma once
 
 #include <atomic>

@@ -175,7 +175,7 @@ absl::StatusOr<JobPage> JobTable::List(int page_size, const std::string& page_to
   return page;
 }
 
-absl::StatusOr<uint64_t> JobTable::Watch(const std::string& name, Tuner::JobCallback on_change) {
+absl::StatusOr<uint64_t> JobTable::Watch(const std::string& name, JobCallback on_change) {
   MutexLock lock(mutex_);
   if (stopping_) return absl::UnavailableError("the daemon is draining");
   ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));

@@ -1,4 +1,4 @@
-// Jobs and who watches them.
+// The JobTable keeps jobs and who watches them.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,7 @@
 #include "absl/status/statusor.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
-#include "server/tuner/tuner.h"
-#include "server/tuner/tuning_queue.h"
+#include "server/tuner/job.h"
 
 namespace convtune {
 
@@ -58,7 +57,7 @@ class JobTable {
   absl::StatusOr<JobSnapshot> Get(const std::string& name) const;
   absl::StatusOr<JobPage> List(int page_size, const std::string& page_token) const;
   // See Tuner::WatchJob and Tuner::StopWatching. UNAVAILABLE after Stop.
-  absl::StatusOr<uint64_t> Watch(const std::string& name, Tuner::JobCallback on_change);
+  absl::StatusOr<uint64_t> Watch(const std::string& name, JobCallback on_change);
   void StopWatching(uint64_t token);
   // Tells the watchers what is left to tell and stops calling.
   void Stop();
@@ -72,7 +71,7 @@ class JobTable {
     std::vector<uint64_t> watchers;
   };
   struct Watcher {
-    Tuner::JobCallback on_change;
+    JobCallback on_change;
     std::shared_ptr<Job> job;
     bool dirty = true;
     bool in_call = false;

@@ -1,15 +1,13 @@
-// What a look-up gives from what is known, and what work would better it. Pure
-// functions.
+// Decide says what a look-up gives from what is known, and what work would better
+// it. Pure functions.
 #pragma once
 
 #include <optional>
 #include <variant>
 
 #include "absl/time/time.h"
-#include "server/tuner/answer.h"
-#include "server/tuner/tuner.h"
+#include "server/tuner/lookup_request.h"
 #include "server/tuner/tuning_index.h"
-#include "server/tuner/tuning_queue.h"
 
 namespace convtune {
 

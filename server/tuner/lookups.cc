@@ -67,7 +67,7 @@ void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
 }
 
 uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& environment,
-                        Tuner::LookupCallback done) {
+                        LookupCallback done) {
   auto pending = std::make_shared<Pending>();
   pending->request = std::move(request);
   pending->environment = environment;

@@ -1,4 +1,4 @@
-// Look-ups and the callers that wait for a worker. A waiting caller is a
+// Lookups answer callers, some of whom wait for a worker. A waiting caller is a
 // record here and a subscriber in the queue, no thread.
 #pragma once
 
@@ -14,7 +14,6 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "server/tuner/lookup_decision.h"
-#include "server/tuner/tuner.h"
 #include "server/tuner/tuning_index.h"
 #include "server/tuner/tuning_queue.h"
 
@@ -39,7 +38,7 @@ class Lookups {
 
   // See Tuner::Lookup and Tuner::AbandonLookup.
   uint64_t Start(LookupRequest request, const ResolvedEnvironment& environment,
-                 Tuner::LookupCallback done);
+                 LookupCallback done);
   void Abandon(uint64_t token);
 
   void CountHits(int64_t count, absl::Duration saved) {
@@ -74,7 +73,7 @@ class Lookups {
     uint64_t token = 0;
     LookupRequest request;
     ResolvedEnvironment environment;
-    Tuner::LookupCallback done;
+    LookupCallback done;
     std::vector<Row> rows;
     Mutex mutex;
     std::vector<Wait> waits GUARDED_BY(mutex);

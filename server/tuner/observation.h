@@ -1,4 +1,5 @@
-// What a program reports, read. Pure functions of bytes from outside: anything
+// ReadReport reads what a program reports. Pure functions of bytes from outside:
+// anything
 // may have sent them.
 #pragma once
 

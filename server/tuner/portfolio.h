@@ -1,8 +1,8 @@
-// What a problem is served, from what is known of it. Pure functions.
+// ChoosePortfolio makes of a tuning the choices that programs are served. Pure.
 #pragma once
 
 #include "proto/model/release.h"
-#include "server/tuner/pareto.h"
+#include "server/tuner/indexed_tuning.h"
 
 namespace convtune {
 

@@ -49,8 +49,9 @@ constexpr char kTooLittle[] = "what tuning gave is below --publish-evidence";
 
 Publisher::Publisher(Options options)
     : options_(std::move(options)),
-      proof_(options_.index, [this](const TuningKey& key) { return options_.committer->Get(key); }),
-      releases_({options_.store, options_.index, options_.clock, &proof_, options_.publish.floor,
+      validity_(options_.index,
+                [this](const TuningKey& key) { return options_.committer->Get(key); }),
+      releases_({options_.store, options_.index, options_.clock, &validity_, options_.publish.floor,
                  options_.publish.auto_promote}),
       snapshot_path_(absl::StrCat(options_.publish.folder, "/", format::kSnapshotFile)) {}
 
@@ -61,7 +62,7 @@ absl::Status Publisher::Start() {
   ASSIGN_OR_RETURN(const std::vector<WantedProblem> wanted, options_.store->ListWanted());
   {
     MutexLock lock(mutex_);
-    wanted_.Load(wanted);
+    missed_.Load(wanted);
     status_.folder = options_.publish.folder;
     work_.all = work_.publish = true;
     due_ = absl::Now();
@@ -113,14 +114,14 @@ bool Publisher::Prepare() {
   std::vector<WantedProblem> missed;
   {
     MutexLock lock(mutex_);
-    missed = wanted_.MostWanted();
+    missed = missed_.MostWanted();
   }
   std::vector<TuningKey> chosen;
   for (const WantedProblem& wanted : missed) {
     if (releases_.HasChoice(wanted.key)) chosen.push_back(wanted.key);
   }
   MutexLock lock(mutex_);
-  for (const TuningKey& key : chosen) wanted_.Erase(key);
+  for (const TuningKey& key : chosen) missed_.Erase(key);
   ready_ = status.ok();
   status_.error = std::string(status.message());
   changed_.SignalAll();
@@ -143,7 +144,7 @@ void Publisher::Run() {
       if (stopping_) return;
     }
     Pass();
-    TuneWanted();
+    TuneMissed();
   }
 }
 
@@ -203,11 +204,11 @@ void Publisher::Pass() {
     due_ = absl::InfiniteFuture();
   }
   absl::Status status = Reconcile(&work);
-  SettleWanted(work.keys);
+  SettleMissed(work.keys);
   NoteTuned(work);
   // What is served already is published even where nothing new can be decided.
   if (work.publish) status.Update(Publish());
-  KeepWanted();
+  KeepMissed();
   MutexLock lock(mutex_);
   DueBy(pin_expiry_);
   if (status.ok()) {
@@ -259,7 +260,7 @@ PublicationStatus Publisher::Status() {
   PublicationStatus status = status_;
   status.waiting_changes = list.waiting_changes;
   status.auto_promote_held = list.auto_promote_held;
-  status.wanted_count = static_cast<int64_t>(wanted_.size());
+  status.wanted_count = static_cast<int64_t>(missed_.size());
   return status;
 }
 
@@ -346,7 +347,7 @@ void Publisher::Receive(const void* data, size_t size) {
   const bool is_wanted = miss.wants_tuning && !releases_.HasChoice(miss.key);
   MutexLock lock(mutex_);
   status_.datagrams.misses += miss.count;
-  if (!is_wanted || !wanted_.AddMisses(miss.key, miss.count, now)) return;
+  if (!is_wanted || !missed_.AddMisses(miss.key, miss.count, now)) return;
   DueBy(absl::Now() + (options_.publish.tune_wanted ? kLookForIdle : kKeepAfter));
 }
 
@@ -373,11 +374,11 @@ void Publisher::ReceiveTuning(ReportedTuning reported) {
   ++status_.datagrams.observed;
 }
 
-void Publisher::SettleWanted(const std::vector<TuningKey>& keys) {
+void Publisher::SettleMissed(const std::vector<TuningKey>& keys) {
   for (const TuningKey& key : keys) {
     if (!releases_.HasChoice(key)) continue;
     MutexLock lock(mutex_);
-    wanted_.Erase(key);
+    missed_.Erase(key);
     tried_until_.erase(Texts(key));
   }
 }
@@ -386,35 +387,35 @@ void Publisher::NoteTuned(const Work& work) {
   for (const auto& [key, status] : work.tuned) {
     if (absl::IsCancelled(status) || releases_.HasChoice(key)) continue;
     MutexLock lock(mutex_);
-    wanted_.AddFailure(key, status.ok() ? kTooLittle : std::string(status.message()));
+    missed_.AddFailure(key, status.ok() ? kTooLittle : std::string(status.message()));
   }
 }
 
-void Publisher::KeepWanted() {
-  WantedList::Changes changes;
+void Publisher::KeepMissed() {
+  MissedProblems::Changes changes;
   {
     MutexLock lock(mutex_);
-    wanted_.Forget(options_.clock->Now());
-    changes = wanted_.TakeChanges();
+    missed_.Forget(options_.clock->Now());
+    changes = missed_.TakeChanges();
   }
   if (changes.empty()) return;
   const absl::Status kept = options_.store->UpdateWanted(changes.put, changes.drop);
   if (kept.ok()) return;
   spdlog::warn("wanted problems wait for the disk: {}", kept.ToString());
   MutexLock lock(mutex_);
-  wanted_.GiveBack(changes);
+  missed_.GiveBack(changes);
   DueBy(absl::Now() + kKeepAfter);
 }
 
-void Publisher::TuneWanted() {
+void Publisher::TuneMissed() {
   if (!options_.publish.tune_wanted) return;
   const absl::Time now = absl::Now();
   std::vector<WantedProblem> wanted;
   std::set<std::string> busy;
   {
     MutexLock lock(mutex_);
-    if (wanted_.size() == 0) return;
-    wanted = wanted_.MostWanted();
+    if (missed_.size() == 0) return;
+    wanted = missed_.MostWanted();
     busy = tuning_;
     std::erase_if(wanted, [this, now](const WantedProblem& problem) REQUIRES(mutex_) {
       const auto tried = tried_until_.find(Texts(problem.key));
@@ -455,7 +456,7 @@ absl::StatusOr<std::vector<WantedProblem>> Publisher::ListWanted(const std::stri
     text = *std::move(resolved);
   }
   MutexLock lock(mutex_);
-  return wanted_.MostWanted(text);
+  return missed_.MostWanted(text);
 }
 
 }  // namespace convtune

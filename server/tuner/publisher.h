@@ -1,4 +1,4 @@
-// Keeps the snapshot of what is served up to date, and learns from what
+// The Publisher keeps the snapshot of what is served up to date, and learns from what
 // programs report.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
-#include "server/tuner/choice_proof.h"
 #include "server/tuner/committer.h"
 #include "server/tuner/datagram_socket.h"
+#include "server/tuner/missed_problems.h"
 #include "server/tuner/observation.h"
 #include "server/tuner/publish_options.h"
 #include "server/tuner/release_manager.h"
+#include "server/tuner/release_validity.h"
 #include "server/tuner/releases.h"
-#include "server/tuner/wanted_list.h"
 
 namespace convtune {
 
@@ -103,16 +103,16 @@ class Publisher : public ReleaseManager {
   absl::Status Reconcile(Work* work) REQUIRES(work_mutex_);
   absl::Status Publish() REQUIRES(work_mutex_);
   void NoteTuned(const Work& work);
-  void SettleWanted(const std::vector<TuningKey>& keys);
-  void KeepWanted() REQUIRES(work_mutex_);
-  void TuneWanted();
+  void SettleMissed(const std::vector<TuningKey>& keys);
+  void KeepMissed() REQUIRES(work_mutex_);
+  void TuneMissed();
   void Receive(const void* data, size_t size);
   void ReceiveTuning(ReportedTuning reported);
   // At the latest then there is a pass.
   void DueBy(absl::Time time) REQUIRES(mutex_);
 
   const Options options_;
-  const ChoiceProof proof_;
+  const ReleaseValidity validity_;
   Releases releases_;
   std::unique_ptr<DatagramSocket> socket_;
   std::string snapshot_path_;
@@ -127,7 +127,7 @@ class Publisher : public ReleaseManager {
   absl::Time pin_expiry_ GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of those in the file
   std::set<KeyTexts> dirty_ GUARDED_BY(mutex_);
   Work work_ GUARDED_BY(mutex_);  // but for keys
-  WantedList wanted_ GUARDED_BY(mutex_);
+  MissedProblems missed_ GUARDED_BY(mutex_);
   std::set<std::string> tuning_ GUARDED_BY(mutex_);                // environments
   std::map<KeyTexts, absl::Time> tried_until_ GUARDED_BY(mutex_);  // not again before
   PublicationStatus status_ GUARDED_BY(mutex_);

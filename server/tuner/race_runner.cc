@@ -8,7 +8,7 @@
 #include "proto/base/status_macros.h"
 #include "server/tuner/decision/contests.h"
 #include "server/tuner/decision/intervals.h"
-#include "server/tuner/listing.h"
+#include "server/tuner/worker_requests.h"
 
 namespace convtune {
 namespace {

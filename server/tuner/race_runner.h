@@ -1,4 +1,4 @@
-// A race between the prepared candidates of an open problem, run by a worker.
+// A RaceRunner races the prepared candidates of an open problem in a worker.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace convtune {
 // As the worker reports it.
 Conditions ReadConditions(const worker::Conditions& conditions);
 
-// Waits until no other process uses the card, `longest` at most, and looks
+// Waits until no other process uses the GPU, `longest` at most, and looks
 // every `period`. OK also if somebody still does, or NVML cannot be asked.
 // Errors are the client's.
 absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period, WorkerClient* client);

@@ -12,7 +12,7 @@ namespace {
 
 // Fewer samples than a 99% interval of a median takes tell little: of one or two
 // nothing is taken for known, and from three on what they say must be far from
-// what noise does on any card that was simulated.
+// what noise does on any GPU that was simulated.
 constexpr int kSamplesOfInterval = 8;
 constexpr int kFewestSamples = 3;
 constexpr double kFewSamplesFactor = 1.25;

@@ -77,7 +77,7 @@ bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete,
 
 // True if `made` should be kept in place of `stored`, which has the same key:
 // as Supersedes, but a full listing is never replaced by the first configs, a
-// clean one never by one from a contended or throttled card, and a forced
+// clean one never by one from a contended or throttled GPU, and a forced
 // tuning replaces its equal.
 bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced);
 

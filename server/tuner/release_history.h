@@ -1,4 +1,5 @@
-// The releases there are, and which ones may follow. No clock, no disk.
+// A ReleaseHistory has the releases there are, and says which ones may follow. No
+// clock, no disk.
 #pragma once
 
 #include <cstdint>

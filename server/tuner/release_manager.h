@@ -1,4 +1,4 @@
-// Releases, the snapshot, and what programs asked for in vain, as operators see
+// A ReleaseManager is releases, the snapshot, and what programs asked for in vain, as operators see
 // them.
 #pragma once
 

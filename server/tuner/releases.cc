@@ -33,7 +33,7 @@ Portfolio Releases::Proposed(const TuningKey& key, bool* has_tuning) const {
 }
 
 bool Releases::IsOutdated(const TuningKey& key) const {
-  return options_.proof != nullptr && options_.proof->IsOutdated(key);
+  return options_.validity != nullptr && options_.validity->IsOutdated(key);
 }
 
 bool Releases::IsUnjudged(const TuningKey& key) const {
@@ -42,10 +42,10 @@ bool Releases::IsUnjudged(const TuningKey& key) const {
 }
 
 bool Releases::ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const {
-  if (options_.proof == nullptr) return false;
+  if (options_.validity == nullptr) return false;
   const absl::StatusOr<Portfolio> served = options_.store->GetPortfolio(key, release);
   if (!served.ok()) return false;
-  return options_.proof->HoldingPart(*served).choices.size() != served->choices.size();
+  return options_.validity->HoldingPart(*served).choices.size() != served->choices.size();
 }
 
 void Releases::ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const {
@@ -347,9 +347,9 @@ absl::StatusOr<Releases::Served> Releases::ForEachServed(
   served.release = promoted->number;
   left_out_.clear();
   const auto holding = [this](Portfolio p) REQUIRES(mutex_) {
-    if (options_.proof == nullptr) return p;
+    if (options_.validity == nullptr) return p;
     const size_t choices = p.choices.size();
-    p = options_.proof->HoldingPart(std::move(p));
+    p = options_.validity->HoldingPart(std::move(p));
     if (p.choices.size() != choices) left_out_.insert(p.key.Digest());
     return p;
   };

@@ -1,4 +1,4 @@
-// What problems are served, release by release: a problem without a choice gets
+// Releases keep what problems are served, release by release: a problem without a choice gets
 // one at once, a changed choice waits for a promotion.
 #pragma once
 
@@ -15,8 +15,8 @@
 #include "db/release_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
-#include "server/tuner/choice_proof.h"
 #include "server/tuner/release_history.h"
+#include "server/tuner/release_validity.h"
 #include "server/tuner/tuning_index.h"
 
 namespace convtune {
@@ -49,8 +49,8 @@ class Releases {
     ReleaseStore* store = nullptr;  // these three outlive it
     const TuningIndex* index = nullptr;
     const Clock* clock = nullptr;
-    const ChoiceProof* proof = nullptr;    // outlives it, too; nullptr: all holds
-    Evidence floor = Evidence::kObserved;  // less is not served
+    const ReleaseValidity* validity = nullptr;  // outlives it, too; nullptr: all holds
+    Evidence floor = Evidence::kObserved;       // less is not served
     bool auto_promote = false;
   };
 
@@ -62,7 +62,7 @@ class Releases {
   // and List. Damaged rows are logged and left out.
   absl::Status ReadChoices();
   // Gives these problems a choice where they have none, or one that does not
-  // hold any more (ChoiceProof); takes it away where their tuning is gone or
+  // hold any more (ReleaseValidity); takes it away where their tuning is gone or
   // does not hold; and notes where another one waits. Returns whether what is
   // served changed.
   absl::StatusOr<bool> Reconcile(const std::vector<TuningKey>& keys);

@@ -21,7 +21,7 @@ class SelfCheckBook {
     uint32_t lost_steps = 0;  // that a worker did not come back from
   };
 
-  // All that a self-check depends on: the card, the driver, the libraries, this
+  // All that a self-check depends on: the GPU, the driver, the libraries, this
   // program and what it checks.
   static std::string KeyOf(const DeviceSpec& device);
 
@@ -30,7 +30,7 @@ class SelfCheckBook {
   explicit SelfCheckBook(std::string path);
 
   Entry Find(const std::string& key) const;
-  // A failed self-check is forgotten, since another program on the card may have
+  // A failed self-check is forgotten, since another program on the GPU may have
   // been the reason: the next worker tries again.
   void Note(const std::string& key, const SelfCheck& check);
   // Keeps in memory alone that a worker died or hung in this step, so that a

@@ -1,4 +1,4 @@
-// From what is served to the snapshot file.
+// WriteSnapshot writes what is served to the snapshot file.
 #pragma once
 
 #include <functional>

@@ -7,7 +7,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
-#include "server/tuner/listing.h"
+#include "server/tuner/worker_requests.h"
 
 namespace convtune {
 namespace {

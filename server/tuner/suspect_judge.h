@@ -1,4 +1,5 @@
-// Whether a worker was lost for the candidate that it was touching.
+// A SuspectJudge finds out whether a worker was lost for the candidate that it was
+// touching.
 #pragma once
 
 #include <functional>
@@ -11,7 +12,7 @@
 #include "proto/model/candidate.h"
 #include "proto/model/tuning.h"
 #include "server/tuner/cancel_token.h"
-#include "server/tuner/tuning_queue.h"
+#include "server/tuner/work_spec.h"
 #include "server/tuner/worker_client.h"
 
 namespace convtune {

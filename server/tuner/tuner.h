@@ -1,4 +1,4 @@
-// The heart of the daemon: look-ups, the queue of tunings, jobs, devices. It
+// The Tuner is the heart of the daemon: look-ups, the queue of tunings, jobs, devices. It
 // knows no gRPC; server/rpc is a thin layer over it.
 #pragma once
 
@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,106 +16,15 @@
 #include "db/release_store.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
-#include "proto/model/constraints.h"
 #include "proto/model/conv_problem.h"
 #include "proto/model/tuning.h"
-#include "server/tuner/answer.h"
+#include "server/tuner/commit_counts.h"
 #include "server/tuner/device.h"
-#include "server/tuner/fleet_follower.h"
-#include "server/tuner/histogram.h"
+#include "server/tuner/job.h"
+#include "server/tuner/lookup_request.h"
 #include "server/tuner/publish_options.h"
 
 namespace convtune {
-
-enum class OnMiss { kNone = 1, kHeuristic = 2, kEnqueue = 3, kTune = 4 };
-enum class Search { kHeuristics = 1, kExhaustive = 2 };
-// kIdle is the daemon's own: below every caller's.
-enum class Priority { kIdle = 0, kBackground = 1, kInteractive = 2 };
-enum class JobState { kQueued = 1, kRunning = 2, kSucceeded = 3, kFailed = 4, kCancelled = 5 };
-
-struct TuningOptions {
-  absl::Duration time_budget = absl::Seconds(30);
-  int64_t memory_budget_bytes = 0;  // 0: what the device has free
-  int max_candidates = 0;           // 0: no limit
-  Search search = Search::kHeuristics;
-  Api api = Api::kAny;
-  // Longest wait, before the time budget begins, for a GPU that no other
-  // process uses.
-  absl::Duration wait_idle = absl::ZeroDuration();
-  bool all_timings = false;  // see OtherTimesPlan::all_ways
-};
-
-struct LookupRequest {
-  std::string environment;  // name; empty where there is one only
-  std::vector<ConvProblem> problems;
-  Constraints constraints;
-  OnMiss on_miss = OnMiss::kNone;
-  Evidence min_evidence = Evidence::kNone;  // kNone: the default of on_miss
-  TuningOptions options;
-  bool include_hints = false;
-};
-
-// What an answer was made of. But for its age the same answer is given again
-// for as long as Tuner::StillHolds says so.
-struct AnswerSource {
-  TuningDigest digest;      // of the key
-  int alignment_bytes = 0;  // of the problem
-  // nullptr: the answer may change by itself, or is none.
-  std::shared_ptr<const IndexedTuning> tuning = nullptr;
-  std::shared_ptr<const Pin> pin = nullptr;
-  // No tuning for a less strict alignment could better it.
-  bool settled = false;
-  bool first_configs_only = false;
-  absl::Time tune_time = absl::UnixEpoch();
-  absl::Duration elapsed = absl::ZeroDuration();  // what the tuning had taken
-};
-
-struct LookupResult {
-  TuningKey key;
-  std::variant<Answer, Miss> outcome;
-  AnswerSource source = {};
-};
-
-struct LookupResponse {
-  std::vector<LookupResult> results;  // in request order
-  Environment environment;
-};
-
-struct JobSnapshot {
-  std::string name;  // "jobs/N"
-  JobState state = JobState::kQueued;
-  std::string environment;
-  int problem_count = 0;
-  int succeeded_count = 0;
-  int failed_count = 0;
-  int skipped_count = 0;
-  std::string current_problem;
-  int current_candidates_done = 0;
-  int current_candidates_total = 0;
-  std::vector<std::string> failures;  // at most 20
-  absl::Time create_time;
-  std::optional<absl::Time> end_time;
-  bool persisted = true;
-
-  bool ended() const {
-    return state == JobState::kSucceeded || state == JobState::kFailed ||
-           state == JobState::kCancelled;
-  }
-};
-
-struct JobRequest {
-  std::string environment;
-  std::vector<ConvProblem> problems;
-  TuningOptions options;
-  bool force = false;
-  Priority priority = Priority::kBackground;
-  std::string request_id;
-};
-
-struct JobPage {
-  std::vector<JobSnapshot> jobs;
-  std::string next_page_token;
-};
 
 // One row of ListTunings: a tuning without its candidates.
 struct TuningSummary {
@@ -144,19 +52,6 @@ struct EnvironmentInfo {
   int64_t tuning_count = 0;
 };
 
-// What became of tunings that were imported.
-struct ImportCounts {
-  int64_t taken = 0;
-  int64_t kept = 0;  // what was there is as good or better
-};
-
-// What a device was asked for and is done with.
-struct WorkStats {
-  std::string device;
-  std::string outcome;         // "succeeded", "failed" or "cancelled"
-  HistogramSnapshot duration;  // nanoseconds
-};
-
 struct TunerStats {
   int64_t tuning_count = 0;
   bool writable = true;
@@ -172,6 +67,7 @@ struct TunerStats {
   std::vector<WorkStats> work;
 };
 
+class GpuHealth;
 class ReleaseManager;
 
 // Thread-safe. Callbacks are called without locks held, from the calling
@@ -182,6 +78,10 @@ class Tuner {
     TuningStore* store = nullptr;  // outlives the tuner
     const Clock* clock = nullptr;  // outlives the tuner
     std::vector<DeviceSpec> devices;
+    // Devices heed what it knows: one whose GPU is lost gets no work, and its
+    // worker is ended; one that an application's Xid was reported of gets a new
+    // worker for its next work. Outlives the tuner; nullptr: nothing is known.
+    GpuHealth* gpu_health = nullptr;
     // Keeps releases and publishes them, if it is set; outlives the tuner.
     ReleaseStore* release_store = nullptr;
     PublishOptions publish;
@@ -201,9 +101,6 @@ class Tuner {
     // at the end.
     std::string self_checks_path;
   };
-
-  using LookupCallback = std::function<void(absl::StatusOr<LookupResponse>)>;
-  using JobCallback = std::function<void(const JobSnapshot&)>;
 
   // Reads the whole index from the store; rows that fail their checksum are
   // logged and left out. FAILED_PRECONDITION if two devices' environments

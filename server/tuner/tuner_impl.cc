@@ -31,23 +31,13 @@ LibrariesByEnvironment LibrariesOf(const std::vector<DeviceSpec>& devices) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tuner>> Tuner::Create(Options options) {
-  return CreateTuner(std::move(options), nullptr);
-}
-
-absl::StatusOr<std::unique_ptr<Tuner>> CreateTuner(Tuner::Options options, CardBoard* cards) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, TunerImpl::Create(std::move(options), cards));
-  return tuner;
-}
-
-absl::StatusOr<std::unique_ptr<TunerImpl>> TunerImpl::Create(Options options, CardBoard* cards) {
-  std::unique_ptr<TunerImpl> tuner(new TunerImpl(std::move(options), cards));
+  std::unique_ptr<TunerImpl> tuner(new TunerImpl(std::move(options)));
   RETURN_IF_ERROR(tuner->Start());
   return tuner;
 }
 
-TunerImpl::TunerImpl(Options options, CardBoard* cards)
+TunerImpl::TunerImpl(Options options)
     : options_(std::move(options)),
-      cards_(cards),
       self_checks_(options_.self_checks_path),
       index_(LibrariesOf(options_.devices)),
       committer_(options_.store, &index_),
@@ -91,7 +81,7 @@ absl::Status TunerImpl::Start() {
     runner.queue = current_.at(device.environment.Name()).queue.get();
     runner.committer = &committer_;
     runner.clock = options_.clock;
-    runner.cards = cards_;
+    runner.gpu_health = options_.gpu_health;
     runner.self_checks = &self_checks_;
     runner.idle_timeout = options_.idle_timeout;
     runner.backoff_initial = options_.backoff_initial;

@@ -1,4 +1,4 @@
-// The tuner, put together of its parts.
+// TunerImpl is the tuner, put together of its parts.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,6 @@ namespace convtune {
 // two parts' are held together.
 class TunerImpl : public Tuner {
  public:
-  // `cards` may be nullptr; see CreateTuner.
-  static absl::StatusOr<std::unique_ptr<TunerImpl>> Create(Options options, CardBoard* cards);
   ~TunerImpl() override;
 
   uint64_t Lookup(LookupRequest request, LookupCallback done) override;
@@ -69,6 +67,8 @@ class TunerImpl : public Tuner {
   void Drain(absl::Time deadline) override;
 
  private:
+  friend absl::StatusOr<std::unique_ptr<Tuner>> Tuner::Create(Options options);
+
   // An environment that a device has.
   struct Current {
     Environment environment;
@@ -77,7 +77,7 @@ class TunerImpl : public Tuner {
     std::unique_ptr<TuningQueue> queue;
   };
 
-  TunerImpl(Options options, CardBoard* cards);
+  explicit TunerImpl(Options options);
   absl::Status Start();
   // Reads anew which environments the store knows beyond those of devices.
   absl::Status ReadStoredEnvironments();
@@ -96,7 +96,6 @@ class TunerImpl : public Tuner {
                    const ResolvedEnvironment& environment, const JobRequest& request) const;
 
   const Options options_;
-  CardBoard* const cards_;  // may be nullptr
   SelfCheckBook self_checks_;
   TuningIndex index_;
   Committer committer_;

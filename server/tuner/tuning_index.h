@@ -1,4 +1,4 @@
-// What look-ups are answered from: every tuning's best candidates and every
+// The TuningIndex is what look-ups are answered from: every tuning's best candidates and every
 // pin, in memory.
 #pragma once
 
@@ -21,9 +21,9 @@
 #include "proto/base/mutex.h"
 #include "proto/model/conv_problem.h"
 #include "proto/model/tuning.h"
+#include "server/tuner/indexed_tuning.h"
 #include "server/tuner/library_versions.h"
-#include "server/tuner/pareto.h"
-#include "server/tuner/tuner.h"
+#include "server/tuner/lookup_request.h"
 
 namespace convtune {
 

@@ -1,4 +1,4 @@
-// Work that waits for the devices of one environment.
+// A TuningQueue has the work that waits for the devices of one environment.
 #pragma once
 
 #include <atomic>
@@ -17,33 +17,9 @@
 #include "absl/time/time.h"
 #include "proto/base/mutex.h"
 #include "server/tuner/cancel_token.h"
-#include "server/tuner/tuner.h"
+#include "server/tuner/work_spec.h"
 
 namespace convtune {
-
-// What is done with a problem, from the least to the most: prepare the first
-// configs of the heuristic list; prepare all that is listed; time it too,
-// where there is a card.
-enum class WorkKind { kFirstConfigs = 1, kListAll = 2, kTune = 3 };
-
-struct WorkSpec {
-  ConvProblem problem;
-  TuningKey key;
-  WorkKind kind = WorkKind::kTune;
-  TuningOptions options;
-  bool force = false;  // replaces a stored tuning of equal evidence
-};
-
-// How an item ended. OK: a tuning is published under the key.
-struct WorkResult {
-  absl::Status status;
-  bool persisted = true;
-};
-
-struct WorkProgress {
-  int candidates_done = 0;
-  int candidates_total = 0;
-};
 
 // Who waits for an item. The functions are called without locks held, from a
 // device's thread or the one that cancels; `done` at most once, and perhaps

@@ -9,10 +9,10 @@
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/tuner/check_runner.h"
-#include "server/tuner/listing.h"
-#include "server/tuner/other_times.h"
 #include "server/tuner/race_runner.h"
 #include "server/tuner/ranking.h"
+#include "server/tuner/secondary_timings.h"
+#include "server/tuner/worker_requests.h"
 
 namespace convtune {
 namespace {
@@ -209,7 +209,7 @@ absl::Status Run::Measure() {
   conditions_ = race.conditions();
   cache_state_ = race.cache_state();
   if (checks && status.ok()) {
-    status = TimeOtherWays({race.finalists(), cache_state_, input_.spec.options.all_timings}, end_,
+    status = TimeSecondary({race.finalists(), cache_state_, input_.spec.options.all_timings}, end_,
                            &candidates_, &conditions_, client_);
   }
   const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),

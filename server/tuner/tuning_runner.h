@@ -1,4 +1,4 @@
-// How a problem is tuned: what is asked of a worker, and in which order.
+// RunTuning tunes a problem: it decides what is asked of a worker, and in which order.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 #include "proto/base/clock.h"
 #include "proto/model/tuning.h"
 #include "server/tuner/decision/race.h"
-#include "server/tuner/tuning_queue.h"
+#include "server/tuner/work_spec.h"
 #include "server/tuner/worker_client.h"
 
 namespace convtune {
@@ -24,7 +24,7 @@ struct SamplingPolicy {
   int first_configs = 3;  // of a heuristic look-up
   int screen_warmups = 1;
   RacePolicy race;
-  // How often a busy card is looked at while a tuning waits for it.
+  // How often a busy GPU is looked at while a tuning waits for it.
   absl::Duration idle_period = absl::Milliseconds(250);
 };
 
@@ -47,12 +47,12 @@ struct RunnerOutput {
   // Those whose results are wrong, without key and time; also when the tuning
   // failed.
   std::vector<QuarantineEntry> wrong;
-  // When the budget began to run: after the wait for an idle card.
+  // When the budget began to run: after the wait for an idle GPU.
   std::optional<absl::Time> began;
 };
 
 // Runs one item in an open session, and is back when the item's budget ends at
-// the latest (after the wait for an idle card, where one is asked for): then
+// the latest (after the wait for an idle GPU, where one is asked for): then
 // the client may be pending(), and the tuning is what is known by then. Errors
 // are the client's, and NOT_FOUND with the reasons if no candidate ran.
 RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,

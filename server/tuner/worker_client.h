@@ -1,4 +1,4 @@
-// The daemon's side of the worker protocol.
+// A WorkerClient is the daemon's side of the worker protocol.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// A worker process and the socket to it.
+// A WorkerProcess is a worker's process and the socket to it.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,5 @@
-// What the driver's error numbers mean for the card that they are reported of.
+// KindOfXid says what one of the driver's error numbers means for the GPU that it is
+// reported of.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 namespace convtune {
 
 enum class XidKind {
-  kLost,         // nothing more can be run on the card before it is reset
-  kApplication,  // a program's context is lost, the card works
+  kLost,         // nothing more can be run on the GPU before it is reset
+  kApplication,  // a program's context is lost, the GPU works
   kNotice        // no context is lost
 };
 

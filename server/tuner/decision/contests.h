@@ -1,4 +1,4 @@
-// For whom a winner is looked for.
+// A Contest is a kind of caller that a winner is looked for.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Whether a candidate computes what it should, and whether that can be told.
+// JudgeOutput says whether a candidate computes what it should, DoubtedFaults whether
+// that can be told.
 #pragma once
 
 #include <cstdint>

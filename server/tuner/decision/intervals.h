@@ -1,4 +1,4 @@
-// How sure a median is.
+// An Interval says how sure a median is.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// Which candidates run in the next rounds, and when there have been enough.
+// A Race decides which candidates run in the next rounds, and when there have been
+// enough.
 //
 // Sequential elimination, as in racing algorithms (Maron and Moore, "Hoeffding
 // races", NIPS 1993): all run a few rounds, what is far behind leaves; those

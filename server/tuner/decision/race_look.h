@@ -1,4 +1,4 @@
-// What is known of two candidates at one look at a race.
+// A RaceLook tells what is known of two candidates at one look at a race.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// What the decisions are made from. Plain values: every function of this folder
+// RunSamples and Series are what the decisions are made from. Plain values: every
+// function of this folder
 // is pure and can be called from any thread.
 #pragma once
 
@@ -31,8 +32,8 @@ bool CountsHeld(const std::vector<Series>& series);
 void DiscardOtherKind(std::vector<Series>* series);
 
 // Discards (sets to 0) each run whose SM clock is far below its round's, as on
-// a card that throttles for a moment. What is expected of a run is a clock of
-// its round times one of its candidate, since a power-capped card never reaches
+// a GPU that throttles for a moment. What is expected of a run is a clock of
+// its round times one of its candidate, since a power-capped GPU never reaches
 // its peak, and a candidate that draws much power lowers its own clock. The two
 // are found by turns, as in a median polish (Tukey, Exploratory Data Analysis,
 // 1977), with upper quartiles in place of medians. Returns how many were

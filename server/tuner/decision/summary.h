@@ -1,4 +1,4 @@
-// What a race says of its candidates.
+// A TimeEstimate is what a race says of one candidate.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // Results that are checked before candidates are timed.
 #include "gmock/gmock.h"
 #include "server/tuner/check_runner.h"
-#include "server/tuner/listing.h"
+#include "server/tuner/worker_requests.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
 namespace convtune {

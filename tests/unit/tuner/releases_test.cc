@@ -19,7 +19,7 @@ class ReleasesTest : public ::testing::Test {
 
   void Start(bool auto_promote = false, Evidence floor = Evidence::kObserved) {
     releases_ = std::make_unique<Releases>(
-        Releases::Options{&store_, &index_, &clock_, &proof_, floor, auto_promote});
+        Releases::Options{&store_, &index_, &clock_, &validity_, floor, auto_promote});
     ASSERT_TRUE(releases_->Load().ok());
     ASSERT_TRUE(releases_->ReadChoices().ok());
   }
@@ -72,7 +72,8 @@ class ReleasesTest : public ::testing::Test {
   MemoryReleaseStore store_;
   MemoryStore tunings_;
   TuningIndex index_{LibrariesByEnvironment{{kH200, {"", "new"}}}};
-  ChoiceProof proof_{&index_, [this](const TuningKey& key) { return tunings_.GetTuning(key); }};
+  ReleaseValidity validity_{&index_,
+                            [this](const TuningKey& key) { return tunings_.GetTuning(key); }};
   std::unique_ptr<Releases> releases_;
 };
 

@@ -2,7 +2,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/tuner/answer.h"
-#include "server/tuner/pareto.h"
+#include "server/tuner/indexed_tuning.h"
 #include "server/tuner/portfolio.h"
 #include "server/tuner/ranking.h"
 #include "tests/unit/tuner/candidates.h"

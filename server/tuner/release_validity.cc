@@ -1,4 +1,4 @@
-#include "server/tuner/choice_proof.h"
+#include "server/tuner/release_validity.h"
 
 #include <algorithm>
 #include <memory>
@@ -20,19 +20,19 @@ uint32_t NotesOf(const LibraryVersions& libraries) {
 
 }  // namespace
 
-bool ChoiceProof::IsOutdated(const TuningKey& key) const {
+bool ReleaseValidity::IsOutdated(const TuningKey& key) const {
   const auto known = index_->Find(key).tuning;
   return known != nullptr && known->IsOutdated();
 }
 
-bool ChoiceProof::Ran(const IndexedTuning& known, const CandidateId& candidate) const {
+bool ReleaseValidity::Ran(const IndexedTuning& known, const CandidateId& candidate) const {
   // The index has but the best; the rest is asked for where it matters.
   if (HasRun(known.tuning.candidates, candidate)) return true;
   const absl::StatusOr<Tuning> whole = read_(known.tuning.key.Whole());
   return whole.ok() && HasRun(whole->candidates, candidate);
 }
 
-Portfolio ChoiceProof::HoldingPart(Portfolio portfolio) const {
+Portfolio ReleaseValidity::HoldingPart(Portfolio portfolio) const {
   const auto libraries = index_->libraries().find(portfolio.key.environment_text);
   if (libraries == index_->libraries().end()) return portfolio;
   const uint32_t notes = NotesOf(libraries->second);

@@ -1,4 +1,4 @@
-// Problems that programs asked for and that had no choice, counted.
+// MissedProblems counts the problems that programs asked for and that had no choice.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace convtune {
 
 // Bounded: beyond the limit the one with the fewest misses, among equals the
 // one not seen for longest, makes room. Not thread-safe.
-class WantedList {
+class MissedProblems {
  public:
   static constexpr size_t kMostProblems = 10'000;
   static constexpr size_t kMostEnvironments = 32;
   // One that nobody asked for for so long is forgotten.
   static constexpr absl::Duration kForgetAfter = absl::Hours(30 * 24);
 
-  explicit WantedList(size_t most_problems = kMostProblems,
-                      size_t most_environments = kMostEnvironments)
+  explicit MissedProblems(size_t most_problems = kMostProblems,
+                          size_t most_environments = kMostEnvironments)
       : most_problems_(most_problems), most_environments_(most_environments) {}
 
   // As it was kept.
@@ -35,8 +35,8 @@ class WantedList {
   void Erase(const TuningKey& key);
   void Forget(absl::Time now);
 
-  size_t size() const { return wanted_.size(); }
-  bool Contains(const TuningKey& key) const { return wanted_.contains(Texts(key)); }
+  size_t size() const { return problems_.size(); }
+  bool Contains(const TuningKey& key) const { return problems_.contains(Texts(key)); }
   // Most wanted first; among equals the last seen first.
   std::vector<WantedProblem> MostWanted(const std::string& environment_text = "") const;
 
@@ -58,7 +58,7 @@ class WantedList {
 
   const size_t most_problems_;
   const size_t most_environments_;
-  std::map<KeyTexts, WantedProblem> wanted_;
+  std::map<KeyTexts, WantedProblem> problems_;
   std::map<std::string, size_t> environments_;  // with the number of their problems
   std::set<KeyTexts> changed_;                  // put if it is there, else dropped
 };

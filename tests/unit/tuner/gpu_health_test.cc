@@ -1,4 +1,4 @@
-#include "server/tuner/card_board.h"
+#include "server/tuner/gpu_health.h"
 
 #include <gtest/gtest.h>
 
@@ -10,11 +10,11 @@
 namespace convtune {
 namespace {
 
-CardNews Xid(int64_t xid) { return {CardNews::Kind::kXid, xid}; }
+GpuNews Xid(int64_t xid) { return {GpuNews::Kind::kXid, xid}; }
 
-class CardBoardTest : public ::testing::Test {
+class GpuHealthTest : public ::testing::Test {
  protected:
-  CardBoardTest() {
+  GpuHealthTest() {
     board_.Add("gpu:0");
     board_.SetInterrupt("gpu:0", [this] { ++interrupts_; });
     board_.SetListener([this](const std::string& device, bool lost) {
@@ -24,31 +24,31 @@ class CardBoardTest : public ::testing::Test {
 
   int interrupts_ = 0;
   std::vector<std::string> heard_;
-  CardBoard board_;
+  GpuHealth board_;
 };
 
-TEST_F(CardBoardTest, AnXidThatTakesTheCardIsToldOnceAndInterruptsTheWork) {
+TEST_F(GpuHealthTest, AnXidThatTakesTheCardIsToldOnceAndInterruptsTheWork) {
   board_.Note("gpu:0", Xid(79));
   board_.Note("gpu:0", Xid(95));
   EXPECT_EQ(heard_, (std::vector<std::string>{"gpu:0 there", "gpu:0 lost"}));
   EXPECT_EQ(interrupts_, 1);
   EXPECT_EQ(board_.Check("gpu:0").message(),
-            "the card is lost: Xid 79 (the GPU has fallen off the bus)");
+            "the GPU is lost: Xid 79 (the GPU has fallen off the bus)");
   EXPECT_EQ(board_.List().at(0).xids, (std::map<int64_t, int64_t>{{79, 1}, {95, 1}}));
 }
 
-TEST_F(CardBoardTest, ACardThatIsBackCanBeUsedAndLostAgain) {
-  board_.Note("gpu:0", {CardNews::Kind::kLost, 0, "GPU is lost"});
+TEST_F(GpuHealthTest, ACardThatIsBackCanBeUsedAndLostAgain) {
+  board_.Note("gpu:0", {GpuNews::Kind::kLost, 0, "GPU is lost"});
   EXPECT_FALSE(board_.Check("gpu:0").ok());
-  board_.Note("gpu:0", {CardNews::Kind::kBack});
+  board_.Note("gpu:0", {GpuNews::Kind::kBack});
   EXPECT_TRUE(board_.Check("gpu:0").ok());
-  board_.Note("gpu:0", {CardNews::Kind::kBack});
+  board_.Note("gpu:0", {GpuNews::Kind::kBack});
   board_.Note("gpu:0", Xid(48));
   EXPECT_EQ(heard_,
             (std::vector<std::string>{"gpu:0 there", "gpu:0 lost", "gpu:0 there", "gpu:0 lost"}));
 }
 
-TEST_F(CardBoardTest, AnApplicationsXidMakesTheWorkerStaleOnce) {
+TEST_F(GpuHealthTest, AnApplicationsXidMakesTheWorkerStaleOnce) {
   EXPECT_FALSE(board_.TakeStale("gpu:0"));
   board_.Note("gpu:0", Xid(31));
   EXPECT_TRUE(board_.Check("gpu:0").ok());
@@ -57,13 +57,13 @@ TEST_F(CardBoardTest, AnApplicationsXidMakesTheWorkerStaleOnce) {
   EXPECT_EQ(interrupts_, 0);
 }
 
-TEST_F(CardBoardTest, ANoticeChangesNothing) {
+TEST_F(GpuHealthTest, ANoticeChangesNothing) {
   board_.Note("gpu:0", Xid(63));
   EXPECT_TRUE(board_.Check("gpu:0").ok());
   EXPECT_FALSE(board_.TakeStale("gpu:0"));
 }
 
-TEST_F(CardBoardTest, WhatIsNotOnItIsNeverLost) {
+TEST_F(GpuHealthTest, WhatIsNotOnItIsNeverLost) {
   board_.Note("gpu:7", Xid(79));
   EXPECT_TRUE(board_.Check("gpu:7").ok());
   EXPECT_EQ(board_.List().size(), 1U);

@@ -1,5 +1,5 @@
-// What the index keeps of a tuning: the candidates that can win under some
-// constraints.
+// An IndexedTuning is what the index keeps of a tuning: the candidates that can win
+// under some constraints.
 #pragma once
 
 #include <cstdint>

@@ -15,12 +15,12 @@ namespace convtune {
 // choice that is compiled at run time or uses cuBLASLt holds while the problem's own tuning does
 // and says that the candidate ran: a tuning holds for one build of each. Where it is not known what
 // there is now, all holds. Thread-safe.
-class ChoiceProof {
+class ReleaseValidity {
  public:
   // `read` gives a tuning with all its candidates. `index`, which knows the
   // libraries, outlives it.
-  ChoiceProof(const TuningIndex* index,
-              std::function<absl::StatusOr<Tuning>(const TuningKey&)> read)
+  ReleaseValidity(const TuningIndex* index,
+                  std::function<absl::StatusOr<Tuning>(const TuningKey&)> read)
       : index_(index), read_(std::move(read)) {}
 
   // True if what was measured of the problem does not hold any more, whether or

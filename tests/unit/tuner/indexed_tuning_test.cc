@@ -1,4 +1,4 @@
-#include "server/tuner/pareto.h"
+#include "server/tuner/indexed_tuning.h"
 
 #include <algorithm>
 #include <numeric>

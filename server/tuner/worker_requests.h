@@ -1,4 +1,5 @@
-// How a problem is opened, and what a worker lists for it.
+// OpenRequest opens a problem in a worker, ReadListed reads a candidate that the
+// worker lists for it.
 #pragma once
 
 #include <optional>
@@ -6,7 +7,7 @@
 
 #include "convtune/worker/worker.pb.h"
 #include "proto/model/candidate.h"
-#include "server/tuner/tuning_queue.h"
+#include "server/tuner/work_spec.h"
 
 namespace convtune {
 

@@ -1,4 +1,4 @@
-#include "server/tuner/listing.h"
+#include "server/tuner/worker_requests.h"
 
 #include <algorithm>
 #include <cmath>

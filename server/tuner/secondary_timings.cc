@@ -1,4 +1,4 @@
-#include "server/tuner/other_times.h"
+#include "server/tuner/secondary_timings.h"
 
 #include <algorithm>
 #include <cmath>
@@ -32,7 +32,7 @@ constexpr Way kWaysOnRequest[] = {{LaunchMode::kEager, CacheState::kHot},
 
 // `claims_cold`: a flush evicts what the caches held. Without one there are only
 // hot caches, whatever is asked for.
-std::vector<Way> WaysOf(const OtherTimesPlan& plan, bool claims_cold) {
+std::vector<Way> WaysOf(const SecondaryTimingsPlan& plan, bool claims_cold) {
   std::vector<Way> ways(std::begin(kDefaultWays), std::end(kDefaultWays));
   if (plan.all_ways) {
     ways.insert(ways.end(), std::begin(kWaysOnRequest), std::end(kWaysOnRequest));
@@ -138,7 +138,7 @@ absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Ti
 
 }  // namespace
 
-absl::Status TimeOtherWays(const OtherTimesPlan& plan, absl::Time end,
+absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, absl::Time end,
                            std::map<int, Candidate>* candidates, Conditions* conditions,
                            WorkerClient* client) {
   absl::Status status;

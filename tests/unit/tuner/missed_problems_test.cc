@@ -1,4 +1,4 @@
-#include "server/tuner/wanted_list.h"
+#include "server/tuner/missed_problems.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,14 +15,14 @@ TuningKey Key(int n, const std::string& environment = kH200) {
 }
 absl::Time At(int seconds) { return absl::FromUnixSeconds(seconds); }
 
-std::vector<std::string> Names(const WantedList& list) {
+std::vector<std::string> Names(const MissedProblems& list) {
   std::vector<std::string> names;
   for (const WantedProblem& problem : list.MostWanted()) names.push_back(problem.key.problem_text);
   return names;
 }
 
-TEST(WantedList, MostWantedComesFirstAndAmongEqualsTheLastSeen) {
-  WantedList list;
+TEST(MissedProblems, MostWantedComesFirstAndAmongEqualsTheLastSeen) {
+  MissedProblems list;
   list.AddMisses(Key(1), 2, At(10));
   list.AddMisses(Key(2), 5, At(20));
   list.AddMisses(Key(3), 1, At(30));
@@ -33,16 +33,16 @@ TEST(WantedList, MostWantedComesFirstAndAmongEqualsTheLastSeen) {
   EXPECT_EQ(third.last_seen, At(40));
 }
 
-TEST(WantedList, AFullListDropsTheLeastWanted) {
-  WantedList list(2);
+TEST(MissedProblems, AFullListDropsTheLeastWanted) {
+  MissedProblems list(2);
   list.AddMisses(Key(1), 5, At(1));
   list.AddMisses(Key(2), 1, At(2));
   list.AddMisses(Key(3), 3, At(3));
   EXPECT_THAT(Names(list), ElementsAre("problem 1", "problem 3"));
 }
 
-TEST(WantedList, EnvironmentsAreBoundedToo) {
-  WantedList list(10, 2);
+TEST(MissedProblems, EnvironmentsAreBoundedToo) {
+  MissedProblems list(10, 2);
   EXPECT_TRUE(list.AddMisses(Key(1, "a"), 1, At(1)));
   EXPECT_TRUE(list.AddMisses(Key(1, "b"), 1, At(1)));
   EXPECT_FALSE(list.AddMisses(Key(1, "c"), 1, At(1)));
@@ -51,27 +51,27 @@ TEST(WantedList, EnvironmentsAreBoundedToo) {
   EXPECT_TRUE(list.AddMisses(Key(1, "c"), 1, At(1)));
 }
 
-TEST(WantedList, CountsStopAtTheEndOfTheirRange) {
-  WantedList list;
+TEST(MissedProblems, CountsStopAtTheEndOfTheirRange) {
+  MissedProblems list;
   list.AddMisses(Key(1), std::numeric_limits<int64_t>::max() - 1, At(1));
   list.AddMisses(Key(1), 100, At(1));
   EXPECT_EQ(list.MostWanted()[0].misses, std::numeric_limits<int64_t>::max());
 }
 
-TEST(WantedList, WhatNobodyAskedForForLongIsForgotten) {
-  WantedList list;
+TEST(MissedProblems, WhatNobodyAskedForForLongIsForgotten) {
+  MissedProblems list;
   list.AddMisses(Key(1), 1, At(0));
-  list.AddMisses(Key(2), 1, At(0) + WantedList::kForgetAfter);
-  list.Forget(At(1) + WantedList::kForgetAfter);
+  list.AddMisses(Key(2), 1, At(0) + MissedProblems::kForgetAfter);
+  list.Forget(At(1) + MissedProblems::kForgetAfter);
   EXPECT_THAT(Names(list), ElementsAre("problem 2"));
 }
 
-TEST(WantedList, ChangesAreTakenOnceAndComeBackIfTheyWereNotKept) {
-  WantedList list;
+TEST(MissedProblems, ChangesAreTakenOnceAndComeBackIfTheyWereNotKept) {
+  MissedProblems list;
   list.AddMisses(Key(1), 1, At(1));
   list.AddMisses(Key(2), 1, At(1));
   list.Erase(Key(2));
-  const WantedList::Changes changes = list.TakeChanges();
+  const MissedProblems::Changes changes = list.TakeChanges();
   ASSERT_EQ(changes.put.size(), 1U);
   EXPECT_THAT(changes.drop, ElementsAre(Key(2)));
   EXPECT_TRUE(list.TakeChanges().empty());
@@ -79,8 +79,8 @@ TEST(WantedList, ChangesAreTakenOnceAndComeBackIfTheyWereNotKept) {
   EXPECT_EQ(list.TakeChanges().put, changes.put);
 }
 
-TEST(WantedList, WhatWasLoadedIsNoChange) {
-  WantedList list;
+TEST(MissedProblems, WhatWasLoadedIsNoChange) {
+  MissedProblems list;
   WantedProblem wanted;
   wanted.key = Key(1);
   wanted.misses = 7;

@@ -1,4 +1,4 @@
-// What a node takes from the fleet.
+// ImportCounts and FleetCounts say what became of tunings that were given.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,12 @@
 #include "proto/model/digest.h"
 
 namespace convtune {
+
+// What became of tunings that were imported.
+struct ImportCounts {
+  int64_t taken = 0;
+  int64_t kept = 0;  // what was there is as good or better
+};
 
 // What became of tunings that the fleet gave.
 struct FleetCounts {

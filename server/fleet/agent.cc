@@ -11,8 +11,8 @@
 #include "db/fleet_nodes.h"
 #include "db/format/bundle_codec.h"
 #include "proto/base/status_macros.h"
+#include "server/decision/ranking.h"
 #include "server/fleet/pooling.h"
-#include "server/tuner/ranking.h"
 
 namespace convtune {
 namespace {
@@ -54,7 +54,7 @@ std::optional<FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   delivery.tuning.conditions = FromProto(row.card());
   const std::vector<Candidate>& candidates = delivery.tuning.candidates;
   if (!candidates.empty() && candidates.front().ran()) delivery.winner = 0;
-  delivery.stock = StockIndex(candidates);
+  delivery.stock = decision::StockIndex(candidates);
   return delivery;
 }
 

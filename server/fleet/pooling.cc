@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "client/report/report_group.h"
-#include "server/tuner/ranking.h"
+#include "server/decision/ranking.h"
 
 namespace convtune {
 namespace {
@@ -238,7 +238,7 @@ PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence) {
   for (const auto& [id, of] : voices) {
     pooled.tuning.candidates.push_back(PoolCandidate(of, speeds));
   }
-  RankCandidates(&pooled.tuning.candidates);
+  decision::RankCandidates(&pooled.tuning.candidates);
   for (const Candidate& candidate : pooled.tuning.candidates) {
     pooled.node_counts.push_back(static_cast<int>(voices.at(candidate.id).timed.size()));
   }
@@ -248,7 +248,7 @@ PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence) {
       if (Disagrees(*tuning, pooled.tuning.candidates.front().id)) ++pooled.disagreeing_nodes;
     }
   }
-  pooled.stock = StockIndex(pooled.tuning.candidates);
+  pooled.stock = decision::StockIndex(pooled.tuning.candidates);
   std::vector<GroupTuning> group;
   for (const NodeEvidence& each : evidence) group.push_back({each.provenance_id, &each.tuning});
   pooled.report_rows = PackGroup(group, evidence.front().environment);

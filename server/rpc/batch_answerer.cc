@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/arena.h"
 #include "proto/convert/problem_proto.h"
+#include "server/lookup/lookup_decision.h"
 #include "server/rpc/field_checker.h"
 #include "server/rpc/proto_converter.h"
 #include "server/rpc/request_validator.h"
-#include "server/tuner/lookup_decision.h"
 
 namespace convtune {
 namespace {
@@ -20,13 +20,13 @@ constexpr size_t kMaxContexts = 256;
 constexpr size_t kMaxContextBytes = 4096;
 
 bool IsHit(const ReadyRow& row, const BatchContext& context) {
-  return IsEnough(row.evidence, row.pinned, row.source.first_configs_only, context.request,
-                  context.profile);
+  return lookup::IsEnough(row.evidence, row.pinned, row.source.first_configs_only, context.request,
+                          context.profile);
 }
 
 }  // namespace
 
-BatchAnswerer::BatchAnswerer(Tuner* tuner, const Clock* clock)
+BatchAnswerer::BatchAnswerer(tuner::Tuner* tuner, const Clock* clock)
     : tuner_(tuner), clock_(clock), ready_(kMaxReadyBytes) {}
 
 uint32_t BatchAnswerer::RulesOf(const std::string& text) {
@@ -46,7 +46,7 @@ std::shared_ptr<const BatchContext> BatchAnswerer::MakeContext(const std::string
   auto* request = google::protobuf::Arena::CreateMessage<v1::BatchGetRequest>(&arena);
   if (!request->ParseFromString(rest)) return nullptr;
   std::vector<Violation> violations;
-  std::optional<LookupRequest> valid = ValidateWithoutProblems(*request, &violations);
+  std::optional<lookup::LookupRequest> valid = ValidateWithoutProblems(*request, &violations);
   if (!valid.has_value()) return nullptr;
   context->request = *std::move(valid);
   const absl::StatusOr<Environment> environment =
@@ -114,7 +114,7 @@ std::optional<Batch> BatchAnswerer::Prepare(std::string_view request) {
   return batch;
 }
 
-Batch BatchAnswerer::Whole(LookupRequest request) {
+Batch BatchAnswerer::Whole(lookup::LookupRequest request) {
   Batch batch;
   batch.context = std::make_shared<BatchContext>();
   batch.rows.resize(request.problems.size());
@@ -122,17 +122,17 @@ Batch BatchAnswerer::Whole(LookupRequest request) {
   return batch;
 }
 
-void BatchAnswerer::Complete(const LookupResponse& response, Batch* batch) {
+void BatchAnswerer::Complete(const lookup::LookupResponse& response, Batch* batch) {
   google::protobuf::Arena arena;
   auto* message = google::protobuf::Arena::CreateMessage<v1::BatchGetResult>(&arena);
   size_t next = 0;
   for (ReplyRow& row : batch->rows) {
     if (row.ready != nullptr) continue;
     const size_t place = next++;
-    const LookupResult& result = response.results[place];
+    const lookup::LookupResult& result = response.results[place];
     message->Clear();
     Fill(result, message);
-    const auto* answer = std::get_if<Answer>(&result.outcome);
+    const auto* answer = std::get_if<lookup::Answer>(&result.outcome);
     const bool kept = batch->context->rules != 0 && answer != nullptr && !answer->fresh &&
                       tuner_->StillHolds(result.source);
     if (!kept) {
@@ -156,7 +156,8 @@ void BatchAnswerer::Complete(const LookupResponse& response, Batch* batch) {
   }
 }
 
-std::string BatchAnswerer::EnvironmentOf(const Batch& batch, const LookupResponse* response) const {
+std::string BatchAnswerer::EnvironmentOf(const Batch& batch,
+                                         const lookup::LookupResponse* response) const {
   if (response == nullptr) return batch.context->environment;
   const std::string text = response->environment.ToText();
   return ToProto(FindEnvironment(tuner_->ListEnvironments(), text)).SerializeAsString();

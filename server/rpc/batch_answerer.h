@@ -20,11 +20,11 @@ namespace convtune {
 
 // What a request says beside its problems. Immutable.
 struct BatchContext {
-  LookupRequest request;    // valid, without problems
-  bool profile = false;     // the environment is one
-  uint32_t rules = 0;       // see ReadyRows; 0: nothing is kept
-  uint64_t version = 0;     // Tuner::EnvironmentsVersion
-  std::string environment;  // a v1::Environment, as of `version`
+  lookup::LookupRequest request;  // valid, without problems
+  bool profile = false;           // the environment is one
+  uint32_t rules = 0;             // see ReadyRows; 0: nothing is kept
+  uint64_t version = 0;           // Tuner::EnvironmentsVersion
+  std::string environment;        // a v1::Environment, as of `version`
 };
 
 // One call of BatchGet.
@@ -32,7 +32,7 @@ struct Batch {
   std::shared_ptr<const BatchContext> context;
   std::vector<ReplyRow> rows;  // in request order; empty ones are still to be asked for
   // What the tuner has to be asked, for the empty rows in their order.
-  LookupRequest missing;
+  lookup::LookupRequest missing;
   std::vector<std::string> missing_bytes;  // as they were asked for; empty: nothing is kept
 
   bool complete() const { return missing.problems.empty(); }
@@ -43,18 +43,18 @@ struct Batch {
 class BatchAnswerer {
  public:
   // Both outlive it.
-  BatchAnswerer(Tuner* tuner, const Clock* clock);
+  BatchAnswerer(tuner::Tuner* tuner, const Clock* clock);
 
   // Finds what is ready. Nullopt: the request has to be read and validated as a
   // whole, be it to say what is wrong with it; then see Whole.
   std::optional<Batch> Prepare(std::string_view request);
   // A request that was read as a whole: all is to be asked for.
-  static Batch Whole(LookupRequest request);
+  static Batch Whole(lookup::LookupRequest request);
   // Fills the empty rows with the tuner's answers to `missing`, and keeps them.
-  void Complete(const LookupResponse& response, Batch* batch);
+  void Complete(const lookup::LookupResponse& response, Batch* batch);
 
   // The reply's environment. `response`: what the tuner said, if it was asked.
-  std::string EnvironmentOf(const Batch& batch, const LookupResponse* response) const;
+  std::string EnvironmentOf(const Batch& batch, const lookup::LookupResponse* response) const;
   absl::Time Now() const { return clock_->Now(); }
 
  private:
@@ -63,7 +63,7 @@ class BatchAnswerer {
   std::shared_ptr<const BatchContext> MakeContext(const std::string& rest);
   uint32_t RulesOf(const std::string& text);
 
-  Tuner* const tuner_;
+  tuner::Tuner* const tuner_;
   const Clock* const clock_;
   ReadyRows ready_;
   Mutex mutex_;

@@ -30,7 +30,7 @@ bool DeadlineHasPassed(const grpc::CallbackServerContext& context, system_clock:
 
 // `response`: see BatchAnswerer::EnvironmentOf.
 grpc::Status WriteBatch(const BatchAnswerer& answerer, const Batch& batch,
-                        const LookupResponse* response, grpc::ByteBuffer* out) {
+                        const lookup::LookupResponse* response, grpc::ByteBuffer* out) {
   const std::string environment = answerer.EnvironmentOf(batch, response);
   const BatchReply reply(&batch.rows, environment, answerer.Now());
   return WriteReply(
@@ -50,20 +50,20 @@ grpc::Status ReadBatch(const grpc::ByteBuffer& in, BatchAnswerer* answerer, Batc
       return grpc::Status::OK;
     }
   }
-  std::optional<LookupRequest> request;
+  std::optional<lookup::LookupRequest> request;
   grpc::Status read = ReadRequest<v1::BatchGetRequest>(in, &request);
   if (read.ok()) *batch = BatchAnswerer::Whole(*std::move(request));
   return read;
 }
 
-OnMiss OnMissOf(const Batch& batch) {
+lookup::OnMiss OnMissOf(const Batch& batch) {
   return batch.complete() ? batch.context->request.on_miss : batch.missing.on_miss;
 }
 
 // A call that needs the tuner.
 class LookupReactor : public grpc::ServerUnaryReactor {
  public:
-  LookupReactor(Tuner* tuner, BatchAnswerer* answerer, grpc::CallbackServerContext* context,
+  LookupReactor(tuner::Tuner* tuner, BatchAnswerer* answerer, grpc::CallbackServerContext* context,
                 RequestLog log, Batch batch, grpc::ByteBuffer* out)
       : context_(context),
         log_(std::move(log)),
@@ -74,7 +74,7 @@ class LookupReactor : public grpc::ServerUnaryReactor {
     const grpc::Status started = CatchAll("BatchGet", [&] {
       state->SetToken(state->tuner->Lookup(
           std::move(state->batch.missing),
-          [state](absl::StatusOr<LookupResponse> response) { state->Answer(response); }));
+          [state](absl::StatusOr<lookup::LookupResponse> response) { state->Answer(response); }));
       return grpc::Status::OK;
     });
     if (!started.ok()) {
@@ -96,10 +96,10 @@ class LookupReactor : public grpc::ServerUnaryReactor {
  private:
   // Outlives the reactor where the tuner calls back late.
   struct State {
-    State(Tuner* t, BatchAnswerer* a, Batch b, LookupReactor* r, grpc::ByteBuffer* o)
+    State(tuner::Tuner* t, BatchAnswerer* a, Batch b, LookupReactor* r, grpc::ByteBuffer* o)
         : tuner(t), answerer(a), out(o), batch(std::move(b)), reactor(r) {}
 
-    void Answer(const absl::StatusOr<LookupResponse>& response) {
+    void Answer(const absl::StatusOr<lookup::LookupResponse>& response) {
       MutexLock lock(mutex);
       if (reactor == nullptr) {
         return;
@@ -149,7 +149,7 @@ class LookupReactor : public grpc::ServerUnaryReactor {
       tuner->AbandonLookup(value);
     }
 
-    Tuner* const tuner;
+    tuner::Tuner* const tuner;
     BatchAnswerer* const answerer;
     grpc::ByteBuffer* const out;  // valid until the call is finished
     Batch batch;                  // whoever answers has it for itself
@@ -167,7 +167,7 @@ class LookupReactor : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* HandleBatchGet(Tuner* tuner, BatchAnswerer* answerer,
+grpc::ServerUnaryReactor* HandleBatchGet(tuner::Tuner* tuner, BatchAnswerer* answerer,
                                          grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* in, grpc::ByteBuffer* out) {
   RequestLog log("BatchGet", context);
@@ -175,7 +175,7 @@ grpc::ServerUnaryReactor* HandleBatchGet(Tuner* tuner, BatchAnswerer* answerer,
   Batch batch;
   grpc::Status status = CatchAll("BatchGet", [&] {
     grpc::Status read = ReadBatch(*in, answerer, &batch);
-    return read.ok() && OnMissOf(batch) != OnMiss::kNone
+    return read.ok() && OnMissOf(batch) != lookup::OnMiss::kNone
                ? RequireRole(*context, Role::kTune, "on_miss: anything but NONE")
                : read;
   });

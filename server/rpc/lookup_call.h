@@ -11,7 +11,7 @@ namespace convtune {
 // back; until then it takes memory, but no thread. A caller that cancels or
 // goes away abandons its look-up; one whose deadline ends leaves its work
 // queued. `tuner` and `answerer` outlive the server. The reactor frees itself.
-grpc::ServerUnaryReactor* HandleBatchGet(Tuner* tuner, BatchAnswerer* answerer,
+grpc::ServerUnaryReactor* HandleBatchGet(tuner::Tuner* tuner, BatchAnswerer* answerer,
                                          grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* in, grpc::ByteBuffer* out);
 

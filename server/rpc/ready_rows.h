@@ -19,7 +19,7 @@ namespace convtune {
 struct ReadyRow {
   std::string bytes;     // the fields before the answer, then the answer's without its age
   size_t head_size = 0;  // of the former
-  AnswerSource source;
+  lookup::AnswerSource source;
   Evidence evidence = Evidence::kNone;
   bool pinned = false;
 };

@@ -18,13 +18,21 @@
 #include "proto/base/clock.h"
 #include "proto/model/conv_problem.h"
 #include "proto/model/tuning.h"
-#include "server/tuner/commit_counts.h"
-#include "server/tuner/device.h"
-#include "server/tuner/job.h"
-#include "server/tuner/lookup_request.h"
-#include "server/tuner/publish_options.h"
+#include "server/commit/commit_counts.h"
+#include "server/jobs/job.h"
+#include "server/lookup/lookup_request.h"
+#include "server/release/publish_options.h"
+#include "server/workers/device.h"
 
-namespace convtune {
+namespace convtune::devices {
+class GpuHealth;
+}  // namespace convtune::devices
+
+namespace convtune::release {
+class ReleaseManager;
+}  // namespace convtune::release
+
+namespace convtune::tuner {
 
 // One row of ListTunings: a tuning without its candidates.
 struct TuningSummary {
@@ -61,14 +69,11 @@ struct TunerStats {
   int64_t worker_starts = 0;
   int64_t queue_depth = 0;
   int64_t waiting_callers = 0;
-  std::array<int64_t, kMissReasons> misses{};  // of look-ups as they came in, by MissReason
-  absl::Duration saved;                        // tuning time that hits did without
-  int64_t quarantined = 0;                     // candidates that are not tried again
-  std::vector<WorkStats> work;
+  std::array<int64_t, lookup::kMissReasons> misses{};  // of look-ups as they came in, by MissReason
+  absl::Duration saved;                                // tuning time that hits did without
+  int64_t quarantined = 0;                             // candidates that are not tried again
+  std::vector<workers::WorkStats> work;
 };
-
-class GpuHealth;
-class ReleaseManager;
 
 // Thread-safe. Callbacks are called without locks held, from the calling
 // thread or from one of the tuner's own; they must not block.
@@ -77,14 +82,14 @@ class Tuner {
   struct Options {
     TuningStore* store = nullptr;  // outlives the tuner
     const Clock* clock = nullptr;  // outlives the tuner
-    std::vector<DeviceSpec> devices;
+    std::vector<workers::DeviceSpec> devices;
     // Devices heed what it knows: one whose GPU is lost gets no work, and its
     // worker is ended; one that an application's Xid was reported of gets a new
     // worker for its next work. Outlives the tuner; nullptr: nothing is known.
-    GpuHealth* gpu_health = nullptr;
+    devices::GpuHealth* gpu_health = nullptr;
     // Keeps releases and publishes them, if it is set; outlives the tuner.
     ReleaseStore* release_store = nullptr;
-    PublishOptions publish;
+    release::PublishOptions publish;
     // A worker without work for this long is ended, which gives its GPU back.
     absl::Duration idle_timeout = absl::Minutes(5);
     // Pause before a dead worker is started again; doubles up to the maximum.
@@ -113,13 +118,13 @@ class Tuner {
   // Errors: NOT_FOUND (environment), INVALID_ARGUMENT (environment left out
   // where there are several), UNAVAILABLE (draining), FAILED_PRECONDITION (no
   // environment at all).
-  virtual uint64_t Lookup(LookupRequest request, LookupCallback done) = 0;
+  virtual uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) = 0;
   // The caller went away: calls back with CANCELLED if it still waits, and
   // drops queued work that nobody else wants. Unknown tokens are ignored.
   virtual void AbandonLookup(uint64_t token) = 0;
   // True if Lookup, under the constraints of the answer that has this source,
   // would make it of the same now. Never once the daemon drains.
-  virtual bool StillHolds(const AnswerSource&) const { return false; }
+  virtual bool StillHolds(const lookup::AnswerSource&) const { return false; }
   // Counts problems that were answered without Lookup, and what tuning them had
   // taken.
   virtual void CountHits(int64_t, absl::Duration) {}
@@ -127,13 +132,14 @@ class Tuner {
   // else than before.
   virtual uint64_t EnvironmentsVersion() const { return 0; }
 
-  virtual absl::StatusOr<JobSnapshot> CreateJob(JobRequest request) = 0;
-  virtual absl::StatusOr<JobSnapshot> GetJob(const std::string& name) = 0;
-  virtual absl::StatusOr<JobPage> ListJobs(int page_size, const std::string& page_token) = 0;
-  virtual absl::StatusOr<JobSnapshot> CancelJob(const std::string& name) = 0;
+  virtual absl::StatusOr<jobs::JobSnapshot> CreateJob(jobs::JobRequest request) = 0;
+  virtual absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) = 0;
+  virtual absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) = 0;
+  virtual absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string& name) = 0;
   // Calls back now, on every change (changes may be merged), and last with an
   // ended() snapshot. Returns a token for StopWatching.
-  virtual absl::StatusOr<uint64_t> WatchJob(const std::string& name, JobCallback on_change) = 0;
+  virtual absl::StatusOr<uint64_t> WatchJob(const std::string& name,
+                                            jobs::JobCallback on_change) = 0;
   // After it returns, the callback is not called again.
   virtual void StopWatching(uint64_t token) = 0;
 
@@ -150,10 +156,10 @@ class Tuner {
                                                 const std::vector<ConvProblem>& problems) = 0;
   // See Committer::Import. UNAVAILABLE, and nothing taken, once the daemon
   // drains.
-  virtual absl::StatusOr<ImportCounts> ImportTunings(const TuningSource& next) = 0;
+  virtual absl::StatusOr<commit::ImportCounts> ImportTunings(const TuningSource& next) = 0;
   // See Committer::ApplyFleet. UNAVAILABLE as ImportTunings.
-  virtual absl::StatusOr<FleetCounts> ApplyFleetTunings(const TuningSource& next,
-                                                        const WaitsForFleet& waits) = 0;
+  virtual absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
+      const TuningSource& next, const commit::WaitsForFleet& waits) = 0;
   // NOT_FOUND: no tuning; FAILED_PRECONDITION: the tuning does not list the
   // candidate, or it did not run.
   virtual absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
@@ -165,10 +171,10 @@ class Tuner {
 
   virtual absl::StatusOr<Environment> ResolveEnvironment(const std::string& name) = 0;
   virtual std::vector<EnvironmentInfo> ListEnvironments() = 0;
-  virtual std::vector<DeviceStatus> ListDevices() = 0;
+  virtual std::vector<workers::DeviceStatus> ListDevices() = 0;
   virtual TunerStats Stats() = 0;
   // nullptr without a release store.
-  virtual ReleaseManager* releases() { return nullptr; }
+  virtual release::ReleaseManager* releases() { return nullptr; }
 
   // Refuses new work, cancels what is queued, lets the tunings that run come
   // to their end until the deadline, then kills the workers; every waiting
@@ -176,4 +182,4 @@ class Tuner {
   virtual void Drain(absl::Time deadline) = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::tuner

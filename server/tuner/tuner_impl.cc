@@ -9,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::tuner {
 namespace {
 
 constexpr int kDefaultPageSize = 100;
@@ -19,11 +19,11 @@ constexpr absl::Duration kStartPatience = absl::Milliseconds(100);
 constexpr absl::Duration kListPatience = absl::Seconds(10);
 constexpr char kDraining[] = "the daemon is draining";
 
-LibrariesByEnvironment LibrariesOf(const std::vector<DeviceSpec>& devices) {
-  LibrariesByEnvironment versions;
-  for (const DeviceSpec& device : devices) {
+decision::LibrariesByEnvironment LibrariesOf(const std::vector<workers::DeviceSpec>& devices) {
+  decision::LibrariesByEnvironment versions;
+  for (const workers::DeviceSpec& device : devices) {
     versions.emplace(device.environment.ToText(),
-                     ParseLibraryVersions(device.provenance.cuda_version));
+                     decision::ParseLibraryVersions(device.provenance.cuda_version));
   }
   return versions;
 }
@@ -43,24 +43,25 @@ TunerImpl::TunerImpl(Options options)
       committer_(options_.store, &index_),
       loader_(options_.store, &index_),
       jobs_(options_.clock),
-      lookups_(&index_, options_.clock,
-               [this](const ResolvedEnvironment& environment, std::vector<ConvProblem> problems,
-                      const TuningOptions& tuning_options) {
-                 JobRequest request;
-                 request.problems = std::move(problems);
-                 request.options = tuning_options;
-                 return QueueJob(environment, request).name;
-               }) {}
+      lookups_(
+          &index_, options_.clock,
+          [this](const lookup::ResolvedEnvironment& environment, std::vector<ConvProblem> problems,
+                 const jobs::TuningOptions& tuning_options) {
+            jobs::JobRequest request;
+            request.problems = std::move(problems);
+            request.options = tuning_options;
+            return QueueJob(environment, request).name;
+          }) {}
 
 TunerImpl::~TunerImpl() { Drain(absl::InfinitePast()); }
 
-absl::Status TunerImpl::AddEnvironment(const DeviceSpec& device) {
+absl::Status TunerImpl::AddEnvironment(const workers::DeviceSpec& device) {
   const std::string name = device.environment.Name();
   const std::string text = device.environment.ToText();
   const auto known = current_.find(name);
   if (known == current_.end()) {
     current_.emplace(name, Current{device.environment, text, device.provenance,
-                                   std::make_unique<TuningQueue>()});
+                                   std::make_unique<jobs::TuningQueue>()});
   } else if (known->second.text != text) {
     return absl::FailedPreconditionError(
         absl::StrCat("devices: ", device.name, " has the environment ", text,
@@ -70,13 +71,14 @@ absl::Status TunerImpl::AddEnvironment(const DeviceSpec& device) {
 }
 
 absl::Status TunerImpl::Start() {
-  for (const DeviceSpec& device : options_.devices) RETURN_IF_ERROR(AddEnvironment(device));
+  for (const workers::DeviceSpec& device : options_.devices)
+    RETURN_IF_ERROR(AddEnvironment(device));
   RETURN_IF_ERROR(committer_.Load());
   RETURN_IF_ERROR(loader_.Start(kStartPatience));
   RETURN_IF_ERROR(ReadStoredEnvironments());
   RETURN_IF_ERROR(StartPublisher());
-  for (const DeviceSpec& device : options_.devices) {
-    DeviceRunner::Options runner;
+  for (const workers::DeviceSpec& device : options_.devices) {
+    devices::DeviceRunner::Options runner;
     runner.device = device;
     runner.queue = current_.at(device.environment.Name()).queue.get();
     runner.committer = &committer_;
@@ -88,7 +90,8 @@ absl::Status TunerImpl::Start() {
     runner.backoff_max = options_.backoff_max;
     runner.hang_timeout = options_.hang_timeout;
     runner.late_patience = options_.late_patience;
-    ASSIGN_OR_RETURN(std::unique_ptr<DeviceRunner> started, DeviceRunner::Create(runner));
+    ASSIGN_OR_RETURN(std::unique_ptr<devices::DeviceRunner> started,
+                     devices::DeviceRunner::Create(runner));
     devices_.push_back(std::move(started));
   }
   return absl::OkStatus();
@@ -118,12 +121,12 @@ std::vector<Environment> TunerImpl::StoredEnvironments() const {
   return stored_;
 }
 
-absl::StatusOr<ResolvedEnvironment> TunerImpl::Resolve(const std::string& name) const {
+absl::StatusOr<lookup::ResolvedEnvironment> TunerImpl::Resolve(const std::string& name) const {
   const auto current = [](const Current& c) {
-    return ResolvedEnvironment{c.environment, c.text, c.queue.get()};
+    return lookup::ResolvedEnvironment{c.environment, c.text, c.queue.get()};
   };
   const auto stored = [](const Environment& e) {
-    return ResolvedEnvironment{e, e.ToText(), nullptr};
+    return lookup::ResolvedEnvironment{e, e.ToText(), nullptr};
   };
   std::vector<std::string> names;
   for (const auto& [current_name, c] : current_) {
@@ -155,16 +158,16 @@ absl::StatusOr<ResolvedEnvironment> TunerImpl::Resolve(const std::string& name) 
 
 absl::StatusOr<TuningKey> TunerImpl::KeyOf(const std::string& environment,
                                            const ConvProblem& problem) const {
-  ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(environment));
+  ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(environment));
   return TuningKey{problem.ToText(), resolved.text};
 }
 
-uint64_t TunerImpl::Lookup(LookupRequest request, LookupCallback done) {
+uint64_t TunerImpl::Lookup(lookup::LookupRequest request, lookup::LookupCallback done) {
   if (draining_) {
     done(absl::UnavailableError(kDraining));
     return 0;
   }
-  const absl::StatusOr<ResolvedEnvironment> environment = Resolve(request.environment);
+  const absl::StatusOr<lookup::ResolvedEnvironment> environment = Resolve(request.environment);
   if (!environment.ok()) {
     done(environment.status());
     return 0;
@@ -181,7 +184,7 @@ absl::StatusOr<Tuning> TunerImpl::GetTuning(const std::string& environment,
   absl::StatusOr<Tuning> tuning = committer_.Get(key);
   if (!absl::IsNotFound(tuning.status())) return tuning;
   // One for less strict alignment serves the problem too.
-  const IndexHit serving = index_.FindServing(problem, key);
+  const lookup::IndexHit serving = index_.FindServing(problem, key);
   if (serving.tuning != nullptr) return committer_.Get(serving.tuning->tuning.key.Whole());
   return absl::NotFoundError(
       absl::StrCat("problem: no tuning of ", key.problem_text, " in ", key.environment_text));
@@ -198,7 +201,7 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
                                                   const std::string& text_filter) {
   std::string environment_text;
   if (!environment.empty()) {
-    ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(environment));
+    ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(environment));
     environment_text = resolved.text;
   }
   RETURN_IF_ERROR(loader_.Await(kListPatience));
@@ -207,7 +210,7 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
   TuningPage page;
   page.next_page_token = listed.second;
   for (const auto& indexed : listed.first) {
-    const KeptTuning& tuning = indexed->tuning;
+    const lookup::KeptTuning& tuning = indexed->tuning;
     page.tunings.push_back({tuning.key.Whole(), indexed->EnvironmentName(), tuning.evidence,
                             tuning.origin, tuning.tune_time, tuning.elapsed,
                             indexed->candidate_count, indexed->Winner(), tuning.incomplete,
@@ -235,25 +238,27 @@ TuningSource TunerImpl::OfThoseThatHold(const TuningSource& next, int64_t* outda
     while (true) {
       if (draining_) return absl::UnavailableError(kDraining);
       ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
-      if (!record || WhyOutdated(record->tuning, index_.libraries()).empty()) return record;
+      if (!record || decision::WhyOutdated(record->tuning, index_.libraries()).empty())
+        return record;
       ++*outdated;
     }
   };
 }
 
-absl::StatusOr<FleetCounts> TunerImpl::ApplyFleetTunings(const TuningSource& next,
-                                                         const WaitsForFleet& waits) {
+absl::StatusOr<commit::FleetCounts> TunerImpl::ApplyFleetTunings(
+    const TuningSource& next, const commit::WaitsForFleet& waits) {
   int64_t outdated = 0;
-  ASSIGN_OR_RETURN(FleetCounts counts,
+  ASSIGN_OR_RETURN(commit::FleetCounts counts,
                    committer_.ApplyFleet(OfThoseThatHold(next, &outdated), waits));
   counts.unchanged += outdated;
   RETURN_IF_ERROR(ReadStoredEnvironments());
   return counts;
 }
 
-absl::StatusOr<ImportCounts> TunerImpl::ImportTunings(const TuningSource& next) {
+absl::StatusOr<commit::ImportCounts> TunerImpl::ImportTunings(const TuningSource& next) {
   int64_t outdated = 0;
-  ASSIGN_OR_RETURN(ImportCounts counts, committer_.Import(OfThoseThatHold(next, &outdated)));
+  ASSIGN_OR_RETURN(commit::ImportCounts counts,
+                   committer_.Import(OfThoseThatHold(next, &outdated)));
   counts.kept += outdated;
   RETURN_IF_ERROR(ReadStoredEnvironments());
   return counts;
@@ -281,14 +286,14 @@ absl::Status TunerImpl::DeletePin(const std::string& environment, const ConvProb
 absl::StatusOr<std::vector<Pin>> TunerImpl::ListPins(const std::string& environment) {
   std::string text;
   if (!environment.empty()) {
-    ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(environment));
+    ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(environment));
     text = resolved.text;
   }
   return index_.ListPins(text, options_.clock->Now());
 }
 
 absl::StatusOr<Environment> TunerImpl::ResolveEnvironment(const std::string& name) {
-  ASSIGN_OR_RETURN(ResolvedEnvironment resolved, Resolve(name));
+  ASSIGN_OR_RETURN(lookup::ResolvedEnvironment resolved, Resolve(name));
   return std::move(resolved.environment);
 }
 
@@ -304,8 +309,8 @@ std::vector<EnvironmentInfo> TunerImpl::ListEnvironments() {
   return environments;
 }
 
-std::vector<DeviceStatus> TunerImpl::ListDevices() {
-  std::vector<DeviceStatus> statuses;
+std::vector<workers::DeviceStatus> TunerImpl::ListDevices() {
+  std::vector<workers::DeviceStatus> statuses;
   for (const auto& device : devices_) statuses.push_back(device->Status());
   return statuses;
 }
@@ -346,17 +351,18 @@ void TunerImpl::Drain(absl::Time deadline) {
 }
 
 bool TunerImpl::NeedsTuning(const ConvProblem& problem, const TuningKey& key,
-                            const ResolvedEnvironment& environment,
-                            const JobRequest& request) const {
+                            const lookup::ResolvedEnvironment& environment,
+                            const jobs::JobRequest& request) const {
   if (request.force) return true;
-  const IndexHit known = index_.FindServing(problem, key);
-  return known.tuning == nullptr || IsWorthTuning(*known.tuning, request.options, Evidence::kNone,
-                                                  environment.environment.profile);
+  const lookup::IndexHit known = index_.FindServing(problem, key);
+  return known.tuning == nullptr ||
+         lookup::IsWorthTuning(*known.tuning, request.options, Evidence::kNone,
+                               environment.environment.profile);
 }
 
-absl::StatusOr<JobSnapshot> TunerImpl::CreateJob(JobRequest request) {
+absl::StatusOr<jobs::JobSnapshot> TunerImpl::CreateJob(jobs::JobRequest request) {
   if (draining_) return absl::UnavailableError(kDraining);
-  ASSIGN_OR_RETURN(const ResolvedEnvironment environment, Resolve(request.environment));
+  ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment environment, Resolve(request.environment));
   if (environment.queue == nullptr) {
     return absl::FailedPreconditionError("environment: no device of this daemon has it");
   }
@@ -364,27 +370,29 @@ absl::StatusOr<JobSnapshot> TunerImpl::CreateJob(JobRequest request) {
   return QueueJob(environment, request);
 }
 
-JobSnapshot TunerImpl::QueueJob(const ResolvedEnvironment& environment, const JobRequest& request) {
-  std::vector<WorkSpec> work;
+jobs::JobSnapshot TunerImpl::QueueJob(const lookup::ResolvedEnvironment& environment,
+                                      const jobs::JobRequest& request) {
+  std::vector<jobs::WorkSpec> work;
   std::set<std::string> seen;
   for (const ConvProblem& problem : request.problems) {
     TuningKey key{problem.ToText(), environment.text};
     if (!seen.insert(key.problem_text).second) continue;
     if (!NeedsTuning(problem, key, environment, request)) continue;
-    work.push_back({problem, std::move(key), WorkKind::kTune, request.options, request.force});
+    work.push_back(
+        {problem, std::move(key), jobs::WorkKind::kTune, request.options, request.force});
   }
   const int skipped = static_cast<int>(seen.size() - work.size());
-  const JobTable::Created created = jobs_.Create(
+  const jobs::JobTable::Created created = jobs_.Create(
       environment.environment.Name(), static_cast<int>(seen.size()), skipped, request.request_id);
   if (!created.is_new) return created.job;
   const std::string name = created.job.name;
-  for (const WorkSpec& spec : work) {
+  for (const jobs::WorkSpec& spec : work) {
     const std::string text = spec.key.problem_text;
-    Subscriber subscriber;
-    subscriber.done = [this, name, text](const WorkResult& result) {
+    jobs::Subscriber subscriber;
+    subscriber.done = [this, name, text](const jobs::WorkResult& result) {
       jobs_.ProblemDone(name, text, result);
     };
-    subscriber.progress = [this, name, text](const WorkProgress& progress) {
+    subscriber.progress = [this, name, text](const jobs::WorkProgress& progress) {
       jobs_.Progress(name, text, progress);
     };
     const uint64_t number = environment.queue->Submit(
@@ -400,13 +408,15 @@ JobSnapshot TunerImpl::QueueJob(const ResolvedEnvironment& environment, const Jo
   return jobs_.Get(name).value_or(created.job);
 }
 
-absl::StatusOr<JobSnapshot> TunerImpl::GetJob(const std::string& name) { return jobs_.Get(name); }
+absl::StatusOr<jobs::JobSnapshot> TunerImpl::GetJob(const std::string& name) {
+  return jobs_.Get(name);
+}
 
-absl::StatusOr<JobPage> TunerImpl::ListJobs(int page_size, const std::string& page_token) {
+absl::StatusOr<jobs::JobPage> TunerImpl::ListJobs(int page_size, const std::string& page_token) {
   return jobs_.List(page_size > 0 ? page_size : 100, page_token);
 }
 
-absl::StatusOr<JobSnapshot> TunerImpl::CancelJob(const std::string& name) {
+absl::StatusOr<jobs::JobSnapshot> TunerImpl::CancelJob(const std::string& name) {
   ASSIGN_OR_RETURN(const auto cancelled, jobs_.Cancel(name));
   const auto current = current_.find(cancelled.first.environment);
   if (current != current_.end()) {
@@ -415,7 +425,7 @@ absl::StatusOr<JobSnapshot> TunerImpl::CancelJob(const std::string& name) {
   return cancelled.first;
 }
 
-absl::StatusOr<uint64_t> TunerImpl::WatchJob(const std::string& name, JobCallback on_change) {
+absl::StatusOr<uint64_t> TunerImpl::WatchJob(const std::string& name, jobs::JobCallback on_change) {
   return jobs_.Watch(name, std::move(on_change));
 }
 
@@ -423,7 +433,7 @@ void TunerImpl::StopWatching(uint64_t token) { jobs_.StopWatching(token); }
 
 absl::Status TunerImpl::StartPublisher() {
   if (options_.release_store == nullptr) return absl::OkStatus();
-  Publisher::Options options;
+  release::Publisher::Options options;
   options.publish = options_.publish;
   options.store = options_.release_store;
   options.index = &index_;
@@ -433,13 +443,13 @@ absl::Status TunerImpl::StartPublisher() {
   for (const auto& [name, current] : current_) options.current.push_back(current.environment);
   options.complete = [this](const Environment& environment) { return Complete(environment); };
   options.resolve = [this](const std::string& name) -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(name));
+    ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(name));
     return resolved.text;
   };
   options.tune = [this](const TuningKey& key, std::function<void(const absl::Status&)> done) {
     return TuneIdle(key, std::move(done));
   };
-  publisher_ = std::make_unique<Publisher>(std::move(options));
+  publisher_ = std::make_unique<release::Publisher>(std::move(options));
   committer_.SetObserver(
       [this](const TuningKey& key, bool override) { publisher_->NoteChange(key, override); });
   return publisher_->Start();
@@ -470,16 +480,16 @@ bool TunerImpl::TuneIdle(const TuningKey& key, std::function<void(const absl::St
     done(problem.status());
     return true;
   }
-  TuningOptions tuning_options;
+  jobs::TuningOptions tuning_options;
   tuning_options.time_budget = options_.publish.wanted_budget;
   tuning_options.memory_budget_bytes = options_.publish.wanted_memory_budget_bytes;
   tuning_options.wait_idle = options_.publish.wanted_wait_idle;
-  WorkSpec spec{*std::move(problem), key, WorkKind::kTune, tuning_options};
-  Subscriber subscriber;
-  subscriber.done = [done](const WorkResult& result) { done(result.status); };
-  current->second.queue->Submit(std::move(spec), Priority::kIdle, std::move(subscriber),
+  jobs::WorkSpec spec{*std::move(problem), key, jobs::WorkKind::kTune, tuning_options};
+  jobs::Subscriber subscriber;
+  subscriber.done = [done](const jobs::WorkResult& result) { done(result.status); };
+  current->second.queue->Submit(std::move(spec), jobs::Priority::kIdle, std::move(subscriber),
                                 [] { return true; });
   return true;
 }
 
-}  // namespace convtune
+}  // namespace convtune::tuner

@@ -41,7 +41,7 @@ struct Asked {
   const v1::BatchGetResult& row(int i = 0) const { return response.results(i); }
 };
 
-class BatchAnswererTest : public TunerTest {
+class BatchAnswererTest : public tuner::TunerTest {
  protected:
   void StartWith(const std::string& script, const std::string& environment = kH200) {
     options_.clock = &time_;
@@ -62,7 +62,7 @@ class BatchAnswererTest : public TunerTest {
     const std::string bytes = request.SerializeAsString();
     std::optional<Batch> batch = answerer_->Prepare(bytes);
     EXPECT_TRUE(batch.has_value());
-    std::optional<LookupResponse> response;
+    std::optional<lookup::LookupResponse> response;
     asked.missing = batch->missing.problems.size();
     if (!batch->complete()) {
       response = Lookup(batch->missing).value();
@@ -191,7 +191,7 @@ TEST_F(BatchAnswererTest, WhatALayerHasTakesADeletedOnesPlace) {
   std::vector<std::unique_ptr<BundleLayer>> layers;
   layers.push_back(BundleLayer::Open(layer).value());
   LayeredTuningStore store(&store_, std::move(layers),
-                           [](Tuning* tuning) { RankCandidates(&tuning->candidates); });
+                           [](Tuning* tuning) { decision::RankCandidates(&tuning->candidates); });
   options_.store = &store;
   options_.clock = &time_;
   ASSERT_TRUE(store_
@@ -225,15 +225,15 @@ TEST_F(BatchAnswererTest, WhatIsWrittenLaterIsSaidToBeSo) {
 }
 
 TEST_F(BatchAnswererTest, ABetterTuningForLessStrictAlignmentIsAnsweredAtOnce) {
-  StartWith("candidates=3", kProfile);
+  StartWith("candidates=3", tuner::kProfile);
   Tune({Problem(1)});
   AskKept(Problem(1));
   Tuning better = TuningOf({Timed(7, 10)});
-  better.key = {Problem(1).WithAlignment(8).ToText(), kProfile};
+  better.key = {Problem(1).WithAlignment(8).ToText(), tuner::kProfile};
   bool given = false;
   const auto source = [&]() -> absl::StatusOr<std::optional<TuningRecord>> {
     if (std::exchange(given, true)) return std::nullopt;
-    return TuningRecord{better, Environment::Parse(kProfile).value()};
+    return TuningRecord{better, Environment::Parse(tuner::kProfile).value()};
   };
   ASSERT_EQ(tuner_->ImportTunings(source).value().taken, 1);
   EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), "graph:eng7");

@@ -93,7 +93,7 @@ class Delivering {
     ASSIGN_OR_RETURN(
         const PgResult here,
         postgres_.Query(
-            "SELECT evidence_id, epoch_ordinal, sequence, current, evidence, clean, "
+            "SELECT evidence_id, epoch_ordinal, sequence, current, evidence, full_listing, clean, "
             "digest = substring(sha256($4) FROM 1 FOR 16) OR (epoch_ordinal = $5 AND sequence = "
             "$6) "
             "FROM evidence WHERE environment_id = $1 AND problem_id = $2 AND node_id = $3",
@@ -107,13 +107,14 @@ class Delivering {
     bool newest = true;
     int64_t replaced = 0;
     for (int row = 0; row < here.rows(); ++row) {
-      if (here.Bool(row, 6)) return false;
+      if (here.Bool(row, 7)) return false;
       if (!here.Bool(row, 3)) continue;
       replaced = here.Int(row, 0);
       // Nothing worse ever takes the place of something better, as on a node.
-      newest = std::tuple(here.Int(row, 4), here.Bool(row, 5), here.Int(row, 1), here.Int(row, 2)) <
-               std::tuple(static_cast<int64_t>(delivery.tuning.evidence),
-                          delivery.tuning.conditions.clean(), ordinal, delivery.id.sequence);
+      const TuningStanding standing{static_cast<Evidence>(here.Int(row, 4)), here.Bool(row, 5),
+                                    here.Bool(row, 6)};
+      newest = std::tuple(standing, here.Int(row, 1), here.Int(row, 2)) <
+               std::tuple(StandingOf(delivery.tuning), ordinal, delivery.id.sequence);
     }
     if (newest && replaced != 0) RETURN_IF_ERROR(Supersede(replaced));
     ASSIGN_OR_RETURN(const int64_t id,
@@ -217,6 +218,7 @@ class Delivering {
         .Int(static_cast<int64_t>(std::min<size_t>(tuning.candidates.size(), 32'767)))
         .Int(static_cast<int64_t>(tuning.evidence))
         .Int(static_cast<int64_t>(tuning.stop_reason))
+        .Bool(StandingOf(tuning).full_listing)
         .Bool(card.clean())
         .Bool(card.throttled())
         .Bool(current)
@@ -230,10 +232,11 @@ class Delivering {
             "provenance_id, winner_id, winner_us, winner_low_us, winner_high_us, stock_id, "
             "stock_us, stock_low_us, stock_high_us, winner_samples, sm_clock_mhz, "
             "power_limit_watts, clock_reasons, other_processes, temperature_celsius, elapsed_ms, "
-            "candidate_count, evidence, stop_reason, clean, throttled, current, digest, "
+            "candidate_count, evidence, stop_reason, full_listing, clean, throttled, current, "
+            "digest, "
             "incomplete_reason, tune_time) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,"
-            "$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25,$26,$27,"
-            "substring(sha256($28) FROM 1 FOR 16),$29,to_timestamp($30::float8 / 1000000)) "
+            "$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25,$26,$27,$28,"
+            "substring(sha256($29) FROM 1 FOR 16),$30,to_timestamp($31::float8 / 1000000)) "
             "ON CONFLICT (node_id, epoch_ordinal, sequence) DO NOTHING RETURNING evidence_id",
             params));
     return made.rows() > 0 ? made.Int(0, 0) : 0;

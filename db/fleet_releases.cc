@@ -1,5 +1,7 @@
 #include "db/fleet_releases.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 
@@ -77,26 +79,30 @@ absl::StatusOr<FleetRelease> Finish(Postgres& postgres, int64_t number, PgTransa
   return one;
 }
 
-absl::StatusOr<int64_t> NextNumber(Postgres& postgres) {
-  ASSIGN_OR_RETURN(const PgResult next,
-                   postgres.Query("SELECT COALESCE(MAX(release_number), 0) + 1 FROM releases"));
-  return next.Int(0, 0);
-}
-
-absl::Status InsertRelease(Postgres& postgres, int64_t number, int permille,
-                           std::optional<int64_t> restores, const std::string& author,
-                           const std::string& reason) {
+// Writes a release that ReleaseHistory made.
+absl::Status WriteRelease(Postgres& postgres, const Release& release) {
+  std::optional<int64_t> end_time;
+  if (release.end_time.has_value()) end_time = absl::ToUnixMicros(*release.end_time);
   return postgres
       .Query(
-          "INSERT INTO releases (release_number, state, canary_permille, restores, "
-          "change_count, author, reason) VALUES ($1, $2, $3, $4, 0, $5, $6)",
+          "INSERT INTO releases (release_number, state, canary_permille, restores, change_count, "
+          "author, reason, create_time, end_author, end_reason, end_time) VALUES ($1, $2, $3, "
+          "NULLIF($4::bigint, 0), 0, $5, $6, to_timestamp($7::float8 / 1000000), $8, $9, "
+          "to_timestamp($10::float8 / 1000000)) ON CONFLICT (release_number) DO UPDATE SET "
+          "state = EXCLUDED.state, canary_permille = EXCLUDED.canary_permille, "
+          "end_author = EXCLUDED.end_author, end_reason = EXCLUDED.end_reason, "
+          "end_time = EXCLUDED.end_time",
           PgParams()
-              .Int(number)
-              .Int(permille > 0 ? 2 : 1)
-              .Int(permille)
-              .MaybeInt(restores)
-              .Text(author)
-              .Text(reason))
+              .Int(release.number)
+              .Int(static_cast<int64_t>(release.state))
+              .Int(release.canary_permille)
+              .Int(release.restores)
+              .Text(release.author)
+              .Text(release.reason)
+              .Int(absl::ToUnixMicros(release.create_time))
+              .Text(release.end_author)
+              .Text(release.end_reason)
+              .MaybeInt(end_time))
       .status();
 }
 
@@ -104,16 +110,6 @@ absl::Status SetChangeCount(Postgres& postgres, int64_t number, int64_t count) {
   return postgres
       .Query("UPDATE releases SET change_count = $2 WHERE release_number = $1",
              PgParams().Int(number).Int(count))
-      .status();
-}
-
-absl::Status EndCanary(Postgres& postgres, int64_t number, ReleaseState state,
-                       const std::string& author, const std::string& reason) {
-  return postgres
-      .Query(
-          "UPDATE releases SET state = $2, end_author = $3, end_reason = $4, end_time = now() "
-          "WHERE release_number = $1",
-          PgParams().Int(number).Int(static_cast<int64_t>(state)).Text(author).Text(reason))
       .status();
 }
 
@@ -134,24 +130,32 @@ absl::StatusOr<FleetDiff> ReadDiff(const PgResult& rows) {
   return diff;
 }
 
-int64_t NumberOf(const std::optional<Release>& release) {
-  return release.has_value() ? release->number : 0;
+int64_t NumberOf(const Release* release) { return release != nullptr ? release->number : 0; }
+
+// `where` may leave releases out.
+absl::StatusOr<ReleaseHistory> ReadHistory(Postgres& postgres, const std::string& where) {
+  ASSIGN_OR_RETURN(const PgResult rows,
+                   postgres.Query(absl::StrCat("SELECT ", kColumns, " FROM releases r ", where,
+                                               " ORDER BY r.release_number")));
+  std::vector<Release> releases;
+  for (int row = 0; row < rows.rows(); ++row) releases.push_back(ReadRelease(rows, row, 0));
+  return ReleaseHistory(std::move(releases), ReleaseHistory::kAll);
+}
+
+// By the server's clock.
+absl::StatusOr<ReleaseDecision> DecideNow(Postgres& postgres, const std::string& author,
+                                          const std::string& reason) {
+  ASSIGN_OR_RETURN(const PgResult now,
+                   postgres.Query("SELECT (EXTRACT(EPOCH FROM now()) * 1000000)::bigint"));
+  return ReleaseDecision{author, reason, absl::FromUnixMicros(now.Int(0, 0))};
 }
 
 }  // namespace
 
-absl::StatusOr<ServedReleases> ReadServedReleases(Postgres& postgres) {
-  ASSIGN_OR_RETURN(
-      const PgResult rows,
-      postgres.Query(absl::StrCat("SELECT ", kColumns,
-                                  " FROM releases r WHERE r.state = 2 OR r.release_number = "
-                                  "(SELECT MAX(release_number) FROM releases WHERE state = 1)")));
-  ServedReleases served;
-  for (int row = 0; row < rows.rows(); ++row) {
-    Release release = ReadRelease(rows, row, 0);
-    (release.state == ReleaseState::kCanary ? served.canary : served.promoted) = std::move(release);
-  }
-  return served;
+absl::StatusOr<ReleaseHistory> ReadServedReleases(Postgres& postgres) {
+  return ReadHistory(postgres,
+                     "WHERE r.state = 2 OR r.release_number = "
+                     "(SELECT MAX(release_number) FROM releases WHERE state = 1)");
 }
 
 absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::string& author,
@@ -159,22 +163,13 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::
                                                  bool all) {
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
-  ASSIGN_OR_RETURN(const ServedReleases served, ReadServedReleases(postgres));
-  if (served.canary.has_value()) {
-    const int64_t number = served.canary->number;
-    if (canary_permille > 0) {
-      RETURN_IF_ERROR(
-          postgres
-              .Query("UPDATE releases SET canary_permille = $2 WHERE release_number = $1",
-                     PgParams().Int(number).Int(canary_permille))
-              .status());
-    } else {
-      RETURN_IF_ERROR(EndCanary(postgres, number, ReleaseState::kPromoted, author, reason));
-    }
-    return Finish(postgres, number, std::move(transaction));
-  }
-  ASSIGN_OR_RETURN(const int64_t number, NextNumber(postgres));
-  RETURN_IF_ERROR(InsertRelease(postgres, number, canary_permille, std::nullopt, author, reason));
+  ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
+  ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
+  ASSIGN_OR_RETURN(const Release release,
+                   history.Promote(decision, canary_permille, /*has_changes=*/true));
+  const int64_t number = release.number;
+  RETURN_IF_ERROR(WriteRelease(postgres, release));
+  if (history.canary() != nullptr) return Finish(postgres, number, std::move(transaction));
   ASSIGN_OR_RETURN(
       const PgResult made,
       postgres.Query(absl::StrCat(Changes(),
@@ -183,10 +178,9 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::
                                   "node_count, evidence, digest) SELECT environment_id, "
                                   "problem_id, $3, winner_id, stock_id, winner_us, stock_us, "
                                   "node_count, evidence, digest FROM changes"),
-                     PgParams().Int(NumberOf(served.promoted)).Bool(all).Int(number)));
+                     PgParams().Int(NumberOf(history.promoted())).Bool(all).Int(number)));
   if (made.changed() == 0) {
-    return absl::FailedPreconditionError(
-        "there is nothing to promote: every problem is served what is best known");
+    return history.Promote(decision, canary_permille, /*has_changes=*/false).status();
   }
   RETURN_IF_ERROR(SetChangeCount(postgres, number, made.changed()));
   return Finish(postgres, number, std::move(transaction));
@@ -196,38 +190,12 @@ absl::StatusOr<FleetRelease> RollBackFleetRelease(Postgres& postgres, const std:
                                                   const std::string& reason, int64_t to) {
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
-  ASSIGN_OR_RETURN(const ServedReleases served, ReadServedReleases(postgres));
-  if (served.canary.has_value()) {
-    if (to != 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("release: take the canary ", served.canary->number,
-                       " back first (a rollback without a number), or promote it"));
-    }
-    RETURN_IF_ERROR(
-        EndCanary(postgres, served.canary->number, ReleaseState::kWithdrawn, author, reason));
-    return Finish(postgres, served.canary->number, std::move(transaction));
-  }
-  if (!served.promoted.has_value()) {
-    return absl::FailedPreconditionError("release: there is none yet");
-  }
-  if (to == 0) {
-    // Before the one whose choices are served: again, and it goes further back.
-    const int64_t same =
-        served.promoted->restores != 0 ? served.promoted->restores : served.promoted->number;
-    ASSIGN_OR_RETURN(const PgResult before,
-                     postgres.Query("SELECT COALESCE(MAX(release_number), 0) FROM releases WHERE "
-                                    "state = 1 AND release_number < $1",
-                                    PgParams().Int(same)));
-    to = before.Int(0, 0);
-    if (to == 0) return absl::FailedPreconditionError("release: there is none to go back to");
-  }
-  ASSIGN_OR_RETURN(const FleetRelease target, ReadOne(postgres, to));
-  if (target.release.state != ReleaseState::kPromoted || to >= served.promoted->number) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "release: ", to, " must be one that was promoted before ", served.promoted->number));
-  }
-  ASSIGN_OR_RETURN(const int64_t number, NextNumber(postgres));
-  RETURN_IF_ERROR(InsertRelease(postgres, number, 0, to, author, reason));
+  ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
+  ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
+  ASSIGN_OR_RETURN(const Release release, history.RollBack(decision, to));
+  const int64_t number = release.number;
+  RETURN_IF_ERROR(WriteRelease(postgres, release));
+  if (history.canary() != nullptr) return Finish(postgres, number, std::move(transaction));
   ASSIGN_OR_RETURN(
       const PgResult made,
       postgres.Query(
@@ -241,7 +209,7 @@ absl::StatusOr<FleetRelease> RollBackFleetRelease(Postgres& postgres, const std:
                        "SELECT s.environment_id, s.problem_id, $2, s.winner_id, s.stock_id, "
                        "s.winner_us, s.stock_us, s.node_count, s.evidence, s.digest FROM served s "
                        "JOIN now USING (environment_id, problem_id) WHERE now.digest <> s.digest"),
-          PgParams().Int(to).Int(number)));
+          PgParams().Int(release.restores).Int(number)));
   RETURN_IF_ERROR(SetChangeCount(postgres, number, made.changed()));
   return Finish(postgres, number, std::move(transaction));
 }
@@ -261,7 +229,7 @@ absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(Postgres& postgres) 
 }
 
 absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, bool all, int64_t limit) {
-  ASSIGN_OR_RETURN(const ServedReleases served, ReadServedReleases(postgres));
+  ASSIGN_OR_RETURN(const ReleaseHistory served, ReadServedReleases(postgres));
   ASSIGN_OR_RETURN(
       const PgResult rows,
       postgres.Query(absl::StrCat(Changes(),
@@ -273,7 +241,7 @@ absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, bool all, int64_t limit
                                   "LEFT JOIN candidates b ON b.candidate_id = c.before_id "
                                   "LEFT JOIN candidates a ON a.candidate_id = c.winner_id "
                                   "ORDER BY e.text, q.text LIMIT $3"),
-                     PgParams().Int(NumberOf(served.promoted)).Bool(all).Int(limit)));
+                     PgParams().Int(NumberOf(served.promoted())).Bool(all).Int(limit)));
   return ReadDiff(rows);
 }
 

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "db/fleet_names.h"
 #include "db/postgres.h"
-#include "proto/model/release.h"
+#include "proto/model/release_history.h"
 
 namespace convtune {
 
@@ -42,15 +42,9 @@ struct FleetDiff {
   std::vector<FleetChange> changes;  // the first ones, by environment and problem
 };
 
-// The newest promoted release and the canary that runs.
-struct ServedReleases {
-  std::optional<Release> promoted;
-  std::optional<Release> canary;
-};
-
-// Writers take a lock until they commit, so that whoever sees release N also
-// sees all below it: numbers never become visible out of order. Nobody promotes
-// what is not pooled; see PoolQueued.
+// ReleaseHistory decides which releases may follow. Writers take a lock until they commit, so that
+// whoever sees release N also sees all below it: numbers never become visible out of order. Nobody
+// promotes what is not pooled; see PoolQueued.
 //
 // Promotes what changed: problems without a choice, choices that are slower
 // beyond noise than what is best known (pooled intervals that do not overlap),
@@ -70,7 +64,8 @@ absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(Postgres& postgres);
 absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, bool all, int64_t limit);
 absl::StatusOr<FleetDiff> DiffFleetReleases(Postgres& postgres, int64_t from, int64_t to,
                                             int64_t limit);
-absl::StatusOr<ServedReleases> ReadServedReleases(Postgres& postgres);
+// Of the releases, those that are served: promoted() and canary() of the fleet.
+absl::StatusOr<ReleaseHistory> ReadServedReleases(Postgres& postgres);
 
 // A released tuning: convtune.v1.BundleTuning, whose environment is 1.
 struct ReleasedTuning {

@@ -108,7 +108,7 @@ absl::StatusOr<Tuning> LayeredTuningStore::GetTuning(const TuningKey& key) {
     absl::StatusOr<TuningRecord> below = layer->Get(key);
     if (!below.ok()) continue;
     prepare_(&below->tuning);
-    if (!best.ok() || IsBetterTuning(below->tuning, *best)) best = std::move(below->tuning);
+    if (!best.ok() || Supersedes(below->tuning, *best)) best = std::move(below->tuning);
   }
   return best;
 }
@@ -145,7 +145,7 @@ absl::Status LayeredTuningStore::ForEachTuning(
       first->Advance(corrupt);
       for (Cursor& cursor : cursors) {
         if (!cursor.tuning.has_value() || !(cursor.tuning->key == best->key)) continue;
-        if (IsBetterTuning(*cursor.tuning, *best)) best = std::move(cursor.tuning);
+        if (Supersedes(*cursor.tuning, *best)) best = std::move(cursor.tuning);
         cursor.Advance(corrupt);
       }
       prepare_(&*best);
@@ -157,7 +157,7 @@ absl::Status LayeredTuningStore::ForEachTuning(
       [&](Tuning tuning) {
         std::optional<Tuning> below = advance_to(&tuning.key);
         if (!more) return false;
-        const bool better = below.has_value() && IsBetterTuning(*below, tuning);
+        const bool better = below.has_value() && Supersedes(*below, tuning);
         more = visit(better ? *std::move(below) : std::move(tuning));
         return more;
       },

@@ -60,7 +60,7 @@ class BundleLayer {
 };
 
 // What a store and the layers beneath it hold together: of each key the better
-// tuning (IsBetterTuning), wherever it is; the store's between equals. Changes
+// tuning (Supersedes), wherever it is; the store's between equals. Changes
 // go to the store, so that a deleted tuning may leave a layer's in its place.
 // Thread-safe.
 class LayeredTuningStore : public TuningStore {

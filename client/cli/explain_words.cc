@@ -113,20 +113,16 @@ void ExplainHeuristic(const v1::Candidate& winner, const Candidates& candidates,
 }  // namespace
 
 const v1::Candidate* StockOf(const Candidates& candidates, v1::Api api) {
-  const v1::Candidate* stock = nullptr;
-  for (const v1::Candidate& candidate : candidates) {
-    if (api != v1::API_LEGACY) {
-      if (candidate.stock()) return &candidate;
-      continue;
-    }
-    const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
-                     candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
-    if (!candidate.has_legacy_algorithm() || !ran || candidate.heuristic_rank() < 0) continue;
-    if (stock == nullptr || candidate.heuristic_rank() < stock->heuristic_rank()) {
-      stock = &candidate;
-    }
+  std::vector<Candidate> known(static_cast<size_t>(candidates.size()));
+  for (size_t i = 0; i < known.size(); ++i) {
+    const v1::Candidate& candidate = candidates[static_cast<int>(i)];
+    if (candidate.has_legacy_algorithm()) known[i].id = LegacyAlgorithm();
+    known[i].heuristic_rank = candidate.heuristic_rank();
+    known[i].status = static_cast<CandidateStatus>(candidate.status());
   }
-  return stock;
+  const std::optional<size_t> stock =
+      StockIndex(known, api == v1::API_UNSPECIFIED ? Api::kAny : static_cast<Api>(api));
+  return stock.has_value() ? &candidates[static_cast<int>(*stock)] : nullptr;
 }
 
 std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {

@@ -7,8 +7,7 @@
 
 namespace convtune {
 
-// The stock choice of callers of `api`: what cuDNN itself would run for them;
-// nullptr if that is not known. The daemon marks that of callers of both.
+// The stock choice (StockIndex) of callers of `api`; nullptr if that is not known.
 const v1::Candidate* StockOf(const google::protobuf::RepeatedPtrField<v1::Candidate>& candidates,
                              v1::Api api);
 

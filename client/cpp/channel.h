@@ -1,4 +1,4 @@
-// Where a daemon is, and the connection to it. gRPC stays inside client/cpp:
+// The address of a daemon, and the connection to it. gRPC stays inside client/cpp:
 // only channel.cc and client.cc include it.
 #pragma once
 

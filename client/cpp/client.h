@@ -1,4 +1,4 @@
-// A daemon, as seen by a program.
+// A Client calls a daemon.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// A daemon as convtune-fleet sees it: what waits for the fleet, and what is
-// taken from it.
+// A FleetClient exchanges tunings and releases between a daemon and
+// convtune-fleet.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A daemon's releases, as seen by an operator's program.
+// A ReleaseClient manages a daemon's releases.
 #pragma once
 
 #include <memory>

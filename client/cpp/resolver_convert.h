@@ -1,4 +1,4 @@
-// Between the library's public values, the API's messages and the model.
+// Conversions between the library's public values, the API's messages and the model.
 #pragma once
 
 #include "client/cpp/include/convtune/resolver.h"

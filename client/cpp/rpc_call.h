@@ -1,4 +1,4 @@
-// What every blocking call has in common.
+// Deadline, retries and cancellation of every blocking call.
 #pragma once
 
 #include <grpcpp/channel.h>

@@ -1,4 +1,4 @@
-// What a daemon's error says beyond its code and message.
+// Details of a daemon's error beyond its code and message.
 #pragma once
 
 #include <string>

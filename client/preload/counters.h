@@ -1,4 +1,4 @@
-// What happened in this process, for people.
+// Counters of the interposed calls of this process, for people.
 #pragma once
 
 #include <stdint.h>

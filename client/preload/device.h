@@ -1,4 +1,4 @@
-// The environment that a convolution is for.
+// Finds the environment that a convolution runs in.
 #pragma once
 
 #include <stddef.h>

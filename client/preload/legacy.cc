@@ -9,87 +9,12 @@
 #include "client/preload/problems.h"
 #include "client/preload/report.h"
 #include "client/preload/state.h"
+#include "proto/model/legacy_note_rules.h"
 
 namespace convtune::preload {
 namespace {
 
 constexpr int kMostResults = 16;
-constexpr uint8_t kF64 = 1;
-constexpr uint8_t kF32 = 2;
-
-constexpr uint32_t kTensorCore = 1U << 1;
-constexpr uint32_t kDownConvert = 1U << 2;
-constexpr uint32_t kReducedPrecision = 1U << 3;
-constexpr uint32_t kFft = 1U << 4;
-constexpr uint32_t kNondeterministic = 1U << 5;
-constexpr uint32_t kWinograd = 1U << 6;
-constexpr uint32_t kWinogradTile4x4 = 1U << 7;
-constexpr uint32_t kWinogradTile6x6 = 1U << 8;
-constexpr uint32_t kWinogradTile13x13 = 1U << 9;
-
-// cuDNN's numbers of the algorithms, by operation.
-bool IsFft(int operation, int algorithm) {
-  constexpr int kNumbers[3][2] = {
-      {CUDNN_CONVOLUTION_FWD_ALGO_FFT, CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING},
-      {CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING},
-      {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING}};
-  return algorithm == kNumbers[operation - 1][0] || algorithm == kNumbers[operation - 1][1];
-}
-
-bool IsWinogradNonfused(int operation, int algorithm) {
-  constexpr int kNumbers[3] = {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
-                               CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
-                               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED};
-  return algorithm == kNumbers[operation - 1];
-}
-
-uint32_t WinogradNotes(int operation, int64_t filter_extent, int algorithm) {
-  constexpr int kFused[3] = {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,
-                             CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD,
-                             CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD};
-  if (algorithm == kFused[operation - 1]) {
-    return kWinograd | kWinogradTile4x4;
-  }
-  if (!IsWinogradNonfused(operation, algorithm)) {
-    return 0;
-  }
-  return kWinograd | (filter_extent <= 3 ? kWinogradTile6x6 : kWinogradTile13x13);
-}
-
-bool MayReduceInLess(int operation, uint8_t data_type, const LegacyResult& result) {
-  constexpr int kBwdData = 2;
-  constexpr int kBwdFilter = 3;
-  if (data_type == kF64) {
-    return false;
-  }
-  if (operation == kBwdFilter && result.algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1) {
-    return true;
-  }
-  if (data_type == kF32) {
-    return false;
-  }
-  if (IsWinogradNonfused(operation, result.algo)) {
-    return true;
-  }
-  const bool atomics =
-      (operation == kBwdData && result.algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_0) ||
-      (operation == kBwdFilter && (result.algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 ||
-                                   result.algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3));
-  return operation >= kBwdData && (atomics || result.determinism != CUDNN_DETERMINISTIC);
-}
-
-uint32_t MathNotes(bool f32, int math) {
-  switch (math) {
-    case CUDNN_TENSOR_OP_MATH:
-      return kTensorCore;
-    case CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION:
-      return f32 ? kTensorCore | kDownConvert : kTensorCore;
-    case CUDNN_DEFAULT_MATH:
-      return f32 ? kTensorCore : 0;
-    default:
-      return 0;
-  }
-}
 
 // The longest side of the filter.
 int64_t FilterExtent(const format::ProblemKey& key) {
@@ -187,11 +112,9 @@ int AppendOwn(const LegacyCall& call, const LegacyResult* own, int own_count, in
 
 uint32_t LegacyNotes(int operation, uint8_t data_type, int64_t filter_extent,
                      const LegacyResult& result) {
-  return MathNotes(data_type == kF32, result.mathType) |
-         (IsFft(operation, result.algo) ? kFft : 0) |
-         WinogradNotes(operation, filter_extent, result.algo) |
-         (MayReduceInLess(operation, data_type, result) ? kReducedPrecision : 0) |
-         (result.determinism == CUDNN_DETERMINISTIC ? 0 : kNondeterministic);
+  return convtune::LegacyNotes(static_cast<Operation>(operation), static_cast<DataType>(data_type),
+                               filter_extent, result.algo, result.mathType,
+                               result.determinism == CUDNN_DETERMINISTIC);
 }
 
 bool IsMathAllowed(int candidate, cudnnMathType_t allowed) {

@@ -52,8 +52,8 @@ bool LegacyWorkspace(const LegacyCall& call, int algorithm, size_t* bytes);
 // cuDNN's own list without a search (Get_v7). Number of results, 0 on an error.
 int LegacyHeuristics(const LegacyCall& call, int requested, LegacyResult* results);
 
-// Numerical notes that follow from what cuDNN says of an algorithm, as the
-// daemon keeps them (server/worker/legacy_notes.h).
+// Numerical notes that follow from what cuDNN says of an algorithm: those that
+// the daemon keeps (proto/model/legacy_note_rules.h).
 uint32_t LegacyNotes(int operation, uint8_t data_type, int64_t filter_extent,
                      const LegacyResult& result);
 

@@ -3,6 +3,7 @@
 #include "client/preload/legacy.h"
 #include "client/preload/once.h"
 #include "client/preload/real_cudnn.h"
+#include "proto/model/tensor_rules.h"
 
 namespace convtune::preload {
 namespace {
@@ -85,8 +86,7 @@ bool ReadFilter(const Readers& r, cudnnFilterDescriptor_t descriptor, TensorShad
   if (!format::key_internal::DimsInRange(filter->dims, filter->rank)) {
     return false;
   }
-  format::key_internal::PackedStrides(filter->dims, filter->rank, layout == CUDNN_TENSOR_NHWC,
-                                      filter->strides);
+  PackedStrides(filter->dims, filter->rank, layout == CUDNN_TENSOR_NHWC, filter->strides);
   return true;
 }
 

@@ -1,4 +1,4 @@
-// Which plans a program builds and keeps executing.
+// Observes which plans a program builds and keeps executing.
 #pragma once
 
 #include <cudnn.h>

@@ -1,4 +1,4 @@
-// Which of a problem's stored candidates a query is given.
+// Chooses which of a problem's stored candidates a query gets.
 #pragma once
 
 #include <cudnn.h>

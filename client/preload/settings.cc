@@ -75,10 +75,8 @@ struct Folder {
   char path[kMaxPath - 64] = {};
 };
 
-// Where a daemon has its snapshot by default, as FirstFolderWith chooses it
-// (proto/base/default_paths.h): of $STATE_DIRECTORY, this user's state folder
-// and the system's the first with a file that can be read, else the first that
-// is there, else this user's.
+// Where a daemon has its snapshot by default, as FirstFolderWith chooses it of
+// ClientSnapshotFolders (proto/base/default_paths.h).
 Folder DefaultFolder() {
   Folder folders[3];
   const char* service = Variable("STATE_DIRECTORY");
@@ -104,7 +102,12 @@ Folder DefaultFolder() {
       return folder;
     }
   }
-  return folders[1].path[0] != '\0' ? folders[1] : folders[2];
+  for (const Folder& folder : folders) {
+    if (folder.path[0] != '\0') {
+      return folder;
+    }
+  }
+  return folders[2];
 }
 
 void ReadPaths(Settings* settings) {

@@ -1,4 +1,4 @@
-// What the variables CONVTUNE_PRELOAD_* say; see README.md.
+// Settings are read from the variables CONVTUNE_PRELOAD_*; see README.md.
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-// What a program said about its backend descriptors. cuDNN cannot be asked: an
+// A Shadow records what a program set in a backend descriptor. cuDNN cannot be asked: an
 // operation graph's operations cannot be read back.
 //
 // Records hold copies, never pointers to each other: cuDNN takes finalised

@@ -1,4 +1,4 @@
-// What the process was told and what it found, once and for all.
+// The State of a process holds its settings and its snapshot, read once.
 #pragma once
 
 #include "client/preload/settings.h"

@@ -1,4 +1,5 @@
-// What the parts of a report have in common. Internal to client/report.
+// A ReportAnalysis holds the rows and indexes that all parts of a report use.
+// Internal to client/report.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Rows of reports out of bundles.
+// Reads rows of reports from bundles.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The rows that a report is made of, for spreadsheets and databases.
+// Writes a report's rows as CSV, for spreadsheets and databases.
 #pragma once
 
 #include <functional>

@@ -16,20 +16,6 @@ ReportTime TimeOfCandidate(int number, const Candidate& candidate) {
           static_cast<float>(candidate.high_us)};
 }
 
-// The stock choice: the lowest heuristic rank that ran, of the graph API, or of
-// the legacy API where the graph API has none.
-const Candidate* StockOf(const std::vector<Candidate>& candidates) {
-  const Candidate* stock = nullptr;
-  const auto place = [](const Candidate& c) {
-    return std::pair(ApiOf(c.id) == Api::kLegacy, c.heuristic_rank);
-  };
-  for (const Candidate& c : candidates) {
-    if (!c.ran() || c.heuristic_rank < 0) continue;
-    if (stock == nullptr || place(c) < place(*stock)) stock = &c;
-  }
-  return stock;
-}
-
 }  // namespace
 
 const ReportTime* ReportRow::TimeOf(int candidate) const {
@@ -147,7 +133,8 @@ void ReportData::Add(const Tuning& tuning, const Environment& environment,
   row.candidate_count = static_cast<uint16_t>(
       std::min<size_t>(tuning.candidates.size(), std::numeric_limits<uint16_t>::max()));
   if (tuning.conditions.known) row.throttled = tuning.conditions.throttled();
-  const Candidate* const stock = StockOf(tuning.candidates);
+  const std::optional<size_t> stock_index = StockIndex(tuning.candidates);
+  const Candidate* const stock = stock_index ? &tuning.candidates[*stock_index] : nullptr;
   std::vector<ReportTime> times;
   for (const Candidate& c : tuning.candidates) {
     if (!c.ran()) continue;

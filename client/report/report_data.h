@@ -1,4 +1,4 @@
-// What reports are made of: tunings of any number of nodes, in one table.
+// ReportData is what reports are computed from: tunings of many nodes in one table.
 #pragma once
 
 #include <cstddef>

@@ -133,6 +133,7 @@ CREATE TABLE evidence (
   candidate_count smallint NOT NULL,
   evidence smallint NOT NULL,
   stop_reason smallint NOT NULL,
+  full_listing boolean NOT NULL,
   clean boolean NOT NULL,
   throttled boolean NOT NULL,
   current boolean NOT NULL,

@@ -335,14 +335,4 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
   return reader.ok() ? std::make_optional(std::move(tuning)) : std::nullopt;
 }
 
-bool IsBetterTuning(const Tuning& made, const Tuning& stored) {
-  if (made.evidence == stored.evidence && (made.incomplete == 0) != (stored.incomplete == 0)) {
-    return made.incomplete == 0;
-  }
-  if (made.evidence == stored.evidence && made.conditions.clean() != stored.conditions.clean()) {
-    return made.conditions.clean();
-  }
-  return Supersedes(made, stored);
-}
-
 }  // namespace convtune

@@ -30,10 +30,4 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
                                        const BundleEnvironmentRow& environment, absl::Time now,
                                        std::vector<BundleRefusal>* refusals);
 
-// True if `made` should take the place of `stored`, which has the same key:
-// better evidence; between equals the complete one, then the one measured under
-// clean conditions, then the one with more samples, then the newer. Everything
-// that merges bundles decides by this.
-bool IsBetterTuning(const Tuning& made, const Tuning& stored);
-
 }  // namespace convtune

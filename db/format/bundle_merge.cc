@@ -68,7 +68,7 @@ absl::StatusOr<BundleMergeCounts> MergeBundles(const std::vector<std::string>& i
     for (Input& input : open) {
       if (!input.tuning().has_value()) continue;
       if (best == nullptr || input.Key() < best->Key() ||
-          (input.Key() == best->Key() && IsBetterTuning(*input.tuning(), *best->tuning()))) {
+          (input.Key() == best->Key() && Supersedes(*input.tuning(), *best->tuning()))) {
         best = &input;
       }
     }

@@ -30,7 +30,7 @@ struct BundleMergeOptions {
   std::function<void(int64_t)> progress;
 };
 
-// Writes what IsBetterTuning prefers of each key, of the earlier input between
+// Writes what Supersedes prefers of each key, of the earlier input between
 // equals, and finishes `out`. Memory does not grow with the inputs.
 // INVALID_ARGUMENT: a row breaks a rule and is not to be skipped.
 absl::StatusOr<BundleMergeCounts> MergeBundles(const std::vector<std::string>& inputs,

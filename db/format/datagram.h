@@ -1,4 +1,4 @@
-// What an interposed program tells the daemon: datagrams to a unix socket beside
+// Datagrams from an interposed program to the daemon, by a unix socket beside
 // the snapshot, fire and forget. Freestanding, like problem_key.h; README.md
 // documents every byte.
 #pragma once

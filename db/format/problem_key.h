@@ -11,15 +11,15 @@
 #include <cstdint>
 #include <cstring>
 
+#include "proto/model/tensor_rules.h"
+
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian");
 
 namespace convtune::format {
 
-constexpr int kMaxRank = 5;
+constexpr int kMaxRank = kMaxTensorRank;
 constexpr int kMaxSpatial = 3;
 constexpr int kMaxEpilogue = 4;
-constexpr int64_t kMaxDim = 2147483647;
-constexpr int64_t kMaxElements = int64_t{1} << 48;
 
 // Numbers are those of the model's enumerations (proto/model/enums.h). Forward
 // shapes, whatever the operation. Unused elements are 0. Canonical means what
@@ -70,46 +70,6 @@ inline bool SameButAlignment(const ProblemKey& a, const ProblemKey& b) {
 
 namespace key_internal {
 
-inline void PackedStrides(const int64_t* dims, int rank, bool channels_last, int64_t* strides) {
-  int64_t next = 1;
-  if (channels_last) {
-    strides[1] = 1;
-    next = dims[1];
-  }
-  for (int i = rank - 1; i >= 0; --i) {
-    if (i == 1 && channels_last) {
-      continue;
-    }
-    strides[i] = next;
-    next *= dims[i];
-  }
-}
-
-inline bool IsPacked(const int64_t* dims, const int64_t* strides, int rank, bool channels_last) {
-  int64_t packed[kMaxRank];
-  PackedStrides(dims, rank, channels_last, packed);
-  for (int i = 0; i < rank; ++i) {
-    if (dims[i] > 1 && strides[i] != packed[i]) {
-      return false;
-    }
-  }
-  return true;
-}
-
-inline void Normalize(const int64_t* dims, int rank, int64_t* strides) {
-  bool spatial = false;
-  for (int i = 2; i < rank; ++i) {
-    spatial = spatial || dims[i] > 1;
-  }
-  int64_t packed[kMaxRank];
-  PackedStrides(dims, rank, spatial && dims[1] > 1 && strides[1] == 1, packed);
-  for (int i = 0; i < rank; ++i) {
-    if (dims[i] == 1) {
-      strides[i] = packed[i];
-    }
-  }
-}
-
 // Dims from 1 to 2^31-1, at most 2^48 elements.
 inline bool DimsInRange(const int64_t* dims, int rank) {
   int64_t elements = 1;
@@ -149,25 +109,16 @@ inline bool OutputDims(const ProblemKey& key, int64_t* y_dims) {
   y_dims[0] = key.x_dims[0];
   y_dims[1] = key.w_dims[0];
   for (int i = 0; i < spatial; ++i) {
-    const int64_t padded = key.x_dims[i + 2] + key.pad_low[i] + key.pad_high[i];
-    const int64_t filter = key.dilations[i] * (key.w_dims[i + 2] - 1) + 1;
-    if (padded < filter) {
-      return false;
-    }
-    y_dims[i + 2] =
-        (key.strides[i] == 1 ? padded - filter : (padded - filter) / key.strides[i]) + 1;
+    y_dims[i + 2] = OutputSize(key.x_dims[i + 2], key.pad_low[i], key.pad_high[i],
+                               key.w_dims[i + 2], key.strides[i], key.dilations[i]);
   }
   return DimsInRange(y_dims, spatial + 2);
 }
 
-// Brings the strides of a key whose other fields are set into canonical form:
-// those of size-1 dimensions, which address nothing, become what a packed
-// tensor has there. False if the key is out of the model's range.
+// Brings the strides of a key whose other fields are set into canonical form
+// (CanonicalizeStrides). False if the key is out of the model's range.
 inline bool Canonicalize(ProblemKey* key) {
   using key_internal::AllWithin;
-  using key_internal::IsPacked;
-  using key_internal::Normalize;
-  using key_internal::PackedStrides;
   int64_t y_dims[kMaxRank] = {};
   if (!OutputDims(*key, y_dims) || key->groups < 1 || key->x_dims[1] % key->groups != 0 ||
       key->w_dims[1] != key->x_dims[1] / key->groups || key->w_dims[0] % key->groups != 0) {
@@ -179,21 +130,9 @@ inline bool Canonicalize(ProblemKey* key) {
       !AllWithin(key->y_strides, rank, 1, kMaxElements)) {
     return false;
   }
-  // NCHW if both fit.
-  for (int layout = 0; layout < 2; ++layout) {
-    const bool channels_last = layout == 1;
-    if (IsPacked(key->x_dims, key->x_strides, rank, channels_last) &&
-        IsPacked(key->w_dims, key->w_strides, rank, channels_last) &&
-        IsPacked(y_dims, key->y_strides, rank, channels_last)) {
-      PackedStrides(key->x_dims, rank, channels_last, key->x_strides);
-      PackedStrides(key->w_dims, rank, channels_last, key->w_strides);
-      PackedStrides(y_dims, rank, channels_last, key->y_strides);
-      return true;
-    }
-  }
-  Normalize(key->x_dims, rank, key->x_strides);
-  Normalize(key->w_dims, rank, key->w_strides);
-  Normalize(y_dims, rank, key->y_strides);
+  CanonicalizeStrides(
+      {{key->x_dims, key->x_strides}, {key->w_dims, key->w_strides}, {y_dims, key->y_strides}},
+      rank);
   return true;
 }
 

@@ -1,4 +1,4 @@
-// From an answer of libconvtune to a cuDNN execution plan.
+// Builds a cuDNN execution plan from an answer of libconvtune.
 #pragma once
 
 #include <convtune/resolver.h>

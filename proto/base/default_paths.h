@@ -1,4 +1,4 @@
-// Where the daemon and its clients meet when nobody says where.
+// Default paths of the daemon's socket, database and snapshot.
 #pragma once
 
 #include <string>

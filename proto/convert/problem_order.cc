@@ -5,7 +5,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "proto/model/products.h"
+#include "proto/model/reduction_length.h"
 
 namespace convtune {
 

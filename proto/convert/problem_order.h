@@ -1,4 +1,4 @@
-// In which order the problems of a list are best tuned.
+// Orders the problems of a list so that the best order of tuning results.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// convtune.v1's problem to and from the model.
+// Conversions between convtune.v1's problem and the model's.
 #pragma once
 
 #include <optional>

@@ -96,6 +96,15 @@ absl::StatusOr<CandidateId> ParseLegacyAlgorithm(std::string_view text) {
   return LegacyAlgorithm{static_cast<int>(algorithm), static_cast<int>(math_type)};
 }
 
+bool IsListed(const Candidate& candidate, Api api) {
+  return candidate.heuristic_rank >= 0 && (api == Api::kAny || ApiOf(candidate.id) == api);
+}
+
+// Each API has its own list; the graph API's comes first.
+bool IsListedBefore(const Candidate& a, const Candidate& b) {
+  return std::pair(ApiOf(a.id), a.heuristic_rank) < std::pair(ApiOf(b.id), b.heuristic_rank);
+}
+
 }  // namespace
 
 std::string ToText(const CandidateId& id) {
@@ -126,6 +135,23 @@ std::string LegacyAlgorithmName(Operation operation, int algorithm) {
       return NameOrNumber(kBwdFilterNames, algorithm);
   }
   return Concat("ALGO_", algorithm);
+}
+
+const Candidate* FirstListed(const std::vector<const Candidate*>& candidates, Api api) {
+  const Candidate* first = nullptr;
+  for (const Candidate* c : candidates) {
+    if (IsListed(*c, api) && (first == nullptr || IsListedBefore(*c, *first))) first = c;
+  }
+  return first;
+}
+
+std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates, Api api) {
+  std::optional<size_t> stock;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (!candidates[i].ran() || !IsListed(candidates[i], api)) continue;
+    if (!stock || IsListedBefore(candidates[i], candidates[*stock])) stock = i;
+  }
+  return stock;
 }
 
 bool IsCheaperToLaunch(double host_us, double other_host_us) {

@@ -1,4 +1,4 @@
-// Candidates and what trying them gave.
+// A Candidate is one way to compute a convolution, with its measurements.
 #pragma once
 
 #include <cstdint>
@@ -104,6 +104,15 @@ struct Candidate {
 
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
+
+// Of `candidates`, the one that cuDNN's heuristic for `api` lists first; nullptr
+// if it lists none. Of both APIs (kAny), the graph API's first; without one, the
+// legacy API's.
+const Candidate* FirstListed(const std::vector<const Candidate*>& candidates, Api api);
+
+// The stock choice of callers of `api`: what cuDNN itself would run for them,
+// the first that it lists (FirstListed) of those that ran. nullopt if none did.
+std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates, Api api = Api::kAny);
 
 // True if launching a candidate takes the host so much less time than launching
 // another that it matters: both times are known, and the other's is longer by a

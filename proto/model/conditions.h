@@ -1,4 +1,4 @@
-// The state of a card while it was measured.
+// Conditions describe the state of a GPU while it was measured.
 #pragma once
 
 #include <cstdint>

@@ -116,23 +116,13 @@ std::optional<ConvProblem> ConvProblem::Create(const ConvProblemSpec& spec,
   }
   if (!ok) return std::nullopt;
 
-  p.layout_ = TensorLayout::kStrided;
-  for (const TensorLayout layout : {TensorLayout::kNhwc, TensorLayout::kNchw}) {
-    if (rules::IsPacked(p.x_dims_, p.x_strides_, layout) &&
-        rules::IsPacked(p.w_dims_, p.w_strides_, layout) &&
-        rules::IsPacked(p.y_dims_, p.y_strides_, layout)) {
-      p.layout_ = layout;
-    }
-  }
-  if (p.layout_ == TensorLayout::kStrided) {
-    rules::NormalizeStrides(p.x_dims_, &p.x_strides_);
-    rules::NormalizeStrides(p.w_dims_, &p.w_strides_);
-    rules::NormalizeStrides(p.y_dims_, &p.y_strides_);
-  } else {
-    p.x_strides_ = rules::PackedStrides(p.x_dims_, p.layout_);
-    p.w_strides_ = rules::PackedStrides(p.w_dims_, p.layout_);
-    p.y_strides_ = rules::PackedStrides(p.y_dims_, p.layout_);
-  }
+  const Packing packing = CanonicalizeStrides({{p.x_dims_.data(), p.x_strides_.data()},
+                                               {p.w_dims_.data(), p.w_strides_.data()},
+                                               {p.y_dims_.data(), p.y_strides_.data()}},
+                                              p.spatial_rank() + 2);
+  p.layout_ = packing == Packing::kNchw   ? TensorLayout::kNchw
+              : packing == Packing::kNhwc ? TensorLayout::kNhwc
+                                          : TensorLayout::kStrided;
 
   p.operation_ = *spec.operation;
   p.data_type_ = types->data;

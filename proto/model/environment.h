@@ -1,4 +1,4 @@
-// What a measurement holds for.
+// An Environment is the GPU model and library for which measurements hold.
 #pragma once
 
 #include <cstdint>

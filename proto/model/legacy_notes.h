@@ -1,4 +1,4 @@
-// What is known of legacy algorithms without asking cuDNN.
+// Known notes of cuDNN's legacy algorithms, which cuDNN itself does not tell.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,7 @@
 
 namespace convtune {
 
-// Numerical notes of a legacy algorithm on inputs of `data_type` with a filter
-// whose longest side is `filter_extent`, as a mask. The legacy API reports none:
-// they follow from the algorithm, the math type and what cudnnFind* says of
-// determinism. Where cuDNN is free to choose, the note is set.
+// See LegacyNotes (legacy_note_rules.h).
 uint32_t LegacyNumericalNotes(Operation operation, DataType data_type, int64_t filter_extent,
                               const LegacyAlgorithm& algorithm, bool deterministic);
 uint32_t LegacyNumericalNotes(const ConvProblem& problem, const LegacyAlgorithm& algorithm,

@@ -136,7 +136,8 @@ std::optional<std::vector<int64_t>> OutputDims(const std::vector<int64_t>& x_dim
   for (size_t i = 0; i + 2 < x_dims.size(); ++i) {
     const int64_t padded = x_dims[i + 2] + pad_low[i] + pad_high[i];
     const int64_t filter = dilations[i] * (w_dims[i + 2] - 1) + 1;
-    const int64_t size = padded < filter ? 0 : (padded - filter) / strides[i] + 1;
+    const int64_t size =
+        OutputSize(x_dims[i + 2], pad_low[i], pad_high[i], w_dims[i + 2], strides[i], dilations[i]);
     if (size < 1) {
       Add(violations, Indexed("x_dims", i + 2 - inserted),
           Concat("output vanishes: ", padded, " elements with padding are fewer than the ", filter,
@@ -194,36 +195,9 @@ bool CheckStrides(std::vector<int64_t>* strides, std::string_view field,
 
 std::vector<int64_t> PackedStrides(const std::vector<int64_t>& dims, TensorLayout layout) {
   std::vector<int64_t> strides(dims.size());
-  int64_t next = 1;
-  if (layout == TensorLayout::kNhwc) {
-    strides[1] = 1;
-    next = dims[1];
-  }
-  for (size_t i = dims.size(); i-- > 0;) {
-    if (i == 1 && layout == TensorLayout::kNhwc) continue;
-    strides[i] = next;
-    next *= dims[i];
-  }
+  convtune::PackedStrides(dims.data(), static_cast<int>(dims.size()), layout == TensorLayout::kNhwc,
+                          strides.data());
   return strides;
-}
-
-bool IsPacked(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides,
-              TensorLayout layout) {
-  const std::vector<int64_t> packed = PackedStrides(dims, layout);
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] > 1 && strides[i] != packed[i]) return false;
-  }
-  return true;
-}
-
-void NormalizeStrides(const std::vector<int64_t>& dims, std::vector<int64_t>* strides) {
-  const bool spatial = std::any_of(dims.begin() + 2, dims.end(), [](int64_t d) { return d > 1; });
-  const bool channels_last = spatial && dims[1] > 1 && (*strides)[1] == 1;
-  const std::vector<int64_t> packed =
-      PackedStrides(dims, channels_last ? TensorLayout::kNhwc : TensorLayout::kNchw);
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] == 1) (*strides)[i] = packed[i];
-  }
 }
 
 }  // namespace convtune::rules

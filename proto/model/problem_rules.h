@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "proto/model/conv_problem.h"
+#include "proto/model/tensor_rules.h"
 
 namespace convtune::rules {
-
-constexpr int64_t kMaxDim = 2147483647;
-constexpr int64_t kMaxElements = int64_t{1} << 48;
 
 void Add(std::vector<Violation>* violations, std::string_view field, std::string_view rule);
 
@@ -54,14 +52,6 @@ bool CheckStrides(std::vector<int64_t>* strides, std::string_view field,
 
 // Strides of a packed tensor; `layout` is kNchw or kNhwc.
 std::vector<int64_t> PackedStrides(const std::vector<int64_t>& dims, TensorLayout layout);
-// True if the strides are the packed ones wherever the size is above 1.
-bool IsPacked(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides,
-              TensorLayout layout);
-// Replaces the strides of size-1 dimensions, which address nothing, by those
-// of the packed layout that the others are nearest to: NHWC if the channels
-// are more than one and adjacent and some spatial dimension is above 1, else
-// NCHW.
-void NormalizeStrides(const std::vector<int64_t>& dims, std::vector<int64_t>* strides);
 
 struct Types {
   DataType data;

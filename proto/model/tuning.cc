@@ -71,12 +71,25 @@ void ReadReasonOfMessage(QuarantineEntry* entry) {
   }
 }
 
-bool Supersedes(const Tuning& candidate, const Tuning& stored) {
-  if (candidate.evidence != stored.evidence) return candidate.evidence > stored.evidence;
-  const int64_t candidate_samples = SampleCount(candidate);
+TuningStanding StandingOf(const Tuning& tuning) {
+  return {tuning.evidence, !tuning.has(IncompleteReason::kFirstConfigsOnly),
+          tuning.conditions.clean()};
+}
+
+bool AllowsMore(int64_t wide, int64_t narrow) {
+  return narrow != 0 && (wide == 0 || wide > narrow);
+}
+
+bool Supersedes(const Tuning& made, const Tuning& stored, bool forced) {
+  const TuningStanding standing = StandingOf(made);
+  const TuningStanding stored_standing = StandingOf(stored);
+  if (standing != stored_standing) return standing > stored_standing;
+  if (forced || AllowsMore(made.memory_budget_bytes, stored.memory_budget_bytes)) return true;
+  if (AllowsMore(stored.memory_budget_bytes, made.memory_budget_bytes)) return false;
+  const int64_t samples = SampleCount(made);
   const int64_t stored_samples = SampleCount(stored);
-  if (candidate_samples != stored_samples) return candidate_samples > stored_samples;
-  return candidate.tune_time > stored.tune_time;
+  if (samples != stored_samples) return samples > stored_samples;
+  return made.tune_time > stored.tune_time;
 }
 
 }  // namespace convtune

@@ -79,8 +79,24 @@ struct QuarantineEntry {
 // Of a message that was stored without a reason: its reason and hang budget.
 void ReadReasonOfMessage(QuarantineEntry* entry);
 
-// True if `candidate` should replace `stored` under the same key: better
-// evidence; between equals the more samples, then the newer.
-bool Supersedes(const Tuning& candidate, const Tuning& stored);
+// The standing of a tuning: the part of its quality that neither more samples
+// nor a later time make up for. The greater standing is better.
+struct TuningStanding {
+  Evidence evidence = Evidence::kNone;
+  bool full_listing = false;  // not only a look-up's first configs
+  bool clean = false;         // Conditions::clean
+  friend auto operator<=>(const TuningStanding&, const TuningStanding&) = default;
+};
+TuningStanding StandingOf(const Tuning& tuning);
+
+// True if a memory budget of `wide` bytes allows more than `narrow`; 0 is no limit.
+bool AllowsMore(int64_t wide, int64_t narrow);
+
+// True if `made` is better than `stored`, which has the same key: by its
+// standing; between equals the tuning with the larger memory budget, then with
+// more samples, then the newer one. A `forced` tuning also replaces what has the
+// same standing. The daemon, imports, merges and layers all decide by this; the
+// fleet decides by the standing, then by the order of delivery.
+bool Supersedes(const Tuning& made, const Tuning& stored, bool forced = false);
 
 }  // namespace convtune

@@ -113,7 +113,7 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
     if (stored != nullptr) {
       const Tuning whole = Whole(*stored);
       if (!decision::AddsAnotherApi(whole, *tuning) &&
-          !decision::ShouldReplace(*tuning, whole, waiting->forced)) {
+          !Supersedes(*tuning, whole, waiting->forced)) {
         waiting->persisted = stored->persisted;
         continue;
       }
@@ -201,10 +201,11 @@ void Committer::ServeInstead(const Tuning& tuning,
 bool Committer::IsBetterThanStored(const Tuning& tuning) {
   const auto stored = index_->Find(tuning.key).tuning;
   if (stored == nullptr) return true;
+  // Evidence comes first: where it differs, nothing has to be read.
   if (tuning.evidence != stored->tuning.evidence) {
     return tuning.evidence > stored->tuning.evidence;
   }
-  return IsBetterTuning(tuning, Whole(*stored));
+  return Supersedes(tuning, Whole(*stored));
 }
 
 absl::StatusOr<ImportCounts> Committer::Import(const TuningSource& next) {

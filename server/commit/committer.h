@@ -49,7 +49,7 @@ class Committer {
   // several threads commit at a time goes to the disk in one transaction.
   bool Commit(Tuning tuning, const Environment& environment, bool forced);
 
-  // Keeps each of the tunings that is better (IsBetterTuning) than what is
+  // Keeps each of the tunings that is better (Supersedes) than what is
   // stored, ranked anew and without what is quarantined here, in one
   // transaction; then publishes them. Other changes wait meanwhile. All or
   // nothing, as TuningStore::PutTunings.

@@ -12,7 +12,7 @@
 
 namespace convtune::decision {
 
-// What a worker saw of a candidate's output; see convtune.worker.Checked.
+// What a worker saw of a candidate's output; see convtune.worker.v1.Checked.
 struct OutputReport {
   std::optional<double> error;
   double magnitude = 0;

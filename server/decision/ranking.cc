@@ -137,21 +137,6 @@ bool HeuristicBefore(const Candidate& a, const Candidate& b) {
   return ToText(a.id) < ToText(b.id);
 }
 
-std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates, Api api) {
-  std::optional<size_t> stock;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    if (!candidates[i].ran() || candidates[i].heuristic_rank < 0) continue;
-    if (ApiOf(candidates[i].id) != api) continue;
-    if (!stock || candidates[i].heuristic_rank < candidates[*stock].heuristic_rank) stock = i;
-  }
-  return stock;
-}
-
-std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates) {
-  const std::optional<size_t> graph = StockIndex(candidates, Api::kGraph);
-  return graph ? graph : StockIndex(candidates, Api::kLegacy);
-}
-
 const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const Candidate* stock) {
   const Candidate* fastest = nullptr;
   for (const Candidate* c : eligible) {
@@ -290,16 +275,6 @@ bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete,
   return stock && candidates[*stock].id == candidate.id;
 }
 
-bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced) {
-  if (made.evidence != stored.evidence) return made.evidence > stored.evidence;
-  constexpr IncompleteReason kFirst = IncompleteReason::kFirstConfigsOnly;
-  if (made.has(kFirst) != stored.has(kFirst)) return stored.has(kFirst);
-  if (made.conditions.clean() != stored.conditions.clean()) return made.conditions.clean();
-  if (AllowsMore(made.memory_budget_bytes, stored.memory_budget_bytes)) return true;
-  if (AllowsMore(stored.memory_budget_bytes, made.memory_budget_bytes)) return forced;
-  return forced || Supersedes(made, stored);
-}
-
 void NoteQuarantined(Tuning* tuning) {
   const bool any = std::any_of(tuning->candidates.begin(), tuning->candidates.end(),
                                [](const Candidate& c) { return c.ran(); });
@@ -347,10 +322,6 @@ bool CarryOverOtherApi(const Tuning& stored, Tuning* made) {
     RankCandidates(&made->candidates);
   }
   return carried;
-}
-
-bool AllowsMore(int64_t wide, int64_t narrow) {
-  return narrow != 0 && (wide == 0 || wide > narrow);
 }
 
 }  // namespace convtune::decision

@@ -20,14 +20,6 @@ bool TieBefore(const Candidate& a, const Candidate& b);
 // first, then heuristic rank (those without one last), then the text form.
 bool HeuristicBefore(const Candidate& a, const Candidate& b);
 
-// What cuDNN itself would choose for callers of one API: the lowest heuristic
-// rank of its candidates that ran. nullopt if none of its lists ran.
-std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates, Api api);
-
-// The stock choice of a tuning, and of callers who may use both APIs: the
-// graph API's; without one, the legacy API's.
-std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates);
-
 // The best of `eligible`, all of which ran(); nullptr if there is none. Timed
 // ones come before finalised ones. Those whose interval overlaps that of the
 // lowest median are tied with it. Of these, the ones that are clearly dearer to
@@ -75,12 +67,6 @@ void NoteFailedStock(Tuning* tuning);
 bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete,
                      const std::vector<Candidate>& candidates);
 
-// True if `made` should be kept in place of `stored`, which has the same key:
-// as Supersedes, but a full listing is never replaced by the first configs, a
-// clean one never by one from a contended or throttled GPU, and a forced
-// tuning replaces its equal.
-bool ShouldReplace(const Tuning& made, const Tuning& stored, bool forced);
-
 // After candidates were quarantined. Where nothing that ran is left, the tuning
 // is incomplete, so that any with a result takes its place. See NoteFailedStock
 // besides.
@@ -95,8 +81,5 @@ bool AddsAnotherApi(const Tuning& stored, const Tuning& made);
 // nothing of an API that `stored` has timed, takes these candidates over with
 // their conditions, and ranks anew. Returns whether it did.
 bool CarryOverOtherApi(const Tuning& stored, Tuning* made);
-
-// True if a memory budget of `wide` bytes allows more than `narrow`; 0 is no limit.
-bool AllowsMore(int64_t wide, int64_t narrow);
 
 }  // namespace convtune::decision

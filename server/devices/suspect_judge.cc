@@ -25,7 +25,7 @@ absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
                       workers::WorkerClient* client) {
   const bool measures = client->measures();
   std::optional<int> found;
-  worker::OpenProblem open = tuning::OpenRequest(spec, measures);
+  worker::v1::OpenProblem open = tuning::OpenRequest(spec, measures);
   // The other API's listing takes time, and the legacy one runs what it lists.
   if (ApiOf(suspect) == Api::kGraph) {
     open.set_legacy_api(false);
@@ -34,7 +34,7 @@ absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
   }
   RETURN_IF_ERROR(client
                       ->OpenProblem(open,
-                                    [&](const worker::ListedCandidate& listed) {
+                                    [&](const worker::v1::ListedCandidate& listed) {
                                       const auto candidate = tuning::ReadListed(listed);
                                       if (candidate && candidate->id == suspect) {
                                         found = listed.index();
@@ -44,26 +44,26 @@ absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
   if (!found) return client->CloseProblem();
   const int64_t budget_ms = absl::ToInt64Milliseconds(spec.options.time_budget);
   bool ready = false;
-  worker::Prepare prepare;
+  worker::v1::Prepare prepare;
   prepare.add_indexes(*found);
   prepare.set_time_budget_ms(budget_ms);
   RETURN_IF_ERROR(
-      client->Prepare(prepare, [&ready](const worker::Prepared& p) { ready = p.ok(); }).status());
+      client->Prepare(prepare, [&ready](const worker::v1::Prepared& p) { ready = p.ok(); }).status());
   if (ready && measures && spec.kind == jobs::WorkKind::kTune) {
     if (client->checks_results()) {
-      worker::Check check;
+      worker::v1::Check check;
       check.add_indexes(*found);
       check.set_time_budget_ms(budget_ms);
-      RETURN_IF_ERROR(client->Check(check, [](const worker::Checked&) {}).status());
+      RETURN_IF_ERROR(client->Check(check, [](const worker::v1::Checked&) {}).status());
     }
-    worker::Measure measure;
+    worker::v1::Measure measure;
     measure.add_indexes(*found);
     measure.set_warmups(1);
     measure.set_rounds(3);
     measure.set_time_budget_ms(budget_ms);
     RETURN_IF_ERROR(client
                         ->Measure(
-                            measure, [](const worker::Sample&) {}, [](const worker::Conditions&) {})
+                            measure, [](const worker::v1::Sample&) {}, [](const worker::v1::Conditions&) {})
                         .status());
   }
   return client->CloseProblem();

@@ -54,7 +54,7 @@ std::optional<FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   delivery.tuning.conditions = FromProto(row.card());
   const std::vector<Candidate>& candidates = delivery.tuning.candidates;
   if (!candidates.empty() && candidates.front().ran()) delivery.winner = 0;
-  delivery.stock = decision::StockIndex(candidates);
+  delivery.stock = StockIndex(candidates);
   return delivery;
 }
 

@@ -86,11 +86,12 @@ absl::StatusOr<int64_t> Agent::Apply(const std::vector<ReleasedTuning>& tunings)
 }
 
 absl::Status Agent::Follow() {
-  ASSIGN_OR_RETURN(const ServedReleases served, ReadServedReleases(*postgres_));
-  const bool canary = served.canary.has_value() && TakesCanary(options_.node, served.canary->number,
-                                                               served.canary->canary_permille);
-  const std::optional<Release>& target = canary ? served.canary : served.promoted;
-  if (!target.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ReleaseHistory served, ReadServedReleases(*postgres_));
+  const Release* const running = served.canary();
+  const bool canary =
+      running != nullptr && TakesCanary(options_.node, running->number, running->canary_permille);
+  const Release* const target = canary ? running : served.promoted();
+  if (target == nullptr) return absl::OkStatus();
   const std::vector<int64_t> environments = PlaceIds();
   // After a start, and for environments that are new, everything.
   const bool all = follow_all_ || environments != followed_;

@@ -156,10 +156,10 @@ class StatusCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const FleetCountsStatus counts, CountFleet(*postgres));
     ASSIGN_OR_RETURN(const std::vector<NodeStatus> nodes, ListNodes(*postgres));
-    ASSIGN_OR_RETURN(const ServedReleases served, ReadServedReleases(*postgres));
+    ASSIGN_OR_RETURN(const ReleaseHistory served, ReadServedReleases(*postgres));
     ASSIGN_OR_RETURN(const FleetDiff waiting, DiffPooled(*postgres, /*all=*/false, 1));
-    const int64_t promoted = served.promoted.has_value() ? served.promoted->number : 0;
-    const int64_t canary = served.canary.has_value() ? served.canary->number : 0;
+    const int64_t promoted = served.promoted() != nullptr ? served.promoted()->number : 0;
+    const int64_t canary = served.canary() != nullptr ? served.canary()->number : 0;
     json_ ? PrintJson(counts, nodes, promoted, canary, waiting.change_count)
           : Print(counts, nodes, promoted, canary, waiting.change_count);
     return absl::OkStatus();

@@ -190,17 +190,16 @@ bool Disagrees(const Tuning& tuning, const CandidateId& winner) {
   return false;
 }
 
-// The tunings that count: of the best evidence, and of that what was measured
-// under clean conditions if anything was.
+// The tunings that count: those of the best standing, in the cache state that
+// most of them have.
 std::vector<const Tuning*> Best(const std::vector<NodeEvidence>& evidence) {
-  std::pair<Evidence, bool> level(Evidence::kNone, false);
-  const auto level_of = [](const NodeEvidence& each) {
-    return std::pair(each.tuning.evidence, each.tuning.conditions.clean());
-  };
-  for (const NodeEvidence& each : evidence) level = std::max(level, level_of(each));
+  TuningStanding best_standing;
+  for (const NodeEvidence& each : evidence) {
+    best_standing = std::max(best_standing, StandingOf(each.tuning));
+  }
   std::map<CacheState, int> states;
   for (const NodeEvidence& each : evidence) {
-    if (level_of(each) == level) ++states[each.tuning.cache_state];
+    if (StandingOf(each.tuning) == best_standing) ++states[each.tuning.cache_state];
   }
   const CacheState state =
       std::max_element(states.begin(), states.end(), [](const auto& a, const auto& b) {
@@ -208,7 +207,7 @@ std::vector<const Tuning*> Best(const std::vector<NodeEvidence>& evidence) {
       })->first;
   std::vector<const Tuning*> best;
   for (const NodeEvidence& each : evidence) {
-    if (level_of(each) == level && each.tuning.cache_state == state) {
+    if (StandingOf(each.tuning) == best_standing && each.tuning.cache_state == state) {
       best.push_back(&each.tuning);
     }
   }
@@ -248,7 +247,7 @@ PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence) {
       if (Disagrees(*tuning, pooled.tuning.candidates.front().id)) ++pooled.disagreeing_nodes;
     }
   }
-  pooled.stock = decision::StockIndex(pooled.tuning.candidates);
+  pooled.stock = StockIndex(pooled.tuning.candidates);
   std::vector<GroupTuning> group;
   for (const NodeEvidence& each : evidence) group.push_back({each.provenance_id, &each.tuning});
   pooled.report_rows = PackGroup(group, evidence.front().environment);

@@ -7,9 +7,9 @@
 
 namespace convtune {
 
-// Puts the evidence of one problem together, at least one node's. Only the best
-// evidence there is counts, of that what was measured under clean conditions if
-// anything was, in the cache state that most of it has.
+// Puts the evidence of one problem together, at least one node's. Only tunings
+// of the best standing (TuningStanding) count, in the cache state that most of
+// them have.
 //
 // Nodes of one model differ in speed, by clocks and cooling, and not every node
 // has timed every candidate: so each node's times are first divided by its speed,

@@ -87,7 +87,7 @@ const Candidate* WinnerOf(const Tuning& tuning) {
   for (const Candidate& c : tuning.candidates) {
     if (c.ran()) ran.push_back(&c);
   }
-  const auto stock = decision::StockIndex(tuning.candidates);
+  const auto stock = StockIndex(tuning.candidates);
   return decision::PickWinner(ran, stock ? &tuning.candidates[*stock] : nullptr);
 }
 
@@ -96,7 +96,7 @@ IndexedTuning WithoutCandidates(const Tuning& tuning) {
   IndexedTuning indexed(tuning);
   indexed.candidate_count = static_cast<int>(tuning.candidates.size());
   indexed.digest = tuning.key.Digest();
-  const auto stock = decision::StockIndex(tuning.candidates);
+  const auto stock = StockIndex(tuning.candidates);
   indexed.stock_is_certain = stock && IsCertain(tuning.candidates, *stock);
   for (const Candidate& c : tuning.candidates) {
     if (c.ran()) {
@@ -118,7 +118,7 @@ void Take(const std::vector<const Candidate*>& kept, const Candidate* winner,
     candidates.push_back(*c);
     candidates.back().samples_us = {};
   }
-  indexed->stock = decision::StockIndex(candidates);
+  indexed->stock = StockIndex(candidates);
 }
 
 }  // namespace
@@ -205,7 +205,7 @@ IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned) {
     if (c.ran()) all.push_back(&c);
   }
   // The stock choices of callers of both APIs and of the legacy one alone.
-  const auto stock = decision::StockIndex(tuning.candidates);
+  const auto stock = StockIndex(tuning.candidates);
   const auto is_stock = [&](const Candidate& c) {
     return (stock && &c == &tuning.candidates[*stock]) || IsLegacyStock(c, tuning.candidates);
   };

@@ -36,7 +36,7 @@ bool IsWorthTuning(const IndexedTuning& stored, const jobs::TuningOptions& optio
   if (options.api == Api::kGraph && !stored.has_graph) return true;
   if (options.api == Api::kLegacy && !stored.has_legacy && !profile) return true;
   return stored.least_skipped_workspace &&
-         decision::AllowsMore(options.memory_budget_bytes, tuning.memory_budget_bytes);
+         AllowsMore(options.memory_budget_bytes, tuning.memory_budget_bytes);
 }
 
 bool IsEnough(Evidence evidence, bool pinned, bool first_configs_only, const LookupRequest& request,

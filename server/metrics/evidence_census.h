@@ -1,4 +1,4 @@
-// What is known, counted by environment and evidence, and how old it is.
+// An EvidenceCensus counts tunings by environment and evidence, with their age.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// From counters to what Prometheus reads.
+// Converts counters to Prometheus's metric families.
 #pragma once
 
 #include <optional>

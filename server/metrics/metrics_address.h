@@ -1,4 +1,4 @@
-// Where metrics are served.
+// The address at which metrics are served.
 #pragma once
 
 #include <string>

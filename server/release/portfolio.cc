@@ -55,7 +55,7 @@ Portfolio ChoosePortfolio(const lookup::IndexedTuning& indexed) {
   if (tuning.has(IncompleteReason::kUnjudged)) return portfolio;
   const Candidate* stock_of_both = indexed.stock ? &tuning.candidates[*indexed.stock] : nullptr;
   for (const Api api : {Api::kGraph, Api::kLegacy}) {
-    const std::optional<size_t> own = decision::StockIndex(tuning.candidates, api);
+    const std::optional<size_t> own = StockIndex(tuning.candidates, api);
     const Candidate* stock = own ? &tuning.candidates[*own] : stock_of_both;
     Candidates eligible;
     for (const Candidate& c : tuning.candidates) {

@@ -82,26 +82,6 @@ v1::Conditions ConditionsToProto(const Conditions& conditions) {
   return out;
 }
 
-// The stock choice is the first config of the heuristic lists that ran; the
-// legacy API's where the graph API has none.
-void MarkStockChoice(v1::Tuning* tuning) {
-  v1::Candidate* stock = nullptr;
-  const auto place = [](const v1::Candidate& candidate) {
-    return std::pair(candidate.has_legacy_algorithm(), candidate.heuristic_rank());
-  };
-  for (v1::Candidate& candidate : *tuning->mutable_candidates()) {
-    const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
-                     candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
-    if (ran && candidate.heuristic_rank() >= 0 &&
-        (stock == nullptr || place(candidate) < place(*stock))) {
-      stock = &candidate;
-    }
-  }
-  if (stock != nullptr) {
-    stock->set_stock(true);
-  }
-}
-
 }  // namespace
 
 google::protobuf::Timestamp ToProto(absl::Time time) {
@@ -294,7 +274,9 @@ v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environme
   for (const Candidate& candidate : tuning.candidates) {
     Fill(candidate, operation, /*with_samples=*/true, out.add_candidates());
   }
-  MarkStockChoice(&out);
+  if (const std::optional<size_t> stock = StockIndex(tuning.candidates); stock.has_value()) {
+    out.mutable_candidates(static_cast<int>(*stock))->set_stock(true);
+  }
   out.set_candidate_count(static_cast<int>(tuning.candidates.size()));
   out.set_evidence(static_cast<v1::Evidence>(tuning.evidence));
   out.set_origin(static_cast<v1::Origin>(tuning.origin));

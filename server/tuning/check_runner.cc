@@ -63,17 +63,18 @@ absl::Status CheckRunner::Run(absl::Time end) {
     const Candidate* candidate = &candidates_->at(index);
     return candidate == graph_stock || candidate == legacy_stock;
   });
-  worker::Check request;
+  worker::v1::Check request;
   for (const int index : indexes) request.add_indexes(index);
   request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
   const absl::Status status =
-      client_->Check(request, [this](const worker::Checked& checked) { Take(checked); }).status();
+      client_->Check(request, [this](const worker::v1::Checked& checked) { Take(checked); })
+          .status();
   Judge();
   LeaveHopeless();
   return status;
 }
 
-void CheckRunner::Take(const worker::Checked& checked) {
+void CheckRunner::Take(const worker::v1::Checked& checked) {
   const auto found = candidates_->find(checked.index());
   if (found == candidates_->end() || found->second.status != CandidateStatus::kFinalized) return;
   Candidate& candidate = found->second;
@@ -94,7 +95,7 @@ void CheckRunner::Take(const worker::Checked& checked) {
   candidate.capture = ReadCapture(checked.capture());
   reports_[checked.index()] = std::move(report);
   if (checked.hopeless()) hopeless_.insert(checked.index());
-  worker::Sample& run = warm_runs_[checked.index()];
+  worker::v1::Sample& run = warm_runs_[checked.index()];
   run.set_index(checked.index());
   run.set_gpu_us(checked.gpu_us());
   run.set_host_us(checked.host_us());

@@ -44,10 +44,10 @@ class CheckRunner {
   const std::vector<QuarantineEntry>& wrong() const { return wrong_; }
   const decision::Doubt& doubt() const { return doubt_; }
   // What the runs took, by index; only better than nothing.
-  const std::map<int, worker::Sample>& warm_runs() const { return warm_runs_; }
+  const std::map<int, worker::v1::Sample>& warm_runs() const { return warm_runs_; }
 
  private:
-  void Take(const worker::Checked& checked);
+  void Take(const worker::v1::Checked& checked);
   void Judge();
   void LeaveUnjudged(int index, const std::string& message);
   // Takes what was given up after its first run out of passed(): that run is its
@@ -61,7 +61,7 @@ class CheckRunner {
   workers::WorkerClient* const client_;
   std::map<int, decision::OutputReport> reports_;
   std::set<const Candidate*> stocks_;  // of each API that has any that ran
-  std::map<int, worker::Sample> warm_runs_;
+  std::map<int, worker::v1::Sample> warm_runs_;
   std::set<int> hopeless_;
   std::vector<int> passed_;
   std::vector<QuarantineEntry> wrong_;

@@ -15,13 +15,12 @@ namespace {
 
 std::vector<decision::Contender> ContendersOf(const std::map<int, Candidate>& candidates,
                                               const std::vector<int>& indexes) {
-  // As StockIndex: each API's own stays to the end, and numerics are those of
-  // the graph API's, if there is one.
+  // Each API's stock choice stays to the end.
   std::vector<const Candidate*> all;
   for (const int index : indexes) all.push_back(&candidates.at(index));
   const Candidate* graph_stock = FirstListed(all, Api::kGraph);
   const Candidate* legacy_stock = FirstListed(all, Api::kLegacy);
-  const Candidate* stock = graph_stock != nullptr ? graph_stock : legacy_stock;
+  const Candidate* stock = FirstListed(all, Api::kAny);
   std::vector<decision::Contender> contenders;
   for (const Candidate* candidate : all) {
     const bool stays = candidate == graph_stock || candidate == legacy_stock;
@@ -32,7 +31,7 @@ std::vector<decision::Contender> ContendersOf(const std::map<int, Candidate>& ca
 
 }  // namespace
 
-Conditions ReadConditions(const worker::Conditions& conditions) {
+Conditions ReadConditions(const worker::v1::Conditions& conditions) {
   Conditions out;
   out.known = conditions.known();
   if (!out.known) return out;
@@ -57,7 +56,7 @@ absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
   if (!client->reads_conditions()) return absl::OkStatus();
   const absl::Time end = absl::Now() + longest;
   while (absl::Now() < end) {
-    ASSIGN_OR_RETURN(const worker::Conditions conditions, client->ReadConditions());
+    ASSIGN_OR_RETURN(const worker::v1::Conditions conditions, client->ReadConditions());
     if (!ReadConditions(conditions).contended()) break;
     if (client->Pause(std::min(period, end - absl::Now()))) {
       return absl::CancelledError("cancelled");
@@ -102,7 +101,7 @@ absl::Status RaceRunner::Rounds(absl::Time end) {
       stop_ = StopReason::kBudget;
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(const worker::Outcome outcome, RunStep(step, end));
+    ASSIGN_OR_RETURN(const worker::v1::Outcome outcome, RunStep(step, end));
     if (outcome.out_of_time()) {
       stop_ = StopReason::kBudget;
       return absl::OkStatus();
@@ -110,9 +109,9 @@ absl::Status RaceRunner::Rounds(absl::Time end) {
   }
 }
 
-absl::StatusOr<worker::Outcome> RaceRunner::RunStep(const decision::RaceStep& step,
+absl::StatusOr<worker::v1::Outcome> RaceRunner::RunStep(const decision::RaceStep& step,
                                                     absl::Time end) {
-  worker::Measure request;
+  worker::v1::Measure request;
   for (const size_t place : step.runners) request.add_indexes(indexes_[place]);
   request.set_warmups(race_.rounds() == 0 ? warmups_ : 0);
   request.set_rounds(step.rounds);
@@ -120,11 +119,11 @@ absl::StatusOr<worker::Outcome> RaceRunner::RunStep(const decision::RaceStep& st
   request.set_cache_state(static_cast<int>(cache_state_));
   request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
   return client_->Measure(
-      request, [this](const worker::Sample& sample) { Take(sample); },
-      [this](const worker::Conditions& look) { Merge(ReadConditions(look), &conditions_); });
+      request, [this](const worker::v1::Sample& sample) { Take(sample); },
+      [this](const worker::v1::Conditions& look) { Merge(ReadConditions(look), &conditions_); });
 }
 
-void RaceRunner::Take(const worker::Sample& sample) {
+void RaceRunner::Take(const worker::v1::Sample& sample) {
   const auto found = places_.find(sample.index());
   if (found == places_.end()) return;
   const size_t place = found->second;

@@ -17,7 +17,7 @@
 namespace convtune::tuning {
 
 // As the worker reports it.
-Conditions ReadConditions(const worker::Conditions& conditions);
+Conditions ReadConditions(const worker::v1::Conditions& conditions);
 
 // Waits until no other process uses the GPU, `longest` at most, and looks
 // every `period`. OK also if somebody still does, or NVML cannot be asked.
@@ -39,7 +39,7 @@ class RaceRunner {
   absl::Status Run(absl::Time end);
   // Better than nothing: what stands in for samples where there was no time to
   // take any. Call before Run.
-  void SetWarmRuns(std::map<int, worker::Sample> runs) { warm_runs_ = std::move(runs); }
+  void SetWarmRuns(std::map<int, worker::v1::Sample> runs) { warm_runs_ = std::move(runs); }
 
   // Those that were still in it when it ended, by the worker's index.
   std::vector<int> finalists() const;
@@ -52,8 +52,8 @@ class RaceRunner {
 
  private:
   absl::Status Rounds(absl::Time end);
-  absl::StatusOr<worker::Outcome> RunStep(const decision::RaceStep& step, absl::Time end);
-  void Take(const worker::Sample& sample);
+  absl::StatusOr<worker::v1::Outcome> RunStep(const decision::RaceStep& step, absl::Time end);
+  void Take(const worker::v1::Sample& sample);
   void DropOtherKind();
   void WriteResults();
 
@@ -65,7 +65,7 @@ class RaceRunner {
   std::map<int, size_t> places_;              // by index
   std::vector<std::vector<double>> host_us_;  // by place
   decision::Race race_;
-  std::map<int, worker::Sample> warm_runs_;
+  std::map<int, worker::v1::Sample> warm_runs_;
   StopReason stop_ = StopReason::kNone;
   int rounds_ = 0;
   Conditions conditions_;

@@ -57,7 +57,7 @@ class Takes {
         candidates_(candidates),
         series_(indexes.size(), decision::Series(kRounds)) {}
 
-  void Add(const worker::Sample& sample) {
+  void Add(const worker::v1::Sample& sample) {
     const auto place = std::find(indexes_.begin(), indexes_.end(), sample.index());
     if (place == indexes_.end()) return;
     Candidate& candidate = candidates_->at(sample.index());
@@ -115,7 +115,7 @@ std::vector<int> RunnersOf(const Way& way, const std::vector<int>& finalists,
 absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Time end,
                      std::map<int, Candidate>* candidates, Conditions* conditions,
                      workers::WorkerClient* client) {
-  worker::Measure request;
+  worker::v1::Measure request;
   const std::vector<int> runners = RunnersOf(way, finalists, *candidates);
   if (runners.empty()) return absl::OkStatus();
   for (const int index : runners) request.add_indexes(index);
@@ -127,8 +127,8 @@ absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Ti
   const absl::Status status =
       client
           ->Measure(
-              request, [&takes](const worker::Sample& sample) { takes.Add(sample); },
-              [conditions](const worker::Conditions& look) {
+              request, [&takes](const worker::v1::Sample& sample) { takes.Add(sample); },
+              [conditions](const worker::v1::Conditions& look) {
                 Merge(ReadConditions(look), conditions);
               })
           .status();

@@ -115,9 +115,9 @@ absl::Status Run::List() {
   circumstances_.one_api = measures_ && input_.spec.options.api != Api::kAny;
   circumstances_.first_configs_only = input_.spec.kind == jobs::WorkKind::kFirstConfigs;
   ASSIGN_OR_RETURN(
-      const worker::Outcome outcome,
+      const worker::v1::Outcome outcome,
       client_->OpenProblem(OpenRequest(input_.spec, client_->measures()),
-                           [this, &seen, &nonsense](const worker::ListedCandidate& listed) {
+                           [this, &seen, &nonsense](const worker::v1::ListedCandidate& listed) {
                              std::optional<Candidate> candidate = ReadListed(listed);
                              if (!candidate || candidates_.size() >= kMaxListed) {
                                nonsense = true;
@@ -138,7 +138,7 @@ absl::Status Run::List() {
 }
 
 absl::Status Run::Prepare() {
-  worker::Prepare request;
+  worker::v1::Prepare request;
   int done = 0;
   // Legacy algorithms first: they are quick to prepare, plans may not be. Last
   // those that are compiled, which may take seconds each.
@@ -165,7 +165,7 @@ absl::Status Run::Prepare() {
   request.set_time_budget_ms(measures_ ? std::max<int64_t>(1, MillisLeft() / 2) : MillisLeft());
   return client_
       ->Prepare(request,
-                [this, &done](const worker::Prepared& prepared) {
+                [this, &done](const worker::v1::Prepared& prepared) {
                   const auto found = candidates_.find(prepared.index());
                   if (found == candidates_.end()) return;
                   Candidate& candidate = found->second;

@@ -20,16 +20,16 @@ uint32_t NoteMask(const Notes& notes) {
 
 }  // namespace
 
-worker::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures) {
-  worker::OpenProblem open;
+worker::v1::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures) {
+  worker::v1::OpenProblem open;
   open.set_problem_text(spec.key.problem_text);
   if (spec.kind == jobs::WorkKind::kFirstConfigs) {
-    open.set_listing(worker::LISTING_STOCK);
+    open.set_listing(worker::v1::LISTING_STOCK);
   } else if (spec.kind == jobs::WorkKind::kTune &&
              spec.options.search == jobs::Search::kExhaustive) {
-    open.set_listing(worker::LISTING_EXHAUSTIVE);
+    open.set_listing(worker::v1::LISTING_EXHAUSTIVE);
   } else {
-    open.set_listing(worker::LISTING_HEURISTICS);
+    open.set_listing(worker::v1::LISTING_HEURISTICS);
   }
   open.set_graph_api(spec.options.api != Api::kLegacy);
   // The legacy search runs what it lists, so a heuristic look-up leaves it out.
@@ -43,7 +43,7 @@ worker::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures) {
   return open;
 }
 
-std::optional<Candidate> ReadListed(const worker::ListedCandidate& listed) {
+std::optional<Candidate> ReadListed(const worker::v1::ListedCandidate& listed) {
   absl::StatusOr<CandidateId> id = ParseCandidateId(listed.text());
   if (!id.ok()) return std::nullopt;
   Candidate candidate;
@@ -64,15 +64,6 @@ std::optional<Candidate> ReadListed(const worker::ListedCandidate& listed) {
   candidate.status = candidate.error_message.empty() ? CandidateStatus::kSkippedBudget
                                                      : CandidateStatus::kUnsupported;
   return candidate;
-}
-
-const Candidate* FirstListed(const std::vector<const Candidate*>& candidates, Api api) {
-  const Candidate* first = nullptr;
-  for (const Candidate* c : candidates) {
-    if (c->heuristic_rank < 0 || ApiOf(c->id) != api) continue;
-    if (first == nullptr || c->heuristic_rank < first->heuristic_rank) first = c;
-  }
-  return first;
 }
 
 }  // namespace convtune::tuning

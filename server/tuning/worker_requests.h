@@ -11,15 +11,11 @@
 
 namespace convtune::tuning {
 
-worker::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures);
+worker::v1::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures);
 
 // nullopt if its text is no candidate. One that the legacy search refused, or
 // whose numbers cannot be, is kUnsupported, any other kSkippedBudget until
 // something is done with it.
-std::optional<Candidate> ReadListed(const worker::ListedCandidate& listed);
-
-// Of `candidates`, the one that cuDNN's heuristic for `api` lists first; nullptr
-// if it lists none.
-const Candidate* FirstListed(const std::vector<const Candidate*>& candidates, Api api);
+std::optional<Candidate> ReadListed(const worker::v1::ListedCandidate& listed);
 
 }  // namespace convtune::tuning

@@ -1,4 +1,5 @@
-// What a session works against: a card, or a profile that stands in for one.
+// A Backend is what a session works against: a GPU, or a profile that stands in
+// for one. This header is the ground of the worker: its folders may include it.
 #pragma once
 
 #include <array>
@@ -17,9 +18,8 @@
 #include "proto/model/conv_problem.h"
 #include "proto/model/environment.h"
 #include "proto/model/self_check.h"
-#include "server/worker/sample_plan.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // kStock: the first of each API's heuristic; nothing is run for it.
 enum class ListingDepth { kStock, kHeuristics, kExhaustive };
@@ -52,6 +52,12 @@ struct RunMode {
   CacheState cache_state = CacheState::kInputHot;
 };
 
+// A Stamp is what a stamp kernel stored; 0 where it did not.
+struct Stamp {
+  uint64_t timer_ns = 0;
+  uint64_t cycles = 0;
+};
+
 // One sample of a candidate.
 struct TimedRun {
   double gpu_us = 0;
@@ -70,7 +76,7 @@ struct CheckedRun {
   TimedRun run;    // the next one, not held either; where it is hopeless, the first
   // IsHopeless() of the first run: it was not run again, nor captured.
   bool hopeless = false;
-  // See convtune.worker.Checked.
+  // See convtune.worker.v1.Checked.
   std::optional<double> error;
   double magnitude = 0;
   int64_t nonfinite = 0;
@@ -144,4 +150,4 @@ class Backend {
                                                                int64_t memory_budget_bytes) = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -1,11 +1,11 @@
-// The worker's end of the socket to the daemon.
+// A Channel is the worker's end of the socket to the daemon.
 #pragma once
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "convtune/worker/worker.pb.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // Owns the descriptor. Not thread-safe.
 class Channel {
@@ -17,12 +17,12 @@ class Channel {
 
   // Blocks until a request arrives. OUT_OF_RANGE: the daemon closed its end;
   // DATA_LOSS: what arrived is no request.
-  absl::StatusOr<worker::Request> Receive();
+  absl::StatusOr<worker::v1::Request> Receive();
   // OUT_OF_RANGE: the daemon closed its end.
-  absl::Status Send(const worker::Reply& reply);
+  absl::Status Send(const worker::v1::Reply& reply);
 
  private:
   const int fd_;
 };
 
-}  // namespace convtune
+}  // namespace convtune::worker

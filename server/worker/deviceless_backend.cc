@@ -5,26 +5,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
-#include "server/worker/cudnn_library.h"
-#include "server/worker/graph_builder.h"
-#include "server/worker/graph_listing.h"
-#include "server/worker/plan.h"
+#include "server/worker/cudnn/cudnn_library.h"
+#include "server/worker/cudnn/graph_builder.h"
+#include "server/worker/cudnn/plan.h"
+#include "server/worker/search/graph_listing.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 absl::Status NeedsGpu() { return absl::FailedPreconditionError("a profile has no GPU to run on"); }
 
 class DevicelessProblem : public BackendProblem {
  public:
-  DevicelessProblem(OperationGraph graph, int64_t workspace_limit)
+  DevicelessProblem(cudnn::OperationGraph graph, int64_t workspace_limit)
       : graph_(std::move(graph)), workspace_limit_(workspace_limit) {}
 
   absl::StatusOr<ListingEnd> List(const ListingOptions& options,
                                   const OnListed& on_listed) override {
-    ListingSink sink(options, on_listed);
+    search::ListingSink sink(options, on_listed);
     if (options.graph_api) {
-      ListGraphCandidates(graph_, options, &sink);
+      search::ListGraphCandidates(graph_, options, &sink);
     }
     return sink.end();
   }
@@ -35,7 +35,8 @@ class DevicelessProblem : public BackendProblem {
       return NeedsGpu();
     }
     // Nothing will run, so the plan is not kept.
-    ASSIGN_OR_RETURN(const ExecutionPlan plan, ExecutionPlan::Create(graph_, *config));
+    ASSIGN_OR_RETURN(const cudnn::ExecutionPlan plan,
+                     cudnn::ExecutionPlan::Create(graph_, *config));
     return PreparedCandidate{plan.workspace_bytes(), plan.workspace_bytes() > workspace_limit_};
   }
 
@@ -46,21 +47,22 @@ class DevicelessProblem : public BackendProblem {
   }
 
  private:
-  const OperationGraph graph_;
+  const cudnn::OperationGraph graph_;
   const int64_t workspace_limit_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DevicelessBackend>> DevicelessBackend::Create(
-    const DeviceProfile& profile) {
-  KeepNvrtcLoaded();
-  ASSIGN_OR_RETURN(Descriptor properties, Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
+    const device::DeviceProfile& profile) {
+  cudnn::KeepNvrtcLoaded();
+  ASSIGN_OR_RETURN(cudnn::Descriptor properties,
+                   cudnn::Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
   RETURN_IF_ERROR(
       properties.SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json));
   RETURN_IF_ERROR(properties.Finalize());
   return std::unique_ptr<DevicelessBackend>(
-      new DevicelessBackend(DescribeProfile(profile), std::move(properties)));
+      new DevicelessBackend(device::DescribeProfile(profile), std::move(properties)));
 }
 
 absl::StatusOr<std::unique_ptr<BackendProblem>> DevicelessBackend::Open(
@@ -72,10 +74,10 @@ absl::StatusOr<std::unique_ptr<BackendProblem>> DevicelessBackend::Open(
     return absl::ResourceExhaustedError(absl::StrCat("memory_budget_bytes: the tensors need ",
                                                      problem.TensorBytes(), " of ", budget));
   }
-  CudnnTarget target;
+  cudnn::CudnnTarget target;
   target.device_properties = &properties_;
-  ASSIGN_OR_RETURN(OperationGraph graph, OperationGraph::Create(problem, target));
+  ASSIGN_OR_RETURN(cudnn::OperationGraph graph, cudnn::OperationGraph::Create(problem, target));
   return std::make_unique<DevicelessProblem>(std::move(graph), workspace_limit);
 }
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -1,20 +1,21 @@
-// cuDNN's planning for a GPU that is not there.
+// A DevicelessBackend has cuDNN plan for a GPU that is not there.
 #pragma once
 
 #include <memory>
 
 #include "server/worker/backend.h"
-#include "server/worker/descriptor.h"
-#include "server/worker/device_info.h"
+#include "server/worker/cudnn/descriptor.h"
+#include "server/worker/device/device_info.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // Lists and builds plans; Run and the legacy search answer
 // FAILED_PRECONDITION. Needs neither a driver nor libcuda.
 class DevicelessBackend : public Backend {
  public:
   // INVALID_ARGUMENT or INTERNAL if cuDNN does not take the properties.
-  static absl::StatusOr<std::unique_ptr<DevicelessBackend>> Create(const DeviceProfile& profile);
+  static absl::StatusOr<std::unique_ptr<DevicelessBackend>> Create(
+      const device::DeviceProfile& profile);
 
   const Environment& environment() const override { return info_.environment; }
   const Provenance& provenance() const override { return info_.provenance; }
@@ -24,11 +25,11 @@ class DevicelessBackend : public Backend {
                                                        int64_t memory_budget_bytes) override;
 
  private:
-  DevicelessBackend(DeviceInfo info, Descriptor properties)
+  DevicelessBackend(device::DeviceInfo info, cudnn::Descriptor properties)
       : info_(std::move(info)), properties_(std::move(properties)) {}
 
-  const DeviceInfo info_;
-  const Descriptor properties_;
+  const device::DeviceInfo info_;
+  const cudnn::Descriptor properties_;
 };
 
-}  // namespace convtune
+}  // namespace convtune::worker

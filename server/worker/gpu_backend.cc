@@ -5,34 +5,35 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
-#include "server/worker/cudnn_library.h"
-#include "server/worker/cudnn_status.h"
-#include "server/worker/device_memory.h"
+#include "server/worker/cudnn/cudnn_library.h"
+#include "server/worker/cudnn/cudnn_status.h"
+#include "server/worker/device/device_memory.h"
 #include "server/worker/gpu_self_check.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 absl::StatusOr<std::unique_ptr<GpuBackend>> GpuBackend::Create(int ordinal) {
-  KeepNvrtcLoaded();
-  ASSIGN_OR_RETURN(DeviceInfo info, DescribeGpu(ordinal));
+  cudnn::KeepNvrtcLoaded();
+  ASSIGN_OR_RETURN(device::DeviceInfo info, device::DescribeGpu(ordinal));
   std::unique_ptr<GpuBackend> backend(new GpuBackend(std::move(info)));
-  RETURN_IF_ERROR(ToStatus(cudaSetDevice(ordinal), "select the GPU"));
-  RETURN_IF_ERROR(ToStatus(cudaStreamCreateWithFlags(&backend->stream_, cudaStreamNonBlocking),
-                           "create a stream"));
-  ASSIGN_OR_RETURN(backend->handle_, CudnnHandle::Create(backend->stream_));
+  RETURN_IF_ERROR(cudnn::ToStatus(cudaSetDevice(ordinal), "select the GPU"));
+  RETURN_IF_ERROR(cudnn::ToStatus(
+      cudaStreamCreateWithFlags(&backend->stream_, cudaStreamNonBlocking), "create a stream"));
+  ASSIGN_OR_RETURN(backend->handle_, cudnn::CudnnHandle::Create(backend->stream_));
   ASSIGN_OR_RETURN(backend->kernels_,
-                   Kernels::Load(backend->info_.environment.sm_count, backend->stream_));
+                   device::Kernels::Load(backend->info_.environment.sm_count, backend->stream_));
   int l2_bytes = 0;
-  RETURN_IF_ERROR(ToStatus(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, ordinal),
-                           "ask for the size of the L2 cache"));
-  backend->flush_bytes_ = FlushBytes(l2_bytes);
+  RETURN_IF_ERROR(
+      cudnn::ToStatus(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, ordinal),
+                      "ask for the size of the L2 cache"));
+  backend->flush_bytes_ = timing::FlushBytes(l2_bytes);
   ASSIGN_OR_RETURN(backend->timed_stream_,
-                   CudaStream::Create(backend->stream_, backend->kernels_.get(), l2_bytes));
-  backend->timer_ = std::make_unique<Timer>(backend->timed_stream_.get());
+                   device::CudaStream::Create(backend->stream_, backend->kernels_.get(), l2_bytes));
+  backend->timer_ = std::make_unique<timing::Timer>(backend->timed_stream_.get());
   char pci_bus_id[32] = "";
-  RETURN_IF_ERROR(ToStatus(cudaDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), ordinal),
-                           "ask for the GPU's PCI address"));
-  absl::StatusOr<std::unique_ptr<Nvml>> nvml = Nvml::Open(pci_bus_id);
+  RETURN_IF_ERROR(cudnn::ToStatus(cudaDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), ordinal),
+                                  "ask for the GPU's PCI address"));
+  absl::StatusOr<std::unique_ptr<device::Nvml>> nvml = device::Nvml::Open(pci_bus_id);
   if (nvml.ok()) {
     backend->nvml_ = *std::move(nvml);
   } else {
@@ -45,7 +46,7 @@ GpuBackend::~GpuBackend() {
   timer_.reset();
   timed_stream_.reset();
   kernels_.reset();
-  handle_ = CudnnHandle();
+  handle_ = cudnn::CudnnHandle();
   if (stream_ != nullptr) {
     cudaStreamDestroy(stream_);
   }
@@ -57,11 +58,11 @@ ConditionsLook GpuBackend::LookAtConditions() {
 
 absl::StatusOr<SelfCheck> GpuBackend::CheckSelf(
     uint32_t lost_steps, const std::function<absl::Status(uint32_t step)>& on_step) {
-  SelfCheckOptions options;
+  verify::SelfCheckOptions options;
   options.lost_steps = lost_steps;
   options.on_step = on_step;
-  GpuSelfCheckCard card(resources(), timed_stream_.get(), flush_bytes_);
-  return RunSelfCheck(options, &card);
+  GpuSelfCheckDevice card(resources(), timed_stream_.get(), flush_bytes_);
+  return verify::RunSelfCheck(options, &card);
 }
 
 void GpuBackend::Apply(const SelfCheck& check) {
@@ -71,7 +72,7 @@ void GpuBackend::Apply(const SelfCheck& check) {
 absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProblem& problem,
                                                                  int64_t memory_budget_bytes) {
   if (nvml_ != nullptr) nvml_->ReadSettings();
-  ASSIGN_OR_RETURN(const int64_t free_bytes, FreeDeviceMemory());
+  ASSIGN_OR_RETURN(const int64_t free_bytes, device::FreeDeviceMemory());
   // Code of kernels is loaded as they are first used: that needs room too.
   const int64_t usable = free_bytes - free_bytes / 16;
   // What the timer reads to flush the cache is allocated already, and counts.
@@ -87,4 +88,4 @@ absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProbl
   return opened;
 }
 
-}  // namespace convtune
+}  // namespace convtune::worker

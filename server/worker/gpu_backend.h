@@ -1,4 +1,4 @@
-// A card.
+// A GpuBackend works on a GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,15 +8,15 @@
 #include <string>
 
 #include "server/worker/backend.h"
-#include "server/worker/cuda_stream.h"
-#include "server/worker/cudnn_handle.h"
-#include "server/worker/device_info.h"
+#include "server/worker/cudnn/cudnn_handle.h"
+#include "server/worker/device/cuda_stream.h"
+#include "server/worker/device/device_info.h"
+#include "server/worker/device/kernels.h"
+#include "server/worker/device/nvml.h"
 #include "server/worker/gpu_problem.h"
-#include "server/worker/kernels.h"
-#include "server/worker/nvml.h"
-#include "server/worker/timer.h"
+#include "server/worker/timing/timer.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // Holds the CUDA context, a stream, a cuDNN handle, our kernels and a timer for
 // as long as it lives. Not thread-safe.
@@ -39,22 +39,22 @@ class GpuBackend : public Backend {
                                                        int64_t memory_budget_bytes) override;
 
  private:
-  explicit GpuBackend(DeviceInfo info) : info_(std::move(info)) {}
+  explicit GpuBackend(device::DeviceInfo info) : info_(std::move(info)) {}
 
   GpuResources resources() {
     return {handle_.get(), stream_, timer_.get(), kernels_.get(), &holds_};
   }
 
-  const DeviceInfo info_;
+  const device::DeviceInfo info_;
   cudaStream_t stream_ = nullptr;
-  CudnnHandle handle_;
-  std::unique_ptr<Kernels> kernels_;
-  std::unique_ptr<CudaStream> timed_stream_;
-  std::unique_ptr<Timer> timer_;
-  HoldPolicy holds_;
+  cudnn::CudnnHandle handle_;
+  std::unique_ptr<device::Kernels> kernels_;
+  std::unique_ptr<device::CudaStream> timed_stream_;
+  std::unique_ptr<timing::Timer> timer_;
+  timing::HoldPolicy holds_;
   int64_t flush_bytes_ = 0;
-  std::unique_ptr<Nvml> nvml_;  // null where it cannot be had
-  std::string nvml_failure_;    // why not
+  std::unique_ptr<device::Nvml> nvml_;  // null where it cannot be had
+  std::string nvml_failure_;            // why not
 };
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -10,22 +10,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
-#include "server/worker/cudnn_status.h"
-#include "server/worker/graph_listing.h"
-#include "server/worker/legacy_notes.h"
-#include "server/worker/legacy_search.h"
-#include "server/worker/stale_errors.h"
+#include "server/worker/cudnn/cudnn_status.h"
+#include "server/worker/cudnn/legacy_notes.h"
+#include "server/worker/cudnn/stale_errors.h"
+#include "server/worker/search/graph_listing.h"
+#include "server/worker/search/legacy_search.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 // Zones around output and workspace, and what comparing needs.
-constexpr int64_t kCheckBytes = 4 * GuardedBuffer::kZoneBytes + OutputCheck::kBytes;
+constexpr int64_t kCheckBytes = 4 * device::GuardedBuffer::kZoneBytes + verify::OutputCheck::kBytes;
 
-absl::Status Agree(DataType type, const OutputCheck::Result& eager,
-                   const OutputCheck::Result& replayed) {
-  const std::string difference = Disagreement(type, eager.comparison, eager.nonfinite,
-                                              replayed.comparison, replayed.nonfinite);
+absl::Status Agree(DataType type, const verify::OutputCheck::Result& eager,
+                   const verify::OutputCheck::Result& replayed) {
+  const std::string difference = verify::Disagreement(type, eager.comparison, eager.nonfinite,
+                                                      replayed.comparison, replayed.nonfinite);
   return difference.empty() ? absl::OkStatus() : absl::DataLossError(difference);
 }
 
@@ -34,16 +34,16 @@ absl::Status Agree(DataType type, const OutputCheck::Result& eager,
 absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem& problem,
                                                                const GpuResources& resources,
                                                                int64_t memory_budget_bytes,
-                                                               InputValues inputs) {
+                                                               verify::InputValues inputs) {
   const int64_t needed = problem.TensorBytes() + kCheckBytes;
   if (memory_budget_bytes < needed) {
     return absl::ResourceExhaustedError(
         absl::StrCat("memory_budget_bytes: the tensors and the check of the output need ", needed,
                      " of ", memory_budget_bytes));
   }
-  CudnnTarget target;
+  cudnn::CudnnTarget target;
   target.handle = resources.handle;
-  ASSIGN_OR_RETURN(OperationGraph operation, OperationGraph::Create(problem, target));
+  ASSIGN_OR_RETURN(cudnn::OperationGraph operation, cudnn::OperationGraph::Create(problem, target));
   return std::unique_ptr<GpuProblem>(new GpuProblem(problem, std::move(operation), resources,
                                                     memory_budget_bytes - needed, inputs));
 }
@@ -52,14 +52,14 @@ absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
                                             const OnListed& on_listed) {
   // Stock choices are rarely run, so their inputs are made later.
   if (options.depth != ListingDepth::kStock) EnsureHostWork();
-  ListingSink sink(options, on_listed);
+  search::ListingSink sink(options, on_listed);
   if (options.graph_api) {
-    ListGraphCandidates(operation_, options, &sink);
+    search::ListGraphCandidates(operation_, options, &sink);
   }
   if (options.legacy_api && !sink.Over()) {
     const absl::Status status = ListLegacy(options, &sink);
     if (!status.ok()) {
-      AbortIfContextIsLost();
+      cudnn::AbortIfContextIsLost();
       sink.AddRefusal(status);
     }
   }
@@ -69,15 +69,15 @@ absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
 absl::StatusOr<PreparedCandidate> GpuProblem::Prepare(const CandidateId& id) {
   Prepared prepared;
   if (const auto* config = std::get_if<EngineConfig>(&id)) {
-    absl::StatusOr<ExecutionPlan> plan = ExecutionPlan::Create(operation_, *config);
+    absl::StatusOr<cudnn::ExecutionPlan> plan = cudnn::ExecutionPlan::Create(operation_, *config);
     if (!plan.ok()) {
-      AbortIfContextIsLost();
+      cudnn::AbortIfContextIsLost();
       return plan.status();
     }
     prepared.workspace_bytes = plan->workspace_bytes();
     prepared.plan = *std::move(plan);
   } else {
-    ASSIGN_OR_RETURN(LegacyConvolution * legacy, Legacy());
+    ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
     ASSIGN_OR_RETURN(prepared.workspace_bytes,
                      legacy->WorkspaceBytes(std::get<LegacyAlgorithm>(id)));
   }
@@ -105,8 +105,8 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
     for (auto& [id, prepared] : prepared_) {
       prepared.graph.reset();
     }
-    workspace_ = GuardedBuffer();
-    absl::StatusOr<GuardedBuffer> buffer = GuardedBuffer::Allocate(size);
+    workspace_ = device::GuardedBuffer();
+    absl::StatusOr<device::GuardedBuffer> buffer = device::GuardedBuffer::Allocate(size);
     if (buffer.ok()) {
       workspace_ = *std::move(buffer);
     } else if (!absl::IsResourceExhausted(buffer.status())) {
@@ -124,14 +124,15 @@ absl::Status GpuProblem::BeginMeasure(const std::vector<CandidateId>& ids) {
 
 absl::StatusOr<TimedRun> GpuProblem::Run(const CandidateId& id, const RunMode& mode) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
-  return TryTwice<TimedRun>([&] { return Sample(id, mode, prepared); }, AbortIfContextIsLost);
+  return cudnn::TryTwice<TimedRun>([&] { return Sample(id, mode, prepared); },
+                                   cudnn::AbortIfContextIsLost);
 }
 
 absl::StatusOr<CheckedRun> GpuProblem::Check(const CandidateId& id) {
   ASSIGN_OR_RETURN(Prepared * prepared, Find(id));
   absl::StatusOr<CheckedRun> checked = RunAndLook(id, prepared);
   if (!checked.ok()) {
-    AbortIfContextIsLost();
+    cudnn::AbortIfContextIsLost();
   }
   return checked;
 }
@@ -148,14 +149,14 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
                                             Prepared* prepared) {
   if (!prepared->warm) {
     RETURN_IF_ERROR(Launch(id, *prepared));
-    RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(resources_.stream), "warm up"));
+    RETURN_IF_ERROR(cudnn::ToStatus(cudaStreamSynchronize(resources_.stream), "warm up"));
     prepared->warm = true;
   }
   const bool replays = mode.launch == LaunchMode::kGraphCapture;
   if (replays && !prepared->graph.has_value()) {
     RETURN_IF_ERROR(CaptureAndReplay(id, prepared));
   }
-  TimedWork work;
+  timing::TimedWork work;
   work.cache_state = mode.cache_state;
   work.inputs = tensors_->fresh_inputs();
   work.expected = prepared->expected;
@@ -175,26 +176,27 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
 
 absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepared* prepared) {
   RETURN_IF_ERROR(EnsureCheck());
-  const GuardedBuffer& output = tensors_->output();
+  const device::GuardedBuffer& output = tensors_->output();
   RETURN_IF_ERROR(output.Prepare(output.bytes(), resources_.stream));
   if (FitsWorkspace(*prepared)) {
     RETURN_IF_ERROR(workspace_.Prepare(prepared->workspace_bytes, resources_.stream));
   }
-  TimedWork work;
+  timing::TimedWork work;
   work.inputs = tensors_->fresh_inputs();
   work.launch = [&] { return Launch(id, *prepared); };
   work.holds = 0;  // code may be loaded, and memory allocated
   CheckedRun checked;
-  ASSIGN_OR_RETURN(checked.first, TryTwice<TimedRun>([&] { return resources_.timer->Time(work); },
-                                                     AbortIfContextIsLost));
+  ASSIGN_OR_RETURN(checked.first,
+                   cudnn::TryTwice<TimedRun>([&] { return resources_.timer->Time(work); },
+                                             cudnn::AbortIfContextIsLost));
   prepared->warm = true;
   ASSIGN_OR_RETURN(checked.out_of_bounds, WrittenOutOfBounds(*prepared));
-  ASSIGN_OR_RETURN(const OutputCheck::Result looked, check_->Look(output.data()));
+  ASSIGN_OR_RETURN(const verify::OutputCheck::Result looked, check_->Look(output.data()));
   checked.error = looked.comparison.error;
   checked.magnitude = looked.comparison.magnitude;
   checked.nonfinite = looked.nonfinite;
   double& best_us = best_us_[ApiOf(id)];
-  if (IsHopeless({checked.first.gpu_us, checked.first.host_us}, best_us)) {
+  if (timing::IsHopeless({checked.first.gpu_us, checked.first.host_us}, best_us)) {
     checked.hopeless = true;
     checked.run = checked.first;
     return checked;
@@ -211,7 +213,7 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
 
 absl::StatusOr<std::string> GpuProblem::WrittenOutOfBounds(const Prepared& prepared) const {
   std::vector<std::string> damages;
-  const GuardedBuffer& output = tensors_->output();
+  const device::GuardedBuffer& output = tensors_->output();
   ASSIGN_OR_RETURN(std::string damage, output.Damage(output.bytes(), resources_.stream));
   if (!damage.empty()) {
     damages.push_back(absl::StrCat("output: ", damage));
@@ -223,19 +225,19 @@ absl::StatusOr<std::string> GpuProblem::WrittenOutOfBounds(const Prepared& prepa
   return absl::StrJoin(damages, "; ");
 }
 
-absl::Status GpuProblem::TryCapture(const CandidateId& id, const OutputCheck::Result& eager,
+absl::Status GpuProblem::TryCapture(const CandidateId& id, const verify::OutputCheck::Result& eager,
                                     Prepared* prepared) {
-  const GuardedBuffer& output = tensors_->output();
+  const device::GuardedBuffer& output = tensors_->output();
   absl::Status status = output.Prepare(output.bytes(), resources_.stream);
   if (status.ok()) {
     status = CaptureAndReplay(id, prepared);
   }
   if (status.ok()) {
-    const absl::StatusOr<OutputCheck::Result> replayed = check_->Look(output.data());
+    const absl::StatusOr<verify::OutputCheck::Result> replayed = check_->Look(output.data());
     status = replayed.ok() ? Agree(problem_.output_type(), eager, *replayed) : replayed.status();
   }
   if (!status.ok()) {
-    AbortIfContextIsLost();
+    cudnn::AbortIfContextIsLost();
     prepared->graph.reset();
   }
   return status;
@@ -244,28 +246,29 @@ absl::Status GpuProblem::TryCapture(const CandidateId& id, const OutputCheck::Re
 absl::Status GpuProblem::CaptureAndReplay(const CandidateId& id, Prepared* prepared) {
   const auto launch = [&] { return Launch(id, *prepared); };
   const auto capture = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(CapturedGraph graph, CapturedGraph::Capture(resources_.stream, launch));
+    ASSIGN_OR_RETURN(device::CapturedGraph graph,
+                     device::CapturedGraph::Capture(resources_.stream, launch));
     RETURN_IF_ERROR(graph.Launch(resources_.stream));
-    RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(resources_.stream), "replay a graph"));
+    RETURN_IF_ERROR(cudnn::ToStatus(cudaStreamSynchronize(resources_.stream), "replay a graph"));
     prepared->graph = std::move(graph);
     return absl::OkStatus();
   };
-  return CaptureOrThrowAway(capture, launch, AbortIfContextIsLost);
+  return cudnn::CaptureOrThrowAway(capture, launch, cudnn::AbortIfContextIsLost);
 }
 
 absl::Status GpuProblem::SpoilCapture(const CandidateId& id) {
   ASSIGN_OR_RETURN(const Prepared* prepared, Find(id));
-  const absl::Status captured = CapturedGraph::Capture(resources_.stream, [&]() -> absl::Status {
-                                  RETURN_IF_ERROR(Launch(id, *prepared));
-                                  const absl::Status forbidden =
-                                      ToStatus(cudaStreamSynchronize(resources_.stream),
-                                               "wait for a stream that is captured");
-                                  // cuDNN's own CUDA runtime meets the spoilt capture, too.
-                                  Launch(id, *prepared).IgnoreError();
-                                  return forbidden;
-                                }).status();
+  const absl::Status captured =
+      device::CapturedGraph::Capture(resources_.stream, [&]() -> absl::Status {
+        RETURN_IF_ERROR(Launch(id, *prepared));
+        const absl::Status forbidden = cudnn::ToStatus(cudaStreamSynchronize(resources_.stream),
+                                                       "wait for a stream that is captured");
+        // cuDNN's own CUDA runtime meets the spoilt capture, too.
+        Launch(id, *prepared).IgnoreError();
+        return forbidden;
+      }).status();
   if (!captured.ok()) {
-    AbortIfContextIsLost();
+    cudnn::AbortIfContextIsLost();
   }
   return captured;
 }
@@ -276,53 +279,54 @@ absl::Status GpuProblem::Launch(const CandidateId& id, const Prepared& prepared)
         absl::StrCat("its workspace of ", prepared.workspace_bytes, " bytes does not fit"));
   }
   if (prepared.plan.has_value()) {
-    return ToStatus(cudnnBackendExecute(resources_.handle, prepared.plan->descriptor().get(),
-                                        prepared.variant_pack.get()),
-                    "execute");
+    return cudnn::ToStatus(cudnnBackendExecute(resources_.handle, prepared.plan->descriptor().get(),
+                                               prepared.variant_pack.get()),
+                           "execute");
   }
-  ASSIGN_OR_RETURN(LegacyConvolution * legacy, Legacy());
+  ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
   return legacy->Launch(std::get<LegacyAlgorithm>(id), tensors_->pointers(), workspace_.data(),
                         prepared.workspace_bytes);
 }
 
-absl::StatusOr<LegacyConvolution*> GpuProblem::Legacy() {
+absl::StatusOr<cudnn::LegacyConvolution*> GpuProblem::Legacy() {
   if (legacy_ == nullptr) {
-    const std::string obstacle = LegacyObstacle(problem_);
+    const std::string obstacle = cudnn::LegacyObstacle(problem_);
     if (!obstacle.empty()) {
       return absl::UnimplementedError(obstacle);
     }
-    ASSIGN_OR_RETURN(legacy_, LegacyConvolution::Create(problem_, resources_.handle));
+    ASSIGN_OR_RETURN(legacy_, cudnn::LegacyConvolution::Create(problem_, resources_.handle));
   }
   return legacy_.get();
 }
 
 void GpuProblem::EnsureHostWork() {
   if (host_ == nullptr) {
-    host_ = std::make_unique<HostWork>(problem_, operation_.tensors(), HostWork::ThreadCount(),
-                                       inputs_);
+    host_ = std::make_unique<verify::ReferenceData>(problem_, operation_.tensors(),
+                                                    verify::ReferenceData::ThreadCount(), inputs_);
   }
 }
 
 absl::Status GpuProblem::EnsureTensors() {
   EnsureHostWork();
   if (!tensors_.has_value()) {
-    ASSIGN_OR_RETURN(tensors_, ProblemTensors::Create(problem_, operation_, host_.get()));
+    ASSIGN_OR_RETURN(tensors_, verify::ProblemTensors::Create(problem_, operation_, host_.get()));
   }
   return absl::OkStatus();
 }
 
 absl::Status GpuProblem::EnsureCheck() {
   if (!check_.has_value()) {
-    ASSIGN_OR_RETURN(check_,
-                     OutputCheck::Create(problem_, host_->Reference(), tensors_->output_elements(),
-                                         resources_.kernels, resources_.stream));
+    ASSIGN_OR_RETURN(check_, verify::OutputCheck::Create(problem_, host_->Reference(),
+                                                         tensors_->output_elements(),
+                                                         resources_.kernels, resources_.stream));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_bytes) {
+absl::StatusOr<cudnn::Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_bytes) {
   void* workspace = workspace_bytes > 0 ? workspace_.data() : nullptr;
-  ASSIGN_OR_RETURN(Descriptor pack, Descriptor::Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
+  ASSIGN_OR_RETURN(cudnn::Descriptor pack,
+                   cudnn::Descriptor::Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
   RETURN_IF_ERROR(pack.SetInt64s(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, tensors_->uids()));
   RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, tensors_->data()));
   RETURN_IF_ERROR(pack.SetPointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace}));
@@ -330,18 +334,19 @@ absl::StatusOr<Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_bytes) 
   return pack;
 }
 
-absl::Status GpuProblem::ListLegacy(const ListingOptions& options, ListingSink* sink) {
-  ASSIGN_OR_RETURN(LegacyConvolution * legacy, Legacy());
+absl::Status GpuProblem::ListLegacy(const ListingOptions& options, search::ListingSink* sink) {
+  ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
   if (options.depth == ListingDepth::kStock) {
-    ListExpectedAlgorithms(problem_, legacy, sink);
+    search::ListExpectedAlgorithms(problem_, legacy, sink);
     return absl::OkStatus();
   }
   if (const absl::Status status = EnsureTensors(); !status.ok()) {
     // Listing what cuDNN would choose needs no memory.
-    ListExpectedAlgorithms(problem_, legacy, sink);
+    search::ListExpectedAlgorithms(problem_, legacy, sink);
     return status;
   }
-  return ListLegacyAlgorithms(problem_, legacy, tensors_->pointers(), workspace_limit_, sink);
+  return search::ListLegacyAlgorithms(problem_, legacy, tensors_->pointers(), workspace_limit_,
+                                      sink);
 }
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -1,4 +1,4 @@
-// A problem on a card.
+// A GpuProblem lists, builds, checks and times a problem's candidates on a GPU.
 #pragma once
 
 #include <cudnn.h>
@@ -11,27 +11,27 @@
 #include <vector>
 
 #include "server/worker/backend.h"
-#include "server/worker/captured_graph.h"
-#include "server/worker/device_memory.h"
-#include "server/worker/graph_builder.h"
-#include "server/worker/host_work.h"
-#include "server/worker/kernels.h"
-#include "server/worker/legacy_convolution.h"
-#include "server/worker/listing_sink.h"
-#include "server/worker/output_check.h"
-#include "server/worker/plan.h"
-#include "server/worker/problem_tensors.h"
-#include "server/worker/timer.h"
+#include "server/worker/cudnn/graph_builder.h"
+#include "server/worker/cudnn/legacy_convolution.h"
+#include "server/worker/cudnn/plan.h"
+#include "server/worker/device/captured_graph.h"
+#include "server/worker/device/device_memory.h"
+#include "server/worker/device/kernels.h"
+#include "server/worker/search/listing_sink.h"
+#include "server/worker/timing/timer.h"
+#include "server/worker/verify/output_check.h"
+#include "server/worker/verify/problem_tensors.h"
+#include "server/worker/verify/reference_data.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // GpuResources are what problems share on a card. `stream` is the handle's and the timer's.
 struct GpuResources {
   cudnnHandle_t handle = nullptr;
   cudaStream_t stream = nullptr;
-  Timer* timer = nullptr;
-  Kernels* kernels = nullptr;
-  HoldPolicy* holds = nullptr;
+  timing::Timer* timer = nullptr;
+  device::Kernels* kernels = nullptr;
+  timing::HoldPolicy* holds = nullptr;
 };
 
 // Tensors are made when something is first run. A run that destroys the CUDA
@@ -43,7 +43,7 @@ class GpuProblem : public BackendProblem {
   // errors. `inputs`: what the tensors hold.
   static absl::StatusOr<std::unique_ptr<GpuProblem>> Create(
       const ConvProblem& problem, const GpuResources& resources, int64_t memory_budget_bytes,
-      InputValues inputs = InputValues::kAsInNetworks);
+      verify::InputValues inputs = verify::InputValues::kAsInNetworks);
 
   absl::StatusOr<ListingEnd> List(const ListingOptions& options,
                                   const OnListed& on_listed) override;
@@ -61,19 +61,19 @@ class GpuProblem : public BackendProblem {
  private:
   // What is kept of a prepared candidate; legacy algorithms have no plan.
   struct Prepared {
-    std::optional<ExecutionPlan> plan;
-    Descriptor variant_pack;  // for the current workspace
+    std::optional<cudnn::ExecutionPlan> plan;
+    cudnn::Descriptor variant_pack;  // for the current workspace
     int64_t workspace_bytes = 0;
     bool warm = false;  // it has run
     // Its blocking kernels gave up, of launches from the stream and of replays.
     bool gave_up = false;
     bool replay_gave_up = false;
-    std::optional<CapturedGraph> graph;  // with the current workspace
-    Expectation expected;
+    std::optional<device::CapturedGraph> graph;  // with the current workspace
+    timing::Expectation expected;
   };
 
-  GpuProblem(const ConvProblem& problem, OperationGraph operation, const GpuResources& resources,
-             int64_t workspace_limit, InputValues inputs)
+  GpuProblem(const ConvProblem& problem, cudnn::OperationGraph operation,
+             const GpuResources& resources, int64_t workspace_limit, verify::InputValues inputs)
       : problem_(problem),
         operation_(std::move(operation)),
         resources_(resources),
@@ -81,12 +81,12 @@ class GpuProblem : public BackendProblem {
         inputs_(inputs) {}
 
   // Fails with the reason where the legacy API cannot express the problem.
-  absl::StatusOr<LegacyConvolution*> Legacy();
+  absl::StatusOr<cudnn::LegacyConvolution*> Legacy();
   void EnsureHostWork();
   absl::Status EnsureTensors();
   absl::Status EnsureCheck();
-  absl::StatusOr<Descriptor> MakeVariantPack(int64_t workspace_bytes);
-  absl::Status ListLegacy(const ListingOptions& options, ListingSink* sink);
+  absl::StatusOr<cudnn::Descriptor> MakeVariantPack(int64_t workspace_bytes);
+  absl::Status ListLegacy(const ListingOptions& options, search::ListingSink* sink);
   absl::StatusOr<Prepared*> Find(const CandidateId& id);
   bool FitsWorkspace(const Prepared& prepared) const {
     return workspace_.allocated() && prepared.workspace_bytes <= workspace_.bytes();
@@ -97,23 +97,23 @@ class GpuProblem : public BackendProblem {
   absl::StatusOr<std::string> WrittenOutOfBounds(const Prepared& prepared) const;
   // Captures it, and sees whether a replay computes what `eager` was. Errors
   // say why it is not to be captured.
-  absl::Status TryCapture(const CandidateId& id, const OutputCheck::Result& eager,
+  absl::Status TryCapture(const CandidateId& id, const verify::OutputCheck::Result& eager,
                           Prepared* prepared);
   absl::Status CaptureAndReplay(const CandidateId& id, Prepared* prepared);
 
   const ConvProblem problem_;
-  const OperationGraph operation_;
+  const cudnn::OperationGraph operation_;
   const GpuResources resources_;
   const int64_t workspace_limit_;
-  const InputValues inputs_;
-  std::unique_ptr<LegacyConvolution> legacy_;
-  std::unique_ptr<HostWork> host_;
-  std::optional<ProblemTensors> tensors_;
-  std::optional<OutputCheck> check_;
-  GuardedBuffer workspace_;
+  const verify::InputValues inputs_;
+  std::unique_ptr<cudnn::LegacyConvolution> legacy_;
+  std::unique_ptr<verify::ReferenceData> host_;
+  std::optional<verify::ProblemTensors> tensors_;
+  std::optional<verify::OutputCheck> check_;
+  device::GuardedBuffer workspace_;
   // Of what was checked, by API, so that no API's first is hopeless.
   std::map<Api, double> best_us_;
   std::map<CandidateId, Prepared> prepared_;
 };
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -10,11 +10,11 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 #include "proto/model/conv_problem.h"
-#include "server/worker/cudnn_status.h"
-#include "server/worker/output_check.h"
-#include "server/worker/tensor_data.h"
+#include "server/worker/cudnn/cudnn_status.h"
+#include "server/worker/verify/output_check.h"
+#include "server/worker/verify/tensor_data.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 // Of a planted fault's output: f16, so that the narrow path of scan and gather
@@ -29,23 +29,25 @@ std::string KnownProblem(const SelfCheckCell& cell) {
                 cell.narrow ? "nhwc,f16" : "nchw,f32");
 }
 
-absl::StatusOr<MemorySpan> GpuSelfCheckCard::Memory() {
+absl::StatusOr<timing::MemorySpan> GpuSelfCheckDevice::Memory() {
   if (!memory_.has_value()) {
-    ASSIGN_OR_RETURN(DeviceBuffer buffer, DeviceBuffer::Allocate(kCacheBytes));
-    RETURN_IF_ERROR(ToStatus(
-        cudaMemsetAsync(buffer.data(), 0, static_cast<size_t>(kCacheBytes), resources_.stream),
-        "clear memory"));
+    ASSIGN_OR_RETURN(device::DeviceBuffer buffer,
+                     device::DeviceBuffer::Allocate(verify::kCacheBytes));
+    RETURN_IF_ERROR(
+        cudnn::ToStatus(cudaMemsetAsync(buffer.data(), 0, static_cast<size_t>(verify::kCacheBytes),
+                                        resources_.stream),
+                        "clear memory"));
     memory_ = std::move(buffer);
   }
-  return MemorySpan{memory_->data(), memory_->bytes()};
+  return timing::MemorySpan{memory_->data(), memory_->bytes()};
 }
 
-absl::StatusOr<GpuSelfCheckCard::Known> GpuSelfCheckCard::Open(const SelfCheckCell& cell) {
+absl::StatusOr<GpuSelfCheckDevice::Known> GpuSelfCheckDevice::Open(const SelfCheckCell& cell) {
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(KnownProblem(cell)));
-  ASSIGN_OR_RETURN(const int64_t free_bytes, FreeDeviceMemory());
+  ASSIGN_OR_RETURN(const int64_t free_bytes, device::FreeDeviceMemory());
   Known known;
   ASSIGN_OR_RETURN(known.problem, GpuProblem::Create(problem, resources_, free_bytes / 2,
-                                                     InputValues::kSmallIntegers));
+                                                     verify::InputValues::kSmallIntegers));
   ListingOptions options;
   options.depth = ListingDepth::kStock;
   options.graph_api = cell.api == Api::kGraph;
@@ -71,12 +73,12 @@ absl::StatusOr<GpuSelfCheckCard::Known> GpuSelfCheckCard::Open(const SelfCheckCe
   return known;
 }
 
-absl::StatusOr<CheckedRun> GpuSelfCheckCard::RunKnown(const SelfCheckCell& cell) {
+absl::StatusOr<CheckedRun> GpuSelfCheckDevice::RunKnown(const SelfCheckCell& cell) {
   ASSIGN_OR_RETURN(const Known known, Open(cell));
   return known.problem->Check(known.stock);
 }
 
-absl::StatusOr<CheckedRun> GpuSelfCheckCard::RunAfterSpoiltCapture() {
+absl::StatusOr<CheckedRun> GpuSelfCheckDevice::RunAfterSpoiltCapture() {
   ASSIGN_OR_RETURN(const Known known, Open({Api::kGraph, Operation::kFwd, /*narrow=*/true}));
   if (known.problem->SpoilCapture(known.stock).ok()) {
     return absl::FailedPreconditionError("a call that a capture forbids did not make it fail");
@@ -84,49 +86,50 @@ absl::StatusOr<CheckedRun> GpuSelfCheckCard::RunAfterSpoiltCapture() {
   return known.problem->Check(known.stock);
 }
 
-absl::StatusOr<OutputLook> GpuSelfCheckCard::Look(PlantedFault fault) {
+absl::StatusOr<verify::OutputLook> GpuSelfCheckDevice::Look(verify::PlantedFault fault) {
   ASSIGN_OR_RETURN(const ConvProblem problem,
                    ConvProblem::Parse(KnownProblem({Api::kGraph, Operation::kFwd, true})));
   int64_t elements = 1;
   for (const int64_t dim : problem.y_dims()) elements *= dim;
-  const std::string right =
-      RandomTensorBytes(kPlantedType, elements, TensorContent::kSmallIntegers, /*seed=*/1);
-  const std::vector<double> values = DecodeElements(kPlantedType, right);
-  std::vector<ReferenceElement> reference;
+  const std::string right = verify::RandomTensorBytes(
+      kPlantedType, elements, verify::TensorContent::kSmallIntegers, /*seed=*/1);
+  const std::vector<double> values = verify::DecodeElements(kPlantedType, right);
+  std::vector<verify::ReferenceElement> reference;
   for (int64_t i = 0; i < elements; ++i) {
     const double value = values[static_cast<size_t>(i)];
     reference.push_back({i, value, std::abs(value)});
   }
-  ASSIGN_OR_RETURN(OutputCheck check, OutputCheck::Create(problem, std::move(reference), elements,
-                                                          resources_.kernels, resources_.stream));
-  ASSIGN_OR_RETURN(const GuardedBuffer output,
-                   GuardedBuffer::Allocate(static_cast<int64_t>(right.size())));
+  ASSIGN_OR_RETURN(verify::OutputCheck check,
+                   verify::OutputCheck::Create(problem, std::move(reference), elements,
+                                               resources_.kernels, resources_.stream));
+  ASSIGN_OR_RETURN(const device::GuardedBuffer output,
+                   device::GuardedBuffer::Allocate(static_cast<int64_t>(right.size())));
   RETURN_IF_ERROR(output.Prepare(output.bytes(), resources_.stream));
   const auto put = [&](int64_t at, const std::string& bytes) {
-    return ToStatus(cudaMemcpyAsync(static_cast<char*>(output.data()) + at, bytes.data(),
-                                    bytes.size(), cudaMemcpyHostToDevice, resources_.stream),
-                    "write an output");
+    return cudnn::ToStatus(cudaMemcpyAsync(static_cast<char*>(output.data()) + at, bytes.data(),
+                                           bytes.size(), cudaMemcpyHostToDevice, resources_.stream),
+                           "write an output");
   };
   RETURN_IF_ERROR(put(0, right));
   const int64_t place = kFaultyElement * SizeOf(kPlantedType);
   switch (fault) {
-    case PlantedFault::kNothing:
+    case verify::PlantedFault::kNothing:
       break;
-    case PlantedFault::kByteBehind:
+    case verify::PlantedFault::kByteBehind:
       RETURN_IF_ERROR(put(output.bytes(), std::string(1, '\0')));
       break;
-    case PlantedFault::kNan:
+    case verify::PlantedFault::kNan:
       RETURN_IF_ERROR(put(place, std::string(2, '\xFF')));
       break;
-    case PlantedFault::kWrongElement: {
+    case verify::PlantedFault::kWrongElement: {
       const auto value = static_cast<float>(values[static_cast<size_t>(kFaultyElement)]);
-      const uint16_t wrong = EncodeSmallFloat(value + 1, 5, 10, true);
+      const uint16_t wrong = verify::EncodeSmallFloat(value + 1, 5, 10, true);
       RETURN_IF_ERROR(put(place, {reinterpret_cast<const char*>(&wrong), sizeof(wrong)}));
       break;
     }
   }
-  OutputLook look;
-  ASSIGN_OR_RETURN(const OutputCheck::Result result, check.Look(output.data()));
+  verify::OutputLook look;
+  ASSIGN_OR_RETURN(const verify::OutputCheck::Result result, check.Look(output.data()));
   look.nonfinite = result.nonfinite;
   look.error = result.comparison.error.value_or(0);
   ASSIGN_OR_RETURN(const std::string damage, output.Damage(output.bytes(), resources_.stream));
@@ -134,4 +137,4 @@ absl::StatusOr<OutputLook> GpuSelfCheckCard::Look(PlantedFault fault) {
   return look;
 }
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -18,16 +18,16 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
-#include "server/worker/card_watch.h"
 #include "server/worker/channel.h"
-#include "server/worker/cudnn_library.h"
+#include "server/worker/cudnn/cudnn_library.h"
+#include "server/worker/device/device_watch.h"
 #include "server/worker/deviceless_backend.h"
 #include "server/worker/gpu_backend.h"
 #include "server/worker/session.h"
 #include "server/worker/trace.h"
 #include "server/worker/warm_up.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 // Set to anything: a worker that crashes may leave a core.
@@ -83,7 +83,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Flags& flags) {
     ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, GpuBackend::Create(ordinal));
     return backend;
   }
-  ASSIGN_OR_RETURN(const DeviceProfile profile, DeviceProfile::Load(flags.profiles[0]));
+  ASSIGN_OR_RETURN(const device::DeviceProfile profile,
+                   device::DeviceProfile::Load(flags.profiles[0]));
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, DevicelessBackend::Create(profile));
   return backend;
 }
@@ -106,14 +107,14 @@ absl::StatusOr<std::unique_ptr<Backend>> StartBackend(const Flags& flags) {
   if (const absl::Status status = WarmUp(backend.get()); !status.ok()) {
     std::fprintf(stderr, "convtune-worker: warming up: %s\n", status.ToString().c_str());
   }
-  RETURN_IF_ERROR(CheckLoadedCudnn());
+  RETURN_IF_ERROR(cudnn::CheckLoadedCudnn());
   return backend;
 }
 
 // Tells the daemon why there is no session.
 absl::Status Refuse(const absl::Status& why, Channel* channel) {
   RETURN_IF_ERROR(channel->Receive().status());
-  worker::Reply reply;
+  worker::v1::Reply reply;
   reply.set_last(true);
   reply.mutable_outcome()->set_message(std::string(why.message()));
   RETURN_IF_ERROR(channel->Send(reply));
@@ -128,13 +129,13 @@ absl::Status Serve(const Flags& flags, Trace* trace) {
   const std::unique_ptr<Backend>& backend = *started;
   Session session(backend.get(), trace);
   while (true) {
-    const absl::StatusOr<worker::Request> request = channel.Receive();
+    const absl::StatusOr<worker::v1::Request> request = channel.Receive();
     if (absl::IsOutOfRange(request.status())) {
       return absl::OkStatus();  // the daemon has no more work
     }
     RETURN_IF_ERROR(request.status());
     const absl::Status status = session.Handle(
-        *request, [&channel](const worker::Reply& reply) { return channel.Send(reply); });
+        *request, [&channel](const worker::v1::Reply& reply) { return channel.Send(reply); });
     if (absl::IsOutOfRange(status)) {
       return absl::OkStatus();
     }
@@ -142,26 +143,26 @@ absl::Status Serve(const Flags& flags, Trace* trace) {
   }
 }
 
-void PrintProbe(const DeviceInfo& info, const absl::Status& status) {
-  std::printf("%s\n", ToProbeJson(info, std::string(status.message())).c_str());
+void PrintProbe(const device::DeviceInfo& info, const absl::Status& status) {
+  std::printf("%s\n", device::ToProbeJson(info, std::string(status.message())).c_str());
 }
 
 // As a device that cannot be had, so that the daemon says why.
 void PrintFailure(const std::string& name, const absl::Status& status) {
-  DeviceInfo none;
+  device::DeviceInfo none;
   none.name = name;
   PrintProbe(none, status);
 }
 
 void ProbeGpu(int ordinal) {
-  const absl::StatusOr<DeviceInfo> info = DescribeGpu(ordinal);
+  const absl::StatusOr<device::DeviceInfo> info = device::DescribeGpu(ordinal);
   if (!info.ok()) return PrintFailure(absl::StrCat("gpu:", ordinal), info.status());
   PrintProbe(*info, absl::OkStatus());
 }
 
 absl::Status Probe(const Flags& flags) {
   if (flags.devices == "all") {
-    const absl::StatusOr<int> count = CountGpus();
+    const absl::StatusOr<int> count = device::CountGpus();
     if (!count.ok()) PrintFailure("GPUs", count.status());
     for (int ordinal = 0; count.ok() && ordinal < *count; ++ordinal) {
       ProbeGpu(ordinal);
@@ -177,12 +178,12 @@ absl::Status Probe(const Flags& flags) {
     }
   }
   for (const std::string& path : flags.profiles) {
-    const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Load(path);
-    DeviceInfo info;
+    const absl::StatusOr<device::DeviceProfile> profile = device::DeviceProfile::Load(path);
+    device::DeviceInfo info;
     info.name = absl::StrCat("profile:", path);
     absl::Status status = profile.status();
     if (profile.ok()) {
-      info = DescribeProfile(*profile);
+      info = device::DescribeProfile(*profile);
       status = DevicelessBackend::Create(*profile).status();
     }
     PrintProbe(info, status);
@@ -192,7 +193,7 @@ absl::Status Probe(const Flags& flags) {
 
 absl::Status DumpProfile(const Flags& flags) {
   ASSIGN_OR_RETURN(const int ordinal, ParseOrdinal(flags.device));
-  ASSIGN_OR_RETURN(const std::string json, DumpDeviceProperties(ordinal));
+  ASSIGN_OR_RETURN(const std::string json, device::DumpDeviceProperties(ordinal));
   std::printf("%s\n", json.c_str());
   return absl::OkStatus();
 }
@@ -213,7 +214,7 @@ absl::Status Run(const Flags& flags) {
   }
   if (!flags.watch.empty() && flags.fd >= 0) {
     RETURN_IF_ERROR(DieWithParent(flags.fd));
-    return WatchCard(flags.watch, flags.fd);
+    return device::WatchDevice(flags.watch, flags.fd);
   }
   if (flags.fd < 0) {
     return absl::InvalidArgumentError("one of --fd, --probe and --dump-profile must be given");
@@ -222,11 +223,11 @@ absl::Status Run(const Flags& flags) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::worker
 
 // NOLINTNEXTLINE(bugprone-exception-escape): without memory it ends all the same.
 int main(int argc, char** argv) {
-  convtune::Flags flags;
+  convtune::worker::Flags flags;
   CLI::App app("Searches and times cuDNN's convolution algorithms for convtuned, which starts it.",
                "convtune-worker");
   app.add_option("--fd", flags.fd, "Inherited socket to the daemon");
@@ -240,6 +241,6 @@ int main(int argc, char** argv) {
                "With --device: print the card's device properties as JSON, and end");
   app.set_version_flag("--version", CONVTUNE_VERSION);
   CLI11_PARSE(app, argc, argv);
-  const absl::Status status = convtune::Run(flags);
-  return status.ok() ? 0 : convtune::Fail(status);
+  const absl::Status status = convtune::worker::Run(flags);
+  return status.ok() ? 0 : convtune::worker::Fail(status);
 }

@@ -7,15 +7,15 @@
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/convtune/worker/protocol_version.h"
-#include "server/worker/cudnn_library.h"
-#include "server/worker/measure.h"
+#include "server/worker/cudnn/cudnn_library.h"
 #include "server/worker/session_proto.h"
+#include "server/worker/timing/measure.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 absl::Status Finish(const Session::Send& send, bool ok, absl::string_view message) {
-  worker::Reply reply;
+  worker::v1::Reply reply;
   reply.set_last(true);
   reply.mutable_outcome()->set_ok(ok);
   reply.mutable_outcome()->set_message(std::string(message));
@@ -36,35 +36,35 @@ uint32_t ReasonsBetween(const ConditionsLook& before, const ConditionsLook& afte
 
 }  // namespace
 
-absl::Status Session::Handle(const worker::Request& request, const Send& send) {
-  if (!greeted_ && request.kind_case() != worker::Request::kHello) {
+absl::Status Session::Handle(const worker::v1::Request& request, const Send& send) {
+  if (!greeted_ && request.kind_case() != worker::v1::Request::kHello) {
     RETURN_IF_ERROR(Finish(send, false, "hello: must be the first request"));
     return absl::FailedPreconditionError("the first request was not Hello");
   }
   switch (request.kind_case()) {
-    case worker::Request::kHello:
+    case worker::v1::Request::kHello:
       return HandleHello(request.hello(), send);
-    case worker::Request::kOpenProblem:
+    case worker::v1::Request::kOpenProblem:
       return HandleOpen(request.open_problem(), send);
-    case worker::Request::kPrepare:
+    case worker::v1::Request::kPrepare:
       return HandlePrepare(request.prepare(), send);
-    case worker::Request::kMeasure:
+    case worker::v1::Request::kMeasure:
       return HandleMeasure(request.measure(), send);
-    case worker::Request::kCloseProblem:
+    case worker::v1::Request::kCloseProblem:
       CloseProblem();
       return Finish(send, true, "");
-    case worker::Request::kReadConditions:
+    case worker::v1::Request::kReadConditions:
       RETURN_IF_ERROR(SendConditions(backend_->LookAtConditions(), send));
       return Finish(send, true, "");
-    case worker::Request::kCheck:
+    case worker::v1::Request::kCheck:
       return HandleCheck(request.check(), send);
-    case worker::Request::KIND_NOT_SET:
+    case worker::v1::Request::KIND_NOT_SET:
       break;
   }
   return Finish(send, false, "kind: a request that this worker does not know");
 }
 
-absl::Status Session::HandleHello(const worker::Hello& hello, const Send& send) {
+absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& send) {
   if (hello.protocol_major() != kWorkerProtocolMajor) {
     const std::string message =
         absl::StrCat("protocol_major: the daemon speaks ", hello.protocol_major(),
@@ -78,22 +78,22 @@ absl::Status Session::HandleHello(const worker::Hello& hello, const Send& send) 
     check = FromProto(hello.self_check());
   } else {
     const auto on_step = [&send](uint32_t step) {
-      worker::Reply reply;
+      worker::v1::Reply reply;
       reply.mutable_self_checking()->set_step(step);
       return send(reply);
     };
     ASSIGN_OR_RETURN(check, backend_->CheckSelf(hello.lost_steps(), on_step));
     // The legacy API's first call has loaded more of cuDNN's libraries.
-    if (const absl::Status mixture = CheckLoadedCudnn(); check.known && !mixture.ok()) {
+    if (const absl::Status mixture = cudnn::CheckLoadedCudnn(); check.known && !mixture.ok()) {
       RETURN_IF_ERROR(Finish(send, false, mixture.message()));
       return mixture;
     }
   }
   backend_->Apply(check);
   if (trace_ != nullptr) trace_->PutWorker(backend_->environment(), backend_->provenance());
-  worker::Reply reply;
+  worker::v1::Reply reply;
   reply.set_last(true);
-  worker::HelloReply* body = reply.mutable_hello();
+  worker::v1::HelloReply* body = reply.mutable_hello();
   body->set_protocol_major(kWorkerProtocolMajor);
   body->set_protocol_minor(kWorkerProtocolMinor);
   body->set_environment_text(backend_->environment().ToText());
@@ -107,7 +107,7 @@ absl::Status Session::HandleHello(const worker::Hello& hello, const Send& send) 
   return send(reply);
 }
 
-absl::Status Session::HandleOpen(const worker::OpenProblem& request, const Send& send) {
+absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const Send& send) {
   CloseProblem();
   ListingOptions options;
   options.deadline = DeadlineAfter(request.time_budget_ms());
@@ -138,7 +138,7 @@ absl::Status Session::HandleOpen(const worker::OpenProblem& request, const Send&
 
   absl::Status sent = absl::OkStatus();
   const auto on_listed = [&](const Candidate& candidate) {
-    worker::Reply reply;
+    worker::v1::Reply reply;
     *reply.mutable_listed() = ToProto(candidate, static_cast<int>(candidates_.size()));
     candidates_.push_back({candidate.id, false});
     sent = send(reply);
@@ -149,9 +149,9 @@ absl::Status Session::HandleOpen(const worker::OpenProblem& request, const Send&
   if (!end.ok()) {
     return Finish(send, false, end.status().message());
   }
-  worker::Reply reply;
+  worker::v1::Reply reply;
   reply.set_last(true);
-  worker::Outcome* outcome = reply.mutable_outcome();
+  worker::v1::Outcome* outcome = reply.mutable_outcome();
   outcome->set_ok(!candidates_.empty() || end->out_of_time);
   outcome->set_message(end->refusals);
   if (!outcome->ok() && end->refusals.empty()) {
@@ -163,14 +163,14 @@ absl::Status Session::HandleOpen(const worker::OpenProblem& request, const Send&
   return send(reply);
 }
 
-absl::Status Session::HandlePrepare(const worker::Prepare& request, const Send& send) {
+absl::Status Session::HandlePrepare(const worker::v1::Prepare& request, const Send& send) {
   const std::string error = CheckIndexes(request.indexes(), false);
   if (!error.empty()) {
     return Finish(send, false, error);
   }
   const absl::Time deadline = DeadlineAfter(request.time_budget_ms());
   int succeeded = 0;
-  worker::Reply last;
+  worker::v1::Reply last;
   last.set_last(true);
   last.mutable_outcome()->set_ok(true);
   for (const int index : request.indexes()) {
@@ -179,7 +179,7 @@ absl::Status Session::HandlePrepare(const worker::Prepare& request, const Send& 
       last.mutable_outcome()->set_out_of_time(true);
       break;
     }
-    worker::Reply touching;
+    worker::v1::Reply touching;
     touching.mutable_touching()->set_index(index);
     RETURN_IF_ERROR(send(touching));
     Listed& candidate = candidates_[static_cast<size_t>(index)];
@@ -187,14 +187,14 @@ absl::Status Session::HandlePrepare(const worker::Prepare& request, const Send& 
     const absl::StatusOr<PreparedCandidate> result = problem_->Prepare(candidate.id);
     candidate.prepared = result.ok() && !result->over_memory;
     succeeded += candidate.prepared ? 1 : 0;
-    worker::Reply reply;
+    worker::v1::Reply reply;
     *reply.mutable_prepared() = ToProto(index, result, absl::Now() - start);
     RETURN_IF_ERROR(send(reply));
   }
   return send(last);
 }
 
-absl::Status Session::HandleCheck(const worker::Check& request, const Send& send) {
+absl::Status Session::HandleCheck(const worker::v1::Check& request, const Send& send) {
   const std::string error = CheckIndexes(request.indexes(), true);
   if (!error.empty()) {
     return Finish(send, false, error);
@@ -208,7 +208,7 @@ absl::Status Session::HandleCheck(const worker::Check& request, const Send& send
   if (!begun.ok()) {
     return Finish(send, false, begun.message());
   }
-  worker::Reply last;
+  worker::v1::Reply last;
   last.set_last(true);
   last.mutable_outcome()->set_ok(true);
   for (const int index : request.indexes()) {
@@ -216,20 +216,20 @@ absl::Status Session::HandleCheck(const worker::Check& request, const Send& send
       last.mutable_outcome()->set_out_of_time(true);
       break;
     }
-    worker::Reply touching;
+    worker::v1::Reply touching;
     touching.mutable_touching()->set_index(index);
     RETURN_IF_ERROR(send(touching));
     const CandidateId& id = candidates_[static_cast<size_t>(index)].id;
     const absl::StatusOr<CheckedRun> run = problem_->Check(id);
     if (trace_ != nullptr) trace_->PutChecked(index, id, run);
-    worker::Reply reply;
+    worker::v1::Reply reply;
     *reply.mutable_checked() = ToProto(index, run);
     RETURN_IF_ERROR(send(reply));
   }
   return send(last);
 }
 
-absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& send) {
+absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Send& send) {
   const std::string error = CheckIndexes(request.indexes(), true);
   if (!error.empty()) {
     return Finish(send, false, error);
@@ -238,7 +238,7 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
   if (!mode.has_value()) {
     return Finish(send, false, "launch, cache_state: must be numbers of their enumerations");
   }
-  MeasurePlan plan;
+  timing::MeasurePlan plan;
   plan.mode = *mode;
   plan.warmups = request.warmups();
   plan.rounds = request.rounds();
@@ -247,9 +247,9 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
   for (const int index : request.indexes()) {
     plan.candidates.push_back({index, candidates_[static_cast<size_t>(index)].id});
   }
-  MeasureCallbacks callbacks;
+  timing::MeasureCallbacks callbacks;
   callbacks.on_touch = [&send](int index) {
-    worker::Reply reply;
+    worker::v1::Reply reply;
     reply.mutable_touching()->set_index(index);
     return send(reply);
   };
@@ -257,7 +257,7 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
     if (trace_ != nullptr) {
       trace_->PutSample(index, candidates_[static_cast<size_t>(index)].id, round, *mode, run);
     }
-    worker::Reply reply;
+    worker::v1::Reply reply;
     *reply.mutable_sample() = ToProto(index, round, run);
     return send(reply);
   };
@@ -267,11 +267,11 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
   }
   const ConditionsLook before = backend_->LookAtConditions();
   RETURN_IF_ERROR(SendConditions(before, send));
-  ASSIGN_OR_RETURN(const bool out_of_time, RunRounds(problem_.get(), plan, callbacks));
+  ASSIGN_OR_RETURN(const bool out_of_time, timing::RunRounds(problem_.get(), plan, callbacks));
   ConditionsLook after = backend_->LookAtConditions();
   after.conditions.clock_reasons |= ReasonsBetween(before, after);
   RETURN_IF_ERROR(SendConditions(after, send));
-  worker::Reply reply;
+  worker::v1::Reply reply;
   reply.set_last(true);
   reply.mutable_outcome()->set_ok(true);
   reply.mutable_outcome()->set_out_of_time(out_of_time);
@@ -280,7 +280,7 @@ absl::Status Session::HandleMeasure(const worker::Measure& request, const Send& 
 
 absl::Status Session::SendConditions(const ConditionsLook& look, const Send& send) {
   if (trace_ != nullptr) trace_->PutConditions(look);
-  worker::Reply reply;
+  worker::v1::Reply reply;
   *reply.mutable_conditions() = ToProto(look);
   return send(reply);
 }
@@ -307,4 +307,4 @@ void Session::CloseProblem() {
   candidates_.clear();
 }
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -1,4 +1,5 @@
-// The worker's side of the protocol, without its I/O.
+// A Session answers the daemon's requests: the worker's side of the protocol,
+// without its I/O.
 #pragma once
 
 #include <functional>
@@ -12,13 +13,13 @@
 #include "server/worker/backend.h"
 #include "server/worker/trace.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // Answers requests with what the backend says. Not thread-safe.
 class Session {
  public:
   // Delivers one reply. A status other than OK ends the request.
-  using Send = std::function<absl::Status(const worker::Reply&)>;
+  using Send = std::function<absl::Status(const worker::v1::Reply&)>;
 
   // `backend` and `trace`, which may be null, outlive the session.
   explicit Session(Backend* backend, Trace* trace = nullptr) : backend_(backend), trace_(trace) {}
@@ -27,7 +28,7 @@ class Session {
   // `send`, and FAILED_PRECONDITION, after the reply, when the session cannot
   // go on: its first request was no Hello, or the protocols' major numbers
   // differ. A request that fails in itself is reported in its Outcome.
-  absl::Status Handle(const worker::Request& request, const Send& send);
+  absl::Status Handle(const worker::v1::Request& request, const Send& send);
 
  private:
   struct Listed {
@@ -35,11 +36,11 @@ class Session {
     bool prepared = false;
   };
 
-  absl::Status HandleHello(const worker::Hello& hello, const Send& send);
-  absl::Status HandleOpen(const worker::OpenProblem& request, const Send& send);
-  absl::Status HandlePrepare(const worker::Prepare& request, const Send& send);
-  absl::Status HandleCheck(const worker::Check& request, const Send& send);
-  absl::Status HandleMeasure(const worker::Measure& request, const Send& send);
+  absl::Status HandleHello(const worker::v1::Hello& hello, const Send& send);
+  absl::Status HandleOpen(const worker::v1::OpenProblem& request, const Send& send);
+  absl::Status HandlePrepare(const worker::v1::Prepare& request, const Send& send);
+  absl::Status HandleCheck(const worker::v1::Check& request, const Send& send);
+  absl::Status HandleMeasure(const worker::v1::Measure& request, const Send& send);
   absl::Status SendConditions(const ConditionsLook& look, const Send& send);
   // Error for people, empty if every index names a listed candidate (and, if
   // asked, a prepared one).
@@ -54,4 +55,4 @@ class Session {
   std::vector<Listed> candidates_;
 };
 
-}  // namespace convtune
+}  // namespace convtune::worker

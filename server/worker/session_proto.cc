@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 template <typename Field>
@@ -16,13 +16,13 @@ void AddNotes(uint32_t mask, Field* field) {
 
 }  // namespace
 
-std::optional<ListingDepth> DepthOf(worker::Listing listing) {
+std::optional<ListingDepth> DepthOf(worker::v1::Listing listing) {
   switch (listing) {
-    case worker::LISTING_STOCK:
+    case worker::v1::LISTING_STOCK:
       return ListingDepth::kStock;
-    case worker::LISTING_HEURISTICS:
+    case worker::v1::LISTING_HEURISTICS:
       return ListingDepth::kHeuristics;
-    case worker::LISTING_EXHAUSTIVE:
+    case worker::v1::LISTING_EXHAUSTIVE:
       return ListingDepth::kExhaustive;
     default:
       return std::nullopt;
@@ -30,7 +30,7 @@ std::optional<ListingDepth> DepthOf(worker::Listing listing) {
 }
 
 // nullopt if a number is none that this worker knows.
-std::optional<RunMode> ModeOf(const worker::Measure& request) {
+std::optional<RunMode> ModeOf(const worker::v1::Measure& request) {
   RunMode mode;
   switch (request.launch()) {
     case 0:
@@ -58,8 +58,8 @@ std::optional<RunMode> ModeOf(const worker::Measure& request) {
   return mode;
 }
 
-worker::ListedCandidate ToProto(const Candidate& candidate, int index) {
-  worker::ListedCandidate listed;
+worker::v1::ListedCandidate ToProto(const Candidate& candidate, int index) {
+  worker::v1::ListedCandidate listed;
   listed.set_index(index);
   listed.set_text(ToText(candidate.id));
   listed.set_heuristic_rank(candidate.heuristic_rank);
@@ -72,9 +72,9 @@ worker::ListedCandidate ToProto(const Candidate& candidate, int index) {
   return listed;
 }
 
-worker::Prepared ToProto(int index, const absl::StatusOr<PreparedCandidate>& result,
-                         absl::Duration build_time) {
-  worker::Prepared prepared;
+worker::v1::Prepared ToProto(int index, const absl::StatusOr<PreparedCandidate>& result,
+                             absl::Duration build_time) {
+  worker::v1::Prepared prepared;
   prepared.set_index(index);
   prepared.set_ok(result.ok() && !result->over_memory);
   prepared.set_build_us(absl::ToDoubleMicroseconds(build_time));
@@ -88,8 +88,8 @@ worker::Prepared ToProto(int index, const absl::StatusOr<PreparedCandidate>& res
   return prepared;
 }
 
-worker::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run) {
-  worker::Checked checked;
+worker::v1::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run) {
+  worker::v1::Checked checked;
   checked.set_index(index);
   if (!run.ok()) {
     checked.set_error_message(std::string(run.status().message()));
@@ -109,8 +109,8 @@ worker::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run) {
   return checked;
 }
 
-worker::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>& run) {
-  worker::Sample sample;
+worker::v1::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>& run) {
+  worker::v1::Sample sample;
   sample.set_index(index);
   sample.set_round(round);
   if (run.ok()) {
@@ -125,8 +125,8 @@ worker::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>& run
   return sample;
 }
 
-worker::Conditions ToProto(const ConditionsLook& look) {
-  worker::Conditions conditions;
+worker::v1::Conditions ToProto(const ConditionsLook& look) {
+  worker::v1::Conditions conditions;
   conditions.set_known(look.conditions.known);
   conditions.set_unknown_reason(look.unknown_reason);
   conditions.set_other_processes(look.conditions.other_processes);
@@ -140,17 +140,17 @@ worker::Conditions ToProto(const ConditionsLook& look) {
   return conditions;
 }
 
-worker::SelfCheck ToProto(const SelfCheck& check) {
-  worker::SelfCheck message;
+worker::v1::SelfCheck ToProto(const SelfCheck& check) {
+  worker::v1::SelfCheck message;
   message.set_mask(ToMask(check));
   message.set_details(check.details);
   return message;
 }
 
-SelfCheck FromProto(const worker::SelfCheck& check) {
+SelfCheck FromProto(const worker::v1::SelfCheck& check) {
   SelfCheck result = SelfCheckOfMask(check.mask());
   result.details = check.details();
   return result;
 }
 
-}  // namespace convtune
+}  // namespace convtune::worker

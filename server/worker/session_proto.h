@@ -1,4 +1,4 @@
-// Between the worker protocol's messages and the backend's values.
+// Conversions between the worker protocol's messages and the backend's values.
 #pragma once
 
 #include <optional>
@@ -8,19 +8,19 @@
 #include "convtune/worker/worker.pb.h"
 #include "server/worker/backend.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // nullopt if a number is none that this worker knows.
-std::optional<ListingDepth> DepthOf(worker::Listing listing);
-std::optional<RunMode> ModeOf(const worker::Measure& request);
+std::optional<ListingDepth> DepthOf(worker::v1::Listing listing);
+std::optional<RunMode> ModeOf(const worker::v1::Measure& request);
 
-worker::ListedCandidate ToProto(const Candidate& candidate, int index);
-worker::Prepared ToProto(int index, const absl::StatusOr<PreparedCandidate>& result,
-                         absl::Duration build_time);
-worker::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run);
-worker::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>& run);
-worker::Conditions ToProto(const ConditionsLook& look);
-worker::SelfCheck ToProto(const SelfCheck& check);
-SelfCheck FromProto(const worker::SelfCheck& check);
+worker::v1::ListedCandidate ToProto(const Candidate& candidate, int index);
+worker::v1::Prepared ToProto(int index, const absl::StatusOr<PreparedCandidate>& result,
+                             absl::Duration build_time);
+worker::v1::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run);
+worker::v1::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>& run);
+worker::v1::Conditions ToProto(const ConditionsLook& look);
+worker::v1::SelfCheck ToProto(const SelfCheck& check);
+SelfCheck FromProto(const worker::v1::SelfCheck& check);
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -12,9 +12,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "server/worker/device_profile.h"
+#include "server/worker/device/device_profile.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 // JSON has no numbers for what is not finite.
@@ -29,7 +29,7 @@ std::string Number(double value) {
 const char* Truth(bool value) { return value ? "true" : "false"; }
 
 std::string Of(int index, const CandidateId& id) {
-  return absl::StrCat(",\"index\":", index, ",\"candidate\":", JsonQuote(ToText(id)));
+  return absl::StrCat(",\"index\":", index, ",\"candidate\":", device::JsonQuote(ToText(id)));
 }
 
 std::string Times(const TimedRun& run) {
@@ -74,30 +74,31 @@ Trace::~Trace() {
 
 void Trace::PutWorker(const Environment& environment, const Provenance& provenance) {
   Put("worker", absl::StrCat(",\"trace\":", kFormatVersion,
-                             ",\"environment\":", JsonQuote(environment.ToText()),
-                             ",\"driver_version\":", JsonQuote(provenance.driver_version),
-                             ",\"cuda_version\":", JsonQuote(provenance.cuda_version),
-                             ",\"gpu_uuid\":", JsonQuote(provenance.gpu_uuid)));
+                             ",\"environment\":", device::JsonQuote(environment.ToText()),
+                             ",\"driver_version\":", device::JsonQuote(provenance.driver_version),
+                             ",\"cuda_version\":", device::JsonQuote(provenance.cuda_version),
+                             ",\"gpu_uuid\":", device::JsonQuote(provenance.gpu_uuid)));
 }
 
 void Trace::PutProblem(const std::string& text) {
-  Put("problem", absl::StrCat(",\"problem\":", JsonQuote(text)));
+  Put("problem", absl::StrCat(",\"problem\":", device::JsonQuote(text)));
 }
 
 void Trace::PutChecked(int index, const CandidateId& id,
                        const absl::StatusOr<CheckedRun>& checked) {
   std::string fields = Of(index, id);
   if (!checked.ok()) {
-    absl::StrAppend(&fields, ",\"failure\":", JsonQuote(std::string(checked.status().message())));
+    absl::StrAppend(&fields,
+                    ",\"failure\":", device::JsonQuote(std::string(checked.status().message())));
     Put("check", fields);
     return;
   }
   absl::StrAppend(&fields, ",\"error\":", checked->error ? Number(*checked->error) : "null",
                   ",\"magnitude\":", Number(checked->magnitude),
                   ",\"nonfinite\":", checked->nonfinite,
-                  ",\"out_of_bounds\":", JsonQuote(checked->out_of_bounds), ",\"capture\":\"",
-                  CaptureText(checked->capture),
-                  "\",\"capture_refusal\":", JsonQuote(checked->capture_refusal));
+                  ",\"out_of_bounds\":", device::JsonQuote(checked->out_of_bounds),
+                  ",\"capture\":\"", CaptureText(checked->capture),
+                  "\",\"capture_refusal\":", device::JsonQuote(checked->capture_refusal));
   absl::StrAppend(&fields, ",\"first\":{", Times(checked->first), "}");
   if (!checked->hopeless) absl::StrAppend(&fields, ",\"second\":{", Times(checked->run), "}");
   Put("check", fields);
@@ -109,7 +110,8 @@ void Trace::PutSample(int index, const CandidateId& id, int round, const RunMode
                                     std::string(Name(mode.launch)), "\",\"cache_state\":\"",
                                     std::string(Name(mode.cache_state)), "\"");
   if (!run.ok()) {
-    absl::StrAppend(&fields, ",\"failure\":", JsonQuote(std::string(run.status().message())));
+    absl::StrAppend(&fields,
+                    ",\"failure\":", device::JsonQuote(std::string(run.status().message())));
     Put("sample", fields);
     return;
   }
@@ -123,8 +125,8 @@ void Trace::PutSample(int index, const CandidateId& id, int round, const RunMode
 void Trace::PutConditions(const ConditionsLook& look) {
   const Conditions& c = look.conditions;
   if (!c.known) {
-    Put("conditions",
-        absl::StrCat(",\"known\":false,\"unknown_reason\":", JsonQuote(look.unknown_reason)));
+    Put("conditions", absl::StrCat(",\"known\":false,\"unknown_reason\":",
+                                   device::JsonQuote(look.unknown_reason)));
     return;
   }
   std::string fields = absl::StrCat(",\"known\":true,\"other_processes\":", c.other_processes,
@@ -136,7 +138,7 @@ void Trace::PutConditions(const ConditionsLook& look) {
                                     ",\"compute_mode\":", static_cast<int>(c.compute_mode),
                                     ",\"hot_ns\":", look.hot_ns, ",\"capped_ns\":", look.capped_ns);
   if (!look.unknown_reason.empty()) {
-    absl::StrAppend(&fields, ",\"unknown_reason\":", JsonQuote(look.unknown_reason));
+    absl::StrAppend(&fields, ",\"unknown_reason\":", device::JsonQuote(look.unknown_reason));
   }
   Put("conditions", fields);
 }
@@ -154,4 +156,4 @@ void Trace::Put(const char* kind, const std::string& fields) {
   fd_ = -1;
 }
 
-}  // namespace convtune
+}  // namespace convtune::worker

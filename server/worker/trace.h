@@ -1,5 +1,5 @@
-// A file of everything that a worker measured, for those who want to know more
-// than the daemon keeps. Its format is in TRACE.md.
+// A Trace writes everything that a worker measured to a file, for people who want
+// more than the daemon keeps. The format is in TRACE.md.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "server/worker/backend.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // Appends to a file, each line in one write, so that several workers may share
 // it. Not thread-safe.
@@ -44,4 +44,4 @@ class Trace {
   int fd_;  // -1 once a line could not be written
 };
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -6,7 +6,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/model/conv_problem.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 constexpr char kProblem[] = "fwd,x=1x8x8x8,w=8x8x3x3,pad=1,nhwc,f16";
@@ -31,4 +31,4 @@ absl::Status WarmUp(Backend* backend) {
   return absl::OkStatus();
 }
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -1,10 +1,10 @@
-// cuDNN's libraries, loaded before there is work.
+// WarmUp loads cuDNN's libraries before there is work.
 #pragma once
 
 #include "absl/status/status.h"
 #include "server/worker/backend.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // Asks the heuristics for a small convolution and builds the first plan that can
 // be built, so that cuDNN loads its heuristics and engines: time that would be
@@ -12,4 +12,4 @@ namespace convtune {
 // backend is none the worse for them.
 absl::Status WarmUp(Backend* backend);
 
-}  // namespace convtune
+}  // namespace convtune::worker

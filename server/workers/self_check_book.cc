@@ -51,13 +51,13 @@ void SelfCheckBook::Read() {
   if (!file) return;
   std::stringstream bytes;
   bytes << file.rdbuf();
-  worker::KeptSelfChecks kept;
+  worker::v1::KeptSelfChecks kept;
   if (!kept.ParseFromString(bytes.str())) {
     spdlog::warn("{}: cannot be read, workers check themselves anew", path_);
     return;
   }
   MutexLock lock(mutex_);
-  for (const worker::KeptSelfCheck& row : kept.entries()) {
+  for (const worker::v1::KeptSelfCheck& row : kept.entries()) {
     Entry& entry = entries_[row.key()];
     const SelfCheck passed = SelfCheckOfMask(row.passed().mask());
     if (!passed.known || !FailedInstruments(row.passed().mask()).empty()) continue;
@@ -68,10 +68,10 @@ void SelfCheckBook::Read() {
 
 void SelfCheckBook::Write() const {
   if (path_.empty()) return;
-  worker::KeptSelfChecks kept;
+  worker::v1::KeptSelfChecks kept;
   for (const auto& [key, entry] : entries_) {
     if (!entry.passed.known) continue;
-    worker::KeptSelfCheck* row = kept.add_entries();
+    worker::v1::KeptSelfCheck* row = kept.add_entries();
     row->set_key(key);
     row->mutable_passed()->set_mask(ToMask(entry.passed));
     row->mutable_passed()->set_details(entry.passed.details);

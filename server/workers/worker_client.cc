@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Start(Options option
 }
 
 absl::Status WorkerClient::Handshake() {
-  worker::Request request;
+  worker::v1::Request request;
   request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
   request.mutable_hello()->set_protocol_minor(kWorkerProtocolMinor);
   if (options_.self_checks != nullptr) {
@@ -51,7 +51,7 @@ absl::Status WorkerClient::Handshake() {
       return Lose(absl::StrCat("the worker does not start: ", patience.reason()), /*hung=*/true);
     }
   }
-  ASSIGN_OR_RETURN(worker::Reply reply, Receive(absl::Now() + options_.hang_timeout));
+  ASSIGN_OR_RETURN(worker::v1::Reply reply, Receive(absl::Now() + options_.hang_timeout));
   ASSIGN_OR_RETURN(reply, AwaitSelfCheck(std::move(reply)));
   if (reply.has_outcome()) {
     return Lose(absl::StrCat("the worker refuses to serve: ", reply.outcome().message()));
@@ -75,13 +75,13 @@ absl::Status WorkerClient::Handshake() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<worker::Reply> WorkerClient::AwaitSelfCheck(worker::Reply reply) {
+absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitSelfCheck(worker::v1::Reply reply) {
   while (reply.has_self_checking()) {
     const uint32_t step = reply.self_checking().step();
     if (!std::has_single_bit(step) || (step & SelfCheckBits()) == 0) {
       return Lose("unreadable reply: a step that no self-check has");
     }
-    absl::StatusOr<worker::Reply> next = Receive(absl::Now() + options_.hang_timeout);
+    absl::StatusOr<worker::v1::Reply> next = Receive(absl::Now() + options_.hang_timeout);
     if (next.ok()) {
       reply = *std::move(next);
       continue;
@@ -112,7 +112,7 @@ absl::Status WorkerClient::LosePeer() {
   return absl::AbortedError(absl::StrCat("the worker died: ", exit.description));
 }
 
-absl::StatusOr<worker::Reply> WorkerClient::Receive(absl::Time deadline) {
+absl::StatusOr<worker::v1::Reply> WorkerClient::Receive(absl::Time deadline) {
   if (!WaitReadable(process_->fd(), *options_.cancel, deadline)) {
     if (options_.cancel->cancelled()) {
       loss_ = WorkerLoss{"cancelled", false, false, {}};
@@ -131,14 +131,14 @@ absl::StatusOr<worker::Reply> WorkerClient::Receive(absl::Time deadline) {
     if (process_->Poll()) return LosePeer();
     return Lose(absl::StrCat("unreadable reply: ", frame.status().message()));
   }
-  worker::Reply reply;
+  worker::v1::Reply reply;
   if (!reply.ParseFromString(*frame)) return Lose("unreadable reply: not a message");
   return reply;
 }
 
-absl::StatusOr<worker::Outcome> WorkerClient::Call(const worker::Request& request,
-                                                   absl::Duration budget,
-                                                   const ReplyHandler& handle) {
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Call(const worker::v1::Request& request,
+                                                       absl::Duration budget,
+                                                       const ReplyHandler& handle) {
   if (loss_) return absl::AbortedError(loss_->reason);
   touching_.reset();
   const absl::Time hang = absl::Now() + budget + options_.hang_timeout;
@@ -146,8 +146,8 @@ absl::StatusOr<worker::Outcome> WorkerClient::Call(const worker::Request& reques
   return Await(hang, end_, handle);
 }
 
-absl::StatusOr<worker::Outcome> WorkerClient::Await(absl::Time hang, absl::Time end,
-                                                    const ReplyHandler& handle) {
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(absl::Time hang, absl::Time end,
+                                                        const ReplyHandler& handle) {
   while (true) {
     const absl::Time until = gives_way_ ? std::min(end, absl::Now() + kGivesWayPeriod) : end;
     const bool ready = until < hang ? WaitReadable(process_->fd(), *options_.cancel, until) : true;
@@ -157,7 +157,7 @@ absl::StatusOr<worker::Outcome> WorkerClient::Await(absl::Time hang, absl::Time 
       return absl::DeadlineExceededError("the budget ended while the worker was at work");
     }
     if (!ready && !options_.cancel->cancelled()) continue;
-    ASSIGN_OR_RETURN(worker::Reply reply, Receive(hang));
+    ASSIGN_OR_RETURN(worker::v1::Reply reply, Receive(hang));
     if (absl::Now() > hang) return Lose("hung: replies without end", true);
     if (reply.has_touching()) {
       touching_ = reply.touching().index();
@@ -178,65 +178,68 @@ absl::StatusOr<worker::Outcome> WorkerClient::Await(absl::Time hang, absl::Time 
   }
 }
 
-absl::StatusOr<worker::Outcome> WorkerClient::OpenProblem(
-    const worker::OpenProblem& request,
-    const std::function<void(const worker::ListedCandidate&)>& on_listed) {
-  worker::Request message;
+absl::StatusOr<worker::v1::Outcome> WorkerClient::OpenProblem(
+    const worker::v1::OpenProblem& request,
+    const std::function<void(const worker::v1::ListedCandidate&)>& on_listed) {
+  worker::v1::Request message;
   *message.mutable_open_problem() = request;
   return Call(message, absl::Milliseconds(request.time_budget_ms()),
-              [&on_listed](const worker::Reply& reply) {
+              [&on_listed](const worker::v1::Reply& reply) {
                 if (!reply.has_listed()) return false;
                 on_listed(reply.listed());
                 return true;
               });
 }
 
-absl::StatusOr<worker::Outcome> WorkerClient::Prepare(
-    const worker::Prepare& request,
-    const std::function<void(const worker::Prepared&)>& on_prepared) {
-  worker::Request message;
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Prepare(
+    const worker::v1::Prepare& request,
+    const std::function<void(const worker::v1::Prepared&)>& on_prepared) {
+  worker::v1::Request message;
   *message.mutable_prepare() = request;
   return Call(message, absl::Milliseconds(request.time_budget_ms()),
-              [&on_prepared](const worker::Reply& reply) {
+              [&on_prepared](const worker::v1::Reply& reply) {
                 if (!reply.has_prepared()) return false;
                 on_prepared(reply.prepared());
                 return true;
               });
 }
 
-absl::StatusOr<worker::Outcome> WorkerClient::Check(
-    const worker::Check& request, const std::function<void(const worker::Checked&)>& on_checked) {
-  worker::Request message;
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Check(
+    const worker::v1::Check& request,
+    const std::function<void(const worker::v1::Checked&)>& on_checked) {
+  worker::v1::Request message;
   *message.mutable_check() = request;
   return Call(message, absl::Milliseconds(request.time_budget_ms()),
-              [&](const worker::Reply& reply) {
+              [&](const worker::v1::Reply& reply) {
                 if (reply.has_checked()) on_checked(reply.checked());
                 return reply.has_checked();
               });
 }
 
-absl::StatusOr<worker::Outcome> WorkerClient::Measure(
-    const worker::Measure& request, const std::function<void(const worker::Sample&)>& on_sample,
-    const std::function<void(const worker::Conditions&)>& on_conditions) {
-  worker::Request message;
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Measure(
+    const worker::v1::Measure& request,
+    const std::function<void(const worker::v1::Sample&)>& on_sample,
+    const std::function<void(const worker::v1::Conditions&)>& on_conditions) {
+  worker::v1::Request message;
   *message.mutable_measure() = request;
   return Call(message, absl::Milliseconds(request.time_budget_ms()),
-              [&](const worker::Reply& reply) {
+              [&](const worker::v1::Reply& reply) {
                 if (reply.has_sample()) on_sample(reply.sample());
                 if (reply.has_conditions()) on_conditions(reply.conditions());
                 return reply.has_sample() || reply.has_conditions();
               });
 }
 
-absl::StatusOr<worker::Conditions> WorkerClient::ReadConditions() {
-  worker::Request message;
+absl::StatusOr<worker::v1::Conditions> WorkerClient::ReadConditions() {
+  worker::v1::Request message;
   message.mutable_read_conditions();
-  worker::Conditions conditions;
-  RETURN_IF_ERROR(Call(message, absl::ZeroDuration(), [&conditions](const worker::Reply& reply) {
-                    if (!reply.has_conditions()) return false;
-                    conditions = reply.conditions();
-                    return true;
-                  }).status());
+  worker::v1::Conditions conditions;
+  RETURN_IF_ERROR(
+      Call(message, absl::ZeroDuration(), [&conditions](const worker::v1::Reply& reply) {
+        if (!reply.has_conditions()) return false;
+        conditions = reply.conditions();
+        return true;
+      }).status());
   return conditions;
 }
 
@@ -244,16 +247,17 @@ absl::Status WorkerClient::FinishPending(absl::Time until) {
   if (loss_) return absl::AbortedError(loss_->reason);
   if (!pending_) return absl::OkStatus();
   const absl::Time hang = *std::exchange(pending_, std::nullopt);
-  const absl::StatusOr<worker::Outcome> outcome =
-      Await(hang, until, [](const worker::Reply&) { return true; });
+  const absl::StatusOr<worker::v1::Outcome> outcome =
+      Await(hang, until, [](const worker::v1::Reply&) { return true; });
   // What the request came to is nobody's concern any more.
   return absl::IsFailedPrecondition(outcome.status()) ? absl::OkStatus() : outcome.status();
 }
 
 absl::Status WorkerClient::CloseProblem() {
-  worker::Request message;
+  worker::v1::Request message;
   message.mutable_close_problem();
-  return Call(message, absl::ZeroDuration(), [](const worker::Reply&) { return false; }).status();
+  return Call(message, absl::ZeroDuration(), [](const worker::v1::Reply&) { return false; })
+      .status();
 }
 
 }  // namespace convtune::workers

@@ -56,7 +56,7 @@ class WorkerClient {
   // or CANCELLED.
   static absl::StatusOr<std::unique_ptr<WorkerClient>> Start(Options options);
 
-  const worker::HelloReply& hello() const { return hello_; }
+  const worker::v1::HelloReply& hello() const { return hello_; }
   // Which of the worker's instruments work.
   const SelfCheck& self_check() const { return self_check_; }
   // True if candidates can be timed, and legacy algorithms searched.
@@ -86,46 +86,48 @@ class WorkerClient {
   bool times_second_runs() const { return hello_.protocol_minor() >= 4; }
 
   // The callbacks see replies as they come.
-  absl::StatusOr<worker::Outcome> OpenProblem(
-      const worker::OpenProblem& request,
-      const std::function<void(const worker::ListedCandidate&)>& on_listed);
-  absl::StatusOr<worker::Outcome> Prepare(
-      const worker::Prepare& request,
-      const std::function<void(const worker::Prepared&)>& on_prepared);
+  absl::StatusOr<worker::v1::Outcome> OpenProblem(
+      const worker::v1::OpenProblem& request,
+      const std::function<void(const worker::v1::ListedCandidate&)>& on_listed);
+  absl::StatusOr<worker::v1::Outcome> Prepare(
+      const worker::v1::Prepare& request,
+      const std::function<void(const worker::v1::Prepared&)>& on_prepared);
   // REQUIRES: checks_results().
-  absl::StatusOr<worker::Outcome> Check(
-      const worker::Check& request, const std::function<void(const worker::Checked&)>& on_checked);
-  absl::StatusOr<worker::Outcome> Measure(
-      const worker::Measure& request, const std::function<void(const worker::Sample&)>& on_sample,
-      const std::function<void(const worker::Conditions&)>& on_conditions);
+  absl::StatusOr<worker::v1::Outcome> Check(
+      const worker::v1::Check& request,
+      const std::function<void(const worker::v1::Checked&)>& on_checked);
+  absl::StatusOr<worker::v1::Outcome> Measure(
+      const worker::v1::Measure& request,
+      const std::function<void(const worker::v1::Sample&)>& on_sample,
+      const std::function<void(const worker::v1::Conditions&)>& on_conditions);
   // REQUIRES: reads_conditions().
-  absl::StatusOr<worker::Conditions> ReadConditions();
+  absl::StatusOr<worker::v1::Conditions> ReadConditions();
   absl::Status CloseProblem();
 
  private:
   // Returns false for a reply that the request cannot have.
-  using ReplyHandler = std::function<bool(const worker::Reply&)>;
+  using ReplyHandler = std::function<bool(const worker::v1::Reply&)>;
 
   WorkerClient(Options options, std::unique_ptr<WorkerProcess> process)
       : options_(std::move(options)), process_(std::move(process)) {}
 
   absl::Status Handshake();
   // The reply to Hello; `reply` is the worker's first.
-  absl::StatusOr<worker::Reply> AwaitSelfCheck(worker::Reply reply);
-  absl::StatusOr<worker::Outcome> Call(const worker::Request& request, absl::Duration budget,
-                                       const ReplyHandler& handle);
-  absl::StatusOr<worker::Reply> Receive(absl::Time deadline);
+  absl::StatusOr<worker::v1::Reply> AwaitSelfCheck(worker::v1::Reply reply);
+  absl::StatusOr<worker::v1::Outcome> Call(const worker::v1::Request& request,
+                                           absl::Duration budget, const ReplyHandler& handle);
+  absl::StatusOr<worker::v1::Reply> Receive(absl::Time deadline);
   // Reads replies to the last one. A request that is not over by `hang` is
   // hung; one that is not over by `end` is left pending.
-  absl::StatusOr<worker::Outcome> Await(absl::Time hang, absl::Time end,
-                                        const ReplyHandler& handle);
+  absl::StatusOr<worker::v1::Outcome> Await(absl::Time hang, absl::Time end,
+                                            const ReplyHandler& handle);
   // Ends the process and notes why.
   absl::Status Lose(const std::string& reason, bool hung = false);
   absl::Status LosePeer();
 
   const Options options_;
   std::unique_ptr<WorkerProcess> process_;
-  worker::HelloReply hello_;
+  worker::v1::HelloReply hello_;
   SelfCheck self_check_;
   absl::Time end_ = absl::InfiniteFuture();
   std::function<bool()> gives_way_;

@@ -22,9 +22,9 @@
 #include "client/cpp/include/convtune/resolver.h"
 #include "proto/base/status_macros.h"
 #include "proto/convtune/worker/protocol_version.h"
+#include "server/worker/cudnn/graph_builder.h"
+#include "server/worker/cudnn/plan.h"
 #include "server/worker/deviceless_backend.h"
-#include "server/worker/graph_builder.h"
-#include "server/worker/plan.h"
 #include "server/worker/session.h"
 
 namespace convtune::bench {
@@ -39,9 +39,11 @@ double SecondsSince(Clock::time_point start) {
 // Finalises plans for a profile, and keeps them.
 class Plans {
  public:
-  static absl::StatusOr<std::unique_ptr<Plans>> Create(const DeviceProfile& profile) {
+  static absl::StatusOr<std::unique_ptr<Plans>> Create(
+      const worker::device::DeviceProfile& profile) {
     auto plans = std::make_unique<Plans>();
-    ASSIGN_OR_RETURN(plans->properties_, Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
+    ASSIGN_OR_RETURN(plans->properties_,
+                     worker::cudnn::Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
     RETURN_IF_ERROR(plans->properties_.SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
                                                profile.properties_json));
     RETURN_IF_ERROR(plans->properties_.Finalize());
@@ -50,19 +52,21 @@ class Plans {
 
   absl::Status Add(const std::string& problem_text, const EngineConfig& config) {
     ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(problem_text));
-    CudnnTarget target;
+    worker::cudnn::CudnnTarget target;
     target.device_properties = &properties_;
-    ASSIGN_OR_RETURN(OperationGraph graph, OperationGraph::Create(problem, target));
-    ASSIGN_OR_RETURN(ExecutionPlan plan, ExecutionPlan::Create(graph, config));
+    ASSIGN_OR_RETURN(worker::cudnn::OperationGraph graph,
+                     worker::cudnn::OperationGraph::Create(problem, target));
+    ASSIGN_OR_RETURN(worker::cudnn::ExecutionPlan plan,
+                     worker::cudnn::ExecutionPlan::Create(graph, config));
     graphs_.push_back(std::move(graph));
     plans_.push_back(std::move(plan));
     return absl::OkStatus();
   }
 
  private:
-  Descriptor properties_;
-  std::vector<OperationGraph> graphs_;
-  std::vector<ExecutionPlan> plans_;
+  worker::cudnn::Descriptor properties_;
+  std::vector<worker::cudnn::OperationGraph> graphs_;
+  std::vector<worker::cudnn::ExecutionPlan> plans_;
 };
 
 absl::StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
@@ -79,7 +83,8 @@ absl::StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
   return lines;
 }
 
-absl::Status Known(const DeviceProfile& profile, const std::vector<std::string>& lines) {
+absl::Status Known(const worker::device::DeviceProfile& profile,
+                   const std::vector<std::string>& lines) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Plans> plans, Plans::Create(profile));
   for (const std::string& line : lines) {
     const size_t tab = line.find('\t');
@@ -92,8 +97,8 @@ absl::Status Known(const DeviceProfile& profile, const std::vector<std::string>&
   return absl::OkStatus();
 }
 
-absl::Status Resolve(const DeviceProfile& profile, const std::vector<std::string>& lines,
-                     const std::string& address) {
+absl::Status Resolve(const worker::device::DeviceProfile& profile,
+                     const std::vector<std::string>& lines, const std::string& address) {
   client::Options options;
   options.address = address;
   options.use_snapshot = false;
@@ -122,12 +127,13 @@ struct Work {
   int plans = 0;
 };
 
-absl::StatusOr<Work> BareLoop(Backend* backend, const std::vector<std::string>& lines) {
+absl::StatusOr<Work> BareLoop(worker::Backend* backend, const std::vector<std::string>& lines) {
   Work work;
   const Clock::time_point start = Clock::now();
   for (const std::string& line : lines) {
     ASSIGN_OR_RETURN(const ConvProblem parsed, ConvProblem::Parse(line));
-    ASSIGN_OR_RETURN(const std::unique_ptr<BackendProblem> problem, backend->Open(parsed, 0));
+    ASSIGN_OR_RETURN(const std::unique_ptr<worker::BackendProblem> problem,
+                     backend->Open(parsed, 0));
     std::vector<CandidateId> ids;
     RETURN_IF_ERROR(problem
                         ->List({},
@@ -146,33 +152,33 @@ absl::StatusOr<Work> BareLoop(Backend* backend, const std::vector<std::string>& 
 }
 
 // The requests that the daemon sends, to a session without a process between.
-absl::StatusOr<Work> AsTheWorker(Backend* backend, const std::vector<std::string>& lines) {
-  Session session(backend);
+absl::StatusOr<Work> AsTheWorker(worker::Backend* backend, const std::vector<std::string>& lines) {
+  worker::Session session(backend);
   Work work;
-  worker::Prepare prepare;
-  const auto on_reply = [&](const worker::Reply& reply) {
+  worker::v1::Prepare prepare;
+  const auto on_reply = [&](const worker::v1::Reply& reply) {
     if (reply.has_listed()) {
       prepare.add_indexes(reply.listed().index());
     }
     work.plans += reply.has_prepared() && reply.prepared().ok() ? 1 : 0;
     return absl::OkStatus();
   };
-  worker::Request hello;
+  worker::v1::Request hello;
   hello.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
   RETURN_IF_ERROR(session.Handle(hello, on_reply));
   const Clock::time_point start = Clock::now();
   for (const std::string& line : lines) {
-    worker::Request open;
+    worker::v1::Request open;
     open.mutable_open_problem()->set_problem_text(line);
-    open.mutable_open_problem()->set_listing(worker::LISTING_HEURISTICS);
+    open.mutable_open_problem()->set_listing(worker::v1::LISTING_HEURISTICS);
     open.mutable_open_problem()->set_graph_api(true);
     prepare.Clear();
     RETURN_IF_ERROR(session.Handle(open, on_reply));
     work.candidates += prepare.indexes_size();
-    worker::Request build;
+    worker::v1::Request build;
     *build.mutable_prepare() = prepare;
     RETURN_IF_ERROR(session.Handle(build, on_reply));
-    worker::Request close;
+    worker::v1::Request close;
     close.mutable_close_problem();
     RETURN_IF_ERROR(session.Handle(close, on_reply));
   }
@@ -180,7 +186,7 @@ absl::StatusOr<Work> AsTheWorker(Backend* backend, const std::vector<std::string
   return work;
 }
 
-absl::Status Tune(Backend* backend, const std::vector<std::string>& lines, int repeats) {
+absl::Status Tune(worker::Backend* backend, const std::vector<std::string>& lines, int repeats) {
   // cuDNN loads its libraries at the first calls, whoever makes them.
   RETURN_IF_ERROR(BareLoop(backend, lines).status());
   std::vector<double> bare, ours;
@@ -225,15 +231,16 @@ absl::Status Run(int argc, char** argv) {
     return absl::InvalidArgumentError(e.what());
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> lines, ReadLines(path));
-  ASSIGN_OR_RETURN(const DeviceProfile profile, DeviceProfile::Load(profile_path));
+  ASSIGN_OR_RETURN(const worker::device::DeviceProfile profile,
+                   worker::device::DeviceProfile::Load(profile_path));
   if (mode == "known") {
     return Known(profile, lines);
   }
   if (mode == "resolve") {
     return Resolve(profile, lines, address);
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<DevicelessBackend> backend,
-                   DevicelessBackend::Create(profile));
+  ASSIGN_OR_RETURN(const std::unique_ptr<worker::DevicelessBackend> backend,
+                   worker::DevicelessBackend::Create(profile));
   return mode == "all" ? BareLoop(backend.get(), lines).status()
                        : Tune(backend.get(), lines, repeats);
 }

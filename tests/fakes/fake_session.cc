@@ -42,7 +42,7 @@ Traits LegacyTraitsOf(bool is_stock, int slower_us) {
 }
 
 // Each way of launching and feeding has its own times.
-double OffsetOf(const worker::Measure& request) {
+double OffsetOf(const worker::v1::Measure& request) {
   const double cold = request.cache_state() == 1 ? 10 : request.cache_state() == 3 ? -5 : 0;
   return cold - (request.launch() == 2 ? 2 : 0);
 }
@@ -75,27 +75,27 @@ FakeTraits FakeSession::TraitsOfListed(int index) const {
   return LegacyTraitsOf(index - configs_ == script_.legacy - 1, script_.legacy_slower_us);
 }
 
-absl::Status FakeSession::Handle(const worker::Request& request) {
+absl::Status FakeSession::Handle(const worker::v1::Request& request) {
   switch (request.kind_case()) {
-    case worker::Request::kHello:
+    case worker::v1::Request::kHello:
       return Hello(request.hello());
-    case worker::Request::kOpenProblem:
+    case worker::v1::Request::kOpenProblem:
       return Open(request.open_problem());
-    case worker::Request::kPrepare:
+    case worker::v1::Request::kPrepare:
       return Prepare(request.prepare());
-    case worker::Request::kMeasure:
+    case worker::v1::Request::kMeasure:
       return Measure(request.measure());
-    case worker::Request::kCloseProblem:
+    case worker::v1::Request::kCloseProblem:
       Log("close");
       return Finish(true, "");
-    case worker::Request::kReadConditions:
+    case worker::v1::Request::kReadConditions:
       Log("conditions");
       RETURN_IF_ERROR(SendConditions());
       return Finish(true, "");
-    case worker::Request::kCheck:
+    case worker::v1::Request::kCheck:
       if (script_.protocol_minor < 2) break;
       return Check(request.check());
-    case worker::Request::KIND_NOT_SET:
+    case worker::v1::Request::KIND_NOT_SET:
       break;
   }
   return Finish(false, "the request has no kind");
@@ -154,7 +154,7 @@ void FakeSession::MaybeFault(const std::string& where, int index) {
         Finish(false, "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered");
     _exit(1);
   } else if (script_.fault == "lie") {
-    worker::Reply reply;
+    worker::v1::Reply reply;
     reply.mutable_sample()->set_index(1'000'000);
     reply.mutable_sample()->set_round(-5);
     reply.mutable_sample()->set_gpu_us(-1);
@@ -176,7 +176,7 @@ absl::StatusOr<uint32_t> FakeSession::CheckSelf(uint32_t lost_steps) {
   for (int bit = 1; bit < 32; ++bit) {
     const uint32_t step = uint32_t{1} << bit;
     if ((step & SelfCheckBits() & ~lost_steps) == 0) continue;
-    worker::Reply reply;
+    worker::v1::Reply reply;
     reply.mutable_self_checking()->set_step(step);
     RETURN_IF_ERROR(Send(reply));
     MaybeFault("self_check", bit);
@@ -184,23 +184,23 @@ absl::StatusOr<uint32_t> FakeSession::CheckSelf(uint32_t lost_steps) {
   return static_cast<uint32_t>(script_.self_check) | lost_steps | 1U;
 }
 
-absl::Status FakeSession::Hello(const worker::Hello& request) {
+absl::Status FakeSession::Hello(const worker::v1::Hello& request) {
   absl::SleepFor(absl::Milliseconds(script_.start_delay_ms));
   const absl::Time busy = absl::Now() + absl::Milliseconds(script_.start_work_ms);
   while (absl::Now() < busy) {
   }
   Log("hello");
   MaybeFault("start", 0);
-  worker::SelfCheck self_check = request.self_check();
+  worker::v1::SelfCheck self_check = request.self_check();
   const bool checks = script_.self_check >= 0;
   if (checks && !request.has_self_check()) {
     ASSIGN_OR_RETURN(const uint32_t mask, CheckSelf(request.lost_steps()));
     self_check.set_mask(mask);
     self_check.set_details("as the script says");
   }
-  worker::Reply reply;
+  worker::v1::Reply reply;
   reply.set_last(true);
-  worker::HelloReply* hello = reply.mutable_hello();
+  worker::v1::HelloReply* hello = reply.mutable_hello();
   hello->set_protocol_major(script_.protocol_major);
   hello->set_protocol_minor(script_.protocol_minor);
   hello->set_environment_text(script_.environment);
@@ -212,7 +212,7 @@ absl::Status FakeSession::Hello(const worker::Hello& request) {
   return Send(reply);
 }
 
-absl::Status FakeSession::Open(const worker::OpenProblem& request) {
+absl::Status FakeSession::Open(const worker::v1::OpenProblem& request) {
   problem_ = request.problem_text();
   listing_ = request.listing();
   Log("open");
@@ -227,8 +227,8 @@ absl::Status FakeSession::Open(const worker::OpenProblem& request) {
   prepared_.assign(static_cast<size_t>(listed_), false);
   for (int i = 0; i < listed_; ++i) {
     const Traits traits = TraitsOfListed(i);
-    worker::Reply reply;
-    worker::ListedCandidate* listed = reply.mutable_listed();
+    worker::v1::Reply reply;
+    worker::v1::ListedCandidate* listed = reply.mutable_listed();
     listed->set_index(i);
     if (i >= configs_) {
       const int algorithm = i - configs_;
@@ -248,14 +248,14 @@ absl::Status FakeSession::Open(const worker::OpenProblem& request) {
     if (script_.uses_cublaslt != 0) listed->add_behavior_notes(5);
     RETURN_IF_ERROR(Send(reply));
   }
-  worker::Reply last;
+  worker::v1::Reply last;
   last.set_last(true);
   last.mutable_outcome()->set_ok(true);
   last.mutable_outcome()->set_find_left_out(script_.find_left_out != 0);
   return Send(last);
 }
 
-absl::Status FakeSession::Prepare(const worker::Prepare& request) {
+absl::Status FakeSession::Prepare(const worker::v1::Prepare& request) {
   Log("prepare");
   const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
   int succeeded = 0;
@@ -267,8 +267,8 @@ absl::Status FakeSession::Prepare(const worker::Prepare& request) {
     MaybeFault("prepare", index);
     absl::SleepFor(absl::Milliseconds(script_.prepare_delay_ms));
     const Traits traits = TraitsOfListed(index);
-    worker::Reply reply;
-    worker::Prepared* prepared = reply.mutable_prepared();
+    worker::v1::Reply reply;
+    worker::v1::Prepared* prepared = reply.mutable_prepared();
     prepared->set_index(index);
     prepared->set_workspace_bytes(traits.workspace);
     prepared->set_build_us(100);
@@ -285,8 +285,8 @@ absl::Status FakeSession::SendConditions() {
   const bool busy =
       script_.other_processes > 0 && (script_.busy_looks == 0 || looks_ < script_.busy_looks);
   ++looks_;
-  worker::Reply reply;
-  worker::Conditions* conditions = reply.mutable_conditions();
+  worker::v1::Reply reply;
+  worker::v1::Conditions* conditions = reply.mutable_conditions();
   conditions->set_known(true);
   conditions->set_other_processes(busy ? script_.other_processes : 0);
   conditions->set_clock_reasons(static_cast<uint64_t>(script_.clock_reasons));
@@ -295,7 +295,7 @@ absl::Status FakeSession::SendConditions() {
   return Send(reply);
 }
 
-absl::Status FakeSession::Check(const worker::Check& request) {
+absl::Status FakeSession::Check(const worker::v1::Check& request) {
   Log("check");
   const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
   for (const int index : request.indexes()) {
@@ -306,8 +306,8 @@ absl::Status FakeSession::Check(const worker::Check& request) {
     RETURN_IF_ERROR(Touch(index));
     MaybeFault("check", index);
     absl::SleepFor(std::min(absl::Milliseconds(script_.check_delay_ms), end - absl::Now()));
-    worker::Reply reply;
-    worker::Checked* checked = reply.mutable_checked();
+    worker::v1::Reply reply;
+    worker::v1::Checked* checked = reply.mutable_checked();
     checked->set_index(index);
     const bool wrong = script_.wrong == index || script_.wrong == -2 ||
                        (script_.wrong_from >= 0 && index >= script_.wrong_from);
@@ -328,7 +328,7 @@ absl::Status FakeSession::Check(const worker::Check& request) {
   return Finish(true, "");
 }
 
-absl::Status FakeSession::Measure(const worker::Measure& request) {
+absl::Status FakeSession::Measure(const worker::v1::Measure& request) {
   Log("measure");
   RETURN_IF_ERROR(SendConditions());
   const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
@@ -344,7 +344,7 @@ absl::Status FakeSession::Measure(const worker::Measure& request) {
       MaybeFault("measure", index);
       const Traits traits = TraitsOfListed(index);
       std::mt19937_64 random(script_.seed + static_cast<uint64_t>(round * 1000 + index));
-      worker::Reply reply;
+      worker::v1::Reply reply;
       reply.mutable_sample()->set_index(index);
       reply.mutable_sample()->set_round(round);
       const bool can_be_held = script_.unheld_index >= 0 && script_.unheld_index != index;

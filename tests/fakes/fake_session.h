@@ -26,14 +26,14 @@ class FakeSession : public WorkerSide {
   FakeSession(int fd, FakeScript script) : WorkerSide(fd), script_(std::move(script)) {}
 
  private:
-  absl::Status Handle(const worker::Request& request) override;
-  absl::Status Hello(const worker::Hello& request);
+  absl::Status Handle(const worker::v1::Request& request) override;
+  absl::Status Hello(const worker::v1::Hello& request);
   // The mask of the self-check that the script says, and of the lost steps.
   absl::StatusOr<uint32_t> CheckSelf(uint32_t lost_steps);
-  absl::Status Open(const worker::OpenProblem& request);
-  absl::Status Prepare(const worker::Prepare& request);
-  absl::Status Check(const worker::Check& request);
-  absl::Status Measure(const worker::Measure& request);
+  absl::Status Open(const worker::v1::OpenProblem& request);
+  absl::Status Prepare(const worker::v1::Prepare& request);
+  absl::Status Check(const worker::v1::Check& request);
+  absl::Status Measure(const worker::v1::Measure& request);
   absl::Status SendConditions();
   // Does what the script says, if this is the place.
   void MaybeFault(const std::string& where, int index);
@@ -42,7 +42,7 @@ class FakeSession : public WorkerSide {
 
   const FakeScript script_;
   std::string problem_;
-  worker::Listing listing_ = worker::LISTING_UNSPECIFIED;
+  worker::v1::Listing listing_ = worker::v1::LISTING_UNSPECIFIED;
   int configs_ = 0;  // the first of what is listed
   int listed_ = 0;
   int looks_ = 0;  // at the card

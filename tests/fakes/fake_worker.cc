@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
-#include "server/worker/card_watch.h"
+#include "server/worker/device/device_watch.h"
 #include "tests/fakes/fake_script.h"
 #include "tests/fakes/fake_session.h"
 #include "tests/fakes/recording.h"
@@ -102,7 +102,7 @@ absl::Status Run(const Flags& flags) {
   }
   if (flags.fd < 0) return absl::InvalidArgumentError("--fd: must be given");
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (!flags.watch.empty()) return WatchCard(flags.watch, flags.fd);
+  if (!flags.watch.empty()) return worker::device::WatchDevice(flags.watch, flags.fd);
   if (recording) return ReplaySession(flags.fd, *std::move(recording)).Serve();
   if (script.environment.empty()) script.environment = flags.environment;
   if (script.environment.empty()) script.environment = FakeEnvironmentText(DeviceName(flags));

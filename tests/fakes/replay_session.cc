@@ -22,20 +22,20 @@ std::vector<int> NotesOf(uint32_t mask) {
 
 }  // namespace
 
-absl::Status ReplaySession::Handle(const worker::Request& request) {
+absl::Status ReplaySession::Handle(const worker::v1::Request& request) {
   switch (request.kind_case()) {
-    case worker::Request::kHello:
+    case worker::v1::Request::kHello:
       return Hello();
-    case worker::Request::kOpenProblem:
+    case worker::v1::Request::kOpenProblem:
       return Open(request.open_problem());
-    case worker::Request::kPrepare:
+    case worker::v1::Request::kPrepare:
       return Prepare(request.prepare());
-    case worker::Request::kMeasure:
+    case worker::v1::Request::kMeasure:
       return Measure(request.measure());
-    case worker::Request::kReadConditions:
+    case worker::v1::Request::kReadConditions:
       RETURN_IF_ERROR(SendConditions());
       return Finish(true, "");
-    case worker::Request::kCloseProblem:
+    case worker::v1::Request::kCloseProblem:
       return Finish(true, "");
     default:
       return Finish(false, "a recording has no answer to that");
@@ -43,9 +43,9 @@ absl::Status ReplaySession::Handle(const worker::Request& request) {
 }
 
 absl::Status ReplaySession::Hello() {
-  worker::Reply reply;
+  worker::v1::Reply reply;
   reply.set_last(true);
-  worker::HelloReply* hello = reply.mutable_hello();
+  worker::v1::HelloReply* hello = reply.mutable_hello();
   hello->set_protocol_major(kProtocolMajor);
   hello->set_protocol_minor(kProtocolMinor);
   hello->set_environment_text(recording_.environment().ToText());
@@ -53,7 +53,7 @@ absl::Status ReplaySession::Hello() {
   return Send(reply);
 }
 
-absl::Status ReplaySession::Open(const worker::OpenProblem& request) {
+absl::Status ReplaySession::Open(const worker::v1::OpenProblem& request) {
   tuning_ = recording_.Find(request.problem_text());
   listed_.clear();
   if (tuning_ == nullptr) {
@@ -63,13 +63,13 @@ absl::Status ReplaySession::Open(const worker::OpenProblem& request) {
     const bool graph = ApiOf(candidate.id) == Api::kGraph;
     const bool wanted = graph ? request.graph_api() : request.legacy_api();
     const bool ranked = !graph || candidate.heuristic_rank >= 0;
-    if (!wanted || (!ranked && request.listing() != worker::LISTING_EXHAUSTIVE)) continue;
+    if (!wanted || (!ranked && request.listing() != worker::v1::LISTING_EXHAUSTIVE)) continue;
     if (request.max_candidates() > 0 &&
         listed_.size() == static_cast<size_t>(request.max_candidates())) {
       break;
     }
-    worker::Reply reply;
-    worker::ListedCandidate* listed = reply.mutable_listed();
+    worker::v1::Reply reply;
+    worker::v1::ListedCandidate* listed = reply.mutable_listed();
     listed->set_index(static_cast<int>(listed_.size()));
     listed->set_text(ToText(candidate.id));
     listed->set_heuristic_rank(candidate.heuristic_rank);
@@ -88,7 +88,7 @@ absl::Status ReplaySession::Open(const worker::OpenProblem& request) {
   return Finish(true, "");
 }
 
-absl::Status ReplaySession::Prepare(const worker::Prepare& request) {
+absl::Status ReplaySession::Prepare(const worker::v1::Prepare& request) {
   int succeeded = 0;
   for (const int index : request.indexes()) {
     if (index < 0 || static_cast<size_t>(index) >= listed_.size()) {
@@ -97,8 +97,8 @@ absl::Status ReplaySession::Prepare(const worker::Prepare& request) {
     if (request.stop_after() > 0 && succeeded == request.stop_after()) break;
     RETURN_IF_ERROR(Touch(index));
     const Candidate& candidate = listed_[static_cast<size_t>(index)];
-    worker::Reply reply;
-    worker::Prepared* prepared = reply.mutable_prepared();
+    worker::v1::Reply reply;
+    worker::v1::Prepared* prepared = reply.mutable_prepared();
     prepared->set_index(index);
     prepared->set_ok(candidate.ran());
     prepared->set_workspace_bytes(candidate.workspace_bytes);
@@ -110,14 +110,14 @@ absl::Status ReplaySession::Prepare(const worker::Prepare& request) {
 }
 
 absl::Status ReplaySession::SendConditions() {
-  worker::Reply reply;
-  worker::Conditions* conditions = reply.mutable_conditions();
+  worker::v1::Reply reply;
+  worker::v1::Conditions* conditions = reply.mutable_conditions();
   conditions->set_known(true);
   conditions->set_compute_mode(1);
   return Send(reply);
 }
 
-absl::Status ReplaySession::Measure(const worker::Measure& request) {
+absl::Status ReplaySession::Measure(const worker::v1::Measure& request) {
   RETURN_IF_ERROR(SendConditions());
   const absl::Time end = absl::Now() + absl::Milliseconds(request.time_budget_ms());
   for (int round = request.first_round(); round < request.first_round() + request.rounds();
@@ -129,8 +129,8 @@ absl::Status ReplaySession::Measure(const worker::Measure& request) {
       }
       RETURN_IF_ERROR(Touch(index));
       const Candidate& candidate = listed_[static_cast<size_t>(index)];
-      worker::Reply reply;
-      worker::Sample* sample = reply.mutable_sample();
+      worker::v1::Reply reply;
+      worker::v1::Sample* sample = reply.mutable_sample();
       sample->set_index(index);
       sample->set_round(round);
       sample->set_gpu_us(Recording::TimeInRound(candidate, round));

@@ -17,11 +17,11 @@ class ReplaySession : public WorkerSide {
   ReplaySession(int fd, Recording recording) : WorkerSide(fd), recording_(std::move(recording)) {}
 
  private:
-  absl::Status Handle(const worker::Request& request) override;
+  absl::Status Handle(const worker::v1::Request& request) override;
   absl::Status Hello();
-  absl::Status Open(const worker::OpenProblem& request);
-  absl::Status Prepare(const worker::Prepare& request);
-  absl::Status Measure(const worker::Measure& request);
+  absl::Status Open(const worker::v1::OpenProblem& request);
+  absl::Status Prepare(const worker::v1::Prepare& request);
+  absl::Status Measure(const worker::v1::Measure& request);
   absl::Status SendConditions();
 
   const Recording recording_;

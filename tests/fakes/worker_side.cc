@@ -10,18 +10,18 @@ absl::Status WorkerSide::Serve() {
     const absl::StatusOr<std::string> frame = ReadFrame(fd_, absl::InfiniteFuture());
     if (absl::IsOutOfRange(frame.status())) return absl::OkStatus();
     RETURN_IF_ERROR(frame.status());
-    worker::Request request;
+    worker::v1::Request request;
     if (!request.ParseFromString(*frame)) return absl::DataLossError("unreadable request");
     RETURN_IF_ERROR(Handle(request));
   }
 }
 
-absl::Status WorkerSide::Send(const worker::Reply& reply) {
+absl::Status WorkerSide::Send(const worker::v1::Reply& reply) {
   return WriteFrame(fd_, reply.SerializeAsString());
 }
 
 absl::Status WorkerSide::Finish(bool ok, const std::string& message, bool out_of_time) {
-  worker::Reply reply;
+  worker::v1::Reply reply;
   reply.set_last(true);
   reply.mutable_outcome()->set_ok(ok);
   reply.mutable_outcome()->set_message(message);
@@ -30,7 +30,7 @@ absl::Status WorkerSide::Finish(bool ok, const std::string& message, bool out_of
 }
 
 absl::Status WorkerSide::Touch(int index) {
-  worker::Reply reply;
+  worker::v1::Reply reply;
   reply.mutable_touching()->set_index(index);
   return Send(reply);
 }

@@ -20,9 +20,9 @@ class WorkerSide {
   absl::Status Serve();
 
  protected:
-  virtual absl::Status Handle(const worker::Request& request) = 0;
+  virtual absl::Status Handle(const worker::v1::Request& request) = 0;
 
-  absl::Status Send(const worker::Reply& reply);
+  absl::Status Send(const worker::v1::Reply& reply);
   // The last reply to a request.
   absl::Status Finish(bool ok, const std::string& message, bool out_of_time = false);
   absl::Status Touch(int index);

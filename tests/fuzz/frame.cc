@@ -21,9 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                               absl::IsDataLoss(frame.status()));
       break;
     }
-    convtune::worker::Reply reply;
+    convtune::worker::v1::Reply reply;
     if (reply.ParseFromString(*frame)) {
-      convtune::worker::Reply again;
+      convtune::worker::v1::Reply again;
       convtune::fuzz::Require(again.ParseFromString(reply.SerializeAsString()));
     }
   }

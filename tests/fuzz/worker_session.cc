@@ -36,7 +36,7 @@ std::string Frames(const uint8_t* data, size_t size) {
 }
 
 std::string Hello(uint8_t flags) {
-  convtune::worker::Reply reply;
+  convtune::worker::v1::Reply reply;
   reply.set_last(true);
   auto* hello = reply.mutable_hello();
   hello->set_protocol_major(convtune::kWorkerProtocolMajor);

@@ -10,31 +10,33 @@
 #include "proto/base/status_macros.h"
 #include "proto/model/candidate.h"
 #include "proto/model/conv_problem.h"
-#include "server/worker/device_profile.h"
+#include "server/worker/device/device_profile.h"
 #include "server/worker/deviceless_backend.h"
 
 namespace convtune {
 namespace {
 
-absl::StatusOr<int64_t> Finalise(DevicelessBackend& backend, const std::string& line) {
+absl::StatusOr<int64_t> Finalise(worker::DevicelessBackend& backend, const std::string& line) {
   const size_t tab = line.find('\t');
   if (tab == std::string::npos) {
     return absl::InvalidArgumentError("line: must be problem, tab, candidate");
   }
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(line.substr(0, tab)));
   ASSIGN_OR_RETURN(const CandidateId id, ParseCandidateId(line.substr(tab + 1)));
-  ASSIGN_OR_RETURN(const std::unique_ptr<BackendProblem> opened, backend.Open(problem, 0));
-  ASSIGN_OR_RETURN(const PreparedCandidate prepared, opened->Prepare(id));
+  ASSIGN_OR_RETURN(const std::unique_ptr<worker::BackendProblem> opened, backend.Open(problem, 0));
+  ASSIGN_OR_RETURN(const worker::PreparedCandidate prepared, opened->Prepare(id));
   return prepared.workspace_bytes;
 }
 
 int Run(const std::string& profile_path) {
-  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Load(profile_path);
+  const absl::StatusOr<worker::device::DeviceProfile> profile =
+      worker::device::DeviceProfile::Load(profile_path);
   if (!profile.ok()) {
     std::cerr << profile.status() << "\n";
     return 1;
   }
-  absl::StatusOr<std::unique_ptr<DevicelessBackend>> backend = DevicelessBackend::Create(*profile);
+  absl::StatusOr<std::unique_ptr<worker::DevicelessBackend>> backend =
+      worker::DevicelessBackend::Create(*profile);
   if (!backend.ok()) {
     std::cerr << backend.status() << "\n";
     return 1;

@@ -10,7 +10,7 @@ from conftest import program
 
 
 def test_the_store_does_what_its_unit_test_says(postgres_server, fleet):
-    """fleet_store_test, which ctest can only skip, against a server."""
+    """fleet_store_test needs a server, so ctest does not run it."""
     done = subprocess.run(
         [program("fleet_store_test")], capture_output=True, text=True, timeout=300,
         env={**os.environ, "CONVTUNE_TEST_POSTGRES": postgres_server.database()},

@@ -6,10 +6,13 @@ import dataclasses
 import math
 from numbers import Integral, Real
 
+from convtune.v1 import tuning_pb2
+
 APIS = ("any", "graph", "legacy")
 LAUNCHES = ("eager", "graph_capture")
 CACHE_STATES = ("", "cold", "input_hot", "hot")
-EVIDENCE = {"heuristic": 10, "observed": 20, "incomplete": 30, "measured": 40}  # higher is better
+# heuristic, observed, incomplete, measured; higher is better.
+EVIDENCE = {name.removeprefix("EVIDENCE_").lower(): number for name, number in tuning_pb2.Evidence.items() if number}
 ON_MISS = ("none", "heuristic", "enqueue", "tune")
 
 

@@ -48,7 +48,7 @@ class _Section:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Choice:
+class Choice:
     graph: bool
     numerical_notes: int
     behavior_notes: int
@@ -144,7 +144,7 @@ class Snapshot:
             choices = [self._choice(begin + i) for i in range(count)]
         except struct.error:
             raise self._refuse("its layout is not sound") from None
-        kept = [c for c in choices if _satisfies(c, constraints, key[1])]
+        kept = [c for c in choices if satisfies(c, constraints, key[1])]
         if not kept:
             why = "none of the snapshot's choices keeps to the constraints"
             if constraints.max_error is not None:
@@ -190,7 +190,7 @@ class Snapshot:
                 best = entry
         return best
 
-    def _choice(self, number: int) -> _Choice:
+    def _choice(self, number: int) -> Choice:
         (api, knob_count, flags, _, math_type, own_number, numerical, behavior, workspace, time_us, begin) = (
             _CANDIDATE.unpack_from(self._bytes, self._candidates_at + number * _CANDIDATE.size)
         )
@@ -200,7 +200,7 @@ class Snapshot:
             knobs.append((type_, setting))
         graph = api == 2
         text = f"graph:eng{own_number}" + "".join(f",k{type_}={setting}" for type_, setting in knobs)
-        return _Choice(
+        return Choice(
             graph,
             numerical,
             behavior,
@@ -217,7 +217,7 @@ class Snapshot:
         )
 
 
-def _satisfies(choice: _Choice, constraints: Constraints, data_type: int) -> bool:
+def satisfies(choice: Choice, constraints: Constraints, data_type: int) -> bool:
     notes, c = choice.numerical_notes, constraints
     return not (
         # The file has no errors: nothing in it is known to have been compared.

@@ -18,6 +18,7 @@ v1::Candidate Timed(const std::string& text, double median, double spread, int64
   candidate.set_high_us(median + spread);
   candidate.set_workspace_bytes(workspace);
   candidate.set_deterministic(true);
+  candidate.set_heuristic_rank(-1);
   return candidate;
 }
 
@@ -57,7 +58,7 @@ TEST(ExplainWinnerTest, ATieNamesTheHostsTimeFirst) {
 TEST(ExplainWinnerTest, TheStockChoiceIsTheYardstick) {
   const v1::Candidate a = Timed("a", 10, 0.1, 0);
   v1::Candidate b = Timed("b", 25, 0.1, 0);
-  b.set_stock(true);
+  b.set_heuristic_rank(0);
   EXPECT_NE(Explain(a, {a, b}).find("would have run b (25.0 us): 2.50 times"), std::string::npos);
 }
 
@@ -67,8 +68,9 @@ TEST(ExplainWinnerTest, LegacyCallersAreToldOfTheLegacyStockChoice) {
   winner.set_heuristic_rank(1);
   v1::Candidate first = Timed("legacy:algo6,math0", 15, 0.1, 0);
   first.mutable_legacy_algorithm();
+  first.set_heuristic_rank(0);
   v1::Candidate graph = Timed("graph:eng1", 25, 0.1, 0);
-  graph.set_stock(true);
+  graph.set_heuristic_rank(0);
   EXPECT_NE(Explain(winner, {winner, first, graph}, {}, v1::API_LEGACY)
                 .find("cuDNN's legacy heuristic would have run legacy:algo6,math0 (15.0 us): 1.50"),
             std::string::npos);
@@ -80,14 +82,14 @@ TEST(ExplainWinnerTest, LegacyCallersAreToldOfTheLegacyStockChoice) {
 TEST(StockOfTest, CallersOfTheLegacyApiHaveTheFirstThatRanOfItsList) {
   google::protobuf::RepeatedPtrField<v1::Candidate> candidates;
   v1::Candidate& graph = *candidates.Add() = Timed("graph:eng1", 25, 0.1, 0);
-  graph.set_stock(true);
+  graph.set_heuristic_rank(0);
   v1::Candidate& failed = *candidates.Add();
   failed.set_text("legacy:algo6,math0");
   failed.mutable_legacy_algorithm();
+  failed.set_heuristic_rank(0);
   failed.set_status(v1::CANDIDATE_STATUS_FAILED);
   v1::Candidate& unlisted = *candidates.Add() = Timed("legacy:algo0,math0", 5, 0.1, 0);
   unlisted.mutable_legacy_algorithm();
-  unlisted.set_heuristic_rank(-1);
   EXPECT_EQ(StockOf(candidates, v1::API_LEGACY), nullptr);
   v1::Candidate& second = *candidates.Add() = Timed("legacy:algo1,math0", 10, 0.1, 0);
   second.mutable_legacy_algorithm();

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/unit/snapshot_folders.h"
+
 namespace convtune {
 namespace {
 
@@ -84,6 +86,12 @@ TEST_F(DefaultPathsTest, AFolderThatCanBeReadAndNotWrittenToServes) {
   chmod(system.c_str(), 0555);
   EXPECT_EQ(FirstFolderWith("a.snapshot", {folder_ + "/gone", system}), system);
   chmod(system.c_str(), 0755);
+}
+
+TEST_F(DefaultPathsTest, TheSnapshotsFolderIsTheOneOfTheTable) {
+  ForEachSnapshotFolderCase("a.snapshot", [](const std::string& folder) {
+    EXPECT_EQ(FirstFolderWith("a.snapshot", ClientSnapshotFolders()), folder);
+  });
 }
 
 TEST_F(DefaultPathsTest, SnapshotsAreLookedForAtThisUsersBeforeTheSystems) {

@@ -12,12 +12,10 @@ namespace {
 
 // A database that CONVTUNE_TEST_POSTGRES names; see fleet_store_test.cc.
 struct FleetEngine {
-  static std::string WhyNot() {
-    return std::getenv("CONVTUNE_TEST_POSTGRES") == nullptr
-               ? "CONVTUNE_TEST_POSTGRES names no database"
-               : "";
-  }
   absl::Status Reopen() {
+    if (std::getenv("CONVTUNE_TEST_POSTGRES") == nullptr) {
+      return absl::FailedPreconditionError("CONVTUNE_TEST_POSTGRES names no database");
+    }
     const bool first = postgres == nullptr;
     names.reset();
     postgres.reset();

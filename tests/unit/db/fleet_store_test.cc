@@ -36,7 +36,7 @@ class FleetStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const char* conninfo = std::getenv("CONVTUNE_TEST_POSTGRES");
-    if (conninfo == nullptr) GTEST_SKIP() << "CONVTUNE_TEST_POSTGRES names no database";
+    ASSERT_NE(conninfo, nullptr) << "CONVTUNE_TEST_POSTGRES names no database";
     options_.conninfo = conninfo;
     postgres_ = Connect();
     ASSERT_NE(postgres_, nullptr);
@@ -169,6 +169,55 @@ TEST_F(FleetStoreTest, AContendedMeasurementNeverTakesThePlaceOfACleanOne) {
   EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "3;");
 }
 
+TEST_F(FleetStoreTest, FirstConfigsNeverTakeThePlaceOfAFullListing) {
+  FleetDelivery full = Delivery(1, 1, 77, 1);
+  full.tuning.evidence = Evidence::kHeuristic;
+  FleetDelivery first = Delivery(1, 2, 77, 2);
+  first.tuning.evidence = Evidence::kHeuristic;
+  AddReason(IncompleteReason::kFirstConfigsOnly, "the first configs alone", &first.tuning);
+  Take({full, first});
+  EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "1;");
+}
+
+TEST_F(FleetStoreTest, RollingBackAgainGoesFurtherBack) {
+  for (int64_t i = 1; i <= 3; ++i) {
+    Take({Delivery(static_cast<int>(i), i)});
+    ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+    ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "more", 0, false).ok());
+  }
+  EXPECT_EQ(RollBackFleetRelease(*postgres_, "ann", "slow", 0)->release.restores, 2);
+  const auto again = RollBackFleetRelease(*postgres_, "bob", "slower", 0);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->release.restores, 1);
+  EXPECT_EQ(again->release.number, 5);
+  EXPECT_EQ(again->release.author, "bob");
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(RollBackFleetRelease(*postgres_, "ann", "more", 0).status()));
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(RollBackFleetRelease(*postgres_, "ann", "more", 5).status()));
+  EXPECT_TRUE(absl::IsNotFound(RollBackFleetRelease(*postgres_, "ann", "more", 9).status()));
+}
+
+TEST_F(FleetStoreTest, ACanaryIsWidenedThenPromotedOrTakenBack) {
+  Take({Delivery(1, 1)});
+  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+  ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "try", 50, false).ok());
+  EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
+  EXPECT_EQ(ReadServedReleases(*postgres_)->canary()->canary_permille, 50);
+  EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "wider", 200, false)->release.canary_permille,
+            200);
+  const auto withdrawn = RollBackFleetRelease(*postgres_, "bob", "slow", 0);
+  ASSERT_TRUE(withdrawn.ok()) << withdrawn.status();
+  EXPECT_EQ(withdrawn->release.state, ReleaseState::kWithdrawn);
+  EXPECT_EQ(withdrawn->release.end_author, "bob");
+  EXPECT_TRUE(withdrawn->release.end_time.has_value());
+  EXPECT_EQ(withdrawn->release.author, "ann");
+  EXPECT_EQ(withdrawn->change_count, 1);
+  EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "again", 0, false)->release.number, 2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      PromoteFleetRelease(*postgres_, "ann", "nothing", 0, false).status()));
+}
+
 TEST_F(FleetStoreTest, AMeasurementsRowTellsWhatTheNodeSaid) {
   Take({Delivery(1, 1)});
   EXPECT_EQ(Text("SELECT COUNT(*) FROM measurements"), "4;");
@@ -210,7 +259,7 @@ TEST_F(FleetStoreTest, NobodySeesAReleaseBeforeTheOnesBelowIt) {
   ASSERT_TRUE(postgres_->Execute("SET lock_timeout TO 300").ok());
   const auto overtaking = PromoteFleetRelease(*postgres_, "ann", "quick", 0, false);
   EXPECT_FALSE(overtaking.ok());
-  EXPECT_FALSE(ReadServedReleases(*postgres_)->promoted.has_value());
+  EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
   ASSERT_TRUE(slow->Execute("COMMIT").ok());
   const auto after = PromoteFleetRelease(*postgres_, "ann", "quick", 0, false);
   ASSERT_TRUE(after.ok()) << after.status();

@@ -5,7 +5,6 @@ namespace convtune {
 namespace {
 
 struct NodeEngine {
-  std::string WhyNot() const { return ""; }
   absl::Status Reopen() {
     store.reset();
     SqliteTuningStore::Options options;

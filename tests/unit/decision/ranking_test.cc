@@ -119,15 +119,6 @@ TEST(RankCandidates, DoesNotDependOnTheOrderOfTheInput) {
   }
 }
 
-TEST(StockIndex, IsTheLowestHeuristicRankThatRan) {
-  Candidate legacy = Finalized(9);
-  legacy.heuristic_rank = -1;
-  EXPECT_EQ(StockIndex(
-                {legacy, With(Finalized(0), CandidateStatus::kFailed), Finalized(2), Finalized(1)}),
-            3U);
-  EXPECT_EQ(StockIndex({legacy}), std::nullopt);
-}
-
 TEST(FinishTuning, NothingTimedIsHeuristic) {
   EXPECT_EQ(TuningOf({Finalized(0)}).evidence, Evidence::kHeuristic);
 }
@@ -175,44 +166,6 @@ TEST(FinishTuning, CandidatesOutOfMemoryAreToldApart) {
       TuningOf({Timed(0, 10), With(Finalized(1, 1024), CandidateStatus::kSkippedMemory)});
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
   EXPECT_TRUE(IsIncompleteForMemoryOnly(tuning.evidence, tuning.incomplete));
-}
-
-TEST(ShouldReplace, FirstConfigsNeverReplaceAFullListing) {
-  const Tuning full = TuningOf({Finalized(0), Finalized(1)});
-  Tuning first = TuningOf({Finalized(0)}, {.first_configs_only = true});
-  first.tune_time = full.tune_time + absl::Hours(1);
-  EXPECT_TRUE(first.has(IncompleteReason::kFirstConfigsOnly));
-  EXPECT_FALSE(ShouldReplace(first, full, /*forced=*/true));
-  EXPECT_TRUE(ShouldReplace(full, first, /*forced=*/false));
-}
-
-TEST(ShouldReplace, ForceReplacesItsEqualButNotTheBetter) {
-  Tuning many = TuningOf({Timed(0, 10), Timed(1, 10)});
-  const Tuning few = TuningOf({Timed(0, 10)});
-  EXPECT_FALSE(ShouldReplace(few, many, /*forced=*/false));
-  EXPECT_TRUE(ShouldReplace(few, many, /*forced=*/true));
-  EXPECT_FALSE(ShouldReplace(TuningOf({Finalized(0)}), many, /*forced=*/true));
-}
-
-TEST(ShouldReplace, AContendedMeasurementNeverReplacesACleanOne) {
-  const TuningCircumstances cut{.listing_cut = true};
-  const Tuning clean = TuningOf({Timed(0, 10)}, cut);
-  Tuning contended = TuningOf({Timed(0, 10), Timed(1, 10)}, cut);
-  contended.conditions.known = true;
-  contended.conditions.mps = true;
-  FinishTuning(cut, &contended);
-  ASSERT_EQ(clean.evidence, contended.evidence);
-  EXPECT_FALSE(ShouldReplace(contended, clean, /*forced=*/true));
-  EXPECT_TRUE(ShouldReplace(clean, contended, /*forced=*/false));
-}
-
-TEST(ShouldReplace, MoreMemoryCountsMoreThanMoreSamples) {
-  const TuningCircumstances cut{.listing_cut = true};
-  Tuning narrow = TuningOf({Timed(0, 10), Timed(1, 10)}, cut);
-  narrow.memory_budget_bytes = 1 << 20;
-  const Tuning wide = TuningOf({Timed(0, 10)}, cut);
-  EXPECT_TRUE(ShouldReplace(wide, narrow, /*forced=*/false));
-  EXPECT_FALSE(ShouldReplace(narrow, wide, /*forced=*/false));
 }
 
 TEST(FinishTuning, OneApiAloneIsIncomplete) {

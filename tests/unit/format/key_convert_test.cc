@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_format.h"
 #include "tests/unit/model/random_problem.h"
+#include "tests/unit/rule_cases.h"
 
 namespace convtune::format {
 namespace {
@@ -30,6 +32,18 @@ TEST(ProblemKey, GivesTheProblemBackForRandomProblems) {
     EXPECT_EQ(*back, *problem);
   }
   EXPECT_GT(tried, 1000);
+}
+
+TEST(ProblemKey, IsTheOneOfTheTable) {
+  for (const std::vector<std::string>& row : RuleCases("problem_keys.txt")) {
+    const auto problem = ConvProblem::Parse(row[0]);
+    if (!problem.ok()) {
+      EXPECT_EQ(row[1], "refused") << row[0];
+      continue;
+    }
+    const ProblemKey key = ToKey(*problem).value();
+    EXPECT_EQ(absl::StrFormat("%d %016x", key.alignment, HashOf(key)), row[1]) << row[0];
+  }
 }
 
 TEST(ProblemKey, CanonicalKeysStayAsTheyAre) {

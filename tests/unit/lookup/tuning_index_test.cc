@@ -77,7 +77,7 @@ TEST(TuningIndex, OneThatDoesNotHoldIsNoEvidenceAndAnythingReplacesIt) {
   EXPECT_EQ(known->tuning.incomplete, ReasonBit(IncompleteReason::kOutdated));
   EXPECT_EQ(known->tuning.incomplete_reason,
             "does not hold any more: measured with NVRTC old, there is new now");
-  EXPECT_TRUE(decision::ShouldReplace(TuningOf({Finalized(1)}), known->tuning.ToTuning(),
+  EXPECT_TRUE(Supersedes(TuningOf({Finalized(1)}), known->tuning.ToTuning(),
                                       /*forced=*/false));
   TuningIndex elsewhere;
   elsewhere.Publish(old, true);

@@ -96,5 +96,37 @@ TEST(CandidateTest, WithoutSamplesTheSummaryIsZero) {
   EXPECT_EQ(candidate.sample_count, 0);
 }
 
+Candidate Listed(CandidateId id, int rank, CandidateStatus status = CandidateStatus::kTimed) {
+  Candidate candidate;
+  candidate.id = std::move(id);
+  candidate.heuristic_rank = rank;
+  candidate.status = status;
+  return candidate;
+}
+
+TEST(StockIndexTest, IsTheFirstThatRanOfTheListOfTheApi) {
+  const std::vector<Candidate> both = {
+      Listed(LegacyAlgorithm{1, 0}, 1),
+      Listed(LegacyAlgorithm{2, 0}, 0, CandidateStatus::kFailed),
+      Listed(EngineConfig{1, {}}, 0, CandidateStatus::kSkippedBudget),
+      Listed(EngineConfig{2, {}}, 2),
+      Listed(EngineConfig{3, {}}, 1, CandidateStatus::kFinalized),
+      Listed(EngineConfig{4, {}}, -1)};
+  EXPECT_EQ(StockIndex(both, Api::kLegacy), 0U);
+  EXPECT_EQ(StockIndex(both, Api::kGraph), 4U);
+  EXPECT_EQ(StockIndex(both), 4U);
+}
+
+TEST(StockIndexTest, CallersOfBothApisHaveTheGraphApisOrElseTheLegacyApis) {
+  EXPECT_EQ(StockIndex({Listed(LegacyAlgorithm{1, 0}, 0), Listed(EngineConfig{3, {}}, 5)}), 1U);
+  EXPECT_EQ(StockIndex({Listed(LegacyAlgorithm{1, 0}, 1), Listed(LegacyAlgorithm{2, 0}, 0)}), 1U);
+  EXPECT_EQ(StockIndex({Listed(LegacyAlgorithm{1, 0}, 0)}, Api::kGraph), std::nullopt);
+}
+
+TEST(StockIndexTest, WhatNoListHasIsNoStockChoice) {
+  EXPECT_EQ(StockIndex({Listed(LegacyAlgorithm{1, 0}, -1), Listed(EngineConfig{4, {}}, -1)}),
+            std::nullopt);
+}
+
 }  // namespace
 }  // namespace convtune

@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "tests/unit/rule_cases.h"
+
 namespace convtune {
 namespace {
 
@@ -14,6 +20,60 @@ Candidate WithNote(NumericalNote note) {
 bool Allows(const Constraints& constraints, const Candidate& candidate,
             DataType type = DataType::kF32) {
   return Satisfies(candidate, constraints, type);
+}
+
+// A case of the table.
+Candidate CandidateOf(const std::vector<std::string>& row) {
+  Candidate candidate;
+  candidate.id = ParseCandidateId(row[0]).value();
+  candidate.workspace_bytes = std::stoll(row[3]);
+  candidate.deterministic = row[4] == "yes";
+  for (const std::string& note : std::vector<std::string>(absl::StrSplit(row[2], ','))) {
+    for (int i = 1; i <= static_cast<int>(NumericalNote::kStrictNanProp); ++i) {
+      const auto numerical = static_cast<NumericalNote>(i);
+      if (Name(numerical) == note) candidate.numerical_notes |= NoteBit(numerical);
+    }
+    for (int i = 1; i <= static_cast<int>(BehaviorNote::kCublasLtDependency); ++i) {
+      const auto behavior = static_cast<BehaviorNote>(i);
+      if (Name(behavior) == note) candidate.behavior_notes |= NoteBit(behavior);
+    }
+  }
+  return candidate;
+}
+
+Constraints ConstraintsOf(const std::string& text) {
+  Constraints constraints;
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+  const auto& [name, value] = parts;
+  const std::map<std::string, bool Constraints::*> flags = {
+      {"deterministic", &Constraints::deterministic},
+      {"forbid_tf32", &Constraints::forbid_tf32},
+      {"forbid_down_convert", &Constraints::forbid_down_convert},
+      {"forbid_winograd", &Constraints::forbid_winograd},
+      {"forbid_fft", &Constraints::forbid_fft},
+      {"forbid_reduced_precision_reduction", &Constraints::forbid_reduced_precision_reduction}};
+  if (const auto flag = flags.find(name); flag != flags.end()) {
+    constraints.*flag->second = true;
+  } else if (name == "max_workspace_bytes") {
+    constraints.max_workspace_bytes = std::stoll(value);
+  } else if (name == "max_error") {
+    constraints.max_error = std::stod(value);
+  } else if (name == "api") {
+    constraints.api = ParseApi(value).value();
+  } else if (name == "launch") {
+    constraints.launch = value == "eager" ? LaunchMode::kEager : LaunchMode::kGraphCapture;
+  } else {
+    EXPECT_EQ(name, "-");
+  }
+  return constraints;
+}
+
+TEST(ConstraintsTest, AreSatisfiedAsInTheTable) {
+  for (const std::vector<std::string>& row : RuleCases("constraints.txt")) {
+    EXPECT_EQ(Satisfies(CandidateOf(row), ConstraintsOf(row[5]), ParseDataType(row[1]).value()),
+              row[6] == "yes")
+        << absl::StrJoin(row, " ");
+  }
 }
 
 TEST(ConstraintsTest, NoneAllowAllThatRan) {

@@ -37,6 +37,49 @@ TEST(SupersedesTest, AnEqualOneDoesNotReplace) {
   EXPECT_FALSE(Supersedes(Make(Evidence::kMeasured, 10, 1), Make(Evidence::kMeasured, 10, 1)));
 }
 
+TEST(SupersedesTest, FirstConfigsNeverReplaceAFullListing) {
+  const Tuning full = Make(Evidence::kHeuristic, 0, 1);
+  Tuning first = Make(Evidence::kHeuristic, 0, 900);
+  AddReason(IncompleteReason::kFirstConfigsOnly, "the first configs alone", &first);
+  EXPECT_FALSE(Supersedes(first, full));
+  EXPECT_FALSE(Supersedes(first, full, /*forced=*/true));
+  EXPECT_TRUE(Supersedes(full, first));
+}
+
+TEST(SupersedesTest, AContendedMeasurementNeverReplacesACleanOne) {
+  const Tuning clean = Make(Evidence::kIncomplete, 1, 1);
+  Tuning contended = Make(Evidence::kIncomplete, 900, 900);
+  contended.conditions.known = true;
+  contended.conditions.other_processes = 2;
+  EXPECT_FALSE(Supersedes(contended, clean));
+  EXPECT_FALSE(Supersedes(contended, clean, /*forced=*/true));
+  EXPECT_TRUE(Supersedes(clean, contended));
+  contended.evidence = Evidence::kMeasured;  // evidence counts first
+  EXPECT_TRUE(Supersedes(contended, clean));
+}
+
+TEST(SupersedesTest, MoreMemoryCountsMoreThanMoreSamples) {
+  Tuning narrow = Make(Evidence::kIncomplete, 900, 900);
+  narrow.memory_budget_bytes = 1 << 20;
+  Tuning wide = Make(Evidence::kIncomplete, 1, 1);
+  for (const int64_t budget : {int64_t{0}, int64_t{2} << 20}) {
+    wide.memory_budget_bytes = budget;
+    EXPECT_TRUE(Supersedes(wide, narrow));
+    EXPECT_FALSE(Supersedes(narrow, wide));
+  }
+  wide.memory_budget_bytes = narrow.memory_budget_bytes;
+  EXPECT_TRUE(Supersedes(narrow, wide));
+}
+
+TEST(SupersedesTest, AForcedTuningReplacesTheSameStandingButNotABetterOne) {
+  const Tuning many = Make(Evidence::kMeasured, 900, 900);
+  Tuning few = Make(Evidence::kMeasured, 1, 1);
+  few.memory_budget_bytes = 1;
+  EXPECT_FALSE(Supersedes(few, many));
+  EXPECT_TRUE(Supersedes(few, many, /*forced=*/true));
+  EXPECT_FALSE(Supersedes(Make(Evidence::kHeuristic, 1, 1), many, /*forced=*/true));
+}
+
 TEST(ReadReasonsOfWordsTest, EveryReasonThatWasASentenceIsRead) {
   const std::pair<const char*, uint32_t> cases[] = {
       {"", 0},

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "db/format/key_convert.h"
-#include "server/worker/graph_builder.h"
+#include "server/worker/cudnn/graph_builder.h"
 #include "tests/unit/model/random_problem.h"
 
 namespace convtune::preload {
@@ -29,8 +29,8 @@ struct Graph {
                                                              : in);
     conv.y.is_virtual = fused;
     conv.conv.spatial = problem.spatial_rank();
-    conv.conv.compute = ToCudnn(problem.compute_type());
-    conv.conv.mode = ToCudnn(problem.mode());
+    conv.conv.compute = worker::cudnn::ToCudnn(problem.compute_type());
+    conv.conv.mode = worker::cudnn::ToCudnn(problem.mode());
     Copy(problem.pad_low(), conv.conv.pad_low);
     Copy(problem.pad_high(), conv.conv.pad_high);
     Copy(problem.strides(), conv.conv.strides);
@@ -66,7 +66,7 @@ struct Graph {
     TensorShadow tensor = {};
     tensor.uid = ++uid;
     tensor.rank = static_cast<int>(dims.size());
-    tensor.type = ToCudnn(type);
+    tensor.type = worker::cudnn::ToCudnn(type);
     tensor.alignment = problem.alignment_bytes();
     Copy(dims, tensor.dims);
     Copy(strides, tensor.strides);

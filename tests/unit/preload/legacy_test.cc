@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/worker/legacy_notes.h"
+#include "server/worker/cudnn/legacy_notes.h"
 
 namespace convtune::preload {
 namespace {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "db/format/snapshot.h"
+#include "tests/unit/snapshot_folders.h"
 
 namespace convtune::preload {
 namespace {
@@ -55,6 +56,12 @@ TEST_F(PreloadSettingsTest, AFolderThatIsThereServesBeforeTheDaemonHasPublished)
   setenv("XDG_STATE_HOME", (folder_ + "/home").c_str(), 1);
   std::filesystem::create_directories(folder_ + "/home/convtune/snapshot");
   EXPECT_EQ(Snapshot(), In("home/convtune/snapshot"));
+}
+
+TEST_F(PreloadSettingsTest, TheFolderIsTheOneOfTheTable) {
+  ForEachSnapshotFolderCase(format::kSnapshotFile, [](const std::string& folder) {
+    EXPECT_EQ(Snapshot(), folder + "/" + format::kSnapshotFile);
+  });
 }
 
 TEST_F(PreloadSettingsTest, WhatIsNamedIsTaken) {

@@ -121,10 +121,10 @@ TEST(Observation, WorseEvidenceNeverReplacesBetter) {
   Tuning observed = std::get<ReportedTuning>(*Read(PlanOf(kProblem, kH200, 34))).tuning;
   const Tuning measured = TuningOf({Timed(0, 10)});
   EXPECT_FALSE(AddsToObserved(measured, &observed));
-  EXPECT_FALSE(decision::ShouldReplace(observed, measured, /*forced=*/true));
+  EXPECT_FALSE(Supersedes(observed, measured, /*forced=*/true));
   const Tuning heuristic = TuningOf({Finalized(0)});
   EXPECT_TRUE(AddsToObserved(heuristic, &observed));
-  EXPECT_TRUE(decision::ShouldReplace(observed, heuristic, /*forced=*/true));
+  EXPECT_TRUE(Supersedes(observed, heuristic, /*forced=*/true));
 }
 
 }  // namespace

@@ -38,19 +38,6 @@ std::vector<std::pair<std::string, uint32_t>> Roles(std::vector<Candidate> candi
   return roles;
 }
 
-TEST(StockChoices, EachApiHasItsOwn) {
-  const std::vector<Candidate> both = {Legacy(1, 0, 10), Legacy(2, 1, 10), Timed(4, 10),
-                                       Timed(3, 10)};
-  EXPECT_EQ(decision::StockIndex(both, Api::kLegacy), 0U);
-  EXPECT_EQ(decision::StockIndex(both, Api::kGraph), 3U);
-  EXPECT_EQ(decision::StockIndex({Legacy(1, -1, 10)}, Api::kLegacy), std::nullopt);
-}
-
-TEST(StockChoices, OfBothApisItIsTheGraphApisIfThereIsOne) {
-  EXPECT_EQ(decision::StockIndex({Legacy(1, 0, 10), Timed(3, 10)}), 1U);
-  EXPECT_EQ(decision::StockIndex({Legacy(1, 1, 10), Legacy(2, 0, 10)}), 1U);
-}
-
 TEST(StockChoices, UntimedLegacyAlgorithmsComeBehindAllEngineConfigs) {
   Candidate enumerated = Finalized(7);
   enumerated.heuristic_rank = -1;

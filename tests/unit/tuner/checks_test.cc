@@ -196,16 +196,16 @@ class SelfCheckedTest : public ::testing::Test {
          .hang_timeout = absl::Seconds(30),
          .cancel = cancel->get()});
     ASSERT_TRUE(client.ok()) << client.status();
-    worker::OpenProblem open;
+    worker::v1::OpenProblem open;
     open.set_problem_text(problem_.ToText());
-    open.set_listing(worker::LISTING_HEURISTICS);
+    open.set_listing(worker::v1::LISTING_HEURISTICS);
     open.set_graph_api(true);
     open.set_legacy_api(true);
     open.set_time_budget_ms(10'000);
-    worker::Prepare prepare;
+    worker::v1::Prepare prepare;
     ASSERT_TRUE((*client)
                     ->OpenProblem(open,
-                                  [&](const worker::ListedCandidate& listed) {
+                                  [&](const worker::v1::ListedCandidate& listed) {
                                     candidates_.emplace(listed.index(),
                                                         *tuning::ReadListed(listed));
                                     prepare.add_indexes(listed.index());
@@ -214,7 +214,7 @@ class SelfCheckedTest : public ::testing::Test {
     prepare.set_time_budget_ms(10'000);
     ASSERT_TRUE((*client)
                     ->Prepare(prepare,
-                              [&](const worker::Prepared& prepared) {
+                              [&](const worker::v1::Prepared& prepared) {
                                 candidates_.at(prepared.index()).status =
                                     CandidateStatus::kFinalized;
                               })

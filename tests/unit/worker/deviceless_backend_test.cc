@@ -12,9 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/worker/gpu_self_check.h"
-#include "tests/unit/worker/test_profile.h"
+#include "tests/unit/worker/device/test_profile.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 using testing::HasSubstr;
@@ -24,7 +24,8 @@ using testing::Not;
 // One backend for all tests: making it loads half a gigabyte of libraries.
 DevicelessBackend* TestBackend() {
   static DevicelessBackend* const backend = [] {
-    const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
+    const absl::StatusOr<device::DeviceProfile> profile =
+        device::DeviceProfile::Parse(device::kTestProfile);
     if (!profile.ok()) {
       ADD_FAILURE() << profile.status();
       std::abort();
@@ -315,4 +316,4 @@ TEST(DevicelessBackendTest, EveryKnownConvolutionHasAStockChoice) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -8,7 +8,7 @@
 
 #include "server/worker/backend.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 // One candidate of FakeBackend.
 struct FakeCandidate {
@@ -141,4 +141,4 @@ inline absl::StatusOr<std::unique_ptr<BackendProblem>> FakeBackend::Open(
   return std::make_unique<FakeProblem>(this);
 }
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -11,15 +11,15 @@
 #include "server/worker/session.h"
 #include "tests/unit/worker/fake_backend.h"
 
-namespace convtune {
+namespace convtune::worker {
 
 class SessionTest : public testing::Test {
  protected:
   SessionTest() : session_(&backend_) {}
 
-  std::vector<worker::Reply> Ask(const worker::Request& request) {
-    std::vector<worker::Reply> replies;
-    status_ = session_.Handle(request, [&replies](const worker::Reply& reply) {
+  std::vector<worker::v1::Reply> Ask(const worker::v1::Request& request) {
+    std::vector<worker::v1::Reply> replies;
+    status_ = session_.Handle(request, [&replies](const worker::v1::Reply& reply) {
       replies.push_back(reply);
       return absl::OkStatus();
     });
@@ -29,28 +29,28 @@ class SessionTest : public testing::Test {
     return replies;
   }
 
-  std::vector<worker::Reply> Hello(int major = kWorkerProtocolMajor) {
-    worker::Request request;
+  std::vector<worker::v1::Reply> Hello(int major = kWorkerProtocolMajor) {
+    worker::v1::Request request;
     request.mutable_hello()->set_protocol_major(major);
     return Ask(request);
   }
 
-  std::vector<worker::Reply> Open(worker::OpenProblem open = DefaultOpen()) {
-    worker::Request request;
+  std::vector<worker::v1::Reply> Open(worker::v1::OpenProblem open = DefaultOpen()) {
+    worker::v1::Request request;
     *request.mutable_open_problem() = std::move(open);
     return Ask(request);
   }
 
-  static worker::OpenProblem DefaultOpen() {
-    worker::OpenProblem open;
+  static worker::v1::OpenProblem DefaultOpen() {
+    worker::v1::OpenProblem open;
     open.set_problem_text("fwd,x=1x8x16x16,w=8x8x3x3,pad=1,nhwc,f16");
-    open.set_listing(worker::LISTING_HEURISTICS);
+    open.set_listing(worker::v1::LISTING_HEURISTICS);
     open.set_graph_api(true);
     return open;
   }
 
-  std::vector<worker::Reply> Prepare(std::vector<int> indexes, int stop_after = 0) {
-    worker::Request request;
+  std::vector<worker::v1::Reply> Prepare(std::vector<int> indexes, int stop_after = 0) {
+    worker::v1::Request request;
     for (const int index : indexes) {
       request.mutable_prepare()->add_indexes(index);
     }
@@ -58,8 +58,8 @@ class SessionTest : public testing::Test {
     return Ask(request);
   }
 
-  std::vector<worker::Reply> Measure(std::vector<int> indexes) {
-    worker::Request request;
+  std::vector<worker::v1::Reply> Measure(std::vector<int> indexes) {
+    worker::v1::Request request;
     for (const int index : indexes) {
       request.mutable_measure()->add_indexes(index);
     }
@@ -67,8 +67,8 @@ class SessionTest : public testing::Test {
     return Ask(request);
   }
 
-  std::vector<worker::Reply> Check(std::vector<int> indexes, int64_t budget_ms = 0) {
-    worker::Request request;
+  std::vector<worker::v1::Reply> Check(std::vector<int> indexes, int64_t budget_ms = 0) {
+    worker::v1::Request request;
     for (const int index : indexes) {
       request.mutable_check()->add_indexes(index);
     }
@@ -81,4 +81,4 @@ class SessionTest : public testing::Test {
   absl::Status status_;
 };
 
-}  // namespace convtune
+}  // namespace convtune::worker

@@ -9,7 +9,7 @@
 #include "proto/convtune/worker/protocol_version.h"
 #include "tests/unit/worker/session_fixture.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 using testing::ElementsAre;
@@ -26,7 +26,7 @@ TEST_F(SessionTest, HelloSaysWhoTheWorkerIs) {
 TEST_F(SessionTest, TheWorkerChecksItselfBeforeItAnswersTheHandshake) {
   backend_.self_check = SelfCheckOfMask(1 | static_cast<uint32_t>(SelfCheckBit::kCaches));
   backend_.self_check.details = "caches: reading is as fast after a flush as before it";
-  worker::Request request;
+  worker::v1::Request request;
   request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
   request.mutable_hello()->set_lost_steps(16);
   const auto replies = Ask(request);
@@ -39,7 +39,7 @@ TEST_F(SessionTest, TheWorkerChecksItselfBeforeItAnswersTheHandshake) {
 }
 
 TEST_F(SessionTest, WhatAWorkerBeforeFoundIsTakenForKnown) {
-  worker::Request request;
+  worker::v1::Request request;
   request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
   request.mutable_hello()->mutable_self_check()->set_mask(
       1 | static_cast<uint32_t>(SelfCheckBit::kBlockingKernel));
@@ -71,7 +71,7 @@ TEST_F(SessionTest, AnythingBeforeHelloIsRefused) {
 
 TEST_F(SessionTest, ARequestWithoutAKindFailsAlone) {
   Hello();
-  const auto replies = Ask(worker::Request());
+  const auto replies = Ask(worker::v1::Request());
   ASSERT_THAT(replies, SizeIs(1));
   EXPECT_FALSE(replies[0].outcome().ok());
   EXPECT_TRUE(status_.ok());
@@ -86,7 +86,7 @@ TEST_F(SessionTest, OpenListsCandidatesWithTheirNotes) {
   Hello();
   const auto replies = Open();
   ASSERT_THAT(replies, SizeIs(2));
-  const worker::ListedCandidate& listed = replies[0].listed();
+  const worker::v1::ListedCandidate& listed = replies[0].listed();
   EXPECT_EQ(listed.index(), 0);
   EXPECT_EQ(listed.text(), "graph:eng7");
   EXPECT_EQ(listed.heuristic_rank(), 3);
@@ -116,8 +116,8 @@ TEST_F(SessionTest, OpenPassesItsOptionsOn) {
   backend_.Add(1);
   backend_.end.truncated = true;
   Hello();
-  worker::OpenProblem open = DefaultOpen();
-  open.set_listing(worker::LISTING_EXHAUSTIVE);
+  worker::v1::OpenProblem open = DefaultOpen();
+  open.set_listing(worker::v1::LISTING_EXHAUSTIVE);
   open.set_legacy_api(true);
   open.set_max_candidates(5);
   const auto replies = Open(open);
@@ -130,7 +130,7 @@ TEST_F(SessionTest, OpenPassesItsOptionsOn) {
 
 TEST_F(SessionTest, BadOpenNamesTheField) {
   Hello();
-  worker::OpenProblem open = DefaultOpen();
+  worker::v1::OpenProblem open = DefaultOpen();
   open.set_problem_text("fwd,x=1x8x16x16,w=8x8x3x3,blue");
   EXPECT_THAT(Open(open).back().outcome().message(), HasSubstr("problem_text"));
   open = DefaultOpen();
@@ -151,7 +151,7 @@ TEST_F(SessionTest, OpenAndCloseEndTheProblemBefore) {
   Open();
   Open();
   EXPECT_EQ(backend_.open_problems, 1);
-  worker::Request close;
+  worker::v1::Request close;
   close.mutable_close_problem();
   EXPECT_TRUE(Ask(close).back().outcome().ok());
   EXPECT_EQ(backend_.open_problems, 0);
@@ -185,7 +185,7 @@ TEST_F(SessionTest, PreparesInOrderUntilEnoughMayRun) {
   Open(DefaultOpen());
   const auto replies = Prepare({0, 1, 2, 3, 4}, /*stop_after=*/2);
   std::vector<int> prepared;
-  for (const worker::Reply& reply : replies) {
+  for (const worker::v1::Reply& reply : replies) {
     if (reply.has_prepared()) prepared.push_back(reply.prepared().index());
   }
   EXPECT_THAT(prepared, ElementsAre(0, 1, 2, 3));
@@ -294,7 +294,7 @@ TEST_F(SessionTest, MeasurePassesLaunchAndCacheStateOn) {
   Measure({0});
   EXPECT_EQ(backend_.mode.launch, LaunchMode::kEager);
   EXPECT_EQ(backend_.mode.cache_state, CacheState::kInputHot);
-  worker::Request request;
+  worker::v1::Request request;
   request.mutable_measure()->add_indexes(0);
   request.mutable_measure()->set_rounds(1);
   request.mutable_measure()->set_launch(static_cast<int>(LaunchMode::kGraphCapture));
@@ -309,7 +309,7 @@ TEST_F(SessionTest, MeasureRefusesNumbersThatItDoesNotKnow) {
   Hello();
   Open();
   Prepare({0});
-  worker::Request request;
+  worker::v1::Request request;
   request.mutable_measure()->add_indexes(0);
   request.mutable_measure()->set_cache_state(9);
   const auto replies = Ask(request);
@@ -336,7 +336,7 @@ TEST_F(SessionTest, CheckTouchesAndReportsEach) {
   EXPECT_EQ(replies[1].checked().index(), 1);
   EXPECT_EQ(replies[1].checked().error_message(), "it fell over");
   EXPECT_EQ(replies[2].touching().index(), 0);
-  const worker::Checked& checked = replies[3].checked();
+  const worker::v1::Checked& checked = replies[3].checked();
   EXPECT_EQ(checked.error_message(), "");
   EXPECT_EQ(checked.error(), 0.5);
   EXPECT_EQ(checked.magnitude(), 7);
@@ -356,7 +356,7 @@ TEST_F(SessionTest, CheckSaysWhatWasGivenUpAfterItsFirstRun) {
   Hello();
   Open();
   Prepare({0});
-  const worker::Checked checked = Check({0})[1].checked();
+  const worker::v1::Checked checked = Check({0})[1].checked();
   EXPECT_TRUE(checked.hopeless());
   EXPECT_EQ(checked.gpu_us(), 90'000);
   EXPECT_EQ(checked.capture(), 0);
@@ -384,7 +384,7 @@ TEST_F(SessionTest, ReadConditionsSendsWhatTheBackendSees) {
   backend_.look.conditions = {.known = true, .other_processes = 2, .clock_reasons = 4};
   backend_.look.conditions.compute_mode = ComputeMode::kExclusiveProcess;
   Hello();
-  worker::Request request;
+  worker::v1::Request request;
   request.mutable_read_conditions();
   const auto replies = Ask(request);
   ASSERT_THAT(replies, SizeIs(2));
@@ -399,10 +399,10 @@ TEST_F(SessionTest, AFailedSendEndsARequest) {
   backend_.Add(1);
   backend_.Add(2);
   Hello();
-  worker::Request request;
+  worker::v1::Request request;
   *request.mutable_open_problem() = DefaultOpen();
   int sent = 0;
-  const absl::Status status = session_.Handle(request, [&sent](const worker::Reply&) {
+  const absl::Status status = session_.Handle(request, [&sent](const worker::v1::Reply&) {
     ++sent;
     return absl::OutOfRangeError("gone");
   });
@@ -411,4 +411,4 @@ TEST_F(SessionTest, AFailedSendEndsARequest) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::worker

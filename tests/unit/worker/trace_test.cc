@@ -17,7 +17,7 @@
 #include "server/worker/session.h"
 #include "tests/unit/worker/fake_backend.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 using google::protobuf::Value;
@@ -72,18 +72,18 @@ TEST_F(TraceTest, ASessionPutsAllThatItMeasured) {
   backend.candidates[0].checked->capture_refusal = "begin a capture: \"no\"";
   const std::unique_ptr<Trace> trace = Open();
   Session session(&backend, trace.get());
-  std::vector<worker::Request> requests(5);
+  std::vector<worker::v1::Request> requests(5);
   requests[0].mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
   requests[1].mutable_open_problem()->set_problem_text(kProblem);
-  requests[1].mutable_open_problem()->set_listing(worker::LISTING_HEURISTICS);
+  requests[1].mutable_open_problem()->set_listing(worker::v1::LISTING_HEURISTICS);
   requests[1].mutable_open_problem()->set_graph_api(true);
   requests[2].mutable_prepare()->add_indexes(0);
   requests[3].mutable_check()->add_indexes(0);
   requests[4].mutable_measure()->add_indexes(0);
   requests[4].mutable_measure()->set_rounds(1);
-  for (const worker::Request& request : requests) {
+  for (const worker::v1::Request& request : requests) {
     EXPECT_TRUE(
-        session.Handle(request, [](const worker::Reply&) { return absl::OkStatus(); }).ok());
+        session.Handle(request, [](const worker::v1::Reply&) { return absl::OkStatus(); }).ok());
   }
   EXPECT_THAT(Kinds(),
               ElementsAre("worker", "problem", "check", "conditions", "sample", "conditions"));
@@ -230,4 +230,4 @@ TEST_F(TraceTest, ADiskThatIsFullEndsTheTraceAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::worker

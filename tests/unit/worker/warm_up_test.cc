@@ -4,7 +4,7 @@
 
 #include "tests/unit/worker/fake_backend.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 TEST(WarmUpTest, BuildsTheFirstPlanThatCanBeBuiltAndRunsNothing) {
@@ -26,4 +26,4 @@ TEST(WarmUpTest, WhereNothingCanBeBuiltNothingIsTriedTwice) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::worker

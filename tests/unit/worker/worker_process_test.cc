@@ -21,9 +21,9 @@
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/framing.h"
 #include "proto/convtune/worker/protocol_version.h"
-#include "tests/unit/worker/test_profile.h"
+#include "tests/unit/worker/device/test_profile.h"
 
-namespace convtune {
+namespace convtune::worker {
 namespace {
 
 using testing::HasSubstr;
@@ -37,7 +37,7 @@ class WorkerProcessTest : public testing::Test {
     const int file = mkstemp(profile_.data());
     ASSERT_GE(file, 0);
     close(file);
-    std::ofstream(profile_) << kTestProfile;
+    std::ofstream(profile_) << device::kTestProfile;
   }
 
   void TearDown() override {
@@ -79,13 +79,13 @@ class WorkerProcessTest : public testing::Test {
     }
   }
 
-  std::vector<worker::Reply> Ask(const worker::Request& request) {
+  std::vector<worker::v1::Reply> Ask(const worker::v1::Request& request) {
     EXPECT_TRUE(WriteFrame(socket_, request.SerializeAsString()).ok());
-    std::vector<worker::Reply> replies;
+    std::vector<worker::v1::Reply> replies;
     while (replies.empty() || !replies.back().last()) {
       const absl::StatusOr<std::string> frame = ReadFrame(socket_, absl::Now() + kPatience);
       EXPECT_TRUE(frame.ok()) << frame.status();
-      worker::Reply reply;
+      worker::v1::Reply reply;
       if (!frame.ok() || !reply.ParseFromString(*frame)) {
         ADD_FAILURE() << "no reply";
         reply.set_last(true);
@@ -95,8 +95,8 @@ class WorkerProcessTest : public testing::Test {
     return replies;
   }
 
-  worker::Reply Hello(int major = kWorkerProtocolMajor) {
-    worker::Request request;
+  worker::v1::Reply Hello(int major = kWorkerProtocolMajor) {
+    worker::v1::Request request;
     request.mutable_hello()->set_protocol_major(major);
     return Ask(request).back();
   }
@@ -128,7 +128,7 @@ class WorkerProcessTest : public testing::Test {
 
 TEST_F(WorkerProcessTest, SaysWhoItIs) {
   Start();
-  const worker::Reply reply = Hello();
+  const worker::v1::Reply reply = Hello();
   EXPECT_EQ(reply.hello().protocol_major(), kWorkerProtocolMajor);
   EXPECT_THAT(reply.hello().environment_text(), HasSubstr("profile:nvidia-h200,cc=9.0,sms=132"));
   EXPECT_FALSE(reply.hello().has_gpu());
@@ -147,25 +147,25 @@ TEST_F(WorkerProcessTest, ListsAndPreparesProblemAfterProblem) {
   Hello();
   for (const char* text : {"fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16",
                            "bwd_filter,x=8x32x28x28,w=32x32x3x3,pad=1"}) {
-    worker::Request open;
+    worker::v1::Request open;
     open.mutable_open_problem()->set_problem_text(text);
-    open.mutable_open_problem()->set_listing(worker::LISTING_STOCK);
+    open.mutable_open_problem()->set_listing(worker::v1::LISTING_STOCK);
     open.mutable_open_problem()->set_graph_api(true);
-    const std::vector<worker::Reply> listed = Ask(open);
+    const std::vector<worker::v1::Reply> listed = Ask(open);
     ASSERT_GT(listed.size(), 1U);
     EXPECT_TRUE(listed.back().outcome().ok()) << listed.back().outcome().message();
 
-    worker::Request prepare;
+    worker::v1::Request prepare;
     for (size_t i = 0; i + 1 < listed.size(); ++i) {
       prepare.mutable_prepare()->add_indexes(listed[i].listed().index());
     }
     prepare.mutable_prepare()->set_stop_after(1);
-    const std::vector<worker::Reply> prepared = Ask(prepare);
+    const std::vector<worker::v1::Reply> prepared = Ask(prepare);
     ASSERT_GE(prepared.size(), 3U);
     EXPECT_TRUE(prepared[0].has_touching());
     EXPECT_TRUE(prepared[prepared.size() - 2].prepared().ok());
   }
-  worker::Request close;
+  worker::v1::Request close;
   close.mutable_close_problem();
   EXPECT_TRUE(Ask(close).back().outcome().ok());
 }
@@ -225,7 +225,7 @@ TEST_F(WorkerProcessTest, DiesWithItsParent) {
 TEST_F(WorkerProcessTest, WhatKeepsItFromStartingIsTheAnswerToTheHandshake) {
   std::ofstream(profile_) << "{}";
   Start();
-  const worker::Reply reply = Hello();
+  const worker::v1::Reply reply = Hello();
   ASSERT_TRUE(reply.has_outcome());
   EXPECT_FALSE(reply.outcome().ok());
   EXPECT_THAT(reply.outcome().message(), HasSubstr(profile_));
@@ -258,7 +258,7 @@ class MixedCudnnTest : public WorkerProcessTest {
 
 TEST_F(MixedCudnnTest, TheOddOneIsNamedAndNoSessionBegins) {
   Start();
-  const worker::Reply reply = Hello();
+  const worker::v1::Reply reply = Hello();
   ASSERT_TRUE(reply.has_outcome());
   EXPECT_FALSE(reply.outcome().ok());
   EXPECT_THAT(reply.outcome().message(), HasSubstr("cuDNN's libraries are mixed: "));
@@ -269,7 +269,7 @@ TEST_F(WorkerProcessTest, ADriverThatIsTooOldIsSaidInTheSameWordsEverywhere) {
   setenv("LD_LIBRARY_PATH", CONVTUNE_OLD_DRIVER_FOLDER, 1);
   gpu_ = true;
   Start();
-  const worker::Reply reply = Hello();
+  const worker::v1::Reply reply = Hello();
   const std::string all = Output("--probe --devices all");
   const std::string one = Output("--probe --devices 0");
   const std::string dump = Output("--dump-profile --device gpu:0");
@@ -347,4 +347,4 @@ TEST_F(WorkerProcessTest, ProbePrintsOneLineForEachDevice) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::worker

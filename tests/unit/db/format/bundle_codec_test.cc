@@ -287,38 +287,5 @@ TEST(BundleCodecTest, AnEnvironmentMustNotContradictItself) {
   EXPECT_EQ(violations([](auto* e) { e->set_memory_bytes(-1); }), 1U);
 }
 
-TEST(BundleCodecTest, AContendedMeasurementNeverTakesThePlaceOfACleanOne) {
-  Tuning clean = ValidTuning(1);
-  clean.evidence = Evidence::kIncomplete;
-  clean.incomplete_reason = "only one of cuDNN's APIs was searched";
-  Tuning contended = clean;
-  contended.conditions.known = true;
-  contended.conditions.other_processes = 2;
-  contended.candidates[0].sample_count += 100;
-  contended.tune_time += absl::Hours(1);
-  EXPECT_FALSE(IsBetterTuning(contended, clean));
-  EXPECT_TRUE(IsBetterTuning(clean, contended));
-  contended.evidence = Evidence::kMeasured;  // evidence counts first
-  EXPECT_TRUE(IsBetterTuning(contended, clean));
-}
-
-TEST(BundleCodecTest, EvidenceThenCompletenessThenSamplesThenTimeDecide) {
-  const Tuning stored = ValidTuning(1);
-  Tuning made = stored;
-  EXPECT_FALSE(IsBetterTuning(made, stored));
-  made.tune_time += absl::Seconds(1);
-  EXPECT_TRUE(IsBetterTuning(made, stored));
-  made.candidates[0].sample_count -= 1;
-  EXPECT_FALSE(IsBetterTuning(made, stored));
-  made.candidates[0].sample_count += 2;
-  EXPECT_TRUE(IsBetterTuning(made, stored));
-  made.evidence = Evidence::kHeuristic;
-  EXPECT_FALSE(IsBetterTuning(made, stored));
-  Tuning full = made;
-  AddReason(IncompleteReason::kFirstConfigsOnly, "the first configs alone", &made);
-  EXPECT_FALSE(IsBetterTuning(made, full));
-  EXPECT_TRUE(IsBetterTuning(full, made));
-}
-
 }  // namespace
 }  // namespace convtune

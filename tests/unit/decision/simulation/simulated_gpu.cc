@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "server/worker/sample_plan.h"
+#include "server/worker/timing/sample_plan.h"
 
 namespace convtune::decision {
 namespace {
@@ -24,9 +24,9 @@ constexpr double kAroundSampleUs = 40;           // waits, two stamps, two messa
 double CardTimeOfReadingUs(double bytes) { return bytes / (kReadGbytes * 1e3); }
 
 double CardTimeOfSampleUs(double gpu_us, double input_bytes) {
-  const SamplePlan plan = PlanSample({gpu_us, kLaunchHostUs});
+  const worker::timing::SamplePlan plan = worker::timing::PlanSample({gpu_us, kLaunchHostUs});
   const double flush_us =
-      CardTimeOfReadingUs(static_cast<double>(FlushBytes(kL2Bytes)) + input_bytes);
+      CardTimeOfReadingUs(static_cast<double>(worker::timing::FlushBytes(kL2Bytes)) + input_bytes);
   // The blocking kernel keeps the card until all is queued.
   return kAroundSampleUs + plan.runs * (kLaunchHostUs + kQueueingHostUs + flush_us + gpu_us);
 }

@@ -42,7 +42,7 @@ SimulatedProblem MakeProblem(const NoiseModel& noise, std::mt19937_64* random);
 
 // How long the card is kept by one sample in the cache state of the race, of a
 // launch that takes it `gpu_us`, in microseconds: the method is that of
-// server/worker/TIMING.md, README.md says what is assumed. `input_bytes` are
+// server/worker/README.md, README.md says what is assumed. `input_bytes` are
 // read after the flush.
 double CardTimeOfSampleUs(double gpu_us, double input_bytes);
 // The same of reading so much of the card's memory.

@@ -1,0 +1,181 @@
+#include "server/worker/cudnn/cudnn_library.h"
+
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/base/status_macros.h"
+#include "server/worker/cudnn/cudnn_status.h"
+#include "server/worker/cudnn/elf_build_id.h"
+
+namespace convtune::worker::cudnn {
+namespace {
+
+// Folder of the library; empty if it is not known.
+std::filesystem::path LibraryFolder() {
+  // Not the address that our own linkage gives: that may be a stub of ours.
+  void* symbol = dlsym(RTLD_DEFAULT, "cudnnGetVersion");
+  Dl_info where = {};
+  if (symbol == nullptr || dladdr(symbol, &where) == 0 || where.dli_fname == nullptr) {
+    return {};
+  }
+  std::error_code error;
+  const std::filesystem::path library = std::filesystem::weakly_canonical(where.dli_fname, error);
+  return (error ? std::filesystem::path(where.dli_fname) : library).parent_path();
+}
+
+bool IsCudnn(const std::string& file_name) {
+  return absl::StartsWith(file_name, "libcudnn.so") || absl::StartsWith(file_name, "libcudnn_");
+}
+
+int AddCudnnFile(dl_phdr_info* info, size_t /*size*/, void* files) {
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(info->dlpi_name, error);
+  if (!error && IsCudnn(std::filesystem::path(info->dlpi_name).filename())) {
+    static_cast<std::vector<std::string>*>(files)->push_back(real.string());
+  }
+  return 0;
+}
+
+// "9.19.0" of "libcudnn_ops.so.9.19.0"; empty where the name has the major
+// number alone.
+std::string VersionInName(const std::string& file) {
+  const size_t at = file.rfind(".so.");
+  if (at == std::string::npos) return "";
+  const std::string version = file.substr(at + 4);
+  return absl::StrContains(version, '.') ? version : "";
+}
+
+// "a is of X, the others of Y", where the keys differ. `of_file` gives the key of
+// a file; files without one are left out.
+std::string DescribeOdd(const std::vector<std::string>& files, absl::string_view of,
+                        const std::function<std::string(const std::string&)>& of_file) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const std::string& file : files) {
+    const std::string key = of_file(file);
+    if (!key.empty()) names[key].push_back(std::filesystem::path(file).filename());
+  }
+  if (names.size() < 2) return "";
+  const auto most = std::max_element(names.begin(), names.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  std::vector<std::string> odd;
+  for (const auto& [key, of_key] : names) {
+    if (key != most->first) {
+      odd.push_back(absl::StrCat(absl::StrJoin(of_key, ", "), " of ", of, " ", key));
+    }
+  }
+  return absl::StrCat(absl::StrJoin(odd, "; "), ", and ", absl::StrJoin(most->second, ", "), " of ",
+                      of, " ", most->first);
+}
+
+// Asks cuDNN for the versions of its libraries that can tell.
+absl::Status AskVersions(const std::vector<std::string>& files) {
+  const std::pair<absl::string_view, cudnnStatus_t (*)()> asked[] = {
+      {"libcudnn_graph.", cudnnGraphVersionCheck},
+      {"libcudnn_ops.", cudnnOpsVersionCheck},
+      {"libcudnn_cnn.", cudnnCnnVersionCheck},
+      {"libcudnn_adv.", cudnnAdvVersionCheck}};
+  for (const auto& library : asked) {
+    // Asking would load it.
+    const auto file = std::find_if(files.begin(), files.end(), [&](const std::string& path) {
+      return absl::StartsWith(std::filesystem::path(path).filename().string(), library.first);
+    });
+    if (file != files.end()) RETURN_IF_ERROR(ToStatus(library.second(), *file));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<std::string> LoadedCudnnFiles() {
+  std::vector<std::string> files;
+  dl_iterate_phdr(AddCudnnFile, &files);
+  return files;
+}
+
+std::string DescribeMixture(const std::vector<std::string>& files) {
+  const std::string folders = DescribeOdd(files, "folder", [](const std::string& file) {
+    return std::filesystem::path(file).parent_path().string();
+  });
+  return folders.empty() ? DescribeOdd(files, "version", VersionInName) : folders;
+}
+
+absl::Status CheckLoadedCudnn() {
+  const std::vector<std::string> files = LoadedCudnnFiles();
+  std::string mixture = DescribeMixture(files);
+  if (mixture.empty()) mixture = std::string(AskVersions(files).message());
+  if (mixture.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cuDNN's libraries are mixed: ", mixture,
+                   "; see that LD_LIBRARY_PATH names one folder that has them all"));
+}
+
+LibraryConfiguration LoadedLibraryConfiguration() {
+  const std::filesystem::path folder = LibraryFolder();
+  if (folder.empty()) {
+    return LibraryConfiguration::kUnknown;
+  }
+  return access((folder / "libcudnn_engines_precompiled.so.9").c_str(), R_OK) == 0
+             ? LibraryConfiguration::kFull
+             : LibraryConfiguration::kGraphJitOnly;
+}
+
+CudnnVersion LoadedCudnnVersion() {
+  const int version = static_cast<int>(cudnnGetVersion());
+  return {version / 10000, version % 10000 / 100, version % 100};
+}
+
+std::string CudaLibrariesText() {
+  const int major = static_cast<int>(cudnnGetCudartVersion()) / 1000;
+  const std::filesystem::path folder = LibraryFolder();
+  // As the libraries of cuDNN's engines say in their RUNPATH; then where Debian
+  // and NVIDIA's packages have them.
+  std::vector<std::string> folders;
+  for (const std::filesystem::path& place :
+       {folder, folder / "../../cublas/lib", folder / "../../cuda_nvrtc/lib",
+        folder / absl::StrCat("../../cu", major, "/lib"),
+        std::filesystem::path("/usr/lib/x86_64-linux-gnu"),
+        std::filesystem::path("/usr/lib/aarch64-linux-gnu"),
+        std::filesystem::path("/usr/local/cuda/lib64")}) {
+    folders.push_back(place.string());
+  }
+  std::string text;
+  for (const auto& [key, library] :
+       {std::pair("cublaslt", "libcublasLt.so."), std::pair("nvrtc", "libnvrtc.so.")}) {
+    const std::string path = FindLibrary(absl::StrCat(library, major), folders);
+    const std::string build = path.empty() ? "" : ElfBuildId(path);
+    if (!build.empty()) absl::StrAppend(&text, ",", key, "=", build);
+  }
+  return text;
+}
+
+void KeepNvrtcLoaded() {
+  const int major = static_cast<int>(cudnnGetCudartVersion()) / 1000;
+  const std::string name = absl::StrCat("libnvrtc.so.", major);
+  const std::filesystem::path folder = LibraryFolder();
+  // Beside cuDNN, then where the wheels have it, then where the loader looks.
+  for (const std::filesystem::path& path :
+       {folder / name, folder / absl::StrCat("../../cu", major, "/lib") / name,
+        folder / "../../cuda_nvrtc/lib" / name, std::filesystem::path(name)}) {
+    if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) != nullptr) {
+      return;
+    }
+  }
+}
+
+}  // namespace convtune::worker::cudnn

@@ -1,0 +1,39 @@
+// Facts about the loaded cuDNN: its version, its parts and where they come from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/model/environment.h"
+
+namespace convtune::worker::cudnn {
+
+// FULL if the precompiled engines lie beside the cuDNN that is loaded.
+LibraryConfiguration LoadedLibraryConfiguration();
+CudnnVersion LoadedCudnnVersion();
+
+// The real paths of the libraries of cuDNN that are loaded by now.
+std::vector<std::string> LoadedCudnnFiles();
+
+// Describes what is wrong with these files of cuDNN: that they do not lie in
+// one folder, or are not of one version as far as their names say it. Names the
+// odd ones, those that are fewer. Empty if nothing is.
+std::string DescribeMixture(const std::vector<std::string>& files);
+
+// OK if the libraries of cuDNN that are loaded are of one folder and version;
+// else FAILED_PRECONDITION with the odd one. To be called once they are loaded,
+// which cuDNN does as it needs them.
+absl::Status CheckLoadedCudnn();
+
+// The builds of the libraries that cuDNN would load by itself, where they are
+// found: ",cublaslt=a7d443494f0d,nvrtc=65be0db342ad". Loads neither.
+std::string CudaLibrariesText();
+
+// Loads NVRTC for the life of the process, from where cuDNN would. cuDNN opens
+// and closes it for every operation graph, and relocating it takes ten times
+// as long as the heuristics themselves. Nothing else changes if it is not
+// found. Idempotent.
+void KeepNvrtcLoaded();
+
+}  // namespace convtune::worker::cudnn

@@ -1,0 +1,27 @@
+// Errors of cuDNN and CUDA as absl::Status.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace convtune::worker::cudnn {
+
+// OK, or what cuDNN says: the name of the status, then the text of the last
+// error of this thread, which is thereby cleared. UNIMPLEMENTED for
+// NOT_SUPPORTED, INVALID_ARGUMENT for BAD_PARAM, RESOURCE_EXHAUSTED for failed
+// allocations, INTERNAL for the rest. `what` names the call.
+absl::Status ToStatus(cudnnStatus_t status, absl::string_view what);
+
+// OK, RESOURCE_EXHAUSTED (out of memory), UNAVAILABLE (no device or driver) or
+// INTERNAL, with CUDA's text.
+absl::Status ToStatus(cudaError_t error, absl::string_view what);
+
+// Call after a failure on a card. An error that has destroyed the CUDA context
+// (an illegal address, say) says so on stderr and aborts the process, since
+// nothing that follows could be believed; any other error is cleared.
+void AbortIfContextIsLost();
+
+}  // namespace convtune::worker::cudnn

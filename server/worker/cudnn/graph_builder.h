@@ -1,0 +1,67 @@
+// Builds cuDNN's operation graph of a ConvProblem.
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/model/conv_problem.h"
+#include "server/worker/cudnn/descriptor.h"
+
+namespace convtune::worker::cudnn {
+
+// Where a graph is planned for: a card by its handle, or a device-properties
+// descriptor that stands in for one. Exactly one is set, and outlives all that
+// is made with it.
+struct CudnnTarget {
+  cudnnHandle_t handle = nullptr;
+  const Descriptor* device_properties = nullptr;
+};
+
+// What a tensor of the graph is to the convolution; x, w and y name the forward
+// tensors, whatever the operation.
+enum class TensorRole { kX, kW, kY, kResidual, kBias };
+
+// A tensor that the caller of the graph provides.
+struct GraphTensor {
+  TensorRole role = TensorRole::kX;
+  int64_t uid = 0;
+  DataType type = DataType::kF32;
+  int64_t elements = 0;  // that memory must hold, gaps of strides included
+  bool output = false;
+};
+
+// The operation graph of one problem and the tensors that it needs. With an
+// epilogue it is conv -> add -> bias -> relu (those that the problem has), with
+// virtual tensors of the intermediate type between. Move-only.
+class OperationGraph {
+ public:
+  // Errors are cuDNN's, when it refuses the graph as such.
+  static absl::StatusOr<OperationGraph> Create(const ConvProblem& problem,
+                                               const CudnnTarget& target);
+
+  const Descriptor& descriptor() const { return graph_; }
+  const std::vector<GraphTensor>& tensors() const { return tensors_; }
+  const CudnnTarget& target() const { return target_; }
+  // 0: the whole GPU.
+  int sm_count_target() const { return sm_count_target_; }
+
+ private:
+  OperationGraph() = default;
+
+  CudnnTarget target_;
+  int sm_count_target_ = 0;
+  std::vector<Descriptor> parts_;  // tensors and operators that operations refer to
+  std::vector<Descriptor> operations_;
+  Descriptor graph_;
+  std::vector<GraphTensor> tensors_;
+
+  friend class GraphBuilder;
+};
+
+cudnnDataType_t ToCudnn(DataType type);
+cudnnConvolutionMode_t ToCudnn(ConvolutionMode mode);
+
+}  // namespace convtune::worker::cudnn

@@ -1,0 +1,101 @@
+#include "server/worker/device/cuda_stream.h"
+
+#include <atomic>
+#include <new>
+
+#include "proto/base/status_macros.h"
+#include "server/worker/cudnn/cudnn_status.h"
+
+namespace convtune::worker::device {
+
+absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(cudaStream_t stream,
+                                                               Kernels* kernels, int64_t l2_bytes) {
+  std::unique_ptr<CudaStream> created(new CudaStream(stream, kernels));
+  void* host = nullptr;
+  RETURN_IF_ERROR(cudnn::ToStatus(cudaHostAlloc(&host, sizeof(Shared), cudaHostAllocMapped),
+                                  "allocate memory that the card sees"));
+  created->shared_ = new (host) Shared();
+  RETURN_IF_ERROR(cudnn::ToStatus(cudaHostGetDevicePointer(&created->shared_on_card_, host, 0),
+                                  "find memory that the card sees"));
+  for (cudaEvent_t& event : created->events_) {
+    RETURN_IF_ERROR(cudnn::ToStatus(cudaEventCreate(&event), "create an event"));
+  }
+  ASSIGN_OR_RETURN(created->flush_, DeviceBuffer::Allocate(timing::FlushBytes(l2_bytes)));
+  if (created->flush_.bytes() > 0) {
+    RETURN_IF_ERROR(cudnn::ToStatus(
+        cudaMemset(created->flush_.data(), 0, static_cast<size_t>(created->flush_.bytes())),
+        "clear memory"));
+    RETURN_IF_ERROR(cudnn::ToStatus(cudaDeviceSynchronize(), "clear memory"));
+  }
+  return created;
+}
+
+CudaStream::~CudaStream() {
+  for (cudaEvent_t event : events_) {
+    if (event != nullptr) {
+      cudaEventDestroy(event);
+    }
+  }
+  if (shared_ != nullptr) {
+    cudaFreeHost(const_cast<Shared*>(shared_));
+  }
+}
+
+void* CudaStream::OnCard(const volatile void* field) const {
+  const auto offset =
+      static_cast<const volatile char*>(field) - reinterpret_cast<const volatile char*>(shared_);
+  return static_cast<char*>(shared_on_card_) + offset;
+}
+
+absl::Status CudaStream::Hold(absl::Duration limit) {
+  shared_->open = 0;
+  shared_->gave_up = 0;
+  for (int place = 0; place < kStamps; ++place) {
+    shared_->stamps[place].timer_ns = 0;
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return kernels_->Hold(OnCard(&shared_->open),
+                        static_cast<uint64_t>(absl::ToInt64Nanoseconds(limit)));
+}
+
+void CudaStream::Release() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  shared_->open = 1;
+}
+
+absl::Status CudaStream::Synchronize() {
+  return cudnn::ToStatus(cudaStreamSynchronize(stream_), "wait for the stream");
+}
+
+bool CudaStream::GaveUp() const { return shared_->gave_up != 0; }
+
+absl::Status CudaStream::PutStamp(int place) {
+  return kernels_->PutStamp(OnCard(&shared_->stamps[place]));
+}
+
+Stamp CudaStream::ReadStamp(int place) const {
+  const volatile Stamp& stamp = shared_->stamps[place];
+  return {stamp.timer_ns, stamp.cycles};
+}
+
+absl::Status CudaStream::Flush() { return kernels_->Sweep(flush_.data(), flush_.bytes()); }
+
+absl::Status CudaStream::Read(const void* data, int64_t bytes) {
+  return kernels_->Sweep(data, bytes);
+}
+
+absl::Status CudaStream::Record(int event) {
+  return cudnn::ToStatus(cudaEventRecord(events_[static_cast<size_t>(event)], stream_),
+                         "record an event");
+}
+
+absl::StatusOr<double> CudaStream::ElapsedUs(int first, int second) {
+  float milliseconds = 0;
+  RETURN_IF_ERROR(
+      cudnn::ToStatus(cudaEventElapsedTime(&milliseconds, events_[static_cast<size_t>(first)],
+                                           events_[static_cast<size_t>(second)]),
+                      "read the time"));
+  return static_cast<double>(milliseconds) * 1000.0;
+}
+
+}  // namespace convtune::worker::device

@@ -1,0 +1,57 @@
+// A CudaStream is the timer's stream on a GPU.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <memory>
+
+#include "server/worker/device/device_memory.h"
+#include "server/worker/device/kernels.h"
+#include "server/worker/timing/timed_stream.h"
+
+namespace convtune::worker::device {
+
+class CudaStream : public timing::TimedStream {
+ public:
+  // Allocates all that it will ever need, the memory that Flush() reads
+  // included. `stream` and `kernels` outlive it. `l2_bytes`: of the card.
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Create(cudaStream_t stream, Kernels* kernels,
+                                                            int64_t l2_bytes);
+  ~CudaStream() override;
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  absl::Status Hold(absl::Duration limit) override;
+  void Release() override;
+  absl::Status Synchronize() override;
+  bool GaveUp() const override;
+  absl::Status PutStamp(int place) override;
+  Stamp ReadStamp(int place) const override;
+  absl::Status Flush() override;
+  absl::Status Read(const void* data, int64_t bytes) override;
+  absl::Status Record(int event) override;
+  absl::StatusOr<double> ElapsedUs(int first, int second) override;
+
+ private:
+  // Memory of the host that the card reads and writes.
+  struct Shared {
+    alignas(16) Stamp stamps[kStamps] = {};
+    uint32_t open = 0;  // the gate
+    uint32_t gave_up = 0;
+  };
+
+  CudaStream(cudaStream_t stream, Kernels* kernels) : stream_(stream), kernels_(kernels) {}
+
+  // Where the card sees a field of shared_.
+  void* OnCard(const volatile void* field) const;
+
+  const cudaStream_t stream_;
+  Kernels* const kernels_;
+  DeviceBuffer flush_;
+  volatile Shared* shared_ = nullptr;
+  void* shared_on_card_ = nullptr;
+  std::array<cudaEvent_t, kEvents> events_ = {};
+};
+
+}  // namespace convtune::worker::device

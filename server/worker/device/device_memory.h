@@ -1,0 +1,95 @@
+// DeviceBuffer and GuardedBuffer own memory of a GPU.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace convtune::worker::device {
+
+// Owns device memory of the current device. Move-only. Memory is aligned to
+// 256 bytes at least.
+class DeviceBuffer {
+ public:
+  // RESOURCE_EXHAUSTED if the card has no more. 0 bytes: a null buffer.
+  static absl::StatusOr<DeviceBuffer> Allocate(int64_t bytes);
+
+  DeviceBuffer() = default;
+  DeviceBuffer(DeviceBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~DeviceBuffer();
+
+  void* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// Every byte of a red zone, and of outputs and workspace before a run: NaN in
+// every floating-point format.
+inline constexpr unsigned char kUntouched = 0xFF;
+
+// Where a red zone is damaged, as "12 bytes, from 4 bytes behind its end";
+// empty if all of it is kUntouched. `before`: it lies in front of the memory.
+std::string DescribeDamage(std::string_view zone, bool before);
+
+// Memory of a card between two red zones, which are there to be checked for
+// writes beyond its ends. Move-only.
+class GuardedBuffer {
+ public:
+  static constexpr int64_t kZoneBytes = int64_t{1} << 16;
+
+  // 0 bytes: zones around nothing. Errors are DeviceBuffer's.
+  static absl::StatusOr<GuardedBuffer> Allocate(int64_t bytes);
+
+  GuardedBuffer() = default;
+
+  // Aligned to 256 bytes.
+  void* data() const { return static_cast<char*>(buffer_.data()) + kZoneBytes; }
+  int64_t bytes() const { return bytes_; }
+  bool allocated() const { return buffer_.data() != nullptr; }
+
+  // Fills the first `used` bytes and both zones, of which the second begins
+  // right behind these bytes, with kUntouched. Does not wait.
+  absl::Status Prepare(int64_t used, cudaStream_t stream) const;
+  // What was written to the zones since, in words; empty if nothing was. Waits
+  // for the stream.
+  absl::StatusOr<std::string> Damage(int64_t used, cudaStream_t stream) const;
+
+ private:
+  DeviceBuffer buffer_;
+  int64_t bytes_ = 0;
+};
+
+// A copy of the first `bytes` bytes of a buffer to `to` in it.
+struct FillCopy {
+  int64_t to = 0;
+  int64_t bytes = 0;
+};
+
+// The copies that repeat the first `block_bytes` bytes up to `total_bytes`, each
+// of all that is there already. Pure. REQUIRES: block_bytes > 0.
+std::vector<FillCopy> PlanFill(int64_t block_bytes, int64_t total_bytes);
+
+// Repeats `block` in the buffer from its beginning to its end: uploads it once,
+// and copies it on the card. Blocks until it is there.
+absl::Status FillWith(std::string_view block, DeviceBuffer* buffer);
+
+// Free memory of the current device in bytes.
+absl::StatusOr<int64_t> FreeDeviceMemory();
+
+}  // namespace convtune::worker::device

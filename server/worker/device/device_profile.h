@@ -1,0 +1,33 @@
+// A device profile is the JSON from which cuDNN plans for a GPU that is not there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace convtune::worker::device {
+
+// Value type.
+struct DeviceProfile {
+  std::string name;         // "nvidia-h200"
+  std::string device_name;  // "NVIDIA H200"
+  int cc_major = 0;
+  int cc_minor = 0;
+  int sm_count = 0;
+  int64_t memory_bytes = 0;
+  std::string properties_json;  // compact, as cuDNN takes it
+
+  // Reads {"name": ..., "source": ..., "properties": {...}} or the bare
+  // properties, whose name is then the slug of deviceName. INVALID_ARGUMENT
+  // names the field and the rule.
+  static absl::StatusOr<DeviceProfile> Parse(std::string_view json);
+  // Reads a file of at most 1 MiB. NOT_FOUND, or as Parse.
+  static absl::StatusOr<DeviceProfile> Load(const std::string& path);
+};
+
+// The text as a JSON string, quotes included.
+std::string JsonQuote(std::string_view text);
+
+}  // namespace convtune::worker::device

@@ -1,0 +1,47 @@
+// Nvml reads the state of a GPU.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/worker/backend.h"
+
+namespace convtune::worker::device {
+
+// One card in libnvidia-ml.so.1, which is loaded at run time: the driver brings
+// it, and a machine without a driver has none. Not thread-safe.
+class Nvml {
+ public:
+  // `pci_bus_id` as cudaDeviceGetPCIBusId writes it. UNAVAILABLE, with NVML's
+  // or the loader's words, if the card cannot be asked for.
+  static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& pci_bus_id);
+  ~Nvml();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  // Asks anew for what changes seldom: MIG, the compute mode, the power limit
+  // and the ECC errors. Open() has asked.
+  void ReadSettings();
+  // Asks for everything else. What NVML does not support on this card is left
+  // at its default. Where processes of the card cannot be listed the look is not
+  // known. Where the list has not even this one, which is taken to have a context
+  // on the card, it is, and its reason says that others would not be seen. Under
+  // MIG processes are not counted, since NVML lists those of all instances.
+  ConditionsLook Look() const;
+
+ private:
+  struct Functions;
+
+  Nvml(void* library, std::unique_ptr<Functions> functions, void* device);
+
+  // 0 where it cannot be told.
+  int64_t Violation(int policy) const;
+
+  void* const library_;
+  const std::unique_ptr<Functions> functions_;
+  void* const device_;
+  Conditions settings_;
+};
+
+}  // namespace convtune::worker::device

@@ -1,0 +1,36 @@
+// Asks cuDNN's heuristics for engine configs.
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/model/candidate.h"
+#include "server/worker/cudnn/graph_builder.h"
+
+namespace convtune::worker::search {
+
+// What an engine says of itself, as masks of NoteBit.
+struct EngineNotes {
+  uint32_t numerical = 0;
+  uint32_t behavior = 0;
+};
+absl::StatusOr<EngineNotes> ReadNotes(const cudnn::Descriptor& engine);
+
+// What one heuristic mode lists, in its order.
+struct HeuristicList {
+  std::vector<Candidate> candidates;
+  std::vector<absl::Status> refusals;  // of candidates that could not be read
+  bool out_of_time = false;            // there is more
+};
+
+// Reads the list until the deadline, but at least one candidate. Errors are
+// cuDNN's, when the mode refuses the graph.
+absl::StatusOr<HeuristicList> AskHeuristics(const cudnn::OperationGraph& graph,
+                                            cudnnBackendHeurMode_t mode, absl::Time deadline);
+
+}  // namespace convtune::worker::search

@@ -1,0 +1,57 @@
+#include "server/worker/search/listing_sink.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace convtune::worker::search {
+
+bool ListingSink::OfferRanked(Candidate candidate) {
+  candidate.heuristic_rank = next_rank_;
+  const int before = count();
+  const bool go_on = Offer(std::move(candidate));
+  if (count() > before) {
+    ++next_rank_;
+  }
+  return go_on;
+}
+
+bool ListingSink::Offer(Candidate candidate) {
+  if (stopped_) {
+    return false;
+  }
+  if (seen_.count(candidate.id) > 0) {
+    return true;
+  }
+  if (options_.max_candidates > 0 && count() >= options_.max_candidates) {
+    end_.truncated = true;
+    stopped_ = true;
+    return false;
+  }
+  seen_.insert(candidate.id);
+  if (!on_listed_(candidate)) {
+    stopped_ = true;
+  }
+  return !stopped_;
+}
+
+bool ListingSink::Late() const {
+  // With nothing listed there is nothing to try: cuDNN, which loads its
+  // libraries at its first call, may have taken all of the time for that.
+  return count() > 0 && absl::Now() >= options_.deadline;
+}
+
+bool ListingSink::Over() {
+  if (!stopped_ && Late()) {
+    end_.out_of_time = true;
+    stopped_ = true;
+  }
+  return stopped_;
+}
+
+void ListingSink::AddRefusal(const absl::Status& status) {
+  absl::StrAppend(&end_.refusals, end_.refusals.empty() ? "" : "; ", status.message());
+}
+
+}  // namespace convtune::worker::search

@@ -1,0 +1,50 @@
+// A ListingSink takes the candidates from the parts of a listing.
+#pragma once
+
+#include <set>
+
+#include "absl/status/status.h"
+#include "server/worker/backend.h"
+
+namespace convtune::worker::search {
+
+// Where listed candidates go: each is passed on once, with its heuristic rank,
+// until the limit or the deadline. Not thread-safe.
+class ListingSink {
+ public:
+  // Both arguments outlive the sink.
+  ListingSink(const ListingOptions& options, const BackendProblem::OnListed& on_listed)
+      : options_(options), on_listed_(on_listed) {}
+
+  // Returns false when the listing is over. A candidate from the heuristics
+  // gets the next rank, unless it was listed before.
+  bool OfferRanked(Candidate candidate);
+  bool Offer(Candidate candidate);
+
+  // True if the deadline has passed and something is listed.
+  bool Late() const;
+  // True once a limit was met, or it is late, which ends the listing; to be
+  // asked between calls of cuDNN.
+  bool Over();
+  // The deadline kept something from being listed.
+  void MarkOutOfTime() { end_.out_of_time = stopped_ = true; }
+  // Something that could be listed was left out.
+  void MarkTruncated() { end_.truncated = true; }
+  // cudnnFind* was not called.
+  void MarkFindLeftOut() { end_.find_left_out = true; }
+  // Part of the listing was refused.
+  void AddRefusal(const absl::Status& status);
+
+  int count() const { return static_cast<int>(seen_.size()); }
+  const ListingEnd& end() const { return end_; }
+
+ private:
+  const ListingOptions& options_;
+  const BackendProblem::OnListed& on_listed_;
+  std::set<CandidateId> seen_;
+  int next_rank_ = 0;
+  bool stopped_ = false;
+  ListingEnd end_;
+};
+
+}  // namespace convtune::worker::search

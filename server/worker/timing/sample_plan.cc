@@ -1,0 +1,53 @@
+#include "server/worker/timing/sample_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace convtune::worker::timing {
+namespace {
+
+constexpr double kWantedUs = 50.0;
+constexpr double kPreparationHostUs = 20.0;  // flush, events
+constexpr uint64_t kShortestWindowNs = 5000;
+constexpr double kHopelessUs = 50'000;
+constexpr double kHopelessFactor = 10;
+constexpr absl::Duration kShortestHold = absl::Milliseconds(200);
+constexpr absl::Duration kLongestHold = absl::Seconds(2);
+
+}  // namespace
+
+SamplePlan PlanSample(const Expectation& expected) {
+  SamplePlan plan;
+  if (expected.gpu_us > 0 && std::isfinite(expected.gpu_us)) {
+    const double runs = std::ceil(kWantedUs / expected.gpu_us);
+    plan.runs = static_cast<int>(std::clamp(runs, 1.0, static_cast<double>(kMostRuns)));
+  }
+  const double host_us = std::isfinite(expected.host_us) ? std::max(0.0, expected.host_us) : 0.0;
+  const double queueing_us = plan.runs * (host_us + kPreparationHostUs);
+  plan.hold_limit =
+      std::clamp(absl::Microseconds(std::min(queueing_us, 1e9) * 50), kShortestHold, kLongestHold);
+  return plan;
+}
+
+double SmClockMhz(const Stamp& first, const Stamp& second) {
+  if (first.timer_ns == 0 || second.timer_ns == 0) return 0;
+  if (second.timer_ns < first.timer_ns + kShortestWindowNs || second.cycles <= first.cycles) {
+    return 0;
+  }
+  const double mhz = static_cast<double>(second.cycles - first.cycles) * 1000.0 /
+                     static_cast<double>(second.timer_ns - first.timer_ns);
+  return mhz >= 50 && mhz <= 10000 ? mhz : 0;
+}
+
+int64_t FlushBytes(int64_t l2_bytes) { return std::max<int64_t>(0, l2_bytes) * 2; }
+
+bool IsHopeless(const Expectation& first, double best_us) {
+  const double gpu_us = first.gpu_us - first.host_us;
+  return best_us > 0 && gpu_us > kHopelessUs && gpu_us > kHopelessFactor * best_us;
+}
+
+bool IsPlausible(double gpu_us, double host_us) {
+  return std::isfinite(gpu_us) && gpu_us > 0 && std::isfinite(host_us) && host_us >= 0;
+}
+
+}  // namespace convtune::worker::timing

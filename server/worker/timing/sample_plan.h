@@ -1,0 +1,78 @@
+// Pure functions that plan a sample and judge its times. The method is in
+// server/worker/README.md.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "server/worker/backend.h"
+
+namespace convtune::worker::timing {
+
+// What is known of a candidate before it is timed; 0 for what is not.
+struct Expectation {
+  double gpu_us = 0;
+  double host_us = 0;
+};
+
+struct SamplePlan {
+  int runs = 1;               // behind one hold; their mean is the sample
+  absl::Duration hold_limit;  // after which the stream goes on by itself
+};
+
+// Most runs behind one hold. A stream takes about a thousand launches before
+// the next one waits, which would never end behind a hold; a run is at most 16
+// of them or so, preparation included.
+inline constexpr int kMostRuns = 16;
+
+// Short candidates run several times, since an event's time comes in steps of
+// about half a microsecond (CUDA Runtime API, cudaEventElapsedTime). The limit
+// leaves the host 50 times what it is expected to need for queueing.
+SamplePlan PlanSample(const Expectation& expected);
+
+// A HoldPolicy says whether a worker puts work behind a blocking kernel. One
+// that gave up costs its limit, so a candidate whose blocking kernels gave up is
+// timed without one from then on; after three such candidates in a row the
+// reason lies with the worker, as under a profiler, and no more are tried.
+// Not thread-safe.
+class HoldPolicy {
+ public:
+  static constexpr int kAttempts = 2;
+  static constexpr int kGiveUpsInARow = 3;
+
+  // For good: it is known that they do not work here.
+  void Disable() { in_a_row_ = kGiveUpsInARow; }
+  bool disabled() const { return in_a_row_ >= kGiveUpsInARow; }
+
+  // Attempts that a sample is worth, of a candidate whose blocking kernels gave
+  // up before, or did not; 0: none.
+  int Attempts(bool gave_up_before) const { return disabled() || gave_up_before ? 0 : kAttempts; }
+  // A sample that was worth attempts was taken behind a blocking kernel, or not.
+  void Took(bool held) { in_a_row_ = disabled() ? kGiveUpsInARow : held ? 0 : in_a_row_ + 1; }
+
+ private:
+  int in_a_row_ = 0;  // candidates whose blocking kernels gave up
+};
+
+// SM clock in MHz between two stamps of the same SM; 0 if it cannot be said:
+// one is missing, they are less than 5 us apart, or what they say is no clock
+// of a GPU (below 50 or above 10000 MHz), as when one of the counters began
+// anew between them.
+double SmClockMhz(const Stamp& first, const Stamp& second);
+
+// Bytes to read so that nothing of a working set is left in an L2 cache of
+// `l2_bytes`: twice its size, since it is not known which line a miss
+// replaces. 0: there is none.
+int64_t FlushBytes(int64_t l2_bytes);
+
+// True if a candidate whose first run took this long is given up after it:
+// without the time of its launch, in which code may have been loaded, it is
+// beyond 50 ms and beyond 10 times `best_us`, the best time so far (0: there is
+// none).
+bool IsHopeless(const Expectation& first, double best_us);
+
+// True if a sample can be believed: every time is finite and not negative, and
+// the GPU's is not 0.
+bool IsPlausible(double gpu_us, double host_us);
+
+}  // namespace convtune::worker::timing

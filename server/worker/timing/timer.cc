@@ -1,0 +1,92 @@
+#include "server/worker/timing/timer.h"
+
+#include <chrono>
+
+#include "proto/base/status_macros.h"
+
+namespace convtune::worker::timing {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+double MicrosSince(SteadyClock::time_point start) {
+  return std::chrono::duration<double, std::micro>(SteadyClock::now() - start).count();
+}
+
+}  // namespace
+
+absl::StatusOr<TimedRun> Timer::Time(const TimedWork& work) {
+  for (int attempt = 0; attempt <= work.holds; ++attempt) {
+    ASSIGN_OR_RETURN(std::optional<TimedRun> run, TryOnce(work, attempt < work.holds));
+    if (run.has_value()) {
+      run->gave_up = attempt;
+      return *run;
+    }
+  }
+  return absl::InternalError("the card's events say that the run took no time");
+}
+
+absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bool hold) {
+  const SamplePlan plan = PlanSample(work.expected);
+  RETURN_IF_ERROR(stream_->Synchronize());
+  if (hold) {
+    RETURN_IF_ERROR(stream_->Hold(plan.hold_limit));
+  }
+  TimedRun run;
+  const absl::Status queued = Queue(work, plan.runs, &run.host_us);
+  // Whatever happened: nothing may stay held.
+  if (hold) {
+    stream_->Release();
+  }
+  const absl::Status ended = stream_->Synchronize();
+  RETURN_IF_ERROR(queued);
+  RETURN_IF_ERROR(ended);
+  if (hold && stream_->GaveUp()) {
+    return std::nullopt;
+  }
+  for (int i = 0; i < plan.runs; ++i) {
+    ASSIGN_OR_RETURN(const double us, stream_->ElapsedUs(2 * i, 2 * i + 1));
+    run.gpu_us += us / plan.runs;
+  }
+  if (!IsPlausible(run.gpu_us, run.host_us)) {
+    return std::nullopt;
+  }
+  if (hold) {
+    run.stamps = {stream_->ReadStamp(0), stream_->ReadStamp(1)};
+    run.sm_clock_mhz = SmClockMhz(run.stamps[0], run.stamps[1]);
+  }
+  run.held = hold;
+  run.runs = plan.runs;
+  return run;
+}
+
+absl::Status Timer::Queue(const TimedWork& work, int runs, double* host_us) {
+  if (work.cache_state == CacheState::kHot) {
+    RETURN_IF_ERROR(work.launch());
+  }
+  RETURN_IF_ERROR(stream_->PutStamp(0));
+  for (int i = 0; i < runs; ++i) {
+    RETURN_IF_ERROR(PrepareCaches(work));
+    RETURN_IF_ERROR(stream_->Record(2 * i));
+    const SteadyClock::time_point launching = SteadyClock::now();
+    RETURN_IF_ERROR(work.launch());
+    *host_us += MicrosSince(launching) / runs;
+    RETURN_IF_ERROR(stream_->Record(2 * i + 1));
+  }
+  return stream_->PutStamp(1);
+}
+
+absl::Status Timer::PrepareCaches(const TimedWork& work) {
+  if (work.cache_state == CacheState::kHot) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(stream_->Flush());
+  if (work.cache_state == CacheState::kInputHot) {
+    for (const MemorySpan& input : work.inputs) {
+      RETURN_IF_ERROR(stream_->Read(input.data, input.bytes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace convtune::worker::timing

@@ -1,0 +1,121 @@
+#include "server/worker/verify/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "server/worker/verify/tensor_data.h"
+
+namespace convtune::worker::verify {
+namespace {
+
+bool IsInteger(DataType type) { return type == DataType::kI8 || type == DataType::kI32; }
+
+// A sum may be this much larger where nobody looked.
+constexpr double kRoom = 4.0;
+
+constexpr int kFewElements = 64;
+
+// Half of the distance between 1 and the next number; 0 for integers.
+double UnitRoundoff(DataType type) {
+  switch (type) {
+    case DataType::kF64:
+      return 0x1p-53;
+    case DataType::kF32:
+      return 0x1p-24;
+    case DataType::kF16:
+      return 0x1p-11;
+    case DataType::kBF16:
+      return 0x1p-8;
+    case DataType::kE4M3:
+      return 0x1p-4;
+    case DataType::kE5M2:
+      return 0x1p-3;
+    case DataType::kI8:
+    case DataType::kI32:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataType type,
+                           std::string_view bytes) {
+  Comparison result;
+  const double largest_of_type = LargestOf(type);
+  double largest = 0;
+  double magnitude = 0;
+  double difference = 0;
+  double furthest = 0;
+  for (size_t i = 0; i < reference.size(); ++i) {
+    double expected = reference[i].value;
+    furthest = std::max(furthest, std::abs(expected));
+    if (IsInteger(type)) {
+      expected = std::clamp(expected, -largest_of_type - 1, largest_of_type);
+    } else if (std::abs(expected) * 2 > largest_of_type) {
+      continue;
+    }
+    const double actual = DecodeElement(type, bytes.data() + i * static_cast<size_t>(SizeOf(type)));
+    ++result.elements;
+    largest = std::max(largest, std::abs(expected));
+    magnitude = std::max(magnitude, reference[i].magnitude);
+    // Not std::max, which may drop a NaN.
+    const double far = std::isfinite(actual) ? std::abs(actual - expected)
+                                             : std::numeric_limits<double>::infinity();
+    if (far > difference) difference = far;
+  }
+  const bool compared = result.elements > 0;
+  result.must_be_finite = compared && !IsInteger(type) && furthest * kRoom <= largest_of_type;
+  if (!compared) return result;
+  if (largest > 0) {
+    result.error = difference / largest;
+    result.magnitude = magnitude / largest;
+  } else {
+    // All of the reference is 0, as where a filter sees padding alone.
+    result.error = difference;
+    result.magnitude = magnitude;
+  }
+  return result;
+}
+
+std::string Disagreement(DataType type, const Comparison& first, int64_t first_nonfinite,
+                         const Comparison& second, int64_t second_nonfinite) {
+  if (first_nonfinite != second_nonfinite) {
+    return absl::StrCat(second_nonfinite, " elements are not finite, and ", first_nonfinite,
+                        " were");
+  }
+  if (first.error.has_value() != second.error.has_value()) {
+    return "no element can be compared any more";
+  }
+  if (!first.error.has_value()) return "";
+  const double factor = first.elements < kFewElements ? 8 : 2;
+  const double allowed =
+      std::max({factor * *first.error, 2 * UnitRoundoff(type), first.magnitude * 0x1p-20, 1e-6});
+  if (*second.error <= allowed) return "";
+  return absl::StrCat("its error is ", *second.error, ", and was ", *first.error);
+}
+
+uint64_t NonfiniteMask(DataType type) {
+  switch (type) {
+    case DataType::kF64:
+      return 0x7FF0'0000'0000'0000;
+    case DataType::kF32:
+      return 0x7F80'0000;
+    case DataType::kF16:
+      return 0x7C00;
+    case DataType::kBF16:
+      return 0x7F80;
+    case DataType::kE5M2:
+      return 0x7C;
+    case DataType::kE4M3:
+      return 0x7F;
+    case DataType::kI8:
+    case DataType::kI32:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace convtune::worker::verify

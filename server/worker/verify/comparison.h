@@ -1,0 +1,49 @@
+// Pure functions that compare a candidate's output with the reference.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/model/enums.h"
+#include "server/worker/verify/reference.h"
+
+namespace convtune::worker::verify {
+
+struct Comparison {
+  // Largest difference from the reference, in units of its largest value;
+  // nullopt if nothing could be compared. An element that is not finite has
+  // the largest difference there is: error is infinite.
+  std::optional<double> error;
+  // Largest magnitude of the reference, in the same units.
+  double magnitude = 0;
+  // True if the type is wide enough for the reference with room to spare, so
+  // that no element has a reason not to be finite.
+  bool must_be_finite = false;
+  int elements = 0;  // that were compared
+};
+
+// Compares elements of type `type`, one behind the other in `bytes` in the
+// order of the reference. Integers saturate at the ends of their range, so
+// references beyond are cut to it; elements whose reference is beyond half of
+// the range of a floating-point type are left out, since cuDNN says nowhere what
+// becomes of those that leave it. REQUIRES: bytes has SizeOf(type) for each element.
+Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataType type,
+                           std::string_view bytes);
+
+// Why a second run did not compute what the first did, as "its error is 0.5,
+// and was 0.001"; empty if it did. It may have added up in another order: it has
+// to have as many elements that are not finite, and an error of at most the
+// largest of twice that of the first (8 times, where fewer than 64 elements were
+// compared, since the largest of few varies), twice the rounding of `type`,
+// 2^-20 of the magnitude (16 roundings of an f32 sum at its largest) and 1e-6.
+std::string Disagreement(DataType type, const Comparison& first, int64_t first_nonfinite,
+                         const Comparison& second, int64_t second_nonfinite);
+
+// The bits of an element that are all set if it is NaN or infinite; 0 for
+// integers.
+uint64_t NonfiniteMask(DataType type);
+
+}  // namespace convtune::worker::verify

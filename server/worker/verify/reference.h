@@ -1,0 +1,49 @@
+// Computes some elements of a convolution's output in double precision. Pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "proto/model/conv_problem.h"
+
+namespace convtune::worker::verify {
+
+// The values of a tensor in memory order; they repeat where memory is longer.
+struct TensorValues {
+  std::vector<double> block;
+};
+
+// Inputs of a problem; those that it does not read are empty. x, w and y name
+// the forward tensors, so y is the gradient that the backward operations read.
+struct ReferenceInputs {
+  TensorValues x;
+  TensorValues w;
+  TensorValues y;
+  TensorValues residual;  // laid out as y
+  TensorValues bias;      // one for each output channel
+};
+
+struct ReferenceElement {
+  int64_t offset = 0;    // place in the output's memory, in elements
+  double value = 0;      // epilogue included
+  double magnitude = 0;  // sum of the absolute values of its products
+};
+
+// Elements of the output to compare: as many as cost about `max_products`
+// multiplications, 2048 at most (all of a smaller output); where these are fewer
+// than 8, up to 8 for eight times the cost. None if that is not enough for one.
+// `max_products` is below 2^60. Chosen at random,
+// the same for the same seed; of each spatial place, a quarter of the
+// coordinates lie at an end of their dimension, where padding is. Coordinates
+// in the order of the dimensions.
+std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int64_t max_products,
+                                                 uint64_t seed);
+
+// The output at `coordinates`, rounded nowhere. Products are summed in double
+// precision (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
+// section 4.2: an error of n times 1.1e-16 at most of the magnitude).
+// REQUIRES: inputs that the problem reads are not empty.
+ReferenceElement ComputeElement(const ConvProblem& problem, const ReferenceInputs& inputs,
+                                const std::vector<int64_t>& coordinates);
+
+}  // namespace convtune::worker::verify

@@ -1,0 +1,50 @@
+// Makes the contents of the tensors that candidates run on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/model/enums.h"
+
+namespace convtune::worker::verify {
+
+// The nearest value of a floating-point format of 1 + exponent_bits +
+// mantissa_bits bits (at most 16), ties to even, with gradual underflow;
+// beyond the largest finite value of e4m3 or IEEE form it is that value.
+// `has_infinity`: false for e4m3, whose top exponent holds numbers.
+uint16_t EncodeSmallFloat(float value, int exponent_bits, int mantissa_bits, bool has_infinity);
+
+// The value of such a pattern; NaN and infinity are those of double.
+double DecodeSmallFloat(uint16_t bits, int exponent_bits, int mantissa_bits, bool has_infinity);
+
+// The value of the element of `type` whose bytes begin at `bytes`.
+double DecodeElement(DataType type, const char* bytes);
+
+// The values of the elements that lie one behind the other in `bytes`.
+std::vector<double> DecodeElements(DataType type, std::string_view bytes);
+
+// The largest finite value of a type.
+double LargestOf(DataType type);
+
+// What random tensors are like. Normal values; of rectified ones those below
+// zero are zero, as after a ReLU; of masked ones half are zero, wherever, as
+// the gradients that come back through a ReLU; small integers are from -2 to 2.
+enum class TensorContent { kNormal, kRectified, kMasked, kSmallIntegers };
+
+// Integers of the largest tensors in which sums have room enough: nearly all of
+// the range of i8.
+inline constexpr double kWideIntegers = 32;
+
+// `count` elements of `type` in memory order; integers are rounded from normal
+// values of the standard deviation `integer_scale`. The same arguments give the
+// same bytes.
+std::string RandomTensorBytes(DataType type, int64_t count, TensorContent content, uint64_t seed,
+                              double integer_scale = kWideIntegers);
+
+// The scale at which the mean of the squares of kNormal integers is
+// `mean_square`; kWideIntegers at most.
+double IntegerScaleOf(double mean_square);
+
+}  // namespace convtune::worker::verify

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""Checks who may include what, and that no name is defined twice.
+
+usage: check.py REPOSITORY [--targets FILE]
+
+FILE is the link graph that CMake writes: one target a line, then what it
+links. Prints one line per violation and exits with 1 if there is any.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+TOP_LEVEL = {
+    "CMakeLists.txt", "CMakePresets.json", "LICENSE", "NOTICE", "README.md",
+    "client", "db", "deploy", "proto", "server", "tests",
+}  # fmt: skip
+SOURCE_FOLDERS = ("client", "db", "deploy", "proto", "server", "tests")
+
+TUNER_ROOMS = ["server/" + room for room in
+               ("commit", "decision", "devices", "jobs", "lookup", "release", "tuning", "workers")]  # fmt: skip
+
+# Folders of ours that a folder may include beside itself; the longest prefix
+# decides. A path's children go with it.
+MAY_INCLUDE = {
+    "proto/base": [],
+    "proto/model": ["proto/base"],
+    "proto": ["proto"],
+    "db": ["proto"],
+    "db/format": ["proto"],
+    # The rooms of the tuner, from the ground up.
+    "server/decision": ["proto"],
+    "server/jobs": ["proto"],
+    "server/workers": ["proto", "db/format"],
+    "server/tuning": ["proto", "server/decision", "server/jobs", "server/workers"],
+    "server/lookup": ["proto", "db", "server/decision", "server/jobs"],
+    "server/commit": ["proto", "db", "server/decision", "server/lookup"],
+    "server/devices": ["proto", "server/commit", "server/decision", "server/jobs", "server/tuning", "server/workers"],
+    "server/release": ["proto", "db", "server/commit", "server/decision", "server/lookup"],
+    "server/tuner": ["proto", "db", *TUNER_ROOMS],
+    "server/worker": ["proto"],
+    "server/worker/timing": ["proto", "server/worker/backend.h"],
+    "server/worker/cudnn": ["proto", "server/worker/backend.h"],
+    "server/worker/device": ["proto", "server/worker/backend.h", "server/worker/timing", "server/worker/cudnn"],
+    "server/worker/search": ["proto", "server/worker/backend.h", "server/worker/cudnn", "server/worker/device"],
+    "server/worker/verify": ["proto", "server/worker/backend.h", "server/worker/timing", "server/worker/cudnn",
+                             "server/worker/device"],
+    "server/metrics": ["server/tuner", *TUNER_ROOMS, "server/rpc", "db", "proto"],
+    "server/report": ["db", "proto", "client/cpp"],
+    "server/fleet": ["db", "proto", "client/cli", "client/cpp", "client/report", "server/metrics",
+                     "server/decision"],
+    "server/rpc": ["server/tuner", *TUNER_ROOMS, "server/report", "db", "proto"],
+    "server/convtuned": ["server/rpc", "server/metrics", "server/tuner", *TUNER_ROOMS, "server/report", "db",
+                         "proto"],
+    "client/cpp": ["proto", "db/format"],
+    "client/report": ["proto", "db/format"],
+    "client/cli": ["proto", "db/format", "client/cpp", "client/report"],
+    "client/python": ["proto", "db/format", "client/cpp"],
+    "client/preload": ["db/format", "proto/model/legacy_note_rules.h", "proto/model/tensor_rules.h"],
+    "deploy/examples": ["proto", "client/cpp"],
+}
+
+# Libraries, and the paths that may include them. A unit test may include what
+# the folder that it mirrors may.
+FENCED = [
+    ("SQLite", r"sqlite3(ext)?\.h", [r"db/[^/]+\.cc"]),
+    ("libpq", r"(postgresql/)?libpq-fe\.h", [r"db/[^/]+\.cc"]),
+    ("prometheus-cpp", r"prometheus/.*", [r"server/metrics/.*"]),
+    (
+        "CUDA and cuDNN",
+        r"(cuda|cudnn|cublas|nvrtc|nvml|cupti)\w*\.h|(cuda|cub|thrust|nv)/.*|driver_types\.h|library_types\.h",
+        [r"server/worker/.*", r"client/preload/.*", r"deploy/examples/.*", r"tests/(gpu|programs|bench)/.*",
+         r"tests/fakes/fake_cudnn\.cc"],
+    ),
+    (
+        "gRPC",
+        r"(grpcpp|grpc|grpc\+\+)/.*|.*\.grpc\.pb\.h",
+        [r"server/(rpc|convtuned|fleet)/.*", r"client/(cpp|cli)/.*",
+         r"tests/(integration|fakes|bench|fuzz|gpu)/.*"],
+    ),
+]  # fmt: skip
+
+# tests/unit/<part> mirrors this folder.
+MIRRORS = {
+    "model": "proto/model", "base": "proto/base", "convert": "proto/convert", "db": "db", "format": "db/format",
+    "commit": "server/commit", "decision": "server/decision", "devices": "server/devices", "jobs": "server/jobs",
+    "lookup": "server/lookup", "release": "server/release", "workers": "server/workers",
+    "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "client/report",
+    "fleet": "server/fleet", "convtuned": "server/convtuned", "metrics": "server/metrics", "cli": "client/cli", "cpp": "client/cpp",
+    "preload": "client/preload",
+}  # fmt: skip
+
+CODE = {".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp"}
+INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\s*(?:"([^"]+)"|<([^>]+)>)')
+
+
+def below(path, folder):
+    return path == folder or path.startswith(folder + "/")
+
+
+def longest_prefix(path, folders):
+    return max((f for f in folders if below(path, f)), key=len, default=None)
+
+
+def mirrored(path):
+    """The path in the sources that a unit test stands for, else the path."""
+    parts = path.split("/")
+    if parts[:2] == ["tests", "unit"] and len(parts) > 3 and parts[2] in MIRRORS:
+        return "/".join([MIRRORS[parts[2]], *parts[3:]])
+    return path
+
+
+def check_include(path, included):
+    """Why `path` may not include it, or None."""
+    for name, headers, allowed in FENCED:
+        if re.fullmatch(headers, included):
+            if not any(re.fullmatch(a, p) for a in allowed for p in (path, mirrored(path))):
+                return f"{name} is not for this folder: {included}"
+            return None
+    target = f"proto/{included}" if included.startswith("convtune/") else included
+    if target.split("/")[0] not in SOURCE_FOLDERS:
+        return None
+    if below(path, "tests"):
+        return None
+    folder = longest_prefix(path, MAY_INCLUDE)
+    if folder is None:
+        return f"{path.rsplit('/', 1)[0]}/ is not in the list of folders"
+    own = longest_prefix(target, MAY_INCLUDE)
+    if own == folder or longest_prefix(target, MAY_INCLUDE[folder]):
+        return None
+    # A folder sees its own subfolders.
+    if below(target, folder):
+        return None
+    may = ", ".join(m + "/" for m in MAY_INCLUDE[folder]) or "nothing of ours"
+    return f"{folder}/ may include {may} only: {included}"
+
+
+def check_top_level(root):
+    for entry in sorted(root.iterdir()):
+        name = entry.name
+        if name.startswith(".") or name in TOP_LEVEL or re.fullmatch(r"build(-.*)?", name):
+            continue
+        if name != "compile_commands.json":
+            yield f"{name}: not one of the fixed entries of the top level"
+
+
+def check_file(root, file):
+    if file.suffix not in CODE:
+        return
+    path = file.relative_to(root).as_posix()
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    for number, line in enumerate(lines, 1):
+        match = INCLUDE.match(line)
+        reason = match and check_include(path, match[1] or match[2])
+        if reason:
+            yield f"{path}:{number}: {reason}"
+
+
+def check_files(root):
+    for folder in SOURCE_FOLDERS:
+        for file in sorted((root / folder).rglob("*")):
+            parts = file.relative_to(root).parts
+            if file.is_file() and not any(p.startswith(".") or p == "__pycache__" for p in parts):
+                yield from check_file(root, file)
+
+
+NAMESPACE = re.compile(r"^namespace ([\w:]*)\s*\{$")
+NAMESPACE_END = re.compile(r"^\}  // namespace")
+# clang-format indents what is inside a class and nothing inside a namespace.
+DEFINITION = re.compile(r"^(?:class|struct|union|enum class|enum struct|enum) (?:\[\[\w+\]\] )?(\w+)\b(?!::)(?!.*;\s*(?://.*)?$)")
+
+
+def definitions(text):
+    """Names of the types that a file defines, with their namespaces; what no other file can see is left out."""
+    spaces = []
+    for line in text.splitlines():
+        opened = NAMESPACE.match(line)
+        if opened:
+            spaces.append(opened[1])
+        elif NAMESPACE_END.match(line) and spaces:
+            spaces.pop()
+        elif "" not in spaces:
+            defined = DEFINITION.match(line)
+            if defined:
+                yield "::".join([*spaces, defined[1]])
+
+
+def check_names(root):
+    """A name that two files define is one type to the linker: undefined behaviour where they differ."""
+    seen = {}
+    for folder in ("client", "db", "deploy", "proto", "server"):
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in CODE or not file.is_file():
+                continue
+            path = file.relative_to(root).as_posix()
+            for name in definitions(file.read_text(encoding="utf-8", errors="replace")):
+                first = seen.setdefault(name, path)
+                if first != path:
+                    yield f"{path}: defines {name}, as {first} does"
+
+
+def read_targets(text):
+    """Target -> what it links, of the targets that are in the text."""
+    graph = {}
+    for line in text.splitlines():
+        name, _, links = line.partition(" ")
+        graph[name] = set(re.findall(r"(?:\w|::|[.+-])+", links))
+    return {name: sorted(links & graph.keys() - {name}) for name, links in graph.items()}
+
+
+def find_cycle(graph):
+    """One cycle as a list that ends where it began, or None."""
+    done, path = set(), []
+
+    def visit(node):
+        if node in path:
+            return [*path[path.index(node) :], node]
+        if node in done:
+            return None
+        path.append(node)
+        for link in graph[node]:
+            cycle = visit(link)
+            if cycle:
+                return cycle
+        path.pop()
+        done.add(node)
+        return None
+
+    for node in sorted(graph):
+        cycle = visit(node)
+        if cycle:
+            return cycle
+    return None
+
+
+def check_targets(file):
+    graph = read_targets(file.read_text())
+    if not graph:
+        yield f"{file}: names no target"
+    cycle = find_cycle(graph)
+    if cycle:
+        yield "cycle between CMake targets: " + " -> ".join(cycle)
+
+
+def check(root, targets=None):
+    root = pathlib.Path(root)
+    found = [*check_top_level(root), *check_files(root), *check_names(root)]
+    if targets:
+        found += check_targets(pathlib.Path(targets))
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("repository")
+    parser.add_argument("--targets")
+    args = parser.parse_args()
+    found = check(args.repository, args.targets)
+    print("\n".join(found) if found else "the rules hold")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

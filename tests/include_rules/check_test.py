@@ -1,0 +1,123 @@
+"""Plants violations in a scratch tree and sees each one reported."""
+
+import pathlib
+import tempfile
+import unittest
+
+import check
+
+CLEAN = {
+    "CMakeLists.txt": "project(x)\n",
+    "README.md": "x\n",
+    ".gitignore": "build/\n",
+    "proto/base/a.h": "#include <string>\n",
+    "proto/model/m.h": '#include "absl/status/status.h"\n#include "proto/base/a.h"\n',
+    "db/store.cc": '#include <sqlite3.h>\n#include "db/format/f.h"\n#include "proto/model/m.h"\n',
+    "db/format/f.h": "",
+    "server/tuner/t.h": '#include "db/store.h"\n#include "proto/model/m.h"\n',
+    "server/worker/w.cc": '#include <cudnn.h>\n#include "convtune/worker/worker.pb.h"\n',
+    "server/rpc/r.cc": '#include <grpcpp/grpcpp.h>\n#include "server/tuner/t.h"\n',
+    "server/convtuned/main.cc": '#include "server/rpc/r.h"\n',
+    "client/cpp/c.cc": '#include "convtune/v1/tuning_service.grpc.pb.h"\n',
+    "client/cli/i.cc": '#include "client/cpp/c.h"\n',
+    "client/preload/p.c": '#include <cudnn.h>\n#include "db/format/f.h"\n',
+    "tests/unit/db/t.cc": '#include <sqlite3.h>\n#include "db/store.h"\n',
+    "tests/gpu/g.cc": "#include <cuda_runtime.h>\n",
+}
+
+
+class IncludeRulesTest(unittest.TestCase):
+    def reported(self, files=(), targets=None):
+        with tempfile.TemporaryDirectory() as scratch:
+            root = pathlib.Path(scratch)
+            for name, text in {**CLEAN, **dict(files)}.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            graph = None
+            if targets is not None:
+                graph = root / ".targets"
+                graph.write_text(targets)
+            return check.check(root, graph)
+
+    def assert_one(self, files, *parts, targets=None):
+        found = self.reported(files, targets)
+        self.assertEqual(len(found), 1, found)
+        for part in parts:
+            self.assertIn(part, found[0])
+
+    def test_a_clean_tree_has_no_violation(self):
+        self.assertEqual(self.reported(targets="a b c\nb c\nc absl::status\n"), [])
+
+    def test_sqlite_outside_db(self):
+        self.assert_one({"server/tuner/x.cc": "\n#include <sqlite3.h>\n"}, "server/tuner/x.cc:2", "SQLite")
+
+    def test_sqlite_in_a_header_of_db(self):
+        self.assert_one({"db/x.h": "#include <sqlite3.h>\n"}, "db/x.h:1", "SQLite")
+
+    def test_sqlite_in_a_folder_of_db(self):
+        self.assert_one({"db/format/x.cc": '#include "sqlite3.h"\n'}, "db/format/x.cc:1", "SQLite")
+
+    def test_libpq_outside_db(self):
+        self.assert_one({"server/fleet/x.cc": "#include <libpq-fe.h>\n"}, "server/fleet/x.cc:1", "libpq")
+
+    def test_cuda_and_cudnn_outside_the_worker(self):
+        for header in ("cudnn.h", "cudnn_graph.h", "cuda_runtime_api.h", "cuda.h", "nvrtc.h", "library_types.h"):
+            self.assert_one({"server/tuner/x.cc": f"#include <{header}>\n"}, "server/tuner/x.cc:1", header)
+
+    def test_cudnn_in_a_test_that_needs_no_gpu(self):
+        self.assert_one({"tests/unit/tuner/x.cc": "#include <cudnn.h>\n"}, "tests/unit/tuner/x.cc:1")
+
+    def test_grpc_outside_its_folders(self):
+        self.assert_one({"server/tuner/x.cc": "#include <grpcpp/server.h>\n"}, "server/tuner/x.cc:1", "gRPC")
+
+    def test_generated_grpc_code_outside_its_folders(self):
+        text = '#include "convtune/v1/tuning_service.grpc.pb.h"\n'
+        self.assert_one({"db/x.cc": text}, "db/x.cc:1", "gRPC")
+
+    def test_client_and_db_never_include_server(self):
+        for path in ("client/cli/x.cc", "client/cpp/x.cc", "client/preload/x.c", "db/x.cc"):
+            self.assert_one({path: '#include "server/tuner/t.h"\n'}, f"{path}:1", "server/tuner/t.h")
+
+    def test_each_folder_keeps_to_its_list(self):
+        for path, include in (
+            ("proto/base/x.h", "proto/model/m.h"),
+            ("proto/model/x.h", "convtune/v1/problem.pb.h"),
+            ("db/format/x.h", "db/store.h"),
+            ("server/tuner/x.h", "server/worker/w.h"),
+            ("server/worker/x.h", "db/store.h"),
+            ("server/rpc/x.h", "server/worker/w.h"),
+            ("client/cpp/x.h", "db/store.h"),
+            ("client/preload/x.h", "proto/model/m.h"),
+        ):
+            self.assert_one({path: f'#include "{include}"\n'}, f"{path}:1", include)
+
+    def test_a_folder_that_nobody_listed(self):
+        self.assert_one({"server/new/x.h": '#include "proto/base/a.h"\n'}, "server/new/", "list of folders")
+
+    def test_a_folder_of_the_worker_includes_the_root_s_interface_alone(self):
+        self.assertEqual(self.reported({"server/worker/timing/x.h": '#include "server/worker/backend.h"\n'}), [])
+        self.assert_one({"server/worker/timing/x.h": '#include "server/worker/session.h"\n'}, "server/worker/timing/x.h:1", "session.h")
+
+    def test_a_name_that_two_files_define(self):
+        text = "namespace convtune {\nstruct Verdict {\n  int a;\n};\n}  // namespace convtune\n"
+        self.assert_one({"db/x.h": text, "server/rpc/x.cc": text}, "server/rpc/x.cc", "convtune::Verdict", "db/x.h")
+
+    def test_a_name_that_two_files_may_define(self):
+        forward = "namespace convtune {\nstruct Verdict;\n}  // namespace convtune\n"
+        own = "namespace convtune {\nnamespace {\nstruct Verdict {\n};\n}  // namespace\nstruct Owner::Verdict {\n};\n}  // namespace convtune\n"
+        other = "namespace convtune::rpc {\nstruct Verdict {\n};\n}  // namespace convtune::rpc\n"
+        files = {"db/x.h": forward, "server/rpc/x.cc": own, "server/rpc/y.cc": own, "server/rpc/z.h": other}
+        self.assertEqual(self.reported(files), [])
+
+    def test_a_new_entry_of_the_top_level(self):
+        self.assert_one({"scripts/x.sh": ""}, "scripts", "top level")
+
+    def test_a_cycle_between_targets(self):
+        self.assert_one({}, "b -> c -> b", targets="a b\nb c\nc $<LINK_ONLY:b>;z\n")
+
+    def test_an_empty_link_graph(self):
+        self.assert_one({}, "names no target", targets="")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+"""The Python package, and the report's page, have the rules that C++ has: the tables of tests/data/rules."""
+
+import json
+import re
+import sys
+
+import pytest
+import xxhash
+
+from harness import python_package
+
+REPO = python_package.REPO
+
+
+@pytest.fixture(scope="module")
+def ct():
+    sys.path.insert(0, str(python_package.install()))
+    import convtune
+    import convtune.answers
+    import convtune.defaults
+    import convtune.problem_key
+    import convtune.snapshot
+
+    return convtune
+
+
+def cases(table):
+    lines = (REPO / "tests" / "data" / "rules" / table).read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    assert len(rows) > 5
+    return rows
+
+
+def key_of(ct, text):
+    try:
+        key = ct.problem_key.parse(text)
+    except ValueError:
+        return "refused"
+    bare = ct.problem_key.without_alignment(key)
+    return f"{ct.problem_key.alignment_of(key)} {xxhash.xxh3_64_intdigest(bare):016x}"
+
+
+def test_a_problems_key_is_that_of_the_table(ct):
+    for text, key in cases("problem_keys.txt"):
+        assert key_of(ct, text) == key, text
+
+
+def mask(enum, prefix, names):
+    numbers = dict(enum.items())
+    return sum(1 << numbers[prefix + name.upper()] for name in names.split(",") if prefix + name.upper() in numbers)
+
+
+def constraints_of(ct, text):
+    name, _, value = text.partition("=")
+    if name == "-":
+        return ct.Constraints()
+    kinds = {"": lambda _: True, "max_workspace_bytes": int, "max_error": float, "api": str, "launch": str}
+    return ct.Constraints(**{name: kinds[name if value else ""](value)})
+
+
+def test_a_candidate_satisfies_what_the_table_says(ct):
+    from convtune.v1 import tuning_pb2
+
+    for text, dtype, notes, workspace, deterministic, constraint, keeps in cases("constraints.txt"):
+        choice = ct.snapshot.Choice(
+            graph=text.startswith("graph:"),
+            numerical_notes=mask(tuning_pb2.NumericalNote, "NUMERICAL_NOTE_", notes),
+            behavior_notes=mask(tuning_pb2.BehaviorNote, "BEHAVIOR_NOTE_", notes),
+            candidate=ct.Candidate(text, int(workspace), deterministic == "yes", 1.0),
+        )
+        data_type = ct.problem_key.parse(f"fwd,x=1x1x9x9,w=1x1x3x3,{dtype}")[1]
+        kept = ct.snapshot.satisfies(choice, constraints_of(ct, constraint), data_type)
+        assert kept == (keeps == "yes"), (text, dtype, notes, constraint)
+
+
+@pytest.mark.parametrize("case", cases("snapshot_folders.txt"), ids=" ".join)
+def test_the_snapshots_folder_is_that_of_the_table(ct, case, tmp_path, monkeypatch):
+    *variables, there, chosen = (column.replace("@", str(tmp_path)) for column in case)
+    monkeypatch.delenv("CONVTUNE_SNAPSHOT", raising=False)
+    monkeypatch.setattr(ct.defaults, "SYSTEM_SNAPSHOT", str(tmp_path / "nowhere"))
+    for name, value in zip(("STATE_DIRECTORY", "XDG_STATE_HOME", "HOME"), variables):
+        monkeypatch.delenv(name, raising=False) if value == "-" else monkeypatch.setenv(name, value)
+    for path in there.split(",") if there != "-" else ():
+        folder = tmp_path / path
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.endswith("/"):
+            (folder / ct.defaults.SNAPSHOT).touch()
+    assert ct.defaults.snapshot_folder() == chosen
+
+
+def test_the_reports_page_names_evidence_as_the_api_does(ct):
+    page = (REPO / "client" / "report" / "page" / "data.js").read_text(encoding="utf-8")
+    names = re.search(r"const EVIDENCE = \{(.*)\};", page)[1]
+    named = json.loads("{" + re.sub(r"(\d+):", r'"\1":', names) + "}")
+    assert {name: int(number) for number, name in named.items()} == ct.answers.EVIDENCE

@@ -1,0 +1,87 @@
+#include "server/worker/cudnn/stale_errors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/worker/timing/timer.h"
+#include "tests/unit/worker/timing/fake_timed_stream.h"
+
+namespace convtune::worker::cudnn {
+namespace {
+
+using testing::ElementsAre;
+
+// A card whose runtime reports what failed before with the next launch.
+class StaleErrorsTest : public testing::Test {
+ protected:
+  absl::Status Launch(const std::string& who) {
+    calls_.push_back(who);
+    return std::exchange(stale_, absl::OkStatus());
+  }
+  absl::Status RefuseCapture() {
+    calls_.push_back("capture");
+    stale_ = absl::InternalError("stale");
+    return absl::FailedPreconditionError("not permitted while a stream is captured");
+  }
+  std::function<void()> clear() {
+    return [this] { calls_.push_back("clear"); };
+  }
+
+  absl::Status stale_;
+  std::vector<std::string> calls_;
+};
+
+TEST_F(StaleErrorsTest, ARefusedCaptureLeavesNothingToTheNextCandidate) {
+  const absl::Status captured = CaptureOrThrowAway([this] { return RefuseCapture(); },
+                                                   [this] { return Launch("a"); }, clear());
+  EXPECT_EQ(captured.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(Launch("stock").ok());
+  EXPECT_THAT(calls_, ElementsAre("capture", "clear", "a", "clear", "stock"));
+}
+
+TEST_F(StaleErrorsTest, ACaptureThatWorksLaunchesNothing) {
+  EXPECT_TRUE(
+      CaptureOrThrowAway([] { return absl::OkStatus(); }, [this] { return Launch("a"); }, clear())
+          .ok());
+  EXPECT_THAT(calls_, ElementsAre());
+}
+
+TEST_F(StaleErrorsTest, AFirstFailureOfASampleIsTriedOnceMore) {
+  timing::FakeTimedStream stream;
+  timing::Timer timer(&stream);
+  timing::TimedWork work;
+  work.launch = [this] { return Launch("a"); };
+  stale_ = absl::InternalError("stale");
+  const absl::StatusOr<TimedRun> run =
+      TryTwice<TimedRun>([&] { return timer.Time(work); }, clear());
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_DOUBLE_EQ(run->gpu_us, 100);
+  EXPECT_THAT(calls_, ElementsAre("a", "clear", "a"));
+  EXPECT_FALSE(stream.held);
+}
+
+TEST_F(StaleErrorsTest, WhatFailsTwiceHasFailed) {
+  int attempts = 0;
+  const absl::StatusOr<int> result = TryTwice<int>(
+      [&attempts]() -> absl::StatusOr<int> {
+        return absl::InternalError(std::to_string(++attempts));
+      },
+      clear());
+  EXPECT_EQ(result.status().message(), "2");
+  EXPECT_THAT(calls_, ElementsAre("clear", "clear"));
+}
+
+TEST_F(StaleErrorsTest, WhatWorksIsTriedOnce) {
+  int attempts = 0;
+  EXPECT_EQ(*TryTwice<int>([&attempts]() -> absl::StatusOr<int> { return ++attempts; }, clear()),
+            1);
+  EXPECT_THAT(calls_, ElementsAre());
+}
+
+}  // namespace
+}  // namespace convtune::worker::cudnn

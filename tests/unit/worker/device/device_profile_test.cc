@@ -1,0 +1,108 @@
+#include "server/worker/device/device_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_replace.h"
+#include "server/worker/device/device_info.h"
+#include "tests/unit/worker/device/test_profile.h"
+
+namespace convtune::worker::device {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(DeviceProfileTest, ReadsBareProperties) {
+  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(profile->name, "nvidia-h200");
+  EXPECT_EQ(profile->device_name, "NVIDIA H200");
+  EXPECT_EQ(profile->cc_major, 9);
+  EXPECT_EQ(profile->cc_minor, 0);
+  EXPECT_EQ(profile->sm_count, 132);
+  EXPECT_EQ(profile->memory_bytes, 150000000000);
+}
+
+TEST(DeviceProfileTest, ReadsTheWrappedForm) {
+  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(
+      std::string(R"({"name":"lab-h200","source":"a data sheet","properties":)") + kTestProfile +
+      "}");
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(profile->name, "lab-h200");
+  EXPECT_THAT(profile->properties_json, Not(HasSubstr("source")));
+}
+
+TEST(DeviceProfileTest, PrintsIntegersAsIntegers) {
+  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_THAT(profile->properties_json, HasSubstr(R"("totalGlobalMem":150000000000)"));
+  EXPECT_THAT(profile->properties_json, HasSubstr(R"("maxGridSize":[2147483647,65535,65535])"));
+}
+
+TEST(DeviceProfileTest, ItsOwnPropertiesReadBackTheSame) {
+  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  const absl::StatusOr<DeviceProfile> again = DeviceProfile::Parse(profile->properties_json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->properties_json, profile->properties_json);
+}
+
+TEST(DeviceProfileTest, ComputeCapabilityWithTwoDigits) {
+  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(
+      absl::StrReplaceAll(kTestProfile, {{"\"deviceVer\":900", "\"deviceVer\":1030"}}));
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(profile->cc_major, 10);
+  EXPECT_EQ(profile->cc_minor, 3);
+}
+
+TEST(DeviceProfileTest, ErrorsNameTheField) {
+  const auto error_of = [](const std::string& from, const std::string& to) {
+    return std::string(
+        DeviceProfile::Parse(absl::StrReplaceAll(kTestProfile, {{from, to}})).status().message());
+  };
+  EXPECT_THAT(error_of("\"deviceVer\":900", "\"deviceVer\":\"9\""),
+              HasSubstr("properties.deviceVer"));
+  EXPECT_THAT(error_of("\"multiProcessorCount\":132", "\"multiProcessorCount\":0"),
+              HasSubstr("properties.multiProcessorCount"));
+  EXPECT_THAT(error_of("\"totalGlobalMem\":150000000000", "\"totalGlobalMem\":1.5"),
+              HasSubstr("properties.totalGlobalMem"));
+  EXPECT_THAT(error_of("NVIDIA H200", ""), HasSubstr("properties.deviceName"));
+  EXPECT_THAT(std::string(DeviceProfile::Parse("[1]").status().message()), HasSubstr("JSON"));
+  EXPECT_THAT(
+      std::string(DeviceProfile::Parse(R"({"name":"x","properties":3})").status().message()),
+      HasSubstr("properties: must be an object"));
+}
+
+TEST(DeviceProfileTest, MissingFileIsNotFound) {
+  EXPECT_EQ(DeviceProfile::Load("/nonexistent/profile.json").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(JsonQuoteTest, EscapesWhatJsonForbids) {
+  EXPECT_EQ(JsonQuote("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
+}
+
+TEST(DeviceInfoTest, ProfileIsAnEnvironmentOfItsOwn) {
+  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  const DeviceInfo info = DescribeProfile(*profile);
+  EXPECT_EQ(info.name, "profile:nvidia-h200");
+  EXPECT_THAT(info.environment.ToText(), HasSubstr("profile:nvidia-h200,cc=9.0,sms=132,cudnn=9."));
+  EXPECT_TRUE(Environment::Parse(info.environment.ToText()).ok());
+  EXPECT_EQ(info.provenance.driver_version, "");
+}
+
+TEST(DeviceInfoTest, ProbeLineOfAFailedDeviceHasItsError) {
+  DeviceInfo info;
+  info.name = "gpu:7";
+  EXPECT_EQ(
+      ToProbeJson(info, "no \"such\" card"),
+      R"({"name":"gpu:7","environment":"","gpu_model":"","driver_version":"",)"
+      R"("cuda_version":"","gpu_uuid":"","pci_bus_id":"","memory_bytes":0,"error":"no \"such\" card"})");
+}
+
+}  // namespace
+}  // namespace convtune::worker::device

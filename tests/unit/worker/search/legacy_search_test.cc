@@ -1,0 +1,94 @@
+#include "server/worker/search/legacy_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace convtune::worker::search {
+namespace {
+
+using testing::ElementsAre;
+
+ConvProblem Problem(const std::string& text) {
+  absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(text);
+  EXPECT_TRUE(problem.ok()) << text << ": " << problem.status();
+  return *std::move(problem);
+}
+
+TEST(FindIsAffordableTest, ForTheLayersOfResNet50AndNotForAMegapixelOf512Channels) {
+  EXPECT_TRUE(FindIsAffordable(Problem("fwd,x=256x64x56x56,w=64x64x3x3,pad=1,nhwc,f16")));
+  EXPECT_TRUE(FindIsAffordable(Problem("bwd_filter,x=256x3x224x224,w=64x3x7x7,stride=2,pad=3")));
+  for (const char* operation : {"fwd", "bwd_data", "bwd_filter"}) {
+    EXPECT_FALSE(FindIsAffordable(
+        Problem(std::string(operation) + ",x=1x512x1024x1024,w=512x512x3x3,pad=1")));
+  }
+}
+
+cudnn::FoundAlgorithm Found(int algorithm, cudnnMathType_t math_type) {
+  cudnn::FoundAlgorithm found;
+  found.id = LegacyAlgorithm{algorithm, static_cast<int>(math_type)};
+  return found;
+}
+
+// cuDNN, of which the heuristic lists two algorithms, and a search finds a third.
+class FakeLegacyApi : public cudnn::LegacyApi {
+ public:
+  absl::StatusOr<std::vector<cudnn::FoundAlgorithm>> Expected(cudnnMathType_t math_type) override {
+    return std::vector<cudnn::FoundAlgorithm>{Found(1, math_type), Found(0, math_type)};
+  }
+  absl::StatusOr<int64_t> LargestWorkspace(cudnnMathType_t, int64_t) override { return 0; }
+  absl::StatusOr<std::vector<cudnn::FoundAlgorithm>> Find(cudnnMathType_t math_type,
+                                                          const cudnn::ConvPointers&, void*,
+                                                          int64_t) override {
+    ++finds;
+    return std::vector<cudnn::FoundAlgorithm>{Found(6, math_type), Found(1, math_type)};
+  }
+  absl::StatusOr<int64_t> WorkspaceBytes(const LegacyAlgorithm&) override { return 0; }
+
+  int finds = 0;
+};
+
+class ListLegacyTest : public testing::Test {
+ protected:
+  void List(const std::string& text) {
+    const BackendProblem::OnListed on_listed = [this](const Candidate& candidate) {
+      listed_.push_back(ToText(candidate.id));
+      ranks_.push_back(candidate.heuristic_rank);
+      return true;
+    };
+    const ListingOptions options;
+    ListingSink sink(options, on_listed);
+    EXPECT_EQ(ListLegacyAlgorithms(Problem(text), &cudnn_, {}, int64_t{1} << 30, &sink),
+              absl::OkStatus());
+    end_ = sink.end();
+  }
+
+  FakeLegacyApi cudnn_;
+  std::vector<std::string> listed_;
+  std::vector<int> ranks_;
+  ListingEnd end_;
+};
+
+TEST_F(ListLegacyTest, WhatIsSmallIsSearched) {
+  List("fwd,x=1x8x8x8,w=8x8x3x3,pad=1,f16");
+  EXPECT_EQ(cudnn_.finds, 1);
+  EXPECT_FALSE(end_.find_left_out);
+  EXPECT_THAT(listed_,
+              ElementsAre("legacy:algo6,math1", "legacy:algo1,math1", "legacy:algo0,math1"));
+  EXPECT_THAT(ranks_, ElementsAre(-1, 0, 1));
+}
+
+TEST_F(ListLegacyTest, OfWhatIsLargeTheHeuristicsListIsTakenAndTheListingSaysSo) {
+  List("fwd,x=1x512x1024x1024,w=512x512x3x3,pad=1,f16");
+  EXPECT_EQ(cudnn_.finds, 0);
+  EXPECT_TRUE(end_.find_left_out);
+  EXPECT_FALSE(end_.out_of_time);
+  EXPECT_THAT(listed_, ElementsAre("legacy:algo1,math1", "legacy:algo0,math1"));
+  EXPECT_THAT(ranks_, ElementsAre(0, 1));
+}
+
+}  // namespace
+}  // namespace convtune::worker::search

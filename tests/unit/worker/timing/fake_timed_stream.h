@@ -1,0 +1,58 @@
+// A stream whose card a test plays.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/worker/timing/timed_stream.h"
+
+namespace convtune::worker::timing {
+
+class FakeTimedStream : public TimedStream {
+ public:
+  absl::Status Hold(absl::Duration limit) override {
+    calls.push_back("hold");
+    limits.push_back(limit);
+    held = true;
+    return absl::OkStatus();
+  }
+  void Release() override {
+    calls.push_back("release");
+    held = false;
+  }
+  absl::Status Synchronize() override {
+    calls.push_back("wait");
+    waited_while_held |= held;
+    return held ? absl::InternalError("it would wait for ever") : wait_status;
+  }
+  bool GaveUp() const override {
+    return !give_ups.empty() && limits.size() <= give_ups.size() && give_ups[limits.size() - 1];
+  }
+  absl::Status PutStamp(int place) override { return Note(absl::StrCat("stamp ", place)); }
+  Stamp ReadStamp(int place) const override { return stamps[place]; }
+  absl::Status Flush() override { return Note("flush"); }
+  absl::Status Read(const void* /*data*/, int64_t bytes) override {
+    return Note(absl::StrCat("read ", bytes));
+  }
+  absl::Status Record(int event) override { return Note(absl::StrCat("event ", event)); }
+  absl::StatusOr<double> ElapsedUs(int first, int /*second*/) override {
+    return elapsed_us + first;
+  }
+
+  absl::Status Note(std::string call) {
+    calls.push_back(std::move(call));
+    return absl::OkStatus();
+  }
+
+  std::vector<std::string> calls;
+  std::vector<absl::Duration> limits;  // of the holds
+  std::vector<bool> give_ups;          // of the holds
+  bool held = false;
+  bool waited_while_held = false;
+  absl::Status wait_status;
+  Stamp stamps[kStamps] = {{1'000'000, 1000}, {1'100'000, 1000 + 150'000}};
+  double elapsed_us = 100;
+};
+
+}  // namespace convtune::worker::timing

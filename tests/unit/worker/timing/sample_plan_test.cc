@@ -1,0 +1,123 @@
+#include "server/worker/timing/sample_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace convtune::worker::timing {
+namespace {
+
+TEST(PlanSampleTest, RunsOnceWhatIsLongOrUnknown) {
+  EXPECT_EQ(PlanSample({}).runs, 1);
+  EXPECT_EQ(PlanSample({50, 5}).runs, 1);
+  EXPECT_EQ(PlanSample({1e6, 5}).runs, 1);
+}
+
+TEST(PlanSampleTest, RunsWhatIsShortSeveralTimes) {
+  EXPECT_EQ(PlanSample({20, 5}).runs, 3);
+  EXPECT_EQ(PlanSample({0.1, 5}).runs, kMostRuns);
+}
+
+TEST(IsHopelessTest, IsTrueBeyond50MillisecondsAndTenTimesTheBest) {
+  EXPECT_TRUE(IsHopeless({50'001, 0}, 1000));
+  EXPECT_FALSE(IsHopeless({50'000, 0}, 1000));
+  EXPECT_TRUE(IsHopeless({100'001, 0}, 10'000));
+  EXPECT_FALSE(IsHopeless({100'000, 0}, 10'000));
+}
+
+TEST(IsHopelessTest, NothingIsBeforeThereIsATimeToBeat) { EXPECT_FALSE(IsHopeless({1e9, 0}, 0)); }
+
+TEST(IsHopelessTest, TheLaunchOfAFirstRunDoesNotCountSinceItMayHaveLoadedCode) {
+  EXPECT_FALSE(IsHopeless({400'000, 399'900}, 100));
+  EXPECT_TRUE(IsHopeless({400'000, 300'000}, 100));
+}
+
+TEST(PlanSampleTest, TheHoldLastsFiftyTimesWhatQueueingIsExpectedToTake) {
+  EXPECT_EQ(PlanSample({1, 1000}).hold_limit, absl::Microseconds(16 * 1020 * 50));
+}
+
+TEST(PlanSampleTest, TheHoldIsNeitherShortNorLong) {
+  EXPECT_EQ(PlanSample({}).hold_limit, absl::Milliseconds(200));
+  EXPECT_EQ(PlanSample({1, 1e12}).hold_limit, absl::Seconds(2));
+}
+
+TEST(PlanSampleTest, NonsenseIsUnknown) {
+  const double nan = std::nan("");
+  EXPECT_EQ(PlanSample({nan, nan}).runs, 1);
+  EXPECT_EQ(PlanSample({nan, nan}).hold_limit, absl::Milliseconds(200));
+}
+
+TEST(SmClockTest, IsCyclesByTime) {
+  EXPECT_DOUBLE_EQ(SmClockMhz({1'000'000, 500}, {1'100'000, 500 + 175'500}), 1755);
+}
+
+TEST(SmClockTest, IsNotSaidOfMissingStamps) {
+  EXPECT_EQ(SmClockMhz({}, {1'100'000, 175'500}), 0);
+  EXPECT_EQ(SmClockMhz({1'000'000, 1}, {}), 0);
+}
+
+TEST(SmClockTest, IsNotSaidOfAShortTime) {
+  EXPECT_EQ(SmClockMhz({1'000'000, 500}, {1'004'999, 500 + 8'774}), 0);
+}
+
+TEST(SmClockTest, IsNotSaidOfCountersThatBeganAnew) {
+  EXPECT_EQ(SmClockMhz({1'000'000, 500}, {900'000, 175'500}), 0);
+  EXPECT_EQ(SmClockMhz({1'000'000, 1'000'000}, {1'100'000, 500}), 0);
+  EXPECT_EQ(SmClockMhz({1'000'000, 500}, {1'100'000, 501}), 0);
+  EXPECT_EQ(SmClockMhz({1'000'000, 500}, {1'100'000, 90'000'000}), 0);
+}
+
+TEST(FlushBytesTest, IsTwiceTheCache) {
+  EXPECT_EQ(FlushBytes(50 << 20), 100 << 20);
+  EXPECT_EQ(FlushBytes(0), 0);
+  EXPECT_EQ(FlushBytes(-1), 0);
+}
+
+TEST(IsPlausibleTest, RefusesWhatIsNoTime) {
+  EXPECT_TRUE(IsPlausible(3, 0));
+  EXPECT_FALSE(IsPlausible(0, 1));
+  EXPECT_FALSE(IsPlausible(-1, 1));
+  EXPECT_FALSE(IsPlausible(1, -1));
+  EXPECT_FALSE(IsPlausible(std::nan(""), 1));
+  EXPECT_FALSE(IsPlausible(1, std::numeric_limits<double>::infinity()));
+}
+
+TEST(HoldPolicyTest, ACandidateWhoseBlockingKernelsGaveUpIsTimedWithoutOne) {
+  HoldPolicy policy;
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
+  policy.Took(/*held=*/false);
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/true), 0);
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
+}
+
+TEST(HoldPolicyTest, AfterThreeCandidatesInARowNoneIsTried) {
+  HoldPolicy policy;
+  policy.Took(/*held=*/false);
+  policy.Took(/*held=*/false);
+  EXPECT_FALSE(policy.disabled());
+  policy.Took(/*held=*/false);
+  EXPECT_TRUE(policy.disabled());
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 0);
+}
+
+TEST(HoldPolicyTest, OneThatWorkedBetweenThemIsAProofThatTheyWork) {
+  HoldPolicy policy;
+  for (int i = 0; i < 10; ++i) {
+    policy.Took(/*held=*/false);
+    policy.Took(/*held=*/false);
+    policy.Took(/*held=*/true);
+  }
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
+}
+
+TEST(HoldPolicyTest, WhatTheSelfCheckFoundBrokenIsNotTried) {
+  HoldPolicy policy;
+  policy.Disable();
+  EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 0);
+  policy.Took(/*held=*/true);
+  EXPECT_TRUE(policy.disabled());
+}
+
+}  // namespace
+}  // namespace convtune::worker::timing

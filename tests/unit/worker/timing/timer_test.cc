@@ -1,0 +1,129 @@
+#include "server/worker/timing/timer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/unit/worker/timing/fake_timed_stream.h"
+
+namespace convtune::worker::timing {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Not;
+
+class TimerTest : public testing::Test {
+ protected:
+  TimerTest() : timer_(&stream_) {
+    work_.launch = [this] { return stream_.Note("launch"); };
+    work_.inputs = {{nullptr, 640}};
+  }
+
+  FakeTimedStream stream_;
+  Timer timer_;
+  TimedWork work_;
+};
+
+TEST_F(TimerTest, QueuesEverythingBehindAHold) {
+  ASSERT_TRUE(timer_.Time(work_).ok());
+  EXPECT_THAT(stream_.calls, ElementsAre("wait", "hold", "stamp 0", "flush", "read 640", "event 0",
+                                         "launch", "event 1", "stamp 1", "release", "wait"));
+  EXPECT_FALSE(stream_.waited_while_held);
+}
+
+TEST_F(TimerTest, ColdReadsNoInput) {
+  work_.cache_state = CacheState::kCold;
+  ASSERT_TRUE(timer_.Time(work_).ok());
+  EXPECT_THAT(stream_.calls, ElementsAre("wait", "hold", "stamp 0", "flush", "event 0", "launch",
+                                         "event 1", "stamp 1", "release", "wait"));
+}
+
+TEST_F(TimerTest, HotRunsOnceBeforeAndFlushesNothing) {
+  work_.cache_state = CacheState::kHot;
+  ASSERT_TRUE(timer_.Time(work_).ok());
+  EXPECT_THAT(stream_.calls, ElementsAre("wait", "hold", "launch", "stamp 0", "event 0", "launch",
+                                         "event 1", "stamp 1", "release", "wait"));
+}
+
+TEST_F(TimerTest, GivesTimeAndClock) {
+  const absl::StatusOr<TimedRun> run = timer_.Time(work_);
+  EXPECT_DOUBLE_EQ(run->gpu_us, 100);
+  EXPECT_DOUBLE_EQ(run->sm_clock_mhz, 1500);
+  EXPECT_EQ(run->stamps[0].timer_ns, 1'000'000U);
+  EXPECT_EQ(run->stamps[1].cycles, 151'000U);
+  EXPECT_TRUE(run->held);
+}
+
+TEST_F(TimerTest, AShortCandidateRunsSeveralTimesWithTheMeanAsSample) {
+  work_.expected.gpu_us = 25;
+  const absl::StatusOr<TimedRun> run = timer_.Time(work_);
+  EXPECT_DOUBLE_EQ(run->gpu_us, 101);  // 100 and 102
+  EXPECT_EQ(run->runs, 2);
+  EXPECT_THAT(stream_.calls, Contains("flush").Times(2));
+  EXPECT_THAT(stream_.calls, Contains("launch").Times(2));
+  EXPECT_THAT(stream_.calls, Contains("hold").Times(1));
+}
+
+TEST_F(TimerTest, HostTimeIsThatOfTheLaunchAlone) {
+  work_.launch = [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return absl::OkStatus();
+  };
+  EXPECT_GE(timer_.Time(work_)->host_us, 2000);
+}
+
+TEST_F(TimerTest, AHoldThatGaveUpSpoilsItsSample) {
+  stream_.give_ups = {true};
+  const absl::StatusOr<TimedRun> run = timer_.Time(work_);
+  EXPECT_TRUE(run->held);
+  EXPECT_EQ(run->gave_up, 1);
+  EXPECT_THAT(stream_.calls, Contains("launch").Times(2));
+}
+
+TEST_F(TimerTest, NoMoreHoldsAreTriedThanAskedFor) {
+  stream_.give_ups = {true, true};
+  work_.holds = 1;
+  const absl::StatusOr<TimedRun> run = timer_.Time(work_);
+  EXPECT_FALSE(run->held);
+  EXPECT_EQ(run->gave_up, 1);
+  EXPECT_THAT(stream_.calls, Contains("hold").Times(1));
+}
+
+TEST_F(TimerTest, AfterTwoItIsTimedWithoutAHold) {
+  stream_.give_ups = {true, true};
+  const absl::StatusOr<TimedRun> run = timer_.Time(work_);
+  EXPECT_FALSE(run->held);
+  EXPECT_DOUBLE_EQ(run->gpu_us, 100);
+  EXPECT_EQ(run->sm_clock_mhz, 0);
+  EXPECT_THAT(stream_.calls, Contains("hold").Times(2));
+  EXPECT_THAT(stream_.calls, Contains("launch").Times(3));
+}
+
+TEST_F(TimerTest, WorkThatMustNotBeHeldIsNot) {
+  work_.holds = 0;
+  EXPECT_FALSE(timer_.Time(work_)->held);
+  EXPECT_THAT(stream_.calls, Not(Contains("hold")));
+}
+
+TEST_F(TimerTest, AFailedLaunchReleasesTheStreamAndWaits) {
+  work_.launch = [] { return absl::UnimplementedError("not on a Monday"); };
+  EXPECT_EQ(timer_.Time(work_).status(), absl::UnimplementedError("not on a Monday"));
+  EXPECT_FALSE(stream_.held);
+  EXPECT_EQ(stream_.calls.back(), "wait");
+}
+
+TEST_F(TimerTest, AFailureOfTheWorkIsTheError) {
+  stream_.wait_status = absl::InternalError("an illegal address");
+  EXPECT_EQ(timer_.Time(work_).status(), absl::InternalError("an illegal address"));
+}
+
+TEST_F(TimerTest, ARunThatTookNoTimeIsNoSample) {
+  stream_.elapsed_us = 0;
+  EXPECT_FALSE(timer_.Time(work_).ok());
+  EXPECT_THAT(stream_.calls, Contains("launch").Times(3));
+}
+
+}  // namespace
+}  // namespace convtune::worker::timing

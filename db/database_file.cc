@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "db/file_util.h"
-#include "db/migrator.h"
-#include "db/unpacked_tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 
@@ -68,38 +66,35 @@ absl::Status CheckUnlessClean(const Database& database) {
   return clean == 1 ? absl::OkStatus() : database.QuickCheck();
 }
 
-absl::Status MigrateToLatest(Database& database) {
-  return Migrate(database, AllMigrations(), {{5, &PackUnpackedRows}, {6, &NumberReasons}});
-}
-
 // What a sound file of ours never gives: a table or row that is not there, or
 // one that is there already.
 bool SaysDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInternal(status);
 }
 
-absl::StatusOr<std::unique_ptr<Database>> OpenWriter(const std::string& path) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open({.path = path}));
+absl::StatusOr<std::unique_ptr<Database>> OpenWriter(const DatabaseFileOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open({.path = options.path}));
   RETURN_IF_ERROR(database->Initialize());
-  RETURN_IF_ERROR(CheckVersion(*database, AllMigrations()));
+  RETURN_IF_ERROR(CheckVersion(*database, options.migrations));
   RETURN_IF_ERROR(database->EnableWal());
   RETURN_IF_ERROR(CheckUnlessClean(*database));
-  RETURN_IF_ERROR(MigrateToLatest(*database));
+  RETURN_IF_ERROR(Migrate(*database, options.migrations));
   return database;
 }
 
-absl::StatusOr<DatabaseFile> OpenForReading(const std::string& path) {
+absl::StatusOr<DatabaseFile> OpenForReading(const DatabaseFileOptions& options) {
+  const std::string& path = options.path;
   DatabaseFile file;
   // Without a log to read, nothing need be created beside the file.
   file.reader_access = FileSize(path + "-wal").value_or(0) == 0 ? Database::Access::kImmutable
                                                                 : Database::Access::kReadOnly;
   ASSIGN_OR_RETURN(file.reader, Database::Open({.path = path, .access = file.reader_access}));
-  RETURN_IF_ERROR(CheckVersion(*file.reader, AllMigrations()));
+  RETURN_IF_ERROR(CheckVersion(*file.reader, options.migrations));
   ASSIGN_OR_RETURN(const int64_t version, file.reader->UserVersion());
-  if (version < LatestVersion(AllMigrations())) {
-    return absl::UnavailableError(
-        Concat(path, ": has schema version ", version, " and must be migrated to ",
-               LatestVersion(AllMigrations()), ", which needs a disk that can be written"));
+  if (const int latest = LatestVersion(options.migrations); version < latest) {
+    return absl::UnavailableError(Concat(path, ": has schema version ", version,
+                                         " and must be migrated to ", latest,
+                                         ", which needs a disk that can be written"));
   }
   RETURN_IF_ERROR(CheckUnlessClean(*file.reader));
   return file;
@@ -107,11 +102,11 @@ absl::StatusOr<DatabaseFile> OpenForReading(const std::string& path) {
 
 // For a disk that cannot be written and has no database: one without rows, in
 // memory, that is only read.
-absl::StatusOr<DatabaseFile> OpenWithoutFile() {
+absl::StatusOr<DatabaseFile> OpenWithoutFile(const DatabaseFileOptions& options) {
   DatabaseFile file;
   ASSIGN_OR_RETURN(file.reader, Database::Open({.path = ":memory:"}));
   RETURN_IF_ERROR(file.reader->Initialize());
-  RETURN_IF_ERROR(MigrateToLatest(*file.reader));
+  RETURN_IF_ERROR(Migrate(*file.reader, options.migrations));
   return file;
 }
 
@@ -154,10 +149,10 @@ absl::StatusOr<std::unique_ptr<Database>> OpenOrReplace(const DatabaseFileOption
     // SQLite would delete a log without its file.
     RETURN_IF_ERROR(PutAside(options, "there is a log without its file"));
   }
-  absl::StatusOr<std::unique_ptr<Database>> writer = OpenWriter(options.path);
+  absl::StatusOr<std::unique_ptr<Database>> writer = OpenWriter(options);
   if (SaysDamage(writer.status())) {
     RETURN_IF_ERROR(PutAside(options, std::string(writer.status().message())));
-    writer = OpenWriter(options.path);
+    writer = OpenWriter(options);
   }
   return writer;
 }
@@ -173,12 +168,12 @@ absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options
                "as it is"));
   }
   if (options.read_only) {
-    if (kind == FileKind::kAbsent) return OpenWithoutFile();
+    if (kind == FileKind::kAbsent) return OpenWithoutFile(options);
     if (kind != FileKind::kOurs) {
       return absl::UnavailableError(
           Concat(options.path, ": is no SQLite file, and cannot be replaced where it is"));
     }
-    return OpenForReading(options.path);
+    return OpenForReading(options);
   }
   absl::StatusOr<std::unique_ptr<Database>> writer = OpenOrReplace(options, kind);
   if (!writer.ok()) {
@@ -187,7 +182,7 @@ absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options
     if (kind != FileKind::kOurs || !disk_refused) {
       return writer.status();
     }
-    absl::StatusOr<DatabaseFile> file = OpenForReading(options.path);
+    absl::StatusOr<DatabaseFile> file = OpenForReading(options);
     if (!file.ok()) {
       return writer.status();
     }

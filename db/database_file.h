@@ -4,11 +4,13 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/database.h"
+#include "db/migrator.h"
 #include "proto/base/clock.h"
 
 namespace convtune {
@@ -19,6 +21,8 @@ struct DatabaseFileOptions {
   // Why the file is damaged, although opening it would not show: it is put
   // aside. Empty: not known to be.
   std::string damage;
+  // The schema that the file is brought to.
+  std::span<const Migration> migrations = AllMigrations();
   // Never write; see OpenDatabaseFile.
   bool read_only = false;
   // Is told, in words, what was done to a damaged file or why nothing can be

@@ -162,17 +162,21 @@ class Delivering {
                                 .Int(node_id_)
                                 .Text(provenance.driver_version)
                                 .Text(provenance.cuda_version)
+                                .Text(provenance.cublaslt_build)
+                                .Text(provenance.nvrtc_build)
                                 .Text(provenance.gpu_uuid)
                                 .Int(provenance.memory_bytes);
-    const std::string columns = "(node_id, driver_version, cuda_version, gpu_uuid, memory_bytes)";
-    const std::string read =
-        absl::StrCat("SELECT provenance_id FROM provenances WHERE ", columns,
-                     " = ($1::integer, $2::text, $3::text, $4::text, $5::bigint)");
+    const std::string columns =
+        "(node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, "
+        "memory_bytes)";
+    const std::string read = absl::StrCat(
+        "SELECT provenance_id FROM provenances WHERE ", columns,
+        " = ($1::integer, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bigint)");
     ASSIGN_OR_RETURN(PgResult found, postgres_.Query(read, params));
     if (found.rows() > 0) return found.Int(0, 0);
     // The node's row is locked: nobody else makes it meanwhile.
     ASSIGN_OR_RETURN(found, postgres_.Query(absl::StrCat("INSERT INTO provenances ", columns,
-                                                         " VALUES ($1,$2,$3,$4,$5) RETURNING "
+                                                         " VALUES ($1,$2,$3,$4,$5,$6,$7) RETURNING "
                                                          "provenance_id"),
                                             params));
     return found.Int(0, 0);

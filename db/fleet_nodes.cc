@@ -72,22 +72,27 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
     const NodeDevice& device = heartbeat.devices[i];
     RETURN_IF_ERROR(
         postgres
-            .Query("INSERT INTO node_devices (node_id, device, environment_id, state, "
-                   "driver_version, cuda_version, gpu_uuid, memory_bytes, current) VALUES "
-                   "($1,$2,$3,$4,$5,$6,$7,$8,true) ON CONFLICT (node_id, device, environment_id) "
-                   "DO UPDATE SET state = EXCLUDED.state, driver_version = "
-                   "EXCLUDED.driver_version, cuda_version = EXCLUDED.cuda_version, gpu_uuid = "
-                   "EXCLUDED.gpu_uuid, memory_bytes = EXCLUDED.memory_bytes, current = true, "
-                   "last_seen = now()",
-                   PgParams()
-                       .Int(node_id)
-                       .Text(device.name)
-                       .Int(environments[i])
-                       .Int(device.state)
-                       .Text(device.provenance.driver_version)
-                       .Text(device.provenance.cuda_version)
-                       .Text(device.provenance.gpu_uuid)
-                       .Int(device.provenance.memory_bytes))
+            .Query(
+                "INSERT INTO node_devices (node_id, device, environment_id, state, "
+                "driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, "
+                "memory_bytes, current) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,true) ON CONFLICT "
+                "(node_id, device, environment_id) "
+                "DO UPDATE SET state = EXCLUDED.state, driver_version = "
+                "EXCLUDED.driver_version, cuda_version = EXCLUDED.cuda_version, cublaslt_build = "
+                "EXCLUDED.cublaslt_build, nvrtc_build = EXCLUDED.nvrtc_build, gpu_uuid = "
+                "EXCLUDED.gpu_uuid, memory_bytes = EXCLUDED.memory_bytes, current = true, "
+                "last_seen = now()",
+                PgParams()
+                    .Int(node_id)
+                    .Text(device.name)
+                    .Int(environments[i])
+                    .Int(device.state)
+                    .Text(device.provenance.driver_version)
+                    .Text(device.provenance.cuda_version)
+                    .Text(device.provenance.cublaslt_build)
+                    .Text(device.provenance.nvrtc_build)
+                    .Text(device.provenance.gpu_uuid)
+                    .Int(device.provenance.memory_bytes))
             .status());
   }
   return transaction.Commit();

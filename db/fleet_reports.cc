@@ -28,7 +28,8 @@ absl::StatusOr<std::vector<NumberedProblem>> ListTunedProblems(Postgres& postgre
 absl::StatusOr<std::vector<NumberedProvenance>> ListProvenances(Postgres& postgres) {
   ASSIGN_OR_RETURN(const PgResult rows,
                    postgres.Query("SELECT p.provenance_id, n.name, p.gpu_uuid, p.driver_version, "
-                                  "p.cuda_version, p.memory_bytes FROM provenances p JOIN nodes n "
+                                  "p.cuda_version, p.memory_bytes, p.cublaslt_build, p.nvrtc_build "
+                                  "FROM provenances p JOIN nodes n "
                                   "USING (node_id) ORDER BY p.provenance_id"));
   std::vector<NumberedProvenance> all;
   for (int row = 0; row < rows.rows(); ++row) {
@@ -40,6 +41,8 @@ absl::StatusOr<std::vector<NumberedProvenance>> ListProvenances(Postgres& postgr
     each.provenance.driver_version = rows.Text(row, 3);
     each.provenance.cuda_version = rows.Text(row, 4);
     each.provenance.memory_bytes = rows.Int(row, 5);
+    each.provenance.cublaslt_build = rows.Text(row, 6);
+    each.provenance.nvrtc_build = rows.Text(row, 7);
     all.push_back(std::move(each));
   }
   return all;

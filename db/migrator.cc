@@ -26,8 +26,7 @@ absl::Status CheckVersion(const Database& database, std::span<const Migration> m
       compatible, "; this one knows version ", known, "; the file was left as it is"));
 }
 
-absl::Status Migrate(Database& database, std::span<const Migration> migrations,
-                     const std::map<int, MigrationStep>& steps) {
+absl::Status Migrate(Database& database, std::span<const Migration> migrations) {
   ASSIGN_OR_RETURN(const int64_t version, database.UserVersion());
   for (const Migration& migration : migrations) {
     if (migration.version <= version) {
@@ -35,9 +34,7 @@ absl::Status Migrate(Database& database, std::span<const Migration> migrations,
     }
     ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database));
     RETURN_IF_ERROR(database.Execute(migration.sql));
-    if (const auto step = steps.find(migration.version); step != steps.end()) {
-      RETURN_IF_ERROR(step->second(database));
-    }
+    if (migration.step != nullptr) RETURN_IF_ERROR(migration.step(database));
     RETURN_IF_ERROR(database.SetUserVersion(migration.version));
     RETURN_IF_ERROR(transaction.Commit());
   }

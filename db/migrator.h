@@ -1,8 +1,6 @@
 // Brings a database file to the schema that this program knows. Forward only.
 #pragma once
 
-#include <functional>
-#include <map>
 #include <span>
 
 #include "absl/status/status.h"
@@ -14,6 +12,9 @@ struct Migration {
   int version;       // the schema version that it leads to
   const char* name;  // of its file
   const char* sql;
+  // Runs behind the SQL in its transaction, for what SQL cannot do, such as
+  // checksums of rows that change; null: nothing.
+  absl::Status (*step)(Database&) = nullptr;
 };
 
 // In order, from version 1 without a gap. Made from db/migrations/*.sql.
@@ -27,13 +28,9 @@ int LatestVersion(std::span<const Migration> migrations);
 // it. Changes nothing.
 absl::Status CheckVersion(const Database& database, std::span<const Migration> migrations);
 
-// What SQL alone cannot do of a migration; runs in its transaction, after its SQL.
-using MigrationStep = std::function<absl::Status(Database&)>;
-
 // Applies what the file lacks, each migration in a transaction of its own
-// together with its version number and the step of that version, if there is
-// one. REQUIRES: CheckVersion() is OK; no transaction is open.
-absl::Status Migrate(Database& database, std::span<const Migration> migrations,
-                     const std::map<int, MigrationStep>& steps = {});
+// together with its version number. REQUIRES: CheckVersion() is OK; no
+// transaction is open.
+absl::Status Migrate(Database& database, std::span<const Migration> migrations);
 
 }  // namespace convtune

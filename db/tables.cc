@@ -47,7 +47,8 @@ const Table& TuningTable() {
       "tunings",
       {"tuning_id", "digest", "environment_id", "problem_text", "evidence", "origin",
        "tune_time_us", "elapsed_us", "memory_budget_bytes", "incomplete_reason", "driver_version",
-       "cuda_version", "gpu_uuid", "node", "memory_bytes", "candidate_count", "incomplete"}};
+       "cuda_version", "gpu_uuid", "node", "memory_bytes", "cublaslt_build", "nvrtc_build",
+       "candidate_count", "incomplete"}};
   return table;
 }
 
@@ -107,8 +108,8 @@ absl::StatusOr<EnvironmentRow> ReadEnvironment(const Statement& statement, int f
   return row;
 }
 
-absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first, const Table& table) {
-  RowReader reader(table, statement, first);
+absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first) {
+  RowReader reader(TuningTable(), statement, first);
   TuningRow row;
   Tuning& tuning = row.tuning;
   row.id = reader.Int();
@@ -126,11 +127,10 @@ absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first, cons
   tuning.provenance.gpu_uuid = reader.Text();
   tuning.provenance.node = reader.Text();
   tuning.provenance.memory_bytes = reader.Int();
+  tuning.provenance.cublaslt_build = reader.Text();
+  tuning.provenance.nvrtc_build = reader.Text();
   row.candidate_count = reader.Int();
-  // Rows of schema versions below 6 have no numbers.
-  if (table.columns.back() == "incomplete") {
-    tuning.incomplete = static_cast<uint32_t>(reader.Int());
-  }
+  tuning.incomplete = static_cast<uint32_t>(reader.Int());
   const auto damaged = [&row](std::string_view what) {
     return Damaged(TuningTable(), Concat("tuning ", row.id, ", ", row.tuning.key.problem_text),
                    what);
@@ -253,6 +253,8 @@ absl::Status WriteTuning(int64_t id, int64_t environment_id, const Tuning& tunin
       .Text(tuning.provenance.gpu_uuid)
       .Text(tuning.provenance.node)
       .Int(tuning.provenance.memory_bytes)
+      .Text(tuning.provenance.cublaslt_build)
+      .Text(tuning.provenance.nvrtc_build)
       .Int(static_cast<int64_t>(tuning.candidates.size()))
       .Int(tuning.incomplete)
       .Insert();

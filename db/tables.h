@@ -53,9 +53,7 @@ struct QuarantineRow {
 // From the row that `statement` stands on; its columns from `first` are the
 // table's SelectList().
 absl::StatusOr<EnvironmentRow> ReadEnvironment(const Statement& statement, int first = 0);
-// `table`: TuningTable, or as it was in an earlier schema version.
-absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first = 0,
-                                     const Table& table = TuningTable());
+absl::StatusOr<TuningRow> ReadTuning(const Statement& statement, int first = 0);
 // Into row->tuning, whose own row was read; NULL where the row is missing.
 absl::Status ReadCandidates(const Statement& statement, int first, TuningRow* row);
 // Into the candidates of their tuning.

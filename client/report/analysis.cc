@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 // GPUs that a model's median takes, and problems that a GPU's ratio takes.
@@ -317,4 +317,4 @@ bool VersionBefore(const std::string& a, const std::string& b) {
   return std::pair(numbers(a), a) < std::pair(numbers(b), b);
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

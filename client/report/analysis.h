@@ -1,5 +1,4 @@
-// A ReportAnalysis holds the rows and indexes that all parts of a report use.
-// Internal to client/report.
+// The parts of a report share these functions. Internal to client/report.
 #pragma once
 
 #include <array>
@@ -13,7 +12,7 @@
 #include "client/report/parallel.h"
 #include "client/report/report.h"
 
-namespace convtune {
+namespace convtune::report {
 
 // Rows by GPU and by problem, and how fast each GPU is. The data outlive it.
 // Ten million rows are looked at twice, in the order in which they lie, on all
@@ -120,4 +119,4 @@ double UncertaintyOf(std::vector<double> values, double median, double alone);
 // "9.19.0" before "9.20.0"; texts that are no numbers by their bytes.
 bool VersionBefore(const std::string& a, const std::string& b);
 
-}  // namespace convtune
+}  // namespace convtune::report

@@ -8,7 +8,7 @@
 #include "db/format/bundle_reader.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::report {
 
 absl::StatusOr<int64_t> AddBundle(const std::string& path, absl::Time now, ReportData* data,
                                   const std::function<void(int64_t, int64_t)>& progress) {
@@ -30,4 +30,4 @@ absl::StatusOr<int64_t> AddBundle(const std::string& path, absl::Time now, Repor
   }
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

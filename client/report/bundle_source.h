@@ -1,4 +1,4 @@
-// Reads rows of reports from bundles.
+// Adds the rows of bundles to a report.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "client/report/report_data.h"
 
-namespace convtune {
+namespace convtune::report {
 
 // Reads all of the bundle and adds what it has. Returns how many rows were left
 // out because they break a rule. Errors are BundleReader's and name the file.
@@ -16,4 +16,4 @@ namespace convtune {
 absl::StatusOr<int64_t> AddBundle(const std::string& path, absl::Time now, ReportData* data,
                                   const std::function<void(int64_t, int64_t)>& progress);
 
-}  // namespace convtune
+}  // namespace convtune::report

@@ -1,12 +1,13 @@
-// The page around a report's data; made of the files in page/.
+// ReportPageHead and ReportPageTail are the page around a report's data, made of the
+// files in page/.
 #pragma once
 
 #include <string_view>
 
-namespace convtune {
+namespace convtune::report {
 
 // What stands before and behind the document.
 std::string_view ReportPageHead();
 std::string_view ReportPageTail();
 
-}  // namespace convtune
+}  // namespace convtune::report

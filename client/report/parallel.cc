@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 constexpr size_t kWorthAThread = 50'000;  // rows
@@ -39,4 +39,4 @@ void InParallel(size_t workers, size_t count,
   for (std::thread& thread : threads) thread.join();
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

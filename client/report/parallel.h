@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace convtune {
+namespace convtune::report {
 
 // Threads that so many rows are worth: one where they are few, else the machine's
 // cores, up to 16.
@@ -16,4 +16,4 @@ size_t WorkersFor(size_t rows);
 void InParallel(size_t workers, size_t count,
                 const std::function<void(size_t worker, size_t begin, size_t end)>& work);
 
-}  // namespace convtune
+}  // namespace convtune::report

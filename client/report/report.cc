@@ -8,7 +8,7 @@
 
 #include "client/report/analysis.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 template <typename Number>
@@ -160,4 +160,4 @@ Report MakeReport(const ReportData& data, const ReportOptions& options) {
   return report;
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "client/report/report_data.h"
 
-namespace convtune {
+namespace convtune::report {
 
 struct ReportOptions {
   absl::Time now;
@@ -137,4 +137,4 @@ struct Report {
 
 Report MakeReport(const ReportData& data, const ReportOptions& options);
 
-}  // namespace convtune
+}  // namespace convtune::report

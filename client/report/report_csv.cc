@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 constexpr size_t kPart = 1 << 20;  // bytes
@@ -79,4 +79,4 @@ void WriteReportCsv(const ReportData& data, const std::function<void(std::string
   write(out);
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

@@ -8,7 +8,7 @@
 #include "proto/convert/problem_order.h"
 #include "proto/model/conv_problem.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 ReportTime TimeOfCandidate(int number, const Candidate& candidate) {
@@ -116,7 +116,7 @@ void ReportData::AddRow(ReportRow row) {
 
 void ReportData::Add(const Tuning& tuning, const Environment& environment) {
   const Provenance& from = tuning.provenance;
-  Add(tuning, environment, {from.node, from.gpu_uuid, from.driver_version, from.cuda_version});
+  Add(tuning, environment, {from.node, from.gpu_uuid, from.driver_version, from.CudaText()});
 }
 
 void ReportData::Add(const Tuning& tuning, const Environment& environment,
@@ -192,4 +192,4 @@ std::string EngineOf(const std::string& candidate) {
   return engine.rfind(kGraph, 0) == 0 ? engine.substr(sizeof(kGraph) - 1) : engine;
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

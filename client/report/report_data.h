@@ -1,4 +1,5 @@
-// ReportData is what reports are computed from: tunings of many nodes in one table.
+// ReportData holds what reports are made of: tunings of any number of nodes, in one
+// table.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@
 #include "proto/model/environment.h"
 #include "proto/model/tuning.h"
 
-namespace convtune {
+namespace convtune::report {
 
 // Value type.
 struct ReportProblem {
@@ -174,4 +175,4 @@ class ReportData {
 // "eng62" or "legacy:algo1": a candidate without its knobs, by which shares are counted.
 std::string EngineOf(const std::string& candidate);
 
-}  // namespace convtune
+}  // namespace convtune::report

@@ -10,7 +10,7 @@
 
 static_assert(std::endian::native == std::endian::little, "numbers are kept as they are here");
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 constexpr char kFormat = 1;
@@ -235,4 +235,4 @@ absl::StatusOr<int64_t> AddGroup(std::string_view bytes, int environment, int pr
   return rows;
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

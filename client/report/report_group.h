@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "client/report/report_data.h"
 
-namespace convtune {
+namespace convtune::report {
 
 // A node's tuning, and a number for where it was measured.
 struct GroupTuning {
@@ -32,4 +32,4 @@ std::string PackGroup(const std::vector<GroupTuning>& tunings, const Environment
 absl::StatusOr<int64_t> AddGroup(std::string_view bytes, int environment, int problem,
                                  const std::vector<int>& places, ReportData* data);
 
-}  // namespace convtune
+}  // namespace convtune::report

@@ -3,7 +3,7 @@
 #include "client/report/page.h"
 #include "client/report/report_json.h"
 
-namespace convtune {
+namespace convtune::report {
 
 std::string ReportHtml(const ReportData& data, const Report& report) {
   std::string page(ReportPageHead());
@@ -12,4 +12,4 @@ std::string ReportHtml(const ReportData& data, const Report& report) {
   return page;
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

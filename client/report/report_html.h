@@ -5,10 +5,10 @@
 
 #include "client/report/report.h"
 
-namespace convtune {
+namespace convtune::report {
 
 // HTML with its style, its program and its data (ReportJson) inline: it loads
 // nothing, from nowhere.
 std::string ReportHtml(const ReportData& data, const Report& report);
 
-}  // namespace convtune
+}  // namespace convtune::report

@@ -5,10 +5,10 @@
 
 #include "client/report/report.h"
 
-namespace convtune {
+namespace convtune::report {
 
 // One line. In strings "<" is written as an escape, so that the document may
 // stand in a page.
 std::string ReportJson(const ReportData& data, const Report& report);
 
-}  // namespace convtune
+}  // namespace convtune::report

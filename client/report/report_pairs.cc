@@ -7,7 +7,7 @@
 
 #include "client/report/analysis.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 class PairMaker {
@@ -230,4 +230,4 @@ RowCounts AddPairs(const ReportAnalysis& analysis, Report* report) {
   return all;
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

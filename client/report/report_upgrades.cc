@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/report/analysis.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 // Timed rows of one problem before an upgrade, or after it, in the order of the GPUs.
@@ -353,4 +353,4 @@ void AddUpgrades(const ReportAnalysis& analysis, Report* report) {
   Upgrades(analysis).Make(report);
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

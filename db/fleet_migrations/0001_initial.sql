@@ -54,6 +54,8 @@ CREATE TABLE nodes (
   hits bigint NOT NULL DEFAULT 0,
   queue_depth bigint NOT NULL DEFAULT 0,
   outbox_depth bigint NOT NULL DEFAULT 0,
+  -- How long what waits on the node has waited, as its agent said last.
+  outbox_lag_seconds real NOT NULL DEFAULT 0,
   outbox_dropped bigint NOT NULL DEFAULT 0,
   outbox_superseded bigint NOT NULL DEFAULT 0,
   duplicate_count bigint NOT NULL DEFAULT 0,
@@ -84,6 +86,8 @@ CREATE TABLE node_devices (
   state smallint NOT NULL,
   driver_version text NOT NULL,
   cuda_version text NOT NULL,
+  cublaslt_build text NOT NULL,
+  nvrtc_build text NOT NULL,
   gpu_uuid text NOT NULL,
   memory_bytes bigint NOT NULL,
   current boolean NOT NULL,
@@ -98,9 +102,12 @@ CREATE TABLE provenances (
   node_id integer NOT NULL REFERENCES nodes,
   driver_version text NOT NULL,
   cuda_version text NOT NULL,
+  cublaslt_build text NOT NULL,
+  nvrtc_build text NOT NULL,
   gpu_uuid text NOT NULL,
   memory_bytes bigint NOT NULL,
-  UNIQUE (node_id, driver_version, cuda_version, gpu_uuid, memory_bytes)
+  UNIQUE (node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid,
+    memory_bytes)
 );
 
 -- One row for each tuning that a node delivered. current: the node's newest of
@@ -142,6 +149,8 @@ CREATE TABLE evidence (
   UNIQUE (node_id, epoch_ordinal, sequence)
 );
 CREATE UNIQUE INDEX evidence_current ON evidence (environment_id, problem_id, node_id) WHERE current;
+-- What thinning looks for.
+CREATE INDEX evidence_superseded ON evidence (receive_time) WHERE NOT current;
 
 -- The whole tuning, without samples, of current rows: convtune.v1.BundleTuning.
 CREATE TABLE evidence_payloads (
@@ -321,3 +330,22 @@ CREATE TABLE wanted (
   last_seen timestamptz NOT NULL,
   PRIMARY KEY (environment_id, problem_id, node_id)
 );
+
+-- What reports read: for each key all nodes' current rows in one, made anew
+-- whenever the key is pooled, in the same transaction.
+CREATE TABLE report_groups (
+  environment_id integer NOT NULL REFERENCES environments,
+  problem_id integer NOT NULL REFERENCES problems,
+  row_count integer NOT NULL,
+  rows bytea NOT NULL,
+  PRIMARY KEY (environment_id, problem_id)
+);
+-- They are numbers that do not compress, and are always read whole.
+ALTER TABLE report_groups ALTER COLUMN rows SET STORAGE EXTERNAL;
+
+-- What is done now and then by whichever agent comes first.
+CREATE TABLE upkeep (
+  what text PRIMARY KEY,
+  last_time timestamptz NOT NULL
+);
+INSERT INTO upkeep (what, last_time) VALUES ('thin', '-infinity');

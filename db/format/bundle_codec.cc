@@ -292,7 +292,6 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
                    "must be IncompleteReasons other than OUTDATED");
     if (known) tuning.incomplete |= ReasonBit(static_cast<IncompleteReason>(reason));
   }
-  if (row.incomplete().empty()) ReadReasonsOfWords(&tuning);
   reader.Require(row.tune_time_us() >= 0 && tuning.tune_time <= now + kClockTolerance,
                  v1::REFUSAL_REASON_TIME, "tune_time_us", "must be from 1970 to now");
   reader.Require(row.elapsed_us() >= 0, v1::REFUSAL_REASON_TIME, "elapsed_us",

@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "proto/base/strings.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune {
 namespace {
@@ -29,19 +30,14 @@ v1::BundleEnvironment ToBundleEnvironment(int number, const Environment& environ
   proto.set_number(number);
   proto.set_text(environment.ToText());
   proto.set_gpu_model(environment.gpu_model);
-  proto.set_driver_version(provenance.driver_version);
-  proto.set_cuda_version(provenance.cuda_version);
-  proto.set_gpu_uuid(provenance.gpu_uuid);
-  proto.set_node(provenance.node);
-  proto.set_memory_bytes(provenance.memory_bytes);
+  *proto.mutable_provenance() = ToProto(provenance);
   return proto;
 }
 
 BundleEnvironmentRow FromBundleEnvironment(const v1::BundleEnvironment& proto) {
   BundleEnvironmentRow row;
   row.text = proto.text();
-  row.provenance = {proto.driver_version(), proto.cuda_version(), proto.gpu_uuid(), proto.node(),
-                    proto.memory_bytes()};
+  row.provenance = FromProto(proto.provenance());
   const absl::StatusOr<Environment> parsed = Environment::Parse(proto.text());
   if (!parsed.ok()) {
     row.violations.push_back({"text", std::string(parsed.status().message())});
@@ -57,13 +53,16 @@ BundleEnvironmentRow FromBundleEnvironment(const v1::BundleEnvironment& proto) {
     }
   }
   CheckText("gpu_model", proto.gpu_model(), &row.violations);
-  CheckText("driver_version", proto.driver_version(), &row.violations);
-  CheckText("cuda_version", proto.cuda_version(), &row.violations);
-  CheckText("gpu_uuid", proto.gpu_uuid(), &row.violations);
-  CheckText("node", proto.node(), &row.violations);
-  if (proto.memory_bytes() < 0) {
+  const Provenance& from = row.provenance;
+  CheckText("provenance.driver_version", from.driver_version, &row.violations);
+  CheckText("provenance.cuda_version", from.cuda_version, &row.violations);
+  CheckText("provenance.gpu_uuid", from.gpu_uuid, &row.violations);
+  CheckText("provenance.node", from.node, &row.violations);
+  CheckText("provenance.cublaslt_build", from.cublaslt_build, &row.violations);
+  CheckText("provenance.nvrtc_build", from.nvrtc_build, &row.violations);
+  if (from.memory_bytes < 0) {
     row.violations.push_back(
-        {"memory_bytes", Concat("must be at least 0, is ", proto.memory_bytes())});
+        {"provenance.memory_bytes", Concat("must be at least 0, is ", from.memory_bytes)});
   }
   return row;
 }

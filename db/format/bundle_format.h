@@ -1,4 +1,4 @@
-// How a bundle's records are framed; see BUNDLE.md.
+// The framing of a bundle's records; see BUNDLE.md.
 #pragma once
 
 #include <cstddef>

@@ -3,13 +3,19 @@
 
 -- Facts about the file itself. compatible_version: the oldest schema version
 -- whose program can use this file. clean_shutdown: 1 only while no daemon has
--- written since the last orderly stop.
+-- written since the last orderly stop. outbox_sequence: the last one that was
+-- given. outbox_depth: rows of the outbox. outbox_dropped: rows that its bound
+-- removed, outbox_superseded: rows that a newer one of their key replaced, since
+-- the file was made. fleet_release: the fleet's release that this node has
+-- taken; 0: none.
 CREATE TABLE meta (
   key TEXT NOT NULL PRIMARY KEY,
   value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO meta (key, value) VALUES ('compatible_version', 1), ('clean_shutdown', 0);
+INSERT INTO meta (key, value) VALUES
+  ('compatible_version', 1), ('clean_shutdown', 0), ('outbox_sequence', 0), ('outbox_depth', 0),
+  ('outbox_dropped', 0), ('outbox_superseded', 0), ('fleet_release', 0);
 
 CREATE TABLE environments (
   environment_id INTEGER NOT NULL PRIMARY KEY,
@@ -28,6 +34,8 @@ CREATE TABLE environments (
   checksum INTEGER NOT NULL
 ) STRICT;
 
+-- incomplete: mask of proto/model/enums.h, IncompleteReason;
+-- incomplete_reason: the same in words.
 CREATE TABLE tunings (
   tuning_id INTEGER NOT NULL PRIMARY KEY,
   digest BLOB NOT NULL CHECK (length(digest) = 16),
@@ -44,45 +52,32 @@ CREATE TABLE tunings (
   gpu_uuid TEXT NOT NULL,
   node TEXT NOT NULL,
   memory_bytes INTEGER NOT NULL,
+  cublaslt_build TEXT NOT NULL,
+  nvrtc_build TEXT NOT NULL,
   candidate_count INTEGER NOT NULL,
+  incomplete INTEGER NOT NULL,
   checksum INTEGER NOT NULL,
   UNIQUE (environment_id, problem_text)
 ) STRICT;
 
-CREATE INDEX tunings_by_digest ON tunings (digest);
 CREATE INDEX tunings_by_tune_time ON tunings (tune_time_us);
 
--- position: place in the ranking, the best is 0.
-CREATE TABLE candidates (
-  tuning_id INTEGER NOT NULL REFERENCES tunings (tuning_id) ON DELETE CASCADE,
-  position INTEGER NOT NULL,
-  candidate TEXT NOT NULL,
-  numerical_notes INTEGER NOT NULL,
-  behavior_notes INTEGER NOT NULL,
-  deterministic INTEGER NOT NULL,
-  workspace_bytes INTEGER NOT NULL,
-  heuristic_rank INTEGER NOT NULL,
-  status INTEGER NOT NULL,
-  error_message TEXT NOT NULL,
-  median_us REAL NOT NULL,
-  q1_us REAL NOT NULL,
-  q3_us REAL NOT NULL,
-  sample_count INTEGER NOT NULL,
-  find_us REAL NOT NULL,
-  checksum INTEGER NOT NULL,
-  PRIMARY KEY (tuning_id, position)
-) STRICT, WITHOUT ROWID;
+-- candidates: all of them in the order of the ranking, and how the race between
+-- them went; its format is in README.md.
+CREATE TABLE tuning_candidates (
+  tuning_id INTEGER NOT NULL PRIMARY KEY REFERENCES tunings (tuning_id) ON DELETE CASCADE,
+  candidates BLOB NOT NULL CHECK (length(candidates) > 0),
+  checksum INTEGER NOT NULL
+) STRICT;
 
--- A table of their own, so that loading without samples reads none of their
--- pages and thinning leaves the candidates' checksums as they are. samples:
--- little-endian IEEE 754 binary32, microseconds, in the order taken.
-CREATE TABLE samples (
-  tuning_id INTEGER NOT NULL,
-  position INTEGER NOT NULL,
-  samples BLOB NOT NULL CHECK (length(samples) > 0 AND length(samples) % 4 = 0),
-  checksum INTEGER NOT NULL,
-  PRIMARY KEY (tuning_id, position),
-  FOREIGN KEY (tuning_id, position) REFERENCES candidates (tuning_id, position) ON DELETE CASCADE
+-- A table of its own, so that loading without samples reads none of its pages
+-- and thinning leaves the candidates as they are. last_position: of the last
+-- candidate that has samples.
+CREATE TABLE tuning_samples (
+  tuning_id INTEGER NOT NULL PRIMARY KEY REFERENCES tunings (tuning_id) ON DELETE CASCADE,
+  last_position INTEGER NOT NULL,
+  samples BLOB NOT NULL CHECK (length(samples) > 0),
+  checksum INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE pins (
@@ -96,12 +91,85 @@ CREATE TABLE pins (
   PRIMARY KEY (environment_id, problem_text)
 ) STRICT;
 
+-- reason: QuarantineReason of proto/model/enums.h; message: the same in words.
+-- hang_budget_us: of the tuning that the candidate hung in, else 0.
+-- checker_version: of the worker that found it, 0 if that had none.
 CREATE TABLE quarantine (
   environment_id INTEGER NOT NULL REFERENCES environments (environment_id),
   problem_text TEXT NOT NULL,
   candidate TEXT NOT NULL,
-  reason TEXT NOT NULL,
+  reason INTEGER NOT NULL,
+  message TEXT NOT NULL,
+  hang_budget_us INTEGER NOT NULL,
+  checker_version INTEGER NOT NULL,
   create_time_us INTEGER NOT NULL,
   checksum INTEGER NOT NULL,
   PRIMARY KEY (environment_id, problem_text, candidate)
+) STRICT;
+
+-- state: 1 promoted, 2 canary, 3 withdrawn. restores: 0, or the release whose
+-- choices a rollback brought back. end_*: who promoted or withdrew a canary.
+CREATE TABLE releases (
+  release_number INTEGER NOT NULL PRIMARY KEY,
+  state INTEGER NOT NULL,
+  canary_permille INTEGER NOT NULL,
+  restores INTEGER NOT NULL,
+  author TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  create_time_us INTEGER NOT NULL,
+  end_author TEXT NOT NULL,
+  end_reason TEXT NOT NULL,
+  end_time_us INTEGER,
+  checksum INTEGER NOT NULL
+) STRICT;
+
+-- A problem's portfolio from that release on, until a later one has another:
+-- choice_count rows, place 0 and up. One row with choice_count 0 and no
+-- candidate: from there on the problem has none. roles: bits of
+-- proto/model/release.h. No reference to tunings, which may be deleted while
+-- their choice is still part of an older release.
+CREATE TABLE choices (
+  environment_id INTEGER NOT NULL REFERENCES environments (environment_id),
+  problem_text TEXT NOT NULL,
+  release_number INTEGER NOT NULL REFERENCES releases (release_number),
+  place INTEGER NOT NULL,
+  choice_count INTEGER NOT NULL,
+  roles INTEGER NOT NULL,
+  candidate TEXT NOT NULL,
+  evidence INTEGER NOT NULL,
+  numerical_notes INTEGER NOT NULL,
+  behavior_notes INTEGER NOT NULL,
+  deterministic INTEGER NOT NULL,
+  workspace_bytes INTEGER NOT NULL,
+  heuristic_rank INTEGER NOT NULL,
+  median_us REAL NOT NULL,
+  checksum INTEGER NOT NULL,
+  PRIMARY KEY (environment_id, problem_text, release_number, place)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX choices_by_release ON choices (release_number);
+
+CREATE TABLE wanted (
+  environment_id INTEGER NOT NULL REFERENCES environments (environment_id),
+  problem_text TEXT NOT NULL,
+  misses INTEGER NOT NULL,
+  first_seen_us INTEGER NOT NULL,
+  last_seen_us INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  last_error TEXT NOT NULL,
+  checksum INTEGER NOT NULL,
+  PRIMARY KEY (environment_id, problem_text)
+) STRICT;
+
+-- A tuning of this node that the fleet has not been given yet; what is
+-- delivered is what the tuning is then. sequence: never given twice in one
+-- epoch. epoch: of the daemon's start that wrote the row. One row for each key,
+-- the newest.
+CREATE TABLE outbox (
+  sequence INTEGER NOT NULL PRIMARY KEY,
+  epoch INTEGER NOT NULL,
+  environment_id INTEGER NOT NULL REFERENCES environments (environment_id),
+  problem_text TEXT NOT NULL,
+  checksum INTEGER NOT NULL,
+  UNIQUE (environment_id, problem_text)
 ) STRICT;

@@ -10,6 +10,7 @@ find_package(absl REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(spdlog REQUIRED)
+find_package(nlohmann_json 3.10 REQUIRED)
 find_package(SQLite3 3.37 REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 

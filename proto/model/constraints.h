@@ -1,3 +1,4 @@
+// Constraints on an answer, and which candidates satisfy them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace convtune {
 
-// What an answer must keep to; see convtune.v1.Constraints. Value type.
+// See convtune.v1.Constraints. Value type.
 struct Constraints {
   std::optional<int64_t> max_workspace_bytes = std::nullopt;
   bool deterministic = false;

@@ -128,4 +128,11 @@ absl::StatusOr<Environment> Environment::Parse(std::string_view text) {
   return environment;
 }
 
+std::string Provenance::CudaText() const {
+  std::string text = cuda_version;
+  if (!cublaslt_build.empty()) AppendTo(&text, ",cublaslt=", cublaslt_build);
+  if (!nvrtc_build.empty()) AppendTo(&text, ",nvrtc=", nvrtc_build);
+  return text;
+}
+
 }  // namespace convtune

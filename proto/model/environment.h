@@ -46,10 +46,17 @@ std::string Slug(std::string_view gpu_model);
 // Where measurements were taken; no part of the key.
 struct Provenance {
   std::string driver_version;
-  std::string cuda_version;
+  std::string cuda_version;  // of the runtime, "13.0"
   std::string gpu_uuid;
   std::string node;
   int64_t memory_bytes = 0;
+  // Builds of the libraries that cuDNN loads by itself, "a7d443494f0d"; empty: not
+  // known. Two versions of a library never have the same build.
+  std::string cublaslt_build{};
+  std::string nvrtc_build{};
+
+  // All that is known of CUDA: "13.0,cublaslt=a7d443494f0d,nvrtc=65be0db342ad".
+  std::string CudaText() const;
   friend bool operator==(const Provenance&, const Provenance&) = default;
 };
 

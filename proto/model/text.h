@@ -1,6 +1,7 @@
 // Small helpers for reading text that a stranger wrote.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,7 +9,12 @@
 
 namespace convtune {
 
-// True if the bytes are well-formed UTF-8 (no surrogates, no overlong forms).
+// Bytes of the UTF-8 sequence that `text` starts with; 0 if it starts with
+// none. As RFC 3629 has it: no overlong forms, no surrogates, nothing above
+// U+10FFFF.
+size_t Utf8SequenceLength(std::string_view text);
+
+// True if the text is such sequences alone.
 bool IsValidUtf8(std::string_view text);
 
 // True if there is a control character other than tab.

@@ -44,10 +44,6 @@ struct Tuning {
 // Says that the tuning is incomplete for `reason`, `words` to people.
 void AddReason(IncompleteReason reason, std::string_view words, Tuning* tuning);
 
-// Of a tuning that was stored with the words alone: sets the mask, and lowers
-// the evidence of what could not be judged, as it is for such tunings now.
-void ReadReasonsOfWords(Tuning* tuning);
-
 // An operator's decision that overrides the ranking.
 struct Pin {
   TuningKey key;
@@ -75,9 +71,6 @@ struct QuarantineEntry {
 
   friend bool operator==(const QuarantineEntry&, const QuarantineEntry&) = default;
 };
-
-// Of a message that was stored without a reason: its reason and hang budget.
-void ReadReasonOfMessage(QuarantineEntry* entry);
 
 // The standing of a tuning: the part of its quality that neither more samples
 // nor a later time make up for. The greater standing is better.

@@ -14,7 +14,7 @@
 #include "proto/base/status_macros.h"
 #include "server/devices/xid.h"
 
-namespace convtune {
+namespace convtune::daemon {
 namespace {
 
 constexpr size_t kMaxLine = 4096;
@@ -127,4 +127,4 @@ absl::StatusOr<std::vector<std::unique_ptr<CardWatcher>>> WatchCards(
   return watchers;
 }
 
-}  // namespace convtune
+}  // namespace convtune::daemon

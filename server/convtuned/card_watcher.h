@@ -1,4 +1,5 @@
-// Has a card watched by a process of its own, and says what becomes of it.
+// A CardWatcher has a card watched by a process of its own, and says what becomes
+// of the card.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,7 @@
 #include "server/devices/gpu_health.h"
 #include "server/workers/worker_process.h"
 
-namespace convtune {
+namespace convtune::daemon {
 
 // NVML hangs with a card that is lost: whoever asks it is no part of the
 // daemon. While a card is lost nothing holds it, so that it can be reset; it is
@@ -65,4 +66,4 @@ absl::StatusOr<std::vector<std::unique_ptr<CardWatcher>>> WatchCards(
     const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
     devices::GpuHealth* cards);
 
-}  // namespace convtune
+}  // namespace convtune::daemon

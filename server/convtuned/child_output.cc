@@ -18,7 +18,7 @@
 
 extern char** environ;
 
-namespace convtune {
+namespace convtune::daemon {
 namespace {
 
 constexpr size_t kMaxOutput = 1 << 20;
@@ -168,4 +168,4 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
   return outputs;
 }
 
-}  // namespace convtune
+}  // namespace convtune::daemon

@@ -1,4 +1,4 @@
-// Short-lived programs whose output is wanted.
+// Runs short-lived programs and takes their output.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "server/workers/start_patience.h"
 
-namespace convtune {
+namespace convtune::daemon {
 
 struct ChildOutput {
   absl::Status status;  // what went wrong, if anything
@@ -25,4 +25,4 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
                                      const workers::StartLimits& limits,
                                      const std::function<bool()>& stop);
 
-}  // namespace convtune
+}  // namespace convtune::daemon

@@ -30,7 +30,7 @@
 #include "server/rpc/server.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune {
+namespace convtune::daemon {
 namespace {
 
 constexpr absl::Duration kSignalPoll = absl::Hours(1);
@@ -137,7 +137,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, TuningStore* store, OutboxStore* 
                            tuner::Tuner* tuner, const Clock* clock,
                            const std::vector<std::string>& bundle_keys, const Cards& cards,
                            DeviceSearch* search, StopSignals* signals) {
-  Server::Options options;
+  rpc::Server::Options options;
   options.listen = flags.listen;
   options.tls = flags.tls;
   options.roles = flags.roles;
@@ -147,16 +147,16 @@ absl::StatusOr<bool> Serve(const Flags& flags, TuningStore* store, OutboxStore* 
   options.state_dir = flags.state_dir;
   options.releases = tuner->releases();
   options.bundle_keys = bundle_keys;
-  options.metrics.built = MetricsBuilt();
-  std::unique_ptr<MetricsServer> metrics;
+  options.metrics.built = metrics::MetricsBuilt();
+  std::unique_ptr<metrics::MetricsServer> metrics;
   if (!flags.metrics_address.empty()) {
-    ASSIGN_OR_RETURN(
-        metrics, MetricsServer::Create(flags.metrics_address, {tuner, store, clock, cards.board}));
+    ASSIGN_OR_RETURN(metrics, metrics::MetricsServer::Create(flags.metrics_address,
+                                                             {tuner, store, clock, cards.board}));
     options.metrics.url = metrics->url();
     spdlog::info("metrics at {}", metrics->url());
   }
   options.outbox = outbox;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Create(options));
+  ASSIGN_OR_RETURN(const std::unique_ptr<rpc::Server> server, rpc::Server::Create(options));
   for (const std::string& address : server->addresses()) {
     spdlog::info("listening on {}", address);
   }
@@ -265,7 +265,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
 }  // namespace
 
 int RunDaemon(const Flags& flags, StopSignals* signals) {
-  CaptureLibraryLogs();
+  rpc::CaptureLibraryLogs();
   spdlog::info("convtuned {}, state in {}", CONVTUNE_VERSION, flags.state_dir);
   for (bool anew = false;; anew = true) {
     const absl::StatusOr<std::optional<int>> result = Run(flags, anew, signals);
@@ -277,4 +277,4 @@ int RunDaemon(const Flags& flags, StopSignals* signals) {
   }
 }
 
-}  // namespace convtune
+}  // namespace convtune::daemon

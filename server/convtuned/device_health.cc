@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace convtune {
+namespace convtune::daemon {
 
 void DeviceHealth::Note(const std::string& device, bool lost) {
   MutexLock lock(mutex_);
@@ -12,7 +12,7 @@ void DeviceHealth::Note(const std::string& device, bool lost) {
   TellAll();
 }
 
-void DeviceHealth::Attach(Server* server) {
+void DeviceHealth::Attach(rpc::Server* server) {
   MutexLock lock(mutex_);
   server_ = server;
   TellAll();
@@ -27,4 +27,4 @@ void DeviceHealth::TellAll() {
                                               [](const auto& entry) { return entry.second; }));
 }
 
-}  // namespace convtune
+}  // namespace convtune::daemon

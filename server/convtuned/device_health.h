@@ -1,4 +1,4 @@
-// What the health service says of the devices.
+// DeviceHealth tells the health service which devices have their card.
 #pragma once
 
 #include <map>
@@ -7,7 +7,7 @@
 #include "proto/base/mutex.h"
 #include "server/rpc/server.h"
 
-namespace convtune {
+namespace convtune::daemon {
 
 // Health "devices/NAME" is whether that device has its card, "devices" whether
 // all have. Liveness and readiness have nothing to do with it: what is known is
@@ -18,14 +18,14 @@ class DeviceHealth {
   void Note(const std::string& device, bool lost);
   // From now on the server is told, beginning with what is known. It must be
   // detached (nullptr) before it ends.
-  void Attach(Server* server);
+  void Attach(rpc::Server* server);
 
  private:
   void TellAll() REQUIRES(mutex_);
 
   Mutex mutex_;
-  Server* server_ GUARDED_BY(mutex_) = nullptr;
+  rpc::Server* server_ GUARDED_BY(mutex_) = nullptr;
   std::map<std::string, bool> lost_ GUARDED_BY(mutex_);
 };
 
-}  // namespace convtune
+}  // namespace convtune::daemon

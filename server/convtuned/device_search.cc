@@ -6,7 +6,7 @@
 
 #include "absl/time/clock.h"
 
-namespace convtune {
+namespace convtune::daemon {
 namespace {
 
 bool HasCard(const ProbeResult& found) {
@@ -42,4 +42,4 @@ bool DeviceSearch::Look() {
   return found;
 }
 
-}  // namespace convtune
+}  // namespace convtune::daemon

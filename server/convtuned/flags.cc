@@ -14,11 +14,11 @@
 #include "proto/model/enums.h"
 #include "server/convtuned/program_paths.h"
 #include "server/metrics/metrics_server.h"
-#include "server/rpc/access.h"
-#include "server/rpc/listen_address.h"
-#include "server/rpc/tls_files.h"
+#include "server/rpc/http2/access.h"
+#include "server/rpc/http2/listen_address.h"
+#include "server/rpc/http2/tls_files.h"
 
-namespace convtune {
+namespace convtune::daemon {
 namespace {
 
 constexpr int kUsageError = 2;
@@ -90,12 +90,12 @@ absl::Duration ToDuration(const std::string& text) {
 }
 
 std::string CheckMetricsAddress(const std::string& text) {
-  const absl::Status status = ValidateMetricsAddress(text);
+  const absl::Status status = metrics::ValidateMetricsAddress(text);
   return status.ok() ? "" : std::string(status.message());
 }
 
 std::string CheckRole(const std::string& text) {
-  const absl::Status status = AccessRules::Parse({text}).status();
+  const absl::Status status = rpc::http2::AccessRules::Parse({text}).status();
   return status.ok() ? "" : std::string(status.message());
 }
 
@@ -137,8 +137,9 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
       ->delimiter(',')
       ->check(CheckRole);
   add("metrics-address", flags->metrics_address,
-      MetricsBuilt() ? "IP:PORT to serve Prometheus metrics at, over plain HTTP; empty: none"
-                     : "Not in this build, which was made without prometheus-cpp")
+      metrics::MetricsBuilt()
+          ? "IP:PORT to serve Prometheus metrics at, over plain HTTP; empty: none"
+          : "Not in this build, which was made without prometheus-cpp")
       ->check(CheckMetricsAddress);
   add("max-db-size", flags->max_db_bytes, "Soft limit of the database, such as 1GiB; 0: none")
       ->transform(CLI::AsSizeValue(true))
@@ -241,10 +242,11 @@ absl::Status CheckListening(const Flags& flags) {
   if (flags.once) return absl::OkStatus();
   bool over_tcp = false;
   for (const std::string& text : flags.listen) {
-    ASSIGN_OR_RETURN(const ListenAddress address, ListenAddress::Parse(text));
+    ASSIGN_OR_RETURN(const rpc::http2::ListenAddress address,
+                     rpc::http2::ListenAddress::Parse(text));
     over_tcp = over_tcp || !address.unix_socket;
   }
-  if (over_tcp) return ReadTlsFiles(flags.tls).status();
+  if (over_tcp) return rpc::http2::ReadTlsFiles(flags.tls).status();
   if (flags.tls.cert.empty() && flags.tls.key.empty() && flags.tls.client_ca.empty()) {
     return absl::OkStatus();
   }
@@ -304,4 +306,4 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args) {
   return parsed;
 }
 
-}  // namespace convtune
+}  // namespace convtune::daemon

@@ -1,5 +1,5 @@
-// What the daemon is told: flags, then environment (CONVTUNE_*), then config
-// file, then defaults.
+// Flags are the daemon's settings: from flags, then the environment (CONVTUNE_*),
+// then the config file, then defaults.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "server/rpc/server.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune {
+namespace convtune::daemon {
 
 // Value type; every field has its default.
 struct Flags {
@@ -40,7 +40,7 @@ struct Flags {
   bool allow_network_fs = false;
   int64_t max_db_bytes = 0;         // 0: no limit
   release::PublishOptions publish;  // but for its folder, which is in the state directory
-  TlsFiles tls;
+  rpc::http2::ServerTlsFiles tls;
   std::vector<std::string> roles;  // as AccessRules::Parse takes them
   std::string metrics_address;     // IP:PORT; empty: none
   bool json_log = false;
@@ -58,4 +58,4 @@ struct ParsedFlags {
 // thread changes it.
 ParsedFlags ParseFlags(const std::vector<std::string>& args);
 
-}  // namespace convtune
+}  // namespace convtune::daemon

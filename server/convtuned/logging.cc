@@ -4,21 +4,22 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "server/rpc/request_log.h"
-#include "server/rpc/utf8.h"
+#include "proto/model/text.h"
+#include "server/rpc/services/request_log.h"
 
-namespace convtune {
+namespace convtune::daemon {
 namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 
-std::string Escape(std::string_view text, bool json) {
+// Keeps a line one line.
+std::string Escape(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
@@ -30,9 +31,6 @@ std::string Escape(std::string_view text, bool json) {
       out += "\\n";
     } else if (c < 0x20 || c == 0x7F) {
       out += absl::StrFormat("\\u%04x", c);
-    } else if (json && (c == '"' || c == '\\')) {
-      out += '\\';
-      out += static_cast<char>(c);
     } else {
       out.append(text.substr(0, length));
     }
@@ -50,16 +48,16 @@ class LogFormatter final : public spdlog::formatter {
                                               absl::FromChrono(message.time), absl::UTCTimeZone());
     const auto level_view = spdlog::level::to_string_view(message.level);
     const std::string level(level_view.data(), level_view.size());
-    const std::string text =
-        Escape(std::string_view(message.payload.data(), message.payload.size()), json_);
-    const std::string id = Escape(CurrentRequestId(), json_);
+    const std::string_view text(message.payload.data(), message.payload.size());
+    const std::string id(rpc::services::CurrentRequestId());
     std::string line;
     if (json_) {
-      line = absl::StrFormat(R"({"ts":"%s","level":"%s","message":"%s")", time, level, text);
-      line += id.empty() ? "}" : absl::StrFormat(R"(,"request_id":"%s"})", id);
+      nlohmann::ordered_json object = {{"ts", time}, {"level", level}, {"message", text}};
+      if (!id.empty()) object["request_id"] = id;
+      line = object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
     } else {
-      line = absl::StrFormat("%s %s %s", time, level, text);
-      line += id.empty() ? "" : " request_id=" + id;
+      line = absl::StrFormat("%s %s %s", time, level, Escape(text));
+      line += id.empty() ? "" : " request_id=" + Escape(id);
     }
     line += '\n';
     out.append(line.data(), line.data() + line.size());
@@ -88,4 +86,4 @@ void InitLogging(bool json, const std::string& level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-}  // namespace convtune
+}  // namespace convtune::daemon

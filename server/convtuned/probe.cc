@@ -12,7 +12,7 @@
 #include "proto/base/status_macros.h"
 #include "server/convtuned/child_output.h"
 
-namespace convtune {
+namespace convtune::daemon {
 namespace {
 
 std::string StringField(const google::protobuf::Struct& object, const char* name) {
@@ -64,6 +64,8 @@ absl::StatusOr<workers::DeviceSpec> ParseProbeLine(std::string_view line, std::s
   }
   device.provenance.driver_version = StringField(object, "driver_version");
   device.provenance.cuda_version = StringField(object, "cuda_version");
+  device.provenance.cublaslt_build = StringField(object, "cublaslt_build");
+  device.provenance.nvrtc_build = StringField(object, "nvrtc_build");
   device.provenance.gpu_uuid = StringField(object, "gpu_uuid");
   device.provenance.memory_bytes = static_cast<int64_t>(NumberField(object, "memory_bytes"));
   device.provenance.node = NodeName();
@@ -114,4 +116,4 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
   return result;
 }
 
-}  // namespace convtune
+}  // namespace convtune::daemon

@@ -1,4 +1,4 @@
-// Which devices there are. Asked of the worker, since the daemon itself knows
+// The probe finds the devices. It asks the worker, since the daemon itself knows
 // neither CUDA nor cuDNN.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "server/workers/device.h"
 #include "server/workers/start_patience.h"
 
-namespace convtune {
+namespace convtune::daemon {
 
 struct ProbeOptions {
   std::string worker;                 // program
@@ -40,4 +40,4 @@ ProbeResult ProbeDevices(const ProbeOptions& options);
 absl::StatusOr<workers::DeviceSpec> ParseProbeLine(std::string_view line,
                                                    std::string* pci_bus_id = nullptr);
 
-}  // namespace convtune
+}  // namespace convtune::daemon

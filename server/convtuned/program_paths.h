@@ -1,11 +1,11 @@
-// Where the daemon's own files lie.
+// Paths of the daemon's own files.
 #pragma once
 
 #include <string>
 
 #include "absl/status/statusor.h"
 
-namespace convtune {
+namespace convtune::daemon {
 
 // convtune-worker beside the running program.
 std::string DefaultWorkerPath();
@@ -16,4 +16,4 @@ std::string DefaultWorkerPath();
 // NOT_FOUND names the folders.
 absl::StatusOr<std::string> FindProfile(const std::string& name_or_file);
 
-}  // namespace convtune
+}  // namespace convtune::daemon

@@ -1,11 +1,11 @@
-// The end of the daemon is asked for by SIGTERM or SIGINT.
+// StopSignals are SIGTERM and SIGINT, which end the daemon.
 #pragma once
 
 #include <csignal>
 
 #include "absl/time/time.h"
 
-namespace convtune {
+namespace convtune::daemon {
 
 // Blocks SIGTERM and SIGINT for this thread and those it starts, and ignores
 // SIGPIPE. Make it in main, before any other thread. Once one of the two has
@@ -31,4 +31,4 @@ void NotifySystemd(const char* state);
 // is meant for this process; else InfiniteDuration().
 absl::Duration WatchdogPeriod();
 
-}  // namespace convtune
+}  // namespace convtune::daemon

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 
 #include "proto/model/tuning.h"
 
@@ -16,10 +15,6 @@ struct LibraryVersions {
   std::string nvrtc;
   friend bool operator==(const LibraryVersions&, const LibraryVersions&) = default;
 };
-
-// Reads them off Provenance::cuda_version, where the worker puts them:
-// "13.0,cublaslt=a7d443494f0d,nvrtc=65be0db342ad".
-LibraryVersions ParseLibraryVersions(std::string_view cuda_version);
 
 // Empty if all that `tuning` says holds for `now`; else why not. A candidate
 // that ran and whose notes say that it is compiled at run time holds for one

@@ -416,7 +416,7 @@ jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& it
     const absl::Duration left = end - absl::Now();
     const bool last_attempt = left <= kLastAttempt;
     input.spec.options.time_budget = std::min(budget, std::max(left, kLastAttempt));
-    const tuning::RunnerOutput output = RunTuning(input, options_.sampling, client_.get());
+    const tuning::RunnerOutput output = tuning::RunTuning(input, options_.sampling, client_.get());
     late->candidates = output.candidates;
     if (end == absl::InfiniteFuture() && output.began) {
       end = *output.began + budget;

@@ -48,7 +48,8 @@ absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
   prepare.add_indexes(*found);
   prepare.set_time_budget_ms(budget_ms);
   RETURN_IF_ERROR(
-      client->Prepare(prepare, [&ready](const worker::v1::Prepared& p) { ready = p.ok(); }).status());
+      client->Prepare(prepare, [&ready](const worker::v1::Prepared& p) { ready = p.ok(); })
+          .status());
   if (ready && measures && spec.kind == jobs::WorkKind::kTune) {
     if (client->checks_results()) {
       worker::v1::Check check;
@@ -61,10 +62,11 @@ absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
     measure.set_warmups(1);
     measure.set_rounds(3);
     measure.set_time_budget_ms(budget_ms);
-    RETURN_IF_ERROR(client
-                        ->Measure(
-                            measure, [](const worker::v1::Sample&) {}, [](const worker::v1::Conditions&) {})
-                        .status());
+    RETURN_IF_ERROR(
+        client
+            ->Measure(
+                measure, [](const worker::v1::Sample&) {}, [](const worker::v1::Conditions&) {})
+            .status());
   }
   return client->CloseProblem();
 }

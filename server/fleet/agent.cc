@@ -4,17 +4,23 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "db/fleet_evidence.h"
 #include "db/fleet_migrator.h"
 #include "db/fleet_nodes.h"
+#include "db/fleet_retention.h"
+#include "db/fleet_upgrades.h"
 #include "db/format/bundle_codec.h"
+#include "db/format/bundle_environment.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
+#include "proto/model/digest.h"
 #include "server/decision/ranking.h"
 #include "server/fleet/pooling.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 constexpr int kPage = 200;
@@ -79,6 +85,21 @@ absl::Status DeliverAll(Postgres& postgres, FleetNames& names, int64_t node_id,
   }
   return absl::OkStatus();
 }
+// Below the daemon's limit of 4 MiB for a request.
+constexpr size_t kMostRequestBytes = 2 << 20;
+constexpr size_t kMostReason = 480;
+// What tells the fleet's pins on a node from its operator's.
+constexpr char kPinPrefix[] = "fleet pin ";
+
+std::string Shortened(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most;
+  // Not within a character.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end);
+}
+constexpr int kRenewals = 3;  // within a lease
+constexpr absl::Duration kUpkeepEvery = absl::Minutes(10);
 
 }  // namespace
 
@@ -194,7 +215,7 @@ absl::Status Agent::ReadPlaces() {
     ASSIGN_OR_RETURN(Environment environment, Environment::Parse(proto.text()));
     environment.gpu_model = proto.gpu_model();
     ASSIGN_OR_RETURN(const int64_t id, names_->Environment(environment));
-    Place place{id, proto.name(), environment, proto.driver_version(), 0};
+    Place place{id, proto.name(), environment, proto.provenance().driver_version(), 0};
     for (const v1::Device& device : devices.devices()) {
       if (device.environment() == proto.name()) ++place.devices;
     }
@@ -235,11 +256,9 @@ absl::Status Agent::Heartbeat() {
       if (!environment.current() || environment.name() != device.environment()) continue;
       const Place* const place = FindPlace(environment.text());
       if (place == nullptr) continue;
-      heartbeat.devices.push_back(
-          {device.name(), place->environment,
-           Provenance{environment.driver_version(), environment.cuda_version(),
-                      environment.gpu_uuid(), options_.node, environment.memory_bytes()},
-           static_cast<int>(device.state())});
+      heartbeat.devices.push_back({device.name(), place->environment,
+                                   convtune::FromProto(environment.provenance()),
+                                   static_cast<int>(device.state())});
     }
   }
   return WriteHeartbeat(*postgres_, *names_, node_id_, heartbeat);
@@ -315,4 +334,316 @@ absl::Status Agent::Restore(const std::map<std::string, std::vector<std::string>
   return absl::OkStatus();
 }
 
-}  // namespace convtune
+bool TakesCanary(const std::string& node, int64_t release, int permille) {
+  return Checksum64(absl::StrCat("convtune.canary\n", release, "\n", node)) % 1000 <
+         static_cast<uint64_t>(permille);
+}
+
+const Agent::Place* Agent::FindPlace(int64_t id) const {
+  for (const auto& [text, place] : places_) {
+    if (place.id == id) return &place;
+  }
+  return nullptr;
+}
+
+const Agent::Place* Agent::FindPlace(const std::string& environment_text) const {
+  const auto found = places_.find(environment_text);
+  return found != places_.end() ? &found->second : nullptr;
+}
+
+absl::StatusOr<int64_t> Agent::Send(const v1::ApplyTuningsRequest& request) {
+  if (request.tunings_size() == 0) return 0;
+  ASSIGN_OR_RETURN(const v1::ApplyTuningsResponse response, fleet_->ApplyTunings(request));
+  for (const std::string& why : response.refused()) {
+    options_.log(absl::StrCat("the daemon refused a tuning of the fleet: ", why));
+  }
+  return response.deferred_size();
+}
+
+absl::StatusOr<int64_t> Agent::Apply(const std::vector<ReleasedTuning>& tunings) {
+  v1::ApplyTuningsRequest empty;
+  std::map<int64_t, int> numbers;
+  for (const auto& [text, place] : places_) {
+    Provenance provenance;
+    provenance.node = "fleet";
+    const int number = empty.environments_size() + 1;
+    numbers[place.id] = number;
+    *empty.add_environments() = ToBundleEnvironment(number, place.environment, provenance);
+  }
+  int64_t deferred = 0;
+  size_t bytes = 0;
+  v1::ApplyTuningsRequest request = empty;
+  for (const ReleasedTuning& tuning : tunings) {
+    const auto number = numbers.find(tuning.environment_id);
+    v1::BundleTuning proto;
+    if (number == numbers.end() || !proto.ParseFromString(tuning.payload)) continue;
+    proto.set_environment(number->second);
+    bytes += tuning.payload.size();
+    if (bytes > kMostRequestBytes) {
+      ASSIGN_OR_RETURN(const int64_t waiting, Send(request));
+      deferred += waiting;
+      request = empty;
+      bytes = tuning.payload.size();
+    }
+    *request.add_tunings() = std::move(proto);
+  }
+  ASSIGN_OR_RETURN(const int64_t waiting, Send(request));
+  return deferred + waiting;
+}
+
+absl::Status Agent::Follow() {
+  ASSIGN_OR_RETURN(const ReleaseHistory served, ReadServedReleases(*postgres_));
+  const Release* const running = served.canary();
+  const bool canary =
+      running != nullptr && TakesCanary(options_.node, running->number, running->canary_permille);
+  const Release* const target = canary ? running : served.promoted();
+  if (target == nullptr) return absl::OkStatus();
+  const std::vector<int64_t> environments = PlaceIds();
+  // After a start, and for environments that are new, everything.
+  const bool all = follow_all_ || environments != followed_;
+  const int64_t from = all ? 0 : state_.release();
+  if (from == target->number) return absl::OkStatus();
+  // A tuning of this node that waits would keep its place.
+  RETURN_IF_ERROR(Push());
+  int64_t deferred = 0;
+  RETURN_IF_ERROR(ReadReleaseChanges(*postgres_, environments, from, target->number, kPage,
+                                     [&](std::vector<ReleasedTuning> page) -> absl::Status {
+                                       ASSIGN_OR_RETURN(const int64_t waiting, Apply(page));
+                                       deferred += waiting;
+                                       return absl::OkStatus();
+                                     }));
+  if (deferred > 0) {
+    announced_ = true;  // in the next turn, after what waits
+    return absl::OkStatus();
+  }
+  v1::FollowReleaseRequest request;
+  request.set_release(target->number);
+  request.set_author(Shortened(target->author, 128));
+  request.set_reason(
+      Shortened(absl::StrCat("fleet release ", target->number, ": ", target->reason), kMostReason));
+  RETURN_IF_ERROR(fleet_->FollowRelease(request).status());
+  const bool is_new = state_.release() != target->number;
+  state_.set_release(target->number);
+  followed_ = environments;
+  follow_all_ = false;
+  if (!is_new) return absl::OkStatus();
+  options_.log(absl::StrCat("serves release ", target->number, canary ? " as a canary" : ""));
+  return postgres_
+      ->Query("UPDATE nodes SET release_number = $2 WHERE node_id = $1",
+              PgParams().Int(node_id_).Int(target->number))
+      .status();
+}
+
+absl::Status Agent::FollowPins() {
+  ASSIGN_OR_RETURN(const std::vector<FleetPin> pins, ListFleetPins(*postgres_, PlaceIds()));
+  ASSIGN_OR_RETURN(const v1::ListPinsResponse here, daemon_->ListPins({}));
+  // By environment name and problem: what the daemon has of the fleet's.
+  std::map<std::pair<std::string, std::string>, std::string> kept;
+  for (const v1::PinRecord& pin : here.pins()) {
+    if (absl::StartsWith(pin.reason(), kPinPrefix)) {
+      kept[{pin.environment(), pin.problem_text()}] = pin.reason();
+    }
+  }
+  absl::Status status;
+  for (const FleetPin& pin : pins) {
+    const Place* const place = FindPlace(pin.environment_id);
+    if (place == nullptr) continue;
+    const std::string reason = Shortened(
+        absl::StrCat(kPinPrefix, pin.pin_id, " by ", pin.author, ": ", pin.reason), kMostReason);
+    const auto found = kept.find({place->name, pin.problem_text});
+    if (found != kept.end()) {
+      const bool same = found->second == reason;
+      kept.erase(found);
+      if (same) continue;
+    }
+    v1::PinRequest request;
+    request.set_environment(place->name);
+    request.mutable_problem()->set_text(pin.problem_text);
+    request.set_candidate(pin.candidate);
+    request.set_reason(reason);
+    if (pin.left.has_value()) {
+      request.mutable_ttl()->set_seconds(std::max<int64_t>(1, absl::ToInt64Seconds(*pin.left)));
+    }
+    const absl::Status pinned = daemon_->Pin(request).status();
+    // A node that does not know the problem or the candidate has it pinned once
+    // it does.
+    if (pinned.ok() || absl::IsNotFound(pinned) || absl::IsFailedPrecondition(pinned)) continue;
+    status.Update(pinned);
+  }
+  for (const auto& [key, reason] : kept) {
+    v1::UnpinRequest request;
+    request.set_environment(key.first);
+    request.mutable_problem()->set_text(key.second);
+    const absl::Status unpinned = daemon_->Unpin(request).status();
+    if (!absl::IsNotFound(unpinned)) status.Update(unpinned);
+  }
+  return status;
+}
+
+absl::Status Agent::WorkOnTasks() {
+  for (size_t i = 0; i < running_.size();) {
+    bool ended = false;
+    RETURN_IF_ERROR(TendTask(&running_[i], &ended));
+    if (ended) {
+      running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      next_claim_ = absl::InfinitePast();
+    } else {
+      ++i;
+    }
+  }
+  if (!options_.tune || absl::Now() < next_claim_) return absl::OkStatus();
+  // Where nothing is announced: work of a node that did not come back.
+  next_claim_ = absl::Now() + options_.refresh;
+  return ClaimMore();
+}
+
+absl::Status Agent::TendTask(RunningTask* running, bool* ended) {
+  v1::GetTuningJobRequest request;
+  request.set_name(running->job);
+  const absl::StatusOr<v1::TuningJob> job = daemon_->GetTuningJob(request);
+  if (absl::IsNotFound(job.status())) {
+    // Another daemon than the one that was asked: it was started again.
+    *ended = true;
+    return ReturnTask(*postgres_, running->task).status();
+  }
+  RETURN_IF_ERROR(job.status());
+  switch (job->state()) {
+    case v1::JOB_STATE_SUCCEEDED:
+      // The fleet has the result before the task is done.
+      RETURN_IF_ERROR(Push());
+      RETURN_IF_ERROR(CompleteTask(*postgres_, running->task).status());
+      *ended = true;
+      ++counts_.tasks_done;
+      return absl::OkStatus();
+    case v1::JOB_STATE_FAILED:
+      *ended = true;
+      ++counts_.tasks_failed;
+      return FailTask(*postgres_, running->task,
+                      job->failures_size() > 0 ? job->failures(0) : "no candidate ran")
+          .status();
+    case v1::JOB_STATE_CANCELLED:
+      *ended = true;
+      return ReturnTask(*postgres_, running->task).status();
+    default:
+      break;
+  }
+  if (absl::Now() < running->renew) return absl::OkStatus();
+  running->renew = absl::Now() + options_.lease / kRenewals;
+  ASSIGN_OR_RETURN(const bool still_ours, RenewTask(*postgres_, running->task, options_.lease));
+  if (still_ours) return absl::OkStatus();
+  *ended = true;
+  v1::CancelTuningJobRequest cancel;
+  cancel.set_name(running->job);
+  return daemon_->CancelTuningJob(cancel).status();
+}
+
+absl::Status Agent::ClaimMore() {
+  std::vector<int64_t> environments;
+  int64_t room = 0;
+  for (const auto& entry : places_) {
+    const Place& place = entry.second;
+    const auto busy = std::count_if(running_.begin(), running_.end(), [&](const auto& running) {
+      return running.task.environment_id == place.id;
+    });
+    if (busy >= place.devices) continue;
+    environments.push_back(place.id);
+    room += place.devices - busy;
+  }
+  if (environments.empty()) return absl::OkStatus();
+  // What this node's own callers want goes first.
+  ASSIGN_OR_RETURN(const v1::ServerInfo info, daemon_->GetServerInfo());
+  if (info.queue_depth() > 0 || info.waiting_callers() > 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<FleetTask> tasks,
+                   ClaimTasks(*postgres_, node_id_, environments, room, options_.lease));
+  counts_.tasks_claimed += static_cast<int64_t>(tasks.size());
+  for (const FleetTask& task : tasks) RETURN_IF_ERROR(StartTask(task));
+  return absl::OkStatus();
+}
+
+absl::Status Agent::StartTask(const FleetTask& task) {
+  const Place* const place = FindPlace(task.environment_id);
+  if (place == nullptr) return ReturnTask(*postgres_, task).status();
+  v1::CreateTuningJobRequest request;
+  request.set_environment(place->name);
+  request.add_problems()->set_text(task.problem_text);
+  request.set_priority(v1::PRIORITY_BACKGROUND);
+  request.set_force(task.kind == BatchKind::kVerify);
+  request.set_request_id(absl::StrCat("fleet-", task.task_id, "-", task.token));
+  const int64_t millis = absl::ToInt64Milliseconds(task.budget);
+  auto* const budget = request.mutable_options()->mutable_time_budget();
+  budget->set_seconds(millis / 1000);
+  budget->set_nanos(static_cast<int32_t>(millis % 1000 * 1'000'000));
+  const absl::StatusOr<v1::TuningJob> job = daemon_->CreateTuningJob(request);
+  if (!job.ok()) {
+    if (absl::IsUnavailable(job.status())) return ReturnTask(*postgres_, task).status();
+    return FailTask(*postgres_, task, std::string(job.status().message())).status();
+  }
+  running_.push_back({task, job->name(), absl::Now() + options_.lease / kRenewals});
+  return absl::OkStatus();
+}
+
+void Agent::GiveTasksBack() {
+  for (const RunningTask& running : running_) {
+    v1::CancelTuningJobRequest cancel;
+    cancel.set_name(running.job);
+    daemon_->CancelTuningJob(cancel).status().IgnoreError();
+    // Without a word its lease runs out.
+    if (postgres_ != nullptr && postgres_->ok()) {
+      ReturnTask(*postgres_, running.task).status().IgnoreError();
+    }
+  }
+  running_.clear();
+}
+
+absl::Status Agent::Upkeep() {
+  std::string here;
+  for (const auto& [text, place] : places_)
+    absl::StrAppend(&here, text, " ", place.driver_version, "\n");
+  const bool changed = here != verified_;
+  if (!changed && absl::Now() < next_upkeep_) return absl::OkStatus();
+  if (options_.verify_upgrades) RETURN_IF_ERROR(VerifyUpgrades());
+  verified_ = here;
+  next_upkeep_ = absl::Now() + kUpkeepEvery;
+  ASSIGN_OR_RETURN(const std::optional<Thinned> thinned, ThinFleetDaily(*postgres_, options_.keep));
+  if (thinned.has_value()) {
+    options_.log(absl::StrCat("thinned: ", thinned->evidence, " superseded tunings, ",
+                              thinned->tasks, " ended tasks, ", thinned->payloads,
+                              " pooled tunings that nothing refers to"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Agent::VerifyUpgrades() {
+  for (const auto& [text, place] : places_) {
+    ASSIGN_OR_RETURN(const int64_t queued, QueueVerification(*postgres_, *names_, place.environment,
+                                                             place.driver_version));
+    if (queued > 0) {
+      options_.log(absl::StrCat(queued, " problems of ", place.name, " are to be verified"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Duration Agent::OutboxLag() const {
+  return std::max(absl::Now() - waiting_since_, absl::ZeroDuration());
+}
+
+void Agent::ShowMetrics(bool failed) {
+  if (failed) ++counts_.failed_turns;
+  counts_.connected = postgres_ != nullptr && postgres_->ok();
+  if (!failed) counts_.last_exchange = absl::Now();
+  counts_.outbox_depth = state_.outbox_depth();
+  counts_.outbox_dropped = state_.outbox_dropped();
+  counts_.outbox_lag = OutboxLag();
+  counts_.tasks_running = static_cast<int64_t>(running_.size());
+  counts_.release = state_.release();
+  const MutexLock lock(metrics_mutex_);
+  metrics_ = counts_;
+}
+
+metrics::AgentMetrics Agent::Metrics() const {
+  const MutexLock lock(metrics_mutex_);
+  return metrics_;
+}
+
+}  // namespace convtune::fleet

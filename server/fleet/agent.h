@@ -1,5 +1,6 @@
-// The agent beside a daemon: what the node measured goes to the fleet, and what
-// the fleet released comes to the node. README.md says what it promises.
+// An Agent works beside a daemon: it delivers the node's tunings to the fleet, and
+// brings the fleet's releases, pins and queued problems to the node. README.md
+// says what it promises.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@
 #include "proto/model/environment.h"
 #include "server/metrics/agent_metrics.h"
 
-namespace convtune {
+namespace convtune::fleet {
 
 // Not thread-safe: one thread runs it.
 class Agent {
@@ -59,7 +60,7 @@ class Agent {
   void Run();
 
   // Thread-safe; as of the last turn.
-  AgentMetrics Metrics() const;
+  metrics::AgentMetrics Metrics() const;
 
  private:
   // An environment that a device of the node has.
@@ -89,13 +90,11 @@ class Agent {
   absl::StatusOr<bool> PushPage();
   absl::Status Restore(const std::map<std::string, std::vector<std::string>>& delivered);
 
-  // agent_upkeep.cc
   absl::Status Upkeep();
   absl::Status VerifyUpgrades();
   absl::Duration OutboxLag() const;
   void ShowMetrics(bool failed);
 
-  // agent_follow.cc
   absl::Status Follow();
   absl::Status FollowPins();
   // Returns how many this node has to deliver its own of first.
@@ -104,7 +103,6 @@ class Agent {
   const Place* FindPlace(int64_t id) const;
   const Place* FindPlace(const std::string& environment_text) const;
 
-  // agent_tasks.cc
   absl::Status WorkOnTasks();
   absl::Status TendTask(RunningTask* running, bool* ended);
   absl::Status ClaimMore();
@@ -134,13 +132,13 @@ class Agent {
   absl::Time waiting_since_ = absl::InfiniteFuture();  // that something is in the outbox
   absl::Time next_upkeep_ = absl::InfinitePast();
   std::string verified_;  // environments and drivers that were looked at last
-  AgentMetrics counts_;
+  metrics::AgentMetrics counts_;
   mutable Mutex metrics_mutex_;
-  AgentMetrics metrics_ GUARDED_BY(metrics_mutex_);
+  metrics::AgentMetrics metrics_ GUARDED_BY(metrics_mutex_);
 };
 
 // True if the node serves a canary with that share: the same nodes for as long as
 // it runs, and others for the next. Pure.
 bool TakesCanary(const std::string& node, int64_t release, int permille);
 
-}  // namespace convtune
+}  // namespace convtune::fleet

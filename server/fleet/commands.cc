@@ -10,16 +10,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
 #include "db/fleet_evidence.h"
 #include "db/fleet_migrator.h"
 #include "db/fleet_nodes.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 #include "server/fleet/agent.h"
-#include "server/fleet/output.h"
 #include "server/fleet/pooling.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 volatile std::sig_atomic_t stop_requested = 0;
@@ -40,7 +42,7 @@ class MigrateCommand final : public FleetCommand {
   void Register(CLI::App& root) override {
     app_ = AddVerb(root, "migrate", "make the fleet's tables, or bring them up to date");
   }
-  std::optional<int> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     return SayResult(Run());
   }
@@ -52,7 +54,7 @@ class MigrateCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int applied, MigrateFleet(*postgres));
     ASSIGN_OR_RETURN(const int version, FleetSchemaVersion(*postgres));
     if (json_) {
-      std::cout << JsonObject().Int("applied", applied).Int("schema_version", version).ToText()
+      std::cout << cli::JsonObject().Add("applied", applied).Add("schema_version", version).Take()
                 << '\n';
     } else {
       std::cout << "schema version " << version << ", " << applied << " migrations applied\n";
@@ -88,7 +90,7 @@ class AgentCommand final : public FleetCommand {
                      "IP:PORT for Prometheus: plain HTTP, so loopback or a trusted network")
         ->envname("CONVTUNE_FLEET_METRICS_ADDRESS");
   }
-  std::optional<int> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     return SayResult(Run());
   }
@@ -107,9 +109,9 @@ class AgentCommand final : public FleetCommand {
     options.node = node_.empty() ? HostName() : node_;
     options.version = CONVTUNE_VERSION;
     options.tune = !no_tune_;
-    ASSIGN_OR_RETURN(options.lease, ParseFleetTime("lease", lease_));
-    ASSIGN_OR_RETURN(options.refresh, ParseFleetTime("refresh", refresh_));
-    ASSIGN_OR_RETURN(options.keep, ParseFleetTime("keep-superseded", keep_));
+    ASSIGN_OR_RETURN(options.lease, cli::ParseTime("--lease", lease_));
+    ASSIGN_OR_RETURN(options.refresh, cli::ParseTime("--refresh", refresh_));
+    ASSIGN_OR_RETURN(options.keep, cli::ParseTime("--keep-superseded", keep_));
     options.verify_upgrades = verify_upgrades_;
     options.clock = &clock;
     options.stop = FleetStopRequested;
@@ -119,10 +121,10 @@ class AgentCommand final : public FleetCommand {
     };
     const auto log = options.log;
     ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(options)));
-    std::unique_ptr<AgentMetricsServer> metrics;
+    std::unique_ptr<metrics::AgentMetricsServer> metrics;
     if (!metrics_address_.empty()) {
-      ASSIGN_OR_RETURN(
-          metrics, AgentMetricsServer::Create(metrics_address_, [&] { return agent->Metrics(); }));
+      ASSIGN_OR_RETURN(metrics, metrics::AgentMetricsServer::Create(
+                                    metrics_address_, [&] { return agent->Metrics(); }));
       log(absl::StrCat("metrics at ", metrics->url()));
     }
     agent->Run();
@@ -146,7 +148,7 @@ class StatusCommand final : public FleetCommand {
   void Register(CLI::App& root) override {
     app_ = AddVerb(root, "status", "nodes, lag, versions, releases and the queue");
   }
-  std::optional<int> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     return SayResult(Run());
   }
@@ -169,56 +171,66 @@ class StatusCommand final : public FleetCommand {
                         int64_t promoted, int64_t canary, int64_t waiting) {
     std::vector<std::string> rows;
     for (const NodeStatus& node : nodes) {
-      rows.push_back(JsonObject()
-                         .Text("name", node.name)
-                         .Real("silent_seconds", absl::ToDoubleSeconds(node.silence))
-                         .Text("agent_version", node.agent_version)
-                         .Text("daemon_version", node.daemon_version)
-                         .Real("clock_offset_seconds", absl::ToDoubleSeconds(node.clock_offset))
-                         .Int("outbox_depth", node.outbox_depth)
-                         .Int("outbox_dropped", node.outbox_dropped)
-                         .Real("outbox_lag_seconds", absl::ToDoubleSeconds(node.outbox_lag))
-                         .Int("tuning_count", node.tuning_count)
-                         .Int("release", node.release)
-                         .Texts("devices", node.devices)
-                         .Text("last_error", node.last_error)
-                         .ToText());
+      rows.push_back(cli::JsonObject()
+                         .Add("name", node.name)
+                         .Add("silent_seconds", absl::ToDoubleSeconds(node.silence))
+                         .Add("agent_version", node.agent_version)
+                         .Add("daemon_version", node.daemon_version)
+                         .Add("clock_offset_seconds", absl::ToDoubleSeconds(node.clock_offset))
+                         .Add("outbox_depth", node.outbox_depth)
+                         .Add("outbox_dropped", node.outbox_dropped)
+                         .Add("outbox_lag_seconds", absl::ToDoubleSeconds(node.outbox_lag))
+                         .Add("tuning_count", node.tuning_count)
+                         .Add("release", node.release)
+                         .Add("devices", node.devices)
+                         .Add("last_error", node.last_error)
+                         .Take());
     }
-    std::cout << JsonObject()
-                     .Int("promoted", promoted)
-                     .Int("canary", canary)
-                     .Int("waiting_changes", waiting)
-                     .Int("environments", counts.environments)
-                     .Int("problems", counts.problems)
-                     .Int("evidence", counts.evidence)
-                     .Int("pooled", counts.pooled)
-                     .Int("waiting_to_pool", counts.waiting_to_pool)
-                     .Int("tasks_queued", counts.tasks_queued)
-                     .Int("tasks_leased", counts.tasks_leased)
-                     .Int("tasks_dead", counts.tasks_dead)
-                     .Int("pins", counts.pins)
-                     .Raw("nodes", JsonList(rows))
-                     .ToText()
+    std::cout << cli::JsonObject()
+                     .Add("promoted", promoted)
+                     .Add("canary", canary)
+                     .Add("waiting_changes", waiting)
+                     .Add("environments", counts.environments)
+                     .Add("problems", counts.problems)
+                     .Add("evidence", counts.evidence)
+                     .Add("pooled", counts.pooled)
+                     .Add("waiting_to_pool", counts.waiting_to_pool)
+                     .Add("tasks_queued", counts.tasks_queued)
+                     .Add("tasks_leased", counts.tasks_leased)
+                     .Add("tasks_dead", counts.tasks_dead)
+                     .Add("pins", counts.pins)
+                     .AddRaw("nodes", cli::JsonArray(rows))
+                     .Take()
               << '\n';
   }
 
   static void Print(const FleetCountsStatus& counts, const std::vector<NodeStatus>& nodes,
                     int64_t promoted, int64_t canary, int64_t waiting) {
-    FleetTable table({"NODE", "SEEN", "RELEASE", "OUTBOX", "LAG", "DROPPED", "TUNINGS", "CLOCK",
-                      "VERSION", "DEVICES", "ERROR"});
+    cli::Table table({{"NODE"},
+                      {"SEEN", cli::Align::kRight},
+                      {"RELEASE", cli::Align::kRight},
+                      {"OUTBOX", cli::Align::kRight},
+                      {"LAG", cli::Align::kRight},
+                      {"DROPPED", cli::Align::kRight},
+                      {"TUNINGS", cli::Align::kRight},
+                      {"CLOCK"},
+                      {"VERSION"},
+                      {"DEVICES"},
+                      {"ERROR"}});
     for (const NodeStatus& node : nodes) {
       const absl::Duration offset = absl::AbsDuration(node.clock_offset);
-      table.Add(
-          {node.name, Age(node.silence), absl::StrCat(node.release),
-           absl::StrCat(node.outbox_depth), node.outbox_depth == 0 ? "-" : Age(node.outbox_lag),
-           absl::StrCat(node.outbox_dropped), absl::StrCat(node.tuning_count),
-           offset < absl::Seconds(1)
-               ? "ok"
-               : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+", Age(offset)),
-           absl::StrCat(node.daemon_version, "/", node.agent_version),
-           absl::StrJoin(node.devices, " "), node.last_error});
+      table.Add({node.name, cli::FormatAge(node.silence), absl::StrCat(node.release),
+                 absl::StrCat(node.outbox_depth),
+                 node.outbox_depth == 0 ? "-" : cli::FormatAge(node.outbox_lag),
+                 absl::StrCat(node.outbox_dropped), absl::StrCat(node.tuning_count),
+                 offset < absl::Seconds(1)
+                     ? "ok"
+                     : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+",
+                                    cli::FormatAge(offset)),
+                 absl::StrCat(node.daemon_version, "/", node.agent_version),
+                 absl::StrJoin(node.devices, " "), node.last_error});
     }
-    if (!nodes.empty()) std::cout << table.ToText();
+    if (!nodes.empty()) std::cout << table.Render(0, false);
     std::cout << nodes.size() << " nodes; release " << promoted;
     if (canary != 0) std::cout << ", canary " << canary;
     std::cout << "; " << waiting << " changes wait for a promotion; " << counts.pins << " pins\n"
@@ -282,7 +294,7 @@ std::vector<std::unique_ptr<FleetCommand>> AllFleetCommands() {
   all.push_back(NewFleetPinCommand());
   all.push_back(NewUpgradeCommand());
   all.push_back(NewFleetReportCommand());
-  all.push_back(NewThinCommand());
+  all.push_back(NewPruneCommand());
   all.push_back(NewMigrateCommand());
   return all;
 }
@@ -290,6 +302,11 @@ std::vector<std::unique_ptr<FleetCommand>> AllFleetCommands() {
 std::unique_ptr<FleetCommand> NewMigrateCommand() { return std::make_unique<MigrateCommand>(); }
 std::unique_ptr<FleetCommand> NewAgentCommand() { return std::make_unique<AgentCommand>(); }
 std::unique_ptr<FleetCommand> NewStatusCommand() { return std::make_unique<StatusCommand>(); }
+
+cli::ExitCode SayResult(const absl::Status& status) {
+  if (!status.ok()) std::cerr << "error: " << status.message() << '\n';
+  return cli::ExitCodeOf(status);
+}
 
 bool FleetStopRequested() { return stop_requested != 0; }
 
@@ -312,4 +329,4 @@ absl::Status PoolEverything(Postgres& postgres) {
   }
 }
 
-}  // namespace convtune
+}  // namespace convtune::fleet

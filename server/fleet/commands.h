@@ -1,5 +1,6 @@
-// The verbs of convtune-fleet. Each registers itself below the program's options
-// and returns the exit code when it was chosen.
+// A FleetCommand is a verb of convtune-fleet. It registers itself below the
+// program's options and returns the exit code when it was chosen. Tables, JSON,
+// durations and exit codes are those of the command line (client/cli).
 #pragma once
 
 #include <functional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/cli/app/exit_code.h"
 #include "db/postgres.h"
 #include "server/fleet/settings.h"
 
@@ -16,15 +18,15 @@ namespace CLI {
 class App;
 }
 
-namespace convtune {
+namespace convtune::fleet {
 
-// A verb. Its address is registered.
+// Its address is registered.
 class FleetCommand {
  public:
   virtual ~FleetCommand() = default;
   virtual void Register(CLI::App& root) = 0;
   // The exit code; nullopt if another verb was chosen.
-  virtual std::optional<int> RunIfChosen() = 0;
+  virtual std::optional<cli::ExitCode> RunIfChosen() = 0;
 
  protected:
   // A connection to a database whose schema this program knows.
@@ -50,9 +52,12 @@ std::unique_ptr<FleetCommand> NewStatusCommand();
 std::unique_ptr<FleetCommand> NewFleetTuneCommand();
 std::unique_ptr<FleetCommand> NewUpgradeCommand();
 std::unique_ptr<FleetCommand> NewFleetReportCommand();
-std::unique_ptr<FleetCommand> NewThinCommand();
+std::unique_ptr<FleetCommand> NewPruneCommand();
 std::unique_ptr<FleetCommand> NewFleetReleaseCommand();
 std::unique_ptr<FleetCommand> NewFleetPinCommand();
+
+// Says the error, if it is one, on standard error; returns the exit code.
+cli::ExitCode SayResult(const absl::Status& status);
 
 // Asked by whatever takes long; true once SIGINT or SIGTERM came.
 bool FleetStopRequested();
@@ -63,4 +68,4 @@ void CatchFleetSignals();
 // for others who are at it.
 absl::Status PoolEverything(Postgres& postgres);
 
-}  // namespace convtune
+}  // namespace convtune::fleet

@@ -4,39 +4,38 @@
 #include <iostream>
 
 #include "server/fleet/commands.h"
-#include "server/fleet/output.h"
 
 namespace {
 
-int Run(int argc, char** argv) {
+convtune::cli::ExitCode Run(int argc, char** argv) {
   CLI::App app{"convtune-fleet: tuning shared between nodes, through PostgreSQL"};
   app.set_version_flag("--version", CONVTUNE_VERSION);
   app.require_subcommand(1);
-  const auto commands = convtune::AllFleetCommands();
+  const auto commands = convtune::fleet::AllFleetCommands();
   for (const auto& command : commands) command->Register(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
       app.exit(error);
-      return convtune::kExitDone;
+      return convtune::cli::ExitCode::kDone;
     }
     std::cerr << "error: " << error.what() << "\nRun with --help for more information.\n";
-    return convtune::kExitUsage;
+    return convtune::cli::ExitCode::kUsage;
   }
   for (const auto& command : commands) {
     if (const auto code = command->RunIfChosen()) return *code;
   }
-  return convtune::kExitUsage;
+  return convtune::cli::ExitCode::kUsage;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    return Run(argc, argv);
+    return static_cast<int>(Run(argc, argv));
   } catch (const std::exception& error) {
     std::cerr << "error: " << error.what() << '\n';
-    return convtune::kExitFailed;
+    return static_cast<int>(convtune::cli::ExitCode::kFailed);
   }
 }

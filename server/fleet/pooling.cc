@@ -9,7 +9,7 @@
 #include "client/report/report_group.h"
 #include "server/decision/ranking.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 // With fewer nodes the sign test's interval at 95% is none, or the extremes, which
@@ -248,10 +248,10 @@ PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence) {
     }
   }
   pooled.stock = StockIndex(pooled.tuning.candidates);
-  std::vector<GroupTuning> group;
+  std::vector<report::GroupTuning> group;
   for (const NodeEvidence& each : evidence) group.push_back({each.provenance_id, &each.tuning});
-  pooled.report_rows = PackGroup(group, evidence.front().environment);
+  pooled.report_rows = report::PackGroup(group, evidence.front().environment);
   return pooled;
 }
 
-}  // namespace convtune
+}  // namespace convtune::fleet

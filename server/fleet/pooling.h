@@ -1,11 +1,11 @@
-// From what many nodes measured to what the fleet believes. Pure functions.
+// PoolEvidence makes one pooled tuning of the evidence of many nodes. Pure.
 #pragma once
 
 #include <vector>
 
 #include "db/fleet_evidence.h"
 
-namespace convtune {
+namespace convtune::fleet {
 
 // Puts the evidence of one problem together, at least one node's. Only tunings
 // of the best standing (TuningStanding) count, in the cache state that most of
@@ -25,4 +25,4 @@ namespace convtune {
 // the pooled winner lies wholly above that of its own: within noise nobody does.
 PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence);
 
-}  // namespace convtune
+}  // namespace convtune::fleet

@@ -5,14 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
 #include "db/fleet_releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/candidate.h"
 #include "proto/model/conv_problem.h"
 #include "server/fleet/commands.h"
-#include "server/fleet/output.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 constexpr int64_t kMostChanges = 10'000;
@@ -29,22 +31,27 @@ const char* StateName(ReleaseState state) {
   return "unknown";
 }
 
+// "12.3"; "-" for nothing.
+std::string Micros(std::optional<double> us) {
+  return us.has_value() ? absl::StrFormat("%.1f", *us) : "-";
+}
+
 std::string ReleaseJson(const FleetRelease& one) {
   const Release& release = one.release;
-  JsonObject object;
-  object.Int("release", release.number)
-      .Text("state", StateName(release.state))
-      .Int("canary_permille", release.canary_permille)
-      .Int("restores", release.restores)
-      .Int("changes", one.change_count)
-      .Int("nodes", one.node_count)
-      .Text("author", release.author)
-      .Text("reason", release.reason)
-      .Text("create_time",
-            absl::FormatTime(absl::RFC3339_full, release.create_time, absl::UTCTimeZone()))
-      .Text("end_author", release.end_author)
-      .Text("end_reason", release.end_reason);
-  return object.ToText();
+  cli::JsonObject object;
+  object.Add("release", release.number)
+      .Add("state", StateName(release.state))
+      .Add("canary_permille", release.canary_permille)
+      .Add("restores", release.restores)
+      .Add("changes", one.change_count)
+      .Add("nodes", one.node_count)
+      .Add("author", release.author)
+      .Add("reason", release.reason)
+      .Add("create_time",
+           absl::FormatTime(absl::RFC3339_full, release.create_time, absl::UTCTimeZone()))
+      .Add("end_author", release.end_author)
+      .Add("end_reason", release.end_reason);
+  return object.Take();
 }
 
 class FleetReleaseCommand final : public FleetCommand {
@@ -66,7 +73,7 @@ class FleetReleaseCommand final : public FleetCommand {
     rollback_->add_option("RELEASE", target_, "number; without it the one before");
   }
 
-  std::optional<int> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     if (list_->parsed()) return SayResult(List());
     if (diff_->parsed()) return SayResult(Diff());
@@ -81,10 +88,16 @@ class FleetReleaseCommand final : public FleetCommand {
     if (json_) {
       std::vector<std::string> rows;
       for (const FleetRelease& release : releases) rows.push_back(ReleaseJson(release));
-      std::cout << JsonList(rows) << '\n';
+      std::cout << cli::JsonArray(rows) << '\n';
       return absl::OkStatus();
     }
-    FleetTable table({"RELEASE", "STATE", "NODES", "CHANGES", "WHEN", "AUTHOR", "REASON"});
+    cli::Table table({{"RELEASE"},
+                      {"STATE"},
+                      {"NODES", cli::Align::kRight},
+                      {"CHANGES", cli::Align::kRight},
+                      {"WHEN"},
+                      {"AUTHOR"},
+                      {"REASON"}});
     for (const FleetRelease& one : releases) {
       const Release& release = one.release;
       std::string state = StateName(release.state);
@@ -97,7 +110,7 @@ class FleetReleaseCommand final : public FleetCommand {
                  absl::FormatTime("%Y-%m-%d %H:%M:%SZ", release.create_time, absl::UTCTimeZone()),
                  release.author, release.reason});
     }
-    std::cout << table.ToText();
+    std::cout << table.Render(0, false);
     return absl::OkStatus();
   }
 
@@ -116,31 +129,37 @@ class FleetReleaseCommand final : public FleetCommand {
     if (json_) {
       std::vector<std::string> rows;
       for (const FleetChange& change : diff.changes) {
-        rows.push_back(JsonObject()
-                           .Text("environment", change.environment_text)
-                           .Text("problem", change.problem_text)
-                           .Text("before", change.before)
-                           .Text("after", change.after)
-                           .MaybeReal("before_us", change.before_us)
-                           .MaybeReal("after_us", change.after_us)
-                           .Int("nodes", change.node_count)
-                           .ToText());
+        rows.push_back(cli::JsonObject()
+                           .Add("environment", change.environment_text)
+                           .Add("problem", change.problem_text)
+                           .Add("before", change.before)
+                           .Add("after", change.after)
+                           .Add("before_us", change.before_us)
+                           .Add("after_us", change.after_us)
+                           .Add("nodes", change.node_count)
+                           .Take());
       }
-      std::cout << JsonObject()
-                       .Int("change_count", diff.change_count)
-                       .Raw("changes", JsonList(rows))
-                       .ToText()
+      std::cout << cli::JsonObject()
+                       .Add("change_count", diff.change_count)
+                       .AddRaw("changes", cli::JsonArray(rows))
+                       .Take()
                 << '\n';
       return absl::OkStatus();
     }
-    FleetTable table({"PROBLEM", "ENVIRONMENT", "BEFORE", "us", "AFTER", "us", "NODES"});
+    cli::Table table({{"PROBLEM"},
+                      {"ENVIRONMENT"},
+                      {"BEFORE"},
+                      {"us", cli::Align::kRight},
+                      {"AFTER"},
+                      {"us", cli::Align::kRight},
+                      {"NODES", cli::Align::kRight}});
     for (const FleetChange& change : diff.changes) {
       table.Add({change.problem_text, change.environment_text,
                  change.before.empty() ? "(none)" : change.before, Micros(change.before_us),
                  change.after.empty() ? "(none)" : change.after, Micros(change.after_us),
                  absl::StrCat(change.node_count)});
     }
-    if (!diff.changes.empty()) std::cout << table.ToText();
+    if (!diff.changes.empty()) std::cout << table.Render(0, false);
     std::cerr << diff.change_count << " changes\n";
     return absl::OkStatus();
   }
@@ -223,7 +242,7 @@ class FleetPinCommand final : public FleetCommand {
     pins_ = AddVerb(root, "pins", "every pin");
   }
 
-  std::optional<int> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (pin_->parsed()) return SayResult(Pin());
     if (unpin_->parsed()) return SayResult(Unpin());
     if (pins_->parsed()) return SayResult(List());
@@ -237,7 +256,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const CandidateId candidate, ParseCandidateId(candidate_));
     std::optional<absl::Duration> ttl;
     if (!ttl_.empty()) {
-      ASSIGN_OR_RETURN(ttl, ParseFleetTime("ttl", ttl_));
+      ASSIGN_OR_RETURN(ttl, cli::ParseTime("--ttl", ttl_));
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
@@ -246,7 +265,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int64_t id, PutFleetPin(*postgres, names, environment, problem.ToText(),
                                                    ToText(candidate), author_, reason_, ttl));
     if (json_) {
-      std::cout << JsonObject().Int("pin", id).ToText() << '\n';
+      std::cout << cli::JsonObject().Add("pin", id).Take() << '\n';
     } else {
       std::cout << "pin " << id << '\n';
     }
@@ -265,23 +284,29 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<FleetPin> pins, ListFleetPins(*postgres, {}));
     std::vector<std::string> rows;
-    FleetTable table({"PIN", "PROBLEM", "ENVIRONMENT", "CANDIDATE", "LEFT", "AUTHOR", "REASON"});
+    cli::Table table({{"PIN"},
+                      {"PROBLEM"},
+                      {"ENVIRONMENT"},
+                      {"CANDIDATE"},
+                      {"LEFT", cli::Align::kRight},
+                      {"AUTHOR"},
+                      {"REASON"}});
     for (const FleetPin& pin : pins) {
       std::optional<double> seconds;
       if (pin.left.has_value()) seconds = absl::ToDoubleSeconds(*pin.left);
-      rows.push_back(JsonObject()
-                         .Int("pin", pin.pin_id)
-                         .Text("problem", pin.problem_text)
-                         .Text("environment", pin.environment_text)
-                         .Text("candidate", pin.candidate)
-                         .MaybeReal("seconds_left", seconds)
-                         .Text("author", pin.author)
-                         .Text("reason", pin.reason)
-                         .ToText());
+      rows.push_back(cli::JsonObject()
+                         .Add("pin", pin.pin_id)
+                         .Add("problem", pin.problem_text)
+                         .Add("environment", pin.environment_text)
+                         .Add("candidate", pin.candidate)
+                         .Add("seconds_left", seconds)
+                         .Add("author", pin.author)
+                         .Add("reason", pin.reason)
+                         .Take());
       table.Add({absl::StrCat(pin.pin_id), pin.problem_text, pin.environment_text, pin.candidate,
-                 pin.left.has_value() ? Age(*pin.left) : "-", pin.author, pin.reason});
+                 pin.left.has_value() ? cli::FormatAge(*pin.left) : "-", pin.author, pin.reason});
     }
-    std::cout << (json_ ? JsonList(rows) + "\n" : table.ToText());
+    std::cout << (json_ ? cli::JsonArray(rows) + "\n" : table.Render(0, false));
     return absl::OkStatus();
   }
 
@@ -301,4 +326,4 @@ std::unique_ptr<FleetCommand> NewFleetReleaseCommand() {
 }
 std::unique_ptr<FleetCommand> NewFleetPinCommand() { return std::make_unique<FleetPinCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::fleet

@@ -3,14 +3,13 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "client/cli/report_output.h"
-#include "client/cli/terminal_io.h"
+#include "client/cli/commands/report/report_output.h"
+#include "client/cli/output/terminal_io.h"
 #include "proto/base/status_macros.h"
 #include "server/fleet/commands.h"
-#include "server/fleet/output.h"
 #include "server/fleet/report_source.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 constexpr absl::Duration kShowEvery = absl::Milliseconds(100);
@@ -22,19 +21,19 @@ class FleetReportCommand final : public FleetCommand {
     app_->add_flag("--csv", csv_, "print the rows as CSV")->excludes("--json");
     output_.Register(*app_);
   }
-  std::optional<int> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     return SayResult(Run());
   }
 
  private:
   absl::Status Run() {
-    Io io = TerminalIo();
-    ASSIGN_OR_RETURN(const ReportOptions options, output_.Options());
+    cli::Io io = cli::TerminalIo();
+    ASSIGN_OR_RETURN(const report::ReportOptions options, output_.Options());
     ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(*postgres));
-    const ReportFilter filter = output_.Filter();
-    ReportData data(filter);
+    const report::ReportFilter filter = output_.Filter();
+    report::ReportData data(filter);
     absl::Time next = absl::Now() + kShowEvery;
     bool shown = false;
     const absl::Status read = AddFleet(*postgres, filter, &data, [&](int64_t done, int64_t total) {
@@ -45,12 +44,14 @@ class FleetReportCommand final : public FleetCommand {
     });
     if (shown) io.err << "\r\x1b[K" << std::flush;
     RETURN_IF_ERROR(read);
-    const Format format = json_ ? Format::kJson : csv_ ? Format::kCsv : Format::kTable;
+    const cli::Format format = json_  ? cli::Format::kJson
+                               : csv_ ? cli::Format::kCsv
+                                      : cli::Format::kTable;
     return output_.Write(data, options, format, io);
   }
 
   CLI::App* app_ = nullptr;
-  ReportOutput output_;
+  cli::ReportOutput output_;
   bool csv_ = false;
 };
 
@@ -60,4 +61,4 @@ std::unique_ptr<FleetCommand> NewFleetReportCommand() {
   return std::make_unique<FleetReportCommand>();
 }
 
-}  // namespace convtune
+}  // namespace convtune::fleet

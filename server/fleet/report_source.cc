@@ -6,7 +6,7 @@
 #include "db/fleet_reports.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 constexpr int64_t kMostWanted = 1000;
@@ -41,7 +41,8 @@ class Numbers {
 
 }  // namespace
 
-absl::Status AddFleet(Postgres& postgres, const ReportFilter& filter, ReportData* data,
+absl::Status AddFleet(Postgres& postgres, const report::ReportFilter& filter,
+                      report::ReportData* data,
                       const std::function<void(int64_t, int64_t)>& progress) {
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::BeginRead(postgres));
   Numbers environments, problems, places;
@@ -55,11 +56,11 @@ absl::Status AddFleet(Postgres& postgres, const ReportFilter& filter, ReportData
   for (const NumberedProvenance& each : provenances) {
     const Provenance& from = each.provenance;
     places.Set(each.id,
-               data->AddPlace({each.node, from.gpu_uuid, from.driver_version, from.cuda_version}));
+               data->AddPlace({each.node, from.gpu_uuid, from.driver_version, from.CudaText()}));
   }
   if (!environments.empty() && !problems.empty()) {
     ASSIGN_OR_RETURN(const int64_t total, CountReportRows(postgres));
-    if (filter == ReportFilter()) data->ReserveRows(static_cast<size_t>(total));
+    if (filter == report::ReportFilter()) data->ReserveRows(static_cast<size_t>(total));
     int64_t done = 0;
     RETURN_IF_ERROR(ReadReportGroups(
         postgres, environments.Wanted(), problems.Wanted(), [&](const ReportGroup& group) {
@@ -67,7 +68,7 @@ absl::Status AddFleet(Postgres& postgres, const ReportFilter& filter, ReportData
           const int problem = problems[group.problem_id];
           if (environment < 0 || problem < 0) return absl::OkStatus();
           const absl::StatusOr<int64_t> rows =
-              AddGroup(group.rows, environment, problem, places.all(), data);
+              report::AddGroup(group.rows, environment, problem, places.all(), data);
           if (!rows.ok()) return rows.status();
           done += *rows;
           if (progress) progress(done, total);
@@ -84,4 +85,4 @@ absl::Status AddFleet(Postgres& postgres, const ReportFilter& filter, ReportData
   return absl::OkStatus();
 }
 
-}  // namespace convtune
+}  // namespace convtune::fleet

@@ -1,4 +1,4 @@
-// Rows of reports out of the fleet's database.
+// Adds the rows of the fleet's database to a report.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,13 @@
 #include "client/report/report_data.h"
 #include "db/postgres.h"
 
-namespace convtune {
+namespace convtune::fleet {
 
 // Adds what all nodes measured, as of one moment, and what they count and miss.
 // What is not pooled yet is not in it. `progress` (may be empty) is told how many
 // rows of how many were read.
-absl::Status AddFleet(Postgres& postgres, const ReportFilter& filter, ReportData* data,
+absl::Status AddFleet(Postgres& postgres, const report::ReportFilter& filter,
+                      report::ReportData* data,
                       const std::function<void(int64_t, int64_t)>& progress);
 
-}  // namespace convtune
+}  // namespace convtune::fleet

@@ -12,7 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
@@ -74,14 +74,4 @@ absl::StatusOr<Postgres::Options> PostgresFlags::Resolve() const {
   return options;
 }
 
-absl::StatusOr<absl::Duration> ParseFleetTime(const std::string& field, const std::string& text) {
-  absl::Duration time;
-  if (!absl::ParseDuration(text, &time) || time <= absl::ZeroDuration() ||
-      time == absl::InfiniteDuration()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--", field, ": must be a time above 0 such as 30s or 1h30m, is \"", text, "\""));
-  }
-  return time;
-}
-
-}  // namespace convtune
+}  // namespace convtune::fleet

@@ -1,4 +1,4 @@
-// Where the fleet's database is.
+// PostgresFlags say where the fleet's database is.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace CLI {
 class App;
 }
 
-namespace convtune {
+namespace convtune::fleet {
 
 // Value type, but its address is registered.
 struct PostgresFlags {
@@ -29,7 +29,4 @@ struct PostgresFlags {
   absl::StatusOr<Postgres::Options> Resolve() const;
 };
 
-// Reads "2s", "500ms", "1h30m": a positive time. INVALID_ARGUMENT names `field`.
-absl::StatusOr<absl::Duration> ParseFleetTime(const std::string& field, const std::string& text);
-
-}  // namespace convtune
+}  // namespace convtune::fleet

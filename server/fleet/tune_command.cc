@@ -9,15 +9,16 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
 #include "db/fleet_queue.h"
 #include "db/fleet_releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_list.h"
 #include "proto/convert/problem_order.h"
 #include "server/fleet/commands.h"
-#include "server/fleet/output.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(200);
@@ -26,13 +27,13 @@ constexpr int64_t kMostDead = 100;
 std::string DeadJson(const std::vector<DeadTask>& dead) {
   std::vector<std::string> rows;
   for (const DeadTask& task : dead) {
-    rows.push_back(JsonObject()
-                       .Text("problem", task.problem_text)
-                       .Text("environment", task.environment_text)
-                       .Texts("reasons", task.reasons)
-                       .ToText());
+    rows.push_back(cli::JsonObject()
+                       .Add("problem", task.problem_text)
+                       .Add("environment", task.environment_text)
+                       .Add("reasons", task.reasons)
+                       .Take());
   }
-  return JsonList(rows);
+  return cli::JsonArray(rows);
 }
 
 // A line that is written over on a terminal, and one for each change elsewhere.
@@ -48,7 +49,7 @@ class ProgressLine {
     const double share = static_cast<double>(progress.done + progress.dead) /
                          static_cast<double>(std::max<int64_t>(1, progress.total()));
     if (share > 0 && share < 1) {
-      absl::StrAppend(&line, ", ", Age(elapsed * ((1 - share) / share)), " left");
+      absl::StrAppend(&line, ", ", cli::FormatAge(elapsed * ((1 - share) / share)), " left");
     }
     std::cerr << "\r\x1b[K" << line << std::flush;
     shown_ = true;
@@ -84,10 +85,10 @@ class FleetTuneCommand final : public FleetCommand {
     app_->add_flag("--dead", dead_, "list what nobody could tune, with the reasons, instead");
   }
 
-  std::optional<int> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     CatchFleetSignals();
-    const absl::StatusOr<int> code = Run();
+    const absl::StatusOr<cli::ExitCode> code = Run();
     return code.ok() ? *code : SayResult(code.status());
   }
 
@@ -146,8 +147,8 @@ class FleetTuneCommand final : public FleetCommand {
     return MostWorkFirst(rows);
   }
 
-  absl::StatusOr<int> Run() {
-    ASSIGN_OR_RETURN(const absl::Duration budget, ParseFleetTime("budget", budget_));
+  absl::StatusOr<cli::ExitCode> Run() {
+    ASSIGN_OR_RETURN(const absl::Duration budget, cli::ParseTime("--budget", budget_));
     const bool queue = watch_ == 0 && cancel_ == 0 && !dead_;
     std::vector<ProblemRow> rows;
     if (queue) {
@@ -174,34 +175,34 @@ class FleetTuneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int64_t batch, QueueBatch(*postgres, names, request));
     if (batch == 0) {
       std::cerr << "every one of them is queued already\n";
-      return kExitDone;
+      return cli::ExitCode::kDone;
     }
     std::cerr << "batch " << batch << '\n';
     if (!no_wait_) return Watch(*postgres, batch);
-    if (json_) std::cout << JsonObject().Int("batch", batch).ToText() << '\n';
-    return kExitDone;
+    if (json_) std::cout << cli::JsonObject().Add("batch", batch).Take() << '\n';
+    return cli::ExitCode::kDone;
   }
 
-  absl::StatusOr<int> Cancel(Postgres& postgres) {
+  absl::StatusOr<cli::ExitCode> Cancel(Postgres& postgres) {
     ASSIGN_OR_RETURN(const int64_t cancelled, CancelBatch(postgres, cancel_));
     std::cout << cancelled << " cancelled\n";
-    return kExitDone;
+    return cli::ExitCode::kDone;
   }
 
-  absl::StatusOr<int> ListDead(Postgres& postgres) {
+  absl::StatusOr<cli::ExitCode> ListDead(Postgres& postgres) {
     ASSIGN_OR_RETURN(const std::vector<DeadTask> dead, ListDeadTasks(postgres, watch_, 10'000));
     if (json_) {
       std::cout << DeadJson(dead) << '\n';
-      return kExitDone;
+      return cli::ExitCode::kDone;
     }
     for (const DeadTask& task : dead) {
       std::cout << task.problem_text << " in " << task.environment_text << '\n';
       for (const std::string& reason : task.reasons) std::cout << "  " << reason << '\n';
     }
-    return kExitDone;
+    return cli::ExitCode::kDone;
   }
 
-  absl::StatusOr<int> Watch(Postgres& postgres, int64_t batch) {
+  absl::StatusOr<cli::ExitCode> Watch(Postgres& postgres, int64_t batch) {
     const absl::Time start = absl::Now();
     ProgressLine line;
     BatchProgress progress;
@@ -214,27 +215,27 @@ class FleetTuneCommand final : public FleetCommand {
     line.End();
     ASSIGN_OR_RETURN(const std::vector<DeadTask> dead, ListDeadTasks(postgres, batch, kMostDead));
     if (json_) {
-      std::cout << JsonObject()
-                       .Int("batch", batch)
-                       .Int("total", progress.total())
-                       .Int("done", progress.done)
-                       .Int("dead", progress.dead)
-                       .Int("cancelled", progress.cancelled)
-                       .Int("open", progress.queued + progress.leased)
-                       .Raw("dead_letters", DeadJson(dead))
-                       .ToText()
+      std::cout << cli::JsonObject()
+                       .Add("batch", batch)
+                       .Add("total", progress.total())
+                       .Add("done", progress.done)
+                       .Add("dead", progress.dead)
+                       .Add("cancelled", progress.cancelled)
+                       .Add("open", progress.queued + progress.leased)
+                       .AddRaw("dead_letters", DeadJson(dead))
+                       .Take()
                 << '\n';
     } else {
       std::cout << absl::StrFormat(
           "batch %d: %d of %d tuned, %d dead, %d cancelled, %d open in %s\n", batch, progress.done,
           progress.total(), progress.dead, progress.cancelled, progress.queued + progress.leased,
-          Age(absl::Now() - start));
+          cli::FormatAge(absl::Now() - start));
       for (const DeadTask& task : dead) {
         std::cout << "dead: " << task.problem_text << ": " << absl::StrJoin(task.reasons, "; ")
                   << '\n';
       }
     }
-    return progress.dead > 0 || !progress.ended() ? kExitFailed : kExitDone;
+    return progress.dead > 0 || !progress.ended() ? cli::ExitCode::kFailed : cli::ExitCode::kDone;
   }
 
   CLI::App* app_ = nullptr;
@@ -262,7 +263,7 @@ class UpgradeCommand final : public FleetCommand {
     app_->add_option("--most", most_, "queue only so many, the most used")->capture_default_str();
     AddDecision(app_);
   }
-  std::optional<int> RunIfChosen() override {
+  std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
     return SayResult(Run());
   }
@@ -270,7 +271,7 @@ class UpgradeCommand final : public FleetCommand {
  private:
   absl::Status Run() {
     RETURN_IF_ERROR(CheckDecision());
-    ASSIGN_OR_RETURN(const absl::Duration budget, ParseFleetTime("budget", budget_));
+    ASSIGN_OR_RETURN(const absl::Duration budget, cli::ParseTime("--budget", budget_));
     if (to_.empty() && driver_.empty()) {
       return absl::InvalidArgumentError("--to or --driver: is required");
     }
@@ -307,10 +308,10 @@ class UpgradeCommand final : public FleetCommand {
       ASSIGN_OR_RETURN(batch, QueueBatch(*postgres, names, request));
     }
     if (json_) {
-      std::cout << JsonObject()
-                       .Int("batch", batch)
-                       .Int("problems", static_cast<int64_t>(request.tasks.size()))
-                       .ToText()
+      std::cout << cli::JsonObject()
+                       .Add("batch", batch)
+                       .Add("problems", static_cast<int64_t>(request.tasks.size()))
+                       .Take()
                 << '\n';
     } else if (batch == 0) {
       std::cout << "nothing has to be verified\n";
@@ -332,4 +333,4 @@ class UpgradeCommand final : public FleetCommand {
 std::unique_ptr<FleetCommand> NewFleetTuneCommand() { return std::make_unique<FleetTuneCommand>(); }
 std::unique_ptr<FleetCommand> NewUpgradeCommand() { return std::make_unique<UpgradeCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::fleet

@@ -203,7 +203,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   answer.runners_up = MakeRunnersUp(*winner, eligible);
   answer.origin = tuning.origin;
   answer.environment_name = indexed.EnvironmentName();
-  answer.age = std::max(absl::ZeroDuration(), now - tuning.tune_time);
+  answer.tune_time = tuning.tune_time;
   answer.candidate_count = indexed.candidate_count;
   answer.tuning_id = indexed.digest.ToString();
   answer.persisted = indexed.persisted;

@@ -22,7 +22,7 @@ struct Answer {
   bool pinned = false;
   std::string pin_reason;
   std::string environment_name;
-  absl::Duration age;
+  absl::Time tune_time = absl::UnixEpoch();
   int candidate_count = 0;
   int eligible_count = 0;
   std::string tuning_id;

@@ -29,8 +29,8 @@ struct LookupRequest {
   bool include_hints = false;
 };
 
-// What an answer was made of. But for its age the same answer is given again
-// for as long as Tuner::StillHolds says so.
+// What an answer was made of. The same answer is given again for as long as
+// Tuner::StillHolds says so.
 struct AnswerSource {
   TuningDigest digest;      // of the key
   int alignment_bytes = 0;  // of the problem
@@ -40,7 +40,6 @@ struct AnswerSource {
   // No tuning for a less strict alignment could better it.
   bool settled = false;
   bool first_configs_only = false;
-  absl::Time tune_time = absl::UnixEpoch();
   absl::Duration elapsed = absl::ZeroDuration();  // what the tuning had taken
 };
 

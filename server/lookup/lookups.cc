@@ -29,7 +29,6 @@ AnswerSource SourceOf(const IndexHit& known, const ConvProblem& problem, const T
   source.pin = known.pin;
   source.settled = IsSettled(known);
   source.first_configs_only = tuning.has(IncompleteReason::kFirstConfigsOnly);
-  source.tune_time = tuning.tune_time;
   source.elapsed = tuning.elapsed;
   return source;
 }

@@ -10,7 +10,7 @@
 #include "prometheus/metric_family.h"
 #include "server/metrics/metrics_address.h"
 
-namespace convtune {
+namespace convtune::metrics {
 namespace {
 
 using prometheus::MetricType;
@@ -101,4 +101,4 @@ absl::StatusOr<std::unique_ptr<AgentMetricsServer>> AgentMetricsServer::Create(
   }
 }
 
-}  // namespace convtune
+}  // namespace convtune::metrics

@@ -1,4 +1,4 @@
-// Metrics of a fleet's agent for Prometheus, at an HTTP address of their own.
+// An AgentMetricsServer serves metrics of a fleet's agent to Prometheus.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
-namespace convtune {
+namespace convtune::metrics {
 
 // One moment of an agent. Value type.
 struct AgentMetrics {
@@ -37,4 +37,4 @@ class AgentMetricsServer {
   virtual std::string url() const = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::metrics

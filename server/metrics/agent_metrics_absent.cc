@@ -1,7 +1,7 @@
 // Where prometheus-cpp is not there.
 #include "server/metrics/agent_metrics.h"
 
-namespace convtune {
+namespace convtune::metrics {
 
 absl::StatusOr<std::unique_ptr<AgentMetricsServer>> AgentMetricsServer::Create(
     const std::string& /*address*/, std::function<AgentMetrics()> /*read*/) {
@@ -9,4 +9,4 @@ absl::StatusOr<std::unique_ptr<AgentMetricsServer>> AgentMetricsServer::Create(
       "--metrics-address: this convtune-fleet was built without prometheus-cpp");
 }
 
-}  // namespace convtune
+}  // namespace convtune::metrics

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace convtune {
+namespace convtune::metrics {
 namespace {
 
 constexpr int kPageSize = 1000;
@@ -48,4 +48,4 @@ std::vector<EnvironmentCensus> EvidenceCensus::Count() const {
   return list;
 }
 
-}  // namespace convtune
+}  // namespace convtune::metrics

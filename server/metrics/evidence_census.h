@@ -10,7 +10,7 @@
 #include "proto/model/enums.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune {
+namespace convtune::metrics {
 
 // Value type.
 struct EnvironmentCensus {
@@ -43,4 +43,4 @@ class EvidenceCensus {
   absl::Time count_time_ GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
-}  // namespace convtune
+}  // namespace convtune::metrics

@@ -4,7 +4,7 @@
 
 #include "server/devices/xid.h"
 
-namespace convtune {
+namespace convtune::metrics {
 namespace {
 
 using prometheus::ClientMetric;
@@ -108,16 +108,16 @@ const char* StateName(workers::DeviceState state) {
   return "unknown";
 }
 
-void AddCalls(const std::vector<MethodStats>& calls, Families* families) {
+void AddCalls(const std::vector<rpc::services::MethodStats>& calls, Families* families) {
   families->Begin(MetricType::Counter, "grpc_server_call_started_total",
                   "RPCs started, those that have not completed included");
-  for (const MethodStats& call : calls) {
+  for (const rpc::services::MethodStats& call : calls) {
     families->Add(Count(call.started), {{"grpc_method", call.method}});
   }
   families->Begin(MetricType::Histogram, "grpc_server_call_duration_seconds",
                   "Time from the arrival of an RPC to the end of its handler");
-  for (const MethodStats& call : calls) {
-    for (const MethodStats::Ended& ended : call.ended) {
+  for (const rpc::services::MethodStats& call : calls) {
+    for (const rpc::services::MethodStats::Ended& ended : call.ended) {
       families->Add(ended.duration, {{"grpc_method", call.method}, {"grpc_status", ended.status}});
     }
   }
@@ -267,4 +267,4 @@ std::vector<MetricFamily> MakeFamilies(const MetricsInput& input) {
   return families.Take();
 }
 
-}  // namespace convtune
+}  // namespace convtune::metrics

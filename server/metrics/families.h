@@ -10,10 +10,10 @@
 #include "server/devices/gpu_health.h"
 #include "server/metrics/evidence_census.h"
 #include "server/release/release_manager.h"
-#include "server/rpc/call_stats.h"
+#include "server/rpc/services/call_stats.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune {
+namespace convtune::metrics {
 
 // One moment of a daemon. Value type.
 struct MetricsInput {
@@ -24,7 +24,7 @@ struct MetricsInput {
   std::vector<workers::DeviceStatus> devices;
   std::vector<devices::GpuStatus> cards;
   std::vector<EnvironmentCensus> census;
-  std::vector<MethodStats> calls;
+  std::vector<rpc::services::MethodStats> calls;
   std::optional<release::PublicationStatus> publication;  // absent: nothing is published
   int64_t database_bytes = 0;
 };
@@ -33,4 +33,4 @@ struct MetricsInput {
 // out. Pure function.
 std::vector<prometheus::MetricFamily> MakeFamilies(const MetricsInput& input);
 
-}  // namespace convtune
+}  // namespace convtune::metrics

@@ -6,7 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
-namespace convtune {
+namespace convtune::metrics {
 namespace {
 
 bool IsAddress(int family, const std::string& text) {
@@ -32,4 +32,4 @@ absl::Status ValidateMetricsAddress(const std::string& text) {
   return absl::OkStatus();
 }
 
-}  // namespace convtune
+}  // namespace convtune::metrics

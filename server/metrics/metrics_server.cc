@@ -9,9 +9,9 @@
 #include "prometheus/exposer.h"
 #include "server/metrics/evidence_census.h"
 #include "server/metrics/families.h"
-#include "server/rpc/call_stats.h"
+#include "server/rpc/services/call_stats.h"
 
-namespace convtune {
+namespace convtune::metrics {
 namespace {
 
 class DaemonMetrics final : public prometheus::Collectable {
@@ -30,7 +30,7 @@ class DaemonMetrics final : public prometheus::Collectable {
     input.devices = sources_.tuner->ListDevices();
     if (sources_.cards != nullptr) input.cards = sources_.cards->List();
     input.census = census_.Get();
-    input.calls = CallStats::Global().Snapshot();
+    input.calls = rpc::services::CallStats::Global().Snapshot();
     input.database_bytes = sources_.store->SizeBytes();
     if (release::ReleaseManager* releases = sources_.tuner->releases(); releases != nullptr) {
       input.publication = releases->Status();
@@ -82,4 +82,4 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Create(const std::
   }
 }
 
-}  // namespace convtune
+}  // namespace convtune::metrics

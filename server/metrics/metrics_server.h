@@ -1,4 +1,7 @@
-// Metrics for Prometheus, at an HTTP address of their own.
+// A MetricsServer serves the daemon's metrics to Prometheus.
+//
+// This folder turns counters into Prometheus's text. It may include tuner, rpc,
+// db and proto, and is the only one that includes prometheus-cpp.
 #pragma once
 
 #include <memory>
@@ -11,7 +14,7 @@
 #include "server/metrics/metrics_address.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune {
+namespace convtune::metrics {
 
 // False where prometheus-cpp was not there when this was built.
 bool MetricsBuilt();
@@ -39,4 +42,4 @@ class MetricsServer {
   virtual std::string url() const = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::metrics

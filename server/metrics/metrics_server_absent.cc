@@ -1,7 +1,7 @@
 // In the place of metrics_server.cc where prometheus-cpp is not there.
 #include "server/metrics/metrics_server.h"
 
-namespace convtune {
+namespace convtune::metrics {
 
 bool MetricsBuilt() { return false; }
 
@@ -11,4 +11,4 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Create(const std::
       "--metrics-address: this convtuned was built without prometheus-cpp");
 }
 
-}  // namespace convtune
+}  // namespace convtune::metrics

@@ -7,7 +7,7 @@
 
 #include "google/protobuf/stubs/logging.h"
 
-namespace convtune {
+namespace convtune::rpc {
 namespace {
 
 void LogFromGrpc(gpr_log_func_args* args) {
@@ -30,4 +30,4 @@ void CaptureLibraryLogs() {
   google::protobuf::SetLogHandler(LogFromProtobuf);
 }
 
-}  // namespace convtune
+}  // namespace convtune::rpc

@@ -1,7 +1,7 @@
-// What gRPC and protobuf have to say, in the daemon's log.
+// Log lines of gRPC and protobuf, in the daemon's log.
 #pragma once
 
-namespace convtune {
+namespace convtune::rpc {
 
 // Sends both libraries' own messages, which they else write to standard error
 // in forms of their own, to spdlog's default logger. Nothing that they report
@@ -9,4 +9,4 @@ namespace convtune {
 // first use.
 void CaptureLibraryLogs();
 
-}  // namespace convtune
+}  // namespace convtune::rpc

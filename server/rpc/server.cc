@@ -14,21 +14,22 @@
 #include "grpcpp/server_builder.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
-#include "server/rpc/access.h"
-#include "server/rpc/entrance.h"
-#include "server/rpc/fleet_service.h"
-#include "server/rpc/limits.h"
-#include "server/rpc/listen_address.h"
-#include "server/rpc/listener.h"
-#include "server/rpc/services.h"
+#include "server/rpc/http2/access.h"
+#include "server/rpc/http2/connection_acceptor.h"
+#include "server/rpc/http2/limits.h"
+#include "server/rpc/http2/listen_address.h"
+#include "server/rpc/http2/listener.h"
+#include "server/rpc/services/fleet_service.h"
+#include "server/rpc/services/services.h"
 
-namespace convtune {
+namespace convtune::rpc {
 namespace {
 
 constexpr int kMillisecondsPerSecond = 1000;
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(const TlsFiles& files) {
-  ASSIGN_OR_RETURN(const TlsTexts texts, ReadTlsFiles(files));
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(
+    const http2::ServerTlsFiles& files) {
+  ASSIGN_OR_RETURN(const http2::TlsTexts texts, http2::ReadTlsFiles(files));
   grpc::SslServerCredentialsOptions options(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   options.pem_root_certs = texts.client_ca;
@@ -37,20 +38,20 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(const Tl
 }
 
 void SetLimits(grpc::ServerBuilder* builder) {
-  builder->SetMaxReceiveMessageSize(kMaxRequestBytes);
-  builder->SetMaxSendMessageSize(kMaxReplyBytes);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
+  builder->SetMaxReceiveMessageSize(http2::kMaxRequestBytes);
+  builder->SetMaxSendMessageSize(http2::kMaxReplyBytes);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, http2::kMaxConcurrentStreams);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
-                              kKeepaliveSeconds * kMillisecondsPerSecond);
+                              http2::kKeepaliveSeconds * kMillisecondsPerSecond);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                              kKeepaliveTimeoutSeconds * kMillisecondsPerSecond);
+                              http2::kKeepaliveTimeoutSeconds * kMillisecondsPerSecond);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                              kMinClientPingSeconds * kMillisecondsPerSecond);
+                              http2::kMinClientPingSeconds * kMillisecondsPerSecond);
   // Two daemons must never share a port unnoticed.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   grpc::ResourceQuota quota("convtuned");
-  quota.Resize(kMaxBufferBytes);
-  quota.SetMaxThreads(kMaxServerThreads);
+  quota.Resize(http2::kMaxBufferBytes);
+  quota.SetMaxThreads(http2::kMaxServerThreads);
   builder->SetResourceQuota(quota);
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
 }
@@ -58,14 +59,15 @@ void SetLimits(grpc::ServerBuilder* builder) {
 class GrpcServer final : public Server {
  public:
   explicit GrpcServer(const Options& options)
-      : tuning_(NewTuningService(options.tuner, options.clock)),
-        maintenance_(NewMaintenanceService(
+      : tuning_(services::NewTuningService(options.tuner)),
+        maintenance_(services::NewMaintenanceService(
             {options.tuner, options.store, options.clock, options.state_dir, options.metrics})),
-        releases_(options.releases != nullptr ? NewReleaseService(options.releases) : nullptr),
-        bundles_(NewBundleService(
+        releases_(options.releases != nullptr ? services::NewReleaseService(options.releases)
+                                              : nullptr),
+        bundles_(services::NewBundleService(
             {options.tuner, options.clock, options.state_dir, options.bundle_keys})),
         fleet_(options.outbox != nullptr
-                   ? NewFleetService({options.tuner, options.outbox, options.releases})
+                   ? services::NewFleetService({options.tuner, options.outbox, options.releases})
                    : nullptr) {}
 
   ~GrpcServer() override { Shutdown(absl::InfinitePast()); }
@@ -80,24 +82,25 @@ class GrpcServer final : public Server {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     SetLimits(&builder);
-    std::vector<ListenAddress> addresses;
-    Entrance::Options entrance;
+    std::vector<http2::ListenAddress> addresses;
+    http2::ConnectionAcceptor::Options acceptor;
     for (const std::string& text : options.listen) {
-      ASSIGN_OR_RETURN(ListenAddress address, ListenAddress::Parse(text));
-      if (!address.unix_socket && entrance.tls == nullptr) {
-        ASSIGN_OR_RETURN(entrance.tls, TlsCredentials(options.tls));
+      ASSIGN_OR_RETURN(http2::ListenAddress address, http2::ListenAddress::Parse(text));
+      if (!address.unix_socket && acceptor.tls == nullptr) {
+        ASSIGN_OR_RETURN(acceptor.tls, TlsCredentials(options.tls));
       }
       addresses.push_back(std::move(address));
     }
     // It puts a filter before every call, so only where certificates expire.
-    if (entrance.tls != nullptr) {
+    if (acceptor.tls != nullptr) {
       builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
-                                 kMaxConnectionAgeSeconds * kMillisecondsPerSecond);
+                                 http2::kMaxConnectionAgeSeconds * kMillisecondsPerSecond);
     }
-    ASSIGN_OR_RETURN(entrance.rules, AccessRules::Parse(options.roles));
-    entrance.max_fd = RaiseFileLimit(kMaxConnections + kReservedFiles, kReservedFiles);
-    entrance_ = std::make_unique<Entrance>(std::move(entrance));
-    RETURN_IF_ERROR(entrance_->Prepare(addresses, &builder));
+    ASSIGN_OR_RETURN(acceptor.rules, http2::AccessRules::Parse(options.roles));
+    acceptor.max_fd = http2::RaiseFileLimit(http2::kMaxConnections + http2::kReservedFiles,
+                                            http2::kReservedFiles);
+    acceptor_ = std::make_unique<http2::ConnectionAcceptor>(std::move(acceptor));
+    RETURN_IF_ERROR(acceptor_->Prepare(addresses, &builder));
     builder.RegisterService(tuning_.get());
     builder.RegisterService(maintenance_.get());
     if (releases_ != nullptr) builder.RegisterService(releases_.get());
@@ -111,14 +114,15 @@ class GrpcServer final : public Server {
     }
     SetReady(false);
     server_->GetHealthCheckService()->SetServingStatus("liveness", true);
-    entrance_->Open();
+    acceptor_->Open();
     return absl::OkStatus();
   }
 
   void SetReady(bool ready) override {
     auto* health = server_->GetHealthCheckService();
-    for (const char* name : {"", "readiness", kTuningServiceName, kMaintenanceServiceName,
-                             kReleaseServiceName, kBundleServiceName, kFleetServiceName}) {
+    for (const char* name : {"", "readiness", services::kTuningServiceName,
+                             services::kMaintenanceServiceName, services::kReleaseServiceName,
+                             services::kBundleServiceName, services::kFleetServiceName}) {
       health->SetServingStatus(name, ready);
     }
   }
@@ -127,7 +131,7 @@ class GrpcServer final : public Server {
     server_->GetHealthCheckService()->SetServingStatus(name, serving);
   }
 
-  std::vector<std::string> addresses() const override { return entrance_->addresses(); }
+  std::vector<std::string> addresses() const override { return acceptor_->addresses(); }
 
   void Shutdown(absl::Time deadline) override {
     MutexLock lock(shutdown_mutex_);
@@ -135,7 +139,7 @@ class GrpcServer final : public Server {
       return;
     }
     shut_down_ = true;
-    entrance_->Close();
+    acceptor_->Close();
     server_->Shutdown(absl::ToChronoTime(deadline));
   }
 
@@ -147,7 +151,7 @@ class GrpcServer final : public Server {
   const std::unique_ptr<grpc::Service> bundles_;
   const std::unique_ptr<grpc::Service> fleet_;  // may be nullptr
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<Entrance> entrance_;
+  std::unique_ptr<http2::ConnectionAcceptor> acceptor_;
   Mutex shutdown_mutex_;
   bool shut_down_ GUARDED_BY(shutdown_mutex_) = false;
 };
@@ -160,4 +164,4 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const Options& options) {
   return server;
 }
 
-}  // namespace convtune
+}  // namespace convtune::rpc

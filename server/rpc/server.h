@@ -1,4 +1,5 @@
-// The gRPC server: services, health, reflection, sockets.
+// The Server is gRPC's server of the daemon: services, health, reflection,
+// sockets.
 #pragma once
 
 #include <memory>
@@ -10,11 +11,11 @@
 #include "db/outbox_store.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
-#include "server/rpc/services.h"
-#include "server/rpc/tls_files.h"
+#include "server/rpc/http2/tls_files.h"
+#include "server/rpc/services/services.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune {
+namespace convtune::rpc {
 
 // Listens on unix sockets, which get mode 0660 (0666 where roles are given to
 // users or groups), and over TCP with mutual TLS only. Health is kept under the names "liveness"
@@ -25,7 +26,7 @@ class Server {
  public:
   struct Options {
     std::vector<std::string> listen;      // unix:PATH or HOST:PORT; at least one
-    TlsFiles tls;                         // all or none; needed for HOST:PORT
+    http2::ServerTlsFiles tls;            // all or none; needed for HOST:PORT
     std::vector<std::string> roles = {};  // who may do what, see AccessRules::Parse
     tuner::Tuner* tuner = nullptr;        // these four outlive the server
     TuningStore* store = nullptr;
@@ -35,7 +36,7 @@ class Server {
     // Public keys (32 bytes each), one of which must have signed an imported
     // bundle; empty: it need not be signed.
     std::vector<std::string> bundle_keys = {};
-    MetricsInfo metrics = {};
+    services::MetricsInfo metrics = {};
     OutboxStore* outbox = nullptr;  // without it there is no FleetService; outlives the server
   };
 
@@ -56,4 +57,4 @@ class Server {
   virtual void Shutdown(absl::Time deadline) = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::rpc

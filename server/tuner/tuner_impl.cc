@@ -22,8 +22,9 @@ constexpr char kDraining[] = "the daemon is draining";
 decision::LibrariesByEnvironment LibrariesOf(const std::vector<workers::DeviceSpec>& devices) {
   decision::LibrariesByEnvironment versions;
   for (const workers::DeviceSpec& device : devices) {
-    versions.emplace(device.environment.ToText(),
-                     decision::ParseLibraryVersions(device.provenance.cuda_version));
+    versions.emplace(
+        device.environment.ToText(),
+        decision::LibraryVersions{device.provenance.cublaslt_build, device.provenance.nvrtc_build});
   }
   return versions;
 }

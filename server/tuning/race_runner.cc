@@ -110,7 +110,7 @@ absl::Status RaceRunner::Rounds(absl::Time end) {
 }
 
 absl::StatusOr<worker::v1::Outcome> RaceRunner::RunStep(const decision::RaceStep& step,
-                                                    absl::Time end) {
+                                                        absl::Time end) {
   worker::v1::Measure request;
   for (const size_t place : step.runners) request.add_indexes(indexes_[place]);
   request.set_warmups(race_.rounds() == 0 ? warmups_ : 0);

@@ -98,10 +98,6 @@ absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& se
   body->set_protocol_minor(kWorkerProtocolMinor);
   body->set_environment_text(backend_->environment().ToText());
   body->set_has_gpu(backend_->has_gpu());
-  body->set_driver_version(backend_->provenance().driver_version);
-  body->set_cuda_version(backend_->provenance().cuda_version);
-  body->set_gpu_uuid(backend_->provenance().gpu_uuid);
-  body->set_memory_bytes(backend_->provenance().memory_bytes);
   body->set_checker_version(kCheckerVersion);
   if (check.known) *body->mutable_self_check() = ToProto(check);
   return send(reply);

@@ -77,6 +77,8 @@ void Trace::PutWorker(const Environment& environment, const Provenance& provenan
                              ",\"environment\":", device::JsonQuote(environment.ToText()),
                              ",\"driver_version\":", device::JsonQuote(provenance.driver_version),
                              ",\"cuda_version\":", device::JsonQuote(provenance.cuda_version),
+                             ",\"cublaslt_build\":", device::JsonQuote(provenance.cublaslt_build),
+                             ",\"nvrtc_build\":", device::JsonQuote(provenance.nvrtc_build),
                              ",\"gpu_uuid\":", device::JsonQuote(provenance.gpu_uuid)));
 }
 

@@ -14,7 +14,7 @@ namespace convtune::workers {
 std::string SelfCheckBook::KeyOf(const DeviceSpec& device) {
   const Provenance& at = device.provenance;
   return absl::StrCat(device.environment.ToText(), ";gpu=", at.gpu_uuid,
-                      ";driver=", at.driver_version, ";cuda=", at.cuda_version,
+                      ";driver=", at.driver_version, ";cuda=", at.CudaText(),
                       ";convtune=", CONVTUNE_VERSION, ";check=", kSelfCheckVersion);
 }
 

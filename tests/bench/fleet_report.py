@@ -34,7 +34,7 @@ COLUMNS = {
     "problems": "problem_id, text, operation, data_type, layout, flops, tensor_bytes",
     "candidates": "candidate_id, text, api, engine",
     "nodes": "node_id, name, daemon_start_time, lookups, hits",
-    "provenances": "provenance_id, node_id, driver_version, cuda_version, gpu_uuid, memory_bytes",
+    "provenances": "provenance_id, node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, memory_bytes",
     "evidence": "node_id, epoch_ordinal, environment_id, sequence, problem_id, provenance_id, winner_id, tune_time, stock_id, "
     "winner_us, winner_low_us, winner_high_us, winner_samples, stock_us, stock_low_us, stock_high_us, sm_clock_mhz, "
     "elapsed_ms, candidate_count, evidence, stop_reason, clean, throttled, current, digest, incomplete_reason",
@@ -44,8 +44,8 @@ COLUMNS = {
 STATEMENTS = [
     "SELECT environment_id, text, gpu_model FROM environments ORDER BY text",
     "SELECT problem_id, text FROM problems WHERE problem_id IN (SELECT problem_id FROM report_groups) ORDER BY text",
-    "SELECT p.provenance_id, n.name, p.gpu_uuid, p.driver_version, p.cuda_version, p.memory_bytes FROM provenances p JOIN "
-    "nodes n USING (node_id) ORDER BY p.provenance_id",
+    "SELECT p.provenance_id, n.name, p.gpu_uuid, p.driver_version, p.cuda_version, p.memory_bytes, "
+    "p.cublaslt_build, p.nvrtc_build FROM provenances p JOIN nodes n USING (node_id) ORDER BY p.provenance_id",
     "SELECT COALESCE(SUM(row_count), 0)::bigint FROM report_groups",
     "SELECT environment_id, problem_id, rows FROM report_groups",
     "SELECT COUNT(*), COALESCE(SUM(lookups), 0)::bigint, COALESCE(SUM(hits), 0)::bigint FROM nodes WHERE daemon_start_time "

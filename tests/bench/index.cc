@@ -23,8 +23,8 @@
 #include "server/decision/ranking.h"
 #include "server/lookup/lookups.h"
 #include "server/lookup/tuning_index.h"
-#include "server/rpc/batch_answerer.h"
-#include "server/rpc/request_validator.h"
+#include "server/rpc/messages/request_validator.h"
+#include "server/rpc/services/batch_get_handler.h"
 #include "tests/unit/rpc/fake_tuner.h"
 
 namespace convtune::bench {
@@ -60,10 +60,10 @@ Tuning TuningOf(const ConvProblem& problem, int candidates, std::mt19937* random
 }
 
 // A tuner that has look-ups alone.
-class IndexTuner : public FakeTuner {
+class IndexTuner : public rpc::FakeTuner {
  public:
   uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override {
-    return lookups_.Start(std::move(request), {TestEnvironment(), kEnvironment, nullptr},
+    return lookups_.Start(std::move(request), {rpc::TestEnvironment(), kEnvironment, nullptr},
                           std::move(done));
   }
   bool StillHolds(const lookup::AnswerSource& source) const override {
@@ -154,21 +154,15 @@ int Main(int argc, char** argv) {
     keys.push_back({problem.ToText(), kEnvironment});
   }
   const std::string request = message.SerializeAsString();
-  const SystemClock clock;
-  BatchAnswerer answerer(&tuner, &clock);
-  const auto answer = [&](Batch prepared) {
-    std::optional<lookup::LookupResponse> response;
+  rpc::services::BatchGetHandler handler(&tuner);
+  const auto answer = [&](rpc::services::Batch prepared) {
     if (!prepared.complete()) {
       tuner.Lookup(std::move(prepared.missing), [&](absl::StatusOr<lookup::LookupResponse> made) {
-        response = *std::move(made);
+        handler.Complete(*made, &prepared);
       });
-      answerer.Complete(*response, &prepared);
     }
-    const std::string environment =
-        answerer.EnvironmentOf(prepared, response.has_value() ? &*response : nullptr);
-    const BatchReply reply(&prepared.rows, environment, answerer.Now());
-    std::string out(reply.size(), '\0');
-    reply.WriteTo(reinterpret_cast<uint8_t*>(out.data()));
+    std::string out(prepared.ReplySize(), '\0');
+    prepared.WriteReply(reinterpret_cast<uint8_t*>(out.data()));
     return out;
   };
   // Once without anything that is ready, as for constraints that were never
@@ -177,15 +171,15 @@ int Main(int argc, char** argv) {
     v1::BatchGetRequest whole;
     std::vector<Violation> violations;
     if (whole.ParseFromString(request)) {
-      answer(BatchAnswerer::Whole(*Validate(whole, &violations)));
+      answer(rpc::services::BatchGetHandler::Whole(*rpc::messages::Validate(whole, &violations)));
     }
   });
-  std::string reply = answer(*answerer.Prepare(request));
+  std::string reply = answer(*handler.Prepare(request));
   const double look_up =
-      NanosecondsPerItem(keys.size(), repeats, [&] { reply = answer(*answerer.Prepare(request)); });
+      NanosecondsPerItem(keys.size(), repeats, [&] { reply = answer(*handler.Prepare(request)); });
   v1::BatchGetResponse response;
   size_t answered = 0;
-  if (answerer.Prepare(request)->complete() && response.ParseFromString(reply)) {
+  if (handler.Prepare(request)->complete() && response.ParseFromString(reply)) {
     for (const auto& row : response.results()) answered += row.has_answer() ? 1 : 0;
   }
   uint64_t sum = 0;

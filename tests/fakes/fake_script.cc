@@ -18,7 +18,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
       {"environment", &script.environment}, {"fault", &script.fault},   {"where", &script.where},
       {"problem", &script.problem},         {"once", &script.once},     {"log", &script.log},
       {"recording", &script.recording},     {"driver", &script.driver}, {"card", &script.card},
-      {"libraries", &script.libraries}};
+      {"cublaslt", &script.cublaslt},       {"nvrtc", &script.nvrtc}};
   int has_gpu = 1;
   int seed = 1;
   const std::map<std::string, int*> numbers = {{"candidates", &script.candidates},

@@ -15,10 +15,11 @@ struct FakeScript {
   std::string environment;  // empty: what the command line says
   int candidates = 8;
   uint64_t seed = 1;
-  std::string driver;     // version that the probe tells
-  std::string libraries;  // what the probe tells of CUDA's, ",cublaslt=…,nvrtc=…"
-  std::string card;       // PCI address that the probe tells: then the card is watched
-  bool has_gpu = true;    // false for a profile, whatever is said here
+  std::string driver;    // version that the probe tells
+  std::string cublaslt;  // builds that the probe tells of
+  std::string nvrtc;
+  std::string card;     // PCI address that the probe tells: then the card is watched
+  bool has_gpu = true;  // false for a profile, whatever is said here
   int protocol_major = 1;
   int protocol_minor = 4;
   int uses_nvrtc = 0;        // 1: each candidate's notes say so

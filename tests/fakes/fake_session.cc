@@ -206,8 +206,6 @@ absl::Status FakeSession::Hello(const worker::v1::Hello& request) {
   hello->set_environment_text(script_.environment);
   hello->set_has_gpu(script_.has_gpu && !absl::StartsWith(script_.environment, "profile:"));
   if (checks && hello->has_gpu()) *hello->mutable_self_check() = self_check;
-  hello->set_cuda_version("13.0");
-  hello->set_memory_bytes(int64_t{150'000'000'000});
   hello->set_checker_version(script_.checker_version);
   return Send(reply);
 }

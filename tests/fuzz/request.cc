@@ -1,8 +1,8 @@
 // Requests as they come off the wire: reading, what explains unreadable ones,
 // and every rule of the validator.
 #include "convtune/v1/tuning_service.pb.h"
-#include "server/rpc/request_validator.h"
-#include "server/rpc/wire_check.h"
+#include "server/rpc/messages/request_validator.h"
+#include "server/rpc/messages/wire_check.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
@@ -11,7 +11,8 @@ template <typename Request>
 void Check(const std::string& bytes) {
   Request request;
   if (!request.ParseFromString(bytes)) {
-    convtune::fuzz::Require(!convtune::ExplainUnparsable(*Request::descriptor(), bytes).empty());
+    convtune::fuzz::Require(
+        !convtune::rpc::messages::ExplainUnparsable(*Request::descriptor(), bytes).empty());
     return;
   }
   std::vector<convtune::Violation> violations;

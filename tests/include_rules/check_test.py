@@ -19,7 +19,7 @@ CLEAN = {
     "server/rpc/r.cc": '#include <grpcpp/grpcpp.h>\n#include "server/tuner/t.h"\n',
     "server/convtuned/main.cc": '#include "server/rpc/r.h"\n',
     "client/cpp/c.cc": '#include "convtune/v1/tuning_service.grpc.pb.h"\n',
-    "client/cli/i.cc": '#include "client/cpp/c.h"\n',
+    "client/cli/app/i.cc": '#include "client/cpp/c.h"\n',
     "client/preload/p.c": '#include <cudnn.h>\n#include "db/format/f.h"\n',
     "tests/unit/db/t.cc": '#include <sqlite3.h>\n#include "db/store.h"\n',
     "tests/gpu/g.cc": "#include <cuda_runtime.h>\n",
@@ -75,7 +75,7 @@ class IncludeRulesTest(unittest.TestCase):
         self.assert_one({"db/x.cc": text}, "db/x.cc:1", "gRPC")
 
     def test_client_and_db_never_include_server(self):
-        for path in ("client/cli/x.cc", "client/cpp/x.cc", "client/preload/x.c", "db/x.cc"):
+        for path in ("client/cli/app/x.cc", "client/cpp/x.cc", "client/preload/x.c", "db/x.cc"):
             self.assert_one({path: '#include "server/tuner/t.h"\n'}, f"{path}:1", "server/tuner/t.h")
 
     def test_each_folder_keeps_to_its_list(self):
@@ -86,7 +86,14 @@ class IncludeRulesTest(unittest.TestCase):
             ("server/tuner/x.h", "server/worker/w.h"),
             ("server/worker/x.h", "db/store.h"),
             ("server/rpc/x.h", "server/worker/w.h"),
+            ("server/rpc/messages/x.h", "server/rpc/http2/h.h"),
+            ("server/rpc/http2/x.h", "server/rpc/services/s.h"),
+            ("server/rpc/services/x.h", "server/rpc/server.h"),
             ("client/cpp/x.h", "db/store.h"),
+            ("client/cli/output/x.h", "client/cli/app/a.h"),
+            ("client/cli/app/x.h", "client/cli/input/i.h"),
+            ("client/cli/input/x.h", "client/cli/calls/c.h"),
+            ("client/cli/calls/x.h", "client/cli/commands/run/r.h"),
             ("client/preload/x.h", "proto/model/m.h"),
         ):
             self.assert_one({path: f'#include "{include}"\n'}, f"{path}:1", include)

@@ -157,8 +157,6 @@ def pytest_runtest_makereport(item):
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory):
-    if not shutil.which("openssl"):
-        pytest.skip("the openssl program is not there")
     return Certificates(tmp_path_factory.mktemp("tls"))
 
 

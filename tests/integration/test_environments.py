@@ -87,7 +87,7 @@ LIBRARIES = {"cublaslt": "a7d443494f0d", "nvrtc": "65be0db342ad"}
 
 
 def libraries(**changed):
-    return "".join(f",{key}={value}" for key, value in {**LIBRARIES, **changed}.items() if value)
+    return {**LIBRARIES, **changed}
 
 
 @pytest.mark.parametrize("library, words", [("cublaslt", "cuBLASLt"), ("nvrtc", "NVRTC")])
@@ -95,12 +95,12 @@ def test_another_cuda_library_is_a_miss_where_candidates_use_it(fake_daemon, lib
     """The key has two parts for candidates whose notes say so: each changed in turn, and changed back."""
     uses = {"cublaslt": "uses_cublaslt", "nvrtc": "uses_nvrtc"}
     other = {"cublaslt": "nvrtc", "nvrtc": "cublaslt"}[library]
-    daemon = fake_daemon().start(env=script(libraries=libraries(), **{uses[library]: 1}))
+    daemon = fake_daemon().start(env=script(**libraries(), **{uses[library]: 1}))
     with daemon.client() as client:
         winner = client.get_one(TEXT, on_miss="ON_MISS_TUNE").answer.winner.text
     for changed in ("000000000000",):
         daemon.stop()
-        daemon.start(env=script(libraries=libraries(**{library: changed}), **{uses[library]: 1}))
+        daemon.start(env=script(**libraries(**{library: changed}), **{uses[library]: 1}))
         with daemon.client() as client:
             missed = client.get_one(TEXT, include_hints=True)
             assert missed.WhichOneof("outcome") == "miss", missed
@@ -108,17 +108,17 @@ def test_another_cuda_library_is_a_miss_where_candidates_use_it(fake_daemon, lib
             assert missed.miss.hint.winner.text == winner and "not exact" in missed.miss.hint.note
     # What no candidate uses may change.
     daemon.stop()
-    daemon.start(env=script(libraries=libraries(**{other: "000000000000"}), **{uses[library]: 1}))
+    daemon.start(env=script(**libraries(**{other: "000000000000"}), **{uses[library]: 1}))
     with daemon.client() as client:
         assert client.get_one(TEXT).answer.winner.text == winner
     # A new tuning takes the place of the old one, whatever that had measured.
     daemon.stop()
-    daemon.start(env=script(libraries=libraries(**{library: "111111111111"}), **{uses[library]: 1}))
+    daemon.start(env=script(**libraries(**{library: "111111111111"}), **{uses[library]: 1}))
     with daemon.client() as client:
         assert client.get_one(TEXT, on_miss="ON_MISS_TUNE").WhichOneof("outcome") == "answer"
         assert client.get_one(TEXT).answer.evidence == client.get_one(TEXT, min_evidence="EVIDENCE_MEASURED").answer.evidence
         (known,) = [e for e in client.tuning.ListEnvironments().environments if e.current]
-        assert f"{library}=111111111111" in known.cuda_version
+        assert getattr(known.provenance, f"{library}_build") == "111111111111"
 
 
 def stored(client):
@@ -128,14 +128,14 @@ def stored(client):
 
 
 def test_a_guess_never_takes_the_place_of_a_measurement_that_does_not_hold(fake_daemon):
-    daemon = fake_daemon().start(env=script(libraries=libraries(), uses_nvrtc=1))
+    daemon = fake_daemon().start(env=script(**libraries(), uses_nvrtc=1))
     with daemon.client() as client:
         client.tune(TEXT)
         measured = stored(client)
     assert measured[0] == "EVIDENCE_MEASURED"
     winner = measured[1][0][0]
     daemon.stop()
-    daemon.start(env=script(libraries=libraries(nvrtc="000000000000"), uses_nvrtc=1))
+    daemon.start(env=script(**libraries(nvrtc="000000000000"), uses_nvrtc=1))
     with daemon.client() as client:
         for _ in range(2):
             guess = client.get_one(TEXT, on_miss="ON_MISS_HEURISTIC").answer
@@ -145,7 +145,7 @@ def test_a_guess_never_takes_the_place_of_a_measurement_that_does_not_hold(fake_
         assert stored(client) == measured
     daemon.kill()
     # What was measured is back where it holds.
-    daemon.start(env=script(libraries=libraries(), uses_nvrtc=1))
+    daemon.start(env=script(**libraries(), uses_nvrtc=1))
     with daemon.client() as client:
         assert stored(client) == measured
         answer = client.get_one(TEXT, min_evidence="EVIDENCE_MEASURED").answer
@@ -164,7 +164,7 @@ def test_unmodified_programs_are_served_nothing_that_another_library_made_old(fa
     again = numbered(2)
 
     def start(nvrtc="65be0db342ad"):
-        daemon.start(env=script(libraries=libraries(nvrtc=nvrtc), uses_nvrtc=1))
+        daemon.start(env=script(**libraries(nvrtc=nvrtc), uses_nvrtc=1))
         return daemon
 
     daemon = fake_daemon()
@@ -191,7 +191,7 @@ def test_what_was_measured_with_unknown_libraries_is_a_miss_once_they_are_known(
     with daemon.client() as client:
         client.tune(TEXT)
     daemon.stop()
-    daemon.start(env=script(uses_nvrtc=1, libraries=libraries()))
+    daemon.start(env=script(uses_nvrtc=1, **libraries()))
     with daemon.client() as client:
         assert "an unknown NVRTC" in client.get_one(TEXT).miss.message
     daemon.stop()
@@ -202,16 +202,16 @@ def test_what_was_measured_with_unknown_libraries_is_a_miss_once_they_are_known(
 
 def test_an_imported_tuning_of_another_library_is_not_served(fake_daemon, cli, tmp_path):
     bundle = tmp_path / "b.bundle"
-    first = fake_daemon().start(env=script(uses_nvrtc=1, libraries=libraries()))
+    first = fake_daemon().start(env=script(uses_nvrtc=1, **libraries()))
     with first.client() as client:
         client.tune(TEXT)
     cli(first).ok("export", bundle)
     for nvrtc, outcome in (("000000000000", "miss"), (LIBRARIES["nvrtc"], "answer")):
-        second = fake_daemon().start(env=script(uses_nvrtc=1, libraries=libraries(nvrtc=nvrtc)))
+        second = fake_daemon().start(env=script(uses_nvrtc=1, **libraries(nvrtc=nvrtc)))
         cli(second).ok("import", bundle)
         with second.client() as client:
             assert client.get_one(TEXT).WhichOneof("outcome") == outcome
-        based = fake_daemon("--base", bundle).start(env=script(uses_nvrtc=1, libraries=libraries(nvrtc=nvrtc)))
+        based = fake_daemon("--base", bundle).start(env=script(uses_nvrtc=1, **libraries(nvrtc=nvrtc)))
         with based.client() as client:
             assert client.get_one(TEXT).WhichOneof("outcome") == outcome
 
@@ -228,11 +228,11 @@ def test_the_real_worker_tells_the_builds_of_its_cuda_libraries(worker, tmp_path
     def probe(**env):
         command = [worker, "--probe", "--devices", "none", "--profile", profile]
         out = subprocess.run(command, env={**os.environ, **env}, check=True, capture_output=True, text=True).stdout
-        version, *libraries = json.loads(out)["cuda_version"].split(",")
-        return {"cuda": version, **dict(part.split("=") for part in libraries)}
+        found = json.loads(out)
+        return {"cuda": found["cuda_version"], "cublaslt": found["cublaslt_build"], "nvrtc": found["nvrtc_build"]}
 
     there = probe()
-    assert set(there) == {"cuda", "cublaslt", "nvrtc"} and there["cublaslt"] != there["nvrtc"]
+    assert all(there.values()) and there["cublaslt"] != there["nvrtc"]
     (tmp_path / "empty.c").write_text("")
     library = tmp_path / f"libnvrtc.so.{there['cuda'].split('.')[0]}"
     subprocess.run(["cc", "-shared", "-Wl,--build-id=0x0123456789abcdef", "-o", library, tmp_path / "empty.c"], check=True)

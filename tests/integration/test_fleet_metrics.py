@@ -108,8 +108,8 @@ def test_thin_says_what_it_removed(fleet, nodes):
         wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence") >= max(1, count), 20, "a delivery")
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pool_queue") == 0, 20, "pooling")
     superseded = fleet.number("SELECT COUNT(*) FROM evidence WHERE NOT current")
-    assert fleet.cli.ok("thin", "--json").json()["evidence"] == 0, "it is younger"
+    assert fleet.cli.ok("prune", "--json").json()["evidence"] == 0, "it is younger"
     fleet.sql("UPDATE evidence SET receive_time = now() - interval '91 days'")
-    assert fleet.cli.ok("thin", "--json").json()["evidence"] == superseded
+    assert fleet.cli.ok("prune", "--json").json()["evidence"] == superseded
     assert fleet.number("SELECT COUNT(*) FROM evidence") == 1
-    assert fleet.cli("thin", "--keep", "soon").code == 2
+    assert fleet.cli("prune", "--keep", "soon").code == 2

@@ -1,11 +1,11 @@
-#include "client/cli/completion.h"
+#include "client/cli/commands/completion_script.h"
 
 #include <CLI/CLI.hpp>
 #include <ostream>
 
-#include "client/cli/command.h"
+#include "client/cli/app/command.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class CompletionCommand final : public Command {
@@ -34,4 +34,4 @@ class CompletionCommand final : public Command {
 
 std::unique_ptr<Command> NewCompletionCommand() { return std::make_unique<CompletionCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -5,11 +5,11 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
-#include "client/cli/units.h"
+#include "client/cli/app/command.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class DbCommand final : public Command {
@@ -87,4 +87,4 @@ class DbCommand final : public Command {
 
 std::unique_ptr<Command> NewDbCommand() { return std::make_unique<DbCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

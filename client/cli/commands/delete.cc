@@ -3,12 +3,12 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/batch_get.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
-#include "client/cli/problem_args.h"
+#include "client/cli/app/command.h"
+#include "client/cli/calls/batch_get.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class DeleteCommand final : public Command {
@@ -46,10 +46,7 @@ class DeleteCommand final : public Command {
     }
     if (deleted < static_cast<int64_t>(rows.size())) code = Worse(code, ExitCode::kMiss);
     if (context.format() == Format::kJson) {
-      context.io().out << JsonObject()
-                              .AddRaw("deleted", absl::StrCat(deleted))
-                              .AddRaw("asked", absl::StrCat(rows.size()))
-                              .Take()
+      context.io().out << JsonObject().Add("deleted", deleted).Add("asked", rows.size()).Take()
                        << "\n";
     }
     context.Say(absl::StrCat("deleted ", deleted, " of ", rows.size(), " tunings"));
@@ -64,4 +61,4 @@ class DeleteCommand final : public Command {
 
 std::unique_ptr<Command> NewDeleteCommand() { return std::make_unique<DeleteCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

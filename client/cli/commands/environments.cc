@@ -5,11 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
-#include "client/cli/table.h"
+#include "client/cli/app/command.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 std::string LibraryWord(v1::LibraryConfiguration configuration) {
@@ -155,4 +155,4 @@ std::unique_ptr<Command> NewEnvironmentsCommand() {
   return std::make_unique<EnvironmentsCommand>();
 }
 
-}  // namespace convtune
+}  // namespace convtune::cli

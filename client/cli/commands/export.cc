@@ -5,17 +5,17 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/atomic_file.h"
-#include "client/cli/byte_progress.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
-#include "client/cli/units.h"
+#include "client/cli/app/command.h"
+#include "client/cli/output/atomic_file.h"
+#include "client/cli/output/byte_progress.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
 #include "db/format/bundle_json.h"
 #include "db/format/bundle_reader.h"
 #include "db/format/bundle_writer.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class ExportCommand final : public Command {
@@ -77,8 +77,8 @@ class ExportCommand final : public Command {
       context.io().out << JsonObject()
                               .Add("file", file_)
                               .AddRaw("tunings", count)
-                              .AddRaw("bytes", absl::StrCat(reader->size()))
-                              .AddRaw("signed", key ? "true" : "false")
+                              .Add("bytes", reader->size())
+                              .Add("signed", key.has_value())
                               .Take()
                        << "\n";
     }
@@ -105,4 +105,4 @@ class ExportCommand final : public Command {
 
 std::unique_ptr<Command> NewExportCommand() { return std::make_unique<ExportCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

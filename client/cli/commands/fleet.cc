@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/serving_commands.h"
+#include "client/cli/app/command.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 constexpr char kProgram[] = "convtune-fleet";
@@ -59,4 +59,4 @@ class FleetCommand final : public Command {
 
 std::unique_ptr<Command> NewFleetCommand() { return std::make_unique<FleetCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

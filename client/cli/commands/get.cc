@@ -1,12 +1,12 @@
 #include <CLI/CLI.hpp>
 
-#include "client/cli/answer_output.h"
-#include "client/cli/batch_get.h"
-#include "client/cli/command.h"
-#include "client/cli/constraint_args.h"
-#include "client/cli/problem_args.h"
+#include "client/cli/app/command.h"
+#include "client/cli/calls/answer_output.h"
+#include "client/cli/calls/batch_get.h"
+#include "client/cli/input/constraint_args.h"
+#include "client/cli/input/problem_args.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class GetCommand final : public Command {
@@ -72,4 +72,4 @@ class GetCommand final : public Command {
 
 std::unique_ptr<Command> NewGetCommand() { return std::make_unique<GetCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -9,12 +9,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "client/cli/byte_progress.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
+#include "client/cli/app/command.h"
+#include "client/cli/output/byte_progress.h"
+#include "client/cli/output/json.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 constexpr size_t kPieceBytes = 512 << 10;
@@ -115,4 +115,4 @@ class ImportCommand final : public Command {
 
 std::unique_ptr<Command> NewImportCommand() { return std::make_unique<ImportCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

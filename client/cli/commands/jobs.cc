@@ -3,14 +3,14 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
-#include "client/cli/problem_args.h"
-#include "client/cli/table.h"
-#include "client/cli/tuning_run.h"
-#include "client/cli/units.h"
+#include "client/cli/app/command.h"
+#include "client/cli/calls/tuning_run.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 std::string StateWord(v1::JobState state) {
@@ -23,10 +23,6 @@ std::string StateWord(v1::JobState state) {
 Color StateColor(v1::JobState state) {
   if (state == v1::JOB_STATE_FAILED) return Color::kRed;
   return state == v1::JOB_STATE_SUCCEEDED ? Color::kGreen : Color::kNone;
-}
-
-std::string TimeOf(const google::protobuf::Timestamp& time) {
-  return FormatTimestamp(absl::FromUnixSeconds(time.seconds()));
 }
 
 // "3" and "jobs/3" are the same.
@@ -57,7 +53,8 @@ void Print(Context& context, const std::vector<v1::TuningJob>& jobs) {
       out << CsvLine({job.name(), StateWord(job.state()), job.environment(),
                       absl::StrCat(job.problem_count()), absl::StrCat(job.succeeded_count()),
                       absl::StrCat(job.failed_count()), absl::StrCat(job.skipped_count()),
-                      TimeOf(job.create_time()), job.has_end_time() ? TimeOf(job.end_time()) : "",
+                      FormatTimestamp(job.create_time()),
+                      job.has_end_time() ? FormatTimestamp(job.end_time()) : "",
                       job.persisted() ? "true" : "false"});
     }
     table.Add({job.name(),
@@ -65,7 +62,7 @@ void Print(Context& context, const std::vector<v1::TuningJob>& jobs) {
                job.environment(),
                absl::StrCat(job.succeeded_count() + job.failed_count(), "/", job.problem_count()),
                absl::StrCat(job.failed_count()),
-               TimeOf(job.create_time()),
+               FormatTimestamp(job.create_time()),
                job.current_problem().empty() ? "-" : ShortProblem(job.current_problem())});
   }
   if (context.format() == Format::kTable && !table.empty()) {
@@ -153,4 +150,4 @@ class JobsCommand final : public Command {
 
 std::unique_ptr<Command> NewJobsCommand() { return std::make_unique<JobsCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -2,19 +2,15 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/answer_output.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
-#include "client/cli/problem_args.h"
-#include "client/cli/table.h"
-#include "client/cli/units.h"
+#include "client/cli/app/command.h"
+#include "client/cli/calls/answer_output.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
-
-std::string TimeOf(const google::protobuf::Timestamp& time) {
-  return FormatTimestamp(absl::FromUnixSeconds(time.seconds()));
-}
 
 class ListCommand final : public Command {
  public:
@@ -56,7 +52,7 @@ class ListCommand final : public Command {
       for (const v1::Tuning& tuning : tunings) {
         out << CsvLine({tuning.problem_text(), tuning.environment().name(), tuning.winner(),
                         EvidenceWord(tuning.evidence()), OriginWord(tuning.origin()),
-                        absl::StrCat(tuning.candidate_count()), TimeOf(tuning.tune_time()),
+                        absl::StrCat(tuning.candidate_count()), FormatTimestamp(tuning.tune_time()),
                         tuning.id(), tuning.incomplete_reason()});
       }
       return ExitCode::kDone;
@@ -72,7 +68,7 @@ class ListCommand final : public Command {
                  tuning.environment().name(),
                  {EvidenceWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
                  absl::StrCat(tuning.candidate_count()),
-                 TimeOf(tuning.tune_time()),
+                 FormatTimestamp(tuning.tune_time()),
                  tuning.winner().empty() ? "-" : tuning.winner()});
     }
     if (!table.empty()) out << table.Render(context.table_width(), context.out_color());
@@ -99,13 +95,14 @@ class ListCommand final : public Command {
     }
     Table table({{"PROBLEM"}, {"ENVIRONMENT"}, {"CANDIDATE"}, {"SINCE"}, {"UNTIL"}, {"REASON"}});
     for (const v1::PinRecord& pin : pins) {
-      const std::string until = pin.has_expire_time() ? TimeOf(pin.expire_time()) : "";
+      const std::string until = pin.has_expire_time() ? FormatTimestamp(pin.expire_time()) : "";
       if (context.format() == Format::kCsv) {
         out << CsvLine({pin.problem_text(), pin.environment(), pin.candidate(), pin.reason(),
-                        TimeOf(pin.create_time()), until});
+                        FormatTimestamp(pin.create_time()), until});
       }
       table.Add({ShortProblem(pin.problem_text()), pin.environment(), pin.candidate(),
-                 TimeOf(pin.create_time()), until.empty() ? "unpin" : until, pin.reason()});
+                 FormatTimestamp(pin.create_time()), until.empty() ? "unpin" : until,
+                 pin.reason()});
     }
     if (context.format() == Format::kTable && !table.empty()) {
       out << table.Render(context.table_width(), context.out_color());
@@ -122,4 +119,4 @@ class ListCommand final : public Command {
 
 std::unique_ptr<Command> NewListCommand() { return std::make_unique<ListCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

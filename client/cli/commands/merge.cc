@@ -8,14 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cli/atomic_file.h"
-#include "client/cli/byte_progress.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
+#include "client/cli/app/command.h"
+#include "client/cli/output/atomic_file.h"
+#include "client/cli/output/byte_progress.h"
+#include "client/cli/output/json.h"
 #include "db/format/bundle_merge.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class MergeCommand final : public Command {
@@ -59,10 +59,10 @@ class MergeCommand final : public Command {
     if (context.format() == Format::kJson) {
       context.io().out << JsonObject()
                               .Add("file", out_)
-                              .AddRaw("read", absl::StrCat(counts.read))
-                              .AddRaw("written", absl::StrCat(counts.written))
-                              .AddRaw("superseded", absl::StrCat(counts.superseded))
-                              .AddRaw("refused", absl::StrCat(counts.refused))
+                              .Add("read", counts.read)
+                              .Add("written", counts.written)
+                              .Add("superseded", counts.superseded)
+                              .Add("refused", counts.refused)
                               .Take()
                        << "\n";
     }
@@ -93,4 +93,4 @@ class MergeCommand final : public Command {
 
 std::unique_ptr<Command> NewMergeCommand() { return std::make_unique<MergeCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -3,13 +3,13 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
-#include "client/cli/problem_args.h"
-#include "client/cli/units.h"
+#include "client/cli/app/command.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
 #include "proto/model/candidate.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class PinCommand final : public Command {
@@ -42,9 +42,9 @@ class PinCommand final : public Command {
     if (ttl_) {
       const auto ttl = ParseTime("--ttl", *ttl_);
       if (!ttl.ok()) return context.Fail(ttl.status());
-      if (*ttl < absl::Seconds(1) || *ttl == absl::InfiniteDuration()) {
-        return context.Fail(absl::InvalidArgumentError(
-            "--ttl: must be at least 1s and finite, is '" + *ttl_ + "'"));
+      if (*ttl < absl::Seconds(1)) {
+        return context.Fail(
+            absl::InvalidArgumentError("--ttl: must be at least 1s, is '" + *ttl_ + "'"));
       }
       request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(*ttl));
     }
@@ -60,9 +60,7 @@ class PinCommand final : public Command {
       context.io().out << JsonObject().Add("pin", *pin).Take() << "\n";
     }
     const std::string until =
-        pin->has_expire_time()
-            ? FormatTimestamp(absl::FromUnixSeconds(pin->expire_time().seconds()))
-            : "unpinned";
+        pin->has_expire_time() ? FormatTimestamp(pin->expire_time()) : "unpinned";
     context.Say(
         absl::StrCat("pinned ", pin->candidate(), " in ", pin->environment(), " until ", until));
     return ExitCode::kDone;
@@ -78,4 +76,4 @@ class PinCommand final : public Command {
 
 std::unique_ptr<Command> NewPinCommand() { return std::make_unique<PinCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -9,22 +9,18 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/answer_output.h"
-#include "client/cli/json.h"
-#include "client/cli/problem_args.h"
-#include "client/cli/serving_commands.h"
-#include "client/cli/table.h"
-#include "client/cli/units.h"
+#include "client/cli/app/command.h"
+#include "client/cli/calls/answer_output.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
 #include "client/cpp/release_client.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 constexpr int kPermille = 1000;
-
-std::string TimeOf(const google::protobuf::Timestamp& time) {
-  return FormatTimestamp(absl::FromUnixSeconds(time.seconds()));
-}
 
 // The user's name, where the system knows one.
 std::string DefaultAuthor() {
@@ -135,9 +131,9 @@ class ReleaseCommand final : public Command {
         out << CsvLine({absl::StrCat(release.number()), state.substr(0, state.find(' ')),
                         absl::StrCat(release.canary_permille()),
                         release.restores() != 0 ? absl::StrCat(release.restores()) : "",
-                        release.author(), release.reason(), TimeOf(release.create_time()),
+                        release.author(), release.reason(), FormatTimestamp(release.create_time()),
                         release.end_author(), release.end_reason(),
-                        release.has_end_time() ? TimeOf(release.end_time()) : ""});
+                        release.has_end_time() ? FormatTimestamp(release.end_time()) : ""});
       }
       const Color color = state == "promoted"                           ? Color::kGreen
                           : release.state() == v1::RELEASE_STATE_CANARY ? Color::kYellow
@@ -152,7 +148,7 @@ class ReleaseCommand final : public Command {
       table.Add({absl::StrCat(release.number()),
                  {state, color},
                  release.author(),
-                 TimeOf(release.create_time()),
+                 FormatTimestamp(release.create_time()),
                  reason});
     }
     if (context.format() == Format::kTable && !table.empty()) {
@@ -274,4 +270,4 @@ class ReleaseCommand final : public Command {
 
 std::unique_ptr<Command> NewReleaseCommand() { return std::make_unique<ReleaseCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

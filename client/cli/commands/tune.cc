@@ -2,18 +2,18 @@
 #include <optional>
 #include <vector>
 
-#include "client/cli/answer_output.h"
-#include "client/cli/batch_get.h"
-#include "client/cli/budget_args.h"
-#include "client/cli/command.h"
-#include "client/cli/constraint_args.h"
-#include "client/cli/json.h"
-#include "client/cli/problem_args.h"
-#include "client/cli/tuning_run.h"
-#include "client/cli/units.h"
+#include "client/cli/app/command.h"
+#include "client/cli/calls/answer_output.h"
+#include "client/cli/calls/batch_get.h"
+#include "client/cli/calls/tuning_run.h"
+#include "client/cli/input/budget_args.h"
+#include "client/cli/input/constraint_args.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class TuneCommand final : public Command {
@@ -90,4 +90,4 @@ class TuneCommand final : public Command {
 
 std::unique_ptr<Command> NewTuneCommand() { return std::make_unique<TuneCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -1,11 +1,11 @@
 #include <CLI/CLI.hpp>
 #include <ostream>
 
-#include "client/cli/command.h"
-#include "client/cli/json.h"
-#include "client/cli/problem_args.h"
+#include "client/cli/app/command.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class UnpinCommand final : public Command {
@@ -39,4 +39,4 @@ class UnpinCommand final : public Command {
 
 std::unique_ptr<Command> NewUnpinCommand() { return std::make_unique<UnpinCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

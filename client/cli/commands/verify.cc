@@ -7,17 +7,17 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cli/byte_progress.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
-#include "client/cli/units.h"
+#include "client/cli/app/command.h"
+#include "client/cli/output/byte_progress.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
 #include "db/format/bundle_codec.h"
 #include "db/format/bundle_json.h"
 #include "db/format/bundle_merge.h"
 #include "db/format/bundle_reader.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class VerifyCommand final : public Command {
@@ -100,9 +100,9 @@ class VerifyCommand final : public Command {
     if (refused.rows() > 0) *code = Worse(*code, ExitCode::kFailed);
     return JsonObject()
         .Add("file", file)
-        .AddRaw("tunings", absl::StrCat(trailer.tuning_count()))
-        .AddRaw("environments", absl::StrCat(trailer.environment_count()))
-        .AddRaw("bytes", absl::StrCat(reader->size()))
+        .Add("tunings", trailer.tuning_count())
+        .Add("environments", trailer.environment_count())
+        .Add("bytes", reader->size())
         .Add("sha256", absl::BytesToHexString(trailer.sha256()))
         .Add("signer", signer)
         .AddRaw("refusals", JsonMessages(refused.refusals()))
@@ -118,4 +118,4 @@ class VerifyCommand final : public Command {
 
 std::unique_ptr<Command> NewVerifyCommand() { return std::make_unique<VerifyCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

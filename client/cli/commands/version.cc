@@ -2,10 +2,10 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/command.h"
-#include "client/cli/json.h"
+#include "client/cli/app/command.h"
+#include "client/cli/output/json.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 class VersionCommand final : public Command {
@@ -46,4 +46,4 @@ class VersionCommand final : public Command {
 
 std::unique_ptr<Command> NewVersionCommand() { return std::make_unique<VersionCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -2,19 +2,15 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/json.h"
-#include "client/cli/problem_args.h"
-#include "client/cli/serving_commands.h"
-#include "client/cli/table.h"
-#include "client/cli/units.h"
+#include "client/cli/app/command.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
 #include "client/cpp/release_client.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
-
-std::string TimeOf(const google::protobuf::Timestamp& time) {
-  return FormatTimestamp(absl::FromUnixSeconds(time.seconds()));
-}
 
 class WantedCommand final : public Command {
  public:
@@ -47,13 +43,13 @@ class WantedCommand final : public Command {
                  {"WHY NOT"}});
     for (const v1::WantedProblem& problem : wanted->wanted()) {
       if (context.format() == Format::kCsv) {
-        out << CsvLine({problem.problem_text(), problem.environment(),
-                        absl::StrCat(problem.miss_count()), TimeOf(problem.first_seen_time()),
-                        TimeOf(problem.last_seen_time()), absl::StrCat(problem.attempt_count()),
-                        problem.last_error()});
+        out << CsvLine(
+            {problem.problem_text(), problem.environment(), absl::StrCat(problem.miss_count()),
+             FormatTimestamp(problem.first_seen_time()), FormatTimestamp(problem.last_seen_time()),
+             absl::StrCat(problem.attempt_count()), problem.last_error()});
       }
       table.Add({ShortProblem(problem.problem_text()), problem.environment(),
-                 absl::StrCat(problem.miss_count()), TimeOf(problem.last_seen_time()),
+                 absl::StrCat(problem.miss_count()), FormatTimestamp(problem.last_seen_time()),
                  absl::StrCat(problem.attempt_count()),
                  problem.last_error().empty() ? "-" : problem.last_error()});
     }
@@ -72,4 +68,4 @@ class WantedCommand final : public Command {
 
 std::unique_ptr<Command> NewWantedCommand() { return std::make_unique<WantedCommand>(); }
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -34,7 +34,7 @@ pieces(head_literals "${head}")
 pieces(tail_literals "${tail}")
 file(WRITE ${OUTPUT} "#include \"client/report/page.h\"
 
-namespace convtune {
+namespace convtune::report {
 
 std::string_view ReportPageHead() {
   return
@@ -46,5 +46,5 @@ std::string_view ReportPageTail() {
 ${tail_literals}      ;
 }
 
-}  // namespace convtune
+}  // namespace convtune::report
 ")

@@ -140,7 +140,7 @@ CudnnVersion LoadedCudnnVersion() {
   return {version / 10000, version % 10000 / 100, version % 100};
 }
 
-std::string CudaLibrariesText() {
+void FindCudaLibraries(Provenance* provenance) {
   const int major = static_cast<int>(cudnnGetCudartVersion()) / 1000;
   const std::filesystem::path folder = LibraryFolder();
   // As the libraries of cuDNN's engines say in their RUNPATH; then where Debian
@@ -154,14 +154,11 @@ std::string CudaLibrariesText() {
         std::filesystem::path("/usr/local/cuda/lib64")}) {
     folders.push_back(place.string());
   }
-  std::string text;
-  for (const auto& [key, library] :
-       {std::pair("cublaslt", "libcublasLt.so."), std::pair("nvrtc", "libnvrtc.so.")}) {
+  for (const auto& [library, build] : {std::pair("libcublasLt.so.", &provenance->cublaslt_build),
+                                       std::pair("libnvrtc.so.", &provenance->nvrtc_build)}) {
     const std::string path = FindLibrary(absl::StrCat(library, major), folders);
-    const std::string build = path.empty() ? "" : ElfBuildId(path);
-    if (!build.empty()) absl::StrAppend(&text, ",", key, "=", build);
+    if (!path.empty()) *build = ElfBuildId(path);
   }
-  return text;
 }
 
 void KeepNvrtcLoaded() {

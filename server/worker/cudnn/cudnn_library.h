@@ -27,8 +27,8 @@ std::string DescribeMixture(const std::vector<std::string>& files);
 absl::Status CheckLoadedCudnn();
 
 // The builds of the libraries that cuDNN would load by itself, where they are
-// found: ",cublaslt=a7d443494f0d,nvrtc=65be0db342ad". Loads neither.
-std::string CudaLibrariesText();
+// found, into `provenance`. Loads neither.
+void FindCudaLibraries(Provenance* provenance);
 
 // Loads NVRTC for the life of the process, from where cuDNN would. cuDNN opens
 // and closes it for every operation graph, and relocating it takes ten times

@@ -24,7 +24,7 @@ std::string RuntimeVersion() {
   if (cudaRuntimeGetVersion(&version) != cudaSuccess) {
     version = CUDART_VERSION;
   }
-  return CudaVersionText(version) + cudnn::CudaLibrariesText();
+  return CudaVersionText(version);
 }
 
 std::string UuidText(const cudaUUID_t& uuid) {
@@ -90,6 +90,7 @@ absl::StatusOr<DeviceInfo> DescribeGpu(int ordinal) {
     info.provenance.driver_version = CudaVersionText(driver);
   }
   info.provenance.cuda_version = RuntimeVersion();
+  cudnn::FindCudaLibraries(&info.provenance);
   info.provenance.gpu_uuid = UuidText(properties.uuid);
   char pci_bus_id[32] = "";
   if (cudaDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), ordinal) == cudaSuccess) {
@@ -110,6 +111,7 @@ DeviceInfo DescribeProfile(const DeviceProfile& profile) {
   info.environment.cudnn = cudnn::LoadedCudnnVersion();
   info.environment.library = cudnn::LoadedLibraryConfiguration();
   info.provenance.cuda_version = RuntimeVersion();
+  cudnn::FindCudaLibraries(&info.provenance);
   info.provenance.memory_bytes = profile.memory_bytes;
   return info;
 }
@@ -161,6 +163,8 @@ std::string ToProbeJson(const DeviceInfo& info, const std::string& error) {
                       ",\"gpu_model\":", JsonQuote(info.environment.gpu_model),
                       ",\"driver_version\":", JsonQuote(info.provenance.driver_version),
                       ",\"cuda_version\":", JsonQuote(info.provenance.cuda_version),
+                      ",\"cublaslt_build\":", JsonQuote(info.provenance.cublaslt_build),
+                      ",\"nvrtc_build\":", JsonQuote(info.provenance.nvrtc_build),
                       ",\"gpu_uuid\":", JsonQuote(info.provenance.gpu_uuid),
                       ",\"pci_bus_id\":", JsonQuote(info.pci_bus_id),
                       ",\"memory_bytes\":", info.provenance.memory_bytes,

@@ -1,4 +1,5 @@
-// A device profile is the JSON from which cuDNN plans for a GPU that is not there.
+// A DeviceProfile holds the properties, as JSON, that cuDNN needs of a GPU that is
+// not there.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct DeviceProfile {
   static absl::StatusOr<DeviceProfile> Load(const std::string& path);
 };
 
-// The text as a JSON string, quotes included.
+// The text as a JSON string, quotes included. Bytes that are no UTF-8 become U+FFFD.
 std::string JsonQuote(std::string_view text);
 
 }  // namespace convtune::worker::device

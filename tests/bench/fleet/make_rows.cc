@@ -49,7 +49,7 @@ class Table {
 
 class Rows {
  public:
-  Rows(const FleetOptions& options, std::string folder)
+  Rows(const report::FleetOptions& options, std::string folder)
       : folder_(std::move(folder)), fleet_(options) {
     std::vector<bool> has;
     for (int node = 0; node < fleet_.nodes(); ++node) {
@@ -107,16 +107,17 @@ class Rows {
     {
       Table table(folder_, "nodes");
       for (int n = 0; n < fleet_.nodes(); ++n) {
-        table.Print("%d\t%s\t2026-01-01\t1000\t900\n", n + 1, SimulatedFleet::NodeName(n).c_str());
+        table.Print("%d\t%s\t2026-01-01\t1000\t900\n", n + 1,
+                    report::SimulatedFleet::NodeName(n).c_str());
       }
     }
     Table table(folder_, "provenances");
     for (int n = 0; n < fleet_.nodes(); ++n) {
       const Provenance from =
           fleet_.Make(n, environments_of_[static_cast<size_t>(n)][0], 0).provenance;
-      table.Print("%d\t%d\t%s\t%s\t%s\t%lld\n", n + 1, n + 1, from.driver_version.c_str(),
-                  from.cuda_version.c_str(), from.gpu_uuid.c_str(),
-                  static_cast<long long>(from.memory_bytes));
+      table.Print("%d\t%d\t%s\t%s\t%s\t%s\t%s\t%lld\n", n + 1, n + 1, from.driver_version.c_str(),
+                  from.cuda_version.c_str(), from.cublaslt_build.c_str(), from.nvrtc_build.c_str(),
+                  from.gpu_uuid.c_str(), static_cast<long long>(from.memory_bytes));
     }
   }
 
@@ -132,14 +133,14 @@ class Rows {
       }
     }
     if (tunings.empty()) return;
-    std::vector<GroupTuning> group;
+    std::vector<report::GroupTuning> group;
     for (size_t i = 0; i < tunings.size(); ++i) {
       group.push_back({nodes[i] + 1, &tunings[i]});
       Evidence(nodes[i], e, p, tunings[i], evidence);
     }
     groups->Print("%d\t%d\t%zu\t\\\\x", e + 1, p + 1, group.size());
-    groups->Write(
-        absl::BytesToHexString(PackGroup(group, fleet_.environments()[static_cast<size_t>(e)])));
+    groups->Write(absl::BytesToHexString(
+        report::PackGroup(group, fleet_.environments()[static_cast<size_t>(e)])));
     groups->Write("\n");
   }
 
@@ -164,7 +165,7 @@ class Rows {
 
   int Id(const Candidate& candidate) { return candidates_.at(ToText(candidate.id)); }
 
-  static std::string Json(const std::set<SimulatedFleet::Finding>& findings) {
+  static std::string Json(const std::set<report::SimulatedFleet::Finding>& findings) {
     std::string text;
     for (const auto& [environment, problem] : findings) {
       absl::StrAppend(&text, text.empty() ? "" : ",", "[\"", environment, "\",\"", problem, "\"]");
@@ -176,8 +177,9 @@ class Rows {
     Table facts(folder_, "facts.json");
     std::string slow;
     for (int n = 0; n < fleet_.nodes(); ++n) {
-      if (!SimulatedFleet::IsSlow(n)) continue;
-      absl::StrAppend(&slow, slow.empty() ? "\"" : ",\"", SimulatedFleet::NodeName(n), "\"");
+      if (!report::SimulatedFleet::IsSlow(n)) continue;
+      absl::StrAppend(&slow, slow.empty() ? "\"" : ",\"", report::SimulatedFleet::NodeName(n),
+                      "\"");
     }
     facts.Write(absl::StrCat("{\"rows\":", rows_, ",\"slow_nodes\":[", slow,
                              "],\"disagreements\":", Json(fleet_.Disagreements()),
@@ -186,7 +188,7 @@ class Rows {
   }
 
   const std::string folder_;
-  const SimulatedFleet fleet_;
+  const report::SimulatedFleet fleet_;
   std::vector<std::vector<bool>> has_problem_;
   std::vector<std::vector<int>> environments_of_;
   std::map<std::string, int> candidates_;
@@ -201,7 +203,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: convtune-bench-fleet-rows FOLDER NODES PROBLEMS PER_NODE\n");
     return 2;
   }
-  convtune::FleetOptions options;
+  convtune::report::FleetOptions options;
   options.nodes = std::atoi(argv[2]);
   options.problems = std::atoi(argv[3]);
   options.problems_per_node = std::atoi(argv[4]);

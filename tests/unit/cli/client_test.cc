@@ -5,7 +5,7 @@
 #include "client/cpp/rpc_error.h"
 #include "tests/unit/cli/fake_daemon.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 std::unique_ptr<Client> ClientOf(const std::string& address) {
@@ -54,4 +54,4 @@ TEST(ClientTest, DetailsThatAreNoStatusAreIgnored) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::cli

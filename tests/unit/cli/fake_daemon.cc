@@ -13,9 +13,9 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/cli.h"
+#include "client/cli/app/cli.h"
 
-namespace convtune {
+namespace convtune::cli {
 namespace {
 
 void FillAnswer(v1::Answer* answer) {
@@ -277,4 +277,4 @@ std::string ProblemText(int channels) {
   return absl::StrCat("fwd,x=1x", channels, "x8x8,w=8x", channels, "x3x3,pad=1,nhwc,f16");
 }
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -15,7 +15,7 @@
 #include "convtune/v1/tuning_service.grpc.pb.h"
 #include "proto/base/mutex.h"
 
-namespace convtune {
+namespace convtune::cli {
 
 // INVALID_ARGUMENT with google.rpc.BadRequest.
 grpc::Status BadRequest(const std::vector<std::pair<std::string, std::string>>& violations);
@@ -110,4 +110,4 @@ RunResult RunProgram(const std::vector<std::string>& arguments, const RunOptions
 // A short valid problem with `channels` channels.
 std::string ProblemText(int channels);
 
-}  // namespace convtune
+}  // namespace convtune::cli

@@ -26,16 +26,16 @@ class ResolverDaemonTest : public ::testing::Test {
     return options;
   }
 
-  FakeDaemon daemon_;
+  cli::FakeDaemon daemon_;
 };
 
 TEST_F(ResolverDaemonTest, MoreProblemsThanARequestHoldsAreSeveralRequests) {
-  std::vector<Query> queries(10'001, {ProblemText(8)});
-  queries.back().problem = ProblemText(16);
+  std::vector<Query> queries(10'001, {cli::ProblemText(8)});
+  queries.back().problem = cli::ProblemText(16);
   const auto results = Resolver(There()).Resolve(queries, kLimit);
   ASSERT_EQ(results.size(), queries.size());
   for (const Result& result : results) ASSERT_TRUE(result.found) << result.why;
-  EXPECT_EQ(results.back().problem, ProblemText(16));
+  EXPECT_EQ(results.back().problem, cli::ProblemText(16));
   EXPECT_EQ(daemon_.batch_gets(), 2);
   EXPECT_EQ(daemon_.last_get().problems_size(), 1);
 }
@@ -50,10 +50,10 @@ TEST_F(ResolverDaemonTest, MoreBytesThanARequestHoldsAreSeveralRequests) {
 TEST_F(ResolverDaemonTest, WhatIsRefusedSaysWhyAndTheOthersAreAnswered) {
   daemon_.refused = "bad";
   const auto results = Resolver(There()).Resolve(
-      {{ProblemText(8)}, {"bad one"}, {ProblemText(16)}, {"bad two"}}, kLimit);
+      {{cli::ProblemText(8)}, {"bad one"}, {cli::ProblemText(16)}, {"bad two"}}, kLimit);
   ASSERT_EQ(results.size(), 4U);
   EXPECT_TRUE(results[0].found && results[2].found);
-  EXPECT_EQ(results[2].problem, ProblemText(16));
+  EXPECT_EQ(results[2].problem, cli::ProblemText(16));
   EXPECT_EQ(results[1].why, "problems[1].text: must be one that is served");
   EXPECT_EQ(results[3].why, "problems[3].text: must be one that is served");
   EXPECT_EQ(daemon_.batch_gets(), 2);
@@ -70,20 +70,20 @@ TEST_F(ResolverDaemonTest, ConstraintsReachTheDaemon) {
   constraints.max_error = 0.25;
   constraints.cache_state = CacheState::kCold;
   Resolver resolver(There());
-  resolver.Resolve({{ProblemText(8)}}, kLimit, constraints);
+  resolver.Resolve({{cli::ProblemText(8)}}, kLimit, constraints);
   EXPECT_EQ(daemon_.last_get().constraints().max_error(), 0.25);
   EXPECT_EQ(daemon_.last_get().constraints().cache_state(), v1::CACHE_STATE_COLD);
-  resolver.Resolve({{ProblemText(8)}}, kLimit);
+  resolver.Resolve({{cli::ProblemText(8)}}, kLimit);
   EXPECT_FALSE(daemon_.last_get().constraints().has_max_error());
   EXPECT_EQ(daemon_.last_get().constraints().cache_state(), v1::CACHE_STATE_UNSPECIFIED);
 }
 
 TEST_F(ResolverDaemonTest, ARefreshReportsWhatChangedAndThatAlone) {
-  auto first = std::make_unique<FakeDaemon>();
-  FakeDaemon second;
+  auto first = std::make_unique<cli::FakeDaemon>();
+  cli::FakeDaemon second;
   second.misses["x16x"] = v1::MISS_REASON_NOT_FOUND;
   const std::string link = daemon_.folder() + "/link";
-  const auto point_at = [&link](const FakeDaemon& daemon) {
+  const auto point_at = [&link](const cli::FakeDaemon& daemon) {
     std::filesystem::create_symlink(daemon.address().substr(5), link + ".new");
     std::filesystem::rename(link + ".new", link);
   };
@@ -97,8 +97,9 @@ TEST_F(ResolverDaemonTest, ARefreshReportsWhatChangedAndThatAlone) {
     return reports.size();
   };
   Resolver resolver(options);
-  ASSERT_TRUE(resolver.StartRefresh({{ProblemText(8)}, {ProblemText(16)}}, {}, milliseconds(1),
-                                    kLimit, [&](const std::vector<Result>& changed) {
+  ASSERT_TRUE(resolver.StartRefresh({{cli::ProblemText(8)}, {cli::ProblemText(16)}}, {},
+                                    milliseconds(1), kLimit,
+                                    [&](const std::vector<Result>& changed) {
                                       const std::lock_guard lock(mutex);
                                       reports.push_back(changed);
                                     }));
@@ -113,7 +114,7 @@ TEST_F(ResolverDaemonTest, ARefreshReportsWhatChangedAndThatAlone) {
   ASSERT_EQ(reports.size(), 2U);
   EXPECT_EQ(reports[0].size(), 2U);
   ASSERT_EQ(reports[1].size(), 1U);
-  EXPECT_EQ(reports[1][0].problem, ProblemText(16));
+  EXPECT_EQ(reports[1][0].problem, cli::ProblemText(16));
   EXPECT_FALSE(reports[1][0].found);
 }
 

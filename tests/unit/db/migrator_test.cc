@@ -47,17 +47,20 @@ TEST_F(MigratorTest, OneThatFailsLeavesTheVersionBefore) {
 }
 
 TEST_F(MigratorTest, AStepRunsBehindItsSqlAndIsUndoneWithIt) {
-  const auto insert = [](Database& database) {
+  constexpr auto kInsert = [](Database& database) {
     return database.Execute("INSERT INTO b VALUES (2)");
   };
-  const auto fail = [&insert](Database& database) {
-    EXPECT_TRUE(insert(database).ok());
+  constexpr auto kFail = [](Database& database) {
+    EXPECT_TRUE(database.Execute("INSERT INTO b VALUES (2)").ok());
     return absl::UnavailableError("no");
   };
-  EXPECT_FALSE(Migrate(*database_, kGood, {{2, fail}}).ok());
+  Migration migrations[] = {kGood[0], kGood[1]};
+  migrations[1].step = kFail;
+  EXPECT_FALSE(Migrate(*database_, migrations).ok());
   EXPECT_EQ(*database_->UserVersion(), 1);
   EXPECT_EQ(*database_->QueryInt("SELECT COUNT(*) FROM sqlite_schema WHERE name = 'b'"), 0);
-  ASSERT_TRUE(Migrate(*database_, kGood, {{2, insert}}).ok());
+  migrations[1].step = kInsert;
+  ASSERT_TRUE(Migrate(*database_, migrations).ok());
   EXPECT_EQ(*database_->QueryInt("SELECT COUNT(*) FROM b"), 2);
 }
 

@@ -173,7 +173,7 @@ TEST_F(DamagedFileTest, AMissingRowThatIsAlwaysThereIsDamage) {
 
 TEST_F(DamagedFileTest, AVersionThatDoesNotFitTheTablesIsDamage) {
   Fill(2);
-  Run("PRAGMA user_version = 1");
+  Run("PRAGMA user_version = 0");
   ExpectPutAside();
 }
 

@@ -5,15 +5,34 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "db/database.h"
+#include "db/database_file.h"
+#include "db/migrator.h"
 #include "db/sqlite_tuning_store.h"
 #include "tests/unit/db/sample_tunings.h"
 #include "tests/unit/db/test_folder.h"
 
 namespace convtune {
+
+// The schema of this program, and a made-up version behind it that older programs
+// can use.
+inline std::vector<Migration> WithASecondVersion() {
+  std::vector<Migration> migrations(AllMigrations().begin(), AllMigrations().end());
+  migrations.push_back(
+      {LatestVersion(AllMigrations()) + 1, "second",
+       "CREATE TABLE second (tuning_id INTEGER PRIMARY KEY, length INTEGER NOT NULL);"
+       "INSERT INTO second SELECT tuning_id, 0 FROM tunings",
+       [](Database& database) {
+         return database.Execute(
+             "UPDATE second SET length = (SELECT length(t.problem_text) FROM "
+             "tunings t WHERE t.tuning_id = second.tuning_id)");
+       }});
+  return migrations;
+}
 
 class StoreTest : public ::testing::Test {
  protected:
@@ -33,6 +52,17 @@ class StoreTest : public ::testing::Test {
     auto store = SqliteTuningStore::Open(std::move(options));
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
+  }
+
+  // Of the file that Open() opens, with another schema. `migrations` must outlive
+  // them.
+  DatabaseFileOptions FileOptions(std::span<const Migration> migrations) {
+    DatabaseFileOptions options;
+    options.path = DatabasePath();
+    options.clock = &clock_;
+    options.migrations = migrations;
+    options.notice = [this](const std::string& text) { notices_.push_back(text); };
+    return options;
   }
 
   // A store with tunings 1 to `count`, left in order.

@@ -7,7 +7,7 @@
 
 #include "server/fleet/agent.h"
 
-namespace convtune {
+namespace convtune::fleet {
 namespace {
 
 using ::testing::DoubleNear;
@@ -189,4 +189,4 @@ TEST(CanaryTest, TheNextReleaseHasOtherNodes) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::fleet

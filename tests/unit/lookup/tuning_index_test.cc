@@ -68,7 +68,7 @@ TEST(TuningIndex, OneThatDoesNotHoldIsNoEvidenceAndAnythingReplacesIt) {
   Candidate compiled = Timed(0, 10);
   compiled.behavior_notes = NoteBit(BehaviorNote::kRuntimeCompilation);
   Tuning old = TuningFor(Problem(1), {compiled});
-  old.provenance.cuda_version = "13.0,nvrtc=old";
+  old.provenance.nvrtc_build = "old";
   TuningIndex index(decision::LibrariesByEnvironment{{kH200, {"", "new"}}});
   index.Publish(old, true);
   const auto known = index.Find(old.key).tuning;
@@ -78,7 +78,7 @@ TEST(TuningIndex, OneThatDoesNotHoldIsNoEvidenceAndAnythingReplacesIt) {
   EXPECT_EQ(known->tuning.incomplete_reason,
             "does not hold any more: measured with NVRTC old, there is new now");
   EXPECT_TRUE(Supersedes(TuningOf({Finalized(1)}), known->tuning.ToTuning(),
-                                      /*forced=*/false));
+                         /*forced=*/false));
   TuningIndex elsewhere;
   elsewhere.Publish(old, true);
   EXPECT_EQ(elsewhere.Find(old.key).tuning->tuning.evidence, Evidence::kMeasured);

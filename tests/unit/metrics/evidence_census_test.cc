@@ -5,11 +5,11 @@
 #include "tests/unit/db/test_folder.h"
 #include "tests/unit/rpc/fake_tuner.h"
 
-namespace convtune {
+namespace convtune::metrics {
 namespace {
 
 // Tunings made at given minutes, one page each.
-class PagedTuner : public FakeTuner {
+class PagedTuner : public rpc::FakeTuner {
  public:
   std::vector<tuner::TuningSummary> tunings;
   int calls = 0;
@@ -72,4 +72,4 @@ TEST(EvidenceCensus, NothingKnownIsNothing) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::metrics

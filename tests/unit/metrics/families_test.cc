@@ -8,7 +8,7 @@
 
 #include "prometheus/text_serializer.h"
 
-namespace convtune {
+namespace convtune::metrics {
 namespace {
 
 std::string Text(const MetricsInput& input) {
@@ -81,4 +81,4 @@ TEST(Families, EveryNameIsThereOnceAndHasItsHelp) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::metrics

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace convtune {
+namespace convtune::metrics {
 namespace {
 
 TEST(MetricsAddress, TakesAddressesWithAPort) {
@@ -20,4 +20,4 @@ TEST(MetricsAddress, RefusesEverythingElse) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::metrics

@@ -7,8 +7,10 @@ namespace {
 
 TEST(TextTest, KnowsUtf8) {
   EXPECT_TRUE(IsValidUtf8("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"));
-  for (const char* bad : {"\xC3", "\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
-                          "\xE0\x80\x80", "\x80", "\xC3("}) {
+  EXPECT_TRUE(IsValidUtf8(""));
+  for (const char* bad :
+       {"\xC3", "\xFF", "\xC0\x80", "\xC1\xBF", "\xED\xA0\x80", "\xE2\x82", "\xF0\x80\x80\x80",
+        "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xE0\x80\x80", "\x80", "\xC3("}) {
     EXPECT_FALSE(IsValidUtf8(bad)) << Quote(bad);
   }
 }

@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <tuple>
-#include <utility>
-
 namespace convtune {
 namespace {
 
@@ -78,64 +75,6 @@ TEST(SupersedesTest, AForcedTuningReplacesTheSameStandingButNotABetterOne) {
   EXPECT_FALSE(Supersedes(few, many));
   EXPECT_TRUE(Supersedes(few, many, /*forced=*/true));
   EXPECT_FALSE(Supersedes(Make(Evidence::kHeuristic, 1, 1), many, /*forced=*/true));
-}
-
-TEST(ReadReasonsOfWordsTest, EveryReasonThatWasASentenceIsRead) {
-  const std::pair<const char*, uint32_t> cases[] = {
-      {"", 0},
-      {"heuristic look-up: first configs only", ReasonBit(IncompleteReason::kFirstConfigsOnly)},
-      {"the budget ended before 3 candidates", ReasonBit(IncompleteReason::kBudgetEnded)},
-      {"the budget or the candidate limit ended the listing; skipped for memory: 1 candidate",
-       ReasonBit(IncompleteReason::kListingCut) | ReasonBit(IncompleteReason::kMemory)},
-      {"only one of cuDNN's APIs was searched; the other API's candidates are of a tuning before",
-       ReasonBit(IncompleteReason::kOneApi) | ReasonBit(IncompleteReason::kOtherApiCarried)},
-      {"contended: 2 other processes on the GPU; not timed: 2 candidates",
-       ReasonBit(IncompleteReason::kConditions) | ReasonBit(IncompleteReason::kNotTimed)},
-      {"uncorrected ECC errors: 1", ReasonBit(IncompleteReason::kConditions)},
-      {"all candidates that ran are quarantined", ReasonBit(IncompleteReason::kAllQuarantined)},
-      {"settled on by a program; nothing else was tried", ReasonBit(IncompleteReason::kObserved)},
-  };
-  for (const auto& [words, reasons] : cases) {
-    Tuning tuning = Make(Evidence::kIncomplete, 1, 1);
-    tuning.incomplete_reason = words;
-    ReadReasonsOfWords(&tuning);
-    EXPECT_EQ(tuning.incomplete, reasons) << words;
-    EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
-    EXPECT_EQ(tuning.incomplete_reason, words);
-  }
-}
-
-TEST(ReadReasonsOfWordsTest, WhatCouldNotBeJudgedIsNoBetterThanTheHeuristic) {
-  Tuning tuning = Make(Evidence::kIncomplete, 1, 1);
-  tuning.incomplete_reason =
-      "results could not be judged: 8 of 8 candidates differ from the reference";
-  ReadReasonsOfWords(&tuning);
-  EXPECT_EQ(tuning.incomplete, ReasonBit(IncompleteReason::kUnjudged));
-  EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
-}
-
-TEST(ReadReasonOfMessageTest, EveryMessageThatWasWrittenIsRead) {
-  const std::tuple<const char*, QuarantineReason, absl::Duration> cases[] = {
-      {"illegal address", QuarantineReason::kCrashed, absl::ZeroDuration()},
-      {"took its worker down twice: hung: no reply", QuarantineReason::kCrashed,
-       absl::ZeroDuration()},
-      {"hung with a budget of 1.5s: no reply", QuarantineReason::kHung, absl::Milliseconds(1500)},
-      {"hung with a budget of soon: no reply", QuarantineReason::kCrashed, absl::ZeroDuration()},
-      {"its result is wrong: it differs from the reference by 1 of the largest value",
-       QuarantineReason::kWrongResult, absl::ZeroDuration()},
-      {"left 3 elements of its output NaN, infinite or not written", QuarantineReason::kNotFinite,
-       absl::ZeroDuration()},
-      {"wrote outside of its memory: output: 4 bytes behind its end",
-       QuarantineReason::kOutOfBounds, absl::ZeroDuration()},
-  };
-  for (const auto& [message, reason, budget] : cases) {
-    QuarantineEntry entry;
-    entry.message = message;
-    ReadReasonOfMessage(&entry);
-    EXPECT_EQ(entry.reason, reason) << message;
-    EXPECT_EQ(entry.hang_budget, budget) << message;
-    EXPECT_EQ(entry.checker_version, 0);
-  }
 }
 
 TEST(HoldsForTest, ALongerBudgetTriesWhatHungAgain) {

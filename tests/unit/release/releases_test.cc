@@ -45,7 +45,7 @@ class ReleasesTest : public ::testing::Test {
     std::vector<Candidate> candidates = {compiled(Timed(engine, 10))};
     if (others != 0) candidates.push_back(compiled(Timed(others, 90, 0.2, 1 << 20)));
     Tuning tuning = TuningOf(std::move(candidates));
-    tuning.provenance.cuda_version = "13.0,nvrtc=" + nvrtc;
+    tuning.provenance.nvrtc_build = nvrtc;
     tuning.key = Key(n);
     EXPECT_TRUE(tunings_.PutTuning(tuning, Environment::Parse(kH200).value()).ok());
     index_.Publish(tuning, true);
@@ -329,7 +329,7 @@ TEST_F(OldChoiceTest, WhatDoesNotHoldAnyMoreIsTakenAway) {
 
 TEST_F(OldChoiceTest, TheSameAtTheStartWhereNothingElseIsTakenAway) {
   Tuning outdated = tunings_.GetTuning(Key(1)).value();
-  outdated.provenance.cuda_version = "13.0,nvrtc=old";
+  outdated.provenance.nvrtc_build = "old";
   index_.Publish(outdated, true);
   index_.Erase(Key(2));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));  // before anything is decided

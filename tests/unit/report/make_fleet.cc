@@ -10,7 +10,8 @@
 
 namespace {
 
-absl::Status WriteNode(const convtune::SimulatedFleet& fleet, int node, const std::string& path) {
+absl::Status WriteNode(const convtune::report::SimulatedFleet& fleet, int node,
+                       const std::string& path) {
   std::FILE* const file = std::fopen(path.c_str(), "wb");
   if (file == nullptr) return absl::UnavailableError(path + " cannot be written");
   convtune::BundleWriter writer({}, [file](std::string_view bytes) {
@@ -34,15 +35,15 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: convtune-make-fleet FOLDER NODES PROBLEMS PER_NODE [untimed]\n");
     return 2;
   }
-  convtune::FleetOptions options;
+  convtune::report::FleetOptions options;
   options.nodes = std::atoi(argv[2]);
   options.problems = std::atoi(argv[3]);
   options.problems_per_node = std::atoi(argv[4]);
   options.timed = argc == 5;
-  const convtune::SimulatedFleet fleet(options);
+  const convtune::report::SimulatedFleet fleet(options);
   for (int node = 0; node < fleet.nodes(); ++node) {
     const std::string path =
-        std::string(argv[1]) + "/" + convtune::SimulatedFleet::NodeName(node) + ".bundle";
+        std::string(argv[1]) + "/" + convtune::report::SimulatedFleet::NodeName(node) + ".bundle";
     const absl::Status status = WriteNode(fleet, node, path);
     if (!status.ok()) {
       std::fprintf(stderr, "%s\n", status.ToString().c_str());

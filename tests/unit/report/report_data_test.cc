@@ -4,7 +4,7 @@
 
 #include "tests/unit/report/sample_rows.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 TEST(ReportData, KeepsWinnerStockAndTimes) {
@@ -103,4 +103,4 @@ TEST(EngineOf, LeavesKnobsAndTheApiAway) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::report

@@ -8,7 +8,7 @@
 #include "client/report/report.h"
 #include "tests/unit/report/simulated_fleet.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 struct Both {
@@ -29,7 +29,7 @@ Both FleetBothWays(const FleetOptions& fleet_options, std::string* bytes_of_firs
       const Provenance& from = tuning.provenance;
       places.resize(static_cast<size_t>(node) + 1, -1);
       places.back() =
-          both.bytes.AddPlace({from.node, from.gpu_uuid, from.driver_version, from.cuda_version});
+          both.bytes.AddPlace({from.node, from.gpu_uuid, from.driver_version, from.CudaText()});
       environments.emplace(tuning.key.environment_text, environment);
       groups[{tuning.key.environment_text, tuning.key.problem_text}].emplace_back(node, tuning);
     }
@@ -139,4 +139,4 @@ TEST(ReportGroup, WhatItDidNotMakeIsRefused) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::report

@@ -8,7 +8,7 @@
 #include "client/report/report_json.h"
 #include "tests/unit/report/sample_rows.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 using ::testing::HasSubstr;
@@ -63,4 +63,4 @@ TEST(ReportHtml, LoadsNothing) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::report

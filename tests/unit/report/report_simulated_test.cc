@@ -8,7 +8,7 @@
 #include "client/report/report.h"
 #include "tests/unit/report/simulated_fleet.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 using Findings = std::set<SimulatedFleet::Finding>;
@@ -132,4 +132,4 @@ TEST_F(SimulatedReport, GainAndStockShareAreThoseThatWerePlanted) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::report

@@ -11,7 +11,7 @@
 #include "client/report/analysis.h"
 #include "tests/unit/report/sample_rows.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 TEST(MakeReport, NothingGivesNoNumbersRatherThanZeros) {
@@ -218,4 +218,4 @@ TEST(Versions, AreOrderedAsNumbers) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::report

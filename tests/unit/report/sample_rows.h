@@ -9,7 +9,7 @@
 #include "client/report/report_data.h"
 #include "proto/model/conv_problem.h"
 
-namespace convtune {
+namespace convtune::report {
 
 inline std::string SampleProblem(int number) {
   return ConvProblem::Parse("fwd,x=" + std::to_string(1 + number) +
@@ -62,4 +62,4 @@ inline ReportOptions SampleOptions() {
   return options;
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

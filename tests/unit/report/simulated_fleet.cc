@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "proto/convert/problem_order.h"
 
-namespace convtune {
+namespace convtune::report {
 namespace {
 
 constexpr int kModels = 3;
@@ -235,4 +235,4 @@ std::set<SimulatedFleet::Finding> SimulatedFleet::DriverRegressions() const {
   return findings;
 }
 
-}  // namespace convtune
+}  // namespace convtune::report

@@ -11,7 +11,7 @@
 #include "proto/model/environment.h"
 #include "proto/model/tuning.h"
 
-namespace convtune {
+namespace convtune::report {
 
 struct FleetOptions {
   uint64_t seed = 1;
@@ -75,4 +75,4 @@ class SimulatedFleet {
   std::vector<std::string> texts_;
 };
 
-}  // namespace convtune
+}  // namespace convtune::report

@@ -12,7 +12,7 @@
 #include "proto/base/status_macros.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune {
+namespace convtune::rpc {
 
 inline Environment TestEnvironment() {
   return Environment::Parse("nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value();
@@ -296,4 +296,4 @@ class FakeTuner : public tuner::Tuner {
   std::map<uint64_t, jobs::JobCallback> watchers_ GUARDED_BY(mutex_);
 };
 
-}  // namespace convtune
+}  // namespace convtune::rpc

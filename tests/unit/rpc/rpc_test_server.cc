@@ -7,7 +7,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 
-namespace convtune {
+namespace convtune::rpc {
 
 TestServer::TestServer() {
   absl::StatusOr<std::unique_ptr<Server>> created = Server::Create(Options());
@@ -60,4 +60,4 @@ std::vector<std::string> BadFields(const grpc::Status& status) {
   return fields;
 }
 
-}  // namespace convtune
+}  // namespace convtune::rpc

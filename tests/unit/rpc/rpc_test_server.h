@@ -13,7 +13,7 @@
 #include "tests/unit/rpc/fake_tuner.h"
 #include "tests/unit/rpc/temp_dir.h"
 
-namespace convtune {
+namespace convtune::rpc {
 
 // Keeps nothing; maintenance gives fixed values.
 class FakeStore : public TuningStore {
@@ -94,4 +94,4 @@ void WaitUntil(const Condition& condition) {
   }
 }
 
-}  // namespace convtune
+}  // namespace convtune::rpc

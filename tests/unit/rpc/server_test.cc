@@ -14,7 +14,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "tests/unit/rpc/rpc_test_server.h"
 
-namespace convtune {
+namespace convtune::rpc {
 namespace {
 
 using ::testing::HasSubstr;
@@ -125,4 +125,4 @@ TEST(Server, ShutdownCancelsWhoStillWaits) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::rpc

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-namespace convtune {
+namespace convtune::rpc {
 
 // An empty folder of this process's own; removed at the end.
 class TempDir {
@@ -26,4 +26,4 @@ class TempDir {
   std::string path_;
 };
 
-}  // namespace convtune
+}  // namespace convtune::rpc

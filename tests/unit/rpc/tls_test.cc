@@ -11,7 +11,7 @@
 #include "grpcpp/security/credentials.h"
 #include "tests/unit/rpc/rpc_test_server.h"
 
-namespace convtune {
+namespace convtune::rpc {
 namespace {
 
 using testing::HasSubstr;
@@ -24,9 +24,6 @@ std::string Read(const std::string& path) {
 class TlsTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (std::system("openssl version >/dev/null 2>&1") != 0) {
-      GTEST_SKIP() << "the program openssl is missing";
-    }
     Authority("ca");
     Authority("stranger");
     Leaf("server", "ca");
@@ -44,7 +41,8 @@ class TlsTest : public testing::Test {
 
   void Run(const std::string& arguments) {
     const std::string command = "openssl " + arguments + " >/dev/null 2>&1";
-    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    ASSERT_EQ(std::system(command.c_str()), 0)
+        << command << "\nthe program openssl is needed: deploy/install-deps --tests";
   }
 
   void Authority(const std::string& name) {
@@ -95,7 +93,7 @@ TEST_F(TlsTest, RefusesAClientOfAnotherAuthority) {
 
 TEST_F(TlsTest, FilesThatAreNotWhatTheyMustBeAreErrorsWithTheirFlag) {
   const std::string no_pem = Path("san");
-  const auto error = [this](const TlsFiles& files) {
+  const auto error = [this](const http2::ServerTlsFiles& files) {
     Server::Options options = base_.Options();
     options.listen = {"localhost:0"};
     options.tls = files;
@@ -111,4 +109,4 @@ TEST_F(TlsTest, FilesThatAreNotWhatTheyMustBeAreErrorsWithTheirFlag) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::rpc

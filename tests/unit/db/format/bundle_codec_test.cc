@@ -216,7 +216,7 @@ TEST(BundleCodecTest, WhatCallsItselfContendedIsNotMeasured) {
               }).empty());
 }
 
-TEST(BundleCodecTest, ReasonsTravelAsNumbersAndAreReadFromWordsWhereThereAreNone) {
+TEST(BundleCodecTest, ReasonsTravelAsNumbers) {
   Tuning tuning = ValidTuning(1);
   tuning.evidence = Evidence::kIncomplete;
   AddReason(IncompleteReason::kSomeUnjudged, "could not be judged: 2 candidates", &tuning);
@@ -229,16 +229,10 @@ TEST(BundleCodecTest, ReasonsTravelAsNumbersAndAreReadFromWordsWhereThereAreNone
     EXPECT_TRUE(found.has_value()) << refusals[0].violation.rule;
     return found.value_or(Tuning());
   };
-  v1::BundleTuning row = ToBundleTuning(tuning, 1, true);
+  const v1::BundleTuning row = ToBundleTuning(tuning, 1, true);
   EXPECT_EQ(row.incomplete_size(), 2);
   EXPECT_EQ(read(row).incomplete, tuning.incomplete);
   EXPECT_EQ(read(row).candidates.back().status, CandidateStatus::kUnjudged);
-  row.clear_incomplete();
-  row.set_incomplete_reason("the budget ended before 1 candidate");
-  EXPECT_EQ(read(row).incomplete, ReasonBit(IncompleteReason::kBudgetEnded));
-  // Older programs wrote this sentence, and INCOMPLETE, for unjudged results.
-  row.set_incomplete_reason("results could not be judged: 5 of 8 candidates differ");
-  EXPECT_EQ(read(row).evidence, Evidence::kHeuristic);
 }
 
 TEST(BundleCodecTest, ReasonsMustBeKnownAndAgreeWithTheEvidence) {
@@ -282,9 +276,9 @@ TEST(BundleCodecTest, AnEnvironmentMustNotContradictItself) {
   EXPECT_EQ(violations([](auto*) {}), 0U);
   EXPECT_EQ(violations([](auto* e) { e->set_gpu_model("NVIDIA A100"); }), 1U);
   EXPECT_EQ(violations([](auto* e) { e->set_text("nvidia-h200"); }), 1U);
-  EXPECT_EQ(violations([](auto* e) { e->set_node(std::string(300, 'n')); }), 1U);
-  EXPECT_EQ(violations([](auto* e) { e->set_gpu_uuid("a\nb"); }), 1U);
-  EXPECT_EQ(violations([](auto* e) { e->set_memory_bytes(-1); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_node(std::string(300, 'n')); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_gpu_uuid("a\nb"); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_memory_bytes(-1); }), 1U);
 }
 
 }  // namespace

@@ -42,6 +42,22 @@ TEST(DeviceProfileTest, PrintsIntegersAsIntegers) {
   EXPECT_THAT(profile->properties_json, HasSubstr(R"("maxGridSize":[2147483647,65535,65535])"));
 }
 
+TEST(DeviceProfileTest, PrintsWholeNumbersAsIntegersHoweverTheyAreWritten) {
+  const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(absl::StrReplaceAll(
+      kTestProfile, {{"\"totalGlobalMem\":150000000000", "\"totalGlobalMem\":1.5e11"}}));
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(profile->memory_bytes, 150000000000);
+  EXPECT_THAT(profile->properties_json, HasSubstr(R"("totalGlobalMem":150000000000)"));
+}
+
+TEST(DeviceProfileTest, RefusesWhatIsTooDeepOrNoJson) {
+  const std::string deep = std::string(500'000, '[') + std::string(500'000, ']');
+  EXPECT_THAT(std::string(DeviceProfile::Parse("{\"x\":" + deep + "}").status().message()),
+              HasSubstr("at most 100 levels"));
+  EXPECT_THAT(std::string(DeviceProfile::Parse("{\"x\":1").status().message()),
+              HasSubstr("must be a JSON object"));
+}
+
 TEST(DeviceProfileTest, ItsOwnPropertiesReadBackTheSame) {
   const absl::StatusOr<DeviceProfile> profile = DeviceProfile::Parse(kTestProfile);
   ASSERT_TRUE(profile.ok()) << profile.status();
@@ -82,7 +98,8 @@ TEST(DeviceProfileTest, MissingFileIsNotFound) {
 }
 
 TEST(JsonQuoteTest, EscapesWhatJsonForbids) {
-  EXPECT_EQ(JsonQuote("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
+  EXPECT_EQ(JsonQuote("a\"b\\c\n\x01"), R"("a\"b\\c\n\u0001")");
+  EXPECT_EQ(JsonQuote("a\xff"), "\"a\xef\xbf\xbd\"");
 }
 
 TEST(DeviceInfoTest, ProfileIsAnEnvironmentOfItsOwn) {
@@ -101,7 +118,7 @@ TEST(DeviceInfoTest, ProbeLineOfAFailedDeviceHasItsError) {
   EXPECT_EQ(
       ToProbeJson(info, "no \"such\" card"),
       R"({"name":"gpu:7","environment":"","gpu_model":"","driver_version":"",)"
-      R"("cuda_version":"","gpu_uuid":"","pci_bus_id":"","memory_bytes":0,"error":"no \"such\" card"})");
+      R"("cuda_version":"","cublaslt_build":"","nvrtc_build":"","gpu_uuid":"","pci_bus_id":"","memory_bytes":0,"error":"no \"such\" card"})");
 }
 
 }  // namespace

@@ -1,0 +1,92 @@
+#include "client/cli/app/context.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/app/address_check.h"
+#include "client/cli/output/table.h"
+#include "client/cpp/rpc_error.h"
+#include "proto/base/default_paths.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::cli {
+namespace {
+
+// A daemon may well be there, for others.
+bool IsForbidden(const Address& address) {
+  return address.unix_socket &&
+         faccessat(AT_FDCWD, address.target.c_str(), R_OK | W_OK, AT_EACCESS) != 0 &&
+         errno == EACCES;
+}
+
+}  // namespace
+
+absl::StatusOr<Client*> Context::Connect() {
+  if (client_ == nullptr) {
+    ASSIGN_OR_RETURN(client_, Client::Create(settings_.client));
+  }
+  return client_.get();
+}
+
+absl::Duration Context::long_timeout() const {
+  return settings_.timeout.value_or(absl::InfiniteDuration());
+}
+
+void Context::Say(const std::string& words) { io_.err << words << "\n"; }
+
+void Context::SayError(const std::string& words) {
+  io_.err << Paint("error:", Color::kRed, err_color()) << " " << words << "\n";
+}
+
+ExitCode Context::Fail(const absl::Status& status) {
+  const std::string message(status.message());
+  const std::string address = settings_.client.address.ToText();
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+      if (IsFromDaemon(status)) {
+        SayError(absl::StrCat("the daemon at ", address, " cannot do this now: ", message));
+        return ExitCode::kUnreachable;
+      }
+      SayError(absl::StrCat("no answer from the daemon at ", address, ": ", message));
+      if (IsForbidden(settings_.client.address)) {
+        for (const Finding& finding : ExamineAddress(settings_.client.address)) {
+          if (!finding.advice.empty()) Say(absl::StrCat(finding.what, ": ", finding.advice, "."));
+        }
+        return ExitCode::kUnreachable;
+      }
+      Say(
+          absl::StrCat("Start one with `convtuned`, or say where it is with --address or "
+                       "CONVTUNE_ADDRESS; else it is looked for at ",
+                       absl::StrJoin(ClientSocketPaths(), ", then at "), "."));
+      return ExitCode::kUnreachable;
+    case absl::StatusCode::kDeadlineExceeded:
+      SayError(absl::StrCat("the daemon at ", address, " needed longer than ",
+                            absl::FormatDuration(settings_.client.timeout),
+                            "; allow more with --timeout"));
+      return ExitCode::kFailed;
+    case absl::StatusCode::kUnimplemented:
+      SayError(
+          absl::StrCat("the daemon at ", address,
+                       " does not know this call: it is older than this program (" CONVTUNE_VERSION
+                       "), see `convtune version`"));
+      return ExitCode::kFailed;
+    default:
+      break;
+  }
+  const std::vector<Violation> violations = ViolationsOf(status);
+  if (violations.empty()) SayError(message);
+  for (const Violation& violation : violations) {
+    SayError(absl::StrCat(violation.field, ": ", violation.rule));
+  }
+  return ExitCodeOf(status);
+}
+
+}  // namespace convtune::cli

@@ -1,0 +1,59 @@
+// A Context is what a command gets to work with: streams, settings, connection.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cli/app/exit_code.h"
+#include "client/cli/app/settings.h"
+#include "client/cli/output/io.h"
+#include "client/cpp/client.h"
+
+namespace CLI {
+class App;
+}
+
+namespace convtune::cli {
+
+enum class Format { kTable, kJson, kCsv };
+
+// One run of one command. Not thread-safe.
+class Context {
+ public:
+  Context(Io& io, Settings settings, Format format, const CLI::App& root)
+      : io_(io), settings_(std::move(settings)), format_(format), root_(root) {}
+
+  Io& io() { return io_; }
+  const Settings& settings() const { return settings_; }
+  Format format() const { return format_; }
+  // The whole command tree.
+  const CLI::App& root() const { return root_; }
+  bool out_color() const { return WantsColor(io_, io_.out_is_terminal); }
+  bool err_color() const { return WantsColor(io_, io_.err_is_terminal); }
+  // Width that tables keep to; 0: they may be as wide as they are.
+  int table_width() const { return io_.out_is_terminal ? io_.columns : 0; }
+
+  // The connection, made at the first call.
+  absl::StatusOr<Client*> Connect();
+  // Time-out of calls that wait for a worker: without end unless one was set.
+  absl::Duration long_timeout() const;
+
+  // One line of words.
+  void Say(const std::string& words);
+  // One line of words that starts with "error: ".
+  void SayError(const std::string& words);
+  // Says the error, field by field if it has fields, with what to do about it.
+  ExitCode Fail(const absl::Status& status);
+
+ private:
+  Io& io_;
+  Settings settings_;
+  Format format_;
+  const CLI::App& root_;
+  std::unique_ptr<Client> client_;
+};
+
+}  // namespace convtune::cli

@@ -1,0 +1,34 @@
+// An Interrupt makes an event of Ctrl-C.
+#pragma once
+
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "absl/status/statusor.h"
+
+namespace convtune::cli {
+
+// While it lives, the first SIGINT calls `on_interrupt` once, on a thread of
+// its own, instead of ending the process; the second one ends it. At most one
+// at a time.
+class Interrupt {
+ public:
+  // RESOURCE_EXHAUSTED if there is no pipe to be had.
+  static absl::StatusOr<std::unique_ptr<Interrupt>> Create(std::function<void()> on_interrupt);
+  // Waits for a callback that runs.
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+ private:
+  Interrupt(int read_fd, int write_fd, std::function<void()> on_interrupt);
+
+  const int read_fd_;
+  const int write_fd_;
+  struct sigaction previous_ {};
+  std::thread thread_;
+};
+
+}  // namespace convtune::cli

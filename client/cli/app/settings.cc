@@ -1,0 +1,155 @@
+#include "client/cli/app/settings.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "client/cli/output/units.h"
+#include "proto/base/default_paths.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::cli {
+namespace {
+
+constexpr std::array<const char*, 6> kNames = {"address", "environment", "timeout",
+                                               "tls_ca",  "tls_cert",    "tls_key"};
+
+struct Value {
+  std::string text;
+  std::string where;  // as in messages: "--timeout", "CONVTUNE_TIMEOUT", "FILE: timeout"
+};
+
+std::string FlagOf(const std::string& name) {
+  return absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
+}
+
+std::string VariableOf(const std::string& name) {
+  return absl::StrCat("CONVTUNE_", absl::AsciiStrToUpper(name));
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ReadConfig(const std::string& path) {
+  std::map<std::string, std::string> values;
+  std::vector<CLI::ConfigItem> items;
+  try {
+    items = CLI::ConfigTOML().from_file(path);
+  } catch (const CLI::Error&) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config: must be a readable TOML file, but ", path, " is not"));
+  }
+  for (const CLI::ConfigItem& item : items) {
+    const bool known =
+        item.parents.empty() && std::find(kNames.begin(), kNames.end(), item.name) != kNames.end();
+    if (!known) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": ", item.fullname(), ": no such setting; there are address, ",
+                       "environment, timeout, tls_ca, tls_cert and tls_key"));
+    }
+    if (item.inputs.size() != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": ", item.name, ": must have one value"));
+    }
+    values[item.name] = item.inputs[0];
+  }
+  return values;
+}
+
+// The file to read; empty if there is none.
+absl::StatusOr<std::string> ConfigPath(const SettingFlags& flags, const Io& io) {
+  std::string path = flags.config.value_or(io.env("CONVTUNE_CONFIG").value_or(""));
+  std::error_code error;
+  if (!path.empty()) {
+    if (!std::filesystem::is_regular_file(path, error)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("config: must name a file, but '", path, "' is none"));
+    }
+    return path;
+  }
+  std::string folder = io.env("XDG_CONFIG_HOME").value_or("");
+  const std::string home = io.env("HOME").value_or("");
+  if (folder.empty() && !home.empty()) folder = home + "/.config";
+  if (folder.empty()) return "";
+  path = folder + "/convtune/config.toml";
+  return std::filesystem::is_regular_file(path, error) ? path : "";
+}
+
+// A message about `field` that says where the value came from.
+absl::Status At(const Value& value, const std::string& field, const absl::Status& status) {
+  std::string message(status.message());
+  if (message.compare(0, field.size() + 1, field + ":") == 0) message.erase(0, field.size());
+  return absl::Status(status.code(), absl::StrCat(value.where, message));
+}
+
+}  // namespace
+
+void SettingFlags::Register(CLI::App& app) {
+  const std::string group = "Common options";
+  app.add_option("--address", address, "unix:PATH or HOST:PORT of the daemon")
+      ->type_name("ADDRESS")
+      ->group(group);
+  app.add_option("--environment", environment, "name of the environment, where there are several")
+      ->type_name("NAME")
+      ->group(group);
+  app.add_option("--timeout", timeout, "longest wait for an answer, such as 10s")
+      ->type_name("TIME")
+      ->group(group);
+  app.add_option("--tls-ca", tls_ca, "PEM file that the daemon's certificate is checked against")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--tls-cert", tls_cert, "PEM file with the client's certificate")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--tls-key", tls_key, "PEM file with the client's private key")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--config", config, "settings file")->type_name("FILE")->group(group);
+}
+
+absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const Io& io) {
+  ASSIGN_OR_RETURN(const std::string path, ConfigPath(flags, io));
+  std::map<std::string, std::string> file;
+  if (!path.empty()) {
+    ASSIGN_OR_RETURN(file, ReadConfig(path));
+  }
+  const std::array<const std::optional<std::string>*, 6> given = {
+      &flags.address, &flags.environment, &flags.timeout,
+      &flags.tls_ca,  &flags.tls_cert,    &flags.tls_key};
+  std::map<std::string, Value> values;
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    const std::string name = kNames[i];
+    if (given[i]->has_value()) {
+      values[name] = {given[i]->value(), FlagOf(name)};
+    } else if (const auto variable = io.env(VariableOf(name)); !variable.value_or("").empty()) {
+      values[name] = {*variable, VariableOf(name)};
+    } else if (const auto it = file.find(name); it != file.end()) {
+      values[name] = {it->second, absl::StrCat(path, ": ", name)};
+    }
+  }
+
+  Settings settings;
+  settings.environment = values["environment"].text;
+  settings.client.tls = {values["tls_ca"].text, values["tls_cert"].text, values["tls_key"].text};
+  if (values.count("address") == 0) {
+    settings.client.address = {.unix_socket = true, .target = FirstSocket(ClientSocketPaths())};
+  } else {
+    const Value& value = values["address"];
+    auto address = Address::Parse(value.text);
+    if (!address.ok()) return At(value, "address", address.status());
+    settings.client.address = *std::move(address);
+  }
+  if (values.count("timeout") > 0) {
+    const Value& value = values["timeout"];
+    auto timeout = ParseTime("timeout", value.text);
+    if (!timeout.ok()) return At(value, "timeout", timeout.status());
+    settings.timeout = *timeout;
+    settings.client.timeout = *timeout;
+  }
+  return settings;
+}
+
+}  // namespace convtune::cli

@@ -1,0 +1,48 @@
+// Settings say where the daemon is and how long to wait for it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cli/output/io.h"
+#include "client/cpp/client.h"
+
+namespace CLI {
+class App;
+}
+
+namespace convtune::cli {
+
+// What the command line says; what is absent comes from elsewhere.
+struct SettingFlags {
+  std::optional<std::string> address;
+  std::optional<std::string> environment;
+  std::optional<std::string> timeout;
+  std::optional<std::string> tls_ca;
+  std::optional<std::string> tls_cert;
+  std::optional<std::string> tls_key;
+  std::optional<std::string> config;
+
+  // Adds --address, --environment, --timeout, --tls-ca, --tls-cert, --tls-key
+  // and --config to `app`. *this must outlive it.
+  void Register(CLI::App& app);
+};
+
+// Value type.
+struct Settings {
+  Client::Options client;
+  std::string environment;  // empty: the daemon's only one
+  // Set if somebody chose client.timeout: then it also bounds calls that wait
+  // for a worker.
+  std::optional<absl::Duration> timeout;
+
+  // Flags, then CONVTUNE_* variables, then the config file, then defaults. The
+  // file is --config, else CONVTUNE_CONFIG, else convtune/config.toml below
+  // $XDG_CONFIG_HOME (~/.config), which need not exist. INVALID_ARGUMENT names
+  // the setting, where it was set, and the rule.
+  static absl::StatusOr<Settings> Resolve(const SettingFlags& flags, const Io& io);
+};
+
+}  // namespace convtune::cli

@@ -1,0 +1,184 @@
+#include "client/cli/calls/answer_output.h"
+
+#include <ostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
+
+namespace convtune::cli {
+namespace {
+
+// "EVIDENCE_NOT_TIMED" with prefix "EVIDENCE_" is "not timed".
+std::string Word(const std::string& name, const std::string& prefix) {
+  if (name.compare(0, prefix.size(), prefix) != 0) return "unknown";
+  return absl::StrReplaceAll(absl::AsciiStrToLower(name.substr(prefix.size())), {{"_", " "}});
+}
+
+// A number as short as it can be without loss.
+std::string Number(double value) { return absl::StrFormat("%.6g", value); }
+
+// The first of them, "eng34,k2=5 (12.5 us) +1": a table has no room for more.
+std::string RunnersUp(const v1::Answer& answer) {
+  if (answer.runners_up().empty()) return "-";
+  const v1::Candidate& first = answer.runners_up(0);
+  std::string out = first.text().substr(first.text().find(':') + 1);
+  if (first.median_us() > 0) {
+    absl::StrAppend(&out, " (", FormatMicroseconds(first.median_us()), ")");
+  }
+  if (answer.runners_up_size() > 1) absl::StrAppend(&out, " +", answer.runners_up_size() - 1);
+  return out;
+}
+
+std::string MissNote(const v1::Miss& miss) {
+  std::string note = miss.message().empty() ? MissWord(miss.reason()) : miss.message();
+  if (!miss.job().empty()) absl::StrAppend(&note, "; queued as ", miss.job());
+  if (miss.has_hint()) {
+    absl::StrAppend(&note, "; hint from ", miss.hint().environment(), ": ",
+                    miss.hint().winner().text());
+  }
+  return note;
+}
+
+std::string AnswerJson(const std::vector<AnswerRow>& rows) {
+  std::vector<std::string> results;
+  for (const AnswerRow& row : rows) {
+    results.push_back(JsonObject().Add("row", row.source).AddMembers(row.result).Take());
+  }
+  return JsonArray(results);
+}
+
+std::string InvalidJson(const std::vector<ProblemRowError>& errors) {
+  std::vector<std::string> elements;
+  for (const ProblemRowError& error : errors) {
+    elements.push_back(JsonObject().Add("row", error.source).Add("message", error.message).Take());
+  }
+  return JsonArray(elements);
+}
+
+}  // namespace
+
+std::string EvidenceWord(v1::Evidence evidence) {
+  return Word(v1::Evidence_Name(evidence), "EVIDENCE_");
+}
+std::string OriginWord(v1::Origin origin) { return Word(v1::Origin_Name(origin), "ORIGIN_"); }
+std::string MissWord(v1::MissReason reason) {
+  return Word(v1::MissReason_Name(reason), "MISS_REASON_");
+}
+
+Color EvidenceColor(v1::Evidence evidence) {
+  return evidence >= v1::EVIDENCE_MEASURED ? Color::kGreen : Color::kYellow;
+}
+
+Table AnswerTable(const std::vector<AnswerRow>& rows) {
+  Table table({{"PROBLEM"},
+               {"WINNER"},
+               {"EVIDENCE"},
+               {"TIME", Align::kRight},
+               {"WORKSPACE", Align::kRight},
+               {"RUNNERS-UP"}});
+  for (const AnswerRow& row : rows) {
+    const std::string problem = ShortProblem(row.result.problem_text());
+    if (!row.result.has_answer()) {
+      table.Add({problem, "-", {"miss", Color::kRed}, "-", "-", MissNote(row.result.miss())});
+      continue;
+    }
+    const v1::Answer& answer = row.result.answer();
+    const std::string evidence =
+        absl::StrCat(EvidenceWord(answer.evidence()), answer.pinned() ? ", pinned" : "");
+    table.Add({problem,
+               answer.winner().text(),
+               {evidence, EvidenceColor(answer.evidence())},
+               FormatMicroseconds(answer.winner().median_us()),
+               FormatBytes(answer.winner().workspace_bytes()),
+               RunnersUp(answer)});
+  }
+  return table;
+}
+
+std::string AnswerCsv(const BatchAnswers& answers) {
+  std::string out = CsvLine({"row",         "problem",   "outcome",         "winner",
+                             "evidence",    "origin",    "pinned",          "time_us",
+                             "q1_us",       "q3_us",     "workspace_bytes", "deterministic",
+                             "candidates",  "eligible",  "portfolio",       "persisted",
+                             "environment", "tuning_id", "reason",          "job"});
+  for (const AnswerRow& row : answers.rows) {
+    const v1::BatchGetResult& result = row.result;
+    if (!result.has_answer()) {
+      out += CsvLine({row.source,
+                      result.problem_text(),
+                      "miss",
+                      "",
+                      "",
+                      "",
+                      "",
+                      "",
+                      "",
+                      "",
+                      "",
+                      "",
+                      "",
+                      "",
+                      "",
+                      "",
+                      answers.environment.name(),
+                      result.tuning_id(),
+                      MissNote(result.miss()),
+                      result.miss().job()});
+      continue;
+    }
+    const v1::Answer& answer = result.answer();
+    const v1::Candidate& winner = answer.winner();
+    const bool timed = winner.status() == v1::CANDIDATE_STATUS_TIMED;
+    std::vector<std::string> portfolio;
+    for (const v1::Candidate& candidate : answer.portfolio()) portfolio.push_back(candidate.text());
+    out += CsvLine({row.source,
+                    result.problem_text(),
+                    "answer",
+                    winner.text(),
+                    EvidenceWord(answer.evidence()),
+                    OriginWord(answer.origin()),
+                    answer.pinned() ? "true" : "false",
+                    timed ? Number(winner.median_us()) : "",
+                    timed ? Number(winner.q1_us()) : "",
+                    timed ? Number(winner.q3_us()) : "",
+                    absl::StrCat(winner.workspace_bytes()),
+                    winner.deterministic() ? "true" : "false",
+                    absl::StrCat(answer.candidate_count()),
+                    absl::StrCat(answer.eligible_count()),
+                    absl::StrJoin(portfolio, ";"),
+                    answer.persisted() ? "true" : "false",
+                    answer.environment(),
+                    answer.tuning_id(),
+                    answer.pinned() ? answer.pin_reason() : answer.note(),
+                    ""});
+  }
+  return out;
+}
+
+void PrintAnswers(Context& context, const BatchAnswers& answers,
+                  const std::vector<ProblemRowError>& invalid, const std::string& jobs) {
+  std::ostream& out = context.io().out;
+  if (context.format() == Format::kCsv) {
+    out << AnswerCsv(answers);
+  } else if (context.format() == Format::kTable) {
+    if (answers.rows.empty()) return;
+    out << AnswerTable(answers.rows).Render(context.table_width(), context.out_color());
+  } else {
+    std::vector<ProblemRowError> errors = invalid;
+    errors.insert(errors.end(), answers.errors.begin(), answers.errors.end());
+    JsonObject document;
+    if (!jobs.empty()) document.AddRaw("jobs", jobs);
+    document.Add("environment", answers.environment);
+    document.AddRaw("results", AnswerJson(answers.rows));
+    document.AddRaw("invalid", InvalidJson(errors));
+    out << document.Take() << "\n";
+  }
+}
+
+}  // namespace convtune::cli

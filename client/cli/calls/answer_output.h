@@ -1,0 +1,28 @@
+// Prints answers in the three formats.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/cli/calls/batch_get.h"
+#include "client/cli/output/table.h"
+
+namespace convtune::cli {
+
+// Names of enum values as people write them: "heuristic", "not found".
+std::string EvidenceWord(v1::Evidence evidence);
+std::string OriginWord(v1::Origin origin);
+std::string MissWord(v1::MissReason reason);
+Color EvidenceColor(v1::Evidence evidence);
+
+// problem, winner, evidence, time, workspace, runners-up.
+Table AnswerTable(const std::vector<AnswerRow>& rows);
+// Heading and a line for each row; the columns are in client/cli/README.md.
+std::string AnswerCsv(const BatchAnswers& answers);
+// Writes the answers in the context's format to its output. `invalid` are the
+// rows that were not asked for; `jobs` is a JSON array for the document's
+// "jobs", or empty.
+void PrintAnswers(Context& context, const BatchAnswers& answers,
+                  const std::vector<ProblemRowError>& invalid, const std::string& jobs);
+
+}  // namespace convtune::cli

@@ -1,0 +1,120 @@
+#include "client/cli/calls/batch_get.h"
+
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "client/cpp/rpc_error.h"
+
+namespace convtune::cli {
+namespace {
+
+constexpr size_t kMaxProblems = 10'000;
+// Below the daemon's 4 MiB, with room for the other fields.
+constexpr size_t kMaxRequestBytes = (4 << 20) - (64 << 10);
+constexpr size_t kBytesPerProblem = 16;  // tags and lengths around the text
+
+v1::BatchGetRequest RequestFor(const v1::BatchGetRequest& base,
+                               const std::vector<const ProblemRow*>& rows) {
+  v1::BatchGetRequest request = base;
+  request.clear_problems();
+  for (const ProblemRow* row : rows) request.add_problems()->set_text(row->problem.ToText());
+  return request;
+}
+
+}  // namespace
+
+std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<ProblemRow>& rows) {
+  std::vector<std::pair<size_t, size_t>> ranges;
+  size_t first = 0;
+  size_t bytes = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const size_t more = rows[i].problem.ToText().size() + kBytesPerProblem;
+    if (i - first == kMaxProblems || (i > first && bytes + more > kMaxRequestBytes)) {
+      ranges.emplace_back(first, i);
+      first = i;
+      bytes = 0;
+    }
+    bytes += more;
+  }
+  if (first < rows.size()) ranges.emplace_back(first, rows.size());
+  return ranges;
+}
+
+int ProblemIndex(const std::string& field) {
+  const std::string prefix = "problems[";
+  const size_t end = field.find(']');
+  int index = -1;
+  if (field.compare(0, prefix.size(), prefix) != 0 || end == std::string::npos ||
+      !absl::SimpleAtoi(field.substr(prefix.size(), end - prefix.size()), &index)) {
+    return -1;
+  }
+  return index;
+}
+
+bool TakeRefused(Context& context, const absl::Status& status, std::vector<const ProblemRow*>* rows,
+                 std::vector<ProblemRowError>* errors) {
+  std::set<size_t> refused;
+  for (const Violation& violation : ViolationsOf(status)) {
+    const int index = ProblemIndex(violation.field);
+    if (index < 0 || static_cast<size_t>(index) >= rows->size()) return false;
+    refused.insert(static_cast<size_t>(index));
+  }
+  if (refused.empty()) return false;
+  for (const Violation& violation : ViolationsOf(status)) {
+    const std::string& source = (*rows)[static_cast<size_t>(ProblemIndex(violation.field))]->source;
+    errors->push_back({source, absl::StrCat(violation.field, ": ", violation.rule)});
+    context.SayError(absl::StrCat(source, ": ", errors->back().message));
+  }
+  std::vector<const ProblemRow*> left;
+  for (size_t i = 0; i < rows->size(); ++i) {
+    if (refused.count(i) == 0) left.push_back((*rows)[i]);
+  }
+  *rows = std::move(left);
+  return true;
+}
+
+BatchAnswers BatchGetAll(Context& context, const v1::BatchGetRequest& request,
+                         const std::vector<ProblemRow>& rows, absl::Duration timeout) {
+  BatchAnswers answers;
+  const auto client = context.Connect();
+  if (!client.ok()) {
+    answers.code = context.Fail(client.status());
+    return answers;
+  }
+  for (const auto& [first, last] : SplitIntoRequests(rows)) {
+    std::vector<const ProblemRow*> asked;
+    for (size_t i = first; i < last; ++i) asked.push_back(&rows[i]);
+    auto response = (*client)->BatchGet(RequestFor(request, asked), timeout);
+    if (!response.ok() && TakeRefused(context, response.status(), &asked, &answers.errors)) {
+      answers.code = Worse(answers.code, ExitCode::kUsage);
+      if (asked.empty()) continue;
+      response = (*client)->BatchGet(RequestFor(request, asked), timeout);
+    }
+    if (!response.ok()) {
+      answers.code = Worse(answers.code, context.Fail(response.status()));
+      return answers;
+    }
+    if (response->results_size() != static_cast<int>(asked.size())) {
+      context.SayError(absl::StrCat("the daemon answered ", response->results_size(), " of ",
+                                    asked.size(), " problems"));
+      answers.code = Worse(answers.code, ExitCode::kFailed);
+      return answers;
+    }
+    answers.environment = response->environment();
+    for (size_t i = 0; i < asked.size(); ++i) {
+      AnswerRow row{asked[i]->source, std::move(*response->mutable_results(static_cast<int>(i)))};
+      answers.code = Worse(answers.code, ExitCodeOf(row.result));
+      answers.rows.push_back(std::move(row));
+    }
+  }
+  return answers;
+}
+
+ExitCode ExitCodeOf(const v1::BatchGetResult& result) {
+  if (result.has_answer()) return ExitCode::kDone;
+  return result.miss().reason() == v1::MISS_REASON_TUNING_FAILED ? ExitCode::kFailed
+                                                                 : ExitCode::kMiss;
+}
+
+}  // namespace convtune::cli

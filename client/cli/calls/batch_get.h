@@ -1,0 +1,48 @@
+// BatchGetAll looks up any number of problems.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/cli/app/context.h"
+#include "convtune/v1/tuning_service.pb.h"
+#include "proto/convert/problem_list.h"
+
+namespace convtune::cli {
+
+// One problem's outcome, and where the problem was read. Value type.
+struct AnswerRow {
+  std::string source;
+  v1::BatchGetResult result;
+};
+
+struct BatchAnswers {
+  v1::Environment environment;
+  std::vector<AnswerRow> rows;          // in the order asked
+  std::vector<ProblemRowError> errors;  // rows that the daemon refused
+  ExitCode code = ExitCode::kDone;
+};
+
+// Index ranges [first, last) of `rows` of which each fits one request: at most
+// 10,000 problems, and below 4 MiB.
+std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<ProblemRow>& rows);
+
+// The position in "problems[N]..."; -1 for other fields.
+int ProblemIndex(const std::string& field);
+
+// Where `status` refuses single problems and nothing else: says them on io.err,
+// adds them to `errors`, takes them out of `rows` and returns true.
+bool TakeRefused(Context& context, const absl::Status& status, std::vector<const ProblemRow*>* rows,
+                 std::vector<ProblemRowError>* errors);
+
+// Asks for all `rows` with `request`, whose problems are ignored. Where the
+// daemon refuses single problems, they are said on io.err and the others are
+// asked again. Errors are said; what was answered before one is in the result.
+BatchAnswers BatchGetAll(Context& context, const v1::BatchGetRequest& request,
+                         const std::vector<ProblemRow>& rows, absl::Duration timeout);
+
+// The exit code after one outcome.
+ExitCode ExitCodeOf(const v1::BatchGetResult& result);
+
+}  // namespace convtune::cli

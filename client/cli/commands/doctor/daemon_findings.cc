@@ -1,0 +1,179 @@
+#include "client/cli/commands/doctor/daemon_findings.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/output/units.h"
+
+namespace convtune::cli {
+
+std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::string& own_version) {
+  std::vector<Finding> findings;
+  const std::vector<std::string> own = absl::StrSplit(own_version, '.');
+  const std::vector<std::string> other = absl::StrSplit(server.version(), '.');
+  const std::string versions =
+      absl::StrCat("daemon ", server.version(), ", this program ", own_version);
+  if (own[0] != other[0]) {
+    findings.push_back({Severity::kProblem,
+                        absl::StrCat(versions, ": they may not understand each other"),
+                        "install both from one release"});
+  } else if (own != other) {
+    findings.push_back({Severity::kNotice, versions,
+                        "they understand each other; what only one has is not there"});
+  } else {
+    findings.push_back({Severity::kFine, versions, ""});
+  }
+  if (server.writable()) {
+    findings.push_back(
+        {Severity::kFine,
+         absl::StrCat("database in ", server.state_dir(), ": ", server.tuning_count(), " tunings, ",
+                      FormatBytes(server.database_bytes())),
+         ""});
+  } else {
+    findings.push_back({Severity::kProblem,
+                        absl::StrCat("the disk below ", server.state_dir(), " takes no results"),
+                        "make space there and check its permissions; until then results are lost "
+                        "when the daemon stops"});
+  }
+  if (server.metrics_state() == v1::METRICS_STATE_ON) {
+    findings.push_back({Severity::kFine, absl::StrCat("metrics at ", server.metrics_url()), ""});
+  } else if (server.metrics_state() == v1::METRICS_STATE_OFF) {
+    findings.push_back(
+        {Severity::kFine, "metrics are off", "for them, start convtuned with --metrics-address"});
+  } else if (server.metrics_state() == v1::METRICS_STATE_NOT_BUILT) {
+    findings.push_back({Severity::kNotice, "this convtuned has no metrics",
+                        "build it where prometheus-cpp is installed"});
+  }
+  return findings;
+}
+
+namespace {
+
+// Of what follows when it does not work; see SelfCheck in measurement.proto.
+std::string ConsequenceOf(const std::string& instrument) {
+  if (instrument == "clock") return "nothing is measured, and answers are HEURISTIC";
+  if (instrument == "blocking_kernel") return "GPU times contain the time of launching";
+  if (instrument == "caches") return "no times are taken with cold caches";
+  if (instrument == "checker") return "results are not judged, and nothing is published";
+  return "such results are not judged, and not published";
+}
+
+void AddSelfCheck(const v1::Device& device, std::vector<Finding>* findings) {
+  const v1::SelfCheck& check = device.self_check();
+  if (!check.known()) return;
+  const std::string subject = absl::StrCat("the self-check of ", device.name(), "'s worker");
+  if (check.failed().empty()) {
+    findings->push_back({Severity::kFine, absl::StrCat(subject, " found nothing wrong"), ""});
+    return;
+  }
+  std::vector<std::string> parts;
+  Severity severity = Severity::kNotice;
+  for (const std::string& instrument : check.failed()) {
+    parts.push_back(absl::StrCat(instrument, " (", ConsequenceOf(instrument), ")"));
+    if (instrument != "caches") severity = Severity::kProblem;
+  }
+  findings->push_back(
+      {severity,
+       absl::StrCat(subject, " failed: ", absl::StrJoin(parts, "; "),
+                    check.details().empty() ? "" : absl::StrCat("\n", check.details())),
+       "see that no other program uses the GPU; the next worker checks itself again, but for a "
+       "step that took a worker down, which a restart of convtuned tries again"});
+}
+
+}  // namespace
+
+std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices) {
+  if (devices.devices().empty()) {
+    return {
+        {Severity::kNotice, "the daemon has no device: it answers what its database holds",
+         "where there is a GPU: the daemon's log says why it is left out, and it looks again by "
+         "itself unless it was started with --devices none"}};
+  }
+  std::vector<Finding> findings;
+  for (const v1::Device& device : devices.devices()) {
+    const std::string reason = device.reason().empty() ? "" : absl::StrCat(": ", device.reason());
+    switch (device.state()) {
+      case v1::DEVICE_STATE_UNAVAILABLE:
+        findings.push_back({Severity::kProblem,
+                            absl::StrCat(device.name(), " cannot be used", reason),
+                            "mend that and restart convtuned; its log says more"});
+        break;
+      case v1::DEVICE_STATE_BACKING_OFF:
+        findings.push_back({Severity::kProblem,
+                            absl::StrCat("the worker of ", device.name(), " died", reason),
+                            "it is started again by itself; its deaths are in the daemon's log"});
+        break;
+      default:
+        findings.push_back(
+            {device.worker_deaths() > 0 ? Severity::kNotice : Severity::kFine,
+             absl::StrCat(
+                 device.name(), " (", device.environment(), ") works",
+                 device.worker_deaths() > 0
+                     ? absl::StrCat("; its workers died ", device.worker_deaths(), " times")
+                     : ""),
+             device.worker_deaths() > 0 ? "see the daemon's log for the candidates at fault" : ""});
+    }
+    AddSelfCheck(device, &findings);
+  }
+  return findings;
+}
+
+std::vector<Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments) {
+  std::vector<Finding> findings;
+  std::vector<std::string> current;
+  for (const v1::Environment& environment : environments.environments()) {
+    if (environment.current()) {
+      current.push_back(environment.name());
+    } else if (environment.tuning_count() > 0) {
+      findings.push_back({Severity::kNotice,
+                          absl::StrCat(environment.tuning_count(), " tunings are for ",
+                                       environment.text(), ", which no device has now"),
+                          "tune again for the present one; `get --hints` shows the old answers"});
+    }
+  }
+  if (current.size() > 1) {
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat("there are several environments: ", absl::StrJoin(current, ", ")),
+         "choose with --environment or CONVTUNE_ENVIRONMENT"});
+  }
+  return findings;
+}
+
+std::vector<Finding> ExaminePublication(const v1::Publication& publication) {
+  std::vector<Finding> findings;
+  if (!publication.error().empty()) {
+    findings.push_back({Severity::kProblem,
+                        absl::StrCat("the snapshot in ", publication.folder(),
+                                     " is not up to date: ", publication.error()),
+                        "mend that; programs are served what the last one says until then"});
+  } else {
+    findings.push_back(
+        {Severity::kFine,
+         absl::StrCat("snapshot in ", publication.folder(), ": release ", publication.release(),
+                      ", ", publication.choice_count(), " choices"),
+         ""});
+  }
+  if (publication.waiting_changes() > 0) {
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat(publication.waiting_changes(), " changed choices wait for a promotion"),
+         "see `convtune release diff`, then `convtune release promote`"});
+  }
+  if (!publication.socket_error().empty()) {
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat("nothing is learned from programs: ", publication.socket_error()),
+         "a shorter --state-dir may help; programs are served all the same"});
+  }
+  if (publication.datagrams_malformed() > 0) {
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat(publication.datagrams_malformed(), " of ", publication.datagrams_received(),
+                      " reports of programs could not be read"),
+         "update the interposer or the daemon; both should be of one release"});
+  }
+  return findings;
+}
+
+}  // namespace convtune::cli

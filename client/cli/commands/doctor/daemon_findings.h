@@ -1,0 +1,22 @@
+// Findings about a daemon: what is wrong, and what to do about it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/cli/app/address_check.h"
+#include "convtune/v1/release_service.pb.h"
+
+namespace convtune::cli {
+
+// Names under which the daemon's health is asked for.
+inline constexpr char kLivenessService[] = "liveness";
+inline constexpr char kReadinessService[] = "readiness";
+
+// Pure functions of what the daemon said.
+std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::string& own_version);
+std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices);
+std::vector<Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments);
+std::vector<Finding> ExaminePublication(const v1::Publication& publication);
+
+}  // namespace convtune::cli

@@ -1,0 +1,161 @@
+#include "client/cli/commands/doctor/daemon_findings.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/app/command.h"
+#include "client/cli/commands/doctor/machine_findings.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cpp/fleet_client.h"
+#include "client/cpp/release_client.h"
+
+namespace convtune::cli {
+namespace {
+
+class DoctorCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    AddVerb(root, "doctor", "what is wrong, and what to do about it", Rows::kNo);
+  }
+
+  ExitCode Run(Context& context) override {
+    std::vector<Finding> findings = ExamineAddress(context.settings().client.address);
+    const auto client = context.Connect();
+    if (!client.ok()) return context.Fail(client.status());
+    v1::ServerInfo server;
+    const bool reached = Examine(**client, &server, &findings);
+    if (reached) ExamineServing(context, server, &findings);
+    if (reached) ExamineFleetState(context, &findings);
+    Print(context, findings);
+    if (!reached) return ExitCode::kUnreachable;
+    const bool problem = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+      return finding.severity == Severity::kProblem;
+    });
+    return problem ? ExitCode::kFailed : ExitCode::kDone;
+  }
+
+ private:
+  static void Add(const std::vector<Finding>& more, std::vector<Finding>* findings) {
+    findings->insert(findings->end(), more.begin(), more.end());
+  }
+
+  static void AddFailure(const std::string& what, const absl::Status& status,
+                         std::vector<Finding>* findings) {
+    findings->push_back({Severity::kProblem,
+                         absl::StrCat(what, ": ", std::string(status.message())),
+                         "see the daemon's log"});
+  }
+
+  // False if the daemon is out of reach.
+  static bool Examine(Client& client, v1::ServerInfo* info, std::vector<Finding>* findings) {
+    const auto server = client.GetServerInfo();
+    if (server.ok()) *info = *server;
+    if (absl::IsUnavailable(server.status())) {
+      findings->push_back({Severity::kProblem,
+                           absl::StrCat("no answer from the daemon at ", client.address().ToText(),
+                                        ": ", std::string(server.status().message())),
+                           "start one with `convtuned`, or say where it is with --address"});
+      return false;
+    }
+    ExamineHealth(client, kLivenessService, "is not alive", findings);
+    ExamineHealth(client, kReadinessService, "is not ready to answer", findings);
+    if (server.ok()) {
+      Add(ExamineServer(*server, CONVTUNE_VERSION), findings);
+    } else {
+      AddFailure("the daemon does not say what it is", server.status(), findings);
+    }
+    if (const auto devices = client.ListDevices(); devices.ok()) {
+      Add(ExamineDevices(*devices), findings);
+    } else {
+      AddFailure("the devices cannot be listed", devices.status(), findings);
+    }
+    if (const auto environments = client.ListEnvironments(); environments.ok()) {
+      Add(ExamineLibraries(*environments), findings);
+      Add(ExamineEnvironments(*environments), findings);
+    } else {
+      AddFailure("the environments cannot be listed", environments.status(), findings);
+    }
+    return true;
+  }
+
+  static void ExamineFleetState(Context& context, std::vector<Finding>* findings) {
+    const auto client = FleetClient::Create(context.settings().client);
+    if (!client.ok()) return;
+    const auto state = (*client)->GetFleetState();
+    if (state.ok()) {
+      Add(ExamineFleet(*state), findings);
+    } else if (!absl::IsUnimplemented(state.status()) &&
+               !absl::IsPermissionDenied(state.status())) {
+      AddFailure("the daemon does not say what waits for the fleet", state.status(), findings);
+    }
+  }
+
+  static void ExamineServing(Context& context, const v1::ServerInfo& server,
+                             std::vector<Finding>* findings) {
+    v1::Publication seen;
+    ExaminePublished(context, &seen, findings);
+    const MachineFacts facts =
+        LookAtMachine(server, seen, context.settings().client.address.unix_socket);
+    Add(ExamineDisk(server, facts), findings);
+    Add(ExamineClock(server, facts), findings);
+    Add(ExamineInterposer(facts), findings);
+  }
+
+  static void ExaminePublished(Context& context, v1::Publication* seen,
+                               std::vector<Finding>* findings) {
+    const auto client = ReleaseClient::Create(context.settings().client);
+    if (!client.ok()) return;
+    const auto publication = (*client)->GetPublication();
+    if (publication.ok()) {
+      *seen = *publication;
+      Add(ExaminePublication(*publication), findings);
+    } else if (!absl::IsUnimplemented(publication.status())) {
+      AddFailure("the daemon does not say how the snapshot is", publication.status(), findings);
+    }
+  }
+
+  static void ExamineHealth(Client& client, const std::string& service, const std::string& words,
+                            std::vector<Finding>* findings) {
+    const auto serving = client.IsServing(service);
+    if (!serving.ok()) {
+      AddFailure(absl::StrCat("health ", service), serving.status(), findings);
+    } else if (!*serving) {
+      findings->push_back({Severity::kProblem, absl::StrCat("the daemon ", words),
+                           "wait a little if it has just been started; else see its log"});
+    } else {
+      findings->push_back({Severity::kFine, absl::StrCat("health ", service, ": serving"), ""});
+    }
+  }
+
+  static void Print(Context& context, const std::vector<Finding>& findings) {
+    std::ostream& out = context.io().out;
+    std::vector<std::string> elements;
+    for (const Finding& finding : findings) {
+      const bool fine = finding.severity == Severity::kFine;
+      const bool notice = finding.severity == Severity::kNotice;
+      const std::string word = fine ? "ok" : notice ? "notice" : "problem";
+      elements.push_back(JsonObject()
+                             .Add("severity", word)
+                             .Add("what", finding.what)
+                             .Add("advice", finding.advice)
+                             .Take());
+      if (context.format() == Format::kJson) continue;
+      const Color color = fine ? Color::kGreen : notice ? Color::kYellow : Color::kRed;
+      out << Paint(word, color, context.out_color()) << std::string(9 - word.size(), ' ')
+          << finding.what << "\n";
+      if (!finding.advice.empty()) out << std::string(9, ' ') << "-> " << finding.advice << "\n";
+    }
+    if (context.format() == Format::kJson) {
+      out << JsonObject().AddRaw("findings", JsonArray(elements)).Take() << "\n";
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewDoctorCommand() { return std::make_unique<DoctorCommand>(); }
+
+}  // namespace convtune::cli

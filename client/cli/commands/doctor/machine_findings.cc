@@ -1,0 +1,211 @@
+#include "client/cli/commands/doctor/machine_findings.h"
+
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "client/cli/commands/run/preload_library.h"
+#include "client/cli/output/units.h"
+#include "db/format/snapshot.h"
+
+namespace convtune::cli {
+namespace {
+
+// Too little for a write-ahead log and a backup of nothing.
+constexpr int64_t kLeastFree = int64_t{64} << 20;
+constexpr absl::Duration kClockSlack = absl::Seconds(2);
+// Before cuDNN 9.8 nothing works without a card, and lists are shorter.
+constexpr int kCudnnMajor = 9;
+constexpr int kCudnnMinor = 8;
+
+SeenFile See(const std::string& path, int mode) {
+  return {path, access(path.c_str(), mode) == 0 ? 0 : errno};
+}
+
+bool InContainer() {
+  return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
+         std::getenv("KUBERNETES_SERVICE_HOST") != nullptr || std::getenv("container") != nullptr;
+}
+
+absl::Time FromProto(const google::protobuf::Timestamp& time) {
+  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
+}
+
+std::vector<int> Numbers(const std::string& version) {
+  std::vector<int> numbers;
+  for (const absl::string_view part : absl::StrSplit(version, '.')) {
+    int number = 0;
+    if (!absl::SimpleAtoi(part, &number)) break;
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& publication,
+                           bool here) {
+  MachineFacts facts;
+  facts.container = InContainer();
+  facts.now = absl::Now();
+  timex clock{};
+  const int state = adjtimex(&clock);
+  if (state >= 0) facts.clock_kept = state != TIME_ERROR && (clock.status & STA_UNSYNC) == 0;
+  if (const auto library = FindPreloadLibrary(kPreloadLibrary); library.ok()) {
+    facts.library = *library;
+  }
+  struct statvfs disk {};
+  // One that is relative is so to the daemon's folder.
+  if (here && !server.state_dir().empty() && server.state_dir()[0] == '/' &&
+      statvfs(server.state_dir().c_str(), &disk) == 0) {
+    facts.disk_free = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
+  }
+  const char* chosen = std::getenv("CONVTUNE_SNAPSHOT");
+  const std::string folder = chosen != nullptr ? chosen : publication.folder();
+  if (folder.empty() || (chosen == nullptr && !here)) return facts;
+  facts.snapshot = See(absl::StrCat(folder, "/", format::kSnapshotFile), R_OK);
+  facts.report_socket = See(absl::StrCat(folder, "/", format::kDatagramSocket), W_OK);
+  const std::string kill_switch = absl::StrCat(folder, "/", format::kKillSwitchFile);
+  const char* off = std::getenv("CONVTUNE_PRELOAD_OFF");
+  if (off != nullptr && std::strcmp(off, "1") == 0) {
+    facts.switched_off = "CONVTUNE_PRELOAD_OFF";
+  } else if (access(kill_switch.c_str(), F_OK) == 0) {
+    facts.switched_off = kill_switch;
+  }
+  return facts;
+}
+
+std::vector<Finding> ExamineDisk(const v1::ServerInfo& server, const MachineFacts& facts) {
+  if (!facts.disk_free) return {};
+  const std::string what =
+      absl::StrCat(FormatBytes(*facts.disk_free), " free below ", server.state_dir());
+  if (*facts.disk_free < kLeastFree) {
+    return {{Severity::kProblem, what,
+             "make space: results are kept in memory only once the disk refuses them"}};
+  }
+  if (*facts.disk_free < server.database_bytes()) {
+    return {{Severity::kNotice, absl::StrCat(what, ", less than the database itself"),
+             "make space before `convtune db compact`, or a backup there; --max-db-size bounds the "
+             "database"}};
+  }
+  return {{Severity::kFine, what, ""}};
+}
+
+std::vector<Finding> ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts) {
+  const absl::Time started = FromProto(server.start_time());
+  if (started > facts.now + kClockSlack) {
+    return {{Severity::kProblem,
+             absl::StrCat("the daemon started ", absl::FormatDuration(started - facts.now),
+                          " in the future, by this clock"),
+             "set the clock: ages, the ends of pins and which tuning is newer depend on it"}};
+  }
+  if (facts.clock_kept.has_value() && !*facts.clock_kept) {
+    return {
+        {Severity::kNotice, "nothing keeps the clock right",
+         "let chrony or systemd-timesyncd keep it; ages of answers and of pins are told by it"}};
+  }
+  return {{Severity::kFine, "the clock is right, as far as can be seen", ""}};
+}
+
+std::vector<Finding> ExamineInterposer(const MachineFacts& facts) {
+  std::vector<Finding> findings;
+  const std::string where = facts.container ? "in this container" : "here";
+  if (facts.library.empty()) {
+    findings.push_back({Severity::kNotice,
+                        absl::StrCat(kPreloadLibrary, " is not installed ", where),
+                        "unmodified programs need it: install convtune's libraries beside this "
+                        "program, in their image"});
+  }
+  if (!facts.switched_off.empty()) {
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat("unmodified programs are served nothing, by ", facts.switched_off),
+         "take it away to serve them again"});
+  }
+  if (!facts.snapshot) return findings;
+  if (facts.snapshot->error != 0) {
+    const bool missing = facts.snapshot->error == ENOENT || facts.snapshot->error == ENOTDIR;
+    const std::string folder = facts.snapshot->path.substr(0, facts.snapshot->path.rfind('/'));
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat("programs ", where, " cannot read ", facts.snapshot->path, ": ",
+                      std::strerror(facts.snapshot->error)),
+         missing && facts.container
+             ? absl::StrCat("mount the daemon's folder read-only at ", folder,
+                            ", or say where it is with CONVTUNE_SNAPSHOT")
+         : missing ? absl::StrCat("say where the snapshot's folder is with CONVTUNE_SNAPSHOT")
+                   : absl::StrCat("let the program's user read ", folder)});
+    return findings;
+  }
+  findings.push_back(
+      {Severity::kFine, absl::StrCat("programs ", where, " can read ", facts.snapshot->path), ""});
+  if (facts.report_socket && facts.report_socket->error != 0) {
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat("what programs ", where, " miss is not learned: ", facts.report_socket->path,
+                      ": ", std::strerror(facts.report_socket->error)),
+         "a mount that is read-only keeps reports away too; programs are served all "
+         "the same"});
+  }
+  return findings;
+}
+
+std::vector<Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& environments) {
+  std::vector<Finding> findings;
+  for (const v1::Environment& environment : environments.environments()) {
+    if (!environment.current()) continue;
+    const v1::Provenance& from = environment.provenance();
+    const std::vector<int> cudnn = Numbers(environment.cudnn_version());
+    const std::vector<int> driver = Numbers(from.driver_version());
+    const std::vector<int> cuda = Numbers(from.cuda_version());
+    const std::string what = absl::StrCat(
+        environment.name(), ": ",
+        driver.empty() ? "" : absl::StrCat("driver for CUDA ", from.driver_version(), ", "),
+        "CUDA ", from.cuda_version(), ", cuDNN ", environment.cudnn_version());
+    if (cudnn.size() >= 2 &&
+        (cudnn[0] < kCudnnMajor || (cudnn[0] == kCudnnMajor && cudnn[1] < kCudnnMinor))) {
+      findings.push_back({Severity::kProblem, what, "install cuDNN 9.8 or later"});
+    } else if (environment.library_configuration() == v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY) {
+      findings.push_back({Severity::kNotice, absl::StrCat(what, " without its precompiled engines"),
+                          "programs with the full cuDNN have another environment; install the same "
+                          "package for both"});
+    } else if (!driver.empty() && !cuda.empty() && driver[0] < cuda[0]) {
+      findings.push_back(
+          {Severity::kProblem, what,
+           "the driver is of an older major version than CUDA: update it, or install "
+           "the forward compatibility package"});
+    } else {
+      findings.push_back({Severity::kFine, what, ""});
+    }
+  }
+  return findings;
+}
+
+std::vector<Finding> ExamineFleet(const v1::FleetState& state) {
+  if (state.outbox_dropped() > 0) {
+    return {
+        {Severity::kNotice,
+         absl::StrCat(state.outbox_dropped(), " tunings were dropped before the fleet took them"),
+         "if there is a fleet, see to its agent, then `convtune fleet status`"}};
+  }
+  if (state.release() == 0) return {{Severity::kFine, "no release of a fleet is followed", ""}};
+  if (state.outbox_depth() > 0) {
+    return {{Severity::kNotice,
+             absl::StrCat("fleet release ", state.release(), "; ", state.outbox_depth(),
+                          " tunings wait to be delivered"),
+             "if that does not go down, see the log of `convtune-fleet agent`"}};
+  }
+  return {{Severity::kFine,
+           absl::StrCat("fleet release ", state.release(), "; nothing waits to be delivered"), ""}};
+}
+
+}  // namespace convtune::cli

@@ -1,0 +1,214 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <ostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "client/cli/app/command.h"
+#include "client/cli/calls/answer_output.h"
+#include "client/cli/commands/explain/explain_words.h"
+#include "client/cli/input/constraint_args.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
+
+namespace convtune::cli {
+namespace {
+
+std::string Word(const std::string& name, size_t prefix) {
+  if (name.size() <= prefix) return "unknown";
+  return absl::StrReplaceAll(absl::AsciiStrToLower(name.substr(prefix)), {{"_", "-"}});
+}
+
+std::string StatusWord(v1::CandidateStatus status) {
+  return Word(v1::CandidateStatus_Name(status), sizeof("CANDIDATE_STATUS_") - 1);
+}
+
+// `legacy_stock`: what cuDNN would run for callers of the legacy API alone; may
+// be nullptr.
+std::string Notes(const v1::Candidate& candidate, const v1::Candidate* legacy_stock,
+                  const std::string& separator) {
+  std::vector<std::string> notes;
+  if (candidate.stock()) notes.push_back("stock");
+  if (&candidate == legacy_stock) notes.push_back("legacy-stock");
+  for (const int note : candidate.numerical_notes()) {
+    notes.push_back(Word(v1::NumericalNote_Name(static_cast<v1::NumericalNote>(note)),
+                         sizeof("NUMERICAL_NOTE_") - 1));
+  }
+  for (const int note : candidate.behavior_notes()) {
+    notes.push_back(Word(v1::BehaviorNote_Name(static_cast<v1::BehaviorNote>(note)),
+                         sizeof("BEHAVIOR_NOTE_") - 1));
+  }
+  return absl::StrJoin(notes, separator);
+}
+
+std::string ApiWord(const v1::Candidate& candidate) {
+  return candidate.has_legacy_algorithm() ? "legacy" : "graph";
+}
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// The interval of the median, as what it leaves open below and above.
+std::string Interval(const v1::Candidate& candidate) {
+  const double median = candidate.median_us();
+  if (!(median > 0)) return "-";
+  return absl::StrFormat("-%.1f%% +%.1f%%", 100 * std::max(0.0, 1 - candidate.low_us() / median),
+                         100 * std::max(0.0, candidate.high_us() / median - 1));
+}
+
+std::string Error(const v1::Candidate& candidate) {
+  return candidate.has_error() ? absl::StrFormat("%.1e", candidate.error()) : "-";
+}
+
+Table CandidateTable(const v1::Tuning& tuning, const std::string& winner) {
+  Table table({{"RANK", Align::kRight},
+               {"CANDIDATE"},
+               {"API"},
+               {"STATUS"},
+               {"TIME", Align::kRight},
+               {"INTERVAL", Align::kRight},
+               {"LAUNCH", Align::kRight},
+               {"SAMPLES", Align::kRight},
+               {"ERROR", Align::kRight},
+               {"WORKSPACE", Align::kRight},
+               {"NOTES AND ERRORS"}});
+  const v1::Candidate* legacy_stock = StockOf(tuning.candidates(), v1::API_LEGACY);
+  for (int i = 0; i < tuning.candidates_size(); ++i) {
+    const v1::Candidate& candidate = tuning.candidates(i);
+    const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
+                     candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
+    std::string last = Notes(candidate, legacy_stock, " ");
+    if (!candidate.error_message().empty()) {
+      absl::StrAppend(&last, last.empty() ? "" : ": ", FirstLine(candidate.error_message()));
+    }
+    const bool wins = candidate.text() == winner;
+    table.Add(
+        {absl::StrCat(i + 1),
+         {candidate.text(), wins ? Color::kGreen : Color::kNone},
+         ApiWord(candidate),
+         {StatusWord(candidate.status()), ran ? Color::kNone : Color::kRed},
+         FormatMicroseconds(candidate.median_us()),
+         Interval(candidate),
+         FormatMicroseconds(candidate.host_us()),
+         candidate.sample_count() > 0 ? absl::StrCat(candidate.sample_count()) : "-",
+         Error(candidate),
+         ran || candidate.workspace_bytes() > 0 ? FormatBytes(candidate.workspace_bytes()) : "-",
+         last});
+  }
+  return table;
+}
+
+std::string CandidateCsv(const v1::Tuning& tuning) {
+  std::string out = CsvLine({"rank",          "candidate",    "api",
+                             "status",        "median_us",    "q1_us",
+                             "q3_us",         "low_us",       "high_us",
+                             "host_us",       "sm_clock_mhz", "error",
+                             "samples",       "find_us",      "workspace_bytes",
+                             "deterministic", "stock",        "heuristic_rank",
+                             "notes",         "message"});
+  const v1::Candidate* legacy_stock = StockOf(tuning.candidates(), v1::API_LEGACY);
+  for (int i = 0; i < tuning.candidates_size(); ++i) {
+    const v1::Candidate& candidate = tuning.candidates(i);
+    const auto number = [](double us) { return us > 0 ? absl::StrFormat("%.6g", us) : ""; };
+    out += CsvLine({absl::StrCat(i + 1),
+                    candidate.text(),
+                    ApiWord(candidate),
+                    StatusWord(candidate.status()),
+                    number(candidate.median_us()),
+                    number(candidate.q1_us()),
+                    number(candidate.q3_us()),
+                    number(candidate.low_us()),
+                    number(candidate.high_us()),
+                    number(candidate.host_us()),
+                    number(candidate.sm_clock_mhz()),
+                    candidate.has_error() ? absl::StrFormat("%.6g", candidate.error()) : "",
+                    absl::StrCat(candidate.sample_count()),
+                    number(candidate.find_us()),
+                    absl::StrCat(candidate.workspace_bytes()),
+                    candidate.deterministic() ? "true" : "false",
+                    candidate.stock() ? "true" : "false",
+                    absl::StrCat(candidate.heuristic_rank()),
+                    Notes(candidate, legacy_stock, ";"),
+                    candidate.error_message()});
+  }
+  return out;
+}
+
+class ExplainCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "explain",
+                            "every candidate of one problem, and why the winner won", Rows::kYes);
+    problem_.RegisterOne(*app);
+    constraints_.Register(*app);
+  }
+
+  ExitCode Run(Context& context) override {
+    const auto problem = problem_.ReadOne();
+    if (!problem.ok()) return context.Fail(problem.status());
+    auto constraints = constraints_.ToProto();
+    if (!constraints.ok()) return context.Fail(constraints.status());
+    const auto client = context.Connect();
+    if (!client.ok()) return context.Fail(client.status());
+
+    v1::GetTuningRequest get;
+    get.set_environment(context.settings().environment);
+    get.mutable_problem()->set_text(problem->ToText());
+    const auto tuning = (*client)->GetTuning(get);
+    if (!tuning.ok()) return context.Fail(tuning.status());
+    v1::BatchGetRequest ask;
+    ask.set_environment(context.settings().environment);
+    *ask.add_problems() = get.problem();
+    *ask.mutable_constraints() = *std::move(constraints);
+    const BatchAnswers answers =
+        BatchGetAll(context, ask, {{*problem, 1, "PROBLEM"}}, context.settings().client.timeout);
+    if (answers.rows.empty()) return answers.code;
+    Print(context, *tuning, answers.rows[0].result, ask.constraints().api());
+    return answers.code;
+  }
+
+ private:
+  static void Print(Context& context, const v1::Tuning& tuning, const v1::BatchGetResult& result,
+                    v1::Api api) {
+    std::ostream& out = context.io().out;
+    std::vector<std::string> words = {"No candidate can be the answer: " + result.miss().message()};
+    if (result.has_answer()) words = ExplainWinner(result.answer(), tuning.candidates(), api);
+    if (context.format() == Format::kCsv) {
+      out << CandidateCsv(tuning);
+    } else if (context.format() == Format::kJson) {
+      out << JsonObject().Add("tuning", tuning).Add("result", result).Add("why", words).Take()
+          << "\n";
+    } else {
+      out << tuning.problem_text() << "\n"
+          << tuning.environment().text() << "\n"
+          << "evidence: " << EvidenceWord(tuning.evidence());
+      if (!tuning.incomplete_reason().empty()) out << " (" << tuning.incomplete_reason() << ")";
+      out << ", tuned " << FormatTimestamp(tuning.tune_time()) << "\n";
+      for (const std::string& line : ExplainRace(tuning)) out << line << "\n";
+      for (const v1::Quarantine& entry : tuning.quarantine()) {
+        out << "quarantined: " << entry.candidate() << " ("
+            << Word(v1::QuarantineReason_Name(entry.reason()), sizeof("QUARANTINE_REASON_") - 1)
+            << ", checks of version " << entry.checker_version() << "): " << entry.message()
+            << "\n";
+      }
+      out << "\n"
+          << CandidateTable(tuning, result.answer().winner().text())
+                 .Render(context.table_width(), context.out_color())
+          << "\n"
+          << absl::StrJoin(words, "\n") << "\n";
+    }
+  }
+
+  ProblemArgs problem_;
+  ConstraintArgs constraints_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewExplainCommand() { return std::make_unique<ExplainCommand>(); }
+
+}  // namespace convtune::cli

@@ -1,0 +1,111 @@
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/app/command.h"
+#include "client/cli/commands/report/report_output.h"
+#include "client/cli/output/atomic_file.h"
+#include "client/cli/output/byte_progress.h"
+#include "client/cpp/release_client.h"
+#include "client/report/bundle_source.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::cli {
+namespace {
+
+constexpr int kMostWanted = 1000;
+
+class ReportCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "report",
+                            "what wins, what it gains, who disagrees, what got slower", Rows::kYes);
+    app->add_option("bundles", bundles_,
+                    "bundles of any number of nodes; without one, the daemon is asked")
+        ->type_name("FILE");
+    output_.Register(*app);
+  }
+
+  ExitCode Run(Context& context) override {
+    const absl::Status status = Make(context);
+    return status.ok() ? ExitCode::kDone : context.Fail(status);
+  }
+
+ private:
+  absl::Status Make(Context& context) {
+    ASSIGN_OR_RETURN(const report::ReportOptions options, output_.Options());
+    report::ReportData data(output_.Filter());
+    if (bundles_.empty()) {
+      RETURN_IF_ERROR(AskDaemon(context, &data));
+    }
+    for (const std::string& bundle : bundles_) {
+      RETURN_IF_ERROR(Read(context, bundle, bundle, &data));
+    }
+    return output_.Write(data, options, context.format(), context.io());
+  }
+
+  // `name` is for words.
+  static absl::Status Read(Context& context, const std::string& path, const std::string& name,
+                           report::ReportData* data) {
+    ByteProgress progress(context.io(), absl::StrCat("reading ", name), 0);
+    ASSIGN_OR_RETURN(const int64_t refused,
+                     report::AddBundle(path, absl::Now(), data,
+                                       [&](int64_t done, int64_t) { progress.Show(done); }));
+    if (refused > 0) {
+      context.Say(absl::StrCat(name, ": left out ", refused, refused == 1 ? " row" : " rows",
+                               " that break a rule; `convtune verify` names them"));
+    }
+    return absl::OkStatus();
+  }
+
+  // A node is what it would export, with its counters and what it misses.
+  absl::Status AskDaemon(Context& context, report::ReportData* data) const {
+    ASSIGN_OR_RETURN(Client* const client, context.Connect());
+    ASSIGN_OR_RETURN(const v1::ServerInfo info, client->GetServerInfo());
+    data->AddCounters({info.lookups(), info.hits()});
+    const char* folder = std::getenv("TMPDIR");
+    const std::filesystem::path path =
+        std::filesystem::path(folder != nullptr && *folder != '\0' ? folder : "/tmp") /
+        "convtune-report";
+    // Never committed, so nothing of it stays.
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
+                     AtomicFile::Create(path.string(), "TMPDIR"));
+    v1::ExportBundleRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_omit_samples(true);
+    RETURN_IF_ERROR(client->ExportBundle(
+        request, [&](const std::string& piece) { return file->Write(piece); },
+        context.long_timeout()));
+    RETURN_IF_ERROR(Read(context, file->temporary_path(), "the daemon's tunings", data));
+    return AddWanted(context, data);
+  }
+
+  static absl::Status AddWanted(Context& context, report::ReportData* data) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<ReleaseClient> client,
+                     ReleaseClient::Create(context.settings().client));
+    v1::ListWantedRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_max_problems(kMostWanted);
+    const absl::StatusOr<v1::ListWantedResponse> response = client->ListWanted(request);
+    // A daemon that publishes nothing has no such list.
+    if (absl::IsUnimplemented(response.status())) return absl::OkStatus();
+    if (!response.ok()) return response.status();
+    for (const v1::WantedProblem& wanted : response->wanted()) {
+      data->AddWanted({wanted.problem_text(), wanted.environment(), wanted.miss_count(), 1,
+                       wanted.last_error()});
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<std::string> bundles_;
+  ReportOutput output_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewReportCommand() { return std::make_unique<ReportCommand>(); }
+
+}  // namespace convtune::cli

@@ -1,0 +1,41 @@
+// ReportOutput has the options of a report and writes it: the same for a node and a
+// fleet.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cli/app/context.h"
+#include "client/cli/output/io.h"
+#include "client/report/report.h"
+
+namespace CLI {
+class App;
+}
+
+namespace convtune::cli {
+
+// Value type, but its address is registered.
+class ReportOutput {
+ public:
+  // Adds --html, --gpu, --op and so on. *this must outlive `app`.
+  void Register(CLI::App& app);
+  // What rows were asked for.
+  report::ReportFilter Filter() const;
+  // INVALID_ARGUMENT names the option.
+  absl::StatusOr<report::ReportOptions> Options() const;
+  // Makes the report and writes it: the page where one was asked for, data on
+  // io.out, words on io.err.
+  absl::Status Write(const report::ReportData& data, const report::ReportOptions& options,
+                     Format format, Io& io) const;
+
+ private:
+  std::string html_;
+  std::string gpu_, problem_;
+  std::string operation_, data_type_, layout_;
+  std::string stale_after_ = "4320h";
+  size_t top_ = 10;
+};
+
+}  // namespace convtune::cli

@@ -1,0 +1,32 @@
+// PreloadCounters are the sums that the interposer counted in the processes of a
+// run.
+#pragma once
+
+#include <cstdint>
+#include <istream>
+#include <map>
+#include <string>
+
+namespace convtune::cli {
+
+// Sums over processes. Value type.
+struct PreloadCounters {
+  int64_t processes = 0;  // that called cuDNN and came to their end
+  int64_t served = 0;     // queries of either API that got stored choices
+  int64_t observed = 0;   // known, and left alone by the policy
+  int64_t passed = 0;     // of forms that are never served
+  int64_t learned = 0;
+  int64_t dropped = 0;                    // reports that nobody took
+  std::map<std::string, int64_t> missed;  // by reason
+
+  int64_t missed_count() const;
+};
+
+// Reads one JSON object a line, as client/preload writes them. Lines that are
+// none, unknown members and numbers that are none are left out.
+PreloadCounters ReadPreloadCounters(std::istream& in);
+
+// For people, one line.
+std::string Describe(const PreloadCounters& counters);
+
+}  // namespace convtune::cli

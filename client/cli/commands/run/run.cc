@@ -1,0 +1,159 @@
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/app/command.h"
+#include "client/cli/commands/run/preload_counters.h"
+#include "client/cli/commands/run/preload_library.h"
+#include "client/cli/commands/run/run_program.h"
+#include "client/cli/output/json.h"
+
+namespace convtune::cli {
+namespace {
+
+// What shells end with.
+constexpr int kNotFound = 127;
+constexpr int kNotRunnable = 126;
+
+// Made at once, so that only its owner can write to it.
+class CountersFile {
+ public:
+  CountersFile() {
+    const char* folder = getenv("TMPDIR");
+    std::string pattern = absl::StrCat(folder != nullptr && folder[0] == '/' ? folder : "/tmp",
+                                       "/convtune-run-XXXXXX");
+    const int fd = mkstemp(pattern.data());
+    if (fd < 0) return;
+    close(fd);
+    path_ = pattern;
+  }
+  ~CountersFile() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  CountersFile(const CountersFile&) = delete;
+  CountersFile& operator=(const CountersFile&) = delete;
+  const std::string& path() const { return path_; }  // empty: none could be made
+
+ private:
+  std::string path_;
+};
+
+class RunCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "run", "run a program that gets the stored choices", Rows::kNo);
+    app->add_option("--policy", policy_, "observe, reorder or truncate; without it reorder")
+        ->check(CLI::IsMember({"observe", "reorder", "truncate"}));
+    app->add_option("--allow", allow_, "what may differ from stock: notes, workspace")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->check(CLI::IsMember({"notes", "workspace"}));
+    app->add_option("--snapshot", snapshot_, "folder of the snapshot; without it the daemon's")
+        ->type_name("DIR");
+    app->add_option("--library", library_, "the library libconvtune_preload.so")->type_name("FILE");
+    app->add_flag("--audit", audit_, "also for programs that dlsym cuDNN (LD_AUDIT)");
+    app->add_flag("--quiet", quiet_, "say nothing at the end");
+    app->add_option("command", command_, "the program and its arguments, behind --")
+        ->type_name("PROGRAM...")
+        ->required();
+  }
+
+  ExitCode Run(Context& context) override {
+    std::vector<std::pair<std::string, std::string>> variables;
+    const CountersFile counters;
+    if (const absl::Status ready = SetVariables(context, counters.path(), &variables);
+        !ready.ok()) {
+      return context.Fail(ready);
+    }
+    const auto end = RunProgramAndWait(command_, variables);
+    if (!end.ok()) {
+      context.SayError(std::string(end.status().message()));
+      return static_cast<ExitCode>(absl::IsNotFound(end.status()) ? kNotFound : kNotRunnable);
+    }
+    Report(context, counters.path());
+    if (end->signal == 0) return static_cast<ExitCode>(end->exit_code);
+    // Whoever waits for this program is to see how the other one ended.
+    context.io().err.flush();
+    unlink(counters.path().c_str());
+    signal(end->signal, SIG_DFL);
+    raise(end->signal);
+    constexpr int kSignalBase = 128;
+    return static_cast<ExitCode>(kSignalBase + end->signal);
+  }
+
+ private:
+  absl::Status SetVariables(Context& context, const std::string& counters,
+                            std::vector<std::pair<std::string, std::string>>* variables) const {
+    std::string library = library_;
+    if (library.empty()) {
+      absl::StatusOr<std::string> found = FindPreloadLibrary(kPreloadLibrary);
+      if (!found.ok()) return found.status();
+      library = *std::move(found);
+    } else if (access(library.c_str(), R_OK) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("--library: ", library, " cannot be read"));
+    }
+    variables->emplace_back("LD_PRELOAD", InFront(context, "LD_PRELOAD", library));
+    if (audit_) {
+      absl::StatusOr<std::string> found = FindPreloadLibrary(kAuditLibrary);
+      if (!found.ok()) return found.status();
+      variables->emplace_back("LD_AUDIT", InFront(context, "LD_AUDIT", *found));
+    }
+    if (!policy_.empty()) variables->emplace_back("CONVTUNE_PRELOAD_POLICY", policy_);
+    if (!allow_.empty()) {
+      variables->emplace_back("CONVTUNE_PRELOAD_ALLOW", absl::StrJoin(allow_, ","));
+    }
+    if (!snapshot_.empty()) {
+      char real[PATH_MAX];
+      if (realpath(snapshot_.c_str(), real) == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--snapshot: there is no folder ", snapshot_));
+      }
+      variables->emplace_back("CONVTUNE_SNAPSHOT", real);
+    }
+    if (!counters.empty()) variables->emplace_back("CONVTUNE_PRELOAD_COUNTERS", counters);
+    return absl::OkStatus();
+  }
+
+  static std::string InFront(Context& context, const std::string& name, const std::string& value) {
+    const std::string before = context.io().env(name).value_or("");
+    return before.empty() ? value : absl::StrCat(value, ":", before);
+  }
+
+  void Report(Context& context, const std::string& path) const {
+    std::ifstream file(path);
+    const PreloadCounters counters = ReadPreloadCounters(file);
+    if (context.format() == Format::kJson) {
+      JsonObject missed;
+      for (const auto& [reason, count] : counters.missed) missed.Add(reason, count);
+      context.Say(JsonObject()
+                      .Add("processes", counters.processes)
+                      .Add("served", counters.served)
+                      .AddRaw("missed", missed.Take())
+                      .Add("learned", counters.learned)
+                      .Add("observed", counters.observed)
+                      .Add("passed", counters.passed)
+                      .Add("dropped", counters.dropped)
+                      .Take());
+    } else if (!quiet_) {
+      context.Say(absl::StrCat("convtune: ", Describe(counters)));
+    }
+  }
+
+  std::string policy_, snapshot_, library_;
+  std::vector<std::string> allow_, command_;
+  bool audit_ = false;
+  bool quiet_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewRunCommand() { return std::make_unique<RunCommand>(); }
+
+}  // namespace convtune::cli

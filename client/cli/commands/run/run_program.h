@@ -1,0 +1,28 @@
+// Runs another program in the place of this one.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace convtune::cli {
+
+// How a program ended: one of the two is set.
+struct ProgramEnd {
+  int exit_code = 0;
+  int signal = 0;  // that killed it; 0 if none did
+};
+
+// Runs `command` (its first word is looked up in PATH) with these variables
+// added to the environment, and waits for it. Signals that this process gets
+// meanwhile go to the program, those that the terminal sent to both of them
+// alone excepted. NOT_FOUND and PERMISSION_DENIED: the program is not there, or
+// may not be run; RESOURCE_EXHAUSTED: no process could be made. To be called
+// while the process has one thread.
+absl::StatusOr<ProgramEnd> RunProgramAndWait(
+    const std::vector<std::string>& command,
+    const std::vector<std::pair<std::string, std::string>>& variables);
+
+}  // namespace convtune::cli

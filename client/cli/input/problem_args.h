@@ -1,0 +1,59 @@
+// ProblemArgs reads problems from the command line: typed, or in files.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cli/app/context.h"
+#include "proto/convert/problem_list.h"
+
+namespace CLI {
+class App;
+}
+
+namespace convtune::cli {
+
+// A list that was read, with what was wrong already said.
+struct ProblemBatch {
+  std::vector<ProblemRow> rows;         // the valid ones, in order
+  std::vector<ProblemRowError> errors;  // the others
+  ExitCode code = ExitCode::kDone;      // kUsage if there are others
+};
+
+// Value type, but its address is registered.
+class ProblemArgs {
+ public:
+  // Adds PROBLEM..., --file, --op, --dtype, --layout and --batch. *this must
+  // outlive `app`.
+  void Register(CLI::App& app);
+  // Adds FILE... in place of PROBLEM and --file, and the overrides.
+  void RegisterFiles(CLI::App& app);
+  // Adds PROBLEM and the overrides, for verbs that take one problem.
+  void RegisterOne(CLI::App& app);
+
+  // Reads all of them; says notices and every invalid row on io.err.
+  // INVALID_ARGUMENT if there is nothing to read, or if an override is wrong;
+  // NOT_FOUND if a file is not there.
+  absl::StatusOr<ProblemBatch> Read(Context& context) const;
+  // The one problem.
+  absl::StatusOr<ConvProblem> ReadOne() const;
+
+ private:
+  void RegisterOverrides(CLI::App& app);
+  absl::StatusOr<ProblemOverrides> Overrides() const;
+
+  std::vector<std::string> problems_;
+  std::string problem_;  // of RegisterOne
+  std::string_view file_option_ = "--file";
+  std::vector<std::string> files_;
+  std::optional<std::string> op_, dtype_, layout_, batch_;
+};
+
+// The problem's text form without what the reader fills in by itself: shorter,
+// and still read as the same problem. `text` as it is, if it cannot be read.
+std::string ShortProblem(const std::string& text);
+
+}  // namespace convtune::cli

@@ -1,0 +1,145 @@
+#include "client/cli/output/atomic_file.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "db/format/replace_file.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::cli {
+namespace {
+
+// Names that a signal's handler removes. A program writes one or two at a time.
+std::array<std::atomic<const char*>, 4> unfinished;
+static_assert(std::atomic<const char*>::is_always_lock_free);
+
+void RemoveUnfinished(int signal_number) {
+  for (const std::atomic<const char*>& name : unfinished) {
+    if (const char* const path = name.load()) unlink(path);
+  }
+  // Not reset by SA_RESETHAND before: a second signal must find this one.
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+void HandleSignals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action {};
+    if (sigaction(number, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action.sa_handler = RemoveUnfinished;
+    sigaction(number, &action, nullptr);
+  }
+}
+
+void Exchange(const char* from, const char* to) {
+  for (std::atomic<const char*>& name : unfinished) {
+    const char* expected = from;
+    if (name.compare_exchange_strong(expected, to)) return;
+  }
+}
+
+const char* KindOf(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+// As Linux does.
+constexpr int kMostLinks = 40;
+
+absl::Status CannotBeWritten(const char* argument, const std::string& path) {
+  const int error_number = errno;
+  return absl::InvalidArgumentError(
+      absl::StrCat(argument, ": ", path, " cannot be written: ", std::strerror(error_number)));
+}
+
+// The file that `path` names in the end, through links; it need not be there,
+// which is why canonical() would not do.
+std::string BehindLinks(const std::string& path) {
+  namespace fs = std::filesystem;
+  fs::path at = path;
+  std::error_code error;
+  for (int links = 0; links < kMostLinks; ++links) {
+    const fs::path next = fs::read_symlink(at, error);
+    if (error) break;
+    at = at.parent_path() / next;
+  }
+  return at.string();
+}
+
+absl::StatusOr<std::string> Target(const std::string& path, const char* argument) {
+  if (path == "-") {
+    return absl::InvalidArgumentError(absl::StrCat(argument, ": must be a file, is -"));
+  }
+  struct stat there {};
+  if (stat(path.c_str(), &there) != 0) {
+    if (errno != ENOENT) return CannotBeWritten(argument, path);
+  } else if (!S_ISREG(there.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        argument, ": ", path, " must be a file or not be there, is ", KindOf(there.st_mode)));
+  }
+  return BehindLinks(path);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::string path, std::string temporary, int fd)
+    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {
+  HandleSignals();
+  Exchange(nullptr, temporary_.c_str());
+}
+
+absl::Status AtomicFile::Error(const char* action) const {
+  return absl::InternalError(absl::StrCat(path_, ": ", action, ": ", std::strerror(errno)));
+}
+
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path,
+                                                               const char* argument) {
+  ASSIGN_OR_RETURN(std::string target, Target(path, argument));
+  std::string temporary = target + ".part-XXXXXX";
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  if (fd < 0) return CannotBeWritten(argument, path);
+  const mode_t mask = umask(0);
+  umask(mask);
+  fchmod(fd, 0666 & ~mask);
+  return std::unique_ptr<AtomicFile>(new AtomicFile(std::move(target), std::move(temporary), fd));
+}
+
+AtomicFile::~AtomicFile() {
+  close(fd_);
+  if (!committed_) unlink(temporary_.c_str());
+  Exchange(temporary_.c_str(), nullptr);
+}
+
+absl::Status AtomicFile::Write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Error("cannot be written");
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Commit() {
+  if (fsync(fd_) != 0) return Error("cannot be synced");
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return Error("cannot be put in place");
+  committed_ = true;
+  return format::SyncFolderOf(path_);
+}
+
+}  // namespace convtune::cli

@@ -1,0 +1,26 @@
+// Io is the world around one run of the program.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <string>
+
+namespace convtune::cli {
+
+// The world around one run of the program, so that tests own it.
+struct Io {
+  std::istream& in;
+  std::ostream& out;  // data
+  std::ostream& err;  // words
+  bool out_is_terminal = false;
+  bool err_is_terminal = false;
+  int columns = 120;                                                  // width of the terminal
+  std::function<std::optional<std::string>(const std::string&)> env;  // getenv
+};
+
+// True if `terminal` is one on which colour is wanted: NO_COLOR is unset or
+// empty (https://no-color.org), and TERM is not "dumb".
+bool WantsColor(const Io& io, bool terminal);
+
+}  // namespace convtune::cli

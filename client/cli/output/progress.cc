@@ -1,0 +1,49 @@
+#include "client/cli/output/progress.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/output/units.h"
+
+namespace convtune::cli {
+
+std::string RenderProgress(const Progress& progress, int columns) {
+  constexpr int kBar = 20;
+  const int filled =
+      progress.total > 0 ? std::clamp(kBar * progress.done / progress.total, 0, kBar) : 0;
+  std::string line = absl::StrCat("[", std::string(static_cast<size_t>(filled), '#'),
+                                  std::string(static_cast<size_t>(kBar - filled), '-'), "] ",
+                                  progress.done, "/", progress.total);
+  if (progress.left.has_value() && progress.done < progress.total) {
+    absl::StrAppend(&line, "  ", FormatAge(*progress.left), " left");
+  }
+  std::string tail;
+  if (!progress.current.empty() && progress.candidates_total > 0) {
+    tail =
+        absl::StrCat("  ", progress.candidates_done, "/", progress.candidates_total, " candidates");
+  }
+  const int room = columns - static_cast<int>(line.size() + tail.size()) - 2;
+  if (!progress.current.empty() && room >= 8) {
+    std::string current = progress.current;
+    if (static_cast<int>(current.size()) > room) {
+      current = current.substr(0, static_cast<size_t>(room - 3)) + "...";
+    }
+    absl::StrAppend(&line, "  ", current);
+  }
+  line += tail;
+  return line.substr(0, static_cast<size_t>(std::max(columns, 0)));
+}
+
+void ProgressBar::Show(const Progress& progress) {
+  if (!io_.err_is_terminal) return;
+  io_.err << "\r" << RenderProgress(progress, io_.columns - 1) << "\x1b[K" << std::flush;
+  shown_ = true;
+}
+
+void ProgressBar::Clear() {
+  if (shown_) io_.err << "\r\x1b[K" << std::flush;
+  shown_ = false;
+}
+
+}  // namespace convtune::cli

@@ -1,0 +1,164 @@
+#include "client/cli/output/table.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+
+namespace convtune::cli {
+namespace {
+
+constexpr int kRoomy = 40;     // columns that are enough for a text to be cut to
+constexpr int kIndent = 6;     // of what is below a row
+constexpr int kShortest = 20;  // that a text is broken into
+
+// Bytes of the first `width` code points.
+size_t Prefix(const std::string& text, int width) {
+  int seen = 0;
+  size_t end = 0;
+  while (end < text.size()) {
+    const bool starts = (static_cast<unsigned char>(text[end]) & 0xC0) != 0x80;
+    if (starts && ++seen > width) break;
+    ++end;
+  }
+  return end;
+}
+
+std::string Cut(const std::string& text, int width) {
+  if (DisplayWidth(text) <= width) return text;
+  return text.substr(0, Prefix(text, width - 3)) + "...";
+}
+
+// The parts of `text` of at most `width` columns, broken at spaces where there
+// are any.
+std::vector<std::string> Wrap(std::string text, int width) {
+  std::vector<std::string> parts;
+  while (DisplayWidth(text) > width) {
+    const size_t most = Prefix(text, width);
+    const size_t space = text.rfind(' ', most);
+    const bool at_space = space != std::string::npos && space > 0;
+    parts.push_back(text.substr(0, at_space ? space : most));
+    text.erase(0, at_space ? space + 1 : most);
+  }
+  if (!text.empty()) parts.push_back(std::move(text));
+  return parts;
+}
+
+using Columns = std::vector<Table::Column>;
+using Row = std::vector<Table::Cell>;
+
+// Of the columns from `first` to before `end`.
+std::string Line(const Columns& columns, const Row& row, size_t first, size_t end,
+                 const std::vector<int>& widths, bool color) {
+  std::string line;
+  for (size_t i = first; i < end; ++i) {
+    const std::string padding(std::max(0, widths[i] - DisplayWidth(row[i].text)), ' ');
+    const std::string painted = Paint(row[i].text, row[i].color, color);
+    if (columns[i].align == Align::kRight) {
+      absl::StrAppend(&line, padding, painted);
+    } else {
+      absl::StrAppend(&line, painted, i + 1 == columns.size() ? "" : padding);
+    }
+    if (i + 1 != end) line += "  ";
+  }
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  return line;
+}
+
+// The columns from `first`, for below their row: as many to a line as fit, and
+// the last on lines of its own where it does not.
+std::string Below(const Columns& columns, const Row& row, size_t first,
+                  const std::vector<int>& widths, int width, bool color) {
+  const size_t last = columns.size() - 1;
+  const std::string indent(kIndent, ' ');
+  const int room = std::max(width - kIndent, kShortest);
+  std::string out;
+  for (size_t begin = first; begin <= last;) {
+    size_t end = begin + 1;
+    for (int used = widths[begin]; end <= last && used + 2 + widths[end] <= room; ++end) {
+      used += 2 + widths[end];
+    }
+    if (begin == last) {
+      for (const std::string& part : Wrap(row[last].text, room)) {
+        absl::StrAppend(&out, indent, Paint(part, row[last].color, color), "\n");
+      }
+    } else if (const std::string line = Line(columns, row, begin, end, widths, color);
+               !line.empty()) {
+      absl::StrAppend(&out, indent, line, "\n");
+    }
+    begin = end;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Paint(const std::string& text, Color color, bool enabled) {
+  if (!enabled || color == Color::kNone || text.empty()) return text;
+  const char* code = "1";
+  if (color == Color::kGreen) code = "32";
+  if (color == Color::kYellow) code = "33";
+  if (color == Color::kRed) code = "31";
+  return absl::StrCat("\x1b[", code, "m", text, "\x1b[0m");
+}
+
+int DisplayWidth(const std::string& text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+std::string Table::Render(int width, bool color) const {
+  const size_t last = columns_.size() - 1;
+  std::vector<Cell> titles;
+  std::vector<int> widths;
+  for (size_t i = 0; i <= last; ++i) {
+    titles.emplace_back(columns_[i].title, Color::kBold);
+    int widest = DisplayWidth(columns_[i].title);
+    for (const auto& row : rows_) widest = std::max(widest, DisplayWidth(row[i].text));
+    widths.push_back(widest);
+  }
+  const int before_last =
+      std::accumulate(widths.begin(), widths.end() - 1, 0) + 2 * static_cast<int>(last);
+  const int room = width - before_last;
+  const bool whole = width <= 0 || widths[last] <= room;
+  // How many columns are in the row itself.
+  size_t beside = last + 1;
+  if (!whole && room < kRoomy) {
+    beside = 1;
+    for (int used = widths[0]; beside < last && used + 2 + widths[beside] <= width; ++beside) {
+      used += 2 + widths[beside];
+    }
+  }
+  std::string out;
+  const auto add = [&](std::vector<Cell> row) {
+    if (!whole && beside > last) row[last].text = Cut(row[last].text, room);
+    absl::StrAppend(&out, Line(columns_, row, 0, beside, widths, color), "\n");
+    if (beside <= last) absl::StrAppend(&out, Below(columns_, row, beside, widths, width, color));
+  };
+  add(titles);
+  for (const auto& row : rows_) add(row);
+  return out;
+}
+
+std::string CsvLine(const std::vector<std::string>& fields) {
+  std::string line;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (i > 0) line += ',';
+    const std::string& field = fields[i];
+    if (field.find_first_of(",\"\r\n") == std::string::npos) {
+      line += field;
+      continue;
+    }
+    line += '"';
+    for (const char c : field) {
+      if (c == '"') line += '"';
+      line += c;
+    }
+    line += '"';
+  }
+  line += '\n';
+  return line;
+}
+
+}  // namespace convtune::cli

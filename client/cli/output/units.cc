@@ -1,0 +1,100 @@
+#include "client/cli/output/units.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace convtune::cli {
+namespace {
+
+constexpr std::pair<const char*, int64_t> kUnits[] = {
+    {"B", 1},      {"KiB", int64_t{1} << 10}, {"MiB", int64_t{1} << 20}, {"GiB", int64_t{1} << 30},
+    {"KB", 1'000}, {"MB", 1'000'000},         {"GB", 1'000'000'000},
+};
+
+}  // namespace
+
+absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& text) {
+  const auto bad = [&](const std::string& rule) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ", rule, ", is '", text, "'"));
+  };
+  if (text == "0") return 0;
+  const size_t digits = text.find_first_not_of("0123456789");
+  if (digits == 0 || digits == std::string::npos) {
+    return bad("must be a whole number and a unit (B, KiB, MiB, GiB, KB, MB, GB), as 64MiB");
+  }
+  const std::string unit = text.substr(digits);
+  for (const auto& [name, factor] : kUnits) {
+    if (unit != name) continue;
+    int64_t count = 0;
+    if (!absl::SimpleAtoi(text.substr(0, digits), &count) ||
+        count > std::numeric_limits<int64_t>::max() / factor) {
+      return bad("must be less than 2^63 bytes");
+    }
+    return count * factor;
+  }
+  return bad("the unit must be one of B, KiB, MiB, GiB, KB, MB, GB");
+}
+
+absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text) {
+  absl::Duration time;
+  if (!absl::ParseDuration(text, &time) || time <= absl::ZeroDuration() ||
+      time == absl::InfiniteDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        field, ": must be a positive time such as 500ms, 2s or 1h30m, is '", text, "'"));
+  }
+  return time;
+}
+
+absl::StatusOr<int64_t> ParseCount(const std::string& field, const std::string& text, int64_t least,
+                                   int64_t most) {
+  int64_t count = 0;
+  if (!absl::SimpleAtoi(text, &count) || count < least || count > most) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": must be a whole number from ", least,
+                                                   " to ", most, ", is '", text, "'"));
+  }
+  return count;
+}
+
+std::string FormatBytes(int64_t bytes) {
+  if (bytes == 0) return "0";
+  if (bytes < 1024) return absl::StrCat(bytes, " B");
+  double value = static_cast<double>(bytes);
+  const char* unit = "B";
+  for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
+    if (value < 1023.95) break;
+    value /= 1024;
+    unit = next;
+  }
+  if (std::abs(value - std::round(value)) < 0.05) return absl::StrFormat("%.0f %s", value, unit);
+  return absl::StrFormat("%.1f %s", value, unit);
+}
+
+std::string FormatMicroseconds(double us) {
+  if (!(us > 0)) return "-";
+  if (us < 99.95) return absl::StrFormat("%.1f us", us);
+  if (us < 999.5) return absl::StrFormat("%.0f us", us);
+  return absl::StrFormat("%.2f ms", us / 1000);
+}
+
+std::string FormatAge(absl::Duration age) {
+  const int64_t seconds = absl::ToInt64Seconds(age);
+  if (seconds < 120) return absl::StrCat(seconds, " s");
+  if (seconds < 2 * 3600) return absl::StrCat(seconds / 60, " min");
+  if (seconds < 2 * 86400) return absl::StrCat(seconds / 3600, " h");
+  return absl::StrCat(seconds / 86400, " d");
+}
+
+std::string FormatTimestamp(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
+std::string FormatTimestamp(const google::protobuf::Timestamp& time) {
+  return FormatTimestamp(absl::FromUnixSeconds(time.seconds()));
+}
+
+}  // namespace convtune::cli

@@ -1,0 +1,33 @@
+// Reads and writes sizes and times as people do.
+#pragma once
+
+#include <google/protobuf/timestamp.pb.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace convtune::cli {
+
+// Reads "64MiB": a whole number and B, KiB, MiB, GiB, KB, MB or GB; "0" needs
+// no unit. INVALID_ARGUMENT names `field` and the rule.
+absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& text);
+// Reads "2s", "500ms", "1h30m": a positive, finite time.
+absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::string& text);
+// Reads a whole number of at least `least`.
+absl::StatusOr<int64_t> ParseCount(const std::string& field, const std::string& text, int64_t least,
+                                   int64_t most);
+
+// "0", "512 B", "1.5 MiB".
+std::string FormatBytes(int64_t bytes);
+// "12.3 us" below a millisecond, else "1.23 ms"; "-" for 0.
+std::string FormatMicroseconds(double us);
+// "45 s", "3 min", "5 h", "12 d".
+std::string FormatAge(absl::Duration age);
+// UTC, "2025-01-31 12:00:00Z".
+std::string FormatTimestamp(absl::Time time);
+std::string FormatTimestamp(const google::protobuf::Timestamp& time);
+
+}  // namespace convtune::cli

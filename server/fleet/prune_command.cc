@@ -1,0 +1,51 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
+#include "db/fleet_retention.h"
+#include "proto/base/status_macros.h"
+#include "server/fleet/commands.h"
+
+namespace convtune::fleet {
+namespace {
+
+class PruneCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    app_ = AddVerb(root, "prune", "remove what newer tunings replaced and nothing refers to");
+    app_->add_option("--keep", keep_, "what is younger stays")->capture_default_str();
+  }
+  std::optional<cli::ExitCode> RunIfChosen() override {
+    if (!app_->parsed()) return std::nullopt;
+    return SayResult(Run());
+  }
+
+ private:
+  absl::Status Run() {
+    ASSIGN_OR_RETURN(const absl::Duration keep, cli::ParseTime("--keep", keep_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const Thinned thinned, ThinFleet(*postgres, keep));
+    if (json_) {
+      std::cout << cli::JsonObject()
+                       .Add("evidence", thinned.evidence)
+                       .Add("tasks", thinned.tasks)
+                       .Add("payloads", thinned.payloads)
+                       .Take()
+                << '\n';
+    } else {
+      std::cout << thinned.evidence << " superseded tunings, " << thinned.tasks
+                << " ended tasks and " << thinned.payloads << " unused pooled tunings removed\n";
+    }
+    return absl::OkStatus();
+  }
+
+  CLI::App* app_ = nullptr;
+  std::string keep_ = "2160h";
+};
+
+}  // namespace
+
+std::unique_ptr<FleetCommand> NewPruneCommand() { return std::make_unique<PruneCommand>(); }
+
+}  // namespace convtune::fleet

@@ -1,0 +1,58 @@
+// A ConnectionAcceptor gives connections to the gRPC server, each with its
+// caller's role.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "grpcpp/server_builder.h"
+#include "server/rpc/http2/access.h"
+#include "server/rpc/http2/listen_address.h"
+#include "server/rpc/http2/listener.h"
+
+namespace convtune::rpc::http2 {
+
+// Not thread-safe. In this order: Prepare, the server is built and started,
+// Open; and Close before it is shut down.
+class ConnectionAcceptor {
+ public:
+  struct Options {
+    AccessRules rules;
+    // Of mutual TLS; null where no address is TCP.
+    std::shared_ptr<grpc::ServerCredentials> tls;
+    int max_fd = 0;  // see Listener
+  };
+  explicit ConnectionAcceptor(Options options);
+
+  // Listens on all addresses, and tells the builder what connections there will
+  // be. ALREADY_EXISTS: somebody listens on the socket; UNAVAILABLE: an address
+  // cannot be listened on.
+  absl::Status Prepare(const std::vector<ListenAddress>& addresses, grpc::ServerBuilder* builder);
+  // What is listened on; a port of 0 is replaced by the one that was given.
+  const std::vector<std::string>& addresses() const { return addresses_; }
+
+  void Open() { listener_.Start(); }
+  void Close() { listener_.Stop(); }
+
+ private:
+  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+
+  Role SocketRole(int fd) const;
+  Acceptor* AcceptorOf(Role role) const;
+  // Without an acceptor, to nobody: it is closed.
+  static void Give(int fd, Acceptor* acceptor);
+  Listener::Target SocketTarget();
+  Listener::Target TlsTarget();
+
+  const Options options_;
+  // Of unix sockets. Nobody without a role comes as far as gRPC.
+  std::array<std::unique_ptr<Acceptor>, 4> by_role_;
+  std::unique_ptr<Acceptor> by_certificate_;
+  std::vector<std::string> addresses_;
+  Listener listener_;  // the last: it uses the others
+};
+
+}  // namespace convtune::rpc::http2

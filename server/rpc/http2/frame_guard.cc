@@ -1,0 +1,84 @@
+#include "server/rpc/http2/frame_guard.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace convtune::rpc::http2 {
+namespace {
+
+// RFC 9113, section 6.
+constexpr int kHeaders = 1;
+constexpr int kRstStream = 3;
+constexpr int kContinuation = 9;
+constexpr int kEndHeaders = 4;
+
+}  // namespace
+
+double TokenBucket::Take(absl::Time now) {
+  if (now > last_) {
+    const double back = absl::ToDoubleSeconds(now - last_) * per_second_;
+    tokens_ = std::min(size_, tokens_ + back);
+    last_ = now;
+  }
+  tokens_ = std::max(tokens_ - 1, -1.0);
+  return tokens_;
+}
+
+bool SharedResets::Take(absl::Time now) {
+  MutexLock lock(mutex_);
+  return bucket_.Take(now) >= 0;
+}
+
+bool FrameGuard::Take(std::string_view bytes, absl::Time (*now)()) {
+  while (why_.empty() && !bytes.empty()) {
+    const size_t skipped = std::min(skip_, bytes.size());
+    skip_ -= skipped;
+    bytes.remove_prefix(skipped);
+    const size_t taken = std::min(kFrameHead - head_size_, bytes.size());
+    if (taken == 0) continue;
+    std::memcpy(head_.data() + head_size_, bytes.data(), taken);
+    head_size_ += taken;
+    bytes.remove_prefix(taken);
+    if (head_size_ == kFrameHead) StartFrame(now);
+  }
+  return why_.empty();
+}
+
+void FrameGuard::StartFrame(absl::Time (*now)()) {
+  head_size_ = 0;
+  skip_ = size_t{head_[0]} << 16 | size_t{head_[1]} << 8 | head_[2];
+  switch (head_[3]) {
+    case kHeaders:
+      header_bytes_ = 0;
+      header_frames_ = 0;
+      [[fallthrough]];
+    case kContinuation:
+      CountHeaders(skip_, (head_[4] & kEndHeaders) != 0);
+      break;
+    case kRstStream:
+      CountReset(now());
+      break;
+    default:
+      break;
+  }
+}
+
+void FrameGuard::CountHeaders(size_t length, bool last) {
+  header_bytes_ += length;
+  ++header_frames_;
+  if (header_bytes_ > kMaxHeaderBytes || header_frames_ > kMaxHeaderFrames) {
+    why_ = "the headers of one of its calls do not end";
+  }
+  if (last) {
+    header_bytes_ = 0;
+    header_frames_ = 0;
+  }
+}
+
+void FrameGuard::CountReset(absl::Time now) {
+  const bool plenty = shared_->Take(now);
+  const double left = resets_.Take(now);
+  if (left < (plenty ? 0 : kResets - kFewResets)) why_ = "it resets too many calls";
+}
+
+}  // namespace convtune::rpc::http2

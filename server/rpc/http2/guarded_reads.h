@@ -1,0 +1,16 @@
+// Guards what gRPC reads, without a copy and without another process or thread
+// in between: this program's own recvmsg and SSL_read stand before those of the
+// libraries, and look at the bytes that gRPC gets.
+#pragma once
+
+namespace convtune::rpc::http2 {
+
+// From now on a FrameGuard follows what is read from this connection, whose
+// bytes are plain HTTP/2, until it ends: where the guard says no, reading fails as if the client
+// had gone. REQUIRES: nobody has read from it yet. Thread-safe.
+//
+// Connections over TLS are guarded without being told: behind the encryption,
+// where this process is the server.
+void GuardReads(int fd);
+
+}  // namespace convtune::rpc::http2

@@ -1,0 +1,46 @@
+// A ListenAddress is a unix socket's path, or a host and a port.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace convtune::rpc::http2 {
+
+// Value type.
+struct ListenAddress {
+  bool unix_socket = false;
+  std::string target;  // path of the socket, or HOST:PORT
+
+  // "unix:PATH" or "HOST:PORT"; an IPv6 host stands in brackets.
+  // INVALID_ARGUMENT for anything else, and for a path that does not fit a
+  // socket's name (107 bytes).
+  static absl::StatusOr<ListenAddress> Parse(const std::string& text);
+  // The form that Parse takes, and gRPC too.
+  std::string ToText() const;
+};
+
+// Makes the way free for a socket at `path`: makes its folder if that is
+// missing (for this user alone; for everybody to enter if this user is root),
+// and removes a socket that nobody answers on. ALREADY_EXISTS if somebody does;
+// FAILED_PRECONDITION if something else is there, or if the folder is a shared
+// one's (sticky, as /tmp) subfolder that belongs to another user.
+absl::Status PrepareSocketPath(const std::string& path);
+
+// Files made while this lives get no permissions for other users, and those of
+// a socket (0660) none to execute: a socket thus never exists with more. The
+// mask is the whole process's: other threads' files get less too. Not
+// thread-safe.
+class ScopedSocketUmask {
+ public:
+  ScopedSocketUmask();
+  ~ScopedSocketUmask();
+  ScopedSocketUmask(const ScopedSocketUmask&) = delete;
+  ScopedSocketUmask& operator=(const ScopedSocketUmask&) = delete;
+
+ private:
+  unsigned previous_;
+};
+
+}  // namespace convtune::rpc::http2

@@ -1,0 +1,267 @@
+#include "server/rpc/http2/listener.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "proto/base/status_macros.h"
+#include "server/rpc/http2/listen_address.h"
+
+namespace convtune::rpc::http2 {
+namespace {
+
+constexpr int kBacklog = 512;
+constexpr int kMaxGroups = 1 << 16;
+constexpr absl::Duration kPause = absl::Milliseconds(20);
+constexpr absl::Duration kBetweenNotices = absl::Seconds(10);
+
+absl::Status CannotListen(const std::string& address, int error) {
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on ", address, ": ", std::strerror(error)));
+}
+
+// "[::1]:50051" into host and port; ListenAddress has checked it.
+std::pair<std::string, std::string> SplitHostPort(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  std::string host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  return {host, text.substr(colon + 1)};
+}
+
+int PortOf(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;  // NOLINT
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port  // NOLINT
+                   : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);  // NOLINT
+}
+
+void SetPort(sockaddr* address, int port) {
+  const auto value = htons(static_cast<uint16_t>(port));
+  if (address->sa_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(address)->sin6_port = value;  // NOLINT
+  } else {
+    reinterpret_cast<sockaddr_in*>(address)->sin_port = value;  // NOLINT
+  }
+}
+
+// 0, or the error.
+int Bind(const addrinfo& info, UniqueFd* out) {
+  UniqueFd fd(socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  // "[::]" takes IPv4 too, as everywhere.
+  const int only_v6 = 0;
+  if (fd.get() < 0) return errno;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (info.ai_family == AF_INET6) {
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof(only_v6));
+  }
+  if (bind(fd.get(), info.ai_addr, info.ai_addrlen) != 0) return errno;
+  if (listen(fd.get(), kBacklog) != 0) return errno;
+  *out = std::move(fd);
+  return 0;
+}
+
+}  // namespace
+
+struct Listener::Socket {
+  UniqueFd fd;
+  Target target;
+  std::string path;  // of a unix socket
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
+Listener::Listener(int max_fd)
+    : max_fd_(max_fd),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      spare_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+
+Listener::~Listener() { Stop(); }
+
+absl::Status Listener::AddUnix(const std::string& path, mode_t mode, Target target) {
+  auto made = std::make_unique<Socket>();
+  made->target = std::move(target);
+  made->path = path;
+  made->fd = UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (made->fd.get() < 0) return CannotListen(path, errno);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  {
+    const ScopedSocketUmask mask;
+    if (bind(made->fd.get(), reinterpret_cast<const sockaddr*>(&address),  // NOLINT
+             sizeof(address)) != 0) {
+      return CannotListen(path, errno);
+    }
+  }
+  struct stat info {};
+  if (chmod(path.c_str(), mode) != 0 || lstat(path.c_str(), &info) != 0 ||
+      listen(made->fd.get(), kBacklog) != 0) {
+    return CannotListen(path, errno);
+  }
+  made->device = info.st_dev;
+  made->inode = info.st_ino;
+  sockets_.push_back(std::move(made));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Listener::AddTcp(const std::string& host_port, Target target) {
+  const auto [host, port] = SplitHostPort(host_port);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", host_port, ": ", gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> infos(found, &freeaddrinfo);
+  int bound_port = 0;
+  int unusable = 0;
+  for (addrinfo* info = infos.get(); info != nullptr; info = info->ai_next) {
+    if (bound_port != 0) SetPort(info->ai_addr, bound_port);
+    auto made = std::make_unique<Socket>();
+    made->target = target;
+    const int error = Bind(*info, &made->fd);
+    if (error == EAFNOSUPPORT || error == EADDRNOTAVAIL) {
+      // A machine may know a name's IPv6 address and have no IPv6.
+      unusable = error;
+      continue;
+    }
+    if (error != 0) return CannotListen(host_port, error);
+    bound_port = PortOf(made->fd.get());
+    sockets_.push_back(std::move(made));
+  }
+  if (bound_port == 0) return CannotListen(host_port, unusable);
+  return absl::StrCat(host_port.substr(0, host_port.rfind(':')), ":", bound_port);
+}
+
+void Listener::Start() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Listener::Stop() {
+  if (thread_.joinable()) {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+    thread_.join();
+  }
+  for (const std::unique_ptr<Socket>& socket : sockets_) {
+    struct stat info {};
+    if (!socket->path.empty() && lstat(socket->path.c_str(), &info) == 0 &&
+        info.st_dev == socket->device && info.st_ino == socket->inode) {
+      unlink(socket->path.c_str());
+    }
+  }
+  sockets_.clear();
+}
+
+void Listener::Loop() {
+  std::vector<pollfd> waiting = {{wake_.get(), POLLIN, 0}};
+  for (const std::unique_ptr<Socket>& socket : sockets_) {
+    waiting.push_back({socket->fd.get(), POLLIN, 0});
+  }
+  while (true) {
+    if (poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR) {
+      spdlog::error("listening: {}", std::strerror(errno));
+      absl::SleepFor(kPause);
+      continue;
+    }
+    if (waiting[0].revents != 0) return;
+    for (size_t i = 1; i < waiting.size(); ++i) {
+      if (waiting[i].revents != 0) AcceptAll(*sockets_[i - 1]);
+    }
+  }
+}
+
+void Listener::AcceptAll(const Socket& socket) {
+  const auto notice = [](const char* what) {
+    static absl::Time last = absl::InfinitePast();  // one thread alone is here
+    if (absl::Now() - last < kBetweenNotices) return;
+    last = absl::Now();
+    spdlog::warn("connections are refused: {}", what);
+  };
+  while (true) {
+    const int fd = accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EMFILE || errno == ENFILE) {
+        notice("the process has no file left");
+        spare_ = UniqueFd();
+        const int refused = accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC);
+        if (refused >= 0) close(refused);
+        spare_ = UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+        absl::SleepFor(kPause);
+      } else if (errno != EAGAIN && errno != EWOULDBLOCK) {
+        notice(std::strerror(errno));
+        absl::SleepFor(kPause);
+      }
+      return;
+    }
+    if (fd >= max_fd_ || (fd >= max_fd_ / 8 * 7 && !socket.target.important(fd))) {
+      notice("there are too many");
+      close(fd);
+      continue;
+    }
+    socket.target.take(fd);
+  }
+}
+
+absl::StatusOr<SocketPeer> PeerOf(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    return absl::UnavailableError(absl::StrCat("SO_PEERCRED: ", std::strerror(errno)));
+  }
+  SocketPeer peer;
+  peer.uid = credentials.uid;
+  peer.groups.push_back(credentials.gid);
+  std::vector<gid_t> more(64);
+  while (true) {
+    size = static_cast<socklen_t>(more.size() * sizeof(gid_t));
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, more.data(), &size) == 0) {
+      more.resize(size / sizeof(gid_t));
+      peer.groups.insert(peer.groups.end(), more.begin(), more.end());
+      return peer;
+    }
+    // Without it (before Linux 4.13) the effective group alone counts.
+    if (errno != ERANGE || more.size() >= kMaxGroups) return peer;
+    more.resize(more.size() * 4);
+  }
+}
+
+int RaiseFileLimit(int wanted, int reserve) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted - reserve;
+  const auto target = static_cast<rlim_t>(wanted);
+  if (limit.rlim_cur < target) {
+    limit.rlim_cur = std::min(target, limit.rlim_max);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    getrlimit(RLIMIT_NOFILE, &limit);
+  }
+  // Where there are few, half of them.
+  const int usable = static_cast<int>(std::min(target, limit.rlim_cur));
+  return std::max(usable - reserve, usable / 2);
+}
+
+}  // namespace convtune::rpc::http2

@@ -1,0 +1,31 @@
+// ServerTlsFiles name a server's certificate, its key, and who signs its clients'
+// certificates.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace convtune::rpc::http2 {
+
+// PEM files of a server that asks its clients for certificates.
+struct ServerTlsFiles {
+  std::string cert;
+  std::string key;
+  std::string client_ca;
+};
+
+// What is in them.
+struct TlsTexts {
+  std::string cert;
+  std::string key;
+  std::string client_ca;
+};
+
+// Reads the files and tries what is in them: gRPC would find a fault only when
+// the first client comes, and say it in its log alone. INVALID_ARGUMENT, with
+// the flag's name, for a file that cannot be read or is not what it must be,
+// and for a key that is not the certificate's.
+absl::StatusOr<TlsTexts> ReadTlsFiles(const ServerTlsFiles& files);
+
+}  // namespace convtune::rpc::http2

@@ -1,0 +1,157 @@
+#include "server/rpc/messages/field_checker.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/descriptor.h"
+#include "proto/convert/problem_proto.h"
+
+namespace convtune::rpc::messages {
+namespace {
+
+constexpr size_t kMaxEnvironmentLength = 128;
+constexpr size_t kMaxPageTokenLength = 4096;
+constexpr std::string_view kJobPrefix = "jobs/";
+constexpr std::string_view kProfilePrefix = "profile:";
+constexpr size_t kMaxJobDigits = 18;  // any such number fits int64
+
+bool IsEnvironmentCharacter(unsigned char c) {
+  return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-' || c == '.';
+}
+
+bool IsJobName(std::string_view value) {
+  if (!value.starts_with(kJobPrefix)) {
+    return false;
+  }
+  value.remove_prefix(kJobPrefix.size());
+  return !value.empty() && value.size() <= kMaxJobDigits && value[0] != '0' &&
+         std::all_of(value.begin(), value.end(), absl::ascii_isdigit);
+}
+
+}  // namespace
+
+void FieldChecker::Add(std::string_view field, std::string rule) {
+  violations_->push_back({std::string(field), std::move(rule)});
+}
+
+void FieldChecker::Require(bool holds, std::string_view field, std::string_view rule) {
+  if (!holds) {
+    Add(field, std::string(rule));
+  }
+}
+
+void FieldChecker::Range(std::string_view field, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high) {
+    Add(field, absl::StrCat("must be ", low, " to ", high, ", is ", value));
+  }
+}
+
+void FieldChecker::Length(std::string_view field, std::string_view value, size_t low, size_t high) {
+  const auto count = static_cast<size_t>(std::count_if(value.begin(), value.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+  if (low > 0 && count == 0) {
+    Add(field, "is required");
+  } else if (count < low || count > high) {
+    Add(field, absl::StrCat("must have ", low, " to ", high, " characters, has ", count));
+  }
+}
+
+void FieldChecker::NoControls(std::string_view field, std::string_view value) {
+  const bool found = std::any_of(value.begin(), value.end(),
+                                 [](unsigned char c) { return absl::ascii_iscntrl(c); });
+  Require(!found, field, "must not hold control characters");
+}
+
+void FieldChecker::CheckEnum(std::string_view field,
+                             const google::protobuf::EnumDescriptor& descriptor, int value) {
+  if (descriptor.FindValueByNumber(value) == nullptr) {
+    Add(field, absl::StrCat("must be a number of ", descriptor.full_name(), ", is ", value));
+  }
+}
+
+void FieldChecker::EnvironmentName(std::string_view value) {
+  constexpr std::string_view kField = "environment";
+  Length(kField, value, 0, kMaxEnvironmentLength);
+  std::string_view slug = value;
+  if (slug.starts_with(kProfilePrefix)) {
+    slug.remove_prefix(kProfilePrefix.size());
+  }
+  const bool legal = !slug.empty() && std::all_of(slug.begin(), slug.end(), IsEnvironmentCharacter);
+  Require(value.empty() || legal, kField,
+          "must be a name that ListEnvironments gives: lower-case letters, digits, '-' and '.', "
+          "behind \"profile:\" for a profile");
+}
+
+void FieldChecker::JobName(std::string_view value) {
+  if (value.empty()) {
+    Add("name", "is required");
+  } else {
+    Require(IsJobName(value), "name", "must be \"jobs/\" and a number from 1, such as \"jobs/7\"");
+  }
+}
+
+int FieldChecker::PageSize(int value) {
+  Range("page_size", value, 0, kMaxPageSize);
+  return value == 0 ? kDefaultPageSize : value;
+}
+
+void FieldChecker::PageToken(std::string_view value) {
+  Length("page_token", value, 0, kMaxPageTokenLength);
+}
+
+std::optional<absl::Duration> FieldChecker::Duration(std::string_view field,
+                                                     const google::protobuf::Duration& value,
+                                                     absl::Duration low, absl::Duration high) {
+  constexpr int32_t kNanosPerSecond = 1000000000;
+  if (value.nanos() <= -kNanosPerSecond || value.nanos() >= kNanosPerSecond) {
+    Add(std::string(field) + ".nanos",
+        absl::StrCat("must be -999999999 to 999999999, is ", value.nanos()));
+    return std::nullopt;
+  }
+  if ((value.seconds() < 0 && value.nanos() > 0) || (value.seconds() > 0 && value.nanos() < 0)) {
+    Add(std::string(field) + ".nanos", "must have the sign of seconds");
+    return std::nullopt;
+  }
+  const absl::Duration duration = absl::Seconds(value.seconds()) + absl::Nanoseconds(value.nanos());
+  if (duration < low || duration > high) {
+    Add(field, absl::StrCat("must be ", absl::FormatDuration(low), " to ",
+                            absl::FormatDuration(high), ", is ", absl::FormatDuration(duration)));
+    return std::nullopt;
+  }
+  return duration;
+}
+
+std::optional<ConvProblem> FieldChecker::Problem(bool present, const v1::ProblemSpec& spec) {
+  if (!present) {
+    Add("problem", "is required");
+    return std::nullopt;
+  }
+  return ProblemFromProto(spec, "problem", violations_);
+}
+
+std::vector<ConvProblem> FieldChecker::Problems(
+    const google::protobuf::RepeatedPtrField<v1::ProblemSpec>& specs) {
+  std::vector<ConvProblem> problems;
+  if (specs.empty()) {
+    Add("problems", "is required");
+    return problems;
+  }
+  if (specs.size() > kMaxProblemsPerRequest) {
+    Add("problems",
+        absl::StrCat("must have 1 to ", kMaxProblemsPerRequest, " entries, has ", specs.size()));
+    return problems;
+  }
+  problems.reserve(static_cast<size_t>(specs.size()));
+  for (int i = 0; i < specs.size(); ++i) {
+    std::optional<ConvProblem> problem =
+        ProblemFromProto(specs.Get(i), absl::StrCat("problems[", i, "]"), violations_);
+    if (problem.has_value()) {
+      problems.push_back(*std::move(problem));
+    }
+  }
+  return problems;
+}
+
+}  // namespace convtune::rpc::messages

@@ -1,0 +1,71 @@
+// A FieldChecker holds the rules that fields of several requests share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "convtune/v1/problem.pb.h"
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/generated_enum_reflection.h"
+#include "proto/model/conv_problem.h"
+#include "proto/model/violation.h"
+
+namespace convtune::rpc::messages {
+
+inline constexpr int kMaxProblemsPerRequest = 10000;
+inline constexpr int kDefaultPageSize = 100;
+inline constexpr int kMaxPageSize = 1000;
+
+// Collects the violations of one request. `field` is always the path that a
+// violation is to name. Not thread-safe.
+class FieldChecker {
+ public:
+  // `violations` outlives the checker; what it holds already is left alone.
+  explicit FieldChecker(std::vector<Violation>* violations)
+      : violations_(violations), size_before_(violations->size()) {}
+
+  // True if this checker has added nothing.
+  bool ok() const { return violations_->size() == size_before_; }
+
+  void Add(std::string_view field, std::string rule);
+  void Require(bool holds, std::string_view field, std::string_view rule);
+  void Range(std::string_view field, int64_t value, int64_t low, int64_t high);
+  // In Unicode code points. With `low` above 0 an empty value is missing.
+  void Length(std::string_view field, std::string_view value, size_t low, size_t high);
+  void NoControls(std::string_view field, std::string_view value);
+  template <typename Enum>
+  void KnownEnum(std::string_view field, Enum value) {
+    CheckEnum(field, *google::protobuf::GetEnumDescriptor<Enum>(), static_cast<int>(value));
+  }
+
+  // Field "environment"; empty is allowed.
+  void EnvironmentName(std::string_view value);
+  // Field "name".
+  void JobName(std::string_view value);
+  // Field "page_size"; returns the size to use.
+  int PageSize(int value);
+  // Field "page_token".
+  void PageToken(std::string_view value);
+  std::optional<absl::Duration> Duration(std::string_view field,
+                                         const google::protobuf::Duration& value,
+                                         absl::Duration low, absl::Duration high);
+  // Field "problem".
+  std::optional<ConvProblem> Problem(bool present, const v1::ProblemSpec& spec);
+  // Field "problems": the valid ones among them.
+  std::vector<ConvProblem> Problems(
+      const google::protobuf::RepeatedPtrField<v1::ProblemSpec>& specs);
+
+ private:
+  void CheckEnum(std::string_view field, const google::protobuf::EnumDescriptor& descriptor,
+                 int value);
+
+  std::vector<Violation>* violations_;
+  size_t size_before_;
+};
+
+}  // namespace convtune::rpc::messages

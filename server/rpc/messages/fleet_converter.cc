@@ -1,0 +1,164 @@
+#include "server/rpc/messages/fleet_converter.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "db/format/bundle_codec.h"
+#include "db/format/bundle_environment.h"
+#include "server/rpc/messages/field_checker.h"
+
+namespace convtune::rpc::messages {
+namespace {
+
+constexpr int kMostRows = 1'000;
+constexpr int kDefaultRows = 100;
+constexpr int kMostIds = 10'000;
+constexpr int kMostTunings = 10'000;
+constexpr size_t kMostRefused = 100;
+constexpr size_t kMostAuthor = 128;
+constexpr size_t kMostReason = 500;
+
+v1::OutboxId ToProto(const OutboxId& id) {
+  v1::OutboxId proto;
+  proto.set_epoch(id.epoch);
+  proto.set_sequence(id.sequence);
+  return proto;
+}
+
+v1::CardState ToProto(const Conditions& conditions) {
+  v1::CardState card;
+  card.set_known(conditions.known);
+  card.set_other_processes(conditions.other_processes);
+  card.set_clock_reasons(conditions.clock_reasons);
+  card.set_power_limit_watts(conditions.power_limit_watts);
+  card.set_temperature_celsius(conditions.temperature_celsius);
+  card.set_ecc_errors(conditions.ecc_errors);
+  card.set_mig(conditions.mig);
+  card.set_mps(conditions.mps);
+  card.set_self_check(conditions.self_check);
+  return card;
+}
+
+}  // namespace
+
+std::optional<NoArgs> Validate(const v1::GetFleetStateRequest& /*request*/,
+                               std::vector<Violation>* /*violations*/) {
+  return NoArgs{};
+}
+
+std::optional<ReadOutboxArgs> Validate(const v1::ReadOutboxRequest& request,
+                                       std::vector<Violation>* violations) {
+  FieldChecker checker(violations);
+  checker.Range("max_rows", request.max_rows(), 0, kMostRows);
+  if (!checker.ok()) return std::nullopt;
+  const int rows = request.max_rows() == 0 ? kDefaultRows : request.max_rows();
+  return ReadOutboxArgs{static_cast<size_t>(rows)};
+}
+
+std::optional<AckOutboxArgs> Validate(const v1::AckOutboxRequest& request,
+                                      std::vector<Violation>* violations) {
+  FieldChecker checker(violations);
+  checker.Require(request.ids_size() <= kMostIds, "ids", "must be at most 10,000");
+  if (!checker.ok()) return std::nullopt;
+  AckOutboxArgs args;
+  for (const v1::OutboxId& id : request.ids()) args.ids.push_back({id.epoch(), id.sequence()});
+  return args;
+}
+
+std::optional<NoArgs> Validate(const v1::RequeueOutboxRequest& /*request*/,
+                               std::vector<Violation>* /*violations*/) {
+  return NoArgs{};
+}
+
+std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
+                                         std::vector<Violation>* violations) {
+  FieldChecker checker(violations);
+  checker.Require(request.tunings_size() <= kMostTunings, "tunings", "must be at most 10,000");
+  if (!checker.ok()) return std::nullopt;
+  std::vector<BundleEnvironmentRow> environments;
+  for (const v1::BundleEnvironment& environment : request.environments()) {
+    environments.push_back(FromBundleEnvironment(environment));
+  }
+  ApplyTuningsArgs args;
+  const auto refuse = [&args](int index, const std::string& why) {
+    if (args.refused.size() < kMostRefused) {
+      args.refused.push_back(absl::StrCat("tunings[", index, "].", why));
+    }
+  };
+  std::vector<BundleRefusal> refusals;
+  for (int i = 0; i < request.tunings_size(); ++i) {
+    const v1::BundleTuning& row = request.tunings(i);
+    if (row.environment() < 1 || row.environment() > request.environments_size()) {
+      refuse(i, "environment: must be the number of one of the environments");
+      continue;
+    }
+    const BundleEnvironmentRow& environment =
+        environments[static_cast<size_t>(row.environment()) - 1];
+    refusals.clear();
+    // Times are the fleet server's: this node's clock may be behind it.
+    std::optional<Tuning> tuning =
+        FromBundleTuning(row, environment, absl::InfiniteFuture(), &refusals);
+    if (!tuning.has_value()) {
+      const Violation& first = refusals.front().violation;
+      refuse(i, absl::StrCat(first.field, ": ", first.rule));
+      continue;
+    }
+    tuning->origin = Origin::kFleet;
+    args.records.push_back({*std::move(tuning), environment.environment});
+  }
+  return args;
+}
+
+std::optional<FollowReleaseArgs> Validate(const v1::FollowReleaseRequest& request,
+                                          std::vector<Violation>* violations) {
+  FieldChecker checker(violations);
+  checker.Require(request.release() >= 1, "release", "must be at least 1");
+  checker.Length("author", request.author(), 1, kMostAuthor);
+  checker.NoControls("author", request.author());
+  checker.Length("reason", request.reason(), 1, kMostReason);
+  checker.NoControls("reason", request.reason());
+  if (!checker.ok()) return std::nullopt;
+  return FollowReleaseArgs{request.release(), request.author(), request.reason()};
+}
+
+v1::FleetState ToProto(const OutboxStatus& status) {
+  v1::FleetState state;
+  state.set_epoch(status.epoch);
+  state.set_last_sequence(status.last_sequence);
+  state.set_outbox_depth(status.depth);
+  state.set_outbox_dropped(status.dropped);
+  state.set_outbox_superseded(status.superseded);
+  state.set_release(status.fleet_release);
+  return state;
+}
+
+v1::ReadOutboxResponse ToProto(const OutboxPage& page) {
+  v1::ReadOutboxResponse response;
+  response.set_more(page.more);
+  for (const OutboxId& id : page.void_ids) *response.add_void_ids() = ToProto(id);
+  for (const OutboxEntry& entry : page.entries) {
+    v1::OutboxRow* const row = response.add_rows();
+    *row->mutable_id() = ToProto(entry.id);
+    *row->mutable_environment() =
+        ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
+    *row->mutable_tuning() = ToBundleTuning(entry.tuning, 1, /*with_samples=*/false);
+    *row->mutable_card() = ToProto(entry.tuning.conditions);
+  }
+  return response;
+}
+
+v1::ApplyTuningsResponse ToProto(const commit::FleetCounts& counts,
+                                 const std::vector<std::string>& refused) {
+  v1::ApplyTuningsResponse response;
+  response.set_taken_count(counts.taken);
+  response.set_unchanged_count(counts.unchanged);
+  for (const TuningKey& key : counts.deferred) {
+    v1::FleetKey* const proto = response.add_deferred();
+    proto->set_environment_text(key.environment_text);
+    proto->set_problem_text(key.problem_text);
+  }
+  for (const std::string& why : refused) response.add_refused(why);
+  return response;
+}
+
+}  // namespace convtune::rpc::messages

@@ -1,0 +1,57 @@
+// As proto_converter.h and request_validator.h, of what goes between a node and
+// the fleet. Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "convtune/v1/fleet_service.pb.h"
+#include "db/outbox_store.h"
+#include "db/tuning_store.h"
+#include "proto/model/violation.h"
+#include "server/commit/commit_counts.h"
+#include "server/rpc/messages/request_validator.h"
+
+namespace convtune::rpc::messages {
+
+struct ReadOutboxArgs {
+  size_t max_rows = 0;
+};
+
+struct AckOutboxArgs {
+  std::vector<OutboxId> ids;
+};
+
+// Those that keep every rule, of origin FLEET; and the others, in words.
+struct ApplyTuningsArgs {
+  std::vector<TuningRecord> records;
+  std::vector<std::string> refused;  // at most 100
+};
+
+struct FollowReleaseArgs {
+  int64_t release = 0;
+  std::string author;
+  std::string reason;
+};
+
+std::optional<NoArgs> Validate(const v1::GetFleetStateRequest& request,
+                               std::vector<Violation>* violations);
+std::optional<ReadOutboxArgs> Validate(const v1::ReadOutboxRequest& request,
+                                       std::vector<Violation>* violations);
+std::optional<AckOutboxArgs> Validate(const v1::AckOutboxRequest& request,
+                                      std::vector<Violation>* violations);
+std::optional<NoArgs> Validate(const v1::RequeueOutboxRequest& request,
+                               std::vector<Violation>* violations);
+std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
+                                         std::vector<Violation>* violations);
+std::optional<FollowReleaseArgs> Validate(const v1::FollowReleaseRequest& request,
+                                          std::vector<Violation>* violations);
+
+v1::FleetState ToProto(const OutboxStatus& status);
+v1::ReadOutboxResponse ToProto(const OutboxPage& page);
+v1::ApplyTuningsResponse ToProto(const commit::FleetCounts& counts,
+                                 const std::vector<std::string>& refused);
+
+}  // namespace convtune::rpc::messages

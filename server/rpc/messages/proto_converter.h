@@ -1,0 +1,45 @@
+// Converters from the model to messages; one place for all of them. The other
+// direction is in request_validator.h. Pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "convtune/v1/maintenance_service.pb.h"
+#include "convtune/v1/tuning.pb.h"
+#include "convtune/v1/tuning_service.pb.h"
+#include "proto/model/tuning.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune::rpc::messages {
+
+// What a Timestamp cannot hold becomes the nearest it can.
+google::protobuf::Timestamp ToProto(absl::Time time);
+google::protobuf::Duration ToProto(absl::Duration duration);
+
+// The one of `known` with that key text; what the text says if there is none.
+tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
+                                       const std::string& text);
+
+v1::Environment ToProto(const tuner::EnvironmentInfo& info);
+// With the name of a legacy algorithm, which depends on the operation.
+v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples);
+v1::Quarantine ToProto(const QuarantineEntry& entry);
+// `message` is empty; it may live on an arena.
+void Fill(const lookup::LookupResult& result, v1::BatchGetResult* message);
+// With all candidates and samples.
+v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment);
+v1::Tuning ToProto(const tuner::TuningSummary& summary, const tuner::EnvironmentInfo& environment);
+v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page);
+v1::TuningJob ToProto(const jobs::JobSnapshot& job);
+// `environment` is the environment's name.
+v1::PinRecord ToProto(const Pin& pin, std::string_view environment);
+v1::Device ToProto(const workers::DeviceStatus& device);
+v1::CheckDatabaseResponse ToProto(const StoreCheck& check, absl::Duration elapsed);
+v1::CompactDatabaseResponse ToProto(const StoreCompaction& compaction);
+// Sets the fields that the tuner counts.
+void AddStats(const tuner::TunerStats& stats, v1::ServerInfo* info);
+
+}  // namespace convtune::rpc::messages

@@ -1,0 +1,123 @@
+#include "server/rpc/messages/release_converter.h"
+
+#include <algorithm>
+#include <string>
+
+#include "server/rpc/messages/proto_converter.h"
+
+namespace convtune::rpc::messages {
+namespace {
+
+Operation OperationOf(const TuningKey& key) {
+  const std::string_view text = key.problem_text;
+  return ParseOperation(text.substr(0, text.find(','))).value_or(Operation::kFwd);
+}
+
+std::string EnvironmentName(const TuningKey& key) {
+  return Environment::Parse(key.environment_text).value_or(Environment()).Name();
+}
+
+v1::Portfolio PortfolioToProto(const Portfolio& portfolio) {
+  constexpr struct {
+    uint32_t bit;
+    v1::ChoiceRole role;
+  } kRoles[] = {{kRoleBest, v1::CHOICE_ROLE_BEST},
+                {kRoleNeutral, v1::CHOICE_ROLE_NEUTRAL},
+                {kRoleNoWorkspace, v1::CHOICE_ROLE_NO_WORKSPACE}};
+  v1::Portfolio out;
+  for (const Choice& choice : portfolio.choices) {
+    if ((choice.roles & kServedRoles) == 0) continue;
+    v1::ServedChoice* served = out.add_choices();
+    *served->mutable_candidate() = ToProto(choice.candidate, OperationOf(portfolio.key), false);
+    for (const auto& [bit, role] : kRoles) {
+      if ((choice.roles & bit) != 0) served->add_roles(role);
+    }
+  }
+  if (!portfolio.choices.empty()) {
+    out.set_evidence(static_cast<v1::Evidence>(portfolio.evidence));
+    out.set_release(portfolio.release);
+  }
+  return out;
+}
+
+}  // namespace
+
+v1::Release ToProto(const Release& release) {
+  v1::Release out;
+  out.set_number(release.number);
+  out.set_state(static_cast<v1::ReleaseState>(release.state));
+  out.set_canary_permille(release.canary_permille);
+  out.set_restores(release.restores);
+  out.set_author(release.author);
+  out.set_reason(release.reason);
+  *out.mutable_create_time() = ToProto(release.create_time);
+  out.set_end_author(release.end_author);
+  out.set_end_reason(release.end_reason);
+  if (release.end_time.has_value()) *out.mutable_end_time() = ToProto(*release.end_time);
+  return out;
+}
+
+v1::ListReleasesResponse ToProto(const release::ReleaseList& list) {
+  v1::ListReleasesResponse out;
+  for (const Release& release : list.releases) *out.add_releases() = ToProto(release);
+  out.set_promoted(list.promoted);
+  out.set_canary(list.canary);
+  out.set_waiting_changes(list.waiting_changes);
+  out.set_auto_promote_held(list.auto_promote_held);
+  return out;
+}
+
+v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
+  v1::DiffReleasesResponse out;
+  out.set_from(diff.from);
+  out.set_to(diff.to);
+  out.set_change_count(diff.change_count);
+  for (const release::ChoiceChange& change : diff.changes) {
+    v1::ChoiceChange* row = out.add_changes();
+    row->set_problem_text(change.after.key.problem_text);
+    row->set_environment(EnvironmentName(change.after.key));
+    *row->mutable_before() = PortfolioToProto(change.before);
+    *row->mutable_after() = PortfolioToProto(change.after);
+  }
+  return out;
+}
+
+v1::ListWantedResponse ToProto(const std::vector<WantedProblem>& wanted, size_t most) {
+  v1::ListWantedResponse out;
+  out.set_wanted_count(static_cast<int64_t>(wanted.size()));
+  for (size_t i = 0; i < std::min(most, wanted.size()); ++i) {
+    const WantedProblem& problem = wanted[i];
+    v1::WantedProblem* row = out.add_wanted();
+    row->set_problem_text(problem.key.problem_text);
+    row->set_environment(EnvironmentName(problem.key));
+    row->set_miss_count(problem.misses);
+    *row->mutable_first_seen_time() = ToProto(problem.first_seen);
+    *row->mutable_last_seen_time() = ToProto(problem.last_seen);
+    row->set_attempt_count(problem.attempts);
+    row->set_last_error(problem.last_error);
+  }
+  return out;
+}
+
+v1::Publication ToProto(const release::PublicationStatus& status) {
+  v1::Publication out;
+  out.set_folder(status.folder);
+  if (status.publish_time.has_value()) *out.mutable_publish_time() = ToProto(*status.publish_time);
+  out.set_error(status.error);
+  out.set_release(status.release);
+  out.set_canary_release(status.canary_release);
+  out.set_canary_permille(status.canary_permille);
+  out.set_choice_count(status.choice_count);
+  out.set_waiting_changes(status.waiting_changes);
+  out.set_auto_promote_held(status.auto_promote_held);
+  out.set_wanted_count(status.wanted_count);
+  out.set_socket(status.socket);
+  out.set_socket_error(status.socket_error);
+  out.set_datagrams_received(status.datagrams.received);
+  out.set_datagrams_malformed(status.datagrams.malformed);
+  out.set_misses(status.datagrams.misses);
+  out.set_observed(status.datagrams.observed);
+  return out;
+}
+
+}  // namespace convtune::rpc::messages

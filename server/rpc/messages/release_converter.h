@@ -1,0 +1,16 @@
+// As proto_converter.h, of releases and what belongs to them. Pure functions.
+#pragma once
+
+#include "convtune/v1/release_service.pb.h"
+#include "server/release/release_manager.h"
+
+namespace convtune::rpc::messages {
+
+v1::Release ToProto(const Release& release);
+v1::ListReleasesResponse ToProto(const release::ReleaseList& list);
+v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff);
+// The first `most` of them.
+v1::ListWantedResponse ToProto(const std::vector<WantedProblem>& wanted, size_t most);
+v1::Publication ToProto(const release::PublicationStatus& status);
+
+}  // namespace convtune::rpc::messages

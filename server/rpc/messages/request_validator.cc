@@ -1,0 +1,350 @@
+#include "server/rpc/messages/request_validator.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/rpc/messages/field_checker.h"
+
+namespace convtune::rpc::messages {
+namespace {
+
+constexpr size_t kMaxRequestIdLength = 128;
+constexpr size_t kMaxReasonLength = 500;
+constexpr size_t kMaxAuthorLength = 128;
+constexpr int kMaxRows = 10000;
+constexpr int kDefaultRows = 1000;
+constexpr int kMaxCanaryPermille = 999;
+constexpr size_t kMaxCandidateLength = 1024;
+constexpr size_t kMaxFilterLength = 4096;
+constexpr size_t kMaxPathLength = 4095;  // PATH_MAX less the final NUL
+constexpr int64_t kMaxMemoryBudget = int64_t{1} << 50;
+constexpr int kMaxCandidates = 100000;
+constexpr absl::Duration kMinTimeBudget = absl::Milliseconds(10);
+constexpr absl::Duration kMaxTimeBudget = absl::Hours(1);
+constexpr absl::Duration kMinTtl = absl::Seconds(1);
+// A Timestamp ends in the year 9999.
+constexpr absl::Duration kMaxTtl = absl::Hours(24 * 365 * 100);
+
+jobs::TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check) {
+  jobs::TuningOptions out;
+  if (in.has_time_budget()) {
+    out.time_budget =
+        check->Duration("options.time_budget", in.time_budget(), kMinTimeBudget, kMaxTimeBudget)
+            .value_or(out.time_budget);
+  }
+  check->Range("options.memory_budget_bytes", in.memory_budget_bytes(), 0, kMaxMemoryBudget);
+  out.memory_budget_bytes = in.memory_budget_bytes();
+  check->Range("options.max_candidates", in.max_candidates(), 0, kMaxCandidates);
+  out.max_candidates = in.max_candidates();
+  check->KnownEnum("options.search", in.search());
+  if (in.search() != v1::SEARCH_UNSPECIFIED) {
+    out.search = static_cast<jobs::Search>(in.search());
+  }
+  check->KnownEnum("options.api", in.api());
+  if (in.api() != v1::API_UNSPECIFIED) {
+    out.api = static_cast<Api>(in.api());
+  }
+  if (in.has_wait_idle()) {
+    out.wait_idle =
+        check->Duration("options.wait_idle", in.wait_idle(), absl::ZeroDuration(), kMaxTimeBudget)
+            .value_or(out.wait_idle);
+  }
+  out.all_timings = in.all_timings();
+  return out;
+}
+
+Constraints ReadConstraints(const v1::Constraints& in, FieldChecker* check) {
+  Constraints out;
+  if (in.has_max_workspace_bytes()) {
+    check->Range("constraints.max_workspace_bytes", in.max_workspace_bytes(), 0,
+                 std::numeric_limits<int64_t>::max());
+    out.max_workspace_bytes = in.max_workspace_bytes();
+  }
+  out.deterministic = in.deterministic();
+  out.forbid_tf32 = in.forbid_tf32();
+  out.forbid_down_convert = in.forbid_down_convert();
+  out.forbid_winograd = in.forbid_winograd();
+  out.forbid_fft = in.forbid_fft();
+  out.forbid_reduced_precision_reduction = in.forbid_reduced_precision_reduction();
+  check->KnownEnum("constraints.api", in.api());
+  if (in.api() != v1::API_UNSPECIFIED) {
+    out.api = static_cast<Api>(in.api());
+  }
+  check->KnownEnum("constraints.launch", in.launch());
+  if (in.launch() != v1::LAUNCH_MODE_UNSPECIFIED) {
+    out.launch = static_cast<LaunchMode>(in.launch());
+  }
+  if (in.has_max_error()) {
+    check->Require(std::isfinite(in.max_error()) && in.max_error() >= 0, "constraints.max_error",
+                   "must be a finite number of at least 0");
+    out.max_error = in.max_error();
+  }
+  check->KnownEnum("constraints.cache_state", in.cache_state());
+  if (in.cache_state() != v1::CACHE_STATE_UNSPECIFIED) {
+    out.cache_state = static_cast<CacheState>(in.cache_state());
+  }
+  return out;
+}
+
+std::optional<JobNameArgs> ValidateJobName(const std::string& name,
+                                           std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  check.JobName(name);
+  return check.ok() ? std::make_optional(JobNameArgs{name}) : std::nullopt;
+}
+
+template <typename Request>
+std::optional<OneProblemArgs> ValidateProblem(const Request& request,
+                                              std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  check.EnvironmentName(request.environment());
+  std::optional<ConvProblem> problem = check.Problem(request.has_problem(), request.problem());
+  if (!check.ok()) {
+    return std::nullopt;
+  }
+  return OneProblemArgs{request.environment(), *std::move(problem)};
+}
+
+// Fields "author" and "reason".
+void CheckDecision(const std::string& author, const std::string& reason, FieldChecker* check) {
+  check->Length("author", author, 1, kMaxAuthorLength);
+  check->NoControls("author", author);
+  check->Length("reason", reason, 1, kMaxReasonLength);
+  check->NoControls("reason", reason);
+}
+
+size_t ReadRows(std::string_view field, int value, FieldChecker* check) {
+  check->Range(field, value, 0, kMaxRows);
+  return static_cast<size_t>(value == 0 ? kDefaultRows : value);
+}
+
+}  // namespace
+
+std::optional<lookup::LookupRequest> Validate(const v1::BatchGetRequest& request,
+                                              std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  std::vector<ConvProblem> problems = check.Problems(request.problems());
+  std::optional<lookup::LookupRequest> out = ValidateWithoutProblems(request, violations);
+  if (!check.ok()) return std::nullopt;
+  out->problems = std::move(problems);
+  return out;
+}
+
+std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetRequest& request,
+                                                             std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  lookup::LookupRequest out;
+  check.EnvironmentName(request.environment());
+  out.environment = request.environment();
+  out.constraints = ReadConstraints(request.constraints(), &check);
+  check.KnownEnum("on_miss", request.on_miss());
+  if (request.on_miss() != v1::ON_MISS_UNSPECIFIED) {
+    out.on_miss = static_cast<lookup::OnMiss>(request.on_miss());
+  }
+  check.KnownEnum("min_evidence", request.min_evidence());
+  out.min_evidence = static_cast<Evidence>(request.min_evidence());
+  out.options = ReadOptions(request.options(), &check);
+  out.include_hints = request.include_hints();
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
+
+std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& request,
+                                         std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  jobs::JobRequest out;
+  check.EnvironmentName(request.environment());
+  out.environment = request.environment();
+  out.problems = check.Problems(request.problems());
+  out.options = ReadOptions(request.options(), &check);
+  out.force = request.force();
+  check.KnownEnum("priority", request.priority());
+  if (request.priority() != v1::PRIORITY_UNSPECIFIED) {
+    out.priority = static_cast<jobs::Priority>(request.priority());
+  }
+  check.Length("request_id", request.request_id(), 0, kMaxRequestIdLength);
+  check.NoControls("request_id", request.request_id());
+  out.request_id = request.request_id();
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
+
+std::optional<JobNameArgs> Validate(const v1::GetTuningJobRequest& request,
+                                    std::vector<Violation>* violations) {
+  return ValidateJobName(request.name(), violations);
+}
+
+std::optional<JobNameArgs> Validate(const v1::WatchTuningJobRequest& request,
+                                    std::vector<Violation>* violations) {
+  return ValidateJobName(request.name(), violations);
+}
+
+std::optional<JobNameArgs> Validate(const v1::CancelTuningJobRequest& request,
+                                    std::vector<Violation>* violations) {
+  return ValidateJobName(request.name(), violations);
+}
+
+std::optional<ListJobsArgs> Validate(const v1::ListTuningJobsRequest& request,
+                                     std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  ListJobsArgs out;
+  out.page_size = check.PageSize(request.page_size());
+  check.PageToken(request.page_token());
+  out.page_token = request.page_token();
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
+
+std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
+                                       std::vector<Violation>* violations) {
+  return ValidateProblem(request, violations);
+}
+
+std::optional<OneProblemArgs> Validate(const v1::UnpinRequest& request,
+                                       std::vector<Violation>* violations) {
+  return ValidateProblem(request, violations);
+}
+
+std::optional<ListTuningsArgs> Validate(const v1::ListTuningsRequest& request,
+                                        std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  ListTuningsArgs out;
+  check.EnvironmentName(request.environment());
+  out.environment = request.environment();
+  out.page_size = check.PageSize(request.page_size());
+  check.PageToken(request.page_token());
+  out.page_token = request.page_token();
+  check.Length("text_filter", request.text_filter(), 0, kMaxFilterLength);
+  out.text_filter = request.text_filter();
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
+
+std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,
+                                         std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  DeleteTuningArgs out;
+  check.EnvironmentName(request.environment());
+  out.environment = request.environment();
+  out.problems = check.Problems(request.problems());
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
+
+std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  check.EnvironmentName(request.environment());
+  std::optional<ConvProblem> problem = check.Problem(request.has_problem(), request.problem());
+  check.Length("candidate", request.candidate(), 1, kMaxCandidateLength);
+  CandidateId candidate;
+  if (!request.candidate().empty() && request.candidate().size() <= kMaxCandidateLength) {
+    absl::StatusOr<CandidateId> parsed = ParseCandidateId(request.candidate());
+    if (parsed.ok()) {
+      candidate = *std::move(parsed);
+    } else {
+      check.Add("candidate", std::string(parsed.status().message()));
+    }
+  }
+  check.Length("reason", request.reason(), 1, kMaxReasonLength);
+  check.NoControls("reason", request.reason());
+  std::optional<absl::Duration> ttl;
+  if (request.has_ttl()) {
+    ttl = check.Duration("ttl", request.ttl(), kMinTtl, kMaxTtl);
+  }
+  if (!check.ok()) {
+    return std::nullopt;
+  }
+  return PinArgs{request.environment(), *std::move(problem), std::move(candidate), request.reason(),
+                 ttl};
+}
+
+std::optional<ListPinsArgs> Validate(const v1::ListPinsRequest& request,
+                                     std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  check.EnvironmentName(request.environment());
+  return check.ok() ? std::make_optional(ListPinsArgs{request.environment()}) : std::nullopt;
+}
+
+std::optional<BackupArgs> Validate(const v1::BackupDatabaseRequest& request,
+                                   std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  const std::string& path = request.path();
+  check.Length("path", path, 1, kMaxPathLength);
+  check.Require(path.empty() || path[0] == '/', "path", "must be absolute");
+  check.NoControls("path", path);
+  return check.ok() ? std::make_optional(BackupArgs{path}) : std::nullopt;
+}
+
+std::optional<ExportArgs> Validate(const v1::ExportBundleRequest& request,
+                                   std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  check.EnvironmentName(request.environment());
+  return check.ok() ? std::make_optional(ExportArgs{request.environment(), !request.omit_samples()})
+                    : std::nullopt;
+}
+
+std::optional<NoArgs> Validate(const v1::ListEnvironmentsRequest&, std::vector<Violation>*) {
+  return NoArgs{};
+}
+
+std::optional<NoArgs> Validate(const v1::ListDevicesRequest&, std::vector<Violation>*) {
+  return NoArgs{};
+}
+
+std::optional<NoArgs> Validate(const v1::GetServerInfoRequest&, std::vector<Violation>*) {
+  return NoArgs{};
+}
+
+std::optional<NoArgs> Validate(const v1::CheckDatabaseRequest&, std::vector<Violation>*) {
+  return NoArgs{};
+}
+
+std::optional<NoArgs> Validate(const v1::CompactDatabaseRequest&, std::vector<Violation>*) {
+  return NoArgs{};
+}
+
+std::optional<NoArgs> Validate(const v1::ListReleasesRequest&, std::vector<Violation>*) {
+  return NoArgs{};
+}
+
+std::optional<NoArgs> Validate(const v1::GetPublicationRequest&, std::vector<Violation>*) {
+  return NoArgs{};
+}
+
+std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
+                                 std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
+  check.Range("from", request.from(), 0, kMaxNumber);
+  check.Range("to", request.to(), 0, kMaxNumber);
+  check.EnvironmentName(request.environment());
+  DiffArgs out{request.from(), request.to(), request.environment(),
+               ReadRows("max_changes", request.max_changes(), &check)};
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
+
+std::optional<PromoteArgs> Validate(const v1::PromoteReleaseRequest& request,
+                                    std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  CheckDecision(request.author(), request.reason(), &check);
+  check.Range("canary_permille", request.canary_permille(), 0, kMaxCanaryPermille);
+  if (!check.ok()) return std::nullopt;
+  return PromoteArgs{request.author(), request.reason(), request.canary_permille()};
+}
+
+std::optional<RollBackArgs> Validate(const v1::RollBackReleaseRequest& request,
+                                     std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  CheckDecision(request.author(), request.reason(), &check);
+  check.Range("release", request.release(), 0, std::numeric_limits<int64_t>::max());
+  if (!check.ok()) return std::nullopt;
+  return RollBackArgs{request.author(), request.reason(), request.release()};
+}
+
+std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
+                                       std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  check.EnvironmentName(request.environment());
+  ListWantedArgs out{request.environment(),
+                     ReadRows("max_problems", request.max_problems(), &check)};
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
+
+}  // namespace convtune::rpc::messages

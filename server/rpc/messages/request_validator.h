@@ -1,0 +1,152 @@
+// Every rule that a request has to keep, in one file. Each function reads one
+// request into what the tuner takes, or adds every broken rule (at least one)
+// to `violations` and returns nullopt. Field paths are those of the request,
+// such as "problems[3].pad_low[1]". Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "convtune/v1/bundle_service.pb.h"
+#include "convtune/v1/maintenance_service.pb.h"
+#include "convtune/v1/release_service.pb.h"
+#include "convtune/v1/tuning_service.pb.h"
+#include "proto/model/candidate.h"
+#include "proto/model/conv_problem.h"
+#include "proto/model/violation.h"
+#include "server/rpc/messages/field_checker.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune::rpc::messages {
+
+struct JobNameArgs {
+  std::string name;
+};
+
+struct ListJobsArgs {
+  int page_size = kDefaultPageSize;
+  std::string page_token;
+};
+
+struct OneProblemArgs {
+  std::string environment;
+  ConvProblem problem;
+};
+
+struct ListTuningsArgs {
+  std::string environment;
+  int page_size = kDefaultPageSize;
+  std::string page_token;
+  std::string text_filter;
+};
+
+struct DeleteTuningArgs {
+  std::string environment;
+  std::vector<ConvProblem> problems;
+};
+
+struct PinArgs {
+  std::string environment;
+  ConvProblem problem;
+  CandidateId candidate;
+  std::string reason;
+  std::optional<absl::Duration> ttl;
+};
+
+struct ListPinsArgs {
+  std::string environment;
+};
+
+struct BackupArgs {
+  std::string path;
+};
+
+struct DiffArgs {
+  int64_t from = 0;
+  int64_t to = 0;
+  std::string environment;
+  size_t max_changes = 0;
+};
+
+struct PromoteArgs {
+  std::string author;
+  std::string reason;
+  int canary_permille = 0;
+};
+
+struct RollBackArgs {
+  std::string author;
+  std::string reason;
+  int64_t release = 0;
+};
+
+struct ListWantedArgs {
+  std::string environment;
+  size_t max_problems = 0;
+};
+
+struct ExportArgs {
+  std::string environment;
+  bool with_samples = true;
+};
+
+// For methods whose request has no fields.
+struct NoArgs {};
+
+std::optional<lookup::LookupRequest> Validate(const v1::BatchGetRequest& request,
+                                              std::vector<Violation>* violations);
+// All but `problems`, which is not read.
+std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetRequest& request,
+                                                             std::vector<Violation>* violations);
+std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& request,
+                                         std::vector<Violation>* violations);
+std::optional<JobNameArgs> Validate(const v1::GetTuningJobRequest& request,
+                                    std::vector<Violation>* violations);
+std::optional<JobNameArgs> Validate(const v1::WatchTuningJobRequest& request,
+                                    std::vector<Violation>* violations);
+std::optional<JobNameArgs> Validate(const v1::CancelTuningJobRequest& request,
+                                    std::vector<Violation>* violations);
+std::optional<ListJobsArgs> Validate(const v1::ListTuningJobsRequest& request,
+                                     std::vector<Violation>* violations);
+std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
+                                       std::vector<Violation>* violations);
+std::optional<OneProblemArgs> Validate(const v1::UnpinRequest& request,
+                                       std::vector<Violation>* violations);
+std::optional<ListTuningsArgs> Validate(const v1::ListTuningsRequest& request,
+                                        std::vector<Violation>* violations);
+std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,
+                                         std::vector<Violation>* violations);
+std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Violation>* violations);
+std::optional<ListPinsArgs> Validate(const v1::ListPinsRequest& request,
+                                     std::vector<Violation>* violations);
+std::optional<BackupArgs> Validate(const v1::BackupDatabaseRequest& request,
+                                   std::vector<Violation>* violations);
+std::optional<ExportArgs> Validate(const v1::ExportBundleRequest& request,
+                                   std::vector<Violation>* violations);
+std::optional<NoArgs> Validate(const v1::ListEnvironmentsRequest& request,
+                               std::vector<Violation>* violations);
+std::optional<NoArgs> Validate(const v1::ListDevicesRequest& request,
+                               std::vector<Violation>* violations);
+std::optional<NoArgs> Validate(const v1::GetServerInfoRequest& request,
+                               std::vector<Violation>* violations);
+std::optional<NoArgs> Validate(const v1::CheckDatabaseRequest& request,
+                               std::vector<Violation>* violations);
+std::optional<NoArgs> Validate(const v1::CompactDatabaseRequest& request,
+                               std::vector<Violation>* violations);
+
+std::optional<NoArgs> Validate(const v1::ListReleasesRequest& request,
+                               std::vector<Violation>* violations);
+std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
+                                 std::vector<Violation>* violations);
+std::optional<PromoteArgs> Validate(const v1::PromoteReleaseRequest& request,
+                                    std::vector<Violation>* violations);
+std::optional<RollBackArgs> Validate(const v1::RollBackReleaseRequest& request,
+                                     std::vector<Violation>* violations);
+std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
+                                       std::vector<Violation>* violations);
+std::optional<NoArgs> Validate(const v1::GetPublicationRequest& request,
+                               std::vector<Violation>* violations);
+
+}  // namespace convtune::rpc::messages

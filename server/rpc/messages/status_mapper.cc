@@ -1,0 +1,125 @@
+#include "server/rpc/messages/status_mapper.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/message.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace convtune::rpc::messages {
+namespace {
+
+// Together, base64 and percent encoding included, these stay below a client's default of 8 KiB.
+constexpr size_t kMaxMessageBytes = 512;
+constexpr size_t kMaxViolationBytes = 3072;
+constexpr size_t kMaxTextBytes = 300;
+constexpr size_t kViolationOverhead = 8;
+constexpr int kRetrySeconds = 1;
+
+// Never cuts a UTF-8 sequence: a proto3 string must stay valid.
+std::string Shorten(std::string_view text, size_t limit) {
+  if (text.size() <= limit) {
+    return std::string(text);
+  }
+  size_t end = limit;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  return std::string(text.substr(0, end)) + "...";
+}
+
+std::string_view Reason(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kNotFound:
+      return "RESOURCE_NOT_FOUND";
+    case absl::StatusCode::kAlreadyExists:
+      return "RESOURCE_EXISTS";
+    case absl::StatusCode::kFailedPrecondition:
+      return "PRECONDITION_NOT_MET";
+    case absl::StatusCode::kUnavailable:
+      return "SERVICE_UNAVAILABLE";
+    case absl::StatusCode::kResourceExhausted:
+      return "LIMIT_REACHED";
+    case absl::StatusCode::kCancelled:
+      return "CALL_CANCELLED";
+    case absl::StatusCode::kDeadlineExceeded:
+      return "DEADLINE_PASSED";
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+      return "ARGUMENT_REFUSED";
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return "ACCESS_DENIED";
+    case absl::StatusCode::kUnimplemented:
+      return "NOT_SUPPORTED";
+    default:
+      return "INTERNAL_ERROR";
+  }
+}
+
+grpc::Status WithDetails(google::rpc::Status status) {
+  const auto code = static_cast<grpc::StatusCode>(status.code());
+  std::string message = status.message();
+  return grpc::Status(code, std::move(message), status.SerializeAsString());
+}
+
+}  // namespace
+
+grpc::Status ToGrpcStatus(const std::vector<Violation>& violations) {
+  google::rpc::BadRequest bad_request;
+  size_t bytes = 0;
+  size_t sent = 0;
+  for (const Violation& violation : violations) {
+    const std::string field = Shorten(violation.field, kMaxTextBytes);
+    const std::string rule = Shorten(violation.rule, kMaxTextBytes);
+    if (sent > 0 && bytes + field.size() + rule.size() > kMaxViolationBytes) {
+      break;
+    }
+    auto* out = bad_request.add_field_violations();
+    out->set_field(field);
+    out->set_description(rule);
+    bytes += field.size() + rule.size() + kViolationOverhead;
+    ++sent;
+  }
+  if (sent < violations.size()) {
+    auto* out = bad_request.add_field_violations();
+    out->set_field("...");
+    out->set_description(absl::StrCat("and ", violations.size() - sent, " more violations"));
+  }
+  google::rpc::Status status;
+  status.set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+  status.set_message(Shorten(ToString(violations), kMaxMessageBytes));
+  status.add_details()->PackFrom(bad_request);
+  return WithDetails(std::move(status));
+}
+
+grpc::Status ToGrpcStatus(const absl::Status& status, std::string_view field) {
+  if (status.ok()) {
+    return grpc::Status::OK;
+  }
+  const std::string message(status.message());
+  if (status.code() == absl::StatusCode::kInvalidArgument && !field.empty()) {
+    // The tuner and the store name what they refuse by themselves.
+    const std::string named = absl::StrCat(std::string(field), ": ");
+    const size_t skip = message.starts_with(named) ? named.size() : 0;
+    return ToGrpcStatus(std::vector<Violation>{{std::string(field), message.substr(skip)}});
+  }
+  google::rpc::Status out;
+  out.set_code(static_cast<int>(status.code()));
+  out.set_message(Shorten(message, kMaxMessageBytes));
+  google::rpc::ErrorInfo info;
+  info.set_reason(std::string(Reason(status.code())));
+  info.set_domain(std::string(kErrorDomain));
+  out.add_details()->PackFrom(info);
+  if (status.code() == absl::StatusCode::kUnavailable ||
+      status.code() == absl::StatusCode::kResourceExhausted) {
+    google::rpc::RetryInfo retry;
+    retry.mutable_retry_delay()->set_seconds(kRetrySeconds);
+    out.add_details()->PackFrom(retry);
+  }
+  return WithDetails(std::move(out));
+}
+
+}  // namespace convtune::rpc::messages

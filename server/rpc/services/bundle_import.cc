@@ -1,0 +1,110 @@
+#include "server/rpc/services/bundle_import.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "db/format/bundle_codec.h"
+#include "db/format/bundle_merge.h"
+#include "db/format/bundle_reader.h"
+#include "proto/base/status_macros.h"
+#include "server/rpc/http2/limits.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+// One that closes when its reader does, while ours stays.
+absl::StatusOr<std::unique_ptr<BundleReader>> OpenReader(int fd) {
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("bundle: ", std::strerror(errno)));
+  }
+  return BundleReader::FromDescriptor(copy, "bundle");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BundleImport>> BundleImport::Create(Options options) {
+  std::string path = options.state_dir + "/import-XXXXXX";
+  const int fd = mkostemp(path.data(), O_CLOEXEC);
+  if (fd < 0) {
+    return absl::UnavailableError(
+        absl::StrCat(options.state_dir, ": a bundle cannot be kept there: ", std::strerror(errno)));
+  }
+  unlink(path.c_str());
+  return std::unique_ptr<BundleImport>(new BundleImport(std::move(options), fd));
+}
+
+BundleImport::~BundleImport() { close(fd_); }
+
+absl::Status BundleImport::Append(std::string_view piece) {
+  bytes_ += static_cast<int64_t>(piece.size());
+  if (bytes_ > http2::kMaxBundleBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("chunk: a bundle may have at most ", http2::kMaxBundleBytes, " bytes"));
+  }
+  while (!piece.empty()) {
+    const ssize_t written = write(fd_, piece.data(), piece.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const std::string message = absl::StrCat(
+          options_.state_dir, ": the bundle cannot be kept there: ", std::strerror(errno));
+      return errno == ENOSPC ? absl::ResourceExhaustedError(message)
+                             : absl::UnavailableError(message);
+    }
+    piece.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused) {
+  v1::ImportBundleResponse response;
+  {
+    // Before anything of it gets near the database.
+    ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, OpenReader(fd_));
+    RETURN_IF_ERROR(reader->CheckBytes());
+    RETURN_IF_ERROR(CheckBundleSignature(reader->trailer(), options_.trusted));
+    response.set_tuning_count(reader->trailer().tuning_count());
+    response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
+  }
+  RefusalCounts refused;
+  const absl::StatusOr<commit::ImportCounts> counts = Take(skip_refused, &refused);
+  response.set_refused_count(refused.rows());
+  for (const v1::Refusal& refusal : refused.refusals()) *response.add_refusals() = refusal;
+  if (absl::IsAborted(counts.status()) && refused.rows() > 0) return response;
+  RETURN_IF_ERROR(counts.status());
+  response.set_taken_count(counts->taken);
+  response.set_kept_count(counts->kept);
+  response.set_committed(true);
+  return response;
+}
+
+absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused, RefusalCounts* refused) {
+  const absl::Time now = options_.clock->Now();
+  ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, OpenReader(fd_));
+  BundleEntry entry;
+  std::vector<BundleRefusal> refusals;
+  return options_.tuner->ImportTunings([&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+    while (true) {
+      ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
+      // Nothing is kept after a refusal; the rest was read to count.
+      const bool in_vain = refused->rows() > 0 && !skip_refused;
+      if (!more && in_vain) return absl::AbortedError("a row was refused");
+      if (!more) return std::nullopt;
+      auto tuning = FromBundleTuning(entry.row, *entry.environment, now, &refusals);
+      if (!tuning.has_value()) {
+        refused->Add(entry.offset, refusals);
+      } else if (!in_vain) {
+        return TuningRecord{*std::move(tuning), entry.environment->environment};
+      }
+    }
+  });
+}
+
+}  // namespace convtune::rpc::services

@@ -1,0 +1,56 @@
+// A BundleImport takes a bundle that comes piece by piece: whole or not at all.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "convtune/v1/bundle_service.pb.h"
+#include "db/format/bundle_merge.h"
+#include "proto/base/clock.h"
+#include "server/tuner/tuner.h"
+
+namespace convtune::rpc::services {
+
+// Not thread-safe. The pieces wait in a file without a name below the state
+// directory, which goes with the object.
+class BundleImport {
+ public:
+  struct Options {
+    tuner::Tuner* tuner = nullptr;  // these two outlive it
+    const Clock* clock = nullptr;
+    std::string state_dir;
+    // Keys (32 bytes each), one of which must have signed; empty: any.
+    std::vector<std::string> trusted;
+  };
+
+  // UNAVAILABLE: the state directory cannot be written.
+  static absl::StatusOr<std::unique_ptr<BundleImport>> Create(Options options);
+  ~BundleImport();
+  BundleImport(const BundleImport&) = delete;
+  BundleImport& operator=(const BundleImport&) = delete;
+
+  // RESOURCE_EXHAUSTED: the disk is full, or the bundle is longer than one may
+  // be.
+  absl::Status Append(std::string_view piece);
+
+  // Checks the whole bundle, and then takes row after row what is better, in
+  // one transaction. A refused row is enough to take nothing, unless
+  // `skip_refused`; the response says so. May be called once. DATA_LOSS,
+  // PERMISSION_DENIED: as BundleReader and CheckBundleSignature.
+  absl::StatusOr<v1::ImportBundleResponse> Finish(bool skip_refused);
+
+ private:
+  BundleImport(Options options, int fd) : options_(std::move(options)), fd_(fd) {}
+  absl::StatusOr<commit::ImportCounts> Take(bool skip_refused, RefusalCounts* refused);
+
+  const Options options_;
+  const int fd_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace convtune::rpc::services

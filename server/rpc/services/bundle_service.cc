@@ -1,0 +1,216 @@
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "convtune/v1/bundle_service.grpc.pb.h"
+#include "server/rpc/services/bundle_export.h"
+#include "server/rpc/services/bundle_import.h"
+#include "server/rpc/services/call.h"
+#include "server/rpc/services/services.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+using grpc::ByteBuffer;
+using grpc::CallbackServerContext;
+
+constexpr size_t kMaxWaiting = 64;
+constexpr int kMaxImports = 4;
+
+// Every method takes its bytes raw: see call.h.
+using Api = v1::BundleService;
+using RawService =
+    Api::WithRawCallbackMethod_ExportBundle<Api::WithRawCallbackMethod_ImportBundle<Api::Service>>;
+
+grpc::Status TooBusy() {
+  return messages::ToGrpcStatus(
+      absl::ResourceExhaustedError("too many bundles are on their way; try again"));
+}
+
+// One piece is made and written at a time. Between its operations nothing
+// refers to the reactor but gRPC, so that OnDone can delete it.
+class ExportReactor : public grpc::ServerWriteReactor<ByteBuffer> {
+ public:
+  ExportReactor(tuner::Tuner* tuner, WorkQueue* queue, CallbackServerContext* context)
+      : tuner_(tuner), queue_(queue), log_("ExportBundle", context) {}
+
+  void Start(const ByteBuffer& in) {
+    std::optional<messages::ExportArgs> args;
+    const grpc::Status read =
+        CatchAll("ExportBundle", [&] { return ReadRequest<v1::ExportBundleRequest>(in, &args); });
+    if (!read.ok()) {
+      End(read);
+      return;
+    }
+    environment_ = args->environment;
+    with_samples_ = args->with_samples;
+    PostNext();
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (ok) {
+      PostNext();
+    } else {
+      End(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
+    }
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void PostNext() {
+    if (!queue_->Post([this] { WriteNext(); })) End(TooBusy());
+  }
+
+  void WriteNext() {
+    bool ended = false;
+    const grpc::Status status = CatchAll("ExportBundle", [&] {
+      if (bundle_ == nullptr) {
+        bundle_ = std::make_unique<BundleExport>(tuner_, environment_, with_samples_);
+      }
+      absl::StatusOr<std::string> piece = bundle_->NextPiece();
+      if (!piece.ok()) return messages::ToGrpcStatus(piece.status(), "environment");
+      ended = piece->empty();
+      v1::ExportBundleResponse response;
+      response.set_chunk(*std::move(piece));
+      return WriteMessage(response, &message_);
+    });
+    if (!status.ok() || ended) {
+      End(status);
+    } else {
+      StartWrite(&message_);
+    }
+  }
+
+  void End(const grpc::Status& status) {
+    log_.Finished(status);
+    Finish(status);
+  }
+
+  tuner::Tuner* const tuner_;
+  WorkQueue* const queue_;
+  const RequestLog log_;
+  std::string environment_;
+  bool with_samples_ = true;
+  std::unique_ptr<BundleExport> bundle_;
+  ByteBuffer message_;
+};
+
+// One piece is read and stored at a time.
+class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
+ public:
+  ImportReactor(const BundleOptions& options, WorkQueue* queue, std::atomic<int>* running,
+                CallbackServerContext* context, ByteBuffer* out)
+      : options_(options),
+        queue_(queue),
+        running_(running),
+        context_(context),
+        out_(out),
+        log_("ImportBundle", context) {}
+
+  void Start() {
+    if (++*running_ > kMaxImports) {
+      End(TooBusy());
+    } else {
+      StartRead(&message_);
+    }
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!queue_->Post([this, ok] { ok ? Store() : Import(); })) End(TooBusy());
+  }
+  void OnDone() override {
+    --*running_;
+    delete this;
+  }
+
+ private:
+  void Store() {
+    const grpc::Status status = CatchAll("ImportBundle", [&]() -> grpc::Status {
+      v1::ImportBundleRequest request;
+      grpc::Status read = ReadMessage(message_, &request);
+      if (!read.ok()) return read;
+      grpc::Status opened = Open(request.skip_refused());
+      return opened.ok() ? messages::ToGrpcStatus(bundle_->Append(request.chunk())) : opened;
+    });
+    if (status.ok()) {
+      StartRead(&message_);
+    } else {
+      End(status);
+    }
+  }
+
+  grpc::Status Open(bool skip_refused) {
+    if (bundle_ != nullptr) return grpc::Status::OK;
+    skip_refused_ = skip_refused;
+    absl::StatusOr<std::unique_ptr<BundleImport>> bundle = BundleImport::Create(
+        {options_.tuner, options_.clock, options_.state_dir, options_.trusted_keys});
+    if (!bundle.ok()) return messages::ToGrpcStatus(bundle.status());
+    bundle_ = *std::move(bundle);
+    return grpc::Status::OK;
+  }
+
+  void Import() {
+    if (context_->IsCancelled()) {
+      End(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
+      return;
+    }
+    End(CatchAll("ImportBundle", [&]() -> grpc::Status {
+      grpc::Status opened = Open(false);
+      if (!opened.ok()) return opened;
+      const absl::StatusOr<v1::ImportBundleResponse> response = bundle_->Finish(skip_refused_);
+      return response.ok() ? WriteMessage(*response, out_)
+                           : messages::ToGrpcStatus(response.status());
+    }));
+  }
+
+  void End(const grpc::Status& status) {
+    log_.Finished(status);
+    Finish(status);
+  }
+
+  const BundleOptions& options_;
+  WorkQueue* const queue_;
+  std::atomic<int>* const running_;
+  CallbackServerContext* const context_;
+  ByteBuffer* const out_;
+  const RequestLog log_;
+  ByteBuffer message_;
+  bool skip_refused_ = false;
+  std::unique_ptr<BundleImport> bundle_;
+};
+
+class BundleService final : public RawService {
+ public:
+  explicit BundleService(BundleOptions options)
+      : options_(std::move(options)), exports_(kMaxWaiting), imports_(kMaxWaiting) {}
+
+  grpc::ServerWriteReactor<ByteBuffer>* ExportBundle(CallbackServerContext* context,
+                                                     const ByteBuffer* in) override {
+    auto* reactor = new ExportReactor(options_.tuner, &exports_, context);
+    reactor->Start(*in);
+    return reactor;
+  }
+
+  grpc::ServerReadReactor<ByteBuffer>* ImportBundle(CallbackServerContext* context,
+                                                    ByteBuffer* out) override {
+    auto* reactor = new ImportReactor(options_, &imports_, &running_imports_, context, out);
+    reactor->Start();
+    return reactor;
+  }
+
+ private:
+  const BundleOptions options_;
+  std::atomic<int> running_imports_{0};
+  WorkQueue exports_;
+  WorkQueue imports_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewBundleService(BundleOptions options) {
+  return std::make_unique<BundleService>(std::move(options));
+}
+
+}  // namespace convtune::rpc::services

@@ -1,0 +1,68 @@
+#include "server/rpc/services/call.h"
+
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+#include "grpcpp/support/slice.h"
+#include "server/rpc/http2/limits.h"
+#include "server/rpc/messages/wire_check.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+std::string Flatten(const grpc::ByteBuffer& bytes) {
+  std::vector<grpc::Slice> slices;
+  std::string flat;
+  if (bytes.Dump(&slices).ok()) {
+    flat.reserve(bytes.Length());
+    for (const grpc::Slice& slice : slices) {
+      flat.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    }
+  }
+  return flat;
+}
+
+}  // namespace
+
+grpc::Status ReadMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message* message) {
+  // An empty message may come as no buffer at all.
+  if (!bytes.Valid() || bytes.Length() == 0) {
+    message->Clear();
+    return grpc::Status::OK;
+  }
+  grpc::ByteBuffer shared = bytes;
+  grpc::ProtoBufferReader reader(&shared);
+  if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) {
+    return grpc::Status::OK;
+  }
+  return messages::ToGrpcStatus(
+      messages::ExplainUnparsable(*message->GetDescriptor(), Flatten(bytes)));
+}
+
+grpc::Status WriteReply(size_t size, const std::function<void(uint8_t*)>& write,
+                        grpc::ByteBuffer* bytes) {
+  if (size > static_cast<size_t>(http2::kMaxReplyBytes)) {
+    return messages::ToGrpcStatus(absl::ResourceExhaustedError(
+        absl::StrCat("the reply would have ", size, " bytes, more than ", http2::kMaxReplyBytes,
+                     "; ask for fewer problems")));
+  }
+  // Nobody else has the slice yet.
+  grpc::Slice slice(size);
+  write(const_cast<uint8_t*>(slice.begin()));
+  *bytes = grpc::ByteBuffer(&slice, 1);
+  return grpc::Status::OK;
+}
+
+grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBuffer* bytes) {
+  return WriteReply(
+      message.ByteSizeLong(),
+      [&message](uint8_t* out) { message.SerializeWithCachedSizesToArray(out); }, bytes);
+}
+
+grpc::Status ExceptionStatus(std::string_view method, const char* what) {
+  spdlog::error("{} threw: {}", method, what);
+  return messages::ToGrpcStatus(absl::InternalError("internal error; see the daemon's log"));
+}
+
+}  // namespace convtune::rpc::services

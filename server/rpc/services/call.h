@@ -1,0 +1,108 @@
+// Reading, answering and failing of calls, for every handler. Requests are read
+// here rather than by gRPC, which answers UNIMPLEMENTED for a message that it
+// cannot read.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "google/protobuf/arena.h"
+#include "google/protobuf/message.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+#include "grpcpp/support/status.h"
+#include "server/rpc/messages/request_validator.h"
+#include "server/rpc/messages/status_mapper.h"
+#include "server/rpc/services/request_log.h"
+#include "server/rpc/services/work_queue.h"
+
+namespace convtune::rpc::services {
+
+// INVALID_ARGUMENT that names the field if the bytes are not such a message.
+grpc::Status ReadMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message* message);
+
+// The `size` bytes that `write` writes, in one piece. RESOURCE_EXHAUSTED if a
+// reply may not be as long.
+grpc::Status WriteReply(size_t size, const std::function<void(uint8_t*)>& write,
+                        grpc::ByteBuffer* bytes);
+// The same with a message.
+grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBuffer* bytes);
+
+// INTERNAL; `what` is for the log and goes no further.
+grpc::Status ExceptionStatus(std::string_view method, const char* what);
+
+// Runs `fn`, which returns a grpc::Status; what it throws becomes INTERNAL.
+template <typename Fn>
+grpc::Status CatchAll(std::string_view method, const Fn& fn) {
+  try {
+    return fn();
+  } catch (const std::exception& e) {
+    return ExceptionStatus(method, e.what());
+  } catch (...) {
+    return ExceptionStatus(method, "unknown exception");
+  }
+}
+
+// Reads and validates a request of type `Request` into `*args`, an optional of
+// what the overload of Validate() returns.
+template <typename Request, typename Args>
+grpc::Status ReadRequest(const grpc::ByteBuffer& bytes, std::optional<Args>* args) {
+  google::protobuf::Arena arena;
+  auto* request = google::protobuf::Arena::CreateMessage<Request>(&arena);
+  grpc::Status status = ReadMessage(bytes, request);
+  if (!status.ok()) {
+    return status;
+  }
+  std::vector<Violation> violations;
+  *args = messages::Validate(*request, &violations);
+  return args->has_value() ? grpc::Status::OK : messages::ToGrpcStatus(violations);
+}
+
+// A unary method that computes its reply by itself: `fn` takes what Validate()
+// gives for a `Request`, and a `Reply*` to fill. It runs on `queue`, or at once
+// if that is null, which is for work that waits for nothing. What `fn` refers
+// to outlives the server.
+template <typename Request, typename Reply, typename Fn>
+grpc::ServerUnaryReactor* HandleUnary(std::string_view method, WorkQueue* queue,
+                                      grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* in, grpc::ByteBuffer* out, Fn fn) {
+  using Args =
+      typename decltype(messages::Validate(std::declval<const Request&>(), nullptr))::value_type;
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const RequestLog log(method, context);
+  const auto finish = [reactor, log](const grpc::Status& status) {
+    log.Finished(status);
+    reactor->Finish(status);
+  };
+  auto args = std::make_shared<std::optional<Args>>();
+  const grpc::Status read = CatchAll(method, [&] { return ReadRequest<Request>(*in, args.get()); });
+  if (!read.ok()) {
+    finish(read);
+    return reactor;
+  }
+  auto work = [=] {
+    const ScopedRequestId scope(log.request_id());
+    finish(CatchAll(method, [&]() -> grpc::Status {
+      Reply reply;
+      grpc::Status status = fn(**args, &reply);
+      return status.ok() ? WriteMessage(reply, out) : status;
+    }));
+  };
+  if (queue == nullptr) {
+    work();
+  } else if (!queue->Post(work)) {
+    finish(messages::ToGrpcStatus(
+        absl::ResourceExhaustedError("too many calls wait for the database; try again")));
+  }
+  return reactor;
+}
+
+}  // namespace convtune::rpc::services

@@ -1,0 +1,54 @@
+// CallStats count calls by method and status, as gRFC A66 does.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/base/histogram.h"
+
+namespace convtune::rpc::services {
+
+// Value type.
+struct MethodStats {
+  std::string method;   // "convtune.v1.TuningService/BatchGet"
+  int64_t started = 0;  // with those that have not ended
+  struct Ended {
+    std::string status;          // "OK", "NOT_FOUND", ...
+    HistogramSnapshot duration;  // nanoseconds
+  };
+  std::vector<Ended> ended;  // statuses that occurred, in the order of their numbers
+};
+
+// Thread-safe; counting takes no lock.
+class CallStats {
+ public:
+  // The process's own, which handlers count in; never destroyed.
+  static CallStats& Global();
+
+  // For the methods of these services, whose descriptors are linked in.
+  explicit CallStats(const std::vector<std::string>& services);
+  ~CallStats();
+
+  // `method` is a simple name such as "BatchGet"; unknown ones are counted
+  // together as "other".
+  void Started(std::string_view method);
+  void Ended(std::string_view method, absl::StatusCode code, absl::Duration duration);
+
+  // Methods that were called, ordered by name.
+  std::vector<MethodStats> Snapshot() const;
+
+ private:
+  struct Method;
+  Method& Find(std::string_view method) const;
+
+  std::vector<std::unique_ptr<Method>> methods_;  // the last is "other"
+  absl::flat_hash_map<std::string, Method*> by_name_;
+};
+
+}  // namespace convtune::rpc::services

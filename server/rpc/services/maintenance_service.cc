@@ -1,0 +1,122 @@
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "convtune/v1/maintenance_service.grpc.pb.h"
+#include "server/rpc/messages/proto_converter.h"
+#include "server/rpc/services/call.h"
+#include "server/rpc/services/services.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+using grpc::ByteBuffer;
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+
+constexpr size_t kMaxWaitingForDisk = 16;
+
+// Every method takes its bytes raw: see call.h.
+using Api = v1::MaintenanceService;
+using RawService = Api::WithRawCallbackMethod_GetServerInfo<
+    Api::WithRawCallbackMethod_CheckDatabase<Api::WithRawCallbackMethod_BackupDatabase<
+        Api::WithRawCallbackMethod_CompactDatabase<Api::Service>>>>;
+
+int64_t CountThreads() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    absl::string_view value(line);
+    int64_t threads = 0;
+    if (absl::ConsumePrefix(&value, "Threads:") && absl::SimpleAtoi(value, &threads)) {
+      return threads;
+    }
+  }
+  return 0;
+}
+
+class MaintenanceService final : public RawService {
+ public:
+  explicit MaintenanceService(MaintenanceOptions options)
+      : options_(std::move(options)),
+        start_time_(options_.clock->Now()),
+        disk_(kMaxWaitingForDisk) {}
+
+  ServerUnaryReactor* GetServerInfo(CallbackServerContext* context, const ByteBuffer* in,
+                                    ByteBuffer* out) override {
+    return HandleUnary<v1::GetServerInfoRequest, v1::ServerInfo>(
+        "GetServerInfo", nullptr, context, in, out,
+        [this](const messages::NoArgs&, v1::ServerInfo* reply) {
+          reply->set_version(CONVTUNE_VERSION);
+          reply->set_pid(getpid());
+          *reply->mutable_start_time() = messages::ToProto(start_time_);
+          reply->set_state_dir(options_.state_dir);
+          reply->set_schema_version(options_.store->SchemaVersion());
+          reply->set_database_bytes(options_.store->SizeBytes());
+          reply->set_threads(CountThreads());
+          messages::AddStats(options_.tuner->Stats(), reply);
+          reply->set_metrics_state(!options_.metrics.built        ? v1::METRICS_STATE_NOT_BUILT
+                                   : options_.metrics.url.empty() ? v1::METRICS_STATE_OFF
+                                                                  : v1::METRICS_STATE_ON);
+          reply->set_metrics_url(options_.metrics.url);
+          return grpc::Status::OK;
+        });
+  }
+
+  ServerUnaryReactor* CheckDatabase(CallbackServerContext* context, const ByteBuffer* in,
+                                    ByteBuffer* out) override {
+    return HandleUnary<v1::CheckDatabaseRequest, v1::CheckDatabaseResponse>(
+        "CheckDatabase", &disk_, context, in, out,
+        [this](const messages::NoArgs&, v1::CheckDatabaseResponse* reply) {
+          const absl::Time start = options_.clock->Now();
+          const absl::StatusOr<StoreCheck> check = options_.store->Check();
+          if (check.ok()) {
+            *reply = messages::ToProto(*check, options_.clock->Now() - start);
+          }
+          return messages::ToGrpcStatus(check.status());
+        });
+  }
+
+  ServerUnaryReactor* BackupDatabase(CallbackServerContext* context, const ByteBuffer* in,
+                                     ByteBuffer* out) override {
+    return HandleUnary<v1::BackupDatabaseRequest, v1::BackupDatabaseResponse>(
+        "BackupDatabase", &disk_, context, in, out,
+        [this](const messages::BackupArgs& args, v1::BackupDatabaseResponse* reply) {
+          const absl::StatusOr<int64_t> bytes = options_.store->Backup(args.path);
+          reply->set_bytes(bytes.value_or(0));
+          return messages::ToGrpcStatus(bytes.status(), "path");
+        });
+  }
+
+  ServerUnaryReactor* CompactDatabase(CallbackServerContext* context, const ByteBuffer* in,
+                                      ByteBuffer* out) override {
+    return HandleUnary<v1::CompactDatabaseRequest, v1::CompactDatabaseResponse>(
+        "CompactDatabase", &disk_, context, in, out,
+        [this](const messages::NoArgs&, v1::CompactDatabaseResponse* reply) {
+          const absl::StatusOr<StoreCompaction> compaction = options_.store->Compact();
+          if (compaction.ok()) {
+            *reply = messages::ToProto(*compaction);
+          }
+          return messages::ToGrpcStatus(compaction.status());
+        });
+  }
+
+ private:
+  const MaintenanceOptions options_;
+  const absl::Time start_time_;
+  WorkQueue disk_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewMaintenanceService(MaintenanceOptions options) {
+  return std::make_unique<MaintenanceService>(std::move(options));
+}
+
+}  // namespace convtune::rpc::services

@@ -1,0 +1,97 @@
+#include "server/rpc/services/request_log.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/status.h"
+#include "server/rpc/services/call_stats.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+constexpr size_t kMaxRequestIdLength = 128;
+
+thread_local std::string_view current_request_id;
+
+std::string GenerateRequestId() {
+  static const uint64_t process = [] {
+    std::random_device random;
+    return (uint64_t{random()} << 32) | random();
+  }();
+  static std::atomic<uint64_t> next{1};
+  return absl::StrCat(absl::Hex(process, absl::kZeroPad16), "-", next.fetch_add(1));
+}
+
+std::string ReadRequestId(const grpc::CallbackServerContext& context) {
+  const auto found = context.client_metadata().find(kRequestIdKey);
+  if (found != context.client_metadata().end()) {
+    const std::string_view id(found->second.data(), found->second.size());
+    if (!id.empty() && id.size() <= kMaxRequestIdLength &&
+        std::all_of(id.begin(), id.end(), absl::ascii_isprint)) {
+      return std::string(id);
+    }
+  }
+  return GenerateRequestId();
+}
+
+spdlog::level::level_enum LevelOf(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::StatusCode::OK:
+      return spdlog::level::debug;
+    case grpc::StatusCode::UNKNOWN:
+    case grpc::StatusCode::INTERNAL:
+    case grpc::StatusCode::DATA_LOSS:
+      return spdlog::level::err;
+    default:
+      return spdlog::level::info;
+  }
+}
+
+// Without what would look like an empty name: a unix client has none.
+std::string PeerName(std::string peer) {
+  if (absl::EndsWith(peer, ":")) peer.pop_back();
+  return peer;
+}
+
+}  // namespace
+
+std::string_view CurrentRequestId() { return current_request_id; }
+
+ScopedRequestId::ScopedRequestId(std::string_view id) : previous_(current_request_id) {
+  current_request_id = id;
+}
+
+ScopedRequestId::~ScopedRequestId() { current_request_id = previous_; }
+
+RequestLog::RequestLog(std::string_view method, grpc::CallbackServerContext* context)
+    : method_(method),
+      request_id_(ReadRequestId(*context)),
+      context_(context),
+      start_(absl::Now()) {
+  context->AddInitialMetadata(kRequestIdKey, request_id_);
+  CallStats::Global().Started(method_);
+}
+
+void RequestLog::Finished(const grpc::Status& status) const {
+  const absl::Duration elapsed = absl::Now() - start_;
+  CallStats::Global().Ended(method_, static_cast<absl::StatusCode>(status.error_code()), elapsed);
+  const spdlog::level::level_enum level = LevelOf(status.error_code());
+  if (!spdlog::should_log(level)) {
+    return;
+  }
+  const ScopedRequestId scope(request_id_);
+  spdlog::log(level, "{} from {}: {} in {:.1f} ms{}{}", method_, PeerName(context_->peer()),
+              absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())),
+              absl::ToDoubleMilliseconds(elapsed), status.ok() ? "" : ": ", status.error_message());
+}
+
+}  // namespace convtune::rpc::services

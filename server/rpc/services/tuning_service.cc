@@ -1,0 +1,226 @@
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convtune/v1/tuning_service.grpc.pb.h"
+#include "server/rpc/messages/proto_converter.h"
+#include "server/rpc/services/batch_get_handler.h"
+#include "server/rpc/services/call.h"
+#include "server/rpc/services/services.h"
+#include "server/rpc/services/watch_call.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+using grpc::ByteBuffer;
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+
+constexpr size_t kMaxWaitingForDisk = 1000;
+
+// Every method takes its bytes raw: see call.h.
+using Api = v1::TuningService;
+using RawLookups =
+    Api::WithRawCallbackMethod_BatchGet<Api::WithRawCallbackMethod_WatchTuningJob<Api::Service>>;
+using RawJobs = Api::WithRawCallbackMethod_CreateTuningJob<
+    Api::WithRawCallbackMethod_GetTuningJob<Api::WithRawCallbackMethod_ListTuningJobs<
+        Api::WithRawCallbackMethod_CancelTuningJob<RawLookups>>>>;
+using RawTunings = Api::WithRawCallbackMethod_GetTuning<
+    Api::WithRawCallbackMethod_ListTunings<Api::WithRawCallbackMethod_DeleteTuning<RawJobs>>>;
+using RawPins = Api::WithRawCallbackMethod_Pin<
+    Api::WithRawCallbackMethod_Unpin<Api::WithRawCallbackMethod_ListPins<RawTunings>>>;
+using RawService =
+    Api::WithRawCallbackMethod_ListEnvironments<Api::WithRawCallbackMethod_ListDevices<RawPins>>;
+
+class TuningService final : public RawService {
+ public:
+  explicit TuningService(tuner::Tuner* tuner)
+      : tuner_(tuner), batch_get_(tuner), disk_(kMaxWaitingForDisk) {}
+
+  ServerUnaryReactor* BatchGet(CallbackServerContext* context, const ByteBuffer* in,
+                               ByteBuffer* out) override {
+    return batch_get_.Handle(context, in, out);
+  }
+
+  grpc::ServerWriteReactor<ByteBuffer>* WatchTuningJob(CallbackServerContext* context,
+                                                       const ByteBuffer* in) override {
+    return HandleWatchTuningJob(tuner_, context, in);
+  }
+
+  ServerUnaryReactor* CreateTuningJob(CallbackServerContext* context, const ByteBuffer* in,
+                                      ByteBuffer* out) override {
+    return HandleUnary<v1::CreateTuningJobRequest, v1::TuningJob>(
+        "CreateTuningJob", nullptr, context, in, out,
+        [this](jobs::JobRequest& request, v1::TuningJob* reply) {
+          return Fill(tuner_->CreateJob(std::move(request)), reply, "environment");
+        });
+  }
+
+  ServerUnaryReactor* GetTuningJob(CallbackServerContext* context, const ByteBuffer* in,
+                                   ByteBuffer* out) override {
+    return HandleUnary<v1::GetTuningJobRequest, v1::TuningJob>(
+        "GetTuningJob", nullptr, context, in, out,
+        [this](const messages::JobNameArgs& args, v1::TuningJob* reply) {
+          return Fill(tuner_->GetJob(args.name), reply, "name");
+        });
+  }
+
+  ServerUnaryReactor* ListTuningJobs(CallbackServerContext* context, const ByteBuffer* in,
+                                     ByteBuffer* out) override {
+    return HandleUnary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(
+        "ListTuningJobs", nullptr, context, in, out,
+        [this](const messages::ListJobsArgs& args, v1::ListTuningJobsResponse* reply) {
+          return Fill(tuner_->ListJobs(args.page_size, args.page_token), reply, "page_token");
+        });
+  }
+
+  ServerUnaryReactor* CancelTuningJob(CallbackServerContext* context, const ByteBuffer* in,
+                                      ByteBuffer* out) override {
+    return HandleUnary<v1::CancelTuningJobRequest, v1::TuningJob>(
+        "CancelTuningJob", nullptr, context, in, out,
+        [this](const messages::JobNameArgs& args, v1::TuningJob* reply) {
+          return Fill(tuner_->CancelJob(args.name), reply, "name");
+        });
+  }
+
+  ServerUnaryReactor* GetTuning(CallbackServerContext* context, const ByteBuffer* in,
+                                ByteBuffer* out) override {
+    return HandleUnary<v1::GetTuningRequest, v1::Tuning>(
+        "GetTuning", &disk_, context, in, out,
+        [this](const messages::OneProblemArgs& args, v1::Tuning* reply) {
+          const absl::StatusOr<Tuning> tuning = tuner_->GetTuning(args.environment, args.problem);
+          if (tuning.ok()) {
+            *reply =
+                messages::ToProto(*tuning, messages::FindEnvironment(tuner_->ListEnvironments(),
+                                                                     tuning->key.environment_text));
+            for (const QuarantineEntry& entry : tuner_->QuarantineOf(tuning->key)) {
+              *reply->add_quarantine() = messages::ToProto(entry);
+            }
+          }
+          return messages::ToGrpcStatus(tuning.status(), "environment");
+        });
+  }
+
+  ServerUnaryReactor* ListTunings(CallbackServerContext* context, const ByteBuffer* in,
+                                  ByteBuffer* out) override {
+    return HandleUnary<v1::ListTuningsRequest, v1::ListTuningsResponse>(
+        "ListTunings", nullptr, context, in, out,
+        [this](const messages::ListTuningsArgs& args, v1::ListTuningsResponse* reply) {
+          const absl::StatusOr<tuner::TuningPage> page = tuner_->ListTunings(
+              args.environment, args.page_size, args.page_token, args.text_filter);
+          if (page.ok()) {
+            const std::vector<tuner::EnvironmentInfo> known = tuner_->ListEnvironments();
+            for (const tuner::TuningSummary& summary : page->tunings) {
+              *reply->add_tunings() = messages::ToProto(
+                  summary, messages::FindEnvironment(known, summary.key.environment_text));
+            }
+            reply->set_next_page_token(page->next_page_token);
+          }
+          return messages::ToGrpcStatus(page.status(), "page_token");
+        });
+  }
+
+  ServerUnaryReactor* DeleteTuning(CallbackServerContext* context, const ByteBuffer* in,
+                                   ByteBuffer* out) override {
+    return HandleUnary<v1::DeleteTuningRequest, v1::DeleteTuningResponse>(
+        "DeleteTuning", &disk_, context, in, out,
+        [this](const messages::DeleteTuningArgs& args, v1::DeleteTuningResponse* reply) {
+          const absl::StatusOr<int64_t> deleted =
+              tuner_->DeleteTunings(args.environment, args.problems);
+          reply->set_deleted_count(static_cast<int>(deleted.value_or(0)));
+          return messages::ToGrpcStatus(deleted.status(), "environment");
+        });
+  }
+
+  ServerUnaryReactor* Pin(CallbackServerContext* context, const ByteBuffer* in,
+                          ByteBuffer* out) override {
+    return HandleUnary<v1::PinRequest, v1::PinRecord>(
+        "Pin", &disk_, context, in, out,
+        [this](const messages::PinArgs& args, v1::PinRecord* reply) {
+          const absl::StatusOr<convtune::Pin> pin =
+              tuner_->PutPin(args.environment, args.problem, args.candidate, args.reason, args.ttl);
+          if (pin.ok()) {
+            *reply = messages::ToProto(*pin, EnvironmentName(pin->key));
+          }
+          return messages::ToGrpcStatus(pin.status(), "environment");
+        });
+  }
+
+  ServerUnaryReactor* Unpin(CallbackServerContext* context, const ByteBuffer* in,
+                            ByteBuffer* out) override {
+    return HandleUnary<v1::UnpinRequest, v1::UnpinResponse>(
+        "Unpin", &disk_, context, in, out,
+        [this](const messages::OneProblemArgs& args, v1::UnpinResponse*) {
+          return messages::ToGrpcStatus(tuner_->DeletePin(args.environment, args.problem),
+                                        "environment");
+        });
+  }
+
+  ServerUnaryReactor* ListPins(CallbackServerContext* context, const ByteBuffer* in,
+                               ByteBuffer* out) override {
+    return HandleUnary<v1::ListPinsRequest, v1::ListPinsResponse>(
+        "ListPins", &disk_, context, in, out,
+        [this](const messages::ListPinsArgs& args, v1::ListPinsResponse* reply) {
+          const absl::StatusOr<std::vector<convtune::Pin>> pins =
+              tuner_->ListPins(args.environment);
+          if (pins.ok()) {
+            for (const convtune::Pin& pin : *pins) {
+              *reply->add_pins() = messages::ToProto(pin, EnvironmentName(pin.key));
+            }
+          }
+          return messages::ToGrpcStatus(pins.status(), "environment");
+        });
+  }
+
+  ServerUnaryReactor* ListEnvironments(CallbackServerContext* context, const ByteBuffer* in,
+                                       ByteBuffer* out) override {
+    return HandleUnary<v1::ListEnvironmentsRequest, v1::ListEnvironmentsResponse>(
+        "ListEnvironments", nullptr, context, in, out,
+        [this](const messages::NoArgs&, v1::ListEnvironmentsResponse* reply) {
+          for (const tuner::EnvironmentInfo& info : tuner_->ListEnvironments()) {
+            *reply->add_environments() = messages::ToProto(info);
+          }
+          return grpc::Status::OK;
+        });
+  }
+
+  ServerUnaryReactor* ListDevices(CallbackServerContext* context, const ByteBuffer* in,
+                                  ByteBuffer* out) override {
+    return HandleUnary<v1::ListDevicesRequest, v1::ListDevicesResponse>(
+        "ListDevices", nullptr, context, in, out,
+        [this](const messages::NoArgs&, v1::ListDevicesResponse* reply) {
+          for (const workers::DeviceStatus& device : tuner_->ListDevices()) {
+            *reply->add_devices() = messages::ToProto(device);
+          }
+          return grpc::Status::OK;
+        });
+  }
+
+ private:
+  // `field` is what the tuner's INVALID_ARGUMENT is about.
+  template <typename Model, typename Reply>
+  static grpc::Status Fill(const absl::StatusOr<Model>& value, Reply* reply,
+                           std::string_view field) {
+    if (value.ok()) {
+      *reply = messages::ToProto(*value);
+    }
+    return messages::ToGrpcStatus(value.status(), field);
+  }
+
+  static std::string EnvironmentName(const TuningKey& key) {
+    return Environment::Parse(key.environment_text).value_or(Environment()).Name();
+  }
+
+  tuner::Tuner* const tuner_;
+  BatchGetHandler batch_get_;
+  WorkQueue disk_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewTuningService(tuner::Tuner* tuner) {
+  return std::make_unique<TuningService>(tuner);
+}
+
+}  // namespace convtune::rpc::services

@@ -1,0 +1,56 @@
+#include "client/cli/calls/answer_output.h"
+
+#include <gtest/gtest.h>
+
+#include "client/cli/input/problem_args.h"
+#include "proto/model/conv_problem.h"
+
+namespace convtune::cli {
+namespace {
+
+TEST(ShortProblemTest, LeavesOutWhatIsReadAnyway) {
+  EXPECT_EQ(ShortProblem("fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,"
+                         "nhwc,f16,acc=f32"),
+            "fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16");
+}
+
+TEST(ShortProblemTest, IsReadAsTheSameProblem) {
+  for (const char* text :
+       {"bwd_filter,x=2x8x9x9,w=8x4x3x5,pad=1:0x2:1,stride=2x1,groups=2,nchw,f32",
+        "fwd,x=1x8x4x8x8,w=8x8x3x3x3,pad=1,dilation=2,nhwc,bf16,out=f32",
+        "fwd,x=1x8x8x8,w=8x8x3x3,i8", "fwd,x=1x8x8x8,w=8x8x3x3,f16,acc=f16,align=4,mode=conv"}) {
+    const auto problem = ConvProblem::Parse(text);
+    ASSERT_TRUE(problem.ok()) << text << ": " << problem.status();
+    const std::string shorter = ShortProblem(problem->ToText());
+    EXPECT_LE(shorter.size(), problem->ToText().size());
+    EXPECT_EQ(*ConvProblem::Parse(shorter), *problem) << shorter;
+  }
+}
+
+TEST(ShortProblemTest, LeavesWhatItCannotReadAlone) {
+  EXPECT_EQ(ShortProblem("from a newer daemon"), "from a newer daemon");
+  EXPECT_EQ(ShortProblem(""), "");
+}
+
+TEST(AnswerTableTest, AMissShowsItsJobAndItsHint) {
+  AnswerRow row;
+  v1::Miss* miss = row.result.mutable_miss();
+  miss->set_reason(v1::MISS_REASON_NOT_FOUND);
+  miss->set_job("jobs/7");
+  miss->mutable_hint()->set_environment("nvidia-h200");
+  miss->mutable_hint()->mutable_winner()->set_text("graph:eng9");
+  const std::string out = AnswerTable({row}).Render(0, false);
+  EXPECT_NE(out.find("not found; queued as jobs/7; hint from nvidia-h200: graph:eng9"),
+            std::string::npos)
+      << out;
+}
+
+TEST(AnswerTableTest, APinIsShown) {
+  AnswerRow row;
+  row.result.mutable_answer()->set_evidence(v1::EVIDENCE_MEASURED);
+  row.result.mutable_answer()->set_pinned(true);
+  EXPECT_NE(AnswerTable({row}).Render(0, false).find("measured, pinned"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace convtune::cli

@@ -1,0 +1,259 @@
+// Look-ups: exit codes, precedence, and what is printed.
+#include "client/cli/calls/batch_get.h"
+
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+#include <google/rpc/error_details.pb.h>
+#include <google/rpc/status.pb.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "tests/unit/cli/fake_daemon.h"
+
+namespace convtune::cli {
+namespace {
+
+google::protobuf::Struct ParseJson(const std::string& text) {
+  google::protobuf::Struct document;
+  EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(text, &document).ok()) << text;
+  return document;
+}
+
+class BatchTest : public testing::Test {
+ protected:
+  RunResult Get(std::vector<std::string> arguments, const std::string& in = "") {
+    arguments.insert(arguments.begin(), "get");
+    arguments.insert(arguments.end(), {"--address", daemon_.address()});
+    return RunProgram(arguments, {.in = in});
+  }
+
+  FakeDaemon daemon_;
+};
+
+TEST_F(BatchTest, AHitEndsWithZero) {
+  const RunResult result = Get({ProblemText(8)});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+}
+
+TEST_F(BatchTest, AMissEndsWithThree) {
+  daemon_.misses["x=1x16x"] = v1::MISS_REASON_NOT_FOUND;
+  const RunResult result = Get({ProblemText(8), ProblemText(16)});
+  EXPECT_EQ(result.code, 3);
+  EXPECT_NE(result.out.find("not found"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("graph:eng34"), std::string::npos) << result.out;
+}
+
+TEST_F(BatchTest, AFailedTuningComesBeforeAMiss) {
+  daemon_.misses["x=1x16x"] = v1::MISS_REASON_NOT_FOUND;
+  daemon_.misses["x=1x32x"] = v1::MISS_REASON_TUNING_FAILED;
+  EXPECT_EQ(Get({ProblemText(16), ProblemText(32)}).code, 1);
+}
+
+TEST_F(BatchTest, AnInvalidRowComesBeforeFailuresAndTheOthersAreDone) {
+  daemon_.misses["x=1x32x"] = v1::MISS_REASON_TUNING_FAILED;
+  const RunResult result =
+      Get({"--file", "-"}, ProblemText(8) + "\nnonsense\n" + ProblemText(32) + "\n");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("stdin:2"), std::string::npos) << result.err;
+  EXPECT_EQ(daemon_.last_get().problems_size(), 2);
+  EXPECT_NE(result.out.find("x=1x8x8x8"), std::string::npos) << result.out;
+}
+
+TEST_F(BatchTest, NoDaemonComesBeforeAllElse) {
+  const RunResult result =
+      RunProgram({"get", ProblemText(8), "nonsense", "--address", "unix:/nonexistent/socket"});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_NE(result.err.find("unix:/nonexistent/socket"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("convtuned"), std::string::npos) << result.err;
+}
+
+TEST_F(BatchTest, ADaemonThatStopsEndsWithFour) {
+  daemon_.error = {grpc::StatusCode::UNAVAILABLE, "draining"};
+  const RunResult result = Get({ProblemText(8)});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_NE(result.err.find("Start one with"), std::string::npos) << result.err;
+}
+
+TEST_F(BatchTest, WhoMayNotUseTheSocketIsNotToldToStartADaemon) {
+  ASSERT_EQ(chmod(daemon_.address().substr(5).c_str(), 0), 0);
+  const bool root = geteuid() == 0;
+  ASSERT_EQ(seteuid(root ? 65534 : geteuid()), 0);
+  const RunResult result = Get({ProblemText(8)});
+  ASSERT_EQ(seteuid(root ? 0 : geteuid()), 0);
+  EXPECT_EQ(result.code, 4);
+  EXPECT_NE(result.err.find("Permission denied: "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("group"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("Start one with"), std::string::npos) << result.err;
+}
+
+TEST_F(BatchTest, ADaemonThatSaysWhyItCannotIsNotToBeStarted) {
+  google::rpc::Status details;
+  details.set_code(grpc::StatusCode::UNAVAILABLE);
+  details.set_message("the card is lost");
+  details.add_details()->PackFrom(google::rpc::RetryInfo());
+  daemon_.error = {grpc::StatusCode::UNAVAILABLE, "the card is lost", details.SerializeAsString()};
+  const RunResult result = Get({ProblemText(8)});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_NE(result.err.find("cannot do this now: the card is lost"), std::string::npos)
+      << result.err;
+  EXPECT_EQ(result.err.find("Start one with"), std::string::npos) << result.err;
+}
+
+TEST_F(BatchTest, OtherErrorsEndWithOne) {
+  daemon_.error = {grpc::StatusCode::FAILED_PRECONDITION, "there are several environments"};
+  const RunResult result = Get({ProblemText(8)});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.err.find("several environments"), std::string::npos);
+}
+
+TEST_F(BatchTest, FieldsOfAnErrorAreSaidOneByOne) {
+  daemon_.error = BadRequest({{"environment", "must be known"}, {"constraints.api", "must be"}});
+  const RunResult result = Get({ProblemText(8)});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("error: environment: must be known\n"), std::string::npos);
+  EXPECT_NE(result.err.find("error: constraints.api: must be\n"), std::string::npos);
+}
+
+TEST_F(BatchTest, RowsThatTheDaemonRefusesAreNamedAndTheOthersAreAskedAgain) {
+  daemon_.refused = "x=1x16x";
+  const RunResult result =
+      Get({"--file", "-"}, ProblemText(8) + "\n" + ProblemText(16) + "\n" + ProblemText(32));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("stdin:2: problems[1].text: must be one that is served"),
+            std::string::npos)
+      << result.err;
+  EXPECT_NE(result.out.find("x=1x32x"), std::string::npos) << result.out;
+}
+
+TEST_F(BatchTest, TableGolden) {
+  daemon_.misses["x=1x16x"] = v1::MISS_REASON_INSUFFICIENT_EVIDENCE;
+  EXPECT_EQ(Get({ProblemText(8), ProblemText(16)}).out,
+            "PROBLEM                                   WINNER            EVIDENCE     TIME  "
+            "WORKSPACE  RUNNERS-UP\n"
+            "fwd,x=1x8x8x8,w=8x8x3x3,pad=1,nhwc,f16    graph:eng34,k2=5  measured  12.5 us  "
+            "    1 MiB  eng1 (20.0 us)\n"
+            "fwd,x=1x16x8x8,w=8x16x3x3,pad=1,nhwc,f16  -                 miss            -  "
+            "        -  insufficient evidence\n");
+}
+
+TEST_F(BatchTest, JsonHoldsEveryRow) {
+  daemon_.misses["x=1x16x"] = v1::MISS_REASON_NOT_FOUND;
+  const RunResult result =
+      Get({"--file", "-", "--json"}, ProblemText(8) + "\n" + ProblemText(16) + "\nnonsense\n");
+  const auto document = ParseJson(result.out).fields();
+  EXPECT_EQ(document.at("environment").struct_value().fields().at("name").string_value(),
+            "nvidia-h200");
+  const auto& results = document.at("results").list_value();
+  ASSERT_EQ(results.values_size(), 2);
+  const auto& first = results.values(0).struct_value().fields();
+  EXPECT_EQ(first.at("row").string_value(), "stdin:1");
+  const auto& answer = first.at("answer").struct_value().fields();
+  EXPECT_EQ(answer.at("winner").struct_value().fields().at("text").string_value(),
+            "graph:eng34,k2=5");
+  EXPECT_EQ(answer.at("candidateCount").number_value(), 41);
+  EXPECT_EQ(results.values(1).struct_value().fields().count("miss"), 1U);
+  const auto& invalid = document.at("invalid").list_value();
+  ASSERT_EQ(invalid.values_size(), 1);
+  EXPECT_EQ(invalid.values(0).struct_value().fields().at("row").string_value(), "stdin:3");
+}
+
+TEST_F(BatchTest, CsvHasAHeadingAndOneLineForEachRow) {
+  daemon_.misses["x=1x16x"] = v1::MISS_REASON_NOT_FOUND;
+  const std::string out = Get({ProblemText(8), ProblemText(16), "--csv"}).out;
+  EXPECT_EQ(out.rfind("row,problem,outcome,winner,evidence,", 0), 0U) << out;
+  EXPECT_NE(out.find(",answer,\"graph:eng34,k2=5\",measured,local,false,12.5,12.4,12.6,1048576,"
+                     "true,41,30,\"graph:eng34,k2=5;graph:eng1\",true,nvidia-h200,v1:0123,"),
+            std::string::npos)
+      << out;
+  EXPECT_NE(out.find(",miss,,,"), std::string::npos) << out;
+}
+
+TEST_F(BatchTest, OptionsReachTheDaemon) {
+  Get({ProblemText(8),
+       "--max-workspace",
+       "0",
+       "--deterministic",
+       "--no-tf32",
+       "--no-winograd",
+       "--no-fft",
+       "--no-down-convert",
+       "--no-reduced-precision",
+       "--api",
+       "graph",
+       "--launch",
+       "graph",
+       "--on-miss",
+       "enqueue",
+       "--min-evidence",
+       "measured",
+       "--hints",
+       "--environment",
+       "profile:nvidia-h200"});
+  const v1::BatchGetRequest request = daemon_.last_get();
+  EXPECT_TRUE(request.constraints().has_max_workspace_bytes());
+  EXPECT_EQ(request.constraints().max_workspace_bytes(), 0);
+  EXPECT_TRUE(request.constraints().deterministic());
+  EXPECT_TRUE(request.constraints().forbid_tf32());
+  EXPECT_TRUE(request.constraints().forbid_winograd());
+  EXPECT_TRUE(request.constraints().forbid_fft());
+  EXPECT_TRUE(request.constraints().forbid_down_convert());
+  EXPECT_TRUE(request.constraints().forbid_reduced_precision_reduction());
+  EXPECT_EQ(request.constraints().api(), v1::API_GRAPH);
+  EXPECT_EQ(request.constraints().launch(), v1::LAUNCH_MODE_GRAPH_CAPTURE);
+  EXPECT_EQ(request.on_miss(), v1::ON_MISS_ENQUEUE);
+  EXPECT_EQ(request.min_evidence(), v1::EVIDENCE_MEASURED);
+  EXPECT_TRUE(request.include_hints());
+  EXPECT_EQ(request.environment(), "profile:nvidia-h200");
+}
+
+TEST_F(BatchTest, OverridesChangeEveryProblem) {
+  Get({ProblemText(8), "--op", "bwd_data", "--dtype", "f32", "--layout", "nchw", "--batch", "4"});
+  const std::string text = daemon_.last_get().problems(0).text();
+  EXPECT_EQ(text.rfind("bwd_data,x=4x8x8x8,", 0), 0U) << text;
+  EXPECT_NE(text.find(",nchw,f32"), std::string::npos) << text;
+}
+
+TEST_F(BatchTest, SeveralFilesAreReadInOrder) {
+  std::ofstream(daemon_.folder() + "/a.txt") << ProblemText(8) << "\n";
+  std::ofstream(daemon_.folder() + "/b.txt") << ProblemText(16) << "\n";
+  Get({"--file", daemon_.folder() + "/a.txt", "--file", daemon_.folder() + "/b.txt",
+       ProblemText(32)});
+  ASSERT_EQ(daemon_.last_get().problems_size(), 3);
+  EXPECT_NE(daemon_.last_get().problems(1).text().find("x=1x8x"), std::string::npos);
+  EXPECT_NE(daemon_.last_get().problems(2).text().find("x=1x16x"), std::string::npos);
+}
+
+TEST_F(BatchTest, MoreThanTenThousandProblemsAreSplit) {
+  std::string list;
+  for (int i = 0; i < 10'001; ++i) list += ProblemText(8) + "\n";
+  const RunResult result = Get({"--file", "-", "--csv"}, list);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(daemon_.batch_gets(), 2);
+  EXPECT_EQ(daemon_.last_get().problems_size(), 1);
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 10'002);
+}
+
+TEST(ExitCodeTest, WorseFollowsTheOrder) {
+  const ExitCode order[] = {ExitCode::kDone, ExitCode::kMiss, ExitCode::kFailed, ExitCode::kUsage,
+                            ExitCode::kUnreachable};
+  for (size_t i = 0; i < 5; ++i) {
+    for (size_t k = 0; k < 5; ++k) {
+      EXPECT_EQ(Worse(order[i], order[k]), order[std::max(i, k)]);
+    }
+  }
+}
+
+TEST(ProblemIndexTest, ReadsOnlyPathsOfProblems) {
+  EXPECT_EQ(ProblemIndex("problems[17].text"), 17);
+  EXPECT_EQ(ProblemIndex("problems"), -1);
+  EXPECT_EQ(ProblemIndex("problems[x]"), -1);
+  EXPECT_EQ(ProblemIndex("options.time_budget"), -1);
+}
+
+}  // namespace
+}  // namespace convtune::cli

@@ -1,0 +1,252 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "client/cli/commands/advise/advice.h"
+#include "proto/convert/problem_order.h"
+#include "tests/unit/cli/fake_daemon.h"
+
+namespace convtune::cli {
+namespace {
+
+ConvProblem Problem(const std::string& text) { return ConvProblem::Parse(text).value(); }
+
+// A row that takes `us`.
+AdviceRow TimedAt(const ConvProblem& problem, double us, bool forbid_tf32 = false,
+                  Probe probe = Probe::kNone) {
+  std::vector<AdviceRow> rows = {{problem, forbid_tf32, false, probe}};
+  rows[0].result.mutable_answer()->mutable_winner()->set_median_us(us);
+  TakeFigures(&rows);
+  return rows[0];
+}
+
+TEST(MakeRowsTest, CrossesLayoutsTypesAndBatches) {
+  const auto rows = MakeRows(Problem("fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"),
+                             {DataType::kF32, DataType::kF16}, {1, 16});
+  ASSERT_TRUE(rows.ok());
+  // Two batches, two layouts; f16, f32 and f32 without TF32.
+  EXPECT_EQ(rows->size(), 12U);
+  EXPECT_TRUE(rows->front().asked);
+  EXPECT_EQ(rows->front().problem.layout(), TensorLayout::kNhwc);
+  int asked = 0;
+  for (const AdviceRow& row : *rows) {
+    asked += row.asked ? 1 : 0;
+    EXPECT_TRUE(row.batch() == 1 || row.batch() == 16);
+    EXPECT_TRUE(!row.forbid_tf32 || row.problem.data_type() == DataType::kF32);
+  }
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(MakeRowsTest, RefusesStridesOfItsOwn) {
+  const auto rows = MakeRows(
+      Problem("fwd,x=2x8x4x4,w=8x8x1x1,xstrides=256x16x4x1,wstrides=8x1x1x1,ystrides=128x16x4x1"),
+      {}, {});
+  EXPECT_THAT(std::string(rows.status().message()), testing::HasSubstr("nchw or nhwc"));
+}
+
+TEST(CompareTest, ComparesTimePerImage) {
+  std::vector<AdviceRow> rows = {TimedAt(Problem("fwd,x=1x64x56x56,w=64x64x3x3,pad=1"), 10),
+                                 TimedAt(Problem("fwd,x=8x64x56x56,w=64x64x3x3,pad=1"), 40)};
+  Compare(&rows);
+  EXPECT_EQ(rows[1].speed_up, 2);
+  EXPECT_NEAR(rows[1].tflops, 8 * 2.0 * 64 * 56 * 56 * 576 / 40e-6 / 1e12, 1e-9);
+}
+
+TEST(CompareTest, SaysNothingOfWhatWasNotTimed) {
+  std::vector<AdviceRow> rows = {TimedAt(Problem("fwd,x=1x64x56x56,w=64x64x3x3,pad=1"), 0)};
+  Compare(&rows);
+  EXPECT_EQ(rows[0].speed_up, 0);
+  EXPECT_EQ(rows[0].tflops, 0);
+}
+
+ConvProblem Known() { return Problem("fwd,x=8x512x28x28,w=512x64x3x3,pad=1,groups=8,f16,nhwc"); }
+
+TEST(BoundWordTest, TheNearestCeilingIsTheBound) {
+  const AdviceRow row = TimedAt(Known(), 1000);
+  EXPECT_EQ(BoundWord(row, {}), "-");
+  Ceilings ceilings;
+  ceilings.tflops[{DataType::kF16, false}] = {row.tflops * 2, 6, false};
+  ceilings.gbytes = {row.gbytes * 4, 6, false};
+  EXPECT_EQ(BoundWord(row, ceilings), "compute 50%");
+  ceilings.gbytes.value = row.gbytes / 0.8;
+  EXPECT_EQ(BoundWord(row, ceilings), "memory 80%");
+}
+
+TEST(BoundWordTest, AProbeIsACeilingWithoutOthers) {
+  const AdviceRow row = TimedAt(Known(), 1000);
+  Ceilings ceilings;
+  ceilings.tflops[{DataType::kF16, false}] = {row.tflops * 2, 1, true};
+  ceilings.gbytes = {row.gbytes * 4, 1, true};
+  EXPECT_EQ(BoundWord(row, ceilings), "compute 50%");
+  // A row that is faster than the probe is the ceiling then.
+  const AdviceRow fast = TimedAt(Known(), 100);
+  ceilings.Add({TimedAt(Known(), 500), fast});
+  EXPECT_EQ(BoundWord(fast, ceilings), "compute 100%");
+}
+
+TEST(CeilingsTest, ProbesAreKnownFromOthers) {
+  Ceilings ceilings;
+  ceilings.Add({TimedAt(Known(), 10), TimedAt(Known(), 20, false, Probe::kCompute)});
+  EXPECT_TRUE((ceilings.tflops[{DataType::kF16, false}].probed));
+  EXPECT_FALSE(ceilings.gbytes.probed);
+  // One that could not be tuned is none.
+  ceilings.Add({TimedAt(Known(), 0, false, Probe::kMemory)});
+  EXPECT_FALSE(ceilings.gbytes.probed);
+  ceilings.Add({TimedAt(Known(), 10, false, Probe::kMemory)});
+  EXPECT_TRUE(ceilings.gbytes.probed);
+}
+
+TEST(CeilingWordsTest, SayWhatWasNotProbed) {
+  Ceilings ceilings;
+  ceilings.gbytes = {4000, 3, true};
+  ceilings.tflops[{DataType::kF16, false}] = {700, 2, true};
+  ceilings.tflops[{DataType::kF32, true}] = {40, 1, false};
+  EXPECT_EQ(CeilingWords(ceilings),
+            "BOUND: the nearest to the card's ceilings, measured by probes; memory 4000 GB/s; f16 "
+            "700.0 TFLOP/s. Not probed: f32 without tf32; there it is the best seen, and - with "
+            "fewer than 5 others.");
+}
+
+TEST(MakeProbesTest, OneThingLimitsEach) {
+  int memory = 0;
+  for (const AdviceRow& probe :
+       MakeProbes({DataType::kF16, DataType::kF32, DataType::kF64, DataType::kI8})) {
+    const double intensity =
+        EstimatedFlops(probe.problem) / static_cast<double>(probe.problem.TensorBytes());
+    // Of cards that cuDNN 9 supports, tensor cores reach 100 to 600 operations for
+    // each byte of memory; f32 and f64 without them 10 to 60.
+    if (probe.probe == Probe::kMemory) {
+      memory += probe.forbid_tf32 ? 0 : 1;
+      EXPECT_LT(intensity, 40) << probe.problem.ToText();
+      EXPECT_GT(probe.problem.TensorBytes(), 400'000'000) << "in the caches of some card";
+    } else {
+      ASSERT_EQ(probe.probe, Probe::kCompute);
+      const bool narrow =
+          probe.problem.data_type() == DataType::kF16 || probe.problem.data_type() == DataType::kI8;
+      EXPECT_GT(intensity, narrow ? 700 : 200) << probe.problem.ToText();
+    }
+  }
+  EXPECT_EQ(memory, 2);
+}
+
+TEST(BoundWordTest, NothingIsItsOwnCeiling) {
+  Ceilings ceilings;
+  ceilings.Add({TimedAt(Known(), 10)});
+  for (int i = 0; i < kFewestOthers; ++i) ceilings.Add({TimedAt(Known(), 20)});
+  EXPECT_EQ(BoundWord(TimedAt(Known(), 10), ceilings), "-");
+  EXPECT_EQ(BoundWord(TimedAt(Known(), 20), ceilings), "compute 50%");
+}
+
+TEST(BoundWordTest, AFewOthersAreNoCeiling) {
+  const AdviceRow row = TimedAt(Known(), 20);
+  Ceilings ceilings;
+  ceilings.Add({row});
+  for (int i = 0; i < kFewestOthers; ++i) {
+    EXPECT_EQ(BoundWord(row, ceilings), "-") << i;
+    ceilings.Add({TimedAt(Known(), 10)});
+  }
+  EXPECT_EQ(BoundWord(row, ceilings), "compute 50%");
+}
+
+TEST(BoundWordTest, AHostAsSlowAsTheWholeIsTheBound) {
+  AdviceRow row = TimedAt(Known(), 10);
+  row.result.mutable_answer()->mutable_winner()->set_host_us(10);
+  EXPECT_EQ(BoundWord(row, {}), "launch");
+  row.result.mutable_answer()->mutable_winner()->set_host_us(5);
+  EXPECT_EQ(BoundWord(row, {}), "-");
+}
+
+TEST(BoundWordTest, WithoutTf32IsACeilingOfItsOwn) {
+  const ConvProblem problem = Problem("fwd,x=8x64x56x56,w=64x64x3x3,pad=1");
+  Ceilings ceilings;
+  for (int i = 0; i <= kFewestOthers; ++i) ceilings.Add({TimedAt(problem, 10)});
+  ceilings.Add({TimedAt(problem, 40, true), TimedAt(problem, 0, true)});
+  EXPECT_EQ(ceilings.gbytes.count, kFewestOthers + 2);
+  EXPECT_EQ(BoundWord(TimedAt(problem, 40, true), ceilings), "-");
+  EXPECT_EQ(BoundWord(TimedAt(problem, 40), ceilings), "compute 25%");
+}
+
+// A row that takes `us`, against 100 us as asked for.
+AdviceRow Row(const std::string& type, bool asked, double us, v1::Evidence evidence, double error) {
+  AdviceRow row = TimedAt(Problem("fwd,x=8x64x56x56,w=64x64x3x3,pad=1," + type), us);
+  row.asked = asked;
+  row.result.mutable_answer()->set_evidence(evidence);
+  if (error > 0) row.result.mutable_answer()->mutable_winner()->set_error(error);
+  row.speed_up = 100 / us;
+  return row;
+}
+
+TEST(ConcludeTest, ANarrowerTypeComesWithItsError) {
+  const AdviceRow asked = Row("f32", true, 100, v1::EVIDENCE_MEASURED, 1e-4);
+  const AdviceRow narrow = Row("bf16", false, 50, v1::EVIDENCE_MEASURED, 4e-3);
+  EXPECT_EQ(Conclude({asked, narrow}),
+            "The most per image: batch 8, nchw, bf16, 2.00 times as fast as asked for. Its type is "
+            "narrower: the numerical error is 4.0e-03, as asked for 1.0e-04.");
+  const AdviceRow unknown = Row("bf16", false, 50, v1::EVIDENCE_MEASURED, 0);
+  EXPECT_THAT(Conclude({asked, unknown}), testing::HasSubstr("numerical error is not known"));
+  const AdviceRow same = Row("f32,nhwc", false, 50, v1::EVIDENCE_MEASURED, 1e-4);
+  EXPECT_THAT(Conclude({asked, same}), testing::Not(testing::HasSubstr("narrower")));
+}
+
+TEST(ConcludeTest, LittleEvidenceIsNotRecommended) {
+  const AdviceRow asked = Row("f32", true, 100, v1::EVIDENCE_MEASURED, 0);
+  const AdviceRow weak = Row("f16", false, 20, v1::EVIDENCE_INCOMPLETE, 0);
+  EXPECT_EQ(Conclude({asked, weak}),
+            "As it was asked for, it is the fastest of these. Faster, but with incomplete evidence "
+            "only: batch 8, nchw, f16.");
+  const AdviceRow weakly_asked = Row("f32", true, 100, v1::EVIDENCE_INCOMPLETE, 0);
+  EXPECT_THAT(Conclude({weakly_asked, weak}),
+              testing::HasSubstr("No recommendation: its evidence is incomplete only."));
+  const AdviceRow strong = Row("f32,nhwc", false, 50, v1::EVIDENCE_MEASURED, 0);
+  EXPECT_THAT(Conclude({weakly_asked, strong}),
+              testing::HasSubstr("what was asked for has incomplete evidence only."));
+}
+
+TEST(AdviseCommandTest, ShowsVariantsSideBySide) {
+  FakeDaemon daemon;
+  v1::TuningJob job;
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  job.set_persisted(true);
+  daemon.states = {job};
+  const RunResult result = RunProgram({"advise", ProblemText(8), "--dtypes", "f32,f16", "--batches",
+                                       "8,32", "--address", daemon.address()});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("SPEED-UP"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("BOUND"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("no tf32"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("graph:eng34,k2=5"), std::string::npos) << result.out;
+}
+
+TEST(AdviseCommandTest, WhatATuningMayCostReachesTheDaemon) {
+  FakeDaemon daemon;
+  v1::TuningJob job;
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  job.set_persisted(true);
+  daemon.states = {job};
+  const RunResult result =
+      RunProgram({"advise", ProblemText(8), "--budget", "2s", "--memory-budget", "2GiB",
+                  "--wait-idle", "5m", "--address", daemon.address()});
+  EXPECT_EQ(result.code, 0) << result.err;
+  const v1::TuningOptions options = daemon.last_create().options();
+  EXPECT_EQ(options.time_budget().seconds(), 2);
+  EXPECT_EQ(options.memory_budget_bytes(), int64_t{2} << 30);
+  EXPECT_EQ(options.wait_idle().seconds(), 300);
+}
+
+TEST(AdviseCommandTest, NamesABadWait) {
+  const RunResult result = RunProgram({"advise", ProblemText(8), "--wait-idle", "2h"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("--wait-idle: must be at most 1h"), std::string::npos) << result.err;
+}
+
+TEST(AdviseCommandTest, NamesABadType) {
+  const RunResult result = RunProgram({"advise", ProblemText(8), "--dtypes", "f17"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("--dtypes: must be of f64, f32, f16, bf16, i8, e4m3, e5m2, has 'f17'"),
+            std::string::npos)
+      << result.err;
+}
+
+}  // namespace
+}  // namespace convtune::cli

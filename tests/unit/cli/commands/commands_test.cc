@@ -1,0 +1,276 @@
+// The verbs other than get, tune and doctor.
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "absl/strings/str_split.h"
+#include "client/cli/app/cli.h"
+#include "client/cli/app/command.h"
+#include "tests/unit/cli/fake_daemon.h"
+
+namespace convtune::cli {
+namespace {
+
+class CommandsTest : public testing::Test {
+ protected:
+  RunResult Run(std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--address", daemon_.address()});
+    return RunProgram(arguments);
+  }
+
+  static bool Has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  }
+
+  static bool IsJson(const std::string& text) {
+    google::protobuf::Struct document;
+    return google::protobuf::util::JsonStringToMessage(text, &document).ok();
+  }
+
+  FakeDaemon daemon_;
+};
+
+TEST_F(CommandsTest, ListReadsEveryPage) {
+  for (int i = 0; i < 5; ++i) {
+    v1::Tuning tuning;
+    tuning.set_problem_text(ProblemText(8 * (i + 1)));
+    tuning.set_evidence(v1::EVIDENCE_MEASURED);
+    daemon_.tunings.push_back(tuning);
+  }
+  const RunResult result = Run({"list"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "x=1x8x")) << result.out;
+  EXPECT_TRUE(Has(result.out, "x=1x40x")) << result.out;
+  EXPECT_EQ(result.err, "5 tunings\n");
+}
+
+TEST_F(CommandsTest, AnEmptyListIsDone) {
+  const RunResult result = Run({"list"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.out, "");
+}
+
+TEST_F(CommandsTest, ExplainShowsEveryCandidateAndWhy) {
+  v1::Candidate* winner = daemon_.tuning.add_candidates();
+  winner->set_text("graph:eng34,k2=5");
+  winner->set_status(v1::CANDIDATE_STATUS_TIMED);
+  winner->set_median_us(12.5);
+  winner->add_numerical_notes(v1::NUMERICAL_NOTE_TENSOR_CORE);
+  v1::Candidate* refused = daemon_.tuning.add_candidates();
+  refused->set_text("legacy:algo4,math0");
+  refused->mutable_legacy_algorithm()->set_algorithm(4);
+  refused->set_status(v1::CANDIDATE_STATUS_UNSUPPORTED);
+  refused->set_error_message("first line\nsecond line");
+  const RunResult result = Run({"explain", ProblemText(8)});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "tensor-core")) << result.out;
+  EXPECT_TRUE(Has(result.out, "unsupported")) << result.out;
+  EXPECT_TRUE(Has(result.out, "first line")) << result.out;
+  EXPECT_FALSE(Has(result.out, "second line")) << result.out;
+  EXPECT_TRUE(Has(result.out, "The winner is graph:eng34,k2=5.")) << result.out;
+  EXPECT_TRUE(Has(Run({"explain", ProblemText(8), "--csv"}).out, "second line"));
+  EXPECT_TRUE(IsJson(Run({"explain", ProblemText(8), "--json"}).out));
+}
+
+TEST_F(CommandsTest, ExplainOnANarrowTerminalShowsErrorsWhole) {
+  v1::Candidate* refused = daemon_.tuning.add_candidates();
+  refused->set_text("graph:eng5,k4=0,k5=0,k13=1");
+  refused->set_status(v1::CANDIDATE_STATUS_UNSUPPORTED);
+  const std::string words =
+      "CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH: the engine needs another card";
+  refused->set_error_message(words);
+  std::istringstream in;
+  std::ostringstream text;
+  std::ostringstream err;
+  const auto no_color = [](const std::string& name) -> std::optional<std::string> {
+    if (name == "NO_COLOR") return "1";
+    return std::nullopt;
+  };
+  Io io{in, text, err, true, true, 80, no_color};
+  EXPECT_EQ(RunCli({"explain", ProblemText(8), "--address", daemon_.address()}, io), 0);
+  const std::string out = text.str();
+  EXPECT_TRUE(Has(out, words)) << out;
+  const size_t begin = out.find("RANK");
+  const std::string table = out.substr(begin, out.find("\n\n", begin) - begin);
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(table, '\n'))) {
+    EXPECT_LE(line.size(), 80U) << line;
+  }
+}
+
+TEST_F(CommandsTest, ExplainNamesEachColumnOfCsvOnce) {
+  const std::string csv = Run({"explain", ProblemText(8), "--csv"}).out;
+  const std::vector<std::string> names = absl::StrSplit(csv.substr(0, csv.find('\n')), ',');
+  EXPECT_EQ(names.back(), "message");
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size()) << csv;
+}
+
+TEST_F(CommandsTest, ExplainOfAnUnknownProblemEndsWithThree) {
+  daemon_.misses["x=1x8x"] = v1::MISS_REASON_NOT_FOUND;
+  EXPECT_EQ(Run({"explain", ProblemText(8)}).code, 3);
+}
+
+TEST_F(CommandsTest, PinSaysUntilWhen) {
+  const RunResult result = Run({"pin", ProblemText(8), "graph:eng1", "--reason", "r"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(Has(result.err, "pinned graph:eng1 in nvidia-h200 until unpinned")) << result.err;
+}
+
+TEST_F(CommandsTest, PinsAreListedWithTheirReason) {
+  daemon_.pinned.set_problem_text(ProblemText(8));
+  daemon_.pinned.set_reason("bit-exact release");
+  EXPECT_TRUE(Has(Run({"list", "--pins"}).out, "bit-exact release"));
+  EXPECT_EQ(Run({"list", "--pins", "--filter", "x=1x9x"}).out, "");
+}
+
+TEST_F(CommandsTest, UnpinOfNothingEndsWithThree) {
+  daemon_.error = {grpc::StatusCode::NOT_FOUND, "no pin"};
+  EXPECT_EQ(Run({"unpin", ProblemText(8)}).code, 3);
+}
+
+TEST_F(CommandsTest, DeleteOfWhatIsNotThereEndsWithThree) {
+  daemon_.deleted = 1;
+  EXPECT_EQ(Run({"delete", ProblemText(8), ProblemText(8)}).code, 0);
+  EXPECT_EQ(Run({"delete", ProblemText(8), ProblemText(16)}).code, 3);
+}
+
+TEST_F(CommandsTest, EnvironmentsShowDevices) {
+  const RunResult result = Run({"environments"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "nvidia-h200")) << result.out;
+  EXPECT_TRUE(Has(result.out, "gpu:0")) << result.out;
+  EXPECT_EQ(Run({"environments", "--environment", "other"}).code, 3);
+}
+
+TEST_F(CommandsTest, EnvironmentsShowWhatWorkersFoundOfThemselves) {
+  EXPECT_TRUE(Has(Run({"environments"}).out, "not run"));
+  v1::SelfCheck* check = daemon_.devices.mutable_devices(0)->mutable_self_check();
+  check->set_known(true);
+  check->set_details("clock: works");
+  EXPECT_TRUE(Has(Run({"environments"}).out, "passed"));
+  check->add_failed("clock");
+  check->add_failed("graph:fwd:f16");
+  EXPECT_TRUE(Has(Run({"environments"}).out, "failed: clock graph:fwd:f16"));
+  const std::string json = Run({"environments", "--json"}).out;
+  EXPECT_TRUE(Has(json, R"("failed":["clock","graph:fwd:f16"])")) << json;
+  EXPECT_TRUE(Has(json, R"("details":"clock: works")")) << json;
+}
+
+TEST_F(CommandsTest, JobsAreShownByNumber) {
+  v1::TuningJob job;
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  job.set_persisted(true);
+  daemon_.states = {job};
+  EXPECT_TRUE(Has(Run({"jobs", "list"}).out, "succeeded"));
+  EXPECT_EQ(Run({"jobs", "show", "1"}).code, 0);
+  EXPECT_EQ(Run({"jobs", "watch", "jobs/1"}).code, 0);
+  EXPECT_EQ(Run({"jobs", "cancel", "1"}).code, 0);
+  EXPECT_EQ(Run({"jobs", "show", "2"}).code, 3);
+}
+
+TEST_F(CommandsTest, ADamagedDatabaseEndsWithOne) {
+  EXPECT_EQ(Run({"db", "check"}).code, 0);
+  daemon_.sound = false;
+  const RunResult result = Run({"db", "check"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(Has(result.err, "checksum differs"));
+}
+
+TEST_F(CommandsTest, ACallThatAnOlderDaemonLacksIsExplained) {
+  const RunResult result = Run({"db", "compact"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(Has(result.err, "older")) << result.err;
+}
+
+TEST_F(CommandsTest, VersionNeedsNoDaemon) {
+  EXPECT_TRUE(Has(Run({"version"}).out, "convtuned " CONVTUNE_VERSION));
+  const RunResult alone = RunProgram({"version", "--address", "unix:/nonexistent/socket"});
+  EXPECT_EQ(alone.code, 0);
+  EXPECT_EQ(alone.out, "convtune " CONVTUNE_VERSION "\n");
+}
+
+TEST_F(CommandsTest, EveryVerbHasJson) {
+  v1::TuningJob job;
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  daemon_.states = {job};
+  daemon_.deleted = 1;
+  const std::string problem = ProblemText(8);
+  const std::vector<std::vector<std::string>> runs = {
+      {"get", problem},
+      {"tune", problem},
+      {"explain", problem},
+      {"list"},
+      {"list", "--pins"},
+      {"pin", problem, "graph:eng1", "--reason", "r"},
+      {"unpin", problem},
+      {"delete", problem},
+      {"environments"},
+      {"jobs", "list"},
+      {"jobs", "show", "1"},
+      {"jobs", "watch", "1"},
+      {"jobs", "cancel", "1"},
+      {"db", "check"},
+      {"doctor"},
+      {"version"}};
+  for (std::vector<std::string> arguments : runs) {
+    arguments.push_back("--json");
+    EXPECT_TRUE(IsJson(Run(arguments).out)) << arguments[0];
+  }
+}
+
+TEST(CompletionTest, EveryShellKnowsEveryVerbAndOption) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const std::string script = RunProgram({"completion", shell}).out;
+    for (const char* word :
+         {"get",          "tune",         "explain",    "list",      "pin",        "unpin",
+          "delete",       "environments", "jobs",       "watch",     "cancel",     "db",
+          "backup",       "compact",      "doctor",     "version",   "completion", "max-workspace",
+          "min-evidence", "address",      "bwd_filter", "exhaustive"}) {
+      EXPECT_NE(script.find(word), std::string::npos) << shell << ": " << word;
+    }
+  }
+}
+
+TEST(UsageTest, ErrorsSayThatTheyAreErrors) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"get", ProblemText(8), "--on-miss", "foo"},
+                                             {"pin", ProblemText(8), "graph:eng1"},
+                                             {}}) {
+    const RunResult result = RunProgram(arguments);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.err.find("error: "), 0U) << result.err;
+  }
+  EXPECT_EQ(RunProgram({"gett"}).err,
+            "error: 'gett' is no command that there is\nRun with --help for more information.\n");
+  EXPECT_NE(RunProgram({"jobs"}).err.find("needs one of list, show, watch, cancel"),
+            std::string::npos);
+}
+
+TEST(UsageTest, AnOptionInFrontOfItsCommandIsSentBehindIt) {
+  const auto first_line = [](const std::vector<std::string>& arguments) {
+    const std::string words = RunProgram(arguments).err;
+    return words.substr(0, words.find('\n'));
+  };
+  const std::string belongs = "error: --address belongs after the command: convtune ";
+  EXPECT_EQ(first_line({"--address", "unix:/x", "get", ProblemText(8)}),
+            belongs + "get --address ...");
+  EXPECT_EQ(first_line({"--address=unix:/x", "jobs", "list"}), belongs + "jobs list --address ...");
+  EXPECT_EQ(first_line({"--address", "unix:/x"}), belongs + "COMMAND --address ...");
+  EXPECT_EQ(first_line({"jobs", "--address", "unix:/x"}), belongs + "jobs COMMAND --address ...");
+  EXPECT_EQ(first_line({"jobs", "--address", "unix:/x", "list"}),
+            belongs + "jobs list --address ...");
+}
+
+TEST(HelpTest, EndsWithZeroAndNamesTheExitCodes) {
+  const RunResult result = RunProgram({"--help"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_NE(result.out.find("4 daemon out of reach"), std::string::npos) << result.out;
+}
+
+}  // namespace
+}  // namespace convtune::cli

@@ -1,0 +1,147 @@
+#include "client/cli/commands/doctor/daemon_findings.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/cli/fake_daemon.h"
+
+namespace convtune::cli {
+namespace {
+
+RunResult Doctor(const FakeDaemon& daemon) {
+  return RunProgram({"doctor", "--address", daemon.address()});
+}
+
+TEST(DoctorTest, ASoundDaemonEndsWithZero) {
+  FakeDaemon daemon;
+  const RunResult result = Doctor(daemon);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(result.out.find("problem"), std::string::npos) << result.out;
+}
+
+TEST(DoctorTest, NoDaemonEndsWithFour) {
+  const RunResult result = RunProgram({"doctor", "--address", "unix:/nonexistent/socket"});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_NE(result.out.find("convtuned"), std::string::npos);
+}
+
+TEST(DoctorTest, ADeviceThatCannotBeUsedEndsWithOne) {
+  FakeDaemon daemon;
+  daemon.devices.mutable_devices(0)->set_state(v1::DEVICE_STATE_UNAVAILABLE);
+  daemon.devices.mutable_devices(0)->set_reason("no libcudnn.so.9");
+  const RunResult result = Doctor(daemon);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.out.find("gpu:0 cannot be used: no libcudnn.so.9"), std::string::npos);
+}
+
+TEST(DoctorTest, ASelfCheckThatFailedSaysWhatFollows) {
+  v1::ListDevicesResponse devices;
+  v1::Device* device = devices.add_devices();
+  device->set_name("gpu:0");
+  device->set_state(v1::DEVICE_STATE_READY);
+  EXPECT_EQ(ExamineDevices(devices).size(), 1U);
+  v1::SelfCheck* check = device->mutable_self_check();
+  check->set_known(true);
+  EXPECT_EQ(ExamineDevices(devices).back().severity, Severity::kFine);
+  EXPECT_EQ(ExamineDevices(devices).back().what,
+            "the self-check of gpu:0's worker found nothing wrong");
+  check->add_failed("caches");
+  EXPECT_EQ(ExamineDevices(devices).back().severity, Severity::kNotice);
+  check->add_failed("clock");
+  check->add_failed("graph:fwd:f16");
+  check->set_details("clock: the SM clock is outside 200 to 2500 MHz");
+  const Finding finding = ExamineDevices(devices).back();
+  EXPECT_EQ(finding.severity, Severity::kProblem);
+  EXPECT_EQ(
+      finding.what,
+      "the self-check of gpu:0's worker failed: caches (no times are taken with cold "
+      "caches); clock (nothing is measured, and answers are HEURISTIC); graph:fwd:f16 (such "
+      "results are not judged, and not published)\nclock: the SM clock is outside 200 to 2500 MHz");
+}
+
+TEST(DoctorTest, ADiskThatRefusesEndsWithOne) {
+  FakeDaemon daemon;
+  daemon.info.set_writable(false);
+  EXPECT_EQ(Doctor(daemon).code, 1);
+}
+
+TEST(DoctorTest, ADaemonThatIsNotReadyEndsWithOne) {
+  FakeDaemon daemon;
+  daemon.SetReady(false);
+  EXPECT_EQ(Doctor(daemon).code, 1);
+}
+
+TEST(DoctorTest, AnotherMinorVersionIsNoProblem) {
+  v1::ServerInfo server;
+  server.set_writable(true);
+  server.set_version("0.9.0");
+  EXPECT_EQ(ExamineServer(server, "0.1.0")[0].severity, Severity::kNotice);
+  server.set_version("1.0.0");
+  EXPECT_EQ(ExamineServer(server, "0.1.0")[0].severity, Severity::kProblem);
+}
+
+TEST(DoctorTest, WhetherThereAreMetricsIsSaid) {
+  v1::ServerInfo server;
+  server.set_writable(true);
+  server.set_version("0.1.0");
+  const size_t without = ExamineServer(server, "0.1.0").size();
+  server.set_metrics_state(v1::METRICS_STATE_ON);
+  server.set_metrics_url("http://127.0.0.1:9464/metrics");
+  ASSERT_EQ(ExamineServer(server, "0.1.0").size(), without + 1);
+  EXPECT_EQ(ExamineServer(server, "0.1.0").back().what, "metrics at http://127.0.0.1:9464/metrics");
+  server.set_metrics_state(v1::METRICS_STATE_OFF);
+  EXPECT_EQ(ExamineServer(server, "0.1.0").back().severity, Severity::kFine);
+  server.set_metrics_state(v1::METRICS_STATE_NOT_BUILT);
+  EXPECT_EQ(ExamineServer(server, "0.1.0").back().severity, Severity::kNotice);
+}
+
+TEST(DoctorTest, TuningsOfAnEnvironmentThatIsGoneAreNoticed) {
+  v1::ListEnvironmentsResponse environments;
+  auto* old = environments.add_environments();
+  old->set_text("nvidia-h200,cudnn=9.1.0");
+  old->set_tuning_count(5);
+  const auto findings = ExamineEnvironments(environments);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].severity, Severity::kNotice);
+}
+
+TEST(DoctorTest, SeveralEnvironmentsAreNoticed) {
+  v1::ListEnvironmentsResponse environments;
+  for (const char* name : {"a", "b"}) {
+    auto* environment = environments.add_environments();
+    environment->set_name(name);
+    environment->set_current(true);
+  }
+  const auto findings = ExamineEnvironments(environments);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_NE(findings[0].advice.find("--environment"), std::string::npos);
+}
+
+TEST(DoctorTest, AFileThatIsNoSocketIsAProblem) {
+  const auto findings = ExamineAddress({.unix_socket = true, .target = "/dev/null"});
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].severity, Severity::kProblem);
+}
+
+TEST(DoctorTest, ASnapshotThatCannotBeWrittenIsAProblem) {
+  v1::Publication publication;
+  publication.set_folder("/state/snapshot");
+  EXPECT_EQ(ExaminePublication(publication)[0].severity, Severity::kFine);
+  publication.set_error("disk full");
+  EXPECT_EQ(ExaminePublication(publication)[0].severity, Severity::kProblem);
+  EXPECT_NE(ExaminePublication(publication)[0].what.find("disk full"), std::string::npos);
+}
+
+TEST(DoctorTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
+  v1::Publication publication;
+  publication.set_waiting_changes(3);
+  publication.set_socket_error("path too long");
+  publication.set_datagrams_malformed(1);
+  const std::vector<Finding> findings = ExaminePublication(publication);
+  ASSERT_EQ(findings.size(), 4U);
+  for (size_t i = 1; i < findings.size(); ++i) {
+    EXPECT_EQ(findings[i].severity, Severity::kNotice) << findings[i].what;
+  }
+}
+
+}  // namespace
+}  // namespace convtune::cli

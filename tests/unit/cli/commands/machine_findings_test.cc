@@ -1,0 +1,123 @@
+#include "client/cli/commands/doctor/machine_findings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cerrno>
+
+namespace convtune::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::ServerInfo Server() {
+  v1::ServerInfo server;
+  server.set_state_dir("/state");
+  server.set_database_bytes(int64_t{1} << 30);
+  server.mutable_start_time()->set_seconds(1000);
+  return server;
+}
+
+TEST(DoctorMachineTest, ADiskThatIsNearlyFullIsAProblem) {
+  MachineFacts facts;
+  EXPECT_TRUE(ExamineDisk(Server(), facts).empty());  // the daemon is elsewhere
+  facts.disk_free = int64_t{10} << 20;
+  EXPECT_EQ(ExamineDisk(Server(), facts).at(0).severity, Severity::kProblem);
+  facts.disk_free = int64_t{500} << 20;
+  EXPECT_EQ(ExamineDisk(Server(), facts).at(0).severity, Severity::kNotice);
+  facts.disk_free = int64_t{50} << 30;
+  EXPECT_EQ(ExamineDisk(Server(), facts).at(0).severity, Severity::kFine);
+}
+
+TEST(DoctorMachineTest, AClockThatWentBackIsAProblem) {
+  MachineFacts facts;
+  facts.now = absl::FromUnixSeconds(900);
+  const auto findings = ExamineClock(Server(), facts);
+  EXPECT_EQ(findings.at(0).severity, Severity::kProblem);
+  EXPECT_THAT(findings.at(0).what, HasSubstr("1m40s in the future"));
+  facts.now = absl::FromUnixSeconds(1100);
+  EXPECT_EQ(ExamineClock(Server(), facts).at(0).severity, Severity::kFine);
+  facts.clock_kept = false;
+  EXPECT_EQ(ExamineClock(Server(), facts).at(0).severity, Severity::kNotice);
+}
+
+TEST(DoctorMachineTest, InAContainerASnapshotThatIsNotMountedIsSaidSo) {
+  MachineFacts facts;
+  facts.library = "/usr/lib/libconvtune_preload.so";
+  facts.container = true;
+  facts.snapshot = SeenFile{"/state/snapshot/current.snapshot", ENOENT};
+  const auto findings = ExamineInterposer(facts);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].severity, Severity::kNotice);
+  EXPECT_THAT(findings[0].what, HasSubstr("in this container cannot read"));
+  EXPECT_THAT(findings[0].advice,
+              HasSubstr("mount the daemon's folder read-only at /state/snapshot"));
+  facts.snapshot->error = EACCES;
+  EXPECT_THAT(ExamineInterposer(facts).at(0).advice, HasSubstr("let the program's user read"));
+  facts.snapshot->error = 0;
+  facts.report_socket = SeenFile{"/state/snapshot/datagrams.sock", EROFS};
+  EXPECT_EQ(ExamineInterposer(facts).at(0).severity, Severity::kFine);
+  EXPECT_THAT(ExamineInterposer(facts).at(1).what, HasSubstr("is not learned"));
+}
+
+TEST(DoctorMachineTest, WhatSwitchesTheInterposerOffAndALibraryThatIsNotThereAreSaid) {
+  MachineFacts facts;
+  facts.switched_off = "/state/snapshot/disabled";
+  const auto findings = ExamineInterposer(facts);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_THAT(findings[0].what, HasSubstr("is not installed here"));
+  EXPECT_THAT(findings[1].what, HasSubstr("served nothing, by /state/snapshot/disabled"));
+}
+
+TEST(DoctorMachineTest, DriverCudnnAndItsConfigurationAreJudged) {
+  v1::ListEnvironmentsResponse environments;
+  v1::Environment* e = environments.add_environments();
+  e->set_name("nvidia-h200");
+  e->set_cudnn_version("9.19.0");
+  e->mutable_provenance()->set_driver_version("13.0");
+  e->mutable_provenance()->set_cuda_version("13.0");
+  EXPECT_TRUE(ExamineLibraries(environments).empty());  // no device has it
+  e->set_current(true);
+  e->set_library_configuration(v1::LIBRARY_CONFIGURATION_FULL);
+  EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kFine);
+  e->mutable_provenance()->set_driver_version("12.8");
+  EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kProblem);
+  e->mutable_provenance()->set_driver_version("");  // a profile
+  EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kFine);
+  e->set_library_configuration(v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY);
+  EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kNotice);
+  e->set_cudnn_version("9.7.1");
+  EXPECT_EQ(ExamineLibraries(environments).at(0).severity, Severity::kProblem);
+}
+
+TEST(DoctorMachineTest, WhatTheFleetMissedIsNoticed) {
+  v1::FleetState state;
+  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kFine);
+  state.set_outbox_depth(5);  // perhaps there is no fleet at all
+  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kFine);
+  state.set_release(3);
+  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kNotice);
+  state.set_outbox_depth(0);
+  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kFine);
+  state.set_outbox_dropped(1);
+  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kNotice);
+}
+
+TEST(DoctorMachineTest, LooksAtThisMachine) {
+  v1::ServerInfo server;
+  server.set_state_dir("/tmp");
+  v1::Publication publication;
+  publication.set_folder("/nonexistent/snapshot");
+  unsetenv("CONVTUNE_SNAPSHOT");
+  const MachineFacts here = LookAtMachine(server, publication, /*here=*/true);
+  EXPECT_GT(here.disk_free.value_or(0), 0);
+  ASSERT_TRUE(here.snapshot.has_value());
+  EXPECT_EQ(here.snapshot->error, ENOENT);
+  const MachineFacts elsewhere = LookAtMachine(server, publication, /*here=*/false);
+  EXPECT_FALSE(elsewhere.disk_free.has_value());
+  EXPECT_FALSE(elsewhere.snapshot.has_value());
+}
+
+}  // namespace
+}  // namespace convtune::cli

@@ -1,0 +1,216 @@
+// The verbs release, wanted and run.
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "client/cli/commands/run/preload_counters.h"
+#include "convtune/v1/release_service.grpc.pb.h"
+#include "tests/unit/cli/fake_daemon.h"
+
+namespace convtune::cli {
+namespace {
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+class FakeReleaseService final : public v1::ReleaseService::Service {
+ public:
+  v1::ListReleasesResponse list;
+  v1::DiffReleasesResponse diff;
+  v1::ListWantedResponse wanted;
+  v1::PromoteReleaseRequest promoted;
+  v1::RollBackReleaseRequest rolled_back;
+  grpc::Status error;
+
+ private:
+  using Context = grpc::ServerContext;
+  grpc::Status ListReleases(Context*, const v1::ListReleasesRequest*,
+                            v1::ListReleasesResponse* reply) override {
+    *reply = list;
+    return error;
+  }
+  grpc::Status DiffReleases(Context*, const v1::DiffReleasesRequest* request,
+                            v1::DiffReleasesResponse* reply) override {
+    *reply = diff;
+    reply->set_from(request->from());
+    reply->set_to(request->to());
+    return error;
+  }
+  grpc::Status PromoteRelease(Context*, const v1::PromoteReleaseRequest* request,
+                              v1::Release* reply) override {
+    promoted = *request;
+    reply->set_number(7);
+    reply->set_canary_permille(request->canary_permille());
+    reply->set_state(request->canary_permille() > 0 ? v1::RELEASE_STATE_CANARY
+                                                    : v1::RELEASE_STATE_PROMOTED);
+    return error;
+  }
+  grpc::Status RollBackRelease(Context*, const v1::RollBackReleaseRequest* request,
+                               v1::Release* reply) override {
+    rolled_back = *request;
+    reply->set_number(8);
+    reply->set_restores(6);
+    return error;
+  }
+  grpc::Status ListWanted(Context*, const v1::ListWantedRequest*,
+                          v1::ListWantedResponse* reply) override {
+    *reply = wanted;
+    return error;
+  }
+};
+
+class ServingCommandsTest : public testing::Test {
+ protected:
+  ServingCommandsTest() {
+    address_ = "unix:" + daemon_.folder() + "/r";
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address_, grpc::InsecureServerCredentials());
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+  }
+  ~ServingCommandsTest() override { server_->Shutdown(); }
+
+  RunResult Run(std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--address", address_});
+    return RunProgram(arguments);
+  }
+  v1::Release* AddRelease(int64_t number, v1::ReleaseState state) {
+    v1::Release* release = service_.list.add_releases();
+    release->set_number(number);
+    release->set_state(state);
+    release->set_author("ann");
+    release->set_reason("because");
+    return release;
+  }
+
+  FakeDaemon daemon_;
+  FakeReleaseService service_;
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST_F(ServingCommandsTest, ListSaysWhichIsServedAndWhatWaits) {
+  AddRelease(3, v1::RELEASE_STATE_CANARY)->set_canary_permille(50);
+  AddRelease(2, v1::RELEASE_STATE_PROMOTED)->set_restores(1);
+  AddRelease(1, v1::RELEASE_STATE_PROMOTED);
+  service_.list.set_promoted(2);
+  service_.list.set_waiting_changes(4);
+  const RunResult result = Run({"release", "list"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "canary 5%")) << result.out;
+  EXPECT_TRUE(Has(result.out, "promoted")) << result.out;
+  EXPECT_TRUE(Has(result.out, "replaced")) << result.out;
+  EXPECT_TRUE(Has(result.out, "the choices of 1")) << result.out;
+  EXPECT_TRUE(Has(result.err, "4 changed choices wait")) << result.err;
+  EXPECT_TRUE(Has(Run({"release", "list", "--csv"}).out, "3,canary,50,,ann,because"));
+  EXPECT_TRUE(Has(Run({"release", "list", "--json"}).out, "\"waitingChanges\":\"4\""));
+}
+
+TEST_F(ServingCommandsTest, DiffShowsBothChoices) {
+  v1::ChoiceChange* change = service_.diff.add_changes();
+  change->set_problem_text(ProblemText(8));
+  change->set_environment("nvidia-h200");
+  change->mutable_before()->add_choices()->mutable_candidate()->set_text("graph:eng1");
+  change->mutable_before()->set_evidence(v1::EVIDENCE_OBSERVED);
+  auto* after = change->mutable_after()->add_choices()->mutable_candidate();
+  after->set_text("graph:eng2");
+  after->set_median_us(12.5);
+  change->mutable_after()->set_evidence(v1::EVIDENCE_MEASURED);
+  service_.diff.set_change_count(1);
+  const RunResult result = Run({"release", "diff", "1", "2"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "graph:eng1")) << result.out;
+  EXPECT_TRUE(Has(result.out, "observed -> measured")) << result.out;
+  EXPECT_TRUE(Has(result.err, "1 change from release 1 to release 2")) << result.err;
+  EXPECT_TRUE(Has(Run({"release", "diff", "--csv"}).out, "graph:eng1,graph:eng2"));
+}
+
+TEST_F(ServingCommandsTest, PromoteTakesTheUserForTheAuthor) {
+  const RunResult result = Run({"release", "promote", "--reason", "faster"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_FALSE(service_.promoted.author().empty());
+  EXPECT_EQ(service_.promoted.reason(), "faster");
+  EXPECT_EQ(service_.promoted.canary_permille(), 0);
+  EXPECT_TRUE(Has(result.err, "release 7 is promoted"));
+}
+
+TEST_F(ServingCommandsTest, PromoteReadsAShareInBothForms) {
+  EXPECT_EQ(Run({"release", "promote", "--canary", "5%", "--author", "bob"}).code, 0);
+  EXPECT_EQ(service_.promoted.canary_permille(), 50);
+  EXPECT_EQ(service_.promoted.author(), "bob");
+  EXPECT_EQ(Run({"release", "promote", "--canary", "0.25"}).code, 0);
+  EXPECT_EQ(service_.promoted.canary_permille(), 250);
+  for (const char* share : {"0", "1", "100%", "-5%", "many", "nan", ""}) {
+    const RunResult result = Run({"release", "promote", std::string("--canary=") + share});
+    if (std::string(share).empty()) continue;  // CLI11's own error
+    EXPECT_EQ(result.code, 2) << share;
+    EXPECT_TRUE(Has(result.err, "--canary: must be")) << result.err;
+  }
+}
+
+TEST_F(ServingCommandsTest, RollbackMayNameTheRelease) {
+  const RunResult result = Run({"release", "rollback", "6"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(service_.rolled_back.release(), 6);
+  EXPECT_TRUE(Has(result.err, "release 8 has the choices of release 6 again"));
+  EXPECT_EQ(Run({"release", "rollback", "-1"}).code, 2);
+}
+
+TEST_F(ServingCommandsTest, NothingToPromoteEndsWithOne) {
+  service_.error = {grpc::StatusCode::FAILED_PRECONDITION, "there is nothing to promote"};
+  const RunResult result = Run({"release", "promote"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(Has(result.err, "there is nothing to promote"));
+}
+
+TEST_F(ServingCommandsTest, WantedShowsCountsAndReasons) {
+  v1::WantedProblem* problem = service_.wanted.add_wanted();
+  problem->set_problem_text(ProblemText(8));
+  problem->set_miss_count(12);
+  problem->set_last_error("no candidate ran");
+  service_.wanted.set_wanted_count(1);
+  const RunResult result = Run({"wanted"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "12")) << result.out;
+  EXPECT_TRUE(Has(result.out, "no candidate ran")) << result.out;
+  EXPECT_TRUE(Has(result.err, "1 problem wanted"));
+  EXPECT_TRUE(Has(Run({"wanted", "--json"}).out, "\"missCount\":\"12\""));
+}
+
+TEST(PreloadCountersTest, ProcessesAreSummedAndNonsenseIsLeftOut) {
+  std::istringstream in(
+      "{\"pid\":1,\"served\":3,\"legacy_served\":2,\"passed\":1,\"learned\":4,"
+      "\"missed\":{\"no_entry\":2,\"refused\":0},\"new\":9}\n"
+      "not json\n"
+      "{\"served\":\"many\",\"missed\":7,\"dropped\":-1}\n"
+      "{\"served\":1,\"missed\":{\"no_entry\":1,\"not_neutral\":1}}\n"
+      "{\"cut sho");
+  const PreloadCounters counters = ReadPreloadCounters(in);
+  EXPECT_EQ(counters.processes, 3);
+  EXPECT_EQ(counters.served, 4);
+  EXPECT_EQ(counters.learned, 4);
+  EXPECT_EQ(counters.dropped, 0);
+  EXPECT_EQ(counters.missed_count(), 4);
+  EXPECT_EQ(Describe(counters),
+            "4 served, 4 missed (no entry 3, not neutral 1), 4 learned, 1 of other forms, in 3 "
+            "processes");
+}
+
+TEST(PreloadCountersTest, NoProcessSaysSo) {
+  EXPECT_EQ(Describe(PreloadCounters()), "no process of it called cuDNN through convtune");
+}
+
+TEST(RunCommandTest, SaysWhichOptionIsWrong) {
+  EXPECT_EQ(RunProgram({"run"}).code, 2);
+  EXPECT_EQ(RunProgram({"run", "--policy", "maybe", "--", "true"}).code, 2);
+  const RunResult library = RunProgram({"run", "--library", "/nonexistent/l.so", "--", "true"});
+  EXPECT_EQ(library.code, 2);
+  EXPECT_TRUE(Has(library.err, "--library:")) << library.err;
+}
+
+}  // namespace
+}  // namespace convtune::cli

@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "tests/unit/cli/fake_daemon.h"
+
+namespace convtune::cli {
+namespace {
+
+v1::TuningJob Job(v1::JobState state, int succeeded, int failed, int total) {
+  v1::TuningJob job;
+  job.set_name("jobs/1");
+  job.set_state(state);
+  job.set_problem_count(total);
+  job.set_succeeded_count(succeeded);
+  job.set_failed_count(failed);
+  job.set_persisted(true);
+  return job;
+}
+
+class TuneTest : public testing::Test {
+ protected:
+  TuneTest() {
+    daemon_.states = {Job(v1::JOB_STATE_RUNNING, 1, 0, 2), Job(v1::JOB_STATE_SUCCEEDED, 2, 0, 2)};
+    daemon_.states[0].set_current_problem(ProblemText(8));
+    daemon_.states[0].set_current_candidates_done(3);
+    daemon_.states[0].set_current_candidates_total(41);
+  }
+
+  RunResult Tune(std::vector<std::string> arguments, bool terminal = false) {
+    arguments.insert(arguments.begin(), {"tune", ProblemText(8)});
+    arguments.insert(arguments.end(), {"--address", daemon_.address()});
+    return RunProgram(arguments, {.terminal = terminal});
+  }
+
+  FakeDaemon daemon_;
+};
+
+TEST_F(TuneTest, PrintsTheAnswersAfterTheJob) {
+  const RunResult result = Tune({});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("graph:eng34,k2=5"), std::string::npos);
+  EXPECT_NE(result.err.find("jobs/1: 2 of 2 problems"), std::string::npos) << result.err;
+}
+
+TEST_F(TuneTest, TheBarIsOnTerminalsOnly) {
+  EXPECT_NE(Tune({}, true).err.find("[##########----------] 1/2"), std::string::npos);
+  EXPECT_EQ(Tune({}, false).err.find("[#"), std::string::npos);
+}
+
+TEST_F(TuneTest, AFailedJobEndsWithOneAndSaysWhy) {
+  daemon_.states = {Job(v1::JOB_STATE_FAILED, 0, 1, 1)};
+  daemon_.states[0].add_failures("fwd: no candidate ran");
+  daemon_.misses["fwd"] = v1::MISS_REASON_NOT_FOUND;
+  const RunResult result = Tune({});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.err.find("no candidate ran"), std::string::npos);
+}
+
+TEST_F(TuneTest, AResultThatIsNotOnDiskIsSaid) {
+  daemon_.states.back().set_persisted(false);
+  EXPECT_NE(Tune({}).err.find("is not on disk"), std::string::npos);
+}
+
+TEST_F(TuneTest, OptionsReachTheDaemon) {
+  Tune({"--budget", "1500ms", "--memory-budget", "2GiB", "--max-candidates", "7", "--search",
+        "exhaustive", "--force", "--api", "legacy", "--all-timings"});
+  const v1::CreateTuningJobRequest request = daemon_.last_create();
+  EXPECT_EQ(request.options().time_budget().seconds(), 1);
+  EXPECT_EQ(request.options().time_budget().nanos(), 500'000'000);
+  EXPECT_EQ(request.options().memory_budget_bytes(), int64_t{2} << 30);
+  EXPECT_EQ(request.options().max_candidates(), 7);
+  EXPECT_EQ(request.options().search(), v1::SEARCH_EXHAUSTIVE);
+  EXPECT_EQ(request.options().api(), v1::API_LEGACY);
+  EXPECT_TRUE(request.options().all_timings());
+  EXPECT_TRUE(request.force());
+  EXPECT_EQ(request.priority(), v1::PRIORITY_INTERACTIVE);
+}
+
+TEST_F(TuneTest, CtrlCCancelsTheJobAndSaysSo) {
+  daemon_.on_watch = [] { kill(getpid(), SIGINT); };
+  const RunResult result = Tune({});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.err.find("jobs/1 was cancelled: 1 of 2 problems"), std::string::npos)
+      << result.err;
+  EXPECT_EQ(result.out, "");
+}
+
+}  // namespace
+}  // namespace convtune::cli

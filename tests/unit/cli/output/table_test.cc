@@ -1,0 +1,101 @@
+#include "client/cli/output/table.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/cli/fake_daemon.h"
+
+namespace convtune::cli {
+namespace {
+
+Table Example() {
+  Table table({{"NAME"}, {"SIZE", Align::kRight}, {"NOTE"}});
+  table.Add({"a", "1.5 KiB", "short"});
+  table.Add({"longer", {"0", Color::kRed}, "a note of some length"});
+  return table;
+}
+
+TEST(TableTest, ColumnsAreAligned) {
+  EXPECT_EQ(Example().Render(0, false),
+            "NAME       SIZE  NOTE\n"
+            "a       1.5 KiB  short\n"
+            "longer        0  a note of some length\n");
+}
+
+TEST(TableTest, OnlyTheLastColumnIsCutToTheRestOfTheWidth) {
+  Table table({{"NAME"}, {"NOTE"}});
+  table.Add({"a", "a note that is longer than what is left of the line"});
+  EXPECT_EQ(table.Render(50, false),
+            "NAME  NOTE\n"
+            "a     a note that is longer than what is left o...\n");
+}
+
+TEST(TableTest, WhatDoesNotFitIsBelowItsRowAndWhole) {
+  EXPECT_EQ(Example().Render(27, false),
+            "NAME       SIZE\n"
+            "      NOTE\n"
+            "a       1.5 KiB\n"
+            "      short\n"
+            "longer        0\n"
+            "      a note of some length\n");
+  EXPECT_EQ(Example().Render(12, false),
+            "NAME\n"
+            "         SIZE\n"
+            "      NOTE\n"
+            "a\n"
+            "      1.5 KiB\n"
+            "      short\n"
+            "longer\n"
+            "            0\n"
+            "      a note of some\n"
+            "      length\n");
+}
+
+TEST(TableTest, AnEmptyTextTakesNoLineBelow) {
+  Table table({{"NAME"}, {"NOTE"}});
+  table.Add({"a", ""});
+  table.Add({"b", "thirty columns of text, or so"});
+  EXPECT_EQ(table.Render(30, false),
+            "NAME\n"
+            "      NOTE\n"
+            "a\n"
+            "b\n"
+            "      thirty columns of text,\n"
+            "      or so\n");
+}
+
+TEST(TableTest, ATextWithoutSpacesIsBrokenBetweenCodePoints) {
+  Table table({{"NAME"}, {"NOTE"}});
+  table.Add({"a", "\xC3\xA4" + std::string(20, 'x')});
+  EXPECT_EQ(table.Render(26, false),
+            "NAME\n"
+            "      NOTE\n"
+            "a\n"
+            "      \xC3\xA4xxxxxxxxxxxxxxxxxxx\n"
+            "      x\n");
+}
+
+TEST(TableTest, ColorDoesNotMoveColumns) {
+  EXPECT_NE(Example().Render(0, true).find("longer        \x1b[31m0\x1b[0m  a note"),
+            std::string::npos);
+}
+
+TEST(TableTest, WidthCountsCodePoints) { EXPECT_EQ(DisplayWidth("\xC3\xA4\xE2\x86\x92x"), 3); }
+
+TEST(CsvTest, QuotesWhatNeedsIt) {
+  EXPECT_EQ(CsvLine({"a", "b,c", "say \"hi\"", "two\nlines", ""}),
+            "a,\"b,c\",\"say \"\"hi\"\"\",\"two\nlines\",\n");
+}
+
+TEST(ColorTest, OnTerminalsOnlyAndNotWithNoColor) {
+  FakeDaemon daemon;
+  const std::vector<std::string> arguments = {"get", ProblemText(8), "--address", daemon.address()};
+  EXPECT_NE(RunProgram(arguments, {.terminal = true}).out.find("\x1b["), std::string::npos);
+  EXPECT_EQ(RunProgram(arguments, {.terminal = true, .env = {{"NO_COLOR", "1"}}}).out.find("\x1b["),
+            std::string::npos);
+  EXPECT_EQ(RunProgram(arguments, {.terminal = true, .env = {{"TERM", "dumb"}}}).out.find("\x1b["),
+            std::string::npos);
+  EXPECT_EQ(RunProgram(arguments).out.find("\x1b["), std::string::npos);
+}
+
+}  // namespace
+}  // namespace convtune::cli

@@ -1,0 +1,81 @@
+#include "server/convtuned/logging.h"
+
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "server/rpc/services/request_log.h"
+
+namespace convtune::daemon {
+namespace {
+
+std::string Log(bool json, const std::string& message) {
+  std::ostringstream out;
+  spdlog::logger logger("test", std::make_shared<spdlog::sinks::ostream_sink_st>(out));
+  logger.set_formatter(NewLogFormatter(json));
+  logger.info("{}", message);
+  return out.str();
+}
+
+std::string Field(const std::string& line, const std::string& name) {
+  google::protobuf::Struct object;
+  EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(line, &object).ok()) << line;
+  const auto found = object.fields().find(name);
+  return found == object.fields().end() ? "(none)" : found->second.string_value();
+}
+
+TEST(JsonLog, LineHasTimeLevelAndMessage) {
+  const std::string line = Log(true, "hello");
+  EXPECT_EQ(line.back(), '\n');
+  EXPECT_EQ(Field(line, "message"), "hello");
+  EXPECT_EQ(Field(line, "level"), "info");
+  EXPECT_EQ(Field(line, "ts").size(), std::string("2026-01-31T12:00:00.123Z").size());
+  EXPECT_EQ(Field(line, "request_id"), "(none)");
+}
+
+TEST(JsonLog, CarriesTheRequestIdOfTheThread) {
+  const rpc::services::ScopedRequestId scope("abc-\"1");
+  EXPECT_EQ(Field(Log(true, "hello"), "request_id"), "abc-\"1");
+}
+
+TEST(JsonLog, AnyBytesGiveOneLineOfValidJson) {
+  std::string bytes;
+  for (int c = 0; c < 256; ++c) {
+    bytes += static_cast<char>(c);
+  }
+  const std::string line = Log(true, bytes);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  const std::string message = Field(line, "message");
+  EXPECT_EQ(message.substr(0, 128), bytes.substr(0, 10) + "\n" + bytes.substr(11, 117));
+  EXPECT_EQ(message.substr(128, 3), "\xEF\xBF\xBD");
+}
+
+TEST(JsonLog, KeepsTextOfAnyScript) {
+  const std::string text = "\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80 \" \\";
+  EXPECT_EQ(Field(Log(true, text), "message"), text);
+}
+
+TEST(TextLog, IsOneLineWithTheRequestId) {
+  const rpc::services::ScopedRequestId scope("abc");
+  const std::string line = Log(false, "two\nlines");
+  EXPECT_NE(line.find(" info two\\nlines request_id=abc\n"), std::string::npos) << line;
+}
+
+TEST(RequestId, ScopesNest) {
+  EXPECT_EQ(rpc::services::CurrentRequestId(), "");
+  const rpc::services::ScopedRequestId outer("a");
+  {
+    const rpc::services::ScopedRequestId inner("b");
+    EXPECT_EQ(rpc::services::CurrentRequestId(), "b");
+  }
+  EXPECT_EQ(rpc::services::CurrentRequestId(), "a");
+}
+
+}  // namespace
+}  // namespace convtune::daemon

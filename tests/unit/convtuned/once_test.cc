@@ -1,0 +1,92 @@
+#include "server/convtuned/once.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "tests/unit/rpc/fake_tuner.h"
+#include "tests/unit/rpc/temp_dir.h"
+
+namespace convtune::daemon {
+namespace {
+
+class OnceTest : public testing::Test {
+ protected:
+  OnceTest() { tuner_.answer_at_once = true; }
+
+  int Run(const std::string& list) {
+    std::ofstream(dir_.path("list")) << list;
+    Flags flags;
+    flags.once = true;
+    flags.files = {dir_.path("list")};
+    flags.on_miss = lookup::OnMiss::kHeuristic;
+    flags.time_budget = absl::Seconds(2);
+    flags.memory_budget_bytes = 1 << 30;
+    flags.wait_idle = absl::Minutes(5);
+    return RunOnce(&tuner_, flags, &signals_);
+  }
+
+  rpc::TempDir dir_;
+  rpc::FakeTuner tuner_;
+  StopSignals signals_;
+};
+
+TEST_F(OnceTest, EveryProblemAnsweredIsSuccess) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x1x1\nfwd,x=1x2x3x3,w=4x2x1x1,f16\n"), 0);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "nvidia-h200: 2 problems, 2 answered (0 new, 0 by heuristic alone), 0 missing\n");
+  const auto request = tuner_.last_request();
+  ASSERT_TRUE(request.has_value());
+  EXPECT_EQ(request->environment, "nvidia-h200");
+  EXPECT_EQ(request->on_miss, lookup::OnMiss::kHeuristic);
+  EXPECT_EQ(request->options.time_budget, absl::Seconds(2));
+  EXPECT_EQ(request->options.memory_budget_bytes, 1 << 30);
+  EXPECT_EQ(request->options.wait_idle, absl::Minutes(5));
+}
+
+TEST_F(OnceTest, DoubledProblemsAreAskedOnce) {
+  EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x1x1\nfwd,x=1x2x3x3,w=4x2x1x1\n"), 0);
+  EXPECT_EQ(tuner_.last_request()->problems.size(), 1u);
+}
+
+TEST_F(OnceTest, AMissFails) { EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x3x3\n"), 1); }
+
+TEST_F(OnceTest, WhatCouldNotBeWrittenFails) {
+  tuner_.persisted = false;
+  EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x1x1\n"), 1);
+}
+
+TEST_F(OnceTest, AGuessThatIsKeptInMemoryOnPurposeIsAnswered) {
+  tuner_.persisted = false;
+  tuner_.stands_in = true;
+  EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x1x1\n"), 0);
+}
+
+TEST_F(OnceTest, ARowThatCannotBeReadFailsAfterTheRest) {
+  EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x1x1\nfwd,wat=1\n"), 1);
+  EXPECT_TRUE(tuner_.last_request().has_value());
+}
+
+TEST_F(OnceTest, AMissingFileFails) {
+  Flags flags;
+  flags.files = {dir_.path("none")};
+  EXPECT_EQ(RunOnce(&tuner_, flags, &signals_), 1);
+}
+
+TEST_F(OnceTest, TunersErrorFails) {
+  tuner_.failure = absl::FailedPreconditionError("no environment");
+  EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x1x1\n"), 1);
+}
+
+TEST_F(OnceTest, StopSignalAbandonsAndFails) {
+  tuner_.answer_at_once = false;
+  pthread_kill(pthread_self(), SIGTERM);  // blocked by signals_, so it waits there
+  EXPECT_EQ(Run("fwd,x=1x2x3x3,w=4x2x1x1\n"), 1);
+  EXPECT_EQ(tuner_.abandoned(), 1);
+}
+
+}  // namespace
+}  // namespace convtune::daemon

@@ -1,0 +1,105 @@
+#include "server/convtuned/probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+
+#include "tests/unit/rpc/temp_dir.h"
+
+namespace convtune::daemon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const char kCard[] =
+    R"({"name":"gpu:0","environment":"nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full",)"
+    R"("gpu_model":"NVIDIA H200","driver_version":"13.0","cuda_version":"13.0",)"
+    R"("cublaslt_build":"a7d4","nvrtc_build":"65be",)"
+    R"("gpu_uuid":"GPU-1","memory_bytes":150000000000,"error":""})";
+const char kProfile[] =
+    R"({"name":"profile:nvidia-l4","environment":"profile:nvidia-l4,cc=8.9,sms=58,)"
+    R"(cudnn=9.19.0,lib=full","gpu_model":"NVIDIA L4","memory_bytes":1,"error":""})";
+
+// A worker that answers to --devices and --profile with these lines.
+class FakeWorker {
+ public:
+  FakeWorker(const std::string& gpus, const std::string& profile) {
+    std::ofstream(dir_.path("gpus")) << gpus;
+    std::ofstream(dir_.path("profile")) << profile;
+    std::ofstream(path()) << "#!/bin/sh\ncase \"$*\" in\n*--profile*) cat " << dir_.path("profile")
+                          << ";;\n*) cat " << dir_.path("gpus") << ";;\nesac\n";
+    chmod(path().c_str(), 0755);
+  }
+  std::string path() const { return dir_.path("worker"); }
+
+ private:
+  rpc::TempDir dir_;
+};
+
+TEST(ParseProbeLine, ReadsEveryField) {
+  const auto device = ParseProbeLine(kCard);
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ(device->name, "gpu:0");
+  EXPECT_EQ(device->environment.gpu_model, "NVIDIA H200");
+  EXPECT_EQ(device->environment.ToText(), "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full");
+  EXPECT_EQ(device->provenance.driver_version, "13.0");
+  EXPECT_EQ(device->provenance.cuda_version, "13.0");
+  EXPECT_EQ(device->provenance.cublaslt_build, "a7d4");
+  EXPECT_EQ(device->provenance.nvrtc_build, "65be");
+  EXPECT_EQ(device->provenance.gpu_uuid, "GPU-1");
+  EXPECT_EQ(device->provenance.memory_bytes, 150000000000);
+}
+
+TEST(ParseProbeLine, DeviceWithAnErrorSaysIt) {
+  const auto device =
+      ParseProbeLine(R"({"name":"gpu:1","environment":"","error":"cuDNN not found"})");
+  EXPECT_EQ(device.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(device.status().message(), "gpu:1: cuDNN not found");
+}
+
+TEST(ParseProbeLine, RefusesWhatIsNotSuchAnObject) {
+  for (const char* line :
+       {"", "nonsense", "[]", "{}", R"({"name":"gpu:0"})",
+        R"({"name":"gpu:0","environment":"h200"})",
+        R"({"name":"gpu:0","gpu_model":"NVIDIA L4",)"
+        R"("environment":"nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full"})"}) {
+    EXPECT_EQ(ParseProbeLine(line).status().code(), absl::StatusCode::kInvalidArgument) << line;
+  }
+}
+
+TEST(ProbeDevices, ListsCardsThenProfilesWithTheirWorkers) {
+  const FakeWorker worker(std::string(kCard) + "\n", std::string(kProfile) + "\n");
+  const ProbeResult result = ProbeDevices({worker.path(), "all", {"/p/l4.json"}});
+  EXPECT_THAT(result.problems, ElementsAre());
+  ASSERT_EQ(result.devices.size(), 2u);
+  EXPECT_EQ(result.devices[0].name, "gpu:0");
+  EXPECT_THAT(result.devices[0].worker_argv, ElementsAre(worker.path(), "--device", "gpu:0"));
+  EXPECT_THAT(result.devices[1].worker_argv, ElementsAre(worker.path(), "--profile", "/p/l4.json"));
+}
+
+TEST(ProbeDevices, LeavesOutWhatFailsAndSaysWhy) {
+  const FakeWorker worker(std::string(R"({"name":"gpu:0","error":"broken"})") + "\n",
+                          std::string(kProfile) + "\n");
+  const ProbeResult result = ProbeDevices({worker.path(), "all", {"/p/l4.json", "/p/l4.json"}});
+  ASSERT_EQ(result.devices.size(), 1u);
+  EXPECT_THAT(result.problems, ElementsAre("gpu:0: broken", "profile:nvidia-l4: is there twice"));
+}
+
+TEST(ProbeDevices, WithoutAWorkerThereAreNone) {
+  const ProbeResult result = ProbeDevices({"/no/such/worker", "all", {"/p/l4.json"}});
+  EXPECT_TRUE(result.devices.empty());
+  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("/no/such/worker"), HasSubstr("l4.json")));
+}
+
+TEST(ProbeDevices, NoneAsksForNothing) {
+  const ProbeResult result = ProbeDevices({"/no/such/worker", "none", {}});
+  EXPECT_TRUE(result.devices.empty());
+  EXPECT_TRUE(result.problems.empty());
+}
+
+}  // namespace
+}  // namespace convtune::daemon

@@ -1,0 +1,99 @@
+#include "server/rpc/messages/fleet_converter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "db/format/bundle_codec.h"
+#include "tests/unit/db/valid_tunings.h"
+
+namespace convtune::rpc::messages {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::vector<std::string> Fields(const std::vector<Violation>& violations) {
+  std::vector<std::string> fields;
+  for (const Violation& violation : violations) fields.push_back(violation.field);
+  return fields;
+}
+
+v1::ApplyTuningsRequest Request(const Tuning& tuning) {
+  v1::ApplyTuningsRequest request;
+  *request.add_environments() = ToBundleEnvironment(1, SampleEnvironment(), {});
+  *request.add_tunings() = ToBundleTuning(tuning, 1, false);
+  return request;
+}
+
+TEST(FleetConverterTest, AppliedTuningsAreTheFleetsWhateverTheirTime) {
+  Tuning tuning = ValidSampleTuning(1);
+  tuning.tune_time = absl::Now() + absl::Hours(48);  // this node's clock is behind
+  std::vector<Violation> violations;
+  const auto args = Validate(Request(tuning), &violations);
+  ASSERT_TRUE(args.has_value());
+  ASSERT_THAT(args->records, SizeIs(1));
+  EXPECT_THAT(args->refused, IsEmpty());
+  EXPECT_EQ(args->records[0].tuning.origin, Origin::kFleet);
+  EXPECT_EQ(args->records[0].tuning.key, tuning.key);
+  EXPECT_EQ(args->records[0].environment, SampleEnvironment());
+}
+
+TEST(FleetConverterTest, ARowThatBreaksARuleIsNamedAndTheOthersAreTaken) {
+  v1::ApplyTuningsRequest request = Request(ValidSampleTuning(1));
+  *request.add_tunings() = request.tunings(0);
+  request.mutable_tunings(0)->set_problem("fwd,x=1");
+  *request.add_tunings() = request.tunings(1);
+  request.mutable_tunings(2)->set_environment(2);
+  std::vector<Violation> violations;
+  const auto args = Validate(request, &violations);
+  ASSERT_TRUE(args.has_value());
+  EXPECT_THAT(args->records, SizeIs(1));
+  EXPECT_THAT(args->refused,
+              ElementsAre(HasSubstr("tunings[0].problem"), HasSubstr("tunings[2].environment")));
+}
+
+TEST(FleetConverterTest, EveryBadFieldOfFollowReleaseIsNamed) {
+  v1::FollowReleaseRequest request;
+  request.set_author("a\nb");
+  std::vector<Violation> violations;
+  EXPECT_FALSE(Validate(request, &violations).has_value());
+  EXPECT_THAT(Fields(violations), ElementsAre("release", "author", "reason"));
+}
+
+TEST(FleetConverterTest, ReadOutboxHasABoundAndADefault) {
+  std::vector<Violation> violations;
+  v1::ReadOutboxRequest request;
+  EXPECT_EQ(Validate(request, &violations)->max_rows, 100U);
+  request.set_max_rows(1001);
+  EXPECT_FALSE(Validate(request, &violations).has_value());
+  EXPECT_THAT(Fields(violations), ElementsAre("max_rows"));
+}
+
+TEST(FleetConverterTest, AnOutboxRowTellsTuningEnvironmentAndCard) {
+  OutboxPage page;
+  OutboxEntry entry;
+  entry.id = {77, 3};
+  entry.tuning = ValidSampleTuning(1);
+  entry.tuning.conditions.known = true;
+  entry.tuning.conditions.clock_reasons = 4;
+  entry.environment = SampleEnvironment();
+  page.entries.push_back(entry);
+  page.void_ids.push_back({76, 9});
+  page.more = true;
+  const v1::ReadOutboxResponse response = ToProto(page);
+  ASSERT_EQ(response.rows_size(), 1);
+  const v1::OutboxRow& row = response.rows(0);
+  EXPECT_EQ(row.id().epoch(), 77);
+  EXPECT_EQ(row.id().sequence(), 3);
+  EXPECT_EQ(row.tuning().problem(), entry.tuning.key.problem_text);
+  EXPECT_EQ(row.tuning().candidates(0).samples_us_size(), 0);
+  EXPECT_EQ(row.environment().provenance().driver_version(), "570.124");
+  EXPECT_EQ(row.card().clock_reasons(), 4U);
+  EXPECT_EQ(response.void_ids(0).sequence(), 9);
+  EXPECT_TRUE(response.more());
+}
+
+}  // namespace
+}  // namespace convtune::rpc::messages

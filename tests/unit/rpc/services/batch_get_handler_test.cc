@@ -1,0 +1,346 @@
+// Answers that are kept as bytes: that they are given again, and that they are
+// not once anything changed that they were made of.
+#include "server/rpc/services/batch_get_handler.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "convtune/v1/tuning_service.pb.h"
+#include "db/layered_tuning_store.h"
+#include "proto/convert/problem_proto.h"
+#include "server/rpc/messages/request_validator.h"
+#include "tests/unit/db/format/bundle_files.h"
+#include "tests/unit/tuner/tuner_fixture.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+// Thread-safe: the tuner's threads read it too.
+class MovedClock : public Clock {
+ public:
+  absl::Time Now() const override {
+    MutexLock lock(mutex_);
+    return now_;
+  }
+  void Advance(absl::Duration by) {
+    MutexLock lock(mutex_);
+    now_ += by;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  absl::Time now_ GUARDED_BY(mutex_) = ManualClock().now;
+};
+
+struct Asked {
+  v1::BatchGetResponse response;
+  size_t missing = 0;  // rows that took the tuner
+
+  const v1::BatchGetResult& row(int i = 0) const { return response.results(i); }
+};
+
+class BatchGetHandlerTest : public tuner::TunerTest {
+ protected:
+  void StartWith(const std::string& script, const std::string& environment = kH200) {
+    options_.clock = &time_;
+    Start(script, environment);
+    handler_.emplace(tuner_.get());
+  }
+
+  static v1::BatchGetRequest RequestOf(const std::vector<ConvProblem>& problems) {
+    v1::BatchGetRequest request;
+    for (const ConvProblem& problem : problems) {
+      *request.add_problems()->mutable_problem() = ProblemToProto(problem);
+    }
+    return request;
+  }
+
+  Asked Ask(const v1::BatchGetRequest& request) {
+    Asked asked;
+    const std::string bytes = request.SerializeAsString();
+    std::optional<Batch> batch = handler_->Prepare(bytes);
+    EXPECT_TRUE(batch.has_value());
+    asked.missing = batch->missing.problems.size();
+    if (!batch->complete()) {
+      handler_->Complete(Lookup(batch->missing).value(), &*batch);
+    }
+    std::string out(batch->ReplySize() + 1, '#');
+    batch->WriteReply(reinterpret_cast<uint8_t*>(out.data()));
+    EXPECT_EQ(out.back(), '#');
+    out.pop_back();
+    EXPECT_TRUE(asked.response.ParseFromString(out));
+    return asked;
+  }
+  Asked Ask(const ConvProblem& problem) { return Ask(RequestOf({problem})); }
+
+  // Asks until the answer is kept; gives the kept one.
+  Asked AskKept(const ConvProblem& problem) {
+    EXPECT_EQ(Ask(problem).missing, 1U);
+    Asked asked = Ask(problem);
+    EXPECT_EQ(asked.missing, 0U);
+    return asked;
+  }
+
+  absl::Status Pin(const ConvProblem& problem, const std::string& candidate,
+                   std::optional<absl::Duration> ttl = std::nullopt) {
+    return tuner_->PutPin("", problem, ParseCandidateId(candidate).value(), "test", ttl).status();
+  }
+
+  MovedClock time_;
+  std::optional<BatchGetHandler> handler_;
+};
+
+TEST_F(BatchGetHandlerTest, AKeptAnswerIsThatOfTheTuner) {
+  StartWith("candidates=6");
+  Tune({Problem(1), Problem(2)});
+  const auto request = RequestOf({Problem(1), Problem(2), Problem(1)});
+  const Asked first = Ask(request);
+  EXPECT_EQ(first.missing, 3U);
+  ASSERT_TRUE(first.row().has_answer());
+  const Asked second = Ask(request);
+  EXPECT_EQ(second.missing, 0U);
+  EXPECT_EQ(second.response.SerializeAsString(), first.response.SerializeAsString());
+  EXPECT_EQ(second.row(1).problem_text(), Problem(2).ToText());
+  EXPECT_GT(second.row().answer().runners_up_size(), 0);
+}
+
+TEST_F(BatchGetHandlerTest, AKeptAnswerStaysTheSame) {
+  StartWith("candidates=3");
+  Tune({Problem(1)});
+  const v1::Answer before = AskKept(Problem(1)).row().answer();
+  EXPECT_EQ(before.tune_time().seconds(), absl::ToUnixSeconds(time_.Now()));
+  time_.Advance(absl::Seconds(100000));
+  const Asked later = Ask(Problem(1));
+  EXPECT_EQ(later.missing, 0U);
+  EXPECT_EQ(later.row().answer().SerializeAsString(), before.SerializeAsString());
+}
+
+TEST_F(BatchGetHandlerTest, HitsAreCountedWhoeverAnswers) {
+  StartWith("candidates=3");
+  Tune({Problem(1)});
+  AskKept(Problem(1));
+  EXPECT_EQ(tuner_->Stats().lookups, 2);
+  EXPECT_EQ(tuner_->Stats().hits, 2);
+}
+
+TEST_F(BatchGetHandlerTest, MissesAreAskedForAndTheRestIsReady) {
+  StartWith("candidates=3");
+  Tune({Problem(1), Problem(3)});
+  const auto request = RequestOf({Problem(1), Problem(2), Problem(3)});
+  Ask(request);
+  const Asked again = Ask(request);
+  EXPECT_EQ(again.missing, 1U);
+  EXPECT_TRUE(again.row(0).has_answer());
+  EXPECT_EQ(again.row(1).miss().reason(), v1::MISS_REASON_NOT_FOUND);
+  EXPECT_EQ(again.row(1).problem_text(), Problem(2).ToText());
+  EXPECT_EQ(again.row(2).problem_text(), Problem(3).ToText());
+}
+
+TEST_F(BatchGetHandlerTest, ANewTuningIsAnsweredAtOnce) {
+  StartWith("candidates=3");
+  Tune({Problem(1)});
+  AskKept(Problem(1));
+  time_.Advance(absl::Hours(1));
+  Tune({Problem(1)}, /*force=*/true);
+  const Asked asked = Ask(Problem(1));
+  EXPECT_EQ(asked.missing, 1U);
+  EXPECT_EQ(asked.row().answer().tune_time().seconds(), absl::ToUnixSeconds(time_.Now()));
+}
+
+TEST_F(BatchGetHandlerTest, APinIsAnsweredAtOnceAndSoIsItsEnd) {
+  StartWith("candidates=3");
+  Tune({Problem(1)});
+  const std::string winner = AskKept(Problem(1)).row().answer().winner().text();
+  const std::string other = Ask(Problem(1)).row().answer().runners_up(0).text();
+  ASSERT_TRUE(Pin(Problem(1), other).ok());
+  EXPECT_EQ(AskKept(Problem(1)).row().answer().winner().text(), other);
+  ASSERT_TRUE(tuner_->DeletePin("", Problem(1)).ok());
+  EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), winner);
+}
+
+TEST_F(BatchGetHandlerTest, APinsAnswerEndsWithIt) {
+  StartWith("candidates=3");
+  Tune({Problem(1)});
+  const std::string winner = AskKept(Problem(1)).row().answer().winner().text();
+  const std::string other = Ask(Problem(1)).row().answer().runners_up(0).text();
+  ASSERT_TRUE(Pin(Problem(1), other, absl::Minutes(1)).ok());
+  EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), other);
+  EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), other);
+  time_.Advance(absl::Minutes(2));
+  EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), winner);
+}
+
+TEST_F(BatchGetHandlerTest, ADeletedTuningIsNoLongerAnswered) {
+  StartWith("candidates=3");
+  Tune({Problem(1)});
+  AskKept(Problem(1));
+  ASSERT_EQ(tuner_->DeleteTunings("", {Problem(1)}).value(), 1);
+  EXPECT_TRUE(Ask(Problem(1)).row().has_miss());
+}
+
+TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
+  TestFolder folder;
+  WriteWholeFile(folder.File("base"), BundleOf(SampleTunings(1)));
+  BundleLayer::Options layer;
+  layer.path = folder.File("base");
+  layer.now = time_.Now();
+  std::vector<std::unique_ptr<BundleLayer>> layers;
+  layers.push_back(BundleLayer::Open(layer).value());
+  LayeredTuningStore store(&store_, std::move(layers),
+                           [](Tuning* tuning) { decision::RankCandidates(&tuning->candidates); });
+  options_.store = &store;
+  options_.clock = &time_;
+  ASSERT_TRUE(store_
+                  .PutTuning(
+                      [] {
+                        Tuning tuning = ValidTuning(1);
+                        tuning.tune_time += absl::Hours(1);
+                        tuning.provenance.driver_version = "newer";
+                        return tuning;
+                      }(),
+                      SampleEnvironment())
+                  .ok());
+  Start();
+  handler_.emplace(tuner_.get());
+  const ConvProblem problem = ConvProblem::Parse(ValidTuning(1).key.problem_text).value();
+  EXPECT_EQ(AskKept(problem).row().answer().origin(), v1::ORIGIN_LOCAL);
+  ASSERT_TRUE(tuner_->DeleteTunings("", {problem}).ok());
+  EXPECT_EQ(Ask(problem).row().answer().origin(), v1::ORIGIN_IMPORTED);
+  tuner_->Drain(absl::Now());
+  tuner_ = nullptr;
+}
+
+TEST_F(BatchGetHandlerTest, WhatIsWrittenLaterIsSaidToBeSo) {
+  StartWith("candidates=3");
+  store_.FailWith(absl::UnavailableError("full"));
+  Tune({Problem(1)});
+  EXPECT_FALSE(AskKept(Problem(1)).row().answer().persisted());
+  store_.FailWith(absl::OkStatus());
+  Tune({Problem(2)});
+  EXPECT_TRUE(Ask(Problem(1)).row().answer().persisted());
+}
+
+TEST_F(BatchGetHandlerTest, ABetterTuningForLessStrictAlignmentIsAnsweredAtOnce) {
+  StartWith("candidates=3", tuner::kProfile);
+  Tune({Problem(1)});
+  AskKept(Problem(1));
+  Tuning better = TuningOf({Timed(7, 10)});
+  better.key = {Problem(1).WithAlignment(8).ToText(), tuner::kProfile};
+  bool given = false;
+  const auto source = [&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+    if (std::exchange(given, true)) return std::nullopt;
+    return TuningRecord{better, Environment::Parse(tuner::kProfile).value()};
+  };
+  ASSERT_EQ(tuner_->ImportTunings(source).value().taken, 1);
+  EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), "graph:eng7");
+}
+
+TEST_F(BatchGetHandlerTest, ConstraintsHaveAnswersOfTheirOwn) {
+  StartWith("candidates=6");
+  Tune({Problem(1)});
+  const std::string text = AskKept(Problem(1)).row().answer().winner().text();
+  v1::BatchGetRequest graph_only = RequestOf({Problem(1)});
+  graph_only.mutable_constraints()->set_api(v1::API_LEGACY);
+  const Asked legacy = Ask(graph_only);
+  EXPECT_EQ(legacy.missing, 1U);
+  EXPECT_NE(legacy.row().answer().winner().text(), text);
+  EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), text);
+}
+
+TEST_F(BatchGetHandlerTest, AHeuristicAnswerIsKeptAndStillAMissToTune) {
+  StartWith("candidates=3");
+  v1::BatchGetRequest request = RequestOf({Problem(1)});
+  request.set_on_miss(v1::ON_MISS_HEURISTIC);
+  Ask(request);
+  Ask(request);
+  EXPECT_EQ(Ask(request).missing, 0U);
+  request.set_on_miss(v1::ON_MISS_TUNE);
+  const Asked tuned = Ask(request);
+  EXPECT_EQ(tuned.missing, 1U);
+  EXPECT_GT(tuned.row().answer().evidence(), v1::EVIDENCE_OBSERVED);
+  EXPECT_TRUE(tuned.row().answer().fresh());
+  EXPECT_FALSE(Ask(Problem(1)).row().answer().fresh());
+}
+
+TEST_F(BatchGetHandlerTest, LeastEvidenceIsHeldAgainstKeptAnswers) {
+  StartWith("candidates=3");
+  v1::BatchGetRequest request = RequestOf({Problem(1)});
+  request.set_on_miss(v1::ON_MISS_HEURISTIC);
+  Ask(request);
+  EXPECT_EQ(AskKept(Problem(1)).row().answer().evidence(), v1::EVIDENCE_HEURISTIC);
+  request = RequestOf({Problem(1)});
+  request.set_min_evidence(v1::EVIDENCE_MEASURED);
+  EXPECT_EQ(Ask(request).row().miss().reason(), v1::MISS_REASON_INSUFFICIENT_EVIDENCE);
+}
+
+TEST_F(BatchGetHandlerTest, TheEnvironmentIsThatOfNow) {
+  StartWith("candidates=3");
+  Tune({Problem(1)});
+  EXPECT_EQ(AskKept(Problem(1)).response.environment().tuning_count(), 1);
+  Tune({Problem(2)});
+  const Asked asked = Ask(Problem(1));
+  EXPECT_EQ(asked.missing, 0U);
+  EXPECT_EQ(asked.response.environment().tuning_count(), 2);
+}
+
+TEST_F(BatchGetHandlerTest, ADrainingDaemonIsAsked) {
+  StartWith("candidates=3");
+  Tune({Problem(1)});
+  AskKept(Problem(1));
+  tuner_->Drain(absl::Now());
+  const std::string bytes = RequestOf({Problem(1)}).SerializeAsString();
+  EXPECT_FALSE(handler_->Prepare(bytes)->complete());
+}
+
+TEST_F(BatchGetHandlerTest, WhatIsWrongIsLeftToTheValidator) {
+  StartWith("candidates=3");
+  v1::BatchGetRequest request = RequestOf({Problem(1)});
+  request.mutable_problems(0)->mutable_problem()->set_groups(-1);
+  EXPECT_FALSE(handler_->Prepare(request.SerializeAsString()).has_value());
+  request = RequestOf({Problem(1)});
+  request.set_on_miss(static_cast<v1::OnMiss>(9));
+  EXPECT_FALSE(handler_->Prepare(request.SerializeAsString()).has_value());
+  request = RequestOf({Problem(1)});
+  request.set_environment("nobody-knows");
+  EXPECT_FALSE(handler_->Prepare(request.SerializeAsString()).has_value());
+  EXPECT_FALSE(handler_->Prepare("").has_value());
+}
+
+TEST_F(BatchGetHandlerTest, NothingIsPreparedThatAWholeReadRefuses) {
+  StartWith("candidates=3");
+  Tune({Problem(1)});
+  v1::BatchGetRequest request = RequestOf({Problem(1), Problem(2)});
+  request.mutable_constraints()->set_max_workspace_bytes(int64_t{1} << 40);
+  request.mutable_options()->set_memory_budget_bytes(int64_t{1} << 40);
+  Ask(request);
+  const std::string whole = request.SerializeAsString();
+  std::mt19937 random(7);
+  int prepared = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes = whole.substr(0, random() % (whole.size() + 1));
+    for (unsigned n = random() % 4; n > 0 && !bytes.empty(); --n) {
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    }
+    const std::optional<Batch> batch = handler_->Prepare(bytes);
+    if (!batch.has_value()) continue;
+    ++prepared;
+    v1::BatchGetRequest read;
+    ASSERT_TRUE(read.ParseFromString(bytes));
+    std::vector<Violation> violations;
+    const std::optional<lookup::LookupRequest> valid = messages::Validate(read, &violations);
+    ASSERT_TRUE(valid.has_value());
+    ASSERT_EQ(batch->rows.size(), valid->problems.size());
+    for (size_t row = 0, missing = 0; row < batch->rows.size(); ++row) {
+      if (batch->rows[row] != nullptr) continue;
+      ASSERT_EQ(batch->missing.problems[missing++].ToText(), valid->problems[row].ToText());
+    }
+  }
+  EXPECT_GT(prepared, 100);
+}
+
+}  // namespace
+}  // namespace convtune::rpc::services

@@ -1,0 +1,309 @@
+// Damaged and hostile bundles against a tuner, and a bundle there and back.
+#include "server/rpc/services/bundle_import.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/rpc/services/bundle_export.h"
+#include "tests/fakes/memory_store.h"
+#include "tests/unit/db/format/bundle_files.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+class BundleImportTest : public ::testing::Test {
+ protected:
+  BundleImportTest() { Start(); }
+
+  void Start() {
+    tuner::Tuner::Options options;
+    options.store = &store_;
+    options.clock = &clock_;
+    tuner_ = tuner::Tuner::Create(options).value();
+  }
+
+  absl::StatusOr<v1::ImportBundleResponse> Import(const std::string& bytes,
+                                                  bool skip_refused = false) {
+    auto bundle = BundleImport::Create({tuner_.get(), &clock_, folder_.path(), trusted_});
+    if (!bundle.ok()) return bundle.status();
+    for (size_t at = 0; at < bytes.size(); at += 1000) {
+      const absl::Status status = (*bundle)->Append(std::string_view(bytes).substr(at, 1000));
+      if (!status.ok()) return status;
+    }
+    return (*bundle)->Finish(skip_refused);
+  }
+
+  std::string Export() {
+    BundleExport bundle(tuner_.get(), "", true);
+    std::string bytes;
+    while (true) {
+      const auto piece = bundle.NextPiece();
+      EXPECT_TRUE(piece.ok()) << piece.status();
+      if (!piece.ok() || piece->empty()) return bytes;
+      bytes += *piece;
+    }
+  }
+
+  TestFolder folder_;
+  ManualClock clock_;
+  MemoryStore store_;
+  std::vector<std::string> trusted_;
+  std::unique_ptr<tuner::Tuner> tuner_;
+};
+
+TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
+  const auto response = Import(BundleOf(SampleTunings(3)));
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_TRUE(response->committed());
+  EXPECT_EQ(response->taken_count(), 3);
+  EXPECT_EQ(tuner_->Stats().tuning_count, 3);
+  const auto tuning =
+      tuner_->GetTuning("nvidia-h200", ConvProblem::Parse(ValidTuning(2).key.problem_text).value());
+  ASSERT_TRUE(tuning.ok()) << tuning.status();
+  EXPECT_EQ(tuning->origin, Origin::kImported);
+  EXPECT_EQ(tuning->candidates.size(), 5U);
+  EXPECT_TRUE(folder_.Names().empty());
+}
+
+TEST_F(BundleImportTest, ASecondImportChangesNothing) {
+  const std::string bytes = BundleOf(SampleTunings(3));
+  ASSERT_TRUE(Import(bytes).ok());
+  const int puts = store_.put_count();
+  const auto again = Import(bytes);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->taken_count(), 0);
+  EXPECT_EQ(again->kept_count(), 3);
+  EXPECT_EQ(store_.put_count(), puts);
+}
+
+TEST_F(BundleImportTest, WhatOneDaemonImportedAnotherExportsByteForByte) {
+  ASSERT_TRUE(Import(BundleOf(SampleTunings(3))).ok());
+  const std::string exported = Export();
+  MemoryStore other;
+  tuner::Tuner::Options options;
+  options.store = &other;
+  options.clock = &clock_;
+  tuner_ = tuner::Tuner::Create(options).value();
+  ASSERT_TRUE(Import(exported).ok());
+  EXPECT_EQ(Export(), exported);
+  tuner_.reset();
+}
+
+// As SampleTunings, with stock choices that ran, so that they stay MEASURED.
+std::vector<Tuning> TuningsWithStock(int count) {
+  std::vector<Tuning> tunings = SampleTunings(count);
+  for (Tuning& tuning : tunings) {
+    for (Candidate& candidate : tuning.candidates) {
+      if (!candidate.ran()) candidate.heuristic_rank = -1;
+    }
+  }
+  return tunings;
+}
+
+TEST_F(BundleImportTest, KeepsTheBetterEvidence) {
+  std::vector<Tuning> here = TuningsWithStock(3);
+  here[0].evidence = Evidence::kIncomplete;
+  here[1].tune_time += absl::Hours(1);
+  for (const Tuning& tuning : here) {
+    ASSERT_TRUE(store_.PutTuning(tuning, SampleEnvironment()).ok());
+  }
+  tuner_.reset();
+  Start();
+  const auto response = Import(BundleOf(TuningsWithStock(4)));
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->taken_count(), 2);  // the first and the fourth
+  EXPECT_EQ(response->kept_count(), 2);
+  EXPECT_EQ(*store_.GetTuning(here[1].key), here[1]);
+}
+
+TEST_F(BundleImportTest, KeepsACleanMeasurementWhereTheBundleHasAContendedOne) {
+  Tuning clean = ValidTuning(1);
+  clean.evidence = Evidence::kIncomplete;
+  clean.incomplete_reason = "the budget ended before 1 candidate";
+  ASSERT_TRUE(store_.PutTuning(clean, SampleEnvironment()).ok());
+  tuner_.reset();
+  Start();
+  Tuning contended = clean;
+  contended.conditions.known = true;
+  contended.conditions.other_processes = 2;
+  contended.incomplete_reason = "contended: 2 other processes on the GPU";
+  contended.tune_time += absl::Hours(1);
+  const auto response = Import(BundleOf({contended}));
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->taken_count(), 0);
+  EXPECT_EQ(response->kept_count(), 1);
+  EXPECT_EQ(*store_.GetTuning(clean.key), clean);
+}
+
+TEST_F(BundleImportTest, WhatIsQuarantinedHereStaysOut) {
+  const Tuning tuning = ValidTuning(1);
+  ASSERT_TRUE(
+      store_
+          .PutQuarantine(
+              {tuning.key, tuning.candidates[0].id, QuarantineReason::kCrashed, "hung", {}, {}})
+          .ok());
+  tuner_.reset();
+  Start();
+  ASSERT_TRUE(Import(BundleOf({tuning})).ok());
+  const Tuning stored = *store_.GetTuning(tuning.key);
+  EXPECT_EQ(stored.candidates[0].id, tuning.candidates[1].id);
+  for (const Candidate& candidate : stored.candidates) {
+    EXPECT_EQ(candidate.status == CandidateStatus::kQuarantined,
+              candidate.id == tuning.candidates[0].id);
+  }
+}
+
+TEST_F(BundleImportTest, RanksAnewWhateverOrderTheBundleHas) {
+  Tuning tuning = ValidTuning(1);
+  std::swap(tuning.candidates[0], tuning.candidates[3]);
+  ASSERT_TRUE(Import(BundleOf({tuning})).ok());
+  const Tuning stored = *store_.GetTuning(tuning.key);
+  EXPECT_EQ(stored.candidates[0].id, ValidTuning(1).candidates[0].id);
+}
+
+TEST_F(BundleImportTest, ARefusedRowIsEnoughToTakeNothing) {
+  v1::BundleTuning lie = SampleRow(2);
+  lie.mutable_candidates(0)->set_median_us(-1);
+  const std::string bytes = BundleOfRows({SampleRow(1), lie}, SampleBundleEnvironment());
+  const auto response = Import(bytes);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_FALSE(response->committed());
+  EXPECT_EQ(response->refused_count(), 1);
+  ASSERT_EQ(response->refusals_size(), 1);
+  EXPECT_EQ(response->refusals(0).reason(), v1::REFUSAL_REASON_MEASUREMENT);
+  EXPECT_NE(response->refusals(0).examples(0).find("candidates[0].median_us"), std::string::npos);
+  EXPECT_EQ(store_.put_count(), 0);
+  const auto skipping = Import(bytes, true);
+  ASSERT_TRUE(skipping.ok());
+  EXPECT_TRUE(skipping->committed());
+  EXPECT_EQ(skipping->taken_count(), 1);
+}
+
+TEST_F(BundleImportTest, AnUnsignedBundleIsRefusedWhereKeysAreTrusted) {
+  trusted_ = {std::string(32, 'k')};
+  EXPECT_TRUE(absl::IsPermissionDenied(Import(BundleOf(SampleTunings(1))).status()));
+  EXPECT_EQ(store_.put_count(), 0);
+}
+
+TEST_F(BundleImportTest, WhatTheStoreRefusesIsNotHalfTaken) {
+  store_.FailWith(absl::ResourceExhaustedError("disk full"));
+  EXPECT_TRUE(absl::IsResourceExhausted(Import(BundleOf(SampleTunings(3))).status()));
+  EXPECT_EQ(tuner_->Stats().tuning_count, 0);
+}
+
+TEST_F(BundleImportTest, AStateDirectoryThatIsNotThereIsUnavailable) {
+  EXPECT_TRUE(absl::IsUnavailable(
+      BundleImport::Create({tuner_.get(), &clock_, "/nonexistent", {}}).status()));
+}
+
+// Rows that a liar would write into a bundle whose checksums are right.
+std::vector<std::function<void(v1::BundleTuning*)>> Lies() {
+  std::vector<std::function<void(v1::BundleTuning*)>> lies = {
+      [](auto* row) { row->set_environment(-1); },
+      [](auto* row) { row->set_environment(1 << 30); },
+      [](auto* row) { row->set_problem(""); },
+      [](auto* row) { row->set_problem("/etc/passwd"); },
+      [](auto* row) { row->set_problem("../../convtune.db"); },
+      [](auto* row) { row->set_problem(std::string(1 << 20, 'x')); },
+      [](auto* row) { row->set_problem("fwd,x=99999999999999999999x1x1x1,w=1x1x1x1"); },
+      [](auto* row) { row->set_evidence(static_cast<v1::Evidence>(1 << 30)); },
+      [](auto* row) { row->set_evidence(static_cast<v1::Evidence>(-1)); },
+      [](auto* row) { row->clear_candidates(); },
+      [](auto* row) { row->mutable_conditions()->set_other_processes(2); },
+      [](auto* row) { row->mutable_conditions()->set_mps(true); },
+      [](auto* row) { row->set_tune_time_us(INT64_MAX); },
+      [](auto* row) { row->set_tune_time_us(INT64_MIN); },
+      [](auto* row) { row->set_elapsed_us(INT64_MIN); },
+      [](auto* row) { row->set_memory_budget_bytes(INT64_MIN); },
+      [](auto* row) { row->set_incomplete_reason(std::string(1 << 20, 'r')); },
+      [](auto* row) { *row->add_candidates() = row->candidates(0); },
+      [](auto* row) {
+        for (int i = 0; i < 100'001; ++i) row->add_candidates();
+      },
+  };
+  const std::vector<std::function<void(v1::BundleCandidate*)>> of_candidates = {
+      [](auto* c) { c->set_candidate(""); },
+      [](auto* c) { c->set_candidate("graph:eng99999999999999999999"); },
+      [](auto* c) { c->set_candidate(std::string(1 << 20, 'k')); },
+      [](auto* c) { c->set_status(static_cast<v1::CandidateStatus>(-5)); },
+      [](auto* c) { c->add_numerical_notes(static_cast<v1::NumericalNote>(-1)); },
+      [](auto* c) { c->add_behavior_notes(static_cast<v1::BehaviorNote>(1 << 20)); },
+      [](auto* c) { c->set_workspace_bytes(INT64_MIN); },
+      [](auto* c) { c->set_heuristic_rank(INT32_MIN); },
+      [](auto* c) { c->set_median_us(1e308); },
+      [](auto* c) { c->set_median_us(-0.5); },
+      [](auto* c) { c->set_q1_us(std::numeric_limits<double>::infinity()); },
+      [](auto* c) { c->set_q3_us(std::numeric_limits<double>::quiet_NaN()); },
+      [](auto* c) { c->set_find_us(-std::numeric_limits<double>::infinity()); },
+      [](auto* c) { c->set_sample_count(INT32_MAX); },
+      [](auto* c) { c->set_sample_count(INT32_MIN); },
+      [](auto* c) { c->set_samples_us(3, std::numeric_limits<float>::quiet_NaN()); },
+      [](auto* c) { c->set_error_message(std::string(1 << 20, 'e')); },
+  };
+  for (const auto& change : of_candidates) {
+    lies.push_back([change](auto* row) { change(row->mutable_candidates(0)); });
+  }
+  return lies;
+}
+
+TEST_F(BundleImportTest, OfHundredsOfDamagedAndHostileBundlesNoneIsHalfTaken) {
+  std::vector<std::pair<std::string, std::string>> bundles;  // what is wrong with it, bytes
+  const std::string sound = BundleOf(SampleTunings(4));
+  std::mt19937 random(20'261'121);
+  for (int i = 0; i < 100; ++i) {
+    std::string bytes = sound;
+    const size_t at = random() % bytes.size();
+    bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+    bundles.emplace_back("flip at " + std::to_string(at), std::move(bytes));
+  }
+  for (int i = 0; i < 60; ++i) {
+    const size_t length = random() % sound.size();
+    bundles.emplace_back("cut at " + std::to_string(length), sound.substr(0, length));
+  }
+  for (int i = 0; i < 40; ++i) {
+    std::string bytes = sound;
+    const size_t at = 8 + random() % (bytes.size() - 16);
+    for (size_t k = 0; k < 8; ++k) bytes[at + k] = static_cast<char>(random());
+    bundles.emplace_back("garbage at " + std::to_string(at), std::move(bytes));
+  }
+  bundles.emplace_back("nothing", "");
+  bundles.emplace_back("an SQLite file", std::string("SQLite format 3\0", 16) + sound);
+  bundles.emplace_back("gzip", "\x1f\x8b\x08" + sound);
+  bundles.emplace_back("two bundles", sound + sound);
+  bundles.emplace_back("magic alone", std::string(kBundleMagic));
+  int number = 0;
+  for (const auto& lie : Lies()) {
+    v1::BundleTuning row = SampleRow(2);
+    lie(&row);
+    bundles.emplace_back("lie " + std::to_string(number++),
+                         BundleOfRows({SampleRow(1), row}, SampleBundleEnvironment()));
+  }
+  for (const char* text : {"", "/etc/passwd", "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=none"}) {
+    v1::BundleEnvironment environment = SampleBundleEnvironment();
+    environment.set_text(text);
+    bundles.emplace_back(std::string("environment ") + text,
+                         BundleOfRows({SampleRow(1)}, environment));
+  }
+  ASSERT_GE(bundles.size(), 200U);
+  for (const auto& [what, bytes] : bundles) {
+    const auto response = Import(bytes);
+    EXPECT_FALSE(response.ok() && response->committed()) << what;
+    if (!response.ok()) {
+      EXPECT_TRUE(absl::IsDataLoss(response.status())) << what << ": " << response.status();
+    }
+    ASSERT_EQ(store_.put_count(), 0) << what;
+    ASSERT_EQ(tuner_->Stats().tuning_count, 0) << what;
+  }
+  EXPECT_TRUE(folder_.Names().empty());
+  EXPECT_TRUE(Import(sound)->committed());
+}
+
+}  // namespace
+}  // namespace convtune::rpc::services

@@ -1,0 +1,67 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "grpcpp/client_context.h"
+#include "tests/unit/rpc/rpc_test_server.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+TEST(Maintenance, ServerInfoDescribesTheProcess) {
+  TestServer server;
+  grpc::ClientContext context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(server.maintenance->GetServerInfo(&context, {}, &info).ok());
+  EXPECT_EQ(info.version(), CONVTUNE_VERSION);
+  EXPECT_EQ(info.pid(), getpid());
+  EXPECT_EQ(info.state_dir(), "/state");
+  EXPECT_EQ(info.schema_version(), 1);
+  EXPECT_EQ(info.database_bytes(), 8192);
+  EXPECT_EQ(info.lookups(), 7);
+  EXPECT_GT(info.threads(), 0);
+  EXPECT_TRUE(info.has_start_time());
+}
+
+TEST(Maintenance, CheckReportsWhatTheStoreFinds) {
+  TestServer server;
+  server.store.problems = {"row 3"};
+  grpc::ClientContext context;
+  v1::CheckDatabaseResponse response;
+  ASSERT_TRUE(server.maintenance->CheckDatabase(&context, {}, &response).ok());
+  EXPECT_FALSE(response.ok());
+  ASSERT_EQ(response.problems_size(), 1);
+  EXPECT_EQ(response.rows_checked(), 12);
+}
+
+TEST(Maintenance, BackupNeedsAnAbsolutePath) {
+  TestServer server;
+  v1::BackupDatabaseRequest request;
+  request.set_path("relative");
+  v1::BackupDatabaseResponse response;
+  {
+    grpc::ClientContext context;
+    const grpc::Status status = server.maintenance->BackupDatabase(&context, request, &response);
+    EXPECT_EQ(BadFields(status), std::vector<std::string>{"path"});
+  }
+  request.set_path("/backup.db");
+  grpc::ClientContext context;
+  ASSERT_TRUE(server.maintenance->BackupDatabase(&context, request, &response).ok());
+  EXPECT_EQ(response.bytes(), 4096);
+}
+
+TEST(Maintenance, CompactPassesTheStoresErrorOn) {
+  TestServer server;
+  v1::CompactDatabaseResponse response;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(server.maintenance->CompactDatabase(&context, {}, &response).ok());
+    EXPECT_EQ(response.thinned(), 3);
+  }
+  server.store.failure = absl::UnavailableError("disk is full");
+  grpc::ClientContext context;
+  const grpc::Status status = server.maintenance->CompactDatabase(&context, {}, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+}  // namespace
+}  // namespace convtune::rpc::services

@@ -1,0 +1,215 @@
+// The requests, conversion and handlers of ReleaseService.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "convtune/v1/release_service.grpc.pb.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "server/release/release_manager.h"
+#include "tests/unit/rpc/rpc_test_server.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+Release TestRelease(int64_t number) {
+  Release release;
+  release.number = number;
+  release.author = "ann";
+  release.reason = "because";
+  return release;
+}
+
+Portfolio TestPortfolio(const std::string& candidate) {
+  Portfolio portfolio;
+  portfolio.key = FakeTuner::Key(ConvProblem::Parse(kHit).value());
+  portfolio.evidence = Evidence::kObserved;
+  portfolio.release = 4;
+  portfolio.choices = {{TestCandidate(candidate, 12.5), kRoleBest | kRoleNoWorkspace | kRoleStock}};
+  return portfolio;
+}
+
+// Does what a test says.
+class FakeReleases : public release::ReleaseManager {
+ public:
+  absl::Status failure;
+  std::string author;
+  int permille = -1;
+  int64_t to = -1;
+
+  release::ReleaseList ListReleases() override {
+    release::ReleaseList list;
+    list.releases = {TestRelease(2), TestRelease(1)};
+    list.promoted = 2;
+    list.waiting_changes = 3;
+    return list;
+  }
+  absl::StatusOr<release::ReleaseDiff> DiffReleases(int64_t from, int64_t to_release,
+                                                    const std::string&, size_t limit) override {
+    if (!failure.ok()) return failure;
+    release::ReleaseDiff diff;
+    diff.from = from;
+    diff.to = to_release;
+    diff.change_count = static_cast<int64_t>(limit);
+    diff.changes = {{TestPortfolio("graph:eng1"), TestPortfolio("graph:eng2")}};
+    return diff;
+  }
+  absl::StatusOr<Release> PromoteRelease(const std::string& by, const std::string&,
+                                         int canary_permille) override {
+    if (!failure.ok()) return failure;
+    author = by;
+    permille = canary_permille;
+    return TestRelease(5);
+  }
+  absl::StatusOr<Release> RollBackRelease(const std::string&, const std::string&,
+                                          int64_t release) override {
+    if (!failure.ok()) return failure;
+    to = release;
+    return TestRelease(6);
+  }
+  absl::StatusOr<std::optional<Release>> FollowFleet(const std::string&,
+                                                     const std::string&) override {
+    return std::nullopt;
+  }
+  absl::StatusOr<std::vector<WantedProblem>> ListWanted(const std::string&) override {
+    if (!failure.ok()) return failure;
+    std::vector<WantedProblem> wanted(3);
+    for (WantedProblem& problem : wanted) problem.key = TestPortfolio("graph:eng1").key;
+    return wanted;
+  }
+  release::PublicationStatus Status() override {
+    release::PublicationStatus status;
+    status.folder = "/state/snapshot";
+    status.choice_count = 9;
+    status.datagrams.malformed = 2;
+    return status;
+  }
+};
+
+class ReleaseServiceTest : public testing::Test {
+ protected:
+  ReleaseServiceTest() {
+    Server::Options options = base_.Options();
+    options.listen = {"unix:" + base_.dir.path("r.sock")};
+    options.releases = &releases_;
+    server_ = Server::Create(options).value();
+    stub_ = v1::ReleaseService::NewStub(grpc::CreateChannel("unix:" + base_.dir.path("r.sock"),
+                                                            grpc::InsecureChannelCredentials()));
+  }
+
+  FakeReleases releases_;
+  TestServer base_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<v1::ReleaseService::Stub> stub_;
+  grpc::ClientContext context_;
+};
+
+TEST_F(ReleaseServiceTest, ListsNewestFirst) {
+  v1::ListReleasesResponse list;
+  ASSERT_TRUE(stub_->ListReleases(&context_, {}, &list).ok());
+  EXPECT_EQ(list.releases_size(), 2);
+  EXPECT_EQ(list.releases(0).number(), 2);
+  EXPECT_EQ(list.waiting_changes(), 3);
+}
+
+TEST_F(ReleaseServiceTest, DiffSaysWhatEachChoiceIsForAndLeavesTheStockRoleOut) {
+  v1::DiffReleasesRequest request;
+  request.set_from(4);
+  v1::DiffReleasesResponse diff;
+  ASSERT_TRUE(stub_->DiffReleases(&context_, request, &diff).ok());
+  EXPECT_EQ(diff.change_count(), 1000);
+  ASSERT_EQ(diff.changes_size(), 1);
+  EXPECT_EQ(diff.changes(0).environment(), "nvidia-h200");
+  const v1::Portfolio& after = diff.changes(0).after();
+  EXPECT_EQ(after.choices(0).candidate().text(), "graph:eng2");
+  EXPECT_THAT(after.choices(0).roles(),
+              ElementsAre(v1::CHOICE_ROLE_BEST, v1::CHOICE_ROLE_NO_WORKSPACE));
+  EXPECT_EQ(after.evidence(), v1::EVIDENCE_OBSERVED);
+  EXPECT_EQ(after.release(), 4);
+}
+
+TEST_F(ReleaseServiceTest, PromotePassesOnWhoAndHowMany) {
+  v1::PromoteReleaseRequest request;
+  request.set_author("ann");
+  request.set_reason("because");
+  request.set_canary_permille(50);
+  v1::Release release;
+  ASSERT_TRUE(stub_->PromoteRelease(&context_, request, &release).ok());
+  EXPECT_EQ(release.number(), 5);
+  EXPECT_EQ(releases_.author, "ann");
+  EXPECT_EQ(releases_.permille, 50);
+}
+
+TEST_F(ReleaseServiceTest, PromoteNamesEveryBadField) {
+  v1::PromoteReleaseRequest request;
+  request.set_author("a\nb");
+  request.set_canary_permille(1000);
+  v1::Release release;
+  EXPECT_THAT(BadFields(stub_->PromoteRelease(&context_, request, &release)),
+              UnorderedElementsAre("author", "reason", "canary_permille"));
+}
+
+TEST_F(ReleaseServiceTest, RollBackNamesEveryBadField) {
+  v1::RollBackReleaseRequest request;
+  request.set_author(std::string(129, 'a'));
+  request.set_reason(std::string(501, 'r'));
+  request.set_release(-1);
+  v1::Release release;
+  EXPECT_THAT(BadFields(stub_->RollBackRelease(&context_, request, &release)),
+              UnorderedElementsAre("author", "reason", "release"));
+}
+
+TEST_F(ReleaseServiceTest, RollBackPassesTheReleaseAndTheErrorOn) {
+  v1::RollBackReleaseRequest request;
+  request.set_author("ann");
+  request.set_reason("slower");
+  request.set_release(3);
+  v1::Release release;
+  ASSERT_TRUE(stub_->RollBackRelease(&context_, request, &release).ok());
+  EXPECT_EQ(releases_.to, 3);
+  releases_.failure = absl::NotFoundError("release: there is no release 3");
+  grpc::ClientContext context;
+  EXPECT_EQ(stub_->RollBackRelease(&context, request, &release).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(ReleaseServiceTest, DiffAndWantedCheckTheirLimits) {
+  v1::DiffReleasesRequest diff;
+  diff.set_from(-1);
+  diff.set_to(-1);
+  diff.set_max_changes(10001);
+  diff.set_environment("H 200");
+  v1::DiffReleasesResponse reply;
+  EXPECT_THAT(BadFields(stub_->DiffReleases(&context_, diff, &reply)),
+              UnorderedElementsAre("from", "to", "max_changes", "environment"));
+  v1::ListWantedRequest wanted;
+  wanted.set_max_problems(-1);
+  v1::ListWantedResponse problems;
+  grpc::ClientContext context;
+  EXPECT_THAT(BadFields(stub_->ListWanted(&context, wanted, &problems)),
+              ElementsAre("max_problems"));
+}
+
+TEST_F(ReleaseServiceTest, WantedAreCutAndCounted) {
+  v1::ListWantedRequest request;
+  request.set_max_problems(2);
+  v1::ListWantedResponse wanted;
+  ASSERT_TRUE(stub_->ListWanted(&context_, request, &wanted).ok());
+  EXPECT_EQ(wanted.wanted_size(), 2);
+  EXPECT_EQ(wanted.wanted_count(), 3);
+}
+
+TEST_F(ReleaseServiceTest, PublicationSaysHowTheSnapshotIs) {
+  v1::Publication publication;
+  ASSERT_TRUE(stub_->GetPublication(&context_, {}, &publication).ok());
+  EXPECT_EQ(publication.folder(), "/state/snapshot");
+  EXPECT_EQ(publication.choice_count(), 9);
+  EXPECT_EQ(publication.datagrams_malformed(), 2);
+  EXPECT_FALSE(publication.has_publish_time());
+}
+
+}  // namespace
+}  // namespace convtune::rpc::services

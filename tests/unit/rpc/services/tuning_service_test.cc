@@ -1,0 +1,305 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "grpcpp/client_context.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "server/rpc/http2/limits.h"
+#include "tests/unit/rpc/rpc_test_server.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+int CountThreads() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word == "Threads:") {
+      int threads = 0;
+      status >> threads;
+      return threads;
+    }
+  }
+  return -1;
+}
+
+// One asynchronous BatchGet.
+struct Call {
+  void Start(v1::TuningService::Stub* stub, const v1::BatchGetRequest& message) {
+    request = message;
+    stub->async()->BatchGet(&context, &request, &response,
+                            [this](grpc::Status status) { done.set_value(std::move(status)); });
+  }
+  grpc::Status Wait() { return done.get_future().get(); }
+
+  grpc::ClientContext context;
+  v1::BatchGetRequest request;
+  v1::BatchGetResponse response;
+  std::promise<grpc::Status> done;
+};
+
+// Sends bytes as they are.
+grpc::Status SendRaw(const TestServer& server, const std::string& method,
+                     const std::string& bytes) {
+  grpc::GenericStub stub(server.channel);
+  grpc::ClientContext context;
+  grpc::Slice slice(bytes);
+  grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  stub.UnaryCall(&context, "/convtune.v1.TuningService/" + method, grpc::StubOptions(), &request,
+                 &response, [&done](grpc::Status status) { done.set_value(std::move(status)); });
+  return done.get_future().get();
+}
+
+TEST(BatchGet, AnswersInRequestOrder) {
+  TestServer server;
+  server.tuner.answer_at_once = true;
+  grpc::ClientContext context;
+  v1::BatchGetResponse response;
+  const grpc::Status status =
+      server.stub->BatchGet(&context, GetRequest({kHit, kMiss, kHit}), &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(response.results_size(), 3);
+  EXPECT_TRUE(response.results(0).has_answer());
+  EXPECT_EQ(response.results(1).miss().reason(), v1::MISS_REASON_NOT_FOUND);
+  EXPECT_TRUE(response.results(2).has_answer());
+  EXPECT_EQ(response.environment().gpu_model(), "NVIDIA H200");
+  EXPECT_TRUE(response.environment().current());
+}
+
+TEST(BatchGet, RefusesWithEveryFieldAtOnce) {
+  TestServer server;
+  v1::BatchGetRequest request = GetRequest({kHit, "fwd,wat=1"});
+  request.set_environment("H 200");
+  request.set_on_miss(static_cast<v1::OnMiss>(9));
+  grpc::ClientContext context;
+  v1::BatchGetResponse response;
+  const grpc::Status status = server.stub->BatchGet(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(BadFields(status),
+              testing::IsSupersetOf({"environment", "problems[1].text", "on_miss"}));
+}
+
+TEST(BatchGet, ManyViolationsStillReachTheCaller) {
+  TestServer server;
+  grpc::ClientContext context;
+  v1::BatchGetResponse response;
+  const grpc::Status status = server.stub->BatchGet(
+      &context, GetRequest(std::vector<std::string>(5000, "fwd,\xE2\x82\xAC=1")), &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+  EXPECT_EQ(BadFields(status).back(), "...");
+}
+
+TEST(BatchGet, NamesTheFieldThatIsNotUtf8) {
+  TestServer server;
+  const grpc::Status status = SendRaw(server, "BatchGet",
+                                      std::string("\x12\x05\x12\x03"
+                                                  "f\xFFw"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(BadFields(status), ElementsAre("problems[0].text"));
+}
+
+TEST(BatchGet, RefusesBytesThatAreNoMessage) {
+  TestServer server;
+  const grpc::Status status = SendRaw(server, "BatchGet", "\xFF\xFF\xFF\xFF");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(BadFields(status), ElementsAre("request"));
+}
+
+TEST(BatchGet, RefusesAMessageBeyondTheLimit) {
+  TestServer server;
+  const grpc::Status status = SendRaw(
+      server, "BatchGet", std::string(static_cast<size_t>(http2::kMaxRequestBytes) + 1, 'x'));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr(std::to_string(http2::kMaxRequestBytes)));
+}
+
+TEST(BatchGet, CancelAbandonsTheLookup) {
+  TestServer server;
+  Call call;
+  call.Start(server.stub.get(), GetRequest({kMiss}));
+  WaitUntil([&] { return server.tuner.waiting() == 1; });
+  call.context.TryCancel();
+  EXPECT_EQ(call.Wait().error_code(), grpc::StatusCode::CANCELLED);
+  WaitUntil([&] { return server.tuner.abandoned() == 1; });
+  EXPECT_EQ(server.tuner.waiting(), 0u);
+}
+
+TEST(BatchGet, DeadlineLeavesTheWorkQueued) {
+  TestServer server;
+  Call call;
+  call.context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(300));
+  call.Start(server.stub.get(), GetRequest({kMiss}));
+  EXPECT_EQ(call.Wait().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  // The server shuts down only after the call has ended on its side too.
+  server.server->Shutdown(absl::InfiniteFuture());
+  EXPECT_EQ(server.tuner.abandoned(), 0);
+  EXPECT_EQ(server.tuner.waiting(), 1u);
+  server.tuner.Release();
+}
+
+TEST(BatchGet, TunersErrorsKeepTheirCodes) {
+  TestServer server;
+  server.tuner.failure = absl::FailedPreconditionError("no environment");
+  grpc::ClientContext context;
+  v1::BatchGetResponse response;
+  const grpc::Status status = server.stub->BatchGet(&context, GetRequest({kHit}), &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(status.error_message(), "no environment");
+  EXPECT_FALSE(status.error_details().empty());
+}
+
+TEST(BatchGet, AThousandWaitingCallersTakeNoThreads) {
+  constexpr size_t kCallers = 1000;
+  TestServer server;
+  std::vector<std::unique_ptr<Call>> calls;
+  for (size_t i = 0; i < kCallers; ++i) {
+    calls.push_back(std::make_unique<Call>());
+    calls.back()->Start(server.stub.get(), GetRequest({kHit}));
+  }
+  WaitUntil([&] { return server.tuner.waiting() == kCallers; });
+  EXPECT_LT(CountThreads(), 100);
+  server.tuner.Release();
+  for (const auto& call : calls) {
+    EXPECT_TRUE(call->Wait().ok());
+    EXPECT_TRUE(call->response.results(0).has_answer());
+  }
+}
+
+TEST(BatchGet, EchoesTheRequestId) {
+  TestServer server;
+  server.tuner.answer_at_once = true;
+  grpc::ClientContext context;
+  context.AddMetadata("x-request-id", "abc-123");
+  v1::BatchGetResponse response;
+  ASSERT_TRUE(server.stub->BatchGet(&context, GetRequest({kHit}), &response).ok());
+  const auto& metadata = context.GetServerInitialMetadata();
+  const auto found = metadata.find("x-request-id");
+  ASSERT_NE(found, metadata.end());
+  EXPECT_EQ(std::string(found->second.data(), found->second.size()), "abc-123");
+}
+
+template <typename Request, typename Response, typename Method>
+grpc::Status Invoke(TestServer& server, Method method, const Request& request, Response* response) {
+  grpc::ClientContext context;
+  return (server.stub.get()->*method)(&context, request, response);
+}
+
+using Stub = v1::TuningService::Stub;
+
+TEST(Jobs, CreateGetListCancel) {
+  TestServer server;
+  v1::TuningJob job;
+  v1::CreateTuningJobRequest create;
+  create.add_problems()->set_text(kHit);
+  ASSERT_TRUE(Invoke(server, &Stub::CreateTuningJob, create, &job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(job.problem_count(), 1);
+  v1::GetTuningJobRequest get;
+  get.set_name("jobs/5");
+  ASSERT_TRUE(Invoke(server, &Stub::GetTuningJob, get, &job).ok());
+  EXPECT_EQ(job.name(), "jobs/5");
+  v1::ListTuningJobsRequest list;
+  list.set_page_size(3);
+  list.set_page_token("t");
+  v1::ListTuningJobsResponse page;
+  ASSERT_TRUE(Invoke(server, &Stub::ListTuningJobs, list, &page).ok());
+  EXPECT_EQ(page.jobs_size(), 3);
+  EXPECT_EQ(page.next_page_token(), "t+");
+  v1::CancelTuningJobRequest cancel;
+  cancel.set_name("jobs/5");
+  ASSERT_TRUE(Invoke(server, &Stub::CancelTuningJob, cancel, &job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_CANCELLED);
+}
+
+TEST(Tunings, GetListDelete) {
+  TestServer server;
+  v1::GetTuningRequest get;
+  get.mutable_problem()->set_text(kHit);
+  v1::Tuning tuning;
+  ASSERT_TRUE(Invoke(server, &Stub::GetTuning, get, &tuning).ok());
+  EXPECT_EQ(tuning.candidates_size(), 2);
+  EXPECT_EQ(tuning.winner(), "graph:eng34,k2=5");
+  EXPECT_EQ(tuning.environment().gpu_model(), "NVIDIA H200");
+  v1::ListTuningsRequest list;
+  list.set_text_filter("f");
+  v1::ListTuningsResponse page;
+  ASSERT_TRUE(Invoke(server, &Stub::ListTunings, list, &page).ok());
+  ASSERT_EQ(page.tunings_size(), 1);
+  EXPECT_EQ(page.tunings(0).incomplete_reason(), "f");
+  EXPECT_EQ(page.tunings(0).environment().gpu_model(), "NVIDIA H200");
+  v1::DeleteTuningRequest remove;
+  remove.add_problems()->set_text(kHit);
+  remove.add_problems()->set_text(kMiss);
+  v1::DeleteTuningResponse removed;
+  ASSERT_TRUE(Invoke(server, &Stub::DeleteTuning, remove, &removed).ok());
+  EXPECT_EQ(removed.deleted_count(), 2);
+}
+
+TEST(Pins, PinListUnpin) {
+  TestServer server;
+  v1::PinRequest pin;
+  pin.mutable_problem()->set_text(kHit);
+  pin.set_candidate("graph:eng1,k3=1,k2=0");
+  pin.set_reason("why");
+  pin.mutable_ttl()->set_seconds(60);
+  v1::PinRecord record;
+  ASSERT_TRUE(Invoke(server, &Stub::Pin, pin, &record).ok());
+  EXPECT_EQ(record.candidate(), "graph:eng1,k2=0,k3=1");
+  EXPECT_EQ(record.environment(), "nvidia-h200");
+  EXPECT_EQ(record.expire_time().seconds() - record.create_time().seconds(), 60);
+  v1::ListPinsResponse pins;
+  ASSERT_TRUE(Invoke(server, &Stub::ListPins, v1::ListPinsRequest(), &pins).ok());
+  EXPECT_EQ(pins.pins_size(), 1);
+  v1::UnpinRequest unpin;
+  unpin.mutable_problem()->set_text(kHit);
+  v1::UnpinResponse unpinned;
+  EXPECT_TRUE(Invoke(server, &Stub::Unpin, unpin, &unpinned).ok());
+}
+
+TEST(Lists, EnvironmentsAndDevices) {
+  TestServer server;
+  v1::ListEnvironmentsResponse environments;
+  ASSERT_TRUE(
+      Invoke(server, &Stub::ListEnvironments, v1::ListEnvironmentsRequest(), &environments).ok());
+  ASSERT_EQ(environments.environments_size(), 1);
+  EXPECT_TRUE(environments.environments(0).current());
+  v1::ListDevicesResponse devices;
+  ASSERT_TRUE(Invoke(server, &Stub::ListDevices, v1::ListDevicesRequest(), &devices).ok());
+  ASSERT_EQ(devices.devices_size(), 1);
+  EXPECT_EQ(devices.devices(0).state(), v1::DEVICE_STATE_READY);
+}
+
+TEST(Errors, EveryMethodPassesTheTunersErrorOn) {
+  TestServer server;
+  server.tuner.failure = absl::NotFoundError("not here");
+  v1::TuningJob job;
+  v1::GetTuningJobRequest get_job;
+  get_job.set_name("jobs/1");
+  v1::GetTuningRequest get;
+  get.mutable_problem()->set_text(kHit);
+  v1::Tuning tuning;
+  v1::UnpinRequest unpin;
+  unpin.mutable_problem()->set_text(kHit);
+  v1::UnpinResponse unpinned;
+  for (const grpc::Status& status : {Invoke(server, &Stub::GetTuningJob, get_job, &job),
+                                     Invoke(server, &Stub::GetTuning, get, &tuning),
+                                     Invoke(server, &Stub::Unpin, unpin, &unpinned)}) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+    EXPECT_EQ(status.error_message(), "not here");
+  }
+}
+
+}  // namespace
+}  // namespace convtune::rpc::services

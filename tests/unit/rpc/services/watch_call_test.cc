@@ -1,0 +1,103 @@
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "grpcpp/client_context.h"
+#include "tests/unit/rpc/rpc_test_server.h"
+
+namespace convtune::rpc::services {
+namespace {
+
+jobs::JobSnapshot Progress(jobs::JobState state, int done) {
+  jobs::JobSnapshot job = FakeTuner::Job(state);
+  job.current_candidates_done = done;
+  return job;
+}
+
+v1::WatchTuningJobRequest Request() {
+  v1::WatchTuningJobRequest request;
+  request.set_name("jobs/1");
+  return request;
+}
+
+TEST(WatchTuningJob, SendsTheStateAtOnceAndTheEndLast) {
+  TestServer server;
+  grpc::ClientContext context;
+  const auto reader = server.stub->WatchTuningJob(&context, Request());
+  v1::TuningJob job;
+  ASSERT_TRUE(reader->Read(&job));
+  EXPECT_EQ(job.state(), v1::JOB_STATE_QUEUED);
+  WaitUntil([&] { return server.tuner.watchers() == 1; });
+  server.tuner.Change(Progress(jobs::JobState::kRunning, 1));
+  ASSERT_TRUE(reader->Read(&job));
+  EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING);
+  server.tuner.Change(Progress(jobs::JobState::kSucceeded, 2));
+  ASSERT_TRUE(reader->Read(&job));
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_FALSE(reader->Read(&job));
+  EXPECT_TRUE(reader->Finish().ok());
+  WaitUntil([&] { return server.tuner.watchers() == 0; });
+}
+
+TEST(WatchTuningJob, MergesChangesInOrderAndKeepsTheLast) {
+  constexpr int kChanges = 2000;
+  TestServer server;
+  grpc::ClientContext context;
+  const auto reader = server.stub->WatchTuningJob(&context, Request());
+  WaitUntil([&] { return server.tuner.watchers() == 1; });
+  for (int i = 1; i <= kChanges; ++i) {
+    server.tuner.Change(Progress(jobs::JobState::kRunning, i));
+  }
+  server.tuner.Change(Progress(jobs::JobState::kFailed, kChanges + 1));
+  int last = -1;
+  v1::TuningJob job;
+  while (reader->Read(&job)) {
+    EXPECT_GT(job.current_candidates_done(), last);
+    last = job.current_candidates_done();
+  }
+  EXPECT_EQ(last, kChanges + 1);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_TRUE(reader->Finish().ok());
+}
+
+TEST(WatchTuningJob, AJobThatHasEndedIsSentOnce) {
+  TestServer server;
+  server.tuner.watch_start = Progress(jobs::JobState::kCancelled, 0);
+  grpc::ClientContext context;
+  const auto reader = server.stub->WatchTuningJob(&context, Request());
+  v1::TuningJob job;
+  EXPECT_TRUE(reader->Read(&job));
+  EXPECT_FALSE(reader->Read(&job));
+  EXPECT_TRUE(reader->Finish().ok());
+  WaitUntil([&] { return server.tuner.watchers() == 0; });
+}
+
+TEST(WatchTuningJob, CancelStopsWatching) {
+  TestServer server;
+  grpc::ClientContext context;
+  const auto reader = server.stub->WatchTuningJob(&context, Request());
+  v1::TuningJob job;
+  ASSERT_TRUE(reader->Read(&job));
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  WaitUntil([&] { return server.tuner.watchers() == 0; });
+}
+
+TEST(WatchTuningJob, RefusesABadNameAndAnUnknownJob) {
+  TestServer server;
+  v1::TuningJob job;
+  {
+    grpc::ClientContext context;
+    const auto reader = server.stub->WatchTuningJob(&context, v1::WatchTuningJobRequest());
+    EXPECT_FALSE(reader->Read(&job));
+    EXPECT_EQ(BadFields(reader->Finish()), std::vector<std::string>{"name"});
+  }
+  server.tuner.failure = absl::NotFoundError("no such job");
+  grpc::ClientContext context;
+  const auto reader = server.stub->WatchTuningJob(&context, Request());
+  EXPECT_FALSE(reader->Read(&job));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+}  // namespace
+}  // namespace convtune::rpc::services

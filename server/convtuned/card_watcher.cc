@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
-#include "server/tuner/xid.h"
+#include "server/devices/xid.h"
 
 namespace convtune::daemon {
 namespace {
@@ -50,8 +50,8 @@ void CardWatcher::Run() {
 }
 
 CardWatcher::End CardWatcher::WatchOnce() {
-  const absl::StatusOr<std::unique_ptr<WorkerProcess>> process =
-      WorkerProcess::Start(options_.argv);
+  const absl::StatusOr<std::unique_ptr<workers::WorkerProcess>> process =
+      workers::WorkerProcess::Start(options_.argv);
   if (!process.ok()) {
     SayBlind(std::string(process.status().message()));
     return End::kFailed;
@@ -85,12 +85,12 @@ std::optional<CardWatcher::End> CardWatcher::Take(const std::string& line) {
     watching_ = true;
     if (!std::exchange(watched_, true)) spdlog::info("{}: the card is watched", options_.device);
     blind_ = false;
-    if (std::exchange(lost_, false)) options_.report({CardNews::Kind::kBack, 0, ""});
+    if (std::exchange(lost_, false)) options_.report({devices::GpuNews::Kind::kBack, 0, ""});
     return std::nullopt;
   }
   if (absl::ConsumePrefix(&rest, "xid ") && absl::SimpleAtoi(rest, &xid)) {
-    options_.report({CardNews::Kind::kXid, xid, ""});
-    if (KindOfXid(xid) != XidKind::kLost) return std::nullopt;
+    options_.report({devices::GpuNews::Kind::kXid, xid, ""});
+    if (devices::KindOfXid(xid) != devices::XidKind::kLost) return std::nullopt;
     lost_ = true;
     return End::kLost;
   }
@@ -102,7 +102,7 @@ std::optional<CardWatcher::End> CardWatcher::Take(const std::string& line) {
   // What was never seen may be the watcher's own trouble.
   if ((away && watched_) || absl::ConsumePrefix(&rest, "lost ")) {
     if (!std::exchange(lost_, true)) {
-      options_.report({CardNews::Kind::kLost, 0, std::string(rest)});
+      options_.report({devices::GpuNews::Kind::kLost, 0, std::string(rest)});
     }
     return End::kLost;
   }
@@ -112,13 +112,15 @@ std::optional<CardWatcher::End> CardWatcher::Take(const std::string& line) {
 
 absl::StatusOr<std::vector<std::unique_ptr<CardWatcher>>> WatchCards(
     const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
-    CardBoard* cards) {
+    devices::GpuHealth* cards) {
   std::vector<std::unique_ptr<CardWatcher>> watchers;
   for (const auto& [device, pci_bus_id] : pci_bus_ids) {
     CardWatcher::Options options;
     options.device = device;
     options.argv = {worker, "--watch", pci_bus_id};
-    options.report = [cards, name = device](const CardNews& news) { cards->Note(name, news); };
+    options.report = [cards, name = device](const devices::GpuNews& news) {
+      cards->Note(name, news);
+    };
     ASSIGN_OR_RETURN(std::unique_ptr<CardWatcher> watcher, CardWatcher::Create(std::move(options)));
     watchers.push_back(std::move(watcher));
   }

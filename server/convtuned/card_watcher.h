@@ -12,9 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/tuner/cancel_token.h"
-#include "server/tuner/card_board.h"
-#include "server/tuner/worker_process.h"
+#include "proto/base/cancel_token.h"
+#include "server/devices/gpu_health.h"
+#include "server/workers/worker_process.h"
 
 namespace convtune::daemon {
 
@@ -28,7 +28,7 @@ class CardWatcher {
     std::string device;             // "gpu:0"
     std::vector<std::string> argv;  // of the process; the socket is added to it
     // From the watcher's thread. News about the card only if they are new.
-    std::function<void(const CardNews&)> report;
+    std::function<void(const devices::GpuNews&)> report;
     absl::Duration retry = absl::Seconds(2);
     absl::Duration retry_max = absl::Minutes(1);  // where it is not the card that fails
   };
@@ -64,6 +64,6 @@ class CardWatcher {
 // `worker`: the program.
 absl::StatusOr<std::vector<std::unique_ptr<CardWatcher>>> WatchCards(
     const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
-    CardBoard* cards);
+    devices::GpuHealth* cards);
 
 }  // namespace convtune::daemon

@@ -123,8 +123,10 @@ class Child {
 }  // namespace
 
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
-                                     const StartLimits& limits, const std::function<bool()>& stop) {
-  std::vector<StartPatience> patience(commands.size(), StartPatience(limits, absl::Now()));
+                                     const workers::StartLimits& limits,
+                                     const std::function<bool()>& stop) {
+  std::vector<workers::StartPatience> patience(commands.size(),
+                                               workers::StartPatience(limits, absl::Now()));
   std::vector<ChildOutput> outputs(commands.size());
   std::vector<Child> children;
   children.reserve(commands.size());
@@ -154,7 +156,7 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
     for (const size_t i : owners) {
       if (children[i].fd() < 0) continue;
       if (stopped) outputs[i].status = absl::CancelledError("stopped");
-      patience[i].Saw(WorkDone(children[i].pid()) + outputs[i].text.size(), absl::Now());
+      patience[i].Saw(workers::WorkDone(children[i].pid()) + outputs[i].text.size(), absl::Now());
       if (outputs[i].status.ok() && absl::Now() >= patience[i].end()) {
         outputs[i].status = absl::DeadlineExceededError(patience[i].reason());
       }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/tuner/start_patience.h"
+#include "server/workers/start_patience.h"
 
 namespace convtune::daemon {
 
@@ -22,6 +22,7 @@ struct ChildOutput {
 // there is no such program; INTERNAL: it failed. Results in the order of
 // `commands`; each is a program and its arguments.
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
-                                     const StartLimits& limits, const std::function<bool()>& stop);
+                                     const workers::StartLimits& limits,
+                                     const std::function<bool()>& stop);
 
 }  // namespace convtune::daemon

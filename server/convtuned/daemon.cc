@@ -23,11 +23,11 @@
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
 #include "server/convtuned/program_paths.h"
+#include "server/decision/ranking.h"
 #include "server/metrics/metrics_server.h"
+#include "server/release/release_manager.h"
 #include "server/rpc/library_log.h"
 #include "server/rpc/server.h"
-#include "server/tuner/ranking.h"
-#include "server/tuner/release_manager.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::daemon {
@@ -74,7 +74,7 @@ absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals
   for (const std::string& problem : result.problems) {
     spdlog::warn("left out: {}", problem);
   }
-  for (const DeviceSpec& device : result.devices) {
+  for (const workers::DeviceSpec& device : result.devices) {
     spdlog::info("device {}: {}", device.name, device.environment.ToText());
   }
   if (result.devices.empty()) {
@@ -115,8 +115,9 @@ absl::StatusOr<std::unique_ptr<TuningStore>> AddBases(const Flags& flags, Tuning
     spdlog::info("base {}: {} tunings", path, (*layer)->size());
     layers.push_back(*std::move(layer));
   }
-  return std::make_unique<LayeredTuningStore>(
-      store, std::move(layers), [](Tuning* tuning) { RankCandidates(&tuning->candidates); });
+  return std::make_unique<LayeredTuningStore>(store, std::move(layers), [](Tuning* tuning) {
+    decision::RankCandidates(&tuning->candidates);
+  });
 }
 
 // Nothing is sent where systemd does not ask for it.
@@ -126,14 +127,14 @@ void TellWatchdog() {
 
 // What is known of the cards, and who says it to the world.
 struct Cards {
-  const CardBoard* board;
+  const devices::GpuHealth* board;
   DeviceHealth* health;
 };
 
 // Until a signal comes, or a GPU where there was none: it is true then, and the
 // daemon is to start anew.
 absl::StatusOr<bool> Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox,
-                           Tuner* tuner, const Clock* clock,
+                           tuner::Tuner* tuner, const Clock* clock,
                            const std::vector<std::string>& bundle_keys, const Cards& cards,
                            DeviceSearch* search, StopSignals* signals) {
   rpc::Server::Options options;
@@ -210,23 +211,25 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   ASSIGN_OR_RETURN(ProbeResult found, FindDevices(flags, signals));
   keep_alive();
   DeviceSearch search(flags, found, signals);
-  CardBoard cards;
+  devices::GpuHealth gpu_health;
   DeviceHealth health;
-  cards.SetListener([&health](const std::string& device, bool lost) { health.Note(device, lost); });
-  for (const DeviceSpec& device : found.devices) cards.Add(device.name);
+  gpu_health.SetListener(
+      [&health](const std::string& device, bool lost) { health.Note(device, lost); });
+  for (const workers::DeviceSpec& device : found.devices) gpu_health.Add(device.name);
   ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<CardWatcher>> watchers,
-                   WatchCards(flags.worker, found.pci_bus_ids, &cards));
-  Tuner::Options options;
+                   WatchCards(flags.worker, found.pci_bus_ids, &gpu_health));
+  tuner::Tuner::Options options;
   options.store = store.get();
   options.clock = &clock;
   options.devices = std::move(found.devices);
+  options.gpu_health = &gpu_health;
   options.idle_timeout = flags.idle_timeout;
   options.hang_timeout = flags.hang_timeout;
   options.self_checks_path = (std::filesystem::absolute(flags.state_dir) / "self_checks").string();
   options.release_store = database.get();
   options.publish = flags.publish;
   options.publish.folder = (std::filesystem::absolute(flags.state_dir) / "snapshot").string();
-  absl::StatusOr<std::unique_ptr<Tuner>> created = CreateTuner(options, &cards);
+  absl::StatusOr<std::unique_ptr<tuner::Tuner>> created = tuner::Tuner::Create(options);
   if (absl::IsDataLoss(created.status()) && !database->read_only()) {
     // Opening looks at a part of the file, reading it at nearly all.
     keep_alive();
@@ -237,9 +240,9 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
     options.store = store.get();
     options.release_store = database.get();
     keep_alive();
-    created = CreateTuner(std::move(options), &cards);
+    created = tuner::Tuner::Create(std::move(options));
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, std::move(created));
+  ASSIGN_OR_RETURN(std::unique_ptr<tuner::Tuner> tuner, std::move(created));
   std::optional<int> exit_status = 0;
   absl::StatusOr<bool> served = false;
   if (flags.once) {
@@ -249,7 +252,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
     if (!tuner->releases()->Status().error.empty()) exit_status = 1;
   } else if (!signals->stopped()) {
     served = Serve(flags, store.get(), database.get(), tuner.get(), &clock, bundle_keys,
-                   {&cards, &health}, &search, signals);
+                   {&gpu_health, &health}, &search, signals);
     if (served.ok() && *served) exit_status.reset();
   }
   tuner.reset();

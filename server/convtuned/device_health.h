@@ -14,7 +14,7 @@ namespace convtune::daemon {
 // answered without a device. Thread-safe; calls nothing but the server.
 class DeviceHealth {
  public:
-  // A CardBoard::Listener.
+  // A GpuHealth::Listener.
   void Note(const std::string& device, bool lost);
   // From now on the server is told, beginning with what is known. It must be
   // detached (nullptr) before it ends.

@@ -11,7 +11,7 @@ namespace {
 
 bool HasCard(const ProbeResult& found) {
   return std::any_of(found.devices.begin(), found.devices.end(),
-                     [](const DeviceSpec& device) { return !device.environment.profile; });
+                     [](const workers::DeviceSpec& device) { return !device.environment.profile; });
 }
 
 // On most machines without a card there is none, and looking for it is free.

@@ -27,7 +27,7 @@ struct Flags {
   bool once = false;
   std::vector<std::string> files;
   ProblemOverrides overrides;
-  OnMiss on_miss = OnMiss::kTune;
+  lookup::OnMiss on_miss = lookup::OnMiss::kTune;
   absl::Duration time_budget = absl::Seconds(30);
   // With `once`; what programs want has the same in `publish`.
   int64_t memory_budget_bytes = 0;                  // 0: what the device has free
@@ -38,8 +38,8 @@ struct Flags {
   absl::Duration probe_interval = absl::Minutes(1);
   absl::Duration drain_timeout = absl::Seconds(10);
   bool allow_network_fs = false;
-  int64_t max_db_bytes = 0;  // 0: no limit
-  PublishOptions publish;    // but for its folder, which is in the state directory
+  int64_t max_db_bytes = 0;         // 0: no limit
+  release::PublishOptions publish;  // but for its folder, which is in the state directory
   rpc::http2::ServerTlsFiles tls;
   std::vector<std::string> roles;  // as AccessRules::Parse takes them
   std::string metrics_address;     // IP:PORT; empty: none

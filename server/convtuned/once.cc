@@ -30,26 +30,27 @@ struct Counts {
 // A look-up's result, between the tuner's thread and ours.
 class Outcome {
  public:
-  void Set(absl::StatusOr<LookupResponse> response) {
+  void Set(absl::StatusOr<lookup::LookupResponse> response) {
     MutexLock lock(mutex_);
     response_ = std::move(response);
   }
-  std::optional<absl::StatusOr<LookupResponse>> Take() {
+  std::optional<absl::StatusOr<lookup::LookupResponse>> Take() {
     MutexLock lock(mutex_);
     return std::exchange(response_, std::nullopt);
   }
 
  private:
   Mutex mutex_;
-  std::optional<absl::StatusOr<LookupResponse>> response_ GUARDED_BY(mutex_);
+  std::optional<absl::StatusOr<lookup::LookupResponse>> response_ GUARDED_BY(mutex_);
 };
 
-absl::StatusOr<LookupResponse> LookupAndWait(Tuner* tuner, LookupRequest request,
-                                             StopSignals* signals) {
+absl::StatusOr<lookup::LookupResponse> LookupAndWait(tuner::Tuner* tuner,
+                                                     lookup::LookupRequest request,
+                                                     StopSignals* signals) {
   const auto outcome = std::make_shared<Outcome>();
-  const uint64_t token =
-      tuner->Lookup(std::move(request),
-                    [outcome](absl::StatusOr<LookupResponse> r) { outcome->Set(std::move(r)); });
+  const uint64_t token = tuner->Lookup(
+      std::move(request),
+      [outcome](absl::StatusOr<lookup::LookupResponse> r) { outcome->Set(std::move(r)); });
   bool abandoned = false;
   while (true) {
     if (auto response = outcome->Take(); response.has_value()) {
@@ -64,10 +65,10 @@ absl::StatusOr<LookupResponse> LookupAndWait(Tuner* tuner, LookupRequest request
   }
 }
 
-Counts Count(const LookupResponse& response) {
+Counts Count(const lookup::LookupResponse& response) {
   Counts counts;
-  for (const LookupResult& result : response.results) {
-    if (const auto* answer = std::get_if<Answer>(&result.outcome)) {
+  for (const lookup::LookupResult& result : response.results) {
+    if (const auto* answer = std::get_if<lookup::Answer>(&result.outcome)) {
       ++counts.answered;
       counts.fresh += answer->fresh ? 1 : 0;
       counts.heuristic += answer->evidence == Evidence::kHeuristic ? 1 : 0;
@@ -75,7 +76,7 @@ Counts Count(const LookupResponse& response) {
     } else {
       ++counts.missing;
       spdlog::error("no answer for {}: {}", result.key.problem_text,
-                    std::get<Miss>(result.outcome).message);
+                    std::get<lookup::Miss>(result.outcome).message);
     }
   }
   return counts;
@@ -108,9 +109,9 @@ bool ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
   return ok;
 }
 
-std::vector<std::string> EnvironmentNames(Tuner* tuner) {
+std::vector<std::string> EnvironmentNames(tuner::Tuner* tuner) {
   std::vector<std::string> names;
-  for (const EnvironmentInfo& info : tuner->ListEnvironments()) {
+  for (const tuner::EnvironmentInfo& info : tuner->ListEnvironments()) {
     if (info.current) {
       names.push_back(info.environment.Name());
     }
@@ -120,21 +121,21 @@ std::vector<std::string> EnvironmentNames(Tuner* tuner) {
 
 }  // namespace
 
-int RunOnce(Tuner* tuner, const Flags& flags, StopSignals* signals) {
+int RunOnce(tuner::Tuner* tuner, const Flags& flags, StopSignals* signals) {
   std::vector<ConvProblem> problems;
   bool ok = ReadProblems(flags, &problems);
   if (problems.empty()) {
     return 1;
   }
   for (const std::string& environment : EnvironmentNames(tuner)) {
-    LookupRequest request;
+    lookup::LookupRequest request;
     request.environment = environment;
     request.problems = problems;
     request.on_miss = flags.on_miss;
     request.options.time_budget = flags.time_budget;
     request.options.memory_budget_bytes = flags.memory_budget_bytes;
     request.options.wait_idle = flags.wait_idle;
-    const absl::StatusOr<LookupResponse> response =
+    const absl::StatusOr<lookup::LookupResponse> response =
         LookupAndWait(tuner, std::move(request), signals);
     if (!response.ok()) {
       spdlog::error("{}", std::string(response.status().message()));

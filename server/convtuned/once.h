@@ -11,6 +11,6 @@ namespace convtune::daemon {
 // (or in the only one that is known), doing flags.on_miss for what is missing,
 // and prints a summary. Returns 0 if every row could be read and has an answer
 // that was kept, else 1. A stop signal ends it early with 1.
-int RunOnce(Tuner* tuner, const Flags& flags, StopSignals* signals);
+int RunOnce(tuner::Tuner* tuner, const Flags& flags, StopSignals* signals);
 
 }  // namespace convtune::daemon

@@ -17,8 +17,8 @@
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/digest.h"
+#include "server/decision/ranking.h"
 #include "server/fleet/pooling.h"
-#include "server/tuner/ranking.h"
 
 namespace convtune::fleet {
 namespace {
@@ -257,7 +257,7 @@ absl::Status Agent::Heartbeat() {
       const Place* const place = FindPlace(environment.text());
       if (place == nullptr) continue;
       heartbeat.devices.push_back({device.name(), place->environment,
-                                   FromProto(environment.provenance()),
+                                   convtune::FromProto(environment.provenance()),
                                    static_cast<int>(device.state())});
     }
   }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "client/report/report_group.h"
-#include "server/tuner/ranking.h"
+#include "server/decision/ranking.h"
 
 namespace convtune::fleet {
 namespace {
@@ -237,7 +237,7 @@ PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence) {
   for (const auto& [id, of] : voices) {
     pooled.tuning.candidates.push_back(PoolCandidate(of, speeds));
   }
-  RankCandidates(&pooled.tuning.candidates);
+  decision::RankCandidates(&pooled.tuning.candidates);
   for (const Candidate& candidate : pooled.tuning.candidates) {
     pooled.node_counts.push_back(static_cast<int>(voices.at(candidate.id).timed.size()));
   }

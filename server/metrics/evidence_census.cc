@@ -25,9 +25,9 @@ std::vector<EnvironmentCensus> EvidenceCensus::Count() const {
   std::map<std::string, std::vector<absl::Time>> times;
   std::string token;
   do {
-    const absl::StatusOr<TuningPage> page = tuner_->ListTunings("", kPageSize, token, "");
+    const absl::StatusOr<tuner::TuningPage> page = tuner_->ListTunings("", kPageSize, token, "");
     if (!page.ok()) break;
-    for (const TuningSummary& tuning : page->tunings) {
+    for (const tuner::TuningSummary& tuning : page->tunings) {
       EnvironmentCensus& census = all[tuning.environment_name];
       ++census.tunings[tuning.evidence];
       ++census.origins[tuning.origin];

@@ -26,7 +26,7 @@ struct EnvironmentCensus {
 class EvidenceCensus {
  public:
   // Both outlive it.
-  EvidenceCensus(Tuner* tuner, const Clock* clock, absl::Duration max_age = absl::Minutes(1))
+  EvidenceCensus(tuner::Tuner* tuner, const Clock* clock, absl::Duration max_age = absl::Minutes(1))
       : tuner_(tuner), clock_(clock), max_age_(max_age) {}
 
   // Ordered by name.
@@ -35,7 +35,7 @@ class EvidenceCensus {
  private:
   std::vector<EnvironmentCensus> Count() const;
 
-  Tuner* const tuner_;
+  tuner::Tuner* const tuner_;
   const Clock* const clock_;
   const absl::Duration max_age_;
   Mutex mutex_;

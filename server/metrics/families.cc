@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/tuner/xid.h"
+#include "server/devices/xid.h"
 
 namespace convtune::metrics {
 namespace {
@@ -77,32 +77,32 @@ class Families {
 double Count(int64_t count) { return static_cast<double>(count); }
 
 const char* MissName(size_t reason) {
-  switch (static_cast<MissReason>(reason)) {
-    case MissReason::kNotFound:
+  switch (static_cast<lookup::MissReason>(reason)) {
+    case lookup::MissReason::kNotFound:
       return "not_found";
-    case MissReason::kInsufficientEvidence:
+    case lookup::MissReason::kInsufficientEvidence:
       return "insufficient_evidence";
-    case MissReason::kNoCandidate:
+    case lookup::MissReason::kNoCandidate:
       return "no_candidate";
-    case MissReason::kTuningFailed:
+    case lookup::MissReason::kTuningFailed:
       return "tuning_failed";
-    case MissReason::kNoDevice:
+    case lookup::MissReason::kNoDevice:
       return "no_device";
   }
   return "unknown";
 }
 
-const char* StateName(DeviceState state) {
+const char* StateName(workers::DeviceState state) {
   switch (state) {
-    case DeviceState::kIdle:
+    case workers::DeviceState::kIdle:
       return "idle";
-    case DeviceState::kReady:
+    case workers::DeviceState::kReady:
       return "ready";
-    case DeviceState::kBusy:
+    case workers::DeviceState::kBusy:
       return "busy";
-    case DeviceState::kBackingOff:
+    case workers::DeviceState::kBackingOff:
       return "backing_off";
-    case DeviceState::kUnavailable:
+    case workers::DeviceState::kUnavailable:
       return "unavailable";
   }
   return "unknown";
@@ -123,7 +123,7 @@ void AddCalls(const std::vector<rpc::services::MethodStats>& calls, Families* fa
   }
 }
 
-void AddLookups(const TunerStats& stats, Families* families) {
+void AddLookups(const tuner::TunerStats& stats, Families* families) {
   families->Counter("convtune_lookups_total", "Problems that were looked up", Count(stats.lookups));
   families->Counter("convtune_lookup_hits_total", "Of them, answered from memory",
                     Count(stats.hits));
@@ -144,41 +144,42 @@ void AddWork(const MetricsInput& input, Families* families) {
                   Count(input.stats.queue_depth));
   families->Begin(MetricType::Histogram, "convtune_tuning_duration_seconds",
                   "Time that a device worked on a problem, by how it ended");
-  for (const WorkStats& work : input.stats.work) {
+  for (const workers::WorkStats& work : input.stats.work) {
     families->Add(work.duration, {{"device", work.device}, {"outcome", work.outcome}});
   }
   families->Begin(MetricType::Counter, "convtune_worker_starts_total", "Worker processes started");
-  for (const DeviceStatus& device : input.devices) {
+  for (const workers::DeviceStatus& device : input.devices) {
     families->Add(Count(device.worker_starts), {{"device", device.name}});
   }
   families->Begin(MetricType::Counter, "convtune_worker_deaths_total",
                   "Worker processes that ended by themselves or by a foreign signal");
-  for (const DeviceStatus& device : input.devices) {
+  for (const workers::DeviceStatus& device : input.devices) {
     families->Add(Count(device.worker_deaths), {{"device", device.name}});
   }
   families->Begin(MetricType::Gauge, "convtune_device_state",
                   "1 for the state that the device is in, 0 for the others");
-  for (const DeviceStatus& device : input.devices) {
-    for (const DeviceState state : {DeviceState::kIdle, DeviceState::kReady, DeviceState::kBusy,
-                                    DeviceState::kBackingOff, DeviceState::kUnavailable}) {
+  for (const workers::DeviceStatus& device : input.devices) {
+    for (const workers::DeviceState state :
+         {workers::DeviceState::kIdle, workers::DeviceState::kReady, workers::DeviceState::kBusy,
+          workers::DeviceState::kBackingOff, workers::DeviceState::kUnavailable}) {
       families->Add(device.state == state ? 1 : 0, {{"device", device.name},
                                                     {"environment", device.environment},
                                                     {"state", StateName(state)}});
     }
   }
   families->Begin(MetricType::Gauge, "convtune_device_lost",
-                  "1 while the device's card is lost or has to be reset");
-  for (const CardStatus& card : input.cards) {
+                  "1 while the GPU is lost or has to be reset");
+  for (const devices::GpuStatus& card : input.cards) {
     families->Add(card.lost.empty() ? 0 : 1, {{"device", card.device}});
   }
   families->Begin(MetricType::Counter, "convtune_device_xids_total",
-                  "Errors of the card that the driver reported, by what they mean");
-  for (const CardStatus& card : input.cards) {
-    for (const auto& [kind, name] :
-         {std::pair(XidKind::kLost, "lost"), std::pair(XidKind::kApplication, "application"),
-          std::pair(XidKind::kNotice, "notice")}) {
+                  "Errors of the GPU that the driver reported, by what they mean");
+  for (const devices::GpuStatus& card : input.cards) {
+    for (const auto& [kind, name] : {std::pair(devices::XidKind::kLost, "lost"),
+                                     std::pair(devices::XidKind::kApplication, "application"),
+                                     std::pair(devices::XidKind::kNotice, "notice")}) {
       int64_t sum = 0;
-      for (const auto& [xid, count] : card.xids) sum += KindOfXid(xid) == kind ? count : 0;
+      for (const auto& [xid, count] : card.xids) sum += devices::KindOfXid(xid) == kind ? count : 0;
       families->Add(Count(sum), {{"device", card.device}, {"kind", name}});
     }
   }
@@ -214,7 +215,7 @@ void AddEvidence(const MetricsInput& input, Families* families) {
   }
 }
 
-void AddPublication(const PublicationStatus& status, Families* families) {
+void AddPublication(const release::PublicationStatus& status, Families* families) {
   families->Gauge("convtune_snapshot_up_to_date",
                   "0 if the last attempt to publish what programs are served failed",
                   status.error.empty() ? 1 : 0);

@@ -7,10 +7,10 @@
 
 #include "absl/time/time.h"
 #include "prometheus/metric_family.h"
+#include "server/devices/gpu_health.h"
 #include "server/metrics/evidence_census.h"
+#include "server/release/release_manager.h"
 #include "server/rpc/services/call_stats.h"
-#include "server/tuner/card_board.h"
-#include "server/tuner/release_manager.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::metrics {
@@ -20,12 +20,12 @@ struct MetricsInput {
   std::string version;
   absl::Time now;
   absl::Time start_time;
-  TunerStats stats;
-  std::vector<DeviceStatus> devices;
-  std::vector<CardStatus> cards;
+  tuner::TunerStats stats;
+  std::vector<workers::DeviceStatus> devices;
+  std::vector<devices::GpuStatus> cards;
   std::vector<EnvironmentCensus> census;
   std::vector<rpc::services::MethodStats> calls;
-  std::optional<PublicationStatus> publication;  // absent: nothing is published
+  std::optional<release::PublicationStatus> publication;  // absent: nothing is published
   int64_t database_bytes = 0;
 };
 

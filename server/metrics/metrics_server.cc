@@ -32,7 +32,7 @@ class DaemonMetrics final : public prometheus::Collectable {
     input.census = census_.Get();
     input.calls = rpc::services::CallStats::Global().Snapshot();
     input.database_bytes = sources_.store->SizeBytes();
-    if (ReleaseManager* releases = sources_.tuner->releases(); releases != nullptr) {
+    if (release::ReleaseManager* releases = sources_.tuner->releases(); releases != nullptr) {
       input.publication = releases->Status();
     }
     return MakeFamilies(input);

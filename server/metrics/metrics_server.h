@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
+#include "server/devices/gpu_health.h"
 #include "server/metrics/metrics_address.h"
-#include "server/tuner/card_board.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::metrics {
@@ -25,10 +25,10 @@ bool MetricsBuilt();
 class MetricsServer {
  public:
   struct Sources {
-    Tuner* tuner = nullptr;  // these four outlive the server
+    tuner::Tuner* tuner = nullptr;  // these four outlive the server
     TuningStore* store = nullptr;
     const Clock* clock = nullptr;
-    const CardBoard* cards = nullptr;  // may be nullptr
+    const devices::GpuHealth* cards = nullptr;  // may be nullptr
   };
 
   // `address`: see ValidateMetricsAddress, not empty. INVALID_ARGUMENT: it is

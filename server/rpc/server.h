@@ -28,9 +28,9 @@ class Server {
     std::vector<std::string> listen;      // unix:PATH or HOST:PORT; at least one
     http2::ServerTlsFiles tls;            // all or none; needed for HOST:PORT
     std::vector<std::string> roles = {};  // who may do what, see AccessRules::Parse
-    Tuner* tuner = nullptr;               // these four outlive the server
+    tuner::Tuner* tuner = nullptr;        // these four outlive the server
     TuningStore* store = nullptr;
-    ReleaseManager* releases = nullptr;  // without it there is no ReleaseService
+    release::ReleaseManager* releases = nullptr;  // without it there is no ReleaseService
     const Clock* clock = nullptr;
     std::string state_dir;  // as GetServerInfo reports it; imports wait there
     // Public keys (32 bytes each), one of which must have signed an imported

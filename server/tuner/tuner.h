@@ -1,4 +1,4 @@
-// The heart of the daemon: look-ups, the queue of tunings, jobs, devices. It
+// The Tuner is the heart of the daemon: look-ups, the queue of tunings, jobs, devices. It
 // knows no gRPC; server/rpc is a thin layer over it.
 #pragma once
 
@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,105 +16,23 @@
 #include "db/release_store.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
-#include "proto/model/constraints.h"
 #include "proto/model/conv_problem.h"
 #include "proto/model/tuning.h"
-#include "server/tuner/answer.h"
-#include "server/tuner/device.h"
-#include "server/tuner/fleet_follower.h"
-#include "server/tuner/histogram.h"
-#include "server/tuner/publish_options.h"
+#include "server/commit/commit_counts.h"
+#include "server/jobs/job.h"
+#include "server/lookup/lookup_request.h"
+#include "server/release/publish_options.h"
+#include "server/workers/device.h"
 
-namespace convtune {
+namespace convtune::devices {
+class GpuHealth;
+}  // namespace convtune::devices
 
-enum class OnMiss { kNone = 1, kHeuristic = 2, kEnqueue = 3, kTune = 4 };
-enum class Search { kHeuristics = 1, kExhaustive = 2 };
-// kIdle is the daemon's own: below every caller's.
-enum class Priority { kIdle = 0, kBackground = 1, kInteractive = 2 };
-enum class JobState { kQueued = 1, kRunning = 2, kSucceeded = 3, kFailed = 4, kCancelled = 5 };
+namespace convtune::release {
+class ReleaseManager;
+}  // namespace convtune::release
 
-struct TuningOptions {
-  absl::Duration time_budget = absl::Seconds(30);
-  int64_t memory_budget_bytes = 0;  // 0: what the device has free
-  int max_candidates = 0;           // 0: no limit
-  Search search = Search::kHeuristics;
-  Api api = Api::kAny;
-  // Longest wait, before the time budget begins, for a GPU that no other
-  // process uses.
-  absl::Duration wait_idle = absl::ZeroDuration();
-  bool all_timings = false;  // see OtherTimesPlan::all_ways
-};
-
-struct LookupRequest {
-  std::string environment;  // name; empty where there is one only
-  std::vector<ConvProblem> problems;
-  Constraints constraints;
-  OnMiss on_miss = OnMiss::kNone;
-  Evidence min_evidence = Evidence::kNone;  // kNone: the default of on_miss
-  TuningOptions options;
-  bool include_hints = false;
-};
-
-// What an answer was made of. The same answer is given again for as long as
-// Tuner::StillHolds says so.
-struct AnswerSource {
-  TuningDigest digest;      // of the key
-  int alignment_bytes = 0;  // of the problem
-  // nullptr: the answer may change by itself, or is none.
-  std::shared_ptr<const IndexedTuning> tuning = nullptr;
-  std::shared_ptr<const Pin> pin = nullptr;
-  // No tuning for a less strict alignment could better it.
-  bool settled = false;
-  bool first_configs_only = false;
-  absl::Duration elapsed = absl::ZeroDuration();  // what the tuning had taken
-};
-
-struct LookupResult {
-  TuningKey key;
-  std::variant<Answer, Miss> outcome;
-  AnswerSource source = {};
-};
-
-struct LookupResponse {
-  std::vector<LookupResult> results;  // in request order
-  Environment environment;
-};
-
-struct JobSnapshot {
-  std::string name;  // "jobs/N"
-  JobState state = JobState::kQueued;
-  std::string environment;
-  int problem_count = 0;
-  int succeeded_count = 0;
-  int failed_count = 0;
-  int skipped_count = 0;
-  std::string current_problem;
-  int current_candidates_done = 0;
-  int current_candidates_total = 0;
-  std::vector<std::string> failures;  // at most 20
-  absl::Time create_time;
-  std::optional<absl::Time> end_time;
-  bool persisted = true;
-
-  bool ended() const {
-    return state == JobState::kSucceeded || state == JobState::kFailed ||
-           state == JobState::kCancelled;
-  }
-};
-
-struct JobRequest {
-  std::string environment;
-  std::vector<ConvProblem> problems;
-  TuningOptions options;
-  bool force = false;
-  Priority priority = Priority::kBackground;
-  std::string request_id;
-};
-
-struct JobPage {
-  std::vector<JobSnapshot> jobs;
-  std::string next_page_token;
-};
+namespace convtune::tuner {
 
 // One row of ListTunings: a tuning without its candidates.
 struct TuningSummary {
@@ -143,19 +60,6 @@ struct EnvironmentInfo {
   int64_t tuning_count = 0;
 };
 
-// What became of tunings that were imported.
-struct ImportCounts {
-  int64_t taken = 0;
-  int64_t kept = 0;  // what was there is as good or better
-};
-
-// What a device was asked for and is done with.
-struct WorkStats {
-  std::string device;
-  std::string outcome;         // "succeeded", "failed" or "cancelled"
-  HistogramSnapshot duration;  // nanoseconds
-};
-
 struct TunerStats {
   int64_t tuning_count = 0;
   bool writable = true;
@@ -165,13 +69,11 @@ struct TunerStats {
   int64_t worker_starts = 0;
   int64_t queue_depth = 0;
   int64_t waiting_callers = 0;
-  std::array<int64_t, kMissReasons> misses{};  // of look-ups as they came in, by MissReason
-  absl::Duration saved;                        // tuning time that hits did without
-  int64_t quarantined = 0;                     // candidates that are not tried again
-  std::vector<WorkStats> work;
+  std::array<int64_t, lookup::kMissReasons> misses{};  // of look-ups as they came in, by MissReason
+  absl::Duration saved;                                // tuning time that hits did without
+  int64_t quarantined = 0;                             // candidates that are not tried again
+  std::vector<workers::WorkStats> work;
 };
-
-class ReleaseManager;
 
 // Thread-safe. Callbacks are called without locks held, from the calling
 // thread or from one of the tuner's own; they must not block.
@@ -180,10 +82,14 @@ class Tuner {
   struct Options {
     TuningStore* store = nullptr;  // outlives the tuner
     const Clock* clock = nullptr;  // outlives the tuner
-    std::vector<DeviceSpec> devices;
+    std::vector<workers::DeviceSpec> devices;
+    // Devices heed what it knows: one whose GPU is lost gets no work, and its
+    // worker is ended; one that an application's Xid was reported of gets a new
+    // worker for its next work. Outlives the tuner; nullptr: nothing is known.
+    devices::GpuHealth* gpu_health = nullptr;
     // Keeps releases and publishes them, if it is set; outlives the tuner.
     ReleaseStore* release_store = nullptr;
-    PublishOptions publish;
+    release::PublishOptions publish;
     // A worker without work for this long is ended, which gives its GPU back.
     absl::Duration idle_timeout = absl::Minutes(5);
     // Pause before a dead worker is started again; doubles up to the maximum.
@@ -201,9 +107,6 @@ class Tuner {
     std::string self_checks_path;
   };
 
-  using LookupCallback = std::function<void(absl::StatusOr<LookupResponse>)>;
-  using JobCallback = std::function<void(const JobSnapshot&)>;
-
   // Reads the whole index from the store; rows that fail their checksum are
   // logged and left out. FAILED_PRECONDITION if two devices' environments
   // share a name but differ.
@@ -215,13 +118,13 @@ class Tuner {
   // Errors: NOT_FOUND (environment), INVALID_ARGUMENT (environment left out
   // where there are several), UNAVAILABLE (draining), FAILED_PRECONDITION (no
   // environment at all).
-  virtual uint64_t Lookup(LookupRequest request, LookupCallback done) = 0;
+  virtual uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) = 0;
   // The caller went away: calls back with CANCELLED if it still waits, and
   // drops queued work that nobody else wants. Unknown tokens are ignored.
   virtual void AbandonLookup(uint64_t token) = 0;
   // True if Lookup, under the constraints of the answer that has this source,
   // would make it of the same now. Never once the daemon drains.
-  virtual bool StillHolds(const AnswerSource&) const { return false; }
+  virtual bool StillHolds(const lookup::AnswerSource&) const { return false; }
   // Counts problems that were answered without Lookup, and what tuning them had
   // taken.
   virtual void CountHits(int64_t, absl::Duration) {}
@@ -229,13 +132,14 @@ class Tuner {
   // else than before.
   virtual uint64_t EnvironmentsVersion() const { return 0; }
 
-  virtual absl::StatusOr<JobSnapshot> CreateJob(JobRequest request) = 0;
-  virtual absl::StatusOr<JobSnapshot> GetJob(const std::string& name) = 0;
-  virtual absl::StatusOr<JobPage> ListJobs(int page_size, const std::string& page_token) = 0;
-  virtual absl::StatusOr<JobSnapshot> CancelJob(const std::string& name) = 0;
+  virtual absl::StatusOr<jobs::JobSnapshot> CreateJob(jobs::JobRequest request) = 0;
+  virtual absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) = 0;
+  virtual absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) = 0;
+  virtual absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string& name) = 0;
   // Calls back now, on every change (changes may be merged), and last with an
   // ended() snapshot. Returns a token for StopWatching.
-  virtual absl::StatusOr<uint64_t> WatchJob(const std::string& name, JobCallback on_change) = 0;
+  virtual absl::StatusOr<uint64_t> WatchJob(const std::string& name,
+                                            jobs::JobCallback on_change) = 0;
   // After it returns, the callback is not called again.
   virtual void StopWatching(uint64_t token) = 0;
 
@@ -252,10 +156,10 @@ class Tuner {
                                                 const std::vector<ConvProblem>& problems) = 0;
   // See Committer::Import. UNAVAILABLE, and nothing taken, once the daemon
   // drains.
-  virtual absl::StatusOr<ImportCounts> ImportTunings(const TuningSource& next) = 0;
+  virtual absl::StatusOr<commit::ImportCounts> ImportTunings(const TuningSource& next) = 0;
   // See Committer::ApplyFleet. UNAVAILABLE as ImportTunings.
-  virtual absl::StatusOr<FleetCounts> ApplyFleetTunings(const TuningSource& next,
-                                                        const WaitsForFleet& waits) = 0;
+  virtual absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
+      const TuningSource& next, const commit::WaitsForFleet& waits) = 0;
   // NOT_FOUND: no tuning; FAILED_PRECONDITION: the tuning does not list the
   // candidate, or it did not run.
   virtual absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
@@ -267,10 +171,10 @@ class Tuner {
 
   virtual absl::StatusOr<Environment> ResolveEnvironment(const std::string& name) = 0;
   virtual std::vector<EnvironmentInfo> ListEnvironments() = 0;
-  virtual std::vector<DeviceStatus> ListDevices() = 0;
+  virtual std::vector<workers::DeviceStatus> ListDevices() = 0;
   virtual TunerStats Stats() = 0;
   // nullptr without a release store.
-  virtual ReleaseManager* releases() { return nullptr; }
+  virtual release::ReleaseManager* releases() { return nullptr; }
 
   // Refuses new work, cancels what is queued, lets the tunings that run come
   // to their end until the deadline, then kills the workers; every waiting
@@ -278,4 +182,4 @@ class Tuner {
   virtual void Drain(absl::Time deadline) = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::tuner

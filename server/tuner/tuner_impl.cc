@@ -1,6 +1,7 @@
 #include "server/tuner/tuner_impl.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::tuner {
 namespace {
 
 constexpr int kDefaultPageSize = 100;
@@ -18,11 +19,12 @@ constexpr absl::Duration kStartPatience = absl::Milliseconds(100);
 constexpr absl::Duration kListPatience = absl::Seconds(10);
 constexpr char kDraining[] = "the daemon is draining";
 
-std::map<std::string, LibraryVersions> VersionsOf(const std::vector<DeviceSpec>& devices) {
-  std::map<std::string, LibraryVersions> versions;
-  for (const DeviceSpec& device : devices) {
-    versions.emplace(device.environment.ToText(), LibraryVersions{device.provenance.cublaslt_build,
-                                                                  device.provenance.nvrtc_build});
+decision::LibrariesByEnvironment LibrariesOf(const std::vector<workers::DeviceSpec>& devices) {
+  decision::LibrariesByEnvironment versions;
+  for (const workers::DeviceSpec& device : devices) {
+    versions.emplace(
+        device.environment.ToText(),
+        decision::LibraryVersions{device.provenance.cublaslt_build, device.provenance.nvrtc_build});
   }
   return versions;
 }
@@ -30,46 +32,37 @@ std::map<std::string, LibraryVersions> VersionsOf(const std::vector<DeviceSpec>&
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tuner>> Tuner::Create(Options options) {
-  return CreateTuner(std::move(options), nullptr);
-}
-
-absl::StatusOr<std::unique_ptr<Tuner>> CreateTuner(Tuner::Options options, CardBoard* cards) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Tuner> tuner, TunerImpl::Create(std::move(options), cards));
-  return tuner;
-}
-
-absl::StatusOr<std::unique_ptr<TunerImpl>> TunerImpl::Create(Options options, CardBoard* cards) {
-  std::unique_ptr<TunerImpl> tuner(new TunerImpl(std::move(options), cards));
+  std::unique_ptr<TunerImpl> tuner(new TunerImpl(std::move(options)));
   RETURN_IF_ERROR(tuner->Start());
   return tuner;
 }
 
-TunerImpl::TunerImpl(Options options, CardBoard* cards)
+TunerImpl::TunerImpl(Options options)
     : options_(std::move(options)),
-      cards_(cards),
       self_checks_(options_.self_checks_path),
-      store_(options_.store, VersionsOf(options_.devices)),
-      committer_(&store_, &index_),
-      loader_(&store_, &index_),
+      index_(LibrariesOf(options_.devices)),
+      committer_(options_.store, &index_),
+      loader_(options_.store, &index_),
       jobs_(options_.clock),
-      lookups_(&index_, options_.clock,
-               [this](const ResolvedEnvironment& environment, std::vector<ConvProblem> problems,
-                      const TuningOptions& tuning_options) {
-                 JobRequest request;
-                 request.problems = std::move(problems);
-                 request.options = tuning_options;
-                 return QueueJob(environment, request).name;
-               }) {}
+      lookups_(
+          &index_, options_.clock,
+          [this](const lookup::ResolvedEnvironment& environment, std::vector<ConvProblem> problems,
+                 const jobs::TuningOptions& tuning_options) {
+            jobs::JobRequest request;
+            request.problems = std::move(problems);
+            request.options = tuning_options;
+            return QueueJob(environment, request).name;
+          }) {}
 
 TunerImpl::~TunerImpl() { Drain(absl::InfinitePast()); }
 
-absl::Status TunerImpl::AddEnvironment(const DeviceSpec& device) {
+absl::Status TunerImpl::AddEnvironment(const workers::DeviceSpec& device) {
   const std::string name = device.environment.Name();
   const std::string text = device.environment.ToText();
   const auto known = current_.find(name);
   if (known == current_.end()) {
     current_.emplace(name, Current{device.environment, text, device.provenance,
-                                   std::make_unique<TuningQueue>()});
+                                   std::make_unique<jobs::TuningQueue>()});
   } else if (known->second.text != text) {
     return absl::FailedPreconditionError(
         absl::StrCat("devices: ", device.name, " has the environment ", text,
@@ -79,25 +72,27 @@ absl::Status TunerImpl::AddEnvironment(const DeviceSpec& device) {
 }
 
 absl::Status TunerImpl::Start() {
-  for (const DeviceSpec& device : options_.devices) RETURN_IF_ERROR(AddEnvironment(device));
+  for (const workers::DeviceSpec& device : options_.devices)
+    RETURN_IF_ERROR(AddEnvironment(device));
   RETURN_IF_ERROR(committer_.Load());
   RETURN_IF_ERROR(loader_.Start(kStartPatience));
   RETURN_IF_ERROR(ReadStoredEnvironments());
   RETURN_IF_ERROR(StartPublisher());
-  for (const DeviceSpec& device : options_.devices) {
-    DeviceRunner::Options runner;
+  for (const workers::DeviceSpec& device : options_.devices) {
+    devices::DeviceRunner::Options runner;
     runner.device = device;
     runner.queue = current_.at(device.environment.Name()).queue.get();
     runner.committer = &committer_;
     runner.clock = options_.clock;
-    runner.cards = cards_;
+    runner.gpu_health = options_.gpu_health;
     runner.self_checks = &self_checks_;
     runner.idle_timeout = options_.idle_timeout;
     runner.backoff_initial = options_.backoff_initial;
     runner.backoff_max = options_.backoff_max;
     runner.hang_timeout = options_.hang_timeout;
     runner.late_patience = options_.late_patience;
-    ASSIGN_OR_RETURN(std::unique_ptr<DeviceRunner> started, DeviceRunner::Create(runner));
+    ASSIGN_OR_RETURN(std::unique_ptr<devices::DeviceRunner> started,
+                     devices::DeviceRunner::Create(runner));
     devices_.push_back(std::move(started));
   }
   return absl::OkStatus();
@@ -127,12 +122,12 @@ std::vector<Environment> TunerImpl::StoredEnvironments() const {
   return stored_;
 }
 
-absl::StatusOr<ResolvedEnvironment> TunerImpl::Resolve(const std::string& name) const {
+absl::StatusOr<lookup::ResolvedEnvironment> TunerImpl::Resolve(const std::string& name) const {
   const auto current = [](const Current& c) {
-    return ResolvedEnvironment{c.environment, c.text, c.queue.get()};
+    return lookup::ResolvedEnvironment{c.environment, c.text, c.queue.get()};
   };
   const auto stored = [](const Environment& e) {
-    return ResolvedEnvironment{e, e.ToText(), nullptr};
+    return lookup::ResolvedEnvironment{e, e.ToText(), nullptr};
   };
   std::vector<std::string> names;
   for (const auto& [current_name, c] : current_) {
@@ -164,16 +159,16 @@ absl::StatusOr<ResolvedEnvironment> TunerImpl::Resolve(const std::string& name) 
 
 absl::StatusOr<TuningKey> TunerImpl::KeyOf(const std::string& environment,
                                            const ConvProblem& problem) const {
-  ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(environment));
+  ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(environment));
   return TuningKey{problem.ToText(), resolved.text};
 }
 
-uint64_t TunerImpl::Lookup(LookupRequest request, LookupCallback done) {
+uint64_t TunerImpl::Lookup(lookup::LookupRequest request, lookup::LookupCallback done) {
   if (draining_) {
     done(absl::UnavailableError(kDraining));
     return 0;
   }
-  const absl::StatusOr<ResolvedEnvironment> environment = Resolve(request.environment);
+  const absl::StatusOr<lookup::ResolvedEnvironment> environment = Resolve(request.environment);
   if (!environment.ok()) {
     done(environment.status());
     return 0;
@@ -184,15 +179,13 @@ uint64_t TunerImpl::Lookup(LookupRequest request, LookupCallback done) {
 absl::StatusOr<Tuning> TunerImpl::GetTuning(const std::string& environment,
                                             const ConvProblem& problem) {
   ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
-  absl::StatusOr<Tuning> tuning = committer_.Get(key);
   // Whoever asks for one by name wants what was measured.
   const auto known = index_.Find(key).tuning;
-  const bool instead = known != nullptr && known->stands_in_for != nullptr;
-  if (tuning.ok() && (instead || tuning->has(IncompleteReason::kOutdated)))
-    return options_.store->GetTuning(key);
+  if (known != nullptr && known->stands_in_for != nullptr) return options_.store->GetTuning(key);
+  absl::StatusOr<Tuning> tuning = committer_.Get(key);
   if (!absl::IsNotFound(tuning.status())) return tuning;
   // One for less strict alignment serves the problem too.
-  const IndexHit serving = index_.FindServing(problem, key);
+  const lookup::IndexHit serving = index_.FindServing(problem, key);
   if (serving.tuning != nullptr) return committer_.Get(serving.tuning->tuning.key.Whole());
   return absl::NotFoundError(
       absl::StrCat("problem: no tuning of ", key.problem_text, " in ", key.environment_text));
@@ -209,7 +202,7 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
                                                   const std::string& text_filter) {
   std::string environment_text;
   if (!environment.empty()) {
-    ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(environment));
+    ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(environment));
     environment_text = resolved.text;
   }
   RETURN_IF_ERROR(loader_.Await(kListPatience));
@@ -218,7 +211,7 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
   TuningPage page;
   page.next_page_token = listed.second;
   for (const auto& indexed : listed.first) {
-    const KeptTuning& tuning = indexed->tuning;
+    const lookup::KeptTuning& tuning = indexed->tuning;
     page.tunings.push_back({tuning.key.Whole(), indexed->EnvironmentName(), tuning.evidence,
                             tuning.origin, tuning.tune_time, tuning.elapsed,
                             indexed->candidate_count, indexed->Winner(), tuning.incomplete,
@@ -246,25 +239,27 @@ TuningSource TunerImpl::OfThoseThatHold(const TuningSource& next, int64_t* outda
     while (true) {
       if (draining_) return absl::UnavailableError(kDraining);
       ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
-      if (!record || store_.WhyOutdated(record->tuning).empty()) return record;
+      if (!record || decision::WhyOutdated(record->tuning, index_.libraries()).empty())
+        return record;
       ++*outdated;
     }
   };
 }
 
-absl::StatusOr<FleetCounts> TunerImpl::ApplyFleetTunings(const TuningSource& next,
-                                                         const WaitsForFleet& waits) {
+absl::StatusOr<commit::FleetCounts> TunerImpl::ApplyFleetTunings(
+    const TuningSource& next, const commit::WaitsForFleet& waits) {
   int64_t outdated = 0;
-  ASSIGN_OR_RETURN(FleetCounts counts,
+  ASSIGN_OR_RETURN(commit::FleetCounts counts,
                    committer_.ApplyFleet(OfThoseThatHold(next, &outdated), waits));
   counts.unchanged += outdated;
   RETURN_IF_ERROR(ReadStoredEnvironments());
   return counts;
 }
 
-absl::StatusOr<ImportCounts> TunerImpl::ImportTunings(const TuningSource& next) {
+absl::StatusOr<commit::ImportCounts> TunerImpl::ImportTunings(const TuningSource& next) {
   int64_t outdated = 0;
-  ASSIGN_OR_RETURN(ImportCounts counts, committer_.Import(OfThoseThatHold(next, &outdated)));
+  ASSIGN_OR_RETURN(commit::ImportCounts counts,
+                   committer_.Import(OfThoseThatHold(next, &outdated)));
   counts.kept += outdated;
   RETURN_IF_ERROR(ReadStoredEnvironments());
   return counts;
@@ -292,14 +287,14 @@ absl::Status TunerImpl::DeletePin(const std::string& environment, const ConvProb
 absl::StatusOr<std::vector<Pin>> TunerImpl::ListPins(const std::string& environment) {
   std::string text;
   if (!environment.empty()) {
-    ASSIGN_OR_RETURN(const ResolvedEnvironment resolved, Resolve(environment));
+    ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(environment));
     text = resolved.text;
   }
   return index_.ListPins(text, options_.clock->Now());
 }
 
 absl::StatusOr<Environment> TunerImpl::ResolveEnvironment(const std::string& name) {
-  ASSIGN_OR_RETURN(ResolvedEnvironment resolved, Resolve(name));
+  ASSIGN_OR_RETURN(lookup::ResolvedEnvironment resolved, Resolve(name));
   return std::move(resolved.environment);
 }
 
@@ -315,8 +310,8 @@ std::vector<EnvironmentInfo> TunerImpl::ListEnvironments() {
   return environments;
 }
 
-std::vector<DeviceStatus> TunerImpl::ListDevices() {
-  std::vector<DeviceStatus> statuses;
+std::vector<workers::DeviceStatus> TunerImpl::ListDevices() {
+  std::vector<workers::DeviceStatus> statuses;
   for (const auto& device : devices_) statuses.push_back(device->Status());
   return statuses;
 }
@@ -356,4 +351,146 @@ void TunerImpl::Drain(absl::Time deadline) {
   if (publisher_ != nullptr) publisher_->Stop();
 }
 
-}  // namespace convtune
+bool TunerImpl::NeedsTuning(const ConvProblem& problem, const TuningKey& key,
+                            const lookup::ResolvedEnvironment& environment,
+                            const jobs::JobRequest& request) const {
+  if (request.force) return true;
+  const lookup::IndexHit known = index_.FindServing(problem, key);
+  return known.tuning == nullptr ||
+         lookup::IsWorthTuning(*known.tuning, request.options, Evidence::kNone,
+                               environment.environment.profile);
+}
+
+absl::StatusOr<jobs::JobSnapshot> TunerImpl::CreateJob(jobs::JobRequest request) {
+  if (draining_) return absl::UnavailableError(kDraining);
+  ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment environment, Resolve(request.environment));
+  if (environment.queue == nullptr) {
+    return absl::FailedPreconditionError("environment: no device of this daemon has it");
+  }
+  RETURN_IF_ERROR(environment.queue->CheckRoom(request.problems.size()));
+  return QueueJob(environment, request);
+}
+
+jobs::JobSnapshot TunerImpl::QueueJob(const lookup::ResolvedEnvironment& environment,
+                                      const jobs::JobRequest& request) {
+  std::vector<jobs::WorkSpec> work;
+  std::set<std::string> seen;
+  for (const ConvProblem& problem : request.problems) {
+    TuningKey key{problem.ToText(), environment.text};
+    if (!seen.insert(key.problem_text).second) continue;
+    if (!NeedsTuning(problem, key, environment, request)) continue;
+    work.push_back(
+        {problem, std::move(key), jobs::WorkKind::kTune, request.options, request.force});
+  }
+  const int skipped = static_cast<int>(seen.size() - work.size());
+  const jobs::JobTable::Created created = jobs_.Create(
+      environment.environment.Name(), static_cast<int>(seen.size()), skipped, request.request_id);
+  if (!created.is_new) return created.job;
+  const std::string name = created.job.name;
+  for (const jobs::WorkSpec& spec : work) {
+    const std::string text = spec.key.problem_text;
+    jobs::Subscriber subscriber;
+    subscriber.done = [this, name, text](const jobs::WorkResult& result) {
+      jobs_.ProblemDone(name, text, result);
+    };
+    subscriber.progress = [this, name, text](const jobs::WorkProgress& progress) {
+      jobs_.Progress(name, text, progress);
+    };
+    const uint64_t number = environment.queue->Submit(
+        spec, request.priority, std::move(subscriber),
+        [&] { return NeedsTuning(spec.problem, spec.key, environment, request); });
+    if (number == 0) {
+      jobs_.ProblemSkipped(name);
+    } else if (!jobs_.AddSubscription(name, number)) {
+      // Ended already: the work is through, or the job was cancelled.
+      environment.queue->Unsubscribe(number);
+    }
+  }
+  return jobs_.Get(name).value_or(created.job);
+}
+
+absl::StatusOr<jobs::JobSnapshot> TunerImpl::GetJob(const std::string& name) {
+  return jobs_.Get(name);
+}
+
+absl::StatusOr<jobs::JobPage> TunerImpl::ListJobs(int page_size, const std::string& page_token) {
+  return jobs_.List(page_size > 0 ? page_size : 100, page_token);
+}
+
+absl::StatusOr<jobs::JobSnapshot> TunerImpl::CancelJob(const std::string& name) {
+  ASSIGN_OR_RETURN(const auto cancelled, jobs_.Cancel(name));
+  const auto current = current_.find(cancelled.first.environment);
+  if (current != current_.end()) {
+    for (const uint64_t number : cancelled.second) current->second.queue->Unsubscribe(number);
+  }
+  return cancelled.first;
+}
+
+absl::StatusOr<uint64_t> TunerImpl::WatchJob(const std::string& name, jobs::JobCallback on_change) {
+  return jobs_.Watch(name, std::move(on_change));
+}
+
+void TunerImpl::StopWatching(uint64_t token) { jobs_.StopWatching(token); }
+
+absl::Status TunerImpl::StartPublisher() {
+  if (options_.release_store == nullptr) return absl::OkStatus();
+  release::Publisher::Options options;
+  options.publish = options_.publish;
+  options.store = options_.release_store;
+  options.index = &index_;
+  options.committer = &committer_;
+  options.clock = options_.clock;
+  options.await_index = [this](absl::Duration patience) { return loader_.Await(patience); };
+  for (const auto& [name, current] : current_) options.current.push_back(current.environment);
+  options.complete = [this](const Environment& environment) { return Complete(environment); };
+  options.resolve = [this](const std::string& name) -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment resolved, Resolve(name));
+    return resolved.text;
+  };
+  options.tune = [this](const TuningKey& key, std::function<void(const absl::Status&)> done) {
+    return TuneIdle(key, std::move(done));
+  };
+  publisher_ = std::make_unique<release::Publisher>(std::move(options));
+  committer_.SetObserver(
+      [this](const TuningKey& key, bool override) { publisher_->NoteChange(key, override); });
+  return publisher_->Start();
+}
+
+Environment TunerImpl::Complete(const Environment& environment) {
+  const std::string text = environment.ToText();
+  for (const auto& [name, current] : current_) {
+    if (current.text == text) return current.environment;
+  }
+  MutexLock lock(stored_mutex_);
+  const auto known =
+      std::find_if(stored_.begin(), stored_.end(),
+                   [&text](const Environment& stored) { return stored.ToText() == text; });
+  if (known != stored_.end()) return *known;
+  stored_.push_back(environment);
+  ++stored_version_;
+  return environment;
+}
+
+bool TunerImpl::TuneIdle(const TuningKey& key, std::function<void(const absl::Status&)> done) {
+  const auto current = std::find_if(current_.begin(), current_.end(), [&key](const auto& entry) {
+    return entry.second.text == key.environment_text;
+  });
+  if (draining_ || current == current_.end() || !current->second.queue->idle()) return false;
+  absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(key.problem_text);
+  if (!problem.ok()) {
+    done(problem.status());
+    return true;
+  }
+  jobs::TuningOptions tuning_options;
+  tuning_options.time_budget = options_.publish.wanted_budget;
+  tuning_options.memory_budget_bytes = options_.publish.wanted_memory_budget_bytes;
+  tuning_options.wait_idle = options_.publish.wanted_wait_idle;
+  jobs::WorkSpec spec{*std::move(problem), key, jobs::WorkKind::kTune, tuning_options};
+  jobs::Subscriber subscriber;
+  subscriber.done = [done](const jobs::WorkResult& result) { done(result.status); };
+  current->second.queue->Submit(std::move(spec), jobs::Priority::kIdle, std::move(subscriber),
+                                [] { return true; });
+  return true;
+}
+
+}  // namespace convtune::tuner

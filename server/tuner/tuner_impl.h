@@ -1,4 +1,4 @@
-// The tuner, put together of its parts.
+// TunerImpl is the tuner, put together of its parts.
 #pragma once
 
 #include <atomic>
@@ -9,42 +9,39 @@
 #include <vector>
 
 #include "proto/base/mutex.h"
-#include "server/tuner/committer.h"
-#include "server/tuner/device_runner.h"
-#include "server/tuner/index_loader.h"
-#include "server/tuner/job_table.h"
-#include "server/tuner/library_versions.h"
-#include "server/tuner/lookups.h"
-#include "server/tuner/publisher.h"
-#include "server/tuner/self_check_book.h"
+#include "server/commit/committer.h"
+#include "server/devices/device_runner.h"
+#include "server/jobs/job_table.h"
+#include "server/jobs/tuning_queue.h"
+#include "server/lookup/index_loader.h"
+#include "server/lookup/lookups.h"
+#include "server/lookup/tuning_index.h"
+#include "server/release/publisher.h"
 #include "server/tuner/tuner.h"
-#include "server/tuner/tuning_index.h"
-#include "server/tuner/tuning_queue.h"
+#include "server/workers/self_check_book.h"
 
-namespace convtune {
+namespace convtune::tuner {
 
 // See Tuner. Locks are taken in the order: a queue's, the index's; no other
 // two parts' are held together.
 class TunerImpl : public Tuner {
  public:
-  // `cards` may be nullptr; see CreateTuner.
-  static absl::StatusOr<std::unique_ptr<TunerImpl>> Create(Options options, CardBoard* cards);
   ~TunerImpl() override;
 
-  uint64_t Lookup(LookupRequest request, LookupCallback done) override;
+  uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override;
   void AbandonLookup(uint64_t token) override { lookups_.Abandon(token); }
-  bool StillHolds(const AnswerSource& source) const override {
+  bool StillHolds(const lookup::AnswerSource& source) const override {
     return !draining_ && index_.Holds(source);
   }
   void CountHits(int64_t count, absl::Duration saved) override { lookups_.CountHits(count, saved); }
   uint64_t EnvironmentsVersion() const override {
     return index_.counts_version() + stored_version_;
   }
-  absl::StatusOr<JobSnapshot> CreateJob(JobRequest request) override;
-  absl::StatusOr<JobSnapshot> GetJob(const std::string& name) override;
-  absl::StatusOr<JobPage> ListJobs(int page_size, const std::string& page_token) override;
-  absl::StatusOr<JobSnapshot> CancelJob(const std::string& name) override;
-  absl::StatusOr<uint64_t> WatchJob(const std::string& name, JobCallback on_change) override;
+  absl::StatusOr<jobs::JobSnapshot> CreateJob(jobs::JobRequest request) override;
+  absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) override;
+  absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) override;
+  absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string& name) override;
+  absl::StatusOr<uint64_t> WatchJob(const std::string& name, jobs::JobCallback on_change) override;
   void StopWatching(uint64_t token) override;
   absl::StatusOr<Tuning> GetTuning(const std::string& environment,
                                    const ConvProblem& problem) override;
@@ -54,9 +51,9 @@ class TunerImpl : public Tuner {
                                          const std::string& text_filter) override;
   absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                         const std::vector<ConvProblem>& problems) override;
-  absl::StatusOr<ImportCounts> ImportTunings(const TuningSource& next) override;
-  absl::StatusOr<FleetCounts> ApplyFleetTunings(const TuningSource& next,
-                                                const WaitsForFleet& waits) override;
+  absl::StatusOr<commit::ImportCounts> ImportTunings(const TuningSource& next) override;
+  absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
+      const TuningSource& next, const commit::WaitsForFleet& waits) override;
   absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
                              const CandidateId& candidate, const std::string& reason,
                              std::optional<absl::Duration> ttl) override;
@@ -64,51 +61,53 @@ class TunerImpl : public Tuner {
   absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) override;
   absl::StatusOr<Environment> ResolveEnvironment(const std::string& name) override;
   std::vector<EnvironmentInfo> ListEnvironments() override;
-  std::vector<DeviceStatus> ListDevices() override;
+  std::vector<workers::DeviceStatus> ListDevices() override;
   TunerStats Stats() override;
-  ReleaseManager* releases() override { return publisher_.get(); }
+  release::ReleaseManager* releases() override { return publisher_.get(); }
   void Drain(absl::Time deadline) override;
 
  private:
+  friend absl::StatusOr<std::unique_ptr<Tuner>> Tuner::Create(Options options);
+
   // An environment that a device has.
   struct Current {
     Environment environment;
     std::string text;
     Provenance provenance;
-    std::unique_ptr<TuningQueue> queue;
+    std::unique_ptr<jobs::TuningQueue> queue;
   };
 
-  TunerImpl(Options options, CardBoard* cards);
+  explicit TunerImpl(Options options);
   absl::Status Start();
   // Reads anew which environments the store knows beyond those of devices.
   absl::Status ReadStoredEnvironments();
   std::vector<Environment> StoredEnvironments() const;
-  absl::Status AddEnvironment(const DeviceSpec& device);
+  absl::Status AddEnvironment(const workers::DeviceSpec& device);
   // Without what does not hold for the devices that there are, which is counted.
   TuningSource OfThoseThatHold(const TuningSource& next, int64_t* outdated) const;
   absl::Status StartPublisher();
   // The environment in full; one that is new is listed from now on.
   Environment Complete(const Environment& environment);
   bool TuneIdle(const TuningKey& key, std::function<void(const absl::Status&)> done);
-  absl::StatusOr<ResolvedEnvironment> Resolve(const std::string& name) const;
+  absl::StatusOr<lookup::ResolvedEnvironment> Resolve(const std::string& name) const;
   absl::StatusOr<TuningKey> KeyOf(const std::string& environment, const ConvProblem& problem) const;
-  JobSnapshot QueueJob(const ResolvedEnvironment& environment, const JobRequest& request);
+  jobs::JobSnapshot QueueJob(const lookup::ResolvedEnvironment& environment,
+                             const jobs::JobRequest& request);
   bool NeedsTuning(const ConvProblem& problem, const TuningKey& key,
-                   const ResolvedEnvironment& environment, const JobRequest& request) const;
+                   const lookup::ResolvedEnvironment& environment,
+                   const jobs::JobRequest& request) const;
 
   const Options options_;
-  CardBoard* const cards_;  // may be nullptr
-  SelfCheckBook self_checks_;
-  HoldingStore store_;
-  TuningIndex index_;
-  Committer committer_;
-  IndexLoader loader_;
-  JobTable jobs_;
-  Lookups lookups_;
+  workers::SelfCheckBook self_checks_;
+  lookup::TuningIndex index_;
+  commit::Committer committer_;
+  lookup::IndexLoader loader_;
+  jobs::JobTable jobs_;
+  lookup::Lookups lookups_;
   // Not changed after Start.
   std::map<std::string, Current> current_;  // by name
-  std::vector<std::unique_ptr<DeviceRunner>> devices_;
-  std::unique_ptr<Publisher> publisher_;  // may be nullptr
+  std::vector<std::unique_ptr<devices::DeviceRunner>> devices_;
+  std::unique_ptr<release::Publisher> publisher_;  // may be nullptr
   mutable Mutex stored_mutex_;
   std::vector<Environment> stored_ GUARDED_BY(stored_mutex_);  // those that no device has
   std::atomic<uint64_t> stored_version_{0};
@@ -117,4 +116,4 @@ class TunerImpl : public Tuner {
   bool drained_ GUARDED_BY(drain_mutex_) = false;
 };
 
-}  // namespace convtune
+}  // namespace convtune::tuner

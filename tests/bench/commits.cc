@@ -20,8 +20,8 @@
 #include "db/transaction.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
-#include "server/tuner/committer.h"
-#include "server/tuner/ranking.h"
+#include "server/commit/committer.h"
+#include "server/decision/ranking.h"
 
 namespace convtune::bench {
 namespace {
@@ -51,7 +51,7 @@ Tuning TuningOf(int n) {
     }
     tuning.candidates.push_back(std::move(candidate));
   }
-  FinishTuning({}, &tuning);
+  decision::FinishTuning({}, &tuning);
   return tuning;
 }
 
@@ -79,8 +79,8 @@ std::unique_ptr<SqliteTuningStore> OpenStore(const std::string& folder, const Cl
 double CommitRate(const std::string& folder, const Clock* clock, const std::vector<Tuning>& tunings,
                   int writers) {
   const auto store = OpenStore(folder, clock);
-  TuningIndex index;
-  Committer committer(store.get(), &index);
+  lookup::TuningIndex index;
+  commit::Committer committer(store.get(), &index);
   std::atomic<size_t> next{0};
   std::atomic<bool> refused{false};
   const double seconds = Seconds([&] {

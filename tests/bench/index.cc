@@ -20,11 +20,11 @@
 #include "absl/time/clock.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/convert/problem_proto.h"
+#include "server/decision/ranking.h"
+#include "server/lookup/lookups.h"
+#include "server/lookup/tuning_index.h"
 #include "server/rpc/messages/request_validator.h"
 #include "server/rpc/services/batch_get_handler.h"
-#include "server/tuner/lookups.h"
-#include "server/tuner/ranking.h"
-#include "server/tuner/tuning_index.h"
 #include "tests/unit/rpc/fake_tuner.h"
 
 namespace convtune::bench {
@@ -55,24 +55,26 @@ Tuning TuningOf(const ConvProblem& problem, int candidates, std::mt19937* random
     candidate.sample_count = 30;
     tuning.candidates.push_back(std::move(candidate));
   }
-  FinishTuning({}, &tuning);
+  decision::FinishTuning({}, &tuning);
   return tuning;
 }
 
 // A tuner that has look-ups alone.
 class IndexTuner : public rpc::FakeTuner {
  public:
-  uint64_t Lookup(LookupRequest request, LookupCallback done) override {
+  uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override {
     return lookups_.Start(std::move(request), {rpc::TestEnvironment(), kEnvironment, nullptr},
                           std::move(done));
   }
-  bool StillHolds(const AnswerSource& source) const override { return index_.Holds(source); }
-  TuningIndex& index() { return index_; }
+  bool StillHolds(const lookup::AnswerSource& source) const override {
+    return index_.Holds(source);
+  }
+  lookup::TuningIndex& index() { return index_; }
 
  private:
   SystemClock clock_;
-  TuningIndex index_;
-  Lookups lookups_{&index_, &clock_, [](const auto&...) { return std::string(); }};
+  lookup::TuningIndex index_;
+  lookup::Lookups lookups_{&index_, &clock_, [](const auto&...) { return std::string(); }};
 };
 
 template <typename T>
@@ -155,7 +157,7 @@ int Main(int argc, char** argv) {
   rpc::services::BatchGetHandler handler(&tuner);
   const auto answer = [&](rpc::services::Batch prepared) {
     if (!prepared.complete()) {
-      tuner.Lookup(std::move(prepared.missing), [&](absl::StatusOr<LookupResponse> made) {
+      tuner.Lookup(std::move(prepared.missing), [&](absl::StatusOr<lookup::LookupResponse> made) {
         handler.Complete(*made, &prepared);
       });
     }

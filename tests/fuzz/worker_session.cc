@@ -8,10 +8,10 @@
 
 #include "absl/time/clock.h"
 #include "db/format/bundle_codec.h"
+#include "proto/base/cancel_token.h"
 #include "proto/base/framing.h"
-#include "server/tuner/cancel_token.h"
-#include "server/tuner/tuning_runner.h"
-#include "server/tuner/worker_client.h"
+#include "server/tuning/tuning_runner.h"
+#include "server/workers/worker_client.h"
 #include "tests/fuzz/fuzz.h"
 
 using convtune::fuzz::Require;
@@ -51,19 +51,19 @@ std::string Hello(uint8_t flags) {
 // In place of the daemon's own: no process, and a socket that is filled.
 namespace convtune {
 
-absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
+absl::StatusOr<std::unique_ptr<workers::WorkerProcess>> workers::WorkerProcess::Start(
     const std::vector<std::string>& /*argv*/) {
   int fds[2];
   Require(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
   g_theirs = UniqueFd(fds[1]);
   Require(write(fds[1], g_said.data(), g_said.size()) == static_cast<ssize_t>(g_said.size()));
   shutdown(fds[1], SHUT_WR);
-  return std::unique_ptr<WorkerProcess>(new WorkerProcess(1, UniqueFd(fds[0])));
+  return std::unique_ptr<workers::WorkerProcess>(new workers::WorkerProcess(1, UniqueFd(fds[0])));
 }
-WorkerProcess::~WorkerProcess() = default;
-std::optional<WorkerExit> WorkerProcess::Poll() { return std::nullopt; }
-WorkerExit WorkerProcess::Wait() { return {"exit status 0", killed_by_us_}; }
-WorkerExit WorkerProcess::Kill() { return {"killed", false}; }
+workers::WorkerProcess::~WorkerProcess() = default;
+std::optional<workers::WorkerExit> workers::WorkerProcess::Poll() { return std::nullopt; }
+workers::WorkerExit workers::WorkerProcess::Wait() { return {"exit status 0", killed_by_us_}; }
+workers::WorkerExit workers::WorkerProcess::Kill() { return {"killed", false}; }
 
 }  // namespace convtune
 
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   g_said += (data[0] & 1) != 0 ? convtune::fuzz::ToString(data + 1, size - 1)
                                : Frames(data + 1, size - 1);
   const auto cancel = convtune::CancelToken::Create();
-  auto client = convtune::WorkerClient::Start(
+  auto client = convtune::workers::WorkerClient::Start(
       {.worker_argv = {"worker"}, .hang_timeout = absl::Seconds(5), .cancel = cancel->get()});
   Require(client.ok());
   static const convtune::SystemClock clock;
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       *convtune::Environment::Parse("nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full");
   static const convtune::ConvProblem problem =
       *convtune::ConvProblem::Parse("fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16");
-  convtune::RunnerInput input{
+  convtune::tuning::RunnerInput input{
       .spec = {.problem = problem, .key = {problem.ToText(), environment.ToText()}, .options = {}},
       .provenance = {"570.124", "12.8", "GPU-1", "node-a", int64_t{141} << 30},
       .quarantined = {},
@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       .clock = &clock,
       .progress = {}};
   input.spec.options.time_budget = absl::Seconds(5);
-  const convtune::RunnerOutput output = convtune::RunTuning(input, {}, client->get());
+  const convtune::tuning::RunnerOutput output = convtune::RunTuning(input, {}, client->get());
   if (!output.tuning.ok()) {
     Require(!output.tuning.status().message().empty());
     return 0;

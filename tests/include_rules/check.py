@@ -18,6 +18,9 @@ TOP_LEVEL = {
 }  # fmt: skip
 SOURCE_FOLDERS = ("client", "db", "deploy", "proto", "server", "tests")
 
+TUNER_ROOMS = ["server/" + room for room in
+               ("commit", "decision", "devices", "jobs", "lookup", "release", "tuning", "workers")]  # fmt: skip
+
 # Folders of ours that a folder may include beside itself; the longest prefix
 # decides. A path's children go with it.
 MAY_INCLUDE = {
@@ -26,7 +29,16 @@ MAY_INCLUDE = {
     "proto": ["proto"],
     "db": ["proto"],
     "db/format": ["proto"],
-    "server/tuner": ["proto", "db"],
+    # The rooms of the tuner, from the ground up.
+    "server/decision": ["proto"],
+    "server/jobs": ["proto"],
+    "server/workers": ["proto", "db/format"],
+    "server/tuning": ["proto", "server/decision", "server/jobs", "server/workers"],
+    "server/lookup": ["proto", "db", "server/decision", "server/jobs"],
+    "server/commit": ["proto", "db", "server/decision", "server/lookup"],
+    "server/devices": ["proto", "server/commit", "server/decision", "server/jobs", "server/tuning", "server/workers"],
+    "server/release": ["proto", "db", "server/commit", "server/decision", "server/lookup"],
+    "server/tuner": ["proto", "db", *TUNER_ROOMS],
     "server/worker": ["proto"],
     "server/worker/timing": ["proto", "server/worker/backend.h"],
     "server/worker/cudnn": ["proto", "server/worker/backend.h"],
@@ -34,15 +46,15 @@ MAY_INCLUDE = {
     "server/worker/search": ["proto", "server/worker/backend.h", "server/worker/cudnn", "server/worker/device"],
     "server/worker/verify": ["proto", "server/worker/backend.h", "server/worker/timing", "server/worker/cudnn",
                              "server/worker/device"],
-    "server/metrics": ["server/tuner", "server/rpc", "db", "proto"],
+    "server/metrics": ["server/tuner", *TUNER_ROOMS, "server/rpc", "db", "proto"],
     "server/report": ["db", "proto", "client/cpp"],
     "server/fleet": ["db", "proto", "client/cli", "client/cpp", "client/report", "server/metrics",
-                     "server/tuner"],
-    "server/rpc/messages": ["server/tuner", "db", "proto"],
+                     "server/decision"],
+    "server/rpc/messages": ["server/tuner", *TUNER_ROOMS, "db", "proto"],
     "server/rpc/http2": ["server/rpc/messages", "server/tuner", "proto"],
-    "server/rpc/services": ["server/rpc/http2", "server/rpc/messages", "server/tuner", "db", "proto"],
-    "server/rpc": ["server/tuner", "db", "proto"],
-    "server/convtuned": ["server/rpc", "server/metrics", "server/tuner", "db", "proto"],
+    "server/rpc/services": ["server/rpc/http2", "server/rpc/messages", "server/tuner", *TUNER_ROOMS, "db", "proto"],
+    "server/rpc": ["server/tuner", *TUNER_ROOMS, "db", "proto"],
+    "server/convtuned": ["server/rpc", "server/metrics", "server/tuner", *TUNER_ROOMS, "db", "proto"],
     "client/cpp": ["proto", "db/format"],
     "client/report": ["proto", "db/format"],
     "client/cli/output": ["proto", "db/format"],
@@ -79,6 +91,8 @@ FENCED = [
 # tests/unit/<part> mirrors this folder.
 MIRRORS = {
     "model": "proto/model", "base": "proto/base", "convert": "proto/convert", "db": "db", "format": "db/format",
+    "commit": "server/commit", "decision": "server/decision", "devices": "server/devices", "jobs": "server/jobs",
+    "lookup": "server/lookup", "release": "server/release", "workers": "server/workers",
     "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "client/report",
     "fleet": "server/fleet", "convtuned": "server/convtuned", "metrics": "server/metrics", "cli": "client/cli", "cpp": "client/cpp",
     "preload": "client/preload",

@@ -109,12 +109,12 @@ def test_a_lost_gpu_is_noticed_and_one_that_is_back_is_used(watched, card, cli):
             assert took < NOTICED
             # What ran then is answered at once, and blames no candidate.
             *_, ended = client.tuning.WatchTuningJob(name=job.name, timeout=10)
-            assert ended.failed_count == 1 and "the card is lost: Xid 79" in ended.failures[0], ended
+            assert ended.failed_count == 1 and "the GPU is lost: Xid 79" in ended.failures[0], ended
             assert_lost(daemon, client, "fallen off the bus")
             missed = client.get_one(numbered(2), on_miss="ON_MISS_TUNE", timeout=10)
-            assert "the card is lost" in missed.miss.message
+            assert "the GPU is lost" in missed.miss.message
             found = cli(daemon)("doctor")
-            assert found.code == 1 and "gpu:0 cannot be used: the card is lost: Xid 79" in found.out
+            assert found.code == 1 and "gpu:0 cannot be used: the GPU is lost: Xid 79" in found.out
             # Nothing holds the card, so that it can be reset.
             wait_until(lambda: daemon.workers() == [], 5, "no process of the daemon's on the card")
 

@@ -98,7 +98,7 @@ def test_flips_are_counted_by_pairs_and_by_what_they_cost():
 
 
 def test_a_flip_costs_something_beyond_what_a_race_calls_equal():
-    header = (study.REPO / "server/tuner/decision/race.h").read_text()
+    header = (study.REPO / "server/decision/race.h").read_text()
     assert stats.EQUIVALENCE == float(re.search(r"double equivalence = ([0-9.]+);", header)[1])
     made, tuning = Made(), lambda winner: {"p": {"winner": winner, "times": {"a": 100.0, "b": 101.4}}}
     made.add("flips", tunings=tuning("a")).add("flips", tunings=tuning("b"))

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/tuner/unique_fd.h"
+#include "proto/base/unique_fd.h"
 
 namespace convtune::rpc::http2 {
 

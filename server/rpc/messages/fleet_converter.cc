@@ -147,7 +147,7 @@ v1::ReadOutboxResponse ToProto(const OutboxPage& page) {
   return response;
 }
 
-v1::ApplyTuningsResponse ToProto(const FleetCounts& counts,
+v1::ApplyTuningsResponse ToProto(const commit::FleetCounts& counts,
                                  const std::vector<std::string>& refused) {
   v1::ApplyTuningsResponse response;
   response.set_taken_count(counts.taken);

@@ -11,8 +11,8 @@
 #include "db/outbox_store.h"
 #include "db/tuning_store.h"
 #include "proto/model/violation.h"
+#include "server/commit/commit_counts.h"
 #include "server/rpc/messages/request_validator.h"
-#include "server/tuner/fleet_follower.h"
 
 namespace convtune::rpc::messages {
 
@@ -51,7 +51,7 @@ std::optional<FollowReleaseArgs> Validate(const v1::FollowReleaseRequest& reques
 
 v1::FleetState ToProto(const OutboxStatus& status);
 v1::ReadOutboxResponse ToProto(const OutboxPage& page);
-v1::ApplyTuningsResponse ToProto(const FleetCounts& counts,
+v1::ApplyTuningsResponse ToProto(const commit::FleetCounts& counts,
                                  const std::vector<std::string>& refused);
 
 }  // namespace convtune::rpc::messages

@@ -105,20 +105,20 @@ google::protobuf::Duration ToProto(absl::Duration duration) {
   return out;
 }
 
-EnvironmentInfo FindEnvironment(const std::vector<EnvironmentInfo>& known,
-                                const std::string& text) {
-  const auto found = std::find_if(known.begin(), known.end(), [&](const EnvironmentInfo& info) {
-    return info.environment.ToText() == text;
-  });
+tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
+                                       const std::string& text) {
+  const auto found = std::find_if(
+      known.begin(), known.end(),
+      [&](const tuner::EnvironmentInfo& info) { return info.environment.ToText() == text; });
   if (found != known.end()) {
     return *found;
   }
-  EnvironmentInfo info;
+  tuner::EnvironmentInfo info;
   info.environment = Environment::Parse(text).value_or(Environment());
   return info;
 }
 
-v1::Environment ToProto(const EnvironmentInfo& info) {
+v1::Environment ToProto(const tuner::EnvironmentInfo& info) {
   const Environment& environment = info.environment;
   v1::Environment out;
   out.set_name(environment.Name());
@@ -187,7 +187,7 @@ void Fill(const Candidate& candidate, Operation operation, bool with_samples,
   }
 }
 
-void Fill(const Answer& answer, Operation operation, v1::Answer* message) {
+void Fill(const lookup::Answer& answer, Operation operation, v1::Answer* message) {
   v1::Answer& out = *message;
   Fill(answer.winner, operation, /*with_samples=*/false, out.mutable_winner());
   for (const Candidate& candidate : answer.portfolio) {
@@ -210,7 +210,7 @@ void Fill(const Answer& answer, Operation operation, v1::Answer* message) {
   out.set_note(answer.note);
 }
 
-void Fill(const Miss& miss, Operation operation, v1::Miss* message) {
+void Fill(const lookup::Miss& miss, Operation operation, v1::Miss* message) {
   v1::Miss& out = *message;
   out.set_reason(static_cast<v1::MissReason>(miss.reason));
   out.set_message(miss.message);
@@ -248,18 +248,18 @@ v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with
   return out;
 }
 
-void Fill(const LookupResult& result, v1::BatchGetResult* message) {
+void Fill(const lookup::LookupResult& result, v1::BatchGetResult* message) {
   message->set_tuning_id(result.key.Digest().ToString());
   message->set_problem_text(result.key.problem_text);
   const Operation operation = OperationOf(result.key);
-  if (const auto* answer = std::get_if<Answer>(&result.outcome)) {
+  if (const auto* answer = std::get_if<lookup::Answer>(&result.outcome)) {
     Fill(*answer, operation, message->mutable_answer());
   } else {
-    Fill(std::get<Miss>(result.outcome), operation, message->mutable_miss());
+    Fill(std::get<lookup::Miss>(result.outcome), operation, message->mutable_miss());
   }
 }
 
-v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment) {
+v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment) {
   v1::Tuning out;
   out.set_id(tuning.key.Digest().ToString());
   if (absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(tuning.key.problem_text);
@@ -300,7 +300,7 @@ v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment) {
   return out;
 }
 
-v1::Tuning ToProto(const TuningSummary& summary, const EnvironmentInfo& environment) {
+v1::Tuning ToProto(const tuner::TuningSummary& summary, const tuner::EnvironmentInfo& environment) {
   v1::Tuning out;
   out.set_id(summary.key.Digest().ToString());
   if (absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(summary.key.problem_text);
@@ -320,7 +320,7 @@ v1::Tuning ToProto(const TuningSummary& summary, const EnvironmentInfo& environm
   return out;
 }
 
-v1::TuningJob ToProto(const JobSnapshot& job) {
+v1::TuningJob ToProto(const jobs::JobSnapshot& job) {
   v1::TuningJob out;
   out.set_name(job.name);
   out.set_state(static_cast<v1::JobState>(job.state));
@@ -341,9 +341,9 @@ v1::TuningJob ToProto(const JobSnapshot& job) {
   return out;
 }
 
-v1::ListTuningJobsResponse ToProto(const JobPage& page) {
+v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page) {
   v1::ListTuningJobsResponse out;
-  for (const JobSnapshot& job : page.jobs) {
+  for (const jobs::JobSnapshot& job : page.jobs) {
     *out.add_jobs() = ToProto(job);
   }
   out.set_next_page_token(page.next_page_token);
@@ -363,7 +363,7 @@ v1::PinRecord ToProto(const Pin& pin, std::string_view environment) {
   return out;
 }
 
-v1::Device ToProto(const DeviceStatus& device) {
+v1::Device ToProto(const workers::DeviceStatus& device) {
   v1::Device out;
   out.set_name(device.name);
   out.set_environment(device.environment);
@@ -396,7 +396,7 @@ v1::CompactDatabaseResponse ToProto(const StoreCompaction& compaction) {
   return out;
 }
 
-void AddStats(const TunerStats& stats, v1::ServerInfo* info) {
+void AddStats(const tuner::TunerStats& stats, v1::ServerInfo* info) {
   info->set_tuning_count(stats.tuning_count);
   info->set_writable(stats.writable);
   info->set_lookups(stats.lookups);

@@ -20,25 +20,26 @@ google::protobuf::Timestamp ToProto(absl::Time time);
 google::protobuf::Duration ToProto(absl::Duration duration);
 
 // The one of `known` with that key text; what the text says if there is none.
-EnvironmentInfo FindEnvironment(const std::vector<EnvironmentInfo>& known, const std::string& text);
+tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
+                                       const std::string& text);
 
-v1::Environment ToProto(const EnvironmentInfo& info);
+v1::Environment ToProto(const tuner::EnvironmentInfo& info);
 // With the name of a legacy algorithm, which depends on the operation.
 v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples);
 v1::Quarantine ToProto(const QuarantineEntry& entry);
 // `message` is empty; it may live on an arena.
-void Fill(const LookupResult& result, v1::BatchGetResult* message);
+void Fill(const lookup::LookupResult& result, v1::BatchGetResult* message);
 // With all candidates and samples.
-v1::Tuning ToProto(const Tuning& tuning, const EnvironmentInfo& environment);
-v1::Tuning ToProto(const TuningSummary& summary, const EnvironmentInfo& environment);
-v1::ListTuningJobsResponse ToProto(const JobPage& page);
-v1::TuningJob ToProto(const JobSnapshot& job);
+v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment);
+v1::Tuning ToProto(const tuner::TuningSummary& summary, const tuner::EnvironmentInfo& environment);
+v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page);
+v1::TuningJob ToProto(const jobs::JobSnapshot& job);
 // `environment` is the environment's name.
 v1::PinRecord ToProto(const Pin& pin, std::string_view environment);
-v1::Device ToProto(const DeviceStatus& device);
+v1::Device ToProto(const workers::DeviceStatus& device);
 v1::CheckDatabaseResponse ToProto(const StoreCheck& check, absl::Duration elapsed);
 v1::CompactDatabaseResponse ToProto(const StoreCompaction& compaction);
 // Sets the fields that the tuner counts.
-void AddStats(const TunerStats& stats, v1::ServerInfo* info);
+void AddStats(const tuner::TunerStats& stats, v1::ServerInfo* info);
 
 }  // namespace convtune::rpc::messages

@@ -57,7 +57,7 @@ v1::Release ToProto(const Release& release) {
   return out;
 }
 
-v1::ListReleasesResponse ToProto(const ReleaseList& list) {
+v1::ListReleasesResponse ToProto(const release::ReleaseList& list) {
   v1::ListReleasesResponse out;
   for (const Release& release : list.releases) *out.add_releases() = ToProto(release);
   out.set_promoted(list.promoted);
@@ -67,12 +67,12 @@ v1::ListReleasesResponse ToProto(const ReleaseList& list) {
   return out;
 }
 
-v1::DiffReleasesResponse ToProto(const ReleaseDiff& diff) {
+v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
   v1::DiffReleasesResponse out;
   out.set_from(diff.from);
   out.set_to(diff.to);
   out.set_change_count(diff.change_count);
-  for (const ChoiceChange& change : diff.changes) {
+  for (const release::ChoiceChange& change : diff.changes) {
     v1::ChoiceChange* row = out.add_changes();
     row->set_problem_text(change.after.key.problem_text);
     row->set_environment(EnvironmentName(change.after.key));
@@ -99,7 +99,7 @@ v1::ListWantedResponse ToProto(const std::vector<WantedProblem>& wanted, size_t 
   return out;
 }
 
-v1::Publication ToProto(const PublicationStatus& status) {
+v1::Publication ToProto(const release::PublicationStatus& status) {
   v1::Publication out;
   out.set_folder(status.folder);
   if (status.publish_time.has_value()) *out.mutable_publish_time() = ToProto(*status.publish_time);

@@ -2,15 +2,15 @@
 #pragma once
 
 #include "convtune/v1/release_service.pb.h"
-#include "server/tuner/release_manager.h"
+#include "server/release/release_manager.h"
 
 namespace convtune::rpc::messages {
 
 v1::Release ToProto(const Release& release);
-v1::ListReleasesResponse ToProto(const ReleaseList& list);
-v1::DiffReleasesResponse ToProto(const ReleaseDiff& diff);
+v1::ListReleasesResponse ToProto(const release::ReleaseList& list);
+v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff);
 // The first `most` of them.
 v1::ListWantedResponse ToProto(const std::vector<WantedProblem>& wanted, size_t most);
-v1::Publication ToProto(const PublicationStatus& status);
+v1::Publication ToProto(const release::PublicationStatus& status);
 
 }  // namespace convtune::rpc::messages

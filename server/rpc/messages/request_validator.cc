@@ -27,8 +27,8 @@ constexpr absl::Duration kMinTtl = absl::Seconds(1);
 // A Timestamp ends in the year 9999.
 constexpr absl::Duration kMaxTtl = absl::Hours(24 * 365 * 100);
 
-TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check) {
-  TuningOptions out;
+jobs::TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check) {
+  jobs::TuningOptions out;
   if (in.has_time_budget()) {
     out.time_budget =
         check->Duration("options.time_budget", in.time_budget(), kMinTimeBudget, kMaxTimeBudget)
@@ -40,7 +40,7 @@ TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check) {
   out.max_candidates = in.max_candidates();
   check->KnownEnum("options.search", in.search());
   if (in.search() != v1::SEARCH_UNSPECIFIED) {
-    out.search = static_cast<Search>(in.search());
+    out.search = static_cast<jobs::Search>(in.search());
   }
   check->KnownEnum("options.api", in.api());
   if (in.api() != v1::API_UNSPECIFIED) {
@@ -122,26 +122,26 @@ size_t ReadRows(std::string_view field, int value, FieldChecker* check) {
 
 }  // namespace
 
-std::optional<LookupRequest> Validate(const v1::BatchGetRequest& request,
-                                      std::vector<Violation>* violations) {
+std::optional<lookup::LookupRequest> Validate(const v1::BatchGetRequest& request,
+                                              std::vector<Violation>* violations) {
   FieldChecker check(violations);
   std::vector<ConvProblem> problems = check.Problems(request.problems());
-  std::optional<LookupRequest> out = ValidateWithoutProblems(request, violations);
+  std::optional<lookup::LookupRequest> out = ValidateWithoutProblems(request, violations);
   if (!check.ok()) return std::nullopt;
   out->problems = std::move(problems);
   return out;
 }
 
-std::optional<LookupRequest> ValidateWithoutProblems(const v1::BatchGetRequest& request,
-                                                     std::vector<Violation>* violations) {
+std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetRequest& request,
+                                                             std::vector<Violation>* violations) {
   FieldChecker check(violations);
-  LookupRequest out;
+  lookup::LookupRequest out;
   check.EnvironmentName(request.environment());
   out.environment = request.environment();
   out.constraints = ReadConstraints(request.constraints(), &check);
   check.KnownEnum("on_miss", request.on_miss());
   if (request.on_miss() != v1::ON_MISS_UNSPECIFIED) {
-    out.on_miss = static_cast<OnMiss>(request.on_miss());
+    out.on_miss = static_cast<lookup::OnMiss>(request.on_miss());
   }
   check.KnownEnum("min_evidence", request.min_evidence());
   out.min_evidence = static_cast<Evidence>(request.min_evidence());
@@ -150,10 +150,10 @@ std::optional<LookupRequest> ValidateWithoutProblems(const v1::BatchGetRequest& 
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 
-std::optional<JobRequest> Validate(const v1::CreateTuningJobRequest& request,
-                                   std::vector<Violation>* violations) {
+std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& request,
+                                         std::vector<Violation>* violations) {
   FieldChecker check(violations);
-  JobRequest out;
+  jobs::JobRequest out;
   check.EnvironmentName(request.environment());
   out.environment = request.environment();
   out.problems = check.Problems(request.problems());
@@ -161,7 +161,7 @@ std::optional<JobRequest> Validate(const v1::CreateTuningJobRequest& request,
   out.force = request.force();
   check.KnownEnum("priority", request.priority());
   if (request.priority() != v1::PRIORITY_UNSPECIFIED) {
-    out.priority = static_cast<Priority>(request.priority());
+    out.priority = static_cast<jobs::Priority>(request.priority());
   }
   check.Length("request_id", request.request_id(), 0, kMaxRequestIdLength);
   check.NoControls("request_id", request.request_id());

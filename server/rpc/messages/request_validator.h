@@ -95,13 +95,13 @@ struct ExportArgs {
 // For methods whose request has no fields.
 struct NoArgs {};
 
-std::optional<LookupRequest> Validate(const v1::BatchGetRequest& request,
-                                      std::vector<Violation>* violations);
+std::optional<lookup::LookupRequest> Validate(const v1::BatchGetRequest& request,
+                                              std::vector<Violation>* violations);
 // All but `problems`, which is not read.
-std::optional<LookupRequest> ValidateWithoutProblems(const v1::BatchGetRequest& request,
-                                                     std::vector<Violation>* violations);
-std::optional<JobRequest> Validate(const v1::CreateTuningJobRequest& request,
-                                   std::vector<Violation>* violations);
+std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetRequest& request,
+                                                             std::vector<Violation>* violations);
+std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& request,
+                                         std::vector<Violation>* violations);
 std::optional<JobNameArgs> Validate(const v1::GetTuningJobRequest& request,
                                     std::vector<Violation>* violations);
 std::optional<JobNameArgs> Validate(const v1::WatchTuningJobRequest& request,

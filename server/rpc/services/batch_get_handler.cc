@@ -12,13 +12,13 @@
 #include "google/protobuf/wire_format_lite.h"
 #include "grpcpp/support/slice.h"
 #include "proto/convert/problem_proto.h"
+#include "server/lookup/lookup_decision.h"
 #include "server/rpc/http2/access.h"
 #include "server/rpc/http2/role_gate.h"
 #include "server/rpc/messages/field_checker.h"
 #include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/messages/request_validator.h"
 #include "server/rpc/services/call.h"
-#include "server/tuner/lookup_decision.h"
 
 namespace convtune::rpc::services {
 namespace {
@@ -31,8 +31,8 @@ constexpr size_t kMaxContexts = 256;
 constexpr size_t kMaxContextBytes = 4096;
 
 bool IsHit(const CachedRow& row, const BatchContext& context) {
-  return IsEnough(row.evidence, row.pinned, row.source.first_configs_only, context.request,
-                  context.profile);
+  return lookup::IsEnough(row.evidence, row.pinned, row.source.first_configs_only, context.request,
+                          context.profile);
 }
 
 // A client's cancel at its deadline arrives before the server's own deadline:
@@ -93,20 +93,20 @@ grpc::Status ReadBatch(const grpc::ByteBuffer& in, BatchGetHandler* handler, Bat
       return grpc::Status::OK;
     }
   }
-  std::optional<LookupRequest> request;
+  std::optional<lookup::LookupRequest> request;
   grpc::Status read = ReadRequest<v1::BatchGetRequest>(in, &request);
   if (read.ok()) *batch = BatchGetHandler::Whole(*std::move(request));
   return read;
 }
 
-OnMiss OnMissOf(const Batch& batch) {
+lookup::OnMiss OnMissOf(const Batch& batch) {
   return batch.complete() ? batch.context->request.on_miss : batch.missing.on_miss;
 }
 
 // A call that needs the tuner.
 class LookupReactor : public grpc::ServerUnaryReactor {
  public:
-  LookupReactor(Tuner* tuner, BatchGetHandler* handler, grpc::CallbackServerContext* context,
+  LookupReactor(tuner::Tuner* tuner, BatchGetHandler* handler, grpc::CallbackServerContext* context,
                 RequestLog log, Batch batch, grpc::ByteBuffer* out)
       : context_(context),
         log_(std::move(log)),
@@ -117,7 +117,7 @@ class LookupReactor : public grpc::ServerUnaryReactor {
     const grpc::Status started = CatchAll("BatchGet", [&] {
       state->SetToken(state->tuner->Lookup(
           std::move(state->batch.missing),
-          [state](absl::StatusOr<LookupResponse> response) { state->Answer(response); }));
+          [state](absl::StatusOr<lookup::LookupResponse> response) { state->Answer(response); }));
       return grpc::Status::OK;
     });
     if (!started.ok()) {
@@ -139,10 +139,10 @@ class LookupReactor : public grpc::ServerUnaryReactor {
  private:
   // Outlives the reactor where the tuner calls back late.
   struct State {
-    State(Tuner* t, BatchGetHandler* h, Batch b, LookupReactor* r, grpc::ByteBuffer* o)
+    State(tuner::Tuner* t, BatchGetHandler* h, Batch b, LookupReactor* r, grpc::ByteBuffer* o)
         : tuner(t), handler(h), out(o), batch(std::move(b)), reactor(r) {}
 
-    void Answer(const absl::StatusOr<LookupResponse>& response) {
+    void Answer(const absl::StatusOr<lookup::LookupResponse>& response) {
       MutexLock lock(mutex);
       if (reactor == nullptr) {
         return;
@@ -192,7 +192,7 @@ class LookupReactor : public grpc::ServerUnaryReactor {
       tuner->AbandonLookup(value);
     }
 
-    Tuner* const tuner;
+    tuner::Tuner* const tuner;
     BatchGetHandler* const handler;
     grpc::ByteBuffer* const out;  // valid until the call is finished
     Batch batch;                  // whoever answers has it for itself
@@ -225,7 +225,7 @@ void Batch::WriteReply(uint8_t* out) const {
   write(environment.empty() ? context->environment : environment);
 }
 
-BatchGetHandler::BatchGetHandler(Tuner* tuner) : tuner_(tuner), cache_(kMaxReadyBytes) {}
+BatchGetHandler::BatchGetHandler(tuner::Tuner* tuner) : tuner_(tuner), cache_(kMaxReadyBytes) {}
 
 uint32_t BatchGetHandler::RulesOf(const std::string& text) {
   MutexLock lock(mutex_);
@@ -244,7 +244,8 @@ std::shared_ptr<const BatchContext> BatchGetHandler::MakeContext(const std::stri
   auto* request = google::protobuf::Arena::CreateMessage<v1::BatchGetRequest>(&arena);
   if (!request->ParseFromString(rest)) return nullptr;
   std::vector<Violation> violations;
-  std::optional<LookupRequest> valid = messages::ValidateWithoutProblems(*request, &violations);
+  std::optional<lookup::LookupRequest> valid =
+      messages::ValidateWithoutProblems(*request, &violations);
   if (!valid.has_value()) return nullptr;
   context->request = *std::move(valid);
   const absl::StatusOr<Environment> environment =
@@ -312,7 +313,7 @@ std::optional<Batch> BatchGetHandler::Prepare(std::string_view request) {
   return batch;
 }
 
-Batch BatchGetHandler::Whole(LookupRequest request) {
+Batch BatchGetHandler::Whole(lookup::LookupRequest request) {
   Batch batch;
   batch.context = std::make_shared<BatchContext>();
   batch.rows.resize(request.problems.size());
@@ -320,14 +321,14 @@ Batch BatchGetHandler::Whole(LookupRequest request) {
   return batch;
 }
 
-void BatchGetHandler::Complete(const LookupResponse& response, Batch* batch) {
+void BatchGetHandler::Complete(const lookup::LookupResponse& response, Batch* batch) {
   google::protobuf::Arena arena;
   auto* message = google::protobuf::Arena::CreateMessage<v1::BatchGetResponse>(&arena);
   size_t next = 0;
   for (auto& row : batch->rows) {
     if (row != nullptr) continue;
     const size_t place = next++;
-    const LookupResult& result = response.results[place];
+    const lookup::LookupResult& result = response.results[place];
     message->Clear();
     messages::Fill(result, message->add_results());
     auto made = std::make_shared<CachedRow>();
@@ -360,7 +361,7 @@ grpc::ServerUnaryReactor* BatchGetHandler::Handle(grpc::CallbackServerContext* c
   Batch batch;
   grpc::Status status = CatchAll("BatchGet", [&] {
     grpc::Status read = ReadBatch(*in, this, &batch);
-    return read.ok() && OnMissOf(batch) != OnMiss::kNone
+    return read.ok() && OnMissOf(batch) != lookup::OnMiss::kNone
                ? http2::RequireRole(*context, http2::Role::kTune, "on_miss: anything but NONE")
                : read;
   });

@@ -25,11 +25,11 @@ namespace convtune::rpc::services {
 
 // What a request says beside its problems. Immutable.
 struct BatchContext {
-  LookupRequest request;    // valid, without problems
-  bool profile = false;     // the environment is one
-  uint32_t rules = 0;       // see ResponseCache; 0: nothing is kept
-  uint64_t version = 0;     // Tuner::EnvironmentsVersion
-  std::string environment;  // a BatchGetResponse with the environment alone, as of `version`
+  lookup::LookupRequest request;  // valid, without problems
+  bool profile = false;           // the environment is one
+  uint32_t rules = 0;             // see ResponseCache; 0: nothing is kept
+  uint64_t version = 0;           // Tuner::EnvironmentsVersion
+  std::string environment;        // a BatchGetResponse with the environment alone, as of `version`
 };
 
 // One call of BatchGet.
@@ -38,7 +38,7 @@ struct Batch {
   // In request order; null ones are still to be asked for.
   std::vector<std::shared_ptr<const CachedRow>> rows;
   // What the tuner has to be asked, for the null rows in their order.
-  LookupRequest missing;
+  lookup::LookupRequest missing;
   std::vector<std::string> missing_bytes;  // as they were asked for; empty: nothing is kept
   std::string environment;                 // of the reply, as BatchContext's; empty: the context's
 
@@ -53,7 +53,7 @@ struct Batch {
 class BatchGetHandler {
  public:
   // `tuner` outlives the handler.
-  explicit BatchGetHandler(Tuner* tuner);
+  explicit BatchGetHandler(tuner::Tuner* tuner);
 
   // Answers one call: at once where all is ready, else when the tuner calls
   // back; until then it takes memory, but no thread. A caller that cancels or
@@ -68,9 +68,9 @@ class BatchGetHandler {
   // whole, be it to say what is wrong with it; then see Whole.
   std::optional<Batch> Prepare(std::string_view request);
   // A request that was read as a whole: all is to be asked for.
-  static Batch Whole(LookupRequest request);
+  static Batch Whole(lookup::LookupRequest request);
   // Fills the null rows with the tuner's answers to `missing`, and keeps them.
-  void Complete(const LookupResponse& response, Batch* batch);
+  void Complete(const lookup::LookupResponse& response, Batch* batch);
 
  private:
   std::shared_ptr<const BatchContext> ContextOf(const std::string& rest);
@@ -79,7 +79,7 @@ class BatchGetHandler {
   uint32_t RulesOf(const std::string& text);
   std::string EnvironmentBytes(const std::string& text) const;
 
-  Tuner* const tuner_;
+  tuner::Tuner* const tuner_;
   ResponseCache cache_;
   Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<const BatchContext>> contexts_

@@ -13,7 +13,7 @@ constexpr int kPageSize = 1000;
 
 }  // namespace
 
-BundleExport::BundleExport(Tuner* tuner, std::string environment, bool with_samples)
+BundleExport::BundleExport(tuner::Tuner* tuner, std::string environment, bool with_samples)
     : tuner_(tuner),
       environment_(std::move(environment)),
       known_(tuner->ListEnvironments()),

@@ -15,7 +15,7 @@ namespace convtune::rpc::services {
 class BundleExport {
  public:
   // `environment` as in Tuner::ListTunings. `tuner` outlives it.
-  BundleExport(Tuner* tuner, std::string environment, bool with_samples);
+  BundleExport(tuner::Tuner* tuner, std::string environment, bool with_samples);
 
   // Gives the next bytes, at least a few hundred KiB until the end; empty at
   // the end. DATA_LOSS: a row of the database is damaged.
@@ -25,10 +25,10 @@ class BundleExport {
   absl::Status AddNext();
   absl::Status NextPage();
 
-  Tuner* const tuner_;
+  tuner::Tuner* const tuner_;
   const std::string environment_;
-  std::vector<EnvironmentInfo> known_;
-  TuningPage page_;
+  std::vector<tuner::EnvironmentInfo> known_;
+  tuner::TuningPage page_;
   size_t place_ = 0;
   bool finished_ = false;
   std::string piece_;

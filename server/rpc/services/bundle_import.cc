@@ -74,7 +74,7 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused)
     response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
   }
   RefusalCounts refused;
-  const absl::StatusOr<ImportCounts> counts = Take(skip_refused, &refused);
+  const absl::StatusOr<commit::ImportCounts> counts = Take(skip_refused, &refused);
   response.set_refused_count(refused.rows());
   for (const v1::Refusal& refusal : refused.refusals()) *response.add_refusals() = refusal;
   if (absl::IsAborted(counts.status()) && refused.rows() > 0) return response;
@@ -85,7 +85,7 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused)
   return response;
 }
 
-absl::StatusOr<ImportCounts> BundleImport::Take(bool skip_refused, RefusalCounts* refused) {
+absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused, RefusalCounts* refused) {
   const absl::Time now = options_.clock->Now();
   ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, OpenReader(fd_));
   BundleEntry entry;

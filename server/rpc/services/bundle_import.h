@@ -21,7 +21,7 @@ namespace convtune::rpc::services {
 class BundleImport {
  public:
   struct Options {
-    Tuner* tuner = nullptr;  // these two outlive it
+    tuner::Tuner* tuner = nullptr;  // these two outlive it
     const Clock* clock = nullptr;
     std::string state_dir;
     // Keys (32 bytes each), one of which must have signed; empty: any.
@@ -46,7 +46,7 @@ class BundleImport {
 
  private:
   BundleImport(Options options, int fd) : options_(std::move(options)), fd_(fd) {}
-  absl::StatusOr<ImportCounts> Take(bool skip_refused, RefusalCounts* refused);
+  absl::StatusOr<commit::ImportCounts> Take(bool skip_refused, RefusalCounts* refused);
 
   const Options options_;
   const int fd_;

@@ -33,7 +33,7 @@ grpc::Status TooBusy() {
 // refers to the reactor but gRPC, so that OnDone can delete it.
 class ExportReactor : public grpc::ServerWriteReactor<ByteBuffer> {
  public:
-  ExportReactor(Tuner* tuner, WorkQueue* queue, CallbackServerContext* context)
+  ExportReactor(tuner::Tuner* tuner, WorkQueue* queue, CallbackServerContext* context)
       : tuner_(tuner), queue_(queue), log_("ExportBundle", context) {}
 
   void Start(const ByteBuffer& in) {
@@ -88,7 +88,7 @@ class ExportReactor : public grpc::ServerWriteReactor<ByteBuffer> {
     Finish(status);
   }
 
-  Tuner* const tuner_;
+  tuner::Tuner* const tuner_;
   WorkQueue* const queue_;
   const RequestLog log_;
   std::string environment_;

@@ -10,7 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "server/tuner/histogram.h"
+#include "proto/base/histogram.h"
 
 namespace convtune::rpc::services {
 

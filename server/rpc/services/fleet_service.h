@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "db/outbox_store.h"
-#include "server/tuner/release_manager.h"
+#include "server/release/release_manager.h"
 #include "server/tuner/tuner.h"
 
 namespace grpc {
@@ -17,9 +17,9 @@ namespace convtune::rpc::services {
 inline constexpr char kFleetServiceName[] = "convtune.v1.FleetService";
 
 struct FleetServiceOptions {
-  Tuner* tuner = nullptr;
+  tuner::Tuner* tuner = nullptr;
   OutboxStore* outbox = nullptr;
-  ReleaseManager* releases = nullptr;  // may be nullptr: nothing is served to programs
+  release::ReleaseManager* releases = nullptr;  // may be nullptr: nothing is served to programs
 };
 
 // Thin handlers over the outbox and the tuner, on one thread. Everything in the

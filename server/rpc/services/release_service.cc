@@ -25,7 +25,7 @@ using RawService = Api::WithRawCallbackMethod_ListReleases<
 
 class ReleaseService final : public RawService {
  public:
-  explicit ReleaseService(ReleaseManager* releases)
+  explicit ReleaseService(release::ReleaseManager* releases)
       : releases_(releases), disk_(kMaxWaitingForDisk) {}
 
   ServerUnaryReactor* ListReleases(CallbackServerContext* context, const ByteBuffer* in,
@@ -43,7 +43,7 @@ class ReleaseService final : public RawService {
     return HandleUnary<v1::DiffReleasesRequest, v1::DiffReleasesResponse>(
         "DiffReleases", &disk_, context, in, out,
         [this](const messages::DiffArgs& args, v1::DiffReleasesResponse* reply) {
-          const absl::StatusOr<ReleaseDiff> diff =
+          const absl::StatusOr<release::ReleaseDiff> diff =
               releases_->DiffReleases(args.from, args.to, args.environment, args.max_changes);
           if (diff.ok()) *reply = messages::ToProto(*diff);
           return messages::ToGrpcStatus(diff.status(), "environment");
@@ -96,13 +96,13 @@ class ReleaseService final : public RawService {
     return messages::ToGrpcStatus(release.status(), "release");
   }
 
-  ReleaseManager* const releases_;
+  release::ReleaseManager* const releases_;
   WorkQueue disk_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewReleaseService(ReleaseManager* releases) {
+std::unique_ptr<grpc::Service> NewReleaseService(release::ReleaseManager* releases) {
   return std::make_unique<ReleaseService>(releases);
 }
 

@@ -18,7 +18,7 @@ namespace convtune::rpc::services {
 // An answer to one problem as it goes into a reply. Immutable.
 struct CachedRow {
   std::string bytes;  // a BatchGetResponse with this result alone
-  AnswerSource source;
+  lookup::AnswerSource source;
   Evidence evidence = Evidence::kNone;
   bool pinned = false;
 };

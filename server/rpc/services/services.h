@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
-#include "server/tuner/release_manager.h"
+#include "server/release/release_manager.h"
 #include "server/tuner/tuner.h"
 
 namespace grpc {
@@ -26,7 +26,7 @@ inline constexpr char kMaintenanceServiceName[] = "convtune.v1.MaintenanceServic
 inline constexpr char kBundleServiceName[] = "convtune.v1.BundleService";
 
 struct BundleOptions {
-  Tuner* tuner = nullptr;
+  tuner::Tuner* tuner = nullptr;
   const Clock* clock = nullptr;
   std::string state_dir;
   // Public keys (32 bytes each), one of which must have signed a bundle; empty:
@@ -41,7 +41,7 @@ struct MetricsInfo {
 };
 
 struct MaintenanceOptions {
-  Tuner* tuner = nullptr;
+  tuner::Tuner* tuner = nullptr;
   TuningStore* store = nullptr;
   const Clock* clock = nullptr;
   std::string state_dir;
@@ -50,7 +50,7 @@ struct MaintenanceOptions {
 
 // Thin handlers over the tuner. Its look-ups and watches take no thread; what
 // reads or writes the disk shares one. `tuner` outlives the service.
-std::unique_ptr<grpc::Service> NewTuningService(Tuner* tuner);
+std::unique_ptr<grpc::Service> NewTuningService(tuner::Tuner* tuner);
 
 // Thin handlers over the store, on one thread. Everything in the options
 // outlives the service, whose making is the daemon's start time.
@@ -58,7 +58,7 @@ std::unique_ptr<grpc::Service> NewMaintenanceService(MaintenanceOptions options)
 
 // Thin handlers over the releases, on one thread; `releases` outlives the
 // service.
-std::unique_ptr<grpc::Service> NewReleaseService(ReleaseManager* releases);
+std::unique_ptr<grpc::Service> NewReleaseService(release::ReleaseManager* releases);
 
 // Bundles in and out, on two threads. Everything in the options outlives the
 // service.

@@ -35,7 +35,7 @@ using RawService =
 
 class TuningService final : public RawService {
  public:
-  explicit TuningService(Tuner* tuner)
+  explicit TuningService(tuner::Tuner* tuner)
       : tuner_(tuner), batch_get_(tuner), disk_(kMaxWaitingForDisk) {}
 
   ServerUnaryReactor* BatchGet(CallbackServerContext* context, const ByteBuffer* in,
@@ -52,7 +52,7 @@ class TuningService final : public RawService {
                                       ByteBuffer* out) override {
     return HandleUnary<v1::CreateTuningJobRequest, v1::TuningJob>(
         "CreateTuningJob", nullptr, context, in, out,
-        [this](JobRequest& request, v1::TuningJob* reply) {
+        [this](jobs::JobRequest& request, v1::TuningJob* reply) {
           return Fill(tuner_->CreateJob(std::move(request)), reply, "environment");
         });
   }
@@ -107,11 +107,11 @@ class TuningService final : public RawService {
     return HandleUnary<v1::ListTuningsRequest, v1::ListTuningsResponse>(
         "ListTunings", nullptr, context, in, out,
         [this](const messages::ListTuningsArgs& args, v1::ListTuningsResponse* reply) {
-          const absl::StatusOr<TuningPage> page = tuner_->ListTunings(
+          const absl::StatusOr<tuner::TuningPage> page = tuner_->ListTunings(
               args.environment, args.page_size, args.page_token, args.text_filter);
           if (page.ok()) {
-            const std::vector<EnvironmentInfo> known = tuner_->ListEnvironments();
-            for (const TuningSummary& summary : page->tunings) {
+            const std::vector<tuner::EnvironmentInfo> known = tuner_->ListEnvironments();
+            for (const tuner::TuningSummary& summary : page->tunings) {
               *reply->add_tunings() = messages::ToProto(
                   summary, messages::FindEnvironment(known, summary.key.environment_text));
             }
@@ -178,7 +178,7 @@ class TuningService final : public RawService {
     return HandleUnary<v1::ListEnvironmentsRequest, v1::ListEnvironmentsResponse>(
         "ListEnvironments", nullptr, context, in, out,
         [this](const messages::NoArgs&, v1::ListEnvironmentsResponse* reply) {
-          for (const EnvironmentInfo& info : tuner_->ListEnvironments()) {
+          for (const tuner::EnvironmentInfo& info : tuner_->ListEnvironments()) {
             *reply->add_environments() = messages::ToProto(info);
           }
           return grpc::Status::OK;
@@ -190,7 +190,7 @@ class TuningService final : public RawService {
     return HandleUnary<v1::ListDevicesRequest, v1::ListDevicesResponse>(
         "ListDevices", nullptr, context, in, out,
         [this](const messages::NoArgs&, v1::ListDevicesResponse* reply) {
-          for (const DeviceStatus& device : tuner_->ListDevices()) {
+          for (const workers::DeviceStatus& device : tuner_->ListDevices()) {
             *reply->add_devices() = messages::ToProto(device);
           }
           return grpc::Status::OK;
@@ -212,14 +212,14 @@ class TuningService final : public RawService {
     return Environment::Parse(key.environment_text).value_or(Environment()).Name();
   }
 
-  Tuner* const tuner_;
+  tuner::Tuner* const tuner_;
   BatchGetHandler batch_get_;
   WorkQueue disk_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewTuningService(Tuner* tuner) {
+std::unique_ptr<grpc::Service> NewTuningService(tuner::Tuner* tuner) {
   return std::make_unique<TuningService>(tuner);
 }
 

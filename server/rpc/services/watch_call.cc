@@ -13,7 +13,7 @@ namespace {
 
 class WatchReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  WatchReactor(Tuner* tuner, grpc::CallbackServerContext* context)
+  WatchReactor(tuner::Tuner* tuner, grpc::CallbackServerContext* context)
       : log_("WatchTuningJob", context), state_(std::make_shared<State>(tuner, this)) {}
 
   void Start(const grpc::ByteBuffer& in) {
@@ -26,7 +26,7 @@ class WatchReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
         return read;
       }
       const absl::StatusOr<uint64_t> token = state->tuner->WatchJob(
-          args->name, [state](const JobSnapshot& job) { state->Changed(job); });
+          args->name, [state](const jobs::JobSnapshot& job) { state->Changed(job); });
       if (!token.ok()) {
         return messages::ToGrpcStatus(token.status());
       }
@@ -54,9 +54,9 @@ class WatchReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // started under the lock, so that none follows Finish; their reactions never
   // run inside the call that started them.
   struct State {
-    State(Tuner* t, WatchReactor* r) : tuner(t), reactor(r) {}
+    State(tuner::Tuner* t, WatchReactor* r) : tuner(t), reactor(r) {}
 
-    void Changed(const JobSnapshot& job) {
+    void Changed(const jobs::JobSnapshot& job) {
       MutexLock lock(mutex);
       if (reactor != nullptr) {
         newest = job;
@@ -109,7 +109,7 @@ class WatchReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       if (writing || reactor == nullptr) {
         return;
       }
-      const JobSnapshot job = *std::exchange(newest, std::nullopt);
+      const jobs::JobSnapshot job = *std::exchange(newest, std::nullopt);
       ended = job.ended();
       const grpc::Status status = CatchAll(
           "WatchTuningJob", [&] { return WriteMessage(messages::ToProto(job), &message); });
@@ -128,10 +128,10 @@ class WatchReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       }
     }
 
-    Tuner* const tuner;
+    tuner::Tuner* const tuner;
     Mutex mutex;
     WatchReactor* reactor GUARDED_BY(mutex);  // null once the call is finished
-    std::optional<JobSnapshot> newest GUARDED_BY(mutex);
+    std::optional<jobs::JobSnapshot> newest GUARDED_BY(mutex);
     grpc::ByteBuffer message GUARDED_BY(mutex);  // gRPC's while `writing`
     bool writing GUARDED_BY(mutex) = false;
     bool ended GUARDED_BY(mutex) = false;
@@ -146,7 +146,7 @@ class WatchReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* HandleWatchTuningJob(
-    Tuner* tuner, grpc::CallbackServerContext* context, const grpc::ByteBuffer* in) {
+    tuner::Tuner* tuner, grpc::CallbackServerContext* context, const grpc::ByteBuffer* in) {
   auto* reactor = new WatchReactor(tuner, context);
   reactor->Start(*in);
   return reactor;

@@ -10,6 +10,6 @@ namespace convtune::rpc::services {
 // merged into the newest; the last message is always the ended job. Takes no
 // thread. `tuner` outlives the server. The reactor frees itself.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* HandleWatchTuningJob(
-    Tuner* tuner, grpc::CallbackServerContext* context, const grpc::ByteBuffer* in);
+    tuner::Tuner* tuner, grpc::CallbackServerContext* context, const grpc::ByteBuffer* in);
 
 }  // namespace convtune::rpc::services

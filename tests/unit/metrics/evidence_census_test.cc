@@ -11,13 +11,13 @@ namespace {
 // Tunings made at given minutes, one page each.
 class PagedTuner : public rpc::FakeTuner {
  public:
-  std::vector<TuningSummary> tunings;
+  std::vector<tuner::TuningSummary> tunings;
   int calls = 0;
 
-  absl::StatusOr<TuningPage> ListTunings(const std::string&, int, const std::string& token,
-                                         const std::string&) override {
+  absl::StatusOr<tuner::TuningPage> ListTunings(const std::string&, int, const std::string& token,
+                                                const std::string&) override {
     ++calls;
-    TuningPage page;
+    tuner::TuningPage page;
     const size_t index = token.empty() ? 0 : static_cast<size_t>(std::stoi(token));
     if (index < tunings.size()) page.tunings.push_back(tunings[index]);
     if (index + 1 < tunings.size()) page.next_page_token = std::to_string(index + 1);
@@ -25,7 +25,7 @@ class PagedTuner : public rpc::FakeTuner {
   }
 
   void Add(const std::string& environment, Evidence evidence, int64_t minute) {
-    TuningSummary summary;
+    tuner::TuningSummary summary;
     summary.environment_name = environment;
     summary.evidence = evidence;
     summary.tune_time = absl::FromUnixSeconds(minute * 60);

@@ -25,10 +25,10 @@ TEST(Families, NumbersComeWithTheirLabels) {
   input.now = absl::FromUnixSeconds(10'000);
   input.stats.lookups = 12;
   input.stats.hits = 7;
-  input.stats.misses[static_cast<size_t>(MissReason::kNotFound)] = 4;
-  input.stats.misses[static_cast<size_t>(MissReason::kNoDevice)] = 1;
+  input.stats.misses[static_cast<size_t>(lookup::MissReason::kNotFound)] = 4;
+  input.stats.misses[static_cast<size_t>(lookup::MissReason::kNoDevice)] = 1;
   input.stats.saved = absl::Milliseconds(2500);
-  input.devices.push_back({"gpu:0", "nvidia-h200", DeviceState::kBackingOff, "", 0, 5, 2});
+  input.devices.push_back({"gpu:0", "nvidia-h200", workers::DeviceState::kBackingOff, "", 0, 5, 2});
   EnvironmentCensus census;
   census.environment = "nvidia-h200";
   census.tunings[Evidence::kMeasured] = 3;

@@ -1,4 +1,4 @@
-#include "server/tuner/histogram.h"
+#include "proto/base/histogram.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -29,7 +29,7 @@ inline Candidate TestCandidate(const std::string& text, double median_us) {
 }
 
 // Thread-safe. Look-ups wait until Release, unless `answer_at_once`.
-class FakeTuner : public Tuner {
+class FakeTuner : public tuner::Tuner {
  public:
   bool answer_at_once = false;
   // Of every answer.
@@ -39,9 +39,9 @@ class FakeTuner : public Tuner {
   absl::Status failure;
   std::vector<Tuning> imported;
 
-  absl::StatusOr<FleetCounts> ApplyFleetTunings(const TuningSource& next,
-                                                const WaitsForFleet& waits) override {
-    FleetCounts counts;
+  absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
+      const TuningSource& next, const commit::WaitsForFleet& waits) override {
+    commit::FleetCounts counts;
     while (true) {
       ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
       if (!record.has_value()) return counts;
@@ -55,7 +55,7 @@ class FakeTuner : public Tuner {
     }
   }
 
-  uint64_t Lookup(LookupRequest request, LookupCallback done) override {
+  uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override {
     uint64_t token = 0;
     {
       MutexLock lock(mutex_);
@@ -74,7 +74,7 @@ class FakeTuner : public Tuner {
   }
 
   void AbandonLookup(uint64_t token) override {
-    std::optional<LookupCallback> done;
+    std::optional<lookup::LookupCallback> done;
     {
       MutexLock lock(mutex_);
       ++abandoned_;
@@ -91,7 +91,7 @@ class FakeTuner : public Tuner {
 
   // Answers everybody who waits.
   void Release() {
-    std::map<uint64_t, std::pair<LookupRequest, LookupCallback>> waiting;
+    std::map<uint64_t, std::pair<lookup::LookupRequest, lookup::LookupCallback>> waiting;
     {
       MutexLock lock(mutex_);
       waiting.swap(waiting_);
@@ -109,38 +109,38 @@ class FakeTuner : public Tuner {
     MutexLock lock(mutex_);
     return abandoned_;
   }
-  std::optional<LookupRequest> last_request() {
+  std::optional<lookup::LookupRequest> last_request() {
     MutexLock lock(mutex_);
     return last_request_;
   }
 
-  absl::StatusOr<JobSnapshot> CreateJob(JobRequest request) override {
+  absl::StatusOr<jobs::JobSnapshot> CreateJob(jobs::JobRequest request) override {
     if (!failure.ok()) return failure;
-    JobSnapshot job = Job(JobState::kQueued);
+    jobs::JobSnapshot job = Job(jobs::JobState::kQueued);
     job.problem_count = static_cast<int>(request.problems.size());
     return job;
   }
-  absl::StatusOr<JobSnapshot> GetJob(const std::string& name) override {
+  absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) override {
     if (!failure.ok()) return failure;
-    JobSnapshot job = Job(JobState::kRunning);
+    jobs::JobSnapshot job = Job(jobs::JobState::kRunning);
     job.name = name;
     return job;
   }
-  absl::StatusOr<JobPage> ListJobs(int page_size, const std::string& page_token) override {
+  absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) override {
     if (!failure.ok()) return failure;
-    JobPage page;
-    page.jobs.assign(static_cast<size_t>(page_size), Job(JobState::kSucceeded));
+    jobs::JobPage page;
+    page.jobs.assign(static_cast<size_t>(page_size), Job(jobs::JobState::kSucceeded));
     page.next_page_token = page_token + "+";
     return page;
   }
-  absl::StatusOr<JobSnapshot> CancelJob(const std::string&) override {
+  absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string&) override {
     if (!failure.ok()) return failure;
-    return Job(JobState::kCancelled);
+    return Job(jobs::JobState::kCancelled);
   }
 
   // Calls back with `watch_start` at once, then on Change.
-  JobSnapshot watch_start = Job(JobState::kQueued);
-  absl::StatusOr<uint64_t> WatchJob(const std::string&, JobCallback on_change) override {
+  jobs::JobSnapshot watch_start = Job(jobs::JobState::kQueued);
+  absl::StatusOr<uint64_t> WatchJob(const std::string&, jobs::JobCallback on_change) override {
     if (!failure.ok()) return failure;
     on_change(watch_start);
     MutexLock lock(mutex_);
@@ -151,7 +151,7 @@ class FakeTuner : public Tuner {
     MutexLock lock(mutex_);
     watchers_.erase(token);
   }
-  void Change(const JobSnapshot& job) {
+  void Change(const jobs::JobSnapshot& job) {
     MutexLock lock(mutex_);
     for (const auto& [token, callback] : watchers_) {
       callback(job);
@@ -181,11 +181,11 @@ class FakeTuner : public Tuner {
                           4};
     return {entry};
   }
-  absl::StatusOr<TuningPage> ListTunings(const std::string&, int, const std::string&,
-                                         const std::string& text_filter) override {
+  absl::StatusOr<tuner::TuningPage> ListTunings(const std::string&, int, const std::string&,
+                                                const std::string& text_filter) override {
     if (!failure.ok()) return failure;
-    TuningPage page;
-    TuningSummary summary;
+    tuner::TuningPage page;
+    tuner::TuningSummary summary;
     summary.key = Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value());
     summary.winner = "graph:eng1";
     summary.incomplete_reason = text_filter;
@@ -197,9 +197,9 @@ class FakeTuner : public Tuner {
     if (!failure.ok()) return failure;
     return static_cast<int64_t>(problems.size());
   }
-  absl::StatusOr<ImportCounts> ImportTunings(const TuningSource& next) override {
+  absl::StatusOr<commit::ImportCounts> ImportTunings(const TuningSource& next) override {
     if (!failure.ok()) return failure;
-    ImportCounts counts;
+    commit::ImportCounts counts;
     while (true) {
       auto record = next();
       if (!record.ok()) return record.status();
@@ -227,29 +227,29 @@ class FakeTuner : public Tuner {
   absl::StatusOr<Environment> ResolveEnvironment(const std::string&) override {
     return TestEnvironment();
   }
-  std::vector<EnvironmentInfo> ListEnvironments() override {
-    EnvironmentInfo info;
+  std::vector<tuner::EnvironmentInfo> ListEnvironments() override {
+    tuner::EnvironmentInfo info;
     info.environment = TestEnvironment();
     info.environment.gpu_model = "NVIDIA H200";
     info.current = true;
     return {info};
   }
-  std::vector<DeviceStatus> ListDevices() override {
-    DeviceStatus device;
+  std::vector<workers::DeviceStatus> ListDevices() override {
+    workers::DeviceStatus device;
     device.name = "gpu:0";
     device.environment = "nvidia-h200";
-    device.state = DeviceState::kReady;
+    device.state = workers::DeviceState::kReady;
     return {device};
   }
-  TunerStats Stats() override {
-    TunerStats stats;
+  tuner::TunerStats Stats() override {
+    tuner::TunerStats stats;
     stats.lookups = 7;
     return stats;
   }
   void Drain(absl::Time) override { Release(); }
 
-  static JobSnapshot Job(JobState state) {
-    JobSnapshot job;
+  static jobs::JobSnapshot Job(jobs::JobState state) {
+    jobs::JobSnapshot job;
     job.name = "jobs/1";
     job.state = state;
     job.create_time = absl::UnixEpoch();
@@ -261,15 +261,15 @@ class FakeTuner : public Tuner {
 
  private:
   // 1x1 filters are answered, others missed.
-  absl::StatusOr<LookupResponse> Answer(const LookupRequest& request) {
+  absl::StatusOr<lookup::LookupResponse> Answer(const lookup::LookupRequest& request) {
     if (!failure.ok()) return failure;
-    LookupResponse response;
+    lookup::LookupResponse response;
     response.environment = TestEnvironment();
     for (const ConvProblem& problem : request.problems) {
-      LookupResult result;
+      lookup::LookupResult result;
       result.key = Key(problem);
       if (problem.w_dims()[2] == 1) {
-        convtune::Answer answer;
+        convtune::lookup::Answer answer;
         answer.winner = TestCandidate("graph:eng34,k2=5,k3=0", 12.5);
         answer.portfolio = {answer.winner};
         answer.evidence = Evidence::kMeasured;
@@ -278,7 +278,8 @@ class FakeTuner : public Tuner {
         answer.stands_in = stands_in;
         result.outcome = answer;
       } else {
-        result.outcome = Miss{MissReason::kNotFound, "nothing is known", "", std::nullopt};
+        result.outcome =
+            lookup::Miss{lookup::MissReason::kNotFound, "nothing is known", "", std::nullopt};
       }
       response.results.push_back(std::move(result));
     }
@@ -289,9 +290,10 @@ class FakeTuner : public Tuner {
   uint64_t next_token_ GUARDED_BY(mutex_) = 1;
   int lookups_ GUARDED_BY(mutex_) = 0;
   int abandoned_ GUARDED_BY(mutex_) = 0;
-  std::optional<LookupRequest> last_request_ GUARDED_BY(mutex_);
-  std::map<uint64_t, std::pair<LookupRequest, LookupCallback>> waiting_ GUARDED_BY(mutex_);
-  std::map<uint64_t, JobCallback> watchers_ GUARDED_BY(mutex_);
+  std::optional<lookup::LookupRequest> last_request_ GUARDED_BY(mutex_);
+  std::map<uint64_t, std::pair<lookup::LookupRequest, lookup::LookupCallback>> waiting_
+      GUARDED_BY(mutex_);
+  std::map<uint64_t, jobs::JobCallback> watchers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace convtune::rpc

@@ -1,10 +1,10 @@
 // Results that are checked before candidates are timed.
 #include "gmock/gmock.h"
-#include "server/tuner/check_runner.h"
-#include "server/tuner/listing.h"
+#include "server/tuning/check_runner.h"
+#include "server/tuning/worker_requests.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
-namespace convtune {
+namespace convtune::tuner {
 namespace {
 
 using ::testing::ElementsAre;
@@ -21,8 +21,8 @@ class ChecksTest : public TunerTest {
     ADD_FAILURE() << text;
     return {};
   }
-  std::variant<Answer, Miss> Ask(const Constraints& constraints) {
-    LookupRequest request = Request({Problem(1)}, OnMiss::kNone);
+  std::variant<lookup::Answer, lookup::Miss> Ask(const Constraints& constraints) {
+    lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
     request.constraints = constraints;
     return Lookup(std::move(request))->results.at(0).outcome;
   }
@@ -30,21 +30,21 @@ class ChecksTest : public TunerTest {
 
 TEST_F(ChecksTest, TheErrorIsKeptAndAConstraint) {
   Start("");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_DOUBLE_EQ(Find("graph:eng2,k2=2").error.value(), 3e-4);
   Constraints constraints;
   constraints.max_error = 1.5e-4;
   const auto outcome = Ask(constraints);
-  ASSERT_TRUE(std::holds_alternative<Answer>(outcome));
-  EXPECT_EQ(ToText(std::get<Answer>(outcome).winner.id), "graph:eng0,k2=0");
-  EXPECT_EQ(std::get<Answer>(outcome).eligible_count, 1);
+  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(outcome));
+  EXPECT_EQ(ToText(std::get<lookup::Answer>(outcome).winner.id), "graph:eng0,k2=0");
+  EXPECT_EQ(std::get<lookup::Answer>(outcome).eligible_count, 1);
   constraints.max_error = 0.5e-4;
-  EXPECT_TRUE(std::holds_alternative<Miss>(Ask(constraints)));
+  EXPECT_TRUE(std::holds_alternative<lookup::Miss>(Ask(constraints)));
 }
 
 TEST_F(ChecksTest, AWrongResultIsQuarantinedAndNotTriedAgain) {
   Start("wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
   EXPECT_THAT(Find("graph:eng2,k2=2").error_message, HasSubstr("differs from the reference by 1"));
   const auto quarantine = store_.ListQuarantine().value();
@@ -58,13 +58,13 @@ TEST_F(ChecksTest, AWrongResultIsQuarantinedAndNotTriedAgain) {
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   Start("");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
 }
 
 TEST_F(ChecksTest, WhatIsNotFiniteOrOutOfBoundsIsQuarantined) {
   Start("nonfinite=1;overwrites=3");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_THAT(Find("graph:eng1,k2=1").error_message, HasSubstr("3 elements"));
   EXPECT_THAT(Find("graph:eng3,k2=3").error_message, HasSubstr("4 bytes behind its end"));
   const auto quarantine = store_.ListQuarantine().value();
@@ -75,54 +75,54 @@ TEST_F(ChecksTest, WhatIsNotFiniteOrOutOfBoundsIsQuarantined) {
 
 TEST_F(ChecksTest, AWorkerThatChecksInAnotherWayTriesAgain) {
   Start("wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   Start("checker_version=2");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kTimed);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   // A candidate that is wrong again is quarantined for its version.
   Start("checker_version=3;wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
   EXPECT_EQ(store_.ListQuarantine()->at(0).checker_version, 3);
 }
 
 TEST_F(ChecksTest, AWorkerThatMeasuresNothingLiftsNoQuarantine) {
   Start("wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   // Its clocks do not agree, so that it builds plans and runs none of them.
   Start(absl::StrCat("checker_version=2;self_check=", static_cast<int>(SelfCheckBit::kClock)));
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
 }
 
 TEST_F(ChecksTest, AWrongResultIsTakenOutOfATuningThatStays) {
   Start("");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kTimed);
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   // Contended: what it measures does not replace what is there.
   Start("wrong=2;other_processes=1");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
   EXPECT_EQ(Find("graph:eng2,k2=2").status, CandidateStatus::kQuarantined);
   const auto outcome = Ask({});
-  ASSERT_TRUE(std::holds_alternative<Answer>(outcome));
-  EXPECT_NE(ToText(std::get<Answer>(outcome).winner.id), "graph:eng2,k2=2");
+  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(outcome));
+  EXPECT_NE(ToText(std::get<lookup::Answer>(outcome).winner.id), "graph:eng2,k2=2");
 }
 
 TEST_F(ChecksTest, WhereAllDifferNobodyIsBlamedAndTheHeuristicAnswers) {
   Start("wrong=-2");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
@@ -133,14 +133,14 @@ TEST_F(ChecksTest, WhereAllDifferNobodyIsBlamedAndTheHeuristicAnswers) {
   EXPECT_EQ(ToText(tuning.candidates[0].id), "graph:eng0,k2=0");
   EXPECT_EQ(Find("graph:eng1,k2=1").status, CandidateStatus::kUnjudged);
   const auto outcome = Ask({});
-  ASSERT_TRUE(std::holds_alternative<Answer>(outcome));
-  EXPECT_EQ(std::get<Answer>(outcome).evidence, Evidence::kHeuristic);
-  EXPECT_EQ(std::get<Answer>(outcome).eligible_count, 1);
+  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(outcome));
+  EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kHeuristic);
+  EXPECT_EQ(std::get<lookup::Answer>(outcome).eligible_count, 1);
 }
 
 TEST_F(ChecksTest, WhatMoreThanAQuarterOfTheEnginesHaveIsNotBelieved) {
   Start("wrong_from=5");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().incomplete, ReasonBit(IncompleteReason::kSomeUnjudged));
@@ -152,13 +152,13 @@ TEST_F(ChecksTest, WhatMoreThanAQuarterOfTheEnginesHaveIsNotBelieved) {
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   Start("");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
 }
 
 TEST_F(ChecksTest, AStockChoiceIsNotQuarantinedButWhatIsFasterStillWins) {
   Start("wrong=0");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   const Tuning tuning = Tuned();
   EXPECT_EQ(tuning.evidence, Evidence::kIncomplete);
@@ -170,7 +170,7 @@ TEST_F(ChecksTest, AStockChoiceIsNotQuarantinedButWhatIsFasterStillWins) {
 
 TEST_F(ChecksTest, AFaultOfAWholeApiIsNotBelieved) {
   Start("legacy=2;wrong_from=8");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_THAT(*store_.ListQuarantine(), IsEmpty());
   EXPECT_TRUE(Tuned().has(IncompleteReason::kLegacyStockUnjudged));
   EXPECT_FALSE(Tuned().has(IncompleteReason::kGraphStockUnjudged));
@@ -178,7 +178,7 @@ TEST_F(ChecksTest, AFaultOfAWholeApiIsNotBelieved) {
 
 TEST_F(ChecksTest, ATuningThatLosesItsStockChoiceSaysSo) {
   Start("fault=segv;where=check;index=0");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().incomplete, ReasonBit(IncompleteReason::kStockFailed));
@@ -190,7 +190,7 @@ class SelfCheckedTest : public ::testing::Test {
   void Check(const SelfCheck& self_check) {
     const auto cancel = CancelToken::Create();
     ASSERT_TRUE(cancel.ok());
-    auto client = WorkerClient::Start(
+    auto client = workers::WorkerClient::Start(
         {.worker_argv = {CONVTUNE_FAKE_WORKER, "--environment", kH200, "--script", "legacy=2"},
          .environment_text = kH200,
          .hang_timeout = absl::Seconds(30),
@@ -206,7 +206,8 @@ class SelfCheckedTest : public ::testing::Test {
     ASSERT_TRUE((*client)
                     ->OpenProblem(open,
                                   [&](const worker::v1::ListedCandidate& listed) {
-                                    candidates_.emplace(listed.index(), *ReadListed(listed));
+                                    candidates_.emplace(listed.index(),
+                                                        *tuning::ReadListed(listed));
                                     prepare.add_indexes(listed.index());
                                   })
                     .ok());
@@ -218,7 +219,7 @@ class SelfCheckedTest : public ::testing::Test {
                                     CandidateStatus::kFinalized;
                               })
                     .ok());
-    CheckRunner runner(problem_, quarantined_, self_check, &candidates_, client->get());
+    tuning::CheckRunner runner(problem_, quarantined_, self_check, &candidates_, client->get());
     ASSERT_TRUE(runner.Run(absl::Now() + absl::Seconds(10)).ok());
     passed_ = runner.passed();
     doubt_ = runner.doubt();
@@ -237,7 +238,7 @@ class SelfCheckedTest : public ::testing::Test {
   std::map<CandidateId, QuarantineEntry> quarantined_;
   std::map<int, Candidate> candidates_;
   std::vector<int> passed_;
-  Doubt doubt_;
+  decision::Doubt doubt_;
 };
 
 TEST_F(SelfCheckedTest, WithoutASelfCheckAllIsJudged) {
@@ -282,7 +283,7 @@ TEST_F(SelfCheckedTest, AnotherCellIsNoMatterHere) {
 
 TEST_F(ChecksTest, WhatIsHopelessIsTimedByItsFirstRunAndDoesNotRace) {
   Start("hopeless=3");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   const Candidate slow = Find("graph:eng3,k2=3");
   EXPECT_EQ(slow.status, CandidateStatus::kTimed);
   EXPECT_EQ(slow.sample_count, 1);
@@ -297,21 +298,21 @@ TEST_F(ChecksTest, WhatIsHopelessIsTimedByItsFirstRunAndDoesNotRace) {
 
 TEST_F(ChecksTest, ASearchThatWasLeftOutForTheSizeOfTheProblemIsSaid) {
   Start("legacy=3;find_left_out=1");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_TRUE(Tuned().has(IncompleteReason::kFindLeftOut));
 }
 
 TEST_F(ChecksTest, ReplaysAreTimedOfWhatCanBeCapturedAndRankGraphLaunches) {
   Start("host_us=500");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Find("graph:eng0,k2=0").capture, CaptureSupport::kYes);
   EXPECT_EQ(Find("graph:eng1,k2=1").capture, CaptureSupport::kNo);
   Constraints constraints;
   constraints.launch = LaunchMode::kGraphCapture;
   const auto outcome = Ask(constraints);
-  ASSERT_TRUE(std::holds_alternative<Answer>(outcome));
-  const Answer& answer = std::get<Answer>(outcome);
+  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(outcome));
+  const lookup::Answer& answer = std::get<lookup::Answer>(outcome);
   EXPECT_EQ(answer.winner.capture, CaptureSupport::kYes);
   EXPECT_LT(answer.winner.median_us, 200);
   EXPECT_EQ(answer.winner.host_us, 0);  // 500 is the time of launches from a stream
@@ -320,7 +321,7 @@ TEST_F(ChecksTest, ReplaysAreTimedOfWhatCanBeCapturedAndRankGraphLaunches) {
 
 TEST_F(ChecksTest, FinalistsAreTimedAsReplaysAndWithColdCaches) {
   Start("candidates=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Tuned().cache_state, CacheState::kInputHot);
   // Of the two this one can be captured.
   const Candidate candidate = Find("graph:eng0,k2=0");
@@ -336,10 +337,10 @@ TEST_F(ChecksTest, FinalistsAreTimedAsReplaysAndWithColdCaches) {
 
 TEST_F(ChecksTest, OnRequestFinalistsAreTimedInAllWays) {
   Start("candidates=2");
-  JobRequest request;
+  jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.options.all_timings = true;
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   const Candidate candidate = Find("graph:eng0,k2=0");
   std::vector<CacheState> eager, replays;
   for (const TimeSummary& time : candidate.other_times) {
@@ -352,7 +353,7 @@ TEST_F(ChecksTest, OnRequestFinalistsAreTimedInAllWays) {
 
 TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
   Start("candidates=2;unheld_from=9");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   const Candidate winner = Tuned().candidates[0];
   ASSERT_FALSE(winner.other_times.empty());
   for (const TimeSummary& time : winner.other_times) {
@@ -362,7 +363,7 @@ TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   Start("candidates=2;unheld_from=6");
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   const Candidate again = Tuned().candidates[0];
   ASSERT_FALSE(again.other_times.empty());
   for (const TimeSummary& time : again.other_times) {
@@ -373,7 +374,7 @@ TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
 
 TEST_F(ChecksTest, WhoseSamplesDoNotCompareWithTheOthersIsNoAnswer) {
   Start("candidates=4;unheld_from=0;unheld_index=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   for (const Candidate& candidate : Tuned().candidates) {
     if (ToText(candidate.id) == "graph:eng2,k2=2") {
       EXPECT_EQ(candidate.status, CandidateStatus::kFailed);
@@ -388,7 +389,7 @@ TEST_F(ChecksTest, WhoseSamplesDoNotCompareWithTheOthersIsNoAnswer) {
 
 TEST_F(ChecksTest, WhereNothingCanBeHeldAllAreComparedWithoutAHold) {
   Start("candidates=4;unheld_from=0");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   for (const Candidate& candidate : Tuned().candidates) {
     EXPECT_TRUE(candidate.timed());
     EXPECT_GT(candidate.low_us, 1000);
@@ -397,28 +398,28 @@ TEST_F(ChecksTest, WhereNothingCanBeHeldAllAreComparedWithoutAHold) {
 
 TEST_F(ChecksTest, WhoIsSlowToLaunchWinsAllTheSameWhereTheGpuIsFasterWithIt) {
   Start("");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   const auto before = Ask({});
-  ASSERT_TRUE(std::holds_alternative<Answer>(before));
-  const CandidateId fastest = std::get<Answer>(before).winner.id;
+  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(before));
+  const CandidateId fastest = std::get<lookup::Answer>(before).winner.id;
   const int64_t index = std::get<EngineConfig>(fastest).engine_index;
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   Start(absl::StrCat("host_us=5000;slow_host=", index));
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Find(ToText(fastest)).host_us, 5000);
   const auto after = Ask({});
-  ASSERT_TRUE(std::holds_alternative<Answer>(after));
-  EXPECT_EQ(ToText(std::get<Answer>(after).winner.id), ToText(fastest));
+  ASSERT_TRUE(std::holds_alternative<lookup::Answer>(after));
+  EXPECT_EQ(ToText(std::get<lookup::Answer>(after).winner.id), ToText(fastest));
 }
 
 TEST_F(ChecksTest, WhereTheFirstSampleHangsTheirTimesAreTheAnswer) {
   options_.hang_timeout = absl::Milliseconds(500);
   Start("fault=hang;where=measure;index=0");
-  JobRequest request;
+  jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.options.time_budget = absl::Milliseconds(400);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Tuned().evidence, Evidence::kIncomplete);
   EXPECT_EQ(Tuned().stop_reason, StopReason::kBudget);
   EXPECT_TRUE(Tuned().candidates[0].timed());
@@ -428,7 +429,7 @@ TEST_F(ChecksTest, WhereTheFirstSampleHangsTheirTimesAreTheAnswer) {
 TEST_F(ChecksTest, TimesOfFirstRunsAreNone) {
   options_.hang_timeout = absl::Milliseconds(500);
   Start("fault=hang;where=measure;index=0;protocol_minor=3");
-  JobRequest request;
+  jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.options.time_budget = absl::Milliseconds(400);
   WaitFor(tuner_->CreateJob(request)->name);
@@ -438,7 +439,7 @@ TEST_F(ChecksTest, TimesOfFirstRunsAreNone) {
 
 TEST_F(ChecksTest, AnOlderWorkerIsTimedWithoutThem) {
   Start("protocol_minor=1;wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Requests("check"), 0);
   EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
   EXPECT_EQ(Tuned().cache_state, CacheState::kHot);
@@ -446,4 +447,4 @@ TEST_F(ChecksTest, AnOlderWorkerIsTimedWithoutThem) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::tuner

@@ -6,7 +6,7 @@
 #include "proto/convtune/worker/protocol_version.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
-namespace convtune {
+namespace convtune::tuner {
 namespace {
 
 using ::testing::HasSubstr;
@@ -19,7 +19,7 @@ class FaultTest : public TunerTest {
     for (const Candidate& c : tuning.candidates) count += c.status == status ? 1 : 0;
     return count;
   }
-  DeviceStatus Device() { return tuner_->ListDevices().at(0); }
+  workers::DeviceStatus Device() { return tuner_->ListDevices().at(0); }
 };
 
 struct Fault {
@@ -34,10 +34,10 @@ TEST_P(CandidateFault, IsQuarantinedAndTheJobSucceedsWithoutIt) {
   const auto& [fault, where] = GetParam();
   AddDevice(absl::StrCat("index=2;fault=", fault.kind, ";where=", where));
   Start();
-  JobRequest request;
+  jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.options.time_budget = absl::Seconds(1);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
   const auto quarantine = store_.ListQuarantine().value();
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(All, CandidateFault,
 TEST_F(FaultTest, ASuspectIsTriedWithItsOwnApiAlone) {
   // Once in the listing that the suspect is found in, and never again.
   Start("fault=segv;index=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Requests("legacy_listing"), 2);
   EXPECT_EQ(Requests("open"), 3);
 }
@@ -74,10 +74,10 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
   options_.hang_timeout = absl::Milliseconds(500);
   AddDevice(absl::StrCat("index=2;where=measure;fault=", GetParam()));
   Start();
-  JobRequest request;
+  jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.options.time_budget = absl::Milliseconds(400);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 2);
   EXPECT_THAT(tuner_->GetTuning("", Problem(1))->incomplete_reason,
               HasSubstr("while the worker was at one candidate"));
@@ -87,7 +87,7 @@ TEST_P(HangingCandidate, DoesNotHoldUpTheAnswerAndIsQuarantinedAfterwards) {
   EXPECT_EQ(store_.ListQuarantine()->at(0).hang_budget, absl::Milliseconds(400));
   EXPECT_THAT(store_.ListQuarantine()->at(0).message, HasSubstr("hung with a budget of 400ms"));
   request.force = true;
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
 }
 
@@ -97,8 +97,8 @@ INSTANTIATE_TEST_SUITE_P(All, HangingCandidate, ::testing::Values("hang", "flood
 class LateFaultTest : public FaultTest {
  protected:
   // Tunes with a budget of 400 ms.
-  JobSnapshot TuneShortly(int n, absl::Duration budget = absl::Milliseconds(400)) {
-    JobRequest request;
+  jobs::JobSnapshot TuneShortly(int n, absl::Duration budget = absl::Milliseconds(400)) {
+    jobs::JobRequest request;
     request.problems = {Problem(n)};
     request.options.time_budget = budget;
     request.force = true;
@@ -112,9 +112,9 @@ TEST_F(LateFaultTest, ALongerBudgetTriesWhatHungAgainAndLiftsTheQuarantineIfItWa
   Start();
   TuneShortly(1);
   ASSERT_TRUE(Eventually([this] { return store_.ListQuarantine()->size() == 1; }));
-  EXPECT_EQ(TuneShortly(1).state, JobState::kSucceeded);
+  EXPECT_EQ(TuneShortly(1).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
-  EXPECT_EQ(TuneShortly(1, absl::Seconds(10)).state, JobState::kSucceeded);
+  EXPECT_EQ(TuneShortly(1, absl::Seconds(10)).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
   EXPECT_TRUE(store_.ListQuarantine()->empty());
 }
@@ -137,10 +137,10 @@ TEST_F(LateFaultTest, JudgingGivesWayToOtherWorkAndBlamesNobody) {
   options_.late_patience = absl::Milliseconds(100);
   AddDevice(absl::StrCat("index=2;where=measure;fault=hang;problem=", Problem(1).ToText()));
   Start();
-  EXPECT_EQ(TuneShortly(1).state, JobState::kSucceeded);
+  EXPECT_EQ(TuneShortly(1).state, jobs::JobState::kSucceeded);
   // The judging begins when the worker that hung is given up.
   ASSERT_TRUE(Eventually([this] { return Device().worker_deaths == 1; }));
-  EXPECT_EQ(TuneShortly(2).state, JobState::kSucceeded);
+  EXPECT_EQ(TuneShortly(2).state, jobs::JobState::kSucceeded);
   EXPECT_TRUE(store_.ListQuarantine()->empty());
 }
 
@@ -148,7 +148,7 @@ TEST_F(LateFaultTest, DrainingEndsTheJudging) {
   options_.hang_timeout = absl::Seconds(3);
   AddDevice("index=2;where=measure;fault=hang");
   Start();
-  EXPECT_EQ(TuneShortly(1).state, JobState::kSucceeded);
+  EXPECT_EQ(TuneShortly(1).state, jobs::JobState::kSucceeded);
   ASSERT_TRUE(Eventually([this] { return Device().worker_deaths == 1; }));
   tuner_->Drain(absl::Now() + absl::Hours(1));
   EXPECT_TRUE(store_.ListQuarantine()->empty());
@@ -157,7 +157,7 @@ TEST_F(LateFaultTest, DrainingEndsTheJudging) {
 TEST_F(LateFaultTest, ATuningWhoseWorkerDiedLateIsAnsweredAndTheSuspectJudgedBehindIt) {
   // It dies when the budget is nearly over: there is no time to try it alone.
   Start("index=7;where=measure;fault=slow_segv;slow_ms=1900");
-  EXPECT_EQ(TuneShortly(1, absl::Seconds(2)).state, JobState::kSucceeded);
+  EXPECT_EQ(TuneShortly(1, absl::Seconds(2)).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 7);
   EXPECT_EQ(CountStatus(CandidateStatus::kSkippedBudget), 1);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kIncomplete);
@@ -168,22 +168,22 @@ TEST_F(LateFaultTest, ATuningWhoseWorkerDiedLateIsAnsweredAndTheSuspectJudgedBeh
 TEST_F(FaultTest, AnAnswerComesAtTheBudgetAlsoIfNothingIsKnownByThen) {
   AddDevice("listing_delay_ms=3000");
   Start();
-  JobRequest request;
+  jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.options.time_budget = absl::Milliseconds(200);
-  const JobSnapshot job = WaitFor(tuner_->CreateJob(request)->name);
-  EXPECT_EQ(job.state, JobState::kFailed);
+  const jobs::JobSnapshot job = WaitFor(tuner_->CreateJob(request)->name);
+  EXPECT_EQ(job.state, jobs::JobState::kFailed);
   ASSERT_EQ(job.failures.size(), 1U);
   EXPECT_THAT(job.failures[0], HasSubstr("the budget ended, and no candidate ran"));
   // The worker is still at it, and none the worse.
   EXPECT_EQ(Device().worker_deaths, 0);
   request.options.time_budget = absl::Seconds(30);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
 }
 
 TEST_F(FaultTest, CandidateThatFaultsOnceIsNotBlamed) {
   Start(absl::StrCat("fault=segv;index=2;once=", Path("once")));
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
   EXPECT_TRUE(store_.ListQuarantine()->empty());
   EXPECT_EQ(Device().worker_deaths, 1);
@@ -191,10 +191,10 @@ TEST_F(FaultTest, CandidateThatFaultsOnceIsNotBlamed) {
 
 TEST_F(FaultTest, KillFromOutsideBlamesNobody) {
   Start("prepare_delay_ms=50");
-  const JobSnapshot job = Create({Problem(1)});
+  const jobs::JobSnapshot job = Create({Problem(1)});
   ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
   kill(static_cast<pid_t>(Device().worker_pid), SIGKILL);
-  EXPECT_EQ(WaitFor(job.name).state, JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(job.name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
   EXPECT_TRUE(store_.ListQuarantine()->empty());
   EXPECT_EQ(Device().worker_deaths, 1);
@@ -205,7 +205,7 @@ TEST_F(FaultTest, QuarantinedCandidateIsNotTouchedAfterARestart) {
   Tune({Problem(1)});
   tuner_->Drain(absl::Now());
   Start();
-  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Device().worker_deaths, 0);
   EXPECT_EQ(CountStatus(CandidateStatus::kQuarantined), 1);
 }
@@ -213,20 +213,21 @@ TEST_F(FaultTest, QuarantinedCandidateIsNotTouchedAfterARestart) {
 TEST_F(FaultTest, LookupsAreAnsweredWhileAWorkerDies) {
   Start(absl::StrCat("fault=segv;index=2;prepare_delay_ms=5;problem=", Problem(1).ToText()));
   Tune({Problem(2)});
-  const JobSnapshot job = Create({Problem(1)});
+  const jobs::JobSnapshot job = Create({Problem(1)});
   int answered = 0;
   while (!tuner_->GetJob(job.name)->ended()) {
-    ASSERT_TRUE(std::holds_alternative<Answer>(LookupOne(Problem(2), OnMiss::kNone)));
+    ASSERT_TRUE(
+        std::holds_alternative<lookup::Answer>(LookupOne(Problem(2), lookup::OnMiss::kNone)));
     ++answered;
   }
   EXPECT_GT(answered, 0);
-  EXPECT_EQ(tuner_->GetJob(job.name)->state, JobState::kSucceeded);
+  EXPECT_EQ(tuner_->GetJob(job.name)->state, jobs::JobState::kSucceeded);
 }
 
 TEST_F(FaultTest, WorkerThatDiesWhileListingFailsTheProblemOnly) {
   Start(absl::StrCat("fault=abort;where=listing;problem=", Problem(1).ToText()));
-  const JobSnapshot job = Tune({Problem(1), Problem(2)});
-  EXPECT_EQ(job.state, JobState::kFailed);
+  const jobs::JobSnapshot job = Tune({Problem(1), Problem(2)});
+  EXPECT_EQ(job.state, jobs::JobState::kFailed);
   EXPECT_EQ(job.succeeded_count, 1);
   EXPECT_THAT(job.failures.at(0), HasSubstr("SIGABRT"));
   EXPECT_TRUE(store_.ListQuarantine()->empty());
@@ -234,18 +235,18 @@ TEST_F(FaultTest, WorkerThatDiesWhileListingFailsTheProblemOnly) {
 
 TEST_F(FaultTest, WorkerThatDiesInTheLegacySearchTunesWithTheGraphApiAlone) {
   Start("fault=abort;where=legacy_listing");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Device().worker_deaths, 1);
   EXPECT_EQ(CountStatus(CandidateStatus::kTimed), 8);
-  const auto outcome = LookupOne(Problem(1), OnMiss::kNone);
-  EXPECT_EQ(std::get<Answer>(outcome).evidence, Evidence::kIncomplete);
-  EXPECT_THAT(std::get<Answer>(outcome).note, HasSubstr("only one of cuDNN's APIs"));
+  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kNone);
+  EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kIncomplete);
+  EXPECT_THAT(std::get<lookup::Answer>(outcome).note, HasSubstr("only one of cuDNN's APIs"));
 }
 
 TEST_F(FaultTest, RefusedProblemKeepsTheWorker) {
   Start("refused=1");
   EXPECT_THAT(Tune({Problem(1)}).failures.at(0), HasSubstr("refuses every problem"));
-  EXPECT_EQ(Device().state, DeviceState::kReady);
+  EXPECT_EQ(Device().state, workers::DeviceState::kReady);
   EXPECT_EQ(Device().worker_deaths, 0);
 }
 
@@ -253,29 +254,30 @@ TEST_F(FaultTest, MissingProgramFailsTheCallersWithTheReason) {
   AddDevice("", kH200, "/nonexistent/convtune-worker");
   Start();
   for (int i = 1; i <= 3; ++i) {
-    const auto outcome = LookupOne(Problem(i), OnMiss::kTune);
-    EXPECT_EQ(std::get<Miss>(outcome).reason, MissReason::kTuningFailed);
-    EXPECT_THAT(std::get<Miss>(outcome).message, HasSubstr("/nonexistent/convtune-worker"));
+    const auto outcome = LookupOne(Problem(i), lookup::OnMiss::kTune);
+    EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kTuningFailed);
+    EXPECT_THAT(std::get<lookup::Miss>(outcome).message, HasSubstr("/nonexistent/convtune-worker"));
   }
-  EXPECT_EQ(Device().state, DeviceState::kUnavailable);
+  EXPECT_EQ(Device().state, workers::DeviceState::kUnavailable);
 }
 
 TEST_F(FaultTest, WorkerOfAnotherEnvironmentIsNotUsed) {
   AddDevice("environment=nvidia-t4,cc=7.5,sms=40,cudnn=9.19.0,lib=full");
   Start();
-  const auto outcome = LookupOne(Problem(1), OnMiss::kTune);
-  EXPECT_THAT(std::get<Miss>(outcome).message, HasSubstr("the worker's environment is nvidia-t4"));
+  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kTune);
+  EXPECT_THAT(std::get<lookup::Miss>(outcome).message,
+              HasSubstr("the worker's environment is nvidia-t4"));
 }
 
 TEST_F(FaultTest, WorkerOfAnotherMajorProtocolIsNotUsed) {
   Start("protocol_major=2");
-  EXPECT_THAT(std::get<Miss>(LookupOne(Problem(1), OnMiss::kTune)).message,
+  EXPECT_THAT(std::get<lookup::Miss>(LookupOne(Problem(1), lookup::OnMiss::kTune)).message,
               HasSubstr("speaks protocol 2."));
 }
 
 TEST_F(FaultTest, WorkerOfANewerMinorProtocolIsUsed) {
   Start("protocol_minor=99");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
 }
 
 TEST_F(FaultTest, BrokenDeviceLeavesTheWorkToItsTwin) {
@@ -284,8 +286,8 @@ TEST_F(FaultTest, BrokenDeviceLeavesTheWorkToItsTwin) {
   AddDevice("");
   AddDevice("", kH200, "/nonexistent/convtune-worker");
   Start();
-  for (int i = 1; i <= 20; ++i) EXPECT_EQ(Tune({Problem(i)}).state, JobState::kSucceeded);
+  for (int i = 1; i <= 20; ++i) EXPECT_EQ(Tune({Problem(i)}).state, jobs::JobState::kSucceeded);
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::tuner

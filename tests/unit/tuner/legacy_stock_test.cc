@@ -6,22 +6,22 @@
 #include "gtest/gtest.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
-namespace convtune {
+namespace convtune::tuner {
 namespace {
 
 class LegacyStockTest : public TunerTest {
  protected:
   Tuning Tuned() { return store_.GetTuning(KeyOf(Problem(1).ToText())).value(); }
-  Answer AnswerFor(Api api) {
-    LookupRequest request = Request({Problem(1)}, OnMiss::kNone);
+  lookup::Answer AnswerFor(Api api) {
+    lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
     request.constraints.api = api;
-    return std::get<Answer>(Lookup(request).value().results.at(0).outcome);
+    return std::get<lookup::Answer>(Lookup(request).value().results.at(0).outcome);
   }
 };
 
 TEST_F(LegacyStockTest, ItsOrderArrivesInTheTuning) {
   Start("legacy=3");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   std::map<std::string, int> ranks;
   const Tuning tuning = Tuned();
   for (const Candidate& candidate : tuning.candidates) {
@@ -36,20 +36,20 @@ TEST_F(LegacyStockTest, ItsOrderArrivesInTheTuning) {
 // it in the fixed order.
 TEST_F(LegacyStockTest, LegacyCallersKeepItWithinNoise) {
   Start("legacy=3");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(ToText(AnswerFor(Api::kLegacy).winner.id), "legacy:algo2,math0");
 }
 
 TEST_F(LegacyStockTest, LegacyCallersGetAnotherBeyondNoise) {
   Start("legacy=3;legacy_slower_us=20");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(ToText(AnswerFor(Api::kLegacy).winner.id), "legacy:algo0,math0");
 }
 
 // It is behind the other two by half of their time in every round.
 TEST_F(LegacyStockTest, ItStaysInTheRaceToTheEnd) {
   Start("legacy=3;legacy_slower_us=20");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   const Tuning tuning = Tuned();
   int most = 0;
   int stock = 0;
@@ -64,10 +64,10 @@ TEST_F(LegacyStockTest, ItStaysInTheRaceToTheEnd) {
 // The check of all ten takes longer than the budget.
 TEST_F(LegacyStockTest, ABudgetForAFewOfManyTimesItAllTheSame) {
   Start("legacy=3;candidates=7;check_delay_ms=400");
-  JobRequest request;
+  jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.options.time_budget = absl::Seconds(2);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request).value().name).state, JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request).value().name).state, jobs::JobState::kSucceeded);
   const Tuning tuning = Tuned();
   int timed = 0;
   bool stock_timed = false;
@@ -81,4 +81,4 @@ TEST_F(LegacyStockTest, ABudgetForAFewOfManyTimesItAllTheSame) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::tuner

@@ -8,7 +8,7 @@
 #include "proto/model/self_check.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
-namespace convtune {
+namespace convtune::tuner {
 namespace {
 
 using ::testing::Contains;
@@ -36,11 +36,11 @@ class SelfCheckTest : public TunerTest {
     Start();
   }
   Tuning Tuned() {
-    const JobSnapshot job = Tune({Problem(1)}, /*force=*/true);
-    EXPECT_EQ(job.state, JobState::kSucceeded) << ::testing::PrintToString(job.failures);
+    const jobs::JobSnapshot job = Tune({Problem(1)}, /*force=*/true);
+    EXPECT_EQ(job.state, jobs::JobState::kSucceeded) << ::testing::PrintToString(job.failures);
     return tuner_->GetTuning("", Problem(1)).value();
   }
-  DeviceStatus Device() { return tuner_->ListDevices().at(0); }
+  workers::DeviceStatus Device() { return tuner_->ListDevices().at(0); }
 };
 
 TEST_F(SelfCheckTest, WhatWorksIsSaidOfTheDeviceAndInTheTuning) {
@@ -72,10 +72,10 @@ TEST_F(SelfCheckTest, WithoutAClockNothingIsMeasured) {
   EXPECT_EQ(Requests("check"), 0);
   EXPECT_EQ(Requests("legacy_listing"), 0);
   // Tuning again gives no more, so a caller who waits for it learns why.
-  const auto waited = LookupOne(Problem(1), OnMiss::kTune);
-  ASSERT_TRUE(std::holds_alternative<Miss>(waited));
-  EXPECT_THAT(std::get<Miss>(waited).message, HasSubstr("clock failed its self-check"));
-  EXPECT_TRUE(std::holds_alternative<Answer>(LookupOne(Problem(1), OnMiss::kNone)));
+  const auto waited = LookupOne(Problem(1), lookup::OnMiss::kTune);
+  ASSERT_TRUE(std::holds_alternative<lookup::Miss>(waited));
+  EXPECT_THAT(std::get<lookup::Miss>(waited).message, HasSubstr("clock failed its self-check"));
+  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)));
 }
 
 TEST_F(SelfCheckTest, ACheckerThatFindsNoFaultsBlamesNobody) {
@@ -206,4 +206,4 @@ TEST_F(SelfCheckTest, AKillFromOutsideIsNoFaultOfTheStep) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::tuner

@@ -16,9 +16,9 @@
 #include "gtest/gtest.h"
 #include "server/tuner/tuner.h"
 #include "tests/fakes/memory_store.h"
-#include "tests/unit/tuner/candidates.h"
+#include "tests/unit/candidates.h"
 
-namespace convtune {
+namespace convtune::tuner {
 
 inline constexpr char kProfile[] = "profile:nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full";
 
@@ -44,7 +44,7 @@ class TunerTest : public ::testing::Test {
   // Adds a device whose worker follows `script`; see fake_script.h.
   void AddDevice(const std::string& script, const std::string& environment = kH200,
                  const std::string& program = CONVTUNE_FAKE_WORKER) {
-    DeviceSpec device;
+    workers::DeviceSpec device;
     device.name = absl::StrCat("gpu:", options_.devices.size());
     device.environment = Environment::Parse(environment).value();
     device.worker_argv = {program, "--environment", environment, "--script",
@@ -67,42 +67,43 @@ class TunerTest : public ::testing::Test {
     return ConvProblem::Parse(absl::StrCat("fwd,x=", n, "x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"))
         .value();
   }
-  static LookupRequest Request(std::vector<ConvProblem> problems, OnMiss on_miss) {
-    LookupRequest request;
+  static lookup::LookupRequest Request(std::vector<ConvProblem> problems, lookup::OnMiss on_miss) {
+    lookup::LookupRequest request;
     request.problems = std::move(problems);
     request.on_miss = on_miss;
     return request;
   }
-  absl::StatusOr<LookupResponse> Lookup(LookupRequest request) {
-    auto promise = std::make_shared<std::promise<absl::StatusOr<LookupResponse>>>();
+  absl::StatusOr<lookup::LookupResponse> Lookup(lookup::LookupRequest request) {
+    auto promise = std::make_shared<std::promise<absl::StatusOr<lookup::LookupResponse>>>();
     auto future = promise->get_future();
-    tuner_->Lookup(std::move(request), [promise](absl::StatusOr<LookupResponse> response) {
+    tuner_->Lookup(std::move(request), [promise](absl::StatusOr<lookup::LookupResponse> response) {
       promise->set_value(std::move(response));
     });
     return future.get();
   }
-  std::variant<Answer, Miss> LookupOne(const ConvProblem& problem, OnMiss on_miss) {
+  std::variant<lookup::Answer, lookup::Miss> LookupOne(const ConvProblem& problem,
+                                                       lookup::OnMiss on_miss) {
     return Lookup(Request({problem}, on_miss)).value().results.at(0).outcome;
   }
-  JobSnapshot Create(std::vector<ConvProblem> problems, bool force = false) {
-    JobRequest request;
+  jobs::JobSnapshot Create(std::vector<ConvProblem> problems, bool force = false) {
+    jobs::JobRequest request;
     request.problems = std::move(problems);
     request.force = force;
     return tuner_->CreateJob(request).value();
   }
   // Blocks until the job ended.
-  JobSnapshot WaitFor(const std::string& job) {
-    auto promise = std::make_shared<std::promise<JobSnapshot>>();
+  jobs::JobSnapshot WaitFor(const std::string& job) {
+    auto promise = std::make_shared<std::promise<jobs::JobSnapshot>>();
     auto future = promise->get_future();
     EXPECT_TRUE(tuner_
                     ->WatchJob(job,
-                               [promise](const JobSnapshot& snapshot) {
+                               [promise](const jobs::JobSnapshot& snapshot) {
                                  if (snapshot.ended()) promise->set_value(snapshot);
                                })
                     .ok());
     return future.get();
   }
-  JobSnapshot Tune(std::vector<ConvProblem> problems, bool force = false) {
+  jobs::JobSnapshot Tune(std::vector<ConvProblem> problems, bool force = false) {
     return WaitFor(Create(std::move(problems), force).name);
   }
   // Polls; false after a long while.
@@ -129,4 +130,4 @@ class TunerTest : public ::testing::Test {
   std::unique_ptr<Tuner> tuner_;
 };
 
-}  // namespace convtune
+}  // namespace convtune::tuner

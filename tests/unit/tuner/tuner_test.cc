@@ -3,19 +3,19 @@
 #include "gmock/gmock.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
-namespace convtune {
+namespace convtune::tuner {
 namespace {
 
 using ::testing::HasSubstr;
 
 TEST_F(TunerTest, TuneMeasuresCommitsAndAnswers) {
   Start("");
-  const JobSnapshot job = Tune({Problem(1), Problem(2), Problem(1)});
-  EXPECT_EQ(job.state, JobState::kSucceeded);
+  const jobs::JobSnapshot job = Tune({Problem(1), Problem(2), Problem(1)});
+  EXPECT_EQ(job.state, jobs::JobState::kSucceeded);
   EXPECT_EQ(job.problem_count, 2);
   EXPECT_EQ(store_.put_count(), 2);
-  const auto outcome = LookupOne(Problem(1), OnMiss::kNone);
-  const Answer& answer = std::get<Answer>(outcome);
+  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kNone);
+  const lookup::Answer& answer = std::get<lookup::Answer>(outcome);
   EXPECT_EQ(answer.evidence, Evidence::kMeasured);
   EXPECT_EQ(answer.candidate_count, 8);
   EXPECT_TRUE(answer.persisted);
@@ -25,64 +25,66 @@ TEST_F(TunerTest, TuneMeasuresCommitsAndAnswers) {
 
 TEST_F(TunerTest, MissWithoutWorkIsReported) {
   Start("");
-  const auto outcome = LookupOne(Problem(1), OnMiss::kNone);
-  EXPECT_EQ(std::get<Miss>(outcome).reason, MissReason::kNotFound);
+  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kNone);
+  EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kNotFound);
   EXPECT_EQ(Requests("open"), 0);
 }
 
 TEST_F(TunerTest, HeuristicLookupPreparesTheFirstConfigsOnly) {
   Start("");
-  const auto outcome = LookupOne(Problem(1), OnMiss::kHeuristic);
-  const Answer& answer = std::get<Answer>(outcome);
+  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kHeuristic);
+  const lookup::Answer& answer = std::get<lookup::Answer>(outcome);
   EXPECT_EQ(answer.evidence, Evidence::kHeuristic);
   EXPECT_TRUE(answer.fresh);
   EXPECT_EQ(answer.candidate_count, 8);
   EXPECT_EQ(answer.eligible_count, 3);
   EXPECT_EQ(Requests("measure"), 0);
-  EXPECT_FALSE(std::get<Answer>(LookupOne(Problem(1), OnMiss::kHeuristic)).fresh);
+  EXPECT_FALSE(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kHeuristic)).fresh);
   EXPECT_EQ(Requests("open"), 1);
 }
 
 TEST_F(TunerTest, HeuristicLookupListsAllIfTheFirstConfigsBreakTheConstraints) {
   Start("");
-  LookupRequest request = Request({Problem(1)}, OnMiss::kHeuristic);
+  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kHeuristic);
   request.constraints.max_workspace_bytes = 0;
   request.constraints.launch = LaunchMode::kGraphCapture;
   request.constraints.deterministic = true;
   // Candidates 0 and 6 need no workspace and can be captured.
   const auto first = Lookup(request);
-  EXPECT_TRUE(std::holds_alternative<Answer>(first->results[0].outcome));
+  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(first->results[0].outcome));
   request.problems = {Problem(2)};
   request.constraints.api = Api::kLegacy;
   const auto second = Lookup(request);
-  EXPECT_EQ(std::get<Miss>(second->results[0].outcome).reason, MissReason::kNoCandidate);
+  EXPECT_EQ(std::get<lookup::Miss>(second->results[0].outcome).reason,
+            lookup::MissReason::kNoCandidate);
   EXPECT_EQ(Requests("open"), 3);
 }
 
 TEST_F(TunerTest, HeuristicAnswerIsAMissToTune) {
   Start("");
-  LookupOne(Problem(1), OnMiss::kHeuristic);
-  const auto outcome = LookupOne(Problem(1), OnMiss::kTune);
-  EXPECT_EQ(std::get<Answer>(outcome).evidence, Evidence::kMeasured);
+  LookupOne(Problem(1), lookup::OnMiss::kHeuristic);
+  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kTune);
+  EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kMeasured);
 }
 
 TEST_F(TunerTest, EnqueueReportsTheMissAndTheJob) {
   Start("");
-  const auto outcome = LookupOne(Problem(1), OnMiss::kEnqueue);
-  const Miss& miss = std::get<Miss>(outcome);
-  EXPECT_EQ(miss.reason, MissReason::kNotFound);
-  EXPECT_EQ(WaitFor(miss.job).state, JobState::kSucceeded);
-  EXPECT_TRUE(std::holds_alternative<Answer>(LookupOne(Problem(1), OnMiss::kEnqueue)));
+  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kEnqueue);
+  const lookup::Miss& miss = std::get<lookup::Miss>(outcome);
+  EXPECT_EQ(miss.reason, lookup::MissReason::kNotFound);
+  EXPECT_EQ(WaitFor(miss.job).state, jobs::JobState::kSucceeded);
+  EXPECT_TRUE(
+      std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kEnqueue)));
 }
 
 TEST_F(TunerTest, ProfileTunesToAFullListingOnce) {
   Start("", kProfile);
-  LookupOne(Problem(1), OnMiss::kHeuristic);
-  const auto outcome = LookupOne(Problem(1), OnMiss::kTune);
-  EXPECT_EQ(std::get<Answer>(outcome).evidence, Evidence::kHeuristic);
-  EXPECT_EQ(std::get<Answer>(outcome).eligible_count, 8);
+  LookupOne(Problem(1), lookup::OnMiss::kHeuristic);
+  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kTune);
+  EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kHeuristic);
+  EXPECT_EQ(std::get<lookup::Answer>(outcome).eligible_count, 8);
   EXPECT_EQ(Requests("open"), 2);
-  EXPECT_TRUE(std::holds_alternative<Answer>(LookupOne(Problem(1), OnMiss::kTune)));
+  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kTune)));
   EXPECT_EQ(Tune({Problem(1)}).skipped_count, 1);
   EXPECT_EQ(Requests("open"), 2);
 }
@@ -91,9 +93,9 @@ TEST_F(TunerTest, ThousandCallersAreOneRequest) {
   Start("prepare_delay_ms=20");
   std::vector<std::promise<bool>> answered(1000);
   for (std::promise<bool>& promise : answered) {
-    tuner_->Lookup(Request({Problem(1)}, OnMiss::kTune),
-                   [&promise](const absl::StatusOr<LookupResponse>& response) {
-                     promise.set_value(response.ok() && std::holds_alternative<Answer>(
+    tuner_->Lookup(Request({Problem(1)}, lookup::OnMiss::kTune),
+                   [&promise](const absl::StatusOr<lookup::LookupResponse>& response) {
+                     promise.set_value(response.ok() && std::holds_alternative<lookup::Answer>(
                                                             response->results[0].outcome));
                    });
   }
@@ -105,25 +107,27 @@ TEST_F(TunerTest, ThousandCallersAreOneRequest) {
 TEST_F(TunerTest, ResultsKeepTheRequestsOrder) {
   Start("");
   Tune({Problem(2)});
-  const auto response = Lookup(Request({Problem(3), Problem(2), Problem(3)}, OnMiss::kHeuristic));
+  const auto response =
+      Lookup(Request({Problem(3), Problem(2), Problem(3)}, lookup::OnMiss::kHeuristic));
   ASSERT_TRUE(response.ok()) << response.status();
   ASSERT_EQ(response->results.size(), 3U);
   EXPECT_EQ(response->results[0].key.problem_text, Problem(3).ToText());
-  EXPECT_EQ(std::get<Answer>(response->results[1].outcome).evidence, Evidence::kMeasured);
-  EXPECT_EQ(std::get<Answer>(response->results[2].outcome).evidence, Evidence::kHeuristic);
+  EXPECT_EQ(std::get<lookup::Answer>(response->results[1].outcome).evidence, Evidence::kMeasured);
+  EXPECT_EQ(std::get<lookup::Answer>(response->results[2].outcome).evidence, Evidence::kHeuristic);
   EXPECT_EQ(tuner_->Stats().lookups, 3);
   EXPECT_EQ(tuner_->Stats().hits, 1);
 }
 
 TEST_F(TunerTest, LookupsAreHitsAndMissesByReason) {
   Start("");
-  for (const OnMiss on_miss : {OnMiss::kNone, OnMiss::kTune, OnMiss::kNone}) {
+  for (const lookup::OnMiss on_miss :
+       {lookup::OnMiss::kNone, lookup::OnMiss::kTune, lookup::OnMiss::kNone}) {
     ASSERT_TRUE(Lookup(Request({Problem(1)}, on_miss)).ok());
   }
   const TunerStats stats = tuner_->Stats();
   EXPECT_EQ(stats.lookups, 3);
   EXPECT_EQ(stats.hits, 1);
-  EXPECT_EQ(stats.misses[static_cast<size_t>(MissReason::kNotFound)], 2);
+  EXPECT_EQ(stats.misses[static_cast<size_t>(lookup::MissReason::kNotFound)], 2);
   EXPECT_GT(stats.saved, absl::ZeroDuration());
   ASSERT_EQ(stats.work.size(), 3U);
   EXPECT_EQ(stats.work[0].outcome, "succeeded");
@@ -142,42 +146,44 @@ TEST_F(TunerTest, KnownProblemIsSkippedUnlessForced) {
 
 TEST_F(TunerTest, NoCandidateThatRunsFailsTheJobWithTheReason) {
   Start("unsupported=8");
-  const JobSnapshot job = Tune({Problem(1)});
-  EXPECT_EQ(job.state, JobState::kFailed);
+  const jobs::JobSnapshot job = Tune({Problem(1)});
+  EXPECT_EQ(job.state, jobs::JobState::kFailed);
   ASSERT_EQ(job.failures.size(), 1U);
   EXPECT_THAT(job.failures[0], HasSubstr("CUDNN_STATUS_NOT_SUPPORTED"));
-  const auto outcome = LookupOne(Problem(1), OnMiss::kTune);
-  EXPECT_EQ(std::get<Miss>(outcome).reason, MissReason::kTuningFailed);
+  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kTune);
+  EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kTuningFailed);
 }
 
 TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
   Start("prepare_delay_ms=1000");
   std::promise<absl::Status> promise;
-  const uint64_t token = tuner_->Lookup(Request({Problem(1), Problem(2)}, OnMiss::kTune),
-                                        [&promise](const absl::StatusOr<LookupResponse>& response) {
-                                          promise.set_value(response.status());
-                                        });
+  const uint64_t token =
+      tuner_->Lookup(Request({Problem(1), Problem(2)}, lookup::OnMiss::kTune),
+                     [&promise](const absl::StatusOr<lookup::LookupResponse>& response) {
+                       promise.set_value(response.status());
+                     });
   EXPECT_EQ(tuner_->Stats().waiting_callers, 1);
   tuner_->AbandonLookup(token);
   EXPECT_TRUE(absl::IsCancelled(promise.get_future().get()));
   EXPECT_EQ(tuner_->Stats().waiting_callers, 0);
   EXPECT_EQ(tuner_->Stats().queue_depth, 0);
-  EXPECT_TRUE(Eventually([this] { return tuner_->ListDevices()[0].state == DeviceState::kIdle; }));
+  EXPECT_TRUE(
+      Eventually([this] { return tuner_->ListDevices()[0].state == workers::DeviceState::kIdle; }));
   EXPECT_EQ(tuner_->ListDevices()[0].worker_deaths, 0);
 }
 
 TEST_F(TunerTest, CancelledJobStopsButSharedProblemsGoOn) {
   Start("prepare_delay_ms=50");
-  const JobSnapshot first = Create({Problem(1), Problem(2)});
-  const JobSnapshot second = Create({Problem(2)});
-  EXPECT_EQ(tuner_->CancelJob(first.name)->state, JobState::kCancelled);
-  EXPECT_EQ(WaitFor(second.name).state, JobState::kSucceeded);
+  const jobs::JobSnapshot first = Create({Problem(1), Problem(2)});
+  const jobs::JobSnapshot second = Create({Problem(2)});
+  EXPECT_EQ(tuner_->CancelJob(first.name)->state, jobs::JobState::kCancelled);
+  EXPECT_EQ(WaitFor(second.name).state, jobs::JobState::kSucceeded);
   EXPECT_TRUE(absl::IsNotFound(tuner_->GetTuning("", Problem(1)).status()));
 }
 
 TEST_F(TunerTest, SameRequestIdIsTheSameJob) {
   Start("");
-  JobRequest request;
+  jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.request_id = "id";
   const std::string name = tuner_->CreateJob(request)->name;
@@ -188,15 +194,15 @@ TEST_F(TunerTest, SameRequestIdIsTheSameJob) {
 TEST_F(TunerTest, RefusedWritesAreAnsweredAndWrittenLater) {
   Start("");
   store_.FailWith(absl::ResourceExhaustedError("disk full"));
-  const JobSnapshot job = Tune({Problem(1)});
-  EXPECT_EQ(job.state, JobState::kSucceeded);
+  const jobs::JobSnapshot job = Tune({Problem(1)});
+  EXPECT_EQ(job.state, jobs::JobState::kSucceeded);
   EXPECT_FALSE(job.persisted);
-  EXPECT_FALSE(std::get<Answer>(LookupOne(Problem(1), OnMiss::kNone)).persisted);
+  EXPECT_FALSE(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)).persisted);
   EXPECT_TRUE(tuner_->GetTuning("", Problem(1)).ok());
   EXPECT_FALSE(tuner_->Stats().writable);
   store_.FailWith(absl::OkStatus());
   EXPECT_TRUE(Tune({Problem(2)}).persisted);
-  EXPECT_TRUE(std::get<Answer>(LookupOne(Problem(1), OnMiss::kNone)).persisted);
+  EXPECT_TRUE(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)).persisted);
   EXPECT_TRUE(tuner_->Stats().writable);
   EXPECT_EQ(store_.put_count(), 2);
 }
@@ -216,7 +222,8 @@ TEST_F(TunerTest, KnowsAfterARestartWhatWasTuned) {
   tuner_->Drain(absl::Now());
   const int opened = Requests("open");
   Start();
-  EXPECT_EQ(std::get<Answer>(LookupOne(Problem(1), OnMiss::kTune)).evidence, Evidence::kMeasured);
+  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kTune)).evidence,
+            Evidence::kMeasured);
   EXPECT_EQ(Requests("open"), opened);
 }
 
@@ -226,8 +233,9 @@ TEST_F(TunerTest, StoredEnvironmentWithoutADeviceAnswersButDoesNotTune) {
   tuner_->Drain(absl::Now());
   options_.devices.clear();
   Start();
-  EXPECT_TRUE(std::holds_alternative<Answer>(LookupOne(Problem(1), OnMiss::kTune)));
-  EXPECT_EQ(std::get<Miss>(LookupOne(Problem(2), OnMiss::kTune)).reason, MissReason::kNoDevice);
+  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kTune)));
+  EXPECT_EQ(std::get<lookup::Miss>(LookupOne(Problem(2), lookup::OnMiss::kTune)).reason,
+            lookup::MissReason::kNoDevice);
   EXPECT_FALSE(tuner_->ListEnvironments().at(0).current);
 }
 
@@ -235,7 +243,7 @@ TEST_F(TunerTest, EnvironmentMustBeNamedWhereThereAreSeveral) {
   AddDevice("", kH200);
   AddDevice("", kProfile);
   Start();
-  LookupRequest request = Request({Problem(1)}, OnMiss::kNone);
+  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
   EXPECT_TRUE(absl::IsInvalidArgument(Lookup(request).status()));
   request.environment = "profile:nvidia-h200";
   EXPECT_TRUE(Lookup(request).ok());
@@ -245,7 +253,8 @@ TEST_F(TunerTest, EnvironmentMustBeNamedWhereThereAreSeveral) {
 
 TEST_F(TunerTest, NoEnvironmentAtAllIsAPrecondition) {
   Start();
-  EXPECT_TRUE(absl::IsFailedPrecondition(Lookup(Request({Problem(1)}, OnMiss::kNone)).status()));
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(Lookup(Request({Problem(1)}, lookup::OnMiss::kNone)).status()));
 }
 
 TEST_F(TunerTest, SameNameForDifferentEnvironmentsIsRefused) {
@@ -258,14 +267,14 @@ TEST_F(TunerTest, HintComesFromTheProfile) {
   AddDevice("", kH200);
   AddDevice("", kProfile);
   Start();
-  LookupRequest request = Request({Problem(1)}, OnMiss::kHeuristic);
+  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kHeuristic);
   request.environment = "profile:nvidia-h200";
   Lookup(request).value();
-  request = Request({Problem(1)}, OnMiss::kNone);
+  request = Request({Problem(1)}, lookup::OnMiss::kNone);
   request.environment = "nvidia-h200";
   request.include_hints = true;
   const auto response = Lookup(request).value();
-  const Miss& miss = std::get<Miss>(response.results[0].outcome);
+  const lookup::Miss& miss = std::get<lookup::Miss>(response.results[0].outcome);
   ASSERT_TRUE(miss.hint.has_value());
   EXPECT_EQ(miss.hint->environment_name, "profile:nvidia-h200");
   EXPECT_THAT(miss.hint->note, HasSubstr("not exact"));
@@ -277,10 +286,10 @@ TEST_F(TunerTest, PinIsAnsweredUntilItEnds) {
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
   const CandidateId last = tuning.candidates.back().id;
   ASSERT_TRUE(tuner_->PutPin("", Problem(1), last, "why not", std::nullopt).ok());
-  EXPECT_EQ(std::get<Answer>(LookupOne(Problem(1), OnMiss::kNone)).winner.id, last);
+  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)).winner.id, last);
   EXPECT_EQ(tuner_->ListPins("")->size(), 1U);
   ASSERT_TRUE(tuner_->DeletePin("", Problem(1)).ok());
-  EXPECT_EQ(std::get<Answer>(LookupOne(Problem(1), OnMiss::kNone)).winner.id,
+  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)).winner.id,
             tuning.candidates[0].id);
 }
 
@@ -297,31 +306,31 @@ TEST_F(TunerTest, DeletedTuningIsAMissAgain) {
   Start("");
   Tune({Problem(1)});
   EXPECT_EQ(tuner_->DeleteTunings("", {Problem(1), Problem(2)}).value(), 1);
-  EXPECT_TRUE(std::holds_alternative<Miss>(LookupOne(Problem(1), OnMiss::kNone)));
+  EXPECT_TRUE(std::holds_alternative<lookup::Miss>(LookupOne(Problem(1), lookup::OnMiss::kNone)));
 }
 
 TEST_F(TunerTest, DrainCallsBackEveryWaitingCaller) {
   Start("prepare_delay_ms=60000");
   std::promise<absl::Status> promise;
-  tuner_->Lookup(Request({Problem(1), Problem(2)}, OnMiss::kTune),
-                 [&promise](const absl::StatusOr<LookupResponse>& response) {
+  tuner_->Lookup(Request({Problem(1), Problem(2)}, lookup::OnMiss::kTune),
+                 [&promise](const absl::StatusOr<lookup::LookupResponse>& response) {
                    promise.set_value(response.status());
                  });
-  const JobSnapshot job = Create({Problem(3)});
+  const jobs::JobSnapshot job = Create({Problem(3)});
   ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
   tuner_->Drain(absl::Now());
   EXPECT_TRUE(absl::IsUnavailable(promise.get_future().get()));
-  EXPECT_EQ(tuner_->GetJob(job.name)->state, JobState::kCancelled);
-  EXPECT_TRUE(absl::IsUnavailable(Lookup(Request({Problem(1)}, OnMiss::kNone)).status()));
+  EXPECT_EQ(tuner_->GetJob(job.name)->state, jobs::JobState::kCancelled);
+  EXPECT_TRUE(absl::IsUnavailable(Lookup(Request({Problem(1)}, lookup::OnMiss::kNone)).status()));
   EXPECT_TRUE(absl::IsUnavailable(tuner_->CreateJob({}).status()));
 }
 
 TEST_F(TunerTest, DrainLetsTheRunningTuningEnd) {
   Start("prepare_delay_ms=20");
-  const JobSnapshot job = Create({Problem(1)});
+  const jobs::JobSnapshot job = Create({Problem(1)});
   ASSERT_TRUE(Eventually([this] { return Requests("prepare") == 1; }));
   tuner_->Drain(absl::Now() + absl::Minutes(1));
-  EXPECT_EQ(tuner_->GetJob(job.name)->state, JobState::kSucceeded);
+  EXPECT_EQ(tuner_->GetJob(job.name)->state, jobs::JobState::kSucceeded);
   EXPECT_EQ(store_.put_count(), 1);
 }
 
@@ -331,22 +340,22 @@ TEST_F(TunerTest, IdleWorkerIsEndedAndStartedAgain) {
   Tune({Problem(1)});
   ASSERT_TRUE(Eventually([this] { return tuner_->ListDevices()[0].worker_pid == 0; }));
   EXPECT_EQ(tuner_->ListDevices()[0].worker_deaths, 0);
-  EXPECT_EQ(Tune({Problem(2)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(2)}).state, jobs::JobState::kSucceeded);
 }
 
 TEST_F(TunerTest, BudgetThatEndsEarlyIsIncomplete) {
   Start("measure_delay_ms=40");
-  JobRequest request;
+  jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.options.time_budget = absl::Milliseconds(250);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
-  const auto outcome = LookupOne(Problem(1), OnMiss::kNone);
-  EXPECT_EQ(std::get<Answer>(outcome).evidence, Evidence::kIncomplete);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kNone);
+  EXPECT_EQ(std::get<lookup::Answer>(outcome).evidence, Evidence::kIncomplete);
 }
 
 TEST_F(TunerTest, ATuningKeepsWhyItsRaceEndedAndHowTheCardWas) {
   Start("clock_reasons=4;host_us=3");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_EQ(tuning.stop_reason, StopReason::kSettled);
   EXPECT_GE(tuning.rounds, 12);
@@ -360,7 +369,7 @@ TEST_F(TunerTest, ATuningKeepsWhyItsRaceEndedAndHowTheCardWas) {
 
 TEST_F(TunerTest, TimesAreTheGpusAndTheHostsIsKeptBesideThem) {
   Start("host_us=500");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_LT(tuning.candidates[0].median_us, 200);
   EXPECT_EQ(tuning.candidates[0].host_us, 500);
@@ -368,7 +377,7 @@ TEST_F(TunerTest, TimesAreTheGpusAndTheHostsIsKeptBesideThem) {
 
 TEST_F(TunerTest, AMeasurementOnABusyCardIsMarkedAndNeverReplacesACleanOne) {
   Start("other_processes=1;busy_looks=0");
-  EXPECT_EQ(Tune({Problem(1)}).state, JobState::kSucceeded);
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   const Tuning busy = tuner_->GetTuning("", Problem(1)).value();
   EXPECT_EQ(busy.evidence, Evidence::kIncomplete);
   EXPECT_THAT(busy.incomplete_reason, ::testing::HasSubstr("contended: 1 other process"));
@@ -376,22 +385,22 @@ TEST_F(TunerTest, AMeasurementOnABusyCardIsMarkedAndNeverReplacesACleanOne) {
 
 TEST_F(TunerTest, WaitsForAnIdleCardWhenToldTo) {
   Start("other_processes=1;busy_looks=2");
-  JobRequest request;
+  jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.options.wait_idle = absl::Minutes(1);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(Requests("conditions"), 3);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kMeasured);
 }
 
 TEST_F(TunerTest, AWaitForAnIdleCardEnds) {
   Start("other_processes=1");
-  JobRequest request;
+  jobs::JobRequest request;
   request.problems = {Problem(1)};
   request.options.wait_idle = absl::Milliseconds(300);
-  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, JobState::kSucceeded);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
   EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kIncomplete);
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::tuner

@@ -75,14 +75,14 @@ TEST(ProtoConverter, CandidateKeepsWhatTheTimerFound) {
 TEST(ProtoConverter, TuningKeepsWhyItsRaceEndedAndHowTheCardWas) {
   Tuning tuning;
   tuning.key = {ConvProblem::Parse(kProblem)->ToText(), ""};
-  EXPECT_FALSE(ToProto(tuning, EnvironmentInfo()).has_conditions());
+  EXPECT_FALSE(ToProto(tuning, tuner::EnvironmentInfo()).has_conditions());
   tuning.stop_reason = StopReason::kNoiseSettled;
   tuning.rounds = 93;
   tuning.conditions.known = true;
   tuning.conditions.other_processes = 2;
   tuning.conditions.clock_reasons = static_cast<uint32_t>(ClockReason::kPowerCap);
   tuning.conditions.compute_mode = ComputeMode::kExclusiveProcess;
-  const v1::Tuning out = ToProto(tuning, EnvironmentInfo());
+  const v1::Tuning out = ToProto(tuning, tuner::EnvironmentInfo());
   EXPECT_EQ(out.stop_reason(), v1::STOP_REASON_NOISE_SETTLED);
   EXPECT_EQ(out.rounds(), 93);
   EXPECT_EQ(out.cache_state(), v1::CACHE_STATE_INPUT_HOT);
@@ -98,7 +98,7 @@ TEST(ProtoConverter, ATuningWithoutARaceSaysWhichInstrumentsFailed) {
   tuning.key = {ConvProblem::Parse(kProblem)->ToText(), ""};
   tuning.conditions.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kClock) |
                                  CellBit({Api::kLegacy, Operation::kFwd, true});
-  const v1::SelfCheck check = ToProto(tuning, EnvironmentInfo()).conditions().self_check();
+  const v1::SelfCheck check = ToProto(tuning, tuner::EnvironmentInfo()).conditions().self_check();
   EXPECT_TRUE(check.known());
   ASSERT_EQ(check.failed_size(), 2);
   EXPECT_EQ(check.failed(0), "clock");
@@ -106,7 +106,7 @@ TEST(ProtoConverter, ATuningWithoutARaceSaysWhichInstrumentsFailed) {
 }
 
 TEST(ProtoConverter, ADeviceSaysWhatItsWorkerFound) {
-  DeviceStatus device;
+  workers::DeviceStatus device;
   EXPECT_FALSE(ToProto(device).has_self_check());
   device.self_check = SelfCheckOfMask(1 | static_cast<uint32_t>(SelfCheckBit::kCaches));
   device.self_check.details = "caches: none";
@@ -129,15 +129,15 @@ TEST(ProtoConverter, LegacyNamesDependOnTheOperation) {
 }
 
 TEST(ProtoConverter, LookupKeepsOutcomes) {
-  Answer answer;
+  lookup::Answer answer;
   answer.winner = TestCandidate("legacy:algo1,math2", 1);
   answer.evidence = Evidence::kMeasured;
   answer.tune_time = absl::UnixEpoch() + absl::Milliseconds(1500);
-  Miss miss{MissReason::kNoCandidate, "none", "jobs/3", answer};
+  lookup::Miss miss{lookup::MissReason::kNoCandidate, "none", "jobs/3", answer};
   const TuningKey key = FakeTuner::Key(ConvProblem::Parse(kProblem).value());
   v1::BatchGetResponse out;
-  Fill(LookupResult{key, answer}, out.add_results());
-  Fill(LookupResult{key, miss}, out.add_results());
+  Fill(lookup::LookupResult{key, answer}, out.add_results());
+  Fill(lookup::LookupResult{key, miss}, out.add_results());
   EXPECT_EQ(out.results(0).tuning_id(), key.Digest().ToString());
   EXPECT_EQ(out.results(0).problem_text(), key.problem_text);
   EXPECT_EQ(out.results(0).answer().evidence(), v1::EVIDENCE_MEASURED);
@@ -159,7 +159,7 @@ TEST(ProtoConverter, TuningMarksWinnerAndStockChoice) {
   tuning.candidates[1].heuristic_rank = 1;
   tuning.candidates[2].heuristic_rank = 0;
   tuning.candidates[2].status = CandidateStatus::kUnsupported;
-  const v1::Tuning out = ToProto(tuning, EnvironmentInfo());
+  const v1::Tuning out = ToProto(tuning, tuner::EnvironmentInfo());
   EXPECT_EQ(out.winner(), "graph:eng1");
   EXPECT_FALSE(out.candidates(0).stock());
   EXPECT_TRUE(out.candidates(1).stock());
@@ -174,16 +174,16 @@ TEST(ProtoConverter, TheGraphApisStockChoiceIsMarkedWhereBothHaveOne) {
   tuning.candidates = {TestCandidate("legacy:algo1,math0", 1), TestCandidate("graph:eng2", 2)};
   tuning.candidates[0].heuristic_rank = 0;
   tuning.candidates[1].heuristic_rank = 1;
-  v1::Tuning out = ToProto(tuning, EnvironmentInfo());
+  v1::Tuning out = ToProto(tuning, tuner::EnvironmentInfo());
   EXPECT_FALSE(out.candidates(0).stock());
   EXPECT_TRUE(out.candidates(1).stock());
   tuning.candidates.pop_back();
-  out = ToProto(tuning, EnvironmentInfo());
+  out = ToProto(tuning, tuner::EnvironmentInfo());
   EXPECT_TRUE(out.candidates(0).stock());
 }
 
 TEST(ProtoConverter, EnvironmentHasKeyAndProvenance) {
-  EnvironmentInfo info;
+  tuner::EnvironmentInfo info;
   info.environment = TestEnvironment();
   info.environment.gpu_model = "NVIDIA H200";
   info.provenance.cuda_version = "13.0";
@@ -201,7 +201,7 @@ TEST(ProtoConverter, EnvironmentHasKeyAndProvenance) {
 }
 
 TEST(ProtoConverter, JobThatRunsHasNoEndTime) {
-  JobSnapshot job = FakeTuner::Job(JobState::kRunning);
+  jobs::JobSnapshot job = FakeTuner::Job(jobs::JobState::kRunning);
   EXPECT_FALSE(ToProto(job).has_end_time());
   job.end_time = absl::UnixEpoch() + absl::Milliseconds(1250);
   EXPECT_EQ(ToProto(job).end_time().seconds(), 1);

@@ -271,7 +271,7 @@ TEST(Accepted, BatchGetReadsEveryField) {
   ASSERT_TRUE(out.has_value()) << ToString(violations);
   EXPECT_EQ(out->environment, "profile:nvidia-h200");
   ASSERT_EQ(out->problems.size(), 1u);
-  EXPECT_EQ(out->on_miss, OnMiss::kTune);
+  EXPECT_EQ(out->on_miss, lookup::OnMiss::kTune);
   EXPECT_EQ(out->min_evidence, Evidence::kMeasured);
   EXPECT_TRUE(out->include_hints);
   const Constraints constraints{0,
@@ -291,7 +291,7 @@ TEST(Accepted, BatchGetReadsEveryField) {
   EXPECT_EQ(out->options.max_candidates, 10);
   EXPECT_EQ(out->options.wait_idle, absl::Minutes(1));
   EXPECT_TRUE(out->options.all_timings);
-  EXPECT_EQ(out->options.search, Search::kExhaustive);
+  EXPECT_EQ(out->options.search, jobs::Search::kExhaustive);
   EXPECT_EQ(out->options.api, convtune::Api::kLegacy);
 }
 
@@ -301,11 +301,11 @@ TEST(Accepted, DefaultsAreThoseOfTheApi) {
   std::vector<Violation> violations;
   const auto out = Validate(request, &violations);
   ASSERT_TRUE(out.has_value());
-  EXPECT_EQ(out->on_miss, OnMiss::kNone);
+  EXPECT_EQ(out->on_miss, lookup::OnMiss::kNone);
   EXPECT_EQ(out->min_evidence, Evidence::kNone);
   EXPECT_EQ(out->constraints, Constraints());
   EXPECT_EQ(out->options.time_budget, absl::Seconds(30));
-  EXPECT_EQ(out->options.search, Search::kHeuristics);
+  EXPECT_EQ(out->options.search, jobs::Search::kHeuristics);
 }
 
 TEST(Accepted, PageSizeZeroIsTheDefault) {

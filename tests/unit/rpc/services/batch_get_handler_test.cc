@@ -43,7 +43,7 @@ struct Asked {
   const v1::BatchGetResult& row(int i = 0) const { return response.results(i); }
 };
 
-class BatchGetHandlerTest : public TunerTest {
+class BatchGetHandlerTest : public tuner::TunerTest {
  protected:
   void StartWith(const std::string& script, const std::string& environment = kH200) {
     options_.clock = &time_;
@@ -191,7 +191,7 @@ TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
   std::vector<std::unique_ptr<BundleLayer>> layers;
   layers.push_back(BundleLayer::Open(layer).value());
   LayeredTuningStore store(&store_, std::move(layers),
-                           [](Tuning* tuning) { RankCandidates(&tuning->candidates); });
+                           [](Tuning* tuning) { decision::RankCandidates(&tuning->candidates); });
   options_.store = &store;
   options_.clock = &time_;
   ASSERT_TRUE(store_
@@ -225,15 +225,15 @@ TEST_F(BatchGetHandlerTest, WhatIsWrittenLaterIsSaidToBeSo) {
 }
 
 TEST_F(BatchGetHandlerTest, ABetterTuningForLessStrictAlignmentIsAnsweredAtOnce) {
-  StartWith("candidates=3", kProfile);
+  StartWith("candidates=3", tuner::kProfile);
   Tune({Problem(1)});
   AskKept(Problem(1));
   Tuning better = TuningOf({Timed(7, 10)});
-  better.key = {Problem(1).WithAlignment(8).ToText(), kProfile};
+  better.key = {Problem(1).WithAlignment(8).ToText(), tuner::kProfile};
   bool given = false;
   const auto source = [&]() -> absl::StatusOr<std::optional<TuningRecord>> {
     if (std::exchange(given, true)) return std::nullopt;
-    return TuningRecord{better, Environment::Parse(kProfile).value()};
+    return TuningRecord{better, Environment::Parse(tuner::kProfile).value()};
   };
   ASSERT_EQ(tuner_->ImportTunings(source).value().taken, 1);
   EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), "graph:eng7");
@@ -331,7 +331,7 @@ TEST_F(BatchGetHandlerTest, NothingIsPreparedThatAWholeReadRefuses) {
     v1::BatchGetRequest read;
     ASSERT_TRUE(read.ParseFromString(bytes));
     std::vector<Violation> violations;
-    const std::optional<LookupRequest> valid = messages::Validate(read, &violations);
+    const std::optional<lookup::LookupRequest> valid = messages::Validate(read, &violations);
     ASSERT_TRUE(valid.has_value());
     ASSERT_EQ(batch->rows.size(), valid->problems.size());
     for (size_t row = 0, missing = 0; row < batch->rows.size(); ++row) {

@@ -23,10 +23,10 @@ class BundleImportTest : public ::testing::Test {
   BundleImportTest() { Start(); }
 
   void Start() {
-    Tuner::Options options;
+    tuner::Tuner::Options options;
     options.store = &store_;
     options.clock = &clock_;
-    tuner_ = Tuner::Create(options).value();
+    tuner_ = tuner::Tuner::Create(options).value();
   }
 
   absl::StatusOr<v1::ImportBundleResponse> Import(const std::string& bytes,
@@ -55,7 +55,7 @@ class BundleImportTest : public ::testing::Test {
   ManualClock clock_;
   MemoryStore store_;
   std::vector<std::string> trusted_;
-  std::unique_ptr<Tuner> tuner_;
+  std::unique_ptr<tuner::Tuner> tuner_;
 };
 
 TEST_F(BundleImportTest, TakesEverythingAndAnswersFromItAtOnce) {
@@ -87,10 +87,10 @@ TEST_F(BundleImportTest, WhatOneDaemonImportedAnotherExportsByteForByte) {
   ASSERT_TRUE(Import(BundleOf(SampleTunings(3))).ok());
   const std::string exported = Export();
   MemoryStore other;
-  Tuner::Options options;
+  tuner::Tuner::Options options;
   options.store = &other;
   options.clock = &clock_;
-  tuner_ = Tuner::Create(options).value();
+  tuner_ = tuner::Tuner::Create(options).value();
   ASSERT_TRUE(Import(exported).ok());
   EXPECT_EQ(Export(), exported);
   tuner_.reset();

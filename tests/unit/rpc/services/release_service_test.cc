@@ -6,7 +6,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
-#include "server/tuner/release_manager.h"
+#include "server/release/release_manager.h"
 #include "tests/unit/rpc/rpc_test_server.h"
 
 namespace convtune::rpc::services {
@@ -33,24 +33,24 @@ Portfolio TestPortfolio(const std::string& candidate) {
 }
 
 // Does what a test says.
-class FakeReleases : public ReleaseManager {
+class FakeReleases : public release::ReleaseManager {
  public:
   absl::Status failure;
   std::string author;
   int permille = -1;
   int64_t to = -1;
 
-  ReleaseList ListReleases() override {
-    ReleaseList list;
+  release::ReleaseList ListReleases() override {
+    release::ReleaseList list;
     list.releases = {TestRelease(2), TestRelease(1)};
     list.promoted = 2;
     list.waiting_changes = 3;
     return list;
   }
-  absl::StatusOr<ReleaseDiff> DiffReleases(int64_t from, int64_t to_release, const std::string&,
-                                           size_t limit) override {
+  absl::StatusOr<release::ReleaseDiff> DiffReleases(int64_t from, int64_t to_release,
+                                                    const std::string&, size_t limit) override {
     if (!failure.ok()) return failure;
-    ReleaseDiff diff;
+    release::ReleaseDiff diff;
     diff.from = from;
     diff.to = to_release;
     diff.change_count = static_cast<int64_t>(limit);
@@ -80,8 +80,8 @@ class FakeReleases : public ReleaseManager {
     for (WantedProblem& problem : wanted) problem.key = TestPortfolio("graph:eng1").key;
     return wanted;
   }
-  PublicationStatus Status() override {
-    PublicationStatus status;
+  release::PublicationStatus Status() override {
+    release::PublicationStatus status;
     status.folder = "/state/snapshot";
     status.choice_count = 9;
     status.datagrams.malformed = 2;

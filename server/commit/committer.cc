@@ -1,0 +1,493 @@
+#include "server/commit/committer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "db/format/bundle_codec.h"
+#include "proto/base/status_macros.h"
+#include "server/decision/ranking.h"
+#include "spdlog/spdlog.h"
+
+namespace convtune::commit {
+namespace {
+
+constexpr size_t kMostInGroup = 256;
+
+// False if it is not among those that ran.
+bool TakeOut(const QuarantineEntry& entry, Tuning* tuning) {
+  const auto candidate =
+      std::find_if(tuning->candidates.begin(), tuning->candidates.end(),
+                   [&entry](const Candidate& c) { return c.id == entry.candidate; });
+  if (candidate == tuning->candidates.end() || !candidate->ran()) return false;
+  candidate->status = CandidateStatus::kQuarantined;
+  candidate->error_message = entry.message;
+  decision::RankCandidates(&tuning->candidates);
+  decision::NoteQuarantined(tuning);
+  return true;
+}
+
+}  // namespace
+
+Committer::Committer(TuningStore* store, lookup::TuningIndex* index, absl::Duration retry_period)
+    : store_(store), index_(index), retry_period_(retry_period) {
+  retries_ = std::thread([this] { RunRetries(); });
+}
+
+Committer::~Committer() { Stop(); }
+
+absl::Status Committer::Load() {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(const std::vector<Pin> pins, store_->ListPins());
+  for (const Pin& pin : pins) index_->SetPin(pin);
+  const bool writable = store_->DeleteTunings({}).ok();
+  ASSIGN_OR_RETURN(const std::vector<QuarantineEntry> entries, store_->ListQuarantine());
+  MutexLock state_lock(state_mutex_);
+  writable_ = writable;
+  for (const QuarantineEntry& entry : entries) {
+    quarantine_[Texts(entry.key)][entry.candidate] = entry;
+  }
+  return absl::OkStatus();
+}
+
+bool Committer::Commit(Tuning tuning, const Environment& environment, bool forced) {
+  Waiting self{};
+  self.tuning = &tuning;
+  self.environment = &environment;
+  self.forced = forced;
+  AwaitTurn(&self);
+  if (self.done) return self.persisted;
+  MutexLock lock(mutex_);
+  // Not before the lock: whoever comes until then goes along.
+  const std::vector<Waiting*> group = TakeGroup();
+  CommitGroup(group);
+  EndGroup(group);
+  return self.persisted;
+}
+
+void Committer::AwaitTurn(Waiting* self) {
+  MutexLock lock(queue_mutex_);
+  queue_.push_back(self);
+  while (!self->done && (committing_ || queue_.front() != self)) self->changed.Wait(queue_mutex_);
+  if (!self->done) committing_ = true;
+}
+
+std::vector<Committer::Waiting*> Committer::TakeGroup() {
+  std::vector<Waiting*> group;
+  std::set<KeyTexts> keys;
+  MutexLock lock(queue_mutex_);
+  // The front goes always; a key's second tuning is judged against its first.
+  std::erase_if(queue_, [&](Waiting* waiting) {
+    if (group.size() == kMostInGroup || !keys.insert(Texts(waiting->tuning->key)).second) {
+      return false;
+    }
+    group.push_back(waiting);
+    return true;
+  });
+  return group;
+}
+
+void Committer::EndGroup(const std::vector<Waiting*>& group) {
+  MutexLock lock(queue_mutex_);
+  // Under the lock to the end: who is done leaves at once, and its CondVar with
+  // it.
+  for (Waiting* waiting : group) {
+    waiting->done = true;
+    waiting->changed.Signal();
+  }
+  committing_ = false;
+  if (!queue_.empty()) queue_.front()->changed.Signal();
+}
+
+void Committer::CommitGroup(const std::vector<Waiting*>& group) {
+  WritePending();
+  std::vector<Waiting*> better;
+  for (Waiting* waiting : group) {
+    Tuning* const tuning = waiting->tuning;
+    const auto stored = index_->Find(tuning->key).tuning;
+    // Another device may have found a culprit since this one began.
+    Prepare(tuning);
+    if (stored != nullptr) {
+      const Tuning whole = Whole(*stored);
+      if (!decision::AddsAnotherApi(whole, *tuning) &&
+          !Supersedes(*tuning, whole, waiting->forced)) {
+        waiting->persisted = stored->persisted;
+        continue;
+      }
+      decision::CarryOverOtherApi(whole, tuning);
+      if (MustLeaveOnDisk(*tuning)) {
+        ServeInstead(*tuning, Outdated(tuning->key));
+        continue;
+      }
+    }
+    better.push_back(waiting);
+  }
+  size_t next = 0;
+  const bool together =
+      better.size() > 1 && store_
+                               ->PutTunings([&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+                                 if (next == better.size()) return std::nullopt;
+                                 const Waiting& waiting = *better[next++];
+                                 return TuningRecord{*waiting.tuning, *waiting.environment};
+                               })
+                               .ok();
+  for (Waiting* waiting : better) {
+    const Tuning& tuning = *waiting->tuning;
+    // One that is refused does not keep the others from the disk.
+    const absl::Status status =
+        together ? absl::OkStatus() : store_->PutTuning(tuning, *waiting->environment);
+    waiting->persisted = status.ok();
+    Written(tuning, *waiting->environment, status);
+  }
+}
+
+void Committer::Written(const Tuning& tuning, const Environment& environment,
+                        const absl::Status& status) {
+  if (status.ok()) {
+    pending_.erase(Texts(tuning.key));
+  } else {
+    Keep(tuning, environment, status);
+  }
+  instead_.erase(Texts(tuning.key));
+  index_->Publish(tuning, status.ok());
+  observer_(tuning.key, false);
+  MutexLock state_lock(state_mutex_);
+  writable_ = pending_.empty();
+}
+
+void Committer::Keep(const Tuning& tuning, const Environment& environment,
+                     const absl::Status& why) {
+  spdlog::error("could not write the tuning of {}: {}", tuning.key.problem_text, why.ToString());
+  WakeRetries();
+  pending_.insert_or_assign(Texts(tuning.key), Pending{tuning, environment});
+}
+
+bool Committer::MustLeaveOnDisk(const Tuning& tuning) {
+  if (tuning.evidence >= Evidence::kIncomplete) return false;
+  const auto known = index_->Find(tuning.key).tuning;
+  if (known == nullptr || !known->IsOutdated()) return false;
+  const std::vector<Candidate>& candidates = Outdated(tuning.key)->tuning.candidates;
+  return std::any_of(candidates.begin(), candidates.end(),
+                     [](const Candidate& c) { return c.timed(); });
+}
+
+Tuning Committer::Whole(const lookup::IndexedTuning& known) {
+  // The index has but a part of the candidates, and no count of all samples.
+  Tuning whole = known.tuning.ToTuning();
+  if (absl::StatusOr<Tuning> stored = GetLocked(whole.key); stored.ok()) {
+    stored->evidence = whole.evidence;
+    stored->incomplete = whole.incomplete;
+    stored->incomplete_reason = whole.incomplete_reason;
+    return *std::move(stored);
+  }
+  return whole;
+}
+
+std::shared_ptr<const lookup::IndexedTuning> Committer::Outdated(const TuningKey& key) {
+  std::shared_ptr<const lookup::IndexedTuning> known = index_->Find(key).tuning;
+  return known->stands_in_for != nullptr ? known->stands_in_for : known;
+}
+
+void Committer::ServeInstead(const Tuning& tuning,
+                             std::shared_ptr<const lookup::IndexedTuning> outdated) {
+  index_->PublishInstead(tuning, std::move(outdated));
+  instead_.insert_or_assign(Texts(tuning.key), tuning);
+  observer_(tuning.key, false);
+}
+
+bool Committer::IsBetterThanStored(const Tuning& tuning) {
+  const auto stored = index_->Find(tuning.key).tuning;
+  if (stored == nullptr) return true;
+  // Evidence comes first: where it differs, nothing has to be read.
+  if (tuning.evidence != stored->tuning.evidence) {
+    return tuning.evidence > stored->tuning.evidence;
+  }
+  return Supersedes(tuning, Whole(*stored));
+}
+
+absl::StatusOr<ImportCounts> Committer::Import(const TuningSource& next) {
+  MutexLock lock(mutex_);
+  WritePending();
+  ImportCounts counts;
+  std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken;
+  const auto next_better = [&]() REQUIRES(mutex_) -> absl::StatusOr<std::optional<TuningRecord>> {
+    while (true) {
+      ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
+      if (!record.has_value()) return record;
+      Tuning& tuning = record->tuning;
+      // As the stored one was, so that a second import changes nothing.
+      Prepare(&tuning);
+      if (!IsBetterThanStored(tuning) || MustLeaveOnDisk(tuning)) {
+        ++counts.kept;
+        continue;
+      }
+      taken.push_back(index_->Prepare(tuning, /*persisted=*/true));
+      return record;
+    }
+  };
+  RETURN_IF_ERROR(store_->PutTunings(next_better));
+  counts.taken = static_cast<int64_t>(taken.size());
+  PublishTaken(std::move(taken));
+  return counts;
+}
+
+void Committer::Prepare(Tuning* tuning) const {
+  const auto quarantined = QuarantinedOf(tuning->key);
+  for (Candidate& candidate : tuning->candidates) {
+    if (const auto found = quarantined.find(candidate.id); found != quarantined.end()) {
+      candidate.status = CandidateStatus::kQuarantined;
+      candidate.error_message = found->second.message;
+    }
+  }
+  decision::RankCandidates(&tuning->candidates);
+  decision::NoteQuarantined(tuning);
+}
+
+void Committer::PublishTaken(std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken) {
+  for (auto& prepared : taken) {
+    const TuningKey key = prepared->tuning.key.Whole();
+    pending_.erase(Texts(key));
+    instead_.erase(Texts(key));
+    index_->Publish(std::move(prepared));
+    observer_(key, false);
+  }
+}
+
+absl::StatusOr<FleetCounts> Committer::ApplyFleet(const TuningSource& next,
+                                                  const WaitsForFleet& waits) {
+  MutexLock lock(mutex_);
+  WritePending();
+  FleetCounts counts;
+  std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken;
+  const auto next_changed = [&]() REQUIRES(mutex_) -> absl::StatusOr<std::optional<TuningRecord>> {
+    while (true) {
+      ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
+      if (!record.has_value()) return record;
+      Tuning& tuning = record->tuning;
+      ASSIGN_OR_RETURN(const bool own_waits, waits(tuning.key));
+      if (own_waits || pending_.contains(Texts(tuning.key))) {
+        counts.deferred.push_back(tuning.key);
+        continue;
+      }
+      Prepare(&tuning);
+      const absl::StatusOr<Tuning> stored = store_->GetTuning(tuning.key);
+      if (MustLeaveOnDisk(tuning) || (stored.ok() && *stored == tuning)) {
+        ++counts.unchanged;
+        continue;
+      }
+      taken.push_back(index_->Prepare(tuning, /*persisted=*/true));
+      return record;
+    }
+  };
+  RETURN_IF_ERROR(store_->PutTunings(next_changed));
+  counts.taken = static_cast<int64_t>(taken.size());
+  PublishTaken(std::move(taken));
+  return counts;
+}
+
+void Committer::WritePending() {
+  while (!pending_quarantine_.empty()) {
+    if (!store_->PutQuarantine(pending_quarantine_.back()).ok()) break;
+    pending_quarantine_.pop_back();
+  }
+  while (!pending_.empty()) {
+    const auto it = pending_.begin();
+    const absl::Status status = store_->PutTuning(it->second.tuning, it->second.environment);
+    if (absl::IsInvalidArgument(status)) {
+      spdlog::error("cannot keep the tuning of {}: {}", it->second.tuning.key.problem_text,
+                    status.ToString());
+      pending_.erase(it);
+      continue;
+    }
+    if (!status.ok()) {
+      spdlog::warn("{} results wait for the disk: {}", pending_.size(), status.ToString());
+      return;
+    }
+    if (!instead_.contains(it->first)) index_->Publish(it->second.tuning, true);
+    pending_.erase(it);
+    if (pending_.empty()) spdlog::info("the disk takes results again; none is waiting");
+  }
+  const bool writable = store_->DeleteTunings({}).ok();
+  MutexLock state_lock(state_mutex_);
+  writable_ = writable;
+}
+
+void Committer::WakeRetries() {
+  // Where something waits already, they are awake and pause between attempts.
+  if (pending_.empty() && pending_quarantine_.empty()) wake_retries_.SignalAll();
+}
+
+void Committer::RunRetries() {
+  MutexLock lock(mutex_);
+  while (!stopping_) {
+    if (pending_.empty() && pending_quarantine_.empty()) {
+      wake_retries_.Wait(mutex_);
+      continue;
+    }
+    wake_retries_.WaitFor(mutex_, absl::ToChronoNanoseconds(retry_period_));
+    WritePending();
+  }
+}
+
+void Committer::Stop() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    wake_retries_.SignalAll();
+  }
+  if (retries_.joinable()) retries_.join();
+}
+
+absl::StatusOr<Tuning> Committer::GetLocked(const TuningKey& key) {
+  const auto instead = instead_.find(Texts(key));
+  if (instead != instead_.end()) return instead->second;
+  const auto waiting = pending_.find(Texts(key));
+  return waiting != pending_.end() ? waiting->second.tuning : store_->GetTuning(key);
+}
+
+absl::StatusOr<Tuning> Committer::Get(const TuningKey& key) {
+  MutexLock lock(mutex_);
+  return GetLocked(key);
+}
+
+absl::StatusOr<int64_t> Committer::Delete(const std::vector<TuningKey>& keys) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN([[maybe_unused]] const int64_t on_disk, store_->DeleteTunings(keys));
+  int64_t deleted = 0;
+  for (const TuningKey& key : keys) {
+    pending_.erase(Texts(key));
+    instead_.erase(Texts(key));
+    // A layer beneath the database may have one.
+    if (const absl::StatusOr<Tuning> left = store_->GetTuning(key); left.ok()) {
+      index_->Publish(*left, true);
+    } else if (index_->Erase(key)) {
+      ++deleted;
+    }
+    observer_(key, false);
+  }
+  return deleted;
+}
+
+absl::Status Committer::PutPin(const Pin& pin) {
+  MutexLock lock(mutex_);
+  absl::StatusOr<Tuning> tuning = GetLocked(pin.key);
+  if (!tuning.ok()) return tuning.status();
+  const auto candidate = std::find_if(tuning->candidates.begin(), tuning->candidates.end(),
+                                      [&pin](const Candidate& c) { return c.id == pin.candidate; });
+  if (candidate == tuning->candidates.end() || !candidate->ran()) {
+    return absl::FailedPreconditionError(absl::StrCat("candidate: ", ToText(pin.candidate),
+                                                      " must be one that the tuning lists and",
+                                                      " that ran"));
+  }
+  RETURN_IF_ERROR(store_->PutPin(pin));
+  index_->SetPin(pin);
+  if (instead_.contains(Texts(pin.key))) {
+    ServeInstead(*tuning, Outdated(pin.key));
+  } else {
+    index_->Publish(*tuning, !pending_.contains(Texts(pin.key)));
+  }
+  observer_(pin.key, true);
+  return absl::OkStatus();
+}
+
+absl::Status Committer::DeletePin(const TuningKey& key) {
+  MutexLock lock(mutex_);
+  RETURN_IF_ERROR(store_->DeletePin(key));
+  index_->ErasePin(key);
+  observer_(key, true);
+  return absl::OkStatus();
+}
+
+bool Committer::writable() const {
+  MutexLock lock(state_mutex_);
+  return writable_;
+}
+
+void Committer::Quarantine(const QuarantineEntry& entry) {
+  {
+    MutexLock state_lock(state_mutex_);
+    quarantine_[Texts(entry.key)][entry.candidate] = entry;
+  }
+  MutexLock lock(mutex_);
+  observer_(entry.key, true);
+  const absl::Status status = store_->PutQuarantine(entry);
+  if (!status.ok()) {
+    spdlog::error("could not write a quarantine entry: {}", status.ToString());
+    WakeRetries();
+    pending_quarantine_.push_back(entry);
+  }
+  TakeOutOfAnswers(entry);
+}
+
+int64_t Committer::quarantined() const {
+  MutexLock lock(state_mutex_);
+  int64_t count = 0;
+  for (const auto& [texts, candidates] : quarantine_) {
+    count += static_cast<int64_t>(candidates.size());
+  }
+  return count;
+}
+
+std::map<CandidateId, QuarantineEntry> Committer::QuarantinedOf(const TuningKey& key) const {
+  MutexLock lock(state_mutex_);
+  const auto found = quarantine_.find(Texts(key));
+  if (found == quarantine_.end()) return {};
+  return found->second;
+}
+
+void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
+  if (index_->Find(entry.key).tuning == nullptr) return;
+  const absl::StatusOr<Environment> environment = Environment::Parse(entry.key.environment_text);
+  if (!environment.ok()) return;
+  const auto instead = instead_.find(Texts(entry.key));
+  if (instead == instead_.end()) {
+    absl::StatusOr<Tuning> tuning = GetLocked(entry.key);
+    if (!tuning.ok() || !TakeOut(entry, &*tuning)) return;
+    Written(*tuning, *environment, store_->PutTuning(*tuning, *environment));
+    return;
+  }
+  std::shared_ptr<const lookup::IndexedTuning> outdated = Outdated(entry.key);
+  const auto waiting = pending_.find(Texts(entry.key));
+  absl::StatusOr<Tuning> stored =
+      waiting != pending_.end() ? waiting->second.tuning : store_->GetTuning(entry.key);
+  if (stored.ok() && TakeOut(entry, &*stored)) {
+    const absl::Status written = store_->PutTuning(*stored, *environment);
+    if (!written.ok()) Keep(*stored, *environment, written);
+    outdated = index_->Prepare(*stored, /*persisted=*/true);
+  }
+  Tuning served = instead->second;
+  TakeOut(entry, &served);
+  ServeInstead(served, std::move(outdated));
+}
+
+absl::Status Committer::LiftQuarantine(const TuningKey& key,
+                                       const std::function<bool(const QuarantineEntry&)>& lifted) {
+  MutexLock lock(mutex_);
+  std::vector<CandidateId> candidates;
+  for (const auto& [candidate, entry] : QuarantinedOf(key)) {
+    if (lifted(entry)) candidates.push_back(candidate);
+  }
+  if (candidates.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(store_->DeleteQuarantine(key, candidates));
+  const auto among = [&candidates](const CandidateId& id) {
+    return std::find(candidates.begin(), candidates.end(), id) != candidates.end();
+  };
+  std::erase_if(pending_quarantine_, [&](const QuarantineEntry& entry) {
+    return entry.key == key && among(entry.candidate);
+  });
+  {
+    MutexLock state_lock(state_mutex_);
+    const auto found = quarantine_.find({key.environment_text, key.problem_text});
+    if (found != quarantine_.end()) {
+      std::erase_if(found->second, [&](const auto& entry) { return among(entry.first); });
+      if (found->second.empty()) quarantine_.erase(found);
+    }
+  }
+  observer_(key, true);
+  return absl::OkStatus();
+}
+
+}  // namespace convtune::commit

@@ -1,0 +1,166 @@
+// The Committer takes a result its way: disk, then index.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "db/tuning_store.h"
+#include "proto/base/mutex.h"
+#include "server/commit/commit_counts.h"
+#include "server/lookup/tuning_index.h"
+
+namespace convtune::commit {
+
+// Everything that changes what is known goes through here, one change at a
+// time. Thread-safe.
+class Committer {
+ public:
+  // Both outlive the committer. `retry_period`: pause between attempts to write
+  // what the disk refused.
+  Committer(TuningStore* store, lookup::TuningIndex* index,
+            absl::Duration retry_period = absl::Seconds(3));
+  ~Committer();
+
+  // Is told of every change, under the committer's lock: must return at once.
+  // `override`: of a pin or a quarantined candidate. To be set before anything
+  // is changed.
+  using Observer = std::function<void(const TuningKey& key, bool override)>;
+  void SetObserver(Observer observer) { observer_ = std::move(observer); }
+
+  // Reads pins, into the index, and quarantined candidates. Call it before any
+  // tuning is in the index: pins decide which candidates that keeps.
+  absl::Status Load();
+
+  // Writes the tuning and publishes it, unless what is stored is better.
+  // Returns whether what the index now has is on disk: where the store refuses,
+  // the tuning is served from memory and written later. One that was not
+  // measured (its evidence is below INCOMPLETE) is served from memory alone where
+  // it would take the place of a measurement that does not hold any more. What
+  // several threads commit at a time goes to the disk in one transaction.
+  bool Commit(Tuning tuning, const Environment& environment, bool forced);
+
+  // Keeps each of the tunings that is better (Supersedes) than what is
+  // stored, ranked anew and without what is quarantined here, in one
+  // transaction; then publishes them. Other changes wait meanwhile. All or
+  // nothing, as TuningStore::PutTunings.
+  absl::StatusOr<ImportCounts> Import(const TuningSource& next);
+
+  // Puts each of the tunings in place of whatever is stored, as Import, so that
+  // every node has the same; but not where a tuning of this node was not
+  // delivered yet, which would be lost. Their origin must be FLEET.
+  absl::StatusOr<FleetCounts> ApplyFleet(const TuningSource& next, const WaitsForFleet& waits);
+
+  // With samples. NOT_FOUND if there is none.
+  absl::StatusOr<Tuning> Get(const TuningKey& key);
+  absl::StatusOr<int64_t> Delete(const std::vector<TuningKey>& keys);
+  // See Tuner::PutPin.
+  absl::Status PutPin(const Pin& pin);
+  absl::Status DeletePin(const TuningKey& key);
+
+  // Keeps the entry in memory even where the store refuses it. The candidate is
+  // taken out of the tuning that is there already.
+  void Quarantine(const QuarantineEntry& entry);
+  // Candidates of the problem that took a worker down, or whose results are
+  // wrong.
+  std::map<CandidateId, QuarantineEntry> QuarantinedOf(const TuningKey& key) const;
+
+  // Lifts the quarantine of those candidates of the problem that `lifted` names.
+  // Errors are the store's: then nothing is lifted.
+  absl::Status LiftQuarantine(const TuningKey& key,
+                              const std::function<bool(const QuarantineEntry&)>& lifted);
+
+  int64_t quarantined() const;  // candidates, of all problems
+
+  // False while the store refuses.
+  bool writable() const;
+  // Tries a last time to write what waits, and ends the retries.
+  void Stop();
+
+ private:
+  struct Pending {
+    Tuning tuning;
+    Environment environment;
+  };
+  using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
+  static KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
+
+  // Publishes a tuning that the store was given, and remembers it where that
+  // failed.
+  void Written(const Tuning& tuning, const Environment& environment, const absl::Status& status)
+      REQUIRES(mutex_);
+  // Remembers it as what the store is to be given again.
+  void Keep(const Tuning& tuning, const Environment& environment, const absl::Status& why)
+      REQUIRES(mutex_);
+  void TakeOutOfAnswers(const QuarantineEntry& entry) REQUIRES(mutex_);
+  // All of what the index has, with as much evidence as it is there.
+  Tuning Whole(const lookup::IndexedTuning& known) REQUIRES(mutex_);
+  // Whether the tuning may not take the place of what is stored on disk: of what
+  // was measured and does not hold any more only a measurement does.
+  bool MustLeaveOnDisk(const Tuning& tuning) REQUIRES(mutex_);
+  // What the index has, or what that stands in for. REQUIRES: it has something.
+  std::shared_ptr<const lookup::IndexedTuning> Outdated(const TuningKey& key) REQUIRES(mutex_);
+  // Serves it from memory.
+  void ServeInstead(const Tuning& tuning, std::shared_ptr<const lookup::IndexedTuning> outdated)
+      REQUIRES(mutex_);
+  // A thread in Commit.
+  struct Waiting {
+    Tuning* tuning;
+    const Environment* environment;
+    bool forced;
+    bool persisted = false;
+    bool done = false;
+    CondVar changed;
+  };
+
+  // Waits until it is done or first in a queue that nobody works on.
+  void AwaitTurn(Waiting* self) EXCLUDES(queue_mutex_);
+  // Takes what waits, each key at most once.
+  std::vector<Waiting*> TakeGroup() EXCLUDES(queue_mutex_);
+  void EndGroup(const std::vector<Waiting*>& group) EXCLUDES(queue_mutex_);
+  void CommitGroup(const std::vector<Waiting*>& group) REQUIRES(mutex_);
+  bool IsBetterThanStored(const Tuning& tuning) REQUIRES(mutex_);
+  absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_);
+  // Marks what is quarantined here, and ranks.
+  void Prepare(Tuning* tuning) const;
+  // Publishes what the store has taken.
+  void PublishTaken(std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken)
+      REQUIRES(mutex_);
+  // Stops at the first refusal.
+  void WritePending() REQUIRES(mutex_);
+  // To be called before something is added to what waits for the disk.
+  void WakeRetries() REQUIRES(mutex_);
+  void RunRetries();
+
+  TuningStore* const store_;
+  lookup::TuningIndex* const index_;
+  const absl::Duration retry_period_;
+  Observer observer_ = [](const TuningKey&, bool) {};
+  mutable Mutex mutex_;  // also orders the store's changes and the index's
+  CondVar wake_retries_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::map<KeyTexts, Pending> pending_ GUARDED_BY(mutex_);
+  // Served, and not to be written: see Commit.
+  std::map<KeyTexts, Tuning> instead_ GUARDED_BY(mutex_);
+  std::vector<QuarantineEntry> pending_quarantine_ GUARDED_BY(mutex_);
+  // Apart from mutex_, so that who comes while the disk is waited for can queue.
+  mutable Mutex queue_mutex_;
+  std::vector<Waiting*> queue_ GUARDED_BY(queue_mutex_);
+  bool committing_ GUARDED_BY(queue_mutex_) = false;
+  // Apart from mutex_, which is held while the disk is waited for.
+  mutable Mutex state_mutex_;
+  bool writable_ GUARDED_BY(state_mutex_) = true;
+  std::map<KeyTexts, std::map<CandidateId, QuarantineEntry>> quarantine_ GUARDED_BY(state_mutex_);
+  std::thread retries_;
+};
+
+}  // namespace convtune::commit

@@ -1,0 +1,23 @@
+#include "server/decision/contests.h"
+
+namespace convtune::decision {
+
+bool KeepsNumericsOf(const Candidate& stock, const Candidate& candidate) {
+  return (candidate.numerical_notes & ~stock.numerical_notes) == 0 &&
+         (candidate.deterministic || !stock.deterministic);
+}
+
+uint32_t ContestsOf(const Candidate& candidate, const Candidate* stock) {
+  uint32_t contests = ContestBit(Contest::kAny);
+  if (candidate.workspace_bytes == 0) contests |= ContestBit(Contest::kNoWorkspace);
+  if (candidate.deterministic) contests |= ContestBit(Contest::kDeterministic);
+  if (stock != nullptr && KeepsNumericsOf(*stock, candidate)) {
+    contests |= ContestBit(Contest::kStockNumerics);
+  }
+  if (candidate.capturable()) contests |= ContestBit(Contest::kCapturable);
+  contests |=
+      ContestBit(ApiOf(candidate.id) == Api::kGraph ? Contest::kGraphApi : Contest::kLegacyApi);
+  return contests;
+}
+
+}  // namespace convtune::decision

@@ -1,0 +1,33 @@
+// A Contest is a kind of caller that a winner is looked for.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "proto/model/candidate.h"
+
+namespace convtune::decision {
+
+// Callers differ in what they can use. A contest is a set of candidates one of
+// which some caller will get as its answer; each has a bit in a mask. Named
+// for what its members have.
+enum class Contest {
+  kAny = 0,
+  kNoWorkspace = 1,
+  kDeterministic = 2,
+  kStockNumerics = 3,  // notes within the stock choice's, deterministic where it is
+  kCapturable = 4,
+  kGraphApi = 5,
+  kLegacyApi = 6
+};
+inline constexpr int kContests = 7;
+
+constexpr uint32_t ContestBit(Contest contest) { return 1U << static_cast<int>(contest); }
+
+// True if the candidate's numerics and determinism are within those of `stock`.
+bool KeepsNumericsOf(const Candidate& stock, const Candidate& candidate);
+
+// The contests that the candidate takes part in; `stock` may be nullptr.
+uint32_t ContestsOf(const Candidate& candidate, const Candidate* stock);
+
+}  // namespace convtune::decision

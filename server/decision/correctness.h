@@ -1,0 +1,66 @@
+// JudgeOutput says whether a candidate computes what it should, DoubtedFaults whether
+// that can be told.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/model/candidate.h"
+#include "proto/model/conv_problem.h"
+
+namespace convtune::decision {
+
+// What a worker saw of a candidate's output; see convtune.worker.v1.Checked.
+struct OutputReport {
+  std::optional<double> error;
+  double magnitude = 0;
+  int64_t nonfinite = 0;
+  std::string out_of_bounds;
+};
+
+// Largest error, as in Candidate::error, that rounding explains, given what the
+// problem's types and the candidate's notes allow; the formula and its sources
+// are in README.md. `magnitude`: of the report. At most 0.25: what is further
+// away is wrong whatever it was computed with.
+double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double magnitude);
+
+// An OutputVerdict says whether a candidate's output is right.
+struct OutputVerdict {
+  // kWrongResult, kNotFinite or kOutOfBounds; nullopt: it is right.
+  std::optional<QuarantineReason> fault;
+  std::string message;  // what is wrong, for people
+  // Its f32 inputs are rounded to TF32, which its notes do not say: it is right
+  // if they do.
+  bool uses_tf32 = false;
+};
+
+OutputVerdict JudgeOutput(const ConvProblem& problem, const Candidate& candidate,
+                          const OutputReport& report);
+
+// One candidate in the vote on whether candidates are wrong or what checks them.
+struct Vote {
+  CandidateId candidate;
+  bool is_stock = false;  // the first of its API's heuristic that ran
+  std::optional<QuarantineReason> fault;
+};
+
+// Who is right: the candidates that have a fault, or who says that they have it.
+// Engines vote, not their configs, one of which may have most of them; a legacy
+// algorithm is an engine. A fault is doubted of everybody if more than a quarter
+// of the engines have it; of an API, if all of its engines have it; and of an
+// engine, if it is the stock choice's: rather we are wrong than cuDNN's first
+// choice. Returns for each vote whether its fault is doubted; false without one.
+std::vector<bool> DoubtedFaults(const std::vector<Vote>& votes);
+
+// A Doubt counts the candidates that could not be judged.
+struct Doubt {
+  int candidates = 0;          // that could not be judged
+  bool none_is_right = false;  // and no other was found to be right
+  bool graph_stock = false;    // the graph API's stock choice is among them
+  bool legacy_stock = false;   // the legacy API's is
+  std::string why;             // for people
+};
+
+}  // namespace convtune::decision

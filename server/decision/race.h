@@ -1,0 +1,115 @@
+// A Race decides which candidates run in the next rounds, and when there have been
+// enough.
+//
+// Sequential elimination, as in racing algorithms (Maron and Moore, "Hoeffding
+// races", NIPS 1993): all run a few rounds, what is far behind leaves; those
+// that stay run together, in rounds, so that they can be compared round by
+// round, and whoever is known to be slower than the leader leaves. A race is
+// settled when everybody left is known to be slower than the leader, or as
+// fast. There is one race with a leader for each contest; who has left all of
+// its contests does not run any more.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "proto/model/enums.h"
+#include "server/decision/samples.h"
+#include "server/decision/summary.h"
+
+namespace convtune::decision {
+
+struct RacePolicy {
+  int screen_rounds = 3;
+  // Left behind after the screening: slower than the leader by this factor in
+  // each of its rounds.
+  double screen_factor = 1.1;
+  // Rounds when the race is looked at first, the screening's included; below
+  // twelve nobody can be known to be slower at `tail`.
+  int first_look = 12;
+  // From one look to the next.
+  double growth = 1.5;
+  int max_rounds = 93;
+  // As fast as the leader: known to be slower by no more than this share.
+  double equivalence = 0.015;
+  // Chance of taking one for slower, or for as fast, that is not, at one look.
+  double tail = 0.001;
+  // Rounds from which the noise may end the race, and clocks are believed to
+  // be a candidate's own.
+  int noise_rounds = 60;
+};
+
+struct Contender {
+  uint32_t contests = 0;  // mask; see contests.h
+  bool stock = false;     // does not leave before the end
+};
+
+struct RaceStep {
+  // Places of those that run next; empty if the race is over.
+  std::vector<size_t> runners;
+  int rounds = 0;
+  // Why it is over; kNone if it is not.
+  StopReason stop = StopReason::kNone;
+};
+
+// The next step of a race whose candidates gave `series` in `rounds` rounds,
+// the last of which `runners` ran (at the start: all that can run). Contenders
+// and series go by place. Pure.
+RaceStep NextStep(const RacePolicy& policy, const std::vector<Contender>& contenders,
+                  const std::vector<Series>& series, const std::vector<size_t>& runners,
+                  int rounds);
+
+// A race while it is run: who is in it, and what they gave. Value type.
+class Race {
+ public:
+  // All contenders can run.
+  Race(const RacePolicy& policy, std::vector<Contender> contenders);
+
+  // The runs of a round of the last step. REQUIRES: `place` is one of its
+  // runners, and `round` one of its rounds: rounds() up to rounds() + its
+  // number of rounds - 1.
+  void Add(size_t place, int round, const RunSample& run);
+  // It runs no more, and nothing that it gave counts.
+  void Leave(size_t place);
+  // Whose samples are not of the kind that counts leaves, see CountsHeld: they
+  // cannot be compared with the others'. Returns their places.
+  std::vector<size_t> LeaveOtherKind();
+  // Ends the last step, and gives the next one.
+  RaceStep Next();
+
+  int rounds() const { return rounds_; }
+  // Behind the last round of the last step.
+  int end_round() const { return rounds_ + step_rounds_; }
+  // Those of the last step that did not leave.
+  const std::vector<size_t>& runners() const { return runners_; }
+  // By place; samples that are discarded are 0.
+  std::vector<Series> Samples() const;
+  // Summarize(Samples()); and of whoever was known to be slower at some look,
+  // no time is below what was known then.
+  std::vector<TimeEstimate> Estimates() const;
+
+ private:
+  // What was known at some look of one that is slower: its time is at least
+  // `low` times that of `leader`.
+  struct Behind {
+    size_t leader = 0;
+    double low = 0;
+  };
+
+  void NoteWhoIsBehind(const std::vector<Series>& samples);
+
+  RacePolicy policy_;
+  std::vector<Contender> contenders_;
+  std::vector<Series> series_;  // as they came
+  std::vector<size_t> runners_;
+  std::map<size_t, Behind> behind_;
+  int rounds_ = 0;
+  int step_rounds_ = 0;
+};
+
+// The place with the lowest time, of those that ran in half of the rounds at
+// least: by the median of the ratios to the one that ran in most. REQUIRES: `places` is not empty.
+size_t Leader(const std::vector<Series>& series, const std::vector<size_t>& places);
+
+}  // namespace convtune::decision

@@ -1,0 +1,85 @@
+// Decisions about candidates: order, winner, evidence. Pure functions of
+// samples, so that they are tested without a GPU.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "proto/model/tuning.h"
+#include "server/decision/correctness.h"
+
+namespace convtune::decision {
+
+// Order of two candidates that are equally fast and cost the host the same to
+// launch: smaller workspace, then deterministic, then the text form. Strict and
+// total for distinct ids.
+bool TieBefore(const Candidate& a, const Candidate& b);
+
+// Order of two candidates that were finalised and not timed: the graph API
+// first, then heuristic rank (those without one last), then the text form.
+bool HeuristicBefore(const Candidate& a, const Candidate& b);
+
+// The best of `eligible`, all of which ran(); nullptr if there is none. Timed
+// ones come before finalised ones. Those whose interval overlaps that of the
+// lowest median are tied with it. Of these, the ones that are clearly dearer to
+// launch than the cheapest one (IsCheaperToLaunch) come behind the others, and
+// the first by TieBefore wins.
+// `stock` (may be nullptr) wins, if it is among `eligible` and timed, unless
+// its interval is wholly above that of the fastest; then only what is wholly
+// below the stock choice's can win, so that nothing replaces it within noise.
+const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const Candidate* stock);
+
+// Orders: the winner without constraints, then timed ones by median with ties
+// as in PickWinner, then finalised ones by heuristic rank, then the rest.
+void RankCandidates(std::vector<Candidate>* candidates);
+
+// What happened while a tuning was made, beyond its candidates' outcomes.
+struct TuningCircumstances {
+  bool first_configs_only = false;  // a heuristic look-up that stopped early
+  bool one_api = false;             // candidates of one API were timed, by request
+  bool listing_cut = false;         // the budget or the candidate limit ended the listing
+  bool race_cut = false;            // the budget ended the race before it was decided
+  bool cut_off = false;             // the budget ended while the worker was at one candidate
+  bool find_left_out = false;       // the problem is too large for cudnnFind*
+  bool clock_failed = false;        // nothing was timed, since the worker's clocks do not agree
+  Doubt doubt = {};                 // results that could not be judged
+};
+
+// Ranks the candidates and sets evidence and why it is incomplete. Nothing timed,
+// or no result judged to be right, is HEURISTIC (kNone if nothing ran); any other
+// reason makes it INCOMPLETE; else it is MEASURED.
+void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning);
+
+// True if candidates that need too much memory are all that is missing.
+inline bool IsIncompleteForMemoryOnly(Evidence evidence, uint32_t incomplete) {
+  return evidence == Evidence::kIncomplete && incomplete == ReasonBit(IncompleteReason::kMemory);
+}
+
+// Where what an API's heuristic lists first failed, or is quarantined, the
+// stock choice is another one than programs run: then the tuning says so, and is
+// not MEASURED.
+void NoteFailedStock(Tuning* tuning);
+
+// True for a stock choice whose result could not be judged. It stays an answer,
+// as programs run it anyway, but is no better than cuDNN's heuristic, and is not
+// published. `incomplete` and `candidates` are the tuning's.
+bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete,
+                     const std::vector<Candidate>& candidates);
+
+// After candidates were quarantined. Where nothing that ran is left, the tuning
+// is incomplete, so that any with a result takes its place. See NoteFailedStock
+// besides.
+void NoteQuarantined(Tuning* tuning);
+
+// True if both were timed in part, `stored` has timed nothing of the APIs that
+// `made` knows, and one is as clean as the other: nothing is lost if `made`,
+// with what it can carry over, takes the place of `stored`.
+bool AddsAnotherApi(const Tuning& stored, const Tuning& made);
+
+// Where both were timed in part, one is as clean as the other, and `made` knows
+// nothing of an API that `stored` has timed, takes these candidates over with
+// their conditions, and ranks anew. Returns whether it did.
+bool CarryOverOtherApi(const Tuning& stored, Tuning* made);
+
+}  // namespace convtune::decision

@@ -1,0 +1,97 @@
+#include "server/decision/samples.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace convtune::decision {
+namespace {
+
+// Boost clocks move by a few percent from one kernel to the next; what is
+// beyond it slows a kernel by more than the differences that matter.
+constexpr double kLowestShare = 0.96;
+
+constexpr int kPasses = 3;
+
+// The value that three quarters are at most; 1 of nothing.
+double UpperQuartile(std::vector<double>* values) {
+  if (values->empty()) return 1;
+  const size_t place = (3 * values->size() + 3) / 4 - 1;
+  const auto at = values->begin() + static_cast<std::ptrdiff_t>(place);
+  std::nth_element(values->begin(), at, values->end());
+  return *at;
+}
+
+bool HasClock(const Series& runs, size_t round) {
+  return round < runs.size() && runs[round].valid() && runs[round].sm_clock_mhz > 0;
+}
+
+}  // namespace
+
+bool CountsHeld(const Series& runs) {
+  int held = 0;
+  int unheld = 0;
+  for (const RunSample& run : runs) {
+    if (run.valid()) ++(run.held ? held : unheld);
+  }
+  return held >= unheld;
+}
+
+bool CountsHeld(const std::vector<Series>& series) {
+  int held = 0;
+  int unheld = 0;
+  for (const Series& runs : series) {
+    const bool any =
+        std::any_of(runs.begin(), runs.end(), [](const RunSample& run) { return run.valid(); });
+    if (any) ++(CountsHeld(runs) ? held : unheld);
+  }
+  return held >= unheld;
+}
+
+void DiscardOtherKind(std::vector<Series>* series) {
+  const bool held = CountsHeld(*series);
+  for (Series& runs : *series) {
+    for (RunSample& run : runs) {
+      if (run.held != held) run.time_us = 0;
+    }
+  }
+}
+
+int DiscardSlowClocks(std::vector<Series>* series) {
+  size_t rounds = 0;
+  for (const Series& runs : *series) rounds = std::max(rounds, runs.size());
+  std::vector<double> of_round(rounds, 1);
+  std::vector<double> of_candidate(series->size(), 1);
+  std::vector<double> clocks;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    for (size_t i = 0; i < series->size(); ++i) {
+      clocks.clear();
+      for (size_t round = 0; round < rounds; ++round) {
+        if (!HasClock((*series)[i], round)) continue;
+        clocks.push_back((*series)[i][round].sm_clock_mhz / of_round[round]);
+      }
+      of_candidate[i] = UpperQuartile(&clocks);
+    }
+    for (size_t round = 0; round < rounds; ++round) {
+      clocks.clear();
+      for (size_t i = 0; i < series->size(); ++i) {
+        if (!HasClock((*series)[i], round)) continue;
+        clocks.push_back((*series)[i][round].sm_clock_mhz / of_candidate[i]);
+      }
+      of_round[round] = UpperQuartile(&clocks);
+    }
+  }
+  int discarded = 0;
+  for (size_t i = 0; i < series->size(); ++i) {
+    Series& runs = (*series)[i];
+    for (size_t round = 0; round < runs.size(); ++round) {
+      if (HasClock(runs, round) &&
+          runs[round].sm_clock_mhz < kLowestShare * of_candidate[i] * of_round[round]) {
+        runs[round].time_us = 0;
+        ++discarded;
+      }
+    }
+  }
+  return discarded;
+}
+
+}  // namespace convtune::decision

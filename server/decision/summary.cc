@@ -1,0 +1,51 @@
+#include "server/decision/summary.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/model/candidate.h"
+#include "server/decision/intervals.h"
+#include "server/decision/race.h"
+
+namespace convtune::decision {
+namespace {
+
+// On either side: 99% in all.
+constexpr double kTail = 0.005;
+
+TimeEstimate SummarizeAlone(const Series& series) {
+  Candidate candidate;
+  std::vector<double> clocks;
+  for (const RunSample& run : series) {
+    candidate.samples_us.push_back(static_cast<float>(run.time_us));
+    if (run.valid() && run.sm_clock_mhz > 0) clocks.push_back(run.sm_clock_mhz);
+  }
+  SummarizeSamples(&candidate);
+  return {candidate.median_us, candidate.q1_us,        candidate.q3_us,          candidate.low_us,
+          candidate.high_us,   candidate.sample_count, Median(std::move(clocks))};
+}
+
+}  // namespace
+
+std::vector<TimeEstimate> Summarize(const std::vector<Series>& series) {
+  std::vector<TimeEstimate> estimates;
+  std::vector<size_t> places;
+  for (size_t place = 0; place < series.size(); ++place) {
+    estimates.push_back(SummarizeAlone(series[place]));
+    if (estimates.back().sample_count > 0) places.push_back(place);
+  }
+  if (places.empty()) return estimates;
+  const size_t leader = Leader(series, places);
+  const double unit = estimates[leader].median_us;
+  for (const size_t place : places) {
+    const RatioEstimate ratio = EstimateRatio(series[place], series[leader], kTail);
+    if (ratio.rounds == 0) continue;
+    TimeEstimate& estimate = estimates[place];
+    estimate.median_us = unit * std::max(ratio.median, 1.0);
+    estimate.low_us = unit * ratio.interval.low;
+    estimate.high_us = std::max(unit * ratio.interval.high, estimate.median_us);
+  }
+  return estimates;
+}
+
+}  // namespace convtune::decision

@@ -1,0 +1,477 @@
+#include "server/devices/device_runner.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
+#include "spdlog/spdlog.h"
+
+namespace convtune::devices {
+namespace {
+
+// How often a thread without work looks after its worker.
+constexpr absl::Duration kTick = absl::Milliseconds(500);
+// Of how long work took, in nanoseconds: a heuristic takes milliseconds, a
+// tuning seconds, an exhaustive one minutes.
+constexpr std::array<int64_t, 14> kWorkBounds = {
+    1'000'000,      5'000'000,      10'000'000,      50'000'000,       100'000'000,
+    500'000'000,    1'000'000'000,  2'000'000'000,   5'000'000'000,    10'000'000'000,
+    30'000'000'000, 60'000'000'000, 300'000'000'000, 1'800'000'000'000};
+
+// What a tuning has left at least after it lost a worker, so that it is answered
+// with what can be known by then.
+constexpr absl::Duration kLastAttempt = absl::Seconds(1);
+
+// Says when what is late has to give way: the queue is shut, or other work waits
+// for long.
+class Patience {
+ public:
+  Patience(const jobs::TuningQueue* queue, absl::Duration patience)
+      : queue_(queue), patience_(patience) {}
+
+  bool Over() {
+    if (queue_->shut()) return true;
+    const absl::Time now = absl::Now();
+    waits_since_ = queue_->depth() > 0 ? std::min(waits_since_, now) : absl::InfiniteFuture();
+    return now - waits_since_ >= patience_;
+  }
+
+ private:
+  const jobs::TuningQueue* const queue_;
+  const absl::Duration patience_;
+  absl::Time waits_since_ = absl::InfiniteFuture();
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(Options options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> token, CancelToken::Create());
+  return std::unique_ptr<DeviceRunner>(new DeviceRunner(std::move(options), std::move(token)));
+}
+
+DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
+    : options_(std::move(options)),
+      environment_text_(options_.device.environment.ToText()),
+      self_check_key_(workers::SelfCheckBook::KeyOf(options_.device)),
+      token_(std::move(token)),
+      judge_({[this]() -> absl::StatusOr<workers::WorkerClient*> {
+                RETURN_IF_ERROR(EnsureWorker());
+                return client_.get();
+              },
+              [this] { return TakeLoss(); }, [this] { client_.reset(); }, token_.get()}),
+      succeeded_(kWorkBounds),
+      failed_(kWorkBounds),
+      cancelled_(kWorkBounds),
+      backoff_(options_.backoff_initial) {
+  status_.name = options_.device.name;
+  status_.environment = options_.device.environment.Name();
+  if (options_.self_checks != nullptr) {
+    status_.self_check = options_.self_checks->Find(self_check_key_).passed;
+  }
+  options_.queue->AddAvailable(1);
+  // Whatever the worker is at then, it may never end by itself. An item that is
+  // taken just now resets the token, and asks for the GPU after that.
+  if (options_.gpu_health != nullptr) {
+    options_.gpu_health->SetInterrupt(options_.device.name, [this] { token_->Cancel(); });
+  }
+  thread_ = std::thread([this] { Loop(); });
+}
+
+DeviceRunner::~DeviceRunner() { Join(); }
+
+void DeviceRunner::Join() {
+  if (options_.gpu_health != nullptr)
+    options_.gpu_health->SetInterrupt(options_.device.name, nullptr);
+  if (thread_.joinable()) thread_.join();
+}
+
+workers::DeviceStatus DeviceRunner::Status() const {
+  const absl::Status health = CheckHealth();
+  MutexLock lock(mutex_);
+  workers::DeviceStatus status = status_;
+  if (!health.ok()) {
+    status.state = workers::DeviceState::kUnavailable;
+    status.reason = std::string(health.message());
+  }
+  return status;
+}
+
+absl::Status DeviceRunner::CheckHealth() const {
+  return options_.gpu_health != nullptr ? options_.gpu_health->Check(options_.device.name)
+                                        : absl::OkStatus();
+}
+
+void DeviceRunner::DropStaleWorker() {
+  const bool stale =
+      options_.gpu_health != nullptr && options_.gpu_health->TakeStale(options_.device.name);
+  if (client_ == nullptr || (!stale && CheckHealth().ok())) return;
+  spdlog::info("{}: ending the worker for what happened to the GPU", options_.device.name);
+  client_.reset();
+  SetState(workers::DeviceState::kIdle);
+}
+
+void DeviceRunner::AddWork(std::vector<workers::WorkStats>* work) const {
+  work->push_back({options_.device.name, "succeeded", succeeded_.Snapshot()});
+  work->push_back({options_.device.name, "failed", failed_.Snapshot()});
+  work->push_back({options_.device.name, "cancelled", cancelled_.Snapshot()});
+}
+
+void DeviceRunner::SetState(workers::DeviceState state, const std::string& reason) {
+  MutexLock lock(mutex_);
+  status_.state = state;
+  status_.reason = reason;
+  status_.worker_pid = client_ != nullptr ? client_->pid() : 0;
+}
+
+void DeviceRunner::SetAvailable(bool available) {
+  if (available_ == available) return;
+  available_ = available;
+  options_.queue->AddAvailable(available ? 1 : -1);
+}
+
+void DeviceRunner::Loop() {
+  while (!options_.queue->shut()) {
+    DropStaleWorker();
+    if (StandsBack()) {
+      absl::SleepFor(std::min(kTick / 10, options_.backoff_initial));
+      continue;
+    }
+    const std::shared_ptr<jobs::WorkItem> item =
+        options_.queue->Take(std::min(kTick, options_.idle_timeout), token_.get());
+    DropStaleWorker();
+    if (item == nullptr) {
+      Idle();
+      continue;
+    }
+    if (available_) SetState(workers::DeviceState::kBusy);
+    ++requests_;
+    Late late;
+    const absl::Time start = absl::Now();
+    jobs::WorkResult result = Execute(item, &late);
+    // What was cut off is nobody's wish but the GPU's.
+    if (const absl::Status health = CheckHealth();
+        absl::IsCancelled(result.status) && !health.ok()) {
+      SetAvailable(false);
+      SetState(workers::DeviceState::kIdle);
+      result.status = health;
+    }
+    if (!available_ && absl::IsUnavailable(result.status) && options_.queue->available() > 0) {
+      --requests_;
+      options_.queue->PutBack(item);
+      continue;
+    }
+    Histogram& outcome = result.status.ok()                 ? succeeded_
+                         : absl::IsCancelled(result.status) ? cancelled_
+                                                            : failed_;
+    outcome.Record(absl::ToInt64Nanoseconds(absl::Now() - start));
+    if (result.status.ok()) {
+      backoff_ = options_.backoff_initial;
+    } else {
+      spdlog::warn("{}: {}: {}", options_.device.name, item->spec.key.problem_text,
+                   result.status.ToString());
+    }
+    idle_since_ = absl::Now();
+    const bool pending = client_ != nullptr && client_->pending();
+    if (client_ != nullptr && !pending) {
+      SetState(workers::DeviceState::kReady);
+    } else if (available_ && absl::IsCancelled(result.status)) {
+      SetState(workers::DeviceState::kIdle);
+    }
+    options_.queue->Finish(item, result);
+    if (pending || !late.suspects.empty()) FinishLate(item->spec, std::move(late));
+  }
+  client_.reset();
+  SetState(workers::DeviceState::kIdle);
+}
+
+bool DeviceRunner::StandsBack() {
+  if (!CheckHealth().ok()) {
+    SetAvailable(false);
+    return options_.queue->available() > 0;
+  }
+  return !available_ && absl::Now() < not_before_ && options_.queue->available() > 0;
+}
+
+void DeviceRunner::Idle() {
+  if (client_ == nullptr) return;
+  if (!client_->Alive()) {
+    {
+      MutexLock lock(mutex_);
+      ++status_.worker_deaths;
+    }
+    spdlog::warn("{}: the idle worker ended", options_.device.name);
+    client_.reset();
+    PauseBeforeStart(false);
+    SetState(workers::DeviceState::kIdle);
+  } else if (absl::Now() - idle_since_ >= options_.idle_timeout) {
+    spdlog::info("{}: ending the idle worker", options_.device.name);
+    client_.reset();
+    SetState(workers::DeviceState::kIdle);
+  }
+}
+
+void DeviceRunner::PauseBeforeStart(bool longer) {
+  not_before_ = absl::Now() + backoff_;
+  if (longer) backoff_ = std::min(backoff_ * 2, options_.backoff_max);
+}
+
+absl::Status DeviceRunner::EnsureWorker() {
+  if (absl::Status health = CheckHealth(); !health.ok()) {
+    SetAvailable(false);
+    return health;
+  }
+  if (client_ != nullptr && !client_->Alive()) {
+    MutexLock lock(mutex_);
+    ++status_.worker_deaths;
+    client_.reset();
+  }
+  std::string reason;
+  int more_steps_lost = 0;
+  for (int attempt = 0; client_ == nullptr && attempt < kStartAttempts; ++attempt) {
+    const absl::Duration pause = not_before_ - absl::Now();
+    if (!available_ && (attempt > 0 || pause > absl::ZeroDuration())) {
+      // Known to be broken: one attempt, and none before its time.
+      reason = start_failure_;
+      break;
+    }
+    if (pause > absl::ZeroDuration() && token_->WaitFor(pause)) {
+      return absl::CancelledError("cancelled");
+    }
+    {
+      MutexLock lock(mutex_);
+      ++status_.worker_starts;
+    }
+    const auto lost_steps = [this] {
+      return options_.self_checks != nullptr
+                 ? options_.self_checks->Find(self_check_key_).lost_steps
+                 : 0;
+    };
+    const uint32_t lost_before = lost_steps();
+    workers::WorkerClient::Options start{options_.device.worker_argv, environment_text_,
+                                         options_.hang_timeout, token_.get()};
+    start.self_checks = options_.self_checks;
+    start.self_check_key = self_check_key_;
+    absl::StatusOr<std::unique_ptr<workers::WorkerClient>> client =
+        workers::WorkerClient::Start(std::move(start));
+    if (client.ok()) {
+      client_ = *std::move(client);
+      TakeSelfCheck();
+      break;
+    }
+    if (absl::IsCancelled(client.status())) return client.status();
+    reason = std::string(client.status().message());
+    spdlog::error("{}: cannot start the worker: {}", options_.device.name, reason);
+    start_failure_ = reason;
+    // The next worker leaves that step of its self-check out. A GPU on which
+    // more steps are lost than that is broken as a whole.
+    if (lost_steps() != lost_before && ++more_steps_lost <= kMostStepsLost) {
+      --attempt;
+      continue;
+    }
+    PauseBeforeStart(true);
+    if (available_) SetState(workers::DeviceState::kBackingOff, reason);
+  }
+  if (client_ == nullptr) {
+    SetAvailable(false);
+    SetState(workers::DeviceState::kUnavailable, reason);
+    return absl::UnavailableError(absl::StrCat("no worker can be started: ", reason));
+  }
+  SetAvailable(true);
+  SetState(workers::DeviceState::kBusy);
+  return absl::OkStatus();
+}
+
+void DeviceRunner::TakeSelfCheck() {
+  const SelfCheck& check = client_->self_check();
+  MutexLock lock(mutex_);
+  if (check.known && check != status_.self_check) {
+    const std::vector<std::string> failed = FailedInstruments(ToMask(check));
+    if (failed.empty()) {
+      spdlog::info("{}: the worker's self-check found nothing wrong", options_.device.name);
+    } else {
+      spdlog::warn("{}: the worker's self-check failed: {}\n{}", options_.device.name,
+                   absl::StrJoin(failed, ", "), check.details);
+    }
+  }
+  status_.self_check = check;
+}
+
+workers::WorkerLoss DeviceRunner::TakeLoss() {
+  workers::WorkerLoss loss = *client_->loss();
+  client_.reset();
+  if (token_->cancelled()) return loss;
+  {
+    MutexLock lock(mutex_);
+    ++status_.worker_deaths;
+  }
+  spdlog::warn("{}: lost the worker: {}{}", options_.device.name, loss.reason,
+               loss.killed_from_outside ? ", from outside" : "");
+  // A candidate's fault says nothing about the next start.
+  PauseBeforeStart(!loss.suspect);
+  SetState(workers::DeviceState::kBackingOff, loss.reason);
+  return loss;
+}
+
+absl::StatusOr<std::optional<QuarantineEntry>> DeviceRunner::Judge(const jobs::WorkSpec& spec,
+                                                                   const CandidateId& suspect,
+                                                                   const JudgeLimits& limits) {
+  ASSIGN_OR_RETURN(std::optional<QuarantineEntry> entry, judge_.Judge(spec, suspect, limits));
+  if (entry) Quarantine(spec.key, *entry);
+  return entry;
+}
+
+void DeviceRunner::Quarantine(const TuningKey& key, QuarantineEntry entry) {
+  entry.key = key;
+  entry.create_time = options_.clock->Now();
+  spdlog::warn("{}: quarantined {} of {} ({}): {}", options_.device.name, ToText(entry.candidate),
+               key.problem_text, Name(entry.reason), entry.message);
+  options_.committer->Quarantine(entry);
+}
+
+void DeviceRunner::RequalifyTimedOutCandidates(const Tuning& tuning, absl::Duration budget,
+                                               const workers::WorkerClient& client) {
+  const bool has_gpu = client.hello().has_gpu();
+  const auto was_tried = [has_gpu](CandidateStatus status) {
+    // A plan that was only built has not been run.
+    if (status == CandidateStatus::kFinalized) return !has_gpu;
+    return status != CandidateStatus::kSkippedBudget && status != CandidateStatus::kQuarantined &&
+           status != CandidateStatus::kUnjudged;
+  };
+  const auto lifted = [&](const QuarantineEntry& entry) {
+    if (entry.HoldsFor(budget, client.hello().checker_version())) return false;
+    return std::any_of(tuning.candidates.begin(), tuning.candidates.end(), [&](const Candidate& c) {
+      return c.id == entry.candidate && was_tried(c.status);
+    });
+  };
+  const absl::Status status = options_.committer->LiftQuarantine(tuning.key, lifted);
+  if (!status.ok()) spdlog::error("could not lift a quarantine: {}", status.ToString());
+}
+
+bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* late) {
+  client_->SetGivesWay(gives_way);
+  const absl::Status status = client_->FinishPending(absl::InfiniteFuture());
+  if (status.ok()) client_->CloseProblem().IgnoreError();
+  if (client_->pending()) {
+    client_.reset();
+    return false;
+  }
+  client_->SetGivesWay(nullptr);
+  if (!client_->loss()) return true;
+  const workers::WorkerLoss loss = TakeLoss();
+  if (loss.suspect && !loss.killed_from_outside) {
+    const auto suspect = late->candidates.find(*loss.suspect);
+    if (suspect != late->candidates.end()) late->suspects.push_back(suspect->second);
+  }
+  return true;
+}
+
+void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
+  Patience patience(options_.queue, options_.late_patience);
+  const auto gives_way = [&patience] { return patience.Over(); };
+  const bool pending = client_ != nullptr && client_->pending();
+  if (!pending || FinishPending(gives_way, &late)) {
+    for (const CandidateId& suspect : late.suspects) {
+      const auto judged = Judge(spec, suspect, {absl::InfiniteFuture(), gives_way});
+      if (judged.ok()) continue;
+      spdlog::info("{}: {} of {} is not tried alone: {}", options_.device.name, ToText(suspect),
+                   spec.key.problem_text, judged.status().ToString());
+      break;
+    }
+  }
+  if (available_)
+    SetState(client_ != nullptr ? workers::DeviceState::kReady : workers::DeviceState::kIdle);
+  idle_since_ = absl::Now();
+}
+
+jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& item, Late* late) {
+  const TuningKey& key = item->spec.key;
+  const absl::Duration budget = item->spec.options.time_budget;
+  tuning::RunnerInput input{item->spec,
+                            options_.device.provenance,
+                            options_.committer->QuarantinedOf(key),
+                            {},
+                            options_.clock,
+                            [this, &item](const jobs::WorkProgress& progress) {
+                              options_.queue->Report(item, progress);
+                            }};
+  int outside_kills = 0;
+  int unexplained = 0;
+  absl::Time end = absl::InfiniteFuture();  // of the budget, however many workers it takes
+  while (true) {
+    if (token_->cancelled()) return {absl::CancelledError("cancelled")};
+    if (const absl::Status status = EnsureWorker(); !status.ok()) return {status};
+    const int checker_version = client_->hello().checker_version();
+    // A quarantine ends by a candidate's being tried: on a GPU, by its being run.
+    const bool tries = !client_->hello().has_gpu() ||
+                       (item->spec.kind == jobs::WorkKind::kTune && client_->measures());
+    if (tries) {
+      std::erase_if(input.quarantined, [budget, checker_version](const auto& entry) {
+        return !entry.second.HoldsFor(budget, checker_version);
+      });
+    }
+    const absl::Duration left = end - absl::Now();
+    const bool last_attempt = left <= kLastAttempt;
+    input.spec.options.time_budget = std::min(budget, std::max(left, kLastAttempt));
+    const tuning::RunnerOutput output = tuning::RunTuning(input, options_.sampling, client_.get());
+    late->candidates = output.candidates;
+    if (end == absl::InfiniteFuture() && output.began) {
+      end = *output.began + budget;
+      input.spec.options.wait_idle = absl::ZeroDuration();
+    }
+    for (const QuarantineEntry& entry : output.wrong) {
+      Quarantine(key, entry);
+      input.quarantined.emplace(entry.candidate, entry);
+    }
+    if (output.tuning.ok()) {
+      if (tries) RequalifyTimedOutCandidates(*output.tuning, budget, *client_);
+      return {absl::OkStatus(),
+              options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
+    }
+    if (!client_->loss()) return {output.tuning.status()};
+    const workers::WorkerLoss loss = TakeLoss();
+    if (token_->cancelled()) return {absl::CancelledError("cancelled")};
+    if (loss.killed_from_outside) {
+      if (++outside_kills > kOutsideKills) {
+        return {absl::UnavailableError("the worker is killed from outside again and again")};
+      }
+    } else {
+      const auto suspect =
+          loss.suspect ? output.candidates.find(*loss.suspect) : output.candidates.end();
+      const bool suspected = suspect != output.candidates.end();
+      bool explained = false;
+      if (suspected) {
+        // Tried as in the whole item: what is slow is not to be taken for hung.
+        const auto guilt = Judge(item->spec, suspect->second, {end, nullptr});
+        if (guilt.ok() && *guilt) {
+          input.quarantined.emplace(suspect->second, **guilt);
+        } else if (absl::IsDeadlineExceeded(guilt.status())) {
+          input.left_out.insert(suspect->second);
+          late->suspects.push_back(suspect->second);
+        } else if (!guilt.ok()) {
+          return {guilt.status()};
+        }
+        explained = !guilt.ok() || *guilt;
+      }
+      if (!explained) {
+        if (!suspected && input.spec.options.api == Api::kAny) {
+          // The legacy search runs what it lists: the graph API may do without it.
+          input.spec.options.api = Api::kGraph;
+        }
+        if (++unexplained > kUnexplainedDeaths) {
+          return {absl::UnavailableError(absl::StrCat(
+              "the worker died ", unexplained, " times, blaming no candidate: ", loss.reason))};
+        }
+      }
+    }
+    if (last_attempt) {
+      return {absl::UnavailableError(
+          absl::StrCat("the budget ended after the worker was lost again: ", loss.reason))};
+    }
+  }
+}
+
+}  // namespace convtune::devices

@@ -1,0 +1,144 @@
+// A DeviceRunner is one device: its thread, its worker process, and what is done when the worker
+// dies.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/base/cancel_token.h"
+#include "proto/base/clock.h"
+#include "proto/base/histogram.h"
+#include "proto/base/mutex.h"
+#include "server/commit/committer.h"
+#include "server/devices/gpu_health.h"
+#include "server/devices/suspect_judge.h"
+#include "server/jobs/tuning_queue.h"
+#include "server/tuning/tuning_runner.h"
+#include "server/workers/device.h"
+#include "server/workers/worker_client.h"
+
+namespace convtune::devices {
+
+// Thread-safe.
+class DeviceRunner {
+ public:
+  struct Options {
+    workers::DeviceSpec device;
+    jobs::TuningQueue* queue = nullptr;      // of the device's environment; outlives it
+    commit::Committer* committer = nullptr;  // outlives it
+    const Clock* clock = nullptr;            // outlives it
+    GpuHealth* gpu_health = nullptr;         // outlives it; nullptr: nothing is known of the GPU
+    workers::SelfCheckBook* self_checks = nullptr;  // outlives it; nullptr: nothing is remembered
+    // As in Tuner::Options.
+    absl::Duration idle_timeout;
+    absl::Duration backoff_initial;
+    absl::Duration backoff_max;
+    absl::Duration hang_timeout;
+    absl::Duration late_patience;
+    tuning::SamplingPolicy sampling;
+  };
+
+  // Starts the thread; the worker is started when there is work.
+  static absl::StatusOr<std::unique_ptr<DeviceRunner>> Create(Options options);
+  // The queue must be shut.
+  ~DeviceRunner();
+
+  workers::DeviceStatus Status() const;
+  // Items that a worker was asked for.
+  int64_t requests() const { return requests_.load(); }
+  // Adds what its work came to and took, outcome by outcome.
+  void AddWork(std::vector<workers::WorkStats>* work) const;
+  // Ends at once whatever the device does; the queue must be shut.
+  void Cancel() { token_->Cancel(); }
+  // Ends the worker and the thread once the running item is through; the queue
+  // must be shut.
+  void Join();
+
+ private:
+  // What an item leaves behind when it is answered.
+  struct Late {
+    std::map<int, CandidateId> candidates;  // that the worker listed, by its index
+    std::vector<CandidateId> suspects;      // that there was no time to try alone
+  };
+
+  // Failed starts after which an item is given up.
+  static constexpr int kStartAttempts = 3;
+  // Steps of a self-check that may be lost in one start.
+  static constexpr int kMostStepsLost = 2;
+  // Kills from outside, and deaths that no candidate can be blamed for, that
+  // one item is tried again after.
+  static constexpr int kOutsideKills = 5;
+  static constexpr int kUnexplainedDeaths = 2;
+
+  DeviceRunner(Options options, std::unique_ptr<CancelToken> token);
+
+  void Loop();
+  void Idle();
+  // UNAVAILABLE if the GPU is lost.
+  absl::Status CheckHealth() const;
+  // Ends a worker that must not be used any more: the GPU is lost, or an
+  // application's Xid was reported of it.
+  void DropStaleWorker();
+  // True if it is better to leave the queue to other devices.
+  bool StandsBack();
+  // `late` is what is left to do.
+  jobs::WorkResult Execute(const std::shared_ptr<jobs::WorkItem>& item, Late* late);
+  // Waits for a worker that the item left at work, and finds out what workers
+  // hung on, or died of, that were lost too late. Gives way to other work.
+  void FinishLate(const jobs::WorkSpec& spec, Late late);
+  // False if the worker is at it still, and it was ended to give way.
+  bool FinishPending(const std::function<bool()>& gives_way, Late* late);
+  // Sees to it that client_ is there and alive. UNAVAILABLE or CANCELLED.
+  absl::Status EnsureWorker();
+  // As SuspectJudge::Judge; quarantines the suspect if it is guilty.
+  absl::StatusOr<std::optional<QuarantineEntry>> Judge(const jobs::WorkSpec& spec,
+                                                       const CandidateId& suspect,
+                                                       const JudgeLimits& limits);
+  // Fills in key and time.
+  void Quarantine(const TuningKey& key, QuarantineEntry entry);
+  // Lifts quarantines that did not hold for this tuning, of candidates that it
+  // tried and did not quarantine anew. `client` made the tuning.
+  void RequalifyTimedOutCandidates(const Tuning& tuning, absl::Duration budget,
+                                   const workers::WorkerClient& client);
+  // Takes note of the loss of client_ and drops it.
+  workers::WorkerLoss TakeLoss();
+  void PauseBeforeStart(bool longer);
+  // Takes note of what the new worker found.
+  void TakeSelfCheck();
+  void SetState(workers::DeviceState state, const std::string& reason = "");
+  void SetAvailable(bool available);
+
+  const Options options_;
+  const std::string environment_text_;
+  const std::string self_check_key_;
+  const std::unique_ptr<CancelToken> token_;
+  const SuspectJudge judge_;
+  std::atomic<int64_t> requests_{0};
+  Histogram succeeded_;
+  Histogram failed_;
+  Histogram cancelled_;
+
+  // The thread's own.
+  std::unique_ptr<workers::WorkerClient> client_;
+  absl::Duration backoff_;
+  absl::Time not_before_ = absl::InfinitePast();
+  absl::Time idle_since_ = absl::InfinitePast();
+  bool available_ = true;
+  std::string start_failure_;  // the last one
+
+  mutable Mutex mutex_;
+  workers::DeviceStatus status_ GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace convtune::devices

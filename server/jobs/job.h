@@ -1,0 +1,55 @@
+// A JobSnapshot is a job as callers see it, a JobRequest asks for one.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/model/conv_problem.h"
+#include "server/jobs/work_spec.h"
+
+namespace convtune::jobs {
+
+enum class JobState { kQueued = 1, kRunning = 2, kSucceeded = 3, kFailed = 4, kCancelled = 5 };
+
+struct JobSnapshot {
+  std::string name;  // "jobs/N"
+  JobState state = JobState::kQueued;
+  std::string environment;
+  int problem_count = 0;
+  int succeeded_count = 0;
+  int failed_count = 0;
+  int skipped_count = 0;
+  std::string current_problem;
+  int current_candidates_done = 0;
+  int current_candidates_total = 0;
+  std::vector<std::string> failures;  // at most 20
+  absl::Time create_time;
+  std::optional<absl::Time> end_time;
+  bool persisted = true;
+
+  bool ended() const {
+    return state == JobState::kSucceeded || state == JobState::kFailed ||
+           state == JobState::kCancelled;
+  }
+};
+
+using JobCallback = std::function<void(const JobSnapshot&)>;
+
+struct JobRequest {
+  std::string environment;
+  std::vector<ConvProblem> problems;
+  TuningOptions options;
+  bool force = false;
+  Priority priority = Priority::kBackground;
+  std::string request_id;
+};
+
+struct JobPage {
+  std::vector<JobSnapshot> jobs;
+  std::string next_page_token;
+};
+
+}  // namespace convtune::jobs

@@ -1,0 +1,237 @@
+#include "server/jobs/job_table.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::jobs {
+
+JobTable::JobTable(const Clock* clock) : clock_(clock), notifier_([this] { RunNotifier(); }) {}
+
+JobTable::~JobTable() { Stop(); }
+
+JobTable::Created JobTable::Create(const std::string& environment, int problem_count,
+                                   int skipped_count, const std::string& request_id) {
+  MutexLock lock(mutex_);
+  if (!request_id.empty()) {
+    const auto known = by_request_.find(request_id);
+    if (known != by_request_.end()) return {jobs_.at(known->second)->snapshot, false};
+  }
+  auto job = std::make_shared<Job>();
+  job->number = next_job_++;
+  job->request_id = request_id;
+  job->snapshot.name = absl::StrCat("jobs/", job->number);
+  job->snapshot.environment = environment;
+  job->snapshot.problem_count = problem_count;
+  job->snapshot.succeeded_count = skipped_count;
+  job->snapshot.skipped_count = skipped_count;
+  job->snapshot.create_time = clock_->Now();
+  jobs_.emplace(job->number, job);
+  if (!request_id.empty()) by_request_.emplace(request_id, job->number);
+  EndIfComplete(job.get());
+  return {job->snapshot, true};
+}
+
+absl::StatusOr<std::shared_ptr<JobTable::Job>> JobTable::Find(const std::string& name) const {
+  absl::string_view digits = name;
+  uint64_t number = 0;
+  if (!absl::ConsumePrefix(&digits, "jobs/") || !absl::SimpleAtoi(digits, &number)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("name: must be \"jobs/\" and a number, is \"", name, "\""));
+  }
+  const auto found = jobs_.find(number);
+  if (found == jobs_.end()) return absl::NotFoundError(absl::StrCat("there is no ", name));
+  return found->second;
+}
+
+void JobTable::Changed(const Job& job) {
+  for (const uint64_t token : job.watchers) {
+    Watcher& watcher = *watchers_.at(token);
+    if (!watcher.dirty) to_tell_.push_back(token);
+    watcher.dirty = true;
+  }
+  wake_.Signal();
+}
+
+void JobTable::End(Job* job, JobState state) {
+  job->snapshot.state = state;
+  job->snapshot.end_time = clock_->Now();
+  job->snapshot.current_problem.clear();
+  job->snapshot.current_candidates_done = 0;
+  job->snapshot.current_candidates_total = 0;
+  job->subscriptions.clear();
+  Changed(*job);
+  ended_.push_back(job->number);
+  while (ended_.size() > kKeptEnded) {
+    const auto oldest = jobs_.find(ended_.front());
+    by_request_.erase(oldest->second->request_id);
+    jobs_.erase(oldest);
+    ended_.pop_front();
+  }
+}
+
+void JobTable::EndIfComplete(Job* job) {
+  const JobSnapshot& snapshot = job->snapshot;
+  if (snapshot.succeeded_count + snapshot.failed_count < snapshot.problem_count) return;
+  End(job, snapshot.failed_count > 0 ? JobState::kFailed : JobState::kSucceeded);
+}
+
+bool JobTable::AddSubscription(const std::string& name, uint64_t number) {
+  MutexLock lock(mutex_);
+  const auto job = Find(name);
+  if (!job.ok() || (*job)->snapshot.ended()) return false;
+  (*job)->subscriptions.push_back(number);
+  return true;
+}
+
+void JobTable::Progress(const std::string& name, const std::string& problem_text,
+                        const WorkProgress& progress) {
+  MutexLock lock(mutex_);
+  const auto job = Find(name);
+  if (!job.ok() || (*job)->snapshot.ended()) return;
+  JobSnapshot& snapshot = (*job)->snapshot;
+  snapshot.state = JobState::kRunning;
+  snapshot.current_problem = problem_text;
+  snapshot.current_candidates_done = progress.candidates_done;
+  snapshot.current_candidates_total = progress.candidates_total;
+  Changed(**job);
+}
+
+void JobTable::ProblemDone(const std::string& name, const std::string& problem_text,
+                           const WorkResult& result) {
+  MutexLock lock(mutex_);
+  const auto found = Find(name);
+  if (!found.ok() || (*found)->snapshot.ended()) return;
+  Job* job = found->get();
+  JobSnapshot& snapshot = job->snapshot;
+  snapshot.state = JobState::kRunning;
+  if (snapshot.current_problem == problem_text) {
+    snapshot.current_problem.clear();
+    snapshot.current_candidates_done = 0;
+    snapshot.current_candidates_total = 0;
+  }
+  if (absl::IsCancelled(result.status)) {
+    End(job, JobState::kCancelled);
+    return;
+  }
+  if (result.status.ok()) {
+    ++snapshot.succeeded_count;
+    if (!result.persisted) snapshot.persisted = false;
+  } else {
+    ++snapshot.failed_count;
+    if (snapshot.failures.size() < kKeptFailures) {
+      snapshot.failures.push_back(absl::StrCat(problem_text, ": ", result.status.message()));
+    }
+  }
+  Changed(*job);
+  EndIfComplete(job);
+}
+
+void JobTable::ProblemSkipped(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto found = Find(name);
+  if (!found.ok() || (*found)->snapshot.ended()) return;
+  ++(*found)->snapshot.succeeded_count;
+  ++(*found)->snapshot.skipped_count;
+  Changed(**found);
+  EndIfComplete(found->get());
+}
+
+absl::StatusOr<std::pair<JobSnapshot, std::vector<uint64_t>>> JobTable::Cancel(
+    const std::string& name) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));
+  std::vector<uint64_t> subscriptions = job->subscriptions;
+  if (!job->snapshot.ended()) End(job.get(), JobState::kCancelled);
+  return std::make_pair(job->snapshot, std::move(subscriptions));
+}
+
+absl::StatusOr<JobSnapshot> JobTable::Get(const std::string& name) const {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));
+  return job->snapshot;
+}
+
+absl::StatusOr<JobPage> JobTable::List(int page_size, const std::string& page_token) const {
+  uint64_t before = 0;
+  if (!page_token.empty() && !absl::SimpleAtoi(page_token, &before)) {
+    return absl::InvalidArgumentError("page_token: must be one that the previous page gave");
+  }
+  MutexLock lock(mutex_);
+  JobPage page;
+  auto it = page_token.empty() ? jobs_.end() : jobs_.lower_bound(before);
+  while (it != jobs_.begin()) {
+    if (static_cast<int>(page.jobs.size()) == page_size) {
+      page.next_page_token = absl::StrCat(it->first);
+      break;
+    }
+    --it;
+    page.jobs.push_back(it->second->snapshot);
+  }
+  return page;
+}
+
+absl::StatusOr<uint64_t> JobTable::Watch(const std::string& name, JobCallback on_change) {
+  MutexLock lock(mutex_);
+  if (stopping_) return absl::UnavailableError("the daemon is draining");
+  ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));
+  const uint64_t token = next_watcher_++;
+  auto watcher = std::make_shared<Watcher>();
+  watcher->on_change = std::move(on_change);
+  watcher->job = job;
+  watchers_.emplace(token, std::move(watcher));
+  job->watchers.push_back(token);
+  to_tell_.push_back(token);
+  wake_.Signal();
+  return token;
+}
+
+void JobTable::StopWatching(uint64_t token) {
+  std::shared_ptr<Watcher> watcher;  // destroyed after the lock
+  MutexLock lock(mutex_);
+  const auto found = watchers_.find(token);
+  if (found == watchers_.end()) return;
+  watcher = found->second;
+  watchers_.erase(found);
+  std::erase(watcher->job->watchers, token);
+  // A callback may stop its own watch.
+  if (std::this_thread::get_id() == notifier_.get_id()) return;
+  while (watcher->in_call) call_done_.Wait(mutex_);
+}
+
+void JobTable::Stop() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    wake_.Signal();
+  }
+  if (notifier_.joinable()) notifier_.join();
+}
+
+void JobTable::RunNotifier() {
+  MutexLock lock(mutex_);
+  while (true) {
+    while (to_tell_.empty() && !stopping_) wake_.Wait(mutex_);
+    if (to_tell_.empty()) return;
+    const uint64_t token = to_tell_.front();
+    to_tell_.pop_front();
+    const auto found = watchers_.find(token);
+    if (found == watchers_.end()) continue;
+    const std::shared_ptr<Watcher> watcher = found->second;
+    const JobSnapshot snapshot = watcher->job->snapshot;
+    watcher->dirty = false;
+    watcher->in_call = true;
+    mutex_.Unlock();
+    watcher->on_change(snapshot);
+    mutex_.Lock();
+    watcher->in_call = false;
+    call_done_.SignalAll();
+    if (snapshot.ended() && watchers_.erase(token) > 0) std::erase(watcher->job->watchers, token);
+  }
+}
+
+}  // namespace convtune::jobs

@@ -1,0 +1,101 @@
+// The JobTable keeps jobs and who watches them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/base/clock.h"
+#include "proto/base/mutex.h"
+#include "server/jobs/job.h"
+
+namespace convtune::jobs {
+
+// Thread-safe. Watchers are called from a thread of the table's own.
+class JobTable {
+ public:
+  // Ended jobs that are kept; the oldest go first.
+  static constexpr size_t kKeptEnded = 1000;
+  static constexpr size_t kKeptFailures = 20;
+
+  explicit JobTable(const Clock* clock);
+  ~JobTable();
+
+  struct Created {
+    JobSnapshot job;
+    bool is_new = true;
+  };
+  // A job of `problem_count` problems, `skipped_count` of which need no work.
+  // A known `request_id` (not empty) gives the job that it made before.
+  Created Create(const std::string& environment, int problem_count, int skipped_count,
+                 const std::string& request_id);
+
+  // Notes the queue's number of a piece of the job's work. Returns false if
+  // the job ended meanwhile: then the caller unsubscribes.
+  bool AddSubscription(const std::string& name, uint64_t number);
+  // A problem is being worked on.
+  void Progress(const std::string& name, const std::string& problem_text,
+                const WorkProgress& progress);
+  // A problem ended. CANCELLED, which is what a draining queue gives, ends the
+  // job as cancelled.
+  void ProblemDone(const std::string& name, const std::string& problem_text,
+                   const WorkResult& result);
+  // A problem turned out to need no work.
+  void ProblemSkipped(const std::string& name);
+  // Ends the job, unless it ended. Returns it, and the numbers to unsubscribe.
+  absl::StatusOr<std::pair<JobSnapshot, std::vector<uint64_t>>> Cancel(const std::string& name);
+
+  absl::StatusOr<JobSnapshot> Get(const std::string& name) const;
+  absl::StatusOr<JobPage> List(int page_size, const std::string& page_token) const;
+  // See Tuner::WatchJob and Tuner::StopWatching. UNAVAILABLE after Stop.
+  absl::StatusOr<uint64_t> Watch(const std::string& name, JobCallback on_change);
+  void StopWatching(uint64_t token);
+  // Tells the watchers what is left to tell and stops calling.
+  void Stop();
+
+ private:
+  struct Job {
+    uint64_t number = 0;
+    JobSnapshot snapshot;
+    std::string request_id;
+    std::vector<uint64_t> subscriptions;
+    std::vector<uint64_t> watchers;
+  };
+  struct Watcher {
+    JobCallback on_change;
+    std::shared_ptr<Job> job;
+    bool dirty = true;
+    bool in_call = false;
+  };
+
+  absl::StatusOr<std::shared_ptr<Job>> Find(const std::string& name) const REQUIRES(mutex_);
+  void EndIfComplete(Job* job) REQUIRES(mutex_);
+  void End(Job* job, JobState state) REQUIRES(mutex_);
+  void Changed(const Job& job) REQUIRES(mutex_);
+  void RunNotifier();
+
+  const Clock* const clock_;
+  mutable Mutex mutex_;
+  CondVar wake_;  // there is something to tell
+  CondVar call_done_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  uint64_t next_job_ GUARDED_BY(mutex_) = 1;
+  uint64_t next_watcher_ GUARDED_BY(mutex_) = 1;
+  std::map<uint64_t, std::shared_ptr<Job>> jobs_ GUARDED_BY(mutex_);
+  std::deque<uint64_t> ended_ GUARDED_BY(mutex_);
+  std::unordered_map<std::string, uint64_t> by_request_ GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<Watcher>> watchers_ GUARDED_BY(mutex_);
+  std::deque<uint64_t> to_tell_ GUARDED_BY(mutex_);
+  std::thread notifier_;
+};
+
+}  // namespace convtune::jobs

@@ -1,0 +1,112 @@
+// A TuningQueue has the work that waits for the devices of one environment.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/base/cancel_token.h"
+#include "proto/base/mutex.h"
+#include "server/jobs/work_spec.h"
+
+namespace convtune::jobs {
+
+// Who waits for an item. The functions are called without locks held, from a
+// device's thread or the one that cancels; `done` at most once, and perhaps
+// while Unsubscribe returns.
+struct Subscriber {
+  std::function<void(const WorkResult&)> done;
+  std::function<void(const WorkProgress&)> progress;  // may be empty
+};
+
+// One piece of work. Its fields other than spec and force are the queue's.
+struct WorkItem {
+  explicit WorkItem(WorkSpec s) : spec(std::move(s)), force(spec.force) {}
+
+  const WorkSpec spec;
+  std::atomic<bool> force;
+  Priority priority = Priority::kBackground;
+  uint64_t sequence = 0;
+  CancelToken* token = nullptr;  // of the device that runs it
+  std::vector<std::pair<uint64_t, Subscriber>> subscribers;
+};
+
+// Thread-safe. There is one item per problem however many ask for it: who asks
+// for no more than a queued or running item will give joins that item.
+class TuningQueue {
+ public:
+  // What may wait at once, so that no number of callers takes the memory away.
+  static constexpr size_t kMaxItems = 50'000;
+  static constexpr size_t kMaxSubscribers = 400'000;
+
+  // Adds a subscriber and returns its number; never 0. If no item can be
+  // joined, asks `needed` under the queue's lock, and if it says no adds
+  // nothing and returns 0: results are published before their item leaves the
+  // queue, so work that ended in between is not done again.
+  uint64_t Submit(WorkSpec spec, Priority priority, Subscriber subscriber,
+                  const std::function<bool()>& needed);
+  // The subscriber wants it no longer. Work that nobody wants is dropped, or
+  // cancelled if it runs. Unknown numbers are ignored.
+  void Unsubscribe(uint64_t number);
+
+  // The next item: who is waited for first, then short work, then the oldest.
+  // nullptr after `timeout`, or when the queue is shut. `token` is cancelled
+  // when nobody wants the item any more. Call Finish or PutBack for each item taken.
+  std::shared_ptr<WorkItem> Take(absl::Duration timeout, CancelToken* token);
+  void Report(const std::shared_ptr<WorkItem>& item, const WorkProgress& progress);
+  void Finish(const std::shared_ptr<WorkItem>& item, const WorkResult& result);
+  // Instead of Finish: leaves the item to another device.
+  void PutBack(const std::shared_ptr<WorkItem>& item);
+
+  // Ends what is queued with `status`; Take gives nothing from now on.
+  void Shut(const absl::Status& status);
+  // True once nothing runs; false if `deadline` came first.
+  bool WaitIdle(absl::Time deadline);
+  bool shut() const;
+
+  int64_t depth() const;
+  // RESOURCE_EXHAUSTED if `more` items and as many subscribers would be too many.
+  // Submit does not ask: whoever lets callers in does.
+  absl::Status CheckRoom(size_t more) const;
+  // Nothing is queued and nothing runs.
+  bool idle() const;
+  // Devices that can work at present.
+  void AddAvailable(int change);
+  int available() const;
+
+ private:
+  using Place = std::tuple<int, int, uint64_t>;  // priority, kind, sequence: lowest first
+  using Ended = std::vector<std::pair<uint64_t, Subscriber>>;
+
+  static Place PlaceOf(const WorkItem& item);
+  std::shared_ptr<WorkItem> FindJoinable(const WorkSpec& spec) REQUIRES(mutex_);
+  void Forget(const std::shared_ptr<WorkItem>& item) REQUIRES(mutex_);
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool shut_ GUARDED_BY(mutex_) = false;
+  absl::Status shut_status_ GUARDED_BY(mutex_);
+  uint64_t next_ GUARDED_BY(mutex_) = 1;
+  int available_ GUARDED_BY(mutex_) = 0;
+  std::map<Place, std::shared_ptr<WorkItem>> queued_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<WorkItem>> running_ GUARDED_BY(mutex_);
+  // Joinable items by problem text.
+  std::unordered_map<std::string, std::vector<std::shared_ptr<WorkItem>>> by_problem_
+      GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, std::shared_ptr<WorkItem>> by_subscriber_ GUARDED_BY(mutex_);
+};
+
+// True if work as `wide` gives all that work as `narrow` would.
+bool Covers(const WorkSpec& wide, const WorkSpec& narrow);
+
+}  // namespace convtune::jobs

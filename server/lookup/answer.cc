@@ -1,0 +1,215 @@
+#include "server/lookup/answer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/decision/contests.h"
+#include "server/decision/ranking.h"
+#include "server/lookup/indexed_tuning.h"
+
+namespace convtune::lookup {
+namespace {
+
+using Candidates = std::vector<const Candidate*>;
+
+template <typename Predicate>
+const Candidate* PickWinnerIf(const Candidates& eligible, const Candidate* stock,
+                              Predicate predicate) {
+  Candidates chosen;
+  std::copy_if(eligible.begin(), eligible.end(), std::back_inserter(chosen), predicate);
+  return decision::PickWinner(chosen, stock);
+}
+
+// See convtune.v1.Answer.portfolio.
+std::vector<Candidate> MakePortfolio(const Candidate& winner, const Candidates& eligible,
+                                     const Candidate* stock) {
+  Candidates portfolio = {&winner};
+  const auto add = [&portfolio](const Candidate* candidate) {
+    if (candidate == nullptr) return;
+    if (std::find(portfolio.begin(), portfolio.end(), candidate) != portfolio.end()) return;
+    portfolio.push_back(candidate);
+  };
+  if (stock != nullptr) {
+    add(PickWinnerIf(eligible, stock, [stock](const Candidate* c) {
+      return decision::KeepsNumericsOf(*stock, *c);
+    }));
+  }
+  add(PickWinnerIf(eligible, stock, [](const Candidate* c) { return c->workspace_bytes == 0; }));
+  std::vector<Candidate> result;
+  for (const Candidate* c : portfolio) result.push_back(*c);
+  return result;
+}
+
+std::vector<Candidate> MakeRunnersUp(const Candidate& winner, Candidates eligible) {
+  std::sort(eligible.begin(), eligible.end(),
+            [](const Candidate* a, const Candidate* b) { return DominatorsFirst(*a, *b); });
+  std::vector<Candidate> result;
+  for (const Candidate* c : eligible) {
+    if (result.size() == kRunnersUp) break;
+    if (c != &winner) result.push_back(*c);
+  }
+  return result;
+}
+
+// A limit below everything that was left out for memory loses nothing by it.
+Evidence EvidenceUnder(const IndexedTuning& indexed, const Constraints& constraints) {
+  if (decision::IsIncompleteForMemoryOnly(indexed.tuning.evidence, indexed.tuning.incomplete) &&
+      constraints.max_workspace_bytes && indexed.least_skipped_workspace &&
+      *constraints.max_workspace_bytes < *indexed.least_skipped_workspace) {
+    return Evidence::kMeasured;
+  }
+  return indexed.tuning.evidence;
+}
+
+void NoteEvidence(const IndexedTuning& indexed, Evidence evidence,
+                  std::vector<std::string>* notes) {
+  if (evidence >= Evidence::kMeasured) return;
+  if (evidence == Evidence::kHeuristic) {
+    notes->push_back("in the order of cuDNN's heuristic; nothing was timed");
+  } else if (evidence == Evidence::kObserved) {
+    notes->push_back("what a program settled on by itself");
+  }
+  if (!indexed.tuning.incomplete_reason.empty()) {
+    notes->push_back(indexed.tuning.incomplete_reason);
+  }
+}
+
+// The candidates with the times that count under the constraints. A candidate
+// that was not timed in that way, where others were, cannot win: it was known to
+// be slower before, or its samples could not be compared with the others'.
+class Timing {
+ public:
+  Timing(const KeptTuning& tuning, const Constraints& constraints)
+      : candidates_(&tuning.candidates) {
+    const CacheState cache_state = constraints.cache_state.value_or(tuning.cache_state);
+    if (tuning.stop_reason == StopReason::kNone ||
+        (constraints.launch == LaunchMode::kEager && cache_state == tuning.cache_state)) {
+      return;
+    }
+    replaced_ = tuning.candidates;
+    timed_.assign(replaced_.size(), false);
+    bool any = false;
+    for (size_t i = 0; i < replaced_.size(); ++i) {
+      timed_[i] = UseTime(constraints.launch, cache_state, &replaced_[i]);
+      any |= timed_[i];
+    }
+    if (any) {
+      candidates_ = &replaced_;
+      return;
+    }
+    timed_.clear();
+    note_ = "ranked by times of eager launches in the tuning's cache state: none were taken ";
+    note_ += constraints.launch == LaunchMode::kGraphCapture ? "of graph replays"
+                                                             : "in the state asked for";
+  }
+  Timing(const Timing&) = delete;
+  Timing& operator=(const Timing&) = delete;
+
+  const std::vector<Candidate>& candidates() const { return *candidates_; }
+  bool CanWin(size_t place) const { return timed_.empty() || timed_[place]; }
+  // What the caller must know of the times; empty if nothing.
+  const std::string& note() const { return note_; }
+
+ private:
+  static bool UseTime(LaunchMode launch, CacheState cache_state, Candidate* candidate) {
+    for (const TimeSummary& time : candidate->other_times) {
+      if (time.launch != launch || time.cache_state != cache_state) continue;
+      candidate->median_us = time.median_us;
+      candidate->q1_us = candidate->low_us = time.low_us;
+      candidate->q3_us = candidate->high_us = time.high_us;
+      candidate->sample_count = time.sample_count;
+      // A replay is launched as part of a larger graph.
+      if (launch == LaunchMode::kGraphCapture) candidate->host_us = 0;
+      return candidate->timed();
+    }
+    return false;
+  }
+
+  const std::vector<Candidate>* candidates_;
+  std::vector<Candidate> replaced_;
+  std::vector<bool> timed_;
+  std::string note_;
+};
+
+}  // namespace
+
+std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* pin,
+                                      const Constraints& constraints, DataType data_type,
+                                      absl::Time now) {
+  const KeptTuning& tuning = indexed.tuning;
+  const Timing timing(tuning, constraints);
+  if (pin != nullptr && pin->expire_time && *pin->expire_time <= now) pin = nullptr;
+  std::vector<std::string> notes;
+  Candidates eligible;
+  Candidates slower;
+  const Candidate* pinned = nullptr;
+  // What cuDNN's legacy heuristic lists first of what the caller allows.
+  const Candidate* legacy_stock = nullptr;
+  int ran_count = 0;
+  Answer answer;
+  for (size_t i = 0; i < timing.candidates().size(); ++i) {
+    const Candidate& c = timing.candidates()[i];
+    if (!c.ran()) continue;
+    ++ran_count;
+    if (pin != nullptr && c.id == pin->candidate) pinned = &c;
+    if (!Satisfies(c, constraints, data_type)) continue;
+    ++answer.eligible_count;
+    (timing.CanWin(i) ? eligible : slower).push_back(&c);
+    if (ApiOf(c.id) == Api::kLegacy && c.heuristic_rank >= 0 &&
+        (legacy_stock == nullptr || c.heuristic_rank < legacy_stock->heuristic_rank)) {
+      legacy_stock = &c;
+    }
+  }
+  if (eligible.empty()) eligible = std::move(slower);
+  for (const PrunedGroup& group : indexed.pruned) {
+    ran_count += group.count;
+    if (Satisfies(group.Example(), constraints, data_type)) answer.eligible_count += group.count;
+  }
+  const Candidate* stock = indexed.stock ? &timing.candidates()[*indexed.stock] : nullptr;
+  if (constraints.api == Api::kLegacy && legacy_stock != nullptr) stock = legacy_stock;
+  const Candidate* winner = pinned != nullptr ? pinned : decision::PickWinner(eligible, stock);
+  if (winner == nullptr) {
+    return Miss{MissReason::kNoCandidate,
+                absl::StrCat("none of the ", ran_count, " candidates that ran keeps to the ",
+                             "constraints"),
+                "", std::nullopt};
+  }
+  if (pinned != nullptr) {
+    answer.pinned = true;
+    answer.pin_reason = pin->reason;
+    notes.push_back(absl::StrCat("pinned: ", pin->reason));
+    if (std::find(eligible.begin(), eligible.end(), pinned) == eligible.end()) {
+      notes.push_back("the pinned candidate does not keep to the constraints");
+    }
+  } else if (pin != nullptr) {
+    notes.push_back(absl::StrCat("the pinned candidate ", ToText(pin->candidate),
+                                 " is not in this tuning, or did not run"));
+  }
+  answer.evidence = EvidenceUnder(indexed, constraints);
+  if (decision::IsUnjudgedStock(*winner, tuning.incomplete, tuning.candidates)) {
+    answer.evidence = std::min(answer.evidence, Evidence::kHeuristic);
+  }
+  NoteEvidence(indexed, answer.evidence, &notes);
+  if (!timing.note().empty()) notes.push_back(timing.note());
+  if (indexed.stands_in_for != nullptr) {
+    notes.push_back("kept in memory: what was measured stays until it is measured anew");
+  } else if (!indexed.persisted) {
+    notes.push_back("not written to disk yet");
+  }
+  answer.winner = *winner;
+  answer.portfolio = MakePortfolio(*winner, eligible, stock);
+  answer.runners_up = MakeRunnersUp(*winner, eligible);
+  answer.origin = tuning.origin;
+  answer.environment_name = indexed.EnvironmentName();
+  answer.tune_time = tuning.tune_time;
+  answer.candidate_count = indexed.candidate_count;
+  answer.tuning_id = indexed.digest.ToString();
+  answer.persisted = indexed.persisted;
+  answer.stands_in = indexed.stands_in_for != nullptr;
+  answer.note = absl::StrJoin(notes, "; ");
+  return answer;
+}
+
+}  // namespace convtune::lookup

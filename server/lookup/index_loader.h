@@ -1,0 +1,48 @@
+// An IndexLoader reads what the store has into the index, while look-ups are answered
+// already.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "db/tuning_store.h"
+#include "proto/base/mutex.h"
+#include "server/lookup/tuning_index.h"
+
+namespace convtune::lookup {
+
+// Thread-safe.
+class IndexLoader {
+ public:
+  // Both outlive the loader.
+  IndexLoader(TuningStore* store, TuningIndex* index) : store_(store), index_(index) {}
+  ~IndexLoader() { Stop(); }
+
+  // Begins, and waits for at most `patience`, so that a small database is whole
+  // before anybody asks. Gives what reading failed with until then. Rows that
+  // fail their checksum are logged and left out.
+  absl::Status Start(absl::Duration patience);
+  // OK once the index is whole; what reading failed with; UNAVAILABLE if
+  // neither was within `patience`, or after Stop.
+  absl::Status Await(absl::Duration patience);
+  // Ends the reading. Idempotent.
+  void Stop();
+
+ private:
+  void Run();
+
+  TuningStore* const store_;
+  TuningIndex* const index_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int64_t> loaded_{0};
+  Mutex mutex_;
+  CondVar changed_;
+  bool done_ GUARDED_BY(mutex_) = false;
+  absl::Status status_ GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace convtune::lookup

@@ -1,0 +1,234 @@
+#include "server/lookup/indexed_tuning.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "proto/base/mutex.h"
+#include "server/decision/ranking.h"
+
+namespace convtune::lookup {
+namespace {
+
+// Whatever constraints `a` satisfies, `b` does too.
+bool AtLeastAsEligible(const Candidate& b, const Candidate& a) {
+  if (a.error && !(b.error && *b.error <= *a.error)) return false;
+  return ApiOf(b.id) == ApiOf(a.id) && b.workspace_bytes <= a.workspace_bytes &&
+         b.deterministic >= a.deterministic && (b.numerical_notes & ~a.numerical_notes) == 0 &&
+         a.capturable() <= b.capturable();
+}
+
+// True if every candidate that the heuristics list before the stock choice was
+// refused: one that was only skipped might be the stock choice itself.
+bool IsCertain(const std::vector<Candidate>& candidates, size_t place) {
+  const Candidate& stock = candidates[place];
+  return std::none_of(candidates.begin(), candidates.end(), [&stock](const Candidate& c) {
+    return c.heuristic_rank >= 0 && c.status != CandidateStatus::kUnsupported &&
+           decision::HeuristicBefore(c, stock);
+  });
+}
+
+// True if cuDNN would choose `c` for callers of the legacy API under some
+// constraints: they leave out whatever it lists before.
+bool IsLegacyStock(const Candidate& c, const std::vector<Candidate>& candidates) {
+  if (ApiOf(c.id) != Api::kLegacy || c.heuristic_rank < 0) return false;
+  return std::none_of(candidates.begin(), candidates.end(), [&c](const Candidate& b) {
+    return b.ran() && b.heuristic_rank >= 0 && b.heuristic_rank < c.heuristic_rank &&
+           AtLeastAsEligible(b, c);
+  });
+}
+
+bool SameTraits(const PrunedGroup& a, const PrunedGroup& b) {
+  return a.workspace_bytes == b.workspace_bytes && a.error == b.error &&
+         a.numerical_notes == b.numerical_notes && a.legacy == b.legacy &&
+         a.deterministic == b.deterministic && a.capturable == b.capturable;
+}
+
+void AddPruned(const Candidate& candidate, std::vector<PrunedGroup>* pruned) {
+  PrunedGroup added;
+  added.workspace_bytes = candidate.workspace_bytes;
+  added.error = candidate.error.value_or(PrunedGroup::kNotCompared);
+  added.numerical_notes = candidate.numerical_notes;
+  added.count = 1;
+  added.legacy = ApiOf(candidate.id) == Api::kLegacy ? 1 : 0;
+  added.deterministic = candidate.deterministic ? 1 : 0;
+  added.capturable = candidate.capturable() ? 1 : 0;
+  for (PrunedGroup& group : *pruned) {
+    if (SameTraits(group, added)) {
+      ++group.count;
+      return;
+    }
+  }
+  pruned->push_back(added);
+}
+
+// The one copy of an environment's texts, for as long as any tuning has it.
+std::shared_ptr<const KeptEnvironment> SharedEnvironment(const std::string& text) {
+  static auto* const mutex = new Mutex;
+  static auto* const kept = new std::map<std::string, std::weak_ptr<const KeptEnvironment>>;
+  MutexLock lock(*mutex);
+  std::weak_ptr<const KeptEnvironment>& known = (*kept)[text];
+  std::shared_ptr<const KeptEnvironment> shared = known.lock();
+  if (shared == nullptr) {
+    std::erase_if(*kept, [&text](const auto& entry) {
+      return entry.second.expired() && entry.first != text;
+    });
+    const auto environment = Environment::Parse(text);
+    shared = std::make_shared<const KeptEnvironment>(
+        KeptEnvironment{text, environment.ok() ? environment->Name() : ""});
+    known = shared;
+  }
+  return shared;
+}
+
+const Candidate* WinnerOf(const Tuning& tuning) {
+  std::vector<const Candidate*> ran;
+  for (const Candidate& c : tuning.candidates) {
+    if (c.ran()) ran.push_back(&c);
+  }
+  const auto stock = StockIndex(tuning.candidates);
+  return decision::PickWinner(ran, stock ? &tuning.candidates[*stock] : nullptr);
+}
+
+// All that does not depend on which candidates are kept.
+IndexedTuning WithoutCandidates(const Tuning& tuning) {
+  IndexedTuning indexed(tuning);
+  indexed.candidate_count = static_cast<int>(tuning.candidates.size());
+  indexed.digest = tuning.key.Digest();
+  const auto stock = StockIndex(tuning.candidates);
+  indexed.stock_is_certain = stock && IsCertain(tuning.candidates, *stock);
+  for (const Candidate& c : tuning.candidates) {
+    if (c.ran()) {
+      (ApiOf(c.id) == Api::kGraph ? indexed.has_graph : indexed.has_legacy) = true;
+    } else if (c.status == CandidateStatus::kSkippedMemory) {
+      indexed.least_skipped_workspace =
+          std::min(indexed.least_skipped_workspace.value_or(c.workspace_bytes), c.workspace_bytes);
+    }
+  }
+  return indexed;
+}
+
+void Take(const std::vector<const Candidate*>& kept, const Candidate* winner,
+          IndexedTuning* indexed) {
+  std::vector<Candidate>& candidates = indexed->tuning.candidates;
+  candidates.reserve(kept.size());
+  for (const Candidate* c : kept) {
+    if (c == winner) indexed->winner = static_cast<int>(candidates.size());
+    candidates.push_back(*c);
+    candidates.back().samples_us = {};
+  }
+  indexed->stock = StockIndex(candidates);
+}
+
+}  // namespace
+
+Candidate PrunedGroup::Example() const {
+  Candidate candidate;
+  if (legacy != 0) candidate.id = LegacyAlgorithm{};
+  candidate.numerical_notes = numerical_notes;
+  candidate.deterministic = deterministic != 0;
+  candidate.workspace_bytes = workspace_bytes;
+  candidate.capture = capturable != 0 ? CaptureSupport::kYes : CaptureSupport::kNo;
+  if (error != kNotCompared) candidate.error = error;
+  return candidate;
+}
+
+bool Dominates(const Candidate& b, const Candidate& a) {
+  if (!AtLeastAsEligible(b, a)) return false;
+  if (b.timed() != a.timed()) return b.timed();
+  if (!b.timed()) return decision::HeuristicBefore(b, a);
+  // It may be the fastest in another cache state, or when replayed.
+  if (!a.other_times.empty()) return false;
+  // Ties go by both ends of the interval, and by the shortest host time that is
+  // known; see PickWinner.
+  if ((b.host_us > 0) != (a.host_us > 0) || b.host_us > a.host_us) return false;
+  return b.low_us <= a.low_us && b.median_us <= a.median_us && b.high_us <= a.high_us &&
+         decision::TieBefore(b, a);
+}
+
+bool DominatorsFirst(const Candidate& a, const Candidate& b) {
+  if (a.timed() != b.timed()) return a.timed();
+  if (!a.timed()) return decision::HeuristicBefore(a, b);
+  const auto a_time = std::tie(a.median_us, a.high_us);
+  const auto b_time = std::tie(b.median_us, b.high_us);
+  return a_time != b_time ? a_time < b_time : decision::TieBefore(a, b);
+}
+
+KeptKey::KeptKey(const TuningKey& key)
+    : problem_text(key.problem_text), environment(SharedEnvironment(key.environment_text)) {}
+
+KeptTuning::KeptTuning(const Tuning& tuning)
+    : key(tuning.key),
+      incomplete_reason(tuning.incomplete_reason),
+      incomplete(tuning.incomplete),
+      tune_time(tuning.tune_time),
+      elapsed(tuning.elapsed),
+      memory_budget_bytes(tuning.memory_budget_bytes),
+      evidence(tuning.evidence),
+      origin(tuning.origin),
+      stop_reason(tuning.stop_reason),
+      cache_state(tuning.cache_state) {}
+
+Tuning KeptTuning::ToTuning() const {
+  Tuning tuning;
+  tuning.key = key.Whole();
+  tuning.candidates = candidates;
+  tuning.incomplete_reason = incomplete_reason;
+  tuning.incomplete = incomplete;
+  tuning.tune_time = tune_time;
+  tuning.elapsed = elapsed;
+  tuning.memory_budget_bytes = memory_budget_bytes;
+  tuning.evidence = evidence;
+  tuning.origin = origin;
+  tuning.stop_reason = stop_reason;
+  tuning.cache_state = cache_state;
+  return tuning;
+}
+
+std::string IndexedTuning::Winner() const {
+  return winner < 0 ? "" : ToText(tuning.candidates[static_cast<size_t>(winner)].id);
+}
+
+IndexedTuning KeepAll(const Tuning& tuning) {
+  IndexedTuning indexed = WithoutCandidates(tuning);
+  std::vector<const Candidate*> all;
+  for (const Candidate& c : tuning.candidates) all.push_back(&c);
+  Take(all, WinnerOf(tuning), &indexed);
+  return indexed;
+}
+
+IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned) {
+  IndexedTuning indexed = WithoutCandidates(tuning);
+  std::vector<const Candidate*> all;
+  for (const Candidate& c : tuning.candidates) {
+    if (c.ran()) all.push_back(&c);
+  }
+  // The stock choices of callers of both APIs and of the legacy one alone.
+  const auto stock = StockIndex(tuning.candidates);
+  const auto is_stock = [&](const Candidate& c) {
+    return (stock && &c == &tuning.candidates[*stock]) || IsLegacyStock(c, tuning.candidates);
+  };
+  std::sort(all.begin(), all.end(),
+            [](const Candidate* a, const Candidate* b) { return DominatorsFirst(*a, *b); });
+  std::vector<const Candidate*> kept;
+  std::vector<const Candidate*> besides;
+  for (size_t place = 0; place < all.size(); ++place) {
+    const Candidate* c = all[place];
+    const bool dominated = std::any_of(kept.begin(), kept.end(),
+                                       [c](const Candidate* k) { return Dominates(*k, *c); });
+    if (!dominated) {
+      kept.push_back(c);
+    } else if (place <= kRunnersUp || is_stock(*c) || (pinned != nullptr && c->id == *pinned)) {
+      besides.push_back(c);
+    } else {
+      AddPruned(*c, &indexed.pruned);
+    }
+  }
+  kept.insert(kept.end(), besides.begin(), besides.end());
+  Take(kept, WinnerOf(tuning), &indexed);
+  indexed.pruned.shrink_to_fit();
+  return indexed;
+}
+
+}  // namespace convtune::lookup

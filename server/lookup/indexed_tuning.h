@@ -1,0 +1,129 @@
+// An IndexedTuning is what the index keeps of a tuning: the candidates that can win
+// under some constraints.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/model/candidate.h"
+#include "proto/model/constraints.h"
+#include "proto/model/tuning.h"
+
+namespace convtune::lookup {
+
+// Candidates that ran and were left out, as far as constraints see them. Small:
+// a tuning has many, and the index a million tunings.
+struct PrunedGroup {
+  int64_t workspace_bytes = 0;
+  double error = kNotCompared;
+  uint32_t numerical_notes = 0;
+  uint32_t count : 29 = 0;
+  uint32_t legacy : 1 = 0;
+  uint32_t deterministic : 1 = 0;
+  uint32_t capturable : 1 = 0;
+
+  static constexpr double kNotCompared = -1;
+  // One that satisfies the same constraints.
+  Candidate Example() const;
+};
+
+// What all tunings of an environment share.
+struct KeptEnvironment {
+  std::string text;
+  std::string name;  // short; empty if the text cannot be read
+};
+
+struct KeptKey {
+  explicit KeptKey(const TuningKey& key);
+
+  const std::string& environment_text() const { return environment->text; }
+  TuningKey Whole() const { return {problem_text, environment->text}; }
+  friend bool operator==(const KeptKey& a, const TuningKey& b) {
+    return a.problem_text == b.problem_text && a.environment->text == b.environment_text;
+  }
+
+  std::string problem_text;
+  std::shared_ptr<const KeptEnvironment> environment;
+};
+
+// What look-ups need of a tuning: candidates as far as they are kept, without
+// samples. Provenance and conditions are in the store alone.
+struct KeptTuning {
+  // Without candidates.
+  explicit KeptTuning(const Tuning& tuning);
+  // With what is kept.
+  Tuning ToTuning() const;
+  bool has(IncompleteReason reason) const { return (incomplete & ReasonBit(reason)) != 0; }
+
+  KeptKey key;
+  std::vector<Candidate> candidates;
+  std::string incomplete_reason;
+  uint32_t incomplete;
+  absl::Time tune_time;
+  absl::Duration elapsed;
+  int64_t memory_budget_bytes;
+  Evidence evidence;
+  Origin origin;
+  StopReason stop_reason;
+  CacheState cache_state;
+};
+
+// A tuning ready to be answered from. Immutable once it is in the index.
+struct IndexedTuning {
+  explicit IndexedTuning(const Tuning& whole) : tuning(whole) {}
+
+  // Text form of the winner without constraints; empty if nothing ran.
+  std::string Winner() const;
+  // Short name of the key's environment.
+  const std::string& EnvironmentName() const { return tuning.key.environment->name; }
+
+  KeptTuning tuning;
+  std::vector<PrunedGroup> pruned;
+  TuningDigest digest;  // of the key
+  int candidate_count = 0;
+  int winner = -1;              // index in tuning.candidates, without constraints
+  std::optional<size_t> stock;  // of callers of both APIs; index in tuning.candidates
+  // Nothing that cuDNN lists before it might run: each was refused.
+  bool stock_is_certain = false;
+  // Of the candidates that were skipped for memory, the smallest workspace.
+  std::optional<int64_t> least_skipped_workspace;
+  bool has_graph = false;   // a graph-API candidate ran
+  bool has_legacy = false;  // a legacy-API candidate ran
+  bool persisted = true;
+  // What was measured and does not hold any more, where this one, which was not
+  // measured, is answered instead; the other stays on disk. Else nullptr.
+  std::shared_ptr<const IndexedTuning> stands_in_for;
+
+  // What was measured of the problem does not hold any more, whether or not
+  // something else is answered meanwhile.
+  bool IsOutdated() const {
+    return stands_in_for != nullptr || tuning.has(IncompleteReason::kOutdated);
+  }
+};
+
+// True if `a` can never be the answer, nor change which one it is, while `b`
+// is there: b keeps to every constraint that a keeps to, and is ordered before
+// it. Both ran().
+bool Dominates(const Candidate& b, const Candidate& a);
+
+// Total order, fastest first, in which every candidate comes after those that
+// dominate it. Both ran().
+bool DominatorsFirst(const Candidate& a, const Candidate& b);
+
+// Keeps everything.
+IndexedTuning KeepAll(const Tuning& tuning);
+
+// How many candidates an answer names behind its winner.
+inline constexpr size_t kRunnersUp = 2;
+
+// Keeps the Pareto-best candidates over time, workspace, numerics,
+// determinism, API and capture support, and besides them the stock choices,
+// `pinned`, and the first of all with its kRunnersUp. Answers are those of
+// KeepAll but for their runners_up under constraints (and for pruned
+// candidates that are pinned later).
+IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned);
+
+}  // namespace convtune::lookup

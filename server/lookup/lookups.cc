@@ -1,0 +1,289 @@
+#include "server/lookup/lookups.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "server/decision/library_versions.h"
+#include "server/decision/ranking.h"
+
+namespace convtune::lookup {
+
+Lookups::Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job)
+    : index_(index), clock_(clock), create_job_(std::move(create_job)) {}
+
+namespace {
+
+// Empty for what changes by itself (a pin that ends) and for what another
+// problem's tuning gave.
+AnswerSource SourceOf(const IndexHit& known, const ConvProblem& problem, const TuningKey& key) {
+  const bool own = known.tuning != nullptr && known.tuning->tuning.key == key;
+  if (!own || (known.pin != nullptr && known.pin->expire_time)) return {};
+  const KeptTuning& tuning = known.tuning->tuning;
+  AnswerSource source;
+  source.digest = known.digest;
+  source.alignment_bytes = problem.alignment_bytes();
+  source.tuning = known.tuning;
+  source.pin = known.pin;
+  source.settled = IsSettled(known);
+  source.first_configs_only = tuning.has(IncompleteReason::kFirstConfigsOnly);
+  source.elapsed = tuning.elapsed;
+  return source;
+}
+
+}  // namespace
+
+LookupDecision Lookups::DecideRow(const Pending& pending, size_t row, AnswerSource* source) const {
+  const ConvProblem& problem = pending.request.problems[row];
+  const TuningKey& key = pending.rows[row].result.key;
+  const IndexHit known = index_->FindServing(problem, key);
+  LookupDecision decision = Decide(known, problem, pending.request,
+                                   pending.environment.environment.profile, clock_->Now());
+  if (source != nullptr && std::holds_alternative<Answer>(decision.outcome)) {
+    *source = SourceOf(known, problem, key);
+  }
+  return decision;
+}
+
+void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
+  const TuningKey& key = pending.rows[row].result.key;
+  auto hint = index_->Find(key).tuning;
+  if (hint != nullptr && hint->stands_in_for != nullptr) hint = hint->stands_in_for;
+  const bool own = hint != nullptr && hint->tuning.has(IncompleteReason::kOutdated);
+  if (!own) hint = index_->FindHint(key);
+  if (hint == nullptr) return;
+  auto outcome = MakeAnswer(*hint, nullptr, pending.request.constraints,
+                            pending.request.problems[row].data_type(), clock_->Now());
+  auto* answer = std::get_if<Answer>(&outcome);
+  if (answer == nullptr) return;
+  answer->note =
+      own ? absl::StrCat("not exact: ", hint->tuning.incomplete_reason)
+          : absl::StrCat("not exact: holds for ", hint->tuning.key.environment_text(), ", not ",
+                         key.environment_text, answer->note.empty() ? "" : "; ", answer->note);
+  miss->hint = std::move(*answer);
+}
+
+uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& environment,
+                        LookupCallback done) {
+  auto pending = std::make_shared<Pending>();
+  pending->request = std::move(request);
+  pending->environment = environment;
+  pending->done = std::move(done);
+  const std::vector<ConvProblem>& problems = pending->request.problems;
+  problems_ += static_cast<int64_t>(problems.size());
+  pending->rows.resize(problems.size());
+  absl::flat_hash_map<std::string, int> wait_of_problem;
+  std::vector<Wait> waits;
+  std::vector<size_t> to_queue;
+  int64_t hits = 0;
+  absl::Duration saved;
+  std::array<int64_t, kMissReasons> misses{};
+  for (size_t i = 0; i < problems.size(); ++i) {
+    Row& row = pending->rows[i];
+    row.result.key = {problems[i].ToText(), environment.text};
+    LookupDecision decision = DecideRow(*pending, i, &row.result.source);
+    row.result.outcome = std::move(decision.outcome);
+    if (std::holds_alternative<Answer>(row.result.outcome)) {
+      ++hits;
+      saved += decision.saved;
+    } else if (decision.work && environment.queue == nullptr) {
+      ++misses[static_cast<size_t>(MissReason::kNoDevice)];
+    } else {
+      ++misses[static_cast<size_t>(std::get<Miss>(row.result.outcome).reason)];
+    }
+    if (!decision.work) continue;
+    if (environment.queue == nullptr) {
+      Miss& miss = std::get<Miss>(row.result.outcome);
+      miss.message = absl::StrCat(miss.message, "; no device of this daemon has the environment");
+      miss.reason = MissReason::kNoDevice;
+      continue;
+    }
+    if (pending->request.on_miss == OnMiss::kEnqueue) {
+      to_queue.push_back(i);
+      continue;
+    }
+    const auto [it, is_new] =
+        wait_of_problem.emplace(row.result.key.problem_text, static_cast<int>(waits.size()));
+    if (is_new) waits.push_back({i, *decision.work, {}, 0, false});
+    row.wait = it->second;
+  }
+  hits_ += hits;
+  saved_ns_.fetch_add(absl::ToInt64Nanoseconds(saved), std::memory_order_relaxed);
+  for (size_t i = 0; i < misses.size(); ++i) {
+    if (misses[i] != 0) misses_[i].fetch_add(misses[i], std::memory_order_relaxed);
+  }
+  if (const size_t work = waits.size() + to_queue.size(); work != 0) {
+    if (const absl::Status room = environment.queue->CheckRoom(work); !room.ok()) {
+      pending->done(room);
+      return 0;
+    }
+  }
+  if (!to_queue.empty()) {
+    std::vector<ConvProblem> queued;
+    for (const size_t i : to_queue) queued.push_back(problems[i]);
+    const std::string job = create_job_(environment, std::move(queued), pending->request.options);
+    for (const size_t i : to_queue) std::get<Miss>(pending->rows[i].result.outcome).job = job;
+  }
+  if (waits.empty()) {
+    Reply(pending.get());
+    return 0;
+  }
+  const std::vector<Wait> to_submit = waits;
+  uint64_t token = 0;
+  {
+    MutexLock lock(mutex_);
+    token = next_token_++;
+    pending->token = token;
+    pending_.emplace(token, pending);
+  }
+  {
+    MutexLock lock(pending->mutex);
+    pending->open_waits = waits.size();
+    pending->waits = std::move(waits);
+  }
+  for (size_t w = 0; w < to_submit.size(); ++w) {
+    Submit(pending, w, to_submit[w].row, to_submit[w].kind);
+  }
+  return token;
+}
+
+void Lookups::Submit(const std::shared_ptr<Pending>& pending, size_t wait, size_t row,
+                     jobs::WorkKind kind) {
+  jobs::WorkSpec spec{pending->request.problems[row], pending->rows[row].result.key, kind,
+                      pending->request.options};
+  jobs::Subscriber subscriber;
+  subscriber.done = [this, pending, wait](const jobs::WorkResult& result) {
+    OnWorkEnded(pending, wait, result);
+  };
+  jobs::TuningQueue* queue = pending->environment.queue;
+  const uint64_t number =
+      queue->Submit(std::move(spec), jobs::Priority::kInteractive, std::move(subscriber),
+                    [&] { return DecideRow(*pending, row).work.has_value(); });
+  if (number == 0) {
+    OnWorkEnded(pending, wait, {});
+    return;
+  }
+  {
+    MutexLock lock(pending->mutex);
+    // The work may have ended and been submitted anew in between: the newest counts.
+    uint64_t& subscription = pending->waits[wait].subscription;
+    subscription = std::max(subscription, number);
+    if (!pending->finished) return;
+  }
+  // The caller went away in between.
+  queue->Unsubscribe(number);
+}
+
+void Lookups::OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t wait,
+                          const jobs::WorkResult& result) {
+  size_t row = 0;
+  {
+    MutexLock lock(pending->mutex);
+    if (pending->finished || pending->waits[wait].ended) return;
+    row = pending->waits[wait].row;
+  }
+  // The first configs may all break the constraints: then the rest is listed.
+  bool again = false;
+  if (result.status.ok() && DecideRow(*pending, row).work == jobs::WorkKind::kListAll) {
+    MutexLock lock(pending->mutex);
+    Wait& w = pending->waits[wait];
+    again = w.kind == jobs::WorkKind::kFirstConfigs;
+    w.kind = jobs::WorkKind::kListAll;
+  }
+  if (again) {
+    Submit(pending, wait, row, jobs::WorkKind::kListAll);
+    return;
+  }
+  {
+    MutexLock lock(pending->mutex);
+    Wait& w = pending->waits[wait];
+    w.ended = true;
+    w.result = result;
+    if (pending->finished || --pending->open_waits > 0) return;
+    pending->finished = true;
+  }
+  Complete(pending);
+}
+
+void Lookups::Complete(const std::shared_ptr<Pending>& pending) {
+  {
+    MutexLock lock(mutex_);
+    pending_.erase(pending->token);
+  }
+  std::vector<Wait> waits;
+  {
+    MutexLock lock(pending->mutex);
+    waits = pending->waits;
+  }
+  for (const Wait& wait : waits) {
+    // Only a queue that is shut ends work that somebody waits for like this.
+    if (absl::IsCancelled(wait.result.status)) {
+      pending->done(absl::UnavailableError("the daemon is draining"));
+      return;
+    }
+  }
+  for (size_t i = 0; i < pending->rows.size(); ++i) {
+    Row& row = pending->rows[i];
+    if (row.wait < 0) continue;
+    const jobs::WorkResult& result = waits[static_cast<size_t>(row.wait)].result;
+    row.result.outcome = DecideRow(*pending, i).outcome;
+    if (auto* answer = std::get_if<Answer>(&row.result.outcome)) {
+      answer->fresh = true;
+    } else if (!result.status.ok()) {
+      Miss& miss = std::get<Miss>(row.result.outcome);
+      miss.reason = MissReason::kTuningFailed;
+      miss.message = std::string(result.status.message());
+    }
+  }
+  Reply(pending.get());
+}
+
+void Lookups::Reply(Pending* pending) {
+  LookupResponse response;
+  response.environment = pending->environment.environment;
+  response.results.reserve(pending->rows.size());
+  for (size_t i = 0; i < pending->rows.size(); ++i) {
+    LookupResult& result = pending->rows[i].result;
+    Miss* miss = std::get_if<Miss>(&result.outcome);
+    if (miss != nullptr && pending->request.include_hints) AddHint(*pending, i, miss);
+    response.results.push_back(std::move(result));
+  }
+  pending->done(std::move(response));
+}
+
+void Lookups::Abandon(uint64_t token) {
+  std::shared_ptr<Pending> pending;
+  {
+    MutexLock lock(mutex_);
+    const auto found = pending_.find(token);
+    if (found == pending_.end()) return;
+    pending = found->second;
+    pending_.erase(found);
+  }
+  std::vector<uint64_t> subscriptions;
+  {
+    MutexLock lock(pending->mutex);
+    if (pending->finished) return;
+    pending->finished = true;
+    for (const Wait& wait : pending->waits) {
+      if (!wait.ended && wait.subscription != 0) subscriptions.push_back(wait.subscription);
+    }
+  }
+  for (const uint64_t number : subscriptions) pending->environment.queue->Unsubscribe(number);
+  pending->done(absl::CancelledError("the caller went away"));
+}
+
+std::array<int64_t, kMissReasons> Lookups::misses() const {
+  std::array<int64_t, kMissReasons> all{};
+  for (size_t i = 0; i < all.size(); ++i) all[i] = misses_[i].load(std::memory_order_relaxed);
+  return all;
+}
+
+int64_t Lookups::waiting() const {
+  MutexLock lock(mutex_);
+  return static_cast<int64_t>(pending_.size());
+}
+
+}  // namespace convtune::lookup

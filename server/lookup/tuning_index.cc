@@ -1,0 +1,335 @@
+#include "server/lookup/tuning_index.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace convtune::lookup {
+namespace {
+
+constexpr int kDefaultAlignment = 16;
+constexpr int kNoAlignment = std::numeric_limits<int>::max();
+
+// Read from the text, which every tuning has, without validating it anew.
+int AlignmentOf(absl::string_view problem_text) {
+  for (absl::string_view token : absl::StrSplit(problem_text, ',')) {
+    int bytes = 0;
+    if (absl::ConsumePrefix(&token, "align=") && absl::SimpleAtoi(token, &bytes)) return bytes;
+  }
+  return kDefaultAlignment;
+}
+
+}  // namespace
+
+std::string TextWithAlignment(const ConvProblem& problem, int alignment_bytes) {
+  ConvProblemSpec spec;
+  spec.operation = problem.operation();
+  spec.x_dims = problem.x_dims();
+  spec.w_dims = problem.w_dims();
+  spec.pad_low = problem.pad_low();
+  spec.pad_high = problem.pad_high();
+  spec.strides = problem.strides();
+  spec.dilations = problem.dilations();
+  spec.groups = problem.groups();
+  spec.data_type = problem.data_type();
+  spec.output_type = problem.output_type();
+  spec.compute_type = problem.compute_type();
+  spec.layout = problem.layout();
+  if (problem.layout() == TensorLayout::kStrided) {
+    spec.x_strides = problem.x_strides();
+    spec.w_strides = problem.w_strides();
+    spec.y_strides = problem.y_strides();
+  }
+  spec.mode = problem.mode();
+  spec.epilogue = problem.epilogue();
+  if (!problem.epilogue().empty()) spec.intermediate_type = problem.intermediate_type();
+  spec.alignment_bytes = alignment_bytes;
+  if (problem.sm_count_target() != 0) spec.sm_count_target = problem.sm_count_target();
+  const auto changed = ConvProblem::Create(spec);
+  return changed.ok() ? changed->ToText() : "";
+}
+
+bool IsSettled(const IndexHit& hit) {
+  return hit.tuning != nullptr &&
+         (hit.pin != nullptr || hit.tuning->tuning.evidence == Evidence::kMeasured);
+}
+
+TuningIndex::TuningIndex(decision::LibrariesByEnvironment libraries, DigestFunction digest)
+    : libraries_(std::move(libraries)),
+      digest_(std::move(digest)),
+      least_alignment_(kNoAlignment) {}
+
+const TuningIndex::Shard& TuningIndex::ShardOf(const TuningDigest& digest) const {
+  return shards_[digest.low % shards_.size()];
+}
+
+void TuningIndex::Change(const TuningKey& key, const std::function<void(Entry*)>& change) {
+  const TuningDigest digest = digest_(key);
+  Shard& shard = const_cast<Shard&>(ShardOf(digest));
+  // Ended after the lock: freeing a tuning takes a while.
+  Entry before;
+  MutexLock lock(shard.mutex);
+  const auto [first, is_new] = shard.entries.try_emplace(digest);
+  Entry* entry = &first->second;
+  if (!is_new) {
+    while (!entry->IsOf(key) && entry->next != nullptr) entry = entry->next.get();
+    if (!entry->IsOf(key)) {
+      entry->next = std::make_unique<Entry>();
+      entry = entry->next.get();
+    }
+  }
+  before.tuning = entry->tuning;
+  before.pin = entry->pin;
+  change(entry);
+  if (entry->tuning != nullptr || entry->pin != nullptr) return;
+  if (entry->next != nullptr) {
+    Entry rest = std::move(*entry->next);
+    *entry = std::move(rest);
+  } else if (entry == &first->second) {
+    shard.entries.erase(first);
+  } else {
+    Entry* previous = &first->second;
+    while (previous->next.get() != entry) previous = previous->next.get();
+    previous->next = nullptr;
+  }
+}
+
+std::shared_ptr<const IndexedTuning> TuningIndex::Prepare(const Tuning& tuning,
+                                                          bool persisted) const {
+  const IndexHit before = FindLoaded(tuning.key);
+  IndexedTuning indexed =
+      KeepBest(tuning, before.pin != nullptr ? &before.pin->candidate : nullptr);
+  indexed.persisted = persisted;
+  if (const std::string why = decision::WhyOutdated(tuning, libraries_); !why.empty()) {
+    indexed.tuning.evidence = Evidence::kNone;
+    indexed.tuning.incomplete = ReasonBit(IncompleteReason::kOutdated);
+    indexed.tuning.incomplete_reason = absl::StrCat("does not hold any more: ", why);
+  }
+  return std::make_shared<const IndexedTuning>(std::move(indexed));
+}
+
+void TuningIndex::PublishInstead(const Tuning& tuning,
+                                 std::shared_ptr<const IndexedTuning> outdated) {
+  IndexedTuning indexed = *Prepare(tuning, /*persisted=*/false);
+  indexed.stands_in_for = std::move(outdated);
+  Publish(std::make_shared<const IndexedTuning>(std::move(indexed)));
+}
+
+void TuningIndex::CountAlignment(const TuningKey& key, int64_t by) {
+  const int alignment = AlignmentOf(key.problem_text);
+  if ((alignments_[alignment] += by) == 0) alignments_.erase(alignment);
+  least_alignment_ = alignments_.empty() ? kNoAlignment : alignments_.begin()->first;
+}
+
+void TuningIndex::Put(std::shared_ptr<const IndexedTuning> prepared, bool replace) {
+  const TuningKey key = prepared->tuning.key.Whole();
+  bool is_put = false;
+  Change(key, [&](Entry* entry) {
+    is_put = replace || entry->tuning == nullptr;
+    if (is_put) entry->tuning = prepared;
+  });
+  if (!is_put) return;
+  MutexLock lock(order_mutex_);
+  // Many come in order: nothing to look for.
+  const bool is_last = ordered_.empty() || ByOrder()(*ordered_.rbegin(), prepared);
+  if (const auto known = is_last ? ordered_.end() : ordered_.find(prepared);
+      known != ordered_.end()) {
+    // Whoever replaced it in between was here already.
+    if (replace) ordered_.insert(ordered_.erase(known), std::move(prepared));
+    return;
+  }
+  ++counts_[key.environment_text];
+  ++counts_version_;
+  CountAlignment(key, 1);
+  if (is_last) {
+    ordered_.insert(ordered_.end(), std::move(prepared));
+  } else {
+    ordered_.insert(std::move(prepared));
+  }
+}
+
+void TuningIndex::BeginLoading(ReadFunction read) {
+  read_ = std::move(read);
+  loading_ = true;
+}
+
+void TuningIndex::Load(const Tuning& stored) {
+  std::shared_ptr<const IndexedTuning> prepared = Prepare(stored, /*persisted=*/true);
+  MutexLock lock(loading_mutex_);
+  if (!loading_ || erased_.contains({stored.key.environment_text, stored.key.problem_text})) {
+    return;
+  }
+  Put(std::move(prepared), /*replace=*/false);
+}
+
+void TuningIndex::FinishLoading() {
+  MutexLock lock(loading_mutex_);
+  loading_ = false;
+  erased_.clear();
+}
+
+bool TuningIndex::Erase(const TuningKey& key) {
+  if (loading_) {
+    MutexLock lock(loading_mutex_);
+    if (loading_) erased_.insert({key.environment_text, key.problem_text});
+  }
+  Change(key, [](Entry* entry) { entry->tuning = nullptr; });
+  MutexLock lock(order_mutex_);
+  const auto found = ordered_.find(OrderView(key.environment_text, key.problem_text));
+  if (found == ordered_.end()) return false;
+  ordered_.erase(found);
+  if (--counts_[key.environment_text] == 0) counts_.erase(key.environment_text);
+  ++counts_version_;
+  CountAlignment(key, -1);
+  return true;
+}
+
+void TuningIndex::SetPin(const Pin& pin) {
+  const auto shared = std::make_shared<const Pin>(pin);
+  Change(pin.key, [&shared](Entry* entry) { entry->pin = shared; });
+  MutexLock lock(order_mutex_);
+  pins_[{pin.key.environment_text, pin.key.problem_text}] = pin;
+}
+
+void TuningIndex::ErasePin(const TuningKey& key) {
+  Change(key, [](Entry* entry) { entry->pin = nullptr; });
+  MutexLock lock(order_mutex_);
+  pins_.erase({key.environment_text, key.problem_text});
+}
+
+IndexHit TuningIndex::Find(const TuningKey& key) const {
+  IndexHit hit = FindLoaded(key);
+  if (hit.tuning != nullptr || !loading_) return hit;
+  const absl::StatusOr<Tuning> stored = read_(key);
+  // To callers it was there all along.
+  if (stored.ok()) const_cast<TuningIndex*>(this)->Load(*stored);
+  return FindLoaded(key);
+}
+
+IndexHit TuningIndex::FindLoaded(const TuningKey& key) const {
+  const TuningDigest digest = digest_(key);
+  const Shard& shard = ShardOf(digest);
+  MutexLock lock(shard.mutex);
+  const auto first = shard.entries.find(digest);
+  if (first == shard.entries.end()) return {nullptr, nullptr, digest};
+  for (const Entry* entry = &first->second; entry != nullptr; entry = entry->next.get()) {
+    if (entry->IsOf(key)) return {entry->tuning, entry->pin, digest};
+  }
+  return {nullptr, nullptr, digest};
+}
+
+bool TuningIndex::Holds(const AnswerSource& source) const {
+  if (source.tuning == nullptr) return false;
+  if (!source.settled && least_alignment_ < source.alignment_bytes) return false;
+  const Shard& shard = ShardOf(source.digest);
+  MutexLock lock(shard.mutex);
+  const auto first = shard.entries.find(source.digest);
+  if (first == shard.entries.end()) return false;
+  for (const Entry* entry = &first->second; entry != nullptr; entry = entry->next.get()) {
+    if (entry->tuning == source.tuning) return entry->pin == source.pin;
+  }
+  return false;
+}
+
+std::vector<int> TuningIndex::LooserThan(int bytes) const {
+  std::vector<int> looser;
+  if (loading_) {
+    for (int alignment = bytes / 2; alignment > 0; alignment /= 2) looser.push_back(alignment);
+    return looser;
+  }
+  if (least_alignment_ >= bytes) return looser;
+  MutexLock lock(order_mutex_);
+  for (const auto& [alignment, count] : alignments_) {
+    if (alignment < bytes) looser.push_back(alignment);
+  }
+  std::reverse(looser.begin(), looser.end());
+  return looser;
+}
+
+IndexHit TuningIndex::FindServing(const ConvProblem& problem, const TuningKey& key) const {
+  IndexHit best = Find(key);
+  if (IsSettled(best)) return best;
+  for (const int alignment : LooserThan(problem.alignment_bytes())) {
+    IndexHit hit = Find({TextWithAlignment(problem, alignment), key.environment_text});
+    if (hit.tuning == nullptr) continue;
+    if (best.tuning != nullptr && hit.tuning->tuning.evidence <= best.tuning->tuning.evidence) {
+      continue;
+    }
+    if (hit.pin == nullptr) hit.pin = best.pin;
+    best = std::move(hit);
+  }
+  return best;
+}
+
+std::shared_ptr<const IndexedTuning> TuningIndex::FindHint(const TuningKey& key) const {
+  const auto asked = Environment::Parse(key.environment_text);
+  if (!asked.ok()) return nullptr;
+  std::shared_ptr<const IndexedTuning> best;
+  const auto rank = [](const IndexedTuning& indexed) {
+    const Environment environment =
+        Environment::Parse(indexed.tuning.key.environment_text()).value_or(Environment{});
+    return std::make_tuple(!environment.profile, indexed.tuning.evidence, indexed.tuning.tune_time);
+  };
+  for (const auto& [environment_text, count] : Counts()) {
+    if (environment_text == key.environment_text) continue;
+    const auto other = Environment::Parse(environment_text);
+    if (!other.ok() || Slug(other->gpu_model) != Slug(asked->gpu_model)) continue;
+    const auto found = Find({key.problem_text, environment_text}).tuning;
+    if (found != nullptr && (best == nullptr || rank(*found) > rank(*best))) best = found;
+  }
+  return best;
+}
+
+absl::StatusOr<std::pair<std::vector<std::shared_ptr<const IndexedTuning>>, std::string>>
+TuningIndex::List(const std::string& environment_text, size_t page_size,
+                  const std::string& page_token, const std::string& text_filter) const {
+  OrderKey after;
+  if (!page_token.empty()) {
+    std::string plain;
+    const bool readable = absl::WebSafeBase64Unescape(page_token, &plain);
+    const std::vector<std::string> parts = absl::StrSplit(plain, '\n');
+    if (!readable || parts.size() != 2) {
+      return absl::InvalidArgumentError("page_token: must be one that the previous page gave");
+    }
+    after = {parts[0], parts[1]};
+  }
+  std::vector<std::shared_ptr<const IndexedTuning>> page;
+  MutexLock lock(order_mutex_);
+  auto it = page_token.empty() ? ordered_.lower_bound(OrderView(environment_text, ""))
+                               : ordered_.upper_bound(OrderView(after.first, after.second));
+  for (; it != ordered_.end(); ++it) {
+    const KeptKey& key = (*it)->tuning.key;
+    if (!environment_text.empty() && key.environment_text() != environment_text) break;
+    if (!absl::StrContains(key.problem_text, text_filter)) continue;
+    if (page.size() == page_size) {
+      const KeptKey& last = page.back()->tuning.key;
+      std::string token =
+          absl::WebSafeBase64Escape(absl::StrCat(last.environment_text(), "\n", last.problem_text));
+      return std::make_pair(std::move(page), std::move(token));
+    }
+    page.push_back(*it);
+  }
+  return std::make_pair(std::move(page), std::string());
+}
+
+std::vector<Pin> TuningIndex::ListPins(const std::string& environment_text, absl::Time now) const {
+  std::vector<Pin> pins;
+  MutexLock lock(order_mutex_);
+  for (const auto& [key, pin] : pins_) {
+    if (!environment_text.empty() && key.first != environment_text) continue;
+    if (!pin.expire_time || *pin.expire_time > now) pins.push_back(pin);
+  }
+  return pins;
+}
+
+std::map<std::string, int64_t> TuningIndex::Counts() const {
+  MutexLock lock(order_mutex_);
+  return counts_;
+}
+
+}  // namespace convtune::lookup

@@ -1,0 +1,167 @@
+// The TuningIndex is what look-ups are answered from: every tuning's best candidates and every
+// pin, in memory.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/base/mutex.h"
+#include "proto/model/conv_problem.h"
+#include "proto/model/tuning.h"
+#include "server/decision/library_versions.h"
+#include "server/lookup/indexed_tuning.h"
+#include "server/lookup/lookup_request.h"
+
+namespace convtune::lookup {
+
+// What the index has under a key; either may be nullptr.
+struct IndexHit {
+  std::shared_ptr<const IndexedTuning> tuning;
+  std::shared_ptr<const Pin> pin;
+  TuningDigest digest = {};  // of the key that was looked up
+};
+
+// True if no tuning for less strict alignment comes before what was found.
+bool IsSettled(const IndexHit& hit);
+
+// Thread-safe; look-ups of different keys seldom meet on a lock.
+class TuningIndex {
+ public:
+  using DigestFunction = std::function<TuningDigest(const TuningKey&)>;
+
+  // A tuning that does not hold for the libraries that there are (WhyOutdated) is
+  // no evidence of anything here, whatever the store says of it: it is kept as a
+  // hint, with the reason OUTDATED. `digest` picks the bucket only; keys are
+  // compared whole.
+  explicit TuningIndex(decision::LibrariesByEnvironment libraries = {},
+                       DigestFunction digest = &TuningKey::Digest);
+
+  const decision::LibrariesByEnvironment& libraries() const { return libraries_; }
+
+  // Gives what the store has of a key; an error if it has nothing.
+  using ReadFunction = std::function<absl::StatusOr<Tuning>(const TuningKey&)>;
+  // From here to FinishLoading tunings come with Load, in any order and beside
+  // all other calls, and Find and FindServing give what is not there yet by
+  // `read`: to them the index is whole. List, Counts and FindHint see what is
+  // there. Call it before other threads have the index.
+  void BeginLoading(ReadFunction read);
+  // Puts in what the store has, unless the key was published or erased since
+  // BeginLoading: then the store's is older. Nothing after FinishLoading.
+  void Load(const Tuning& stored);
+  void FinishLoading();
+
+  // Replaces the key's tuning. `tuning` holds all its candidates.
+  void Publish(const Tuning& tuning, bool persisted) { Publish(Prepare(tuning, persisted)); }
+  // What Publish would put in, for where that is decided later.
+  std::shared_ptr<const IndexedTuning> Prepare(const Tuning& tuning, bool persisted) const;
+  void Publish(std::shared_ptr<const IndexedTuning> prepared) { Put(std::move(prepared), true); }
+  // The same for one that is not written, and served instead of `outdated`.
+  void PublishInstead(const Tuning& tuning, std::shared_ptr<const IndexedTuning> outdated);
+  // Returns true if the key had a tuning; a pin stays.
+  bool Erase(const TuningKey& key);
+  // Call Publish after it where the key has a tuning already: the pinned
+  // candidate may not be among those that are kept.
+  void SetPin(const Pin& pin);
+  void ErasePin(const TuningKey& key);
+
+  IndexHit Find(const TuningKey& key) const;
+  // The tuning with the best evidence that serves `problem`: its own, or one
+  // that was made for less strict alignment. The pin is that of the tuning
+  // returned, else the problem's own.
+  IndexHit FindServing(const ConvProblem& problem, const TuningKey& key) const;
+  // True if an answer of that source would be made of the same now. One hash
+  // look-up.
+  bool Holds(const AnswerSource& source) const;
+  // The best tuning of the problem in another environment with the same GPU
+  // model, for a hint; nullptr if there is none.
+  std::shared_ptr<const IndexedTuning> FindHint(const TuningKey& key) const;
+
+  // Up to `page_size` tunings in the order of (environment text, problem
+  // text), and the next page's token (empty on the last). INVALID_ARGUMENT if
+  // the token is none of ours. Empty `environment_text`: all.
+  absl::StatusOr<std::pair<std::vector<std::shared_ptr<const IndexedTuning>>, std::string>> List(
+      const std::string& environment_text, size_t page_size, const std::string& page_token,
+      const std::string& text_filter) const;
+  // Ordered by (environment text, problem text); expired ones left out.
+  std::vector<Pin> ListPins(const std::string& environment_text, absl::Time now) const;
+  // Number of tunings by environment text.
+  std::map<std::string, int64_t> Counts() const;
+  // Changes whenever Counts does.
+  uint64_t counts_version() const { return counts_version_; }
+
+ private:
+  // The key is that of the tuning or of the pin: at least one is there.
+  struct Entry {
+    std::shared_ptr<const IndexedTuning> tuning;
+    std::shared_ptr<const Pin> pin;
+    std::unique_ptr<Entry> next;  // another key with the same digest
+
+    bool IsOf(const TuningKey& key) const {
+      return tuning != nullptr ? tuning->tuning.key == key : pin->key == key;
+    }
+  };
+  struct Shard {
+    mutable Mutex mutex;
+    absl::flat_hash_map<TuningDigest, Entry> entries GUARDED_BY(mutex);
+  };
+  using OrderKey = std::pair<std::string, std::string>;             // environment, problem
+  using OrderView = std::pair<std::string_view, std::string_view>;  // the same
+  using Shared = std::shared_ptr<const IndexedTuning>;
+  // Of tunings, without a copy of their keys.
+  struct ByOrder {
+    using is_transparent = void;
+    static OrderView View(const Shared& indexed) {
+      return {indexed->tuning.key.environment_text(), indexed->tuning.key.problem_text};
+    }
+    static OrderView View(const OrderView& view) { return view; }
+    template <typename A, typename B>
+    bool operator()(const A& a, const B& b) const {
+      return View(a) < View(b);
+    }
+  };
+
+  // Calls `change` on the key's entry, an empty one if there was none, and drops
+  // the entry if it is empty afterwards.
+  void Change(const TuningKey& key, const std::function<void(Entry*)>& change);
+  void Put(std::shared_ptr<const IndexedTuning> prepared, bool replace);
+  // What is there, without the store.
+  IndexHit FindLoaded(const TuningKey& key) const;
+  // The alignments below `bytes` that a tuning may have, the strictest first.
+  std::vector<int> LooserThan(int bytes) const;
+  void CountAlignment(const TuningKey& key, int64_t by) REQUIRES(order_mutex_);
+  const Shard& ShardOf(const TuningDigest& digest) const;
+
+  const decision::LibrariesByEnvironment libraries_;
+  const DigestFunction digest_;
+  ReadFunction read_;  // not changed once other threads have the index
+  std::atomic<bool> loading_{false};
+  mutable Mutex loading_mutex_;  // taken before the others
+  // Erased since BeginLoading.
+  std::set<OrderKey> erased_ GUARDED_BY(loading_mutex_);
+  std::array<Shard, 16> shards_;
+  mutable Mutex order_mutex_;
+  absl::btree_set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);
+  std::map<OrderKey, Pin> pins_ GUARDED_BY(order_mutex_);
+  std::map<std::string, int64_t> counts_ GUARDED_BY(order_mutex_);
+  std::map<int, int64_t> alignments_ GUARDED_BY(order_mutex_);  // of tunings, with their number
+  std::atomic<int> least_alignment_;                            // of alignments_
+  std::atomic<uint64_t> counts_version_{0};
+};
+
+// The same problem with another alignment, in text form; empty if it cannot be.
+std::string TextWithAlignment(const ConvProblem& problem, int alignment_bytes);
+
+}  // namespace convtune::lookup

@@ -1,0 +1,98 @@
+#include "server/release/datagram_socket.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace convtune::release {
+namespace {
+
+constexpr absl::Duration kSlice = absl::Milliseconds(100);
+constexpr int kReceiveBuffer = 256 << 10;
+
+absl::Status SocketError(const std::string& path, const char* action) {
+  return absl::UnavailableError(absl::StrCat(path, ": ", action, ": ", std::strerror(errno)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DatagramSocket>> DatagramSocket::Create(Options options) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string& path = options.path;
+  if (path.size() >= sizeof address.sun_path) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": a socket's path must be shorter than ",
+                                                   sizeof address.sun_path, " bytes"));
+  }
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd stop(eventfd(0, EFD_CLOEXEC));
+  if (!socket.valid() || !stop.valid()) return SocketError(path, "making the socket");
+  struct stat there {};
+  if (lstat(path.c_str(), &there) == 0) {
+    if (!S_ISSOCK(there.st_mode)) {
+      return absl::UnavailableError(absl::StrCat(path, ": is there and is no socket"));
+    }
+    // The state directory's lock says that no other daemon uses it.
+    unlink(path.c_str());
+  }
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer, sizeof kReceiveBuffer);
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return SocketError(path, "binding the socket");
+  }
+  if (chmod(path.c_str(), options.open_to_all ? 0666 : 0660) != 0) {
+    return SocketError(path, "setting the socket's mode");
+  }
+  return std::unique_ptr<DatagramSocket>(
+      new DatagramSocket(std::move(options), std::move(socket), std::move(stop)));
+}
+
+DatagramSocket::DatagramSocket(Options options, UniqueFd socket, UniqueFd stop)
+    : options_(std::move(options)), socket_(std::move(socket)), stop_(std::move(stop)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+DatagramSocket::~DatagramSocket() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof one);
+  thread_.join();
+  unlink(options_.path.c_str());
+}
+
+void DatagramSocket::Run() {
+  std::vector<char> buffer(options_.max_bytes + 1);
+  absl::Time slice_end = absl::InfinitePast();
+  int in_slice = 0;
+  while (true) {
+    pollfd waits[] = {{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
+    const absl::Time now = absl::Now();
+    if (now >= slice_end) {
+      slice_end = now + kSlice;
+      in_slice = 0;
+    }
+    const bool full = in_slice >= kMostPerSlice;
+    const int timeout_ms =
+        full ? static_cast<int>(absl::ToInt64Milliseconds(slice_end - now)) + 1 : -1;
+    // Over its share, the socket is left alone until the slice ends.
+    poll(waits, full ? 1 : 2, timeout_ms);
+    if (waits[0].revents != 0) return;
+    if (full || waits[1].revents == 0) continue;
+    const ssize_t size = recv(socket_.get(), buffer.data(), buffer.size(), 0);
+    if (size < 0) continue;
+    ++in_slice;
+    options_.receive(buffer.data(), static_cast<size_t>(size));
+  }
+}
+
+}  // namespace convtune::release

@@ -1,0 +1,106 @@
+#include "server/release/missed_problems.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace convtune::release {
+namespace {
+
+absl::Time ToMicros(absl::Time time) { return absl::FromUnixMicros(absl::ToUnixMicros(time)); }
+
+}  // namespace
+
+void MissedProblems::Load(const std::vector<WantedProblem>& wanted) {
+  for (const WantedProblem& problem : wanted) {
+    if (problems_.emplace(Texts(problem.key), problem).second) {
+      ++environments_[problem.key.environment_text];
+    }
+  }
+}
+
+bool MissedProblems::AddMisses(const TuningKey& key, int64_t count, absl::Time now) {
+  const KeyTexts texts = Texts(key);
+  if (!environments_.contains(key.environment_text) && environments_.size() >= most_environments_) {
+    return false;
+  }
+  auto [it, is_new] = problems_.try_emplace(texts);
+  WantedProblem& problem = it->second;
+  if (is_new) {
+    problem.key = key;
+    problem.first_seen = ToMicros(now);
+    ++environments_[key.environment_text];
+  }
+  const int64_t room = std::numeric_limits<int64_t>::max() - problem.misses;
+  problem.misses += std::min(count, room);
+  problem.last_seen = ToMicros(now);
+  changed_.insert(texts);
+  if (problems_.size() > most_problems_) MakeRoom();
+  return true;
+}
+
+void MissedProblems::MakeRoom() {
+  const auto least =
+      std::min_element(problems_.begin(), problems_.end(), [](const auto& a, const auto& b) {
+        return std::tie(a.second.misses, a.second.last_seen) <
+               std::tie(b.second.misses, b.second.last_seen);
+      });
+  EraseTexts(KeyTexts(least->first));
+}
+
+void MissedProblems::AddFailure(const TuningKey& key, const std::string& error) {
+  const auto found = problems_.find(Texts(key));
+  if (found == problems_.end()) return;
+  ++found->second.attempts;
+  found->second.last_error = error;
+  changed_.insert(found->first);
+}
+
+void MissedProblems::EraseTexts(const KeyTexts& texts) {
+  if (problems_.erase(texts) == 0) return;
+  if (--environments_[texts.first] == 0) environments_.erase(texts.first);
+  changed_.insert(texts);
+}
+
+void MissedProblems::Erase(const TuningKey& key) { EraseTexts(Texts(key)); }
+
+void MissedProblems::Forget(absl::Time now) {
+  std::vector<KeyTexts> old;
+  for (const auto& [texts, problem] : problems_) {
+    if (now - problem.last_seen > kForgetAfter) old.push_back(texts);
+  }
+  for (const KeyTexts& texts : old) EraseTexts(texts);
+}
+
+std::vector<WantedProblem> MissedProblems::MostWanted(const std::string& environment_text) const {
+  std::vector<WantedProblem> wanted;
+  for (const auto& [texts, problem] : problems_) {
+    if (environment_text.empty() || texts.first == environment_text) wanted.push_back(problem);
+  }
+  std::stable_sort(wanted.begin(), wanted.end(),
+                   [](const WantedProblem& a, const WantedProblem& b) {
+                     return std::tie(a.misses, a.last_seen) > std::tie(b.misses, b.last_seen);
+                   });
+  return wanted;
+}
+
+MissedProblems::Changes MissedProblems::TakeChanges() {
+  Changes changes;
+  for (const KeyTexts& texts : changed_) {
+    const auto found = problems_.find(texts);
+    if (found != problems_.end()) {
+      changes.put.push_back(found->second);
+    } else {
+      changes.drop.push_back({texts.second, texts.first});
+    }
+  }
+  changed_.clear();
+  return changes;
+}
+
+void MissedProblems::GiveBack(const Changes& changes) {
+  for (const WantedProblem& problem : changes.put) changed_.insert(Texts(problem.key));
+  for (const TuningKey& key : changes.drop) changed_.insert(Texts(key));
+}
+
+}  // namespace convtune::release

@@ -1,0 +1,19 @@
+// ChoosePortfolio makes of a tuning the choices that programs are served. Pure.
+#pragma once
+
+#include "proto/model/release.h"
+#include "server/lookup/indexed_tuning.h"
+
+namespace convtune::release {
+
+// For each API the best; the best that is neutral, which is: its numerics
+// are the stock choice's or a part of them, it is deterministic where that is,
+// and it needs no more workspace; and the best without workspace. Besides them
+// the stock choice, where it is certain which one it is. Pins are left aside.
+// A result that could not be judged is never chosen: where that is the stock
+// choice's, and nothing beats it, its place stays empty; and a tuning of which
+// none could be judged has no choice. Without choices if nothing ran that could be put in place of
+// another engine (one that wants its filter reordered cannot).
+Portfolio ChoosePortfolio(const lookup::IndexedTuning& indexed);
+
+}  // namespace convtune::release

@@ -1,0 +1,462 @@
+#include "server/release/publisher.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "db/format/datagram.h"
+#include "db/format/snapshot.h"
+#include "proto/base/status_macros.h"
+#include "server/release/snapshot_build.h"
+#include "spdlog/spdlog.h"
+
+namespace convtune::release {
+namespace {
+
+constexpr absl::Duration kRetry = absl::Seconds(5);
+// Of who decides on a release, until everything is read.
+constexpr absl::Duration kPatience = absl::Seconds(10);
+// Of the time, what writing snapshots may take when changes do not end.
+constexpr double kMostOfTime = 0.1;
+
+absl::Status MakeFolder(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0755) == 0) {
+    // Whatever the umask says: programs of other users read it.
+    chmod(folder.c_str(), 0755);
+    return absl::OkStatus();
+  }
+  if (errno == EEXIST) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(folder, ": making the folder: ", std::strerror(errno)));
+}
+
+constexpr absl::Duration kKeepAfter = absl::Seconds(5);
+constexpr absl::Duration kLookForIdle = absl::Seconds(1);
+constexpr absl::Duration kFirstPause = absl::Minutes(10);
+constexpr absl::Duration kLongestPause = absl::Hours(24);
+constexpr char kTooLittle[] = "what tuning gave is below --publish-evidence";
+
+}  // namespace
+
+Publisher::Publisher(Options options)
+    : options_(std::move(options)),
+      validity_(options_.index,
+                [this](const TuningKey& key) { return options_.committer->Get(key); }),
+      releases_({options_.store, options_.index, options_.clock, &validity_, options_.publish.floor,
+                 options_.publish.auto_promote}),
+      snapshot_path_(absl::StrCat(options_.publish.folder, "/", format::kSnapshotFile)) {}
+
+Publisher::~Publisher() { Stop(); }
+
+absl::Status Publisher::Start() {
+  RETURN_IF_ERROR(releases_.Load());
+  ASSIGN_OR_RETURN(const std::vector<WantedProblem> wanted, options_.store->ListWanted());
+  {
+    MutexLock lock(mutex_);
+    missed_.Load(wanted);
+    status_.folder = options_.publish.folder;
+    work_.all = work_.publish = true;
+    due_ = absl::Now();
+  }
+  if (const absl::Status made = MakeFolder(options_.publish.folder); !made.ok()) {
+    // Writing the snapshot fails likewise, and says so.
+    spdlog::error("{}", std::string(made.message()));
+  }
+  DatagramSocket::Options socket;
+  socket.path = absl::StrCat(options_.publish.folder, "/", format::kDatagramSocket);
+  socket.open_to_all = options_.publish.open_to_all;
+  socket.max_bytes = format::kMaxDatagramBytes;
+  socket.receive = [this](const void* data, size_t size) { Receive(data, size); };
+  const std::string path = socket.path;
+  auto opened = DatagramSocket::Create(std::move(socket));
+  const std::string error(opened.status().message());
+  if (opened.ok()) {
+    socket_ = *std::move(opened);
+  } else {
+    spdlog::warn("nothing is learned from programs: {}", error);
+  }
+  {
+    MutexLock lock(mutex_);
+    status_.socket = socket_ != nullptr ? path : "";
+    status_.socket_error = error;
+  }
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+void Publisher::DueBy(absl::Time time) {
+  if (time >= due_) return;
+  due_ = time;
+  changed_.SignalAll();
+}
+
+void Publisher::NoteChange(const TuningKey& key, bool override) {
+  MutexLock lock(mutex_);
+  dirty_.insert(Texts(key));
+  if (override) work_.publish = true;
+  DueBy(std::max(not_before_, absl::Now() + options_.publish.debounce));
+}
+
+bool Publisher::Prepare() {
+  absl::Status status = options_.await_index(absl::InfiniteDuration());
+  if (status.ok()) status = releases_.ReadChoices();
+  // What programs missed before the choices were known. Releases are asked
+  // without the lock: they call what tells of changes.
+  std::vector<WantedProblem> missed;
+  {
+    MutexLock lock(mutex_);
+    missed = missed_.MostWanted();
+  }
+  std::vector<TuningKey> chosen;
+  for (const WantedProblem& wanted : missed) {
+    if (releases_.HasChoice(wanted.key)) chosen.push_back(wanted.key);
+  }
+  MutexLock lock(mutex_);
+  for (const TuningKey& key : chosen) missed_.Erase(key);
+  ready_ = status.ok();
+  status_.error = std::string(status.message());
+  changed_.SignalAll();
+  // UNAVAILABLE: the daemon stops.
+  if (!ready_ && !absl::IsUnavailable(status))
+    spdlog::error("nothing is published: {}", status.ToString());
+  return ready_;
+}
+
+void Publisher::Run() {
+  if (!Prepare()) return;
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      while (!stopping_ && absl::Now() < due_) {
+        // Far off, the wait is cut short: a condition variable takes no infinity.
+        const absl::Duration wait = std::min(due_ - absl::Now(), absl::Hours(1));
+        changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(wait));
+      }
+      if (stopping_) return;
+    }
+    Pass();
+    TuneMissed();
+  }
+}
+
+void Publisher::Stop() {
+  socket_.reset();
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+  if (!thread_.joinable()) return;
+  thread_.join();
+  {
+    MutexLock lock(mutex_);
+    if (!ready_) return;
+  }
+  Pass();
+}
+
+absl::Status Publisher::PassNow() {
+  {
+    const absl::Time until = absl::Now() + kPatience;
+    MutexLock lock(mutex_);
+    while (!ready_ && absl::Now() < until) {
+      changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(until - absl::Now()));
+    }
+    if (!ready_) {
+      return absl::UnavailableError(status_.error.empty() ? "the database is still being read"
+                                                          : status_.error);
+    }
+  }
+  Pass();
+  return absl::OkStatus();
+}
+
+absl::Status Publisher::Reconcile(Work* work) {
+  if (work->all) {
+    ASSIGN_OR_RETURN(const bool changed, releases_.ReconcileAll());
+    work->publish |= changed;
+  }
+  if (!work->keys.empty()) {
+    ASSIGN_OR_RETURN(const bool changed, releases_.Reconcile(work->keys));
+    work->publish |= changed;
+  }
+  return absl::OkStatus();
+}
+
+void Publisher::Pass() {
+  MutexLock pass(work_mutex_);
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    std::swap(work, work_);
+    for (const KeyTexts& texts : dirty_) work.keys.push_back({texts.second, texts.first});
+    dirty_.clear();
+    if (absl::Now() >= pin_expiry_) work.publish = true;
+    due_ = absl::InfiniteFuture();
+  }
+  absl::Status status = Reconcile(&work);
+  SettleMissed(work.keys);
+  NoteTuned(work);
+  // What is served already is published even where nothing new can be decided.
+  if (work.publish) status.Update(Publish());
+  KeepMissed();
+  MutexLock lock(mutex_);
+  DueBy(pin_expiry_);
+  if (status.ok()) {
+    status_.error.clear();
+    return;
+  }
+  if (status_.error != status.message()) {
+    spdlog::error("the snapshot is not up to date: {}", status.ToString());
+  }
+  status_.error = std::string(status.message());
+  for (const TuningKey& key : work.keys) dirty_.insert(Texts(key));
+  work_.all |= work.all;
+  work_.publish |= work.publish;
+  DueBy(absl::Now() + kRetry);
+}
+
+absl::Status Publisher::Publish() {
+  const absl::Time start = absl::Now();
+  SnapshotInput input;
+  input.releases = &releases_;
+  input.index = options_.index;
+  input.current = options_.current;
+  input.now = options_.clock->Now();
+  input.pins = options_.index->ListPins("", input.now);
+  input.quarantined = [this](const TuningKey& key) {
+    return options_.committer->QuarantinedOf(key);
+  };
+  ASSIGN_OR_RETURN(const SnapshotContents contents, WriteSnapshot(input, snapshot_path_));
+  spdlog::info("published release {}: {} choices in {}", contents.served.release,
+               contents.choice_count, snapshot_path_);
+  MutexLock lock(mutex_);
+  status_.publish_time = input.now;
+  status_.release = contents.served.release;
+  status_.canary_release = contents.served.canary_release;
+  status_.canary_permille = contents.served.canary_permille;
+  status_.choice_count = contents.choice_count;
+  not_before_ = absl::Now() + (absl::Now() - start) / kMostOfTime;
+  pin_expiry_ = absl::InfiniteFuture();
+  for (const Pin& pin : input.pins) {
+    if (!pin.expire_time) continue;
+    pin_expiry_ = std::min(pin_expiry_, absl::Now() + (*pin.expire_time - input.now));
+  }
+  return absl::OkStatus();
+}
+
+PublicationStatus Publisher::Status() {
+  const ReleaseList list = releases_.List();
+  MutexLock lock(mutex_);
+  PublicationStatus status = status_;
+  status.waiting_changes = list.waiting_changes;
+  status.auto_promote_held = list.auto_promote_held;
+  status.wanted_count = static_cast<int64_t>(missed_.size());
+  return status;
+}
+
+absl::StatusOr<ReleaseDiff> Publisher::DiffReleases(int64_t from, int64_t to,
+                                                    const std::string& environment, size_t limit) {
+  std::string text;
+  if (!environment.empty()) {
+    ASSIGN_OR_RETURN(text, options_.resolve(environment));
+  }
+  RETURN_IF_ERROR(PassNow());
+  return releases_.Diff(from, to, text, limit);
+}
+
+absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,
+                                                  const std::string& reason, int canary_permille) {
+  RETURN_IF_ERROR(PassNow());  // what was committed until now is part of it
+  ASSIGN_OR_RETURN(const Release release,
+                   releases_.Promote({author, reason, options_.clock->Now()}, canary_permille));
+  spdlog::info("release {} {} by {}: {}", release.number,
+               release.state == ReleaseState::kCanary
+                   ? absl::StrCat("is a canary for ", release.canary_permille, " of 1000 processes")
+                   : "promoted",
+               author, reason);
+  {
+    MutexLock lock(mutex_);
+    // A canary may be of before a library changed.
+    work_.all = work_.publish = true;
+  }
+  Pass();
+  return release;
+}
+
+absl::StatusOr<std::optional<Release>> Publisher::FollowFleet(const std::string& author,
+                                                              const std::string& reason) {
+  RETURN_IF_ERROR(PassNow());  // what was applied until now is part of it
+  ASSIGN_OR_RETURN(std::optional<Release> release,
+                   releases_.PromoteFleet({author, reason, options_.clock->Now()}));
+  if (!release.has_value()) return release;
+  spdlog::info("release {} promoted by {}: {}", release->number, author, reason);
+  {
+    MutexLock lock(mutex_);
+    work_.publish = true;
+  }
+  Pass();
+  return release;
+}
+
+absl::StatusOr<Release> Publisher::RollBackRelease(const std::string& author,
+                                                   const std::string& reason, int64_t to) {
+  RETURN_IF_ERROR(PassNow());
+  ASSIGN_OR_RETURN(const Release release,
+                   releases_.RollBack({author, reason, options_.clock->Now()}, to));
+  spdlog::info(
+      "rolled back by {}: release {}{}: {}", author, release.number,
+      release.restores != 0 ? absl::StrCat(" has the choices of ", release.restores) : " withdrawn",
+      reason);
+  {
+    MutexLock lock(mutex_);
+    // And so may an old release.
+    work_.all = work_.publish = true;
+  }
+  Pass();
+  return release;
+}
+
+void Publisher::Receive(const void* data, size_t size) {
+  const absl::Time now = options_.clock->Now();
+  absl::StatusOr<Report> report = ReadReport(data, size, now);
+  {
+    MutexLock lock(mutex_);
+    ++status_.datagrams.received;
+    if (!report.ok()) ++status_.datagrams.malformed;
+  }
+  if (!report.ok()) {
+    spdlog::debug("ignored a datagram: {}", std::string(report.status().message()));
+    return;
+  }
+  if (auto* tuning = std::get_if<ReportedTuning>(&*report)) {
+    ReceiveTuning(std::move(*tuning));
+    return;
+  }
+  const auto& miss = std::get<ReportedMiss>(*report);
+  // A program that started before the problem had its choice.
+  const bool is_wanted = miss.wants_tuning && !releases_.HasChoice(miss.key);
+  MutexLock lock(mutex_);
+  status_.datagrams.misses += miss.count;
+  if (!is_wanted || !missed_.AddMisses(miss.key, miss.count, now)) return;
+  DueBy(absl::Now() + (options_.publish.tune_wanted ? kLookForIdle : kKeepAfter));
+}
+
+void Publisher::ReceiveTuning(ReportedTuning reported) {
+  const TuningKey key = reported.tuning.key;
+  {
+    MutexLock lock(mutex_);
+    if (status_.datagrams.observed >= kMostObserved) return;
+  }
+  const lookup::IndexHit known = options_.index->Find(key);
+  if (known.tuning != nullptr) {
+    const Evidence evidence = known.tuning->tuning.evidence;
+    if (evidence > Evidence::kObserved) return;
+    if (evidence == Evidence::kObserved) {
+      const absl::StatusOr<Tuning> stored = options_.committer->Get(key);
+      if (stored.ok() && !AddsToObserved(*stored, &reported.tuning)) return;
+    }
+  }
+  const auto counts = options_.index->Counts();
+  if (!counts.contains(key.environment_text) && counts.size() >= kMostEnvironments) return;
+  options_.committer->Commit(std::move(reported.tuning), options_.complete(reported.environment),
+                             /*forced=*/true);
+  MutexLock lock(mutex_);
+  ++status_.datagrams.observed;
+}
+
+void Publisher::SettleMissed(const std::vector<TuningKey>& keys) {
+  for (const TuningKey& key : keys) {
+    if (!releases_.HasChoice(key)) continue;
+    MutexLock lock(mutex_);
+    missed_.Erase(key);
+    tried_until_.erase(Texts(key));
+  }
+}
+
+void Publisher::NoteTuned(const Work& work) {
+  for (const auto& [key, status] : work.tuned) {
+    if (absl::IsCancelled(status) || releases_.HasChoice(key)) continue;
+    MutexLock lock(mutex_);
+    missed_.AddFailure(key, status.ok() ? kTooLittle : std::string(status.message()));
+  }
+}
+
+void Publisher::KeepMissed() {
+  MissedProblems::Changes changes;
+  {
+    MutexLock lock(mutex_);
+    missed_.Forget(options_.clock->Now());
+    changes = missed_.TakeChanges();
+  }
+  if (changes.empty()) return;
+  const absl::Status kept = options_.store->UpdateWanted(changes.put, changes.drop);
+  if (kept.ok()) return;
+  spdlog::warn("wanted problems wait for the disk: {}", kept.ToString());
+  MutexLock lock(mutex_);
+  missed_.GiveBack(changes);
+  DueBy(absl::Now() + kKeepAfter);
+}
+
+void Publisher::TuneMissed() {
+  if (!options_.publish.tune_wanted) return;
+  const absl::Time now = absl::Now();
+  std::vector<WantedProblem> wanted;
+  std::set<std::string> busy;
+  {
+    MutexLock lock(mutex_);
+    if (missed_.size() == 0) return;
+    wanted = missed_.MostWanted();
+    busy = tuning_;
+    std::erase_if(wanted, [this, now](const WantedProblem& problem) REQUIRES(mutex_) {
+      const auto tried = tried_until_.find(Texts(problem.key));
+      return tried != tried_until_.end() && now < tried->second;
+    });
+  }
+  for (const WantedProblem& problem : wanted) {
+    const std::string& environment = problem.key.environment_text;
+    if (!busy.insert(environment).second) continue;
+    const TuningKey key = problem.key;
+    {
+      MutexLock lock(mutex_);
+      tuning_.insert(environment);
+      tried_until_[Texts(key)] =
+          now + std::min(kLongestPause, kFirstPause * (1 << std::min(problem.attempts, 10)));
+    }
+    const bool taken = options_.tune(key, [this, key](const absl::Status& status) {
+      MutexLock lock(mutex_);
+      tuning_.erase(key.environment_text);
+      if (absl::IsCancelled(status)) tried_until_.erase(Texts(key));
+      work_.tuned.emplace_back(key, status);
+      DueBy(absl::Now());
+    });
+    if (taken) continue;
+    MutexLock lock(mutex_);
+    tuning_.erase(environment);
+    tried_until_.erase(Texts(key));
+  }
+  MutexLock lock(mutex_);
+  DueBy(absl::Now() + kLookForIdle);
+}
+
+absl::StatusOr<std::vector<WantedProblem>> Publisher::ListWanted(const std::string& environment) {
+  std::string text;
+  if (!environment.empty()) {
+    absl::StatusOr<std::string> resolved = options_.resolve(environment);
+    if (!resolved.ok()) return resolved.status();
+    text = *std::move(resolved);
+  }
+  MutexLock lock(mutex_);
+  return missed_.MostWanted(text);
+}
+
+}  // namespace convtune::release

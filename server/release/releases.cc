@@ -1,0 +1,369 @@
+#include "server/release/releases.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "server/release/portfolio.h"
+#include "spdlog/spdlog.h"
+
+namespace convtune::release {
+namespace {
+
+// Portfolios in one transaction: little enough that tunings get their turn.
+constexpr size_t kBatch = 1000;
+constexpr size_t kIndexPage = 1000;
+
+absl::Time ToMicros(absl::Time time) { return absl::FromUnixMicros(absl::ToUnixMicros(time)); }
+
+}  // namespace
+
+Portfolio Releases::Proposed(const TuningKey& key, bool* has_tuning) const {
+  const lookup::IndexHit hit = options_.index->Find(key);
+  *has_tuning = hit.tuning != nullptr;
+  // What stands in for a measurement is not served: it would be in the way of
+  // the next one, which needs no promotion.
+  if (hit.tuning != nullptr && hit.tuning->tuning.evidence >= options_.floor && !IsOutdated(key)) {
+    return ChoosePortfolio(*hit.tuning);
+  }
+  Portfolio none;
+  none.key = key;
+  return none;
+}
+
+bool Releases::IsOutdated(const TuningKey& key) const {
+  return options_.validity != nullptr && options_.validity->IsOutdated(key);
+}
+
+bool Releases::IsUnjudged(const TuningKey& key) const {
+  const lookup::IndexHit hit = options_.index->Find(key);
+  return hit.tuning != nullptr && hit.tuning->tuning.has(IncompleteReason::kUnjudged);
+}
+
+bool Releases::ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const {
+  if (options_.validity == nullptr) return false;
+  const absl::StatusOr<Portfolio> served = options_.store->GetPortfolio(key, release);
+  if (!served.ok()) return false;
+  return options_.validity->HoldingPart(*served).choices.size() != served->choices.size();
+}
+
+void Releases::ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const {
+  std::string token;
+  do {
+    const auto page = options_.index->List("", kIndexPage, token, "");
+    if (!page.ok()) return;
+    for (const auto& indexed : page->first) visit(indexed->tuning.key.Whole());
+    token = page->second;
+  } while (!token.empty());
+}
+
+absl::Status Releases::ReadPortfolios(int64_t release, const std::string& environment_text,
+                                      const std::function<void(Portfolio)>& visit) const {
+  return options_.store->ForEachPortfolio(
+      environment_text, release, visit, [](const std::string& what) {
+        spdlog::error("left out a choice of the database: {}", what);
+      });
+}
+
+absl::Status Releases::ReadServed() {
+  promoted_.clear();
+  canary_.clear();
+  const Release* promoted = history_.promoted();
+  const Release* canary = history_.canary();
+  if (promoted != nullptr) {
+    RETURN_IF_ERROR(
+        ReadPortfolios(promoted->number, "", [this](const Portfolio& p) REQUIRES(mutex_) {
+          if (!p.choices.empty()) promoted_[p.key.Digest()] = p.Fingerprint();
+        }));
+  }
+  if (canary == nullptr) return absl::OkStatus();
+  return ReadPortfolios(canary->number, "", [this, canary](const Portfolio& p) REQUIRES(mutex_) {
+    if (p.release == canary->number) canary_[p.key.Digest()] = p.Fingerprint();
+  });
+}
+
+absl::Status Releases::Load() {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(std::vector<Release> releases, options_.store->ListReleases());
+  history_ = ReleaseHistory(std::move(releases));
+  return absl::OkStatus();
+}
+
+absl::Status Releases::ReadChoices() {
+  MutexLock lock(mutex_);
+  return ReadServed();
+}
+
+absl::Status Releases::PutAll(const Release& release, const std::vector<Portfolio>& portfolios) {
+  for (size_t begin = 0; begin == 0 || begin < portfolios.size(); begin += kBatch) {
+    const size_t end = std::min(portfolios.size(), begin + kBatch);
+    RETURN_IF_ERROR(options_.store->PutRelease(
+        release, {portfolios.begin() + static_cast<std::ptrdiff_t>(begin),
+                  portfolios.begin() + static_cast<std::ptrdiff_t>(end)}));
+  }
+  return absl::OkStatus();
+}
+
+bool Releases::IsServed(const TuningDigest& digest, uint64_t fingerprint) const {
+  const auto own = canary_.find(digest);
+  if (own != canary_.end()) return own->second == fingerprint;
+  const auto served = promoted_.find(digest);
+  return served != promoted_.end() && served->second == fingerprint;
+}
+
+absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& keys,
+                                               bool may_take_away) {
+  std::vector<Portfolio> put;       // into the promoted release
+  std::vector<Portfolio> withdraw;  // from the canary
+  bool holds_again = false;
+  for (const TuningKey& key : keys) {
+    const TuningDigest digest = key.Digest();
+    bool has_tuning = false;
+    Portfolio proposed = Proposed(key, &has_tuning);
+    if (!proposed.choices.empty()) {
+      if (!promoted_.contains(digest)) {
+        put.push_back(std::move(proposed));
+      } else if (IsServed(digest, proposed.Fingerprint())) {
+        waiting_.erase(digest);
+        holds_again = holds_again || left_out_.contains(digest);
+      } else if (ServesWhatDoesNotHold(key, history_.promoted()->number)) {
+        waiting_.erase(digest);
+        put.push_back(std::move(proposed));
+      } else {
+        waiting_.insert(digest);
+      }
+      continue;
+    }
+    waiting_.erase(digest);
+    if (!IsOutdated(key) && !IsUnjudged(key) && (has_tuning || !may_take_away)) continue;
+    if (canary_.contains(digest)) withdraw.push_back(proposed);
+    if (promoted_.contains(digest)) put.push_back(std::move(proposed));
+  }
+  if (!put.empty()) {
+    const Release* promoted = history_.promoted();
+    const Release release =
+        promoted != nullptr ? *promoted : history_.First(ToMicros(options_.clock->Now()));
+    RETURN_IF_ERROR(PutAll(release, put));
+    history_.Put(release);
+    for (const Portfolio& portfolio : put) {
+      if (portfolio.choices.empty()) {
+        promoted_.erase(portfolio.key.Digest());
+      } else {
+        promoted_[portfolio.key.Digest()] = portfolio.Fingerprint();
+      }
+    }
+  }
+  if (!withdraw.empty()) {
+    RETURN_IF_ERROR(PutAll(*history_.canary(), withdraw));
+    for (const Portfolio& portfolio : withdraw) {
+      canary_[portfolio.key.Digest()] = portfolio.Fingerprint();
+    }
+  }
+  const bool may_promote = options_.auto_promote && !waiting_.empty() &&
+                           history_.canary() == nullptr && !history_.holds_back();
+  if (!may_promote) return !put.empty() || !withdraw.empty() || holds_again;
+  RETURN_IF_ERROR(PromoteLocked({"convtuned", "--auto-promote", options_.clock->Now()}, 0,
+                                Waiting(/*fleet_only=*/false))
+                      .status());
+  return true;
+}
+
+absl::StatusOr<bool> Releases::Reconcile(const std::vector<TuningKey>& keys) {
+  MutexLock lock(mutex_);
+  return ReconcileLocked(keys, /*may_take_away=*/true);
+}
+
+absl::StatusOr<bool> Releases::ReconcileAll() {
+  std::vector<TuningKey> keys;
+  ForEachIndexed([&keys](const TuningKey& key) { keys.push_back(key); });
+  MutexLock lock(mutex_);
+  return ReconcileLocked(keys, /*may_take_away=*/false);
+}
+
+std::vector<Portfolio> Releases::Waiting(bool fleet_only) const {
+  std::vector<Portfolio> changes;
+  if (history_.canary() != nullptr || history_.promoted() == nullptr) return changes;
+  ForEachIndexed([this, fleet_only, &changes](const TuningKey& key) REQUIRES(mutex_) {
+    if (!waiting_.contains(key.Digest())) return;
+    if (fleet_only) {
+      const lookup::IndexHit hit = options_.index->Find(key);
+      if (hit.tuning == nullptr || hit.tuning->tuning.origin != Origin::kFleet) return;
+    }
+    bool has_tuning = false;
+    Portfolio proposed = Proposed(key, &has_tuning);
+    if (!proposed.choices.empty()) changes.push_back(std::move(proposed));
+  });
+  return changes;
+}
+
+absl::StatusOr<Release> Releases::PromoteLocked(const ReleaseDecision& decision,
+                                                int canary_permille,
+                                                const std::vector<Portfolio>& changes) {
+  ReleaseDecision at = decision;
+  at.time = ToMicros(decision.time);
+  ASSIGN_OR_RETURN(const Release release, history_.Promote(at, canary_permille, !changes.empty()));
+  // All in one transaction: half a release must never be served.
+  RETURN_IF_ERROR(options_.store->PutRelease(release, changes));
+  history_.Put(release);
+  Fingerprints* const into = release.state == ReleaseState::kCanary ? &canary_ : &promoted_;
+  for (const Portfolio& portfolio : changes) {
+    (*into)[portfolio.key.Digest()] = portfolio.Fingerprint();
+    waiting_.erase(portfolio.key.Digest());
+  }
+  if (release.state == ReleaseState::kPromoted && changes.empty()) {
+    const uint64_t none = Portfolio().Fingerprint();
+    for (const auto& [digest, fingerprint] : canary_) {
+      if (fingerprint == none) {
+        promoted_.erase(digest);
+      } else {
+        promoted_[digest] = fingerprint;
+      }
+    }
+    canary_.clear();
+  }
+  if (history_.oldest_kept() > 0) {
+    const auto thinned = options_.store->ThinPortfolios(history_.oldest_kept());
+    if (!thinned.ok()) spdlog::warn("thinning releases: {}", thinned.status().ToString());
+  }
+  return release;
+}
+
+absl::StatusOr<Release> Releases::Promote(const ReleaseDecision& decision, int canary_permille) {
+  MutexLock lock(mutex_);
+  return PromoteLocked(decision, canary_permille, Waiting(/*fleet_only=*/false));
+}
+
+absl::StatusOr<std::optional<Release>> Releases::PromoteFleet(const ReleaseDecision& decision) {
+  MutexLock lock(mutex_);
+  if (const Release* canary = history_.canary()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("release: release ", canary->number,
+                     " of this daemon is a canary: promote it or take it back first"));
+  }
+  const std::vector<Portfolio> changes = Waiting(/*fleet_only=*/true);
+  if (changes.empty()) return std::nullopt;
+  ASSIGN_OR_RETURN(Release release, PromoteLocked(decision, 0, changes));
+  return release;
+}
+
+absl::StatusOr<Release> Releases::RollBack(const ReleaseDecision& decision, int64_t to) {
+  MutexLock lock(mutex_);
+  ReleaseDecision at = decision;
+  at.time = ToMicros(decision.time);
+  ASSIGN_OR_RETURN(const Release release, history_.RollBack(at, to));
+  if (release.state == ReleaseState::kWithdrawn) {
+    RETURN_IF_ERROR(options_.store->PutReleaseWithoutPortfolios(release));
+  } else {
+    // What the old release had, where something else is served now.
+    std::vector<Portfolio> restored;
+    RETURN_IF_ERROR(ReadPortfolios(release.restores, "", [&](Portfolio p) REQUIRES(mutex_) {
+      if (p.choices.empty()) return;
+      const auto served = promoted_.find(p.key.Digest());
+      if (served != promoted_.end() && served->second == p.Fingerprint()) return;
+      restored.push_back(std::move(p));
+    }));
+    RETURN_IF_ERROR(options_.store->PutRelease(release, restored));
+  }
+  history_.Put(release);
+  RETURN_IF_ERROR(ReadServed());
+  // What was served until now may be the better one: it waits again.
+  ForEachIndexed([this](const TuningKey& key) REQUIRES(mutex_) {
+    bool has_tuning = false;
+    const Portfolio proposed = Proposed(key, &has_tuning);
+    if (!proposed.choices.empty() && !IsServed(key.Digest(), proposed.Fingerprint())) {
+      waiting_.insert(key.Digest());
+    }
+  });
+  return release;
+}
+
+bool Releases::HasChoice(const TuningKey& key) const {
+  MutexLock lock(mutex_);
+  return promoted_.contains(key.Digest());
+}
+
+ReleaseList Releases::List() const {
+  MutexLock lock(mutex_);
+  ReleaseList list;
+  list.releases.assign(history_.releases().rbegin(), history_.releases().rend());
+  if (const Release* promoted = history_.promoted()) {
+    list.promoted = promoted->number;
+  }
+  list.auto_promote_held = options_.auto_promote && history_.holds_back();
+  if (const Release* canary = history_.canary()) list.canary = canary->number;
+  list.waiting_changes = static_cast<int64_t>(waiting_.size());
+  return list;
+}
+
+absl::StatusOr<ReleaseDiff> Releases::Diff(int64_t from, int64_t to,
+                                           const std::string& environment_text,
+                                           size_t limit) const {
+  ReleaseDiff diff;
+  {
+    MutexLock lock(mutex_);
+    const Release* promoted = history_.promoted();
+    diff.from = from != 0 || promoted == nullptr ? from : promoted->number;
+    diff.to = to;
+    for (const int64_t number : {diff.from, diff.to}) {
+      if (number != 0 && history_.Find(number) == nullptr) {
+        return absl::NotFoundError(absl::StrCat("release: there is no release ", number));
+      }
+    }
+  }
+  std::map<std::pair<std::string, std::string>, Portfolio> before;
+  RETURN_IF_ERROR(ReadPortfolios(diff.from, environment_text, [&before](Portfolio p) {
+    before[{p.key.environment_text, p.key.problem_text}] = std::move(p);
+  }));
+  const auto compare = [&](Portfolio after) {
+    Portfolio had;
+    had.key = after.key;
+    const auto found = before.find({after.key.environment_text, after.key.problem_text});
+    if (found != before.end()) had = std::move(found->second);
+    if (had.Fingerprint() == after.Fingerprint()) return;
+    ++diff.change_count;
+    if (diff.changes.size() < limit) diff.changes.push_back({std::move(had), std::move(after)});
+  };
+  if (diff.to != 0) {
+    RETURN_IF_ERROR(ReadPortfolios(diff.to, environment_text, compare));
+  } else {
+    ForEachIndexed([&](const TuningKey& key) {
+      if (!environment_text.empty() && key.environment_text != environment_text) return;
+      bool has_tuning = false;
+      Portfolio proposed = Proposed(key, &has_tuning);
+      if (!proposed.choices.empty()) compare(std::move(proposed));
+    });
+  }
+  return diff;
+}
+
+absl::StatusOr<Releases::Served> Releases::ForEachServed(
+    const std::function<void(Portfolio)>& stable,
+    const std::function<void(Portfolio)>& canary) const {
+  MutexLock lock(mutex_);  // so that no release changes in between
+  Served served;
+  const Release* promoted = history_.promoted();
+  if (promoted == nullptr) return served;
+  served.release = promoted->number;
+  left_out_.clear();
+  const auto holding = [this](Portfolio p) REQUIRES(mutex_) {
+    if (options_.validity == nullptr) return p;
+    const size_t choices = p.choices.size();
+    p = options_.validity->HoldingPart(std::move(p));
+    if (p.choices.size() != choices) left_out_.insert(p.key.Digest());
+    return p;
+  };
+  RETURN_IF_ERROR(ReadPortfolios(promoted->number, "", [&](Portfolio p) REQUIRES(mutex_) {
+    if (!p.choices.empty()) stable(holding(std::move(p)));
+  }));
+  const Release* running = history_.canary();
+  if (running == nullptr) return served;
+  served.canary_release = running->number;
+  served.canary_permille = running->canary_permille;
+  RETURN_IF_ERROR(ReadPortfolios(running->number, "", [&](Portfolio p) REQUIRES(mutex_) {
+    if (p.release == running->number && !p.choices.empty()) canary(holding(std::move(p)));
+  }));
+  return served;
+}
+
+}  // namespace convtune::release

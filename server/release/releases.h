@@ -1,0 +1,138 @@
+// Releases keep what problems are served, release by release: a problem without a choice gets
+// one at once, a changed choice waits for a promotion.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "db/release_store.h"
+#include "proto/base/clock.h"
+#include "proto/base/mutex.h"
+#include "proto/model/release_history.h"
+#include "server/lookup/tuning_index.h"
+#include "server/release/release_validity.h"
+
+namespace convtune::release {
+
+// One problem that two sets of choices differ in. Without choices: it has none.
+struct ChoiceChange {
+  Portfolio before;
+  Portfolio after;
+};
+
+struct ReleaseDiff {
+  int64_t from = 0;
+  int64_t to = 0;                     // 0: what a promotion would bring
+  std::vector<ChoiceChange> changes;  // ordered by environment and problem; the first ones
+  int64_t change_count = 0;           // of all
+};
+
+struct ReleaseList {
+  std::vector<Release> releases;   // newest first
+  int64_t promoted = 0;            // 0: none yet
+  int64_t canary = 0;              // 0: none runs
+  int64_t waiting_changes = 0;     // choices that wait for a promotion
+  bool auto_promote_held = false;  // after a rollback, until the next promotion by hand
+};
+
+// Thread-safe. Methods wait for the disk; errors are the store's.
+class Releases {
+ public:
+  struct Options {
+    ReleaseStore* store = nullptr;  // these three outlive it
+    const lookup::TuningIndex* index = nullptr;
+    const Clock* clock = nullptr;
+    const ReleaseValidity* validity = nullptr;  // outlives it, too; nullptr: all holds
+    Evidence floor = Evidence::kObserved;       // less is not served
+    bool auto_promote = false;
+  };
+
+  explicit Releases(const Options& options) : options_(options) {}
+
+  // Reads what releases there are, without their choices.
+  absl::Status Load();
+  // Reads what is served, after Load and before all that follows but HasChoice
+  // and List. Damaged rows are logged and left out.
+  absl::Status ReadChoices();
+  // Gives these problems a choice where they have none, or one that does not
+  // hold any more (ReleaseValidity); takes it away where their tuning is gone or
+  // does not hold; and notes where another one waits. Returns whether what is
+  // served changed.
+  absl::StatusOr<bool> Reconcile(const std::vector<TuningKey>& keys);
+  // The same for every problem of the index, with nothing taken away but what
+  // does not hold.
+  absl::StatusOr<bool> ReconcileAll();
+
+  // See ReleaseHistory.
+  absl::StatusOr<Release> Promote(const ReleaseDecision& decision, int canary_permille);
+  absl::StatusOr<Release> RollBack(const ReleaseDecision& decision, int64_t to);
+  // Promotes, of what waits, the choices whose tunings are the fleet's; nullopt
+  // if there are none. FAILED_PRECONDITION while a canary runs.
+  absl::StatusOr<std::optional<Release>> PromoteFleet(const ReleaseDecision& decision);
+
+  // False as long as the choices are not read.
+  bool HasChoice(const TuningKey& key) const;
+  ReleaseList List() const;
+  // `from` 0: the promoted one. NOT_FOUND: no such release. At most `limit`
+  // changes; empty `environment_text`: all.
+  absl::StatusOr<ReleaseDiff> Diff(int64_t from, int64_t to, const std::string& environment_text,
+                                   size_t limit) const;
+
+  // What is served, for one publication.
+  struct Served {
+    int64_t release = 0;  // 0: nothing yet
+    int64_t canary_release = 0;
+    int canary_permille = 0;
+  };
+  // Calls back for every problem that has a choice, then for those where the
+  // canary has another; what does not hold is left out. The callbacks must not
+  // call *this.
+  absl::StatusOr<Served> ForEachServed(const std::function<void(Portfolio)>& stable,
+                                       const std::function<void(Portfolio)>& canary) const;
+
+ private:
+  using Fingerprints = absl::flat_hash_map<TuningDigest, uint64_t>;
+
+  // What is best known of a problem; no choices if that is too little.
+  Portfolio Proposed(const TuningKey& key, bool* has_tuning) const;
+  bool IsOutdated(const TuningKey& key) const;
+  // None of its results could be judged: nothing of it is ever served.
+  bool IsUnjudged(const TuningKey& key) const;
+  // What is served for the problem in `release` does not hold, or a part of it.
+  bool ServesWhatDoesNotHold(const TuningKey& key, int64_t release) const;
+  void ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const;
+  absl::StatusOr<bool> ReconcileLocked(const std::vector<TuningKey>& keys, bool may_take_away)
+      REQUIRES(mutex_);
+  // What waits; with `fleet_only`, of the fleet's tunings alone.
+  std::vector<Portfolio> Waiting(bool fleet_only) const REQUIRES(mutex_);
+  absl::StatusOr<Release> PromoteLocked(const ReleaseDecision& decision, int canary_permille,
+                                        const std::vector<Portfolio>& changes) REQUIRES(mutex_);
+  // Writes portfolios of a release in transactions of bounded size.
+  absl::Status PutAll(const Release& release, const std::vector<Portfolio>& portfolios)
+      REQUIRES(mutex_);
+  absl::Status ReadPortfolios(int64_t release, const std::string& environment_text,
+                              const std::function<void(Portfolio)>& visit) const;
+  absl::Status ReadServed() REQUIRES(mutex_);
+  bool IsServed(const TuningDigest& digest, uint64_t fingerprint) const REQUIRES(mutex_);
+
+  const Options options_;
+  mutable Mutex mutex_;
+  ReleaseHistory history_ GUARDED_BY(mutex_);
+  // Of the promoted release, without those that have no choice; and of what the
+  // canary has of its own. By digest alone: were two keys to share one, the
+  // second would have no choice.
+  Fingerprints promoted_ GUARDED_BY(mutex_);
+  Fingerprints canary_ GUARDED_BY(mutex_);
+  absl::flat_hash_set<TuningDigest> waiting_ GUARDED_BY(mutex_);
+  // Of whose choices the last ForEachServed gave but a part: they did not hold.
+  mutable absl::flat_hash_set<TuningDigest> left_out_ GUARDED_BY(mutex_);
+};
+
+}  // namespace convtune::release

@@ -1,0 +1,143 @@
+#include "server/release/snapshot_build.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "db/format/snapshot_writer.h"
+#include "proto/base/status_macros.h"
+#include "spdlog/spdlog.h"
+
+namespace convtune::release {
+namespace {
+
+using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
+
+KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
+
+class Builder {
+ public:
+  explicit Builder(const SnapshotInput& input) : input_(input) {
+    for (const Pin& pin : input.pins) pins_.emplace(Texts(pin.key), &pin);
+  }
+
+  void Add(format::Channel channel, Portfolio portfolio) {
+    const auto quarantined = input_.quarantined(portfolio.key);
+    const auto pin = pins_.find(Texts(portfolio.key));
+    std::vector<Candidate> candidates;
+    if (pin != pins_.end()) {
+      pinned_done_.insert_or_assign(pin->first, true);
+      if (const auto candidate = Pinned(*pin->second)) candidates.push_back(*candidate);
+    }
+    const bool pinned = !candidates.empty();
+    const Choice* stock = nullptr;
+    for (const Choice& choice : portfolio.choices) {
+      if ((choice.roles & kRoleStock) != 0) stock = &choice;
+      if ((choice.roles & kServedRoles) == 0 || quarantined.contains(choice.candidate.id)) continue;
+      if (pinned && choice.candidate.id == candidates.front().id) continue;
+      candidates.push_back(choice.candidate);
+    }
+    if (!candidates.empty()) {
+      choices_.push_back({channel, std::move(portfolio.key), std::move(candidates),
+                          portfolio.evidence, pinned, portfolio.release, NotesOf(stock)});
+    }
+  }
+
+  // Pins of problems that have no choice.
+  void AddPinsAlone() {
+    for (const auto& [texts, pin] : pins_) {
+      if (pinned_done_.contains(texts)) continue;
+      Portfolio none;
+      none.key = pin->key;
+      if (const lookup::IndexHit hit = input_.index->Find(pin->key); hit.tuning != nullptr) {
+        none.evidence = hit.tuning->tuning.evidence;
+      }
+      Add(format::Channel::kStable, std::move(none));
+    }
+  }
+
+  absl::Status Write(const Releases::Served& served, const std::string& path,
+                     int64_t* choice_count) {
+    format::SnapshotWriter writer({static_cast<uint64_t>(served.release),
+                                   static_cast<uint64_t>(served.canary_release),
+                                   static_cast<uint32_t>(served.canary_permille), input_.now});
+    for (const Environment& environment : input_.current) {
+      RETURN_IF_ERROR(writer.AddEnvironment(environment));
+    }
+    std::map<std::string, absl::StatusOr<Environment>> environments;
+    for (const Entry& entry : choices_) {
+      const absl::Status status = WriteEntry(entry, &environments, &writer);
+      if (!status.ok()) {
+        spdlog::warn("left out of the snapshot: {}: {}", entry.key.problem_text, status.ToString());
+      }
+    }
+    *choice_count = static_cast<int64_t>(writer.choice_count());
+    return writer.Write(path);
+  }
+
+ private:
+  struct Entry {
+    format::Channel channel;
+    TuningKey key;
+    std::vector<Candidate> candidates;
+    Evidence evidence;
+    bool pinned;
+    int64_t release;
+    std::optional<format::StockNotes> stock;
+  };
+
+  std::optional<Candidate> Pinned(const Pin& pin) const {
+    const lookup::IndexHit hit = input_.index->Find(pin.key);
+    if (hit.tuning == nullptr) return std::nullopt;
+    for (const Candidate& c : hit.tuning->tuning.candidates) {
+      if (c.id == pin.candidate && c.ran()) return c;
+    }
+    return std::nullopt;
+  }
+
+  static std::optional<format::StockNotes> NotesOf(const Choice* stock) {
+    if (stock == nullptr || ApiOf(stock->candidate.id) != Api::kGraph) return std::nullopt;
+    return format::StockNotes{stock->candidate.numerical_notes, stock->candidate.behavior_notes,
+                              stock->candidate.workspace_bytes};
+  }
+
+  static absl::Status WriteEntry(const Entry& entry,
+                                 std::map<std::string, absl::StatusOr<Environment>>* environments,
+                                 format::SnapshotWriter* writer) {
+    const auto environment = environments
+                                 ->try_emplace(entry.key.environment_text,
+                                               Environment::Parse(entry.key.environment_text))
+                                 .first;
+    if (!environment->second.ok()) return environment->second.status();
+    ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Parse(entry.key.problem_text));
+    format::SnapshotChoice choice(std::move(problem));
+    choice.candidates = entry.candidates;
+    choice.evidence = entry.evidence;
+    choice.pinned = entry.pinned;
+    choice.release = static_cast<uint64_t>(entry.release);
+    // Modes INSTANT and A list the same; nothing is known of the others.
+    choice.stock[format::kStockA] = choice.stock[format::kStockInstant] = entry.stock;
+    return writer->Add(*environment->second, entry.channel, choice);
+  }
+
+  const SnapshotInput& input_;
+  std::map<KeyTexts, const Pin*> pins_;
+  std::map<KeyTexts, bool> pinned_done_;
+  std::vector<Entry> choices_;
+};
+
+}  // namespace
+
+absl::StatusOr<SnapshotContents> WriteSnapshot(const SnapshotInput& input,
+                                               const std::string& path) {
+  Builder builder(input);
+  SnapshotContents contents;
+  ASSIGN_OR_RETURN(contents.served,
+                   input.releases->ForEachServed(
+                       [&](Portfolio p) { builder.Add(format::Channel::kStable, std::move(p)); },
+                       [&](Portfolio p) { builder.Add(format::Channel::kCanary, std::move(p)); }));
+  builder.AddPinsAlone();
+  RETURN_IF_ERROR(builder.Write(contents.served, path, &contents.choice_count));
+  return contents;
+}
+
+}  // namespace convtune::release

@@ -1,0 +1,74 @@
+// A RaceRunner races the prepared candidates of an open problem in a worker.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/model/candidate.h"
+#include "proto/model/conditions.h"
+#include "server/decision/race.h"
+#include "server/workers/worker_client.h"
+
+namespace convtune::tuning {
+
+// As the worker reports it.
+Conditions ReadConditions(const worker::v1::Conditions& conditions);
+
+// Waits until no other process uses the GPU, `longest` at most, and looks
+// every `period`. OK also if somebody still does, or NVML cannot be asked.
+// Errors are the client's.
+absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
+                           workers::WorkerClient* client);
+
+// Not thread-safe.
+class RaceRunner {
+ public:
+  // `candidates`, by the worker's index, and `client` outlive it. Those of
+  // `indexes`, which are kFinalized, take part.
+  RaceRunner(const decision::RacePolicy& policy, int warmups, std::vector<int> indexes,
+             std::map<int, Candidate>* candidates, workers::WorkerClient* client);
+
+  // Runs the race until it is decided or `end` comes, and writes what it gave
+  // into the candidates, also when it ends with an error. Errors are the
+  // client's.
+  absl::Status Run(absl::Time end);
+  // Better than nothing: what stands in for samples where there was no time to
+  // take any. Call before Run.
+  void SetWarmRuns(std::map<int, worker::v1::Sample> runs) { warm_runs_ = std::move(runs); }
+
+  // Those that were still in it when it ended, by the worker's index.
+  std::vector<int> finalists() const;
+  // kNone if nobody could take part.
+  StopReason stop() const { return stop_; }
+  int rounds() const { return rounds_; }
+  const Conditions& conditions() const { return conditions_; }
+  // Of all samples: x in the caches, or all of them hot where a flush does nothing.
+  CacheState cache_state() const { return cache_state_; }
+
+ private:
+  absl::Status Rounds(absl::Time end);
+  absl::StatusOr<worker::v1::Outcome> RunStep(const decision::RaceStep& step, absl::Time end);
+  void Take(const worker::v1::Sample& sample);
+  void DropOtherKind();
+  void WriteResults();
+
+  workers::WorkerClient* const client_;
+  std::map<int, Candidate>* const candidates_;
+  const int warmups_;
+  const CacheState cache_state_;
+  std::vector<int> indexes_;                  // by place in the race
+  std::map<int, size_t> places_;              // by index
+  std::vector<std::vector<double>> host_us_;  // by place
+  decision::Race race_;
+  std::map<int, worker::v1::Sample> warm_runs_;
+  StopReason stop_ = StopReason::kNone;
+  int rounds_ = 0;
+  Conditions conditions_;
+};
+
+}  // namespace convtune::tuning

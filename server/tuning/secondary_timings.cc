@@ -1,0 +1,159 @@
+#include "server/tuning/secondary_timings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
+#include "server/decision/samples.h"
+#include "server/decision/summary.h"
+#include "server/tuning/race_runner.h"
+
+namespace convtune::tuning {
+namespace {
+
+// Enough for a 99% interval of a median, which takes eight.
+constexpr int kRounds = 15;
+constexpr int kFewestRounds = 8;
+
+struct Way {
+  LaunchMode launch;
+  CacheState cache_state;
+};
+
+// What is asked for most comes first: the time may not be enough for all.
+constexpr Way kDefaultWays[] = {{LaunchMode::kGraphCapture, CacheState::kInputHot},
+                                {LaunchMode::kEager, CacheState::kCold}};
+constexpr Way kWaysOnRequest[] = {{LaunchMode::kEager, CacheState::kHot},
+                                  {LaunchMode::kEager, CacheState::kInputHot},
+                                  {LaunchMode::kGraphCapture, CacheState::kCold},
+                                  {LaunchMode::kGraphCapture, CacheState::kHot}};
+
+// `claims_cold`: a flush evicts what the caches held. Without one there are only
+// hot caches, whatever is asked for.
+std::vector<Way> WaysOf(const SecondaryTimingsPlan& plan, bool claims_cold) {
+  std::vector<Way> ways(std::begin(kDefaultWays), std::end(kDefaultWays));
+  if (plan.all_ways) {
+    ways.insert(ways.end(), std::begin(kWaysOnRequest), std::end(kWaysOnRequest));
+  }
+  std::vector<Way> taken = {{LaunchMode::kEager, plan.raced}};
+  for (Way way : ways) {
+    if (!claims_cold) way.cache_state = CacheState::kHot;
+    const bool known = std::any_of(taken.begin(), taken.end(), [&way](const Way& other) {
+      return other.launch == way.launch && other.cache_state == way.cache_state;
+    });
+    if (!known) taken.push_back(way);
+  }
+  taken.erase(taken.begin());
+  return taken;
+}
+
+class Takes {
+ public:
+  Takes(const Way& way, const std::vector<int>& indexes, std::map<int, Candidate>* candidates)
+      : way_(way),
+        indexes_(indexes),
+        candidates_(candidates),
+        series_(indexes.size(), decision::Series(kRounds)) {}
+
+  void Add(const worker::v1::Sample& sample) {
+    const auto place = std::find(indexes_.begin(), indexes_.end(), sample.index());
+    if (place == indexes_.end()) return;
+    Candidate& candidate = candidates_->at(sample.index());
+    const auto index = static_cast<size_t>(place - indexes_.begin());
+    if (!sample.error_message().empty()) {
+      series_[index].assign(kRounds, decision::RunSample());
+      if (way_.launch == LaunchMode::kGraphCapture) {
+        candidate.capture = CaptureSupport::kNo;
+      } else {
+        candidate.status = CandidateStatus::kFailed;
+        candidate.error_message = sample.error_message();
+      }
+      return;
+    }
+    if (sample.round() < 0 || sample.round() >= kRounds || !std::isfinite(sample.gpu_us()) ||
+        !std::isfinite(sample.sm_clock_mhz())) {
+      return;
+    }
+    series_[index][static_cast<size_t>(sample.round())] = {
+        std::max(0.0, sample.gpu_us()), std::max(0.0, sample.sm_clock_mhz()), sample.held()};
+  }
+
+  void Write() {
+    decision::DiscardOtherKind(&series_);
+    decision::DiscardSlowClocks(&series_);
+    const std::vector<decision::TimeEstimate> estimates = decision::Summarize(series_);
+    for (size_t place = 0; place < indexes_.size(); ++place) {
+      const decision::TimeEstimate& estimate = estimates[place];
+      if (estimate.sample_count < kFewestRounds) continue;
+      candidates_->at(indexes_[place])
+          .other_times.push_back({way_.launch, way_.cache_state, estimate.median_us,
+                                  estimate.low_us, estimate.high_us, estimate.sample_count});
+    }
+  }
+
+ private:
+  const Way way_;
+  const std::vector<int> indexes_;
+  std::map<int, Candidate>* const candidates_;
+  std::vector<decision::Series> series_;
+};
+
+std::vector<int> RunnersOf(const Way& way, const std::vector<int>& finalists,
+                           const std::map<int, Candidate>& candidates) {
+  const bool replays = way.launch == LaunchMode::kGraphCapture;
+  std::vector<int> runners;
+  for (const int index : finalists) {
+    const Candidate& candidate = candidates.at(index);
+    const bool can_run = !replays || candidate.capture == CaptureSupport::kYes;
+    if (candidate.timed() && can_run) runners.push_back(index);
+  }
+  return runners;
+}
+
+absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Time end,
+                     std::map<int, Candidate>* candidates, Conditions* conditions,
+                     workers::WorkerClient* client) {
+  worker::v1::Measure request;
+  const std::vector<int> runners = RunnersOf(way, finalists, *candidates);
+  if (runners.empty()) return absl::OkStatus();
+  for (const int index : runners) request.add_indexes(index);
+  request.set_rounds(kRounds);
+  request.set_launch(static_cast<int>(way.launch));
+  request.set_cache_state(static_cast<int>(way.cache_state));
+  request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
+  Takes takes(way, runners, candidates);
+  const absl::Status status =
+      client
+          ->Measure(
+              request, [&takes](const worker::v1::Sample& sample) { takes.Add(sample); },
+              [conditions](const worker::v1::Conditions& look) {
+                Merge(ReadConditions(look), conditions);
+              })
+          .status();
+  takes.Write();
+  return status;
+}
+
+}  // namespace
+
+absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, absl::Time end,
+                           std::map<int, Candidate>* candidates, Conditions* conditions,
+                           workers::WorkerClient* client) {
+  absl::Status status;
+  for (const Way& way : WaysOf(plan, MayClaimCold(client->self_check()))) {
+    if (absl::Now() >= end) break;
+    status = TimeWay(way, plan.finalists, end, candidates, conditions, client);
+    if (!status.ok()) break;
+  }
+  for (auto& [index, candidate] : *candidates) {
+    std::sort(candidate.other_times.begin(), candidate.other_times.end(),
+              [](const TimeSummary& a, const TimeSummary& b) {
+                return std::tie(a.launch, a.cache_state) < std::tie(b.launch, b.cache_state);
+              });
+  }
+  return status;
+}
+
+}  // namespace convtune::tuning

@@ -1,0 +1,37 @@
+// TimeSecondary times finalists launched and fed in other ways than in the race.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/model/candidate.h"
+#include "proto/model/conditions.h"
+#include "proto/model/enums.h"
+#include "server/workers/worker_client.h"
+
+namespace convtune::tuning {
+
+// Who is timed, and in which ways.
+struct SecondaryTimingsPlan {
+  std::vector<int> finalists;  // of a race of eager launches with `raced` caches
+  CacheState raced = CacheState::kInputHot;
+  // False: replays of CUDA graphs with x in the caches, and eager launches with
+  // cold caches. True: both launches with every cache state.
+  bool all_ways = false;
+};
+
+// Times the finalists in other ways than the race until `end`, in interleaved
+// rounds, as replays those that can be captured into a CUDA graph. Writes what
+// they gave into Candidate::other_times, also when it ends with an error; looks
+// at the GPU are merged into `conditions`. A way that `end` leaves too few
+// rounds for is not written, nor is a candidate whose samples do not compare
+// with the others' (see CountsHeld), nor are times with cold caches where the
+// worker's flush does nothing. Errors are the client's. REQUIRES:
+// client->checks_results().
+absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, absl::Time end,
+                           std::map<int, Candidate>* candidates, Conditions* conditions,
+                           workers::WorkerClient* client);
+
+}  // namespace convtune::tuning

@@ -1,0 +1,262 @@
+#include "server/tuning/tuning_runner.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/base/status_macros.h"
+#include "server/decision/ranking.h"
+#include "server/tuning/check_runner.h"
+#include "server/tuning/race_runner.h"
+#include "server/tuning/secondary_timings.h"
+#include "server/tuning/worker_requests.h"
+
+namespace convtune::tuning {
+namespace {
+
+// More than any listing has; a worker that sends more has lost its mind.
+constexpr int kMaxListed = 200'000;
+constexpr absl::Duration kLongestMargin = absl::Milliseconds(250);
+
+// One run; see RunTuning.
+class Run {
+ public:
+  Run(const RunnerInput& input, const SamplingPolicy& policy, workers::WorkerClient* client)
+      : input_(input),
+        policy_(policy),
+        client_(client),
+        measures_(client->measures() && input.spec.kind == jobs::WorkKind::kTune) {
+    circumstances_.clock_failed = !MayMeasure(client->self_check());
+  }
+
+  absl::StatusOr<Tuning> Go() {
+    const jobs::TuningOptions& options = input_.spec.options;
+    if (measures_ && options.wait_idle > absl::ZeroDuration()) {
+      RETURN_IF_ERROR(WaitUntilIdle(options.wait_idle, policy_.idle_period, client_));
+    }
+    const absl::Time start = absl::Now();
+    began_ = start;
+    // The worker, which looks at its time between candidates, is given a little
+    // less, so that as a rule it ends by itself.
+    end_ = start + options.time_budget - std::min(options.time_budget / 10, kLongestMargin);
+    client_->SetEnd(start + options.time_budget);
+    const absl::Status status = Try();
+    client_->SetEnd(absl::InfiniteFuture());
+    if (absl::IsDeadlineExceeded(status)) {
+      circumstances_.cut_off = true;
+    } else {
+      RETURN_IF_ERROR(status);
+      RETURN_IF_ERROR(client_->CloseProblem());
+    }
+    Tuning tuning;
+    tuning.stop_reason = stop_;
+    tuning.rounds = rounds_;
+    tuning.cache_state = cache_state_;
+    tuning.conditions = conditions_;
+    tuning.conditions.self_check = ToMask(client_->self_check());
+    tuning.key = input_.spec.key;
+    tuning.provenance = input_.provenance;
+    tuning.tune_time = absl::FromUnixMicros(absl::ToUnixMicros(input_.clock->Now()));
+    tuning.elapsed = absl::Microseconds(absl::ToInt64Microseconds(absl::Now() - start));
+    tuning.memory_budget_bytes = input_.spec.options.memory_budget_bytes;
+    for (const auto& [index, candidate] : candidates_) tuning.candidates.push_back(candidate);
+    decision::FinishTuning(circumstances_, &tuning);
+    if (tuning.evidence == Evidence::kNone) return NoneRan(tuning);
+    return tuning;
+  }
+
+  const std::vector<QuarantineEntry>& wrong() const { return wrong_; }
+  std::optional<absl::Time> began() const { return began_; }
+  std::map<int, CandidateId> Ids() const {
+    std::map<int, CandidateId> ids;
+    for (const auto& [index, candidate] : candidates_) ids.emplace(index, candidate.id);
+    return ids;
+  }
+
+ private:
+  absl::Status Try() {
+    RETURN_IF_ERROR(List());
+    RETURN_IF_ERROR(Prepare());
+    return measures_ ? Measure() : absl::OkStatus();
+  }
+  absl::Status List();
+  absl::Status Prepare();
+  absl::Status Measure();
+  std::vector<int> Finalized() const;
+  absl::Status NoneRan(const Tuning& tuning) const;
+  int64_t MillisLeft() const {
+    return std::max<int64_t>(1, absl::ToInt64Milliseconds(end_ - absl::Now()));
+  }
+  void Report(int done) const {
+    if (input_.progress) input_.progress({done, static_cast<int>(candidates_.size())});
+  }
+
+  const RunnerInput& input_;
+  const SamplingPolicy& policy_;
+  workers::WorkerClient* const client_;
+  const bool measures_;
+  std::optional<absl::Time> began_;
+  absl::Time end_;
+  std::map<int, Candidate> candidates_;  // by the worker's index
+  StopReason stop_ = StopReason::kNone;
+  int rounds_ = 0;
+  CacheState cache_state_ = CacheState::kInputHot;
+  Conditions conditions_;
+  decision::TuningCircumstances circumstances_;
+  std::vector<QuarantineEntry> wrong_;
+};
+
+absl::Status Run::List() {
+  std::set<CandidateId> seen;
+  bool nonsense = false;
+  circumstances_.one_api = measures_ && input_.spec.options.api != Api::kAny;
+  circumstances_.first_configs_only = input_.spec.kind == jobs::WorkKind::kFirstConfigs;
+  ASSIGN_OR_RETURN(
+      const worker::v1::Outcome outcome,
+      client_->OpenProblem(OpenRequest(input_.spec, client_->measures()),
+                           [this, &seen, &nonsense](const worker::v1::ListedCandidate& listed) {
+                             std::optional<Candidate> candidate = ReadListed(listed);
+                             if (!candidate || candidates_.size() >= kMaxListed) {
+                               nonsense = true;
+                               return;
+                             }
+                             if (!seen.insert(candidate->id).second) return;
+                             const auto quarantined = input_.quarantined.find(candidate->id);
+                             if (quarantined != input_.quarantined.end()) {
+                               candidate->status = CandidateStatus::kQuarantined;
+                               candidate->error_message = quarantined->second.message;
+                             }
+                             candidates_.emplace(listed.index(), *std::move(candidate));
+                           }));
+  if (nonsense) return absl::FailedPreconditionError("the worker lists what is no candidate");
+  circumstances_.listing_cut = outcome.out_of_time() || outcome.truncated();
+  circumstances_.find_left_out = outcome.find_left_out();
+  return absl::OkStatus();
+}
+
+absl::Status Run::Prepare() {
+  worker::v1::Prepare request;
+  int done = 0;
+  // Legacy algorithms first: they are quick to prepare, plans may not be. Last
+  // those that are compiled, which may take seconds each.
+  enum class Turn { kLegacy, kPlan, kCompiled };
+  const auto turn_of = [](const Candidate& candidate) {
+    if (ApiOf(candidate.id) == Api::kLegacy) return Turn::kLegacy;
+    return candidate.has(BehaviorNote::kRuntimeCompilation) ? Turn::kCompiled : Turn::kPlan;
+  };
+  for (const Turn turn : {Turn::kLegacy, Turn::kPlan, Turn::kCompiled}) {
+    for (const auto& [index, candidate] : candidates_) {
+      if (turn_of(candidate) != turn) continue;
+      if (candidate.status == CandidateStatus::kSkippedBudget &&
+          !input_.left_out.contains(candidate.id)) {
+        request.add_indexes(index);
+      } else {
+        ++done;
+      }
+    }
+  }
+  Report(done);
+  if (request.indexes().empty()) return absl::OkStatus();
+  if (circumstances_.first_configs_only) request.set_stop_after(policy_.first_configs);
+  // Plans may take long to build: half of the time is kept for timing them.
+  request.set_time_budget_ms(measures_ ? std::max<int64_t>(1, MillisLeft() / 2) : MillisLeft());
+  return client_
+      ->Prepare(request,
+                [this, &done](const worker::v1::Prepared& prepared) {
+                  const auto found = candidates_.find(prepared.index());
+                  if (found == candidates_.end()) return;
+                  Candidate& candidate = found->second;
+                  const bool sound = prepared.workspace_bytes() >= 0;
+                  candidate.workspace_bytes = sound ? prepared.workspace_bytes() : 0;
+                  candidate.error_message =
+                      sound ? prepared.error_message() : "prepared with a workspace that cannot be";
+                  candidate.status = prepared.ok() && sound   ? CandidateStatus::kFinalized
+                                     : prepared.over_memory() ? CandidateStatus::kSkippedMemory
+                                                              : CandidateStatus::kUnsupported;
+                  Report(++done);
+                })
+      .status();
+}
+
+absl::Status Run::Measure() {
+  const bool checks = client_->checks_results();
+  ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(input_.spec.key.problem_text));
+  CheckRunner check(problem, input_.quarantined, client_->self_check(), &candidates_, client_);
+  absl::Status status;
+  if (checks) {
+    const absl::Time now = absl::Now();
+    status = check.Run(now + (end_ - now) / 2);
+    wrong_ = check.wrong();
+    for (QuarantineEntry& entry : wrong_) {
+      entry.checker_version = client_->hello().checker_version();
+    }
+    circumstances_.doubt = check.doubt();
+    if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
+  }
+  RaceRunner race(policy_.race, checks ? 0 : policy_.screen_warmups,
+                  checks ? check.passed() : Finalized(), &candidates_, client_);
+  if (client_->times_second_runs()) race.SetWarmRuns(check.warm_runs());
+  const absl::Time now = absl::Now();
+  const absl::Status raced = race.Run(!status.ok() ? absl::InfinitePast()
+                                      : checks     ? now + (end_ - now) * 4 / 5
+                                                   : end_);
+  if (status.ok()) status = raced;
+  stop_ = race.stop();
+  rounds_ = race.rounds();
+  conditions_ = race.conditions();
+  cache_state_ = race.cache_state();
+  if (checks && status.ok()) {
+    status = TimeSecondary({race.finalists(), cache_state_, input_.spec.options.all_timings}, end_,
+                           &candidates_, &conditions_, client_);
+  }
+  const bool any_timed = std::any_of(candidates_.begin(), candidates_.end(),
+                                     [](const auto& entry) { return entry.second.timed(); });
+  for (auto& [index, candidate] : candidates_) {
+    // Where nothing could be timed, that they can be had is all that is known.
+    if (any_timed && candidate.status == CandidateStatus::kFinalized) {
+      candidate.status = CandidateStatus::kSkippedBudget;
+    }
+  }
+  circumstances_.race_cut = stop_ == StopReason::kBudget;
+  return status;
+}
+
+std::vector<int> Run::Finalized() const {
+  std::vector<int> indexes;
+  for (const auto& [index, candidate] : candidates_) {
+    if (candidate.status == CandidateStatus::kFinalized) indexes.push_back(index);
+  }
+  return indexes;
+}
+
+absl::Status Run::NoneRan(const Tuning& tuning) const {
+  std::map<std::string, int> counts;
+  std::string first;
+  for (const Candidate& candidate : tuning.candidates) {
+    ++counts[std::string(Name(candidate.status))];
+    if (first.empty()) first = candidate.error_message;
+  }
+  std::string message = absl::StrCat(circumstances_.cut_off ? "the budget ended, and " : "",
+                                     "no candidate ran: ", tuning.candidates.size(), " listed");
+  for (const auto& [status, count] : counts) absl::StrAppend(&message, ", ", count, " ", status);
+  if (!first.empty()) absl::StrAppend(&message, "; the first: ", first);
+  return absl::NotFoundError(message);
+}
+
+}  // namespace
+
+RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
+                       workers::WorkerClient* client) {
+  Run run(input, policy, client);
+  RunnerOutput output;
+  output.tuning = run.Go();
+  output.candidates = run.Ids();
+  output.wrong = run.wrong();
+  output.began = run.began();
+  return output;
+}
+
+}  // namespace convtune::tuning

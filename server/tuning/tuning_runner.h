@@ -1,0 +1,61 @@
+// RunTuning tunes a problem: it decides what is asked of a worker, and in which order.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/base/clock.h"
+#include "proto/model/tuning.h"
+#include "server/decision/race.h"
+#include "server/jobs/work_spec.h"
+#include "server/workers/worker_client.h"
+
+namespace convtune::tuning {
+
+// How a problem is sampled; see decision/race.h.
+struct SamplingPolicy {
+  int first_configs = 3;  // of a heuristic look-up
+  int screen_warmups = 1;
+  decision::RacePolicy race;
+  // How often a busy GPU is looked at while a tuning waits for it.
+  absl::Duration idle_period = absl::Milliseconds(250);
+};
+
+struct RunnerInput {
+  jobs::WorkSpec spec;
+  Provenance provenance;
+  // Candidates that are not to be touched.
+  std::map<CandidateId, QuarantineEntry> quarantined;
+  // Candidates that there is no time for: they are listed as such.
+  std::set<CandidateId> left_out;
+  const Clock* clock = nullptr;
+  std::function<void(const jobs::WorkProgress&)> progress;
+};
+
+// What a run came to. `candidates` are those that were listed, by the worker's
+// index, also when the worker was lost.
+struct RunnerOutput {
+  absl::StatusOr<Tuning> tuning = absl::UnknownError("did not run");
+  std::map<int, CandidateId> candidates;
+  // Those whose results are wrong, without key and time; also when the tuning
+  // failed.
+  std::vector<QuarantineEntry> wrong;
+  // When the budget began to run: after the wait for an idle GPU.
+  std::optional<absl::Time> began;
+};
+
+// Runs one item in an open session, and is back when the item's budget ends at
+// the latest (after the wait for an idle GPU, where one is asked for): then
+// the client may be pending(), and the tuning is what is known by then. Errors
+// are the client's, and NOT_FOUND with the reasons if no candidate ran.
+RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
+                       workers::WorkerClient* client);
+
+}  // namespace convtune::tuning

@@ -1,0 +1,69 @@
+#include "server/tuning/worker_requests.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace convtune::tuning {
+namespace {
+
+template <typename Notes>
+uint32_t NoteMask(const Notes& notes) {
+  uint32_t mask = 0;
+  for (const int note : notes) {
+    if (note > 0 && note < 32) mask |= 1U << note;
+  }
+  return mask;
+}
+
+}  // namespace
+
+worker::v1::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures) {
+  worker::v1::OpenProblem open;
+  open.set_problem_text(spec.key.problem_text);
+  if (spec.kind == jobs::WorkKind::kFirstConfigs) {
+    open.set_listing(worker::v1::LISTING_STOCK);
+  } else if (spec.kind == jobs::WorkKind::kTune &&
+             spec.options.search == jobs::Search::kExhaustive) {
+    open.set_listing(worker::v1::LISTING_EXHAUSTIVE);
+  } else {
+    open.set_listing(worker::v1::LISTING_HEURISTICS);
+  }
+  open.set_graph_api(spec.options.api != Api::kLegacy);
+  // The legacy search runs what it lists, so a heuristic look-up leaves it out.
+  open.set_legacy_api(spec.options.api != Api::kGraph && measures &&
+                      spec.kind == jobs::WorkKind::kTune);
+  // A third at most, so that what is listed can be tried.
+  open.set_time_budget_ms(
+      std::max<int64_t>(1, absl::ToInt64Milliseconds(spec.options.time_budget / 3)));
+  open.set_max_candidates(spec.options.max_candidates);
+  open.set_memory_budget_bytes(spec.options.memory_budget_bytes);
+  return open;
+}
+
+std::optional<Candidate> ReadListed(const worker::v1::ListedCandidate& listed) {
+  absl::StatusOr<CandidateId> id = ParseCandidateId(listed.text());
+  if (!id.ok()) return std::nullopt;
+  Candidate candidate;
+  candidate.id = *std::move(id);
+  candidate.numerical_notes = NoteMask(listed.numerical_notes());
+  candidate.behavior_notes = NoteMask(listed.behavior_notes());
+  candidate.deterministic = ApiOf(candidate.id) == Api::kLegacy
+                                ? listed.deterministic()
+                                : !candidate.has(NumericalNote::kNondeterministic);
+  const bool timed = std::isfinite(listed.find_us()) && listed.find_us() >= 0;
+  candidate.workspace_bytes = std::max<int64_t>(0, listed.workspace_bytes());
+  candidate.heuristic_rank = std::max(-1, listed.heuristic_rank());
+  candidate.find_us = timed ? listed.find_us() : 0;
+  candidate.error_message = listed.error_message();
+  if (candidate.error_message.empty() && (!timed || listed.workspace_bytes() < 0)) {
+    candidate.error_message = "listed with a time or a workspace that cannot be";
+  }
+  candidate.status = candidate.error_message.empty() ? CandidateStatus::kSkippedBudget
+                                                     : CandidateStatus::kUnsupported;
+  return candidate;
+}
+
+}  // namespace convtune::tuning

@@ -1,0 +1,284 @@
+// Many threads that commit at a time.
+#include "server/commit/committer.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/fakes/memory_store.h"
+#include "tests/unit/candidates.h"
+
+namespace convtune::commit {
+namespace {
+
+constexpr int kThreads = 16;
+constexpr int kEach = 40;
+
+// Refuses one problem for good.
+class ChoosyStore : public MemoryStore {
+ public:
+  absl::Status PutTuning(const Tuning& tuning, const Environment& environment) override {
+    if (tuning.key == refused) return absl::InvalidArgumentError("not this one");
+    return MemoryStore::PutTuning(tuning, environment);
+  }
+  TuningKey refused;
+};
+
+Tuning TuningFor(int n) {
+  Tuning tuning = TuningOf({Timed(n, 10)});
+  tuning.key = KeyOf("fwd,x=" + std::to_string(n + 1) + "x8x8x8,w=8x8x3x3,pad=1,f16");
+  return tuning;
+}
+
+class CommitterTest : public ::testing::Test {
+ protected:
+  template <typename Work>
+  static void InThreads(const Work& work) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) threads.emplace_back([&work, t] { work(t); });
+    for (std::thread& thread : threads) thread.join();
+  }
+  bool IsStored(const TuningKey& key) { return store_.GetTuning(key).ok(); }
+
+  ChoosyStore store_;
+  lookup::TuningIndex index_;
+  Committer committer_{&store_, &index_};
+  const Environment environment_ = Environment::Parse(kH200).value();
+};
+
+TEST_F(CommitterTest, WhatIsAcknowledgedIsStoredAndServed) {
+  InThreads([this](int t) {
+    for (int i = 0; i < kEach; ++i) {
+      const Tuning tuning = TuningFor(t * kEach + i);
+      EXPECT_TRUE(committer_.Commit(tuning, environment_, false));
+      EXPECT_TRUE(IsStored(tuning.key));
+      EXPECT_NE(index_.Find(tuning.key).tuning, nullptr);
+    }
+  });
+  EXPECT_EQ(index_.Counts().at(kH200), kThreads * kEach);
+  EXPECT_TRUE(committer_.writable());
+}
+
+TEST_F(CommitterTest, WhatAnotherDeviceQuarantinedMeanwhileIsNotServed) {
+  Tuning tuning = TuningOf({Timed(0, 10), Timed(1, 5)});
+  committer_.Quarantine({tuning.key,
+                         tuning.candidates[0].id,
+                         QuarantineReason::kCrashed,
+                         "segfault",
+                         absl::Now(),
+                         {}});
+  EXPECT_TRUE(committer_.Commit(tuning, environment_, false));
+  const auto stored = store_.GetTuning(tuning.key);
+  EXPECT_EQ(stored->candidates[0].id, CandidateId(EngineConfig{0, {}}));
+  EXPECT_EQ(stored->candidates[1].status, CandidateStatus::kQuarantined);
+  EXPECT_EQ(index_.Find(tuning.key).tuning->Winner(), "graph:eng0");
+}
+
+TEST_F(CommitterTest, AContendedPartNeverTakesTheCleanWholesPlace) {
+  Candidate legacy = Timed(7, 5);
+  legacy.id = LegacyAlgorithm{1, 2};
+  Tuning whole = TuningOf({legacy, Timed(1, 9)}, {.race_cut = true});
+  whole.conditions.known = true;
+  EXPECT_TRUE(committer_.Commit(whole, environment_, false));
+  Tuning part = TuningOf({Sampled(Timed(1, 6), 1)}, {.one_api = true});
+  part.conditions.known = true;
+  part.conditions.other_processes = 1;
+  committer_.Commit(part, environment_, /*forced=*/true);
+  EXPECT_EQ(store_.GetTuning(whole.key)->candidates, whole.candidates);
+}
+
+TEST_F(CommitterTest, OneThatIsRefusedKeepsNoOtherFromTheDisk) {
+  store_.refused = TuningFor(kEach).key;
+  InThreads([this](int t) {
+    for (int i = 0; i < kEach; ++i) {
+      const Tuning tuning = TuningFor(t * kEach + i);
+      const bool refused = tuning.key == store_.refused;
+      EXPECT_EQ(committer_.Commit(tuning, environment_, false), !refused);
+      EXPECT_EQ(IsStored(tuning.key), !refused);
+      EXPECT_NE(index_.Find(tuning.key).tuning, nullptr);
+    }
+  });
+}
+
+TEST_F(CommitterTest, OfTheSameProblemsTuningsTheBestStays) {
+  InThreads([this](int t) {
+    for (int i = 0; i < kEach; ++i) {
+      // Only one of all is timed; whatever comes behind it is worse.
+      Tuning tuning = TuningOf({t == 7 && i == 20 ? Timed(1, 10) : Finalized(2)});
+      committer_.Commit(std::move(tuning), environment_, false);
+    }
+  });
+  EXPECT_EQ(index_.Find(KeyOf(kProblem)).tuning->Winner(), "graph:eng1");
+  EXPECT_EQ(store_.GetTuning(KeyOf(kProblem))->evidence, Evidence::kMeasured);
+}
+
+TEST_F(CommitterTest, WhatTheDiskRefusedIsWrittenLater) {
+  store_.FailWith(absl::UnavailableError("full"));
+  EXPECT_FALSE(committer_.Commit(TuningFor(1), environment_, false));
+  EXPECT_FALSE(committer_.writable());
+  store_.FailWith(absl::OkStatus());
+  EXPECT_TRUE(committer_.Commit(TuningFor(2), environment_, false));
+  EXPECT_TRUE(IsStored(TuningFor(1).key));
+  EXPECT_TRUE(committer_.writable());
+}
+
+// What was measured with another NVRTC than there is now.
+class OutdatedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    measured_ = TuningOf({UsesNvrtc(Timed(0, 10)), UsesNvrtc(Timed(1, 20))});
+    measured_.provenance.nvrtc_build = "old";
+    ASSERT_TRUE(store_.PutTuning(measured_, environment_).ok());
+    index_.Publish(measured_, /*persisted=*/true);
+    guess_ = TuningOf({Finalized(1), Finalized(2)}, {.first_configs_only = true});
+  }
+
+  static Candidate UsesNvrtc(Candidate candidate) {
+    candidate.behavior_notes = NoteBit(BehaviorNote::kRuntimeCompilation);
+    return candidate;
+  }
+  std::shared_ptr<const lookup::IndexedTuning> Served() {
+    return index_.Find(measured_.key).tuning;
+  }
+  Tuning OnDisk() { return store_.GetTuning(measured_.key).value(); }
+
+  Tuning measured_;
+  Tuning guess_;
+  MemoryStore store_;
+  lookup::TuningIndex index_{decision::LibrariesByEnvironment{{kH200, {"", "new"}}}};
+  Committer committer_{&store_, &index_};
+  const Environment environment_ = Environment::Parse(kH200).value();
+};
+
+TEST_F(OutdatedTest, AGuessIsServedInsteadAndWhatWasMeasuredStaysOnDisk) {
+  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/true));
+  EXPECT_EQ(OnDisk(), measured_);
+  EXPECT_EQ(Served()->tuning.evidence, Evidence::kHeuristic);
+  EXPECT_FALSE(Served()->persisted);
+  ASSERT_NE(Served()->stands_in_for, nullptr);
+  EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng0");
+  EXPECT_TRUE(committer_.writable());
+  // And a better one instead of that.
+  EXPECT_FALSE(committer_.Commit(TuningOf({Finalized(1), Finalized(2), Finalized(3)}), environment_,
+                                 /*forced=*/false));
+  EXPECT_EQ(Served()->candidate_count, 3);
+  EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng0");
+  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  EXPECT_EQ(Served()->candidate_count, 3);
+  EXPECT_EQ(OnDisk(), measured_);
+}
+
+TEST_F(OutdatedTest, WhatIsMeasuredAnewTakesItsPlace) {
+  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  Tuning anew = TuningOf({Timed(2, 5), Finalized(1)});
+  ASSERT_EQ(anew.evidence, Evidence::kIncomplete);
+  EXPECT_TRUE(committer_.Commit(anew, environment_, /*forced=*/false));
+  EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
+  EXPECT_EQ(Served()->stands_in_for, nullptr);
+  EXPECT_TRUE(Served()->persisted);
+  EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
+}
+
+TEST_F(OutdatedTest, NeitherABundleNorTheFleetPutsAGuessInItsPlace) {
+  bool given = false;
+  const TuningSource once = [&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+    if (std::exchange(given, true)) return std::nullopt;
+    return TuningRecord{guess_, environment_};
+  };
+  EXPECT_EQ(committer_.Import(once)->kept, 1);
+  given = false;
+  guess_.origin = Origin::kFleet;
+  const auto waits = [](const TuningKey&) -> absl::StatusOr<bool> { return false; };
+  EXPECT_EQ(committer_.ApplyFleet(once, waits)->unchanged, 1);
+  EXPECT_EQ(OnDisk(), measured_);
+}
+
+TEST_F(OutdatedTest, AQuarantineNeverWritesThatItDoesNotHold) {
+  committer_.Quarantine({measured_.key,
+                         measured_.candidates[0].id,
+                         QuarantineReason::kCrashed,
+                         "segfault",
+                         absl::Now(),
+                         {}});
+  // It was the stock choice: that is all that is written of it.
+  EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
+  EXPECT_EQ(OnDisk().incomplete, ReasonBit(IncompleteReason::kStockFailed));
+  EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
+  EXPECT_TRUE(Served()->tuning.has(IncompleteReason::kOutdated));
+}
+
+TEST_F(OutdatedTest, WhatHeldForTheOldLibraryAloneLeavesARestThatHolds) {
+  measured_.candidates[1].behavior_notes = 0;
+  ASSERT_TRUE(store_.PutTuning(measured_, environment_).ok());
+  committer_.Quarantine({measured_.key,
+                         measured_.candidates[0].id,
+                         QuarantineReason::kCrashed,
+                         "segfault",
+                         absl::Now(),
+                         {}});
+  EXPECT_FALSE(Served()->IsOutdated());
+  EXPECT_EQ(Served()->tuning.evidence, OnDisk().evidence);
+}
+
+TEST_F(OutdatedTest, AQuarantinedCandidateIsNeitherServedNorHinted) {
+  EXPECT_FALSE(committer_.Commit(TuningOf({Finalized(0), Finalized(1)}), environment_, false));
+  committer_.Quarantine({measured_.key,
+                         measured_.candidates[0].id,
+                         QuarantineReason::kCrashed,
+                         "segfault",
+                         absl::Now(),
+                         {}});
+  EXPECT_EQ(Served()->Winner(), "graph:eng1");
+  EXPECT_EQ(Served()->stands_in_for->Winner(), "graph:eng1");
+  EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
+  EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
+}
+
+TEST_F(OutdatedTest, AQuarantineThatTheDiskRefusedIsWrittenLaterAndTheGuessIsServedOn) {
+  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  store_.FailWith(absl::UnavailableError("full"));
+  committer_.Quarantine({measured_.key,
+                         measured_.candidates[0].id,
+                         QuarantineReason::kCrashed,
+                         "segfault",
+                         absl::Now(),
+                         {}});
+  EXPECT_EQ(OnDisk(), measured_);
+  store_.FailWith(absl::OkStatus());
+  EXPECT_TRUE(committer_.Commit(TuningFor(2), environment_, false));
+  EXPECT_EQ(OnDisk().evidence, Evidence::kIncomplete);
+  EXPECT_EQ(OnDisk().candidates[1].status, CandidateStatus::kQuarantined);
+  EXPECT_EQ(Served()->tuning.evidence, Evidence::kHeuristic);
+  EXPECT_NE(Served()->stands_in_for, nullptr);
+}
+
+TEST_F(OutdatedTest, APinAndADeletionKnowWhatIsServed) {
+  EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
+  EXPECT_TRUE(
+      committer_.PutPin({measured_.key, guess_.candidates[1].id, "why", absl::Now(), {}}).ok());
+  EXPECT_NE(Served()->stands_in_for, nullptr);
+  EXPECT_EQ(committer_.Delete({measured_.key}).value(), 1);
+  EXPECT_EQ(Served(), nullptr);
+  EXPECT_TRUE(committer_.Commit(guess_, environment_, /*forced=*/false));
+}
+
+TEST(CommitterRetries, WriteWithoutAnotherResult) {
+  ChoosyStore store;
+  lookup::TuningIndex index;
+  Committer committer(&store, &index, absl::Milliseconds(1));
+  const Environment environment = Environment::Parse(kH200).value();
+  store.FailWith(absl::UnavailableError("full"));
+  EXPECT_FALSE(committer.Commit(TuningFor(1), environment, false));
+  store.FailWith(absl::OkStatus());
+  while (!committer.writable()) std::this_thread::yield();
+  EXPECT_TRUE(store.GetTuning(TuningFor(1).key).ok());
+  EXPECT_TRUE(index.Find(TuningFor(1).key).tuning->persisted);
+}
+
+}  // namespace
+}  // namespace convtune::commit

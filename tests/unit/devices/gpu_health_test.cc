@@ -1,0 +1,86 @@
+#include "server/devices/gpu_health.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/devices/xid.h"
+
+namespace convtune::devices {
+namespace {
+
+GpuNews Xid(int64_t xid) { return {GpuNews::Kind::kXid, xid}; }
+
+class GpuHealthTest : public ::testing::Test {
+ protected:
+  GpuHealthTest() {
+    board_.Add("gpu:0");
+    board_.SetInterrupt("gpu:0", [this] { ++interrupts_; });
+    board_.SetListener([this](const std::string& device, bool lost) {
+      heard_.push_back(device + (lost ? " lost" : " there"));
+    });
+  }
+
+  int interrupts_ = 0;
+  std::vector<std::string> heard_;
+  GpuHealth board_;
+};
+
+TEST_F(GpuHealthTest, AnXidThatTakesTheCardIsToldOnceAndInterruptsTheWork) {
+  board_.Note("gpu:0", Xid(79));
+  board_.Note("gpu:0", Xid(95));
+  EXPECT_EQ(heard_, (std::vector<std::string>{"gpu:0 there", "gpu:0 lost"}));
+  EXPECT_EQ(interrupts_, 1);
+  EXPECT_EQ(board_.Check("gpu:0").message(),
+            "the GPU is lost: Xid 79 (the GPU has fallen off the bus)");
+  EXPECT_EQ(board_.List().at(0).xids, (std::map<int64_t, int64_t>{{79, 1}, {95, 1}}));
+}
+
+TEST_F(GpuHealthTest, ACardThatIsBackCanBeUsedAndLostAgain) {
+  board_.Note("gpu:0", {GpuNews::Kind::kLost, 0, "GPU is lost"});
+  EXPECT_FALSE(board_.Check("gpu:0").ok());
+  board_.Note("gpu:0", {GpuNews::Kind::kBack});
+  EXPECT_TRUE(board_.Check("gpu:0").ok());
+  board_.Note("gpu:0", {GpuNews::Kind::kBack});
+  board_.Note("gpu:0", Xid(48));
+  EXPECT_EQ(heard_,
+            (std::vector<std::string>{"gpu:0 there", "gpu:0 lost", "gpu:0 there", "gpu:0 lost"}));
+}
+
+TEST_F(GpuHealthTest, AnApplicationsXidMakesTheWorkerStaleOnce) {
+  EXPECT_FALSE(board_.TakeStale("gpu:0"));
+  board_.Note("gpu:0", Xid(31));
+  EXPECT_TRUE(board_.Check("gpu:0").ok());
+  EXPECT_TRUE(board_.TakeStale("gpu:0"));
+  EXPECT_FALSE(board_.TakeStale("gpu:0"));
+  EXPECT_EQ(interrupts_, 0);
+}
+
+TEST_F(GpuHealthTest, ANoticeChangesNothing) {
+  board_.Note("gpu:0", Xid(63));
+  EXPECT_TRUE(board_.Check("gpu:0").ok());
+  EXPECT_FALSE(board_.TakeStale("gpu:0"));
+}
+
+TEST_F(GpuHealthTest, WhatIsNotOnItIsNeverLost) {
+  board_.Note("gpu:7", Xid(79));
+  EXPECT_TRUE(board_.Check("gpu:7").ok());
+  EXPECT_EQ(board_.List().size(), 1U);
+}
+
+TEST(XidTest, TheCataloguesActionsDecide) {
+  for (const int xid : {46, 48, 62, 64, 74, 79, 95, 109, 119, 120, 140, 143, 158}) {
+    EXPECT_EQ(KindOfXid(xid), XidKind::kLost) << xid;
+  }
+  for (const int xid : {8, 13, 31, 32, 43, 45, 69, 94}) {
+    EXPECT_EQ(KindOfXid(xid), XidKind::kApplication) << xid;
+  }
+  for (const int xid : {0, 14, 63, 92, 93, 121, 154, 1000}) {
+    EXPECT_EQ(KindOfXid(xid), XidKind::kNotice) << xid;
+  }
+  EXPECT_EQ(DescribeXid(1000), "Xid 1000");
+}
+
+}  // namespace
+}  // namespace convtune::devices

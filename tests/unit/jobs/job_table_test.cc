@@ -1,0 +1,150 @@
+#include "server/jobs/job_table.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace convtune::jobs {
+namespace {
+
+class JobTableTest : public ::testing::Test {
+ protected:
+  std::string Create(int problems, int skipped = 0, const std::string& request_id = "") {
+    return table_.Create("nvidia-h200", problems, skipped, request_id).job.name;
+  }
+  JobSnapshot Get(const std::string& name) { return table_.Get(name).value(); }
+
+  SystemClock clock_;
+  JobTable table_{&clock_};
+};
+
+TEST_F(JobTableTest, NewJobIsQueued) {
+  const JobSnapshot job = Get(Create(2));
+  EXPECT_EQ(job.state, JobState::kQueued);
+  EXPECT_EQ(job.problem_count, 2);
+  EXPECT_FALSE(job.end_time.has_value());
+}
+
+TEST_F(JobTableTest, JobWithNothingToDoSucceedsAtOnce) {
+  const JobSnapshot job = Get(Create(2, 2));
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+  EXPECT_EQ(job.skipped_count, 2);
+  EXPECT_TRUE(job.end_time.has_value());
+}
+
+TEST_F(JobTableTest, SucceedsWhenEveryProblemHasAResult) {
+  const std::string name = Create(2);
+  table_.ProblemDone(name, "a", {absl::OkStatus(), true});
+  EXPECT_EQ(Get(name).state, JobState::kRunning);
+  table_.ProblemDone(name, "b", {absl::OkStatus(), false});
+  EXPECT_EQ(Get(name).state, JobState::kSucceeded);
+  EXPECT_FALSE(Get(name).persisted);
+}
+
+TEST_F(JobTableTest, FailsWithTheReasonsWhenAProblemHasNone) {
+  const std::string name = Create(2);
+  table_.ProblemDone(name, "a", {absl::NotFoundError("no candidate ran")});
+  table_.ProblemDone(name, "b", {});
+  const JobSnapshot job = Get(name);
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_EQ(job.failures, std::vector<std::string>{"a: no candidate ran"});
+  EXPECT_EQ(job.succeeded_count, 1);
+}
+
+TEST_F(JobTableTest, KnownRequestIdGivesTheSameJob) {
+  const std::string name = Create(1, 0, "id");
+  const JobTable::Created again = table_.Create("nvidia-h200", 5, 0, "id");
+  EXPECT_FALSE(again.is_new);
+  EXPECT_EQ(again.job.name, name);
+  EXPECT_NE(Create(1, 0, "other"), name);
+}
+
+TEST_F(JobTableTest, CancelGivesTheSubscriptionsOnce) {
+  const std::string name = Create(2);
+  EXPECT_TRUE(table_.AddSubscription(name, 7));
+  const auto cancelled = table_.Cancel(name);
+  ASSERT_TRUE(cancelled.ok());
+  EXPECT_EQ(cancelled->first.state, JobState::kCancelled);
+  EXPECT_EQ(cancelled->second, std::vector<uint64_t>{7});
+  EXPECT_TRUE(table_.Cancel(name)->second.empty());
+  EXPECT_FALSE(table_.AddSubscription(name, 8));
+}
+
+TEST_F(JobTableTest, EndedJobDoesNotChange) {
+  const std::string name = Create(1);
+  table_.ProblemDone(name, "a", {});
+  EXPECT_EQ(table_.Cancel(name)->first.state, JobState::kSucceeded);
+}
+
+TEST_F(JobTableTest, KeepsTheLastThousandEnded) {
+  const std::string running = Create(1);
+  const std::string first = Create(1, 1, "id");
+  for (size_t i = 0; i < JobTable::kKeptEnded; ++i) Create(1, 1);
+  EXPECT_TRUE(absl::IsNotFound(table_.Get(first).status()));
+  EXPECT_TRUE(table_.Get(running).ok());
+  EXPECT_TRUE(table_.Create("nvidia-h200", 1, 1, "id").is_new);
+}
+
+TEST_F(JobTableTest, ListsNewestFirstPageByPage) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 5; ++i) names.insert(names.begin(), Create(1));
+  std::vector<std::string> listed;
+  std::string token;
+  do {
+    const JobPage page = table_.List(2, token).value();
+    for (const JobSnapshot& job : page.jobs) listed.push_back(job.name);
+    token = page.next_page_token;
+  } while (!token.empty());
+  EXPECT_EQ(listed, names);
+}
+
+TEST_F(JobTableTest, BadNamesAndTokensAreRefused) {
+  EXPECT_TRUE(absl::IsInvalidArgument(table_.Get("job1").status()));
+  EXPECT_TRUE(absl::IsNotFound(table_.Get("jobs/99").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(table_.List(2, "x").status()));
+}
+
+TEST_F(JobTableTest, WatcherSeesTheStateAtOnceAndTheEndLast) {
+  Mutex mutex;
+  std::vector<JobSnapshot> seen;
+  const std::string name = Create(1);
+  ASSERT_TRUE(table_
+                  .Watch(name,
+                         [&](const JobSnapshot& job) {
+                           MutexLock lock(mutex);
+                           seen.push_back(job);
+                         })
+                  .ok());
+  table_.Progress(name, "a", {1, 4});
+  table_.ProblemDone(name, "a", {});
+  table_.Stop();
+  MutexLock lock(mutex);
+  ASSERT_FALSE(seen.empty());
+  EXPECT_EQ(seen.back().state, JobState::kSucceeded);
+  for (size_t i = 0; i + 1 < seen.size(); ++i) EXPECT_FALSE(seen[i].ended());
+}
+
+TEST_F(JobTableTest, WatcherOfAnEndedJobIsCalledOnce) {
+  std::atomic<int> calls = 0;
+  ASSERT_TRUE(table_.Watch(Create(1, 1), [&calls](const JobSnapshot&) { ++calls; }).ok());
+  table_.Stop();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(JobTableTest, StoppedWatcherIsNotCalledAgain) {
+  std::atomic<bool> stopped = false;
+  std::atomic<bool> called_late = false;
+  const std::string name = Create(2);
+  const uint64_t token =
+      table_.Watch(name, [&](const JobSnapshot&) { called_late = stopped.load(); }).value();
+  for (int i = 0; i < 1000; ++i) table_.Progress(name, "a", {i, 1000});
+  table_.StopWatching(token);
+  stopped = true;
+  table_.ProblemDone(name, "a", {});
+  table_.ProblemDone(name, "b", {});
+  table_.Stop();
+  EXPECT_FALSE(called_late);
+}
+
+}  // namespace
+}  // namespace convtune::jobs

@@ -1,0 +1,215 @@
+#include "server/lookup/answer.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/lookup/indexed_tuning.h"
+#include "tests/unit/candidates.h"
+
+namespace convtune::lookup {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr DataType kType = DataType::kF16;
+const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
+
+Answer AnswerOf(const Tuning& tuning, const Constraints& constraints = {},
+                const Pin* pin = nullptr) {
+  return std::get<Answer>(MakeAnswer(KeepAll(tuning), pin, constraints, kType, kNow));
+}
+
+int64_t EngineOf(const Candidate& candidate) {
+  return std::get<EngineConfig>(candidate.id).engine_index;
+}
+
+Constraints Workspace(int64_t bytes) {
+  Constraints constraints;
+  constraints.max_workspace_bytes = bytes;
+  return constraints;
+}
+
+TEST(MakeAnswer, OneTuningAnswersEveryWorkspaceLimit) {
+  const Tuning tuning =
+      TuningOf({Timed(0, 30, 0.2, 0), Timed(1, 20, 0.2, 1024), Timed(2, 10, 0.2, 4096)});
+  EXPECT_EQ(EngineOf(AnswerOf(tuning).winner), 2);
+  EXPECT_EQ(EngineOf(AnswerOf(tuning, Workspace(4095)).winner), 1);
+  EXPECT_EQ(EngineOf(AnswerOf(tuning, Workspace(0)).winner), 0);
+  EXPECT_EQ(AnswerOf(tuning, Workspace(4095)).eligible_count, 2);
+  EXPECT_EQ(AnswerOf(tuning, Workspace(4095)).candidate_count, 3);
+}
+
+TEST(MakeAnswer, DeterminismLeavesOutTheFasterOne) {
+  Candidate fast = Timed(1, 10);
+  fast.deterministic = false;
+  fast.numerical_notes = NoteBit(NumericalNote::kNondeterministic);
+  Constraints constraints;
+  constraints.deterministic = true;
+  EXPECT_EQ(EngineOf(AnswerOf(TuningOf({Timed(0, 30), fast}), constraints).winner), 0);
+}
+
+// 1 is the fastest when launched, 2 when replayed; 0 was left behind in the race.
+Tuning ReplayedTuning() {
+  const auto replay = [](double median) {
+    return TimeSummary{
+        LaunchMode::kGraphCapture, CacheState::kInputHot, median, median - 0.1, median + 0.1, 12};
+  };
+  Candidate fast = Timed(1, 10);
+  fast.capture = CaptureSupport::kYes;
+  fast.other_times = {replay(9)};
+  Candidate light = Timed(2, 11);
+  light.capture = CaptureSupport::kYes;
+  light.other_times = {replay(4)};
+  Candidate behind = Timed(0, 30);
+  behind.capture = CaptureSupport::kYes;
+  Tuning tuning = TuningOf({behind, fast, light});
+  tuning.stop_reason = StopReason::kSettled;
+  return tuning;
+}
+
+TEST(MakeAnswer, GraphLaunchIsRankedByReplays) {
+  const Tuning tuning = ReplayedTuning();
+  EXPECT_EQ(EngineOf(AnswerOf(tuning).winner), 1);
+  Constraints constraints;
+  constraints.launch = LaunchMode::kGraphCapture;
+  const Answer answer = AnswerOf(tuning, constraints);
+  EXPECT_EQ(EngineOf(answer.winner), 2);
+  EXPECT_EQ(answer.winner.median_us, 4);
+  EXPECT_EQ(answer.eligible_count, 3);
+  EXPECT_EQ(answer.note, "");
+}
+
+TEST(MakeAnswer, WhatCannotBeCapturedIsNoAnswerForGraphLaunch) {
+  Tuning tuning = ReplayedTuning();
+  for (Candidate& candidate : tuning.candidates) {
+    if (EngineOf(candidate) == 2) candidate.capture = CaptureSupport::kNo;
+  }
+  Constraints constraints;
+  constraints.launch = LaunchMode::kGraphCapture;
+  EXPECT_EQ(EngineOf(AnswerOf(tuning, constraints).winner), 1);
+}
+
+TEST(MakeAnswer, SaysThatTimesWereNotTakenInTheStateAskedFor) {
+  Constraints constraints;
+  constraints.cache_state = CacheState::kCold;
+  const Answer answer = AnswerOf(ReplayedTuning(), constraints);
+  EXPECT_EQ(EngineOf(answer.winner), 1);
+  EXPECT_THAT(answer.note, HasSubstr("none were taken in the state asked for"));
+}
+
+TEST(MakeAnswer, TheErrorLimitLeavesOutTheFasterOne) {
+  Candidate fast = Timed(1, 10);
+  fast.error = 0.01;
+  Candidate exact = Timed(0, 30);
+  exact.error = 0.0001;
+  Constraints constraints;
+  constraints.max_error = 0.001;
+  EXPECT_EQ(EngineOf(AnswerOf(TuningOf({exact, fast}), constraints).winner), 0);
+}
+
+TEST(MakeAnswer, NoEligibleCandidateIsAMiss) {
+  const auto outcome =
+      MakeAnswer(KeepAll(TuningOf({Timed(0, 10, 0.2, 1024)})), nullptr, Workspace(0), kType, kNow);
+  EXPECT_EQ(std::get<Miss>(outcome).reason, MissReason::kNoCandidate);
+}
+
+TEST(MakeAnswer, MemoryBudgetIsNoLossBelowWhatItLeftOut) {
+  const Tuning tuning = TuningOf(
+      {Timed(0, 30, 0.2, 1024), With(Finalized(1, 1 << 20), CandidateStatus::kSkippedMemory)});
+  EXPECT_EQ(AnswerOf(tuning).evidence, Evidence::kIncomplete);
+  EXPECT_EQ(AnswerOf(tuning, Workspace(1 << 20)).evidence, Evidence::kIncomplete);
+  EXPECT_EQ(AnswerOf(tuning, Workspace((1 << 20) - 1)).evidence, Evidence::kMeasured);
+}
+
+TEST(MakeAnswer, OtherLossesStayWhateverTheWorkspaceLimit) {
+  const Tuning tuning = TuningOf({Timed(0, 30), With(Finalized(2), CandidateStatus::kSkippedBudget),
+                                  With(Finalized(1, 1024), CandidateStatus::kSkippedMemory)});
+  EXPECT_EQ(AnswerOf(tuning, Workspace(0)).evidence, Evidence::kIncomplete);
+}
+
+TEST(MakeAnswer, PortfolioIsBestThenNeutralThenWithoutWorkspace) {
+  Candidate stock = Timed(0, 40, 0.2, 512);
+  Candidate best = Timed(1, 10, 0.2, 4096);
+  best.numerical_notes = NoteBit(NumericalNote::kWinograd);
+  const Candidate neutral = Timed(2, 20, 0.2, 1024);
+  const Candidate bare = Timed(3, 30, 0.2, 0);
+  const Answer answer = AnswerOf(TuningOf({stock, best, neutral, bare}));
+  ASSERT_EQ(answer.portfolio.size(), 3U);
+  EXPECT_EQ(EngineOf(answer.portfolio[0]), 1);
+  EXPECT_EQ(EngineOf(answer.portfolio[1]), 2);
+  EXPECT_EQ(EngineOf(answer.portfolio[2]), 3);
+}
+
+TEST(MakeAnswer, PortfolioKeepsDeterminismOnlyWhereStockHasIt) {
+  Candidate stock = Timed(0, 40, 0.2, 512);
+  Candidate loose = Timed(1, 10, 0.2, 512);
+  loose.deterministic = false;
+  EXPECT_EQ(AnswerOf(TuningOf({stock, loose})).portfolio.size(), 2U);
+  stock.deterministic = false;
+  EXPECT_EQ(AnswerOf(TuningOf({stock, loose})).portfolio.size(), 1U);
+}
+
+TEST(MakeAnswer, PortfolioHasNoRepetition) {
+  EXPECT_EQ(AnswerOf(TuningOf({Timed(0, 10), Timed(1, 30)})).portfolio.size(), 1U);
+}
+
+TEST(MakeAnswer, NamesTheNextTwoBehindTheWinner) {
+  const Answer answer =
+      AnswerOf(TuningOf({Timed(0, 40), Timed(1, 30), Timed(2, 20), Timed(3, 10)}));
+  EXPECT_EQ(EngineOf(answer.winner), 3);
+  ASSERT_EQ(answer.runners_up.size(), 2U);
+  EXPECT_EQ(EngineOf(answer.runners_up[0]), 2);
+  EXPECT_EQ(EngineOf(answer.runners_up[1]), 1);
+}
+
+TEST(MakeAnswer, PinOverridesTheRankingAndSaysSo) {
+  const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow, std::nullopt};
+  const Answer answer = AnswerOf(TuningOf({Timed(0, 30), Timed(1, 10)}), {}, &pin);
+  EXPECT_EQ(EngineOf(answer.winner), 0);
+  EXPECT_TRUE(answer.pinned);
+  EXPECT_EQ(answer.pin_reason, "known good");
+}
+
+TEST(MakeAnswer, PinAgainstTheConstraintsIsAnsweredAndNoted) {
+  const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow, std::nullopt};
+  const Answer answer =
+      AnswerOf(TuningOf({Timed(0, 30, 0.2, 1024), Timed(1, 10)}), Workspace(0), &pin);
+  EXPECT_EQ(EngineOf(answer.winner), 0);
+  EXPECT_THAT(answer.note, HasSubstr("does not keep to the constraints"));
+}
+
+TEST(MakeAnswer, ExpiredPinIsIgnored) {
+  const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow - absl::Hours(2),
+                kNow - absl::Hours(1)};
+  const Answer answer = AnswerOf(TuningOf({Timed(0, 30), Timed(1, 10)}), {}, &pin);
+  EXPECT_EQ(EngineOf(answer.winner), 1);
+  EXPECT_FALSE(answer.pinned);
+}
+
+TEST(MakeAnswer, PinOfACandidateThatDidNotRunIsNoted) {
+  const Pin pin{KeyOf(kProblem), EngineConfig{7, {}}, "known good", kNow, std::nullopt};
+  const Answer answer = AnswerOf(TuningOf({Timed(0, 30)}), {}, &pin);
+  EXPECT_FALSE(answer.pinned);
+  EXPECT_THAT(answer.note, HasSubstr("graph:eng7"));
+}
+
+TEST(MakeAnswer, NoteSaysWhyTheEvidenceIsLow) {
+  EXPECT_EQ(AnswerOf(TuningOf({Timed(0, 30)})).note, "");
+  EXPECT_THAT(AnswerOf(TuningOf({Finalized(0)})).note, HasSubstr("nothing was timed"));
+  EXPECT_THAT(AnswerOf(TuningOf({Timed(0, 30)}, {.listing_cut = true})).note, HasSubstr("listing"));
+}
+
+TEST(MakeAnswer, AnUnjudgedStockChoiceIsNoBetterThanTheHeuristic) {
+  Tuning tuning = TuningOf({Timed(0, 10), Timed(1, 20), AsLegacy(Timed(0, 30), 1, 0)});
+  tuning.evidence = Evidence::kIncomplete;
+  AddReason(IncompleteReason::kGraphStockUnjudged, "the stock choice could not be judged", &tuning);
+  const Answer stock = AnswerOf(tuning);
+  EXPECT_EQ(EngineOf(stock.winner), 0);
+  EXPECT_EQ(stock.evidence, Evidence::kHeuristic);
+  EXPECT_THAT(stock.note, HasSubstr("the stock choice could not be judged"));
+  Constraints legacy;
+  legacy.api = Api::kLegacy;
+  EXPECT_EQ(AnswerOf(tuning, legacy).evidence, Evidence::kIncomplete);
+}
+
+}  // namespace
+}  // namespace convtune::lookup

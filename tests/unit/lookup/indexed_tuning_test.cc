@@ -1,0 +1,113 @@
+#include "server/lookup/indexed_tuning.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "gtest/gtest.h"
+#include "server/lookup/answer.h"
+#include "tests/unit/candidates.h"
+
+namespace convtune::lookup {
+namespace {
+
+Constraints RandomConstraints(std::mt19937* random) {
+  const auto coin = [random](unsigned n) { return (*random)() % n == 0; };
+  Constraints constraints;
+  if (coin(2)) constraints.max_workspace_bytes = static_cast<int64_t>((*random)() % 4) * 1024;
+  constraints.deterministic = coin(3);
+  constraints.forbid_tf32 = coin(4);
+  constraints.forbid_down_convert = coin(4);
+  constraints.forbid_winograd = coin(4);
+  constraints.forbid_fft = coin(4);
+  constraints.forbid_reduced_precision_reduction = coin(4);
+  constraints.api = coin(3) ? Api::kGraph : coin(3) ? Api::kLegacy : Api::kAny;
+  if (coin(3)) constraints.max_error = (*random)() % 3;
+  if (coin(3)) constraints.cache_state = coin(2) ? CacheState::kHot : CacheState::kCold;
+  constraints.launch = coin(4) ? LaunchMode::kGraphCapture : LaunchMode::kEager;
+  return constraints;
+}
+
+// Gives most of the legacy candidates a place in a list of their own.
+std::vector<Candidate> WithLegacyRanks(std::vector<Candidate> candidates, std::mt19937* random) {
+  std::vector<int> places(candidates.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::shuffle(places.begin(), places.end(), *random);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (ApiOf(candidates[i].id) != Api::kLegacy) continue;
+    candidates[i].heuristic_rank = (*random)() % 5 == 0 ? -1 : places[i];
+  }
+  return candidates;
+}
+
+void ExpectAnswersOfTheWhole(bool legacy_ranks) {
+  std::mt19937 random(42);
+  int answers = 0;
+  int64_t pruned = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<Candidate> candidates = RandomCandidates(&random);
+    if (legacy_ranks) candidates = WithLegacyRanks(std::move(candidates), &random);
+    Tuning tuning = TuningOf(std::move(candidates));
+    if (i % 2 == 0) tuning.stop_reason = StopReason::kSettled;
+    const IndexedTuning all = KeepAll(tuning);
+    const IndexedTuning best = KeepBest(tuning, nullptr);
+    ASSERT_EQ(all.Winner(), best.Winner());
+    for (const PrunedGroup& group : best.pruned) pruned += group.count;
+    for (int j = 0; j < 20; ++j) {
+      const Constraints constraints = RandomConstraints(&random);
+      const DataType type = j % 2 == 0 ? DataType::kF32 : DataType::kF16;
+      const auto expected = MakeAnswer(all, nullptr, constraints, type, absl::Now());
+      const auto actual = MakeAnswer(best, nullptr, constraints, type, absl::Now());
+      ASSERT_EQ(expected.index(), actual.index());
+      if (const Miss* miss = std::get_if<Miss>(&expected)) {
+        ASSERT_EQ(miss->message, std::get<Miss>(actual).message);
+        continue;
+      }
+      ++answers;
+      const Answer& a = std::get<Answer>(expected);
+      const Answer& b = std::get<Answer>(actual);
+      ASSERT_EQ(a.winner, b.winner);
+      ASSERT_EQ(a.portfolio, b.portfolio);
+      ASSERT_EQ(a.evidence, b.evidence);
+      ASSERT_EQ(a.eligible_count, b.eligible_count);
+      ASSERT_EQ(a.candidate_count, b.candidate_count);
+      ASSERT_EQ(a.note, b.note);
+    }
+  }
+  EXPECT_GT(answers, 1000);
+  EXPECT_GT(pruned, 1000);
+}
+
+TEST(KeepBest, AnswersAsTheWholeTuningUnderAnyConstraints) { ExpectAnswersOfTheWhole(false); }
+
+TEST(KeepBest, AnswersAsTheWholeTuningWhereTheLegacyApiHasAStockChoice) {
+  ExpectAnswersOfTheWhole(true);
+}
+
+TEST(KeepBest, KeepsTheRunnersUpThoughTheyAreDominated) {
+  const IndexedTuning best =
+      KeepBest(TuningOf({Timed(0, 10), Timed(1, 20), Timed(2, 30), Timed(3, 40)}), nullptr);
+  EXPECT_EQ(best.tuning.candidates.size(), 3U);
+}
+
+TEST(KeepBest, KeepsTheStockChoice) {
+  const IndexedTuning best = KeepBest(TuningOf({Timed(0, 90, 0.2, 4096), Timed(1, 10)}), nullptr);
+  ASSERT_TRUE(best.stock.has_value());
+  EXPECT_EQ(best.tuning.candidates[*best.stock].heuristic_rank, 0);
+}
+
+TEST(KeepBest, KeepsThePinnedCandidate) {
+  const Tuning tuning =
+      TuningOf({Timed(0, 10), Timed(1, 20), Timed(2, 30), Timed(3, 90, 0.2, 4096)});
+  const CandidateId pinned = EngineConfig{3, {}};
+  EXPECT_EQ(KeepBest(tuning, nullptr).tuning.candidates.size(), 3U);
+  EXPECT_EQ(KeepBest(tuning, &pinned).tuning.candidates.size(), 4U);
+}
+
+TEST(KeepBest, KeepsNoSamples) {
+  Tuning tuning = TuningOf({Timed(0, 10)});
+  tuning.candidates[0].samples_us = {10, 10};
+  EXPECT_TRUE(KeepBest(tuning, nullptr).tuning.candidates[0].samples_us.empty());
+}
+
+}  // namespace
+}  // namespace convtune::lookup

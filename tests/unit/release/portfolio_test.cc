@@ -1,0 +1,132 @@
+#include "server/release/portfolio.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/candidates.h"
+
+namespace convtune::release {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+std::vector<std::pair<std::string, uint32_t>> Choose(std::vector<Candidate> candidates) {
+  std::vector<std::pair<std::string, uint32_t>> chosen;
+  for (const Choice& choice :
+       ChoosePortfolio(lookup::KeepBest(TuningOf(std::move(candidates)), nullptr)).choices) {
+    chosen.emplace_back(ToText(choice.candidate.id), choice.roles);
+  }
+  return chosen;
+}
+
+Candidate WithNotes(Candidate candidate, uint32_t notes) {
+  candidate.numerical_notes = notes;
+  candidate.deterministic = !candidate.has(NumericalNote::kNondeterministic);
+  return candidate;
+}
+
+Candidate Legacy(int algorithm, double median, int64_t workspace = 0) {
+  Candidate candidate = Timed(0, median, 0.2, workspace);
+  candidate.id = LegacyAlgorithm{algorithm, 0};
+  candidate.heuristic_rank = -1;
+  return candidate;
+}
+
+TEST(Portfolio, OneCandidateMayBeForEverything) {
+  EXPECT_THAT(Choose({Timed(0, 10), Timed(1, 20)}),
+              ElementsAre(Pair("graph:eng0", kServedRoles | kRoleStock)));
+}
+
+TEST(Portfolio, WinnerWithOtherNotesIsFollowedByTheBestNeutralOne) {
+  const auto chosen = Choose({WithNotes(Timed(0, 30, 0.2, 64), 0),
+                              WithNotes(Timed(1, 10, 0.2, 64), NoteBit(NumericalNote::kFft)),
+                              WithNotes(Timed(2, 20, 0.2, 64), 0)});
+  EXPECT_THAT(chosen, ElementsAre(Pair("graph:eng1", kRoleBest), Pair("graph:eng2", kRoleNeutral),
+                                  Pair("graph:eng0", kRoleStock)));
+}
+
+TEST(Portfolio, NeutralNeedsNoMoreWorkspaceThanStock) {
+  const auto chosen = Choose({Timed(0, 30, 0.2, 64), Timed(1, 10, 0.2, 65), Timed(2, 25, 0.2, 64)});
+  EXPECT_THAT(chosen, ElementsAre(Pair("graph:eng1", kRoleBest), Pair("graph:eng2", kRoleNeutral),
+                                  Pair("graph:eng0", kRoleStock)));
+}
+
+TEST(Portfolio, NeutralIsDeterministicWhereStockIs) {
+  const auto chosen =
+      Choose({Timed(0, 30), WithNotes(Timed(1, 10), NoteBit(NumericalNote::kNondeterministic))});
+  EXPECT_EQ(chosen[0], std::make_pair(std::string("graph:eng1"), kRoleBest | kRoleNoWorkspace));
+  EXPECT_EQ(chosen[1], std::make_pair(std::string("graph:eng0"), kRoleNeutral | kRoleStock));
+}
+
+TEST(Portfolio, TheBestWithoutWorkspaceComesLast) {
+  const auto chosen = Choose({Timed(0, 20, 0.2, 64), Timed(1, 10, 0.2, 32), Timed(2, 40)});
+  EXPECT_THAT(chosen,
+              ElementsAre(Pair("graph:eng1", kRoleBest | kRoleNeutral),
+                          Pair("graph:eng2", kRoleNoWorkspace), Pair("graph:eng0", kRoleStock)));
+}
+
+TEST(Portfolio, EachApiHasItsOwn) {
+  const auto chosen = Choose({Timed(0, 20), Legacy(1, 10), Legacy(2, 5, 64)});
+  EXPECT_THAT(chosen, ElementsAre(Pair("graph:eng0", kServedRoles | kRoleStock),
+                                  Pair("legacy:algo2,math0", kRoleBest),
+                                  Pair("legacy:algo1,math0", kRoleNeutral | kRoleNoWorkspace)));
+}
+
+TEST(Portfolio, StockIsLeftOutWhereOneBeforeItWasOnlySkipped) {
+  const auto chosen = Choose({With(Finalized(0), CandidateStatus::kSkippedBudget), Timed(1, 10)});
+  EXPECT_THAT(chosen, ElementsAre(Pair("graph:eng1", kServedRoles)));
+}
+
+TEST(Portfolio, StockIsCertainWhereThoseBeforeItWereRefused) {
+  const auto chosen = Choose({With(Finalized(0), CandidateStatus::kUnsupported), Timed(1, 10)});
+  EXPECT_THAT(chosen, ElementsAre(Pair("graph:eng1", kServedRoles | kRoleStock)));
+}
+
+TEST(Portfolio, EnginesThatWantTheirFilterReorderedAreNotServed) {
+  Candidate reorders = Timed(1, 5);
+  reorders.behavior_notes = NoteBit(BehaviorNote::kRequiresFilterInt8x32Reorder);
+  EXPECT_THAT(Choose({Timed(0, 10), reorders}),
+              ElementsAre(Pair("graph:eng0", kServedRoles | kRoleStock)));
+  EXPECT_THAT(Choose({reorders}), IsEmpty());
+}
+
+TEST(Portfolio, FingerprintIsOfWhatIsServedAlone) {
+  Portfolio a = ChoosePortfolio(lookup::KeepBest(TuningOf({Timed(0, 10), Timed(1, 20)}), nullptr));
+  Portfolio b = a;
+  b.choices[0].candidate.median_us = 11;
+  b.choices[0].roles &= ~kRoleStock;
+  b.evidence = Evidence::kObserved;
+  EXPECT_EQ(a.Fingerprint(), b.Fingerprint());
+  b.choices[0].candidate.id = EngineConfig{7, {}};
+  EXPECT_NE(a.Fingerprint(), b.Fingerprint());
+}
+
+std::vector<std::pair<std::string, uint32_t>> ChooseUnjudged(std::vector<Candidate> candidates,
+                                                             IncompleteReason reason) {
+  Tuning tuning = TuningOf(std::move(candidates));
+  AddReason(reason, "", &tuning);
+  std::vector<std::pair<std::string, uint32_t>> chosen;
+  for (const Choice& choice : ChoosePortfolio(lookup::KeepBest(tuning, nullptr)).choices) {
+    chosen.emplace_back(ToText(choice.candidate.id), choice.roles);
+  }
+  return chosen;
+}
+
+TEST(Portfolio, OfATuningThatCouldNotBeJudgedNothingIsChosen) {
+  EXPECT_THAT(ChooseUnjudged({Finalized(0), Finalized(1)}, IncompleteReason::kUnjudged), IsEmpty());
+}
+
+TEST(Portfolio, AnUnjudgedStockChoiceIsNotChosenAndNothingSlowerInItsPlace) {
+  constexpr IncompleteReason kGraph = IncompleteReason::kGraphStockUnjudged;
+  EXPECT_THAT(ChooseUnjudged({Timed(0, 10), Timed(1, 20)}, kGraph), IsEmpty());
+  EXPECT_THAT(ChooseUnjudged({Timed(0, 20), Timed(1, 10)}, kGraph),
+              ElementsAre(Pair("graph:eng1", kServedRoles), Pair("graph:eng0", kRoleStock)));
+  // The other API's choice is its own.
+  EXPECT_THAT(
+      ChooseUnjudged({Timed(0, 10), AsLegacy(Timed(0, 12), 1, 0)}, kGraph),
+      ElementsAre(Pair("legacy:algo1,math0", kServedRoles), Pair("graph:eng0", kRoleStock)));
+}
+
+}  // namespace
+}  // namespace convtune::release

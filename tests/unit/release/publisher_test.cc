@@ -1,0 +1,319 @@
+// The tuner with its publisher, the snapshot read back, and reports sent as
+// programs send them.
+#include "server/release/publisher.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <filesystem>
+
+#include "gmock/gmock.h"
+#include "tests/fakes/memory_release_store.h"
+#include "tests/unit/release/datagrams.h"
+#include "tests/unit/release/snapshot_reader.h"
+#include "tests/unit/tuner/tuner_fixture.h"
+
+namespace convtune::release {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+class PublisherTest : public tuner::TunerTest {
+ protected:
+  PublisherTest() {
+    options_.release_store = &releases_;
+    options_.publish.folder = Path("snapshot");
+    options_.publish.debounce = absl::Milliseconds(5);
+  }
+  ~PublisherTest() override {
+    tuner_.reset();
+    std::filesystem::remove_all(Path("snapshot"));
+  }
+
+  static std::string Text(int n) { return Problem(n).ToText(); }
+  std::string File() const { return Path("snapshot/current.snapshot"); }
+  SnapshotReader Snapshot() {
+    SnapshotReader reader;
+    EXPECT_TRUE(reader.Read(File()));
+    return reader;
+  }
+  std::vector<std::string> Served(int n) { return Snapshot().Candidates(Text(n), kH200); }
+  // Waits until problem n is served; its candidates.
+  std::vector<std::string> WaitForChoice(int n) {
+    EXPECT_TRUE(Eventually([&] {
+      SnapshotReader reader;
+      return reader.Read(File()) && reader.Find(Text(n), kH200) != nullptr;
+    }));
+    return Served(n);
+  }
+  std::string WinnerOf(int n, Api api = Api::kGraph) {
+    lookup::LookupRequest request = Request({Problem(n)}, lookup::OnMiss::kNone);
+    request.constraints.api = api;
+    return ToText(std::get<lookup::Answer>(Lookup(request)->results[0].outcome).winner.id);
+  }
+
+  template <typename Datagram>
+  void Send(const Datagram& datagram, size_t size = sizeof(Datagram)) {
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string path = Path("snapshot/datagrams.sock");
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(
+        sendto(fd, &datagram, size, 0, reinterpret_cast<const sockaddr*>(&address), sizeof address),
+        static_cast<ssize_t>(size));
+    close(fd);
+  }
+  DatagramCounts Counts() { return tuner_->releases()->Status().datagrams; }
+
+  MemoryReleaseStore releases_;
+};
+
+TEST_F(PublisherTest, AtStartTheEnvironmentIsKnownAndNothingElse) {
+  Start("");
+  ASSERT_TRUE(Eventually([&] { return SnapshotReader().Read(File()); }));
+  EXPECT_TRUE(Snapshot().Knows(kH200));
+  EXPECT_FALSE(Snapshot().Knows(tuner::kProfile));
+  EXPECT_EQ(Snapshot().header().release, 0U);
+  struct stat status {};
+  ASSERT_EQ(stat(File().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0644U);
+  ASSERT_EQ(stat(Path("snapshot").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0755U);
+  ASSERT_EQ(stat(Path("snapshot/datagrams.sock").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0660U);
+}
+
+TEST_F(PublisherTest, WhatIsServedIsWhatGetAnswers) {
+  Start("");
+  Tune({Problem(1), Problem(2)});
+  for (const int n : {1, 2}) {
+    EXPECT_EQ(WaitForChoice(n)[0], WinnerOf(n));
+    const format::SnapshotEntry* entry = nullptr;
+    const SnapshotReader reader = Snapshot();
+    ASSERT_NE(entry = reader.Find(Text(n), kH200), nullptr);
+    EXPECT_EQ(entry->evidence, static_cast<int>(Evidence::kMeasured));
+    EXPECT_EQ(entry->release, 1U);
+    EXPECT_EQ(entry->pinned, 0);
+  }
+  EXPECT_EQ(Snapshot().header().release, 1U);
+  // The file is there a moment before the daemon says so.
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().choice_count == 2; }));
+}
+
+TEST_F(PublisherTest, StoppingPublishesWhatWasCommittedLast) {
+  options_.publish.debounce = absl::Hours(1);
+  Start("");
+  Tune({Problem(1)});
+  tuner_->Drain(absl::Now());
+  EXPECT_THAT(Served(1), Not(IsEmpty()));
+  EXPECT_FALSE(std::filesystem::exists(Path("snapshot/datagrams.sock")));
+}
+
+TEST_F(PublisherTest, APinIsOfferedFirstAtOnceAndUnpinningEndsIt) {
+  Start("");
+  Tune({Problem(1)});
+  const std::vector<std::string> before = WaitForChoice(1);
+  const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
+  CandidateId pinned;
+  for (const Candidate& c : tuning.candidates) {
+    if (c.ran() && ToText(c.id) != before[0]) pinned = c.id;
+  }
+  ASSERT_TRUE(tuner_->PutPin("", Problem(1), pinned, "test", std::nullopt).ok());
+  EXPECT_TRUE(Eventually([&] { return Served(1)[0] == ToText(pinned); }));
+  EXPECT_EQ(Snapshot().Find(Text(1), kH200)->pinned, 1);
+  ASSERT_TRUE(tuner_->DeletePin("", Problem(1)).ok());
+  EXPECT_TRUE(Eventually([&] { return Served(1) == before; }));
+}
+
+TEST_F(PublisherTest, ADeletedTuningIsServedNoMore) {
+  Start("");
+  Tune({Problem(1)});
+  WaitForChoice(1);
+  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(1)}).ok());
+  EXPECT_TRUE(Eventually([&] { return Served(1).empty(); }));
+}
+
+TEST_F(PublisherTest, PromoteAndRollBackAreInTheSnapshotWhenTheyReturn) {
+  Start("");
+  Send(PlanOf(Text(1), kH200, 77));
+  const std::vector<std::string> observed = WaitForChoice(1);
+  EXPECT_THAT(observed, Contains(HasSubstr("graph:eng77")));
+  Tune({Problem(1)});
+  EXPECT_EQ(tuner_->releases()->DiffReleases(0, 0, "", 10)->change_count, 1);
+  EXPECT_EQ(Served(1), observed);
+  ASSERT_TRUE(tuner_->releases()->PromoteRelease("ann", "measured", 0).ok());
+  EXPECT_EQ(Served(1)[0], WinnerOf(1));
+  EXPECT_EQ(Snapshot().header().release, 2U);
+  ASSERT_TRUE(tuner_->releases()->RollBackRelease("ann", "slower", 0).ok());
+  EXPECT_EQ(Served(1), observed);
+  EXPECT_EQ(Snapshot().header().release, 3U);
+}
+
+TEST_F(PublisherTest, ACanaryIsInAChannelOfItsOwn) {
+  Start("");
+  Send(PlanOf(Text(1), kH200, 77));
+  const std::vector<std::string> observed = WaitForChoice(1);
+  Tune({Problem(1)});
+  ASSERT_TRUE(tuner_->releases()->PromoteRelease("ann", "try", 50).ok());
+  const SnapshotReader reader = Snapshot();
+  EXPECT_EQ(reader.header().canary_permille, 50U);
+  EXPECT_EQ(reader.header().canary_release, 2U);
+  EXPECT_EQ(reader.Candidates(Text(1), kH200), observed);
+  EXPECT_EQ(reader.Candidates(Text(1), kH200, format::Channel::kCanary)[0], WinnerOf(1));
+}
+
+TEST_F(PublisherTest, MissesAreCountedAndMostWantedFirst) {
+  Start("");
+  Send(MissOf(Text(1), kH200, 2));
+  Send(MissOf(Text(2), kH200, 5));
+  Send(MissOf(Text(3), kH200, 9, format::MissReason::kNotNeutral));
+  EXPECT_TRUE(Eventually([&] { return Counts().misses == 16; }));
+  const auto wanted = tuner_->releases()->ListWanted("");
+  ASSERT_TRUE(wanted.ok());
+  ASSERT_THAT(*wanted, SizeIs(2));
+  EXPECT_EQ((*wanted)[0].key.problem_text, Text(2));
+  EXPECT_EQ((*wanted)[0].misses, 5);
+}
+
+TEST_F(PublisherTest, WantedProblemsOutliveTheDaemonAndEndWithAChoice) {
+  Start("");
+  Send(MissOf(Text(1), kH200, 2));
+  EXPECT_TRUE(Eventually([&] { return Counts().misses == 2; }));
+  tuner_.reset();
+  Start();
+  EXPECT_THAT(*tuner_->releases()->ListWanted(""), SizeIs(1));
+  Tune({Problem(1)});
+  WaitForChoice(1);
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->ListWanted("")->empty(); }));
+  Send(MissOf(Text(1), kH200));  // a program that started before
+  EXPECT_TRUE(Eventually([&] { return Counts().misses == 1; }));
+  EXPECT_THAT(*tuner_->releases()->ListWanted(""), IsEmpty());
+}
+
+TEST_F(PublisherTest, MalformedDatagramsAreCountedAndIgnored) {
+  Start("");
+  const std::string noise(200, 'x');
+  Send(noise[0], 1);
+  auto cut = MissOf(Text(1), kH200);
+  Send(cut, sizeof cut - 1);
+  auto lying = MissOf(Text(1), kH200);
+  lying.header.problem.spatial_rank = 9;
+  Send(lying);
+  EXPECT_TRUE(Eventually([&] { return Counts().malformed == 3; }));
+  EXPECT_EQ(Counts().received, 3);
+  EXPECT_THAT(*tuner_->releases()->ListWanted(""), IsEmpty());
+}
+
+TEST_F(PublisherTest, AFloodIsShedAtItsSendersAndNobodyElseSuffers) {
+  Start("");
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = Path("snapshot/datagrams.sock");
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const format::MissDatagram miss = MissOf(Text(1), kH200);
+  constexpr int kFlood = 50'000;
+  int taken = 0;
+  for (int i = 0; i < kFlood; ++i) {
+    const ssize_t sent = sendto(fd, &miss, sizeof miss, 0,
+                                reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    taken += sent == static_cast<ssize_t>(sizeof miss) ? 1 : 0;
+  }
+  close(fd);
+  EXPECT_LT(taken, kFlood);
+  EXPECT_EQ(Tune({Problem(2)}).state, jobs::JobState::kSucceeded);
+  EXPECT_TRUE(Eventually([&] { return Counts().received == taken; }));
+  EXPECT_EQ(Counts().malformed, 0);
+}
+
+TEST_F(PublisherTest, ObservedPlansAreKeptUnlessSomethingBetterIsKnown) {
+  Start("");
+  Tune({Problem(1)});
+  Send(PlanOf(Text(1), kH200, 77));
+  Send(PlanOf(Text(2), kH200, 77));
+  Send(LegacyOf(Text(2), kH200));
+  Send(PlanOf(Text(2), kH200, 77));
+  EXPECT_TRUE(Eventually([&] { return Counts().received == 4; }));
+  EXPECT_EQ(Counts().observed, 2);
+  EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kMeasured);
+  const Tuning observed = tuner_->GetTuning("", Problem(2)).value();
+  EXPECT_EQ(observed.evidence, Evidence::kObserved);
+  EXPECT_THAT(observed.candidates, SizeIs(3));
+  EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(2), lookup::OnMiss::kTune)).evidence,
+            Evidence::kMeasured);
+}
+
+TEST_F(PublisherTest, AnEnvironmentThatOnlyProgramsKnowIsLearnedAndServed) {
+  Start("");
+  const std::string other = "nvidia-l4,cc=8.9,sms=58,cudnn=9.19.0,lib=full";
+  Send(PlanOf(Text(1), other, 77));
+  EXPECT_TRUE(Eventually([&] {
+    SnapshotReader reader;
+    return reader.Read(File()) && reader.Find(Text(1), other) != nullptr;
+  }));
+  EXPECT_TRUE(tuner_->ResolveEnvironment("nvidia-l4").ok());
+}
+
+TEST_F(PublisherTest, WantedProblemsAreTunedWhileNobodyWaits) {
+  options_.publish.tune_wanted = true;
+  Start("");
+  Send(MissOf(Text(1), kH200, 1));
+  Send(MissOf(Text(2), kH200, 4));
+  WaitForChoice(1);
+  WaitForChoice(2);
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->ListWanted("")->empty(); }));
+  EXPECT_EQ(Requests("open"), 2);
+}
+
+TEST_F(PublisherTest, WantedProblemsAreTunedWithinTheirLimits) {
+  options_.publish.tune_wanted = true;
+  options_.publish.wanted_memory_budget_bytes = int64_t{1} << 30;
+  options_.publish.wanted_wait_idle = absl::Minutes(1);
+  Start("other_processes=1;busy_looks=2");
+  Send(MissOf(Text(1), kH200, 1));
+  WaitForChoice(1);
+  EXPECT_EQ(Requests("conditions"), 3);
+  EXPECT_EQ(tuner_->GetTuning("", Problem(1))->memory_budget_bytes, int64_t{1} << 30);
+}
+
+TEST_F(PublisherTest, AWantedProblemThatCannotBeTunedSaysWhyAndIsLeftForAWhile) {
+  options_.publish.tune_wanted = true;
+  Start("unsupported=8");
+  Send(MissOf(Text(1), kH200, 1));
+  EXPECT_TRUE(Eventually([&] {
+    const auto wanted = tuner_->releases()->ListWanted("");
+    return wanted.ok() && wanted->size() == 1 && (*wanted)[0].attempts == 1;
+  }));
+  EXPECT_THAT((*tuner_->releases()->ListWanted(""))[0].last_error, HasSubstr("no candidate ran"));
+  EXPECT_EQ(Requests("open"), 1);
+}
+
+TEST_F(PublisherTest, AFolderThatCannotBeWrittenIsReportedAndNothingElseSuffers) {
+  options_.publish.folder = "/proc/convtune-nowhere";
+  Start("");
+  EXPECT_TRUE(Eventually([&] { return !tuner_->releases()->Status().error.empty(); }));
+  EXPECT_FALSE(tuner_->releases()->Status().socket_error.empty());
+  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+}
+
+TEST_F(PublisherTest, WhereTheDiskRefusesWhatIsServedStays) {
+  Start("");
+  Tune({Problem(1)});
+  const auto before = WaitForChoice(1);
+  releases_.FailWith(absl::ResourceExhaustedError("disk full"));
+  Tune({Problem(2)});
+  EXPECT_TRUE(Eventually([&] { return !tuner_->releases()->Status().error.empty(); }));
+  EXPECT_EQ(Served(1), before);
+  EXPECT_TRUE(Served(2).empty());
+  releases_.FailWith(absl::OkStatus());
+  WaitForChoice(2);  // by itself
+}
+
+}  // namespace
+}  // namespace convtune::release

@@ -1,0 +1,76 @@
+// Reads a published snapshot as a program does.
+#pragma once
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "db/format/key_convert.h"
+#include "db/format/snapshot.h"
+#include "proto/model/candidate.h"
+
+namespace convtune::release {
+
+// Value type; empty until Read succeeds.
+class SnapshotReader {
+ public:
+  // False if there is no sound snapshot at `path`.
+  bool Read(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    data_.assign((bytes.size() + 7) / 8, 0);
+    if (bytes.empty()) return false;
+    memcpy(data_.data(), bytes.data(), bytes.size());
+    return format::SnapshotView::Open(data_.data(), bytes.size(), &view_) ==
+           format::SnapshotError::kNone;
+  }
+
+  const format::SnapshotHeader& header() const { return view_.header(); }
+  bool Knows(const std::string& environment) const {
+    return Section(environment, format::Channel::kStable) != nullptr;
+  }
+  const format::SnapshotEntry* Find(const std::string& problem, const std::string& environment,
+                                    format::Channel channel = format::Channel::kStable) const {
+    const auto* section = Section(environment, channel);
+    if (section == nullptr) return nullptr;
+    const auto key = format::ToKey(ConvProblem::Parse(problem).value()).value();
+    return view_.Find(*section, key, format::HashOf(key));
+  }
+  // Texts of the problem's candidates, in order; none if it has no entry.
+  std::vector<std::string> Candidates(const std::string& problem, const std::string& environment,
+                                      format::Channel channel = format::Channel::kStable) const {
+    std::vector<std::string> texts;
+    const format::SnapshotEntry* entry = Find(problem, environment, channel);
+    if (entry == nullptr) return texts;
+    for (int i = 0; i < entry->candidate_count; ++i) {
+      const format::SnapshotCandidate& candidate = view_.candidates(*entry)[i];
+      if (candidate.api == format::kApiLegacy) {
+        texts.push_back(
+            ToText(LegacyAlgorithm{static_cast<int>(candidate.number), candidate.math_type}));
+        continue;
+      }
+      EngineConfig config;
+      config.engine_index = candidate.number;
+      for (int k = 0; k < candidate.knob_count; ++k) {
+        config.knobs.emplace_back(view_.knobs(candidate)[k].type, view_.knobs(candidate)[k].value);
+      }
+      texts.push_back(ToText(config));
+    }
+    return texts;
+  }
+
+ private:
+  const format::SnapshotSection* Section(const std::string& environment,
+                                         format::Channel channel) const {
+    const auto key = format::ToKey(Environment::Parse(environment).value()).value();
+    return view_.FindSection(key, channel);
+  }
+
+  std::vector<uint64_t> data_;
+  format::SnapshotView view_;
+};
+
+}  // namespace convtune::release

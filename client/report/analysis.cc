@@ -57,7 +57,7 @@ struct ReportAnalysis::Sums {
     std::vector<double> ratios;
     std::vector<float> clocks;
     int rows = 0;
-    int known = 0;  // of them, whether the card was throttled
+    int known = 0;  // of them, whether the GPU was throttled
     int throttled = 0;
     int newest = -1;
   };

@@ -156,7 +156,7 @@ CommonChoice ChooseCommon(const std::vector<const ReportRow*>& rows,
   double least = 1 / (1 + least_change);
   for (const auto& [candidate, count] : timed_by.all()) {
     if (candidate == common.settled || static_cast<size_t>(count) * 2 < timed) continue;
-    // Against the settled one on the same card: how fast the card is cancels out.
+    // Against the settled one on the same GPU: how fast the GPU is cancels out.
     std::vector<double> ratios;
     for (const ReportRow* row : rows) {
       const ReportTime* const own = row->TimeOf(candidate);

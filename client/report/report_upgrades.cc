@@ -54,7 +54,7 @@ class Comparer {
       noise = UncertaintyOf(from_, point.from_us, Alone(before)) +
               UncertaintyOf(to_, point.to_us, Alone(after));
     } else {
-      // The same cards before and after: what differs between cards is out.
+      // The same GPUs before and after: what differs between GPUs is out.
       const double ratio = MedianOf(&ratios_);
       point.to_us = point.from_us * ratio;
       noise = UncertaintyOf(ratios_, ratio, Alone(before) + Alone(after));

@@ -1,4 +1,4 @@
-// The state of the card to and from a bundle's row.
+// The state of the GPU to and from a bundle's row.
 #pragma once
 
 #include <optional>

@@ -11,7 +11,7 @@ namespace convtune::format {
 constexpr size_t kMaxModelSlug = 63;
 
 struct EnvironmentKey {
-  uint8_t profile;  // 1: a device-properties profile, not a card
+  uint8_t profile;  // 1: a device-properties profile, not a GPU
   uint8_t library;  // 0 unknown, 1 full, 2 graph_jit_only
   uint8_t cc_major;
   uint8_t cc_minor;

@@ -9,7 +9,7 @@
 
 namespace convtune {
 
-// Why a card's clocks are lower than asked for, as bits of NVML's
+// Why a GPU's clocks are lower than asked for, as bits of NVML's
 // clocksEventReasons. Persisted: never renumber.
 enum class ClockReason : uint32_t {
   kIdle = 0x1,
@@ -23,28 +23,28 @@ enum class ClockReason : uint32_t {
   kDisplayClocks = 0x100
 };
 
-// Reasons that make a measurement one of a throttled card. A power cap is none
-// of them: a card that is busy with tensor cores is always at its cap.
+// Reasons that make a measurement one of a throttled GPU. A power cap is none
+// of them: a GPU that is busy with tensor cores is always at its cap.
 inline constexpr uint32_t kThrottleReasons =
     static_cast<uint32_t>(ClockReason::kHardwareSlowdown) |
     static_cast<uint32_t>(ClockReason::kThermalSlowdown) |
     static_cast<uint32_t>(ClockReason::kHardwareThermalSlowdown) |
     static_cast<uint32_t>(ClockReason::kPowerBrake);
 
-// What NVML said, put together over all looks at the card during one tuning:
+// What NVML said, put together over all looks at the GPU during one tuning:
 // most processes, every clock reason, highest temperature; and which of the
 // worker's instruments worked. Value type.
 struct Conditions {
   // False: NVML could not be asked, and nothing but self_check says anything.
   bool known = false;
-  // Most processes other than the worker that had a context on the card.
+  // Most processes other than the worker that had a context on the GPU.
   int other_processes = 0;
   uint32_t clock_reasons = 0;  // mask of ClockReason
   double power_limit_watts = 0;
   int temperature_celsius = 0;
   int64_t ecc_errors = 0;  // uncorrected, since the driver was loaded
   bool mig = false;
-  bool mps = false;  // an MPS server has the card
+  bool mps = false;  // an MPS server has the GPU
   ComputeMode compute_mode = ComputeMode::kUnknown;
   // Mask of SelfCheckBit and CellBit (proto/model/self_check.h); 0: not run.
   uint32_t self_check = 0;

@@ -82,7 +82,7 @@ enum class IncompleteReason {
   kBudgetEnded = 2,           // with more time there would be more to know
   kListingCut = 3,            // the budget or the candidate limit ended the listing
   kOneApi = 4,                // one of cuDNN's APIs was searched, by request
-  kConditions = 5,            // the card was contended, throttled or broken
+  kConditions = 5,            // the GPU was contended, throttled or broken
   kNotTimed = 6,              // candidates that work were not timed
   kMemory = 7,                // candidates were skipped for memory
   kUnjudged = 8,              // no result could be judged

@@ -19,7 +19,7 @@ struct CudnnVersion {
 
 // The key part. Value type.
 struct Environment {
-  bool profile = false;   // a device-properties profile, not a card
+  bool profile = false;   // a device-properties profile, not a GPU
   std::string gpu_model;  // "NVIDIA H200"
   int cc_major = 0;       // compute capability
   int cc_minor = 0;

@@ -1,4 +1,4 @@
-// A SelfCheck says which of a worker's instruments work on its card, as the
+// A SelfCheck says which of a worker's instruments work on its GPU, as the
 // worker found when it started. A broken instrument limits the conclusions:
 // see each field.
 #pragma once

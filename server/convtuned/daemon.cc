@@ -17,7 +17,7 @@
 #include "db/store/sqlite_tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
-#include "server/convtuned/card_watcher.h"
+#include "server/convtuned/device_watcher.h"
 #include "server/convtuned/device_health.h"
 #include "server/convtuned/device_search.h"
 #include "server/convtuned/once.h"
@@ -128,8 +128,8 @@ void TellWatchdog() {
   if (WatchdogPeriod() < absl::InfiniteDuration()) NotifySystemd("WATCHDOG=1");
 }
 
-// What is known of the cards, and who says it to the world.
-struct Cards {
+// What is known of the GPUs, and who says it to the world.
+struct Watched {
   const devices::GpuHealth* board;
   DeviceHealth* health;
 };
@@ -138,7 +138,7 @@ struct Cards {
 // daemon is to start anew.
 absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::OutboxStore* outbox,
                            tuner::Tuner* tuner, const Clock* clock,
-                           const std::vector<std::string>& bundle_keys, const Cards& cards,
+                           const std::vector<std::string>& bundle_keys, const Watched& watched,
                            DeviceSearch* search, StopSignals* signals) {
   rpc::Server::Options options;
   options.listen = flags.listen;
@@ -154,7 +154,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   std::unique_ptr<metrics::MetricsServer> metrics;
   if (!flags.metrics_address.empty()) {
     ASSIGN_OR_RETURN(metrics, metrics::MetricsServer::Create(flags.metrics_address,
-                                                             {tuner, store, clock, cards.board}));
+                                                             {tuner, store, clock, watched.board}));
     options.metrics.url = metrics->url();
     spdlog::info("metrics at {}", metrics->url());
   }
@@ -163,7 +163,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   for (const std::string& address : server->addresses()) {
     spdlog::info("listening on {}", address);
   }
-  cards.health->Attach(server.get());
+  watched.health->Attach(server.get());
   server->SetReady(true);
   NotifySystemd("READY=1");
   // For a service that starts anew in process READY=1 is nothing new, and does
@@ -189,7 +189,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
       appeared ? std::min(flags.drain_timeout, watchdog) : flags.drain_timeout;
   const absl::Time start = absl::Now();
   server->SetReady(false);
-  cards.health->Attach(nullptr);
+  watched.health->Attach(nullptr);
   // The tuner first: it calls every waiting caller back, so that their calls
   // end by themselves.
   tuner->Drain(start + longest * kDrainShare);
@@ -220,8 +220,8 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   gpu_health.SetListener(
       [&health](const std::string& device, bool lost) { health.Note(device, lost); });
   for (const workers::DeviceSpec& device : found.devices) gpu_health.Add(device.name);
-  ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<CardWatcher>> watchers,
-                   WatchCards(flags.worker, found.pci_bus_ids, &gpu_health));
+  ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<DeviceWatcher>> watchers,
+                   WatchDevices(flags.worker, found.pci_bus_ids, &gpu_health));
   tuner::Tuner::Options options;
   options.store = store.get();
   options.clock = &clock;

@@ -1,4 +1,4 @@
-// DeviceHealth tells the health service which devices have their card.
+// DeviceHealth tells the health service which devices have their GPU.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace convtune::daemon {
 
-// Health "devices/NAME" is whether that device has its card, "devices" whether
+// Health "devices/NAME" is whether that device has its GPU, "devices" whether
 // all have. Liveness and readiness have nothing to do with it: what is known is
 // answered without a device. Thread-safe; calls nothing but the server.
 class DeviceHealth {

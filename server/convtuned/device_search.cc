@@ -9,12 +9,12 @@
 namespace convtune::daemon {
 namespace {
 
-bool HasCard(const ProbeResult& found) {
+bool HasDevice(const ProbeResult& found) {
   return std::any_of(found.devices.begin(), found.devices.end(),
                      [](const workers::DeviceSpec& device) { return !device.environment.profile; });
 }
 
-// On most machines without a card there is none, and looking for it is free.
+// On most machines without a GPU there is none, and looking for it is free.
 bool HasDriver() {
   return access("/dev/nvidiactl", F_OK) == 0 || access("/proc/driver/nvidia", F_OK) == 0 ||
          access("/dev/dxg", F_OK) == 0;
@@ -25,7 +25,7 @@ bool HasDriver() {
 DeviceSearch::DeviceSearch(const Flags& flags, const ProbeResult& found, StopSignals* signals)
     : flags_(flags),
       signals_(signals),
-      wanted_(flags.devices != "none" && !HasCard(found)),
+      wanted_(flags.devices != "none" && !HasDevice(found)),
       next_(absl::Now() + flags.probe_interval) {}
 
 bool DeviceSearch::Look() {
@@ -36,7 +36,7 @@ bool DeviceSearch::Look() {
     options.worker = flags_.worker;
     options.devices = flags_.devices;
     options.stop = [this] { return signals_->stopped(); };
-    found = HasCard(ProbeDevices(options));
+    found = HasDevice(ProbeDevices(options));
   }
   next_ = absl::Now() + flags_.probe_interval;
   return found;

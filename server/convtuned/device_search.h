@@ -12,16 +12,16 @@ namespace convtune::daemon {
 // Not thread-safe.
 class DeviceSearch {
  public:
-  // `found` is what there was at the start: with a card, or without one wanted,
+  // `found` is what there was at the start: with a GPU, or without one wanted,
   // there is nothing to look for. `flags` and `signals` outlive it.
   DeviceSearch(const Flags& flags, const ProbeResult& found, StopSignals* signals);
 
   // When Look() is to be called next.
   absl::Time next() const { return wanted_ ? next_ : absl::InfiniteFuture(); }
 
-  // True if there is a card now. Before next() it does nothing; then it runs
+  // True if there is a GPU now. Before next() it does nothing; then it runs
   // the worker, as long as ProbeOptions' limits allow, if there is a driver or a
-  // card was asked for by its number.
+  // GPU was asked for by its number.
   bool Look();
 
  private:

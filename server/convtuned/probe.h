@@ -24,7 +24,7 @@ struct ProbeOptions {
 
 struct ProbeResult {
   std::vector<workers::DeviceSpec> devices;  // GPUs, then profiles, in the order asked for
-  // Of those that are cards, by name: "0000:01:00.0".
+  // Of those that are GPUs, by name: "0000:01:00.0".
   std::map<std::string, std::string> pci_bus_ids;
   std::vector<std::string> problems;  // one for each device that is left out
 };

@@ -30,17 +30,17 @@ constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
 // While a task runs its end is looked for this often.
 constexpr absl::Duration kTaskPoll = absl::Milliseconds(20);
 
-Conditions ConditionsOf(const v1::CardState& card) {
+Conditions ConditionsOf(const v1::DeviceConditions& look) {
   Conditions conditions;
-  conditions.known = card.known();
-  conditions.other_processes = card.other_processes();
-  conditions.clock_reasons = card.clock_reasons();
-  conditions.power_limit_watts = card.power_limit_watts();
-  conditions.temperature_celsius = card.temperature_celsius();
-  conditions.ecc_errors = card.ecc_errors();
-  conditions.mig = card.mig();
-  conditions.mps = card.mps();
-  conditions.self_check = card.self_check();
+  conditions.known = look.known();
+  conditions.other_processes = look.other_processes();
+  conditions.clock_reasons = look.clock_reasons();
+  conditions.power_limit_watts = look.power_limit_watts();
+  conditions.temperature_celsius = look.temperature_celsius();
+  conditions.ecc_errors = look.ecc_errors();
+  conditions.mig = look.mig();
+  conditions.mps = look.mps();
+  conditions.self_check = look.self_check();
   return conditions;
 }
 
@@ -57,7 +57,7 @@ std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   delivery.environment = environment.environment;
   delivery.tuning = *std::move(tuning);
   delivery.tuning.provenance = environment.provenance;
-  delivery.tuning.conditions = ConditionsOf(row.card());
+  delivery.tuning.conditions = ConditionsOf(row.conditions());
   const std::vector<Candidate>& candidates = delivery.tuning.candidates;
   if (!candidates.empty() && candidates.front().ran()) delivery.winner = 0;
   delivery.stock = StockIndex(candidates);

@@ -85,7 +85,7 @@ struct CheckedRun {
   std::string capture_refusal;  // why that is kNo
 };
 
-// What a look at the card gave.
+// What a look at the GPU gave.
 struct ConditionsLook {
   Conditions conditions;
   // Why conditions.known is false; or, where it is true, why other processes
@@ -135,7 +135,7 @@ class Backend {
   virtual bool has_gpu() const = 0;
   // Asks NVML; a profile has nothing to ask for.
   virtual ConditionsLook LookAtConditions() = 0;
-  // Checks the worker's own instruments on the card; see self_check.h. Errors are
+  // Checks the worker's own instruments on the GPU; see self_check.h. Errors are
   // those of `on_step`. A profile has none to check.
   virtual absl::StatusOr<SelfCheck> CheckSelf(
       uint32_t /*lost_steps*/, const std::function<absl::Status(uint32_t step)>& /*on_step*/) {

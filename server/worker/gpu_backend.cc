@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProbl
       memory_budget_bytes > 0 ? std::min(memory_budget_bytes - flush_bytes_, usable) : usable;
   if (budget <= 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("memory_budget_bytes: flushing the card's cache needs ", flush_bytes_, " of ",
+        absl::StrCat("memory_budget_bytes: flushing the GPU's cache needs ", flush_bytes_, " of ",
                      memory_budget_bytes));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<GpuProblem> opened,

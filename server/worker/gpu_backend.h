@@ -22,7 +22,7 @@ namespace convtune::worker {
 // as long as it lives. Not thread-safe.
 class GpuBackend : public Backend {
  public:
-  // UNAVAILABLE without a driver or card, else CUDA's or cuDNN's error.
+  // UNAVAILABLE without a driver or GPU, else CUDA's or cuDNN's error.
   static absl::StatusOr<std::unique_ptr<GpuBackend>> Create(int ordinal);
   ~GpuBackend() override;
   GpuBackend(const GpuBackend&) = delete;

@@ -25,7 +25,7 @@
 
 namespace convtune::worker {
 
-// GpuResources are what problems share on a card. `stream` is the handle's and the timer's.
+// GpuResources are what problems share on a GPU. `stream` is the handle's and the timer's.
 struct GpuResources {
   cudnnHandle_t handle = nullptr;
   cudaStream_t stream = nullptr;

@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Flags& flags) {
   return backend;
 }
 
-// A core has gigabytes, and is of little use without the card. The kernel starts
+// A core has gigabytes, and is of little use without the GPU. The kernel starts
 // a program that cores are piped to whatever the limit is (core(5)), but for a
 // limit of 1 byte, which also leaves no room for a file.
 void ForgoCores() {
@@ -231,14 +231,14 @@ int main(int argc, char** argv) {
   CLI::App app("Searches and times cuDNN's convolution algorithms for convtuned, which starts it.",
                "convtune-worker");
   app.add_option("--fd", flags.fd, "Inherited socket to the daemon");
-  app.add_option("--device", flags.device, "The card to use: gpu:N");
-  app.add_option("--profile", flags.profiles, "Device-properties file that stands in for a card");
+  app.add_option("--device", flags.device, "The GPU to use: gpu:N");
+  app.add_option("--profile", flags.profiles, "Device-properties file that stands in for a GPU");
   app.add_flag("--probe", flags.probe, "Print each device as a line of JSON, and end");
   app.add_option("--devices", flags.devices, "With --probe: all, none, or numbers such as 0,1");
   app.add_option("--watch", flags.watch,
-                 "With --fd: report the errors of the card at this PCI address, and nothing else");
+                 "With --fd: report the errors of the GPU at this PCI address, and nothing else");
   app.add_flag("--dump-profile", flags.dump_profile,
-               "With --device: print the card's device properties as JSON, and end");
+               "With --device: print the GPU's device properties as JSON, and end");
   app.set_version_flag("--version", CONVTUNE_VERSION);
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = convtune::worker::Run(flags);

@@ -4,7 +4,7 @@
     tests/bench/fleet_drain.py [--rounds N] [--problems N]     ($CONVTUNE_BUILD_DIR, default build)
 
 This simulates the measurement and nothing else: the worker is the tests' fake one, which sleeps for a fixed time for each
-round of samples instead of running anything on a card. Daemons, agents, PostgreSQL, its queue and its leases are the real
+round of samples instead of running anything on a GPU. Daemons, agents, PostgreSQL, its queue and its leases are the real
 ones, all on this one machine. What is shown is how much of the second node the queue wastes.
 """
 

@@ -1,11 +1,11 @@
-/* A libnvidia-ml.so.1 for tests. CONVTUNE_FAKE_NVML says what the card at
+/* A libnvidia-ml.so.1 for tests. CONVTUNE_FAKE_NVML says what the GPU at
  * 0000:01:00.0 is like: "processes=N,own=0|1,mps=N,reasons=N,limit=MILLIWATTS,
  * temperature=N,ecc=N,mig=0|1,mode=N,hot=NS,capped=NS,fail=0|1". What is left out is 0; with
  * fail=1 nvmlInit_v2 fails.
  *
  * CONVTUNE_FAKE_CARD names a folder. Xids, one a line, that are appended to the
  * file `xids` in it become events of sets that were registered before. The first
- * letter of the file `state` says how the card is: l is lost, g is gone from the
+ * letter of the file `state` says how the GPU is: l is lost, g is gone from the
  * bus, r needs a reset by its recovery action, h hangs whoever asks, e reports
  * no events; else it works. */
 #include <stdio.h>

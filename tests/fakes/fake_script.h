@@ -18,7 +18,7 @@ struct FakeScript {
   std::string driver;    // version that the probe tells
   std::string cublaslt;  // builds that the probe tells of
   std::string nvrtc;
-  std::string card;     // PCI address that the probe tells: then the card is watched
+  std::string card;     // PCI address that the probe tells: then the GPU is watched
   bool has_gpu = true;  // false for a profile, whatever is said here
   int protocol_major = 1;
   int protocol_minor = 4;
@@ -35,8 +35,8 @@ struct FakeScript {
   int listing_delay_ms = 0;  // before the first candidate
   int host_us = 0;           // of each launch
   int slow_host = -1;        // the only candidate that host_us is true of; -1: of all
-  int other_processes = 0;   // on the card
-  int busy_looks = 0;        // looks at the card after which they are gone; 0: never
+  int other_processes = 0;   // on the GPU
+  int busy_looks = 0;        // looks at the GPU after which they are gone; 0: never
   int clock_reasons = 0;     // NVML's mask
   int wrong = -1;            // candidate whose output is far from the reference; -2: all
   int hopeless = -1;         // candidate that is given up after its first run, of 90 ms

@@ -149,7 +149,7 @@ void FakeSession::MaybeFault(const std::string& where, int index) {
     close(fd_);
     while (true) pause();
   } else if (script_.fault == "illegal") {
-    // As a card's sticky error does: the call fails, and so does the process.
+    // As a GPU's sticky error does: the call fails, and so does the process.
     [[maybe_unused]] const absl::Status sent =
         Finish(false, "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered");
     _exit(1);

@@ -45,7 +45,7 @@ class FakeSession : public WorkerSide {
   worker::v1::Listing listing_ = worker::v1::LISTING_UNSPECIFIED;
   int configs_ = 0;  // the first of what is listed
   int listed_ = 0;
-  int looks_ = 0;  // at the card
+  int looks_ = 0;  // at the GPU
   std::vector<bool> prepared_;
 };
 

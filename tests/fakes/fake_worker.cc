@@ -121,8 +121,8 @@ int main(int argc, char** argv) {
   app.add_option("--script", flags.script, "Script, or a file that holds one");
   app.add_option("--device", flags.device, "gpu:N");
   app.add_flag("--probe", flags.probe, "Describe the devices and exit");
-  app.add_option("--watch", flags.watch, "Watch the card at this PCI address");
-  app.add_flag("--dump-profile", flags.dump_profile, "Print properties of no card and exit");
+  app.add_option("--watch", flags.watch, "Watch the GPU at this PCI address");
+  app.add_flag("--dump-profile", flags.dump_profile, "Print properties of no GPU and exit");
   app.add_option("--devices", flags.devices, "all, none or numbers");
   app.add_option("--profile", flags.profiles, "Device-properties profile");
   CLI11_PARSE(app, argc, argv);

@@ -4,7 +4,7 @@
 
 runs one gate as a process of its own. It prints what it saw, one line, and ends
 with 0; where it fails, one line says why, and it ends with 1. `go` runs them in
-the order of GATES. --simulate tries all but the card, with the fake worker.
+the order of GATES. --simulate tries all but the GPU, with the fake worker.
 """
 
 import argparse
@@ -129,7 +129,7 @@ def find_smi():
 
 
 def card(place):
-    """Which card it is, its clocks and who else is on it."""
+    """Which GPU it is, its clocks and who else is on it."""
     program = find_smi()
     if program is None:
         if place.simulate:
@@ -187,7 +187,7 @@ def files(place):
 
 
 def probe(place):
-    """The worker runs here and sees a card; what it says is kept."""
+    """The worker runs here and sees a GPU; what it says is kept."""
     said = place.said([place.worker, "--probe", "--devices", "all"], 60, place.worker_env)
     (place.work / "probe.jsonl").write_text(said)
     if not said.strip():
@@ -397,7 +397,7 @@ def referee(place):
 
 
 def tuning_run(place):
-    """ResNet-50's forward problems, by the command that tunes a card."""
+    """ResNet-50's forward problems, by the command that tunes a GPU."""
     programs = place.kit / "bin"
     if place.simulate:
         programs = place.scratch / "fake-bin"

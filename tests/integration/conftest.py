@@ -127,7 +127,7 @@ def daemons(request, convtuned):
 
 @pytest.fixture
 def fake_daemon(daemons, fake_worker):
-    """fake_daemon(script=None, *args) makes one with a card that is not there."""
+    """fake_daemon(script=None, *args) makes one with a GPU that is not there."""
 
     def make(*args, env=None, **kwargs):
         return daemons("--devices", "0", "--worker", fake_worker, *args, env=env, **kwargs)
@@ -207,7 +207,7 @@ def clock_shim(tmp_path_factory):
 
 @pytest.fixture
 def nodes(fleet, fake_daemon):
-    """nodes(count, first=0) starts daemons with a card each, and an agent beside each."""
+    """nodes(count, first=0) starts daemons with a GPU each, and an agent beside each."""
 
     def make(count, first=0, agents=True, agent_args=(), **keys):
         made = []

@@ -1,4 +1,4 @@
-"""`convtune advise`: one convolution in other layouts and types, held against what the card can do."""
+"""`convtune advise`: one convolution in other layouts and types, held against what the GPU can do."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ def test_rows_are_held_against_probes_of_the_card(fake_daemon, cli, tmp_path):
     # The probes are tunings like others: none is made twice.
     again = run.ok("advise", ONE)
     assert len([line for line in log.read_text().splitlines() if line.startswith("open ")]) == len(opened)
-    assert "BOUND: the nearest to the card's ceilings, measured by probes; memory " in again.out
+    assert "BOUND: the nearest to the GPU's ceilings, measured by probes; memory " in again.out
     assert "Not probed" not in again.out
     assert len(list(csv.DictReader(io.StringIO(run.ok("advise", ONE, "--csv").out)))) == 8
 

@@ -2,7 +2,7 @@
 
 from harness.problems import numbered
 
-# ConvTranspose1d(1000, 1, 10000, 1000) on 16x1000x100, whose search in cuDNN takes minutes on a card.
+# ConvTranspose1d(1000, 1, 10000, 1000) on 16x1000x100, whose search in cuDNN takes minutes on a GPU.
 TRANSPOSED = "bwd_data,x=16x1x109000,w=1000x1x10000,stride=1000"
 TWO_SECONDS = {"time_budget": {"seconds": 2}}
 

@@ -159,7 +159,7 @@ def test_cancels_leave_nothing_behind(fake_daemon, long_run):
             wait_until(quiet, patience, "nothing left behind")
         except AssertionError as error:
             raise AssertionError(f"left behind: {left}") from error
-        # Nothing of theirs runs on the card either.
+        # Nothing of theirs runs on the GPU either.
         assert client.get_one(numbered(1001), on_miss="ON_MISS_TUNE", options=BUDGET, timeout=7).answer.winner.text
         jobs = client.tuning.ListTuningJobs(page_size=1000).jobs
         assert {j.name for j in jobs} == set(jobs_made)
@@ -223,7 +223,7 @@ KEY_PARTS = {
     "cuDNN minor": "nvidia-h200,cc=9.0,sms=132,cudnn=9.20.0,lib=full",
     "cuDNN patch": "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.1,lib=full",
     "library configuration": "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=graph_jit_only",
-    "profile instead of a card": "profile:nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full",
+    "profile instead of a GPU": "profile:nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full",
 }
 
 

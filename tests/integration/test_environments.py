@@ -1,4 +1,4 @@
-"""What was measured for one cuDNN and one card answers for no other."""
+"""What was measured for one cuDNN and one GPU answers for no other."""
 
 import grpc
 import pytest

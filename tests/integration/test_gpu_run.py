@@ -1,4 +1,4 @@
-"""tests/gpu/run over the fake worker: what a card would be asked, and what is packed of it."""
+"""tests/gpu/run over the fake worker: what a GPU would be asked, and what is packed of it."""
 
 import gzip
 import importlib.util

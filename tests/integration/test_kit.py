@@ -1,4 +1,4 @@
-"""The kit for a machine with a card: what it refuses to carry, and `go` with a study of the test's own in the verdict's place."""
+"""The kit for a machine with a GPU: what it refuses to carry, and `go` with a study of the test's own in the verdict's place."""
 
 import gzip
 import importlib.machinery
@@ -288,14 +288,14 @@ def test_gates_say_what_is_next(make_kit, tmp_path):
     code, said, _ = ended(go(tmp_path / "one"))
     assert code == 1
     assert "gate good: ok, all is well" in said and "gate shut: FAILED, it is shut\n           next: open it" in said
-    assert "step first:" in said  # the card's time is not wasted
+    assert "step first:" in said  # the GPU's time is not wasted
     code, said, _ = ended(go(tmp_path / "two", "--base", tmp_path / "one"))
     assert "gate good: ok, in an earlier call" in said and "gate shut: FAILED" in said
 
 
 def test_a_mended_kit_runs_its_gates_again(make_kit, tmp_path):
     """Another digest of its files is enough."""
-    probe = """import pathlib; pathlib.Path('probe.jsonl').write_text('{"environment": "a card"}'); print('a card')"""
+    probe = """import pathlib; pathlib.Path('probe.jsonl').write_text('{"environment": "a GPU"}'); print('a GPU')"""
     go = make_kit({"first": {"limit_s": 60}}, f"""(Gate("probe", {probe!r}), Gate("once", "print('looked at')", once=True))""")
     commit = tmp_path / "kit" / "COMMIT"
     for name, digest, word in (("one", "01234567", "looked at"), ("two", "01234567", "in an earlier call"), ("three", "89abcdef", "looked at")):
@@ -356,7 +356,7 @@ def flocked(folder):
     return False
 
 
-@pytest.mark.parametrize("written, code", [("''", 77), ("'{\"error\": \"an old driver\"}'", 1), ("'no JSON'", 1)], ids=["no card", "no driver for it", "no answer"])
+@pytest.mark.parametrize("written, code", [("''", 77), ("'{\"error\": \"an old driver\"}'", 1), ("'no JSON'", 1)], ids=["no GPU", "no driver for it", "no answer"])
 def test_without_a_card_nothing_else_is_tried(make_kit, tmp_path, written, code):
     do = f"import pathlib; pathlib.Path('probe.jsonl').write_text({written}); print('no'); sys.exit(1)"
     go = make_kit({"first": {"limit_s": 60}}, f"(Gate('probe', {do!r}, fatal=True),)")

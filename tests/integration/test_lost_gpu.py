@@ -26,7 +26,7 @@ NOTICED = 5.0  # seconds, in which a lost GPU must be noticed
 
 
 class Card:
-    """The card that the fake driver has."""
+    """The GPU that the fake driver has."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -51,12 +51,12 @@ def card(tmp_path):
 
 @pytest.fixture
 def watched(fake_daemon, card):
-    """watched(**keys of the script) starts a daemon that watches the card."""
+    """watched(**keys of the script) starts a daemon that watches the GPU."""
 
     def start(*args, **keys):
         keys.setdefault("card", CARD)
         daemon = fake_daemon("--metrics-address", "127.0.0.1:0", *args, env={**card.env(), **script(**keys)}).start()
-        wait_until(lambda: "the card is watched" in daemon.log(), 10, "somebody who watches the card")
+        wait_until(lambda: "the GPU is watched" in daemon.log(), 10, "somebody who watches the GPU")
         return daemon
 
     return start
@@ -115,8 +115,8 @@ def test_a_lost_gpu_is_noticed_and_one_that_is_back_is_used(watched, card, cli):
             assert "the GPU is lost" in missed.miss.message
             found = cli(daemon)("doctor")
             assert found.code == 1 and "gpu:0 cannot be used: the GPU is lost: Xid 79" in found.out
-            # Nothing holds the card, so that it can be reset.
-            wait_until(lambda: daemon.workers() == [], 5, "no process of the daemon's on the card")
+            # Nothing holds the GPU, so that it can be reset.
+            wait_until(lambda: daemon.workers() == [], 5, "no process of the daemon's on the GPU")
 
             card.state()
             becomes(daemon, serving=True)
@@ -212,14 +212,14 @@ def test_a_watcher_that_is_killed_is_started_again(watched, card):
 
 def test_without_the_drivers_library_the_card_is_used_all_the_same(fake_daemon):
     daemon = fake_daemon(env=script(card=CARD)).start()
-    wait_until(lambda: "nobody watches the card: NVML" in daemon.log(), 10, "the warning")
+    wait_until(lambda: "nobody watches the GPU: NVML" in daemon.log(), 10, "the warning")
     assert daemon.health("devices") == "SERVING"
     with daemon.client() as client:
         assert client.tune(numbered(0)).succeeded_count == 1
 
 
 def worker_of_a_card_to_come(folder, fake_worker):
-    """A worker that has no card before the file is there, and that file."""
+    """A worker that has no GPU before the file is there, and that file."""
     there = folder / "there"
     worker = folder / "worker"
     worker.write_text(f'#!/bin/sh\n[ -e {there} ] || case " $* " in *" --probe "*) exit 0 ;; esac\nexec {fake_worker} "$@"\n')
@@ -234,7 +234,7 @@ def test_a_gpu_that_comes_after_the_start_is_found(daemons, fake_worker, tmp_pat
     with daemon.client() as client:
         assert not client.tuning.ListDevices().devices
         there.touch()
-        wait_until(lambda: "there is a GPU now" in daemon.log(), 20, "somebody who finds the card")
+        wait_until(lambda: "there is a GPU now" in daemon.log(), 20, "somebody who finds the GPU")
         wait_until(lambda: daemon.health(READINESS) == "SERVING", 20, "readiness")
     with daemon.client() as client:
         (device,) = client.tuning.ListDevices().devices

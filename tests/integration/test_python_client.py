@@ -50,7 +50,7 @@ def test_answers_constraints_and_misses(ct, fake_daemon):
         assert (answer.winner.engine_index is None) != (answer.winner.algorithm is None)
         (tight,) = client.get(PROBLEMS[:1], constraints=ct.Constraints(max_workspace_bytes=0))
         assert tight.winner is None or tight.winner.workspace_bytes == 0
-        # The fake card's first candidate is off by 1e-4, and each one behind it by as much again.
+        # The fake GPU's first candidate is off by 1e-4, and each one behind it by as much again.
         (exact,) = client.get(PROBLEMS[:1], constraints=ct.Constraints(max_error=1.5e-4, cache_state="hot"))
         assert exact.winner.text == "graph:eng0,k2=0"
         (none,) = client.get(PROBLEMS[:1], constraints=ct.Constraints(max_error=1e-5))

@@ -1,6 +1,6 @@
 """Recordings: the daemon from end to end on times that were taken before.
 
-The recordings of real cards are in tests/data/recordings. That a replay is true
+The recordings of real GPUs are in tests/data/recordings. That a replay is true
 to what it replays is shown with a recording of the fake worker, made here.
 """
 

@@ -34,7 +34,7 @@ def test_what_failed_is_shown_by_every_command(fake_daemon, cli):
     (problem,) = [each for each in doctor.json()["findings"] if "self-check" in each["what"]]
     assert problem["severity"] == "problem" and "graph:fwd:f16 (such results are not judged" in problem["what"]
     explained = cli(daemon)("explain", numbered(1))
-    assert "self-check: does not work on this card: caches, graph:fwd:f16" in explained.out, explained
+    assert "self-check: does not work on this GPU: caches, graph:fwd:f16" in explained.out, explained
 
 
 def test_without_a_clock_tunings_are_heuristic_and_say_why(fake_daemon, cli):

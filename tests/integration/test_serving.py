@@ -238,7 +238,7 @@ def test_default_evidence_leaves_heuristics_unpublished(daemons, worker):
 
 
 def test_what_a_program_found_by_searching_is_served_to_the_next(daemons, preload, cli):
-    """The card is a fake one below the real interposer, since a search needs one; the daemon may not use it at all."""
+    """The GPU is a fake one below the real interposer, since a search needs one; the daemon may not use it at all."""
     daemon = daemons("--devices", "none").start()
     with daemon.client() as client:
         wait_until(lambda: client.release.GetPublication().socket, 10, "the socket")

@@ -1,4 +1,4 @@
-"""The oracle's own binding of cuDNN against the rest of the project, with real cuDNN and no card; how it times and judges."""
+"""The oracle's own binding of cuDNN against the rest of the project, with real cuDNN and no GPU; how it times and judges."""
 
 import json
 import random
@@ -52,7 +52,7 @@ def test_it_refuses_what_cudnn_refuses(library, profile):
 
 
 def test_whether_mode_b_is_mode_instant_is_read_off_their_lists(library, profile):
-    """On this card cuDNN has a list of its own for some of the networks' convolutions, and for others the one of PyTorch's usual mode."""
+    """On this GPU cuDNN has a list of its own for some of the networks' convolutions, and for others the one of PyTorch's usual mode."""
     found = {
         name: [graph_api.modes_agree(library, problem.parse(text), "instant", "b", profile=profile) for text in networks()[name].problems]
         for name in ("resnet50", "unet")

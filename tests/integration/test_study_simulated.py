@@ -1,4 +1,4 @@
-"""The whole study without a card: the real daemon over the fake worker, made-up peers, everything else as it is."""
+"""The whole study without a GPU: the real daemon over the fake worker, made-up peers, everything else as it is."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def test_the_steps_come_in_the_order_of_what_they_are_worth(tmp_path):
 
 def test_the_first_table_is_the_upper_bound_and_resnet50(first):
     done = study.run("--work", first, "--table")
-    assert "**SIMULATED: no card was there." in done.stdout
+    assert "**SIMULATED: no GPU was there." in done.stdout
     assert done.stdout.index("FASTER so far (1 of 6 networks have run): yes") < done.stdout.index("## Upper bound") < done.stdout.index("## Networks")
     found = records.Records(first)
     (bound,) = verdict.bounds(found)
@@ -190,7 +190,7 @@ peers.Group.each = stopped
 
 
 def test_a_search_without_an_end_costs_its_peer_alone(work):
-    """B0 is stopped in front of its first iteration: the others replay, and B0 is gone from the card."""
+    """B0 is stopped in front of its first iteration: the others replay, and B0 is gone from the GPU."""
     # The made-up rounds take no time: the peer has what is left of the deadline.
     found = generation(work, STOP_B0, peers.CLOSING_S + peers.ROUNDS_S + 3)
     (failed,) = found.of("peer_failed")
@@ -225,7 +225,7 @@ def test_what_cudnn_lists_for_b_is_asked_once_and_costs_nobody(work):
 
 
 def test_what_another_card_began_is_not_gone_on_with(work):
-    """Its processes and tunings are no part of this card's."""
+    """Its processes and tunings are no part of this GPU's."""
     with open(work / "records.jsonl", "a") as file:
         for number in range(6):
             file.write(json.dumps({"kind": "startup", "card": "GPU-b", "network": "resnet50", "peer": "H", "round": number}) + "\n")
@@ -368,7 +368,7 @@ def test_real_and_simulated_records_do_not_mix(tmp_path, kit):
 def test_without_a_card_it_says_so(tmp_path, kit):
     done = study.run("--kit", PROGRAMS.parent, "--work", tmp_path / "work", "--step", "resnet50-tune")
     if done.returncode == 0:
-        pytest.skip("this machine has a card")
+        pytest.skip("this machine has a GPU")
     assert (done.returncode == 77 and "no GPU" in done.stderr) or (done.returncode == 1 and "not in" in done.stderr)
     assert not (tmp_path / "work").exists()
 
@@ -403,13 +403,13 @@ def test_what_nvml_says_of_the_card(monkeypatch):
     class Driver:
         nvmlInit_v2 = staticmethod(lambda: 0)
         nvmlDeviceGetHandleByIndex_v2 = staticmethod(number(7))
-        nvmlDeviceGetUUID, nvmlDeviceGetName = staticmethod(text(b"GPU-1")), staticmethod(text(b"A card"))
+        nvmlDeviceGetUUID, nvmlDeviceGetName = staticmethod(text(b"GPU-1")), staticmethod(text(b"A GPU"))
         nvmlSystemGetDriverVersion = staticmethod(text(b"580.1"))
         nvmlDeviceGetClockInfo, nvmlDeviceGetPowerUsage = staticmethod(number(1755)), staticmethod(number(312_345))
 
     monkeypatch.setattr(lab.ctypes, "CDLL", lambda name: Driver)
     card = lab.Card()
-    assert (card.uuid, card.name, card.driver) == ("GPU-1", "A card", "580.1")
+    assert (card.uuid, card.name, card.driver) == ("GPU-1", "A GPU", "580.1")
     assert card.state() == {"mhz": 1755, "watts": 312.3, "celsius": None}
     monkeypatch.setattr(Driver, "nvmlInit_v2", staticmethod(lambda: 9))
     with pytest.raises(lab.NoGpu, match="no GPU on this machine"):
@@ -434,7 +434,7 @@ def test_without_nvml_the_driver_says_which_card_it_is(monkeypatch):
     class Driver:
         cuInit = staticmethod(lambda flags: 0)
         cuDeviceGet, cuDriverGetVersion = staticmethod(number_into(0)), staticmethod(number_into(13000))
-        cuDeviceGetName, cuDeviceGetUuid = staticmethod(bytes_into(b"A card".ljust(96, b"\0"))), staticmethod(bytes_into(bytes(range(16))))
+        cuDeviceGetName, cuDeviceGetUuid = staticmethod(bytes_into(b"A GPU".ljust(96, b"\0"))), staticmethod(bytes_into(bytes(range(16))))
 
     def load(name):
         if name == "libcuda.so.1":
@@ -443,7 +443,7 @@ def test_without_nvml_the_driver_says_which_card_it_is(monkeypatch):
 
     monkeypatch.setattr(lab.ctypes, "CDLL", load)
     card = lab.find_card()
-    assert (card.uuid, card.name, card.driver) == ("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", "A card", "for CUDA 13.0")
+    assert (card.uuid, card.name, card.driver) == ("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", "A GPU", "for CUDA 13.0")
     assert set(card.state().values()) == {None} and card.used_bytes() is None
     monkeypatch.setattr(Driver, "cuInit", staticmethod(lambda flags: 100))
     with pytest.raises(lab.NoGpu, match="libnvidia-ml"):

@@ -307,7 +307,7 @@ def test_cards_are_never_pooled_as_one():
     made = Made().generation("resnet50", W=0.90).generation("resnet50", W=0.80, card="GPU-b", rounds=30)
     a, b = made.results["resnet50", "GPU-a"], made.results["resnet50", "GPU-b"]
     assert a.gain.value == pytest.approx(0.95 / 0.90, rel=2e-3) and b.gain.value == pytest.approx(0.95 / 0.80, rel=2e-3)
-    # The verdict takes the card that has more rounds, and says which.
+    # The verdict takes the GPU that has more rounds, and says which.
     (counted,) = made.verdict.counted
     assert counted.card == "GPU-b" and made.verdict.gain.value == pytest.approx(b.gain.value)
 

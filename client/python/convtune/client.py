@@ -272,7 +272,7 @@ class Client:
         return self._call(lambda: self._maintenance.GetServerInfo, request, time.monotonic() + self._timeout)
 
     def is_profile(self) -> bool:
-        """True if a device profile stands in for the environment's card."""
+        """True if a device profile stands in for the environment's GPU."""
         request = tuning_service_pb2.ListEnvironmentsRequest()
         listed = self._call(lambda: self._tuning.ListEnvironments, request, time.monotonic() + self._timeout)
         chosen = [e for e in listed.environments if e.current and self.environment in ("", e.name, e.text)]

@@ -53,7 +53,7 @@ def warm(
     convtune.torch.problems, such as `batch_sizes`.
 
     A problem that the daemon refuses counts as failed and the others are tuned.
-    HEURISTIC answers count only where a profile stands in for a card. Raises
+    HEURISTIC answers count only where a profile stands in for a GPU. Raises
     ModelError, ConvtuneError, Unavailable."""
     ordered = _most_work_first(_read(model, reading))
     client = client or Client()

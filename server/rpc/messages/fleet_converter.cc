@@ -25,18 +25,18 @@ v1::OutboxId ToProto(const db::OutboxId& id) {
   return proto;
 }
 
-v1::CardState ToProto(const Conditions& conditions) {
-  v1::CardState card;
-  card.set_known(conditions.known);
-  card.set_other_processes(conditions.other_processes);
-  card.set_clock_reasons(conditions.clock_reasons);
-  card.set_power_limit_watts(conditions.power_limit_watts);
-  card.set_temperature_celsius(conditions.temperature_celsius);
-  card.set_ecc_errors(conditions.ecc_errors);
-  card.set_mig(conditions.mig);
-  card.set_mps(conditions.mps);
-  card.set_self_check(conditions.self_check);
-  return card;
+v1::DeviceConditions ToProto(const Conditions& conditions) {
+  v1::DeviceConditions look;
+  look.set_known(conditions.known);
+  look.set_other_processes(conditions.other_processes);
+  look.set_clock_reasons(conditions.clock_reasons);
+  look.set_power_limit_watts(conditions.power_limit_watts);
+  look.set_temperature_celsius(conditions.temperature_celsius);
+  look.set_ecc_errors(conditions.ecc_errors);
+  look.set_mig(conditions.mig);
+  look.set_mps(conditions.mps);
+  look.set_self_check(conditions.self_check);
+  return look;
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
     *row->mutable_environment() =
         db::ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
     *row->mutable_tuning() = db::ToBundleTuning(entry.tuning, 1, /*with_samples=*/false);
-    *row->mutable_card() = ToProto(entry.tuning.conditions);
+    *row->mutable_conditions() = ToProto(entry.tuning.conditions);
   }
   return response;
 }

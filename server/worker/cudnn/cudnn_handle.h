@@ -13,7 +13,7 @@ namespace convtune::worker::cudnn {
 // Owns one cudnnHandle_t. Move-only.
 class CudnnHandle {
  public:
-  // For the thread's card. `stream` outlives the handle. Errors are cuDNN's.
+  // For the thread's GPU. `stream` outlives the handle. Errors are cuDNN's.
   static absl::StatusOr<CudnnHandle> Create(cudaStream_t stream);
 
   CudnnHandle() = default;

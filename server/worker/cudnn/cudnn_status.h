@@ -19,7 +19,7 @@ absl::Status ToStatus(cudnnStatus_t status, absl::string_view what);
 // INTERNAL, with CUDA's text.
 absl::Status ToStatus(cudaError_t error, absl::string_view what);
 
-// Call after a failure on a card. An error that has destroyed the CUDA context
+// Call after a failure on a GPU. An error that has destroyed the CUDA context
 // (an illegal address, say) says so on stderr and aborts the process, since
 // nothing that follows could be believed; any other error is cleared.
 void AbortIfContextIsLost();

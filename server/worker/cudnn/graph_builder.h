@@ -12,7 +12,7 @@
 
 namespace convtune::worker::cudnn {
 
-// Where a graph is planned for: a card by its handle, or a device-properties
+// Where a graph is planned for: a GPU by its handle, or a device-properties
 // descriptor that stands in for one. Exactly one is set, and outlives all that
 // is made with it.
 struct CudnnTarget {

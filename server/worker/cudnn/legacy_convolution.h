@@ -48,7 +48,7 @@ class LegacyApi {
   virtual absl::StatusOr<int64_t> WorkspaceBytes(const LegacyAlgorithm& algorithm) = 0;
 };
 
-// Needs a card. Not thread-safe.
+// Needs a GPU. Not thread-safe.
 class LegacyConvolution : public LegacyApi {
  public:
   // `handle` outlives the object. REQUIRES: LegacyObstacle(problem) is empty.

@@ -13,10 +13,10 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(cudaStream_t stre
   std::unique_ptr<CudaStream> created(new CudaStream(stream, kernels));
   void* host = nullptr;
   RETURN_IF_ERROR(cudnn::ToStatus(cudaHostAlloc(&host, sizeof(Shared), cudaHostAllocMapped),
-                                  "allocate memory that the card sees"));
+                                  "allocate memory that the GPU sees"));
   created->shared_ = new (host) Shared();
-  RETURN_IF_ERROR(cudnn::ToStatus(cudaHostGetDevicePointer(&created->shared_on_card_, host, 0),
-                                  "find memory that the card sees"));
+  RETURN_IF_ERROR(cudnn::ToStatus(cudaHostGetDevicePointer(&created->shared_on_device_, host, 0),
+                                  "find memory that the GPU sees"));
   for (cudaEvent_t& event : created->events_) {
     RETURN_IF_ERROR(cudnn::ToStatus(cudaEventCreate(&event), "create an event"));
   }
@@ -41,10 +41,10 @@ CudaStream::~CudaStream() {
   }
 }
 
-void* CudaStream::OnCard(const volatile void* field) const {
+void* CudaStream::OnDevice(const volatile void* field) const {
   const auto offset =
       static_cast<const volatile char*>(field) - reinterpret_cast<const volatile char*>(shared_);
-  return static_cast<char*>(shared_on_card_) + offset;
+  return static_cast<char*>(shared_on_device_) + offset;
 }
 
 absl::Status CudaStream::Hold(absl::Duration limit) {
@@ -54,7 +54,7 @@ absl::Status CudaStream::Hold(absl::Duration limit) {
     shared_->stamps[place].timer_ns = 0;
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return kernels_->Hold(OnCard(&shared_->open),
+  return kernels_->Hold(OnDevice(&shared_->open),
                         static_cast<uint64_t>(absl::ToInt64Nanoseconds(limit)));
 }
 
@@ -70,7 +70,7 @@ absl::Status CudaStream::Synchronize() {
 bool CudaStream::GaveUp() const { return shared_->gave_up != 0; }
 
 absl::Status CudaStream::PutStamp(int place) {
-  return kernels_->PutStamp(OnCard(&shared_->stamps[place]));
+  return kernels_->PutStamp(OnDevice(&shared_->stamps[place]));
 }
 
 Stamp CudaStream::ReadStamp(int place) const {

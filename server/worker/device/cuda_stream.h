@@ -15,7 +15,7 @@ namespace convtune::worker::device {
 class CudaStream : public timing::TimedStream {
  public:
   // Allocates all that it will ever need, the memory that Flush() reads
-  // included. `stream` and `kernels` outlive it. `l2_bytes`: of the card.
+  // included. `stream` and `kernels` outlive it. `l2_bytes`: of the GPU.
   static absl::StatusOr<std::unique_ptr<CudaStream>> Create(cudaStream_t stream, Kernels* kernels,
                                                             int64_t l2_bytes);
   ~CudaStream() override;
@@ -34,7 +34,7 @@ class CudaStream : public timing::TimedStream {
   absl::StatusOr<double> ElapsedUs(int first, int second) override;
 
  private:
-  // Memory of the host that the card reads and writes.
+  // Memory of the host that the GPU reads and writes.
   struct Shared {
     alignas(16) Stamp stamps[kStamps] = {};
     uint32_t open = 0;  // the gate
@@ -43,14 +43,14 @@ class CudaStream : public timing::TimedStream {
 
   CudaStream(cudaStream_t stream, Kernels* kernels) : stream_(stream), kernels_(kernels) {}
 
-  // Where the card sees a field of shared_.
-  void* OnCard(const volatile void* field) const;
+  // Where the GPU sees a field of shared_.
+  void* OnDevice(const volatile void* field) const;
 
   const cudaStream_t stream_;
   Kernels* const kernels_;
   DeviceBuffer flush_;
   volatile Shared* shared_ = nullptr;
-  void* shared_on_card_ = nullptr;
+  void* shared_on_device_ = nullptr;
   std::array<cudaEvent_t, kEvents> events_ = {};
 };
 

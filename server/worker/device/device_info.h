@@ -25,15 +25,15 @@ struct DeviceInfo {
 // cudaDriverGetVersion says it, and 0 where there is none, which is no error.
 absl::Status DriverStatus(cudaError_t error, int driver);
 
-// Number of cards; 0 without a driver. Errors are DriverStatus'.
+// Number of GPUs; 0 without a driver. Errors are DriverStatus'.
 absl::StatusOr<int> CountGpus();
 
 // None of these creates a CUDA context. Errors are those of CountGpus, UNAVAILABLE
-// where there is no such card, and CUDA's.
+// where there is no such GPU, and CUDA's.
 absl::StatusOr<DeviceInfo> DescribeGpu(int ordinal);
 DeviceInfo DescribeProfile(const DeviceProfile& profile);
 
-// Device-properties JSON of a card, in the keys of deploy/profiles.
+// Device-properties JSON of a GPU, in the keys of deploy/profiles.
 absl::StatusOr<std::string> DumpDeviceProperties(int ordinal);
 
 // One line of JSON, see `convtune-worker --probe`; `error` is empty if the

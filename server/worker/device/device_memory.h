@@ -18,7 +18,7 @@ namespace convtune::worker::device {
 // 256 bytes at least.
 class DeviceBuffer {
  public:
-  // RESOURCE_EXHAUSTED if the card has no more. 0 bytes: a null buffer.
+  // RESOURCE_EXHAUSTED if the GPU has no more. 0 bytes: a null buffer.
   static absl::StatusOr<DeviceBuffer> Allocate(int64_t bytes);
 
   DeviceBuffer() = default;
@@ -47,7 +47,7 @@ inline constexpr unsigned char kUntouched = 0xFF;
 // empty if all of it is kUntouched. `before`: it lies in front of the memory.
 std::string DescribeDamage(std::string_view zone, bool before);
 
-// Memory of a card between two red zones, which are there to be checked for
+// Memory of a GPU between two red zones, which are there to be checked for
 // writes beyond its ends. Move-only.
 class GuardedBuffer {
  public:
@@ -86,7 +86,7 @@ struct FillCopy {
 std::vector<FillCopy> PlanFill(int64_t block_bytes, int64_t total_bytes);
 
 // Repeats `block` in the buffer from its beginning to its end: uploads it once,
-// and copies it on the card. Blocks until it is there.
+// and copies it on the GPU. Blocks until it is there.
 absl::Status FillWith(std::string_view block, DeviceBuffer* buffer);
 
 // Free memory of the current device in bytes.

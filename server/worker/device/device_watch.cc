@@ -48,7 +48,7 @@ struct FieldValue {
   } value;
 };
 
-// nvmlDeviceGpuRecoveryAction_t. What concerns other cards is none of ours.
+// nvmlDeviceGpuRecoveryAction_t. What concerns other GPUs is none of ours.
 const char* RecoveryAction(unsigned action) {
   switch (action) {
     case 1:
@@ -143,7 +143,7 @@ absl::Status DeviceWatch::Start() {
                                          "ask for its events"));
   }
   if ((supported & kXidEvent) == 0) {
-    return absl::UnimplementedError("NVML: the card does not report its errors");
+    return absl::UnimplementedError("NVML: the GPU does not report its errors");
   }
   RETURN_IF_ERROR(
       functions_->ToStatus(functions_->create_events(&events_), "make a set of events"));
@@ -159,13 +159,13 @@ DeviceWatch::~DeviceWatch() {
   if (library_ != nullptr) dlclose(library_);
 }
 
-absl::Status DeviceWatch::FindCard() const {
+absl::Status DeviceWatch::FindDevice() const {
   return functions_->ToStatus(functions_->handle_by_pci_bus_id(pci_bus_id_.c_str(), &device_),
                               pci_bus_id_.c_str());
 }
 
 absl::Status DeviceWatch::Look() const {
-  RETURN_IF_ERROR(FindCard());
+  RETURN_IF_ERROR(FindDevice());
   if (functions_->field_values == nullptr) return absl::OkStatus();
   FieldValue field = {};
   field.field = kRecoveryActionField;

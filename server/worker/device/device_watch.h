@@ -12,21 +12,21 @@
 
 namespace convtune::worker::device {
 
-// One card in libnvidia-ml.so.1, which is loaded at run time. Needs neither
+// One GPU in libnvidia-ml.so.1, which is loaded at run time. Needs neither
 // CUDA nor cuDNN. Not thread-safe.
 class DeviceWatch {
  public:
-  // UNIMPLEMENTED: there is no such library, it is too old, or the card reports
-  // no events: nothing can be watched. DATA_LOSS: the card is lost, or has to
+  // UNIMPLEMENTED: there is no such library, it is too old, or the GPU reports
+  // no events: nothing can be watched. DATA_LOSS: the GPU is lost, or has to
   // be reset. UNAVAILABLE: anything else that NVML refuses, in its words.
   static absl::StatusOr<std::unique_ptr<DeviceWatch>> Open(const std::string& pci_bus_id);
   ~DeviceWatch();
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  // DATA_LOSS if the card is lost or the driver asks for a reset.
+  // DATA_LOSS if the GPU is lost or the driver asks for a reset.
   absl::Status Look() const;
-  // Waits for an Xid of this card; 0 after `timeout`. Those that came before
+  // Waits for an Xid of this GPU; 0 after `timeout`. Those that came before
   // Open are not told. Errors as Open.
   absl::StatusOr<int64_t> NextXid(absl::Duration timeout);
 
@@ -35,7 +35,7 @@ class DeviceWatch {
 
   explicit DeviceWatch(std::string pci_bus_id);
   absl::Status Start();
-  absl::Status FindCard() const;
+  absl::Status FindDevice() const;
 
   const std::string pci_bus_id_;
   void* library_ = nullptr;
@@ -45,10 +45,10 @@ class DeviceWatch {
 };
 
 // Writes a line for each thing that the daemon has to know to the socket `fd`:
-//   watching      the card works, and is watched from now on
+//   watching      the GPU works, and is watched from now on
 //   xid N         the driver reported it
-//   lost WHY      the card is lost, or has to be reset
-//   away WHY      NVML refuses; the card may come back
+//   lost WHY      the GPU is lost, or has to be reset
+//   away WHY      NVML refuses; the GPU may come back
 //   unwatchable WHY
 // and ends with OK after the last three. Returns an error if nobody reads.
 absl::Status WatchDevice(const std::string& pci_bus_id, int fd);

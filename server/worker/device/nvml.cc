@@ -39,7 +39,7 @@ struct ViolationTime {
 
 using ListProcesses = Return (*)(Device, unsigned*, ProcessInfo*);
 
-// More than a card ever has.
+// More than a GPU ever has.
 constexpr unsigned kMostProcesses = 4096;
 
 bool List(ListProcesses list, Device device, std::vector<ProcessInfo>* processes) {
@@ -189,11 +189,11 @@ ConditionsLook Nvml::Look() const {
   conditions.mps = List(nvml.mps_processes, device_, &clients) && !clients.empty();
   // This process has a context. Where even that is not listed, as in some
   // containers, a list without others says nothing of them; clocks, heat and
-  // ECC errors are the card's all the same.
+  // ECC errors are the GPU's all the same.
   if (!conditions.known) {
-    look.unknown_reason = "NVML does not list the processes of the card";
+    look.unknown_reason = "NVML does not list the processes of the GPU";
   } else if (processes.empty() && !conditions.mps && !conditions.mig) {
-    look.unknown_reason = "NVML lists no process of the card, not even this one";
+    look.unknown_reason = "NVML lists no process of the GPU, not even this one";
   }
   if (!conditions.mig) conditions.other_processes = CountOthers(processes);
   unsigned long long reasons = 0;  // NOLINT(google-runtime-int): NVML's

@@ -9,12 +9,12 @@
 
 namespace convtune::worker::device {
 
-// One card in libnvidia-ml.so.1, which is loaded at run time: the driver brings
+// One GPU in libnvidia-ml.so.1, which is loaded at run time: the driver brings
 // it, and a machine without a driver has none. Not thread-safe.
 class Nvml {
  public:
   // `pci_bus_id` as cudaDeviceGetPCIBusId writes it. UNAVAILABLE, with NVML's
-  // or the loader's words, if the card cannot be asked for.
+  // or the loader's words, if the GPU cannot be asked for.
   static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& pci_bus_id);
   ~Nvml();
   Nvml(const Nvml&) = delete;
@@ -23,10 +23,10 @@ class Nvml {
   // Asks anew for what changes seldom: MIG, the compute mode, the power limit
   // and the ECC errors. Open() has asked.
   void ReadSettings();
-  // Asks for everything else. What NVML does not support on this card is left
-  // at its default. Where processes of the card cannot be listed the look is not
+  // Asks for everything else. What NVML does not support on this GPU is left
+  // at its default. Where processes of the GPU cannot be listed the look is not
   // known. Where the list has not even this one, which is taken to have a context
-  // on the card, it is, and its reason says that others would not be seen. Under
+  // on the GPU, it is, and its reason says that others would not be seen. Under
   // MIG processes are not counted, since NVML lists those of all instances.
   ConditionsLook Look() const;
 

@@ -25,7 +25,7 @@ void ListExpectedAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn,
 // where cuDNN refused the search, it was left out, or the deadline cut it off.
 // Each has its place in that
 // list as its heuristic rank; where cuDNN refuses the list, none has, and the
-// sink is told. Needs a card. Errors are cuDNN's, when it refuses the search as
+// sink is told. Needs a GPU. Errors are cuDNN's, when it refuses the search as
 // a whole.
 absl::Status ListLegacyAlgorithms(const ConvProblem& problem, cudnn::LegacyApi* cudnn,
                                   const cudnn::ConvPointers& tensors, int64_t workspace_limit,

@@ -22,7 +22,7 @@ class TimedStream {
   virtual ~TimedStream() = default;
 
   // Holds what is put on the stream from here on until Release(), or until
-  // `limit` has passed on the card. REQUIRES: nothing is on the stream.
+  // `limit` has passed on the GPU. REQUIRES: nothing is on the stream.
   virtual absl::Status Hold(absl::Duration limit) = 0;
   virtual void Release() = 0;
   // Waits until the stream is empty.
@@ -36,7 +36,7 @@ class TimedStream {
 
   // Leaves nothing of earlier work in the L2 cache.
   virtual absl::Status Flush() = 0;
-  // Reads memory of the card into the L2 cache, as far as it fits.
+  // Reads memory of the GPU into the L2 cache, as far as it fits.
   virtual absl::Status Read(const void* data, int64_t bytes) = 0;
 
   // `event` is below kEvents.

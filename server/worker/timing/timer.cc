@@ -23,7 +23,7 @@ absl::StatusOr<TimedRun> Timer::Time(const TimedWork& work) {
       return *run;
     }
   }
-  return absl::InternalError("the card's events say that the run took no time");
+  return absl::InternalError("the GPU's events say that the run took no time");
 }
 
 absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bool hold) {

@@ -14,7 +14,7 @@
 
 namespace convtune::worker::timing {
 
-// Memory of the card.
+// Memory of the GPU.
 struct MemorySpan {
   const void* data = nullptr;
   int64_t bytes = 0;
@@ -43,7 +43,7 @@ class Timer {
   // caches in the state asked for; waits for their end. They are queued while
   // the stream is held, so that the time of launching is not in the GPU's. A
   // sample whose hold reached its limit is thrown away: the work waits for the
-  // card as it is launched, or the host was kept from launching. After
+  // GPU as it is launched, or the host was kept from launching. After
   // `work.holds` of them it is timed without a hold, and TimedRun::held is
   // false. Errors are those of the launch and of the work.
   absl::StatusOr<TimedRun> Time(const TimedWork& work);

@@ -15,11 +15,11 @@
 
 namespace convtune::worker::verify {
 
-// The output of a problem on a card, and the reference for some of its
+// The output of a problem on a GPU, and the reference for some of its
 // elements. Not thread-safe.
 class OutputCheck {
  public:
-  // Bytes of card memory that it needs at most.
+  // Bytes of GPU memory that it needs at most.
   static constexpr int64_t kBytes = 2048 * 16 + 512;
 
   // `reference` may be empty: then nothing is compared. `output_elements`: those

@@ -32,7 +32,7 @@ constexpr int kDelays = 10;
 // A stamp is taken anew if the host cannot say when it was taken to this.
 constexpr double kSharpUs = 250;
 constexpr int kStampAttempts = 5;
-// Reads between the stamps that the SM clock is taken from: what an idle card's
+// Reads between the stamps that the SM clock is taken from: what an idle GPU's
 // clock is says nothing.
 constexpr int kReadsBetweenStamps = 64;
 constexpr int kCacheSamples = 5;

@@ -72,14 +72,14 @@ struct OutputLook {
 // Why the check of results does not work; empty if it does.
 std::string FaultOf(PlantedFault fault, const OutputLook& look);
 
-// A SelfCheckDevice is the card as a self-check uses it. Errors are CUDA's and cuDNN's. Not
+// A SelfCheckDevice is the GPU as a self-check uses it. Errors are CUDA's and cuDNN's. Not
 // thread-safe.
 class SelfCheckDevice {
  public:
   virtual ~SelfCheckDevice() = default;
 
   virtual timing::TimedStream* stream() = 0;
-  // Memory of the card of kCacheBytes.
+  // Memory of the GPU of kCacheBytes.
   virtual absl::StatusOr<timing::MemorySpan> Memory() = 0;
   // Bytes that a flush reads; 0: it does nothing.
   virtual int64_t flush_bytes() const = 0;

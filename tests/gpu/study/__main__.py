@@ -1,4 +1,4 @@
-"""Is it worth it? Whole networks with our winners against the best of what users have, within half an hour of a card.
+"""Is it worth it? Whole networks with our winners against the best of what users have, within half an hour of a GPU.
 
     python3 tests/gpu/study --steps                    the steps that are left, a JSON object a line
     python3 tests/gpu/study --work WORK --step NAME     runs one
@@ -36,7 +36,7 @@ def parse_arguments(arguments):
     parser.add_argument("--kit", type=pathlib.Path, help="folder with bin and lib (default: build-portable, else build)")
     parser.add_argument("--deadline", type=float, help="end by this time, in seconds since 1970 (default: the step's limit from now)")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("study-report"), help="folder of --report (default: ./study-report)")
-    parser.add_argument("--simulate", action="store_true", help="no card: the fake worker, and made-up processes whose result is known")
+    parser.add_argument("--simulate", action="store_true", help="no GPU: the fake worker, and made-up processes whose result is known")
     return parser.parse_args(arguments)
 
 

@@ -2,7 +2,7 @@
 
 Written for this study alone and sharing nothing with convtune's worker: it is
 the other pair of eyes. The numbers are cudnn_graph_v9.h's. A graph is made for
-a handle (a card) or for a device-properties JSON (no card: plans are built, and
+a handle (a GPU) or for a device-properties JSON (no GPU: plans are built, and
 not run).
 """
 

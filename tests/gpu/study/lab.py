@@ -1,4 +1,4 @@
-"""The lab that the steps of the study work in: the kit's programs, the daemon, helper processes, and the card."""
+"""The lab that the steps of the study work in: the kit's programs, the daemon, helper processes, and the GPU."""
 
 import ctypes
 import importlib.util
@@ -144,7 +144,7 @@ class CardByDriver:
         if cuda.cuInit(0) != 0 or cuda.cuDeviceGet(ctypes.byref(device), 0) != 0:
             raise NoGpu("no GPU on this machine, says CUDA's driver")
         self.name = name.value.decode() if cuda.cuDeviceGetName(name, 96, device) == 0 else "unknown"
-        # As NVML writes it, so that a card is the same one by both.
+        # As NVML writes it, so that a GPU is the same one by both.
         known = cuda.cuDeviceGetUuid(uuid, device) == 0
         self.uuid = f"GPU-{uuidlib.UUID(bytes=uuid.raw)}" if known else "unknown"
         self.driver = f"for CUDA {version.value // 1000}.{version.value % 1000 // 10}" if cuda.cuDriverGetVersion(ctypes.byref(version)) == 0 else "unknown"
@@ -157,7 +157,7 @@ class CardByDriver:
 
 
 def find_card():
-    """NVML tells more; a container may lack it and have a card that works. Raises NoGpu."""
+    """NVML tells more; a container may lack it and have a GPU that works. Raises NoGpu."""
     try:
         return Card()
     except NoGpu as error:
@@ -168,7 +168,7 @@ def find_card():
 
 
 class MadeUpCard:
-    """For --simulate: a card that nobody takes for a real one."""
+    """For --simulate: a GPU that nobody takes for a real one."""
 
     uuid, name, driver = "simulated", "simulated", "simulated"
 

@@ -143,7 +143,7 @@ class Gpu:
         return self.torch.empty(size, device="cuda", dtype=self.torch.float16).normal_()
 
     def _profile(self, plans, written):
-        """(name, start_ns, duration_ns) of all that ran on the card for these plans, one launch each."""
+        """(name, start_ns, duration_ns) of all that ran on the GPU for these plans, one launch each."""
         torch = self.torch
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             for plan in plans:

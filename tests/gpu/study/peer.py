@@ -3,7 +3,7 @@
 It answers JSON lines with JSON lines; what each request does is the docstring
 of the method of its name. How PyTorch chooses is set by the process's
 environment and by the request `load`. It ends when its standard input does. On
-device "cpu" the same code runs without the card's parts: that is how it is
+device "cpu" the same code runs without the GPU's parts: that is how it is
 tested where there is none. With --made-up no PyTorch is loaded, and the numbers
 are those that `load` brings.
 """

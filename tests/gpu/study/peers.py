@@ -93,7 +93,7 @@ class Group:
             self.add("peer_failed", peer=name, reason=str(failure))
             if name == "H":
                 raise failure
-            # Nothing of it stays on the card.
+            # Nothing of it stays on the GPU.
             self.peers.pop(name).close()
             return None
 
@@ -133,7 +133,7 @@ class Group:
 
 
 def prepared(group):
-    """Loads all together, has each run its first iteration and its search alone on the card, and captures."""
+    """Loads all together, has each run its first iteration and its search alone on the GPU, and captures."""
     group.imported()
     loaded = group.each(group.load_request)
     first = group.each(lambda _: {"do": "first"}, together=False, until=group.until - CLOSING_S - ROUNDS_S)
@@ -166,7 +166,7 @@ def need_winners(lab, network):
 
 
 def compare_modes(group, records):
-    """Whether B could choose otherwise than H at all: for how many convolutions cuDNN lists the same for both, on this card.
+    """Whether B could choose otherwise than H at all: for how many convolutions cuDNN lists the same for both, on this GPU.
 
     Asked once, and of H2 behind the last round, where nothing more is lost with it."""
     network = group.network
@@ -204,7 +204,7 @@ def generation(lab, records, step, network, until):
 
 
 def startup(lab, records, step, network, until):
-    """Fresh processes, one at a time on the card. Those of a few rounds import PyTorch before any of them touches it."""
+    """Fresh processes, one at a time on the GPU. Those of a few rounds import PyTorch before any of them touches it."""
     need_winners(lab, network)
     begun = len({r["round"] for r in records.of("startup", network=network.name, card=records.card)})
     for first in range(begun, STARTS, STARTS_AT_ONCE):

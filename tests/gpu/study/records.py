@@ -1,7 +1,7 @@
 """What the study found, as JSON lines, and which of its steps are done.
 
 Each append is one write and one sync, so a kill leaves whole records or a cut
-line, which reading skips. A record names its step and its card, since cards are
+line, which reading skips. A record names its step and its GPU, since GPUs are
 never pooled as one.
 """
 

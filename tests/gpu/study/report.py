@@ -9,7 +9,7 @@ from steps import networks
 from verdict import Answer, Status
 
 CONDITIONS = ("commit", "gpu", "card", "driver", "python", "machine", "cores")
-SIMULATED = "SIMULATED: no card was there. These numbers say nothing of any GPU."
+SIMULATED = "SIMULATED: no GPU was there. These numbers say nothing of any GPU."
 
 
 def table(header, rows):
@@ -112,8 +112,8 @@ def start_table(started):
          percent(s.served) if s.peer == "W" else "-"]
         for s in started
     ]  # fmt: skip
-    note = "Fresh processes, medians. First: from the first convolution to the end of the first iteration. Peak: PyTorch's; card: NVML's, context included."
-    return note, table(["peer", "card", "processes", "first, ms", "range", "from exec, ms", "peak, MiB", "card, MiB", "served"], rows)
+    note = "Fresh processes, medians. First: from the first convolution to the end of the first iteration. Peak: PyTorch's; GPU: NVML's, context included."
+    return note, table(["peer", "card", "processes", "first, ms", "range", "from exec, ms", "peak, MiB", "GPU, MiB", "served"], rows)
 
 
 def oracle_table(found):

@@ -1,4 +1,4 @@
-"""The verdict on the records: pure functions of them, and the rule that was fixed before the first card was seen.
+"""The verdict on the records: pure functions of them, and the rule that was fixed before the first GPU was seen.
 
 The rule, with its numbers, is the constants below; STUDY.md says it in words.
 """
@@ -20,7 +20,7 @@ BEST_OF = ("B", "B10", "B0")
 
 
 class Status(enum.Enum):
-    """Whether a network on a card counts, or why not."""
+    """Whether a network on a GPU counts, or why not."""
 
     COUNTED = "counted"
     TOO_FEW = "fewer than 6 rounds"
@@ -62,7 +62,7 @@ class Bound:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One network on one card. Ratios are of times: over_h of a peer over H, gains of a peer over W (above 1: W is faster)."""
+    """One network on one GPU. Ratios are of times: over_h of a peer over H, gains of a peer over W (above 1: W is faster)."""
 
     network: str
     card: str
@@ -89,7 +89,7 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Start-up of one peer on one card: medians of fresh processes; milliseconds and bytes."""
+    """Start-up of one peer on one GPU: medians of fresh processes; milliseconds and bytes."""
 
     peer: str
     card: str
@@ -117,7 +117,7 @@ class Verdict:
 
 
 def bounds(records):
-    """Of each network the latest tuning, with H's iterations on the card that it is of."""
+    """Of each network the latest tuning, with H's iterations on the GPU that it is of."""
     found = []
     for record in {r["network"]: r for r in records.of("tuned")}.values():
         name, problems = record["network"], record["problems"]
@@ -189,7 +189,7 @@ def _usable(records, network, card):
 
 
 def result(records, network, card):
-    """The Result of a network on a card; None if no round has run."""
+    """The Result of a network on a GPU; None if no round has run."""
     everyone, served, right = _usable(records, network, card)
     if not everyone:
         return None
@@ -228,13 +228,13 @@ def cards(records):
 
 
 def results(records):
-    """One for each network and card that has run: cards are never pooled as one."""
+    """One for each network and GPU that has run: GPUs are never pooled as one."""
     found = [result(records, name, card) for name in networks() for card in cards(records)]
     return [r for r in found if r is not None]
 
 
 def first_ms(records):
-    """{(network, card): {peer: median of the first iterations of its generations' processes}}."""
+    """{(network, GPU): {peer: median of the first iterations of its generations' processes}}."""
     found = {}
     for r in records.of("peers"):
         for peer, ms in r["first_ms"].items():
@@ -259,7 +259,7 @@ def starts(records):
 
 
 def _later_ms(started):
-    """W's first iteration less H's, on the card with most starts; None unless both started often enough and W was served."""
+    """W's first iteration less H's, on the GPU with most starts; None unless both started often enough and W was served."""
     by = {(s.card, s.peer): s for s in started}
     for card in sorted({s.card for s in started}, key=lambda c: -by.get((c, "W"), started[0]).count):
         w, h = by.get((card, "W")), by.get((card, "H"))
@@ -313,5 +313,5 @@ def flip_counts(records):
 
 
 def soak(records, card):
-    """H's time over W's in the turns of the soak; None if there was none on this card."""
+    """H's time over W's in the turns of the soak; None if there was none on this GPU."""
     return _estimate([[r["us"] for r in records.of("soak", card=card)]], "H", "W")

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const char kCard[] =
+const char kDevice[] =
     R"({"name":"gpu:0","environment":"nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full",)"
     R"("gpu_model":"NVIDIA H200","driver_version":"13.0","cuda_version":"13.0",)"
     R"("cublaslt_build":"a7d4","nvrtc_build":"65be",)"
@@ -41,7 +41,7 @@ class FakeWorker {
 };
 
 TEST(ParseProbeLine, ReadsEveryField) {
-  const auto device = ParseProbeLine(kCard);
+  const auto device = ParseProbeLine(kDevice);
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_EQ(device->name, "gpu:0");
   EXPECT_EQ(device->environment.gpu_model, "NVIDIA H200");
@@ -72,7 +72,7 @@ TEST(ParseProbeLine, RefusesWhatIsNotSuchAnObject) {
 }
 
 TEST(ProbeDevices, ListsCardsThenProfilesWithTheirWorkers) {
-  const FakeWorker worker(std::string(kCard) + "\n", std::string(kProfile) + "\n");
+  const FakeWorker worker(std::string(kDevice) + "\n", std::string(kProfile) + "\n");
   const ProbeResult result = ProbeDevices({worker.path(), "all", {"/p/l4.json"}});
   EXPECT_THAT(result.problems, ElementsAre());
   ASSERT_EQ(result.devices.size(), 2u);

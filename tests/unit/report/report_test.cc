@@ -150,7 +150,7 @@ TEST(Upgrades, ADriversEffectIsNotTakenForCudnns) {
 
 TEST(Upgrades, CardsThatHaveBothSidesAreComparedWithThemselves) {
   ReportData data;
-  // Cards that differ by more than the upgrade.
+  // GPUs that differ by more than the upgrade.
   const double speeds[] = {1.0, 1.3, 1.6};
   for (int node = 0; node < 3; ++node) {
     const std::string name(1, static_cast<char>('a' + node));

@@ -18,7 +18,7 @@ struct FleetOptions {
   int nodes = 1000;
   int problems = 10'000;
   int problems_per_node = 150;  // in each environment that the node has had
-  bool timed = true;            // false: heuristics alone, as without a card
+  bool timed = true;            // false: heuristics alone, as without a GPU
 };
 
 // Every number comes from the seed, by arithmetic that is the same everywhere.

@@ -172,7 +172,7 @@ TEST(DevicelessBackendTest, ConfigsOfOneEngineDifferInTheirKnobs) {
   EXPECT_GT(most, 5);
 }
 
-// What cuDNN lists for these without a card depends on its version and on
+// What cuDNN lists for these without a GPU depends on its version and on
 // whether a libcuda can be loaded; it may be nothing.
 TEST(DevicelessBackendTest, WhatIsListedIsFinalisedOrRefusedInCudnnsWords) {
   for (const char* text : {"fwd,x=4x64x28x28,w=64x64x3x3,pad=1,f16,nhwc,sms=66",

@@ -68,7 +68,7 @@ class FakeBackend : public Backend {
   ListingEnd end;
   int open_problems = 0;
   int prepared = 0;  // calls of Prepare
-  ConditionsLook look = {{}, "there is no card"};
+  ConditionsLook look = {{}, "there is no GPU"};
   int64_t hot_ns_between_looks = 0;
   int64_t capped_ns_between_looks = 0;
   bool has_gpu_ = true;

@@ -177,7 +177,7 @@ std::string MathWord(const AdviceRow& row) {
 }
 
 std::string CeilingWords(const Ceilings& ceilings) {
-  std::string words = "BOUND: the nearest to the card's ceilings, measured by probes";
+  std::string words = "BOUND: the nearest to the GPU's ceilings, measured by probes";
   std::vector<std::string> not_probed;
   const auto add = [&](const std::string& name, const char* unit, int digits,
                        const BestSeen& best) {

@@ -1,6 +1,6 @@
 // An AdviceRow is one convolution in one layout, data type and batch size, with
 // the daemon's answer. The functions compare rows with each other and with the
-// card's ceilings; they compute only from what the answers hold.
+// GPU's ceilings; they compute only from what the answers hold.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace convtune::cli {
 
-// What a probe of the card is limited by.
+// What a probe of the GPU is limited by.
 enum class Probe { kNone, kCompute, kMemory };
 
 // Value type.
@@ -45,11 +45,11 @@ absl::StatusOr<std::vector<AdviceRow>> MakeRows(const ConvProblem& problem,
                                                 const std::vector<int64_t>& batches);
 
 // Convolutions that nothing but arithmetic, or nothing but memory, limits on any
-// card that cuDNN supports, for rows of these types. For arithmetic 1x1
+// GPU that cuDNN supports, for rows of these types. For arithmetic 1x1
 // convolutions over 2,048 channels, which are matrix products of 275 GFLOP with
 // 990 operations for each byte of an f16 tensor; in f32 and f64 in both layouts.
 // For memory 1x1 convolutions over so few channels that the tensors' 0.4 GB and
-// more, beyond any card's caches, take longer than the arithmetic.
+// more, beyond any GPU's caches, take longer than the arithmetic.
 std::vector<AdviceRow> MakeProbes(const std::set<DataType>& types);
 
 // Takes the figures of the rows, all but `speed_up`, from their results.
@@ -64,7 +64,7 @@ struct BestSeen {
   bool probed = false;  // one of them is a probe's
 };
 
-// The best that convolutions attain on this card. Value type.
+// The best that convolutions attain on this GPU. Value type.
 struct Ceilings {
   // TFLOP/s by data type and whether TF32 was forbidden.
   std::map<std::pair<DataType, bool>, BestSeen> tflops;

@@ -152,7 +152,7 @@ class AdviseCommand final : public Command {
     return MakeRows(problem, types, batches);
   }
 
-  // From the rows, from probes of the card and from what else the daemon has
+  // From the rows, from probes of the GPU and from what else the daemon has
   // measured. Where no row was timed nothing is asked. Nothing if the user or
   // somebody else cancelled the probes.
   static std::optional<Ceilings> FindCeilings(Context& context,
@@ -167,7 +167,7 @@ class AdviseCommand final : public Command {
     }
     ceilings.Add(rows);
     if (types.empty()) return ceilings;
-    context.Say("probing what the card can do at most:");
+    context.Say("probing what the GPU can do at most:");
     std::vector<AdviceRow> probes = MakeProbes(types);
     if (RunTuning(context, request, ProblemsOf(probes)).cancelled) return std::nullopt;
     Ask(context, {}, &probes);

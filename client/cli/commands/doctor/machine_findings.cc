@@ -23,7 +23,7 @@ namespace {
 // Too little for a write-ahead log and a backup of nothing.
 constexpr int64_t kLeastFree = int64_t{64} << 20;
 constexpr absl::Duration kClockSlack = absl::Seconds(2);
-// Before cuDNN 9.8 nothing works without a card, and lists are shorter.
+// Before cuDNN 9.8 nothing works without a GPU, and lists are shorter.
 constexpr int kCudnnMajor = 9;
 constexpr int kCudnnMinor = 8;
 

@@ -145,7 +145,7 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
   }();
   const v1::SelfCheck& self_check = tuning.conditions().self_check();
   if (!self_check.failed().empty()) {
-    words.push_back("self-check: does not work on this card: " +
+    words.push_back("self-check: does not work on this GPU: " +
                     absl::StrJoin(self_check.failed(), ", "));
   }
   if (why.empty()) return words;
@@ -153,7 +153,7 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
                                tuning.rounds() == 1 ? " round" : " rounds", ", until ", why));
   const v1::Conditions& conditions = tuning.conditions();
   if (!conditions.known()) {
-    words.push_back("card: not known (NVML could not be asked)");
+    words.push_back("GPU: not known (NVML could not be asked)");
     return words;
   }
   std::vector<std::string> facts(conditions.marks().begin(), conditions.marks().end());
@@ -172,7 +172,7 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
   if (!conditions.compute_mode().empty() && conditions.compute_mode() != "default") {
     facts.push_back("compute mode " + conditions.compute_mode());
   }
-  words.push_back("card: " + absl::StrJoin(facts, "; "));
+  words.push_back("GPU: " + absl::StrJoin(facts, "; "));
   return words;
 }
 

@@ -20,7 +20,7 @@ std::vector<std::string> ExplainWinner(
     v1::Api api = v1::API_ANY);
 
 // Which instruments of the worker do not work; then, where something was timed,
-// why the race between the candidates ended, and how the card was meanwhile.
+// why the race between the candidates ended, and how the GPU was meanwhile.
 std::vector<std::string> ExplainRace(const v1::Tuning& tuning);
 
 }  // namespace convtune::cli

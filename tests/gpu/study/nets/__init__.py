@@ -108,6 +108,6 @@ def problems(name, batch):
         import convtune.torch
     finally:
         sys.path.pop(0)
-    # On the meta device PyTorch's convolutions lose channels-last, which on a card they keep.
+    # On the meta device PyTorch's convolutions lose channels-last, which on a GPU they keep.
     found = convtune.torch.problems(build(name), inputs(name, batch), dtype="f16", layout="nhwc")
     return {str(p): found.count(p) for p in found.most_work_first()}

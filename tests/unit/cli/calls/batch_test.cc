@@ -94,12 +94,12 @@ TEST_F(BatchTest, WhoMayNotUseTheSocketIsNotToldToStartADaemon) {
 TEST_F(BatchTest, ADaemonThatSaysWhyItCannotIsNotToBeStarted) {
   google::rpc::Status details;
   details.set_code(grpc::StatusCode::UNAVAILABLE);
-  details.set_message("the card is lost");
+  details.set_message("the GPU is lost");
   details.add_details()->PackFrom(google::rpc::RetryInfo());
-  daemon_.error = {grpc::StatusCode::UNAVAILABLE, "the card is lost", details.SerializeAsString()};
+  daemon_.error = {grpc::StatusCode::UNAVAILABLE, "the GPU is lost", details.SerializeAsString()};
   const RunResult result = Get({ProblemText(8)});
   EXPECT_EQ(result.code, 4);
-  EXPECT_NE(result.err.find("cannot do this now: the card is lost"), std::string::npos)
+  EXPECT_NE(result.err.find("cannot do this now: the GPU is lost"), std::string::npos)
       << result.err;
   EXPECT_EQ(result.err.find("Start one with"), std::string::npos) << result.err;
 }

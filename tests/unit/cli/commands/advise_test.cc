@@ -101,7 +101,7 @@ TEST(CeilingWordsTest, SayWhatWasNotProbed) {
   ceilings.tflops[{DataType::kF16, false}] = {700, 2, true};
   ceilings.tflops[{DataType::kF32, true}] = {40, 1, false};
   EXPECT_EQ(CeilingWords(ceilings),
-            "BOUND: the nearest to the card's ceilings, measured by probes; memory 4000 GB/s; f16 "
+            "BOUND: the nearest to the GPU's ceilings, measured by probes; memory 4000 GB/s; f16 "
             "700.0 TFLOP/s. Not probed: f32 without tf32; there it is the best seen, and - with "
             "fewer than 5 others.");
 }
@@ -112,12 +112,12 @@ TEST(MakeProbesTest, OneThingLimitsEach) {
        MakeProbes({DataType::kF16, DataType::kF32, DataType::kF64, DataType::kI8})) {
     const double intensity =
         EstimatedFlops(probe.problem) / static_cast<double>(probe.problem.TensorBytes());
-    // Of cards that cuDNN 9 supports, tensor cores reach 100 to 600 operations for
+    // Of GPUs that cuDNN 9 supports, tensor cores reach 100 to 600 operations for
     // each byte of memory; f32 and f64 without them 10 to 60.
     if (probe.probe == Probe::kMemory) {
       memory += probe.forbid_tf32 ? 0 : 1;
       EXPECT_LT(intensity, 40) << probe.problem.ToText();
-      EXPECT_GT(probe.problem.TensorBytes(), 400'000'000) << "in the caches of some card";
+      EXPECT_GT(probe.problem.TensorBytes(), 400'000'000) << "in the caches of some GPU";
     } else {
       ASSERT_EQ(probe.probe, Probe::kCompute);
       const bool narrow =

@@ -81,7 +81,7 @@ TEST_F(CommandsTest, ExplainOnANarrowTerminalShowsErrorsWhole) {
   refused->set_text("graph:eng5,k4=0,k5=0,k13=1");
   refused->set_status(v1::CANDIDATE_STATUS_UNSUPPORTED);
   const std::string words =
-      "CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH: the engine needs another card";
+      "CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH: the engine needs another GPU";
   refused->set_error_message(words);
   std::istringstream in;
   std::ostringstream text;

@@ -138,10 +138,10 @@ TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
   tuning.mutable_conditions()->add_clock_reasons("power cap");
   EXPECT_EQ(
       ExplainRace(tuning)[1],
-      "card: no other process was seen, not throttled; at most 61 C; power limit 700 W; clocks "
+      "GPU: no other process was seen, not throttled; at most 61 C; power limit 700 W; clocks "
       "held by power cap");
   tuning.mutable_conditions()->add_marks("contended: 2 other processes on the GPU");
-  EXPECT_EQ(ExplainRace(tuning)[1].find("card: contended: 2 other processes on the GPU; "), 0U);
+  EXPECT_EQ(ExplainRace(tuning)[1].find("GPU: contended: 2 other processes on the GPU; "), 0U);
 }
 
 TEST(ExplainRaceTest, SaysWhichInstrumentsDoNotWorkAlsoWhereNothingWasTimed) {
@@ -151,7 +151,7 @@ TEST(ExplainRaceTest, SaysWhichInstrumentsDoNotWorkAlsoWhereNothingWasTimed) {
   tuning.mutable_conditions()->mutable_self_check()->add_failed("clock");
   tuning.mutable_conditions()->mutable_self_check()->add_failed("caches");
   EXPECT_EQ(absl::StrJoin(ExplainRace(tuning), "\n"),
-            "self-check: does not work on this card: clock, caches");
+            "self-check: does not work on this GPU: clock, caches");
 }
 
 }  // namespace

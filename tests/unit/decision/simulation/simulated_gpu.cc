@@ -12,7 +12,7 @@ constexpr double kClockMhz = 1755;
 constexpr double kClockReading = 0.004;  // standard deviation of what is read
 constexpr double kWavePeriod = 700;      // samples
 
-// Of the card whose time is counted; see README.md.
+// Of the GPU whose time is counted; see README.md.
 constexpr double kReadGbytes = 3500;             // GB/s
 constexpr int64_t kL2Bytes = int64_t{60} << 20;  // nvidia-h200.json
 constexpr double kLaunchHostUs = 8;              // of a launch
@@ -21,13 +21,13 @@ constexpr double kAroundSampleUs = 40;           // waits, two stamps, two messa
 
 }  // namespace
 
-double CardTimeOfReadingUs(double bytes) { return bytes / (kReadGbytes * 1e3); }
+double DeviceTimeOfReadingUs(double bytes) { return bytes / (kReadGbytes * 1e3); }
 
-double CardTimeOfSampleUs(double gpu_us, double input_bytes) {
+double DeviceTimeOfSampleUs(double gpu_us, double input_bytes) {
   const worker::timing::SamplePlan plan = worker::timing::PlanSample({gpu_us, kLaunchHostUs});
   const double flush_us =
-      CardTimeOfReadingUs(static_cast<double>(worker::timing::FlushBytes(kL2Bytes)) + input_bytes);
-  // The blocking kernel keeps the card until all is queued.
+      DeviceTimeOfReadingUs(static_cast<double>(worker::timing::FlushBytes(kL2Bytes)) + input_bytes);
+  // The blocking kernel keeps the GPU until all is queued.
   return kAroundSampleUs + plan.runs * (kLaunchHostUs + kQueueingHostUs + flush_us + gpu_us);
 }
 

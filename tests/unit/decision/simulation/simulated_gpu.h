@@ -1,5 +1,5 @@
 // A GPU made of formulas: candidates with known true times, and the noise of
-// real cards on top. README.md beside this file gives the formulas.
+// real GPUs on top. README.md beside this file gives the formulas.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace convtune::decision {
 
-// What the samples of one card are like.
+// What the samples of one GPU are like.
 struct NoiseModel {
   std::string name;
   double jitter = 0.003;         // standard deviation of the logarithm of a time
@@ -28,7 +28,7 @@ struct NoiseModel {
   double slow_mode_size = 0.08;  // by this share
 };
 
-// The cards that simulations are run on.
+// The GPUs that simulations are run on.
 std::vector<NoiseModel> NoiseModels();
 
 // One problem: candidates in the order of a heuristic, with traits at random,
@@ -40,13 +40,13 @@ struct SimulatedProblem {
 };
 SimulatedProblem MakeProblem(const NoiseModel& noise, std::mt19937_64* random);
 
-// How long the card is kept by one sample in the cache state of the race, of a
+// How long the GPU is kept by one sample in the cache state of the race, of a
 // launch that takes it `gpu_us`, in microseconds: the method is that of
 // server/worker/README.md, README.md says what is assumed. `input_bytes` are
 // read after the flush.
-double CardTimeOfSampleUs(double gpu_us, double input_bytes);
-// The same of reading so much of the card's memory.
-double CardTimeOfReadingUs(double bytes);
+double DeviceTimeOfSampleUs(double gpu_us, double input_bytes);
+// The same of reading so much of the GPU's memory.
+double DeviceTimeOfReadingUs(double bytes);
 
 // Gives samples, one after the other. Not thread-safe.
 class SimulatedGpu {

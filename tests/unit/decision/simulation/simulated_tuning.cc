@@ -9,8 +9,8 @@
 namespace convtune::decision {
 
 const char kTableHead[] =
-    "| card | tunings | flips | slower than stock | not settled | mean "
-    "regret | worst regret | samples | card time | share of 30 rounds of all | share of exhaustive "
+    "| GPU | tunings | flips | slower than stock | not settled | mean "
+    "regret | worst regret | samples | GPU time | share of 30 rounds of all | share of exhaustive "
     "|\n"
     "|---|---|---|---|---|---|---|---|---|---|---|\n";
 
@@ -49,7 +49,7 @@ SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& proble
         const RunSample run = gpu.Run(place);
         race.Add(place, round, run);
         ++tuning.samples;
-        tuning.card_us += CardTimeOfSampleUs(run.time_us, input_bytes);
+        tuning.card_us += DeviceTimeOfSampleUs(run.time_us, input_bytes);
       }
     }
   }

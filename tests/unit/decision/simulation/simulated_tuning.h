@@ -18,7 +18,7 @@ struct SimulatedTuning {
   int64_t samples = 0;
   int rounds = 0;
   size_t finalists = 0;
-  double card_us = 0;  // CardTimeOfSampleUs of the samples
+  double card_us = 0;  // DeviceTimeOfSampleUs of the samples
 };
 
 // With `most_rounds` the budget ends the race after so many; 0: it does not.
@@ -26,7 +26,7 @@ struct SimulatedTuning {
 SimulatedTuning TuneOnce(const NoiseModel& noise, const SimulatedProblem& problem, uint64_t seed,
                          int most_rounds = 0, double input_bytes = 0);
 
-// What many tunings on one card came to. A flip: two tunings of one problem
+// What many tunings on one GPU came to. A flip: two tunings of one problem
 // whose winners' true times differ by more than RacePolicy::equivalence.
 struct SimulationResult {
   int problems = 0;
@@ -37,7 +37,7 @@ struct SimulationResult {
   double mean_regret = 0;  // true time of the winner over the fastest's, less 1
   double worst_regret = 0;
   double samples = 0;        // per tuning
-  double card_ms = 0;        // per tuning: time that the samples keep the card
+  double card_ms = 0;        // per tuning: time that the samples keep the GPU
   double exhaustive = 0;     // per tuning: every candidate in as many rounds
   double thirty_rounds = 0;  // per tuning: every candidate in 30 rounds
 };

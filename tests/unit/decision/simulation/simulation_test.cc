@@ -1,5 +1,5 @@
 // What is promised of the decisions, over thousands of tunings whose truth is
-// known. CONVTUNE_SIMULATED_TUNINGS says how many for each card, and with
+// known. CONVTUNE_SIMULATED_TUNINGS says how many for each GPU, and with
 // CONVTUNE_SIMULATION_TABLE the table goes to that file, with
 // CONVTUNE_CARD_TIME_TABLE the estimate for ResNet-50.
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ std::vector<Layer> ResNet50() {
     layer.y_bytes = 2 * kBatch * k * p * q;
     const double flops = 2 * kBatch * k * p * q * c * r * s;
     const double bytes = layer.x_bytes + layer.y_bytes + 2 * k * c * r * s;
-    layer.fastest_us = kStartUs + std::max(flops / (kTflops * 1e6), CardTimeOfReadingUs(bytes));
+    layer.fastest_us = kStartUs + std::max(flops / (kTflops * 1e6), DeviceTimeOfReadingUs(bytes));
     layers.push_back(layer);
   }
   return layers;
@@ -111,7 +111,7 @@ SimulatedProblem ProblemOf(const Layer& layer, const NoiseModel& noise, std::mt1
 }
 
 // An estimate by formulas, not a measurement; README.md says what is in it.
-TEST(CardTimeEstimate, ResNet50ForwardAtBatch32TakesLessThan90Seconds) {
+TEST(DeviceTimeEstimate, ResNet50ForwardAtBatch32TakesLessThan90Seconds) {
   constexpr int kTunings = 20;
   constexpr int kOtherWays = 2;
   constexpr int kRoundsOfAWay = 15;
@@ -131,13 +131,13 @@ TEST(CardTimeEstimate, ResNet50ForwardAtBatch32TakesLessThan90Seconds) {
       const SimulatedProblem problem = ProblemOf(layer, noise, &random);
       for (const double us : problem.true_us) {
         // Two runs and a replay; the output is filled and scanned twice.
-        ms[0] += (3 * us + 4 * CardTimeOfReadingUs(layer.y_bytes) + kWaitsOfACheckUs) / 1e3;
+        ms[0] += (3 * us + 4 * DeviceTimeOfReadingUs(layer.y_bytes) + kWaitsOfACheckUs) / 1e3;
       }
       const SimulatedTuning tuning = TuneOnce(noise, problem, random(), 0, layer.x_bytes);
       samples += static_cast<double>(tuning.samples);
       ms[1] += tuning.card_us / 1e3;
       ms[2] += kOtherWays * kRoundsOfAWay * static_cast<double>(tuning.finalists) *
-               CardTimeOfSampleUs(1.1 * layer.fastest_us, layer.x_bytes) / 1e3;
+               DeviceTimeOfSampleUs(1.1 * layer.fastest_us, layer.x_bytes) / 1e3;
     }
     for (double& part : ms) part /= kTunings;
     const double together = ms[0] + ms[1] + ms[2];

@@ -90,7 +90,7 @@ TEST(FleetConverterTest, AnOutboxRowTellsTuningEnvironmentAndCard) {
   EXPECT_EQ(row.tuning().problem(), entry.tuning.key.problem_text);
   EXPECT_EQ(row.tuning().candidates(0).samples_us_size(), 0);
   EXPECT_EQ(row.environment().provenance().driver_version(), "570.124");
-  EXPECT_EQ(row.card().clock_reasons(), 4U);
+  EXPECT_EQ(row.conditions().clock_reasons(), 4U);
   EXPECT_EQ(response.void_ids(0).sequence(), 9);
   EXPECT_TRUE(response.more());
 }

@@ -16,7 +16,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// A card whose runtime reports what failed before with the next launch.
+// A GPU whose runtime reports what failed before with the next launch.
 class StaleErrorsTest : public testing::Test {
  protected:
   absl::Status Launch(const std::string& who) {

@@ -9,7 +9,7 @@
 namespace convtune::worker::device {
 namespace {
 
-// Does on the host what FillWith does on a card.
+// Does on the host what FillWith does on a GPU.
 std::string Fill(const std::string& block, int64_t bytes) {
   std::string memory(static_cast<size_t>(bytes), '?');
   const size_t uploaded = std::min(block.size(), memory.size());

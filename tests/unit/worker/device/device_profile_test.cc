@@ -116,9 +116,9 @@ TEST(DeviceInfoTest, ProbeLineOfAFailedDeviceHasItsError) {
   DeviceInfo info;
   info.name = "gpu:7";
   EXPECT_EQ(
-      ToProbeJson(info, "no \"such\" card"),
+      ToProbeJson(info, "no \"such\" GPU"),
       R"({"name":"gpu:7","environment":"","gpu_model":"","driver_version":"",)"
-      R"("cuda_version":"","cublaslt_build":"","nvrtc_build":"","gpu_uuid":"","pci_bus_id":"","memory_bytes":0,"error":"no \"such\" card"})");
+      R"("cuda_version":"","cublaslt_build":"","nvrtc_build":"","gpu_uuid":"","pci_bus_id":"","memory_bytes":0,"error":"no \"such\" GPU"})");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ TEST(KernelsTest, TextIsForEveryCardThatCudnnKnows) {
   }
 }
 
-// What the driver's compiler does on a card, as far as it can be done without one.
+// What the driver's compiler does on a GPU, as far as it can be done without one.
 TEST(KernelsTest, Assemble) {
   const std::string ptxas = CONVTUNE_PTXAS;
   if (ptxas.empty()) {

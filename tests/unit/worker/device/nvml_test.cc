@@ -9,11 +9,11 @@
 namespace convtune::worker::device {
 namespace {
 
-constexpr char kCard[] = "0000:01:00.0";
+constexpr char kDevice[] = "0000:01:00.0";
 
 ConditionsLook LookAt(const char* card) {
   setenv("CONVTUNE_FAKE_NVML", card, 1);
-  auto nvml = Nvml::Open(kCard);
+  auto nvml = Nvml::Open(kDevice);
   EXPECT_TRUE(nvml.ok()) << nvml.status();
   return nvml.ok() ? (*nvml)->Look() : ConditionsLook();
 }
@@ -58,7 +58,7 @@ TEST(NvmlTest, ClientsOfAnMpsServerMeanThatItHasTheCard) {
 
 TEST(NvmlTest, AListWithoutEvenThisProcessSaysNothingOfOthers) {
   EXPECT_EQ(LookAt("processes=0,own=0").unknown_reason,
-            "NVML lists no process of the card, not even this one");
+            "NVML lists no process of the GPU, not even this one");
   EXPECT_EQ(LookAt("processes=0,own=1").unknown_reason, "");
   EXPECT_EQ(LookAt("processes=0,own=0,mig=1").unknown_reason, "");
   EXPECT_EQ(LookAt("processes=0,own=0,mps=1").unknown_reason, "");
@@ -83,7 +83,7 @@ TEST(NvmlTest, SaysForHowLongTheClocksWereKeptDown) {
 
 TEST(NvmlTest, SettingsAreAskedForWhenTold) {
   setenv("CONVTUNE_FAKE_NVML", "own=1,limit=300000,ecc=0", 1);
-  auto nvml = Nvml::Open(kCard);
+  auto nvml = Nvml::Open(kDevice);
   ASSERT_TRUE(nvml.ok()) << nvml.status();
   setenv("CONVTUNE_FAKE_NVML", "own=1,limit=200000,ecc=1,temperature=50", 1);
   EXPECT_EQ((*nvml)->Look().conditions.power_limit_watts, 300);
@@ -96,7 +96,7 @@ TEST(NvmlTest, SettingsAreAskedForWhenTold) {
 
 TEST(NvmlTest, FailuresAreInItsOwnWords) {
   setenv("CONVTUNE_FAKE_NVML", "fail=1", 1);
-  EXPECT_EQ(Nvml::Open(kCard).status().message(), "NVML: start: Driver Not Loaded");
+  EXPECT_EQ(Nvml::Open(kDevice).status().message(), "NVML: start: Driver Not Loaded");
   setenv("CONVTUNE_FAKE_NVML", "", 1);
   EXPECT_EQ(Nvml::Open("0000:07:00.0").status().message(), "NVML: 0000:07:00.0: Not Found");
 }

@@ -1,4 +1,4 @@
-// A stream whose card a test plays.
+// A stream whose GPU a test plays.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A card, and its stream, that a test plays for a self-check: sound unless it is
+// A GPU, and its stream, that a test plays for a self-check: sound unless it is
 // told what is broken.
 #pragma once
 
@@ -126,7 +126,7 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
 
   std::vector<std::function<void()>> ops_;
   double time_us_ = 0;  // of the stream
-  double work_us_ = 0;  // that the card was at work
+  double work_us_ = 0;  // that the GPU was at work
   double late_us_ = 0;  // what the next work counts with
   bool released_ = false;
   std::chrono::steady_clock::time_point held_at_;

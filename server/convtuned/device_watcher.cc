@@ -1,4 +1,4 @@
-#include "server/convtuned/card_watcher.h"
+#include "server/convtuned/device_watcher.h"
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -21,27 +21,27 @@ constexpr size_t kMaxLine = 4096;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CardWatcher>> CardWatcher::Create(Options options) {
+absl::StatusOr<std::unique_ptr<DeviceWatcher>> DeviceWatcher::Create(Options options) {
   ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> stop, CancelToken::Create());
-  return std::unique_ptr<CardWatcher>(new CardWatcher(std::move(options), std::move(stop)));
+  return std::unique_ptr<DeviceWatcher>(new DeviceWatcher(std::move(options), std::move(stop)));
 }
 
-CardWatcher::CardWatcher(Options options, std::unique_ptr<CancelToken> stop)
+DeviceWatcher::DeviceWatcher(Options options, std::unique_ptr<CancelToken> stop)
     : options_(std::move(options)), stop_(std::move(stop)), thread_([this] { Run(); }) {}
 
-CardWatcher::~CardWatcher() {
+DeviceWatcher::~DeviceWatcher() {
   stop_->Cancel();
   thread_.join();
 }
 
-void CardWatcher::Run() {
+void DeviceWatcher::Run() {
   absl::Duration pause = options_.retry;
   while (!stop_->cancelled()) {
     const bool was_lost = lost_;
     watching_ = false;
     const End end = WatchOnce();
     if (end == End::kUnwatchable && !lost_) return;
-    // A card that is lost is looked at in the same intervals for ever; what
+    // A GPU that is lost is looked at in the same intervals for ever; what
     // else fails is tried less and less often.
     const bool same = end == End::kLost || was_lost || watching_;
     pause = same ? options_.retry : std::min(pause * 2, options_.retry_max);
@@ -49,7 +49,7 @@ void CardWatcher::Run() {
   }
 }
 
-CardWatcher::End CardWatcher::WatchOnce() {
+DeviceWatcher::End DeviceWatcher::WatchOnce() {
   const absl::StatusOr<std::unique_ptr<workers::WorkerProcess>> process =
       workers::WorkerProcess::Start(options_.argv);
   if (!process.ok()) {
@@ -73,17 +73,17 @@ CardWatcher::End CardWatcher::WatchOnce() {
   return End::kFailed;
 }
 
-void CardWatcher::SayBlind(const std::string& why) {
+void DeviceWatcher::SayBlind(const std::string& why) {
   if (std::exchange(blind_, true)) return;
-  spdlog::warn("{}: nobody watches the card: {}", options_.device, why);
+  spdlog::warn("{}: nobody watches the GPU: {}", options_.device, why);
 }
 
-std::optional<CardWatcher::End> CardWatcher::Take(const std::string& line) {
+std::optional<DeviceWatcher::End> DeviceWatcher::Take(const std::string& line) {
   absl::string_view rest = line;
   int64_t xid = 0;
   if (line == "watching") {
     watching_ = true;
-    if (!std::exchange(watched_, true)) spdlog::info("{}: the card is watched", options_.device);
+    if (!std::exchange(watched_, true)) spdlog::info("{}: the GPU is watched", options_.device);
     blind_ = false;
     if (std::exchange(lost_, false)) options_.report({devices::GpuNews::Kind::kBack, 0, ""});
     return std::nullopt;
@@ -110,18 +110,18 @@ std::optional<CardWatcher::End> CardWatcher::Take(const std::string& line) {
   return End::kFailed;
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<CardWatcher>>> WatchCards(
+absl::StatusOr<std::vector<std::unique_ptr<DeviceWatcher>>> WatchDevices(
     const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
     devices::GpuHealth* cards) {
-  std::vector<std::unique_ptr<CardWatcher>> watchers;
+  std::vector<std::unique_ptr<DeviceWatcher>> watchers;
   for (const auto& [device, pci_bus_id] : pci_bus_ids) {
-    CardWatcher::Options options;
+    DeviceWatcher::Options options;
     options.device = device;
     options.argv = {worker, "--watch", pci_bus_id};
     options.report = [cards, name = device](const devices::GpuNews& news) {
       cards->Note(name, news);
     };
-    ASSIGN_OR_RETURN(std::unique_ptr<CardWatcher> watcher, CardWatcher::Create(std::move(options)));
+    ASSIGN_OR_RETURN(std::unique_ptr<DeviceWatcher> watcher, DeviceWatcher::Create(std::move(options)));
     watchers.push_back(std::move(watcher));
   }
   return watchers;

@@ -1,5 +1,5 @@
-// A CardWatcher has a card watched by a process of its own, and says what becomes
-// of the card.
+// A DeviceWatcher has a GPU watched by a process of its own, and says what becomes
+// of the GPU.
 #pragma once
 
 #include <functional>
@@ -18,32 +18,32 @@
 
 namespace convtune::daemon {
 
-// NVML hangs with a card that is lost: whoever asks it is no part of the
-// daemon. While a card is lost nothing holds it, so that it can be reset; it is
+// NVML hangs with a GPU that is lost: whoever asks it is no part of the
+// daemon. While a GPU is lost nothing holds it, so that it can be reset; it is
 // looked at once in `retry`, and is back when NVML knows it and the driver does
 // not ask for a reset any more. One thread. Thread-safe.
-class CardWatcher {
+class DeviceWatcher {
  public:
   struct Options {
     std::string device;             // "gpu:0"
     std::vector<std::string> argv;  // of the process; the socket is added to it
-    // From the watcher's thread. News about the card only if they are new.
+    // From the watcher's thread. News about the GPU only if they are new.
     std::function<void(const devices::GpuNews&)> report;
     absl::Duration retry = absl::Seconds(2);
-    absl::Duration retry_max = absl::Minutes(1);  // where it is not the card that fails
+    absl::Duration retry_max = absl::Minutes(1);  // where it is not the GPU that fails
   };
 
-  static absl::StatusOr<std::unique_ptr<CardWatcher>> Create(Options options);
+  static absl::StatusOr<std::unique_ptr<DeviceWatcher>> Create(Options options);
   // Ends the process.
-  ~CardWatcher();
-  CardWatcher(const CardWatcher&) = delete;
-  CardWatcher& operator=(const CardWatcher&) = delete;
+  ~DeviceWatcher();
+  DeviceWatcher(const DeviceWatcher&) = delete;
+  DeviceWatcher& operator=(const DeviceWatcher&) = delete;
 
  private:
   // How one process ended.
   enum class End { kLost, kFailed, kUnwatchable };
 
-  CardWatcher(Options options, std::unique_ptr<CancelToken> stop);
+  DeviceWatcher(Options options, std::unique_ptr<CancelToken> stop);
   void Run();
   End WatchOnce();
   // Nothing: the line was one of many. Else how the process came to its end.
@@ -60,9 +60,9 @@ class CardWatcher {
   std::thread thread_;
 };
 
-// A watcher for each of `pci_bus_ids` (by device), which are added to `cards`.
+// A watcher for each of `pci_bus_ids` (by device), which are added to `GPUs`.
 // `worker`: the program.
-absl::StatusOr<std::vector<std::unique_ptr<CardWatcher>>> WatchCards(
+absl::StatusOr<std::vector<std::unique_ptr<DeviceWatcher>>> WatchDevices(
     const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
     devices::GpuHealth* cards);
 

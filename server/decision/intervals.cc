@@ -38,7 +38,7 @@ std::vector<double> OfEachRound(const Series& a, const Series& b, Ratio ratio) {
   const size_t rounds = std::min(a.size(), b.size());
   ratios.reserve(rounds);
   for (size_t round = 0; round < rounds; ++round) {
-    if (!a[round].valid() || !b[round].valid() || a[round].held != b[round].held) continue;
+    if (!a[round].valid() || !b[round].valid() || a[round].blocked != b[round].blocked) continue;
     ratios.push_back(ratio(a[round], b[round]));
   }
   return ratios;
@@ -47,7 +47,7 @@ std::vector<double> OfEachRound(const Series& a, const Series& b, Ratio ratio) {
 double InTime(const RunSample& a, const RunSample& b) { return a.time_us / b.time_us; }
 
 double InCycles(const RunSample& a, const RunSample& b) {
-  if (!a.held || !(a.sm_clock_mhz > 0) || !(b.sm_clock_mhz > 0)) return InTime(a, b);
+  if (!a.blocked || !(a.sm_clock_mhz > 0) || !(b.sm_clock_mhz > 0)) return InTime(a, b);
   return (a.time_us * a.sm_clock_mhz) / (b.time_us * b.sm_clock_mhz);
 }
 

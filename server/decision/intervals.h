@@ -24,12 +24,12 @@ double Median(std::vector<double> values);
 // < 0.5.
 std::optional<Interval> MedianInterval(std::vector<double> values, double tail);
 
-// a's time over b's in every round in which both are valid, and both held or
+// a's time over b's in every round in which both are valid, and both blocked or
 // neither. Clocks and temperature move all candidates of a round together, and cancel out.
 std::vector<double> RoundRatios(const Series& a, const Series& b);
 
 // The same in clock cycles, in those rounds in which both clocks are known and
-// both runs were held, so that their times are the GPU's alone; in time in the
+// both runs were blocked, so that their times are the GPU's alone; in time in the
 // others.
 std::vector<double> RoundRatiosInCycles(const Series& a, const Series& b);
 

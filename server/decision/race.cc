@@ -147,10 +147,10 @@ void Race::Leave(size_t place) {
 }
 
 std::vector<size_t> Race::LeaveOtherKind() {
-  const bool held = CountsHeld(series_);
+  const bool blocked = CountsBlocked(series_);
   std::vector<size_t> leaving;
   for (size_t place = 0; place < series_.size(); ++place) {
-    if (ValidRounds(series_[place]) > 0 && CountsHeld(series_[place]) != held) {
+    if (ValidRounds(series_[place]) > 0 && CountsBlocked(series_[place]) != blocked) {
       leaving.push_back(place);
     }
   }

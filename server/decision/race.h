@@ -72,7 +72,7 @@ class Race {
   void Add(size_t place, int round, const RunSample& run);
   // It runs no more, and nothing that it gave counts.
   void Leave(size_t place);
-  // Whose samples are not of the kind that counts leaves, see CountsHeld: they
+  // Whose samples are not of the kind that counts leaves, see CountsBlocked: they
   // cannot be compared with the others'. Returns their places.
   std::vector<size_t> LeaveOtherKind();
   // Ends the last step, and gives the next one.

@@ -27,31 +27,31 @@ bool HasClock(const Series& runs, size_t round) {
 
 }  // namespace
 
-bool CountsHeld(const Series& runs) {
-  int held = 0;
-  int unheld = 0;
+bool CountsBlocked(const Series& runs) {
+  int blocked = 0;
+  int unblocked = 0;
   for (const RunSample& run : runs) {
-    if (run.valid()) ++(run.held ? held : unheld);
+    if (run.valid()) ++(run.blocked ? blocked : unblocked);
   }
-  return held >= unheld;
+  return blocked >= unblocked;
 }
 
-bool CountsHeld(const std::vector<Series>& series) {
-  int held = 0;
-  int unheld = 0;
+bool CountsBlocked(const std::vector<Series>& series) {
+  int blocked = 0;
+  int unblocked = 0;
   for (const Series& runs : series) {
     const bool any =
         std::any_of(runs.begin(), runs.end(), [](const RunSample& run) { return run.valid(); });
-    if (any) ++(CountsHeld(runs) ? held : unheld);
+    if (any) ++(CountsBlocked(runs) ? blocked : unblocked);
   }
-  return held >= unheld;
+  return blocked >= unblocked;
 }
 
 void DiscardOtherKind(std::vector<Series>* series) {
-  const bool held = CountsHeld(*series);
+  const bool blocked = CountsBlocked(*series);
   for (Series& runs : *series) {
     for (RunSample& run : runs) {
-      if (run.held != held) run.time_us = 0;
+      if (run.blocked != blocked) run.time_us = 0;
     }
   }
 }

@@ -13,7 +13,7 @@ struct RunSample {
   double sm_clock_mhz = 0;  // 0: not known
   // It was queued behind a blocking kernel. If not, the time of launching it may
   // be in time_us, so that it compares with no run that was.
-  bool held = true;
+  bool blocked = true;
 
   bool valid() const { return time_us > 0; }
 };
@@ -21,12 +21,12 @@ struct RunSample {
 // A candidate's runs, by round. Rounds behind the end were not run.
 using Series = std::vector<RunSample>;
 
-// Runs of the candidates are of one kind if all were held, or none. True if the
-// kind that counts is that of held runs: a candidate's kind is that of more of
-// its valid runs, theirs is that of more of those who have any. Held is taken
+// Runs of the candidates are of one kind if all were blocked, or none. True if the
+// kind that counts is that of blocked runs: a candidate's kind is that of more of
+// its valid runs, theirs is that of more of those who have any. Blocked is taken
 // where there are as many of both.
-bool CountsHeld(const Series& runs);
-bool CountsHeld(const std::vector<Series>& series);
+bool CountsBlocked(const Series& runs);
+bool CountsBlocked(const std::vector<Series>& series);
 
 // Discards (sets to 0) every run that is not of the kind that counts.
 void DiscardOtherKind(std::vector<Series>* series);

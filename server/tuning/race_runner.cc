@@ -143,7 +143,7 @@ void RaceRunner::Take(const worker::v1::Sample& sample) {
   }
   const double clock =
       std::isfinite(sample.sm_clock_mhz()) ? std::max(0.0, sample.sm_clock_mhz()) : 0;
-  race_.Add(place, round, {sample.gpu_us(), clock, sample.held()});
+  race_.Add(place, round, {sample.gpu_us(), clock, sample.blocked()});
   if (std::isfinite(sample.host_us()) && sample.host_us() > 0) {
     host_us_[place].push_back(sample.host_us());
   }

@@ -77,7 +77,7 @@ class Takes {
       return;
     }
     series_[index][static_cast<size_t>(sample.round())] = {
-        std::max(0.0, sample.gpu_us()), std::max(0.0, sample.sm_clock_mhz()), sample.held()};
+        std::max(0.0, sample.gpu_us()), std::max(0.0, sample.sm_clock_mhz()), sample.blocked()};
   }
 
   void Write() {

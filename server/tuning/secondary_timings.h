@@ -27,7 +27,7 @@ struct SecondaryTimingsPlan {
 // they gave into Candidate::other_times, also when it ends with an error; looks
 // at the GPU are merged into `conditions`. A way that `end` leaves too few
 // rounds for is not written, nor is a candidate whose samples do not compare
-// with the others' (see CountsHeld), nor are times with cold caches where the
+// with the others' (see CountsBlocked), nor are times with cold caches where the
 // worker's flush does nothing. Errors are the client's. REQUIRES:
 // client->checks_results().
 absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, absl::Time end,

@@ -63,8 +63,8 @@ struct TimedRun {
   double gpu_us = 0;
   double host_us = 0;       // time that the launch took the host
   double sm_clock_mhz = 0;  // 0: not taken
-  // The stream was held during the launch, so that its time is not in gpu_us.
-  bool held = false;
+  // A blocking kernel held the stream during the launch, so that its time is not in gpu_us.
+  bool blocked = false;
   int runs = 1;                      // whose mean the times are
   int gave_up = 0;                   // attempts before it that were thrown away
   std::array<Stamp, 2> stamps = {};  // before and after its runs
@@ -72,8 +72,8 @@ struct TimedRun {
 
 // What a candidate computed, and whether it can be captured.
 struct CheckedRun {
-  TimedRun first;  // not held; it may have loaded code
-  TimedRun run;    // the next one, not held either; where it is hopeless, the first
+  TimedRun first;  // without a blocking kernel; it may have loaded code
+  TimedRun run;    // the next one, without one either; where it is hopeless, the first
   // IsHopeless() of the first run: it was not run again, nor captured.
   bool hopeless = false;
   // See convtune.worker.v1.Checked.

@@ -66,7 +66,7 @@ absl::StatusOr<SelfCheck> GpuBackend::CheckSelf(
 }
 
 void GpuBackend::Apply(const SelfCheck& check) {
-  if (check.known && !check.blocking_kernel) holds_.Disable();
+  if (check.known && !check.blocking_kernel) blocking_.Disable();
 }
 
 absl::StatusOr<std::unique_ptr<BackendProblem>> GpuBackend::Open(const ConvProblem& problem,

@@ -42,7 +42,7 @@ class GpuBackend : public Backend {
   explicit GpuBackend(device::DeviceInfo info) : info_(std::move(info)) {}
 
   GpuResources resources() {
-    return {handle_.get(), stream_, timer_.get(), kernels_.get(), &holds_};
+    return {handle_.get(), stream_, timer_.get(), kernels_.get(), &blocking_};
   }
 
   const device::DeviceInfo info_;
@@ -51,7 +51,7 @@ class GpuBackend : public Backend {
   std::unique_ptr<device::Kernels> kernels_;
   std::unique_ptr<device::CudaStream> timed_stream_;
   std::unique_ptr<timing::Timer> timer_;
-  timing::HoldPolicy holds_;
+  timing::BlockingPolicy blocking_;
   int64_t flush_bytes_ = 0;
   std::unique_ptr<device::Nvml> nvml_;  // null where it cannot be had
   std::string nvml_failure_;            // why not

@@ -161,15 +161,15 @@ absl::StatusOr<TimedRun> GpuProblem::Sample(const CandidateId& id, const RunMode
   work.inputs = tensors_->fresh_inputs();
   work.expected = prepared->expected;
   bool& gave_up = replays ? prepared->replay_gave_up : prepared->gave_up;
-  work.holds = resources_.holds->Attempts(gave_up);
+  work.block_attempts = resources_.blocking->Attempts(gave_up);
   work.launch = [&]() -> absl::Status {
     return replays ? prepared->graph->Launch(resources_.stream) : Launch(id, *prepared);
   };
   ASSIGN_OR_RETURN(const TimedRun run, resources_.timer->Time(work));
   prepared->expected = {run.gpu_us, run.host_us};
-  if (work.holds > 0) {
-    resources_.holds->Took(run.held);
-    gave_up = !run.held;
+  if (work.block_attempts > 0) {
+    resources_.blocking->Took(run.blocked);
+    gave_up = !run.blocked;
   }
   return run;
 }
@@ -184,7 +184,7 @@ absl::StatusOr<CheckedRun> GpuProblem::RunAndLook(const CandidateId& id, Prepare
   timing::TimedWork work;
   work.inputs = tensors_->fresh_inputs();
   work.launch = [&] { return Launch(id, *prepared); };
-  work.holds = 0;  // code may be loaded, and memory allocated
+  work.block_attempts = 0;  // code may be loaded, and memory allocated
   CheckedRun checked;
   ASSIGN_OR_RETURN(checked.first,
                    cudnn::TryTwice<TimedRun>([&] { return resources_.timer->Time(work); },

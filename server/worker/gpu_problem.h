@@ -31,7 +31,7 @@ struct GpuResources {
   cudaStream_t stream = nullptr;
   timing::Timer* timer = nullptr;
   device::Kernels* kernels = nullptr;
-  timing::HoldPolicy* holds = nullptr;
+  timing::BlockingPolicy* blocking = nullptr;
 };
 
 // Tensors are made when something is first run. A run that destroys the CUDA

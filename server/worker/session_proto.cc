@@ -117,7 +117,7 @@ worker::v1::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>&
     sample.set_gpu_us(run->gpu_us);
     sample.set_host_us(run->host_us);
     sample.set_sm_clock_mhz(run->sm_clock_mhz);
-    sample.set_held(run->held);
+    sample.set_blocked(run->blocked);
   } else {
     sample.set_error_message(std::string(run.status().message()));
     sample.set_over_memory(absl::IsResourceExhausted(run.status()));

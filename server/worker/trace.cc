@@ -118,9 +118,9 @@ void Trace::PutSample(int index, const CandidateId& id, int round, const RunMode
     return;
   }
   absl::StrAppend(&fields, ",\"runs\":", run->runs, ",", Times(*run),
-                  ",\"sm_clock_mhz\":", Number(run->sm_clock_mhz), ",\"held\":", Truth(run->held),
-                  ",\"gave_up\":", run->gave_up, ",\"stamps\":[", StampText(run->stamps[0]), ",",
-                  StampText(run->stamps[1]), "]");
+                  ",\"sm_clock_mhz\":", Number(run->sm_clock_mhz),
+                  ",\"blocked\":", Truth(run->blocked), ",\"gave_up\":", run->gave_up,
+                  ",\"stamps\":[", StampText(run->stamps[0]), ",", StampText(run->stamps[1]), "]");
   Put("sample", fields);
 }
 

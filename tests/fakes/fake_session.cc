@@ -345,11 +345,12 @@ absl::Status FakeSession::Measure(const worker::v1::Measure& request) {
       worker::v1::Reply reply;
       reply.mutable_sample()->set_index(index);
       reply.mutable_sample()->set_round(round);
-      const bool can_be_held = script_.unheld_index >= 0 && script_.unheld_index != index;
-      const bool held = can_be_held || script_.unheld_from < 0 || round < script_.unheld_from;
-      reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(request) + (held ? 0 : 1000) +
+      const bool can_be_blocked = script_.unblocked_index >= 0 && script_.unblocked_index != index;
+      const bool blocked =
+          can_be_blocked || script_.unblocked_from < 0 || round < script_.unblocked_from;
+      reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(request) + (blocked ? 0 : 1000) +
                                          static_cast<double>(random() % 100) / 200);
-      if (script_.protocol_minor >= 4) reply.mutable_sample()->set_held(held);
+      if (script_.protocol_minor >= 4) reply.mutable_sample()->set_blocked(blocked);
       const bool slow = script_.slow_host < 0 || script_.slow_host == index;
       reply.mutable_sample()->set_host_us(slow ? script_.host_us : 0);
       reply.mutable_sample()->set_sm_clock_mhz(1755);

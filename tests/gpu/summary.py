@@ -5,7 +5,7 @@ usage: summary.py TUNINGS.DB [TRACE]
 
 One line of tab-separated fields for each tuning, under a heading; then one for
 each candidate that is quarantined. Of a trace (server/worker/TRACE.md): samples
-of the problem that were taken without a hold, and without a clock, of how many;
+of the problem that were taken without a blocking kernel, and without a clock, of how many;
 then one line for each reason why candidates could not be captured.
 """
 
@@ -20,7 +20,7 @@ CAPTURED, NOT_CAPTURED = 1, 2
 LAUNCHES = {1: "eager", 2: "graph"}
 CACHE_STATES = {1: "cold", 2: "input_hot", 3: "hot"}
 FIELDS = ["problem", "raced", "timed", "compared", "captured", "not_captured", "quarantined", "largest_error",
-          "lowest_mhz", "highest_mhz", "largest_host_us", "other_ways", "unheld", "without_clock", "samples"]
+          "lowest_mhz", "highest_mhz", "largest_host_us", "other_ways", "unblocked", "without_clock", "samples"]
 PACKED_VERSIONS = (1, 2)
 TRACE_VERSION = 1
 
@@ -128,17 +128,17 @@ class Trace:
                 raise SystemExit("summary.py: the trace is of another version")
             if line["kind"] == "problem":
                 problems[line["pid"]] = line["problem"]
-            if line["kind"] == "sample" and "held" in line:
+            if line["kind"] == "sample" and "blocked" in line:
                 counts = self.samples[problems.get(line["pid"])]
                 counts["samples"] += 1
-                counts["unheld"] += not line["held"]
+                counts["unblocked"] += not line["blocked"]
                 counts["without_clock"] += not line["sm_clock_mhz"]
             if line["kind"] == "check" and line.get("capture") == "no":
                 self.refusals[line["capture_refusal"]] += 1
 
     def fields(self, problem):
         counts = self.samples.get(problem)
-        return [str(counts[name]) if counts else "-" for name in ("unheld", "without_clock", "samples")]
+        return [str(counts[name]) if counts else "-" for name in ("unblocked", "without_clock", "samples")]
 
 
 def lines(database, trace):

@@ -133,9 +133,9 @@ def test_the_summary_counts_what_a_trace_says():
     spec = importlib.util.spec_from_file_location("summary", ROOT / "tests/gpu/summary.py")
     summary = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(summary)
-    sample = {"kind": "sample", "held": True, "sm_clock_mhz": 1755}
+    sample = {"kind": "sample", "blocked": True, "sm_clock_mhz": 1755}
     lines = [{"kind": "worker", "trace": 1, "pid": 7}, {"kind": "problem", "pid": 7, "problem": "a"},
-             {"kind": "problem", "pid": 8, "problem": "b"}, {"pid": 7, **sample}, {"pid": 7, **sample, "held": False},
+             {"kind": "problem", "pid": 8, "problem": "b"}, {"pid": 7, **sample}, {"pid": 7, **sample, "blocked": False},
              {"pid": 8, **sample, "sm_clock_mhz": 0}, {"kind": "sample", "pid": 8, "failure": "it fell over"},
              {"kind": "check", "pid": 8, "capture": "no", "capture_refusal": "not permitted"}]  # fmt: skip
     trace = summary.Trace([*map(json.dumps, lines), '{"kind": "sam'])

@@ -47,15 +47,15 @@ void* CudaStream::OnDevice(const volatile void* field) const {
   return static_cast<char*>(shared_on_device_) + offset;
 }
 
-absl::Status CudaStream::Hold(absl::Duration limit) {
+absl::Status CudaStream::Block(absl::Duration limit) {
   shared_->open = 0;
   shared_->gave_up = 0;
   for (int place = 0; place < kStamps; ++place) {
     shared_->stamps[place].timer_ns = 0;
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return kernels_->Hold(OnDevice(&shared_->open),
-                        static_cast<uint64_t>(absl::ToInt64Nanoseconds(limit)));
+  return kernels_->Block(OnDevice(&shared_->open),
+                         static_cast<uint64_t>(absl::ToInt64Nanoseconds(limit)));
 }
 
 void CudaStream::Release() {

@@ -22,7 +22,7 @@ class CudaStream : public timing::TimedStream {
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
-  absl::Status Hold(absl::Duration limit) override;
+  absl::Status Block(absl::Duration limit) override;
   void Release() override;
   absl::Status Synchronize() override;
   bool GaveUp() const override;

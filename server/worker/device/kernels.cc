@@ -32,7 +32,7 @@ struct Kernels::Driver {
   decltype(&::cuLaunchKernel) launch_kernel = nullptr;
 
   CUmodule module = nullptr;
-  CUfunction hold = nullptr;
+  CUfunction blocking = nullptr;
   CUfunction stamp = nullptr;
   CUfunction sweep = nullptr;
   CUfunction gather = nullptr;
@@ -78,7 +78,7 @@ struct Kernels::Driver {
       module = nullptr;
       return Check(loaded, absl::StrCat("compile the timer's kernels: ", log.data()));
     }
-    for (const auto& [name, function] : {std::pair{"convtune_hold", &hold},
+    for (const auto& [name, function] : {std::pair{"convtune_blocking", &blocking},
                                          {"convtune_stamp", &stamp},
                                          {"convtune_sweep", &sweep},
                                          {"convtune_gather", &gather},
@@ -117,23 +117,23 @@ absl::Status Kernels::Init() {
 absl::Status Kernels::RunEachOnce() {
   constexpr int64_t kBytes = 1024;
   ASSIGN_OR_RETURN(const DeviceBuffer buffer, DeviceBuffer::Allocate(kBytes));
-  // Offsets of 0, and a gate that is closed: its limit of 0 ends the hold.
+  // Offsets of 0, and a gate that is closed: its limit of 0 ends the blocking kernel.
   RETURN_IF_ERROR(
       cudnn::ToStatus(cudaMemsetAsync(buffer.data(), 0, kBytes, stream_), "clear memory"));
   char* const half = static_cast<char*>(buffer.data()) + kBytes / 2;
   RETURN_IF_ERROR(Scan(half, 1, 1, 0xFF, buffer.data()));
   RETURN_IF_ERROR(Gather(half, buffer.data(), 1, 1, half + 8));
   RETURN_IF_ERROR(Sweep(buffer.data(), kBytes));
-  RETURN_IF_ERROR(Hold(buffer.data(), 0));
+  RETURN_IF_ERROR(Block(buffer.data(), 0));
   RETURN_IF_ERROR(PutStamp(half));
   return cudnn::ToStatus(cudaStreamSynchronize(stream_), "run the timer's kernels");
 }
 
-absl::Status Kernels::Hold(void* gate, uint64_t limit_ns) {
+absl::Status Kernels::Block(void* gate, uint64_t limit_ns) {
   std::array<void*, 2> arguments = {&gate, &limit_ns};
-  return driver_->Check(driver_->launch_kernel(driver_->hold, 1, 1, 1, 1, 1, 1, 0, stream_,
+  return driver_->Check(driver_->launch_kernel(driver_->blocking, 1, 1, 1, 1, 1, 1, 0, stream_,
                                                arguments.data(), nullptr),
-                        "hold the stream");
+                        "block the stream");
 }
 
 absl::Status Kernels::PutStamp(void* stamp) {

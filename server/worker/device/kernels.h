@@ -31,7 +31,7 @@ class Kernels {
 
   // `gate`: two 32-bit words; the kernel ends when the first is not 0, or sets
   // the second after `limit_ns` nanoseconds.
-  absl::Status Hold(void* gate, uint64_t limit_ns);
+  absl::Status Block(void* gate, uint64_t limit_ns);
   // `stamp`: a Stamp, aligned to 16 bytes.
   absl::Status PutStamp(void* stamp);
   // Reads `bytes`, but for a rest of less than 16, into the L2 cache. `data` is

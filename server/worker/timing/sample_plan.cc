@@ -11,8 +11,8 @@ constexpr double kPreparationHostUs = 20.0;  // flush, events
 constexpr uint64_t kShortestWindowNs = 5000;
 constexpr double kHopelessUs = 50'000;
 constexpr double kHopelessFactor = 10;
-constexpr absl::Duration kShortestHold = absl::Milliseconds(200);
-constexpr absl::Duration kLongestHold = absl::Seconds(2);
+constexpr absl::Duration kShortestTimeout = absl::Milliseconds(200);
+constexpr absl::Duration kLongestTimeout = absl::Seconds(2);
 
 }  // namespace
 
@@ -24,8 +24,8 @@ SamplePlan PlanSample(const Expectation& expected) {
   }
   const double host_us = std::isfinite(expected.host_us) ? std::max(0.0, expected.host_us) : 0.0;
   const double queueing_us = plan.runs * (host_us + kPreparationHostUs);
-  plan.hold_limit =
-      std::clamp(absl::Microseconds(std::min(queueing_us, 1e9) * 50), kShortestHold, kLongestHold);
+  plan.block_timeout = std::clamp(absl::Microseconds(std::min(queueing_us, 1e9) * 50),
+                                  kShortestTimeout, kLongestTimeout);
   return plan;
 }
 

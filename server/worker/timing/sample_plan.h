@@ -16,12 +16,12 @@ struct Expectation {
 };
 
 struct SamplePlan {
-  int runs = 1;               // behind one hold; their mean is the sample
-  absl::Duration hold_limit;  // after which the stream goes on by itself
+  int runs = 1;                  // behind one blocking kernel; their mean is the sample
+  absl::Duration block_timeout;  // after which the stream goes on by itself
 };
 
-// Most runs behind one hold. A stream takes about a thousand launches before
-// the next one waits, which would never end behind a hold; a run is at most 16
+// Most runs behind one blocking kernel. A stream takes about a thousand launches before
+// the next one waits, which would never end behind a blocking kernel; a run is at most 16
 // of them or so, preparation included.
 inline constexpr int kMostRuns = 16;
 
@@ -30,12 +30,12 @@ inline constexpr int kMostRuns = 16;
 // leaves the host 50 times what it is expected to need for queueing.
 SamplePlan PlanSample(const Expectation& expected);
 
-// A HoldPolicy says whether a worker puts work behind a blocking kernel. One
+// A BlockingPolicy says whether a worker puts work behind a blocking kernel. One
 // that gave up costs its limit, so a candidate whose blocking kernels gave up is
 // timed without one from then on; after three such candidates in a row the
 // reason lies with the worker, as under a profiler, and no more are tried.
 // Not thread-safe.
-class HoldPolicy {
+class BlockingPolicy {
  public:
   static constexpr int kAttempts = 2;
   static constexpr int kGiveUpsInARow = 3;
@@ -48,7 +48,7 @@ class HoldPolicy {
   // up before, or did not; 0: none.
   int Attempts(bool gave_up_before) const { return disabled() || gave_up_before ? 0 : kAttempts; }
   // A sample that was worth attempts was taken behind a blocking kernel, or not.
-  void Took(bool held) { in_a_row_ = disabled() ? kGiveUpsInARow : held ? 0 : in_a_row_ + 1; }
+  void Took(bool blocked) { in_a_row_ = disabled() ? kGiveUpsInARow : blocked ? 0 : in_a_row_ + 1; }
 
  private:
   int in_a_row_ = 0;  // candidates whose blocking kernels gave up

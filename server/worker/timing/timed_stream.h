@@ -23,11 +23,11 @@ class TimedStream {
 
   // Holds what is put on the stream from here on until Release(), or until
   // `limit` has passed on the GPU. REQUIRES: nothing is on the stream.
-  virtual absl::Status Hold(absl::Duration limit) = 0;
+  virtual absl::Status Block(absl::Duration limit) = 0;
   virtual void Release() = 0;
   // Waits until the stream is empty.
   virtual absl::Status Synchronize() = 0;
-  // True if the last hold ended by its limit. REQUIRES: Synchronize() since.
+  // True if the last blocking kernel ended by its limit. REQUIRES: Synchronize() since.
   virtual bool GaveUp() const = 0;
 
   // `place` is below kStamps. A stamp that was not put is {0, 0}.

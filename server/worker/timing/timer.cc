@@ -16,8 +16,8 @@ double MicrosSince(SteadyClock::time_point start) {
 }  // namespace
 
 absl::StatusOr<TimedRun> Timer::Time(const TimedWork& work) {
-  for (int attempt = 0; attempt <= work.holds; ++attempt) {
-    ASSIGN_OR_RETURN(std::optional<TimedRun> run, TryOnce(work, attempt < work.holds));
+  for (int attempt = 0; attempt <= work.block_attempts; ++attempt) {
+    ASSIGN_OR_RETURN(std::optional<TimedRun> run, TryOnce(work, attempt < work.block_attempts));
     if (run.has_value()) {
       run->gave_up = attempt;
       return *run;
@@ -26,22 +26,22 @@ absl::StatusOr<TimedRun> Timer::Time(const TimedWork& work) {
   return absl::InternalError("the GPU's events say that the run took no time");
 }
 
-absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bool hold) {
+absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bool block) {
   const SamplePlan plan = PlanSample(work.expected);
   RETURN_IF_ERROR(stream_->Synchronize());
-  if (hold) {
-    RETURN_IF_ERROR(stream_->Hold(plan.hold_limit));
+  if (block) {
+    RETURN_IF_ERROR(stream_->Block(plan.block_timeout));
   }
   TimedRun run;
   const absl::Status queued = Queue(work, plan.runs, &run.host_us);
-  // Whatever happened: nothing may stay held.
-  if (hold) {
+  // Whatever happened: nothing may stay blocked.
+  if (block) {
     stream_->Release();
   }
   const absl::Status ended = stream_->Synchronize();
   RETURN_IF_ERROR(queued);
   RETURN_IF_ERROR(ended);
-  if (hold && stream_->GaveUp()) {
+  if (block && stream_->GaveUp()) {
     return std::nullopt;
   }
   for (int i = 0; i < plan.runs; ++i) {
@@ -51,11 +51,11 @@ absl::StatusOr<std::optional<TimedRun>> Timer::TryOnce(const TimedWork& work, bo
   if (!IsPlausible(run.gpu_us, run.host_us)) {
     return std::nullopt;
   }
-  if (hold) {
+  if (block) {
     run.stamps = {stream_->ReadStamp(0), stream_->ReadStamp(1)};
     run.sm_clock_mhz = SmClockMhz(run.stamps[0], run.stamps[1]);
   }
-  run.held = hold;
+  run.blocked = block;
   run.runs = plan.runs;
   return run;
 }

@@ -28,9 +28,9 @@ struct TimedWork {
   // What the layer before wrote, in the order in which it is read.
   std::vector<MemorySpan> inputs;
   Expectation expected;
-  // Attempts behind a hold; 0 for work that cannot be launched onto a held
-  // stream.
-  int holds = HoldPolicy::kAttempts;
+  // Attempts behind a blocking kernel; 0 for work that cannot be launched behind a
+  // blocked stream.
+  int block_attempts = BlockingPolicy::kAttempts;
 };
 
 // Not thread-safe.
@@ -41,15 +41,15 @@ class Timer {
 
   // A sample: the mean over a few runs of the work, each of which finds the
   // caches in the state asked for; waits for their end. They are queued while
-  // the stream is held, so that the time of launching is not in the GPU's. A
-  // sample whose hold reached its limit is thrown away: the work waits for the
+  // the stream is blocked, so that the time of launching is not in the GPU's. A
+  // sample whose blocking kernel reached its limit is thrown away: the work waits for the
   // GPU as it is launched, or the host was kept from launching. After
-  // `work.holds` of them it is timed without a hold, and TimedRun::held is
+  // `work.block_attempts` of them it is timed without a blocking kernel, and TimedRun::blocked is
   // false. Errors are those of the launch and of the work.
   absl::StatusOr<TimedRun> Time(const TimedWork& work);
 
  private:
-  absl::StatusOr<std::optional<TimedRun>> TryOnce(const TimedWork& work, bool hold);
+  absl::StatusOr<std::optional<TimedRun>> TryOnce(const TimedWork& work, bool block);
   absl::Status Queue(const TimedWork& work, int runs, double* host_us);
   absl::Status PrepareCaches(const TimedWork& work);
 

@@ -25,7 +25,7 @@ constexpr double kLeastColdRatio = 1.3;
 constexpr double kLeastFlushBytesPerSecond = 1e12;
 constexpr double kMostFlushBytesPerSecond = 6e12;
 
-constexpr absl::Duration kHoldLimit = absl::Milliseconds(200);
+constexpr absl::Duration kBlockTimeout = absl::Milliseconds(200);
 // A delay is as long as the shortest of these: a host that is kept from
 // launching makes it longer, nothing makes it shorter.
 constexpr int kDelays = 10;
@@ -47,11 +47,11 @@ std::string Rounded(double value) { return absl::StrFormat("%.4g", value); }
 
 constexpr uint32_t Bit(SelfCheckBit bit) { return static_cast<uint32_t>(bit); }
 
-absl::StatusOr<HoldReading> ReadHold(SelfCheckDevice* card) {
+absl::StatusOr<BlockReading> ReadBlock(SelfCheckDevice* card) {
   timing::TimedStream& stream = *card->stream();
   ASSIGN_OR_RETURN(const timing::MemorySpan memory, card->Memory());
   RETURN_IF_ERROR(stream.Synchronize());
-  RETURN_IF_ERROR(stream.Hold(kHoldLimit));
+  RETURN_IF_ERROR(stream.Block(kBlockTimeout));
   const SteadyClock::time_point queued = SteadyClock::now();
   const auto queue = [&]() -> absl::Status {
     RETURN_IF_ERROR(stream.Record(0));
@@ -60,9 +60,9 @@ absl::StatusOr<HoldReading> ReadHold(SelfCheckDevice* card) {
   };
   const absl::Status status = queue();
   if (status.ok()) absl::SleepFor(kReleaseAfter);
-  HoldReading reading;
+  BlockReading reading;
   reading.waited_us = MicrosSince(queued);
-  // Whatever happened: nothing may stay held.
+  // Whatever happened: nothing may stay blocked.
   stream.Release();
   RETURN_IF_ERROR(stream.Synchronize());
   RETURN_IF_ERROR(status);
@@ -76,7 +76,7 @@ absl::StatusOr<double> TimeDelay(absl::Duration limit, timing::TimedStream* stre
   for (int i = 0; i < kDelays; ++i) {
     RETURN_IF_ERROR(stream->Synchronize());
     RETURN_IF_ERROR(stream->Record(0));
-    RETURN_IF_ERROR(stream->Hold(limit));
+    RETURN_IF_ERROR(stream->Block(limit));
     RETURN_IF_ERROR(stream->Record(1));
     RETURN_IF_ERROR(stream->Synchronize());
     ASSIGN_OR_RETURN(const double us, stream->ElapsedUs(0, 1));
@@ -157,7 +157,7 @@ absl::StatusOr<CacheReading> ReadCaches(bool blocking_kernel, SelfCheckDevice* c
   reading.flush_bytes = card->flush_bytes();
   if (reading.flush_bytes <= 0) return absl::InternalError("the size of the L2 cache is not known");
   timing::TimedWork work;
-  work.holds = blocking_kernel ? timing::HoldPolicy::kAttempts : 0;
+  work.block_attempts = blocking_kernel ? timing::BlockingPolicy::kAttempts : 0;
   work.expected.gpu_us = 10;
   work.launch = [&] { return stream->Read(memory.data, memory.bytes); };
   work.cache_state = CacheState::kHot;
@@ -186,7 +186,7 @@ absl::StatusOr<std::string> TryChecker(bool exact, SelfCheckDevice* card) {
   return why.empty() ? why : absl::StrCat("after a capture that failed: ", why);
 }
 
-std::string Describe(const HoldReading& reading) {
+std::string Describe(const BlockReading& reading) {
   return absl::StrCat("waited ", Rounded(reading.waited_us), " us, then read for ",
                       Rounded(reading.read_us), " us");
 }
@@ -218,7 +218,7 @@ class Run {
     check_.known = true;
     RETURN_IF_ERROR(Step(
         Bit(SelfCheckBit::kBlockingKernel), "blocking kernel",
-        [this] { return Judge(ReadHold(card_)); }, &check_.blocking_kernel));
+        [this] { return Judge(ReadBlock(card_)); }, &check_.blocking_kernel));
     RETURN_IF_ERROR(Step(
         Bit(SelfCheckBit::kClock), "clock", [this] { return Judge(ReadClock(card_)); },
         &check_.clock));
@@ -278,7 +278,7 @@ class Run {
 
 }  // namespace
 
-std::string FaultOf(const HoldReading& reading) {
+std::string FaultOf(const BlockReading& reading) {
   if (reading.gave_up) return "it gave up before it was released";
   // Written so that what is no number fails.
   if (!(reading.read_us > 0 && reading.read_us < reading.waited_us / 2)) {

@@ -18,7 +18,7 @@
 namespace convtune::worker::verify {
 
 // A read of memory behind a blocking kernel that was released after a while.
-struct HoldReading {
+struct BlockReading {
   bool gave_up = false;
   double waited_us = 0;  // from when it was queued to the release, by the host
   double read_us = 0;    // its own time, by events
@@ -52,7 +52,7 @@ inline constexpr absl::Duration kClockWindow = absl::Milliseconds(50);
 inline constexpr int64_t kCacheBytes = int64_t{16} << 20;
 
 // Why the instrument does not work; empty if it does.
-std::string FaultOf(const HoldReading& reading);
+std::string FaultOf(const BlockReading& reading);
 std::string FaultOf(const ClockReading& reading);
 std::string FaultOf(const CacheReading& reading);
 // Of a known convolution, whose result is right to the last bit or wrong.

@@ -71,7 +71,7 @@ TEST(RoundRatiosTest, CountsCyclesWhereBothClocksAreKnown) {
   EXPECT_THAT(RoundRatiosInCycles(a, b), ElementsAre(1, 1.5, 1.5, 1.5));
 }
 
-TEST(RoundRatiosTest, ComparesHeldRunsWithHeldRunsOnly) {
+TEST(RoundRatiosTest, ComparesBlockedRunsWithBlockedRunsOnly) {
   const Series a = {{3, 0, true}, {3, 0, false}, {4, 0, false}, {5, 0, true}};
   const Series b = {{1, 0, true}, {1, 0, true}, {1, 0, false}, {1, 0, false}};
   EXPECT_THAT(RoundRatios(a, b), ElementsAre(3, 4));

@@ -55,21 +55,21 @@ TEST(DiscardSlowClocksTest, WithoutClocksNothingIsDropped) {
   EXPECT_EQ(DiscardSlowClocks(&series), 0);
 }
 
-// 'h' is a held run, 'u' one that was not, '.' none.
+// 'h' is a blocked run, 'u' one that was not, '.' none.
 Series OfKinds(const std::string& kinds) {
   Series series;
   for (const char kind : kinds) series.push_back({kind == '.' ? 0.0 : 10.0, 0, kind != 'u'});
   return series;
 }
 
-TEST(CountsHeldTest, GoesByMostRunsOfACandidateAndMostCandidates) {
-  EXPECT_TRUE(CountsHeld(OfKinds("hhu.")));
-  EXPECT_TRUE(CountsHeld(OfKinds("hu")));
-  EXPECT_FALSE(CountsHeld(OfKinds("huu")));
-  EXPECT_TRUE(CountsHeld(Series()));
+TEST(CountsBlockedTest, GoesByMostRunsOfACandidateAndMostCandidates) {
+  EXPECT_TRUE(CountsBlocked(OfKinds("hhu.")));
+  EXPECT_TRUE(CountsBlocked(OfKinds("hu")));
+  EXPECT_FALSE(CountsBlocked(OfKinds("huu")));
+  EXPECT_TRUE(CountsBlocked(Series()));
   // One candidate without a run has no vote.
-  EXPECT_FALSE(CountsHeld({OfKinds("uuuu"), OfKinds("uu"), OfKinds("hh"), OfKinds("...")}));
-  EXPECT_TRUE(CountsHeld({OfKinds("uuuu"), OfKinds("hh")}));
+  EXPECT_FALSE(CountsBlocked({OfKinds("uuuu"), OfKinds("uu"), OfKinds("hh"), OfKinds("...")}));
+  EXPECT_TRUE(CountsBlocked({OfKinds("uuuu"), OfKinds("hh")}));
 }
 
 TEST(DiscardOtherKindTest, NoSeriesIsLeftWithBoth) {

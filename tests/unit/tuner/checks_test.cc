@@ -352,7 +352,7 @@ TEST_F(ChecksTest, OnRequestFinalistsAreTimedInAllWays) {
 }
 
 TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
-  Start("candidates=2;unheld_from=9");
+  Start("candidates=2;unblocked_from=9");
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   const Candidate winner = Tuned().candidates[0];
   ASSERT_FALSE(winner.other_times.empty());
@@ -362,7 +362,7 @@ TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
   }
   tuner_->Drain(absl::Now());
   options_.devices.clear();
-  Start("candidates=2;unheld_from=6");
+  Start("candidates=2;unblocked_from=6");
   EXPECT_EQ(Tune({Problem(1)}, /*force=*/true).state, jobs::JobState::kSucceeded);
   const Candidate again = Tuned().candidates[0];
   ASSERT_FALSE(again.other_times.empty());
@@ -373,7 +373,7 @@ TEST_F(ChecksTest, SamplesWithAndWithoutAHoldAreNotMixed) {
 }
 
 TEST_F(ChecksTest, WhoseSamplesDoNotCompareWithTheOthersIsNoAnswer) {
-  Start("candidates=4;unheld_from=0;unheld_index=2");
+  Start("candidates=4;unblocked_from=0;unblocked_index=2");
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   for (const Candidate& candidate : Tuned().candidates) {
     if (ToText(candidate.id) == "graph:eng2,k2=2") {
@@ -388,7 +388,7 @@ TEST_F(ChecksTest, WhoseSamplesDoNotCompareWithTheOthersIsNoAnswer) {
 }
 
 TEST_F(ChecksTest, WhereNothingCanBeHeldAllAreComparedWithoutAHold) {
-  Start("candidates=4;unheld_from=0");
+  Start("candidates=4;unblocked_from=0");
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
   for (const Candidate& candidate : Tuned().candidates) {
     EXPECT_TRUE(candidate.timed());

@@ -72,7 +72,7 @@ class FakeBackend : public Backend {
   int64_t hot_ns_between_looks = 0;
   int64_t capped_ns_between_looks = 0;
   bool has_gpu_ = true;
-  bool holds = true;
+  bool blocks = true;
 
  private:
   Environment environment_;
@@ -119,7 +119,7 @@ class FakeProblem : public BackendProblem {
     }
     --candidate.runs_until_failure;
     TimedRun run = {static_cast<double>(engine), 0.5, 1755};
-    run.held = backend_->holds;
+    run.blocked = backend_->blocks;
     return run;
   }
 

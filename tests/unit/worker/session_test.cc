@@ -246,23 +246,23 @@ TEST_F(SessionTest, MeasureSendsSamplesAndFailures) {
   EXPECT_EQ(replies[2].sample().gpu_us(), 5.0);
   EXPECT_EQ(replies[2].sample().host_us(), 0.5);
   EXPECT_EQ(replies[2].sample().sm_clock_mhz(), 1755);
-  EXPECT_TRUE(replies[2].sample().held());
+  EXPECT_TRUE(replies[2].sample().blocked());
   EXPECT_EQ(replies[4].sample().index(), 1);
   EXPECT_EQ(replies[4].sample().error_message(), "it fell over");
-  EXPECT_FALSE(replies[4].sample().has_held());
+  EXPECT_FALSE(replies[4].sample().has_blocked());
   EXPECT_TRUE(replies[5].has_conditions());
   EXPECT_TRUE(replies[6].outcome().ok());
 }
 
-TEST_F(SessionTest, MeasureSaysWhatWasNotHeld) {
+TEST_F(SessionTest, MeasureSaysWhatWasNotBlocked) {
   backend_.Add(5);
-  backend_.holds = false;
+  backend_.blocks = false;
   Hello();
   Open();
   Prepare({0});
   const auto replies = Measure({0});
-  EXPECT_TRUE(replies[2].sample().has_held());
-  EXPECT_FALSE(replies[2].sample().held());
+  EXPECT_TRUE(replies[2].sample().has_blocked());
+  EXPECT_FALSE(replies[2].sample().blocked());
 }
 
 TEST_F(SessionTest, WhatKeptTheClocksDownWhileMeasuringIsSaidAfterwards) {

@@ -134,7 +134,7 @@ TEST_F(TraceTest, WhatWasGivenUpHasNoSecondRun) {
 
 TEST_F(TraceTest, ASampleHasWhatTheTimerSaw) {
   TimedRun run = {123456.75, 2.5, 1500};
-  run.held = true;
+  run.blocked = true;
   run.runs = 16;
   run.gave_up = 1;
   run.stamps = {{{1'000'000, 1000}, {1'100'000, 151'000}}};
@@ -151,7 +151,7 @@ TEST_F(TraceTest, ASampleHasWhatTheTimerSaw) {
   EXPECT_EQ(line["gpu_us"].number_value(), 123456.75);
   EXPECT_EQ(line["host_us"].number_value(), 2.5);
   EXPECT_EQ(line["sm_clock_mhz"].number_value(), 1500);
-  EXPECT_TRUE(line["held"].bool_value());
+  EXPECT_TRUE(line["blocked"].bool_value());
   EXPECT_EQ(line["gave_up"].number_value(), 1);
   const auto& stamps = line["stamps"].list_value().values();
   ASSERT_EQ(stamps.size(), 2);

@@ -62,7 +62,7 @@ TEST_F(StaleErrorsTest, AFirstFailureOfASampleIsTriedOnceMore) {
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_DOUBLE_EQ(run->gpu_us, 100);
   EXPECT_THAT(calls_, ElementsAre("a", "clear", "a"));
-  EXPECT_FALSE(stream.held);
+  EXPECT_FALSE(stream.blocked);
 }
 
 TEST_F(StaleErrorsTest, WhatFailsTwiceHasFailed) {

@@ -18,7 +18,7 @@ TEST(KernelsTest, TextIsForEveryCardThatCudnnKnows) {
   const std::string text = kKernelsPtx;
   EXPECT_THAT(text, HasSubstr(".version 5.0"));
   EXPECT_THAT(text, HasSubstr(".target sm_50"));
-  for (const char* name : {"hold", "stamp", "sweep", "gather", "scan"}) {
+  for (const char* name : {"blocking", "stamp", "sweep", "gather", "scan"}) {
     EXPECT_THAT(text, HasSubstr(absl::StrCat(".visible .entry convtune_", name, "(")));
   }
 }

@@ -11,20 +11,20 @@ namespace convtune::worker::timing {
 
 class FakeTimedStream : public TimedStream {
  public:
-  absl::Status Hold(absl::Duration limit) override {
-    calls.push_back("hold");
+  absl::Status Block(absl::Duration limit) override {
+    calls.push_back("block");
     limits.push_back(limit);
-    held = true;
+    blocked = true;
     return absl::OkStatus();
   }
   void Release() override {
     calls.push_back("release");
-    held = false;
+    blocked = false;
   }
   absl::Status Synchronize() override {
     calls.push_back("wait");
-    waited_while_held |= held;
-    return held ? absl::InternalError("it would wait for ever") : wait_status;
+    waited_while_blocked |= blocked;
+    return blocked ? absl::InternalError("it would wait for ever") : wait_status;
   }
   bool GaveUp() const override {
     return !give_ups.empty() && limits.size() <= give_ups.size() && give_ups[limits.size() - 1];
@@ -46,10 +46,10 @@ class FakeTimedStream : public TimedStream {
   }
 
   std::vector<std::string> calls;
-  std::vector<absl::Duration> limits;  // of the holds
-  std::vector<bool> give_ups;          // of the holds
-  bool held = false;
-  bool waited_while_held = false;
+  std::vector<absl::Duration> limits;  // of the blocking kernels
+  std::vector<bool> give_ups;          // of the blocking kernels
+  bool blocked = false;
+  bool waited_while_blocked = false;
   absl::Status wait_status;
   Stamp stamps[kStamps] = {{1'000'000, 1000}, {1'100'000, 1000 + 150'000}};
   double elapsed_us = 100;

@@ -33,19 +33,19 @@ TEST(IsHopelessTest, TheLaunchOfAFirstRunDoesNotCountSinceItMayHaveLoadedCode) {
   EXPECT_TRUE(IsHopeless({400'000, 300'000}, 100));
 }
 
-TEST(PlanSampleTest, TheHoldLastsFiftyTimesWhatQueueingIsExpectedToTake) {
-  EXPECT_EQ(PlanSample({1, 1000}).hold_limit, absl::Microseconds(16 * 1020 * 50));
+TEST(PlanSampleTest, TheTimeoutLastsFiftyTimesWhatQueueingIsExpectedToTake) {
+  EXPECT_EQ(PlanSample({1, 1000}).block_timeout, absl::Microseconds(16 * 1020 * 50));
 }
 
-TEST(PlanSampleTest, TheHoldIsNeitherShortNorLong) {
-  EXPECT_EQ(PlanSample({}).hold_limit, absl::Milliseconds(200));
-  EXPECT_EQ(PlanSample({1, 1e12}).hold_limit, absl::Seconds(2));
+TEST(PlanSampleTest, TheTimeoutIsNeitherShortNorLong) {
+  EXPECT_EQ(PlanSample({}).block_timeout, absl::Milliseconds(200));
+  EXPECT_EQ(PlanSample({1, 1e12}).block_timeout, absl::Seconds(2));
 }
 
 TEST(PlanSampleTest, NonsenseIsUnknown) {
   const double nan = std::nan("");
   EXPECT_EQ(PlanSample({nan, nan}).runs, 1);
-  EXPECT_EQ(PlanSample({nan, nan}).hold_limit, absl::Milliseconds(200));
+  EXPECT_EQ(PlanSample({nan, nan}).block_timeout, absl::Milliseconds(200));
 }
 
 TEST(SmClockTest, IsCyclesByTime) {
@@ -83,39 +83,39 @@ TEST(IsPlausibleTest, RefusesWhatIsNoTime) {
   EXPECT_FALSE(IsPlausible(1, std::numeric_limits<double>::infinity()));
 }
 
-TEST(HoldPolicyTest, ACandidateWhoseBlockingKernelsGaveUpIsTimedWithoutOne) {
-  HoldPolicy policy;
+TEST(BlockingPolicyTest, ACandidateWhoseBlockingKernelsGaveUpIsTimedWithoutOne) {
+  BlockingPolicy policy;
   EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
-  policy.Took(/*held=*/false);
+  policy.Took(/*blocked=*/false);
   EXPECT_EQ(policy.Attempts(/*gave_up_before=*/true), 0);
   EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
 }
 
-TEST(HoldPolicyTest, AfterThreeCandidatesInARowNoneIsTried) {
-  HoldPolicy policy;
-  policy.Took(/*held=*/false);
-  policy.Took(/*held=*/false);
+TEST(BlockingPolicyTest, AfterThreeCandidatesInARowNoneIsTried) {
+  BlockingPolicy policy;
+  policy.Took(/*blocked=*/false);
+  policy.Took(/*blocked=*/false);
   EXPECT_FALSE(policy.disabled());
-  policy.Took(/*held=*/false);
+  policy.Took(/*blocked=*/false);
   EXPECT_TRUE(policy.disabled());
   EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 0);
 }
 
-TEST(HoldPolicyTest, OneThatWorkedBetweenThemIsAProofThatTheyWork) {
-  HoldPolicy policy;
+TEST(BlockingPolicyTest, OneThatWorkedBetweenThemIsAProofThatTheyWork) {
+  BlockingPolicy policy;
   for (int i = 0; i < 10; ++i) {
-    policy.Took(/*held=*/false);
-    policy.Took(/*held=*/false);
-    policy.Took(/*held=*/true);
+    policy.Took(/*blocked=*/false);
+    policy.Took(/*blocked=*/false);
+    policy.Took(/*blocked=*/true);
   }
   EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 2);
 }
 
-TEST(HoldPolicyTest, WhatTheSelfCheckFoundBrokenIsNotTried) {
-  HoldPolicy policy;
+TEST(BlockingPolicyTest, WhatTheSelfCheckFoundBrokenIsNotTried) {
+  BlockingPolicy policy;
   policy.Disable();
   EXPECT_EQ(policy.Attempts(/*gave_up_before=*/false), 0);
-  policy.Took(/*held=*/true);
+  policy.Took(/*blocked=*/true);
   EXPECT_TRUE(policy.disabled());
 }
 

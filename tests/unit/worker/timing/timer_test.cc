@@ -26,24 +26,24 @@ class TimerTest : public testing::Test {
   TimedWork work_;
 };
 
-TEST_F(TimerTest, QueuesEverythingBehindAHold) {
+TEST_F(TimerTest, QueuesEverythingBehindABlockingKernel) {
   ASSERT_TRUE(timer_.Time(work_).ok());
-  EXPECT_THAT(stream_.calls, ElementsAre("wait", "hold", "stamp 0", "flush", "read 640", "event 0",
+  EXPECT_THAT(stream_.calls, ElementsAre("wait", "block", "stamp 0", "flush", "read 640", "event 0",
                                          "launch", "event 1", "stamp 1", "release", "wait"));
-  EXPECT_FALSE(stream_.waited_while_held);
+  EXPECT_FALSE(stream_.waited_while_blocked);
 }
 
 TEST_F(TimerTest, ColdReadsNoInput) {
   work_.cache_state = CacheState::kCold;
   ASSERT_TRUE(timer_.Time(work_).ok());
-  EXPECT_THAT(stream_.calls, ElementsAre("wait", "hold", "stamp 0", "flush", "event 0", "launch",
+  EXPECT_THAT(stream_.calls, ElementsAre("wait", "block", "stamp 0", "flush", "event 0", "launch",
                                          "event 1", "stamp 1", "release", "wait"));
 }
 
 TEST_F(TimerTest, HotRunsOnceBeforeAndFlushesNothing) {
   work_.cache_state = CacheState::kHot;
   ASSERT_TRUE(timer_.Time(work_).ok());
-  EXPECT_THAT(stream_.calls, ElementsAre("wait", "hold", "launch", "stamp 0", "event 0", "launch",
+  EXPECT_THAT(stream_.calls, ElementsAre("wait", "block", "launch", "stamp 0", "event 0", "launch",
                                          "event 1", "stamp 1", "release", "wait"));
 }
 
@@ -53,7 +53,7 @@ TEST_F(TimerTest, GivesTimeAndClock) {
   EXPECT_DOUBLE_EQ(run->sm_clock_mhz, 1500);
   EXPECT_EQ(run->stamps[0].timer_ns, 1'000'000U);
   EXPECT_EQ(run->stamps[1].cycles, 151'000U);
-  EXPECT_TRUE(run->held);
+  EXPECT_TRUE(run->blocked);
 }
 
 TEST_F(TimerTest, AShortCandidateRunsSeveralTimesWithTheMeanAsSample) {
@@ -63,7 +63,7 @@ TEST_F(TimerTest, AShortCandidateRunsSeveralTimesWithTheMeanAsSample) {
   EXPECT_EQ(run->runs, 2);
   EXPECT_THAT(stream_.calls, Contains("flush").Times(2));
   EXPECT_THAT(stream_.calls, Contains("launch").Times(2));
-  EXPECT_THAT(stream_.calls, Contains("hold").Times(1));
+  EXPECT_THAT(stream_.calls, Contains("block").Times(1));
 }
 
 TEST_F(TimerTest, HostTimeIsThatOfTheLaunchAlone) {
@@ -74,43 +74,43 @@ TEST_F(TimerTest, HostTimeIsThatOfTheLaunchAlone) {
   EXPECT_GE(timer_.Time(work_)->host_us, 2000);
 }
 
-TEST_F(TimerTest, AHoldThatGaveUpSpoilsItsSample) {
+TEST_F(TimerTest, ABlockingKernelThatGaveUpSpoilsItsSample) {
   stream_.give_ups = {true};
   const absl::StatusOr<TimedRun> run = timer_.Time(work_);
-  EXPECT_TRUE(run->held);
+  EXPECT_TRUE(run->blocked);
   EXPECT_EQ(run->gave_up, 1);
   EXPECT_THAT(stream_.calls, Contains("launch").Times(2));
 }
 
-TEST_F(TimerTest, NoMoreHoldsAreTriedThanAskedFor) {
+TEST_F(TimerTest, NoMoreAttemptsAreTriedThanAskedFor) {
   stream_.give_ups = {true, true};
-  work_.holds = 1;
+  work_.block_attempts = 1;
   const absl::StatusOr<TimedRun> run = timer_.Time(work_);
-  EXPECT_FALSE(run->held);
+  EXPECT_FALSE(run->blocked);
   EXPECT_EQ(run->gave_up, 1);
-  EXPECT_THAT(stream_.calls, Contains("hold").Times(1));
+  EXPECT_THAT(stream_.calls, Contains("block").Times(1));
 }
 
-TEST_F(TimerTest, AfterTwoItIsTimedWithoutAHold) {
+TEST_F(TimerTest, AfterTwoItIsTimedWithoutABlockingKernel) {
   stream_.give_ups = {true, true};
   const absl::StatusOr<TimedRun> run = timer_.Time(work_);
-  EXPECT_FALSE(run->held);
+  EXPECT_FALSE(run->blocked);
   EXPECT_DOUBLE_EQ(run->gpu_us, 100);
   EXPECT_EQ(run->sm_clock_mhz, 0);
-  EXPECT_THAT(stream_.calls, Contains("hold").Times(2));
+  EXPECT_THAT(stream_.calls, Contains("block").Times(2));
   EXPECT_THAT(stream_.calls, Contains("launch").Times(3));
 }
 
-TEST_F(TimerTest, WorkThatMustNotBeHeldIsNot) {
-  work_.holds = 0;
-  EXPECT_FALSE(timer_.Time(work_)->held);
-  EXPECT_THAT(stream_.calls, Not(Contains("hold")));
+TEST_F(TimerTest, WorkThatMustNotBeBlockedIsNot) {
+  work_.block_attempts = 0;
+  EXPECT_FALSE(timer_.Time(work_)->blocked);
+  EXPECT_THAT(stream_.calls, Not(Contains("block")));
 }
 
 TEST_F(TimerTest, AFailedLaunchReleasesTheStreamAndWaits) {
   work_.launch = [] { return absl::UnimplementedError("not on a Monday"); };
   EXPECT_EQ(timer_.Time(work_).status(), absl::UnimplementedError("not on a Monday"));
-  EXPECT_FALSE(stream_.held);
+  EXPECT_FALSE(stream_.blocked);
   EXPECT_EQ(stream_.calls.back(), "wait");
 }
 

@@ -38,14 +38,14 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
   absl::StatusOr<CheckedRun> RunAfterSpoiltCapture() override { return after_capture; }
 
   // TimedStream: what is put on the stream is done when it is waited for.
-  absl::Status Hold(absl::Duration limit) override {
+  absl::Status Block(absl::Duration limit) override {
     released_ = false;
     gave_up_ = false;
-    held_at_ = std::chrono::steady_clock::now();
+    blocked_at_ = std::chrono::steady_clock::now();
     ops_.emplace_back([this, limit] {
-      gave_up_ = !released_ || holds_give_up;
+      gave_up_ = !released_ || blocking_gives_up;
       time_us_ += gave_up_ ? absl::ToDoubleMicroseconds(limit) : 100;
-      const std::chrono::duration<double, std::micro> waited = released_at_ - held_at_;
+      const std::chrono::duration<double, std::micro> waited = released_at_ - blocked_at_;
       late_us_ = wait_is_counted && released_ ? waited.count() : 0;
     });
     return absl::OkStatus();
@@ -101,8 +101,8 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
     return run;
   }
 
-  bool holds_give_up = false;    // also those that are released
-  bool wait_is_counted = false;  // in the time of what waits
+  bool blocking_gives_up = false;  // also those that are released
+  bool wait_is_counted = false;    // in the time of what waits
   double event_rate = 1;
   double launch_us = 3;  // that events count with whatever lies between them
   double timer_rate = 1;
@@ -129,7 +129,7 @@ class FakeSelfCheckDevice : public SelfCheckDevice, public timing::TimedStream {
   double work_us_ = 0;  // that the GPU was at work
   double late_us_ = 0;  // what the next work counts with
   bool released_ = false;
-  std::chrono::steady_clock::time_point held_at_;
+  std::chrono::steady_clock::time_point blocked_at_;
   std::chrono::steady_clock::time_point released_at_;
   bool gave_up_ = false;
   bool cached_ = false;

@@ -54,7 +54,7 @@ TEST_F(SelfCheckTest, ASoundCardPasses) {
 }
 
 TEST_F(SelfCheckTest, ABlockingKernelThatGivesUpIsNotUsed) {
-  card_.holds_give_up = true;
+  card_.blocking_gives_up = true;
   const SelfCheck check = Checked();
   EXPECT_FALSE(check.blocking_kernel);
   EXPECT_THAT(check.details, HasSubstr("it gave up before it was released"));

@@ -8,7 +8,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 
-namespace convtune {
+namespace convtune::db {
 namespace {
 
 using KeyTexts = std::pair<std::string_view, std::string_view>;
@@ -181,4 +181,4 @@ absl::StatusOr<std::vector<Environment>> LayeredTuningStore::ListEnvironments() 
   return environments;
 }
 
-}  // namespace convtune
+}  // namespace convtune::db

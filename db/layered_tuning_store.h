@@ -17,7 +17,7 @@
 #include "db/tuning_store.h"
 #include "proto/base/mutex.h"
 
-namespace convtune {
+namespace convtune::db {
 
 // One bundle that is read and never written. Thread-safe. Memory: about 60
 // bytes a tuning; the tunings stay in the file, which is kept open and must not
@@ -102,4 +102,4 @@ class LayeredTuningStore : public TuningStore {
   const std::function<void(Tuning*)> prepare_;
 };
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "proto/model/tuning.h"
 
-namespace convtune {
+namespace convtune::db {
 
 // Which delivery it is. Sequences grow within an epoch; each start of the daemon
 // has an epoch of its own, at random, so that no pair ever stands for two
@@ -64,4 +64,4 @@ class OutboxStore {
   virtual absl::Status SetFleetRelease(int64_t release) = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::db

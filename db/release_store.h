@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "proto/model/release.h"
 
-namespace convtune {
+namespace convtune::db {
 
 // Thread-safe. Mutations are durable and whole, and fail as TuningStore's.
 class ReleaseStore {
@@ -50,4 +50,4 @@ class ReleaseStore {
   virtual absl::StatusOr<std::vector<WantedProblem>> ListWanted() = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::db

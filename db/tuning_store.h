@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "proto/model/tuning.h"
 
-namespace convtune {
+namespace convtune::db {
 
 struct StoreCheck {
   std::vector<std::string> problems;  // at most 100
@@ -87,4 +87,4 @@ class TuningStore {
   virtual int SchemaVersion() = 0;
 };
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -12,15 +12,15 @@ namespace convtune::report {
 
 absl::StatusOr<int64_t> AddBundle(const std::string& path, absl::Time now, ReportData* data,
                                   const std::function<void(int64_t, int64_t)>& progress) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, BundleReader::Open(path));
+  ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, db::BundleReader::Open(path));
   int64_t refused = 0;
-  BundleEntry entry;
+  db::BundleEntry entry;
   while (true) {
     ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
     if (!more) return refused;
-    std::vector<BundleRefusal> refusals;
+    std::vector<db::BundleRefusal> refusals;
     const std::optional<Tuning> tuning =
-        FromBundleTuning(entry.row, *entry.environment, now, &refusals);
+        db::FromBundleTuning(entry.row, *entry.environment, now, &refusals);
     if (tuning) {
       data->Add(*tuning, entry.environment->environment);
     } else {

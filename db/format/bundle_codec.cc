@@ -9,7 +9,7 @@
 #include "proto/base/strings.h"
 #include "proto/model/self_check.h"
 
-namespace convtune {
+namespace convtune::db {
 namespace {
 
 constexpr size_t kMaxRefusals = 20;
@@ -334,4 +334,4 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
   return reader.ok() ? std::make_optional(std::move(tuning)) : std::nullopt;
 }
 
-}  // namespace convtune
+}  // namespace convtune::db

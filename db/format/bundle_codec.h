@@ -12,7 +12,7 @@
 #include "proto/model/tuning.h"
 #include "proto/model/violation.h"
 
-namespace convtune {
+namespace convtune::db {
 
 // A rule that a row breaks.
 struct BundleRefusal {
@@ -30,4 +30,4 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
                                        const BundleEnvironmentRow& environment, absl::Time now,
                                        std::vector<BundleRefusal>* refusals);
 
-}  // namespace convtune
+}  // namespace convtune::db

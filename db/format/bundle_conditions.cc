@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace convtune {
+namespace convtune::db {
 
 v1::BundleConditions ToBundleConditions(const Conditions& conditions) {
   v1::BundleConditions row;
@@ -41,4 +41,4 @@ std::optional<Violation> FromBundleConditions(const v1::BundleConditions& row,
   return std::nullopt;
 }
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -7,7 +7,7 @@
 #include "proto/model/conditions.h"
 #include "proto/model/violation.h"
 
-namespace convtune {
+namespace convtune::db {
 
 // `conditions` must be known.
 v1::BundleConditions ToBundleConditions(const Conditions& conditions);
@@ -16,4 +16,4 @@ v1::BundleConditions ToBundleConditions(const Conditions& conditions);
 std::optional<Violation> FromBundleConditions(const v1::BundleConditions& row,
                                               Conditions* conditions);
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace convtune {
+namespace convtune::db {
 
 inline constexpr std::string_view kBundleMagic = "CVTNBNDL";
 inline constexpr int kBundleVersion = 1;
@@ -39,4 +39,4 @@ inline uint64_t ReadLittleEndian(const char* data, int bytes) {
   return value;
 }
 
-}  // namespace convtune
+}  // namespace convtune::db

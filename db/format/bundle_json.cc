@@ -7,7 +7,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 
-namespace convtune {
+namespace convtune::db {
 namespace {
 
 absl::StatusOr<std::string> Json(const google::protobuf::Message& message) {
@@ -46,4 +46,4 @@ absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string
   return CheckBundleSignature(reader->trailer(), trusted);
 }
 
-}  // namespace convtune
+}  // namespace convtune::db

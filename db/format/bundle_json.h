@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "db/format/bundle_reader.h"
 
-namespace convtune {
+namespace convtune::db {
 
 // One line for each tuning, in the order of the bundle, with the text of its
 // environment in place of a number: {"environment": TEXT, "tuning": BundleTuning
@@ -18,4 +18,4 @@ namespace convtune {
 absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string>& trusted,
                              const std::function<absl::Status(const std::string&)>& sink);
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -11,7 +11,7 @@
 #include "db/format/bundle_reader.h"
 #include "db/format/bundle_writer.h"
 
-namespace convtune {
+namespace convtune::db {
 
 // What became of the tunings of all inputs.
 struct BundleMergeCounts {
@@ -54,4 +54,4 @@ class RefusalCounts {
 // "byte N: field: rule".
 std::string RefusalText(int64_t offset, const BundleRefusal& refusal);
 
-}  // namespace convtune
+}  // namespace convtune::db

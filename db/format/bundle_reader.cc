@@ -15,7 +15,7 @@
 #include "proto/base/strings.h"
 #include "proto/model/digest.h"
 
-namespace convtune {
+namespace convtune::db {
 namespace {
 
 constexpr size_t kReadAhead = 1 << 20;
@@ -259,4 +259,4 @@ absl::Status ReadWholeBundle(BundleReader* reader, const std::vector<std::string
   return CheckBundleSignature(reader->trailer(), trusted);
 }
 
-}  // namespace convtune
+}  // namespace convtune::db

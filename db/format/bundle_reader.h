@@ -18,7 +18,7 @@
 #include "db/format/bundle_format.h"
 #include "db/format/bundle_signature.h"
 
-namespace convtune {
+namespace convtune::db {
 
 // A tuning as it stands in the file; not yet judged, see bundle_codec.h.
 struct BundleEntry {
@@ -107,4 +107,4 @@ class BundleReader {
 absl::Status ReadWholeBundle(BundleReader* reader, const std::vector<std::string>& trusted,
                              const std::function<void(const BundleEntry&)>& visit);
 
-}  // namespace convtune
+}  // namespace convtune::db

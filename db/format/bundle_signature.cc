@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune {
+namespace convtune::db {
 namespace {
 
 constexpr size_t kKeyBytes = 32;
@@ -149,4 +149,4 @@ absl::Status CheckBundleSignature(const v1::BundleTrailer& trailer,
   return absl::OkStatus();
 }
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -14,7 +14,7 @@
 struct evp_md_ctx_st;
 struct evp_pkey_st;
 
-namespace convtune {
+namespace convtune::db {
 
 // Not thread-safe.
 class Sha256 {
@@ -60,4 +60,4 @@ absl::StatusOr<std::string> ReadBundlePublicKey(const std::string& path);
 absl::Status CheckBundleSignature(const v1::BundleTrailer& trailer,
                                   const std::vector<std::string>& trusted);
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -10,7 +10,7 @@
 #include "proto/base/strings.h"
 #include "proto/model/digest.h"
 
-namespace convtune {
+namespace convtune::db {
 
 std::string FrameBundleRecord(int64_t offset, BundleRecordKind kind, const std::string& message) {
   std::string bytes;
@@ -107,4 +107,4 @@ absl::Status BundleWriter::Finish() {
   return WriteRecord(BundleRecordKind::kTrailer, trailer_);
 }
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -32,7 +32,8 @@ bool TakeOut(const QuarantineEntry& entry, Tuning* tuning) {
 
 }  // namespace
 
-Committer::Committer(TuningStore* store, lookup::TuningIndex* index, absl::Duration retry_period)
+Committer::Committer(db::TuningStore* store, lookup::TuningIndex* index,
+                     absl::Duration retry_period)
     : store_(store), index_(index), retry_period_(retry_period) {
   retries_ = std::thread([this] { RunRetries(); });
 }
@@ -126,14 +127,14 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
     better.push_back(waiting);
   }
   size_t next = 0;
-  const bool together =
-      better.size() > 1 && store_
-                               ->PutTunings([&]() -> absl::StatusOr<std::optional<TuningRecord>> {
-                                 if (next == better.size()) return std::nullopt;
-                                 const Waiting& waiting = *better[next++];
-                                 return TuningRecord{*waiting.tuning, *waiting.environment};
-                               })
-                               .ok();
+  const bool together = better.size() > 1 &&
+                        store_
+                            ->PutTunings([&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
+                              if (next == better.size()) return std::nullopt;
+                              const Waiting& waiting = *better[next++];
+                              return db::TuningRecord{*waiting.tuning, *waiting.environment};
+                            })
+                            .ok();
   for (Waiting* waiting : better) {
     const Tuning& tuning = *waiting->tuning;
     // One that is refused does not keep the others from the disk.
@@ -208,14 +209,15 @@ bool Committer::IsBetterThanStored(const Tuning& tuning) {
   return Supersedes(tuning, Whole(*stored));
 }
 
-absl::StatusOr<ImportCounts> Committer::Import(const TuningSource& next) {
+absl::StatusOr<ImportCounts> Committer::Import(const db::TuningSource& next) {
   MutexLock lock(mutex_);
   WritePending();
   ImportCounts counts;
   std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken;
-  const auto next_better = [&]() REQUIRES(mutex_) -> absl::StatusOr<std::optional<TuningRecord>> {
+  const auto next_better = [&]()
+                               REQUIRES(mutex_) -> absl::StatusOr<std::optional<db::TuningRecord>> {
     while (true) {
-      ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
+      ASSIGN_OR_RETURN(std::optional<db::TuningRecord> record, next());
       if (!record.has_value()) return record;
       Tuning& tuning = record->tuning;
       // As the stored one was, so that a second import changes nothing.
@@ -256,15 +258,16 @@ void Committer::PublishTaken(std::vector<std::shared_ptr<const lookup::IndexedTu
   }
 }
 
-absl::StatusOr<FleetCounts> Committer::ApplyFleet(const TuningSource& next,
+absl::StatusOr<FleetCounts> Committer::ApplyFleet(const db::TuningSource& next,
                                                   const WaitsForFleet& waits) {
   MutexLock lock(mutex_);
   WritePending();
   FleetCounts counts;
   std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken;
-  const auto next_changed = [&]() REQUIRES(mutex_) -> absl::StatusOr<std::optional<TuningRecord>> {
+  const auto next_changed =
+      [&]() REQUIRES(mutex_) -> absl::StatusOr<std::optional<db::TuningRecord>> {
     while (true) {
-      ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
+      ASSIGN_OR_RETURN(std::optional<db::TuningRecord> record, next());
       if (!record.has_value()) return record;
       Tuning& tuning = record->tuning;
       ASSIGN_OR_RETURN(const bool own_waits, waits(tuning.key));

@@ -27,7 +27,7 @@ class Committer {
  public:
   // Both outlive the committer. `retry_period`: pause between attempts to write
   // what the disk refused.
-  Committer(TuningStore* store, lookup::TuningIndex* index,
+  Committer(db::TuningStore* store, lookup::TuningIndex* index,
             absl::Duration retry_period = absl::Seconds(3));
   ~Committer();
 
@@ -53,12 +53,12 @@ class Committer {
   // stored, ranked anew and without what is quarantined here, in one
   // transaction; then publishes them. Other changes wait meanwhile. All or
   // nothing, as TuningStore::PutTunings.
-  absl::StatusOr<ImportCounts> Import(const TuningSource& next);
+  absl::StatusOr<ImportCounts> Import(const db::TuningSource& next);
 
   // Puts each of the tunings in place of whatever is stored, as Import, so that
   // every node has the same; but not where a tuning of this node was not
   // delivered yet, which would be lost. Their origin must be FLEET.
-  absl::StatusOr<FleetCounts> ApplyFleet(const TuningSource& next, const WaitsForFleet& waits);
+  absl::StatusOr<FleetCounts> ApplyFleet(const db::TuningSource& next, const WaitsForFleet& waits);
 
   // With samples. NOT_FOUND if there is none.
   absl::StatusOr<Tuning> Get(const TuningKey& key);
@@ -141,7 +141,7 @@ class Committer {
   void WakeRetries() REQUIRES(mutex_);
   void RunRetries();
 
-  TuningStore* const store_;
+  db::TuningStore* const store_;
   lookup::TuningIndex* const index_;
   const absl::Duration retry_period_;
   Observer observer_ = [](const TuningKey&, bool) {};

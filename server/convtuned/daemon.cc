@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "db/layered_tuning_store.h"
-#include "db/sqlite_tuning_store.h"
+#include "db/store/sqlite_tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/convtuned/card_watcher.h"
@@ -42,8 +42,9 @@ constexpr double kShutdownShare = 0.9;
 // that are idle and so do not see that they should close them.
 constexpr absl::Duration kCallGrace = absl::Seconds(1);
 
-absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags, const Clock* clock,
-                                                             std::string damage = "") {
+absl::StatusOr<std::unique_ptr<db::store::SqliteTuningStore>> OpenStore(const Flags& flags,
+                                                                        const Clock* clock,
+                                                                        std::string damage = "") {
   std::error_code error;
   const std::filesystem::path dir = std::filesystem::absolute(flags.state_dir, error);
   std::filesystem::create_directories(dir.parent_path(), error);
@@ -51,14 +52,14 @@ absl::StatusOr<std::unique_ptr<SqliteTuningStore>> OpenStore(const Flags& flags,
     return absl::FailedPreconditionError(
         absl::StrCat("--state-dir: ", dir.parent_path().string(), ": ", error.message()));
   }
-  SqliteTuningStore::Options options;
+  db::store::SqliteTuningStore::Options options;
   options.state_dir = dir.string();
   options.clock = clock;
   options.allow_network_fs = flags.allow_network_fs;
   options.max_bytes = flags.max_db_bytes;
   options.damage = std::move(damage);
   options.notice = [](const std::string& text) { spdlog::warn("database: {}", text); };
-  return SqliteTuningStore::Open(std::move(options));
+  return db::store::SqliteTuningStore::Open(std::move(options));
 }
 
 absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals) {
@@ -86,7 +87,7 @@ absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals
 absl::StatusOr<std::vector<std::string>> ReadBundleKeys(const Flags& flags) {
   std::vector<std::string> keys;
   for (const std::string& path : flags.bundle_keys) {
-    absl::StatusOr<std::string> key = ReadBundlePublicKey(path);
+    absl::StatusOr<std::string> key = db::ReadBundlePublicKey(path);
     if (!key.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--bundle-key: ", std::string(key.status().message())));
@@ -97,17 +98,19 @@ absl::StatusOr<std::vector<std::string>> ReadBundleKeys(const Flags& flags) {
 }
 
 // What is served and written: the database, with the base bundles beneath it.
-absl::StatusOr<std::unique_ptr<TuningStore>> AddBases(const Flags& flags, TuningStore* store,
-                                                      const Clock* clock,
-                                                      const std::vector<std::string>& keys) {
-  std::vector<std::unique_ptr<BundleLayer>> layers;
+absl::StatusOr<std::unique_ptr<db::TuningStore>> AddBases(const Flags& flags,
+                                                          db::TuningStore* store,
+                                                          const Clock* clock,
+                                                          const std::vector<std::string>& keys) {
+  std::vector<std::unique_ptr<db::BundleLayer>> layers;
   for (const std::string& path : flags.bases) {
-    BundleLayer::Options options;
+    db::BundleLayer::Options options;
     options.path = path;
     options.trusted = keys;
     options.now = clock->Now();
     options.refused = [](const std::string& text) { spdlog::warn("left out: {}", text); };
-    absl::StatusOr<std::unique_ptr<BundleLayer>> layer = BundleLayer::Open(std::move(options));
+    absl::StatusOr<std::unique_ptr<db::BundleLayer>> layer =
+        db::BundleLayer::Open(std::move(options));
     if (!layer.ok()) {
       return absl::Status(layer.status().code(),
                           absl::StrCat("--base: ", std::string(layer.status().message())));
@@ -115,7 +118,7 @@ absl::StatusOr<std::unique_ptr<TuningStore>> AddBases(const Flags& flags, Tuning
     spdlog::info("base {}: {} tunings", path, (*layer)->size());
     layers.push_back(*std::move(layer));
   }
-  return std::make_unique<LayeredTuningStore>(store, std::move(layers), [](Tuning* tuning) {
+  return std::make_unique<db::LayeredTuningStore>(store, std::move(layers), [](Tuning* tuning) {
     decision::RankCandidates(&tuning->candidates);
   });
 }
@@ -133,7 +136,7 @@ struct Cards {
 
 // Until a signal comes, or a GPU where there was none: it is true then, and the
 // daemon is to start anew.
-absl::StatusOr<bool> Serve(const Flags& flags, TuningStore* store, OutboxStore* outbox,
+absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::OutboxStore* outbox,
                            tuner::Tuner* tuner, const Clock* clock,
                            const std::vector<std::string>& bundle_keys, const Cards& cards,
                            DeviceSearch* search, StopSignals* signals) {
@@ -204,8 +207,9 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   keep_alive();
   const SystemClock clock;
   ASSIGN_OR_RETURN(const std::vector<std::string> bundle_keys, ReadBundleKeys(flags));
-  ASSIGN_OR_RETURN(std::unique_ptr<SqliteTuningStore> database, OpenStore(flags, &clock));
-  ASSIGN_OR_RETURN(std::unique_ptr<TuningStore> store,
+  ASSIGN_OR_RETURN(std::unique_ptr<db::store::SqliteTuningStore> database,
+                   OpenStore(flags, &clock));
+  ASSIGN_OR_RETURN(std::unique_ptr<db::TuningStore> store,
                    AddBases(flags, database.get(), &clock, bundle_keys));
   keep_alive();
   ASSIGN_OR_RETURN(ProbeResult found, FindDevices(flags, signals));

@@ -7,11 +7,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "db/fleet_evidence.h"
-#include "db/fleet_migrator.h"
-#include "db/fleet_nodes.h"
-#include "db/fleet_retention.h"
-#include "db/fleet_upgrades.h"
+#include "db/fleet/evidence.h"
+#include "db/fleet/fleet_migrator.h"
+#include "db/fleet/nodes.h"
+#include "db/fleet/retention.h"
+#include "db/fleet/upgrades.h"
 #include "db/format/bundle_codec.h"
 #include "db/format/bundle_environment.h"
 #include "proto/base/status_macros.h"
@@ -30,7 +30,7 @@ constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
 // While a task runs its end is looked for this often.
 constexpr absl::Duration kTaskPoll = absl::Milliseconds(20);
 
-Conditions FromProto(const v1::CardState& card) {
+Conditions ConditionsOf(const v1::CardState& card) {
   Conditions conditions;
   conditions.known = card.known();
   conditions.other_processes = card.other_processes();
@@ -45,19 +45,19 @@ Conditions FromProto(const v1::CardState& card) {
 }
 
 // Nothing if a rule is broken, which the daemon itself would not store.
-std::optional<FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
-  const BundleEnvironmentRow environment = FromBundleEnvironment(row.environment());
-  std::vector<BundleRefusal> refusals;
+std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
+  const db::BundleEnvironmentRow environment = db::FromBundleEnvironment(row.environment());
+  std::vector<db::BundleRefusal> refusals;
   // Nothing is judged by the node's clock.
   std::optional<Tuning> tuning =
-      FromBundleTuning(row.tuning(), environment, absl::InfiniteFuture(), &refusals);
+      db::FromBundleTuning(row.tuning(), environment, absl::InfiniteFuture(), &refusals);
   if (!tuning.has_value()) return std::nullopt;
-  FleetDelivery delivery;
+  db::fleet::FleetDelivery delivery;
   delivery.id = {row.id().epoch(), row.id().sequence()};
   delivery.environment = environment.environment;
   delivery.tuning = *std::move(tuning);
   delivery.tuning.provenance = environment.provenance;
-  delivery.tuning.conditions = FromProto(row.card());
+  delivery.tuning.conditions = ConditionsOf(row.card());
   const std::vector<Candidate>& candidates = delivery.tuning.candidates;
   if (!candidates.empty() && candidates.front().ran()) delivery.winner = 0;
   delivery.stock = StockIndex(candidates);
@@ -66,17 +66,17 @@ std::optional<FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
 
 // One that PostgreSQL refuses, which none should be, must not hold up the others
 // for ever: it is said and left out.
-absl::Status DeliverAll(Postgres& postgres, FleetNames& names, int64_t node_id,
-                        const std::vector<FleetDelivery>& deliveries,
+absl::Status DeliverAll(db::fleet::Postgres& postgres, db::fleet::FleetNames& names,
+                        int64_t node_id, const std::vector<db::fleet::FleetDelivery>& deliveries,
                         const std::function<void(const std::string&)>& log) {
   if (deliveries.empty()) return absl::OkStatus();
   const auto is_refusal = [](const absl::Status& status) {
     return absl::IsInvalidArgument(status) || absl::IsInternal(status);
   };
-  const absl::Status all = Deliver(postgres, names, node_id, deliveries).status();
+  const absl::Status all = db::fleet::Deliver(postgres, names, node_id, deliveries).status();
   if (!is_refusal(all)) return all;
-  for (const FleetDelivery& delivery : deliveries) {
-    const absl::Status one = Deliver(postgres, names, node_id, {delivery}).status();
+  for (const db::fleet::FleetDelivery& delivery : deliveries) {
+    const absl::Status one = db::fleet::Deliver(postgres, names, node_id, {delivery}).status();
     if (!one.ok() && !is_refusal(one)) return one;
     if (!one.ok()) {
       log(absl::StrCat("not delivered: ", delivery.tuning.key.problem_text, ": ",
@@ -157,7 +157,7 @@ absl::Status Agent::Turn() {
   const bool refresh = announced_ || absl::Now() >= next_refresh_;
   if (absl::Now() >= next_refresh_) {
     RETURN_IF_ERROR(ReadPlaces());
-    RETURN_IF_ERROR(Heartbeat());
+    RETURN_IF_ERROR(db::fleet::Heartbeat());
     RETURN_IF_ERROR(Wanted());
     RETURN_IF_ERROR(Upkeep());
     next_refresh_ = absl::Now() + options_.refresh;
@@ -177,19 +177,20 @@ absl::Status Agent::Turn() {
   // An idle agent asks for nothing but at its refresh.
   int64_t pooled = may_have_delivered || refresh ? kPoolAtOnce : 0;
   while (pooled == kPoolAtOnce && !options_.stop()) {
-    ASSIGN_OR_RETURN(pooled, PoolQueued(*postgres_, *names_, kPoolAtOnce, PoolEvidence));
+    ASSIGN_OR_RETURN(pooled, db::fleet::PoolQueued(*postgres_, *names_, kPoolAtOnce, PoolEvidence));
   }
   return absl::OkStatus();
 }
 
 absl::Status Agent::EnsureConnected() {
   if (postgres_ != nullptr && postgres_->ok()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(std::unique_ptr<Postgres> connected, Postgres::Connect(options_.postgres));
-  RETURN_IF_ERROR(CheckFleetSchema(*connected));
-  ASSIGN_OR_RETURN(node_id_, RegisterNode(*connected, options_.node));
-  RETURN_IF_ERROR(connected->Execute(absl::StrCat("LISTEN ", kFleetChannel)));
+  ASSIGN_OR_RETURN(std::unique_ptr<db::fleet::Postgres> connected,
+                   db::fleet::Postgres::Connect(options_.postgres));
+  RETURN_IF_ERROR(db::fleet::CheckFleetSchema(*connected));
+  ASSIGN_OR_RETURN(node_id_, db::fleet::RegisterNode(*connected, options_.node));
+  RETURN_IF_ERROR(connected->Execute(absl::StrCat("LISTEN ", db::fleet::kFleetChannel)));
   // A fleet that has never heard of this node, or forgot it.
-  ASSIGN_OR_RETURN(const bool delivered, HasDelivered(*connected, node_id_));
+  ASSIGN_OR_RETURN(const bool delivered, db::fleet::HasDelivered(*connected, node_id_));
   if (!delivered) {
     ASSIGN_OR_RETURN(const v1::RequeueOutboxResponse queued, fleet_->RequeueOutbox());
     if (queued.queued_count() > 0) {
@@ -199,7 +200,7 @@ absl::Status Agent::EnsureConnected() {
     ASSIGN_OR_RETURN(state_, fleet_->GetFleetState());
   }
   postgres_ = std::move(connected);
-  names_ = std::make_unique<FleetNames>(postgres_.get());
+  names_ = std::make_unique<db::fleet::FleetNames>(postgres_.get());
   announced_ = true;
   next_refresh_ = absl::InfinitePast();
   options_.log(absl::StrCat("connected as ", options_.node));
@@ -236,7 +237,7 @@ absl::Status Agent::Heartbeat() {
   ASSIGN_OR_RETURN(const v1::ServerInfo info, daemon_->GetServerInfo());
   ASSIGN_OR_RETURN(const v1::ListEnvironmentsResponse environments, daemon_->ListEnvironments());
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices, daemon_->ListDevices());
-  convtune::Heartbeat heartbeat;
+  convtune::db::fleet::Heartbeat heartbeat;
   heartbeat.node_time = options_.clock->Now();
   heartbeat.agent_version = options_.version;
   heartbeat.daemon_version = info.version();
@@ -261,7 +262,7 @@ absl::Status Agent::Heartbeat() {
                                    static_cast<int>(device.state())});
     }
   }
-  return WriteHeartbeat(*postgres_, *names_, node_id_, heartbeat);
+  return db::fleet::WriteHeartbeat(*postgres_, *names_, node_id_, heartbeat);
 }
 
 absl::Status Agent::Wanted() {
@@ -290,12 +291,12 @@ absl::StatusOr<bool> Agent::PushPage() {
   v1::ReadOutboxRequest request;
   request.set_max_rows(kPage);
   ASSIGN_OR_RETURN(const v1::ReadOutboxResponse page, fleet_->ReadOutbox(request));
-  std::vector<FleetDelivery> deliveries;
+  std::vector<db::fleet::FleetDelivery> deliveries;
   v1::AckOutboxRequest ack;
   std::map<std::string, std::vector<std::string>> delivered;
   for (const v1::OutboxRow& row : page.rows()) {
     *ack.add_ids() = row.id();
-    if (std::optional<FleetDelivery> delivery = ToDelivery(row)) {
+    if (std::optional<db::fleet::FleetDelivery> delivery = ToDelivery(row)) {
       delivered[delivery->tuning.key.environment_text].push_back(delivery->tuning.key.problem_text);
       deliveries.push_back(*std::move(delivery));
     } else {
@@ -326,8 +327,9 @@ absl::Status Agent::Restore(const std::map<std::string, std::vector<std::string>
   for (const auto& [environment_text, problems] : delivered) {
     const Place* const place = FindPlace(environment_text);
     if (place == nullptr) continue;
-    ASSIGN_OR_RETURN(const std::vector<ReleasedTuning> choices,
-                     ReadReleaseChoices(*postgres_, place->id, problems, state_.release()));
+    ASSIGN_OR_RETURN(
+        const std::vector<db::fleet::ReleasedTuning> choices,
+        db::fleet::ReadReleaseChoices(*postgres_, place->id, problems, state_.release()));
     // What changed again meanwhile is delivered, and put back, in its turn.
     RETURN_IF_ERROR(Apply(choices).status());
   }
@@ -360,7 +362,7 @@ absl::StatusOr<int64_t> Agent::Send(const v1::ApplyTuningsRequest& request) {
   return response.deferred_size();
 }
 
-absl::StatusOr<int64_t> Agent::Apply(const std::vector<ReleasedTuning>& tunings) {
+absl::StatusOr<int64_t> Agent::Apply(const std::vector<db::fleet::ReleasedTuning>& tunings) {
   v1::ApplyTuningsRequest empty;
   std::map<int64_t, int> numbers;
   for (const auto& [text, place] : places_) {
@@ -368,12 +370,12 @@ absl::StatusOr<int64_t> Agent::Apply(const std::vector<ReleasedTuning>& tunings)
     provenance.node = "fleet";
     const int number = empty.environments_size() + 1;
     numbers[place.id] = number;
-    *empty.add_environments() = ToBundleEnvironment(number, place.environment, provenance);
+    *empty.add_environments() = db::ToBundleEnvironment(number, place.environment, provenance);
   }
   int64_t deferred = 0;
   size_t bytes = 0;
   v1::ApplyTuningsRequest request = empty;
-  for (const ReleasedTuning& tuning : tunings) {
+  for (const db::fleet::ReleasedTuning& tuning : tunings) {
     const auto number = numbers.find(tuning.environment_id);
     v1::BundleTuning proto;
     if (number == numbers.end() || !proto.ParseFromString(tuning.payload)) continue;
@@ -392,7 +394,7 @@ absl::StatusOr<int64_t> Agent::Apply(const std::vector<ReleasedTuning>& tunings)
 }
 
 absl::Status Agent::Follow() {
-  ASSIGN_OR_RETURN(const ReleaseHistory served, ReadServedReleases(*postgres_));
+  ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres_));
   const Release* const running = served.canary();
   const bool canary =
       running != nullptr && TakesCanary(options_.node, running->number, running->canary_permille);
@@ -406,12 +408,13 @@ absl::Status Agent::Follow() {
   // A tuning of this node that waits would keep its place.
   RETURN_IF_ERROR(Push());
   int64_t deferred = 0;
-  RETURN_IF_ERROR(ReadReleaseChanges(*postgres_, environments, from, target->number, kPage,
-                                     [&](std::vector<ReleasedTuning> page) -> absl::Status {
-                                       ASSIGN_OR_RETURN(const int64_t waiting, Apply(page));
-                                       deferred += waiting;
-                                       return absl::OkStatus();
-                                     }));
+  RETURN_IF_ERROR(db::fleet::ReadReleaseChanges(
+      *postgres_, environments, from, target->number, kPage,
+      [&](std::vector<db::fleet::ReleasedTuning> page) -> absl::Status {
+        ASSIGN_OR_RETURN(const int64_t waiting, Apply(page));
+        deferred += waiting;
+        return absl::OkStatus();
+      }));
   if (deferred > 0) {
     announced_ = true;  // in the next turn, after what waits
     return absl::OkStatus();
@@ -430,12 +433,13 @@ absl::Status Agent::Follow() {
   options_.log(absl::StrCat("serves release ", target->number, canary ? " as a canary" : ""));
   return postgres_
       ->Query("UPDATE nodes SET release_number = $2 WHERE node_id = $1",
-              PgParams().Int(node_id_).Int(target->number))
+              db::fleet::PgParams().Int(node_id_).Int(target->number))
       .status();
 }
 
 absl::Status Agent::FollowPins() {
-  ASSIGN_OR_RETURN(const std::vector<FleetPin> pins, ListFleetPins(*postgres_, PlaceIds()));
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
+                   db::fleet::ListFleetPins(*postgres_, PlaceIds()));
   ASSIGN_OR_RETURN(const v1::ListPinsResponse here, daemon_->ListPins({}));
   // By environment name and problem: what the daemon has of the fleet's.
   std::map<std::pair<std::string, std::string>, std::string> kept;
@@ -445,7 +449,7 @@ absl::Status Agent::FollowPins() {
     }
   }
   absl::Status status;
-  for (const FleetPin& pin : pins) {
+  for (const db::fleet::FleetPin& pin : pins) {
     const Place* const place = FindPlace(pin.environment_id);
     if (place == nullptr) continue;
     const std::string reason = Shortened(
@@ -504,32 +508,33 @@ absl::Status Agent::TendTask(RunningTask* running, bool* ended) {
   if (absl::IsNotFound(job.status())) {
     // Another daemon than the one that was asked: it was started again.
     *ended = true;
-    return ReturnTask(*postgres_, running->task).status();
+    return db::fleet::ReturnTask(*postgres_, running->task).status();
   }
   RETURN_IF_ERROR(job.status());
   switch (job->state()) {
     case v1::JOB_STATE_SUCCEEDED:
       // The fleet has the result before the task is done.
       RETURN_IF_ERROR(Push());
-      RETURN_IF_ERROR(CompleteTask(*postgres_, running->task).status());
+      RETURN_IF_ERROR(db::fleet::CompleteTask(*postgres_, running->task).status());
       *ended = true;
       ++counts_.tasks_done;
       return absl::OkStatus();
     case v1::JOB_STATE_FAILED:
       *ended = true;
       ++counts_.tasks_failed;
-      return FailTask(*postgres_, running->task,
-                      job->failures_size() > 0 ? job->failures(0) : "no candidate ran")
+      return db::fleet::FailTask(*postgres_, running->task,
+                                 job->failures_size() > 0 ? job->failures(0) : "no candidate ran")
           .status();
     case v1::JOB_STATE_CANCELLED:
       *ended = true;
-      return ReturnTask(*postgres_, running->task).status();
+      return db::fleet::ReturnTask(*postgres_, running->task).status();
     default:
       break;
   }
   if (absl::Now() < running->renew) return absl::OkStatus();
   running->renew = absl::Now() + options_.lease / kRenewals;
-  ASSIGN_OR_RETURN(const bool still_ours, RenewTask(*postgres_, running->task, options_.lease));
+  ASSIGN_OR_RETURN(const bool still_ours,
+                   db::fleet::RenewTask(*postgres_, running->task, options_.lease));
   if (still_ours) return absl::OkStatus();
   *ended = true;
   v1::CancelTuningJobRequest cancel;
@@ -553,21 +558,21 @@ absl::Status Agent::ClaimMore() {
   // What this node's own callers want goes first.
   ASSIGN_OR_RETURN(const v1::ServerInfo info, daemon_->GetServerInfo());
   if (info.queue_depth() > 0 || info.waiting_callers() > 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<FleetTask> tasks,
-                   ClaimTasks(*postgres_, node_id_, environments, room, options_.lease));
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetTask> tasks,
+                   db::fleet::ClaimTasks(*postgres_, node_id_, environments, room, options_.lease));
   counts_.tasks_claimed += static_cast<int64_t>(tasks.size());
-  for (const FleetTask& task : tasks) RETURN_IF_ERROR(StartTask(task));
+  for (const db::fleet::FleetTask& task : tasks) RETURN_IF_ERROR(StartTask(task));
   return absl::OkStatus();
 }
 
-absl::Status Agent::StartTask(const FleetTask& task) {
+absl::Status Agent::StartTask(const db::fleet::FleetTask& task) {
   const Place* const place = FindPlace(task.environment_id);
-  if (place == nullptr) return ReturnTask(*postgres_, task).status();
+  if (place == nullptr) return db::fleet::ReturnTask(*postgres_, task).status();
   v1::CreateTuningJobRequest request;
   request.set_environment(place->name);
   request.add_problems()->set_text(task.problem_text);
   request.set_priority(v1::PRIORITY_BACKGROUND);
-  request.set_force(task.kind == BatchKind::kVerify);
+  request.set_force(task.kind == db::fleet::BatchKind::kVerify);
   request.set_request_id(absl::StrCat("fleet-", task.task_id, "-", task.token));
   const int64_t millis = absl::ToInt64Milliseconds(task.budget);
   auto* const budget = request.mutable_options()->mutable_time_budget();
@@ -575,8 +580,8 @@ absl::Status Agent::StartTask(const FleetTask& task) {
   budget->set_nanos(static_cast<int32_t>(millis % 1000 * 1'000'000));
   const absl::StatusOr<v1::TuningJob> job = daemon_->CreateTuningJob(request);
   if (!job.ok()) {
-    if (absl::IsUnavailable(job.status())) return ReturnTask(*postgres_, task).status();
-    return FailTask(*postgres_, task, std::string(job.status().message())).status();
+    if (absl::IsUnavailable(job.status())) return db::fleet::ReturnTask(*postgres_, task).status();
+    return db::fleet::FailTask(*postgres_, task, std::string(job.status().message())).status();
   }
   running_.push_back({task, job->name(), absl::Now() + options_.lease / kRenewals});
   return absl::OkStatus();
@@ -589,7 +594,7 @@ void Agent::GiveTasksBack() {
     daemon_->CancelTuningJob(cancel).status().IgnoreError();
     // Without a word its lease runs out.
     if (postgres_ != nullptr && postgres_->ok()) {
-      ReturnTask(*postgres_, running.task).status().IgnoreError();
+      db::fleet::ReturnTask(*postgres_, running.task).status().IgnoreError();
     }
   }
   running_.clear();
@@ -604,7 +609,8 @@ absl::Status Agent::Upkeep() {
   if (options_.verify_upgrades) RETURN_IF_ERROR(VerifyUpgrades());
   verified_ = here;
   next_upkeep_ = absl::Now() + kUpkeepEvery;
-  ASSIGN_OR_RETURN(const std::optional<Thinned> thinned, ThinFleetDaily(*postgres_, options_.keep));
+  ASSIGN_OR_RETURN(const std::optional<db::fleet::Thinned> thinned,
+                   db::fleet::ThinFleetDaily(*postgres_, options_.keep));
   if (thinned.has_value()) {
     options_.log(absl::StrCat("thinned: ", thinned->evidence, " superseded tunings, ",
                               thinned->tasks, " ended tasks, ", thinned->payloads,
@@ -615,8 +621,9 @@ absl::Status Agent::Upkeep() {
 
 absl::Status Agent::VerifyUpgrades() {
   for (const auto& [text, place] : places_) {
-    ASSIGN_OR_RETURN(const int64_t queued, QueueVerification(*postgres_, *names_, place.environment,
-                                                             place.driver_version));
+    ASSIGN_OR_RETURN(
+        const int64_t queued,
+        db::fleet::QueueVerification(*postgres_, *names_, place.environment, place.driver_version));
     if (queued > 0) {
       options_.log(absl::StrCat(queued, " problems of ", place.name, " are to be verified"));
     }

@@ -18,10 +18,10 @@
 #include "client/cpp/client.h"
 #include "client/cpp/fleet_client.h"
 #include "client/cpp/release_client.h"
-#include "db/fleet_names.h"
-#include "db/fleet_queue.h"
-#include "db/fleet_releases.h"
-#include "db/postgres.h"
+#include "db/fleet/names.h"
+#include "db/fleet/postgres.h"
+#include "db/fleet/queue.h"
+#include "db/fleet/releases.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/model/environment.h"
@@ -33,7 +33,7 @@ namespace convtune::fleet {
 class Agent {
  public:
   struct Options {
-    Postgres::Options postgres;
+    db::fleet::Postgres::Options postgres;
     Client::Options daemon;
     std::string node;  // its name in the fleet
     std::string version;
@@ -72,7 +72,7 @@ class Agent {
     int devices = 0;
   };
   struct RunningTask {
-    FleetTask task;
+    db::fleet::FleetTask task;
     std::string job;
     absl::Time renew;
   };
@@ -98,7 +98,7 @@ class Agent {
   absl::Status Follow();
   absl::Status FollowPins();
   // Returns how many this node has to deliver its own of first.
-  absl::StatusOr<int64_t> Apply(const std::vector<ReleasedTuning>& tunings);
+  absl::StatusOr<int64_t> Apply(const std::vector<db::fleet::ReleasedTuning>& tunings);
   absl::StatusOr<int64_t> Send(const v1::ApplyTuningsRequest& request);
   const Place* FindPlace(int64_t id) const;
   const Place* FindPlace(const std::string& environment_text) const;
@@ -106,7 +106,7 @@ class Agent {
   absl::Status WorkOnTasks();
   absl::Status TendTask(RunningTask* running, bool* ended);
   absl::Status ClaimMore();
-  absl::Status StartTask(const FleetTask& task);
+  absl::Status StartTask(const db::fleet::FleetTask& task);
   void GiveTasksBack();
 
   std::vector<int64_t> PlaceIds() const;
@@ -116,8 +116,8 @@ class Agent {
   std::unique_ptr<Client> daemon_;
   std::unique_ptr<FleetClient> fleet_;
   std::unique_ptr<ReleaseClient> releases_;
-  std::unique_ptr<Postgres> postgres_;  // nullptr: not connected
-  std::unique_ptr<FleetNames> names_;
+  std::unique_ptr<db::fleet::Postgres> postgres_;  // nullptr: not connected
+  std::unique_ptr<db::fleet::FleetNames> names_;
   int64_t node_id_ = 0;
   std::map<std::string, Place> places_;  // by environment text
   std::vector<int64_t> followed_;        // environments that were followed last

@@ -13,9 +13,9 @@
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
-#include "db/fleet_evidence.h"
-#include "db/fleet_migrator.h"
-#include "db/fleet_nodes.h"
+#include "db/fleet/evidence.h"
+#include "db/fleet/fleet_migrator.h"
+#include "db/fleet/nodes.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
 #include "server/fleet/agent.h"
@@ -49,10 +49,11 @@ class MigrateCommand final : public FleetCommand {
 
  private:
   absl::Status Run() {
-    ASSIGN_OR_RETURN(const Postgres::Options options, flags_.Resolve());
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Postgres::Connect(options));
-    ASSIGN_OR_RETURN(const int applied, MigrateFleet(*postgres));
-    ASSIGN_OR_RETURN(const int version, FleetSchemaVersion(*postgres));
+    ASSIGN_OR_RETURN(const db::fleet::Postgres::Options options, flags_.Resolve());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres,
+                     db::fleet::Postgres::Connect(options));
+    ASSIGN_OR_RETURN(const int applied, db::fleet::MigrateFleet(*postgres));
+    ASSIGN_OR_RETURN(const int version, db::fleet::FleetSchemaVersion(*postgres));
     if (json_) {
       std::cout << cli::JsonObject().Add("applied", applied).Add("schema_version", version).Take()
                 << '\n';
@@ -155,11 +156,13 @@ class StatusCommand final : public FleetCommand {
 
  private:
   absl::Status Run() {
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
-    ASSIGN_OR_RETURN(const FleetCountsStatus counts, CountFleet(*postgres));
-    ASSIGN_OR_RETURN(const std::vector<NodeStatus> nodes, ListNodes(*postgres));
-    ASSIGN_OR_RETURN(const ReleaseHistory served, ReadServedReleases(*postgres));
-    ASSIGN_OR_RETURN(const FleetDiff waiting, DiffPooled(*postgres, /*all=*/false, 1));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const db::fleet::FleetCountsStatus counts, db::fleet::CountFleet(*postgres));
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeStatus> nodes,
+                     db::fleet::ListNodes(*postgres));
+    ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
+    ASSIGN_OR_RETURN(const db::fleet::FleetDiff waiting,
+                     db::fleet::DiffPooled(*postgres, /*all=*/false, 1));
     const int64_t promoted = served.promoted() != nullptr ? served.promoted()->number : 0;
     const int64_t canary = served.canary() != nullptr ? served.canary()->number : 0;
     json_ ? PrintJson(counts, nodes, promoted, canary, waiting.change_count)
@@ -167,10 +170,11 @@ class StatusCommand final : public FleetCommand {
     return absl::OkStatus();
   }
 
-  static void PrintJson(const FleetCountsStatus& counts, const std::vector<NodeStatus>& nodes,
-                        int64_t promoted, int64_t canary, int64_t waiting) {
+  static void PrintJson(const db::fleet::FleetCountsStatus& counts,
+                        const std::vector<db::fleet::NodeStatus>& nodes, int64_t promoted,
+                        int64_t canary, int64_t waiting) {
     std::vector<std::string> rows;
-    for (const NodeStatus& node : nodes) {
+    for (const db::fleet::NodeStatus& node : nodes) {
       rows.push_back(cli::JsonObject()
                          .Add("name", node.name)
                          .Add("silent_seconds", absl::ToDoubleSeconds(node.silence))
@@ -204,8 +208,9 @@ class StatusCommand final : public FleetCommand {
               << '\n';
   }
 
-  static void Print(const FleetCountsStatus& counts, const std::vector<NodeStatus>& nodes,
-                    int64_t promoted, int64_t canary, int64_t waiting) {
+  static void Print(const db::fleet::FleetCountsStatus& counts,
+                    const std::vector<db::fleet::NodeStatus>& nodes, int64_t promoted,
+                    int64_t canary, int64_t waiting) {
     cli::Table table({{"NODE"},
                       {"SEEN", cli::Align::kRight},
                       {"RELEASE", cli::Align::kRight},
@@ -217,7 +222,7 @@ class StatusCommand final : public FleetCommand {
                       {"VERSION"},
                       {"DEVICES"},
                       {"ERROR"}});
-    for (const NodeStatus& node : nodes) {
+    for (const db::fleet::NodeStatus& node : nodes) {
       const absl::Duration offset = absl::AbsDuration(node.clock_offset);
       table.Add({node.name, cli::FormatAge(node.silence), absl::StrCat(node.release),
                  absl::StrCat(node.outbox_depth),
@@ -246,10 +251,11 @@ class StatusCommand final : public FleetCommand {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Postgres>> FleetCommand::Connect() const {
-  ASSIGN_OR_RETURN(const Postgres::Options options, flags_.Resolve());
-  ASSIGN_OR_RETURN(std::unique_ptr<Postgres> postgres, Postgres::Connect(options));
-  RETURN_IF_ERROR(CheckFleetSchema(*postgres));
+absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> FleetCommand::Connect() const {
+  ASSIGN_OR_RETURN(const db::fleet::Postgres::Options options, flags_.Resolve());
+  ASSIGN_OR_RETURN(std::unique_ptr<db::fleet::Postgres> postgres,
+                   db::fleet::Postgres::Connect(options));
+  RETURN_IF_ERROR(db::fleet::CheckFleetSchema(*postgres));
   return postgres;
 }
 
@@ -318,12 +324,13 @@ void CatchFleetSignals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-absl::Status PoolEverything(Postgres& postgres) {
-  FleetNames names(&postgres);
+absl::Status PoolEverything(db::fleet::Postgres& postgres) {
+  db::fleet::FleetNames names(&postgres);
   while (true) {
-    ASSIGN_OR_RETURN(const int64_t pooled, PoolQueued(postgres, names, 100, PoolEvidence));
+    ASSIGN_OR_RETURN(const int64_t pooled,
+                     db::fleet::PoolQueued(postgres, names, 100, PoolEvidence));
     if (pooled > 0) continue;
-    ASSIGN_OR_RETURN(const int64_t left, CountPoolQueue(postgres));
+    ASSIGN_OR_RETURN(const int64_t left, db::fleet::CountPoolQueue(postgres));
     if (left == 0) return absl::OkStatus();
     absl::SleepFor(absl::Milliseconds(20));
   }

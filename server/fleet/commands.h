@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/app/exit_code.h"
-#include "db/postgres.h"
+#include "db/fleet/postgres.h"
 #include "server/fleet/settings.h"
 
 namespace CLI {
@@ -30,7 +30,7 @@ class FleetCommand {
 
  protected:
   // A connection to a database whose schema this program knows.
-  absl::StatusOr<std::unique_ptr<Postgres>> Connect() const;
+  absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> Connect() const;
   // Adds a verb with --postgres and so on, and --json.
   CLI::App* AddVerb(CLI::App& root, const std::string& name, const std::string& description);
   // Adds --author (default: the user's name) and --reason, which is required.
@@ -66,6 +66,6 @@ void CatchFleetSignals();
 
 // Pools all that is queued, so that what was delivered until now counts. Waits
 // for others who are at it.
-absl::Status PoolEverything(Postgres& postgres);
+absl::Status PoolEverything(db::fleet::Postgres& postgres);
 
 }  // namespace convtune::fleet

@@ -192,13 +192,13 @@ bool Disagrees(const Tuning& tuning, const CandidateId& winner) {
 
 // The tunings that count: those of the best standing, in the cache state that
 // most of them have.
-std::vector<const Tuning*> Best(const std::vector<NodeEvidence>& evidence) {
+std::vector<const Tuning*> Best(const std::vector<db::fleet::NodeEvidence>& evidence) {
   TuningStanding best_standing;
-  for (const NodeEvidence& each : evidence) {
+  for (const db::fleet::NodeEvidence& each : evidence) {
     best_standing = std::max(best_standing, StandingOf(each.tuning));
   }
   std::map<CacheState, int> states;
-  for (const NodeEvidence& each : evidence) {
+  for (const db::fleet::NodeEvidence& each : evidence) {
     if (StandingOf(each.tuning) == best_standing) ++states[each.tuning.cache_state];
   }
   const CacheState state =
@@ -206,7 +206,7 @@ std::vector<const Tuning*> Best(const std::vector<NodeEvidence>& evidence) {
         return a.second < b.second;
       })->first;
   std::vector<const Tuning*> best;
-  for (const NodeEvidence& each : evidence) {
+  for (const db::fleet::NodeEvidence& each : evidence) {
     if (StandingOf(each.tuning) == best_standing && each.tuning.cache_state == state) {
       best.push_back(&each.tuning);
     }
@@ -216,11 +216,11 @@ std::vector<const Tuning*> Best(const std::vector<NodeEvidence>& evidence) {
 
 }  // namespace
 
-PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence) {
+db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>& evidence) {
   const std::vector<const Tuning*> tunings = Best(evidence);
   const VoicesById voices = Collect(tunings);
   const std::vector<double> speeds = Speeds(voices, tunings.size());
-  PooledTuning pooled;
+  db::fleet::PooledTuning pooled;
   pooled.tuning = *tunings.front();
   pooled.tuning.provenance = Provenance();
   pooled.tuning.conditions = Conditions();
@@ -229,7 +229,7 @@ PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence) {
     pooled.tuning.rounds = std::max(pooled.tuning.rounds, tuning->rounds);
     pooled.tuning.elapsed = std::max(pooled.tuning.elapsed, tuning->elapsed);
   }
-  for (const NodeEvidence& each : evidence) {
+  for (const db::fleet::NodeEvidence& each : evidence) {
     pooled.tuning.tune_time = &each == &evidence.front()
                                   ? each.receive_time
                                   : std::max(pooled.tuning.tune_time, each.receive_time);
@@ -249,7 +249,8 @@ PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence) {
   }
   pooled.stock = StockIndex(pooled.tuning.candidates);
   std::vector<report::GroupTuning> group;
-  for (const NodeEvidence& each : evidence) group.push_back({each.provenance_id, &each.tuning});
+  for (const db::fleet::NodeEvidence& each : evidence)
+    group.push_back({each.provenance_id, &each.tuning});
   pooled.report_rows = report::PackGroup(group, evidence.front().environment);
   return pooled;
 }

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "db/fleet_evidence.h"
+#include "db/fleet/evidence.h"
 
 namespace convtune::fleet {
 
@@ -23,6 +23,6 @@ namespace convtune::fleet {
 //
 // A node disagrees if its own winner is another candidate and its own interval of
 // the pooled winner lies wholly above that of its own: within noise nobody does.
-PooledTuning PoolEvidence(const std::vector<NodeEvidence>& evidence);
+db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>& evidence);
 
 }  // namespace convtune::fleet

@@ -3,7 +3,7 @@
 
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
-#include "db/fleet_retention.h"
+#include "db/fleet/retention.h"
 #include "proto/base/status_macros.h"
 #include "server/fleet/commands.h"
 
@@ -24,8 +24,8 @@ class PruneCommand final : public FleetCommand {
  private:
   absl::Status Run() {
     ASSIGN_OR_RETURN(const absl::Duration keep, cli::ParseTime("--keep", keep_));
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
-    ASSIGN_OR_RETURN(const Thinned thinned, ThinFleet(*postgres, keep));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const db::fleet::Thinned thinned, db::fleet::ThinFleet(*postgres, keep));
     if (json_) {
       std::cout << cli::JsonObject()
                        .Add("evidence", thinned.evidence)

@@ -8,7 +8,7 @@
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
-#include "db/fleet_releases.h"
+#include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/candidate.h"
 #include "proto/model/conv_problem.h"
@@ -36,7 +36,7 @@ std::string Micros(std::optional<double> us) {
   return us.has_value() ? absl::StrFormat("%.1f", *us) : "-";
 }
 
-std::string ReleaseJson(const FleetRelease& one) {
+std::string ReleaseJson(const db::fleet::FleetRelease& one) {
   const Release& release = one.release;
   cli::JsonObject object;
   object.Add("release", release.number)
@@ -83,11 +83,12 @@ class FleetReleaseCommand final : public FleetCommand {
 
  private:
   absl::Status List() {
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
-    ASSIGN_OR_RETURN(const std::vector<FleetRelease> releases, ListFleetReleases(*postgres));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetRelease> releases,
+                     db::fleet::ListFleetReleases(*postgres));
     if (json_) {
       std::vector<std::string> rows;
-      for (const FleetRelease& release : releases) rows.push_back(ReleaseJson(release));
+      for (const db::fleet::FleetRelease& release : releases) rows.push_back(ReleaseJson(release));
       std::cout << cli::JsonArray(rows) << '\n';
       return absl::OkStatus();
     }
@@ -98,7 +99,7 @@ class FleetReleaseCommand final : public FleetCommand {
                       {"WHEN"},
                       {"AUTHOR"},
                       {"REASON"}});
-    for (const FleetRelease& one : releases) {
+    for (const db::fleet::FleetRelease& one : releases) {
       const Release& release = one.release;
       std::string state = StateName(release.state);
       if (release.state == ReleaseState::kCanary) {
@@ -118,17 +119,17 @@ class FleetReleaseCommand final : public FleetCommand {
     if ((from_ >= 0) != (to_ >= 0)) {
       return absl::InvalidArgumentError("release diff: must have two numbers, or none");
     }
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
-    FleetDiff diff;
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    db::fleet::FleetDiff diff;
     if (from_ >= 0) {
-      ASSIGN_OR_RETURN(diff, DiffFleetReleases(*postgres, from_, to_, kMostChanges));
+      ASSIGN_OR_RETURN(diff, db::fleet::DiffFleetReleases(*postgres, from_, to_, kMostChanges));
     } else {
       RETURN_IF_ERROR(PoolEverything(*postgres));
-      ASSIGN_OR_RETURN(diff, DiffPooled(*postgres, all_, kMostChanges));
+      ASSIGN_OR_RETURN(diff, db::fleet::DiffPooled(*postgres, all_, kMostChanges));
     }
     if (json_) {
       std::vector<std::string> rows;
-      for (const FleetChange& change : diff.changes) {
+      for (const db::fleet::FleetChange& change : diff.changes) {
         rows.push_back(cli::JsonObject()
                            .Add("environment", change.environment_text)
                            .Add("problem", change.problem_text)
@@ -153,7 +154,7 @@ class FleetReleaseCommand final : public FleetCommand {
                       {"AFTER"},
                       {"us", cli::Align::kRight},
                       {"NODES", cli::Align::kRight}});
-    for (const FleetChange& change : diff.changes) {
+    for (const db::fleet::FleetChange& change : diff.changes) {
       table.Add({change.problem_text, change.environment_text,
                  change.before.empty() ? "(none)" : change.before, Micros(change.before_us),
                  change.after.empty() ? "(none)" : change.after, Micros(change.after_us),
@@ -183,10 +184,10 @@ class FleetReleaseCommand final : public FleetCommand {
   absl::Status Promote() {
     RETURN_IF_ERROR(CheckDecision());
     ASSIGN_OR_RETURN(const int permille, Permille());
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(*postgres));
-    ASSIGN_OR_RETURN(const FleetRelease made,
-                     PromoteFleetRelease(*postgres, author_, reason_, permille, all_));
+    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
+                     db::fleet::PromoteFleetRelease(*postgres, author_, reason_, permille, all_));
     Print(made);
     return absl::OkStatus();
   }
@@ -194,14 +195,14 @@ class FleetReleaseCommand final : public FleetCommand {
   absl::Status RollBack() {
     RETURN_IF_ERROR(CheckDecision());
     if (target_ < 0) return absl::InvalidArgumentError("RELEASE: must be a number from 1");
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
-    ASSIGN_OR_RETURN(const FleetRelease made,
-                     RollBackFleetRelease(*postgres, author_, reason_, target_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
+                     db::fleet::RollBackFleetRelease(*postgres, author_, reason_, target_));
     Print(made);
     return absl::OkStatus();
   }
 
-  void Print(const FleetRelease& made) const {
+  void Print(const db::fleet::FleetRelease& made) const {
     if (json_) {
       std::cout << ReleaseJson(made) << '\n';
       return;
@@ -258,12 +259,13 @@ class FleetPinCommand final : public FleetCommand {
     if (!ttl_.empty()) {
       ASSIGN_OR_RETURN(ttl, cli::ParseTime("--ttl", ttl_));
     }
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
-                     ResolveFleetEnvironment(*postgres, environment_));
-    FleetNames names(postgres.get());
-    ASSIGN_OR_RETURN(const int64_t id, PutFleetPin(*postgres, names, environment, problem.ToText(),
-                                                   ToText(candidate), author_, reason_, ttl));
+                     db::fleet::ResolveFleetEnvironment(*postgres, environment_));
+    db::fleet::FleetNames names(postgres.get());
+    ASSIGN_OR_RETURN(const int64_t id,
+                     db::fleet::PutFleetPin(*postgres, names, environment, problem.ToText(),
+                                            ToText(candidate), author_, reason_, ttl));
     if (json_) {
       std::cout << cli::JsonObject().Add("pin", id).Take() << '\n';
     } else {
@@ -274,15 +276,16 @@ class FleetPinCommand final : public FleetCommand {
 
   absl::Status Unpin() {
     ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(problem_));
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
-                     ResolveFleetEnvironment(*postgres, environment_));
-    return EndFleetPin(*postgres, environment, problem.ToText(), author_);
+                     db::fleet::ResolveFleetEnvironment(*postgres, environment_));
+    return db::fleet::EndFleetPin(*postgres, environment, problem.ToText(), author_);
   }
 
   absl::Status List() {
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
-    ASSIGN_OR_RETURN(const std::vector<FleetPin> pins, ListFleetPins(*postgres, {}));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
+                     db::fleet::ListFleetPins(*postgres, {}));
     std::vector<std::string> rows;
     cli::Table table({{"PIN"},
                       {"PROBLEM"},
@@ -291,7 +294,7 @@ class FleetPinCommand final : public FleetCommand {
                       {"LEFT", cli::Align::kRight},
                       {"AUTHOR"},
                       {"REASON"}});
-    for (const FleetPin& pin : pins) {
+    for (const db::fleet::FleetPin& pin : pins) {
       std::optional<double> seconds;
       if (pin.left.has_value()) seconds = absl::ToDoubleSeconds(*pin.left);
       rows.push_back(cli::JsonObject()

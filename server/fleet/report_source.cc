@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "client/report/report_group.h"
-#include "db/fleet_reports.h"
+#include "db/fleet/reports.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::fleet {
@@ -41,29 +41,35 @@ class Numbers {
 
 }  // namespace
 
-absl::Status AddFleet(Postgres& postgres, const report::ReportFilter& filter,
+absl::Status AddFleet(db::fleet::Postgres& postgres, const report::ReportFilter& filter,
                       report::ReportData* data,
                       const std::function<void(int64_t, int64_t)>& progress) {
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::BeginRead(postgres));
+  ASSIGN_OR_RETURN(db::fleet::PgTransaction transaction,
+                   db::fleet::PgTransaction::BeginRead(postgres));
   Numbers environments, problems, places;
-  ASSIGN_OR_RETURN(const std::vector<NumberedEnvironment> all, ListFleetEnvironments(postgres));
-  for (const NumberedEnvironment& each : all) {
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::NumberedEnvironment> all,
+                   db::fleet::ListFleetEnvironments(postgres));
+  for (const db::fleet::NumberedEnvironment& each : all) {
     environments.Set(each.id, data->AddEnvironment(each.text, each.environment));
   }
-  ASSIGN_OR_RETURN(const std::vector<NumberedProblem> tuned, ListTunedProblems(postgres));
-  for (const NumberedProblem& each : tuned) problems.Set(each.id, data->AddProblem(each.text));
-  ASSIGN_OR_RETURN(const std::vector<NumberedProvenance> provenances, ListProvenances(postgres));
-  for (const NumberedProvenance& each : provenances) {
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::NumberedProblem> tuned,
+                   db::fleet::ListTunedProblems(postgres));
+  for (const db::fleet::NumberedProblem& each : tuned)
+    problems.Set(each.id, data->AddProblem(each.text));
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::NumberedProvenance> provenances,
+                   db::fleet::ListProvenances(postgres));
+  for (const db::fleet::NumberedProvenance& each : provenances) {
     const Provenance& from = each.provenance;
     places.Set(each.id,
                data->AddPlace({each.node, from.gpu_uuid, from.driver_version, from.CudaText()}));
   }
   if (!environments.empty() && !problems.empty()) {
-    ASSIGN_OR_RETURN(const int64_t total, CountReportRows(postgres));
+    ASSIGN_OR_RETURN(const int64_t total, db::fleet::CountReportRows(postgres));
     if (filter == report::ReportFilter()) data->ReserveRows(static_cast<size_t>(total));
     int64_t done = 0;
-    RETURN_IF_ERROR(ReadReportGroups(
-        postgres, environments.Wanted(), problems.Wanted(), [&](const ReportGroup& group) {
+    RETURN_IF_ERROR(db::fleet::ReadReportGroups(
+        postgres, environments.Wanted(), problems.Wanted(),
+        [&](const db::fleet::ReportGroup& group) {
           const int environment = environments[group.environment_id];
           const int problem = problems[group.problem_id];
           if (environment < 0 || problem < 0) return absl::OkStatus();
@@ -75,10 +81,11 @@ absl::Status AddFleet(Postgres& postgres, const report::ReportFilter& filter,
           return absl::OkStatus();
         }));
   }
-  ASSIGN_OR_RETURN(const FleetLookups lookups, SumLookups(postgres));
+  ASSIGN_OR_RETURN(const db::fleet::FleetLookups lookups, db::fleet::SumLookups(postgres));
   if (lookups.nodes > 0) data->AddCounters({lookups.lookups, lookups.hits});
-  ASSIGN_OR_RETURN(const std::vector<FleetWanted> wanted, ListFleetWanted(postgres, kMostWanted));
-  for (const FleetWanted& each : wanted) {
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetWanted> wanted,
+                   db::fleet::ListFleetWanted(postgres, kMostWanted));
+  for (const db::fleet::FleetWanted& each : wanted) {
     ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(each.environment_text));
     data->AddWanted({each.problem_text, environment.Name(), each.misses, each.nodes, ""});
   }

@@ -51,8 +51,8 @@ void PostgresFlags::Register(CLI::App& app) {
       ->capture_default_str();
 }
 
-absl::StatusOr<Postgres::Options> PostgresFlags::Resolve() const {
-  Postgres::Options options;
+absl::StatusOr<db::fleet::Postgres::Options> PostgresFlags::Resolve() const {
+  db::fleet::Postgres::Options options;
   options.schema = schema;
   options.conninfo = conninfo;
   if (!file.empty()) {

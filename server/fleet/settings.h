@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "db/postgres.h"
+#include "db/fleet/postgres.h"
 
 namespace CLI {
 class App;
@@ -26,7 +26,7 @@ struct PostgresFlags {
   // reading group, root's files) may read or change; or the flag's, which must
   // not have a password, since a command line can be read by everybody.
   // INVALID_ARGUMENT names the flag and the rule.
-  absl::StatusOr<Postgres::Options> Resolve() const;
+  absl::StatusOr<db::fleet::Postgres::Options> Resolve() const;
 };
 
 }  // namespace convtune::fleet

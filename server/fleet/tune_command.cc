@@ -11,8 +11,8 @@
 #include "absl/time/clock.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
-#include "db/fleet_queue.h"
-#include "db/fleet_releases.h"
+#include "db/fleet/queue.h"
+#include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_list.h"
 #include "proto/convert/problem_order.h"
@@ -24,9 +24,9 @@ namespace {
 constexpr absl::Duration kLook = absl::Milliseconds(200);
 constexpr int64_t kMostDead = 100;
 
-std::string DeadJson(const std::vector<DeadTask>& dead) {
+std::string DeadJson(const std::vector<db::fleet::DeadTask>& dead) {
   std::vector<std::string> rows;
-  for (const DeadTask& task : dead) {
+  for (const db::fleet::DeadTask& task : dead) {
     rows.push_back(cli::JsonObject()
                        .Add("problem", task.problem_text)
                        .Add("environment", task.environment_text)
@@ -39,7 +39,7 @@ std::string DeadJson(const std::vector<DeadTask>& dead) {
 // A line that is written over on a terminal, and one for each change elsewhere.
 class ProgressLine {
  public:
-  void Show(const BatchProgress& progress, absl::Duration elapsed) {
+  void Show(const db::fleet::BatchProgress& progress, absl::Duration elapsed) {
     std::string line = absl::StrFormat("%d of %d tuned", progress.done, progress.total());
     if (progress.dead > 0) absl::StrAppend(&line, ", ", progress.dead, " dead");
     if (!progress.nodes.empty()) {
@@ -157,13 +157,14 @@ class FleetTuneCommand final : public FleetCommand {
         return absl::InvalidArgumentError("--environment: is required");
       }
     }
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     if (cancel_ != 0) return Cancel(*postgres);
     if (dead_) return ListDead(*postgres);
     if (watch_ != 0) return Watch(*postgres, watch_);
-    BatchRequest request;
-    request.kind = force_ ? BatchKind::kVerify : BatchKind::kTune;
-    ASSIGN_OR_RETURN(request.environment_text, ResolveFleetEnvironment(*postgres, environment_));
+    db::fleet::BatchRequest request;
+    request.kind = force_ ? db::fleet::BatchKind::kVerify : db::fleet::BatchKind::kTune;
+    ASSIGN_OR_RETURN(request.environment_text,
+                     db::fleet::ResolveFleetEnvironment(*postgres, environment_));
     request.author = author_;
     request.reason = reason_;
     request.budget = budget;
@@ -171,8 +172,8 @@ class FleetTuneCommand final : public FleetCommand {
       request.tasks.push_back(
           {row.problem.ToText(), EstimatedFlops(row.problem) * static_cast<double>(row.count)});
     }
-    FleetNames names(postgres.get());
-    ASSIGN_OR_RETURN(const int64_t batch, QueueBatch(*postgres, names, request));
+    db::fleet::FleetNames names(postgres.get());
+    ASSIGN_OR_RETURN(const int64_t batch, db::fleet::QueueBatch(*postgres, names, request));
     if (batch == 0) {
       std::cerr << "every one of them is queued already\n";
       return cli::ExitCode::kDone;
@@ -183,37 +184,39 @@ class FleetTuneCommand final : public FleetCommand {
     return cli::ExitCode::kDone;
   }
 
-  absl::StatusOr<cli::ExitCode> Cancel(Postgres& postgres) {
-    ASSIGN_OR_RETURN(const int64_t cancelled, CancelBatch(postgres, cancel_));
+  absl::StatusOr<cli::ExitCode> Cancel(db::fleet::Postgres& postgres) {
+    ASSIGN_OR_RETURN(const int64_t cancelled, db::fleet::CancelBatch(postgres, cancel_));
     std::cout << cancelled << " cancelled\n";
     return cli::ExitCode::kDone;
   }
 
-  absl::StatusOr<cli::ExitCode> ListDead(Postgres& postgres) {
-    ASSIGN_OR_RETURN(const std::vector<DeadTask> dead, ListDeadTasks(postgres, watch_, 10'000));
+  absl::StatusOr<cli::ExitCode> ListDead(db::fleet::Postgres& postgres) {
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::DeadTask> dead,
+                     db::fleet::ListDeadTasks(postgres, watch_, 10'000));
     if (json_) {
       std::cout << DeadJson(dead) << '\n';
       return cli::ExitCode::kDone;
     }
-    for (const DeadTask& task : dead) {
+    for (const db::fleet::DeadTask& task : dead) {
       std::cout << task.problem_text << " in " << task.environment_text << '\n';
       for (const std::string& reason : task.reasons) std::cout << "  " << reason << '\n';
     }
     return cli::ExitCode::kDone;
   }
 
-  absl::StatusOr<cli::ExitCode> Watch(Postgres& postgres, int64_t batch) {
+  absl::StatusOr<cli::ExitCode> Watch(db::fleet::Postgres& postgres, int64_t batch) {
     const absl::Time start = absl::Now();
     ProgressLine line;
-    BatchProgress progress;
+    db::fleet::BatchProgress progress;
     while (true) {
-      ASSIGN_OR_RETURN(progress, ReadProgress(postgres, batch));
+      ASSIGN_OR_RETURN(progress, db::fleet::ReadProgress(postgres, batch));
       line.Show(progress, absl::Now() - start);
       if (progress.ended() || FleetStopRequested()) break;
       absl::SleepFor(kLook);
     }
     line.End();
-    ASSIGN_OR_RETURN(const std::vector<DeadTask> dead, ListDeadTasks(postgres, batch, kMostDead));
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::DeadTask> dead,
+                     db::fleet::ListDeadTasks(postgres, batch, kMostDead));
     if (json_) {
       std::cout << cli::JsonObject()
                        .Add("batch", batch)
@@ -230,7 +233,7 @@ class FleetTuneCommand final : public FleetCommand {
           "batch %d: %d of %d tuned, %d dead, %d cancelled, %d open in %s\n", batch, progress.done,
           progress.total(), progress.dead, progress.cancelled, progress.queued + progress.leased,
           cli::FormatAge(absl::Now() - start));
-      for (const DeadTask& task : dead) {
+      for (const db::fleet::DeadTask& task : dead) {
         std::cout << "dead: " << task.problem_text << ": " << absl::StrJoin(task.reasons, "; ")
                   << '\n';
       }
@@ -276,14 +279,14 @@ class UpgradeCommand final : public FleetCommand {
       return absl::InvalidArgumentError("--to or --driver: is required");
     }
     if (most_ < 1) return absl::InvalidArgumentError("--most: must be at least 1");
-    ASSIGN_OR_RETURN(const std::unique_ptr<Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(*postgres));
-    ASSIGN_OR_RETURN(const std::string from, ResolveFleetEnvironment(*postgres, from_));
+    ASSIGN_OR_RETURN(const std::string from, db::fleet::ResolveFleetEnvironment(*postgres, from_));
     std::string to = from;
     if (!to_.empty()) {
-      ASSIGN_OR_RETURN(to, ResolveFleetEnvironment(*postgres, to_));
+      ASSIGN_OR_RETURN(to, db::fleet::ResolveFleetEnvironment(*postgres, to_));
     }
-    FleetNames names(postgres.get());
+    db::fleet::FleetNames names(postgres.get());
     ASSIGN_OR_RETURN(const Environment from_environment, Environment::Parse(from));
     ASSIGN_OR_RETURN(const Environment to_environment, Environment::Parse(to));
     if (from_environment.gpu_model != to_environment.gpu_model) {
@@ -293,19 +296,19 @@ class UpgradeCommand final : public FleetCommand {
     }
     ASSIGN_OR_RETURN(const int64_t from_id, names.Environment(from_environment));
     ASSIGN_OR_RETURN(const int64_t to_id, names.Environment(to_environment));
-    BatchRequest request;
-    request.kind = BatchKind::kVerify;
+    db::fleet::BatchRequest request;
+    request.kind = db::fleet::BatchKind::kVerify;
     request.environment_text = to;
     request.author = author_;
     request.reason = reason_;
     request.budget = budget;
-    ASSIGN_OR_RETURN(request.tasks, FindStale(*postgres, from_id, to_id, driver_));
+    ASSIGN_OR_RETURN(request.tasks, db::fleet::FindStale(*postgres, from_id, to_id, driver_));
     if (static_cast<int64_t>(request.tasks.size()) > most_) {
       request.tasks.resize(static_cast<size_t>(most_));
     }
     int64_t batch = 0;
     if (!request.tasks.empty()) {
-      ASSIGN_OR_RETURN(batch, QueueBatch(*postgres, names, request));
+      ASSIGN_OR_RETURN(batch, db::fleet::QueueBatch(*postgres, names, request));
     }
     if (json_) {
       std::cout << cli::JsonObject()

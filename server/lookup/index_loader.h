@@ -18,7 +18,7 @@ namespace convtune::lookup {
 class IndexLoader {
  public:
   // Both outlive the loader.
-  IndexLoader(TuningStore* store, TuningIndex* index) : store_(store), index_(index) {}
+  IndexLoader(db::TuningStore* store, TuningIndex* index) : store_(store), index_(index) {}
   ~IndexLoader() { Stop(); }
 
   // Begins, and waits for at most `patience`, so that a small database is whole
@@ -34,7 +34,7 @@ class IndexLoader {
  private:
   void Run();
 
-  TuningStore* const store_;
+  db::TuningStore* const store_;
   TuningIndex* const index_;
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> loaded_{0};

@@ -26,7 +26,7 @@ class MetricsServer {
  public:
   struct Sources {
     tuner::Tuner* tuner = nullptr;  // these four outlive the server
-    TuningStore* store = nullptr;
+    db::TuningStore* store = nullptr;
     const Clock* clock = nullptr;
     const devices::GpuHealth* cards = nullptr;  // may be nullptr
   };

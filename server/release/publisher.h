@@ -36,7 +36,7 @@ class Publisher : public ReleaseManager {
 
   struct Options {
     PublishOptions publish;
-    ReleaseStore* store = nullptr;  // these four outlive it
+    db::ReleaseStore* store = nullptr;  // these four outlive it
     const lookup::TuningIndex* index = nullptr;
     commit::Committer* committer = nullptr;
     const Clock* clock = nullptr;

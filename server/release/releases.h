@@ -46,7 +46,7 @@ struct ReleaseList {
 class Releases {
  public:
   struct Options {
-    ReleaseStore* store = nullptr;  // these three outlive it
+    db::ReleaseStore* store = nullptr;  // these three outlive it
     const lookup::TuningIndex* index = nullptr;
     const Clock* clock = nullptr;
     const ReleaseValidity* validity = nullptr;  // outlives it, too; nullptr: all holds

@@ -29,7 +29,7 @@ class Server {
     http2::ServerTlsFiles tls;            // all or none; needed for HOST:PORT
     std::vector<std::string> roles = {};  // who may do what, see AccessRules::Parse
     tuner::Tuner* tuner = nullptr;        // these four outlive the server
-    TuningStore* store = nullptr;
+    db::TuningStore* store = nullptr;
     release::ReleaseManager* releases = nullptr;  // without it there is no ReleaseService
     const Clock* clock = nullptr;
     std::string state_dir;  // as GetServerInfo reports it; imports wait there
@@ -37,7 +37,7 @@ class Server {
     // bundle; empty: it need not be signed.
     std::vector<std::string> bundle_keys = {};
     services::MetricsInfo metrics = {};
-    OutboxStore* outbox = nullptr;  // without it there is no FleetService; outlives the server
+    db::OutboxStore* outbox = nullptr;  // without it there is no FleetService; outlives the server
   };
 
   // Listens and serves, alive but not ready. INVALID_ARGUMENT: an address, or

@@ -80,15 +80,15 @@ struct TunerStats {
 class Tuner {
  public:
   struct Options {
-    TuningStore* store = nullptr;  // outlives the tuner
-    const Clock* clock = nullptr;  // outlives the tuner
+    db::TuningStore* store = nullptr;  // outlives the tuner
+    const Clock* clock = nullptr;      // outlives the tuner
     std::vector<workers::DeviceSpec> devices;
     // Devices heed what it knows: one whose GPU is lost gets no work, and its
     // worker is ended; one that an application's Xid was reported of gets a new
     // worker for its next work. Outlives the tuner; nullptr: nothing is known.
     devices::GpuHealth* gpu_health = nullptr;
     // Keeps releases and publishes them, if it is set; outlives the tuner.
-    ReleaseStore* release_store = nullptr;
+    db::ReleaseStore* release_store = nullptr;
     release::PublishOptions publish;
     // A worker without work for this long is ended, which gives its GPU back.
     absl::Duration idle_timeout = absl::Minutes(5);
@@ -156,10 +156,10 @@ class Tuner {
                                                 const std::vector<ConvProblem>& problems) = 0;
   // See Committer::Import. UNAVAILABLE, and nothing taken, once the daemon
   // drains.
-  virtual absl::StatusOr<commit::ImportCounts> ImportTunings(const TuningSource& next) = 0;
+  virtual absl::StatusOr<commit::ImportCounts> ImportTunings(const db::TuningSource& next) = 0;
   // See Committer::ApplyFleet. UNAVAILABLE as ImportTunings.
   virtual absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
-      const TuningSource& next, const commit::WaitsForFleet& waits) = 0;
+      const db::TuningSource& next, const commit::WaitsForFleet& waits) = 0;
   // NOT_FOUND: no tuning; FAILED_PRECONDITION: the tuning does not list the
   // candidate, or it did not run.
   virtual absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,

@@ -234,11 +234,11 @@ absl::StatusOr<int64_t> TunerImpl::DeleteTunings(const std::string& environment,
   return committer_.Delete(keys);
 }
 
-TuningSource TunerImpl::OfThoseThatHold(const TuningSource& next, int64_t* outdated) const {
-  return [this, &next, outdated]() -> absl::StatusOr<std::optional<TuningRecord>> {
+db::TuningSource TunerImpl::OfThoseThatHold(const db::TuningSource& next, int64_t* outdated) const {
+  return [this, &next, outdated]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
     while (true) {
       if (draining_) return absl::UnavailableError(kDraining);
-      ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
+      ASSIGN_OR_RETURN(std::optional<db::TuningRecord> record, next());
       if (!record || decision::WhyOutdated(record->tuning, index_.libraries()).empty())
         return record;
       ++*outdated;
@@ -247,7 +247,7 @@ TuningSource TunerImpl::OfThoseThatHold(const TuningSource& next, int64_t* outda
 }
 
 absl::StatusOr<commit::FleetCounts> TunerImpl::ApplyFleetTunings(
-    const TuningSource& next, const commit::WaitsForFleet& waits) {
+    const db::TuningSource& next, const commit::WaitsForFleet& waits) {
   int64_t outdated = 0;
   ASSIGN_OR_RETURN(commit::FleetCounts counts,
                    committer_.ApplyFleet(OfThoseThatHold(next, &outdated), waits));
@@ -256,7 +256,7 @@ absl::StatusOr<commit::FleetCounts> TunerImpl::ApplyFleetTunings(
   return counts;
 }
 
-absl::StatusOr<commit::ImportCounts> TunerImpl::ImportTunings(const TuningSource& next) {
+absl::StatusOr<commit::ImportCounts> TunerImpl::ImportTunings(const db::TuningSource& next) {
   int64_t outdated = 0;
   ASSIGN_OR_RETURN(commit::ImportCounts counts,
                    committer_.Import(OfThoseThatHold(next, &outdated)));

@@ -51,9 +51,9 @@ class TunerImpl : public Tuner {
                                          const std::string& text_filter) override;
   absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                         const std::vector<ConvProblem>& problems) override;
-  absl::StatusOr<commit::ImportCounts> ImportTunings(const TuningSource& next) override;
+  absl::StatusOr<commit::ImportCounts> ImportTunings(const db::TuningSource& next) override;
   absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
-      const TuningSource& next, const commit::WaitsForFleet& waits) override;
+      const db::TuningSource& next, const commit::WaitsForFleet& waits) override;
   absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
                              const CandidateId& candidate, const std::string& reason,
                              std::optional<absl::Duration> ttl) override;
@@ -84,7 +84,7 @@ class TunerImpl : public Tuner {
   std::vector<Environment> StoredEnvironments() const;
   absl::Status AddEnvironment(const workers::DeviceSpec& device);
   // Without what does not hold for the devices that there are, which is counted.
-  TuningSource OfThoseThatHold(const TuningSource& next, int64_t* outdated) const;
+  db::TuningSource OfThoseThatHold(const db::TuningSource& next, int64_t* outdated) const;
   absl::Status StartPublisher();
   // The environment in full; one that is new is listed from now on.
   Environment Complete(const Environment& environment);

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "db/database.h"
-#include "db/sqlite_tuning_store.h"
-#include "db/transaction.h"
+#include "db/sqlite/database.h"
+#include "db/sqlite/transaction.h"
+#include "db/store/sqlite_tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/commit/committer.h"
@@ -66,11 +66,12 @@ double Seconds(const std::function<void()>& work) {
   std::exit(1);
 }
 
-std::unique_ptr<SqliteTuningStore> OpenStore(const std::string& folder, const Clock* clock) {
-  SqliteTuningStore::Options options;
+std::unique_ptr<db::store::SqliteTuningStore> OpenStore(const std::string& folder,
+                                                        const Clock* clock) {
+  db::store::SqliteTuningStore::Options options;
   options.state_dir = folder;
   options.clock = clock;
-  auto store = SqliteTuningStore::Open(std::move(options));
+  auto store = db::store::SqliteTuningStore::Open(std::move(options));
   if (!store.ok()) Die(store.status());
   return *std::move(store);
 }
@@ -105,15 +106,16 @@ double CommitRate(const std::string& folder, const Clock* clock, const std::vect
 absl::StatusOr<double> BareRate(const std::string& folder, const std::string& source,
                                 const Clock* clock, size_t tunings) {
   RETURN_IF_ERROR(OpenStore(folder, clock)->Close());
-  ASSIGN_OR_RETURN(const auto database, Database::Open({.path = folder + "/convtune.db"}));
+  ASSIGN_OR_RETURN(const auto database,
+                   db::sqlite::Database::Open({.path = folder + "/convtune.db"}));
   RETURN_IF_ERROR(database->EnableWal());
   RETURN_IF_ERROR(database->Execute(absl::StrCat("ATTACH '", source, "/convtune.db' AS source")));
   RETURN_IF_ERROR(
       database->Execute("INSERT INTO main.environments SELECT * FROM source.environments"));
-  std::vector<Statement> inserts;
+  std::vector<db::sqlite::Statement> inserts;
   {
     // Parents before their rows: in the order in which they were made.
-    ASSIGN_OR_RETURN(Statement tables,
+    ASSIGN_OR_RETURN(db::sqlite::Statement tables,
                      database->Prepare("SELECT m.name FROM main.sqlite_master m, "
                                        "pragma_table_info(m.name) c WHERE m.type = 'table' AND "
                                        "c.name = 'tuning_id' ORDER BY m.rowid"));
@@ -121,9 +123,10 @@ absl::StatusOr<double> BareRate(const std::string& folder, const std::string& so
       ASSIGN_OR_RETURN(const bool more, tables.Step());
       if (!more) break;
       const std::string table(tables.Text(0));
-      ASSIGN_OR_RETURN(Statement insert, database->Prepare(absl::StrCat(
-                                             "INSERT INTO main.", table, " SELECT * FROM source.",
-                                             table, " WHERE tuning_id = ?")));
+      ASSIGN_OR_RETURN(
+          db::sqlite::Statement insert,
+          database->Prepare(absl::StrCat("INSERT INTO main.", table, " SELECT * FROM source.",
+                                         table, " WHERE tuning_id = ?")));
       inserts.push_back(std::move(insert));
     }
   }
@@ -131,8 +134,9 @@ absl::StatusOr<double> BareRate(const std::string& folder, const std::string& so
   const double seconds = Seconds([&] {
     status = [&]() -> absl::Status {
       for (size_t n = 1; n <= tunings; ++n) {
-        ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(*database));
-        for (Statement& insert : inserts) {
+        ASSIGN_OR_RETURN(db::sqlite::Transaction transaction,
+                         db::sqlite::Transaction::Begin(*database));
+        for (db::sqlite::Statement& insert : inserts) {
           insert.BindInt(1, static_cast<int64_t>(n));
           RETURN_IF_ERROR(insert.Run());
         }

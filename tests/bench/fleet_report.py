@@ -40,7 +40,7 @@ COLUMNS = {
     "elapsed_ms, candidate_count, evidence, stop_reason, clean, throttled, current, digest, incomplete_reason",
     "report_groups": "environment_id, problem_id, row_count, rows",
 }
-# What the report asks; db/fleet_reports.cc.
+# What the report asks; db/fleet/reports.cc.
 STATEMENTS = [
     "SELECT environment_id, text, gpu_model FROM environments ORDER BY text",
     "SELECT problem_id, text FROM problems WHERE problem_id IN (SELECT problem_id FROM report_groups) ORDER BY text",

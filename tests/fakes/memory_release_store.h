@@ -13,7 +13,7 @@
 namespace convtune {
 
 // Thread-safe.
-class MemoryReleaseStore : public ReleaseStore {
+class MemoryReleaseStore : public db::ReleaseStore {
  public:
   // Every mutation returns `status` from now on; OK ends that.
   void FailWith(absl::Status status) {

@@ -15,7 +15,7 @@
 namespace convtune {
 
 // Thread-safe. What ForEachTuning visits has no samples, as in the real one.
-class MemoryStore : public TuningStore {
+class MemoryStore : public db::TuningStore {
  public:
   // Every mutation returns `status` from now on; OK ends that.
   void FailWith(absl::Status status) {
@@ -35,15 +35,15 @@ class MemoryStore : public TuningStore {
     environments_[environment.ToText()] = environment;
     return absl::OkStatus();
   }
-  absl::Status PutTunings(const TuningSource& next) override {
-    std::vector<TuningRecord> records;
+  absl::Status PutTunings(const db::TuningSource& next) override {
+    std::vector<db::TuningRecord> records;
     while (true) {
       auto record = next();
       if (!record.ok()) return record.status();
       if (!record->has_value()) break;
       records.push_back(**std::move(record));
     }
-    for (const TuningRecord& record : records) {
+    for (const db::TuningRecord& record : records) {
       const absl::Status status = PutTuning(record.tuning, record.environment);
       if (!status.ok()) return status;
     }
@@ -125,11 +125,11 @@ class MemoryStore : public TuningStore {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<StoreCheck> Check() override { return StoreCheck{}; }
+  absl::StatusOr<db::StoreCheck> Check() override { return db::StoreCheck{}; }
   absl::StatusOr<int64_t> Backup(const std::string&) override {
     return absl::UnimplementedError("there is no file");
   }
-  absl::StatusOr<StoreCompaction> Compact() override { return StoreCompaction{}; }
+  absl::StatusOr<db::StoreCompaction> Compact() override { return db::StoreCompaction{}; }
   int64_t SizeBytes() override { return 0; }
   int SchemaVersion() override { return 0; }
 

@@ -12,15 +12,15 @@
 namespace convtune {
 
 absl::StatusOr<Recording> Recording::Load(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, BundleReader::Open(path));
+  ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, db::BundleReader::Open(path));
   Recording recording;
-  BundleEntry entry;
+  db::BundleEntry entry;
   while (true) {
     ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
     if (!more) break;
-    std::vector<BundleRefusal> refusals;
+    std::vector<db::BundleRefusal> refusals;
     std::optional<Tuning> tuning =
-        FromBundleTuning(entry.row, *entry.environment, absl::Now(), &refusals);
+        db::FromBundleTuning(entry.row, *entry.environment, absl::Now(), &refusals);
     if (!tuning) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": ", entry.row.problem(), ": ",
                                                      refusals[0].violation.field, ": ",

@@ -96,13 +96,13 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Require(!output.tuning.status().message().empty());
     return 0;
   }
-  convtune::v1::BundleTuning row = convtune::ToBundleTuning(*output.tuning, 1, true);
-  convtune::BundleEnvironmentRow where;
+  convtune::v1::BundleTuning row = convtune::db::ToBundleTuning(*output.tuning, 1, true);
+  convtune::db::BundleEnvironmentRow where;
   where.text = environment.ToText();
   where.environment = environment;
   where.provenance = input.provenance;
-  std::vector<convtune::BundleRefusal> refusals;
-  Require(convtune::FromBundleTuning(row, where, clock.Now() + absl::Minutes(1), &refusals)
+  std::vector<convtune::db::BundleRefusal> refusals;
+  Require(convtune::db::FromBundleTuning(row, where, clock.Now() + absl::Minutes(1), &refusals)
               .has_value());
   return 0;
 }

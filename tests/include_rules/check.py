@@ -29,6 +29,9 @@ MAY_INCLUDE = {
     "proto": ["proto"],
     "db": ["proto"],
     "db/format": ["proto"],
+    "db/sqlite": ["proto"],
+    "db/store": ["proto", "db/sqlite", "db/tuning_store.h", "db/release_store.h", "db/outbox_store.h"],
+    "db/fleet": ["proto", "db/format", "db/outbox_store.h", "db/sqlite/migrator.h"],
     # The rooms of the tuner, from the ground up.
     "server/decision": ["proto"],
     "server/jobs": ["proto"],
@@ -71,8 +74,8 @@ MAY_INCLUDE = {
 # Libraries, and the paths that may include them. A unit test may include what
 # the folder that it mirrors may.
 FENCED = [
-    ("SQLite", r"sqlite3(ext)?\.h", [r"db/[^/]+\.cc"]),
-    ("libpq", r"(postgresql/)?libpq-fe\.h", [r"db/[^/]+\.cc"]),
+    ("SQLite", r"sqlite3(ext)?\.h", [r"db/(sqlite|store)/[^/]+\.cc"]),
+    ("libpq", r"(postgresql/)?libpq-fe\.h", [r"db/fleet/[^/]+\.cc"]),
     ("prometheus-cpp", r"prometheus/.*", [r"server/metrics/.*"]),
     (
         "CUDA and cuDNN",

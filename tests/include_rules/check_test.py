@@ -12,7 +12,7 @@ CLEAN = {
     ".gitignore": "build/\n",
     "proto/base/a.h": "#include <string>\n",
     "proto/model/m.h": '#include "absl/status/status.h"\n#include "proto/base/a.h"\n',
-    "db/store.cc": '#include <sqlite3.h>\n#include "db/format/f.h"\n#include "proto/model/m.h"\n',
+    "db/sqlite/store.cc": '#include <sqlite3.h>\n#include "proto/model/m.h"\n',
     "db/format/f.h": "",
     "server/tuner/t.h": '#include "db/store.h"\n#include "proto/model/m.h"\n',
     "server/worker/w.cc": '#include <cudnn.h>\n#include "convtune/worker/worker.pb.h"\n',
@@ -21,7 +21,7 @@ CLEAN = {
     "client/cpp/c.cc": '#include "convtune/v1/tuning_service.grpc.pb.h"\n',
     "client/cli/app/i.cc": '#include "client/cpp/c.h"\n',
     "client/preload/p.c": '#include <cudnn.h>\n#include "db/format/f.h"\n',
-    "tests/unit/db/t.cc": '#include <sqlite3.h>\n#include "db/store.h"\n',
+    "tests/unit/db/sqlite/t.cc": '#include <sqlite3.h>\n#include "db/store.h"\n',
     "tests/gpu/g.cc": "#include <cuda_runtime.h>\n",
 }
 

@@ -40,10 +40,10 @@ class ExportCommand final : public Command {
  private:
   absl::Status Export(Context& context) {
     const bool jsonl = jsonl_ || absl::EndsWith(file_, ".jsonl");
-    std::optional<BundleSigningKey> key;
+    std::optional<db::BundleSigningKey> key;
     if (sign_key_) {
       if (jsonl) return absl::InvalidArgumentError("--sign-key: JSON lines cannot be signed");
-      ASSIGN_OR_RETURN(key, BundleSigningKey::Read(*sign_key_));
+      ASSIGN_OR_RETURN(key, db::BundleSigningKey::Read(*sign_key_));
     }
     ASSIGN_OR_RETURN(Client* const client, context.Connect());
     ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(file_, "FILE"));
@@ -62,14 +62,14 @@ class ExportCommand final : public Command {
           },
           context.long_timeout()));
     }
-    if (key) RETURN_IF_ERROR(SignBundle(file->temporary_path(), *key));
-    ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader,
-                     BundleReader::Open(file->temporary_path()));
+    if (key) RETURN_IF_ERROR(db::SignBundle(file->temporary_path(), *key));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader,
+                     db::BundleReader::Open(file->temporary_path()));
     if (jsonl) {
       RETURN_IF_ERROR(WriteJson(reader.get()));
     } else {
       // What was written is what will be read.
-      RETURN_IF_ERROR(ReadWholeBundle(reader.get(), {}, nullptr));
+      RETURN_IF_ERROR(db::ReadWholeBundle(reader.get(), {}, nullptr));
       RETURN_IF_ERROR(file->Commit());
     }
     const std::string count = absl::StrCat(reader->trailer().tuning_count());
@@ -88,10 +88,10 @@ class ExportCommand final : public Command {
     return absl::OkStatus();
   }
 
-  absl::Status WriteJson(BundleReader* reader) const {
+  absl::Status WriteJson(db::BundleReader* reader) const {
     ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> lines, AtomicFile::Create(file_, "FILE"));
-    RETURN_IF_ERROR(
-        WriteBundleJson(reader, {}, [&](const std::string& line) { return lines->Write(line); }));
+    RETURN_IF_ERROR(db::WriteBundleJson(
+        reader, {}, [&](const std::string& line) { return lines->Write(line); }));
     return lines->Commit();
   }
 

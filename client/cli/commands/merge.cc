@@ -41,20 +41,21 @@ class MergeCommand final : public Command {
 
  private:
   absl::Status Merge(Context& context) {
-    std::optional<BundleSigningKey> key;
+    std::optional<db::BundleSigningKey> key;
     if (sign_key_) {
-      ASSIGN_OR_RETURN(key, BundleSigningKey::Read(*sign_key_));
+      ASSIGN_OR_RETURN(key, db::BundleSigningKey::Read(*sign_key_));
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(out_, "OUT"));
-    BundleWriter writer({.with_samples = !no_samples_, .signing_key = key ? &*key : nullptr},
-                        [&](std::string_view bytes) { return file->Write(bytes); });
+    db::BundleWriter writer({.with_samples = !no_samples_, .signing_key = key ? &*key : nullptr},
+                            [&](std::string_view bytes) { return file->Write(bytes); });
     ByteProgress progress(context.io(), "merging", TotalSize());
-    BundleMergeOptions options;
+    db::BundleMergeOptions options;
     options.now = absl::Now();
     options.skip_refused = skip_refused_;
     options.refused = [&](const std::string& text) { context.SayError(text); };
     options.progress = [&](int64_t bytes) { progress.Show(bytes); };
-    ASSIGN_OR_RETURN(const BundleMergeCounts counts, MergeBundles(inputs_, options, &writer));
+    ASSIGN_OR_RETURN(const db::BundleMergeCounts counts,
+                     db::MergeBundles(inputs_, options, &writer));
     RETURN_IF_ERROR(file->Commit());
     if (context.format() == Format::kJson) {
       context.io().out << JsonObject()

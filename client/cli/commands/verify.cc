@@ -36,7 +36,7 @@ class VerifyCommand final : public Command {
   ExitCode Run(Context& context) override {
     std::vector<std::string> trusted;
     for (const std::string& path : public_keys_) {
-      auto key = ReadBundlePublicKey(path);
+      auto key = db::ReadBundlePublicKey(path);
       if (!key.ok()) return context.Fail(key.status());
       trusted.push_back(*std::move(key));
     }
@@ -60,8 +60,8 @@ class VerifyCommand final : public Command {
  private:
   static absl::StatusOr<std::string> PrintLines(Context& context, const std::string& file,
                                                 const std::vector<std::string>& trusted) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, BundleReader::Open(file));
-    RETURN_IF_ERROR(WriteBundleJson(reader.get(), trusted, [&](const std::string& line) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, db::BundleReader::Open(file));
+    RETURN_IF_ERROR(db::WriteBundleJson(reader.get(), trusted, [&](const std::string& line) {
       context.io().out << line;
       return absl::OkStatus();
     }));
@@ -71,15 +71,15 @@ class VerifyCommand final : public Command {
   static absl::StatusOr<std::string> Verify(Context& context, const std::string& file,
                                             const std::vector<std::string>& trusted,
                                             ExitCode* code) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, BundleReader::Open(file));
-    RefusalCounts refused;
-    std::vector<BundleRefusal> refusals;
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, db::BundleReader::Open(file));
+    db::RefusalCounts refused;
+    std::vector<db::BundleRefusal> refusals;
     const absl::Time now = absl::Now();
     {
       ByteProgress progress(context.io(), "verifying", reader->size());
-      RETURN_IF_ERROR(ReadWholeBundle(reader.get(), trusted, [&](const BundleEntry& entry) {
+      RETURN_IF_ERROR(db::ReadWholeBundle(reader.get(), trusted, [&](const db::BundleEntry& entry) {
         progress.Show(entry.offset);
-        if (!FromBundleTuning(entry.row, *entry.environment, now, &refusals)) {
+        if (!db::FromBundleTuning(entry.row, *entry.environment, now, &refusals)) {
           refused.Add(entry.offset, refusals);
         }
       }));

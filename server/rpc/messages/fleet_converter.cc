@@ -18,7 +18,7 @@ constexpr size_t kMostRefused = 100;
 constexpr size_t kMostAuthor = 128;
 constexpr size_t kMostReason = 500;
 
-v1::OutboxId ToProto(const OutboxId& id) {
+v1::OutboxId ToProto(const db::OutboxId& id) {
   v1::OutboxId proto;
   proto.set_epoch(id.epoch);
   proto.set_sequence(id.sequence);
@@ -75,9 +75,9 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
   FieldChecker checker(violations);
   checker.Require(request.tunings_size() <= kMostTunings, "tunings", "must be at most 10,000");
   if (!checker.ok()) return std::nullopt;
-  std::vector<BundleEnvironmentRow> environments;
+  std::vector<db::BundleEnvironmentRow> environments;
   for (const v1::BundleEnvironment& environment : request.environments()) {
-    environments.push_back(FromBundleEnvironment(environment));
+    environments.push_back(db::FromBundleEnvironment(environment));
   }
   ApplyTuningsArgs args;
   const auto refuse = [&args](int index, const std::string& why) {
@@ -85,19 +85,19 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
       args.refused.push_back(absl::StrCat("tunings[", index, "].", why));
     }
   };
-  std::vector<BundleRefusal> refusals;
+  std::vector<db::BundleRefusal> refusals;
   for (int i = 0; i < request.tunings_size(); ++i) {
     const v1::BundleTuning& row = request.tunings(i);
     if (row.environment() < 1 || row.environment() > request.environments_size()) {
       refuse(i, "environment: must be the number of one of the environments");
       continue;
     }
-    const BundleEnvironmentRow& environment =
+    const db::BundleEnvironmentRow& environment =
         environments[static_cast<size_t>(row.environment()) - 1];
     refusals.clear();
     // Times are the fleet server's: this node's clock may be behind it.
     std::optional<Tuning> tuning =
-        FromBundleTuning(row, environment, absl::InfiniteFuture(), &refusals);
+        db::FromBundleTuning(row, environment, absl::InfiniteFuture(), &refusals);
     if (!tuning.has_value()) {
       const Violation& first = refusals.front().violation;
       refuse(i, absl::StrCat(first.field, ": ", first.rule));
@@ -121,7 +121,7 @@ std::optional<FollowReleaseArgs> Validate(const v1::FollowReleaseRequest& reques
   return FollowReleaseArgs{request.release(), request.author(), request.reason()};
 }
 
-v1::FleetState ToProto(const OutboxStatus& status) {
+v1::FleetState ToProto(const db::OutboxStatus& status) {
   v1::FleetState state;
   state.set_epoch(status.epoch);
   state.set_last_sequence(status.last_sequence);
@@ -132,16 +132,16 @@ v1::FleetState ToProto(const OutboxStatus& status) {
   return state;
 }
 
-v1::ReadOutboxResponse ToProto(const OutboxPage& page) {
+v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
   v1::ReadOutboxResponse response;
   response.set_more(page.more);
-  for (const OutboxId& id : page.void_ids) *response.add_void_ids() = ToProto(id);
-  for (const OutboxEntry& entry : page.entries) {
+  for (const db::OutboxId& id : page.void_ids) *response.add_void_ids() = ToProto(id);
+  for (const db::OutboxEntry& entry : page.entries) {
     v1::OutboxRow* const row = response.add_rows();
     *row->mutable_id() = ToProto(entry.id);
     *row->mutable_environment() =
-        ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
-    *row->mutable_tuning() = ToBundleTuning(entry.tuning, 1, /*with_samples=*/false);
+        db::ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
+    *row->mutable_tuning() = db::ToBundleTuning(entry.tuning, 1, /*with_samples=*/false);
     *row->mutable_card() = ToProto(entry.tuning.conditions);
   }
   return response;

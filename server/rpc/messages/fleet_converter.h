@@ -21,12 +21,12 @@ struct ReadOutboxArgs {
 };
 
 struct AckOutboxArgs {
-  std::vector<OutboxId> ids;
+  std::vector<db::OutboxId> ids;
 };
 
 // Those that keep every rule, of origin FLEET; and the others, in words.
 struct ApplyTuningsArgs {
-  std::vector<TuningRecord> records;
+  std::vector<db::TuningRecord> records;
   std::vector<std::string> refused;  // at most 100
 };
 
@@ -49,8 +49,8 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
 std::optional<FollowReleaseArgs> Validate(const v1::FollowReleaseRequest& request,
                                           std::vector<Violation>* violations);
 
-v1::FleetState ToProto(const OutboxStatus& status);
-v1::ReadOutboxResponse ToProto(const OutboxPage& page);
+v1::FleetState ToProto(const db::OutboxStatus& status);
+v1::ReadOutboxResponse ToProto(const db::OutboxPage& page);
 v1::ApplyTuningsResponse ToProto(const commit::FleetCounts& counts,
                                  const std::vector<std::string>& refused);
 

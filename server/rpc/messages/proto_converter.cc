@@ -379,7 +379,7 @@ v1::Device ToProto(const workers::DeviceStatus& device) {
   return out;
 }
 
-v1::CheckDatabaseResponse ToProto(const StoreCheck& check, absl::Duration elapsed) {
+v1::CheckDatabaseResponse ToProto(const db::StoreCheck& check, absl::Duration elapsed) {
   v1::CheckDatabaseResponse out;
   out.set_ok(check.problems.empty());
   out.mutable_problems()->Add(check.problems.begin(), check.problems.end());
@@ -388,7 +388,7 @@ v1::CheckDatabaseResponse ToProto(const StoreCheck& check, absl::Duration elapse
   return out;
 }
 
-v1::CompactDatabaseResponse ToProto(const StoreCompaction& compaction) {
+v1::CompactDatabaseResponse ToProto(const db::StoreCompaction& compaction) {
   v1::CompactDatabaseResponse out;
   out.set_bytes_before(compaction.bytes_before);
   out.set_bytes_after(compaction.bytes_after);

@@ -37,8 +37,8 @@ v1::TuningJob ToProto(const jobs::JobSnapshot& job);
 // `environment` is the environment's name.
 v1::PinRecord ToProto(const Pin& pin, std::string_view environment);
 v1::Device ToProto(const workers::DeviceStatus& device);
-v1::CheckDatabaseResponse ToProto(const StoreCheck& check, absl::Duration elapsed);
-v1::CompactDatabaseResponse ToProto(const StoreCompaction& compaction);
+v1::CheckDatabaseResponse ToProto(const db::StoreCheck& check, absl::Duration elapsed);
+v1::CompactDatabaseResponse ToProto(const db::StoreCompaction& compaction);
 // Sets the fields that the tuner counts.
 void AddStats(const tuner::TunerStats& stats, v1::ServerInfo* info);
 

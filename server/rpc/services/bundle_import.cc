@@ -20,12 +20,12 @@ namespace convtune::rpc::services {
 namespace {
 
 // One that closes when its reader does, while ours stays.
-absl::StatusOr<std::unique_ptr<BundleReader>> OpenReader(int fd) {
+absl::StatusOr<std::unique_ptr<db::BundleReader>> OpenReader(int fd) {
   const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) {
     return absl::ResourceExhaustedError(absl::StrCat("bundle: ", std::strerror(errno)));
   }
-  return BundleReader::FromDescriptor(copy, "bundle");
+  return db::BundleReader::FromDescriptor(copy, "bundle");
 }
 
 }  // namespace
@@ -67,13 +67,13 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused)
   v1::ImportBundleResponse response;
   {
     // Before anything of it gets near the database.
-    ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, OpenReader(fd_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, OpenReader(fd_));
     RETURN_IF_ERROR(reader->CheckBytes());
-    RETURN_IF_ERROR(CheckBundleSignature(reader->trailer(), options_.trusted));
+    RETURN_IF_ERROR(db::CheckBundleSignature(reader->trailer(), options_.trusted));
     response.set_tuning_count(reader->trailer().tuning_count());
     response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
   }
-  RefusalCounts refused;
+  db::RefusalCounts refused;
   const absl::StatusOr<commit::ImportCounts> counts = Take(skip_refused, &refused);
   response.set_refused_count(refused.rows());
   for (const v1::Refusal& refusal : refused.refusals()) *response.add_refusals() = refusal;
@@ -85,23 +85,24 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused)
   return response;
 }
 
-absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused, RefusalCounts* refused) {
+absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
+                                                        db::RefusalCounts* refused) {
   const absl::Time now = options_.clock->Now();
-  ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, OpenReader(fd_));
-  BundleEntry entry;
-  std::vector<BundleRefusal> refusals;
-  return options_.tuner->ImportTunings([&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+  ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, OpenReader(fd_));
+  db::BundleEntry entry;
+  std::vector<db::BundleRefusal> refusals;
+  return options_.tuner->ImportTunings([&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
     while (true) {
       ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
       // Nothing is kept after a refusal; the rest was read to count.
       const bool in_vain = refused->rows() > 0 && !skip_refused;
       if (!more && in_vain) return absl::AbortedError("a row was refused");
       if (!more) return std::nullopt;
-      auto tuning = FromBundleTuning(entry.row, *entry.environment, now, &refusals);
+      auto tuning = db::FromBundleTuning(entry.row, *entry.environment, now, &refusals);
       if (!tuning.has_value()) {
         refused->Add(entry.offset, refusals);
       } else if (!in_vain) {
-        return TuningRecord{*std::move(tuning), entry.environment->environment};
+        return db::TuningRecord{*std::move(tuning), entry.environment->environment};
       }
     }
   });

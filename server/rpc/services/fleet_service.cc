@@ -79,7 +79,7 @@ class FleetService final : public RawService {
         "ApplyTunings", &disk_, context, in, out,
         [this](const messages::ApplyTuningsArgs& args, v1::ApplyTuningsResponse* reply) {
           size_t place = 0;
-          const auto next = [&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+          const auto next = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
             if (place == args.records.size()) return std::nullopt;
             return args.records[place++];
           };

@@ -18,7 +18,7 @@ inline constexpr char kFleetServiceName[] = "convtune.v1.FleetService";
 
 struct FleetServiceOptions {
   tuner::Tuner* tuner = nullptr;
-  OutboxStore* outbox = nullptr;
+  db::OutboxStore* outbox = nullptr;
   release::ReleaseManager* releases = nullptr;  // may be nullptr: nothing is served to programs
 };
 

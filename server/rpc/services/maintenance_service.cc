@@ -75,7 +75,7 @@ class MaintenanceService final : public RawService {
         "CheckDatabase", &disk_, context, in, out,
         [this](const messages::NoArgs&, v1::CheckDatabaseResponse* reply) {
           const absl::Time start = options_.clock->Now();
-          const absl::StatusOr<StoreCheck> check = options_.store->Check();
+          const absl::StatusOr<db::StoreCheck> check = options_.store->Check();
           if (check.ok()) {
             *reply = messages::ToProto(*check, options_.clock->Now() - start);
           }
@@ -99,7 +99,7 @@ class MaintenanceService final : public RawService {
     return HandleUnary<v1::CompactDatabaseRequest, v1::CompactDatabaseResponse>(
         "CompactDatabase", &disk_, context, in, out,
         [this](const messages::NoArgs&, v1::CompactDatabaseResponse* reply) {
-          const absl::StatusOr<StoreCompaction> compaction = options_.store->Compact();
+          const absl::StatusOr<db::StoreCompaction> compaction = options_.store->Compact();
           if (compaction.ok()) {
             *reply = messages::ToProto(*compaction);
           }

@@ -42,7 +42,7 @@ struct MetricsInfo {
 
 struct MaintenanceOptions {
   tuner::Tuner* tuner = nullptr;
-  TuningStore* store = nullptr;
+  db::TuningStore* store = nullptr;
   const Clock* clock = nullptr;
   std::string state_dir;
   MetricsInfo metrics;

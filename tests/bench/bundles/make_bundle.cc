@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "db/format/bundle_writer.h"
-#include "db/sqlite_tuning_store.h"
+#include "db/store/sqlite_tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
@@ -56,7 +56,7 @@ Tuning MadeUp(int64_t n, const std::string& environment) {
 }
 
 absl::Status WriteBundle(int64_t count, const Environment& environment, std::FILE* file) {
-  convtune::BundleWriter writer({}, [file](std::string_view bytes) {
+  convtune::db::BundleWriter writer({}, [file](std::string_view bytes) {
     return std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size()
                ? absl::OkStatus()
                : absl::UnavailableError("the file cannot be written");
@@ -70,17 +70,19 @@ absl::Status WriteBundle(int64_t count, const Environment& environment, std::FIL
 absl::Status WriteDatabase(int64_t count, const Environment& environment,
                            const std::string& folder) {
   const convtune::SystemClock clock;
-  convtune::SqliteTuningStore::Options options;
+  convtune::db::store::SqliteTuningStore::Options options;
   options.state_dir = folder;
   options.clock = &clock;
-  ASSIGN_OR_RETURN(const auto store, convtune::SqliteTuningStore::Open(std::move(options)));
+  ASSIGN_OR_RETURN(const auto store,
+                   convtune::db::store::SqliteTuningStore::Open(std::move(options)));
   int64_t next = 0;
-  RETURN_IF_ERROR(store->PutTunings([&]() -> absl::StatusOr<std::optional<convtune::TuningRecord>> {
-    if (next == count) return std::nullopt;
-    Tuning tuning = MadeUp(next++, environment.ToText());
-    tuning.origin = convtune::Origin::kImported;
-    return convtune::TuningRecord{std::move(tuning), environment};
-  }));
+  RETURN_IF_ERROR(
+      store->PutTunings([&]() -> absl::StatusOr<std::optional<convtune::db::TuningRecord>> {
+        if (next == count) return std::nullopt;
+        Tuning tuning = MadeUp(next++, environment.ToText());
+        tuning.origin = convtune::Origin::kImported;
+        return convtune::db::TuningRecord{std::move(tuning), environment};
+      }));
   return store->Close();
 }
 

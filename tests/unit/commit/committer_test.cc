@@ -186,9 +186,9 @@ TEST_F(OutdatedTest, WhatIsMeasuredAnewTakesItsPlace) {
 
 TEST_F(OutdatedTest, NeitherABundleNorTheFleetPutsAGuessInItsPlace) {
   bool given = false;
-  const TuningSource once = [&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+  const db::TuningSource once = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
     if (std::exchange(given, true)) return std::nullopt;
-    return TuningRecord{guess_, environment_};
+    return db::TuningRecord{guess_, environment_};
   };
   EXPECT_EQ(committer_.Import(once)->kept, 1);
   given = false;

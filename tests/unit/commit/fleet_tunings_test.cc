@@ -25,9 +25,9 @@ class ApplyFleetTest : public ::testing::Test {
   }
   FleetCounts Apply(std::vector<Tuning> tunings) {
     size_t place = 0;
-    const auto next = [&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+    const auto next = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
       if (place == tunings.size()) return std::nullopt;
-      return TuningRecord{tunings[place++], TheEnvironment()};
+      return db::TuningRecord{tunings[place++], TheEnvironment()};
     };
     const auto counts = committer_.ApplyFleet(next, [this](const TuningKey& key) {
       return absl::StatusOr<bool>(waiting_ == key.problem_text);

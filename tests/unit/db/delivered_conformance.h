@@ -17,7 +17,7 @@
 
 #include "tests/unit/db/valid_tunings.h"
 
-namespace convtune {
+namespace convtune::db {
 
 inline Tuning Comparable(Tuning tuning) {
   tuning.provenance = Provenance();
@@ -156,4 +156,4 @@ REGISTER_TYPED_TEST_SUITE_P(DeliveredConformance, GivesBackWhatWasPutOverAReopen
                             DeleteCountsWhatWasThere, RefusesANumberThatIsNoneAndNamesIt,
                             RefusesAnEnvironmentThatIsNotTheKeys, KeepsQuotesAndLongTexts);
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -6,7 +6,7 @@
 #include "tests/fakes/memory_store.h"
 #include "tests/unit/db/format/bundle_files.h"
 
-namespace convtune {
+namespace convtune::db {
 namespace {
 
 class LayeredTuningStoreTest : public ::testing::Test {
@@ -138,4 +138,4 @@ TEST_F(LayeredTuningStoreTest, ARowThatLiesIsLeftOutAndSaid) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::db

@@ -13,7 +13,7 @@
 #include "db/release_store.h"
 #include "tests/unit/db/sample_releases.h"
 
-namespace convtune {
+namespace convtune::db {
 
 template <typename Engine>
 class ReleaseStoreConformance : public ::testing::Test {
@@ -152,4 +152,4 @@ REGISTER_TYPED_TEST_SUITE_P(
     AWithdrawnReleaseLeavesNoPortfolio, OtherEnvironmentsAreLeftOutOnRequest,
     ThinningKeepsWhatReleasesFromTheOldestOnHave, WantedProblemsAreReplacedDroppedAndListed);
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -7,7 +7,7 @@
 #include "proto/model/release.h"
 #include "tests/unit/db/sample_tunings.h"
 
-namespace convtune {
+namespace convtune::db {
 
 inline Release SampleRelease(int64_t number) {
   Release release;
@@ -60,4 +60,4 @@ inline WantedProblem SampleWanted(int n) {
   return wanted;
 }
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -5,7 +5,7 @@
 
 #include "proto/model/tuning.h"
 
-namespace convtune {
+namespace convtune::db {
 
 inline Environment SampleEnvironment() {
   Environment environment;
@@ -115,4 +115,4 @@ inline Pin SamplePin(int n) {
   return pin;
 }
 
-}  // namespace convtune
+}  // namespace convtune::db

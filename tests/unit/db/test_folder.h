@@ -12,7 +12,7 @@
 
 #include "proto/base/clock.h"
 
-namespace convtune {
+namespace convtune::db {
 
 class TestFolder {
  public:
@@ -59,4 +59,4 @@ class ManualClock : public Clock {
   absl::Time now = absl::FromUnixSeconds(1'767'225'600);  // 2026-01-01T00:00:00Z
 };
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -19,7 +19,7 @@
 #include "db/tuning_store.h"
 #include "tests/unit/db/sample_tunings.h"
 
-namespace convtune {
+namespace convtune::db {
 
 template <typename Engine>
 class TuningStoreConformance : public ::testing::Test {
@@ -334,4 +334,4 @@ REGISTER_TYPED_TEST_SUITE_P(
     BackupRefusesARelativePathAndNamesTheField, BackupRefusesAFolderThatDoesNotExist,
     BackupNeverReplacesAFile, ServesReadersWhileOneWrites);
 
-}  // namespace convtune
+}  // namespace convtune::db

@@ -5,7 +5,7 @@
 
 #include "tests/unit/db/sample_tunings.h"
 
-namespace convtune {
+namespace convtune::db {
 
 // SampleTuning(n), of a problem whose batch size is n.
 inline Tuning ValidSampleTuning(int n) {
@@ -16,4 +16,4 @@ inline Tuning ValidSampleTuning(int n) {
   return tuning;
 }
 
-}  // namespace convtune
+}  // namespace convtune::db

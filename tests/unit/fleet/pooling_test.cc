@@ -26,8 +26,8 @@ Candidate Timed(int engine, double median_us, double noise = 0.01) {
 }
 
 // What one node says, its fastest first.
-NodeEvidence Says(int64_t node, std::vector<Candidate> candidates) {
-  NodeEvidence evidence;
+db::fleet::NodeEvidence Says(int64_t node, std::vector<Candidate> candidates) {
+  db::fleet::NodeEvidence evidence;
   evidence.node_id = node;
   evidence.receive_time = absl::FromUnixSeconds(1000 + node);
   evidence.tuning.key = {"problem", "environment"};
@@ -36,7 +36,7 @@ NodeEvidence Says(int64_t node, std::vector<Candidate> candidates) {
   return evidence;
 }
 
-std::vector<int64_t> Engines(const PooledTuning& pooled) {
+std::vector<int64_t> Engines(const db::fleet::PooledTuning& pooled) {
   std::vector<int64_t> engines;
   for (const Candidate& candidate : pooled.tuning.candidates) {
     engines.push_back(std::get<EngineConfig>(candidate.id).engine_index);
@@ -45,8 +45,8 @@ std::vector<int64_t> Engines(const PooledTuning& pooled) {
 }
 
 TEST(PoolingTest, OneNodesEvidenceStaysAsItIs) {
-  const NodeEvidence only = Says(1, {Timed(2, 10), Timed(1, 12)});
-  const PooledTuning pooled = PoolEvidence({only});
+  const db::fleet::NodeEvidence only = Says(1, {Timed(2, 10), Timed(1, 12)});
+  const db::fleet::PooledTuning pooled = PoolEvidence({only});
   EXPECT_EQ(pooled.tuning.candidates, only.tuning.candidates);
   EXPECT_EQ(pooled.winner, 0U);
   EXPECT_EQ(pooled.stock, 1U);
@@ -55,19 +55,19 @@ TEST(PoolingTest, OneNodesEvidenceStaysAsItIs) {
 }
 
 TEST(PoolingTest, ASlowNodeDoesNotMoveTheTimes) {
-  std::vector<NodeEvidence> evidence;
+  std::vector<db::fleet::NodeEvidence> evidence;
   for (int node = 0; node < 5; ++node) {
     const double speed = node == 4 ? 3 : 1;  // three times as slow
     evidence.push_back(Says(node, {Timed(2, 10 * speed), Timed(1, 12 * speed)}));
   }
-  const PooledTuning pooled = PoolEvidence(evidence);
+  const db::fleet::PooledTuning pooled = PoolEvidence(evidence);
   EXPECT_THAT(pooled.tuning.candidates[0].median_us, DoubleNear(10, 1e-9));
   EXPECT_THAT(pooled.tuning.candidates[1].median_us, DoubleNear(12, 1e-9));
   EXPECT_EQ(pooled.disagreeing_nodes, 0);
 }
 
 TEST(PoolingTest, ACandidateThatOnlySlowNodesTimedIsNotTakenForSlow) {
-  std::vector<NodeEvidence> evidence;
+  std::vector<db::fleet::NodeEvidence> evidence;
   for (int node = 0; node < 4; ++node) {
     evidence.push_back(Says(node, {Timed(2, 10), Timed(1, 12)}));
   }
@@ -75,25 +75,25 @@ TEST(PoolingTest, ACandidateThatOnlySlowNodesTimedIsNotTakenForSlow) {
   for (int node = 4; node < 7; ++node) {
     evidence.push_back(Says(node, {Timed(3, 18), Timed(2, 20), Timed(1, 24)}));
   }
-  const PooledTuning pooled = PoolEvidence(evidence);
+  const db::fleet::PooledTuning pooled = PoolEvidence(evidence);
   EXPECT_THAT(Engines(pooled), ElementsAre(3, 2, 1));
   EXPECT_THAT(pooled.tuning.candidates[0].median_us, DoubleNear(9, 1e-9));
   EXPECT_THAT(pooled.node_counts, ElementsAre(3, 7, 7));
 }
 
 TEST(PoolingTest, OneNodeThatIsWrongDoesNotDecide) {
-  std::vector<NodeEvidence> evidence;
+  std::vector<db::fleet::NodeEvidence> evidence;
   for (int node = 0; node < 6; ++node) {
     evidence.push_back(Says(node, {Timed(2, 10 + 0.01 * node), Timed(1, 12)}));
   }
   evidence.push_back(Says(6, {Timed(1, 1), Timed(2, 10)}));
-  const PooledTuning pooled = PoolEvidence(evidence);
+  const db::fleet::PooledTuning pooled = PoolEvidence(evidence);
   EXPECT_EQ(Engines(pooled)[0], 2);
   EXPECT_EQ(pooled.disagreeing_nodes, 1);
 }
 
 TEST(PoolingTest, WithinItsOwnNoiseNoNodeDisagrees) {
-  std::vector<NodeEvidence> evidence;
+  std::vector<db::fleet::NodeEvidence> evidence;
   for (int node = 0; node < 5; ++node) {
     evidence.push_back(Says(node, {Timed(2, 10), Timed(1, 12)}));
   }
@@ -103,7 +103,7 @@ TEST(PoolingTest, WithinItsOwnNoiseNoNodeDisagrees) {
 
 TEST(PoolingTest, TheStockChoiceStaysWithinNoise) {
   // Engine 0 is the stock choice; engine 5 is faster by less than the nodes differ.
-  std::vector<NodeEvidence> evidence;
+  std::vector<db::fleet::NodeEvidence> evidence;
   for (int node = 0; node < 5; ++node) {
     evidence.push_back(Says(node, {Timed(5, 9.95, 0.05), Timed(0, 10, 0.05)}));
   }
@@ -111,21 +111,21 @@ TEST(PoolingTest, TheStockChoiceStaysWithinNoise) {
 }
 
 TEST(PoolingTest, OnlyTheBestEvidenceCounts) {
-  NodeEvidence guess = Says(1, {Timed(7, 1)});
+  db::fleet::NodeEvidence guess = Says(1, {Timed(7, 1)});
   guess.tuning.candidates[0].status = CandidateStatus::kFinalized;
   guess.tuning.evidence = Evidence::kHeuristic;
-  const PooledTuning pooled = PoolEvidence({guess, Says(2, {Timed(2, 10)})});
+  const db::fleet::PooledTuning pooled = PoolEvidence({guess, Says(2, {Timed(2, 10)})});
   EXPECT_THAT(Engines(pooled), ElementsAre(2));
   EXPECT_EQ(pooled.tuning.evidence, Evidence::kMeasured);
 }
 
 TEST(PoolingTest, AContendedMeasurementDoesNotCountBesideACleanOne) {
-  NodeEvidence clean = Says(1, {Timed(2, 10), Timed(1, 12)});
-  NodeEvidence contended = Says(2, {Timed(1, 5), Timed(2, 30)});
+  db::fleet::NodeEvidence clean = Says(1, {Timed(2, 10), Timed(1, 12)});
+  db::fleet::NodeEvidence contended = Says(2, {Timed(1, 5), Timed(2, 30)});
   clean.tuning.evidence = contended.tuning.evidence = Evidence::kIncomplete;
   contended.tuning.conditions.known = true;
   contended.tuning.conditions.other_processes = 2;
-  const PooledTuning pooled = PoolEvidence({contended, clean, contended});
+  const db::fleet::PooledTuning pooled = PoolEvidence({contended, clean, contended});
   EXPECT_EQ(pooled.tuning.candidates, clean.tuning.candidates);
   EXPECT_EQ(Engines(PoolEvidence({contended}))[0], 1);  // better than nothing
 }
@@ -134,7 +134,7 @@ TEST(PoolingTest, ACandidateThatFailsOnMostNodesIsNoAnswer) {
   Candidate failed = Timed(3, 0);
   failed.status = CandidateStatus::kFailed;
   failed.error_message = "CUDNN_STATUS_EXECUTION_FAILED";
-  const PooledTuning pooled =
+  const db::fleet::PooledTuning pooled =
       PoolEvidence({Says(1, {Timed(3, 5), Timed(2, 10)}), Says(2, {Timed(2, 10), failed}),
                     Says(3, {Timed(2, 10), failed})});
   EXPECT_EQ(Engines(pooled)[0], 2);
@@ -142,7 +142,7 @@ TEST(PoolingTest, ACandidateThatFailsOnMostNodesIsNoAnswer) {
 }
 
 TEST(PoolingTest, TheIntervalOfManyNodesIsThatOfTheSignTest) {
-  std::vector<NodeEvidence> evidence;
+  std::vector<db::fleet::NodeEvidence> evidence;
   // All candidates of a node scale, but engine 2's time differs from node to node.
   const double medians[] = {9.0, 9.6, 9.8, 10.0, 10.1, 10.2, 10.4, 11.0, 12.0};
   for (int node = 0; node < 9; ++node) {
@@ -156,13 +156,13 @@ TEST(PoolingTest, TheIntervalOfManyNodesIsThatOfTheSignTest) {
 }
 
 TEST(PoolingTest, TheOrderOfTheNodesDoesNotMatter) {
-  std::vector<NodeEvidence> evidence;
+  std::vector<db::fleet::NodeEvidence> evidence;
   for (int node = 0; node < 7; ++node) {
     evidence.push_back(Says(node, {Timed(2, 10 + node % 3), Timed(1, 12 - node % 2)}));
   }
-  const PooledTuning one = PoolEvidence(evidence);
+  const db::fleet::PooledTuning one = PoolEvidence(evidence);
   std::reverse(evidence.begin(), evidence.end());
-  const PooledTuning other = PoolEvidence(evidence);
+  const db::fleet::PooledTuning other = PoolEvidence(evidence);
   EXPECT_EQ(Engines(one), Engines(other));
   EXPECT_EQ(one.tuning.candidates[0].median_us, other.tuning.candidates[0].median_us);
 }

@@ -224,13 +224,13 @@ TEST(SnapshotWriter, RefusesWhatCannotBe) {
 }
 
 TEST(SnapshotWriter, ReplacesTheFileAndLeavesNothingBeside) {
-  const TestFolder folder;
+  const db::TestFolder folder;
   const std::string path = folder.File(kSnapshotFile);
   for (int n = 1; n <= 3; ++n) {
     SnapshotWriter writer({.release = static_cast<uint64_t>(n)});
     ASSERT_TRUE(writer.Add(H200(), Channel::kStable, Choice(Numbered(n), n)).ok());
     ASSERT_TRUE(writer.Write(path).ok());
-    EXPECT_EQ(Opened(ReadWholeFile(path)).view.header().release, static_cast<uint64_t>(n));
+    EXPECT_EQ(Opened(db::ReadWholeFile(path)).view.header().release, static_cast<uint64_t>(n));
   }
   EXPECT_THAT(folder.Names(), ElementsAre(kSnapshotFile));
   struct stat info {};

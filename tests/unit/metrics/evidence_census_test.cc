@@ -35,7 +35,7 @@ class PagedTuner : public rpc::FakeTuner {
 
 TEST(EvidenceCensus, CountsEveryPageByEnvironmentAndEvidence) {
   PagedTuner tuner;
-  ManualClock clock;
+  db::ManualClock clock;
   tuner.Add("b", Evidence::kMeasured, 30);
   tuner.Add("a", Evidence::kHeuristic, 10);
   tuner.Add("b", Evidence::kMeasured, 10);
@@ -53,7 +53,7 @@ TEST(EvidenceCensus, CountsEveryPageByEnvironmentAndEvidence) {
 
 TEST(EvidenceCensus, CountsAgainOnlyOnceItIsOld) {
   PagedTuner tuner;
-  ManualClock clock;
+  db::ManualClock clock;
   tuner.Add("a", Evidence::kMeasured, 1);
   EvidenceCensus census(&tuner, &clock, absl::Seconds(60));
   census.Get();
@@ -67,7 +67,7 @@ TEST(EvidenceCensus, CountsAgainOnlyOnceItIsOld) {
 
 TEST(EvidenceCensus, NothingKnownIsNothing) {
   PagedTuner tuner;
-  ManualClock clock;
+  db::ManualClock clock;
   EXPECT_TRUE(EvidenceCensus(&tuner, &clock).Get().empty());
 }
 

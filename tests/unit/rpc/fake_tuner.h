@@ -40,10 +40,10 @@ class FakeTuner : public tuner::Tuner {
   std::vector<Tuning> imported;
 
   absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
-      const TuningSource& next, const commit::WaitsForFleet& waits) override {
+      const db::TuningSource& next, const commit::WaitsForFleet& waits) override {
     commit::FleetCounts counts;
     while (true) {
-      ASSIGN_OR_RETURN(std::optional<TuningRecord> record, next());
+      ASSIGN_OR_RETURN(std::optional<db::TuningRecord> record, next());
       if (!record.has_value()) return counts;
       ASSIGN_OR_RETURN(const bool waiting, waits(record->tuning.key));
       if (waiting) {
@@ -197,7 +197,7 @@ class FakeTuner : public tuner::Tuner {
     if (!failure.ok()) return failure;
     return static_cast<int64_t>(problems.size());
   }
-  absl::StatusOr<commit::ImportCounts> ImportTunings(const TuningSource& next) override {
+  absl::StatusOr<commit::ImportCounts> ImportTunings(const db::TuningSource& next) override {
     if (!failure.ok()) return failure;
     commit::ImportCounts counts;
     while (true) {

@@ -16,13 +16,13 @@
 namespace convtune::rpc {
 
 // Keeps nothing; maintenance gives fixed values.
-class FakeStore : public TuningStore {
+class FakeStore : public db::TuningStore {
  public:
   std::vector<std::string> problems;
   absl::Status failure;
 
   absl::Status PutTuning(const Tuning&, const Environment&) override { return failure; }
-  absl::Status PutTunings(const TuningSource&) override { return failure; }
+  absl::Status PutTunings(const db::TuningSource&) override { return failure; }
   absl::StatusOr<Tuning> GetTuning(const TuningKey&) override {
     return absl::NotFoundError("nothing is kept");
   }
@@ -44,17 +44,17 @@ class FakeStore : public TuningStore {
   absl::Status DeleteQuarantine(const TuningKey&, const std::vector<CandidateId>&) override {
     return failure;
   }
-  absl::StatusOr<StoreCheck> Check() override {
+  absl::StatusOr<db::StoreCheck> Check() override {
     if (!failure.ok()) return failure;
-    return StoreCheck{problems, 12};
+    return db::StoreCheck{problems, 12};
   }
   absl::StatusOr<int64_t> Backup(const std::string&) override {
     if (!failure.ok()) return failure;
     return 4096;
   }
-  absl::StatusOr<StoreCompaction> Compact() override {
+  absl::StatusOr<db::StoreCompaction> Compact() override {
     if (!failure.ok()) return failure;
-    return StoreCompaction{200, 100, 3};
+    return db::StoreCompaction{200, 100, 3};
   }
   int64_t SizeBytes() override { return 8192; }
   int SchemaVersion() override { return 1; }

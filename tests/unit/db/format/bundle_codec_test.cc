@@ -9,7 +9,7 @@
 #include "proto/model/self_check.h"
 #include "tests/unit/db/format/bundle_files.h"
 
-namespace convtune {
+namespace convtune::db {
 namespace {
 
 const absl::Time kNow = absl::FromUnixSeconds(1'767'225'600);
@@ -276,10 +276,11 @@ TEST(BundleCodecTest, AnEnvironmentMustNotContradictItself) {
   EXPECT_EQ(violations([](auto*) {}), 0U);
   EXPECT_EQ(violations([](auto* e) { e->set_gpu_model("NVIDIA A100"); }), 1U);
   EXPECT_EQ(violations([](auto* e) { e->set_text("nvidia-h200"); }), 1U);
-  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_node(std::string(300, 'n')); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_node(std::string(300, 'n')); }),
+            1U);
   EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_gpu_uuid("a\nb"); }), 1U);
   EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_memory_bytes(-1); }), 1U);
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::db

@@ -8,7 +8,7 @@
 
 #include "tests/unit/db/format/bundle_files.h"
 
-namespace convtune {
+namespace convtune::db {
 namespace {
 
 class BundleMergeTest : public ::testing::Test {
@@ -138,4 +138,4 @@ TEST_F(BundleMergeTest, OtherKeysThanEd25519AreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::db

@@ -6,7 +6,7 @@
 #include "db/format/bundle_json.h"
 #include "tests/unit/db/format/bundle_files.h"
 
-namespace convtune {
+namespace convtune::db {
 namespace {
 
 using ::testing::HasSubstr;
@@ -207,4 +207,4 @@ TEST(BundleTest, JsonLinesNameTheEnvironmentAndAreTheSameAgain) {
 }
 
 }  // namespace
-}  // namespace convtune
+}  // namespace convtune::db

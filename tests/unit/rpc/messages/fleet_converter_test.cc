@@ -22,13 +22,13 @@ std::vector<std::string> Fields(const std::vector<Violation>& violations) {
 
 v1::ApplyTuningsRequest Request(const Tuning& tuning) {
   v1::ApplyTuningsRequest request;
-  *request.add_environments() = ToBundleEnvironment(1, SampleEnvironment(), {});
-  *request.add_tunings() = ToBundleTuning(tuning, 1, false);
+  *request.add_environments() = db::ToBundleEnvironment(1, db::SampleEnvironment(), {});
+  *request.add_tunings() = db::ToBundleTuning(tuning, 1, false);
   return request;
 }
 
 TEST(FleetConverterTest, AppliedTuningsAreTheFleetsWhateverTheirTime) {
-  Tuning tuning = ValidSampleTuning(1);
+  Tuning tuning = db::ValidSampleTuning(1);
   tuning.tune_time = absl::Now() + absl::Hours(48);  // this node's clock is behind
   std::vector<Violation> violations;
   const auto args = Validate(Request(tuning), &violations);
@@ -37,11 +37,11 @@ TEST(FleetConverterTest, AppliedTuningsAreTheFleetsWhateverTheirTime) {
   EXPECT_THAT(args->refused, IsEmpty());
   EXPECT_EQ(args->records[0].tuning.origin, Origin::kFleet);
   EXPECT_EQ(args->records[0].tuning.key, tuning.key);
-  EXPECT_EQ(args->records[0].environment, SampleEnvironment());
+  EXPECT_EQ(args->records[0].environment, db::SampleEnvironment());
 }
 
 TEST(FleetConverterTest, ARowThatBreaksARuleIsNamedAndTheOthersAreTaken) {
-  v1::ApplyTuningsRequest request = Request(ValidSampleTuning(1));
+  v1::ApplyTuningsRequest request = Request(db::ValidSampleTuning(1));
   *request.add_tunings() = request.tunings(0);
   request.mutable_tunings(0)->set_problem("fwd,x=1");
   *request.add_tunings() = request.tunings(1);
@@ -72,13 +72,13 @@ TEST(FleetConverterTest, ReadOutboxHasABoundAndADefault) {
 }
 
 TEST(FleetConverterTest, AnOutboxRowTellsTuningEnvironmentAndCard) {
-  OutboxPage page;
-  OutboxEntry entry;
+  db::OutboxPage page;
+  db::OutboxEntry entry;
   entry.id = {77, 3};
-  entry.tuning = ValidSampleTuning(1);
+  entry.tuning = db::ValidSampleTuning(1);
   entry.tuning.conditions.known = true;
   entry.tuning.conditions.clock_reasons = 4;
-  entry.environment = SampleEnvironment();
+  entry.environment = db::SampleEnvironment();
   page.entries.push_back(entry);
   page.void_ids.push_back({76, 9});
   page.more = true;

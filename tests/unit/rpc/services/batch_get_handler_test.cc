@@ -33,7 +33,7 @@ class MovedClock : public Clock {
 
  private:
   mutable Mutex mutex_;
-  absl::Time now_ GUARDED_BY(mutex_) = ManualClock().now;
+  absl::Time now_ GUARDED_BY(mutex_) = db::ManualClock().now;
 };
 
 struct Asked {
@@ -183,30 +183,31 @@ TEST_F(BatchGetHandlerTest, ADeletedTuningIsNoLongerAnswered) {
 }
 
 TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
-  TestFolder folder;
-  WriteWholeFile(folder.File("base"), BundleOf(SampleTunings(1)));
-  BundleLayer::Options layer;
+  db::TestFolder folder;
+  db::WriteWholeFile(folder.File("base"), db::BundleOf(db::SampleTunings(1)));
+  db::BundleLayer::Options layer;
   layer.path = folder.File("base");
   layer.now = time_.Now();
-  std::vector<std::unique_ptr<BundleLayer>> layers;
-  layers.push_back(BundleLayer::Open(layer).value());
-  LayeredTuningStore store(&store_, std::move(layers),
-                           [](Tuning* tuning) { decision::RankCandidates(&tuning->candidates); });
+  std::vector<std::unique_ptr<db::BundleLayer>> layers;
+  layers.push_back(db::BundleLayer::Open(layer).value());
+  db::LayeredTuningStore store(&store_, std::move(layers), [](Tuning* tuning) {
+    decision::RankCandidates(&tuning->candidates);
+  });
   options_.store = &store;
   options_.clock = &time_;
   ASSERT_TRUE(store_
                   .PutTuning(
                       [] {
-                        Tuning tuning = ValidTuning(1);
+                        Tuning tuning = db::ValidTuning(1);
                         tuning.tune_time += absl::Hours(1);
                         tuning.provenance.driver_version = "newer";
                         return tuning;
                       }(),
-                      SampleEnvironment())
+                      db::SampleEnvironment())
                   .ok());
   Start();
   handler_.emplace(tuner_.get());
-  const ConvProblem problem = ConvProblem::Parse(ValidTuning(1).key.problem_text).value();
+  const ConvProblem problem = ConvProblem::Parse(db::ValidTuning(1).key.problem_text).value();
   EXPECT_EQ(AskKept(problem).row().answer().origin(), v1::ORIGIN_LOCAL);
   ASSERT_TRUE(tuner_->DeleteTunings("", {problem}).ok());
   EXPECT_EQ(Ask(problem).row().answer().origin(), v1::ORIGIN_IMPORTED);
@@ -231,9 +232,9 @@ TEST_F(BatchGetHandlerTest, ABetterTuningForLessStrictAlignmentIsAnsweredAtOnce)
   Tuning better = TuningOf({Timed(7, 10)});
   better.key = {Problem(1).WithAlignment(8).ToText(), tuner::kProfile};
   bool given = false;
-  const auto source = [&]() -> absl::StatusOr<std::optional<TuningRecord>> {
+  const auto source = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
     if (std::exchange(given, true)) return std::nullopt;
-    return TuningRecord{better, Environment::Parse(tuner::kProfile).value()};
+    return db::TuningRecord{better, Environment::Parse(tuner::kProfile).value()};
   };
   ASSERT_EQ(tuner_->ImportTunings(source).value().taken, 1);
   EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), "graph:eng7");

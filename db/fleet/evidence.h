@@ -1,0 +1,74 @@
+// What nodes measured, in the fleet's database: delivery, and what all nodes say
+// together. db/fleet/migrations/README.md describes the tables.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "db/fleet/names.h"
+#include "db/fleet/postgres.h"
+#include "db/outbox_store.h"
+#include "proto/model/tuning.h"
+
+namespace convtune::db::fleet {
+
+// A tuning as a node delivers it.
+struct FleetDelivery {
+  OutboxId id;
+  Tuning tuning;  // without samples
+  Environment environment;
+  // Places in tuning.candidates; nullopt: nothing was timed, or is known.
+  std::optional<size_t> winner;
+  std::optional<size_t> stock;
+};
+
+struct DeliveryCounts {
+  int64_t taken = 0;
+  int64_t repeated = 0;  // were here already
+};
+
+// Takes the deliveries in one transaction. Each may come again, in any order,
+// alone or with others: it is then counted as repeated, and what counts as the
+// node's newest stays that with the highest place. INVALID_ARGUMENT: a row has
+// no sound problem or candidate; nothing was taken.
+absl::StatusOr<DeliveryCounts> Deliver(Postgres& postgres, FleetNames& names, int64_t node_id,
+                                       const std::vector<FleetDelivery>& deliveries);
+
+// True if the node has ever delivered anything.
+absl::StatusOr<bool> HasDelivered(Postgres& postgres, int64_t node_id);
+
+// What one node says of a problem.
+struct NodeEvidence {
+  int64_t node_id = 0;
+  absl::Time receive_time;
+  Tuning tuning;
+  int64_t provenance_id = 0;
+  Environment environment;  // with the full GPU model
+};
+
+// What all say together.
+struct PooledTuning {
+  Tuning tuning;  // ranked; receive_time of the newest as its time
+  std::optional<size_t> winner;
+  std::optional<size_t> stock;
+  std::vector<int> node_counts;  // of each candidate
+  int disagreeing_nodes = 0;
+  // All of the evidence, as reports read it; see db/fleet/reports.h.
+  std::string report_rows;
+};
+
+// Pure: from the evidence of one problem, ordered by node, at least one.
+using PoolFunction = std::function<PooledTuning(const std::vector<NodeEvidence>&)>;
+
+// Pools up to `limit` keys whose evidence changed, in one transaction, leaving
+// those that somebody else is at. Returns how many.
+absl::StatusOr<int64_t> PoolQueued(Postgres& postgres, FleetNames& names, int64_t limit,
+                                   const PoolFunction& pool);
+// Keys that are queued, those that somebody is at included.
+absl::StatusOr<int64_t> CountPoolQueue(Postgres& postgres);
+
+}  // namespace convtune::db::fleet

@@ -1,0 +1,43 @@
+// Numbers of environments, problems and candidates in the fleet's database.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "db/fleet/postgres.h"
+#include "proto/model/environment.h"
+
+namespace convtune::db::fleet {
+
+// Makes rows for what is new, each in a statement of its own that commits at
+// once: to be called outside a transaction, so that two who meet the same names
+// in another order cannot block each other. Remembers what it has seen. Not
+// thread-safe; must not outlive the connection.
+class FleetNames {
+ public:
+  explicit FleetNames(Postgres* postgres) : postgres_(postgres) {}
+
+  absl::StatusOr<int64_t> Environment(const convtune::Environment& environment);
+  // Canonical texts; INVALID_ARGUMENT if one is no problem.
+  absl::StatusOr<int64_t> Problem(const std::string& text);
+  absl::Status AddProblems(const std::vector<std::string>& texts);
+  absl::StatusOr<int64_t> Candidate(const std::string& text);
+  absl::Status AddCandidates(const std::vector<std::string>& texts);
+
+ private:
+  using Ids = std::map<std::string, int64_t>;
+  // Those of `texts` that neither `ids` nor the table has, each once, in order.
+  absl::StatusOr<std::vector<std::string>> Unknown(const std::vector<std::string>& texts,
+                                                   const std::string& table, Ids* ids);
+  absl::Status Read(const std::vector<std::string>& texts, const std::string& table, Ids* ids);
+
+  Postgres* const postgres_;
+  Ids environments_;
+  Ids problems_;
+  Ids candidates_;
+};
+
+}  // namespace convtune::db::fleet

@@ -1,0 +1,34 @@
+// What the fleet keeps of one node, key by key. Deliveries come through
+// db/fleet/evidence.h; this is how they are looked at and taken away.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "db/fleet/names.h"
+#include "db/fleet/postgres.h"
+#include "proto/model/tuning.h"
+
+namespace convtune::db::fleet {
+
+// The node's current tuning of the key, without samples and provenance. NOT_FOUND
+// if there is none; DATA_LOSS: the row breaks a rule.
+absl::StatusOr<Tuning> GetDelivered(Postgres& postgres, int64_t node_id, const TuningKey& key);
+
+// Every current tuning of the node, in the order of (environment text, problem
+// text). A row that breaks a rule is passed to `corrupt` as text and left out.
+// The callbacks must not use the connection.
+absl::Status ForEachDelivered(Postgres& postgres, int64_t node_id,
+                              const std::function<void(Tuning)>& visit,
+                              const std::function<void(const std::string&)>& corrupt);
+
+// Forgets all that the node ever delivered of these keys, in one transaction, and
+// has them pooled anew. What was released stays released. Returns how many of the
+// keys had a current tuning.
+absl::StatusOr<int64_t> ForgetDelivered(Postgres& postgres, int64_t node_id,
+                                        const std::vector<TuningKey>& keys);
+
+}  // namespace convtune::db::fleet

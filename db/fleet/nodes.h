@@ -1,0 +1,84 @@
+// The fleet's nodes: who is there, and how they are.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "db/fleet/names.h"
+#include "db/fleet/postgres.h"
+#include "proto/model/environment.h"
+#include "proto/model/release.h"
+
+namespace convtune::db::fleet {
+
+struct NodeDevice {
+  std::string name;
+  Environment environment;
+  Provenance provenance;
+  int state = 0;  // v1.DeviceState
+};
+
+// What an agent says of its node.
+struct Heartbeat {
+  absl::Time node_time;  // by the node's clock
+  std::string agent_version;
+  std::string daemon_version;
+  absl::Time daemon_start_time;
+  int64_t tuning_count = 0;
+  int64_t lookups = 0;
+  int64_t hits = 0;
+  int64_t queue_depth = 0;
+  int64_t outbox_depth = 0;
+  int64_t outbox_dropped = 0;
+  int64_t outbox_superseded = 0;
+  absl::Duration outbox_lag;  // since when something has waited and nothing was delivered
+  int64_t release = 0;
+  std::string last_error;
+  std::vector<NodeDevice> devices;
+};
+
+// The node's number; makes its row. Takes a lock that goes with the connection:
+// ALREADY_EXISTS if another agent speaks for a node of that name.
+absl::StatusOr<int64_t> RegisterNode(Postgres& postgres, const std::string& name);
+absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_id,
+                            const Heartbeat& heartbeat);
+// Replaces what the node wanted before.
+absl::Status WriteWanted(Postgres& postgres, FleetNames& names, int64_t node_id,
+                         const std::vector<WantedProblem>& wanted);
+
+struct NodeStatus {
+  std::string name;
+  absl::Duration silence;  // since the last heartbeat, by the server's clock
+  std::string agent_version;
+  std::string daemon_version;
+  absl::Duration clock_offset;
+  int64_t outbox_depth = 0;
+  int64_t outbox_dropped = 0;
+  absl::Duration outbox_lag;
+  int64_t tuning_count = 0;
+  int64_t release = 0;
+  std::string last_error;
+  std::vector<std::string> devices;  // "environment name, driver"
+};
+
+struct FleetCountsStatus {
+  int64_t environments = 0;
+  int64_t problems = 0;
+  int64_t evidence = 0;  // each node's newest
+  int64_t pooled = 0;
+  int64_t waiting_to_pool = 0;
+  int64_t tasks_queued = 0;
+  int64_t tasks_leased = 0;
+  int64_t tasks_dead = 0;
+  int64_t pins = 0;
+};
+
+// By name.
+absl::StatusOr<std::vector<NodeStatus>> ListNodes(Postgres& postgres);
+absl::StatusOr<FleetCountsStatus> CountFleet(Postgres& postgres);
+
+}  // namespace convtune::db::fleet

@@ -1,0 +1,220 @@
+// The part of fleet_evidence.h that puts the nodes' evidence together.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "db/fleet/evidence.h"
+#include "db/fleet/floats.h"
+#include "db/format/bundle_codec.h"
+#include "db/format/bundle_environment.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::db::fleet {
+namespace {
+
+struct PoolKey {
+  int64_t environment_id = 0;
+  int64_t problem_id = 0;
+};
+
+absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const PoolKey& key) {
+  ASSIGN_OR_RETURN(
+      const PgResult rows,
+      postgres.Query("SELECT e.node_id, (EXTRACT(EPOCH FROM e.receive_time) * 1000000)::bigint, "
+                     "p.payload, v.text, v.gpu_model, e.provenance_id FROM evidence e "
+                     "JOIN evidence_payloads p USING (evidence_id) "
+                     "JOIN environments v USING (environment_id) "
+                     "WHERE e.environment_id = $1 AND e.problem_id = $2 AND e.current "
+                     "ORDER BY e.node_id",
+                     PgParams().Int(key.environment_id).Int(key.problem_id)));
+  std::vector<NodeEvidence> all;
+  for (int row = 0; row < rows.rows(); ++row) {
+    v1::BundleTuning proto;
+    v1::BundleEnvironment environment;
+    environment.set_number(1);
+    environment.set_text(rows.Text(row, 3));
+    environment.set_gpu_model(rows.Text(row, 4));
+    const BundleEnvironmentRow known = FromBundleEnvironment(environment);
+    std::vector<BundleRefusal> refusals;
+    std::optional<Tuning> tuning;
+    if (proto.ParseFromString(rows.Bytes(row, 2))) {
+      tuning = FromBundleTuning(proto, known, absl::InfiniteFuture(), &refusals);
+    }
+    // What breaks a rule counts for nothing; the row says whose it is.
+    if (!tuning.has_value()) continue;
+    all.push_back({rows.Int(row, 0), absl::FromUnixMicros(rows.Int(row, 1)), *std::move(tuning),
+                   rows.Int(row, 5), known.environment});
+  }
+  return all;
+}
+
+absl::Status AddChoice(const PooledTuning& pooled, std::optional<size_t> place, FleetNames& names,
+                       PgParams* params) {
+  if (!place.has_value()) {
+    params->Null().Null().Null().Null();
+    return absl::OkStatus();
+  }
+  const Candidate& candidate = pooled.tuning.candidates.at(*place);
+  ASSIGN_OR_RETURN(const int64_t id, names.Candidate(ToText(candidate.id)));
+  params->Int(id);
+  if (candidate.timed()) {
+    params->Real(AsFloat(candidate.median_us))
+        .Real(AsFloat(candidate.low_us))
+        .Real(AsFloat(candidate.high_us));
+  } else {
+    params->Null().Null().Null();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKey& key,
+                             const PooledTuning& pooled) {
+  std::vector<int64_t> ids, positions, statuses, nodes, samples, workspaces, numerical, behavior;
+  std::vector<double> medians, lows, highs;
+  std::vector<bool> deterministic;
+  for (size_t i = 0; i < pooled.tuning.candidates.size() && i < 32'767; ++i) {
+    const Candidate& candidate = pooled.tuning.candidates[i];
+    ASSIGN_OR_RETURN(const int64_t id, names.Candidate(ToText(candidate.id)));
+    ids.push_back(id);
+    positions.push_back(static_cast<int64_t>(i));
+    statuses.push_back(static_cast<int64_t>(candidate.status));
+    nodes.push_back(pooled.node_counts.at(i));
+    samples.push_back(candidate.sample_count);
+    workspaces.push_back(candidate.workspace_bytes);
+    numerical.push_back(candidate.numerical_notes);
+    behavior.push_back(candidate.behavior_notes);
+    deterministic.push_back(candidate.deterministic);
+    medians.push_back(candidate.median_us);
+    lows.push_back(candidate.low_us);
+    highs.push_back(candidate.high_us);
+  }
+  RETURN_IF_ERROR(postgres
+                      .Query("DELETE FROM pooled_candidates WHERE environment_id = $1 AND "
+                             "problem_id = $2",
+                             PgParams().Int(key.environment_id).Int(key.problem_id))
+                      .status());
+  return postgres
+      .Query(
+          "INSERT INTO pooled_candidates (environment_id, problem_id, candidate_id, position, "
+          "status, node_count, sample_count, median_us, low_us, high_us, workspace_bytes, "
+          "numerical_notes, behavior_notes, deterministic) SELECT $1, $2, * FROM "
+          "unnest($3::integer[], $4::smallint[], $5::smallint[], $6::integer[], $7::bigint[], "
+          "$8::real[], $9::real[], $10::real[], $11::bigint[], $12::integer[], "
+          "$13::integer[], $14::boolean[])",
+          PgParams()
+              .Int(key.environment_id)
+              .Int(key.problem_id)
+              .Ints(ids)
+              .Ints(positions)
+              .Ints(statuses)
+              .Ints(nodes)
+              .Ints(samples)
+              .Reals(AsFloats(medians))
+              .Reals(AsFloats(lows))
+              .Reals(AsFloats(highs))
+              .Ints(workspaces)
+              .Ints(numerical)
+              .Ints(behavior)
+              .Bools(deterministic))
+      .status();
+}
+
+// Nobody says anything of the key any more.
+absl::Status Remove(Postgres& postgres, const PoolKey& key) {
+  for (const char* const table : {"pooled", "report_groups"}) {
+    RETURN_IF_ERROR(postgres
+                        .Query(absl::StrCat("DELETE FROM ", table,
+                                            " WHERE environment_id = $1 AND "
+                                            "problem_id = $2"),
+                               PgParams().Int(key.environment_id).Int(key.problem_id))
+                        .status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Write(Postgres& postgres, FleetNames& names, const PoolKey& key, size_t nodes,
+                   const PooledTuning& pooled) {
+  const std::string payload =
+      ToBundleTuning(pooled.tuning, 1, /*with_samples=*/false).SerializeAsString();
+  RETURN_IF_ERROR(postgres
+                      .Query("INSERT INTO pooled_payloads (digest, payload) VALUES "
+                             "(substring(sha256($1) FROM 1 FOR 16), $1) ON CONFLICT DO NOTHING",
+                             PgParams().Bytes(payload))
+                      .status());
+  int64_t samples = 0;
+  for (const Candidate& candidate : pooled.tuning.candidates) samples += candidate.sample_count;
+  PgParams params;
+  params.Int(key.environment_id).Int(key.problem_id);
+  RETURN_IF_ERROR(AddChoice(pooled, pooled.winner, names, &params));
+  RETURN_IF_ERROR(AddChoice(pooled, pooled.stock, names, &params));
+  params.Int(static_cast<int64_t>(nodes))
+      .Int(pooled.disagreeing_nodes)
+      .Int(samples)
+      .Int(static_cast<int64_t>(pooled.tuning.evidence))
+      .Int(static_cast<int64_t>(std::min<size_t>(pooled.tuning.candidates.size(), 32'767)))
+      .Bytes(payload);
+  RETURN_IF_ERROR(
+      postgres
+          .Query("INSERT INTO pooled (environment_id, problem_id, winner_id, winner_us, "
+                 "winner_low_us, winner_high_us, stock_id, stock_us, stock_low_us, stock_high_us, "
+                 "node_count, disagreeing_nodes, sample_count, evidence, candidate_count, digest) "
+                 "VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,"
+                 "substring(sha256($16) FROM 1 FOR 16)) ON CONFLICT (environment_id, problem_id) "
+                 "DO UPDATE SET winner_id = EXCLUDED.winner_id, winner_us = EXCLUDED.winner_us, "
+                 "winner_low_us = EXCLUDED.winner_low_us, "
+                 "winner_high_us = EXCLUDED.winner_high_us, stock_id = EXCLUDED.stock_id, "
+                 "stock_us = EXCLUDED.stock_us, stock_low_us = EXCLUDED.stock_low_us, "
+                 "stock_high_us = EXCLUDED.stock_high_us, node_count = EXCLUDED.node_count, "
+                 "disagreeing_nodes = EXCLUDED.disagreeing_nodes, "
+                 "sample_count = EXCLUDED.sample_count, evidence = EXCLUDED.evidence, "
+                 "candidate_count = EXCLUDED.candidate_count, digest = EXCLUDED.digest, "
+                 "pool_time = now()",
+                 params)
+          .status());
+  RETURN_IF_ERROR(
+      postgres
+          .Query("INSERT INTO report_groups (environment_id, problem_id, row_count, rows) VALUES "
+                 "($1, $2, $3, $4) ON CONFLICT (environment_id, problem_id) DO UPDATE SET "
+                 "row_count = EXCLUDED.row_count, rows = EXCLUDED.rows",
+                 PgParams()
+                     .Int(key.environment_id)
+                     .Int(key.problem_id)
+                     .Int(static_cast<int64_t>(nodes))
+                     .Bytes(pooled.report_rows))
+          .status());
+  return WriteCandidates(postgres, names, key, pooled);
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> PoolQueued(Postgres& postgres, FleetNames& names, int64_t limit,
+                                   const PoolFunction& pool) {
+  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  // A row that a delivery has just touched is locked until it commits; one that
+  // is taken here and touched meanwhile is made anew. So no change is missed.
+  ASSIGN_OR_RETURN(
+      const PgResult queued,
+      postgres.Query("DELETE FROM pool_queue q USING (SELECT environment_id, problem_id FROM "
+                     "pool_queue ORDER BY queue_time LIMIT $1 FOR UPDATE SKIP LOCKED) t WHERE "
+                     "q.environment_id = t.environment_id AND q.problem_id = t.problem_id "
+                     "RETURNING q.environment_id, q.problem_id",
+                     PgParams().Int(limit)));
+  for (int row = 0; row < queued.rows(); ++row) {
+    const PoolKey key{queued.Int(row, 0), queued.Int(row, 1)};
+    ASSIGN_OR_RETURN(const std::vector<NodeEvidence> evidence, ReadEvidence(postgres, key));
+    if (evidence.empty()) {
+      RETURN_IF_ERROR(Remove(postgres, key));
+      continue;
+    }
+    RETURN_IF_ERROR(Write(postgres, names, key, evidence.size(), pool(evidence)));
+  }
+  RETURN_IF_ERROR(transaction.Commit());
+  return queued.rows();
+}
+
+absl::StatusOr<int64_t> CountPoolQueue(Postgres& postgres) {
+  ASSIGN_OR_RETURN(const PgResult count, postgres.Query("SELECT COUNT(*) FROM pool_queue"));
+  return count.Int(0, 0);
+}
+
+}  // namespace convtune::db::fleet

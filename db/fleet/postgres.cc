@@ -1,0 +1,368 @@
+#include "db/fleet/postgres.h"
+
+#include <arpa/inet.h>
+#include <libpq-fe.h>
+#include <poll.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::db::fleet {
+namespace {
+
+// The shortest text that reads back as the same number.
+std::string RealText(double value) {
+  char buffer[40];
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  return std::string(buffer, end.ptr);
+}
+
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+template <typename Values, typename ToTextFn>
+std::string Array(const Values& values, const ToTextFn& to_text) {
+  std::vector<std::string> texts;
+  texts.reserve(values.size());
+  for (const auto& value : values) texts.push_back(to_text(value));
+  return absl::StrCat("{", absl::StrJoin(texts, ","), "}");
+}
+
+absl::StatusCode CodeOf(const std::string& state) {
+  if (state == "40001" || state == "40P01") return absl::StatusCode::kAborted;
+  if (state == "23505") return absl::StatusCode::kAlreadyExists;
+  if (state == "57014") return absl::StatusCode::kDeadlineExceeded;
+  if (state == "42P01" || state == "3F000" || state == "42703") {
+    return absl::StatusCode::kFailedPrecondition;
+  }
+  if (state == "42501") return absl::StatusCode::kPermissionDenied;
+  const std::string group = state.substr(0, 2);
+  if (group == "08" || group == "57") return absl::StatusCode::kUnavailable;
+  if (group == "28") return absl::StatusCode::kPermissionDenied;
+  if (group == "53") return absl::StatusCode::kResourceExhausted;
+  return absl::StatusCode::kInternal;
+}
+
+std::string Clean(const char* message) {
+  std::string text = message != nullptr ? message : "";
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+bool IsSchemaName(const std::string& name) {
+  if (name.empty() || name.size() > 63) return false;
+  for (const char c : name) {
+    if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_') return false;
+  }
+  return !(name[0] >= '0' && name[0] <= '9');
+}
+
+// What the string says, by keyword.
+absl::StatusOr<std::map<std::string, std::string>> ParseConninfo(const std::string& conninfo) {
+  char* error = nullptr;
+  PQconninfoOption* const options = PQconninfoParse(conninfo.c_str(), &error);
+  if (options == nullptr) {
+    const absl::Status status =
+        absl::InvalidArgumentError(absl::StrCat("connection string: ", Clean(error)));
+    PQfreemem(error);
+    return status;
+  }
+  std::map<std::string, std::string> values;
+  for (const PQconninfoOption* option = options; option->keyword != nullptr; ++option) {
+    if (option->val != nullptr) values[option->keyword] = option->val;
+  }
+  PQconninfoFree(options);
+  return values;
+}
+
+bool HasVariable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
+// Encrypted and verified, unless the user says otherwise or stays on the
+// machine.
+void AddDefaults(const Postgres::Options& options, std::map<std::string, std::string>* values) {
+  const auto set = [values](const std::string& key, const std::string& value) {
+    values->emplace(key, value);  // what is there stays
+  };
+  const char* const variable = std::getenv("PGHOST");
+  std::string host = values->contains("host") ? values->at("host") : "";
+  if (host.empty() && variable != nullptr) host = variable;
+  const bool tcp = values->contains("hostaddr") || (!host.empty() && host[0] != '/');
+  if (tcp && !HasVariable("PGSSLMODE") && !values->contains("service")) {
+    set("sslmode", "verify-full");
+  }
+  set("application_name", options.application);
+  set("connect_timeout",
+      absl::StrCat(std::max<int64_t>(2, absl::ToInt64Seconds(options.connect_timeout))));
+  // A server that is gone must not be waited for until TCP gives up.
+  set("keepalives_idle", "10");
+  set("keepalives_interval", "5");
+  set("keepalives_count", "3");
+  set("tcp_user_timeout", "20000");
+  set("client_encoding", "UTF8");
+}
+
+}  // namespace
+
+PgParams& PgParams::Int(int64_t value) {
+  values_.emplace_back(absl::StrCat(value));
+  return *this;
+}
+PgParams& PgParams::Real(double value) {
+  values_.emplace_back(RealText(value));
+  return *this;
+}
+PgParams& PgParams::Bool(bool value) {
+  values_.emplace_back(value ? "t" : "f");
+  return *this;
+}
+PgParams& PgParams::Text(std::string_view value) {
+  values_.emplace_back(std::string(value));
+  return *this;
+}
+PgParams& PgParams::Bytes(std::string_view value) {
+  values_.emplace_back(
+      absl::StrCat("\\x", absl::BytesToHexString(absl::string_view(value.data(), value.size()))));
+  return *this;
+}
+PgParams& PgParams::Null() {
+  values_.emplace_back(std::nullopt);
+  return *this;
+}
+PgParams& PgParams::MaybeInt(std::optional<int64_t> value) {
+  return value.has_value() ? Int(*value) : Null();
+}
+PgParams& PgParams::MaybeReal(std::optional<double> value) {
+  return value.has_value() ? Real(*value) : Null();
+}
+PgParams& PgParams::Ints(const std::vector<int64_t>& values) {
+  values_.emplace_back(Array(values, [](int64_t value) { return absl::StrCat(value); }));
+  return *this;
+}
+PgParams& PgParams::Reals(const std::vector<double>& values) {
+  values_.emplace_back(Array(values, RealText));
+  return *this;
+}
+PgParams& PgParams::Bools(const std::vector<bool>& values) {
+  values_.emplace_back(Array(values, [](bool value) { return std::string(value ? "t" : "f"); }));
+  return *this;
+}
+PgParams& PgParams::Texts(const std::vector<std::string>& values) {
+  values_.emplace_back(Array(values, Quoted));
+  return *this;
+}
+
+void PgResult::Clear::operator()(pg_result* result) const { PQclear(result); }
+int PgResult::rows() const { return PQntuples(result_.get()); }
+int64_t PgResult::changed() const {
+  int64_t rows = 0;
+  return absl::SimpleAtoi(PQcmdTuples(result_.get()), &rows) ? rows : 0;
+}
+bool PgResult::IsNull(int row, int column) const {
+  return PQgetisnull(result_.get(), row, column) != 0;
+}
+std::string PgResult::Text(int row, int column) const {
+  return std::string(PQgetvalue(result_.get(), row, column),
+                     static_cast<size_t>(PQgetlength(result_.get(), row, column)));
+}
+int64_t PgResult::Int(int row, int column) const {
+  return std::strtoll(PQgetvalue(result_.get(), row, column), nullptr, 10);
+}
+double PgResult::Real(int row, int column) const {
+  return std::strtod(PQgetvalue(result_.get(), row, column), nullptr);
+}
+bool PgResult::Bool(int row, int column) const {
+  return *PQgetvalue(result_.get(), row, column) == 't';
+}
+std::string PgResult::Bytes(int row, int column) const {
+  return absl::HexStringToBytes(Text(row, column).substr(2));  // behind "\x"
+}
+
+int32_t PgBinaryRow::Int32(int column) const {
+  uint32_t value = 0;
+  std::memcpy(&value, PQgetvalue(result_, 0, column), sizeof value);
+  return static_cast<int32_t>(ntohl(value));
+}
+std::string_view PgBinaryRow::Bytes(int column) const {
+  return {PQgetvalue(result_, 0, column), static_cast<size_t>(PQgetlength(result_, 0, column))};
+}
+
+void Postgres::Close::operator()(pg_conn* connection) const { PQfinish(connection); }
+
+absl::StatusOr<std::unique_ptr<Postgres>> Postgres::Connect(const Options& options) {
+  if (!IsSchemaName(options.schema)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("schema: must be 1 to 63 lower-case letters, digits and '_', not beginning "
+                     "with a digit, is \"",
+                     options.schema, "\""));
+  }
+  ASSIGN_OR_RETURN(auto values, ParseConninfo(options.conninfo));
+  AddDefaults(options, &values);
+  std::vector<const char*> keys;
+  std::vector<const char*> texts;
+  for (const auto& [key, value] : values) {
+    keys.push_back(key.c_str());
+    texts.push_back(value.c_str());
+  }
+  keys.push_back(nullptr);
+  texts.push_back(nullptr);
+  std::unique_ptr<Postgres> postgres(
+      new Postgres(PQconnectdbParams(keys.data(), texts.data(), 0), options.schema));
+  if (postgres->connection_ == nullptr) return absl::ResourceExhaustedError("out of memory");
+  if (PQstatus(postgres->connection_.get()) != CONNECTION_OK) {
+    return absl::UnavailableError(
+        absl::StrCat("PostgreSQL: ", Clean(PQerrorMessage(postgres->connection_.get()))));
+  }
+  PQsetNoticeProcessor(
+      postgres->connection_.get(), [](void*, const char*) {}, nullptr);
+  RETURN_IF_ERROR(postgres->Execute(absl::StrCat(
+      "SET search_path TO ", options.schema, "; SET statement_timeout TO ",
+      absl::ToInt64Milliseconds(options.statement_timeout), "; SET TimeZone TO 'UTC'")));
+  return postgres;
+}
+
+absl::Status Postgres::Error(const pg_result* result) const {
+  const char* const state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  std::string message = Clean(PQresultErrorMessage(result));
+  if (message.empty()) message = Clean(PQerrorMessage(connection_.get()));
+  absl::StatusCode code = state != nullptr ? CodeOf(state) : absl::StatusCode::kInternal;
+  if (!ok()) code = absl::StatusCode::kUnavailable;
+  if (code == absl::StatusCode::kFailedPrecondition) {
+    absl::StrAppend(&message, " (has `convtune-fleet migrate` been run?)");
+  }
+  return absl::Status(code, absl::StrCat("PostgreSQL: ", message));
+}
+
+absl::StatusOr<PgResult> Postgres::Query(const std::string& sql, const PgParams& params) {
+  std::vector<const char*> values;
+  for (const auto& value : params.values()) {
+    values.push_back(value.has_value() ? value->c_str() : nullptr);
+  }
+  const int count = static_cast<int>(values.size());
+  const std::string name = absl::StrCat("s", absl::Hex(std::hash<std::string>()(sql)));
+  if (!prepared_.contains(name)) {
+    pg_result* const made = PQprepare(connection_.get(), name.c_str(), sql.c_str(), 0, nullptr);
+    const bool good = PQresultStatus(made) == PGRES_COMMAND_OK;
+    const absl::Status status = good ? absl::OkStatus() : Error(made);
+    PQclear(made);
+    RETURN_IF_ERROR(status);
+    prepared_.insert(name);
+  }
+  pg_result* const result =
+      PQexecPrepared(connection_.get(), name.c_str(), count, values.data(), nullptr, nullptr, 0);
+  const ExecStatusType status = PQresultStatus(result);
+  if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) return PgResult(result);
+  const absl::Status error = Error(result);
+  PQclear(result);
+  return error;
+}
+
+absl::Status Postgres::Stream(const std::string& sql, const PgParams& params,
+                              const std::function<absl::Status(const PgBinaryRow&)>& take) {
+  std::vector<const char*> values;
+  for (const auto& value : params.values()) {
+    values.push_back(value.has_value() ? value->c_str() : nullptr);
+  }
+  constexpr int kBinary = 1;
+  if (PQsendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(values.size()), nullptr,
+                        values.data(), nullptr, nullptr, kBinary) == 0 ||
+      PQsetSingleRowMode(connection_.get()) == 0) {
+    return Error(nullptr);
+  }
+  absl::Status status;
+  while (pg_result* const result = PQgetResult(connection_.get())) {
+    const ExecStatusType kind = PQresultStatus(result);
+    if (kind == PGRES_SINGLE_TUPLE) {
+      if (status.ok()) {
+        status = take(PgBinaryRow(result));
+        if (!status.ok()) Cancel();
+      }
+    } else if (kind != PGRES_TUPLES_OK) {
+      status.Update(Error(result));
+    }
+    PQclear(result);
+  }
+  return status;
+}
+
+// The rest of the rows is then an error that the caller knows of.
+void Postgres::Cancel() {
+  PGcancel* const cancel = PQgetCancel(connection_.get());
+  char error[256];
+  PQcancel(cancel, error, sizeof error);
+  PQfreeCancel(cancel);
+}
+
+absl::Status Postgres::Execute(const std::string& sql) {
+  pg_result* const result = PQexec(connection_.get(), sql.c_str());
+  const ExecStatusType status = PQresultStatus(result);
+  const absl::Status error =
+      status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK ? absl::OkStatus() : Error(result);
+  PQclear(result);
+  return error;
+}
+
+bool Postgres::ok() const { return PQstatus(connection_.get()) == CONNECTION_OK; }
+
+absl::StatusOr<bool> Postgres::WaitForNotification(absl::Duration timeout) {
+  const auto take = [this] {
+    bool any = false;
+    while (PGnotify* const notification = PQnotifies(connection_.get())) {
+      PQfreemem(notification);
+      any = true;
+    }
+    return any;
+  };
+  if (take()) return true;
+  pollfd poll_fd{PQsocket(connection_.get()), POLLIN, 0};
+  if (poll(&poll_fd, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout))) > 0 &&
+      PQconsumeInput(connection_.get()) == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("PostgreSQL: ", Clean(PQerrorMessage(connection_.get()))));
+  }
+  return take();
+}
+
+absl::StatusOr<PgTransaction> PgTransaction::Begin(Postgres& postgres) {
+  RETURN_IF_ERROR(postgres.Execute("BEGIN"));
+  return PgTransaction(&postgres);
+}
+
+absl::StatusOr<PgTransaction> PgTransaction::BeginRead(Postgres& postgres) {
+  RETURN_IF_ERROR(postgres.Execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"));
+  return PgTransaction(&postgres);
+}
+
+PgTransaction::PgTransaction(PgTransaction&& other) noexcept
+    : postgres_(std::exchange(other.postgres_, nullptr)) {}
+
+PgTransaction::~PgTransaction() {
+  if (postgres_ != nullptr && postgres_->ok()) postgres_->Execute("ROLLBACK").IgnoreError();
+}
+
+absl::Status PgTransaction::Commit() {
+  return std::exchange(postgres_, nullptr)->Execute("COMMIT");
+}
+
+}  // namespace convtune::db::fleet

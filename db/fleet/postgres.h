@@ -1,0 +1,149 @@
+// One connection to PostgreSQL: what the fleet's tables are reached through.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+struct pg_conn;
+struct pg_result;
+
+namespace convtune::db::fleet {
+
+// Parameters of one statement, in the order of $1, $2, ... Value type.
+class PgParams {
+ public:
+  PgParams& Int(int64_t value);
+  // NaN and infinities are what PostgreSQL makes of them.
+  PgParams& Real(double value);
+  PgParams& Bool(bool value);
+  PgParams& Text(std::string_view value);  // no zero bytes
+  PgParams& Bytes(std::string_view value);
+  PgParams& Null();
+  PgParams& MaybeInt(std::optional<int64_t> value);
+  PgParams& MaybeReal(std::optional<double> value);
+  PgParams& Ints(const std::vector<int64_t>& values);
+  PgParams& Reals(const std::vector<double>& values);
+  PgParams& Bools(const std::vector<bool>& values);
+  PgParams& Texts(const std::vector<std::string>& values);
+
+  const std::vector<std::optional<std::string>>& values() const { return values_; }
+
+ private:
+  std::vector<std::optional<std::string>> values_;
+};
+
+// Rows of one statement. Rows and columns count from 0.
+class PgResult {
+ public:
+  explicit PgResult(pg_result* result) : result_(result) {}
+  int rows() const;
+  // Rows that an INSERT, UPDATE or DELETE changed.
+  int64_t changed() const;
+  bool IsNull(int row, int column) const;
+  std::string Text(int row, int column) const;
+  int64_t Int(int row, int column) const;
+  double Real(int row, int column) const;
+  bool Bool(int row, int column) const;
+  std::string Bytes(int row, int column) const;
+
+ private:
+  struct Clear {
+    void operator()(pg_result* result) const;
+  };
+  std::unique_ptr<pg_result, Clear> result_;
+};
+
+// One row in PostgreSQL's binary form, as long as it is looked at. Columns count
+// from 0 and are not NULL.
+class PgBinaryRow {
+ public:
+  explicit PgBinaryRow(const pg_result* result) : result_(result) {}
+  int32_t Int32(int column) const;           // integer
+  std::string_view Bytes(int column) const;  // bytea, text
+
+ private:
+  const pg_result* const result_;
+};
+
+// Not thread-safe. Errors of every method carry PostgreSQL's text: UNAVAILABLE
+// the server cannot be reached or the connection is gone (ok() is then false,
+// and stays so); ABORTED a serialization failure or a deadlock, to be tried
+// again; PERMISSION_DENIED; ALREADY_EXISTS a unique key; RESOURCE_EXHAUSTED;
+// DEADLINE_EXCEEDED the statement's timeout; FAILED_PRECONDITION the tables are
+// not there; INTERNAL anything else.
+class Postgres {
+ public:
+  struct Options {
+    // A connection string as libpq reads it (key=value or URI). What it does not
+    // say comes from PG* variables and ~/.pgpass.
+    std::string conninfo;
+    // Made by `convtune-fleet migrate`; lower-case letters, digits and '_'.
+    std::string schema = "convtune";
+    absl::Duration connect_timeout = absl::Seconds(5);
+    absl::Duration statement_timeout = absl::Seconds(60);
+    std::string application = "convtune-fleet";
+  };
+
+  // INVALID_ARGUMENT names what is wrong with the options. Over TCP, where the
+  // string does not say, sslmode is verify-full.
+  static absl::StatusOr<std::unique_ptr<Postgres>> Connect(const Options& options);
+  Postgres(const Postgres&) = delete;
+  Postgres& operator=(const Postgres&) = delete;
+
+  // Each statement is prepared once for the connection.
+  absl::StatusOr<PgResult> Query(const std::string& sql, const PgParams& params = {});
+  // For results that are too many to be kept: `take` is told each row as it
+  // comes, and ends it all with an error of its own, which is returned.
+  absl::Status Stream(const std::string& sql, const PgParams& params,
+                      const std::function<absl::Status(const PgBinaryRow&)>& take);
+  // For statements that give no rows; several may be given, without parameters.
+  absl::Status Execute(const std::string& sql);
+
+  // False once the connection is lost.
+  bool ok() const;
+  // Waits for a notification of LISTEN, at most so long. True if one came.
+  absl::StatusOr<bool> WaitForNotification(absl::Duration timeout);
+  const std::string& schema() const { return schema_; }
+
+ private:
+  struct Close {
+    void operator()(pg_conn* connection) const;
+  };
+  Postgres(pg_conn* connection, std::string schema)
+      : connection_(connection), schema_(std::move(schema)) {}
+  absl::Status Error(const pg_result* result) const;
+  void Cancel();
+
+  const std::unique_ptr<pg_conn, Close> connection_;
+  const std::string schema_;
+  std::set<std::string, std::less<>> prepared_;
+};
+
+// From Begin to Commit; rolls back when it goes out of scope without one. Must
+// not outlive its connection.
+class PgTransaction {
+ public:
+  static absl::StatusOr<PgTransaction> Begin(Postgres& postgres);
+  // Every statement reads one state of the database.
+  static absl::StatusOr<PgTransaction> BeginRead(Postgres& postgres);
+  PgTransaction(PgTransaction&& other) noexcept;
+  PgTransaction& operator=(PgTransaction&&) = delete;
+  ~PgTransaction();
+  absl::Status Commit();
+
+ private:
+  explicit PgTransaction(Postgres* postgres) : postgres_(postgres) {}
+  Postgres* postgres_;  // null: over
+};
+
+}  // namespace convtune::db::fleet

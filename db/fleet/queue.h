@@ -1,0 +1,94 @@
+// Tunings that the fleet's idle nodes share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "db/fleet/names.h"
+#include "db/fleet/postgres.h"
+
+namespace convtune::db::fleet {
+
+// Persisted: never renumber.
+enum class BatchKind { kTune = 1, kVerify = 2 };
+
+struct FleetTask {
+  int64_t task_id = 0;
+  int64_t token = 0;  // of this claim
+  int64_t environment_id = 0;
+  std::string problem_text;
+  BatchKind kind = BatchKind::kTune;
+  absl::Duration budget;
+};
+
+struct NewTask {
+  std::string problem_text;
+  double weight = 0;  // the greater the sooner
+};
+
+struct BatchRequest {
+  BatchKind kind = BatchKind::kTune;
+  std::string environment_text;
+  std::string author;
+  std::string reason;
+  absl::Duration budget = absl::Seconds(30);
+  std::vector<NewTask> tasks;  // problems that are open in another batch are left out
+};
+
+struct DeadTask {
+  std::string problem_text;
+  std::string environment_text;
+  std::vector<std::string> reasons;  // "node: reason" of each attempt
+};
+
+struct BatchProgress {
+  int64_t queued = 0;
+  int64_t leased = 0;
+  int64_t done = 0;
+  int64_t dead = 0;
+  int64_t cancelled = 0;
+  std::vector<std::string> nodes;  // that have a task now
+
+  int64_t total() const { return queued + leased + done + dead + cancelled; }
+  bool ended() const { return queued + leased == 0; }
+};
+
+// After so many attempts that a node reports as failed, and so many that ended
+// without a word, a task is dead. The second is large: whoever kills nodes says
+// nothing about the problem.
+inline constexpr int kMostFailures = 3;
+inline constexpr int kMostLostLeases = 50;
+
+// Returns the batch's number; 0, and nothing made, if no task is left.
+absl::StatusOr<int64_t> QueueBatch(Postgres& postgres, FleetNames& names,
+                                   const BatchRequest& request);
+// Problems that `to` should be verified for after an upgrade from another
+// environment of the same GPU model, or after another driver: what is served in
+// `from` (may be the same), and has no evidence of `driver` in `to`. By weight of
+// use: what programs miss there, then on how many nodes it is known.
+absl::StatusOr<std::vector<NewTask>> FindStale(Postgres& postgres, int64_t from, int64_t to,
+                                               const std::string& driver);
+
+// Up to `limit` tasks of these environments, the weightiest first, leased to the
+// node; those of a lease that has run out, too. Nobody waits for anybody.
+absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, int64_t node_id,
+                                                  const std::vector<int64_t>& environments,
+                                                  int64_t limit, absl::Duration lease);
+// Returns false if the lease is another's meanwhile.
+absl::StatusOr<bool> RenewTask(Postgres& postgres, const FleetTask& task, absl::Duration lease);
+absl::StatusOr<bool> CompleteTask(Postgres& postgres, const FleetTask& task);
+absl::StatusOr<bool> FailTask(Postgres& postgres, const FleetTask& task, const std::string& reason);
+// Gives it back as if it had not been claimed.
+absl::StatusOr<bool> ReturnTask(Postgres& postgres, const FleetTask& task);
+
+absl::StatusOr<BatchProgress> ReadProgress(Postgres& postgres, int64_t batch_id);
+// Of the batch; of all where it is 0.
+absl::StatusOr<std::vector<DeadTask>> ListDeadTasks(Postgres& postgres, int64_t batch_id,
+                                                    int64_t limit);
+absl::StatusOr<int64_t> CancelBatch(Postgres& postgres, int64_t batch_id);
+
+}  // namespace convtune::db::fleet

@@ -1,0 +1,333 @@
+#include "db/fleet/releases.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::db::fleet {
+namespace {
+
+// Until the commit; then the next one sees what this one did.
+constexpr char kLock[] = "SELECT pg_advisory_xact_lock(hashtextextended('convtune release', 0))";
+
+// Every choice that is served in release $1 (which counts even as a canary).
+constexpr char kServed[] =
+    "served AS (SELECT DISTINCT ON (c.environment_id, c.problem_id) c.* FROM release_choices c "
+    "JOIN releases r USING (release_number) WHERE c.release_number <= $1 AND "
+    "(r.state = 1 OR c.release_number = $1) "
+    "ORDER BY c.environment_id, c.problem_id, c.release_number DESC)";
+
+// What differs between $1 and what is pooled, for good reason; $2: for any.
+// "disagreement within noise is no argument": the choice that is served stays
+// unless its interval, in what is pooled now, is wholly above the winner's.
+std::string Changes() {
+  return absl::StrCat(
+      "WITH ", kServed,
+      ", changes AS (SELECT p.*, s.winner_id AS before_id, s.winner_us AS before_us "
+      "FROM pooled p LEFT JOIN served s USING (environment_id, problem_id) "
+      "LEFT JOIN pooled_candidates k ON k.environment_id = p.environment_id AND "
+      "k.problem_id = p.problem_id AND k.candidate_id = s.winner_id "
+      "WHERE p.winner_id IS NOT NULL AND (s.digest IS NULL OR (s.digest <> p.digest AND "
+      "($2 OR p.evidence > s.evidence OR (p.winner_id <> s.winner_id AND "
+      "(k.candidate_id IS NULL OR k.status > 2 OR (p.winner_us IS NOT NULL AND "
+      "(k.status <> 1 OR k.low_us > p.winner_high_us))))))))");
+}
+
+Release ReadRelease(const PgResult& rows, int row, int column) {
+  Release release;
+  release.number = rows.Int(row, column);
+  release.state = static_cast<ReleaseState>(rows.Int(row, column + 1));
+  release.canary_permille = static_cast<int>(rows.Int(row, column + 2));
+  release.restores = rows.IsNull(row, column + 3) ? 0 : rows.Int(row, column + 3);
+  release.author = rows.Text(row, column + 4);
+  release.reason = rows.Text(row, column + 5);
+  release.create_time = absl::FromUnixMicros(rows.Int(row, column + 6));
+  release.end_author = rows.Text(row, column + 7);
+  release.end_reason = rows.Text(row, column + 8);
+  if (!rows.IsNull(row, column + 9)) {
+    release.end_time = absl::FromUnixMicros(rows.Int(row, column + 9));
+  }
+  return release;
+}
+
+// Columns of ReadRelease and change_count.
+constexpr char kColumns[] =
+    "r.release_number, r.state, r.canary_permille, r.restores, r.author, r.reason, "
+    "(EXTRACT(EPOCH FROM r.create_time) * 1000000)::bigint, r.end_author, r.end_reason, "
+    "(EXTRACT(EPOCH FROM r.end_time) * 1000000)::bigint, r.change_count";
+
+absl::StatusOr<FleetRelease> ReadOne(Postgres& postgres, int64_t number) {
+  ASSIGN_OR_RETURN(const PgResult rows,
+                   postgres.Query(absl::StrCat("SELECT ", kColumns,
+                                               " FROM releases r WHERE release_number = $1"),
+                                  PgParams().Int(number)));
+  if (rows.rows() == 0) {
+    return absl::NotFoundError(absl::StrCat("release: there is no release ", number));
+  }
+  FleetRelease one;
+  one.release = ReadRelease(rows, 0, 0);
+  one.change_count = rows.Int(0, 10);
+  return one;
+}
+
+absl::StatusOr<FleetRelease> Finish(Postgres& postgres, int64_t number, PgTransaction transaction) {
+  ASSIGN_OR_RETURN(FleetRelease one, ReadOne(postgres, number));
+  RETURN_IF_ERROR(
+      postgres.Execute(absl::StrCat("SELECT pg_notify('", kFleetChannel, "', 'release')")));
+  RETURN_IF_ERROR(transaction.Commit());
+  return one;
+}
+
+// Writes a release that ReleaseHistory made.
+absl::Status WriteRelease(Postgres& postgres, const Release& release) {
+  std::optional<int64_t> end_time;
+  if (release.end_time.has_value()) end_time = absl::ToUnixMicros(*release.end_time);
+  return postgres
+      .Query(
+          "INSERT INTO releases (release_number, state, canary_permille, restores, change_count, "
+          "author, reason, create_time, end_author, end_reason, end_time) VALUES ($1, $2, $3, "
+          "NULLIF($4::bigint, 0), 0, $5, $6, to_timestamp($7::float8 / 1000000), $8, $9, "
+          "to_timestamp($10::float8 / 1000000)) ON CONFLICT (release_number) DO UPDATE SET "
+          "state = EXCLUDED.state, canary_permille = EXCLUDED.canary_permille, "
+          "end_author = EXCLUDED.end_author, end_reason = EXCLUDED.end_reason, "
+          "end_time = EXCLUDED.end_time",
+          PgParams()
+              .Int(release.number)
+              .Int(static_cast<int64_t>(release.state))
+              .Int(release.canary_permille)
+              .Int(release.restores)
+              .Text(release.author)
+              .Text(release.reason)
+              .Int(absl::ToUnixMicros(release.create_time))
+              .Text(release.end_author)
+              .Text(release.end_reason)
+              .MaybeInt(end_time))
+      .status();
+}
+
+absl::Status SetChangeCount(Postgres& postgres, int64_t number, int64_t count) {
+  return postgres
+      .Query("UPDATE releases SET change_count = $2 WHERE release_number = $1",
+             PgParams().Int(number).Int(count))
+      .status();
+}
+
+absl::StatusOr<FleetDiff> ReadDiff(const PgResult& rows) {
+  FleetDiff diff;
+  for (int row = 0; row < rows.rows(); ++row) {
+    FleetChange change;
+    change.environment_text = rows.Text(row, 0);
+    change.problem_text = rows.Text(row, 1);
+    change.before = rows.Text(row, 2);
+    change.after = rows.Text(row, 3);
+    if (!rows.IsNull(row, 4)) change.before_us = rows.Real(row, 4);
+    if (!rows.IsNull(row, 5)) change.after_us = rows.Real(row, 5);
+    change.node_count = rows.Int(row, 6);
+    diff.change_count = rows.Int(row, 7);
+    diff.changes.push_back(std::move(change));
+  }
+  return diff;
+}
+
+int64_t NumberOf(const Release* release) { return release != nullptr ? release->number : 0; }
+
+// `where` may leave releases out.
+absl::StatusOr<ReleaseHistory> ReadHistory(Postgres& postgres, const std::string& where) {
+  ASSIGN_OR_RETURN(const PgResult rows,
+                   postgres.Query(absl::StrCat("SELECT ", kColumns, " FROM releases r ", where,
+                                               " ORDER BY r.release_number")));
+  std::vector<Release> releases;
+  for (int row = 0; row < rows.rows(); ++row) releases.push_back(ReadRelease(rows, row, 0));
+  return ReleaseHistory(std::move(releases), ReleaseHistory::kAll);
+}
+
+// By the server's clock.
+absl::StatusOr<ReleaseDecision> DecideNow(Postgres& postgres, const std::string& author,
+                                          const std::string& reason) {
+  ASSIGN_OR_RETURN(const PgResult now,
+                   postgres.Query("SELECT (EXTRACT(EPOCH FROM now()) * 1000000)::bigint"));
+  return ReleaseDecision{author, reason, absl::FromUnixMicros(now.Int(0, 0))};
+}
+
+}  // namespace
+
+absl::StatusOr<ReleaseHistory> ReadServedReleases(Postgres& postgres) {
+  return ReadHistory(postgres,
+                     "WHERE r.state = 2 OR r.release_number = "
+                     "(SELECT MAX(release_number) FROM releases WHERE state = 1)");
+}
+
+absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::string& author,
+                                                 const std::string& reason, int canary_permille,
+                                                 bool all) {
+  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  RETURN_IF_ERROR(postgres.Execute(kLock));
+  ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
+  ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
+  ASSIGN_OR_RETURN(const Release release,
+                   history.Promote(decision, canary_permille, /*has_changes=*/true));
+  const int64_t number = release.number;
+  RETURN_IF_ERROR(WriteRelease(postgres, release));
+  if (history.canary() != nullptr) return Finish(postgres, number, std::move(transaction));
+  ASSIGN_OR_RETURN(
+      const PgResult made,
+      postgres.Query(absl::StrCat(Changes(),
+                                  " INSERT INTO release_choices (environment_id, problem_id, "
+                                  "release_number, winner_id, stock_id, winner_us, stock_us, "
+                                  "node_count, evidence, digest) SELECT environment_id, "
+                                  "problem_id, $3, winner_id, stock_id, winner_us, stock_us, "
+                                  "node_count, evidence, digest FROM changes"),
+                     PgParams().Int(NumberOf(history.promoted())).Bool(all).Int(number)));
+  if (made.changed() == 0) {
+    return history.Promote(decision, canary_permille, /*has_changes=*/false).status();
+  }
+  RETURN_IF_ERROR(SetChangeCount(postgres, number, made.changed()));
+  return Finish(postgres, number, std::move(transaction));
+}
+
+absl::StatusOr<FleetRelease> RollBackFleetRelease(Postgres& postgres, const std::string& author,
+                                                  const std::string& reason, int64_t to) {
+  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  RETURN_IF_ERROR(postgres.Execute(kLock));
+  ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
+  ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
+  ASSIGN_OR_RETURN(const Release release, history.RollBack(decision, to));
+  const int64_t number = release.number;
+  RETURN_IF_ERROR(WriteRelease(postgres, release));
+  if (history.canary() != nullptr) return Finish(postgres, number, std::move(transaction));
+  ASSIGN_OR_RETURN(
+      const PgResult made,
+      postgres.Query(
+          absl::StrCat("WITH ", kServed,
+                       ", now AS (SELECT DISTINCT ON (c.environment_id, c.problem_id) "
+                       "c.environment_id, c.problem_id, c.digest FROM release_choices c JOIN "
+                       "releases r USING (release_number) WHERE r.state = 1 "
+                       "ORDER BY c.environment_id, c.problem_id, c.release_number DESC) "
+                       "INSERT INTO release_choices (environment_id, problem_id, release_number, "
+                       "winner_id, stock_id, winner_us, stock_us, node_count, evidence, digest) "
+                       "SELECT s.environment_id, s.problem_id, $2, s.winner_id, s.stock_id, "
+                       "s.winner_us, s.stock_us, s.node_count, s.evidence, s.digest FROM served s "
+                       "JOIN now USING (environment_id, problem_id) WHERE now.digest <> s.digest"),
+          PgParams().Int(release.restores).Int(number)));
+  RETURN_IF_ERROR(SetChangeCount(postgres, number, made.changed()));
+  return Finish(postgres, number, std::move(transaction));
+}
+
+absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(Postgres& postgres) {
+  ASSIGN_OR_RETURN(
+      const PgResult rows,
+      postgres.Query(absl::StrCat("SELECT ", kColumns,
+                                  ", (SELECT COUNT(*) FROM nodes n WHERE n.release_number = "
+                                  "r.release_number) FROM releases r "
+                                  "ORDER BY r.release_number DESC")));
+  std::vector<FleetRelease> releases;
+  for (int row = 0; row < rows.rows(); ++row) {
+    releases.push_back({ReadRelease(rows, row, 0), rows.Int(row, 10), rows.Int(row, 11)});
+  }
+  return releases;
+}
+
+absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, bool all, int64_t limit) {
+  ASSIGN_OR_RETURN(const ReleaseHistory served, ReadServedReleases(postgres));
+  ASSIGN_OR_RETURN(
+      const PgResult rows,
+      postgres.Query(absl::StrCat(Changes(),
+                                  " SELECT e.text, q.text, COALESCE(b.text, ''), "
+                                  "COALESCE(a.text, ''), c.before_us, c.winner_us, c.node_count, "
+                                  "COUNT(*) OVER () FROM changes c "
+                                  "JOIN environments e USING (environment_id) "
+                                  "JOIN problems q USING (problem_id) "
+                                  "LEFT JOIN candidates b ON b.candidate_id = c.before_id "
+                                  "LEFT JOIN candidates a ON a.candidate_id = c.winner_id "
+                                  "ORDER BY e.text, q.text LIMIT $3"),
+                     PgParams().Int(NumberOf(served.promoted())).Bool(all).Int(limit)));
+  return ReadDiff(rows);
+}
+
+absl::StatusOr<FleetDiff> DiffFleetReleases(Postgres& postgres, int64_t from, int64_t to,
+                                            int64_t limit) {
+  for (const int64_t number : {from, to}) {
+    if (number != 0) RETURN_IF_ERROR(ReadOne(postgres, number).status());
+  }
+  ASSIGN_OR_RETURN(
+      const PgResult rows,
+      postgres.Query(absl::StrCat("WITH ", kServed,
+                                  ", later AS (SELECT DISTINCT ON (c.environment_id, "
+                                  "c.problem_id) c.* FROM release_choices c JOIN releases r USING "
+                                  "(release_number) WHERE c.release_number <= $2 AND (r.state = 1 "
+                                  "OR c.release_number = $2) ORDER BY c.environment_id, "
+                                  "c.problem_id, c.release_number DESC) "
+                                  "SELECT e.text, q.text, COALESCE(b.text, ''), "
+                                  "COALESCE(a.text, ''), s.winner_us, l.winner_us, "
+                                  "COALESCE(l.node_count, 0), COUNT(*) OVER () FROM served s "
+                                  "FULL JOIN later l USING (environment_id, problem_id) "
+                                  "JOIN environments e USING (environment_id) "
+                                  "JOIN problems q USING (problem_id) "
+                                  "LEFT JOIN candidates b ON b.candidate_id = s.winner_id "
+                                  "LEFT JOIN candidates a ON a.candidate_id = l.winner_id "
+                                  "WHERE s.digest IS DISTINCT FROM l.digest "
+                                  "ORDER BY e.text, q.text LIMIT $3"),
+                     PgParams().Int(from).Int(to).Int(limit)));
+  return ReadDiff(rows);
+}
+
+absl::Status ReadReleaseChanges(
+    Postgres& postgres, const std::vector<int64_t>& environments, int64_t from, int64_t to,
+    int64_t page_size, const std::function<absl::Status(std::vector<ReleasedTuning>)>& page) {
+  // One state of the database for all pages.
+  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::BeginRead(postgres));
+  // Keys that any release between the two has, the first included: it may have
+  // been taken back.
+  ASSIGN_OR_RETURN(
+      const PgResult keys,
+      postgres.Query("SELECT DISTINCT environment_id, problem_id FROM release_choices WHERE "
+                     "release_number BETWEEN LEAST($1::bigint, $2::bigint) AND "
+                     "GREATEST($1::bigint, $2::bigint) AND "
+                     "environment_id = ANY($3::integer[]) ORDER BY environment_id, problem_id",
+                     PgParams().Int(from).Int(to).Ints(environments)));
+  for (int begin = 0; begin < keys.rows(); begin += static_cast<int>(page_size)) {
+    std::vector<int64_t> of_environment, of_problem;
+    for (int row = begin; row < keys.rows() && row < begin + page_size; ++row) {
+      of_environment.push_back(keys.Int(row, 0));
+      of_problem.push_back(keys.Int(row, 1));
+    }
+    ASSIGN_OR_RETURN(
+        const PgResult rows,
+        postgres.Query("SELECT k.environment_id, p.payload FROM unnest($1::integer[], "
+                       "$2::integer[]) AS k(environment_id, problem_id) CROSS JOIN LATERAL "
+                       "(SELECT c.digest FROM release_choices c JOIN releases r USING "
+                       "(release_number) WHERE c.environment_id = k.environment_id AND "
+                       "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
+                       "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
+                       "JOIN pooled_payloads p USING (digest)",
+                       PgParams().Ints(of_environment).Ints(of_problem).Int(to)));
+    std::vector<ReleasedTuning> tunings;
+    for (int row = 0; row < rows.rows(); ++row) {
+      tunings.push_back({rows.Int(row, 0), rows.Bytes(row, 1)});
+    }
+    RETURN_IF_ERROR(page(std::move(tunings)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
+    Postgres& postgres, int64_t environment_id, const std::vector<std::string>& problems,
+    int64_t release) {
+  ASSIGN_OR_RETURN(
+      const PgResult rows,
+      postgres.Query("SELECT p.payload FROM problems k CROSS JOIN LATERAL "
+                     "(SELECT c.digest FROM release_choices c JOIN releases r USING "
+                     "(release_number) WHERE c.environment_id = $1 AND "
+                     "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
+                     "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
+                     "JOIN pooled_payloads p USING (digest) WHERE k.text = ANY($2::text[])",
+                     PgParams().Int(environment_id).Texts(problems).Int(release)));
+  std::vector<ReleasedTuning> tunings;
+  for (int row = 0; row < rows.rows(); ++row) {
+    tunings.push_back({environment_id, rows.Bytes(row, 0)});
+  }
+  return tunings;
+}
+
+}  // namespace convtune::db::fleet

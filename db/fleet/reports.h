@@ -1,0 +1,69 @@
+// What reports read of the fleet's database. db/fleet/migrations/README.md
+// describes the tables.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "db/fleet/postgres.h"
+#include "proto/model/environment.h"
+
+namespace convtune::db::fleet {
+
+struct NumberedEnvironment {
+  int64_t id = 0;
+  std::string text;
+  Environment environment;  // with the full GPU model
+};
+absl::StatusOr<std::vector<NumberedEnvironment>> ListFleetEnvironments(Postgres& postgres);
+
+struct NumberedProblem {
+  int64_t id = 0;
+  std::string text;
+};
+// Problems that any node has tuned.
+absl::StatusOr<std::vector<NumberedProblem>> ListTunedProblems(Postgres& postgres);
+
+// Where a node measured.
+struct NumberedProvenance {
+  int64_t id = 0;
+  std::string node;
+  Provenance provenance;
+};
+absl::StatusOr<std::vector<NumberedProvenance>> ListProvenances(Postgres& postgres);
+
+struct FleetLookups {
+  int64_t nodes = 0;  // that have ever said it
+  int64_t lookups = 0;
+  int64_t hits = 0;
+};
+absl::StatusOr<FleetLookups> SumLookups(Postgres& postgres);
+
+struct FleetWanted {
+  std::string problem_text;
+  std::string environment_text;
+  int64_t misses = 0;
+  int nodes = 0;
+};
+// Most wanted first.
+absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(Postgres& postgres, int64_t limit);
+
+struct ReportGroup {
+  int64_t environment_id = 0;
+  int64_t problem_id = 0;
+  std::string_view rows;  // as PooledTuning::report_rows was; until the next
+};
+// Rows that are in all groups.
+absl::StatusOr<int64_t> CountReportRows(Postgres& postgres);
+// All groups of these environments and problems; of all, where a list is empty.
+// An error of `take` ends it.
+absl::Status ReadReportGroups(Postgres& postgres, const std::vector<int64_t>& environments,
+                              const std::vector<int64_t>& problems,
+                              const std::function<absl::Status(const ReportGroup&)>& take);
+
+}  // namespace convtune::db::fleet

@@ -1,0 +1,71 @@
+#include "db/fleet/retention.h"
+
+#include "proto/base/status_macros.h"
+
+namespace convtune::db::fleet {
+namespace {
+
+// In one transaction, so that nothing waits long for a lock.
+constexpr int64_t kAtOnce = 10'000;
+
+absl::StatusOr<int64_t> DeleteAll(Postgres& postgres, const std::string& sql, absl::Duration keep) {
+  int64_t all = 0;
+  while (true) {
+    ASSIGN_OR_RETURN(
+        const PgResult deleted,
+        postgres.Query(sql, PgParams().Real(absl::ToDoubleSeconds(keep)).Int(kAtOnce)));
+    all += deleted.changed();
+    if (deleted.changed() < kAtOnce) return all;
+  }
+}
+
+// Whoever pools writes a payload and refers to it in one transaction, and may refer
+// to one that was there: the lock waits for those, and keeps others out until what
+// nothing refers to is gone.
+absl::StatusOr<int64_t> DeletePayloads(Postgres& postgres) {
+  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  RETURN_IF_ERROR(postgres.Execute("LOCK TABLE pooled_payloads IN SHARE ROW EXCLUSIVE MODE"));
+  ASSIGN_OR_RETURN(const PgResult deleted,
+                   postgres.Query("DELETE FROM pooled_payloads y WHERE NOT EXISTS (SELECT 1 FROM "
+                                  "pooled p WHERE p.digest = y.digest) AND NOT EXISTS (SELECT 1 "
+                                  "FROM release_choices c WHERE c.digest = y.digest)"));
+  RETURN_IF_ERROR(transaction.Commit());
+  return deleted.changed();
+}
+
+}  // namespace
+
+absl::StatusOr<Thinned> ThinFleet(Postgres& postgres, absl::Duration keep) {
+  Thinned thinned;
+  ASSIGN_OR_RETURN(thinned.evidence,
+                   DeleteAll(postgres,
+                             "DELETE FROM evidence WHERE evidence_id IN (SELECT evidence_id FROM "
+                             "evidence WHERE NOT current AND receive_time < now() - $1::float8 * "
+                             "interval '1 second' LIMIT $2)",
+                             keep));
+  ASSIGN_OR_RETURN(thinned.tasks,
+                   DeleteAll(postgres,
+                             "DELETE FROM tasks WHERE task_id IN (SELECT task_id FROM tasks WHERE "
+                             "state IN (3, 5) AND end_time < now() - $1::float8 * interval '1 "
+                             "second' LIMIT $2)",
+                             keep));
+  RETURN_IF_ERROR(postgres
+                      .Query("DELETE FROM batches b WHERE create_time < now() - $1::float8 * "
+                             "interval '1 second' AND NOT EXISTS (SELECT 1 FROM tasks t WHERE "
+                             "t.batch_id = b.batch_id)",
+                             PgParams().Real(absl::ToDoubleSeconds(keep)))
+                      .status());
+  ASSIGN_OR_RETURN(thinned.payloads, DeletePayloads(postgres));
+  return thinned;
+}
+
+absl::StatusOr<std::optional<Thinned>> ThinFleetDaily(Postgres& postgres, absl::Duration keep) {
+  ASSIGN_OR_RETURN(const PgResult ours,
+                   postgres.Query("UPDATE upkeep SET last_time = now() WHERE what = 'thin' AND "
+                                  "last_time < now() - interval '1 day'"));
+  if (ours.changed() == 0) return std::nullopt;
+  ASSIGN_OR_RETURN(const Thinned thinned, ThinFleet(postgres, keep));
+  return thinned;
+}
+
+}  // namespace convtune::db::fleet

@@ -1,0 +1,133 @@
+#include "db/fleet/upgrades.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "db/fleet/queue.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::db::fleet {
+namespace {
+
+auto VersionOf(const Environment& e) {
+  return std::tuple(e.cudnn.major, e.cudnn.minor, e.cudnn.patch);
+}
+
+// "580.65.06" to its numbers.
+std::vector<int> Numbers(const std::string& version) {
+  std::vector<int> numbers;
+  for (const auto part : absl::StrSplit(version, '.')) {
+    int value = 0;
+    std::from_chars(part.data(), part.data() + part.size(), value);
+    numbers.push_back(value);
+  }
+  return numbers;
+}
+
+// The newest earlier one of the same hardware that the fleet has tunings of.
+absl::StatusOr<std::optional<Environment>> Predecessor(Postgres& postgres,
+                                                       const Environment& environment) {
+  ASSIGN_OR_RETURN(const PgResult rows,
+                   postgres.Query("SELECT text, gpu_model FROM environments e WHERE gpu_model = $1 "
+                                  "AND EXISTS (SELECT 1 FROM pooled p WHERE p.environment_id = "
+                                  "e.environment_id)",
+                                  PgParams().Text(environment.gpu_model)));
+  std::optional<Environment> newest;
+  for (int row = 0; row < rows.rows(); ++row) {
+    ASSIGN_OR_RETURN(Environment each, Environment::Parse(rows.Text(row, 0)));
+    each.gpu_model = rows.Text(row, 1);
+    Environment same = each;
+    same.cudnn = environment.cudnn;
+    if (same.ToText() != environment.ToText() || VersionOf(each) >= VersionOf(environment)) {
+      continue;
+    }
+    if (!newest.has_value() || VersionOf(*newest) < VersionOf(each)) newest = each;
+  }
+  return newest;
+}
+
+absl::StatusOr<bool> IsNewestDriver(Postgres& postgres, int64_t environment_id,
+                                    const std::string& driver) {
+  ASSIGN_OR_RETURN(const PgResult rows,
+                   postgres.Query("SELECT DISTINCT driver_version FROM node_devices WHERE "
+                                  "environment_id = $1 AND driver_version <> ''",
+                                  PgParams().Int(environment_id)));
+  for (int row = 0; row < rows.rows(); ++row) {
+    if (Numbers(driver) < Numbers(rows.Text(row, 0))) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<int64_t> QueueStale(Postgres& postgres, FleetNames& names, int64_t from,
+                                   const Environment& environment, const std::string& driver,
+                                   const std::string& reason) {
+  ASSIGN_OR_RETURN(const int64_t to, names.Environment(environment));
+  BatchRequest request;
+  request.kind = BatchKind::kVerify;
+  request.environment_text = environment.ToText();
+  request.author = "convtune-fleet";
+  request.reason = reason;
+  ASSIGN_OR_RETURN(request.tasks, FindStale(postgres, from, to, driver));
+  ASSIGN_OR_RETURN(const PgResult recent,
+                   postgres.Query("SELECT q.text FROM tasks t JOIN batches b USING (batch_id) JOIN "
+                                  "problems q USING (problem_id) WHERE b.kind = 2 AND "
+                                  "t.environment_id = $1 AND b.create_time > now() - interval '7 "
+                                  "days'",
+                                  PgParams().Int(to)));
+  std::set<std::string> known;
+  for (int row = 0; row < recent.rows(); ++row) known.insert(recent.Text(row, 0));
+  std::erase_if(request.tasks,
+                [&](const NewTask& task) { return known.contains(task.problem_text); });
+  if (request.tasks.empty()) return 0;
+  ASSIGN_OR_RETURN(const int64_t batch, QueueBatch(postgres, names, request));
+  return batch == 0 ? 0 : static_cast<int64_t>(request.tasks.size());
+}
+
+absl::StatusOr<int64_t> QueueAll(Postgres& postgres, FleetNames& names,
+                                 const Environment& environment, const std::string& driver) {
+  int64_t queued = 0;
+  ASSIGN_OR_RETURN(const std::optional<Environment> before, Predecessor(postgres, environment));
+  if (before.has_value()) {
+    ASSIGN_OR_RETURN(const int64_t from, names.Environment(*before));
+    const auto text = [](const Environment& e) {
+      return absl::StrCat(e.cudnn.major, ".", e.cudnn.minor, ".", e.cudnn.patch);
+    };
+    ASSIGN_OR_RETURN(const int64_t more,
+                     QueueStale(postgres, names, from, environment, "",
+                                absl::StrCat("cuDNN ", text(*before), " to ", text(environment))));
+    queued += more;
+  }
+  if (driver.empty()) return queued;
+  ASSIGN_OR_RETURN(const int64_t own, names.Environment(environment));
+  ASSIGN_OR_RETURN(const bool newest, IsNewestDriver(postgres, own, driver));
+  if (!newest) return queued;
+  ASSIGN_OR_RETURN(const int64_t more, QueueStale(postgres, names, own, environment, driver,
+                                                  absl::StrCat("driver ", driver)));
+  return queued + more;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> QueueVerification(Postgres& postgres, FleetNames& names,
+                                          const Environment& environment,
+                                          const std::string& driver) {
+  const std::string lock =
+      "hashtextextended('convtune verify ' || current_schema() || ' ' || $1, 0)";
+  const PgParams params = PgParams().Text(environment.ToText());
+  ASSIGN_OR_RETURN(const PgResult ours,
+                   postgres.Query(absl::StrCat("SELECT pg_try_advisory_lock(", lock, ")"), params));
+  if (!ours.Bool(0, 0)) return 0;
+  const absl::StatusOr<int64_t> queued = QueueAll(postgres, names, environment, driver);
+  // Where the connection is gone, so is the lock.
+  RETURN_IF_ERROR(
+      postgres.Query(absl::StrCat("SELECT pg_advisory_unlock(", lock, ")"), params).status());
+  return queued;
+}
+
+}  // namespace convtune::db::fleet

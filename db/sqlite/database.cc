@@ -1,0 +1,250 @@
+#include "db/sqlite/database.h"
+
+#include <sqlite3.h>
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "db/sqlite/transaction.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+
+namespace convtune::db::sqlite {
+namespace {
+
+constexpr size_t kMostIdleStatements = 64;
+
+// wal_autocheckpoint=0: SQLite 3.40 can damage a file when two connections
+// checkpoint, so only Checkpoint() does, and only the store's writer calls it.
+// mmap_size=0: a mapped file that somebody cuts short kills the process.
+constexpr char kConnectionPragmas[] =
+    "PRAGMA foreign_keys=ON;"
+    "PRAGMA trusted_schema=OFF;"
+    "PRAGMA cell_size_check=ON;"
+    "PRAGMA temp_store=MEMORY;"
+    "PRAGMA mmap_size=0;"
+    "PRAGMA wal_autocheckpoint=0;";
+
+// These read the file, so they wait until it is known to be ours.
+constexpr char kFilePragmas[] =
+    "PRAGMA synchronous=FULL;"
+    "PRAGMA journal_size_limit=16777216;";
+
+absl::StatusCode CodeOf(int rc) {
+  switch (rc & 0xff) {
+    case SQLITE_FULL:
+    case SQLITE_NOMEM:  // never a sign of damage
+      return absl::StatusCode::kResourceExhausted;
+    case SQLITE_IOERR:
+    case SQLITE_READONLY:
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_CANTOPEN:
+    case SQLITE_PROTOCOL:
+    case SQLITE_PERM:
+      return absl::StatusCode::kUnavailable;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::StatusCode::kDataLoss;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+std::string ImmutableUri(const std::string& path) {
+  std::string uri = "file:";
+  for (const char c : path) {
+    if (c == '%' || c == '?' || c == '#') {
+      absl::StrAppendFormat(&uri, "%%%02x", static_cast<unsigned char>(c));
+    } else {
+      uri.push_back(c);
+    }
+  }
+  return uri + "?immutable=1";
+}
+
+}  // namespace
+
+void Database::CloseHandle::operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
+
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(Options options) {
+  std::unique_ptr<Database> database(new Database(std::move(options)));
+  const Options& opened = database->options_;
+  std::string name = opened.path;
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  switch (opened.access) {
+    case Access::kReadWrite:
+      flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+      break;
+    case Access::kReadOnly:
+      flags |= SQLITE_OPEN_READONLY;
+      break;
+    case Access::kImmutable:
+      flags |= SQLITE_OPEN_READONLY | SQLITE_OPEN_URI;
+      name = ImmutableUri(name);
+      break;
+  }
+  sqlite3* handle = nullptr;
+  const int rc = sqlite3_open_v2(name.c_str(), &handle, flags, nullptr);
+  database->handle_.reset(handle);
+  if (rc != SQLITE_OK) {
+    return database->Error(rc, "opening");
+  }
+  sqlite3_busy_timeout(handle, static_cast<int>(absl::ToInt64Milliseconds(opened.busy_timeout)));
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  RETURN_IF_ERROR(database->Execute(kConnectionPragmas));
+  // After wal_autocheckpoint, which shares its hook and would remove it.
+  sqlite3_wal_hook(handle, &Database::OnCommit, database.get());
+  return database;
+}
+
+int Database::OnCommit(void* self, sqlite3* /*handle*/, const char* /*name*/, int frames) {
+  static_cast<Database*>(self)->wal_frames_ = frames;
+  return SQLITE_OK;
+}
+
+absl::Status Database::Initialize() {
+  ASSIGN_OR_RETURN(const int64_t pages, QueryInt("PRAGMA page_count"));
+  if (pages == 0) {
+    // Before the switch to a log, so that the file's own header says whose it
+    // is from its first byte on.
+    RETURN_IF_ERROR(Execute("PRAGMA auto_vacuum=INCREMENTAL"));
+    ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(*this));
+    RETURN_IF_ERROR(Execute(Concat("PRAGMA application_id=", kApplicationId)));
+    RETURN_IF_ERROR(transaction.Commit());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Database::EnableWal() {
+  ASSIGN_OR_RETURN(Statement statement, Prepare("PRAGMA journal_mode=WAL"));
+  ASSIGN_OR_RETURN(const bool row, statement.Step());
+  if (!row || statement.Text(0) != "wal") {
+    return absl::UnavailableError(
+        Concat(path(), ": a write-ahead log is not possible, the journal mode stays ",
+               row ? statement.Text(0) : "unknown"));
+  }
+  return Execute(kFilePragmas);
+}
+
+absl::Status Database::Execute(const std::string& sql) {
+  const int rc = sqlite3_exec(handle_.get(), sql.c_str(), nullptr, nullptr, nullptr);
+  return rc == SQLITE_OK ? absl::OkStatus() : Error(rc, sql);
+}
+
+void Database::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+void Database::TakeBack(sqlite3_stmt* statement) const {
+  IdleStatement idle(statement);
+  sqlite3_reset(statement);
+  sqlite3_clear_bindings(statement);
+  const char* text = sqlite3_sql(statement);
+  if (text != nullptr && idle_.size() < kMostIdleStatements)
+    idle_.try_emplace(text, std::move(idle));
+}
+
+absl::StatusOr<Statement> Database::Prepare(std::string_view sql) const {
+  if (const auto found = idle_.find(absl::string_view(sql.data(), sql.size()));
+      found != idle_.end()) {
+    sqlite3_stmt* const idle = found->second.release();
+    idle_.erase(found);
+    return Statement(this, idle);
+  }
+  sqlite3_stmt* statement = nullptr;
+  const int rc = sqlite3_prepare_v3(handle_.get(), sql.data(), static_cast<int>(sql.size()),
+                                    SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
+  if (rc != SQLITE_OK) {
+    return Error(rc, sql);
+  }
+  return Statement(this, statement);
+}
+
+absl::Status Database::RunPrepared(std::string_view sql) const {
+  ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+  return statement.Run();
+}
+
+absl::StatusOr<int64_t> Database::QueryInt(std::string_view sql) const {
+  ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+  ASSIGN_OR_RETURN(const bool row, statement.Step());
+  if (!row) {
+    return absl::NotFoundError(Concat(path(), ": no row: ", sql));
+  }
+  return statement.Int(0);
+}
+
+int64_t Database::Changes() const { return sqlite3_changes64(handle_.get()); }
+
+absl::StatusOr<int64_t> Database::UserVersion() const { return QueryInt("PRAGMA user_version"); }
+
+absl::Status Database::SetUserVersion(int version) {
+  return Execute(Concat("PRAGMA user_version=", version));
+}
+
+absl::Status Database::QuickCheck() const {
+  ASSIGN_OR_RETURN(Statement statement, Prepare("PRAGMA quick_check(1)"));
+  ASSIGN_OR_RETURN(const bool row, statement.Step());
+  if (!row || statement.Text(0) != "ok") {
+    return absl::DataLossError(Concat(path(), ": quick_check: ", statement.Text(0)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Database::UsedBytes() const {
+  ASSIGN_OR_RETURN(const int64_t pages, QueryInt("PRAGMA page_count"));
+  ASSIGN_OR_RETURN(const int64_t free, QueryInt("PRAGMA freelist_count"));
+  ASSIGN_OR_RETURN(const int64_t page_size, QueryInt("PRAGMA page_size"));
+  return (pages - free) * page_size;
+}
+
+absl::Status Database::SetCacheBytes(int64_t bytes) {
+  // A negative number is in KiB.
+  RETURN_IF_ERROR(Execute(Concat("PRAGMA cache_size=", -(bytes >> 10))));
+  sqlite3_db_release_memory(handle_.get());
+  return absl::OkStatus();
+}
+
+absl::Status Database::Checkpoint(int mode) {
+  int log_frames = 0;
+  int copied = 0;
+  const int rc = sqlite3_wal_checkpoint_v2(handle_.get(), "main", mode, &log_frames, &copied);
+  if (rc != SQLITE_OK) {
+    return Error(rc, "checkpoint");
+  }
+  wal_frames_ = log_frames - copied;
+  return absl::OkStatus();
+}
+
+absl::Status Database::CheckpointPassive() { return Checkpoint(SQLITE_CHECKPOINT_PASSIVE); }
+
+absl::Status Database::CheckpointTruncate() { return Checkpoint(SQLITE_CHECKPOINT_TRUNCATE); }
+
+void Database::RollBack() {
+  // Some errors end the transaction by themselves.
+  if (sqlite3_get_autocommit(handle_.get()) == 0 && !RunPrepared("ROLLBACK").ok()) {
+    sqlite3_exec(handle_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+  }
+}
+
+absl::Status Database::CloseAndRemoveLog() {
+  idle_.clear();
+  sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  const int rc = sqlite3_close(handle_.get());
+  if (rc != SQLITE_OK) {
+    return Error(rc, "closing");
+  }
+  static_cast<void>(handle_.release());
+  return absl::OkStatus();
+}
+
+absl::Status Database::Error(int rc, std::string_view action) const {
+  std::string text = sqlite3_errstr(rc);
+  if (handle_ != nullptr && sqlite3_extended_errcode(handle_.get()) == rc) {
+    text = sqlite3_errmsg(handle_.get());
+  }
+  constexpr size_t kLongest = 200;
+  return absl::Status(CodeOf(rc), Concat(path(), ": ", text, " (SQLite result ", rc, "; ",
+                                         action.substr(0, kLongest), ")"));
+}
+
+}  // namespace convtune::db::sqlite

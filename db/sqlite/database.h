@@ -1,0 +1,119 @@
+// One connection to an SQLite file: the owner of every PRAGMA.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "db/sqlite/statement.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace convtune::db::sqlite {
+
+// Not thread-safe: one thread at a time.
+//
+// Errors of every method name the file and carry SQLite's text:
+// RESOURCE_EXHAUSTED the disk is full; UNAVAILABLE it cannot be read or
+// written, is read-only, or another connection holds a lock; DATA_LOSS the
+// file is damaged or no database; INTERNAL anything else.
+class Database {
+ public:
+  // "CVTN": what tells our files from other SQLite files.
+  static constexpr int32_t kApplicationId = 0x4356544E;
+
+  enum class Access {
+    kReadWrite,  // creates the file
+    kReadOnly,   // still needs -shm, which it may create
+    // Reads the file as it is and creates nothing. The caller knows that there
+    // is no -wal with content and that nobody writes.
+    kImmutable,
+  };
+  struct Options {
+    std::string path;
+    Access access = Access::kReadWrite;
+    absl::Duration busy_timeout = absl::Seconds(5);
+  };
+
+  // Durable (synchronous=FULL), foreign keys on, untrusted schema, no memory
+  // map, no checkpoint but Checkpoint(): neither at commit nor at close.
+  // Changes nothing in the file; reads nothing of it either.
+  static absl::StatusOr<std::unique_ptr<Database>> Open(Options options);
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  // Gives a file without content our application_id and incremental vacuum;
+  // leaves any other as it is.
+  absl::Status Initialize();
+  // Switches the file to a write-ahead log; lasting.
+  absl::Status EnableWal();
+
+  // Runs statements that give no rows of interest.
+  absl::Status Execute(const std::string& sql);
+  // The same of one statement, compiled once.
+  absl::Status RunPrepared(std::string_view sql) const;
+  // Compiling takes several times as long as running a short statement: those
+  // with the same text use one that was compiled before, if it is free.
+  absl::StatusOr<Statement> Prepare(std::string_view sql) const;
+  // The first column of the first row; NOT_FOUND without one.
+  absl::StatusOr<int64_t> QueryInt(std::string_view sql) const;
+  // Rows that the last statement changed.
+  int64_t Changes() const;
+
+  absl::StatusOr<int64_t> UserVersion() const;
+  absl::Status SetUserVersion(int version);
+
+  // PRAGMA quick_check; DATA_LOSS with the first finding.
+  absl::Status QuickCheck() const;
+  // Pages of the file as of the last commit, without those that are free.
+  absl::StatusOr<int64_t> UsedBytes() const;
+
+  // Memory for pages of the file, in use or not; what is more is freed.
+  absl::Status SetCacheBytes(int64_t bytes);
+
+  // Frames that the write-ahead log held after this connection's last commit.
+  int wal_frames() const { return wal_frames_; }
+  // Copies what it can into the file without waiting for readers.
+  absl::Status CheckpointPassive();
+  // Copies everything and empties the log; UNAVAILABLE if readers stay.
+  absl::Status CheckpointTruncate();
+
+  // For Transaction: ends one that did not commit.
+  void RollBack();
+  // Closes and, as the last connection to it, removes the log, which must be
+  // checkpointed. The object is then unusable.
+  absl::Status CloseAndRemoveLog();
+
+  const std::string& path() const { return options_.path; }
+  // The status for SQLite's result code `rc`; `action` says what was done.
+  absl::Status Error(int rc, std::string_view action) const;
+
+ private:
+  friend class Statement;
+  struct CloseHandle {
+    void operator()(sqlite3* handle) const;
+  };
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  using IdleStatement = std::unique_ptr<sqlite3_stmt, Finalize>;
+
+  explicit Database(Options options) : options_(std::move(options)) {}
+  static int OnCommit(void* self, sqlite3* handle, const char* name, int frames);
+  absl::Status Checkpoint(int mode);
+  void TakeBack(sqlite3_stmt* statement) const;
+
+  const Options options_;
+  std::unique_ptr<sqlite3, CloseHandle> handle_;
+  mutable absl::flat_hash_map<std::string, IdleStatement> idle_;  // by text
+  int wal_frames_ = 0;
+};
+
+}  // namespace convtune::db::sqlite

@@ -1,0 +1,207 @@
+#include "db/sqlite/database_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "db/sqlite/file_util.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+
+namespace convtune::db::sqlite {
+namespace {
+
+constexpr std::array<const char*, 3> kSuffixes = {"", "-wal", "-shm"};
+
+// An empty file is as good as none.
+enum class FileKind { kAbsent, kNotADatabase, kForeign, kOurs };
+
+// Reads the header without SQLite, which could change a file that is not ours.
+// REQUIRES: this process has no connection to the file, since closing it here
+// would drop SQLite's locks.
+absl::StatusOr<FileKind> InspectFile(const std::string& path) {
+  constexpr std::string_view kMagic("SQLite format 3\0", 16);
+  constexpr size_t kApplicationIdOffset = 68;
+  std::array<char, 100> header{};
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    if (errno == ENOENT) {
+      return FileKind::kAbsent;
+    }
+    return FileError(path, "opening", errno);
+  }
+  const ssize_t size = pread(fd, header.data(), header.size(), 0);
+  const int error_number = errno;
+  close(fd);
+  if (size < 0) {
+    return FileError(path, "reading", error_number);
+  }
+  if (size == 0) {
+    return FileKind::kAbsent;
+  }
+  if (size < static_cast<ssize_t>(header.size()) ||
+      std::string_view(header.data(), kMagic.size()) != kMagic) {
+    return FileKind::kNotADatabase;
+  }
+  uint32_t application_id = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    application_id =
+        (application_id << 8) | static_cast<unsigned char>(header[kApplicationIdOffset + i]);
+  }
+  return application_id == static_cast<uint32_t>(Database::kApplicationId) ? FileKind::kOurs
+                                                                           : FileKind::kForeign;
+}
+
+absl::Status CheckUnlessClean(const Database& database) {
+  ASSIGN_OR_RETURN(const int64_t version, database.UserVersion());
+  if (version == 0) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const int64_t clean,
+                   database.QueryInt("SELECT value FROM meta WHERE key = 'clean_shutdown'"));
+  return clean == 1 ? absl::OkStatus() : database.QuickCheck();
+}
+
+// What a sound file of ours never gives: a table or row that is not there, or
+// one that is there already.
+bool SaysDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInternal(status);
+}
+
+absl::StatusOr<std::unique_ptr<Database>> OpenWriter(const DatabaseFileOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open({.path = options.path}));
+  RETURN_IF_ERROR(database->Initialize());
+  RETURN_IF_ERROR(CheckVersion(*database, options.migrations));
+  RETURN_IF_ERROR(database->EnableWal());
+  RETURN_IF_ERROR(CheckUnlessClean(*database));
+  RETURN_IF_ERROR(Migrate(*database, options.migrations));
+  return database;
+}
+
+absl::StatusOr<DatabaseFile> OpenForReading(const DatabaseFileOptions& options) {
+  const std::string& path = options.path;
+  DatabaseFile file;
+  // Without a log to read, nothing need be created beside the file.
+  file.reader_access = FileSize(path + "-wal").value_or(0) == 0 ? Database::Access::kImmutable
+                                                                : Database::Access::kReadOnly;
+  ASSIGN_OR_RETURN(file.reader, Database::Open({.path = path, .access = file.reader_access}));
+  RETURN_IF_ERROR(CheckVersion(*file.reader, options.migrations));
+  ASSIGN_OR_RETURN(const int64_t version, file.reader->UserVersion());
+  if (const int latest = LatestVersion(options.migrations); version < latest) {
+    return absl::UnavailableError(Concat(path, ": has schema version ", version,
+                                         " and must be migrated to ", latest,
+                                         ", which needs a disk that can be written"));
+  }
+  RETURN_IF_ERROR(CheckUnlessClean(*file.reader));
+  return file;
+}
+
+// For a disk that cannot be written and has no database: one without rows, in
+// memory, that is only read.
+absl::StatusOr<DatabaseFile> OpenWithoutFile(const DatabaseFileOptions& options) {
+  DatabaseFile file;
+  ASSIGN_OR_RETURN(file.reader, Database::Open({.path = ":memory:"}));
+  RETURN_IF_ERROR(file.reader->Initialize());
+  RETURN_IF_ERROR(Migrate(*file.reader, options.migrations));
+  return file;
+}
+
+// Renames what there is of the file and its log. Never replaces anything.
+absl::Status PutAside(const DatabaseFileOptions& options, const std::string& why) {
+  const std::string stamp =
+      absl::FormatTime("%Y%m%dT%H%M%SZ", options.clock->Now(), absl::UTCTimeZone());
+  const std::string base = Concat(options.path, ".corrupt-", stamp);
+  std::string target = base;
+  const auto taken = [&target] {
+    for (const char* suffix : kSuffixes) {
+      if (access((target + suffix).c_str(), F_OK) == 0) {
+        return true;
+      }
+    }
+    return false;
+  };
+  for (int n = 2; taken(); ++n) {
+    target = Concat(base, ".", n);
+  }
+  for (const char* suffix : kSuffixes) {
+    const std::string from = options.path + suffix;
+    if (access(from.c_str(), F_OK) == 0) {
+      RETURN_IF_ERROR(RenameNoReplace(from, target + suffix));
+    }
+  }
+  RETURN_IF_ERROR(SyncPath(DirectoryOf(options.path)));
+  options.notice(Concat("the database is damaged (", why, "); it was kept as ", target,
+                        " and a new one was started"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Database>> OpenOrReplace(const DatabaseFileOptions& options,
+                                                        FileKind kind) {
+  if (kind == FileKind::kNotADatabase) {
+    RETURN_IF_ERROR(PutAside(options, "it is no SQLite file"));
+  } else if (kind == FileKind::kOurs && !options.damage.empty()) {
+    RETURN_IF_ERROR(PutAside(options, options.damage));
+  } else if (kind == FileKind::kAbsent && FileSize(options.path + "-wal").value_or(0) > 0) {
+    // SQLite would delete a log without its file.
+    RETURN_IF_ERROR(PutAside(options, "there is a log without its file"));
+  }
+  absl::StatusOr<std::unique_ptr<Database>> writer = OpenWriter(options);
+  if (SaysDamage(writer.status())) {
+    RETURN_IF_ERROR(PutAside(options, std::string(writer.status().message())));
+    writer = OpenWriter(options);
+  }
+  return writer;
+}
+
+}  // namespace
+
+absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options) {
+  ASSIGN_OR_RETURN(const FileKind kind, InspectFile(options.path));
+  if (kind == FileKind::kForeign) {
+    return absl::FailedPreconditionError(
+        Concat(options.path,
+               ": is an SQLite database of another application; it was left "
+               "as it is"));
+  }
+  if (options.read_only) {
+    if (kind == FileKind::kAbsent) return OpenWithoutFile(options);
+    if (kind != FileKind::kOurs) {
+      return absl::UnavailableError(
+          Concat(options.path, ": is no SQLite file, and cannot be replaced where it is"));
+    }
+    return OpenForReading(options);
+  }
+  absl::StatusOr<std::unique_ptr<Database>> writer = OpenOrReplace(options, kind);
+  if (!writer.ok()) {
+    const bool disk_refused =
+        absl::IsUnavailable(writer.status()) || absl::IsResourceExhausted(writer.status());
+    if (kind != FileKind::kOurs || !disk_refused) {
+      return writer.status();
+    }
+    absl::StatusOr<DatabaseFile> file = OpenForReading(options);
+    if (!file.ok()) {
+      return writer.status();
+    }
+    options.notice(
+        Concat("the database can only be read until the next start: ", writer.status().message()));
+    return file;
+  }
+  DatabaseFile file;
+  file.writer = *std::move(writer);
+  ASSIGN_OR_RETURN(file.reader,
+                   Database::Open({.path = options.path, .access = file.reader_access}));
+  return file;
+}
+
+absl::Status SetCleanShutdown(Database& database, bool clean) {
+  ASSIGN_OR_RETURN(Statement statement,
+                   database.Prepare("UPDATE meta SET value = ? WHERE key = 'clean_shutdown'"));
+  statement.BindInt(1, clean ? 1 : 0);
+  return statement.Run();
+}
+
+}  // namespace convtune::db::sqlite

@@ -1,0 +1,52 @@
+// Opening the daemon's database file: whose it is, whether it is sound, which
+// schema it has.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "db/sqlite/database.h"
+#include "db/sqlite/migrator.h"
+#include "proto/base/clock.h"
+
+namespace convtune::db::sqlite {
+
+struct DatabaseFileOptions {
+  std::string path;
+  const Clock* clock = nullptr;  // for the name of what is put aside
+  // Why the file is damaged, although opening it would not show: it is put
+  // aside. Empty: not known to be.
+  std::string damage;
+  // The schema that the file is brought to.
+  std::span<const Migration> migrations = AllMigrations();
+  // Never write; see OpenDatabaseFile.
+  bool read_only = false;
+  // Is told, in words, what was done to a damaged file or why nothing can be
+  // written.
+  std::function<void(const std::string&)> notice;
+};
+
+struct DatabaseFile {
+  std::unique_ptr<Database> writer;  // null: read-only
+  std::unique_ptr<Database> reader;
+  Database::Access reader_access = Database::Access::kReadOnly;
+};
+
+// Makes the file, or opens it, checks it after an unclean stop and migrates it.
+//
+// A file that is damaged or no database is renamed to
+// `<path>.corrupt-<UTC time>`, with its log, and a new one started. One of
+// another application or of a newer schema gives FAILED_PRECONDITION and is
+// left as it is. Where the disk is read-only or full, an existing file is
+// opened for reading alone, as it is; with `read_only` and no file, nothing is
+// made and there is nothing to read.
+absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options);
+
+// Records in a transaction of the caller whether the file was left in order.
+absl::Status SetCleanShutdown(Database& database, bool clean);
+
+}  // namespace convtune::db::sqlite

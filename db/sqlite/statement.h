@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+struct sqlite3_stmt;
+
+namespace convtune::db::sqlite {
+
+class Database;
+
+enum class ColumnType { kInteger, kReal, kText, kBlob, kNull };
+
+// A prepared statement, which goes back to its Database for the next one with
+// the same text. Not thread-safe; must not outlive its Database.
+class Statement {
+ public:
+  Statement(Statement&&) = default;
+  Statement& operator=(Statement&&) = default;
+
+  // `index` counts from 1. A value that cannot be bound (out of memory, too
+  // long) makes the next Step fail. Text and blobs are copied.
+  void BindInt(int index, int64_t value);
+  // SQLite has no NaN: it is bound as NULL.
+  void BindReal(int index, double value);
+  void BindText(int index, std::string_view value);
+  // Without a copy: `value` must stay until the next Step is done.
+  void BindLastingText(int index, std::string_view value);
+  void BindLastingBlob(int index, std::string_view value);
+  void BindNull(int index);
+
+  // True: there is a row. False: the end. Errors as Database::Error().
+  absl::StatusOr<bool> Step();
+  // Steps to the end and resets, ready for the next values.
+  absl::Status Run();
+  void Reset();
+
+  // `column` counts from 0, after Step() gave a row. Views are valid until the
+  // next Step or Reset.
+  ColumnType Type(int column) const;
+  int64_t Int(int column) const;
+  double Real(int column) const;
+  std::string_view Text(int column) const;
+  std::string_view Blob(int column) const;
+
+ private:
+  friend class Database;
+  struct GiveBack {
+    const Database* database;
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  Statement(const Database* database, sqlite3_stmt* statement)
+      : database_(database), statement_(statement, GiveBack{database}) {}
+  void Bound(int rc);
+
+  const Database* database_;
+  std::unique_ptr<sqlite3_stmt, GiveBack> statement_;
+  int bind_error_ = 0;
+};
+
+}  // namespace convtune::db::sqlite

@@ -1,0 +1,37 @@
+// The statements of the outbox. Those that write run inside a transaction of
+// the caller, who rolls it back on any error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "db/outbox_store.h"
+#include "db/sqlite/database.h"
+#include "db/sqlite/row_codec.h"
+
+namespace convtune::db::store {
+
+const sqlite::Table& OutboxTable();
+
+// Puts the key in, in place of an older row of it, with the next sequence. Where
+// more than `limit` rows are there, the oldest goes and is counted.
+absl::Status Enqueue(sqlite::Database& database, const TuningKey& key, int64_t epoch,
+                     int64_t limit);
+absl::Status EraseOutboxRows(sqlite::Database& database, const std::vector<OutboxId>& ids);
+// Every LOCAL tuning that has no row.
+absl::StatusOr<int64_t> EnqueueAllLocal(sqlite::Database& database, int64_t epoch, int64_t limit);
+
+// Damaged rows are passed to `notice` and are void.
+absl::StatusOr<OutboxPage> ReadOutboxRows(sqlite::Database& database, size_t limit,
+                                          const std::function<void(const std::string&)>& notice);
+absl::StatusOr<bool> HasOutboxRow(sqlite::Database& database, const TuningKey& key);
+
+absl::StatusOr<int64_t> ReadMeta(const sqlite::Database& database, const std::string& key);
+absl::Status WriteMeta(sqlite::Database& database, const std::string& key, int64_t value);
+
+}  // namespace convtune::db::store

@@ -1,0 +1,348 @@
+#include "db/store/sqlite_tuning_store.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "db/sqlite/file_util.h"
+#include "db/sqlite/transaction.h"
+#include "db/store/maintenance.h"
+#include "db/store/outbox_tables.h"
+#include "db/store/tuning_reader.h"
+#include "db/store/tuning_writer.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+
+namespace convtune::db::store {
+namespace {
+
+// 4 MiB of pages: enough to write a page that changes often only once, little
+// enough to keep reading fast.
+constexpr int kCheckpointFrames = 1024;
+// Many tunings in one transaction, from where on their pages need more room than
+// SQLite's default of 2 MB: their digests are in no order, and a page of that
+// index that leaves the cache is written to the log, and read again, each time.
+constexpr int64_t kManyTunings = 1000;
+constexpr int64_t kCacheForMany = int64_t{96} << 20;
+constexpr int64_t kCacheBytes = 2'000 << 10;
+constexpr absl::Duration kThinningDelay = absl::Hours(1);  // so that a start stays quick
+constexpr absl::Duration kThinningPeriod = absl::Hours(24);
+
+absl::Status Invalid(std::string_view option, std::string_view rule) {
+  return absl::InvalidArgumentError(Concat(option, ": ", rule));
+}
+
+absl::Status Closed(const std::string& path) {
+  return absl::FailedPreconditionError(Concat(path, ": the store is closed"));
+}
+
+absl::Status CheckOptions(const SqliteTuningStore::Options& options) {
+  if (options.state_dir.empty()) {
+    return Invalid("state_dir", "must not be empty");
+  }
+  if (options.clock == nullptr) {
+    return Invalid("clock", "must be set");
+  }
+  if (options.max_bytes < 0) {
+    return Invalid("max_bytes", Concat("must be at least 0, is ", options.max_bytes));
+  }
+  if (options.outbox_limit < 1) {
+    return Invalid("outbox_limit", Concat("must be at least 1, is ", options.outbox_limit));
+  }
+  if (options.sample_retention < absl::ZeroDuration()) {
+    return Invalid("sample_retention", Concat("must be at least 0, is ",
+                                              absl::FormatDuration(options.sample_retention)));
+  }
+  return absl::OkStatus();
+}
+
+// True if nothing there can be written. access() also tells of a read-only
+// mount, to root as well.
+bool IsReadOnly(const std::string& directory, const std::string& path) {
+  return access(directory.c_str(), W_OK) != 0 ||
+         (access(path.c_str(), F_OK) == 0 && access(path.c_str(), W_OK) != 0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SqliteTuningStore>> SqliteTuningStore::Open(Options options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  const std::string& directory = options.state_dir;
+  if (!options.read_only && mkdir(directory.c_str(), 0750) != 0 && errno != EEXIST) {
+    return sqlite::FileError(directory, "making the state directory", errno);
+  }
+  if (!options.allow_network_fs) {
+    ASSIGN_OR_RETURN(const sqlite::FileSystemInfo info, options.file_system_probe(directory));
+    RETURN_IF_ERROR(sqlite::CheckLocalDisk(directory, info));
+  }
+  const std::string path = directory + "/convtune.db";
+  const std::string lock_path = directory + "/convtune.lock";
+  if (!options.read_only && IsReadOnly(directory, path)) {
+    options.read_only = true;
+    options.notice(Concat(path, ": cannot be written; results are served but not kept"));
+  }
+  ASSIGN_OR_RETURN(sqlite::LockFile lock, options.read_only
+                                              ? sqlite::LockFile::AcquireShared(lock_path)
+                                              : sqlite::LockFile::Acquire(lock_path));
+  ASSIGN_OR_RETURN(sqlite::DatabaseFile file,
+                   sqlite::OpenDatabaseFile({.path = path,
+                                             .clock = options.clock,
+                                             .damage = options.damage,
+                                             .read_only = options.read_only,
+                                             .notice = options.notice}));
+  ASSIGN_OR_RETURN(const int64_t version, file.reader->UserVersion());
+  return std::unique_ptr<SqliteTuningStore>(new SqliteTuningStore(
+      std::move(options), path, std::move(lock), std::move(file), static_cast<int>(version)));
+}
+
+SqliteTuningStore::SqliteTuningStore(Options options, std::string path, sqlite::LockFile lock,
+                                     sqlite::DatabaseFile file, int schema_version)
+    : options_(std::move(options)),
+      path_(std::move(path)),
+      schema_version_(schema_version),
+      read_only_(file.writer == nullptr),
+      reader_access_(file.reader_access),
+      lock_(std::move(lock)),
+      writer_(std::move(file.writer)),
+      next_thinning_(options_.clock->Now() + kThinningDelay),
+      reader_(std::move(file.reader)) {}
+
+SqliteTuningStore::~SqliteTuningStore() = default;
+
+absl::Status SqliteTuningStore::Close() {
+  {
+    MutexLock lock(read_mutex_);
+    if (reader_ == nullptr) {
+      return Closed(path_);
+    }
+    tuning_reader_.reset();
+    reader_.reset();
+  }
+  MutexLock lock(write_mutex_);
+  const bool clean = !damaged_;  // else the next start looks at all of the file
+  std::unique_ptr<sqlite::Database> writer = std::move(writer_);
+  if (writer == nullptr) {
+    lock_.reset();
+    return absl::OkStatus();
+  }
+  absl::Status status = [&writer, clean]() -> absl::Status {
+    ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(*writer));
+    RETURN_IF_ERROR(sqlite::SetCleanShutdown(*writer, clean));
+    RETURN_IF_ERROR(transaction.Commit());
+    RETURN_IF_ERROR(writer->CheckpointTruncate());
+    return writer->CloseAndRemoveLog();
+  }();
+  writer.reset();  // before the lock: nobody else may open the file while it is open
+  lock_.reset();
+  return status;
+}
+
+absl::Status SqliteTuningStore::CheckWritable() const {
+  if (read_only_) {
+    return absl::UnavailableError(Concat(path_, ": is read-only, nothing can be kept"));
+  }
+  return writer_ == nullptr ? Closed(path_) : absl::OkStatus();
+}
+
+absl::Status SqliteTuningStore::CheckReadable() const {
+  return reader_ == nullptr ? Closed(path_) : absl::OkStatus();
+}
+
+absl::Status SqliteTuningStore::CommitMutation(const Mutation& mutation) {
+  ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(*writer_));
+  if (!marked_unclean_) {
+    RETURN_IF_ERROR(sqlite::SetCleanShutdown(*writer_, false));
+  }
+  RETURN_IF_ERROR(mutation(*writer_));
+  RETURN_IF_ERROR(transaction.Commit());
+  marked_unclean_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SqliteTuningStore::Write(const Mutation& mutation) {
+  MutexLock lock(write_mutex_);
+  RETURN_IF_ERROR(CheckWritable());
+  absl::Status status = CommitMutation(mutation);
+  damaged_ = damaged_ || absl::IsDataLoss(status);
+  RETURN_IF_ERROR(status);
+  TidyAfterCommit();
+  return absl::OkStatus();
+}
+
+void SqliteTuningStore::TidyAfterCommit() {
+  absl::Status status;
+  if (const absl::Time now = options_.clock->Now(); now >= next_thinning_) {
+    next_thinning_ = now + kThinningPeriod;
+    status.Update(ThinSamples(*writer_, now - options_.sample_retention).status());
+  }
+  if (options_.max_bytes > 0) {
+    status.Update(EnforceSizeCap(*writer_, options_.max_bytes));
+  }
+  if (writer_->wal_frames() >= kCheckpointFrames) {
+    status.Update(writer_->CheckpointPassive());
+  }
+  if (!status.ok()) {
+    options_.notice(Concat("tidying the database failed: ", status.message()));
+  }
+}
+
+absl::Status SqliteTuningStore::StoreWithOutbox(sqlite::Database& database, TuningWriter& writer,
+                                                const Tuning& tuning,
+                                                const Environment& environment) const {
+  RETURN_IF_ERROR(writer.Store(tuning, environment));
+  if (tuning.origin != Origin::kLocal) return absl::OkStatus();
+  return Enqueue(database, tuning.key, epoch_, options_.outbox_limit);
+}
+
+absl::Status SqliteTuningStore::PutTuning(const Tuning& tuning, const Environment& environment) {
+  return Write([&](sqlite::Database& database) -> absl::Status {
+    ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(database));
+    return StoreWithOutbox(database, writer, tuning, environment);
+  });
+}
+
+absl::Status SqliteTuningStore::PutTunings(const TuningSource& next) {
+  int64_t stored = 0;
+  const absl::Status status = Write([&](sqlite::Database& database) -> absl::Status {
+    ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(database));
+    while (true) {
+      ASSIGN_OR_RETURN(const std::optional<TuningRecord> record, next());
+      if (!record.has_value()) {
+        return absl::OkStatus();
+      }
+      if (++stored == kManyTunings) RETURN_IF_ERROR(database.SetCacheBytes(kCacheForMany));
+      RETURN_IF_ERROR(StoreWithOutbox(database, writer, record->tuning, record->environment));
+    }
+  });
+  if (stored >= kManyTunings) {
+    MutexLock lock(write_mutex_);
+    if (writer_ != nullptr) RETURN_IF_ERROR(writer_->SetCacheBytes(kCacheBytes));
+  }
+  return status;
+}
+
+absl::StatusOr<Tuning> SqliteTuningStore::GetTuning(const TuningKey& key) {
+  MutexLock lock(read_mutex_);
+  RETURN_IF_ERROR(CheckReadable());
+  if (!tuning_reader_.has_value()) {
+    ASSIGN_OR_RETURN(tuning_reader_, StoredTuningReader::Create(reader_.get()));
+  }
+  return tuning_reader_->Read(key);
+}
+
+absl::StatusOr<int64_t> SqliteTuningStore::DeleteTunings(const std::vector<TuningKey>& keys) {
+  int64_t erased = 0;
+  if (keys.empty()) {
+    MutexLock lock(write_mutex_);
+    RETURN_IF_ERROR(CheckWritable());
+    return erased;
+  }
+  RETURN_IF_ERROR(Write([&](sqlite::Database& database) -> absl::Status {
+    ASSIGN_OR_RETURN(erased, EraseTunings(database, keys));
+    return absl::OkStatus();
+  }));
+  return erased;
+}
+
+absl::Status SqliteTuningStore::ForEachTuning(
+    const std::function<bool(Tuning)>& visit,
+    const std::function<void(const std::string&)>& corrupt) {
+  {
+    // Without a file, on a disk that cannot be written, there is nothing else to open.
+    MutexLock lock(read_mutex_);
+    RETURN_IF_ERROR(CheckReadable());
+    if (reader_->path() != path_) return ForEachStoredTuning(*reader_, visit, corrupt);
+  }
+  // A connection of its own: whoever reads single tunings does not wait for it.
+  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
+  absl::Status status = ForEachStoredTuning(*database, visit, corrupt);
+  if (absl::IsDataLoss(status)) {
+    MutexLock lock(write_mutex_);
+    damaged_ = true;
+  }
+  return status;
+}
+
+absl::StatusOr<std::vector<Environment>> SqliteTuningStore::ListEnvironments() {
+  MutexLock lock(read_mutex_);
+  RETURN_IF_ERROR(CheckReadable());
+  return ReadStoredEnvironments(*reader_, options_.notice);
+}
+
+absl::Status SqliteTuningStore::PutPin(const Pin& pin) {
+  return Write([&](sqlite::Database& database) { return StorePin(database, pin); });
+}
+
+absl::Status SqliteTuningStore::DeletePin(const TuningKey& key) {
+  return Write([&](sqlite::Database& database) { return ErasePin(database, key); });
+}
+
+absl::StatusOr<std::vector<Pin>> SqliteTuningStore::ListPins() {
+  MutexLock lock(read_mutex_);
+  RETURN_IF_ERROR(CheckReadable());
+  return ReadStoredPins(*reader_, options_.notice);
+}
+
+absl::Status SqliteTuningStore::PutQuarantine(const QuarantineEntry& entry) {
+  return Write([&](sqlite::Database& database) { return StoreQuarantine(database, entry); });
+}
+
+absl::StatusOr<std::vector<QuarantineEntry>> SqliteTuningStore::ListQuarantine() {
+  MutexLock lock(read_mutex_);
+  RETURN_IF_ERROR(CheckReadable());
+  return ReadStoredQuarantine(*reader_, options_.notice);
+}
+
+absl::Status SqliteTuningStore::DeleteQuarantine(const TuningKey& key,
+                                                 const std::vector<CandidateId>& candidates) {
+  return Write(
+      [&](sqlite::Database& database) { return EraseQuarantine(database, key, candidates); });
+}
+
+absl::StatusOr<std::unique_ptr<sqlite::Database>> SqliteTuningStore::OpenReader() {
+  {
+    MutexLock lock(read_mutex_);
+    RETURN_IF_ERROR(CheckReadable());
+  }
+  return sqlite::Database::Open({.path = path_, .access = reader_access_});
+}
+
+absl::StatusOr<StoreCheck> SqliteTuningStore::Check() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
+  return CheckDatabase(*database);
+}
+
+absl::StatusOr<int64_t> SqliteTuningStore::Backup(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
+  return BackupDatabase(*database, path);
+}
+
+absl::StatusOr<StoreCompaction> SqliteTuningStore::Compact() {
+  StoreCompaction compaction;
+  compaction.bytes_before = SizeBytes();
+  const absl::Time before = options_.clock->Now() - options_.sample_retention;
+  MutexLock lock(write_mutex_);
+  RETURN_IF_ERROR(CheckWritable());
+  RETURN_IF_ERROR(CommitMutation([&](sqlite::Database& database) -> absl::Status {
+    ASSIGN_OR_RETURN(compaction.thinned, ThinSamples(database, before));
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(ReleaseFreePages(*writer_));
+  const absl::Status truncated = writer_->CheckpointTruncate();
+  // A reader that stays keeps the log; a later checkpoint gets to it.
+  if (!truncated.ok() && !absl::IsUnavailable(truncated)) {
+    return truncated;
+  }
+  compaction.bytes_after = SizeBytes();
+  return compaction;
+}
+
+int64_t SqliteTuningStore::SizeBytes() {
+  return sqlite::FileSize(path_).value_or(0) + sqlite::FileSize(path_ + "-wal").value_or(0);
+}
+
+int SqliteTuningStore::SchemaVersion() { return schema_version_; }
+
+}  // namespace convtune::db::store

@@ -1,0 +1,77 @@
+// The tables and how their rows become values of the model. The readers give
+// DATA_LOSS, naming the row, where a checksum does not match or a value means
+// nothing to this program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "db/sqlite/row_codec.h"
+#include "db/sqlite/statement.h"
+#include "proto/model/tuning.h"
+
+namespace convtune::db::store {
+
+const sqlite::Table& EnvironmentTable();
+const sqlite::Table& TuningTable();
+const sqlite::Table& CandidatesTable();
+const sqlite::Table& SamplesTable();
+const sqlite::Table& PinTable();
+const sqlite::Table& QuarantineTable();
+// Every table whose rows have checksums.
+std::vector<const sqlite::Table*> ChecksummedTables();
+
+// How the error of a row ends that is not what was written.
+inline constexpr char kBadChecksum[] = "the checksum does not match";
+
+struct EnvironmentRow {
+  int64_t id = 0;
+  std::string text;
+  Environment environment;
+};
+
+struct TuningRow {
+  int64_t id = 0;
+  int64_t environment_id = 0;
+  int64_t candidate_count = 0;
+  Tuning tuning;  // without key.environment_text and candidates
+};
+
+struct PinRow {
+  int64_t environment_id = 0;
+  Pin pin;  // without key.environment_text
+};
+
+struct QuarantineRow {
+  int64_t environment_id = 0;
+  QuarantineEntry entry;  // without key.environment_text
+};
+
+// From the row that `statement` stands on; its columns from `first` are the
+// table's SelectList().
+absl::StatusOr<EnvironmentRow> ReadEnvironment(const sqlite::Statement& statement, int first = 0);
+absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement, int first = 0);
+// Into row->tuning, whose own row was read; NULL where the row is missing.
+absl::Status ReadCandidates(const sqlite::Statement& statement, int first, TuningRow* row);
+// Into the candidates of their tuning.
+absl::Status ReadSamples(const sqlite::Statement& statement, int first,
+                         std::vector<Candidate>* candidates);
+absl::StatusOr<PinRow> ReadPin(const sqlite::Statement& statement, int first = 0);
+absl::StatusOr<QuarantineRow> ReadQuarantine(const sqlite::Statement& statement, int first = 0);
+
+// Into a statement of the table's InsertSql() or UpsertSql().
+absl::Status WriteEnvironment(const EnvironmentRow& row, sqlite::Statement& statement);
+absl::Status WriteTuning(int64_t id, int64_t environment_id, const Tuning& tuning,
+                         sqlite::Statement& statement);
+absl::Status WriteCandidates(int64_t tuning_id, const Tuning& tuning, sqlite::Statement& statement);
+// REQUIRES: a candidate has samples.
+absl::Status WriteSamples(int64_t tuning_id, const std::vector<Candidate>& candidates,
+                          sqlite::Statement& statement);
+absl::Status WritePin(int64_t environment_id, const Pin& pin, sqlite::Statement& statement);
+absl::Status WriteQuarantine(int64_t environment_id, const QuarantineEntry& entry,
+                             sqlite::Statement& statement);
+
+}  // namespace convtune::db::store

@@ -1,0 +1,242 @@
+#include "db/store/tuning_reader.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "db/sqlite/transaction.h"
+#include "db/store/tables.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+
+namespace convtune::db::store {
+namespace {
+
+// Pins and quarantine entries differ in their rows only.
+template <typename Value, typename Read>
+absl::StatusOr<std::vector<Value>> ReadKeyed(sqlite::Database& database, const sqlite::Table& table,
+                                             const CorruptRowSink& corrupt, const Read& read) {
+  ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare(Concat("SELECT ", table.SelectList("t"), ", ",
+                                           EnvironmentTable().SelectList("e"), " FROM ", table.name,
+                                           " t JOIN environments e USING (environment_id) "
+                                           "ORDER BY e.text, t.problem_text, t.candidate")));
+  const int environment_column = static_cast<int>(table.columns.size()) + 1;
+  std::vector<Value> values;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) {
+      return values;
+    }
+    absl::StatusOr<Value> value = read(statement);
+    const absl::StatusOr<EnvironmentRow> environment =
+        ReadEnvironment(statement, environment_column);
+    if (value.ok() && environment.ok()) {
+      value->key.environment_text = environment->text;
+      values.push_back(*std::move(value));
+    } else {
+      corrupt(std::string((value.ok() ? environment.status() : value.status()).message()));
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(
+    const sqlite::Database& database, const CorruptRowSink& corrupt) {
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare(Concat("SELECT ", EnvironmentTable().SelectList("e"),
+                                           " FROM environments e")));
+  std::map<int64_t, std::string> texts;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) {
+      return texts;
+    }
+    absl::StatusOr<EnvironmentRow> row = ReadEnvironment(statement);
+    if (row.ok()) {
+      texts.emplace(row->id, std::move(row->text));
+    } else {
+      corrupt(std::string(row.status().message()));
+    }
+  }
+}
+
+namespace {
+
+// Tunings whose environment is damaged: none of `environments`.
+absl::Status TellOfLostEnvironments(const sqlite::Database& database,
+                                    const std::map<int64_t, std::string>& environments,
+                                    const CorruptRowSink& corrupt) {
+  ASSIGN_OR_RETURN(sqlite::Statement ids,
+                   database.Prepare("SELECT environment_id FROM environments"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, ids.Step());
+    if (!more) return absl::OkStatus();
+    if (environments.contains(ids.Int(0))) continue;
+    ASSIGN_OR_RETURN(
+        sqlite::Statement tunings,
+        database.Prepare("SELECT tuning_id, problem_text FROM tunings WHERE environment_id = ?"));
+    tunings.BindInt(1, ids.Int(0));
+    while (true) {
+      ASSIGN_OR_RETURN(const bool found, tunings.Step());
+      if (!found) break;
+      corrupt(Concat("tunings row (tuning ", tunings.Int(0), ", ", tunings.Text(1),
+                     "): its environment is damaged"));
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<StoredTuningReader> StoredTuningReader::Create(sqlite::Database* database) {
+  ASSIGN_OR_RETURN(sqlite::Statement environment,
+                   database->Prepare(Concat("SELECT ", EnvironmentTable().SelectList("e"),
+                                            " FROM environments e WHERE e.text = ?")));
+  // All of it in one statement: it sees one state of the file by itself.
+  ASSIGN_OR_RETURN(sqlite::Statement tuning,
+                   database->Prepare(Concat(
+                       "SELECT ", TuningTable().SelectList("t"), ", ",
+                       CandidatesTable().SelectList("c"), ", ", SamplesTable().SelectList("s"),
+                       " FROM tunings t LEFT JOIN tuning_candidates c USING (tuning_id) "
+                       "LEFT JOIN tuning_samples s USING (tuning_id) "
+                       "WHERE t.environment_id = ? AND t.problem_text = ?")));
+  return StoredTuningReader(std::move(environment), std::move(tuning));
+}
+
+absl::StatusOr<Tuning> StoredTuningReader::Read(const TuningKey& key) {
+  absl::StatusOr<Tuning> tuning = ReadAll(key);
+  // One that stands at a row would keep its transaction open.
+  tuning_.Reset();
+  return tuning;
+}
+
+absl::StatusOr<std::optional<int64_t>> StoredTuningReader::EnvironmentId(const std::string& text) {
+  if (const auto known = environments_.find(text); known != environments_.end()) {
+    return known->second;
+  }
+  environment_.BindText(1, text);
+  absl::StatusOr<bool> found = environment_.Step();
+  absl::StatusOr<EnvironmentRow> row;
+  if (found.ok() && *found) row = ReadEnvironment(environment_);
+  environment_.Reset();
+  RETURN_IF_ERROR(found.status());
+  if (!*found) return std::nullopt;
+  RETURN_IF_ERROR(row.status());
+  environments_.emplace(text, row->id);
+  return row->id;
+}
+
+absl::StatusOr<Tuning> StoredTuningReader::ReadAll(const TuningKey& key) {
+  ASSIGN_OR_RETURN(const std::optional<int64_t> environment, EnvironmentId(key.environment_text));
+  bool found = false;
+  if (environment.has_value()) {
+    tuning_.BindInt(1, *environment);
+    tuning_.BindLastingText(2, key.problem_text);
+    ASSIGN_OR_RETURN(found, tuning_.Step());
+  }
+  if (!found) {
+    return absl::NotFoundError(
+        Concat("no tuning of ", key.problem_text, " in ", key.environment_text));
+  }
+  const int candidates = static_cast<int>(TuningTable().columns.size()) + 1;
+  const int samples = candidates + static_cast<int>(CandidatesTable().columns.size()) + 1;
+  ASSIGN_OR_RETURN(TuningRow row, ReadTuning(tuning_));
+  row.tuning.key.environment_text = key.environment_text;
+  RETURN_IF_ERROR(ReadCandidates(tuning_, candidates, &row));
+  if (tuning_.Type(samples) != sqlite::ColumnType::kNull) {
+    RETURN_IF_ERROR(ReadSamples(tuning_, samples, &row.tuning.candidates));
+  }
+  return std::move(row.tuning);
+}
+
+absl::Status ForEachStoredTuning(sqlite::Database& database,
+                                 const std::function<bool(Tuning)>& visit,
+                                 const CorruptRowSink& corrupt) {
+  ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
+  ASSIGN_OR_RETURN(const auto environments, ReadEnvironmentTexts(database, corrupt));
+  std::vector<std::pair<std::string, int64_t>> by_text;
+  for (const auto& [id, text] : environments) by_text.emplace_back(text, id);
+  std::sort(by_text.begin(), by_text.end());
+  // One after the other, in the order of an index: nothing is sorted.
+  ASSIGN_OR_RETURN(
+      sqlite::Statement statement,
+      database.Prepare(Concat("SELECT ", TuningTable().SelectList("t"), ", ",
+                              CandidatesTable().SelectList("c"),
+                              " FROM tunings t LEFT JOIN tuning_candidates c USING (tuning_id) "
+                              "WHERE t.environment_id = ? ORDER BY t.problem_text")));
+  for (const auto& [text, id] : by_text) {
+    statement.Reset();
+    statement.BindInt(1, id);
+    while (true) {
+      ASSIGN_OR_RETURN(const bool more, statement.Step());
+      if (!more) break;
+      absl::StatusOr<TuningRow> row = ReadTuning(statement);
+      absl::Status status = row.status();
+      if (status.ok()) {
+        row->tuning.key.environment_text = text;
+        status =
+            ReadCandidates(statement, static_cast<int>(TuningTable().columns.size()) + 1, &*row);
+      }
+      if (status.ok()) {
+        if (!visit(std::move(row->tuning))) return absl::OkStatus();
+      } else if (absl::IsDataLoss(status)) {
+        corrupt(std::string(status.message()));
+      } else {
+        return status;
+      }
+    }
+  }
+  return TellOfLostEnvironments(database, environments, corrupt);
+}
+
+absl::StatusOr<std::vector<Environment>> ReadStoredEnvironments(sqlite::Database& database,
+                                                                const CorruptRowSink& corrupt) {
+  ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
+  ASSIGN_OR_RETURN(
+      sqlite::Statement statement,
+      database.Prepare(
+          Concat("SELECT ", EnvironmentTable().SelectList("e"),
+                 " FROM environments e WHERE "
+                 "EXISTS (SELECT 1 FROM tunings t WHERE t.environment_id = e.environment_id) OR "
+                 "EXISTS (SELECT 1 FROM pins p WHERE p.environment_id = e.environment_id) OR "
+                 "EXISTS (SELECT 1 FROM quarantine q WHERE q.environment_id = e.environment_id) OR "
+                 "EXISTS (SELECT 1 FROM choices c WHERE c.environment_id = e.environment_id) OR "
+                 "EXISTS (SELECT 1 FROM wanted w WHERE w.environment_id = e.environment_id) "
+                 "ORDER BY e.text")));
+  std::vector<Environment> environments;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) {
+      return environments;
+    }
+    absl::StatusOr<EnvironmentRow> row = ReadEnvironment(statement);
+    if (row.ok()) {
+      environments.push_back(std::move(row->environment));
+    } else {
+      corrupt(std::string(row.status().message()));
+    }
+  }
+}
+
+absl::StatusOr<std::vector<Pin>> ReadStoredPins(sqlite::Database& database,
+                                                const CorruptRowSink& corrupt) {
+  return ReadKeyed<Pin>(database, PinTable(), corrupt,
+                        [](const sqlite::Statement& statement) -> absl::StatusOr<Pin> {
+                          ASSIGN_OR_RETURN(PinRow row, ReadPin(statement));
+                          return std::move(row.pin);
+                        });
+}
+
+absl::StatusOr<std::vector<QuarantineEntry>> ReadStoredQuarantine(sqlite::Database& database,
+                                                                  const CorruptRowSink& corrupt) {
+  return ReadKeyed<QuarantineEntry>(
+      database, QuarantineTable(), corrupt,
+      [](const sqlite::Statement& statement) -> absl::StatusOr<QuarantineEntry> {
+        ASSIGN_OR_RETURN(QuarantineRow row, ReadQuarantine(statement));
+        return std::move(row.entry);
+      });
+}
+
+}  // namespace convtune::db::store

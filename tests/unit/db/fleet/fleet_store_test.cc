@@ -1,0 +1,360 @@
+// The fleet's tables, in a PostgreSQL server that CONVTUNE_TEST_POSTGRES names (a
+// connection string of an empty database). tests/integration/test_fleet_store.py
+// runs it with one of its own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "absl/time/clock.h"
+#include "db/fleet/evidence.h"
+#include "db/fleet/fleet_migrator.h"
+#include "db/fleet/nodes.h"
+#include "db/fleet/queue.h"
+#include "db/fleet/releases.h"
+#include "tests/unit/db/valid_tunings.h"
+
+namespace convtune::db::fleet {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// Takes the first node's word.
+PooledTuning TakeFirst(const std::vector<NodeEvidence>& evidence) {
+  PooledTuning pooled;
+  pooled.tuning = evidence.front().tuning;
+  pooled.winner = 0;
+  pooled.node_counts.assign(pooled.tuning.candidates.size(), 1);
+  return pooled;
+}
+
+class FleetStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* conninfo = std::getenv("CONVTUNE_TEST_POSTGRES");
+    ASSERT_NE(conninfo, nullptr) << "CONVTUNE_TEST_POSTGRES names no database";
+    options_.conninfo = conninfo;
+    postgres_ = Connect();
+    ASSERT_NE(postgres_, nullptr);
+    ASSERT_TRUE(postgres_->Execute("DROP SCHEMA IF EXISTS convtune CASCADE").ok());
+    ASSERT_TRUE(MigrateFleet(*postgres_).ok());
+    names_ = std::make_unique<FleetNames>(postgres_.get());
+    const auto node = RegisterNode(*postgres_, "node-a");
+    ASSERT_TRUE(node.ok()) << node.status();
+    node_ = *node;
+  }
+
+  std::unique_ptr<Postgres> Connect() {
+    auto connected = Postgres::Connect(options_);
+    EXPECT_TRUE(connected.ok()) << connected.status();
+    return connected.ok() ? *std::move(connected) : nullptr;
+  }
+
+  static FleetDelivery Delivery(int n, int64_t sequence, int64_t epoch = 77, int version = 0) {
+    FleetDelivery delivery;
+    delivery.id = {epoch, sequence};
+    delivery.tuning = ValidSampleTuning(n);
+    delivery.tuning.elapsed += absl::Seconds(version);
+    for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_us.clear();
+    delivery.environment = SampleEnvironment();
+    delivery.winner = 0;
+    delivery.stock = 3;
+    return delivery;
+  }
+
+  DeliveryCounts Take(const std::vector<FleetDelivery>& deliveries) {
+    const auto counts = Deliver(*postgres_, *names_, node_, deliveries);
+    EXPECT_TRUE(counts.ok()) << counts.status();
+    return counts.ok() ? *counts : DeliveryCounts();
+  }
+
+  std::string Text(const std::string& sql) {
+    const auto rows = postgres_->Query(sql);
+    EXPECT_TRUE(rows.ok()) << rows.status();
+    std::string text;
+    for (int row = 0; rows.ok() && row < rows->rows(); ++row) text += rows->Text(row, 0) + ";";
+    return text;
+  }
+
+  // What every order of deliveries must lead to.
+  std::string State() {
+    return Text(
+        "SELECT problem_id || ' ' || sequence || ' ' || current || ' ' || (p.evidence_id IS NOT "
+        "NULL) || ' ' || (SELECT COUNT(*) FROM measurements m WHERE m.evidence_id = "
+        "e.evidence_id) FROM evidence e LEFT JOIN evidence_payloads p USING (evidence_id) "
+        "JOIN problems q USING (problem_id) ORDER BY q.text, epoch_ordinal, sequence");
+  }
+
+  Postgres::Options options_;
+  std::unique_ptr<Postgres> postgres_;
+  std::unique_ptr<FleetNames> names_;
+  int64_t node_ = 0;
+};
+
+TEST_F(FleetStoreTest, MigratesOnceHoweverOftenItIsAsked) {
+  EXPECT_EQ(*MigrateFleet(*postgres_), 0);
+  EXPECT_EQ(*FleetSchemaVersion(*postgres_), sqlite::LatestVersion(AllFleetMigrations()));
+  EXPECT_TRUE(CheckFleetSchema(*postgres_).ok());
+}
+
+TEST_F(FleetStoreTest, RefusesASchemaThatItDoesNotKnow) {
+  ASSERT_TRUE(
+      postgres_->Execute("INSERT INTO schema_migrations (version, name) VALUES (99, 'x')").ok());
+  EXPECT_THAT(std::string(CheckFleetSchema(*postgres_).message()), HasSubstr("newer"));
+  EXPECT_FALSE(MigrateFleet(*postgres_).ok());
+  ASSERT_TRUE(postgres_->Execute("DELETE FROM schema_migrations").ok());
+  EXPECT_THAT(std::string(CheckFleetSchema(*postgres_).message()), HasSubstr("migrate"));
+}
+
+TEST_F(FleetStoreTest, KeepsADeliveryOnceHoweverOftenItComes) {
+  EXPECT_EQ(Take({Delivery(1, 1), Delivery(2, 2)}).taken, 2);
+  const std::string state = State();
+  EXPECT_EQ(Take({Delivery(1, 1), Delivery(2, 2)}).repeated, 2);
+  EXPECT_EQ(Take({Delivery(2, 2)}).repeated, 1);
+  EXPECT_EQ(State(), state);
+}
+
+TEST_F(FleetStoreTest, TheSameTuningUnderAnotherNumberIsNoNewOne) {
+  Take({Delivery(1, 1)});
+  EXPECT_EQ(Take({Delivery(1, 9, 78)}).repeated, 1);
+  EXPECT_EQ(Text("SELECT COUNT(*) FROM evidence"), "1;");
+}
+
+TEST_F(FleetStoreTest, EveryOrderOfDeliveriesComesToTheSame) {
+  std::vector<FleetDelivery> all;
+  for (int sequence = 1; sequence <= 12; ++sequence) {
+    all.push_back(Delivery(1 + sequence % 3, sequence, 77, sequence));
+  }
+  Take(all);
+  const std::string expected = State();
+  std::mt19937 random(5);
+  for (int round = 0; round < 6; ++round) {
+    ASSERT_TRUE(postgres_
+                    ->Execute("TRUNCATE evidence, evidence_payloads, measurements, node_epochs, "
+                              "pool_queue")
+                    .ok());
+    std::vector<FleetDelivery> shuffled = all;
+    shuffled.insert(shuffled.end(), all.begin(), all.begin() + 5);  // some twice
+    std::shuffle(shuffled.begin(), shuffled.end(), random);
+    // The rows in between are superseded by one that is here already, or not yet:
+    // what is current, and has a payload, must not depend on that.
+    for (size_t i = 0; i < shuffled.size(); i += 3) {
+      Take({shuffled.begin() + static_cast<std::ptrdiff_t>(i),
+            shuffled.begin() + static_cast<std::ptrdiff_t>(std::min(i + 3, shuffled.size()))});
+    }
+    EXPECT_EQ(State(), expected) << round;
+  }
+}
+
+TEST_F(FleetStoreTest, ALaterEpochIsNewerWhateverItsNumbers) {
+  Take({Delivery(1, 50, 77, 1)});
+  Take({Delivery(1, 3, 12, 2)});
+  EXPECT_EQ(Text("SELECT epoch_ordinal FROM evidence WHERE current"), "2;");
+}
+
+TEST_F(FleetStoreTest, AContendedMeasurementNeverTakesThePlaceOfACleanOne) {
+  FleetDelivery clean = Delivery(1, 1, 77, 1);
+  clean.tuning.evidence = Evidence::kIncomplete;
+  FleetDelivery contended = Delivery(1, 2, 77, 2);
+  contended.tuning.evidence = Evidence::kIncomplete;
+  contended.tuning.conditions.known = true;
+  contended.tuning.conditions.other_processes = 1;
+  Take({clean, contended});
+  EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "1;");
+  Take({Delivery(1, 3, 77, 3)});
+  EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "3;");
+}
+
+TEST_F(FleetStoreTest, FirstConfigsNeverTakeThePlaceOfAFullListing) {
+  FleetDelivery full = Delivery(1, 1, 77, 1);
+  full.tuning.evidence = Evidence::kHeuristic;
+  FleetDelivery first = Delivery(1, 2, 77, 2);
+  first.tuning.evidence = Evidence::kHeuristic;
+  AddReason(IncompleteReason::kFirstConfigsOnly, "the first configs alone", &first.tuning);
+  Take({full, first});
+  EXPECT_EQ(Text("SELECT sequence FROM evidence WHERE current"), "1;");
+}
+
+TEST_F(FleetStoreTest, RollingBackAgainGoesFurtherBack) {
+  for (int64_t i = 1; i <= 3; ++i) {
+    Take({Delivery(static_cast<int>(i), i)});
+    ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+    ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "more", 0, false).ok());
+  }
+  EXPECT_EQ(RollBackFleetRelease(*postgres_, "ann", "slow", 0)->release.restores, 2);
+  const auto again = RollBackFleetRelease(*postgres_, "bob", "slower", 0);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->release.restores, 1);
+  EXPECT_EQ(again->release.number, 5);
+  EXPECT_EQ(again->release.author, "bob");
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(RollBackFleetRelease(*postgres_, "ann", "more", 0).status()));
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(RollBackFleetRelease(*postgres_, "ann", "more", 5).status()));
+  EXPECT_TRUE(absl::IsNotFound(RollBackFleetRelease(*postgres_, "ann", "more", 9).status()));
+}
+
+TEST_F(FleetStoreTest, ACanaryIsWidenedThenPromotedOrTakenBack) {
+  Take({Delivery(1, 1)});
+  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+  ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "try", 50, false).ok());
+  EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
+  EXPECT_EQ(ReadServedReleases(*postgres_)->canary()->canary_permille, 50);
+  EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "wider", 200, false)->release.canary_permille,
+            200);
+  const auto withdrawn = RollBackFleetRelease(*postgres_, "bob", "slow", 0);
+  ASSERT_TRUE(withdrawn.ok()) << withdrawn.status();
+  EXPECT_EQ(withdrawn->release.state, ReleaseState::kWithdrawn);
+  EXPECT_EQ(withdrawn->release.end_author, "bob");
+  EXPECT_TRUE(withdrawn->release.end_time.has_value());
+  EXPECT_EQ(withdrawn->release.author, "ann");
+  EXPECT_EQ(withdrawn->change_count, 1);
+  EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "again", 0, false)->release.number, 2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      PromoteFleetRelease(*postgres_, "ann", "nothing", 0, false).status()));
+}
+
+TEST_F(FleetStoreTest, AMeasurementsRowTellsWhatTheNodeSaid) {
+  Take({Delivery(1, 1)});
+  EXPECT_EQ(Text("SELECT COUNT(*) FROM measurements"), "4;");
+  EXPECT_EQ(Text("SELECT c.text FROM evidence e JOIN candidates c ON c.candidate_id = winner_id"),
+            ToText(ValidSampleTuning(1).candidates[0].id) + ";");
+  EXPECT_EQ(Text("SELECT abs(winner_us - 10.6) < 0.001 FROM evidence"), "t;");
+}
+
+TEST_F(FleetStoreTest, PoolsWhatChangedAndOnlyThat) {
+  Take({Delivery(1, 1), Delivery(2, 2)});
+  EXPECT_EQ(*PoolQueued(*postgres_, *names_, 10, TakeFirst), 2);
+  EXPECT_EQ(*PoolQueued(*postgres_, *names_, 10, TakeFirst), 0);
+  Take({Delivery(1, 3, 77, 1)});
+  EXPECT_EQ(*PoolQueued(*postgres_, *names_, 10, TakeFirst), 1);
+  EXPECT_EQ(Text("SELECT COUNT(*) FROM pooled"), "2;");
+}
+
+TEST_F(FleetStoreTest, AKeyThatSomebodyIsAtIsLeftAlone) {
+  Take({Delivery(1, 1), Delivery(2, 2)});
+  const std::unique_ptr<Postgres> other = Connect();
+  ASSERT_TRUE(
+      other->Execute("BEGIN; SELECT * FROM pool_queue ORDER BY problem_id LIMIT 1 FOR UPDATE")
+          .ok());
+  EXPECT_EQ(*PoolQueued(*postgres_, *names_, 10, TakeFirst), 1);
+  ASSERT_TRUE(other->Execute("ROLLBACK").ok());
+  EXPECT_EQ(*PoolQueued(*postgres_, *names_, 10, TakeFirst), 1);
+}
+
+TEST_F(FleetStoreTest, NobodySeesAReleaseBeforeTheOnesBelowIt) {
+  Take({Delivery(1, 1)});
+  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+  const std::unique_ptr<Postgres> slow = Connect();
+  // A promotion that has its number and has not committed.
+  ASSERT_TRUE(slow->Execute("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('convtune "
+                            "release', 0)); INSERT INTO releases (release_number, state, "
+                            "canary_permille, change_count, author, reason) VALUES (1, 1, 0, 0, "
+                            "'a', 'b')")
+                  .ok());
+  ASSERT_TRUE(postgres_->Execute("SET lock_timeout TO 300").ok());
+  const auto overtaking = PromoteFleetRelease(*postgres_, "ann", "quick", 0, false);
+  EXPECT_FALSE(overtaking.ok());
+  EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
+  ASSERT_TRUE(slow->Execute("COMMIT").ok());
+  const auto after = PromoteFleetRelease(*postgres_, "ann", "quick", 0, false);
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ(after->release.number, 2);
+}
+
+TEST_F(FleetStoreTest, ANewWinnerWithinNoiseIsNoChange) {
+  Take({Delivery(1, 1)});
+  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+  ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "first", 0, false).ok());
+  const auto pool_with_second = [](double ratio) {
+    return [ratio](const std::vector<NodeEvidence>& evidence) {
+      PooledTuning pooled = TakeFirst(evidence);
+      std::swap(pooled.tuning.candidates[0], pooled.tuning.candidates[1]);
+      Candidate& winner = pooled.tuning.candidates[0];
+      const Candidate& before = pooled.tuning.candidates[1];
+      winner.median_us = before.median_us * ratio;
+      winner.low_us = winner.q1_us = winner.median_us * 0.98;
+      winner.high_us = winner.q3_us = winner.median_us * 1.02;
+      return pooled;
+    };
+  };
+  Take({Delivery(1, 2, 77, 1)});
+  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, pool_with_second(0.99)).ok());
+  EXPECT_EQ(DiffPooled(*postgres_, false, 10)->change_count, 0);
+  EXPECT_EQ(DiffPooled(*postgres_, true, 10)->change_count, 1);
+  Take({Delivery(1, 3, 77, 2)});
+  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, pool_with_second(0.8)).ok());
+  EXPECT_EQ(DiffPooled(*postgres_, false, 10)->change_count, 1);
+}
+
+TEST_F(FleetStoreTest, ATaskIsOnesAtATimeAndComesBackWhenItsLeaseRunsOut) {
+  BatchRequest request;
+  request.environment_text = SampleEnvironment().ToText();
+  request.author = "ann";
+  request.tasks = {{ValidSampleTuning(1).key.problem_text, 1},
+                   {ValidSampleTuning(2).key.problem_text, 2}};
+  const auto batch = QueueBatch(*postgres_, *names_, request);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  const int64_t environment = *names_->Environment(SampleEnvironment());
+  const auto first = ClaimTasks(*postgres_, node_, {environment}, 1, absl::Milliseconds(1));
+  ASSERT_THAT(*first, SizeIs(1));
+  EXPECT_EQ((*first)[0].problem_text, ValidSampleTuning(2).key.problem_text);
+  absl::SleepFor(absl::Milliseconds(20));
+  const auto again = ClaimTasks(*postgres_, node_, {environment}, 5, absl::Hours(1));
+  ASSERT_THAT(*again, SizeIs(2));
+  EXPECT_THAT(*ClaimTasks(*postgres_, node_, {environment}, 5, absl::Hours(1)), SizeIs(0));
+  // Who had the lease before has no say.
+  EXPECT_FALSE(*CompleteTask(*postgres_, (*first)[0]));
+  for (const FleetTask& task : *again) EXPECT_TRUE(*CompleteTask(*postgres_, task));
+  EXPECT_EQ(ReadProgress(*postgres_, *batch)->done, 2);
+}
+
+TEST_F(FleetStoreTest, ATaskThatFailsOftenIsDeadAndSaysWhy) {
+  BatchRequest request;
+  request.environment_text = SampleEnvironment().ToText();
+  request.author = "ann";
+  request.tasks = {{ValidSampleTuning(1).key.problem_text, 1}};
+  const int64_t batch = *QueueBatch(*postgres_, *names_, request);
+  const int64_t environment = *names_->Environment(SampleEnvironment());
+  for (int attempt = 0; attempt < kMostFailures; ++attempt) {
+    ASSERT_TRUE(postgres_->Execute("UPDATE tasks SET not_before = '-infinity'").ok());
+    const auto tasks = ClaimTasks(*postgres_, node_, {environment}, 1, absl::Hours(1));
+    ASSERT_THAT(*tasks, SizeIs(1)) << attempt;
+    EXPECT_TRUE(*FailTask(*postgres_, (*tasks)[0], "no \"candidate\" ran"));
+  }
+  EXPECT_EQ(ReadProgress(*postgres_, batch)->dead, 1);
+  const auto dead = ListDeadTasks(*postgres_, batch, 10);
+  ASSERT_THAT(*dead, SizeIs(1));
+  EXPECT_THAT((*dead)[0].reasons,
+              ElementsAre("node-a: no \"candidate\" ran", "node-a: no \"candidate\" ran",
+                          "node-a: no \"candidate\" ran"));
+}
+
+TEST_F(FleetStoreTest, ASecondAgentOfANodeIsRefusedUntilTheFirstIsGone) {
+  std::unique_ptr<Postgres> other = Connect();
+  EXPECT_TRUE(absl::IsAlreadyExists(RegisterNode(*other, "node-a").status()));
+  names_.reset();
+  postgres_.reset();
+  absl::Status status = absl::UnknownError("");
+  for (int i = 0; i < 100 && !status.ok(); ++i) {
+    status = RegisterNode(*other, "node-a").status();
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(FleetStoreTest, SaysWhatIsWrongWithAConnection) {
+  options_.conninfo = "nonsense";
+  EXPECT_TRUE(absl::IsInvalidArgument(Postgres::Connect(options_).status()));
+  options_.conninfo = "host=/nonexistent";
+  EXPECT_TRUE(absl::IsUnavailable(Postgres::Connect(options_).status()));
+  options_.schema = "x; DROP";
+  EXPECT_TRUE(absl::IsInvalidArgument(Postgres::Connect(options_).status()));
+}
+
+}  // namespace
+}  // namespace convtune::db::fleet

@@ -1,0 +1,161 @@
+// Whose a file is, and its schema.
+#include "db/sqlite/database_file.h"
+
+#include "db/sqlite/migrator.h"
+#include "tests/unit/db/sample_releases.h"
+#include "tests/unit/db/store/store_fixture.h"
+
+namespace convtune::db::sqlite {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class DatabaseFileTest : public store::StoreTest {
+ protected:
+  // Every object of the schema, in SQL.
+  static std::vector<std::string> Schema(const std::string& path) {
+    auto database = Database::Open({.path = path, .access = Database::Access::kImmutable});
+    EXPECT_TRUE(database.ok()) << database.status();
+    auto statement = (*database)->Prepare(
+        "SELECT type || ' ' || name || ': ' || coalesce(sql, '') FROM sqlite_schema ORDER BY 1");
+    EXPECT_TRUE(statement.ok()) << statement.status();
+    std::vector<std::string> schema;
+    while (*statement->Step()) {
+      schema.emplace_back(statement->Text(0));
+    }
+    return schema;
+  }
+};
+
+TEST_F(DatabaseFileTest, RefusesAnotherApplicationsDatabaseAndLeavesIt) {
+  Run("CREATE TABLE t (x); PRAGMA application_id=7");
+  const std::string before = ReadWholeFile(DatabasePath());
+  const absl::Status status = store::SqliteTuningStore::Open(Options()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("another application"));
+  EXPECT_EQ(ReadWholeFile(DatabasePath()), before);
+  EXPECT_THAT(folder_.Names(), ElementsAre("convtune.db", "convtune.lock"));
+}
+
+TEST_F(DatabaseFileTest, RefusesANewerSchemaNamingBothVersionsAndLeavesIt) {
+  Fill(1);
+  Run("PRAGMA user_version=99; UPDATE meta SET value=98 WHERE key='compatible_version'");
+  const std::string before = ReadWholeFile(DatabasePath());
+  const absl::Status status = store::SqliteTuningStore::Open(Options()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("schema version 99"), HasSubstr("knows version 98"),
+            HasSubstr("this one knows version " + std::to_string(LatestVersion(AllMigrations())))));
+  EXPECT_EQ(ReadWholeFile(DatabasePath()), before);
+}
+
+TEST_F(DatabaseFileTest, OpensANewerSchemaThatSaysItIsCompatible) {
+  Fill(1);
+  Run("PRAGMA user_version=99; ALTER TABLE meta ADD COLUMN note TEXT");
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->SchemaVersion(), 99);
+  EXPECT_EQ(*store->GetTuning(SampleTuning(1).key), SampleTuning(1));
+  EXPECT_TRUE(store->PutTuning(SampleTuning(2), SampleEnvironment()).ok());
+}
+
+TEST_F(DatabaseFileTest, AnEmptyFileBecomesADatabase) {
+  WriteWholeFile(DatabasePath(), "");
+  EXPECT_NE(Open(), nullptr);
+  EXPECT_THAT(notices_, IsEmpty());
+}
+
+TEST_F(DatabaseFileTest, WhatCannotBeReadIsUnavailableAndLeft) {
+  std::filesystem::create_directory(DatabasePath());
+  EXPECT_TRUE(absl::IsUnavailable(store::SqliteTuningStore::Open(Options()).status()));
+  EXPECT_THAT(folder_.Names(), ElementsAre("convtune.db", "convtune.lock"));
+}
+
+TEST_F(DatabaseFileTest, OpensADatabaseOfSchemaVersionOneWithItsRows) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v1.sql"));
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(notices_, IsEmpty());
+  EXPECT_EQ(store->SchemaVersion(), LatestVersion(AllMigrations()));
+  EXPECT_EQ(*store->GetTuning(SampleTuning(1).key), SampleTuning(1));
+  EXPECT_EQ(*store->GetTuning(SampleTuning(2).key), SampleTuning(2));
+  EXPECT_EQ(*store->GetTuning(SampleTuning(3).key), SampleMeasuredTuning(3));
+  EXPECT_EQ(*store->GetTuning(SampleTuning(4).key), SampleIncompleteTuning(4));
+  EXPECT_THAT(*store->ListEnvironments(), ElementsAre(SampleEnvironment()));
+  EXPECT_THAT(*store->ListPins(), ElementsAre(SamplePin(1)));
+  const QuarantineEntry crashed{SampleTuning(1).key,        EngineConfig{34, {}},
+                                QuarantineReason::kCrashed, "illegal address",
+                                absl::FromUnixSeconds(7),   {}};
+  const QuarantineEntry hung{SampleTuning(1).key,
+                             LegacyAlgorithm{1, 2},
+                             QuarantineReason::kHung,
+                             "hung with a budget of 2s: no reply",
+                             absl::FromUnixSeconds(8),
+                             absl::Seconds(2),
+                             1};
+  EXPECT_THAT(*store->ListQuarantine(), ::testing::UnorderedElementsAre(crashed, hung));
+  Release canary = SampleRelease(2);
+  canary.state = ReleaseState::kCanary;
+  canary.canary_permille = 50;
+  EXPECT_THAT(*store->ListReleases(), ElementsAre(SampleRelease(1), canary));
+  EXPECT_EQ(*store->GetPortfolio(SampleTuning(1).key, 1), SamplePortfolio(1, 5));
+  EXPECT_EQ(*store->GetPortfolio(SampleTuning(1).key, 2), SamplePortfolio(1, 9, 2));
+  EXPECT_EQ(*store->GetPortfolio(SampleTuning(2).key, 2), NoChoice(2, 2));
+  EXPECT_THAT(*store->ListWanted(), ElementsAre(SampleWanted(3)));
+  const auto page = store->ReadOutbox(10);
+  ASSERT_TRUE(page.ok()) << page.status();
+  ASSERT_EQ(page->entries.size(), 4U);
+  EXPECT_EQ(page->entries[2].tuning.key, SampleTuning(3).key);
+  EXPECT_EQ(page->entries[2].id.sequence, 3);
+  EXPECT_EQ(store->GetOutboxStatus()->depth, 4);
+  EXPECT_EQ(store->GetOutboxStatus()->fleet_release, 5);
+  EXPECT_THAT(store->Check()->problems, IsEmpty());
+}
+
+TEST_F(DatabaseFileTest, ADatabaseOfSchemaVersionOneHasTheSchemaOfANewOne) {
+  Run(ReadWholeFile(CONVTUNE_TEST_DATA "/db/schema_v1.sql"));
+  auto migrated = Open();
+  ASSERT_NE(migrated, nullptr);
+  ASSERT_TRUE(migrated->Close().ok());
+  auto options = Options();
+  options.state_dir = folder_.File("fresh");
+  auto fresh = Open(options);
+  ASSERT_NE(fresh, nullptr);
+  ASSERT_TRUE(fresh->Close().ok());
+  EXPECT_EQ(Schema(DatabasePath()), Schema(folder_.File("fresh/convtune.db")));
+}
+
+TEST_F(DatabaseFileTest, ASecondVersionIsMadeOfTheFirstWithItsRows) {
+  Fill(2);
+  const std::vector<Migration> migrations = store::WithASecondVersion();
+  {
+    auto file = OpenDatabaseFile(FileOptions(migrations));
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(*file->reader->UserVersion(), 2);
+    EXPECT_EQ(*file->reader->QueryInt("SELECT COUNT(*) FROM second"), 2);
+    ASSERT_TRUE(file->writer->CheckpointTruncate().ok());
+  }
+  EXPECT_THAT(notices_, IsEmpty());
+  // It leaves compatible_version, so this program can use the result.
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(*store->GetTuning(SampleTuning(2).key), SampleTuning(2));
+}
+
+TEST_F(DatabaseFileTest, AnOlderSchemaThatCannotBeWrittenIsUnavailable) {
+  Fill(1);
+  const std::vector<Migration> migrations = store::WithASecondVersion();
+  DatabaseFileOptions options = FileOptions(migrations);
+  options.read_only = true;
+  const absl::Status status = OpenDatabaseFile(options).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("schema version 1"), HasSubstr("migrated to 2")));
+}
+
+}  // namespace
+}  // namespace convtune::db::sqlite

@@ -1,0 +1,179 @@
+#include "db/outbox_store.h"
+
+#include "tests/unit/db/store/store_fixture.h"
+
+namespace convtune::db::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class OutboxTest : public StoreTest {
+ protected:
+  void SetUp() override { store_ = Open(); }
+
+  void Put(int n) { ASSERT_TRUE(store_->PutTuning(SampleTuning(n), SampleEnvironment()).ok()); }
+  OutboxPage Read(size_t limit = 100) {
+    auto page = store_->ReadOutbox(limit);
+    EXPECT_TRUE(page.ok()) << page.status();
+    return page.ok() ? *std::move(page) : OutboxPage();
+  }
+  static std::vector<OutboxId> Ids(const OutboxPage& page) {
+    std::vector<OutboxId> ids = page.void_ids;
+    for (const OutboxEntry& entry : page.entries) ids.push_back(entry.id);
+    return ids;
+  }
+  static std::vector<std::string> Problems(const OutboxPage& page) {
+    std::vector<std::string> problems;
+    for (const OutboxEntry& entry : page.entries) problems.push_back(entry.tuning.key.problem_text);
+    return problems;
+  }
+  static std::string Problem(int n) { return SampleTuning(n).key.problem_text; }
+
+  std::unique_ptr<SqliteTuningStore> store_;
+};
+
+TEST_F(OutboxTest, ATuningOfThisNodeIsInItWithoutSamples) {
+  Put(1);
+  const OutboxPage page = Read();
+  ASSERT_THAT(page.entries, SizeIs(1));
+  Tuning expected = SampleTuning(1);
+  for (Candidate& candidate : expected.candidates) candidate.samples_us.clear();
+  EXPECT_EQ(page.entries[0].tuning, expected);
+  EXPECT_EQ(page.entries[0].environment, SampleEnvironment());
+  EXPECT_FALSE(page.more);
+}
+
+TEST_F(OutboxTest, WhatCameFromElsewhereIsNotInIt) {
+  for (const Origin origin : {Origin::kImported, Origin::kFleet}) {
+    Tuning tuning = SampleTuning(1);
+    tuning.origin = origin;
+    ASSERT_TRUE(store_->PutTuning(tuning, SampleEnvironment()).ok());
+  }
+  EXPECT_THAT(Read().entries, IsEmpty());
+}
+
+TEST_F(OutboxTest, ATuningThatWasNotCommittedIsNotInIt) {
+  int given = 0;
+  const auto source = [&given]() -> absl::StatusOr<std::optional<TuningRecord>> {
+    if (++given > 2) return absl::AbortedError("no");
+    return TuningRecord{SampleTuning(given), SampleEnvironment()};
+  };
+  ASSERT_FALSE(store_->PutTunings(source).ok());
+  EXPECT_THAT(Read().entries, IsEmpty());
+  EXPECT_EQ(store_->GetOutboxStatus()->last_sequence, 0);
+}
+
+TEST_F(OutboxTest, GivesTheOldestFirstAndSaysIfThereIsMore) {
+  Put(3);
+  Put(1);
+  Put(2);
+  EXPECT_THAT(Problems(Read(2)), ElementsAre(Problem(3), Problem(1)));
+  EXPECT_TRUE(Read(2).more);
+  EXPECT_FALSE(Read(3).more);
+}
+
+TEST_F(OutboxTest, ANewerTuningOfAKeyTakesThePlaceOfTheOlder) {
+  Put(1);
+  Put(2);
+  Put(1);
+  EXPECT_THAT(Problems(Read()), ElementsAre(Problem(2), Problem(1)));
+  EXPECT_EQ(Read().entries[1].id.sequence, 3);
+  EXPECT_EQ(store_->GetOutboxStatus()->superseded, 1);
+  EXPECT_EQ(store_->GetOutboxStatus()->depth, 2);
+}
+
+TEST_F(OutboxTest, WhatWasAcknowledgedIsGone) {
+  Put(1);
+  Put(2);
+  ASSERT_TRUE(store_->AckOutbox(Ids(Read(1))).ok());
+  EXPECT_THAT(Problems(Read()), ElementsAre(Problem(2)));
+  EXPECT_EQ(store_->GetOutboxStatus()->depth, 1);
+}
+
+TEST_F(OutboxTest, AnAcknowledgementOfAnotherEpochTakesNothing) {
+  Put(1);
+  std::vector<OutboxId> ids = Ids(Read());
+  ids[0].epoch ^= 2;
+  ASSERT_TRUE(store_->AckOutbox(ids).ok());
+  EXPECT_THAT(Read().entries, SizeIs(1));
+  EXPECT_EQ(store_->GetOutboxStatus()->depth, 1);
+}
+
+TEST_F(OutboxTest, EachStartHasAnEpochOfItsOwnAndKeepsWhatWaits) {
+  Put(1);
+  const OutboxId first = Read().entries[0].id;
+  ASSERT_TRUE(store_->Close().ok());
+  store_.reset();
+  store_ = Open();
+  Put(2);
+  const OutboxPage page = Read();
+  ASSERT_THAT(page.entries, SizeIs(2));
+  EXPECT_EQ(page.entries[0].id, first);
+  EXPECT_NE(page.entries[1].id.epoch, first.epoch);
+  EXPECT_EQ(page.entries[1].id.sequence, 2);
+}
+
+TEST_F(OutboxTest, BeyondItsBoundTheOldestGoAndAreCounted) {
+  store_.reset();
+  auto options = Options();
+  options.outbox_limit = 2;
+  store_ = Open(options);
+  for (int n = 1; n <= 5; ++n) Put(n);
+  EXPECT_THAT(Problems(Read()), ElementsAre(Problem(4), Problem(5)));
+  EXPECT_EQ(store_->GetOutboxStatus()->dropped, 3);
+  EXPECT_EQ(store_->GetOutboxStatus()->depth, 2);
+}
+
+TEST_F(OutboxTest, ADeletedTuningLeavesARowThatStandsForNothing) {
+  Put(1);
+  Put(2);
+  ASSERT_TRUE(store_->DeleteTunings({SampleTuning(1).key}).ok());
+  const OutboxPage page = Read();
+  EXPECT_THAT(Problems(page), ElementsAre(Problem(2)));
+  ASSERT_THAT(page.void_ids, SizeIs(1));
+  ASSERT_TRUE(store_->AckOutbox(Ids(page)).ok());
+  EXPECT_EQ(store_->GetOutboxStatus()->depth, 0);
+}
+
+TEST_F(OutboxTest, RequeuePutsInWhatIsNotInAlready) {
+  Put(1);
+  Put(2);
+  Tuning other = SampleTuning(3);
+  other.origin = Origin::kFleet;
+  ASSERT_TRUE(store_->PutTuning(other, SampleEnvironment()).ok());
+  ASSERT_TRUE(store_->AckOutbox(Ids(Read(1))).ok());
+  EXPECT_EQ(*store_->RequeueOutbox(), 1);
+  EXPECT_THAT(Problems(Read()), ElementsAre(Problem(2), Problem(1)));
+}
+
+TEST_F(OutboxTest, KnowsWhichKeysWait) {
+  Put(1);
+  EXPECT_TRUE(*store_->IsInOutbox(SampleTuning(1).key));
+  EXPECT_FALSE(*store_->IsInOutbox(SampleTuning(2).key));
+}
+
+TEST_F(OutboxTest, KeepsTheFleetsReleaseOverAReopen) {
+  EXPECT_EQ(store_->GetOutboxStatus()->fleet_release, 0);
+  ASSERT_TRUE(store_->SetFleetRelease(7).ok());
+  store_.reset();
+  store_ = Open();
+  EXPECT_EQ(store_->GetOutboxStatus()->fleet_release, 7);
+}
+
+TEST_F(OutboxTest, ADamagedRowIsVoidAndTold) {
+  Put(1);
+  Put(2);
+  ASSERT_TRUE(store_->Close().ok());
+  store_.reset();
+  Run("UPDATE outbox SET epoch = epoch + 1 WHERE sequence = 1");
+  store_ = Open();
+  const OutboxPage page = Read();
+  EXPECT_THAT(Problems(page), ElementsAre(Problem(2)));
+  EXPECT_THAT(page.void_ids, SizeIs(1));
+  EXPECT_THAT(notices_, SizeIs(1));
+}
+
+}  // namespace
+}  // namespace convtune::db::store

@@ -1,0 +1,184 @@
+#include "db/store/sqlite_tuning_store.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/db/store/store_fixture.h"
+#include "tests/unit/db/tuning_store_conformance.h"
+
+namespace convtune::db::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct SqliteEngine {
+  absl::StatusOr<std::unique_ptr<TuningStore>> Open() {
+    SqliteTuningStore::Options options;
+    options.state_dir = state.path();
+    options.clock = &clock;
+    options.allow_network_fs = true;
+    return SqliteTuningStore::Open(std::move(options));
+  }
+  std::string NewFolder() { return other.path(); }
+
+  TestFolder state;
+  TestFolder other;
+  ManualClock clock;
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, TuningStoreConformance, SqliteEngine);
+
+using SqliteTuningStoreTest = StoreTest;
+
+TEST_F(SqliteTuningStoreTest, CloseLeavesTheFileAloneWithoutALog) {
+  Fill(2);
+  EXPECT_THAT(folder_.Names(), ElementsAre("convtune.db", "convtune.lock"));
+}
+
+TEST_F(SqliteTuningStoreTest, EveryCallAfterCloseIsRefused) {
+  auto store = Open();
+  ASSERT_TRUE(store->Close().ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(store->Close()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store->PutPin(SamplePin(1))));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store->GetTuning(SampleTuning(1).key).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store->Check().status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store->Compact().status()));
+}
+
+TEST_F(SqliteTuningStoreTest, MakesTheStateDirectory) {
+  auto options = Options();
+  options.state_dir = folder_.File("new");
+  EXPECT_NE(Open(options), nullptr);
+  EXPECT_THAT(folder_.Names(), ElementsAre("new"));
+}
+
+TEST_F(SqliteTuningStoreTest, OptionsAreCheckedByName) {
+  auto options = Options();
+  options.max_bytes = -1;
+  const absl::Status status = SqliteTuningStore::Open(options).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("max_bytes: must be at least 0, is -1"));
+}
+
+TEST_F(SqliteTuningStoreTest, ASecondStoreOnTheSameDirectoryIsRefused) {
+  const auto store = Open();
+  const absl::Status status = SqliteTuningStore::Open(Options()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("process " + std::to_string(getpid())));
+}
+
+TEST_F(SqliteTuningStoreTest, RefusesANetworkFileSystemUnlessAllowed) {
+  auto options = Options();
+  options.file_system_probe = [](const std::string&) {
+    return sqlite::FileSystemInfo{0x6969, "nfs4"};
+  };
+  const absl::Status status = SqliteTuningStore::Open(options).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("NFS"));
+  EXPECT_THAT(folder_.Names(), ElementsAre());
+  options.allow_network_fs = true;
+  EXPECT_NE(Open(options), nullptr);
+}
+
+TEST_F(SqliteTuningStoreTest, AReadOnlyStoreServesAndChangesNothing) {
+  Fill(2);
+  const auto names = folder_.Names();
+  const std::string before = ReadWholeFile(DatabasePath());
+  auto options = Options();
+  options.read_only = true;
+  auto store = Open(options);
+  ASSERT_NE(store, nullptr);
+  EXPECT_TRUE(store->read_only());
+  EXPECT_EQ(*store->GetTuning(SampleTuning(2).key), SampleTuning(2));
+  EXPECT_TRUE(absl::IsUnavailable(store->PutTuning(SampleTuning(3), SampleEnvironment())));
+  EXPECT_TRUE(store->Close().ok());
+  EXPECT_EQ(folder_.Names(), names);
+  EXPECT_EQ(ReadWholeFile(DatabasePath()), before);
+}
+
+TEST_F(SqliteTuningStoreTest, AReadOnlyStoreWithoutAFileHasNothingAndMakesNothing) {
+  auto options = Options();
+  options.read_only = true;
+  auto store = Open(options);
+  ASSERT_NE(store, nullptr);
+  EXPECT_TRUE(absl::IsNotFound(store->GetTuning(SampleTuning(1).key).status()));
+  EXPECT_TRUE(absl::IsUnavailable(store->PutTuning(SampleTuning(1), SampleEnvironment())));
+  EXPECT_TRUE(store->Close().ok());
+  EXPECT_THAT(folder_.Names(), ElementsAre());
+}
+
+TEST_F(SqliteTuningStoreTest, ABackupOpensAsAStoreWithTheSameTunings) {
+  auto store = Open();
+  ASSERT_TRUE(store->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
+  const TestFolder other;
+  const auto bytes = store->Backup(other.File("convtune.db"));
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_EQ(*bytes, static_cast<int64_t>(ReadWholeFile(other.File("convtune.db")).size()));
+  EXPECT_THAT(other.Names(), ElementsAre("convtune.db"));
+  auto options = Options();
+  options.state_dir = other.path();
+  auto copy = Open(options);
+  ASSERT_NE(copy, nullptr);
+  EXPECT_EQ(*copy->GetTuning(SampleTuning(1).key), SampleTuning(1));
+}
+
+TEST_F(SqliteTuningStoreTest, ChecksInTheMiddleOfALargeLog) {
+  // More than one checkpoint's worth of pages.
+  auto store = Open();
+  for (int n = 0; n < 300; ++n) {
+    ASSERT_TRUE(store->PutTuning(SampleTuning(n), SampleEnvironment()).ok());
+  }
+  EXPECT_LT(store->SizeBytes(), int64_t{16} << 20);
+  EXPECT_THAT(store->Check()->problems, ElementsAre());
+}
+
+// Writes in a child process until it is killed; returns what it acknowledged.
+int PutUntilKilled(const SqliteTuningStore::Options& options, int acknowledged_before_kill) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto store = SqliteTuningStore::Open(options);
+    for (int n = 0; store.ok(); ++n) {
+      if (!(*store)->PutTuning(SampleTuning(n), SampleEnvironment()).ok() ||
+          write(ends[1], "+", 1) != 1) {
+        break;
+      }
+    }
+    _exit(1);
+  }
+  close(ends[1]);
+  int acknowledged = 0;
+  char byte = 0;
+  while (acknowledged < acknowledged_before_kill && read(ends[0], &byte, 1) == 1) {
+    ++acknowledged;
+  }
+  kill(child, SIGKILL);
+  while (read(ends[0], &byte, 1) == 1) {
+    ++acknowledged;
+  }
+  close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  return acknowledged;
+}
+
+TEST_F(SqliteTuningStoreTest, WhatWasAcknowledgedIsThereAfterAKill) {
+  const int acknowledged = PutUntilKilled(Options(), 100);
+  ASSERT_GE(acknowledged, 100);
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  for (int n = 0; n < acknowledged; ++n) {
+    const auto tuning = store->GetTuning(SampleTuning(n).key);
+    ASSERT_TRUE(tuning.ok()) << n << " of " << acknowledged << ": " << tuning.status();
+    EXPECT_EQ(*tuning, SampleTuning(n));
+  }
+  EXPECT_THAT(store->Check()->problems, ElementsAre());
+  EXPECT_THAT(notices_, ElementsAre());
+}
+
+}  // namespace
+}  // namespace convtune::db::store

@@ -1,0 +1,196 @@
+// Damaged rows and damaged files.
+#include "tests/unit/db/store/store_fixture.h"
+
+namespace convtune::db::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+class StoreDamageTest : public StoreTest {
+ protected:
+  // Damages tuning 2 of three with `sql`; expects it alone to be left out, and
+  // the report to name `table`.
+  void ExpectTuningTwoLeftOut(const std::string& sql, const std::string& table) {
+    Fill(3);
+    Run(sql);
+    auto store = Open();
+    ASSERT_NE(store, nullptr);
+    std::vector<std::string> corrupt;
+    const std::vector<Tuning> tunings = All(*store, &corrupt);
+    EXPECT_THAT(tunings,
+                ElementsAre(WithoutSamples(SampleTuning(1)), WithoutSamples(SampleTuning(3))));
+    EXPECT_THAT(corrupt, ElementsAre(StartsWith(table + " row")));
+    EXPECT_TRUE(absl::IsDataLoss(store->GetTuning(SampleTuning(2).key).status()));
+    EXPECT_THAT(store->Check()->problems, Not(IsEmpty()));
+  }
+};
+
+TEST_F(StoreDamageTest, AFlippedBitInATuningLeavesItOut) {
+  ExpectTuningTwoLeftOut("UPDATE tunings SET elapsed_us = elapsed_us | 8 WHERE tuning_id = 2",
+                         "tunings");
+}
+
+TEST_F(StoreDamageTest, ChangedCandidatesLeaveTheirTuningOut) {
+  ExpectTuningTwoLeftOut(
+      "UPDATE tuning_candidates SET candidates = CAST(substr(candidates, 1, 40) || x'01' || "
+      "substr(candidates, 42) AS BLOB) WHERE tuning_id = 2",
+      "tuning_candidates");
+}
+
+TEST_F(StoreDamageTest, MissingCandidatesLeaveTheirTuningOut) {
+  ExpectTuningTwoLeftOut("DELETE FROM tuning_candidates WHERE tuning_id = 2", "tuning_candidates");
+}
+
+TEST_F(StoreDamageTest, CandidatesOfAnotherTuningLeaveBothOut) {
+  Fill(2);
+  Run("PRAGMA foreign_keys=OFF; UPDATE tuning_candidates SET tuning_id = 9 - tuning_id;"
+      "UPDATE tuning_candidates SET tuning_id = tuning_id - 6");
+  auto store = Open();
+  std::vector<std::string> corrupt;
+  EXPECT_THAT(All(*store, &corrupt), IsEmpty());
+  EXPECT_THAT(corrupt, SizeIs(2));
+  EXPECT_THAT(store->Check()->problems, SizeIs(2));
+}
+
+TEST_F(StoreDamageTest, DamagedSamplesCostTheFullTuningButNotTheIndex) {
+  Fill(1);
+  Run("UPDATE tuning_samples SET samples = zeroblob(84)");
+  auto store = Open();
+  std::vector<std::string> corrupt;
+  EXPECT_THAT(All(*store, &corrupt), SizeIs(1));
+  EXPECT_THAT(corrupt, IsEmpty());
+  EXPECT_TRUE(absl::IsDataLoss(store->GetTuning(SampleTuning(1).key).status()));
+  EXPECT_THAT(store->Check()->problems, ElementsAre(HasSubstr("tuning_samples row")));
+}
+
+TEST_F(StoreDamageTest, ADamagedEnvironmentIsMendedByTheNextTuning) {
+  Fill(1);
+  Run("UPDATE environments SET sm_count = 1");
+  auto store = Open();
+  std::vector<std::string> corrupt;
+  EXPECT_THAT(All(*store, &corrupt), IsEmpty());
+  EXPECT_THAT(corrupt, Not(IsEmpty()));
+  ASSERT_TRUE(store->PutTuning(SampleTuning(2), SampleEnvironment()).ok());
+  corrupt.clear();
+  EXPECT_THAT(All(*store, &corrupt), SizeIs(2));
+  EXPECT_THAT(corrupt, IsEmpty());
+}
+
+TEST_F(StoreDamageTest, ADamagedPinIsLeftOutAndNoticed) {
+  auto store = Open();
+  ASSERT_TRUE(store->PutPin(SamplePin(1)).ok());
+  ASSERT_TRUE(store->PutPin(SamplePin(2)).ok());
+  ASSERT_TRUE(store->Close().ok());
+  store.reset();
+  Run("UPDATE pins SET candidate = 'legacy:algo0,math0' WHERE problem_text LIKE '%100001'");
+  store = Open();
+  EXPECT_THAT(*store->ListPins(), ElementsAre(SamplePin(2)));
+  EXPECT_THAT(notices_, ElementsAre(StartsWith("pins row")));
+}
+
+TEST_F(StoreDamageTest, APutReplacesADamagedTuning) {
+  Fill(1);
+  Run("UPDATE tunings SET node = 'x'");
+  auto store = Open();
+  ASSERT_TRUE(store->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
+  EXPECT_EQ(*store->GetTuning(SampleTuning(1).key), SampleTuning(1));
+  EXPECT_THAT(store->Check()->problems, IsEmpty());
+}
+
+class DamagedFileTest : public StoreTest {
+ protected:
+  // Opens the damaged file: expects it under its new name, byte for byte, and
+  // a fresh store that works.
+  void ExpectPutAside() {
+    const std::string damaged = ReadWholeFile(DatabasePath());
+    auto store = Open();
+    ASSERT_NE(store, nullptr);
+    EXPECT_EQ(ReadWholeFile(folder_.File("convtune.db.corrupt-20260101T000000Z")), damaged);
+    EXPECT_THAT(notices_, ElementsAre(HasSubstr("convtune.db.corrupt-20260101T000000Z")));
+    std::vector<std::string> corrupt;
+    EXPECT_THAT(All(*store, &corrupt), IsEmpty());
+    EXPECT_TRUE(store->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
+  }
+};
+
+TEST_F(DamagedFileTest, AFileThatIsNoDatabaseIsPutAside) {
+  WriteWholeFile(DatabasePath(), "the quick brown fox");
+  ExpectPutAside();
+}
+
+TEST_F(DamagedFileTest, ATruncatedFileIsPutAside) {
+  Fill(20);
+  const std::string content = ReadWholeFile(DatabasePath());
+  WriteWholeFile(DatabasePath(), content.substr(0, content.size() / 2 / 4096 * 4096));
+  ExpectPutAside();
+}
+
+TEST_F(DamagedFileTest, ADamagedPageIsFoundAfterAnUncleanStop) {
+  Fill(20);
+  Run("UPDATE meta SET value = 0 WHERE key = 'clean_shutdown'");
+  std::string content = ReadWholeFile(DatabasePath());
+  content.replace(content.size() - 4096, 4096, std::string(4096, '\x5a'));
+  WriteWholeFile(DatabasePath(), content);
+  ExpectPutAside();
+}
+
+TEST_F(DamagedFileTest, DamageThatReadingFindsIsLookedAtByTheNextStart) {
+  Fill(20);
+  std::string content = ReadWholeFile(DatabasePath());
+  const size_t page = content.find("nhwc,f16,acc=f32,sms=") / 4096 * 4096;
+  content.replace(page, 4096, std::string(4096, '\x5a'));
+  WriteWholeFile(DatabasePath(), content);
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(notices_, IsEmpty());
+  const absl::Status read =
+      store->ForEachTuning([](const Tuning&) { return true; }, [](const std::string&) {});
+  EXPECT_TRUE(absl::IsDataLoss(read)) << read;
+  ASSERT_TRUE(store->Close().ok());
+  store.reset();
+  EXPECT_NE(Open(), nullptr);
+  EXPECT_THAT(notices_, ElementsAre(HasSubstr("quick_check")));
+}
+
+TEST_F(DamagedFileTest, AFileThatIsKnownToBeDamagedIsPutAside) {
+  Fill(2);
+  SqliteTuningStore::Options options = Options();
+  options.damage = "its rows cannot be read";
+  EXPECT_NE(Open(std::move(options)), nullptr);
+  EXPECT_THAT(notices_, ElementsAre(HasSubstr("(its rows cannot be read)")));
+}
+
+TEST_F(DamagedFileTest, AMissingRowThatIsAlwaysThereIsDamage) {
+  Fill(2);
+  Run("DELETE FROM meta WHERE key = 'clean_shutdown'");
+  ExpectPutAside();
+}
+
+TEST_F(DamagedFileTest, AVersionThatDoesNotFitTheTablesIsDamage) {
+  Fill(2);
+  Run("PRAGMA user_version = 0");
+  ExpectPutAside();
+}
+
+TEST_F(DamagedFileTest, ASecondDamagedFileDoesNotReplaceTheFirst) {
+  for (const char* content : {"one", "two"}) {
+    WriteWholeFile(DatabasePath(), content);
+    EXPECT_NE(Open(), nullptr);
+  }
+  EXPECT_EQ(ReadWholeFile(folder_.File("convtune.db.corrupt-20260101T000000Z")), "one");
+  EXPECT_EQ(ReadWholeFile(folder_.File("convtune.db.corrupt-20260101T000000Z.2")), "two");
+}
+
+TEST_F(DamagedFileTest, ALogWithoutItsFileIsPutAside) {
+  WriteWholeFile(DatabasePath() + "-wal", "log");
+  EXPECT_NE(Open(), nullptr);
+  EXPECT_EQ(ReadWholeFile(folder_.File("convtune.db.corrupt-20260101T000000Z-wal")), "log");
+}
+
+}  // namespace
+}  // namespace convtune::db::store

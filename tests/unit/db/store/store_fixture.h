@@ -1,0 +1,110 @@
+// An SQLite store in a folder of its own, and raw access to its file.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "db/sqlite/database.h"
+#include "db/sqlite/database_file.h"
+#include "db/sqlite/migrator.h"
+#include "db/store/sqlite_tuning_store.h"
+#include "tests/unit/db/sample_tunings.h"
+#include "tests/unit/db/test_folder.h"
+
+namespace convtune::db::store {
+
+// The schema of this program, and a made-up version behind it that older programs
+// can use.
+inline std::vector<sqlite::Migration> WithASecondVersion() {
+  std::vector<sqlite::Migration> migrations(sqlite::AllMigrations().begin(),
+                                            sqlite::AllMigrations().end());
+  migrations.push_back(
+      {sqlite::LatestVersion(sqlite::AllMigrations()) + 1, "second",
+       "CREATE TABLE second (tuning_id INTEGER PRIMARY KEY, length INTEGER NOT NULL);"
+       "INSERT INTO second SELECT tuning_id, 0 FROM tunings",
+       [](sqlite::Database& database) {
+         return database.Execute(
+             "UPDATE second SET length = (SELECT length(t.problem_text) FROM "
+             "tunings t WHERE t.tuning_id = second.tuning_id)");
+       }});
+  return migrations;
+}
+
+class StoreTest : public ::testing::Test {
+ protected:
+  SqliteTuningStore::Options Options() {
+    SqliteTuningStore::Options options;
+    options.state_dir = folder_.path();
+    options.clock = &clock_;
+    options.notice = [this](const std::string& text) { notices_.push_back(text); };
+    // The machine that tests run on may have its temporary folder anywhere.
+    options.file_system_probe = [](const std::string&) {
+      return sqlite::FileSystemInfo{0xEF53, "ext4"};
+    };
+    return options;
+  }
+
+  // The store, which must open.
+  std::unique_ptr<SqliteTuningStore> Open() { return Open(Options()); }
+  static std::unique_ptr<SqliteTuningStore> Open(SqliteTuningStore::Options options) {
+    auto store = SqliteTuningStore::Open(std::move(options));
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+
+  // Of the file that Open() opens, with another schema. `migrations` must outlive
+  // them.
+  sqlite::DatabaseFileOptions FileOptions(std::span<const sqlite::Migration> migrations) {
+    sqlite::DatabaseFileOptions options;
+    options.path = DatabasePath();
+    options.clock = &clock_;
+    options.migrations = migrations;
+    options.notice = [this](const std::string& text) { notices_.push_back(text); };
+    return options;
+  }
+
+  // A store with tunings 1 to `count`, left in order.
+  void Fill(int count) {
+    auto store = Open();
+    ASSERT_NE(store, nullptr);
+    for (int n = 1; n <= count; ++n) {
+      ASSERT_TRUE(store->PutTuning(SampleTuning(n), SampleEnvironment()).ok());
+    }
+    ASSERT_TRUE(store->Close().ok());
+  }
+
+  // Runs SQL on the file, which no store has open.
+  void Run(const std::string& sql) {
+    auto database = sqlite::Database::Open({.path = DatabasePath()});
+    ASSERT_TRUE(database.ok()) << database.status();
+    const absl::Status status = (*database)->Execute(sql);
+    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_TRUE((*database)->CheckpointTruncate().ok());
+    ASSERT_TRUE((*database)->CloseAndRemoveLog().ok());
+  }
+
+  static std::vector<Tuning> All(SqliteTuningStore& store, std::vector<std::string>* corrupt) {
+    std::vector<Tuning> tunings;
+    const absl::Status status = store.ForEachTuning(
+        [&](Tuning tuning) {
+          tunings.push_back(std::move(tuning));
+          return true;
+        },
+        [&](const std::string& text) { corrupt->push_back(text); });
+    EXPECT_TRUE(status.ok()) << status;
+    return tunings;
+  }
+
+  std::string DatabasePath() const { return folder_.File("convtune.db"); }
+
+  TestFolder folder_;
+  ManualClock clock_;
+  std::vector<std::string> notices_;
+};
+
+}  // namespace convtune::db::store

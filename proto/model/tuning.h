@@ -20,7 +20,7 @@ namespace convtune {
 struct Tuning {
   TuningKey key;
   Provenance provenance;
-  std::vector<Candidate> candidates;  // ranked: see RankCandidates in server/tuner
+  std::vector<Candidate> candidates;  // ranked: see RankCandidates in server/decision
   Evidence evidence = Evidence::kNone;
   Origin origin = Origin::kLocal;
   absl::Time tune_time = absl::UnixEpoch();

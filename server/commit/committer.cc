@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "db/format/bundle_codec.h"
 #include "proto/base/status_macros.h"
 #include "server/decision/ranking.h"
 #include "spdlog/spdlog.h"

@@ -49,23 +49,23 @@ std::string Hello(uint8_t flags) {
 }  // namespace
 
 // In place of the daemon's own: no process, and a socket that is filled.
-namespace convtune {
+namespace convtune::workers {
 
-absl::StatusOr<std::unique_ptr<workers::WorkerProcess>> workers::WorkerProcess::Start(
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
     const std::vector<std::string>& /*argv*/) {
   int fds[2];
   Require(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
   g_theirs = UniqueFd(fds[1]);
   Require(write(fds[1], g_said.data(), g_said.size()) == static_cast<ssize_t>(g_said.size()));
   shutdown(fds[1], SHUT_WR);
-  return std::unique_ptr<workers::WorkerProcess>(new workers::WorkerProcess(1, UniqueFd(fds[0])));
+  return std::unique_ptr<WorkerProcess>(new WorkerProcess(1, UniqueFd(fds[0])));
 }
-workers::WorkerProcess::~WorkerProcess() = default;
-std::optional<workers::WorkerExit> workers::WorkerProcess::Poll() { return std::nullopt; }
-workers::WorkerExit workers::WorkerProcess::Wait() { return {"exit status 0", killed_by_us_}; }
-workers::WorkerExit workers::WorkerProcess::Kill() { return {"killed", false}; }
+WorkerProcess::~WorkerProcess() = default;
+std::optional<WorkerExit> WorkerProcess::Poll() { return std::nullopt; }
+WorkerExit WorkerProcess::Wait() { return {"exit status 0", killed_by_us_}; }
+WorkerExit WorkerProcess::Kill() { return {"killed", false}; }
 
-}  // namespace convtune
+}  // namespace convtune::workers
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // What does not fit a socket's buffer would block this one thread.
@@ -90,7 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       .clock = &clock,
       .progress = {}};
   input.spec.options.time_budget = absl::Seconds(5);
-  const convtune::tuning::RunnerOutput output = convtune::RunTuning(input, {}, client->get());
+  const convtune::tuning::RunnerOutput output =
+      convtune::tuning::RunTuning(input, {}, client->get());
   if (!output.tuning.ok()) {
     Require(!output.tuning.status().message().empty());
     return 0;

@@ -333,7 +333,7 @@ void BatchGetHandler::Complete(const lookup::LookupResponse& response, Batch* ba
     messages::Fill(result, message->add_results());
     auto made = std::make_shared<CachedRow>();
     made->bytes = message->SerializeAsString();
-    const auto* answer = std::get_if<Answer>(&result.outcome);
+    const auto* answer = std::get_if<lookup::Answer>(&result.outcome);
     if (batch->context->rules != 0 && answer != nullptr && !answer->fresh &&
         tuner_->StillHolds(result.source)) {
       made->source = result.source;

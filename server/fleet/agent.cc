@@ -157,7 +157,7 @@ absl::Status Agent::Turn() {
   const bool refresh = announced_ || absl::Now() >= next_refresh_;
   if (absl::Now() >= next_refresh_) {
     RETURN_IF_ERROR(ReadPlaces());
-    RETURN_IF_ERROR(db::fleet::Heartbeat());
+    RETURN_IF_ERROR(Heartbeat());
     RETURN_IF_ERROR(Wanted());
     RETURN_IF_ERROR(Upkeep());
     next_refresh_ = absl::Now() + options_.refresh;

@@ -69,8 +69,8 @@ struct ReportAnalysis::Sums {
 // In an order that does not depend on that of the rows, so that numbers that
 // depend on an order are the same from every source.
 void ReportAnalysis::NumberGpus() {
-  std::vector<std::pair<std::string, std::string>> cards;
-  for (const ReportPlace& place : data.places()) cards.emplace_back(place.node, place.gpu_uuid);
+  std::vector<std::pair<std::string, std::string>> places;
+  for (const ReportPlace& place : data.places()) places.emplace_back(place.node, place.gpu_uuid);
   std::vector<Hardware> hardware;
   std::vector<decltype(VersionOf(Environment()))> versions;
   for (const Environment& environment : data.environments()) {
@@ -81,9 +81,9 @@ void ReportAnalysis::NumberGpus() {
   versions_ = Ranks(versions);
   const std::set<Hardware> kinds(hardware.begin(), hardware.end());
   for (const Hardware& kind : kinds) profiles_.push_back(std::get<3>(kind));
-  gpu_of_place_ = Ranks(cards);
+  gpu_of_place_ = Ranks(places);
   for (int& place : gpu_of_place_) place *= static_cast<int>(kinds.size());
-  const std::set<std::pair<std::string, std::string>> known(cards.begin(), cards.end());
+  const std::set<std::pair<std::string, std::string>> known(places.begin(), places.end());
   for (const auto& [node, uuid] : known) {
     for (const Hardware& kind : kinds) {
       ReportGpu gpu;

@@ -1,4 +1,4 @@
-// The part of fleet_releases.h that keeps pins.
+// The part of releases.h that keeps pins.
 #include "absl/strings/str_cat.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"

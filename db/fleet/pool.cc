@@ -1,4 +1,4 @@
-// The part of fleet_evidence.h that puts the nodes' evidence together.
+// The part of evidence.h that puts the nodes' evidence together.
 #include <algorithm>
 #include <utility>
 

@@ -17,7 +17,7 @@ struct Migration {
   absl::Status (*step)(Database&) = nullptr;
 };
 
-// In order, from version 1 without a gap. Made from db/migrations/*.sql.
+// In order, from version 1 without a gap. Made from db/sqlite/migrations/*.sql.
 std::span<const Migration> AllMigrations();
 
 // The version that the last one leads to.

@@ -17,9 +17,9 @@
 #include "db/store/sqlite_tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
-#include "server/convtuned/device_watcher.h"
 #include "server/convtuned/device_health.h"
 #include "server/convtuned/device_search.h"
+#include "server/convtuned/device_watcher.h"
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
 #include "server/convtuned/program_paths.h"
@@ -130,7 +130,7 @@ void TellWatchdog() {
 
 // What is known of the GPUs, and who says it to the world.
 struct Watched {
-  const devices::GpuHealth* board;
+  const devices::GpuHealth* gpus;
   DeviceHealth* health;
 };
 
@@ -154,7 +154,7 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
   std::unique_ptr<metrics::MetricsServer> metrics;
   if (!flags.metrics_address.empty()) {
     ASSIGN_OR_RETURN(metrics, metrics::MetricsServer::Create(flags.metrics_address,
-                                                             {tuner, store, clock, watched.board}));
+                                                             {tuner, store, clock, watched.gpus}));
     options.metrics.url = metrics->url();
     spdlog::info("metrics at {}", metrics->url());
   }

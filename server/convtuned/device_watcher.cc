@@ -112,16 +112,17 @@ std::optional<DeviceWatcher::End> DeviceWatcher::Take(const std::string& line) {
 
 absl::StatusOr<std::vector<std::unique_ptr<DeviceWatcher>>> WatchDevices(
     const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
-    devices::GpuHealth* cards) {
+    devices::GpuHealth* health) {
   std::vector<std::unique_ptr<DeviceWatcher>> watchers;
   for (const auto& [device, pci_bus_id] : pci_bus_ids) {
     DeviceWatcher::Options options;
     options.device = device;
     options.argv = {worker, "--watch", pci_bus_id};
-    options.report = [cards, name = device](const devices::GpuNews& news) {
-      cards->Note(name, news);
+    options.report = [health, name = device](const devices::GpuNews& news) {
+      health->Note(name, news);
     };
-    ASSIGN_OR_RETURN(std::unique_ptr<DeviceWatcher> watcher, DeviceWatcher::Create(std::move(options)));
+    ASSIGN_OR_RETURN(std::unique_ptr<DeviceWatcher> watcher,
+                     DeviceWatcher::Create(std::move(options)));
     watchers.push_back(std::move(watcher));
   }
   return watchers;

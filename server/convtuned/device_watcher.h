@@ -60,10 +60,10 @@ class DeviceWatcher {
   std::thread thread_;
 };
 
-// A watcher for each of `pci_bus_ids` (by device), which are added to `GPUs`.
+// A watcher for each of `pci_bus_ids` (by device), which are added to `health`.
 // `worker`: the program.
 absl::StatusOr<std::vector<std::unique_ptr<DeviceWatcher>>> WatchDevices(
     const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
-    devices::GpuHealth* cards);
+    devices::GpuHealth* health);
 
 }  // namespace convtune::daemon

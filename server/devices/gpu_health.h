@@ -34,7 +34,7 @@ struct GpuStatus {
 class GpuHealth {
  public:
   // Is told whether a device's GPU is lost: of all at once, then of every
-  // change. With a lock held: must return at once and call nothing of the board.
+  // change. With a lock held: must return at once and not call GpuHealth.
   using Listener = std::function<void(const std::string& device, bool lost)>;
   void SetListener(Listener listener);
 

@@ -169,18 +169,18 @@ void AddWork(const MetricsInput& input, Families* families) {
   }
   families->Begin(MetricType::Gauge, "convtune_device_lost",
                   "1 while the GPU is lost or has to be reset");
-  for (const devices::GpuStatus& card : input.cards) {
-    families->Add(card.lost.empty() ? 0 : 1, {{"device", card.device}});
+  for (const devices::GpuStatus& gpu : input.gpus) {
+    families->Add(gpu.lost.empty() ? 0 : 1, {{"device", gpu.device}});
   }
   families->Begin(MetricType::Counter, "convtune_device_xids_total",
                   "Errors of the GPU that the driver reported, by what they mean");
-  for (const devices::GpuStatus& card : input.cards) {
+  for (const devices::GpuStatus& gpu : input.gpus) {
     for (const auto& [kind, name] : {std::pair(devices::XidKind::kLost, "lost"),
                                      std::pair(devices::XidKind::kApplication, "application"),
                                      std::pair(devices::XidKind::kNotice, "notice")}) {
       int64_t sum = 0;
-      for (const auto& [xid, count] : card.xids) sum += devices::KindOfXid(xid) == kind ? count : 0;
-      families->Add(Count(sum), {{"device", card.device}, {"kind", name}});
+      for (const auto& [xid, count] : gpu.xids) sum += devices::KindOfXid(xid) == kind ? count : 0;
+      families->Add(Count(sum), {{"device", gpu.device}, {"kind", name}});
     }
   }
   families->Gauge("convtune_quarantined_candidates",

@@ -22,7 +22,7 @@ struct MetricsInput {
   absl::Time start_time;
   tuner::TunerStats stats;
   std::vector<workers::DeviceStatus> devices;
-  std::vector<devices::GpuStatus> cards;
+  std::vector<devices::GpuStatus> gpus;
   std::vector<EnvironmentCensus> census;
   std::vector<rpc::services::MethodStats> calls;
   std::optional<release::PublicationStatus> publication;  // absent: nothing is published

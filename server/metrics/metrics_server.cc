@@ -28,7 +28,7 @@ class DaemonMetrics final : public prometheus::Collectable {
     input.start_time = start_time_;
     input.stats = sources_.tuner->Stats();
     input.devices = sources_.tuner->ListDevices();
-    if (sources_.cards != nullptr) input.cards = sources_.cards->List();
+    if (sources_.gpus != nullptr) input.gpus = sources_.gpus->List();
     input.census = census_.Get();
     input.calls = rpc::services::CallStats::Global().Snapshot();
     input.database_bytes = sources_.store->SizeBytes();

@@ -28,7 +28,7 @@ class MetricsServer {
     tuner::Tuner* tuner = nullptr;  // these four outlive the server
     db::TuningStore* store = nullptr;
     const Clock* clock = nullptr;
-    const devices::GpuHealth* cards = nullptr;  // may be nullptr
+    const devices::GpuHealth* gpus = nullptr;  // may be nullptr
   };
 
   // `address`: see ValidateMetricsAddress, not empty. INVALID_ARGUMENT: it is

@@ -107,7 +107,7 @@ class Tuner {
     std::string self_checks_path;
   };
 
-  // Reads the whole index from the store; rows that fail their checksum are
+  // Begins to read the index from the store; rows that fail their checksum are
   // logged and left out. FAILED_PRECONDITION if two devices' environments
   // share a name but differ.
   static absl::StatusOr<std::unique_ptr<Tuner>> Create(Options options);

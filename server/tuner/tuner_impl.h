@@ -22,8 +22,9 @@
 
 namespace convtune::tuner {
 
-// See Tuner. Locks are taken in the order: a queue's, the index's; no other
-// two parts' are held together.
+// See Tuner. Locks are taken in the order: the publisher's work, releases, the
+// committer, then the publisher's or the index's; and a queue's, the index's, the
+// store's.
 class TunerImpl : public Tuner {
  public:
   ~TunerImpl() override;

@@ -18,7 +18,7 @@ TOP_LEVEL = {
 }  # fmt: skip
 SOURCE_FOLDERS = ("client", "db", "deploy", "proto", "server", "tests")
 
-TUNER_ROOMS = ["server/" + room for room in
+TUNER_FOLDERS = ["server/" + room for room in
                ("commit", "decision", "devices", "jobs", "lookup", "release", "tuning", "workers")]  # fmt: skip
 
 # Folders of ours that a folder may include beside itself; the longest prefix
@@ -32,7 +32,7 @@ MAY_INCLUDE = {
     "db/sqlite": ["proto"],
     "db/store": ["proto", "db/sqlite", "db/tuning_store.h", "db/release_store.h", "db/outbox_store.h"],
     "db/fleet": ["proto", "db/format", "db/outbox_store.h", "db/sqlite/migrator.h"],
-    # The rooms of the tuner, from the ground up.
+    # The tuner's folders, lowest first.
     "server/decision": ["proto"],
     "server/jobs": ["proto"],
     "server/workers": ["proto", "db/format"],
@@ -41,7 +41,7 @@ MAY_INCLUDE = {
     "server/commit": ["proto", "db", "server/decision", "server/lookup"],
     "server/devices": ["proto", "server/commit", "server/decision", "server/jobs", "server/tuning", "server/workers"],
     "server/release": ["proto", "db", "server/commit", "server/decision", "server/lookup"],
-    "server/tuner": ["proto", "db", *TUNER_ROOMS],
+    "server/tuner": ["proto", "db", *TUNER_FOLDERS],
     "server/worker": ["proto"],
     "server/worker/timing": ["proto", "server/worker/backend.h"],
     "server/worker/cudnn": ["proto", "server/worker/backend.h"],
@@ -49,15 +49,14 @@ MAY_INCLUDE = {
     "server/worker/search": ["proto", "server/worker/backend.h", "server/worker/cudnn", "server/worker/device"],
     "server/worker/verify": ["proto", "server/worker/backend.h", "server/worker/timing", "server/worker/cudnn",
                              "server/worker/device"],
-    "server/metrics": ["server/tuner", *TUNER_ROOMS, "server/rpc", "db", "proto"],
-    "server/report": ["db", "proto", "client/cpp"],
+    "server/metrics": ["server/tuner", *TUNER_FOLDERS, "server/rpc", "db", "proto"],
     "server/fleet": ["db", "proto", "client/cli", "client/cpp", "client/report", "server/metrics",
                      "server/decision"],
-    "server/rpc/messages": ["server/tuner", *TUNER_ROOMS, "db", "proto"],
-    "server/rpc/http2": ["server/rpc/messages", "server/tuner", "proto"],
-    "server/rpc/services": ["server/rpc/http2", "server/rpc/messages", "server/tuner", *TUNER_ROOMS, "db", "proto"],
-    "server/rpc": ["server/tuner", *TUNER_ROOMS, "db", "proto"],
-    "server/convtuned": ["server/rpc", "server/metrics", "server/tuner", *TUNER_ROOMS, "db", "proto"],
+    "server/rpc/messages": ["server/tuner", *TUNER_FOLDERS, "db", "proto"],
+    "server/rpc/http2": ["server/rpc/messages", "proto"],
+    "server/rpc/services": ["server/rpc/http2", "server/rpc/messages", "server/tuner", *TUNER_FOLDERS, "db", "proto"],
+    "server/rpc": ["server/tuner", *TUNER_FOLDERS, "db", "proto"],
+    "server/convtuned": ["server/rpc", "server/metrics", "server/tuner", *TUNER_FOLDERS, "db", "proto"],
     "client/cpp": ["proto", "db/format"],
     "client/report": ["proto", "db/format"],
     "client/cli/output": ["proto", "db/format"],
@@ -93,7 +92,7 @@ FENCED = [
 
 # tests/unit/<part> mirrors this folder.
 MIRRORS = {
-    "model": "proto/model", "base": "proto/base", "convert": "proto/convert", "db": "db", "format": "db/format",
+    "model": "proto/model", "base": "proto/base", "convert": "proto/convert", "db": "db",
     "commit": "server/commit", "decision": "server/decision", "devices": "server/devices", "jobs": "server/jobs",
     "lookup": "server/lookup", "release": "server/release", "workers": "server/workers",
     "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "client/report",

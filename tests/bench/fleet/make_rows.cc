@@ -153,7 +153,7 @@ class Rows {
     const int64_t sequence = ++rows_;
     table->Print(
         "%d\t1\t%d\t%lld\t%d\t%d\t%d\t%s\t%d\t%.9g\t%.9g\t%.9g\t%d\t%.9g\t%.9g\t%.9g\t%.9g\t%lld"
-        "\t%zu\t40\t1\t%c\t%c\tt\t\\\\x%032llx\t\n",
+        "\t%zu\t40\t1\tt\t%c\t%c\tt\t\\\\x%032llx\t\n",
         node + 1, e + 1, static_cast<long long>(sequence), p + 1, node + 1, Id(winner),
         absl::FormatTime("%Y-%m-%d %H:%M:%E6S+00", tuning.tune_time, absl::UTCTimeZone()).c_str(),
         Id(*stock), winner.median_us, winner.low_us, winner.high_us, winner.sample_count,

@@ -15,58 +15,58 @@ GpuNews Xid(int64_t xid) { return {GpuNews::Kind::kXid, xid}; }
 class GpuHealthTest : public ::testing::Test {
  protected:
   GpuHealthTest() {
-    board_.Add("gpu:0");
-    board_.SetInterrupt("gpu:0", [this] { ++interrupts_; });
-    board_.SetListener([this](const std::string& device, bool lost) {
+    health_.Add("gpu:0");
+    health_.SetInterrupt("gpu:0", [this] { ++interrupts_; });
+    health_.SetListener([this](const std::string& device, bool lost) {
       heard_.push_back(device + (lost ? " lost" : " there"));
     });
   }
 
   int interrupts_ = 0;
   std::vector<std::string> heard_;
-  GpuHealth board_;
+  GpuHealth health_;
 };
 
 TEST_F(GpuHealthTest, AnXidThatTakesTheCardIsToldOnceAndInterruptsTheWork) {
-  board_.Note("gpu:0", Xid(79));
-  board_.Note("gpu:0", Xid(95));
+  health_.Note("gpu:0", Xid(79));
+  health_.Note("gpu:0", Xid(95));
   EXPECT_EQ(heard_, (std::vector<std::string>{"gpu:0 there", "gpu:0 lost"}));
   EXPECT_EQ(interrupts_, 1);
-  EXPECT_EQ(board_.Check("gpu:0").message(),
+  EXPECT_EQ(health_.Check("gpu:0").message(),
             "the GPU is lost: Xid 79 (the GPU has fallen off the bus)");
-  EXPECT_EQ(board_.List().at(0).xids, (std::map<int64_t, int64_t>{{79, 1}, {95, 1}}));
+  EXPECT_EQ(health_.List().at(0).xids, (std::map<int64_t, int64_t>{{79, 1}, {95, 1}}));
 }
 
 TEST_F(GpuHealthTest, ACardThatIsBackCanBeUsedAndLostAgain) {
-  board_.Note("gpu:0", {GpuNews::Kind::kLost, 0, "GPU is lost"});
-  EXPECT_FALSE(board_.Check("gpu:0").ok());
-  board_.Note("gpu:0", {GpuNews::Kind::kBack});
-  EXPECT_TRUE(board_.Check("gpu:0").ok());
-  board_.Note("gpu:0", {GpuNews::Kind::kBack});
-  board_.Note("gpu:0", Xid(48));
+  health_.Note("gpu:0", {GpuNews::Kind::kLost, 0, "GPU is lost"});
+  EXPECT_FALSE(health_.Check("gpu:0").ok());
+  health_.Note("gpu:0", {GpuNews::Kind::kBack});
+  EXPECT_TRUE(health_.Check("gpu:0").ok());
+  health_.Note("gpu:0", {GpuNews::Kind::kBack});
+  health_.Note("gpu:0", Xid(48));
   EXPECT_EQ(heard_,
             (std::vector<std::string>{"gpu:0 there", "gpu:0 lost", "gpu:0 there", "gpu:0 lost"}));
 }
 
 TEST_F(GpuHealthTest, AnApplicationsXidMakesTheWorkerStaleOnce) {
-  EXPECT_FALSE(board_.TakeStale("gpu:0"));
-  board_.Note("gpu:0", Xid(31));
-  EXPECT_TRUE(board_.Check("gpu:0").ok());
-  EXPECT_TRUE(board_.TakeStale("gpu:0"));
-  EXPECT_FALSE(board_.TakeStale("gpu:0"));
+  EXPECT_FALSE(health_.TakeStale("gpu:0"));
+  health_.Note("gpu:0", Xid(31));
+  EXPECT_TRUE(health_.Check("gpu:0").ok());
+  EXPECT_TRUE(health_.TakeStale("gpu:0"));
+  EXPECT_FALSE(health_.TakeStale("gpu:0"));
   EXPECT_EQ(interrupts_, 0);
 }
 
 TEST_F(GpuHealthTest, ANoticeChangesNothing) {
-  board_.Note("gpu:0", Xid(63));
-  EXPECT_TRUE(board_.Check("gpu:0").ok());
-  EXPECT_FALSE(board_.TakeStale("gpu:0"));
+  health_.Note("gpu:0", Xid(63));
+  EXPECT_TRUE(health_.Check("gpu:0").ok());
+  EXPECT_FALSE(health_.TakeStale("gpu:0"));
 }
 
 TEST_F(GpuHealthTest, WhatIsNotOnItIsNeverLost) {
-  board_.Note("gpu:7", Xid(79));
-  EXPECT_TRUE(board_.Check("gpu:7").ok());
-  EXPECT_EQ(board_.List().size(), 1U);
+  health_.Note("gpu:7", Xid(79));
+  EXPECT_TRUE(health_.Check("gpu:7").ok());
+  EXPECT_EQ(health_.List().size(), 1U);
 }
 
 TEST(XidTest, TheCataloguesActionsDecide) {

@@ -129,7 +129,7 @@ TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
   tuning.set_rounds(93);
   EXPECT_EQ(absl::StrJoin(ExplainRace(tuning), "\n"),
             "race: 93 rounds, until every finalist is known to be slower than the fastest, or as "
-            "fast\ncard: not known (NVML could not be asked)");
+            "fast\nGPU: not known (NVML could not be asked)");
   tuning.set_rounds(1);
   EXPECT_EQ(ExplainRace(tuning)[0].find("race: 1 round, until"), 0U);
   tuning.mutable_conditions()->set_known(true);

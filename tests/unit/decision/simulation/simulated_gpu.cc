@@ -25,8 +25,8 @@ double DeviceTimeOfReadingUs(double bytes) { return bytes / (kReadGbytes * 1e3);
 
 double DeviceTimeOfSampleUs(double gpu_us, double input_bytes) {
   const worker::timing::SamplePlan plan = worker::timing::PlanSample({gpu_us, kLaunchHostUs});
-  const double flush_us =
-      DeviceTimeOfReadingUs(static_cast<double>(worker::timing::FlushBytes(kL2Bytes)) + input_bytes);
+  const double flush_us = DeviceTimeOfReadingUs(
+      static_cast<double>(worker::timing::FlushBytes(kL2Bytes)) + input_bytes);
   // The blocking kernel keeps the GPU until all is queued.
   return kAroundSampleUs + plan.runs * (kLaunchHostUs + kQueueingHostUs + flush_us + gpu_us);
 }

@@ -1,7 +1,7 @@
 // What is promised of the decisions, over thousands of tunings whose truth is
 // known. CONVTUNE_SIMULATED_TUNINGS says how many for each GPU, and with
 // CONVTUNE_SIMULATION_TABLE the table goes to that file, with
-// CONVTUNE_CARD_TIME_TABLE the estimate for ResNet-50.
+// CONVTUNE_GPU_TIME_TABLE the estimate for ResNet-50.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -148,7 +148,7 @@ TEST(DeviceTimeEstimate, ResNet50ForwardAtBatch32TakesLessThan90Seconds) {
   }
   table += absl::StrFormat("| all %d | | | | | | %.1f s |\n", layers.size(), all_ms / 1e3);
   EXPECT_LT(all_ms, 90e3);
-  if (const char* path = std::getenv("CONVTUNE_CARD_TIME_TABLE"); path != nullptr) {
+  if (const char* path = std::getenv("CONVTUNE_GPU_TIME_TABLE"); path != nullptr) {
     std::ofstream(path, std::ios::app) << table;
   }
 }
@@ -161,7 +161,7 @@ std::string TestName(const ::testing::TestParamInfo<NoiseModel>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cards, Simulation, ::testing::ValuesIn(NoiseModels()), TestName);
+INSTANTIATE_TEST_SUITE_P(GPUs, Simulation, ::testing::ValuesIn(NoiseModels()), TestName);
 
 }  // namespace
 }  // namespace convtune::decision

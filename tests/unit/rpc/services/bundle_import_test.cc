@@ -171,7 +171,8 @@ TEST_F(BundleImportTest, RanksAnewWhateverOrderTheBundleHas) {
 TEST_F(BundleImportTest, ARefusedRowIsEnoughToTakeNothing) {
   v1::BundleTuning lie = db::SampleRow(2);
   lie.mutable_candidates(0)->set_median_us(-1);
-  const std::string bytes = db::BundleOfRows({db::SampleRow(1), lie}, db::SampleBundleEnvironment());
+  const std::string bytes =
+      db::BundleOfRows({db::SampleRow(1), lie}, db::SampleBundleEnvironment());
   const auto response = Import(bytes);
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_FALSE(response->committed());

@@ -13,7 +13,7 @@
 
 #include "absl/time/clock.h"
 
-namespace convtune::worker {
+namespace convtune {
 namespace {
 
 class FramingTest : public testing::Test {
@@ -148,4 +148,4 @@ TEST(FramingPipeTest, WorksOnAPipe) {
 }
 
 }  // namespace
-}  // namespace convtune::worker
+}  // namespace convtune

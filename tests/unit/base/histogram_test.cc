@@ -6,7 +6,7 @@
 #include <array>
 #include <thread>
 
-namespace convtune::metrics {
+namespace convtune {
 namespace {
 
 using ::testing::ElementsAre;
@@ -36,4 +36,4 @@ TEST(Histogram, LosesNothingUnderThreads) {
 }
 
 }  // namespace
-}  // namespace convtune::metrics
+}  // namespace convtune

@@ -1,5 +1,6 @@
-// What waits for the fleet on a node, and where the node stands there: an
-// interface, so that engines can be exchanged and failures injected.
+// An OutboxStore keeps the tunings that wait for the fleet on a node, and the node's
+// place in the fleet's releases. An interface, so that engines can be exchanged and
+// failures injected.
 #pragma once
 
 #include <cstddef>

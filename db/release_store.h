@@ -1,5 +1,5 @@
-// What the daemon keeps of releases and of wanted problems: an interface, so
-// that engines can be exchanged and failures injected.
+// A ReleaseStore keeps releases and missed problems. An interface, so that engines
+// can be exchanged and failures injected.
 #pragma once
 
 #include <cstdint>

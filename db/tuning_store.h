@@ -1,5 +1,5 @@
-// What the daemon keeps: an interface, so that engines can be exchanged and
-// failures injected.
+// A TuningStore keeps tunings, pins and quarantines. An interface, so that engines
+// can be exchanged and failures injected.
 #pragma once
 
 #include <cstdint>

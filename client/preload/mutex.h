@@ -1,4 +1,4 @@
-// Locks that a fork finds free.
+// A Mutex that a forked child finds free.
 #pragma once
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-// The distinct problems that this process asked about.
+// Keeps the distinct problems that this process asked about.
 #pragma once
 
 #include <stdint.h>

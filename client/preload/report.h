@@ -1,4 +1,4 @@
-// Datagrams to the daemon: never blocking, dropped when nobody listens.
+// Sends datagrams to the daemon: never blocking, dropped when nobody listens.
 #pragma once
 
 #include <stdint.h>

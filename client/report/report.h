@@ -1,5 +1,5 @@
-// The numbers of a report. Pure functions of rows; README.md says how each is
-// made.
+// A Report holds all numbers of a report, computed from rows by pure functions;
+// README.md says how each is made.
 #pragma once
 
 #include <cstdint>

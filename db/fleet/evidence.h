@@ -1,5 +1,5 @@
-// What nodes measured, in the fleet's database: delivery, and what all nodes say
-// together. db/fleet/migrations/README.md describes the tables.
+// FleetEvidence delivers nodes' measurements to the fleet's database and pools them.
+// db/fleet/migrations/README.md describes the tables.
 #pragma once
 
 #include <cstdint>

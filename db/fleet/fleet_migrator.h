@@ -1,4 +1,4 @@
-// Brings the fleet's database to the schema that this program knows. Forward
+// MigrateFleet brings the fleet's database to the schema of this program. Forward
 // only.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Numbers as a column of type `real` can hold them.
+// AsFloat rounds numbers to those that a column of type `real` can hold.
 #pragma once
 
 #include <algorithm>

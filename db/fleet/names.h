@@ -1,4 +1,5 @@
-// Numbers of environments, problems and candidates in the fleet's database.
+// FleetNames gives environments, problems and candidates their numbers in the
+// fleet's database.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the fleet keeps of one node, key by key. Deliveries come through
-// db/fleet/evidence.h; this is how they are looked at and taken away.
+// Functions that read and delete one node's deliveries, key by key. Deliveries are
+// written by db/fleet/evidence.h.
 #pragma once
 
 #include <cstdint>

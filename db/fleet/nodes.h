@@ -1,4 +1,4 @@
-// The fleet's nodes: who is there, and how they are.
+// Functions that register the fleet's nodes and write their heartbeats.
 #pragma once
 
 #include <cstdint>

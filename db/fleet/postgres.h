@@ -1,4 +1,4 @@
-// One connection to PostgreSQL: what the fleet's tables are reached through.
+// A Postgres is one connection to the fleet's PostgreSQL database.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Tunings that the fleet's idle nodes share.
+// The fleet's queue shares tunings among idle nodes.
 #pragma once
 
 #include <cstdint>

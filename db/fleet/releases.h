@@ -1,6 +1,6 @@
-// What the fleet serves: numbered releases of pooled tunings, and pins. The
-// tables are in db/fleet/migrations/README.md; what a release means, in
-// server/fleet/README.md.
+// Functions that make and read the fleet's releases: numbered sets of pooled tunings,
+// and pins. The tables are in db/fleet/migrations/README.md; server/fleet/README.md
+// says what a release means.
 #pragma once
 
 #include <cstdint>

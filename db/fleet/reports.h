@@ -1,5 +1,5 @@
-// What reports read of the fleet's database. db/fleet/migrations/README.md
-// describes the tables.
+// Functions that read rows of the fleet's database for reports.
+// db/fleet/migrations/README.md describes the tables.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Thinning: what the fleet's database need not keep for ever.
+// ThinFleet deletes rows that the fleet's database need not keep for ever.
 #pragma once
 
 #include <cstdint>

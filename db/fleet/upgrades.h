@@ -1,4 +1,4 @@
-// What has to be verified after an upgrade, found without being asked.
+// Finds the tunings that have to be verified after an upgrade.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Environments in a bundle, with where the measurements were taken.
+// Conversions of a bundle's environments, each with the place of its measurements.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A bundle as JSON lines, for people and for diff. It is not read back.
+// WriteBundleJson writes a bundle as JSON lines, for people and for diff.
 #pragma once
 
 #include <functional>

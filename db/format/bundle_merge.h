@@ -1,4 +1,4 @@
-// Several bundles into one.
+// MergeBundles makes one bundle of several.
 #pragma once
 
 #include <functional>

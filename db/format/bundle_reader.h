@@ -1,4 +1,4 @@
-// Reads a bundle, which may be damaged or hostile.
+// A BundleReader reads a bundle, which may be damaged or hostile.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// SHA-256 and Ed25519, by OpenSSL. Keys are PEM files as `openssl genpkey
+// Sha256 and Ed25519 signatures, by OpenSSL. Keys are PEM files as `openssl genpkey
 // -algorithm ed25519` and `openssl pkey -pubout` write them.
 #pragma once
 

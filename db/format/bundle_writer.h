@@ -1,4 +1,4 @@
-// Writes a bundle, record by record.
+// A BundleWriter writes a bundle, record by record.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Between the model's values and the binary keys.
+// Conversions between the model's values and the binary keys.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -1,4 +1,4 @@
-// Builds and writes snapshots (snapshot.h).
+// A SnapshotWriter builds and writes snapshots (snapshot.h).
 #pragma once
 
 #include <array>

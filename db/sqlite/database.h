@@ -1,4 +1,4 @@
-// One connection to an SQLite file: the owner of every PRAGMA.
+// A Database is one connection to an SQLite file, and the owner of every PRAGMA.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Opening the daemon's database file: whose it is, whether it is sound, which
-// schema it has.
+// OpenDatabaseFile opens the daemon's database: it checks whose the file is, whether
+// it is sound, and which schema it has.
 #pragma once
 
 #include <functional>

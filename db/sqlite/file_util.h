@@ -1,4 +1,4 @@
-// The few file operations that the store needs beside SQLite.
+// File operations that the store needs beside SQLite.
 #pragma once
 
 #include <cstdint>

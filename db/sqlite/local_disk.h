@@ -1,5 +1,5 @@
-// SQLite's write-ahead log needs working locks and shared memory, which
-// network file systems do not give: a database there gets damaged.
+// CheckLocalDisk refuses network file systems. SQLite's write-ahead log needs working
+// locks and shared memory, which they do not give: a database there gets damaged.
 #pragma once
 
 #include <cstdint>

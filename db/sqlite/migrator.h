@@ -1,4 +1,4 @@
-// Brings a database file to the schema that this program knows. Forward only.
+// Migrate brings a database file to the schema of this program. Forward only.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Care of a database file: check, copy, thin. What is kept how long is in
-// README.md.
+// Functions that check, copy and thin a database. README.md says how long each kind
+// of row is kept.
 #pragma once
 
 #include <cstdint>

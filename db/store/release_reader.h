@@ -1,4 +1,4 @@
-// Reading releases, choices and wanted problems, each function in one read
+// Functions that read releases, choices and missed problems, each in one read
 // transaction.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Rows of the tables of releases, choices and wanted problems, to values and
-// back; as tables.h.
+// Rows of the tables of releases, choices and missed problems, and their values; see
+// tables.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Writing releases, choices and wanted problems. Every function runs inside a
+// Functions that write releases, choices and missed problems, each inside a
 // transaction of the caller, who rolls it back on any error.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The daemon's store: one SQLite file on a local disk.
+// A SqliteTuningStore is the daemon's store: one SQLite file on a local disk.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Reading the store's tables through one connection, each call in one read
-// transaction.
+// Functions that read tunings, pins and quarantines, each in one read transaction.
 #pragma once
 
 #include <functional>

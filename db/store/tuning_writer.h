@@ -1,5 +1,5 @@
-// Writing the store's tables. Every function runs inside a transaction of the
-// caller, who rolls it back on any error.
+// A TuningWriter and functions that write tunings, pins and quarantines, each inside
+// a transaction of the caller, who rolls it back on any error.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Time as a dependency, so that tests own it.
+// A Clock tells the time; tests have one of their own.
 #pragma once
 
 #include "absl/time/clock.h"

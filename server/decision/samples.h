@@ -1,6 +1,5 @@
-// RunSamples and Series are what the decisions are made from. Plain values: every
-// function of this folder
-// is pure and can be called from any thread.
+// RunSamples and Series are the input of all decisions. Plain values: every function
+// of this folder is pure and can be called from any thread.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,5 @@
 // ReadReport reads what a program reports. Pure functions of bytes from outside:
-// anything
-// may have sent them.
+// anything may have sent them.
 #pragma once
 
 #include <cstddef>

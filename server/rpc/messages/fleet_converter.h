@@ -1,5 +1,4 @@
-// As proto_converter.h and request_validator.h, of what goes between a node and
-// the fleet. Pure functions.
+// Reads and checks requests of FleetService, and fills its replies. Pure functions.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// As proto_converter.h, of releases and what belongs to them. Pure functions.
+// Reads and checks requests of ReleaseService, and fills its replies. Pure functions.
 #pragma once
 
 #include "convtune/v1/release_service.pb.h"

@@ -1,4 +1,4 @@
-// Which problems the legacy API takes, and the known notes of its algorithms.
+// LegacyObstacle says why the legacy API cannot take a problem.
 #pragma once
 
 #include <string>

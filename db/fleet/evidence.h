@@ -1,4 +1,4 @@
-// FleetEvidence delivers nodes' measurements to the fleet's database and pools them.
+// Functions that deliver nodes' measurements to the fleet's database and pool them.
 // db/fleet/migrations/README.md describes the tables.
 #pragma once
 

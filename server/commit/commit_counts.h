@@ -10,13 +10,13 @@
 
 namespace convtune::commit {
 
-// What became of tunings that were imported.
+// Outcomes of an import, by tuning.
 struct ImportCounts {
   int64_t taken = 0;
   int64_t kept = 0;  // what was there is as good or better
 };
 
-// What became of tunings that the fleet gave.
+// Outcomes of tunings from the fleet.
 struct FleetCounts {
   int64_t taken = 0;
   int64_t unchanged = 0;            // what was there is the same

@@ -12,7 +12,7 @@
 
 namespace convtune::decision {
 
-// What a worker saw of a candidate's output; see convtune.worker.v1.Checked.
+// A worker's observations of a candidate's output; see convtune.worker.v1.Checked.
 struct OutputReport {
   std::optional<double> error;
   double magnitude = 0;
@@ -46,7 +46,7 @@ struct Vote {
   std::optional<QuarantineReason> fault;
 };
 
-// Who is right: the candidates that have a fault, or who says that they have it.
+// Which side is at fault: the candidates, or the check that reports them.
 // Engines vote, not their configs, one of which may have most of them; a legacy
 // algorithm is an engine. A fault is doubted of everybody if more than a quarter
 // of the engines have it; of an API, if all of its engines have it; and of an

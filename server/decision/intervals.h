@@ -33,7 +33,7 @@ std::vector<double> RoundRatios(const Series& a, const Series& b);
 // others.
 std::vector<double> RoundRatiosInCycles(const Series& a, const Series& b);
 
-// What is known of a's time over b's.
+// The interval of a's time over b's.
 struct RatioEstimate {
   int rounds = 0;  // that could be compared
   double median = 0;

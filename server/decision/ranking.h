@@ -34,7 +34,7 @@ const Candidate* PickWinner(const std::vector<const Candidate*>& eligible, const
 // as in PickWinner, then finalised ones by heuristic rank, then the rest.
 void RankCandidates(std::vector<Candidate>* candidates);
 
-// What happened while a tuning was made, beyond its candidates' outcomes.
+// Circumstances of a tuning beyond its candidates' outcomes.
 struct TuningCircumstances {
   bool first_configs_only = false;  // a heuristic look-up that stopped early
   bool one_api = false;             // candidates of one API were timed, by request

@@ -152,7 +152,7 @@ void DeviceRunner::Loop() {
     Late late;
     const absl::Time start = absl::Now();
     jobs::WorkResult result = Execute(item, &late);
-    // What was cut off is nobody's wish but the GPU's.
+    // Work cancelled because its GPU was lost ends with the GPU's reason.
     if (const absl::Status health = CheckHealth();
         absl::IsCancelled(result.status) && !health.ok()) {
       SetAvailable(false);

@@ -65,7 +65,7 @@ class DeviceRunner {
   void Join();
 
  private:
-  // What an item leaves behind when it is answered.
+  // The rest of an item once it is answered.
   struct Late {
     std::map<int, CandidateId> candidates;  // that the worker listed, by its index
     std::vector<CandidateId> suspects;      // that there was no time to try alone

@@ -21,7 +21,7 @@
 
 namespace convtune::jobs {
 
-// Who waits for an item. The functions are called without locks held, from a
+// A Subscriber waits for an item. The functions are called without locks held, from a
 // device's thread or the one that cancels; `done` at most once, and perhaps
 // while Unsubscribe returns.
 struct Subscriber {
@@ -45,7 +45,7 @@ struct WorkItem {
 // for no more than a queued or running item will give joins that item.
 class TuningQueue {
  public:
-  // What may wait at once, so that no number of callers takes the memory away.
+  // Limits of what may wait at once, so that memory is bounded whatever the number of callers.
   static constexpr size_t kMaxItems = 50'000;
   static constexpr size_t kMaxSubscribers = 400'000;
 

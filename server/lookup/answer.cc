@@ -109,7 +109,7 @@ class Timing {
 
   const std::vector<Candidate>& candidates() const { return *candidates_; }
   bool CanWin(size_t place) const { return timed_.empty() || timed_[place]; }
-  // What the caller must know of the times; empty if nothing.
+  // A remark on the times for the caller; empty if there is none.
   const std::string& note() const { return note_; }
 
  private:
@@ -145,7 +145,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   Candidates eligible;
   Candidates slower;
   const Candidate* pinned = nullptr;
-  // What cuDNN's legacy heuristic lists first of what the caller allows.
+  // The first of the legacy heuristic's list that the caller allows.
   const Candidate* legacy_stock = nullptr;
   int ran_count = 0;
   Answer answer;

@@ -30,7 +30,7 @@ struct PrunedGroup {
   Candidate Example() const;
 };
 
-// What all tunings of an environment share.
+// Values that all tunings of an environment share.
 struct KeptEnvironment {
   std::string text;
   std::string name;  // short; empty if the text cannot be read
@@ -49,7 +49,7 @@ struct KeptKey {
   std::shared_ptr<const KeptEnvironment> environment;
 };
 
-// What look-ups need of a tuning: candidates as far as they are kept, without
+// The part of a tuning that look-ups need: candidates as far as they are kept, without
 // samples. Provenance and conditions are in the store alone.
 struct KeptTuning {
   // Without candidates.

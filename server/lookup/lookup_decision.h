@@ -28,10 +28,10 @@ bool IsEnough(Evidence evidence, bool pinned, bool first_configs_only, const Loo
 
 struct LookupDecision {
   std::variant<Answer, Miss> outcome;
-  // What on_miss asks a worker for; nullopt for an answer, and where no work
+  // The work that on_miss asks for; nullopt for an answer, and where no work
   // would help.
   std::optional<jobs::WorkKind> work;
-  // What tuning took that an answer does without.
+  // Time that the tuning behind an answer took.
   absl::Duration saved = absl::ZeroDuration();
 };
 

@@ -29,7 +29,7 @@ struct LookupRequest {
   bool include_hints = false;
 };
 
-// What an answer was made of. The same answer is given again for as long as
+// The source of an answer. The same answer is given again for as long as
 // Tuner::StillHolds says so.
 struct AnswerSource {
   TuningDigest digest;      // of the key

@@ -50,7 +50,7 @@ class Lookups {
   int64_t hits() const { return hits_.load(); }
   // Of look-ups as they came in, by MissReason.
   std::array<int64_t, kMissReasons> misses() const;
-  // What tuning the problems that were hit had taken.
+  // Time that tuning the problems that were hit had taken.
   absl::Duration saved() const { return absl::Nanoseconds(saved_ns_.load()); }
   int64_t waiting() const;
 

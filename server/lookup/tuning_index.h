@@ -27,7 +27,7 @@
 
 namespace convtune::lookup {
 
-// What the index has under a key; either may be nullptr.
+// The tuning and the pin of a key; either may be nullptr.
 struct IndexHit {
   std::shared_ptr<const IndexedTuning> tuning;
   std::shared_ptr<const Pin> pin;
@@ -65,7 +65,7 @@ class TuningIndex {
 
   // Replaces the key's tuning. `tuning` holds all its candidates.
   void Publish(const Tuning& tuning, bool persisted) { Publish(Prepare(tuning, persisted)); }
-  // What Publish would put in, for where that is decided later.
+  // The entry that Publish would put in, for callers that decide later.
   std::shared_ptr<const IndexedTuning> Prepare(const Tuning& tuning, bool persisted) const;
   void Publish(std::shared_ptr<const IndexedTuning> prepared) { Put(std::move(prepared), true); }
   // The same for one that is not written, and served instead of `outdated`.
@@ -137,7 +137,7 @@ class TuningIndex {
   // the entry if it is empty afterwards.
   void Change(const TuningKey& key, const std::function<void(Entry*)>& change);
   void Put(std::shared_ptr<const IndexedTuning> prepared, bool replace);
-  // What is there, without the store.
+  // The entries in memory, without the store.
   IndexHit FindLoaded(const TuningKey& key) const;
   // The alignments below `bytes` that a tuning may have, the strictest first.
   std::vector<int> LooserThan(int bytes) const;

@@ -40,7 +40,7 @@ class MissedProblems {
   // Most wanted first; among equals the last seen first.
   std::vector<WantedProblem> MostWanted(const std::string& environment_text = "") const;
 
-  // What changed since the last call, for the store.
+  // Changes since the last call, for the store.
   struct Changes {
     std::vector<WantedProblem> put;
     std::vector<TuningKey> drop;

@@ -8,7 +8,7 @@
 
 namespace convtune::release {
 
-// What unmodified programs are served, and how.
+// PublishOptions say what unmodified programs are served, and how.
 struct PublishOptions {
   std::string folder;                    // of the snapshot and the socket; made if need be
   Evidence floor = Evidence::kObserved;  // less is not served

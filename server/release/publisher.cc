@@ -109,7 +109,7 @@ void Publisher::NoteChange(const TuningKey& key, bool override) {
 bool Publisher::Prepare() {
   absl::Status status = options_.await_index(absl::InfiniteDuration());
   if (status.ok()) status = releases_.ReadChoices();
-  // What programs missed before the choices were known. Releases are asked
+  // Problems that programs missed before the choices were known. Releases are asked
   // without the lock: they call what tells of changes.
   std::vector<WantedProblem> missed;
   {
@@ -206,7 +206,7 @@ void Publisher::Pass() {
   absl::Status status = Reconcile(&work);
   SettleMissed(work.keys);
   NoteTuned(work);
-  // What is served already is published even where nothing new can be decided.
+  // Served choices are published even where nothing new can be decided.
   if (work.publish) status.Update(Publish());
   KeepMissed();
   MutexLock lock(mutex_);

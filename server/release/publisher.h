@@ -85,7 +85,7 @@ class Publisher : public ReleaseManager {
   using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
   static KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
 
-  // What a pass has to do.
+  // The work of one pass.
   struct Work {
     std::vector<TuningKey> keys;
     std::vector<std::pair<TuningKey, absl::Status>> tuned;

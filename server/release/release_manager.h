@@ -14,7 +14,7 @@
 
 namespace convtune::release {
 
-// What came in from programs since the start.
+// Counts of reports from programs since the start.
 struct DatagramCounts {
   int64_t received = 0;
   int64_t malformed = 0;  // of them: ignored, since nothing sound could be read

@@ -22,7 +22,7 @@ absl::Time ToMicros(absl::Time time) { return absl::FromUnixMicros(absl::ToUnixM
 Portfolio Releases::Proposed(const TuningKey& key, bool* has_tuning) const {
   const lookup::IndexHit hit = options_.index->Find(key);
   *has_tuning = hit.tuning != nullptr;
-  // What stands in for a measurement is not served: it would be in the way of
+  // Do not publish provisional tunings: it would be in the way of
   // the next one, which needs no promotion.
   if (hit.tuning != nullptr && hit.tuning->tuning.evidence >= options_.floor && !IsOutdated(key)) {
     return ChoosePortfolio(*hit.tuning);
@@ -255,7 +255,7 @@ absl::StatusOr<Release> Releases::RollBack(const ReleaseDecision& decision, int6
   if (release.state == ReleaseState::kWithdrawn) {
     RETURN_IF_ERROR(options_.store->PutReleaseWithoutPortfolios(release));
   } else {
-    // What the old release had, where something else is served now.
+    // Choices of the old release, where something else is served now.
     std::vector<Portfolio> restored;
     RETURN_IF_ERROR(ReadPortfolios(release.restores, "", [&](Portfolio p) REQUIRES(mutex_) {
       if (p.choices.empty()) return;
@@ -267,7 +267,7 @@ absl::StatusOr<Release> Releases::RollBack(const ReleaseDecision& decision, int6
   }
   history_.Put(release);
   RETURN_IF_ERROR(ReadServed());
-  // What was served until now may be the better one: it waits again.
+  // The choice served until now may be the better one: it waits again.
   ForEachIndexed([this](const TuningKey& key) REQUIRES(mutex_) {
     bool has_tuning = false;
     const Portfolio proposed = Proposed(key, &has_tuning);

@@ -85,7 +85,7 @@ class Releases {
   absl::StatusOr<ReleaseDiff> Diff(int64_t from, int64_t to, const std::string& environment_text,
                                    size_t limit) const;
 
-  // What is served, for one publication.
+  // The served choices, for one publication.
   struct Served {
     int64_t release = 0;  // 0: nothing yet
     int64_t canary_release = 0;
@@ -100,7 +100,7 @@ class Releases {
  private:
   using Fingerprints = absl::flat_hash_map<TuningDigest, uint64_t>;
 
-  // What is best known of a problem; no choices if that is too little.
+  // The portfolio of the best tuning of a problem; no choices if its evidence is too low.
   Portfolio Proposed(const TuningKey& key, bool* has_tuning) const;
   bool IsOutdated(const TuningKey& key) const;
   // None of its results could be judged: nothing of it is ever served.
@@ -110,7 +110,7 @@ class Releases {
   void ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const;
   absl::StatusOr<bool> ReconcileLocked(const std::vector<TuningKey>& keys, bool may_take_away)
       REQUIRES(mutex_);
-  // What waits; with `fleet_only`, of the fleet's tunings alone.
+  // Changes that wait; with `fleet_only`, of the fleet's tunings alone.
   std::vector<Portfolio> Waiting(bool fleet_only) const REQUIRES(mutex_);
   absl::StatusOr<Release> PromoteLocked(const ReleaseDecision& decision, int canary_permille,
                                         const std::vector<Portfolio>& changes) REQUIRES(mutex_);

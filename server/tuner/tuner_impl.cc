@@ -105,7 +105,7 @@ absl::Status TunerImpl::ReadStoredEnvironments() {
     return found != current_.end() && found->second.text == environment.ToText();
   });
   MutexLock lock(stored_mutex_);
-  // What a program reported is known before its row is written.
+  // A report of a program counts before its row is written.
   for (Environment& environment : stored_) {
     const auto same = [&environment](const Environment& e) {
       return e.ToText() == environment.ToText();
@@ -342,7 +342,7 @@ void TunerImpl::Drain(absl::Time deadline) {
   drained_ = true;
   for (auto& [name, current] : current_) current.queue->Shut(absl::CancelledError(kDraining));
   for (auto& [name, current] : current_) current.queue->WaitIdle(deadline);
-  // Whatever a device does now nobody waits for, or has no more time.
+  // Work that devices still do has no more callers, or no more time.
   for (const auto& device : devices_) device->Cancel();
   for (const auto& device : devices_) device->Join();
   jobs_.Stop();

@@ -43,7 +43,7 @@ class CheckRunner {
   // Those whose results are wrong; without key, time and version.
   const std::vector<QuarantineEntry>& wrong() const { return wrong_; }
   const decision::Doubt& doubt() const { return doubt_; }
-  // What the runs took, by index; only better than nothing.
+  // Times of the runs, by index; only better than nothing.
   const std::map<int, worker::v1::Sample>& warm_runs() const { return warm_runs_; }
 
  private:

@@ -22,7 +22,7 @@ struct Way {
   CacheState cache_state;
 };
 
-// What is asked for most comes first: the time may not be enough for all.
+// The most asked-for timings come first: the time may not be enough for all.
 constexpr Way kDefaultWays[] = {{LaunchMode::kGraphCapture, CacheState::kInputHot},
                                 {LaunchMode::kEager, CacheState::kCold}};
 constexpr Way kWaysOnRequest[] = {{LaunchMode::kEager, CacheState::kHot},

@@ -13,7 +13,7 @@
 
 namespace convtune::tuning {
 
-// Who is timed, and in which ways.
+// The candidates to time, and in which ways.
 struct SecondaryTimingsPlan {
   std::vector<int> finalists;  // of a race of eager launches with `raced` caches
   CacheState raced = CacheState::kInputHot;

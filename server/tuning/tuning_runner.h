@@ -39,7 +39,7 @@ struct RunnerInput {
   std::function<void(const jobs::WorkProgress&)> progress;
 };
 
-// What a run came to. `candidates` are those that were listed, by the worker's
+// The result of a run. `candidates` are those that were listed, by the worker's
 // index, also when the worker was lost.
 struct RunnerOutput {
   absl::StatusOr<Tuning> tuning = absl::UnknownError("did not run");

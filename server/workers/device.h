@@ -35,7 +35,7 @@ struct DeviceStatus {
   SelfCheck self_check = {};
 };
 
-// What a device was asked for and is done with.
+// Counts of work that a device was asked for and has done.
 struct WorkStats {
   std::string device;
   std::string outcome;         // "succeeded", "failed" or "cancelled"

@@ -249,7 +249,7 @@ absl::Status WorkerClient::FinishPending(absl::Time until) {
   const absl::Time hang = *std::exchange(pending_, std::nullopt);
   const absl::StatusOr<worker::v1::Outcome> outcome =
       Await(hang, until, [](const worker::v1::Reply&) { return true; });
-  // What the request came to is nobody's concern any more.
+  // Nobody waits for the request's outcome any more.
   return absl::IsFailedPrecondition(outcome.status()) ? absl::OkStatus() : outcome.status();
 }
 

@@ -143,7 +143,7 @@ std::optional<WorkerExit> WorkerProcess::Poll() {
       info.si_pid != pid_) {
     return std::nullopt;
   }
-  // Whatever it started goes too, while its number still names its group.
+  // Its children end too, while its number still names its process group.
   kill(-pid_, SIGKILL);
   int status = 0;
   if (waitpid(pid_, &status, 0) == pid_) exit_ = Describe(status, killed_by_us_);

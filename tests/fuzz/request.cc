@@ -16,7 +16,7 @@ void Check(const std::string& bytes) {
     return;
   }
   std::vector<convtune::Violation> violations;
-  const bool valid = convtune::Validate(request, &violations).has_value();
+  const bool valid = convtune::rpc::messages::Validate(request, &violations).has_value();
   convtune::fuzz::Require(valid == violations.empty());
 }
 

@@ -12,7 +12,7 @@
 
 namespace convtune::db::store {
 
-// See ReleaseStore. INVALID_ARGUMENT, naming the field, if a number is none.
+// See ReleaseStore. INVALID_ARGUMENT, naming the field, if a number is NaN or infinite.
 absl::Status StoreRelease(sqlite::Database& database, const Release& release,
                           const std::vector<Portfolio>& portfolios);
 absl::Status ErasePortfoliosOf(sqlite::Database& database, int64_t release);

@@ -23,8 +23,8 @@ enum class ClockReason : uint32_t {
   kDisplayClocks = 0x100
 };
 
-// Reasons that make a measurement one of a throttled GPU. A power cap is none
-// of them: a GPU that is busy with tensor cores is always at its cap.
+// Clock reasons that mark a measurement as throttled. A power cap does not: a GPU
+// that is busy with tensor cores is always at its cap.
 inline constexpr uint32_t kThrottleReasons =
     static_cast<uint32_t>(ClockReason::kHardwareSlowdown) |
     static_cast<uint32_t>(ClockReason::kThermalSlowdown) |

@@ -110,26 +110,12 @@ std::string AnswerCsv(const BatchAnswers& answers) {
   for (const AnswerRow& row : answers.rows) {
     const v1::BatchGetResult& result = row.result;
     if (!result.has_answer()) {
-      out += CsvLine({row.source,
-                      result.problem_text(),
-                      "miss",
-                      "",
-                      "",
-                      "",
-                      "",
-                      "",
-                      "",
-                      "",
-                      "",
-                      "",
-                      "",
-                      "",
-                      "",
-                      "",
-                      answers.environment.name(),
-                      result.tuning_id(),
-                      MissNote(result.miss()),
-                      result.miss().job()});
+      // The columns from winner to persisted are an answer's.
+      std::vector<std::string> fields = {row.source, result.problem_text(), "miss"};
+      fields.resize(16);
+      fields.insert(fields.end(), {answers.environment.name(), result.tuning_id(),
+                                   MissNote(result.miss()), result.miss().job()});
+      out += CsvLine(fields);
       continue;
     }
     const v1::Answer& answer = result.answer();

@@ -27,7 +27,8 @@ TEST(KernelsTest, TextIsForEveryCardThatCudnnKnows) {
 TEST(KernelsTest, Assemble) {
   const std::string ptxas = CONVTUNE_PTXAS;
   if (ptxas.empty()) {
-    GTEST_SKIP() << "no ptxas on this machine";
+    GTEST_SKIP()
+        << "ptxas is missing: it comes with the CUDA toolkit's nvcc, which nothing else here needs";
   }
   const std::string source = testing::TempDir() + "convtune_kernels.ptx";
   std::ofstream(source) << kKernelsPtx;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "db/format/bundle_codec.h"
-#include "db/format/bundle_merge.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_merge.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 

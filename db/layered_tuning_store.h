@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "db/format/bundle_reader.h"
+#include "db/bundle/bundle_reader.h"
 #include "db/tuning_store.h"
 #include "proto/base/mutex.h"
 

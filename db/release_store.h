@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/model/release.h"
+#include "proto/model/release/release.h"
 
 namespace convtune::db {
 

@@ -3,7 +3,7 @@
 
 #include "client/cpp/include/convtune/resolver.h"
 #include "convtune/v1/tuning_service.pb.h"
-#include "proto/model/constraints.h"
+#include "proto/model/tuning/constraints.h"
 
 namespace convtune::client {
 

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cpp/resolver_convert.h"
-#include "db/format/key_convert.h"
+#include "db/snapshot/key_convert.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/constraints.h"
+#include "proto/model/tuning/constraints.h"
 
 namespace convtune::client {
 namespace {
@@ -30,12 +30,13 @@ absl::StatusOr<std::vector<uint64_t>> ReadWords(const std::string& path, size_t*
   return words;
 }
 
-Candidate ToCandidate(const format::SnapshotView& view, const format::SnapshotCandidate& stored) {
+Candidate ToCandidate(const snapshot::SnapshotView& view,
+                      const snapshot::SnapshotCandidate& stored) {
   Candidate candidate;
-  if (stored.api == format::kApiGraph) {
+  if (stored.api == snapshot::kApiGraph) {
     EngineConfig config;
     config.engine_index = stored.number;
-    const format::SnapshotKnob* knobs = view.knobs(stored);
+    const snapshot::SnapshotKnob* knobs = view.knobs(stored);
     for (int i = 0; i < stored.knob_count; ++i) {
       config.knobs.emplace_back(knobs[i].type, knobs[i].value);
     }
@@ -45,7 +46,7 @@ Candidate ToCandidate(const format::SnapshotView& view, const format::SnapshotCa
   }
   candidate.numerical_notes = stored.numerical_notes;
   candidate.behavior_notes = stored.behavior_notes;
-  candidate.deterministic = (stored.flags & format::kDeterministic) != 0;
+  candidate.deterministic = (stored.flags & snapshot::kDeterministic) != 0;
   candidate.workspace_bytes = stored.workspace_bytes;
   candidate.median_us = stored.time_us;
   candidate.status = stored.time_us > 0 ? CandidateStatus::kTimed : CandidateStatus::kFinalized;
@@ -56,20 +57,20 @@ Candidate ToCandidate(const format::SnapshotView& view, const format::SnapshotCa
 
 absl::StatusOr<std::unique_ptr<SnapshotAnswers>> SnapshotAnswers::Open(
     const std::string& folder, const std::string& environment) {
-  const std::string path = absl::StrCat(folder, "/", format::kSnapshotFile);
+  const std::string path = absl::StrCat(folder, "/", snapshot::kSnapshotFile);
   std::unique_ptr<SnapshotAnswers> answers(new SnapshotAnswers());
   size_t size = 0;
   ASSIGN_OR_RETURN(answers->bytes_, ReadWords(path, &size));
-  const format::SnapshotError error =
-      format::SnapshotView::Open(answers->bytes_.data(), size, &answers->view_);
-  if (error != format::SnapshotError::kNone) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": ", format::Describe(error)));
+  const snapshot::SnapshotError error =
+      snapshot::SnapshotView::Open(answers->bytes_.data(), size, &answers->view_);
+  if (error != snapshot::SnapshotError::kNone) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": ", snapshot::Describe(error)));
   }
   std::vector<std::string> names;
   for (uint32_t i = 0; i < answers->view_.section_count(); ++i) {
-    const format::SnapshotSection& section = answers->view_.section(i);
-    if (section.channel != static_cast<uint32_t>(format::Channel::kStable)) continue;
-    ASSIGN_OR_RETURN(const Environment known, format::ToEnvironment(section.environment));
+    const snapshot::SnapshotSection& section = answers->view_.section(i);
+    if (section.channel != static_cast<uint32_t>(snapshot::Channel::kStable)) continue;
+    ASSIGN_OR_RETURN(const Environment known, snapshot::ToEnvironment(section.environment));
     names.push_back(known.Name());
     if (environment.empty() || environment == known.Name() || environment == known.ToText()) {
       answers->section_ = &section;
@@ -94,9 +95,9 @@ Result SnapshotAnswers::Find(const std::string& problem_text,
     return result;
   }
   result.problem = problem->ToText();
-  const absl::StatusOr<format::ProblemKey> key = format::ToKey(*problem);
-  const format::SnapshotEntry* entry =
-      key.ok() ? view_.Find(*section_, *key, format::HashOf(*key)) : nullptr;
+  const absl::StatusOr<snapshot::ProblemKey> key = snapshot::ToKey(*problem);
+  const snapshot::SnapshotEntry* entry =
+      key.ok() ? view_.Find(*section_, *key, snapshot::HashOf(*key)) : nullptr;
   if (entry == nullptr) {
     result.why = absl::StrCat("not in the snapshot for ", environment_);
     return result;
@@ -107,7 +108,7 @@ Result SnapshotAnswers::Find(const std::string& problem_text,
   }
   const convtune::Constraints keep = ToModel(constraints);
   std::vector<Candidate> kept;
-  const format::SnapshotCandidate* stored = view_.candidates(*entry);
+  const snapshot::SnapshotCandidate* stored = view_.candidates(*entry);
   for (int i = 0; i < entry->candidate_count; ++i) {
     Candidate candidate = ToCandidate(view_, stored[i]);
     if (Satisfies(candidate, keep, problem->data_type())) kept.push_back(std::move(candidate));

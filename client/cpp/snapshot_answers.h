@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cpp/include/convtune/resolver.h"
-#include "db/format/snapshot.h"
+#include "db/snapshot/snapshot.h"
 
 namespace convtune::client {
 
@@ -28,8 +28,8 @@ class SnapshotAnswers {
   SnapshotAnswers() = default;
 
   std::vector<uint64_t> bytes_;  // aligned as the view wants it
-  format::SnapshotView view_;
-  const format::SnapshotSection* section_ = nullptr;
+  snapshot::SnapshotView view_;
+  const snapshot::SnapshotSection* section_ = nullptr;
   std::string environment_;
 };
 

@@ -37,7 +37,7 @@ std::string FolderOf(const std::string& chosen) {
   if (!chosen.empty()) return chosen;
   const char* const variable = std::getenv("CONVTUNE_SNAPSHOT");
   if (variable != nullptr && variable[0] != '\0') return variable;
-  return FirstFolderWith(format::kSnapshotFile, ClientSnapshotFolders());
+  return FirstFolderWith(snapshot::kSnapshotFile, ClientSnapshotFolders());
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ struct SnapshotLoader::State {
 
   absl::StatusOr<SnapshotPtr> ReadNow() {
     const std::string from = FolderOf(folder);
-    const FileIdentity now = IdentityOf(absl::StrCat(from, "/", format::kSnapshotFile));
+    const FileIdentity now = IdentityOf(absl::StrCat(from, "/", snapshot::kSnapshotFile));
     if (last != nullptr && now != FileIdentity() && now == identity) return last;
     last = nullptr;
     auto opened = open(from, environment);

@@ -10,7 +10,7 @@
 
 #include <atomic>
 
-#include "client/preload/library_name.h"
+#include "client/preload/process/library_name.h"
 
 #define CONVTUNE_EXPORT extern "C" __attribute__((visibility("default")))
 

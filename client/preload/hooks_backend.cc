@@ -1,11 +1,11 @@
 // The backend functions that are put in front of cuDNN's own.
 #include <cudnn.h>
 
-#include "client/preload/observe.h"
-#include "client/preload/real_cudnn.h"
-#include "client/preload/serve.h"
-#include "client/preload/shadow.h"
-#include "client/preload/state.h"
+#include "client/preload/process/real_cudnn.h"
+#include "client/preload/report/observe.h"
+#include "client/preload/serve/serve.h"
+#include "client/preload/shadow/shadow.h"
+#include "client/preload/state/state.h"
 
 #define CONVTUNE_HOOK extern "C" __attribute__((visibility("default")))
 

@@ -4,9 +4,9 @@
 
 #include <atomic>
 
-#include "client/preload/legacy.h"
-#include "client/preload/real_cudnn.h"
-#include "client/preload/state.h"
+#include "client/preload/process/real_cudnn.h"
+#include "client/preload/serve/legacy.h"
+#include "client/preload/state/state.h"
 
 namespace convtune::preload {
 namespace {

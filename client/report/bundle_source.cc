@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "db/format/bundle_codec.h"
-#include "db/format/bundle_reader.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_reader.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::report {

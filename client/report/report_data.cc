@@ -6,7 +6,7 @@
 
 #include "proto/base/strings.h"
 #include "proto/convert/problem_order.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::report {
 namespace {

@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "proto/model/enums.h"
 #include "proto/model/environment.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::report {
 

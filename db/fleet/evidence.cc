@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_environment.h"
 #include "db/fleet/floats.h"
-#include "db/format/bundle_codec.h"
-#include "db/format/bundle_environment.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::fleet {

@@ -12,7 +12,7 @@
 #include "db/fleet/names.h"
 #include "db/fleet/postgres.h"
 #include "db/outbox_store.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::fleet {
 

@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_order.h"
-#include "proto/model/candidate.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::db::fleet {
 namespace {

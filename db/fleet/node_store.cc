@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "db/format/bundle_codec.h"
-#include "db/format/bundle_environment.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_environment.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::fleet {

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "db/fleet/names.h"
 #include "db/fleet/postgres.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::fleet {
 

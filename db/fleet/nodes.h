@@ -11,7 +11,7 @@
 #include "db/fleet/names.h"
 #include "db/fleet/postgres.h"
 #include "proto/model/environment.h"
-#include "proto/model/release.h"
+#include "proto/model/release/release.h"
 
 namespace convtune::db::fleet {
 

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "db/fleet/names.h"
 #include "db/fleet/postgres.h"
-#include "proto/model/release_history.h"
+#include "proto/model/release/release_history.h"
 
 namespace convtune::db::fleet {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "proto/base/strings.h"
-#include "proto/model/digest.h"
+#include "proto/model/tuning/digest.h"
 
 namespace convtune::db::sqlite {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "db/store/packed_bytes.h"
-#include "proto/model/self_check.h"
+#include "proto/model/tuning/self_check.h"
 
 namespace convtune::db::store {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::store {
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "db/sqlite/database.h"
 #include "db/store/tuning_reader.h"
-#include "proto/model/release.h"
+#include "proto/model/release/release.h"
 
 namespace convtune::db::store {
 

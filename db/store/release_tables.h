@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "db/sqlite/row_codec.h"
 #include "db/sqlite/statement.h"
-#include "proto/model/release.h"
+#include "proto/model/release/release.h"
 
 namespace convtune::db::store {
 

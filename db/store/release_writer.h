@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/sqlite/database.h"
-#include "proto/model/release.h"
+#include "proto/model/release/release.h"
 
 namespace convtune::db::store {
 

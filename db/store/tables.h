@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "db/sqlite/row_codec.h"
 #include "db/sqlite/statement.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::store {
 

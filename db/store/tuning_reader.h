@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/sqlite/database.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::store {
 

@@ -5,7 +5,7 @@
 
 #include "proto/base/strings.h"
 #include "proto/convert/csv_columns.h"
-#include "proto/model/problem_text.h"
+#include "proto/model/problem/problem_text.h"
 #include "proto/model/text.h"
 
 namespace convtune {

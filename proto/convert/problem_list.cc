@@ -14,7 +14,7 @@
 #include "proto/convert/csv_columns.h"
 #include "proto/convert/csv_problems.h"
 #include "proto/convert/problem_proto.h"
-#include "proto/model/problem_text.h"
+#include "proto/model/problem/problem_text.h"
 #include "proto/model/text.h"
 
 namespace convtune {

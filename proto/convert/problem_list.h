@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune {
 

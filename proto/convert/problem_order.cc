@@ -5,7 +5,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "proto/model/reduction_length.h"
+#include "proto/model/problem/reduction_length.h"
 
 namespace convtune {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "convtune/v1/problem.pb.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 #include "proto/model/violation.h"
 
 namespace convtune {

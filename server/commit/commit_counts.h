@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/model/digest.h"
+#include "proto/model/tuning/digest.h"
 
 namespace convtune::commit {
 

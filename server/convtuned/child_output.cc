@@ -123,10 +123,10 @@ class Child {
 }  // namespace
 
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
-                                     const workers::StartLimits& limits,
+                                     const supervisor::StartLimits& limits,
                                      const std::function<bool()>& stop) {
-  std::vector<workers::StartPatience> patience(commands.size(),
-                                               workers::StartPatience(limits, absl::Now()));
+  std::vector<supervisor::StartPatience> patience(commands.size(),
+                                                  supervisor::StartPatience(limits, absl::Now()));
   std::vector<ChildOutput> outputs(commands.size());
   std::vector<Child> children;
   children.reserve(commands.size());
@@ -156,7 +156,8 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
     for (const size_t i : owners) {
       if (children[i].fd() < 0) continue;
       if (stopped) outputs[i].status = absl::CancelledError("stopped");
-      patience[i].Saw(workers::WorkDone(children[i].pid()) + outputs[i].text.size(), absl::Now());
+      patience[i].Saw(supervisor::WorkDone(children[i].pid()) + outputs[i].text.size(),
+                      absl::Now());
       if (outputs[i].status.ok() && absl::Now() >= patience[i].end()) {
         outputs[i].status = absl::DeadlineExceededError(patience[i].reason());
       }

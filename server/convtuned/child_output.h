@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/workers/start_patience.h"
+#include "server/supervisor/start_patience.h"
 
 namespace convtune::daemon {
 
@@ -22,7 +22,7 @@ struct ChildOutput {
 // there is no such program; INTERNAL: it failed. Results in the order of
 // `commands`; each is a program and its arguments.
 std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>& commands,
-                                     const workers::StartLimits& limits,
+                                     const supervisor::StartLimits& limits,
                                      const std::function<bool()>& stop);
 
 }  // namespace convtune::daemon

@@ -75,7 +75,7 @@ absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals
   for (const std::string& problem : result.problems) {
     spdlog::warn("left out: {}", problem);
   }
-  for (const workers::DeviceSpec& device : result.devices) {
+  for (const supervisor::DeviceSpec& device : result.devices) {
     spdlog::info("device {}: {}", device.name, device.environment.ToText());
   }
   if (result.devices.empty()) {
@@ -219,7 +219,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   DeviceHealth health;
   gpu_health.SetListener(
       [&health](const std::string& device, bool lost) { health.Note(device, lost); });
-  for (const workers::DeviceSpec& device : found.devices) gpu_health.Add(device.name);
+  for (const supervisor::DeviceSpec& device : found.devices) gpu_health.Add(device.name);
   ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<DeviceWatcher>> watchers,
                    WatchDevices(flags.worker, found.pci_bus_ids, &gpu_health));
   tuner::Tuner::Options options;

@@ -10,8 +10,9 @@ namespace convtune::daemon {
 namespace {
 
 bool HasDevice(const ProbeResult& found) {
-  return std::any_of(found.devices.begin(), found.devices.end(),
-                     [](const workers::DeviceSpec& device) { return !device.environment.profile; });
+  return std::any_of(
+      found.devices.begin(), found.devices.end(),
+      [](const supervisor::DeviceSpec& device) { return !device.environment.profile; });
 }
 
 // On most machines without a GPU there is none, and looking for it is free.

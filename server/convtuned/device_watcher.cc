@@ -50,8 +50,8 @@ void DeviceWatcher::Run() {
 }
 
 DeviceWatcher::End DeviceWatcher::WatchOnce() {
-  const absl::StatusOr<std::unique_ptr<workers::WorkerProcess>> process =
-      workers::WorkerProcess::Start(options_.argv);
+  const absl::StatusOr<std::unique_ptr<supervisor::WorkerProcess>> process =
+      supervisor::WorkerProcess::Start(options_.argv);
   if (!process.ok()) {
     SayBlind(std::string(process.status().message()));
     return End::kFailed;

@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "proto/base/cancel_token.h"
 #include "server/devices/gpu_health.h"
-#include "server/workers/worker_process.h"
+#include "server/supervisor/worker_process.h"
 
 namespace convtune::daemon {
 

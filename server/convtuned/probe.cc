@@ -32,13 +32,14 @@ std::string NodeName() {
 
 }  // namespace
 
-absl::StatusOr<workers::DeviceSpec> ParseProbeLine(std::string_view line, std::string* pci_bus_id) {
+absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line,
+                                                      std::string* pci_bus_id) {
   google::protobuf::Struct object;
   if (!google::protobuf::util::JsonStringToMessage(std::string(line), &object).ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the worker's answer is not a JSON object: ", std::string(line)));
   }
-  workers::DeviceSpec device;
+  supervisor::DeviceSpec device;
   device.name = StringField(object, "name");
   const std::string error = StringField(object, "error");
   if (!error.empty()) {
@@ -93,14 +94,15 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
     }
     for (const absl::string_view line : absl::StrSplit(outputs[i].text, '\n', absl::SkipEmpty())) {
       std::string pci_bus_id;
-      absl::StatusOr<workers::DeviceSpec> device = ParseProbeLine(std::string(line), &pci_bus_id);
+      absl::StatusOr<supervisor::DeviceSpec> device =
+          ParseProbeLine(std::string(line), &pci_bus_id);
       if (!device.ok()) {
         result.problems.push_back(std::string(device.status().message()));
         continue;
       }
-      const bool doubled =
-          std::any_of(result.devices.begin(), result.devices.end(),
-                      [&](const workers::DeviceSpec& other) { return other.name == device->name; });
+      const bool doubled = std::any_of(
+          result.devices.begin(), result.devices.end(),
+          [&](const supervisor::DeviceSpec& other) { return other.name == device->name; });
       if (doubled) {
         result.problems.push_back(absl::StrCat(device->name, ": is there twice"));
         continue;

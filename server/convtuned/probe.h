@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/workers/device.h"
-#include "server/workers/start_patience.h"
+#include "server/supervisor/device.h"
+#include "server/supervisor/start_patience.h"
 
 namespace convtune::daemon {
 
@@ -18,12 +18,12 @@ struct ProbeOptions {
   std::string worker;                 // program
   std::string devices;                // "all", "none" or "0,1"
   std::vector<std::string> profiles;  // files
-  workers::StartLimits limits = {};
+  supervisor::StartLimits limits = {};
   std::function<bool()> stop = [] { return false; };
 };
 
 struct ProbeResult {
-  std::vector<workers::DeviceSpec> devices;  // GPUs, then profiles, in the order asked for
+  std::vector<supervisor::DeviceSpec> devices;  // GPUs, then profiles, in the order asked for
   // Of those that are GPUs, by name: "0000:01:00.0".
   std::map<std::string, std::string> pci_bus_ids;
   std::vector<std::string> problems;  // one for each device that is left out
@@ -37,7 +37,7 @@ ProbeResult ProbeDevices(const ProbeOptions& options);
 // gpu_model, driver_version, cuda_version, gpu_uuid, pci_bus_id, memory_bytes
 // and error. FAILED_PRECONDITION with that error if it is not empty.
 // worker_argv is left empty; `pci_bus_id` may be nullptr.
-absl::StatusOr<workers::DeviceSpec> ParseProbeLine(std::string_view line,
-                                                   std::string* pci_bus_id = nullptr);
+absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line,
+                                                      std::string* pci_bus_id = nullptr);
 
 }  // namespace convtune::daemon

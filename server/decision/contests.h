@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "proto/model/candidate.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::decision {
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/model/reduction_length.h"
+#include "proto/model/problem/reduction_length.h"
 
 namespace convtune::decision {
 namespace {

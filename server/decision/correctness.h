@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "proto/model/candidate.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::decision {
 

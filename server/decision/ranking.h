@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 #include "server/decision/correctness.h"
 
 namespace convtune::decision {

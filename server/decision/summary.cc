@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "proto/model/candidate.h"
+#include "proto/model/tuning/candidate.h"
 #include "server/decision/intervals.h"
 #include "server/decision/race.h"
 

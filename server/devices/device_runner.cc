@@ -56,9 +56,9 @@ absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(Options optio
 DeviceRunner::DeviceRunner(Options options, std::unique_ptr<CancelToken> token)
     : options_(std::move(options)),
       environment_text_(options_.device.environment.ToText()),
-      self_check_key_(workers::SelfCheckBook::KeyOf(options_.device)),
+      self_check_key_(supervisor::SelfCheckBook::KeyOf(options_.device)),
       token_(std::move(token)),
-      judge_({[this]() -> absl::StatusOr<workers::WorkerClient*> {
+      judge_({[this]() -> absl::StatusOr<supervisor::WorkerClient*> {
                 RETURN_IF_ERROR(EnsureWorker());
                 return client_.get();
               },
@@ -89,12 +89,12 @@ void DeviceRunner::Join() {
   if (thread_.joinable()) thread_.join();
 }
 
-workers::DeviceStatus DeviceRunner::Status() const {
+supervisor::DeviceStatus DeviceRunner::Status() const {
   const absl::Status health = CheckHealth();
   MutexLock lock(mutex_);
-  workers::DeviceStatus status = status_;
+  supervisor::DeviceStatus status = status_;
   if (!health.ok()) {
-    status.state = workers::DeviceState::kUnavailable;
+    status.state = supervisor::DeviceState::kUnavailable;
     status.reason = std::string(health.message());
   }
   return status;
@@ -111,16 +111,16 @@ void DeviceRunner::DropStaleWorker() {
   if (client_ == nullptr || (!stale && CheckHealth().ok())) return;
   spdlog::info("{}: ending the worker for what happened to the GPU", options_.device.name);
   client_.reset();
-  SetState(workers::DeviceState::kIdle);
+  SetState(supervisor::DeviceState::kIdle);
 }
 
-void DeviceRunner::AddWork(std::vector<workers::WorkStats>* work) const {
+void DeviceRunner::AddWork(std::vector<supervisor::WorkStats>* work) const {
   work->push_back({options_.device.name, "succeeded", succeeded_.Snapshot()});
   work->push_back({options_.device.name, "failed", failed_.Snapshot()});
   work->push_back({options_.device.name, "cancelled", cancelled_.Snapshot()});
 }
 
-void DeviceRunner::SetState(workers::DeviceState state, const std::string& reason) {
+void DeviceRunner::SetState(supervisor::DeviceState state, const std::string& reason) {
   MutexLock lock(mutex_);
   status_.state = state;
   status_.reason = reason;
@@ -147,7 +147,7 @@ void DeviceRunner::Loop() {
       Idle();
       continue;
     }
-    if (available_) SetState(workers::DeviceState::kBusy);
+    if (available_) SetState(supervisor::DeviceState::kBusy);
     ++requests_;
     Late late;
     const absl::Time start = absl::Now();
@@ -156,7 +156,7 @@ void DeviceRunner::Loop() {
     if (const absl::Status health = CheckHealth();
         absl::IsCancelled(result.status) && !health.ok()) {
       SetAvailable(false);
-      SetState(workers::DeviceState::kIdle);
+      SetState(supervisor::DeviceState::kIdle);
       result.status = health;
     }
     if (!available_ && absl::IsUnavailable(result.status) && options_.queue->available() > 0) {
@@ -177,15 +177,15 @@ void DeviceRunner::Loop() {
     idle_since_ = absl::Now();
     const bool pending = client_ != nullptr && client_->pending();
     if (client_ != nullptr && !pending) {
-      SetState(workers::DeviceState::kReady);
+      SetState(supervisor::DeviceState::kReady);
     } else if (available_ && absl::IsCancelled(result.status)) {
-      SetState(workers::DeviceState::kIdle);
+      SetState(supervisor::DeviceState::kIdle);
     }
     options_.queue->Finish(item, result);
     if (pending || !late.suspects.empty()) FinishLate(item->spec, std::move(late));
   }
   client_.reset();
-  SetState(workers::DeviceState::kIdle);
+  SetState(supervisor::DeviceState::kIdle);
 }
 
 bool DeviceRunner::StandsBack() {
@@ -206,11 +206,11 @@ void DeviceRunner::Idle() {
     spdlog::warn("{}: the idle worker ended", options_.device.name);
     client_.reset();
     PauseBeforeStart(false);
-    SetState(workers::DeviceState::kIdle);
+    SetState(supervisor::DeviceState::kIdle);
   } else if (absl::Now() - idle_since_ >= options_.idle_timeout) {
     spdlog::info("{}: ending the idle worker", options_.device.name);
     client_.reset();
-    SetState(workers::DeviceState::kIdle);
+    SetState(supervisor::DeviceState::kIdle);
   }
 }
 
@@ -251,12 +251,12 @@ absl::Status DeviceRunner::EnsureWorker() {
                  : 0;
     };
     const uint32_t lost_before = lost_steps();
-    workers::WorkerClient::Options start{options_.device.worker_argv, environment_text_,
-                                         options_.hang_timeout, token_.get()};
+    supervisor::WorkerClient::Options start{options_.device.worker_argv, environment_text_,
+                                            options_.hang_timeout, token_.get()};
     start.self_checks = options_.self_checks;
     start.self_check_key = self_check_key_;
-    absl::StatusOr<std::unique_ptr<workers::WorkerClient>> client =
-        workers::WorkerClient::Start(std::move(start));
+    absl::StatusOr<std::unique_ptr<supervisor::WorkerClient>> client =
+        supervisor::WorkerClient::Start(std::move(start));
     if (client.ok()) {
       client_ = *std::move(client);
       TakeSelfCheck();
@@ -273,15 +273,15 @@ absl::Status DeviceRunner::EnsureWorker() {
       continue;
     }
     PauseBeforeStart(true);
-    if (available_) SetState(workers::DeviceState::kBackingOff, reason);
+    if (available_) SetState(supervisor::DeviceState::kBackingOff, reason);
   }
   if (client_ == nullptr) {
     SetAvailable(false);
-    SetState(workers::DeviceState::kUnavailable, reason);
+    SetState(supervisor::DeviceState::kUnavailable, reason);
     return absl::UnavailableError(absl::StrCat("no worker can be started: ", reason));
   }
   SetAvailable(true);
-  SetState(workers::DeviceState::kBusy);
+  SetState(supervisor::DeviceState::kBusy);
   return absl::OkStatus();
 }
 
@@ -300,8 +300,8 @@ void DeviceRunner::TakeSelfCheck() {
   status_.self_check = check;
 }
 
-workers::WorkerLoss DeviceRunner::TakeLoss() {
-  workers::WorkerLoss loss = *client_->loss();
+supervisor::WorkerLoss DeviceRunner::TakeLoss() {
+  supervisor::WorkerLoss loss = *client_->loss();
   client_.reset();
   if (token_->cancelled()) return loss;
   {
@@ -312,7 +312,7 @@ workers::WorkerLoss DeviceRunner::TakeLoss() {
                loss.killed_from_outside ? ", from outside" : "");
   // A candidate's fault says nothing about the next start.
   PauseBeforeStart(!loss.suspect);
-  SetState(workers::DeviceState::kBackingOff, loss.reason);
+  SetState(supervisor::DeviceState::kBackingOff, loss.reason);
   return loss;
 }
 
@@ -333,7 +333,7 @@ void DeviceRunner::Quarantine(const TuningKey& key, QuarantineEntry entry) {
 }
 
 void DeviceRunner::RequalifyTimedOutCandidates(const Tuning& tuning, absl::Duration budget,
-                                               const workers::WorkerClient& client) {
+                                               const supervisor::WorkerClient& client) {
   const bool has_gpu = client.hello().has_gpu();
   const auto was_tried = [has_gpu](CandidateStatus status) {
     // A plan that was only built has not been run.
@@ -361,7 +361,7 @@ bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* l
   }
   client_->SetGivesWay(nullptr);
   if (!client_->loss()) return true;
-  const workers::WorkerLoss loss = TakeLoss();
+  const supervisor::WorkerLoss loss = TakeLoss();
   if (loss.suspect && !loss.killed_from_outside) {
     const auto suspect = late->candidates.find(*loss.suspect);
     if (suspect != late->candidates.end()) late->suspects.push_back(suspect->second);
@@ -383,7 +383,7 @@ void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
     }
   }
   if (available_)
-    SetState(client_ != nullptr ? workers::DeviceState::kReady : workers::DeviceState::kIdle);
+    SetState(client_ != nullptr ? supervisor::DeviceState::kReady : supervisor::DeviceState::kIdle);
   idle_since_ = absl::Now();
 }
 
@@ -432,7 +432,7 @@ jobs::WorkResult DeviceRunner::Execute(const std::shared_ptr<jobs::WorkItem>& it
               options_.committer->Commit(*output.tuning, options_.device.environment, item->force)};
     }
     if (!client_->loss()) return {output.tuning.status()};
-    const workers::WorkerLoss loss = TakeLoss();
+    const supervisor::WorkerLoss loss = TakeLoss();
     if (token_->cancelled()) return {absl::CancelledError("cancelled")};
     if (loss.killed_from_outside) {
       if (++outside_kills > kOutsideKills) {

@@ -23,9 +23,9 @@
 #include "server/devices/gpu_health.h"
 #include "server/devices/suspect_judge.h"
 #include "server/jobs/tuning_queue.h"
+#include "server/supervisor/device.h"
+#include "server/supervisor/worker_client.h"
 #include "server/tuning/tuning_runner.h"
-#include "server/workers/device.h"
-#include "server/workers/worker_client.h"
 
 namespace convtune::devices {
 
@@ -33,12 +33,13 @@ namespace convtune::devices {
 class DeviceRunner {
  public:
   struct Options {
-    workers::DeviceSpec device;
+    supervisor::DeviceSpec device;
     jobs::TuningQueue* queue = nullptr;      // of the device's environment; outlives it
     commit::Committer* committer = nullptr;  // outlives it
     const Clock* clock = nullptr;            // outlives it
     GpuHealth* gpu_health = nullptr;         // outlives it; nullptr: nothing is known of the GPU
-    workers::SelfCheckBook* self_checks = nullptr;  // outlives it; nullptr: nothing is remembered
+    supervisor::SelfCheckBook* self_checks =
+        nullptr;  // outlives it; nullptr: nothing is remembered
     // As in Tuner::Options.
     absl::Duration idle_timeout;
     absl::Duration backoff_initial;
@@ -53,11 +54,11 @@ class DeviceRunner {
   // The queue must be shut.
   ~DeviceRunner();
 
-  workers::DeviceStatus Status() const;
+  supervisor::DeviceStatus Status() const;
   // Items that a worker was asked for.
   int64_t requests() const { return requests_.load(); }
   // Adds what its work came to and took, outcome by outcome.
-  void AddWork(std::vector<workers::WorkStats>* work) const;
+  void AddWork(std::vector<supervisor::WorkStats>* work) const;
   // Ends at once whatever the device does; the queue must be shut.
   void Cancel() { token_->Cancel(); }
   // Ends the worker and the thread once the running item is through; the queue
@@ -109,13 +110,13 @@ class DeviceRunner {
   // Lifts quarantines that did not hold for this tuning, of candidates that it
   // tried and did not quarantine anew. `client` made the tuning.
   void RequalifyTimedOutCandidates(const Tuning& tuning, absl::Duration budget,
-                                   const workers::WorkerClient& client);
+                                   const supervisor::WorkerClient& client);
   // Takes note of the loss of client_ and drops it.
-  workers::WorkerLoss TakeLoss();
+  supervisor::WorkerLoss TakeLoss();
   void PauseBeforeStart(bool longer);
   // Takes note of what the new worker found.
   void TakeSelfCheck();
-  void SetState(workers::DeviceState state, const std::string& reason = "");
+  void SetState(supervisor::DeviceState state, const std::string& reason = "");
   void SetAvailable(bool available);
 
   const Options options_;
@@ -129,7 +130,7 @@ class DeviceRunner {
   Histogram cancelled_;
 
   // The thread's own.
-  std::unique_ptr<workers::WorkerClient> client_;
+  std::unique_ptr<supervisor::WorkerClient> client_;
   absl::Duration backoff_;
   absl::Time not_before_ = absl::InfinitePast();
   absl::Time idle_since_ = absl::InfinitePast();
@@ -137,7 +138,7 @@ class DeviceRunner {
   std::string start_failure_;  // the last one
 
   mutable Mutex mutex_;
-  workers::DeviceStatus status_ GUARDED_BY(mutex_);
+  supervisor::DeviceStatus status_ GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -22,7 +22,7 @@ bool Over(const JudgeLimits& limits) {
 // Prepares, checks and times nothing but `suspect`. OK if the worker survives it,
 // whether the candidate works or not.
 absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
-                      workers::WorkerClient* client) {
+                      supervisor::WorkerClient* client) {
   const bool measures = client->measures();
   std::optional<int> found;
   worker::v1::OpenProblem open = tuning::OpenRequest(spec, measures);
@@ -73,7 +73,7 @@ absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
 
 }  // namespace
 
-QuarantineEntry Blame(const CandidateId& candidate, const workers::WorkerLoss& loss,
+QuarantineEntry Blame(const CandidateId& candidate, const supervisor::WorkerLoss& loss,
                       absl::Duration budget, int checker_version) {
   QuarantineEntry entry;
   entry.candidate = candidate;
@@ -95,7 +95,7 @@ absl::StatusOr<std::optional<QuarantineEntry>> SuspectJudge::Judge(
     const jobs::WorkSpec& spec, const CandidateId& suspect, const JudgeLimits& limits) const {
   for (int kills = 0; kills <= kOutsideKills; ++kills) {
     if (Over(limits)) return absl::DeadlineExceededError("there is no more time");
-    ASSIGN_OR_RETURN(workers::WorkerClient* const client, worker_.get());
+    ASSIGN_OR_RETURN(supervisor::WorkerClient* const client, worker_.get());
     const int checker_version = client->hello().checker_version();
     client->SetEnd(limits.end);
     client->SetGivesWay(limits.gives_way);
@@ -108,7 +108,7 @@ absl::StatusOr<std::optional<QuarantineEntry>> SuspectJudge::Judge(
       return status;
     }
     if (!client->loss()) return std::nullopt;
-    const workers::WorkerLoss loss = worker_.take_loss();
+    const supervisor::WorkerLoss loss = worker_.take_loss();
     if (worker_.cancel->cancelled()) return absl::CancelledError("cancelled");
     if (loss.killed_from_outside) continue;
     if (!loss.suspect) return std::nullopt;

@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/base/cancel_token.h"
-#include "proto/model/candidate.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/tuning.h"
 #include "server/jobs/work_spec.h"
-#include "server/workers/worker_client.h"
+#include "server/supervisor/worker_client.h"
 
 namespace convtune::devices {
 
@@ -29,9 +29,9 @@ class SuspectJudge {
   // The device's worker.
   struct Worker {
     // One that is alive and has no open problem. UNAVAILABLE or CANCELLED.
-    std::function<absl::StatusOr<workers::WorkerClient*>()> get;
+    std::function<absl::StatusOr<supervisor::WorkerClient*>()> get;
     // Takes note of its loss and drops it.
-    std::function<workers::WorkerLoss()> take_loss;
+    std::function<supervisor::WorkerLoss()> take_loss;
     // Ends one that is still at work.
     std::function<void()> end;
     const CancelToken* cancel = nullptr;
@@ -51,7 +51,7 @@ class SuspectJudge {
 
 // For what a candidate is quarantined that a worker of this checker version was
 // lost for, in a tuning with this budget. Without key and time.
-QuarantineEntry Blame(const CandidateId& candidate, const workers::WorkerLoss& loss,
+QuarantineEntry Blame(const CandidateId& candidate, const supervisor::WorkerLoss& loss,
                       absl::Duration budget, int checker_version);
 
 }  // namespace convtune::devices

@@ -10,8 +10,8 @@
 #include "client/cli/output/units.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/candidate.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
 #include "server/fleet/commands.h"
 
 namespace convtune::fleet {

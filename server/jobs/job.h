@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 #include "server/jobs/work_spec.h"
 
 namespace convtune::jobs {

@@ -5,9 +5,9 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "proto/model/conv_problem.h"
-#include "proto/model/digest.h"
 #include "proto/model/enums.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/digest.h"
 
 namespace convtune::jobs {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "proto/model/constraints.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/constraints.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::lookup {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "proto/model/candidate.h"
-#include "proto/model/constraints.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/constraints.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::lookup {
 

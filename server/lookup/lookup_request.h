@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/model/constraints.h"
-#include "proto/model/conv_problem.h"
-#include "proto/model/tuning.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/constraints.h"
+#include "proto/model/tuning/tuning.h"
 #include "server/jobs/work_spec.h"
 #include "server/lookup/answer.h"
 

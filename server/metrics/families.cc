@@ -92,17 +92,17 @@ const char* MissName(size_t reason) {
   return "unknown";
 }
 
-const char* StateName(workers::DeviceState state) {
+const char* StateName(supervisor::DeviceState state) {
   switch (state) {
-    case workers::DeviceState::kIdle:
+    case supervisor::DeviceState::kIdle:
       return "idle";
-    case workers::DeviceState::kReady:
+    case supervisor::DeviceState::kReady:
       return "ready";
-    case workers::DeviceState::kBusy:
+    case supervisor::DeviceState::kBusy:
       return "busy";
-    case workers::DeviceState::kBackingOff:
+    case supervisor::DeviceState::kBackingOff:
       return "backing_off";
-    case workers::DeviceState::kUnavailable:
+    case supervisor::DeviceState::kUnavailable:
       return "unavailable";
   }
   return "unknown";
@@ -144,24 +144,25 @@ void AddWork(const MetricsInput& input, Families* families) {
                   Count(input.stats.queue_depth));
   families->Begin(MetricType::Histogram, "convtune_tuning_duration_seconds",
                   "Time that a device worked on a problem, by how it ended");
-  for (const workers::WorkStats& work : input.stats.work) {
+  for (const supervisor::WorkStats& work : input.stats.work) {
     families->Add(work.duration, {{"device", work.device}, {"outcome", work.outcome}});
   }
   families->Begin(MetricType::Counter, "convtune_worker_starts_total", "Worker processes started");
-  for (const workers::DeviceStatus& device : input.devices) {
+  for (const supervisor::DeviceStatus& device : input.devices) {
     families->Add(Count(device.worker_starts), {{"device", device.name}});
   }
   families->Begin(MetricType::Counter, "convtune_worker_deaths_total",
                   "Worker processes that ended by themselves or by a foreign signal");
-  for (const workers::DeviceStatus& device : input.devices) {
+  for (const supervisor::DeviceStatus& device : input.devices) {
     families->Add(Count(device.worker_deaths), {{"device", device.name}});
   }
   families->Begin(MetricType::Gauge, "convtune_device_state",
                   "1 for the state that the device is in, 0 for the others");
-  for (const workers::DeviceStatus& device : input.devices) {
-    for (const workers::DeviceState state :
-         {workers::DeviceState::kIdle, workers::DeviceState::kReady, workers::DeviceState::kBusy,
-          workers::DeviceState::kBackingOff, workers::DeviceState::kUnavailable}) {
+  for (const supervisor::DeviceStatus& device : input.devices) {
+    for (const supervisor::DeviceState state :
+         {supervisor::DeviceState::kIdle, supervisor::DeviceState::kReady,
+          supervisor::DeviceState::kBusy, supervisor::DeviceState::kBackingOff,
+          supervisor::DeviceState::kUnavailable}) {
       families->Add(device.state == state ? 1 : 0, {{"device", device.name},
                                                     {"environment", device.environment},
                                                     {"state", StateName(state)}});

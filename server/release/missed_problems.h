@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "proto/model/release.h"
+#include "proto/model/release/release.h"
 
 namespace convtune::release {
 

@@ -6,10 +6,10 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "db/format/datagram.h"
-#include "db/format/key_convert.h"
+#include "db/snapshot/datagram.h"
+#include "db/snapshot/key_convert.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/legacy_notes.h"
+#include "proto/model/tuning/legacy_notes.h"
 #include "server/decision/ranking.h"
 
 namespace convtune::release {
@@ -25,9 +25,9 @@ struct Keys {
   ConvProblem problem;
 };
 
-absl::StatusOr<Keys> ReadKeys(const format::DatagramHeader& header) {
-  ASSIGN_OR_RETURN(const ConvProblem problem, format::ToProblem(header.problem));
-  ASSIGN_OR_RETURN(Environment environment, format::ToEnvironment(header.environment));
+absl::StatusOr<Keys> ReadKeys(const snapshot::DatagramHeader& header) {
+  ASSIGN_OR_RETURN(const ConvProblem problem, snapshot::ToProblem(header.problem));
+  ASSIGN_OR_RETURN(Environment environment, snapshot::ToEnvironment(header.environment));
   Keys keys{{problem.ToText(), environment.ToText()}, environment, problem};
   return keys;
 }
@@ -52,7 +52,7 @@ absl::Status CheckWorkspace(int64_t bytes) {
       absl::StrCat("workspace_bytes: must be 0 to ", kMaxWorkspace, ", is ", bytes));
 }
 
-absl::StatusOr<Report> ReadPlan(const format::ObservedPlanDatagram& datagram, absl::Time now) {
+absl::StatusOr<Report> ReadPlan(const snapshot::ObservedPlanDatagram& datagram, absl::Time now) {
   ASSIGN_OR_RETURN(Keys keys, ReadKeys(datagram.header));
   RETURN_IF_ERROR(CheckWorkspace(datagram.workspace_bytes));
   if (datagram.engine_index < 0) {
@@ -77,7 +77,8 @@ absl::StatusOr<Report> ReadPlan(const format::ObservedPlanDatagram& datagram, ab
   return Observed(std::move(keys), {std::move(candidate)}, now);
 }
 
-absl::StatusOr<Report> ReadLegacy(const format::ObservedLegacyDatagram& datagram, absl::Time now) {
+absl::StatusOr<Report> ReadLegacy(const snapshot::ObservedLegacyDatagram& datagram,
+                                  absl::Time now) {
   ASSIGN_OR_RETURN(Keys keys, ReadKeys(datagram.header));
   std::vector<Candidate> candidates;
   for (uint32_t i = 0; i < datagram.result_count; ++i) {
@@ -108,20 +109,20 @@ absl::StatusOr<Report> ReadLegacy(const format::ObservedLegacyDatagram& datagram
   return Observed(std::move(keys), std::move(candidates), now);
 }
 
-absl::StatusOr<Report> ReadMiss(const format::MissDatagram& datagram) {
+absl::StatusOr<Report> ReadMiss(const snapshot::MissDatagram& datagram) {
   ASSIGN_OR_RETURN(const Keys keys, ReadKeys(datagram.header));
-  const auto reason = static_cast<format::MissReason>(datagram.reason);
+  const auto reason = static_cast<snapshot::MissReason>(datagram.reason);
   ReportedMiss miss;
   miss.key = keys.key;
   miss.count = datagram.count;
   switch (reason) {
-    case format::MissReason::kNoEntry:
-    case format::MissReason::kNoEnvironment:
-    case format::MissReason::kNoSnapshot:
+    case snapshot::MissReason::kNoEntry:
+    case snapshot::MissReason::kNoEnvironment:
+    case snapshot::MissReason::kNoSnapshot:
       miss.wants_tuning = true;
       return miss;
-    case format::MissReason::kNotNeutral:
-    case format::MissReason::kRefused:
+    case snapshot::MissReason::kNotNeutral:
+    case snapshot::MissReason::kRefused:
       return miss;
   }
   return absl::InvalidArgumentError(
@@ -138,13 +139,13 @@ Datagram Copy(const void* data) {
 }  // namespace
 
 absl::StatusOr<Report> ReadReport(const void* data, size_t size, absl::Time now) {
-  switch (static_cast<format::DatagramKind>(format::ReadDatagramKind(data, size))) {
-    case format::DatagramKind::kMiss:
-      return ReadMiss(Copy<format::MissDatagram>(data));
-    case format::DatagramKind::kObservedPlan:
-      return ReadPlan(Copy<format::ObservedPlanDatagram>(data), now);
-    case format::DatagramKind::kObservedLegacy:
-      return ReadLegacy(Copy<format::ObservedLegacyDatagram>(data), now);
+  switch (static_cast<snapshot::DatagramKind>(snapshot::ReadDatagramKind(data, size))) {
+    case snapshot::DatagramKind::kMiss:
+      return ReadMiss(Copy<snapshot::MissDatagram>(data));
+    case snapshot::DatagramKind::kObservedPlan:
+      return ReadPlan(Copy<snapshot::ObservedPlanDatagram>(data), now);
+    case snapshot::DatagramKind::kObservedLegacy:
+      return ReadLegacy(Copy<snapshot::ObservedLegacyDatagram>(data), now);
   }
   return absl::InvalidArgumentError("datagram: is none of ours, or of another version");
 }

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::release {
 
@@ -29,7 +29,7 @@ struct ReportedTuning {
 
 using Report = std::variant<ReportedMiss, ReportedTuning>;
 
-// INVALID_ARGUMENT if it is no sound datagram (db/format/datagram.h).
+// INVALID_ARGUMENT if it is no sound datagram (db/snapshot/datagram.h).
 absl::StatusOr<Report> ReadReport(const void* data, size_t size, absl::Time now);
 
 // True if `made`, of evidence OBSERVED, says something that `stored` does not.

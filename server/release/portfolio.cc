@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "db/format/snapshot.h"
+#include "db/snapshot/snapshot.h"
 #include "server/decision/ranking.h"
 
 namespace convtune::release {
@@ -40,8 +40,8 @@ const Candidate* PickIf(const Candidates& eligible, const Candidate* stock, Pred
 // The interposer's own rule, and for legacy algorithms, whose notes do not say
 // it, determinism.
 bool KeepsToStock(const Candidate& c, const Candidate& stock) {
-  return format::IsNeutral(c.numerical_notes, c.workspace_bytes, stock.numerical_notes,
-                           stock.workspace_bytes) &&
+  return snapshot::IsNeutral(c.numerical_notes, c.workspace_bytes, stock.numerical_notes,
+                             stock.workspace_bytes) &&
          (c.deterministic || !stock.deterministic);
 }
 

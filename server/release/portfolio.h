@@ -1,7 +1,7 @@
 // ChoosePortfolio makes of a tuning the choices that programs are served. Pure.
 #pragma once
 
-#include "proto/model/release.h"
+#include "proto/model/release/release.h"
 #include "server/lookup/indexed_tuning.h"
 
 namespace convtune::release {

@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "db/format/datagram.h"
-#include "db/format/snapshot.h"
+#include "db/snapshot/datagram.h"
+#include "db/snapshot/snapshot.h"
 #include "proto/base/status_macros.h"
 #include "server/release/snapshot_build.h"
 #include "spdlog/spdlog.h"
@@ -53,7 +53,7 @@ Publisher::Publisher(Options options)
                 [this](const TuningKey& key) { return options_.committer->Get(key); }),
       releases_({options_.store, options_.index, options_.clock, &validity_, options_.publish.floor,
                  options_.publish.auto_promote}),
-      snapshot_path_(absl::StrCat(options_.publish.folder, "/", format::kSnapshotFile)) {}
+      snapshot_path_(absl::StrCat(options_.publish.folder, "/", snapshot::kSnapshotFile)) {}
 
 Publisher::~Publisher() { Stop(); }
 
@@ -72,9 +72,9 @@ absl::Status Publisher::Start() {
     spdlog::error("{}", std::string(made.message()));
   }
   DatagramSocket::Options socket;
-  socket.path = absl::StrCat(options_.publish.folder, "/", format::kDatagramSocket);
+  socket.path = absl::StrCat(options_.publish.folder, "/", snapshot::kDatagramSocket);
   socket.open_to_all = options_.publish.open_to_all;
-  socket.max_bytes = format::kMaxDatagramBytes;
+  socket.max_bytes = snapshot::kMaxDatagramBytes;
   socket.receive = [this](const void* data, size_t size) { Receive(data, size); };
   const std::string path = socket.path;
   auto opened = DatagramSocket::Create(std::move(socket));

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "proto/model/release.h"
+#include "proto/model/release/release.h"
 #include "server/lookup/tuning_index.h"
 
 namespace convtune::release {

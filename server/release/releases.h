@@ -15,7 +15,7 @@
 #include "db/release_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
-#include "proto/model/release_history.h"
+#include "proto/model/release/release_history.h"
 #include "server/lookup/tuning_index.h"
 #include "server/release/release_validity.h"
 

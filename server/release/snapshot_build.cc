@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "db/format/snapshot_writer.h"
+#include "db/snapshot/snapshot_writer.h"
 #include "proto/base/status_macros.h"
 #include "spdlog/spdlog.h"
 
@@ -20,7 +20,7 @@ class Builder {
     for (const Pin& pin : input.pins) pins_.emplace(Texts(pin.key), &pin);
   }
 
-  void Add(format::Channel channel, Portfolio portfolio) {
+  void Add(snapshot::Channel channel, Portfolio portfolio) {
     const auto quarantined = input_.quarantined(portfolio.key);
     const auto pin = pins_.find(Texts(portfolio.key));
     std::vector<Candidate> candidates;
@@ -51,15 +51,15 @@ class Builder {
       if (const lookup::IndexHit hit = input_.index->Find(pin->key); hit.tuning != nullptr) {
         none.evidence = hit.tuning->tuning.evidence;
       }
-      Add(format::Channel::kStable, std::move(none));
+      Add(snapshot::Channel::kStable, std::move(none));
     }
   }
 
   absl::Status Write(const Releases::Served& served, const std::string& path,
                      int64_t* choice_count) {
-    format::SnapshotWriter writer({static_cast<uint64_t>(served.release),
-                                   static_cast<uint64_t>(served.canary_release),
-                                   static_cast<uint32_t>(served.canary_permille), input_.now});
+    snapshot::SnapshotWriter writer({static_cast<uint64_t>(served.release),
+                                     static_cast<uint64_t>(served.canary_release),
+                                     static_cast<uint32_t>(served.canary_permille), input_.now});
     for (const Environment& environment : input_.current) {
       RETURN_IF_ERROR(writer.AddEnvironment(environment));
     }
@@ -76,13 +76,13 @@ class Builder {
 
  private:
   struct Entry {
-    format::Channel channel;
+    snapshot::Channel channel;
     TuningKey key;
     std::vector<Candidate> candidates;
     Evidence evidence;
     bool pinned;
     int64_t release;
-    std::optional<format::StockNotes> stock;
+    std::optional<snapshot::StockNotes> stock;
   };
 
   std::optional<Candidate> Pinned(const Pin& pin) const {
@@ -94,28 +94,28 @@ class Builder {
     return std::nullopt;
   }
 
-  static std::optional<format::StockNotes> NotesOf(const Choice* stock) {
+  static std::optional<snapshot::StockNotes> NotesOf(const Choice* stock) {
     if (stock == nullptr || ApiOf(stock->candidate.id) != Api::kGraph) return std::nullopt;
-    return format::StockNotes{stock->candidate.numerical_notes, stock->candidate.behavior_notes,
-                              stock->candidate.workspace_bytes};
+    return snapshot::StockNotes{stock->candidate.numerical_notes, stock->candidate.behavior_notes,
+                                stock->candidate.workspace_bytes};
   }
 
   static absl::Status WriteEntry(const Entry& entry,
                                  std::map<std::string, absl::StatusOr<Environment>>* environments,
-                                 format::SnapshotWriter* writer) {
+                                 snapshot::SnapshotWriter* writer) {
     const auto environment = environments
                                  ->try_emplace(entry.key.environment_text,
                                                Environment::Parse(entry.key.environment_text))
                                  .first;
     if (!environment->second.ok()) return environment->second.status();
     ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Parse(entry.key.problem_text));
-    format::SnapshotChoice choice(std::move(problem));
+    snapshot::SnapshotChoice choice(std::move(problem));
     choice.candidates = entry.candidates;
     choice.evidence = entry.evidence;
     choice.pinned = entry.pinned;
     choice.release = static_cast<uint64_t>(entry.release);
     // Modes INSTANT and A list the same; nothing is known of the others.
-    choice.stock[format::kStockA] = choice.stock[format::kStockInstant] = entry.stock;
+    choice.stock[snapshot::kStockA] = choice.stock[snapshot::kStockInstant] = entry.stock;
     return writer->Add(*environment->second, entry.channel, choice);
   }
 
@@ -131,10 +131,11 @@ absl::StatusOr<SnapshotContents> WriteSnapshot(const SnapshotInput& input,
                                                const std::string& path) {
   Builder builder(input);
   SnapshotContents contents;
-  ASSIGN_OR_RETURN(contents.served,
-                   input.releases->ForEachServed(
-                       [&](Portfolio p) { builder.Add(format::Channel::kStable, std::move(p)); },
-                       [&](Portfolio p) { builder.Add(format::Channel::kCanary, std::move(p)); }));
+  ASSIGN_OR_RETURN(
+      contents.served,
+      input.releases->ForEachServed(
+          [&](Portfolio p) { builder.Add(snapshot::Channel::kStable, std::move(p)); },
+          [&](Portfolio p) { builder.Add(snapshot::Channel::kCanary, std::move(p)); }));
   builder.AddPinsAlone();
   RETURN_IF_ERROR(builder.Write(contents.served, path, &contents.choice_count));
   return contents;

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/model/release.h"
+#include "proto/model/release/release.h"
 #include "server/lookup/tuning_index.h"
 #include "server/release/releases.h"
 
@@ -19,7 +19,7 @@ struct SnapshotContents {
   int64_t choice_count = 0;
 };
 
-// Writes `path` (see db/format). A pin of `pins` is offered before what the
+// Writes `path` (see db/snapshot). A pin of `pins` is offered before what the
 // release says; what `quarantined` gives for a problem is never offered. The
 // environments of `current` are in the file even without a choice. A problem
 // that the format cannot hold is logged and left out. Errors are the store's

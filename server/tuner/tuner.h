@@ -16,13 +16,13 @@
 #include "db/release_store.h"
 #include "db/tuning_store.h"
 #include "proto/base/clock.h"
-#include "proto/model/conv_problem.h"
-#include "proto/model/tuning.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/tuning.h"
 #include "server/commit/commit_counts.h"
 #include "server/jobs/job.h"
 #include "server/lookup/lookup_request.h"
 #include "server/release/publish_options.h"
-#include "server/workers/device.h"
+#include "server/supervisor/device.h"
 
 namespace convtune::devices {
 class GpuHealth;
@@ -72,7 +72,7 @@ struct TunerStats {
   std::array<int64_t, lookup::kMissReasons> misses{};  // of look-ups as they came in, by MissReason
   absl::Duration saved;                                // tuning time that hits did without
   int64_t quarantined = 0;                             // candidates that are not tried again
-  std::vector<workers::WorkStats> work;
+  std::vector<supervisor::WorkStats> work;
 };
 
 // Thread-safe. Callbacks are called without locks held, from the calling
@@ -82,7 +82,7 @@ class Tuner {
   struct Options {
     db::TuningStore* store = nullptr;  // outlives the tuner
     const Clock* clock = nullptr;      // outlives the tuner
-    std::vector<workers::DeviceSpec> devices;
+    std::vector<supervisor::DeviceSpec> devices;
     // Devices heed what it knows: one whose GPU is lost gets no work, and its
     // worker is ended; one that an application's Xid was reported of gets a new
     // worker for its next work. Outlives the tuner; nullptr: nothing is known.
@@ -171,7 +171,7 @@ class Tuner {
 
   virtual absl::StatusOr<Environment> ResolveEnvironment(const std::string& name) = 0;
   virtual std::vector<EnvironmentInfo> ListEnvironments() = 0;
-  virtual std::vector<workers::DeviceStatus> ListDevices() = 0;
+  virtual std::vector<supervisor::DeviceStatus> ListDevices() = 0;
   virtual TunerStats Stats() = 0;
   // nullptr without a release store.
   virtual release::ReleaseManager* releases() { return nullptr; }

@@ -19,9 +19,9 @@ constexpr absl::Duration kStartPatience = absl::Milliseconds(100);
 constexpr absl::Duration kListPatience = absl::Seconds(10);
 constexpr char kDraining[] = "the daemon is draining";
 
-decision::LibrariesByEnvironment LibrariesOf(const std::vector<workers::DeviceSpec>& devices) {
+decision::LibrariesByEnvironment LibrariesOf(const std::vector<supervisor::DeviceSpec>& devices) {
   decision::LibrariesByEnvironment versions;
-  for (const workers::DeviceSpec& device : devices) {
+  for (const supervisor::DeviceSpec& device : devices) {
     versions.emplace(
         device.environment.ToText(),
         decision::LibraryVersions{device.provenance.cublaslt_build, device.provenance.nvrtc_build});
@@ -56,7 +56,7 @@ TunerImpl::TunerImpl(Options options)
 
 TunerImpl::~TunerImpl() { Drain(absl::InfinitePast()); }
 
-absl::Status TunerImpl::AddEnvironment(const workers::DeviceSpec& device) {
+absl::Status TunerImpl::AddEnvironment(const supervisor::DeviceSpec& device) {
   const std::string name = device.environment.Name();
   const std::string text = device.environment.ToText();
   const auto known = current_.find(name);
@@ -72,13 +72,13 @@ absl::Status TunerImpl::AddEnvironment(const workers::DeviceSpec& device) {
 }
 
 absl::Status TunerImpl::Start() {
-  for (const workers::DeviceSpec& device : options_.devices)
+  for (const supervisor::DeviceSpec& device : options_.devices)
     RETURN_IF_ERROR(AddEnvironment(device));
   RETURN_IF_ERROR(committer_.Load());
   RETURN_IF_ERROR(loader_.Start(kStartPatience));
   RETURN_IF_ERROR(ReadStoredEnvironments());
   RETURN_IF_ERROR(StartPublisher());
-  for (const workers::DeviceSpec& device : options_.devices) {
+  for (const supervisor::DeviceSpec& device : options_.devices) {
     devices::DeviceRunner::Options runner;
     runner.device = device;
     runner.queue = current_.at(device.environment.Name()).queue.get();
@@ -310,8 +310,8 @@ std::vector<EnvironmentInfo> TunerImpl::ListEnvironments() {
   return environments;
 }
 
-std::vector<workers::DeviceStatus> TunerImpl::ListDevices() {
-  std::vector<workers::DeviceStatus> statuses;
+std::vector<supervisor::DeviceStatus> TunerImpl::ListDevices() {
+  std::vector<supervisor::DeviceStatus> statuses;
   for (const auto& device : devices_) statuses.push_back(device->Status());
   return statuses;
 }

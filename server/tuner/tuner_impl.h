@@ -17,8 +17,8 @@
 #include "server/lookup/lookups.h"
 #include "server/lookup/tuning_index.h"
 #include "server/release/publisher.h"
+#include "server/supervisor/self_check_book.h"
 #include "server/tuner/tuner.h"
-#include "server/workers/self_check_book.h"
 
 namespace convtune::tuner {
 
@@ -62,7 +62,7 @@ class TunerImpl : public Tuner {
   absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) override;
   absl::StatusOr<Environment> ResolveEnvironment(const std::string& name) override;
   std::vector<EnvironmentInfo> ListEnvironments() override;
-  std::vector<workers::DeviceStatus> ListDevices() override;
+  std::vector<supervisor::DeviceStatus> ListDevices() override;
   TunerStats Stats() override;
   release::ReleaseManager* releases() override { return publisher_.get(); }
   void Drain(absl::Time deadline) override;
@@ -83,7 +83,7 @@ class TunerImpl : public Tuner {
   // Reads anew which environments the store knows beyond those of devices.
   absl::Status ReadStoredEnvironments();
   std::vector<Environment> StoredEnvironments() const;
-  absl::Status AddEnvironment(const workers::DeviceSpec& device);
+  absl::Status AddEnvironment(const supervisor::DeviceSpec& device);
   // Without what does not hold for the devices that there are, which is counted.
   db::TuningSource OfThoseThatHold(const db::TuningSource& next, int64_t* outdated) const;
   absl::Status StartPublisher();
@@ -99,7 +99,7 @@ class TunerImpl : public Tuner {
                    const jobs::JobRequest& request) const;
 
   const Options options_;
-  workers::SelfCheckBook self_checks_;
+  supervisor::SelfCheckBook self_checks_;
   lookup::TuningIndex index_;
   commit::Committer committer_;
   lookup::IndexLoader loader_;

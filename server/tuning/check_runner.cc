@@ -38,7 +38,7 @@ double Coarse(double error) {
 CheckRunner::CheckRunner(const ConvProblem& problem,
                          const std::map<CandidateId, QuarantineEntry>& quarantined,
                          const SelfCheck& self_check, std::map<int, Candidate>* candidates,
-                         workers::WorkerClient* client)
+                         supervisor::WorkerClient* client)
     : problem_(problem),
       quarantined_(quarantined),
       self_check_(self_check),

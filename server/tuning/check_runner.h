@@ -9,12 +9,12 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "proto/model/candidate.h"
-#include "proto/model/conv_problem.h"
-#include "proto/model/self_check.h"
-#include "proto/model/tuning.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/self_check.h"
+#include "proto/model/tuning/tuning.h"
 #include "server/decision/correctness.h"
-#include "server/workers/worker_client.h"
+#include "server/supervisor/worker_client.h"
 
 namespace convtune::tuning {
 
@@ -27,7 +27,7 @@ class CheckRunner {
   // REQUIRES: client->checks_results().
   CheckRunner(const ConvProblem& problem, const std::map<CandidateId, QuarantineEntry>& quarantined,
               const SelfCheck& self_check, std::map<int, Candidate>* candidates,
-              workers::WorkerClient* client);
+              supervisor::WorkerClient* client);
 
   // Checks, each API's stock choice first and then in the order of cuDNN's
   // heuristic, until `end`, and writes what was found into the candidates, also
@@ -58,7 +58,7 @@ class CheckRunner {
   const std::map<CandidateId, QuarantineEntry>& quarantined_;
   const SelfCheck& self_check_;
   std::map<int, Candidate>* const candidates_;
-  workers::WorkerClient* const client_;
+  supervisor::WorkerClient* const client_;
   std::map<int, decision::OutputReport> reports_;
   std::set<const Candidate*> stocks_;  // of each API that has any that ran
   std::map<int, worker::v1::Sample> warm_runs_;

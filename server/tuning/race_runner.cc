@@ -52,7 +52,7 @@ Conditions ReadConditions(const worker::v1::Conditions& conditions) {
 }
 
 absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
-                           workers::WorkerClient* client) {
+                           supervisor::WorkerClient* client) {
   if (!client->reads_conditions()) return absl::OkStatus();
   const absl::Time end = absl::Now() + longest;
   while (absl::Now() < end) {
@@ -66,7 +66,7 @@ absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
 }
 
 RaceRunner::RaceRunner(const decision::RacePolicy& policy, int warmups, std::vector<int> indexes,
-                       std::map<int, Candidate>* candidates, workers::WorkerClient* client)
+                       std::map<int, Candidate>* candidates, supervisor::WorkerClient* client)
     : client_(client),
       candidates_(candidates),
       warmups_(warmups),

@@ -9,10 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/model/candidate.h"
-#include "proto/model/conditions.h"
+#include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/conditions.h"
 #include "server/decision/race.h"
-#include "server/workers/worker_client.h"
+#include "server/supervisor/worker_client.h"
 
 namespace convtune::tuning {
 
@@ -23,7 +23,7 @@ Conditions ReadConditions(const worker::v1::Conditions& conditions);
 // every `period`. OK also if somebody still does, or NVML cannot be asked.
 // Errors are the client's.
 absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
-                           workers::WorkerClient* client);
+                           supervisor::WorkerClient* client);
 
 // Not thread-safe.
 class RaceRunner {
@@ -31,7 +31,7 @@ class RaceRunner {
   // `candidates`, by the worker's index, and `client` outlive it. Those of
   // `indexes`, which are kFinalized, take part.
   RaceRunner(const decision::RacePolicy& policy, int warmups, std::vector<int> indexes,
-             std::map<int, Candidate>* candidates, workers::WorkerClient* client);
+             std::map<int, Candidate>* candidates, supervisor::WorkerClient* client);
 
   // Runs the race until it is decided or `end` comes, and writes what it gave
   // into the candidates, also when it ends with an error. Errors are the
@@ -57,7 +57,7 @@ class RaceRunner {
   void DropOtherKind();
   void WriteResults();
 
-  workers::WorkerClient* const client_;
+  supervisor::WorkerClient* const client_;
   std::map<int, Candidate>* const candidates_;
   const int warmups_;
   const CacheState cache_state_;

@@ -114,7 +114,7 @@ std::vector<int> RunnersOf(const Way& way, const std::vector<int>& finalists,
 
 absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Time end,
                      std::map<int, Candidate>* candidates, Conditions* conditions,
-                     workers::WorkerClient* client) {
+                     supervisor::WorkerClient* client) {
   worker::v1::Measure request;
   const std::vector<int> runners = RunnersOf(way, finalists, *candidates);
   if (runners.empty()) return absl::OkStatus();
@@ -140,7 +140,7 @@ absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Ti
 
 absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, absl::Time end,
                            std::map<int, Candidate>* candidates, Conditions* conditions,
-                           workers::WorkerClient* client) {
+                           supervisor::WorkerClient* client) {
   absl::Status status;
   for (const Way& way : WaysOf(plan, MayClaimCold(client->self_check()))) {
     if (absl::Now() >= end) break;

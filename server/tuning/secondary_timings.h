@@ -6,10 +6,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "proto/model/candidate.h"
-#include "proto/model/conditions.h"
 #include "proto/model/enums.h"
-#include "server/workers/worker_client.h"
+#include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/conditions.h"
+#include "server/supervisor/worker_client.h"
 
 namespace convtune::tuning {
 
@@ -32,6 +32,6 @@ struct SecondaryTimingsPlan {
 // client->checks_results().
 absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, absl::Time end,
                            std::map<int, Candidate>* candidates, Conditions* conditions,
-                           workers::WorkerClient* client);
+                           supervisor::WorkerClient* client);
 
 }  // namespace convtune::tuning

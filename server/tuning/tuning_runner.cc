@@ -24,7 +24,7 @@ constexpr absl::Duration kLongestMargin = absl::Milliseconds(250);
 // One run; see RunTuning.
 class Run {
  public:
-  Run(const RunnerInput& input, const SamplingPolicy& policy, workers::WorkerClient* client)
+  Run(const RunnerInput& input, const SamplingPolicy& policy, supervisor::WorkerClient* client)
       : input_(input),
         policy_(policy),
         client_(client),
@@ -96,7 +96,7 @@ class Run {
 
   const RunnerInput& input_;
   const SamplingPolicy& policy_;
-  workers::WorkerClient* const client_;
+  supervisor::WorkerClient* const client_;
   const bool measures_;
   std::optional<absl::Time> began_;
   absl::Time end_;
@@ -249,7 +249,7 @@ absl::Status Run::NoneRan(const Tuning& tuning) const {
 }  // namespace
 
 RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
-                       workers::WorkerClient* client) {
+                       supervisor::WorkerClient* client) {
   Run run(input, policy, client);
   RunnerOutput output;
   output.tuning = run.Go();

@@ -12,10 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/base/clock.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 #include "server/decision/race.h"
 #include "server/jobs/work_spec.h"
-#include "server/workers/worker_client.h"
+#include "server/supervisor/worker_client.h"
 
 namespace convtune::tuning {
 
@@ -56,6 +56,6 @@ struct RunnerOutput {
 // the client may be pending(), and the tuning is what is known by then. Errors
 // are the client's, and NOT_FOUND with the reasons if no candidate ran.
 RunnerOutput RunTuning(const RunnerInput& input, const SamplingPolicy& policy,
-                       workers::WorkerClient* client);
+                       supervisor::WorkerClient* client);
 
 }  // namespace convtune::tuning

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "convtune/worker/worker.pb.h"
-#include "proto/model/candidate.h"
+#include "proto/model/tuning/candidate.h"
 #include "server/jobs/work_spec.h"
 
 namespace convtune::tuning {

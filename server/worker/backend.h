@@ -13,11 +13,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/model/candidate.h"
-#include "proto/model/conditions.h"
-#include "proto/model/conv_problem.h"
 #include "proto/model/environment.h"
-#include "proto/model/self_check.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/conditions.h"
+#include "proto/model/tuning/self_check.h"
 
 namespace convtune::worker {
 

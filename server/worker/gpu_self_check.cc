@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 #include "server/worker/cudnn/cudnn_status.h"
 #include "server/worker/verify/output_check.h"
 #include "server/worker/verify/tensor_data.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "proto/base/status_macros.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::worker {
 namespace {

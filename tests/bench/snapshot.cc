@@ -16,13 +16,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "db/format/key_convert.h"
-#include "db/format/snapshot_writer.h"
+#include "db/snapshot/key_convert.h"
+#include "db/snapshot/snapshot_writer.h"
 
 namespace convtune::bench {
 namespace {
 
-using format::ProblemKey;
+using snapshot::ProblemKey;
 
 // Distinct for n below 2^31.
 ConvProblem ProblemOf(int64_t n) {
@@ -36,8 +36,8 @@ Environment MakeEnvironment() {
   return Environment::Parse("nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value();
 }
 
-format::SnapshotChoice ChoiceOf(ConvProblem problem) {
-  format::SnapshotChoice choice(std::move(problem));
+snapshot::SnapshotChoice ChoiceOf(ConvProblem problem) {
+  snapshot::SnapshotChoice choice(std::move(problem));
   for (int i = 0; i < 3; ++i) {
     Candidate candidate;
     candidate.id = EngineConfig{10 + i, {{2, i}, {13, 1}, {14, 3}}};
@@ -48,7 +48,7 @@ format::SnapshotChoice ChoiceOf(ConvProblem problem) {
   }
   choice.evidence = Evidence::kMeasured;
   choice.release = 1;
-  choice.stock[format::kStockA] = format::StockNotes{2, 16, 0};
+  choice.stock[snapshot::kStockA] = snapshot::StockNotes{2, 16, 0};
   return choice;
 }
 
@@ -63,7 +63,7 @@ class RawTable {
     while (slots < 2 * keys.size()) slots *= 2;
     slots_.resize(slots);
     for (uint32_t i = 0; i < keys.size(); ++i) {
-      uint64_t place = format::HashOf(keys[i]) & (slots - 1);
+      uint64_t place = snapshot::HashOf(keys[i]) & (slots - 1);
       while (slots_[place].used) place = (place + 1) & (slots - 1);
       slots_[place] = {keys[i], true, i};
     }
@@ -71,7 +71,7 @@ class RawTable {
 
   // -1 if it is not there.
   int64_t Find(const ProblemKey& key) const {
-    for (uint64_t i = format::HashOf(key) & (slots_.size() - 1); slots_[i].used;
+    for (uint64_t i = snapshot::HashOf(key) & (slots_.size() - 1); slots_[i].used;
          i = (i + 1) & (slots_.size() - 1)) {
       if (std::memcmp(&slots_[i].key, &key, sizeof key) == 0) return slots_[i].value;
     }
@@ -109,13 +109,13 @@ void Print(const char* figure, int64_t choices, double value) {
               static_cast<long long>(choices), value);
 }
 
-void Measure(const format::SnapshotView& view, const RawTable& raw, int64_t choices,
+void Measure(const snapshot::SnapshotView& view, const RawTable& raw, int64_t choices,
              const std::vector<ProblemKey>& asked, const char* figure) {
-  const format::SnapshotSection& section = view.section(0);
+  const snapshot::SnapshotSection& section = view.section(0);
   std::vector<double> own, bare, ratio;
   for (int round = -2; round < 15; ++round) {
     const double a = Slice(asked, [&](const ProblemKey& key) {
-      return view.Find(section, key, format::HashOf(key)) != nullptr;
+      return view.Find(section, key, snapshot::HashOf(key)) != nullptr;
     });
     const double b = Slice(asked, [&](const ProblemKey& key) { return raw.Find(key) >= 0; });
     if (round < 0) continue;
@@ -130,16 +130,16 @@ void Measure(const format::SnapshotView& view, const RawTable& raw, int64_t choi
 
 int Run(int64_t choices, const std::string& folder) {
   const Environment environment = MakeEnvironment();
-  const std::string path = folder + "/" + format::kSnapshotFile;
+  const std::string path = folder + "/" + snapshot::kSnapshotFile;
   std::vector<ProblemKey> keys;
   {
     const absl::Time start = absl::Now();
-    format::SnapshotWriter writer({.release = 1, .created = absl::Now()});
+    snapshot::SnapshotWriter writer({.release = 1, .created = absl::Now()});
     for (int64_t n = 0; n < choices; ++n) {
       ConvProblem problem = ProblemOf(n);
-      keys.push_back(format::ToKey(problem).value());
+      keys.push_back(snapshot::ToKey(problem).value());
       const absl::Status added =
-          writer.Add(environment, format::Channel::kStable, ChoiceOf(std::move(problem)));
+          writer.Add(environment, snapshot::Channel::kStable, ChoiceOf(std::move(problem)));
       if (!added.ok()) return 1;
     }
     const absl::Time made = absl::Now();
@@ -159,8 +159,8 @@ int Run(int64_t choices, const std::string& folder) {
   std::vector<uint64_t> bytes((size + 7) / 8);
   file.seekg(0).read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
   const absl::Time read = absl::Now();
-  format::SnapshotView view;
-  if (format::SnapshotView::Open(bytes.data(), size, &view) != format::SnapshotError::kNone) {
+  snapshot::SnapshotView view;
+  if (snapshot::SnapshotView::Open(bytes.data(), size, &view) != snapshot::SnapshotError::kNone) {
     return 1;
   }
   Print("snapshot_bytes_per_choice", choices, static_cast<double>(size) / double(choices));

@@ -16,9 +16,9 @@
 #include "absl/time/clock.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/conv_problem.h"
-#include "proto/model/digest.h"
-#include "proto/model/self_check.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/digest.h"
+#include "proto/model/tuning/self_check.h"
 
 namespace convtune {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "db/format/bundle_codec.h"
-#include "db/format/bundle_reader.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_reader.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune {

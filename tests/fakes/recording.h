@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune {
 

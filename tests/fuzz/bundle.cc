@@ -7,11 +7,11 @@
 #include <algorithm>
 
 #include "absl/time/time.h"
-#include "db/format/bundle_codec.h"
-#include "db/format/bundle_format.h"
-#include "db/format/bundle_json.h"
-#include "db/format/bundle_reader.h"
-#include "proto/model/digest.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_format.h"
+#include "db/bundle/bundle_json.h"
+#include "db/bundle/bundle_reader.h"
+#include "proto/model/tuning/digest.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

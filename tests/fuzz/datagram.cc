@@ -1,11 +1,11 @@
 // Datagrams from programs: anything may write to the socket.
-#include "db/format/datagram.h"
+#include "db/snapshot/datagram.h"
 
-#include "db/format/key_convert.h"
+#include "db/snapshot/key_convert.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace convtune::format;  // NOLINT(google-build-using-namespace)
+  using namespace convtune::snapshot;  // NOLINT(google-build-using-namespace)
   if (ReadDatagramKind(data, size) == 0) return 0;
   DatagramHeader header;
   memcpy(&header, data, sizeof header);

@@ -1,7 +1,7 @@
 // Text forms of environments and candidates, as the worker, the database and
 // requests carry them.
-#include "proto/model/candidate.h"
 #include "proto/model/environment.h"
+#include "proto/model/tuning/candidate.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,6 @@
 // The text form of a problem: what is parsed prints as its canonical text, and
 // that text parses back to the same problem.
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,13 +1,13 @@
 // The snapshot reader, which runs in other people's programs. The first byte
 // says whether the checksums are made to hold, so that what lies behind them is
 // reached too.
-#include "db/format/snapshot.h"
+#include "db/snapshot/snapshot.h"
 
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
 
-using namespace convtune::format;  // NOLINT(google-build-using-namespace)
+using namespace convtune::snapshot;  // NOLINT(google-build-using-namespace)
 
 namespace {
 

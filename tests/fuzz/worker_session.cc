@@ -7,11 +7,11 @@
 #include <cmath>
 
 #include "absl/time/clock.h"
-#include "db/format/bundle_codec.h"
+#include "db/bundle/bundle_codec.h"
 #include "proto/base/cancel_token.h"
 #include "proto/base/framing.h"
+#include "server/supervisor/worker_client.h"
 #include "server/tuning/tuning_runner.h"
-#include "server/workers/worker_client.h"
 #include "tests/fuzz/fuzz.h"
 
 using convtune::fuzz::Require;
@@ -49,7 +49,7 @@ std::string Hello(uint8_t flags) {
 }  // namespace
 
 // In place of the daemon's own: no process, and a socket that is filled.
-namespace convtune::workers {
+namespace convtune::supervisor {
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(
     const std::vector<std::string>& /*argv*/) {
@@ -65,7 +65,7 @@ std::optional<WorkerExit> WorkerProcess::Poll() { return std::nullopt; }
 WorkerExit WorkerProcess::Wait() { return {"exit status 0", killed_by_us_}; }
 WorkerExit WorkerProcess::Kill() { return {"killed", false}; }
 
-}  // namespace convtune::workers
+}  // namespace convtune::supervisor
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // What does not fit a socket's buffer would block this one thread.
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   g_said += (data[0] & 1) != 0 ? convtune::fuzz::ToString(data + 1, size - 1)
                                : Frames(data + 1, size - 1);
   const auto cancel = convtune::CancelToken::Create();
-  auto client = convtune::workers::WorkerClient::Start(
+  auto client = convtune::supervisor::WorkerClient::Start(
       {.worker_argv = {"worker"}, .hang_timeout = absl::Seconds(5), .cancel = cancel->get()});
   Require(client.ok());
   static const convtune::SystemClock clock;

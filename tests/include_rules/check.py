@@ -19,27 +19,34 @@ TOP_LEVEL = {
 SOURCE_FOLDERS = ("client", "db", "deploy", "proto", "server", "tests")
 
 TUNER_FOLDERS = ["server/" + room for room in
-               ("commit", "decision", "devices", "jobs", "lookup", "release", "tuning", "workers")]  # fmt: skip
+               ("commit", "decision", "devices", "jobs", "lookup", "release", "supervisor", "tuning")]  # fmt: skip
+
+# What the other folders of the model are built on.
+MODEL_FLOOR = [f"proto/model/{name}.h" for name in ("enums", "environment", "text", "violation")]
 
 # Folders of ours that a folder may include beside itself; the longest prefix
 # decides. A path's children go with it.
 MAY_INCLUDE = {
     "proto/base": [],
     "proto/model": ["proto/base"],
+    "proto/model/problem": ["proto/base", *MODEL_FLOOR],
+    "proto/model/tuning": ["proto/base", *MODEL_FLOOR, "proto/model/problem"],
+    "proto/model/release": ["proto/base", *MODEL_FLOOR, "proto/model/tuning"],
     "proto": ["proto"],
     "db": ["proto"],
-    "db/format": ["proto"],
+    "db/bundle": ["proto"],
+    "db/snapshot": ["proto"],
     "db/sqlite": ["proto"],
     "db/store": ["proto", "db/sqlite", "db/tuning_store.h", "db/release_store.h", "db/outbox_store.h"],
-    "db/fleet": ["proto", "db/format", "db/outbox_store.h", "db/sqlite/migrator.h"],
+    "db/fleet": ["proto", "db/bundle", "db/outbox_store.h", "db/sqlite/migrator.h"],
     # The tuner's folders, lowest first.
     "server/decision": ["proto"],
     "server/jobs": ["proto"],
-    "server/workers": ["proto", "db/format"],
-    "server/tuning": ["proto", "server/decision", "server/jobs", "server/workers"],
+    "server/supervisor": ["proto"],
+    "server/tuning": ["proto", "server/decision", "server/jobs", "server/supervisor"],
     "server/lookup": ["proto", "db", "server/decision", "server/jobs"],
     "server/commit": ["proto", "db", "server/decision", "server/lookup"],
-    "server/devices": ["proto", "server/commit", "server/decision", "server/jobs", "server/tuning", "server/workers"],
+    "server/devices": ["proto", "server/commit", "server/decision", "server/jobs", "server/tuning", "server/supervisor"],
     "server/release": ["proto", "db", "server/commit", "server/decision", "server/lookup"],
     "server/tuner": ["proto", "db", *TUNER_FOLDERS],
     "server/worker": ["proto"],
@@ -57,16 +64,24 @@ MAY_INCLUDE = {
     "server/rpc/services": ["server/rpc/http2", "server/rpc/messages", "server/tuner", *TUNER_FOLDERS, "db", "proto"],
     "server/rpc": ["server/tuner", *TUNER_FOLDERS, "db", "proto"],
     "server/convtuned": ["server/rpc", "server/metrics", "server/tuner", *TUNER_FOLDERS, "db", "proto"],
-    "client/cpp": ["proto", "db/format"],
-    "client/report": ["proto", "db/format"],
-    "client/cli/output": ["proto", "db/format"],
+    "client/cpp": ["proto", "db/snapshot"],
+    "client/report": ["proto", "db/bundle"],
+    "client/cli/output": ["proto"],
     "client/cli/app": ["proto", "client/cpp", "client/cli/output"],
     "client/cli/input": ["proto", "client/cli/output", "client/cli/app"],
     "client/cli/calls": ["proto", "client/cpp", "client/cli/output", "client/cli/app", "client/cli/input"],
-    "client/cli/commands": ["proto", "db/format", "client/cpp", "client/report", "client/cli/output", "client/cli/app",
-                            "client/cli/input", "client/cli/calls"],
-    "client/python": ["proto", "db/format", "client/cpp"],
-    "client/preload": ["db/format", "proto/model/legacy_note_rules.h", "proto/model/tensor_rules.h"],
+    "client/cli/commands": ["proto", "db/bundle", "db/snapshot", "client/cpp", "client/report", "client/cli/output",
+                            "client/cli/app", "client/cli/input", "client/cli/calls"],
+    "client/python": ["proto", "db/snapshot", "client/cpp"],
+    # The interposer's folders, lowest first.
+    "client/preload/process": ["db/snapshot"],
+    "client/preload/shadow": ["db/snapshot", "client/preload/process"],
+    "client/preload/state": ["db/snapshot", "client/preload/process", "client/preload/shadow"],
+    "client/preload/report": ["db/snapshot", "client/preload/process", "client/preload/shadow", "client/preload/state"],
+    "client/preload/serve": ["db/snapshot", "client/preload/process", "client/preload/report", "client/preload/shadow",
+                             "client/preload/state", "proto/model/problem/tensor_rules.h",
+                             "proto/model/tuning/legacy_note_rules.h"],
+    "client/preload": [],
     "deploy/examples": ["proto", "client/cpp"],
 }
 
@@ -94,7 +109,7 @@ FENCED = [
 MIRRORS = {
     "model": "proto/model", "base": "proto/base", "convert": "proto/convert", "db": "db",
     "commit": "server/commit", "decision": "server/decision", "devices": "server/devices", "jobs": "server/jobs",
-    "lookup": "server/lookup", "release": "server/release", "workers": "server/workers",
+    "lookup": "server/lookup", "release": "server/release", "supervisor": "server/supervisor",
     "tuner": "server/tuner", "worker": "server/worker", "rpc": "server/rpc", "report": "client/report",
     "fleet": "server/fleet", "convtuned": "server/convtuned", "metrics": "server/metrics", "cli": "client/cli", "cpp": "client/cpp",
     "preload": "client/preload",

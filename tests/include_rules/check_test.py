@@ -13,14 +13,16 @@ CLEAN = {
     "proto/base/a.h": "#include <string>\n",
     "proto/model/m.h": '#include "absl/status/status.h"\n#include "proto/base/a.h"\n',
     "db/sqlite/store.cc": '#include <sqlite3.h>\n#include "proto/model/m.h"\n',
-    "db/format/f.h": "",
+    "db/bundle/b.h": "",
+    "db/snapshot/s.h": "",
     "server/tuner/t.h": '#include "db/store.h"\n#include "proto/model/m.h"\n',
     "server/worker/w.cc": '#include <cudnn.h>\n#include "convtune/worker/worker.pb.h"\n',
     "server/rpc/r.cc": '#include <grpcpp/grpcpp.h>\n#include "server/tuner/t.h"\n',
     "server/convtuned/main.cc": '#include "server/rpc/r.h"\n',
     "client/cpp/c.cc": '#include "convtune/v1/tuning_service.grpc.pb.h"\n',
     "client/cli/app/i.cc": '#include "client/cpp/c.h"\n',
-    "client/preload/p.c": '#include <cudnn.h>\n#include "db/format/f.h"\n',
+    "client/preload/p.c": '#include <cudnn.h>\n#include "client/preload/serve/s.h"\n',
+    "client/preload/serve/s.h": '#include "client/preload/state/s.h"\n#include "db/snapshot/s.h"\n',
     "tests/unit/db/sqlite/t.cc": '#include <sqlite3.h>\n#include "db/store.h"\n',
     "tests/gpu/g.cc": "#include <cuda_runtime.h>\n",
 }
@@ -55,7 +57,7 @@ class IncludeRulesTest(unittest.TestCase):
         self.assert_one({"db/x.h": "#include <sqlite3.h>\n"}, "db/x.h:1", "SQLite")
 
     def test_sqlite_in_a_folder_of_db(self):
-        self.assert_one({"db/format/x.cc": '#include "sqlite3.h"\n'}, "db/format/x.cc:1", "SQLite")
+        self.assert_one({"db/bundle/x.cc": '#include "sqlite3.h"\n'}, "db/bundle/x.cc:1", "SQLite")
 
     def test_libpq_outside_db(self):
         self.assert_one({"server/fleet/x.cc": "#include <libpq-fe.h>\n"}, "server/fleet/x.cc:1", "libpq")
@@ -82,7 +84,9 @@ class IncludeRulesTest(unittest.TestCase):
         for path, include in (
             ("proto/base/x.h", "proto/model/m.h"),
             ("proto/model/x.h", "convtune/v1/problem.pb.h"),
-            ("db/format/x.h", "db/store.h"),
+            ("proto/model/problem/x.h", "proto/model/tuning/t.h"),
+            ("db/bundle/x.h", "db/store.h"),
+            ("db/bundle/x.h", "db/snapshot/s.h"),
             ("server/tuner/x.h", "server/worker/w.h"),
             ("server/worker/x.h", "db/store.h"),
             ("server/rpc/x.h", "server/worker/w.h"),
@@ -95,6 +99,7 @@ class IncludeRulesTest(unittest.TestCase):
             ("client/cli/input/x.h", "client/cli/calls/c.h"),
             ("client/cli/calls/x.h", "client/cli/commands/run/r.h"),
             ("client/preload/x.h", "proto/model/m.h"),
+            ("client/preload/shadow/x.h", "client/preload/serve/s.h"),
         ):
             self.assert_one({path: f'#include "{include}"\n'}, f"{path}:1", include)
 

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/candidate.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
 #include "server/worker/device/device_profile.h"
 #include "server/worker/deviceless_backend.h"
 

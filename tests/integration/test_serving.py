@@ -50,7 +50,7 @@ def snapshot_of(daemon):
 
 
 def keys_in(snapshot):
-    """(environment key, problem key) of the first entry of the first section that has one; see db/format/README.md."""
+    """(environment key, problem key) of the first entry of the first section that has one; see db/snapshot/README.md."""
     data = snapshot.read_bytes()
     sections, count = struct.unpack_from("<Q", data, 56)[0], struct.unpack_from("<I", data, 44)[0]
     for section in range(sections, sections + 144 * count, 144):

@@ -3,7 +3,7 @@
 //   environment TEXT
 //   choice ENVIRONMENT stable|canary PROBLEM FIELD...
 // where a field is "candidate=ID;notes=N;workspace=N;time=US" or
-// "stock=MODE;notes=N;workspace=N", MODE being 0 to 4 (format::kStock...).
+// "stock=MODE;notes=N;workspace=N", MODE being 0 to 4 (snapshot::kStock...).
 //
 // usage: convtune-make-snapshot FILE
 #include <cstdlib>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "db/format/snapshot_writer.h"
+#include "db/snapshot/snapshot_writer.h"
 #include "proto/base/strings.h"
 
 namespace convtune {
@@ -42,16 +42,16 @@ T Must(std::string_view line, absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-format::SnapshotChoice ReadChoice(std::string_view line,
-                                  const std::vector<std::string_view>& fields) {
-  format::SnapshotChoice choice(Must(line, ConvProblem::Parse(fields[3])));
+snapshot::SnapshotChoice ReadChoice(std::string_view line,
+                                    const std::vector<std::string_view>& fields) {
+  snapshot::SnapshotChoice choice(Must(line, ConvProblem::Parse(fields[3])));
   choice.evidence = Evidence::kMeasured;
   for (size_t i = 4; i < fields.size(); ++i) {
     Values values = ReadField(fields[i]);
     const auto notes = static_cast<uint32_t>(std::stoul(values["notes"]));
     const int64_t workspace = std::stoll(values["workspace"]);
     if (values.count("stock") > 0) {
-      choice.stock[std::stoul(values["stock"])] = format::StockNotes{notes, 0, workspace};
+      choice.stock[std::stoul(values["stock"])] = snapshot::StockNotes{notes, 0, workspace};
       continue;
     }
     Candidate candidate;
@@ -66,7 +66,7 @@ format::SnapshotChoice ReadChoice(std::string_view line,
 }
 
 int Main(const std::string& path) {
-  format::SnapshotWriter::Options options;
+  snapshot::SnapshotWriter::Options options;
   std::vector<std::string> lines;
   for (std::string line; std::getline(std::cin, line);) {
     const std::vector<std::string_view> words = Split(line, '\t');
@@ -80,16 +80,17 @@ int Main(const std::string& path) {
       lines.push_back(line);
     }
   }
-  format::SnapshotWriter writer(options);
+  snapshot::SnapshotWriter writer(options);
   for (const std::string& line : lines) {
     const std::vector<std::string_view> fields = Split(line, '\t');
     const Environment environment = Must(line, Environment::Parse(fields.at(1)));
     const absl::Status status =
-        fields[0] == "environment" ? writer.AddEnvironment(environment)
-                                   : writer.Add(environment,
-                                                fields.at(2) == "canary" ? format::Channel::kCanary
-                                                                         : format::Channel::kStable,
-                                                ReadChoice(line, fields));
+        fields[0] == "environment"
+            ? writer.AddEnvironment(environment)
+            : writer.Add(environment,
+                         fields.at(2) == "canary" ? snapshot::Channel::kCanary
+                                                  : snapshot::Channel::kStable,
+                         ReadChoice(line, fields));
     if (!status.ok()) {
       Fail(line, std::string(status.message()));
     }

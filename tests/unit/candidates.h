@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 #include "server/decision/ranking.h"
 
 namespace convtune {

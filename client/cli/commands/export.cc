@@ -10,9 +10,9 @@
 #include "client/cli/output/byte_progress.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
-#include "db/format/bundle_json.h"
-#include "db/format/bundle_reader.h"
-#include "db/format/bundle_writer.h"
+#include "db/bundle/bundle_json.h"
+#include "db/bundle/bundle_reader.h"
+#include "db/bundle/bundle_writer.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli {

@@ -12,7 +12,7 @@
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/byte_progress.h"
 #include "client/cli/output/json.h"
-#include "db/format/bundle_merge.h"
+#include "db/bundle/bundle_merge.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli {

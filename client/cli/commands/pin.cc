@@ -7,7 +7,7 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
-#include "proto/model/candidate.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::cli {
 namespace {

@@ -11,10 +11,10 @@
 #include "client/cli/output/byte_progress.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
-#include "db/format/bundle_codec.h"
-#include "db/format/bundle_json.h"
-#include "db/format/bundle_merge.h"
-#include "db/format/bundle_reader.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_json.h"
+#include "db/bundle/bundle_merge.h"
+#include "db/bundle/bundle_reader.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli {

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "db/format/replace_file.h"
+#include "proto/base/replace_file.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli {
@@ -139,7 +139,7 @@ absl::Status AtomicFile::Commit() {
   if (fsync(fd_) != 0) return Error("cannot be synced");
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return Error("cannot be put in place");
   committed_ = true;
-  return format::SyncFolderOf(path_);
+  return SyncFolderOf(path_);
 }
 
 }  // namespace convtune::cli

@@ -1,4 +1,4 @@
-"""The binary key of a problem, as the snapshot has it (db/format/README.md).
+"""The binary key of a problem, as the snapshot has it (db/snapshot/README.md).
 
 Canonical: equal problems have equal bytes, however their texts are written (proto/model/README.md)."""
 

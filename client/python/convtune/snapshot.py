@@ -1,6 +1,6 @@
 """Answers from the snapshot file that a daemon publishes, where no daemon answers.
 
-The layout is that of db/format/README.md. A file is taken whole or not at all: both checksums are verified, and whatever
+The layout is that of db/snapshot/README.md. A file is taken whole or not at all: both checksums are verified, and whatever
 lies outside of it is an error."""
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ CREATE TABLE releases (
 -- A problem's portfolio from that release on, until a later one has another:
 -- choice_count rows, place 0 and up. One row with choice_count 0 and no
 -- candidate: from there on the problem has none. roles: bits of
--- proto/model/release.h. No reference to tunings, which may be deleted while
+-- proto/model/release/release.h. No reference to tunings, which may be deleted while
 -- their choice is still part of an older release.
 CREATE TABLE choices (
   environment_id INTEGER NOT NULL REFERENCES environments (environment_id),

@@ -12,7 +12,7 @@
 #include "convtune/v1/problem.pb.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/generated_enum_reflection.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 #include "proto/model/violation.h"
 
 namespace convtune::rpc::messages {

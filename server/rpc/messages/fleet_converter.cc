@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "db/format/bundle_codec.h"
-#include "db/format/bundle_environment.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_environment.h"
 #include "server/rpc/messages/field_checker.h"
 
 namespace convtune::rpc::messages {

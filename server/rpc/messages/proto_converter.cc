@@ -8,7 +8,7 @@
 #include "google/protobuf/descriptor.h"
 #include "proto/convert/problem_proto.h"
 #include "proto/convert/record_codec.h"
-#include "proto/model/self_check.h"
+#include "proto/model/tuning/self_check.h"
 
 namespace convtune::rpc::messages {
 namespace {
@@ -363,7 +363,7 @@ v1::PinRecord ToProto(const Pin& pin, std::string_view environment) {
   return out;
 }
 
-v1::Device ToProto(const workers::DeviceStatus& device) {
+v1::Device ToProto(const supervisor::DeviceStatus& device) {
   v1::Device out;
   out.set_name(device.name);
   out.set_environment(device.environment);

@@ -10,7 +10,7 @@
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::rpc::messages {
@@ -36,7 +36,7 @@ v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page);
 v1::TuningJob ToProto(const jobs::JobSnapshot& job);
 // `environment` is the environment's name.
 v1::PinRecord ToProto(const Pin& pin, std::string_view environment);
-v1::Device ToProto(const workers::DeviceStatus& device);
+v1::Device ToProto(const supervisor::DeviceStatus& device);
 v1::CheckDatabaseResponse ToProto(const db::StoreCheck& check, absl::Duration elapsed);
 v1::CompactDatabaseResponse ToProto(const db::StoreCompaction& compaction);
 // Sets the fields that the tuner counts.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "db/format/bundle_writer.h"
+#include "db/bundle/bundle_writer.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::rpc::services {

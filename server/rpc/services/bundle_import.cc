@@ -10,9 +10,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "db/format/bundle_codec.h"
-#include "db/format/bundle_merge.h"
-#include "db/format/bundle_reader.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_merge.h"
+#include "db/bundle/bundle_reader.h"
 #include "proto/base/status_macros.h"
 #include "server/rpc/http2/limits.h"
 

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "convtune/v1/bundle_service.pb.h"
-#include "db/format/bundle_merge.h"
+#include "db/bundle/bundle_merge.h"
 #include "proto/base/clock.h"
 #include "server/tuner/tuner.h"
 

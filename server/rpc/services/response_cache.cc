@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "proto/model/digest.h"
+#include "proto/model/tuning/digest.h"
 
 namespace convtune::rpc::services {
 namespace {

@@ -190,7 +190,7 @@ class TuningService final : public RawService {
     return HandleUnary<v1::ListDevicesRequest, v1::ListDevicesResponse>(
         "ListDevices", nullptr, context, in, out,
         [this](const messages::NoArgs&, v1::ListDevicesResponse* reply) {
-          for (const workers::DeviceStatus& device : tuner_->ListDevices()) {
+          for (const supervisor::DeviceStatus& device : tuner_->ListDevices()) {
             *reply->add_devices() = messages::ToProto(device);
           }
           return grpc::Status::OK;

@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/model/candidate.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::worker::cudnn {
 

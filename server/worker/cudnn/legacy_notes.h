@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "proto/model/conv_problem.h"
-#include "proto/model/legacy_notes.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/legacy_notes.h"
 
 namespace convtune::worker::cudnn {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "proto/model/candidate.h"
+#include "proto/model/tuning/candidate.h"
 #include "server/worker/cudnn/descriptor.h"
 #include "server/worker/cudnn/graph_builder.h"
 

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/model/candidate.h"
+#include "proto/model/tuning/candidate.h"
 #include "server/worker/cudnn/graph_builder.h"
 
 namespace convtune::worker::search {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "proto/base/status_macros.h"
-#include "proto/model/reduction_length.h"
+#include "proto/model/problem/reduction_length.h"
 #include "server/worker/cudnn/cudnn_status.h"
 #include "server/worker/cudnn/legacy_notes.h"
 #include "server/worker/device/device_memory.h"

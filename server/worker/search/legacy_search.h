@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 #include "server/worker/cudnn/legacy_convolution.h"
 #include "server/worker/search/listing_sink.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/cudnn/legacy_convolution.h"
 #include "server/worker/device/device_memory.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "proto/model/reduction_length.h"
+#include "proto/model/problem/reduction_length.h"
 
 namespace convtune::worker::verify {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::worker::verify {
 

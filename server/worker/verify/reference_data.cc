@@ -5,7 +5,7 @@
 #include <functional>
 #include <system_error>
 
-#include "proto/model/reduction_length.h"
+#include "proto/model/problem/reduction_length.h"
 #include "server/worker/verify/tensor_data.h"
 
 namespace convtune::worker::verify {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/verify/reference.h"
 

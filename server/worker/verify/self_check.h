@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/model/self_check.h"
+#include "proto/model/tuning/self_check.h"
 #include "server/worker/backend.h"
 #include "server/worker/timing/timed_stream.h"
 #include "server/worker/timing/timer.h"

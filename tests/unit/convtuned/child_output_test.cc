@@ -6,7 +6,7 @@
 namespace convtune::daemon {
 namespace {
 
-const workers::StartLimits kLong = {absl::Minutes(5), absl::Minutes(5)};
+const supervisor::StartLimits kLong = {absl::Minutes(5), absl::Minutes(5)};
 
 bool Never() { return false; }
 

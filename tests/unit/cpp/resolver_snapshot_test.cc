@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "db/format/snapshot_writer.h"
+#include "db/snapshot/snapshot_writer.h"
 
 namespace convtune::client {
 namespace {
@@ -42,18 +42,18 @@ class ResolverSnapshotTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  static format::SnapshotChoice Choices() {
-    format::SnapshotChoice choice(ConvProblem::Parse(kProblem).value());
+  static snapshot::SnapshotChoice Choices() {
+    snapshot::SnapshotChoice choice(ConvProblem::Parse(kProblem).value());
     choice.evidence = convtune::Evidence::kMeasured;
     choice.candidates = {
         CandidateOf("graph:eng5,k2=1", 10, 4096, NoteBit(NumericalNote::kNondeterministic)),
         CandidateOf("graph:eng7", 12, 0), CandidateOf("legacy:algo1,math1", 9, 64)};
     return choice;
   }
-  void Publish(const std::vector<std::string>& models, const format::SnapshotChoice& choice) {
-    format::SnapshotWriter writer({});
+  void Publish(const std::vector<std::string>& models, const snapshot::SnapshotChoice& choice) {
+    snapshot::SnapshotWriter writer({});
     for (const std::string& model : models) {
-      ASSERT_TRUE(writer.Add(EnvironmentOf(model), format::Channel::kStable, choice).ok());
+      ASSERT_TRUE(writer.Add(EnvironmentOf(model), snapshot::Channel::kStable, choice).ok());
     }
     ASSERT_TRUE(writer.Write(folder_ + "/current.snapshot").ok());
   }
@@ -103,14 +103,14 @@ TEST_F(ResolverSnapshotTest, ChoicesKeepToTheConstraints) {
 }
 
 TEST_F(ResolverSnapshotTest, TheFirstChoiceOfUntimedOnesStaysFirst) {
-  format::SnapshotChoice choice = Choices();
+  snapshot::SnapshotChoice choice = Choices();
   for (Candidate& candidate : choice.candidates) candidate.median_us = 0;
   Publish({"a"}, choice);
   EXPECT_EQ(Ask(NobodyThere()).winner.text, "graph:eng5,k2=1");
 }
 
 TEST_F(ResolverSnapshotTest, LessEvidenceThanAskedForIsNoAnswer) {
-  format::SnapshotChoice choice = Choices();
+  snapshot::SnapshotChoice choice = Choices();
   choice.evidence = convtune::Evidence::kHeuristic;
   Publish({"a"}, choice);
   Constraints measured;
@@ -150,7 +150,7 @@ TEST_F(ResolverSnapshotTest, AReplacedFileIsReadAnew) {
   Publish({"a"}, Choices());
   Resolver resolver(NobodyThere());
   EXPECT_TRUE(resolver.Resolve({{kProblem}}, milliseconds(40))[0].found);
-  format::SnapshotChoice choice = Choices();
+  snapshot::SnapshotChoice choice = Choices();
   choice.candidates = {CandidateOf("graph:eng9", 1, 0)};
   Publish({"a"}, choice);
   EXPECT_EQ(resolver.Resolve({{kProblem}}, milliseconds(40))[0].winner.text, "graph:eng9");

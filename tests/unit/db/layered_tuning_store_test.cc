@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/fakes/memory_store.h"
-#include "tests/unit/db/format/bundle_files.h"
+#include "tests/unit/db/bundle/bundle_files.h"
 
 namespace convtune::db {
 namespace {

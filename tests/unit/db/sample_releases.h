@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/model/release.h"
+#include "proto/model/release/release.h"
 #include "tests/unit/db/sample_tunings.h"
 
 namespace convtune::db {

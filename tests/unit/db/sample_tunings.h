@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "proto/model/tuning.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::db {
 

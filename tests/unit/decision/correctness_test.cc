@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "proto/model/legacy_notes.h"
+#include "proto/model/tuning/legacy_notes.h"
 
 namespace convtune::decision {
 namespace {

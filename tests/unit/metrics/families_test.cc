@@ -28,7 +28,8 @@ TEST(Families, NumbersComeWithTheirLabels) {
   input.stats.misses[static_cast<size_t>(lookup::MissReason::kNotFound)] = 4;
   input.stats.misses[static_cast<size_t>(lookup::MissReason::kNoDevice)] = 1;
   input.stats.saved = absl::Milliseconds(2500);
-  input.devices.push_back({"gpu:0", "nvidia-h200", workers::DeviceState::kBackingOff, "", 0, 5, 2});
+  input.devices.push_back(
+      {"gpu:0", "nvidia-h200", supervisor::DeviceState::kBackingOff, "", 0, 5, 2});
   EnvironmentCensus census;
   census.environment = "nvidia-h200";
   census.tunings[Evidence::kMeasured] = 3;

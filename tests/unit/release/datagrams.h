@@ -3,39 +3,39 @@
 
 #include <string>
 
-#include "db/format/datagram.h"
-#include "db/format/key_convert.h"
+#include "db/snapshot/datagram.h"
+#include "db/snapshot/key_convert.h"
 
 namespace convtune::release {
 
 template <typename Datagram>
-Datagram MakeDatagram(format::DatagramKind kind, const std::string& problem,
+Datagram MakeDatagram(snapshot::DatagramKind kind, const std::string& problem,
                       const std::string& environment) {
   Datagram datagram = {};
-  memcpy(datagram.header.magic, format::kDatagramMagic, sizeof format::kDatagramMagic);
-  datagram.header.version = format::kDatagramVersion;
+  memcpy(datagram.header.magic, snapshot::kDatagramMagic, sizeof snapshot::kDatagramMagic);
+  datagram.header.version = snapshot::kDatagramVersion;
   datagram.header.kind = static_cast<uint16_t>(kind);
   datagram.header.bytes = sizeof datagram;
   datagram.header.pid = 42;
-  datagram.header.environment = format::ToKey(Environment::Parse(environment).value()).value();
-  datagram.header.problem = format::ToKey(ConvProblem::Parse(problem).value()).value();
+  datagram.header.environment = snapshot::ToKey(Environment::Parse(environment).value()).value();
+  datagram.header.problem = snapshot::ToKey(ConvProblem::Parse(problem).value()).value();
   return datagram;
 }
 
-inline format::MissDatagram MissOf(const std::string& problem, const std::string& environment,
-                                   uint32_t count = 1,
-                                   format::MissReason reason = format::MissReason::kNoEntry) {
+inline snapshot::MissDatagram MissOf(const std::string& problem, const std::string& environment,
+                                     uint32_t count = 1,
+                                     snapshot::MissReason reason = snapshot::MissReason::kNoEntry) {
   auto datagram =
-      MakeDatagram<format::MissDatagram>(format::DatagramKind::kMiss, problem, environment);
+      MakeDatagram<snapshot::MissDatagram>(snapshot::DatagramKind::kMiss, problem, environment);
   datagram.reason = static_cast<uint32_t>(reason);
   datagram.count = count;
   return datagram;
 }
 
-inline format::ObservedPlanDatagram PlanOf(const std::string& problem,
-                                           const std::string& environment, int engine) {
-  auto datagram = MakeDatagram<format::ObservedPlanDatagram>(format::DatagramKind::kObservedPlan,
-                                                             problem, environment);
+inline snapshot::ObservedPlanDatagram PlanOf(const std::string& problem,
+                                             const std::string& environment, int engine) {
+  auto datagram = MakeDatagram<snapshot::ObservedPlanDatagram>(
+      snapshot::DatagramKind::kObservedPlan, problem, environment);
   datagram.engine_index = engine;
   datagram.knob_count = 2;
   datagram.knobs[0] = {2, 0, 5};
@@ -47,10 +47,10 @@ inline format::ObservedPlanDatagram PlanOf(const std::string& problem,
 }
 
 // Algorithms 1 and 6, in this order.
-inline format::ObservedLegacyDatagram LegacyOf(const std::string& problem,
-                                               const std::string& environment) {
-  auto datagram = MakeDatagram<format::ObservedLegacyDatagram>(
-      format::DatagramKind::kObservedLegacy, problem, environment);
+inline snapshot::ObservedLegacyDatagram LegacyOf(const std::string& problem,
+                                                 const std::string& environment) {
+  auto datagram = MakeDatagram<snapshot::ObservedLegacyDatagram>(
+      snapshot::DatagramKind::kObservedLegacy, problem, environment);
   datagram.result_count = 2;
   datagram.results[0] = {1, 1, 12.5F, 1, 0};
   datagram.results[1] = {6, 0, 20.0F, 1, 1 << 20};

@@ -36,7 +36,7 @@ TEST(Observation, AMissNamesProblemEnvironmentAndCount) {
 }
 
 TEST(Observation, WhatDidNotSuitTheProgramWantsNoTuning) {
-  for (const auto reason : {format::MissReason::kNotNeutral, format::MissReason::kRefused}) {
+  for (const auto reason : {snapshot::MissReason::kNotNeutral, snapshot::MissReason::kRefused}) {
     const auto report = Read(MissOf(kProblem, kH200, 1, reason));
     ASSERT_TRUE(report.ok());
     EXPECT_FALSE(std::get<ReportedMiss>(*report).wants_tuning);

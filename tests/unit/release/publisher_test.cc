@@ -94,7 +94,7 @@ TEST_F(PublisherTest, WhatIsServedIsWhatGetAnswers) {
   Tune({Problem(1), Problem(2)});
   for (const int n : {1, 2}) {
     EXPECT_EQ(WaitForChoice(n)[0], WinnerOf(n));
-    const format::SnapshotEntry* entry = nullptr;
+    const snapshot::SnapshotEntry* entry = nullptr;
     const SnapshotReader reader = Snapshot();
     ASSERT_NE(entry = reader.Find(Text(n), kH200), nullptr);
     EXPECT_EQ(entry->evidence, static_cast<int>(Evidence::kMeasured));
@@ -165,14 +165,14 @@ TEST_F(PublisherTest, ACanaryIsInAChannelOfItsOwn) {
   EXPECT_EQ(reader.header().canary_permille, 50U);
   EXPECT_EQ(reader.header().canary_release, 2U);
   EXPECT_EQ(reader.Candidates(Text(1), kH200), observed);
-  EXPECT_EQ(reader.Candidates(Text(1), kH200, format::Channel::kCanary)[0], WinnerOf(1));
+  EXPECT_EQ(reader.Candidates(Text(1), kH200, snapshot::Channel::kCanary)[0], WinnerOf(1));
 }
 
 TEST_F(PublisherTest, MissesAreCountedAndMostWantedFirst) {
   Start("");
   Send(MissOf(Text(1), kH200, 2));
   Send(MissOf(Text(2), kH200, 5));
-  Send(MissOf(Text(3), kH200, 9, format::MissReason::kNotNeutral));
+  Send(MissOf(Text(3), kH200, 9, snapshot::MissReason::kNotNeutral));
   EXPECT_TRUE(Eventually([&] { return Counts().misses == 16; }));
   const auto wanted = tuner_->releases()->ListWanted("");
   ASSERT_TRUE(wanted.ok());
@@ -217,7 +217,7 @@ TEST_F(PublisherTest, AFloodIsShedAtItsSendersAndNobodyElseSuffers) {
   address.sun_family = AF_UNIX;
   const std::string path = Path("snapshot/datagrams.sock");
   path.copy(address.sun_path, sizeof address.sun_path - 1);
-  const format::MissDatagram miss = MissOf(Text(1), kH200);
+  const snapshot::MissDatagram miss = MissOf(Text(1), kH200);
   constexpr int kFlood = 50'000;
   int taken = 0;
   for (int i = 0; i < kFlood; ++i) {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "db/format/key_convert.h"
-#include "db/format/snapshot.h"
-#include "proto/model/candidate.h"
+#include "db/snapshot/key_convert.h"
+#include "db/snapshot/snapshot.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::release {
 
@@ -24,30 +24,32 @@ class SnapshotReader {
     data_.assign((bytes.size() + 7) / 8, 0);
     if (bytes.empty()) return false;
     memcpy(data_.data(), bytes.data(), bytes.size());
-    return format::SnapshotView::Open(data_.data(), bytes.size(), &view_) ==
-           format::SnapshotError::kNone;
+    return snapshot::SnapshotView::Open(data_.data(), bytes.size(), &view_) ==
+           snapshot::SnapshotError::kNone;
   }
 
-  const format::SnapshotHeader& header() const { return view_.header(); }
+  const snapshot::SnapshotHeader& header() const { return view_.header(); }
   bool Knows(const std::string& environment) const {
-    return Section(environment, format::Channel::kStable) != nullptr;
+    return Section(environment, snapshot::Channel::kStable) != nullptr;
   }
-  const format::SnapshotEntry* Find(const std::string& problem, const std::string& environment,
-                                    format::Channel channel = format::Channel::kStable) const {
+  const snapshot::SnapshotEntry* Find(
+      const std::string& problem, const std::string& environment,
+      snapshot::Channel channel = snapshot::Channel::kStable) const {
     const auto* section = Section(environment, channel);
     if (section == nullptr) return nullptr;
-    const auto key = format::ToKey(ConvProblem::Parse(problem).value()).value();
-    return view_.Find(*section, key, format::HashOf(key));
+    const auto key = snapshot::ToKey(ConvProblem::Parse(problem).value()).value();
+    return view_.Find(*section, key, snapshot::HashOf(key));
   }
   // Texts of the problem's candidates, in order; none if it has no entry.
-  std::vector<std::string> Candidates(const std::string& problem, const std::string& environment,
-                                      format::Channel channel = format::Channel::kStable) const {
+  std::vector<std::string> Candidates(
+      const std::string& problem, const std::string& environment,
+      snapshot::Channel channel = snapshot::Channel::kStable) const {
     std::vector<std::string> texts;
-    const format::SnapshotEntry* entry = Find(problem, environment, channel);
+    const snapshot::SnapshotEntry* entry = Find(problem, environment, channel);
     if (entry == nullptr) return texts;
     for (int i = 0; i < entry->candidate_count; ++i) {
-      const format::SnapshotCandidate& candidate = view_.candidates(*entry)[i];
-      if (candidate.api == format::kApiLegacy) {
+      const snapshot::SnapshotCandidate& candidate = view_.candidates(*entry)[i];
+      if (candidate.api == snapshot::kApiLegacy) {
         texts.push_back(
             ToText(LegacyAlgorithm{static_cast<int>(candidate.number), candidate.math_type}));
         continue;
@@ -63,14 +65,14 @@ class SnapshotReader {
   }
 
  private:
-  const format::SnapshotSection* Section(const std::string& environment,
-                                         format::Channel channel) const {
-    const auto key = format::ToKey(Environment::Parse(environment).value()).value();
+  const snapshot::SnapshotSection* Section(const std::string& environment,
+                                           snapshot::Channel channel) const {
+    const auto key = snapshot::ToKey(Environment::Parse(environment).value()).value();
     return view_.FindSection(key, channel);
   }
 
   std::vector<uint64_t> data_;
-  format::SnapshotView view_;
+  snapshot::SnapshotView view_;
 };
 
 }  // namespace convtune::release

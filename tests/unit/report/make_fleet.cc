@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "db/format/bundle_writer.h"
+#include "db/bundle/bundle_writer.h"
 #include "tests/unit/report/simulated_fleet.h"
 
 namespace {

@@ -7,7 +7,7 @@
 
 #include "client/report/report.h"
 #include "client/report/report_data.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::report {
 

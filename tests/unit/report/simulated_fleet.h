@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "proto/model/conv_problem.h"
 #include "proto/model/environment.h"
-#include "proto/model/tuning.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune::report {
 

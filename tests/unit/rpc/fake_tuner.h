@@ -234,11 +234,11 @@ class FakeTuner : public tuner::Tuner {
     info.current = true;
     return {info};
   }
-  std::vector<workers::DeviceStatus> ListDevices() override {
-    workers::DeviceStatus device;
+  std::vector<supervisor::DeviceStatus> ListDevices() override {
+    supervisor::DeviceStatus device;
     device.name = "gpu:0";
     device.environment = "nvidia-h200";
-    device.state = workers::DeviceState::kReady;
+    device.state = supervisor::DeviceState::kReady;
     return {device};
   }
   tuner::TunerStats Stats() override {

@@ -190,7 +190,7 @@ class SelfCheckedTest : public ::testing::Test {
   void Check(const SelfCheck& self_check) {
     const auto cancel = CancelToken::Create();
     ASSERT_TRUE(cancel.ok());
-    auto client = workers::WorkerClient::Start(
+    auto client = supervisor::WorkerClient::Start(
         {.worker_argv = {CONVTUNE_FAKE_WORKER, "--environment", kH200, "--script", "legacy=2"},
          .environment_text = kH200,
          .hang_timeout = absl::Seconds(30),

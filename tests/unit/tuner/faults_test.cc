@@ -19,7 +19,7 @@ class FaultTest : public TunerTest {
     for (const Candidate& c : tuning.candidates) count += c.status == status ? 1 : 0;
     return count;
   }
-  workers::DeviceStatus Device() { return tuner_->ListDevices().at(0); }
+  supervisor::DeviceStatus Device() { return tuner_->ListDevices().at(0); }
 };
 
 struct Fault {
@@ -246,7 +246,7 @@ TEST_F(FaultTest, WorkerThatDiesInTheLegacySearchTunesWithTheGraphApiAlone) {
 TEST_F(FaultTest, RefusedProblemKeepsTheWorker) {
   Start("refused=1");
   EXPECT_THAT(Tune({Problem(1)}).failures.at(0), HasSubstr("refuses every problem"));
-  EXPECT_EQ(Device().state, workers::DeviceState::kReady);
+  EXPECT_EQ(Device().state, supervisor::DeviceState::kReady);
   EXPECT_EQ(Device().worker_deaths, 0);
 }
 
@@ -258,7 +258,7 @@ TEST_F(FaultTest, MissingProgramFailsTheCallersWithTheReason) {
     EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kTuningFailed);
     EXPECT_THAT(std::get<lookup::Miss>(outcome).message, HasSubstr("/nonexistent/convtune-worker"));
   }
-  EXPECT_EQ(Device().state, workers::DeviceState::kUnavailable);
+  EXPECT_EQ(Device().state, supervisor::DeviceState::kUnavailable);
 }
 
 TEST_F(FaultTest, WorkerOfAnotherEnvironmentIsNotUsed) {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "proto/model/self_check.h"
+#include "proto/model/tuning/self_check.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
 namespace convtune::tuner {
@@ -40,7 +40,7 @@ class SelfCheckTest : public TunerTest {
     EXPECT_EQ(job.state, jobs::JobState::kSucceeded) << ::testing::PrintToString(job.failures);
     return tuner_->GetTuning("", Problem(1)).value();
   }
-  workers::DeviceStatus Device() { return tuner_->ListDevices().at(0); }
+  supervisor::DeviceStatus Device() { return tuner_->ListDevices().at(0); }
 };
 
 TEST_F(SelfCheckTest, WhatWorksIsSaidOfTheDeviceAndInTheTuning) {

@@ -167,8 +167,8 @@ TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
   EXPECT_TRUE(absl::IsCancelled(promise.get_future().get()));
   EXPECT_EQ(tuner_->Stats().waiting_callers, 0);
   EXPECT_EQ(tuner_->Stats().queue_depth, 0);
-  EXPECT_TRUE(
-      Eventually([this] { return tuner_->ListDevices()[0].state == workers::DeviceState::kIdle; }));
+  EXPECT_TRUE(Eventually(
+      [this] { return tuner_->ListDevices()[0].state == supervisor::DeviceState::kIdle; }));
   EXPECT_EQ(tuner_->ListDevices()[0].worker_deaths, 0);
 }
 

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "convtune/v1/tuning_service.pb.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::cli {
 

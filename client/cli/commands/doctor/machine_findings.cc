@@ -15,7 +15,7 @@
 #include "absl/time/clock.h"
 #include "client/cli/commands/run/preload_library.h"
 #include "client/cli/output/units.h"
-#include "db/format/snapshot.h"
+#include "db/snapshot/snapshot.h"
 
 namespace convtune::cli {
 namespace {
@@ -72,9 +72,9 @@ MachineFacts LookAtMachine(const v1::ServerInfo& server, const v1::Publication& 
   const char* chosen = std::getenv("CONVTUNE_SNAPSHOT");
   const std::string folder = chosen != nullptr ? chosen : publication.folder();
   if (folder.empty() || (chosen == nullptr && !here)) return facts;
-  facts.snapshot = See(absl::StrCat(folder, "/", format::kSnapshotFile), R_OK);
-  facts.report_socket = See(absl::StrCat(folder, "/", format::kDatagramSocket), W_OK);
-  const std::string kill_switch = absl::StrCat(folder, "/", format::kKillSwitchFile);
+  facts.snapshot = See(absl::StrCat(folder, "/", snapshot::kSnapshotFile), R_OK);
+  facts.report_socket = See(absl::StrCat(folder, "/", snapshot::kDatagramSocket), W_OK);
+  const std::string kill_switch = absl::StrCat(folder, "/", snapshot::kKillSwitchFile);
   const char* off = std::getenv("CONVTUNE_PRELOAD_OFF");
   if (off != nullptr && std::strcmp(off, "1") == 0) {
     facts.switched_off = "CONVTUNE_PRELOAD_OFF";

@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/output/units.h"
-#include "proto/model/candidate.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::cli {
 namespace {

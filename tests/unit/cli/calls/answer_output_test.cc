@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "client/cli/input/problem_args.h"
-#include "proto/model/conv_problem.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "proto/model/self_check.h"
+#include "proto/model/tuning/self_check.h"
 #include "tests/unit/db/sample_tunings.h"
 
 namespace convtune::db::store {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/model/candidate.h"
+#include "proto/model/tuning/candidate.h"
 #include "server/decision/samples.h"
 
 namespace convtune::decision {

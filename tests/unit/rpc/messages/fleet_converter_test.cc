@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "db/format/bundle_codec.h"
+#include "db/bundle/bundle_codec.h"
 #include "tests/unit/db/valid_tunings.h"
 
 namespace convtune::rpc::messages {

@@ -106,7 +106,7 @@ TEST(ProtoConverter, ATuningWithoutARaceSaysWhichInstrumentsFailed) {
 }
 
 TEST(ProtoConverter, ADeviceSaysWhatItsWorkerFound) {
-  workers::DeviceStatus device;
+  supervisor::DeviceStatus device;
   EXPECT_FALSE(ToProto(device).has_self_check());
   device.self_check = SelfCheckOfMask(1 | static_cast<uint32_t>(SelfCheckBit::kCaches));
   device.self_check.details = "caches: none";

@@ -13,7 +13,7 @@
 #include "db/layered_tuning_store.h"
 #include "proto/convert/problem_proto.h"
 #include "server/rpc/messages/request_validator.h"
-#include "tests/unit/db/format/bundle_files.h"
+#include "tests/unit/db/bundle/bundle_files.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
 namespace convtune::rpc::services {

@@ -13,7 +13,7 @@
 
 #include "server/rpc/services/bundle_export.h"
 #include "tests/fakes/memory_store.h"
-#include "tests/unit/db/format/bundle_files.h"
+#include "tests/unit/db/bundle/bundle_files.h"
 
 namespace convtune::rpc::services {
 namespace {

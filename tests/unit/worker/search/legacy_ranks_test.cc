@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "gtest/gtest.h"
-#include "proto/model/legacy_notes.h"
+#include "proto/model/tuning/legacy_notes.h"
 
 namespace convtune::worker::search {
 namespace {

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "proto/model/reduction_length.h"
+#include "proto/model/problem/reduction_length.h"
 
 namespace convtune::worker::verify {
 namespace {

@@ -1,0 +1,82 @@
+#include "client/preload/process/counters.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+namespace convtune::preload {
+
+constinit Counters counters;
+
+void CountMiss(snapshot::MissReason reason) {
+  const auto index = static_cast<uint32_t>(reason);
+  if (index < kMissReasons) {
+    Count(&counters.missed[index]);
+  }
+}
+
+namespace {
+
+using Printed = unsigned long long;  // NOLINT(google-runtime-int): what %llu takes
+
+Printed Value(const std::atomic<uint64_t>& counter) {
+  return counter.load(std::memory_order_relaxed);
+}
+
+// Puts the process id in the place of "%p".
+void ExpandPath(const char* pattern, char* path, size_t size) {
+  const char* place = strstr(pattern, "%p");
+  if (place == nullptr) {
+    snprintf(path, size, "%s", pattern);
+    return;
+  }
+  snprintf(path, size, "%.*s%d%s", static_cast<int>(place - pattern), pattern,
+           static_cast<int>(getpid()), place + 2);
+}
+
+}  // namespace
+
+void WriteCounters(const char* pattern, const char* policy, const char* snapshot,
+                   uint64_t release) {
+  char path[4096];
+  ExpandPath(pattern, path, sizeof path);
+  char line[2048];
+  const Counters& c = counters;
+  const int size = snprintf(
+      line, sizeof line,
+      "{\"pid\":%d,\"policy\":\"%s\",\"snapshot\":\"%s\",\"release\":%llu,\"problems\":%llu,"
+      "\"queries\":%llu,\"served\":%llu,\"observed\":%llu,\"fallbacks\":%llu,\"passed\":%llu,"
+      "\"missed\":{\"no_entry\":%llu,\"no_environment\":%llu,\"no_snapshot\":%llu,"
+      "\"not_neutral\":%llu,\"refused\":%llu},"
+      "\"plans\":%llu,\"plans_served\":%llu,\"plans_own\":%llu,"
+      "\"executions\":%llu,\"executions_served\":%llu,\"captured\":%llu,\"captured_served\":%llu,"
+      "\"legacy_calls\":%llu,\"legacy_served\":%llu,"
+      "\"learned\":%llu,\"datagrams\":%llu,\"dropped\":%llu}\n",
+      static_cast<int>(getpid()), policy, snapshot, static_cast<Printed>(release),
+      Value(c.problems), Value(c.queries), Value(c.served), Value(c.observed), Value(c.fallbacks),
+      Value(c.passed), Value(c.missed[1]), Value(c.missed[2]), Value(c.missed[3]),
+      Value(c.missed[4]), Value(c.missed[5]), Value(c.plans), Value(c.plans_served),
+      Value(c.plans_own), Value(c.executions), Value(c.executions_served), Value(c.captured),
+      Value(c.captured_served), Value(c.legacy_calls), Value(c.legacy_served), Value(c.learned),
+      Value(c.datagrams), Value(c.dropped));
+  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    return;
+  }
+  // One write, so that the lines of several processes stay whole.
+  if (size > 0 && static_cast<size_t>(size) < sizeof line) {
+    const ssize_t written = write(fd, line, static_cast<size_t>(size));
+    static_cast<void>(written);
+  }
+  close(fd);
+}
+
+void ResetCounters() {
+  auto* first = reinterpret_cast<std::atomic<uint64_t>*>(&counters);
+  for (size_t i = 0; i < sizeof counters / sizeof *first; ++i) {
+    first[i].store(0, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace convtune::preload

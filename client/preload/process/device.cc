@@ -1,0 +1,270 @@
+#include "client/preload/process/device.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "client/preload/process/mutex.h"
+#include "client/preload/process/once.h"
+#include "client/preload/process/real_cudnn.h"
+
+namespace convtune::preload {
+namespace {
+
+// Of libcuda.so.1, which the program has loaded if it has a context. cuda.h is
+// not needed for five functions whose types are fixed.
+struct Driver {
+  int (*GetCurrentDevice)(int*);
+  int (*GetDevice)(int*, int);
+  int (*GetName)(char*, int, int);
+  int (*GetAttribute)(int*, int, int);
+};
+constexpr int kMultiprocessorCount = 16;  // CUdevice_attribute
+constexpr int kCapabilityMajor = 75;
+constexpr int kCapabilityMinor = 76;
+
+template <typename T>
+bool Fill(void* handle, const char* name, T* function) {
+  *function = reinterpret_cast<T>(dlsym(handle, name));
+  return *function != nullptr;
+}
+
+// Null until a driver is loaded.
+const Driver* GetDriver() {
+  static Once<Driver> driver;
+  return driver.Get([](Driver* found) {
+    void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    return handle != nullptr && Fill(handle, "cuCtxGetDevice", &found->GetCurrentDevice) &&
+           Fill(handle, "cuDeviceGet", &found->GetDevice) &&
+           Fill(handle, "cuDeviceGetName", &found->GetName) &&
+           Fill(handle, "cuDeviceGetAttribute", &found->GetAttribute);
+  });
+}
+
+using StreamIsCapturing = int (*)(void* stream, int* status);
+
+// Null until a driver is loaded.
+const StreamIsCapturing* GetStreamIsCapturing() {
+  static Once<StreamIsCapturing> function;
+  return function.Get([](StreamIsCapturing* found) {
+    void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    return handle != nullptr && Fill(handle, "cuStreamIsCapturing", found);
+  });
+}
+
+// 0 unknown, 1 full, 2 graph_jit_only: by what lies beside the loaded library.
+uint8_t LibraryConfiguration() {
+  char path[PATH_MAX];
+  if (realpath(CudnnPath(), path) == nullptr) {
+    return 0;
+  }
+  char* slash = strrchr(path, '/');
+  constexpr char kPrecompiled[] = "/libcudnn_engines_precompiled.so.9";
+  if (slash == nullptr || static_cast<size_t>(slash - path) + sizeof kPrecompiled > sizeof path) {
+    return 0;
+  }
+  memcpy(slash, kPrecompiled, sizeof kPrecompiled);
+  return access(path, R_OK) == 0 ? 1 : 2;
+}
+
+// The part that is the same for every device of the process, asked once.
+bool SetLibrary(snapshot::EnvironmentKey* key) {
+  static std::atomic<int> library{-1};
+  const RealCudnn& real = Real();
+  if (real.GetVersion == nullptr) {
+    return false;
+  }
+  int known = library.load(std::memory_order_relaxed);
+  if (known < 0) {
+    known = LibraryConfiguration();
+    library.store(known, std::memory_order_relaxed);
+  }
+  key->cudnn_version = static_cast<uint32_t>(real.GetVersion());
+  key->library = static_cast<uint8_t>(known);
+  return true;
+}
+
+bool AskDriver(const Driver& driver, int device, snapshot::EnvironmentKey* key) {
+  char name[256] = {};
+  int sms = 0;
+  int major = 0;
+  int minor = 0;
+  if (driver.GetName(name, sizeof name - 1, device) != 0 ||
+      driver.GetAttribute(&sms, kMultiprocessorCount, device) != 0 ||
+      driver.GetAttribute(&major, kCapabilityMajor, device) != 0 ||
+      driver.GetAttribute(&minor, kCapabilityMinor, device) != 0) {
+    return false;
+  }
+  *key = {};
+  key->cc_major = static_cast<uint8_t>(major);
+  key->cc_minor = static_cast<uint8_t>(minor);
+  key->sm_count = static_cast<uint32_t>(sms);
+  return snapshot::SetModelSlug(name, strlen(name), key) && SetLibrary(key);
+}
+
+constexpr int kMaxDevices = 64;
+struct Known {
+  bool asked;
+  bool good;
+  snapshot::EnvironmentKey key;
+};
+Known devices[kMaxDevices];
+constinit Mutex devices_mutex;
+
+bool Remembered(const Driver& driver, int device, snapshot::EnvironmentKey* environment) {
+  if (device < 0 || device >= kMaxDevices) {
+    return false;
+  }
+  {
+    const Locked locked(&devices_mutex);
+    if (devices[device].asked) {
+      *environment = devices[device].key;
+      return devices[device].good;
+    }
+  }
+  Known known = {};
+  known.asked = true;
+  known.good = AskDriver(driver, device, &known.key);
+  *environment = known.key;
+  const Locked locked(&devices_mutex);
+  devices[device] = known;
+  return known.good;
+}
+
+// A place in a text whose end is known.
+struct Text {
+  const char* at;
+  const char* end;
+
+  void SkipBlanks() {
+    while (at < end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) {
+      ++at;
+    }
+  }
+};
+
+// Stands behind `"name" :`. False if the name is there twice or not at all.
+bool FindMember(const char* json, size_t size, const char* name, Text* value) {
+  const size_t length = strlen(name);
+  int found = 0;
+  for (size_t i = 0; i + length + 2 < size; ++i) {
+    if (json[i] != '"' || memcmp(json + i + 1, name, length) != 0 || json[i + 1 + length] != '"') {
+      continue;
+    }
+    Text text = {json + i + length + 2, json + size};
+    text.SkipBlanks();
+    if (text.at < text.end && *text.at == ':') {
+      ++text.at;
+      text.SkipBlanks();
+      *value = text;
+      ++found;
+    }
+  }
+  return found == 1;
+}
+
+bool ReadNumber(const char* json, size_t size, const char* name, uint32_t most, uint32_t* value) {
+  Text text = {};
+  if (!FindMember(json, size, name, &text)) {
+    return false;
+  }
+  uint64_t number = 0;
+  int digits = 0;
+  for (; text.at < text.end && *text.at >= '0' && *text.at <= '9' && digits < 10; ++text.at) {
+    number = number * 10 + static_cast<uint64_t>(*text.at - '0');
+    ++digits;
+  }
+  if (digits == 0 || number > most ||
+      (text.at < text.end && (*text.at == '.' || *text.at == 'e' || *text.at == 'E'))) {
+    return false;
+  }
+  *value = static_cast<uint32_t>(number);
+  return true;
+}
+
+bool ReadProperties(const char* json, size_t size, snapshot::EnvironmentKey* environment) {
+  *environment = {};
+  environment->profile = 1;
+  uint32_t version = 0;
+  Text name = {};
+  if (!ReadNumber(json, size, "deviceVer", 25599, &version) ||
+      !ReadNumber(json, size, "multiProcessorCount", 100000, &environment->sm_count) ||
+      !FindMember(json, size, "deviceName", &name) || name.at >= name.end || *name.at != '"') {
+    return false;
+  }
+  environment->cc_major = static_cast<uint8_t>(version / 100);
+  environment->cc_minor = static_cast<uint8_t>(version % 100 / 10);
+  const char* begin = ++name.at;
+  while (name.at < name.end && *name.at != '"' && *name.at != '\\') {
+    ++name.at;
+  }
+  return name.at < name.end && *name.at == '"' &&
+         snapshot::SetModelSlug(begin, static_cast<size_t>(name.at - begin), environment) &&
+         SetLibrary(environment);
+}
+
+// The text that was read last, since programs give the same one each time.
+constexpr size_t kMaxKept = 8192;
+char kept_text[kMaxKept];
+size_t kept_size = 0;
+snapshot::EnvironmentKey kept_environment;
+constinit Mutex kept_mutex;
+
+bool Recall(const char* json, size_t size, snapshot::EnvironmentKey* environment) {
+  const Locked locked(&kept_mutex);
+  if (size != kept_size || memcmp(json, kept_text, size) != 0) {
+    return false;
+  }
+  *environment = kept_environment;
+  return true;
+}
+
+void Keep(const char* json, size_t size, const snapshot::EnvironmentKey& environment) {
+  if (size <= kMaxKept) {
+    const Locked locked(&kept_mutex);
+    memcpy(kept_text, json, size);
+    kept_size = size;
+    kept_environment = environment;
+  }
+}
+
+}  // namespace
+
+bool IsCapturing(void* stream) {
+  constexpr int kNone = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+  const StreamIsCapturing* function = GetStreamIsCapturing();
+  int status = kNone;
+  // The legacy stream gives an error while another one captures; it does not.
+  return function != nullptr && (*function)(stream, &status) == 0 && status != kNone;
+}
+
+bool CurrentEnvironment(snapshot::EnvironmentKey* environment) {
+  const Driver* driver = GetDriver();
+  int device = 0;
+  return driver != nullptr && driver->GetCurrentDevice(&device) == 0 &&
+         Remembered(*driver, device, environment);
+}
+
+bool EnvironmentOfDevice(int ordinal, snapshot::EnvironmentKey* environment) {
+  const Driver* driver = GetDriver();
+  int device = 0;
+  return driver != nullptr && driver->GetDevice(&device, ordinal) == 0 &&
+         Remembered(*driver, device, environment);
+}
+
+bool EnvironmentOfProperties(const char* json, size_t size, snapshot::EnvironmentKey* environment) {
+  if (Recall(json, size, environment)) {
+    return true;
+  }
+  if (!ReadProperties(json, size, environment)) {
+    return false;
+  }
+  Keep(json, size, *environment);
+  return true;
+}
+
+}  // namespace convtune::preload

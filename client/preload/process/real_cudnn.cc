@@ -1,0 +1,147 @@
+#include "client/preload/process/real_cudnn.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+
+#include "client/preload/process/library_name.h"
+#include "client/preload/process/mutex.h"
+#include "client/preload/process/once.h"
+
+namespace convtune::preload {
+namespace {
+
+// Does not load anything, and finds what was loaded RTLD_LOCAL too.
+void* Loaded(const char* name) { return dlopen(name, RTLD_NOW | RTLD_NOLOAD); }
+
+void* Symbol(void* handle, const char* name) {
+  return handle == nullptr ? nullptr : dlsym(handle, name);
+}
+
+template <typename T>
+void Fill(void* handle, const char* name, T* function) {
+  *function = reinterpret_cast<T>(Symbol(handle, name));
+}
+
+void Fill(void* handle, RealCudnn* real) {
+  Fill(handle, "cudnnGetVersion", &real->GetVersion);
+  Fill(handle, "cudnnBackendCreateDescriptor", &real->Create);
+  Fill(handle, "cudnnBackendDestroyDescriptor", &real->Destroy);
+  Fill(handle, "cudnnBackendSetAttribute", &real->SetAttribute);
+  Fill(handle, "cudnnBackendGetAttribute", &real->GetAttribute);
+  Fill(handle, "cudnnBackendFinalize", &real->Finalize);
+  Fill(handle, "cudnnBackendExecute", &real->Execute);
+  Fill(handle, "cudnnGetStream", &real->GetStream);
+}
+
+// Looks in the libraries in turn. False while none of them is loaded.
+bool Resolve(const char* name, const char* other, RealCudnn* found) {
+  const char* const libraries[] = {name, other};
+  for (const char* library : libraries) {
+    void* handle = Loaded(library);
+    if (Symbol(handle, "cudnnBackendFinalize") != nullptr) {
+      Fill(handle, found);
+      return true;
+    }
+  }
+  return false;
+}
+
+constinit Once<RealCudnn> main_table;
+constinit Once<RealCudnn> graph_table;
+constexpr RealCudnn kNone = {};
+
+constexpr char kMain[] = "libcudnn.so.9";
+constexpr char kGraph[] = "libcudnn_graph.so.9";
+
+// Address ranges of the objects that called, each with its verdict. Filled up
+// to the limit, never emptied: cuDNN and the frameworks stay loaded.
+struct Range {
+  uintptr_t begin;
+  uintptr_t end;
+  bool cudnn;
+};
+constexpr int kMaxRanges = 64;
+Range ranges[kMaxRanges];
+constinit std::atomic<int> range_count{0};
+constinit Mutex range_mutex;
+
+struct Search {
+  uintptr_t address;
+  bool found;
+  Range range;
+};
+
+int Match(dl_phdr_info* info, size_t /*size*/, void* data) {
+  auto* search = static_cast<Search*>(data);
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+    const uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
+    if (segment.p_type == PT_LOAD && search->address >= begin &&
+        search->address < begin + segment.p_memsz) {
+      search->range = {begin, begin + segment.p_memsz, IsCudnnLibrary(info->dlpi_name)};
+      search->found = true;
+      return 1;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+const RealCudnn& Real() {
+  const RealCudnn* real =
+      main_table.Get([](RealCudnn* found) { return Resolve(kMain, kGraph, found); });
+  return real == nullptr ? kNone : *real;
+}
+
+const RealCudnn& RealGraph() {
+  const RealCudnn* real =
+      graph_table.Get([](RealCudnn* found) { return Resolve(kGraph, kMain, found); });
+  return real == nullptr ? kNone : *real;
+}
+
+void* RealSymbol(const char* name) {
+  const char* const libraries[] = {kMain, "libcudnn_cnn.so.9", "libcudnn_ops.so.9"};
+  for (const char* library : libraries) {
+    void* symbol = Symbol(Loaded(library), name);
+    if (symbol != nullptr) {
+      return symbol;
+    }
+  }
+  return nullptr;
+}
+
+bool IsCudnn(const void* return_address) {
+  const auto address = reinterpret_cast<uintptr_t>(return_address);
+  const int known = range_count.load(std::memory_order_acquire);
+  for (int i = 0; i < known; ++i) {
+    if (address >= ranges[i].begin && address < ranges[i].end) {
+      return ranges[i].cudnn;
+    }
+  }
+  Search search = {address, false, {}};
+  dl_iterate_phdr(Match, &search);
+  if (!search.found) {
+    return false;
+  }
+  const Locked locked(&range_mutex);
+  const int count = range_count.load(std::memory_order_relaxed);
+  if (count < kMaxRanges) {
+    ranges[count] = search.range;
+    range_count.store(count + 1, std::memory_order_release);
+  }
+  return search.range.cudnn;
+}
+
+const char* CudnnPath() {
+  Dl_info info = {};
+  const void* symbol = reinterpret_cast<const void*>(Real().GetVersion);
+  if (symbol == nullptr || dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) {
+    return "";
+  }
+  return info.dli_fname;
+}
+
+}  // namespace convtune::preload

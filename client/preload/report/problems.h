@@ -1,0 +1,46 @@
+// Keeps the distinct problems that this process asked about.
+#pragma once
+
+#include <stdint.h>
+
+#include <atomic>
+
+#include "db/snapshot/datagram.h"
+#include "db/snapshot/snapshot.h"
+
+namespace convtune::preload {
+
+// Lives as long as the process.
+struct Problem {
+  Problem* next;
+  snapshot::EnvironmentKey environment;
+  snapshot::ProblemKey key;
+  uint64_t hash;
+  const snapshot::SnapshotEntry* entry;  // null: a miss
+  snapshot::MissReason why;              // of a miss
+  std::atomic<uint32_t> misses;
+  std::atomic<uint32_t> missed_sent;  // how many of them were told
+  std::atomic<uint32_t> plans_built;
+  std::atomic<uint32_t> plans_run;  // distinct plans that were executed
+  std::atomic<bool> served;         // to a query of another mode than FALLBACK
+  std::atomic<bool> plan_told;
+  std::atomic<bool> legacy_told;
+  // What was found out here of the stock choice of a mode, where the snapshot
+  // does not say: 0 not asked, 1 known, 2 cannot be told.
+  std::atomic<int> stock_state[snapshot::kStockCount];
+  snapshot::StockChoice stock[snapshot::kStockCount];
+  // Place of a config without numerical notes in a mode's list, plus 2; 1: there
+  // is none, 0: not asked.
+  std::atomic<int> plain[snapshot::kStockCount];
+};
+
+// Finds the problem or makes it, looking it up in the snapshot. Null when there
+// are more than a process is thought to have, 65,536: those are left alone.
+// Thread-safe.
+Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot::ProblemKey& key,
+                     uint64_t hash);
+
+// Counts a miss and tells the daemon of the first, second, fourth ... one.
+void NoteMiss(Problem* problem, snapshot::MissReason reason);
+
+}  // namespace convtune::preload

@@ -1,0 +1,243 @@
+#include "client/preload/serve/serve.h"
+
+#include <stdlib.h>
+
+#include "client/preload/process/counters.h"
+#include "client/preload/process/device.h"
+#include "client/preload/process/real_cudnn.h"
+#include "client/preload/report/problems.h"
+#include "client/preload/serve/stock.h"
+#include "client/preload/state/state.h"
+
+namespace convtune::preload {
+namespace {
+
+constexpr uint32_t kStrictNan = 1U << 10;
+
+bool IsAllowed(const Settings& settings, const snapshot::SnapshotCandidate& candidate,
+               const snapshot::StockChoice& stock) {
+  return snapshot::IsNeutral(
+      settings.allow_notes ? stock.numerical_notes : candidate.numerical_notes,
+      settings.allow_workspace ? stock.workspace_bytes : candidate.workspace_bytes,
+      stock.numerical_notes, stock.workspace_bytes);
+}
+
+bool IsPlain(const snapshot::SnapshotCandidate& candidate) {
+  return (candidate.numerical_notes & ~kStrictNan) == 0;
+}
+
+// Prepares a candidate at the end of the list. False if cuDNN refuses it.
+bool Append(const State& state, const HeuristicsShadow& query,
+            const snapshot::SnapshotCandidate& candidate, Served* served) {
+  EngineSet* set = &served->sets[served->count];
+  if (!MakeEngineSet(query, candidate, state.view.knobs(candidate), set)) {
+    return false;
+  }
+  if (!Validate(*set)) {
+    Destroy(set);
+    return false;
+  }
+  ++served->count;
+  return true;
+}
+
+// A program filters the list, and fails where nothing is left. So a cut list
+// keeps, behind the winner, one config without numerical notes, if there is any.
+void KeepPlainOne(const State& state, cudnnBackendDescriptor_t heuristics,
+                  const HeuristicsShadow& query, const snapshot::SnapshotEntry& entry,
+                  const snapshot::StockChoice& stock, Served* served) {
+  const snapshot::SnapshotCandidate* candidates = state.view.candidates(entry);
+  for (int i = 0; i < entry.candidate_count; ++i) {
+    if (candidates[i].api == snapshot::kApiGraph && IsPlain(candidates[i]) &&
+        IsAllowed(state.settings, candidates[i], stock) &&
+        Append(state, query, candidates[i], served)) {
+      return;
+    }
+  }
+  served->extra = PlainConfig(heuristics, query);
+}
+
+// False with the reason if nothing can be served.
+bool Prepare(const State& state, cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
+             Served* served, snapshot::MissReason* reason) {
+  const snapshot::SnapshotEntry& entry = *query.problem->entry;
+  snapshot::StockChoice stock = {};
+  *reason = snapshot::MissReason::kNotNeutral;
+  const bool guarded = !(state.settings.allow_notes && state.settings.allow_workspace);
+  if (guarded && !StockOf(heuristics, query, &stock)) {
+    return false;
+  }
+  served->cut = state.settings.policy == Policy::kTruncate;
+  served->extra = -1;
+  const int most = served->cut ? 1 : kMaxServed;
+  bool winner_is_plain = false;
+  const snapshot::SnapshotCandidate* candidates = state.view.candidates(entry);
+  for (int i = 0; i < entry.candidate_count && served->count < most; ++i) {
+    if (candidates[i].api != snapshot::kApiGraph ||
+        (guarded && !IsAllowed(state.settings, candidates[i], stock))) {
+      continue;
+    }
+    if (!Append(state, query, candidates[i], served)) {
+      *reason = snapshot::MissReason::kRefused;
+      continue;
+    }
+    winner_is_plain = winner_is_plain || (served->count == 1 && IsPlain(candidates[i]));
+  }
+  if (served->count == 0) {
+    return false;
+  }
+  if (served->cut && !winner_is_plain) {
+    KeepPlainOne(state, heuristics, query, entry, stock, served);
+  }
+  return true;
+}
+
+// PyTorch and cudnn-frontend ask for FALLBACK's list too and put it behind the
+// other mode's, which has the winners already. A cut list is then one config:
+// that of the engine of last resort, which has no notes.
+Served* PrepareFallback(const State& state, cudnnBackendDescriptor_t heuristics,
+                        const HeuristicsShadow& query) {
+  Count(&counters.fallbacks);
+  if (state.settings.policy != Policy::kTruncate) {
+    return nullptr;
+  }
+  const int place = PlainConfig(heuristics, query);
+  auto* served = place < 0 ? nullptr : static_cast<Served*>(calloc(1, sizeof(Served)));
+  if (served != nullptr) {
+    served->cut = true;
+    served->extra = place;
+  }
+  return served;
+}
+
+// Notes whose query the configs come from.
+void Mark(cudnnBackendDescriptor_t config, Problem* problem, bool served) {
+  Record* record = Find(config);
+  if (record != nullptr && record->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
+    record->plan.problem = problem;
+    record->plan.served = served;
+  }
+}
+
+cudnnStatus_t RealResults(cudnnBackendDescriptor_t heuristics, int64_t requested, int64_t* count,
+                          cudnnBackendDescriptor_t* configs) {
+  return Real().GetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                             CUDNN_TYPE_BACKEND_DESCRIPTOR, requested, count, configs);
+}
+
+// The one of cuDNN's configs at `place` into `config`; those before it go into
+// descriptors that are thrown away.
+bool FillFromList(cudnnBackendDescriptor_t heuristics, int place, cudnnBackendDescriptor_t config) {
+  constexpr int kMost = 128;
+  cudnnBackendDescriptor_t all[kMost + 1];
+  int made = 0;
+  while (made < place && made < kMost &&
+         Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &all[made]) == CUDNN_STATUS_SUCCESS) {
+    ++made;
+  }
+  bool good = made == place;
+  if (good) {
+    int64_t got = 0;
+    all[place] = config;
+    good = RealResults(heuristics, place + 1, &got, all) == CUDNN_STATUS_SUCCESS && got > place;
+  }
+  while (made > 0) {
+    Real().Destroy(all[--made]);
+  }
+  return good;
+}
+
+}  // namespace
+
+void OnHeuristics(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) {
+  const State& state = GetState();
+  GraphShadow& graph = query->graph;
+  snapshot::EnvironmentKey environment = query->device.environment;
+  const bool known = !query->odd && graph.known && !graph.odd && query->sm_count_target >= 0 &&
+                     query->sm_count_target <= 1024 &&
+                     (query->has_device ? query->device.known : CurrentEnvironment(&environment));
+  if (!known) {
+    Count(&counters.passed);
+    return;
+  }
+  if (query->sm_count_target > 0) {
+    graph.key.sm_count_target = static_cast<uint16_t>(query->sm_count_target);
+    graph.hash = snapshot::HashOf(graph.key);
+  }
+  query->problem = FindProblem(environment, graph.key, graph.hash);
+  if (query->problem == nullptr) {
+    Count(&counters.passed);
+    return;
+  }
+  Count(&counters.queries);
+  if (query->problem->entry == nullptr) {
+    NoteMiss(query->problem, query->problem->why);
+    return;
+  }
+  if (state.settings.policy == Policy::kObserve || Killed(state)) {
+    Count(&counters.observed);
+    return;
+  }
+  const bool fallback = query->mode == CUDNN_HEUR_MODE_FALLBACK;
+  if (fallback && query->problem->served.load(std::memory_order_relaxed)) {
+    query->served = PrepareFallback(state, heuristics, *query);
+    return;
+  }
+  auto* served = static_cast<Served*>(calloc(1, sizeof(Served)));
+  snapshot::MissReason reason = snapshot::MissReason::kRefused;
+  if (served == nullptr || !Prepare(state, heuristics, *query, served, &reason)) {
+    Release(served);
+    NoteMiss(query->problem, reason);
+    return;
+  }
+  query->served = served;
+  if (!fallback) {
+    query->problem->served.store(true, std::memory_order_relaxed);
+  }
+  Count(&counters.served);
+}
+
+bool GiveResults(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query, int64_t requested,
+                 int64_t* count, cudnnBackendDescriptor_t* configs, cudnnStatus_t* status) {
+  const Served& served = *query->served;
+  const int64_t wanted = configs == nullptr ? 0 : requested;
+  for (int64_t i = 0; i < served.count && i < wanted; ++i) {
+    if (!FillConfig(served.sets[i], configs[i])) {
+      return false;
+    }
+    Mark(configs[i], query->problem, true);
+  }
+  *status = CUDNN_STATUS_SUCCESS;
+  if (served.cut) {
+    const int64_t total = served.count + (served.extra >= 0 ? 1 : 0);
+    if (served.extra >= 0 && wanted > served.count) {
+      if (!FillFromList(heuristics, served.extra, configs[served.count])) {
+        return false;
+      }
+      Mark(configs[served.count], query->problem, false);
+    }
+    if (count != nullptr) {
+      *count = total;
+    }
+    return true;
+  }
+  const int64_t left = wanted > served.count ? wanted - served.count : 0;
+  int64_t rest = 0;
+  *status = RealResults(heuristics, left, &rest, left > 0 ? configs + served.count : nullptr);
+  for (int64_t i = 0; *status == CUDNN_STATUS_SUCCESS && i < left && i < rest; ++i) {
+    Mark(configs[served.count + i], query->problem, false);
+  }
+  if (count != nullptr) {
+    *count = rest + served.count;
+  }
+  return true;
+}
+
+void NoteResults(const HeuristicsShadow& query, int64_t requested, const int64_t* count,
+                 const cudnnBackendDescriptor_t* configs) {
+  for (int64_t i = 0; configs != nullptr && count != nullptr && i < requested && i < *count; ++i) {
+    Mark(configs[i], query.problem, false);
+  }
+}
+
+}  // namespace convtune::preload

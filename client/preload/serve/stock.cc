@@ -1,0 +1,120 @@
+#include "client/preload/serve/stock.h"
+
+#include "client/preload/process/mutex.h"
+#include "client/preload/process/real_cudnn.h"
+#include "client/preload/report/problems.h"
+#include "client/preload/shadow/engine_config.h"
+
+namespace convtune::preload {
+namespace {
+
+constexpr int kUnasked = 0;
+constexpr int kKnown = 1;
+constexpr int kUnknown = 2;
+
+// The first `most` configs of cuDNN's own list.
+class StockList {
+ public:
+  static constexpr int kMost = 128;
+
+  StockList(cudnnBackendDescriptor_t heuristics, int most) {
+    while (made_ < most && Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs_[made_]) ==
+                               CUDNN_STATUS_SUCCESS) {
+      ++made_;
+    }
+    int64_t got = 0;
+    if (made_ > 0 && Real().GetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, made_, &got,
+                                         configs_) == CUDNN_STATUS_SUCCESS) {
+      count_ = got < made_ ? static_cast<int>(got) : made_;
+    }
+  }
+  ~StockList() {
+    while (made_ > 0) {
+      Real().Destroy(configs_[--made_]);
+    }
+  }
+  StockList(const StockList&) = delete;
+  StockList& operator=(const StockList&) = delete;
+
+  int count() const { return count_; }
+  cudnnBackendDescriptor_t operator[](int i) const { return configs_[i]; }
+
+ private:
+  cudnnBackendDescriptor_t configs_[kMost];
+  int made_ = 0;
+  int count_ = 0;
+};
+
+bool FindOut(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
+             snapshot::StockChoice* stock) {
+  // Engines that are listed and cannot be finalised come in small numbers.
+  constexpr int kTried = 8;
+  const StockList list(heuristics, kTried);
+  for (int i = 0; i < list.count(); ++i) {
+    const int64_t workspace = WorkspaceOf(query, list[i]);
+    ConfigFacts facts;
+    if (workspace >= 0 && ReadConfig(list[i], false, &facts)) {
+      *stock = {1, facts.numerical_notes, facts.behavior_notes, 0, workspace};
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool StockOf(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
+             snapshot::StockChoice* stock) {
+  Problem* problem = query.problem;
+  if (query.mode < 0 || query.mode > snapshot::kStockA) {
+    return false;
+  }
+  *stock = problem->entry->stock[query.mode];
+  if (stock->known != 0) {
+    return true;
+  }
+  std::atomic<int>& state = problem->stock_state[query.mode];
+  const int seen = state.load(std::memory_order_acquire);
+  if (seen != kUnasked) {
+    *stock = problem->stock[query.mode];
+    return seen == kKnown;
+  }
+  const bool found = FindOut(heuristics, query, stock);
+  // Two threads may find the same out; the first one keeps it.
+  static Mutex mutex;
+  const Locked locked(&mutex);
+  if (state.load(std::memory_order_relaxed) == kUnasked) {
+    problem->stock[query.mode] = *stock;
+    state.store(found ? kKnown : kUnknown, std::memory_order_release);
+  }
+  return found;
+}
+
+int PlainConfig(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query) {
+  constexpr uint32_t kStrictNan = 1U << 10;
+  constexpr int kOffset = 2;
+  if (query.mode < 0 || query.mode > snapshot::kStockA) {
+    return -1;
+  }
+  std::atomic<int>& known = query.problem->plain[query.mode];
+  const int seen = known.load(std::memory_order_relaxed);
+  if (seen != 0) {
+    return seen - kOffset;
+  }
+  const StockList list(heuristics, StockList::kMost);
+  int place = -1;
+  for (int i = 0; i < list.count(); ++i) {
+    ConfigFacts facts;
+    if (ReadConfig(list[i], false, &facts) && (facts.numerical_notes & ~kStrictNan) == 0) {
+      place = i;
+      if (query.mode != CUDNN_HEUR_MODE_FALLBACK) {
+        break;
+      }
+    }
+  }
+  known.store(place + kOffset, std::memory_order_relaxed);
+  return place;
+}
+
+}  // namespace convtune::preload

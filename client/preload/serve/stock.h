@@ -1,0 +1,19 @@
+#pragma once
+
+#include "client/preload/shadow/shadow.h"
+#include "db/snapshot/snapshot.h"
+
+namespace convtune::preload {
+
+// What the stock choice of a finalised query is like: as the snapshot says, or
+// found out here, once per problem and mode, by finalising the first of cuDNN's
+// list that can be. False if it cannot be told.
+bool StockOf(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
+             snapshot::StockChoice* stock);
+
+// Place in cuDNN's own list of the first config without any numerical note but
+// strict NaN propagation, in FALLBACK's of the last such one; -1 if there is
+// none. Looked for once per problem and mode.
+int PlainConfig(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query);
+
+}  // namespace convtune::preload

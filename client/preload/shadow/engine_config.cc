@@ -1,0 +1,227 @@
+#include "client/preload/shadow/engine_config.h"
+
+#include "client/preload/process/counters.h"
+#include "client/preload/process/real_cudnn.h"
+
+namespace convtune::preload {
+namespace {
+
+// A descriptor of our own, made behind the hooks.
+class Own {
+ public:
+  explicit Own(cudnnBackendDescriptorType_t type) {
+    if (Real().Create(type, &raw_) != CUDNN_STATUS_SUCCESS) {
+      raw_ = nullptr;
+    }
+  }
+  ~Own() {
+    if (raw_ != nullptr) {
+      Real().Destroy(raw_);
+    }
+  }
+  Own(const Own&) = delete;
+  Own& operator=(const Own&) = delete;
+
+  explicit operator bool() const { return raw_ != nullptr; }
+  cudnnBackendDescriptor_t get() const { return raw_; }
+  cudnnBackendDescriptor_t* address() { return &raw_; }
+  cudnnBackendDescriptor_t Release() {
+    cudnnBackendDescriptor_t raw = raw_;
+    raw_ = nullptr;
+    return raw;
+  }
+
+ private:
+  cudnnBackendDescriptor_t raw_ = nullptr;
+};
+
+bool Set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+         cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+  return Real().SetAttribute(descriptor, name, type, count, values) == CUDNN_STATUS_SUCCESS;
+}
+
+// Number of elements that were written, -1 on an error.
+int64_t Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+            cudnnBackendAttributeType_t type, int64_t count, void* values) {
+  int64_t got = 0;
+  if (Real().GetAttribute(descriptor, name, type, count, &got, values) != CUDNN_STATUS_SUCCESS) {
+    return -1;
+  }
+  return count > 0 && got > count ? count : got;
+}
+
+cudnnBackendDescriptor_t MakeChoice(const snapshot::SnapshotKnob& knob) {
+  Own choice(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+  const auto type = static_cast<cudnnBackendKnobType_t>(knob.type);
+  if (!choice ||
+      !Set(choice.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) ||
+      !Set(choice.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &knob.value) ||
+      Real().Finalize(choice.get()) != CUDNN_STATUS_SUCCESS) {
+    return nullptr;
+  }
+  return choice.Release();
+}
+
+cudnnBackendDescriptor_t MakeEngine(const HeuristicsShadow& query, int64_t index) {
+  Own engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  const int32_t sms = query.sm_count_target;
+  if (!engine ||
+      !Set(engine.get(), CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+           &query.graph.graph) ||
+      !Set(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index) ||
+      (sms > 0 &&
+       !Set(engine.get(), CUDNN_ATTR_ENGINE_SM_COUNT_TARGET, CUDNN_TYPE_INT32, 1, &sms)) ||
+      (query.has_device && !Set(engine.get(), CUDNN_ATTR_ENGINE_DEVICEPROP,
+                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &query.device_descriptor)) ||
+      Real().Finalize(engine.get()) != CUDNN_STATUS_SUCCESS) {
+    return nullptr;
+  }
+  return engine.Release();
+}
+
+template <typename T>
+uint32_t ReadMask(cudnnBackendDescriptor_t engine, cudnnBackendAttributeName_t name,
+                  cudnnBackendAttributeType_t type) {
+  constexpr int kMost = 31;
+  T notes[kMost];
+  const int64_t count = Get(engine, name, type, kMost, notes);
+  uint32_t mask = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int bit = static_cast<int>(notes[i]) + 1;
+    if (bit > 0 && bit <= kMost) {
+      mask |= 1U << bit;
+    }
+  }
+  return mask;
+}
+
+// Inserts in the order of types.
+void Insert(const snapshot::SnapshotKnob& knob, ConfigFacts* facts) {
+  int at = facts->knob_count++;
+  for (; at > 0 && facts->knobs[at - 1].type > knob.type; --at) {
+    facts->knobs[at] = facts->knobs[at - 1];
+  }
+  facts->knobs[at] = knob;
+}
+
+// cuDNN tells no count of knob choices; there is at most one for each knob of
+// the engine.
+bool ReadKnobs(cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t engine,
+               ConfigFacts* facts) {
+  const int64_t most =
+      Get(engine, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+  if (most < 0 || most > kMaxKnobs) {
+    return false;
+  }
+  if (most == 0) {
+    return true;
+  }
+  cudnnBackendDescriptor_t choices[kMaxKnobs];
+  int64_t made = 0;
+  while (made < most && Real().Create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &choices[made]) ==
+                            CUDNN_STATUS_SUCCESS) {
+    ++made;
+  }
+  bool good = made == most;
+  const int64_t got = good ? Get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, most, choices)
+                           : -1;
+  good = got >= 0;
+  for (int64_t i = 0; good && i < got; ++i) {
+    cudnnBackendKnobType_t type = {};
+    snapshot::SnapshotKnob knob = {};
+    good =
+        Get(choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) == 1 &&
+        Get(choices[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &knob.value) == 1;
+    knob.type = static_cast<int32_t>(type);
+    Insert(knob, facts);
+  }
+  while (made > 0) {
+    Real().Destroy(choices[--made]);
+  }
+  return good;
+}
+
+}  // namespace
+
+void Destroy(EngineSet* set) {
+  for (int i = 0; i < set->choice_count; ++i) {
+    Real().Destroy(set->choices[i]);
+  }
+  if (set->engine != nullptr) {
+    Real().Destroy(set->engine);
+  }
+  set->engine = nullptr;
+  set->choice_count = 0;
+}
+
+bool MakeEngineSet(const HeuristicsShadow& query, const snapshot::SnapshotCandidate& candidate,
+                   const snapshot::SnapshotKnob* knobs, EngineSet* set) {
+  set->choice_count = 0;
+  set->engine = candidate.knob_count > kMaxKnobs ? nullptr : MakeEngine(query, candidate.number);
+  if (set->engine == nullptr) {
+    return false;
+  }
+  for (int i = 0; i < candidate.knob_count; ++i) {
+    set->choices[i] = MakeChoice(knobs[i]);
+    if (set->choices[i] == nullptr) {
+      Destroy(set);
+      return false;
+    }
+    ++set->choice_count;
+  }
+  return true;
+}
+
+bool FillConfig(const EngineSet& set, cudnnBackendDescriptor_t config) {
+  return Set(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &set.engine) &&
+         (set.choice_count == 0 ||
+          Set(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+              set.choice_count, set.choices)) &&
+         Real().Finalize(config) == CUDNN_STATUS_SUCCESS;
+}
+
+bool Validate(const EngineSet& set) {
+  const Own config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  return config && FillConfig(set, config.get());
+}
+
+bool ReadConfig(cudnnBackendDescriptor_t config, bool with_knobs, ConfigFacts* facts) {
+  facts->knob_count = 0;
+  Own engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  if (!engine ||
+      Get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+          engine.address()) != 1 ||
+      Get(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
+          &facts->engine_index) != 1) {
+    return false;
+  }
+  facts->numerical_notes = ReadMask<cudnnBackendNumericalNote_t>(
+      engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
+  facts->behavior_notes = ReadMask<cudnnBackendBehaviorNote_t>(
+      engine.get(), CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE);
+  return !with_knobs || ReadKnobs(config, engine.get(), facts);
+}
+
+int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t config) {
+  const Own plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  if (!plan || !Set(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config)) {
+    return -1;
+  }
+  void* handle = query.graph.handle;
+  const bool placed =
+      query.has_device
+          ? Set(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                &query.device_descriptor)
+          : Set(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+  int64_t bytes = -1;
+  Count(&counters.plans_own);
+  if (!placed || Real().Finalize(plan.get()) != CUDNN_STATUS_SUCCESS ||
+      Get(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes) != 1) {
+    return -1;
+  }
+  return bytes;
+}
+
+}  // namespace convtune::preload

@@ -1,0 +1,61 @@
+// Engine configs of cuDNN: made from a stored candidate, and read back.
+#pragma once
+
+#include <cudnn.h>
+
+#include "client/preload/shadow/shadow.h"
+#include "db/snapshot/snapshot.h"
+
+namespace convtune::preload {
+
+constexpr int kMaxKnobs = 64;
+
+// An engine and its knob choices, finalised. Owns its descriptors.
+struct EngineSet {
+  cudnnBackendDescriptor_t engine;
+  int choice_count;
+  cudnnBackendDescriptor_t choices[kMaxKnobs];
+};
+
+void Destroy(EngineSet* set);
+
+// Makes the candidate's engine and choices for the graph of a query. False, and
+// nothing is left, if cuDNN refuses one.
+bool MakeEngineSet(const HeuristicsShadow& query, const snapshot::SnapshotCandidate& candidate,
+                   const snapshot::SnapshotKnob* knobs, EngineSet* set);
+
+// Makes a created, not yet finalised engine config descriptor that of the set.
+bool FillConfig(const EngineSet& set, cudnnBackendDescriptor_t config);
+
+// True if cuDNN finalises a config of the set.
+bool Validate(const EngineSet& set);
+
+constexpr int kMaxServed = 3;
+
+// What a finalised heuristics descriptor gives instead of cuDNN's list alone:
+// `count` stored configs, then cuDNN's own list, or where the list is cut the
+// one of cuDNN's at `extra`, if that is not negative.
+struct Served {
+  int count;
+  bool cut;
+  int extra;
+  EngineSet sets[kMaxServed];
+};
+
+void Release(Served* served);
+
+// What an engine config or a plan is.
+struct ConfigFacts {
+  int64_t engine_index;
+  uint32_t numerical_notes;
+  uint32_t behavior_notes;
+  int knob_count;
+  snapshot::SnapshotKnob knobs[kMaxKnobs];  // ordered by type
+};
+bool ReadConfig(cudnnBackendDescriptor_t config, bool with_knobs, ConfigFacts* facts);
+
+// Finalises a plan of the config for the query's device and asks for its
+// workspace; -1 if it cannot be built.
+int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t config);
+
+}  // namespace convtune::preload

@@ -1,0 +1,151 @@
+#include "client/preload/state/settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "db/snapshot/snapshot.h"
+
+namespace convtune::preload {
+namespace {
+
+// Null where it is not set or empty.
+const char* Variable(const char* name) {
+  const char* value = getenv(name);
+  return value != nullptr && value[0] != '\0' ? value : nullptr;
+}
+
+void Refuse(Settings* settings, const char* name, const char* rule, const char* value) {
+  settings->off = true;
+  fprintf(stderr, "convtune: %s: %s, is \"%.100s\"; cuDNN is left alone\n", name, rule, value);
+}
+
+void ReadBool(const char* name, bool* target, Settings* settings) {
+  const char* value = Variable(name);
+  if (value == nullptr) {
+    return;
+  }
+  if (strcmp(value, "1") != 0 && strcmp(value, "0") != 0) {
+    Refuse(settings, name, "must be 0 or 1", value);
+    return;
+  }
+  *target = value[0] == '1';
+}
+
+void ReadPolicy(Settings* settings) {
+  constexpr char kName[] = "CONVTUNE_PRELOAD_POLICY";
+  const char* value = Variable(kName);
+  if (value == nullptr || strcmp(value, "reorder") == 0) {
+    settings->policy = Policy::kReorder;
+  } else if (strcmp(value, "observe") == 0) {
+    settings->policy = Policy::kObserve;
+  } else if (strcmp(value, "truncate") == 0) {
+    settings->policy = Policy::kTruncate;
+  } else {
+    Refuse(settings, kName, "must be observe, reorder or truncate", value);
+  }
+}
+
+void ReadAllowed(Settings* settings) {
+  constexpr char kName[] = "CONVTUNE_PRELOAD_ALLOW";
+  const char* rest = Variable(kName);
+  while (rest != nullptr && *rest != '\0') {
+    const char* comma = strchr(rest, ',');
+    const size_t size = comma == nullptr ? strlen(rest) : static_cast<size_t>(comma - rest);
+    if (size == 5 && memcmp(rest, "notes", size) == 0) {
+      settings->allow_notes = true;
+    } else if (size == 9 && memcmp(rest, "workspace", size) == 0) {
+      settings->allow_workspace = true;
+    } else {
+      Refuse(settings, kName, "must be a list of notes and workspace", rest);
+      return;
+    }
+    rest = comma == nullptr ? nullptr : comma + 1;
+  }
+}
+
+bool CanRead(const char* folder, const char* file) {
+  char path[kMaxPath];
+  const int length = snprintf(path, sizeof path, "%s/%s", folder, file);
+  return length > 0 && length < static_cast<int>(sizeof path) && access(path, R_OK) == 0;
+}
+
+struct Folder {
+  char path[kMaxPath - 64] = {};
+};
+
+// Where a daemon has its snapshot by default, as FirstFolderWith chooses it of
+// ClientSnapshotFolders (proto/base/default_paths.h).
+Folder DefaultFolder() {
+  Folder folders[3];
+  const char* service = Variable("STATE_DIRECTORY");
+  if (service != nullptr && service[0] == '/') {
+    snprintf(folders[0].path, sizeof folders[0].path, "%.*s/snapshot",
+             static_cast<int>(strcspn(service, ":")), service);
+  }
+  const char* state = Variable("XDG_STATE_HOME");
+  const char* home = Variable("HOME");
+  if (state != nullptr && state[0] == '/') {
+    snprintf(folders[1].path, sizeof folders[1].path, "%s/convtune/snapshot", state);
+  } else if (home != nullptr && home[0] == '/') {
+    snprintf(folders[1].path, sizeof folders[1].path, "%s/.local/state/convtune/snapshot", home);
+  }
+  snprintf(folders[2].path, sizeof folders[2].path, "/var/lib/convtune/snapshot");
+  for (const Folder& folder : folders) {
+    if (folder.path[0] != '\0' && CanRead(folder.path, snapshot::kSnapshotFile)) {
+      return folder;
+    }
+  }
+  for (const Folder& folder : folders) {
+    if (folder.path[0] != '\0' && access(folder.path, X_OK) == 0) {
+      return folder;
+    }
+  }
+  for (const Folder& folder : folders) {
+    if (folder.path[0] != '\0') {
+      return folder;
+    }
+  }
+  return folders[2];
+}
+
+void ReadPaths(Settings* settings) {
+  Folder folder;
+  const char* chosen = Variable("CONVTUNE_SNAPSHOT");
+  if (chosen == nullptr) {
+    folder = DefaultFolder();
+  } else if (chosen[0] != '/' || strlen(chosen) >= sizeof folder.path) {
+    Refuse(settings, "CONVTUNE_SNAPSHOT", "must be an absolute path of a folder", chosen);
+  } else {
+    memcpy(folder.path, chosen, strlen(chosen) + 1);
+  }
+  snprintf(settings->snapshot, kMaxPath, "%s/%s", folder.path, snapshot::kSnapshotFile);
+  snprintf(settings->socket, kMaxPath, "%s/%s", folder.path, snapshot::kDatagramSocket);
+  snprintf(settings->kill_file, kMaxPath, "%s/%s", folder.path, snapshot::kKillSwitchFile);
+  const char* counters = Variable("CONVTUNE_PRELOAD_COUNTERS");
+  if (counters != nullptr) {
+    if (strlen(counters) >= sizeof settings->counters) {
+      Refuse(settings, "CONVTUNE_PRELOAD_COUNTERS", "must be shorter than 4096 bytes", counters);
+    } else {
+      memcpy(settings->counters, counters, strlen(counters) + 1);
+    }
+  }
+}
+
+}  // namespace
+
+void ReadSettings(Settings* settings) {
+  ReadBool("CONVTUNE_PRELOAD_OFF", &settings->off, settings);
+  ReadPolicy(settings);
+  ReadAllowed(settings);
+  ReadBool("CONVTUNE_PRELOAD_REPORT", &settings->report, settings);
+  if (Variable("CONVTUNE_PRELOAD_CANARY") != nullptr) {
+    bool canary = false;
+    ReadBool("CONVTUNE_PRELOAD_CANARY", &canary, settings);
+    settings->canary = canary ? 1 : 0;
+  }
+  ReadPaths(settings);
+}
+
+}  // namespace convtune::preload

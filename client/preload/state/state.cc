@@ -1,0 +1,107 @@
+#include "client/preload/state/state.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "client/preload/process/counters.h"
+#include "client/preload/process/mutex.h"
+#include "client/preload/process/real_cudnn.h"
+#include "client/preload/shadow/shadow.h"
+#include "client/preload/state/snapshot_file.h"
+
+namespace convtune::preload {
+namespace {
+
+// Not built before it is needed, never destroyed: other libraries' exit
+// handlers may still call cuDNN.
+alignas(State) unsigned char storage[sizeof(State)];
+pthread_once_t once = PTHREAD_ONCE_INIT;
+
+State& Mutable() { return *reinterpret_cast<State*>(storage); }
+
+const char* PolicyName(Policy policy) {
+  return policy == Policy::kObserve    ? "observe"
+         : policy == Policy::kTruncate ? "truncate"
+                                       : "reorder";
+}
+
+void AtExit() {
+  const State& state = Mutable();
+  WriteCounters(state.settings.counters, PolicyName(state.settings.policy),
+                state.has_snapshot ? "valid" : state.snapshot_reason,
+                state.has_snapshot ? state.view.header().release : 0);
+}
+
+void InChild() {
+  UnlockAll();
+  OpenShadowLocks();
+  ResetCounters();
+}
+
+// By process: a number that the system draws.
+bool DrawCanary(uint32_t permille) {
+  uint32_t number = 0;
+  return permille > 0 && getrandom(&number, sizeof number, GRND_NONBLOCK) == sizeof number &&
+         number % 1000 < permille;
+}
+
+void Init() {
+  State& state = *new (storage) State;
+  ReadSettings(&state.settings);
+  const RealCudnn& real = Real();
+  // The attributes' numbers are those of cuDNN 9.
+  constexpr size_t kMajor = 9;
+  if (state.settings.off || real.GetVersion == nullptr || real.GetVersion() / 10000 != kMajor) {
+    return;
+  }
+  state.active = true;
+  state.has_snapshot = LoadSnapshot(state.settings.snapshot, &state.view, &state.snapshot_reason);
+  if (state.has_snapshot) {
+    state.canary = state.settings.canary >= 0 ? state.settings.canary == 1
+                                              : DrawCanary(state.view.header().canary_permille);
+  }
+  pthread_atfork(LockAll, UnlockAll, InChild);
+  if (state.settings.counters[0] != '\0') {
+    atexit(AtExit);
+  }
+}
+
+}  // namespace
+
+const State& GetState() {
+  pthread_once(&once, Init);
+  return Mutable();
+}
+
+bool Killed(const State& state) { return access(state.settings.kill_file, F_OK) == 0; }
+
+const snapshot::SnapshotEntry* LookUp(const State& state,
+                                      const snapshot::EnvironmentKey& environment,
+                                      const snapshot::ProblemKey& key, uint64_t hash,
+                                      bool* environment_known) {
+  *environment_known = false;
+  if (state.canary) {
+    const snapshot::SnapshotSection* canary =
+        state.view.FindSection(environment, snapshot::Channel::kCanary);
+    if (canary != nullptr) {
+      *environment_known = true;
+      const snapshot::SnapshotEntry* entry = state.view.Find(*canary, key, hash);
+      if (entry != nullptr) {
+        return entry;
+      }
+    }
+  }
+  const snapshot::SnapshotSection* stable =
+      state.view.FindSection(environment, snapshot::Channel::kStable);
+  if (stable == nullptr) {
+    return nullptr;
+  }
+  *environment_known = true;
+  return state.view.Find(*stable, key, hash);
+}
+
+}  // namespace convtune::preload

@@ -1,0 +1,57 @@
+// MergeBundles makes one bundle of several.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "db/bundle/bundle_codec.h"
+#include "db/bundle/bundle_reader.h"
+#include "db/bundle/bundle_writer.h"
+
+namespace convtune::db {
+
+// What became of the tunings of all inputs.
+struct BundleMergeCounts {
+  int64_t read = 0;
+  int64_t written = 0;
+  int64_t superseded = 0;  // another input had a better one of the same key
+  int64_t refused = 0;     // broke a rule
+};
+
+struct BundleMergeOptions {
+  absl::Time now;                    // what the rows' times are held against
+  bool skip_refused = false;         // leave rows out that break a rule
+  std::vector<std::string> trusted;  // keys that must have signed every input; empty: any
+  // Told of each refused row, and of the bytes read so far; may be empty.
+  std::function<void(const std::string&)> refused;
+  std::function<void(int64_t)> progress;
+};
+
+// Writes what Supersedes prefers of each key, of the earlier input between
+// equals, and finishes `out`. Memory does not grow with the inputs.
+// INVALID_ARGUMENT: a row breaks a rule and is not to be skipped.
+absl::StatusOr<BundleMergeCounts> MergeBundles(const std::vector<std::string>& inputs,
+                                               const BundleMergeOptions& options,
+                                               BundleWriter* out);
+
+// Counts rows that were refused, by reason. Value type.
+class RefusalCounts {
+ public:
+  // `refusals` of the row at `offset`; the first one decides its reason.
+  void Add(int64_t offset, const std::vector<BundleRefusal>& refusals);
+  int64_t rows() const { return rows_; }
+  // Ordered by reason.
+  const std::vector<v1::Refusal>& refusals() const { return refusals_; }
+
+ private:
+  int64_t rows_ = 0;
+  std::vector<v1::Refusal> refusals_;
+};
+
+// "byte N: field: rule".
+std::string RefusalText(int64_t offset, const BundleRefusal& refusal);
+
+}  // namespace convtune::db

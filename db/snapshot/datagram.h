@@ -1,0 +1,125 @@
+// Datagrams from an interposed program to the daemon, by a unix socket beside
+// the snapshot, fire and forget. Freestanding, like problem_key.h; README.md
+// documents every byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "db/snapshot/environment_key.h"
+#include "db/snapshot/problem_key.h"
+
+namespace convtune::snapshot {
+
+inline constexpr char kDatagramMagic[4] = {'C', 'V', 'T', 'D'};
+constexpr uint16_t kDatagramVersion = 1;
+
+enum class DatagramKind : uint16_t {
+  kMiss = 1,
+  kObservedPlan = 2,    // the plan that a program settled on
+  kObservedLegacy = 3,  // what a legacy Find call measured
+};
+
+// Why a convolution was not served.
+enum class MissReason : uint32_t {
+  kNoEntry = 1,        // the environment is known, the problem is not
+  kNoEnvironment = 2,  // no section for this environment
+  kNoSnapshot = 3,     // none, or one that cannot be read
+  kNotNeutral = 4,     // known, but every candidate is other than the stock choice allows
+  kRefused = 5,        // known, but cuDNN did not take the candidates
+};
+
+struct DatagramHeader {
+  char magic[4];
+  uint16_t version;
+  uint16_t kind;
+  uint32_t bytes;  // of the whole datagram
+  uint32_t pid;    // of the sender, in its own namespace
+  EnvironmentKey environment;
+  ProblemKey problem;
+};
+static_assert(sizeof(DatagramHeader) == 448);
+
+struct MissDatagram {
+  DatagramHeader header;
+  uint32_t reason;  // MissReason
+  uint32_t count;   // occurrences that it stands for, at least 1
+};
+static_assert(sizeof(MissDatagram) == 456);
+
+constexpr uint32_t kMaxDatagramKnobs = 32;
+
+struct ObservedPlanDatagram {
+  DatagramHeader header;
+  int64_t engine_index;
+  uint32_t knob_count;
+  uint32_t numerical_notes;  // masks of 1 << (cuDNN's note + 1)
+  uint32_t behavior_notes;
+  uint32_t plans_built;  // of this problem, before the program settled
+  int64_t workspace_bytes;
+  uint64_t executions;  // of the plan, so far
+  struct {
+    int32_t type;
+    uint32_t reserved;
+    int64_t value;
+  } knobs[kMaxDatagramKnobs];  // ordered by type; the unused are 0
+};
+static_assert(sizeof(ObservedPlanDatagram) == 1000);
+
+constexpr uint32_t kMaxDatagramResults = 16;
+
+struct ObservedLegacyDatagram {
+  DatagramHeader header;
+  uint32_t result_count;  // at least 1
+  uint32_t reserved;
+  struct {
+    int32_t algorithm;
+    int32_t math_type;
+    float time_us;  // above 0
+    uint32_t deterministic;
+    int64_t workspace_bytes;
+  } results[kMaxDatagramResults];  // in the order in which cuDNN gave them
+};
+static_assert(sizeof(ObservedLegacyDatagram) == 840);
+
+constexpr size_t kMaxDatagramBytes = sizeof(ObservedPlanDatagram);
+
+// The kind of a received datagram whose size, version and counts hold, else 0.
+// Nothing is said of the keys' contents: see key_convert.h.
+inline uint16_t ReadDatagramKind(const void* data, size_t size) {
+  DatagramHeader header;
+  if (size < sizeof header) {
+    return 0;
+  }
+  memcpy(&header, data, sizeof header);
+  if (memcmp(header.magic, kDatagramMagic, sizeof kDatagramMagic) != 0 ||
+      header.version != kDatagramVersion || header.bytes != size) {
+    return 0;
+  }
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  uint32_t count = 0;
+  switch (static_cast<DatagramKind>(header.kind)) {
+    case DatagramKind::kMiss:
+      if (size != sizeof(MissDatagram)) {
+        return 0;
+      }
+      memcpy(&count, bytes + offsetof(MissDatagram, count), sizeof count);
+      return count >= 1 ? header.kind : 0;
+    case DatagramKind::kObservedPlan:
+      if (size != sizeof(ObservedPlanDatagram)) {
+        return 0;
+      }
+      memcpy(&count, bytes + offsetof(ObservedPlanDatagram, knob_count), sizeof count);
+      return count <= kMaxDatagramKnobs ? header.kind : 0;
+    case DatagramKind::kObservedLegacy:
+      if (size != sizeof(ObservedLegacyDatagram)) {
+        return 0;
+      }
+      memcpy(&count, bytes + offsetof(ObservedLegacyDatagram, result_count), sizeof count);
+      return count >= 1 && count <= kMaxDatagramResults ? header.kind : 0;
+  }
+  return 0;
+}
+
+}  // namespace convtune::snapshot

@@ -1,0 +1,204 @@
+#include "db/snapshot/key_convert.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+
+namespace convtune::snapshot {
+namespace {
+
+absl::Status Invalid(std::string_view field, std::string_view rule) {
+  return absl::InvalidArgumentError(Concat(field, ": ", rule));
+}
+
+void Copy(const std::vector<int64_t>& from, int64_t* to) {
+  std::copy(from.begin(), from.end(), to);
+}
+
+// The text of a field that is padded with zeros.
+absl::StatusOr<std::string> PaddedText(std::string_view field, const char* text, size_t size) {
+  const char* end = std::find(text, text + size, '\0');
+  if (end == text + size || std::any_of(end, text + size, [](char c) { return c != '\0'; })) {
+    return Invalid(field, "must be padded with zeros");
+  }
+  return std::string(text, end);
+}
+
+std::optional<DataType> ToType(uint8_t number) {
+  if (number < static_cast<uint8_t>(DataType::kF64) ||
+      number > static_cast<uint8_t>(DataType::kE5M2)) {
+    return std::nullopt;
+  }
+  return static_cast<DataType>(number);
+}
+
+absl::Status CheckNumbers(const ProblemKey& key) {
+  if (key.operation < 1 || key.operation > 3) {
+    return Invalid("operation", Concat("must be 1, 2 or 3, is ", int{key.operation}));
+  }
+  for (const uint8_t type : {key.data_type, key.output_type, key.compute_type}) {
+    if (!ToType(type)) {
+      return Invalid("data_type", Concat("unknown type ", int{type}));
+    }
+  }
+  if (key.mode < 1 || key.mode > 2) {
+    return Invalid("mode", Concat("must be 1 or 2, is ", int{key.mode}));
+  }
+  if (key.spatial_rank < 2 || key.spatial_rank > kMaxSpatial) {
+    return Invalid("spatial_rank", Concat("must be 2 or 3, is ", int{key.spatial_rank}));
+  }
+  if (key.epilogue_count > kMaxEpilogue) {
+    return Invalid("epilogue_count", Concat("must be at most 4, is ", int{key.epilogue_count}));
+  }
+  for (int i = 0; i < key.epilogue_count; ++i) {
+    if (key.epilogue[i] < 1 || key.epilogue[i] > 3) {
+      return Invalid("epilogue", Concat("must be of 1, 2 and 3, has ", int{key.epilogue[i]}));
+    }
+  }
+  if (key.epilogue_count > 0 && !ToType(key.intermediate_type)) {
+    return Invalid("intermediate_type", Concat("unknown type ", int{key.intermediate_type}));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ProblemKey> ToKey(const ConvProblem& problem) {
+  if (problem.epilogue().size() > size_t{kMaxEpilogue}) {
+    return Invalid("epilogue", Concat("must have at most 4 operations, has ",
+                                      static_cast<int64_t>(problem.epilogue().size())));
+  }
+  ProblemKey key = {};
+  key.operation = static_cast<uint8_t>(problem.operation());
+  key.data_type = static_cast<uint8_t>(problem.data_type());
+  key.output_type = static_cast<uint8_t>(problem.output_type());
+  key.compute_type = static_cast<uint8_t>(problem.compute_type());
+  key.mode = static_cast<uint8_t>(problem.mode());
+  key.spatial_rank = static_cast<uint8_t>(problem.spatial_rank());
+  for (const EpilogueOp op : problem.epilogue()) {
+    key.epilogue[key.epilogue_count++] = static_cast<uint8_t>(op);
+  }
+  if (key.epilogue_count > 0) {
+    key.intermediate_type = static_cast<uint8_t>(problem.intermediate_type());
+  }
+  key.alignment = static_cast<uint16_t>(problem.alignment_bytes());
+  key.sm_count_target = static_cast<uint16_t>(problem.sm_count_target());
+  key.groups = problem.groups();
+  Copy(problem.x_dims(), key.x_dims);
+  Copy(problem.w_dims(), key.w_dims);
+  Copy(problem.x_strides(), key.x_strides);
+  Copy(problem.w_strides(), key.w_strides);
+  Copy(problem.y_strides(), key.y_strides);
+  Copy(problem.pad_low(), key.pad_low);
+  Copy(problem.pad_high(), key.pad_high);
+  Copy(problem.strides(), key.strides);
+  Copy(problem.dilations(), key.dilations);
+  return key;
+}
+
+absl::StatusOr<ConvProblem> ToProblem(const ProblemKey& key) {
+  RETURN_IF_ERROR(CheckNumbers(key));
+  const int spatial = key.spatial_rank;
+  const auto dims = [spatial](const int64_t* values) {
+    return std::vector<int64_t>(values, values + spatial + 2);
+  };
+  const auto window = [spatial](const int64_t* values) {
+    return std::vector<int64_t>(values, values + spatial);
+  };
+  ConvProblemSpec spec;
+  spec.operation = static_cast<Operation>(key.operation);
+  spec.x_dims = dims(key.x_dims);
+  spec.w_dims = dims(key.w_dims);
+  spec.x_strides = dims(key.x_strides);
+  spec.w_strides = dims(key.w_strides);
+  spec.y_strides = dims(key.y_strides);
+  spec.pad_low = window(key.pad_low);
+  spec.pad_high = window(key.pad_high);
+  spec.strides = window(key.strides);
+  spec.dilations = window(key.dilations);
+  spec.groups = key.groups;
+  spec.data_type = ToType(key.data_type);
+  spec.output_type = ToType(key.output_type);
+  spec.compute_type = ToType(key.compute_type);
+  spec.mode = static_cast<ConvolutionMode>(key.mode);
+  spec.alignment_bytes = key.alignment;
+  spec.sm_count_target = key.sm_count_target;
+  for (int i = 0; i < key.epilogue_count; ++i) {
+    spec.epilogue.push_back(static_cast<EpilogueOp>(key.epilogue[i]));
+  }
+  if (key.epilogue_count > 0) {
+    spec.intermediate_type = ToType(key.intermediate_type);
+  }
+  ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Create(spec));
+  ASSIGN_OR_RETURN(const ProblemKey canonical, ToKey(problem));
+  if (memcmp(&canonical, &key, sizeof key) != 0) {
+    return Invalid("problem", "must be in canonical form");
+  }
+  return problem;
+}
+
+absl::StatusOr<EnvironmentKey> ToKey(const Environment& environment) {
+  EnvironmentKey key = {};
+  const auto fits = [](int value, int most) { return value >= 0 && value <= most; };
+  constexpr int kMaxByte = std::numeric_limits<uint8_t>::max();
+  const CudnnVersion& cudnn = environment.cudnn;
+  if (!fits(environment.cc_major, kMaxByte) || !fits(environment.cc_minor, kMaxByte)) {
+    return Invalid("cc", "must be from 0.0 to 255.255");
+  }
+  if (environment.sm_count < 0) {
+    return Invalid("sms", "must not be negative");
+  }
+  if (!fits(cudnn.major, 9999) || !fits(cudnn.minor, 99) || !fits(cudnn.patch, 99)) {
+    return Invalid("cudnn", "must fit cuDNN's number: minor and patch from 0 to 99");
+  }
+  key.profile = environment.profile ? 1 : 0;
+  key.library = static_cast<uint8_t>(environment.library);
+  key.cc_major = static_cast<uint8_t>(environment.cc_major);
+  key.cc_minor = static_cast<uint8_t>(environment.cc_minor);
+  key.sm_count = static_cast<uint32_t>(environment.sm_count);
+  key.cudnn_version = static_cast<uint32_t>(cudnn.major * 10000 + cudnn.minor * 100 + cudnn.patch);
+  const std::string slug = Slug(environment.gpu_model);
+  if (!SetModelSlug(slug.data(), slug.size(), &key)) {
+    return Invalid("gpu_model", Concat("must have 1 to ", static_cast<int64_t>(kMaxModelSlug),
+                                       " letters, digits and dashes"));
+  }
+  if (environment.mig_profile.size() >= sizeof key.mig_profile) {
+    return Invalid("mig", "must be at most 31 bytes");
+  }
+  environment.mig_profile.copy(key.mig_profile, sizeof key.mig_profile);
+  return key;
+}
+
+absl::StatusOr<Environment> ToEnvironment(const EnvironmentKey& key) {
+  if (key.profile > 1 || key.reserved != 0 || key.sm_count > uint32_t{kMaxDim}) {
+    return Invalid("environment", "has a number that cannot be");
+  }
+  if (key.library > static_cast<uint8_t>(LibraryConfiguration::kGraphJitOnly)) {
+    return Invalid("lib", Concat("must be 0, 1 or 2, is ", int{key.library}));
+  }
+  Environment environment;
+  environment.profile = key.profile == 1;
+  environment.library = static_cast<LibraryConfiguration>(key.library);
+  environment.cc_major = key.cc_major;
+  environment.cc_minor = key.cc_minor;
+  environment.sm_count = static_cast<int>(key.sm_count);
+  const auto version = static_cast<int>(key.cudnn_version % 100000000);
+  environment.cudnn = {version / 10000, version % 10000 / 100, version % 100};
+  ASSIGN_OR_RETURN(environment.gpu_model,
+                   PaddedText("gpu_model", key.gpu_model, sizeof key.gpu_model));
+  ASSIGN_OR_RETURN(environment.mig_profile,
+                   PaddedText("mig", key.mig_profile, sizeof key.mig_profile));
+  // The text's own rules for the model and the MIG profile.
+  ASSIGN_OR_RETURN(environment, Environment::Parse(environment.ToText()));
+  ASSIGN_OR_RETURN(const EnvironmentKey canonical, ToKey(environment));
+  if (!(canonical == key)) {
+    return Invalid("environment", "must be in canonical form");
+  }
+  return environment;
+}
+
+}  // namespace convtune::snapshot

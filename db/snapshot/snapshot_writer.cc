@@ -1,0 +1,202 @@
+#include "db/snapshot/snapshot_writer.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <variant>
+
+#include "db/snapshot/key_convert.h"
+#include "proto/base/replace_file.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+
+namespace convtune::snapshot {
+namespace {
+
+constexpr size_t kMaxCandidates = 64;
+constexpr size_t kMaxKnobs = 255;
+
+absl::Status Invalid(std::string_view field, std::string_view rule) {
+  return absl::InvalidArgumentError(Concat(field, ": ", rule));
+}
+
+absl::Status Convert(const Candidate& from, SnapshotCandidate* to,
+                     std::vector<SnapshotKnob>* knobs) {
+  if (from.workspace_bytes < 0) {
+    return Invalid("workspace_bytes", "must not be negative");
+  }
+  *to = {};
+  to->flags = from.deterministic ? kDeterministic : 0;
+  to->numerical_notes = from.numerical_notes;
+  to->behavior_notes = from.behavior_notes;
+  to->workspace_bytes = from.workspace_bytes;
+  to->time_us = static_cast<float>(from.median_us);
+  if (const auto* legacy = std::get_if<LegacyAlgorithm>(&from.id)) {
+    to->api = kApiLegacy;
+    to->number = legacy->algorithm;
+    to->math_type = legacy->math_type;
+    return absl::OkStatus();
+  }
+  const auto& config = std::get<EngineConfig>(from.id);
+  if (config.knobs.size() > kMaxKnobs) {
+    return Invalid("knobs", Concat("must be at most ", static_cast<int64_t>(kMaxKnobs)));
+  }
+  to->api = kApiGraph;
+  to->number = config.engine_index;
+  to->knob_count = static_cast<uint8_t>(config.knobs.size());
+  for (const auto& [type, value] : config.knobs) {
+    if (!knobs->empty() && knobs->back().type >= type) {
+      return Invalid("knobs", "must be ordered by type, each type once");
+    }
+    knobs->push_back({type, 0, value});
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+uint64_t Append(std::string* bytes, const std::vector<T>& items) {
+  const uint64_t offset = bytes->size();
+  bytes->append(reinterpret_cast<const char*>(items.data()), items.size() * sizeof(T));
+  return offset;
+}
+
+std::vector<SnapshotSlot> MakeSlots(const std::vector<SnapshotEntry>& entries) {
+  uint64_t count = 2;
+  while (count < 2 * entries.size()) {
+    count *= 2;
+  }
+  std::vector<SnapshotSlot> slots(count);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const uint64_t hash = HashOf(entries[i].key);
+    uint64_t slot = hash & (count - 1);
+    while (slots[slot].entry_plus_one != 0) {
+      slot = (slot + 1) & (count - 1);
+    }
+    slots[slot] = {static_cast<uint32_t>(hash >> 32), static_cast<uint32_t>(i + 1)};
+  }
+  return slots;
+}
+
+}  // namespace
+
+bool SnapshotWriter::SectionKey::operator<(const SectionKey& other) const {
+  const int order = memcmp(&environment, &other.environment, sizeof environment);
+  return order != 0 ? order < 0 : channel < other.channel;
+}
+
+bool SnapshotWriter::KeyLess::operator()(const ProblemKey& a, const ProblemKey& b) const {
+  return memcmp(&a, &b, sizeof a) < 0;
+}
+
+absl::Status SnapshotWriter::AddEnvironment(const Environment& environment, Channel channel) {
+  ASSIGN_OR_RETURN(const EnvironmentKey key, ToKey(environment));
+  sections_[{key, channel}];
+  return absl::OkStatus();
+}
+
+absl::Status SnapshotWriter::Add(const Environment& environment, Channel channel,
+                                 const SnapshotChoice& choice) {
+  ASSIGN_OR_RETURN(const EnvironmentKey environment_key, ToKey(environment));
+  Entry added = {};
+  ASSIGN_OR_RETURN(added.entry.key, ToKey(choice.problem));
+  if (choice.candidates.empty() || choice.candidates.size() > kMaxCandidates) {
+    return Invalid("candidates", Concat("must be 1 to ", static_cast<int64_t>(kMaxCandidates)));
+  }
+  std::set<CandidateId> seen;
+  for (const Candidate& candidate : choice.candidates) {
+    if (!seen.insert(candidate.id).second) {
+      return Invalid("candidates", Concat(ToText(candidate.id), " is there twice"));
+    }
+    SnapshotCandidate converted;
+    std::vector<SnapshotKnob> knobs;
+    RETURN_IF_ERROR(Convert(candidate, &converted, &knobs));
+    added.candidates.push_back(converted);
+    added.knobs.push_back(std::move(knobs));
+  }
+  added.entry.candidate_count = static_cast<uint16_t>(added.candidates.size());
+  added.entry.evidence = static_cast<uint8_t>(choice.evidence);
+  added.entry.pinned = choice.pinned ? 1 : 0;
+  added.entry.release = choice.release;
+  for (size_t i = 0; i < choice.stock.size(); ++i) {
+    if (const std::optional<StockNotes>& stock = choice.stock[i]) {
+      added.entry.stock[i] = {1, stock->numerical_notes, stock->behavior_notes, 0,
+                              stock->workspace_bytes};
+    }
+  }
+  Section& section = sections_[{environment_key, channel}];
+  if (!section.emplace(added.entry.key, std::move(added)).second) {
+    return absl::AlreadyExistsError(
+        Concat("problem: ", choice.problem.ToText(), " is there twice"));
+  }
+  ++choice_count_;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> SnapshotWriter::Serialize() const {
+  if (options_.canary_permille > 1000) {
+    return Invalid("canary_permille", "must be at most 1000");
+  }
+  constexpr size_t kMaxEntries = std::numeric_limits<uint32_t>::max() / 4;
+  if (choice_count_ > kMaxEntries) {
+    return absl::ResourceExhaustedError("snapshot: more choices than the format holds");
+  }
+  SnapshotHeader header = {};
+  std::copy(std::begin(kSnapshotMagic), std::end(kSnapshotMagic), header.magic);
+  header.format_version = kSnapshotVersion;
+  header.header_bytes = sizeof header;
+  header.release = options_.release;
+  header.canary_release = options_.canary_release;
+  header.canary_permille = options_.canary_permille;
+  header.section_count = static_cast<uint32_t>(sections_.size());
+  header.created_unix_us = absl::ToUnixMicros(options_.created);
+
+  std::string bytes(sizeof header + sections_.size() * sizeof(SnapshotSection), '\0');
+  std::vector<SnapshotSection> sections;
+  std::vector<SnapshotCandidate> candidates;
+  std::vector<SnapshotKnob> knobs;
+  for (const auto& [key, choices] : sections_) {
+    std::vector<SnapshotEntry> entries;
+    for (const auto& [problem, choice] : choices) {
+      entries.push_back(choice.entry);
+      entries.back().candidate_begin = static_cast<uint32_t>(candidates.size());
+      for (size_t i = 0; i < choice.candidates.size(); ++i) {
+        candidates.push_back(choice.candidates[i]);
+        candidates.back().knob_begin = static_cast<uint32_t>(knobs.size());
+        knobs.insert(knobs.end(), choice.knobs[i].begin(), choice.knobs[i].end());
+      }
+    }
+    const std::vector<SnapshotSlot> slots = MakeSlots(entries);
+    SnapshotSection section = {};
+    section.environment = key.environment;
+    section.channel = static_cast<uint32_t>(key.channel);
+    section.slot_count = static_cast<uint32_t>(slots.size());
+    section.entry_count = entries.size();
+    section.slots_offset = Append(&bytes, slots);
+    section.entries_offset = Append(&bytes, entries);
+    sections.push_back(section);
+  }
+  if (candidates.size() > kMaxEntries || knobs.size() > kMaxEntries) {
+    return absl::ResourceExhaustedError("snapshot: more candidates than the format holds");
+  }
+  header.sections_offset = sizeof header;
+  if (!sections.empty()) {  // of none there is no address to copy from
+    memcpy(bytes.data() + sizeof header, sections.data(),
+           sections.size() * sizeof(SnapshotSection));
+  }
+  header.candidates_offset = Append(&bytes, candidates);
+  header.candidate_count = candidates.size();
+  header.knobs_offset = Append(&bytes, knobs);
+  header.knob_count = knobs.size();
+  header.file_bytes = bytes.size();
+  header.body_checksum = XXH3_64bits(bytes.data() + sizeof header, bytes.size() - sizeof header);
+  header.header_checksum = XXH3_64bits(&header, offsetof(SnapshotHeader, header_checksum));
+  memcpy(bytes.data(), &header, sizeof header);
+  return bytes;
+}
+
+absl::Status SnapshotWriter::Write(const std::string& path) const {
+  ASSIGN_OR_RETURN(const std::string bytes, Serialize());
+  return ReplaceFile(path, bytes);
+}
+
+}  // namespace convtune::snapshot

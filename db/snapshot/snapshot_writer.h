@@ -1,0 +1,95 @@
+// A SnapshotWriter builds and writes snapshots (snapshot.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "db/snapshot/snapshot.h"
+#include "proto/model/environment.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
+
+namespace convtune::snapshot {
+
+// What is known of the choice that cuDNN's heuristic makes by itself.
+struct StockNotes {
+  uint32_t numerical_notes = 0;
+  uint32_t behavior_notes = 0;
+  int64_t workspace_bytes = 0;
+};
+
+// One problem's portfolio. Value type.
+struct SnapshotChoice {
+  explicit SnapshotChoice(ConvProblem p) : problem(std::move(p)) {}
+
+  ConvProblem problem;
+  // In the order in which they are offered, of either API, each of them once;
+  // at least one. Of a Candidate only id, notes, deterministic, workspace_bytes
+  // and median_us are kept.
+  std::vector<Candidate> candidates;
+  Evidence evidence = Evidence::kNone;
+  bool pinned = false;
+  uint64_t release = 0;  // in which it last changed
+  // By kStockInstant ... kStockLegacy.
+  std::array<std::optional<StockNotes>, kStockCount> stock;
+};
+
+// Collects choices and serialises them: equal choices give equal bytes, in
+// whatever order they were added. Not thread-safe.
+class SnapshotWriter {
+ public:
+  struct Options {
+    uint64_t release = 0;
+    uint64_t canary_release = 0;   // 0: no canary
+    uint32_t canary_permille = 0;  // share of processes that get it, 0 to 1000
+    absl::Time created = absl::UnixEpoch();
+  };
+
+  explicit SnapshotWriter(const Options& options) : options_(options) {}
+
+  // Declares an environment, so that a snapshot says of it that nothing is
+  // known. Add does it too.
+  absl::Status AddEnvironment(const Environment& environment, Channel channel = Channel::kStable);
+  // INVALID_ARGUMENT names the field and the rule; ALREADY_EXISTS for a problem
+  // that the environment and channel have. Nothing is added then.
+  absl::Status Add(const Environment& environment, Channel channel, const SnapshotChoice& choice);
+
+  size_t choice_count() const { return choice_count_; }
+
+  // INVALID_ARGUMENT for options out of range, RESOURCE_EXHAUSTED for more than
+  // a file holds.
+  absl::StatusOr<std::string> Serialize() const;
+  // Serialises to a temporary name beside `path`, fsyncs, renames over `path`
+  // and fsyncs the folder: a reader finds the old file or the new one. The file
+  // is readable by all (mode 0644). Errors name the path.
+  absl::Status Write(const std::string& path) const;
+
+ private:
+  struct Entry {
+    SnapshotEntry entry;
+    std::vector<SnapshotCandidate> candidates;
+    std::vector<std::vector<SnapshotKnob>> knobs;
+  };
+  struct SectionKey {
+    EnvironmentKey environment;
+    Channel channel;
+    bool operator<(const SectionKey& other) const;
+  };
+  struct KeyLess {
+    bool operator()(const ProblemKey& a, const ProblemKey& b) const;
+  };
+  using Section = std::map<ProblemKey, Entry, KeyLess>;
+
+  Options options_;
+  std::map<SectionKey, Section> sections_;
+  size_t choice_count_ = 0;
+};
+
+}  // namespace convtune::snapshot

@@ -1,0 +1,84 @@
+#include "proto/base/replace_file.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "proto/base/strings.h"
+
+namespace convtune {
+namespace {
+
+absl::Status FileError(const std::string& path, std::string_view action) {
+  const int error_number = errno;
+  const auto code = error_number == ENOSPC || error_number == EDQUOT
+                        ? absl::StatusCode::kResourceExhausted
+                        : absl::StatusCode::kUnavailable;
+  return absl::Status(
+      code, Concat(path, ": ", action, ": ", std::generic_category().message(error_number)));
+}
+
+bool WriteAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      return false;
+    }
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::Status SyncFolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) {
+    return errno == EACCES ? absl::OkStatus() : FileError(folder, "opening");
+  }
+  absl::Status status = absl::OkStatus();
+  if (fsync(fd) != 0 && errno != EINVAL && errno != EOPNOTSUPP) {
+    status = FileError(folder, "fsync");
+  }
+  close(fd);
+  return status;
+}
+
+absl::Status ReplaceFile(const std::string& path, std::string_view bytes) {
+  std::string temporary = path + ".XXXXXX";
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  if (fd < 0) {
+    return FileError(path, "creating a temporary file beside it");
+  }
+  absl::Status status = absl::OkStatus();
+  if (!WriteAll(fd, bytes)) {
+    status = FileError(temporary, "writing");
+  } else if (fchmod(fd, 0644) != 0) {
+    status = FileError(temporary, "setting its mode");
+  } else if (fsync(fd) != 0) {
+    status = FileError(temporary, "fsync");
+  }
+  if (close(fd) != 0 && status.ok()) {
+    status = FileError(temporary, "closing");
+  }
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
+    status = FileError(path, "renaming over it");
+  }
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  return SyncFolderOf(path);
+}
+
+}  // namespace convtune

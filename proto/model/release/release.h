@@ -1,0 +1,83 @@
+// Releases: numbered sets of choices, which unmodified programs are served.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/model/enums.h"
+#include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/digest.h"
+
+namespace convtune {
+
+// Persisted: never renumber.
+enum class ReleaseState {
+  kPromoted = 1,   // was promoted; the newest such one is served
+  kCanary = 2,     // served to a share of the processes
+  kWithdrawn = 3,  // a canary that was taken back
+};
+
+// What a choice is for, as bits; one choice may be for several. Persisted.
+inline constexpr uint32_t kRoleBest = 1;
+// Its numerics are the stock choice's or a part of them, it is deterministic
+// where that is, and it needs no more workspace.
+inline constexpr uint32_t kRoleNeutral = 2;
+inline constexpr uint32_t kRoleNoWorkspace = 4;
+// The stock choice, kept for its notes and workspace; with no other role it is
+// not served.
+inline constexpr uint32_t kRoleStock = 8;
+inline constexpr uint32_t kServedRoles = kRoleBest | kRoleNeutral | kRoleNoWorkspace;
+
+// A candidate, without samples, and what it was chosen for. Value type.
+struct Choice {
+  Candidate candidate;
+  uint32_t roles = 0;
+  friend bool operator==(const Choice&, const Choice&) = default;
+};
+
+// What a problem is served: up to three choices for each API, each API's in the
+// order of the roles; and the stock choice. None: the problem has no choice (any
+// more). Value type.
+struct Portfolio {
+  TuningKey key;
+  Evidence evidence = Evidence::kNone;
+  std::vector<Choice> choices;
+  int64_t release = 0;  // that it came with; a store sets it
+
+  // Over what is served alone: two portfolios that run the same have the same
+  // one.
+  uint64_t Fingerprint() const;
+  friend bool operator==(const Portfolio&, const Portfolio&) = default;
+};
+
+// Value type. Times have microsecond resolution.
+struct Release {
+  int64_t number = 0;  // from 1
+  ReleaseState state = ReleaseState::kPromoted;
+  int canary_permille = 0;  // share of processes, in thousandths; 0 unless it is or was a canary
+  int64_t restores = 0;     // a rollback: number of the release whose choices it has; else 0
+  std::string author;
+  std::string reason;
+  absl::Time create_time = absl::UnixEpoch();
+  // Who promoted or withdrew a canary, and why; empty for others.
+  std::string end_author;
+  std::string end_reason;
+  std::optional<absl::Time> end_time;
+  friend bool operator==(const Release&, const Release&) = default;
+};
+
+// A problem that programs asked for and had no choice for. Value type.
+struct WantedProblem {
+  TuningKey key;
+  int64_t misses = 0;
+  absl::Time first_seen = absl::UnixEpoch();
+  absl::Time last_seen = absl::UnixEpoch();
+  int attempts = 0;  // tunings of it that failed
+  std::string last_error;
+  friend bool operator==(const WantedProblem&, const WantedProblem&) = default;
+};
+
+}  // namespace convtune

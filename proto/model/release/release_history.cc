@@ -1,0 +1,156 @@
+#include "proto/model/release/release_history.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace convtune {
+
+void ReleaseHistory::Put(const Release& release) {
+  const auto at =
+      std::lower_bound(releases_.begin(), releases_.end(), release.number,
+                       [](const Release& known, int64_t number) { return known.number < number; });
+  if (at != releases_.end() && at->number == release.number) {
+    *at = release;
+  } else {
+    releases_.insert(at, release);
+  }
+}
+
+const Release* ReleaseHistory::Find(int64_t number) const {
+  for (const Release& release : releases_) {
+    if (release.number == number) return &release;
+  }
+  return nullptr;
+}
+
+const Release* ReleaseHistory::promoted() const {
+  for (auto it = releases_.rbegin(); it != releases_.rend(); ++it) {
+    if (it->state == ReleaseState::kPromoted) return &*it;
+  }
+  return nullptr;
+}
+
+const Release* ReleaseHistory::canary() const {
+  for (const Release& release : releases_) {
+    if (release.state == ReleaseState::kCanary) return &release;
+  }
+  return nullptr;
+}
+
+bool ReleaseHistory::holds_back() const {
+  return !releases_.empty() &&
+         (releases_.back().state == ReleaseState::kWithdrawn || releases_.back().restores != 0);
+}
+
+int64_t ReleaseHistory::oldest_kept() const {
+  int promoted = 0;
+  for (auto it = releases_.rbegin(); it != releases_.rend(); ++it) {
+    if (it->state == ReleaseState::kPromoted && ++promoted == kept_) return it->number;
+  }
+  return 0;
+}
+
+int64_t ReleaseHistory::Before(const Release& release) const {
+  const Release* same = &release;
+  while (same->restores != 0) {
+    const Release* restored = Find(same->restores);
+    if (restored == nullptr) break;
+    same = restored;
+  }
+  int64_t before = 0;
+  for (const Release& other : releases_) {
+    if (other.state == ReleaseState::kPromoted && other.number < same->number) {
+      before = other.number;
+    }
+  }
+  return before;
+}
+
+Release ReleaseHistory::First(absl::Time now) const {
+  Release release;
+  release.number = Next();
+  release.author = "convtuned";
+  release.reason = "first choices";
+  release.create_time = now;
+  return release;
+}
+
+absl::StatusOr<Release> ReleaseHistory::Promote(const ReleaseDecision& decision,
+                                                int canary_permille, bool has_changes) const {
+  if (const Release* running = canary()) {
+    Release release = *running;
+    if (canary_permille > 0) {
+      release.canary_permille = canary_permille;
+      return release;
+    }
+    release.state = ReleaseState::kPromoted;
+    release.end_author = decision.author;
+    release.end_reason = decision.reason;
+    release.end_time = decision.time;
+    return release;
+  }
+  if (!has_changes) {
+    return absl::FailedPreconditionError(
+        "there is nothing to promote: every problem is served what is best known");
+  }
+  Release release;
+  release.number = Next();
+  release.state = canary_permille > 0 ? ReleaseState::kCanary : ReleaseState::kPromoted;
+  release.canary_permille = canary_permille;
+  release.author = decision.author;
+  release.reason = decision.reason;
+  release.create_time = decision.time;
+  return release;
+}
+
+absl::StatusOr<Release> ReleaseHistory::RollBack(const ReleaseDecision& decision,
+                                                 int64_t to) const {
+  const Release* running = canary();
+  if (running != nullptr && to == 0) {
+    Release release = *running;
+    release.state = ReleaseState::kWithdrawn;
+    release.end_author = decision.author;
+    release.end_reason = decision.reason;
+    release.end_time = decision.time;
+    return release;
+  }
+  if (running != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("release: take the canary ", running->number,
+                     " back first (a rollback without a number), or promote it"));
+  }
+  const Release* now = promoted();
+  if (now == nullptr) return absl::FailedPreconditionError("release: there is none yet");
+  const int64_t target = to != 0 ? to : Before(*now);
+  if (target == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("release: there is none before release ", now->number));
+  }
+  const Release* restored = Find(target);
+  if (restored == nullptr) {
+    return absl::NotFoundError(absl::StrCat("release: there is no release ", target));
+  }
+  if (restored->state != ReleaseState::kPromoted) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("release: ", target, " is a canary that was taken back"));
+  }
+  if (target == now->number) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("release: ", target, " is the promoted one already"));
+  }
+  if (target < oldest_kept()) {
+    return absl::FailedPreconditionError(absl::StrCat("release: the choices of release ", target,
+                                                      " are not kept any more; the oldest kept is ",
+                                                      oldest_kept()));
+  }
+  Release release;
+  release.number = Next();
+  release.restores = target;
+  release.author = decision.author;
+  release.reason = decision.reason;
+  release.create_time = decision.time;
+  return release;
+}
+
+}  // namespace convtune

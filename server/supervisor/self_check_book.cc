@@ -1,0 +1,83 @@
+#include "server/supervisor/self_check_book.h"
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "convtune/worker/worker.pb.h"
+#include "proto/base/replace_file.h"
+#include "spdlog/spdlog.h"
+
+namespace convtune::supervisor {
+
+std::string SelfCheckBook::KeyOf(const DeviceSpec& device) {
+  const Provenance& at = device.provenance;
+  return absl::StrCat(device.environment.ToText(), ";gpu=", at.gpu_uuid,
+                      ";driver=", at.driver_version, ";cuda=", at.CudaText(),
+                      ";convtune=", CONVTUNE_VERSION, ";check=", kSelfCheckVersion);
+}
+
+SelfCheckBook::SelfCheckBook(std::string path) : path_(std::move(path)) { Read(); }
+
+SelfCheckBook::Entry SelfCheckBook::Find(const std::string& key) const {
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(key);
+  return found != entries_.end() ? found->second : Entry{};
+}
+
+void SelfCheckBook::Note(const std::string& key, const SelfCheck& check) {
+  const bool passed = check.known && FailedInstruments(ToMask(check)).empty();
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(key);
+  if (!passed && (found == entries_.end() || !found->second.passed.known)) return;
+  Entry& entry = entries_[key];
+  const SelfCheck before = std::exchange(entry.passed, passed ? check : SelfCheck());
+  if (entry.passed != before) Write();
+}
+
+bool SelfCheckBook::NoteLost(const std::string& key, uint32_t step) {
+  MutexLock lock(mutex_);
+  Entry& entry = entries_[key];
+  if ((entry.lost_steps & step) != 0) return false;
+  entry.lost_steps |= step;
+  if (std::exchange(entry.passed, SelfCheck()).known) Write();
+  return true;
+}
+
+void SelfCheckBook::Read() {
+  if (path_.empty()) return;
+  std::ifstream file(path_, std::ios::binary);
+  if (!file) return;
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  worker::v1::KeptSelfChecks kept;
+  if (!kept.ParseFromString(bytes.str())) {
+    spdlog::warn("{}: cannot be read, workers check themselves anew", path_);
+    return;
+  }
+  MutexLock lock(mutex_);
+  for (const worker::v1::KeptSelfCheck& row : kept.entries()) {
+    Entry& entry = entries_[row.key()];
+    const SelfCheck passed = SelfCheckOfMask(row.passed().mask());
+    if (!passed.known || !FailedInstruments(row.passed().mask()).empty()) continue;
+    entry.passed = passed;
+    entry.passed.details = row.passed().details();
+  }
+}
+
+void SelfCheckBook::Write() const {
+  if (path_.empty()) return;
+  worker::v1::KeptSelfChecks kept;
+  for (const auto& [key, entry] : entries_) {
+    if (!entry.passed.known) continue;
+    worker::v1::KeptSelfCheck* row = kept.add_entries();
+    row->set_key(key);
+    row->mutable_passed()->set_mask(ToMask(entry.passed));
+    row->mutable_passed()->set_details(entry.passed.details);
+  }
+  const absl::Status written = ReplaceFile(path_, kept.SerializeAsString());
+  if (!written.ok()) spdlog::warn("{}", std::string(written.message()));
+}
+
+}  // namespace convtune::supervisor

@@ -1,0 +1,49 @@
+// A SelfCheckBook remembers what the self-checks of workers came to, so that a
+// worker need not check itself at every start, and does not die of the same step
+// again and again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "proto/base/mutex.h"
+#include "proto/model/tuning/self_check.h"
+#include "server/supervisor/device.h"
+
+namespace convtune::supervisor {
+
+// Thread-safe. The file is described in db/README.md.
+class SelfCheckBook {
+ public:
+  struct Entry {
+    SelfCheck passed;         // known only if nothing was found wrong
+    uint32_t lost_steps = 0;  // that a worker did not come back from
+  };
+
+  // All that a self-check depends on: the GPU, the driver, the libraries, this
+  // program and what it checks.
+  static std::string KeyOf(const DeviceSpec& device);
+
+  // Reads the file; one that is not there or cannot be read is an empty book.
+  // `path` empty: nothing is kept beyond this process.
+  explicit SelfCheckBook(std::string path);
+
+  Entry Find(const std::string& key) const;
+  // A failed self-check is forgotten, since another program on the GPU may have
+  // been the reason: the next worker tries again.
+  void Note(const std::string& key, const SelfCheck& check);
+  // Keeps in memory alone that a worker died or hung in this step, so that a
+  // restart of the daemon tries it again. True if that was not known.
+  bool NoteLost(const std::string& key, uint32_t step);
+
+ private:
+  void Read();
+  void Write() const REQUIRES(mutex_);
+
+  const std::string path_;
+  mutable Mutex mutex_;
+  std::map<std::string, Entry> entries_ GUARDED_BY(mutex_);
+};
+
+}  // namespace convtune::supervisor

@@ -1,0 +1,45 @@
+// A StartPatience says until when a process that starts is waited for. Libraries
+// of gigabytes may come from a cold disk, so that it counts from the last sign
+// of life. Not thread-safe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace convtune::supervisor {
+
+// Work of a process since it began, as the kernel counts it: CPU time and
+// page faults. It grows while libraries are read and relocated, however slow the
+// disk, and stands still in a process that hangs. 0 where it cannot be told.
+uint64_t WorkDone(pid_t pid);
+
+// How long a process that starts may take.
+struct StartLimits {
+  absl::Duration silence = absl::Seconds(60);  // without a sign of life
+  // In all: one that goes round in circles shows signs of life for ever.
+  absl::Duration longest = absl::Minutes(5);
+};
+
+class StartPatience {
+ public:
+  StartPatience(const StartLimits& limits, absl::Time now)
+      : limits_(limits), start_(now), last_sign_(now) {}
+
+  // `work_done` so far: any number that it was not before is a sign of life.
+  void Saw(uint64_t work_done, absl::Time now);
+  absl::Time end() const;
+  // The reason to report once that is over: "it gave no sign of life for 1m".
+  std::string reason() const;
+
+ private:
+  const StartLimits limits_;
+  const absl::Time start_;
+  absl::Time last_sign_;
+  uint64_t work_done_ = 0;
+};
+
+}  // namespace convtune::supervisor

@@ -1,0 +1,263 @@
+#include "server/supervisor/worker_client.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "proto/base/framing.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::supervisor {
+namespace {
+
+constexpr absl::Duration kStartLook = absl::Milliseconds(100);
+constexpr absl::Duration kGivesWayPeriod = absl::Milliseconds(50);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Start(Options options) {
+  absl::StatusOr<std::unique_ptr<WorkerProcess>> process =
+      WorkerProcess::Start(options.worker_argv);
+  if (!process.ok()) return absl::UnavailableError(process.status().message());
+  std::unique_ptr<WorkerClient> client(new WorkerClient(std::move(options), *std::move(process)));
+  const absl::Status status = client->Handshake();
+  if (absl::IsCancelled(status)) return status;
+  if (!status.ok()) return absl::UnavailableError(status.message());
+  return client;
+}
+
+absl::Status WorkerClient::Handshake() {
+  worker::v1::Request request;
+  request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
+  request.mutable_hello()->set_protocol_minor(kWorkerProtocolMinor);
+  if (options_.self_checks != nullptr) {
+    const SelfCheckBook::Entry entry = options_.self_checks->Find(options_.self_check_key);
+    request.mutable_hello()->set_lost_steps(entry.lost_steps);
+    if (entry.passed.known) {
+      request.mutable_hello()->mutable_self_check()->set_mask(ToMask(entry.passed));
+      request.mutable_hello()->mutable_self_check()->set_details(entry.passed.details);
+    }
+  }
+  if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
+  StartPatience patience(options_.start, absl::Now());
+  while (!WaitReadable(process_->fd(), *options_.cancel,
+                       std::min(patience.end(), absl::Now() + kStartLook))) {
+    if (options_.cancel->cancelled()) break;
+    patience.Saw(WorkDone(process_->pid()), absl::Now());
+    if (absl::Now() >= patience.end()) {
+      return Lose(absl::StrCat("the worker does not start: ", patience.reason()), /*hung=*/true);
+    }
+  }
+  ASSIGN_OR_RETURN(worker::v1::Reply reply, Receive(absl::Now() + options_.hang_timeout));
+  ASSIGN_OR_RETURN(reply, AwaitSelfCheck(std::move(reply)));
+  if (reply.has_outcome()) {
+    return Lose(absl::StrCat("the worker refuses to serve: ", reply.outcome().message()));
+  }
+  if (!reply.has_hello() || !reply.last()) return Lose("the worker did not answer the handshake");
+  hello_ = reply.hello();
+  if (hello_.protocol_major() != kWorkerProtocolMajor) {
+    return Lose(absl::StrCat("the worker speaks protocol ", hello_.protocol_major(), ".",
+                             hello_.protocol_minor(), ", not ", kWorkerProtocolMajor, ".",
+                             kWorkerProtocolMinor));
+  }
+  if (hello_.environment_text() != options_.environment_text) {
+    return Lose(absl::StrCat("the worker's environment is ", hello_.environment_text(),
+                             ", at start it was ", options_.environment_text));
+  }
+  self_check_ = SelfCheckOfMask(hello_.self_check().mask());
+  self_check_.details = hello_.self_check().details();
+  if (options_.self_checks != nullptr) {
+    options_.self_checks->Note(options_.self_check_key, self_check_);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<worker::v1::Reply> WorkerClient::AwaitSelfCheck(worker::v1::Reply reply) {
+  while (reply.has_self_checking()) {
+    const uint32_t step = reply.self_checking().step();
+    if (!std::has_single_bit(step) || (step & SelfCheckBits()) == 0) {
+      return Lose("unreadable reply: a step that no self-check has");
+    }
+    absl::StatusOr<worker::v1::Reply> next = Receive(absl::Now() + options_.hang_timeout);
+    if (next.ok()) {
+      reply = *std::move(next);
+      continue;
+    }
+    if (!absl::IsCancelled(next.status()) && !(loss_ && loss_->killed_from_outside) &&
+        options_.self_checks != nullptr) {
+      options_.self_checks->NoteLost(options_.self_check_key, step);
+    }
+    return absl::Status(
+        next.status().code(),
+        absl::StrCat("in its self-check, at ", absl::StrJoin(FailedInstruments(step), ", "), ": ",
+                     next.status().message()));
+  }
+  return reply;
+}
+
+bool WorkerClient::Alive() { return !loss_ && !process_->Poll(); }
+
+absl::Status WorkerClient::Lose(const std::string& reason, bool hung) {
+  process_->Kill();
+  loss_ = WorkerLoss{reason, false, hung, touching_};
+  return absl::AbortedError(reason);
+}
+
+absl::Status WorkerClient::LosePeer() {
+  const WorkerExit exit = process_->Wait();
+  loss_ = WorkerLoss{exit.description, exit.killed_from_outside, false, touching_};
+  return absl::AbortedError(absl::StrCat("the worker died: ", exit.description));
+}
+
+absl::StatusOr<worker::v1::Reply> WorkerClient::Receive(absl::Time deadline) {
+  if (!WaitReadable(process_->fd(), *options_.cancel, deadline)) {
+    if (options_.cancel->cancelled()) {
+      loss_ = WorkerLoss{"cancelled", false, false, {}};
+      process_->Kill();
+      return absl::CancelledError("cancelled");
+    }
+    return Lose(absl::StrCat("hung: no reply within the request's own budget and ",
+                             absl::FormatDuration(options_.hang_timeout)),
+                /*hung=*/true);
+  }
+  absl::StatusOr<std::string> frame = ReadFrame(process_->fd(), deadline);
+  if (absl::IsOutOfRange(frame.status())) return LosePeer();
+  if (absl::IsDeadlineExceeded(frame.status())) return Lose("hung in the middle of a reply", true);
+  if (!frame.ok()) {
+    // A process that dies while it writes leaves half a message behind.
+    if (process_->Poll()) return LosePeer();
+    return Lose(absl::StrCat("unreadable reply: ", frame.status().message()));
+  }
+  worker::v1::Reply reply;
+  if (!reply.ParseFromString(*frame)) return Lose("unreadable reply: not a message");
+  return reply;
+}
+
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Call(const worker::v1::Request& request,
+                                                       absl::Duration budget,
+                                                       const ReplyHandler& handle) {
+  if (loss_) return absl::AbortedError(loss_->reason);
+  touching_.reset();
+  const absl::Time hang = absl::Now() + budget + options_.hang_timeout;
+  if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
+  return Await(hang, end_, handle);
+}
+
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(absl::Time hang, absl::Time end,
+                                                        const ReplyHandler& handle) {
+  while (true) {
+    const absl::Time until = gives_way_ ? std::min(end, absl::Now() + kGivesWayPeriod) : end;
+    const bool ready = until < hang ? WaitReadable(process_->fd(), *options_.cancel, until) : true;
+    if (gives_way_ && gives_way_()) end = std::min(end, absl::Now());
+    if (absl::Now() >= end && end < hang && !options_.cancel->cancelled()) {
+      pending_ = hang;
+      return absl::DeadlineExceededError("the budget ended while the worker was at work");
+    }
+    if (!ready && !options_.cancel->cancelled()) continue;
+    ASSIGN_OR_RETURN(worker::v1::Reply reply, Receive(hang));
+    if (absl::Now() > hang) return Lose("hung: replies without end", true);
+    if (reply.has_touching()) {
+      touching_ = reply.touching().index();
+      continue;
+    }
+    if (reply.has_prepared()) touching_.reset();
+    if (reply.has_outcome()) {
+      if (!reply.last()) return Lose("unreadable reply: an outcome that is not the last");
+      touching_.reset();
+      if (reply.outcome().ok()) return reply.outcome();
+      const std::string& why = reply.outcome().message();
+      return absl::FailedPreconditionError(why.empty() ? "the worker refuses without a reason"
+                                                       : why);
+    }
+    if (reply.last() || !handle(reply)) {
+      return Lose("unreadable reply: not one that the request can have");
+    }
+  }
+}
+
+absl::StatusOr<worker::v1::Outcome> WorkerClient::OpenProblem(
+    const worker::v1::OpenProblem& request,
+    const std::function<void(const worker::v1::ListedCandidate&)>& on_listed) {
+  worker::v1::Request message;
+  *message.mutable_open_problem() = request;
+  return Call(message, absl::Milliseconds(request.time_budget_ms()),
+              [&on_listed](const worker::v1::Reply& reply) {
+                if (!reply.has_listed()) return false;
+                on_listed(reply.listed());
+                return true;
+              });
+}
+
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Prepare(
+    const worker::v1::Prepare& request,
+    const std::function<void(const worker::v1::Prepared&)>& on_prepared) {
+  worker::v1::Request message;
+  *message.mutable_prepare() = request;
+  return Call(message, absl::Milliseconds(request.time_budget_ms()),
+              [&on_prepared](const worker::v1::Reply& reply) {
+                if (!reply.has_prepared()) return false;
+                on_prepared(reply.prepared());
+                return true;
+              });
+}
+
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Check(
+    const worker::v1::Check& request,
+    const std::function<void(const worker::v1::Checked&)>& on_checked) {
+  worker::v1::Request message;
+  *message.mutable_check() = request;
+  return Call(message, absl::Milliseconds(request.time_budget_ms()),
+              [&](const worker::v1::Reply& reply) {
+                if (reply.has_checked()) on_checked(reply.checked());
+                return reply.has_checked();
+              });
+}
+
+absl::StatusOr<worker::v1::Outcome> WorkerClient::Measure(
+    const worker::v1::Measure& request,
+    const std::function<void(const worker::v1::Sample&)>& on_sample,
+    const std::function<void(const worker::v1::Conditions&)>& on_conditions) {
+  worker::v1::Request message;
+  *message.mutable_measure() = request;
+  return Call(message, absl::Milliseconds(request.time_budget_ms()),
+              [&](const worker::v1::Reply& reply) {
+                if (reply.has_sample()) on_sample(reply.sample());
+                if (reply.has_conditions()) on_conditions(reply.conditions());
+                return reply.has_sample() || reply.has_conditions();
+              });
+}
+
+absl::StatusOr<worker::v1::Conditions> WorkerClient::ReadConditions() {
+  worker::v1::Request message;
+  message.mutable_read_conditions();
+  worker::v1::Conditions conditions;
+  RETURN_IF_ERROR(
+      Call(message, absl::ZeroDuration(), [&conditions](const worker::v1::Reply& reply) {
+        if (!reply.has_conditions()) return false;
+        conditions = reply.conditions();
+        return true;
+      }).status());
+  return conditions;
+}
+
+absl::Status WorkerClient::FinishPending(absl::Time until) {
+  if (loss_) return absl::AbortedError(loss_->reason);
+  if (!pending_) return absl::OkStatus();
+  const absl::Time hang = *std::exchange(pending_, std::nullopt);
+  const absl::StatusOr<worker::v1::Outcome> outcome =
+      Await(hang, until, [](const worker::v1::Reply&) { return true; });
+  // Nobody waits for the request's outcome any more.
+  return absl::IsFailedPrecondition(outcome.status()) ? absl::OkStatus() : outcome.status();
+}
+
+absl::Status WorkerClient::CloseProblem() {
+  worker::v1::Request message;
+  message.mutable_close_problem();
+  return Call(message, absl::ZeroDuration(), [](const worker::v1::Reply&) { return false; })
+      .status();
+}
+
+}  // namespace convtune::supervisor

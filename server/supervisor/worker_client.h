@@ -1,0 +1,139 @@
+// A WorkerClient is the daemon's side of the worker protocol.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "convtune/worker/worker.pb.h"
+#include "proto/base/cancel_token.h"
+#include "proto/convtune/worker/protocol_version.h"
+#include "proto/model/tuning/self_check.h"
+#include "server/supervisor/self_check_book.h"
+#include "server/supervisor/start_patience.h"
+#include "server/supervisor/worker_process.h"
+
+namespace convtune::supervisor {
+
+// Why a session ended before it was closed.
+struct WorkerLoss {
+  std::string reason;  // "signal 11 (SIGSEGV)", "hung for 30s", ...
+  bool killed_from_outside = false;
+  bool hung = false;           // it lived, and did not come to an end in its time
+  std::optional<int> suspect;  // index of the candidate that was being touched
+};
+
+// One session with one worker. One owner thread; see WorkerProcess.
+//
+// Errors of the calls: ABORTED if the worker died, hung or answered nonsense
+// (then it is gone, and loss() says why); CANCELLED if the token was cancelled
+// (then it was killed); DEADLINE_EXCEEDED if the time of SetEnd() came first, or
+// it gave way (then the worker goes on, and the session is pending());
+// FAILED_PRECONDITION in the worker's words if it refused the request.
+class WorkerClient {
+ public:
+  struct Options {
+    std::vector<std::string> worker_argv;
+    std::string environment_text;  // what the worker must say it is
+    absl::Duration hang_timeout;   // see Tuner::Options
+    const CancelToken* cancel = nullptr;
+    StartLimits start = {};  // until the handshake is answered
+    // Says what is known of the worker's self-check, and is told what it came
+    // to; nullptr: nothing is known, and nobody is told.
+    SelfCheckBook* self_checks = nullptr;
+    std::string self_check_key = {};  // SelfCheckBook::KeyOf
+  };
+
+  // Starts the worker and shakes hands. Errors: UNAVAILABLE with the reason,
+  // or CANCELLED.
+  static absl::StatusOr<std::unique_ptr<WorkerClient>> Start(Options options);
+
+  const worker::v1::HelloReply& hello() const { return hello_; }
+  // Which of the worker's instruments work.
+  const SelfCheck& self_check() const { return self_check_; }
+  // True if candidates can be timed, and legacy algorithms searched.
+  bool measures() const { return hello_.has_gpu() && MayMeasure(self_check_); }
+  pid_t pid() const { return process_->pid(); }
+  // False once the process ended or the session was lost.
+  bool Alive();
+  const std::optional<WorkerLoss>& loss() const { return loss_; }
+  // From this time on nothing waits for the worker; at first there is none.
+  void SetEnd(absl::Time end) { end_ = end; }
+  // Is asked a few times a second while a reply is waited for; once it says yes
+  // nothing waits any more. Empty: nobody is asked.
+  void SetGivesWay(std::function<bool()> gives_way) { gives_way_ = std::move(gives_way); }
+  // A request was left to itself. Only FinishPending() may be called then.
+  bool pending() const { return pending_.has_value(); }
+  // Waits for its end, and drops its replies. DEADLINE_EXCEEDED if it is still
+  // going on at `until`.
+  absl::Status FinishPending(absl::Time until);
+  // Returns true at once if the session is cancelled, else false after `pause`.
+  bool Pause(absl::Duration pause) const { return options_.cancel->WaitFor(pause); }
+  // From minor version 1 of the protocol on.
+  bool reads_conditions() const { return hello_.protocol_minor() >= 1; }
+  // From minor version 2 on; then it also times replays, and prepares caches.
+  bool checks_results() const { return hello_.protocol_minor() >= 2; }
+  // From minor version 4 on. False: what a check gives as a candidate's time is
+  // that of its first run.
+  bool times_second_runs() const { return hello_.protocol_minor() >= 4; }
+
+  // The callbacks see replies as they come.
+  absl::StatusOr<worker::v1::Outcome> OpenProblem(
+      const worker::v1::OpenProblem& request,
+      const std::function<void(const worker::v1::ListedCandidate&)>& on_listed);
+  absl::StatusOr<worker::v1::Outcome> Prepare(
+      const worker::v1::Prepare& request,
+      const std::function<void(const worker::v1::Prepared&)>& on_prepared);
+  // REQUIRES: checks_results().
+  absl::StatusOr<worker::v1::Outcome> Check(
+      const worker::v1::Check& request,
+      const std::function<void(const worker::v1::Checked&)>& on_checked);
+  absl::StatusOr<worker::v1::Outcome> Measure(
+      const worker::v1::Measure& request,
+      const std::function<void(const worker::v1::Sample&)>& on_sample,
+      const std::function<void(const worker::v1::Conditions&)>& on_conditions);
+  // REQUIRES: reads_conditions().
+  absl::StatusOr<worker::v1::Conditions> ReadConditions();
+  absl::Status CloseProblem();
+
+ private:
+  // Returns false for a reply that the request cannot have.
+  using ReplyHandler = std::function<bool(const worker::v1::Reply&)>;
+
+  WorkerClient(Options options, std::unique_ptr<WorkerProcess> process)
+      : options_(std::move(options)), process_(std::move(process)) {}
+
+  absl::Status Handshake();
+  // The reply to Hello; `reply` is the worker's first.
+  absl::StatusOr<worker::v1::Reply> AwaitSelfCheck(worker::v1::Reply reply);
+  absl::StatusOr<worker::v1::Outcome> Call(const worker::v1::Request& request,
+                                           absl::Duration budget, const ReplyHandler& handle);
+  absl::StatusOr<worker::v1::Reply> Receive(absl::Time deadline);
+  // Reads replies to the last one. A request that is not over by `hang` is
+  // hung; one that is not over by `end` is left pending.
+  absl::StatusOr<worker::v1::Outcome> Await(absl::Time hang, absl::Time end,
+                                            const ReplyHandler& handle);
+  // Ends the process and notes why.
+  absl::Status Lose(const std::string& reason, bool hung = false);
+  absl::Status LosePeer();
+
+  const Options options_;
+  std::unique_ptr<WorkerProcess> process_;
+  worker::v1::HelloReply hello_;
+  SelfCheck self_check_;
+  absl::Time end_ = absl::InfiniteFuture();
+  std::function<bool()> gives_way_;
+  std::optional<absl::Time> pending_;  // when the request that is left is hung
+  std::optional<int> touching_;
+  std::optional<WorkerLoss> loss_;
+};
+
+}  // namespace convtune::supervisor

@@ -1,0 +1,286 @@
+#include "db/bundle/bundle_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "proto/model/tuning/self_check.h"
+#include "tests/unit/db/bundle/bundle_files.h"
+
+namespace convtune::db {
+namespace {
+
+const absl::Time kNow = absl::FromUnixSeconds(1'767'225'600);
+
+// What is wrong with a row that was changed so; UNSPECIFIED: nothing.
+v1::RefusalReason ReasonOf(const std::function<void(v1::BundleTuning*)>& change) {
+  v1::BundleTuning row = SampleRow(1);
+  change(&row);
+  std::vector<BundleRefusal> refusals;
+  const auto tuning =
+      FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
+  EXPECT_EQ(tuning.has_value(), refusals.empty());
+  return refusals.empty() ? v1::REFUSAL_REASON_UNSPECIFIED : refusals[0].reason;
+}
+
+v1::BundleCandidate* First(v1::BundleTuning* row) { return row->mutable_candidates(0); }
+
+TEST(BundleCodecTest, ASoundRowIsTaken) {
+  EXPECT_EQ(ReasonOf([](auto*) {}), v1::REFUSAL_REASON_UNSPECIFIED);
+}
+
+TEST(BundleCodecTest, TheProblemMustBeOneInItsCanonicalForm) {
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem("fwd"); }), v1::REFUSAL_REASON_PROBLEM);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem("fwd,x=1x1x1x1,w=1x1x1x1"); }),
+            v1::REFUSAL_REASON_PROBLEM);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem("../../etc/passwd"); }),
+            v1::REFUSAL_REASON_PROBLEM);
+}
+
+TEST(BundleCodecTest, CandidatesMustBeSome) {
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_candidate("graph:engX"); }),
+            v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_candidate("graph:eng1,k3=1,k2=1"); }),
+            v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_candidate(row->candidates(1).candidate()); }),
+            v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_status(v1::CANDIDATE_STATUS_UNSPECIFIED); }),
+            v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(
+      ReasonOf([](auto* row) { First(row)->set_status(static_cast<v1::CandidateStatus>(99)); }),
+      v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) {
+              First(row)->add_numerical_notes(static_cast<v1::NumericalNote>(32));
+            }),
+            v1::REFUSAL_REASON_CANDIDATE);
+}
+
+TEST(BundleCodecTest, NumbersMustBeSuchAsAMeasurementGives) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto is_measurement = [](const std::function<void(v1::BundleCandidate*)>& change) {
+    return ReasonOf([&](auto* row) { change(First(row)); }) == v1::REFUSAL_REASON_MEASUREMENT;
+  };
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_median_us(kNan); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_median_us(-1); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_q3_us(1e300); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_find_us(kNan); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_sample_count(0); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_sample_count(-1); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_sample_count(1'000'000); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_samples_us(0, -1); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_workspace_bytes(-1); }));
+  // A median far below every sample.
+  EXPECT_TRUE(is_measurement([](auto* c) {
+    c->set_q1_us(0.1);
+    c->set_median_us(0.1);
+    c->set_q3_us(0.1);
+  }));
+}
+
+TEST(BundleCodecTest, IntervalsErrorsAndOtherTimesGoAlong) {
+  const Tuning made = SampleMeasuredTuning(1);
+  std::vector<BundleRefusal> refusals;
+  v1::BundleTuning row = ToBundleTuning(made, 1, true);
+  row.set_problem(SampleRow(1).problem());
+  row.set_evidence(v1::EVIDENCE_INCOMPLETE);  // as its conditions are
+  const auto read =
+      FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
+  ASSERT_TRUE(read.has_value()) << refusals[0].violation.rule;
+  EXPECT_EQ(read->candidates[0], made.candidates[0]);
+  EXPECT_EQ(read->stop_reason, made.stop_reason);
+  EXPECT_EQ(read->rounds, made.rounds);
+  EXPECT_EQ(read->cache_state, made.cache_state);
+  EXPECT_TRUE(made.conditions.known);
+  EXPECT_EQ(read->conditions, made.conditions);
+}
+
+TEST(BundleCodecTest, TheSelfCheckGoesAlongWithAndWithoutConditions) {
+  for (const bool known : {false, true}) {
+    Tuning made = SampleTuning(1);
+    made.conditions.known = known;
+    made.conditions.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kCaches);
+    std::vector<BundleRefusal> refusals;
+    v1::BundleTuning row = ToBundleTuning(made, 1, true);
+    row.set_problem(SampleRow(1).problem());
+    const auto read =
+        FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
+    ASSERT_TRUE(read.has_value()) << refusals[0].violation.rule;
+    EXPECT_EQ(read->conditions, made.conditions);
+  }
+  // Not run, and failed all the same; a bit that stands for nothing.
+  for (const uint32_t mask : {4U, 1U | 1U << 9}) {
+    EXPECT_EQ(ReasonOf([mask](v1::BundleTuning* row) { row->set_self_check(mask); }),
+              v1::REFUSAL_REASON_MEASUREMENT);
+  }
+}
+
+TEST(BundleCodecTest, ConditionsMustBeSuchAsNvmlGives) {
+  const auto reason = [](const std::function<void(v1::BundleConditions*)>& change) {
+    return ReasonOf([&change](v1::BundleTuning* row) { change(row->mutable_conditions()); });
+  };
+  EXPECT_EQ(reason([](auto*) {}), v1::REFUSAL_REASON_UNSPECIFIED);
+  for (const v1::RefusalReason refused :
+       {reason([](auto* row) { row->set_other_processes(-1); }),
+        reason([](auto* row) { row->set_ecc_errors(-1); }),
+        reason([](auto* row) { row->set_power_limit_watts(-0.5); }), reason([](auto* row) {
+          row->set_power_limit_watts(std::numeric_limits<double>::quiet_NaN());
+        }),
+        reason([](auto* row) { row->set_compute_mode(5); }),
+        reason([](auto* row) { row->set_compute_mode(-1); })}) {
+    EXPECT_EQ(refused, v1::REFUSAL_REASON_MEASUREMENT);
+  }
+}
+
+TEST(BundleCodecTest, AMedianOutsideItsQuartilesNeedsAnIntervalAroundIt) {
+  const auto with_median = [](double low, double median, double high) {
+    return ReasonOf([=](auto* row) {
+      First(row)->set_median_us(median);
+      First(row)->set_low_us(low);
+      First(row)->set_high_us(high);
+    });
+  };
+  const double above = SampleRow(1).candidates(0).q3_us() + 1;
+  EXPECT_EQ(with_median(0, above, 0), v1::REFUSAL_REASON_MEASUREMENT);
+  EXPECT_EQ(with_median(above + 1, above, above + 2), v1::REFUSAL_REASON_MEASUREMENT);
+  EXPECT_EQ(with_median(above - 1, above, above + 1), v1::REFUSAL_REASON_UNSPECIFIED);
+}
+
+TEST(BundleCodecTest, OtherTimesMustBeNamedInOrderAndFinite) {
+  const auto with = [](const std::function<void(v1::TimeSummary*)>& change) {
+    return ReasonOf([&](auto* row) {
+      v1::TimeSummary* time = First(row)->add_other_times();
+      time->set_launch(v1::LAUNCH_MODE_EAGER);
+      time->set_cache_state(v1::CACHE_STATE_HOT);
+      time->set_median_us(9);
+      time->set_low_us(8);
+      time->set_high_us(10);
+      time->set_sample_count(3);
+      change(First(row)->add_other_times());
+    });
+  };
+  const auto later = [](v1::TimeSummary* time) {
+    time->set_launch(v1::LAUNCH_MODE_GRAPH_CAPTURE);
+    time->set_cache_state(v1::CACHE_STATE_COLD);
+    time->set_sample_count(1);
+  };
+  EXPECT_EQ(with(later), v1::REFUSAL_REASON_UNSPECIFIED);
+  EXPECT_EQ(with([](auto*) {}), v1::REFUSAL_REASON_MEASUREMENT);
+  EXPECT_EQ(with([&](auto* time) {
+              later(time);
+              time->set_launch(v1::LAUNCH_MODE_EAGER);
+            }),
+            v1::REFUSAL_REASON_MEASUREMENT);
+  EXPECT_EQ(with([&](auto* time) {
+              later(time);
+              time->set_low_us(5);
+            }),
+            v1::REFUSAL_REASON_MEASUREMENT);
+}
+
+TEST(BundleCodecTest, EvidenceMustNotClaimMoreThanTheCandidatesShow) {
+  EXPECT_EQ(ReasonOf([](auto* row) { row->clear_candidates(); }), v1::REFUSAL_REASON_EVIDENCE);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_evidence(static_cast<v1::Evidence>(41)); }),
+            v1::REFUSAL_REASON_EVIDENCE);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_evidence(v1::EVIDENCE_UNSPECIFIED); }),
+            v1::REFUSAL_REASON_EVIDENCE);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_incomplete_reason("the budget ended"); }),
+            v1::REFUSAL_REASON_EVIDENCE);
+}
+
+TEST(BundleCodecTest, WhatCallsItselfContendedIsNotMeasured) {
+  const auto refusals = [](const std::function<void(v1::BundleTuning*)>& change) {
+    v1::BundleTuning row = SampleRow(1);
+    change(&row);
+    std::vector<BundleRefusal> found;
+    FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &found);
+    return found;
+  };
+  const auto contended =
+      refusals([](auto* row) { row->mutable_conditions()->set_other_processes(2); });
+  ASSERT_EQ(contended.size(), 1U);
+  EXPECT_EQ(contended[0].reason, v1::REFUSAL_REASON_EVIDENCE);
+  EXPECT_EQ(contended[0].violation.field, "conditions");
+  EXPECT_EQ(contended[0].violation.rule,
+            "must be clean for MEASURED, say contended: 2 other processes on the GPU");
+  EXPECT_EQ(refusals([](auto* row) { row->mutable_conditions()->set_ecc_errors(1); }).size(), 1U);
+  EXPECT_EQ(refusals([](auto* row) {
+              row->mutable_conditions()->set_clock_reasons(kThrottleReasons);
+            }).size(),
+            1U);
+  EXPECT_TRUE(refusals([](auto* row) {
+                row->mutable_conditions()->set_other_processes(2);
+                row->set_evidence(v1::EVIDENCE_INCOMPLETE);
+                row->set_incomplete_reason("contended: 2 other processes on the GPU");
+              }).empty());
+}
+
+TEST(BundleCodecTest, ReasonsTravelAsNumbers) {
+  Tuning tuning = ValidTuning(1);
+  tuning.evidence = Evidence::kIncomplete;
+  AddReason(IncompleteReason::kSomeUnjudged, "could not be judged: 2 candidates", &tuning);
+  AddReason(IncompleteReason::kStockFailed, "the stock choice failed", &tuning);
+  tuning.candidates.back().status = CandidateStatus::kUnjudged;
+  const auto read = [](const v1::BundleTuning& row) {
+    std::vector<BundleRefusal> refusals;
+    const auto found =
+        FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
+    EXPECT_TRUE(found.has_value()) << refusals[0].violation.rule;
+    return found.value_or(Tuning());
+  };
+  const v1::BundleTuning row = ToBundleTuning(tuning, 1, true);
+  EXPECT_EQ(row.incomplete_size(), 2);
+  EXPECT_EQ(read(row).incomplete, tuning.incomplete);
+  EXPECT_EQ(read(row).candidates.back().status, CandidateStatus::kUnjudged);
+}
+
+TEST(BundleCodecTest, ReasonsMustBeKnownAndAgreeWithTheEvidence) {
+  EXPECT_EQ(ReasonOf([](auto* row) { row->add_incomplete(v1::INCOMPLETE_REASON_MEMORY); }),
+            v1::REFUSAL_REASON_EVIDENCE);  // of a row that is MEASURED
+  const auto incomplete = [](int reason) {
+    return ReasonOf([reason](auto* row) {
+      row->set_evidence(v1::EVIDENCE_INCOMPLETE);
+      row->add_incomplete(static_cast<v1::IncompleteReason>(reason));
+    });
+  };
+  for (const int reason : {0, static_cast<int>(v1::INCOMPLETE_REASON_OUTDATED), 31, -1}) {
+    EXPECT_EQ(incomplete(reason), v1::REFUSAL_REASON_EVIDENCE) << reason;
+  }
+  EXPECT_EQ(incomplete(v1::INCOMPLETE_REASON_UNJUDGED), v1::REFUSAL_REASON_EVIDENCE);
+}
+
+TEST(BundleCodecTest, NothingIsTimedOnAProfile) {
+  Environment profile = SampleEnvironment();
+  profile.profile = true;
+  std::vector<BundleRefusal> refusals;
+  FromBundleTuning(SampleRow(1), FromBundleEnvironment(ToBundleEnvironment(1, profile, {})), kNow,
+                   &refusals);
+  ASSERT_FALSE(refusals.empty());
+  EXPECT_EQ(refusals[0].reason, v1::REFUSAL_REASON_EVIDENCE);
+}
+
+TEST(BundleCodecTest, TimesMustHaveCome) {
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_tune_time_us(absl::ToUnixMicros(kNow) * 2); }),
+            v1::REFUSAL_REASON_TIME);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_tune_time_us(-1); }), v1::REFUSAL_REASON_TIME);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_elapsed_us(-1); }), v1::REFUSAL_REASON_TIME);
+}
+
+TEST(BundleCodecTest, AnEnvironmentMustNotContradictItself) {
+  const auto violations = [](const std::function<void(v1::BundleEnvironment*)>& change) {
+    v1::BundleEnvironment environment = SampleBundleEnvironment();
+    change(&environment);
+    return FromBundleEnvironment(environment).violations.size();
+  };
+  EXPECT_EQ(violations([](auto*) {}), 0U);
+  EXPECT_EQ(violations([](auto* e) { e->set_gpu_model("NVIDIA A100"); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->set_text("nvidia-h200"); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_node(std::string(300, 'n')); }),
+            1U);
+  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_gpu_uuid("a\nb"); }), 1U);
+  EXPECT_EQ(violations([](auto* e) { e->mutable_provenance()->set_memory_bytes(-1); }), 1U);
+}
+
+}  // namespace
+}  // namespace convtune::db

@@ -1,0 +1,175 @@
+#include "db/snapshot/key_convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_format.h"
+#include "tests/unit/model/problem/random_problem.h"
+#include "tests/unit/rule_cases.h"
+
+namespace convtune::snapshot {
+namespace {
+
+using testing::HasSubstr;
+
+ConvProblem Problem(std::string_view text) { return ConvProblem::Parse(text).value(); }
+
+constexpr char kText[] = "fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
+
+TEST(ProblemKey, GivesTheProblemBackForRandomProblems) {
+  std::mt19937_64 random(1);
+  int tried = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const auto problem = ConvProblem::Create(RandomValidSpec(random));
+    if (!problem.ok()) {
+      continue;
+    }
+    ++tried;
+    const auto key = ToKey(*problem);
+    ASSERT_TRUE(key.ok()) << key.status();
+    const auto back = ToProblem(*key);
+    ASSERT_TRUE(back.ok()) << problem->ToText() << ": " << back.status();
+    EXPECT_EQ(*back, *problem);
+  }
+  EXPECT_GT(tried, 1000);
+}
+
+TEST(ProblemKey, IsTheOneOfTheTable) {
+  for (const std::vector<std::string>& row : RuleCases("problem_keys.txt")) {
+    const auto problem = ConvProblem::Parse(row[0]);
+    if (!problem.ok()) {
+      EXPECT_EQ(row[1], "refused") << row[0];
+      continue;
+    }
+    const ProblemKey key = ToKey(*problem).value();
+    EXPECT_EQ(absl::StrFormat("%d %016x", key.alignment, HashOf(key)), row[1]) << row[0];
+  }
+}
+
+TEST(ProblemKey, CanonicalKeysStayAsTheyAre) {
+  std::mt19937_64 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    const auto problem = ConvProblem::Create(RandomValidSpec(random));
+    if (!problem.ok()) {
+      continue;
+    }
+    const ProblemKey key = ToKey(*problem).value();
+    ProblemKey again = key;
+    ASSERT_TRUE(Canonicalize(&again)) << problem->ToText();
+    EXPECT_EQ(memcmp(&again, &key, sizeof key), 0) << problem->ToText();
+  }
+}
+
+TEST(ProblemKey, StridesOfSizeOneDimensionsDoNotCount) {
+  const ProblemKey key = ToKey(Problem("fwd,x=1x64x1x1,w=32x64x1x1,f32")).value();
+  for (int i = 0; i < 100; ++i) {
+    ProblemKey other = key;
+    other.x_strides[0] = 7 + i;
+    other.x_strides[2] = 3 + i;
+    other.w_strides[3] = 9 + i;
+    other.y_strides[0] = 11 + i;
+    ASSERT_TRUE(Canonicalize(&other));
+    EXPECT_EQ(memcmp(&other, &key, sizeof key), 0);
+  }
+}
+
+TEST(ProblemKey, HashIgnoresAlignmentAlone) {
+  const ProblemKey key = ToKey(Problem(kText)).value();
+  ProblemKey other = key;
+  other.alignment = 4;
+  EXPECT_EQ(HashOf(other), HashOf(key));
+  EXPECT_TRUE(SameButAlignment(other, key));
+  auto* bytes = reinterpret_cast<unsigned char*>(&other);
+  for (size_t i = 0; i < sizeof other; ++i) {
+    if (i == offsetof(ProblemKey, alignment) || i == offsetof(ProblemKey, alignment) + 1) {
+      continue;
+    }
+    other = key;
+    bytes[i] ^= 0x40;
+    EXPECT_NE(HashOf(other), HashOf(key)) << i;
+    EXPECT_FALSE(SameButAlignment(other, key)) << i;
+  }
+}
+
+TEST(ProblemKey, RejectsWhatIsOutOfTheModelsRange) {
+  const ProblemKey key = ToKey(Problem(kText)).value();
+  const auto rejected = [&](auto change) {
+    ProblemKey bad = key;
+    change(&bad);
+    return !Canonicalize(&bad);
+  };
+  EXPECT_TRUE(rejected([](ProblemKey* k) { k->x_dims[0] = 0; }));
+  EXPECT_TRUE(rejected([](ProblemKey* k) { k->x_dims[0] = kMaxDim + 1; }));
+  EXPECT_TRUE(rejected([](ProblemKey* k) { k->w_dims[2] = 60; }));
+  EXPECT_TRUE(rejected([](ProblemKey* k) { k->groups = 3; }));
+  EXPECT_TRUE(rejected([](ProblemKey* k) { k->strides[1] = 0; }));
+  EXPECT_TRUE(rejected([](ProblemKey* k) { k->pad_low[1] = -1; }));
+  EXPECT_TRUE(rejected([](ProblemKey* k) { k->spatial_rank = 1; }));
+  EXPECT_TRUE(rejected([](ProblemKey* k) { k->y_strides[1] = -4; }));
+  EXPECT_FALSE(rejected([](ProblemKey*) {}));
+}
+
+TEST(ProblemKey, FromOutsideNamesTheField) {
+  const ProblemKey key = ToKey(Problem(kText)).value();
+  const auto message = [&](auto change) {
+    ProblemKey bad = key;
+    change(&bad);
+    return std::string(ToProblem(bad).status().message());
+  };
+  EXPECT_THAT(message([](ProblemKey* k) { k->operation = 9; }), HasSubstr("operation"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->data_type = 200; }), HasSubstr("type 200"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->spatial_rank = 77; }), HasSubstr("spatial_rank"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->epilogue_count = 99; }), HasSubstr("epilogue_count"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->pad_low[2] = 5; }), HasSubstr("canonical"));
+  EXPECT_THAT(message([](ProblemKey* k) { k->alignment = 3; }), HasSubstr("alignment_bytes"));
+}
+
+TEST(EnvironmentKey, GivesTheEnvironmentBack) {
+  for (const char* text : {"nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full",
+                           "profile:nvidia-h200,cc=9.0,sms=132,cudnn=9.8.1,lib=graph_jit_only",
+                           "nvidia-h100,cc=9.0,sms=16,mig=1g.10gb,cudnn=9.10.2,lib=unknown"}) {
+    const Environment environment = Environment::Parse(text).value();
+    const auto back = ToEnvironment(ToKey(environment).value());
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(back->ToText(), text);
+  }
+}
+
+TEST(EnvironmentKey, SlugIsTheModels) {
+  for (const char* name :
+       {"NVIDIA H200", "  NVIDIA GeForce RTX 4090  ", "a", "NVIDIA H100 80GB HBM3 MIG 1g.10gb"}) {
+    EnvironmentKey key = {};
+    ASSERT_TRUE(SetModelSlug(name, strlen(name), &key));
+    EXPECT_EQ(key.gpu_model, Slug(name));
+  }
+  EnvironmentKey key = {};
+  EXPECT_FALSE(SetModelSlug("--", 2, &key));
+  EXPECT_FALSE(SetModelSlug(std::string(64, 'a').data(), 64, &key));
+}
+
+TEST(EnvironmentKey, FromOutsideMustBeCanonical) {
+  const EnvironmentKey key =
+      ToKey(Environment::Parse("h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value()).value();
+  ASSERT_TRUE(ToEnvironment(key).ok());
+  EnvironmentKey bad = key;
+  bad.gpu_model[0] = 'H';
+  EXPECT_FALSE(ToEnvironment(bad).ok());
+  bad = key;
+  bad.cudnn_version += 100000000;
+  EXPECT_FALSE(ToEnvironment(bad).ok());
+  bad = key;
+  bad.library = 3;
+  EXPECT_FALSE(ToEnvironment(bad).ok());
+}
+
+TEST(EnvironmentKey, FromOutsideMustBePadded) {
+  EnvironmentKey key =
+      ToKey(Environment::Parse("h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value()).value();
+  key.gpu_model[60] = 'x';
+  EXPECT_FALSE(ToEnvironment(key).ok());
+  memset(key.gpu_model, 'a', sizeof key.gpu_model);
+  EXPECT_FALSE(ToEnvironment(key).ok());
+}
+
+}  // namespace
+}  // namespace convtune::snapshot

@@ -1,0 +1,132 @@
+#include "proto/model/tuning/candidate.h"
+
+#include <gtest/gtest.h>
+
+namespace convtune {
+namespace {
+
+TEST(CandidateTest, TextOfAnEngineConfigIsReadBack) {
+  const CandidateId id = EngineConfig{34, {{2, 5}, {3, 0}, {17, -1}}};
+  EXPECT_EQ(ToText(id), "graph:eng34,k2=5,k3=0,k17=-1");
+  EXPECT_EQ(*ParseCandidateId(ToText(id)), id);
+  EXPECT_EQ(ApiOf(id), Api::kGraph);
+}
+
+TEST(CandidateTest, TextOfALegacyAlgorithmIsReadBack) {
+  const CandidateId id = LegacyAlgorithm{1, 2};
+  EXPECT_EQ(ToText(id), "legacy:algo1,math2");
+  EXPECT_EQ(*ParseCandidateId(ToText(id)), id);
+  EXPECT_EQ(ApiOf(id), Api::kLegacy);
+}
+
+TEST(CandidateTest, KnobsComeInAnyOrder) {
+  EXPECT_EQ(ToText(*ParseCandidateId("graph:eng0,k9=1,k2=5")), "graph:eng0,k2=5,k9=1");
+}
+
+TEST(CandidateTest, AnEngineNeedsNoKnobs) {
+  EXPECT_EQ(ToText(*ParseCandidateId("graph:eng7")), "graph:eng7");
+}
+
+TEST(CandidateTest, MalformedTextsAreRefusedByField) {
+  const struct {
+    const char* text;
+    const char* message;
+  } kInputs[] = {
+      {"", "must start with graph: or legacy:"},
+      {"eng3", "must start with graph: or legacy:"},
+      {"graph:", "eng: expected eng and a number"},
+      {"graph:eng", "eng: \"\" is not a whole number"},
+      {"graph:eng-1", "eng: must be from 0"},
+      {"graph:eng9223372036854775808", "does not fit into 64 bits"},
+      {"graph:eng1,", "knob: expected"},
+      {"graph:eng1,k2", "knob: expected"},
+      {"graph:eng1,k2=1=2", "knob: expected"},
+      {"graph:eng1,k2=x", "k2: \"x\" is not a whole number"},
+      {"graph:eng1,j2=1", "k: expected k and a number"},
+      {"graph:eng1,k2147483648=1", "k: must be from 0 to 2147483647"},
+      {"graph:eng1,k2=1,k2=1", "k2: given twice"},
+      {"legacy:algo1", "legacy: expected algo<n>,math<n>"},
+      {"legacy:math1,algo1", "algo: expected"},
+      {"legacy:algo1,math1,x", "legacy: expected"},
+      {"legacy:algo1,math99999999999", "math: must be from 0"},
+  };
+  for (const auto& input : kInputs) {
+    const absl::Status status = ParseCandidateId(input.text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << input.text;
+    EXPECT_NE(status.ToString().find(input.message), std::string::npos)
+        << input.text << ": " << status;
+  }
+}
+
+TEST(CandidateTest, LegacyAlgorithmsHaveCudnnsNames) {
+  EXPECT_EQ(LegacyAlgorithmName(Operation::kFwd, 1), "IMPLICIT_PRECOMP_GEMM");
+  EXPECT_EQ(LegacyAlgorithmName(Operation::kFwd, 7), "WINOGRAD_NONFUSED");
+  EXPECT_EQ(LegacyAlgorithmName(Operation::kBwdData, 3), "FFT_TILING");
+  EXPECT_EQ(LegacyAlgorithmName(Operation::kBwdFilter, 3), "ALGO_3");
+  EXPECT_EQ(LegacyAlgorithmName(Operation::kBwdFilter, 6), "FFT_TILING");
+  EXPECT_EQ(LegacyAlgorithmName(Operation::kFwd, 99), "ALGO_99");
+  EXPECT_EQ(LegacyAlgorithmName(Operation::kFwd, -1), "ALGO_-1");
+}
+
+TEST(CandidateTest, QuartilesAreInterpolated) {
+  Candidate candidate;
+  candidate.samples_us = {4, 1, 3, 2};
+  SummarizeSamples(&candidate);
+  EXPECT_DOUBLE_EQ(candidate.q1_us, 1.75);
+  EXPECT_DOUBLE_EQ(candidate.median_us, 2.5);
+  EXPECT_DOUBLE_EQ(candidate.q3_us, 3.25);
+  EXPECT_EQ(candidate.sample_count, 4);
+  EXPECT_EQ(candidate.samples_us, (std::vector<float>{4, 1, 3, 2}));
+}
+
+TEST(CandidateTest, OneSampleIsAllQuartiles) {
+  Candidate candidate;
+  candidate.samples_us = {7};
+  SummarizeSamples(&candidate);
+  EXPECT_DOUBLE_EQ(candidate.q1_us, 7);
+  EXPECT_DOUBLE_EQ(candidate.median_us, 7);
+  EXPECT_DOUBLE_EQ(candidate.q3_us, 7);
+}
+
+TEST(CandidateTest, WithoutSamplesTheSummaryIsZero) {
+  Candidate candidate;
+  candidate.median_us = 3;
+  SummarizeSamples(&candidate);
+  EXPECT_EQ(candidate.median_us, 0);
+  EXPECT_EQ(candidate.sample_count, 0);
+}
+
+Candidate Listed(CandidateId id, int rank, CandidateStatus status = CandidateStatus::kTimed) {
+  Candidate candidate;
+  candidate.id = std::move(id);
+  candidate.heuristic_rank = rank;
+  candidate.status = status;
+  return candidate;
+}
+
+TEST(StockIndexTest, IsTheFirstThatRanOfTheListOfTheApi) {
+  const std::vector<Candidate> both = {
+      Listed(LegacyAlgorithm{1, 0}, 1),
+      Listed(LegacyAlgorithm{2, 0}, 0, CandidateStatus::kFailed),
+      Listed(EngineConfig{1, {}}, 0, CandidateStatus::kSkippedBudget),
+      Listed(EngineConfig{2, {}}, 2),
+      Listed(EngineConfig{3, {}}, 1, CandidateStatus::kFinalized),
+      Listed(EngineConfig{4, {}}, -1)};
+  EXPECT_EQ(StockIndex(both, Api::kLegacy), 0U);
+  EXPECT_EQ(StockIndex(both, Api::kGraph), 4U);
+  EXPECT_EQ(StockIndex(both), 4U);
+}
+
+TEST(StockIndexTest, CallersOfBothApisHaveTheGraphApisOrElseTheLegacyApis) {
+  EXPECT_EQ(StockIndex({Listed(LegacyAlgorithm{1, 0}, 0), Listed(EngineConfig{3, {}}, 5)}), 1U);
+  EXPECT_EQ(StockIndex({Listed(LegacyAlgorithm{1, 0}, 1), Listed(LegacyAlgorithm{2, 0}, 0)}), 1U);
+  EXPECT_EQ(StockIndex({Listed(LegacyAlgorithm{1, 0}, 0)}, Api::kGraph), std::nullopt);
+}
+
+TEST(StockIndexTest, WhatNoListHasIsNoStockChoice) {
+  EXPECT_EQ(StockIndex({Listed(LegacyAlgorithm{1, 0}, -1), Listed(EngineConfig{4, {}}, -1)}),
+            std::nullopt);
+}
+
+}  // namespace
+}  // namespace convtune

@@ -1,0 +1,108 @@
+#include "proto/model/tuning/conditions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/model/tuning/self_check.h"
+
+namespace convtune {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+Conditions Known() {
+  Conditions conditions;
+  conditions.known = true;
+  return conditions;
+}
+
+TEST(ConditionsTest, WhatIsNotKnownMarksNothing) {
+  Conditions conditions;
+  conditions.other_processes = 3;
+  EXPECT_TRUE(conditions.clean());
+  EXPECT_THAT(Marks(conditions), IsEmpty());
+}
+
+TEST(ConditionsTest, APowerCapIsNoThrottling) {
+  Conditions conditions = Known();
+  conditions.clock_reasons = static_cast<uint32_t>(ClockReason::kPowerCap);
+  EXPECT_TRUE(conditions.clean());
+}
+
+TEST(ConditionsTest, MarksNameWhatIsWrong) {
+  Conditions conditions = Known();
+  conditions.other_processes = 1;
+  conditions.mps = true;
+  conditions.clock_reasons = static_cast<uint32_t>(ClockReason::kThermalSlowdown) |
+                             static_cast<uint32_t>(ClockReason::kPowerCap);
+  conditions.ecc_errors = 2;
+  EXPECT_FALSE(conditions.clean());
+  EXPECT_THAT(
+      Marks(conditions),
+      ElementsAre("contended: 1 other process on the GPU", "contended: an MPS server has the GPU",
+                  "throttled: thermal slowdown", "uncorrected ECC errors: 2"));
+}
+
+TEST(ConditionsTest, MergeKeepsTheWorstOfAllLooks) {
+  Conditions all;
+  Merge(Conditions(), &all);
+  EXPECT_FALSE(all.known);
+  Conditions first = Known();
+  first.other_processes = 2;
+  first.clock_reasons = 0x4;
+  first.temperature_celsius = 50;
+  Conditions second = Known();
+  second.clock_reasons = 0x20;
+  second.temperature_celsius = 40;
+  second.compute_mode = ComputeMode::kExclusiveProcess;
+  Merge(first, &all);
+  Merge(second, &all);
+  Merge(Conditions(), &all);
+  EXPECT_TRUE(all.known);
+  EXPECT_EQ(all.other_processes, 2);
+  EXPECT_EQ(all.clock_reasons, 0x24U);
+  EXPECT_EQ(all.temperature_celsius, 50);
+  EXPECT_EQ(all.compute_mode, ComputeMode::kExclusiveProcess);
+}
+
+TEST(ConditionsTest, MergeKeepsWhatAnySelfCheckFoundBrokenAlsoOfACardThatIsNotKnown) {
+  Conditions all;
+  all.self_check = 1;
+  Conditions look = Known();
+  look.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kCaches);
+  Merge(Known(), &all);
+  EXPECT_EQ(all.self_check, 1U);
+  Merge(look, &all);
+  Conditions unknown;
+  unknown.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kClock);
+  Merge(unknown, &all);
+  EXPECT_TRUE(all.known);
+  EXPECT_EQ(FailedInstruments(all.self_check), (std::vector<std::string>{"clock", "caches"}));
+}
+
+TEST(SelfCheckTest, AMaskHoldsAllButTheDetails) {
+  SelfCheck check;
+  EXPECT_EQ(ToMask(check), 0U);
+  EXPECT_EQ(SelfCheckOfMask(0), check);
+  check.known = true;
+  check.clock = false;
+  check.checker = false;
+  check.failed_cells = CellBit({Api::kGraph, Operation::kFwd, false}) |
+                       CellBit({Api::kLegacy, Operation::kBwdFilter, true});
+  EXPECT_EQ(SelfCheckOfMask(ToMask(check)), check);
+  EXPECT_EQ(
+      FailedInstruments(ToMask(check)),
+      (std::vector<std::string>{"clock", "checker", "graph:fwd:f32", "legacy:bwd_filter:f16"}));
+}
+
+// They are persisted: their numbers never change.
+TEST(SelfCheckTest, BitsAreWhatFilesHave) {
+  EXPECT_EQ(CellBit({Api::kGraph, Operation::kFwd, false}), uint32_t{1} << 18);
+  EXPECT_EQ(CellBit({Api::kLegacy, Operation::kBwdFilter, true}), uint32_t{1} << 31);
+  EXPECT_EQ(SelfCheckBits(), 0xFCFC001FU);
+  EXPECT_EQ(ToMask(SelfCheckOfMask(0xFFFFFFFF)), 0xFCFC001FU);
+}
+
+}  // namespace
+}  // namespace convtune

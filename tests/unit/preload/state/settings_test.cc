@@ -1,0 +1,74 @@
+#include "client/preload/state/settings.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "db/snapshot/snapshot.h"
+#include "tests/unit/snapshot_folders.h"
+
+namespace convtune::preload {
+namespace {
+
+class PreloadSettingsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = "/tmp/convtune-preload-XXXXXX";
+    folder_ = mkdtemp(name.data());
+    unsetenv("CONVTUNE_SNAPSHOT");
+  }
+  void TearDown() override {
+    unsetenv("STATE_DIRECTORY");
+    unsetenv("XDG_STATE_HOME");
+    std::filesystem::remove_all(folder_);
+  }
+
+  void Publish(const std::string& folder) {
+    std::filesystem::create_directories(folder_ + "/" + folder);
+    std::ofstream(folder_ + "/" + folder + "/" + snapshot::kSnapshotFile) << "x";
+  }
+  static std::string Snapshot() {
+    Settings settings;
+    ReadSettings(&settings);
+    return settings.snapshot;
+  }
+  std::string In(const std::string& folder) const {
+    return folder_ + "/" + folder + "/" + snapshot::kSnapshotFile;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(PreloadSettingsTest, TheStateFolderOfAServiceWithoutASnapshotIsPassedOver) {
+  std::filesystem::create_directories(folder_ + "/server");
+  setenv("STATE_DIRECTORY", (folder_ + "/server:/else").c_str(), 1);
+  setenv("XDG_STATE_HOME", (folder_ + "/home").c_str(), 1);
+  Publish("home/convtune/snapshot");
+  EXPECT_EQ(Snapshot(), In("home/convtune/snapshot"));
+  Publish("server/snapshot");
+  EXPECT_EQ(Snapshot(), In("server/snapshot"));
+}
+
+TEST_F(PreloadSettingsTest, AFolderThatIsThereServesBeforeTheDaemonHasPublished) {
+  setenv("XDG_STATE_HOME", (folder_ + "/home").c_str(), 1);
+  std::filesystem::create_directories(folder_ + "/home/convtune/snapshot");
+  EXPECT_EQ(Snapshot(), In("home/convtune/snapshot"));
+}
+
+TEST_F(PreloadSettingsTest, TheFolderIsTheOneOfTheTable) {
+  ForEachSnapshotFolderCase(snapshot::kSnapshotFile, [](const std::string& folder) {
+    EXPECT_EQ(Snapshot(), folder + "/" + snapshot::kSnapshotFile);
+  });
+}
+
+TEST_F(PreloadSettingsTest, WhatIsNamedIsTaken) {
+  setenv("CONVTUNE_SNAPSHOT", "/named", 1);
+  EXPECT_EQ(Snapshot(), std::string("/named/") + snapshot::kSnapshotFile);
+  unsetenv("CONVTUNE_SNAPSHOT");
+}
+
+}  // namespace
+}  // namespace convtune::preload

@@ -1,0 +1,108 @@
+// How long a worker that starts is waited for.
+#include "server/supervisor/worker_client.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/supervisor/start_patience.h"
+
+namespace convtune::supervisor {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Time At(int64_t seconds) { return absl::FromUnixSeconds(seconds); }
+
+TEST(StartPatienceTest, CountsFromTheLastSignOfLife) {
+  StartPatience patience({absl::Seconds(60), absl::Minutes(5)}, At(0));
+  EXPECT_EQ(patience.end(), At(60));
+  patience.Saw(7, At(50));
+  EXPECT_EQ(patience.end(), At(110));
+  patience.Saw(7, At(100));
+  EXPECT_EQ(patience.end(), At(110));
+  EXPECT_EQ(patience.reason(), "it gave no sign of life for 1m");
+}
+
+TEST(StartPatienceTest, IsNotForEver) {
+  StartPatience patience({absl::Seconds(60), absl::Minutes(5)}, At(0));
+  for (int second = 0; second < 1000; ++second) {
+    patience.Saw(static_cast<uint64_t>(second), At(second));
+  }
+  EXPECT_EQ(patience.end(), At(300));
+  EXPECT_EQ(patience.reason(), "it did not start within 5m");
+}
+
+TEST(WorkDoneTest, GrowsInAProcessThatWorksAndIsZeroWhereThereIsNone) {
+  const uint64_t before = WorkDone(getpid());
+  EXPECT_GT(before, 0U);
+  uint64_t after = before;
+  for (const absl::Time end = absl::Now() + absl::Minutes(1); after == before;) {
+    ASSERT_LT(absl::Now(), end);
+    after = WorkDone(getpid());
+  }
+  EXPECT_GT(after, before);
+  EXPECT_EQ(WorkDone(0), 0U);
+}
+
+TEST(WorkDoneTest, StandsStillInAProcessThatWaits) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    while (true) pause();
+  }
+  uint64_t work = WorkDone(child);
+  int same = 0;
+  for (int look = 0; look < 3000 && same < 10; ++look) {
+    absl::SleepFor(absl::Milliseconds(10));
+    const uint64_t now = WorkDone(child);
+    same = now == work ? same + 1 : 0;
+    work = now;
+  }
+  EXPECT_EQ(same, 10);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+class WorkerStartTest : public ::testing::Test {
+ protected:
+  absl::Status Start(const std::string& script, const StartLimits& limits) {
+    const auto cancel = CancelToken::Create();
+    WorkerClient::Options options;
+    options.worker_argv = {CONVTUNE_FAKE_WORKER, "--environment", kEnvironment, "--script", script};
+    options.environment_text = kEnvironment;
+    options.hang_timeout = absl::Minutes(5);
+    options.cancel = cancel->get();
+    options.start = limits;
+    return WorkerClient::Start(std::move(options)).status();
+  }
+
+  static constexpr char kEnvironment[] = "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full";
+};
+
+TEST_F(WorkerStartTest, OneThatHangsIsGivenUp) {
+  const absl::Status status =
+      Start("fault=hang;where=start", {absl::Milliseconds(500), absl::Minutes(5)});
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the worker does not start: it gave no sign of life for 500ms"));
+}
+
+TEST_F(WorkerStartTest, OneThatWorksIsWaitedForBeyondThat) {
+  EXPECT_EQ(Start("start_work_ms=4000", {absl::Seconds(2), absl::Minutes(5)}), absl::OkStatus());
+}
+
+TEST_F(WorkerStartTest, ButNotForEver) {
+  const absl::Status status =
+      Start("start_work_ms=600000", {absl::Minutes(5), absl::Milliseconds(500)});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("it did not start within 500ms"));
+}
+
+}  // namespace
+}  // namespace convtune::supervisor

@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: convtune-golden-rows DIRECTORY\n";
     return 2;
   }
-  const absl::Status status = convtune::WriteRows(argv[1]);
+  const absl::Status status = convtune::db::store::WriteRows(argv[1]);
   if (!status.ok()) std::cerr << "convtune-golden-rows: " << status.message() << "\n";
   return status.ok() ? 0 : 1;
 }

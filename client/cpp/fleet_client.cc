@@ -8,9 +8,9 @@
 namespace convtune {
 namespace {
 
-using Stub = v1::FleetService::Stub;
-
 class GrpcFleetClient final : public FleetClient {
+  using Stub = v1::FleetService::Stub;
+
  public:
   GrpcFleetClient(const Client::Options& options, std::shared_ptr<grpc::Channel> channel)
       : timeout_(options.timeout),

@@ -8,9 +8,9 @@
 namespace convtune {
 namespace {
 
-using Stub = v1::ReleaseService::Stub;
-
 class GrpcReleaseClient final : public ReleaseClient {
+  using Stub = v1::ReleaseService::Stub;
+
  public:
   GrpcReleaseClient(const Client::Options& options, std::shared_ptr<grpc::Channel> channel)
       : timeout_(options.timeout),

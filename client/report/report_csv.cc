@@ -32,8 +32,8 @@ struct Common {
     for (const ReportProblem& problem : data.problems()) problems.push_back(Quoted(problem.text));
     for (const std::string& text : data.candidates()) candidates.push_back(Quoted(text));
     for (const Environment& e : data.environments()) {
-      environments.push_back(absl::StrCat(Quoted(e.ToText()), ",", Quoted(e.gpu_model), ",",
-                                          e.cudnn.major, ".", e.cudnn.minor, ".", e.cudnn.patch));
+      environments.push_back(
+          absl::StrCat(Quoted(e.ToText()), ",", Quoted(e.gpu_model), ",", e.cudnn.ToText()));
     }
     for (const ReportPlace& place : data.places()) {
       places.push_back(absl::StrCat(Quoted(place.node), ",", Quoted(place.gpu_uuid), ",",

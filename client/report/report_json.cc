@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Seven digits: of the hundreds of thousands of numbers none is known better.
-Json Number(double value) {
+Json JsonNumber(double value) {
   if (!std::isfinite(value)) return nullptr;
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 7);
@@ -26,10 +26,10 @@ Json Number(double value) {
   const auto whole = static_cast<int64_t>(std::abs(value) < 1e15 ? value : 0);
   return static_cast<double>(whole) == value ? Json(whole) : Json(value);
 }
-Json Number(const std::optional<double>& value) { return value ? Number(*value) : Json(); }
+Json JsonNumber(const std::optional<double>& value) { return value ? JsonNumber(*value) : Json(); }
 Json Index(int number) { return number < 0 ? Json() : Json(number); }
 // A time that nothing was measured for is none.
-Json Time(double us) { return us > 0 ? Number(us) : Json(); }
+Json JsonTime(double us) { return us > 0 ? JsonNumber(us) : Json(); }
 Json Bool(const std::optional<bool>& value) { return value ? Json(*value) : Json(); }
 
 template <typename List, typename Fn>
@@ -37,14 +37,6 @@ Json Array(const List& list, const Fn& element) {
   Json out = Json::array();
   for (const auto& value : list) out.push_back(element(value));
   return out;
-}
-
-std::string Timestamp(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
-}
-
-std::string CudnnText(const Environment& e) {
-  return absl::StrCat(e.cudnn.major, ".", e.cudnn.minor, ".", e.cudnn.patch);
 }
 
 Json Headline(const ReportHeadline& h) {
@@ -61,13 +53,13 @@ Json Headline(const ReportHeadline& h) {
                        {"pairs", h.pairs},
                        {"timed_pairs", h.timed_pairs},
                        {"wanted_pairs", h.wanted_pairs},
-                       {"coverage", Number(h.coverage)},
-                       {"hit_ratio", Number(h.hit_ratio)},
+                       {"coverage", JsonNumber(h.coverage)},
+                       {"hit_ratio", JsonNumber(h.hit_ratio)},
                        {"compared_pairs", h.compared_pairs},
-                       {"gain", Number(h.gain)},
-                       {"stock_is_best", Number(h.stock_is_best)},
-                       {"search_seconds", Number(h.search_seconds)},
-                       {"stale", Number(h.stale)},
+                       {"gain", JsonNumber(h.gain)},
+                       {"stock_is_best", JsonNumber(h.stock_is_best)},
+                       {"search_seconds", JsonNumber(h.search_seconds)},
+                       {"stale", JsonNumber(h.stale)},
                        {"disagreements", h.disagreements},
                        {"slow_gpus", h.slow_gpus},
                        {"regressions", h.regressions}});
@@ -81,9 +73,10 @@ Json Pairs(const Report& report) {
                        {"values", Array(report.pairs, [](const ReportPair& p) {
                           return Json::array({p.environment, p.problem, p.nodes, p.timed_nodes,
                                               static_cast<int>(p.evidence), Index(p.winner),
-                                              Index(p.stock), Time(p.winner_us), Time(p.stock_us),
-                                              Number(p.search_seconds), p.stale_nodes,
-                                              p.disagreeing_nodes, Number(p.disagreement_us)});
+                                              Index(p.stock), JsonTime(p.winner_us),
+                                              JsonTime(p.stock_us), JsonNumber(p.search_seconds),
+                                              p.stale_nodes, p.disagreeing_nodes,
+                                              JsonNumber(p.disagreement_us)});
                         })}});
 }
 
@@ -112,19 +105,19 @@ std::vector<const ReportRow*> RowsOfDocument(const ReportData& data, size_t most
   return rows;
 }
 
-Json Rows(const ReportData& data, const Report& report) {
+Json RowsJson(const ReportData& data, const Report& report) {
   const std::vector<const ReportRow*> rows = RowsOfDocument(data, report.options.most_rows);
   const auto values = [&](const ReportRow* each) {
     const ReportRow& row = *each;
     const bool stale = report.stale_rows[static_cast<size_t>(each - data.rows().data())] != 0;
     const ReportTime* stock = row.TimeOf(row.stock);
-    return Json::array({row.environment, row.problem, row.place, static_cast<int>(row.evidence),
-                        Index(row.winner), Index(row.stock),
-                        Time(row.timed() ? row.times.front().median_us : 0),
-                        Time(stock != nullptr ? stock->median_us : 0), Time(row.sm_clock_mhz),
-                        Bool(row.throttled), row.workspace_bytes, row.candidate_count,
-                        absl::ToUnixSeconds(absl::FromUnixMicros(row.tune_time_us)),
-                        Number(row.elapsed_seconds()), stale});
+    return Json::array(
+        {row.environment, row.problem, row.place, static_cast<int>(row.evidence), Index(row.winner),
+         Index(row.stock), JsonTime(row.timed() ? row.times.front().median_us : 0),
+         JsonTime(stock != nullptr ? stock->median_us : 0), JsonTime(row.sm_clock_mhz),
+         Bool(row.throttled), row.workspace_bytes, row.candidate_count,
+         absl::ToUnixSeconds(absl::FromUnixMicros(row.tune_time_us)),
+         JsonNumber(row.elapsed_seconds()), stale});
   };
   return Json::object({{"columns",
                         {"environment", "problem", "place", "evidence", "winner", "stock",
@@ -149,20 +142,20 @@ Json Disagreement(const ReportDisagreement& d) {
   const auto other = [](const ReportDisagreement::Other& o) {
     return Json::object({{"winner", Index(o.candidate)},
                          {"places", Array(o.places, [](int place) { return place; })},
-                         {"cost_us", Number(o.cost_us)},
-                         {"cost_ratio", Number(o.cost_ratio)}});
+                         {"cost_us", JsonNumber(o.cost_us)},
+                         {"cost_ratio", JsonNumber(o.cost_ratio)}});
   };
   return Json::object({{"environment", d.environment},
                        {"problem", d.problem},
                        {"timed_nodes", d.nodes},
                        {"winner", Index(d.winner)},
-                       {"cost_us", Number(d.cost_us)},
+                       {"cost_us", JsonNumber(d.cost_us)},
                        {"others", Array(d.others, other)}});
 }
 
 Json Upgrade(const ReportUpgrade& u) {
   const auto values = [](const ReportUpgrade::Point& p) {
-    return Json::array({p.problem, p.environment, Number(p.from_us), Number(p.to_us),
+    return Json::array({p.problem, p.environment, JsonNumber(p.from_us), JsonNumber(p.to_us),
                         Index(p.from_winner), Index(p.to_winner), Bool(p.beyond_noise)});
   };
   return Json::object(
@@ -172,7 +165,7 @@ Json Upgrade(const ReportUpgrade& u) {
        {"to", u.to},
        {"regressions", u.regressions},
        {"improvements", u.improvements},
-       {"ratio", Number(u.ratio)},
+       {"ratio", JsonNumber(u.ratio)},
        {"columns",
         {"problem", "environment", "from_us", "to_us", "from_winner", "to_winner", "beyond_noise"}},
        {"values", Array(u.points, values)}});
@@ -183,18 +176,18 @@ Json Gpu(const ReportGpu& gpu) {
                        {"gpu_uuid", gpu.gpu_uuid},
                        {"gpu_model", gpu.gpu_model},
                        {"compared", gpu.compared},
-                       {"ratio", Number(gpu.ratio)},
-                       {"clock_mhz", Time(gpu.clock_mhz)},
-                       {"model_clock_mhz", Time(gpu.model_clock_mhz)},
-                       {"throttled", Number(gpu.throttled)},
+                       {"ratio", JsonNumber(gpu.ratio)},
+                       {"clock_mhz", JsonTime(gpu.clock_mhz)},
+                       {"model_clock_mhz", JsonTime(gpu.model_clock_mhz)},
+                       {"throttled", JsonNumber(gpu.throttled)},
                        {"slow", gpu.slow}});
 }
 
 Json Roof(const ReportRoof& roof) {
   return Json::object({{"gpu_model", roof.gpu_model},
                        {"data_type", Name(roof.data_type)},
-                       {"tflops", Number(roof.tflops)},
-                       {"gbytes_per_second", Number(roof.gbytes_per_second)},
+                       {"tflops", JsonNumber(roof.tflops)},
+                       {"gbytes_per_second", JsonNumber(roof.gbytes_per_second)},
                        {"pairs", roof.pairs}});
 }
 
@@ -210,7 +203,7 @@ Json EnvironmentObject(const Environment& e) {
   return Json::object({{"text", e.ToText()},
                        {"name", e.Name()},
                        {"gpu_model", e.gpu_model},
-                       {"cudnn", CudnnText(e)},
+                       {"cudnn", e.cudnn.ToText()},
                        {"profile", e.profile}});
 }
 
@@ -219,7 +212,7 @@ Json Problem(const ReportProblem& p) {
                        {"operation", Name(p.operation)},
                        {"data_type", Name(p.data_type)},
                        {"layout", Name(p.layout)},
-                       {"flops", Number(p.flops)},
+                       {"flops", JsonNumber(p.flops)},
                        {"tensor_bytes", p.tensor_bytes}});
 }
 
@@ -234,11 +227,11 @@ std::string ReportJson(const ReportData& data, const Report& report) {
   const ReportOptions& options = report.options;
   const Json document = Json::object(
       {{"format", 1},
-       {"generated", Timestamp(options.now)},
-       {"options",
-        Json::object({{"stale_after_seconds", Number(absl::ToDoubleSeconds(options.stale_after))},
-                      {"slow_ratio", Number(options.slow_ratio)},
-                      {"least_change", Number(options.least_change)}})},
+       {"generated", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", options.now, absl::UTCTimeZone())},
+       {"options", Json::object({{"stale_after_seconds",
+                                  JsonNumber(absl::ToDoubleSeconds(options.stale_after))},
+                                 {"slow_ratio", JsonNumber(options.slow_ratio)},
+                                 {"least_change", JsonNumber(options.least_change)}})},
        {"headline", Headline(report.headline)},
        {"shares", Array(report.shares, Share)},
        {"disagreements", Array(report.disagreements, Disagreement)},
@@ -251,7 +244,7 @@ std::string ReportJson(const ReportData& data, const Report& report) {
        {"places", Array(data.places(), Place)},
        {"candidates", Array(data.candidates(), [](const std::string& c) { return c; })},
        {"pairs", Pairs(report)},
-       {"rows", Rows(data, report)}});
+       {"rows", RowsJson(data, report)}});
   // Within JSON a "<" is in strings only.
   return absl::StrReplaceAll(document.dump(-1, ' ', false, Json::error_handler_t::replace),
                              {{"<", "\\u003c"}});

@@ -130,10 +130,6 @@ class Comparer {
   std::vector<std::pair<int, int>> counts_;  // by driver, before and after
 };
 
-std::string CudnnText(const Environment& e) {
-  return absl::StrCat(e.cudnn.major, ".", e.cudnn.minor, ".", e.cudnn.patch);
-}
-
 // The environment without its cuDNN version.
 std::string WithoutCudnn(Environment e) {
   e.cudnn = {};
@@ -206,7 +202,7 @@ class Upgrades {
     for (size_t e = 0; e < timed_drivers_.size(); ++e) {
       const Environment& environment = a_.data.environments()[e];
       if (AnyTimed(e)) {
-        versions[WithoutCudnn(environment)][CudnnText(environment)] = static_cast<int>(e);
+        versions[WithoutCudnn(environment)][environment.cudnn.ToText()] = static_cast<int>(e);
       }
     }
     cudnn_subject_.assign(timed_drivers_.size(), -1);

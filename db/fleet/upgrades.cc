@@ -95,9 +95,7 @@ absl::StatusOr<int64_t> QueueAll(Postgres& postgres, FleetNames& names,
   ASSIGN_OR_RETURN(const std::optional<Environment> before, Predecessor(postgres, environment));
   if (before.has_value()) {
     ASSIGN_OR_RETURN(const int64_t from, names.Environment(*before));
-    const auto text = [](const Environment& e) {
-      return absl::StrCat(e.cudnn.major, ".", e.cudnn.minor, ".", e.cudnn.patch);
-    };
+    const auto text = [](const Environment& e) { return e.cudnn.ToText(); };
     ASSIGN_OR_RETURN(const int64_t more,
                      QueueStale(postgres, names, from, environment, "",
                                 absl::StrCat("cuDNN ", text(*before), " to ", text(environment))));

@@ -16,14 +16,14 @@ namespace {
 constexpr size_t kMaxCandidates = 64;
 constexpr size_t kMaxKnobs = 255;
 
-absl::Status Invalid(std::string_view field, std::string_view rule) {
+absl::Status InvalidChoice(std::string_view field, std::string_view rule) {
   return absl::InvalidArgumentError(Concat(field, ": ", rule));
 }
 
 absl::Status Convert(const Candidate& from, SnapshotCandidate* to,
                      std::vector<SnapshotKnob>* knobs) {
   if (from.workspace_bytes < 0) {
-    return Invalid("workspace_bytes", "must not be negative");
+    return InvalidChoice("workspace_bytes", "must not be negative");
   }
   *to = {};
   to->flags = from.deterministic ? kDeterministic : 0;
@@ -39,14 +39,14 @@ absl::Status Convert(const Candidate& from, SnapshotCandidate* to,
   }
   const auto& config = std::get<EngineConfig>(from.id);
   if (config.knobs.size() > kMaxKnobs) {
-    return Invalid("knobs", Concat("must be at most ", static_cast<int64_t>(kMaxKnobs)));
+    return InvalidChoice("knobs", Concat("must be at most ", static_cast<int64_t>(kMaxKnobs)));
   }
   to->api = kApiGraph;
   to->number = config.engine_index;
   to->knob_count = static_cast<uint8_t>(config.knobs.size());
   for (const auto& [type, value] : config.knobs) {
     if (!knobs->empty() && knobs->back().type >= type) {
-      return Invalid("knobs", "must be ordered by type, each type once");
+      return InvalidChoice("knobs", "must be ordered by type, each type once");
     }
     knobs->push_back({type, 0, value});
   }
@@ -100,12 +100,13 @@ absl::Status SnapshotWriter::Add(const Environment& environment, Channel channel
   Entry added = {};
   ASSIGN_OR_RETURN(added.entry.key, ToKey(choice.problem));
   if (choice.candidates.empty() || choice.candidates.size() > kMaxCandidates) {
-    return Invalid("candidates", Concat("must be 1 to ", static_cast<int64_t>(kMaxCandidates)));
+    return InvalidChoice("candidates",
+                         Concat("must be 1 to ", static_cast<int64_t>(kMaxCandidates)));
   }
   std::set<CandidateId> seen;
   for (const Candidate& candidate : choice.candidates) {
     if (!seen.insert(candidate.id).second) {
-      return Invalid("candidates", Concat(ToText(candidate.id), " is there twice"));
+      return InvalidChoice("candidates", Concat(ToText(candidate.id), " is there twice"));
     }
     SnapshotCandidate converted;
     std::vector<SnapshotKnob> knobs;
@@ -134,7 +135,7 @@ absl::Status SnapshotWriter::Add(const Environment& environment, Channel channel
 
 absl::StatusOr<std::string> SnapshotWriter::Serialize() const {
   if (options_.canary_permille > 1000) {
-    return Invalid("canary_permille", "must be at most 1000");
+    return InvalidChoice("canary_permille", "must be at most 1000");
   }
   constexpr size_t kMaxEntries = std::numeric_limits<uint32_t>::max() / 4;
   if (choice_count_ > kMaxEntries) {

@@ -1,20 +1,11 @@
 #include "db/store/release_tables.h"
 
 #include "absl/time/time.h"
+#include "db/store/tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 
 namespace convtune::db::store {
-namespace {
-
-absl::Status Damaged(const sqlite::Table& table, const std::string& row, std::string_view what) {
-  return absl::DataLossError(Concat(table.name, " row (", row, "): ", what));
-}
-
-constexpr char kBadChecksum[] = "the checksum does not match";
-
-}  // namespace
-
 const sqlite::Table& ReleaseTable() {
   static const sqlite::Table table{
       "releases",

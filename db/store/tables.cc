@@ -12,10 +12,6 @@
 namespace convtune::db::store {
 namespace {
 
-absl::Status Damaged(const sqlite::Table& table, const std::string& row, std::string_view what) {
-  return absl::DataLossError(Concat(table.name, " row (", row, "): ", what));
-}
-
 absl::StatusOr<CandidateId> ReadCandidateId(const sqlite::Table& table, const std::string& row,
                                             const std::string& text) {
   absl::StatusOr<CandidateId> id = ParseCandidateId(text);
@@ -33,6 +29,10 @@ std::string EncodeDigest(const TuningDigest& digest) {
 }
 
 }  // namespace
+
+absl::Status Damaged(const sqlite::Table& table, const std::string& row, std::string_view what) {
+  return absl::DataLossError(Concat(table.name, " row (", row, "): ", what));
+}
 
 const sqlite::Table& EnvironmentTable() {
   static const sqlite::Table table{

@@ -26,6 +26,8 @@ std::vector<const sqlite::Table*> ChecksummedTables();
 
 // How the error of a row ends that is not what was written.
 inline constexpr char kBadChecksum[] = "the checksum does not match";
+// The error of a damaged `row` of `table`.
+absl::Status Damaged(const sqlite::Table& table, const std::string& row, std::string_view what);
 
 struct EnvironmentRow {
   int64_t id = 0;

@@ -6,6 +6,11 @@
 
 namespace convtune {
 
+// As times are stored.
+inline absl::Time ToMicros(absl::Time time) {
+  return absl::FromUnixMicros(absl::ToUnixMicros(time));
+}
+
 // Thread-safe.
 class Clock {
  public:

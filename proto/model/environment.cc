@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kProfilePrefix = "profile:";
 
-absl::Status Invalid(std::string_view field, std::string_view rule) {
+absl::Status InvalidEnvironment(std::string_view field, std::string_view rule) {
   return absl::InvalidArgumentError(Concat("environment: ", field, ": ", rule));
 }
 
@@ -27,14 +27,15 @@ absl::StatusOr<std::vector<int>> ReadNumbers(std::string_view field, std::string
   for (const std::string_view part : Split(text, '.')) {
     int64_t value = 0;
     const NumberError error = ReadInt64(part, &value);
-    if (error != NumberError::kNone) return Invalid(field, NumberRule(error, part));
+    if (error != NumberError::kNone) return InvalidEnvironment(field, NumberRule(error, part));
     if (value < 0 || value > std::numeric_limits<int>::max()) {
-      return Invalid(field, Concat("must be from 0 to 2^31-1, is ", value));
+      return InvalidEnvironment(field, Concat("must be from 0 to 2^31-1, is ", value));
     }
     numbers.push_back(static_cast<int>(value));
   }
   if (numbers.size() != count) {
-    return Invalid(field, Concat("must be ", count, " numbers separated by '.', is ", Quote(text)));
+    return InvalidEnvironment(
+        field, Concat("must be ", count, " numbers separated by '.', is ", Quote(text)));
   }
   return numbers;
 }
@@ -50,6 +51,8 @@ bool IsMigProfile(std::string_view text) {
 }
 
 }  // namespace
+
+std::string CudnnVersion::ToText() const { return Concat(major, ".", minor, ".", patch); }
 
 std::string Slug(std::string_view gpu_model) {
   std::string slug;
@@ -67,8 +70,7 @@ std::string Slug(std::string_view gpu_model) {
 std::string Environment::ToText() const {
   return Concat(profile ? kProfilePrefix : "", Slug(gpu_model), ",cc=", cc_major, ".", cc_minor,
                 ",sms=", sm_count, mig_profile.empty() ? "" : ",mig=", mig_profile,
-                ",cudnn=", cudnn.major, ".", cudnn.minor, ".", cudnn.patch,
-                ",lib=", convtune::Name(library));
+                ",cudnn=", cudnn.ToText(), ",lib=", convtune::Name(library));
 }
 
 std::string Environment::Name() const {
@@ -78,12 +80,12 @@ std::string Environment::Name() const {
 
 absl::StatusOr<Environment> Environment::Parse(std::string_view text) {
   Environment environment;
-  if (text.size() > 1024) return Invalid("text", "must be at most 1024 bytes");
+  if (text.size() > 1024) return InvalidEnvironment("text", "must be at most 1024 bytes");
   const std::vector<std::string_view> tokens = Split(text, ',');
   std::string_view model = tokens[0];
   environment.profile = ConsumeFront(&model, kProfilePrefix);
   if (model.empty() || Slug(model) != model) {
-    return Invalid("gpu_model", Concat(Quote(model), " is not a model's slug"));
+    return InvalidEnvironment("gpu_model", Concat(Quote(model), " is not a model's slug"));
   }
   environment.gpu_model = std::string(model);
 
@@ -98,14 +100,14 @@ absl::StatusOr<Environment> Environment::Parse(std::string_view text) {
                                             : key == "cudnn" ? &cudnn
                                             : key == "lib"   ? &lib
                                                              : nullptr;
-    if (slot == nullptr) return Invalid(Excerpt(key), "unknown token");
-    if (slot->has_value()) return Invalid(key, "given twice");
+    if (slot == nullptr) return InvalidEnvironment(Excerpt(key), "unknown token");
+    if (slot->has_value()) return InvalidEnvironment(key, "given twice");
     *slot = value;
   }
-  if (!cc) return Invalid("cc", "required");
-  if (!sms) return Invalid("sms", "required");
-  if (!cudnn) return Invalid("cudnn", "required");
-  if (!lib) return Invalid("lib", "required");
+  if (!cc) return InvalidEnvironment("cc", "required");
+  if (!sms) return InvalidEnvironment("sms", "required");
+  if (!cudnn) return InvalidEnvironment("cudnn", "required");
+  if (!lib) return InvalidEnvironment("lib", "required");
 
   ASSIGN_OR_RETURN(const std::vector<int> capability, ReadNumbers("cc", *cc, 2));
   environment.cc_major = capability[0];
@@ -116,13 +118,15 @@ absl::StatusOr<Environment> Environment::Parse(std::string_view text) {
   environment.cudnn = {version[0], version[1], version[2]};
   if (mig) {
     if (!IsMigProfile(*mig)) {
-      return Invalid("mig", Concat(Quote(*mig), " is not a MIG profile such as 1g.18gb"));
+      return InvalidEnvironment("mig",
+                                Concat(Quote(*mig), " is not a MIG profile such as 1g.18gb"));
     }
     environment.mig_profile = std::string(*mig);
   }
   const std::optional<LibraryConfiguration> library = ParseLibraryConfiguration(*lib);
   if (!library) {
-    return Invalid("lib", Concat("must be full, graph_jit_only or unknown, is ", Quote(*lib)));
+    return InvalidEnvironment("lib",
+                              Concat("must be full, graph_jit_only or unknown, is ", Quote(*lib)));
   }
   environment.library = *library;
   return environment;

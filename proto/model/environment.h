@@ -14,6 +14,9 @@ struct CudnnVersion {
   int major = 0;
   int minor = 0;
   int patch = 0;
+
+  // "9.19.0".
+  std::string ToText() const;
   friend bool operator==(const CudnnVersion&, const CudnnVersion&) = default;
 };
 

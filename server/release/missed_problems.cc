@@ -4,13 +4,9 @@
 #include <limits>
 #include <tuple>
 
+#include "proto/base/clock.h"
+
 namespace convtune::release {
-namespace {
-
-absl::Time ToMicros(absl::Time time) { return absl::FromUnixMicros(absl::ToUnixMicros(time)); }
-
-}  // namespace
-
 void MissedProblems::Load(const std::vector<WantedProblem>& wanted) {
   for (const WantedProblem& problem : wanted) {
     if (problems_.emplace(Texts(problem.key), problem).second) {

@@ -15,8 +15,6 @@ namespace {
 constexpr size_t kBatch = 1000;
 constexpr size_t kIndexPage = 1000;
 
-absl::Time ToMicros(absl::Time time) { return absl::FromUnixMicros(absl::ToUnixMicros(time)); }
-
 }  // namespace
 
 Portfolio Releases::Proposed(const TuningKey& key, bool* has_tuning) const {

@@ -27,7 +27,7 @@ std::string NameOrNumber(const std::string_view (&names)[N], int algorithm) {
   return Concat("ALGO_", algorithm);
 }
 
-absl::Status Invalid(std::string_view field, std::string_view rule) {
+absl::Status InvalidCandidate(std::string_view field, std::string_view rule) {
   return absl::InvalidArgumentError(Concat("candidate: ", field, ": ", rule));
 }
 
@@ -35,13 +35,14 @@ absl::Status Invalid(std::string_view field, std::string_view rule) {
 absl::StatusOr<int64_t> ReadAfter(std::string_view token, std::string_view prefix, int64_t max) {
   std::string_view digits = token;
   if (!ConsumeFront(&digits, prefix)) {
-    return Invalid(prefix, Concat("expected ", prefix, " and a number, found ", Quote(token)));
+    return InvalidCandidate(prefix,
+                            Concat("expected ", prefix, " and a number, found ", Quote(token)));
   }
   int64_t value = 0;
   const NumberError error = ReadInt64(digits, &value);
-  if (error != NumberError::kNone) return Invalid(prefix, NumberRule(error, digits));
+  if (error != NumberError::kNone) return InvalidCandidate(prefix, NumberRule(error, digits));
   if (value < 0 || value > max) {
-    return Invalid(prefix, Concat("must be from 0 to ", max, ", is ", value));
+    return InvalidCandidate(prefix, Concat("must be from 0 to ", max, ", is ", value));
   }
   return value;
 }
@@ -65,14 +66,14 @@ absl::StatusOr<CandidateId> ParseEngineConfig(std::string_view text) {
     const std::string_view knob = TakeToken(&text, ',');
     const size_t equals = knob.find('=');
     if (equals == std::string_view::npos || knob.find('=', equals + 1) != std::string_view::npos) {
-      return Invalid("knob", Concat("expected k<type>=<setting>, found ", Quote(knob)));
+      return InvalidCandidate("knob", Concat("expected k<type>=<setting>, found ", Quote(knob)));
     }
     const std::string_view name = knob.substr(0, equals);
     const std::string_view digits = knob.substr(equals + 1);
     ASSIGN_OR_RETURN(const int64_t type, ReadAfter(name, "k", std::numeric_limits<int>::max()));
     int64_t setting = 0;
     const NumberError error = ReadInt64(digits, &setting);
-    if (error != NumberError::kNone) return Invalid(name, NumberRule(error, digits));
+    if (error != NumberError::kNone) return InvalidCandidate(name, NumberRule(error, digits));
     config.knobs.emplace_back(static_cast<int>(type), setting);
   }
   std::sort(config.knobs.begin(), config.knobs.end());
@@ -80,7 +81,7 @@ absl::StatusOr<CandidateId> ParseEngineConfig(std::string_view text) {
       std::adjacent_find(config.knobs.begin(), config.knobs.end(),
                          [](const auto& a, const auto& b) { return a.first == b.first; });
   if (doubled != config.knobs.end()) {
-    return Invalid(Concat("k", doubled->first), "given twice");
+    return InvalidCandidate(Concat("k", doubled->first), "given twice");
   }
   return config;
 }
@@ -88,7 +89,7 @@ absl::StatusOr<CandidateId> ParseEngineConfig(std::string_view text) {
 absl::StatusOr<CandidateId> ParseLegacyAlgorithm(std::string_view text) {
   const std::vector<std::string_view> tokens = Split(text, ',');
   if (tokens.size() != 2) {
-    return Invalid("legacy", Concat("expected algo<n>,math<n>, found ", Quote(text)));
+    return InvalidCandidate("legacy", Concat("expected algo<n>,math<n>, found ", Quote(text)));
   }
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   ASSIGN_OR_RETURN(const int64_t algorithm, ReadAfter(tokens[0], "algo", kMax));
@@ -118,11 +119,11 @@ std::string ToText(const CandidateId& id) {
 }
 
 absl::StatusOr<CandidateId> ParseCandidateId(std::string_view text) {
-  if (text.size() > 4096) return Invalid("text", "must be at most 4096 bytes");
+  if (text.size() > 4096) return InvalidCandidate("text", "must be at most 4096 bytes");
   std::string_view rest = text;
   if (ConsumeFront(&rest, "graph:")) return ParseEngineConfig(rest);
   if (ConsumeFront(&rest, "legacy:")) return ParseLegacyAlgorithm(rest);
-  return Invalid("text", Concat("must start with graph: or legacy:, is ", Quote(text)));
+  return InvalidCandidate("text", Concat("must start with graph: or legacy:, is ", Quote(text)));
 }
 
 std::string LegacyAlgorithmName(Operation operation, int algorithm) {

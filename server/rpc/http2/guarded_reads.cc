@@ -21,7 +21,7 @@
 namespace convtune::rpc::http2 {
 namespace {
 
-constexpr absl::Duration kBetweenNotices = absl::Seconds(10);
+constexpr absl::Duration kBetweenReadNotices = absl::Seconds(10);
 
 SharedResets& Shared() {
   static auto* const shared = new SharedResets;
@@ -32,8 +32,8 @@ void SayWhy(const FrameGuard& guard) {
   static std::atomic<int64_t> next_notice{0};
   const int64_t now = absl::ToUnixMillis(absl::Now());
   int64_t next = next_notice.load();
-  if (now >= next &&
-      next_notice.compare_exchange_strong(next, now + absl::ToInt64Milliseconds(kBetweenNotices))) {
+  if (now >= next && next_notice.compare_exchange_strong(
+                         next, now + absl::ToInt64Milliseconds(kBetweenReadNotices))) {
     spdlog::warn("a connection is ended: {}", guard.why());
   }
 }

@@ -18,14 +18,14 @@ constexpr size_t kMostRefused = 100;
 constexpr size_t kMostAuthor = 128;
 constexpr size_t kMostReason = 500;
 
-v1::OutboxId ToProto(const db::OutboxId& id) {
+v1::OutboxId OutboxIdToProto(const db::OutboxId& id) {
   v1::OutboxId proto;
   proto.set_epoch(id.epoch);
   proto.set_sequence(id.sequence);
   return proto;
 }
 
-v1::DeviceConditions ToProto(const Conditions& conditions) {
+v1::DeviceConditions DeviceConditionsToProto(const Conditions& conditions) {
   v1::DeviceConditions look;
   look.set_known(conditions.known);
   look.set_other_processes(conditions.other_processes);
@@ -135,14 +135,14 @@ v1::FleetState ToProto(const db::OutboxStatus& status) {
 v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
   v1::ReadOutboxResponse response;
   response.set_more(page.more);
-  for (const db::OutboxId& id : page.void_ids) *response.add_void_ids() = ToProto(id);
+  for (const db::OutboxId& id : page.void_ids) *response.add_void_ids() = OutboxIdToProto(id);
   for (const db::OutboxEntry& entry : page.entries) {
     v1::OutboxRow* const row = response.add_rows();
-    *row->mutable_id() = ToProto(entry.id);
+    *row->mutable_id() = OutboxIdToProto(entry.id);
     *row->mutable_environment() =
         db::ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
     *row->mutable_tuning() = db::ToBundleTuning(entry.tuning, 1, /*with_samples=*/false);
-    *row->mutable_conditions() = ToProto(entry.tuning.conditions);
+    *row->mutable_conditions() = DeviceConditionsToProto(entry.tuning.conditions);
   }
   return response;
 }

@@ -17,16 +17,6 @@ constexpr int64_t kMinTimestampSeconds = -62135596800;  // 0001-01-01
 constexpr int64_t kMaxTimestampSeconds = 253402300799;  // 9999-12-31
 constexpr int64_t kMaxDurationSeconds = 315576000000;
 
-// The problem's text begins with its operation.
-Operation OperationOf(const TuningKey& key) {
-  const std::string_view text = key.problem_text;
-  return ParseOperation(text.substr(0, text.find(','))).value_or(Operation::kFwd);
-}
-
-std::string VersionText(const CudnnVersion& version) {
-  return absl::StrCat(version.major, ".", version.minor, ".", version.patch);
-}
-
 // One entry for each bit that the API has a name for, in order of number.
 template <typename ProtoEnum>
 void AddNotes(uint32_t mask, google::protobuf::RepeatedField<int>* out) {
@@ -85,6 +75,11 @@ v1::Conditions ConditionsToProto(const Conditions& conditions) {
 
 }  // namespace
 
+Operation OperationOf(const TuningKey& key) {
+  const std::string_view text = key.problem_text;
+  return ParseOperation(text.substr(0, text.find(','))).value_or(Operation::kFwd);
+}
+
 google::protobuf::Timestamp ToProto(absl::Time time) {
   const absl::Time clamped = std::clamp(time, absl::FromUnixSeconds(kMinTimestampSeconds),
                                         absl::FromUnixSeconds(kMaxTimestampSeconds));
@@ -128,7 +123,7 @@ v1::Environment ToProto(const tuner::EnvironmentInfo& info) {
   out.set_compute_capability(absl::StrCat(environment.cc_major, ".", environment.cc_minor));
   out.set_sm_count(environment.sm_count);
   out.set_mig_profile(environment.mig_profile);
-  out.set_cudnn_version(VersionText(environment.cudnn));
+  out.set_cudnn_version(environment.cudnn.ToText());
   out.set_library_configuration(static_cast<v1::LibraryConfiguration>(environment.library));
   *out.mutable_provenance() = ToProto(info.provenance);
   out.set_current(info.current);

@@ -19,6 +19,9 @@ namespace convtune::rpc::messages {
 google::protobuf::Timestamp ToProto(absl::Time time);
 google::protobuf::Duration ToProto(absl::Duration duration);
 
+// The problem's text begins with it.
+Operation OperationOf(const TuningKey& key);
+
 // The one of `known` with that key text; what the text says if there is none.
 tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
                                        const std::string& text);

@@ -8,11 +8,6 @@
 namespace convtune::rpc::messages {
 namespace {
 
-Operation OperationOf(const TuningKey& key) {
-  const std::string_view text = key.problem_text;
-  return ParseOperation(text.substr(0, text.find(','))).value_or(Operation::kFwd);
-}
-
 std::string EnvironmentName(const TuningKey& key) {
   return Environment::Parse(key.environment_text).value_or(Environment()).Name();
 }

@@ -20,9 +20,8 @@ constexpr size_t kMaxWaiting = 64;
 constexpr int kMaxImports = 4;
 
 // Every method takes its bytes raw: see call.h.
-using Api = v1::BundleService;
-using RawService =
-    Api::WithRawCallbackMethod_ExportBundle<Api::WithRawCallbackMethod_ImportBundle<Api::Service>>;
+using RawBundleService = v1::BundleService::WithRawCallbackMethod_ExportBundle<
+    v1::BundleService::WithRawCallbackMethod_ImportBundle<v1::BundleService::Service>>;
 
 grpc::Status TooBusy() {
   return messages::ToGrpcStatus(
@@ -181,7 +180,7 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
   std::unique_ptr<BundleImport> bundle_;
 };
 
-class BundleService final : public RawService {
+class BundleService final : public RawBundleService {
  public:
   explicit BundleService(BundleOptions options)
       : options_(std::move(options)), exports_(kMaxWaiting), imports_(kMaxWaiting) {}

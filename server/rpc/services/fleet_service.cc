@@ -20,13 +20,15 @@ using grpc::ServerUnaryReactor;
 constexpr size_t kMaxWaitingForDisk = 64;
 
 // Every method takes its bytes raw: see call.h.
-using Api = v1::FleetService;
-using RawService = Api::WithRawCallbackMethod_GetFleetState<
-    Api::WithRawCallbackMethod_ReadOutbox<Api::WithRawCallbackMethod_AckOutbox<
-        Api::WithRawCallbackMethod_RequeueOutbox<Api::WithRawCallbackMethod_ApplyTunings<
-            Api::WithRawCallbackMethod_FollowRelease<Api::Service>>>>>>;
+using RawFleetService = v1::FleetService::WithRawCallbackMethod_GetFleetState<
+    v1::FleetService::WithRawCallbackMethod_ReadOutbox<
+        v1::FleetService::WithRawCallbackMethod_AckOutbox<
+            v1::FleetService::WithRawCallbackMethod_RequeueOutbox<
+                v1::FleetService::WithRawCallbackMethod_ApplyTunings<
+                    v1::FleetService::WithRawCallbackMethod_FollowRelease<
+                        v1::FleetService::Service>>>>>>;
 
-class FleetService final : public RawService {
+class FleetService final : public RawFleetService {
  public:
   explicit FleetService(const FleetServiceOptions& options)
       : options_(options), disk_(kMaxWaitingForDisk) {}

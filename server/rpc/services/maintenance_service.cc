@@ -20,13 +20,14 @@ using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-constexpr size_t kMaxWaitingForDisk = 16;
+constexpr size_t kMaxMaintenanceCalls = 16;
 
 // Every method takes its bytes raw: see call.h.
-using Api = v1::MaintenanceService;
-using RawService = Api::WithRawCallbackMethod_GetServerInfo<
-    Api::WithRawCallbackMethod_CheckDatabase<Api::WithRawCallbackMethod_BackupDatabase<
-        Api::WithRawCallbackMethod_CompactDatabase<Api::Service>>>>;
+using RawMaintenanceService = v1::MaintenanceService::WithRawCallbackMethod_GetServerInfo<
+    v1::MaintenanceService::WithRawCallbackMethod_CheckDatabase<
+        v1::MaintenanceService::WithRawCallbackMethod_BackupDatabase<
+            v1::MaintenanceService::WithRawCallbackMethod_CompactDatabase<
+                v1::MaintenanceService::Service>>>>;
 
 int64_t CountThreads() {
   std::ifstream status("/proc/self/status");
@@ -41,12 +42,12 @@ int64_t CountThreads() {
   return 0;
 }
 
-class MaintenanceService final : public RawService {
+class MaintenanceService final : public RawMaintenanceService {
  public:
   explicit MaintenanceService(MaintenanceOptions options)
       : options_(std::move(options)),
         start_time_(options_.clock->Now()),
-        disk_(kMaxWaitingForDisk) {}
+        disk_(kMaxMaintenanceCalls) {}
 
   ServerUnaryReactor* GetServerInfo(CallbackServerContext* context, const ByteBuffer* in,
                                     ByteBuffer* out) override {

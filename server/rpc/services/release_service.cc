@@ -14,19 +14,21 @@ using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-constexpr size_t kMaxWaitingForDisk = 64;
+constexpr size_t kMaxReleaseCalls = 64;
 
 // Every method takes its bytes raw: see call.h.
-using Api = v1::ReleaseService;
-using RawService = Api::WithRawCallbackMethod_ListReleases<
-    Api::WithRawCallbackMethod_DiffReleases<Api::WithRawCallbackMethod_PromoteRelease<
-        Api::WithRawCallbackMethod_RollBackRelease<Api::WithRawCallbackMethod_ListWanted<
-            Api::WithRawCallbackMethod_GetPublication<Api::Service>>>>>>;
+using RawReleaseService = v1::ReleaseService::WithRawCallbackMethod_ListReleases<
+    v1::ReleaseService::WithRawCallbackMethod_DiffReleases<
+        v1::ReleaseService::WithRawCallbackMethod_PromoteRelease<
+            v1::ReleaseService::WithRawCallbackMethod_RollBackRelease<
+                v1::ReleaseService::WithRawCallbackMethod_ListWanted<
+                    v1::ReleaseService::WithRawCallbackMethod_GetPublication<
+                        v1::ReleaseService::Service>>>>>>;
 
-class ReleaseService final : public RawService {
+class ReleaseService final : public RawReleaseService {
  public:
   explicit ReleaseService(release::ReleaseManager* releases)
-      : releases_(releases), disk_(kMaxWaitingForDisk) {}
+      : releases_(releases), disk_(kMaxReleaseCalls) {}
 
   ServerUnaryReactor* ListReleases(CallbackServerContext* context, const ByteBuffer* in,
                                    ByteBuffer* out) override {

@@ -20,20 +20,22 @@ using grpc::ServerUnaryReactor;
 constexpr size_t kMaxWaitingForDisk = 1000;
 
 // Every method takes its bytes raw: see call.h.
-using Api = v1::TuningService;
-using RawLookups =
-    Api::WithRawCallbackMethod_BatchGet<Api::WithRawCallbackMethod_WatchTuningJob<Api::Service>>;
-using RawJobs = Api::WithRawCallbackMethod_CreateTuningJob<
-    Api::WithRawCallbackMethod_GetTuningJob<Api::WithRawCallbackMethod_ListTuningJobs<
-        Api::WithRawCallbackMethod_CancelTuningJob<RawLookups>>>>;
-using RawTunings = Api::WithRawCallbackMethod_GetTuning<
-    Api::WithRawCallbackMethod_ListTunings<Api::WithRawCallbackMethod_DeleteTuning<RawJobs>>>;
-using RawPins = Api::WithRawCallbackMethod_Pin<
-    Api::WithRawCallbackMethod_Unpin<Api::WithRawCallbackMethod_ListPins<RawTunings>>>;
-using RawService =
-    Api::WithRawCallbackMethod_ListEnvironments<Api::WithRawCallbackMethod_ListDevices<RawPins>>;
+using RawLookups = v1::TuningService::WithRawCallbackMethod_BatchGet<
+    v1::TuningService::WithRawCallbackMethod_WatchTuningJob<v1::TuningService::Service>>;
+using RawJobs = v1::TuningService::WithRawCallbackMethod_CreateTuningJob<
+    v1::TuningService::WithRawCallbackMethod_GetTuningJob<
+        v1::TuningService::WithRawCallbackMethod_ListTuningJobs<
+            v1::TuningService::WithRawCallbackMethod_CancelTuningJob<RawLookups>>>>;
+using RawTunings = v1::TuningService::WithRawCallbackMethod_GetTuning<
+    v1::TuningService::WithRawCallbackMethod_ListTunings<
+        v1::TuningService::WithRawCallbackMethod_DeleteTuning<RawJobs>>>;
+using RawPins =
+    v1::TuningService::WithRawCallbackMethod_Pin<v1::TuningService::WithRawCallbackMethod_Unpin<
+        v1::TuningService::WithRawCallbackMethod_ListPins<RawTunings>>>;
+using RawTuningService = v1::TuningService::WithRawCallbackMethod_ListEnvironments<
+    v1::TuningService::WithRawCallbackMethod_ListDevices<RawPins>>;
 
-class TuningService final : public RawService {
+class TuningService final : public RawTuningService {
  public:
   explicit TuningService(tuner::Tuner* tuner)
       : tuner_(tuner), batch_get_(tuner), disk_(kMaxWaitingForDisk) {}

@@ -31,9 +31,9 @@ bool TakeOut(const QuarantineEntry& entry, Tuning* tuning) {
 
 }  // namespace
 
-Committer::Committer(db::TuningStore* store, lookup::TuningIndex* index,
+Committer::Committer(db::LayeredTunings tunings, lookup::TuningIndex* index,
                      absl::Duration retry_period)
-    : store_(store), index_(index), retry_period_(retry_period) {
+    : tunings_(tunings), store_(tunings.store()), index_(index), retry_period_(retry_period) {
   retries_ = std::thread([this] { RunRetries(); });
 }
 
@@ -275,7 +275,7 @@ absl::StatusOr<FleetCounts> Committer::ApplyFleet(const db::TuningSource& next,
         continue;
       }
       Prepare(&tuning);
-      const absl::StatusOr<Tuning> stored = store_->GetTuning(tuning.key);
+      const absl::StatusOr<Tuning> stored = tunings_.GetTuning(tuning.key);
       if (MustLeaveOnDisk(tuning) || (stored.ok() && *stored == tuning)) {
         ++counts.unchanged;
         continue;
@@ -347,7 +347,7 @@ absl::StatusOr<Tuning> Committer::GetLocked(const TuningKey& key) {
   const auto instead = instead_.find(Texts(key));
   if (instead != instead_.end()) return instead->second;
   const auto waiting = pending_.find(Texts(key));
-  return waiting != pending_.end() ? waiting->second.tuning : store_->GetTuning(key);
+  return waiting != pending_.end() ? waiting->second.tuning : tunings_.GetTuning(key);
 }
 
 absl::StatusOr<Tuning> Committer::Get(const TuningKey& key) {
@@ -363,7 +363,7 @@ absl::StatusOr<int64_t> Committer::Delete(const std::vector<TuningKey>& keys) {
     pending_.erase(Texts(key));
     instead_.erase(Texts(key));
     // A layer beneath the database may have one.
-    if (const absl::StatusOr<Tuning> left = store_->GetTuning(key); left.ok()) {
+    if (const absl::StatusOr<Tuning> left = tunings_.GetTuning(key); left.ok()) {
       index_->Publish(*left, true);
     } else if (index_->Erase(key)) {
       ++deleted;
@@ -454,7 +454,7 @@ void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
   std::shared_ptr<const lookup::IndexedTuning> outdated = Outdated(entry.key);
   const auto waiting = pending_.find(Texts(entry.key));
   absl::StatusOr<Tuning> stored =
-      waiting != pending_.end() ? waiting->second.tuning : store_->GetTuning(entry.key);
+      waiting != pending_.end() ? waiting->second.tuning : tunings_.GetTuning(entry.key);
   if (stored.ok() && TakeOut(entry, &*stored)) {
     const absl::Status written = store_->PutTuning(*stored, *environment);
     if (!written.ok()) Keep(*stored, *environment, written);

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "db/tuning_store.h"
+#include "db/layered_tunings.h"
 #include "proto/base/mutex.h"
 #include "server/commit/commit_counts.h"
 #include "server/lookup/tuning_index.h"
@@ -25,9 +25,9 @@ namespace convtune::commit {
 // time. Thread-safe.
 class Committer {
  public:
-  // Both outlive the committer. `retry_period`: pause between attempts to write
+  // `index` outlives the committer. `retry_period`: pause between attempts to write
   // what the disk refused.
-  Committer(db::TuningStore* store, lookup::TuningIndex* index,
+  Committer(db::LayeredTunings tunings, lookup::TuningIndex* index,
             absl::Duration retry_period = absl::Seconds(3));
   ~Committer();
 
@@ -141,7 +141,8 @@ class Committer {
   void WakeRetries() REQUIRES(mutex_);
   void RunRetries();
 
-  db::TuningStore* const store_;
+  const db::LayeredTunings tunings_;
+  db::TuningStore* const store_;  // of tunings_
   lookup::TuningIndex* const index_;
   const absl::Duration retry_period_;
   Observer observer_ = [](const TuningKey&, bool) {};

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "db/layered_tuning_store.h"
+#include "db/layered_tunings.h"
 #include "db/store/sqlite_tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
@@ -97,11 +97,9 @@ absl::StatusOr<std::vector<std::string>> ReadBundleKeys(const Flags& flags) {
   return keys;
 }
 
-// What is served and written: the database, with the base bundles beneath it.
-absl::StatusOr<std::unique_ptr<db::TuningStore>> AddBases(const Flags& flags,
-                                                          db::TuningStore* store,
-                                                          const Clock* clock,
-                                                          const std::vector<std::string>& keys) {
+// The base bundles, which lie beneath the database.
+absl::StatusOr<std::vector<std::unique_ptr<db::BundleLayer>>> OpenBases(
+    const Flags& flags, const Clock* clock, const std::vector<std::string>& keys) {
   std::vector<std::unique_ptr<db::BundleLayer>> layers;
   for (const std::string& path : flags.bases) {
     db::BundleLayer::Options options;
@@ -109,6 +107,7 @@ absl::StatusOr<std::unique_ptr<db::TuningStore>> AddBases(const Flags& flags,
     options.trusted = keys;
     options.now = clock->Now();
     options.refused = [](const std::string& text) { spdlog::warn("left out: {}", text); };
+    options.prepare = [](Tuning* tuning) { decision::RankCandidates(&tuning->candidates); };
     absl::StatusOr<std::unique_ptr<db::BundleLayer>> layer =
         db::BundleLayer::Open(std::move(options));
     if (!layer.ok()) {
@@ -118,9 +117,7 @@ absl::StatusOr<std::unique_ptr<db::TuningStore>> AddBases(const Flags& flags,
     spdlog::info("base {}: {} tunings", path, (*layer)->size());
     layers.push_back(*std::move(layer));
   }
-  return std::make_unique<db::LayeredTuningStore>(store, std::move(layers), [](Tuning* tuning) {
-    decision::RankCandidates(&tuning->candidates);
-  });
+  return layers;
 }
 
 // Nothing is sent where systemd does not ask for it.
@@ -209,8 +206,8 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   ASSIGN_OR_RETURN(const std::vector<std::string> bundle_keys, ReadBundleKeys(flags));
   ASSIGN_OR_RETURN(std::unique_ptr<db::store::SqliteTuningStore> database,
                    OpenStore(flags, &clock));
-  ASSIGN_OR_RETURN(std::unique_ptr<db::TuningStore> store,
-                   AddBases(flags, database.get(), &clock, bundle_keys));
+  ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<db::BundleLayer>> bases,
+                   OpenBases(flags, &clock, bundle_keys));
   keep_alive();
   ASSIGN_OR_RETURN(ProbeResult found, FindDevices(flags, signals));
   keep_alive();
@@ -223,7 +220,8 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<DeviceWatcher>> watchers,
                    WatchDevices(flags.worker, found.pci_bus_ids, &gpu_health));
   tuner::Tuner::Options options;
-  options.store = store.get();
+  options.store = database.get();
+  options.bases = bases;
   options.clock = &clock;
   options.devices = std::move(found.devices);
   options.gpu_health = &gpu_health;
@@ -237,11 +235,9 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   if (absl::IsDataLoss(created.status()) && !database->read_only()) {
     // Opening looks at a part of the file, reading it at nearly all.
     keep_alive();
-    store.reset();
     database.reset();
     ASSIGN_OR_RETURN(database, OpenStore(flags, &clock, std::string(created.status().message())));
-    ASSIGN_OR_RETURN(store, AddBases(flags, database.get(), &clock, bundle_keys));
-    options.store = store.get();
+    options.store = database.get();
     options.release_store = database.get();
     keep_alive();
     created = tuner::Tuner::Create(std::move(options));
@@ -255,7 +251,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
     // The snapshot is what an init container is run for.
     if (!tuner->releases()->Status().error.empty()) exit_status = 1;
   } else if (!signals->stopped()) {
-    served = Serve(flags, store.get(), database.get(), tuner.get(), &clock, bundle_keys,
+    served = Serve(flags, database.get(), database.get(), tuner.get(), &clock, bundle_keys,
                    {&gpu_health, &health}, &search, signals);
     if (served.ok() && *served) exit_status.reset();
   }

@@ -97,7 +97,7 @@ class Helpers {
 }  // namespace
 
 absl::Status IndexLoader::Start(absl::Duration patience) {
-  index_->BeginLoading([this](const TuningKey& key) { return store_->GetTuning(key); });
+  index_->BeginLoading([this](const TuningKey& key) { return tunings_.GetTuning(key); });
   thread_ = std::thread([this] { Run(); });
   const absl::Status whole = Await(patience);
   if (!absl::IsUnavailable(whole)) return whole;
@@ -113,7 +113,7 @@ void IndexLoader::Run() {
     index_->Load(tuning);
     ++loaded_;
   });
-  absl::Status status = store_->ForEachTuning(
+  absl::Status status = tunings_.ForEachTuning(
       [this, &helpers](Tuning tuning) {
         helpers.Take(std::move(tuning));
         return !stopping_;

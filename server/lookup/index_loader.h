@@ -1,4 +1,4 @@
-// An IndexLoader reads what the store has into the index, while look-ups are answered
+// An IndexLoader reads the tunings into the index, while look-ups are answered
 // already.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "db/tuning_store.h"
+#include "db/layered_tunings.h"
 #include "proto/base/mutex.h"
 #include "server/lookup/tuning_index.h"
 
@@ -17,8 +17,8 @@ namespace convtune::lookup {
 // Thread-safe.
 class IndexLoader {
  public:
-  // Both outlive the loader.
-  IndexLoader(db::TuningStore* store, TuningIndex* index) : store_(store), index_(index) {}
+  // The index outlives the loader.
+  IndexLoader(db::LayeredTunings tunings, TuningIndex* index) : tunings_(tunings), index_(index) {}
   ~IndexLoader() { Stop(); }
 
   // Begins, and waits for at most `patience`, so that a small database is whole
@@ -34,7 +34,7 @@ class IndexLoader {
  private:
   void Run();
 
-  db::TuningStore* const store_;
+  const db::LayeredTunings tunings_;
   TuningIndex* const index_;
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> loaded_{0};

@@ -7,14 +7,15 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "db/layered_tunings.h"
 #include "db/release_store.h"
-#include "db/tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/tuning.h"
@@ -81,7 +82,9 @@ class Tuner {
  public:
   struct Options {
     db::TuningStore* store = nullptr;  // outlives the tuner
-    const Clock* clock = nullptr;      // outlives the tuner
+    std::span<const std::unique_ptr<db::BundleLayer>>
+        bases;                     // beneath the store; outlive the tuner
+    const Clock* clock = nullptr;  // outlives the tuner
     std::vector<supervisor::DeviceSpec> devices;
     // Devices heed what it knows: one whose GPU is lost gets no work, and its
     // worker is ended; one that an application's Xid was reported of gets a new

@@ -41,8 +41,9 @@ TunerImpl::TunerImpl(Options options)
     : options_(std::move(options)),
       self_checks_(options_.self_checks_path),
       index_(LibrariesOf(options_.devices)),
-      committer_(options_.store, &index_),
-      loader_(options_.store, &index_),
+      tunings_(options_.store, options_.bases),
+      committer_(tunings_, &index_),
+      loader_(tunings_, &index_),
       jobs_(options_.clock),
       lookups_(
           &index_, options_.clock,
@@ -99,7 +100,7 @@ absl::Status TunerImpl::Start() {
 }
 
 absl::Status TunerImpl::ReadStoredEnvironments() {
-  ASSIGN_OR_RETURN(std::vector<Environment> stored, options_.store->ListEnvironments());
+  ASSIGN_OR_RETURN(std::vector<Environment> stored, tunings_.ListEnvironments());
   std::erase_if(stored, [this](const Environment& environment) {
     const auto found = current_.find(environment.Name());
     return found != current_.end() && found->second.text == environment.ToText();
@@ -181,7 +182,7 @@ absl::StatusOr<Tuning> TunerImpl::GetTuning(const std::string& environment,
   ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
   // Whoever asks for one by name wants what was measured.
   const auto known = index_.Find(key).tuning;
-  if (known != nullptr && known->stands_in_for != nullptr) return options_.store->GetTuning(key);
+  if (known != nullptr && known->stands_in_for != nullptr) return tunings_.GetTuning(key);
   absl::StatusOr<Tuning> tuning = committer_.Get(key);
   if (!absl::IsNotFound(tuning.status())) return tuning;
   // One for less strict alignment serves the problem too.

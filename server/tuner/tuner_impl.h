@@ -101,6 +101,7 @@ class TunerImpl : public Tuner {
   const Options options_;
   supervisor::SelfCheckBook self_checks_;
   lookup::TuningIndex index_;
+  const db::LayeredTunings tunings_;
   commit::Committer committer_;
   lookup::IndexLoader loader_;
   jobs::JobTable jobs_;

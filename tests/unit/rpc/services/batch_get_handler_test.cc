@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "convtune/v1/tuning_service.pb.h"
-#include "db/layered_tuning_store.h"
+#include "db/layered_tunings.h"
 #include "proto/convert/problem_proto.h"
 #include "server/rpc/messages/request_validator.h"
 #include "tests/unit/db/bundle/bundle_files.h"
@@ -188,12 +188,10 @@ TEST_F(BatchGetHandlerTest, WhatALayerHasTakesADeletedOnesPlace) {
   db::BundleLayer::Options layer;
   layer.path = folder.File("base");
   layer.now = time_.Now();
+  layer.prepare = [](Tuning* tuning) { decision::RankCandidates(&tuning->candidates); };
   std::vector<std::unique_ptr<db::BundleLayer>> layers;
   layers.push_back(db::BundleLayer::Open(layer).value());
-  db::LayeredTuningStore store(&store_, std::move(layers), [](Tuning* tuning) {
-    decision::RankCandidates(&tuning->candidates);
-  });
-  options_.store = &store;
+  options_.bases = layers;
   options_.clock = &time_;
   ASSERT_TRUE(store_
                   .PutTuning(

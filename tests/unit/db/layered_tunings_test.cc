@@ -1,4 +1,4 @@
-#include "db/layered_tuning_store.h"
+#include "db/layered_tunings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace convtune::db {
 namespace {
 
-class LayeredTuningStoreTest : public ::testing::Test {
+class LayeredTuningsTest : public ::testing::Test {
  protected:
   void AddLayer(const std::vector<Tuning>& tunings) {
     const std::string path = folder_.File("base" + std::to_string(layers_.size()));
@@ -17,18 +17,13 @@ class LayeredTuningStoreTest : public ::testing::Test {
     BundleLayer::Options options;
     options.path = path;
     options.now = ManualClock().now;
+    options.prepare = [this](Tuning*) { ++prepared_; };
     auto layer = BundleLayer::Open(options);
     ASSERT_TRUE(layer.ok()) << layer.status();
     layers_.push_back(*std::move(layer));
   }
 
-  LayeredTuningStore& Store() {
-    if (store_ == nullptr) {
-      store_ = std::make_unique<LayeredTuningStore>(&memory_, std::move(layers_),
-                                                    [this](Tuning*) { ++prepared_; });
-    }
-    return *store_;
-  }
+  LayeredTunings Store() { return {&memory_, layers_}; }
 
   std::vector<Tuning> All() {
     std::vector<Tuning> tunings;
@@ -46,11 +41,10 @@ class LayeredTuningStoreTest : public ::testing::Test {
   TestFolder folder_;
   MemoryStore memory_;
   std::vector<std::unique_ptr<BundleLayer>> layers_;
-  std::unique_ptr<LayeredTuningStore> store_;
   int prepared_ = 0;
 };
 
-TEST_F(LayeredTuningStoreTest, GivesWhatALayerHas) {
+TEST_F(LayeredTuningsTest, GivesWhatALayerHas) {
   AddLayer(SampleTunings(3));
   const auto got = Store().GetTuning(ValidTuning(2).key);
   ASSERT_TRUE(got.ok()) << got.status();
@@ -59,7 +53,7 @@ TEST_F(LayeredTuningStoreTest, GivesWhatALayerHas) {
   EXPECT_TRUE(absl::IsNotFound(Store().GetTuning(ValidTuning(4).key).status()));
 }
 
-TEST_F(LayeredTuningStoreTest, EvidenceDecidesAndNotPlace) {
+TEST_F(LayeredTuningsTest, EvidenceDecidesAndNotPlace) {
   AddLayer(SampleTunings(2));
   Tuning worse = ValidTuning(1);
   worse.evidence = Evidence::kIncomplete;
@@ -75,13 +69,13 @@ TEST_F(LayeredTuningStoreTest, EvidenceDecidesAndNotPlace) {
   EXPECT_EQ(all[1], WithoutSamples(better));
 }
 
-TEST_F(LayeredTuningStoreTest, BetweenEqualsTheStoresOwnStays) {
+TEST_F(LayeredTuningsTest, BetweenEqualsTheStoresOwnStays) {
   AddLayer(SampleTunings(1));
   ASSERT_TRUE(memory_.PutTuning(ValidTuning(1), SampleEnvironment()).ok());
   EXPECT_EQ(Store().GetTuning(ValidTuning(1).key)->origin, Origin::kLocal);
 }
 
-TEST_F(LayeredTuningStoreTest, ForEachGoesInOrderThroughStoreAndLayers) {
+TEST_F(LayeredTuningsTest, ForEachGoesInOrderThroughStoreAndLayers) {
   AddLayer({ValidTuning(1), ValidTuning(4), ValidTuning(6)});
   AddLayer({ValidTuning(2), ValidTuning(4), ValidTuning(7)});
   for (const int n : {3, 5, 6}) {
@@ -93,27 +87,21 @@ TEST_F(LayeredTuningStoreTest, ForEachGoesInOrderThroughStoreAndLayers) {
   EXPECT_EQ(keys, expected);
 }
 
-TEST_F(LayeredTuningStoreTest, DeletingLeavesWhatALayerHas) {
+TEST_F(LayeredTuningsTest, DeletingLeavesWhatALayerHas) {
   AddLayer(SampleTunings(1));
   ASSERT_TRUE(memory_.PutTuning(ValidTuning(1), SampleEnvironment()).ok());
-  EXPECT_EQ(*Store().DeleteTunings({ValidTuning(1).key}), 1);
+  EXPECT_EQ(*memory_.DeleteTunings({ValidTuning(1).key}), 1);
   EXPECT_EQ(Store().GetTuning(ValidTuning(1).key)->origin, Origin::kImported);
 }
 
-TEST_F(LayeredTuningStoreTest, ChangesGoToTheStore) {
-  AddLayer(SampleTunings(1));
-  ASSERT_TRUE(Store().PutTuning(ValidTuning(9), SampleEnvironment()).ok());
-  EXPECT_TRUE(memory_.GetTuning(ValidTuning(9).key).ok());
-}
-
-TEST_F(LayeredTuningStoreTest, ListsTheEnvironmentsOfBoth) {
+TEST_F(LayeredTuningsTest, ListsTheEnvironmentsOfBoth) {
   AddLayer(SampleTunings(1));
   EXPECT_EQ(*Store().ListEnvironments(), std::vector<Environment>{SampleEnvironment()});
   ASSERT_TRUE(memory_.PutTuning(ValidTuning(2), SampleEnvironment()).ok());
   EXPECT_EQ(Store().ListEnvironments()->size(), 1U);
 }
 
-TEST_F(LayeredTuningStoreTest, ADamagedBaseIsRefused) {
+TEST_F(LayeredTuningsTest, ADamagedBaseIsRefused) {
   std::string bytes = BundleOf(SampleTunings(1));
   bytes[bytes.size() - 1] ^= 1;
   WriteWholeFile(folder_.File("b"), bytes);
@@ -122,7 +110,7 @@ TEST_F(LayeredTuningStoreTest, ADamagedBaseIsRefused) {
   EXPECT_TRUE(absl::IsDataLoss(BundleLayer::Open(options).status()));
 }
 
-TEST_F(LayeredTuningStoreTest, ARowThatLiesIsLeftOutAndSaid) {
+TEST_F(LayeredTuningsTest, ARowThatLiesIsLeftOutAndSaid) {
   v1::BundleTuning lie = SampleRow(1);
   lie.clear_candidates();
   WriteWholeFile(folder_.File("b"), BundleOfRows({lie, SampleRow(2)}, SampleBundleEnvironment()));

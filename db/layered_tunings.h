@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,8 @@ class BundleLayer {
     absl::Time now;  // what the rows' times are held against
     // Told of each row that breaks a rule and is left out.
     std::function<void(const std::string&)> refused = [](const std::string&) {};
+    // Applied to each tuning that is read, for example to rank its candidates.
+    std::function<void(Tuning*)> prepare = [](Tuning*) {};
   };
 
   // Reads and judges all of it. DATA_LOSS: damaged; PERMISSION_DENIED: its
@@ -59,47 +62,26 @@ class BundleLayer {
   std::unique_ptr<BundleReader> reader_ GUARDED_BY(mutex_);
 };
 
-// What a store and the layers beneath it hold together: of each key the better
-// tuning (Supersedes), wherever it is; the store's between equals. Changes
-// go to the store, so that a deleted tuning may leave a layer's in its place.
-// Thread-safe.
-class LayeredTuningStore : public TuningStore {
+// LayeredTunings reads what a store and the layers beneath it hold together: of each key
+// the better tuning (Supersedes), wherever it is; the store's between equals. Changes go to
+// the store alone, so that a deleted tuning may leave a layer's in its place. Thread-safe.
+class LayeredTunings {
  public:
-  // `store` outlives it. `prepare` is applied to each tuning of a layer, for
-  // example to rank its candidates.
-  LayeredTuningStore(TuningStore* store, std::vector<std::unique_ptr<BundleLayer>> layers,
-                     std::function<void(Tuning*)> prepare);
+  // Both outlive it.
+  // NOLINTNEXTLINE(google-explicit-constructor): a store without layers is what it holds.
+  LayeredTunings(TuningStore* store, std::span<const std::unique_ptr<BundleLayer>> layers = {})
+      : store_(store), layers_(layers) {}
 
-  absl::Status PutTuning(const Tuning& tuning, const Environment& environment) override;
-  absl::Status PutTunings(const TuningSource& next) override;
-  absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override;
-  absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) override;
+  TuningStore* store() const { return store_; }
+  // As the functions of TuningStore.
+  absl::StatusOr<Tuning> GetTuning(const TuningKey& key) const;
   absl::Status ForEachTuning(const std::function<bool(Tuning)>& visit,
-                             const std::function<void(const std::string&)>& corrupt) override;
-  absl::StatusOr<std::vector<Environment>> ListEnvironments() override;
-  absl::Status PutPin(const Pin& pin) override { return store_->PutPin(pin); }
-  absl::Status DeletePin(const TuningKey& key) override { return store_->DeletePin(key); }
-  absl::StatusOr<std::vector<Pin>> ListPins() override { return store_->ListPins(); }
-  absl::Status PutQuarantine(const QuarantineEntry& entry) override {
-    return store_->PutQuarantine(entry);
-  }
-  absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() override {
-    return store_->ListQuarantine();
-  }
-  absl::Status DeleteQuarantine(const TuningKey& key,
-                                const std::vector<CandidateId>& candidates) override {
-    return store_->DeleteQuarantine(key, candidates);
-  }
-  absl::StatusOr<StoreCheck> Check() override { return store_->Check(); }
-  absl::StatusOr<int64_t> Backup(const std::string& path) override { return store_->Backup(path); }
-  absl::StatusOr<StoreCompaction> Compact() override { return store_->Compact(); }
-  int64_t SizeBytes() override { return store_->SizeBytes(); }
-  int SchemaVersion() override { return store_->SchemaVersion(); }
+                             const std::function<void(const std::string&)>& corrupt) const;
+  absl::StatusOr<std::vector<Environment>> ListEnvironments() const;
 
  private:
   TuningStore* const store_;
-  const std::vector<std::unique_ptr<BundleLayer>> layers_;
-  const std::function<void(Tuning*)> prepare_;
+  const std::span<const std::unique_ptr<BundleLayer>> layers_;
 };
 
 }  // namespace convtune::db

@@ -1,4 +1,4 @@
-#include "db/layered_tuning_store.h"
+#include "db/layered_tunings.h"
 
 #include <algorithm>
 #include <optional>
@@ -70,6 +70,7 @@ absl::StatusOr<TuningRecord> BundleLayer::Read(int64_t offset) {
   if (!tuning.has_value()) {
     return absl::DataLossError(Concat(options_.path, ": was changed while it is in use"));
   }
+  options_.prepare(&*tuning);
   return TuningRecord{*std::move(tuning), entry.environment->environment};
 }
 
@@ -89,37 +90,19 @@ absl::StatusOr<bool> BundleLayer::At(size_t place, TuningRecord* record) {
   return true;
 }
 
-LayeredTuningStore::LayeredTuningStore(TuningStore* store,
-                                       std::vector<std::unique_ptr<BundleLayer>> layers,
-                                       std::function<void(Tuning*)> prepare)
-    : store_(store), layers_(std::move(layers)), prepare_(std::move(prepare)) {}
-
-absl::Status LayeredTuningStore::PutTuning(const Tuning& tuning, const Environment& environment) {
-  return store_->PutTuning(tuning, environment);
-}
-
-absl::Status LayeredTuningStore::PutTunings(const TuningSource& next) {
-  return store_->PutTunings(next);
-}
-
-absl::StatusOr<Tuning> LayeredTuningStore::GetTuning(const TuningKey& key) {
+absl::StatusOr<Tuning> LayeredTunings::GetTuning(const TuningKey& key) const {
   absl::StatusOr<Tuning> best = store_->GetTuning(key);
   for (const auto& layer : layers_) {
     absl::StatusOr<TuningRecord> below = layer->Get(key);
     if (!below.ok()) continue;
-    prepare_(&below->tuning);
     if (!best.ok() || Supersedes(below->tuning, *best)) best = std::move(below->tuning);
   }
   return best;
 }
 
-absl::StatusOr<int64_t> LayeredTuningStore::DeleteTunings(const std::vector<TuningKey>& keys) {
-  return store_->DeleteTunings(keys);
-}
-
-absl::Status LayeredTuningStore::ForEachTuning(
+absl::Status LayeredTunings::ForEachTuning(
     const std::function<bool(Tuning)>& visit,
-    const std::function<void(const std::string&)>& corrupt) {
+    const std::function<void(const std::string&)>& corrupt) const {
   std::vector<Cursor> cursors;
   for (const auto& layer : layers_) {
     cursors.push_back({layer.get(), 0, std::nullopt});
@@ -148,7 +131,6 @@ absl::Status LayeredTuningStore::ForEachTuning(
         if (Supersedes(*cursor.tuning, *best)) best = std::move(cursor.tuning);
         cursor.Advance(corrupt);
       }
-      prepare_(&*best);
       if (key != nullptr && best->key == *key) return best;
       more = visit(*std::move(best));
     }
@@ -166,7 +148,7 @@ absl::Status LayeredTuningStore::ForEachTuning(
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Environment>> LayeredTuningStore::ListEnvironments() {
+absl::StatusOr<std::vector<Environment>> LayeredTunings::ListEnvironments() const {
   ASSIGN_OR_RETURN(std::vector<Environment> environments, store_->ListEnvironments());
   for (const auto& layer : layers_) {
     for (const Environment& environment : layer->environments()) {

@@ -18,9 +18,8 @@ def test_rows_are_held_against_probes_of_the_card(fake_daemon, cli, tmp_path):
     assert len(advice["variants"]) == 8
     assert advice["variants"][0]["asked"] and advice["variants"][0]["speedUp"] == 1
     ceilings = advice["ceilings"]
-    assert {(c["dtype"], c["tf32Forbidden"]): c["probed"] for c in ceilings["tflops"]} == {
-        ("f32", False): True, ("f32", True): True, ("f16", False): True, ("bf16", False): True}
-    assert ceilings["gbytesPerSecond"]["probed"]
+    assert {(c["dtype"], c["tf32Forbidden"]) for c in ceilings["tflops"]} == {
+        ("f32", False), ("f32", True), ("f16", False), ("bf16", False)}
     most = {c["dtype"]: c["value"] for c in ceilings["tflops"] if not c["tf32Forbidden"]}
     for row in advice["variants"]:
         if not row["tflops"]:  # the fake has nothing that is right
@@ -28,7 +27,7 @@ def test_rows_are_held_against_probes_of_the_card(fake_daemon, cli, tmp_path):
             continue
         word, share = row["bound"].split()
         assert word in ("compute", "memory") and share.endswith("%")
-        assert row["gbytesPerSecond"] <= ceilings["gbytesPerSecond"]["value"]
+        assert row["gbytesPerSecond"] <= ceilings["gbytesPerSecond"]
         if word == "compute" and not row["tf32Forbidden"]:
             dtype = row["problem"].rsplit(",", 1)[1]
             assert abs(row["tflops"] / most.get(dtype, most["f32"]) * 100 - float(share[:-1])) < 1
@@ -39,17 +38,15 @@ def test_rows_are_held_against_probes_of_the_card(fake_daemon, cli, tmp_path):
     again = run.ok("advise", ONE)
     assert len([line for line in log.read_text().splitlines() if line.startswith("open ")]) == len(opened)
     assert "BOUND: the nearest to the GPU's ceilings, measured by probes; memory " in again.out
-    assert "Not probed" not in again.out
     assert len(list(csv.DictReader(io.StringIO(run.ok("advise", ONE, "--csv").out)))) == 8
 
 
-def test_a_probe_that_cannot_run_leaves_the_best_seen(fake_daemon, cli):
+def test_one_probe_of_memory_is_enough(fake_daemon, cli):
     daemon = fake_daemon().start(
         env=script(fault="illegal", where="measure", problem="fwd,x=128x64x112x112,w=64x64x1x1,nhwc,f16"))
     run = cli(daemon)
     advice = run.ok("advise", ONE, "--json").json()
-    # The other probe of memory is enough.
-    assert advice["ceilings"]["gbytesPerSecond"]["probed"]
+    assert advice["ceilings"]["gbytesPerSecond"] > 0
 
 
 def test_without_times_nothing_is_probed(daemons, cli, worker):

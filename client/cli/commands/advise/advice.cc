@@ -1,39 +1,20 @@
 #include "client/cli/commands/advise/advice.h"
 
 #include <algorithm>
+#include <set>
+#include <sstream>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "client/cli/calls/answer_output.h"
+#include "proto/convert/problem_list.h"
 #include "proto/convert/problem_order.h"
 
 namespace convtune::cli {
 namespace {
 
 constexpr char kArithmetic[] = "fwd,x=32x2048x32x32,w=2048x2048x1x1,";
-
-absl::StatusOr<ConvProblem> Change(const ConvProblem& problem, int64_t batch, TensorLayout layout,
-                                   DataType data_type) {
-  ConvProblemSpec spec;
-  spec.operation = problem.operation();
-  spec.x_dims = problem.x_dims();
-  spec.x_dims[0] = batch;
-  spec.w_dims = problem.w_dims();
-  spec.pad_low = problem.pad_low();
-  spec.pad_high = problem.pad_high();
-  spec.strides = problem.strides();
-  spec.dilations = problem.dilations();
-  spec.groups = problem.groups();
-  spec.data_type = data_type;
-  spec.layout = layout;
-  spec.mode = problem.mode();
-  spec.epilogue = problem.epilogue();
-  spec.alignment_bytes = problem.alignment_bytes();
-  if (problem.sm_count_target() != 0) spec.sm_count_target = problem.sm_count_target();
-  return ConvProblem::Create(spec);
-}
 
 // Adds the problem, unless it is there, and for f32 once more without TF32.
 void AddRow(const ConvProblem& problem, bool asked, Probe probe, std::vector<AdviceRow>* rows) {
@@ -44,11 +25,10 @@ void AddRow(const ConvProblem& problem, bool asked, Probe probe, std::vector<Adv
   if (problem.data_type() == DataType::kF32) rows->push_back({problem, true, false, probe});
 }
 
-v1::Evidence EvidenceOf(const AdviceRow& row) { return row.result.answer().evidence(); }
-std::string EvidenceWords(const AdviceRow& row) {
-  return EvidenceWord(EvidenceOf(row)) + " evidence only";
+std::string Evidence(const AdviceRow& row) { return EvidenceWord(row.result.answer().evidence()); }
+bool IsMeasured(const AdviceRow& row) {
+  return row.result.answer().evidence() >= v1::EVIDENCE_MEASURED;
 }
-bool IsMeasured(const AdviceRow& row) { return EvidenceOf(row) >= v1::EVIDENCE_MEASURED; }
 
 // Bits of the exponent and of the significand (with the implied one) that an
 // input keeps.
@@ -77,19 +57,20 @@ std::string NameOf(const AdviceRow& row) {
                       math.empty() ? "" : " (" + math + ")");
 }
 
-void Raise(double figure, bool probed, BestSeen* best) {
-  best->value = std::max(best->value, figure);
-  best->probed = best->probed || probed;
-  ++best->count;
-}
-
-// The share of what others attain; 0 where that says nothing.
-double ShareOf(double figure, const BestSeen& best) {
-  const bool known = best.probed || (best.count > kFewestOthers && figure < best.value);
-  return known ? std::min(figure / best.value, 1.0) : 0;
-}
-
 }  // namespace
+
+// 1e6 per microsecond is 1e12 per second.
+double AdviceRow::tflops() const {
+  return time_us() > 0 ? EstimatedFlops(problem) / time_us() / 1e6 : 0;
+}
+
+double AdviceRow::gbytes() const {
+  return time_us() > 0 ? static_cast<double>(problem.TensorBytes()) / time_us() / 1e3 : 0;
+}
+
+double AdviceRow::per_second() const {
+  return time_us() > 0 ? static_cast<double>(batch()) / time_us() * 1e6 : 0;
+}
 
 absl::StatusOr<std::vector<AdviceRow>> MakeRows(const ConvProblem& problem,
                                                 const std::vector<DataType>& types,
@@ -105,16 +86,24 @@ absl::StatusOr<std::vector<AdviceRow>> MakeRows(const ConvProblem& problem,
   for (const int64_t batch : batches.empty() ? own : batches) {
     for (const TensorLayout layout : {TensorLayout::kNchw, TensorLayout::kNhwc}) {
       for (const DataType type : all) {
-        const auto changed = Change(problem, batch, layout, type);
-        if (changed.ok()) AddRow(*changed, false, Probe::kNone, &rows);
+        std::istringstream text(problem.ToText());
+        for (const ProblemRow& changed :
+             ReadProblemList(text, "", {std::nullopt, type, layout, batch}).rows) {
+          AddRow(changed.problem, false, Probe::kNone, &rows);
+        }
       }
     }
   }
   return rows;
 }
 
-std::vector<AdviceRow> MakeProbes(const std::set<DataType>& types) {
+std::vector<AdviceRow> MakeProbes(const std::vector<AdviceRow>& rows) {
+  std::set<DataType> types;
+  for (const AdviceRow& row : rows) {
+    if (row.time_us() > 0) types.insert(row.problem.data_type());
+  }
   std::vector<AdviceRow> probes;
+  if (types.empty()) return probes;
   for (const DataType type : types) {
     const bool wide = type == DataType::kF32 || type == DataType::kF64;
     for (const std::string layout : {"nhwc,", "nchw,"}) {
@@ -131,42 +120,30 @@ std::vector<AdviceRow> MakeProbes(const std::set<DataType>& types) {
   return probes;
 }
 
-void TakeFigures(std::vector<AdviceRow>* rows) {
-  for (AdviceRow& row : *rows) {
-    row.time_us = row.result.has_answer() ? row.result.answer().winner().median_us() : 0;
-    if (!(row.time_us > 0)) continue;
-    // 1e6 per microsecond is 1e12 per second.
-    row.tflops = EstimatedFlops(row.problem) / row.time_us / 1e6;
-    row.gbytes = static_cast<double>(row.problem.TensorBytes()) / row.time_us / 1e3;
+Ceilings Ceilings::Of(const std::vector<AdviceRow>& probes, const std::vector<AdviceRow>& rows) {
+  Ceilings most;
+  for (const AdviceRow& probe : probes) {
+    if (!(probe.time_us() > 0)) continue;
+    double& ceiling = probe.probe == Probe::kMemory
+                          ? most.gbytes
+                          : most.tflops[{probe.problem.data_type(), probe.forbid_tf32}];
+    ceiling = std::max(ceiling, probe.probe == Probe::kMemory ? probe.gbytes() : probe.tflops());
   }
-}
-
-void Compare(std::vector<AdviceRow>* rows) {
-  const AdviceRow& asked = rows->front();
-  const double per_image = asked.time_us / static_cast<double>(asked.batch());
-  for (AdviceRow& row : *rows) {
-    if (row.time_us > 0)
-      row.speed_up = per_image / (row.time_us / static_cast<double>(row.batch()));
-  }
-}
-
-void Ceilings::Add(const std::vector<AdviceRow>& rows) {
   for (const AdviceRow& row : rows) {
-    if (!(row.time_us > 0)) continue;
-    Raise(row.tflops, row.probe == Probe::kCompute,
-          &tflops[{row.problem.data_type(), row.forbid_tf32}]);
-    Raise(row.gbytes, row.probe == Probe::kMemory, &gbytes);
+    if (most.gbytes > 0) most.gbytes = std::max(most.gbytes, row.gbytes());
+    const auto compute = most.tflops.find({row.problem.data_type(), row.forbid_tf32});
+    if (compute != most.tflops.end()) compute->second = std::max(compute->second, row.tflops());
   }
+  return most;
 }
 
 std::string BoundWord(const AdviceRow& row, const Ceilings& ceilings) {
-  if (!(row.time_us > 0)) return "-";
-  if (row.result.answer().winner().host_us() >= row.time_us) return "launch";
+  if (!(row.time_us() > 0)) return "-";
+  if (row.result.answer().winner().host_us() >= row.time_us()) return "launch";
   const auto most = ceilings.tflops.find({row.problem.data_type(), row.forbid_tf32});
-  if (most == ceilings.tflops.end()) return "-";
-  const double compute = ShareOf(row.tflops, most->second);
-  const double memory = ShareOf(row.gbytes, ceilings.gbytes);
-  if (compute == 0 || memory == 0) return "-";
+  if (most == ceilings.tflops.end() || !(ceilings.gbytes > 0)) return "-";
+  const double compute = row.tflops() / most->second;
+  const double memory = row.gbytes() / ceilings.gbytes;
   return compute >= memory ? absl::StrFormat("compute %.0f%%", 100 * compute)
                            : absl::StrFormat("memory %.0f%%", 100 * memory);
 }
@@ -177,67 +154,51 @@ std::string MathWord(const AdviceRow& row) {
 }
 
 std::string CeilingWords(const Ceilings& ceilings) {
-  std::string words = "BOUND: the nearest to the GPU's ceilings, measured by probes";
-  std::vector<std::string> not_probed;
-  const auto add = [&](const std::string& name, const char* unit, int digits,
-                       const BestSeen& best) {
-    if (best.probed) {
-      absl::StrAppendFormat(&words, "; %s %.*f %s", name, digits, best.value, unit);
-    } else if (best.count > 0) {
-      not_probed.push_back(name);
-    }
-  };
-  add("memory", "GB/s", 0, ceilings.gbytes);
+  std::string words = absl::StrFormat(
+      "BOUND: the nearest to the GPU's ceilings, measured by probes; memory %.0f GB/s",
+      ceilings.gbytes);
   for (const auto& [type, most] : ceilings.tflops) {
-    add(absl::StrCat(std::string(Name(type.first)), type.second ? " without tf32" : ""), "TFLOP/s",
-        1, most);
-  }
-  if (!not_probed.empty()) {
-    absl::StrAppend(&words, ". Not probed: ", absl::StrJoin(not_probed, ", "),
-                    "; there it is the best seen, and - with fewer than ", kFewestOthers,
-                    " others");
+    absl::StrAppendFormat(&words, "; %s%s %.1f TFLOP/s", std::string(Name(type.first)),
+                          type.second ? " without tf32" : "", most);
   }
   return words + ".";
 }
 
 std::string Conclude(const std::vector<AdviceRow>& rows) {
-  const auto faster = [](const AdviceRow& a, const AdviceRow& b) {
-    return a.speed_up < b.speed_up;
-  };
-  const AdviceRow& fastest = *std::max_element(rows.begin(), rows.end(), faster);
-  if (!(fastest.speed_up > 0)) {
+  const AdviceRow& asked = rows.front();
+  const AdviceRow& fastest = *std::max_element(
+      rows.begin(), rows.end(),
+      [](const AdviceRow& a, const AdviceRow& b) { return a.per_second() < b.per_second(); });
+  if (!(asked.time_us() > 0)) {
     return "Nothing was timed, so nothing is said of speed: that needs a GPU.";
   }
-  const AdviceRow& asked = rows.front();
   // The fastest of those that are measured, or of all.
+  const auto rank = [](const AdviceRow& row) {
+    return std::tuple(row.time_us() > 0 && IsMeasured(row), row.per_second());
+  };
   const AdviceRow& best =
-      *std::max_element(rows.begin(), rows.end(), [&](const AdviceRow& a, const AdviceRow& b) {
-        const auto rank = [](const AdviceRow& row) {
-          return std::tuple(row.speed_up > 0, IsMeasured(row), row.speed_up);
-        };
-        return rank(a) < rank(b);
-      });
+      *std::max_element(rows.begin(), rows.end(),
+                        [&](const AdviceRow& a, const AdviceRow& b) { return rank(a) < rank(b); });
   std::string words;
   if (best.asked) {
     words = "As it was asked for, it is the fastest of these.";
   } else {
     words = absl::StrFormat("The most per image: %s, %.2f times as fast as asked for.",
-                            NameOf(best), best.speed_up);
+                            NameOf(best), best.per_second() / asked.per_second());
     if (IsNarrower(best, asked)) {
       absl::StrAppend(&words, " Its type is narrower: the numerical error is ", ErrorWord(best),
                       ", as asked for ", ErrorWord(asked), ".");
     }
   }
   if (!IsMeasured(best)) {
-    absl::StrAppend(&words, " No recommendation: its evidence is ", EvidenceWord(EvidenceOf(best)),
-                    " only.");
+    absl::StrAppend(&words, " No recommendation: its evidence is ", Evidence(best), " only.");
   } else if (!IsMeasured(asked)) {
     absl::StrAppend(&words, " How much faster is not certain: what was asked for has ",
-                    EvidenceWords(asked), ".");
+                    Evidence(asked), " evidence only.");
   }
   if (&fastest != &best) {
-    absl::StrAppend(&words, " Faster, but with ", EvidenceWords(fastest), ": ", NameOf(fastest),
-                    ".");
+    absl::StrAppend(&words, " Faster, but with ", Evidence(fastest),
+                    " evidence only: ", NameOf(fastest), ".");
   }
   return words;
 }

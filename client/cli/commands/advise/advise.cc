@@ -1,13 +1,9 @@
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <ostream>
-#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "client/cli/app/command.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/calls/batch_get.h"
@@ -23,9 +19,6 @@
 
 namespace convtune::cli {
 namespace {
-
-constexpr size_t kMostStored = 10'000;
-constexpr int kPageSize = 1000;
 
 std::string Figure(int digits, double value) {
   return value > 0 ? absl::StrFormat("%.*f", digits, value) : "-";
@@ -44,7 +37,7 @@ std::vector<ProblemRow> ProblemsOf(const std::vector<AdviceRow>& rows) {
   return problems;
 }
 
-// Fills in the results and the figures of the rows.
+// Fills in the results of the rows.
 ExitCode Ask(Context& context, const v1::Constraints& constraints, std::vector<AdviceRow>* rows) {
   for (const bool forbid_tf32 : {false, true}) {
     v1::BatchGetRequest get;
@@ -65,30 +58,7 @@ ExitCode Ask(Context& context, const v1::Constraints& constraints, std::vector<A
     for (size_t i = 0; i < asked.size(); ++i) asked[i]->result = answers.rows[i].result;
     if (answers.code == ExitCode::kUnreachable) return answers.code;
   }
-  TakeFigures(rows);
   return ExitCode::kDone;
-}
-
-// At most kMostStored measured problems of the environment, but for those whose
-// text is in `but`. A list that the daemon does not end is as long as it is.
-std::vector<AdviceRow> StoredRows(Context& context, const std::set<std::string>& but) {
-  std::vector<AdviceRow> rows;
-  const auto client = context.Connect();
-  v1::ListTuningsRequest request;
-  request.set_environment(context.settings().environment);
-  request.set_page_size(kPageSize);
-  do {
-    const auto page = (*client)->ListTunings(request);
-    if (!page.ok()) break;
-    for (const v1::Tuning& tuning : page->tunings()) {
-      const bool measured = tuning.evidence() >= v1::EVIDENCE_INCOMPLETE;
-      if (!measured || but.count(tuning.problem_text()) > 0) continue;
-      auto problem = ConvProblem::Parse(tuning.problem_text());
-      if (problem.ok()) rows.push_back({*std::move(problem)});
-    }
-    request.set_page_token(page->next_page_token());
-  } while (!request.page_token().empty() && rows.size() < kMostStored);
-  return rows;
 }
 
 class AdviseCommand final : public Command {
@@ -102,9 +72,13 @@ class AdviseCommand final : public Command {
     constraints_.Register(*app);
     app->add_option("--dtypes", dtypes_, "data types to compare, besides the problem's own")
         ->type_name("T,T")
+        ->delimiter(',')
+        ->check(CLI::IsMember(InputTypeNames()))
         ->capture_default_str();
     app->add_option("--batches", batches_, "batch sizes to compare, such as 1,8,32")
-        ->type_name("N,N");
+        ->type_name("N,N")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 1 << 30));
     budget_.Register(*app);
   }
 
@@ -123,10 +97,13 @@ class AdviseCommand final : public Command {
     if (run.cancelled || run.jobs.empty()) return run.code;
     const ExitCode code = Ask(context, *constraints, &*rows);
     if (code == ExitCode::kUnreachable) return code;
-    Compare(&*rows);
-    const auto ceilings = FindCeilings(context, request, *rows);
-    if (!ceilings) return ExitCode::kFailed;
-    Print(context, *rows, *ceilings);
+    std::vector<AdviceRow> probes = MakeProbes(*rows);
+    if (!probes.empty()) {
+      context.Say("probing what the GPU can do at most:");
+      if (RunTuning(context, request, ProblemsOf(probes)).cancelled) return ExitCode::kFailed;
+      Ask(context, {}, &probes);
+    }
+    Print(context, *rows, Ceilings::Of(probes, *rows));
     return ExitCodeOf(rows->front().result);
   }
 
@@ -134,70 +111,17 @@ class AdviseCommand final : public Command {
   absl::StatusOr<std::vector<AdviceRow>> ReadRows() const {
     ASSIGN_OR_RETURN(const ConvProblem problem, problem_.ReadOne());
     std::vector<DataType> types;
-    for (const std::string& name :
-         std::vector<std::string>(absl::StrSplit(dtypes_, ',', absl::SkipEmpty()))) {
-      const std::optional<DataType> type = ParseDataType(name);
-      if (!type) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "--dtypes: must be of ", absl::StrJoin(InputTypeNames(), ", "), ", has '", name, "'"));
-      }
-      types.push_back(*type);
-    }
-    std::vector<int64_t> batches;
-    for (const std::string& number :
-         std::vector<std::string>(absl::StrSplit(batches_, ',', absl::SkipEmpty()))) {
-      ASSIGN_OR_RETURN(const int64_t batch, ParseCount("--batches", number, 1, 1 << 30));
-      batches.push_back(batch);
-    }
-    return MakeRows(problem, types, batches);
-  }
-
-  // From the rows, from probes of the GPU and from what else the daemon has
-  // measured. Where no row was timed nothing is asked. Nothing if the user or
-  // somebody else cancelled the probes.
-  static std::optional<Ceilings> FindCeilings(Context& context,
-                                              const v1::CreateTuningJobRequest& request,
-                                              const std::vector<AdviceRow>& rows) {
-    Ceilings ceilings;
-    std::set<std::string> seen;
-    std::set<DataType> types;
-    for (const AdviceRow& row : rows) {
-      seen.insert(row.problem.ToText());
-      if (row.time_us > 0) types.insert(row.problem.data_type());
-    }
-    ceilings.Add(rows);
-    if (types.empty()) return ceilings;
-    context.Say("probing what the GPU can do at most:");
-    std::vector<AdviceRow> probes = MakeProbes(types);
-    if (RunTuning(context, request, ProblemsOf(probes)).cancelled) return std::nullopt;
-    Ask(context, {}, &probes);
-    ceilings.Add(probes);
-    std::vector<AdviceRow> stored = StoredRows(context, seen);
-    Ask(context, {}, &stored);
-    ceilings.Add(stored);
-    return ceilings;
-  }
-
-  static std::string CeilingsJson(const Ceilings& ceilings) {
-    const auto best = [](JsonObject object, const BestSeen& seen) {
-      return object.Add("value", seen.value).Add("probed", seen.probed).Take();
-    };
-    std::vector<std::string> tflops;
-    for (const auto& [type, most] : ceilings.tflops) {
-      tflops.push_back(best(JsonObject()
-                                .Add("dtype", std::string(Name(type.first)))
-                                .Add("tf32Forbidden", type.second),
-                            most));
-    }
-    return JsonObject()
-        .AddRaw("tflops", JsonArray(tflops))
-        .AddRaw("gbytesPerSecond", best(JsonObject(), ceilings.gbytes))
-        .Take();
+    for (const std::string& name : dtypes_) types.push_back(*ParseDataType(name));
+    return MakeRows(problem, types, batches_);
   }
 
   static void Print(Context& context, const std::vector<AdviceRow>& rows,
                     const Ceilings& ceilings) {
     std::ostream& out = context.io().out;
+    const double asked = rows.front().per_second();
+    const auto speed_up = [&](const AdviceRow& row) {
+      return asked > 0 ? row.per_second() / asked : 0;
+    };
     if (context.format() == Format::kJson) {
       std::vector<std::string> elements;
       for (const AdviceRow& row : rows) {
@@ -205,16 +129,27 @@ class AdviseCommand final : public Command {
                                .Add("problem", row.problem.ToText())
                                .Add("tf32Forbidden", row.forbid_tf32)
                                .Add("asked", row.asked)
-                               .Add("speedUp", row.speed_up)
-                               .Add("tflops", row.tflops)
-                               .Add("gbytesPerSecond", row.gbytes)
+                               .Add("speedUp", speed_up(row))
+                               .Add("tflops", row.tflops())
+                               .Add("gbytesPerSecond", row.gbytes())
                                .Add("bound", BoundWord(row, ceilings))
                                .Add("result", row.result)
                                .Take());
       }
+      std::vector<std::string> tflops;
+      for (const auto& [type, most] : ceilings.tflops) {
+        tflops.push_back(JsonObject()
+                             .Add("dtype", std::string(Name(type.first)))
+                             .Add("tf32Forbidden", type.second)
+                             .Add("value", most)
+                             .Take());
+      }
       out << JsonObject()
                  .AddRaw("variants", JsonArray(elements))
-                 .AddRaw("ceilings", CeilingsJson(ceilings))
+                 .AddRaw("ceilings", JsonObject()
+                                         .AddRaw("tflops", JsonArray(tflops))
+                                         .Add("gbytesPerSecond", ceilings.gbytes)
+                                         .Take())
                  .Add("conclusion", Conclude(rows))
                  .Take()
           << "\n";
@@ -239,42 +174,42 @@ class AdviseCommand final : public Command {
     for (const AdviceRow& row : rows) {
       const v1::Candidate& winner = row.result.answer().winner();
       const bool has = row.result.has_answer();
-      const std::string layout(Name(row.problem.layout()));
-      const std::string dtype(Name(row.problem.data_type()));
-      const std::string error = winner.has_error() ? absl::StrFormat("%.1e", winner.error()) : "-";
-      table.Add(
-          {absl::StrCat(row.batch()),
-           layout,
-           dtype,
-           MathWord(row),
-           FormatMicroseconds(row.time_us),
-           {Figure(2, row.speed_up), row.speed_up > 1 ? Color::kGreen : Color::kNone},
-           Figure(1, row.tflops),
-           Figure(0, row.gbytes),
-           BoundWord(row, ceilings),
-           has ? FormatBytes(winner.workspace_bytes()) : "-",
-           error,
-           {Word(row.result), has ? EvidenceColor(row.result.answer().evidence()) : Color::kRed},
-           winner.text()});
-      csv +=
-          CsvLine({absl::StrCat(row.batch()), layout, dtype, MathWord(row), Figure(6, row.time_us),
-                   Figure(6, row.speed_up), Figure(6, row.tflops), Figure(6, row.gbytes),
-                   BoundWord(row, ceilings), has ? absl::StrCat(winner.workspace_bytes()) : "",
-                   error, Word(row.result), winner.text(), row.problem.ToText()});
+      const std::string batch = absl::StrCat(row.batch()), layout(Name(row.problem.layout())),
+                        dtype(Name(row.problem.data_type())), math = MathWord(row),
+                        bound = BoundWord(row, ceilings), evidence = Word(row.result),
+                        error = winner.has_error() ? absl::StrFormat("%.1e", winner.error()) : "-";
+      const double more = speed_up(row);
+      table.Add({batch,
+                 layout,
+                 dtype,
+                 math,
+                 FormatMicroseconds(row.time_us()),
+                 {Figure(2, more), more > 1 ? Color::kGreen : Color::kNone},
+                 Figure(1, row.tflops()),
+                 Figure(0, row.gbytes()),
+                 bound,
+                 has ? FormatBytes(winner.workspace_bytes()) : "-",
+                 error,
+                 {evidence, has ? EvidenceColor(row.result.answer().evidence()) : Color::kRed},
+                 winner.text()});
+      csv += CsvLine({batch, layout, dtype, math, Figure(6, row.time_us()), Figure(6, more),
+                      Figure(6, row.tflops()), Figure(6, row.gbytes()), bound,
+                      has ? absl::StrCat(winner.workspace_bytes()) : "", error, evidence,
+                      winner.text(), row.problem.ToText()});
     }
     if (context.format() == Format::kCsv) {
       out << csv;
     } else {
       out << table.Render(context.table_width(), context.out_color()) << "\n"
           << Conclude(rows) << "\n";
-      if (ceilings.gbytes.count > 0) out << CeilingWords(ceilings) << "\n";
+      if (ceilings.gbytes > 0) out << CeilingWords(ceilings) << "\n";
     }
   }
 
   ProblemArgs problem_;
   ConstraintArgs constraints_;
-  std::string dtypes_ = "f32,f16,bf16";
-  std::string batches_;
+  std::vector<std::string> dtypes_ = {"f32", "f16", "bf16"};
+  std::vector<int64_t> batches_;
   BudgetArgs budget_;
 };
 

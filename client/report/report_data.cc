@@ -137,7 +137,7 @@ void ReportData::Add(const Tuning& tuning, const Environment& environment,
   const Candidate* const stock = stock_index ? &tuning.candidates[*stock_index] : nullptr;
   std::vector<ReportTime> times;
   for (const Candidate& c : tuning.candidates) {
-    if (!c.ran()) continue;
+    if (!c.usable()) continue;
     const bool first = row.winner < 0;
     if (!first && &c != stock && (!c.timed() || times.size() >= kKeptTimes)) continue;
     const int number = CandidateNumber(c.id);

@@ -203,7 +203,7 @@ void CheckEvidence(const Tuning& tuning, bool profile, RowReader* reader) {
     return std::any_of(tuning.candidates.begin(), tuning.candidates.end(), condition);
   };
   const bool timed = count([](const Candidate& c) { return c.timed(); });
-  const bool ran = count([](const Candidate& c) { return c.ran(); });
+  const bool ran = count([](const Candidate& c) { return c.usable(); });
   constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_EVIDENCE;
   switch (tuning.evidence) {
     case Evidence::kMeasured:

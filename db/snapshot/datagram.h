@@ -22,7 +22,7 @@ enum class DatagramKind : uint16_t {
 };
 
 // Why a convolution was not served.
-enum class MissReason : uint32_t {
+enum class UnservedReason : uint32_t {
   kNoEntry = 1,        // the environment is known, the problem is not
   kNoEnvironment = 2,  // no section for this environment
   kNoSnapshot = 3,     // none, or one that cannot be read
@@ -43,7 +43,7 @@ static_assert(sizeof(DatagramHeader) == 448);
 
 struct MissDatagram {
   DatagramHeader header;
-  uint32_t reason;  // MissReason
+  uint32_t reason;  // UnservedReason
   uint32_t count;   // occurrences that it stands for, at least 1
 };
 static_assert(sizeof(MissDatagram) == 456);

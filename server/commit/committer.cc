@@ -21,7 +21,7 @@ bool TakeOut(const QuarantineEntry& entry, Tuning* tuning) {
   const auto candidate =
       std::find_if(tuning->candidates.begin(), tuning->candidates.end(),
                    [&entry](const Candidate& c) { return c.id == entry.candidate; });
-  if (candidate == tuning->candidates.end() || !candidate->ran()) return false;
+  if (candidate == tuning->candidates.end() || !candidate->usable()) return false;
   candidate->status = CandidateStatus::kQuarantined;
   candidate->error_message = entry.message;
   decision::RankCandidates(&tuning->candidates);
@@ -379,7 +379,7 @@ absl::Status Committer::PutPin(const Pin& pin) {
   if (!tuning.ok()) return tuning.status();
   const auto candidate = std::find_if(tuning->candidates.begin(), tuning->candidates.end(),
                                       [&pin](const Candidate& c) { return c.id == pin.candidate; });
-  if (candidate == tuning->candidates.end() || !candidate->ran()) {
+  if (candidate == tuning->candidates.end() || !candidate->usable()) {
     return absl::FailedPreconditionError(absl::StrCat("candidate: ", ToText(pin.candidate),
                                                       " must be one that the tuning lists and",
                                                       " that ran"));

@@ -18,7 +18,7 @@
 
 extern char** environ;
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 constexpr size_t kMaxOutput = 1 << 20;
@@ -169,4 +169,4 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
   return outputs;
 }
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "server/supervisor/start_patience.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
 struct ChildOutput {
   absl::Status status;  // what went wrong, if anything
@@ -25,4 +25,4 @@ std::vector<ChildOutput> RunPrograms(const std::vector<std::vector<std::string>>
                                      const supervisor::StartLimits& limits,
                                      const std::function<bool()>& stop);
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

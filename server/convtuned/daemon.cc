@@ -17,9 +17,9 @@
 #include "db/store/sqlite_tuning_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
-#include "server/convtuned/device_health.h"
 #include "server/convtuned/device_search.h"
-#include "server/convtuned/device_watcher.h"
+#include "server/convtuned/gpu_watch_process.h"
+#include "server/convtuned/health_reporter.h"
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
 #include "server/convtuned/program_paths.h"
@@ -30,7 +30,7 @@
 #include "server/rpc/server.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 constexpr absl::Duration kSignalPoll = absl::Hours(1);
@@ -128,7 +128,7 @@ void TellWatchdog() {
 // What is known of the GPUs, and who says it to the world.
 struct Watched {
   const devices::GpuHealth* gpus;
-  DeviceHealth* health;
+  HealthReporter* health;
 };
 
 // Until a signal comes, or a GPU where there was none: it is true then, and the
@@ -213,11 +213,11 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   keep_alive();
   DeviceSearch search(flags, found, signals);
   devices::GpuHealth gpu_health;
-  DeviceHealth health;
+  HealthReporter health;
   gpu_health.SetListener(
       [&health](const std::string& device, bool lost) { health.Note(device, lost); });
   for (const supervisor::DeviceSpec& device : found.devices) gpu_health.Add(device.name);
-  ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<DeviceWatcher>> watchers,
+  ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<GpuWatchProcess>> watchers,
                    WatchDevices(flags.worker, found.pci_bus_ids, &gpu_health));
   tuner::Tuner::Options options;
   options.store = database.get();
@@ -277,4 +277,4 @@ int RunDaemon(const Flags& flags, StopSignals* signals) {
   }
 }
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

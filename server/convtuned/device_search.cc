@@ -6,7 +6,7 @@
 
 #include "absl/time/clock.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 bool HasDevice(const ProbeResult& found) {
@@ -43,4 +43,4 @@ bool DeviceSearch::Look() {
   return found;
 }
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -7,7 +7,7 @@
 #include "server/convtuned/probe.h"
 #include "server/convtuned/signals.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
 // Not thread-safe.
 class DeviceSearch {
@@ -31,4 +31,4 @@ class DeviceSearch {
   absl::Time next_;
 };
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

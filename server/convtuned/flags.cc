@@ -18,7 +18,7 @@
 #include "server/rpc/http2/listen_address.h"
 #include "server/rpc/http2/tls_files.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 constexpr int kUsageError = 2;
@@ -306,4 +306,4 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args) {
   return parsed;
 }
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

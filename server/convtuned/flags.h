@@ -12,7 +12,7 @@
 #include "server/rpc/server.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
 // Value type; every field has its default.
 struct Flags {
@@ -58,4 +58,4 @@ struct ParsedFlags {
 // thread changes it.
 ParsedFlags ParseFlags(const std::vector<std::string>& args);
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -13,7 +13,7 @@
 #include "proto/model/text.h"
 #include "server/rpc/services/request_log.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
@@ -86,4 +86,4 @@ void InitLogging(bool json, const std::string& level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

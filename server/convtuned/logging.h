@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
 // Lines of text ("2026-01-31T12:00:00.123Z info message request_id=...") or
 // JSON objects (ts, level, message, and request_id where there is one). Control
@@ -18,4 +18,4 @@ std::unique_ptr<spdlog::formatter> NewLogFormatter(bool json);
 // "error". Call it before other threads log.
 void InitLogging(bool json, const std::string& level);
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

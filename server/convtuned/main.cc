@@ -12,15 +12,15 @@
 
 int main(int argc, char** argv) {
   try {
-    const convtune::daemon::ParsedFlags parsed =
-        convtune::daemon::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
+    const convtune::convtuned::ParsedFlags parsed =
+        convtune::convtuned::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
     if (!parsed.flags.has_value()) {
       std::fputs(parsed.text.c_str(), parsed.exit_code == 0 ? stdout : stderr);
       return parsed.exit_code;
     }
-    convtune::daemon::StopSignals signals;
-    convtune::daemon::InitLogging(parsed.flags->json_log, parsed.flags->log_level);
-    return convtune::daemon::RunDaemon(*parsed.flags, &signals);
+    convtune::convtuned::StopSignals signals;
+    convtune::convtuned::InitLogging(parsed.flags->json_log, parsed.flags->log_level);
+    return convtune::convtuned::RunDaemon(*parsed.flags, &signals);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "convtuned: %s\n", e.what());
     return 1;

@@ -13,7 +13,7 @@
 #include "proto/base/mutex.h"
 #include "proto/convert/problem_order.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
@@ -154,4 +154,4 @@ int RunOnce(tuner::Tuner* tuner, const Flags& flags, StopSignals* signals) {
   return ok ? 0 : 1;
 }
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -5,7 +5,7 @@
 #include "server/convtuned/signals.h"
 #include "server/tuner/tuner.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
 // Answers every problem of flags.files in every environment that has a device
 // (or in the only one that is known), doing flags.on_miss for what is missing,
@@ -13,4 +13,4 @@ namespace convtune::daemon {
 // that was kept, else 1. A stop signal ends it early with 1.
 int RunOnce(tuner::Tuner* tuner, const Flags& flags, StopSignals* signals);
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -12,7 +12,7 @@
 #include "proto/base/status_macros.h"
 #include "server/convtuned/child_output.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 std::string StringField(const google::protobuf::Struct& object, const char* name) {
@@ -118,4 +118,4 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
   return result;
 }
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

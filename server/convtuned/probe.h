@@ -12,7 +12,7 @@
 #include "server/supervisor/device.h"
 #include "server/supervisor/start_patience.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
 struct ProbeOptions {
   std::string worker;                 // program
@@ -40,4 +40,4 @@ ProbeResult ProbeDevices(const ProbeOptions& options);
 absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line,
                                                       std::string* pci_bus_id = nullptr);
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 namespace fs = std::filesystem;
@@ -44,4 +44,4 @@ absl::StatusOr<std::string> FindProfile(const std::string& name_or_file) {
                                           installed.string(), " or ", source.string()));
 }
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
 // convtune-worker beside the running program.
 std::string DefaultWorkerPath();
@@ -16,4 +16,4 @@ std::string DefaultWorkerPath();
 // NOT_FOUND names the folders.
 absl::StatusOr<std::string> FindProfile(const std::string& name_or_file);
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

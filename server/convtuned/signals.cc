@@ -11,7 +11,7 @@
 
 #include "absl/strings/numbers.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
 StopSignals::StopSignals() {
   sigemptyset(&set_);
@@ -63,4 +63,4 @@ absl::Duration WatchdogPeriod() {
   return absl::Microseconds(microseconds) / 2;
 }
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

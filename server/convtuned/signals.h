@@ -5,7 +5,7 @@
 
 #include "absl/time/time.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
 // Blocks SIGTERM and SIGINT for this thread and those it starts, and ignores
 // SIGPIPE. Make it in main, before any other thread. Once one of the two has
@@ -31,4 +31,4 @@ void NotifySystemd(const char* state);
 // is meant for this process; else InfiniteDuration().
 absl::Duration WatchdogPeriod();
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -20,7 +20,7 @@ std::string WhyOutdated(const Tuning& tuning, const LibraryVersions& now) {
   const Provenance& then = tuning.provenance;
   const auto uses = [&tuning](BehaviorNote note) {
     return std::any_of(tuning.candidates.begin(), tuning.candidates.end(),
-                       [note](const Candidate& c) { return c.ran() && c.has(note); });
+                       [note](const Candidate& c) { return c.usable() && c.has(note); });
   };
   if (uses(BehaviorNote::kCublasLtDependency)) {
     std::string why = WhyOtherLibrary("cuBLASLt", then.cublaslt_build, now.cublaslt);

@@ -34,7 +34,7 @@ int PlaceInHeuristic(const Candidate& candidate) {
 
 int StatusClass(const Candidate& candidate) {
   if (candidate.timed()) return 0;
-  if (candidate.ran()) return 1;
+  if (candidate.usable()) return 1;
   return 2;
 }
 
@@ -277,7 +277,7 @@ bool IsUnjudgedStock(const Candidate& candidate, uint32_t incomplete,
 
 void NoteQuarantined(Tuning* tuning) {
   const bool any = std::any_of(tuning->candidates.begin(), tuning->candidates.end(),
-                               [](const Candidate& c) { return c.ran(); });
+                               [](const Candidate& c) { return c.usable(); });
   if (!any && tuning->evidence > Evidence::kIncomplete) {
     tuning->evidence = Evidence::kIncomplete;
     tuning->incomplete = 0;

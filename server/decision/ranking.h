@@ -20,7 +20,7 @@ bool TieBefore(const Candidate& a, const Candidate& b);
 // first, then heuristic rank (those without one last), then the text form.
 bool HeuristicBefore(const Candidate& a, const Candidate& b);
 
-// The best of `eligible`, all of which ran(); nullptr if there is none. Timed
+// The best of `eligible`, all of which are usable(); nullptr if there is none. Timed
 // ones come before finalised ones. Those whose interval overlaps that of the
 // lowest median are tied with it. Of these, the ones that are clearly dearer to
 // launch than the cheapest one (IsCheaperToLaunch) come behind the others, and

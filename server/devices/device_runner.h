@@ -76,9 +76,7 @@ class DeviceRunner {
   static constexpr int kStartAttempts = 3;
   // Steps of a self-check that may be lost in one start.
   static constexpr int kMostStepsLost = 2;
-  // Kills from outside, and deaths that no candidate can be blamed for, that
-  // one item is tried again after.
-  static constexpr int kOutsideKills = 5;
+  // Deaths that no candidate can be blamed for, that one item is tried again after.
   static constexpr int kUnexplainedDeaths = 2;
 
   DeviceRunner(Options options, std::unique_ptr<CancelToken> token);

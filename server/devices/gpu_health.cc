@@ -20,19 +20,19 @@ void GpuHealth::Add(const std::string& device) {
   if (devices_.try_emplace(device).second && listener_) listener_(device, false);
 }
 
-void GpuHealth::Note(const std::string& name, const GpuNews& news) {
+void GpuHealth::Note(const std::string& name, const GpuEvent& news) {
   MutexLock lock(mutex_);
   const auto found = devices_.find(name);
   if (found == devices_.end()) return;
   Device* device = &found->second;
   switch (news.kind) {
-    case GpuNews::Kind::kXid:
+    case GpuEvent::Kind::kXid:
       NoteXid(name, news.xid, device);
       return;
-    case GpuNews::Kind::kLost:
+    case GpuEvent::Kind::kLost:
       Lose(name, news.reason, device);
       return;
-    case GpuNews::Kind::kBack:
+    case GpuEvent::Kind::kBack:
       if (device->lost.empty()) return;
       spdlog::info("{}: the GPU is back", name);
       device->lost.clear();

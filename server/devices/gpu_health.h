@@ -11,8 +11,8 @@
 
 namespace convtune::devices {
 
-// GpuNews are said by a GPU's watcher.
-struct GpuNews {
+// GpuEvent are said by a GPU's watcher.
+struct GpuEvent {
   enum class Kind {
     kXid,   // the driver reported an error; see KindOfXid
     kLost,  // the GPU cannot be used
@@ -40,7 +40,7 @@ class GpuHealth {
 
   void Add(const std::string& device);
   // News of a device that was not added are ignored.
-  void Note(const std::string& name, const GpuNews& news);
+  void Note(const std::string& name, const GpuEvent& news);
   std::vector<GpuStatus> List() const;
 
   // The device's side. A device that was not added is never lost.

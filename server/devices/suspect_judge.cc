@@ -12,9 +12,6 @@
 namespace convtune::devices {
 namespace {
 
-// Kills from outside after which a candidate is tried again.
-constexpr int kOutsideKills = 5;
-
 bool Over(const JudgeLimits& limits) {
   return absl::Now() >= limits.end || (limits.gives_way && limits.gives_way());
 }

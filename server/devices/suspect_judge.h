@@ -17,6 +17,9 @@
 
 namespace convtune::devices {
 
+// Kills from outside after which a candidate, or a work item, is tried again.
+inline constexpr int kOutsideKills = 5;
+
 // When the judging ends though it is not through.
 struct JudgeLimits {
   absl::Time end = absl::InfiniteFuture();

@@ -17,7 +17,7 @@ enum class XidKind {
 // Xid Catalog"), by its immediate action: RESET_GPU, RESTART_BM and the workflows of 48 and 74 are
 // kLost, RESTART_APP is kApplication, as are 43 and 45, which are a program's end. Any other
 // number is kNotice: where it needs a reset all the same, the driver says so by its recovery
-// action (see DeviceWatch).
+// action (see NvmlWatch).
 XidKind KindOfXid(int64_t xid);
 
 // "Xid 79 (the GPU has fallen off the bus)"; without words for most.

@@ -59,7 +59,7 @@ std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   delivery.tuning.provenance = environment.provenance;
   delivery.tuning.conditions = ConditionsOf(row.conditions());
   const std::vector<Candidate>& candidates = delivery.tuning.candidates;
-  if (!candidates.empty() && candidates.front().ran()) delivery.winner = 0;
+  if (!candidates.empty() && candidates.front().usable()) delivery.winner = 0;
   delivery.stock = StockIndex(candidates);
   return delivery;
 }

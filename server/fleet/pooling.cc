@@ -241,7 +241,7 @@ db::fleet::PooledTuning PoolEvidence(const std::vector<db::fleet::NodeEvidence>&
   for (const Candidate& candidate : pooled.tuning.candidates) {
     pooled.node_counts.push_back(static_cast<int>(voices.at(candidate.id).timed.size()));
   }
-  if (!pooled.tuning.candidates.empty() && pooled.tuning.candidates.front().ran()) {
+  if (!pooled.tuning.candidates.empty() && pooled.tuning.candidates.front().usable()) {
     pooled.winner = 0;
     for (const Tuning* tuning : tunings) {
       if (Disagrees(*tuning, pooled.tuning.candidates.front().id)) ++pooled.disagreeing_nodes;

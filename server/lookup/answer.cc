@@ -145,30 +145,29 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   Candidates eligible;
   Candidates slower;
   const Candidate* pinned = nullptr;
-  // The first of the legacy heuristic's list that the caller allows.
-  const Candidate* legacy_stock = nullptr;
   int ran_count = 0;
   Answer answer;
   for (size_t i = 0; i < timing.candidates().size(); ++i) {
     const Candidate& c = timing.candidates()[i];
-    if (!c.ran()) continue;
+    if (!c.usable()) continue;
     ++ran_count;
     if (pin != nullptr && c.id == pin->candidate) pinned = &c;
     if (!Satisfies(c, constraints, data_type)) continue;
     ++answer.eligible_count;
     (timing.CanWin(i) ? eligible : slower).push_back(&c);
-    if (ApiOf(c.id) == Api::kLegacy && c.heuristic_rank >= 0 &&
-        (legacy_stock == nullptr || c.heuristic_rank < legacy_stock->heuristic_rank)) {
-      legacy_stock = &c;
-    }
+  }
+  const Candidate* stock = indexed.stock ? &timing.candidates()[*indexed.stock] : nullptr;
+  if (constraints.api == Api::kLegacy) {
+    // The first of the legacy heuristic's list that the caller allows.
+    Candidates allowed = eligible;
+    allowed.insert(allowed.end(), slower.begin(), slower.end());
+    if (const Candidate* first = FirstListed(allowed, Api::kLegacy)) stock = first;
   }
   if (eligible.empty()) eligible = std::move(slower);
   for (const PrunedGroup& group : indexed.pruned) {
     ran_count += group.count;
     if (Satisfies(group.Example(), constraints, data_type)) answer.eligible_count += group.count;
   }
-  const Candidate* stock = indexed.stock ? &timing.candidates()[*indexed.stock] : nullptr;
-  if (constraints.api == Api::kLegacy && legacy_stock != nullptr) stock = legacy_stock;
   const Candidate* winner = pinned != nullptr ? pinned : decision::PickWinner(eligible, stock);
   if (winner == nullptr) {
     return Miss{MissReason::kNoCandidate,

@@ -34,7 +34,7 @@ bool IsCertain(const std::vector<Candidate>& candidates, size_t place) {
 bool IsLegacyStock(const Candidate& c, const std::vector<Candidate>& candidates) {
   if (ApiOf(c.id) != Api::kLegacy || c.heuristic_rank < 0) return false;
   return std::none_of(candidates.begin(), candidates.end(), [&c](const Candidate& b) {
-    return b.ran() && b.heuristic_rank >= 0 && b.heuristic_rank < c.heuristic_rank &&
+    return b.usable() && b.heuristic_rank >= 0 && b.heuristic_rank < c.heuristic_rank &&
            AtLeastAsEligible(b, c);
   });
 }
@@ -85,7 +85,7 @@ std::shared_ptr<const KeptEnvironment> SharedEnvironment(const std::string& text
 const Candidate* WinnerOf(const Tuning& tuning) {
   std::vector<const Candidate*> ran;
   for (const Candidate& c : tuning.candidates) {
-    if (c.ran()) ran.push_back(&c);
+    if (c.usable()) ran.push_back(&c);
   }
   const auto stock = StockIndex(tuning.candidates);
   return decision::PickWinner(ran, stock ? &tuning.candidates[*stock] : nullptr);
@@ -99,7 +99,7 @@ IndexedTuning WithoutCandidates(const Tuning& tuning) {
   const auto stock = StockIndex(tuning.candidates);
   indexed.stock_is_certain = stock && IsCertain(tuning.candidates, *stock);
   for (const Candidate& c : tuning.candidates) {
-    if (c.ran()) {
+    if (c.usable()) {
       (ApiOf(c.id) == Api::kGraph ? indexed.has_graph : indexed.has_legacy) = true;
     } else if (c.status == CandidateStatus::kSkippedMemory) {
       indexed.least_skipped_workspace =
@@ -202,7 +202,7 @@ IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned) {
   IndexedTuning indexed = WithoutCandidates(tuning);
   std::vector<const Candidate*> all;
   for (const Candidate& c : tuning.candidates) {
-    if (c.ran()) all.push_back(&c);
+    if (c.usable()) all.push_back(&c);
   }
   // The stock choices of callers of both APIs and of the legacy one alone.
   const auto stock = StockIndex(tuning.candidates);

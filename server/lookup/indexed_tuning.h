@@ -106,11 +106,11 @@ struct IndexedTuning {
 
 // True if `a` can never be the answer, nor change which one it is, while `b`
 // is there: b keeps to every constraint that a keeps to, and is ordered before
-// it. Both ran().
+// it. Both are usable().
 bool Dominates(const Candidate& b, const Candidate& a);
 
 // Total order, fastest first, in which every candidate comes after those that
-// dominate it. Both ran().
+// dominate it. Both are usable().
 bool DominatorsFirst(const Candidate& a, const Candidate& b);
 
 // Keeps everything.

@@ -111,18 +111,18 @@ absl::StatusOr<Report> ReadLegacy(const snapshot::ObservedLegacyDatagram& datagr
 
 absl::StatusOr<Report> ReadMiss(const snapshot::MissDatagram& datagram) {
   ASSIGN_OR_RETURN(const Keys keys, ReadKeys(datagram.header));
-  const auto reason = static_cast<snapshot::MissReason>(datagram.reason);
+  const auto reason = static_cast<snapshot::UnservedReason>(datagram.reason);
   ReportedMiss miss;
   miss.key = keys.key;
   miss.count = datagram.count;
   switch (reason) {
-    case snapshot::MissReason::kNoEntry:
-    case snapshot::MissReason::kNoEnvironment:
-    case snapshot::MissReason::kNoSnapshot:
+    case snapshot::UnservedReason::kNoEntry:
+    case snapshot::UnservedReason::kNoEnvironment:
+    case snapshot::UnservedReason::kNoSnapshot:
       miss.wants_tuning = true;
       return miss;
-    case snapshot::MissReason::kNotNeutral:
-    case snapshot::MissReason::kRefused:
+    case snapshot::UnservedReason::kNotNeutral:
+    case snapshot::UnservedReason::kRefused:
       return miss;
   }
   return absl::InvalidArgumentError(

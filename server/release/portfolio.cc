@@ -60,7 +60,7 @@ Portfolio ChoosePortfolio(const lookup::IndexedTuning& indexed) {
     Candidates eligible;
     for (const Candidate& c : tuning.candidates) {
       const bool can_replace = (c.behavior_notes & kReorderNotes) == 0;
-      if (c.ran() && ApiOf(c.id) == api && can_replace) eligible.push_back(&c);
+      if (c.usable() && ApiOf(c.id) == api && can_replace) eligible.push_back(&c);
     }
     // Where nothing beats a stock choice that could not be judged, programs are
     // left to it.

@@ -9,7 +9,7 @@ namespace {
 
 bool HasRun(const std::vector<Candidate>& candidates, const CandidateId& candidate) {
   return std::any_of(candidates.begin(), candidates.end(),
-                     [&candidate](const Candidate& c) { return c.id == candidate && c.ran(); });
+                     [&candidate](const Candidate& c) { return c.id == candidate && c.usable(); });
 }
 
 // Of those whose builds are known.

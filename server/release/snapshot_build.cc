@@ -89,7 +89,7 @@ class Builder {
     const lookup::IndexHit hit = input_.index->Find(pin.key);
     if (hit.tuning == nullptr) return std::nullopt;
     for (const Candidate& c : hit.tuning->tuning.candidates) {
-      if (c.id == pin.candidate && c.ran()) return c;
+      if (c.id == pin.candidate && c.usable()) return c;
     }
     return std::nullopt;
   }

@@ -128,7 +128,7 @@ void RaceRunner::Take(const worker::v1::Sample& sample) {
   if (found == places_.end()) return;
   const size_t place = found->second;
   Candidate& candidate = candidates_->at(sample.index());
-  if (!candidate.ran()) return;
+  if (!candidate.usable()) return;
   if (!sample.error_message().empty()) {
     candidate.status =
         sample.over_memory() ? CandidateStatus::kSkippedMemory : CandidateStatus::kFailed;

@@ -20,7 +20,7 @@
 #include "proto/base/status_macros.h"
 #include "server/worker/channel.h"
 #include "server/worker/cudnn/cudnn_library.h"
-#include "server/worker/device/device_watch.h"
+#include "server/worker/device/nvml_watch.h"
 #include "server/worker/deviceless_backend.h"
 #include "server/worker/gpu_backend.h"
 #include "server/worker/session.h"

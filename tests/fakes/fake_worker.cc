@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
-#include "server/worker/device/device_watch.h"
+#include "server/worker/device/nvml_watch.h"
 #include "tests/fakes/fake_script.h"
 #include "tests/fakes/fake_session.h"
 #include "tests/fakes/recording.h"

@@ -100,10 +100,10 @@ absl::Status ReplaySession::Prepare(const worker::v1::Prepare& request) {
     worker::v1::Reply reply;
     worker::v1::Prepared* prepared = reply.mutable_prepared();
     prepared->set_index(index);
-    prepared->set_ok(candidate.ran());
+    prepared->set_ok(candidate.usable());
     prepared->set_workspace_bytes(candidate.workspace_bytes);
     prepared->set_error_message(candidate.error_message);
-    succeeded += candidate.ran() ? 1 : 0;
+    succeeded += candidate.usable() ? 1 : 0;
     RETURN_IF_ERROR(Send(reply));
   }
   return Finish(true, "");

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int fd = memfd_create("config", MFD_CLOEXEC);
   Require(fd >= 0 && write(fd, data, size) == static_cast<ssize_t>(size));
   const auto parsed =
-      convtune::daemon::ParseFlags({"--config", "/proc/self/fd/" + std::to_string(fd)});
+      convtune::convtuned::ParseFlags({"--config", "/proc/self/fd/" + std::to_string(fd)});
   close(fd);
   Require(parsed.flags.has_value() != (parsed.exit_code != 0));
   Require(parsed.flags.has_value() || !parsed.text.empty());

@@ -9,7 +9,7 @@ namespace convtune::preload {
 
 constinit Counters counters;
 
-void CountMiss(snapshot::MissReason reason) {
+void CountMiss(snapshot::UnservedReason reason) {
   const auto index = static_cast<uint32_t>(reason);
   if (index < kMissReasons) {
     Count(&counters.missed[index]);

@@ -40,7 +40,7 @@ inline void Count(std::atomic<uint64_t>* counter) {
   counter->fetch_add(1, std::memory_order_relaxed);
 }
 
-void CountMiss(snapshot::MissReason reason);
+void CountMiss(snapshot::UnservedReason reason);
 
 // Appends one line of JSON to the file: one line per process. "%p" in the path
 // is the process id. Errors are not reported.

@@ -52,12 +52,12 @@ Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot
   problem->environment = environment;
   problem->key = key;
   problem->hash = hash;
-  problem->why = snapshot::MissReason::kNoSnapshot;
+  problem->why = snapshot::UnservedReason::kNoSnapshot;
   if (state.has_snapshot) {
     bool environment_known = false;
     problem->entry = LookUp(state, environment, key, hash, &environment_known);
-    problem->why =
-        environment_known ? snapshot::MissReason::kNoEntry : snapshot::MissReason::kNoEnvironment;
+    problem->why = environment_known ? snapshot::UnservedReason::kNoEntry
+                                     : snapshot::UnservedReason::kNoEnvironment;
   }
   problem->next = head;
   problem_count.fetch_add(1, std::memory_order_relaxed);
@@ -66,7 +66,7 @@ Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot
   return problem;
 }
 
-void NoteMiss(Problem* problem, snapshot::MissReason reason) {
+void NoteMiss(Problem* problem, snapshot::UnservedReason reason) {
   CountMiss(reason);
   const uint32_t count = problem->misses.fetch_add(1, std::memory_order_relaxed) + 1;
   if ((count & (count - 1)) == 0) {

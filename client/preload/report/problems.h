@@ -17,7 +17,7 @@ struct Problem {
   snapshot::ProblemKey key;
   uint64_t hash;
   const snapshot::SnapshotEntry* entry;  // null: a miss
-  snapshot::MissReason why;              // of a miss
+  snapshot::UnservedReason why;          // of a miss
   std::atomic<uint32_t> misses;
   std::atomic<uint32_t> missed_sent;  // how many of them were told
   std::atomic<uint32_t> plans_built;
@@ -41,6 +41,6 @@ Problem* FindProblem(const snapshot::EnvironmentKey& environment, const snapshot
                      uint64_t hash);
 
 // Counts a miss and tells the daemon of the first, second, fourth ... one.
-void NoteMiss(Problem* problem, snapshot::MissReason reason);
+void NoteMiss(Problem* problem, snapshot::UnservedReason reason);
 
 }  // namespace convtune::preload

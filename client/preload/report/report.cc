@@ -66,7 +66,7 @@ bool Send(const void* data, size_t size) {
 
 }  // namespace
 
-void TellMiss(const Problem& problem, snapshot::MissReason reason, uint32_t count) {
+void TellMiss(const Problem& problem, snapshot::UnservedReason reason, uint32_t count) {
   snapshot::MissDatagram datagram = {};
   FillHeader(problem, snapshot::DatagramKind::kMiss, sizeof datagram, &datagram.header);
   datagram.reason = static_cast<uint32_t>(reason);

@@ -8,7 +8,7 @@
 
 namespace convtune::preload {
 
-void TellMiss(const Problem& problem, snapshot::MissReason reason, uint32_t count);
+void TellMiss(const Problem& problem, snapshot::UnservedReason reason, uint32_t count);
 // The datagram's header is filled in here. True if it was sent.
 bool TellPlan(const Problem& problem, snapshot::ObservedPlanDatagram* datagram);
 bool TellLegacy(const Problem& problem, snapshot::ObservedLegacyDatagram* datagram);

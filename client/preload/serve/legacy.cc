@@ -52,17 +52,17 @@ bool Has(const LegacyResult* results, int count, const LegacyResult& wanted) {
 // why where there are none.
 int Choose(const State& state, const LegacyCall& call, const Problem& problem, cudnnMathType_t math,
            const snapshot::StockChoice& stock, LegacyResult* results, int most,
-           snapshot::MissReason* reason) {
+           snapshot::UnservedReason* reason) {
   const snapshot::SnapshotEntry& entry = *problem.entry;
   const snapshot::SnapshotCandidate* candidates = state.view.candidates(entry);
   int count = 0;
-  *reason = snapshot::MissReason::kNoEntry;
+  *reason = snapshot::UnservedReason::kNoEntry;
   for (int i = 0; i < entry.candidate_count && count < most; ++i) {
     const snapshot::SnapshotCandidate& candidate = candidates[i];
     if (candidate.api != snapshot::kApiLegacy) {
       continue;
     }
-    *reason = snapshot::MissReason::kNotNeutral;
+    *reason = snapshot::UnservedReason::kNotNeutral;
     size_t bytes = 0;
     if (!IsMathAllowed(candidate.math_type, math) ||
         !snapshot::IsNeutral(
@@ -72,7 +72,7 @@ int Choose(const State& state, const LegacyCall& call, const Problem& problem, c
     }
     const auto algorithm = static_cast<int>(candidate.number);
     if (!LegacyWorkspace(call, algorithm, &bytes)) {
-      *reason = snapshot::MissReason::kRefused;
+      *reason = snapshot::UnservedReason::kRefused;
       continue;
     }
     if (bytes > call.workspace_limit ||
@@ -158,7 +158,7 @@ bool ServeLegacy(const LegacyCall& call, Problem** problem) {
   LegacyResult own[kMostResults];
   const int own_count = LegacyHeuristics(call, kMostResults, own);
   snapshot::StockChoice stock = {};
-  snapshot::MissReason reason = snapshot::MissReason::kNotNeutral;
+  snapshot::UnservedReason reason = snapshot::UnservedReason::kNotNeutral;
   int count = 0;
   if (LegacyStock(call, **problem, own, own_count, &stock)) {
     count = Choose(state, call, **problem, math, stock, call.results, call.requested, &reason);

@@ -59,10 +59,10 @@ void KeepPlainOne(const State& state, cudnnBackendDescriptor_t heuristics,
 
 // False with the reason if nothing can be served.
 bool Prepare(const State& state, cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
-             Served* served, snapshot::MissReason* reason) {
+             Served* served, snapshot::UnservedReason* reason) {
   const snapshot::SnapshotEntry& entry = *query.problem->entry;
   snapshot::StockChoice stock = {};
-  *reason = snapshot::MissReason::kNotNeutral;
+  *reason = snapshot::UnservedReason::kNotNeutral;
   const bool guarded = !(state.settings.allow_notes && state.settings.allow_workspace);
   if (guarded && !StockOf(heuristics, query, &stock)) {
     return false;
@@ -78,7 +78,7 @@ bool Prepare(const State& state, cudnnBackendDescriptor_t heuristics, const Heur
       continue;
     }
     if (!Append(state, query, candidates[i], served)) {
-      *reason = snapshot::MissReason::kRefused;
+      *reason = snapshot::UnservedReason::kRefused;
       continue;
     }
     winner_is_plain = winner_is_plain || (served->count == 1 && IsPlain(candidates[i]));
@@ -184,7 +184,7 @@ void OnHeuristics(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) 
     return;
   }
   auto* served = static_cast<Served*>(calloc(1, sizeof(Served)));
-  snapshot::MissReason reason = snapshot::MissReason::kRefused;
+  snapshot::UnservedReason reason = snapshot::UnservedReason::kRefused;
   if (served == nullptr || !Prepare(state, heuristics, *query, served, &reason)) {
     Release(served);
     NoteMiss(query->problem, reason);

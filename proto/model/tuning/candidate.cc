@@ -149,7 +149,7 @@ const Candidate* FirstListed(const std::vector<const Candidate*>& candidates, Ap
 std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates, Api api) {
   std::optional<size_t> stock;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    if (!candidates[i].ran() || !IsListed(candidates[i], api)) continue;
+    if (!candidates[i].usable() || !IsListed(candidates[i], api)) continue;
     if (!stock || IsListedBefore(candidates[i], candidates[*stock])) stock = i;
   }
   return stock;

@@ -88,7 +88,7 @@ struct Candidate {
   std::vector<TimeSummary> other_times;
 
   // Can be an answer.
-  bool ran() const {
+  bool usable() const {
     return status == CandidateStatus::kTimed || status == CandidateStatus::kFinalized;
   }
   bool timed() const { return status == CandidateStatus::kTimed; }

@@ -12,7 +12,7 @@ constexpr uint32_t kTf32Notes =
 }  // namespace
 
 bool Satisfies(const Candidate& candidate, const Constraints& constraints, DataType data_type) {
-  if (!candidate.ran()) return false;
+  if (!candidate.usable()) return false;
   const uint32_t notes = candidate.numerical_notes;
   if (constraints.max_workspace_bytes &&
       candidate.workspace_bytes > *constraints.max_workspace_bytes) {

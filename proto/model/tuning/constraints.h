@@ -27,7 +27,7 @@ struct Constraints {
   friend bool operator==(const Constraints&, const Constraints&) = default;
 };
 
-// True if the candidate, which must have ran(), keeps to the constraints for
+// True if the candidate, which must be usable(), keeps to the constraints for
 // inputs of type `data_type`.
 bool Satisfies(const Candidate& candidate, const Constraints& constraints, DataType data_type);
 

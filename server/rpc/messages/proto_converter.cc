@@ -288,7 +288,7 @@ v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environme
   }
   // Ranked: the first that ran wins without constraints.
   const auto winner = std::find_if(tuning.candidates.begin(), tuning.candidates.end(),
-                                   [](const Candidate& candidate) { return candidate.ran(); });
+                                   [](const Candidate& candidate) { return candidate.usable(); });
   if (winner != tuning.candidates.end()) {
     out.set_winner(ToText(winner->id));
   }

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 const supervisor::StartLimits kLong = {absl::Minutes(5), absl::Minutes(5)};
@@ -58,4 +58,4 @@ TEST(RunPrograms, OutputIsBounded) {
 }
 
 }  // namespace
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

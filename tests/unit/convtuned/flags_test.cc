@@ -10,7 +10,7 @@
 
 #include "tests/unit/rpc/temp_dir.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 using ::testing::ElementsAre;
@@ -221,4 +221,4 @@ TEST_F(FlagsTest, WhatIsWantedIsTunedWithinTheLimitsOfWhatTheDaemonTunesByItself
 }
 
 }  // namespace
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -12,7 +12,7 @@
 
 #include "server/rpc/services/request_log.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 std::string Log(bool json, const std::string& message) {
@@ -78,4 +78,4 @@ TEST(RequestId, ScopesNest) {
 }
 
 }  // namespace
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -9,7 +9,7 @@
 #include "tests/unit/rpc/fake_tuner.h"
 #include "tests/unit/rpc/temp_dir.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 class OnceTest : public testing::Test {
@@ -89,4 +89,4 @@ TEST_F(OnceTest, StopSignalAbandonsAndFails) {
 }
 
 }  // namespace
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -9,7 +9,7 @@
 
 #include "tests/unit/rpc/temp_dir.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 using ::testing::ElementsAre;
@@ -102,4 +102,4 @@ TEST(ProbeDevices, NoneAsksForNothing) {
 }
 
 }  // namespace
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -7,7 +7,7 @@
 
 #include "tests/unit/rpc/temp_dir.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 TEST(FindProfile, FileIsTakenAsItIs) {
@@ -30,4 +30,4 @@ TEST(FindProfile, UnknownNameIsNotFound) {
 }
 
 }  // namespace
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -10,7 +10,7 @@
 namespace convtune::devices {
 namespace {
 
-GpuNews Xid(int64_t xid) { return {GpuNews::Kind::kXid, xid}; }
+GpuEvent Xid(int64_t xid) { return {GpuEvent::Kind::kXid, xid}; }
 
 class GpuHealthTest : public ::testing::Test {
  protected:
@@ -38,11 +38,11 @@ TEST_F(GpuHealthTest, AnXidThatTakesTheCardIsToldOnceAndInterruptsTheWork) {
 }
 
 TEST_F(GpuHealthTest, ACardThatIsBackCanBeUsedAndLostAgain) {
-  health_.Note("gpu:0", {GpuNews::Kind::kLost, 0, "GPU is lost"});
+  health_.Note("gpu:0", {GpuEvent::Kind::kLost, 0, "GPU is lost"});
   EXPECT_FALSE(health_.Check("gpu:0").ok());
-  health_.Note("gpu:0", {GpuNews::Kind::kBack});
+  health_.Note("gpu:0", {GpuEvent::Kind::kBack});
   EXPECT_TRUE(health_.Check("gpu:0").ok());
-  health_.Note("gpu:0", {GpuNews::Kind::kBack});
+  health_.Note("gpu:0", {GpuEvent::Kind::kBack});
   health_.Note("gpu:0", Xid(48));
   EXPECT_EQ(heard_,
             (std::vector<std::string>{"gpu:0 there", "gpu:0 lost", "gpu:0 there", "gpu:0 lost"}));

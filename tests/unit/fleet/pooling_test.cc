@@ -138,7 +138,7 @@ TEST(PoolingTest, ACandidateThatFailsOnMostNodesIsNoAnswer) {
       PoolEvidence({Says(1, {Timed(3, 5), Timed(2, 10)}), Says(2, {Timed(2, 10), failed}),
                     Says(3, {Timed(2, 10), failed})});
   EXPECT_EQ(Engines(pooled)[0], 2);
-  EXPECT_FALSE(pooled.tuning.candidates[1].ran());
+  EXPECT_FALSE(pooled.tuning.candidates[1].usable());
 }
 
 TEST(PoolingTest, TheIntervalOfManyNodesIsThatOfTheSignTest) {

@@ -22,9 +22,9 @@ Datagram MakeDatagram(snapshot::DatagramKind kind, const std::string& problem,
   return datagram;
 }
 
-inline snapshot::MissDatagram MissOf(const std::string& problem, const std::string& environment,
-                                     uint32_t count = 1,
-                                     snapshot::MissReason reason = snapshot::MissReason::kNoEntry) {
+inline snapshot::MissDatagram MissOf(
+    const std::string& problem, const std::string& environment, uint32_t count = 1,
+    snapshot::UnservedReason reason = snapshot::UnservedReason::kNoEntry) {
   auto datagram =
       MakeDatagram<snapshot::MissDatagram>(snapshot::DatagramKind::kMiss, problem, environment);
   datagram.reason = static_cast<uint32_t>(reason);

@@ -36,7 +36,8 @@ TEST(Observation, AMissNamesProblemEnvironmentAndCount) {
 }
 
 TEST(Observation, WhatDidNotSuitTheProgramWantsNoTuning) {
-  for (const auto reason : {snapshot::MissReason::kNotNeutral, snapshot::MissReason::kRefused}) {
+  for (const auto reason :
+       {snapshot::UnservedReason::kNotNeutral, snapshot::UnservedReason::kRefused}) {
     const auto report = Read(MissOf(kProblem, kH200, 1, reason));
     ASSERT_TRUE(report.ok());
     EXPECT_FALSE(std::get<ReportedMiss>(*report).wants_tuning);
@@ -51,7 +52,7 @@ TEST(Observation, APlanIsAnObservedTuningWithOneCandidate) {
   EXPECT_EQ(tuning.tune_time, kNow);
   ASSERT_EQ(tuning.candidates.size(), 1U);
   EXPECT_EQ(ToText(tuning.candidates[0].id), "graph:eng34,k2=5,k14=1");
-  EXPECT_TRUE(tuning.candidates[0].ran());
+  EXPECT_TRUE(tuning.candidates[0].usable());
   EXPECT_EQ(tuning.candidates[0].workspace_bytes, 64);
 }
 

@@ -122,7 +122,7 @@ TEST_F(PublisherTest, APinIsOfferedFirstAtOnceAndUnpinningEndsIt) {
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
   CandidateId pinned;
   for (const Candidate& c : tuning.candidates) {
-    if (c.ran() && ToText(c.id) != before[0]) pinned = c.id;
+    if (c.usable() && ToText(c.id) != before[0]) pinned = c.id;
   }
   ASSERT_TRUE(tuner_->PutPin("", Problem(1), pinned, "test", std::nullopt).ok());
   EXPECT_TRUE(Eventually([&] { return Served(1)[0] == ToText(pinned); }));
@@ -172,7 +172,7 @@ TEST_F(PublisherTest, MissesAreCountedAndMostWantedFirst) {
   Start("");
   Send(MissOf(Text(1), kH200, 2));
   Send(MissOf(Text(2), kH200, 5));
-  Send(MissOf(Text(3), kH200, 9, snapshot::MissReason::kNotNeutral));
+  Send(MissOf(Text(3), kH200, 9, snapshot::UnservedReason::kNotNeutral));
   EXPECT_TRUE(Eventually([&] { return Counts().misses == 16; }));
   const auto wanted = tuner_->releases()->ListWanted("");
   ASSERT_TRUE(wanted.ok());

@@ -101,7 +101,7 @@ std::vector<Tuning> TuningsWithStock(int count) {
   std::vector<Tuning> tunings = db::SampleTunings(count);
   for (Tuning& tuning : tunings) {
     for (Candidate& candidate : tuning.candidates) {
-      if (!candidate.ran()) candidate.heuristic_rank = -1;
+      if (!candidate.usable()) candidate.heuristic_rank = -1;
     }
   }
   return tunings;

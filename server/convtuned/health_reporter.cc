@@ -1,24 +1,24 @@
-#include "server/convtuned/device_health.h"
+#include "server/convtuned/health_reporter.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
-void DeviceHealth::Note(const std::string& device, bool lost) {
+void HealthReporter::Note(const std::string& device, bool lost) {
   MutexLock lock(mutex_);
   lost_[device] = lost;
   TellAll();
 }
 
-void DeviceHealth::Attach(rpc::Server* server) {
+void HealthReporter::Attach(rpc::Server* server) {
   MutexLock lock(mutex_);
   server_ = server;
   TellAll();
 }
 
-void DeviceHealth::TellAll() {
+void HealthReporter::TellAll() {
   if (server_ == nullptr) return;
   for (const auto& [device, lost] : lost_) {
     server_->SetServing(absl::StrCat("devices/", device), !lost);
@@ -27,4 +27,4 @@ void DeviceHealth::TellAll() {
                                               [](const auto& entry) { return entry.second; }));
 }
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -1,4 +1,4 @@
-#include "server/worker/device/device_watch.h"
+#include "server/worker/device/nvml_watch.h"
 
 #include <dlfcn.h>
 #include <sys/socket.h>
@@ -71,7 +71,7 @@ constexpr int kMostErrors = 10;  // in a row
 
 }  // namespace
 
-struct DeviceWatch::Functions {
+struct NvmlWatch::Functions {
   Return (*init)() = nullptr;
   Return (*shutdown)() = nullptr;
   const char* (*error_string)(Return) = nullptr;
@@ -121,15 +121,15 @@ struct DeviceWatch::Functions {
   }
 };
 
-DeviceWatch::DeviceWatch(std::string pci_bus_id) : pci_bus_id_(std::move(pci_bus_id)) {}
+NvmlWatch::NvmlWatch(std::string pci_bus_id) : pci_bus_id_(std::move(pci_bus_id)) {}
 
-absl::StatusOr<std::unique_ptr<DeviceWatch>> DeviceWatch::Open(const std::string& pci_bus_id) {
-  std::unique_ptr<DeviceWatch> watch(new DeviceWatch(pci_bus_id));
+absl::StatusOr<std::unique_ptr<NvmlWatch>> NvmlWatch::Open(const std::string& pci_bus_id) {
+  std::unique_ptr<NvmlWatch> watch(new NvmlWatch(pci_bus_id));
   RETURN_IF_ERROR(watch->Start());
   return watch;
 }
 
-absl::Status DeviceWatch::Start() {
+absl::Status NvmlWatch::Start() {
   library_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library_ == nullptr) return absl::UnimplementedError(absl::StrCat("NVML: ", dlerror()));
   auto functions = std::make_unique<Functions>(library_);
@@ -151,7 +151,7 @@ absl::Status DeviceWatch::Start() {
                               "register for events");
 }
 
-DeviceWatch::~DeviceWatch() {
+NvmlWatch::~NvmlWatch() {
   if (functions_ != nullptr) {
     if (events_ != nullptr) functions_->free_events(events_);
     functions_->shutdown();
@@ -159,12 +159,12 @@ DeviceWatch::~DeviceWatch() {
   if (library_ != nullptr) dlclose(library_);
 }
 
-absl::Status DeviceWatch::FindDevice() const {
+absl::Status NvmlWatch::FindDevice() const {
   return functions_->ToStatus(functions_->handle_by_pci_bus_id(pci_bus_id_.c_str(), &device_),
                               pci_bus_id_.c_str());
 }
 
-absl::Status DeviceWatch::Look() const {
+absl::Status NvmlWatch::Look() const {
   RETURN_IF_ERROR(FindDevice());
   if (functions_->field_values == nullptr) return absl::OkStatus();
   FieldValue field = {};
@@ -179,7 +179,7 @@ absl::Status DeviceWatch::Look() const {
                            : absl::DataLossError(absl::StrCat("the driver says that it ", action));
 }
 
-absl::StatusOr<int64_t> DeviceWatch::NextXid(absl::Duration timeout) {
+absl::StatusOr<int64_t> NvmlWatch::NextXid(absl::Duration timeout) {
   EventData event = {};
   const Return result = functions_->wait(
       events_, &event,
@@ -213,7 +213,7 @@ absl::Status SayWhy(int fd, const absl::Status& why) {
 }  // namespace
 
 absl::Status WatchDevice(const std::string& pci_bus_id, int fd) {
-  const absl::StatusOr<std::unique_ptr<DeviceWatch>> watch = DeviceWatch::Open(pci_bus_id);
+  const absl::StatusOr<std::unique_ptr<NvmlWatch>> watch = NvmlWatch::Open(pci_bus_id);
   if (!watch.ok()) return SayWhy(fd, watch.status());
   RETURN_IF_ERROR(Say(fd, "watching"));
   int errors = 0;

@@ -1,4 +1,4 @@
-// A DeviceWatch reports a GPU's driver errors as they come, and whether the GPU can
+// A NvmlWatch reports a GPU's driver errors as they come, and whether the GPU can
 // be used at all.
 #pragma once
 
@@ -14,15 +14,15 @@ namespace convtune::worker::device {
 
 // One GPU in libnvidia-ml.so.1, which is loaded at run time. Needs neither
 // CUDA nor cuDNN. Not thread-safe.
-class DeviceWatch {
+class NvmlWatch {
  public:
   // UNIMPLEMENTED: there is no such library, it is too old, or the GPU reports
   // no events: nothing can be watched. DATA_LOSS: the GPU is lost, or has to
   // be reset. UNAVAILABLE: anything else that NVML refuses, in its words.
-  static absl::StatusOr<std::unique_ptr<DeviceWatch>> Open(const std::string& pci_bus_id);
-  ~DeviceWatch();
-  DeviceWatch(const DeviceWatch&) = delete;
-  DeviceWatch& operator=(const DeviceWatch&) = delete;
+  static absl::StatusOr<std::unique_ptr<NvmlWatch>> Open(const std::string& pci_bus_id);
+  ~NvmlWatch();
+  NvmlWatch(const NvmlWatch&) = delete;
+  NvmlWatch& operator=(const NvmlWatch&) = delete;
 
   // DATA_LOSS if the GPU is lost or the driver asks for a reset.
   absl::Status Look() const;
@@ -33,7 +33,7 @@ class DeviceWatch {
  private:
   struct Functions;
 
-  explicit DeviceWatch(std::string pci_bus_id);
+  explicit NvmlWatch(std::string pci_bus_id);
   absl::Status Start();
   absl::Status FindDevice() const;
 

@@ -1,4 +1,4 @@
-#include "server/convtuned/device_watcher.h"
+#include "server/convtuned/gpu_watch_process.h"
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -14,27 +14,27 @@
 #include "proto/base/status_macros.h"
 #include "server/devices/xid.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 namespace {
 
 constexpr size_t kMaxLine = 4096;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DeviceWatcher>> DeviceWatcher::Create(Options options) {
+absl::StatusOr<std::unique_ptr<GpuWatchProcess>> GpuWatchProcess::Create(Options options) {
   ASSIGN_OR_RETURN(std::unique_ptr<CancelToken> stop, CancelToken::Create());
-  return std::unique_ptr<DeviceWatcher>(new DeviceWatcher(std::move(options), std::move(stop)));
+  return std::unique_ptr<GpuWatchProcess>(new GpuWatchProcess(std::move(options), std::move(stop)));
 }
 
-DeviceWatcher::DeviceWatcher(Options options, std::unique_ptr<CancelToken> stop)
+GpuWatchProcess::GpuWatchProcess(Options options, std::unique_ptr<CancelToken> stop)
     : options_(std::move(options)), stop_(std::move(stop)), thread_([this] { Run(); }) {}
 
-DeviceWatcher::~DeviceWatcher() {
+GpuWatchProcess::~GpuWatchProcess() {
   stop_->Cancel();
   thread_.join();
 }
 
-void DeviceWatcher::Run() {
+void GpuWatchProcess::Run() {
   absl::Duration pause = options_.retry;
   while (!stop_->cancelled()) {
     const bool was_lost = lost_;
@@ -49,7 +49,7 @@ void DeviceWatcher::Run() {
   }
 }
 
-DeviceWatcher::End DeviceWatcher::WatchOnce() {
+GpuWatchProcess::End GpuWatchProcess::WatchOnce() {
   const absl::StatusOr<std::unique_ptr<supervisor::WorkerProcess>> process =
       supervisor::WorkerProcess::Start(options_.argv);
   if (!process.ok()) {
@@ -73,23 +73,23 @@ DeviceWatcher::End DeviceWatcher::WatchOnce() {
   return End::kFailed;
 }
 
-void DeviceWatcher::SayBlind(const std::string& why) {
+void GpuWatchProcess::SayBlind(const std::string& why) {
   if (std::exchange(blind_, true)) return;
   spdlog::warn("{}: nobody watches the GPU: {}", options_.device, why);
 }
 
-std::optional<DeviceWatcher::End> DeviceWatcher::Take(const std::string& line) {
+std::optional<GpuWatchProcess::End> GpuWatchProcess::Take(const std::string& line) {
   absl::string_view rest = line;
   int64_t xid = 0;
   if (line == "watching") {
     watching_ = true;
     if (!std::exchange(watched_, true)) spdlog::info("{}: the GPU is watched", options_.device);
     blind_ = false;
-    if (std::exchange(lost_, false)) options_.report({devices::GpuNews::Kind::kBack, 0, ""});
+    if (std::exchange(lost_, false)) options_.report({devices::GpuEvent::Kind::kBack, 0, ""});
     return std::nullopt;
   }
   if (absl::ConsumePrefix(&rest, "xid ") && absl::SimpleAtoi(rest, &xid)) {
-    options_.report({devices::GpuNews::Kind::kXid, xid, ""});
+    options_.report({devices::GpuEvent::Kind::kXid, xid, ""});
     if (devices::KindOfXid(xid) != devices::XidKind::kLost) return std::nullopt;
     lost_ = true;
     return End::kLost;
@@ -102,7 +102,7 @@ std::optional<DeviceWatcher::End> DeviceWatcher::Take(const std::string& line) {
   // What was never seen may be the watcher's own trouble.
   if ((away && watched_) || absl::ConsumePrefix(&rest, "lost ")) {
     if (!std::exchange(lost_, true)) {
-      options_.report({devices::GpuNews::Kind::kLost, 0, std::string(rest)});
+      options_.report({devices::GpuEvent::Kind::kLost, 0, std::string(rest)});
     }
     return End::kLost;
   }
@@ -110,22 +110,22 @@ std::optional<DeviceWatcher::End> DeviceWatcher::Take(const std::string& line) {
   return End::kFailed;
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<DeviceWatcher>>> WatchDevices(
+absl::StatusOr<std::vector<std::unique_ptr<GpuWatchProcess>>> WatchDevices(
     const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
     devices::GpuHealth* health) {
-  std::vector<std::unique_ptr<DeviceWatcher>> watchers;
+  std::vector<std::unique_ptr<GpuWatchProcess>> watchers;
   for (const auto& [device, pci_bus_id] : pci_bus_ids) {
-    DeviceWatcher::Options options;
+    GpuWatchProcess::Options options;
     options.device = device;
     options.argv = {worker, "--watch", pci_bus_id};
-    options.report = [health, name = device](const devices::GpuNews& news) {
+    options.report = [health, name = device](const devices::GpuEvent& news) {
       health->Note(name, news);
     };
-    ASSIGN_OR_RETURN(std::unique_ptr<DeviceWatcher> watcher,
-                     DeviceWatcher::Create(std::move(options)));
+    ASSIGN_OR_RETURN(std::unique_ptr<GpuWatchProcess> watcher,
+                     GpuWatchProcess::Create(std::move(options)));
     watchers.push_back(std::move(watcher));
   }
   return watchers;
 }
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -1,4 +1,4 @@
-// DeviceHealth tells the health service which devices have their GPU.
+// HealthReporter tells the health service which devices have their GPU.
 #pragma once
 
 #include <map>
@@ -7,12 +7,12 @@
 #include "proto/base/mutex.h"
 #include "server/rpc/server.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
 // Health "devices/NAME" is whether that device has its GPU, "devices" whether
 // all have. Liveness and readiness have nothing to do with it: what is known is
 // answered without a device. Thread-safe; calls nothing but the server.
-class DeviceHealth {
+class HealthReporter {
  public:
   // A GpuHealth::Listener.
   void Note(const std::string& device, bool lost);
@@ -28,4 +28,4 @@ class DeviceHealth {
   std::map<std::string, bool> lost_ GUARDED_BY(mutex_);
 };
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

@@ -1,4 +1,4 @@
-// A DeviceWatcher has a GPU watched by a process of its own, and says what becomes
+// A GpuWatchProcess has a GPU watched by a process of its own, and says what becomes
 // of the GPU.
 #pragma once
 
@@ -16,34 +16,34 @@
 #include "server/devices/gpu_health.h"
 #include "server/supervisor/worker_process.h"
 
-namespace convtune::daemon {
+namespace convtune::convtuned {
 
 // NVML hangs with a GPU that is lost: whoever asks it is no part of the
 // daemon. While a GPU is lost nothing holds it, so that it can be reset; it is
 // looked at once in `retry`, and is back when NVML knows it and the driver does
 // not ask for a reset any more. One thread. Thread-safe.
-class DeviceWatcher {
+class GpuWatchProcess {
  public:
   struct Options {
     std::string device;             // "gpu:0"
     std::vector<std::string> argv;  // of the process; the socket is added to it
     // From the watcher's thread. News about the GPU only if they are new.
-    std::function<void(const devices::GpuNews&)> report;
+    std::function<void(const devices::GpuEvent&)> report;
     absl::Duration retry = absl::Seconds(2);
     absl::Duration retry_max = absl::Minutes(1);  // where it is not the GPU that fails
   };
 
-  static absl::StatusOr<std::unique_ptr<DeviceWatcher>> Create(Options options);
+  static absl::StatusOr<std::unique_ptr<GpuWatchProcess>> Create(Options options);
   // Ends the process.
-  ~DeviceWatcher();
-  DeviceWatcher(const DeviceWatcher&) = delete;
-  DeviceWatcher& operator=(const DeviceWatcher&) = delete;
+  ~GpuWatchProcess();
+  GpuWatchProcess(const GpuWatchProcess&) = delete;
+  GpuWatchProcess& operator=(const GpuWatchProcess&) = delete;
 
  private:
   // How one process ended.
   enum class End { kLost, kFailed, kUnwatchable };
 
-  DeviceWatcher(Options options, std::unique_ptr<CancelToken> stop);
+  GpuWatchProcess(Options options, std::unique_ptr<CancelToken> stop);
   void Run();
   End WatchOnce();
   // Nothing: the line was one of many. Else how the process came to its end.
@@ -62,8 +62,8 @@ class DeviceWatcher {
 
 // A watcher for each of `pci_bus_ids` (by device), which are added to `health`.
 // `worker`: the program.
-absl::StatusOr<std::vector<std::unique_ptr<DeviceWatcher>>> WatchDevices(
+absl::StatusOr<std::vector<std::unique_ptr<GpuWatchProcess>>> WatchDevices(
     const std::string& worker, const std::map<std::string, std::string>& pci_bus_ids,
     devices::GpuHealth* health);
 
-}  // namespace convtune::daemon
+}  // namespace convtune::convtuned

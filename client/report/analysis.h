@@ -27,9 +27,6 @@ class ReportAnalysis {
   ReportAnalysis& operator=(const ReportAnalysis&) = delete;
 
   const ReportRow& Row(int row) const { return data.rows()[static_cast<size_t>(row)]; }
-  const Environment& EnvironmentOf(const ReportRow& row) const {
-    return data.environments()[static_cast<size_t>(row.environment)];
-  }
   int GpuOf(const ReportRow& row) const {
     return gpu_of_place_[static_cast<size_t>(row.place)] +
            hardware_of_environment_[static_cast<size_t>(row.environment)];

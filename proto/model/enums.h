@@ -152,5 +152,7 @@ std::optional<Evidence> ParseEvidence(std::string_view text);
 
 // Size of an element in bytes.
 int64_t SizeOf(DataType type);
+// Half of the distance between 1 and the next number; 0 for integers.
+double UnitRoundoff(DataType type);
 
 }  // namespace convtune

@@ -21,34 +21,18 @@ constexpr double kDeviations = 8;
 // A fault is believed of at most one engine in so many.
 constexpr size_t kEnginesPerFaulty = 4;
 
-// Largest relative error of rounding to the nearest value of a type.
-double UnitRoundoff(DataType type) {
-  switch (type) {
-    case DataType::kF64:
-      return 0x1p-53;
-    case DataType::kF32:
-      return 0x1p-24;
-    case DataType::kF16:
-      return 0x1p-11;
-    case DataType::kBF16:
-      return 0x1p-8;
-    case DataType::kE4M3:
-      return 0x1p-4;
-    case DataType::kE5M2:
-      return 0x1p-3;
-    case DataType::kI8:
-      return 1.0 / 127;  // of the largest value; sums reach the end of the range
-    case DataType::kI32:
-      return 0x1p-24;  // exact, but for a conversion by way of f32
-  }
-  return 0;
+// Largest error of rounding to the nearest value of a type, in units of the largest value.
+double RoundingError(DataType type) {
+  if (type == DataType::kI8) return 1.0 / 127;  // sums reach the end of the range
+  if (type == DataType::kI32) return 0x1p-24;   // exact, but for a conversion by way of f32
+  return UnitRoundoff(type);
 }
 
 bool IsFp8(DataType type) { return type == DataType::kE4M3 || type == DataType::kE5M2; }
 
 double AccumulationError(const ConvProblem& problem, const Candidate& candidate) {
   if (problem.compute_type() == DataType::kI32) return 0;
-  double error = UnitRoundoff(problem.compute_type());
+  double error = RoundingError(problem.compute_type());
   const bool narrow =
       problem.data_type() != DataType::kF64 && problem.data_type() != DataType::kF32;
   if (narrow || candidate.has(NumericalNote::kTensorCore)) error = std::max(error, 0x1p-22);
@@ -71,7 +55,7 @@ double InputError(const ConvProblem& problem, const Candidate& candidate) {
   }
   if (candidate.has(NumericalNote::kDownConvertInputs)) error = 0x1p-8;  // bf16 at worst
   // Transformed inputs are rounded to the type of the inputs again.
-  if (Transforms(candidate)) error = std::max(error, UnitRoundoff(problem.data_type()));
+  if (Transforms(candidate)) error = std::max(error, RoundingError(problem.data_type()));
   return error;
 }
 
@@ -100,9 +84,9 @@ double ErrorBound(const ConvProblem& problem, const Candidate& candidate, double
   const double arriving = 2 * InputError(problem, candidate) +
                           kDeviations * std::sqrt(products) * AccumulationError(problem, candidate);
   const double between =
-      static_cast<double>(problem.epilogue().size()) * UnitRoundoff(problem.intermediate_type());
+      static_cast<double>(problem.epilogue().size()) * RoundingError(problem.intermediate_type());
   const double largest = std::isfinite(magnitude) ? std::max(1.0, magnitude) : 1.0;
-  const double bound = kSafety * (UnitRoundoff(problem.output_type()) +
+  const double bound = kSafety * (RoundingError(problem.output_type()) +
                                   largest * (between + Growth(candidate) * arriving));
   return std::min(kLargestBound, bound);
 }

@@ -17,28 +17,6 @@ constexpr double kRoom = 4.0;
 
 constexpr int kFewElements = 64;
 
-// Half of the distance between 1 and the next number; 0 for integers.
-double UnitRoundoff(DataType type) {
-  switch (type) {
-    case DataType::kF64:
-      return 0x1p-53;
-    case DataType::kF32:
-      return 0x1p-24;
-    case DataType::kF16:
-      return 0x1p-11;
-    case DataType::kBF16:
-      return 0x1p-8;
-    case DataType::kE4M3:
-      return 0x1p-4;
-    case DataType::kE5M2:
-      return 0x1p-3;
-    case DataType::kI8:
-    case DataType::kI32:
-      break;
-  }
-  return 0;
-}
-
 }  // namespace
 
 Comparison CompareElements(const std::vector<ReferenceElement>& reference, DataType type,

@@ -2,10 +2,10 @@
 
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
-#include "db/fleet/node_store.h"
 #include "db/fleet/nodes.h"
 #include "db/fleet/retention.h"
 #include "tests/unit/db/delivered_conformance.h"
+#include "tests/unit/db/fleet/delivered_rows.h"
 
 namespace convtune::db::fleet {
 namespace {

@@ -1,4 +1,4 @@
-#include "db/fleet/node_store.h"
+#include "tests/unit/db/fleet/delivered_rows.h"
 
 #include <optional>
 #include <set>

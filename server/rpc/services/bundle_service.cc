@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "convtune/v1/bundle_service.grpc.pb.h"
 #include "server/rpc/services/bundle_export.h"
 #include "server/rpc/services/bundle_import.h"
 #include "server/rpc/services/call.h"
@@ -18,10 +17,6 @@ using grpc::CallbackServerContext;
 
 constexpr size_t kMaxWaiting = 64;
 constexpr int kMaxImports = 4;
-
-// Every method takes its bytes raw: see call.h.
-using RawBundleService = v1::BundleService::WithRawCallbackMethod_ExportBundle<
-    v1::BundleService::WithRawCallbackMethod_ImportBundle<v1::BundleService::Service>>;
 
 grpc::Status TooBusy() {
   return messages::ToGrpcStatus(
@@ -180,23 +175,25 @@ class ImportReactor : public grpc::ServerReadReactor<ByteBuffer> {
   std::unique_ptr<BundleImport> bundle_;
 };
 
-class BundleService final : public RawBundleService {
+class BundleService final : public RawService {
  public:
   explicit BundleService(BundleOptions options)
-      : options_(std::move(options)), exports_(kMaxWaiting), imports_(kMaxWaiting) {}
-
-  grpc::ServerWriteReactor<ByteBuffer>* ExportBundle(CallbackServerContext* context,
-                                                     const ByteBuffer* in) override {
-    auto* reactor = new ExportReactor(options_.tuner, &exports_, context);
-    reactor->Start(*in);
-    return reactor;
-  }
-
-  grpc::ServerReadReactor<ByteBuffer>* ImportBundle(CallbackServerContext* context,
-                                                    ByteBuffer* out) override {
-    auto* reactor = new ImportReactor(options_, &imports_, &running_imports_, context, out);
-    reactor->Start();
-    return reactor;
+      : RawService(kBundleServiceName),
+        options_(std::move(options)),
+        exports_(kMaxWaiting),
+        imports_(kMaxWaiting) {
+    Add("ExportBundle", Type::SERVER_STREAMING,
+        new ServerStreamingHandler([this](CallbackServerContext* context, const ByteBuffer* in) {
+          auto* reactor = new ExportReactor(options_.tuner, &exports_, context);
+          reactor->Start(*in);
+          return reactor;
+        }));
+    Add("ImportBundle", Type::CLIENT_STREAMING,
+        new ClientStreamingHandler([this](CallbackServerContext* context, ByteBuffer* out) {
+          auto* reactor = new ImportReactor(options_, &imports_, &running_imports_, context, out);
+          reactor->Start();
+          return reactor;
+        }));
   }
 
  private:

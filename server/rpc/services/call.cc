@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "grpcpp/support/slice.h"
+#include "proto/base/strings.h"
 #include "server/rpc/http2/limits.h"
 #include "server/rpc/messages/wire_check.h"
 
@@ -63,6 +64,12 @@ grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBu
 grpc::Status ExceptionStatus(std::string_view method, const char* what) {
   spdlog::error("{} threw: {}", method, what);
   return messages::ToGrpcStatus(absl::InternalError("internal error; see the daemon's log"));
+}
+
+void RawService::Add(std::string_view method, Type type, grpc::internal::MethodHandler* handler) {
+  paths_.push_back(Concat("/", name_, "/", method));
+  AddMethod(new grpc::internal::RpcServiceMethod(paths_.back().c_str(), type, nullptr));
+  MarkMethodRawCallback(static_cast<int>(paths_.size()) - 1, handler);
 }
 
 }  // namespace convtune::rpc::services

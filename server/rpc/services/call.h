@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -15,6 +16,8 @@
 
 #include "google/protobuf/arena.h"
 #include "google/protobuf/message.h"
+#include "grpcpp/impl/codegen/server_callback_handlers.h"
+#include "grpcpp/impl/service_type.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
@@ -104,5 +107,36 @@ grpc::ServerUnaryReactor* HandleUnary(std::string_view method, WorkQueue* queue,
   }
   return reactor;
 }
+
+// A RawService gives each of its methods the request's bytes. The generated
+// WithRawCallbackMethod classes do the same with an override for each method.
+class RawService : public grpc::Service {
+ protected:
+  // `name` is the service's full name.
+  explicit RawService(std::string name) : name_(std::move(name)) {}
+
+  using Type = grpc::internal::RpcMethod::RpcType;
+  using UnaryHandler = grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>;
+  using ServerStreamingHandler =
+      grpc::internal::CallbackServerStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>;
+  using ClientStreamingHandler =
+      grpc::internal::CallbackClientStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+  // Takes ownership of `handler`.
+  void Add(std::string_view method, Type type, grpc::internal::MethodHandler* handler);
+  // See HandleUnary.
+  template <typename Request, typename Reply, typename Fn>
+  void Unary(std::string_view method, WorkQueue* queue, Fn fn) {
+    Add(method, Type::NORMAL_RPC,
+        new UnaryHandler([=](grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
+                             grpc::ByteBuffer* out) {
+          return HandleUnary<Request, Reply>(method, queue, context, in, out, fn);
+        }));
+  }
+
+ private:
+  const std::string name_;
+  std::deque<std::string> paths_;  // of the methods; gRPC keeps pointers to them
+};
 
 }  // namespace convtune::rpc::services

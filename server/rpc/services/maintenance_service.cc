@@ -8,7 +8,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "convtune/v1/maintenance_service.grpc.pb.h"
 #include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/services/call.h"
 #include "server/rpc/services/services.h"
@@ -16,18 +15,7 @@
 namespace convtune::rpc::services {
 namespace {
 
-using grpc::ByteBuffer;
-using grpc::CallbackServerContext;
-using grpc::ServerUnaryReactor;
-
 constexpr size_t kMaxMaintenanceCalls = 16;
-
-// Every method takes its bytes raw: see call.h.
-using RawMaintenanceService = v1::MaintenanceService::WithRawCallbackMethod_GetServerInfo<
-    v1::MaintenanceService::WithRawCallbackMethod_CheckDatabase<
-        v1::MaintenanceService::WithRawCallbackMethod_BackupDatabase<
-            v1::MaintenanceService::WithRawCallbackMethod_CompactDatabase<
-                v1::MaintenanceService::Service>>>>;
 
 int64_t CountThreads() {
   std::ifstream status("/proc/self/status");
@@ -42,18 +30,15 @@ int64_t CountThreads() {
   return 0;
 }
 
-class MaintenanceService final : public RawMaintenanceService {
+class MaintenanceService final : public RawService {
  public:
   explicit MaintenanceService(MaintenanceOptions options)
-      : options_(std::move(options)),
+      : RawService(kMaintenanceServiceName),
+        options_(std::move(options)),
         start_time_(options_.clock->Now()),
-        disk_(kMaxMaintenanceCalls) {}
-
-  ServerUnaryReactor* GetServerInfo(CallbackServerContext* context, const ByteBuffer* in,
-                                    ByteBuffer* out) override {
-    return HandleUnary<v1::GetServerInfoRequest, v1::ServerInfo>(
-        "GetServerInfo", nullptr, context, in, out,
-        [this](const messages::NoArgs&, v1::ServerInfo* reply) {
+        disk_(kMaxMaintenanceCalls) {
+    Unary<v1::GetServerInfoRequest, v1::ServerInfo>(
+        "GetServerInfo", nullptr, [this](const messages::NoArgs&, v1::ServerInfo* reply) {
           reply->set_version(CONVTUNE_VERSION);
           reply->set_pid(getpid());
           *reply->mutable_start_time() = messages::ToProto(start_time_);
@@ -68,13 +53,9 @@ class MaintenanceService final : public RawMaintenanceService {
           reply->set_metrics_url(options_.metrics.url);
           return grpc::Status::OK;
         });
-  }
 
-  ServerUnaryReactor* CheckDatabase(CallbackServerContext* context, const ByteBuffer* in,
-                                    ByteBuffer* out) override {
-    return HandleUnary<v1::CheckDatabaseRequest, v1::CheckDatabaseResponse>(
-        "CheckDatabase", &disk_, context, in, out,
-        [this](const messages::NoArgs&, v1::CheckDatabaseResponse* reply) {
+    Unary<v1::CheckDatabaseRequest, v1::CheckDatabaseResponse>(
+        "CheckDatabase", &disk_, [this](const messages::NoArgs&, v1::CheckDatabaseResponse* reply) {
           const absl::Time start = options_.clock->Now();
           const absl::StatusOr<db::StoreCheck> check = options_.store->Check();
           if (check.ok()) {
@@ -82,23 +63,17 @@ class MaintenanceService final : public RawMaintenanceService {
           }
           return messages::ToGrpcStatus(check.status());
         });
-  }
 
-  ServerUnaryReactor* BackupDatabase(CallbackServerContext* context, const ByteBuffer* in,
-                                     ByteBuffer* out) override {
-    return HandleUnary<v1::BackupDatabaseRequest, v1::BackupDatabaseResponse>(
-        "BackupDatabase", &disk_, context, in, out,
+    Unary<v1::BackupDatabaseRequest, v1::BackupDatabaseResponse>(
+        "BackupDatabase", &disk_,
         [this](const messages::BackupArgs& args, v1::BackupDatabaseResponse* reply) {
           const absl::StatusOr<int64_t> bytes = options_.store->Backup(args.path);
           reply->set_bytes(bytes.value_or(0));
           return messages::ToGrpcStatus(bytes.status(), "path");
         });
-  }
 
-  ServerUnaryReactor* CompactDatabase(CallbackServerContext* context, const ByteBuffer* in,
-                                      ByteBuffer* out) override {
-    return HandleUnary<v1::CompactDatabaseRequest, v1::CompactDatabaseResponse>(
-        "CompactDatabase", &disk_, context, in, out,
+    Unary<v1::CompactDatabaseRequest, v1::CompactDatabaseResponse>(
+        "CompactDatabase", &disk_,
         [this](const messages::NoArgs&, v1::CompactDatabaseResponse* reply) {
           const absl::StatusOr<db::StoreCompaction> compaction = options_.store->Compact();
           if (compaction.ok()) {

@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "convtune/v1/tuning_service.grpc.pb.h"
 #include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/services/batch_get_handler.h"
 #include "server/rpc/services/call.h"
@@ -15,82 +14,47 @@ namespace {
 
 using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
-using grpc::ServerUnaryReactor;
 
 constexpr size_t kMaxWaitingForDisk = 1000;
 
-// Every method takes its bytes raw: see call.h.
-using RawLookups = v1::TuningService::WithRawCallbackMethod_BatchGet<
-    v1::TuningService::WithRawCallbackMethod_WatchTuningJob<v1::TuningService::Service>>;
-using RawJobs = v1::TuningService::WithRawCallbackMethod_CreateTuningJob<
-    v1::TuningService::WithRawCallbackMethod_GetTuningJob<
-        v1::TuningService::WithRawCallbackMethod_ListTuningJobs<
-            v1::TuningService::WithRawCallbackMethod_CancelTuningJob<RawLookups>>>>;
-using RawTunings = v1::TuningService::WithRawCallbackMethod_GetTuning<
-    v1::TuningService::WithRawCallbackMethod_ListTunings<
-        v1::TuningService::WithRawCallbackMethod_DeleteTuning<RawJobs>>>;
-using RawPins =
-    v1::TuningService::WithRawCallbackMethod_Pin<v1::TuningService::WithRawCallbackMethod_Unpin<
-        v1::TuningService::WithRawCallbackMethod_ListPins<RawTunings>>>;
-using RawTuningService = v1::TuningService::WithRawCallbackMethod_ListEnvironments<
-    v1::TuningService::WithRawCallbackMethod_ListDevices<RawPins>>;
-
-class TuningService final : public RawTuningService {
+class TuningService final : public RawService {
  public:
   explicit TuningService(tuner::Tuner* tuner)
-      : tuner_(tuner), batch_get_(tuner), disk_(kMaxWaitingForDisk) {}
-
-  ServerUnaryReactor* BatchGet(CallbackServerContext* context, const ByteBuffer* in,
-                               ByteBuffer* out) override {
-    return batch_get_.Handle(context, in, out);
-  }
-
-  grpc::ServerWriteReactor<ByteBuffer>* WatchTuningJob(CallbackServerContext* context,
-                                                       const ByteBuffer* in) override {
-    return HandleWatchTuningJob(tuner_, context, in);
-  }
-
-  ServerUnaryReactor* CreateTuningJob(CallbackServerContext* context, const ByteBuffer* in,
-                                      ByteBuffer* out) override {
-    return HandleUnary<v1::CreateTuningJobRequest, v1::TuningJob>(
-        "CreateTuningJob", nullptr, context, in, out,
-        [this](jobs::JobRequest& request, v1::TuningJob* reply) {
+      : RawService(kTuningServiceName),
+        tuner_(tuner),
+        batch_get_(tuner),
+        disk_(kMaxWaitingForDisk) {
+    Add("BatchGet", Type::NORMAL_RPC,
+        new UnaryHandler([this](CallbackServerContext* context, const ByteBuffer* in,
+                                ByteBuffer* out) { return batch_get_.Handle(context, in, out); }));
+    Add("WatchTuningJob", Type::SERVER_STREAMING,
+        new ServerStreamingHandler([this](CallbackServerContext* context, const ByteBuffer* in) {
+          return HandleWatchTuningJob(tuner_, context, in);
+        }));
+    Unary<v1::CreateTuningJobRequest, v1::TuningJob>(
+        "CreateTuningJob", nullptr, [this](jobs::JobRequest& request, v1::TuningJob* reply) {
           return Fill(tuner_->CreateJob(std::move(request)), reply, "environment");
         });
-  }
 
-  ServerUnaryReactor* GetTuningJob(CallbackServerContext* context, const ByteBuffer* in,
-                                   ByteBuffer* out) override {
-    return HandleUnary<v1::GetTuningJobRequest, v1::TuningJob>(
-        "GetTuningJob", nullptr, context, in, out,
-        [this](const messages::JobNameArgs& args, v1::TuningJob* reply) {
+    Unary<v1::GetTuningJobRequest, v1::TuningJob>(
+        "GetTuningJob", nullptr, [this](const messages::JobNameArgs& args, v1::TuningJob* reply) {
           return Fill(tuner_->GetJob(args.name), reply, "name");
         });
-  }
 
-  ServerUnaryReactor* ListTuningJobs(CallbackServerContext* context, const ByteBuffer* in,
-                                     ByteBuffer* out) override {
-    return HandleUnary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(
-        "ListTuningJobs", nullptr, context, in, out,
+    Unary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(
+        "ListTuningJobs", nullptr,
         [this](const messages::ListJobsArgs& args, v1::ListTuningJobsResponse* reply) {
           return Fill(tuner_->ListJobs(args.page_size, args.page_token), reply, "page_token");
         });
-  }
 
-  ServerUnaryReactor* CancelTuningJob(CallbackServerContext* context, const ByteBuffer* in,
-                                      ByteBuffer* out) override {
-    return HandleUnary<v1::CancelTuningJobRequest, v1::TuningJob>(
-        "CancelTuningJob", nullptr, context, in, out,
+    Unary<v1::CancelTuningJobRequest, v1::TuningJob>(
+        "CancelTuningJob", nullptr,
         [this](const messages::JobNameArgs& args, v1::TuningJob* reply) {
           return Fill(tuner_->CancelJob(args.name), reply, "name");
         });
-  }
 
-  ServerUnaryReactor* GetTuning(CallbackServerContext* context, const ByteBuffer* in,
-                                ByteBuffer* out) override {
-    return HandleUnary<v1::GetTuningRequest, v1::Tuning>(
-        "GetTuning", &disk_, context, in, out,
-        [this](const messages::OneProblemArgs& args, v1::Tuning* reply) {
+    Unary<v1::GetTuningRequest, v1::Tuning>(
+        "GetTuning", &disk_, [this](const messages::OneProblemArgs& args, v1::Tuning* reply) {
           const absl::StatusOr<Tuning> tuning = tuner_->GetTuning(args.environment, args.problem);
           if (tuning.ok()) {
             *reply =
@@ -102,12 +66,9 @@ class TuningService final : public RawTuningService {
           }
           return messages::ToGrpcStatus(tuning.status(), "environment");
         });
-  }
 
-  ServerUnaryReactor* ListTunings(CallbackServerContext* context, const ByteBuffer* in,
-                                  ByteBuffer* out) override {
-    return HandleUnary<v1::ListTuningsRequest, v1::ListTuningsResponse>(
-        "ListTunings", nullptr, context, in, out,
+    Unary<v1::ListTuningsRequest, v1::ListTuningsResponse>(
+        "ListTunings", nullptr,
         [this](const messages::ListTuningsArgs& args, v1::ListTuningsResponse* reply) {
           const absl::StatusOr<tuner::TuningPage> page = tuner_->ListTunings(
               args.environment, args.page_size, args.page_token, args.text_filter);
@@ -121,25 +82,18 @@ class TuningService final : public RawTuningService {
           }
           return messages::ToGrpcStatus(page.status(), "page_token");
         });
-  }
 
-  ServerUnaryReactor* DeleteTuning(CallbackServerContext* context, const ByteBuffer* in,
-                                   ByteBuffer* out) override {
-    return HandleUnary<v1::DeleteTuningRequest, v1::DeleteTuningResponse>(
-        "DeleteTuning", &disk_, context, in, out,
+    Unary<v1::DeleteTuningRequest, v1::DeleteTuningResponse>(
+        "DeleteTuning", &disk_,
         [this](const messages::DeleteTuningArgs& args, v1::DeleteTuningResponse* reply) {
           const absl::StatusOr<int64_t> deleted =
               tuner_->DeleteTunings(args.environment, args.problems);
           reply->set_deleted_count(static_cast<int>(deleted.value_or(0)));
           return messages::ToGrpcStatus(deleted.status(), "environment");
         });
-  }
 
-  ServerUnaryReactor* Pin(CallbackServerContext* context, const ByteBuffer* in,
-                          ByteBuffer* out) override {
-    return HandleUnary<v1::PinRequest, v1::PinRecord>(
-        "Pin", &disk_, context, in, out,
-        [this](const messages::PinArgs& args, v1::PinRecord* reply) {
+    Unary<v1::PinRequest, v1::PinRecord>(
+        "Pin", &disk_, [this](const messages::PinArgs& args, v1::PinRecord* reply) {
           const absl::StatusOr<convtune::Pin> pin =
               tuner_->PutPin(args.environment, args.problem, args.candidate, args.reason, args.ttl);
           if (pin.ok()) {
@@ -147,22 +101,15 @@ class TuningService final : public RawTuningService {
           }
           return messages::ToGrpcStatus(pin.status(), "environment");
         });
-  }
 
-  ServerUnaryReactor* Unpin(CallbackServerContext* context, const ByteBuffer* in,
-                            ByteBuffer* out) override {
-    return HandleUnary<v1::UnpinRequest, v1::UnpinResponse>(
-        "Unpin", &disk_, context, in, out,
-        [this](const messages::OneProblemArgs& args, v1::UnpinResponse*) {
+    Unary<v1::UnpinRequest, v1::UnpinResponse>(
+        "Unpin", &disk_, [this](const messages::OneProblemArgs& args, v1::UnpinResponse*) {
           return messages::ToGrpcStatus(tuner_->DeletePin(args.environment, args.problem),
                                         "environment");
         });
-  }
 
-  ServerUnaryReactor* ListPins(CallbackServerContext* context, const ByteBuffer* in,
-                               ByteBuffer* out) override {
-    return HandleUnary<v1::ListPinsRequest, v1::ListPinsResponse>(
-        "ListPins", &disk_, context, in, out,
+    Unary<v1::ListPinsRequest, v1::ListPinsResponse>(
+        "ListPins", &disk_,
         [this](const messages::ListPinsArgs& args, v1::ListPinsResponse* reply) {
           const absl::StatusOr<std::vector<convtune::Pin>> pins =
               tuner_->ListPins(args.environment);
@@ -173,25 +120,18 @@ class TuningService final : public RawTuningService {
           }
           return messages::ToGrpcStatus(pins.status(), "environment");
         });
-  }
 
-  ServerUnaryReactor* ListEnvironments(CallbackServerContext* context, const ByteBuffer* in,
-                                       ByteBuffer* out) override {
-    return HandleUnary<v1::ListEnvironmentsRequest, v1::ListEnvironmentsResponse>(
-        "ListEnvironments", nullptr, context, in, out,
+    Unary<v1::ListEnvironmentsRequest, v1::ListEnvironmentsResponse>(
+        "ListEnvironments", nullptr,
         [this](const messages::NoArgs&, v1::ListEnvironmentsResponse* reply) {
           for (const tuner::EnvironmentInfo& info : tuner_->ListEnvironments()) {
             *reply->add_environments() = messages::ToProto(info);
           }
           return grpc::Status::OK;
         });
-  }
 
-  ServerUnaryReactor* ListDevices(CallbackServerContext* context, const ByteBuffer* in,
-                                  ByteBuffer* out) override {
-    return HandleUnary<v1::ListDevicesRequest, v1::ListDevicesResponse>(
-        "ListDevices", nullptr, context, in, out,
-        [this](const messages::NoArgs&, v1::ListDevicesResponse* reply) {
+    Unary<v1::ListDevicesRequest, v1::ListDevicesResponse>(
+        "ListDevices", nullptr, [this](const messages::NoArgs&, v1::ListDevicesResponse* reply) {
           for (const supervisor::DeviceStatus& device : tuner_->ListDevices()) {
             *reply->add_devices() = messages::ToProto(device);
           }

@@ -280,34 +280,6 @@ std::optional<ExportArgs> Validate(const v1::ExportBundleRequest& request,
                     : std::nullopt;
 }
 
-std::optional<NoArgs> Validate(const v1::ListEnvironmentsRequest&, std::vector<Violation>*) {
-  return NoArgs{};
-}
-
-std::optional<NoArgs> Validate(const v1::ListDevicesRequest&, std::vector<Violation>*) {
-  return NoArgs{};
-}
-
-std::optional<NoArgs> Validate(const v1::GetServerInfoRequest&, std::vector<Violation>*) {
-  return NoArgs{};
-}
-
-std::optional<NoArgs> Validate(const v1::CheckDatabaseRequest&, std::vector<Violation>*) {
-  return NoArgs{};
-}
-
-std::optional<NoArgs> Validate(const v1::CompactDatabaseRequest&, std::vector<Violation>*) {
-  return NoArgs{};
-}
-
-std::optional<NoArgs> Validate(const v1::ListReleasesRequest&, std::vector<Violation>*) {
-  return NoArgs{};
-}
-
-std::optional<NoArgs> Validate(const v1::GetPublicationRequest&, std::vector<Violation>*) {
-  return NoArgs{};
-}
-
 std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
                                  std::vector<Violation>* violations) {
   FieldChecker check(violations);

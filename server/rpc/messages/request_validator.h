@@ -4,6 +4,7 @@
 // such as "problems[3].pad_low[1]". Pure functions.
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <string>
 #include <vector>
@@ -125,19 +126,7 @@ std::optional<BackupArgs> Validate(const v1::BackupDatabaseRequest& request,
                                    std::vector<Violation>* violations);
 std::optional<ExportArgs> Validate(const v1::ExportBundleRequest& request,
                                    std::vector<Violation>* violations);
-std::optional<NoArgs> Validate(const v1::ListEnvironmentsRequest& request,
-                               std::vector<Violation>* violations);
-std::optional<NoArgs> Validate(const v1::ListDevicesRequest& request,
-                               std::vector<Violation>* violations);
-std::optional<NoArgs> Validate(const v1::GetServerInfoRequest& request,
-                               std::vector<Violation>* violations);
-std::optional<NoArgs> Validate(const v1::CheckDatabaseRequest& request,
-                               std::vector<Violation>* violations);
-std::optional<NoArgs> Validate(const v1::CompactDatabaseRequest& request,
-                               std::vector<Violation>* violations);
 
-std::optional<NoArgs> Validate(const v1::ListReleasesRequest& request,
-                               std::vector<Violation>* violations);
 std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
                                  std::vector<Violation>* violations);
 std::optional<PromoteArgs> Validate(const v1::PromoteReleaseRequest& request,
@@ -146,7 +135,18 @@ std::optional<RollBackArgs> Validate(const v1::RollBackReleaseRequest& request,
                                      std::vector<Violation>* violations);
 std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
                                        std::vector<Violation>* violations);
-std::optional<NoArgs> Validate(const v1::GetPublicationRequest& request,
-                               std::vector<Violation>* violations);
+
+// Requests without fields.
+template <typename Request>
+requires(std::same_as<Request, v1::ListEnvironmentsRequest> ||
+         std::same_as<Request, v1::ListDevicesRequest> ||
+         std::same_as<Request, v1::GetServerInfoRequest> ||
+         std::same_as<Request, v1::CheckDatabaseRequest> ||
+         std::same_as<Request, v1::CompactDatabaseRequest> ||
+         std::same_as<Request, v1::ListReleasesRequest> ||
+         std::same_as<Request, v1::GetPublicationRequest>)
+    std::optional<NoArgs> Validate(const Request&, std::vector<Violation>*) {
+  return NoArgs{};
+}
 
 }  // namespace convtune::rpc::messages

@@ -1,5 +1,5 @@
 // The address of a daemon, and the connection to it. gRPC stays inside client/cpp:
-// its headers are included by channel.cc, client.cc and rpc_call.h only.
+// its headers are included by channel.cc, client.cc and connection.cc only.
 #pragma once
 
 #include <memory>

@@ -5,28 +5,36 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "client/cpp/client.h"
+#include "client/cpp/connection.h"
 #include "convtune/v1/fleet_service.pb.h"
 
 namespace convtune {
 
-// As Client: blocking calls, thread-safe, the same errors and the options'
-// timeout for each call.
-class FleetClient {
+class FleetClient : public Connection {
  public:
-  // Does not connect yet. INVALID_ARGUMENT as OpenChannel.
-  static absl::StatusOr<std::unique_ptr<FleetClient>> Create(const Client::Options& options);
-  virtual ~FleetClient() = default;
+  static absl::StatusOr<std::unique_ptr<FleetClient>> Create(const Options& options) {
+    return Open<FleetClient>(options);
+  }
 
-  virtual absl::StatusOr<v1::FleetState> GetFleetState() = 0;
-  virtual absl::StatusOr<v1::ReadOutboxResponse> ReadOutbox(
-      const v1::ReadOutboxRequest& request) = 0;
-  virtual absl::StatusOr<v1::AckOutboxResponse> AckOutbox(const v1::AckOutboxRequest& request) = 0;
-  virtual absl::StatusOr<v1::RequeueOutboxResponse> RequeueOutbox() = 0;
-  virtual absl::StatusOr<v1::ApplyTuningsResponse> ApplyTunings(
-      const v1::ApplyTuningsRequest& request) = 0;
-  virtual absl::StatusOr<v1::FollowReleaseResponse> FollowRelease(
-      const v1::FollowReleaseRequest& request) = 0;
+  absl::StatusOr<v1::FleetState> GetFleetState() {
+    return Call<v1::FleetState>("FleetService/GetFleetState", v1::GetFleetStateRequest());
+  }
+  absl::StatusOr<v1::ReadOutboxResponse> ReadOutbox(const v1::ReadOutboxRequest& request) {
+    return Call<v1::ReadOutboxResponse>("FleetService/ReadOutbox", request);
+  }
+  absl::StatusOr<v1::AckOutboxResponse> AckOutbox(const v1::AckOutboxRequest& request) {
+    return Call<v1::AckOutboxResponse>("FleetService/AckOutbox", request);
+  }
+  absl::StatusOr<v1::RequeueOutboxResponse> RequeueOutbox() {
+    return Call<v1::RequeueOutboxResponse>("FleetService/RequeueOutbox",
+                                           v1::RequeueOutboxRequest());
+  }
+  absl::StatusOr<v1::ApplyTuningsResponse> ApplyTunings(const v1::ApplyTuningsRequest& request) {
+    return Call<v1::ApplyTuningsResponse>("FleetService/ApplyTunings", request);
+  }
+  absl::StatusOr<v1::FollowReleaseResponse> FollowRelease(const v1::FollowReleaseRequest& request) {
+    return Call<v1::FollowReleaseResponse>("FleetService/FollowRelease", request);
+  }
 };
 
 }  // namespace convtune

@@ -4,28 +4,35 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "client/cpp/client.h"
+#include "client/cpp/connection.h"
 #include "convtune/v1/release_service.pb.h"
 
 namespace convtune {
 
-// As Client: blocking calls, thread-safe, the same errors and the options'
-// timeout for each call.
-class ReleaseClient {
+class ReleaseClient : public Connection {
  public:
-  // Does not connect yet. INVALID_ARGUMENT as OpenChannel.
-  static absl::StatusOr<std::unique_ptr<ReleaseClient>> Create(const Client::Options& options);
-  virtual ~ReleaseClient() = default;
+  static absl::StatusOr<std::unique_ptr<ReleaseClient>> Create(const Options& options) {
+    return Open<ReleaseClient>(options);
+  }
 
-  virtual absl::StatusOr<v1::ListReleasesResponse> ListReleases() = 0;
-  virtual absl::StatusOr<v1::DiffReleasesResponse> DiffReleases(
-      const v1::DiffReleasesRequest& request) = 0;
-  virtual absl::StatusOr<v1::Release> PromoteRelease(const v1::PromoteReleaseRequest& request) = 0;
-  virtual absl::StatusOr<v1::Release> RollBackRelease(
-      const v1::RollBackReleaseRequest& request) = 0;
-  virtual absl::StatusOr<v1::ListWantedResponse> ListWanted(
-      const v1::ListWantedRequest& request) = 0;
-  virtual absl::StatusOr<v1::Publication> GetPublication() = 0;
+  absl::StatusOr<v1::ListReleasesResponse> ListReleases() {
+    return Call<v1::ListReleasesResponse>("ReleaseService/ListReleases", v1::ListReleasesRequest());
+  }
+  absl::StatusOr<v1::DiffReleasesResponse> DiffReleases(const v1::DiffReleasesRequest& request) {
+    return Call<v1::DiffReleasesResponse>("ReleaseService/DiffReleases", request);
+  }
+  absl::StatusOr<v1::Release> PromoteRelease(const v1::PromoteReleaseRequest& request) {
+    return Call<v1::Release>("ReleaseService/PromoteRelease", request);
+  }
+  absl::StatusOr<v1::Release> RollBackRelease(const v1::RollBackReleaseRequest& request) {
+    return Call<v1::Release>("ReleaseService/RollBackRelease", request);
+  }
+  absl::StatusOr<v1::ListWantedResponse> ListWanted(const v1::ListWantedRequest& request) {
+    return Call<v1::ListWantedResponse>("ReleaseService/ListWanted", request);
+  }
+  absl::StatusOr<v1::Publication> GetPublication() {
+    return Call<v1::Publication>("ReleaseService/GetPublication", v1::GetPublicationRequest());
+  }
 };
 
 }  // namespace convtune

@@ -1,5 +1,7 @@
 #include "client/preload/shadow/engine_config.h"
 
+#include <cstdlib>
+
 #include "client/preload/process/counters.h"
 #include "client/preload/process/real_cudnn.h"
 
@@ -222,6 +224,16 @@ int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t conf
     return -1;
   }
   return bytes;
+}
+
+void Release(Served* served) {
+  if (served == nullptr) {
+    return;
+  }
+  for (int i = 0; i < served->count; ++i) {
+    Destroy(&served->sets[i]);
+  }
+  free(served);
 }
 
 }  // namespace convtune::preload

@@ -1,5 +1,6 @@
 #include "client/cpp/resolver_convert.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace convtune::client {
@@ -87,8 +88,9 @@ Choice ToChoice(const v1::Candidate& candidate) {
   choice.text = candidate.text();
   choice.graph = candidate.has_engine_config();
   choice.engine_index = candidate.engine_config().engine_index();
-  for (const v1::KnobChoice& knob : candidate.engine_config().knobs()) {
-    choice.knobs.emplace_back(knob.type(), knob.value());
+  const v1::EngineConfig& config = candidate.engine_config();
+  for (int i = 0; i < std::min(config.knob_types_size(), config.knob_values_size()); ++i) {
+    choice.knobs.emplace_back(config.knob_types(i), config.knob_values(i));
   }
   choice.algorithm = candidate.legacy_algorithm().algorithm();
   choice.math_type = candidate.legacy_algorithm().math_type();

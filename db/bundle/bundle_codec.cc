@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
-#include "db/bundle/bundle_conditions.h"
 #include "proto/base/strings.h"
-#include "proto/model/tuning/self_check.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune::db {
 namespace {
@@ -19,47 +18,13 @@ constexpr int kMaxNote = 31;  // a note is a bit of 32
 // Clocks of two machines differ by less.
 constexpr absl::Duration kClockTolerance = absl::Hours(24);
 
-template <typename ProtoEnum>
-void AddNotes(uint32_t mask, google::protobuf::RepeatedField<int>* out) {
-  for (int note = 1; note <= kMaxNote; ++note) {
-    if ((mask & (1U << note)) != 0) out->Add(note);
-  }
-}
-
-v1::BundleCandidate ToRow(const Candidate& candidate, bool with_samples) {
-  v1::BundleCandidate row;
-  row.set_candidate(ToText(candidate.id));
-  row.set_status(static_cast<v1::CandidateStatus>(candidate.status));
-  AddNotes<v1::NumericalNote>(candidate.numerical_notes, row.mutable_numerical_notes());
-  AddNotes<v1::BehaviorNote>(candidate.behavior_notes, row.mutable_behavior_notes());
-  row.set_deterministic(candidate.deterministic);
-  row.set_workspace_bytes(candidate.workspace_bytes);
-  row.set_heuristic_rank(candidate.heuristic_rank);
-  row.set_median_us(candidate.median_us);
-  row.set_q1_us(candidate.q1_us);
-  row.set_q3_us(candidate.q3_us);
-  row.set_sample_count(candidate.sample_count);
-  row.set_find_us(candidate.find_us);
-  row.set_error_message(candidate.error_message);
-  row.set_low_us(candidate.low_us);
-  row.set_high_us(candidate.high_us);
-  row.set_host_us(candidate.host_us);
-  row.set_sm_clock_mhz(candidate.sm_clock_mhz);
-  if (candidate.error) row.set_error(*candidate.error);
-  row.set_capture(static_cast<v1::CaptureSupport>(candidate.capture));
-  for (const TimeSummary& time : candidate.other_times) {
-    v1::TimeSummary* other = row.add_other_times();
-    other->set_launch(static_cast<v1::LaunchMode>(time.launch));
-    other->set_cache_state(static_cast<v1::CacheState>(time.cache_state));
-    other->set_median_us(time.median_us);
-    other->set_low_us(time.low_us);
-    other->set_high_us(time.high_us);
-    other->set_sample_count(time.sample_count);
-  }
-  if (with_samples) {
-    row.mutable_samples_us()->Add(candidate.samples_us.begin(), candidate.samples_us.end());
-  }
-  return row;
+bool AreDistinct(const std::vector<Candidate>& candidates) {
+  std::vector<const CandidateId*> ids;
+  ids.reserve(candidates.size());
+  for (const Candidate& candidate : candidates) ids.push_back(&candidate.id);
+  std::sort(ids.begin(), ids.end(), [](const auto* a, const auto* b) { return *a < *b; });
+  return std::adjacent_find(ids.begin(), ids.end(),
+                            [](const auto* a, const auto* b) { return *a == *b; }) == ids.end();
 }
 
 class RowReader {
@@ -82,98 +47,84 @@ class RowReader {
     if (!holds) Refuse(reason, field, rule);
   }
 
-  uint32_t Notes(const google::protobuf::RepeatedField<int>& notes, std::string_view field) {
-    uint32_t mask = 0;
-    for (const int note : notes) {
-      if (note < 1 || note > kMaxNote || (mask & (1U << note)) != 0) {
-        Refuse(v1::REFUSAL_REASON_CANDIDATE, field, "must be numbers from 1 to 31, each once");
-        return mask;
-      }
-      mask |= 1U << note;
-    }
-    return mask;
-  }
-
-  Candidate ReadCandidate(const v1::BundleCandidate& row) {
-    Candidate out;
-    absl::StatusOr<CandidateId> id = ParseCandidateId(row.candidate());
-    if (!id.ok()) {
-      Refuse(v1::REFUSAL_REASON_CANDIDATE, "candidate", std::string(id.status().message()));
-    } else {
-      out.id = *std::move(id);
-      Require(ToText(out.id) == row.candidate(), v1::REFUSAL_REASON_CANDIDATE, "candidate",
-              "must be in its canonical form");
-    }
+  void CheckCandidate(const v1::Candidate& row) {
+    constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_CANDIDATE;
+    Require(row.has_engine_config() || row.has_legacy_algorithm(), kReason, "kind",
+            "must be an engine config or a legacy algorithm");
+    CheckKnobs(row.engine_config());
     Require(v1::CandidateStatus_IsValid(row.status()) &&
                 row.status() != v1::CANDIDATE_STATUS_UNSPECIFIED,
-            v1::REFUSAL_REASON_CANDIDATE, "status", "must be a CandidateStatus");
-    out.status = static_cast<CandidateStatus>(row.status());
-    out.numerical_notes = Notes(row.numerical_notes(), "numerical_notes");
-    out.behavior_notes = Notes(row.behavior_notes(), "behavior_notes");
-    out.deterministic = row.deterministic();
+            kReason, "status", "must be a CandidateStatus");
+    CheckNotes(row.numerical_notes(), "numerical_notes");
+    CheckNotes(row.behavior_notes(), "behavior_notes");
     Require(row.workspace_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT, "workspace_bytes",
             "must be at least 0");
-    out.workspace_bytes = row.workspace_bytes();
-    Require(row.heuristic_rank() >= -1, v1::REFUSAL_REASON_CANDIDATE, "heuristic_rank",
-            "must be at least -1");
-    out.heuristic_rank = row.heuristic_rank();
-    Require(row.error_message().size() <= kMaxErrorBytes, v1::REFUSAL_REASON_CANDIDATE,
-            "error_message", "must have at most 65536 bytes");
-    out.error_message = row.error_message();
-    ReadTimes(row, &out);
-    ReadInterval(row, &out);
-    ReadOtherTimes(row, &out);
-    return out;
+    Require(row.heuristic_rank() >= -1, kReason, "heuristic_rank", "must be at least -1");
+    Require(row.error_message().size() <= kMaxErrorBytes, kReason, "error_message",
+            "must have at most 65536 bytes");
+    CheckTimes(row);
+    CheckOtherTimes(row);
+  }
+
+  void CheckConditions(const v1::Conditions& row) {
+    constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_MEASUREMENT;
+    Require(row.other_processes() >= 0 && row.ecc_errors() >= 0, kReason, "conditions",
+            "must have counts of at least 0");
+    Require(IsTime(row.power_limit_watts()), kReason, "conditions.power_limit_watts",
+            "must be finite and at least 0");
+    Require(v1::ComputeMode_IsValid(row.compute_mode()), kReason, "conditions.compute_mode",
+            "must be a ComputeMode");
+    Require(SelfCheckFromProto(row.self_check()).has_value(), kReason, "conditions.self_check",
+            "must name instruments, and none where it was not run");
   }
 
  private:
   static bool IsTime(double us) { return std::isfinite(us) && us >= 0; }
 
-  void ReadTimes(const v1::BundleCandidate& row, Candidate* out) {
-    out->median_us = row.median_us();
-    out->q1_us = row.q1_us();
-    out->q3_us = row.q3_us();
-    out->sample_count = row.sample_count();
-    out->find_us = row.find_us();
-    out->samples_us.assign(row.samples_us().begin(), row.samples_us().end());
+  void CheckKnobs(const v1::EngineConfig& row) {
+    const auto& types = row.knob_types();
+    Require(
+        types.size() == row.knob_values_size() &&
+            std::adjacent_find(types.begin(), types.end(), std::greater_equal<>()) == types.end(),
+        v1::REFUSAL_REASON_CANDIDATE, "engine_config",
+        "must have its knobs in order, each once and with a value");
+  }
+
+  void CheckNotes(const google::protobuf::RepeatedField<int>& notes, std::string_view field) {
+    Require(std::adjacent_find(notes.begin(), notes.end(), std::greater_equal<>()) == notes.end() &&
+                (notes.empty() || (*notes.begin() >= 1 && *notes.rbegin() <= kMaxNote)),
+            v1::REFUSAL_REASON_CANDIDATE, field,
+            "must be numbers from 1 to 31 in order, each once");
+  }
+
+  void CheckTimes(const v1::Candidate& row) {
     constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_MEASUREMENT;
     Require(IsTime(row.median_us()) && IsTime(row.q1_us()) && IsTime(row.q3_us()) &&
                 row.q1_us() <= row.q3_us(),
             kReason, "median_us", "must be finite and at least 0, the quartiles in their order");
+    Require(IsTime(row.low_us()) && IsTime(row.high_us()) && row.low_us() <= row.median_us() &&
+                row.median_us() <= row.high_us(),
+            kReason, "median_us", "must lie in its interval");
     Require(IsTime(row.find_us()), kReason, "find_us", "must be finite and at least 0");
-    Require(row.sample_count() >= (out->timed() ? 1 : 0), kReason, "sample_count",
-            "must be at least 1 for a timed candidate");
-    const auto& samples = out->samples_us;
+    Require(IsTime(row.host_us()), kReason, "host_us", "must be finite and at least 0");
+    Require(IsTime(row.sm_clock_mhz()), kReason, "sm_clock_mhz", "must be finite and at least 0");
+    Require(IsTime(row.error()), kReason, "error", "must be finite and at least 0");
+    Require(v1::CaptureSupport_IsValid(row.capture()), kReason, "capture",
+            "must be a CaptureSupport");
+    Require(row.sample_count() >= (row.status() == v1::CANDIDATE_STATUS_TIMED ? 1 : 0), kReason,
+            "sample_count", "must be at least 1 for a timed candidate");
+    const auto& samples = row.samples_us();
     if (samples.empty()) return;
     Require(std::all_of(samples.begin(), samples.end(), IsTime), kReason, "samples_us",
             "must be finite and at least 0");
-    Require(static_cast<size_t>(std::max(row.sample_count(), 0)) <= samples.size(), kReason,
-            "sample_count", "must not count more samples than there are");
+    Require(row.sample_count() <= samples.size(), kReason, "sample_count",
+            "must not count more samples than there are");
     const auto [low, high] = std::minmax_element(samples.begin(), samples.end());
     Require(*low <= row.q1_us() && row.q3_us() <= *high, kReason, "median_us",
             "must have its quartiles among the samples");
   }
 
-  void ReadInterval(const v1::BundleCandidate& row, Candidate* out) {
-    constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_MEASUREMENT;
-    const bool none = row.low_us() == 0 && row.high_us() == 0;
-    out->low_us = none ? row.q1_us() : row.low_us();
-    out->high_us = none ? row.q3_us() : row.high_us();
-    Require(IsTime(out->low_us) && IsTime(out->high_us) && out->low_us <= out->median_us &&
-                out->median_us <= out->high_us,
-            kReason, "median_us", "must lie in its interval (the quartiles without one)");
-    out->host_us = row.host_us();
-    Require(IsTime(row.host_us()), kReason, "host_us", "must be finite and at least 0");
-    out->sm_clock_mhz = row.sm_clock_mhz();
-    Require(IsTime(row.sm_clock_mhz()), kReason, "sm_clock_mhz", "must be finite and at least 0");
-    if (row.has_error()) out->error = row.error();
-    Require(IsTime(row.error()), kReason, "error", "must be finite and at least 0");
-    Require(v1::CaptureSupport_IsValid(row.capture()), kReason, "capture",
-            "must be a CaptureSupport");
-    out->capture = static_cast<CaptureSupport>(row.capture());
-  }
-
-  void ReadOtherTimes(const v1::BundleCandidate& row, Candidate* out) {
+  void CheckOtherTimes(const v1::Candidate& row) {
     std::pair<int, int> last(0, 0);
     for (int i = 0; i < row.other_times_size(); ++i) {
       const v1::TimeSummary& time = row.other_times(i);
@@ -188,9 +139,6 @@ class RowReader {
               "must name launch and cache state, each pair once and in order, with finite times");
       if (!ok()) return;
       last = place;
-      out->other_times.push_back({static_cast<LaunchMode>(time.launch()),
-                                  static_cast<CacheState>(time.cache_state()), time.median_us(),
-                                  time.low_us(), time.high_us(), time.sample_count()});
     }
   }
 
@@ -217,8 +165,6 @@ void CheckEvidence(const Tuning& tuning, bool profile, RowReader* reader) {
     case Evidence::kNone:
       reader->Require(!ran, kReason, "evidence", "is required where a candidate ran");
       break;
-    default:
-      reader->Refuse(kReason, "evidence", "must be an Evidence");
   }
   reader->Require(tuning.evidence != Evidence::kMeasured ||
                       (tuning.incomplete == 0 && tuning.incomplete_reason.empty()),
@@ -237,31 +183,17 @@ void CheckEvidence(const Tuning& tuning, bool profile, RowReader* reader) {
 
 }  // namespace
 
-v1::BundleTuning ToBundleTuning(const Tuning& tuning, int environment, bool with_samples) {
-  v1::BundleTuning row;
-  row.set_environment(environment);
-  row.set_problem(tuning.key.problem_text);
-  row.set_evidence(static_cast<v1::Evidence>(tuning.evidence));
-  row.set_tune_time_us(absl::ToUnixMicros(tuning.tune_time));
-  row.set_elapsed_us(absl::ToInt64Microseconds(tuning.elapsed));
-  row.set_memory_budget_bytes(tuning.memory_budget_bytes);
-  row.set_incomplete_reason(tuning.incomplete_reason);
-  for (int reason = v1::IncompleteReason_MIN + 1; reason <= v1::IncompleteReason_MAX; ++reason) {
-    if (!tuning.has(static_cast<IncompleteReason>(reason))) continue;
-    row.add_incomplete(static_cast<v1::IncompleteReason>(reason));
-  }
-  row.set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
-  row.set_rounds(tuning.rounds);
-  row.set_cache_state(static_cast<v1::CacheState>(tuning.cache_state));
-  if (tuning.conditions.known) *row.mutable_conditions() = ToBundleConditions(tuning.conditions);
-  row.set_self_check(tuning.conditions.self_check);
-  for (const Candidate& candidate : tuning.candidates) {
-    *row.add_candidates() = ToRow(candidate, with_samples);
-  }
+v1::Tuning ToBundleTuning(const Tuning& tuning, int environment, bool with_samples) {
+  v1::Tuning row;
+  Fill(tuning, with_samples, &row);
+  row.set_problem_text(tuning.key.problem_text);
+  row.set_environment_number(environment);
+  row.clear_origin();
+  row.clear_provenance();
   return row;
 }
 
-std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
+std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
                                        const BundleEnvironmentRow& environment, absl::Time now,
                                        std::vector<BundleRefusal>* refusals) {
   refusals->clear();
@@ -269,33 +201,25 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
   for (const Violation& violation : environment.violations) {
     reader.Refuse(v1::REFUSAL_REASON_ENVIRONMENT, "environment." + violation.field, violation.rule);
   }
-  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(row.problem());
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(row.problem_text());
   if (!problem.ok()) {
-    reader.Refuse(v1::REFUSAL_REASON_PROBLEM, "problem", std::string(problem.status().message()));
-  } else if (problem->ToText() != row.problem()) {
-    reader.Refuse(v1::REFUSAL_REASON_PROBLEM, "problem",
+    reader.Refuse(v1::REFUSAL_REASON_PROBLEM, "problem_text",
+                  std::string(problem.status().message()));
+  } else if (problem->ToText() != row.problem_text()) {
+    reader.Refuse(v1::REFUSAL_REASON_PROBLEM, "problem_text",
                   Concat("must be in its canonical form, ", problem->ToText()));
   }
-  Tuning tuning;
-  tuning.key = {row.problem(), environment.text};
-  tuning.provenance = environment.provenance;
-  tuning.origin = Origin::kImported;
-  tuning.evidence = static_cast<Evidence>(row.evidence());
-  tuning.tune_time = absl::FromUnixMicros(row.tune_time_us());
-  tuning.elapsed = absl::Microseconds(row.elapsed_us());
-  tuning.memory_budget_bytes = row.memory_budget_bytes();
-  tuning.incomplete_reason = row.incomplete_reason();
   for (const int reason : row.incomplete()) {
-    const bool known = v1::IncompleteReason_IsValid(reason) && reason != 0 &&
-                       reason != v1::INCOMPLETE_REASON_OUTDATED;
-    reader.Require(known, v1::REFUSAL_REASON_EVIDENCE, "incomplete",
+    reader.Require(v1::IncompleteReason_IsValid(reason) && reason != 0 &&
+                       reason != v1::INCOMPLETE_REASON_OUTDATED,
+                   v1::REFUSAL_REASON_EVIDENCE, "incomplete",
                    "must be IncompleteReasons other than OUTDATED");
-    if (known) tuning.incomplete |= ReasonBit(static_cast<IncompleteReason>(reason));
   }
-  reader.Require(row.tune_time_us() >= 0 && tuning.tune_time <= now + kClockTolerance,
-                 v1::REFUSAL_REASON_TIME, "tune_time_us", "must be from 1970 to now");
-  reader.Require(row.elapsed_us() >= 0, v1::REFUSAL_REASON_TIME, "elapsed_us",
-                 "must be at least 0");
+  const absl::Time tune_time = FromProto(row.tune_time());
+  reader.Require(tune_time >= absl::UnixEpoch() && tune_time <= now + kClockTolerance,
+                 v1::REFUSAL_REASON_TIME, "tune_time", "must be from 1970 to now");
+  reader.Require(FromProto(row.elapsed()) >= absl::ZeroDuration(), v1::REFUSAL_REASON_TIME,
+                 "elapsed", "must be at least 0");
   reader.Require(row.memory_budget_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT,
                  "memory_budget_bytes", "must be at least 0");
   reader.Require(row.incomplete_reason().size() <= kMaxReasonBytes, v1::REFUSAL_REASON_EVIDENCE,
@@ -304,32 +228,27 @@ std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
                      v1::CacheState_IsValid(row.cache_state()),
                  v1::REFUSAL_REASON_MEASUREMENT, "stop_reason",
                  "must be a StopReason, with rounds of at least 0 and a CacheState");
-  tuning.stop_reason = static_cast<StopReason>(row.stop_reason());
-  tuning.rounds = row.rounds();
-  if (row.cache_state() != v1::CACHE_STATE_UNSPECIFIED) {
-    tuning.cache_state = static_cast<CacheState>(row.cache_state());
-  }
-  if (row.has_conditions()) {
-    if (auto violation = FromBundleConditions(row.conditions(), &tuning.conditions)) {
-      reader.Refuse(v1::REFUSAL_REASON_MEASUREMENT, violation->field, violation->rule);
-    }
-  }
-  tuning.conditions.self_check = row.self_check();
-  const SelfCheck self_check = SelfCheckOfMask(row.self_check());
-  reader.Require(ToMask(self_check) == row.self_check(), v1::REFUSAL_REASON_MEASUREMENT,
-                 "self_check", "must be 0, or have bit 0 and no bit that stands for nothing");
-  // Equal ids have equal texts, since those are canonical.
-  absl::flat_hash_set<absl::string_view> seen;
-  seen.reserve(static_cast<size_t>(row.candidates_size()));
-  tuning.candidates.reserve(static_cast<size_t>(row.candidates_size()));
+  reader.Require(v1::Evidence_IsValid(row.evidence()), v1::REFUSAL_REASON_EVIDENCE, "evidence",
+                 "must be an Evidence");
+  reader.CheckConditions(row.conditions());
   for (int i = 0; i < row.candidates_size(); ++i) {
     reader.Enter(i);
-    tuning.candidates.push_back(reader.ReadCandidate(row.candidates(i)));
-    reader.Require(seen.insert(row.candidates(i).candidate()).second, v1::REFUSAL_REASON_CANDIDATE,
-                   "candidate", "must be there once");
+    reader.CheckCandidate(row.candidates(i));
     if (refusals->size() == kMaxRefusals) return std::nullopt;
   }
   reader.Leave();
+  Tuning tuning;
+  if (!Read(row, &tuning)) {
+    if (reader.ok()) {
+      reader.Refuse(v1::REFUSAL_REASON_EVIDENCE, "incomplete", "must be reasons, each once");
+    }
+    return std::nullopt;
+  }
+  tuning.key = {row.problem_text(), environment.text};
+  tuning.provenance = environment.provenance;
+  tuning.origin = Origin::kImported;
+  reader.Require(AreDistinct(tuning.candidates), v1::REFUSAL_REASON_CANDIDATE, "candidates",
+                 "must each be there once");
   CheckEvidence(tuning, environment.environment.profile, &reader);
   return reader.ok() ? std::make_optional(std::move(tuning)) : std::nullopt;
 }

@@ -21,12 +21,12 @@ struct BundleRefusal {
 };
 
 // `environment` is the number of its record.
-v1::BundleTuning ToBundleTuning(const Tuning& tuning, int environment, bool with_samples);
+v1::Tuning ToBundleTuning(const Tuning& tuning, int environment, bool with_samples);
 
 // The tuning, with origin IMPORTED; or nullopt and at least one refusal, at
 // most 20. Judges a row by itself: `now` is what its times are held against.
 // Pure function.
-std::optional<Tuning> FromBundleTuning(const v1::BundleTuning& row,
+std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
                                        const BundleEnvironmentRow& environment, absl::Time now,
                                        std::vector<BundleRefusal>* refusals);
 

@@ -15,7 +15,7 @@ inline constexpr int kBundleVersion = 1;
 enum class BundleRecordKind : uint32_t {
   kHeader = 1,       // v1.BundleHeader
   kEnvironment = 2,  // v1.BundleEnvironment
-  kTuning = 3,       // v1.BundleTuning
+  kTuning = 3,       // v1.Tuning
   kTrailer = 4,      // v1.BundleTrailer
 };
 

@@ -11,7 +11,7 @@
 namespace convtune::db {
 
 // One line for each tuning, in the order of the bundle, with the text of its
-// environment in place of a number: {"environment": TEXT, "tuning": BundleTuning
+// environment in place of a number: {"environment": TEXT, "tuning": Tuning
 // in protobuf's JSON form}. Before the first one of an environment and place:
 // {"place": BundleEnvironment}. Reads `reader` to its end and checks the
 // signature as ReadWholeBundle; `sink` takes lines with their "\n".

@@ -28,7 +28,7 @@ bool HasTooManyCandidates(std::string_view message) {
   google::protobuf::io::CodedInputStream input(&array);
   int count = 0;
   while (const uint32_t tag = input.ReadTag()) {
-    if (WireFormatLite::GetTagFieldNumber(tag) == v1::BundleTuning::kCandidatesFieldNumber &&
+    if (WireFormatLite::GetTagFieldNumber(tag) == v1::Tuning::kCandidatesFieldNumber &&
         ++count > kMaxBundleCandidates) {
       return true;
     }
@@ -170,7 +170,7 @@ absl::Status BundleReader::ReadTuning(const Record& record, BundleEntry* entry) 
   if (!Parse(record.message, &entry->row)) {
     return Damaged(record.offset, "the tuning is no protobuf message");
   }
-  const int number = entry->row.environment();
+  const int number = entry->row.environment_number();
   if (number < 1 || static_cast<size_t>(number) > numbered_.size()) {
     return Damaged(record.offset, Concat("refers to environment ", number, ", of which there are ",
                                          numbered_.size()));
@@ -230,7 +230,7 @@ absl::StatusOr<bool> BundleReader::Next(BundleEntry* entry) {
     }
     RETURN_IF_ERROR(ReadTuning(*record, entry));
     const std::pair<std::string_view, std::string_view> key(entry->environment->text,
-                                                            entry->row.problem());
+                                                            entry->row.problem_text());
     if (tunings_ > 1 && key <= std::pair<std::string_view, std::string_view>(last_key_)) {
       return Damaged(record->offset, "tunings must be in order, and each key once");
     }

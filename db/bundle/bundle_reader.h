@@ -23,7 +23,7 @@ namespace convtune::db {
 // A tuning as it stands in the file; not yet judged, see bundle_codec.h.
 struct BundleEntry {
   int64_t offset = 0;  // of its record
-  v1::BundleTuning row;
+  v1::Tuning row;
   const BundleEnvironmentRow* environment = nullptr;  // lives as long as the reader
 };
 

@@ -29,7 +29,7 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const
                      PgParams().Int(key.environment_id).Int(key.problem_id)));
   std::vector<NodeEvidence> all;
   for (int row = 0; row < rows.rows(); ++row) {
-    v1::BundleTuning proto;
+    v1::Tuning proto;
     v1::BundleEnvironment environment;
     environment.set_number(1);
     environment.set_text(rows.Text(row, 3));

@@ -67,7 +67,7 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(Postgres& postgres, int64_t from, in
 // Of the releases, those that are served: promoted() and canary() of the fleet.
 absl::StatusOr<ReleaseHistory> ReadServedReleases(Postgres& postgres);
 
-// A released tuning: convtune.v1.BundleTuning, whose environment is 1.
+// A released tuning: convtune.v1.Tuning, whose environment_number is 1.
 struct ReleasedTuning {
   int64_t environment_id = 0;
   std::string payload;

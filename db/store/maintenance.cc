@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "db/sqlite/file_util.h"
 #include "db/sqlite/transaction.h"
-#include "db/store/packed_candidates.h"
 #include "db/store/tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -75,13 +74,11 @@ absl::Status CheckRows(const sqlite::Database& database, const sqlite::Table& ta
   }
 }
 
-// What a checksum does not tell: that the bytes are candidates, and all of them.
-absl::Status CheckPackedRows(const sqlite::Database& database, StoreCheck* check) {
-  ASSIGN_OR_RETURN(sqlite::Statement statement,
-                   database.Prepare(Concat("SELECT ", TuningTable().SelectList("t"), ", ",
-                                           CandidatesTable().SelectList("c"),
-                                           " FROM tunings t LEFT JOIN tuning_candidates c USING "
-                                           "(tuning_id)")));
+// What a checksum does not tell: that the bytes are a record of this version.
+absl::Status CheckRecords(const sqlite::Database& database, StoreCheck* check) {
+  ASSIGN_OR_RETURN(
+      sqlite::Statement statement,
+      database.Prepare(Concat("SELECT ", TuningTable().SelectList("t"), " FROM tunings t")));
   ASSIGN_OR_RETURN(sqlite::Statement samples,
                    database.Prepare(Concat("SELECT ", SamplesTable().SelectList("s"),
                                            " FROM tuning_samples s WHERE s.tuning_id = ?")));
@@ -89,9 +86,7 @@ absl::Status CheckPackedRows(const sqlite::Database& database, StoreCheck* check
     ASSIGN_OR_RETURN(const bool more, statement.Step());
     if (!more) return absl::OkStatus();
     absl::StatusOr<TuningRow> row = ReadTuning(statement);
-    if (!row.ok()) continue;  // its checksum
-    absl::Status status =
-        ReadCandidates(statement, static_cast<int>(TuningTable().columns.size()) + 1, &*row);
+    absl::Status status = row.status();
     if (status.ok()) {
       samples.Reset();
       samples.BindInt(1, row->id);
@@ -111,7 +106,7 @@ absl::Status CheckAll(sqlite::Database& database, StoreCheck* check) {
   for (const sqlite::Table* table : ChecksummedTables()) {
     RETURN_IF_ERROR(CheckRows(database, *table, check));
   }
-  return CheckPackedRows(database, check);
+  return CheckRecords(database, check);
 }
 
 }  // namespace
@@ -163,7 +158,7 @@ absl::StatusOr<int64_t> ThinSamples(sqlite::Database& database, absl::Time befor
       sqlite::Statement select,
       database.Prepare(Concat("SELECT ", SamplesTable().SelectList("s"),
                               " FROM tuning_samples s JOIN tunings t USING "
-                              "(tuning_id) WHERE t.tune_time_us < ? AND s.last_position >= ? AND "
+                              "(tuning_id) WHERE t.tune_time_us < ? AND s.candidate_count > ? AND "
                               "s.tuning_id > ? ORDER BY s.tuning_id LIMIT ?")));
   ASSIGN_OR_RETURN(sqlite::Statement update,
                    database.Prepare(SamplesTable().UpsertSql(SamplesTable().columns[0])));
@@ -197,7 +192,7 @@ absl::StatusOr<int64_t> ThinSamples(sqlite::Database& database, absl::Time befor
         thinned += candidates[i].samples_us.empty() ? 0 : 1;
         candidates[i].samples_us.clear();
       }
-      if (LastPositionWithSamples(candidates) < 0) {
+      if (CandidatesWithSamples(candidates) == 0) {
         erase.BindInt(1, id);
         RETURN_IF_ERROR(erase.Run());
       } else {

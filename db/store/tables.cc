@@ -1,13 +1,15 @@
 #include "db/store/tables.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/time/time.h"
 #include "db/store/outbox_tables.h"
-#include "db/store/packed_candidates.h"
 #include "db/store/release_tables.h"
+#include "google/protobuf/arena.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune::db::store {
 namespace {
@@ -18,14 +20,33 @@ absl::StatusOr<CandidateId> ReadCandidateId(const sqlite::Table& table, const st
   return id.ok() ? std::move(id) : Damaged(table, row, std::string(id.status().message()));
 }
 
-std::string EncodeDigest(const TuningDigest& digest) {
-  std::string blob;
-  for (const uint64_t half : {digest.high, digest.low}) {
-    for (int shift = 56; shift >= 0; shift -= 8) {
-      blob.push_back(static_cast<char>(half >> shift));
-    }
+// Reads records one after the other, in the same memory.
+class RecordArena {
+ public:
+  // nullptr: the bytes are no record. Until the next call.
+  v1::Tuning* Parse(std::string_view bytes) {
+    arena_.Reset();
+    auto* record = google::protobuf::Arena::CreateMessage<v1::Tuning>(&arena_);
+    return record->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ? record : nullptr;
   }
-  return blob;
+
+ private:
+  static constexpr size_t kBlock = 64 << 10;
+
+  google::protobuf::ArenaOptions Options() {
+    google::protobuf::ArenaOptions options;
+    options.initial_block = block_.get();
+    options.initial_block_size = kBlock;
+    return options;
+  }
+
+  const std::unique_ptr<char[]> block_ = std::make_unique<char[]>(kBlock);
+  google::protobuf::Arena arena_{Options()};
+};
+
+RecordArena& ThreadsArena() {
+  thread_local RecordArena arena;
+  return arena;
 }
 
 }  // namespace
@@ -45,20 +66,12 @@ const sqlite::Table& EnvironmentTable() {
 const sqlite::Table& TuningTable() {
   static const sqlite::Table table{
       "tunings",
-      {"tuning_id", "digest", "environment_id", "problem_text", "evidence", "origin",
-       "tune_time_us", "elapsed_us", "memory_budget_bytes", "incomplete_reason", "driver_version",
-       "cuda_version", "gpu_uuid", "node", "memory_bytes", "cublaslt_build", "nvrtc_build",
-       "candidate_count", "incomplete"}};
-  return table;
-}
-
-const sqlite::Table& CandidatesTable() {
-  static const sqlite::Table table{"tuning_candidates", {"tuning_id", "candidates"}};
+      {"tuning_id", "environment_id", "problem_text", "origin", "tune_time_us", "record"}};
   return table;
 }
 
 const sqlite::Table& SamplesTable() {
-  static const sqlite::Table table{"tuning_samples", {"tuning_id", "last_position", "samples"}};
+  static const sqlite::Table table{"tuning_samples", {"tuning_id", "candidate_count", "record"}};
   return table;
 }
 
@@ -78,9 +91,8 @@ const sqlite::Table& QuarantineTable() {
 }
 
 std::vector<const sqlite::Table*> ChecksummedTables() {
-  return {&EnvironmentTable(), &TuningTable(),     &CandidatesTable(), &SamplesTable(),
-          &PinTable(),         &QuarantineTable(), &ReleaseTable(),    &ChoiceTable(),
-          &WantedTable(),      &OutboxTable()};
+  return {&EnvironmentTable(), &TuningTable(), &SamplesTable(), &PinTable(),   &QuarantineTable(),
+          &ReleaseTable(),     &ChoiceTable(), &WantedTable(),  &OutboxTable()};
 }
 
 absl::StatusOr<EnvironmentRow> ReadEnvironment(const sqlite::Statement& statement, int first) {
@@ -112,54 +124,21 @@ absl::StatusOr<EnvironmentRow> ReadEnvironment(const sqlite::Statement& statemen
 absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement, int first) {
   sqlite::RowReader reader(TuningTable(), statement, first);
   TuningRow row;
-  Tuning& tuning = row.tuning;
   row.id = reader.Int();
   reader.Skip();
-  row.environment_id = reader.Int();
-  tuning.key.problem_text = reader.Text();
-  tuning.evidence = static_cast<Evidence>(reader.Int());
-  tuning.origin = static_cast<Origin>(reader.Int());
-  tuning.tune_time = absl::FromUnixMicros(reader.Int());
-  tuning.elapsed = absl::Microseconds(reader.Int());
-  tuning.memory_budget_bytes = reader.Int();
-  tuning.incomplete_reason = reader.Text();
-  tuning.provenance.driver_version = reader.Text();
-  tuning.provenance.cuda_version = reader.Text();
-  tuning.provenance.gpu_uuid = reader.Text();
-  tuning.provenance.node = reader.Text();
-  tuning.provenance.memory_bytes = reader.Int();
-  tuning.provenance.cublaslt_build = reader.Text();
-  tuning.provenance.nvrtc_build = reader.Text();
-  row.candidate_count = reader.Int();
-  tuning.incomplete = static_cast<uint32_t>(reader.Int());
+  row.tuning.key.problem_text = reader.Text();
   const auto damaged = [&row](std::string_view what) {
     return Damaged(TuningTable(), Concat("tuning ", row.id, ", ", row.tuning.key.problem_text),
                    what);
   };
   if (!reader.ChecksumMatches()) return damaged(kBadChecksum);
-  if (!ParseEvidence(Name(tuning.evidence)).has_value() || tuning.origin < Origin::kLocal ||
-      tuning.origin > Origin::kFleet) {
-    return damaged("unknown evidence or origin");
+  reader.Skip();
+  reader.Skip();
+  const v1::Tuning* const record = ThreadsArena().Parse(reader.Blob());
+  if (record == nullptr || !Read(*record, &row.tuning)) {
+    return damaged("its record means nothing to this program");
   }
   return row;
-}
-
-absl::Status ReadCandidates(const sqlite::Statement& statement, int first, TuningRow* row) {
-  sqlite::RowReader reader(CandidatesTable(), statement, first);
-  const auto damaged = [row](std::string_view what) {
-    return Damaged(CandidatesTable(),
-                   Concat("tuning ", row->id, ", ", row->tuning.key.problem_text), what);
-  };
-  if (reader.NextIsNull()) return damaged("is missing");
-  if (!reader.ChecksumMatches()) return damaged(kBadChecksum);
-  reader.Skip();
-  if (!UnpackCandidates(reader.Blob(), &row->tuning)) {
-    return damaged("its candidates mean nothing to this program");
-  }
-  if (static_cast<int64_t>(row->tuning.candidates.size()) != row->candidate_count) {
-    return damaged("a candidate is missing");
-  }
-  return absl::OkStatus();
 }
 
 absl::Status ReadSamples(const sqlite::Statement& statement, int first,
@@ -171,8 +150,13 @@ absl::Status ReadSamples(const sqlite::Statement& statement, int first,
   if (!reader.ChecksumMatches()) return damaged(kBadChecksum);
   reader.Skip();
   reader.Skip();
-  if (!UnpackSamples(reader.Blob(), candidates)) {
+  const v1::Tuning* const record = ThreadsArena().Parse(reader.Blob());
+  if (record == nullptr || record->candidates_size() > static_cast<int>(candidates->size())) {
     return damaged("its samples mean nothing to this program");
+  }
+  for (int i = 0; i < record->candidates_size(); ++i) {
+    const auto& samples = record->candidates(i).samples_us();
+    (*candidates)[static_cast<size_t>(i)].samples_us.assign(samples.begin(), samples.end());
   }
   return absl::OkStatus();
 }
@@ -238,43 +222,36 @@ absl::Status WriteEnvironment(const EnvironmentRow& row, sqlite::Statement& stat
 
 absl::Status WriteTuning(int64_t id, int64_t environment_id, const Tuning& tuning,
                          sqlite::Statement& statement) {
+  v1::Tuning record;
+  Fill(tuning, /*with_samples=*/false, &record);
   return sqlite::RowWriter(TuningTable(), statement)
       .Int(id)
-      .Blob(EncodeDigest(tuning.key.Digest()))
       .Int(environment_id)
       .Text(tuning.key.problem_text)
-      .Int(static_cast<int>(tuning.evidence))
       .Int(static_cast<int>(tuning.origin))
       .Int(absl::ToUnixMicros(tuning.tune_time))
-      .Int(absl::ToInt64Microseconds(tuning.elapsed))
-      .Int(tuning.memory_budget_bytes)
-      .Text(tuning.incomplete_reason)
-      .Text(tuning.provenance.driver_version)
-      .Text(tuning.provenance.cuda_version)
-      .Text(tuning.provenance.gpu_uuid)
-      .Text(tuning.provenance.node)
-      .Int(tuning.provenance.memory_bytes)
-      .Text(tuning.provenance.cublaslt_build)
-      .Text(tuning.provenance.nvrtc_build)
-      .Int(static_cast<int64_t>(tuning.candidates.size()))
-      .Int(tuning.incomplete)
+      .Blob(record.SerializeAsString())
       .Insert();
 }
 
-absl::Status WriteCandidates(int64_t tuning_id, const Tuning& tuning,
-                             sqlite::Statement& statement) {
-  return sqlite::RowWriter(CandidatesTable(), statement)
-      .Int(tuning_id)
-      .Blob(PackCandidates(tuning))
-      .Insert();
+size_t CandidatesWithSamples(const std::vector<Candidate>& candidates) {
+  size_t count = candidates.size();
+  while (count > 0 && candidates[count - 1].samples_us.empty()) --count;
+  return count;
 }
 
 absl::Status WriteSamples(int64_t tuning_id, const std::vector<Candidate>& candidates,
                           sqlite::Statement& statement) {
+  v1::Tuning record;
+  const size_t count = CandidatesWithSamples(candidates);
+  for (size_t i = 0; i < count; ++i) {
+    const std::vector<float>& samples = candidates[i].samples_us;
+    record.add_candidates()->mutable_samples_us()->Add(samples.begin(), samples.end());
+  }
   return sqlite::RowWriter(SamplesTable(), statement)
       .Int(tuning_id)
-      .Int(LastPositionWithSamples(candidates))
-      .Blob(PackSamples(candidates))
+      .Int(static_cast<int64_t>(count))
+      .Blob(record.SerializeAsString())
       .Insert();
 }
 

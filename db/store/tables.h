@@ -17,7 +17,6 @@ namespace convtune::db::store {
 
 const sqlite::Table& EnvironmentTable();
 const sqlite::Table& TuningTable();
-const sqlite::Table& CandidatesTable();
 const sqlite::Table& SamplesTable();
 const sqlite::Table& PinTable();
 const sqlite::Table& QuarantineTable();
@@ -37,9 +36,7 @@ struct EnvironmentRow {
 
 struct TuningRow {
   int64_t id = 0;
-  int64_t environment_id = 0;
-  int64_t candidate_count = 0;
-  Tuning tuning;  // without key.environment_text and candidates
+  Tuning tuning;  // without key.environment_text and samples
 };
 
 struct PinRow {
@@ -56,8 +53,6 @@ struct QuarantineRow {
 // table's SelectList().
 absl::StatusOr<EnvironmentRow> ReadEnvironment(const sqlite::Statement& statement, int first = 0);
 absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement, int first = 0);
-// Into row->tuning, whose own row was read; NULL where the row is missing.
-absl::Status ReadCandidates(const sqlite::Statement& statement, int first, TuningRow* row);
 // Into the candidates of their tuning.
 absl::Status ReadSamples(const sqlite::Statement& statement, int first,
                          std::vector<Candidate>* candidates);
@@ -68,7 +63,8 @@ absl::StatusOr<QuarantineRow> ReadQuarantine(const sqlite::Statement& statement,
 absl::Status WriteEnvironment(const EnvironmentRow& row, sqlite::Statement& statement);
 absl::Status WriteTuning(int64_t id, int64_t environment_id, const Tuning& tuning,
                          sqlite::Statement& statement);
-absl::Status WriteCandidates(int64_t tuning_id, const Tuning& tuning, sqlite::Statement& statement);
+// Up to the last candidate that has samples.
+size_t CandidatesWithSamples(const std::vector<Candidate>& candidates);
 // REQUIRES: a candidate has samples.
 absl::Status WriteSamples(int64_t tuning_id, const std::vector<Candidate>& candidates,
                           sqlite::Statement& statement);

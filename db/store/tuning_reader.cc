@@ -95,13 +95,12 @@ absl::StatusOr<StoredTuningReader> StoredTuningReader::Create(sqlite::Database* 
                    database->Prepare(Concat("SELECT ", EnvironmentTable().SelectList("e"),
                                             " FROM environments e WHERE e.text = ?")));
   // All of it in one statement: it sees one state of the file by itself.
-  ASSIGN_OR_RETURN(sqlite::Statement tuning,
-                   database->Prepare(Concat(
-                       "SELECT ", TuningTable().SelectList("t"), ", ",
-                       CandidatesTable().SelectList("c"), ", ", SamplesTable().SelectList("s"),
-                       " FROM tunings t LEFT JOIN tuning_candidates c USING (tuning_id) "
-                       "LEFT JOIN tuning_samples s USING (tuning_id) "
-                       "WHERE t.environment_id = ? AND t.problem_text = ?")));
+  ASSIGN_OR_RETURN(
+      sqlite::Statement tuning,
+      database->Prepare(Concat("SELECT ", TuningTable().SelectList("t"), ", ",
+                               SamplesTable().SelectList("s"),
+                               " FROM tunings t LEFT JOIN tuning_samples s USING (tuning_id) "
+                               "WHERE t.environment_id = ? AND t.problem_text = ?")));
   return StoredTuningReader(std::move(environment), std::move(tuning));
 }
 
@@ -140,11 +139,9 @@ absl::StatusOr<Tuning> StoredTuningReader::ReadAll(const TuningKey& key) {
     return absl::NotFoundError(
         Concat("no tuning of ", key.problem_text, " in ", key.environment_text));
   }
-  const int candidates = static_cast<int>(TuningTable().columns.size()) + 1;
-  const int samples = candidates + static_cast<int>(CandidatesTable().columns.size()) + 1;
+  const int samples = static_cast<int>(TuningTable().columns.size()) + 1;
   ASSIGN_OR_RETURN(TuningRow row, ReadTuning(tuning_));
   row.tuning.key.environment_text = key.environment_text;
-  RETURN_IF_ERROR(ReadCandidates(tuning_, candidates, &row));
   if (tuning_.Type(samples) != sqlite::ColumnType::kNull) {
     RETURN_IF_ERROR(ReadSamples(tuning_, samples, &row.tuning.candidates));
   }
@@ -160,12 +157,10 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
   for (const auto& [id, text] : environments) by_text.emplace_back(text, id);
   std::sort(by_text.begin(), by_text.end());
   // One after the other, in the order of an index: nothing is sorted.
-  ASSIGN_OR_RETURN(
-      sqlite::Statement statement,
-      database.Prepare(Concat("SELECT ", TuningTable().SelectList("t"), ", ",
-                              CandidatesTable().SelectList("c"),
-                              " FROM tunings t LEFT JOIN tuning_candidates c USING (tuning_id) "
-                              "WHERE t.environment_id = ? ORDER BY t.problem_text")));
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare(Concat(
+                       "SELECT ", TuningTable().SelectList("t"),
+                       " FROM tunings t WHERE t.environment_id = ? ORDER BY t.problem_text")));
   for (const auto& [text, id] : by_text) {
     statement.Reset();
     statement.BindInt(1, id);
@@ -173,18 +168,11 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
       ASSIGN_OR_RETURN(const bool more, statement.Step());
       if (!more) break;
       absl::StatusOr<TuningRow> row = ReadTuning(statement);
-      absl::Status status = row.status();
-      if (status.ok()) {
+      if (row.ok()) {
         row->tuning.key.environment_text = text;
-        status =
-            ReadCandidates(statement, static_cast<int>(TuningTable().columns.size()) + 1, &*row);
-      }
-      if (status.ok()) {
         if (!visit(std::move(row->tuning))) return absl::OkStatus();
-      } else if (absl::IsDataLoss(status)) {
-        corrupt(std::string(status.message()));
       } else {
-        return status;
+        corrupt(std::string(row.status().message()));
       }
     }
   }

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <optional>
 
-#include "db/store/packed_candidates.h"
 #include "db/store/tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -27,13 +26,13 @@ absl::Status CheckNumbers(const Tuning& tuning) {
                    {"error", candidate.error.value_or(0)},
                    {"find_us", candidate.find_us}};
     for (const auto& number : numbers) {
-      if (!std::isfinite(number.value)) {
+      if (!std::isfinite(static_cast<float>(number.value))) {
         return absl::InvalidArgumentError(
             Concat("candidates[", i, "].", number.field, ": must be a finite number"));
       }
     }
     for (const TimeSummary& time : candidate.other_times) {
-      if (!std::isfinite(time.median_us + time.low_us + time.high_us)) {
+      if (!std::isfinite(static_cast<float>(time.median_us + time.low_us + time.high_us))) {
         return absl::InvalidArgumentError(
             Concat("candidates[", i, "].other_times: must be finite numbers"));
       }
@@ -129,11 +128,9 @@ absl::StatusOr<TuningWriter> TuningWriter::Create(sqlite::Database& database) {
       sqlite::Statement erase,
       database.Prepare("DELETE FROM tunings WHERE environment_id = ? AND problem_text = ?"));
   ASSIGN_OR_RETURN(sqlite::Statement tuning, database.Prepare(TuningTable().InsertSql()));
-  ASSIGN_OR_RETURN(sqlite::Statement candidates, database.Prepare(CandidatesTable().InsertSql()));
   ASSIGN_OR_RETURN(sqlite::Statement samples, database.Prepare(SamplesTable().InsertSql()));
   ASSIGN_OR_RETURN(const int64_t next_id, NextId(database, TuningTable()));
-  return TuningWriter(&database, std::move(erase), std::move(tuning), std::move(candidates),
-                      std::move(samples), next_id);
+  return TuningWriter(&database, std::move(erase), std::move(tuning), std::move(samples), next_id);
 }
 
 absl::StatusOr<int64_t> TuningWriter::EnvironmentId(const std::string& text,
@@ -160,8 +157,7 @@ absl::Status TuningWriter::Store(const Tuning& tuning, const Environment& enviro
   RETURN_IF_ERROR(erase_.Run());
   const int64_t tuning_id = next_id_++;
   RETURN_IF_ERROR(WriteTuning(tuning_id, environment_id, tuning, tuning_));
-  RETURN_IF_ERROR(WriteCandidates(tuning_id, tuning, candidates_));
-  if (LastPositionWithSamples(tuning.candidates) < 0) return absl::OkStatus();
+  if (CandidatesWithSamples(tuning.candidates) == 0) return absl::OkStatus();
   return WriteSamples(tuning_id, tuning.candidates, samples_);
 }
 

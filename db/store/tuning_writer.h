@@ -36,11 +36,10 @@ class TuningWriter {
   };
 
   TuningWriter(sqlite::Database* database, sqlite::Statement erase, sqlite::Statement tuning,
-               sqlite::Statement candidates, sqlite::Statement samples, int64_t next_id)
+               sqlite::Statement samples, int64_t next_id)
       : database_(database),
         erase_(std::move(erase)),
         tuning_(std::move(tuning)),
-        candidates_(std::move(candidates)),
         samples_(std::move(samples)),
         next_id_(next_id) {}
   absl::StatusOr<int64_t> EnvironmentId(const std::string& text, const Environment& environment);
@@ -48,7 +47,6 @@ class TuningWriter {
   sqlite::Database* database_;
   sqlite::Statement erase_;
   sqlite::Statement tuning_;
-  sqlite::Statement candidates_;
   sqlite::Statement samples_;
   std::map<std::string, Known> environments_;  // by text
   int64_t next_id_;

@@ -1,6 +1,114 @@
 #include "proto/convert/record_codec.h"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "proto/model/tuning/self_check.h"
+
 namespace convtune {
+namespace {
+
+constexpr int64_t kMinTimestampSeconds = -62135596800;  // 0001-01-01
+constexpr int64_t kMaxTimestampSeconds = 253402300799;  // 9999-12-31
+constexpr int64_t kMaxDurationSeconds = 315576000000;
+
+// The numbers of the bits that are set, in their order.
+void FillBits(uint32_t mask, google::protobuf::RepeatedField<int>* out) {
+  for (int bit = 0; mask != 0; ++bit, mask >>= 1) {
+    if ((mask & 1) != 0) out->Add(bit);
+  }
+}
+
+// False if one is no bit or there twice.
+bool ReadBits(const google::protobuf::RepeatedField<int>& bits, uint32_t* mask) {
+  *mask = 0;
+  for (const int bit : bits) {
+    if (bit < 0 || bit > 31 || (*mask & (1U << bit)) != 0) return false;
+    *mask |= 1U << bit;
+  }
+  return true;
+}
+
+void Fill(const TimeSummary& time, v1::TimeSummary* record) {
+  record->set_launch(static_cast<v1::LaunchMode>(time.launch));
+  record->set_cache_state(static_cast<v1::CacheState>(time.cache_state));
+  record->set_median_us(static_cast<float>(time.median_us));
+  record->set_low_us(static_cast<float>(time.low_us));
+  record->set_high_us(static_cast<float>(time.high_us));
+  record->set_sample_count(time.sample_count);
+}
+
+void Fill(const Conditions& conditions, v1::Conditions* record) {
+  record->set_known(conditions.known);
+  record->set_other_processes(conditions.other_processes);
+  for (int bit = 0; bit < 32; ++bit) {
+    const uint32_t reason = conditions.clock_reasons & (1U << bit);
+    if (reason != 0) record->add_clock_reasons(static_cast<v1::ClockReason>(reason));
+  }
+  record->set_power_limit_watts(static_cast<float>(conditions.power_limit_watts));
+  record->set_temperature_celsius(conditions.temperature_celsius);
+  record->set_ecc_errors(conditions.ecc_errors);
+  record->set_mig(conditions.mig);
+  record->set_mps(conditions.mps);
+  record->set_compute_mode(static_cast<v1::ComputeMode>(conditions.compute_mode));
+  if (conditions.self_check != 0) {
+    *record->mutable_self_check() = SelfCheckToProto(conditions.self_check);
+  }
+}
+
+bool ReadId(const v1::Candidate& record, CandidateId* id) {
+  if (record.has_legacy_algorithm()) {
+    const v1::LegacyAlgorithm& legacy = record.legacy_algorithm();
+    *id = LegacyAlgorithm{legacy.algorithm(), legacy.math_type()};
+    return true;
+  }
+  const v1::EngineConfig& proto = record.engine_config();
+  const int knobs = proto.knob_types_size();
+  if (!record.has_engine_config() || proto.knob_values_size() != knobs) return false;
+  EngineConfig config;
+  config.engine_index = proto.engine_index();
+  config.knobs.reserve(static_cast<size_t>(knobs));
+  for (int i = 0; i < knobs; ++i) {
+    if (i > 0 && proto.knob_types(i) <= proto.knob_types(i - 1)) return false;
+    config.knobs.emplace_back(proto.knob_types(i), proto.knob_values(i));
+  }
+  *id = std::move(config);
+  return true;
+}
+
+}  // namespace
+
+google::protobuf::Timestamp ToProto(absl::Time time) {
+  const absl::Time clamped = std::clamp(time, absl::FromUnixSeconds(kMinTimestampSeconds),
+                                        absl::FromUnixSeconds(kMaxTimestampSeconds));
+  const int64_t seconds = absl::ToUnixSeconds(clamped);  // floors
+  google::protobuf::Timestamp out;
+  out.set_seconds(seconds);
+  out.set_nanos(
+      static_cast<int32_t>(absl::ToInt64Nanoseconds(clamped - absl::FromUnixSeconds(seconds))));
+  return out;
+}
+
+google::protobuf::Duration ToProto(absl::Duration duration) {
+  const absl::Duration limit = absl::Seconds(kMaxDurationSeconds);
+  absl::Duration rest = std::clamp(duration, -limit, limit);
+  google::protobuf::Duration out;
+  out.set_seconds(absl::IDivDuration(rest, absl::Seconds(1), &rest));
+  out.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  return out;
+}
+
+absl::Time FromProto(const google::protobuf::Timestamp& proto) {
+  return absl::FromUnixSeconds(
+             std::clamp(proto.seconds(), kMinTimestampSeconds, kMaxTimestampSeconds)) +
+         absl::Nanoseconds(proto.nanos());
+}
+
+absl::Duration FromProto(const google::protobuf::Duration& proto) {
+  return absl::Seconds(std::clamp(proto.seconds(), -kMaxDurationSeconds, kMaxDurationSeconds)) +
+         absl::Nanoseconds(proto.nanos());
+}
 
 v1::Provenance ToProto(const Provenance& provenance) {
   v1::Provenance proto;
@@ -17,6 +125,167 @@ v1::Provenance ToProto(const Provenance& provenance) {
 Provenance FromProto(const v1::Provenance& proto) {
   return {proto.driver_version(), proto.cuda_version(),   proto.gpu_uuid(),   proto.node(),
           proto.memory_bytes(),   proto.cublaslt_build(), proto.nvrtc_build()};
+}
+
+v1::SelfCheck SelfCheckToProto(uint32_t mask) {
+  v1::SelfCheck proto;
+  proto.set_known(mask != 0);
+  for (std::string& name : FailedInstruments(mask)) proto.add_failed(std::move(name));
+  return proto;
+}
+
+std::optional<uint32_t> SelfCheckFromProto(const v1::SelfCheck& proto) {
+  if (!proto.known()) return proto.failed().empty() ? std::make_optional(0U) : std::nullopt;
+  return MaskOfFailed({proto.failed().begin(), proto.failed().end()});
+}
+
+void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record) {
+  if (const auto* engine = std::get_if<EngineConfig>(&candidate.id)) {
+    v1::EngineConfig* config = record->mutable_engine_config();
+    config->set_engine_index(engine->engine_index);
+    for (const auto& [type, value] : engine->knobs) {
+      config->add_knob_types(type);
+      config->add_knob_values(value);
+    }
+  } else {
+    const auto& legacy = std::get<LegacyAlgorithm>(candidate.id);
+    record->mutable_legacy_algorithm()->set_algorithm(legacy.algorithm);
+    record->mutable_legacy_algorithm()->set_math_type(legacy.math_type);
+  }
+  record->set_workspace_bytes(candidate.workspace_bytes);
+  FillBits(candidate.numerical_notes, record->mutable_numerical_notes());
+  FillBits(candidate.behavior_notes, record->mutable_behavior_notes());
+  record->set_deterministic(candidate.deterministic);
+  record->set_status(static_cast<v1::CandidateStatus>(candidate.status));
+  record->set_median_us(static_cast<float>(candidate.median_us));
+  record->set_q1_us(static_cast<float>(candidate.q1_us));
+  record->set_q3_us(static_cast<float>(candidate.q3_us));
+  record->set_low_us(static_cast<float>(candidate.low_us));
+  record->set_high_us(static_cast<float>(candidate.high_us));
+  record->set_sample_count(candidate.sample_count);
+  if (!candidate.error_message.empty()) record->set_error_message(candidate.error_message);
+  record->set_heuristic_rank(candidate.heuristic_rank);
+  record->set_find_us(static_cast<float>(candidate.find_us));
+  record->set_host_us(static_cast<float>(candidate.host_us));
+  record->set_sm_clock_mhz(static_cast<float>(candidate.sm_clock_mhz));
+  if (candidate.error) record->set_error(static_cast<float>(*candidate.error));
+  record->set_capture(static_cast<v1::CaptureSupport>(candidate.capture));
+  for (const TimeSummary& time : candidate.other_times) Fill(time, record->add_other_times());
+  if (with_samples) {
+    record->mutable_samples_us()->Add(candidate.samples_us.begin(), candidate.samples_us.end());
+  }
+}
+
+void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record) {
+  record->mutable_candidates()->Reserve(static_cast<int>(tuning.candidates.size()));
+  for (const Candidate& candidate : tuning.candidates) {
+    Fill(candidate, with_samples, record->add_candidates());
+  }
+  record->set_evidence(static_cast<v1::Evidence>(tuning.evidence));
+  record->set_origin(static_cast<v1::Origin>(tuning.origin));
+  *record->mutable_tune_time() = ToProto(tuning.tune_time);
+  *record->mutable_elapsed() = ToProto(tuning.elapsed);
+  record->set_memory_budget_bytes(tuning.memory_budget_bytes);
+  FillBits(tuning.incomplete, record->mutable_incomplete());
+  record->set_incomplete_reason(tuning.incomplete_reason);
+  record->set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
+  record->set_rounds(tuning.rounds);
+  // Nothing is claimed of caches where nothing was timed.
+  if (tuning.stop_reason != StopReason::kNone || tuning.cache_state != CacheState::kInputHot) {
+    record->set_cache_state(static_cast<v1::CacheState>(tuning.cache_state));
+  }
+  if (tuning.conditions != Conditions{}) Fill(tuning.conditions, record->mutable_conditions());
+  if (tuning.provenance != Provenance{}) {
+    *record->mutable_provenance() = ToProto(tuning.provenance);
+  }
+}
+
+bool Read(const v1::Candidate& record, Candidate* candidate) {
+  if (!ReadId(record, &candidate->id) ||
+      !ReadBits(record.numerical_notes(), &candidate->numerical_notes) ||
+      !ReadBits(record.behavior_notes(), &candidate->behavior_notes) ||
+      !v1::CandidateStatus_IsValid(record.status()) || record.status() == 0 ||
+      !v1::CaptureSupport_IsValid(record.capture())) {
+    return false;
+  }
+  candidate->workspace_bytes = record.workspace_bytes();
+  candidate->deterministic = record.deterministic();
+  candidate->status = static_cast<CandidateStatus>(record.status());
+  candidate->median_us = record.median_us();
+  candidate->q1_us = record.q1_us();
+  candidate->q3_us = record.q3_us();
+  candidate->low_us = record.low_us();
+  candidate->high_us = record.high_us();
+  candidate->sample_count = record.sample_count();
+  candidate->samples_us.assign(record.samples_us().begin(), record.samples_us().end());
+  candidate->error_message = record.error_message();
+  candidate->heuristic_rank = record.heuristic_rank();
+  candidate->find_us = record.find_us();
+  candidate->host_us = record.host_us();
+  candidate->sm_clock_mhz = record.sm_clock_mhz();
+  candidate->error = record.has_error() ? std::optional<double>(record.error()) : std::nullopt;
+  candidate->capture = static_cast<CaptureSupport>(record.capture());
+  candidate->other_times.clear();
+  candidate->other_times.reserve(static_cast<size_t>(record.other_times_size()));
+  for (const v1::TimeSummary& time : record.other_times()) {
+    if (!v1::LaunchMode_IsValid(time.launch()) || time.launch() == 0 ||
+        !v1::CacheState_IsValid(time.cache_state()) || time.cache_state() == 0) {
+      return false;
+    }
+    candidate->other_times.push_back({static_cast<LaunchMode>(time.launch()),
+                                      static_cast<CacheState>(time.cache_state()), time.median_us(),
+                                      time.low_us(), time.high_us(), time.sample_count()});
+  }
+  return true;
+}
+
+bool Read(const v1::Conditions& record, Conditions* conditions) {
+  const std::optional<uint32_t> self_check = SelfCheckFromProto(record.self_check());
+  if (!self_check.has_value() || !v1::ComputeMode_IsValid(record.compute_mode())) return false;
+  conditions->known = record.known();
+  conditions->other_processes = record.other_processes();
+  conditions->clock_reasons = 0;
+  for (const int reason : record.clock_reasons()) {
+    conditions->clock_reasons |= static_cast<uint32_t>(reason);
+  }
+  conditions->power_limit_watts = record.power_limit_watts();
+  conditions->temperature_celsius = record.temperature_celsius();
+  conditions->ecc_errors = record.ecc_errors();
+  conditions->mig = record.mig();
+  conditions->mps = record.mps();
+  conditions->compute_mode = static_cast<ComputeMode>(record.compute_mode());
+  conditions->self_check = *self_check;
+  return true;
+}
+
+bool Read(const v1::Tuning& record, Tuning* tuning) {
+  if (!v1::Evidence_IsValid(record.evidence()) || !v1::Origin_IsValid(record.origin()) ||
+      !v1::StopReason_IsValid(record.stop_reason()) ||
+      !v1::CacheState_IsValid(record.cache_state()) ||
+      !ReadBits(record.incomplete(), &tuning->incomplete)) {
+    return false;
+  }
+  tuning->provenance = FromProto(record.provenance());
+  tuning->evidence = static_cast<Evidence>(record.evidence());
+  tuning->origin = record.origin() == v1::ORIGIN_UNSPECIFIED ? Origin::kLocal
+                                                             : static_cast<Origin>(record.origin());
+  tuning->tune_time = FromProto(record.tune_time());
+  tuning->elapsed = FromProto(record.elapsed());
+  tuning->memory_budget_bytes = record.memory_budget_bytes();
+  tuning->incomplete_reason = record.incomplete_reason();
+  tuning->stop_reason = static_cast<StopReason>(record.stop_reason());
+  tuning->rounds = record.rounds();
+  tuning->cache_state = record.cache_state() == v1::CACHE_STATE_UNSPECIFIED
+                            ? CacheState::kInputHot
+                            : static_cast<CacheState>(record.cache_state());
+  tuning->conditions = {};
+  if (record.has_conditions() && !Read(record.conditions(), &tuning->conditions)) return false;
+  tuning->candidates.clear();
+  tuning->candidates.resize(static_cast<size_t>(record.candidates_size()));
+  for (int i = 0; i < record.candidates_size(); ++i) {
+    if (!Read(record.candidates(i), &tuning->candidates[static_cast<size_t>(i)])) return false;
+  }
+  return true;
 }
 
 }  // namespace convtune

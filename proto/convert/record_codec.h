@@ -1,12 +1,39 @@
 // The record of proto/convtune/v1 to and from the model's structs.
 #pragma once
 
-#include "convtune/v1/measurement.pb.h"
-#include "proto/model/environment.h"
+#include <cstdint>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "convtune/v1/record.pb.h"
+#include "proto/model/tuning/tuning.h"
 
 namespace convtune {
 
+// A time that a Timestamp or a Duration cannot hold becomes the nearest that it can.
+google::protobuf::Timestamp ToProto(absl::Time time);
+google::protobuf::Duration ToProto(absl::Duration duration);
+absl::Time FromProto(const google::protobuf::Timestamp& proto);
+absl::Duration FromProto(const google::protobuf::Duration& proto);
+
 v1::Provenance ToProto(const Provenance& provenance);
 Provenance FromProto(const v1::Provenance& proto);
+
+// Of a mask of self_check.h; without details.
+v1::SelfCheck SelfCheckToProto(uint32_t mask);
+// nullopt: no self-check gives that.
+std::optional<uint32_t> SelfCheckFromProto(const v1::SelfCheck& proto);
+
+// All but the fields that are output only. `record` is empty; it may live on an
+// arena. Reals become binary32.
+void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record);
+// All but the key and the fields that are output only.
+void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record);
+
+// The reverse. False, with the struct in any state, if a field holds what no
+// program of this version writes. Rules between fields are not judged.
+bool Read(const v1::Candidate& record, Candidate* candidate);
+bool Read(const v1::Conditions& record, Conditions* conditions);
+bool Read(const v1::Tuning& record, Tuning* tuning);
 
 }  // namespace convtune

@@ -30,20 +30,6 @@ constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
 // While a task runs its end is looked for this often.
 constexpr absl::Duration kTaskPoll = absl::Milliseconds(20);
 
-Conditions ConditionsOf(const v1::DeviceConditions& look) {
-  Conditions conditions;
-  conditions.known = look.known();
-  conditions.other_processes = look.other_processes();
-  conditions.clock_reasons = look.clock_reasons();
-  conditions.power_limit_watts = look.power_limit_watts();
-  conditions.temperature_celsius = look.temperature_celsius();
-  conditions.ecc_errors = look.ecc_errors();
-  conditions.mig = look.mig();
-  conditions.mps = look.mps();
-  conditions.self_check = look.self_check();
-  return conditions;
-}
-
 // Nothing if a rule is broken, which the daemon itself would not store.
 std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   const db::BundleEnvironmentRow environment = db::FromBundleEnvironment(row.environment());
@@ -57,7 +43,6 @@ std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   delivery.environment = environment.environment;
   delivery.tuning = *std::move(tuning);
   delivery.tuning.provenance = environment.provenance;
-  delivery.tuning.conditions = ConditionsOf(row.conditions());
   const std::vector<Candidate>& candidates = delivery.tuning.candidates;
   if (!candidates.empty() && candidates.front().usable()) delivery.winner = 0;
   delivery.stock = StockIndex(candidates);
@@ -300,7 +285,8 @@ absl::StatusOr<bool> Agent::PushPage() {
       delivered[delivery->tuning.key.environment_text].push_back(delivery->tuning.key.problem_text);
       deliveries.push_back(*std::move(delivery));
     } else {
-      options_.log(absl::StrCat("not delivered, since it breaks a rule: ", row.tuning().problem()));
+      options_.log(
+          absl::StrCat("not delivered, since it breaks a rule: ", row.tuning().problem_text()));
     }
   }
   for (const v1::OutboxId& id : page.void_ids()) *ack.add_ids() = id;
@@ -377,9 +363,9 @@ absl::StatusOr<int64_t> Agent::Apply(const std::vector<db::fleet::ReleasedTuning
   v1::ApplyTuningsRequest request = empty;
   for (const db::fleet::ReleasedTuning& tuning : tunings) {
     const auto number = numbers.find(tuning.environment_id);
-    v1::BundleTuning proto;
+    v1::Tuning proto;
     if (number == numbers.end() || !proto.ParseFromString(tuning.payload)) continue;
-    proto.set_environment(number->second);
+    proto.set_environment_number(number->second);
     bytes += tuning.payload.size();
     if (bytes > kMostRequestBytes) {
       ASSIGN_OR_RETURN(const int64_t waiting, Send(request));

@@ -22,7 +22,7 @@ absl::StatusOr<Recording> Recording::Load(const std::string& path) {
     std::optional<Tuning> tuning =
         db::FromBundleTuning(entry.row, *entry.environment, absl::Now(), &refusals);
     if (!tuning) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": ", entry.row.problem(), ": ",
+      return absl::InvalidArgumentError(absl::StrCat(path, ": ", entry.row.problem_text(), ": ",
                                                      refusals[0].violation.field, ": ",
                                                      refusals[0].violation.rule));
     }

@@ -71,7 +71,7 @@ void CheckRow(const convtune::db::BundleEntry& entry) {
   const auto tuning = convtune::db::FromBundleTuning(entry.row, *entry.environment, now, &refusals);
   Require(tuning.has_value() == refusals.empty());
   if (!tuning.has_value()) return;
-  const auto row = convtune::db::ToBundleTuning(*tuning, entry.row.environment(), true);
+  const auto row = convtune::db::ToBundleTuning(*tuning, entry.row.environment_number(), true);
   const auto again = convtune::db::FromBundleTuning(row, *entry.environment, now, &refusals);
   Require(again.has_value() && *again == *tuning);
 }

@@ -96,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Require(!output.tuning.status().message().empty());
     return 0;
   }
-  convtune::v1::BundleTuning row = convtune::db::ToBundleTuning(*output.tuning, 1, true);
+  convtune::v1::Tuning row = convtune::db::ToBundleTuning(*output.tuning, 1, true);
   convtune::db::BundleEnvironmentRow where;
   where.text = environment.ToText();
   where.environment = environment;

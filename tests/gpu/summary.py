@@ -21,91 +21,53 @@ LAUNCHES = {1: "eager", 2: "graph"}
 CACHE_STATES = {1: "cold", 2: "input_hot", 3: "hot"}
 FIELDS = ["problem", "raced", "timed", "compared", "captured", "not_captured", "quarantined", "largest_error",
           "lowest_mhz", "highest_mhz", "largest_host_us", "other_ways", "unblocked", "without_clock", "samples"]
-PACKED_VERSIONS = (1, 2)
 TRACE_VERSION = 1
 
 
-class Packed:
-    """Reads what db/README.md calls packed candidates."""
+def fields(message):
+    """(number, value) of each field of a protobuf message; reals and messages as bytes"""
+    at = 0
 
-    def __init__(self, data):
-        self.data, self.at = data, 0
-
-    def unsigned(self):
+    def varint():
+        nonlocal at
         value = shift = 0
         while True:
-            byte = self.data[self.at]
-            self.at += 1
+            byte = message[at]
+            at += 1
             value |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
                 return value
 
-    def signed(self):
-        value = self.unsigned()
-        return (value >> 1) ^ -(value & 1)
-
-    def real(self):
-        (value,) = struct.unpack_from("<d", self.data, self.at)
-        self.at += 8
-        return value
-
-    def skip_text(self):
-        size = self.unsigned()
-        self.at += size
-
-    def skip_id(self):
-        if self.unsigned() == 1:
-            self.signed(), self.signed()
-            return
-        self.signed()
-        for _ in range(self.unsigned()):
-            self.signed(), self.signed()
-
-    def candidate(self):
-        self.skip_id()
-        out = {"status": self.unsigned(), "error": None, "clock": None, "host": 0, "capture": 0, "ways": []}
-        for read in (self.unsigned, self.unsigned, self.signed, self.signed):
-            read()
-        has = self.unsigned()
-        if has & 2:
-            self.skip_text()
-        if has & 4:
-            self.real(), self.real(), self.real(), self.signed()
-        if has & 8:
-            self.real(), self.real()
-        if has & 16:
-            self.real()
-        if has & 32:
-            out["host"] = self.real()
-        if has & 64:
-            out["clock"] = self.real()
-        if has & 128:
-            out["error"] = self.real()
-        if has & 256:
-            out["capture"] = self.unsigned()
-        if has & 512:
-            for _ in range(self.unsigned()):
-                out["ways"].append((self.unsigned(), self.unsigned()))
-                self.real(), self.real(), self.real(), self.signed()
-        return out
+    while at < len(message):
+        number, kind = divmod(varint(), 8)
+        if kind == 0:
+            yield number, varint()
+            continue
+        size = {1: 8, 5: 4}.get(kind) or varint()
+        at += size
+        yield number, message[at - size : at]
 
 
-def unpack(data):
-    """(cache state of the race, 0 without one; the candidates)"""
-    packed = Packed(data)
-    version = packed.unsigned()
-    if version not in PACKED_VERSIONS:
-        raise SystemExit("summary.py: the database is of another version")
-    stop_reason = packed.unsigned()
-    packed.signed()
-    cache_state = packed.unsigned()
-    if packed.unsigned():
-        packed.unsigned(), packed.signed(), packed.unsigned(), packed.real(), packed.signed(), packed.signed()
-        packed.unsigned(), packed.unsigned(), packed.unsigned()
-        if version >= 2:
-            packed.unsigned()
-    return cache_state if stop_reason else 0, [packed.candidate() for _ in range(packed.unsigned())]
+def candidate(message):
+    """What this program needs of a convtune.v1.Candidate (proto/convtune/v1/record.proto)."""
+    out = {"status": 0, "error": None, "clock": None, "host": 0, "capture": 0, "ways": []}
+    names = {8: "status", 20: "host", 21: "clock", 22: "error", 23: "capture"}
+    for number, value in fields(message):
+        if number == 24:
+            way = dict(fields(value))
+            out["ways"].append((way.get(1, 0), way.get(2, 0)))
+        elif number in names:
+            out[names[number]] = value if isinstance(value, int) else struct.unpack("<f", value)[0]
+    return out
+
+
+def unpack(record):
+    """(cache state of the race, 0 without one; the candidates) of a convtune.v1.Tuning"""
+    all_of_it = list(fields(record))
+    race = dict(all_of_it)
+    cache_state = race.get(16, 2) if race.get(13) else 0
+    return cache_state, [candidate(value) for number, value in all_of_it if number == 5]
 
 
 def number(values, largest, form):
@@ -144,8 +106,7 @@ class Trace:
 def lines(database, trace):
     yield "\t".join(FIELDS)
     for problem, data in database.execute(
-            "SELECT problem_text, candidates FROM tunings JOIN tuning_candidates USING (tuning_id) "
-            "ORDER BY problem_text"):
+            "SELECT problem_text, record FROM tunings ORDER BY problem_text"):
         raced, all_of_it = unpack(data)
         timed, quarantined = (sum(c["status"] == status for c in all_of_it) for status in (TIMED, QUARANTINED))
         captured, refused = (sum(c["capture"] == kind for c in all_of_it) for kind in (CAPTURED, NOT_CAPTURED))

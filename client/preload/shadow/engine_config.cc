@@ -1,6 +1,6 @@
 #include "client/preload/shadow/engine_config.h"
 
-#include <cstdlib>
+#include <stdlib.h>
 
 #include "client/preload/process/counters.h"
 #include "client/preload/process/real_cudnn.h"

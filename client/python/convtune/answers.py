@@ -6,13 +6,13 @@ import dataclasses
 import math
 from numbers import Integral, Real
 
-from convtune.v1 import tuning_pb2
+from convtune.v1 import record_pb2
 
 APIS = ("any", "graph", "legacy")
 LAUNCHES = ("eager", "graph_capture")
 CACHE_STATES = ("", "cold", "input_hot", "hot")
 # heuristic, observed, incomplete, measured; higher is better.
-EVIDENCE = {name.removeprefix("EVIDENCE_").lower(): number for name, number in tuning_pb2.Evidence.items() if number}
+EVIDENCE = {name.removeprefix("EVIDENCE_").lower(): number for name, number in record_pb2.Evidence.items() if number}
 ON_MISS = ("none", "heuristic", "enqueue", "tune")
 
 

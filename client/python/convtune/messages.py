@@ -9,7 +9,7 @@ from typing import Any
 from convtune.answers import Answer, Candidate, Constraints, Result
 from convtune.errors import ConvtuneError
 from convtune.problem import Problem
-from convtune.v1 import problem_pb2, tuning_pb2, tuning_service_pb2
+from convtune.v1 import problem_pb2, record_pb2, tuning_pb2, tuning_service_pb2
 
 _MAX_PROBLEMS = 10_000  # of one request
 _MAX_BYTES = (4 << 20) - (64 << 10)
@@ -83,8 +83,8 @@ def result(message: Any) -> Result:
         Answer(
             winner=_candidate(answer.winner),
             portfolio=tuple(_candidate(c) for c in answer.portfolio),
-            evidence=_enum(tuning_pb2.Evidence, answer.evidence, "EVIDENCE_"),
-            origin=_enum(tuning_pb2.Origin, answer.origin, "ORIGIN_"),
+            evidence=_enum(record_pb2.Evidence, answer.evidence, "EVIDENCE_"),
+            origin=_enum(record_pb2.Origin, answer.origin, "ORIGIN_"),
             environment=answer.environment,
             pinned=answer.pinned,
             note=answer.note,
@@ -101,7 +101,7 @@ def _candidate(message: Any) -> Candidate:
         deterministic=message.deterministic,
         median_us=message.median_us,
         engine_index=message.engine_config.engine_index if engine else None,
-        knobs=tuple((k.type, k.value) for k in message.engine_config.knobs),
+        knobs=tuple(zip(message.engine_config.knob_types, message.engine_config.knob_values)),
         algorithm=None if engine else message.legacy_algorithm.algorithm,
         math_type=None if engine else message.legacy_algorithm.math_type,
     )

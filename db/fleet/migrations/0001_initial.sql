@@ -152,7 +152,7 @@ CREATE UNIQUE INDEX evidence_current ON evidence (environment_id, problem_id, no
 -- What thinning looks for.
 CREATE INDEX evidence_superseded ON evidence (receive_time) WHERE NOT current;
 
--- The whole tuning, without samples, of current rows: convtune.v1.BundleTuning.
+-- The whole tuning, without samples, of current rows: convtune.v1.Tuning.
 CREATE TABLE evidence_payloads (
   evidence_id bigint PRIMARY KEY REFERENCES evidence ON DELETE CASCADE,
   payload bytea NOT NULL
@@ -220,7 +220,7 @@ CREATE TABLE pool_queue (
   PRIMARY KEY (environment_id, problem_id)
 );
 
--- Tunings that were pooled, by what is in them: convtune.v1.BundleTuning.
+-- Tunings that were pooled, by what is in them: convtune.v1.Tuning.
 CREATE TABLE pooled_payloads (
   digest bytea PRIMARY KEY CHECK (length(digest) = 16),
   payload bytea NOT NULL

@@ -34,49 +34,29 @@ CREATE TABLE environments (
   checksum INTEGER NOT NULL
 ) STRICT;
 
--- incomplete: mask of proto/model/enums.h, IncompleteReason;
--- incomplete_reason: the same in words.
+-- record: convtune.v1.Tuning without its key and its samples. The columns
+-- before it are what is asked for; those that the record has too are the same.
 CREATE TABLE tunings (
   tuning_id INTEGER NOT NULL PRIMARY KEY,
-  digest BLOB NOT NULL CHECK (length(digest) = 16),
   environment_id INTEGER NOT NULL REFERENCES environments (environment_id),
   problem_text TEXT NOT NULL,
-  evidence INTEGER NOT NULL,
   origin INTEGER NOT NULL,
   tune_time_us INTEGER NOT NULL,
-  elapsed_us INTEGER NOT NULL,
-  memory_budget_bytes INTEGER NOT NULL,
-  incomplete_reason TEXT NOT NULL,
-  driver_version TEXT NOT NULL,
-  cuda_version TEXT NOT NULL,
-  gpu_uuid TEXT NOT NULL,
-  node TEXT NOT NULL,
-  memory_bytes INTEGER NOT NULL,
-  cublaslt_build TEXT NOT NULL,
-  nvrtc_build TEXT NOT NULL,
-  candidate_count INTEGER NOT NULL,
-  incomplete INTEGER NOT NULL,
+  record BLOB NOT NULL CHECK (length(record) > 0),
   checksum INTEGER NOT NULL,
   UNIQUE (environment_id, problem_text)
 ) STRICT;
 
 CREATE INDEX tunings_by_tune_time ON tunings (tune_time_us);
 
--- candidates: all of them in the order of the ranking, and how the race between
--- them went; its format is in README.md.
-CREATE TABLE tuning_candidates (
-  tuning_id INTEGER NOT NULL PRIMARY KEY REFERENCES tunings (tuning_id) ON DELETE CASCADE,
-  candidates BLOB NOT NULL CHECK (length(candidates) > 0),
-  checksum INTEGER NOT NULL
-) STRICT;
-
--- A table of its own, so that loading without samples reads none of its pages
--- and thinning leaves the candidates as they are. last_position: of the last
--- candidate that has samples.
+-- record: convtune.v1.Tuning with the candidates' samples alone, up to the last
+-- candidate that has any; there are candidate_count. A table of its own, so that
+-- loading without samples reads none of its pages and thinning leaves the tuning
+-- as it is.
 CREATE TABLE tuning_samples (
   tuning_id INTEGER NOT NULL PRIMARY KEY REFERENCES tunings (tuning_id) ON DELETE CASCADE,
-  last_position INTEGER NOT NULL,
-  samples BLOB NOT NULL CHECK (length(samples) > 0),
+  candidate_count INTEGER NOT NULL,
+  record BLOB NOT NULL CHECK (length(record) > 0),
   checksum INTEGER NOT NULL
 ) STRICT;
 

@@ -63,6 +63,21 @@ uint32_t SelfCheckBits() {
   return bits;
 }
 
+std::optional<uint32_t> MaskOfFailed(const std::vector<std::string>& names) {
+  uint32_t mask = Bit(SelfCheckBit::kRun);
+  for (const std::string& name : names) {
+    const uint32_t before = mask;
+    for (const auto& [bit, instrument] : kInstruments) {
+      if (name == instrument) mask |= Bit(bit);
+    }
+    for (const SelfCheckCell& cell : SelfCheckCells()) {
+      if (name == Name(cell)) mask |= CellBit(cell);
+    }
+    if (mask == before) return std::nullopt;
+  }
+  return mask;
+}
+
 std::vector<std::string> FailedInstruments(uint32_t mask) {
   std::vector<std::string> names;
   for (const auto& [bit, name] : kInstruments) {

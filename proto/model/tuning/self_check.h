@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,8 @@ uint32_t SelfCheckBits();
 // The name of each instrument that the mask says does not work, in the order of
 // the bits: "blocking_kernel", "clock", "caches", "checker", "graph:fwd:f32", ...
 std::vector<std::string> FailedInstruments(uint32_t mask);
+// The reverse, of a self-check that was run; nullopt if a name is none.
+std::optional<uint32_t> MaskOfFailed(const std::vector<std::string>& names);
 
 inline bool IsNarrow(DataType type) { return type != DataType::kF32 && type != DataType::kF64; }
 

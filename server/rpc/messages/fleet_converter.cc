@@ -25,20 +25,6 @@ v1::OutboxId OutboxIdToProto(const db::OutboxId& id) {
   return proto;
 }
 
-v1::DeviceConditions DeviceConditionsToProto(const Conditions& conditions) {
-  v1::DeviceConditions look;
-  look.set_known(conditions.known);
-  look.set_other_processes(conditions.other_processes);
-  look.set_clock_reasons(conditions.clock_reasons);
-  look.set_power_limit_watts(conditions.power_limit_watts);
-  look.set_temperature_celsius(conditions.temperature_celsius);
-  look.set_ecc_errors(conditions.ecc_errors);
-  look.set_mig(conditions.mig);
-  look.set_mps(conditions.mps);
-  look.set_self_check(conditions.self_check);
-  return look;
-}
-
 }  // namespace
 
 std::optional<NoArgs> Validate(const v1::GetFleetStateRequest& /*request*/,
@@ -87,13 +73,13 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
   };
   std::vector<db::BundleRefusal> refusals;
   for (int i = 0; i < request.tunings_size(); ++i) {
-    const v1::BundleTuning& row = request.tunings(i);
-    if (row.environment() < 1 || row.environment() > request.environments_size()) {
-      refuse(i, "environment: must be the number of one of the environments");
+    const v1::Tuning& row = request.tunings(i);
+    if (row.environment_number() < 1 || row.environment_number() > request.environments_size()) {
+      refuse(i, "environment_number: must be the number of one of the environments");
       continue;
     }
     const db::BundleEnvironmentRow& environment =
-        environments[static_cast<size_t>(row.environment()) - 1];
+        environments[static_cast<size_t>(row.environment_number()) - 1];
     refusals.clear();
     // Times are the fleet server's: this node's clock may be behind it.
     std::optional<Tuning> tuning =
@@ -142,7 +128,6 @@ v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
     *row->mutable_environment() =
         db::ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
     *row->mutable_tuning() = db::ToBundleTuning(entry.tuning, 1, /*with_samples=*/false);
-    *row->mutable_conditions() = DeviceConditionsToProto(entry.tuning.conditions);
   }
   return response;
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/descriptor.h"
 #include "proto/convert/problem_proto.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/self_check.h"
@@ -13,64 +12,12 @@
 namespace convtune::rpc::messages {
 namespace {
 
-constexpr int64_t kMinTimestampSeconds = -62135596800;  // 0001-01-01
-constexpr int64_t kMaxTimestampSeconds = 253402300799;  // 9999-12-31
-constexpr int64_t kMaxDurationSeconds = 315576000000;
-
-// One entry for each bit that the API has a name for, in order of number.
-template <typename ProtoEnum>
-void AddNotes(uint32_t mask, google::protobuf::RepeatedField<int>* out) {
-  const auto* descriptor = google::protobuf::GetEnumDescriptor<ProtoEnum>();
-  for (int i = 0; i < descriptor->value_count(); ++i) {
-    const int number = descriptor->value(i)->number();
-    if (number != 0 && (mask & (1U << number)) != 0) {
-      out->Add(number);
-    }
+void AddNames(const Candidate& candidate, Operation operation, v1::Candidate* message) {
+  message->set_text(ToText(candidate.id));
+  if (const auto* legacy = std::get_if<LegacyAlgorithm>(&candidate.id)) {
+    message->mutable_legacy_algorithm()->set_algorithm_name(
+        LegacyAlgorithmName(operation, legacy->algorithm));
   }
-}
-
-v1::TimeSummary TimeToProto(const TimeSummary& time) {
-  v1::TimeSummary out;
-  out.set_launch(static_cast<v1::LaunchMode>(time.launch));
-  out.set_cache_state(static_cast<v1::CacheState>(time.cache_state));
-  out.set_median_us(time.median_us);
-  out.set_low_us(time.low_us);
-  out.set_high_us(time.high_us);
-  out.set_sample_count(time.sample_count);
-  return out;
-}
-
-v1::SelfCheck SelfCheckToProto(uint32_t mask) {
-  v1::SelfCheck out;
-  out.set_known(mask != 0);
-  for (const std::string& name : FailedInstruments(mask)) {
-    out.add_failed(name);
-  }
-  return out;
-}
-
-v1::Conditions ConditionsToProto(const Conditions& conditions) {
-  v1::Conditions out;
-  if (conditions.self_check != 0) {
-    *out.mutable_self_check() = SelfCheckToProto(conditions.self_check);
-  }
-  out.set_known(conditions.known);
-  for (const std::string& mark : Marks(conditions)) {
-    out.add_marks(mark);
-  }
-  out.set_other_processes(conditions.other_processes);
-  for (const std::string& name : ClockReasonNames(conditions.clock_reasons)) {
-    out.add_clock_reasons(name);
-  }
-  out.set_power_limit_watts(conditions.power_limit_watts);
-  out.set_temperature_celsius(conditions.temperature_celsius);
-  out.set_ecc_errors(conditions.ecc_errors);
-  out.set_mig(conditions.mig);
-  out.set_mps(conditions.mps);
-  if (conditions.compute_mode != ComputeMode::kUnknown) {
-    out.set_compute_mode(std::string(Name(conditions.compute_mode)));
-  }
-  return out;
 }
 
 }  // namespace
@@ -78,26 +25,6 @@ v1::Conditions ConditionsToProto(const Conditions& conditions) {
 Operation OperationOf(const TuningKey& key) {
   const std::string_view text = key.problem_text;
   return ParseOperation(text.substr(0, text.find(','))).value_or(Operation::kFwd);
-}
-
-google::protobuf::Timestamp ToProto(absl::Time time) {
-  const absl::Time clamped = std::clamp(time, absl::FromUnixSeconds(kMinTimestampSeconds),
-                                        absl::FromUnixSeconds(kMaxTimestampSeconds));
-  const int64_t seconds = absl::ToUnixSeconds(clamped);  // floors
-  google::protobuf::Timestamp out;
-  out.set_seconds(seconds);
-  out.set_nanos(
-      static_cast<int32_t>(absl::ToInt64Nanoseconds(clamped - absl::FromUnixSeconds(seconds))));
-  return out;
-}
-
-google::protobuf::Duration ToProto(absl::Duration duration) {
-  const absl::Duration limit = absl::Seconds(kMaxDurationSeconds);
-  absl::Duration rest = std::clamp(duration, -limit, limit);
-  google::protobuf::Duration out;
-  out.set_seconds(absl::IDivDuration(rest, absl::Seconds(1), &rest));
-  out.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
-  return out;
 }
 
 tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>& known,
@@ -133,63 +60,19 @@ v1::Environment ToProto(const tuner::EnvironmentInfo& info) {
 
 namespace {
 
-void Fill(const Candidate& candidate, Operation operation, bool with_samples,
-          v1::Candidate* message) {
-  v1::Candidate& out = *message;
-  if (const auto* engine = std::get_if<EngineConfig>(&candidate.id)) {
-    v1::EngineConfig* config = out.mutable_engine_config();
-    config->set_engine_index(engine->engine_index);
-    for (const auto& [type, value] : engine->knobs) {
-      v1::KnobChoice* knob = config->add_knobs();
-      knob->set_type(type);
-      knob->set_value(value);
-    }
-  } else {
-    const auto& legacy = std::get<LegacyAlgorithm>(candidate.id);
-    v1::LegacyAlgorithm* algorithm = out.mutable_legacy_algorithm();
-    algorithm->set_algorithm(legacy.algorithm);
-    algorithm->set_math_type(legacy.math_type);
-    algorithm->set_algorithm_name(LegacyAlgorithmName(operation, legacy.algorithm));
-  }
-  out.set_text(ToText(candidate.id));
-  out.set_workspace_bytes(candidate.workspace_bytes);
-  AddNotes<v1::NumericalNote>(candidate.numerical_notes, out.mutable_numerical_notes());
-  AddNotes<v1::BehaviorNote>(candidate.behavior_notes, out.mutable_behavior_notes());
-  out.set_deterministic(candidate.deterministic);
-  out.set_status(static_cast<v1::CandidateStatus>(candidate.status));
-  if (candidate.timed()) {
-    out.set_median_us(candidate.median_us);
-    out.set_q1_us(candidate.q1_us);
-    out.set_q3_us(candidate.q3_us);
-    out.set_low_us(candidate.low_us);
-    out.set_high_us(candidate.high_us);
-  }
-  if (with_samples) {
-    out.mutable_samples_us()->Add(candidate.samples_us.begin(), candidate.samples_us.end());
-  }
-  out.set_sample_count(candidate.sample_count);
-  out.set_error_message(candidate.error_message);
-  out.set_heuristic_rank(candidate.heuristic_rank);
-  out.set_find_us(candidate.find_us);
-  out.set_host_us(candidate.host_us);
-  out.set_sm_clock_mhz(candidate.sm_clock_mhz);
-  if (candidate.error) {
-    out.set_error(*candidate.error);
-  }
-  out.set_capture(static_cast<v1::CaptureSupport>(candidate.capture));
-  for (const TimeSummary& time : candidate.other_times) {
-    *out.add_other_times() = TimeToProto(time);
-  }
+void Fill(const Candidate& candidate, Operation operation, v1::Candidate* message) {
+  convtune::Fill(candidate, /*with_samples=*/false, message);
+  AddNames(candidate, operation, message);
 }
 
 void Fill(const lookup::Answer& answer, Operation operation, v1::Answer* message) {
   v1::Answer& out = *message;
-  Fill(answer.winner, operation, /*with_samples=*/false, out.mutable_winner());
+  Fill(answer.winner, operation, out.mutable_winner());
   for (const Candidate& candidate : answer.portfolio) {
-    Fill(candidate, operation, /*with_samples=*/false, out.add_portfolio());
+    Fill(candidate, operation, out.add_portfolio());
   }
   for (const Candidate& candidate : answer.runners_up) {
-    Fill(candidate, operation, /*with_samples=*/false, out.add_runners_up());
+    Fill(candidate, operation, out.add_runners_up());
   }
   out.set_evidence(static_cast<v1::Evidence>(answer.evidence));
   out.set_origin(static_cast<v1::Origin>(answer.origin));
@@ -215,11 +98,14 @@ void Fill(const lookup::Miss& miss, Operation operation, v1::Miss* message) {
   }
 }
 
-void AddReasons(uint32_t incomplete, v1::Tuning* out) {
-  for (int reason = v1::IncompleteReason_MIN + 1; reason <= v1::IncompleteReason_MAX; ++reason) {
-    if ((incomplete & ReasonBit(static_cast<IncompleteReason>(reason))) == 0) continue;
-    out->add_incomplete(static_cast<v1::IncompleteReason>(reason));
+void AddKey(const TuningKey& key, const tuner::EnvironmentInfo& environment, v1::Tuning* out) {
+  out->set_id(key.Digest().ToString());
+  if (const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(key.problem_text);
+      problem.ok()) {
+    *out->mutable_problem() = ProblemToProto(*problem);
   }
+  out->set_problem_text(key.problem_text);
+  *out->mutable_environment() = ToProto(environment);
 }
 
 }  // namespace
@@ -237,9 +123,9 @@ v1::Quarantine ToProto(const QuarantineEntry& entry) {
   return out;
 }
 
-v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples) {
+v1::Candidate ToProto(const Candidate& candidate, Operation operation) {
   v1::Candidate out;
-  Fill(candidate, operation, with_samples, &out);
+  Fill(candidate, operation, &out);
   return out;
 }
 
@@ -256,35 +142,18 @@ void Fill(const lookup::LookupResult& result, v1::BatchGetResult* message) {
 
 v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environment) {
   v1::Tuning out;
-  out.set_id(tuning.key.Digest().ToString());
-  if (absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(tuning.key.problem_text);
-      problem.ok()) {
-    *out.mutable_problem() = ProblemToProto(*problem);
-  }
-  out.set_problem_text(tuning.key.problem_text);
-  *out.mutable_environment() = ToProto(environment);
+  convtune::Fill(tuning, /*with_samples=*/true, &out);
+  AddKey(tuning.key, environment, &out);
   const Operation operation = OperationOf(tuning.key);
-  for (const Candidate& candidate : tuning.candidates) {
-    Fill(candidate, operation, /*with_samples=*/true, out.add_candidates());
+  for (size_t i = 0; i < tuning.candidates.size(); ++i) {
+    AddNames(tuning.candidates[i], operation, out.mutable_candidates(static_cast<int>(i)));
   }
   if (const std::optional<size_t> stock = StockIndex(tuning.candidates); stock.has_value()) {
     out.mutable_candidates(static_cast<int>(*stock))->set_stock(true);
   }
   out.set_candidate_count(static_cast<int>(tuning.candidates.size()));
-  out.set_evidence(static_cast<v1::Evidence>(tuning.evidence));
-  out.set_origin(static_cast<v1::Origin>(tuning.origin));
-  *out.mutable_tune_time() = ToProto(tuning.tune_time);
-  *out.mutable_elapsed() = ToProto(tuning.elapsed);
-  out.set_memory_budget_bytes(tuning.memory_budget_bytes);
-  out.set_incomplete_reason(tuning.incomplete_reason);
-  AddReasons(tuning.incomplete, &out);
-  if (tuning.stop_reason != StopReason::kNone) {
-    out.set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
-    out.set_rounds(tuning.rounds);
-    out.set_cache_state(static_cast<v1::CacheState>(tuning.cache_state));
-  }
-  if (tuning.stop_reason != StopReason::kNone || tuning.conditions.self_check != 0) {
-    *out.mutable_conditions() = ConditionsToProto(tuning.conditions);
+  for (std::string& mark : Marks(tuning.conditions)) {
+    out.mutable_conditions()->add_marks(std::move(mark));
   }
   // Ranked: the first that ran wins without constraints.
   const auto winner = std::find_if(tuning.candidates.begin(), tuning.candidates.end(),
@@ -296,21 +165,17 @@ v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environme
 }
 
 v1::Tuning ToProto(const tuner::TuningSummary& summary, const tuner::EnvironmentInfo& environment) {
+  Tuning listed;
+  listed.evidence = summary.evidence;
+  listed.origin = summary.origin;
+  listed.tune_time = summary.tune_time;
+  listed.elapsed = summary.elapsed;
+  listed.incomplete = summary.incomplete;
+  listed.incomplete_reason = summary.incomplete_reason;
   v1::Tuning out;
-  out.set_id(summary.key.Digest().ToString());
-  if (absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(summary.key.problem_text);
-      problem.ok()) {
-    *out.mutable_problem() = ProblemToProto(*problem);
-  }
-  out.set_problem_text(summary.key.problem_text);
-  *out.mutable_environment() = ToProto(environment);
+  convtune::Fill(listed, /*with_samples=*/false, &out);
+  AddKey(summary.key, environment, &out);
   out.set_candidate_count(summary.candidate_count);
-  out.set_evidence(static_cast<v1::Evidence>(summary.evidence));
-  out.set_origin(static_cast<v1::Origin>(summary.origin));
-  *out.mutable_tune_time() = ToProto(summary.tune_time);
-  *out.mutable_elapsed() = ToProto(summary.elapsed);
-  out.set_incomplete_reason(summary.incomplete_reason);
-  AddReasons(summary.incomplete, &out);
   out.set_winner(summary.winner);
   return out;
 }

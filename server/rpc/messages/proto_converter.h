@@ -10,14 +10,13 @@
 #include "convtune/v1/maintenance_service.pb.h"
 #include "convtune/v1/tuning.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/tuning/tuning.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::rpc::messages {
 
-// What a Timestamp cannot hold becomes the nearest it can.
-google::protobuf::Timestamp ToProto(absl::Time time);
-google::protobuf::Duration ToProto(absl::Duration duration);
+using convtune::ToProto;
 
 // The problem's text begins with it.
 Operation OperationOf(const TuningKey& key);
@@ -28,7 +27,7 @@ tuner::EnvironmentInfo FindEnvironment(const std::vector<tuner::EnvironmentInfo>
 
 v1::Environment ToProto(const tuner::EnvironmentInfo& info);
 // With the name of a legacy algorithm, which depends on the operation.
-v1::Candidate ToProto(const Candidate& candidate, Operation operation, bool with_samples);
+v1::Candidate ToProto(const Candidate& candidate, Operation operation);
 v1::Quarantine ToProto(const QuarantineEntry& entry);
 // `message` is empty; it may live on an arena.
 void Fill(const lookup::LookupResult& result, v1::BatchGetResult* message);

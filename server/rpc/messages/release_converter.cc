@@ -23,7 +23,7 @@ v1::Portfolio PortfolioToProto(const Portfolio& portfolio) {
   for (const Choice& choice : portfolio.choices) {
     if ((choice.roles & kServedRoles) == 0) continue;
     v1::ServedChoice* served = out.add_choices();
-    *served->mutable_candidate() = ToProto(choice.candidate, OperationOf(portfolio.key), false);
+    *served->mutable_candidate() = ToProto(choice.candidate, OperationOf(portfolio.key));
     for (const auto& [bit, role] : kRoles) {
       if ((choice.roles & bit) != 0) served->add_roles(role);
     }

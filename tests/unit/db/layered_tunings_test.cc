@@ -111,7 +111,7 @@ TEST_F(LayeredTuningsTest, ADamagedBaseIsRefused) {
 }
 
 TEST_F(LayeredTuningsTest, ARowThatLiesIsLeftOutAndSaid) {
-  v1::BundleTuning lie = SampleRow(1);
+  v1::Tuning lie = SampleRow(1);
   lie.clear_candidates();
   WriteWholeFile(folder_.File("b"), BundleOfRows({lie, SampleRow(2)}, SampleBundleEnvironment()));
   std::vector<std::string> said;

@@ -49,7 +49,7 @@ std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::stri
 
 namespace {
 
-// Of what follows when it does not work; see SelfCheck in measurement.proto.
+// Of what follows when it does not work; see SelfCheck in record.proto.
 std::string ConsequenceOf(const std::string& instrument) {
   if (instrument == "clock") return "nothing is measured, and answers are HEURISTIC";
   if (instrument == "blocking_kernel") return "GPU times contain the time of launching";

@@ -6,7 +6,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/output/units.h"
+#include "proto/base/strings.h"
 #include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/conditions.h"
 
 namespace convtune::cli {
 namespace {
@@ -166,11 +168,14 @@ std::vector<std::string> ExplainRace(const v1::Tuning& tuning) {
     facts.push_back(absl::StrFormat("power limit %.0f W", conditions.power_limit_watts()));
   }
   if (!conditions.clock_reasons().empty()) {
-    facts.push_back("clocks held by " + absl::StrJoin(conditions.clock_reasons(), ", "));
+    uint32_t reasons = 0;
+    for (const int reason : conditions.clock_reasons()) reasons |= static_cast<uint32_t>(reason);
+    facts.push_back("clocks held by " + absl::StrJoin(ClockReasonNames(reasons), ", "));
   }
   if (conditions.mig()) facts.push_back("MIG");
-  if (!conditions.compute_mode().empty() && conditions.compute_mode() != "default") {
-    facts.push_back("compute mode " + conditions.compute_mode());
+  if (conditions.compute_mode() > v1::COMPUTE_MODE_DEFAULT) {
+    facts.push_back(
+        Concat("compute mode ", Name(static_cast<ComputeMode>(conditions.compute_mode()))));
   }
   words.push_back("GPU: " + absl::StrJoin(facts, "; "));
   return words;

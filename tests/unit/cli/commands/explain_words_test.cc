@@ -135,7 +135,7 @@ TEST(ExplainRaceTest, SaysWhyItEndedAndHowTheCardWas) {
   tuning.mutable_conditions()->set_known(true);
   tuning.mutable_conditions()->set_temperature_celsius(61);
   tuning.mutable_conditions()->set_power_limit_watts(700);
-  tuning.mutable_conditions()->add_clock_reasons("power cap");
+  tuning.mutable_conditions()->add_clock_reasons(v1::CLOCK_REASON_POWER_CAP);
   EXPECT_EQ(
       ExplainRace(tuning)[1],
       "GPU: no other process was seen, not throttled; at most 61 C; power limit 700 W; clocks "

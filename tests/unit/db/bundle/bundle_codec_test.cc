@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "proto/convert/record_codec.h"
 #include "proto/model/tuning/self_check.h"
 #include "tests/unit/db/bundle/bundle_files.h"
 
@@ -15,8 +16,8 @@ namespace {
 const absl::Time kNow = absl::FromUnixSeconds(1'767'225'600);
 
 // What is wrong with a row that was changed so; UNSPECIFIED: nothing.
-v1::RefusalReason ReasonOf(const std::function<void(v1::BundleTuning*)>& change) {
-  v1::BundleTuning row = SampleRow(1);
+v1::RefusalReason ReasonOf(const std::function<void(v1::Tuning*)>& change) {
+  v1::Tuning row = SampleRow(1);
   change(&row);
   std::vector<BundleRefusal> refusals;
   const auto tuning =
@@ -25,26 +26,37 @@ v1::RefusalReason ReasonOf(const std::function<void(v1::BundleTuning*)>& change)
   return refusals.empty() ? v1::REFUSAL_REASON_UNSPECIFIED : refusals[0].reason;
 }
 
-v1::BundleCandidate* First(v1::BundleTuning* row) { return row->mutable_candidates(0); }
+v1::Candidate* First(v1::Tuning* row) { return row->mutable_candidates(0); }
 
 TEST(BundleCodecTest, ASoundRowIsTaken) {
   EXPECT_EQ(ReasonOf([](auto*) {}), v1::REFUSAL_REASON_UNSPECIFIED);
 }
 
 TEST(BundleCodecTest, TheProblemMustBeOneInItsCanonicalForm) {
-  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem("fwd"); }), v1::REFUSAL_REASON_PROBLEM);
-  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem("fwd,x=1x1x1x1,w=1x1x1x1"); }),
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem_text("fwd"); }), v1::REFUSAL_REASON_PROBLEM);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem_text("fwd,x=1x1x1x1,w=1x1x1x1"); }),
             v1::REFUSAL_REASON_PROBLEM);
-  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem("../../etc/passwd"); }),
+  EXPECT_EQ(ReasonOf([](auto* row) { row->set_problem_text("../../etc/passwd"); }),
             v1::REFUSAL_REASON_PROBLEM);
 }
 
 TEST(BundleCodecTest, CandidatesMustBeSome) {
-  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_candidate("graph:engX"); }),
-            v1::REFUSAL_REASON_CANDIDATE);
-  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_candidate("graph:eng1,k3=1,k2=1"); }),
-            v1::REFUSAL_REASON_CANDIDATE);
-  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_candidate(row->candidates(1).candidate()); }),
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->clear_kind(); }), v1::REFUSAL_REASON_CANDIDATE);
+  const auto with_knobs = [](const std::vector<int>& types, size_t values) {
+    return ReasonOf([&](auto* row) {
+      v1::EngineConfig* config = First(row)->mutable_engine_config();
+      config->Clear();
+      for (const int type : types) config->add_knob_types(type);
+      for (size_t i = 0; i < values; ++i) config->add_knob_values(1);
+    });
+  };
+  EXPECT_EQ(with_knobs({2, 3}, 2), v1::REFUSAL_REASON_UNSPECIFIED);
+  EXPECT_EQ(with_knobs({3, 2}, 2), v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(with_knobs({2, 2}, 2), v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(with_knobs({2, 3}, 1), v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) {
+              *First(row)->mutable_engine_config() = row->candidates(1).engine_config();
+            }),
             v1::REFUSAL_REASON_CANDIDATE);
   EXPECT_EQ(ReasonOf([](auto* row) { First(row)->set_status(v1::CANDIDATE_STATUS_UNSPECIFIED); }),
             v1::REFUSAL_REASON_CANDIDATE);
@@ -58,13 +70,13 @@ TEST(BundleCodecTest, CandidatesMustBeSome) {
 }
 
 TEST(BundleCodecTest, NumbersMustBeSuchAsAMeasurementGives) {
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  const auto is_measurement = [](const std::function<void(v1::BundleCandidate*)>& change) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const auto is_measurement = [](const std::function<void(v1::Candidate*)>& change) {
     return ReasonOf([&](auto* row) { change(First(row)); }) == v1::REFUSAL_REASON_MEASUREMENT;
   };
   EXPECT_TRUE(is_measurement([](auto* c) { c->set_median_us(kNan); }));
   EXPECT_TRUE(is_measurement([](auto* c) { c->set_median_us(-1); }));
-  EXPECT_TRUE(is_measurement([](auto* c) { c->set_q3_us(1e300); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_q3_us(1e30F); }));
   EXPECT_TRUE(is_measurement([](auto* c) { c->set_find_us(kNan); }));
   EXPECT_TRUE(is_measurement([](auto* c) { c->set_sample_count(0); }));
   EXPECT_TRUE(is_measurement([](auto* c) { c->set_sample_count(-1); }));
@@ -73,17 +85,17 @@ TEST(BundleCodecTest, NumbersMustBeSuchAsAMeasurementGives) {
   EXPECT_TRUE(is_measurement([](auto* c) { c->set_workspace_bytes(-1); }));
   // A median far below every sample.
   EXPECT_TRUE(is_measurement([](auto* c) {
-    c->set_q1_us(0.1);
-    c->set_median_us(0.1);
-    c->set_q3_us(0.1);
+    c->set_q1_us(0.1F);
+    c->set_median_us(0.1F);
+    c->set_q3_us(0.1F);
   }));
 }
 
 TEST(BundleCodecTest, IntervalsErrorsAndOtherTimesGoAlong) {
   const Tuning made = SampleMeasuredTuning(1);
   std::vector<BundleRefusal> refusals;
-  v1::BundleTuning row = ToBundleTuning(made, 1, true);
-  row.set_problem(SampleRow(1).problem());
+  v1::Tuning row = ToBundleTuning(made, 1, true);
+  row.set_problem_text(SampleRow(1).problem_text());
   row.set_evidence(v1::EVIDENCE_INCOMPLETE);  // as its conditions are
   const auto read =
       FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
@@ -102,46 +114,53 @@ TEST(BundleCodecTest, TheSelfCheckGoesAlongWithAndWithoutConditions) {
     made.conditions.known = known;
     made.conditions.self_check = 1 | static_cast<uint32_t>(SelfCheckBit::kCaches);
     std::vector<BundleRefusal> refusals;
-    v1::BundleTuning row = ToBundleTuning(made, 1, true);
-    row.set_problem(SampleRow(1).problem());
+    v1::Tuning row = ToBundleTuning(made, 1, true);
+    row.set_problem_text(SampleRow(1).problem_text());
     const auto read =
         FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
     ASSERT_TRUE(read.has_value()) << refusals[0].violation.rule;
     EXPECT_EQ(read->conditions, made.conditions);
   }
-  // Not run, and failed all the same; a bit that stands for nothing.
-  for (const uint32_t mask : {4U, 1U | 1U << 9}) {
-    EXPECT_EQ(ReasonOf([mask](v1::BundleTuning* row) { row->set_self_check(mask); }),
+  // Not run, and failed all the same; an instrument that there is not.
+  for (const auto& [known, name] : {std::pair(false, "clock"), std::pair(true, "hammer")}) {
+    EXPECT_EQ(ReasonOf([known = known, name = name](v1::Tuning* row) {
+                v1::SelfCheck* check = row->mutable_conditions()->mutable_self_check();
+                check->set_known(known);
+                check->add_failed(name);
+              }),
               v1::REFUSAL_REASON_MEASUREMENT);
   }
 }
 
 TEST(BundleCodecTest, ConditionsMustBeSuchAsNvmlGives) {
-  const auto reason = [](const std::function<void(v1::BundleConditions*)>& change) {
-    return ReasonOf([&change](v1::BundleTuning* row) { change(row->mutable_conditions()); });
+  const auto reason = [](const std::function<void(v1::Conditions*)>& change) {
+    return ReasonOf([&change](v1::Tuning* row) {
+      row->mutable_conditions()->set_known(true);
+      change(row->mutable_conditions());
+    });
   };
   EXPECT_EQ(reason([](auto*) {}), v1::REFUSAL_REASON_UNSPECIFIED);
   for (const v1::RefusalReason refused :
        {reason([](auto* row) { row->set_other_processes(-1); }),
         reason([](auto* row) { row->set_ecc_errors(-1); }),
-        reason([](auto* row) { row->set_power_limit_watts(-0.5); }), reason([](auto* row) {
-          row->set_power_limit_watts(std::numeric_limits<double>::quiet_NaN());
+        reason([](auto* row) { row->set_power_limit_watts(-0.5F); }), reason([](auto* row) {
+          row->set_power_limit_watts(std::numeric_limits<float>::quiet_NaN());
         }),
-        reason([](auto* row) { row->set_compute_mode(5); }),
-        reason([](auto* row) { row->set_compute_mode(-1); })}) {
+        reason([](auto* row) { row->set_compute_mode(static_cast<v1::ComputeMode>(5)); }),
+        reason([](auto* row) { row->set_compute_mode(static_cast<v1::ComputeMode>(-1)); })}) {
     EXPECT_EQ(refused, v1::REFUSAL_REASON_MEASUREMENT);
   }
 }
 
 TEST(BundleCodecTest, AMedianOutsideItsQuartilesNeedsAnIntervalAroundIt) {
-  const auto with_median = [](double low, double median, double high) {
+  const auto with_median = [](float low, float median, float high) {
     return ReasonOf([=](auto* row) {
       First(row)->set_median_us(median);
       First(row)->set_low_us(low);
       First(row)->set_high_us(high);
     });
   };
-  const double above = SampleRow(1).candidates(0).q3_us() + 1;
+  const float above = SampleRow(1).candidates(0).q3_us() + 1;
   EXPECT_EQ(with_median(0, above, 0), v1::REFUSAL_REASON_MEASUREMENT);
   EXPECT_EQ(with_median(above + 1, above, above + 2), v1::REFUSAL_REASON_MEASUREMENT);
   EXPECT_EQ(with_median(above - 1, above, above + 1), v1::REFUSAL_REASON_UNSPECIFIED);
@@ -190,8 +209,9 @@ TEST(BundleCodecTest, EvidenceMustNotClaimMoreThanTheCandidatesShow) {
 }
 
 TEST(BundleCodecTest, WhatCallsItselfContendedIsNotMeasured) {
-  const auto refusals = [](const std::function<void(v1::BundleTuning*)>& change) {
-    v1::BundleTuning row = SampleRow(1);
+  const auto refusals = [](const std::function<void(v1::Tuning*)>& change) {
+    v1::Tuning row = SampleRow(1);
+    row.mutable_conditions()->set_known(true);
     change(&row);
     std::vector<BundleRefusal> found;
     FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &found);
@@ -206,7 +226,7 @@ TEST(BundleCodecTest, WhatCallsItselfContendedIsNotMeasured) {
             "must be clean for MEASURED, say contended: 2 other processes on the GPU");
   EXPECT_EQ(refusals([](auto* row) { row->mutable_conditions()->set_ecc_errors(1); }).size(), 1U);
   EXPECT_EQ(refusals([](auto* row) {
-              row->mutable_conditions()->set_clock_reasons(kThrottleReasons);
+              row->mutable_conditions()->add_clock_reasons(v1::CLOCK_REASON_THERMAL_SLOWDOWN);
             }).size(),
             1U);
   EXPECT_TRUE(refusals([](auto* row) {
@@ -222,14 +242,14 @@ TEST(BundleCodecTest, ReasonsTravelAsNumbers) {
   AddReason(IncompleteReason::kSomeUnjudged, "could not be judged: 2 candidates", &tuning);
   AddReason(IncompleteReason::kStockFailed, "the stock choice failed", &tuning);
   tuning.candidates.back().status = CandidateStatus::kUnjudged;
-  const auto read = [](const v1::BundleTuning& row) {
+  const auto read = [](const v1::Tuning& row) {
     std::vector<BundleRefusal> refusals;
     const auto found =
         FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &refusals);
     EXPECT_TRUE(found.has_value()) << refusals[0].violation.rule;
     return found.value_or(Tuning());
   };
-  const v1::BundleTuning row = ToBundleTuning(tuning, 1, true);
+  const v1::Tuning row = ToBundleTuning(tuning, 1, true);
   EXPECT_EQ(row.incomplete_size(), 2);
   EXPECT_EQ(read(row).incomplete, tuning.incomplete);
   EXPECT_EQ(read(row).candidates.back().status, CandidateStatus::kUnjudged);
@@ -238,6 +258,11 @@ TEST(BundleCodecTest, ReasonsTravelAsNumbers) {
 TEST(BundleCodecTest, ReasonsMustBeKnownAndAgreeWithTheEvidence) {
   EXPECT_EQ(ReasonOf([](auto* row) { row->add_incomplete(v1::INCOMPLETE_REASON_MEMORY); }),
             v1::REFUSAL_REASON_EVIDENCE);  // of a row that is MEASURED
+  EXPECT_EQ(ReasonOf([](auto* row) {
+              row->set_evidence(v1::EVIDENCE_INCOMPLETE);
+              for (int i = 0; i < 2; ++i) row->add_incomplete(v1::INCOMPLETE_REASON_MEMORY);
+            }),
+            v1::REFUSAL_REASON_EVIDENCE);
   const auto incomplete = [](int reason) {
     return ReasonOf([reason](auto* row) {
       row->set_evidence(v1::EVIDENCE_INCOMPLETE);
@@ -261,10 +286,16 @@ TEST(BundleCodecTest, NothingIsTimedOnAProfile) {
 }
 
 TEST(BundleCodecTest, TimesMustHaveCome) {
-  EXPECT_EQ(ReasonOf([](auto* row) { row->set_tune_time_us(absl::ToUnixMicros(kNow) * 2); }),
+  EXPECT_EQ(ReasonOf([](auto* row) {
+              *row->mutable_tune_time() = ToProto(kNow + (kNow - absl::UnixEpoch()));
+            }),
             v1::REFUSAL_REASON_TIME);
-  EXPECT_EQ(ReasonOf([](auto* row) { row->set_tune_time_us(-1); }), v1::REFUSAL_REASON_TIME);
-  EXPECT_EQ(ReasonOf([](auto* row) { row->set_elapsed_us(-1); }), v1::REFUSAL_REASON_TIME);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->mutable_tune_time()->set_seconds(-1); }),
+            v1::REFUSAL_REASON_TIME);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->mutable_elapsed()->set_nanos(-1); }),
+            v1::REFUSAL_REASON_TIME);
+  EXPECT_EQ(ReasonOf([](auto* row) { row->mutable_elapsed()->set_seconds(INT64_MIN); }),
+            v1::REFUSAL_REASON_TIME);
 }
 
 TEST(BundleCodecTest, AnEnvironmentMustNotContradictItself) {

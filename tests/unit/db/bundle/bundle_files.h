@@ -49,7 +49,7 @@ inline std::vector<Tuning> SampleTunings(int count) {
 
 // Header, environment, these rows and a trailer that fits them: what only
 // somebody who means it would write.
-inline std::string BundleOfRows(const std::vector<v1::BundleTuning>& rows,
+inline std::string BundleOfRows(const std::vector<v1::Tuning>& rows,
                                 const v1::BundleEnvironment& environment) {
   std::string bytes(kBundleMagic);
   const auto add = [&bytes](BundleRecordKind kind, const google::protobuf::Message& message) {
@@ -60,7 +60,7 @@ inline std::string BundleOfRows(const std::vector<v1::BundleTuning>& rows,
   header.set_format_version(kBundleVersion);
   add(BundleRecordKind::kHeader, header);
   add(BundleRecordKind::kEnvironment, environment);
-  for (const v1::BundleTuning& row : rows) add(BundleRecordKind::kTuning, row);
+  for (const v1::Tuning& row : rows) add(BundleRecordKind::kTuning, row);
   Sha256 sha256;
   sha256.Update(bytes);
   v1::BundleTrailer trailer;
@@ -76,10 +76,10 @@ inline v1::BundleEnvironment SampleBundleEnvironment() {
 }
 
 // Its row.
-inline v1::BundleTuning SampleRow(int n) { return ToBundleTuning(ValidTuning(n), 1, true); }
+inline v1::Tuning SampleRow(int n) { return ToBundleTuning(ValidTuning(n), 1, true); }
 
 // Reads all of it; the rows as they are.
-inline absl::Status ReadAll(const std::string& bytes, std::vector<v1::BundleTuning>* rows = nullptr,
+inline absl::Status ReadAll(const std::string& bytes, std::vector<v1::Tuning>* rows = nullptr,
                             const std::vector<std::string>& trusted = {}) {
   const TestFolder folder;
   WriteWholeFile(folder.File("b"), bytes);

@@ -84,7 +84,7 @@ TEST_F(BundleMergeTest, ADamagedInputGivesNothing) {
 }
 
 TEST_F(BundleMergeTest, ARowThatLiesIsRefusedOrLeftOut) {
-  v1::BundleTuning lie = SampleRow(2);
+  v1::Tuning lie = SampleRow(2);
   lie.clear_candidates();
   const std::string file =
       Write("a", BundleOfRows({SampleRow(1), lie, SampleRow(3)}, SampleBundleEnvironment()));

@@ -44,7 +44,7 @@ TEST(BundleTest, GivesBackEveryTuningAsItWas) {
 }
 
 TEST(BundleTest, AnEmptyBundleIsOne) {
-  std::vector<v1::BundleTuning> rows;
+  std::vector<v1::Tuning> rows;
   EXPECT_TRUE(ReadAll(BundleOf({}), &rows).ok());
   EXPECT_TRUE(rows.empty());
 }
@@ -54,7 +54,7 @@ TEST(BundleTest, TheSameTuningsGiveTheSameBytes) {
 }
 
 TEST(BundleTest, WithoutSamplesTheSummaryStays) {
-  std::vector<v1::BundleTuning> rows;
+  std::vector<v1::Tuning> rows;
   ASSERT_TRUE(ReadAll(BundleOf(SampleTunings(1), {.with_samples = false}), &rows).ok());
   EXPECT_EQ(rows[0].candidates(0).samples_us_size(), 0);
   EXPECT_EQ(rows[0].candidates(0).sample_count(), 21);
@@ -163,7 +163,7 @@ TEST(BundleTest, ALengthThatLiesCostsNoMemory) {
 }
 
 TEST(BundleTest, CandidatesWithoutNumberAreRefusedBeforeTheyAreMade) {
-  v1::BundleTuning row = SampleRow(1);
+  v1::Tuning row = SampleRow(1);
   for (int i = 0; i <= kMaxBundleCandidates; ++i) row.add_candidates();
   const absl::Status status = ReadAll(BundleOfRows({row}, SampleBundleEnvironment()));
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
@@ -171,8 +171,8 @@ TEST(BundleTest, CandidatesWithoutNumberAreRefusedBeforeTheyAreMade) {
 }
 
 TEST(BundleTest, AnEnvironmentThatIsNotThereIsRefused) {
-  v1::BundleTuning row = SampleRow(1);
-  row.set_environment(2);
+  v1::Tuning row = SampleRow(1);
+  row.set_environment_number(2);
   EXPECT_TRUE(absl::IsDataLoss(ReadAll(BundleOfRows({row}, SampleBundleEnvironment()))));
 }
 

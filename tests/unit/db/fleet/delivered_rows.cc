@@ -24,7 +24,7 @@ absl::StatusOr<Tuning> Decode(const PgResult& rows, int row) {
   environment.set_number(1);
   environment.set_text(rows.Text(row, 1));
   environment.set_gpu_model(rows.Text(row, 2));
-  v1::BundleTuning proto;
+  v1::Tuning proto;
   if (!proto.ParseFromString(rows.Bytes(row, 0))) {
     return absl::DataLossError(absl::StrCat("evidence_payloads: no tuning: ", name));
   }

@@ -31,25 +31,22 @@ class StoreDamageTest : public StoreTest {
 };
 
 TEST_F(StoreDamageTest, AFlippedBitInATuningLeavesItOut) {
-  ExpectTuningTwoLeftOut("UPDATE tunings SET elapsed_us = elapsed_us | 8 WHERE tuning_id = 2",
+  ExpectTuningTwoLeftOut("UPDATE tunings SET tune_time_us = tune_time_us | 1 WHERE tuning_id = 2",
                          "tunings");
 }
 
-TEST_F(StoreDamageTest, ChangedCandidatesLeaveTheirTuningOut) {
+TEST_F(StoreDamageTest, AChangedRecordLeavesItsTuningOut) {
   ExpectTuningTwoLeftOut(
-      "UPDATE tuning_candidates SET candidates = CAST(substr(candidates, 1, 40) || x'01' || "
-      "substr(candidates, 42) AS BLOB) WHERE tuning_id = 2",
-      "tuning_candidates");
+      "UPDATE tunings SET record = CAST(substr(record, 1, 40) || x'01' || substr(record, 42) AS "
+      "BLOB) WHERE tuning_id = 2",
+      "tunings");
 }
 
-TEST_F(StoreDamageTest, MissingCandidatesLeaveTheirTuningOut) {
-  ExpectTuningTwoLeftOut("DELETE FROM tuning_candidates WHERE tuning_id = 2", "tuning_candidates");
-}
-
-TEST_F(StoreDamageTest, CandidatesOfAnotherTuningLeaveBothOut) {
+TEST_F(StoreDamageTest, RecordsOfEachOtherLeaveBothOut) {
   Fill(2);
-  Run("PRAGMA foreign_keys=OFF; UPDATE tuning_candidates SET tuning_id = 9 - tuning_id;"
-      "UPDATE tuning_candidates SET tuning_id = tuning_id - 6");
+  Run("CREATE TEMP TABLE old AS SELECT tuning_id, record FROM tunings;"
+      "UPDATE tunings SET record = (SELECT record FROM old WHERE old.tuning_id = 3 - "
+      "tunings.tuning_id)");
   auto store = Open();
   std::vector<std::string> corrupt;
   EXPECT_THAT(All(*store, &corrupt), IsEmpty());
@@ -59,7 +56,7 @@ TEST_F(StoreDamageTest, CandidatesOfAnotherTuningLeaveBothOut) {
 
 TEST_F(StoreDamageTest, DamagedSamplesCostTheFullTuningButNotTheIndex) {
   Fill(1);
-  Run("UPDATE tuning_samples SET samples = zeroblob(84)");
+  Run("UPDATE tuning_samples SET record = zeroblob(84)");
   auto store = Open();
   std::vector<std::string> corrupt;
   EXPECT_THAT(All(*store, &corrupt), SizeIs(1));
@@ -95,7 +92,7 @@ TEST_F(StoreDamageTest, ADamagedPinIsLeftOutAndNoticed) {
 
 TEST_F(StoreDamageTest, APutReplacesADamagedTuning) {
   Fill(1);
-  Run("UPDATE tunings SET node = 'x'");
+  Run("UPDATE tunings SET origin = 3");
   auto store = Open();
   ASSERT_TRUE(store->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
   EXPECT_EQ(*store->GetTuning(SampleTuning(1).key), SampleTuning(1));

@@ -43,15 +43,15 @@ TEST(FleetConverterTest, AppliedTuningsAreTheFleetsWhateverTheirTime) {
 TEST(FleetConverterTest, ARowThatBreaksARuleIsNamedAndTheOthersAreTaken) {
   v1::ApplyTuningsRequest request = Request(db::ValidSampleTuning(1));
   *request.add_tunings() = request.tunings(0);
-  request.mutable_tunings(0)->set_problem("fwd,x=1");
+  request.mutable_tunings(0)->set_problem_text("fwd,x=1");
   *request.add_tunings() = request.tunings(1);
-  request.mutable_tunings(2)->set_environment(2);
+  request.mutable_tunings(2)->set_environment_number(2);
   std::vector<Violation> violations;
   const auto args = Validate(request, &violations);
   ASSERT_TRUE(args.has_value());
   EXPECT_THAT(args->records, SizeIs(1));
-  EXPECT_THAT(args->refused,
-              ElementsAre(HasSubstr("tunings[0].problem"), HasSubstr("tunings[2].environment")));
+  EXPECT_THAT(args->refused, ElementsAre(HasSubstr("tunings[0].problem_text"),
+                                         HasSubstr("tunings[2].environment_number")));
 }
 
 TEST(FleetConverterTest, EveryBadFieldOfFollowReleaseIsNamed) {
@@ -87,10 +87,10 @@ TEST(FleetConverterTest, AnOutboxRowTellsTuningEnvironmentAndCard) {
   const v1::OutboxRow& row = response.rows(0);
   EXPECT_EQ(row.id().epoch(), 77);
   EXPECT_EQ(row.id().sequence(), 3);
-  EXPECT_EQ(row.tuning().problem(), entry.tuning.key.problem_text);
+  EXPECT_EQ(row.tuning().problem_text(), entry.tuning.key.problem_text);
   EXPECT_EQ(row.tuning().candidates(0).samples_us_size(), 0);
   EXPECT_EQ(row.environment().provenance().driver_version(), "570.124");
-  EXPECT_EQ(row.conditions().clock_reasons(), 4U);
+  EXPECT_EQ(row.tuning().conditions().clock_reasons(0), v1::CLOCK_REASON_POWER_CAP);
   EXPECT_EQ(response.void_ids(0).sequence(), 9);
   EXPECT_TRUE(response.more());
 }

@@ -169,7 +169,7 @@ TEST_F(BundleImportTest, RanksAnewWhateverOrderTheBundleHas) {
 }
 
 TEST_F(BundleImportTest, ARefusedRowIsEnoughToTakeNothing) {
-  v1::BundleTuning lie = db::SampleRow(2);
+  v1::Tuning lie = db::SampleRow(2);
   lie.mutable_candidates(0)->set_median_us(-1);
   const std::string bytes =
       db::BundleOfRows({db::SampleRow(1), lie}, db::SampleBundleEnvironment());
@@ -205,23 +205,23 @@ TEST_F(BundleImportTest, AStateDirectoryThatIsNotThereIsUnavailable) {
 }
 
 // Rows that a liar would write into a bundle whose checksums are right.
-std::vector<std::function<void(v1::BundleTuning*)>> Lies() {
-  std::vector<std::function<void(v1::BundleTuning*)>> lies = {
-      [](auto* row) { row->set_environment(-1); },
-      [](auto* row) { row->set_environment(1 << 30); },
-      [](auto* row) { row->set_problem(""); },
-      [](auto* row) { row->set_problem("/etc/passwd"); },
-      [](auto* row) { row->set_problem("../../convtune.db"); },
-      [](auto* row) { row->set_problem(std::string(1 << 20, 'x')); },
-      [](auto* row) { row->set_problem("fwd,x=99999999999999999999x1x1x1,w=1x1x1x1"); },
+std::vector<std::function<void(v1::Tuning*)>> Lies() {
+  std::vector<std::function<void(v1::Tuning*)>> lies = {
+      [](auto* row) { row->set_environment_number(-1); },
+      [](auto* row) { row->set_environment_number(1 << 30); },
+      [](auto* row) { row->set_problem_text(""); },
+      [](auto* row) { row->set_problem_text("/etc/passwd"); },
+      [](auto* row) { row->set_problem_text("../../convtune.db"); },
+      [](auto* row) { row->set_problem_text(std::string(1 << 20, 'x')); },
+      [](auto* row) { row->set_problem_text("fwd,x=99999999999999999999x1x1x1,w=1x1x1x1"); },
       [](auto* row) { row->set_evidence(static_cast<v1::Evidence>(1 << 30)); },
       [](auto* row) { row->set_evidence(static_cast<v1::Evidence>(-1)); },
       [](auto* row) { row->clear_candidates(); },
       [](auto* row) { row->mutable_conditions()->set_other_processes(2); },
       [](auto* row) { row->mutable_conditions()->set_mps(true); },
-      [](auto* row) { row->set_tune_time_us(INT64_MAX); },
-      [](auto* row) { row->set_tune_time_us(INT64_MIN); },
-      [](auto* row) { row->set_elapsed_us(INT64_MIN); },
+      [](auto* row) { row->mutable_tune_time()->set_seconds(INT64_MAX); },
+      [](auto* row) { row->mutable_tune_time()->set_seconds(INT64_MIN); },
+      [](auto* row) { row->mutable_elapsed()->set_seconds(INT64_MIN); },
       [](auto* row) { row->set_memory_budget_bytes(INT64_MIN); },
       [](auto* row) { row->set_incomplete_reason(std::string(1 << 20, 'r')); },
       [](auto* row) { *row->add_candidates() = row->candidates(0); },
@@ -229,20 +229,23 @@ std::vector<std::function<void(v1::BundleTuning*)>> Lies() {
         for (int i = 0; i < 100'001; ++i) row->add_candidates();
       },
   };
-  const std::vector<std::function<void(v1::BundleCandidate*)>> of_candidates = {
-      [](auto* c) { c->set_candidate(""); },
-      [](auto* c) { c->set_candidate("graph:eng99999999999999999999"); },
-      [](auto* c) { c->set_candidate(std::string(1 << 20, 'k')); },
+  const std::vector<std::function<void(v1::Candidate*)>> of_candidates = {
+      [](auto* c) { c->clear_kind(); },
+      [](auto* c) { c->mutable_engine_config()->add_knob_types(99); },
+      [](auto* c) {
+        c->mutable_engine_config()->add_knob_types(-1);
+        c->mutable_engine_config()->add_knob_values(1);
+      },
       [](auto* c) { c->set_status(static_cast<v1::CandidateStatus>(-5)); },
       [](auto* c) { c->add_numerical_notes(static_cast<v1::NumericalNote>(-1)); },
       [](auto* c) { c->add_behavior_notes(static_cast<v1::BehaviorNote>(1 << 20)); },
       [](auto* c) { c->set_workspace_bytes(INT64_MIN); },
       [](auto* c) { c->set_heuristic_rank(INT32_MIN); },
-      [](auto* c) { c->set_median_us(1e308); },
-      [](auto* c) { c->set_median_us(-0.5); },
-      [](auto* c) { c->set_q1_us(std::numeric_limits<double>::infinity()); },
-      [](auto* c) { c->set_q3_us(std::numeric_limits<double>::quiet_NaN()); },
-      [](auto* c) { c->set_find_us(-std::numeric_limits<double>::infinity()); },
+      [](auto* c) { c->set_median_us(std::numeric_limits<float>::max()); },
+      [](auto* c) { c->set_median_us(-0.5F); },
+      [](auto* c) { c->set_q1_us(std::numeric_limits<float>::infinity()); },
+      [](auto* c) { c->set_q3_us(std::numeric_limits<float>::quiet_NaN()); },
+      [](auto* c) { c->set_find_us(-std::numeric_limits<float>::infinity()); },
       [](auto* c) { c->set_sample_count(INT32_MAX); },
       [](auto* c) { c->set_sample_count(INT32_MIN); },
       [](auto* c) { c->set_samples_us(3, std::numeric_limits<float>::quiet_NaN()); },
@@ -281,7 +284,7 @@ TEST_F(BundleImportTest, OfHundredsOfDamagedAndHostileBundlesNoneIsHalfTaken) {
   bundles.emplace_back("magic alone", std::string(db::kBundleMagic));
   int number = 0;
   for (const auto& lie : Lies()) {
-    v1::BundleTuning row = db::SampleRow(2);
+    v1::Tuning row = db::SampleRow(2);
     lie(&row);
     bundles.emplace_back("lie " + std::to_string(number++),
                          db::BundleOfRows({db::SampleRow(1), row}, db::SampleBundleEnvironment()));

@@ -4,8 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "proto/model/tuning/self_check.h"
-
 namespace convtune {
 namespace {
 
@@ -37,24 +35,6 @@ void Fill(const TimeSummary& time, v1::TimeSummary* record) {
   record->set_low_us(static_cast<float>(time.low_us));
   record->set_high_us(static_cast<float>(time.high_us));
   record->set_sample_count(time.sample_count);
-}
-
-void Fill(const Conditions& conditions, v1::Conditions* record) {
-  record->set_known(conditions.known);
-  record->set_other_processes(conditions.other_processes);
-  for (int bit = 0; bit < 32; ++bit) {
-    const uint32_t reason = conditions.clock_reasons & (1U << bit);
-    if (reason != 0) record->add_clock_reasons(static_cast<v1::ClockReason>(reason));
-  }
-  record->set_power_limit_watts(static_cast<float>(conditions.power_limit_watts));
-  record->set_temperature_celsius(conditions.temperature_celsius);
-  record->set_ecc_errors(conditions.ecc_errors);
-  record->set_mig(conditions.mig);
-  record->set_mps(conditions.mps);
-  record->set_compute_mode(static_cast<v1::ComputeMode>(conditions.compute_mode));
-  if (conditions.self_check != 0) {
-    *record->mutable_self_check() = SelfCheckToProto(conditions.self_check);
-  }
 }
 
 bool ReadId(const v1::Candidate& record, CandidateId* id) {
@@ -134,6 +114,18 @@ v1::SelfCheck SelfCheckToProto(uint32_t mask) {
   return proto;
 }
 
+v1::SelfCheck ToProto(const SelfCheck& check) {
+  v1::SelfCheck proto = SelfCheckToProto(ToMask(check));
+  proto.set_details(check.details);
+  return proto;
+}
+
+SelfCheck FromProto(const v1::SelfCheck& proto) {
+  SelfCheck check = SelfCheckOfMask(SelfCheckFromProto(proto).value_or(0));
+  check.details = proto.details();
+  return check;
+}
+
 std::optional<uint32_t> SelfCheckFromProto(const v1::SelfCheck& proto) {
   if (!proto.known()) return proto.failed().empty() ? std::make_optional(0U) : std::nullopt;
   return MaskOfFailed({proto.failed().begin(), proto.failed().end()});
@@ -173,6 +165,24 @@ void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record) 
   for (const TimeSummary& time : candidate.other_times) Fill(time, record->add_other_times());
   if (with_samples) {
     record->mutable_samples_us()->Add(candidate.samples_us.begin(), candidate.samples_us.end());
+  }
+}
+
+void Fill(const Conditions& conditions, v1::Conditions* record) {
+  record->set_known(conditions.known);
+  record->set_other_processes(conditions.other_processes);
+  for (int bit = 0; bit < 32; ++bit) {
+    const uint32_t reason = conditions.clock_reasons & (1U << bit);
+    if (reason != 0) record->add_clock_reasons(static_cast<v1::ClockReason>(reason));
+  }
+  record->set_power_limit_watts(static_cast<float>(conditions.power_limit_watts));
+  record->set_temperature_celsius(conditions.temperature_celsius);
+  record->set_ecc_errors(conditions.ecc_errors);
+  record->set_mig(conditions.mig);
+  record->set_mps(conditions.mps);
+  record->set_compute_mode(static_cast<v1::ComputeMode>(conditions.compute_mode));
+  if (conditions.self_check != 0) {
+    *record->mutable_self_check() = SelfCheckToProto(conditions.self_check);
   }
 }
 

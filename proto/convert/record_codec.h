@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "convtune/v1/record.pb.h"
+#include "proto/model/tuning/self_check.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune {
@@ -21,12 +22,16 @@ Provenance FromProto(const v1::Provenance& proto);
 
 // Of a mask of self_check.h; without details.
 v1::SelfCheck SelfCheckToProto(uint32_t mask);
+v1::SelfCheck ToProto(const SelfCheck& check);
+// One that no self-check gives counts as not run.
+SelfCheck FromProto(const v1::SelfCheck& proto);
 // nullopt: no self-check gives that.
 std::optional<uint32_t> SelfCheckFromProto(const v1::SelfCheck& proto);
 
 // All but the fields that are output only. `record` is empty; it may live on an
 // arena. Reals become binary32.
 void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record);
+void Fill(const Conditions& conditions, v1::Conditions* record);
 // All but the key and the fields that are output only.
 void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record);
 

@@ -31,8 +31,8 @@ absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
   }
   RETURN_IF_ERROR(client
                       ->OpenProblem(open,
-                                    [&](const worker::v1::ListedCandidate& listed) {
-                                      const auto candidate = tuning::ReadListed(listed);
+                                    [&](const worker::v1::Listed& listed) {
+                                      const auto candidate = tuning::ReadListed(listed.candidate());
                                       if (candidate && candidate->id == suspect) {
                                         found = listed.index();
                                       }
@@ -48,22 +48,19 @@ absl::Status RunAlone(const jobs::WorkSpec& spec, const CandidateId& suspect,
       client->Prepare(prepare, [&ready](const worker::v1::Prepared& p) { ready = p.ok(); })
           .status());
   if (ready && measures && spec.kind == jobs::WorkKind::kTune) {
-    if (client->checks_results()) {
-      worker::v1::Check check;
-      check.add_indexes(*found);
-      check.set_time_budget_ms(budget_ms);
-      RETURN_IF_ERROR(client->Check(check, [](const worker::v1::Checked&) {}).status());
-    }
+    worker::v1::Check check;
+    check.add_indexes(*found);
+    check.set_time_budget_ms(budget_ms);
+    RETURN_IF_ERROR(client->Check(check, [](const worker::v1::Checked&) {}).status());
     worker::v1::Measure measure;
     measure.add_indexes(*found);
     measure.set_warmups(1);
     measure.set_rounds(3);
     measure.set_time_budget_ms(budget_ms);
-    RETURN_IF_ERROR(
-        client
-            ->Measure(
-                measure, [](const worker::v1::Sample&) {}, [](const worker::v1::Conditions&) {})
-            .status());
+    RETURN_IF_ERROR(client
+                        ->Measure(
+                            measure, [](const worker::v1::Sample&) {}, [](const v1::Conditions&) {})
+                        .status());
   }
   return client->CloseProblem();
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/replace_file.h"
+#include "proto/convert/record_codec.h"
 #include "spdlog/spdlog.h"
 
 namespace convtune::supervisor {
@@ -59,10 +60,7 @@ void SelfCheckBook::Read() {
   MutexLock lock(mutex_);
   for (const worker::v1::KeptSelfCheck& row : kept.entries()) {
     Entry& entry = entries_[row.key()];
-    const SelfCheck passed = SelfCheckOfMask(row.passed().mask());
-    if (!passed.known || !FailedInstruments(row.passed().mask()).empty()) continue;
-    entry.passed = passed;
-    entry.passed.details = row.passed().details();
+    if (row.passed().failed().empty()) entry.passed = FromProto(row.passed());
   }
 }
 
@@ -73,8 +71,7 @@ void SelfCheckBook::Write() const {
     if (!entry.passed.known) continue;
     worker::v1::KeptSelfCheck* row = kept.add_entries();
     row->set_key(key);
-    row->mutable_passed()->set_mask(ToMask(entry.passed));
-    row->mutable_passed()->set_details(entry.passed.details);
+    *row->mutable_passed() = ToProto(entry.passed);
   }
   const absl::Status written = ReplaceFile(path_, kept.SerializeAsString());
   if (!written.ok()) spdlog::warn("{}", std::string(written.message()));

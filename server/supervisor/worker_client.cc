@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune::supervisor {
 namespace {
@@ -31,15 +32,11 @@ absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Start(Options option
 
 absl::Status WorkerClient::Handshake() {
   worker::v1::Request request;
-  request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
-  request.mutable_hello()->set_protocol_minor(kWorkerProtocolMinor);
+  request.mutable_hello()->set_version(CONVTUNE_VERSION);
   if (options_.self_checks != nullptr) {
     const SelfCheckBook::Entry entry = options_.self_checks->Find(options_.self_check_key);
     request.mutable_hello()->set_lost_steps(entry.lost_steps);
-    if (entry.passed.known) {
-      request.mutable_hello()->mutable_self_check()->set_mask(ToMask(entry.passed));
-      request.mutable_hello()->mutable_self_check()->set_details(entry.passed.details);
-    }
+    if (entry.passed.known) *request.mutable_hello()->mutable_self_check() = ToProto(entry.passed);
   }
   if (!WriteFrame(process_->fd(), request.SerializeAsString()).ok()) return LosePeer();
   StartPatience patience(options_.start, absl::Now());
@@ -58,17 +55,15 @@ absl::Status WorkerClient::Handshake() {
   }
   if (!reply.has_hello() || !reply.last()) return Lose("the worker did not answer the handshake");
   hello_ = reply.hello();
-  if (hello_.protocol_major() != kWorkerProtocolMajor) {
-    return Lose(absl::StrCat("the worker speaks protocol ", hello_.protocol_major(), ".",
-                             hello_.protocol_minor(), ", not ", kWorkerProtocolMajor, ".",
-                             kWorkerProtocolMinor));
+  if (hello_.version() != CONVTUNE_VERSION) {
+    return Lose(absl::StrCat("the worker's version is \"", hello_.version(),
+                             "\", the daemon's is \"" CONVTUNE_VERSION "\""));
   }
   if (hello_.environment_text() != options_.environment_text) {
     return Lose(absl::StrCat("the worker's environment is ", hello_.environment_text(),
                              ", at start it was ", options_.environment_text));
   }
-  self_check_ = SelfCheckOfMask(hello_.self_check().mask());
-  self_check_.details = hello_.self_check().details();
+  self_check_ = FromProto(hello_.self_check());
   if (options_.self_checks != nullptr) {
     options_.self_checks->Note(options_.self_check_key, self_check_);
   }
@@ -180,7 +175,7 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Await(absl::Time hang, absl::T
 
 absl::StatusOr<worker::v1::Outcome> WorkerClient::OpenProblem(
     const worker::v1::OpenProblem& request,
-    const std::function<void(const worker::v1::ListedCandidate&)>& on_listed) {
+    const std::function<void(const worker::v1::Listed&)>& on_listed) {
   worker::v1::Request message;
   *message.mutable_open_problem() = request;
   return Call(message, absl::Milliseconds(request.time_budget_ms()),
@@ -219,7 +214,7 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Check(
 absl::StatusOr<worker::v1::Outcome> WorkerClient::Measure(
     const worker::v1::Measure& request,
     const std::function<void(const worker::v1::Sample&)>& on_sample,
-    const std::function<void(const worker::v1::Conditions&)>& on_conditions) {
+    const std::function<void(const v1::Conditions&)>& on_conditions) {
   worker::v1::Request message;
   *message.mutable_measure() = request;
   return Call(message, absl::Milliseconds(request.time_budget_ms()),
@@ -230,10 +225,10 @@ absl::StatusOr<worker::v1::Outcome> WorkerClient::Measure(
               });
 }
 
-absl::StatusOr<worker::v1::Conditions> WorkerClient::ReadConditions() {
+absl::StatusOr<v1::Conditions> WorkerClient::ReadConditions() {
   worker::v1::Request message;
   message.mutable_read_conditions();
-  worker::v1::Conditions conditions;
+  v1::Conditions conditions;
   RETURN_IF_ERROR(
       Call(message, absl::ZeroDuration(), [&conditions](const worker::v1::Reply& reply) {
         if (!reply.has_conditions()) return false;

@@ -15,7 +15,6 @@
 #include "absl/time/time.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/cancel_token.h"
-#include "proto/convtune/worker/protocol_version.h"
 #include "proto/model/tuning/self_check.h"
 #include "server/supervisor/self_check_book.h"
 #include "server/supervisor/start_patience.h"
@@ -77,31 +76,22 @@ class WorkerClient {
   absl::Status FinishPending(absl::Time until);
   // Returns true at once if the session is cancelled, else false after `pause`.
   bool Pause(absl::Duration pause) const { return options_.cancel->WaitFor(pause); }
-  // From minor version 1 of the protocol on.
-  bool reads_conditions() const { return hello_.protocol_minor() >= 1; }
-  // From minor version 2 on; then it also times replays, and prepares caches.
-  bool checks_results() const { return hello_.protocol_minor() >= 2; }
-  // From minor version 4 on. False: what a check gives as a candidate's time is
-  // that of its first run.
-  bool times_second_runs() const { return hello_.protocol_minor() >= 4; }
 
   // The callbacks see replies as they come.
   absl::StatusOr<worker::v1::Outcome> OpenProblem(
       const worker::v1::OpenProblem& request,
-      const std::function<void(const worker::v1::ListedCandidate&)>& on_listed);
+      const std::function<void(const worker::v1::Listed&)>& on_listed);
   absl::StatusOr<worker::v1::Outcome> Prepare(
       const worker::v1::Prepare& request,
       const std::function<void(const worker::v1::Prepared&)>& on_prepared);
-  // REQUIRES: checks_results().
   absl::StatusOr<worker::v1::Outcome> Check(
       const worker::v1::Check& request,
       const std::function<void(const worker::v1::Checked&)>& on_checked);
   absl::StatusOr<worker::v1::Outcome> Measure(
       const worker::v1::Measure& request,
       const std::function<void(const worker::v1::Sample&)>& on_sample,
-      const std::function<void(const worker::v1::Conditions&)>& on_conditions);
-  // REQUIRES: reads_conditions().
-  absl::StatusOr<worker::v1::Conditions> ReadConditions();
+      const std::function<void(const v1::Conditions&)>& on_conditions);
+  absl::StatusOr<v1::Conditions> ReadConditions();
   absl::Status CloseProblem();
 
  private:

@@ -12,17 +12,6 @@
 namespace convtune::tuning {
 namespace {
 
-CaptureSupport ReadCapture(int number) {
-  switch (number) {
-    case static_cast<int>(CaptureSupport::kYes):
-      return CaptureSupport::kYes;
-    case static_cast<int>(CaptureSupport::kNo):
-      return CaptureSupport::kNo;
-    default:
-      return CaptureSupport::kUnknown;
-  }
-}
-
 constexpr char kNoJudge[] = "the worker's self-check failed for such results";
 
 // To two digits, upwards: candidates that differ by less are alike, and the
@@ -92,7 +81,9 @@ void CheckRunner::Take(const worker::v1::Checked& checked) {
   if (report.error && std::isfinite(*report.error) && *report.error >= 0) {
     candidate.error = Coarse(*report.error);
   }
-  candidate.capture = ReadCapture(checked.capture());
+  if (v1::CaptureSupport_IsValid(checked.capture())) {
+    candidate.capture = static_cast<CaptureSupport>(checked.capture());
+  }
   reports_[checked.index()] = std::move(report);
   if (checked.hopeless()) hopeless_.insert(checked.index());
   worker::v1::Sample& run = warm_runs_[checked.index()];

@@ -24,7 +24,6 @@ class CheckRunner {
   // `candidates`, by the worker's index, and the others outlive it. Those that
   // are kFinalized are checked. `quarantined`: of the problem, from before; they
   // vote as they did then. Results that `self_check` forbids to judge are unjudged.
-  // REQUIRES: client->checks_results().
   CheckRunner(const ConvProblem& problem, const std::map<CandidateId, QuarantineEntry>& quarantined,
               const SelfCheck& self_check, std::map<int, Candidate>* candidates,
               supervisor::WorkerClient* client);

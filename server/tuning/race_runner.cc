@@ -6,6 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 #include "server/decision/contests.h"
 #include "server/decision/intervals.h"
 #include "server/tuning/worker_requests.h"
@@ -31,32 +32,18 @@ std::vector<decision::Contender> ContendersOf(const std::map<int, Candidate>& ca
 
 }  // namespace
 
-Conditions ReadConditions(const worker::v1::Conditions& conditions) {
-  Conditions out;
-  out.known = conditions.known();
-  if (!out.known) return out;
-  out.other_processes = conditions.other_processes();
-  out.clock_reasons = static_cast<uint32_t>(conditions.clock_reasons());
-  if (std::isfinite(conditions.power_limit_watts())) {
-    out.power_limit_watts = conditions.power_limit_watts();
-  }
-  out.temperature_celsius = conditions.temperature_celsius();
-  out.ecc_errors = conditions.ecc_errors();
-  out.mig = conditions.mig();
-  out.mps = conditions.mps();
-  const int mode = conditions.compute_mode();
-  if (mode >= 0 && mode <= static_cast<int>(ComputeMode::kExclusiveProcess)) {
-    out.compute_mode = static_cast<ComputeMode>(mode);
-  }
-  return out;
+Conditions ReadConditions(const v1::Conditions& look) {
+  Conditions conditions;
+  if (!Read(look, &conditions) || !conditions.known) return {};
+  if (!std::isfinite(conditions.power_limit_watts)) conditions.power_limit_watts = 0;
+  return conditions;
 }
 
 absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
                            supervisor::WorkerClient* client) {
-  if (!client->reads_conditions()) return absl::OkStatus();
   const absl::Time end = absl::Now() + longest;
   while (absl::Now() < end) {
-    ASSIGN_OR_RETURN(const worker::v1::Conditions conditions, client->ReadConditions());
+    ASSIGN_OR_RETURN(const v1::Conditions conditions, client->ReadConditions());
     if (!ReadConditions(conditions).contended()) break;
     if (client->Pause(std::min(period, end - absl::Now()))) {
       return absl::CancelledError("cancelled");
@@ -65,14 +52,11 @@ absl::Status WaitUntilIdle(absl::Duration longest, absl::Duration period,
   return absl::OkStatus();
 }
 
-RaceRunner::RaceRunner(const decision::RacePolicy& policy, int warmups, std::vector<int> indexes,
+RaceRunner::RaceRunner(const decision::RacePolicy& policy, std::vector<int> indexes,
                        std::map<int, Candidate>* candidates, supervisor::WorkerClient* client)
     : client_(client),
       candidates_(candidates),
-      warmups_(warmups),
-      cache_state_(client->checks_results() && MayClaimCold(client->self_check())
-                       ? CacheState::kInputHot
-                       : CacheState::kHot),
+      cache_state_(MayClaimCold(client->self_check()) ? CacheState::kInputHot : CacheState::kHot),
       indexes_(std::move(indexes)),
       host_us_(indexes_.size()),
       race_(policy, ContendersOf(*candidates, indexes_)) {
@@ -113,14 +97,13 @@ absl::StatusOr<worker::v1::Outcome> RaceRunner::RunStep(const decision::RaceStep
                                                         absl::Time end) {
   worker::v1::Measure request;
   for (const size_t place : step.runners) request.add_indexes(indexes_[place]);
-  request.set_warmups(race_.rounds() == 0 ? warmups_ : 0);
   request.set_rounds(step.rounds);
   request.set_first_round(race_.rounds());
-  request.set_cache_state(static_cast<int>(cache_state_));
+  request.set_cache_state(static_cast<v1::CacheState>(cache_state_));
   request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
   return client_->Measure(
       request, [this](const worker::v1::Sample& sample) { Take(sample); },
-      [this](const worker::v1::Conditions& look) { Merge(ReadConditions(look), &conditions_); });
+      [this](const v1::Conditions& look) { Merge(ReadConditions(look), &conditions_); });
 }
 
 void RaceRunner::Take(const worker::v1::Sample& sample) {

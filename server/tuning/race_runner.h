@@ -16,8 +16,8 @@
 
 namespace convtune::tuning {
 
-// As the worker reports it.
-Conditions ReadConditions(const worker::v1::Conditions& conditions);
+// As the worker reports it; nothing is known where it cannot be read.
+Conditions ReadConditions(const v1::Conditions& look);
 
 // Waits until no other process uses the GPU, `longest` at most, and looks
 // every `period`. OK also if somebody still does, or NVML cannot be asked.
@@ -30,7 +30,7 @@ class RaceRunner {
  public:
   // `candidates`, by the worker's index, and `client` outlive it. Those of
   // `indexes`, which are kFinalized, take part.
-  RaceRunner(const decision::RacePolicy& policy, int warmups, std::vector<int> indexes,
+  RaceRunner(const decision::RacePolicy& policy, std::vector<int> indexes,
              std::map<int, Candidate>* candidates, supervisor::WorkerClient* client);
 
   // Runs the race until it is decided or `end` comes, and writes what it gave
@@ -59,7 +59,6 @@ class RaceRunner {
 
   supervisor::WorkerClient* const client_;
   std::map<int, Candidate>* const candidates_;
-  const int warmups_;
   const CacheState cache_state_;
   std::vector<int> indexes_;                  // by place in the race
   std::map<int, size_t> places_;              // by index

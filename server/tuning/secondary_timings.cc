@@ -120,17 +120,15 @@ absl::Status TimeWay(const Way& way, const std::vector<int>& finalists, absl::Ti
   if (runners.empty()) return absl::OkStatus();
   for (const int index : runners) request.add_indexes(index);
   request.set_rounds(kRounds);
-  request.set_launch(static_cast<int>(way.launch));
-  request.set_cache_state(static_cast<int>(way.cache_state));
+  request.set_launch(static_cast<v1::LaunchMode>(way.launch));
+  request.set_cache_state(static_cast<v1::CacheState>(way.cache_state));
   request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(end - absl::Now())));
   Takes takes(way, runners, candidates);
   const absl::Status status =
       client
           ->Measure(
               request, [&takes](const worker::v1::Sample& sample) { takes.Add(sample); },
-              [conditions](const worker::v1::Conditions& look) {
-                Merge(ReadConditions(look), conditions);
-              })
+              [conditions](const v1::Conditions& look) { Merge(ReadConditions(look), conditions); })
           .status();
   takes.Write();
   return status;

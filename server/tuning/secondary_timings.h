@@ -28,8 +28,7 @@ struct SecondaryTimingsPlan {
 // at the GPU are merged into `conditions`. A way that `end` leaves too few
 // rounds for is not written, nor is a candidate whose samples do not compare
 // with the others' (see CountsBlocked), nor are times with cold caches where the
-// worker's flush does nothing. Errors are the client's. REQUIRES:
-// client->checks_results().
+// worker's flush does nothing. Errors are the client's.
 absl::Status TimeSecondary(const SecondaryTimingsPlan& plan, absl::Time end,
                            std::map<int, Candidate>* candidates, Conditions* conditions,
                            supervisor::WorkerClient* client);

@@ -85,7 +85,6 @@ class Run {
   absl::Status List();
   absl::Status Prepare();
   absl::Status Measure();
-  std::vector<int> Finalized() const;
   absl::Status NoneRan(const Tuning& tuning) const;
   int64_t MillisLeft() const {
     return std::max<int64_t>(1, absl::ToInt64Milliseconds(end_ - absl::Now()));
@@ -117,8 +116,8 @@ absl::Status Run::List() {
   ASSIGN_OR_RETURN(
       const worker::v1::Outcome outcome,
       client_->OpenProblem(OpenRequest(input_.spec, client_->measures()),
-                           [this, &seen, &nonsense](const worker::v1::ListedCandidate& listed) {
-                             std::optional<Candidate> candidate = ReadListed(listed);
+                           [this, &seen, &nonsense](const worker::v1::Listed& listed) {
+                             std::optional<Candidate> candidate = ReadListed(listed.candidate());
                              if (!candidate || candidates_.size() >= kMaxListed) {
                                nonsense = true;
                                return;
@@ -182,33 +181,27 @@ absl::Status Run::Prepare() {
 }
 
 absl::Status Run::Measure() {
-  const bool checks = client_->checks_results();
   ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(input_.spec.key.problem_text));
   CheckRunner check(problem, input_.quarantined, client_->self_check(), &candidates_, client_);
-  absl::Status status;
-  if (checks) {
-    const absl::Time now = absl::Now();
-    status = check.Run(now + (end_ - now) / 2);
-    wrong_ = check.wrong();
-    for (QuarantineEntry& entry : wrong_) {
-      entry.checker_version = client_->hello().checker_version();
-    }
-    circumstances_.doubt = check.doubt();
-    if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
+  absl::Time now = absl::Now();
+  absl::Status status = check.Run(now + (end_ - now) / 2);
+  wrong_ = check.wrong();
+  for (QuarantineEntry& entry : wrong_) {
+    entry.checker_version = client_->hello().checker_version();
   }
-  RaceRunner race(policy_.race, checks ? 0 : policy_.screen_warmups,
-                  checks ? check.passed() : Finalized(), &candidates_, client_);
-  if (client_->times_second_runs()) race.SetWarmRuns(check.warm_runs());
-  const absl::Time now = absl::Now();
-  const absl::Status raced = race.Run(!status.ok() ? absl::InfinitePast()
-                                      : checks     ? now + (end_ - now) * 4 / 5
-                                                   : end_);
+  circumstances_.doubt = check.doubt();
+  if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
+  RaceRunner race(policy_.race, check.passed(), &candidates_, client_);
+  race.SetWarmRuns(check.warm_runs());
+  now = absl::Now();
+  const absl::Status raced =
+      race.Run(status.ok() ? now + (end_ - now) * 4 / 5 : absl::InfinitePast());
   if (status.ok()) status = raced;
   stop_ = race.stop();
   rounds_ = race.rounds();
   conditions_ = race.conditions();
   cache_state_ = race.cache_state();
-  if (checks && status.ok()) {
+  if (status.ok()) {
     status = TimeSecondary({race.finalists(), cache_state_, input_.spec.options.all_timings}, end_,
                            &candidates_, &conditions_, client_);
   }
@@ -222,14 +215,6 @@ absl::Status Run::Measure() {
   }
   circumstances_.race_cut = stop_ == StopReason::kBudget;
   return status;
-}
-
-std::vector<int> Run::Finalized() const {
-  std::vector<int> indexes;
-  for (const auto& [index, candidate] : candidates_) {
-    if (candidate.status == CandidateStatus::kFinalized) indexes.push_back(index);
-  }
-  return indexes;
 }
 
 absl::Status Run::NoneRan(const Tuning& tuning) const {

@@ -22,7 +22,6 @@ namespace convtune::tuning {
 // How a problem is sampled; see decision/race.h.
 struct SamplingPolicy {
   int first_configs = 3;  // of a heuristic look-up
-  int screen_warmups = 1;
   decision::RacePolicy race;
   // How often a busy GPU is looked at while a tuning waits for it.
   absl::Duration idle_period = absl::Milliseconds(250);

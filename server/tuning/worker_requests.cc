@@ -5,21 +5,9 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune::tuning {
-namespace {
-
-template <typename Notes>
-uint32_t NoteMask(const Notes& notes) {
-  uint32_t mask = 0;
-  for (const int note : notes) {
-    if (note > 0 && note < 32) mask |= 1U << note;
-  }
-  return mask;
-}
-
-}  // namespace
-
 worker::v1::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures) {
   worker::v1::OpenProblem open;
   open.set_problem_text(spec.key.problem_text);
@@ -43,22 +31,22 @@ worker::v1::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures) {
   return open;
 }
 
-std::optional<Candidate> ReadListed(const worker::v1::ListedCandidate& listed) {
-  absl::StatusOr<CandidateId> id = ParseCandidateId(listed.text());
-  if (!id.ok()) return std::nullopt;
+std::optional<Candidate> ReadListed(const v1::Candidate& record) {
+  Candidate listed;
+  if (!Read(record, &listed)) return std::nullopt;
   Candidate candidate;
-  candidate.id = *std::move(id);
-  candidate.numerical_notes = NoteMask(listed.numerical_notes());
-  candidate.behavior_notes = NoteMask(listed.behavior_notes());
+  candidate.id = std::move(listed.id);
+  candidate.numerical_notes = listed.numerical_notes;
+  candidate.behavior_notes = listed.behavior_notes;
   candidate.deterministic = ApiOf(candidate.id) == Api::kLegacy
-                                ? listed.deterministic()
+                                ? listed.deterministic
                                 : !candidate.has(NumericalNote::kNondeterministic);
-  const bool timed = std::isfinite(listed.find_us()) && listed.find_us() >= 0;
-  candidate.workspace_bytes = std::max<int64_t>(0, listed.workspace_bytes());
-  candidate.heuristic_rank = std::max(-1, listed.heuristic_rank());
-  candidate.find_us = timed ? listed.find_us() : 0;
-  candidate.error_message = listed.error_message();
-  if (candidate.error_message.empty() && (!timed || listed.workspace_bytes() < 0)) {
+  const bool timed = std::isfinite(listed.find_us) && listed.find_us >= 0;
+  candidate.workspace_bytes = std::max<int64_t>(0, listed.workspace_bytes);
+  candidate.heuristic_rank = std::max(-1, listed.heuristic_rank);
+  candidate.find_us = timed ? listed.find_us : 0;
+  candidate.error_message = std::move(listed.error_message);
+  if (candidate.error_message.empty() && (!timed || listed.workspace_bytes < 0)) {
     candidate.error_message = "listed with a time or a workspace that cannot be";
   }
   candidate.status = candidate.error_message.empty() ? CandidateStatus::kSkippedBudget

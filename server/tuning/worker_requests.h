@@ -13,9 +13,9 @@ namespace convtune::tuning {
 
 worker::v1::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures);
 
-// nullopt if its text is no candidate. One that the legacy search refused, or
+// nullopt if it is no candidate. One that the legacy search refused, or
 // whose numbers cannot be, is kUnsupported, any other kSkippedBudget until
 // something is done with it.
-std::optional<Candidate> ReadListed(const worker::v1::ListedCandidate& listed);
+std::optional<Candidate> ReadListed(const v1::Candidate& record);
 
 }  // namespace convtune::tuning

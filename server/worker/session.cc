@@ -6,7 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
-#include "proto/convtune/worker/protocol_version.h"
+#include "proto/convert/record_codec.h"
+#include "proto/convtune/worker/checker_version.h"
 #include "server/worker/cudnn/cudnn_library.h"
 #include "server/worker/session_proto.h"
 #include "server/worker/timing/measure.h"
@@ -65,17 +66,16 @@ absl::Status Session::Handle(const worker::v1::Request& request, const Send& sen
 }
 
 absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& send) {
-  if (hello.protocol_major() != kWorkerProtocolMajor) {
-    const std::string message =
-        absl::StrCat("protocol_major: the daemon speaks ", hello.protocol_major(),
-                     ", this worker speaks ", kWorkerProtocolMajor);
+  if (hello.version() != CONVTUNE_VERSION) {
+    const std::string message = absl::StrCat("version: the daemon's is \"", hello.version(),
+                                             "\", this worker's is \"" CONVTUNE_VERSION "\"");
     RETURN_IF_ERROR(Finish(send, false, message));
     return absl::FailedPreconditionError(message);
   }
   greeted_ = true;
   SelfCheck check;
   if (hello.has_self_check()) {
-    check = FromProto(hello.self_check());
+    check = convtune::FromProto(hello.self_check());
   } else {
     const auto on_step = [&send](uint32_t step) {
       worker::v1::Reply reply;
@@ -94,12 +94,11 @@ absl::Status Session::HandleHello(const worker::v1::Hello& hello, const Send& se
   worker::v1::Reply reply;
   reply.set_last(true);
   worker::v1::HelloReply* body = reply.mutable_hello();
-  body->set_protocol_major(kWorkerProtocolMajor);
-  body->set_protocol_minor(kWorkerProtocolMinor);
+  body->set_version(CONVTUNE_VERSION);
   body->set_environment_text(backend_->environment().ToText());
   body->set_has_gpu(backend_->has_gpu());
   body->set_checker_version(kCheckerVersion);
-  if (check.known) *body->mutable_self_check() = ToProto(check);
+  if (check.known) *body->mutable_self_check() = convtune::ToProto(check);
   return send(reply);
 }
 
@@ -135,7 +134,8 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
   absl::Status sent = absl::OkStatus();
   const auto on_listed = [&](const Candidate& candidate) {
     worker::v1::Reply reply;
-    *reply.mutable_listed() = ToProto(candidate, static_cast<int>(candidates_.size()));
+    reply.mutable_listed()->set_index(static_cast<int>(candidates_.size()));
+    Fill(candidate, /*with_samples=*/false, reply.mutable_listed()->mutable_candidate());
     candidates_.push_back({candidate.id, false});
     sent = send(reply);
     return sent.ok();
@@ -277,7 +277,7 @@ absl::Status Session::HandleMeasure(const worker::v1::Measure& request, const Se
 absl::Status Session::SendConditions(const ConditionsLook& look, const Send& send) {
   if (trace_ != nullptr) trace_->PutConditions(look);
   worker::v1::Reply reply;
-  *reply.mutable_conditions() = ToProto(look);
+  Fill(look.conditions, reply.mutable_conditions());
   return send(reply);
 }
 

@@ -3,18 +3,6 @@
 #include <string>
 
 namespace convtune::worker {
-namespace {
-
-template <typename Field>
-void AddNotes(uint32_t mask, Field* field) {
-  for (int number = 1; number < 32; ++number) {
-    if ((mask >> number & 1U) != 0) {
-      field->Add(number);
-    }
-  }
-}
-
-}  // namespace
 
 std::optional<ListingDepth> DepthOf(worker::v1::Listing listing) {
   switch (listing) {
@@ -29,47 +17,15 @@ std::optional<ListingDepth> DepthOf(worker::v1::Listing listing) {
   }
 }
 
-// nullopt if a number is none that this worker knows.
 std::optional<RunMode> ModeOf(const worker::v1::Measure& request) {
+  if (!convtune::v1::LaunchMode_IsValid(request.launch()) ||
+      !convtune::v1::CacheState_IsValid(request.cache_state())) {
+    return std::nullopt;
+  }
   RunMode mode;
-  switch (request.launch()) {
-    case 0:
-    case static_cast<int>(LaunchMode::kEager):
-      break;
-    case static_cast<int>(LaunchMode::kGraphCapture):
-      mode.launch = LaunchMode::kGraphCapture;
-      break;
-    default:
-      return std::nullopt;
-  }
-  switch (request.cache_state()) {
-    case 0:
-    case static_cast<int>(CacheState::kInputHot):
-      break;
-    case static_cast<int>(CacheState::kCold):
-      mode.cache_state = CacheState::kCold;
-      break;
-    case static_cast<int>(CacheState::kHot):
-      mode.cache_state = CacheState::kHot;
-      break;
-    default:
-      return std::nullopt;
-  }
+  if (request.launch() != 0) mode.launch = static_cast<LaunchMode>(request.launch());
+  if (request.cache_state() != 0) mode.cache_state = static_cast<CacheState>(request.cache_state());
   return mode;
-}
-
-worker::v1::ListedCandidate ToProto(const Candidate& candidate, int index) {
-  worker::v1::ListedCandidate listed;
-  listed.set_index(index);
-  listed.set_text(ToText(candidate.id));
-  listed.set_heuristic_rank(candidate.heuristic_rank);
-  AddNotes(candidate.numerical_notes, listed.mutable_numerical_notes());
-  AddNotes(candidate.behavior_notes, listed.mutable_behavior_notes());
-  listed.set_find_us(candidate.find_us);
-  listed.set_workspace_bytes(candidate.workspace_bytes);
-  listed.set_deterministic(candidate.deterministic);
-  listed.set_error_message(candidate.error_message);
-  return listed;
 }
 
 worker::v1::Prepared ToProto(int index, const absl::StatusOr<PreparedCandidate>& result,
@@ -102,7 +58,7 @@ worker::v1::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run) {
   checked.set_magnitude(run->magnitude);
   checked.set_nonfinite(run->nonfinite);
   checked.set_out_of_bounds(run->out_of_bounds);
-  checked.set_capture(static_cast<int>(run->capture));
+  checked.set_capture(static_cast<convtune::v1::CaptureSupport>(run->capture));
   checked.set_gpu_us(run->run.gpu_us);
   checked.set_host_us(run->run.host_us);
   checked.set_hopeless(run->hopeless);
@@ -123,34 +79,6 @@ worker::v1::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>&
     sample.set_over_memory(absl::IsResourceExhausted(run.status()));
   }
   return sample;
-}
-
-worker::v1::Conditions ToProto(const ConditionsLook& look) {
-  worker::v1::Conditions conditions;
-  conditions.set_known(look.conditions.known);
-  conditions.set_unknown_reason(look.unknown_reason);
-  conditions.set_other_processes(look.conditions.other_processes);
-  conditions.set_clock_reasons(look.conditions.clock_reasons);
-  conditions.set_power_limit_watts(look.conditions.power_limit_watts);
-  conditions.set_temperature_celsius(look.conditions.temperature_celsius);
-  conditions.set_ecc_errors(look.conditions.ecc_errors);
-  conditions.set_mig(look.conditions.mig);
-  conditions.set_mps(look.conditions.mps);
-  conditions.set_compute_mode(static_cast<int>(look.conditions.compute_mode));
-  return conditions;
-}
-
-worker::v1::SelfCheck ToProto(const SelfCheck& check) {
-  worker::v1::SelfCheck message;
-  message.set_mask(ToMask(check));
-  message.set_details(check.details);
-  return message;
-}
-
-SelfCheck FromProto(const worker::v1::SelfCheck& check) {
-  SelfCheck result = SelfCheckOfMask(check.mask());
-  result.details = check.details();
-  return result;
 }
 
 }  // namespace convtune::worker

@@ -14,13 +14,9 @@ namespace convtune::worker {
 std::optional<ListingDepth> DepthOf(worker::v1::Listing listing);
 std::optional<RunMode> ModeOf(const worker::v1::Measure& request);
 
-worker::v1::ListedCandidate ToProto(const Candidate& candidate, int index);
 worker::v1::Prepared ToProto(int index, const absl::StatusOr<PreparedCandidate>& result,
                              absl::Duration build_time);
 worker::v1::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run);
 worker::v1::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>& run);
-worker::v1::Conditions ToProto(const ConditionsLook& look);
-worker::v1::SelfCheck ToProto(const SelfCheck& check);
-SelfCheck FromProto(const worker::v1::SelfCheck& check);
 
 }  // namespace convtune::worker

@@ -21,7 +21,6 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/include/convtune/resolver.h"
 #include "proto/base/status_macros.h"
-#include "proto/convtune/worker/protocol_version.h"
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/cudnn/plan.h"
 #include "server/worker/deviceless_backend.h"
@@ -164,7 +163,7 @@ absl::StatusOr<Work> AsTheWorker(worker::Backend* backend, const std::vector<std
     return absl::OkStatus();
   };
   worker::v1::Request hello;
-  hello.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
+  hello.mutable_hello()->set_version(CONVTUNE_VERSION);
   RETURN_IF_ERROR(session.Handle(hello, on_reply));
   const Clock::time_point start = Clock::now();
   for (const std::string& line : lines) {

@@ -14,18 +14,23 @@ namespace convtune {
 
 absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
   FakeScript script;
-  const std::map<std::string, std::string*> texts = {
-      {"environment", &script.environment}, {"fault", &script.fault},   {"where", &script.where},
-      {"problem", &script.problem},         {"once", &script.once},     {"log", &script.log},
-      {"recording", &script.recording},     {"driver", &script.driver}, {"card", &script.card},
-      {"cublaslt", &script.cublaslt},       {"nvrtc", &script.nvrtc}};
+  const std::map<std::string, std::string*> texts = {{"environment", &script.environment},
+                                                     {"version", &script.version},
+                                                     {"fault", &script.fault},
+                                                     {"where", &script.where},
+                                                     {"problem", &script.problem},
+                                                     {"once", &script.once},
+                                                     {"log", &script.log},
+                                                     {"recording", &script.recording},
+                                                     {"driver", &script.driver},
+                                                     {"card", &script.card},
+                                                     {"cublaslt", &script.cublaslt},
+                                                     {"nvrtc", &script.nvrtc}};
   int has_gpu = 1;
   int seed = 1;
   const std::map<std::string, int*> numbers = {{"candidates", &script.candidates},
                                                {"seed", &seed},
                                                {"has_gpu", &has_gpu},
-                                               {"protocol_major", &script.protocol_major},
-                                               {"protocol_minor", &script.protocol_minor},
                                                {"legacy", &script.legacy},
                                                {"legacy_slower_us", &script.legacy_slower_us},
                                                {"unsupported", &script.unsupported},

@@ -16,9 +16,9 @@
 #include "absl/time/clock.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/digest.h"
-#include "proto/model/tuning/self_check.h"
 
 namespace convtune {
 namespace {
@@ -43,8 +43,10 @@ Traits LegacyTraitsOf(bool is_stock, int slower_us) {
 
 // Each way of launching and feeding has its own times.
 double OffsetOf(const worker::v1::Measure& request) {
-  const double cold = request.cache_state() == 1 ? 10 : request.cache_state() == 3 ? -5 : 0;
-  return cold - (request.launch() == 2 ? 2 : 0);
+  const double cold = request.cache_state() == v1::CACHE_STATE_COLD  ? 10
+                      : request.cache_state() == v1::CACHE_STATE_HOT ? -5
+                                                                     : 0;
+  return cold - (request.launch() == v1::LAUNCH_MODE_GRAPH_CAPTURE ? 2 : 0);
 }
 
 // About what a sound candidate's result is off by, in units of the largest value.
@@ -93,7 +95,6 @@ absl::Status FakeSession::Handle(const worker::v1::Request& request) {
       RETURN_IF_ERROR(SendConditions());
       return Finish(true, "");
     case worker::v1::Request::kCheck:
-      if (script_.protocol_minor < 2) break;
       return Check(request.check());
     case worker::v1::Request::KIND_NOT_SET:
       break;
@@ -191,18 +192,17 @@ absl::Status FakeSession::Hello(const worker::v1::Hello& request) {
   }
   Log("hello");
   MaybeFault("start", 0);
-  worker::v1::SelfCheck self_check = request.self_check();
+  v1::SelfCheck self_check = request.self_check();
   const bool checks = script_.self_check >= 0;
   if (checks && !request.has_self_check()) {
     ASSIGN_OR_RETURN(const uint32_t mask, CheckSelf(request.lost_steps()));
-    self_check.set_mask(mask);
+    self_check = SelfCheckToProto(mask);
     self_check.set_details("as the script says");
   }
   worker::v1::Reply reply;
   reply.set_last(true);
   worker::v1::HelloReply* hello = reply.mutable_hello();
-  hello->set_protocol_major(script_.protocol_major);
-  hello->set_protocol_minor(script_.protocol_minor);
+  hello->set_version(script_.version);
   hello->set_environment_text(script_.environment);
   hello->set_has_gpu(script_.has_gpu && !absl::StartsWith(script_.environment, "profile:"));
   if (checks && hello->has_gpu()) *hello->mutable_self_check() = self_check;
@@ -226,24 +226,28 @@ absl::Status FakeSession::Open(const worker::v1::OpenProblem& request) {
   for (int i = 0; i < listed_; ++i) {
     const Traits traits = TraitsOfListed(i);
     worker::v1::Reply reply;
-    worker::v1::ListedCandidate* listed = reply.mutable_listed();
-    listed->set_index(i);
+    Candidate listed;
     if (i >= configs_) {
       const int algorithm = i - configs_;
-      listed->set_text(absl::StrCat("legacy:algo", algorithm, ",math0"));
-      listed->set_heuristic_rank(script_.legacy - 1 - algorithm);
-      listed->set_workspace_bytes(traits.workspace);
-      listed->set_deterministic(true);
-      RETURN_IF_ERROR(Send(reply));
-      continue;
+      listed.id = LegacyAlgorithm{algorithm, 0};
+      listed.heuristic_rank = script_.legacy - 1 - algorithm;
+      listed.workspace_bytes = traits.workspace;
+    } else {
+      listed.id = EngineConfig{i, {{2, i % 4}}};
+      listed.heuristic_rank = i;
+      if (traits.tensor_core) listed.numerical_notes |= NoteBit(NumericalNote::kTensorCore);
+      if (traits.nondeterministic) {
+        listed.numerical_notes |= NoteBit(NumericalNote::kNondeterministic);
+      }
+      const auto add = [&listed](bool has, BehaviorNote note) {
+        if (has) listed.behavior_notes |= NoteBit(note);
+      };
+      add(i % 2 == 0, BehaviorNote::kSupportsCudaGraphNativeApi);
+      add(script_.uses_nvrtc != 0, BehaviorNote::kRuntimeCompilation);
+      add(script_.uses_cublaslt != 0, BehaviorNote::kCublasLtDependency);
     }
-    listed->set_text(absl::StrCat("graph:eng", i, ",k2=", i % 4));
-    listed->set_heuristic_rank(i);
-    if (traits.tensor_core) listed->add_numerical_notes(1);
-    if (traits.nondeterministic) listed->add_numerical_notes(5);
-    if (i % 2 == 0) listed->add_behavior_notes(4);
-    if (script_.uses_nvrtc != 0) listed->add_behavior_notes(1);
-    if (script_.uses_cublaslt != 0) listed->add_behavior_notes(5);
+    reply.mutable_listed()->set_index(i);
+    Fill(listed, /*with_samples=*/false, reply.mutable_listed()->mutable_candidate());
     RETURN_IF_ERROR(Send(reply));
   }
   worker::v1::Reply last;
@@ -284,12 +288,12 @@ absl::Status FakeSession::SendConditions() {
       script_.other_processes > 0 && (script_.busy_looks == 0 || looks_ < script_.busy_looks);
   ++looks_;
   worker::v1::Reply reply;
-  worker::v1::Conditions* conditions = reply.mutable_conditions();
-  conditions->set_known(true);
-  conditions->set_other_processes(busy ? script_.other_processes : 0);
-  conditions->set_clock_reasons(static_cast<uint64_t>(script_.clock_reasons));
-  conditions->set_temperature_celsius(50);
-  conditions->set_compute_mode(1);
+  Fill(Conditions{.known = true,
+                  .other_processes = busy ? script_.other_processes : 0,
+                  .clock_reasons = static_cast<uint32_t>(script_.clock_reasons),
+                  .temperature_celsius = 50,
+                  .compute_mode = ComputeMode::kDefault},
+       reply.mutable_conditions());
   return Send(reply);
 }
 
@@ -313,7 +317,7 @@ absl::Status FakeSession::Check(const worker::v1::Check& request) {
     checked->set_magnitude(2);
     checked->set_nonfinite(script_.nonfinite == index ? 3 : 0);
     if (script_.overwrites == index) checked->set_out_of_bounds("output: 4 bytes behind its end");
-    checked->set_capture(index % 2 == 0 ? 1 : 2);
+    checked->set_capture(index % 2 == 0 ? v1::CAPTURE_SUPPORT_YES : v1::CAPTURE_SUPPORT_NO);
     checked->set_gpu_us(TraitsOfListed(index).base_us + 10);
     checked->set_host_us(script_.host_us);
     if (script_.hopeless == index) {
@@ -350,7 +354,7 @@ absl::Status FakeSession::Measure(const worker::v1::Measure& request) {
           can_be_blocked || script_.unblocked_from < 0 || round < script_.unblocked_from;
       reply.mutable_sample()->set_gpu_us(traits.base_us + OffsetOf(request) + (blocked ? 0 : 1000) +
                                          static_cast<double>(random() % 100) / 200);
-      if (script_.protocol_minor >= 4) reply.mutable_sample()->set_blocked(blocked);
+      reply.mutable_sample()->set_blocked(blocked);
       const bool slow = script_.slow_host < 0 || script_.slow_host == index;
       reply.mutable_sample()->set_host_us(slow ? script_.host_us : 0);
       reply.mutable_sample()->set_sm_clock_mhz(1755);

@@ -3,25 +3,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune {
-namespace {
-
-// The version that this session speaks, whatever the worker's is by now.
-constexpr int kProtocolMajor = 1;
-constexpr int kProtocolMinor = 1;
-
-template <typename Note>
-std::vector<int> NotesOf(uint32_t mask) {
-  std::vector<int> notes;
-  for (int note = 1; note < 32; ++note) {
-    if ((mask & NoteBit(static_cast<Note>(note))) != 0) notes.push_back(note);
-  }
-  return notes;
-}
-
-}  // namespace
-
 absl::Status ReplaySession::Handle(const worker::v1::Request& request) {
   switch (request.kind_case()) {
     case worker::v1::Request::kHello:
@@ -30,6 +14,8 @@ absl::Status ReplaySession::Handle(const worker::v1::Request& request) {
       return Open(request.open_problem());
     case worker::v1::Request::kPrepare:
       return Prepare(request.prepare());
+    case worker::v1::Request::kCheck:
+      return Check(request.check());
     case worker::v1::Request::kMeasure:
       return Measure(request.measure());
     case worker::v1::Request::kReadConditions:
@@ -46,8 +32,7 @@ absl::Status ReplaySession::Hello() {
   worker::v1::Reply reply;
   reply.set_last(true);
   worker::v1::HelloReply* hello = reply.mutable_hello();
-  hello->set_protocol_major(kProtocolMajor);
-  hello->set_protocol_minor(kProtocolMinor);
+  hello->set_version(CONVTUNE_VERSION);
   hello->set_environment_text(recording_.environment().ToText());
   hello->set_has_gpu(!recording_.environment().profile);
   return Send(reply);
@@ -69,19 +54,17 @@ absl::Status ReplaySession::Open(const worker::v1::OpenProblem& request) {
       break;
     }
     worker::v1::Reply reply;
-    worker::v1::ListedCandidate* listed = reply.mutable_listed();
-    listed->set_index(static_cast<int>(listed_.size()));
-    listed->set_text(ToText(candidate.id));
-    listed->set_heuristic_rank(candidate.heuristic_rank);
-    for (const int note : NotesOf<NumericalNote>(candidate.numerical_notes)) {
-      listed->add_numerical_notes(note);
-    }
-    for (const int note : NotesOf<BehaviorNote>(candidate.behavior_notes)) {
-      listed->add_behavior_notes(note);
-    }
-    listed->set_find_us(candidate.find_us);
-    listed->set_workspace_bytes(candidate.workspace_bytes);
-    listed->set_deterministic(candidate.deterministic);
+    reply.mutable_listed()->set_index(static_cast<int>(listed_.size()));
+    // Nothing was done with it yet.
+    Candidate listed;
+    listed.id = candidate.id;
+    listed.heuristic_rank = candidate.heuristic_rank;
+    listed.numerical_notes = candidate.numerical_notes;
+    listed.behavior_notes = candidate.behavior_notes;
+    listed.find_us = candidate.find_us;
+    listed.workspace_bytes = candidate.workspace_bytes;
+    listed.deterministic = candidate.deterministic;
+    Fill(listed, /*with_samples=*/false, reply.mutable_listed()->mutable_candidate());
     listed_.push_back(candidate);
     RETURN_IF_ERROR(Send(reply));
   }
@@ -111,10 +94,31 @@ absl::Status ReplaySession::Prepare(const worker::v1::Prepare& request) {
 
 absl::Status ReplaySession::SendConditions() {
   worker::v1::Reply reply;
-  worker::v1::Conditions* conditions = reply.mutable_conditions();
+  v1::Conditions* conditions = reply.mutable_conditions();
   conditions->set_known(true);
-  conditions->set_compute_mode(1);
+  conditions->set_compute_mode(v1::COMPUTE_MODE_DEFAULT);
   return Send(reply);
+}
+
+// What was recorded is right; it was judged then.
+absl::Status ReplaySession::Check(const worker::v1::Check& request) {
+  for (const int index : request.indexes()) {
+    if (index < 0 || static_cast<size_t>(index) >= listed_.size()) {
+      return Finish(false, "indexes: not prepared");
+    }
+    RETURN_IF_ERROR(Touch(index));
+    const Candidate& candidate = listed_[static_cast<size_t>(index)];
+    worker::v1::Reply reply;
+    worker::v1::Checked* checked = reply.mutable_checked();
+    checked->set_index(index);
+    checked->set_error(0);
+    checked->set_capture(static_cast<v1::CaptureSupport>(candidate.capture));
+    checked->set_gpu_us(Recording::TimeInRound(candidate, 0));
+    if (checked->gpu_us() == 0) checked->set_error_message("was not timed in the recording");
+    checked->set_host_us(candidate.host_us);
+    RETURN_IF_ERROR(Send(reply));
+  }
+  return Finish(true, "");
 }
 
 absl::Status ReplaySession::Measure(const worker::v1::Measure& request) {

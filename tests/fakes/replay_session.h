@@ -21,6 +21,7 @@ class ReplaySession : public WorkerSide {
   absl::Status Hello();
   absl::Status Open(const worker::v1::OpenProblem& request);
   absl::Status Prepare(const worker::v1::Prepare& request);
+  absl::Status Check(const worker::v1::Check& request);
   absl::Status Measure(const worker::v1::Measure& request);
   absl::Status SendConditions();
 

@@ -39,8 +39,7 @@ std::string Hello(uint8_t flags) {
   convtune::worker::v1::Reply reply;
   reply.set_last(true);
   auto* hello = reply.mutable_hello();
-  hello->set_protocol_major(convtune::kWorkerProtocolMajor);
-  hello->set_protocol_minor(flags >> 1 & 3);
+  hello->set_version(CONVTUNE_VERSION);
   hello->set_has_gpu((flags & 8) == 0);
   const std::string text = reply.SerializeAsString();
   return std::string{static_cast<char>(text.size()), 0, 0, 0} + text;

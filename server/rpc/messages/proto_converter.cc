@@ -233,8 +233,7 @@ v1::Device ToProto(const supervisor::DeviceStatus& device) {
   out.set_worker_starts(device.worker_starts);
   out.set_worker_deaths(device.worker_deaths);
   if (device.self_check.known) {
-    *out.mutable_self_check() = SelfCheckToProto(ToMask(device.self_check));
-    out.mutable_self_check()->set_details(device.self_check.details);
+    *out.mutable_self_check() = ToProto(device.self_check);
   }
   return out;
 }

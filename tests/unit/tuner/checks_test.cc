@@ -205,9 +205,9 @@ class SelfCheckedTest : public ::testing::Test {
     worker::v1::Prepare prepare;
     ASSERT_TRUE((*client)
                     ->OpenProblem(open,
-                                  [&](const worker::v1::ListedCandidate& listed) {
+                                  [&](const worker::v1::Listed& listed) {
                                     candidates_.emplace(listed.index(),
-                                                        *tuning::ReadListed(listed));
+                                                        *tuning::ReadListed(listed.candidate()));
                                     prepare.add_indexes(listed.index());
                                   })
                     .ok());
@@ -424,26 +424,6 @@ TEST_F(ChecksTest, WhereTheFirstSampleHangsTheirTimesAreTheAnswer) {
   EXPECT_EQ(Tuned().stop_reason, StopReason::kBudget);
   EXPECT_TRUE(Tuned().candidates[0].timed());
   EXPECT_EQ(Tuned().candidates[0].sample_count, 1);
-}
-
-TEST_F(ChecksTest, TimesOfFirstRunsAreNone) {
-  options_.hang_timeout = absl::Milliseconds(500);
-  Start("fault=hang;where=measure;index=0;protocol_minor=3");
-  jobs::JobRequest request;
-  request.problems = {Problem(1)};
-  request.options.time_budget = absl::Milliseconds(400);
-  WaitFor(tuner_->CreateJob(request)->name);
-  ASSERT_TRUE(tuner_->GetTuning("", Problem(1)).ok());
-  for (const Candidate& candidate : Tuned().candidates) EXPECT_FALSE(candidate.timed());
-}
-
-TEST_F(ChecksTest, AnOlderWorkerIsTimedWithoutThem) {
-  Start("protocol_minor=1;wrong=2");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
-  EXPECT_EQ(Requests("check"), 0);
-  EXPECT_EQ(Tuned().evidence, Evidence::kMeasured);
-  EXPECT_EQ(Tuned().cache_state, CacheState::kHot);
-  EXPECT_FALSE(Tuned().candidates[0].error.has_value());
 }
 
 }  // namespace

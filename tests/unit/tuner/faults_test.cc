@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "gmock/gmock.h"
-#include "proto/convtune/worker/protocol_version.h"
+#include "proto/convtune/worker/checker_version.h"
 #include "tests/unit/tuner/tuner_fixture.h"
 
 namespace convtune::tuner {
@@ -269,15 +269,10 @@ TEST_F(FaultTest, WorkerOfAnotherEnvironmentIsNotUsed) {
               HasSubstr("the worker's environment is nvidia-t4"));
 }
 
-TEST_F(FaultTest, WorkerOfAnotherMajorProtocolIsNotUsed) {
-  Start("protocol_major=2");
+TEST_F(FaultTest, WorkerOfAnotherVersionIsNotUsed) {
+  Start("version=0.0.9");
   EXPECT_THAT(std::get<lookup::Miss>(LookupOne(Problem(1), lookup::OnMiss::kTune)).message,
-              HasSubstr("speaks protocol 2."));
-}
-
-TEST_F(FaultTest, WorkerOfANewerMinorProtocolIsUsed) {
-  Start("protocol_minor=99");
-  EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
+              HasSubstr("the worker's version is \"0.0.9\", the daemon's is "));
 }
 
 TEST_F(FaultTest, BrokenDeviceLeavesTheWorkToItsTwin) {

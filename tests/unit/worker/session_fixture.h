@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "proto/convtune/worker/protocol_version.h"
 #include "server/worker/session.h"
 #include "tests/unit/worker/fake_backend.h"
 
@@ -29,9 +28,9 @@ class SessionTest : public testing::Test {
     return replies;
   }
 
-  std::vector<worker::v1::Reply> Hello(int major = kWorkerProtocolMajor) {
+  std::vector<worker::v1::Reply> Hello(const std::string& version = CONVTUNE_VERSION) {
     worker::v1::Request request;
-    request.mutable_hello()->set_protocol_major(major);
+    request.mutable_hello()->set_version(version);
     return Ask(request);
   }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/convtune/worker/protocol_version.h"
+#include "proto/convert/record_codec.h"
 #include "tests/unit/worker/session_fixture.h"
 
 namespace convtune::worker {
@@ -14,6 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::SizeIs;
 
 TEST_F(SessionTest, HelloSaysWhoTheWorkerIs) {
@@ -27,38 +28,38 @@ TEST_F(SessionTest, TheWorkerChecksItselfBeforeItAnswersTheHandshake) {
   backend_.self_check = SelfCheckOfMask(1 | static_cast<uint32_t>(SelfCheckBit::kCaches));
   backend_.self_check.details = "caches: reading is as fast after a flush as before it";
   worker::v1::Request request;
-  request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
+  request.mutable_hello()->set_version(CONVTUNE_VERSION);
   request.mutable_hello()->set_lost_steps(16);
   const auto replies = Ask(request);
   ASSERT_THAT(replies, SizeIs(2));
   EXPECT_EQ(replies[0].self_checking().step(), 4U);
-  EXPECT_EQ(replies[1].hello().self_check().mask(), ToMask(backend_.self_check));
-  EXPECT_EQ(replies[1].hello().self_check().details(), backend_.self_check.details);
+  EXPECT_EQ(FromProto(replies[1].hello().self_check()), backend_.self_check);
   EXPECT_EQ(backend_.lost_self_check_steps, 16U);
   EXPECT_EQ(backend_.applied, backend_.self_check);
 }
 
 TEST_F(SessionTest, WhatAWorkerBeforeFoundIsTakenForKnown) {
   worker::v1::Request request;
-  request.mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
-  request.mutable_hello()->mutable_self_check()->set_mask(
-      1 | static_cast<uint32_t>(SelfCheckBit::kBlockingKernel));
+  request.mutable_hello()->set_version(CONVTUNE_VERSION);
+  *request.mutable_hello()->mutable_self_check() =
+      SelfCheckToProto(1 | static_cast<uint32_t>(SelfCheckBit::kBlockingKernel));
   const auto replies = Ask(request);
   ASSERT_THAT(replies, SizeIs(1));
   EXPECT_EQ(backend_.self_checks, 0);
   EXPECT_FALSE(backend_.applied.blocking_kernel);
-  EXPECT_EQ(replies[0].hello().self_check().mask(), request.hello().self_check().mask());
+  EXPECT_THAT(replies[0].hello().self_check().failed(), ElementsAre("blocking_kernel"));
 }
 
 TEST_F(SessionTest, AProfilesWorkerSaysNothingOfItself) {
   EXPECT_FALSE(Hello().back().hello().has_self_check());
 }
 
-TEST_F(SessionTest, AnotherMajorVersionIsRefusedAndEndsTheSession) {
-  const auto replies = Hello(kWorkerProtocolMajor + 1);
+TEST_F(SessionTest, AnotherVersionIsRefusedAndEndsTheSession) {
+  const auto replies = Hello("0.0.9");
   ASSERT_THAT(replies, SizeIs(1));
   EXPECT_FALSE(replies[0].outcome().ok());
-  EXPECT_THAT(replies[0].outcome().message(), HasSubstr("protocol_major"));
+  EXPECT_THAT(replies[0].outcome().message(),
+              HasSubstr("version: the daemon's is \"0.0.9\", this worker's is "));
   EXPECT_EQ(status_.code(), absl::StatusCode::kFailedPrecondition);
 }
 
@@ -86,9 +87,9 @@ TEST_F(SessionTest, OpenListsCandidatesWithTheirNotes) {
   Hello();
   const auto replies = Open();
   ASSERT_THAT(replies, SizeIs(2));
-  const worker::v1::ListedCandidate& listed = replies[0].listed();
-  EXPECT_EQ(listed.index(), 0);
-  EXPECT_EQ(listed.text(), "graph:eng7");
+  EXPECT_EQ(replies[0].listed().index(), 0);
+  const convtune::v1::Candidate& listed = replies[0].listed().candidate();
+  EXPECT_EQ(listed.engine_config().engine_index(), 7);
   EXPECT_EQ(listed.heuristic_rank(), 3);
   EXPECT_THAT(listed.numerical_notes(), ElementsAre(1, 6));
   EXPECT_THAT(listed.behavior_notes(), ElementsAre(1));
@@ -249,7 +250,7 @@ TEST_F(SessionTest, MeasureSendsSamplesAndFailures) {
   EXPECT_TRUE(replies[2].sample().blocked());
   EXPECT_EQ(replies[4].sample().index(), 1);
   EXPECT_EQ(replies[4].sample().error_message(), "it fell over");
-  EXPECT_FALSE(replies[4].sample().has_blocked());
+  EXPECT_FALSE(replies[4].sample().blocked());
   EXPECT_TRUE(replies[5].has_conditions());
   EXPECT_TRUE(replies[6].outcome().ok());
 }
@@ -261,7 +262,6 @@ TEST_F(SessionTest, MeasureSaysWhatWasNotBlocked) {
   Open();
   Prepare({0});
   const auto replies = Measure({0});
-  EXPECT_TRUE(replies[2].sample().has_blocked());
   EXPECT_FALSE(replies[2].sample().blocked());
 }
 
@@ -273,17 +273,17 @@ TEST_F(SessionTest, WhatKeptTheClocksDownWhileMeasuringIsSaidAfterwards) {
   Open();
   Prepare({0});
   auto replies = Measure({0});
-  EXPECT_EQ(replies[0].conditions().clock_reasons(), 0U);
-  EXPECT_EQ(replies[3].conditions().clock_reasons(), 0U);
+  EXPECT_THAT(replies[0].conditions().clock_reasons(), IsEmpty());
+  EXPECT_THAT(replies[3].conditions().clock_reasons(), IsEmpty());
   backend_.hot_ns_between_looks = 5;
   replies = Measure({0});
-  EXPECT_EQ(replies[0].conditions().clock_reasons(), 0U);
-  EXPECT_EQ(replies[3].conditions().clock_reasons(),
-            static_cast<uint32_t>(ClockReason::kThermalSlowdown));
+  EXPECT_THAT(replies[0].conditions().clock_reasons(), IsEmpty());
+  EXPECT_THAT(replies[3].conditions().clock_reasons(),
+              ElementsAre(convtune::v1::CLOCK_REASON_THERMAL_SLOWDOWN));
   backend_.hot_ns_between_looks = 0;
   backend_.capped_ns_between_looks = 5;
-  EXPECT_EQ(Measure({0})[3].conditions().clock_reasons(),
-            static_cast<uint32_t>(ClockReason::kPowerCap));
+  EXPECT_THAT(Measure({0})[3].conditions().clock_reasons(),
+              ElementsAre(convtune::v1::CLOCK_REASON_POWER_CAP));
 }
 
 TEST_F(SessionTest, MeasurePassesLaunchAndCacheStateOn) {
@@ -297,8 +297,8 @@ TEST_F(SessionTest, MeasurePassesLaunchAndCacheStateOn) {
   worker::v1::Request request;
   request.mutable_measure()->add_indexes(0);
   request.mutable_measure()->set_rounds(1);
-  request.mutable_measure()->set_launch(static_cast<int>(LaunchMode::kGraphCapture));
-  request.mutable_measure()->set_cache_state(static_cast<int>(CacheState::kCold));
+  request.mutable_measure()->set_launch(convtune::v1::LAUNCH_MODE_GRAPH_CAPTURE);
+  request.mutable_measure()->set_cache_state(convtune::v1::CACHE_STATE_COLD);
   EXPECT_TRUE(Ask(request).back().outcome().ok());
   EXPECT_EQ(backend_.mode.launch, LaunchMode::kGraphCapture);
   EXPECT_EQ(backend_.mode.cache_state, CacheState::kCold);
@@ -311,11 +311,11 @@ TEST_F(SessionTest, MeasureRefusesNumbersThatItDoesNotKnow) {
   Prepare({0});
   worker::v1::Request request;
   request.mutable_measure()->add_indexes(0);
-  request.mutable_measure()->set_cache_state(9);
+  request.mutable_measure()->set_cache_state(static_cast<convtune::v1::CacheState>(9));
   const auto replies = Ask(request);
   EXPECT_FALSE(replies.back().outcome().ok());
   EXPECT_THAT(replies.back().outcome().message(), HasSubstr("cache_state"));
-  EXPECT_THAT(backend_.runs, testing::IsEmpty());
+  EXPECT_THAT(backend_.runs, IsEmpty());
 }
 
 TEST_F(SessionTest, CheckTouchesAndReportsEach) {
@@ -377,7 +377,7 @@ TEST_F(SessionTest, CheckNeedsPreparedCandidates) {
   const auto replies = Check({0});
   ASSERT_THAT(replies, SizeIs(1));
   EXPECT_THAT(replies[0].outcome().message(), HasSubstr("indexes[0]"));
-  EXPECT_THAT(backend_.checks, testing::IsEmpty());
+  EXPECT_THAT(backend_.checks, IsEmpty());
 }
 
 TEST_F(SessionTest, ReadConditionsSendsWhatTheBackendSees) {
@@ -390,8 +390,9 @@ TEST_F(SessionTest, ReadConditionsSendsWhatTheBackendSees) {
   ASSERT_THAT(replies, SizeIs(2));
   EXPECT_TRUE(replies[0].conditions().known());
   EXPECT_EQ(replies[0].conditions().other_processes(), 2);
-  EXPECT_EQ(replies[0].conditions().clock_reasons(), 4U);
-  EXPECT_EQ(replies[0].conditions().compute_mode(), 4);
+  EXPECT_THAT(replies[0].conditions().clock_reasons(),
+              ElementsAre(convtune::v1::CLOCK_REASON_POWER_CAP));
+  EXPECT_EQ(replies[0].conditions().compute_mode(), convtune::v1::COMPUTE_MODE_EXCLUSIVE_PROCESS);
   EXPECT_TRUE(replies[1].outcome().ok());
 }
 

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "proto/convtune/worker/protocol_version.h"
 #include "server/worker/session.h"
 #include "tests/unit/worker/fake_backend.h"
 
@@ -73,7 +72,7 @@ TEST_F(TraceTest, ASessionPutsAllThatItMeasured) {
   const std::unique_ptr<Trace> trace = Open();
   Session session(&backend, trace.get());
   std::vector<worker::v1::Request> requests(5);
-  requests[0].mutable_hello()->set_protocol_major(kWorkerProtocolMajor);
+  requests[0].mutable_hello()->set_version(CONVTUNE_VERSION);
   requests[1].mutable_open_problem()->set_problem_text(kProblem);
   requests[1].mutable_open_problem()->set_listing(worker::v1::LISTING_HEURISTICS);
   requests[1].mutable_open_problem()->set_graph_api(true);

@@ -20,7 +20,6 @@
 #include "absl/time/clock.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/framing.h"
-#include "proto/convtune/worker/protocol_version.h"
 #include "tests/unit/worker/device/test_profile.h"
 
 namespace convtune::worker {
@@ -95,9 +94,9 @@ class WorkerProcessTest : public testing::Test {
     return replies;
   }
 
-  worker::v1::Reply Hello(int major = kWorkerProtocolMajor) {
+  worker::v1::Reply Hello(const std::string& version = CONVTUNE_VERSION) {
     worker::v1::Request request;
-    request.mutable_hello()->set_protocol_major(major);
+    request.mutable_hello()->set_version(version);
     return Ask(request).back();
   }
 
@@ -129,14 +128,14 @@ class WorkerProcessTest : public testing::Test {
 TEST_F(WorkerProcessTest, SaysWhoItIs) {
   Start();
   const worker::v1::Reply reply = Hello();
-  EXPECT_EQ(reply.hello().protocol_major(), kWorkerProtocolMajor);
+  EXPECT_EQ(reply.hello().version(), CONVTUNE_VERSION);
   EXPECT_THAT(reply.hello().environment_text(), HasSubstr("profile:nvidia-h200,cc=9.0,sms=132"));
   EXPECT_FALSE(reply.hello().has_gpu());
 }
 
-TEST_F(WorkerProcessTest, RefusesAnotherMajorVersionAndEnds) {
+TEST_F(WorkerProcessTest, RefusesAnotherVersionAndEnds) {
   Start();
-  EXPECT_FALSE(Hello(kWorkerProtocolMajor + 1).outcome().ok());
+  EXPECT_FALSE(Hello("0.0.9").outcome().ok());
   const int status = Wait();
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 1);

@@ -1,12 +1,7 @@
-// Version of the protocol in worker.proto, for both of its sides.
+// The version of how the worker runs, checks and times candidates.
 #pragma once
 
 namespace convtune {
-
-// Raised by a change that the other side would misread.
-inline constexpr int kWorkerProtocolMajor = 1;
-// Raised by any other change of the messages.
-inline constexpr int kWorkerProtocolMinor = 4;
 
 // Raised by hand when candidates are run, checked or timed in another way:
 // what a worker of a lower number is quarantined for is then tried again. Not

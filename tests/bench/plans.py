@@ -8,7 +8,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESNET50 = ROOT / "deploy" / "examples" / "resnet50.csv"
-NETWORKS = ROOT.parent / "shared" / "data" / "networks.csv"
+NETWORKS = ROOT / "tests" / "data" / "workloads" / "networks.csv"
 MODELS = ("resnet50", "mobilenet_v2", "efficientnet_b0")
 PROFILE = ROOT / "deploy" / "profiles" / "nvidia-h200.json"
 BATCH = 8
@@ -27,12 +27,11 @@ def problem_text(row):
 
 
 def models():
-    """Name to problems; all but ResNet-50 only where the lists of real networks are beside the checkout."""
+    """Name to problems."""
     rows = {"resnet50": list(csv.DictReader(RESNET50.open()))}
-    if NETWORKS.exists():
-        for row in csv.DictReader(NETWORKS.open()):
-            if row["network"] in MODELS[1:] and row["transposed"] == "0":
-                rows.setdefault(row["network"], []).append(row)
+    for row in csv.DictReader(NETWORKS.open()):
+        if row["network"] in MODELS[1:] and row["transposed"] == "0":
+            rows.setdefault(row["network"], []).append(row)
     return {name: list(dict.fromkeys(map(problem_text, found))) for name, found in rows.items()}
 
 

@@ -8,6 +8,7 @@ import tempfile
 
 import pytest
 
+from harness import clean  # first: whatever follows meets the environment that it leaves
 from harness import postgres
 from harness.certificates import Certificates
 from harness.cli import Cli
@@ -85,15 +86,6 @@ def worker():
     path = find_program("convtune-worker")
     if path is None:
         pytest.skip("convtune-worker was not built (no cuDNN)")
-    return path
-
-
-@pytest.fixture(scope="session")
-def shared_data():
-    """The workload files beside the repository; skips where they are not."""
-    path = REPO.parent / "shared" / "data"
-    if not path.is_dir():
-        pytest.skip("../shared/data is not there")
     return path
 
 
@@ -186,7 +178,7 @@ def fleet(request, postgres_server, tmp_path):
     """A fleet's empty database, with its tables; skips without convtune-fleet."""
     path = PROGRAMS / "convtune-fleet"
     if not path.exists():
-        pytest.skip("convtune-fleet was not built (no libpq)")
+        pytest.skip("convtune-fleet was not built (deploy/install-deps --ci brings libpq)")
     made = Fleet(path, postgres_server, tmp_path).migrate()
     yield made
     made.close()

@@ -190,7 +190,7 @@ def compact_until_dead(daemon, phase):
 
 
 def test_kills_lose_nothing_that_was_acknowledged(fake_daemon, short_dir, crash_shim, long_run):
-    kills = int(os.environ.get("CONVTUNE_KILLS", 50 if long_run else 10))
+    kills = int(os.environ.get("CONVTUNE_TEST_KILLS", 50 if long_run else 10))
     least = 20 * kills
     rng = random.Random(SEED)
     daemon = fake_daemon()

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from conftest import PROGRAMS
+from harness.needs import missing
 
 BUILD = PROGRAMS.parent
 PROBLEM = "fwd,x=1x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"
@@ -93,7 +94,7 @@ def test_the_example_server_needs_the_installed_package_and_cudnn_alone(prefix, 
 @pytest.mark.ci
 def test_pkg_config_knows_it(prefix, tmp_path):
     if shutil.which("pkg-config") is None:
-        pytest.skip("pkg-config is not there")
+        missing("pkg-config", "pkg-config")
     env = {**os.environ, "PKG_CONFIG_PATH": str(libdir(prefix) / "pkgconfig")}
     flags = subprocess.run(
         ["pkg-config", "--cflags", "--libs", "convtune"], env=env, check=True, capture_output=True, text=True

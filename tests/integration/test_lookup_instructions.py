@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from conftest import PROGRAMS
+from harness.needs import missing
 
 BATCH = 64
 FEW, MANY = 3, 13
@@ -33,7 +34,7 @@ def collected(process):
 @pytest.mark.ci
 def test_instructions_of_a_ready_answer_stay_where_they_are(tmp_path):
     if shutil.which("valgrind") is None:
-        pytest.skip("valgrind is not installed")
+        missing("valgrind", "valgrind")
     if not (PROGRAMS / "convtune-bench-index").exists():
         pytest.skip("the benchmarks are not built")
     few, many = [start(tmp_path, repeats) for repeats in (FEW, MANY)]

@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from harness.daemon import wait_until
+from harness.needs import missing
 from harness.problems import numbered_list
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -20,9 +21,9 @@ MONITORING = REPO / "deploy" / "monitoring"
 
 @pytest.fixture(scope="session")
 def promtool():
-    found = os.environ.get("CONVTUNE_PROMTOOL") or shutil.which("promtool") or REPO / ".venv" / "bin" / "promtool"
+    found = os.environ.get("CONVTUNE_TEST_PROMTOOL") or shutil.which("promtool") or REPO / ".venv" / "bin" / "promtool"
     if not pathlib.Path(found).exists():
-        pytest.skip("promtool is not there (Debian package prometheus; CONVTUNE_PROMTOOL names one)")
+        missing("promtool", "prometheus")
     return str(found)
 
 

@@ -2,12 +2,11 @@
 
 import sys
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from harness import python_package
-
-onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper  # noqa: E402
 
 
 @pytest.fixture(scope="module")

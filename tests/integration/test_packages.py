@@ -10,6 +10,7 @@ import pytest
 
 from conftest import PROGRAMS
 from harness.daemon import Daemon, wait_until
+from harness.needs import missing
 
 BUILD = PROGRAMS.parent
 PROBLEM = "fwd,x=1x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.ci
 def packages(tmp_path_factory):
     """Name to file of each package that can be made of what was built."""
     if shutil.which("dpkg-deb") is None or shutil.which("dpkg-shlibdeps") is None:
-        pytest.skip("dpkg-dev is not there")
+        missing("dpkg-dev", "dpkg-dev")
     folder = tmp_path_factory.mktemp("packages")
     components = "convtune;libconvtune;libconvtune-dev;python"
     components += ";preload" if has_preload() else ""

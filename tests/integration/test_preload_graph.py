@@ -221,7 +221,6 @@ FRONTEND_FORMS = {
     "form", ["fwd_f16", "bias_relu"] + [pytest.param(form, marks=pytest.mark.ci) for form in list(FRONTEND_FORMS)[1:-1]]
 )
 def test_the_stock_frontend_package_is_served(preload, form, tmp_path):
-    pytest.importorskip("cudnn", reason="nvidia-cudnn-frontend is not installed")
     problem = FRONTEND_FORMS[form]
     winner, first = middle_winner(preload.stock(problem, ALL))
     folder, counters = tmp_path / "snapshot", tmp_path / "counters"

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as tree
 
 import pytest
 
+from harness.needs import missing
 from harness.preload import FORMS, Candidate, Legacy, Problem, candidates, read_counters, stock_field
 
 MODE_A = 3
@@ -21,7 +22,7 @@ PLUMBING = ("vgpreload_", "libc.so", "libstdc++", "ld-linux")
 def valgrind(preload, tmp_path):
     """The command in front of a program; .reports() are those of the interposer."""
     if shutil.which("valgrind") is None:
-        pytest.skip("valgrind is not installed")
+        missing("valgrind", "valgrind")
     if preload.first:
         pytest.skip("two of their kind cannot watch one program")
     return Valgrind(tmp_path / "valgrind.xml", preload.preload)

@@ -134,7 +134,8 @@ def test_warming_asks_only_for_what_is_missing(ct, fake_daemon):
 
 def one_convolution(path):
     """An ONNX model with a symbolic batch."""
-    onnx = pytest.importorskip("onnx")
+    import onnx
+
     helper = onnx.helper
     weight = helper.make_tensor("w", 1, (8, 8, 3, 3), bytes(8 * 8 * 9 * 4), raw=True)
     graph = helper.make_graph(
@@ -215,7 +216,6 @@ def test_what_the_command_line_cannot_do_ends_with_2(command, tmp_path):
 
 @pytest.mark.ci
 def test_every_public_part_is_typed():
-    pytest.importorskip("mypy")
     result = python_package.run(
         "-m", "mypy", "--strict", "--ignore-missing-imports", "--cache-dir", "/dev/null", "-p", "convtune",
         "--exclude", "v1/", "--follow-imports", "silent",

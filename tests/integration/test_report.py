@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from harness.needs import missing
 from harness.problems import numbered_list
 
 
@@ -31,9 +32,9 @@ def fleet(convtune, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def chromium():
-    found = os.environ.get("CONVTUNE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    found = os.environ.get("CONVTUNE_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     if not found:
-        pytest.skip("no Chromium is there (Debian package chromium; CONVTUNE_CHROMIUM names one)")
+        missing("chromium", "chromium")
     return found
 
 

@@ -2,7 +2,7 @@
 
 The load is what a busy machine does in a day, many times as fast: look-ups all the time, tunings,
 heuristics, pins, deletions, cancelled jobs, clients that come and go, checks and compactions, and
-a worker killed every second or two. CONVTUNE_SOAK_SECONDS says for how long.
+a worker killed every second or two. CONVTUNE_TEST_SOAK_SECONDS says for how long.
 """
 
 import contextlib
@@ -133,7 +133,7 @@ def median(samples, index):
 
 
 def test_it_can_run_for_ever(fake_daemon, long_run):
-    seconds = float(os.environ.get("CONVTUNE_SOAK_SECONDS", 3600 if long_run else 1))
+    seconds = float(os.environ.get("CONVTUNE_TEST_SOAK_SECONDS", 3600 if long_run else 1))
     # A minute's line for each minute; a short run has a few as well.
     line_every = min(60.0, seconds / 2)
     daemon = fake_daemon("--idle-timeout", "500ms", env=script(measure_delay_ms=1, prepare_delay_ms=1)).start()

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from harness import study
+from harness.needs import missing
 
 from steps import networks
 
@@ -61,7 +62,7 @@ print(json.dumps(found))
 def python():
     found = study.torch_python()
     if found is None:
-        pytest.skip("no Python of this machine has torch (for example Debian's python3-torch)")
+        missing("torch", "python3-torch")
     return found
 
 

@@ -1,14 +1,11 @@
 """convtune.torch against models made here, in any Python of the machine that has torch."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 
 import pytest
 
-from harness import python_package
+from harness import python_package, study
+from harness.needs import missing
 
 SCRIPT = """
 import json, sys, torch
@@ -89,13 +86,12 @@ T1 = "stride=1x1,dilation=1x1,groups=1"
 
 @pytest.fixture(scope="module")
 def found():
-    for python in (sys.executable, "/usr/bin/python3", shutil.which("python3")):
-        probe = [python, "-c", "import torch"]
-        if python and os.path.exists(python) and subprocess.run(probe, capture_output=True).returncode == 0:
-            result = python_package.run("-c", SCRIPT, python=python)
-            assert result.returncode == 0, result.stderr
-            return json.loads(result.stdout)
-    pytest.skip("no Python of this machine has torch (for example Debian's python3-torch)")
+    python = study.torch_python()
+    if python is None:
+        missing("torch", "python3-torch")
+    result = python_package.run("-c", SCRIPT, python=python)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
 
 
 def test_modules_with_how_often_each_runs(found):

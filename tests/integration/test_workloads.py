@@ -5,7 +5,11 @@ import time
 
 import pytest
 
+from conftest import REPO
+
 PROFILE = "nvidia-h200"
+WORKLOADS = REPO / "tests" / "data" / "workloads"
+
 
 def case(file, operation, dtype, layout):
     return file, ["--op", operation, "--dtype", dtype, "--layout", layout]
@@ -49,11 +53,11 @@ def results_of(result):
     + [pytest.param(workload, id=name(workload), marks=pytest.mark.ci) for workload in CI]
     + [pytest.param(workload, id=name(workload), marks=pytest.mark.long) for workload in LONG],
 )
-def test_every_row_is_answered(daemons, worker, cli, shared_data, workload, capsys):
+def test_every_row_is_answered(daemons, worker, cli, workload, capsys):
     file, overrides = workload
-    rows = len((shared_data / file).read_text().splitlines()) - 1
+    rows = len((WORKLOADS / file).read_text().splitlines()) - 1
     daemon = daemons("--devices", "none", "--profile", PROFILE, "--worker", worker).start()
-    command = ["get", "--file", shared_data / file, *overrides, "--on-miss", "heuristic", "--json"]
+    command = ["get", "--file", WORKLOADS / file, *overrides, "--on-miss", "heuristic", "--json"]
 
     began = time.monotonic()
     first = results_of(cli(daemon).ok(*command, timeout=600))

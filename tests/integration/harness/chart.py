@@ -6,8 +6,9 @@ import shutil
 import subprocess
 import sys
 
-import pytest
 import yaml
+
+from .needs import missing
 
 CHART = pathlib.Path(__file__).resolve().parents[3] / "deploy" / "helm" / "convtune"
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "data" / "helm"
@@ -15,9 +16,9 @@ GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "data" / "helm"
 
 def helm():
     own = pathlib.Path(sys.prefix) / "bin" / "helm"  # where install-deps puts it
-    found = os.environ.get("CONVTUNE_HELM") or shutil.which("helm") or (str(own) if own.exists() else None)
+    found = os.environ.get("CONVTUNE_TEST_HELM") or shutil.which("helm") or (str(own) if own.exists() else None)
     if not found:
-        pytest.skip("helm is not there (CONVTUNE_HELM names one)")
+        missing("helm")
     return found
 
 

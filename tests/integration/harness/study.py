@@ -14,8 +14,8 @@ sys.path.append(str(STUDY))  # its modules are imported by their own names
 
 @functools.cache
 def torch_python():
-    """$CONVTUNE_TORCH_PYTHON, else a usual one; None if no Python here has torch (for example Debian's python3-torch)."""
-    for python in (os.environ.get("CONVTUNE_TORCH_PYTHON"), sys.executable, "/usr/bin/python3", shutil.which("python3")):
+    """$CONVTUNE_TEST_TORCH_PYTHON, else a usual one; None if no Python here has torch (for example Debian's python3-torch)."""
+    for python in (os.environ.get("CONVTUNE_TEST_TORCH_PYTHON"), sys.executable, "/usr/bin/python3", shutil.which("python3")):
         if python and os.path.exists(python) and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
             return python
     return None

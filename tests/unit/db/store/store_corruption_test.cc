@@ -1,5 +1,5 @@
 // Random damage: what is read is what was written, or nothing. 100 cases, or
-// 10,000 with CONVTUNE_LONG=1.
+// 10,000 with CONVTUNE_TEST_LONG=1.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -152,7 +152,7 @@ class StoreCorruptionTest : public StoreTest {
 };
 
 TEST_F(StoreCorruptionTest, DamagedFilesNeverLie) {
-  const bool is_long = std::getenv("CONVTUNE_LONG") != nullptr;
+  const bool is_long = std::getenv("CONVTUNE_TEST_LONG") != nullptr;
   const Left killed = Killed();
   for (const std::string& name : folder_.Names()) std::filesystem::remove(folder_.File(name));
   const Left closed = Closed();

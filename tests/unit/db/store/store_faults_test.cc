@@ -1,5 +1,5 @@
 // The store on a disk that loses power, and on one whose Nth call fails.
-// Of the calls and allocations every so many-th is tried; CONVTUNE_LONG=1 runs
+// Of the calls and allocations every so many-th is tried; CONVTUNE_TEST_LONG=1 runs
 // the full numbers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ const bool kInstalled = [] {
   return true;
 }();
 
-bool IsLong() { return std::getenv("CONVTUNE_LONG") != nullptr; }
+bool IsLong() { return std::getenv("CONVTUNE_TEST_LONG") != nullptr; }
 
 class StoreFaultTest : public StoreTest {
  protected:

@@ -1,7 +1,7 @@
 // What is promised of the decisions, over thousands of tunings whose truth is
-// known. CONVTUNE_SIMULATED_TUNINGS says how many for each GPU, and with
-// CONVTUNE_SIMULATION_TABLE the table goes to that file, with
-// CONVTUNE_GPU_TIME_TABLE the estimate for ResNet-50.
+// known. CONVTUNE_TEST_SIMULATED_TUNINGS says how many for each GPU, and with
+// CONVTUNE_TEST_SIMULATION_TABLE the table goes to that file, with
+// CONVTUNE_TEST_GPU_TIME_TABLE the estimate for ResNet-50.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 constexpr int kTuningsPerProblem = 20;
 
 int Tunings() {
-  const char* text = std::getenv("CONVTUNE_SIMULATED_TUNINGS");
+  const char* text = std::getenv("CONVTUNE_TEST_SIMULATED_TUNINGS");
   return text == nullptr ? 100 : std::atoi(text);
 }
 
@@ -35,7 +35,7 @@ TEST_P(Simulation, NoFlipBeyondTheEquivalenceAndNothingSlowerThanTheStockChoiceB
   EXPECT_EQ(result.below_stock, 0);
   EXPECT_LT(result.mean_regret, 0.005);
   EXPECT_LT(result.samples, result.exhaustive);
-  if (const char* path = std::getenv("CONVTUNE_SIMULATION_TABLE"); path != nullptr) {
+  if (const char* path = std::getenv("CONVTUNE_TEST_SIMULATION_TABLE"); path != nullptr) {
     std::ofstream table(path, std::ios::app);
     if (table.tellp() == 0) table << kTableHead;
     table << ToRow(GetParam().name, result);
@@ -148,7 +148,7 @@ TEST(DeviceTimeEstimate, ResNet50ForwardAtBatch32TakesLessThan90Seconds) {
   }
   table += absl::StrFormat("| all %d | | | | | | %.1f s |\n", layers.size(), all_ms / 1e3);
   EXPECT_LT(all_ms, 90e3);
-  if (const char* path = std::getenv("CONVTUNE_GPU_TIME_TABLE"); path != nullptr) {
+  if (const char* path = std::getenv("CONVTUNE_TEST_GPU_TIME_TABLE"); path != nullptr) {
     std::ofstream(path, std::ios::app) << table;
   }
 }

@@ -308,8 +308,8 @@ def test_run_ends_as_the_program_does(cli, preload):
     assert killed.code == -signal.SIGKILL
     assert run("run", "--", "/nonexistent/program").code == 127
     assert run("run", "--", "/etc/passwd").code == 126
-    shown = run("run", "--", "sh", "-c", "echo $LD_PRELOAD; echo $1", "-", "--json")
-    assert shown.out.splitlines() == [str(preload.preload), "--json"]
+    shown = run("run", "--", "sh", "-c", "readlink -f $LD_PRELOAD; echo $1", "-", "--json")
+    assert shown.out.splitlines() == [str(preload.preload.resolve()), "--json"]
 
 
 def python_module(code, **env):

@@ -10,18 +10,41 @@
 #include "client/cli/output/table.h"
 
 namespace convtune::cli {
+namespace {
+
+// A command's help ends with the options that all commands have.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_footer(const CLI::App* app) const override {
+    if (app->get_parent() == nullptr) return Formatter::make_footer(app);
+    return make_group(kCommonOptions, false, CommonOptionsOf(*app)) + Formatter::make_footer(app);
+  }
+};
+
+}  // namespace
 
 int RunCli(const std::vector<std::string>& arguments, Io& io) {
   // Declared before the app, which refers to their options.
-  const std::vector<std::unique_ptr<Command>> commands = AllCommands();
+  std::vector<std::unique_ptr<Command>> commands;
+  SettingFlags flags;
+  bool json = false;
+  bool csv = false;
   CLI::App app("convtune: finds the fastest cuDNN algorithm of a convolution once and keeps it",
                "convtune");
   app.require_subcommand(1);
+  app.fallthrough();
+  app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", "convtune " CONVTUNE_VERSION);
   app.footer(
       "Exit codes: 0 done, 1 failed, 2 usage or an invalid problem, 3 a miss or not found,\n"
       "4 daemon out of reach. `convtune COMMAND --help` says more.");
-  for (const auto& command : commands) command->Register(app);
+  flags.Register(app);
+  CLI::Option* const as_json = app.add_flag("--json", json, "one JSON document");
+  as_json->group(kCommonOptions);
+  app.add_flag("--csv", csv, "rows of CSV, of commands that print rows")
+      ->group(kCommonOptions)
+      ->excludes(as_json);
+  commands = RegisterCommands(app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
@@ -35,8 +58,13 @@ int RunCli(const std::vector<std::string>& arguments, Io& io) {
   }
   const auto command = std::find_if(commands.begin(), commands.end(),
                                     [](const auto& candidate) { return candidate->chosen(); });
-  auto settings = Settings::Resolve((*command)->flags(), io);
-  Context context(io, settings.ok() ? *settings : Settings(), (*command)->format(), app);
+  auto settings = Settings::Resolve(flags, io);
+  const Format format = csv ? Format::kCsv : json ? Format::kJson : Format::kTable;
+  Context context(io, settings.ok() ? *settings : Settings(), format, app);
+  if (csv && !(*command)->prints_rows()) {
+    context.SayError("--csv: this command prints no rows");
+    return static_cast<int>(ExitCode::kUsage);
+  }
   if (!settings.ok()) return static_cast<int>(context.Fail(settings.status()));
   return static_cast<int>((*command)->Run(context));
 }

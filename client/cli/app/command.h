@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "client/cli/app/context.h"
-#include "client/cli/app/settings.h"
 
 namespace CLI {
 class App;
@@ -29,30 +28,28 @@ class Command {
 
   // True if the command line names this verb.
   bool chosen() const;
-  const SettingFlags& flags() const { return flags_; }
-  Format format() const { return csv_ ? Format::kCsv : json_ ? Format::kJson : Format::kTable; }
+  // True if the output of what the command line names fits rows.
+  bool prints_rows() const;
+  // The verb, once it is registered.
+  CLI::App& verb() { return *verb_; }
 
  protected:
-  // Adds the verb, with the options that every command has.
+  // Adds the verb.
   CLI::App* AddVerb(CLI::App& root, const std::string& name, const std::string& description,
                     Rows rows);
   // Adds a verb that only has verbs below it.
   CLI::App* AddVerbGroup(CLI::App& root, const std::string& name, const std::string& description);
-  // Adds a verb below that one, with the options that every command has.
+  // Adds a verb below that one.
   CLI::App* AddVerbBelow(CLI::App* verb, const std::string& name, const std::string& description,
                          Rows rows);
 
  private:
-  void AddCommonOptions(CLI::App& app, Rows rows);
-
   CLI::App* verb_ = nullptr;
-  SettingFlags flags_;
-  bool json_ = false;
-  bool csv_ = false;
+  std::vector<const CLI::App*> with_rows_;
 };
 
-// One of each, in the order of the help text.
-std::vector<std::unique_ptr<Command>> AllCommands();
+// One of each, registered with `root`, which must not outlive them.
+std::vector<std::unique_ptr<Command>> RegisterCommands(CLI::App& root);
 
 std::unique_ptr<Command> NewGetCommand();
 std::unique_ptr<Command> NewTuneCommand();
@@ -77,6 +74,7 @@ std::unique_ptr<Command> NewRunCommand();
 std::unique_ptr<Command> NewFleetCommand();
 std::unique_ptr<Command> NewDbCommand();
 std::unique_ptr<Command> NewDoctorCommand();
+std::unique_ptr<Command> NewStatsCommand();
 std::unique_ptr<Command> NewVersionCommand();
 std::unique_ptr<Command> NewCompletionCommand();
 

@@ -87,27 +87,25 @@ absl::Status At(const Value& value, const std::string& field, const absl::Status
 
 }  // namespace
 
+std::vector<const CLI::Option*> CommonOptionsOf(const CLI::App& app) {
+  const CLI::App* root = &app;
+  while (root->get_parent() != nullptr) root = root->get_parent();
+  return root->get_options(
+      [](const CLI::Option* option) { return option->get_group() == kCommonOptions; });
+}
+
 void SettingFlags::Register(CLI::App& app) {
-  const std::string group = "Common options";
-  app.add_option("--address", address, "unix:PATH or HOST:PORT of the daemon")
-      ->type_name("ADDRESS")
-      ->group(group);
-  app.add_option("--environment", environment, "name of the environment, where there are several")
-      ->type_name("NAME")
-      ->group(group);
-  app.add_option("--timeout", timeout, "longest wait for an answer, such as 10s")
-      ->type_name("TIME")
-      ->group(group);
-  app.add_option("--tls-ca", tls_ca, "PEM file that the daemon's certificate is checked against")
-      ->type_name("FILE")
-      ->group(group);
-  app.add_option("--tls-cert", tls_cert, "PEM file with the client's certificate")
-      ->type_name("FILE")
-      ->group(group);
-  app.add_option("--tls-key", tls_key, "PEM file with the client's private key")
-      ->type_name("FILE")
-      ->group(group);
-  app.add_option("--config", config, "settings file")->type_name("FILE")->group(group);
+  const auto add = [&app](const std::string& name, std::optional<std::string>& value,
+                          const std::string& type, const std::string& description) {
+    app.add_option(name, value, description)->type_name(type)->group(kCommonOptions);
+  };
+  add("--address", address, "ADDRESS", "unix:PATH or HOST:PORT of the daemon");
+  add("--environment", environment, "NAME", "name of the environment, where there are several");
+  add("--timeout", timeout, "TIME", "longest wait for an answer, such as 10s");
+  add("--tls-ca", tls_ca, "FILE", "PEM file that the daemon's certificate is checked against");
+  add("--tls-cert", tls_cert, "FILE", "PEM file with the client's certificate");
+  add("--tls-key", tls_key, "FILE", "PEM file with the client's private key");
+  add("--config", config, "FILE", "settings file");
 }
 
 absl::StatusOr<Settings> Settings::Resolve(const SettingFlags& flags, const Io& io) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -11,9 +12,15 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace convtune::cli {
+
+// The group of the options that all commands have; the root of the tree has
+// them, so that they may stand before the command and behind it.
+inline constexpr char kCommonOptions[] = "Common options";
+std::vector<const CLI::Option*> CommonOptionsOf(const CLI::App& app);
 
 // What the command line says; what is absent comes from elsewhere.
 struct SettingFlags {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "client/cli/app/settings.h"
 
 namespace convtune::cli {
 namespace {
@@ -39,8 +40,14 @@ std::string ValuesOf(const CLI::Option& option) {
   return absl::StrReplaceAll(type.substr(open + 1, close - open - 1), {{",", " "}});
 }
 
+// Its own, and those that all commands have.
 std::vector<const CLI::Option*> OptionsOf(const CLI::App& app) {
-  return app.get_options([](const CLI::Option* option) { return !NamesOf(*option).empty(); });
+  auto options =
+      app.get_options([](const CLI::Option* option) { return !NamesOf(*option).empty(); });
+  if (app.get_parent() != nullptr) {
+    for (const CLI::Option* option : CommonOptionsOf(app)) options.push_back(option);
+  }
+  return options;
 }
 
 // Calls `visit` for every app of the tree, with the verbs that lead to it.

@@ -22,6 +22,7 @@ class FleetCommand final : public Command {
     CLI::App* const app = AddVerbGroup(
         root, "fleet", "the fleet's commands: everything behind it is convtune-fleet's");
     app->prefix_command();
+    app->fallthrough(false);
     app->require_subcommand(0);
     app->set_help_flag();
     app_ = app;
@@ -34,6 +35,11 @@ class FleetCommand final : public Command {
     const std::string beside = path.substr(0, path.rfind('/') + 1) + kProgram;
     std::vector<std::string> words = app_->remaining();
     if (words.empty()) words.emplace_back("--help");
+    for (const CLI::Option* option : CommonOptionsOf(*app_)) {  // in front of the command
+      if (option->count() == 0) continue;
+      words.push_back(option->get_name());
+      if (option->get_expected_max() > 0) words.push_back(option->results().front());
+    }
     std::vector<char*> argv;
     std::string name = kProgram;
     argv.push_back(name.data());

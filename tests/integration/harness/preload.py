@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -110,26 +111,36 @@ class Machine:
         self.bin = build / "bin"
         self.lib = build / "lib"
         self.folder = folder
-        self.preload = self.lib / "libconvtune_preload.so"
+        self.preload = self._reachable("libconvtune_preload.so")
         self.first = []
         self.reports = folder / "reports"
         self.reports.mkdir()
         if os.environ.get("CONVTUNE_TEST_PRELOAD_ASAN") == "1":
-            self.preload = self.lib / "asan" / "libconvtune_preload.so"
+            self.preload = self._reachable("asan/libconvtune_preload.so")
             # Its runtime has to be the first library of a program that knows nothing of it.
             needed = subprocess.check_output(["ldd", str(self.preload)], text=True).splitlines()
             self.first = [next(line.split()[2] for line in needed if "libasan" in line)]
-        self.audit = self.lib / "libconvtune_audit.so"
+        self.audit = self._reachable("libconvtune_audit.so")
         self.profile = folder / "h200.json"
         properties = json.loads((REPO / "deploy/profiles/nvidia-h200.json").read_text())["properties"]
         self.profile.write_text(json.dumps(properties, separators=(",", ":")))
         self._stock = {}
 
+    def _reachable(self, name):
+        """A library's path, or a link to it where its own has a space, which separates names in LD_PRELOAD."""
+        library = self.lib / name
+        if " " not in str(library):
+            return library
+        link = self.folder / library.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(library)
+        return link
+
     @functools.cached_property
     def cudnn_library(self):
         """The one that the raw programs load."""
         lines = subprocess.check_output(["ldd", str(self.bin / "convtune-raw-linked")], text=True)
-        return pathlib.Path(next(line.split()[2] for line in lines.splitlines() if "libcudnn.so.9" in line))
+        return pathlib.Path(re.search(r"libcudnn\.so\.9 => (.*) \(0x", lines)[1])
 
     @property
     def cudnn_folder(self):

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/app/command.h"
+#include "client/cli/commands/doctor/issue_report.h"
 #include "client/cli/commands/doctor/machine_findings.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
@@ -18,7 +19,9 @@ namespace {
 class DoctorCommand final : public Command {
  public:
   void Register(CLI::App& root) override {
-    AddVerb(root, "doctor", "what is wrong, and what to do about it", Rows::kNo);
+    AddVerb(root, "doctor", "what is wrong, and what to do about it", Rows::kNo)
+        ->add_flag("--report", report_,
+                   "for an issue: the system too, without names, paths and addresses");
   }
 
   ExitCode Run(Context& context) override {
@@ -26,9 +29,22 @@ class DoctorCommand final : public Command {
     const auto client = context.Connect();
     if (!client.ok()) return context.Fail(client.status());
     v1::ServerInfo server;
-    const bool reached = Examine(**client, &server, &findings);
-    if (reached) ExamineServing(context, server, &findings);
+    v1::ListEnvironmentsResponse environments;
+    v1::Publication seen;
+    const bool reached = Examine(**client, &server, &environments, &findings);
+    if (reached) ExamineServing(context, server, &seen, &findings);
     if (reached) ExamineFleetState(context, &findings);
+    if (report_) {
+      std::vector<Finding> facts = DescribeSystem(server, environments);
+      findings.insert(findings.begin(), facts.begin(), facts.end());
+      std::vector<std::string> secrets = NamesOfThisMachine();
+      secrets.insert(secrets.end(), {context.settings().client.address.target, server.state_dir(),
+                                     seen.folder(), server.metrics_url()});
+      for (Finding& finding : findings) {
+        finding.what = Redact(finding.what, secrets);
+        finding.advice = Redact(finding.advice, secrets);
+      }
+    }
     Print(context, findings);
     if (!reached) return ExitCode::kUnreachable;
     const bool problem = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
@@ -50,7 +66,8 @@ class DoctorCommand final : public Command {
   }
 
   // False if the daemon is out of reach.
-  static bool Examine(Client& client, v1::ServerInfo* info, std::vector<Finding>* findings) {
+  static bool Examine(Client& client, v1::ServerInfo* info, v1::ListEnvironmentsResponse* known,
+                      std::vector<Finding>* findings) {
     const auto server = client.GetServerInfo();
     if (server.ok()) *info = *server;
     if (absl::IsUnavailable(server.status())) {
@@ -73,6 +90,7 @@ class DoctorCommand final : public Command {
       AddFailure("the devices cannot be listed", devices.status(), findings);
     }
     if (const auto environments = client.ListEnvironments(); environments.ok()) {
+      *known = *environments;
       Add(ExamineLibraries(*environments), findings);
       Add(ExamineEnvironments(*environments), findings);
     } else {
@@ -93,12 +111,11 @@ class DoctorCommand final : public Command {
     }
   }
 
-  static void ExamineServing(Context& context, const v1::ServerInfo& server,
+  static void ExamineServing(Context& context, const v1::ServerInfo& server, v1::Publication* seen,
                              std::vector<Finding>* findings) {
-    v1::Publication seen;
-    ExaminePublished(context, &seen, findings);
+    ExaminePublished(context, seen, findings);
     const MachineFacts facts =
-        LookAtMachine(server, seen, context.settings().client.address.unix_socket);
+        LookAtMachine(server, *seen, context.settings().client.address.unix_socket);
     Add(ExamineDisk(server, facts), findings);
     Add(ExamineClock(server, facts), findings);
     Add(ExamineInterposer(facts), findings);
@@ -152,6 +169,8 @@ class DoctorCommand final : public Command {
       out << JsonObject().AddRaw("findings", JsonArray(elements)).Take() << "\n";
     }
   }
+
+  bool report_ = false;
 };
 
 }  // namespace

@@ -1,9 +1,12 @@
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <fstream>
 #include <ostream>
 
@@ -22,24 +25,42 @@ namespace {
 constexpr int kNotFound = 127;
 constexpr int kNotRunnable = 126;
 
-// Made at once, so that only its owner can write to it.
-class CountersFile {
+// Separate the names in LD_PRELOAD and LD_AUDIT, which cannot be quoted.
+constexpr char kSeparators[] = " :";
+
+// What a run needs on disk, until it ends: the file of the counters, which only
+// this user can write to, and links to libraries.
+class RunFolder {
  public:
-  CountersFile() {
-    const char* folder = getenv("TMPDIR");
-    std::string pattern = absl::StrCat(folder != nullptr && folder[0] == '/' ? folder : "/tmp",
-                                       "/convtune-run-XXXXXX");
-    const int fd = mkstemp(pattern.data());
-    if (fd < 0) return;
-    close(fd);
+  RunFolder() {
+    const char* chosen = getenv("TMPDIR");
+    std::string pattern = chosen != nullptr && chosen[0] == '/' ? chosen : "/tmp";
+    if (pattern.find_first_of(kSeparators) != std::string::npos) pattern = "/tmp";
+    pattern += "/convtune-run-XXXXXX";
+    if (mkdtemp(pattern.data()) == nullptr) return;
     path_ = pattern;
+    const int fd = open((path_ + "/counters").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd >= 0) close(fd);
+    chmod(path_.c_str(), 0755);  // the program may become another user
   }
-  ~CountersFile() {
-    if (!path_.empty()) unlink(path_.c_str());
+  ~RunFolder() { Remove(); }
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  // Empty if none could be made.
+  std::string counters() const { return path_.empty() ? "" : path_ + "/counters"; }
+  // `library`, or a link to it if the dynamic linker could not read its path.
+  std::string Reachable(const std::string& library) const {
+    if (library.find_first_of(kSeparators) == std::string::npos) return library;
+    const std::string link = path_ + library.substr(library.rfind('/'));
+    std::error_code error;
+    std::filesystem::create_symlink(std::filesystem::absolute(library), link, error);
+    return error ? library : link;
   }
-  CountersFile(const CountersFile&) = delete;
-  CountersFile& operator=(const CountersFile&) = delete;
-  const std::string& path() const { return path_; }  // empty: none could be made
+  void Remove() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
 
  private:
   std::string path_;
@@ -67,9 +88,8 @@ class RunCommand final : public Command {
 
   ExitCode Run(Context& context) override {
     std::vector<std::pair<std::string, std::string>> variables;
-    const CountersFile counters;
-    if (const absl::Status ready = SetVariables(context, counters.path(), &variables);
-        !ready.ok()) {
+    RunFolder folder;
+    if (const absl::Status ready = SetVariables(context, folder, &variables); !ready.ok()) {
       return context.Fail(ready);
     }
     const auto end = RunProgramAndWait(command_, variables);
@@ -77,11 +97,11 @@ class RunCommand final : public Command {
       context.SayError(std::string(end.status().message()));
       return static_cast<ExitCode>(absl::IsNotFound(end.status()) ? kNotFound : kNotRunnable);
     }
-    Report(context, counters.path());
+    Report(context, folder.counters());
     if (end->signal == 0) return static_cast<ExitCode>(end->exit_code);
     // Whoever waits for this program is to see how the other one ended.
     context.io().err.flush();
-    unlink(counters.path().c_str());
+    folder.Remove();
     signal(end->signal, SIG_DFL);
     raise(end->signal);
     constexpr int kSignalBase = 128;
@@ -89,7 +109,7 @@ class RunCommand final : public Command {
   }
 
  private:
-  absl::Status SetVariables(Context& context, const std::string& counters,
+  absl::Status SetVariables(Context& context, const RunFolder& folder,
                             std::vector<std::pair<std::string, std::string>>* variables) const {
     std::string library = library_;
     if (library.empty()) {
@@ -99,11 +119,12 @@ class RunCommand final : public Command {
     } else if (access(library.c_str(), R_OK) != 0) {
       return absl::InvalidArgumentError(absl::StrCat("--library: ", library, " cannot be read"));
     }
-    variables->emplace_back("LD_PRELOAD", InFront(context, "LD_PRELOAD", library));
+    variables->emplace_back("LD_PRELOAD",
+                            InFront(context, "LD_PRELOAD", folder.Reachable(library)));
     if (audit_) {
       absl::StatusOr<std::string> found = FindPreloadLibrary(kAuditLibrary);
       if (!found.ok()) return found.status();
-      variables->emplace_back("LD_AUDIT", InFront(context, "LD_AUDIT", *found));
+      variables->emplace_back("LD_AUDIT", InFront(context, "LD_AUDIT", folder.Reachable(*found)));
     }
     if (!policy_.empty()) variables->emplace_back("CONVTUNE_PRELOAD_POLICY", policy_);
     if (!allow_.empty()) {
@@ -117,7 +138,9 @@ class RunCommand final : public Command {
       }
       variables->emplace_back("CONVTUNE_SNAPSHOT", real);
     }
-    if (!counters.empty()) variables->emplace_back("CONVTUNE_PRELOAD_COUNTERS", counters);
+    if (const std::string counters = folder.counters(); !counters.empty()) {
+      variables->emplace_back("CONVTUNE_PRELOAD_COUNTERS", counters);
+    }
     return absl::OkStatus();
   }
 

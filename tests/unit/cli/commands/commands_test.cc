@@ -216,6 +216,8 @@ TEST_F(CommandsTest, EveryVerbHasJson) {
       {"jobs", "cancel", "1"},
       {"db", "check"},
       {"doctor"},
+      {"doctor", "--report"},
+      {"stats"},
       {"version"}};
   for (std::vector<std::string> arguments : runs) {
     arguments.push_back("--json");
@@ -251,25 +253,116 @@ TEST(UsageTest, ErrorsSayThatTheyAreErrors) {
             std::string::npos);
 }
 
-TEST(UsageTest, AnOptionInFrontOfItsCommandIsSentBehindIt) {
-  const auto first_line = [](const std::vector<std::string>& arguments) {
-    const std::string words = RunProgram(arguments).err;
-    return words.substr(0, words.find('\n'));
-  };
-  const std::string belongs = "error: --address belongs after the command: convtune ";
-  EXPECT_EQ(first_line({"--address", "unix:/x", "get", ProblemText(8)}),
-            belongs + "get --address ...");
-  EXPECT_EQ(first_line({"--address=unix:/x", "jobs", "list"}), belongs + "jobs list --address ...");
-  EXPECT_EQ(first_line({"--address", "unix:/x"}), belongs + "COMMAND --address ...");
-  EXPECT_EQ(first_line({"jobs", "--address", "unix:/x"}), belongs + "jobs COMMAND --address ...");
-  EXPECT_EQ(first_line({"jobs", "--address", "unix:/x", "list"}),
-            belongs + "jobs list --address ...");
+TEST_F(CommandsTest, CommonOptionsMayStandBeforeTheCommandAndBehindIt) {
+  const std::string problem = ProblemText(8);
+  const std::string address = "--address=" + daemon_.address();
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{address, "--json", "get", problem},
+                                             {"get", problem, address, "--json"},
+                                             {"--json", "get", address, problem},
+                                             {address, "--json", "jobs", "list"},
+                                             {"jobs", address, "--json", "list"},
+                                             {"jobs", "list", "--json", address}}) {
+    const RunResult result = RunProgram(arguments);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_TRUE(IsJson(result.out)) << result.out;
+  }
+  EXPECT_EQ(RunProgram({"--csv", address, "get", problem}).out.substr(0, 12), "row,problem,");
 }
 
-TEST(HelpTest, EndsWithZeroAndNamesTheExitCodes) {
+TEST_F(CommandsTest, CsvOfACommandThatPrintsNoRowsIsRefused) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"--csv", "doctor"}, {"db", "check", "--csv"}}) {
+    const RunResult result = Run(arguments);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.err, "error: --csv: this command prints no rows\n");
+  }
+}
+
+TEST(UsageTest, AnOptionInFrontOfTheCommandThatItBelongsToIsSentBehindIt) {
+  EXPECT_EQ(RunProgram({"--min-evidence", "measured", "get", ProblemText(8)}).err,
+            "error: --min-evidence belongs after the command: convtune get --min-evidence ...\n"
+            "Run with --help for more information.\n");
+}
+
+TEST(HelpTest, EndsWithZeroGroupsTheCommandsAndNamesTheExitCodes) {
   const RunResult result = RunProgram({"--help"});
   EXPECT_EQ(result.code, 0);
-  EXPECT_NE(result.out.find("4 daemon out of reach"), std::string::npos) << result.out;
+  size_t at = 0;
+  for (const char* part : {"Common options:", "--address", "Ask:", "  get ", "Tune:", "  tune ",
+                           "Serve programs:", "  run ", "Move:", "  export ",
+                           "Look after:", "  stats ", "4 daemon out of reach"}) {
+    at = result.out.find(part, at);
+    ASSERT_NE(at, std::string::npos) << part << " is missing, or too early:\n" << result.out;
+  }
+}
+
+TEST(HelpTest, ACommandsHelpNamesTheCommonOptionsToo) {
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"get", "--help"}, {"jobs", "list", "--help"}}) {
+    const RunResult result = RunProgram(command);
+    EXPECT_EQ(result.code, 0);
+    EXPECT_NE(result.out.find("--tls-key FILE"), std::string::npos) << result.out;
+  }
+}
+
+class StatsTest : public CommandsTest {
+ protected:
+  StatsTest() {
+    daemon_.info.set_pid(7);
+    daemon_.info.mutable_start_time()->set_seconds(1'700'000'000);
+    Count(10, 4, 2.5);
+  }
+
+  void Count(int64_t lookups, int64_t hits, double saved) {
+    daemon_.info.set_lookups(lookups);
+    daemon_.info.set_hits(hits);
+    daemon_.info.mutable_saved()->set_seconds(static_cast<int64_t>(saved));
+    daemon_.info.mutable_saved()->set_nanos(
+        static_cast<int32_t>((saved - static_cast<int64_t>(saved)) * 1e9));
+  }
+
+  RunResult Stats(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"--address", daemon_.address(), "stats"});
+    return RunProgram(arguments, {.env = {{"XDG_STATE_HOME", daemon_.folder() + "/state"}}});
+  }
+};
+
+TEST_F(StatsTest, CountsHitsMissesAndWhatTheySaved) {
+  const std::string text = Stats({}).out;
+  EXPECT_TRUE(Has(text, "look-ups         10\nhits             4 (40.0%)\nmisses           6\n"))
+      << text;
+  EXPECT_TRUE(Has(text, "saved            2.5 s of tuning\n")) << text;
+  const std::string json = Stats({"--json"}).out;
+  EXPECT_TRUE(IsJson(json));
+  EXPECT_TRUE(Has(json, R"("lookups":10,"hits":4,"misses":6,"savedSeconds":2.5)")) << json;
+}
+
+TEST_F(StatsTest, ZeroShowsThemAndCountsFromThenOnUntilTheDaemonStartsAnew) {
+  EXPECT_TRUE(Has(Stats({"--zero"}).out, "look-ups         10\n"));
+  Count(13, 6, 4.0);
+  const std::string since = Stats({}).out;
+  EXPECT_TRUE(Has(
+      since, "counted since    the last --zero\nlook-ups         3\nhits             2 (66.7%)"))
+      << since;
+  EXPECT_TRUE(Has(since, "saved            1.5 s")) << since;
+  daemon_.info.set_pid(8);
+  Count(1, 0, 0);
+  EXPECT_TRUE(Has(Stats({}).out, "counted since    2023-11-14 22:13:20Z\nlook-ups         1\n"));
+}
+
+TEST_F(StatsTest, ListsTheNewestTuningsOfAllPages) {
+  for (int i = 0; i < 5; ++i) {
+    v1::Tuning tuning;
+    tuning.set_problem_text(ProblemText(8 * (i + 1)));
+    tuning.mutable_tune_time()->set_seconds(1000 + (i * 7) % 5);  // 0 2 4 1 3
+    daemon_.tunings.push_back(tuning);
+  }
+  const std::string text = Stats({"--last", "2"}).out;
+  const size_t newest = text.find("x=1x24x");
+  EXPECT_NE(newest, std::string::npos) << text;
+  EXPECT_GT(text.find("x=1x40x"), newest) << text;
+  EXPECT_FALSE(Has(text, "x=1x16x")) << text;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "client/cli/commands/doctor/issue_report.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli {
@@ -22,6 +23,32 @@ TEST(DoctorTest, NoDaemonEndsWithFour) {
   const RunResult result = RunProgram({"doctor", "--address", "unix:/nonexistent/socket"});
   EXPECT_EQ(result.code, 4);
   EXPECT_NE(result.out.find("convtuned"), std::string::npos);
+}
+
+TEST(DoctorTest, AReportNamesNobodyAndNoPlace) {
+  FakeDaemon daemon;
+  daemon.info.set_state_dir("/home/carla/my models/convtune");
+  daemon.info.set_metrics_url("http://build7.example.com:9464/metrics");
+  daemon.info.set_metrics_state(v1::METRICS_STATE_ON);
+  daemon.devices.mutable_devices(0)->set_state(v1::DEVICE_STATE_UNAVAILABLE);
+  daemon.devices.mutable_devices(0)->set_reason(
+      "GPU-6ac0e1f2-aaaa: '/opt/secret/lib.so.9': no answer from 10.1.2.3:443 or [fe80::1]:80");
+  daemon.environments.mutable_environments(0)->set_text("nvidia-h200,cc=9.0,cudnn=9.19.0");
+  const std::string report = RunProgram({"doctor", "--report", "--address", daemon.address()}).out;
+  for (const char* secret : {"carla", "models", "example", "9464", "6ac0e1f2", "secret", "10.1.2.3",
+                             "fe80", "convtune-cli-"}) {
+    EXPECT_EQ(report.find(secret), std::string::npos) << secret << " in:\n" << report;
+  }
+  for (const char* kept : {", glibc ", "Linux ", "cudnn=9.19.0", "gpu:0 cannot be used: UUID: "}) {
+    EXPECT_NE(report.find(kept), std::string::npos) << kept << " not in:\n" << report;
+  }
+}
+
+TEST(DoctorTest, RedactionKeepsVersionsTimesAndWords) {
+  EXPECT_EQ(Redact("root of box-7 at 2026-11-23 12:00:00Z, box-70: driver 580.65.06 and/or gpu:0",
+                   {"root", "box-7"}),
+            "NAME of NAME at 2026-11-23 12:00:00Z, box-70: driver 580.65.06 and/or gpu:0");
+  EXPECT_EQ(Redact("localhost:9464 unix:/run/x /a b/c", {"/a b"}), "ADDRESS ADDRESS PATH/c");
 }
 
 TEST(DoctorTest, ADeviceThatCannotBeUsedEndsWithOne) {

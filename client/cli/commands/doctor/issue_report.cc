@@ -1,0 +1,134 @@
+#include "client/cli/commands/doctor/issue_report.h"
+
+#include <gnu/libc-version.h>
+#include <pwd.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "client/cli/output/units.h"
+
+namespace convtune::cli {
+namespace {
+
+constexpr char kBetweenWords[] = " \n\t,;()'\"=";
+
+// "Debian GNU/Linux 12 (bookworm)".
+std::string Distribution() {
+  std::ifstream file("/etc/os-release");
+  std::string line;
+  while (std::getline(file, line)) {
+    absl::string_view value(line);
+    if (absl::ConsumePrefix(&value, "PRETTY_NAME=")) {
+      return absl::StrReplaceAll(value, {{"\"", ""}});
+    }
+  }
+  return "unknown distribution";
+}
+
+bool IsNumber(absl::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+bool IsDottedQuad(absl::string_view text) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, '.');
+  return parts.size() == 4 && std::all_of(parts.begin(), parts.end(), IsNumber);
+}
+
+// HOST:PORT, which "gpu:0" is not, nor a time.
+bool IsHostAndPort(absl::string_view word) {
+  const size_t colon = word.rfind(':');
+  if (colon == absl::string_view::npos || !IsNumber(word.substr(colon + 1))) return false;
+  const absl::string_view host = word.substr(0, colon);
+  const bool is_name =
+      std::any_of(host.begin(), host.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
+  return absl::StrContains(host, '.') || absl::EndsWith(host, "]") ||
+         (is_name && word.size() - colon > 3);
+}
+
+std::string RedactWord(absl::string_view word, const std::vector<std::string>& secrets) {
+  size_t size = word.size();
+  while (size > 0 && (word[size - 1] == ':' || word[size - 1] == '.')) --size;
+  const absl::string_view text = word.substr(0, size);
+  const absl::string_view end = word.substr(size);
+  const char* instead = nullptr;
+  if (text.size() > 1 && text[0] == '/') instead = "PATH";
+  if (absl::StartsWith(text, "unix:") || absl::StrContains(text, "://") || IsHostAndPort(text) ||
+      IsDottedQuad(text)) {
+    instead = "ADDRESS";
+  }
+  if (absl::StartsWith(text, "GPU-") || absl::StartsWith(text, "MIG-")) instead = "UUID";
+  if (std::find(secrets.begin(), secrets.end(), text) != secrets.end()) instead = "NAME";
+  return instead == nullptr ? std::string(word) : absl::StrCat(instead, end);
+}
+
+}  // namespace
+
+std::vector<Finding> DescribeSystem(const v1::ServerInfo& server,
+                                    const v1::ListEnvironmentsResponse& environments) {
+  utsname kernel{};
+  uname(&kernel);
+  const std::string release = kernel.release;
+  std::vector<Finding> facts;
+  const auto add = [&facts](const std::string& what) {
+    facts.push_back({Severity::kFine, what, ""});
+  };
+  add(absl::StrCat(Distribution(), ", Linux ",
+                   release.substr(0, release.find_first_not_of("0123456789.")), " ", kernel.machine,
+                   ", glibc ", gnu_get_libc_version(), ", convtune " CONVTUNE_VERSION));
+  if (server.version().empty()) return facts;
+  add(absl::StrCat("database schema ", server.schema_version(), ", ", server.tuning_count(),
+                   " tunings; ", server.lookups(), " look-ups, ", server.hits(), " hits, ",
+                   server.worker_requests(), " requests to workers, ", server.worker_starts(),
+                   " worker starts, ", server.queue_depth(), " queued since ",
+                   FormatTimestamp(server.start_time())));
+  for (const v1::Environment& environment : environments.environments()) {
+    add(absl::StrCat("environment ", environment.text(), ": ", environment.tuning_count(),
+                     " tunings", environment.current() ? ", has a device" : ""));
+  }
+  return facts;
+}
+
+std::vector<std::string> NamesOfThisMachine() {
+  std::vector<std::string> names;
+  utsname kernel{};
+  if (uname(&kernel) == 0) {
+    const std::string host = kernel.nodename;
+    names.push_back(host);
+    names.push_back(host.substr(0, host.find('.')));
+  }
+  if (const passwd* user = getpwuid(getuid()); user != nullptr) {
+    names.push_back(user->pw_name);
+    names.push_back(user->pw_dir);
+  }
+  return names;
+}
+
+std::string Redact(std::string text, const std::vector<std::string>& secrets) {
+  // Paths as wholes: they may have spaces.
+  for (const std::string& secret : secrets) {
+    if (secret.size() > 1 && absl::StrContains(secret, '/')) {
+      text = absl::StrReplaceAll(text, {{secret, "PATH"}});
+    }
+  }
+  std::string redacted;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find_first_of(kBetweenWords, at), text.size());
+    redacted += RedactWord(absl::string_view(text).substr(at, end - at), secrets);
+    if (end < text.size()) redacted += text[end];
+    at = end + 1;
+  }
+  return redacted;
+}
+
+}  // namespace convtune::cli

@@ -1,0 +1,25 @@
+// What `doctor --report` adds and takes away, so that its findings can stand in
+// a public issue: the system is described, and nobody is named.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/cli/app/address_check.h"
+#include "convtune/v1/maintenance_service.pb.h"
+#include "convtune/v1/tuning_service.pb.h"
+
+namespace convtune::cli {
+
+// This machine's system, what the daemon has counted, and the environments.
+std::vector<Finding> DescribeSystem(const v1::ServerInfo& server,
+                                    const v1::ListEnvironmentsResponse& environments);
+
+// This machine's host name, and the user's name and home.
+std::vector<std::string> NamesOfThisMachine();
+
+// `text` with PATH, ADDRESS, UUID or NAME in the place of absolute paths, of
+// addresses of sockets and hosts, of GPUs' UUIDs and of each of `secrets`.
+std::string Redact(std::string text, const std::vector<std::string>& secrets);
+
+}  // namespace convtune::cli

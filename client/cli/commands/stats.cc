@@ -1,0 +1,154 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/app/command.h"
+#include "client/cli/calls/answer_output.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/atomic_file.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::cli {
+namespace {
+
+// The daemon counts from its start for everybody. --zero keeps what it has
+// counted by then in a file of this user's, and later runs subtract that.
+class StatsCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app =
+        AddVerb(root, "stats", "hits, misses and what they saved; newest tunings", Rows::kNo);
+    app->add_flag("--zero", zero_, "show them, and count from zero for this user from now on");
+    app->add_option("--last", last_, "how many tunings to show, newest first; without it 5")
+        ->type_name("N")
+        ->check(CLI::Range(0, 1000));
+  }
+
+  ExitCode Run(Context& context) override {
+    const auto client = context.Connect();
+    if (!client.ok()) return context.Fail(client.status());
+    const auto now = (*client)->GetServerInfo();
+    if (!now.ok()) return context.Fail(now.status());
+    const auto newest = Newest(context, **client);
+    if (!newest.ok()) return context.Fail(newest.status());
+    const std::string path = ZeroPath(context.io());
+    Print(context, *now, ReadZero(path, *now), *newest);
+    if (!zero_) return ExitCode::kDone;
+    if (const absl::Status written = WriteZero(path, *now); !written.ok()) {
+      return context.Fail(written);
+    }
+    context.Say("counting from zero");
+    return ExitCode::kDone;
+  }
+
+ private:
+  static std::string ZeroPath(const Io& io) {
+    const std::string state = io.env("XDG_STATE_HOME").value_or("");
+    return (state.empty() ? io.env("HOME").value_or("") + "/.local/state" : state) +
+           "/convtune/stats.zero";
+  }
+
+  // Counts at the last --zero, all 0 if there was none since this daemon's start.
+  static v1::ServerInfo ReadZero(const std::string& path, const v1::ServerInfo& now) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    v1::ServerInfo zero;
+    const bool same = zero.ParseFromString(bytes) && zero.pid() == now.pid() &&
+                      zero.start_time().seconds() == now.start_time().seconds() &&
+                      zero.start_time().nanos() == now.start_time().nanos();
+    return same ? zero : v1::ServerInfo();
+  }
+
+  static absl::Status WriteZero(const std::string& path, const v1::ServerInfo& now) {
+    std::error_code ignored;  // the file's own error names the path
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+    ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, "--zero"));
+    RETURN_IF_ERROR(file->Write(now.SerializeAsString()));
+    return file->Commit();
+  }
+
+  absl::StatusOr<std::vector<v1::Tuning>> Newest(const Context& context, Client& client) const {
+    std::vector<v1::Tuning> newest;
+    if (last_ == 0) return newest;
+    v1::ListTuningsRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_page_size(1000);
+    do {
+      ASSIGN_OR_RETURN(auto page, client.ListTunings(request));
+      std::move(page.mutable_tunings()->begin(), page.mutable_tunings()->end(),
+                std::back_inserter(newest));
+      std::sort(newest.begin(), newest.end(), [](const v1::Tuning& a, const v1::Tuning& b) {
+        return std::pair(a.tune_time().seconds(), a.tune_time().nanos()) >
+               std::pair(b.tune_time().seconds(), b.tune_time().nanos());
+      });
+      if (newest.size() > static_cast<size_t>(last_)) newest.resize(last_);
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty());
+    return newest;
+  }
+
+  static void Print(Context& context, const v1::ServerInfo& now, const v1::ServerInfo& zero,
+                    const std::vector<v1::Tuning>& newest) {
+    const int64_t lookups = now.lookups() - zero.lookups();
+    const int64_t hits = now.hits() - zero.hits();
+    const double saved = Seconds(now.saved()) - Seconds(zero.saved());
+    const int64_t requests = now.worker_requests() - zero.worker_requests();
+    const int64_t starts = now.worker_starts() - zero.worker_starts();
+    std::ostream& out = context.io().out;
+    if (context.format() == Format::kJson) {
+      out << JsonObject()
+                 .Add("zeroed", zero.pid() != 0)
+                 .Add("lookups", lookups)
+                 .Add("hits", hits)
+                 .Add("misses", lookups - hits)
+                 .Add("savedSeconds", saved)
+                 .Add("workerRequests", requests)
+                 .Add("workerStarts", starts)
+                 .Add("tunings", now.tuning_count())
+                 .AddRaw("newest", JsonMessages(newest))
+                 .Take()
+          << "\n";
+      return;
+    }
+    out << "counted since    "
+        << (zero.pid() != 0 ? "the last --zero" : FormatTimestamp(now.start_time())) << "\n"
+        << "look-ups         " << lookups << "\n"
+        << "hits             " << hits;
+    if (lookups > 0) out << absl::StrFormat(" (%.1f%%)", 100.0 * hits / lookups);
+    out << "\nmisses           " << lookups - hits << "\n"
+        << absl::StrFormat("saved            %.1f s of tuning\n", saved) << "worker requests  "
+        << requests << "\n"
+        << "worker starts    " << starts << "\n"
+        << "tunings stored   " << now.tuning_count() << "\n";
+    Table table({{"TUNED"}, {"TOOK", Align::kRight}, {"EVIDENCE"}, {"PROBLEM"}, {"WINNER"}});
+    for (const v1::Tuning& tuning : newest) {
+      table.Add({FormatTimestamp(tuning.tune_time()),
+                 absl::StrFormat("%.2f s", Seconds(tuning.elapsed())),
+                 {EvidenceWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
+                 ShortProblem(tuning.problem_text()),
+                 tuning.winner().empty() ? "-" : tuning.winner()});
+    }
+    if (!table.empty()) out << "\n" << table.Render(context.table_width(), context.out_color());
+  }
+
+  static double Seconds(const google::protobuf::Duration& duration) {
+    return static_cast<double>(duration.seconds()) + duration.nanos() * 1e-9;
+  }
+
+  bool zero_ = false;
+  int last_ = 5;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewStatsCommand() { return std::make_unique<StatsCommand>(); }
+
+}  // namespace convtune::cli

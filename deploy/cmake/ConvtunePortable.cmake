@@ -1,7 +1,8 @@
 # Links all but glibc, CUDA and cuDNN statically. The distributions' CMake files
 # name shared libraries only, but most have an archive beside them: it takes the
 # shared one's place, and what CMake knows of the dependencies still holds.
-add_link_options(-static-libstdc++ -static-libgcc)
+# libgcc_s is wherever glibc is; its archive would need glibc 2.35.
+add_link_options(-static-libstdc++)
 # Carried programs name no folder of the machine that built them: cuDNN is that
 # of LD_LIBRARY_PATH or of the loader.
 set(CMAKE_SKIP_RPATH ON)

@@ -91,17 +91,17 @@ def test_size_glibc_and_libraries_are_looked_at(tmp_path, monkeypatch, capsys):
     shutil.copy(sys.executable if not pathlib.Path(sys.executable).is_symlink() else pathlib.Path(sys.executable).resolve(), tmp_path / "bin" / "p")
     needed = {"libc.so.6"}
     for needs, word in (
-        ((needed, (2, 36), None), None),
-        ((needed, (2, 37), None), "GLIBC 2.37, more than 2.36"),
-        ((needed | {"libcudnn.so.9"}, (2, 36), None), "needs libcudnn.so.9"),
-        ((needed, (2, 36), ""), "has a RUNPATH"),
+        ((needed, (2, 34), None), None),
+        ((needed, (2, 35), None), "GLIBC 2.35, more than 2.34"),
+        ((needed | {"libcudnn.so.9"}, (2, 34), None), "needs libcudnn.so.9"),
+        ((needed, (2, 34), ""), "has a RUNPATH"),
     ):
-        monkeypatch.setattr(kit, "needs", lambda program, needs=needs: needs)
+        monkeypatch.setattr(kit.portable, "needs", lambda program, needs=needs: needs)
         wrong, glibc = kit.check(tmp_path, {"p": "bin/p"})
         assert glibc == needs[1]
         assert [word in line for line in wrong] == ([True] if word else [])
     with open(tmp_path / "large", "wb") as file:
-        file.truncate((kit.MOST_MIB << 20) + 1)
+        file.truncate((kit.portable.MOST_MIB << 20) + 1)
     wrong, _ = kit.check(tmp_path, {})
     assert len(wrong) == 1 and "more than 60" in wrong[0]
     capsys.readouterr()

@@ -132,24 +132,9 @@ def test_warming_asks_only_for_what_is_missing(ct, fake_daemon):
     assert client.info().worker_requests == requests
 
 
-def one_convolution(path):
-    """An ONNX model with a symbolic batch."""
-    import onnx
-
-    helper = onnx.helper
-    weight = helper.make_tensor("w", 1, (8, 8, 3, 3), bytes(8 * 8 * 9 * 4), raw=True)
-    graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"])], "g", [helper.make_tensor_value_info("x", 1, ["n", 8, 16, 16])],
-        [helper.make_tensor_value_info("y", 1, None)], [weight],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
-    return model
-
-
 def test_warm_takes_models_and_lists(ct, fake_daemon, tmp_path):
     path = tmp_path / "m.onnx"
-    model = one_convolution(path)
+    model = python_package.one_convolution(path)
     client = ct.Client(fake_daemon().start().address)
     by_path = ct.warm(path, client, batch_sizes=[1, 2])
     assert (by_path.problems, by_path.tuned) == (2, 2)
@@ -184,7 +169,7 @@ def command(ct, capsys):
 
 def test_warm_on_the_command_line(command, fake_daemon, tmp_path):
     path = tmp_path / "m.onnx"
-    one_convolution(path)
+    python_package.one_convolution(path)
     daemon = fake_daemon().start()
     batches, address = ("--batch", "1,8,32"), ("--address", daemon.address)
     code, out, err = command("warm", path, *batches, *address)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 
+import pytest
+
 REPO = pathlib.Path(__file__).resolve().parents[3]
 
 
@@ -47,3 +49,17 @@ def run(*arguments, python=sys.executable, env=None, stdin=None, timeout=300):
         env={**os.environ, "PYTHONPATH": str(install()), **(env or {})},
         input=stdin, capture_output=True, text=True, timeout=timeout,
     )  # fmt: skip
+
+
+def one_convolution(path):
+    """An ONNX model with a symbolic batch."""
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    weight = helper.make_tensor("w", 1, (8, 8, 3, 3), bytes(8 * 8 * 9 * 4), raw=True)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"])], "g", [helper.make_tensor_value_info("x", 1, ["n", 8, 16, 16])],
+        [helper.make_tensor_value_info("y", 1, None)], [weight],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+    return model

@@ -1,7 +1,6 @@
 """What the chart and the compose file promise, with their own arguments, variables and volumes, as processes."""
 
 import json
-import os
 import re
 import subprocess
 
@@ -77,23 +76,3 @@ def test_the_restart_demonstration(worker, short_dir):
     assert problems > 10
     assert warmed[0][:4] == ("daemon", 0, problems, True) and warmed[0][4] > 0
     assert warmed[1:] == [("daemon", problems, 0, True, 0), ("base", problems, 0, True, 0)]
-
-
-@pytest.mark.ci
-def test_the_warm_restart_with_processes_works_as_printed(worker, short_dir):
-    page = (REPO / "deploy" / "README.md").read_text()
-    script = re.search(r"\*\*With processes\*\*\n```\n(.*?)```", page, re.DOTALL)[1]
-    for printed, here in (("/srv/ct", "ct"), ("/tmp/ct.sock", "ct.sock"), ("/tmp/empty", "empty"), ("model.bundle", "model.bundle")):
-        assert printed in script
-        script = script.replace(printed, str(short_dir / here))
-    env = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
-    # With jobs of its own (-m), as a shell that somebody types into. None outlives it.
-    script = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + script
-    done = subprocess.run(
-        ["timeout", "300", "bash", "-m", "-e", "-c", script], cwd=REPO, env=env, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done
-    counts = re.findall(r"(\d+) had an answer, (\d+) were tuned, (\d+) have none", done.stderr)
-    problems = counts[0][1]
-    assert int(problems) > 10
-    assert counts == [("0", problems, "0"), (problems, "0", "0"), (problems, "0", "0")]

@@ -14,9 +14,9 @@ from harness.needs import missing
 BUILD = PROGRAMS.parent
 PROBLEM = "fwd,x=1x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"
 
-README = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
-# The program that the README shows, taken out of it.
-CONSUMER = re.search(r"```cpp\n(#include <convtune/resolver.h>\n.*?)```", README, re.DOTALL)[1]
+PAGE = (pathlib.Path(__file__).resolve().parents[2] / "client/cpp/README.md").read_text()
+# The program that the page shows, taken out of it.
+CONSUMER = re.search(r"```cpp\n(#include <convtune/resolver.h>\n.*?)```", PAGE, re.DOTALL)[1]
 CMAKE = """
 cmake_minimum_required(VERSION 3.16)
 project(consumer CXX)

@@ -1,4 +1,4 @@
-// Settings are read from the variables CONVTUNE_PRELOAD_*; see README.md.
+// Settings are read from the variables CONVTUNE_PRELOAD_*; see deploy/docs/programs.md.
 #pragma once
 
 #include <stdint.h>

@@ -9,7 +9,7 @@ import pytest
 from conftest import REPO
 from test_quickstart import quickstart
 
-GETTING_STARTED = (REPO / "deploy/docs/getting-started.md").read_text()
+DOCS = REPO / "deploy/docs"
 
 
 def build(repository, site):
@@ -56,15 +56,33 @@ def test_the_readme_is_short():
     assert len((REPO / "README.md").read_text().splitlines()) <= 150
 
 
+def commands(*pages):
+    """The blocks of sh; those of bash need a network, a model or a program."""
+    return "".join("".join(re.findall(r"```sh\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)) for page in pages)
+
+
+def run(directory, script):
+    done = quickstart(directory, f'cd "$(dirname "$1")/.."\nset -x\n{script}')
+    assert done.returncode == 0, done
+    return done
+
+
 @pytest.mark.ci
 def test_getting_started_does_what_it_prints(worker, convtune, short_dir):
-    """Its blocks of sh; those of bash need a network or a model."""
-    script = "".join(re.findall(r"```sh\n(.*?)```", GETTING_STARTED, re.DOTALL))
-    assert script.count("./deploy/quickstart") == 4
-    done = quickstart(short_dir, f'cd "$(dirname "$1")/.."\nset -x\n{script}')
-    assert done.returncode == 0, done
-    assert re.findall(r"answered from the database: (\d+ of \d+); worker starts: (\d)", done.stdout) == [("0 of 46", "1"), ("46 of 46", "0")]
-    printed = re.findall(r"\d+ had an answer, \d+ were tuned, \d+ have none", done.stderr)
-    assert printed == re.findall(r"\d+ had an answer, \d+ were tuned, \d+ have none", GETTING_STARTED)
-    for line in re.findall(r"^fwd,\S+ +(\S+) ", GETTING_STARTED, re.MULTILINE):
-        assert line in done.stdout
+    page = (DOCS / "getting-started.md").read_text()
+    done = run(short_dir, commands("getting-started.md"))
+    warm = r"\d+ had an answer, \d+ were tuned, \d+ have none"
+    assert re.findall(warm, done.stderr) == re.findall(warm, page)
+    answered = re.findall(r"answered from the database: (\d+ of \d+); worker starts: (\d)", done.stdout)
+    assert answered == [("0 of 46", "1"), ("46 of 46", "0")]
+    assert re.findall(r"answered from the database: (\d+ of \d+); worker starts: (\d)", page) == answered
+    for problem, winner in re.findall(r"^(fwd,\S+) +(graph:\S+) ", page, re.MULTILINE):
+        assert re.search(f"^{re.escape(problem)} +{re.escape(winner)} ", done.stdout, re.MULTILINE), problem
+
+
+@pytest.mark.ci
+def test_the_commands_of_symptoms_and_reports_run(worker, convtune, short_dir):
+    script = commands("symptoms.md", "reports.md")
+    assert script.count("convtune ") > 8
+    done = run(short_dir, f'./deploy/quickstart\nexport PATH="$PWD/build/bin:$PATH"\n{script}./deploy/quickstart --stop\n')
+    assert "23 had an answer, 0 were tuned, 0 have none" in done.stderr

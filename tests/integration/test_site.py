@@ -56,6 +56,19 @@ def test_the_readme_is_short():
     assert len((REPO / "README.md").read_text().splitlines()) <= 150
 
 
+def test_pages_name_every_verb_and_setting(convtune, convtuned):
+    help_of = lambda program: subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout  # noqa: E731
+    verbs = re.findall(r"^  ([a-z]+)  +\S", help_of(convtune), re.MULTILINE)
+    page = (DOCS / "cli.md").read_text()
+    assert len(verbs) > 20
+    assert [verb for verb in verbs if not re.search(rf"`{verb}\b", page)] == []
+    settings = re.findall(r"^  --([a-z-]+) .*\(Env:", help_of(convtuned), re.MULTILINE)
+    page = (DOCS / "operations.md").read_text()
+    file = (REPO / "deploy/convtuned.toml").read_text()
+    assert len(settings) > 25
+    assert [name for name in settings if f"--{name}" not in page and f"#{name} = " not in file] == []
+
+
 def commands(*pages):
     """The blocks of sh; those of bash need a network, a model or a program."""
     return "".join("".join(re.findall(r"```sh\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)) for page in pages)

@@ -56,6 +56,12 @@ def test_the_readme_is_short():
     assert len((REPO / "README.md").read_text().splitlines()) <= 150
 
 
+def test_the_life_of_a_tuning_names_files_that_exist():
+    named = re.findall(r"`((?:\w+/)+\w+\.cc)`", (REPO / "server/README.md").read_text())
+    assert len(named) > 20
+    assert [name for name in named if not ((REPO / "server" / name).exists() or (REPO / name).exists())] == []
+
+
 def test_pages_name_every_verb_and_setting(convtune, convtuned):
     help_of = lambda program: subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout  # noqa: E731
     verbs = re.findall(r"^  ([a-z]+)  +\S", help_of(convtune), re.MULTILINE)

@@ -8,6 +8,7 @@ import pytest
 
 from conftest import REPO
 from test_quickstart import quickstart
+from test_report import chromium  # noqa: F401
 
 DOCS = REPO / "deploy/docs"
 
@@ -39,6 +40,17 @@ def test_pages_settings_and_the_api_can_be_searched(site):
     found = {each["location"] for each in json.loads((site / "search/search_index.json").read_text())["docs"]}
     for place in ("deploy/docs/symptoms.html", "deploy/docs/settings.html", "deploy/docs/api.html#batchgetrequest"):
         assert place in found
+
+
+def test_search_needs_no_web_server(site, chromium, tmp_path):  # noqa: F811
+    command = [
+        chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr",
+        f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=20000", "--dump-dom",
+        f"file://{site}/deploy/docs/concepts.html?q=quarantine",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    assert re.search(r"md-search-result__meta\">\s*\d+ matching documents", done.stdout), done.stderr[-2000:]
+    assert "CONSOLE" not in done.stderr, done.stderr[-2000:]
 
 
 def test_a_broken_link_is_an_error(site, tmp_path):

@@ -1,5 +1,6 @@
 """The pages: a site without a broken link that loads nothing from elsewhere, and commands that do what they print."""
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -7,6 +8,7 @@ import subprocess
 import pytest
 
 from conftest import REPO
+from harness import needs
 from test_quickstart import quickstart
 from test_report import chromium  # noqa: F401
 
@@ -19,7 +21,8 @@ def build(repository, site):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    pytest.importorskip("material", reason="mkdocs-material is not installed")
+    if importlib.util.find_spec("material") is None:
+        needs.missing("mkdocs-material")
     site = tmp_path_factory.mktemp("site")
     made = build(REPO, site)
     assert made.returncode == 0, made.stderr

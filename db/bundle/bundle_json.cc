@@ -6,6 +6,7 @@
 
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune::db {
 namespace {
@@ -38,6 +39,12 @@ absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string
     text_only.set_text(place.text);
     ASSIGN_OR_RETURN(const std::string environment, Json(text_only));
     entry.row.clear_environment_number();
+    for (v1::Candidate& candidate : *entry.row.mutable_candidates()) {
+      Candidate read;
+      if (!Read(candidate, &read)) continue;
+      candidate.set_text(ToText(read.id));
+      candidate.clear_kind();
+    }
     ASSIGN_OR_RETURN(const std::string tuning, Json(entry.row));
     // {"text":"..."} without its braces, under the name that people look for.
     RETURN_IF_ERROR(sink(Concat("{\"environment\":", environment.substr(8, environment.size() - 9),

@@ -202,7 +202,7 @@ TEST(BundleTest, JsonLinesNameTheEnvironmentAndAreTheSameAgain) {
   const std::string text = lines();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);  // a place and two tunings
   EXPECT_THAT(text, HasSubstr(R"({"environment":"nvidia-h200,cc=9.0,sms=132,)"));
-  EXPECT_THAT(text, HasSubstr(R"("candidate":"graph:eng10,k2=0,k3=-1")"));
+  EXPECT_THAT(text, HasSubstr(R"("text":"graph:eng10,k2=0,k3=-1")"));
   EXPECT_EQ(text, lines());
 }
 

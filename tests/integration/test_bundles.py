@@ -133,7 +133,7 @@ def test_json_lines_are_stable_and_complete(tuned, cli, tmp_path):
     run.ok("export", tmp_path / "a.jsonl")
     run.ok("export", tmp_path / "a")
     lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
-    assert [line["tuning"]["problem"] for line in lines if "tuning" in line] == sorted(winners(run))
+    assert [line["tuning"]["problemText"] for line in lines if "tuning" in line] == sorted(winners(run))
     assert cli().ok("verify", tmp_path / "a", "--jsonl").out == (tmp_path / "a.jsonl").read_text()
 
 

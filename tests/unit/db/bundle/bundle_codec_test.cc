@@ -292,7 +292,7 @@ TEST(BundleCodecTest, TimesMustHaveCome) {
             v1::REFUSAL_REASON_TIME);
   EXPECT_EQ(ReasonOf([](auto* row) { row->mutable_tune_time()->set_seconds(-1); }),
             v1::REFUSAL_REASON_TIME);
-  EXPECT_EQ(ReasonOf([](auto* row) { row->mutable_elapsed()->set_nanos(-1); }),
+  EXPECT_EQ(ReasonOf([](auto* row) { row->mutable_elapsed()->set_seconds(-2); }),
             v1::REFUSAL_REASON_TIME);
   EXPECT_EQ(ReasonOf([](auto* row) { row->mutable_elapsed()->set_seconds(INT64_MIN); }),
             v1::REFUSAL_REASON_TIME);

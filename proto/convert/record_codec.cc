@@ -4,12 +4,24 @@
 #include <string>
 #include <utility>
 
+#include "proto/model/text.h"
+
 namespace convtune {
 namespace {
 
 constexpr int64_t kMinTimestampSeconds = -62135596800;  // 0001-01-01
 constexpr int64_t kMaxTimestampSeconds = 253402300799;  // 9999-12-31
 constexpr int64_t kMaxDurationSeconds = 315576000000;
+
+// A message holds UTF-8 alone, and cuDNN's and NVML's texts may be anything: in one
+// that is not UTF-8 every byte beyond ASCII becomes '?'.
+std::string Utf8(std::string text) {
+  if (IsValidUtf8(text)) return text;
+  for (char& byte : text) {
+    if ((static_cast<unsigned char>(byte) & 0x80) != 0) byte = '?';
+  }
+  return text;
+}
 
 // The numbers of the bits that are set, in their order.
 void FillBits(uint32_t mask, google::protobuf::RepeatedField<int>* out) {
@@ -92,10 +104,10 @@ absl::Duration FromProto(const google::protobuf::Duration& proto) {
 
 v1::Provenance ToProto(const Provenance& provenance) {
   v1::Provenance proto;
-  proto.set_driver_version(provenance.driver_version);
-  proto.set_cuda_version(provenance.cuda_version);
-  proto.set_gpu_uuid(provenance.gpu_uuid);
-  proto.set_node(provenance.node);
+  proto.set_driver_version(Utf8(provenance.driver_version));
+  proto.set_cuda_version(Utf8(provenance.cuda_version));
+  proto.set_gpu_uuid(Utf8(provenance.gpu_uuid));
+  proto.set_node(Utf8(provenance.node));
   proto.set_memory_bytes(provenance.memory_bytes);
   proto.set_cublaslt_build(provenance.cublaslt_build);
   proto.set_nvrtc_build(provenance.nvrtc_build);
@@ -116,7 +128,7 @@ v1::SelfCheck SelfCheckToProto(uint32_t mask) {
 
 v1::SelfCheck ToProto(const SelfCheck& check) {
   v1::SelfCheck proto = SelfCheckToProto(ToMask(check));
-  proto.set_details(check.details);
+  proto.set_details(Utf8(check.details));
   return proto;
 }
 
@@ -155,7 +167,7 @@ void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record) 
   record->set_low_us(static_cast<float>(candidate.low_us));
   record->set_high_us(static_cast<float>(candidate.high_us));
   record->set_sample_count(candidate.sample_count);
-  if (!candidate.error_message.empty()) record->set_error_message(candidate.error_message);
+  if (!candidate.error_message.empty()) record->set_error_message(Utf8(candidate.error_message));
   record->set_heuristic_rank(candidate.heuristic_rank);
   record->set_find_us(static_cast<float>(candidate.find_us));
   record->set_host_us(static_cast<float>(candidate.host_us));
@@ -197,7 +209,7 @@ void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record) {
   *record->mutable_elapsed() = ToProto(tuning.elapsed);
   record->set_memory_budget_bytes(tuning.memory_budget_bytes);
   FillBits(tuning.incomplete, record->mutable_incomplete());
-  record->set_incomplete_reason(tuning.incomplete_reason);
+  record->set_incomplete_reason(Utf8(tuning.incomplete_reason));
   record->set_stop_reason(static_cast<v1::StopReason>(tuning.stop_reason));
   record->set_rounds(tuning.rounds);
   // Nothing is claimed of caches where nothing was timed.

@@ -31,7 +31,7 @@ class StoreDamageTest : public StoreTest {
 };
 
 TEST_F(StoreDamageTest, AFlippedBitInATuningLeavesItOut) {
-  ExpectTuningTwoLeftOut("UPDATE tunings SET tune_time_us = tune_time_us | 1 WHERE tuning_id = 2",
+  ExpectTuningTwoLeftOut("UPDATE tunings SET tune_time_us = tune_time_us + 1 WHERE tuning_id = 2",
                          "tunings");
 }
 

@@ -2,28 +2,28 @@
 #include <random>
 
 #include "db/store/outbox_tables.h"
-#include "db/store/sqlite_tuning_store.h"
+#include "db/store/sqlite_store.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::store {
 
-int64_t SqliteTuningStore::NewEpoch() {
+int64_t SqliteStore::NewEpoch() {
   std::random_device device;
   const uint64_t bits = (static_cast<uint64_t>(device()) << 32) | device();
   return static_cast<int64_t>(bits >> 1) | 1;  // positive, never 0
 }
 
-absl::StatusOr<OutboxPage> SqliteTuningStore::ReadOutbox(size_t limit) {
+absl::StatusOr<OutboxPage> SqliteStore::ReadOutbox(size_t limit) {
   MutexLock lock(read_mutex_);
   RETURN_IF_ERROR(CheckReadable());
   return ReadOutboxRows(*reader_, limit, options_.notice);
 }
 
-absl::Status SqliteTuningStore::AckOutbox(const std::vector<OutboxId>& ids) {
+absl::Status SqliteStore::AckOutbox(const std::vector<OutboxId>& ids) {
   return Write([&](sqlite::Database& database) { return EraseOutboxRows(database, ids); });
 }
 
-absl::StatusOr<int64_t> SqliteTuningStore::RequeueOutbox() {
+absl::StatusOr<int64_t> SqliteStore::RequeueOutbox() {
   int64_t queued = 0;
   RETURN_IF_ERROR(Write([&](sqlite::Database& database) -> absl::Status {
     ASSIGN_OR_RETURN(queued, EnqueueAllLocal(database, epoch_, options_.outbox_limit));
@@ -32,13 +32,13 @@ absl::StatusOr<int64_t> SqliteTuningStore::RequeueOutbox() {
   return queued;
 }
 
-absl::StatusOr<bool> SqliteTuningStore::IsInOutbox(const TuningKey& key) {
+absl::StatusOr<bool> SqliteStore::IsInOutbox(const TuningKey& key) {
   MutexLock lock(read_mutex_);
   RETURN_IF_ERROR(CheckReadable());
   return HasOutboxRow(*reader_, key);
 }
 
-absl::StatusOr<OutboxStatus> SqliteTuningStore::GetOutboxStatus() {
+absl::StatusOr<OutboxStatus> SqliteStore::GetOutboxStatus() {
   MutexLock lock(read_mutex_);
   RETURN_IF_ERROR(CheckReadable());
   OutboxStatus status;
@@ -57,7 +57,7 @@ absl::StatusOr<OutboxStatus> SqliteTuningStore::GetOutboxStatus() {
   return status;
 }
 
-absl::Status SqliteTuningStore::SetFleetRelease(int64_t release) {
+absl::Status SqliteStore::SetFleetRelease(int64_t release) {
   return Write([release](sqlite::Database& database) {
     return WriteMeta(database, "fleet_release", release);
   });

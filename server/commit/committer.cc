@@ -109,7 +109,7 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
     Tuning* const tuning = waiting->tuning;
     const auto stored = index_->Find(tuning->key).tuning;
     // Another device may have found a culprit since this one began.
-    Prepare(tuning);
+    MarkAndRank(tuning);
     if (stored != nullptr) {
       const Tuning whole = Whole(*stored);
       if (!decision::AddsAnotherApi(whole, *tuning) &&
@@ -152,7 +152,7 @@ void Committer::Written(const Tuning& tuning, const Environment& environment,
     Keep(tuning, environment, status);
   }
   instead_.erase(Texts(tuning.key));
-  index_->Publish(tuning, status.ok());
+  index_->Put(tuning, status.ok());
   observer_(tuning.key, false);
   MutexLock state_lock(state_mutex_);
   writable_ = pending_.empty();
@@ -193,7 +193,7 @@ std::shared_ptr<const lookup::IndexedTuning> Committer::Outdated(const TuningKey
 
 void Committer::ServeInstead(const Tuning& tuning,
                              std::shared_ptr<const lookup::IndexedTuning> outdated) {
-  index_->PublishInstead(tuning, std::move(outdated));
+  index_->PutInstead(tuning, std::move(outdated));
   instead_.insert_or_assign(Texts(tuning.key), tuning);
   observer_(tuning.key, false);
 }
@@ -220,22 +220,22 @@ absl::StatusOr<ImportCounts> Committer::Import(const db::TuningSource& next) {
       if (!record.has_value()) return record;
       Tuning& tuning = record->tuning;
       // As the stored one was, so that a second import changes nothing.
-      Prepare(&tuning);
+      MarkAndRank(&tuning);
       if (!IsBetterThanStored(tuning) || MustLeaveOnDisk(tuning)) {
         ++counts.kept;
         continue;
       }
-      taken.push_back(index_->Prepare(tuning, /*persisted=*/true));
+      taken.push_back(index_->MakeEntry(tuning, /*persisted=*/true));
       return record;
     }
   };
   RETURN_IF_ERROR(store_->PutTunings(next_better));
   counts.taken = static_cast<int64_t>(taken.size());
-  PublishTaken(std::move(taken));
+  PutTaken(std::move(taken));
   return counts;
 }
 
-void Committer::Prepare(Tuning* tuning) const {
+void Committer::MarkAndRank(Tuning* tuning) const {
   const auto quarantined = QuarantinedOf(tuning->key);
   for (Candidate& candidate : tuning->candidates) {
     if (const auto found = quarantined.find(candidate.id); found != quarantined.end()) {
@@ -247,12 +247,12 @@ void Committer::Prepare(Tuning* tuning) const {
   decision::NoteQuarantined(tuning);
 }
 
-void Committer::PublishTaken(std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken) {
+void Committer::PutTaken(std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken) {
   for (auto& prepared : taken) {
     const TuningKey key = prepared->tuning.key.Whole();
     pending_.erase(Texts(key));
     instead_.erase(Texts(key));
-    index_->Publish(std::move(prepared));
+    index_->Put(std::move(prepared));
     observer_(key, false);
   }
 }
@@ -274,19 +274,19 @@ absl::StatusOr<FleetCounts> Committer::ApplyFleet(const db::TuningSource& next,
         counts.deferred.push_back(tuning.key);
         continue;
       }
-      Prepare(&tuning);
+      MarkAndRank(&tuning);
       const absl::StatusOr<Tuning> stored = tunings_.GetTuning(tuning.key);
       if (MustLeaveOnDisk(tuning) || (stored.ok() && *stored == tuning)) {
         ++counts.unchanged;
         continue;
       }
-      taken.push_back(index_->Prepare(tuning, /*persisted=*/true));
+      taken.push_back(index_->MakeEntry(tuning, /*persisted=*/true));
       return record;
     }
   };
   RETURN_IF_ERROR(store_->PutTunings(next_changed));
   counts.taken = static_cast<int64_t>(taken.size());
-  PublishTaken(std::move(taken));
+  PutTaken(std::move(taken));
   return counts;
 }
 
@@ -308,7 +308,7 @@ void Committer::WritePending() {
       spdlog::warn("{} results wait for the disk: {}", pending_.size(), status.ToString());
       return;
     }
-    if (!instead_.contains(it->first)) index_->Publish(it->second.tuning, true);
+    if (!instead_.contains(it->first)) index_->Put(it->second.tuning, true);
     pending_.erase(it);
     if (pending_.empty()) spdlog::info("the disk takes results again; none is waiting");
   }
@@ -364,7 +364,7 @@ absl::StatusOr<int64_t> Committer::Delete(const std::vector<TuningKey>& keys) {
     instead_.erase(Texts(key));
     // A layer beneath the database may have one.
     if (const absl::StatusOr<Tuning> left = tunings_.GetTuning(key); left.ok()) {
-      index_->Publish(*left, true);
+      index_->Put(*left, true);
     } else if (index_->Erase(key)) {
       ++deleted;
     }
@@ -389,7 +389,7 @@ absl::Status Committer::PutPin(const Pin& pin) {
   if (instead_.contains(Texts(pin.key))) {
     ServeInstead(*tuning, Outdated(pin.key));
   } else {
-    index_->Publish(*tuning, !pending_.contains(Texts(pin.key)));
+    index_->Put(*tuning, !pending_.contains(Texts(pin.key)));
   }
   observer_(pin.key, true);
   return absl::OkStatus();
@@ -458,7 +458,7 @@ void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
   if (stored.ok() && TakeOut(entry, &*stored)) {
     const absl::Status written = store_->PutTuning(*stored, *environment);
     if (!written.ok()) Keep(*stored, *environment, written);
-    outdated = index_->Prepare(*stored, /*persisted=*/true);
+    outdated = index_->MakeEntry(*stored, /*persisted=*/true);
   }
   Tuning served = instead->second;
   TakeOut(entry, &served);

@@ -41,7 +41,7 @@ class Committer {
   // tuning is in the index: pins decide which candidates that keeps.
   absl::Status Load();
 
-  // Writes the tuning and publishes it, unless what is stored is better.
+  // Writes the tuning and puts it into the index, unless what is stored is better.
   // Returns whether what the index now has is on disk: where the store refuses,
   // the tuning is served from memory and written later. One that was not
   // measured (its evidence is below INCOMPLETE) is served from memory alone where
@@ -51,7 +51,7 @@ class Committer {
 
   // Keeps each of the tunings that is better (Supersedes) than what is
   // stored, ranked anew and without what is quarantined here, in one
-  // transaction; then publishes them. Other changes wait meanwhile. All or
+  // transaction; then puts them into the index. Other changes wait meanwhile. All or
   // nothing, as TuningStore::PutTunings.
   absl::StatusOr<ImportCounts> Import(const db::TuningSource& next);
 
@@ -94,7 +94,7 @@ class Committer {
   using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
   static KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
 
-  // Publishes a tuning that the store was given, and remembers it where that
+  // Puts a tuning that the store was given into the index, and remembers it where that
   // failed.
   void Written(const Tuning& tuning, const Environment& environment, const absl::Status& status)
       REQUIRES(mutex_);
@@ -131,10 +131,9 @@ class Committer {
   bool IsBetterThanStored(const Tuning& tuning) REQUIRES(mutex_);
   absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_);
   // Marks what is quarantined here, and ranks.
-  void Prepare(Tuning* tuning) const;
-  // Publishes what the store has taken.
-  void PublishTaken(std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken)
-      REQUIRES(mutex_);
+  void MarkAndRank(Tuning* tuning) const;
+  // Puts what the store has taken into the index.
+  void PutTaken(std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken) REQUIRES(mutex_);
   // Stops at the first refusal.
   void WritePending() REQUIRES(mutex_);
   // To be called before something is added to what waits for the disk.

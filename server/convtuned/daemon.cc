@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "db/layered_tunings.h"
-#include "db/store/sqlite_tuning_store.h"
+#include "db/store/sqlite_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/convtuned/device_search.h"
@@ -42,9 +42,9 @@ constexpr double kShutdownShare = 0.9;
 // that are idle and so do not see that they should close them.
 constexpr absl::Duration kCallGrace = absl::Seconds(1);
 
-absl::StatusOr<std::unique_ptr<db::store::SqliteTuningStore>> OpenStore(const Flags& flags,
-                                                                        const Clock* clock,
-                                                                        std::string damage = "") {
+absl::StatusOr<std::unique_ptr<db::store::SqliteStore>> OpenStore(const Flags& flags,
+                                                                  const Clock* clock,
+                                                                  std::string damage = "") {
   std::error_code error;
   const std::filesystem::path dir = std::filesystem::absolute(flags.state_dir, error);
   std::filesystem::create_directories(dir.parent_path(), error);
@@ -52,14 +52,14 @@ absl::StatusOr<std::unique_ptr<db::store::SqliteTuningStore>> OpenStore(const Fl
     return absl::FailedPreconditionError(
         absl::StrCat("--state-dir: ", dir.parent_path().string(), ": ", error.message()));
   }
-  db::store::SqliteTuningStore::Options options;
+  db::store::SqliteStore::Options options;
   options.state_dir = dir.string();
   options.clock = clock;
   options.allow_network_fs = flags.allow_network_fs;
   options.max_bytes = flags.max_db_bytes;
   options.damage = std::move(damage);
   options.notice = [](const std::string& text) { spdlog::warn("database: {}", text); };
-  return db::store::SqliteTuningStore::Open(std::move(options));
+  return db::store::SqliteStore::Open(std::move(options));
 }
 
 absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals) {
@@ -204,8 +204,7 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
   keep_alive();
   const SystemClock clock;
   ASSIGN_OR_RETURN(const std::vector<std::string> bundle_keys, ReadBundleKeys(flags));
-  ASSIGN_OR_RETURN(std::unique_ptr<db::store::SqliteTuningStore> database,
-                   OpenStore(flags, &clock));
+  ASSIGN_OR_RETURN(std::unique_ptr<db::store::SqliteStore> database, OpenStore(flags, &clock));
   ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<db::BundleLayer>> bases,
                    OpenBases(flags, &clock, bundle_keys));
   keep_alive();

@@ -99,8 +99,8 @@ void TuningIndex::Change(const TuningKey& key, const std::function<void(Entry*)>
   }
 }
 
-std::shared_ptr<const IndexedTuning> TuningIndex::Prepare(const Tuning& tuning,
-                                                          bool persisted) const {
+std::shared_ptr<const IndexedTuning> TuningIndex::MakeEntry(const Tuning& tuning,
+                                                            bool persisted) const {
   const IndexHit before = FindLoaded(tuning.key);
   IndexedTuning indexed =
       KeepBest(tuning, before.pin != nullptr ? &before.pin->candidate : nullptr);
@@ -113,11 +113,10 @@ std::shared_ptr<const IndexedTuning> TuningIndex::Prepare(const Tuning& tuning,
   return std::make_shared<const IndexedTuning>(std::move(indexed));
 }
 
-void TuningIndex::PublishInstead(const Tuning& tuning,
-                                 std::shared_ptr<const IndexedTuning> outdated) {
-  IndexedTuning indexed = *Prepare(tuning, /*persisted=*/false);
+void TuningIndex::PutInstead(const Tuning& tuning, std::shared_ptr<const IndexedTuning> outdated) {
+  IndexedTuning indexed = *MakeEntry(tuning, /*persisted=*/false);
   indexed.stands_in_for = std::move(outdated);
-  Publish(std::make_shared<const IndexedTuning>(std::move(indexed)));
+  Put(std::make_shared<const IndexedTuning>(std::move(indexed)));
 }
 
 void TuningIndex::CountAlignment(const TuningKey& key, int64_t by) {
@@ -126,7 +125,7 @@ void TuningIndex::CountAlignment(const TuningKey& key, int64_t by) {
   least_alignment_ = alignments_.empty() ? kNoAlignment : alignments_.begin()->first;
 }
 
-void TuningIndex::Put(std::shared_ptr<const IndexedTuning> prepared, bool replace) {
+void TuningIndex::Insert(std::shared_ptr<const IndexedTuning> prepared, bool replace) {
   const TuningKey key = prepared->tuning.key.Whole();
   bool is_put = false;
   Change(key, [&](Entry* entry) {
@@ -159,12 +158,12 @@ void TuningIndex::BeginLoading(ReadFunction read) {
 }
 
 void TuningIndex::Load(const Tuning& stored) {
-  std::shared_ptr<const IndexedTuning> prepared = Prepare(stored, /*persisted=*/true);
+  std::shared_ptr<const IndexedTuning> prepared = MakeEntry(stored, /*persisted=*/true);
   MutexLock lock(loading_mutex_);
   if (!loading_ || erased_.contains({stored.key.environment_text, stored.key.problem_text})) {
     return;
   }
-  Put(std::move(prepared), /*replace=*/false);
+  Insert(std::move(prepared), /*replace=*/false);
 }
 
 void TuningIndex::FinishLoading() {

@@ -64,15 +64,15 @@ class TuningIndex {
   void FinishLoading();
 
   // Replaces the key's tuning. `tuning` holds all its candidates.
-  void Publish(const Tuning& tuning, bool persisted) { Publish(Prepare(tuning, persisted)); }
-  // The entry that Publish would put in, for callers that decide later.
-  std::shared_ptr<const IndexedTuning> Prepare(const Tuning& tuning, bool persisted) const;
-  void Publish(std::shared_ptr<const IndexedTuning> prepared) { Put(std::move(prepared), true); }
+  void Put(const Tuning& tuning, bool persisted) { Put(MakeEntry(tuning, persisted)); }
+  // The entry that Put would put in, for callers that decide later.
+  std::shared_ptr<const IndexedTuning> MakeEntry(const Tuning& tuning, bool persisted) const;
+  void Put(std::shared_ptr<const IndexedTuning> prepared) { Insert(std::move(prepared), true); }
   // The same for one that is not written, and served instead of `outdated`.
-  void PublishInstead(const Tuning& tuning, std::shared_ptr<const IndexedTuning> outdated);
+  void PutInstead(const Tuning& tuning, std::shared_ptr<const IndexedTuning> outdated);
   // Returns true if the key had a tuning; a pin stays.
   bool Erase(const TuningKey& key);
-  // Call Publish after it where the key has a tuning already: the pinned
+  // Call Put after it where the key has a tuning already: the pinned
   // candidate may not be among those that are kept.
   void SetPin(const Pin& pin);
   void ErasePin(const TuningKey& key);
@@ -136,7 +136,7 @@ class TuningIndex {
   // Calls `change` on the key's entry, an empty one if there was none, and drops
   // the entry if it is empty afterwards.
   void Change(const TuningKey& key, const std::function<void(Entry*)>& change);
-  void Put(std::shared_ptr<const IndexedTuning> prepared, bool replace);
+  void Insert(std::shared_ptr<const IndexedTuning> prepared, bool replace);
   // The entries in memory, without the store.
   IndexHit FindLoaded(const TuningKey& key) const;
   // The alignments below `bytes` that a tuning may have, the strictest first.

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "db/sqlite/database.h"
 #include "db/sqlite/transaction.h"
-#include "db/store/sqlite_tuning_store.h"
+#include "db/store/sqlite_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 #include "server/commit/committer.h"
@@ -66,12 +66,11 @@ double Seconds(const std::function<void()>& work) {
   std::exit(1);
 }
 
-std::unique_ptr<db::store::SqliteTuningStore> OpenStore(const std::string& folder,
-                                                        const Clock* clock) {
-  db::store::SqliteTuningStore::Options options;
+std::unique_ptr<db::store::SqliteStore> OpenStore(const std::string& folder, const Clock* clock) {
+  db::store::SqliteStore::Options options;
   options.state_dir = folder;
   options.clock = clock;
-  auto store = db::store::SqliteTuningStore::Open(std::move(options));
+  auto store = db::store::SqliteStore::Open(std::move(options));
   if (!store.ok()) Die(store.status());
   return *std::move(store);
 }

@@ -132,7 +132,7 @@ int Main(int argc, char** argv) {
   IndexTuner tuner;
   const int64_t before = ResidentBytes();
   for (int n = 0; n < tunings; ++n) {
-    tuner.index().Publish(TuningOf(ProblemOf(n), candidates, &random), true);
+    tuner.index().Put(TuningOf(ProblemOf(n), candidates, &random), true);
   }
   const int64_t bytes = (ResidentBytes() - before) / tunings;
   int64_t candidate_bytes = 0;
@@ -174,12 +174,12 @@ int Main(int argc, char** argv) {
       answer(rpc::services::BatchGetHandler::Whole(*rpc::messages::Validate(whole, &violations)));
     }
   });
-  std::string reply = answer(*handler.Prepare(request));
-  const double look_up =
-      NanosecondsPerItem(keys.size(), repeats, [&] { reply = answer(*handler.Prepare(request)); });
+  std::string reply = answer(*handler.FindReady(request));
+  const double look_up = NanosecondsPerItem(keys.size(), repeats,
+                                            [&] { reply = answer(*handler.FindReady(request)); });
   v1::BatchGetResponse response;
   size_t answered = 0;
-  if (handler.Prepare(request)->complete() && response.ParseFromString(reply)) {
+  if (handler.FindReady(request)->complete() && response.ParseFromString(reply)) {
     for (const auto& row : response.results()) answered += row.has_answer() ? 1 : 0;
   }
   uint64_t sum = 0;

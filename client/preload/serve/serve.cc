@@ -58,8 +58,8 @@ void KeepPlainOne(const State& state, cudnnBackendDescriptor_t heuristics,
 }
 
 // False with the reason if nothing can be served.
-bool Prepare(const State& state, cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
-             Served* served, snapshot::UnservedReason* reason) {
+bool FillServed(const State& state, cudnnBackendDescriptor_t heuristics,
+                const HeuristicsShadow& query, Served* served, snapshot::UnservedReason* reason) {
   const snapshot::SnapshotEntry& entry = *query.problem->entry;
   snapshot::StockChoice stock = {};
   *reason = snapshot::UnservedReason::kNotNeutral;
@@ -185,7 +185,7 @@ void OnHeuristics(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) 
   }
   auto* served = static_cast<Served*>(calloc(1, sizeof(Served)));
   snapshot::UnservedReason reason = snapshot::UnservedReason::kRefused;
-  if (served == nullptr || !Prepare(state, heuristics, *query, served, &reason)) {
+  if (served == nullptr || !FillServed(state, heuristics, *query, served, &reason)) {
     Release(served);
     NoteMiss(query->problem, reason);
     return;

@@ -86,7 +86,7 @@ grpc::Status ReadBatch(const grpc::ByteBuffer& in, BatchGetHandler* handler, Bat
   grpc::ByteBuffer shared = in;
   if (shared.Valid() &&
       (shared.TrySingleSlice(&bytes).ok() || shared.DumpToSingleSlice(&bytes).ok())) {
-    std::optional<Batch> prepared = handler->Prepare(
+    std::optional<Batch> prepared = handler->FindReady(
         std::string_view(reinterpret_cast<const char*>(bytes.begin()), bytes.size()));
     if (prepared.has_value()) {
       *batch = *std::move(prepared);
@@ -274,7 +274,7 @@ std::shared_ptr<const BatchContext> BatchGetHandler::ContextOf(const std::string
   return context;
 }
 
-std::optional<Batch> BatchGetHandler::Prepare(std::string_view request) {
+std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
   std::vector<std::string_view> problems;
   std::string rest;
   if (!TakeApart(request, &problems, &rest) || problems.empty() ||

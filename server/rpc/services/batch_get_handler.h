@@ -66,7 +66,7 @@ class BatchGetHandler {
   //
   // Finds what is ready. Nullopt: the request has to be read and validated as a
   // whole, be it to say what is wrong with it; then see Whole.
-  std::optional<Batch> Prepare(std::string_view request);
+  std::optional<Batch> FindReady(std::string_view request);
   // A request that was read as a whole: all is to be asked for.
   static Batch Whole(lookup::LookupRequest request);
   // Fills the null rows with the tuner's answers to `missing`, and keeps them.

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "db/bundle/bundle_writer.h"
-#include "db/store/sqlite_tuning_store.h"
+#include "db/store/sqlite_store.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
@@ -70,11 +70,10 @@ absl::Status WriteBundle(int64_t count, const Environment& environment, std::FIL
 absl::Status WriteDatabase(int64_t count, const Environment& environment,
                            const std::string& folder) {
   const convtune::SystemClock clock;
-  convtune::db::store::SqliteTuningStore::Options options;
+  convtune::db::store::SqliteStore::Options options;
   options.state_dir = folder;
   options.clock = &clock;
-  ASSIGN_OR_RETURN(const auto store,
-                   convtune::db::store::SqliteTuningStore::Open(std::move(options)));
+  ASSIGN_OR_RETURN(const auto store, convtune::db::store::SqliteStore::Open(std::move(options)));
   int64_t next = 0;
   RETURN_IF_ERROR(
       store->PutTunings([&]() -> absl::StatusOr<std::optional<convtune::db::TuningRecord>> {

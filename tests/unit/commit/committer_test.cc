@@ -133,7 +133,7 @@ class OutdatedTest : public ::testing::Test {
     measured_ = TuningOf({UsesNvrtc(Timed(0, 10)), UsesNvrtc(Timed(1, 20))});
     measured_.provenance.nvrtc_build = "old";
     ASSERT_TRUE(store_.PutTuning(measured_, environment_).ok());
-    index_.Publish(measured_, /*persisted=*/true);
+    index_.Put(measured_, /*persisted=*/true);
     guess_ = TuningOf({Finalized(1), Finalized(2)}, {.first_configs_only = true});
   }
 

@@ -139,7 +139,7 @@ TEST_F(IndexLoaderTest, OneForLessStrictAlignmentServesMeanwhile) {
 
 TEST_F(IndexLoaderTest, WhatChangedMeanwhileIsNotUndone) {
   StartSlowly();
-  index_.Publish(MakeTuning(Text(3), 1), true);
+  index_.Put(MakeTuning(Text(3), 1), true);
   EXPECT_EQ(TimeOf(Text(4)), 40);
   EXPECT_TRUE(store_.DeleteTunings({{Text(4), kH200}}).ok());
   EXPECT_TRUE(index_.Erase({Text(4), kH200}));

@@ -25,16 +25,16 @@ IndexHit Serving(const TuningIndex& index, const std::string& problem) {
 
 TEST(TuningIndex, FindsWhatWasPublished) {
   TuningIndex index;
-  index.Publish(TuningFor(Problem(1)), true);
+  index.Put(TuningFor(Problem(1)), true);
   ASSERT_NE(index.Find(KeyOf(Problem(1))).tuning, nullptr);
   EXPECT_EQ(index.Find(KeyOf(Problem(2))).tuning, nullptr);
 }
 
 TEST(TuningIndex, ComparesWholeKeysWhereDigestsCollide) {
   TuningIndex index({}, [](const TuningKey&) { return TuningDigest{1, 1}; });
-  index.Publish(TuningFor(Problem(1)), true);
+  index.Put(TuningFor(Problem(1)), true);
   EXPECT_EQ(index.Find(KeyOf(Problem(2))).tuning, nullptr);
-  index.Publish(TuningFor(Problem(2), {Timed(5, 10)}), true);
+  index.Put(TuningFor(Problem(2), {Timed(5, 10)}), true);
   EXPECT_EQ(index.Find(KeyOf(Problem(1))).tuning->Winner(), "graph:eng0");
   EXPECT_EQ(index.Find(KeyOf(Problem(2))).tuning->Winner(), "graph:eng5");
   EXPECT_TRUE(index.Erase(KeyOf(Problem(1))));
@@ -44,7 +44,7 @@ TEST(TuningIndex, ComparesWholeKeysWhereDigestsCollide) {
 
 TEST(TuningIndex, LessStrictAlignmentServesAStricterProblem) {
   TuningIndex index;
-  index.Publish(TuningFor(Problem(1) + ",align=4"), true);
+  index.Put(TuningFor(Problem(1) + ",align=4"), true);
   ASSERT_NE(Serving(index, Problem(1)).tuning, nullptr);
   EXPECT_NE(Serving(index, Problem(1) + ",align=128").tuning, nullptr);
   EXPECT_EQ(Serving(index, Problem(1) + ",align=2").tuning, nullptr);
@@ -52,14 +52,14 @@ TEST(TuningIndex, LessStrictAlignmentServesAStricterProblem) {
 
 TEST(TuningIndex, BetterEvidenceOfLessStrictAlignmentComesFirst) {
   TuningIndex index;
-  index.Publish(TuningFor(Problem(1), {Finalized(1)}), true);
-  index.Publish(TuningFor(Problem(1) + ",align=4", {Timed(2, 10)}), true);
+  index.Put(TuningFor(Problem(1), {Finalized(1)}), true);
+  index.Put(TuningFor(Problem(1) + ",align=4", {Timed(2, 10)}), true);
   EXPECT_EQ(Serving(index, Problem(1)).tuning->Winner(), "graph:eng2");
 }
 
 TEST(TuningIndex, ErasedAlignmentServesNoLonger) {
   TuningIndex index;
-  index.Publish(TuningFor(Problem(1) + ",align=4"), true);
+  index.Put(TuningFor(Problem(1) + ",align=4"), true);
   index.Erase(KeyOf(Problem(1) + ",align=4"));
   EXPECT_EQ(Serving(index, Problem(1)).tuning, nullptr);
 }
@@ -70,7 +70,7 @@ TEST(TuningIndex, OneThatDoesNotHoldIsNoEvidenceAndAnythingReplacesIt) {
   Tuning old = TuningFor(Problem(1), {compiled});
   old.provenance.nvrtc_build = "old";
   TuningIndex index(decision::LibrariesByEnvironment{{kH200, {"", "new"}}});
-  index.Publish(old, true);
+  index.Put(old, true);
   const auto known = index.Find(old.key).tuning;
   EXPECT_TRUE(known->IsOutdated());
   EXPECT_EQ(known->tuning.evidence, Evidence::kNone);
@@ -80,14 +80,14 @@ TEST(TuningIndex, OneThatDoesNotHoldIsNoEvidenceAndAnythingReplacesIt) {
   EXPECT_TRUE(Supersedes(TuningOf({Finalized(1)}), known->tuning.ToTuning(),
                          /*forced=*/false));
   TuningIndex elsewhere;
-  elsewhere.Publish(old, true);
+  elsewhere.Put(old, true);
   EXPECT_EQ(elsewhere.Find(old.key).tuning->tuning.evidence, Evidence::kMeasured);
 }
 
 TEST(TuningIndex, ListsInOrderPageByPage) {
   TuningIndex index;
   std::vector<std::string> expected;
-  for (int n = 9; n >= 1; --n) index.Publish(TuningFor(Problem(n)), true);
+  for (int n = 9; n >= 1; --n) index.Put(TuningFor(Problem(n)), true);
   for (int n = 1; n <= 9; ++n) expected.push_back(KeyOf(Problem(n)).problem_text);
   std::vector<std::string> listed;
   std::string token;
@@ -106,9 +106,9 @@ TEST(TuningIndex, ListsInOrderPageByPage) {
 TEST(TuningIndex, ListKeepsToEnvironmentAndFilter) {
   TuningIndex index;
   const std::string other = "nvidia-t4,cc=7.5,sms=40,cudnn=9.19.0,lib=full";
-  index.Publish(TuningFor(Problem(1)), true);
-  index.Publish(TuningFor(Problem(2)), true);
-  index.Publish(TuningFor(Problem(1), {Timed(0, 1)}, other), true);
+  index.Put(TuningFor(Problem(1)), true);
+  index.Put(TuningFor(Problem(2)), true);
+  index.Put(TuningFor(Problem(1), {Timed(0, 1)}, other), true);
   EXPECT_EQ(index.List("", 10, "", "")->first.size(), 3U);
   EXPECT_EQ(index.List(other, 10, "", "")->first.size(), 1U);
   EXPECT_EQ(index.List(kH200, 10, "", "x=2x8")->first.size(), 1U);
@@ -121,14 +121,14 @@ TEST(TuningIndex, ForeignPageTokenIsRefused) {
 
 TEST(TuningIndex, HintComesFromTheSameModelOnly) {
   TuningIndex index;
-  index.Publish(
-      TuningFor(Problem(1), {Timed(3, 1)}, "nvidia-t4,cc=7.5,sms=40,cudnn=9.19.0,lib=full"), true);
+  index.Put(TuningFor(Problem(1), {Timed(3, 1)}, "nvidia-t4,cc=7.5,sms=40,cudnn=9.19.0,lib=full"),
+            true);
   EXPECT_EQ(index.FindHint(KeyOf(Problem(1))), nullptr);
-  index.Publish(TuningFor(Problem(1), {Finalized(1)},
-                          "profile:nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full"),
-                true);
+  index.Put(TuningFor(Problem(1), {Finalized(1)},
+                      "profile:nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full"),
+            true);
   ASSERT_NE(index.FindHint(KeyOf(Problem(1))), nullptr);
-  index.Publish(
+  index.Put(
       TuningFor(Problem(1), {Timed(2, 10)}, "nvidia-h200,cc=9.0,sms=132,cudnn=9.18.0,lib=full"),
       true);
   EXPECT_EQ(index.FindHint(KeyOf(Problem(1)))->Winner(), "graph:eng2");
@@ -136,7 +136,7 @@ TEST(TuningIndex, HintComesFromTheSameModelOnly) {
 
 TEST(TuningIndex, PinStaysWhenItsTuningGoes) {
   TuningIndex index;
-  index.Publish(TuningFor(Problem(1)), true);
+  index.Put(TuningFor(Problem(1)), true);
   index.SetPin({KeyOf(Problem(1)), EngineConfig{0, {}}, "why", absl::UnixEpoch(), std::nullopt});
   index.Erase(KeyOf(Problem(1)));
   EXPECT_NE(index.Find(KeyOf(Problem(1))).pin, nullptr);
@@ -155,9 +155,9 @@ TEST(TuningIndex, ExpiredPinsAreNotListed) {
 
 TEST(TuningIndex, CountsByEnvironment) {
   TuningIndex index;
-  index.Publish(TuningFor(Problem(1)), true);
-  index.Publish(TuningFor(Problem(1)), true);
-  index.Publish(TuningFor(Problem(2)), true);
+  index.Put(TuningFor(Problem(1)), true);
+  index.Put(TuningFor(Problem(1)), true);
+  index.Put(TuningFor(Problem(2)), true);
   EXPECT_THAT(index.Counts(), ElementsAre(std::make_pair(std::string(kH200), 2)));
 }
 

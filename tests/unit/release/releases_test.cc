@@ -33,7 +33,7 @@ class ReleasesTest : public ::testing::Test {
     Tuning tuning = TuningOf({With(Timed(engine, 10), status)});
     tuning.origin = origin;
     tuning.key = Key(n);
-    index_.Publish(tuning, true);
+    index_.Put(tuning, true);
     return releases_->Reconcile({tuning.key}).value();
   }
   // The same, compiled at run time by an NVRTC; `others` ran, too.
@@ -48,7 +48,7 @@ class ReleasesTest : public ::testing::Test {
     tuning.provenance.nvrtc_build = nvrtc;
     tuning.key = Key(n);
     EXPECT_TRUE(tunings_.PutTuning(tuning, Environment::Parse(kH200).value()).ok());
-    index_.Publish(tuning, true);
+    index_.Put(tuning, true);
     return releases_->Reconcile({tuning.key}).value();
   }
   using Served = std::vector<std::pair<std::string, std::string>>;  // problem, engine
@@ -90,7 +90,7 @@ TEST_F(ReleasesTest, WhatCouldNotBeJudgedIsNeverServedWhateverTheFloor) {
     Tuning tuning = TuningOf({Finalized(5)}, circumstances);
     tuning.key = Key(1);
     EXPECT_EQ(tuning.evidence, Evidence::kHeuristic);
-    index_.Publish(tuning, true);
+    index_.Put(tuning, true);
     return releases_->Reconcile({tuning.key}).value();
   };
   decision::TuningCircumstances unjudged;
@@ -263,7 +263,7 @@ TEST_F(ReleasesTest, WhatTheDiskRefusesIsNotServed) {
   store_.FailWith(absl::UnavailableError("disk"));
   Tuning tuning = TuningOf({Timed(5, 10)});
   tuning.key = Key(1);
-  index_.Publish(tuning, true);
+  index_.Put(tuning, true);
   EXPECT_TRUE(absl::IsUnavailable(releases_->Reconcile({Key(1)}).status()));
   EXPECT_FALSE(releases_->HasChoice(Key(1)));
   store_.FailWith(absl::OkStatus());
@@ -330,7 +330,7 @@ TEST_F(OldChoiceTest, WhatDoesNotHoldAnyMoreIsTakenAway) {
 TEST_F(OldChoiceTest, TheSameAtTheStartWhereNothingElseIsTakenAway) {
   Tuning outdated = tunings_.GetTuning(Key(1)).value();
   outdated.provenance.nvrtc_build = "old";
-  index_.Publish(outdated, true);
+  index_.Put(outdated, true);
   index_.Erase(Key(2));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));  // before anything is decided
   EXPECT_TRUE(releases_->ReconcileAll().value());
@@ -353,7 +353,7 @@ TEST_F(OldChoiceTest, OneThatTheNewTuningRanWaitsForAPromotionAsEver) {
 TEST_F(OldChoiceTest, AGuessThatIsServedMeanwhileGivesNoChoiceBack) {
   Tuning guess = TuningOf({Finalized(5)}, {.first_configs_only = true});
   guess.key = Key(1);
-  index_.PublishInstead(guess, index_.Find(Key(1)).tuning);
+  index_.PutInstead(guess, index_.Find(Key(1)).tuning);
   EXPECT_TRUE(releases_->Reconcile({Key(1)}).value());
   EXPECT_FALSE(releases_->HasChoice(Key(1)));
 }
@@ -362,7 +362,7 @@ TEST_F(OldChoiceTest, APlanThatIsReportedMeanwhileIsNotInTheWayOfTheNextMeasurem
   Tuning observed = TuningOf({Finalized(5)}, {.first_configs_only = true});
   observed.key = Key(1);
   observed.evidence = Evidence::kObserved;
-  index_.PublishInstead(observed, index_.Find(Key(1)).tuning);
+  index_.PutInstead(observed, index_.Find(Key(1)).tuning);
   EXPECT_TRUE(releases_->Reconcile({Key(1)}).value());
   EXPECT_FALSE(releases_->HasChoice(Key(1)));
   EXPECT_TRUE(KnowCompiled(1, 7, "new"));
@@ -375,7 +375,7 @@ TEST_F(OldChoiceTest, OneWhoseTuningIsThereAgainIsServedAgain) {
   index_.Erase(Key(1));
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));
   EXPECT_FALSE(releases_->Reconcile({Key(2)}).value());
-  index_.Publish(tuning, true);
+  index_.Put(tuning, true);
   EXPECT_TRUE(releases_->Reconcile({Key(1)}).value());  // to be published
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng6")));
   EXPECT_FALSE(releases_->Reconcile({Key(1)}).value());

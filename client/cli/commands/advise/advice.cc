@@ -25,7 +25,9 @@ void AddRow(const ConvProblem& problem, bool asked, Probe probe, std::vector<Adv
   if (problem.data_type() == DataType::kF32) rows->push_back({problem, true, false, probe});
 }
 
-std::string Evidence(const AdviceRow& row) { return EvidenceWord(row.result.answer().evidence()); }
+std::string EvidenceText(const AdviceRow& row) {
+  return EvidenceWord(row.result.answer().evidence());
+}
 bool IsMeasured(const AdviceRow& row) {
   return row.result.answer().evidence() >= v1::EVIDENCE_MEASURED;
 }
@@ -191,13 +193,13 @@ std::string Conclude(const std::vector<AdviceRow>& rows) {
     }
   }
   if (!IsMeasured(best)) {
-    absl::StrAppend(&words, " No recommendation: its evidence is ", Evidence(best), " only.");
+    absl::StrAppend(&words, " No recommendation: its evidence is ", EvidenceText(best), " only.");
   } else if (!IsMeasured(asked)) {
     absl::StrAppend(&words, " How much faster is not certain: what was asked for has ",
-                    Evidence(asked), " evidence only.");
+                    EvidenceText(asked), " evidence only.");
   }
   if (&fastest != &best) {
-    absl::StrAppend(&words, " Faster, but with ", Evidence(fastest),
+    absl::StrAppend(&words, " Faster, but with ", EvidenceText(fastest),
                     " evidence only: ", NameOf(fastest), ".");
   }
   return words;

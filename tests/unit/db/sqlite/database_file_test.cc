@@ -33,7 +33,7 @@ class DatabaseFileTest : public store::StoreTest {
 TEST_F(DatabaseFileTest, RefusesAnotherApplicationsDatabaseAndLeavesIt) {
   Run("CREATE TABLE t (x); PRAGMA application_id=7");
   const std::string before = ReadWholeFile(DatabasePath());
-  const absl::Status status = store::SqliteTuningStore::Open(Options()).status();
+  const absl::Status status = store::SqliteStore::Open(Options()).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("another application"));
   EXPECT_EQ(ReadWholeFile(DatabasePath()), before);
@@ -44,7 +44,7 @@ TEST_F(DatabaseFileTest, RefusesANewerSchemaNamingBothVersionsAndLeavesIt) {
   Fill(1);
   Run("PRAGMA user_version=99; UPDATE meta SET value=98 WHERE key='compatible_version'");
   const std::string before = ReadWholeFile(DatabasePath());
-  const absl::Status status = store::SqliteTuningStore::Open(Options()).status();
+  const absl::Status status = store::SqliteStore::Open(Options()).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(
       std::string(status.message()),
@@ -71,7 +71,7 @@ TEST_F(DatabaseFileTest, AnEmptyFileBecomesADatabase) {
 
 TEST_F(DatabaseFileTest, WhatCannotBeReadIsUnavailableAndLeft) {
   std::filesystem::create_directory(DatabasePath());
-  EXPECT_TRUE(absl::IsUnavailable(store::SqliteTuningStore::Open(Options()).status()));
+  EXPECT_TRUE(absl::IsUnavailable(store::SqliteStore::Open(Options()).status()));
   EXPECT_THAT(folder_.Names(), ElementsAre("convtune.db", "convtune.lock"));
 }
 

@@ -2,7 +2,7 @@
 // every table; tests/data/db/write_dump.py makes a golden dump of it.
 #include <iostream>
 
-#include "db/store/sqlite_tuning_store.h"
+#include "db/store/sqlite_store.h"
 #include "proto/base/status_macros.h"
 #include "tests/unit/db/sample_releases.h"
 #include "tests/unit/db/sample_tunings.h"
@@ -13,12 +13,11 @@ namespace {
 
 absl::Status WriteRows(const std::string& directory) {
   ManualClock clock;
-  SqliteTuningStore::Options options;
+  SqliteStore::Options options;
   options.state_dir = directory;
   options.clock = &clock;
   options.allow_network_fs = true;
-  ASSIGN_OR_RETURN(const std::unique_ptr<SqliteTuningStore> store,
-                   SqliteTuningStore::Open(std::move(options)));
+  ASSIGN_OR_RETURN(const std::unique_ptr<SqliteStore> store, SqliteStore::Open(std::move(options)));
   const Environment environment = SampleEnvironment();
   RETURN_IF_ERROR(store->PutTuning(SampleTuning(1), environment));
   RETURN_IF_ERROR(store->PutTuning(SampleTuning(2), environment));

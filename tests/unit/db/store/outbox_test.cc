@@ -31,7 +31,7 @@ class OutboxTest : public StoreTest {
   }
   static std::string Problem(int n) { return SampleTuning(n).key.problem_text; }
 
-  std::unique_ptr<SqliteTuningStore> store_;
+  std::unique_ptr<SqliteStore> store_;
 };
 
 TEST_F(OutboxTest, ATuningOfThisNodeIsInItWithoutSamples) {

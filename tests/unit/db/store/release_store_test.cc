@@ -14,12 +14,11 @@ using ::testing::IsEmpty;
 struct SqliteEngine {
   absl::StatusOr<ReleaseStore*> Open() {
     store.reset();
-    SqliteTuningStore::Options options;
+    SqliteStore::Options options;
     options.state_dir = state.path();
     options.clock = &clock;
     options.allow_network_fs = true;
-    absl::StatusOr<std::unique_ptr<SqliteTuningStore>> opened =
-        SqliteTuningStore::Open(std::move(options));
+    absl::StatusOr<std::unique_ptr<SqliteStore>> opened = SqliteStore::Open(std::move(options));
     if (!opened.ok()) return opened.status();
     store = *std::move(opened);
     return store.get();
@@ -27,7 +26,7 @@ struct SqliteEngine {
 
   TestFolder state;
   ManualClock clock;
-  std::unique_ptr<SqliteTuningStore> store;
+  std::unique_ptr<SqliteStore> store;
 };
 
 // The fake that other tests stand on keeps to the same rules.
@@ -64,7 +63,7 @@ class ReleaseDamageTest : public StoreTest {
     return sound;
   }
 
-  std::unique_ptr<SqliteTuningStore> store_;
+  std::unique_ptr<SqliteStore> store_;
   std::vector<std::string> corrupt_;
 };
 

@@ -7,11 +7,11 @@ namespace {
 struct NodeEngine {
   absl::Status Reopen() {
     store.reset();
-    SqliteTuningStore::Options options;
+    SqliteStore::Options options;
     options.state_dir = state.path();
     options.clock = &clock;
     options.allow_network_fs = true;
-    auto opened = SqliteTuningStore::Open(std::move(options));
+    auto opened = SqliteStore::Open(std::move(options));
     if (opened.ok()) store = *std::move(opened);
     return opened.status();
   }

@@ -89,7 +89,7 @@ class StoreCorruptionTest : public StoreTest {
   }
 
   // How many tunings are found; each must be what was written.
-  static int ExpectNoLie(SqliteTuningStore& store) {
+  static int ExpectNoLie(SqliteStore& store) {
     int found = 0;
     static_cast<void>(store.ForEachTuning(
         [&](const Tuning& tuning) {
@@ -124,7 +124,7 @@ class StoreCorruptionTest : public StoreTest {
       std::string& hit = !left.log.empty() && random_() % 2 == 0 ? left.log : left.file;
       hit = Damage(hit);
       Write(left);
-      auto store = SqliteTuningStore::Open(Options());
+      auto store = SqliteStore::Open(Options());
       if (!store.ok()) {
         // As the file says it is another application's, or of a newer schema.
         ++refused;

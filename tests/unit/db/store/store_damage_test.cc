@@ -156,7 +156,7 @@ TEST_F(DamagedFileTest, DamageThatReadingFindsIsLookedAtByTheNextStart) {
 
 TEST_F(DamagedFileTest, AFileThatIsKnownToBeDamagedIsPutAside) {
   Fill(2);
-  SqliteTuningStore::Options options = Options();
+  SqliteStore::Options options = Options();
   options.damage = "its rows cannot be read";
   EXPECT_NE(Open(std::move(options)), nullptr);
   EXPECT_THAT(notices_, ElementsAre(HasSubstr("(its rows cannot be read)")));

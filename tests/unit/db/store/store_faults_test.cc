@@ -39,23 +39,23 @@ class StoreFaultTest : public StoreTest {
   ~StoreFaultTest() override { FaultySqlite::Disarm(); }
 
   // Compact() leaves the samples, so that tunings can be compared whole.
-  SqliteTuningStore::Options Options() {
-    SqliteTuningStore::Options options = StoreTest::Options();
+  SqliteStore::Options Options() {
+    SqliteStore::Options options = StoreTest::Options();
     options.sample_retention = absl::Hours(24 * 365 * 100);
     return options;
   }
-  std::unique_ptr<SqliteTuningStore> Open() { return StoreTest::Open(Options()); }
+  std::unique_ptr<SqliteStore> Open() { return StoreTest::Open(Options()); }
 
   // What the store said of each tuning: true for there, false for deleted. What
   // a refused call was about is not known: it did all or nothing.
   std::map<int, bool> known_;
   std::set<int> unsure_;
 
-  void Put(SqliteTuningStore& store, int n) {
+  void Put(SqliteStore& store, int n) {
     Note(n, true, store.PutTuning(SampleTuning(n), SampleEnvironment()).ok());
   }
 
-  void Delete(SqliteTuningStore& store, int n) {
+  void Delete(SqliteStore& store, int n) {
     Note(n, false, store.DeleteTunings({SampleTuning(n).key}).ok());
   }
 
@@ -95,9 +95,9 @@ class StoreFaultTest : public StoreTest {
 
   // What is done while something fails; results may be refusals.
   void Scenario() {
-    auto opened = SqliteTuningStore::Open(Options());
+    auto opened = SqliteStore::Open(Options());
     if (!opened.ok()) return;
-    SqliteTuningStore& store = **opened;
+    SqliteStore& store = **opened;
     Put(store, 4);
     Put(store, 5);
     Delete(store, 1);
@@ -144,7 +144,7 @@ TEST_F(StoreFaultTest, WhatWasAcknowledgedSurvivesPowerCuts) {
   int next = 1;
   for (int cycle = 0; cycle < cycles; ++cycle) {
     FaultySqlite::ArmCall(1 + static_cast<int64_t>(random() % 300), Failure::kPower);
-    if (auto store = SqliteTuningStore::Open(Options()); store.ok()) {
+    if (auto store = SqliteStore::Open(Options()); store.ok()) {
       for (int i = 0; i < 40 && !FaultySqlite::fired(); ++i, ++next) {
         Put(**store, next);
         acknowledged += unsure_.contains(next) ? 0 : 1;

@@ -12,7 +12,7 @@
 #include "db/sqlite/database.h"
 #include "db/sqlite/database_file.h"
 #include "db/sqlite/migrator.h"
-#include "db/store/sqlite_tuning_store.h"
+#include "db/store/sqlite_store.h"
 #include "tests/unit/db/sample_tunings.h"
 #include "tests/unit/db/test_folder.h"
 
@@ -37,8 +37,8 @@ inline std::vector<sqlite::Migration> WithASecondVersion() {
 
 class StoreTest : public ::testing::Test {
  protected:
-  SqliteTuningStore::Options Options() {
-    SqliteTuningStore::Options options;
+  SqliteStore::Options Options() {
+    SqliteStore::Options options;
     options.state_dir = folder_.path();
     options.clock = &clock_;
     options.notice = [this](const std::string& text) { notices_.push_back(text); };
@@ -50,9 +50,9 @@ class StoreTest : public ::testing::Test {
   }
 
   // The store, which must open.
-  std::unique_ptr<SqliteTuningStore> Open() { return Open(Options()); }
-  static std::unique_ptr<SqliteTuningStore> Open(SqliteTuningStore::Options options) {
-    auto store = SqliteTuningStore::Open(std::move(options));
+  std::unique_ptr<SqliteStore> Open() { return Open(Options()); }
+  static std::unique_ptr<SqliteStore> Open(SqliteStore::Options options) {
+    auto store = SqliteStore::Open(std::move(options));
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
@@ -88,7 +88,7 @@ class StoreTest : public ::testing::Test {
     ASSERT_TRUE((*database)->CloseAndRemoveLog().ok());
   }
 
-  static std::vector<Tuning> All(SqliteTuningStore& store, std::vector<std::string>* corrupt) {
+  static std::vector<Tuning> All(SqliteStore& store, std::vector<std::string>* corrupt) {
     std::vector<Tuning> tunings;
     const absl::Status status = store.ForEachTuning(
         [&](Tuning tuning) {

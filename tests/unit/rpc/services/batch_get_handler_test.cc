@@ -62,7 +62,7 @@ class BatchGetHandlerTest : public tuner::TunerTest {
   Asked Ask(const v1::BatchGetRequest& request) {
     Asked asked;
     const std::string bytes = request.SerializeAsString();
-    std::optional<Batch> batch = handler_->Prepare(bytes);
+    std::optional<Batch> batch = handler_->FindReady(bytes);
     EXPECT_TRUE(batch.has_value());
     asked.missing = batch->missing.problems.size();
     if (!batch->complete()) {
@@ -292,21 +292,21 @@ TEST_F(BatchGetHandlerTest, ADrainingDaemonIsAsked) {
   AskKept(Problem(1));
   tuner_->Drain(absl::Now());
   const std::string bytes = RequestOf({Problem(1)}).SerializeAsString();
-  EXPECT_FALSE(handler_->Prepare(bytes)->complete());
+  EXPECT_FALSE(handler_->FindReady(bytes)->complete());
 }
 
 TEST_F(BatchGetHandlerTest, WhatIsWrongIsLeftToTheValidator) {
   StartWith("candidates=3");
   v1::BatchGetRequest request = RequestOf({Problem(1)});
   request.mutable_problems(0)->mutable_problem()->set_groups(-1);
-  EXPECT_FALSE(handler_->Prepare(request.SerializeAsString()).has_value());
+  EXPECT_FALSE(handler_->FindReady(request.SerializeAsString()).has_value());
   request = RequestOf({Problem(1)});
   request.set_on_miss(static_cast<v1::OnMiss>(9));
-  EXPECT_FALSE(handler_->Prepare(request.SerializeAsString()).has_value());
+  EXPECT_FALSE(handler_->FindReady(request.SerializeAsString()).has_value());
   request = RequestOf({Problem(1)});
   request.set_environment("nobody-knows");
-  EXPECT_FALSE(handler_->Prepare(request.SerializeAsString()).has_value());
-  EXPECT_FALSE(handler_->Prepare("").has_value());
+  EXPECT_FALSE(handler_->FindReady(request.SerializeAsString()).has_value());
+  EXPECT_FALSE(handler_->FindReady("").has_value());
 }
 
 TEST_F(BatchGetHandlerTest, NothingIsPreparedThatAWholeReadRefuses) {
@@ -324,7 +324,7 @@ TEST_F(BatchGetHandlerTest, NothingIsPreparedThatAWholeReadRefuses) {
     for (unsigned n = random() % 4; n > 0 && !bytes.empty(); --n) {
       bytes[random() % bytes.size()] = static_cast<char>(random());
     }
-    const std::optional<Batch> batch = handler_->Prepare(bytes);
+    const std::optional<Batch> batch = handler_->FindReady(bytes);
     if (!batch.has_value()) continue;
     ++prepared;
     v1::BatchGetRequest read;

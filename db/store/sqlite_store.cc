@@ -1,4 +1,4 @@
-#include "db/store/sqlite_tuning_store.h"
+#include "db/store/sqlite_store.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ absl::Status Closed(const std::string& path) {
   return absl::FailedPreconditionError(Concat(path, ": the store is closed"));
 }
 
-absl::Status CheckOptions(const SqliteTuningStore::Options& options) {
+absl::Status CheckOptions(const SqliteStore::Options& options) {
   if (options.state_dir.empty()) {
     return Invalid("state_dir", "must not be empty");
   }
@@ -67,7 +67,7 @@ bool IsReadOnly(const std::string& directory, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SqliteTuningStore>> SqliteTuningStore::Open(Options options) {
+absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(Options options) {
   RETURN_IF_ERROR(CheckOptions(options));
   const std::string& directory = options.state_dir;
   if (!options.read_only && mkdir(directory.c_str(), 0750) != 0 && errno != EEXIST) {
@@ -93,12 +93,12 @@ absl::StatusOr<std::unique_ptr<SqliteTuningStore>> SqliteTuningStore::Open(Optio
                                              .read_only = options.read_only,
                                              .notice = options.notice}));
   ASSIGN_OR_RETURN(const int64_t version, file.reader->UserVersion());
-  return std::unique_ptr<SqliteTuningStore>(new SqliteTuningStore(
-      std::move(options), path, std::move(lock), std::move(file), static_cast<int>(version)));
+  return std::unique_ptr<SqliteStore>(new SqliteStore(std::move(options), path, std::move(lock),
+                                                      std::move(file), static_cast<int>(version)));
 }
 
-SqliteTuningStore::SqliteTuningStore(Options options, std::string path, sqlite::LockFile lock,
-                                     sqlite::DatabaseFile file, int schema_version)
+SqliteStore::SqliteStore(Options options, std::string path, sqlite::LockFile lock,
+                         sqlite::DatabaseFile file, int schema_version)
     : options_(std::move(options)),
       path_(std::move(path)),
       schema_version_(schema_version),
@@ -109,9 +109,9 @@ SqliteTuningStore::SqliteTuningStore(Options options, std::string path, sqlite::
       next_thinning_(options_.clock->Now() + kThinningDelay),
       reader_(std::move(file.reader)) {}
 
-SqliteTuningStore::~SqliteTuningStore() = default;
+SqliteStore::~SqliteStore() = default;
 
-absl::Status SqliteTuningStore::Close() {
+absl::Status SqliteStore::Close() {
   {
     MutexLock lock(read_mutex_);
     if (reader_ == nullptr) {
@@ -139,18 +139,18 @@ absl::Status SqliteTuningStore::Close() {
   return status;
 }
 
-absl::Status SqliteTuningStore::CheckWritable() const {
+absl::Status SqliteStore::CheckWritable() const {
   if (read_only_) {
     return absl::UnavailableError(Concat(path_, ": is read-only, nothing can be kept"));
   }
   return writer_ == nullptr ? Closed(path_) : absl::OkStatus();
 }
 
-absl::Status SqliteTuningStore::CheckReadable() const {
+absl::Status SqliteStore::CheckReadable() const {
   return reader_ == nullptr ? Closed(path_) : absl::OkStatus();
 }
 
-absl::Status SqliteTuningStore::CommitMutation(const Mutation& mutation) {
+absl::Status SqliteStore::CommitMutation(const Mutation& mutation) {
   ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(*writer_));
   if (!marked_unclean_) {
     RETURN_IF_ERROR(sqlite::SetCleanShutdown(*writer_, false));
@@ -161,7 +161,7 @@ absl::Status SqliteTuningStore::CommitMutation(const Mutation& mutation) {
   return absl::OkStatus();
 }
 
-absl::Status SqliteTuningStore::Write(const Mutation& mutation) {
+absl::Status SqliteStore::Write(const Mutation& mutation) {
   MutexLock lock(write_mutex_);
   RETURN_IF_ERROR(CheckWritable());
   absl::Status status = CommitMutation(mutation);
@@ -171,7 +171,7 @@ absl::Status SqliteTuningStore::Write(const Mutation& mutation) {
   return absl::OkStatus();
 }
 
-void SqliteTuningStore::TidyAfterCommit() {
+void SqliteStore::TidyAfterCommit() {
   absl::Status status;
   if (const absl::Time now = options_.clock->Now(); now >= next_thinning_) {
     next_thinning_ = now + kThinningPeriod;
@@ -188,22 +188,22 @@ void SqliteTuningStore::TidyAfterCommit() {
   }
 }
 
-absl::Status SqliteTuningStore::StoreWithOutbox(sqlite::Database& database, TuningWriter& writer,
-                                                const Tuning& tuning,
-                                                const Environment& environment) const {
+absl::Status SqliteStore::StoreWithOutbox(sqlite::Database& database, TuningWriter& writer,
+                                          const Tuning& tuning,
+                                          const Environment& environment) const {
   RETURN_IF_ERROR(writer.Store(tuning, environment));
   if (tuning.origin != Origin::kLocal) return absl::OkStatus();
   return Enqueue(database, tuning.key, epoch_, options_.outbox_limit);
 }
 
-absl::Status SqliteTuningStore::PutTuning(const Tuning& tuning, const Environment& environment) {
+absl::Status SqliteStore::PutTuning(const Tuning& tuning, const Environment& environment) {
   return Write([&](sqlite::Database& database) -> absl::Status {
     ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(database));
     return StoreWithOutbox(database, writer, tuning, environment);
   });
 }
 
-absl::Status SqliteTuningStore::PutTunings(const TuningSource& next) {
+absl::Status SqliteStore::PutTunings(const TuningSource& next) {
   int64_t stored = 0;
   const absl::Status status = Write([&](sqlite::Database& database) -> absl::Status {
     ASSIGN_OR_RETURN(TuningWriter writer, TuningWriter::Create(database));
@@ -223,7 +223,7 @@ absl::Status SqliteTuningStore::PutTunings(const TuningSource& next) {
   return status;
 }
 
-absl::StatusOr<Tuning> SqliteTuningStore::GetTuning(const TuningKey& key) {
+absl::StatusOr<Tuning> SqliteStore::GetTuning(const TuningKey& key) {
   MutexLock lock(read_mutex_);
   RETURN_IF_ERROR(CheckReadable());
   if (!tuning_reader_.has_value()) {
@@ -232,7 +232,7 @@ absl::StatusOr<Tuning> SqliteTuningStore::GetTuning(const TuningKey& key) {
   return tuning_reader_->Read(key);
 }
 
-absl::StatusOr<int64_t> SqliteTuningStore::DeleteTunings(const std::vector<TuningKey>& keys) {
+absl::StatusOr<int64_t> SqliteStore::DeleteTunings(const std::vector<TuningKey>& keys) {
   int64_t erased = 0;
   if (keys.empty()) {
     MutexLock lock(write_mutex_);
@@ -246,9 +246,8 @@ absl::StatusOr<int64_t> SqliteTuningStore::DeleteTunings(const std::vector<Tunin
   return erased;
 }
 
-absl::Status SqliteTuningStore::ForEachTuning(
-    const std::function<bool(Tuning)>& visit,
-    const std::function<void(const std::string&)>& corrupt) {
+absl::Status SqliteStore::ForEachTuning(const std::function<bool(Tuning)>& visit,
+                                        const std::function<void(const std::string&)>& corrupt) {
   {
     // Without a file, on a disk that cannot be written, there is nothing else to open.
     MutexLock lock(read_mutex_);
@@ -265,43 +264,43 @@ absl::Status SqliteTuningStore::ForEachTuning(
   return status;
 }
 
-absl::StatusOr<std::vector<Environment>> SqliteTuningStore::ListEnvironments() {
+absl::StatusOr<std::vector<Environment>> SqliteStore::ListEnvironments() {
   MutexLock lock(read_mutex_);
   RETURN_IF_ERROR(CheckReadable());
   return ReadStoredEnvironments(*reader_, options_.notice);
 }
 
-absl::Status SqliteTuningStore::PutPin(const Pin& pin) {
+absl::Status SqliteStore::PutPin(const Pin& pin) {
   return Write([&](sqlite::Database& database) { return StorePin(database, pin); });
 }
 
-absl::Status SqliteTuningStore::DeletePin(const TuningKey& key) {
+absl::Status SqliteStore::DeletePin(const TuningKey& key) {
   return Write([&](sqlite::Database& database) { return ErasePin(database, key); });
 }
 
-absl::StatusOr<std::vector<Pin>> SqliteTuningStore::ListPins() {
+absl::StatusOr<std::vector<Pin>> SqliteStore::ListPins() {
   MutexLock lock(read_mutex_);
   RETURN_IF_ERROR(CheckReadable());
   return ReadStoredPins(*reader_, options_.notice);
 }
 
-absl::Status SqliteTuningStore::PutQuarantine(const QuarantineEntry& entry) {
+absl::Status SqliteStore::PutQuarantine(const QuarantineEntry& entry) {
   return Write([&](sqlite::Database& database) { return StoreQuarantine(database, entry); });
 }
 
-absl::StatusOr<std::vector<QuarantineEntry>> SqliteTuningStore::ListQuarantine() {
+absl::StatusOr<std::vector<QuarantineEntry>> SqliteStore::ListQuarantine() {
   MutexLock lock(read_mutex_);
   RETURN_IF_ERROR(CheckReadable());
   return ReadStoredQuarantine(*reader_, options_.notice);
 }
 
-absl::Status SqliteTuningStore::DeleteQuarantine(const TuningKey& key,
-                                                 const std::vector<CandidateId>& candidates) {
+absl::Status SqliteStore::DeleteQuarantine(const TuningKey& key,
+                                           const std::vector<CandidateId>& candidates) {
   return Write(
       [&](sqlite::Database& database) { return EraseQuarantine(database, key, candidates); });
 }
 
-absl::StatusOr<std::unique_ptr<sqlite::Database>> SqliteTuningStore::OpenReader() {
+absl::StatusOr<std::unique_ptr<sqlite::Database>> SqliteStore::OpenReader() {
   {
     MutexLock lock(read_mutex_);
     RETURN_IF_ERROR(CheckReadable());
@@ -309,17 +308,17 @@ absl::StatusOr<std::unique_ptr<sqlite::Database>> SqliteTuningStore::OpenReader(
   return sqlite::Database::Open({.path = path_, .access = reader_access_});
 }
 
-absl::StatusOr<StoreCheck> SqliteTuningStore::Check() {
+absl::StatusOr<StoreCheck> SqliteStore::Check() {
   ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
   return CheckDatabase(*database);
 }
 
-absl::StatusOr<int64_t> SqliteTuningStore::Backup(const std::string& path) {
+absl::StatusOr<int64_t> SqliteStore::Backup(const std::string& path) {
   ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
   return BackupDatabase(*database, path);
 }
 
-absl::StatusOr<StoreCompaction> SqliteTuningStore::Compact() {
+absl::StatusOr<StoreCompaction> SqliteStore::Compact() {
   StoreCompaction compaction;
   compaction.bytes_before = SizeBytes();
   const absl::Time before = options_.clock->Now() - options_.sample_retention;
@@ -339,10 +338,10 @@ absl::StatusOr<StoreCompaction> SqliteTuningStore::Compact() {
   return compaction;
 }
 
-int64_t SqliteTuningStore::SizeBytes() {
+int64_t SqliteStore::SizeBytes() {
   return sqlite::FileSize(path_).value_or(0) + sqlite::FileSize(path_ + "-wal").value_or(0);
 }
 
-int SqliteTuningStore::SchemaVersion() { return schema_version_; }
+int SqliteStore::SchemaVersion() { return schema_version_; }
 
 }  // namespace convtune::db::store

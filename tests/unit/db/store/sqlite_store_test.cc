@@ -1,4 +1,4 @@
-#include "db/store/sqlite_tuning_store.h"
+#include "db/store/sqlite_store.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -15,11 +15,11 @@ using ::testing::HasSubstr;
 
 struct SqliteEngine {
   absl::StatusOr<std::unique_ptr<TuningStore>> Open() {
-    SqliteTuningStore::Options options;
+    SqliteStore::Options options;
     options.state_dir = state.path();
     options.clock = &clock;
     options.allow_network_fs = true;
-    return SqliteTuningStore::Open(std::move(options));
+    return SqliteStore::Open(std::move(options));
   }
   std::string NewFolder() { return other.path(); }
 
@@ -30,14 +30,14 @@ struct SqliteEngine {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, TuningStoreConformance, SqliteEngine);
 
-using SqliteTuningStoreTest = StoreTest;
+using SqliteStoreTest = StoreTest;
 
-TEST_F(SqliteTuningStoreTest, CloseLeavesTheFileAloneWithoutALog) {
+TEST_F(SqliteStoreTest, CloseLeavesTheFileAloneWithoutALog) {
   Fill(2);
   EXPECT_THAT(folder_.Names(), ElementsAre("convtune.db", "convtune.lock"));
 }
 
-TEST_F(SqliteTuningStoreTest, EveryCallAfterCloseIsRefused) {
+TEST_F(SqliteStoreTest, EveryCallAfterCloseIsRefused) {
   auto store = Open();
   ASSERT_TRUE(store->Close().ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(store->Close()));
@@ -47,34 +47,34 @@ TEST_F(SqliteTuningStoreTest, EveryCallAfterCloseIsRefused) {
   EXPECT_TRUE(absl::IsFailedPrecondition(store->Compact().status()));
 }
 
-TEST_F(SqliteTuningStoreTest, MakesTheStateDirectory) {
+TEST_F(SqliteStoreTest, MakesTheStateDirectory) {
   auto options = Options();
   options.state_dir = folder_.File("new");
   EXPECT_NE(Open(options), nullptr);
   EXPECT_THAT(folder_.Names(), ElementsAre("new"));
 }
 
-TEST_F(SqliteTuningStoreTest, OptionsAreCheckedByName) {
+TEST_F(SqliteStoreTest, OptionsAreCheckedByName) {
   auto options = Options();
   options.max_bytes = -1;
-  const absl::Status status = SqliteTuningStore::Open(options).status();
+  const absl::Status status = SqliteStore::Open(options).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("max_bytes: must be at least 0, is -1"));
 }
 
-TEST_F(SqliteTuningStoreTest, ASecondStoreOnTheSameDirectoryIsRefused) {
+TEST_F(SqliteStoreTest, ASecondStoreOnTheSameDirectoryIsRefused) {
   const auto store = Open();
-  const absl::Status status = SqliteTuningStore::Open(Options()).status();
+  const absl::Status status = SqliteStore::Open(Options()).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("process " + std::to_string(getpid())));
 }
 
-TEST_F(SqliteTuningStoreTest, RefusesANetworkFileSystemUnlessAllowed) {
+TEST_F(SqliteStoreTest, RefusesANetworkFileSystemUnlessAllowed) {
   auto options = Options();
   options.file_system_probe = [](const std::string&) {
     return sqlite::FileSystemInfo{0x6969, "nfs4"};
   };
-  const absl::Status status = SqliteTuningStore::Open(options).status();
+  const absl::Status status = SqliteStore::Open(options).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("NFS"));
   EXPECT_THAT(folder_.Names(), ElementsAre());
@@ -82,7 +82,7 @@ TEST_F(SqliteTuningStoreTest, RefusesANetworkFileSystemUnlessAllowed) {
   EXPECT_NE(Open(options), nullptr);
 }
 
-TEST_F(SqliteTuningStoreTest, AReadOnlyStoreServesAndChangesNothing) {
+TEST_F(SqliteStoreTest, AReadOnlyStoreServesAndChangesNothing) {
   Fill(2);
   const auto names = folder_.Names();
   const std::string before = ReadWholeFile(DatabasePath());
@@ -98,7 +98,7 @@ TEST_F(SqliteTuningStoreTest, AReadOnlyStoreServesAndChangesNothing) {
   EXPECT_EQ(ReadWholeFile(DatabasePath()), before);
 }
 
-TEST_F(SqliteTuningStoreTest, AReadOnlyStoreWithoutAFileHasNothingAndMakesNothing) {
+TEST_F(SqliteStoreTest, AReadOnlyStoreWithoutAFileHasNothingAndMakesNothing) {
   auto options = Options();
   options.read_only = true;
   auto store = Open(options);
@@ -109,7 +109,7 @@ TEST_F(SqliteTuningStoreTest, AReadOnlyStoreWithoutAFileHasNothingAndMakesNothin
   EXPECT_THAT(folder_.Names(), ElementsAre());
 }
 
-TEST_F(SqliteTuningStoreTest, ABackupOpensAsAStoreWithTheSameTunings) {
+TEST_F(SqliteStoreTest, ABackupOpensAsAStoreWithTheSameTunings) {
   auto store = Open();
   ASSERT_TRUE(store->PutTuning(SampleTuning(1), SampleEnvironment()).ok());
   const TestFolder other;
@@ -124,7 +124,7 @@ TEST_F(SqliteTuningStoreTest, ABackupOpensAsAStoreWithTheSameTunings) {
   EXPECT_EQ(*copy->GetTuning(SampleTuning(1).key), SampleTuning(1));
 }
 
-TEST_F(SqliteTuningStoreTest, ChecksInTheMiddleOfALargeLog) {
+TEST_F(SqliteStoreTest, ChecksInTheMiddleOfALargeLog) {
   // More than one checkpoint's worth of pages.
   auto store = Open();
   for (int n = 0; n < 300; ++n) {
@@ -135,12 +135,12 @@ TEST_F(SqliteTuningStoreTest, ChecksInTheMiddleOfALargeLog) {
 }
 
 // Writes in a child process until it is killed; returns what it acknowledged.
-int PutUntilKilled(const SqliteTuningStore::Options& options, int acknowledged_before_kill) {
+int PutUntilKilled(const SqliteStore::Options& options, int acknowledged_before_kill) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
   const pid_t child = fork();
   if (child == 0) {
-    auto store = SqliteTuningStore::Open(options);
+    auto store = SqliteStore::Open(options);
     for (int n = 0; store.ok(); ++n) {
       if (!(*store)->PutTuning(SampleTuning(n), SampleEnvironment()).ok() ||
           write(ends[1], "+", 1) != 1) {
@@ -166,7 +166,7 @@ int PutUntilKilled(const SqliteTuningStore::Options& options, int acknowledged_b
   return acknowledged;
 }
 
-TEST_F(SqliteTuningStoreTest, WhatWasAcknowledgedIsThereAfterAKill) {
+TEST_F(SqliteStoreTest, WhatWasAcknowledgedIsThereAfterAKill) {
   const int acknowledged = PutUntilKilled(Options(), 100);
   ASSERT_GE(acknowledged, 100);
   auto store = Open();

@@ -1,4 +1,4 @@
-// A SqliteTuningStore is the daemon's store: one SQLite file on a local disk.
+// A SqliteStore is the daemon's store: one SQLite file on a local disk.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace convtune::db::store {
 // and see the last commit. Beside what TuningStore says, methods give
 // DATA_LOSS where the file or a row is damaged, UNAVAILABLE for a mutation of
 // a read-only store, and FAILED_PRECONDITION after Close().
-class SqliteTuningStore : public TuningStore, public ReleaseStore, public OutboxStore {
+class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore {
  public:
   struct Options {
     // Made, with mode 0750, if it does not exist; its parent must.
@@ -55,9 +55,9 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore, public Outbox
   // The file is `convtune.db`, the lock `convtune.lock`. INVALID_ARGUMENT names
   // the option; FAILED_PRECONDITION: another daemon has the lock, the disk is
   // not local, or the file is not ours or newer than this program.
-  static absl::StatusOr<std::unique_ptr<SqliteTuningStore>> Open(Options options);
+  static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(Options options);
   // Without Close() the next Open() checks the file.
-  ~SqliteTuningStore() override;
+  ~SqliteStore() override;
 
   // Checkpoints and marks the file as left in order. Every later call gives
   // FAILED_PRECONDITION. Errors lose nothing that was acknowledged.
@@ -109,8 +109,8 @@ class SqliteTuningStore : public TuningStore, public ReleaseStore, public Outbox
  private:
   using Mutation = std::function<absl::Status(sqlite::Database&)>;
 
-  SqliteTuningStore(Options options, std::string path, sqlite::LockFile lock,
-                    sqlite::DatabaseFile file, int schema_version);
+  SqliteStore(Options options, std::string path, sqlite::LockFile lock, sqlite::DatabaseFile file,
+              int schema_version);
   static int64_t NewEpoch();
   // With its row in the outbox, if it was made here.
   absl::Status StoreWithOutbox(sqlite::Database& database, TuningWriter& writer,

@@ -178,7 +178,7 @@ def fleet(request, postgres_server, tmp_path):
     """A fleet's empty database, with its tables; skips without convtune-fleet."""
     path = PROGRAMS / "convtune-fleet"
     if not path.exists():
-        pytest.skip("convtune-fleet was not built (deploy/install-deps --ci brings libpq)")
+        pytest.skip("convtune-fleet was not built (deploy/install-deps brings libpq)")
     made = Fleet(path, postgres_server, tmp_path).migrate()
     yield made
     made.close()

@@ -26,7 +26,7 @@ def watched(fleet, nodes):
         lambda: "metrics at" in daemon.agent.log() or daemon.agent.process.poll() is not None, 20, "the agent's metrics"
     )
     if "without prometheus-cpp" in daemon.agent.log():
-        pytest.skip("convtune-fleet was built without prometheus-cpp")
+        pytest.skip("convtune-fleet was built without prometheus-cpp (deploy/install-deps brings it)")
     wait_until(lambda: values(scrape(daemon.agent)).get("convtune_fleet_connected") == 1, 20, "a connection")
     return daemon
 

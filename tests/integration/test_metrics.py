@@ -31,7 +31,7 @@ def promtool():
 def watched(fake_daemon, convtuned):
     """A daemon with metrics; skips where it was built without."""
     if "Not in this build" in subprocess.run([convtuned, "--help"], capture_output=True, text=True).stdout:
-        pytest.skip("convtuned was built without prometheus-cpp")
+        pytest.skip("convtuned was built without prometheus-cpp (deploy/install-deps brings it)")
     return fake_daemon("--metrics-address", "127.0.0.1:0").start()
 
 

@@ -1,8 +1,10 @@
-"""The tests themselves: what this machine's user has set, who that is, and what runs here do not reach them."""
+"""The tests themselves: what this machine's user has set, who that is, and what runs here do not reach them; tests/run."""
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -80,3 +82,31 @@ def test_units_pass_whoever_runs_them_whatever_is_set_and_two_at_a_time(user, co
     assert done.stdout.count("[  PASSED  ]") == 2 * len(UNITS), done.stdout
     if not become:
         assert done.stdout.count(" passed in ") == 2, done.stdout
+
+
+@pytest.mark.parametrize(("ci", "end"), [("0", 0), ("1", 1)])
+def test_a_skip_that_install_deps_could_have_prevented_fails_ci_alone(ci, end, tmp_path):
+    skipped = "".join(f'<testcase name="{n}"><skipped message="{m}"/></testcase>' for n, m in (
+        ("a", "helm is not there (deploy/install-deps --ci brings it)"), ("b", "needs root"), ("c", "needs root"),
+    ))  # fmt: skip
+    (tmp_path / "pytest.xml").write_text(f'<testsuites><testsuite><testcase name="d"/>{skipped}</testsuite></testsuites>')
+    (summary,) = re.findall(r"<<'END'\n(.*?)\nEND\n", (REPO / "tests" / "run").read_text(), re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", summary, tmp_path, "0", ci], capture_output=True, text=True)
+    assert done.returncode == end, done
+    assert done.stdout.splitlines() == [
+        "skipped 2: needs root",
+        f"{('skipped', 'failed')[end]} 1: helm is not there (deploy/install-deps --ci brings it)",
+        f"total: 1 passed, {end} failed, {3 - end} skipped",
+    ]
+
+
+@pytest.mark.ci
+def test_one_unit_is_built_and_run_alone():
+    if PROGRAMS != REPO / "build" / "bin":
+        pytest.skip("another build is tested than this checkout's")
+    command = [REPO / "tests" / "run", "--unit", "base_test", "--filter"]
+    done = subprocess.run([*command, "^DefaultPathsTest.*Snapshot"], capture_output=True, text=True)
+    assert done.returncode == 0 and "[  PASSED  ]" in done.stdout, done
+    assert 0 < int(re.search(r"PASSED  \] (\d+) test", done.stdout)[1]) < 6, done.stdout
+    nothing = subprocess.run([*command, "NoSuchTest"], capture_output=True, text=True)
+    assert nothing.returncode == 1 and nothing.stderr == "tests/run: no test of base_test matches NoSuchTest\n", nothing

@@ -17,7 +17,8 @@ class HelpFormatter final : public CLI::Formatter {
  public:
   std::string make_footer(const CLI::App* app) const override {
     if (app->get_parent() == nullptr) return Formatter::make_footer(app);
-    return make_group(kCommonOptions, false, CommonOptionsOf(*app)) + Formatter::make_footer(app);
+    return make_group(kCommonOptions, false, CommonOptionsOf(*app)).substr(1) + "\n" +
+           Formatter::make_footer(app);
   }
 };
 

@@ -57,6 +57,7 @@ bool IsHostAndPort(absl::string_view word) {
 }
 
 std::string RedactWord(absl::string_view word, const std::vector<std::string>& secrets) {
+  if (word.empty()) return "";
   size_t size = word.size();
   while (size > 0 && (word[size - 1] == ':' || word[size - 1] == '.')) --size;
   const absl::string_view text = word.substr(0, size);

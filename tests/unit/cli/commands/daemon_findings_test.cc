@@ -46,7 +46,7 @@ TEST(DoctorTest, AReportNamesNobodyAndNoPlace) {
 
 TEST(DoctorTest, RedactionKeepsVersionsTimesAndWords) {
   EXPECT_EQ(Redact("root of box-7 at 2026-11-23 12:00:00Z, box-70: driver 580.65.06 and/or gpu:0",
-                   {"root", "box-7"}),
+                   {"root", "box-7", ""}),
             "NAME of NAME at 2026-11-23 12:00:00Z, box-70: driver 580.65.06 and/or gpu:0");
   EXPECT_EQ(Redact("localhost:9464 unix:/run/x /a b/c", {"/a b"}), "ADDRESS ADDRESS PATH/c");
 }

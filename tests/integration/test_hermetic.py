@@ -33,7 +33,7 @@ env -i "$convtuned" --state-dir "$folder/state" --listen unix:/run/convtune/conv
 daemon=$!
 until [ -S /run/convtune/convtune.sock ]; do kill -0 $daemon; sleep 0.05; done
 chmod 666 /run/convtune/convtune.sock
-mount --bind "$checkout" "$folder/a clone"
+mount --rbind "$checkout" "$folder/a clone"
 cd "$folder/a clone"
 status=0
 "$@" || status=$?

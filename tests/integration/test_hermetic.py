@@ -11,7 +11,7 @@ import pytest
 from conftest import PROGRAMS, REPO, program
 
 UNITS = ("base_test", "convtuned_test", "convtune_cli_test", "resolver_test")
-INTEGRATION = ("test_python_defaults.py", "test_rules.py")
+INTEGRATION = ("test_python_defaults.py", "test_rules.py", "test_security_defaults.py")
 NOBODY = 65534
 NONSENSE = {
     "CONVTUNE_ADDRESS": "unix:/nonsense", "CONVTUNE_CONFIG": "/nonsense.toml", "CONVTUNE_ENVIRONMENT": "nonsense",

@@ -70,6 +70,9 @@ class RowReader {
     constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_MEASUREMENT;
     Require(row.other_processes() >= 0 && row.ecc_errors() >= 0, kReason, "conditions",
             "must have counts of at least 0");
+    Require(
+        row.known() || (row.other_processes() == 0 && !row.mps() && row.clock_reasons().empty()),
+        kReason, "conditions.known", "must be true where conditions are given");
     Require(IsTime(row.power_limit_watts()), kReason, "conditions.power_limit_watts",
             "must be finite and at least 0");
     Require(v1::ComputeMode_IsValid(row.compute_mode()), kReason, "conditions.compute_mode",

@@ -18,7 +18,7 @@ MARGIN = 0.15
 
 def start(tmp_path, repeats):
     command = [
-        "valgrind", "--tool=callgrind", "--toggle-collect=convtune::rpc::services::BatchGetHandler::Prepare*",
+        "valgrind", "--tool=callgrind", "--toggle-collect=convtune::rpc::services::BatchGetHandler::FindReady*",
         f"--callgrind-out-file={tmp_path}/callgrind.{repeats}", PROGRAMS / "convtune-bench-index",
         "--tunings", "100", "--batch", str(BATCH), "--repeats", str(repeats),
     ]  # fmt: skip

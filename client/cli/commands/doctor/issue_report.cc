@@ -21,6 +21,8 @@ namespace convtune::cli {
 namespace {
 
 constexpr char kBetweenWords[] = " \n\t,;()'\"=";
+// In the place of a path among the secrets, until its word is redacted.
+constexpr char kPath[] = "/PATH";
 
 // "Debian GNU/Linux 12 (bookworm)".
 std::string Distribution() {
@@ -63,7 +65,7 @@ std::string RedactWord(absl::string_view word, const std::vector<std::string>& s
   const absl::string_view text = word.substr(0, size);
   const absl::string_view end = word.substr(size);
   const char* instead = nullptr;
-  if (text.size() > 1 && text[0] == '/') instead = "PATH";
+  if ((text.size() > 1 && text[0] == '/') || absl::StrContains(text, kPath)) instead = "PATH";
   if (absl::StartsWith(text, "unix:") || absl::StrContains(text, "://") || IsHostAndPort(text) ||
       IsDottedQuad(text)) {
     instead = "ADDRESS";
@@ -115,11 +117,14 @@ std::vector<std::string> NamesOfThisMachine() {
   return names;
 }
 
-std::string Redact(std::string text, const std::vector<std::string>& secrets) {
+std::string Redact(std::string text, std::vector<std::string> secrets) {
+  // The longest first: a folder's name may begin with another folder's.
+  std::sort(secrets.begin(), secrets.end(),
+            [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
   // Paths as wholes: they may have spaces.
   for (const std::string& secret : secrets) {
     if (secret.size() > 1 && absl::StrContains(secret, '/')) {
-      text = absl::StrReplaceAll(text, {{secret, "PATH"}});
+      text = absl::StrReplaceAll(text, {{secret, kPath}});
     }
   }
   std::string redacted;

@@ -20,6 +20,6 @@ std::vector<std::string> NamesOfThisMachine();
 
 // `text` with PATH, ADDRESS, UUID or NAME in the place of absolute paths, of
 // addresses of sockets and hosts, of GPUs' UUIDs and of each of `secrets`.
-std::string Redact(std::string text, const std::vector<std::string>& secrets);
+std::string Redact(std::string text, std::vector<std::string> secrets);
 
 }  // namespace convtune::cli

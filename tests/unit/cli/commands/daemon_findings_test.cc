@@ -48,7 +48,15 @@ TEST(DoctorTest, RedactionKeepsVersionsTimesAndWords) {
   EXPECT_EQ(Redact("root of box-7 at 2026-11-23 12:00:00Z, box-70: driver 580.65.06 and/or gpu:0",
                    {"root", "box-7", ""}),
             "NAME of NAME at 2026-11-23 12:00:00Z, box-70: driver 580.65.06 and/or gpu:0");
-  EXPECT_EQ(Redact("localhost:9464 unix:/run/x /a b/c", {"/a b"}), "ADDRESS ADDRESS PATH/c");
+  EXPECT_EQ(Redact("localhost:9464 unix:/run/x /a b/c", {"/a b"}), "ADDRESS ADDRESS PATH");
+}
+
+TEST(DoctorTest, RedactionTakesAPathWithAllOfItsFolders) {
+  const std::string state = "/home/carla/my models/convtune";
+  EXPECT_EQ(Redact("state " + state + "/tunings.db: full", {"/home/carla", state}),
+            "state PATH: full");
+  EXPECT_EQ(Redact("unix:" + state + "/socket", {"/home/carla", state}), "ADDRESS");
+  EXPECT_EQ(Redact("from /home/alice/models", {"/home/al"}), "from PATH");
 }
 
 TEST(DoctorTest, ADeviceThatCannotBeUsedEndsWithOne) {

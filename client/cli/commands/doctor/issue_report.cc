@@ -58,6 +58,31 @@ bool IsHostAndPort(absl::string_view word) {
          (is_name && word.size() - colon > 3);
 }
 
+// With "::" or five colons, which a time has not.
+bool IsIpv6(absl::string_view word) {
+  word = word.substr(0, word.find('%'));
+  return word.find_first_not_of("0123456789abcdefABCDEF:.[]") == absl::string_view::npos &&
+         (absl::StrContains(word, "::") || std::count(word.begin(), word.end(), ':') >= 5);
+}
+
+// `secrets` that are not empty, and the hosts among them without port and without domain.
+std::vector<std::string> WithHosts(const std::vector<std::string>& secrets) {
+  std::vector<std::string> all;
+  for (const std::string& secret : secrets) {
+    if (secret.empty()) continue;
+    all.push_back(secret);
+    absl::string_view host = secret;
+    if (const size_t scheme = host.find("://"); scheme != absl::string_view::npos) {
+      host.remove_prefix(scheme + 3);
+    }
+    host = host.substr(0, host.find_first_of(":/"));
+    if (host.empty() || IsDottedQuad(host)) continue;
+    all.emplace_back(host);
+    all.emplace_back(host.substr(0, host.find('.')));
+  }
+  return all;
+}
+
 std::string RedactWord(absl::string_view word, const std::vector<std::string>& secrets) {
   if (word.empty()) return "";
   size_t size = word.size();
@@ -67,7 +92,7 @@ std::string RedactWord(absl::string_view word, const std::vector<std::string>& s
   const char* instead = nullptr;
   if ((text.size() > 1 && text[0] == '/') || absl::StrContains(text, kPath)) instead = "PATH";
   if (absl::StartsWith(text, "unix:") || absl::StrContains(text, "://") || IsHostAndPort(text) ||
-      IsDottedQuad(text)) {
+      IsDottedQuad(text) || IsIpv6(text)) {
     instead = "ADDRESS";
   }
   if (absl::StartsWith(text, "GPU-") || absl::StartsWith(text, "MIG-")) instead = "UUID";
@@ -106,9 +131,7 @@ std::vector<std::string> NamesOfThisMachine() {
   std::vector<std::string> names;
   utsname kernel{};
   if (uname(&kernel) == 0) {
-    const std::string host = kernel.nodename;
-    names.push_back(host);
-    names.push_back(host.substr(0, host.find('.')));
+    names.emplace_back(kernel.nodename);
   }
   if (const passwd* user = getpwuid(getuid()); user != nullptr) {
     names.push_back(user->pw_name);
@@ -118,6 +141,7 @@ std::vector<std::string> NamesOfThisMachine() {
 }
 
 std::string Redact(std::string text, std::vector<std::string> secrets) {
+  secrets = WithHosts(secrets);
   // The longest first: a folder's name may begin with another folder's.
   std::sort(secrets.begin(), secrets.end(),
             [](const std::string& a, const std::string& b) { return a.size() > b.size(); });

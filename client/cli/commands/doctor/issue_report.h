@@ -19,7 +19,8 @@ std::vector<Finding> DescribeSystem(const v1::ServerInfo& server,
 std::vector<std::string> NamesOfThisMachine();
 
 // `text` with PATH, ADDRESS, UUID or NAME in the place of absolute paths, of
-// addresses of sockets and hosts, of GPUs' UUIDs and of each of `secrets`.
+// addresses of sockets and hosts, of GPUs' UUIDs and of each of `secrets`, and of
+// the host in each that is an address, with and without its domain.
 std::string Redact(std::string text, std::vector<std::string> secrets);
 
 }  // namespace convtune::cli

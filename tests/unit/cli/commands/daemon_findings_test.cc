@@ -59,6 +59,16 @@ TEST(DoctorTest, RedactionTakesAPathWithAllOfItsFolders) {
   EXPECT_EQ(Redact("from /home/alice/models", {"/home/al"}), "from PATH");
 }
 
+TEST(DoctorTest, RedactionKnowsHostsWithoutPorts) {
+  EXPECT_EQ(Redact("name=gpu7.corp.example, gpu7: gpu70", {"gpu7.corp.example:7411"}),
+            "name=NAME, NAME: gpu70");
+  EXPECT_EQ(Redact("build7 and 10", {"http://build7.example.com:9464/metrics", "10.1.2.3:443"}),
+            "NAME and 10");
+  EXPECT_EQ(Redact("fe80::1, [fe80::1%eth0] 2001:db8:0:0:0:0:0:1 at 12:00:00", {}),
+            "ADDRESS, ADDRESS ADDRESS at 12:00:00");
+  EXPECT_EQ(Redact("a : b", {""}), "a : b");
+}
+
 TEST(DoctorTest, ADeviceThatCannotBeUsedEndsWithOne) {
   FakeDaemon daemon;
   daemon.devices.mutable_devices(0)->set_state(v1::DEVICE_STATE_UNAVAILABLE);

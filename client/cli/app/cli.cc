@@ -35,7 +35,13 @@ int RunCli(const std::vector<std::string>& arguments, Io& io) {
   app.require_subcommand(1);
   app.fallthrough();
   app.formatter(std::make_shared<HelpFormatter>());
-  app.set_version_flag("--version", "convtune " CONVTUNE_VERSION);
+  app.set_version_flag("--version", [&app] {
+    if (!app.get_subcommands().empty()) {
+      throw CLI::ValidationError(
+          "--version", "must stand without a command; a program's own options belong behind --");
+    }
+    return std::string("convtune " CONVTUNE_VERSION);
+  });
   app.footer(
       "Exit codes: 0 done, 1 failed, 2 usage or an invalid problem, 3 a miss or not found,\n"
       "4 daemon out of reach. `convtune COMMAND --help` says more.");

@@ -238,6 +238,14 @@ TEST(CompletionTest, EveryShellKnowsEveryVerbAndOption) {
   }
 }
 
+TEST(UsageTest, TheVersionIsNotSaidInAProgramsPlace) {
+  EXPECT_EQ(RunProgram({"--version"}).code, 0);
+  const RunResult result = RunProgram({"run", "python", "--version"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err.find("error: --version: must stand without a command; "), 0U) << result.err;
+}
+
 TEST(UsageTest, ErrorsSayThatTheyAreErrors) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{"get", ProblemText(8), "--on-miss", "foo"},

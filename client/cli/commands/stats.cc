@@ -15,6 +15,7 @@
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/tuning/digest.h"
 
 namespace convtune::cli {
 namespace {
@@ -39,7 +40,7 @@ class StatsCommand final : public Command {
     if (!now.ok()) return context.Fail(now.status());
     const auto newest = Newest(context, **client);
     if (!newest.ok()) return context.Fail(newest.status());
-    const std::string path = ZeroPath(context.io());
+    const std::string path = ZeroPath(context);
     Print(context, *now, ReadZero(path, *now), *newest);
     if (!zero_) return ExitCode::kDone;
     if (const absl::Status written = WriteZero(path, *now); !written.ok()) {
@@ -50,10 +51,15 @@ class StatsCommand final : public Command {
   }
 
  private:
-  static std::string ZeroPath(const Io& io) {
-    const std::string state = io.env("XDG_STATE_HOME").value_or("");
-    return (state.empty() ? io.env("HOME").value_or("") + "/.local/state" : state) +
-           "/convtune/stats.zero";
+  // A file of this user's for each daemon's address. Empty without a home.
+  static std::string ZeroPath(Context& context) {
+    const auto variable = [&](const char* name) { return context.io().env(name).value_or(""); };
+    std::string state = variable("XDG_STATE_HOME");
+    const std::string home = variable("HOME");
+    if (state.empty() && home.empty()) return "";
+    if (state.empty()) state = home + "/.local/state";
+    return absl::StrFormat("%s/convtune/stats-%016x.zero", state,
+                           Checksum64(context.settings().client.address.ToText()));
   }
 
   // Counts at the last --zero, all 0 if there was none since this daemon's start.
@@ -68,6 +74,9 @@ class StatsCommand final : public Command {
   }
 
   static absl::Status WriteZero(const std::string& path, const v1::ServerInfo& now) {
+    if (path.empty()) {
+      return absl::FailedPreconditionError("--zero: HOME or XDG_STATE_HOME must be set");
+    }
     std::error_code ignored;  // the file's own error names the path
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
     ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, "--zero"));

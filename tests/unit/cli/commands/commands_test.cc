@@ -359,6 +359,20 @@ TEST_F(StatsTest, ZeroShowsThemAndCountsFromThenOnUntilTheDaemonStartsAnew) {
   EXPECT_TRUE(Has(Stats({}).out, "counted since    2023-11-14 22:13:20Z\nlook-ups         1\n"));
 }
 
+TEST_F(StatsTest, EachDaemonHasItsZero) {
+  FakeDaemon other;
+  Stats({"--zero"});
+  const RunOptions options{.env = {{"XDG_STATE_HOME", daemon_.folder() + "/state"}}};
+  RunProgram({"--address", other.address(), "stats", "--zero"}, options);
+  EXPECT_TRUE(Has(Stats({}).out, "counted since    the last --zero\n"));
+}
+
+TEST_F(StatsTest, ZeroNeedsAHome) {
+  const RunResult result = RunProgram({"--address", daemon_.address(), "stats", "--zero"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(Has(result.err, "--zero: HOME or XDG_STATE_HOME must be set")) << result.err;
+}
+
 TEST_F(StatsTest, ListsTheNewestTuningsOfAllPages) {
   for (int i = 0; i < 5; ++i) {
     v1::Tuning tuning;

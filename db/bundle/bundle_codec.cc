@@ -49,9 +49,9 @@ class RowReader {
 
   void CheckCandidate(const v1::Candidate& row) {
     constexpr v1::RefusalReason kReason = v1::REFUSAL_REASON_CANDIDATE;
-    Require(row.has_engine_config() || row.has_legacy_algorithm(), kReason, "kind",
-            "must be an engine config or a legacy algorithm");
-    CheckKnobs(row.engine_config());
+    if (std::optional<Violation> broken = CheckId(row)) {
+      Refuse(kReason, broken->field, std::move(broken->rule));
+    }
     Require(v1::CandidateStatus_IsValid(row.status()) &&
                 row.status() != v1::CANDIDATE_STATUS_UNSPECIFIED,
             kReason, "status", "must be a CandidateStatus");
@@ -83,15 +83,6 @@ class RowReader {
 
  private:
   static bool IsTime(double us) { return std::isfinite(us) && us >= 0; }
-
-  void CheckKnobs(const v1::EngineConfig& row) {
-    const auto& types = row.knob_types();
-    Require(
-        types.size() == row.knob_values_size() &&
-            std::adjacent_find(types.begin(), types.end(), std::greater_equal<>()) == types.end(),
-        v1::REFUSAL_REASON_CANDIDATE, "engine_config",
-        "must have its knobs in order, each once and with a value");
-  }
 
   void CheckNotes(const google::protobuf::RepeatedField<int>& notes, std::string_view field) {
     Require(std::adjacent_find(notes.begin(), notes.end(), std::greater_equal<>()) == notes.end() &&

@@ -1,6 +1,7 @@
 #include "proto/convert/record_codec.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,8 @@ namespace {
 constexpr int64_t kMinTimestampSeconds = -62135596800;  // 0001-01-01
 constexpr int64_t kMaxTimestampSeconds = 253402300799;  // 9999-12-31
 constexpr int64_t kMaxDurationSeconds = 315576000000;
+// The text form of so many fits into the 4096 bytes that ParseCandidateId reads.
+constexpr int kMaxKnobs = 100;
 
 // A message holds UTF-8 alone, and cuDNN's and NVML's texts may be anything: in one
 // that is not UTF-8 every byte beyond ASCII becomes '?'.
@@ -50,19 +53,17 @@ void Fill(const TimeSummary& time, v1::TimeSummary* record) {
 }
 
 bool ReadId(const v1::Candidate& record, CandidateId* id) {
+  if (CheckId(record).has_value()) return false;
   if (record.has_legacy_algorithm()) {
     const v1::LegacyAlgorithm& legacy = record.legacy_algorithm();
     *id = LegacyAlgorithm{legacy.algorithm(), legacy.math_type()};
     return true;
   }
   const v1::EngineConfig& proto = record.engine_config();
-  const int knobs = proto.knob_types_size();
-  if (!record.has_engine_config() || proto.knob_values_size() != knobs) return false;
   EngineConfig config;
   config.engine_index = proto.engine_index();
-  config.knobs.reserve(static_cast<size_t>(knobs));
-  for (int i = 0; i < knobs; ++i) {
-    if (i > 0 && proto.knob_types(i) <= proto.knob_types(i - 1)) return false;
+  config.knobs.reserve(static_cast<size_t>(proto.knob_types_size()));
+  for (int i = 0; i < proto.knob_types_size(); ++i) {
     config.knobs.emplace_back(proto.knob_types(i), proto.knob_values(i));
   }
   *id = std::move(config);
@@ -141,6 +142,30 @@ SelfCheck FromProto(const v1::SelfCheck& proto) {
 std::optional<uint32_t> SelfCheckFromProto(const v1::SelfCheck& proto) {
   if (!proto.known()) return proto.failed().empty() ? std::make_optional(0U) : std::nullopt;
   return MaskOfFailed({proto.failed().begin(), proto.failed().end()});
+}
+
+std::optional<Violation> CheckId(const v1::Candidate& record) {
+  if (record.has_legacy_algorithm()) {
+    const v1::LegacyAlgorithm& legacy = record.legacy_algorithm();
+    if (legacy.algorithm() >= 0 && legacy.math_type() >= 0) return std::nullopt;
+    return Violation{"legacy_algorithm", "must have numbers of at least 0"};
+  }
+  if (!record.has_engine_config()) {
+    return Violation{"kind", "must be an engine config or a legacy algorithm"};
+  }
+  const v1::EngineConfig& config = record.engine_config();
+  const auto& types = config.knob_types();
+  if (config.engine_index() < 0) {
+    return Violation{"engine_config.engine_index", "must be at least 0"};
+  }
+  if (types.size() != config.knob_values_size() ||
+      std::adjacent_find(types.begin(), types.end(), std::greater_equal<>()) != types.end()) {
+    return Violation{"engine_config.knob_types", "must be in order, each once and with a value"};
+  }
+  if (types.size() > kMaxKnobs || (!types.empty() && types.Get(0) < 0)) {
+    return Violation{"engine_config.knob_types", "must be at most 100 numbers of at least 0"};
+  }
+  return std::nullopt;
 }
 
 void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record) {

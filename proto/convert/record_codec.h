@@ -8,6 +8,7 @@
 #include "convtune/v1/record.pb.h"
 #include "proto/model/tuning/self_check.h"
 #include "proto/model/tuning/tuning.h"
+#include "proto/model/violation.h"
 
 namespace convtune {
 
@@ -27,6 +28,10 @@ v1::SelfCheck ToProto(const SelfCheck& check);
 SelfCheck FromProto(const v1::SelfCheck& proto);
 // nullopt: no self-check gives that.
 std::optional<uint32_t> SelfCheckFromProto(const v1::SelfCheck& proto);
+
+// The rule that a candidate's engine config or legacy algorithm breaks; nullopt:
+// none, and ParseCandidateId can read its text form.
+std::optional<Violation> CheckId(const v1::Candidate& record);
 
 // All but the fields that are output only. `record` is empty; it may live on an
 // arena. Reals become binary32.

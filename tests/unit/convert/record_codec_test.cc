@@ -94,12 +94,34 @@ TEST(RecordCodecTest, NumbersThatNobodyWritesAreRefused) {
       refused([](auto* r) { r->mutable_conditions()->mutable_self_check()->add_failed("clock"); }));
   EXPECT_TRUE(of_first([](auto* c) { c->clear_kind(); }));
   EXPECT_TRUE(of_first([](auto* c) { c->mutable_engine_config()->add_knob_types(9); }));
+  EXPECT_TRUE(of_first([](auto* c) { c->mutable_engine_config()->set_engine_index(-1); }));
+  EXPECT_TRUE(of_first([](auto* c) { c->mutable_engine_config()->set_knob_types(0, -1); }));
+  EXPECT_TRUE(of_first([](auto* c) { c->mutable_legacy_algorithm()->set_algorithm(-1); }));
+  EXPECT_TRUE(of_first([](auto* c) { c->mutable_legacy_algorithm()->set_math_type(-1); }));
   EXPECT_TRUE(of_first([](auto* c) { c->clear_status(); }));
   EXPECT_TRUE(of_first([](auto* c) { c->set_status(static_cast<v1::CandidateStatus>(9)); }));
   EXPECT_TRUE(of_first([](auto* c) { c->set_capture(static_cast<v1::CaptureSupport>(3)); }));
   EXPECT_TRUE(of_first([](auto* c) { c->add_numerical_notes(v1::NUMERICAL_NOTE_TENSOR_CORE); }));
   EXPECT_TRUE(of_first([](auto* c) { c->add_behavior_notes(static_cast<v1::BehaviorNote>(32)); }));
   EXPECT_TRUE(of_first([](auto* c) { c->add_other_times(); }));
+}
+
+TEST(RecordCodecTest, TheLongestConfigThatIsReadHasATextForm) {
+  v1::Candidate record;
+  Fill(db::SampleTuning(1).candidates[0], false, &record);
+  v1::EngineConfig* config = record.mutable_engine_config();
+  config->Clear();
+  config->set_engine_index(std::numeric_limits<int64_t>::max());
+  for (int i = 0; i < 100; ++i) {
+    config->add_knob_types(std::numeric_limits<int>::max() - 100 + i);
+    config->add_knob_values(std::numeric_limits<int64_t>::min());
+  }
+  Candidate out;
+  ASSERT_TRUE(Read(record, &out));
+  EXPECT_EQ(ParseCandidateId(ToText(out.id)).value(), out.id);
+  config->add_knob_types(std::numeric_limits<int>::max());
+  config->add_knob_values(0);
+  EXPECT_FALSE(Read(record, &out));
 }
 
 // Whatever a byte becomes, reading ends; what is read keeps to the enumerations.

@@ -54,6 +54,13 @@ TEST(BundleCodecTest, CandidatesMustBeSome) {
   EXPECT_EQ(with_knobs({3, 2}, 2), v1::REFUSAL_REASON_CANDIDATE);
   EXPECT_EQ(with_knobs({2, 2}, 2), v1::REFUSAL_REASON_CANDIDATE);
   EXPECT_EQ(with_knobs({2, 3}, 1), v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(with_knobs({-1, 3}, 2), v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->mutable_engine_config()->set_engine_index(-1); }),
+            v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->mutable_legacy_algorithm()->set_algorithm(-1); }),
+            v1::REFUSAL_REASON_CANDIDATE);
+  EXPECT_EQ(ReasonOf([](auto* row) { First(row)->mutable_legacy_algorithm()->set_math_type(-1); }),
+            v1::REFUSAL_REASON_CANDIDATE);
   EXPECT_EQ(ReasonOf([](auto* row) {
               *First(row)->mutable_engine_config() = row->candidates(1).engine_config();
             }),

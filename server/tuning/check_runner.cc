@@ -79,7 +79,7 @@ void CheckRunner::Take(const worker::v1::Checked& checked) {
   report.nonfinite = checked.nonfinite();
   report.out_of_bounds = checked.out_of_bounds();
   if (report.error && std::isfinite(*report.error) && *report.error >= 0) {
-    candidate.error = Coarse(*report.error);
+    candidate.error = static_cast<float>(Coarse(*report.error));  // as records keep it
   }
   if (v1::CaptureSupport_IsValid(checked.capture())) {
     candidate.capture = static_cast<CaptureSupport>(checked.capture());

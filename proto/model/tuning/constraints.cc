@@ -33,7 +33,10 @@ bool Satisfies(const Candidate& candidate, const Constraints& constraints, DataT
     return false;
   }
   if (constraints.api != Api::kAny && ApiOf(candidate.id) != constraints.api) return false;
-  if (constraints.max_error && !(candidate.error && *candidate.error <= *constraints.max_error)) {
+  // As floats, which is how records keep an error: the answer is the same after a restart.
+  if (constraints.max_error &&
+      !(candidate.error &&
+        static_cast<float>(*candidate.error) <= static_cast<float>(*constraints.max_error))) {
     return false;
   }
   return constraints.launch != LaunchMode::kGraphCapture || candidate.capturable();

@@ -31,7 +31,7 @@ class ChecksTest : public TunerTest {
 TEST_F(ChecksTest, TheErrorIsKeptAndAConstraint) {
   Start("");
   EXPECT_EQ(Tune({Problem(1)}).state, jobs::JobState::kSucceeded);
-  EXPECT_DOUBLE_EQ(Find("graph:eng2,k2=2").error.value(), 3e-4);
+  EXPECT_EQ(Find("graph:eng2,k2=2").error.value(), 3e-4F);
   Constraints constraints;
   constraints.max_error = 1.5e-4;
   const auto outcome = Ask(constraints);

@@ -167,5 +167,16 @@ TEST(ConstraintsTest, TheErrorLimitIsInclusiveAndNeedsAComparison) {
   EXPECT_FALSE(Allows({.max_error = 0.125}, candidate));
 }
 
+TEST(ConstraintsTest, TheErrorLimitIsInclusiveForAnErrorThatARecordRounded) {
+  for (const double error : {0.0012, 0.0013, 0.1, 1e-7}) {
+    Candidate candidate;
+    for (const double kept : {error, static_cast<double>(static_cast<float>(error))}) {
+      candidate.error = kept;
+      EXPECT_TRUE(Allows({.max_error = error}, candidate)) << kept;
+      EXPECT_FALSE(Allows({.max_error = error * 0.999}, candidate)) << kept;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace convtune

@@ -16,14 +16,19 @@ namespace {
 
 constexpr size_t kMostInGroup = 256;
 
+void MarkQuarantined(const QuarantineEntry& entry, Candidate* candidate) {
+  candidate->status = CandidateStatus::kQuarantined;
+  candidate->error_message = entry.message;
+  ForgetTimes(candidate);
+}
+
 // False if it is not among those that ran.
 bool TakeOut(const QuarantineEntry& entry, Tuning* tuning) {
   const auto candidate =
       std::find_if(tuning->candidates.begin(), tuning->candidates.end(),
                    [&entry](const Candidate& c) { return c.id == entry.candidate; });
   if (candidate == tuning->candidates.end() || !candidate->usable()) return false;
-  candidate->status = CandidateStatus::kQuarantined;
-  candidate->error_message = entry.message;
+  MarkQuarantined(entry, &*candidate);
   decision::RankCandidates(&tuning->candidates);
   decision::NoteQuarantined(tuning);
   return true;
@@ -239,8 +244,7 @@ void Committer::MarkAndRank(Tuning* tuning) const {
   const auto quarantined = QuarantinedOf(tuning->key);
   for (Candidate& candidate : tuning->candidates) {
     if (const auto found = quarantined.find(candidate.id); found != quarantined.end()) {
-      candidate.status = CandidateStatus::kQuarantined;
-      candidate.error_message = found->second.message;
+      MarkQuarantined(found->second, &candidate);
     }
   }
   decision::RankCandidates(&tuning->candidates);

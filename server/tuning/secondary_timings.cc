@@ -69,6 +69,7 @@ class Takes {
       } else {
         candidate.status = CandidateStatus::kFailed;
         candidate.error_message = sample.error_message();
+        ForgetTimes(&candidate);
       }
       return;
     }

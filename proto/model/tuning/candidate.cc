@@ -182,4 +182,12 @@ void SummarizeSamples(Candidate* candidate) {
   candidate->sample_count = static_cast<int>(sorted.size());
 }
 
+void ForgetTimes(Candidate* candidate) {
+  candidate->samples_us.clear();
+  SummarizeSamples(candidate);
+  candidate->host_us = 0;
+  candidate->sm_clock_mhz = 0;
+  candidate->other_times.clear();
+}
+
 }  // namespace convtune

@@ -124,4 +124,8 @@ bool IsCheaperToLaunch(double host_us, double other_host_us);
 // 1996), and the quartiles as its interval.
 void SummarizeSamples(Candidate* candidate);
 
+// Without times, samples and what was seen along with them: a candidate that was
+// timed and then shown to be none that works claims no speed.
+void ForgetTimes(Candidate* candidate);
+
 }  // namespace convtune

@@ -78,6 +78,30 @@ TEST_F(CommitterTest, WhatAnotherDeviceQuarantinedMeanwhileIsNotServed) {
   EXPECT_EQ(index_.Find(tuning.key).tuning->Winner(), "graph:eng0");
 }
 
+TEST_F(CommitterTest, AQuarantinedCandidateHasNoTimes) {
+  Tuning tuning = TuningOf({Timed(0, 10), Launched(Timed(1, 5), 2)});
+  for (Candidate& candidate : tuning.candidates) {
+    candidate.samples_us = {5, 5, 5};
+    candidate.sm_clock_mhz = 1755;
+    candidate.other_times = {{LaunchMode::kEager, CacheState::kHot, 4, 3, 5, 10}};
+  }
+  Candidate expected = tuning.candidates[0];
+  const QuarantineEntry entry = {tuning.key, expected.id, QuarantineReason::kCrashed,
+                                 "segfault", absl::Now(), {}};
+  expected.status = CandidateStatus::kQuarantined;
+  expected.error_message = entry.message;
+  expected.samples_us.clear();
+  expected.other_times.clear();
+  expected.median_us = expected.q1_us = expected.q3_us = 0;
+  expected.low_us = expected.high_us = expected.host_us = expected.sm_clock_mhz = 0;
+  expected.sample_count = 0;
+  EXPECT_TRUE(committer_.Commit(tuning, environment_, false));
+  committer_.Quarantine(entry);  // of one that is stored
+  EXPECT_EQ(store_.GetTuning(tuning.key)->candidates[1], expected);
+  EXPECT_TRUE(committer_.Commit(tuning, environment_, /*forced=*/true));  // of one that comes
+  EXPECT_EQ(store_.GetTuning(tuning.key)->candidates[1], expected);
+}
+
 TEST_F(CommitterTest, AContendedPartNeverTakesTheCleanWholesPlace) {
   Candidate legacy = Timed(7, 5);
   legacy.id = LegacyAlgorithm{1, 2};

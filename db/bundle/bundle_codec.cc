@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "proto/base/strings.h"
@@ -203,11 +204,12 @@ std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
     reader.Refuse(v1::REFUSAL_REASON_PROBLEM, "problem_text",
                   Concat("must be in its canonical form, ", problem->ToText()));
   }
+  std::set<int> reasons;
   for (const int reason : row.incomplete()) {
     reader.Require(v1::IncompleteReason_IsValid(reason) && reason != 0 &&
-                       reason != v1::INCOMPLETE_REASON_OUTDATED,
+                       reason != v1::INCOMPLETE_REASON_OUTDATED && reasons.insert(reason).second,
                    v1::REFUSAL_REASON_EVIDENCE, "incomplete",
-                   "must be IncompleteReasons other than OUTDATED");
+                   "must be IncompleteReasons other than OUTDATED, each once");
   }
   const absl::Time tune_time = FromProto(row.tune_time());
   reader.Require(tune_time >= absl::UnixEpoch() && tune_time <= now + kClockTolerance,
@@ -224,6 +226,8 @@ std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
                  "must be a StopReason, with rounds of at least 0 and a CacheState");
   reader.Require(v1::Evidence_IsValid(row.evidence()), v1::REFUSAL_REASON_EVIDENCE, "evidence",
                  "must be an Evidence");
+  reader.Require(v1::Origin_IsValid(row.origin()), v1::REFUSAL_REASON_EVIDENCE, "origin",
+                 "must be an Origin");
   reader.CheckConditions(row.conditions());
   for (int i = 0; i < row.candidates_size(); ++i) {
     reader.Enter(i);
@@ -234,7 +238,7 @@ std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
   Tuning tuning;
   if (!Read(row, &tuning)) {
     if (reader.ok()) {
-      reader.Refuse(v1::REFUSAL_REASON_EVIDENCE, "incomplete", "must be reasons, each once");
+      reader.Refuse(v1::REFUSAL_REASON_EVIDENCE, "tuning", "must be one of this version");
     }
     return std::nullopt;
   }

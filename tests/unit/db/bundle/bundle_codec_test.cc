@@ -282,6 +282,28 @@ TEST(BundleCodecTest, ReasonsMustBeKnownAndAgreeWithTheEvidence) {
   EXPECT_EQ(incomplete(v1::INCOMPLETE_REASON_UNJUDGED), v1::REFUSAL_REASON_EVIDENCE);
 }
 
+TEST(BundleCodecTest, ARefusalNamesTheFieldThatIsWrong) {
+  const auto violation = [](const std::function<void(v1::Tuning*)>& change) {
+    v1::Tuning row = SampleRow(1);
+    row.set_evidence(v1::EVIDENCE_INCOMPLETE);
+    change(&row);
+    std::vector<BundleRefusal> found;
+    FromBundleTuning(row, FromBundleEnvironment(SampleBundleEnvironment()), kNow, &found);
+    if (found.size() != 1) return Violation{"count", std::to_string(found.size())};
+    return found[0].violation;
+  };
+  EXPECT_EQ(violation([](auto* row) { row->set_origin(static_cast<v1::Origin>(4)); }).field,
+            "origin");
+  const Violation twice = violation([](auto* row) {
+    for (int i = 0; i < 2; ++i) row->add_incomplete(v1::INCOMPLETE_REASON_MEMORY);
+  });
+  EXPECT_EQ(twice.field, "incomplete");
+  EXPECT_EQ(twice.rule, "must be IncompleteReasons other than OUTDATED, each once");
+  EXPECT_EQ(
+      violation([](auto* row) { First(row)->mutable_engine_config()->set_engine_index(-1); }).field,
+      "candidates[0].engine_config.engine_index");
+}
+
 TEST(BundleCodecTest, NothingIsTimedOnAProfile) {
   Environment profile = SampleEnvironment();
   profile.profile = true;

@@ -28,6 +28,14 @@ bool AreDistinct(const std::vector<Candidate>& candidates) {
                             [](const auto* a, const auto* b) { return *a == *b; }) == ids.end();
 }
 
+// False of seconds or nanos that a Timestamp or a Duration cannot have: such a row
+// has no JSON form.
+template <typename Time>
+bool IsNormal(const Time& time) {
+  const Time same = ToProto(FromProto(time));
+  return same.seconds() == time.seconds() && same.nanos() == time.nanos();
+}
+
 class RowReader {
  public:
   explicit RowReader(std::vector<BundleRefusal>* refusals) : refusals_(refusals) {}
@@ -212,10 +220,11 @@ std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,
                    "must be IncompleteReasons other than OUTDATED, each once");
   }
   const absl::Time tune_time = FromProto(row.tune_time());
-  reader.Require(tune_time >= absl::UnixEpoch() && tune_time <= now + kClockTolerance,
-                 v1::REFUSAL_REASON_TIME, "tune_time", "must be from 1970 to now");
-  reader.Require(FromProto(row.elapsed()) >= absl::ZeroDuration(), v1::REFUSAL_REASON_TIME,
-                 "elapsed", "must be at least 0");
+  reader.Require(IsNormal(row.tune_time()) && tune_time >= absl::UnixEpoch() &&
+                     tune_time <= now + kClockTolerance,
+                 v1::REFUSAL_REASON_TIME, "tune_time", "must be a Timestamp from 1970 to now");
+  reader.Require(IsNormal(row.elapsed()) && FromProto(row.elapsed()) >= absl::ZeroDuration(),
+                 v1::REFUSAL_REASON_TIME, "elapsed", "must be a Duration of at least 0");
   reader.Require(row.memory_budget_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT,
                  "memory_budget_bytes", "must be at least 0");
   reader.Require(row.incomplete_reason().size() <= kMaxReasonBytes, v1::REFUSAL_REASON_EVIDENCE,

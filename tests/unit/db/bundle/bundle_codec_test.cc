@@ -327,6 +327,22 @@ TEST(BundleCodecTest, TimesMustHaveCome) {
             v1::REFUSAL_REASON_TIME);
 }
 
+TEST(BundleCodecTest, TimesMustHaveAJsonForm) {
+  for (const int nanos : {-1, 1'000'000'000}) {
+    EXPECT_EQ(ReasonOf([nanos](auto* row) { row->mutable_tune_time()->set_nanos(nanos); }),
+              v1::REFUSAL_REASON_TIME);
+    EXPECT_EQ(ReasonOf([nanos](auto* row) { row->mutable_elapsed()->set_nanos(nanos); }),
+              v1::REFUSAL_REASON_TIME);
+  }
+  EXPECT_EQ(ReasonOf([](auto* row) { row->mutable_elapsed()->set_seconds(INT64_MAX); }),
+            v1::REFUSAL_REASON_TIME);
+  EXPECT_EQ(ReasonOf([](auto* row) {
+              row->mutable_tune_time()->set_nanos(999'999'999);
+              row->mutable_elapsed()->set_nanos(999'999'999);
+            }),
+            v1::REFUSAL_REASON_UNSPECIFIED);
+}
+
 TEST(BundleCodecTest, AnEnvironmentMustNotContradictItself) {
   const auto violations = [](const std::function<void(v1::BundleEnvironment*)>& change) {
     v1::BundleEnvironment environment = SampleBundleEnvironment();

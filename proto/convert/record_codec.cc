@@ -16,16 +16,6 @@ constexpr int64_t kMaxDurationSeconds = 315576000000;
 // The text form of so many fits into the 4096 bytes that ParseCandidateId reads.
 constexpr int kMaxKnobs = 100;
 
-// A message holds UTF-8 alone, and cuDNN's and NVML's texts may be anything: in one
-// that is not UTF-8 every byte beyond ASCII becomes '?'.
-std::string Utf8(std::string text) {
-  if (IsValidUtf8(text)) return text;
-  for (char& byte : text) {
-    if ((static_cast<unsigned char>(byte) & 0x80) != 0) byte = '?';
-  }
-  return text;
-}
-
 // The numbers of the bits that are set, in their order.
 void FillBits(uint32_t mask, google::protobuf::RepeatedField<int>* out) {
   for (int bit = 0; mask != 0; ++bit, mask >>= 1) {
@@ -71,6 +61,14 @@ bool ReadId(const v1::Candidate& record, CandidateId* id) {
 }
 
 }  // namespace
+
+std::string Utf8(std::string text) {
+  if (IsValidUtf8(text)) return text;
+  for (char& byte : text) {
+    if ((static_cast<unsigned char>(byte) & 0x80) != 0) byte = '?';
+  }
+  return text;
+}
 
 google::protobuf::Timestamp ToProto(absl::Time time) {
   const absl::Time clamped = std::clamp(time, absl::FromUnixSeconds(kMinTimestampSeconds),

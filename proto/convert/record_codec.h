@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/time/time.h"
 #include "convtune/v1/record.pb.h"
@@ -11,6 +12,10 @@
 #include "proto/model/violation.h"
 
 namespace convtune {
+
+// A message holds UTF-8 alone, and cuDNN's and NVML's texts may be anything: in one
+// that is not UTF-8 every byte beyond ASCII becomes '?'.
+std::string Utf8(std::string text);
 
 // A time that a Timestamp or a Duration cannot hold becomes the nearest that it can.
 google::protobuf::Timestamp ToProto(absl::Time time);

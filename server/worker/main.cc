@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 #include "server/worker/channel.h"
 #include "server/worker/cudnn/cudnn_library.h"
 #include "server/worker/device/nvml_watch.h"
@@ -116,7 +117,7 @@ absl::Status Refuse(const absl::Status& why, Channel* channel) {
   RETURN_IF_ERROR(channel->Receive().status());
   worker::v1::Reply reply;
   reply.set_last(true);
-  reply.mutable_outcome()->set_message(std::string(why.message()));
+  reply.mutable_outcome()->set_message(Utf8(std::string(why.message())));
   RETURN_IF_ERROR(channel->Send(reply));
   return why;
 }

@@ -19,7 +19,7 @@ absl::Status Finish(const Session::Send& send, bool ok, absl::string_view messag
   worker::v1::Reply reply;
   reply.set_last(true);
   reply.mutable_outcome()->set_ok(ok);
-  reply.mutable_outcome()->set_message(std::string(message));
+  reply.mutable_outcome()->set_message(Utf8(std::string(message)));
   return send(reply);
 }
 
@@ -149,7 +149,7 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
   reply.set_last(true);
   worker::v1::Outcome* outcome = reply.mutable_outcome();
   outcome->set_ok(!candidates_.empty() || end->out_of_time);
-  outcome->set_message(end->refusals);
+  outcome->set_message(Utf8(end->refusals));
   if (!outcome->ok() && end->refusals.empty()) {
     outcome->set_message("cuDNN lists no engine for this problem");
   }

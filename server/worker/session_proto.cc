@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "proto/convert/record_codec.h"
+
 namespace convtune::worker {
 
 std::optional<ListingDepth> DepthOf(worker::v1::Listing listing) {
@@ -39,7 +41,7 @@ worker::v1::Prepared ToProto(int index, const absl::StatusOr<PreparedCandidate>&
     prepared.set_over_memory(result->over_memory);
   } else {
     prepared.set_over_memory(absl::IsResourceExhausted(result.status()));
-    prepared.set_error_message(std::string(result.status().message()));
+    prepared.set_error_message(Utf8(std::string(result.status().message())));
   }
   return prepared;
 }
@@ -48,7 +50,7 @@ worker::v1::Checked ToProto(int index, const absl::StatusOr<CheckedRun>& run) {
   worker::v1::Checked checked;
   checked.set_index(index);
   if (!run.ok()) {
-    checked.set_error_message(std::string(run.status().message()));
+    checked.set_error_message(Utf8(std::string(run.status().message())));
     checked.set_over_memory(absl::IsResourceExhausted(run.status()));
     return checked;
   }
@@ -75,7 +77,7 @@ worker::v1::Sample ToProto(int index, int round, const absl::StatusOr<TimedRun>&
     sample.set_sm_clock_mhz(run->sm_clock_mhz);
     sample.set_blocked(run->blocked);
   } else {
-    sample.set_error_message(std::string(run.status().message()));
+    sample.set_error_message(Utf8(std::string(run.status().message())));
     sample.set_over_memory(absl::IsResourceExhausted(run.status()));
   }
   return sample;

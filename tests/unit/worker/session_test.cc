@@ -178,6 +178,18 @@ TEST_F(SessionTest, PrepareTouchesAndReportsEach) {
   EXPECT_EQ(replies[5].prepared().error_message(), "");
 }
 
+TEST_F(SessionTest, TextsThatAreNoUtf8ComeThrough) {
+  backend_.Add(1).prepare = absl::InternalError("engine \xff fell over");
+  backend_.Add(2).checked = absl::InternalError("engine \xff fell over");
+  Hello();
+  Open();
+  const auto prepared = Prepare({0, 1});
+  EXPECT_EQ(prepared[1].prepared().error_message(), "engine ? fell over");
+  EXPECT_EQ(Check({1})[1].checked().error_message(), "engine ? fell over");
+  worker::v1::Reply parsed;
+  EXPECT_TRUE(parsed.ParseFromString(prepared[1].SerializeAsString()));
+}
+
 TEST_F(SessionTest, PreparesInOrderUntilEnoughMayRun) {
   for (int engine = 1; engine <= 5; ++engine) backend_.Add(engine);
   backend_.candidates[0].prepare = absl::UnimplementedError("no");

@@ -63,6 +63,9 @@ absl::Status WorkerClient::Handshake() {
     return Lose(absl::StrCat("the worker's environment is ", hello_.environment_text(),
                              ", at start it was ", options_.environment_text));
   }
+  if (!SelfCheckFromProto(hello_.self_check()).has_value()) {
+    return Lose("unreadable self-check: it names an instrument that no self-check has");
+  }
   self_check_ = FromProto(hello_.self_check());
   if (options_.self_checks != nullptr) {
     options_.self_checks->Note(options_.self_check_key, self_check_);

@@ -18,6 +18,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                      {"version", &script.version},
                                                      {"fault", &script.fault},
                                                      {"where", &script.where},
+                                                     {"instrument", &script.instrument},
                                                      {"problem", &script.problem},
                                                      {"once", &script.once},
                                                      {"log", &script.log},

@@ -198,6 +198,7 @@ absl::Status FakeSession::Hello(const worker::v1::Hello& request) {
     ASSIGN_OR_RETURN(const uint32_t mask, CheckSelf(request.lost_steps()));
     self_check = SelfCheckToProto(mask);
     self_check.set_details("as the script says");
+    if (!script_.instrument.empty()) self_check.add_failed(script_.instrument);
   }
   worker::v1::Reply reply;
   reply.set_last(true);

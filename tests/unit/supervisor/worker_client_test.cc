@@ -104,5 +104,13 @@ TEST_F(WorkerStartTest, ButNotForEver) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("it did not start within 500ms"));
 }
 
+TEST_F(WorkerStartTest, OneWhoseSelfCheckCannotBeReadIsLost) {
+  const StartLimits limits{absl::Minutes(5), absl::Minutes(5)};
+  EXPECT_EQ(Start("self_check=0", limits), absl::OkStatus());
+  const absl::Status status = Start("self_check=0;instrument=hammer", limits);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("unreadable self-check"));
+}
+
 }  // namespace
 }  // namespace convtune::supervisor

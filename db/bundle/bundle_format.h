@@ -1,4 +1,4 @@
-// The framing of a bundle's records; see BUNDLE.md.
+// The framing of a bundle's records; see README.md.
 #pragma once
 
 #include <cstddef>

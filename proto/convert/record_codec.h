@@ -45,8 +45,9 @@ void Fill(const Conditions& conditions, v1::Conditions* record);
 // All but the key and the fields that are output only.
 void Fill(const Tuning& tuning, bool with_samples, v1::Tuning* record);
 
-// The reverse. False, with the struct in any state, if a field holds what no
-// program of this version writes. Rules between fields are not judged.
+// The reverse. False, with the struct in any state, if an enumeration's number or
+// an instrument is not known, a note or a reason is there twice, or a candidate
+// breaks CheckId. Other numbers and rules between fields are not judged.
 bool Read(const v1::Candidate& record, Candidate* candidate);
 bool Read(const v1::Conditions& record, Conditions* conditions);
 bool Read(const v1::Tuning& record, Tuning* tuning);

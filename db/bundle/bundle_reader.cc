@@ -20,18 +20,18 @@ namespace {
 
 constexpr size_t kReadAhead = 1 << 20;
 
-// Counts candidates before they are made: two bytes of a hostile record would
-// otherwise become an object of a hundred.
+// Counts candidates and quarantine entries before they are made: two bytes of a
+// hostile record would otherwise become an object of a hundred.
 bool HasTooManyCandidates(std::string_view message) {
   using google::protobuf::internal::WireFormatLite;
   google::protobuf::io::ArrayInputStream array(message.data(), static_cast<int>(message.size()));
   google::protobuf::io::CodedInputStream input(&array);
   int count = 0;
   while (const uint32_t tag = input.ReadTag()) {
-    if (WireFormatLite::GetTagFieldNumber(tag) == v1::Tuning::kCandidatesFieldNumber &&
-        ++count > kMaxBundleCandidates) {
-      return true;
-    }
+    const int field = WireFormatLite::GetTagFieldNumber(tag);
+    const bool counts =
+        field == v1::Tuning::kCandidatesFieldNumber || field == v1::Tuning::kQuarantineFieldNumber;
+    if (counts && ++count > kMaxBundleCandidates) return true;
     if (!WireFormatLite::SkipField(&input, tag)) return false;  // the parser says what is wrong
   }
   return false;

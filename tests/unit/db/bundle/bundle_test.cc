@@ -170,6 +170,13 @@ TEST(BundleTest, CandidatesWithoutNumberAreRefusedBeforeTheyAreMade) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("more than 100000 candidates"));
 }
 
+TEST(BundleTest, QuarantineEntriesWithoutNumberAreRefusedBeforeTheyAreMade) {
+  v1::Tuning row = SampleRow(1);
+  for (int i = 0; i <= kMaxBundleCandidates; ++i) row.add_quarantine();
+  const absl::Status status = ReadAll(BundleOfRows({row}, SampleBundleEnvironment()));
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+}
+
 TEST(BundleTest, AnEnvironmentThatIsNotThereIsRefused) {
   v1::Tuning row = SampleRow(1);
   row.set_environment_number(2);

@@ -1,4 +1,4 @@
-#include "server/convtuned/logging.h"
+#include "server/logging/logging.h"
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -11,9 +11,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "proto/model/text.h"
-#include "server/rpc/services/request_log.h"
+#include "server/logging/log.h"
 
-namespace convtune::convtuned {
+namespace convtune::logging {
 namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
@@ -41,7 +41,7 @@ std::string Escape(std::string_view text) {
 
 class LogFormatter final : public spdlog::formatter {
  public:
-  explicit LogFormatter(bool json) : json_(json) {}
+  LogFormatter(bool json, RequestId request_id) : json_(json), request_id_(request_id) {}
 
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
     const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ",
@@ -49,7 +49,7 @@ class LogFormatter final : public spdlog::formatter {
     const auto level_view = spdlog::level::to_string_view(message.level);
     const std::string level(level_view.data(), level_view.size());
     const std::string_view text(message.payload.data(), message.payload.size());
-    const std::string id(rpc::services::CurrentRequestId());
+    const std::string id(request_id_ != nullptr ? request_id_() : "");
     std::string line;
     if (json_) {
       nlohmann::ordered_json object = {{"ts", time}, {"level", level}, {"message", text}};
@@ -64,26 +64,58 @@ class LogFormatter final : public spdlog::formatter {
   }
 
   std::unique_ptr<spdlog::formatter> clone() const override {
-    return std::make_unique<LogFormatter>(json_);
+    return std::make_unique<LogFormatter>(json_, request_id_);
   }
 
  private:
   const bool json_;
+  const RequestId request_id_;
 };
 
 }  // namespace
 
-std::unique_ptr<spdlog::formatter> NewLogFormatter(bool json) {
-  return std::make_unique<LogFormatter>(json);
+std::unique_ptr<spdlog::formatter> NewLogFormatter(bool json, RequestId request_id) {
+  return std::make_unique<LogFormatter>(json, request_id);
 }
 
-void InitLogging(bool json, const std::string& level) {
-  auto logger = std::make_shared<spdlog::logger>("convtuned",
+void InitLogging(bool json, const std::string& level, RequestId request_id) {
+  auto logger = std::make_shared<spdlog::logger>("convtune",
                                                  std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_formatter(NewLogFormatter(json));
+  logger->set_formatter(NewLogFormatter(json, request_id));
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
 }
 
-}  // namespace convtune::convtuned
+void SetLogLevel(const std::string& level) {
+  spdlog::default_logger()->set_level(spdlog::level::from_str(level));
+}
+
+}  // namespace convtune::logging
+
+namespace convtune::log {
+namespace {
+
+spdlog::level::level_enum ToSpdlog(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarn:
+      return spdlog::level::warn;
+    case Level::kError:
+      break;
+  }
+  return spdlog::level::err;
+}
+
+}  // namespace
+
+bool IsOn(Level level) { return spdlog::should_log(ToSpdlog(level)); }
+
+void Write(Level level, std::string_view message) {
+  spdlog::log(ToSpdlog(level), spdlog::string_view_t(message.data(), message.size()));
+}
+
+}  // namespace convtune::log

@@ -34,6 +34,7 @@ std::string_view CanonicalColumn(std::string_view name) {
   for (const std::string_view column : kColumns) {
     if (lower == column) return column;
   }
+  if (lower == kEnvironmentColumn) return kEnvironmentColumn;
   return {};
 }
 

@@ -13,6 +13,9 @@ namespace convtune {
 // followed by text.
 std::optional<std::vector<std::string>> SplitCsvLine(std::string_view line);
 
+// Of the environment that the problem of a row is wanted for.
+inline constexpr std::string_view kEnvironmentColumn = "environment_text";
+
 // The column's canonical name; empty if it is not one of ours.
 std::string_view CanonicalColumn(std::string_view name);
 

@@ -27,21 +27,28 @@ struct CsvProblems::Row {
   std::vector<int64_t> required_output;
 };
 
-void ApplyOverrides(const ProblemOverrides& overrides, ConvProblemSpec* spec) {
-  if (overrides.operation) spec->operation = overrides.operation;
+std::vector<ConvProblemSpec> WithOverrides(const ProblemOverrides& overrides,
+                                           ConvProblemSpec spec) {
+  if (overrides.operation) spec.operation = overrides.operation;
   if (overrides.data_type) {
-    spec->data_type = overrides.data_type;
-    spec->output_type.reset();
-    spec->compute_type.reset();
-    spec->intermediate_type.reset();
+    spec.data_type = overrides.data_type;
+    spec.output_type.reset();
+    spec.compute_type.reset();
+    spec.intermediate_type.reset();
   }
   if (overrides.layout) {
-    spec->layout = overrides.layout;
-    spec->x_strides.clear();
-    spec->w_strides.clear();
-    spec->y_strides.clear();
+    spec.layout = overrides.layout;
+    spec.x_strides.clear();
+    spec.w_strides.clear();
+    spec.y_strides.clear();
   }
-  if (overrides.batch && !spec->x_dims.empty()) spec->x_dims[0] = *overrides.batch;
+  if (overrides.batches.empty() || spec.x_dims.empty()) return {std::move(spec)};
+  std::vector<ConvProblemSpec> specs;
+  for (const int64_t batch : overrides.batches) {
+    spec.x_dims[0] = batch;
+    specs.push_back(spec);
+  }
+  return specs;
 }
 
 CsvProblems::CsvProblems(std::string_view header, std::string_view source,
@@ -68,10 +75,11 @@ CsvProblems::CsvProblems(std::string_view header, std::string_view source,
   std::string ignored;
   for (const std::string& name : names_) {
     const std::string_view column = CanonicalColumn(name);
-    const bool used = in_text_form()
-                          ? column == "problem" || column == "count"
-                          : !column.empty() && (!IsOutputColumn(column) ||
-                                                columns_.find("transposed") != columns_.end());
+    const bool used =
+        in_text_form()
+            ? column == "problem" || column == "count" || column == kEnvironmentColumn
+            : !column.empty() && column != kEnvironmentColumn &&
+                  (!IsOutputColumn(column) || columns_.find("transposed") != columns_.end());
     if (!used) AppendTo(&ignored, ignored.empty() ? "" : ", ", Excerpt(name));
   }
   if (!ignored.empty()) list_->notices.push_back(Concat("ignored columns: ", ignored));
@@ -87,7 +95,7 @@ void CsvProblems::CheckRequired(std::string_view source) {
     ok_ = false;
   };
   if (!overrides_.operation) require("op", "; it may be given for all rows instead (--op)");
-  if (!overrides_.batch) require("n", "");
+  if (overrides_.batches.empty()) require("n", "");
   for (const std::string_view column : {"c", "h", "w", "k", "r", "s"}) require(column, "");
   if (columns_.find("d") != columns_.end()) require("t", " although there is a column d");
 }
@@ -142,8 +150,8 @@ void CsvProblems::ReadShape(Row* row) {
   ReadNumber(row, "groups", 1, &groups);
   row->origin["groups"] = "groups";
   spec.groups = groups;
-  push("x_dims", &spec.x_dims, "n", overrides_.batch);
-  if (overrides_.batch) spec.x_dims[0] = *overrides_.batch;
+  push("x_dims", &spec.x_dims, "n",
+       overrides_.batches.empty() ? std::nullopt : std::optional(overrides_.batches.front()));
   push("x_dims", &spec.x_dims, "c", std::nullopt);
   push("w_dims", &spec.w_dims, "k", std::nullopt);
   spec.w_dims.push_back(1);
@@ -248,21 +256,26 @@ void CsvProblems::AddProblem(const Row& row, DataType type, TensorLayout layout)
   ConvProblemSpec spec = row.spec;
   spec.data_type = type;
   spec.layout = layout;
-  std::vector<Violation> violations;
-  const std::optional<ConvProblem> problem = ConvProblem::Create(spec, &violations);
-  for (const Violation& violation : violations) {
-    const auto origin = row.origin.find(violation.field);
-    Fail(row.source, origin == row.origin.end() ? violation.field : origin->second, violation.rule);
+  const std::vector<int64_t> own = {spec.x_dims[0]};
+  for (const int64_t batch : overrides_.batches.empty() ? own : overrides_.batches) {
+    spec.x_dims[0] = batch;
+    std::vector<Violation> violations;
+    const std::optional<ConvProblem> problem = ConvProblem::Create(spec, &violations);
+    for (const Violation& violation : violations) {
+      const auto origin = row.origin.find(violation.field);
+      Fail(row.source, origin == row.origin.end() ? violation.field : origin->second,
+           violation.rule);
+    }
+    if (!problem) return;
+    for (size_t i = 0; i < row.required_output.size(); ++i) {
+      if (problem->y_dims()[i + 2] == row.required_output[i]) continue;
+      Fail(row.source, Concat("out_", row.spatial[i]),
+           Concat("does not fit: a forward convolution of it gives ", problem->y_dims()[i + 2],
+                  ", not the ", row.required_output[i], " of column ", ColumnName(row.spatial[i])));
+      return;
+    }
+    list_->rows.push_back({*problem, row.count, row.source});
   }
-  if (!problem) return;
-  for (size_t i = 0; i < row.required_output.size(); ++i) {
-    if (problem->y_dims()[i + 2] == row.required_output[i]) continue;
-    Fail(row.source, Concat("out_", row.spatial[i]),
-         Concat("does not fit: a forward convolution of it gives ", problem->y_dims()[i + 2],
-                ", not the ", row.required_output[i], " of column ", ColumnName(row.spatial[i])));
-    return;
-  }
-  list_->rows.push_back({*problem, row.count, row.source});
 }
 
 void CsvProblems::ReadTextForm(Row* row) {
@@ -272,14 +285,18 @@ void CsvProblems::ReadTextForm(Row* row) {
     return;
   }
   std::vector<Violation> violations;
-  ConvProblemSpec spec =
+  const ConvProblemSpec spec =
       ParseProblemTokens(row->fields[columns_.find("problem")->second], &violations);
   if (violations.empty()) {
-    ApplyOverrides(overrides_, &spec);
-    if (std::optional<ConvProblem> problem = ConvProblem::Create(spec, &violations)) {
-      list_->rows.push_back({*std::move(problem), row->count, row->source});
-      return;
+    const auto environment = columns_.find(kEnvironmentColumn);
+    for (const ConvProblemSpec& one : WithOverrides(overrides_, spec)) {
+      if (std::optional<ConvProblem> problem = ConvProblem::Create(one, &violations)) {
+        list_->rows.push_back(
+            {*std::move(problem), row->count, row->source,
+             environment == columns_.end() ? "" : row->fields[environment->second]});
+      }
     }
+    if (violations.empty()) return;
   }
   Fail(row->source, "problem", ToString(violations));
 }

@@ -12,8 +12,8 @@
 
 namespace convtune {
 
-// Puts what is set in place of what the spec says.
-void ApplyOverrides(const ProblemOverrides& overrides, ConvProblemSpec* spec);
+// The spec with what is set in place of what it says: one for each batch.
+std::vector<ConvProblemSpec> WithOverrides(const ProblemOverrides& overrides, ConvProblemSpec spec);
 
 // Reads rows by the column names of a header. Not thread-safe.
 class CsvProblems {

@@ -14,6 +14,7 @@
 #include "proto/convert/csv_columns.h"
 #include "proto/convert/csv_problems.h"
 #include "proto/convert/problem_proto.h"
+#include "proto/convert/sizes.h"
 #include "proto/model/problem/problem_text.h"
 #include "proto/model/text.h"
 
@@ -47,8 +48,14 @@ ConvProblemSpec SpecFromJson(std::string_view line, std::vector<Violation>* viol
       google::protobuf::util::JsonStringToMessage(std::string(line), &proto, options);
   if (!status.ok()) {
     // Kept in one line and in printable characters: it quotes the input.
+    constexpr std::string_view kUnknown = ": Cannot find field.";
+    std::string text(status.message());
+    if (text.ends_with(kUnknown)) {
+      text.resize(text.size() - kUnknown.size());
+      text = Concat("there is no field ", Quote(text), "; see convtune.v1.ConvProblem");
+    }
     std::string message;
-    for (const char c : std::string(status.message())) {
+    for (const char c : text) {
       const bool printable = c >= ' ' && c <= '~';
       message.push_back(printable ? c : c == '\n' ? ' ' : '?');
       if (message.size() == 300) break;
@@ -109,7 +116,7 @@ class ListReader {
     if (form_ == Form::kCsv) {
       csv_->Read(text, Source());
     } else {
-      ReadSpec(text);
+      ReadLineOfProblems(text);
     }
     return true;
   }
@@ -127,17 +134,37 @@ class ListReader {
     return Concat("line: must be valid UTF-8, is ", Quote(text));
   }
 
-  void ReadSpec(std::string_view text) {
-    std::vector<Violation> violations;
-    ConvProblemSpec spec = text.front() == '{' ? SpecFromJson(text, &violations)
-                                               : ParseProblemTokens(text, &violations);
-    if (violations.empty()) {
-      ApplyOverrides(overrides_, &spec);
-      if (std::optional<ConvProblem> problem = ConvProblem::Create(spec, &violations)) {
+  // A line with open sizes is several problems, and one error at most.
+  void ReadLineOfProblems(std::string_view text) {
+    if (text.front() == '{') {
+      std::vector<Violation> violations;
+      const ConvProblemSpec spec = SpecFromJson(text, &violations);
+      AddProblems(spec, &violations);
+      if (!violations.empty()) Fail(ToString(violations));
+      return;
+    }
+    const absl::StatusOr<std::vector<std::string>> texts = ExpandSizes(text);
+    if (!texts.ok()) return Fail(std::string(texts.status().message()));
+    std::string first_error;
+    for (const std::string& one : *texts) {
+      std::vector<Violation> violations;
+      const ConvProblemSpec spec = ParseProblemTokens(one, &violations);
+      AddProblems(spec, &violations);
+      if (violations.empty() || !first_error.empty()) continue;
+      first_error = ToString(violations);
+      if (texts->size() > 1) AppendTo(&first_error, " in ", one);
+    }
+    if (!first_error.empty()) Fail(first_error);
+  }
+
+  // Adds the problem with each batch, or violations.
+  void AddProblems(const ConvProblemSpec& spec, std::vector<Violation>* violations) {
+    if (!violations->empty()) return;
+    for (const ConvProblemSpec& one : WithOverrides(overrides_, spec)) {
+      if (std::optional<ConvProblem> problem = ConvProblem::Create(one, violations)) {
         list_.rows.push_back({*std::move(problem), 1, Source()});
       }
     }
-    if (!violations.empty()) Fail(ToString(violations));
   }
 
   enum class Form { kUnknown, kLines, kCsv };
@@ -161,11 +188,11 @@ absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
                                                 const ProblemOverrides& overrides) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    return absl::InvalidArgumentError(Concat("file ", path, ": must be a file, is a directory"));
+    return absl::InvalidArgumentError(Concat(path, ": must be a file, is a directory"));
   }
   errno = 0;
   std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(Concat("file ", path, ": ", std::strerror(errno)));
+  if (!in) return absl::NotFoundError(Concat(path, ": cannot be read: ", std::strerror(errno)));
   return ReadProblemList(in, path, overrides);
 }
 
@@ -184,22 +211,6 @@ std::vector<std::string> InputTypeNames() {
     names.emplace_back(Name(type));
   }
   return names;
-}
-
-std::optional<DataType> ParseLooseDataType(std::string_view text) {
-  const std::string name = LowerCase(Strip(text));
-  if (const std::optional<DataType> type = ParseDataType(name)) return type;
-  static constexpr std::pair<std::string_view, DataType> kSpellings[] = {
-      {"double", DataType::kF64},    {"fp64", DataType::kF64}, {"float64", DataType::kF64},
-      {"float", DataType::kF32},     {"fp32", DataType::kF32}, {"float32", DataType::kF32},
-      {"half", DataType::kF16},      {"fp16", DataType::kF16}, {"float16", DataType::kF16},
-      {"bfloat16", DataType::kBF16}, {"int8", DataType::kI8},  {"fp8_e4m3", DataType::kE4M3},
-      {"fp8_e5m2", DataType::kE5M2},
-  };
-  for (const auto& [spelling, type] : kSpellings) {
-    if (name == spelling) return type;
-  }
-  return std::nullopt;
 }
 
 std::optional<TensorLayout> ParseLooseLayout(std::string_view text) {

@@ -1,4 +1,5 @@
-// Lists of problems in files: one text form or one protobuf JSON object
+// Lists of problems in files: one text form (with sizes left open, see
+// sizes.h) or one protobuf JSON object
 // (convtune.v1.ConvProblem) a line, or CSV by column names. Which it is, is
 // seen from the content. See proto/convert/README.md.
 #pragma once
@@ -22,13 +23,16 @@ struct ProblemOverrides {
   std::optional<Operation> operation = std::nullopt;
   std::optional<DataType> data_type = std::nullopt;
   std::optional<TensorLayout> layout = std::nullopt;  // kNchw or kNhwc
-  std::optional<int64_t> batch = std::nullopt;
+  // Each problem once with each of them; none: the batch that the file says.
+  std::vector<int64_t> batches = {};
 };
 
 struct ProblemRow {
   ConvProblem problem;
   int64_t count = 1;   // how often the workload runs it
   std::string source;  // "file:line"
+  // Text of the environment that it is wanted for: the column environment_text.
+  std::string environment = {};
 };
 
 struct ProblemRowError {
@@ -48,7 +52,7 @@ ProblemList ReadProblemList(std::istream& in, std::string_view name,
                             const ProblemOverrides& overrides);
 
 // Same of a file. NOT_FOUND if it cannot be opened; INVALID_ARGUMENT if it is
-// a directory.
+// a directory. Errors begin with the path.
 absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
                                                 const ProblemOverrides& overrides);
 
@@ -57,9 +61,6 @@ absl::StatusOr<ProblemList> ReadProblemListFile(const std::string& path,
 std::vector<std::string> OperationNames();
 std::vector<std::string> InputTypeNames();
 
-// Reads the spellings that workload files use: f16, half, fp16, float16, F16
-// and so on. Nothing for anything else; see VectorizedReason.
-std::optional<DataType> ParseLooseDataType(std::string_view text);
 // Reads nchw and nhwc in any case; a trailing remark in parentheses is
 // dropped.
 std::optional<TensorLayout> ParseLooseLayout(std::string_view text);

@@ -60,6 +60,11 @@ bool ReadId(const v1::Candidate& record, CandidateId* id) {
   return true;
 }
 
+// Whoever must not be believed is checked before (see BundleReader).
+int16_t ReadPlace(int place) {
+  return static_cast<int16_t>(std::clamp(place, 0, HeuristicPlaces::kMost));
+}
+
 }  // namespace
 
 std::string Utf8(std::string text) {
@@ -192,6 +197,9 @@ void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record) 
   record->set_sample_count(candidate.sample_count);
   if (!candidate.error_message.empty()) record->set_error_message(Utf8(candidate.error_message));
   record->set_heuristic_rank(candidate.heuristic_rank);
+  record->set_mode_a_place(candidate.places.mode_a);
+  record->set_mode_b_place(candidate.places.mode_b);
+  record->set_fallback_place(candidate.places.fallback);
   record->set_find_us(static_cast<float>(candidate.find_us));
   record->set_host_us(static_cast<float>(candidate.host_us));
   record->set_sm_clock_mhz(static_cast<float>(candidate.sm_clock_mhz));
@@ -265,6 +273,8 @@ bool Read(const v1::Candidate& record, Candidate* candidate) {
   candidate->samples_us.assign(record.samples_us().begin(), record.samples_us().end());
   candidate->error_message = record.error_message();
   candidate->heuristic_rank = record.heuristic_rank();
+  candidate->places = {ReadPlace(record.mode_a_place()), ReadPlace(record.mode_b_place()),
+                       ReadPlace(record.fallback_place())};
   candidate->find_us = record.find_us();
   candidate->host_us = record.host_us();
   candidate->sm_clock_mhz = record.sm_clock_mhz();

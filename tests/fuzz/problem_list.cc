@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if ((data[0] & 1) != 0) overrides.operation = convtune::Operation::kBwdFilter;
     if ((data[0] & 2) != 0) overrides.data_type = convtune::DataType::kF16;
     if ((data[0] & 4) != 0) overrides.layout = convtune::TensorLayout::kNhwc;
-    if ((data[0] & 8) != 0) overrides.batch = 32;
+    if ((data[0] & 8) != 0) overrides.batches = {32};
     ++data;
     --size;
   }

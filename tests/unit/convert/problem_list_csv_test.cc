@@ -13,6 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 ProblemList Read(const std::string& text, const ProblemOverrides& overrides = {}) {
   std::istringstream in(text);
@@ -43,7 +44,7 @@ TEST(CsvProblemsTest, AColumnOfProblemsIsAListOfThem) {
   EXPECT_EQ(list.rows[0].count, 7);
   EXPECT_EQ(list.rows[1].count, 1);
   EXPECT_THAT(list.notices, ElementsAre("ignored columns: environment, last_error"));
-  const ProblemList other = Read("problem\n\"" + text + "\"\n", {.batch = 32});
+  const ProblemList other = Read("problem\n\"" + text + "\"\n", {.batches = {32}});
   EXPECT_EQ(other.rows.at(0).problem, Parsed("fwd,x=32x64x7x7,w=64x64x3x3,pad=1,f16"));
 }
 
@@ -94,16 +95,25 @@ TEST(CsvProblemsTest, ReadsDeepBenchsNames) {
 TEST(CsvProblemsTest, OverridesReplaceColumns) {
   const ProblemList list =
       Read("op,n,c,h,w,k,r,s,dtype,layout\nfwd,32,4,9,9,8,3,3,f16;i8,NHWC;NCHW\n",
-           {Operation::kBwdData, DataType::kBF16, TensorLayout::kNhwc, 2});
+           {Operation::kBwdData, DataType::kBF16, TensorLayout::kNhwc, {2}});
   ASSERT_EQ(list.rows.size(), 1u);
   EXPECT_EQ(list.rows[0].problem, Parsed("bwd_data,x=2x4x9x9,w=8x4x3x3,bf16,nhwc"));
 }
 
 TEST(CsvProblemsTest, OverridesStandInForMissingColumns) {
   const ProblemList list =
-      Read("c,h,w,k,r,s\n4,9,9,8,3,3\n", {.operation = Operation::kBwdFilter, .batch = 7});
+      Read("c,h,w,k,r,s\n4,9,9,8,3,3\n", {.operation = Operation::kBwdFilter, .batches = {7}});
   ASSERT_EQ(list.rows.size(), 1u);
   EXPECT_EQ(list.rows[0].problem, Parsed("bwd_filter,x=7x4x9x9,w=8x4x3x3"));
+}
+
+TEST(CsvProblemsTest, EachRowComesWithEachBatch) {
+  const ProblemList list =
+      Read("op,n,c,h,w,k,r,s,layout\nfwd,1,4,9,9,8,3,3,nchw;nhwc\n", {.batches = {2, 3}});
+  ASSERT_EQ(list.rows.size(), 4u);
+  EXPECT_EQ(list.rows[0].problem, Parsed("fwd,x=2x4x9x9,w=8x4x3x3"));
+  EXPECT_EQ(list.rows[3].problem, Parsed("fwd,x=3x4x9x9,w=8x4x3x3,nhwc"));
+  EXPECT_EQ(Read("problem\n\"fwd,x=1x4x9x9,w=8x4x3x3\"\n", {.batches = {2, 3}}).rows.size(), 2u);
 }
 
 TEST(CsvProblemsTest, ReadsThreeSpatialDimensions) {
@@ -208,6 +218,18 @@ TEST(CsvProblemsTest, ACountMustBePositive) {
     EXPECT_THAT(OnlyError(Read("op,n,c,h,w,k,r,s,count\nfwd,1,1,1,1,1,1,1," + std::string(count))),
                 HasSubstr("column count: must be from 1 to 2^31-1"));
   }
+}
+
+TEST(CsvProblemsTest, TheEnvironmentThatAProblemIsWantedForIsRead) {
+  const ProblemList list = Read(
+      "problem,environment_text,misses\n"
+      "\"fwd,x=1x1x1x1,w=1x1x1x1\",\"nvidia-h200,cudnn=9.12.0\",3\n"
+      "\"fwd,x=2x1x1x1,w=1x1x1x1\",,3\n");
+  ASSERT_EQ(list.rows.size(), 2U);
+  EXPECT_EQ(list.rows[0].environment, "nvidia-h200,cudnn=9.12.0");
+  EXPECT_EQ(list.rows[0].count, 3);
+  EXPECT_EQ(list.rows[1].environment, "");
+  EXPECT_THAT(list.notices, IsEmpty());
 }
 
 TEST(CsvProblemsTest, AMissingColumnIsOneErrorWhateverFollows) {

@@ -1,5 +1,7 @@
 #include "proto/convert/problem_list.h"
 
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +53,8 @@ TEST(ProblemListTest, ReadsJsonLines) {
 TEST(ProblemListTest, AnUnknownJsonFieldIsNamed) {
   const ProblemList list = Read("{\"operation\":\"OPERATION_FWD\",\"paddings\":[1]}\n");
   EXPECT_TRUE(list.rows.empty());
-  EXPECT_THAT(FirstError(list), HasSubstr("list:1: json: "));
+  EXPECT_EQ(FirstError(list),
+            "list:1: json: there is no field \"paddings\"; see convtune.v1.ConvProblem");
   EXPECT_THAT(FirstError(list), HasSubstr("paddings"));
 }
 
@@ -79,8 +82,8 @@ TEST(ProblemListTest, DeeplyNestedJsonIsRefused) {
 }
 
 TEST(ProblemListTest, OverridesApplyToEveryForm) {
-  const ProblemOverrides overrides = {Operation::kBwdFilter, DataType::kF16, TensorLayout::kNhwc,
-                                      32};
+  const ProblemOverrides overrides = {
+      Operation::kBwdFilter, DataType::kF16, TensorLayout::kNhwc, {32}};
   const ProblemList list = Read(
       "fwd,x=1x4x9x9,w=8x4x3x3,f32,out=f32,acc=f32\n"
       R"({"operation":"OPERATION_FWD","xDims":[1,4,9,9],"wDims":[8,4,3,3]})"
@@ -91,6 +94,34 @@ TEST(ProblemListTest, OverridesApplyToEveryForm) {
   for (const ProblemRow& row : list.rows) {
     EXPECT_EQ(row.problem, Parsed("bwd_filter,x=32x4x9x9,w=8x4x3x3,f16,nhwc")) << row.source;
   }
+}
+
+TEST(ProblemListTest, ALineWithOpenSizesIsAProblemForEach) {
+  const ProblemList list = Read("fwd,x=[1,8]x4x[9..11/2]x[=],w=8x4x3x3\n");
+  ASSERT_TRUE(list.errors.empty()) << FirstError(list);
+  ASSERT_EQ(list.rows.size(), 4u);
+  EXPECT_EQ(list.rows[1].problem, Parsed("fwd,x=1x4x11x11,w=8x4x3x3"));
+  EXPECT_EQ(list.rows[2].problem, Parsed("fwd,x=8x4x9x9,w=8x4x3x3"));
+  EXPECT_EQ(list.rows[3].source, "list:1");
+}
+
+TEST(ProblemListTest, OpenSizesThatDoNotFitAreOneErrorThatNamesTheFirst) {
+  const ProblemList list = Read("fwd,x=1x4x[1,2,9]x9,w=8x4x3x3\nfwd,x=1x4x[9,w=8x4x3x3\n");
+  EXPECT_EQ(list.rows.size(), 1u);
+  ASSERT_EQ(list.errors.size(), 2u);
+  EXPECT_THAT(FirstError(list), HasSubstr(" in fwd,x=1x4x1x9,w=8x4x3x3"));
+  EXPECT_THAT(list.errors[1].message, HasSubstr("x: brackets must come in pairs"));
+}
+
+TEST(ProblemListTest, EachProblemComesWithEachBatch) {
+  const ProblemList list = Read(
+      "fwd,x=1x4x9x9,w=8x4x3x3\n"
+      R"({"operation":"OPERATION_FWD","xDims":[1,4,7,7],"wDims":[8,4,3,3]})"
+      "\n",
+      {.batches = {2, 16}});
+  ASSERT_EQ(list.rows.size(), 4u);
+  EXPECT_EQ(list.rows[1].problem, Parsed("fwd,x=16x4x9x9,w=8x4x3x3"));
+  EXPECT_EQ(list.rows[2].problem, Parsed("fwd,x=2x4x7x7,w=8x4x3x3"));
 }
 
 TEST(ProblemListTest, AnOverrideThatBreaksAProblemIsAnErrorOfItsLine) {
@@ -165,7 +196,7 @@ TEST(ProblemListTest, RandomBytesNeverCrash) {
 }
 
 TEST(ProblemListTest, AFileIsReadByName) {
-  const std::string path = testing::TempDir() + "problem_list_test.txt";
+  const std::string path = testing::TempDir() + "problem_list_test." + std::to_string(getpid());
   std::ofstream(path) << kText << "\n";
   const absl::StatusOr<ProblemList> list = ReadProblemListFile(path, {});
   std::remove(path.c_str());

@@ -43,6 +43,7 @@ TEST(RecordCodecTest, ExtremeValuesComeBack) {
   candidate.id = EngineConfig{kMost, {{0, kLeast}, {std::numeric_limits<int>::max(), kMost}}};
   candidate.workspace_bytes = kMost;
   candidate.heuristic_rank = std::numeric_limits<int>::min();
+  candidate.places = {HeuristicPlaces::kMost, 0, 1};
   candidate.numerical_notes = 0xFFFFFFFF;
   candidate.behavior_notes = 0xFFFFFFFF;
   candidate.error = std::numeric_limits<float>::denorm_min();

@@ -1,19 +1,35 @@
 #include "server/worker/deviceless_backend.h"
 
+#include <string>
 #include <utility>
 #include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "server/worker/cudnn/cudnn_library.h"
 #include "server/worker/cudnn/graph_builder.h"
 #include "server/worker/cudnn/plan.h"
+#include "server/worker/device/driver_stub.h"
 #include "server/worker/search/graph_listing.h"
 
 namespace convtune::worker {
 namespace {
 
+constexpr size_t kNeedsLibcuda = 92700;  // cuDNN 9.27
+
 absl::Status NeedsGpu() { return absl::FailedPreconditionError("a profile has no GPU to run on"); }
+
+// Says of a profile that cuDNN refuses what a later version may miss.
+absl::Status Explain(const absl::Status& refusal, const device::DeviceProfile& profile,
+                     const absl::Status& stub) {
+  std::string why(refusal.message());
+  if (!absl::StrContains(profile.properties_json, "\"memoryBusWidth\"")) {
+    absl::StrAppend(&why, "; properties.memoryBusWidth: must be given from cuDNN 9.27 on, in bits");
+  }
+  if (!stub.ok()) absl::StrAppend(&why, "; there is no libcuda.so.1: ", stub.message());
+  return {refusal.code(), why};
+}
 
 class DevicelessProblem : public BackendProblem {
  public:
@@ -55,12 +71,18 @@ class DevicelessProblem : public BackendProblem {
 
 absl::StatusOr<std::unique_ptr<DevicelessBackend>> DevicelessBackend::Create(
     const device::DeviceProfile& profile) {
+  // Only where nothing is planned without it: with some libcuda.so.1 cuDNN's
+  // FALLBACK also lists an engine whose plans take seconds to build.
+  const absl::Status stub =
+      cudnnGetVersion() >= kNeedsLibcuda ? device::LoadDriverStub() : absl::OkStatus();
   cudnn::KeepNvrtcLoaded();
   ASSIGN_OR_RETURN(cudnn::Descriptor properties,
                    cudnn::Descriptor::Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR));
   RETURN_IF_ERROR(
       properties.SetText(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, profile.properties_json));
-  RETURN_IF_ERROR(properties.Finalize());
+  if (const absl::Status taken = properties.Finalize(); !taken.ok()) {
+    return Explain(taken, profile, stub);
+  }
   return std::unique_ptr<DevicelessBackend>(
       new DevicelessBackend(device::DescribeProfile(profile), std::move(properties)));
 }

@@ -42,6 +42,7 @@ struct Flags {
   std::string watch;
   std::string devices = "none";
   bool dump_profile = false;
+  bool libraries = false;
 };
 
 int Fail(const absl::Status& status) {
@@ -199,8 +200,18 @@ absl::Status DumpProfile(const Flags& flags) {
   return absl::OkStatus();
 }
 
+void PrintLibraries() {
+  const cudnn::CudaLibraries found = cudnn::LocateCudaLibraries();
+  std::printf("cuda %d\ncudnn %s\ncublaslt %s\nnvrtc %s\n", found.cuda_major,
+              found.cudnn_folder.c_str(), found.cublaslt.c_str(), found.nvrtc.c_str());
+}
+
 absl::Status Run(const Flags& flags) {
   ForgoCores();
+  if (flags.libraries) {
+    PrintLibraries();
+    return absl::OkStatus();
+  }
   const absl::StatusOr<std::unique_ptr<Trace>> trace = Trace::FromEnvironment();
   if (flags.probe) {
     if (trace.ok()) {
@@ -218,7 +229,8 @@ absl::Status Run(const Flags& flags) {
     return device::WatchDevice(flags.watch, flags.fd);
   }
   if (flags.fd < 0) {
-    return absl::InvalidArgumentError("one of --fd, --probe and --dump-profile must be given");
+    return absl::InvalidArgumentError(
+        "one of --fd, --probe, --dump-profile and --libraries must be given");
   }
   return Serve(flags, trace->get());
 }
@@ -240,6 +252,8 @@ int main(int argc, char** argv) {
                  "With --fd: report the errors of the GPU at this PCI address, and nothing else");
   app.add_flag("--dump-profile", flags.dump_profile,
                "With --device: print the GPU's device properties as JSON, and end");
+  app.add_flag("--libraries", flags.libraries,
+               "Print where cuDNN and what it loads lie, a line for each, and end");
   app.set_version_flag("--version", CONVTUNE_VERSION);
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = convtune::worker::Run(flags);

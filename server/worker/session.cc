@@ -1,7 +1,9 @@
 #include "server/worker/session.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -128,6 +130,14 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
   if (!opened.ok()) {
     return Finish(send, false, opened.status().message());
   }
+  std::vector<CandidateId> asked;
+  for (int i = 0; i < request.candidate_texts_size(); ++i) {
+    const absl::StatusOr<CandidateId> id = ParseCandidateId(request.candidate_texts(i));
+    if (!id.ok()) {
+      return Finish(send, false, absl::StrCat("candidate_texts[", i, "]: ", id.status().message()));
+    }
+    asked.push_back(*id);
+  }
   problem_ = *std::move(opened);
   if (trace_ != nullptr) trace_->PutProblem(problem->ToText());
 
@@ -142,6 +152,13 @@ absl::Status Session::HandleOpen(const worker::v1::OpenProblem& request, const S
   };
   const absl::StatusOr<ListingEnd> end = problem_->List(options, on_listed);
   RETURN_IF_ERROR(sent);
+  for (const CandidateId& id : asked) {
+    const bool listed = std::any_of(candidates_.begin(), candidates_.end(),
+                                    [&id](const Listed& known) { return known.id == id; });
+    Candidate candidate;
+    candidate.id = id;
+    if (!listed && !on_listed(candidate)) return sent;
+  }
   if (!end.ok()) {
     return Finish(send, false, end.status().message());
   }

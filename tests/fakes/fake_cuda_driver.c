@@ -1,21 +1,32 @@
 /* A libcuda.so.1 with one H200 and a current context, for tests of programs
- * that use a GPU's legacy functions. */
+ * that use a GPU's legacy functions. With FAKE_GPUS, a letter for each GPU, there
+ * is no context: h is an H200, l an L4. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+static const char* Gpus(void) {
+  const char* gpus = getenv("FAKE_GPUS");
+  return gpus == NULL ? "h" : gpus;
+}
 
 int cuCtxGetDevice(int* device) {
   *device = 0;
+  return getenv("FAKE_GPUS") == NULL ? 0 : 201;
+}
+
+int cuDeviceGetCount(int* count) {
+  *count = (int)strlen(Gpus());
   return 0;
 }
 
 int cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
-  return ordinal == 0 ? 0 : 101;
+  return ordinal < (int)strlen(Gpus()) ? 0 : 101;
 }
 
 int cuDeviceGetName(char* name, int size, int device) {
-  (void)device;
-  snprintf(name, (size_t)size, "NVIDIA H200");
+  snprintf(name, (size_t)size, "NVIDIA %s", Gpus()[device] == 'l' ? "L4" : "H200");
   return 0;
 }
 

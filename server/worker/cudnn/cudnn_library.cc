@@ -140,9 +140,12 @@ CudnnVersion LoadedCudnnVersion() {
   return {version / 10000, version % 10000 / 100, version % 100};
 }
 
-void FindCudaLibraries(Provenance* provenance) {
+CudaLibraries LocateCudaLibraries() {
+  CudaLibraries found;
   const int major = static_cast<int>(cudnnGetCudartVersion()) / 1000;
   const std::filesystem::path folder = LibraryFolder();
+  found.cuda_major = major;
+  found.cudnn_folder = folder.string();
   // As the libraries of cuDNN's engines say in their RUNPATH; then where Debian
   // and NVIDIA's packages have them.
   std::vector<std::string> folders;
@@ -154,11 +157,15 @@ void FindCudaLibraries(Provenance* provenance) {
         std::filesystem::path("/usr/local/cuda/lib64")}) {
     folders.push_back(place.string());
   }
-  for (const auto& [library, build] : {std::pair("libcublasLt.so.", &provenance->cublaslt_build),
-                                       std::pair("libnvrtc.so.", &provenance->nvrtc_build)}) {
-    const std::string path = FindLibrary(absl::StrCat(library, major), folders);
-    if (!path.empty()) *build = ElfBuildId(path);
-  }
+  found.cublaslt = FindLibrary(absl::StrCat("libcublasLt.so.", major), folders);
+  found.nvrtc = FindLibrary(absl::StrCat("libnvrtc.so.", major), folders);
+  return found;
+}
+
+void FindCudaLibraries(Provenance* provenance) {
+  const CudaLibraries found = LocateCudaLibraries();
+  if (!found.cublaslt.empty()) provenance->cublaslt_build = ElfBuildId(found.cublaslt);
+  if (!found.nvrtc.empty()) provenance->nvrtc_build = ElfBuildId(found.nvrtc);
 }
 
 void KeepNvrtcLoaded() {

@@ -26,6 +26,18 @@ std::string DescribeMixture(const std::vector<std::string>& files);
 // which cuDNN does as it needs them.
 absl::Status CheckLoadedCudnn();
 
+// Where the loaded cuDNN lies, and the libraries that it would load by itself.
+// Empty paths: not known.
+struct CudaLibraries {
+  int cuda_major = 0;  // that cuDNN was built for
+  std::string cudnn_folder;
+  std::string cublaslt;
+  std::string nvrtc;
+};
+
+// Looks for them where cuDNN would. Loads neither.
+CudaLibraries LocateCudaLibraries();
+
 // The builds of the libraries that cuDNN would load by itself, where they are
 // found, into `provenance`. Loads neither.
 void FindCudaLibraries(Provenance* provenance);

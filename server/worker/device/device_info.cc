@@ -123,6 +123,7 @@ absl::StatusOr<std::string> DumpDeviceProperties(int ordinal) {
                                   absl::StrCat("properties of GPU ", ordinal)));
   ASSIGN_OR_RETURN(const int sm_clock, Attribute(cudaDevAttrClockRate, ordinal));
   ASSIGN_OR_RETURN(const int memory_clock, Attribute(cudaDevAttrMemoryClockRate, ordinal));
+  ASSIGN_OR_RETURN(const int memory_bus, Attribute(cudaDevAttrGlobalMemoryBusWidth, ordinal));
   ASSIGN_OR_RETURN(const int cooperative, Attribute(cudaDevAttrCooperativeLaunch, ordinal));
   int driver = 0;
   RETURN_IF_ERROR(cudnn::ToStatus(cudaDriverGetVersion(&driver), "driver version"));
@@ -146,6 +147,7 @@ absl::StatusOr<std::string> DumpDeviceProperties(int ordinal) {
                       ",\"maxThreadsPerBlock\":", p.maxThreadsPerBlock,                   //
                       ",\"maxThreadsPerSM\":", p.maxThreadsPerMultiProcessor,             //
                       ",\"memClockRateKHz\":", memory_clock,                              //
+                      ",\"memoryBusWidth\":", memory_bus,                                 //
                       ",\"multiProcessorCount\":", p.multiProcessorCount,                 //
                       ",\"pciDeviceId\":", p.pciDeviceID,                                 //
                       ",\"regsPerBlock\":", p.regsPerBlock,                               //

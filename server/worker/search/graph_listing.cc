@@ -1,5 +1,8 @@
 #include "server/worker/search/graph_listing.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -10,47 +13,54 @@
 namespace convtune::worker::search {
 namespace {
 
-// Passes a list on, as far as the sink takes it.
-void OfferAll(absl::StatusOr<HeuristicList> list, ListingSink* sink) {
-  if (!list.ok()) {
-    sink->AddRefusal(list.status());
-    return;
-  }
-  for (const absl::Status& refusal : list->refusals) {
-    sink->AddRefusal(refusal);
-  }
-  for (Candidate& candidate : list->candidates) {
-    if (!sink->OfferRanked(std::move(candidate))) {
-      return;
-    }
-  }
-}
+struct HeuristicMode {
+  cudnnBackendHeurMode_t mode;
+  int16_t HeuristicPlaces::*place;
+};
 
 }  // namespace
 
 void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOptions& options,
                          ListingSink* sink) {
-  std::vector<cudnnBackendHeurMode_t> modes = {CUDNN_HEUR_MODE_A};
+  std::vector<HeuristicMode> modes = {{CUDNN_HEUR_MODE_A, &HeuristicPlaces::mode_a}};
   if (options.depth != ListingDepth::kStock) {
-    modes.push_back(CUDNN_HEUR_MODE_B);
+    modes.push_back({CUDNN_HEUR_MODE_B, &HeuristicPlaces::mode_b});
   }
-  modes.push_back(CUDNN_HEUR_MODE_FALLBACK);
-  bool any = false;
+  modes.push_back({CUDNN_HEUR_MODE_FALLBACK, &HeuristicPlaces::fallback});
+  // All modes are asked before anything is passed on: a candidate is passed on
+  // once, with its place in each.
+  std::vector<Candidate> listed;
+  std::map<CandidateId, HeuristicPlaces> places;
   bool out_of_time = false;
-  for (const cudnnBackendHeurMode_t mode : modes) {
-    if (sink->Over()) {
-      return;
-    }
-    if (any && absl::Now() >= options.deadline) {
+  for (const auto& [mode, place] : modes) {
+    if (!listed.empty() && absl::Now() >= options.deadline) {
       out_of_time = true;
       break;
     }
     absl::StatusOr<HeuristicList> list = AskHeuristics(graph, mode, options.deadline);
-    if (list.ok()) {
-      any = any || !list->candidates.empty();
-      out_of_time = out_of_time || list->out_of_time;
+    if (!list.ok()) {
+      sink->AddRefusal(list.status());
+      continue;
     }
-    OfferAll(std::move(list), sink);
+    for (const absl::Status& refusal : list->refusals) {
+      sink->AddRefusal(refusal);
+    }
+    out_of_time = out_of_time || list->out_of_time;
+    int number = 0;
+    for (Candidate& candidate : list->candidates) {
+      number = std::min(number + 1, HeuristicPlaces::kMost);
+      int16_t& known = places[candidate.id].*place;
+      if (known == 0) {
+        known = static_cast<int16_t>(number);
+      }
+      listed.push_back(std::move(candidate));
+    }
+  }
+  for (Candidate& candidate : listed) {
+    candidate.places = places[candidate.id];
+    if (!sink->OfferRanked(std::move(candidate))) {
+      break;
+    }
   }
   if (out_of_time) {
     sink->MarkOutOfTime();

@@ -11,7 +11,7 @@ namespace convtune::worker::verify {
 namespace {
 
 constexpr int64_t kMostElements = 2048;
-constexpr int64_t kFewElements = 8;
+constexpr int64_t kFewLargeElements = 8;
 constexpr size_t kSpatial = 3;
 
 using Triple = std::array<int64_t, kSpatial>;
@@ -208,8 +208,9 @@ std::vector<std::vector<int64_t>> ChooseElements(const ConvProblem& problem, int
   const int64_t products = std::max<int64_t>(1, ProductsPerElement(problem));
   const int64_t total = Product(dims, 0);
   // A few are worth some more time, but not any.
-  const int64_t few = std::min(kFewElements, max_products / products * kFewElements +
-                                                 max_products % products * kFewElements / products);
+  const int64_t few =
+      std::min(kFewLargeElements, max_products / products * kFewLargeElements +
+                                      max_products % products * kFewLargeElements / products);
   const int64_t count = std::clamp(max_products / products, few, kMostElements);
   std::vector<std::vector<int64_t>> chosen;
   if (total <= count) {

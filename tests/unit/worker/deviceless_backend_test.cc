@@ -96,6 +96,35 @@ TEST_P(DevicelessListing, EachConfigIsListedOnceInRankOrder) {
   EXPECT_FALSE(listing.end.truncated);
 }
 
+TEST_P(DevicelessListing, PlacesAreThoseInEachModesList) {
+  const std::unique_ptr<BackendProblem> problem = Open(GetParam());
+  ASSERT_NE(problem, nullptr);
+  const Listing listing = List(problem.get());
+  std::map<int, int> a, b, fallback;  // how many have a place
+  HeuristicPlaces before;
+  for (const Candidate& candidate : listing.candidates) {
+    const HeuristicPlaces& places = candidate.places;
+    EXPECT_GT(places.mode_a + places.mode_b + places.fallback, 0) << ToText(candidate.id);
+    ++a[places.mode_a];
+    ++b[places.mode_b];
+    ++fallback[places.fallback];
+    // Ranks are mode A's list, then what B adds, then what FALLBACK adds.
+    if (candidate.heuristic_rank > 0 && places.mode_a > 0) {
+      EXPECT_GT(places.mode_a, before.mode_a);
+      EXPECT_GT(before.mode_a, 0);
+    }
+    before = places;
+  }
+  for (auto* places : {&a, &b, &fallback}) {
+    places->erase(0);
+    for (const auto& [place, count] : *places) EXPECT_EQ(count, 1) << place;
+  }
+  for (const Candidate& candidate :
+       List(Open(GetParam()).get(), Depth(ListingDepth::kStock)).candidates) {
+    EXPECT_EQ(candidate.places.mode_b, 0);
+  }
+}
+
 TEST_P(DevicelessListing, AStockConfigCanBeFinalisedFromItsTextAlone) {
   const std::unique_ptr<BackendProblem> problem = Open(GetParam());
   ASSERT_NE(problem, nullptr);

@@ -70,6 +70,34 @@ TEST_F(SessionTest, AnythingBeforeHelloIsRefused) {
   EXPECT_EQ(status_.code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(SessionTest, ACandidateThatIsAskedForIsListedOnceAndLast) {
+  backend_.Add(1);
+  Hello();
+  const auto plain = Open();
+  ASSERT_GT(plain.size(), 1U);
+  worker::v1::OpenProblem open = DefaultOpen();
+  Candidate known;
+  ASSERT_TRUE(Read(plain[0].listed().candidate(), &known));
+  open.add_candidate_texts(ToText(known.id));
+  open.add_candidate_texts("graph:eng987,k2=5");
+  const auto replies = Open(open);
+  ASSERT_THAT(replies, SizeIs(plain.size() + 1));
+  const worker::v1::Listed& last = replies[replies.size() - 2].listed();
+  EXPECT_EQ(last.candidate().engine_config().engine_index(), 987);
+  EXPECT_EQ(last.candidate().heuristic_rank(), -1);
+  EXPECT_EQ(last.index(), static_cast<int>(plain.size()) - 1);
+}
+
+TEST_F(SessionTest, ACandidateThatCannotBeReadIsNamed) {
+  Hello();
+  worker::v1::OpenProblem open = DefaultOpen();
+  open.add_candidate_texts("graph:eng1");
+  open.add_candidate_texts("nonsense");
+  const auto replies = Open(open);
+  ASSERT_THAT(replies, SizeIs(1));
+  EXPECT_THAT(replies[0].outcome().message(), HasSubstr("candidate_texts[1]: "));
+}
+
 TEST_F(SessionTest, ARequestWithoutAKindFailsAlone) {
   Hello();
   const auto replies = Ask(worker::v1::Request());

@@ -1,4 +1,5 @@
 // The program, over its socket.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -281,6 +282,39 @@ TEST_F(WorkerProcessTest, ADriverThatIsTooOldIsSaidInTheSameWordsEverywhere) {
   EXPECT_THAT(one, HasSubstr("\"name\":\"gpu:0\""));
   EXPECT_THAT(one, HasSubstr(words));
   EXPECT_THAT(dump, HasSubstr(words));
+}
+
+// What of `name` the process has mapped.
+bool HasMapped(pid_t pid, const std::string& name) {
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (absl::StrContains(line, name)) return true;
+  }
+  return false;
+}
+
+TEST_F(WorkerProcessTest, BringsADriverStubWhereThereIsNoDriver) {
+  if (dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) GTEST_SKIP() << "this machine has a driver";
+  Start();
+  EXPECT_TRUE(Hello().has_hello());
+  EXPECT_TRUE(HasMapped(pid_, "convtune-driver-stub"));
+}
+
+TEST_F(WorkerProcessTest, BringsNoDriverStubWhereALibcudaCanBeLoaded) {
+  setenv("LD_LIBRARY_PATH", CONVTUNE_OLD_DRIVER_FOLDER, 1);
+  Start();
+  EXPECT_TRUE(Hello().has_hello());
+  unsetenv("LD_LIBRARY_PATH");
+  EXPECT_TRUE(HasMapped(pid_, CONVTUNE_OLD_DRIVER_FOLDER));
+  EXPECT_FALSE(HasMapped(pid_, "convtune-driver-stub"));
+}
+
+TEST_F(WorkerProcessTest, SaysWhereItsLibrariesAre) {
+  const std::string output = Output("--libraries");
+  const std::string folder = std::filesystem::canonical(CONVTUNE_CUDNN_FOLDER);
+  EXPECT_THAT(output, HasSubstr("cudnn " + folder + "\n"));
+  EXPECT_THAT(output, testing::ContainsRegex("cuda 1[23]\n"));
+  EXPECT_THAT(output, testing::ContainsRegex("cublaslt /.*libcublasLt.so.1[23]\n"));
 }
 
 class CoreLimitTest : public WorkerProcessTest {

@@ -9,7 +9,7 @@ inline constexpr char kTestProfile[] =
     R"("maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,)"
     R"("reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,)"
     R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,)"
-    R"("supportCoopLaunch":1,"smClockRateKHz":1980000,"memClockRateKHz":3201000,)"
+    R"("supportCoopLaunch":1,"smClockRateKHz":1980000,"memClockRateKHz":3201000,"memoryBusWidth":6144,)"
     R"("l2CacheSize":62914560,"deviceName":"NVIDIA H200","totalGlobalMem":150000000000})";
 
 }  // namespace convtune::worker::device

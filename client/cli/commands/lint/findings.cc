@@ -1,0 +1,343 @@
+#include "client/cli/commands/lint/findings.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/calls/candidate_list.h"
+#include "client/cli/commands/lint/forms.h"
+#include "client/cli/output/units.h"
+#include "proto/convert/problem_order.h"
+
+namespace convtune::cli {
+namespace {
+
+// A form that takes this many times the arithmetic is worth a look at most.
+constexpr double kMuchMoreWork = 2;
+
+std::optional<CandidateList> ListOf(const ConvProblem& problem, const TuningMap& known,
+                                    const LintOptions& options) {
+  const auto found = known.find(problem.ToText());
+  if (found == known.end()) return std::nullopt;
+  CandidateList list(found->second, options.no_tf32);
+  if (list.empty()) return std::nullopt;
+  return list;
+}
+
+// One candidate that a program settled on is no list.
+bool IsWhole(const ConvProblem& problem, const TuningMap& known) {
+  const auto found = known.find(problem.ToText());
+  if (found == known.end()) return true;
+  const auto& reasons = found->second.incomplete();
+  return std::find(reasons.begin(), reasons.end(), v1::INCOMPLETE_REASON_OBSERVED) == reasons.end();
+}
+
+bool WantsTensorCores(const ConvProblem& problem) { return problem.data_type() != DataType::kF64; }
+
+double WorkOf(const ProblemRow& row) {
+  return static_cast<double>(row.count) * EstimatedFlops(row.problem);
+}
+
+double WorkOf(const std::vector<ProblemRow>& rows) {
+  double work = 0;
+  for (const ProblemRow& row : rows) work += WorkOf(row);
+  return work;
+}
+
+// Bytes of the smaller of x and y, which a transposing candidate has copies of.
+int64_t SmallerActivation(const ConvProblem& problem) {
+  const auto bytes = [&](const std::vector<int64_t>& dims) {
+    int64_t count = 1;
+    for (const int64_t dim : dims) count *= dim;
+    return count * SizeOf(problem.data_type());
+  };
+  return std::min(bytes(problem.x_dims()), bytes(problem.y_dims()));
+}
+
+// The leanest candidate has no copy of x or y in its workspace.
+bool IsWithoutCopies(const CandidateList& list, const ConvProblem& problem) {
+  return list.leanest().workspace_bytes() < SmallerActivation(problem);
+}
+
+bool IsLean(const CandidateList& list, const ConvProblem& problem) {
+  return list.on_tensor_cores() > 0 && IsWithoutCopies(list, problem);
+}
+
+bool IsLeanInOtherLayout(const ConvProblem& problem, const TuningMap& known,
+                         const LintOptions& options) {
+  const auto other = OtherLayout(problem);
+  const auto list = other ? ListOf(*other, known, options) : std::nullopt;
+  return list && IsLean(*list, problem);
+}
+
+std::string WorkspaceWords(const v1::Candidate& candidate) {
+  return candidate.workspace_bytes() > 0
+             ? FormatBytes(candidate.workspace_bytes()) + " of workspace"
+             : "no workspace";
+}
+
+// What is listed, and how much less workspace there is than the first takes.
+std::string LeanestWords(const CandidateList& list) {
+  return &list.leanest() == &list.first()
+             ? list.ToText()
+             : absl::StrCat(list.ToText(), "; least workspace",
+                            OnTensorCores(list.leanest()) ? " on tensor cores: " : ": ",
+                            WithWorkspace(list.leanest()));
+}
+
+// Collects the findings of one convolution.
+class Linter {
+ public:
+  Linter(const ProblemRow& row, double share, const TuningMap& known, const LintOptions& options,
+         std::vector<LintFinding>* findings)
+      : row_(row),
+        problem_(row.problem),
+        share_(share),
+        known_(known),
+        options_(options),
+        list_(ListOf(row.problem, known, options)),
+        findings_(findings) {}
+
+  void Run() {
+    CheckMatrixProduct();
+    if (!list_) {
+      Add("no-candidate", LintSeverity::kError, "cuDNN lists nothing for it that can be built");
+      return;
+    }
+    if (!IsWhole(problem_, known_)) return;
+    CheckLastResort();
+    CheckTensorCores();
+    CheckLayout();
+    CheckWorkspace();
+    CheckDeterminism();
+    CheckCompilation();
+  }
+
+ private:
+  LintFinding Make(const char* kind, LintSeverity severity, const std::string& message) const {
+    LintFinding finding{kind, severity, row_, share_, message, {}, ""};
+    if (list_) AddProof("as it is", problem_, LeanestWords(*list_), &finding);
+    return finding;
+  }
+
+  LintFinding& Add(const char* kind, LintSeverity severity, const std::string& message) {
+    findings_->push_back(Make(kind, severity, message));
+    return findings_->back();
+  }
+
+  static void AddProof(const std::string& form, const ConvProblem& problem,
+                       const std::string& words, LintFinding* finding) {
+    finding->proof.push_back({form, problem.ToText(), words});
+  }
+
+  void CheckMatrixProduct() {
+    const auto product = AsMatrixProduct(problem_);
+    if (!product) return;
+    LintFinding& finding =
+        Add("matrix-product", LintSeverity::kWarning,
+            absl::StrCat(product->why, ": it is a matrix product of ", product->m, "x", product->k,
+                         " by ", product->k, "x", product->n));
+    finding.proposal = product->linear;
+  }
+
+  void CheckLastResort() {
+    if (!list_->last_resort_only()) return;
+    Add("last-resort", LintSeverity::kError,
+        absl::StrCat("mode FALLBACK alone lists what can be built: ", list_->size(),
+                     list_->size() == 1 ? " engine config" : " engine configs", " of last resort"));
+  }
+
+  void CheckTensorCores() {
+    if (!WantsTensorCores(problem_) || IsLean(*list_, problem_)) return;
+    const bool none = list_->on_tensor_cores() == 0;
+    // Then it is the layout's finding.
+    if (!none && IsLeanInOtherLayout(problem_, known_, options_)) return;
+    LintFinding finding =
+        Make("tensor-cores", LintSeverity::kNotice,
+             none ? absl::StrCat("none of ", list_->size(), " candidates runs on tensor cores")
+                  : absl::StrCat("all candidates on tensor cores (", list_->on_tensor_cores(),
+                                 " of ", list_->size(), ") need at least ",
+                                 FormatBytes(list_->leanest().workspace_bytes()), " of workspace"));
+    const std::string as_it_is = finding.message;
+    bool lean = false;
+    for (const Form& form : TensorCoreForms(problem_)) {
+      const auto list = ListOf(form.problem, known_, options_);
+      if (!list) continue;
+      const bool form_lean = IsLean(*list, problem_);
+      AddProof(absl::StrCat(form.how, absl::StrFormat(", %.2f times the arithmetic", form.work)),
+               form.problem, LeanestWords(*list), &finding);
+      // The first form that is lean, else the first with any on tensor cores.
+      const bool better = finding.proposal.empty()
+                              ? list->on_tensor_cores() > 0 && (none || form_lean)
+                              : form_lean && !lean;
+      if (!better) continue;
+      lean = form_lean;
+      finding.message =
+          absl::StrCat(as_it_is, "; ", form.how, ": ", list->on_tensor_cores(), " of ",
+                       list->size(), ", one with ", WorkspaceWords(list->leanest()));
+      finding.proposal = form.problem.ToText();
+      finding.severity = form.work < kMuchMoreWork ? LintSeverity::kWarning : LintSeverity::kNotice;
+    }
+    if (finding.proposal.empty()) {
+      if (!none) return;
+      absl::StrAppend(&finding.message, ", nor does one of any form that was tried");
+    }
+    findings_->push_back(std::move(finding));
+  }
+
+  void CheckLayout() {
+    const auto other = OtherLayout(problem_);
+    if (!other || IsWithoutCopies(*list_, problem_)) return;
+    const auto list = ListOf(*other, known_, options_);
+    if (!list || (list_->on_tensor_cores() > 0 && list->on_tensor_cores() == 0)) return;
+    if (!IsWithoutCopies(*list, problem_)) return;
+    const std::string name(Name(other->layout()));
+    LintFinding& finding =
+        Add("layout", LintSeverity::kWarning,
+            absl::StrCat(
+                list_->on_tensor_cores() > 0 ? "each candidate on tensor cores" : "each candidate",
+                " needs at least ", FormatBytes(list_->leanest().workspace_bytes()),
+                " of workspace; in ", name, " one takes ", WorkspaceWords(list->leanest())));
+    AddProof("in " + name, *other, LeanestWords(*list), &finding);
+    finding.proposal = other->ToText();
+  }
+
+  void CheckWorkspace() {
+    const int64_t first = list_->first().workspace_bytes();
+    if (first <= options_.max_workspace) return;
+    // The first in cuDNN's order that keeps the limit.
+    const auto& all = list_->all();
+    const auto fits = std::find_if(all.begin(), all.end(), [&](const v1::Candidate* candidate) {
+      return candidate->workspace_bytes() <= options_.max_workspace;
+    });
+    const std::string over =
+        absl::StrCat("cuDNN's first choice needs ", FormatBytes(first), " of workspace, more than ",
+                     FormatBytes(options_.max_workspace));
+    if (fits == all.end()) {
+      Add("workspace", LintSeverity::kError,
+          absl::StrCat(over, ", and none of ", list_->size(), " candidates needs less than that"));
+      return;
+    }
+    LintFinding& finding = Add("workspace", LintSeverity::kWarning, over);
+    AddProof(absl::StrCat("below ", FormatBytes(options_.max_workspace)), problem_,
+             absl::StrCat("first ", WithWorkspace(**fits)), &finding);
+  }
+
+  void CheckDeterminism() {
+    if (list_->deterministic() > 0) return;
+    Add("nondeterministic", LintSeverity::kWarning,
+        absl::StrCat("none of ", list_->size(), " candidates is deterministic"));
+  }
+
+  void CheckCompilation() {
+    if (!CompiledAtRunTime(list_->first())) return;
+    const auto& all = list_->all();
+    const auto ready = std::find_if(all.begin(), all.end(), [](const v1::Candidate* candidate) {
+      return !CompiledAtRunTime(*candidate);
+    });
+    const bool none = ready == all.end();
+    LintFinding& finding =
+        Add("compiled", none ? LintSeverity::kWarning : LintSeverity::kNotice,
+            none ? "every candidate is compiled at run time: each process pays for that"
+                 : "cuDNN's first choice is compiled at run time: each process pays for that");
+    if (!none) {
+      AddProof(
+          absl::StrCat("one of ", all.size() - static_cast<size_t>(list_->compiled_at_run_time()),
+                       " that are ready"),
+          problem_, absl::StrCat("first ", WithWorkspace(**ready)), &finding);
+    }
+  }
+
+  const ProblemRow& row_;
+  const ConvProblem& problem_;
+  const double share_;
+  const TuningMap& known_;
+  const LintOptions& options_;
+  const std::optional<CandidateList> list_;
+  std::vector<LintFinding>* const findings_;
+};
+
+}  // namespace
+
+std::string_view Name(LintSeverity severity) {
+  switch (severity) {
+    case LintSeverity::kNotice:
+      return "notice";
+    case LintSeverity::kWarning:
+      return "warning";
+    case LintSeverity::kError:
+      return "error";
+  }
+  return "";
+}
+
+std::optional<LintSeverity> ParseSeverity(std::string_view name) {
+  for (const LintSeverity severity :
+       {LintSeverity::kNotice, LintSeverity::kWarning, LintSeverity::kError}) {
+    if (Name(severity) == name) return severity;
+  }
+  return std::nullopt;
+}
+
+std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, const TuningMap& known,
+                                       const LintOptions& options) {
+  std::vector<ProblemRow> wanted;
+  std::set<std::string> seen;
+  const auto add = [&](const ConvProblem& problem) {
+    if (seen.insert(problem.ToText()).second) wanted.push_back({problem, 1, "VARIANT"});
+  };
+  for (const ProblemRow& row : rows) {
+    if (const auto other = OtherLayout(row.problem)) add(*other);
+    const auto list = ListOf(row.problem, known, options);
+    if (!list || !WantsTensorCores(row.problem) || IsLean(*list, row.problem)) continue;
+    if (list->on_tensor_cores() > 0 && IsLeanInOtherLayout(row.problem, known, options)) continue;
+    for (const Form& form : TensorCoreForms(row.problem)) add(form.problem);
+  }
+  return wanted;
+}
+
+std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const TuningMap& known,
+                                    const LintOptions& options) {
+  const double whole = WorkOf(rows);
+  std::vector<LintFinding> findings;
+  for (const ProblemRow& row : rows) {
+    Linter(row, whole > 0 ? WorkOf(row) / whole : 0, known, options, &findings).Run();
+  }
+  std::erase_if(findings, [&](const LintFinding& finding) {
+    return std::find(options.ignored.begin(), options.ignored.end(), finding.kind) !=
+           options.ignored.end();
+  });
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const LintFinding& a, const LintFinding& b) {
+                     return std::pair(a.severity, a.share) > std::pair(b.severity, b.share);
+                   });
+  return findings;
+}
+
+VariantSummary Summarize(const std::vector<ProblemRow>& rows, const TuningMap& known,
+                         const LintOptions& options) {
+  VariantSummary summary;
+  summary.problems = static_cast<int>(rows.size());
+  std::set<std::string> batches, types;
+  const double whole = WorkOf(rows);
+  for (const ProblemRow& row : rows) {
+    batches.insert(absl::StrCat(row.problem.x_dims()[0]));
+    types.insert(std::string(Name(row.problem.data_type())));
+    const auto list = ListOf(row.problem, known, options);
+    if (!list) {
+      ++summary.without_candidate;
+      continue;
+    }
+    if (OnTensorCores(list->first()) && whole > 0) summary.on_tensor_cores += WorkOf(row) / whole;
+    if (list->deterministic() == 0) ++summary.nondeterministic;
+    if (CompiledAtRunTime(list->first())) ++summary.compiled;
+    summary.most_workspace = std::max(summary.most_workspace, list->first().workspace_bytes());
+  }
+  summary.batch = batches.size() == 1 ? *batches.begin() : "-";
+  summary.dtype = types.size() == 1 ? *types.begin() : "-";
+  return summary;
+}
+
+}  // namespace convtune::cli

@@ -1,0 +1,153 @@
+#include "client/cli/commands/lint/forms.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/calls/variants.h"
+#include "proto/convert/problem_order.h"
+
+namespace convtune::cli {
+namespace {
+
+int64_t RoundUp(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+ConvProblemSpec SpecOf(const ConvProblem& problem) {
+  ConvProblemSpec spec;
+  spec.operation = problem.operation();
+  spec.x_dims = problem.x_dims();
+  spec.w_dims = problem.w_dims();
+  spec.pad_low = problem.pad_low();
+  spec.pad_high = problem.pad_high();
+  spec.strides = problem.strides();
+  spec.dilations = problem.dilations();
+  spec.groups = problem.groups();
+  spec.data_type = problem.data_type();
+  spec.output_type = problem.output_type();
+  spec.compute_type = problem.compute_type();
+  if (!problem.epilogue().empty()) spec.intermediate_type = problem.intermediate_type();
+  spec.layout = problem.layout();
+  spec.mode = problem.mode();
+  spec.epilogue = problem.epilogue();
+  spec.alignment_bytes = problem.alignment_bytes();
+  if (problem.sm_count_target() > 0) spec.sm_count_target = problem.sm_count_target();
+  return spec;
+}
+
+void AddForm(const ConvProblem& problem, const std::string& how,
+             const absl::StatusOr<ConvProblem>& form, std::vector<Form>* forms) {
+  if (!form.ok() || *form == problem) return;
+  const double work = EstimatedFlops(problem);
+  forms->push_back({how, *form, work > 0 ? EstimatedFlops(*form) / work : 1});
+}
+
+// What the channels of a group must be a multiple of.
+int64_t ChannelStep(DataType type) {
+  const bool narrow = type == DataType::kI8 || type == DataType::kE4M3 || type == DataType::kE5M2;
+  return narrow ? 16 : 8;
+}
+
+}  // namespace
+
+std::optional<ConvProblem> OtherLayout(const ConvProblem& problem) {
+  if (problem.layout() == TensorLayout::kStrided) return std::nullopt;
+  const bool nhwc = problem.layout() == TensorLayout::kNhwc;
+  const auto other = Vary(
+      problem, {std::nullopt, std::nullopt, nhwc ? TensorLayout::kNchw : TensorLayout::kNhwc, {}});
+  if (!other || *other == problem) return std::nullopt;
+  return other;
+}
+
+std::vector<Form> TensorCoreForms(const ConvProblem& problem) {
+  std::vector<Form> forms;
+  if (problem.data_type() == DataType::kF64 || problem.layout() == TensorLayout::kStrided) {
+    return forms;
+  }
+  const int64_t step = ChannelStep(problem.data_type());
+  const int64_t groups = problem.groups();
+  const int64_t in = problem.w_dims()[1];
+  const int64_t out = problem.w_dims()[0] / groups;
+  for (int64_t merged = 2; merged <= groups; ++merged) {
+    if (groups % merged != 0 || in * merged % step != 0 || out * merged % step != 0) continue;
+    ConvProblemSpec spec = SpecOf(problem);
+    spec.groups = groups / merged;
+    spec.w_dims[1] = in * merged;
+    AddForm(problem, absl::StrCat("with each ", merged, " groups merged into one"),
+            ConvProblem::Create(spec), &forms);
+    break;
+  }
+  if (in % step != 0 || out % step != 0) {
+    ConvProblemSpec spec = SpecOf(problem);
+    spec.x_dims[1] = RoundUp(in, step) * groups;
+    spec.w_dims[1] = RoundUp(in, step);
+    spec.w_dims[0] = RoundUp(out, step) * groups;
+    std::vector<std::string> padded;
+    if (in % step != 0) padded.push_back(absl::StrCat(in, " input channels"));
+    if (out % step != 0) padded.push_back(absl::StrCat(out, " output channels"));
+    AddForm(problem,
+            absl::StrCat("with ", absl::StrJoin(padded, " and "), groups > 1 ? " of a group" : "",
+                         " padded to a multiple of ", step),
+            ConvProblem::Create(spec), &forms);
+  }
+  if (problem.data_type() == DataType::kF32) {
+    const auto half = Vary(problem, {std::nullopt, DataType::kF16, problem.layout(), {}});
+    if (half) AddForm(problem, "in f16", *half, &forms);
+  }
+  if (const auto other = OtherLayout(problem)) {
+    const std::string in_other = absl::StrCat("in ", std::string(Name(other->layout())));
+    if (other->layout() == TensorLayout::kNhwc) {
+      for (const Form& form : std::vector<Form>(forms)) {
+        const auto nhwc = OtherLayout(form.problem);
+        if (nhwc) AddForm(problem, absl::StrCat(form.how, ", ", in_other), *nhwc, &forms);
+      }
+    }
+    AddForm(problem, in_other, *other, &forms);
+  }
+  std::stable_sort(forms.begin(), forms.end(),
+                   [](const Form& a, const Form& b) { return a.work < b.work; });
+  return forms;
+}
+
+std::optional<MatrixProduct> AsMatrixProduct(const ConvProblem& problem) {
+  if (problem.groups() != 1 || problem.mode() != ConvolutionMode::kCrossCorrelation) {
+    return std::nullopt;
+  }
+  bool apart = true, larger = false, whole = true;
+  MatrixProduct product;
+  product.m = problem.x_dims()[0];
+  product.n = problem.w_dims()[0];
+  product.k = problem.w_dims()[1];
+  const int rank = problem.spatial_rank();
+  std::vector<std::string> unfolds, pixels = {"0"}, kernel = {"1"};
+  for (int i = 0; i < rank; ++i) {
+    const auto at = static_cast<size_t>(i);
+    if (problem.pad_low()[at] != 0 || problem.pad_high()[at] != 0) return std::nullopt;
+    const int64_t size = problem.w_dims()[at + 2];
+    if (size > 1 && problem.dilations()[at] != 1) return std::nullopt;
+    const bool all = size == problem.x_dims()[at + 2];
+    apart = apart && (all || size == problem.strides()[at]);
+    larger = larger || size > 1;
+    whole = whole && all;
+    product.m *= problem.y_dims()[at + 2];
+    product.k *= size;
+    unfolds.push_back(absl::StrCat(".unfold(", i + 2, ", ", size, ", ", size, ")"));
+    pixels.push_back(absl::StrCat(i + 2));
+    kernel.push_back(absl::StrCat(i + 2 + rank));
+  }
+  if (whole) {
+    product.why = larger ? "its kernel is as large as its input" : "its input is one pixel";
+    product.linear = "F.linear(x.flatten(1), w.flatten(1), b)";
+    return product;
+  }
+  if (!apart || !larger) return std::nullopt;
+  product.why = "its kernel is as large as its stride and nothing is padded";
+  std::vector<std::string> back = {"0", absl::StrCat(rank + 1)};
+  for (int i = 0; i < rank; ++i) back.push_back(absl::StrCat(i + 1));
+  product.linear =
+      absl::StrCat("F.linear(x", absl::StrJoin(unfolds, ""), ".permute(",
+                   absl::StrJoin(pixels, ", "), ", ", absl::StrJoin(kernel, ", "), ").flatten(",
+                   rank + 1, "), w.flatten(1), b).permute(", absl::StrJoin(back, ", "), ")");
+  return product;
+}
+
+}  // namespace convtune::cli

@@ -1,0 +1,176 @@
+#include <CLI/CLI.hpp>
+#include <ostream>
+#include <set>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/app/command.h"
+#include "client/cli/calls/tuning_run.h"
+#include "client/cli/calls/variants.h"
+#include "client/cli/commands/lint/findings.h"
+#include "client/cli/commands/lint/lint_output.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/units.h"
+#include "proto/base/status_macros.h"
+#include "proto/convert/problem_order.h"
+
+namespace convtune::cli {
+namespace {
+
+class LintCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "lint",
+                            "what the convolutions of a model could be, by cuDNN's lists; nothing "
+                            "is timed",
+                            Rows::kYes);
+    problems_.RegisterFiles(*app);
+    app->add_option("--max-workspace", max_workspace_, "report first choices that need more")
+        ->type_name("SIZE")
+        ->capture_default_str();
+    app->add_flag("--no-tf32", options_.no_tf32, "f32 does without tensor cores");
+    app->add_option("--ignore", options_.ignored, "kinds of findings to leave out")
+        ->type_name("KIND,KIND")
+        ->delimiter(',')
+        ->check(CLI::IsMember(
+            std::set<std::string>(std::begin(kFindingKinds), std::end(kFindingKinds))));
+    app->add_option("--fail-on", fail_on_, "least severity that ends with exit code 1")
+        ->check(CLI::IsMember({"notice", "warning", "error", "never"}))
+        ->capture_default_str();
+    app->add_option("--dtypes", dtypes_, "data types to show side by side")
+        ->type_name("T,T")
+        ->delimiter(',')
+        ->check(CLI::IsMember(InputTypeNames()));
+    app->add_option("--batches", batches_, "batch sizes to show side by side, such as 1,8,32")
+        ->type_name("N,N")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 1 << 30));
+    app->add_flag("--github", github_, "print annotations for GitHub Actions");
+  }
+
+  ExitCode Run(Context& context) override {
+    if (github_ && context.format() != Format::kTable) {
+      return context.Fail(absl::InvalidArgumentError("--github: must stand without --json, --csv"));
+    }
+    const auto limit = ParseBytes("--max-workspace", max_workspace_);
+    if (!limit.ok()) return context.Fail(limit.status());
+    options_.max_workspace = *limit;
+    const auto batch = problems_.Read(context);
+    if (!batch.ok()) return context.Fail(batch.status());
+    const std::vector<ProblemRow> rows = MostWorkFirst(batch->rows);
+    if (rows.empty()) return Worse(batch->code, ExitCode::kUsage);
+    const std::vector<std::vector<ProblemRow>> variants = VariantsOf(rows);
+
+    // First everything that is known to be needed, then what its lists lead to.
+    std::vector<ProblemRow> first = rows;
+    for (const auto& variant : variants) first.insert(first.end(), variant.begin(), variant.end());
+    for (ProblemRow& row : ProblemsToList(rows, {}, options_)) first.push_back(std::move(row));
+    TuningMap known;
+    ExitCode code = List(context, first, &known);
+    if (code == ExitCode::kDone) {
+      code = List(context, ProblemsToList(rows, known, options_), &known);
+    }
+    if (code != ExitCode::kDone) return Worse(batch->code, code);
+
+    LintReport report;
+    report.environment = known.empty() ? "" : known.begin()->second.environment().name();
+    report.problems = static_cast<int>(rows.size());
+    report.findings = FindingsOf(rows, known, options_);
+    if (!variants.empty()) report.variants.push_back(Summarize(rows, known, options_));
+    for (const auto& variant : variants) {
+      report.variants.push_back(Summarize(variant, known, options_));
+    }
+    Print(context, report);
+    return Worse(batch->code, Fails(report) ? ExitCode::kFailed : ExitCode::kDone);
+  }
+
+ private:
+  // The model in each of the data types and batch sizes that were asked for; empty
+  // if none was.
+  std::vector<std::vector<ProblemRow>> VariantsOf(const std::vector<ProblemRow>& rows) const {
+    std::vector<std::vector<ProblemRow>> variants;
+    if (dtypes_.empty() && batches_.empty()) return variants;
+    std::vector<ProblemOverrides> all;
+    for (const std::string& dtype : dtypes_.empty() ? std::vector<std::string>{""} : dtypes_) {
+      for (const int64_t size : batches_.empty() ? std::vector<int64_t>{0} : batches_) {
+        ProblemOverrides overrides;
+        if (!dtype.empty()) overrides.data_type = ParseDataType(dtype);
+        if (size > 0) overrides.batches = {size};
+        all.push_back(overrides);
+      }
+    }
+    for (const ProblemOverrides& overrides : all) {
+      std::vector<ProblemRow> variant;
+      for (const ProblemRow& row : rows) {
+        const auto problem = Vary(row.problem, overrides);
+        if (problem) variant.push_back({*problem, row.count, row.source});
+      }
+      variants.push_back(MostWorkFirst(variant));
+    }
+    return variants;
+  }
+
+  // Has the daemon list what it does not know, and adds all lists to `known`.
+  static ExitCode List(Context& context, const std::vector<ProblemRow>& rows, TuningMap* known) {
+    std::vector<ProblemRow> distinct;
+    std::set<std::string> seen;
+    for (const ProblemRow& row : rows) {
+      const std::string text = row.problem.ToText();
+      if (known->count(text) == 0 && seen.insert(text).second) distinct.push_back(row);
+    }
+    if (distinct.empty()) return ExitCode::kDone;
+    v1::CreateTuningJobRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_priority(v1::PRIORITY_INTERACTIVE);
+    request.mutable_options()->set_list_only(true);
+    // A problem that cuDNN has nothing for is a finding like others.
+    const TuningRun run = RunTuning(context, request, distinct, {.quiet = true});
+    if (run.jobs.empty()) return run.code == ExitCode::kDone ? ExitCode::kFailed : run.code;
+    if (run.cancelled) {
+      context.SayError("listing was cancelled");
+      return ExitCode::kFailed;
+    }
+    if (run.code == ExitCode::kUnreachable) return run.code;
+    const absl::Status status =
+        GetTunings(context, context.settings().environment, distinct, known);
+    return status.ok() ? ExitCode::kDone : context.Fail(status);
+  }
+
+  bool Fails(const LintReport& report) const {
+    const auto least = ParseSeverity(fail_on_);
+    if (!least) return false;
+    for (const LintFinding& finding : report.findings) {
+      if (finding.severity >= *least) return true;
+    }
+    return false;
+  }
+
+  void Print(Context& context, const LintReport& report) const {
+    std::ostream& out = context.io().out;
+    if (context.format() == Format::kJson) {
+      out << LintJson(report) << "\n";
+    } else if (context.format() == Format::kCsv) {
+      out << LintCsv(report);
+    } else if (github_) {
+      out << LintGithub(report);
+    } else {
+      out << LintText(report, context.table_width(), context.out_color());
+    }
+    context.Say(absl::StrCat(report.environment, ": ", report.CountWords(),
+                             "; nothing was timed: whether a form is faster takes a GPU"));
+  }
+
+  ProblemArgs problems_;
+  LintOptions options_;
+  std::string max_workspace_ = "1GiB";
+  std::string fail_on_ = "error";
+  std::vector<std::string> dtypes_;
+  std::vector<int64_t> batches_;
+  bool github_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewLintCommand() { return std::make_unique<LintCommand>(); }
+
+}  // namespace convtune::cli

@@ -1,0 +1,172 @@
+#include "client/cli/commands/lint/lint_output.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "client/cli/input/onnx_problems.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
+
+namespace convtune::cli {
+namespace {
+
+Color SeverityColor(LintSeverity severity) {
+  if (severity == LintSeverity::kError) return Color::kRed;
+  return severity == LintSeverity::kWarning ? Color::kYellow : Color::kNone;
+}
+
+std::string ShareWord(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
+
+std::string RunsWords(const LintFinding& finding) {
+  return absl::StrCat(finding.row.count, finding.row.count == 1 ? " run, " : " runs, ",
+                      ShareWord(finding.share), " of the arithmetic");
+}
+
+std::string VariantTable(const LintReport& report, int width, bool color) {
+  Table table({{"BATCH", Align::kRight},
+               {"DTYPE"},
+               {"CONVOLUTIONS", Align::kRight},
+               {"WITHOUT CANDIDATE", Align::kRight},
+               {"ON TENSOR CORES", Align::kRight},
+               {"NONDETERMINISTIC", Align::kRight},
+               {"COMPILED", Align::kRight},
+               {"MOST WORKSPACE", Align::kRight}});
+  for (const VariantSummary& variant : report.variants) {
+    table.Add({variant.batch, variant.dtype, absl::StrCat(variant.problems),
+               absl::StrCat(variant.without_candidate), ShareWord(variant.on_tensor_cores),
+               absl::StrCat(variant.nondeterministic), absl::StrCat(variant.compiled),
+               FormatBytes(variant.most_workspace)});
+  }
+  return table.Render(width, color);
+}
+
+// "FILE:LINE" of a list; a model's problems have no lines that anybody sees.
+std::string PlaceProperties(const std::string& source) {
+  const size_t colon = source.rfind(':');
+  int line = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(source.substr(colon + 1), &line)) return "";
+  const std::string file = source.substr(0, colon);
+  if (file == "stdin") return "";
+  const std::string escaped = absl::StrReplaceAll(
+      file, {{"%", "%25"}, {"\r", "%0D"}, {"\n", "%0A"}, {":", "%3A"}, {",", "%2C"}});
+  return IsOnnxFile(file) ? absl::StrCat("file=", escaped, ",")
+                          : absl::StrCat("file=", escaped, ",line=", line, ",");
+}
+
+}  // namespace
+
+std::string LintReport::CountWords() const {
+  const auto count_of = [this](LintSeverity severity) {
+    return std::count_if(findings.begin(), findings.end(), [severity](const LintFinding& finding) {
+      return finding.severity == severity;
+    });
+  };
+  const auto words = [](int64_t count, std::string_view name) {
+    return absl::StrCat(count, " ", std::string(name), count == 1 ? "" : "s");
+  };
+  std::string text = words(problems, "convolution");
+  std::string separator = ": ";
+  for (const LintSeverity severity :
+       {LintSeverity::kError, LintSeverity::kWarning, LintSeverity::kNotice}) {
+    absl::StrAppend(&text, separator, words(count_of(severity), Name(severity)));
+    separator = ", ";
+  }
+  return text;
+}
+
+std::string LintText(const LintReport& report, int width, bool color) {
+  std::string text;
+  for (const LintFinding& finding : report.findings) {
+    absl::StrAppend(
+        &text, Paint(std::string(Name(finding.severity)), SeverityColor(finding.severity), color),
+        " ", finding.kind, ": ", ShortProblem(finding.row.problem.ToText()), " (",
+        RunsWords(finding), ")\n  ", finding.message, "\n");
+    for (const ProofLine& line : finding.proof) {
+      const bool same = line.problem_text == finding.row.problem.ToText();
+      absl::StrAppend(&text, "  ", line.form, ": ",
+                      same ? "" : ShortProblem(line.problem_text) + ": ", line.words, "\n");
+    }
+    if (finding.kind == "matrix-product") {
+      absl::StrAppend(&text, "  the same: ", finding.proposal, "\n");
+    }
+  }
+  if (!report.variants.empty()) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n", VariantTable(report, width, color));
+  }
+  return text;
+}
+
+std::string LintJson(const LintReport& report) {
+  std::vector<std::string> findings, variants;
+  for (const LintFinding& finding : report.findings) {
+    std::vector<std::string> proof;
+    for (const ProofLine& line : finding.proof) {
+      proof.push_back(JsonObject()
+                          .Add("form", line.form)
+                          .Add("problem", line.problem_text)
+                          .Add("candidates", line.words)
+                          .Take());
+    }
+    findings.push_back(JsonObject()
+                           .Add("finding", finding.kind)
+                           .Add("severity", Name(finding.severity))
+                           .Add("row", finding.row.source)
+                           .Add("problem", finding.row.problem.ToText())
+                           .Add("runs", finding.row.count)
+                           .Add("share", finding.share)
+                           .Add("message", finding.message)
+                           .Add("proposal", finding.proposal)
+                           .AddRaw("proof", JsonArray(proof))
+                           .Take());
+  }
+  for (const VariantSummary& variant : report.variants) {
+    variants.push_back(JsonObject()
+                           .Add("batch", variant.batch)
+                           .Add("dtype", variant.dtype)
+                           .Add("problems", variant.problems)
+                           .Add("withoutCandidate", variant.without_candidate)
+                           .Add("onTensorCores", variant.on_tensor_cores)
+                           .Add("nondeterministic", variant.nondeterministic)
+                           .Add("compiled", variant.compiled)
+                           .Add("mostWorkspaceBytes", variant.most_workspace)
+                           .Take());
+  }
+  return JsonObject()
+      .Add("environment", report.environment)
+      .Add("problems", report.problems)
+      .AddRaw("findings", JsonArray(findings))
+      .AddRaw("variants", JsonArray(variants))
+      .Take();
+}
+
+std::string LintCsv(const LintReport& report) {
+  std::string out =
+      CsvLine({"severity", "finding", "problem", "runs", "share", "message", "proposal", "row"});
+  for (const LintFinding& finding : report.findings) {
+    out += CsvLine({std::string(Name(finding.severity)), finding.kind, finding.row.problem.ToText(),
+                    absl::StrCat(finding.row.count), absl::StrFormat("%.6g", finding.share),
+                    finding.message, finding.proposal, finding.row.source});
+  }
+  return out;
+}
+
+std::string LintGithub(const LintReport& report) {
+  std::string out;
+  for (const LintFinding& finding : report.findings) {
+    std::string text = absl::StrCat(ShortProblem(finding.row.problem.ToText()), " (",
+                                    RunsWords(finding), "): ", finding.message);
+    if (!finding.proposal.empty()) absl::StrAppend(&text, "\nIn its place: ", finding.proposal);
+    absl::StrAppend(&out, "::", std::string(Name(finding.severity)), " ",
+                    PlaceProperties(finding.row.source), "title=convtune ", finding.kind,
+                    "::", absl::StrReplaceAll(text, {{"%", "%25"}, {"\r", "%0D"}, {"\n", "%0A"}}),
+                    "\n");
+  }
+  return out;
+}
+
+}  // namespace convtune::cli

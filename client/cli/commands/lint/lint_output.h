@@ -1,0 +1,31 @@
+// Prints what `convtune lint` found.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/cli/commands/lint/findings.h"
+
+namespace convtune::cli {
+
+// What was found, and where. Value type.
+struct LintReport {
+  std::string environment;
+  int problems = 0;
+  std::vector<LintFinding> findings;
+  std::vector<VariantSummary> variants;  // the model as it is first; empty: not asked for
+
+  // "23 convolutions: 0 errors, 1 warning, 2 notices".
+  std::string CountWords() const;
+};
+
+// For people.
+std::string LintText(const LintReport& report, int width, bool color);
+// The document of --json, and the lines of --csv.
+std::string LintJson(const LintReport& report);
+std::string LintCsv(const LintReport& report);
+// Workflow commands of GitHub Actions, which become annotations:
+// "::warning file=list.csv,line=3,title=convtune tensor-cores::...".
+std::string LintGithub(const LintReport& report);
+
+}  // namespace convtune::cli

@@ -1,0 +1,187 @@
+"""`convtune lint`: what cuDNN itself lists for a profile, and that it times nothing on a GPU."""
+
+import csv
+import io
+import pathlib
+import sys
+
+import pytest
+
+from harness.fakes import script
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+NETWORKS = REPO / "tests" / "data" / "workloads" / "networks.csv"
+RESNET = REPO / "deploy" / "examples" / "resnet50.csv"
+
+NCHW = "fwd,x=32x64x56x56,w=64x64x3x3,pad=1,nchw,f16"
+NHWC = NCHW.replace("nchw", "nhwc")
+ODD = "fwd,x=32x63x56x56,w=63x63x3x3,pad=1,nhwc,f16"
+DEPTHWISE = "fwd,x=32x96x56x56,w=96x1x3x3,pad=1,groups=96,nhwc,f16"
+PATCHES = "fwd,x=8x3x224x224,w=768x3x16x16,stride=16,nhwc,f16"
+FP8 = "fwd,x=8x64x28x28,w=64x64x3x3,pad=1,nhwc,e4m3"
+
+
+@pytest.fixture
+def profile(daemons, worker, cli):
+    """A command line for a daemon with a profile, of an H200 unless it is said."""
+
+    def make(name="nvidia-h200", **kwargs):
+        return cli(daemons("--devices", "none", "--profile", name, "--worker", worker).start(), **kwargs)
+
+    return make
+
+
+def listed(run, problem):
+    """What `explain` shows of the candidates that can be built: first choice, on tensor cores, least workspace."""
+    rows = list(csv.DictReader(io.StringIO(run.ok("explain", problem, "--csv").out)))
+    rows = sorted((r for r in rows if r["status"] == "finalized"), key=lambda r: int(r["heuristic_rank"]))
+    tensor = [r for r in rows if "tensor-core" in r["notes"].split(";")]
+    least = min((int(r["workspace_bytes"]) for r in tensor or rows))
+    return rows[0]["candidate"], len(rows), len(tensor), least
+
+
+def lint(run, path, *problems_then_options):
+    """Findings by problem and kind."""
+    problems = [p for p in problems_then_options if not p.startswith("--")]
+    options = [p for p in problems_then_options if p.startswith("--")]
+    path.write_text("\n".join(problems) + "\n")
+    result = run("lint", path, "--json", "--fail-on=never", *options)
+    assert result.code == 0, result
+    texts = {short: run.ok("get", short, "--json").json()["results"][0]["problemText"] for short in problems}
+    findings = {}
+    for finding in result.json()["findings"]:
+        (short,) = [s for s, text in texts.items() if text == finding["problem"]]
+        findings[short, finding["finding"]] = finding
+    return findings
+
+
+def test_each_claim_is_what_the_lists_say(profile, tmp_path):
+    run = profile()
+    findings = lint(run, tmp_path / "list.txt", NCHW, NHWC, ODD, DEPTHWISE, PATCHES)
+    assert set(findings) == {
+        (NCHW, "layout"), (ODD, "tensor-cores"), (DEPTHWISE, "tensor-cores"), (PATCHES, "matrix-product")}  # fmt: skip
+
+    copy = 32 * 64 * 56 * 56 * 2
+    layout = findings[NCHW, "layout"]
+    first, count, on_tensor_cores, least = listed(run, NCHW)
+    assert least >= copy and listed(run, NHWC)[3] < copy
+    assert f"{count} candidates, {on_tensor_cores} on tensor cores, first {first}" in layout["proof"][0]["candidates"]
+    first, count, on_tensor_cores, _ = listed(run, NHWC)
+    assert f"{count} candidates, {on_tensor_cores} on tensor cores, first {first}" in layout["proof"][1]["candidates"]
+    assert ",nhwc," in layout["proposal"]
+
+    odd = findings[ODD, "tensor-cores"]
+    assert odd["severity"] == "warning" and odd["proposal"].startswith("fwd,x=32x64x56x56,w=64x64x3x3,")
+    assert listed(run, ODD)[3] >= copy * 63 // 64
+
+    # Eight groups in one are eight times the arithmetic.
+    depthwise = findings[DEPTHWISE, "tensor-cores"]
+    assert depthwise["severity"] == "notice" and "w=96x8x3x3" in depthwise["proposal"]
+    assert any("8.00 times the arithmetic" in line["form"] for line in depthwise["proof"])
+
+    assert findings[PATCHES, "matrix-product"]["proposal"].startswith("F.linear(x.unfold(2, 16, 16)")
+    assert "1568x768 by 768x768" in findings[PATCHES, "matrix-product"]["message"]
+
+
+def test_limits_and_types_without_engines(profile, tmp_path):
+    run = profile()
+    path = tmp_path / "list.txt"
+    path.write_text(f"{FP8}\n{NCHW}\n")
+    result = run("lint", path, "--max-workspace", "1MiB", "--json")
+    assert result.code == 1, result
+    kinds = {(f["row"].rsplit(":")[-1], f["finding"]): f for f in result.json()["findings"]}
+    assert kinds["1", "no-candidate"]["severity"] == "error"
+    workspace = kinds["2", "workspace"]
+    assert workspace["severity"] == "warning" and "24.6 MiB" in workspace["message"], workspace
+    assert listed(run, NCHW)[0] in workspace["proof"][0]["candidates"]
+    assert "no-candidate" not in run.ok("lint", path, "--ignore=no-candidate").out
+
+
+def test_f32_has_no_tensor_cores_without_tf32_nor_on_a_turing(profile, tmp_path):
+    wide = NHWC.replace("f16", "f32")
+    assert (wide, "tensor-cores") not in lint(profile(), tmp_path / "list.txt", wide)
+    for run, options in ((profile(), ["--no-tf32"]), (profile("nvidia-t4"), [])):
+        finding = lint(run, tmp_path / "list.txt", wide, *options)[wide, "tensor-cores"]
+        assert ",f16," in finding["proposal"] and "0 on tensor cores" in finding["proof"][0]["candidates"]
+
+
+def test_networks_resnet_and_formats(profile):
+    run = profile()
+    nchw = run.ok("lint", RESNET, "--op", "fwd", "--batch", "32", "--dtype", "f16", "--json", "--fail-on=never")
+    findings = nchw.json()["findings"]
+    # The share of the arithmetic of the convolutions in question, most first.
+    layouts = [f for f in findings if f["finding"] == "layout"]
+    assert len(layouts) > 10
+    assert [f["share"] for f in layouts] == sorted((f["share"] for f in layouts), reverse=True)
+    assert sum(f["share"] for f in layouts) < 1.0001
+    assert next(f["runs"] for f in layouts if "w=64x64x3x3" in f["problem"]) == 3
+    nhwc = ("lint", RESNET, "--op", "fwd", "--batch", "32", "--dtype", "f16", "--layout", "nhwc")
+    assert [f for f in run.ok(*nhwc, "--json").json()["findings"] if f["finding"] == "layout"] == []
+
+    beside = run.ok(*nhwc, "--dtypes", "f16,f32", "--batches", "1,32", "--json").json()["variants"]
+    assert [(v["dtype"], v["batch"]) for v in beside] == [
+        ("f16", "32"), ("f16", "1"), ("f16", "32"), ("f32", "1"), ("f32", "32")]  # fmt: skip
+    assert all(v["problems"] == 23 and v["withoutCandidate"] == 0 for v in beside)
+
+    annotations = run("lint", RESNET, "--op", "fwd", "--batch", "32", "--dtype", "f16", "--github", "--fail-on=warning")
+    assert annotations.code == 1
+    assert f"::warning file={RESNET},line=" in annotations.out
+    # Every network is read, whatever its convolutions are; the 8-bit ones have engines of last resort alone.
+    table = run.ok("lint", NETWORKS, "--op", "fwd", "--fail-on=never", "--csv")
+    rows = list(csv.DictReader(io.StringIO(table.out)))
+    assert len(rows) > 500
+    last_resort = [row for row in rows if row["finding"] == "last-resort"]
+    assert len(last_resort) > 2
+    for row in last_resort[:2]:
+        assert ",i8," in row["problem"]
+        candidates = run.ok("explain", row["problem"], "--json").json()["tuning"]["candidates"]
+        assert all(c.get("modeAPlace", 0) == c.get("modeBPlace", 0) == 0 < c["fallbackPlace"] for c in candidates)
+    assert "626 convolutions" in table.err
+
+
+def test_on_a_gpu_nothing_is_timed(fake_daemon, cli, tmp_path):
+    log = tmp_path / "log"
+    run = cli(fake_daemon(env=script(log=log)).start())
+    (tmp_path / "list.txt").write_text(NCHW + "\n")
+    run.ok("lint", tmp_path / "list.txt", "--fail-on=never")
+    words = {line.split()[0] for line in log.read_text().splitlines()}
+    assert "prepare" in words and not words & {"measure", "check"}, words
+    # A tuning afterwards has all to do.
+    assert run.ok("warm", tmp_path / "list.txt", "--json").json()["tuned"] == 1
+
+
+def test_a_model_is_read_by_the_python_package(profile, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    from harness import python_package
+    from onnx import TensorProto, helper
+
+    weight = helper.make_tensor("w", TensorProto.FLOAT16, [768, 3, 16, 16], bytes(768 * 3 * 16 * 16 * 2), raw=True)
+    shape = helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["n", 3, 224, 224])
+    node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[16, 16])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT16, ["n", 768, 14, 14])
+    onnx.save(helper.make_model(helper.make_graph([node], "g", [shape], [out], [weight]), ir_version=8,
+                                opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "vit.onnx")  # fmt: skip
+    env = {"PYTHONPATH": str(python_package.install()), "CONVTUNE_PYTHON": sys.executable}
+    result = profile(env=env)("lint", tmp_path / "vit.onnx", "--batch", "8", "--github", "--fail-on=warning")
+    assert result.code == 1, result
+    assert f"::warning file={tmp_path / 'vit.onnx'},title=convtune matrix-product::" in result.out
+
+
+def test_bad_input_is_one_error_each(bare_daemon, cli, tmp_path):
+    run = cli(bare_daemon.start())
+    empty = tmp_path / "empty.txt"
+    empty.write_text("# nothing\n")
+    good = tmp_path / "good.txt"
+    good.write_text(NHWC + "\n")
+    for arguments, code, words in [
+        ((tmp_path / "none.csv",), 2, "none.csv"),
+        ((empty,), 2, "must hold at least one problem"),
+        ((good, "--max-workspace", "much"), 2, "--max-workspace"),
+        ((good, "--github", "--csv"), 2, "--github: must stand without --json, --csv"),
+        ((good,), 1, "environment: there is none"),
+        ((good, "--environment", "H200"), 2, "environment: must be a name"),
+    ]:
+        result = run("lint", *arguments)
+        assert (result.code, result.err.count("error: ")) == (code, 1), result
+        assert words in result.err, result
+    assert cli(None, env={"CONVTUNE_ADDRESS": f"unix:{tmp_path}/no"})("lint", good).code == 4

@@ -1,4 +1,4 @@
-#include "server/convtuned/program_paths.h"
+#include "proto/base/program_paths.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "tests/unit/rpc/temp_dir.h"
 
-namespace convtune::convtuned {
+namespace convtune {
 namespace {
 
 TEST(FindProfile, FileIsTakenAsItIs) {
@@ -30,4 +30,4 @@ TEST(FindProfile, UnknownNameIsNotFound) {
 }
 
 }  // namespace
-}  // namespace convtune::convtuned
+}  // namespace convtune

@@ -1,11 +1,11 @@
-#include "server/convtuned/program_paths.h"
+#include "proto/base/program_paths.h"
 
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 
-namespace convtune::convtuned {
+namespace convtune {
 namespace {
 
 namespace fs = std::filesystem;
@@ -44,4 +44,4 @@ absl::StatusOr<std::string> FindProfile(const std::string& name_or_file) {
                                           installed.string(), " or ", source.string()));
 }
 
-}  // namespace convtune::convtuned
+}  // namespace convtune

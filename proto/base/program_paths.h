@@ -1,11 +1,11 @@
-// Paths of the daemon's own files.
+// Paths of what is installed beside the running program.
 #pragma once
 
 #include <string>
 
 #include "absl/status/statusor.h"
 
-namespace convtune::convtuned {
+namespace convtune {
 
 // convtune-worker beside the running program.
 std::string DefaultWorkerPath();
@@ -16,4 +16,4 @@ std::string DefaultWorkerPath();
 // NOT_FOUND names the folders.
 absl::StatusOr<std::string> FindProfile(const std::string& name_or_file);
 
-}  // namespace convtune::convtuned
+}  // namespace convtune

@@ -1,0 +1,82 @@
+#include "client/cli/commands/upgrade/child_program.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "proto/base/unique_fd.h"
+
+namespace convtune::cli {
+namespace {
+
+std::vector<char*> Pointers(std::vector<std::string>* words) {
+  std::vector<char*> pointers;
+  for (std::string& word : *words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::string ReadToEnd(int fd) {
+  std::string text;
+  char buffer[65536];
+  while (true) {
+    const ssize_t size = read(fd, buffer, sizeof buffer);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return text;
+    text.append(buffer, static_cast<size_t>(size));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> EnvironmentWith(const Variables& variables) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const bool replaced =
+        std::any_of(variables.begin(), variables.end(), [&](const auto& variable) {
+          return absl::StartsWith(*entry, absl::StrCat(variable.first, "="));
+        });
+    if (!replaced) entries.emplace_back(*entry);
+  }
+  for (const auto& [name, value] : variables) entries.push_back(absl::StrCat(name, "=", value));
+  return entries;
+}
+
+absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
+                                       const Variables& variables) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
+  const UniqueFd out(ends[0]);
+  UniqueFd in(ends[1]);
+  std::vector<std::string> words = command;
+  std::vector<std::string> entries = EnvironmentWith(variables);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, in.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, in.get(), STDERR_FILENO);
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, words[0].c_str(), &actions, nullptr,
+                                 Pointers(&words).data(), Pointers(&entries).data());
+  posix_spawn_file_actions_destroy(&actions);
+  in = UniqueFd();
+  if (error != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(words[0], " cannot be run: ", std::strerror(error)));
+  }
+  ProgramOutput output;
+  output.text = ReadToEnd(out.get());
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  output.succeeded = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return output;
+}
+
+}  // namespace convtune::cli

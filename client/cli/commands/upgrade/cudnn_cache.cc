@@ -1,0 +1,303 @@
+#include "client/cli/commands/upgrade/cudnn_cache.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/commands/upgrade/child_program.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/unique_fd.h"
+
+namespace convtune::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLibrary[] = "libcudnn.so.9";
+// Wheels for CUDA 13 begin with this version.
+constexpr int kFirstMinorForCuda13 = 12;
+constexpr char kPartSuffix[] = ".part";
+
+std::vector<int> NumbersOf(const std::string& version) {
+  std::vector<int> numbers;
+  for (const absl::string_view part : absl::StrSplit(version, '.')) {
+    int number = 0;
+    if (!absl::SimpleAtoi(part, &number) || number < 0) return {};
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// "9.28+cu12" as "9.28" and 12; 0 where it names no CUDA.
+std::pair<std::string, int> SplitCuda(const std::string& text) {
+  for (const int major : {12, 13}) {
+    const std::string suffix = absl::StrCat("+cu", major);
+    if (absl::EndsWith(text, suffix)) return {text.substr(0, text.size() - suffix.size()), major};
+  }
+  return {text, 0};
+}
+
+// True if `version` is `wanted` or one of its patches.
+bool IsOneOf(const std::vector<int>& version, const std::vector<int>& wanted) {
+  return version.size() >= wanted.size() &&
+         std::equal(wanted.begin(), wanted.end(), version.begin());
+}
+
+// Where a wheel, a package or an archive of NVIDIA has the library; empty if it
+// is in none of these.
+std::string LibraryFolderBelow(const std::string& folder) {
+  std::error_code error;
+  for (const char* below : {"", "lib", "lib64", "nvidia/cudnn/lib", "cudnn/lib"}) {
+    const fs::path candidate = fs::path(folder) / below;
+    if (fs::exists(candidate / kLibrary, error)) {
+      return fs::canonical(candidate, error).string();
+    }
+  }
+  return "";
+}
+
+std::string Python() {
+  const char* const chosen = getenv("CONVTUNE_PYTHON");
+  return chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+}
+
+std::string LastLineWith(const std::string& text, absl::string_view part) {
+  std::string found;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::StrContains(line, part)) found = std::string(line);
+  }
+  return found;
+}
+
+}  // namespace
+
+bool IsCudnnVersion(const std::string& text) {
+  const std::vector<int> numbers = NumbersOf(SplitCuda(text).first);
+  return numbers.size() >= 2 && numbers.size() <= 4 && numbers[0] == 9;
+}
+
+std::string ExplainPip(const std::string& package, const std::string& version,
+                       const std::string& folder, const std::string& output) {
+  if (absl::StrContains(output, "No space left on device")) {
+    return absl::StrCat("the disk of ", folder,
+                        " is full: a version takes up to 1 GiB, and twice that while it is "
+                        "unpacked (--cache names another folder); nothing was kept");
+  }
+  const std::string mark = "(from versions: ";
+  const size_t at = output.find(mark);
+  if (at != std::string::npos && !absl::StartsWith(output.substr(at), "(from versions: none)")) {
+    std::string known = output.substr(at + mark.size());
+    known = known.substr(0, known.find(')'));
+    std::vector<std::string> all = absl::StrSplit(known, ", ");
+    all.erase(std::remove_if(all.begin(), all.end(),
+                             [](const std::string& one) { return !IsCudnnVersion(one); }),
+              all.end());
+    if (!all.empty()) {
+      return absl::StrCat("PyPI has no ", package, " ", version, ": it has ", all.front(), " to ",
+                          all.back());
+    }
+  }
+  if (absl::StrContains(output, "No module named pip")) {
+    return absl::StrCat(Python(),
+                        " has no pip: install python3-pip, or name another interpreter "
+                        "with CONVTUNE_PYTHON");
+  }
+  if (at != std::string::npos || absl::StrContains(output, "onnection")) {
+    return absl::StrCat("PyPI cannot be reached, and no ", version, " is in ", folder,
+                        ": name the folder of a cuDNN instead");
+  }
+  std::string why = LastLineWith(output, "ERROR");
+  if (why.empty()) why = "it gave no reason";
+  return absl::StrCat("pip could not get ", package, ": ", why);
+}
+
+std::string CudnnCache::DefaultFolder() {
+  const char* const cache = getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && cache[0] == '/') return absl::StrCat(cache, "/convtune/cudnn");
+  const char* const home = getenv("HOME");
+  return absl::StrCat(home != nullptr && home[0] == '/' ? home : "", "/.cache/convtune/cudnn");
+}
+
+CudnnCache::CudnnCache(Options options) : options_(std::move(options)) {
+  if (options_.folder.empty()) options_.folder = DefaultFolder();
+}
+
+absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const std::string& name) {
+  if (name.empty()) return CudnnFolder();
+  AskWorker();
+  CudnnFolder found;
+  int cuda_major = own_cuda_major_ > 0 ? own_cuda_major_ : 13;
+  std::error_code error;
+  if (IsCudnnVersion(name) && !fs::is_directory(name, error)) {
+    const auto [version, named_cuda] = SplitCuda(name);
+    if (NumbersOf(version)[1] < kFirstMinorForCuda13) cuda_major = 12;
+    if (named_cuda > 0) cuda_major = named_cuda;
+    ASSIGN_OR_RETURN(found.folder, FindVersion(option, version, cuda_major));
+  } else if (!fs::is_directory(name, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, ": must be a version such as 9.28, or a folder, is ", name));
+  } else {
+    found.folder = LibraryFolderBelow(name);
+    if (found.folder.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, ": there is no ", kLibrary, " in ", name));
+    }
+  }
+  ASSIGN_OR_RETURN(std::vector<std::string> folders, FindCuda(option, cuda_major));
+  folders.insert(folders.begin(), found.folder);
+  if (const char* const more = getenv("LD_LIBRARY_PATH"); more != nullptr && *more != '\0') {
+    folders.emplace_back(more);
+  }
+  found.library_path = absl::StrJoin(folders, ":");
+  return found;
+}
+
+absl::StatusOr<std::string> CudnnCache::FindVersion(const std::string& option,
+                                                    const std::string& version, int cuda_major) {
+  const std::string prefix = absl::StrCat("cu", cuda_major, "-");
+  const std::vector<int> wanted = NumbersOf(version);
+  std::map<std::vector<int>, std::string> cached;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder, error)) {
+    const std::string name = entry.path().filename();
+    if (!absl::StartsWith(name, prefix)) continue;
+    const std::vector<int> numbers = NumbersOf(name.substr(prefix.size()));
+    const std::string folder = LibraryFolderBelow(entry.path());
+    if (IsOneOf(numbers, wanted) && !folder.empty()) cached[numbers] = folder;
+  }
+  if (!cached.empty()) return cached.rbegin()->second;
+  ASSIGN_OR_RETURN(const std::string entry,
+                   Fetch(option, {absl::StrCat("nvidia-cudnn-cu", cuda_major)}, version, prefix));
+  return LibraryFolderBelow(entry);
+}
+
+absl::StatusOr<std::string> CudnnCache::Fetch(const std::string& option,
+                                              const std::vector<std::string>& packages,
+                                              const std::string& version,
+                                              const std::string& entry) {
+  const fs::path cache = options_.folder;
+  std::error_code error;
+  fs::create_directories(cache, error);
+  const std::string lock_path = cache / "lock";
+  const UniqueFd lock(open(lock_path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  if (!lock.valid() || flock(lock.get(), LOCK_EX) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--cache: ", options_.folder, " cannot be written: ", std::strerror(errno)));
+  }
+  // Who holds the lock finds what others left that did not come to their end.
+  std::vector<fs::path> left;
+  for (const fs::directory_entry& old : fs::directory_iterator(cache, error)) {
+    if (absl::EndsWith(old.path().string(), kPartSuffix)) left.push_back(old.path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path, error);
+
+  const fs::path part = cache / absl::StrCat(entry, "new", kPartSuffix);
+  fs::create_directories(part / "tmp", error);
+  if (options_.say) {
+    options_.say(absl::StrCat("getting ", absl::StrJoin(packages, " and "), " ", version,
+                              " from PyPI into ", options_.folder));
+  }
+  // Everything that pip writes, the unpacked wheel before it is moved as well, lies below `part`.
+  std::vector<std::string> command = {Python(),
+                                      "-m",
+                                      "pip",
+                                      "install",
+                                      "--disable-pip-version-check",
+                                      "--no-input",
+                                      "--no-deps",
+                                      "--no-compile",
+                                      "--no-cache-dir",
+                                      "--only-binary",
+                                      ":all:",
+                                      "--retries",
+                                      "1",
+                                      "--timeout",
+                                      "15",
+                                      "--target",
+                                      (part / "whole").string()};
+  for (const std::string& package : packages) {
+    command.push_back(
+        absl::StrCat(package, version.empty() ? "" : absl::StrCat("==", version, ".*")));
+  }
+  if (NumbersOf(version).size() == 4) command.back() = absl::StrCat(packages[0], "==", version);
+  const auto ran = RunToEnd(command, {{"TMPDIR", (part / "tmp").string()}});
+  absl::Status status = ran.status();
+  if (status.ok() && !ran->succeeded) {
+    status = absl::FailedPreconditionError(
+        absl::StrCat(option, ": ", ExplainPip(packages[0], version, options_.folder, ran->text)));
+  }
+  std::string whole = cache / entry;
+  if (status.ok() && absl::EndsWith(entry, "-")) {
+    // The wheel says which version it is: nvidia_cudnn_cu13-9.28.1.4.dist-info.
+    for (const fs::directory_entry& file : fs::directory_iterator(part / "whole", error)) {
+      const std::string name = file.path().filename();
+      const size_t dash = name.find('-');
+      if (dash == std::string::npos || !absl::EndsWith(name, ".dist-info")) continue;
+      whole = cache / absl::StrCat(entry, file.path().stem().string().substr(dash + 1));
+    }
+  }
+  if (status.ok()) {
+    // Another process may have been faster, and use it.
+    if (!fs::exists(whole, error)) fs::rename(part / "whole", whole, error);
+    if (error) {
+      status = absl::FailedPreconditionError(
+          absl::StrCat("--cache: ", whole, " cannot be made: ", error.message()));
+    }
+  }
+  fs::remove_all(part, error);
+  if (!status.ok()) return status;
+  return whole;
+}
+
+absl::StatusOr<std::vector<std::string>> CudnnCache::FindCuda(const std::string& option,
+                                                              int cuda_major) {
+  if (cuda_major == own_cuda_major_ && !own_folders_.empty()) return own_folders_;
+  const std::string entry = absl::StrCat("cuda", cuda_major);
+  const fs::path below = fs::path(options_.folder) / entry / "nvidia";
+  std::error_code error;
+  if (!fs::is_directory(below, error)) {
+    const std::string suffix = cuda_major == 12 ? "-cu12" : "";
+    RETURN_IF_ERROR(
+        Fetch(option,
+              {absl::StrCat("nvidia-cublas", suffix), absl::StrCat("nvidia-cuda-nvrtc", suffix)},
+              cuda_major == 12 ? "12" : "13", entry)
+            .status());
+  }
+  std::vector<std::string> folders;
+  for (const char* folder : {"cublas/lib", "cuda_nvrtc/lib", "cu13/lib"}) {
+    if (fs::is_directory(below / folder, error)) folders.push_back(below / folder);
+  }
+  return folders;
+}
+
+void CudnnCache::AskWorker() {
+  if (std::exchange(asked_, true)) return;
+  // A worker without a cuDNN of its own does not even start.
+  const auto said = RunToEnd({options_.worker, "--libraries"}, {});
+  if (!said.ok() || !said->succeeded) return;
+  for (const absl::string_view line : absl::StrSplit(said->text, '\n')) {
+    const std::pair<absl::string_view, absl::string_view> field =
+        absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    if (field.first == "cuda" && !absl::SimpleAtoi(field.second, &own_cuda_major_)) return;
+    if ((field.first == "cublaslt" || field.first == "nvrtc") && !field.second.empty()) {
+      const std::string folder = fs::path(std::string(field.second)).parent_path();
+      if (!absl::c_linear_search(own_folders_, folder)) own_folders_.push_back(folder);
+    }
+  }
+}
+
+}  // namespace convtune::cli

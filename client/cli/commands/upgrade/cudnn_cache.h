@@ -1,0 +1,68 @@
+// A CudnnCache finds the folder of a cuDNN that is named by its version or by a
+// folder. Versions come from PyPI's wheels, once.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace convtune::cli {
+
+// A cuDNN that can be loaded.
+struct CudnnFolder {
+  std::string folder;  // of libcudnn.so.9; empty: the worker's own
+  // LD_LIBRARY_PATH with which a program loads it, and what it loads itself.
+  std::string library_path;
+};
+
+// True if the text is a version of cuDNN 9: "9.28", "9.28.1", "9.28.1.4"; behind it
+// may stand the CUDA that it is built for: "9.28+cu12".
+bool IsCudnnVersion(const std::string& text);
+
+// What pip's output says of why `package` could not be had, as one line.
+// `folder` is the cache.
+std::string ExplainPip(const std::string& package, const std::string& version,
+                       const std::string& folder, const std::string& output);
+
+// Not thread-safe; several processes may share the folder.
+class CudnnCache {
+ public:
+  struct Options {
+    std::string folder;  // of the cache; empty: DefaultFolder()
+    std::string worker;  // convtune-worker, which says what cuDNN it has itself
+    // Is told, before something is downloaded, in one line.
+    std::function<void(const std::string&)> say;
+  };
+
+  // $XDG_CACHE_HOME/convtune/cudnn, else ~/.cache/convtune/cudnn.
+  static std::string DefaultFolder();
+
+  explicit CudnnCache(Options options);
+
+  // `name` is a version ("9.28": the newest 9.28 of the cache, else of PyPI; for
+  // the worker's own CUDA unless it names one), a folder of or above
+  // libcudnn.so.9, or empty: the worker's own. A folder of the cache is whole or
+  // not there. Errors name `option` and the rule.
+  absl::StatusOr<CudnnFolder> Find(const std::string& option, const std::string& name);
+
+ private:
+  absl::StatusOr<std::string> FindVersion(const std::string& option, const std::string& version,
+                                          int cuda_major);
+  // The folder of the cache into which pip has put `packages`.
+  absl::StatusOr<std::string> Fetch(const std::string& option,
+                                    const std::vector<std::string>& packages,
+                                    const std::string& version, const std::string& entry);
+  // Folders of cuBLASLt and NVRTC for that CUDA: the worker's own, else the cache's.
+  absl::StatusOr<std::vector<std::string>> FindCuda(const std::string& option, int cuda_major);
+  void AskWorker();
+
+  Options options_;
+  bool asked_ = false;
+  // What the worker says of its own libraries.
+  int own_cuda_major_ = 0;
+  std::vector<std::string> own_folders_;
+};
+
+}  // namespace convtune::cli

@@ -1,0 +1,223 @@
+#include "client/cli/commands/upgrade/profile_listing.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/commands/upgrade/child_program.h"
+#include "convtune/worker/worker.pb.h"
+#include "proto/base/framing.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/unique_fd.h"
+#include "proto/convert/record_codec.h"
+
+namespace convtune::cli {
+namespace {
+
+constexpr int kWorkerFd = 3;
+// Its libraries have a gigabyte, and may lie on a cold disk.
+constexpr absl::Duration kStartPatience = absl::Minutes(3);
+// One reply takes milliseconds, seconds where an engine is compiled.
+constexpr absl::Duration kReplyPatience = absl::Minutes(1);
+
+// A session with one worker, from this end. The worker dies with the thread that
+// started it.
+class WorkerSession {
+ public:
+  static absl::StatusOr<std::unique_ptr<WorkerSession>> Start(const std::string& worker,
+                                                              const CudnnFolder& cudnn,
+                                                              const std::string& profile_file) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      return absl::ErrnoToStatus(errno, "socketpair");
+    }
+    UniqueFd ours(ends[0]);
+    const UniqueFd theirs(ends[1]);
+    std::vector<std::string> words = {worker, "--profile", profile_file, "--fd",
+                                      absl::StrCat(kWorkerFd)};
+    Variables variables;
+    if (!cudnn.library_path.empty()) variables.emplace_back("LD_LIBRARY_PATH", cudnn.library_path);
+    std::vector<std::string> entries = EnvironmentWith(variables);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    std::vector<char*> envp;
+    for (std::string& entry : entries) envp.push_back(entry.data());
+    envp.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, theirs.get(), kWorkerFd);
+    posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerFd + 1);
+    pid_t pid = 0;
+    const int error = posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), envp.data());
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(worker, " cannot be run: ", std::strerror(error)));
+    }
+    auto session = std::unique_ptr<WorkerSession>(new WorkerSession(pid, std::move(ours)));
+    worker::v1::Request hello;
+    hello.mutable_hello()->set_version(CONVTUNE_VERSION);
+    std::string text;
+    RETURN_IF_ERROR(
+        session
+            ->Ask(hello, kStartPatience,
+                  [&](const worker::v1::Reply& reply) { text = reply.hello().environment_text(); })
+            .status());
+    ASSIGN_OR_RETURN(session->environment_, Environment::Parse(text));
+    return session;
+  }
+
+  ~WorkerSession() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+  WorkerSession(const WorkerSession&) = delete;
+  WorkerSession& operator=(const WorkerSession&) = delete;
+
+  const Environment& environment() const { return environment_; }
+
+  // Sends the request and calls `see` with each reply. FAILED_PRECONDITION in the
+  // worker's words if it refused; ABORTED if it died or hung.
+  absl::StatusOr<worker::v1::Outcome> Ask(
+      const worker::v1::Request& request, absl::Duration patience,
+      const std::function<void(const worker::v1::Reply&)>& see) {
+    if (!WriteFrame(socket_.get(), request.SerializeAsString()).ok()) return Lost();
+    while (true) {
+      const absl::StatusOr<std::string> frame = ReadFrame(socket_.get(), absl::Now() + patience);
+      worker::v1::Reply reply;
+      if (absl::IsDeadlineExceeded(frame.status())) {
+        return absl::AbortedError(
+            absl::StrCat("the worker said nothing for ", absl::FormatDuration(patience)));
+      }
+      if (!frame.ok() || !reply.ParseFromString(*frame)) return Lost();
+      if (!reply.has_outcome()) see(reply);
+      if (!reply.last()) continue;
+      if (reply.has_outcome() && !reply.outcome().ok()) {
+        return absl::FailedPreconditionError(reply.outcome().message());
+      }
+      return reply.outcome();
+    }
+  }
+
+ private:
+  WorkerSession(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
+
+  // Says how it ended.
+  absl::Status Lost() {
+    int status = 0;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return absl::AbortedError(
+        WIFSIGNALED(status)
+            ? absl::StrCat("the worker was ended by signal ", WTERMSIG(status), " (",
+                           sigabbrev_np(WTERMSIG(status)), ")")
+            : absl::StrCat("the worker ended with exit code ", WEXITSTATUS(status)));
+  }
+
+  pid_t pid_;
+  const UniqueFd socket_;
+  Environment environment_;
+};
+
+absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, WorkerSession* session) {
+  ListedProblem result;
+  worker::v1::Request open;
+  open.mutable_open_problem()->set_problem_text(asked.problem.ToText());
+  open.mutable_open_problem()->set_listing(worker::v1::LISTING_HEURISTICS);
+  open.mutable_open_problem()->set_graph_api(true);
+  if (!asked.winner.empty()) open.mutable_open_problem()->add_candidate_texts(asked.winner);
+  std::optional<int> winner;
+  bool readable = true;
+  const auto listed = session->Ask(open, kReplyPatience, [&](const worker::v1::Reply& reply) {
+    Candidate candidate;
+    readable = readable && Read(reply.listed().candidate(), &candidate);
+    if (ToText(candidate.id) == asked.winner) winner = reply.listed().index();
+    // What nobody but us has named is no candidate of cuDNN's.
+    if (candidate.heuristic_rank >= 0) result.listed.push_back(std::move(candidate));
+  });
+  if (absl::IsAborted(listed.status())) return listed.status();
+  if (!readable) {
+    result.error = "the worker lists a candidate that cannot be read";
+    return result;
+  }
+  if (!listed.ok()) {
+    result.refusal = std::string(listed.status().message());
+    result.listed.clear();
+    if (!asked.winner.empty()) result.winner_builds = false;
+    return result;
+  }
+  // Those that the heuristics list come first: their indexes are places in `listed`.
+  worker::v1::Request prepare;
+  for (size_t i = 0; i < result.listed.size(); ++i) {
+    prepare.mutable_prepare()->add_indexes(static_cast<int>(i));
+  }
+  prepare.mutable_prepare()->set_stop_after(1);
+  RETURN_IF_ERROR(session
+                      ->Ask(prepare, kReplyPatience,
+                            [&](const worker::v1::Reply& reply) {
+                              if (!reply.has_prepared() || !reply.prepared().ok()) return;
+                              result.first = static_cast<size_t>(reply.prepared().index());
+                              result.listed[*result.first].workspace_bytes =
+                                  reply.prepared().workspace_bytes();
+                            })
+                      .status());
+  if (winner) {
+    worker::v1::Request build;
+    build.mutable_prepare()->add_indexes(*winner);
+    result.winner_builds = false;
+    RETURN_IF_ERROR(session
+                        ->Ask(build, kReplyPatience,
+                              [&](const worker::v1::Reply& reply) {
+                                if (reply.has_prepared())
+                                  result.winner_builds = reply.prepared().ok();
+                              })
+                        .status());
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const CudnnFolder& cudnn,
+                                             const std::string& profile_file,
+                                             const std::vector<AskedProblem>& problems) {
+  ProfileListing listing;
+  std::unique_ptr<WorkerSession> session;
+  for (const AskedProblem& asked : problems) {
+    if (session == nullptr) {
+      auto started = WorkerSession::Start(worker, cudnn, profile_file);
+      if (!started.ok()) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            cudnn.folder.empty() ? "the worker's cuDNN" : absl::StrCat("cuDNN in ", cudnn.folder),
+            ": ", started.status().message()));
+      }
+      session = *std::move(started);
+      listing.environment = session->environment();
+    }
+    absl::StatusOr<ListedProblem> listed = AskFor(asked, session.get());
+    if (listed.ok()) {
+      listing.problems.push_back(*std::move(listed));
+      continue;
+    }
+    listing.problems.emplace_back().error = std::string(listed.status().message());
+    session = nullptr;
+  }
+  return listing;
+}
+
+}  // namespace convtune::cli

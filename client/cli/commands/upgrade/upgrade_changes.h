@@ -1,0 +1,75 @@
+// An UpgradeChange is what another cuDNN changes for one problem, as far as lists
+// and plans tell it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/cli/commands/upgrade/profile_listing.h"
+
+namespace convtune::cli {
+
+// What became of the first choice that can be built.
+enum class ChoiceChange {
+  kSame,
+  kKnobs,    // the same engine, other knobs
+  kEngine,   // another engine
+  kGained,   // there was none
+  kLost,     // there is none any more
+  kNone,     // neither version has one
+  kUnknown,  // a worker died
+};
+
+// "same", "knobs", "engine", "gained", "lost", "none", "unknown".
+std::string Word(ChoiceChange change);
+
+// Value type.
+struct UpgradeChange {
+  ChoiceChange choice = ChoiceChange::kSame;
+  std::string from, to;  // the first choices' text forms; empty: there is none
+  int64_t from_workspace = 0;
+  int64_t to_workspace = 0;
+  std::vector<std::string> notes_added;  // of the first choice, numerical and behaviour
+  std::vector<std::string> notes_removed;
+  std::vector<std::string> came;  // candidates, text forms
+  std::vector<std::string> went;
+  std::string winner;        // that is stored; empty: none
+  bool winner_lost = false;  // it cannot be built under the new version
+  std::string reason;        // of kUnknown, kNone, kGained and kLost; may be empty
+
+  bool choice_changed() const {
+    return choice != ChoiceChange::kSame && choice != ChoiceChange::kNone &&
+           choice != ChoiceChange::kUnknown;
+  }
+  bool workspace_grew() const { return to_workspace > from_workspace; }
+  bool notes_changed() const { return !notes_added.empty() || !notes_removed.empty(); }
+  bool lost() const { return winner_lost || choice == ChoiceChange::kLost; }
+  bool any() const {
+    return choice_changed() || from_workspace != to_workspace || notes_changed() || lost() ||
+           choice == ChoiceChange::kUnknown;
+  }
+};
+
+// Compares what two versions of cuDNN offer for `asked` on one profile.
+UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& from,
+                              const ListedProblem& to);
+
+// How many problems changed in which way.
+struct UpgradeSummary {
+  int problems = 0;
+  int choice = 0;  // another first choice, engine included
+  int engine = 0;  // with another engine
+  int workspace_grew = 0;
+  int workspace_shrank = 0;
+  int notes = 0;
+  int winners = 0;  // that are stored
+  int lost = 0;
+  int unknown = 0;
+  int64_t most_growth_from = 0;  // the workspace that grew most, in bytes
+  int64_t most_growth_to = 0;
+
+  static UpgradeSummary Of(const std::vector<UpgradeChange>& changes);
+};
+
+}  // namespace convtune::cli

@@ -1,0 +1,224 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/app/command.h"
+#include "client/cli/commands/upgrade/cudnn_cache.h"
+#include "client/cli/commands/upgrade/profile_listing.h"
+#include "client/cli/commands/upgrade/upgrade_output.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/atomic_file.h"
+#include "proto/base/program_paths.h"
+#include "proto/base/status_macros.h"
+
+namespace convtune::cli {
+namespace {
+
+constexpr int kTuningsPerPage = 1000;
+
+// True if `change` has what --fail-on names so.
+bool Has(const UpgradeChange& change, const std::string& kind) {
+  if (kind == "changed") return change.choice_changed();
+  if (kind == "workspace") return change.workspace_grew();
+  if (kind == "notes") return change.notes_changed();
+  return change.lost();
+}
+
+class UpgradeCheckCommand final : public Command {
+ public:
+  void Register(CLI::App& root) override {
+    CLI::App* app = AddVerb(root, "upgrade-check",
+                            "what another cuDNN changes, without a GPU: first choices, workspace, "
+                            "notes, stored winners",
+                            Rows::kYes);
+    problems_.RegisterOptionalFiles(*app);
+    app->add_option("--from", from_,
+                    "cuDNN of today: a version such as 9.19, or a folder (default: the worker's)")
+        ->type_name("CUDNN");
+    app->add_option("--to", to_, "cuDNN of tomorrow: a version, or a folder")
+        ->type_name("CUDNN")
+        ->required();
+    app->add_option("--profile", profiles_, "GPUs: profiles' names or files, with commas between")
+        ->type_name("PROFILE")
+        ->delimiter(',');
+    app->add_flag("--all", all_, "show the problems that do not change too");
+    app->add_option("--fail-on", fail_on_,
+                    "end with 1 if there is such a change: another first choice, more workspace, "
+                    "other notes, a stored winner or every choice lost")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"changed", "workspace", "notes", "lost"}));
+    app->add_option("--tune-list", tune_list_,
+                    "write what to tune again into this file, for `convtune warm`")
+        ->type_name("FILE");
+    app->add_option("--cache", cache_,
+                    "folder that keeps versions of PyPI (default: ~/.cache/convtune/cudnn)")
+        ->type_name("FOLDER");
+    app->add_option("--worker", worker_, "convtune-worker (default: the one beside this program)")
+        ->type_name("FILE");
+  }
+
+  ExitCode Run(Context& context) override {
+    ExitCode code = ExitCode::kDone;
+    const absl::Status status = Check(context, &code);
+    return status.ok() ? code : context.Fail(status);
+  }
+
+ private:
+  absl::Status Check(Context& context, ExitCode* code) {
+    if (worker_.empty()) worker_ = DefaultWorkerPath();
+    if (!std::filesystem::exists(worker_)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("--worker: there is no ", worker_, ", which asks cuDNN"));
+    }
+    std::vector<AskedProblem> problems;
+    std::string gpu_model;
+    if (problems_.is_empty()) {
+      RETURN_IF_ERROR(AskDaemon(context, &problems, &gpu_model));
+    } else {
+      ASSIGN_OR_RETURN(const ProblemBatch batch, problems_.Read(context));
+      *code = batch.code;
+      problems = Distinct(batch.rows);
+      if (problems.empty()) return absl::OkStatus();  // why has been said
+    }
+    ASSIGN_OR_RETURN(const auto profiles, FindProfiles(gpu_model));
+    CudnnCache cache(
+        {cache_, worker_, [&context](const std::string& words) { context.Say(words); }});
+    ASSIGN_OR_RETURN(const CudnnFolder from, cache.Find("--from", from_));
+    ASSIGN_OR_RETURN(const CudnnFolder to, cache.Find("--to", to_));
+    std::vector<ProfileChanges> results;
+    for (const auto& [name, file] : profiles) {
+      ASSIGN_OR_RETURN(ProfileChanges changes, Compare(file, from, to, problems));
+      changes.profile = name;
+      results.push_back(std::move(changes));
+    }
+    PrintUpgrade(context, problems, results, all_);
+    if (!tune_list_.empty()) {
+      ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(tune_list_, "--tune-list"));
+      RETURN_IF_ERROR(file->Write(TuneList(problems, results)));
+      RETURN_IF_ERROR(file->Commit());
+    }
+    for (const ProfileChanges& profile : results) {
+      for (const UpgradeChange& change : profile.changes) {
+        const bool fails = std::any_of(fail_on_.begin(), fail_on_.end(),
+                                       [&](const std::string& kind) { return Has(change, kind); });
+        // What is not known is no success either.
+        if (fails || change.choice == ChoiceChange::kUnknown) {
+          *code = Worse(*code, ExitCode::kFailed);
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static std::vector<AskedProblem> Distinct(const std::vector<ProblemRow>& rows) {
+    std::vector<AskedProblem> problems;
+    std::map<std::string, size_t> places;
+    for (const ProblemRow& row : rows) {
+      const auto [place, is_new] = places.emplace(row.problem.ToText(), problems.size());
+      if (is_new) {
+        problems.push_back({row.problem, row.count, ""});
+      } else {
+        problems[place->second].count += row.count;
+      }
+    }
+    return problems;
+  }
+
+  // The tunings of one environment of the database, with their winners.
+  static absl::Status AskDaemon(Context& context, std::vector<AskedProblem>* problems,
+                                std::string* gpu_model) {
+    ASSIGN_OR_RETURN(Client* const client, context.Connect());
+    v1::ListTuningsRequest request;
+    request.set_environment(context.settings().environment);
+    request.set_page_size(kTuningsPerPage);
+    std::set<std::string> environments;
+    int legacy = 0;
+    do {
+      ASSIGN_OR_RETURN(const v1::ListTuningsResponse page, client->ListTunings(request));
+      for (const v1::Tuning& tuning : page.tunings()) {
+        ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(tuning.problem_text()));
+        environments.insert(tuning.environment().name());
+        *gpu_model = tuning.environment().gpu_model();
+        const bool graph = absl::StartsWith(tuning.winner(), "graph:");
+        if (!graph && !tuning.winner().empty()) ++legacy;
+        problems->push_back({problem, 1, graph ? tuning.winner() : ""});
+      }
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty());
+    if (problems->empty()) {
+      return absl::InvalidArgumentError("FILE: must be given, since the database has no tunings");
+    }
+    if (environments.size() > 1) {
+      return absl::InvalidArgumentError(absl::StrCat("--environment: must be one of ",
+                                                     absl::StrJoin(environments, ", "),
+                                                     ", of which the database has tunings"));
+    }
+    if (legacy > 0) {
+      context.Say(absl::StrCat(legacy,
+                               " stored winners are of the legacy API: whether they are "
+                               "still there takes a GPU"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Names and files.
+  absl::StatusOr<std::vector<std::pair<std::string, std::string>>> FindProfiles(
+      const std::string& gpu_model) const {
+    std::vector<std::string> names = profiles_;
+    if (names.empty() && !gpu_model.empty() && FindProfile(Slug(gpu_model)).ok()) {
+      names.push_back(Slug(gpu_model));
+    }
+    if (names.empty()) {
+      return absl::InvalidArgumentError(
+          "--profile: must be given: nvidia-h200, another of deploy/profiles, or a file of your "
+          "own");
+    }
+    std::vector<std::pair<std::string, std::string>> found;
+    for (const std::string& name : names) {
+      const absl::StatusOr<std::string> file = FindProfile(name);
+      if (!file.ok()) return absl::InvalidArgumentError(file.status().message());
+      found.emplace_back(std::filesystem::path(*file).stem().string(), *file);
+    }
+    return found;
+  }
+
+  // Asks both versions at once: each worker keeps one core busy.
+  absl::StatusOr<ProfileChanges> Compare(const std::string& profile_file, const CudnnFolder& from,
+                                         const CudnnFolder& to,
+                                         const std::vector<AskedProblem>& problems) const {
+    absl::StatusOr<ProfileListing> before = absl::UnknownError("not asked");
+    std::thread other([&] { before = ListOnProfile(worker_, from, profile_file, problems); });
+    const absl::StatusOr<ProfileListing> after = ListOnProfile(worker_, to, profile_file, problems);
+    other.join();
+    RETURN_IF_ERROR(before.status());
+    RETURN_IF_ERROR(after.status());
+    ProfileChanges result;
+    result.from = before->environment;
+    result.to = after->environment;
+    for (size_t i = 0; i < problems.size(); ++i) {
+      result.changes.push_back(
+          CompareListings(problems[i], before->problems[i], after->problems[i]));
+    }
+    return result;
+  }
+
+  ProblemArgs problems_;
+  std::string from_, to_, tune_list_, cache_, worker_;
+  std::vector<std::string> profiles_, fail_on_;
+  bool all_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewUpgradeCheckCommand() {
+  return std::make_unique<UpgradeCheckCommand>();
+}
+
+}  // namespace convtune::cli

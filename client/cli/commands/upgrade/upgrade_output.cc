@@ -1,0 +1,218 @@
+#include "client/cli/commands/upgrade/upgrade_output.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
+
+namespace convtune::cli {
+namespace {
+
+// "graph:" stands before each of them.
+std::string ShortChoice(const std::string& text) {
+  if (text.empty()) return "-";
+  return text.rfind("graph:", 0) == 0 ? text.substr(6) : text;
+}
+
+std::string WorkspaceWords(const UpgradeChange& change) {
+  const std::string from = change.from.empty() ? "-" : FormatBytes(change.from_workspace);
+  const std::string to = change.to.empty() ? "-" : FormatBytes(change.to_workspace);
+  return from == to ? to : absl::StrCat(from, " > ", to);
+}
+
+// "+fft -tensor_core".
+std::string NoteWords(const UpgradeChange& change) {
+  std::vector<std::string> words;
+  for (const std::string& note : change.notes_added) words.push_back(absl::StrCat("+", note));
+  for (const std::string& note : change.notes_removed) words.push_back(absl::StrCat("-", note));
+  return words.empty() ? "-" : absl::StrJoin(words, " ");
+}
+
+std::string ChangeWord(const UpgradeChange& change) {
+  std::string word = Word(change.choice);
+  if (change.winner_lost) absl::StrAppend(&word, ", winner lost");
+  return word;
+}
+
+Color ChangeColor(const UpgradeChange& change) {
+  if (change.lost()) return Color::kRed;
+  return change.any() ? Color::kYellow : Color::kNone;
+}
+
+std::string Share(int part, int whole) {
+  return absl::StrFormat("%.1f%%", whole == 0 ? 0.0 : 100.0 * part / whole);
+}
+
+std::string SummaryWords(const ProfileChanges& profile) {
+  const UpgradeSummary summary = UpgradeSummary::Of(profile.changes);
+  std::string words = absl::StrCat(
+      profile.profile, ", cuDNN ", profile.from.cudnn.ToText(), " > ", profile.to.cudnn.ToText(),
+      ": ", summary.problems, summary.problems == 1 ? " problem" : " problems",
+      "; the first choice changes for ", summary.choice, " (",
+      Share(summary.choice, summary.problems), "), to another engine for ", summary.engine, " (",
+      Share(summary.engine, summary.problems), "); workspace grows for ", summary.workspace_grew);
+  if (summary.workspace_grew > 0) {
+    absl::StrAppend(&words, " (most: ", FormatBytes(summary.most_growth_from), " > ",
+                    FormatBytes(summary.most_growth_to), ")");
+  }
+  absl::StrAppend(&words, ", shrinks for ", summary.workspace_shrank, "; notes change for ",
+                  summary.notes);
+  if (summary.winners > 0) {
+    absl::StrAppend(&words, "; of ", summary.winners, " stored winners ", summary.lost,
+                    " cannot be built any more");
+  } else if (summary.lost > 0) {
+    absl::StrAppend(&words, "; ", summary.lost, " have no choice any more");
+  }
+  if (summary.unknown > 0) absl::StrAppend(&words, "; ", summary.unknown, " not known");
+  return words;
+}
+
+std::string ToJson(const UpgradeSummary& summary) {
+  return JsonObject()
+      .Add("problems", summary.problems)
+      .Add("choice", summary.choice)
+      .Add("engine", summary.engine)
+      .Add("workspaceGrew", summary.workspace_grew)
+      .Add("workspaceShrank", summary.workspace_shrank)
+      .Add("notes", summary.notes)
+      .Add("winners", summary.winners)
+      .Add("lost", summary.lost)
+      .Add("unknown", summary.unknown)
+      .Add("mostGrowthFromBytes", summary.most_growth_from)
+      .Add("mostGrowthToBytes", summary.most_growth_to)
+      .Take();
+}
+
+std::string ToJson(const AskedProblem& asked, const UpgradeChange& change) {
+  return JsonObject()
+      .Add("problem", asked.problem.ToText())
+      .Add("count", asked.count)
+      .Add("change", Word(change.choice))
+      .Add("from", change.from)
+      .Add("to", change.to)
+      .Add("fromWorkspaceBytes", change.from_workspace)
+      .Add("toWorkspaceBytes", change.to_workspace)
+      .Add("notesAdded", change.notes_added)
+      .Add("notesRemoved", change.notes_removed)
+      .Add("came", change.came)
+      .Add("went", change.went)
+      .Add("winner", change.winner)
+      .Add("winnerLost", change.winner_lost)
+      .Add("reason", change.reason)
+      .Take();
+}
+
+void PrintJson(std::ostream& out, const std::vector<AskedProblem>& problems,
+               const std::vector<ProfileChanges>& profiles) {
+  std::vector<std::string> elements;
+  for (const ProfileChanges& profile : profiles) {
+    std::vector<std::string> rows;
+    for (size_t i = 0; i < problems.size(); ++i) {
+      rows.push_back(ToJson(problems[i], profile.changes[i]));
+    }
+    elements.push_back(JsonObject()
+                           .Add("profile", profile.profile)
+                           .Add("from", profile.from.cudnn.ToText())
+                           .Add("to", profile.to.cudnn.ToText())
+                           .AddRaw("summary", ToJson(UpgradeSummary::Of(profile.changes)))
+                           .AddRaw("problems", JsonArray(rows))
+                           .Take());
+  }
+  out << JsonObject().AddRaw("profiles", JsonArray(elements)).Take() << "\n";
+}
+
+void PrintCsv(std::ostream& out, const std::vector<AskedProblem>& problems,
+              const std::vector<ProfileChanges>& profiles) {
+  out << CsvLine({"problem", "count", "profile", "from_cudnn", "to_cudnn", "change", "from", "to",
+                  "from_workspace_bytes", "to_workspace_bytes", "notes_added", "notes_removed",
+                  "came", "went", "winner", "winner_lost", "reason"});
+  for (const ProfileChanges& profile : profiles) {
+    for (size_t i = 0; i < problems.size(); ++i) {
+      const UpgradeChange& change = profile.changes[i];
+      out << CsvLine(
+          {problems[i].problem.ToText(), absl::StrCat(problems[i].count), profile.profile,
+           profile.from.cudnn.ToText(), profile.to.cudnn.ToText(), Word(change.choice), change.from,
+           change.to, absl::StrCat(change.from_workspace), absl::StrCat(change.to_workspace),
+           absl::StrJoin(change.notes_added, " "), absl::StrJoin(change.notes_removed, " "),
+           absl::StrCat(change.came.size()), absl::StrCat(change.went.size()), change.winner,
+           change.winner_lost ? "true" : "false", change.reason});
+    }
+  }
+}
+
+void PrintTable(Context& context, const std::vector<AskedProblem>& problems,
+                const std::vector<ProfileChanges>& profiles, bool all) {
+  const bool several = profiles.size() > 1;
+  std::vector<Table::Column> columns = {{"PROBLEM"}};
+  if (several) columns.push_back({"PROFILE"});
+  columns.insert(columns.end(), {{"CHANGE"},
+                                 {"WORKSPACE", Align::kRight},
+                                 {"CAME", Align::kRight},
+                                 {"WENT", Align::kRight},
+                                 {"NOTES"},
+                                 {"FROM"},
+                                 {"TO"}});
+  Table table(columns);
+  for (size_t i = 0; i < problems.size(); ++i) {
+    for (const ProfileChanges& profile : profiles) {
+      const UpgradeChange& change = profile.changes[i];
+      if (!all && !change.any()) continue;
+      std::vector<Table::Cell> row = {ShortProblem(problems[i].problem.ToText())};
+      if (several) row.emplace_back(profile.profile);
+      row.push_back({ChangeWord(change), ChangeColor(change)});
+      row.push_back(
+          {WorkspaceWords(change), change.workspace_grew() ? Color::kYellow : Color::kNone});
+      row.emplace_back(absl::StrCat(change.came.size()));
+      row.emplace_back(absl::StrCat(change.went.size()));
+      row.emplace_back(NoteWords(change));
+      row.emplace_back(ShortChoice(change.from));
+      row.emplace_back(change.to.empty() && !change.reason.empty() ? change.reason
+                                                                   : ShortChoice(change.to));
+      table.Add(std::move(row));
+    }
+  }
+  if (!table.empty()) {
+    context.io().out << table.Render(context.table_width(), context.out_color());
+  }
+}
+
+}  // namespace
+
+void PrintUpgrade(Context& context, const std::vector<AskedProblem>& problems,
+                  const std::vector<ProfileChanges>& profiles, bool all) {
+  switch (context.format()) {
+    case Format::kJson:
+      PrintJson(context.io().out, problems, profiles);
+      break;
+    case Format::kCsv:
+      PrintCsv(context.io().out, problems, profiles);
+      break;
+    case Format::kTable:
+      PrintTable(context, problems, profiles, all);
+      break;
+  }
+  for (const ProfileChanges& profile : profiles) context.Say(SummaryWords(profile));
+  context.Say(
+      "nothing was timed: whether a changed choice is slower takes a GPU with the new version");
+}
+
+std::string TuneList(const std::vector<AskedProblem>& problems,
+                     const std::vector<ProfileChanges>& profiles) {
+  std::string list = CsvLine({"problem", "count"});
+  for (size_t i = 0; i < problems.size(); ++i) {
+    const bool again =
+        std::any_of(profiles.begin(), profiles.end(), [i](const ProfileChanges& profile) {
+          return profile.changes[i].choice_changed() || profile.changes[i].lost();
+        });
+    if (again) list += CsvLine({problems[i].problem.ToText(), absl::StrCat(problems[i].count)});
+  }
+  return list;
+}
+
+}  // namespace convtune::cli

@@ -1,0 +1,143 @@
+"""convtune upgrade-check with real cuDNN and no GPU."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import PROGRAMS, REPO
+from harness import cudnn_versions, python_package
+from harness.problems import VARIED
+
+BENCH = REPO / "tests" / "bench" / "cudnn_versions"
+RESNET = (REPO / "deploy" / "examples" / "resnet50.csv", "--op", "fwd", "--dtype", "f16", "--layout", "nhwc")
+NETWORKS = REPO / "tests" / "data" / "workloads" / "networks.csv"
+EVERYTHING = "changed,workspace,notes,lost"
+
+
+@pytest.fixture
+def check(cli, worker):
+    """check(*args, daemon=, env=) runs the verb."""
+
+    def run(*args, daemon=None, env=None):
+        return cli(daemon, env=env)("upgrade-check", *args, "--worker", worker)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def own_cudnn(worker):
+    said = subprocess.run([worker, "--libraries"], capture_output=True, text=True, check=True).stdout
+    return dict(line.split(" ", 1) for line in said.splitlines())["cudnn"]
+
+
+def rows_of(result):
+    return list(csv.DictReader(io.StringIO(result.out)))
+
+
+def test_the_same_cudnn_changes_nothing(check, own_cudnn, tmp_path):
+    tune_list = tmp_path / "again.csv"
+    args = (*RESNET, "--to", own_cudnn, "--profile", "nvidia-h200,nvidia-l4", "--fail-on", EVERYTHING)
+    result = check(*args, "--csv", "--tune-list", tune_list)
+    assert result.code == 0, result
+    rows = rows_of(result)
+    assert len(rows) == 2 * len({row["problem"] for row in rows}) and {row["change"] for row in rows} == {"same"}
+    assert all(row["from"] == row["to"] and row["from"].startswith("graph:eng") for row in rows)
+    assert {row["profile"] for row in rows} == {"nvidia-h200", "nvidia-l4"}
+    assert tune_list.read_text() == "problem,count\n"
+    assert "nothing was timed" in result.err and "0 (0.0%)" in result.err
+    assert check(*args).out == ""  # the table has what changes alone
+    document = check(*args, "--json").json()
+    assert [p["profile"] for p in document["profiles"]] == ["nvidia-h200", "nvidia-l4"]
+    assert document["profiles"][0]["summary"]["choice"] == 0
+
+
+def test_winners_of_the_database_are_tried(check, daemons, worker, own_cudnn):
+    daemon = daemons("--devices", "none", "--profile", "nvidia-a100", "--worker", worker).start()
+    with daemon.client() as client:
+        client.get(*VARIED[:8], on_miss="ON_MISS_HEURISTIC", timeout=300)
+    result = check("--to", own_cudnn, "--csv", "--profile", "nvidia-a100", daemon=daemon)
+    assert result.code == 0, result
+    rows = rows_of(result)
+    assert len(rows) == 8 and all(row["winner"].startswith("graph:eng") for row in rows)
+    assert {row["winner_lost"] for row in rows} == {"false"}
+    assert "of 8 stored winners 0 cannot be built any more" in result.err
+    # An A100's winners on a T4: what needs compute capability 8.0 cannot be built.
+    lost = rows_of(check("--to", own_cudnn, "--csv", "--profile", "nvidia-t4", "--fail-on", "lost", daemon=daemon))
+    assert "true" in {row["winner_lost"] for row in lost}
+    assert check("--to", own_cudnn, "--profile", "nvidia-t4", "--fail-on", "lost", daemon=daemon).code == 1
+
+
+def test_bad_input_is_one_clear_error(check, own_cudnn, tmp_path, bare_daemon):
+    empty = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 8, 8])],
+    )  # fmt: skip
+    onnx.save(helper.make_model(empty), tmp_path / "relu.onnx")
+    (tmp_path / "text").write_text("not a problem\n")
+    cache = ("--cache", tmp_path / "cache")
+    h200 = ("--profile", "nvidia-h200")
+    python = {"CONVTUNE_PYTHON": sys.executable, "PYTHONPATH": str(python_package.install())}
+    offline = {"CONVTUNE_PYTHON": sys.executable, "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
+    for args, env, code, words in (
+        ((*RESNET, "--to", tmp_path, *h200), {}, 2, f"--to: there is no libcudnn.so.9 in {tmp_path}"),
+        ((*RESNET, "--to", "8.9", *h200), {}, 2, "--to: must be a version such as 9.28, or a folder, is 8.9"),
+        ((*RESNET, "--to", own_cudnn), {}, 2, "--profile: must be given"),
+        ((*RESNET, "--to", own_cudnn, "--profile", "nvidia-none"), {}, 2, "--profile: nvidia-none is neither"),
+        ((*RESNET, "--to", "9.28", *h200, *cache), offline, 1, "--to: PyPI cannot be reached"),
+        ((tmp_path / "relu.onnx", "--to", own_cudnn, *h200), python, 2, "relu.onnx"),
+        ((tmp_path / "text", "--to", own_cudnn, *h200), {}, 2, "text:1"),
+        ((tmp_path / "none", "--to", own_cudnn, *h200), {}, 2, "No such file or directory"),
+        ((*RESNET, "--to", own_cudnn, *h200, "--fail-on", "slower"), {}, 2, "--fail-on"),
+    ):
+        result = check(*args, env=env)
+        assert result.code == code and words in result.err, result
+        assert result.out == "" and result.err.count("error:") <= 1, result
+    assert not [p for p in (tmp_path / "cache").iterdir() if p.name != "lock"]
+    bare_daemon.start()
+    result = check("--to", own_cudnn, *h200, daemon=bare_daemon)
+    assert result.code == 2 and "FILE: must be given, since the database has no tunings" in result.err
+    assert check("--to", own_cudnn, *h200, env={"CONVTUNE_ADDRESS": f"unix:{tmp_path}/none"}).code == 4
+
+
+def test_a_worker_that_cannot_start_is_an_error_in_its_words(check, own_cudnn, tmp_path):
+    (tmp_path / "broken.json").write_text("{}")
+    result = check(*RESNET, "--to", own_cudnn, "--profile", tmp_path / "broken.json")
+    assert result.code == 1 and "broken.json" in result.err and "deviceName" in result.err, result
+
+
+@pytest.mark.ci
+def test_a_version_that_pypi_lacks_is_named(check, tmp_path):
+    result = check(*RESNET, "--to", "9.99", "--profile", "nvidia-h200", "--cache", tmp_path / "cache",
+                   env={"CONVTUNE_PYTHON": sys.executable})  # fmt: skip
+    if "PyPI cannot be reached" in result.err:
+        pytest.skip("PyPI cannot be reached")
+    assert result.code == 1 and "--to: PyPI has no nvidia-cudnn-cu13 9.99: it has 9.1" in result.err, result
+
+
+@pytest.mark.ci
+def test_three_hundred_problems_agree_with_a_program_of_raw_calls(check, convtune, worker, tmp_path):
+    """First choices and workspaces under the newest version, and what changed since the pinned one."""
+    folder = cudnn_versions.fetch(convtune, worker, cudnn_versions.NEWEST, tmp_path)
+    args = (NETWORKS, "--op", "fwd", "--dtype", "f16", "--layout", "nhwc", "--to", folder, "--profile", "nvidia-h200")
+    rows = rows_of(check(*args, "--csv"))
+    assert len(rows) > 290
+    # Raw calls know the problem in fewer words.
+    short = lambda text: ",".join(t for t in text.split(",") if t.split("=")[0] not in ("acc", "out", "align", "mode"))
+    env = {**os.environ, "LD_LIBRARY_PATH": cudnn_versions.library_path(worker, folder)}
+    stub = PROGRAMS.parent / "server" / "worker" / "libconvtune-driver-stub.so"
+    done = subprocess.run(
+        [sys.executable, BENCH, "--list", folder, stub, "nvidia-h200"], env=env, capture_output=True, text=True,
+        input=json.dumps([short(row["problem"]) for row in rows]), timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    raw = json.loads(done.stdout.splitlines()[-1])["choices"]
+    assert [[row["to"], int(row["to_workspace_bytes"])] for row in rows] == raw
+    assert any(row["change"] == "engine" for row in rows)

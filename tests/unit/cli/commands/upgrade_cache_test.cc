@@ -1,0 +1,165 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "client/cli/commands/upgrade/cudnn_cache.h"
+
+namespace convtune::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// What pip says of a version that there is not, and without a network.
+constexpr char kNoSuchVersion[] =
+    "ERROR: Could not find a version that satisfies the requirement nvidia-cudnn-cu13==9.99.* "
+    "(from versions: 0.0.1, 9.12.0.46, 9.13.0.50, 9.28.1.4)\n"
+    "ERROR: No matching distribution found for nvidia-cudnn-cu13==9.99.*\n";
+constexpr char kNoNetwork[] =
+    "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError'\n"
+    "ERROR: Could not find a version that satisfies the requirement nvidia-cudnn-cu13==9.28.* "
+    "(from versions: none)\n";
+constexpr char kDiskFull[] =
+    "ERROR: Could not install packages: [Errno 28] No space left on device\n";
+
+// A shell script plays the interpreter whose pip is run.
+class CudnnCacheTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "convtune_cache_XXXXXX";
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+    cache_ = folder_ + "/cache";
+    setenv("CONVTUNE_PYTHON", (folder_ + "/python").c_str(), 1);
+    Script("worker",
+           "echo cuda 13; echo 'cublaslt /opt/blas/libcublasLt.so.13'; "
+           "echo 'nvrtc /opt/rtc/libnvrtc.so.13'");
+    // Unpacks what it is asked for into the folder behind --target.
+    Script("python",
+           "echo \"$*\" >> " + folder_ +
+               "/asked\n"
+               "while [ \"$1\" != --target ]; do shift; done\n"
+               "mkdir -p \"$2/nvidia/cudnn/lib\" \"$2/nvidia_cudnn_cu13-9.28.1.4.dist-info\"\n"
+               "touch \"$2/nvidia/cudnn/lib/libcudnn.so.9\"\n");
+  }
+  void TearDown() override {
+    unsetenv("CONVTUNE_PYTHON");
+    fs::remove_all(folder_);
+  }
+
+  void Script(const std::string& name, const std::string& text) const {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
+    chmod(path.c_str(), 0755);
+  }
+
+  absl::StatusOr<CudnnFolder> Find(const std::string& name) const {
+    return CudnnCache({cache_, folder_ + "/worker", nullptr}).Find("--to", name);
+  }
+
+  // Entries of the cache, but for its lock.
+  std::vector<std::string> Entries() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(cache_)) {
+      if (entry.path().filename() != "lock") names.push_back(entry.path().filename());
+    }
+    return names;
+  }
+
+  std::string Asked() const {
+    std::ifstream file(folder_ + "/asked");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::string folder_, cache_;
+};
+
+TEST_F(CudnnCacheTest, AVersionIsFetchedOnceAndKeptUnderItsWholeNumber) {
+  const auto found = Find("9.28");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->folder, fs::canonical(cache_ + "/cu13-9.28.1.4/nvidia/cudnn/lib"));
+  EXPECT_THAT(found->library_path, testing::StartsWith(found->folder + ":/opt/blas:/opt/rtc"));
+  EXPECT_THAT(Asked(), HasSubstr("nvidia-cudnn-cu13==9.28.*"));
+  EXPECT_THAT(Entries(), ElementsAre("cu13-9.28.1.4"));
+  Script("python", "exit 1");
+  EXPECT_EQ(Find("9.28")->folder, found->folder);
+  EXPECT_EQ(Find("9.28.1")->folder, found->folder);
+  EXPECT_FALSE(Find("9.2").ok());  // no prefix of digits
+}
+
+TEST_F(CudnnCacheTest, OfSeveralPatchesTheNewestIsTaken) {
+  for (const char* version :
+       {"cu13-9.28.1.4", "cu13-9.28.10.1", "cu13-9.28.0.42", "cu12-9.28.11.1"}) {
+    fs::create_directories(cache_ + "/" + version + "/nvidia/cudnn/lib");
+    std::ofstream(cache_ + "/" + version + "/nvidia/cudnn/lib/libcudnn.so.9") << "";
+  }
+  EXPECT_THAT(Find("9.28")->folder, HasSubstr("cu13-9.28.10.1"));
+  EXPECT_THAT(Find("9.28.0")->folder, HasSubstr("cu13-9.28.0.42"));
+}
+
+TEST_F(CudnnCacheTest, TheWheelsCudaCanBeNamedAndComesWithItsLibraries) {
+  fs::create_directories(cache_ + "/cuda12/nvidia/cublas/lib");
+  ASSERT_TRUE(Find("9.28+cu12").ok());
+  EXPECT_THAT(Asked(), HasSubstr("nvidia-cudnn-cu12==9.28.*"));
+  EXPECT_THAT(Find("9.28+cu12")->library_path, HasSubstr(cache_ + "/cuda12/nvidia/cublas/lib"));
+}
+
+TEST_F(CudnnCacheTest, NothingHalfDoneStaysWhenTheDiskIsFull) {
+  Script("python",
+         "while [ \"$1\" != --target ]; do shift; done\n"
+         "mkdir -p \"$2/nvidia/cudnn/lib\"; touch \"$2/nvidia/cudnn/lib/libcudnn.so.9\"\n"
+         "echo '" +
+             std::string(kDiskFull) + "' >&2; exit 1");
+  const auto found = Find("9.28");
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(found.status().message()), HasSubstr("--to: the disk of " + cache_));
+  EXPECT_THAT(Entries(), IsEmpty());
+}
+
+TEST_F(CudnnCacheTest, WhatAKilledProcessLeftIsRemovedAndNeverUsed) {
+  fs::create_directories(cache_ + "/cu13-new.part/whole/nvidia/cudnn/lib");
+  std::ofstream(cache_ + "/cu13-new.part/whole/nvidia/cudnn/lib/libcudnn.so.9") << "";
+  ASSERT_TRUE(Find("9.28").ok());
+  EXPECT_THAT(Asked(), HasSubstr("nvidia-cudnn-cu13"));
+  EXPECT_THAT(Entries(), ElementsAre("cu13-9.28.1.4"));
+}
+
+TEST_F(CudnnCacheTest, AFolderIsTakenWithoutPip) {
+  fs::create_directories(folder_ + "/mine/lib64");
+  std::ofstream(folder_ + "/mine/lib64/libcudnn.so.9") << "";
+  EXPECT_EQ(Find(folder_ + "/mine")->folder, fs::canonical(folder_ + "/mine/lib64"));
+  EXPECT_EQ(Asked(), "");
+  EXPECT_THAT(Find("")->folder, IsEmpty());
+}
+
+TEST_F(CudnnCacheTest, AFolderWithoutCudnnAndNonsenseAreRefused) {
+  EXPECT_EQ(Find(folder_).status().message(), "--to: there is no libcudnn.so.9 in " + folder_);
+  for (const char* name : {"8.9", "9", "9.", "9.x", "latest", "9.28+cu11"}) {
+    const absl::Status status = Find(name).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--to: must be a version such as 9.28"));
+  }
+  EXPECT_EQ(Asked(), "");
+}
+
+TEST(ExplainPipTest, EachCauseHasItsWords) {
+  const auto explain = [](const std::string& output) {
+    return ExplainPip("nvidia-cudnn-cu13", "9.99", "/cache", output);
+  };
+  EXPECT_EQ(explain(kNoSuchVersion),
+            "PyPI has no nvidia-cudnn-cu13 9.99: it has 9.12.0.46 to 9.28.1.4");
+  EXPECT_THAT(explain(kNoNetwork), HasSubstr("PyPI cannot be reached, and no 9.99 is in /cache"));
+  EXPECT_THAT(explain(kDiskFull), HasSubstr("the disk of /cache is full"));
+  EXPECT_THAT(explain("/usr/bin/python3: No module named pip\n"), HasSubstr("has no pip"));
+  EXPECT_EQ(explain("x\nERROR: odd\n"), "pip could not get nvidia-cudnn-cu13: ERROR: odd");
+}
+
+}  // namespace
+}  // namespace convtune::cli

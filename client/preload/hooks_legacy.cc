@@ -2,10 +2,12 @@
 #include <cudnn.h>
 #include <stdint.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "client/preload/process/real_cudnn.h"
 #include "client/preload/serve/legacy.h"
+#include "client/preload/serve/workspace_limit.h"
 #include "client/preload/state/state.h"
 
 namespace convtune::preload {
@@ -24,16 +26,43 @@ T Lookup(std::atomic<T>* known, const char* name) {
 
 // Serves the call, or makes the real one and learns from it.
 template <typename Real>
-cudnnStatus_t Run(const void* caller, const LegacyCall& call, const Real& real) {
+cudnnStatus_t Run(const void* caller, LegacyCall call, const Real& real) {
   Problem* problem = nullptr;
-  const bool ours = !IsCudnn(caller) && GetState().active;
-  if (ours && ServeLegacy(call, &problem)) {
+  if (IsCudnn(caller) || !GetState().active) {
+    return real(call.requested, call.returned, call.results);
+  }
+  int64_t limit = GetState().settings.max_workspace;
+  if (limit >= 0 && (call.returned == nullptr || call.results == nullptr || call.requested < 1 ||
+                     Killed(GetState()))) {
+    limit = -1;
+  }
+  if (limit >= 0) {
+    call.workspace_limit = std::min(call.workspace_limit, static_cast<size_t>(limit));
+  }
+  if (ServeLegacy(call, &problem)) {
     return CUDNN_STATUS_SUCCESS;
   }
-  const cudnnStatus_t status = real();
-  if (ours && status == CUDNN_STATUS_SUCCESS) {
-    LearnLegacy(call, problem);
+  if (limit < 0) {
+    const cudnnStatus_t status = real(call.requested, call.returned, call.results);
+    if (status == CUDNN_STATUS_SUCCESS) {
+      LearnLegacy(call, problem);
+    }
+    return status;
   }
+  // All that there is, of which the program gets what it asked for.
+  constexpr int kMost = 32;
+  LegacyResult all[kMost] = {};
+  int count = 0;
+  const cudnnStatus_t status = real(kMost, &count, all);
+  if (status != CUDNN_STATUS_SUCCESS) {
+    return status;
+  }
+  LegacyCall whole = call;
+  whole.results = all;
+  whole.returned = &count;
+  LearnLegacy(whole, problem);
+  *call.returned = LimitLegacy(limit, count, call.requested, all);
+  std::copy_n(all, *call.returned, call.results);
   return status;
 }
 
@@ -44,21 +73,25 @@ cudnnStatus_t Run(const void* caller, const LegacyCall& call, const Real& real) 
 // global namespace, and what they call is ours.
 
 // One function: its arguments and their names as cuDNN declares them, the
-// number of the operation, whether it times, the names of x, w and y, and the
-// limit on the workspace.
-#define CONVTUNE_LEGACY_HOOK(name, operation, timed, x, w, y, limit, arguments, values)  \
-  extern "C" __attribute__((visibility("default"))) cudnnStatus_t name arguments {       \
-    using namespace convtune::preload;                                                   \
-    static std::atomic<decltype(&name)> known{nullptr};                                  \
-    const auto real = Lookup(&known, #name);                                             \
-    if (real == nullptr) {                                                               \
-      return CUDNN_STATUS_NOT_INITIALIZED;                                               \
-    }                                                                                    \
-    const LegacyCall call = {                                                            \
-        operation, timed, handle,    x,        w,                                        \
-        convDesc,  y,     requested, returned, reinterpret_cast<LegacyResult*>(results), \
-        limit};                                                                          \
-    return Run(__builtin_return_address(0), call, [&] { return real values; });          \
+// number of the operation, whether it times, the names of x, w and y, the limit
+// on the workspace, and the arguments again as the real function gets them, with
+// `asked`, `got` and `given` for the results.
+#define CONVTUNE_LEGACY_HOOK(name, operation, timed, x, w, y, limit, arguments, values)         \
+  extern "C" __attribute__((visibility("default"))) cudnnStatus_t name arguments {              \
+    using namespace convtune::preload;                                                          \
+    static std::atomic<decltype(&name)> known{nullptr};                                         \
+    const auto real = Lookup(&known, #name);                                                    \
+    if (real == nullptr) {                                                                      \
+      return CUDNN_STATUS_NOT_INITIALIZED;                                                      \
+    }                                                                                           \
+    const LegacyCall call = {                                                                   \
+        operation, timed, handle,    x,        w,                                               \
+        convDesc,  y,     requested, returned, reinterpret_cast<LegacyResult*>(results),        \
+        limit};                                                                                 \
+    return Run(__builtin_return_address(0), call, [&](int asked, int* got, LegacyResult* all) { \
+      const auto given = reinterpret_cast<decltype(results)>(all);                              \
+      return real values;                                                                       \
+    });                                                                                         \
   }
 
 #define CONVTUNE_RESULTS(perf) const int requested, int *returned, perf *results
@@ -68,7 +101,7 @@ CONVTUNE_LEGACY_HOOK(
     (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnFilterDescriptor_t wDesc,
      const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc,
      CONVTUNE_RESULTS(cudnnConvolutionFwdAlgoPerf_t)),
-    (handle, xDesc, wDesc, convDesc, yDesc, requested, returned, results))
+    (handle, xDesc, wDesc, convDesc, yDesc, asked, got, given))
 
 CONVTUNE_LEGACY_HOOK(cudnnFindConvolutionForwardAlgorithm, 1, true, xDesc, wDesc, yDesc, SIZE_MAX,
                      (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
@@ -76,31 +109,29 @@ CONVTUNE_LEGACY_HOOK(cudnnFindConvolutionForwardAlgorithm, 1, true, xDesc, wDesc
                       const cudnnConvolutionDescriptor_t convDesc,
                       const cudnnTensorDescriptor_t yDesc,
                       CONVTUNE_RESULTS(cudnnConvolutionFwdAlgoPerf_t)),
-                     (handle, xDesc, wDesc, convDesc, yDesc, requested, returned, results))
+                     (handle, xDesc, wDesc, convDesc, yDesc, asked, got, given))
 
-CONVTUNE_LEGACY_HOOK(cudnnFindConvolutionForwardAlgorithmEx, 1, true, xDesc, wDesc, yDesc, bytes,
-                     (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void* x,
-                      const cudnnFilterDescriptor_t wDesc, const void* w,
-                      const cudnnConvolutionDescriptor_t convDesc,
-                      const cudnnTensorDescriptor_t yDesc, void* y,
-                      CONVTUNE_RESULTS(cudnnConvolutionFwdAlgoPerf_t), void* workspace,
-                      size_t bytes),
-                     (handle, xDesc, x, wDesc, w, convDesc, yDesc, y, requested, returned, results,
-                      workspace, bytes))
+CONVTUNE_LEGACY_HOOK(
+    cudnnFindConvolutionForwardAlgorithmEx, 1, true, xDesc, wDesc, yDesc, bytes,
+    (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void* x,
+     const cudnnFilterDescriptor_t wDesc, const void* w,
+     const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc, void* y,
+     CONVTUNE_RESULTS(cudnnConvolutionFwdAlgoPerf_t), void* workspace, size_t bytes),
+    (handle, xDesc, x, wDesc, w, convDesc, yDesc, y, asked, got, given, workspace, bytes))
 
 CONVTUNE_LEGACY_HOOK(
     cudnnGetConvolutionBackwardDataAlgorithm_v7, 2, false, dxDesc, wDesc, dyDesc, SIZE_MAX,
     (cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc,
      const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
      const cudnnTensorDescriptor_t dxDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdDataAlgoPerf_t)),
-    (handle, wDesc, dyDesc, convDesc, dxDesc, requested, returned, results))
+    (handle, wDesc, dyDesc, convDesc, dxDesc, asked, got, given))
 
 CONVTUNE_LEGACY_HOOK(
     cudnnFindConvolutionBackwardDataAlgorithm, 2, true, dxDesc, wDesc, dyDesc, SIZE_MAX,
     (cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc,
      const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
      const cudnnTensorDescriptor_t dxDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdDataAlgoPerf_t)),
-    (handle, wDesc, dyDesc, convDesc, dxDesc, requested, returned, results))
+    (handle, wDesc, dyDesc, convDesc, dxDesc, asked, got, given))
 
 CONVTUNE_LEGACY_HOOK(
     cudnnFindConvolutionBackwardDataAlgorithmEx, 2, true, dxDesc, wDesc, dyDesc, bytes,
@@ -108,22 +139,21 @@ CONVTUNE_LEGACY_HOOK(
      const cudnnTensorDescriptor_t dyDesc, const void* dy,
      const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc, void* dx,
      CONVTUNE_RESULTS(cudnnConvolutionBwdDataAlgoPerf_t), void* workspace, size_t bytes),
-    (handle, wDesc, w, dyDesc, dy, convDesc, dxDesc, dx, requested, returned, results, workspace,
-     bytes))
+    (handle, wDesc, w, dyDesc, dy, convDesc, dxDesc, dx, asked, got, given, workspace, bytes))
 
 CONVTUNE_LEGACY_HOOK(
     cudnnGetConvolutionBackwardFilterAlgorithm_v7, 3, false, xDesc, dwDesc, dyDesc, SIZE_MAX,
     (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
      const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
      const cudnnFilterDescriptor_t dwDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdFilterAlgoPerf_t)),
-    (handle, xDesc, dyDesc, convDesc, dwDesc, requested, returned, results))
+    (handle, xDesc, dyDesc, convDesc, dwDesc, asked, got, given))
 
 CONVTUNE_LEGACY_HOOK(
     cudnnFindConvolutionBackwardFilterAlgorithm, 3, true, xDesc, dwDesc, dyDesc, SIZE_MAX,
     (cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
      const cudnnTensorDescriptor_t dyDesc, const cudnnConvolutionDescriptor_t convDesc,
      const cudnnFilterDescriptor_t dwDesc, CONVTUNE_RESULTS(cudnnConvolutionBwdFilterAlgoPerf_t)),
-    (handle, xDesc, dyDesc, convDesc, dwDesc, requested, returned, results))
+    (handle, xDesc, dyDesc, convDesc, dwDesc, asked, got, given))
 
 CONVTUNE_LEGACY_HOOK(
     cudnnFindConvolutionBackwardFilterAlgorithmEx, 3, true, xDesc, dwDesc, dyDesc, bytes,
@@ -131,7 +161,6 @@ CONVTUNE_LEGACY_HOOK(
      const cudnnTensorDescriptor_t dyDesc, const void* y,
      const cudnnConvolutionDescriptor_t convDesc, const cudnnFilterDescriptor_t dwDesc, void* dw,
      CONVTUNE_RESULTS(cudnnConvolutionBwdFilterAlgoPerf_t), void* workspace, size_t bytes),
-    (handle, xDesc, x, dyDesc, y, convDesc, dwDesc, dw, requested, returned, results, workspace,
-     bytes))
+    (handle, xDesc, x, dyDesc, y, convDesc, dwDesc, dw, asked, got, given, workspace, bytes))
 
 // NOLINTEND(google-build-using-namespace)

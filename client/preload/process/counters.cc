@@ -35,12 +35,22 @@ void ExpandPath(const char* pattern, char* path, size_t size) {
            static_cast<int>(getpid()), place + 2);
 }
 
-}  // namespace
-
-void WriteCounters(const char* pattern, const char* policy, const char* snapshot,
-                   uint64_t release) {
+// One write, so that the lines of several processes stay whole.
+void Append(const char* pattern, const char* line, size_t size) {
   char path[4096];
   ExpandPath(pattern, path, sizeof path);
+  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    return;
+  }
+  const ssize_t written = write(fd, line, size);
+  static_cast<void>(written);
+  close(fd);
+}
+
+}  // namespace
+
+void WriteCounters(const char* path, const char* policy, const char* snapshot, uint64_t release) {
   char line[2048];
   const Counters& c = counters;
   const int size = snprintf(
@@ -49,6 +59,7 @@ void WriteCounters(const char* pattern, const char* policy, const char* snapshot
       "\"queries\":%llu,\"served\":%llu,\"observed\":%llu,\"fallbacks\":%llu,\"passed\":%llu,"
       "\"missed\":{\"no_entry\":%llu,\"no_environment\":%llu,\"no_snapshot\":%llu,"
       "\"not_neutral\":%llu,\"refused\":%llu},"
+      "\"limited\":%llu,\"over_limit\":%llu,"
       "\"plans\":%llu,\"plans_served\":%llu,\"plans_own\":%llu,"
       "\"executions\":%llu,\"executions_served\":%llu,\"captured\":%llu,\"captured_served\":%llu,"
       "\"legacy_calls\":%llu,\"legacy_served\":%llu,"
@@ -56,20 +67,20 @@ void WriteCounters(const char* pattern, const char* policy, const char* snapshot
       static_cast<int>(getpid()), policy, snapshot, static_cast<Printed>(release),
       Value(c.problems), Value(c.queries), Value(c.served), Value(c.observed), Value(c.fallbacks),
       Value(c.passed), Value(c.missed[1]), Value(c.missed[2]), Value(c.missed[3]),
-      Value(c.missed[4]), Value(c.missed[5]), Value(c.plans), Value(c.plans_served),
-      Value(c.plans_own), Value(c.executions), Value(c.executions_served), Value(c.captured),
-      Value(c.captured_served), Value(c.legacy_calls), Value(c.legacy_served), Value(c.learned),
-      Value(c.datagrams), Value(c.dropped));
-  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    return;
-  }
-  // One write, so that the lines of several processes stay whole.
+      Value(c.missed[4]), Value(c.missed[5]), Value(c.limited), Value(c.over_limit), Value(c.plans),
+      Value(c.plans_served), Value(c.plans_own), Value(c.executions), Value(c.executions_served),
+      Value(c.captured), Value(c.captured_served), Value(c.legacy_calls), Value(c.legacy_served),
+      Value(c.learned), Value(c.datagrams), Value(c.dropped));
   if (size > 0 && static_cast<size_t>(size) < sizeof line) {
-    const ssize_t written = write(fd, line, static_cast<size_t>(size));
-    static_cast<void>(written);
+    Append(path, line, static_cast<size_t>(size));
   }
-  close(fd);
+}
+
+void WriteBypassed(const char* path) {
+  char line[64];
+  const int size =
+      snprintf(line, sizeof line, "{\"pid\":%d,\"bypassed\":true}\n", static_cast<int>(getpid()));
+  Append(path, line, static_cast<size_t>(size));
 }
 
 void ResetCounters() {

@@ -16,8 +16,12 @@ struct Counters {
   std::atomic<uint64_t> passed;    // heuristics asked for anything else
   std::atomic<uint64_t> served;    // queries that got stored winners
   std::atomic<uint64_t> observed;  // known, and left alone by the policy
-  // FALLBACK asked behind a query that was served: cuDNN's own stands.
+  // FALLBACK asked behind a query of another mode: a part of that one.
   std::atomic<uint64_t> fallbacks;
+  // Of which the limit on the workspace left out a part of cuDNN's list; and those of which nothing
+  // that can be built keeps to it.
+  std::atomic<uint64_t> limited;
+  std::atomic<uint64_t> over_limit;
   std::atomic<uint64_t> missed[kMissReasons];
   std::atomic<uint64_t> problems;      // distinct
   std::atomic<uint64_t> plans;         // finalised by the program
@@ -45,6 +49,9 @@ void CountMiss(snapshot::UnservedReason reason);
 // Appends one line of JSON to the file: one line per process. "%p" in the path
 // is the process id. Errors are not reported.
 void WriteCounters(const char* path, const char* policy, const char* snapshot, uint64_t release);
+
+// The same for a process that loaded cuDNN and called none of its functions through a hook.
+void WriteBypassed(const char* path);
 
 // In a forked child, whose counts begin anew.
 void ResetCounters();

@@ -10,6 +10,14 @@
 
 namespace convtune::preload {
 
+// Which configs of a mode's list keep to the limit on the workspace.
+struct WithinLimit {
+  static constexpr int kMost = 128;
+  bool all;   // none needs more; also where it cannot be told
+  int count;  // that can be built and need no more; 0 if all
+  int16_t places[kMost];
+};
+
 // Lives as long as the process.
 struct Problem {
   Problem* next;
@@ -22,6 +30,7 @@ struct Problem {
   std::atomic<uint32_t> missed_sent;  // how many of them were told
   std::atomic<uint32_t> plans_built;
   std::atomic<uint32_t> plans_run;  // distinct plans that were executed
+  std::atomic<bool> asked;          // by a query of another mode than FALLBACK
   std::atomic<bool> served;         // to a query of another mode than FALLBACK
   std::atomic<bool> plan_told;
   std::atomic<bool> legacy_told;
@@ -32,6 +41,8 @@ struct Problem {
   // Place of a config without numerical notes in a mode's list, plus 2; 1: there
   // is none, 0: not asked.
   std::atomic<int> plain[snapshot::kStockCount];
+  // By mode, found out once; null: not asked.
+  std::atomic<WithinLimit*> within[snapshot::kStockCount];
 };
 
 // Finds the problem or makes it, looking it up in the snapshot. Null when there

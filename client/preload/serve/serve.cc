@@ -7,6 +7,7 @@
 #include "client/preload/process/real_cudnn.h"
 #include "client/preload/report/problems.h"
 #include "client/preload/serve/stock.h"
+#include "client/preload/serve/workspace_limit.h"
 #include "client/preload/state/state.h"
 
 namespace convtune::preload {
@@ -20,6 +21,11 @@ bool IsAllowed(const Settings& settings, const snapshot::SnapshotCandidate& cand
       settings.allow_notes ? stock.numerical_notes : candidate.numerical_notes,
       settings.allow_workspace ? stock.workspace_bytes : candidate.workspace_bytes,
       stock.numerical_notes, stock.workspace_bytes);
+}
+
+// Of a stored candidate.
+bool KeepsToLimit(const Settings& settings, const snapshot::SnapshotCandidate& candidate) {
+  return settings.max_workspace < 0 || FitsInto(settings.max_workspace, candidate.workspace_bytes);
 }
 
 bool IsPlain(const snapshot::SnapshotCandidate& candidate) {
@@ -41,6 +47,13 @@ bool Append(const State& state, const HeuristicsShadow& query,
   return true;
 }
 
+// Puts the config at that place of cuDNN's own list behind the stored ones; none if it is negative.
+void AddPlace(int place, Served* served) {
+  if (place >= 0) {
+    served->places[served->place_count++] = static_cast<int16_t>(place);
+  }
+}
+
 // A program filters the list, and fails where nothing is left. So a cut list
 // keeps, behind the winner, one config without numerical notes, if there is any.
 void KeepPlainOne(const State& state, cudnnBackendDescriptor_t heuristics,
@@ -49,12 +62,13 @@ void KeepPlainOne(const State& state, cudnnBackendDescriptor_t heuristics,
   const snapshot::SnapshotCandidate* candidates = state.view.candidates(entry);
   for (int i = 0; i < entry.candidate_count; ++i) {
     if (candidates[i].api == snapshot::kApiGraph && IsPlain(candidates[i]) &&
+        KeepsToLimit(state.settings, candidates[i]) &&
         IsAllowed(state.settings, candidates[i], stock) &&
         Append(state, query, candidates[i], served)) {
       return;
     }
   }
-  served->extra = PlainConfig(heuristics, query);
+  AddPlace(PlainConfig(heuristics, query), served);
 }
 
 // False with the reason if nothing can be served.
@@ -68,12 +82,11 @@ bool FillServed(const State& state, cudnnBackendDescriptor_t heuristics,
     return false;
   }
   served->cut = state.settings.policy == Policy::kTruncate;
-  served->extra = -1;
   const int most = served->cut ? 1 : kMaxServed;
   bool winner_is_plain = false;
   const snapshot::SnapshotCandidate* candidates = state.view.candidates(entry);
   for (int i = 0; i < entry.candidate_count && served->count < most; ++i) {
-    if (candidates[i].api != snapshot::kApiGraph ||
+    if (candidates[i].api != snapshot::kApiGraph || !KeepsToLimit(state.settings, candidates[i]) ||
         (guarded && !IsAllowed(state.settings, candidates[i], stock))) {
       continue;
     }
@@ -97,7 +110,6 @@ bool FillServed(const State& state, cudnnBackendDescriptor_t heuristics,
 // that of the engine of last resort, which has no notes.
 Served* PrepareFallback(const State& state, cudnnBackendDescriptor_t heuristics,
                         const HeuristicsShadow& query) {
-  Count(&counters.fallbacks);
   if (state.settings.policy != Policy::kTruncate) {
     return nullptr;
   }
@@ -105,9 +117,19 @@ Served* PrepareFallback(const State& state, cudnnBackendDescriptor_t heuristics,
   auto* served = place < 0 ? nullptr : static_cast<Served*>(calloc(1, sizeof(Served)));
   if (served != nullptr) {
     served->cut = true;
-    served->extra = place;
+    AddPlace(place, served);
   }
   return served;
+}
+
+// A query for FALLBACK's list behind one of another mode is no miss of its own: a program that asks
+// for both asks about one convolution.
+void CountUnserved(bool behind, Problem* problem, snapshot::UnservedReason reason) {
+  if (behind) {
+    Count(&counters.fallbacks);
+  } else {
+    NoteMiss(problem, reason);
+  }
 }
 
 // Notes whose query the configs come from.
@@ -125,32 +147,43 @@ cudnnStatus_t RealResults(cudnnBackendDescriptor_t heuristics, int64_t requested
                              CUDNN_TYPE_BACKEND_DESCRIPTOR, requested, count, configs);
 }
 
-// The one of cuDNN's configs at `place` into `config`; those before it go into
-// descriptors that are thrown away.
-bool FillFromList(cudnnBackendDescriptor_t heuristics, int place, cudnnBackendDescriptor_t config) {
-  constexpr int kMost = 128;
-  cudnnBackendDescriptor_t all[kMost + 1];
-  int made = 0;
-  while (made < place && made < kMost &&
-         Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &all[made]) == CUDNN_STATUS_SUCCESS) {
-    ++made;
+// The first `count` of cuDNN's configs at the places of `served` into `configs`; those between them
+// go into descriptors that are thrown away.
+bool FillFromList(cudnnBackendDescriptor_t heuristics, const Served& served, int count,
+                  cudnnBackendDescriptor_t* configs) {
+  if (count == 0) {
+    return true;
   }
-  bool good = made == place;
+  cudnnBackendDescriptor_t all[kMaxPlaces];
+  cudnnBackendDescriptor_t thrown_away[kMaxPlaces];
+  const int last = served.places[count - 1];
+  int made = 0;
+  int taken = 0;
+  bool good = true;
+  for (int place = 0; place <= last && good; ++place) {
+    if (served.places[taken] == place) {
+      all[place] = configs[taken++];
+      continue;
+    }
+    good = Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &all[place]) == CUDNN_STATUS_SUCCESS;
+    if (good) {
+      thrown_away[made++] = all[place];
+    }
+  }
   if (good) {
     int64_t got = 0;
-    all[place] = config;
-    good = RealResults(heuristics, place + 1, &got, all) == CUDNN_STATUS_SUCCESS && got > place;
+    good = RealResults(served.other != nullptr ? served.other : heuristics, last + 1, &got, all) ==
+               CUDNN_STATUS_SUCCESS &&
+           got > last;
   }
   while (made > 0) {
-    Real().Destroy(all[--made]);
+    Real().Destroy(thrown_away[--made]);
   }
   return good;
 }
 
-}  // namespace
-
-void OnHeuristics(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) {
-  const State& state = GetState();
+// Looks the query's problem up and prepares what it gives.
+void Serve(const State& state, cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) {
   GraphShadow& graph = query->graph;
   snapshot::EnvironmentKey environment = query->device.environment;
   const bool known = !query->odd && graph.known && !graph.odd && query->sm_count_target >= 0 &&
@@ -170,16 +203,21 @@ void OnHeuristics(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) 
     return;
   }
   Count(&counters.queries);
+  const bool fallback = query->mode == CUDNN_HEUR_MODE_FALLBACK;
+  const bool behind = fallback && query->problem->asked.load(std::memory_order_relaxed);
+  if (!fallback) {
+    query->problem->asked.store(true, std::memory_order_relaxed);
+  }
   if (query->problem->entry == nullptr) {
-    NoteMiss(query->problem, query->problem->why);
+    CountUnserved(behind, query->problem, query->problem->why);
     return;
   }
   if (state.settings.policy == Policy::kObserve || Killed(state)) {
-    Count(&counters.observed);
+    Count(behind ? &counters.fallbacks : &counters.observed);
     return;
   }
-  const bool fallback = query->mode == CUDNN_HEUR_MODE_FALLBACK;
   if (fallback && query->problem->served.load(std::memory_order_relaxed)) {
+    Count(&counters.fallbacks);
     query->served = PrepareFallback(state, heuristics, *query);
     return;
   }
@@ -187,7 +225,7 @@ void OnHeuristics(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) 
   snapshot::UnservedReason reason = snapshot::UnservedReason::kRefused;
   if (served == nullptr || !FillServed(state, heuristics, *query, served, &reason)) {
     Release(served);
-    NoteMiss(query->problem, reason);
+    CountUnserved(behind, query->problem, reason);
     return;
   }
   query->served = served;
@@ -195,6 +233,16 @@ void OnHeuristics(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) 
     query->problem->served.store(true, std::memory_order_relaxed);
   }
   Count(&counters.served);
+}
+
+}  // namespace
+
+void OnHeuristics(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) {
+  const State& state = GetState();
+  Serve(state, heuristics, query);
+  if (state.settings.max_workspace >= 0 && !Killed(state)) {
+    LimitWorkspace(state.settings.max_workspace, heuristics, query);
+  }
 }
 
 bool GiveResults(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query, int64_t requested,
@@ -208,24 +256,25 @@ bool GiveResults(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query, i
     Mark(configs[i], query->problem, true);
   }
   *status = CUDNN_STATUS_SUCCESS;
+  const int64_t left = wanted > served.count ? wanted - served.count : 0;
+  cudnnBackendDescriptor_t* behind = left > 0 ? configs + served.count : nullptr;
   if (served.cut) {
-    const int64_t total = served.count + (served.extra >= 0 ? 1 : 0);
-    if (served.extra >= 0 && wanted > served.count) {
-      if (!FillFromList(heuristics, served.extra, configs[served.count])) {
-        return false;
-      }
-      Mark(configs[served.count], query->problem, false);
+    const int taken = left < served.place_count ? static_cast<int>(left) : served.place_count;
+    if (!FillFromList(heuristics, served, taken, behind)) {
+      return false;
+    }
+    for (int i = 0; i < taken; ++i) {
+      Mark(behind[i], query->problem, false);
     }
     if (count != nullptr) {
-      *count = total;
+      *count = served.count + served.place_count;
     }
     return true;
   }
-  const int64_t left = wanted > served.count ? wanted - served.count : 0;
   int64_t rest = 0;
-  *status = RealResults(heuristics, left, &rest, left > 0 ? configs + served.count : nullptr);
+  *status = RealResults(heuristics, left, &rest, behind);
   for (int64_t i = 0; *status == CUDNN_STATUS_SUCCESS && i < left && i < rest; ++i) {
-    Mark(configs[served.count + i], query->problem, false);
+    Mark(behind[i], query->problem, false);
   }
   if (count != nullptr) {
     *count = rest + served.count;

@@ -10,7 +10,7 @@ namespace convtune::preload {
 
 // Called after cuDNN has finalised a heuristics descriptor: looks its problem
 // up and prepares what it will give. On a miss, a refusal or any doubt nothing
-// is prepared, and cuDNN's own answer stands.
+// is prepared, and cuDNN's own answer stands, within the limit on the workspace.
 void OnHeuristics(cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query);
 
 // Answers GetAttribute of the results of such a query. False if that failed and

@@ -1,9 +1,11 @@
 #include "client/preload/serve/stock.h"
 
 #include "client/preload/process/mutex.h"
-#include "client/preload/process/real_cudnn.h"
 #include "client/preload/report/problems.h"
+#include "client/preload/serve/stock_list.h"
+#include "client/preload/serve/workspace_limit.h"
 #include "client/preload/shadow/engine_config.h"
+#include "client/preload/state/state.h"
 
 namespace convtune::preload {
 namespace {
@@ -11,40 +13,6 @@ namespace {
 constexpr int kUnasked = 0;
 constexpr int kKnown = 1;
 constexpr int kUnknown = 2;
-
-// The first `most` configs of cuDNN's own list.
-class StockList {
- public:
-  static constexpr int kMost = 128;
-
-  StockList(cudnnBackendDescriptor_t heuristics, int most) {
-    while (made_ < most && Real().Create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs_[made_]) ==
-                               CUDNN_STATUS_SUCCESS) {
-      ++made_;
-    }
-    int64_t got = 0;
-    if (made_ > 0 && Real().GetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, made_, &got,
-                                         configs_) == CUDNN_STATUS_SUCCESS) {
-      count_ = got < made_ ? static_cast<int>(got) : made_;
-    }
-  }
-  ~StockList() {
-    while (made_ > 0) {
-      Real().Destroy(configs_[--made_]);
-    }
-  }
-  StockList(const StockList&) = delete;
-  StockList& operator=(const StockList&) = delete;
-
-  int count() const { return count_; }
-  cudnnBackendDescriptor_t operator[](int i) const { return configs_[i]; }
-
- private:
-  cudnnBackendDescriptor_t configs_[kMost];
-  int made_ = 0;
-  int count_ = 0;
-};
 
 bool FindOut(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
              snapshot::StockChoice* stock) {
@@ -103,10 +71,12 @@ int PlainConfig(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& que
     return seen - kOffset;
   }
   const StockList list(heuristics, StockList::kMost);
+  const int64_t limit = GetState().settings.max_workspace;
   int place = -1;
   for (int i = 0; i < list.count(); ++i) {
     ConfigFacts facts;
-    if (ReadConfig(list[i], false, &facts) && (facts.numerical_notes & ~kStrictNan) == 0) {
+    if (ReadConfig(list[i], false, &facts) && (facts.numerical_notes & ~kStrictNan) == 0 &&
+        (limit < 0 || FitsInto(limit, ToldWorkspaceOf(query, list[i])))) {
       place = i;
       if (query.mode != CUDNN_HEUR_MODE_FALLBACK) {
         break;

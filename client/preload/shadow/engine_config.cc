@@ -205,6 +205,23 @@ bool ReadConfig(cudnnBackendDescriptor_t config, bool with_knobs, ConfigFacts* f
   return !with_knobs || ReadKnobs(config, engine.get(), facts);
 }
 
+cudnnBackendDescriptor_t MakeQuery(const HeuristicsShadow& query, cudnnBackendHeurMode_t mode) {
+  Own other(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  const int32_t sms = query.sm_count_target;
+  if (!other ||
+      !Set(other.get(), CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+           &query.graph.graph) ||
+      !Set(other.get(), CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode) ||
+      (sms > 0 &&
+       !Set(other.get(), CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET, CUDNN_TYPE_INT32, 1, &sms)) ||
+      (query.has_device && !Set(other.get(), CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
+                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &query.device_descriptor)) ||
+      Real().Finalize(other.get()) != CUDNN_STATUS_SUCCESS) {
+    return nullptr;
+  }
+  return other.Release();
+}
+
 int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t config) {
   const Own plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   if (!plan || !Set(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
@@ -226,12 +243,24 @@ int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t conf
   return bytes;
 }
 
+int64_t ToldWorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t config) {
+  int64_t bytes = -1;
+  if (Get(config, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes) == 1 &&
+      bytes >= 0) {
+    return bytes;
+  }
+  return WorkspaceOf(query, config);
+}
+
 void Release(Served* served) {
   if (served == nullptr) {
     return;
   }
   for (int i = 0; i < served->count; ++i) {
     Destroy(&served->sets[i]);
+  }
+  if (served->other != nullptr) {
+    Real().Destroy(served->other);
   }
   free(served);
 }

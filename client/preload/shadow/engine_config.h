@@ -32,13 +32,19 @@ bool Validate(const EngineSet& set);
 
 constexpr int kMaxServed = 3;
 
+constexpr int kMaxPlaces = 128;
+
 // What a finalised heuristics descriptor gives instead of cuDNN's list alone:
-// `count` stored configs, then cuDNN's own list, or where the list is cut the
-// one of cuDNN's at `extra`, if that is not negative.
+// `count` stored configs, then cuDNN's own list, or where the list is cut those
+// of it at `places`, which ascend.
 struct Served {
   int count;
   bool cut;
-  int extra;
+  int place_count;
+  int16_t places[kMaxPlaces];
+  // A query of another mode whose list `places` are of; owned. Null: the
+  // descriptor's own.
+  cudnnBackendDescriptor_t other;
   EngineSet sets[kMaxServed];
 };
 
@@ -54,8 +60,14 @@ struct ConfigFacts {
 };
 bool ReadConfig(cudnnBackendDescriptor_t config, bool with_knobs, ConfigFacts* facts);
 
+// A finalised query for the same graph and device in another mode, which is the
+// caller's to destroy; null if cuDNN refuses it.
+cudnnBackendDescriptor_t MakeQuery(const HeuristicsShadow& query, cudnnBackendHeurMode_t mode);
+
 // Finalises a plan of the config for the query's device and asks for its
 // workspace; -1 if it cannot be built.
 int64_t WorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t config);
+// The same without a plan where cuDNN tells the workspace of a config.
+int64_t ToldWorkspaceOf(const HeuristicsShadow& query, cudnnBackendDescriptor_t config);
 
 }  // namespace convtune::preload

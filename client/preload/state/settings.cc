@@ -1,5 +1,6 @@
 #include "client/preload/state/settings.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,40 @@ void ReadAllowed(Settings* settings) {
   }
 }
 
+// The sizes that the command line takes: a whole number and a unit, which 0 does without.
+bool ParseSize(const char* text, int64_t* bytes) {
+  constexpr struct {
+    const char* name;
+    int64_t bytes;
+  } kUnits[] = {
+      {"B", 1},     {"KiB", int64_t{1} << 10}, {"MiB", int64_t{1} << 20}, {"GiB", int64_t{1} << 30},
+      {"KB", 1000}, {"MB", 1000 * 1000},       {"GB", 1000 * 1000 * 1000}};
+  char* unit = nullptr;
+  errno = 0;
+  const long long number = strtoll(text, &unit, 10);  // NOLINT(google-runtime-int)
+  if (text[0] < '0' || text[0] > '9' || errno != 0) {
+    return false;
+  }
+  *bytes = 0;
+  if (number == 0 && unit[0] == '\0') {
+    return true;
+  }
+  for (const auto& known : kUnits) {
+    if (strcmp(unit, known.name) == 0) {
+      return !__builtin_mul_overflow(static_cast<int64_t>(number), known.bytes, bytes);
+    }
+  }
+  return false;
+}
+
+void ReadMaxWorkspace(Settings* settings) {
+  constexpr char kName[] = "CONVTUNE_PRELOAD_MAX_WORKSPACE";
+  const char* value = Variable(kName);
+  if (value != nullptr && !ParseSize(value, &settings->max_workspace)) {
+    Refuse(settings, kName, "must be a size such as 256MiB", value);
+  }
+}
+
 bool CanRead(const char* folder, const char* file) {
   char path[kMaxPath];
   const int length = snprintf(path, sizeof path, "%s/%s", folder, file);
@@ -110,6 +145,18 @@ Folder DefaultFolder() {
   return folders[2];
 }
 
+void ReadCountersPath(const char* name, char* path, Settings* settings) {
+  const char* value = Variable(name);
+  if (value == nullptr) {
+    return;
+  }
+  if (strlen(value) >= kMaxPath) {
+    Refuse(settings, name, "must be shorter than 4096 bytes", value);
+  } else {
+    memcpy(path, value, strlen(value) + 1);
+  }
+}
+
 void ReadPaths(Settings* settings) {
   Folder folder;
   const char* chosen = Variable("CONVTUNE_SNAPSHOT");
@@ -123,14 +170,8 @@ void ReadPaths(Settings* settings) {
   snprintf(settings->snapshot, kMaxPath, "%s/%s", folder.path, snapshot::kSnapshotFile);
   snprintf(settings->socket, kMaxPath, "%s/%s", folder.path, snapshot::kDatagramSocket);
   snprintf(settings->kill_file, kMaxPath, "%s/%s", folder.path, snapshot::kKillSwitchFile);
-  const char* counters = Variable("CONVTUNE_PRELOAD_COUNTERS");
-  if (counters != nullptr) {
-    if (strlen(counters) >= sizeof settings->counters) {
-      Refuse(settings, "CONVTUNE_PRELOAD_COUNTERS", "must be shorter than 4096 bytes", counters);
-    } else {
-      memcpy(settings->counters, counters, strlen(counters) + 1);
-    }
-  }
+  ReadCountersPath("CONVTUNE_PRELOAD_COUNTERS", settings->counters, settings);
+  ReadCountersPath(kRunCountersVariable, settings->run_counters, settings);
 }
 
 }  // namespace
@@ -139,6 +180,7 @@ void ReadSettings(Settings* settings) {
   ReadBool("CONVTUNE_PRELOAD_OFF", &settings->off, settings);
   ReadPolicy(settings);
   ReadAllowed(settings);
+  ReadMaxWorkspace(settings);
   ReadBool("CONVTUNE_PRELOAD_REPORT", &settings->report, settings);
   if (Variable("CONVTUNE_PRELOAD_CANARY") != nullptr) {
     bool canary = false;

@@ -14,13 +14,18 @@ struct Settings {
   Policy policy = Policy::kReorder;
   bool allow_notes = false;      // candidates with other numerical notes
   bool allow_workspace = false;  // candidates that need more workspace
+  int64_t max_workspace = -1;    // bytes that a plan may need; negative: any
   bool report = true;            // send datagrams
   int canary = -1;               // 0 or 1: forced
   char snapshot[kMaxPath] = {};  // file
   char socket[kMaxPath] = {};
   char kill_file[kMaxPath] = {};
-  char counters[kMaxPath] = {};  // empty: none
+  char counters[kMaxPath] = {};      // empty: none
+  char run_counters[kMaxPath] = {};  // the file that `convtune run` reads; empty: none
 };
+
+// Name of the variable of run_counters.
+constexpr char kRunCountersVariable[] = "CONVTUNE_RUN_COUNTERS";
 
 // Reads the environment. A value that cannot be understood switches everything
 // off, with one line on stderr that names the variable and the rule.

@@ -47,7 +47,9 @@ void* Bring(int fd, size_t size) {
 bool LoadSnapshot(const char* path, snapshot::SnapshotView* view, const char** reason) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
-    *reason = errno == ENOENT ? "no snapshot" : "cannot be opened";
+    *reason = errno == ENOENT   ? "no such file"
+              : errno == EACCES ? "permission denied"
+                                : "cannot be opened";
     return false;
   }
   struct stat info;

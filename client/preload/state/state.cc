@@ -1,13 +1,16 @@
 #include "client/preload/state/state.h"
 
+#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <new>
 
 #include "client/preload/process/counters.h"
+#include "client/preload/process/library_name.h"
 #include "client/preload/process/mutex.h"
 #include "client/preload/process/real_cudnn.h"
 #include "client/preload/shadow/shadow.h"
@@ -20,6 +23,7 @@ namespace {
 // handlers may still call cuDNN.
 alignas(State) unsigned char storage[sizeof(State)];
 pthread_once_t once = PTHREAD_ONCE_INIT;
+constinit std::atomic<bool> initialised{false};
 
 State& Mutable() { return *reinterpret_cast<State*>(storage); }
 
@@ -31,9 +35,29 @@ const char* PolicyName(Policy policy) {
 
 void AtExit() {
   const State& state = Mutable();
-  WriteCounters(state.settings.counters, PolicyName(state.settings.policy),
-                state.has_snapshot ? "valid" : state.snapshot_reason,
-                state.has_snapshot ? state.view.header().release : 0);
+  for (const char* path : {state.settings.counters, state.settings.run_counters}) {
+    if (path[0] != '\0') {
+      WriteCounters(path, PolicyName(state.settings.policy),
+                    state.has_snapshot ? "valid" : state.snapshot_reason,
+                    state.has_snapshot ? state.view.header().release : 0);
+    }
+  }
+}
+
+int FindCudnn(dl_phdr_info* info, size_t /*size*/, void* /*data*/) {
+  return info->dlpi_name != nullptr && IsCudnnLibrary(info->dlpi_name) ? 1 : 0;
+}
+
+// At the end of a process that `convtune run` started and that never called a hook: LD_PRELOAD does
+// not reach a program that looks cuDNN up by dlsym, and nobody else would say so.
+__attribute__((destructor)) void TellBypassed() {
+  if (initialised.load(std::memory_order_relaxed)) {
+    return;
+  }
+  const char* path = getenv(kRunCountersVariable);
+  if (path != nullptr && path[0] != '\0' && dl_iterate_phdr(FindCudnn, nullptr) != 0) {
+    WriteBypassed(path);
+  }
 }
 
 void InChild() {
@@ -51,6 +75,7 @@ bool DrawCanary(uint32_t permille) {
 
 void Init() {
   State& state = *new (storage) State;
+  initialised.store(true, std::memory_order_relaxed);
   ReadSettings(&state.settings);
   const RealCudnn& real = Real();
   // The attributes' numbers are those of cuDNN 9.
@@ -65,7 +90,7 @@ void Init() {
                                               : DrawCanary(state.view.header().canary_permille);
   }
   pthread_atfork(LockAll, UnlockAll, InChild);
-  if (state.settings.counters[0] != '\0') {
+  if (state.settings.counters[0] != '\0' || state.settings.run_counters[0] != '\0') {
     atexit(AtExit);
   }
 }

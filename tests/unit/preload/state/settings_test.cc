@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "db/snapshot/snapshot.h"
 #include "tests/unit/snapshot_folders.h"
@@ -62,6 +64,33 @@ TEST_F(PreloadSettingsTest, TheFolderIsTheOneOfTheTable) {
   ForEachSnapshotFolderCase(snapshot::kSnapshotFile, [](const std::string& folder) {
     EXPECT_EQ(Snapshot(), folder + "/" + snapshot::kSnapshotFile);
   });
+}
+
+TEST_F(PreloadSettingsTest, TheLimitOnTheWorkspaceIsASizeAsTheCommandLineTakesIt) {
+  const auto read = [](const char* value) {
+    setenv("CONVTUNE_PRELOAD_MAX_WORKSPACE", value, 1);
+    Settings settings;
+    ReadSettings(&settings);
+    unsetenv("CONVTUNE_PRELOAD_MAX_WORKSPACE");
+    return std::pair(settings.max_workspace, settings.off);
+  };
+  EXPECT_EQ(read("").first, -1);
+  for (const auto& [text, bytes] :
+       std::vector<std::pair<const char*, int64_t>>{{"0", 0},
+                                                    {"0B", 0},
+                                                    {"131B", 131},
+                                                    {"256MiB", int64_t{256} << 20},
+                                                    {"3KiB", 3072},
+                                                    {"2GiB", int64_t{2} << 30},
+                                                    {"5KB", 5000},
+                                                    {"5MB", 5'000'000},
+                                                    {"5GB", 5'000'000'000}}) {
+    EXPECT_EQ(read(text), std::pair(bytes, false)) << text;
+  }
+  for (const char* text : {"256", "-1B", "+1B", " 1B", "1 MiB", "1mib", "1.5GiB", "x", "MiB",
+                           "9223372036854775807KiB", "99999999999999999999B"}) {
+    EXPECT_TRUE(read(text).second) << text;
+  }
 }
 
 TEST_F(PreloadSettingsTest, WhatIsNamedIsTaken) {

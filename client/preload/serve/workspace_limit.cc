@@ -1,0 +1,128 @@
+#include "client/preload/serve/workspace_limit.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+
+#include "client/preload/process/counters.h"
+#include "client/preload/process/real_cudnn.h"
+#include "client/preload/report/problems.h"
+#include "client/preload/serve/stock_list.h"
+#include "client/preload/shadow/engine_config.h"
+
+namespace convtune::preload {
+namespace {
+
+void FindWithin(int64_t limit, const HeuristicsShadow& query, cudnnBackendDescriptor_t heuristics,
+                WithinLimit* within) {
+  static_assert(WithinLimit::kMost == StockList::kMost);
+  const StockList list(heuristics, StockList::kMost);
+  within->all = true;
+  within->count = 0;
+  for (int i = 0; i < list.count(); ++i) {
+    const int64_t workspace = ToldWorkspaceOf(query, list[i]);
+    within->all = within->all && workspace <= limit;
+    if (FitsInto(limit, workspace)) {
+      within->places[within->count++] = static_cast<int16_t>(i);
+    }
+  }
+}
+
+// Found out once for each problem and mode: some versions of cuDNN tell it of plans alone. `room`
+// is for queries whose problem has no key.
+const WithinLimit* Within(int64_t limit, const HeuristicsShadow& query, int mode,
+                          cudnnBackendDescriptor_t heuristics, WithinLimit* room) {
+  Problem* problem = query.problem;
+  if (problem == nullptr || mode < 0 || mode > snapshot::kStockA) {
+    FindWithin(limit, query, heuristics, room);
+    return room;
+  }
+  std::atomic<WithinLimit*>& known = problem->within[mode];
+  WithinLimit* within = known.load(std::memory_order_acquire);
+  if (within != nullptr) {
+    return within;
+  }
+  auto* found = static_cast<WithinLimit*>(calloc(1, sizeof(WithinLimit)));
+  if (found == nullptr) {
+    FindWithin(limit, query, heuristics, room);
+    return room;
+  }
+  FindWithin(limit, query, heuristics, found);
+  if (!known.compare_exchange_strong(within, found, std::memory_order_acq_rel)) {
+    free(found);
+    return within;
+  }
+  return found;
+}
+
+// Cuts what the query gives to its stored configs and these. Takes `other` over.
+void Cut(const WithinLimit& within, cudnnBackendDescriptor_t other, HeuristicsShadow* query) {
+  if (query->served == nullptr) {
+    query->served = static_cast<Served*>(calloc(1, sizeof(Served)));
+  }
+  Served* served = query->served;
+  if (served == nullptr) {
+    if (other != nullptr) {
+      Real().Destroy(other);
+    }
+    return;
+  }
+  served->cut = true;
+  served->other = other;
+  served->place_count = within.count;
+  std::copy_n(within.places, within.count, served->places);
+  Count(&counters.limited);
+}
+
+}  // namespace
+
+void LimitWorkspace(int64_t limit, cudnnBackendDescriptor_t heuristics, HeuristicsShadow* query) {
+  // What is cut already keeps to the limit.
+  if (query->served != nullptr && query->served->cut) {
+    return;
+  }
+  WithinLimit room;
+  const WithinLimit* own = Within(limit, *query, query->mode, heuristics, &room);
+  if (own->all) {
+    return;
+  }
+  if (own->count > 0 || query->served != nullptr) {
+    Cut(*own, nullptr, query);
+    return;
+  }
+  for (const cudnnBackendHeurMode_t mode :
+       {CUDNN_HEUR_MODE_FALLBACK, CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B}) {
+    cudnnBackendDescriptor_t other = mode == query->mode ? nullptr : MakeQuery(*query, mode);
+    if (other == nullptr) {
+      continue;
+    }
+    const WithinLimit* within = Within(limit, *query, mode, other, &room);
+    if (within->count > 0) {
+      Cut(*within, other, query);
+      return;
+    }
+    Real().Destroy(other);
+  }
+  Count(&counters.over_limit);
+}
+
+int LimitLegacy(int64_t limit, int count, int most, LegacyResult* results) {
+  const auto fits = [limit](const LegacyResult& result) {
+    return result.memory <= static_cast<uint64_t>(limit);
+  };
+  const LegacyResult* end = results + count;
+  const bool any = std::any_of(results, results + count, [&](const LegacyResult& result) {
+    return result.status == CUDNN_STATUS_SUCCESS && fits(result);
+  });
+  const bool all = std::all_of(results, results + count, fits);
+  if (!all) {
+    Count(any ? &counters.limited : &counters.over_limit);
+  }
+  if (any) {
+    end = std::remove_if(results, results + count,
+                         [&](const LegacyResult& result) { return !fits(result); });
+  }
+  return std::min(static_cast<int>(end - results), most);
+}
+
+}  // namespace convtune::preload

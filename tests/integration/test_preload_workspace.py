@@ -1,0 +1,156 @@
+"""A limit on the workspace: what an unmodified program is offered keeps to it, cuDNN's own choices too."""
+
+import json
+import sys
+
+import pytest
+
+from harness.preload import ALL, FORMS, REPO, Problem, candidates, ids, read_counters, stock_field
+from test_preload_graph import FRONTEND
+
+MODE_A = 3
+# Its first choice needs more than others of its list do, which the tests find out first.
+BACKWARD = Problem(op="bwd_filter")
+
+
+def limited(preload, limit, folder=None, policy="reorder", **extra):
+    return preload.env(folder or preload.folder / "nowhere", policy, CONVTUNE_PRELOAD_MAX_WORKSPACE=f"{limit}B", **extra)
+
+
+def offered(answer):
+    return [c for mode in answer["modes"] for c in mode["configs"]]
+
+
+def between(known):
+    """A limit that cuDNN's first choice exceeds, and something else does not."""
+    least = min(c.workspace for c in known)
+    assert least < known[0].workspace, "the first choice needs the least of all"
+    return known[0].workspace - 1
+
+
+@pytest.mark.parametrize("policy", ["reorder", "observe"])
+def test_nothing_that_is_offered_needs_more(preload, tmp_path, policy):
+    stock = preload.stock(BACKWARD, ALL)
+    known = [candidates(mode) for mode in stock["modes"]]
+    limit = between(known[0])
+    counters = tmp_path / "counters"
+    got = preload.raw(BACKWARD, ALL, env=limited(preload, limit, policy=policy, counters=counters))
+    for mode, own in zip(got["modes"], known, strict=True):
+        kept = [c for c in own if c.workspace <= limit]
+        assert ids(mode) == [c.id for c in kept]
+        assert len(kept) == len(own) or mode["count"] == len(kept)
+    assert got["chosen"] == next(c.id for c in known[0] if c.workspace <= limit)
+    counted = read_counters(counters)[0]
+    assert counted["limited"] >= 1 and counted["over_limit"] == 0
+
+
+def test_a_limit_that_nothing_exceeds_changes_nothing(preload, tmp_path):
+    stock = preload.stock(BACKWARD, ALL)
+    most = max(c["workspace"] for c in offered(stock))
+    counters = tmp_path / "counters"
+    assert preload.raw(BACKWARD, ALL, env=limited(preload, most, counters=counters)) == stock
+    counted = read_counters(counters)[0]
+    assert (counted["limited"], counted["over_limit"]) == (0, 0)
+
+
+def test_where_a_modes_own_list_has_nothing_small_enough_it_gives_fallbacks(preload, tmp_path):
+    """On an A100 no config of mode A's list for this problem does without workspace; two of FALLBACK's do."""
+    profile = tmp_path / "a100.json"
+    properties = json.loads((REPO / "deploy/profiles/nvidia-a100.json").read_text())["properties"]
+    profile.write_text(json.dumps(properties, separators=(",", ":")))
+    problem = Problem(nhwc=False)
+    ask = lambda modes, env=None: candidates(preload.raw(problem, ALL, f"profile={profile}", f"modes={modes}", env=env)["modes"][0])
+    assert all(c.workspace > 0 for c in ask("a")), "mode A has one by itself"
+    free = [c for c in ask("f") if c.workspace == 0]
+    counters = tmp_path / "counters"
+    assert free and ask("a", limited(preload, 0, counters=counters)) == free
+    counted = read_counters(counters)[0]
+    assert (counted["limited"], counted["over_limit"]) == (1, 0)
+
+
+def everything(preload, problem):
+    """What can be built of what any mode lists."""
+    return [c for c in offered(preload.stock(problem, ALL, "modes=abf")) if c.get("workspace", -1) >= 0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_without_any_workspace_what_needs_none_is_left_of_whatever_mode(preload, form, tmp_path):
+    """A mode of whose list nothing keeps to the limit gives another mode's."""
+    problem = FORMS[form]
+    free = {c["id"] for c in everything(preload, problem) if c["workspace"] == 0}
+    got = preload.raw(problem, ALL, env=limited(preload, 0))
+    for mode, own in zip(got["modes"], preload.stock(problem, ALL)["modes"], strict=True):
+        assert mode["configs"]
+        assert {c["id"] for c in mode["configs"]} <= free if free else mode == own
+
+
+def test_stored_winners_keep_to_it_as_well(preload, tmp_path):
+    known = candidates(preload.stock(BACKWARD, ALL)["modes"][0])
+    limit = between(known)
+    large = max(known, key=lambda c: c.workspace)
+    small = [c for c in known if c.workspace <= limit][-1]
+    folder = tmp_path / "snapshot"
+    preload.write_snapshot(folder, preload.choice(BACKWARD, large.field(), small.field(), stock_field(MODE_A, large)))
+    allow = {"CONVTUNE_PRELOAD_ALLOW": "notes,workspace"}
+    assert ids(preload.raw(BACKWARD, ALL, env=preload.env(folder, **allow))["modes"][0])[0] == large.id
+    got = preload.raw(BACKWARD, ALL, env=limited(preload, limit, folder, **allow))
+    assert ids(got["modes"][0]) == [small.id, *[c.id for c in known if c.workspace <= limit]]
+    got = preload.raw(BACKWARD, ALL, env=limited(preload, limit, folder, "truncate", **allow))
+    assert ids(got["modes"][0])[0] == small.id
+    assert all(0 <= c["workspace"] <= limit for c in offered(got))
+
+
+def test_graphs_of_a_form_that_is_never_served_keep_to_it(preload, tmp_path):
+    unknown = Problem(epilogue="add+bias")
+    free = {c["id"] for c in everything(preload, unknown) if c["workspace"] == 0}
+    assert free and any(c["workspace"] > 0 for c in everything(preload, unknown)), "the limit would change nothing"
+    counters = tmp_path / "counters"
+    got = preload.raw(unknown, ALL, env=limited(preload, 0, counters=counters))
+    assert offered(got) and {c["id"] for c in offered(got)} <= free
+    counted = read_counters(counters)[0]
+    assert counted["passed"] == 2 and counted["limited"] >= 1
+
+
+def test_threads_are_offered_the_same_and_no_plans_are_built_for_it(preload, tmp_path):
+    counters = tmp_path / "counters"
+    limit = between(candidates(preload.stock(BACKWARD, ALL)["modes"][0]))
+    env = limited(preload, limit, counters=counters)
+    alone = preload.raw(BACKWARD, "modes=a", env=env)
+    lines = preload.raw(BACKWARD, "modes=a", "threads=32", "repeat=5", env=env)
+    assert len(lines) == 160 and all(line == alone for line in lines)
+    counted = read_counters(counters)[-1]
+    assert (counted["limited"], counted["plans_own"]) == (160, 0)
+
+
+def test_the_kill_switches_lift_it(preload, tmp_path):
+    limit = between(candidates(preload.stock(BACKWARD, ALL)["modes"][0]))
+    folder = tmp_path / "snapshot"
+    folder.mkdir()
+    (folder / "disabled").touch()
+    assert preload.raw(BACKWARD, ALL, env=limited(preload, limit, folder)) == preload.stock(BACKWARD, ALL)
+    env = limited(preload, limit, CONVTUNE_PRELOAD_OFF="1")
+    assert preload.raw(BACKWARD, ALL, env=env) == preload.stock(BACKWARD, ALL)
+
+
+WORKSPACES = """
+print(*[graph.get_workspace_size_plan_at_index(i) for i in range(count)])
+"""
+
+
+def test_the_stock_frontend_package_is_offered_nothing_that_needs_more(preload, tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(FRONTEND + WORKSPACES)
+    problem = BACKWARD
+    command = [sys.executable, str(script), str(preload.profile), repr((problem.x, problem.w, problem.op, problem.type))]
+
+    def run(env):
+        # cuDNN as the raw programs have it, whatever else is installed.
+        env["LD_LIBRARY_PATH"] = preload.cudnn_folder
+        return [int(size) for size in preload.run(command, env).stdout.splitlines()[-1].split()]
+
+    stock = run(preload.env(None))
+    limit = stock[0] - 1
+    assert any(size <= limit for size in stock) and limit >= 0
+    got = run(limited(preload, limit, audit=True))
+    print(f"{len(stock)} plans, the first of {stock[0]} bytes; below {limit} bytes {len(got)}, the first of {got[0]}")
+    assert got == [size for size in stock if size <= limit]

@@ -74,19 +74,19 @@ def residual():
 
 def test_a_residual_network_for_each_batch(ct, tmp_path):
     path = residual().save(tmp_path / "resnet.onnx")
-    found = ct.problems(path, batch_sizes=[1, 8])
-    tail = "stride=1x1,dilation=1x1,groups=1,nchw,f32"
+    found = ct.problems(path, batch_sizes=[1, 8], runtime="plain")
+    tail = "stride=1x1,dilation=1x1,groups=1,nchw,f32,acc=f32"
     assert texts(found) == {
         text: count
         for n in (1, 8)
         for text, count in {
-            f"fwd,x={n}x3x224x224,w=64x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32": 1,
+            f"fwd,x={n}x3x224x224,w=64x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32": 1,
             f"fwd,x={n}x64x56x56,w=64x64x1x1,pad=0x0,{tail}": 4,
             f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1x1,{tail}": 2,
         }.items()
     }
     # Per run: the 3x3 twice 231 MFLOP, the stem 236, the 1x1 four times 26.
-    assert [p.w for p in ct.problems(path).most_work_first()] == [(64, 64, 3, 3), (64, 3, 7, 7), (64, 64, 1, 1)]
+    assert [p.w for p in ct.problems(path, runtime="plain").most_work_first()] == [(64, 64, 3, 3), (64, 3, 7, 7), (64, 64, 1, 1)]
 
 
 def test_a_depthwise_network_in_half_precision(ct):
@@ -94,9 +94,9 @@ def test_a_depthwise_network_in_half_precision(ct):
     b.conv((32, 1, 3, 3), group=32, pads=[1, 1, 1, 1]).node("Clip").conv((64, 32, 1, 1)).node("Clip")
     b.conv((64, 1, 3, 3), group=64, pads=[1, 1, 1, 1], strides=[2, 2])
     assert list(texts(ct.problems(b.model(), layout="nhwc"))) == [
-        "fwd,x=1x32x112x112,w=32x1x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=32,nhwc,f16",
-        "fwd,x=1x32x112x112,w=64x32x1x1,pad=0x0,stride=1x1,dilation=1x1,groups=1,nhwc,f16",
-        "fwd,x=1x64x112x112,w=64x1x3x3,pad=1x1,stride=2x2,dilation=1x1,groups=64,nhwc,f16",
+        "fwd,x=1x32x112x112,w=32x1x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=32,nhwc,f16,acc=f32",
+        "fwd,x=1x32x112x112,w=64x32x1x1,pad=0x0,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32",
+        "fwd,x=1x64x112x112,w=64x1x3x3,pad=1x1,stride=2x2,dilation=1x1,groups=64,nhwc,f16,acc=f32",
     ]
 
 
@@ -106,8 +106,8 @@ def test_a_unets_transposed_convolutions_are_data_gradients(ct):
     b.conv((32, 16, 3, 3), op="ConvTranspose", strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])
     found = ct.problems(b.model(), [4])
     assert list(texts(found)) == [
-        "bwd_data,x=4x32x56x56,w=64x32x2x2,pad=0x0,stride=2x2,dilation=1x1,groups=1,nchw,f32",
-        "bwd_data,x=4x16x112x112,w=32x16x3x3,pad=1x1,stride=2x2,dilation=1x1,groups=1,nchw,f32",
+        "bwd_data,x=4x32x56x56,w=64x32x2x2,pad=0x0,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32",
+        "bwd_data,x=4x16x112x112,w=32x16x3x3,pad=1x1,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32",
     ]
     # Each writes what the convolution reads, and reads what it writes.
     assert [p.y for p in found] == [(4, 64, 28, 28), (4, 32, 56, 56)]
@@ -118,13 +118,17 @@ def test_three_and_one_dimensions(ct):
         (64, 3, 3, 7, 7), pads=[1, 3, 3, 1, 3, 3], strides=[1, 2, 2], dilations=[1, 1, 1]
     )
     assert list(texts(ct.problems(video.model(), [2]))) == [
-        "fwd,x=2x3x16x112x112,w=64x3x3x7x7,pad=1x3x3,stride=1x2x2,dilation=1x1x1,groups=1,nchw,f32"
+        "fwd,x=2x3x16x112x112,w=64x3x3x7x7,pad=1x3x3,stride=1x2x2,dilation=1x1x1,groups=1,nchw,f32,acc=f32"
     ]
     audio = Builder(["n", 80, 3000]).conv((384, 80, 3), pads=[1, 1]).conv((384, 384, 3), pads=[2, 2], dilations=[2])
-    assert list(texts(ct.problems(audio.model(), [1]))) == [
-        "fwd,x=1x80x3000,w=384x80x3,pad=1,stride=1,dilation=1,groups=1,nchw,f32",
-        "fwd,x=1x384x3000,w=384x384x3,pad=2,stride=1,dilation=2,groups=1,nchw,f32",
+    assert list(texts(ct.problems(audio.model(), [1], runtime="plain"))) == [
+        "fwd,x=1x80x1x3000,w=384x80x1x3,pad=0x1,stride=1x1,dilation=1x1,groups=1,nchw,f32,acc=f32",
+        "fwd,x=1x384x1x3000,w=384x384x1x3,pad=0x2,stride=1x1,dilation=1x2,groups=1,nchw,f32,acc=f32",
     ]
+    # ONNX Runtime makes two dimensions of one with a 1 behind it.
+    assert list(texts(ct.problems(audio.model(), [1])))[1] == (
+        "fwd,x=1x384x3000x1,w=384x384x3x1,pad=2x0,stride=1x1,dilation=2x1,groups=1,nchw,f32,acc=f32"
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,7 @@ def test_backward_adds_both_gradients(ct):
 
 
 def test_old_opsets_and_bodies_of_if(ct):
-    assert len(ct.problems(residual().model(opset=9), [1])) == 3
+    assert len(ct.problems(residual().model(opset=9), [1], runtime="plain")) == 3
     branch = helper.make_graph(
         [helper.make_node("Conv", ["x", "w0"], ["y"], name="inner")], "b", [],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
@@ -208,6 +212,38 @@ def test_what_cannot_be_told_is_a_clear_error(ct, tmp_path):
     assert "needs a size for height" in message(free)
     assert [p.x for p in ct.problems(free, dims={"height": 30})] == [(1, 8, 30, 20)]
     assert "shape inference failed" in message(Builder([1, 8, 20, 20]).conv((8, 9, 3, 3, 3)).model())
+
+
+def test_sizes_of_one_run_and_of_several(ct):
+    free = Builder(["n", 8, "height", "width"]).conv((8, 8, 3, 3), pads=[1, 1, 1, 1]).model()
+
+    def sizes(**options):
+        return [(p.x[0], *p.x[2:]) for p in ct.problems(free, **options)]
+
+    assert sizes(dims={"height": [32, 64], "width": range(20, 41, 20)}) == [
+        (1, 32, 20), (1, 32, 40), (1, 64, 20), (1, 64, 40),
+    ]  # fmt: skip
+    together = [{"height": 32, "width": 20}, {"height": 64, "width": 40}]
+    assert sizes(dims=together, batch_sizes=[1, 4]) == [(1, 32, 20), (4, 32, 20), (1, 64, 40), (4, 64, 40)]
+    from convtune import ModelError
+
+    for wrong in ([], [32, 0], "32", 1.5):
+        with pytest.raises(ModelError, match="dims: height must be a whole number from 1"):
+            ct.problems(free, dims={"height": wrong, "width": 9})
+
+
+def test_the_command_reads_ranges_of_sizes(ct, tmp_path, capsys):
+    from convtune.__main__ import main
+
+    path = Builder(["n", 8, "height", "width"]).conv((8, 8, 3, 3)).save(tmp_path / "m.onnx")
+    assert main(["problems", str(path), "--batch", "1,4..8/4", "--dim", "height,width=32..64/32"]) == 0
+    shapes = [line.split(",")[1] for line in capsys.readouterr().out.splitlines()]
+    assert shapes == [f"x={n}x8x{size}x{size}" for size in (32, 64) for n in (1, 4, 8)]
+    for wrong in (["--batch", "8..1"], ["--dim", "height=8..9/0"], ["--dim", "=8"], ["--batch", "0..3"]):
+        with pytest.raises(SystemExit) as stop:
+            main(["problems", str(path), *wrong])
+        assert stop.value.code == 2
+        assert f"argument {wrong[0]}: must" in capsys.readouterr().err
 
 
 def test_the_command_prints_and_refuses(ct, capsys, tmp_path):

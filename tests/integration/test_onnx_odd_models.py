@@ -56,6 +56,95 @@ def test_other_inputs_may_have_a_fixed_first_dimension(ct):
     assert "the model has the fixed batch 4, asked for is 8" in refusal(ct, fixed, batch_sizes=[8])
 
 
+def test_a_weight_that_is_an_input_gets_no_batch(ct):
+    nodes = [helper.make_node("Conv", ["x", "k", "b"], ["a"], pads=[1, 1, 1, 1]), conv("a")]
+    inputs = [tensor("x", ["N", 8, 9, 9]), tensor("k", ["K", 8, 3, 3]), tensor("b", ["K"])]
+    made = model(nodes, inputs)
+    message = refusal(ct, made, batch_sizes=[2])
+    assert message == "model: dims: input k needs a size for K: it is no data, and the batch is not for it"
+    found = ct.problems(made, batch_sizes=[2], dims={"K": 8})
+    assert [(p.x[0], p.w[0]) for p in found] == [(2, 8)]
+    # Weights that are computed of an input are none of the data either.
+    turned = helper.make_node("Transpose", ["k"], ["t"], perm=[1, 0, 2, 3])
+    made = model([turned, conv(inputs=("t",))], [tensor("x", ["N", 8, 9, 9]), tensor("k", [8, "K", 3, 3])])
+    assert [p.w for p in ct.problems(made, [4], dims={"K": 16})] == [(16, 8, 3, 3)]
+
+
+def test_what_no_convolution_depends_on_needs_no_size(ct):
+    nodes = [conv(), helper.make_node("Relu", ["tokens"], ["u"])]
+    made = model(nodes, [tensor("x", ["N", 8, 9, 9]), tensor("tokens", ["sequence", "width"])])
+    assert [p.x[0] for p in ct.problems(made, [4])] == [4]
+
+
+def integer_convolution():
+    weight = helper.make_tensor("w8", TensorProto.UINT8, (8, 8, 3, 3), bytes(8 * 8 * 9), raw=True)
+    made = model([helper.make_node("ConvInteger", ["x", "w8"], ["y"])], [tensor("x", ["N", 8, 9, 9], TensorProto.UINT8)], weight)
+    made.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    return made
+
+
+def deformable_convolution():
+    node = helper.make_node("DeformConv", ["x", "w", "o"], ["y"], kernel_shape=[3, 3])
+    made = model([node], [tensor("x", ["N", 8, 9, 9]), tensor("o", ["N", 18, 7, 7])])
+    made.opset_import[0].version = 19
+    return made
+
+
+def no_convolution():
+    return model([helper.make_node("Relu", ["x"], ["y"])], [tensor("x", ["N", 8])])
+
+
+@pytest.mark.parametrize(
+    ("make", "reasons", "verdict"),
+    [
+        (integer_convolution, ["cuDNN's 8-bit convolutions have no zero points"], "0 of 1 convolutions can be tuned"),
+        (deformable_convolution, ["cuDNN has no deformable convolution"], "0 of 1 convolutions can be tuned"),
+        (no_convolution, [], "it has no convolution"),
+    ],
+)
+def test_a_model_of_which_nothing_can_be_tuned_is_not_warm(ct, make, reasons, verdict, fake_daemon, tmp_path):
+    import convtune
+
+    found = ct.problems(make(), [2])
+    assert len(found) == 0 and found.left_out == len(reasons)
+    assert [notice.partition(": left out, ")[2] for notice in found.notices[:-1]] == reasons
+    assert found.notices[-1] == f"model: there is nothing to tune: {verdict}"
+    daemon = fake_daemon().start()
+    with convtune.Client(daemon.address) as client:
+        summary = convtune.warm(make(), client, batch_sizes=[2])
+        assert not summary.is_warm and verdict in str(summary)
+    none, good = tmp_path / "none.onnx", tmp_path / "good.onnx"
+    onnx.save(make(), none)
+    onnx.save(model([conv()], [tensor("x", ["N", 8, 9, 9])]), good)
+    # Nor is it beside a model that becomes warm.
+    options = ("--batch", "2", "--address", daemon.address)
+    done = python_package.run("-m", "convtune", "warm", none, good, *options)
+    assert done.returncode == 1 and f"none.onnx: there is nothing to tune: {verdict}" in done.stderr, done
+    assert python_package.run("-m", "convtune", "warm", good, *options).returncode == 0
+
+
+def test_dequantized_convolutions_are_said(ct):
+    scale = helper.make_tensor("s", TensorProto.FLOAT, [], [0.1])
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s"], ["q"]), helper.make_node("DequantizeLinear", ["q", "s"], ["d"]),
+        conv("d", "a"), conv("a", "b"), helper.make_node("QuantizeLinear", ["b", "s"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "s"], ["e"]), conv("e"),
+    ]  # fmt: skip
+    found = ct.problems(model(nodes, [tensor("x", ["N", 8, 9, 9])], scale), [2])
+    assert [(p.dtype, count) for p, count in found.items()] == [("f32", 3)]
+    (notice,) = found.notices
+    assert notice.startswith("model: node Conv-a (Conv) and 1 more: counted as convolutions of the dequantized type")
+
+
+def test_an_empty_batch_is_a_clear_error(ct):
+    made = model([conv()], [tensor("x", [0, 8, 9, 9])])
+    assert refusal(ct, made) == "model: node Conv-y (Conv): x: must not be empty, has the shape 0x8x9x9"
+    from convtune import Problem
+
+    with pytest.raises(ValueError, match="x: must be at least 1 in every dimension, is 0x3x9x9"):
+        Problem("fwd", (0, 3, 9, 9), (8, 3, 3, 3), (0, 0), (0, 0), (1, 1), (1, 1))
+
+
 @pytest.mark.parametrize("batches", [[0], [-1], [1, 0], [1.5], [True], []])
 def test_a_batch_that_is_none_is_refused(ct, batches):
     made = model([conv()], [tensor("x", ["N", 8, 9, 9])])
@@ -109,7 +198,7 @@ def test_onnx_runtimes_fused_convolutions_count_as_what_they_were(ct):
     made = model(nodes, [tensor("x", ["N", 8, 9, 9])])
     before = made.SerializeToString()
     plain = model([conv(y="a"), conv("a", "y", strides=[2, 2])], [tensor("x", ["N", 8, 9, 9])])
-    assert dict(ct.problems(made, [2]).items()) == dict(ct.problems(plain, [2]).items())
+    assert dict(ct.problems(made, [2], runtime="plain").items()) == dict(ct.problems(plain, [2]).items())
     assert made.SerializeToString() == before, "the caller's model was changed"
 
 

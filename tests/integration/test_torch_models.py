@@ -9,6 +9,7 @@ from harness.needs import missing
 
 SCRIPT = """
 import json, sys, torch
+from collections import OrderedDict
 import torch.nn as nn
 import torch.nn.functional as F
 import convtune.torch
@@ -69,6 +70,70 @@ with FakeTensorMode():
     fake = convtune.torch.problems(nn.Conv2d(3, 64, 7, stride=2, padding=3), torch.zeros(256, 3, 4096, 4096))
 out["fake"] = {str(problem): count for problem, count in fake.items()}
 
+# ResNet's, in place as its own code is.
+class Block(nn.Module):
+    def __init__(self, shortcut=False):
+        super().__init__()
+        self.conv1, self.norm1 = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.conv2, self.norm2 = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.shortcut = nn.Sequential(nn.Conv2d(8, 8, 1, bias=False), nn.BatchNorm2d(8)) if shortcut else None
+        self.relu = nn.ReLU(inplace=True)
+    def forward(self, x):
+        out = self.relu(self.norm1(self.conv1(x)))
+        out = self.norm2(self.conv2(out))
+        out += x if self.shortcut is None else self.shortcut(x)
+        return self.relu(out)
+
+class ReadTwice(nn.Module):
+    def __init__(self, given=False):
+        super().__init__()
+        self.conv, self.given = nn.Conv2d(8, 8, 1), given
+    def forward(self, x):
+        y = self.conv(x)
+        return (F.relu(y), y if self.given else y.sum())
+
+# The convolution is the addition's second operand.
+class Behind(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(8, 8, 1)
+    def forward(self, x):
+        return F.relu(x + self.conv(x))
+
+FUSED = {
+    "block": Block(), "shortcut": Block(True), "read twice": ReadTwice(), "given": ReadTwice(True), "behind": Behind(),
+    "sequence": nn.Sequential(nn.Conv2d(8, 8, 1), nn.ReLU(), nn.Conv2d(8, 8, 1), nn.Sigmoid(), nn.Conv2d(8, 8, 1)),
+    "channels last": nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU()).to(memory_format=torch.channels_last),
+}
+for name, model in FUSED.items():
+    x = torch.zeros(1, 8, 9, 9)
+    out[name] = [[p.w[2], p.epilogue, n] for p, n in convtune.torch.problems(model, x, runtime="torchscript").items()]
+    assert {p.epilogue for p in convtune.torch.problems(model, x)} == {""}
+out["fused"] = [p.epilogue for p in convtune.torch.problems(FUSED["sequence"], x, runtime="fused")]
+one_d = nn.Sequential(nn.Conv1d(8, 8, 1), nn.ReLU())
+out["one, fused"] = [p.epilogue for p in convtune.torch.problems(one_d, torch.zeros(1, 8, 9), runtime="torchscript")]
+out["notices"] = convtune.torch.problems(nn.Linear(3, 3), torch.zeros(1, 3)).notices
+
+refused = {
+    "lazy on meta": (lambda: (nn.LazyConv2d(4, 3).to("meta"), torch.zeros(1, 3, 9, 9, device="meta")), {}),
+    "lazy": (lambda: (nn.LazyConv2d(4, 3), torch.zeros(1, 3, 9, 9)), {}),
+    "lazy backward": (lambda: (nn.LazyConv2d(4, 3), torch.zeros(1, 3, 9, 9)), {"backward": True}),
+    "lazy within": (lambda: (nn.Sequential(OrderedDict(body=nn.Sequential(nn.LazyConv2d(4, 3)))), torch.zeros(1, 3, 9, 9)), {}),
+    "empty": (lambda: (nn.Conv2d(3, 4, 3), torch.zeros(0, 3, 9, 9)), {}),
+    "runtime": (lambda: (nn.Conv2d(3, 4, 3), torch.zeros(1, 3, 9, 9)), {"runtime": "caffe"}),
+    "trained": (lambda: (nn.Conv2d(3, 4, 3), torch.zeros(1, 3, 9, 9)), {"runtime": "fused", "backward": True}),
+}
+for name, (make, options) in refused.items():
+    try:
+        model, x = make()
+        out["refused " + name] = str(list(map(str, convtune.torch.problems(model, x, **options))))
+    except Exception as error:
+        out["refused " + name] = f"{type(error).__name__}: {error}"
+
+lazy = nn.LazyConv2d(4, 3)
+lazy(torch.zeros(1, 3, 9, 9))
+out["after a run"] = len(convtune.torch.problems(lazy.to("meta"), torch.zeros(1, 3, 9, 9, device="meta")))
+
 class OffMeta(nn.Module):
     def forward(self, x):
         return torch.nonzero(x)
@@ -96,14 +161,14 @@ def found():
 
 def test_modules_with_how_often_each_runs(found):
     assert found["residual"] == {
-        "fwd,x=2x3x32x32,w=16x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32": 1,
-        f"fwd,x=2x16x16x16,w=16x16x3x3,pad=1x1,{T1},nchw,f32": 2,
+        "fwd,x=2x3x32x32,w=16x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32": 1,
+        f"fwd,x=2x16x16x16,w=16x16x3x3,pad=1x1,{T1},nchw,f32,acc=f32": 2,
     }
 
 
 def test_backward_has_both_gradients_but_none_of_the_input(found):
-    body = f"x=2x16x16x16,w=16x16x3x3,pad=1x1,{T1},nchw,f32"
-    stem = "x=2x3x32x32,w=16x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32"
+    body = f"x=2x16x16x16,w=16x16x3x3,pad=1x1,{T1},nchw,f32,acc=f32"
+    stem = "x=2x3x32x32,w=16x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32"
     assert found["backward"] == {
         f"fwd,{stem}": 1, f"fwd,{body}": 2, f"bwd_data,{body}": 2, f"bwd_filter,{body}": 2, f"bwd_filter,{stem}": 1,
     }  # fmt: skip
@@ -111,48 +176,48 @@ def test_backward_has_both_gradients_but_none_of_the_input(found):
 
 def test_channels_last_is_seen(found):
     assert list(found["depthwise"]) == [
-        "fwd,x=1x8x9x9,w=8x1x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=8,nhwc,f32"
+        "fwd,x=1x8x9x9,w=8x1x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=8,nhwc,f32,acc=f32"
     ]
 
 
 def test_transposed_convolutions_and_their_gradients(found):
     assert list(found["transposed"]) == [
-        "bwd_data,x=1x4x10x10,w=8x4x3x3,pad=1x1,stride=2x2,dilation=1x1,groups=1,nchw,f32"
+        "bwd_data,x=1x4x10x10,w=8x4x3x3,pad=1x1,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32"
     ]
-    same = "x=1x4x10x10,w=8x4x2x2,pad=0x0,stride=2x2,dilation=1x1,groups=1,nchw,f32"
+    same = "x=1x4x10x10,w=8x4x2x2,pad=0x0,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32"
     assert set(found["transposed backward"]) == {f"bwd_data,{same}", f"fwd,{same}", f"bwd_filter,{same}"}
 
 
 def test_one_and_three_dimensions(found):
     assert list(found["three"]) == [
-        "fwd,x=1x2x3x9x9,w=4x2x1x3x3,pad=0x0x0,stride=1x2x2,dilation=1x1x1,groups=1,nchw,f32"
+        "fwd,x=1x2x3x9x9,w=4x2x1x3x3,pad=0x0x0,stride=1x2x2,dilation=1x1x1,groups=1,nchw,f32,acc=f32"
     ]
-    assert list(found["one"]) == ["fwd,x=1x80x30,w=16x80x3,pad=1,stride=1,dilation=1,groups=1,nchw,f16"]
+    assert list(found["one"]) == ["fwd,x=1x80x1x30,w=16x80x1x3,pad=0x1,stride=1x1,dilation=1x1,groups=1,nchw,f16,acc=f32"]
 
 
 def test_functional_calls_and_the_meta_device(found):
     assert list(found["functional"]) == [
-        "fwd,x=1x4x12x12,w=4x4x3x3,pad=2x2,stride=1x1,dilation=2x2,groups=1,nchw,f32"
+        "fwd,x=1x4x12x12,w=4x4x3x3,pad=2x2,stride=1x1,dilation=2x2,groups=1,nchw,f32,acc=f32"
     ]
-    assert list(found["meta"]) == [f"fwd,x=1x4x64x64,w=4x4x3x3,pad=0x0,{T1},nhwc,f32"]
+    assert list(found["meta"]) == [f"fwd,x=1x4x64x64,w=4x4x3x3,pad=0x0,{T1},nhwc,f32,acc=f32"]
 
 
 def test_arguments_may_have_names(found):
-    assert list(found["keywords"]) == [f"fwd,x=3x4x8x8,w=4x4x1x1,pad=0x0,{T1},nchw,f32"]
+    assert list(found["keywords"]) == [f"fwd,x=3x4x8x8,w=4x4x1x1,pad=0x0,{T1},nchw,f32,acc=f32"]
 
 
 def test_every_kind_of_transposed_convolution(found):
     assert list(found["transposed, dilated and grouped"]) == [
-        "bwd_data,x=1x8x9x9,w=8x2x3x3,pad=2x1,stride=2x2,dilation=2x1,groups=4,nchw,f32"
+        "bwd_data,x=1x8x9x9,w=8x2x3x3,pad=2x1,stride=2x2,dilation=2x1,groups=4,nchw,f32,acc=f32"
     ]
-    assert list(found["transposed, one"]) == ["bwd_data,x=1x4x20,w=8x4x4,pad=1,stride=2,dilation=1,groups=1,nchw,f32"]
+    assert list(found["transposed, one"]) == ["bwd_data,x=1x4x1x20,w=8x4x1x4,pad=0x1,stride=1x2,dilation=1x1,groups=1,nchw,f32,acc=f32"]
     assert list(found["transposed, three"]) == [
-        "bwd_data,x=1x2x6x8x10,w=4x2x2x2x2,pad=0x0x0,stride=2x2x2,dilation=1x1x1,groups=1,nchw,f32"
+        "bwd_data,x=1x2x6x8x10,w=4x2x2x2x2,pad=0x0x0,stride=2x2x2,dilation=1x1x1,groups=1,nchw,f32,acc=f32"
     ]
 
 
 def test_gradients_on_the_meta_device(found):
-    first, second = (f"x=2x{c}x16x16,w=4x{c}x3x3,pad=1x1,{T1},nchw,f32" for c in (3, 4))
+    first, second = (f"x=2x{c}x16x16,w=4x{c}x3x3,pad=1x1,{T1},nchw,f32,acc=f32" for c in (3, 4))
     assert set(found["meta backward"]) == {
         f"fwd,{first}", f"fwd,{second}", f"bwd_filter,{first}", f"bwd_filter,{second}", f"bwd_data,{second}",
     }  # fmt: skip
@@ -160,8 +225,37 @@ def test_gradients_on_the_meta_device(found):
 
 def test_fake_tensors_of_any_size(found):
     assert list(found["fake"]) == [
-        "fwd,x=256x3x4096x4096,w=64x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32"
+        "fwd,x=256x3x4096x4096,w=64x3x7x7,pad=3x3,stride=2x2,dilation=1x1,groups=1,nchw,f32,acc=f32"
     ]
+
+
+def test_torchscript_fuses_a_relu_and_the_addition_before_it(found):
+    fused = "add+bias+relu"
+    assert found["block"] == [[3, fused, 2]]
+    assert found["shortcut"] == [[3, fused, 2], [1, "", 1]]
+    assert found["sequence"] == [[1, fused, 1], [1, "", 2]]
+    assert found["read twice"] == found["given"] == found["behind"] == [[1, "", 1]]
+    # Its filters would have to be copied: TorchScript leaves them alone.
+    assert found["channels last"] == [[3, "", 1]]
+    assert found["one, fused"] == [""]
+    assert found["fused"] == ["bias+relu", "bias"]
+
+
+def test_a_model_without_a_convolution_says_so(found):
+    assert found["notices"] == ["model: there is nothing to tune: it has no convolution"]
+
+
+def test_what_cannot_be_read_is_one_clear_error(found):
+    assert found["refused empty"] == (
+        "ModelError: model: a convolution of (0, 3, 9, 9) by (4, 3, 3, 3): "
+        "x: must be at least 1 in every dimension, is 0x3x9x9"
+    )
+    assert found["refused runtime"].startswith("ValueError: runtime: must be one of plain, onnxruntime, ")
+    assert found["refused trained"].startswith("ValueError: runtime: must be plain with backward")
+    for case in ("lazy", "lazy on meta", "lazy backward", "lazy within"):
+        name = "body.0" if case == "lazy within" else "it"
+        assert found["refused " + case].startswith(f"ModelError: model: {name} (LazyConv2d) has no weights before"), case
+    assert found["after a run"] == 1
 
 
 def test_what_torch_cannot_run_on_the_meta_device_is_said(found):

@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -39,17 +38,17 @@ bool IsOnnxFile(const std::string& path) {
   return absl::EndsWith(absl::AsciiStrToLower(path), ".onnx");
 }
 
-absl::StatusOr<std::string> OnnxProblems(const std::string& path, std::optional<int64_t> batch) {
+absl::StatusOr<std::string> OnnxProblems(const std::string& path,
+                                         const std::vector<std::string>& options) {
   if (access(path.c_str(), R_OK) != 0) {
-    const std::string why = absl::StrCat("file ", path, ": ", std::strerror(errno));
-    return absl::NotFoundError(why);
+    return absl::NotFoundError(absl::StrCat(path, ": cannot be read: ", std::strerror(errno)));
   }
   const char* const chosen = getenv("CONVTUNE_PYTHON");
   const std::string python = chosen != nullptr && chosen[0] != '\0' ? chosen : "python3";
   // A path, so that no file is taken for an option.
   std::vector<std::string> words = {python, "-m", "convtune", "problems",
                                     path[0] == '/' ? path : "./" + path};
-  if (batch) words.insert(words.end(), {"--batch", absl::StrCat(*batch)});
+  words.insert(words.end(), options.begin(), options.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -68,7 +67,7 @@ absl::StatusOr<std::string> OnnxProblems(const std::string& path, std::optional<
   if (error != 0) {
     close(out[0]);
     return absl::FailedPreconditionError(
-        absl::StrCat("file ", path, ": an ONNX model is read by the Python package, but ", python,
+        absl::StrCat(path, ": an ONNX model is read by the Python package, but ", python,
                      " cannot be run (", std::strerror(error), "): ", kHowTo));
   }
   std::string text = ReadAll(out[0]);
@@ -77,7 +76,7 @@ absl::StatusOr<std::string> OnnxProblems(const std::string& path, std::optional<
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("file ", path, ": `", python,
+        absl::StrCat(path, ": `", python,
                      " -m convtune problems` could not read the model (what it said stands above); "
                      "if the package is missing: ",
                      kHowTo));

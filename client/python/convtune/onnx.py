@@ -6,6 +6,8 @@ the graph, in the bodies of If, Loop and Scan, and in local functions.
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +18,9 @@ import onnx
 import onnx.inliner
 import onnx.shape_inference
 
-from convtune import onnx_pads
+from convtune import onnx_inputs, onnx_pads
+from convtune.fusion import Tail, check_runtime, forms
+from convtune.onnx_tails import Tails
 from convtune.problem import ModelError, Problem, Workload
 
 _TYPES: dict[int, str] = {
@@ -27,109 +31,181 @@ _TYPES: dict[int, str] = {
     onnx.TensorProto.FLOAT8E4M3FN: "e4m3",
     onnx.TensorProto.FLOAT8E5M2: "e5m2",
 }
-_OTHERS = ("ConvInteger", "QLinearConv", "DeformConv")
+_NO_ZERO_POINTS = "cuDNN's 8-bit convolutions have no zero points"
+_LEFT_OUT = {
+    "ConvInteger": _NO_ZERO_POINTS,
+    "QLinearConv": _NO_ZERO_POINTS,
+    "DeformConv": "cuDNN has no deformable convolution",
+}
 _DOMAINS = ("", "ai.onnx")
+
+
+@dataclasses.dataclass
+class _Found:
+    where: str
+    problem: Problem
+    tail: Tail
 
 
 def problems(
     model: str | os.PathLike[str] | onnx.ModelProto,
     batch_sizes: Sequence[int] | None = None,
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, int | Sequence[int]] | Sequence[Mapping[str, int]] | None = None,
     dtype: str | None = None,
     layout: str = "nchw",
+    runtime: str = "onnxruntime",
     backward: bool = False,
 ) -> Workload:
-    """Every convolution of the model, for each batch size.
+    """Every convolution of the model, for each batch size and each choice of sizes.
 
-    A symbolic first dimension of the inputs is the batch; inputs whose first
-    dimension is a number keep it. Where all are numbers, `batch_sizes` must be
-    left out or be one of them. `dims` gives other symbolic dimensions by name.
-    `dtype` replaces the model's own; `layout` is how the tensors will lie in
-    memory (ONNX does not say). `backward` adds bwd_data and bwd_filter of each.
+    A symbolic first dimension of the data inputs is the batch; inputs whose
+    first dimension is a number keep it. Where all are numbers, `batch_sizes` must
+    be left out or be one of them. `dims` gives other symbolic dimensions by name,
+    those of weights that are inputs too: a size, or several, of which every
+    combination is read; a list of dicts names the combinations. An input that no
+    convolution depends on needs no sizes. `dtype` replaces the model's own;
+    `layout` is how the tensors will lie in memory (ONNX does not say). `runtime`
+    is who runs the model, and so what is fused (convtune.fusion.RUNTIMES); where
+    that is not certain each form comes out. `backward` adds bwd_data and
+    bwd_filter of each, which have nothing fused.
 
-    ONNX Runtime's FusedConv counts as the Conv that it was made of. What is left
-    out, and a convolution whose batch does not follow the model's, is in the
-    workload's `notices`. Raises ModelError, naming the model and the node; also
-    where no convolution's batch follows."""
+    ONNX Runtime's FusedConv counts as the Conv that it was made of, with its tail.
+    What is left out, a convolution whose batch does not follow the model's, and
+    one of dequantized inputs is in the workload's `notices`; `left_out` counts the
+    convolutions that cuDNN cannot run. Raises ModelError, naming the model and the
+    node; also where no convolution's batch follows."""
     name = "model" if isinstance(model, onnx.ModelProto) else os.fspath(model)
-    _check_arguments(name, batch_sizes, dims)
+    check_runtime(runtime)
+    choices = _choices_of_dims(name, dims)
+    _check_batch_sizes(name, batch_sizes)
     loaded = _load(model, name)
-    _unfuse(loaded.graph)
-    _check_dims(loaded, name, dims)
+    reader = _Reader(loaded, name, dtype, layout)
+    for chosen in choices:
+        reader.check_dims(chosen)
     workload = Workload()
-    for position, batch in enumerate(batch_sizes if batch_sizes is not None else [None]):
-        found, notices = _convolutions(loaded, name, batch, dims, dtype, layout)
-        if position == 0:
-            workload.notices += notices
-            if batch is not None and any(_is_symbolic(i) for i in _inputs(loaded)):
-                workload.notices += _that_do_not_follow(loaded, name, batch, dims, found)
-        for _, problem in found:
-            for operation in (problem.operation, *_backward(problem.operation)) if backward else [problem.operation]:
-                workload.add(Problem(**{**vars(problem), "operation": operation}))
+    first = True
+    for chosen, batch in itertools.product(choices, [None] if batch_sizes is None else batch_sizes):
+        found, notices = reader.read(batch, chosen)
+        if first:
+            workload.notices += notices.texts
+            workload.left_out = notices.left_out
+            if batch is not None:
+                workload.notices += reader.that_do_not_follow(batch, chosen, found)
+        first = False
+        for one in found:
+            for problem in _as_run(one, runtime):
+                workload.add(problem)
+            for operation in _backward(one.problem.operation) if backward else ():
+                workload.add(_in_runtimes_rank(dataclasses.replace(one.problem, operation=operation), runtime))
+    if not workload:
+        workload.notices.append(workload.nothing_to_tune(name))
     return workload
 
 
-def _check_arguments(name: str, batch_sizes: Sequence[int] | None, dims: Mapping[str, int] | None) -> None:
-    def is_size(value: object) -> bool:
-        return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+def _is_size(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
-    if batch_sizes is not None and (len(batch_sizes) == 0 or not all(map(is_size, batch_sizes))):
+
+def _check_batch_sizes(name: str, batch_sizes: Sequence[int] | None) -> None:
+    if batch_sizes is not None and (len(batch_sizes) == 0 or not all(map(_is_size, batch_sizes))):
         raise ModelError(f"{name}: batch_sizes: must be whole numbers from 1, are {list(batch_sizes)}")
-    for symbol, size in (dims or {}).items():
-        if not is_size(size):
-            raise ModelError(f"{name}: dims: {symbol} must be a whole number from 1, is {size!r}")
 
 
-def _check_dims(model: onnx.ModelProto, name: str, dims: Mapping[str, int] | None) -> None:
-    symbols = {d.dim_param for i in _inputs(model) for d in i.type.tensor_type.shape.dim if d.dim_param}
-    for symbol in dims or {}:
-        if symbol not in symbols:
-            known = ", ".join(sorted(symbols)) or "none"
-            raise ModelError(f"{name}: dims: no input has a dimension named {symbol!r}; those that it has: {known}")
+def _choices_of_dims(
+    name: str, dims: Mapping[str, int | Sequence[int]] | Sequence[Mapping[str, int]] | None
+) -> list[dict[str, int]]:
+    """Each combination of sizes; the last dimension's change first."""
+    if dims is None:
+        return [{}]
+    if not isinstance(dims, Mapping):
+        return [choice for one in dims for choice in _choices_of_dims(name, one)] or [{}]
+    sizes = []
+    for symbol, given in dims.items():
+        several = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+        wrong = next((size for size in several if not _is_size(size)), None)
+        if wrong is not None or not several:
+            raise ModelError(f"{name}: dims: {symbol} must be a whole number from 1, is {wrong!r}")
+        sizes.append([int(size) for size in several])
+    return [dict(zip(dims, chosen)) for chosen in itertools.product(*sizes)]
 
 
-def _convolutions(
-    model: onnx.ModelProto,
-    name: str,
-    batch: int | None,
-    dims: Mapping[str, int] | None,
-    dtype: str | None,
-    layout: str,
-) -> tuple[list[tuple[str, Problem]], list[str]]:
-    """Where each is, what it is, and notices of what is left out."""
-    sized = onnx.ModelProto()
-    sized.CopyFrom(model)
-    _set_dimensions(sized, name, batch, dims or {})
-    try:
-        inferred = onnx.shape_inference.infer_shapes(sized, strict_mode=True, data_prop=True)
-    except Exception as error:  # its C++ exceptions have no common base
-        raise ModelError(f"{name}: shape inference failed: {_first_line(error)}") from None
-    notices: list[str] = []
-    return list(_Graph(inferred.graph, name, None, notices).problems(dtype, layout)), notices
+def _as_run(found: _Found, runtime: str) -> list[Problem]:
+    """The problem in the forms that the runtime may ask cuDNN for."""
+    problem = found.problem
+    if problem.operation != "fwd":
+        return [_in_runtimes_rank(problem, runtime)]
+    known = forms(runtime, found.tail, problem.dtype, problem.layout, len(problem.stride))
+    return [_in_runtimes_rank(dataclasses.replace(problem, epilogue=epilogue), runtime) for epilogue in known]
 
 
-def _that_do_not_follow(
-    model: onnx.ModelProto,
-    name: str,
-    batch: int,
-    dims: Mapping[str, int] | None,
-    found: Sequence[tuple[str, Problem]],
-) -> list[str]:
-    """Notices of those whose batch is the same for a model of twice the batch."""
-    try:
-        twice, _ = _convolutions(model, name, 2 * batch, dims, "f32", "nchw")
-    except ModelError:
-        return []  # there is no such model: what was found is all that can be said
-    fixed = [(where, one.x[0]) for (where, one), (_, two) in zip(found, twice) if one.x[0] == two.x[0]]
-    why = "a shape within the model is a number, such as that of a Reshape"
-    if fixed and len(fixed) == len(found):
-        where, size = fixed[0]
-        raise ModelError(
-            f"{where}: batch_sizes: asked for is {batch}, but its batch is {size} whatever the model's is: {why}; "
-            "export the model with a symbolic batch"
-        )
-    return [f"{where}: its batch is {size} whatever the model's is: {why}" for where, size in fixed]
+def _in_runtimes_rank(problem: Problem, runtime: str) -> Problem:
+    """ONNX Runtime makes one dimension two by a 1 behind it; elsewhere it is in front."""
+    if len(problem.stride) != 1 or not runtime.startswith("onnxruntime"):
+        return problem
+    return dataclasses.replace(
+        problem,
+        x=(*problem.x, 1),
+        w=(*problem.w, 1),
+        pad_low=(*problem.pad_low, 0),
+        pad_high=(*problem.pad_high, 0),
+        stride=(*problem.stride, 1),
+        dilation=(*problem.dilation, 1),
+    )
+
+
+class _Reader:
+    """Reads one model for one choice of its sizes after the other."""
+
+    def __init__(self, model: onnx.ModelProto, name: str, dtype: str | None, layout: str) -> None:
+        self._model = model
+        self._name = name
+        self._dtype = dtype
+        self._layout = layout
+        self._fused = _unfuse(model.graph)
+        self._roles = onnx_inputs.Roles(model)
+
+    def check_dims(self, dims: Mapping[str, int]) -> None:
+        inputs = onnx_inputs.of_model(self._model)
+        symbols = {d.dim_param for i in inputs for d in i.type.tensor_type.shape.dim if d.dim_param}
+        for symbol in dims:
+            if symbol not in symbols:
+                known = ", ".join(sorted(symbols)) or "none"
+                raise ModelError(
+                    f"{self._name}: dims: no input has a dimension named {symbol!r}; those that it has: {known}"
+                )
+
+    def read(self, batch: int | None, dims: Mapping[str, int]) -> tuple[list[_Found], "_Notices"]:
+        sized = onnx.ModelProto()
+        sized.CopyFrom(self._model)
+        _set_dimensions(sized, self._name, self._roles, batch, dims)
+        try:
+            inferred = onnx.shape_inference.infer_shapes(sized, strict_mode=True, data_prop=True)
+        except Exception as error:  # its C++ exceptions have no common base
+            raise ModelError(f"{self._name}: shape inference failed: {_first_line(error)}") from None
+        notices = _Notices()
+        graph = _Graph(inferred.graph, self._name, None, notices, self._fused)
+        found = list(graph.problems(self._dtype, self._layout))
+        notices.add_dequantized()
+        return found, notices
+
+    def that_do_not_follow(self, batch: int, dims: Mapping[str, int], found: Sequence[_Found]) -> list[str]:
+        """Notices of those whose batch is the same for a model of twice the batch."""
+        inputs = onnx_inputs.of_model(self._model)
+        if not any(onnx_inputs.is_symbolic(i) for i in inputs if i.name in self._roles.data):
+            return []
+        try:
+            twice, _ = self.read(2 * batch, dims)
+        except ModelError:
+            return []  # there is no such model: what was found is all that can be said
+        fixed = [one for one, two in zip(found, twice) if one.problem.x[0] == two.problem.x[0]]
+        why = "a shape within the model is a number, such as that of a Reshape"
+        if fixed and len(fixed) == len(found):
+            raise ModelError(
+                f"{fixed[0].where}: batch_sizes: asked for is {batch}, but its batch is {fixed[0].problem.x[0]} "
+                f"whatever the model's is: {why}; export the model with a symbolic batch"
+            )
+        return [f"{one.where}: its batch is {one.problem.x[0]} whatever the model's is: {why}" for one in fixed]
 
 
 def _backward(operation: str) -> tuple[str, ...]:
@@ -161,56 +237,53 @@ def _load(model: Any, name: str) -> onnx.ModelProto:
     return own
 
 
-def _unfuse(graph: onnx.GraphProto) -> None:
-    """Makes ONNX Runtime's FusedConv the Conv that it was made of, whose shapes are inferred."""
+def _unfuse(graph: onnx.GraphProto) -> dict[str, Tail]:
+    """Makes ONNX Runtime's FusedConv the Conv that it was made of, whose shapes are inferred.
+    What was fused, by the name of the output."""
+    tails: dict[str, Tail] = {}
     for node in graph.node:
         for attribute in node.attribute:
             for body in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
-                _unfuse(body)
+                tails |= _unfuse(body)
         if (node.domain, node.op_type) == ("com.microsoft", "FusedConv"):
             node.domain, node.op_type = "", "Conv"
+            bias, add = (len(node.input) > at and bool(node.input[at]) for at in (2, 3))
+            relu = any(a.name == "activation" and a.s == b"Relu" for a in node.attribute)
+            tails[node.output[0]] = Tail(bias, add and relu, relu)
             del node.input[3:]  # what is added after the bias
             kept = [a for a in node.attribute if not a.name.startswith("activation")]
             del node.attribute[:]
             node.attribute.extend(kept)
+    return tails
 
 
-def _inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    initialized = {i.name for i in model.graph.initializer}
-    return [i for i in model.graph.input if i.name not in initialized and i.type.HasField("tensor_type")]
-
-
-def _is_symbolic(value: onnx.ValueInfoProto) -> bool:
-    shape = value.type.tensor_type.shape.dim
-    return bool(shape) and shape[0].WhichOneof("value") != "dim_value"
-
-
-def _set_dimensions(model: onnx.ModelProto, name: str, batch: int | None, dims: Mapping[str, int]) -> None:
+def _set_dimensions(
+    model: onnx.ModelProto, name: str, roles: onnx_inputs.Roles, batch: int | None, dims: Mapping[str, int]
+) -> None:
     sizes = dict(dims)
-    inputs = _inputs(model)
-    fixed = []
-    for value in inputs:
-        shape = value.type.tensor_type.shape.dim
-        if not shape:
-            continue
-        if not _is_symbolic(value):
-            fixed.append(shape[0].dim_value)
-        elif shape[0].dim_param:
-            sizes.setdefault(shape[0].dim_param, batch or 1)
-        else:
-            shape[0].dim_value = batch or 1
-    if batch is not None and fixed and batch not in fixed and len(fixed) == sum(
-        bool(i.type.tensor_type.shape.dim) for i in inputs
-    ):
+    inputs = onnx_inputs.of_model(model)
+    data = [i for i in inputs if i.name in roles.data and i.type.tensor_type.shape.dim]
+    fixed = [i.type.tensor_type.shape.dim[0].dim_value for i in data if not onnx_inputs.is_symbolic(i)]
+    if batch is not None and data and len(fixed) == len(data) and batch not in fixed:
         raise ModelError(f"{name}: batch_sizes: the model has the fixed batch {fixed[0]}, asked for is {batch}")
+    for value in data:
+        first = value.type.tensor_type.shape.dim[0]
+        if not onnx_inputs.is_symbolic(value):
+            continue
+        if first.dim_param:
+            sizes.setdefault(first.dim_param, batch or 1)
+        else:
+            first.dim_value = batch or 1
     for value in inputs:
         for position, dim in enumerate(value.type.tensor_type.shape.dim):
             if dim.WhichOneof("value") == "dim_value":
                 continue
-            if dim.dim_param not in sizes:
-                symbol = dim.dim_param or f"dimension {position}"
-                raise ModelError(f"{name}: dims: input {value.name} needs a size for {symbol}")
-            dim.dim_value = sizes[dim.dim_param]
+            if dim.dim_param in sizes:
+                dim.dim_value = sizes[dim.dim_param]
+            elif value.name in roles.data | roles.weights:
+                symbol = dim.dim_param or f"dimension {position}, which has no name"
+                why = "" if value.name in roles.data else ": it is no data, and the batch is not for it"
+                raise ModelError(f"{name}: dims: input {value.name} needs a size for {symbol}{why}")
     # What the exporter wrote down for one size does not hold for another.
     del model.graph.value_info[:]
     for value in model.graph.output:
@@ -218,38 +291,94 @@ def _set_dimensions(model: onnx.ModelProto, name: str, batch: int | None, dims: 
             value.type.tensor_type.ClearField("shape")
 
 
+class _Notices:
+    """The words about a model, beside its problems."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.left_out = 0
+        self.dequantized: list[str] = []  # where they are
+
+    def leave_out(self, where: str, why: str) -> None:
+        self.texts.append(f"{where}: left out, {why}")
+        self.left_out += 1
+
+    def add_dequantized(self) -> None:
+        if self.dequantized:
+            more = len(self.dequantized) - 1
+            self.texts.append(
+                f"{self.dequantized[0]}{f' and {more} more' if more else ''}: counted as convolutions of the dequantized "
+                "type; a runtime that runs them in 8 bits asks cuDNN for others"
+            )
+
+
 class _Graph:
     """A graph, or a body within one, whose names are seen inside."""
 
-    def __init__(self, graph: onnx.GraphProto, model: str, outer: "_Graph | None", notices: list[str]) -> None:
+    def __init__(
+        self,
+        graph: onnx.GraphProto,
+        model: str,
+        outer: "_Graph | None",
+        notices: _Notices,
+        fused: Mapping[str, Tail],
+    ) -> None:
         self._graph = graph
+        self._fused = fused
         self._model = model
         self._outer = outer
         self._notices = notices
         self._values = {v.name: v.type.tensor_type for v in (*graph.input, *graph.output, *graph.value_info)}
+        self._makers = {output: node for node in graph.node for output in node.output}
         self._weights = {t.name: (list(t.dims), t.data_type) for t in graph.initializer}
         for node in graph.node:
             if node.op_type == "Constant" and node.domain in _DOMAINS and node.attribute:
                 tensor = node.attribute[0].t
                 self._weights[node.output[0]] = (list(tensor.dims), tensor.data_type)
 
-    def problems(self, dtype: str | None, layout: str) -> Iterator[tuple[str, Problem]]:
+        self._tails = Tails(graph, self._constant, self._shape)
+
+    def problems(self, dtype: str | None, layout: str) -> Iterator[_Found]:
         for position, node in enumerate(self._graph.node):
             for attribute in node.attribute:
                 for body in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
-                    yield from _Graph(body, self._model, self, self._notices).problems(dtype, layout)
+                    inner = _Graph(body, self._model, self, self._notices, self._fused)
+                    yield from inner.problems(dtype, layout)
             where = f"{self._model}: node {node.name or position} ({node.op_type})"
             if node.domain not in _DOMAINS:
                 if re.search("Conv(?!ert)", node.op_type):
-                    self._notices.append(f"{where}: left out, it is no operator of ONNX but of {node.domain}")
+                    self._notices.leave_out(where, f"it is no operator of ONNX but of {node.domain}")
             elif node.op_type in ("Conv", "ConvTranspose"):
                 try:
-                    yield where, self._problem(node, where, dtype, layout)
+                    problem = self._problem(node, where, dtype, layout)
                 except ValueError as error:
                     text = str(error)
                     raise ModelError(text if text.startswith(where) else f"{where}: {text}") from None
-            elif node.op_type in _OTHERS:
-                self._notices.append(f"{where}: left out, no cuDNN convolution has its types")
+                tail = Tail()
+                if node.op_type == "Conv":
+                    tail = self._fused.get(node.output[0]) or self._tails.of(node, problem.y)
+                yield _Found(where, problem, tail)
+                if any(self._is_dequantized(value) for value in node.input[:2]):
+                    self._notices.dequantized.append(where)
+            elif node.op_type in _LEFT_OUT:
+                self._notices.leave_out(where, _LEFT_OUT[node.op_type])
+
+    def _is_dequantized(self, name: str) -> bool:
+        maker = self._makers.get(name)
+        if maker is None:
+            return self._outer is not None and self._outer._is_dequantized(name)
+        return str(maker.op_type) == "DequantizeLinear"
+
+    def _constant(self, name: str) -> list[int] | None:
+        if name in self._weights:
+            return self._weights[name][0]
+        return None if name in self._values or self._outer is None else self._outer._constant(name)
+
+    def _shape(self, name: str) -> list[int] | None:
+        try:
+            return self._tensor(name, "")[0]
+        except ModelError:
+            return None
 
     def _tensor(self, name: str, where: str) -> tuple[list[int], int]:
         if name in self._weights:
@@ -259,10 +388,14 @@ class _Graph:
             shape = [d.dim_value if d.WhichOneof("value") == "dim_value" else 0 for d in tensor.shape.dim]
             if shape and min(shape) > 0:
                 return shape, tensor.elem_type
+            if any(d.HasField("dim_value") and d.dim_value == 0 for d in tensor.shape.dim):
+                sizes = "x".join(str(d.dim_value) if d.HasField("dim_value") else "?" for d in tensor.shape.dim)
+                raise ModelError(f"{where}: {name}: must not be empty, has the shape {sizes}")
         elif self._outer is not None:
             return self._outer._tensor(name, where)
-        maker = next((n for n in self._graph.node if name in n.output and n.domain not in _DOMAINS), None)
-        why = f": {maker.op_type} writes it, of which only {maker.domain} knows what it does" if maker else ""
+        maker = self._makers.get(name)
+        foreign = maker is not None and maker.domain not in _DOMAINS
+        why = f": {maker.op_type} writes it, of which only {maker.domain} knows what it does" if maker and foreign else ""
         raise ModelError(f"{where}: the shape of {name} is not known{why}")
 
     def _problem(self, node: onnx.NodeProto, where: str, dtype: str | None, layout: str) -> Problem:

@@ -1,0 +1,319 @@
+"""The convolutions of a PyTorch model, seen while it runs.
+
+Needs torch 1.13 or later. What is seen is what reaches ATen's convolution and
+convolution_backward, so modules and torch.nn.functional calls alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from convtune.fusion import PLAIN, Tail, check_runtime, forms
+from convtune.problem import ModelError, Problem, Workload
+
+_TYPES = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+}
+
+
+def problems(
+    model: Any,
+    example_inputs: Any = (),
+    *,
+    example_kwargs: Mapping[str, Any] | None = None,
+    backward: bool = False,
+    dtype: str | None = None,
+    layout: str | None = None,
+    runtime: str = "plain",
+) -> Workload:
+    """Every convolution that `model(*example_inputs, **example_kwargs)` runs, in
+    evaluation mode. A tensor or a dict as `example_inputs` is one argument.
+
+    Runs the model once, on the device and with the shapes of the inputs; inputs
+    and parameters on the meta device, or fake ones (under FakeTensorMode), cost
+    neither time nor memory. With `backward` also those of the gradient of the
+    sum of its floating-point outputs, in the model's present mode, and the
+    parameters' gradients are left as they were. `dtype` and `layout` replace
+    what the tensors have. `runtime` is who runs the model, and so what is fused:
+    "torchscript" after torch.jit.optimize_for_inference, "plain" otherwise, and the
+    others of convtune.fusion.RUNTIMES. Several sizes are several calls, whose
+    workloads add up. ModelError: this torch cannot run the model on the meta
+    device, a lazy module has not run yet, or a tensor is empty. Whatever else the model
+    raises is its own."""
+    check_runtime(runtime)
+    if backward and runtime != "plain":
+        raise ValueError(f"runtime: must be plain with backward: a model that is trained is not fused, is {runtime!r}")
+    inputs = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
+    keywords = dict(example_kwargs or {})
+    _refuse_lazy(model)
+    recorder = _Recorder(dtype, layout, runtime)
+    try:
+        if backward:
+            _run_with_gradients(model, inputs, keywords, recorder)
+        else:
+            _run(model, inputs, keywords, recorder)
+    except NotImplementedError as error:
+        if "meta" not in str(error).lower():
+            raise
+        raise ModelError(
+            f"model: torch {torch.__version__} cannot run it on the meta device; on the CPU it can: "
+            f"{str(error).split('. ')[0]}"
+        ) from error
+    workload = recorder.workload()
+    if not workload:
+        workload.notices.append(workload.nothing_to_tune("model"))
+    return workload
+
+
+def _refuse_lazy(model: Any) -> None:
+    """Torch gives such modules their weights in a way that cannot be watched on every device.
+    After the first run they are of another class."""
+    for name, module in getattr(model, "named_modules", list)():
+        if isinstance(module, LazyModuleMixin) and (module.cls_to_become or module.has_uninitialized_params()):
+            raise ModelError(
+                f"model: {name or 'it'} ({type(module).__name__}) has no weights before its first run: call the model "
+                "once, with inputs on its own device"
+            )
+
+
+def _run(model: Any, inputs: Sequence[Any], keywords: dict[str, Any], recorder: "_Recorder") -> None:
+    training = getattr(model, "training", False)
+    if training:
+        model.eval()
+    try:
+        with torch.no_grad(), recorder:
+            given = model(*inputs, **keywords)
+        recorder.tails.read(_tensors(given))
+    finally:
+        if training:
+            model.train()
+
+
+def _run_with_gradients(model: Any, inputs: Sequence[Any], keywords: dict[str, Any], recorder: "_Recorder") -> None:
+    with torch.enable_grad(), recorder:
+        total = sum(t.sum() for t in _tensors(model(*inputs, **keywords)) if t.is_floating_point())
+        wanted = [p for p in getattr(model, "parameters", list)() if p.requires_grad]
+        wanted += [t for t in _tensors([*inputs, keywords]) if t.requires_grad]
+        if not wanted or not isinstance(total, torch.Tensor):
+            raise ValueError("backward: needs a floating-point output, and a parameter or input that requires a gradient")
+        torch.autograd.grad(total, wanted, allow_unused=True)
+
+
+def _tensors(value: Any) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (tuple, list)):
+        return []
+    return [tensor for part in value for tensor in _tensors(part)]
+
+
+@dataclasses.dataclass
+class _Value:
+    """A tensor between a convolution and the end of its tail."""
+
+    tail: Tail
+    number: int  # of the convolution
+    tensor: Any  # a weak reference
+    added: bool = False  # a tensor was added, which counts with a ReLU behind it
+
+
+class _Tails:
+    """Finds what stands behind each convolution while the model runs.
+
+    A tail ends where a value in it is read twice, or by anything else."""
+
+    _NORMS = ("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
+
+    def __init__(self) -> None:
+        self.of: list[Tail] = []
+        self._values: dict[int, _Value] = {}
+        self._bias: list[bool] = []
+        self._broken: set[int] = set()
+        self._spent: dict[int, _Value] = {}  # read once, so a second time is once too often
+
+    def begin(self, result: Any, bias: bool) -> None:
+        tail = Tail(bias=bias)
+        self.of.append(tail)
+        self._bias.append(bias)
+        self._follow(result, _Value(tail, len(self.of) - 1, None))
+
+    def _follow(self, tensor: Any, value: _Value) -> None:
+        value.tensor = weakref.ref(tensor)
+        self._spent.pop(id(tensor), None)
+        self._values[id(tensor)] = value
+
+    def _take(self, tensor: Any) -> _Value | None:
+        """The value that the tensor is, now read."""
+        for values in (self._values, self._spent):
+            value = values.get(id(tensor))
+            if value is not None and value.tensor() is tensor:
+                if values is self._spent:
+                    self._broken.add(value.number)
+                    return None
+                self._spent[id(tensor)] = self._values.pop(id(tensor))
+                return value
+        return None
+
+    def read(self, tensors: Sequence[Any]) -> None:
+        """They are read by something that is never fused."""
+        for tensor in tensors:
+            self._take(tensor)
+
+    def see(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """An operation has run."""
+        tensors = _tensors([*args, dict(kwargs)])
+        if not any(id(tensor) in self._values or id(tensor) in self._spent for tensor in tensors):
+            return
+        value = self._take(args[0]) if args and isinstance(args[0], torch.Tensor) else None
+        self.read(_tensors([*args[1:], dict(kwargs)]))
+        if value is None:
+            return
+        if name in ("relu", "relu_"):
+            value.tail.relu, value.tail.add = True, value.added
+        elif name in self._NORMS and not value.added and not (name != self._NORMS[1] and args[5]):
+            value.tail.bias = True
+            self._follow(result[0], dataclasses.replace(value))
+            return
+        elif name in ("add", "add_") and not value.added and self._is_residual(args):
+            self._follow(result, dataclasses.replace(value, added=True))
+            return
+        if result is args[0]:  # in place: what is read from here on is another value
+            self._spent.pop(id(result), None)
+
+    @staticmethod
+    def _is_residual(args: Sequence[Any]) -> bool:
+        x, other = args[:2]
+        return isinstance(other, torch.Tensor) and other.shape == x.shape and other.dtype == x.dtype
+
+    def whole(self) -> list[Tail]:
+        """One for each convolution, in the order met."""
+        return [
+            Tail(bias=bias) if number in self._broken else tail
+            for number, (tail, bias) in enumerate(zip(self.of, self._bias))
+        ]
+
+
+@dataclasses.dataclass
+class _Run:
+    """A convolution's problem, and which tail it has; None for gradients and transposed ones."""
+
+    problem: Problem
+    tail: int | None
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+    def __init__(self, dtype: str | None, layout: str | None, runtime: str) -> None:
+        super().__init__()
+        self.tails = _Tails()
+        self._runs: list[_Run] = []
+        self._dtype = dtype
+        self._layout = layout
+        self._runtime = runtime
+
+    def workload(self) -> Workload:
+        """All that ran, in the order met."""
+        found = Workload()
+        tails = self.tails.whole()
+        for run in self._runs:
+            problem = run.problem
+            known = [PLAIN]
+            if run.tail is not None:
+                known = forms(self._runtime, tails[run.tail], problem.dtype, problem.layout, len(problem.stride))
+            for epilogue in known:
+                found.add(dataclasses.replace(problem, epilogue=epilogue))
+        return found
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(func).split(".")[1] if "." in str(func) else str(func)
+        if name == "convolution_backward" and args[0].device.type == "meta":
+            result = _meta_gradients(args[1], args[2], args[3], args[10])
+        else:
+            result = func(*args, **(kwargs or {}))
+        self.tails.see(name, args, kwargs or {}, result)
+        if name in ("convolution", "_convolution", "convolution_overrideable"):
+            x, w, bias, stride, padding, dilation, transposed, _, groups = args[:9]
+            self._add(("bwd_data" if transposed else "fwd",), x, w, result, stride, padding, dilation, transposed, groups)
+            # TorchScript fuses filters of the ordinary layout alone.
+            if not transposed and (self._runtime != "torchscript" or w.is_contiguous()):
+                self._runs[-1].tail = len(self.tails.of)
+                self.tails.begin(result, bias is not None)
+        elif name == "convolution_backward":
+            grad, x, w, _, stride, padding, dilation, transposed, _, groups, mask = args[:11]
+            by_input = ("fwd" if transposed else "bwd_data",) if mask[0] else ()
+            by_weight = ("bwd_filter",) if mask[1] else ()
+            self._add(by_input + by_weight, x, w, grad, stride, padding, dilation, transposed, groups)
+        return result
+
+    def _add(
+        self,
+        operations: Sequence[str],
+        x: Any,
+        w: Any,
+        y: Any,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        transposed: bool,
+        groups: int,
+    ) -> None:
+        spatial = x.dim() - 2
+        # What a transposed convolution writes is the forward input.
+        forward_x = y if transposed else x
+        if self._dtype is None and x.dtype not in _TYPES:
+            raise ValueError(f"dtype: no cuDNN convolution has inputs of {x.dtype}")
+        for operation in operations:
+            try:
+                problem = Problem(
+                    operation=operation,
+                    x=tuple(forward_x.shape),
+                    w=tuple(w.shape),
+                    pad_low=_spread(padding, spatial),
+                    pad_high=_spread(padding, spatial),
+                    stride=_spread(stride, spatial),
+                    dilation=_spread(dilation, spatial),
+                    groups=groups,
+                    dtype=self._dtype or _TYPES[x.dtype],
+                    layout=self._layout or _layout_of(x, w),
+                )
+            except ValueError as error:
+                raise ModelError(f"model: a convolution of {tuple(x.shape)} by {tuple(w.shape)}: {error}") from None
+            self._runs.append(_Run(problem, None))
+
+
+def _meta_gradients(x: Any, w: Any, bias: Any, mask: Sequence[bool]) -> tuple[Any, Any, Any]:
+    """What convolution_backward gives on the meta device, which torch 1.13 has no version of there."""
+    return (
+        torch.empty_like(x) if mask[0] else None,
+        torch.empty_like(w) if mask[1] else None,
+        w.new_empty(bias) if mask[2] else None,
+    )
+
+
+def _spread(values: Sequence[int], spatial: int) -> tuple[int, ...]:
+    return tuple(values) * spatial if len(values) == 1 else tuple(values)
+
+
+def _layout_of(*tensors: Any) -> str:
+    """nhwc if one of them lies so and not also as nchw."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    for tensor in tensors:
+        channels_last = formats.get(tensor.dim())
+        if (
+            channels_last is not None
+            and tensor.is_contiguous(memory_format=channels_last)
+            and not tensor.is_contiguous()
+        ):
+            return "nhwc"
+    return "nchw"

@@ -3,7 +3,9 @@
 #include <google/protobuf/wrappers.pb.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
 
+#include <chrono>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -12,6 +14,33 @@
 #include "proto/base/status_macros.h"
 
 namespace convtune {
+
+absl::StatusOr<v1::BatchGetResponse> Client::BatchGetOrElse(const v1::BatchGetRequest& request,
+                                                            absl::Duration timeout,
+                                                            absl::Duration patience,
+                                                            const std::function<bool()>& enough) {
+  grpc::ClientContext context;
+  SetTimeout(&context, timeout);
+  grpc::CompletionQueue queue;
+  v1::BatchGetResponse response;
+  grpc::Status status;
+  const auto call = v1::TuningService::NewStub(channel_)->AsyncBatchGet(&context, request, &queue);
+  call->Finish(&response, &status, &response);
+  const auto until = std::chrono::system_clock::now() + absl::ToChronoNanoseconds(patience);
+  void* tag = nullptr;
+  bool ok = false;
+  bool given_up = false;
+  if (queue.AsyncNext(&tag, &ok, until) == grpc::CompletionQueue::TIMEOUT) {
+    given_up = enough();
+    if (given_up) context.TryCancel();
+    queue.Next(&tag, &ok);
+  }
+  queue.Shutdown();
+  // An answer that came all the same is one.
+  if (given_up && !status.ok()) return absl::CancelledError("given up");
+  RETURN_IF_ERROR(Result(status));
+  return response;
+}
 
 absl::StatusOr<v1::TuningJob> Client::WatchTuningJob(
     const v1::WatchTuningJobRequest& request,

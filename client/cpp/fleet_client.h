@@ -25,9 +25,8 @@ class FleetClient : public Connection {
   absl::StatusOr<v1::AckOutboxResponse> AckOutbox(const v1::AckOutboxRequest& request) {
     return Call<v1::AckOutboxResponse>("FleetService/AckOutbox", request);
   }
-  absl::StatusOr<v1::RequeueOutboxResponse> RequeueOutbox() {
-    return Call<v1::RequeueOutboxResponse>("FleetService/RequeueOutbox",
-                                           v1::RequeueOutboxRequest());
+  absl::StatusOr<v1::RequeueOutboxResponse> RequeueOutbox(const v1::RequeueOutboxRequest& request) {
+    return Call<v1::RequeueOutboxResponse>("FleetService/RequeueOutbox", request);
   }
   absl::StatusOr<v1::ApplyTuningsResponse> ApplyTunings(const v1::ApplyTuningsRequest& request) {
     return Call<v1::ApplyTuningsResponse>("FleetService/ApplyTunings", request);

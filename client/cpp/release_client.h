@@ -33,6 +33,9 @@ class ReleaseClient : public Connection {
   absl::StatusOr<v1::Publication> GetPublication() {
     return Call<v1::Publication>("ReleaseService/GetPublication", v1::GetPublicationRequest());
   }
+  absl::StatusOr<v1::ReadSnapshotResponse> ReadSnapshot(const v1::ReadSnapshotRequest& request) {
+    return Call<v1::ReadSnapshotResponse>("ReleaseService/ReadSnapshot", request);
+  }
 };
 
 }  // namespace convtune

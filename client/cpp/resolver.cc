@@ -10,12 +10,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cpp/client.h"
+#include "client/cpp/program.h"
 #include "client/cpp/resolver_convert.h"
 #include "client/cpp/rpc_error.h"
 #include "client/cpp/snapshot_loader.h"
 #include "proto/base/default_paths.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/environment.h"
+#include "proto/model/problem/conv_problem.h"
 
 namespace convtune::client {
 namespace {
@@ -29,6 +32,12 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
 
 bool SameAnswer(const Result& a, const Result& b) {
   return a.found == b.found && a.winner.text == b.winner.text && a.evidence == b.evidence;
+}
+
+// As it is given if it is no problem.
+std::string CanonicalOr(const std::string& text) {
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(text);
+  return problem.ok() ? problem->ToText() : text;
 }
 
 // The queries that the daemon refuses, by their place, with the rule.
@@ -51,7 +60,7 @@ class Resolver::Impl {
  public:
   explicit Impl(Options options) : options_(std::move(options)) {
     if (options_.use_snapshot) {
-      loader_ = std::make_unique<SnapshotLoader>(options_.snapshot, options_.environment);
+      loader_ = std::make_unique<SnapshotLoader>(options_.snapshot);
     }
   }
   ~Impl() { StopRefresh(); }
@@ -60,17 +69,28 @@ class Resolver::Impl {
                               const Constraints& constraints) {
     std::vector<Result> results(queries.size());
     for (size_t i = 0; i < queries.size(); ++i) results[i].problem = queries[i].problem;
-    if (const std::string broken = RuleBroken(constraints); !broken.empty()) {
-      for (Result& result : results) result.why = broken;
+    Environment own = options_.program;
+    if (options_.find_program) FindProgram(&own);
+    std::string broken = RuleBroken(constraints);
+    const std::optional<convtune::Environment> program = ToModel(own, &broken);
+    if (!broken.empty()) {
+      for (Result& result : results) {
+        result.miss = Miss::kRefused;
+        result.why = broken;
+      }
       return results;
     }
-    // Of a daemon that hangs nothing is known before the deadline: by then the
-    // snapshot must have been read.
+    // Of a daemon that hangs nothing is known: the snapshot must have been read by
+    // the time that it is asked instead.
     std::optional<SnapshotLoader::Read> snapshot;
     if (loader_ != nullptr && !queries.empty()) {
-      snapshot.emplace(loader_->Begin(absl::Now() + (deadline - absl::Now()) / 2));
+      snapshot.emplace(loader_->Begin(absl::Now() + (deadline - absl::Now()) / 4));
     }
-    Call call = {queries, deadline, constraints, snapshot ? &*snapshot : nullptr, &results};
+    v1::BatchGetRequest request = ToRequest(options_.environment, own, constraints);
+    if (options_.enqueue_misses) request.set_on_miss(v1::ON_MISS_ENQUEUE);
+    Call call = {queries,  deadline,           constraints,
+                 *program, std::move(request), snapshot ? &*snapshot : nullptr,
+                 &results};
     std::vector<size_t> part;
     size_t bytes = 0;
     for (size_t i = 0; i < queries.size(); ++i) {
@@ -134,6 +154,8 @@ class Resolver::Impl {
     const std::vector<Query>& queries;
     absl::Time deadline;
     const Constraints& constraints;
+    convtune::Environment program;
+    v1::BatchGetRequest request;     // without problems
     SnapshotLoader::Read* snapshot;  // null: none is to be used
     std::vector<Result>* results;
   };
@@ -166,36 +188,46 @@ class Resolver::Impl {
     return absl::StrCat("; looked for ", absl::StrJoin(ClientSocketPaths(), ", "));
   }
 
-  // True if the snapshot has an answer for each; those that it has are results
-  // then, those that it has not say why.
-  static bool AnswerFromSnapshot(const Call& call, const std::vector<size_t>& places) {
+  // True if the snapshot, once it is read, has an answer for each; those that it has
+  // are results then, those that it has not say why.
+  bool AnswerFromSnapshot(const Call& call, const std::vector<size_t>& places,
+                          absl::Time deadline) const {
     if (call.snapshot == nullptr) return false;
-    const auto snapshot = call.snapshot->Wait(call.deadline);
-    bool all = snapshot.ok();
+    const auto snapshot = call.snapshot->Wait(deadline);
+    const absl::StatusOr<const SnapshotAnswers::Part*> part =
+        snapshot.ok() ? (*snapshot)->Choose(options_.environment, call.program) : snapshot.status();
+    const bool other = snapshot.ok() && absl::IsNotFound(part.status());
+    bool all = part.ok();
     for (const size_t place : places) {
       Result& result = (*call.results)[place];
-      if (snapshot.ok()) {
-        result = (*snapshot)->Find(call.queries[place].problem, call.constraints);
+      if (part.ok()) {
+        result = (*snapshot)->Find(**part, call.queries[place].problem, call.constraints);
         all = all && result.found;
       } else {
-        result.why = std::string(snapshot.status().message());
+        if (other) result.miss = Miss::kOtherEnvironment;
+        result.why = std::string(part.status().message());
       }
     }
     return all;
   }
 
-  // Tries again while nobody answers, unless `enough` says that it need not.
+  // Tries again while nobody answers, unless `enough`, which may take until the given
+  // time, says that it need not. CANCELLED if that was after half of the time.
   absl::StatusOr<v1::BatchGetResponse> Ask(const v1::BatchGetRequest& request, absl::Time deadline,
-                                           const std::function<bool()>& enough) {
+                                           const std::function<bool(absl::Time)>& enough) {
     absl::Duration pause = kFirstPause;
     bool first = true;
     while (true) {
       const absl::Duration left = deadline - absl::Now();
       if (left <= absl::ZeroDuration()) return absl::UnavailableError("no answer within the limit");
       ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, Connect());
-      auto response = client->BatchGet(request, left);
+      const absl::Duration half = left / 2;
+      auto response = loader_ == nullptr ? client->BatchGet(request, left)
+                                         : client->BatchGetOrElse(request, left, half, [&] {
+                                             return enough(absl::Now() + half / 2);
+                                           });
       if (!absl::IsUnavailable(response.status())) return response;
-      if (std::exchange(first, false) && enough()) return response;
+      if (std::exchange(first, false) && enough(deadline)) return response;
       if (absl::Now() + pause >= deadline) return response;
       client->Pause(pause);
       pause = std::min(pause * 2, kLongestPause);
@@ -203,23 +235,31 @@ class Resolver::Impl {
   }
 
   void ResolvePart(const Call& call, std::vector<size_t> places) {
-    v1::BatchGetRequest request = ToRequest(options_.environment, call.constraints);
+    v1::BatchGetRequest request = call.request;
     while (!places.empty()) {
       request.clear_problems();
       for (const size_t place : places) {
         request.add_problems()->set_text(call.queries[place].problem);
       }
-      const auto from_snapshot = [&] { return AnswerFromSnapshot(call, places); };
+      bool answered = false;
+      const auto from_snapshot = [&](absl::Time deadline) {
+        answered = AnswerFromSnapshot(call, places, deadline);
+        return answered;
+      };
       const auto response = Ask(request, call.deadline, from_snapshot);
       if (response.ok() && response->results_size() == static_cast<int>(places.size())) {
+        const Environment environment = ToEnvironment(response->environment());
         for (size_t i = 0; i < places.size(); ++i) {
-          (*call.results)[places[i]] = ToResult(response->results(static_cast<int>(i)));
+          Result& result = (*call.results)[places[i]];
+          result = ToResult(response->results(static_cast<int>(i)));
+          result.environment = environment;
         }
         return;
       }
       const bool nobody =
           absl::IsUnavailable(response.status()) || absl::IsDeadlineExceeded(response.status());
-      if (nobody && from_snapshot()) return;
+      if (absl::IsCancelled(response.status()) && answered) return;
+      if (nobody && from_snapshot(call.deadline)) return;
       const std::map<size_t, std::string> refused = RefusedOf(response.status(), places.size());
       const std::string looked = nobody ? WhereLooked() : "";
       std::vector<size_t> left;
@@ -232,7 +272,13 @@ class Resolver::Impl {
                      : response.ok()
                          ? "the daemon answered another number of problems"
                          : absl::StrCat(std::string(response.status().message()), looked, snapshot);
-        if (rule == refused.end()) left.push_back(places[i]);
+        if (rule != refused.end()) {
+          result.miss = Miss::kRefused;
+        } else {
+          result.problem = CanonicalOr(result.problem);
+          if (result.miss != Miss::kOtherEnvironment) result.miss = Miss::kUnavailable;
+          left.push_back(places[i]);
+        }
       }
       if (refused.empty()) return;
       // The others are asked again.

@@ -2,8 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/model/violation.h"
 
 namespace convtune::client {
+namespace {
+
+// The daemon's most; a channel takes more.
+constexpr int64_t kMaxReplyBytes = 64 << 20;
+
+}  // namespace
 
 std::string RuleBroken(const Constraints& constraints) {
   if (constraints.max_workspace_bytes && *constraints.max_workspace_bytes < 0) {
@@ -41,9 +52,74 @@ convtune::Constraints ToModel(const Constraints& constraints) {
   return model;
 }
 
-v1::BatchGetRequest ToRequest(const std::string& environment, const Constraints& constraints) {
+std::optional<convtune::Environment> ToModel(const Environment& program, std::string* why) {
+  ProgramTexts texts;
+  texts.profile = program.profile;
+  texts.gpu_model = program.gpu_model;
+  texts.compute_capability = program.compute_capability;
+  texts.sm_count = program.sm_count;
+  texts.mig_profile = program.mig_profile;
+  texts.cudnn_version = program.cudnn_version;
+  std::vector<Violation> violations;
+  if (!program.library_configuration.empty()) {
+    const auto library = ParseLibraryConfiguration(program.library_configuration);
+    if (!library) {
+      violations.push_back({"library_configuration", "must be full, graph_jit_only or unknown"});
+    }
+    texts.library = library.value_or(LibraryConfiguration::kUnknown);
+  }
+  std::optional<convtune::Environment> model = ReadProgram(texts, &violations);
+  if (violations.empty()) return model;
+  for (Violation& violation : violations) violation.field = "program." + violation.field;
+  *why = ToString(violations);
+  return std::nullopt;
+}
+
+Environment ToEnvironment(const convtune::Environment& environment) {
+  Environment out;
+  out.name = environment.Name();
+  out.text = environment.ToText();
+  out.profile = environment.profile;
+  out.gpu_model = environment.gpu_model;
+  out.compute_capability =
+      std::to_string(environment.cc_major) + "." + std::to_string(environment.cc_minor);
+  out.sm_count = environment.sm_count;
+  out.mig_profile = environment.mig_profile;
+  out.cudnn_version = environment.cudnn.ToText();
+  out.library_configuration = std::string(Name(environment.library));
+  return out;
+}
+
+Environment ToEnvironment(const v1::Environment& environment) {
+  Environment out;
+  out.name = environment.name();
+  out.text = environment.text();
+  out.profile = environment.profile();
+  out.gpu_model = environment.gpu_model();
+  out.compute_capability = environment.compute_capability();
+  out.sm_count = environment.sm_count();
+  out.mig_profile = environment.mig_profile();
+  out.cudnn_version = environment.cudnn_version();
+  out.library_configuration =
+      std::string(Name(static_cast<LibraryConfiguration>(environment.library_configuration())));
+  return out;
+}
+
+v1::BatchGetRequest ToRequest(const std::string& environment, const Environment& program,
+                              const Constraints& constraints) {
   v1::BatchGetRequest request;
   request.set_environment(environment);
+  request.set_max_reply_bytes(kMaxReplyBytes);
+  v1::Environment* own = request.mutable_program();
+  own->set_profile(program.profile);
+  own->set_gpu_model(program.gpu_model);
+  own->set_compute_capability(program.compute_capability);
+  own->set_sm_count(program.sm_count);
+  own->set_mig_profile(program.mig_profile);
+  own->set_cudnn_version(program.cudnn_version);
+  own->set_library_configuration(
+      static_cast<v1::LibraryConfiguration>(ParseLibraryConfiguration(program.library_configuration)
+                                                .value_or(LibraryConfiguration::kUnknown)));
   request.set_min_evidence(static_cast<v1::Evidence>(constraints.least_evidence));
   v1::Constraints* out = request.mutable_constraints();
   if (constraints.max_workspace_bytes) {
@@ -79,7 +155,7 @@ Choice ToChoice(const Candidate& candidate) {
   }
   choice.workspace_bytes = candidate.workspace_bytes;
   choice.deterministic = candidate.deterministic;
-  choice.median_us = candidate.median_us;
+  if (candidate.median_us > 0) choice.median_us = candidate.median_us;
   return choice;
 }
 
@@ -96,7 +172,7 @@ Choice ToChoice(const v1::Candidate& candidate) {
   choice.math_type = candidate.legacy_algorithm().math_type();
   choice.workspace_bytes = candidate.workspace_bytes();
   choice.deterministic = candidate.deterministic();
-  choice.median_us = candidate.median_us();
+  if (candidate.median_us() > 0) choice.median_us = candidate.median_us();
   return choice;
 }
 
@@ -105,6 +181,8 @@ Result ToResult(const v1::BatchGetResult& outcome) {
   result.problem = outcome.problem_text();
   result.source = Source::kDaemon;
   if (!outcome.has_answer()) {
+    result.miss = static_cast<Miss>(outcome.miss().reason());
+    result.job = outcome.miss().job();
     result.why = outcome.miss().message();
     return result;
   }

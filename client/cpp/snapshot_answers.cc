@@ -55,8 +55,7 @@ Candidate ToCandidate(const snapshot::SnapshotView& view,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SnapshotAnswers>> SnapshotAnswers::Open(
-    const std::string& folder, const std::string& environment) {
+absl::StatusOr<std::unique_ptr<SnapshotAnswers>> SnapshotAnswers::Open(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", snapshot::kSnapshotFile);
   std::unique_ptr<SnapshotAnswers> answers(new SnapshotAnswers());
   size_t size = 0;
@@ -66,43 +65,68 @@ absl::StatusOr<std::unique_ptr<SnapshotAnswers>> SnapshotAnswers::Open(
   if (error != snapshot::SnapshotError::kNone) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": ", snapshot::Describe(error)));
   }
-  std::vector<std::string> names;
+  answers->path_ = path;
   for (uint32_t i = 0; i < answers->view_.section_count(); ++i) {
     const snapshot::SnapshotSection& section = answers->view_.section(i);
     if (section.channel != static_cast<uint32_t>(snapshot::Channel::kStable)) continue;
-    ASSIGN_OR_RETURN(const Environment known, snapshot::ToEnvironment(section.environment));
-    names.push_back(known.Name());
-    if (environment.empty() || environment == known.Name() || environment == known.ToText()) {
-      answers->section_ = &section;
-      answers->environment_ = known.Name();
-    }
-  }
-  if (answers->section_ == nullptr || (environment.empty() && names.size() > 1)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, ": the environment must be one of: ", absl::StrJoin(names, ", "),
-        environment.empty() ? "; none is named" : absl::StrCat("; is '", environment, "'")));
+    ASSIGN_OR_RETURN(convtune::Environment known, snapshot::ToEnvironment(section.environment));
+    answers->parts_.push_back({&section, std::move(known)});
   }
   return answers;
 }
 
-Result SnapshotAnswers::Find(const std::string& problem_text,
+absl::StatusOr<const SnapshotAnswers::Part*> SnapshotAnswers::Choose(
+    const std::string& environment, const convtune::Environment& program) const {
+  std::vector<const Part*> named;
+  std::vector<const Part*> fitting;
+  for (const Part& part : parts_) {
+    const convtune::Environment& known = part.environment;
+    if (!environment.empty() && environment != known.Name() && environment != known.ToText()) {
+      continue;
+    }
+    named.push_back(&part);
+    if (Fits(program, known)) fitting.push_back(&part);
+  }
+  if (fitting.size() == 1) return fitting[0];
+  const auto texts = [](const std::vector<const Part*>& parts) {
+    return absl::StrJoin(parts, "; ", [](std::string* out, const Part* part) {
+      out->append(part->environment.ToText());
+    });
+  };
+  if (fitting.empty() && !named.empty()) {
+    return absl::NotFoundError(absl::StrCat("other environment: the program has ",
+                                            KnownText(program), "; ", path_, " has ",
+                                            texts(named)));
+  }
+  std::vector<const Part*> all;
+  for (const Part& part : parts_) all.push_back(&part);
+  return absl::FailedPreconditionError(absl::StrCat(
+      path_, ": the environment must be one of: ", texts(fitting.empty() ? all : fitting),
+      environment.empty() ? "; none is named" : absl::StrCat("; is '", environment, "'")));
+}
+
+Result SnapshotAnswers::Find(const Part& part, const std::string& problem_text,
                              const Constraints& constraints) const {
   Result result;
   result.problem = problem_text;
+  result.environment = ToEnvironment(part.environment);
   const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(problem_text);
   if (!problem.ok()) {
+    result.miss = Miss::kRefused;
     result.why = std::string(problem.status().message());
     return result;
   }
   result.problem = problem->ToText();
   const absl::StatusOr<snapshot::ProblemKey> key = snapshot::ToKey(*problem);
   const snapshot::SnapshotEntry* entry =
-      key.ok() ? view_.Find(*section_, *key, snapshot::HashOf(*key)) : nullptr;
+      key.ok() ? view_.Find(*part.section, *key, snapshot::HashOf(*key)) : nullptr;
   if (entry == nullptr) {
-    result.why = absl::StrCat("not in the snapshot for ", environment_);
+    result.miss = Miss::kNotFound;
+    result.why = absl::StrCat("not in the snapshot for ", part.environment.Name());
     return result;
   }
   if (entry->evidence < static_cast<int>(constraints.least_evidence)) {
+    result.miss = Miss::kInsufficientEvidence;
     result.why = "the snapshot's choice has less evidence than asked for";
     return result;
   }
@@ -114,6 +138,7 @@ Result SnapshotAnswers::Find(const std::string& problem_text,
     if (Satisfies(candidate, keep, problem->data_type())) kept.push_back(std::move(candidate));
   }
   if (kept.empty()) {
+    result.miss = Miss::kNoCandidate;
     result.why = "none of the snapshot's choices keeps to the constraints";
     return result;
   }

@@ -8,29 +8,41 @@
 #include "absl/status/statusor.h"
 #include "client/cpp/include/convtune/resolver.h"
 #include "db/snapshot/snapshot.h"
+#include "proto/model/environment.h"
 
 namespace convtune::client {
 
 // One file, read and verified as a whole. Immutable: thread-safe.
 class SnapshotAnswers {
  public:
-  // `folder` is where the daemon publishes. NOT_FOUND without a file;
-  // FAILED_PRECONDITION names the path and what is wrong with it, or, if
-  // `environment` is empty and the file has several, says that one must be named.
-  static absl::StatusOr<std::unique_ptr<SnapshotAnswers>> Open(const std::string& folder,
-                                                               const std::string& environment);
+  // What the promoted release has for one environment, whatever share of processes
+  // a canary has.
+  struct Part {
+    const snapshot::SnapshotSection* section;
+    convtune::Environment environment;
+  };
 
-  // Of the promoted release, whatever share of processes a canary has. What is
-  // not found says why.
-  Result Find(const std::string& problem_text, const Constraints& constraints) const;
+  // `folder` is where the daemon publishes. NOT_FOUND without a file;
+  // FAILED_PRECONDITION names the path and what is wrong with it.
+  static absl::StatusOr<std::unique_ptr<SnapshotAnswers>> Open(const std::string& folder);
+
+  // The part whose environment has this name or text, any if that is empty, and
+  // which `program` fits. NOT_FOUND if the program fits none of them;
+  // FAILED_PRECONDITION if there is none of the name, or several are left.
+  absl::StatusOr<const Part*> Choose(const std::string& environment,
+                                     const convtune::Environment& program) const;
+
+  // `part` is one of this file. A problem that is not found says why.
+  Result Find(const Part& part, const std::string& problem_text,
+              const Constraints& constraints) const;
 
  private:
   SnapshotAnswers() = default;
 
   std::vector<uint64_t> bytes_;  // aligned as the view wants it
   snapshot::SnapshotView view_;
-  const snapshot::SnapshotSection* section_ = nullptr;
-  std::string environment_;
+  std::string path_;
+  std::vector<Part> parts_;
 };
 
 }  // namespace convtune::client

@@ -44,10 +44,9 @@ std::string FolderOf(const std::string& chosen) {
 
 // Shared with the thread, which may be in a read that never ends.
 struct SnapshotLoader::State {
-  State(std::string from, std::string of, Open with)
-      : folder(std::move(from)), environment(std::move(of)), open(std::move(with)) {}
+  State(std::string from, Open with) : folder(std::move(from)), open(std::move(with)) {}
 
-  const std::string folder, environment;
+  const std::string folder;
   const Open open;
   Mutex mutex;
   CondVar changed;
@@ -67,7 +66,7 @@ struct SnapshotLoader::State {
     const FileIdentity now = IdentityOf(absl::StrCat(from, "/", snapshot::kSnapshotFile));
     if (last != nullptr && now != FileIdentity() && now == identity) return last;
     last = nullptr;
-    auto opened = open(from, environment);
+    auto opened = open(from);
     if (!opened.ok()) return opened.status();
     last = *std::move(opened);
     identity = now;
@@ -107,8 +106,8 @@ struct SnapshotLoader::State {
   }
 };
 
-SnapshotLoader::SnapshotLoader(std::string folder, std::string environment, Open open)
-    : state_(std::make_shared<State>(std::move(folder), std::move(environment), std::move(open))) {}
+SnapshotLoader::SnapshotLoader(std::string folder, Open open)
+    : state_(std::make_shared<State>(std::move(folder), std::move(open))) {}
 
 SnapshotLoader::~SnapshotLoader() {
   MutexLock lock(state_->mutex);

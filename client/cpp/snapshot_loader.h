@@ -38,12 +38,12 @@ class SnapshotLoader {
     int64_t begun_;  // reads that others had begun before this one was wished for
   };
 
-  using Open = std::function<absl::StatusOr<std::unique_ptr<SnapshotAnswers>>(
-      const std::string& folder, const std::string& environment)>;
+  using Open =
+      std::function<absl::StatusOr<std::unique_ptr<SnapshotAnswers>>(const std::string& folder)>;
 
   // `folder` empty: $CONVTUNE_SNAPSHOT, else where a daemon has its own (see
   // ClientSnapshotFolders), looked for at each read.
-  SnapshotLoader(std::string folder, std::string environment, Open open = SnapshotAnswers::Open);
+  explicit SnapshotLoader(std::string folder, Open open = SnapshotAnswers::Open);
   ~SnapshotLoader();
   SnapshotLoader(const SnapshotLoader&) = delete;
   SnapshotLoader& operator=(const SnapshotLoader&) = delete;

@@ -79,6 +79,16 @@ std::int64_t Tensor::bytes() const {
   return (last + 1) * BytesOf(type);
 }
 
+Tensor BiasOf(const Convolution& convolution) {
+  const Tensor& y = convolution.y;
+  Tensor bias;
+  bias.type = y.type;
+  bias.dims.assign(y.dims.size(), 1);
+  bias.dims[1] = y.dims[1];
+  bias.strides = Packed(bias.dims, y.strides[1] == 1);
+  return bias;
+}
+
 Convolution Parse(const std::string& canonical) {
   Convolution c;
   std::map<std::string, std::string> values;
@@ -98,11 +108,7 @@ Convolution Parse(const std::string& canonical) {
       input = TypeOf(token);
     }
   }
-  for (const char* name : {"epilogue", "sms"}) {
-    if (values.count(name) > 0) {
-      throw std::runtime_error(std::string("this example does without ") + name);
-    }
-  }
+  if (values.count("sms") > 0) throw std::runtime_error("this example does without sms");
   if (!input || values.count("x") == 0 || values.count("w") == 0) {
     throw std::runtime_error("no canonical problem: " + canonical);
   }
@@ -126,9 +132,16 @@ Convolution Parse(const std::string& canonical) {
   Tensor& written = c.operation == Operation::kFwd       ? c.y
                     : c.operation == Operation::kBwdData ? c.x
                                                          : c.w;
-  if (*input == CUDNN_DATA_INT8) written.type = CUDNN_DATA_INT32;  // where nothing else is said
+  for (const std::string& name : Split(values["epilogue"], '+')) {
+    c.epilogue.push_back(name == "add"    ? Epilogue::kAdd
+                         : name == "bias" ? Epilogue::kBias
+                                          : Epilogue::kRelu);
+  }
+  // Where nothing else is said.
+  if (*input == CUDNN_DATA_INT8 && c.epilogue.empty()) written.type = CUDNN_DATA_INT32;
   if (values.count("out") > 0) written.type = TypeOf(values["out"]).value();
   c.compute = TypeOf(values["acc"]).value();
+  if (!c.epilogue.empty()) c.intermediate = TypeOf(values["mid"]).value();
   if (values["mode"] == "conv") c.mode = CUDNN_CONVOLUTION;
   if (values.count("align") > 0) c.alignment = std::stoll(values["align"]);
   return c;

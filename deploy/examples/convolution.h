@@ -10,6 +10,9 @@
 namespace example {
 
 enum class Operation { kFwd, kBwdData, kBwdFilter };
+// Operations on the convolution's output: adding a tensor of its shape, adding a
+// bias for each channel, cutting off what is below zero.
+enum class Epilogue { kAdd, kBias, kRelu };
 
 struct Tensor {
   std::vector<std::int64_t> dims, strides;
@@ -25,10 +28,15 @@ struct Convolution {
   cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
   std::int64_t alignment = 16;
+  std::vector<Epilogue> epilogue;                   // in their order
+  cudnnDataType_t intermediate = CUDNN_DATA_FLOAT;  // between them
 };
 
+// The tensor that kBias adds: y's type, one element for each of y's channels.
+Tensor BiasOf(const Convolution& convolution);
+
 // Reads a canonical text, as Result::problem is one. Throws std::runtime_error
-// for what this example does not do: epilogues and a part of the GPU's SMs.
+// for what this example does not do: a part of the GPU's SMs.
 Convolution Parse(const std::string& canonical);
 
 }  // namespace example

@@ -2,13 +2,16 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cctype>
+#include <cstddef>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace example {
 namespace {
 
-// The tensors' unique ids.
+// Unique ids of the tensors in memory that every graph has.
 constexpr std::int64_t kX = 1, kW = 2, kY = 3;
 
 void Check(cudaError_t status, const char* what) {
@@ -54,13 +57,18 @@ void Finalize(const Descriptor& descriptor, const char* what) {
   Check(cudnnBackendFinalize(descriptor.get()), what);
 }
 
-Descriptor MakeTensor(std::int64_t id, const Tensor& from, std::int64_t alignment) {
+// A virtual tensor is between two operations, and never in memory.
+Descriptor MakeTensor(std::int64_t id, const Tensor& from, std::int64_t alignment,
+                      bool is_virtual = false) {
   Descriptor tensor = Create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   SetInt(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
   Set(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &from.type);
   SetInts(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, from.dims);
   SetInts(tensor, CUDNN_ATTR_TENSOR_STRIDES, from.strides);
   SetInt(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+  if (is_virtual) {
+    Set(tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+  }
   Finalize(tensor, "a tensor");
   return tensor;
 }
@@ -115,41 +123,132 @@ Names NamesOf(Operation operation) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
 }
 
-// Appends the graph and what it is made of; the graph is the last part.
-void AddGraph(const Device& device, const Convolution& problem, std::vector<Descriptor>* parts) {
-  Descriptor x = MakeTensor(kX, problem.x, problem.alignment);
-  Descriptor w = MakeTensor(kW, problem.w, problem.alignment);
-  Descriptor y = MakeTensor(kY, problem.y, problem.alignment);
-  Descriptor convolution = MakeConvolution(problem);
-  const Names names = NamesOf(problem.operation);
-  Descriptor operation = Create(names.operation);
-  SetOther(operation, names.convolution, convolution);
-  SetOther(operation, names.x, x);
-  SetOther(operation, names.w, w);
-  SetOther(operation, names.y, y);
-  const bool is_double = problem.compute == CUDNN_DATA_DOUBLE;
-  const float ones[2] = {1.0F, 0.0F};
-  const double doubles[2] = {1.0, 0.0};
-  const auto scale = is_double ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
-  Set(operation, names.alpha, scale, 1,
-      is_double ? static_cast<const void*>(&doubles[0]) : &ones[0]);
-  Set(operation, names.beta, scale, 1,
-      is_double ? static_cast<const void*>(&doubles[1]) : &ones[1]);
-  Finalize(operation, "the operation");
-  Descriptor graph = Create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  SetOther(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  if (device.handle != nullptr) {
-    Set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle);
+// Builds the operations of a graph, each behind the one before it.
+class GraphMaker {
+ public:
+  GraphMaker(const Convolution& problem, Plan* plan) : problem_(problem), plan_(*plan) {}
+
+  // The graph is the last of the plan's parts.
+  void Make(const Device& device) {
+    AddConvolution();
+    for (std::size_t i = 0; i < problem_.epilogue.size(); ++i) {
+      AddPointwise(problem_.epilogue[i], i + 1 == problem_.epilogue.size());
+    }
+    Descriptor graph = Create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    Set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+        static_cast<std::int64_t>(operations_.size()), operations_.data());
+    if (device.handle != nullptr) {
+      Set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle);
+    }
+    Finalize(graph, "the operation graph");
+    Keep(std::move(graph));
   }
-  Finalize(graph, "the operation graph");
-  for (Descriptor* part : {&x, &w, &y, &convolution, &operation, &graph}) {
-    parts->push_back(std::move(*part));
+
+ private:
+  // Returns what it keeps.
+  cudnnBackendDescriptor_t Keep(Descriptor part) {
+    plan_.parts.push_back(std::move(part));
+    return plan_.parts.back().get();
   }
+
+  void SetPart(const Descriptor& descriptor, cudnnBackendAttributeName_t name,
+               cudnnBackendDescriptor_t part) {
+    Set(descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &part);
+  }
+
+  cudnnBackendDescriptor_t AddMemory(std::int64_t id, const Tensor& tensor) {
+    plan_.tensors.push_back({id, tensor.bytes()});
+    return Keep(MakeTensor(id, tensor, problem_.alignment));
+  }
+
+  // The output of an operation: y behind the last one.
+  cudnnBackendDescriptor_t AddOutput(bool last) {
+    if (last) return y_;
+    Tensor between = problem_.y;
+    between.type = problem_.intermediate;
+    return Keep(MakeTensor(next_id_++, between, problem_.alignment, /*is_virtual=*/true));
+  }
+
+  void AddConvolution() {
+    const cudnnBackendDescriptor_t x = AddMemory(kX, problem_.x);
+    const cudnnBackendDescriptor_t w = AddMemory(kW, problem_.w);
+    y_ = AddMemory(kY, problem_.y);
+    value_ = AddOutput(problem_.epilogue.empty());
+    const Names names = NamesOf(problem_.operation);
+    Descriptor operation = Create(names.operation);
+    SetPart(operation, names.convolution, Keep(MakeConvolution(problem_)));
+    SetPart(operation, names.x, x);
+    SetPart(operation, names.w, w);
+    SetPart(operation, names.y, value_);
+    const bool is_double = problem_.compute == CUDNN_DATA_DOUBLE;
+    const float ones[2] = {1.0F, 0.0F};
+    const double doubles[2] = {1.0, 0.0};
+    const auto scale = is_double ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
+    Set(operation, names.alpha, scale, 1,
+        is_double ? static_cast<const void*>(&doubles[0]) : &ones[0]);
+    Set(operation, names.beta, scale, 1,
+        is_double ? static_cast<const void*>(&doubles[1]) : &ones[1]);
+    Finalize(operation, "the operation");
+    operations_.push_back(Keep(std::move(operation)));
+  }
+
+  void AddPointwise(Epilogue kind, bool last) {
+    const cudnnPointwiseMode_t mode =
+        kind == Epilogue::kRelu ? CUDNN_POINTWISE_RELU_FWD : CUDNN_POINTWISE_ADD;
+    const cudnnDataType_t math =
+        problem_.intermediate == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+    Descriptor pointwise = Create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    Set(pointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    Set(pointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &math);
+    Finalize(pointwise, "a pointwise step");
+    Descriptor operation = Create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    SetPart(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, Keep(std::move(pointwise)));
+    SetPart(operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, value_);
+    if (kind != Epilogue::kRelu) {
+      const Tensor added = kind == Epilogue::kBias ? BiasOf(problem_) : problem_.y;
+      SetPart(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, AddMemory(next_id_++, added));
+    }
+    value_ = AddOutput(last);
+    SetPart(operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, value_);
+    Finalize(operation, "a pointwise operation");
+    operations_.push_back(Keep(std::move(operation)));
+  }
+
+  const Convolution& problem_;
+  Plan& plan_;
+  std::vector<cudnnBackendDescriptor_t> operations_;
+  std::int64_t next_id_ = kY + 1;
+  cudnnBackendDescriptor_t y_ = nullptr;
+  cudnnBackendDescriptor_t value_ = nullptr;  // what the operations so far write
+};
+
+// The JSON without the spaces between its words, which cuDNN refuses.
+std::string Compact(const std::string& json) {
+  std::string compact;
+  bool quoted = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    if (!quoted && std::isspace(static_cast<unsigned char>(json[i]))) continue;
+    compact += json[i];
+    if (json[i] == '"') quoted = !quoted;
+    if (quoted && json[i] == '\\' && i + 1 < json.size()) compact += json[++i];
+  }
+  return compact;
+}
+
+// The object "properties" of a profile; a text that has none is taken for it.
+std::string PropertiesOf(const std::string& profile) {
+  const std::string json = Compact(profile);
+  const std::string key = "\"properties\":";
+  const std::size_t found = json.find(key + "{");
+  if (found == std::string::npos) return json;
+  const std::size_t begin = found + key.size();
+  return json.substr(begin, json.find('}', begin) + 1 - begin);  // a flat object
 }
 
 }  // namespace
 
-Device DeviceFromProfile(const std::string& properties) {
+Device DeviceFromProfile(const std::string& profile) {
+  const std::string properties = PropertiesOf(profile);
   Device device;
   device.properties = Create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   Set(device.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
@@ -158,10 +257,33 @@ Device DeviceFromProfile(const std::string& properties) {
   return device;
 }
 
+void RequireOwn(const Device& device, const convtune::client::Environment& environment) {
+  const std::size_t version = cudnnGetVersion();
+  const std::string own = std::to_string(version / 10000) + "." +
+                          std::to_string(version / 100 % 100) + "." + std::to_string(version % 100);
+  if (environment.cudnn_version != own) {
+    throw std::runtime_error("the answer holds for cuDNN " + environment.cudnn_version +
+                             ", this is " + own);
+  }
+  if (device.handle == nullptr) return;
+  int gpu = 0;
+  int sms = 0;
+  int major = 0;
+  int minor = 0;
+  Check(cudaGetDevice(&gpu), "asking for the GPU");
+  Check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, gpu), "asking the GPU");
+  Check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu), "asking the GPU");
+  Check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu), "asking the GPU");
+  if (environment.profile || environment.sm_count != sms ||
+      environment.compute_capability != std::to_string(major) + "." + std::to_string(minor)) {
+    throw std::runtime_error("the answer holds for " + environment.text + ", not for this GPU");
+  }
+}
+
 Plan MakePlan(const Device& device, const Convolution& problem,
               const convtune::client::Choice& choice) {
   Plan plan;
-  AddGraph(device, problem, &plan.parts);
+  GraphMaker(problem, &plan).Make(device);
   Descriptor engine = Create(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   SetOther(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, plan.parts.back());
   SetInt(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, choice.engine_index);
@@ -213,12 +335,14 @@ DeviceBuffer::DeviceBuffer(std::int64_t bytes) {
 
 void DeviceBuffer::Free::operator()(void* memory) const { cudaFree(memory); }
 
-void Execute(const Device& device, const Plan& plan, void* x, void* w, void* y, void* workspace) {
+void Execute(const Device& device, const Plan& plan, const std::vector<void*>& tensors,
+             void* workspace) {
   Descriptor pack = Create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  void* const data[] = {x, w, y};
-  const std::int64_t ids[] = {kX, kW, kY};
-  Set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data);
-  Set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
+  std::vector<std::int64_t> ids;
+  for (const Plan::Memory& tensor : plan.tensors) ids.push_back(tensor.id);
+  const auto count = static_cast<std::int64_t>(ids.size());
+  Set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, tensors.data());
+  Set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data());
   Set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
   Finalize(pack, "the variant pack");
   Check(cudnnBackendExecute(device.handle, plan.plan.get(), pack.get()), "running the plan");

@@ -28,18 +28,29 @@ struct Device {
 
 // A finalised plan, with all that cuDNN wants to live as long. Move-only.
 struct Plan {
+  // A tensor in memory, and the graph's id of it.
+  struct Memory {
+    std::int64_t id = 0;
+    std::int64_t bytes = 0;
+  };
   std::vector<Descriptor> parts;
   Descriptor plan;
   std::int64_t workspace_bytes = 0;
+  // x, w, y, then what the epilogue adds, in its order.
+  std::vector<Memory> tensors;
 };
 
-// For a profile's "properties" (see deploy/profiles), as JSON without spaces.
-// Throws std::runtime_error in cuDNN's words, as does MakePlan.
-Device DeviceFromProfile(const std::string& properties);
+// For a device profile (see deploy/profiles): its text, or that of its
+// "properties" alone. Throws std::runtime_error in cuDNN's words, as does MakePlan.
+Device DeviceFromProfile(const std::string& profile);
 
-// Builds the operation graph of a convolution without epilogue, with x, w and y
-// under the unique ids 1, 2 and 3, and the plan of exactly this engine and these
-// knobs. REQUIRES: choice.graph.
+// Throws std::runtime_error if answers that hold for `environment` mean nothing
+// here: engine and knob numbers are those of one cuDNN, and the choice that of one
+// GPU. A resolver that was asked before there was a GPU could not tell.
+void RequireOwn(const Device& device, const convtune::client::Environment& environment);
+
+// Builds the operation graph of a convolution and its epilogue, and the plan of
+// exactly this engine and these knobs. REQUIRES: choice.graph.
 Plan MakePlan(const Device& device, const Convolution& problem,
               const convtune::client::Choice& choice);
 
@@ -56,10 +67,11 @@ class DeviceBuffer {
   std::unique_ptr<void, Free> memory_;
 };
 
-// Puts the plan into the handle's stream, on device memory of the tensors' sizes
-// and of plan.workspace_bytes. Throws std::runtime_error in cuDNN's words.
-// REQUIRES: device.handle.
-void Execute(const Device& device, const Plan& plan, void* x, void* w, void* y, void* workspace);
+// Puts the plan into the handle's stream, on device memory for each of
+// plan.tensors in their order, and of plan.workspace_bytes. Throws
+// std::runtime_error in cuDNN's words. REQUIRES: device.handle.
+void Execute(const Device& device, const Plan& plan, const std::vector<void*>& tensors,
+             void* workspace);
 
 // Waits for what was put into the GPU's streams; throws if it failed.
 void Synchronize();

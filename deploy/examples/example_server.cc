@@ -1,7 +1,7 @@
 // What an inference server does with libconvtune when it starts: asks for its
 // whole model in one call, and builds a cuDNN plan from each answer.
-//   convtune-example-server [PROPERTIES.json] < problems in the text form
-// PROPERTIES.json: the "properties" of a device profile, to do it without a GPU.
+//   convtune-example-server [PROFILE.json] < problems in the text form
+// PROFILE.json: a device profile (see deploy/profiles), to do it without a GPU.
 // Prints for each problem the engine, the plan's workspace and, where there is a
 // GPU, "ran" once it has run there on tensors of zeros; or why there is none,
 // where a server would take cuDNN's own heuristic. Ends with 1 if an answer
@@ -15,6 +15,7 @@
 #include <future>
 #include <iostream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -23,13 +24,15 @@
 namespace {
 
 // As for a first request: its own tensors, one run, and its result awaited.
-void Run(const example::Device& device, const example::Convolution& problem,
-         const example::Plan& plan) {
-  const example::DeviceBuffer x(problem.x.bytes());
-  const example::DeviceBuffer w(problem.w.bytes());
-  const example::DeviceBuffer y(problem.y.bytes());
+void Run(const example::Device& device, const example::Plan& plan) {
+  std::vector<example::DeviceBuffer> buffers;
+  std::vector<void*> tensors;
+  for (const example::Plan::Memory& tensor : plan.tensors) {
+    buffers.emplace_back(tensor.bytes);
+    tensors.push_back(buffers.back().data());
+  }
   const example::DeviceBuffer workspace(plan.workspace_bytes);
-  example::Execute(device, plan, x.data(), w.data(), y.data(), workspace.data());
+  example::Execute(device, plan, tensors, workspace.data());
   example::Synchronize();
 }
 
@@ -53,9 +56,10 @@ int main(int argc, char** argv) {
     example::Device device;
     if (argc > 1) {
       std::ifstream file(argv[1]);
+      if (!file) throw std::runtime_error(std::string(argv[1]) + ": cannot be read");
       device = example::DeviceFromProfile({std::istreambuf_iterator<char>(file), {}});
     } else if (cudnnCreate(&device.handle) != CUDNN_STATUS_SUCCESS) {
-      std::cerr << "there is no GPU; name the properties of a device profile\n";
+      std::cerr << "there is no GPU; name the file of a device profile\n";
       return 2;
     }
     for (const auto& result : asked.get()) {
@@ -65,11 +69,12 @@ int main(int argc, char** argv) {
         continue;
       }
       try {
+        example::RequireOwn(device, result.environment);
         const example::Convolution problem = example::Parse(result.problem);
         const example::Plan plan = example::MakePlan(device, problem, result.winner);
         std::cout << result.winner.text << "\t" << plan.workspace_bytes;
         if (device.handle != nullptr) {
-          Run(device, problem, plan);
+          Run(device, plan);
           std::cout << "\tran";
         }
         std::cout << "\n";

@@ -1,5 +1,9 @@
 #include "proto/model/enums.h"
 
+#include <utility>
+
+#include "proto/base/strings.h"
+
 namespace convtune {
 namespace {
 
@@ -146,6 +150,22 @@ std::string_view Name(ComputeMode value) { return NameIn(kComputeModes, value); 
 
 std::optional<Operation> ParseOperation(std::string_view text) { return FindIn(kOperations, text); }
 std::optional<DataType> ParseDataType(std::string_view text) { return FindIn(kDataTypes, text); }
+std::optional<DataType> ParseLooseDataType(std::string_view text) {
+  const std::string name = LowerCase(Strip(text));
+  if (const std::optional<DataType> type = ParseDataType(name)) return type;
+  static constexpr std::pair<std::string_view, DataType> kSpellings[] = {
+      {"double", DataType::kF64},    {"fp64", DataType::kF64}, {"float64", DataType::kF64},
+      {"float", DataType::kF32},     {"fp32", DataType::kF32}, {"float32", DataType::kF32},
+      {"half", DataType::kF16},      {"fp16", DataType::kF16}, {"float16", DataType::kF16},
+      {"bfloat16", DataType::kBF16}, {"int8", DataType::kI8},  {"fp8_e4m3", DataType::kE4M3},
+      {"fp8_e5m2", DataType::kE5M2},
+  };
+  for (const auto& [spelling, type] : kSpellings) {
+    if (name == spelling) return type;
+  }
+  return std::nullopt;
+}
+
 std::optional<EpilogueOp> ParseEpilogueOp(std::string_view text) {
   return FindIn(kEpilogueOps, text);
 }

@@ -145,6 +145,9 @@ std::string_view Name(StopReason value);
 std::string_view Name(ComputeMode value);
 std::optional<Operation> ParseOperation(std::string_view text);
 std::optional<DataType> ParseDataType(std::string_view text);
+// The spellings that people and workload files use, too, in any case: f16, half,
+// fp16, float16 and so on.
+std::optional<DataType> ParseLooseDataType(std::string_view text);
 std::optional<EpilogueOp> ParseEpilogueOp(std::string_view text);
 std::optional<LibraryConfiguration> ParseLibraryConfiguration(std::string_view text);
 std::optional<Api> ParseApi(std::string_view text);

@@ -20,23 +20,29 @@ absl::Status InvalidEnvironment(std::string_view field, std::string_view rule) {
   return absl::InvalidArgumentError(Concat("environment: ", field, ": ", rule));
 }
 
-// Reads "9.19.0" into `count` numbers.
-absl::StatusOr<std::vector<int>> ReadNumbers(std::string_view field, std::string_view text,
-                                             size_t count) {
+// Reads "9.19.0" into `count` numbers. The error is the rule alone.
+absl::StatusOr<std::vector<int>> ReadNumbers(std::string_view text, size_t count) {
   std::vector<int> numbers;
   for (const std::string_view part : Split(text, '.')) {
     int64_t value = 0;
     const NumberError error = ReadInt64(part, &value);
-    if (error != NumberError::kNone) return InvalidEnvironment(field, NumberRule(error, part));
+    if (error != NumberError::kNone) return absl::InvalidArgumentError(NumberRule(error, part));
     if (value < 0 || value > std::numeric_limits<int>::max()) {
-      return InvalidEnvironment(field, Concat("must be from 0 to 2^31-1, is ", value));
+      return absl::InvalidArgumentError(Concat("must be from 0 to 2^31-1, is ", value));
     }
     numbers.push_back(static_cast<int>(value));
   }
   if (numbers.size() != count) {
-    return InvalidEnvironment(
-        field, Concat("must be ", count, " numbers separated by '.', is ", Quote(text)));
+    return absl::InvalidArgumentError(
+        Concat("must be ", count, " numbers separated by '.', is ", Quote(text)));
   }
+  return numbers;
+}
+
+absl::StatusOr<std::vector<int>> ReadNumbersOf(std::string_view field, std::string_view text,
+                                               size_t count) {
+  auto numbers = ReadNumbers(text, count);
+  if (!numbers.ok()) return InvalidEnvironment(field, std::string(numbers.status().message()));
   return numbers;
 }
 
@@ -53,6 +59,11 @@ bool IsMigProfile(std::string_view text) {
 }  // namespace
 
 std::string CudnnVersion::ToText() const { return Concat(major, ".", minor, ".", patch); }
+
+absl::StatusOr<CudnnVersion> CudnnVersion::Parse(std::string_view text) {
+  ASSIGN_OR_RETURN(const std::vector<int> numbers, ReadNumbers(text, 3));
+  return CudnnVersion{numbers[0], numbers[1], numbers[2]};
+}
 
 std::string Slug(std::string_view gpu_model) {
   std::string slug;
@@ -109,12 +120,12 @@ absl::StatusOr<Environment> Environment::Parse(std::string_view text) {
   if (!cudnn) return InvalidEnvironment("cudnn", "required");
   if (!lib) return InvalidEnvironment("lib", "required");
 
-  ASSIGN_OR_RETURN(const std::vector<int> capability, ReadNumbers("cc", *cc, 2));
+  ASSIGN_OR_RETURN(const std::vector<int> capability, ReadNumbersOf("cc", *cc, 2));
   environment.cc_major = capability[0];
   environment.cc_minor = capability[1];
-  ASSIGN_OR_RETURN(const std::vector<int> sm_count, ReadNumbers("sms", *sms, 1));
+  ASSIGN_OR_RETURN(const std::vector<int> sm_count, ReadNumbersOf("sms", *sms, 1));
   environment.sm_count = sm_count[0];
-  ASSIGN_OR_RETURN(const std::vector<int> version, ReadNumbers("cudnn", *cudnn, 3));
+  ASSIGN_OR_RETURN(const std::vector<int> version, ReadNumbersOf("cudnn", *cudnn, 3));
   environment.cudnn = {version[0], version[1], version[2]};
   if (mig) {
     if (!IsMigProfile(*mig)) {
@@ -130,6 +141,75 @@ absl::StatusOr<Environment> Environment::Parse(std::string_view text) {
   }
   environment.library = *library;
   return environment;
+}
+
+std::optional<Environment> ReadProgram(const ProgramTexts& texts,
+                                       std::vector<Violation>* violations) {
+  const size_t before = violations->size();
+  Environment program;
+  program.profile = texts.profile;
+  program.gpu_model = Slug(texts.gpu_model);
+  if (program.gpu_model.empty() && !texts.gpu_model.empty()) {
+    violations->push_back(
+        {"gpu_model", Concat("must have a letter or a digit, is ", Quote(texts.gpu_model))});
+  }
+  if (!texts.compute_capability.empty()) {
+    const auto numbers = ReadNumbers(texts.compute_capability, 2);
+    if (numbers.ok()) {
+      program.cc_major = (*numbers)[0];
+      program.cc_minor = (*numbers)[1];
+    } else {
+      violations->push_back({"compute_capability", std::string(numbers.status().message())});
+    }
+  }
+  if (texts.sm_count < 0 || texts.sm_count > std::numeric_limits<int>::max()) {
+    violations->push_back({"sm_count", Concat("must be from 0 to 2^31-1, is ", texts.sm_count)});
+  } else {
+    program.sm_count = static_cast<int>(texts.sm_count);
+  }
+  program.mig_profile = std::string(texts.mig_profile);
+  if (!texts.mig_profile.empty() && !IsMigProfile(texts.mig_profile)) {
+    violations->push_back(
+        {"mig_profile", Concat(Quote(texts.mig_profile), " is not a MIG profile such as 1g.18gb")});
+  }
+  if (!texts.cudnn_version.empty()) {
+    const auto version = CudnnVersion::Parse(texts.cudnn_version);
+    if (version.ok()) {
+      program.cudnn = *version;
+    } else {
+      violations->push_back({"cudnn_version", std::string(version.status().message())});
+    }
+  }
+  program.library = texts.library;
+  return violations->size() == before ? std::make_optional(std::move(program)) : std::nullopt;
+}
+
+bool Fits(const Environment& program, const Environment& environment) {
+  const bool model =
+      program.gpu_model.empty() || (program.profile == environment.profile &&
+                                    Slug(program.gpu_model) == Slug(environment.gpu_model));
+  const bool capability = program.cc_major == 0 || (program.cc_major == environment.cc_major &&
+                                                    program.cc_minor == environment.cc_minor);
+  return model && capability &&
+         (program.sm_count == 0 || program.sm_count == environment.sm_count) &&
+         (program.mig_profile.empty() || program.mig_profile == environment.mig_profile) &&
+         (program.cudnn == CudnnVersion() || program.cudnn == environment.cudnn) &&
+         (program.library == LibraryConfiguration::kUnknown ||
+          program.library == environment.library);
+}
+
+std::string KnownText(const Environment& program) {
+  std::string text;
+  const auto add = [&text](bool known, auto... parts) {
+    if (known) AppendTo(&text, text.empty() ? "" : ",", parts...);
+  };
+  add(!program.gpu_model.empty(), program.profile ? kProfilePrefix : "", Slug(program.gpu_model));
+  add(program.cc_major != 0, "cc=", program.cc_major, ".", program.cc_minor);
+  add(program.sm_count != 0, "sms=", program.sm_count);
+  add(!program.mig_profile.empty(), "mig=", program.mig_profile);
+  add(program.cudnn != CudnnVersion(), "cudnn=", program.cudnn.ToText());
+  add(program.library != LibraryConfiguration::kUnknown, "lib=", convtune::Name(program.library));
+  return text;
 }
 
 std::string Provenance::CudaText() const {

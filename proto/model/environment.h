@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/model/enums.h"
+#include "proto/model/violation.h"
 
 namespace convtune {
 
@@ -17,6 +20,8 @@ struct CudnnVersion {
 
   // "9.19.0".
   std::string ToText() const;
+  // Reads ToText()'s form. INVALID_ARGUMENT says what it must be.
+  static absl::StatusOr<CudnnVersion> Parse(std::string_view text);
   friend bool operator==(const CudnnVersion&, const CudnnVersion&) = default;
 };
 
@@ -45,6 +50,27 @@ struct Environment {
 
 // Lower case; runs of anything but letters and digits are one '-'.
 std::string Slug(std::string_view gpu_model);
+
+// A program's own environment as texts: see BatchGetRequest.program. An empty
+// text, 0 and kUnknown are not known.
+struct ProgramTexts {
+  bool profile = false;
+  std::string_view gpu_model;
+  std::string_view compute_capability;
+  int64_t sm_count = 0;
+  std::string_view mig_profile;
+  std::string_view cudnn_version;
+  LibraryConfiguration library = LibraryConfiguration::kUnknown;
+};
+// The same as an Environment whose fields may be missing. Nullopt adds each rule
+// that is broken, by the field's name.
+std::optional<Environment> ReadProgram(const ProgramTexts& texts,
+                                       std::vector<Violation>* violations);
+// True if all that is known of the program's is the same in `environment`. `profile`
+// counts where the model is known.
+bool Fits(const Environment& program, const Environment& environment);
+// All that is known of the program's, as in ToText(): "nvidia-h200,cudnn=9.12.0".
+std::string KnownText(const Environment& program);
 
 // Where measurements were taken; no part of the key.
 struct Provenance {

@@ -62,3 +62,12 @@ def test_after_the_daemons_end_the_snapshot_gives_the_same_winners(run, worker, 
     daemon.stop()
     snapshot = daemon.state_dir / "snapshot"
     assert run(PROBLEMS, CONVTUNE_ADDRESS=daemon.address, CONVTUNE_SNAPSHOT=snapshot) == with_daemon
+
+
+def test_another_cudnns_answers_are_not_taken(run, preload, tmp_path):
+    folder = tmp_path / "snapshot"
+    other = preload.environment.replace(f"cudnn={preload.cudnn_version}", "cudnn=9.1.0")
+    preload.write_snapshot(folder, preload.choice(PROBLEMS[0], "candidate=graph:eng1;notes=0;workspace=0;time=1.0", environment=other))
+    (line,) = run(PROBLEMS[:1], CONVTUNE_ADDRESS=f"unix:{tmp_path}/nobody", CONVTUNE_SNAPSHOT=str(folder))
+    assert line[1].startswith("cuDNN's heuristic: "), line
+    assert f"other environment: the program has cudnn={preload.cudnn_version}" in line[1] and other in line[1]

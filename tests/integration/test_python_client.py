@@ -1,16 +1,24 @@
 """The Python package against a daemon."""
 
+import asyncio
 import os
 import pathlib
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
+from conftest import PROGRAMS
 from harness import python_package
+from harness.daemon import wait_until
+from harness.fakes import script
 
+H200 = "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full"
 PROBLEMS = [f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1,nhwc,f16" for n in range(1, 4)]
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -43,7 +51,8 @@ def test_answers_constraints_and_misses(ct, fake_daemon):
         found = client.get([PROBLEMS[1], PROBLEMS[0], PROBLEMS[2]])
         assert [r.winner is not None for r in found] == [True, True, False]
         answer = found[0].answer
-        assert answer.evidence in ("incomplete", "measured") and answer.environment == "nvidia-h200"
+        assert answer.evidence in ("incomplete", "measured") and found[2].environment.name == "nvidia-h200"
+        assert found[0].environment.text == H200 and found[0].environment.sm_count == 132
         assert (answer.winner.engine_index is None) != (answer.winner.algorithm is None)
         (tight,) = client.get(PROBLEMS[:1], constraints=ct.Constraints(max_workspace_bytes=0))
         assert tight.winner is None or tight.winner.workspace_bytes == 0
@@ -77,6 +86,173 @@ def test_a_refused_problem_names_field_and_rule_and_the_others_are_answered(ct, 
     summary = ct.warm([*PROBLEMS, bad], client)
     assert (summary.problems, summary.hits, summary.tuned, summary.is_warm) == (4, 2, 1, False)
     assert [reason for reason in summary.failures if "refused: " in reason and "w_dims[1]" in reason]
+
+
+def test_answers_are_those_of_the_programs_own_environment(ct, fake_daemon):
+    address = fake_daemon().start().address
+    ct.Client(address).tune(PROBLEMS[:1])
+
+    def client(**program):
+        return ct.Client(address, program=ct.Environment(**program))
+
+    for program, fits in (
+        ({"cudnn_version": "9.19.0", "library_configuration": "full"}, True),
+        ({"cudnn_version": "9.12.0"}, False),
+        ({"library_configuration": "graph_jit_only"}, False),
+        ({"gpu_model": "NVIDIA H200", "compute_capability": "9.0", "sm_count": 132}, True),
+        ({"gpu_model": "NVIDIA H200", "sm_count": 66}, False),
+        ({"gpu_model": "NVIDIA H200", "profile": True}, False),
+    ):
+        for result in (client(**program).get(PROBLEMS[:1])[0], client(**program).resolve(PROBLEMS[:1], timeout=60)[0]):
+            assert (result.winner is not None, result.miss) == (fits, "" if fits else "other_environment"), program
+            assert result.environment.text == H200  # what it would hold for
+    (miss,) = client(cudnn_version="9.12.0").get(PROBLEMS[1:2], on_miss="tune")
+    assert miss.message == f"other environment: the program has cudnn=9.12.0; answers are for {H200}"
+    with pytest.raises(ct.ConvtuneError, match="other environment: the program has cudnn=9.12.0") as error:
+        ct.warm(PROBLEMS, client(cudnn_version="9.12.0"))
+    assert error.value.code == "FAILED_PRECONDITION"
+    with pytest.raises(ValueError, match="^program.cudnn_version: must be 3 numbers separated by '.', is '9.12'$"):
+        client(cudnn_version="9.12")
+
+
+# A program that has loaded a cuDNN, and perhaps a driver, and then asks.
+LOADED = """
+import ctypes, sys, convtune
+libraries = [ctypes.CDLL(path) for path in sys.argv[2:]]
+client = convtune.Client(sys.argv[1])
+(result,) = client.resolve([%r], timeout=60)
+print(client.program(), result.miss, result.environment.text, sep="|")
+""" % PROBLEMS[0]  # fmt: skip
+
+
+def test_the_loaded_cudnn_and_gpu_are_found(ct, fake_daemon, tmp_path):
+    address = fake_daemon().start().address
+    ct.Client(address).tune(PROBLEMS[:1])
+    # A plain build's: what a sanitizer made does not go into this Python.
+    build = pathlib.Path(os.environ.get("CONVTUNE_OTHER_BUILD_DIR", PROGRAMS.parent))
+    fakes = build / "tests" / "fakes" / "program"
+    shutil.copy(fakes / "libcudnn.so.9", tmp_path)
+
+    def ask(*libraries, **env):
+        result = python_package.run("-c", LOADED, address, *libraries, env=env)
+        assert result.returncode == 0, result.stderr
+        program, miss, environment = result.stdout.strip().split("|")
+        assert environment == H200
+        return program, miss
+
+    assert ask() == (str(ct.Environment()), "")
+    cudnn, driver = tmp_path / "libcudnn.so.9", fakes / "libcuda.so.1"
+    program, miss = ask(cudnn, FAKE_CUDNN_VERSION="91200")
+    assert "cudnn_version='9.12.0', library_configuration='graph_jit_only'" in program and miss == "other_environment"
+    assert ask(cudnn, FAKE_CUDNN_VERSION="91900")[1] == "other_environment"  # without precompiled engines
+    (tmp_path / "libcudnn_engines_precompiled.so.9").touch()
+    assert ask(cudnn, FAKE_CUDNN_VERSION="91900")[1] == ""
+    program, miss = ask(cudnn, driver, FAKE_CUDNN_VERSION="91900")
+    assert "gpu_model='NVIDIA H200', compute_capability='9.0', sm_count=132" in program and miss == ""
+    # Without a context, the only kind that there is.
+    assert ask(driver, FAKE_GPUS="hh")[0] == ask(driver)[0]
+    assert ask(driver, FAKE_GPUS="l")[1] == "other_environment"
+    assert ask(driver, FAKE_GPUS="hl") == (str(ct.Environment()), "")
+    assert "cudnn_version='8.9.2', library_configuration=''" in ask(cudnn, FAKE_CUDNN_VERSION="8902")[0]
+
+
+def test_an_environment_is_named_by_its_text_too(ct, fake_daemon):
+    address = fake_daemon().start().address
+    client = ct.Client(address, environment=H200)
+    assert client.tune(PROBLEMS[:1]) == []
+    assert client.get(PROBLEMS[:1])[0].winner is not None
+    with pytest.raises(ct.ConvtuneError, match="environment: there is no"):
+        ct.Client(address, environment=H200.replace("132", "66")).get(PROBLEMS[:1])
+    with pytest.raises(ct.ConvtuneError, match="environment: sms: required"):
+        ct.Client(address, environment="nvidia-h200,cc=9.0").get(PROBLEMS[:1])
+
+
+def stop(daemon):
+    """It hangs once this is back: a signal takes its time to reach every thread."""
+    os.kill(daemon.pid, signal.SIGSTOP)
+    threads = pathlib.Path(f"/proc/{daemon.pid}/task")
+    wait_until(lambda: all(") T " in (thread / "stat").read_text() for thread in threads.iterdir()), 60, "the stop")
+
+
+def test_of_a_daemon_that_hangs_the_snapshot_answers_after_half_of_the_time(ct, fake_daemon):
+    daemon = fake_daemon().start()
+    client = ct.Client(daemon.address, snapshot=str(daemon.state_dir / "snapshot"))
+    client.tune(PROBLEMS[:1])
+    nobody = ct.Client(f"{daemon.address}-nobody", snapshot=str(daemon.state_dir / "snapshot"))
+    wait_until(lambda: nobody.resolve(PROBLEMS[:1], timeout=0)[0].winner, 60, "the snapshot")
+    asked = ct.AsyncClient
+
+    async def resolve(timeout):
+        async with asked(daemon.address, snapshot=str(daemon.state_dir / "snapshot")) as other:
+            return await other.resolve(PROBLEMS[:1], timeout=timeout)
+
+    stop(daemon)
+    try:
+        for way in (lambda t: client.resolve(PROBLEMS[:1], timeout=t), lambda t: asyncio.run(resolve(t))):
+            start = time.monotonic()
+            (result,) = way(8)
+            took = time.monotonic() - start
+            assert result.source == "snapshot" and 4 <= took < 8, (result, took)
+        start = time.monotonic()
+        results = client.resolve(PROBLEMS[:2], timeout=1)
+        assert [r.source for r in results] == ["snapshot", ""] and time.monotonic() - start >= 1
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+    # A daemon that goes on within the time answers.
+    stop(daemon)
+    threading.Timer(1, os.kill, (daemon.pid, signal.SIGCONT)).start()
+    assert client.resolve(PROBLEMS[:1], timeout=60)[0].source == "daemon"
+
+
+def test_an_asyncio_program_asks_without_blocking_its_loop(ct, fake_daemon):
+    daemon = fake_daemon(env=script(measure_delay_ms=50)).start()
+    bad = "fwd,x=1x64x7x7,w=64x63x3x3"
+    seen = []
+
+    async def beat():
+        while True:
+            seen.append(time.monotonic())
+            await asyncio.sleep(0.01)
+
+    async def ask():
+        async with ct.AsyncClient(daemon.address, timeout=60) as client:
+            heart = asyncio.create_task(beat())
+            progress = []
+            assert await client.tune(PROBLEMS[:2], on_progress=lambda *counts: progress.append(counts)) == []
+            assert progress[-1] == (2, 2)
+            first, second = await asyncio.gather(client.get(PROBLEMS[:1]), client.get(PROBLEMS[2:], on_miss="tune"))
+            assert first[0].winner is not None and second[0].winner is not None
+            heart.cancel()
+            with pytest.raises(ct.ConvtuneError) as error:
+                await client.get([PROBLEMS[0], bad])
+            assert error.value.fields[0][0] == "problems[1].text"
+            results = await client.resolve([PROBLEMS[0], bad, "\ud800"], timeout=60)
+            assert [r.miss for r in results] == ["", "refused", "refused"]
+            with pytest.raises(ValueError, match="^on_miss: must be one of"):
+                await client.get(PROBLEMS, on_miss="bogus")
+            # A call that is given up is given up at the daemon, too.
+            waiting = asyncio.create_task(client.get(["fwd,x=9x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"], on_miss="tune"))
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        async with ct.AsyncClient(f"{daemon.address}-nobody", use_snapshot=False) as client:
+            (result,) = await client.resolve(PROBLEMS[:1], timeout=0.2)
+            assert result.miss == "unavailable" and result.problem.endswith("acc=f32")
+            with pytest.raises(ct.Unavailable):
+                await client.get(PROBLEMS, timeout=0.2)
+        async with ct.AsyncClient(daemon.address, program=ct.Environment(cudnn_version="9.12.0")) as client:
+            assert (await client.get(PROBLEMS[:1]))[0].miss == "other_environment"
+
+    asyncio.run(ask())
+    assert len(seen) > 5 and max(b - a for a, b in zip(seen, seen[1:])) < 2
+
+
+def test_a_miss_that_is_enqueued_names_its_job(ct, fake_daemon):
+    client = ct.Client(fake_daemon().start().address)
+    (miss,) = client.get(PROBLEMS[:1], on_miss="enqueue")
+    assert miss.miss == "not_found" and re.fullmatch(r"jobs/\d+", miss.job), miss
+    wait_until(lambda: client.get(PROBLEMS[:1])[0].winner, 60, "the tuning")
 
 
 def test_without_a_daemon_resolve_is_back_in_time_and_get_raises(ct, tmp_path):
@@ -143,10 +319,19 @@ def test_warm_takes_models_and_lists(ct, fake_daemon, tmp_path):
     summary = ct.warm([*same, problem], client)
     assert (summary.problems, summary.hits, summary.tuned) == (2, 1, 1)
     assert ct.warm(PROBLEMS[0], client).hits == 1
+    # One text for one problem, whoever says it.
+    line = ct.Problem("fwd", (4, 8, 128), (8, 8, 7), (3,), (3,), (1,), (1,), dtype="f16")
+    assert [r.problem for r in client.get([problem, line])] == [str(problem), str(line)]
     with pytest.raises(ct.ModelError, match="cannot be read"):
         ct.warm(tmp_path / "none.onnx", client)
     with pytest.raises(TypeError, match="batch_sizes"):
         ct.warm(PROBLEMS, client, batch_sizes=[1])
+    with pytest.raises(TypeError, match="^model: must be the path of an ONNX model, .* is int$"):
+        ct.warm(5, client)
+    with pytest.raises(TypeError, match=r"^problems\[1\]: must be a text or a convtune.Problem, is int$"):
+        ct.warm([PROBLEMS[0], 5], client)
+    with pytest.raises(TypeError, match="^problems: must be texts or convtune.Problem, is int$"):
+        client.get(5)
 
 
 @pytest.fixture
@@ -191,9 +376,53 @@ def test_what_the_command_line_cannot_do_ends_with_2(command, tmp_path):
         ((good, "--budget", "-1"), "--budget"),
         ((bad,), "bad.txt:2: x, w: "),
         ((tmp_path / "none.txt",), "none.txt: cannot be read"),
+        ((good, "--batch", "99999999999999999999"), "argument --batch: must be from 0 to 2^31-1"),
+        ((good, "--batch", "1,2147483648"), "argument --batch: must be from 0 to 2^31-1"),
+        ((good, "--dim", "h=99999999999999999999"), "argument --dim: must be from 0 to 2^31-1"),
     ):
         code, _, err = command("warm", *arguments)
         assert code == 2 and why in err, (arguments, err)
+
+
+def test_a_full_disk_behind_the_output_is_said(tmp_path):
+    listed = tmp_path / "model.txt"
+    listed.write_text(PROBLEMS[0])
+    env = {**os.environ, "PYTHONPATH": str(python_package.install())}
+    command = [sys.executable, "-m", "convtune", "problems", str(listed)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=env)
+    assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n")
+    # A reader that has seen enough is no error.
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=env)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# Python without the package onnx.
+WITHOUT_ONNX = """
+import sys
+
+class Missing:
+    def find_spec(self, name, *_):
+        if name == "onnx":
+            raise ModuleNotFoundError("No module named 'onnx'", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def test_without_onnx_one_line_says_how_to_get_it(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"model")
+    line = "No module named 'onnx'; install it with: pip install 'onnx>=1.15'\n"
+    code = "import convtune\ntry: convtune.warm('m.onnx', convtune.Client('unix:/nobody'))\n"
+    result = python_package.run("-c", WITHOUT_ONNX + code + "except convtune.ModelError as error: print(error)")
+    assert result.stdout == line, result.stderr
+    code = f"from convtune.__main__ import main; sys.exit(main(['problems', {str(path)!r}]))"
+    result = python_package.run("-c", WITHOUT_ONNX + code)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"error: {line}")
 
 
 @pytest.mark.ci

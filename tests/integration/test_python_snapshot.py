@@ -2,10 +2,12 @@
 
 import queue
 import shutil
+import struct
 import sys
 import time
 
 import pytest
+import xxhash
 
 from harness import python_package
 from harness.daemon import wait_until
@@ -79,7 +81,8 @@ def test_every_kind_of_problem_has_the_daemons_winner(ct, published, tmp_path):
         assert result.winner.engine_index == answer.winner.engine_index and result.winner.knobs == answer.winner.knobs
         assert result.winner.workspace_bytes == answer.winner.workspace_bytes
         assert result.winner.median_us == pytest.approx(answer.winner.median_us)
-        assert (result.answer.evidence, result.answer.environment) == (answer.answer.evidence, "nvidia-h200")
+        assert (result.answer.evidence, result.environment.text) == (answer.answer.evidence, answer.environment.text)
+        assert result.problem == answer.problem
 
 
 def test_what_it_does_not_have_is_a_miss_when_the_time_is_up(ct, published, tmp_path):
@@ -180,7 +183,7 @@ def test_a_refresh_says_what_changed_and_only_that(ct, published, tmp_path):
         shutil.copy(published[0] / "current.snapshot", folder / "new")
         (folder / "new").rename(folder / "current.snapshot")
         first = seen.get(timeout=60)
-        assert [r.problem for r in first] == PROBLEMS[:2] and all(r.winner for r in first)
+        assert [r.problem for r in first] == [r.problem for r in published[1][:2]] and all(r.winner for r in first)
         with pytest.raises(queue.Empty):
             seen.get(timeout=0.2)  # nothing changed
         # Another one takes its place, and a callback that fails does not end it.
@@ -198,6 +201,40 @@ def test_a_refresh_says_what_changed_and_only_that(ct, published, tmp_path):
         with pytest.raises(ValueError, match="period_s"):
             client.start_refresh(PROBLEMS, seen.put, period_s=0)
     assert seen.empty()
+
+
+def test_answers_are_those_of_the_programs_own_environment(ct, published, tmp_path):
+    for program, fits in (
+        ({"cudnn_version": "9.19.0", "library_configuration": "full", "gpu_model": "NVIDIA H200"}, True),
+        ({"cudnn_version": "9.12.0"}, False),
+        ({"gpu_model": "NVIDIA L4"}, False),
+        ({"gpu_model": "nvidia-h200", "profile": True}, False),
+        ({"compute_capability": "8.9"}, False),
+    ):
+        client = nobody(ct, tmp_path, published[0], program=ct.Environment(**program))
+        (result,) = client.resolve(PROBLEMS[:1], timeout=0.3)
+        assert (result.winner is not None, result.miss) == (fits, "" if fits else "other_environment"), program
+    assert "other environment: the program has cc=8.9; " in result.message
+    assert result.message.endswith("has nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full")
+    text = published[1][0].environment.text
+    assert nobody(ct, tmp_path, published[0], environment=text).resolve(PROBLEMS[:1])[0].winner is not None
+
+
+def test_a_time_that_was_not_taken_is_none(ct, published, tmp_path):
+    from convtune import snapshot
+
+    content = bytearray((published[0] / "current.snapshot").read_bytes())
+    folder = tmp_path / "untimed"
+    folder.mkdir()
+    at, count = struct.unpack_from("<QQ", content, 64)
+    for place in range(count):
+        struct.pack_into("<f", content, at + place * 40 + 32, 0.0)
+    struct.pack_into("<Q", content, 96, xxhash.xxh3_64_intdigest(bytes(content[112:])))
+    struct.pack_into("<Q", content, 104, xxhash.xxh3_64_intdigest(bytes(content[:104])))
+    (folder / "current.snapshot").write_bytes(content)
+    assert snapshot.Snapshot(str(folder))
+    (result,) = nobody(ct, tmp_path, folder).resolve(PROBLEMS[:1], timeout=0.3)
+    assert result.winner is not None and result.winner.median_us is None
 
 
 def test_an_environment_that_it_does_not_have_is_named(ct, published, tmp_path):

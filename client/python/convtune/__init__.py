@@ -14,9 +14,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from convtune.problem import ModelError, Problem, Workload
+from convtune.sizes import expand
 
 if TYPE_CHECKING:
-    from convtune.answers import Answer, Candidate, Constraints, Result
+    from convtune.aio import AsyncClient
+    from convtune.answers import Answer, Candidate, Constraints, Environment, Result
     from convtune.client import Client
     from convtune.errors import ConvtuneError, Unavailable
     from convtune.warming import Summary, warm
@@ -25,22 +27,26 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Answer",
+    "AsyncClient",
     "Candidate",
     "Client",
     "Constraints",
     "ConvtuneError",
+    "Environment",
     "ModelError",
     "Problem",
     "Result",
     "Summary",
     "Unavailable",
     "Workload",
+    "expand",
     "warm",
 ]
 
 # Loaded at first use, so that reading a model needs no gRPC.
 _LATE = {
-    **dict.fromkeys(["Answer", "Candidate", "Constraints", "Result"], "convtune.answers"),
+    **dict.fromkeys(["Answer", "Candidate", "Constraints", "Environment", "Result"], "convtune.answers"),
+    "AsyncClient": "convtune.aio",
     "Client": "convtune.client",
     **dict.fromkeys(["ConvtuneError", "Unavailable"], "convtune.errors"),
     **dict.fromkeys(["Summary", "warm"], "convtune.warming"),

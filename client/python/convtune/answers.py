@@ -62,6 +62,22 @@ class Constraints:
 
 
 @dataclasses.dataclass(frozen=True)
+class Environment:
+    """A GPU model and a cuDNN that answers hold for; as Client(program=), as much
+    of that as is known: empty texts and 0 are not, and name and text are not read."""
+
+    name: str = ""  # "nvidia-h200", "profile:nvidia-h200"
+    text: str = ""  # the whole of it in one line
+    profile: bool = False  # a device profile stands in for the GPU
+    gpu_model: str = ""  # "NVIDIA H200", or as in `text`, "nvidia-h200"
+    compute_capability: str = ""  # "9.0"
+    sm_count: int = 0  # SMs that a process can use
+    mig_profile: str = ""  # "1g.18gb"
+    cudnn_version: str = ""  # "9.19.0"
+    library_configuration: str = ""  # full, graph_jit_only, unknown
+
+
+@dataclasses.dataclass(frozen=True)
 class Candidate:
     """A way to run a problem. Either engine_index and knobs (a graph-API engine
     config), or algorithm and math_type (the legacy API)."""
@@ -69,7 +85,7 @@ class Candidate:
     text: str
     workspace_bytes: int
     deterministic: bool
-    median_us: float  # 0: not timed
+    median_us: float | None  # None: not timed
     engine_index: int | None = None
     knobs: tuple[tuple[int, int], ...] = ()  # cudnnBackendKnobType_t, setting
     algorithm: int | None = None
@@ -84,7 +100,6 @@ class Answer:
     portfolio: tuple[Candidate, ...]
     evidence: str  # heuristic, observed, incomplete, measured
     origin: str  # local, imported, fleet; empty: from the snapshot, which does not say
-    environment: str
     pinned: bool
     note: str
 
@@ -93,14 +108,19 @@ class Answer:
 class Result:
     """The outcome for one problem: an answer, or why there is none."""
 
-    problem: str
+    problem: str  # canonical; as it was given if it is none
     answer: Answer | None
     # not_found, insufficient_evidence, no_candidate, tuning_failed, no_device:
-    # the daemon's. refused: the problem is none, see message. unavailable:
-    # nobody was there to ask.
+    # the daemon's. other_environment: the program has another GPU or another
+    # cuDNN than those that there are answers for, whose engine numbers mean other
+    # things. refused: the problem is none, see message. unavailable: nobody was
+    # there to ask.
     miss: str = ""
     message: str = ""
     source: str = ""  # daemon, snapshot; empty: nobody was there to ask
+    # What was asked for the problem: an answer holds for it alone. None: nobody was there.
+    environment: Environment | None = None
+    job: str = ""  # with on_miss="enqueue": "jobs/N", which tunes it
 
     @property
     def winner(self) -> Candidate | None:

@@ -11,9 +11,11 @@ from typing import Any
 import grpc
 
 from convtune import defaults, messages
-from convtune.answers import EVIDENCE, ON_MISS, Constraints, Result, one_of
+from convtune.answers import EVIDENCE, ON_MISS, Constraints, Environment, Result, one_of
 from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
+from convtune.problem_key import canonical
+from convtune.program import check, find, fits
 from convtune.refresh import Refresh
 from convtune.snapshot import Current
 from convtune.v1 import (
@@ -38,13 +40,23 @@ class Client:
     Without `address`: $CONVTUNE_ADDRESS, else the socket of the user's own
     daemon, else the machine's. `snapshot` is the folder of the file that
     resolve() reads where no daemon answers; left out: $CONVTUNE_SNAPSHOT, else
-    the first with a file of the user's own daemon's and the machine's."""
+    the first with a file of the user's own daemon's and the machine's.
+
+    `environment` is a name or a text, where the daemon has several. `program` is
+    the GPU and the cuDNN that answers are for: another environment's are misses,
+    "other_environment". With `find_program`, whichever of the two is left out is
+    looked for at each call: the cuDNN that is loaded, and the GPU of the calling
+    thread's context, else the only kind that the process sees. Of what is not known
+    then nothing is compared, and Result.environment says what an answer holds
+    for."""
 
     def __init__(
         self,
         address: str | None = None,
         *,
         environment: str = "",
+        program: Environment = Environment(),
+        find_program: bool = True,
         timeout: float = 30.0,
         credentials: grpc.ChannelCredentials | None = None,
         snapshot: str | None = None,
@@ -54,25 +66,26 @@ class Client:
         self._credentials = credentials
         self._lock = threading.Lock()
         self.environment = environment
+        check(program)
+        self._program = program
+        self._find_program = find_program
         self._timeout = timeout
-        self._snapshot = Current(snapshot, environment) if use_snapshot else None
+        self._snapshot = Current(snapshot) if use_snapshot else None
         self._refresh: Refresh | None = None
         self.address = self._named or defaults.address()
         if credentials is None and not self.address.startswith("unix:"):
             raise ValueError(f"credentials: are needed for {self.address}, as TCP is served with mutual TLS only")
         self._connect()
 
+    def program(self) -> Environment:
+        """The GPU and the cuDNN that answers are for now, as far as they are known."""
+        return find(self._program) if self._find_program else self._program
+
     def _connect(self) -> None:
-        options = [
-            ("grpc.max_receive_message_length", 256 << 20),
-            # A daemon that starts is found soon by those who wait for it.
-            ("grpc.initial_reconnect_backoff_ms", 50),
-            ("grpc.max_reconnect_backoff_ms", 1000),
-        ]
         if self._credentials is not None:
-            self._channel = grpc.secure_channel(self.address, self._credentials, options=options)
+            self._channel = grpc.secure_channel(self.address, self._credentials, options=messages.CHANNEL)
         else:
-            self._channel = grpc.insecure_channel(self.address, options=options)
+            self._channel = grpc.insecure_channel(self.address, options=messages.CHANNEL)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._maintenance = maintenance_service_pb2_grpc.MaintenanceServiceStub(  # type: ignore[no-untyped-call]
             self._channel
@@ -120,36 +133,32 @@ class Client:
             timeout = self._timeout
         deadline = None if timeout is None else time.monotonic() + timeout
         results: list[Result] = []
+        program = self.program()
         for part in messages.split(messages.texts(problems)):
-            results += self._get_part(part, constraints, on_miss, min_evidence, deadline)
+            results += self._get_part(part, program, constraints, on_miss, min_evidence, deadline)
         return results
 
     def _get_part(
         self,
         part: list[str],
+        program: Environment,
         constraints: Constraints,
         on_miss: str,
         min_evidence: str,
         deadline: float | None,
-        enough: Callable[[], bool] = lambda: False,
+        enough: Callable[[], bool] | None = None,
     ) -> list[Result]:
-        request = tuning_service_pb2.BatchGetRequest(
-            environment=self.environment,
-            problems=messages.specs(part),
-            constraints=messages.constraints(constraints),
-            on_miss=f"ON_MISS_{on_miss.upper()}",
-            min_evidence=f"EVIDENCE_{min_evidence.upper() or 'UNSPECIFIED'}",
-        )
-        response = self._call(lambda: self._tuning.BatchGet, request, deadline, enough)
-        return [messages.result(r) for r in response.results]
+        request = messages.batch_get(self.environment, program, part, constraints, on_miss, min_evidence)
+        return messages.results(self._call(lambda: self._tuning.BatchGet, request, deadline, enough))
 
     def _get_sound(self, problems: Iterable[Problem | str], *, timeout: float | None = None) -> list[Result]:
         """As get, but a problem that the daemon refuses is a miss of its own,
         "refused", and the others are answered."""
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        program = self.program()
 
         def ask(part: list[str]) -> list[Result]:
-            return self._get_part(part, Constraints(), "none", "", deadline)
+            return self._get_part(part, program, Constraints(), "none", "", deadline)
 
         return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, ask)]
 
@@ -166,26 +175,25 @@ class Client:
         and what it takes to read the snapshot file. ValueError is raised for a
         `min_evidence` that is none.
 
-        Where no daemon answers, the snapshot file does (`Result.source`): at
-        once if it has all that is asked for, else when the time is up. What
-        neither knows of is a miss with the reason "unavailable". A problem that
+        Where no daemon answers, the snapshot file does (`Result.source`). If it
+        has all that is asked for, that is at once, or, where a daemon is there and
+        says nothing, after half of the time; else when the time is up. What neither
+        knows of is a miss with the reason "unavailable". A problem that
         the daemon refuses is a miss with the reason "refused" and what is wrong;
         the others are answered all the same."""
         one_of("min_evidence", min_evidence, ("", *EVIDENCE))
         deadline = time.monotonic() + timeout
+        program = self.program()
 
         def ask(part: list[str]) -> list[Result]:
             stored: list[Result] = []
 
             def enough() -> bool:
-                if self._snapshot is None:
-                    stored[:] = [Result(text, None) for text in part]
-                else:
-                    stored[:] = self._snapshot.find(part, constraints, min_evidence)
+                stored[:] = self._from_snapshot(part, program, constraints, min_evidence)
                 return all(result.answer for result in stored)
 
             try:
-                return self._get_part(part, constraints, "none", min_evidence, deadline, enough)
+                return self._get_part(part, program, constraints, "none", min_evidence, deadline, enough)
             except Unavailable as error:
                 if not stored or not all(result.answer for result in stored):
                     enough()
@@ -193,9 +201,16 @@ class Client:
             except ConvtuneError as error:
                 if error.refused_problems(len(part)):
                     raise
-                return [messages.unavailable(Result(text, None), error) for text in part]
+                return [messages.unavailable(Result(canonical(text), None), error) for text in part]
 
         return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, ask)]
+
+    def _from_snapshot(
+        self, part: list[str], program: Environment, constraints: Constraints, min_evidence: str
+    ) -> list[Result]:
+        if self._snapshot is None:
+            return [Result(canonical(text), None) for text in part]
+        return self._snapshot.find(part, self.environment, program, constraints, min_evidence)
 
     def start_refresh(
         self,
@@ -240,31 +255,41 @@ class Client:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> list[str]:
         """Tunes what has no sufficient evidence, in this order, and waits for
-        the end. Returns the first failures, each "problem: reason"."""
-        if budget_s is not None and not 0 < budget_s < 1e9:
-            raise ValueError(f"budget_s: must be above 0, is {budget_s!r}")
+        the end. Returns the first failures, each "problem: reason". A daemon
+        that stops meanwhile is waited for, and asked for the rest; Unavailable
+        once nothing has moved for the client's `timeout`."""
+        messages.check_budget(budget_s)
         failures: list[str] = []
         parts = messages.split(messages.texts(problems))
         total, before = sum(len(p) for p in parts), 0
         for part in parts:
-            request = tuning_service_pb2.CreateTuningJobRequest(
-                environment=self.environment,
-                problems=messages.specs(part),
-                force=force,
-                priority="PRIORITY_INTERACTIVE",
-            )
-            if budget_s is not None:
-                request.options.time_budget.FromNanoseconds(int(budget_s * 1e9))
-            job = self._call(lambda: self._tuning.CreateTuningJob, request, time.monotonic() + self._timeout)
-            try:
-                for job in self._tuning.WatchTuningJob(tuning_service_pb2.WatchTuningJobRequest(name=job.name)):
-                    if on_progress is not None:
-                        on_progress(before + job.succeeded_count + job.failed_count, total)
-            except grpc.RpcError as error:
-                raise translate(error) from None
+            request = messages.create_job(self.environment, self.program(), part, force, budget_s)
+            job = self._run_job(request, before, total, on_progress)
             before += len(part)
             failures += job.failures
         return failures
+
+    def _run_job(
+        self, request: Any, before: int, total: int, on_progress: Callable[[int, int], None] | None
+    ) -> Any:
+        """The job's last state. A job ends with its daemon, and the next daemon
+        skips what is tuned already."""
+        lost: float | None = None  # since when nothing has moved
+        while True:
+            job = self._call(lambda: self._tuning.CreateTuningJob, request, time.monotonic() + self._timeout)
+            try:
+                for job in self._tuning.WatchTuningJob(tuning_service_pb2.WatchTuningJobRequest(name=job.name)):
+                    ended = job.succeeded_count + job.failed_count
+                    if ended > job.skipped_count:
+                        lost = None
+                    if on_progress is not None:
+                        on_progress(before + ended, total)
+                return job
+            except grpc.RpcError as error:
+                lost = time.monotonic() if lost is None else lost
+                if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() - lost > self._timeout:
+                    raise translate(error) from None
+            self._pause(_RETRY_PAUSE_S)
 
     def info(self) -> Any:
         """convtune.v1.ServerInfo."""
@@ -275,7 +300,12 @@ class Client:
         """True if a device profile stands in for the environment's GPU."""
         request = tuning_service_pb2.ListEnvironmentsRequest()
         listed = self._call(lambda: self._tuning.ListEnvironments, request, time.monotonic() + self._timeout)
-        chosen = [e for e in listed.environments if e.current and self.environment in ("", e.name, e.text)]
+        program = self.program()
+        chosen = [
+            e
+            for e in listed.environments
+            if e.current and self.environment in ("", e.name, e.text) and fits(program, messages.environment(e))
+        ]
         return bool(chosen) and all(e.profile for e in chosen)
 
     def _pause(self, seconds: float) -> None:
@@ -288,22 +318,36 @@ class Client:
         time.sleep(max(end - time.monotonic(), 0))
 
     def _call(
-        self, method: Callable[[], Any], request: Any, deadline: float | None, enough: Callable[[], bool] = lambda: False
+        self,
+        method: Callable[[], Any],
+        request: Any,
+        deadline: float | None,
+        enough: Callable[[], bool] | None = None,
     ) -> Any:
-        """Tries again while nobody answers, unless `enough`, asked once, says that it need not."""
+        """Tries again while nobody answers, unless `enough` says that it need not. That
+        is asked when nobody was there first, and where there is no answer after half of the time."""
         pause, give_up = _RETRY_PAUSE_S, deadline
         first = True
         while True:
             self._look_again()
             left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
             try:
-                return method()(request, timeout=left)
+                if enough is None or left is None:
+                    return method()(request, timeout=left)
+                call = method().future(request, timeout=left)
+                try:
+                    return call.result(timeout=left / 2)
+                except grpc.FutureTimeoutError:
+                    if enough():
+                        call.cancel()
+                        raise Unavailable("DEADLINE_EXCEEDED", "no answer within half of the time") from None
+                    return call.result()
             except grpc.RpcError as error:
                 if give_up is None:
                     give_up = time.monotonic() + self._timeout
                 if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() + pause >= give_up:
                     raise translate(error) from None
-                if first and enough():
+                if first and enough is not None and enough():
                     raise translate(error) from None
                 first = False
             self._pause(pause)

@@ -6,12 +6,19 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from convtune.answers import Answer, Candidate, Constraints, Result
+from convtune.answers import Answer, Candidate, Constraints, Environment, Result
 from convtune.errors import ConvtuneError
 from convtune.problem import Problem
 from convtune.v1 import problem_pb2, record_pb2, tuning_pb2, tuning_service_pb2
 
+CHANNEL = [
+    ("grpc.max_receive_message_length", 256 << 20),
+    # A daemon that starts is found soon by those who wait for it.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
 _MAX_PROBLEMS = 10_000  # of one request
+_MAX_REPLY_BYTES = 64 << 20  # the daemon's most; the channel takes more
 _MAX_BYTES = (4 << 20) - (64 << 10)
 _BYTES_PER_PROBLEM = 16  # tags and lengths around the text
 
@@ -20,7 +27,14 @@ def texts(problems: Iterable[Problem | str]) -> list[str]:
     """In the text form."""
     if isinstance(problems, (str, Problem)):
         problems = [problems]  # not its characters
-    return [str(problem) for problem in problems]
+    if not isinstance(problems, Iterable):
+        raise TypeError(f"problems: must be texts or convtune.Problem, is {type(problems).__name__}")
+    found = []
+    for place, problem in enumerate(problems):
+        if not isinstance(problem, (str, Problem)):
+            raise TypeError(f"problems[{place}]: must be a text or a convtune.Problem, is {type(problem).__name__}")
+        found.append(str(problem))
+    return found
 
 
 def is_text(text: str) -> bool:
@@ -73,10 +87,80 @@ def constraints(of: Constraints) -> Any:
     return message
 
 
-def result(message: Any) -> Result:
+def batch_get(
+    environment: str, program: Environment, part: list[str], asked: Constraints, on_miss: str, min_evidence: str
+) -> Any:
+    """ValueError names the problem that is no text."""
+    return tuning_service_pb2.BatchGetRequest(
+        environment=environment,
+        program=own(program),
+        problems=specs(part),
+        max_reply_bytes=_MAX_REPLY_BYTES,
+        constraints=constraints(asked),
+        on_miss=f"ON_MISS_{on_miss.upper()}",
+        min_evidence=f"EVIDENCE_{min_evidence.upper() or 'UNSPECIFIED'}",
+    )
+
+
+def create_job(environment: str, program: Environment, part: list[str], force: bool, budget_s: float | None) -> Any:
+    """ValueError names the problem that is no text."""
+    request = tuning_service_pb2.CreateTuningJobRequest(
+        environment=environment,
+        program=own(program),
+        problems=specs(part),
+        force=force,
+        priority="PRIORITY_INTERACTIVE",
+    )
+    if budget_s is not None:
+        request.options.time_budget.FromNanoseconds(int(budget_s * 1e9))
+    return request
+
+
+def check_budget(budget_s: float | None) -> None:
+    if budget_s is not None and not 0 < budget_s < 1e9:
+        raise ValueError(f"budget_s: must be above 0, is {budget_s!r}")
+
+
+def own(program: Environment) -> Any:
+    """What a request says of the program that sends it."""
+    library = program.library_configuration
+    return record_pb2.Environment(
+        profile=program.profile,
+        gpu_model=program.gpu_model,
+        compute_capability=program.compute_capability,
+        sm_count=program.sm_count,
+        mig_profile=program.mig_profile,
+        cudnn_version=program.cudnn_version,
+        library_configuration="LIBRARY_CONFIGURATION_"
+        + ("UNSPECIFIED" if library in ("", "unknown") else library.upper()),
+    )
+
+
+def environment(message: Any) -> Environment:
+    library = _enum(record_pb2.LibraryConfiguration, message.library_configuration, "LIBRARY_CONFIGURATION_")
+    return Environment(
+        name=message.name,
+        text=message.text,
+        profile=message.profile,
+        gpu_model=message.gpu_model,
+        compute_capability=message.compute_capability,
+        sm_count=message.sm_count,
+        mig_profile=message.mig_profile,
+        cudnn_version=message.cudnn_version,
+        library_configuration="unknown" if library == "unspecified" else library,
+    )
+
+
+def results(response: Any) -> list[Result]:
+    asked = environment(response.environment)
+    return [_result(message, asked) for message in response.results]
+
+
+def _result(message: Any, asked: Environment) -> Result:
     if message.HasField("miss"):
-        reason = _enum(tuning_service_pb2.MissReason, message.miss.reason, "MISS_REASON_")
-        return Result(message.problem_text, None, reason, message.miss.message, source="daemon")
+        miss = message.miss
+        reason = _enum(tuning_service_pb2.MissReason, miss.reason, "MISS_REASON_")
+        return Result(message.problem_text, None, reason, miss.message, "daemon", asked, miss.job)
     answer = message.answer
     return Result(
         message.problem_text,
@@ -85,11 +169,11 @@ def result(message: Any) -> Result:
             portfolio=tuple(_candidate(c) for c in answer.portfolio),
             evidence=_enum(record_pb2.Evidence, answer.evidence, "EVIDENCE_"),
             origin=_enum(record_pb2.Origin, answer.origin, "ORIGIN_"),
-            environment=answer.environment,
             pinned=answer.pinned,
             note=answer.note,
         ),
         source="daemon",
+        environment=asked,
     )
 
 
@@ -99,7 +183,7 @@ def _candidate(message: Any) -> Candidate:
         text=message.text,
         workspace_bytes=message.workspace_bytes,
         deterministic=message.deterministic,
-        median_us=message.median_us,
+        median_us=message.median_us or None,
         engine_index=message.engine_config.engine_index if engine else None,
         knobs=tuple(zip(message.engine_config.knob_types, message.engine_config.knob_values)),
         algorithm=None if engine else message.legacy_algorithm.algorithm,
@@ -114,23 +198,29 @@ def _enum(enum: Any, number: int, prefix: str) -> str:
 def unavailable(result: Result, error: ConvtuneError) -> Result:
     """The miss of a problem that could not be asked for, with what the snapshot said of it."""
     why = f"{error}; {result.message}" if result.message else str(error)
-    return dataclasses.replace(result, miss="unavailable", message=why, source="")
+    miss = result.miss if result.miss == "other_environment" else "unavailable"
+    return dataclasses.replace(result, miss=miss, message=why, source="")
+
+
+def refused(text: str, why: str) -> Result:
+    return Result(text, None, "refused", why, source="daemon")
+
+
+def no_texts(texts: list[str]) -> dict[int, Result]:
+    """Of those that no message can hold, by their place."""
+    why = "must be valid UTF-8"
+    return {place: Result(text, None, "refused", why) for place, text in enumerate(texts) if not is_text(text)}
 
 
 def each_by_itself(texts: list[str], ask: Callable[[list[str]], list[Result]]) -> list[Result]:
     """What `ask` answers; problems that it refuses are misses, and the others are asked again."""
-    results: dict[int, Result] = {}
-    for place, text in enumerate(texts):
-        if not is_text(text):
-            results[place] = Result(text, None, "refused", "must be valid UTF-8")
+    results = no_texts(texts)
     while left := [place for place in range(len(texts)) if place not in results]:
         try:
             results.update(zip(left, ask([texts[place] for place in left])))
             break
         except ConvtuneError as error:
-            refused = error.refused_problems(len(left))
-            if not refused:
+            if not (wrong := error.refused_problems(len(left))):
                 raise
-            for place, why in refused.items():
-                results[left[place]] = Result(texts[left[place]], None, "refused", why, source="daemon")
+            results.update({left[place]: refused(texts[left[place]], why) for place, why in wrong.items()})
     return [results[place] for place in range(len(texts))]

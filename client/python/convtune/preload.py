@@ -14,91 +14,29 @@ Importing never fails for want of the library: the program then runs as if nothi
 and :func:`active` is false.
 """
 
-import ctypes
-import os
-import pathlib
-import sys
 import warnings
-from collections.abc import Iterator
+
+from convtune import interposer
+from convtune.interposer import LIBRARY, active, find_library, library_path
 
 __all__ = ["LIBRARY", "active", "find_library", "library_path"]
 
-LIBRARY = "libconvtune_preload.so"
 
-_loaded: ctypes.CDLL | None = None
-_path: str | None = None
-
-
-def _folders() -> Iterator[pathlib.Path]:
-    """Where the library may lie, in order."""
-    here = pathlib.Path(__file__).resolve().parent
-    yield here / "lib"
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        if folder and (pathlib.Path(folder) / "convtune").exists():
-            prefix = pathlib.Path(folder).resolve().parent
-            yield from (prefix / "lib", prefix / "lib64", *sorted(prefix.glob("lib/*-linux-gnu")), prefix / "lib/convtune")
-    yield from (pathlib.Path(sys.prefix) / "lib", pathlib.Path("/usr/local/lib"))
-    # In a source tree: client/python/convtune/.
-    yield here.parents[2] / "build" / "lib"
-
-
-def find_library() -> str | None:
-    """The library's path, or None.
-
-    ``CONVTUNE_PRELOAD_LIBRARY`` names it where it lies in none of the usual places.
-    """
-    named = os.environ.get("CONVTUNE_PRELOAD_LIBRARY")
-    if named:
-        return named
-    for folder in _folders():
-        if (folder / LIBRARY).is_file():
-            return str(folder / LIBRARY)
-    return None
-
-
-def _is_mapped(name: str) -> bool:
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            return any(name in line for line in maps)
-    except OSError:
-        return False
-
-
-def active() -> bool:
-    """True if the interposer is in this process, by this module or by LD_PRELOAD."""
-    return _loaded is not None or _is_mapped(LIBRARY)
-
-
-def library_path() -> str | None:
-    """Path of the library that this module loaded; None if it loaded none."""
-    return _path
-
-
-def _load() -> None:
-    global _loaded, _path
-    if _is_mapped(LIBRARY):
-        return  # LD_PRELOAD was first
-    if _is_mapped("libcudnn.so") or _is_mapped("libcudnn_graph.so"):
-        warnings.warn(
-            "convtune.preload: cuDNN is loaded already, so that nothing is served; import it before torch",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-        return
+def _reason() -> str:
+    """Why nothing is served; empty if the library is in this process."""
+    if active():
+        return ""  # LD_PRELOAD was first
+    if interposer.mapped("libcudnn.so") or interposer.mapped("libcudnn_graph.so"):
+        return "cuDNN is loaded already, so that nothing is served; import it before torch"
     path = find_library()
     if path is None:
-        warnings.warn(
-            f"convtune.preload: {LIBRARY} was not found, so that nothing is served; "
-            "name it with CONVTUNE_PRELOAD_LIBRARY",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-        return
+        return f"{LIBRARY} was not found, so that nothing is served; name it with CONVTUNE_PRELOAD_LIBRARY"
     try:
-        _loaded = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-        _path = path
+        interposer.load(path)
     except OSError as error:
-        warnings.warn(f"convtune.preload: {error}; nothing is served", RuntimeWarning, stacklevel=3)
+        return f"{error}; nothing is served"
+    return ""
 
 
-_load()
+if _why := _reason():
+    warnings.warn(f"convtune.preload: {_why}", RuntimeWarning, stacklevel=2)

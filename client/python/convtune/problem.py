@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
+from convtune import problem_key
+
 OPERATIONS = ("fwd", "bwd_data", "bwd_filter")
 DATA_TYPES = ("f64", "f32", "f16", "bf16", "i8", "e4m3", "e5m2")
 LAYOUTS = ("nchw", "nhwc")
+EPILOGUES = ("bias", "bias+relu", "add+bias+relu")
 
 
 class ModelError(ValueError):
@@ -21,7 +24,10 @@ def _dims(values: Sequence[int]) -> str:
 @dataclasses.dataclass(frozen=True, order=True)
 class Problem:
     """One convolution. x and w are the forward shapes, whatever the operation:
-    x is N, C, spatial; w is K, C/groups, spatial. The daemon judges it."""
+    x is N, C, spatial; w is K, C/groups, spatial. `epilogue` is what the same
+    cuDNN graph does with the output of a forward convolution, and `mid` the type
+    in between. `out`, `acc` and `mid` are the defaults of the text form where they
+    are empty. The daemon judges it."""
 
     operation: str
     x: tuple[int, ...]
@@ -33,6 +39,10 @@ class Problem:
     groups: int = 1
     dtype: str = "f32"
     layout: str = "nchw"
+    epilogue: str = ""
+    out: str = ""
+    acc: str = ""
+    mid: str = ""
 
     def __post_init__(self) -> None:
         if self.operation not in OPERATIONS:
@@ -41,21 +51,38 @@ class Problem:
             raise ValueError(f"dtype: must be one of {', '.join(DATA_TYPES)}, is {self.dtype!r}")
         if self.layout not in LAYOUTS:
             raise ValueError(f"layout: must be one of {', '.join(LAYOUTS)}, is {self.layout!r}")
+        for name in ("out", "acc", "mid"):
+            if getattr(self, name) not in ("", "i32", *DATA_TYPES):
+                raise ValueError(f"{name}: must be one of i32, {', '.join(DATA_TYPES)}, is {getattr(self, name)!r}")
+        if self.epilogue not in ("", *EPILOGUES):
+            raise ValueError(f"epilogue: must be one of {', '.join(EPILOGUES)}, is {self.epilogue!r}")
+        if self.epilogue and self.operation != "fwd":
+            raise ValueError(f"epilogue: must be left out for {self.operation}: forward only")
+        if self.mid and not self.epilogue:
+            raise ValueError("mid: must be left out without an epilogue")
         spatial = len(self.x) - 2
         if not 1 <= spatial <= 3 or len(self.w) != len(self.x):
             raise ValueError(f"x, w: must both have 3 to 5 dimensions, have {len(self.x)} and {len(self.w)}")
+        for name in ("x", "w"):
+            if min(getattr(self, name)) < 1:
+                raise ValueError(f"{name}: must be at least 1 in every dimension, is {_dims(getattr(self, name))}")
         for name in ("pad_low", "pad_high", "stride", "dilation"):
             if len(getattr(self, name)) != spatial:
                 raise ValueError(f"{name}: must have {spatial} entries, has {len(getattr(self, name))}")
 
     def __str__(self) -> str:
-        """The text form, as the command line and the API take it."""
+        """The canonical text form, as the daemon answers with it; of what is no
+        problem, a text form that the daemon refuses."""
+        return problem_key.canonical(self._text())
+
+    def _text(self) -> str:
         pads = "x".join(
             str(low) if low == high else f"{low}:{high}" for low, high in zip(self.pad_low, self.pad_high)
         )
         return (
             f"{self.operation},x={_dims(self.x)},w={_dims(self.w)},pad={pads},stride={_dims(self.stride)},"
             f"dilation={_dims(self.dilation)},groups={self.groups},{self.layout},{self.dtype}"
+            + "".join(f",{name}={value}" for name in ("out", "acc", "mid", "epilogue") if (value := getattr(self, name)))
         )
 
     @property
@@ -84,6 +111,8 @@ class Workload(Sequence[Problem]):
     def __init__(self, problems: Iterable[Problem] = ()) -> None:
         self._counts: dict[Problem, int] = {}
         self.notices: list[str] = []
+        # Convolutions of the model that cuDNN cannot run, each with a notice.
+        self.left_out = 0
         for problem in problems:
             self.add(problem)
 
@@ -95,6 +124,12 @@ class Workload(Sequence[Problem]):
 
     def items(self) -> Iterator[tuple[Problem, int]]:
         return iter(self._counts.items())
+
+    def nothing_to_tune(self, model: str) -> str:
+        """The notice for a model that gave an empty workload."""
+        if self.left_out == 0:
+            return f"{model}: there is nothing to tune: it has no convolution"
+        return f"{model}: there is nothing to tune: 0 of {self.left_out} convolutions can be tuned"
 
     def most_work_first(self) -> list[Problem]:
         """Those that the model spends most on (count times flops) first."""
@@ -115,6 +150,7 @@ class Workload(Sequence[Problem]):
             for problem, count in part.items():
                 both.add(problem, count)
             both.notices += part.notices
+            both.left_out += part.left_out
         return both
 
     def to_text(self) -> str:

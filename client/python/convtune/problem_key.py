@@ -5,9 +5,16 @@ Canonical: equal problems have equal bytes, however their texts are written (pro
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 _OPERATIONS = {"fwd": 1, "bwd_data": 2, "bwd_filter": 3}
 _TYPES = {"f64": 1, "f32": 2, "f16": 3, "bf16": 4, "i8": 5, "i32": 6, "e4m3": 7, "e5m2": 8}
+# Other spellings of types, in any case.
+_SPELLINGS = {
+    **{"double": "f64", "fp64": "f64", "float64": "f64", "float": "f32", "fp32": "f32", "float32": "f32"},
+    **{"half": "f16", "fp16": "f16", "float16": "f16", "bfloat16": "bf16", "int8": "i8"},
+    **{"fp8_e4m3": "e4m3", "fp8_e5m2": "e5m2"},
+}
 _EPILOGUE = {"add": 1, "bias": 2, "relu": 3}
 _MODES = {"xcorr": 1, "conv": 2}
 _MAX_DIM = 2**31 - 1
@@ -60,6 +67,13 @@ def _name(field: str, names: dict[str, int], text: str) -> int:
     return names[text]
 
 
+def data_type(text: str) -> str:
+    """The text form's word for a data type; the text itself if it is none."""
+    name = text.lower() if text.isascii() else text
+    name = _SPELLINGS.get(name, name)
+    return name if name in _TYPES else text
+
+
 def _tokens(text: str) -> tuple[str, dict[str, str]]:
     """The operation, and the other tokens by kind; types and layouts are "type" and "layout"."""
     operation, *rest = (token.strip() for token in text.split(","))
@@ -67,7 +81,10 @@ def _tokens(text: str) -> tuple[str, dict[str, str]]:
     for token in rest:
         name, equals, value = (part.strip() for part in token.partition("="))
         if not equals:
-            name, value = ("type" if token in _TYPES else "layout"), token
+            value = data_type(token)
+            name = "type" if value in _TYPES else "layout"
+        elif name in ("out", "acc", "mid"):
+            value = data_type(value)
         _require(name not in found, name, "given twice")
         found[name] = value
     return operation, found
@@ -144,6 +161,59 @@ def parse(text: str) -> bytes:
         *(v for of in strides for v in padded(of, 5)),
         *(v for of in (low, high, stride, dilation) for v in padded(of, 3)),
     )  # fmt: skip
+
+
+def text(key: bytes) -> str:
+    """The canonical text form."""
+    fields: tuple[int, ...] = KEY.unpack(key)
+    operation, data, output, compute, middle, mode, rank, fused = fields[:8]
+    alignment, sms, groups = fields[12:15]
+    x, w, *strides = (list(fields[at : at + rank + 2]) for at in range(15, 40, 5))
+    low, high, stride, dilation = (fields[at : at + rank] for at in range(40, 52, 3))
+
+    def times(values: Iterable[int]) -> str:
+        return "x".join(map(str, values))
+
+    pads = times(low) if low == high else "x".join(f"{l}:{h}" for l, h in zip(low, high))
+    y = [x[0], w[0]]
+    for size, k, l, h, s, d in zip(x[2:], w[2:], low, high, stride, dilation):
+        y.append((size + l + h - (d * (k - 1) + 1)) // s + 1)
+    for name in ("nchw", "nhwc"):  # nchw if both fit
+        if strides == [_packed(dims, name == "nhwc") for dims in (x, w, y)]:
+            layout = name
+            break
+    else:
+        layout = ",".join(f"{name}strides={times(of)}" for name, of in zip("xwy", strides))
+    tokens = [
+        _word(_OPERATIONS, operation), f"x={times(x)}", f"w={times(w)}", f"pad={pads}", f"stride={times(stride)}",
+        f"dilation={times(dilation)}", f"groups={groups}", layout, _word(_TYPES, data),
+    ]  # fmt: skip
+    if output != (_TYPES["i8" if fused else "i32"] if data == _TYPES["i8"] else data):
+        tokens.append(f"out={_word(_TYPES, output)}")
+    tokens.append(f"acc={_word(_TYPES, compute)}")
+    if fused:
+        tokens.append(f"mid={_word(_TYPES, middle)}")
+    if mode == _MODES["conv"]:
+        tokens.append("mode=conv")
+    if fused:
+        tokens.append("epilogue=" + "+".join(_word(_EPILOGUE, op) for op in fields[8 : 8 + fused]))
+    if alignment != 16:
+        tokens.append(f"align={alignment}")
+    if sms:
+        tokens.append(f"sms={sms}")
+    return ",".join(tokens)
+
+
+def canonical(problem: str) -> str:
+    """The canonical form of a text; as it is if it is no problem."""
+    try:
+        return text(parse(problem))
+    except ValueError:
+        return problem
+
+
+def _word(names: dict[str, int], number: int) -> str:
+    return next(name for name, own in names.items() if own == number)
 
 
 def alignment_of(key: bytes) -> int:

@@ -13,7 +13,8 @@ import threading
 import xxhash
 
 from convtune import defaults, problem_key
-from convtune.answers import EVIDENCE, Answer, Candidate, Constraints, Result
+from convtune.answers import EVIDENCE, Answer, Candidate, Constraints, Environment, Result
+from convtune.program import fits, known_text
 
 _HEADER = struct.Struct("<8sIIQQQIIqQQQQQQQ")
 _SECTION = struct.Struct("<BBBBIII64s32sIIQQQ")
@@ -37,10 +38,13 @@ class SnapshotError(ValueError):
     """No snapshot can be used; the message names the path and says why."""
 
 
+class OtherEnvironment(SnapshotError):
+    """The program fits none of the snapshot's environments."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Section:
-    name: str
-    text: str
+    environment: Environment
     slots: int
     slots_at: int
     entries_at: int
@@ -67,25 +71,33 @@ def identity(folder: str) -> tuple[int, int] | None:
 class Snapshot:
     """One file, read and verified as a whole. Immutable: thread-safe.
 
-    `folder` is where the daemon publishes, `environment` a name or a text form;
-    it may be empty if the file has one environment. Raises SnapshotError."""
+    `folder` is where the daemon publishes. Raises SnapshotError."""
 
-    def __init__(self, folder: str, environment: str = "") -> None:
+    def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, defaults.SNAPSHOT)
         try:
             with open(self._path, "rb") as file:
                 self._bytes = file.read()
-            sections = self._read()
+            self._sections = self._read()
         except OSError as error:
             raise SnapshotError(f"{self._path}: {error.strerror}") from None
         except (struct.error, UnicodeDecodeError):
             raise SnapshotError(f"{self._path}: its layout is not sound") from None
-        chosen = [s for s in sections if environment in ("", s.name, s.text)]
-        if len(chosen) != 1:
-            named = f"is {environment!r}" if environment else "none is named"
-            names = "; ".join(s.text for s in sections)
-            raise SnapshotError(f"{self._path}: the environment must be one of: {names}; {named}")
-        self._section = chosen[0]
+
+    def choose(self, environment: str, program: Environment) -> _Section:
+        """The part of the environment with this name or text, any if that is empty,
+        which `program` fits. Raises OtherEnvironment, and SnapshotError if there is
+        none of the name or several are left."""
+        named = [s for s in self._sections if environment in ("", s.environment.name, s.environment.text)]
+        fitting = [s for s in named if fits(program, s.environment)]
+        if len(fitting) == 1:
+            return fitting[0]
+        texts = "; ".join(s.environment.text for s in fitting or named or self._sections)
+        if named and not fitting:
+            raise OtherEnvironment(f"other environment: the program has {known_text(program)}; {self._path} has {texts}")
+        raise self._refuse(
+            f"the environment must be one of: {texts}; " + (f"is {environment!r}" if environment else "none is named")
+        )
 
     def _refuse(self, what: str) -> SnapshotError:
         return SnapshotError(f"{self._path}: {what}")
@@ -119,28 +131,38 @@ class Snapshot:
         prefix = "profile:" if profile else ""
         version = f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}"
         text = f"{prefix}{gpu},cc={major}.{minor},sms={sms},{f'mig={part},' if part else ''}cudnn={version}"
-        name = f"{prefix}{gpu}{f'-{part}' if part else ''}"
-        return _Section(name, f"{text},lib={_LIBRARY[library]}", slots, slots_at, entries_at, entries)
+        environment = Environment(
+            name=f"{prefix}{gpu}{f'-{part}' if part else ''}",
+            text=f"{text},lib={_LIBRARY[library]}",
+            profile=bool(profile),
+            gpu_model=gpu,
+            compute_capability=f"{major}.{minor}",
+            sm_count=sms,
+            mig_profile=part,
+            cudnn_version=version,
+            library_configuration=_LIBRARY[library],
+        )
+        return _Section(environment, slots, slots_at, entries_at, entries)
 
-    def find(self, problem: str, constraints: Constraints, min_evidence: str = "") -> Result:
-        """As the daemon would answer, of the promoted release. What is not found says why."""
-        def miss(why: str) -> Result:
-            return Result(problem, None, "not_found", why, source="snapshot")
+    def find(self, section: _Section, problem: str, constraints: Constraints, min_evidence: str = "") -> Result:
+        """As the daemon would answer, of the promoted release. A miss says why."""
+        environment = section.environment
+
+        def miss(reason: str, why: str) -> Result:
+            return Result(problem, None, reason, why, "snapshot", environment)
 
         try:
             key = problem_key.parse(problem)
         except ValueError as error:
-            return miss(str(error))
+            return miss("not_found", str(error))
+        problem = problem_key.text(key)
         try:
-            entry = self._entry(key)
+            entry = self._entry(section, key)
             if entry is None:
-                return miss(f"not in the snapshot for {self._section.name}")
+                return miss("not_found", f"not in the snapshot for {environment.name}")
             _, begin, count, evidence, pinned, _, _ = entry
             if evidence < EVIDENCE.get(min_evidence, 0):
-                return Result(
-                    problem, None, "insufficient_evidence",
-                    "the snapshot's choice has less evidence than asked for", source="snapshot",
-                )  # fmt: skip
+                return miss("insufficient_evidence", "the snapshot's choice has less evidence than asked for")
             choices = [self._choice(begin + i) for i in range(count)]
         except struct.error:
             raise self._refuse("its layout is not sound") from None
@@ -149,11 +171,12 @@ class Snapshot:
             why = "none of the snapshot's choices keeps to the constraints"
             if constraints.max_error is not None:
                 why += "; it has no errors, so none keeps to max_error"
-            return Result(problem, None, "no_candidate", why, source="snapshot")
+            return miss("no_candidate", why)
         # Each API's are in the order in which they are to be offered. Of two
         # first ones, the faster; untimed ones stay as they are.
         other = next((c for c in kept if c.graph != kept[0].graph), None)
-        if other is not None and 0 < other.candidate.median_us < kept[0].candidate.median_us:
+        first_us, other_us = kept[0].candidate.median_us, other.candidate.median_us if other else None
+        if other is not None and first_us and other_us and other_us < first_us:
             kept.remove(other)
             kept.insert(0, other)
         return Result(
@@ -163,15 +186,14 @@ class Snapshot:
                 portfolio=tuple(c.candidate for c in kept[:_PORTFOLIO]),
                 evidence=_EVIDENCE.get(evidence, ""),
                 origin="",
-                environment=self._section.name,
                 pinned=bool(pinned),
                 note="",
             ),
             source="snapshot",
+            environment=environment,
         )
 
-    def _entry(self, key: bytes) -> tuple[bytes, int, int, int, int, int, bytes] | None:
-        section = self._section
+    def _entry(self, section: _Section, key: bytes) -> tuple[bytes, int, int, int, int, int, bytes] | None:
         bare, alignment = problem_key.without_alignment(key), problem_key.alignment_of(key)
         value = xxhash.xxh3_64_intdigest(bare)
         best, place = None, value & (section.slots - 1)
@@ -208,7 +230,7 @@ class Snapshot:
                 text=text if graph else f"legacy:algo{own_number},math{math_type}",
                 workspace_bytes=workspace,
                 deterministic=bool(flags & 1),
-                median_us=time_us,
+                median_us=time_us or None,
                 engine_index=own_number if graph else None,
                 knobs=tuple(knobs),
                 algorithm=None if graph else own_number,
@@ -241,20 +263,23 @@ class Current:
 
     `folder` None: where a daemon has its own, looked for each time."""
 
-    def __init__(self, folder: str | None, environment: str) -> None:
+    def __init__(self, folder: str | None) -> None:
         self._folder = folder
-        self._environment = environment
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._identity: tuple[int, int] | None = None
 
-    def find(self, problems: list[str], constraints: Constraints, min_evidence: str) -> list[Result]:
+    def find(
+        self, problems: list[str], environment: str, program: Environment, constraints: Constraints, min_evidence: str
+    ) -> list[Result]:
         """One for each; without a file that can be used, misses that say why."""
         try:
             snapshot = self._read()
-            return [snapshot.find(problem, constraints, min_evidence) for problem in problems]
+            section = snapshot.choose(environment, program)
+            return [snapshot.find(section, problem, constraints, min_evidence) for problem in problems]
         except SnapshotError as error:
-            return [Result(problem, None, message=str(error)) for problem in problems]
+            miss = "other_environment" if isinstance(error, OtherEnvironment) else ""
+            return [Result(problem_key.canonical(problem), None, miss, str(error)) for problem in problems]
 
     def _read(self) -> Snapshot:
         folder = self._folder or defaults.snapshot_folder()
@@ -262,6 +287,6 @@ class Current:
             now = identity(folder)
             if self._snapshot is None or now is None or now != self._identity:
                 self._snapshot = None
-                self._snapshot = Snapshot(folder, self._environment)
+                self._snapshot = Snapshot(folder)
                 self._identity = now
             return self._snapshot

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from convtune import problem_key
+from convtune import messages, problem_key, sizes
 from convtune.answers import EVIDENCE
 from convtune.client import Client
 from convtune.problem import OPERATIONS, ModelError, Problem, Workload
@@ -23,17 +24,20 @@ class Summary:
     hits: int  # had an answer before
     tuned: int  # have one now
     failures: dict[str, int]  # reason to number of problems
+    notices: tuple[str, ...] = ()  # of the model: what is left out, and why
 
     @property
     def is_warm(self) -> bool:
-        return self.hits + self.tuned == self.problems
+        """False where there was nothing to tune, too."""
+        return 0 < self.problems == self.hits + self.tuned
 
     def __str__(self) -> str:
         lines = [
             f"{self.problems} problems: {self.hits} had an answer, {self.tuned} were tuned, "
             f"{self.problems - self.hits - self.tuned} have none"
         ]
-        return "\n  ".join(lines + [f"{count} x {reason}" for reason, count in sorted(self.failures.items())])
+        lines += [f"  {count} x {reason}" for reason, count in sorted(self.failures.items())]
+        return "\n".join([*self.notices, *lines])
 
 
 def warm(
@@ -48,14 +52,17 @@ def warm(
     and waits for it. A second call asks only for what is missing.
 
     `model` is the path of an ONNX model, an onnx.ModelProto, a torch.nn.Module
-    with `example_inputs`, a Workload, or problems: texts, Problem, or both.
+    with `example_inputs`, a Workload, or problems: texts, Problem, or both. A text
+    may leave sizes open (convtune.expand).
     `reading` are the keywords of convtune.onnx.problems or of
     convtune.torch.problems, such as `batch_sizes`.
 
-    A problem that the daemon refuses counts as failed and the others are tuned.
+    A problem that the daemon refuses counts as failed and the others are tuned. A
+    model without a convolution that can be tuned is not warm; its notices say why.
     HEURISTIC answers count only where a profile stands in for a GPU. Raises
     ModelError, ConvtuneError, Unavailable."""
-    ordered = _most_work_first(_read(model, reading))
+    problems, notices = _read(model, reading)
+    ordered = _most_work_first(problems)
     client = client or Client()
     least = EVIDENCE["heuristic" if client.is_profile() else "incomplete"]
 
@@ -75,33 +82,49 @@ def warm(
         client.tune(missing, budget_s=budget_s, on_progress=on_progress)
     left = cold(missing) if missing else []
     failures = collections.Counter([reason for _, reason in left] + refused)
-    return Summary(len(ordered), len(ordered) - len(before), len(missing) - len(left), dict(failures))
+    hits, tuned = len(ordered) - len(before), len(missing) - len(left)
+    return Summary(len(ordered), hits, tuned, dict(failures), tuple(notices))
 
 
-def _read(model: Any, reading: dict[str, Any]) -> Iterable[tuple[Problem | str, int]]:
-    """Problems, with how often each runs."""
+def _read(model: Any, reading: dict[str, Any]) -> tuple[Iterable[tuple[Problem | str, int]], list[str]]:
+    """Problems, with how often each runs; and notices."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(model, torch.nn.Module):
         from convtune import torch as reader
 
         if "example_inputs" not in reading:
             raise ModelError("example_inputs: a PyTorch model is run to see its convolutions, and needs them")
-        return reader.problems(model, **reading).items()
+        workload = reader.problems(model, **reading)
+        return workload.items(), workload.notices
     is_problem = isinstance(model, str) and model.split(",")[0].strip() in OPERATIONS
     onnx = sys.modules.get("onnx")
     if (isinstance(model, (str, os.PathLike)) and not is_problem) or (
         onnx is not None and isinstance(model, onnx.ModelProto)
     ):
-        from convtune import onnx as onnx_reader
-
-        return onnx_reader.problems(model, **reading).items()
+        workload = onnx_reader().problems(model, **reading)
+        return workload.items(), workload.notices
     if reading:
         raise TypeError(f"warm() takes {', '.join(reading)} with a model only, not with problems")
     if isinstance(model, Workload):
-        return model.items()
+        return model.items(), model.notices
     if is_problem or isinstance(model, Problem):
         model = [model]
-    return [(problem, 1) for problem in model]
+    if not isinstance(model, Iterable):
+        raise TypeError(
+            "model: must be the path of an ONNX model, an onnx.ModelProto, a torch.nn.Module, a Workload or problems, "
+            f"is {type(model).__name__}"
+        )
+    return [(text, 1) for text in messages.texts(model)], []
+
+
+def onnx_reader() -> Any:
+    """convtune.onnx. ModelError where the package onnx is not installed."""
+    try:
+        return importlib.import_module("convtune.onnx")
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "onnx":  # before 1.15 parts of it are missing
+            raise
+        raise ModelError(f"{error}; install it with: pip install 'onnx>=1.15'") from None
 
 
 def _most_work_first(problems: Iterable[tuple[Problem | str, int]]) -> list[str]:
@@ -109,11 +132,18 @@ def _most_work_first(problems: Iterable[tuple[Problem | str, int]]) -> list[str]
     work: dict[bytes | str, float] = {}
     texts: dict[bytes | str, str] = {}
     for problem, count in problems:
-        text = str(problem)
-        same, flops = _key(text)
-        work[same] = work.get(same, 0.0) + count * flops
-        texts.setdefault(same, text)
+        for text in _expanded(str(problem)):
+            same, flops = _key(text)
+            work[same] = work.get(same, 0.0) + count * flops
+            texts.setdefault(same, text)
     return [texts[same] for same in sorted(work, key=lambda same: -work[same])]
+
+
+def _expanded(text: str) -> list[str]:
+    try:
+        return sizes.expand(text)
+    except ValueError as error:
+        raise ModelError(f"problem {text!r}: {error}") from None
 
 
 def _key(text: str) -> tuple[bytes | str, float]:
@@ -125,8 +155,8 @@ def _key(text: str) -> tuple[bytes | str, float]:
 
 
 def read_list(path: str) -> Iterator[str]:
-    """The problems of a list in the text form, a line each; # begins a comment.
-    ModelError names the line and the rule."""
+    """The problems of a list in the text form, a line each, where a line with open
+    sizes is several; # begins a comment. ModelError names the line and the rule."""
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -139,10 +169,12 @@ def read_list(path: str) -> Iterator[str]:
         if not text:
             continue
         try:
-            problem_key.parse(text)
+            expanded = sizes.expand(text)
+            for one in expanded:
+                problem_key.parse(one)
         except ValueError as error:
             raise ModelError(
                 f"{path}:{number}: {error} (lists here are in the text form; the program `convtune warm` reads CSV "
                 "and JSON lines, too)"
             ) from None
-        yield text
+        yield from expanded

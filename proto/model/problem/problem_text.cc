@@ -54,7 +54,7 @@ class TokenReader {
     if (ParseOperation(token)) {
       return Fail("operation", Concat("given twice: ", token));
     }
-    if (const std::optional<DataType> type = ParseDataType(token)) {
+    if (const std::optional<DataType> type = ParseLooseDataType(token)) {
       if (Once("data type", token)) spec_.data_type = type;
     } else if (token == "nchw" || token == "nhwc") {
       if (!Once("layout", token)) return;
@@ -85,7 +85,7 @@ class TokenReader {
       int64_t read = 0;
       if (ReadNumber(key, value, &read)) *number = read;
     } else if (type != nullptr) {
-      *type = ParseDataType(value);
+      *type = ParseLooseDataType(value);
       if (!*type) Fail(key, Concat("must be ", kTypeNames, ", is ", Quote(value)));
     }
   }

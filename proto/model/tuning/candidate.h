@@ -54,6 +54,17 @@ struct TimeSummary {
   friend bool operator==(const TimeSummary&, const TimeSummary&) = default;
 };
 
+// Places in what each mode of the graph API's heuristics lists, from 1; 0: that
+// mode does not list it, or is not known to. Value type.
+struct HeuristicPlaces {
+  static constexpr int kMost = 32767;
+
+  int16_t mode_a = 0;
+  int16_t mode_b = 0;
+  int16_t fallback = 0;
+  friend bool operator==(const HeuristicPlaces&, const HeuristicPlaces&) = default;
+};
+
 // Value type.
 struct Candidate {
   CandidateId id;
@@ -62,6 +73,7 @@ struct Candidate {
   bool deterministic = true;
   int64_t workspace_bytes = 0;
   int heuristic_rank = -1;  // see convtune.v1.Candidate
+  HeuristicPlaces places;
   CandidateStatus status = CandidateStatus::kFinalized;
   std::string error_message;
   // GPU time in each round, in the tuning's cache state, launched from a stream.

@@ -1,12 +1,16 @@
 // The library against a daemon that answers from a script.
 #include <convtune/resolver.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <thread>
 
+#include "db/snapshot/snapshot_writer.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::client {
@@ -76,6 +80,92 @@ TEST_F(ResolverDaemonTest, ConstraintsReachTheDaemon) {
   resolver.Resolve({{cli::ProblemText(8)}}, kLimit);
   EXPECT_FALSE(daemon_.last_get().constraints().has_max_error());
   EXPECT_EQ(daemon_.last_get().constraints().cache_state(), v1::CACHE_STATE_UNSPECIFIED);
+}
+
+TEST_F(ResolverDaemonTest, TheProgramReachesTheDaemonAndTheEnvironmentTheCaller) {
+  Options options = There();
+  options.program.gpu_model = "NVIDIA H200";
+  options.program.sm_count = 132;
+  options.program.cudnn_version = "9.12.0";
+  options.program.library_configuration = "full";
+  auto result = Resolver(options).Resolve({{cli::ProblemText(8)}}, kLimit).at(0);
+  EXPECT_EQ(result.environment.name, "nvidia-h200");
+  const v1::Environment program = daemon_.last_get().program();
+  EXPECT_EQ(program.gpu_model(), "NVIDIA H200");
+  EXPECT_EQ(program.sm_count(), 132);
+  EXPECT_EQ(program.cudnn_version(), "9.12.0");
+  EXPECT_EQ(program.library_configuration(), v1::LIBRARY_CONFIGURATION_FULL);
+  daemon_.misses["x8x"] = v1::MISS_REASON_OTHER_ENVIRONMENT;
+  result = Resolver(options).Resolve({{cli::ProblemText(8)}}, kLimit).at(0);
+  EXPECT_FALSE(result.found);
+  EXPECT_EQ(result.miss, Miss::kOtherEnvironment);
+  EXPECT_EQ(result.environment.name, "nvidia-h200");
+}
+
+TEST_F(ResolverDaemonTest, MissesAreEnqueuedForWhoAsksForIt) {
+  daemon_.misses["x16x"] = v1::MISS_REASON_NOT_FOUND;
+  Options options = There();
+  EXPECT_EQ(Resolver(options).Resolve({{cli::ProblemText(16)}}, kLimit).at(0).job, "");
+  EXPECT_EQ(daemon_.last_get().on_miss(), v1::ON_MISS_UNSPECIFIED);
+  options.enqueue_misses = true;
+  const auto results =
+      Resolver(options).Resolve({{cli::ProblemText(16)}, {cli::ProblemText(8)}}, kLimit);
+  EXPECT_EQ(daemon_.last_get().on_miss(), v1::ON_MISS_ENQUEUE);
+  EXPECT_EQ(results.at(0).miss, Miss::kNotFound);
+  EXPECT_EQ(results.at(0).job, "jobs/1");
+  EXPECT_EQ(results.at(1).job, "");
+}
+
+// A daemon that accepts the connection and says nothing, as one that is stopped.
+class SilentDaemon {
+ public:
+  explicit SilentDaemon(const std::string& path) : listener_(socket(AF_UNIX, SOCK_STREAM, 0)) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(listen(listener_, 8), 0);
+  }
+  ~SilentDaemon() { close(listener_); }
+  SilentDaemon(const SilentDaemon&) = delete;
+  SilentDaemon& operator=(const SilentDaemon&) = delete;
+
+ private:
+  const int listener_;
+};
+
+TEST_F(ResolverDaemonTest, OfASilentDaemonTheSnapshotAnswersAfterHalfOfTheTime) {
+  const std::string folder = daemon_.folder() + "/snapshot";
+  std::filesystem::create_directory(folder);
+  snapshot::SnapshotChoice choice(ConvProblem::Parse(cli::ProblemText(8)).value());
+  Candidate candidate;
+  candidate.id = ParseCandidateId("graph:eng5").value();
+  choice.candidates = {candidate};
+  snapshot::SnapshotWriter writer({});
+  ASSERT_TRUE(
+      writer
+          .Add(convtune::Environment::Parse("a,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value(),
+               snapshot::Channel::kStable, choice)
+          .ok());
+  ASSERT_TRUE(writer.Write(folder + "/current.snapshot").ok());
+  const SilentDaemon silent(daemon_.folder() + "/silent");
+  Options options;
+  options.address = "unix:" + daemon_.folder() + "/silent";
+  options.snapshot = folder;
+  Resolver resolver(options);
+  const auto start = std::chrono::steady_clock::now();
+  auto result = resolver.Resolve({{cli::ProblemText(8)}}, seconds(2)).at(0);
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_TRUE(result.found) << result.why;
+  EXPECT_EQ(result.source, Source::kSnapshot);
+  EXPECT_GE(took, seconds(1));
+  EXPECT_LT(took, seconds(2));
+  // Of what the snapshot does not have nothing is known before the end.
+  const auto results =
+      resolver.Resolve({{cli::ProblemText(8)}, {cli::ProblemText(16)}}, milliseconds(400));
+  EXPECT_TRUE(results.at(0).found);
+  EXPECT_FALSE(results.at(1).found);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, took + milliseconds(400));
 }
 
 TEST_F(ResolverDaemonTest, ARefreshReportsWhatChangedAndThatAlone) {

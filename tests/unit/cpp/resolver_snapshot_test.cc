@@ -1,4 +1,6 @@
 // What the library answers from a snapshot where no daemon is.
+#include <unistd.h>
+
 #include <convtune/resolver.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,8 +20,13 @@ using ::testing::HasSubstr;
 constexpr char kProblem[] = "fwd,x=8x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
 constexpr char kOther[] = "fwd,x=1x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
 
-Environment EnvironmentOf(const std::string& model) {
-  return Environment::Parse(model + ",cc=9.0,sms=132,cudnn=9.19.0,lib=full").value();
+// "a" or "a 9.12.0", a model and a cuDNN.
+convtune::Environment EnvironmentOf(const std::string& words) {
+  const size_t space = words.find(' ');
+  const std::string cudnn = space == std::string::npos ? "9.19.0" : words.substr(space + 1);
+  return convtune::Environment::Parse(words.substr(0, space) + ",cc=9.0,sms=132,cudnn=" + cudnn +
+                                      ",lib=full")
+      .value();
 }
 
 Candidate CandidateOf(const std::string& id, double us, int64_t workspace, uint32_t notes = 0) {
@@ -35,7 +42,7 @@ Candidate CandidateOf(const std::string& id, double us, int64_t workspace, uint3
 class ResolverSnapshotTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = ::testing::TempDir() + "resolver_snapshot_" +
+    folder_ = ::testing::TempDir() + "resolver_snapshot_" + std::to_string(getpid()) + "_" +
               ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
@@ -64,7 +71,7 @@ class ResolverSnapshotTest : public ::testing::Test {
     return options;
   }
   Result Ask(const Options& options, const Constraints& constraints = {},
-             const std::string& problem = kProblem, milliseconds limit = milliseconds(40)) {
+             const std::string& problem = kProblem, milliseconds limit = milliseconds(200)) {
     Resolver resolver(options);
     const auto results = resolver.Resolve({{problem}}, limit, constraints);
     EXPECT_EQ(results.size(), 1U);
@@ -129,12 +136,65 @@ TEST_F(ResolverSnapshotTest, WhatItDoesNotHaveSaysWhy) {
 
 TEST_F(ResolverSnapshotTest, SeveralEnvironmentsNeedAName) {
   Publish({"a", "b"}, Choices());
-  EXPECT_THAT(Ask(NobodyThere()).why, HasSubstr("must be one of: a, b"));
+  EXPECT_THAT(Ask(NobodyThere()).why,
+              HasSubstr("must be one of: a,cc=9.0,sms=132,cudnn=9.19.0,lib=full; b,cc="));
   Options named = NobodyThere();
   named.environment = "b";
   EXPECT_TRUE(Ask(named).found);
   named.environment = "c";
   EXPECT_THAT(Ask(named).why, HasSubstr("is 'c'"));
+}
+
+TEST_F(ResolverSnapshotTest, AnswersAreThoseOfTheProgramsEnvironmentAlone) {
+  Publish({"a"}, Choices());
+  Options options = NobodyThere();
+  options.program.cudnn_version = "9.19.0";
+  const Result own = Ask(options);
+  ASSERT_TRUE(own.found) << own.why;
+  EXPECT_EQ(own.environment.text, "a,cc=9.0,sms=132,cudnn=9.19.0,lib=full");
+  EXPECT_EQ(own.environment.name, "a");
+  EXPECT_EQ(own.environment.cudnn_version, "9.19.0");
+  EXPECT_EQ(own.environment.library_configuration, "full");
+  options.program.cudnn_version = "9.12.0";
+  const Result other = Ask(options);
+  EXPECT_FALSE(other.found);
+  EXPECT_EQ(other.miss, Miss::kOtherEnvironment);
+  EXPECT_THAT(other.why, HasSubstr("other environment: the program has cudnn=9.12.0; "));
+  options.program = {};
+  options.program.gpu_model = "B";
+  EXPECT_EQ(Ask(options).miss, Miss::kOtherEnvironment);
+}
+
+TEST_F(ResolverSnapshotTest, TheProgramTellsWhichOfSeveralEnvironmentsIsMeant) {
+  Publish({"a", "a 9.12.0", "b"}, Choices());
+  Options options = NobodyThere();
+  options.program.cudnn_version = "9.12.0";
+  EXPECT_EQ(Ask(options).environment.cudnn_version, "9.12.0");
+  options.program = {};
+  options.environment = "a";
+  EXPECT_THAT(Ask(options).why, HasSubstr("must be one of: "));
+  options.program.cudnn_version = "9.19.0";
+  EXPECT_EQ(Ask(options).environment.text, EnvironmentOf("a").ToText());
+  options.environment = EnvironmentOf("a 9.12.0").ToText();
+  EXPECT_EQ(Ask(options).miss, Miss::kOtherEnvironment);
+}
+
+TEST_F(ResolverSnapshotTest, ATimeThatWasNotTakenIsNone) {
+  snapshot::SnapshotChoice choice = Choices();
+  choice.candidates[0].median_us = 0;
+  Publish({"a"}, choice);
+  const Result result = Ask(NobodyThere());
+  ASSERT_EQ(result.portfolio.size(), 3U);
+  EXPECT_FALSE(result.portfolio[0].median_us.has_value());
+  EXPECT_EQ(result.portfolio[1].median_us, 12);
+}
+
+TEST_F(ResolverSnapshotTest, WhatNobodyKnowsIsCanonicalToo) {
+  const Result result = Ask(NobodyThere());
+  EXPECT_FALSE(result.found);
+  EXPECT_EQ(result.miss, Miss::kUnavailable);
+  EXPECT_EQ(result.problem, ConvProblem::Parse(kProblem)->ToText());
+  EXPECT_EQ(Ask(NobodyThere(), {}, "nonsense").problem, "nonsense");
 }
 
 TEST_F(ResolverSnapshotTest, ADamagedFileIsNoAnswer) {

@@ -76,6 +76,17 @@ TEST(ResolverTest, AConstraintThatBreaksItsRuleIsNamed) {
   EXPECT_EQ(why(constraints), "constraints.cache_state: must be a CacheState");
 }
 
+TEST(ResolverTest, AProgramThatBreaksItsRuleIsNamed) {
+  Options options = NobodyThere();
+  options.program.cudnn_version = "9.19";
+  options.program.library_configuration = "half";
+  const auto results = Resolver(options).Resolve({{"x"}}, milliseconds(1));
+  EXPECT_EQ(results.at(0).miss, Miss::kRefused);
+  EXPECT_EQ(results.at(0).why,
+            "program.library_configuration: must be full, graph_jit_only or unknown; "
+            "program.cudnn_version: must be 3 numbers separated by '.', is \"9.19\"");
+}
+
 TEST(ResolverTest, WhereNobodySaidWhereTheDaemonIsTheReasonNamesWhereItWasLookedFor) {
   unsetenv("CONVTUNE_ADDRESS");
   Options options;

@@ -16,10 +16,10 @@ constexpr absl::Duration kLong = absl::Seconds(60);
 // A file that is not there before it is let go.
 class SnapshotLoaderTest : public ::testing::Test {
  protected:
-  SnapshotLoader Loader() const { return {"/nonexistent", "", Open()}; }
+  SnapshotLoader Loader() const { return SnapshotLoader("/nonexistent", Open()); }
   SnapshotLoader::Open Open() const {
     // The thread may outlive the test.
-    return [reads = reads_, let_go = let_go_](const std::string&, const std::string&) {
+    return [reads = reads_, let_go = let_go_](const std::string&) {
       ++*reads;
       let_go.wait();
       return absl::StatusOr<std::unique_ptr<SnapshotAnswers>>(absl::DataLossError("read"));
@@ -77,7 +77,7 @@ TEST_F(SnapshotLoaderTest, WhatNobodyWaitsForIsNotRead) {
 }
 
 TEST_F(SnapshotLoaderTest, ItsEndDoesNotWaitForAReadThatHangs) {
-  auto loader = std::make_unique<SnapshotLoader>("/nonexistent", "", Open());
+  auto loader = std::make_unique<SnapshotLoader>("/nonexistent", Open());
   {
     SnapshotLoader::Read read = loader->Begin(absl::Now());
     EXPECT_FALSE(read.Wait(absl::Now() + absl::Milliseconds(5)).ok());

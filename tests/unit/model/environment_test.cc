@@ -75,5 +75,65 @@ TEST(EnvironmentTest, MalformedTextsAreRefusedByField) {
   }
 }
 
+std::optional<Environment> Read(const ProgramTexts& texts, std::string* why) {
+  std::vector<Violation> violations;
+  std::optional<Environment> read = ReadProgram(texts, &violations);
+  *why = ToString(violations);
+  return read;
+}
+
+TEST(ProgramTest, OnlyWhatIsKnownOfItIsCompared) {
+  EXPECT_TRUE(Fits(Environment(), H200()));
+  EXPECT_EQ(KnownText(Environment()), "");
+  std::string why;
+  ProgramTexts texts;
+  texts.cudnn_version = "9.19.0";
+  EXPECT_TRUE(Fits(Read(texts, &why).value(), H200()));
+  texts.gpu_model = "NVIDIA  H200";
+  texts.compute_capability = "9.0";
+  texts.sm_count = 132;
+  texts.library = LibraryConfiguration::kFull;
+  const Environment all = Read(texts, &why).value();
+  EXPECT_TRUE(Fits(all, H200()));
+  EXPECT_EQ(KnownText(all), H200().ToText());
+}
+
+TEST(ProgramTest, EveryFieldTellsAnotherEnvironment) {
+  const auto fits = [](const auto& change) {
+    Environment program = H200();
+    program.gpu_model = "nvidia-h200";
+    change(&program);
+    return Fits(program, H200());
+  };
+  EXPECT_TRUE(fits([](Environment*) {}));
+  EXPECT_FALSE(fits([](Environment* e) { e->gpu_model = "NVIDIA H100"; }));
+  EXPECT_FALSE(fits([](Environment* e) { e->profile = true; }));
+  EXPECT_FALSE(fits([](Environment* e) { e->cc_minor = 3; }));
+  EXPECT_FALSE(fits([](Environment* e) { e->sm_count = 16; }));
+  EXPECT_FALSE(fits([](Environment* e) { e->mig_profile = "1g.18gb"; }));
+  EXPECT_FALSE(fits([](Environment* e) { e->cudnn.patch = 1; }));
+  EXPECT_FALSE(fits([](Environment* e) { e->library = LibraryConfiguration::kGraphJitOnly; }));
+  // A profile is one only where the model is said.
+  Environment program;
+  program.profile = true;
+  EXPECT_TRUE(Fits(program, H200()));
+}
+
+TEST(ProgramTest, MalformedTextsAreRefusedByField) {
+  ProgramTexts texts;
+  texts.gpu_model = "--";
+  texts.compute_capability = "9";
+  texts.sm_count = -1;
+  texts.mig_profile = "1G";
+  texts.cudnn_version = "91900";
+  std::string why;
+  EXPECT_FALSE(Read(texts, &why).has_value());
+  EXPECT_EQ(why,
+            "gpu_model: must have a letter or a digit, is \"--\"; compute_capability: must be 2 "
+            "numbers separated by '.', is \"9\"; sm_count: must be from 0 to 2^31-1, is -1; "
+            "mig_profile: \"1G\" is not a MIG profile such as 1g.18gb; cudnn_version: must be 3 "
+            "numbers separated by '.', is \"91900\"");
+}
+
 }  // namespace
 }  // namespace convtune

@@ -68,6 +68,20 @@ struct Query {
   std::string problem;
 };
 
+// A GPU model and a cuDNN that answers hold for; as Options::program, as much of
+// that as is known: empty texts and 0 are not. Value type.
+struct Environment {
+  std::string name;                   // "nvidia-h200", "profile:nvidia-h200"; not read
+  std::string text;                   // the whole of it in one line; not read
+  bool profile = false;               // a device profile stands in for the GPU
+  std::string gpu_model;              // "NVIDIA H200", or as in `text`, "nvidia-h200"
+  std::string compute_capability;     // "9.0"
+  int sm_count = 0;                   // SMs that a process can use
+  std::string mig_profile;            // "1g.18gb"
+  std::string cudnn_version;          // "9.19.0"
+  std::string library_configuration;  // "full", "graph_jit_only", "unknown"
+};
+
 // One way to run a problem. Value type.
 struct Choice {
   std::string text;                                 // "graph:eng34,k2=5"
@@ -78,12 +92,29 @@ struct Choice {
   int math_type = 0;                                // if not: cudnnMathType_t
   std::int64_t workspace_bytes = 0;
   bool deterministic = false;
-  double median_us = 0;  // 0: it was not timed
+  std::optional<double> median_us;  // absent: it was not timed
 };
 
 // Where a result comes from. kSnapshot: the file that the daemon publishes for
 // unmodified programs, which needs no daemon alive.
 enum class Source { kNone, kDaemon, kSnapshot };
+
+// Why there is no answer; the first ones are the daemon's MissReason.
+// kOtherEnvironment: the program has another GPU or another cuDNN than those that
+// there are answers for, whose engine numbers mean other things. kRefused: the
+// problem is none, or an argument breaks its rule. kUnavailable: nobody was there
+// to ask.
+enum class Miss {
+  kNone = 0,
+  kNotFound = 1,
+  kInsufficientEvidence = 2,
+  kNoCandidate = 3,
+  kTuningFailed = 4,
+  kNoDevice = 5,
+  kOtherEnvironment = 6,
+  kRefused = 100,
+  kUnavailable = 101
+};
 
 // The outcome for one query. Value type.
 struct Result {
@@ -93,7 +124,12 @@ struct Result {
   std::vector<Choice> portfolio;  // up to three, the best first
   Evidence evidence = Evidence::kNone;
   Source source = Source::kNone;
-  std::string why;  // if not `found`: the reason, in words
+  // The environment that was asked for the problem: an answer holds for it alone.
+  // Empty if nobody was there to ask.
+  Environment environment;
+  Miss miss = Miss::kNone;  // if not `found`: the reason
+  std::string job;          // with Options::enqueue_misses: "jobs/N", which tunes it
+  std::string why;          // the same in words
 };
 
 // Value type.
@@ -101,8 +137,15 @@ struct Options {
   // unix:PATH or HOST:PORT. Empty: $CONVTUNE_ADDRESS, else this user's socket if
   // it is there, else the system's, /run/convtune/convtune.sock.
   std::string address;
-  // Name of the environment, where the daemon has several.
+  // Name or text of the environment, where the daemon has several.
   std::string environment;
+  // The GPU and the cuDNN that answers are for: another environment's are none. With
+  // `find_program`, whichever of the two is left out is looked for at each call: the
+  // cuDNN that is loaded, and the GPU of the calling thread's context, else the
+  // only kind that the process sees. What is not known then is not compared:
+  // Result::environment says what an answer holds for.
+  Environment program;
+  bool find_program = true;
   // PEM files, all three needed for HOST:PORT.
   std::string tls_ca, tls_cert, tls_key;
   // Folder of the snapshot that is read where no daemon answers. Empty:
@@ -112,6 +155,10 @@ struct Options {
   // the promoted release.
   std::string snapshot;
   bool use_snapshot = true;
+  // The daemon queues a tuning of each miss (Result::job), for which it wants the
+  // role `tune` where it has roles. Only timed answers are none then, unless
+  // Constraints::least_evidence says otherwise.
+  bool enqueue_misses = false;
 };
 
 // One connection to a daemon, made at the first call. Thread-safe but for its
@@ -127,10 +174,11 @@ class Resolver {
   // One result for each query, in order; any number of queries. Is back within
   // `limit`, the reading of the snapshot included, but for the time that threads
   // take to wake and answers to be copied. Constraints that break their rule are
-  // the reason of every result: nothing is asked then. While no daemon answers (UNAVAILABLE) it
-  // tries again until then, and for nothing else; it is back at once if the snapshot has all
-  // answers, and takes those that it has in the end. What could not be answered is not `found` and
-  // says why. Empty if memory ran out.
+  // the reason of every result, and so does a program: nothing is asked then. While no daemon
+  // answers (UNAVAILABLE) it tries again until then, and for nothing else; if the snapshot has
+  // all answers, it is back with them at once, or, where a daemon is there and says nothing,
+  // after half of `limit`. In the end it takes those that the snapshot has. What could not be
+  // answered is not `found` and says why. Empty if memory ran out.
   std::vector<Result> Resolve(const std::vector<Query>& queries, std::chrono::milliseconds limit,
                               const Constraints& constraints = Constraints()) noexcept;
 

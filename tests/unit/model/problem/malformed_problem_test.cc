@@ -53,7 +53,7 @@ std::vector<Malformed> Inputs() {
       {Ok("stride=99999999999999999999"), "stride", "does not fit into 64 bits"},
       {Ok("out=f8"), "out", "must be f64, f32"},
       {Ok("acc="), "acc", "must be f64, f32"},
-      {Ok("mid=half"), "mid", "must be f64, f32"},
+      {Ok("mid=quarter"), "mid", "must be f64, f32"},
       {Ok("mode=flip"), "mode", "must be conv or xcorr"},
       {Ok("epilogue=gelu"), "epilogue", "add, bias and relu"},
       {Ok("epilogue="), "epilogue", "add, bias and relu"},

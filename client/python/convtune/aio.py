@@ -1,0 +1,220 @@
+"""A convtune daemon, as seen by a program that runs an asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from convtune import defaults, messages
+from convtune.answers import EVIDENCE, ON_MISS, Constraints, Environment, Result, one_of
+from convtune.errors import ConvtuneError, Unavailable, translate
+from convtune.problem import Problem
+from convtune.problem_key import canonical
+from convtune.program import check, find
+from convtune.snapshot import Current
+from convtune.v1 import tuning_service_pb2, tuning_service_pb2_grpc
+
+_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+
+
+class AsyncClient:
+    """convtune.Client for asyncio: the same arguments, answers and errors, and
+    nothing blocks the loop. Made and used in one loop; `async with` closes it.
+
+    A cancelled get() gives its call up; of the work that it waited for the daemon
+    drops what nobody else wants."""
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        environment: str = "",
+        program: Environment = Environment(),
+        find_program: bool = True,
+        timeout: float = 30.0,
+        credentials: grpc.ChannelCredentials | None = None,
+        snapshot: str | None = None,
+        use_snapshot: bool = True,
+    ) -> None:
+        check(program)
+        self.address = address or defaults.named_address() or defaults.address()
+        self.environment = environment
+        self._program = program
+        self._find_program = find_program
+        self._timeout = timeout
+        self._snapshot = Current(snapshot) if use_snapshot else None
+        if credentials is None and not self.address.startswith("unix:"):
+            raise ValueError(f"credentials: are needed for {self.address}, as TCP is served with mutual TLS only")
+        if credentials is not None:
+            self._channel = grpc.aio.secure_channel(self.address, credentials, options=messages.CHANNEL)
+        else:
+            self._channel = grpc.aio.insecure_channel(self.address, options=messages.CHANNEL)
+        self._tuning = tuning_service_pb2_grpc.TuningServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    def program(self) -> Environment:
+        """The GPU and the cuDNN that answers are for now, as far as they are known."""
+        return find(self._program) if self._find_program else self._program
+
+    async def get(
+        self,
+        problems: Iterable[Problem | str],
+        *,
+        constraints: Constraints = Constraints(),
+        on_miss: str = "none",
+        min_evidence: str = "",
+        timeout: float | None = None,
+    ) -> list[Result]:
+        """As Client.get."""
+        one_of("on_miss", on_miss, ON_MISS)
+        one_of("min_evidence", min_evidence, ("", *EVIDENCE))
+        if timeout is None and on_miss in ("none", "enqueue"):
+            timeout = self._timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
+        program = self.program()
+        results: list[Result] = []
+        for part in messages.split(messages.texts(problems)):
+            request = messages.batch_get(self.environment, program, part, constraints, on_miss, min_evidence)
+            results += messages.results(await self._call(self._tuning.BatchGet, request, deadline))
+        return results
+
+    async def resolve(
+        self,
+        problems: Iterable[Problem | str],
+        *,
+        constraints: Constraints = Constraints(),
+        min_evidence: str = "",
+        timeout: float = 1.0,
+    ) -> list[Result]:
+        """As Client.resolve."""
+        one_of("min_evidence", min_evidence, ("", *EVIDENCE))
+        deadline = time.monotonic() + timeout
+        program = self.program()
+        results: list[Result] = []
+        for part in messages.split(messages.texts(problems)):
+            results += await self._resolve_part(part, program, constraints, min_evidence, deadline)
+        return results
+
+    async def _resolve_part(
+        self, part: list[str], program: Environment, constraints: Constraints, min_evidence: str, deadline: float
+    ) -> list[Result]:
+        results: dict[int, Result] = messages.no_texts(part)
+        while left := [place for place in range(len(part)) if place not in results]:
+            texts = [part[place] for place in left]
+            stored: list[Result] = []
+
+            async def enough() -> bool:
+                stored[:] = await self._from_snapshot(texts, program, constraints, min_evidence)
+                return all(result.answer for result in stored)
+
+            request = messages.batch_get(self.environment, program, texts, constraints, "none", min_evidence)
+            try:
+                found = messages.results(await self._call(self._tuning.BatchGet, request, deadline, enough))
+            except Unavailable as error:
+                if not stored or not all(result.answer for result in stored):
+                    await enough()
+                found = [r if r.answer else messages.unavailable(r, error) for r in stored]
+            except ConvtuneError as error:
+                if refused := error.refused_problems(len(left)):
+                    results.update({left[n]: messages.refused(part[left[n]], why) for n, why in refused.items()})
+                    continue
+                found = [messages.unavailable(Result(canonical(text), None), error) for text in texts]
+            results.update(zip(left, found))
+        return [results[place] for place in range(len(part))]
+
+    async def _from_snapshot(
+        self, texts: list[str], program: Environment, constraints: Constraints, min_evidence: str
+    ) -> list[Result]:
+        if self._snapshot is None:
+            return [Result(canonical(text), None) for text in texts]
+        # A disk can hang.
+        return await asyncio.to_thread(
+            self._snapshot.find, texts, self.environment, program, constraints, min_evidence
+        )
+
+    async def tune(
+        self,
+        problems: Iterable[Problem | str],
+        *,
+        budget_s: float | None = None,
+        force: bool = False,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> list[str]:
+        """As Client.tune. The job of a cancelled one goes on."""
+        messages.check_budget(budget_s)
+        failures: list[str] = []
+        parts = messages.split(messages.texts(problems))
+        total, before = sum(len(p) for p in parts), 0
+        for part in parts:
+            request = messages.create_job(self.environment, self.program(), part, force, budget_s)
+            job = await self._run_job(request, before, total, on_progress)
+            before += len(part)
+            failures += job.failures
+        return failures
+
+    async def _run_job(
+        self, request: Any, before: int, total: int, on_progress: Callable[[int, int], None] | None
+    ) -> Any:
+        """The job's last state, by Client._run_job's rules."""
+        lost: float | None = None  # since when nothing has moved
+        while True:
+            job = await self._call(self._tuning.CreateTuningJob, request, time.monotonic() + self._timeout)
+            try:
+                async for job in self._tuning.WatchTuningJob(tuning_service_pb2.WatchTuningJobRequest(name=job.name)):
+                    ended = job.succeeded_count + job.failed_count
+                    if ended > job.skipped_count:
+                        lost = None
+                    if on_progress is not None:
+                        on_progress(before + ended, total)
+                return job
+            except grpc.RpcError as error:
+                lost = time.monotonic() if lost is None else lost
+                if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() - lost > self._timeout:
+                    raise translate(error) from None
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _call(
+        self,
+        method: Callable[..., Any],
+        request: Any,
+        deadline: float | None,
+        enough: Callable[[], Awaitable[bool]] | None = None,
+    ) -> Any:
+        """Client._call's rules."""
+        pause, give_up = _PAUSE_S, deadline
+        first = True
+        while True:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
+            call = method(request, timeout=left)
+            try:
+                if enough is not None and left is not None:
+                    done, _ = await asyncio.wait([asyncio.create_task(call.code())], timeout=left / 2)
+                    if not done and await enough():
+                        raise Unavailable("DEADLINE_EXCEEDED", "no answer within half of the time")
+                return await call
+            except grpc.RpcError as error:
+                if give_up is None:
+                    give_up = time.monotonic() + self._timeout
+                if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() + pause >= give_up:
+                    raise translate(error) from None
+                if first and enough is not None and await enough():
+                    raise translate(error) from None
+                first = False
+            finally:
+                call.cancel()  # where it has not ended
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)

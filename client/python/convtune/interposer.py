@@ -1,0 +1,68 @@
+"""Loads convtune's interposer, libconvtune_preload.so, into this process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import sys
+from collections.abc import Iterator
+
+LIBRARY = "libconvtune_preload.so"
+KILL_SWITCH = "disabled"  # a file in the snapshot folder
+
+_loaded: str | None = None
+
+
+def _folders() -> Iterator[pathlib.Path]:
+    """Where the library may lie, in order."""
+    here = pathlib.Path(__file__).resolve().parent
+    yield here / "lib"
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        if folder and (pathlib.Path(folder) / "convtune").exists():
+            prefix = pathlib.Path(folder).resolve().parent
+            yield from (prefix / "lib", prefix / "lib64", *sorted(prefix.glob("lib/*-linux-gnu")), prefix / "lib/convtune")
+    yield from (pathlib.Path(sys.prefix) / "lib", pathlib.Path("/usr/local/lib"))
+    # In a source tree: client/python/convtune/.
+    yield here.parents[2] / "build" / "lib"
+
+
+def find_library() -> str | None:
+    """The library's path, or None.
+
+    ``CONVTUNE_PRELOAD_LIBRARY`` names it where it lies in none of the usual places.
+    """
+    named = os.environ.get("CONVTUNE_PRELOAD_LIBRARY")
+    if named:
+        return named
+    for folder in _folders():
+        if (folder / LIBRARY).is_file():
+            return str(folder / LIBRARY)
+    return None
+
+
+def mapped(name: str) -> str | None:
+    """Path of a library of this process whose path has this in it; None without any."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            paths = (line.rstrip("\n").split(maxsplit=5)[5:] for line in maps if name in line)
+            return next((path[0] for path in paths if path), None)
+    except OSError:
+        return None
+
+
+def active() -> bool:
+    """True if the interposer is in this process, however it came there."""
+    return _loaded is not None or mapped(LIBRARY) is not None
+
+
+def load(path: str) -> None:
+    """So that libraries loaded later bind cuDNN's functions to it. Raises OSError."""
+    global _loaded
+    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    _loaded = path
+
+
+def library_path() -> str | None:
+    """Path of the library that load() loaded; None if it loaded none."""
+    return _loaded

@@ -56,9 +56,9 @@ class OutboxStore {
   virtual absl::StatusOr<OutboxPage> ReadOutbox(size_t limit) = 0;
   // Drops these rows; those that are not there (any more) are ignored.
   virtual absl::Status AckOutbox(const std::vector<OutboxId>& ids) = 0;
-  // Puts every tuning of origin LOCAL in, which is not in already. Returns how
-  // many.
-  virtual absl::StatusOr<int64_t> RequeueOutbox() = 0;
+  // Puts every tuning of origin LOCAL in, which is not in already, and, for a fleet
+  // that lost them, of origin FLEET. Returns how many.
+  virtual absl::StatusOr<int64_t> RequeueOutbox(bool include_fleet) = 0;
   // True if the key's tuning waits.
   virtual absl::StatusOr<bool> IsInOutbox(const TuningKey& key) = 0;
   virtual absl::StatusOr<OutboxStatus> GetOutboxStatus() = 0;

@@ -95,7 +95,7 @@ class Delivering {
         postgres_.Query(
             "SELECT evidence_id, epoch_ordinal, sequence, current, evidence, full_listing, clean, "
             "digest = substring(sha256($4) FROM 1 FOR 16) OR (epoch_ordinal = $5 AND sequence = "
-            "$6) "
+            "$6), NOT relayed "
             "FROM evidence WHERE environment_id = $1 AND problem_id = $2 AND node_id = $3",
             PgParams()
                 .Int(environment)
@@ -104,6 +104,16 @@ class Delivering {
                 .Bytes(payload)
                 .Int(ordinal)
                 .Int(delivery.id.sequence)));
+    if (delivery.relayed) {
+      // Every node brings back the same: one is enough.
+      ASSIGN_OR_RETURN(
+          const PgResult again,
+          postgres_.Query("SELECT EXISTS (SELECT 1 FROM evidence WHERE environment_id = $1 AND "
+                          "problem_id = $2 AND current AND relayed AND digest = "
+                          "substring(sha256($3) FROM 1 FOR 16))",
+                          PgParams().Int(environment).Int(problem).Bytes(payload)));
+      if (again.Bool(0, 0)) return false;
+    }
     bool newest = true;
     int64_t replaced = 0;
     for (int row = 0; row < here.rows(); ++row) {
@@ -113,8 +123,9 @@ class Delivering {
       // Nothing worse ever takes the place of something better, as on a node.
       const TuningStanding standing{static_cast<Evidence>(here.Int(row, 4)), here.Bool(row, 5),
                                     here.Bool(row, 6)};
-      newest = std::tuple(standing, here.Int(row, 1), here.Int(row, 2)) <
-               std::tuple(StandingOf(delivery.tuning), ordinal, delivery.id.sequence);
+      newest =
+          std::tuple(standing, here.Bool(row, 8), here.Int(row, 1), here.Int(row, 2)) <
+          std::tuple(StandingOf(delivery.tuning), !delivery.relayed, ordinal, delivery.id.sequence);
     }
     if (newest && replaced != 0) RETURN_IF_ERROR(Supersede(replaced));
     ASSIGN_OR_RETURN(const int64_t id,
@@ -228,7 +239,8 @@ class Delivering {
         .Bool(current)
         .Bytes(payload)
         .Text(tuning.incomplete_reason)
-        .Int(absl::ToUnixMicros(tuning.tune_time));
+        .Int(absl::ToUnixMicros(tuning.tune_time))
+        .Bool(delivery.relayed);
     ASSIGN_OR_RETURN(
         const PgResult made,
         postgres_.Query(
@@ -238,9 +250,10 @@ class Delivering {
             "power_limit_watts, clock_reasons, other_processes, temperature_celsius, elapsed_ms, "
             "candidate_count, evidence, stop_reason, full_listing, clean, throttled, current, "
             "digest, "
-            "incomplete_reason, tune_time) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,"
+            "incomplete_reason, tune_time, relayed) VALUES "
+            "($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,"
             "$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25,$26,$27,$28,"
-            "substring(sha256($29) FROM 1 FOR 16),$30,to_timestamp($31::float8 / 1000000)) "
+            "substring(sha256($29) FROM 1 FOR 16),$30,to_timestamp($31::float8 / 1000000),$32) "
             "ON CONFLICT (node_id, epoch_ordinal, sequence) DO NOTHING RETURNING evidence_id",
             params));
     return made.rows() > 0 ? made.Int(0, 0) : 0;
@@ -293,6 +306,7 @@ absl::StatusOr<DeliveryCounts> Deliver(Postgres& postgres, FleetNames& names, in
   Delivering delivering(postgres, names, node_id);
   RETURN_IF_ERROR(delivering.MakeNames(deliveries));
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  RETURN_IF_ERROR(names.CheckFleet());
   RETURN_IF_ERROR(
       postgres.Query("SELECT 1 FROM nodes WHERE node_id = $1 FOR UPDATE", PgParams().Int(node_id))
           .status());
@@ -311,11 +325,12 @@ absl::StatusOr<DeliveryCounts> Deliver(Postgres& postgres, FleetNames& names, in
   return counts;
 }
 
-absl::StatusOr<bool> HasDelivered(Postgres& postgres, int64_t node_id) {
+absl::StatusOr<std::optional<int64_t>> LastDelivered(Postgres& postgres, int64_t node_id) {
   ASSIGN_OR_RETURN(const PgResult found,
-                   postgres.Query("SELECT EXISTS (SELECT 1 FROM node_epochs WHERE node_id = $1)",
+                   postgres.Query("SELECT MAX(last_sequence) FROM node_epochs WHERE node_id = $1",
                                   PgParams().Int(node_id)));
-  return found.Bool(0, 0);
+  if (found.IsNull(0, 0)) return std::nullopt;
+  return found.Int(0, 0);
 }
 
 }  // namespace convtune::db::fleet

@@ -24,6 +24,7 @@ struct FleetDelivery {
   // Places in tuning.candidates; nullopt: nothing was timed, or is known.
   std::optional<size_t> winner;
   std::optional<size_t> stock;
+  bool relayed = false;  // it came from the fleet, which lost it
 };
 
 struct DeliveryCounts {
@@ -38,8 +39,8 @@ struct DeliveryCounts {
 absl::StatusOr<DeliveryCounts> Deliver(Postgres& postgres, FleetNames& names, int64_t node_id,
                                        const std::vector<FleetDelivery>& deliveries);
 
-// True if the node has ever delivered anything.
-absl::StatusOr<bool> HasDelivered(Postgres& postgres, int64_t node_id);
+// The highest sequence that the node delivered; nullopt: nothing ever.
+absl::StatusOr<std::optional<int64_t>> LastDelivered(Postgres& postgres, int64_t node_id);
 
 // What one node says of a problem.
 struct NodeEvidence {

@@ -6,17 +6,63 @@
 namespace convtune::db::fleet {
 namespace {
 
-absl::Status Newer(int version) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the fleet's database has schema version ", version, ", this program knows version ",
-      sqlite::LatestVersion(AllFleetMigrations()), ": use a newer convtune-fleet"));
+// Tables in which agents write what their nodes say, measure and tune. In the
+// others stands what operators decide, and what the tables are.
+constexpr char kNodeTables[] =
+    "environments, problems, candidates, nodes, node_epochs, node_devices, provenances, evidence, "
+    "evidence_payloads, measurements, pooled, pooled_candidates, pool_queue, pooled_payloads, "
+    "report_groups, batches, tasks, task_failures, wanted, upkeep";
+constexpr char kDecisionTables[] = "releases, release_choices, pins";
+
+absl::Status GrantRole(Postgres& postgres, const std::string& field, const std::string& role,
+                       const std::string& tables) {
+  if (role.empty()) return absl::OkStatus();
+  if (!IsPgName(role)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": must be ", kPgNameRule, ", is \"", role, "\""));
+  }
+  ASSIGN_OR_RETURN(const PgResult there,
+                   postgres.Query("SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)",
+                                  PgParams().Text(role)));
+  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  if (!there.Bool(0, 0)) {
+    RETURN_IF_ERROR(postgres.Execute(absl::StrCat("CREATE ROLE ", role, " NOLOGIN")));
+  }
+  RETURN_IF_ERROR(postgres.Execute(
+      absl::StrCat("GRANT USAGE ON SCHEMA ", postgres.schema(), " TO ", role,
+                   "; GRANT SELECT ON ALL TABLES IN ", "SCHEMA ", postgres.schema(), " TO ", role,
+                   "; GRANT INSERT, UPDATE, DELETE ON ", tables, " TO ", role)));
+  return transaction.Commit();
+}
+
+// The oldest schema that the statements of this program run on, so that nodes can be
+// upgraded before the database.
+constexpr int kOldestUsable = 1;
+
+// OK if programs of this version can use a database of that later one.
+absl::Status CheckNewer(Postgres& postgres, int version) {
+  const int known = sqlite::LatestVersion(AllFleetMigrations());
+  ASSIGN_OR_RETURN(const PgResult row, postgres.Query("SELECT compatible_version FROM fleet"));
+  if (row.rows() > 0 && row.Int(0, 0) <= known) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the fleet's database has schema version ",
+                                                    version, ", this program knows version ", known,
+                                                    ": use a newer convtune-fleet"));
 }
 
 }  // namespace
 
 absl::StatusOr<int> FleetSchemaVersion(Postgres& postgres) {
   ASSIGN_OR_RETURN(const PgResult table,
-                   postgres.Query("SELECT to_regclass('schema_migrations') IS NOT NULL"));
+                   postgres.Query("SELECT to_regclass('schema_migrations') IS NOT NULL, EXISTS "
+                                  "(SELECT 1 FROM pg_namespace WHERE nspname = $1 AND NOT "
+                                  "has_schema_privilege(oid, 'USAGE')), session_user",
+                                  PgParams().Text(postgres.schema())));
+  // A schema that one may not look into looks empty.
+  if (table.Bool(0, 1)) {
+    return absl::PermissionDeniedError(absl::StrCat("the database's user ", table.Text(0, 2),
+                                                    " has no rights in the schema ",
+                                                    postgres.schema(), kHowToGrant));
+  }
   if (!table.Bool(0, 0)) return 0;
   ASSIGN_OR_RETURN(const PgResult version,
                    postgres.Query("SELECT COALESCE(MAX(version), 0) FROM schema_migrations"));
@@ -25,12 +71,17 @@ absl::StatusOr<int> FleetSchemaVersion(Postgres& postgres) {
 
 absl::Status CheckFleetSchema(Postgres& postgres) {
   ASSIGN_OR_RETURN(const int version, FleetSchemaVersion(postgres));
-  const int known = sqlite::LatestVersion(AllFleetMigrations());
-  if (version > known) return Newer(version);
-  if (version == known) return absl::OkStatus();
+  if (version > sqlite::LatestVersion(AllFleetMigrations())) return CheckNewer(postgres, version);
+  if (version >= kOldestUsable) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("the fleet's database has schema version ",
-                                                    version, ", this program needs ", known,
+                                                    version, ", this program needs ", kOldestUsable,
                                                     ": run `convtune-fleet migrate`"));
+}
+
+absl::Status GrantFleetRoles(Postgres& postgres, const FleetRoles& roles) {
+  RETURN_IF_ERROR(GrantRole(postgres, "--agent-role", roles.agents, kNodeTables));
+  return GrantRole(postgres, "--operator-role", roles.operators,
+                   absl::StrCat(kNodeTables, ", ", kDecisionTables));
 }
 
 absl::StatusOr<int> MigrateFleet(Postgres& postgres) {
@@ -45,7 +96,9 @@ absl::StatusOr<int> MigrateFleet(Postgres& postgres) {
         "CREATE TABLE IF NOT EXISTS schema_migrations (version integer PRIMARY KEY, name text NOT "
         "NULL, apply_time timestamptz NOT NULL DEFAULT now())"));
     ASSIGN_OR_RETURN(const int version, FleetSchemaVersion(postgres));
-    if (version > sqlite::LatestVersion(AllFleetMigrations())) return Newer(version);
+    if (version > sqlite::LatestVersion(AllFleetMigrations())) {
+      RETURN_IF_ERROR(CheckNewer(postgres, version));
+    }
     if (migration.version > version) {
       RETURN_IF_ERROR(postgres.Execute(migration.sql));
       RETURN_IF_ERROR(

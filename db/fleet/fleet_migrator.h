@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,16 +15,28 @@ namespace convtune::db::fleet {
 // In order, from version 1 without a gap. Made from db/fleet/migrations/*.sql.
 std::span<const sqlite::Migration> AllFleetMigrations();
 
-// 0: nothing was ever migrated.
+// 0: nothing was ever migrated. PERMISSION_DENIED: the schema is not for the
+// connection's user.
 absl::StatusOr<int> FleetSchemaVersion(Postgres& postgres);
 
-// FAILED_PRECONDITION, naming both versions, unless the database has exactly the
-// schema that this program knows.
+// FAILED_PRECONDITION, naming both versions, where the schema is older than any that
+// this program can use, or newer and not compatible with it.
 absl::Status CheckFleetSchema(Postgres& postgres);
 
 // Makes the schema if need be and applies what the database lacks, each
 // migration in a transaction of its own; who migrates at the same time waits.
 // Returns how many were applied. FAILED_PRECONDITION: it is newer.
 absl::StatusOr<int> MigrateFleet(Postgres& postgres);
+
+// PostgreSQL's roles; empty: none.
+struct FleetRoles {
+  std::string agents;     // read all, write what nodes say
+  std::string operators;  // also decide: releases and pins
+};
+
+// Makes those roles that are not there, without a login, and grants them their
+// rights on the tables that there are now. INVALID_ARGUMENT: a name is none;
+// PERMISSION_DENIED: the connection's user may not.
+absl::Status GrantFleetRoles(Postgres& postgres, const FleetRoles& roles);
 
 }  // namespace convtune::db::fleet

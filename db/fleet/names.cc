@@ -24,6 +24,15 @@ int64_t EngineOf(const CandidateId& id) {
 
 }  // namespace
 
+absl::Status FleetNames::CheckFleet() {
+  ASSIGN_OR_RETURN(const PgResult row,
+                   postgres_->Query("SELECT fleet_id || ' ' || tableoid FROM fleet"));
+  const std::string id = row.rows() > 0 ? row.Text(0, 0) : "";
+  if (fleet_id_.empty()) fleet_id_ = id;
+  if (id == fleet_id_ && !id.empty()) return absl::OkStatus();
+  return absl::AbortedError("the fleet's tables were made anew");
+}
+
 absl::Status FleetNames::Read(const std::vector<std::string>& texts, const std::string& table,
                               Ids* ids) {
   ASSIGN_OR_RETURN(const PgResult result,

@@ -21,6 +21,11 @@ class FleetNames {
  public:
   explicit FleetNames(Postgres* postgres) : postgres_(postgres) {}
 
+  // ABORTED where the tables were made anew, or restored, since this was asked first: every
+  // number that was given is another's now, or nobody's. To be asked in each
+  // transaction that writes them.
+  absl::Status CheckFleet();
+
   absl::StatusOr<int64_t> Environment(const convtune::Environment& environment);
   // Canonical texts; INVALID_ARGUMENT if one is no problem.
   absl::StatusOr<int64_t> Problem(const std::string& text);
@@ -36,6 +41,7 @@ class FleetNames {
   absl::Status Read(const std::vector<std::string>& texts, const std::string& table, Ids* ids);
 
   Postgres* const postgres_;
+  std::string fleet_id_;
   Ids environments_;
   Ids problems_;
   Ids candidates_;

@@ -35,32 +35,41 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
     environments.push_back(id);
   }
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
-  RETURN_IF_ERROR(
-      postgres
-          .Query("UPDATE nodes SET last_seen = now(), agent_version = $2, daemon_version = $3, "
-                 "daemon_start_time = to_timestamp($4::float8 / 1000000), clock_offset_us = $5 - "
-                 "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint, tuning_count = $6, "
-                 "lookups = $7, hits = $8, queue_depth = $9, outbox_depth = $10, outbox_dropped = "
-                 "$11, outbox_superseded = $12, release_number = $13, last_error = $14, "
-                 "outbox_lag_seconds = $15 WHERE "
-                 "node_id = $1",
-                 PgParams()
-                     .Int(node_id)
-                     .Text(heartbeat.agent_version)
-                     .Text(heartbeat.daemon_version)
-                     .Int(absl::ToUnixMicros(heartbeat.daemon_start_time))
-                     .Int(absl::ToUnixMicros(heartbeat.node_time))
-                     .Int(heartbeat.tuning_count)
-                     .Int(heartbeat.lookups)
-                     .Int(heartbeat.hits)
-                     .Int(heartbeat.queue_depth)
-                     .Int(heartbeat.outbox_depth)
-                     .Int(heartbeat.outbox_dropped)
-                     .Int(heartbeat.outbox_superseded)
-                     .Int(heartbeat.release)
-                     .Text(heartbeat.last_error)
-                     .Real(absl::ToDoubleSeconds(heartbeat.outbox_lag)))
-          .status());
+  RETURN_IF_ERROR(names.CheckFleet());
+  ASSIGN_OR_RETURN(
+      const PgResult written,
+      postgres.Query(
+          "UPDATE nodes SET last_seen = now(), agent_version = $2, daemon_version = $3, "
+          "daemon_start_time = to_timestamp($4::float8 / 1000000), clock_offset_us = $5 - "
+          "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint, tuning_count = $6, "
+          "lookups = $7, hits = $8, queue_depth = $9, outbox_depth = $10, outbox_dropped = "
+          "$11, outbox_superseded = $12, release_number = $13, last_error = $14, "
+          "outbox_lag_seconds = $15, unapplied_pins = $16, pin_error = $17, "
+          "release_missing = $18, release_extra = $19 WHERE "
+          "node_id = $1",
+          PgParams()
+              .Int(node_id)
+              .Text(heartbeat.agent_version)
+              .Text(heartbeat.daemon_version)
+              .Int(absl::ToUnixMicros(heartbeat.daemon_start_time))
+              .Int(absl::ToUnixMicros(heartbeat.node_time))
+              .Int(heartbeat.tuning_count)
+              .Int(heartbeat.lookups)
+              .Int(heartbeat.hits)
+              .Int(heartbeat.queue_depth)
+              .Int(heartbeat.outbox_depth)
+              .Int(heartbeat.outbox_dropped)
+              .Int(heartbeat.outbox_superseded)
+              .Int(heartbeat.release)
+              .Text(heartbeat.last_error)
+              .Real(absl::ToDoubleSeconds(heartbeat.outbox_lag))
+              .Int(heartbeat.unapplied_pins)
+              .Text(heartbeat.pin_error)
+              .Int(heartbeat.release_missing)
+              .Int(heartbeat.release_extra)));
+  if (written.changed() == 0) {
+    return absl::AbortedError("node: the fleet does not know this node any more");
+  }
   RETURN_IF_ERROR(
       postgres
           .Query("UPDATE node_devices SET current = false WHERE node_id = $1 AND current AND "
@@ -138,7 +147,8 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(Postgres& postgres) {
       postgres.Query("SELECT node_id, name, EXTRACT(EPOCH FROM now() - last_seen)::float8, "
                      "agent_version, daemon_version, clock_offset_us, outbox_depth, "
                      "outbox_dropped, tuning_count, release_number, last_error, "
-                     "outbox_lag_seconds FROM nodes "
+                     "outbox_lag_seconds, unapplied_pins, pin_error, release_missing, "
+                     "release_extra FROM nodes "
                      "ORDER BY name"));
   ASSIGN_OR_RETURN(
       const PgResult devices,
@@ -155,7 +165,8 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(Postgres& postgres) {
     nodes.push_back({rows.Text(row, 1), absl::Seconds(rows.Real(row, 2)), rows.Text(row, 3),
                      rows.Text(row, 4), absl::Microseconds(rows.Int(row, 5)), rows.Int(row, 6),
                      rows.Int(row, 7), absl::Seconds(rows.Real(row, 11)), rows.Int(row, 8),
-                     rows.Int(row, 9), rows.Text(row, 10), by_node[rows.Int(row, 0)]});
+                     rows.Int(row, 9), rows.Int(row, 14), rows.Int(row, 15), rows.Int(row, 12),
+                     rows.Text(row, 13), rows.Text(row, 10), by_node[rows.Int(row, 0)]});
   }
   return nodes;
 }

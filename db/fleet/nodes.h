@@ -37,6 +37,10 @@ struct Heartbeat {
   int64_t outbox_superseded = 0;
   absl::Duration outbox_lag;  // since when something has waited and nothing was delivered
   int64_t release = 0;
+  int64_t release_missing = 0;  // problems of the release that the node has not
+  int64_t release_extra = 0;    // that it has from a fleet, and the release has not
+  int64_t unapplied_pins = 0;   // of the fleet, for the node's environments
+  std::string pin_error;        // why not the first of them
   std::string last_error;
   std::vector<NodeDevice> devices;
 };
@@ -44,6 +48,7 @@ struct Heartbeat {
 // The node's number; makes its row. Takes a lock that goes with the connection:
 // ALREADY_EXISTS if another agent speaks for a node of that name.
 absl::StatusOr<int64_t> RegisterNode(Postgres& postgres, const std::string& name);
+// ABORTED: the fleet does not know the node any more, or is another.
 absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_id,
                             const Heartbeat& heartbeat);
 // Replaces what the node wanted before.
@@ -61,6 +66,10 @@ struct NodeStatus {
   absl::Duration outbox_lag;
   int64_t tuning_count = 0;
   int64_t release = 0;
+  int64_t release_missing = 0;
+  int64_t release_extra = 0;
+  int64_t unapplied_pins = 0;
+  std::string pin_error;
   std::string last_error;
   std::vector<std::string> devices;  // "environment name, driver"
 };

@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/enums.h"
 
 namespace convtune::db::fleet {
 namespace {
@@ -48,8 +49,26 @@ absl::StatusOr<int64_t> PutFleetPin(Postgres& postgres, FleetNames& names,
                                     std::optional<absl::Duration> ttl) {
   ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(environment_text));
   ASSIGN_OR_RETURN(const int64_t environment_id, names.Environment(environment));
-  ASSIGN_OR_RETURN(const int64_t problem_id, names.Problem(problem_text));
-  ASSIGN_OR_RETURN(const int64_t candidate_id, names.Candidate(candidate));
+  ASSIGN_OR_RETURN(
+      const PgResult known,
+      postgres.Query("SELECT p.problem_id, c.candidate_id, c.status FROM pooled p "
+                     "JOIN problems q USING (problem_id) LEFT JOIN "
+                     "(pooled_candidates c JOIN candidates t ON t.candidate_id = "
+                     "c.candidate_id AND t.text = $3) ON c.environment_id = "
+                     "p.environment_id AND c.problem_id = p.problem_id WHERE "
+                     "p.environment_id = $1 AND q.text = $2",
+                     PgParams().Int(environment_id).Text(problem_text).Text(candidate)));
+  if (known.rows() == 0) {
+    return absl::NotFoundError(absl::StrCat("problem: the fleet has no tuning of ", problem_text,
+                                            " in ", environment_text));
+  }
+  // As a daemon, which would refuse it.
+  if (known.IsNull(0, 1) || known.Int(0, 2) > static_cast<int64_t>(CandidateStatus::kFinalized)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("candidate: ", candidate, " must be one that the tuning lists and that ran"));
+  }
+  const int64_t problem_id = known.Int(0, 0);
+  const int64_t candidate_id = known.Int(0, 1);
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
   RETURN_IF_ERROR(EndPins(postgres, environment_id, problem_id, author).status());
   PgParams params;
@@ -88,19 +107,21 @@ absl::StatusOr<std::vector<FleetPin>> ListFleetPins(Postgres& postgres,
                                                     const std::vector<int64_t>& environments) {
   ASSIGN_OR_RETURN(
       const PgResult rows,
-      postgres.Query("SELECT p.pin_id, p.environment_id, e.text, q.text, c.text, p.author, "
-                     "p.reason, EXTRACT(EPOCH FROM p.expire_time - now())::float8 FROM pins p "
-                     "JOIN environments e USING (environment_id) JOIN problems q USING "
-                     "(problem_id) JOIN candidates c USING (candidate_id) WHERE p.end_time IS NULL "
-                     "AND (p.expire_time IS NULL OR p.expire_time > now()) AND "
-                     "($1::integer[] = '{}' OR p.environment_id = ANY($1::integer[])) "
-                     "ORDER BY p.pin_id",
-                     PgParams().Ints(environments)));
+      postgres.Query(
+          "SELECT p.pin_id, p.environment_id, e.text, q.text, c.text, p.author, "
+          "p.reason, p.login, EXTRACT(EPOCH FROM p.expire_time - now())::float8 FROM pins p "
+          "JOIN environments e USING (environment_id) JOIN problems q USING "
+          "(problem_id) JOIN candidates c USING (candidate_id) WHERE p.end_time IS NULL "
+          "AND (p.expire_time IS NULL OR p.expire_time > now()) AND "
+          "($1::integer[] = '{}' OR p.environment_id = ANY($1::integer[])) "
+          "ORDER BY p.pin_id",
+          PgParams().Ints(environments)));
   std::vector<FleetPin> pins;
   for (int row = 0; row < rows.rows(); ++row) {
-    FleetPin pin{rows.Int(row, 0),  rows.Int(row, 1),  rows.Text(row, 2), rows.Text(row, 3),
-                 rows.Text(row, 4), rows.Text(row, 5), rows.Text(row, 6), std::nullopt};
-    if (!rows.IsNull(row, 7)) pin.left = absl::Seconds(rows.Real(row, 7));
+    FleetPin pin{rows.Int(row, 0),  rows.Int(row, 1),  rows.Text(row, 2),
+                 rows.Text(row, 3), rows.Text(row, 4), rows.Text(row, 5),
+                 rows.Text(row, 6), rows.Text(row, 7), std::nullopt};
+    if (!rows.IsNull(row, 8)) pin.left = absl::Seconds(rows.Real(row, 8));
     pins.push_back(std::move(pin));
   }
   return pins;

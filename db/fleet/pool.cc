@@ -1,5 +1,6 @@
 // The part of evidence.h that puts the nodes' evidence together.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,13 +22,16 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const
   ASSIGN_OR_RETURN(
       const PgResult rows,
       postgres.Query("SELECT e.node_id, (EXTRACT(EPOCH FROM e.receive_time) * 1000000)::bigint, "
-                     "p.payload, v.text, v.gpu_model, e.provenance_id FROM evidence e "
+                     "p.payload, v.text, v.gpu_model, e.provenance_id, e.relayed, "
+                     "encode(e.digest, 'hex') FROM evidence e "
                      "JOIN evidence_payloads p USING (evidence_id) "
                      "JOIN environments v USING (environment_id) "
                      "WHERE e.environment_id = $1 AND e.problem_id = $2 AND e.current "
                      "ORDER BY e.node_id",
                      PgParams().Int(key.environment_id).Int(key.problem_id)));
-  std::vector<NodeEvidence> all;
+  std::vector<NodeEvidence> all, relayed;
+  std::set<std::string> digests;
+  std::optional<TuningStanding> best;
   for (int row = 0; row < rows.rows(); ++row) {
     v1::Tuning proto;
     v1::BundleEnvironment environment;
@@ -42,9 +46,22 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const
     }
     // What breaks a rule counts for nothing; the row says whose it is.
     if (!tuning.has_value()) continue;
-    all.push_back({rows.Int(row, 0), absl::FromUnixMicros(rows.Int(row, 1)), *std::move(tuning),
-                   rows.Int(row, 5), known.environment});
+    NodeEvidence one{rows.Int(row, 0), absl::FromUnixMicros(rows.Int(row, 1)), *std::move(tuning),
+                     rows.Int(row, 5), known.environment};
+    if (rows.Bool(row, 6)) {
+      // Many nodes may bring back the same; it counts once.
+      if (digests.insert(rows.Text(row, 7)).second) relayed.push_back(std::move(one));
+      continue;
+    }
+    best = best.has_value() ? std::max(*best, StandingOf(one.tuning)) : StandingOf(one.tuning);
+    all.push_back(std::move(one));
   }
+  // What was pooled before counts until a node has measured as well itself.
+  for (NodeEvidence& one : relayed) {
+    if (!best.has_value() || *best < StandingOf(one.tuning)) all.push_back(std::move(one));
+  }
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return a.node_id < b.node_id; });
   return all;
 }
 
@@ -190,6 +207,7 @@ absl::Status Write(Postgres& postgres, FleetNames& names, const PoolKey& key, si
 absl::StatusOr<int64_t> PoolQueued(Postgres& postgres, FleetNames& names, int64_t limit,
                                    const PoolFunction& pool) {
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  RETURN_IF_ERROR(names.CheckFleet());
   // A row that a delivery has just touched is locked until it commits; one that
   // is taken here and touched meanwhile is made anew. So no change is missed.
   ASSIGN_OR_RETURN(

@@ -4,6 +4,7 @@
 #include <libpq-fe.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -68,13 +69,8 @@ std::string Clean(const char* message) {
   return text;
 }
 
-bool IsSchemaName(const std::string& name) {
-  if (name.empty() || name.size() > 63) return false;
-  for (const char c : name) {
-    if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_') return false;
-  }
-  return !(name[0] >= '0' && name[0] <= '9');
-}
+// Between two looks at whether to stop.
+constexpr std::chrono::milliseconds kPostgresPoll(100);
 
 // What the string says, by keyword.
 absl::StatusOr<std::map<std::string, std::string>> ParseConninfo(const std::string& conninfo) {
@@ -124,6 +120,14 @@ void AddDefaults(const Postgres::Options& options, std::map<std::string, std::st
 }
 
 }  // namespace
+
+bool IsPgName(const std::string& name) {
+  if (name.empty() || name.size() > 63) return false;
+  for (const char c : name) {
+    if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_') return false;
+  }
+  return !(name[0] >= '0' && name[0] <= '9');
+}
 
 PgParams& PgParams::Int(int64_t value) {
   values_.emplace_back(absl::StrCat(value));
@@ -211,11 +215,9 @@ std::string_view PgBinaryRow::Bytes(int column) const {
 void Postgres::Close::operator()(pg_conn* connection) const { PQfinish(connection); }
 
 absl::StatusOr<std::unique_ptr<Postgres>> Postgres::Connect(const Options& options) {
-  if (!IsSchemaName(options.schema)) {
+  if (!IsPgName(options.schema)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("schema: must be 1 to 63 lower-case letters, digits and '_', not beginning "
-                     "with a digit, is \"",
-                     options.schema, "\""));
+        absl::StrCat("schema: must be ", kPgNameRule, ", is \"", options.schema, "\""));
   }
   ASSIGN_OR_RETURN(auto values, ParseConninfo(options.conninfo));
   AddDefaults(options, &values);
@@ -228,7 +230,7 @@ absl::StatusOr<std::unique_ptr<Postgres>> Postgres::Connect(const Options& optio
   keys.push_back(nullptr);
   texts.push_back(nullptr);
   std::unique_ptr<Postgres> postgres(
-      new Postgres(PQconnectdbParams(keys.data(), texts.data(), 0), options.schema));
+      new Postgres(PQconnectdbParams(keys.data(), texts.data(), 0), options));
   if (postgres->connection_ == nullptr) return absl::ResourceExhaustedError("out of memory");
   if (PQstatus(postgres->connection_.get()) != CONNECTION_OK) {
     return absl::UnavailableError(
@@ -236,9 +238,17 @@ absl::StatusOr<std::unique_ptr<Postgres>> Postgres::Connect(const Options& optio
   }
   PQsetNoticeProcessor(
       postgres->connection_.get(), [](void*, const char*) {}, nullptr);
+  if (PQsetnonblocking(postgres->connection_.get(), 1) != 0) return postgres->Error(nullptr);
+  // The server, too, gives up a client that it cannot hear, and its locks with it.
   RETURN_IF_ERROR(postgres->Execute(absl::StrCat(
       "SET search_path TO ", options.schema, "; SET statement_timeout TO ",
-      absl::ToInt64Milliseconds(options.statement_timeout), "; SET TimeZone TO 'UTC'")));
+      absl::ToInt64Milliseconds(options.statement_timeout),
+      "; SET idle_in_transaction_session_timeout TO ",
+      absl::ToInt64Milliseconds(2 * options.statement_timeout),
+      "; SET TimeZone TO 'UTC'; SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; "
+      "SET tcp_keepalives_count TO 3; SELECT set_config(name, '",
+      absl::ToInt64Milliseconds(options.idle_timeout),
+      "', false) FROM pg_settings WHERE name = 'idle_session_timeout'")));
   return postgres;
 }
 
@@ -251,10 +261,67 @@ absl::Status Postgres::Error(const pg_result* result) const {
   if (code == absl::StatusCode::kFailedPrecondition) {
     absl::StrAppend(&message, " (has `convtune-fleet migrate` been run?)");
   }
+  if (code == absl::StatusCode::kPermissionDenied) absl::StrAppend(&message, kHowToGrant);
   return absl::Status(code, absl::StrCat("PostgreSQL: ", message));
 }
 
+absl::Status Postgres::Usable() const {
+  if (ok()) return absl::OkStatus();
+  return absl::UnavailableError("PostgreSQL: the connection is lost");
+}
+
+absl::Status Postgres::WaitForSocket(int events, Clock::time_point deadline) {
+  while (true) {
+    const Clock::time_point now = Clock::now();
+    if (stop_deadline_ == Clock::time_point::max() && stop_()) {
+      stop_deadline_ = now + absl::ToChronoMilliseconds(kStopGrace);
+    }
+    const Clock::time_point end = std::min(deadline, stop_deadline_);
+    if (now >= end) {
+      lost_ = true;
+      return absl::UnavailableError(absl::StrCat(
+          "PostgreSQL: no answer ",
+          end == stop_deadline_
+              ? "until the stop"
+              : absl::StrCat("within ", absl::FormatDuration(absl::FromChrono(patience_))),
+          "; the connection is given up"));
+    }
+    const auto slice =
+        std::min(std::chrono::ceil<std::chrono::milliseconds>(end - now), kPostgresPoll);
+    pollfd poll_fd{PQsocket(connection_.get()), static_cast<short>(events), 0};
+    if (poll(&poll_fd, 1, static_cast<int>(slice.count())) > 0) return absl::OkStatus();
+  }
+}
+
+absl::Status Postgres::Await(Clock::time_point deadline) {
+  while (true) {
+    const int unsent = PQflush(connection_.get());
+    if (unsent < 0) return Error(nullptr);
+    if (unsent == 0 && PQisBusy(connection_.get()) == 0) return absl::OkStatus();
+    RETURN_IF_ERROR(WaitForSocket(unsent > 0 ? POLLIN | POLLOUT : POLLIN, deadline));
+    if (PQconsumeInput(connection_.get()) == 0) return Error(nullptr);
+  }
+}
+
+absl::StatusOr<PgResult> Postgres::Finish(bool sent) {
+  if (!sent) return Error(nullptr);
+  const Clock::time_point deadline = Clock::now() + patience_;
+  absl::StatusOr<PgResult> last = absl::InternalError("PostgreSQL: no result");
+  absl::Status failed;
+  while (true) {
+    RETURN_IF_ERROR(Await(deadline));
+    pg_result* const next = PQgetResult(connection_.get());
+    if (next == nullptr) break;
+    const ExecStatusType kind = PQresultStatus(next);
+    if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK) failed.Update(Error(next));
+    last = PgResult(next);
+  }
+  RETURN_IF_ERROR(failed);
+  return last;
+}
+
 absl::StatusOr<PgResult> Postgres::Query(const std::string& sql, const PgParams& params) {
+  RETURN_IF_ERROR(Usable());
   std::vector<const char*> values;
   for (const auto& value : params.values()) {
     values.push_back(value.has_value() ? value->c_str() : nullptr);
@@ -262,24 +329,18 @@ absl::StatusOr<PgResult> Postgres::Query(const std::string& sql, const PgParams&
   const int count = static_cast<int>(values.size());
   const std::string name = absl::StrCat("s", absl::Hex(std::hash<std::string>()(sql)));
   if (!prepared_.contains(name)) {
-    pg_result* const made = PQprepare(connection_.get(), name.c_str(), sql.c_str(), 0, nullptr);
-    const bool good = PQresultStatus(made) == PGRES_COMMAND_OK;
-    const absl::Status status = good ? absl::OkStatus() : Error(made);
-    PQclear(made);
-    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(
+        Finish(PQsendPrepare(connection_.get(), name.c_str(), sql.c_str(), 0, nullptr) == 1)
+            .status());
     prepared_.insert(name);
   }
-  pg_result* const result =
-      PQexecPrepared(connection_.get(), name.c_str(), count, values.data(), nullptr, nullptr, 0);
-  const ExecStatusType status = PQresultStatus(result);
-  if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) return PgResult(result);
-  const absl::Status error = Error(result);
-  PQclear(result);
-  return error;
+  return Finish(PQsendQueryPrepared(connection_.get(), name.c_str(), count, values.data(), nullptr,
+                                    nullptr, 0) == 1);
 }
 
 absl::Status Postgres::Stream(const std::string& sql, const PgParams& params,
                               const std::function<absl::Status(const PgBinaryRow&)>& take) {
+  RETURN_IF_ERROR(Usable());
   std::vector<const char*> values;
   for (const auto& value : params.values()) {
     values.push_back(value.has_value() ? value->c_str() : nullptr);
@@ -290,42 +351,34 @@ absl::Status Postgres::Stream(const std::string& sql, const PgParams& params,
       PQsetSingleRowMode(connection_.get()) == 0) {
     return Error(nullptr);
   }
-  absl::Status status;
-  while (pg_result* const result = PQgetResult(connection_.get())) {
-    const ExecStatusType kind = PQresultStatus(result);
+  absl::Status failed;
+  while (true) {
+    RETURN_IF_ERROR(Await(Clock::now() + patience_));
+    pg_result* const next = PQgetResult(connection_.get());
+    if (next == nullptr) return failed;
+    const PgResult result(next);
+    const ExecStatusType kind = PQresultStatus(next);
     if (kind == PGRES_SINGLE_TUPLE) {
-      if (status.ok()) {
-        status = take(PgBinaryRow(result));
-        if (!status.ok()) Cancel();
-      }
-    } else if (kind != PGRES_TUPLES_OK) {
-      status.Update(Error(result));
+      const absl::Status taken = take(PgBinaryRow(next));
+      if (taken.ok()) continue;
+      // The rest would have to be read. Asking the server to end it is a call
+      // that a hung one does not answer.
+      lost_ = true;
+      return taken;
     }
-    PQclear(result);
+    if (kind != PGRES_TUPLES_OK) failed.Update(Error(next));
   }
-  return status;
-}
-
-// The rest of the rows is then an error that the caller knows of.
-void Postgres::Cancel() {
-  PGcancel* const cancel = PQgetCancel(connection_.get());
-  char error[256];
-  PQcancel(cancel, error, sizeof error);
-  PQfreeCancel(cancel);
 }
 
 absl::Status Postgres::Execute(const std::string& sql) {
-  pg_result* const result = PQexec(connection_.get(), sql.c_str());
-  const ExecStatusType status = PQresultStatus(result);
-  const absl::Status error =
-      status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK ? absl::OkStatus() : Error(result);
-  PQclear(result);
-  return error;
+  RETURN_IF_ERROR(Usable());
+  return Finish(PQsendQuery(connection_.get(), sql.c_str()) == 1).status();
 }
 
-bool Postgres::ok() const { return PQstatus(connection_.get()) == CONNECTION_OK; }
+bool Postgres::ok() const { return !lost_ && PQstatus(connection_.get()) == CONNECTION_OK; }
 
 absl::StatusOr<bool> Postgres::WaitForNotification(absl::Duration timeout) {
+  RETURN_IF_ERROR(Usable());
   const auto take = [this] {
     bool any = false;
     while (PGnotify* const notification = PQnotifies(connection_.get())) {

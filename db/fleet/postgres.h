@@ -1,6 +1,7 @@
 // A Postgres is one connection to the fleet's PostgreSQL database.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -75,12 +76,14 @@ class PgBinaryRow {
   const pg_result* const result_;
 };
 
-// Not thread-safe. Errors of every method carry PostgreSQL's text: UNAVAILABLE
-// the server cannot be reached or the connection is gone (ok() is then false,
-// and stays so); ABORTED a serialization failure or a deadlock, to be tried
-// again; PERMISSION_DENIED; ALREADY_EXISTS a unique key; RESOURCE_EXHAUSTED;
-// DEADLINE_EXCEEDED the statement's timeout; FAILED_PRECONDITION the tables are
-// not there; INTERNAL anything else.
+// Not thread-safe. No method waits for ever: a server that is hung, or behind a
+// network that swallows what is sent, costs the connection. Errors of every method
+// carry PostgreSQL's text: UNAVAILABLE the server cannot be reached, does not
+// answer, or the connection is gone (ok() is then false, and stays so); ABORTED a
+// serialization failure or a deadlock, to be tried again; PERMISSION_DENIED;
+// ALREADY_EXISTS a unique key; RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED the
+// statement's timeout; FAILED_PRECONDITION the tables are not there; INTERNAL
+// anything else.
 class Postgres {
  public:
   struct Options {
@@ -89,10 +92,22 @@ class Postgres {
     std::string conninfo;
     // Made by `convtune-fleet migrate`; lower-case letters, digits and '_'.
     std::string schema = "convtune";
+    // For each address that the string names; 2 s at least.
     absl::Duration connect_timeout = absl::Seconds(5);
+    // The server ends a statement that takes longer. The connection is given up
+    // where nothing is heard of it for kAnswerGrace more.
     absl::Duration statement_timeout = absl::Seconds(60);
+    // The server ends a connection that asks for nothing for so long, and with it
+    // the locks of a client that it can no longer hear. Zero: never.
+    absl::Duration idle_timeout = absl::ZeroDuration();
+    // Asked ten times a second while the server is waited for. Once it is true,
+    // all that is asked from then on has kStopGrace together.
+    std::function<bool()> stop = [] { return false; };
     std::string application = "convtune-fleet";
   };
+
+  static constexpr absl::Duration kAnswerGrace = absl::Seconds(5);
+  static constexpr absl::Duration kStopGrace = absl::Seconds(3);
 
   // INVALID_ARGUMENT names what is wrong with the options. Over TCP, where the
   // string does not say, sslmode is verify-full.
@@ -103,7 +118,8 @@ class Postgres {
   // Each statement is prepared once for the connection.
   absl::StatusOr<PgResult> Query(const std::string& sql, const PgParams& params = {});
   // For results that are too many to be kept: `take` is told each row as it
-  // comes, and ends it all with an error of its own, which is returned.
+  // comes, and ends it all with an error of its own, which is returned; the
+  // connection ends with it. The time-out begins anew with each row.
   absl::Status Stream(const std::string& sql, const PgParams& params,
                       const std::function<absl::Status(const PgBinaryRow&)>& take);
   // For statements that give no rows; several may be given, without parameters.
@@ -116,18 +132,41 @@ class Postgres {
   const std::string& schema() const { return schema_; }
 
  private:
+  using Clock = std::chrono::steady_clock;  // never set back
   struct Close {
     void operator()(pg_conn* connection) const;
   };
-  Postgres(pg_conn* connection, std::string schema)
-      : connection_(connection), schema_(std::move(schema)) {}
+  Postgres(pg_conn* connection, const Options& options)
+      : connection_(connection),
+        schema_(options.schema),
+        patience_(absl::ToChronoMilliseconds(options.statement_timeout + kAnswerGrace)),
+        stop_(options.stop) {}
   absl::Status Error(const pg_result* result) const;
-  void Cancel();
+  // UNAVAILABLE where the connection was lost before.
+  absl::Status Usable() const;
+  // The last result of what was sent, or the first error.
+  absl::StatusOr<PgResult> Finish(bool sent);
+  // Until a result can be had without waiting.
+  absl::Status Await(Clock::time_point deadline);
+  absl::Status WaitForSocket(int events, Clock::time_point deadline);
 
   const std::unique_ptr<pg_conn, Close> connection_;
   const std::string schema_;
+  const std::chrono::milliseconds patience_;
+  const std::function<bool()> stop_;
+  Clock::time_point stop_deadline_ = Clock::time_point::max();
+  bool lost_ = false;  // given up; libpq does not know it
   std::set<std::string, std::less<>> prepared_;
 };
+
+// A name of PostgreSQL's that needs no quotes: 1 to 63 lower-case letters, digits and
+// '_', not beginning with a digit.
+bool IsPgName(const std::string& name);
+inline constexpr char kPgNameRule[] =
+    "1 to 63 lower-case letters, digits and '_', not beginning with a digit";
+// Follows an error about rights.
+inline constexpr char kHowToGrant[] =
+    " (`convtune-fleet migrate --agent-role ROLE --operator-role ROLE` grants them to roles)";
 
 // From Begin to Commit; rolls back when it goes out of scope without one. Must
 // not outlive its connection.

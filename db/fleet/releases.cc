@@ -1,5 +1,6 @@
 #include "db/fleet/releases.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,17 +19,21 @@ constexpr char kServed[] =
     "(r.state = 1 OR c.release_number = $1) "
     "ORDER BY c.environment_id, c.problem_id, c.release_number DESC)";
 
-// What differs between $1 and what is pooled, for good reason; $2: for any.
+// What differs between $1 and what is pooled, for good reason; $2: for any. $3:
+// the least evidence.
 // "disagreement within noise is no argument": the choice that is served stays
 // unless its interval, in what is pooled now, is wholly above the winner's.
 std::string Changes() {
   return absl::StrCat(
       "WITH ", kServed,
-      ", changes AS (SELECT p.*, s.winner_id AS before_id, s.winner_us AS before_us "
+      ", changes AS (SELECT p.*, CASE WHEN s.digest IS NOT NULL THEN s.winner_id END AS "
+      "before_id, s.winner_us AS before_us "
       "FROM pooled p LEFT JOIN served s USING (environment_id, problem_id) "
       "LEFT JOIN pooled_candidates k ON k.environment_id = p.environment_id AND "
       "k.problem_id = p.problem_id AND k.candidate_id = s.winner_id "
-      "WHERE p.winner_id IS NOT NULL AND (s.digest IS NULL OR (s.digest <> p.digest AND "
+      "WHERE p.winner_id IS NOT NULL AND p.evidence >= $3 AND (s.problem_id IS NULL OR "
+      // Taken back: the same winner does not return by itself.
+      "(s.digest IS NULL AND ($2 OR p.winner_id <> s.winner_id)) OR (s.digest <> p.digest AND "
       "($2 OR p.evidence > s.evidence OR (p.winner_id <> s.winner_id AND "
       "(k.candidate_id IS NULL OR k.status > 2 OR (p.winner_us IS NOT NULL AND "
       "(k.status <> 1 OR k.low_us > p.winner_high_us))))))))");
@@ -55,7 +60,17 @@ Release ReadRelease(const PgResult& rows, int row, int column) {
 constexpr char kColumns[] =
     "r.release_number, r.state, r.canary_permille, r.restores, r.author, r.reason, "
     "(EXTRACT(EPOCH FROM r.create_time) * 1000000)::bigint, r.end_author, r.end_reason, "
-    "(EXTRACT(EPOCH FROM r.end_time) * 1000000)::bigint, r.change_count";
+    "(EXTRACT(EPOCH FROM r.end_time) * 1000000)::bigint, r.change_count, r.login, r.end_login";
+
+// Whose columns begin at 0.
+FleetRelease ReadFleetRelease(const PgResult& rows, int row) {
+  FleetRelease one;
+  one.release = ReadRelease(rows, row, 0);
+  one.change_count = rows.Int(row, 10);
+  one.login = rows.Text(row, 11);
+  one.end_login = rows.Text(row, 12);
+  return one;
+}
 
 absl::StatusOr<FleetRelease> ReadOne(Postgres& postgres, int64_t number) {
   ASSIGN_OR_RETURN(const PgResult rows,
@@ -65,10 +80,7 @@ absl::StatusOr<FleetRelease> ReadOne(Postgres& postgres, int64_t number) {
   if (rows.rows() == 0) {
     return absl::NotFoundError(absl::StrCat("release: there is no release ", number));
   }
-  FleetRelease one;
-  one.release = ReadRelease(rows, 0, 0);
-  one.change_count = rows.Int(0, 10);
-  return one;
+  return ReadFleetRelease(rows, 0);
 }
 
 absl::StatusOr<FleetRelease> Finish(Postgres& postgres, int64_t number, PgTransaction transaction) {
@@ -91,7 +103,8 @@ absl::Status WriteRelease(Postgres& postgres, const Release& release) {
           "to_timestamp($10::float8 / 1000000)) ON CONFLICT (release_number) DO UPDATE SET "
           "state = EXCLUDED.state, canary_permille = EXCLUDED.canary_permille, "
           "end_author = EXCLUDED.end_author, end_reason = EXCLUDED.end_reason, "
-          "end_time = EXCLUDED.end_time",
+          "end_time = EXCLUDED.end_time, end_login = CASE WHEN EXCLUDED.end_time IS NULL THEN '' "
+          "ELSE session_user::text END",
           PgParams()
               .Int(release.number)
               .Int(static_cast<int64_t>(release.state))
@@ -132,6 +145,14 @@ absl::StatusOr<FleetDiff> ReadDiff(const PgResult& rows) {
 
 int64_t NumberOf(const Release* release) { return release != nullptr ? release->number : 0; }
 
+// $1 to $3 of Changes().
+PgParams ScopeParams(const Release* promoted, const PromotionScope& scope) {
+  return PgParams()
+      .Int(NumberOf(promoted))
+      .Bool(scope.all)
+      .Int(static_cast<int64_t>(scope.min_evidence));
+}
+
 // `where` may leave releases out.
 absl::StatusOr<ReleaseHistory> ReadHistory(Postgres& postgres, const std::string& where) {
   ASSIGN_OR_RETURN(const PgResult rows,
@@ -160,7 +181,7 @@ absl::StatusOr<ReleaseHistory> ReadServedReleases(Postgres& postgres) {
 
 absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::string& author,
                                                  const std::string& reason, int canary_permille,
-                                                 bool all) {
+                                                 const PromotionScope& scope) {
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
@@ -176,14 +197,64 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::
                                   " INSERT INTO release_choices (environment_id, problem_id, "
                                   "release_number, winner_id, stock_id, winner_us, stock_us, "
                                   "node_count, evidence, digest) SELECT environment_id, "
-                                  "problem_id, $3, winner_id, stock_id, winner_us, stock_us, "
+                                  "problem_id, $4, winner_id, stock_id, winner_us, stock_us, "
                                   "node_count, evidence, digest FROM changes"),
-                     PgParams().Int(NumberOf(history.promoted())).Bool(all).Int(number)));
+                     ScopeParams(history.promoted(), scope).Int(number)));
   if (made.changed() == 0) {
-    return history.Promote(decision, canary_permille, /*has_changes=*/false).status();
+    PromotionScope any = scope;
+    any.min_evidence = Evidence::kHeuristic;
+    ASSIGN_OR_RETURN(const PgResult worse,
+                     postgres.Query(absl::StrCat(Changes(), " SELECT COUNT(*) FROM changes"),
+                                    ScopeParams(history.promoted(), any)));
+    const absl::Status nothing =
+        history.Promote(decision, canary_permille, /*has_changes=*/false).status();
+    if (worse.Int(0, 0) == 0) return nothing;
+    return absl::FailedPreconditionError(
+        absl::StrCat("there is nothing to promote but ", worse.Int(0, 0),
+                     " changes whose evidence is less than ", std::string(Name(scope.min_evidence)),
+                     " (--min-evidence)"));
   }
   RETURN_IF_ERROR(SetChangeCount(postgres, number, made.changed()));
   return Finish(postgres, number, std::move(transaction));
+}
+
+absl::StatusOr<FleetRelease> WithdrawFleetChoices(Postgres& postgres, const std::string& author,
+                                                  const std::string& reason,
+                                                  const std::string& environment_text,
+                                                  const std::vector<std::string>& problems) {
+  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  RETURN_IF_ERROR(postgres.Execute(kLock));
+  ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
+  if (history.canary() != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "release: take the canary ", history.canary()->number, " back first, or promote it"));
+  }
+  ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
+  ASSIGN_OR_RETURN(const Release release, history.Promote(decision, 0, /*has_changes=*/true));
+  RETURN_IF_ERROR(WriteRelease(postgres, release));
+  ASSIGN_OR_RETURN(
+      const PgResult made,
+      postgres.Query(
+          absl::StrCat("WITH ", kServed,
+                       " INSERT INTO release_choices (environment_id, problem_id, "
+                       "release_number, winner_id, node_count, evidence) SELECT "
+                       "s.environment_id, s.problem_id, $2, s.winner_id, s.node_count, s.evidence "
+                       "FROM served s JOIN environments e USING (environment_id) JOIN problems q "
+                       "USING (problem_id) WHERE s.digest IS NOT NULL AND e.text = $3 AND "
+                       "($4::text[] = '{}' OR q.text = ANY($4::text[]))"),
+          PgParams()
+              .Int(NumberOf(history.promoted()))
+              .Int(release.number)
+              .Text(environment_text)
+              .Texts(problems)));
+  const auto wanted = std::max<int64_t>(1, static_cast<int64_t>(problems.size()));
+  if (made.changed() < wanted) {
+    return absl::NotFoundError(absl::StrCat("problem: the fleet serves ", made.changed(), " of ",
+                                            wanted, " in ", environment_text,
+                                            "; nothing was withdrawn"));
+  }
+  RETURN_IF_ERROR(SetChangeCount(postgres, release.number, made.changed()));
+  return Finish(postgres, release.number, std::move(transaction));
 }
 
 absl::StatusOr<FleetRelease> RollBackFleetRelease(Postgres& postgres, const std::string& author,
@@ -208,7 +279,8 @@ absl::StatusOr<FleetRelease> RollBackFleetRelease(Postgres& postgres, const std:
                        "winner_id, stock_id, winner_us, stock_us, node_count, evidence, digest) "
                        "SELECT s.environment_id, s.problem_id, $2, s.winner_id, s.stock_id, "
                        "s.winner_us, s.stock_us, s.node_count, s.evidence, s.digest FROM served s "
-                       "JOIN now USING (environment_id, problem_id) WHERE now.digest <> s.digest"),
+                       "JOIN now USING (environment_id, problem_id) WHERE now.digest IS DISTINCT "
+                       "FROM s.digest"),
           PgParams().Int(release.restores).Int(number)));
   RETURN_IF_ERROR(SetChangeCount(postgres, number, made.changed()));
   return Finish(postgres, number, std::move(transaction));
@@ -223,12 +295,15 @@ absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(Postgres& postgres) 
                                   "ORDER BY r.release_number DESC")));
   std::vector<FleetRelease> releases;
   for (int row = 0; row < rows.rows(); ++row) {
-    releases.push_back({ReadRelease(rows, row, 0), rows.Int(row, 10), rows.Int(row, 11)});
+    FleetRelease one = ReadFleetRelease(rows, row);
+    one.node_count = rows.Int(row, 13);
+    releases.push_back(std::move(one));
   }
   return releases;
 }
 
-absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, bool all, int64_t limit) {
+absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, const PromotionScope& scope,
+                                     int64_t limit) {
   ASSIGN_OR_RETURN(const ReleaseHistory served, ReadServedReleases(postgres));
   ASSIGN_OR_RETURN(
       const PgResult rows,
@@ -240,8 +315,8 @@ absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, bool all, int64_t limit
                                   "JOIN problems q USING (problem_id) "
                                   "LEFT JOIN candidates b ON b.candidate_id = c.before_id "
                                   "LEFT JOIN candidates a ON a.candidate_id = c.winner_id "
-                                  "ORDER BY e.text, q.text LIMIT $3"),
-                     PgParams().Int(NumberOf(served.promoted())).Bool(all).Int(limit)));
+                                  "ORDER BY e.text, q.text LIMIT $4"),
+                     ScopeParams(served.promoted(), scope).Int(limit)));
   return ReadDiff(rows);
 }
 
@@ -264,12 +339,36 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(Postgres& postgres, int64_t from, in
                                   "FULL JOIN later l USING (environment_id, problem_id) "
                                   "JOIN environments e USING (environment_id) "
                                   "JOIN problems q USING (problem_id) "
-                                  "LEFT JOIN candidates b ON b.candidate_id = s.winner_id "
-                                  "LEFT JOIN candidates a ON a.candidate_id = l.winner_id "
+                                  "LEFT JOIN candidates b ON b.candidate_id = s.winner_id AND "
+                                  "s.digest IS NOT NULL "
+                                  "LEFT JOIN candidates a ON a.candidate_id = l.winner_id AND "
+                                  "l.digest IS NOT NULL "
                                   "WHERE s.digest IS DISTINCT FROM l.digest "
                                   "ORDER BY e.text, q.text LIMIT $3"),
                      PgParams().Int(from).Int(to).Int(limit)));
   return ReadDiff(rows);
+}
+
+absl::StatusOr<absl::Time> ReadReleaseTime(Postgres& postgres, int64_t release) {
+  const absl::StatusOr<FleetRelease> one = ReadOne(postgres, release);
+  if (absl::IsNotFound(one.status())) return absl::InfinitePast();
+  RETURN_IF_ERROR(one.status());
+  return one->release.create_time;
+}
+
+absl::StatusOr<std::set<std::string>> ReadReleaseProblems(Postgres& postgres,
+                                                          int64_t environment_id, int64_t release) {
+  ASSIGN_OR_RETURN(
+      const PgResult rows,
+      postgres.Query("SELECT q.text FROM (SELECT DISTINCT ON (c.problem_id) c.problem_id, "
+                     "c.digest FROM release_choices c JOIN releases r USING (release_number) WHERE "
+                     "c.environment_id = $2 AND c.release_number <= $1 AND (r.state = 1 OR "
+                     "c.release_number = $1) ORDER BY c.problem_id, c.release_number DESC) s "
+                     "JOIN problems q USING (problem_id) WHERE s.digest IS NOT NULL",
+                     PgParams().Int(release).Int(environment_id)));
+  std::set<std::string> problems;
+  for (int row = 0; row < rows.rows(); ++row) problems.insert(rows.Text(row, 0));
+  return problems;
 }
 
 absl::Status ReadReleaseChanges(
@@ -294,17 +393,19 @@ absl::Status ReadReleaseChanges(
     }
     ASSIGN_OR_RETURN(
         const PgResult rows,
-        postgres.Query("SELECT k.environment_id, p.payload FROM unnest($1::integer[], "
+        postgres.Query("SELECT k.environment_id, q.text, p.payload FROM unnest($1::integer[], "
                        "$2::integer[]) AS k(environment_id, problem_id) CROSS JOIN LATERAL "
                        "(SELECT c.digest FROM release_choices c JOIN releases r USING "
                        "(release_number) WHERE c.environment_id = k.environment_id AND "
                        "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
                        "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
-                       "JOIN pooled_payloads p USING (digest)",
+                       "JOIN problems q ON q.problem_id = k.problem_id "
+                       "LEFT JOIN pooled_payloads p USING (digest)",
                        PgParams().Ints(of_environment).Ints(of_problem).Int(to)));
     std::vector<ReleasedTuning> tunings;
     for (int row = 0; row < rows.rows(); ++row) {
-      tunings.push_back({rows.Int(row, 0), rows.Bytes(row, 1)});
+      tunings.push_back(
+          {rows.Int(row, 0), rows.Text(row, 1), rows.IsNull(row, 2) ? "" : rows.Bytes(row, 2)});
     }
     RETURN_IF_ERROR(page(std::move(tunings)));
   }
@@ -316,7 +417,7 @@ absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
     int64_t release) {
   ASSIGN_OR_RETURN(
       const PgResult rows,
-      postgres.Query("SELECT p.payload FROM problems k CROSS JOIN LATERAL "
+      postgres.Query("SELECT k.text, p.payload FROM problems k CROSS JOIN LATERAL "
                      "(SELECT c.digest FROM release_choices c JOIN releases r USING "
                      "(release_number) WHERE c.environment_id = $1 AND "
                      "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
@@ -325,7 +426,7 @@ absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
                      PgParams().Int(environment_id).Texts(problems).Int(release)));
   std::vector<ReleasedTuning> tunings;
   for (int row = 0; row < rows.rows(); ++row) {
-    tunings.push_back({environment_id, rows.Bytes(row, 0)});
+    tunings.push_back({environment_id, rows.Text(row, 0), rows.Bytes(row, 1)});
   }
   return tunings;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/time/time.h"
 #include "db/fleet/names.h"
 #include "db/fleet/postgres.h"
+#include "proto/model/enums.h"
 #include "proto/model/release/release_history.h"
 
 namespace convtune::db::fleet {
@@ -24,6 +26,9 @@ struct FleetRelease {
   Release release;
   int64_t change_count = 0;
   int64_t node_count = 0;  // that serve it now
+  // The database's users who made and ended it.
+  std::string login;
+  std::string end_login;
 };
 
 // A problem that two releases differ in. An empty candidate: no choice.
@@ -42,18 +47,31 @@ struct FleetDiff {
   std::vector<FleetChange> changes;  // the first ones, by environment and problem
 };
 
+// Which changes a promotion takes.
+struct PromotionScope {
+  bool all = false;                             // also those of numbers alone
+  Evidence min_evidence = Evidence::kMeasured;  // what is known of less is left out
+};
+
 // ReleaseHistory decides which releases may follow. Writers take a lock until they commit, so that
 // whoever sees release N also sees all below it: numbers never become visible out of order. Nobody
 // promotes what is not pooled; see PoolQueued.
 //
 // Promotes what changed: problems without a choice, choices that are slower
 // beyond noise than what is best known (pooled intervals that do not overlap),
-// and those whose evidence is better now. With `all`, also tunings whose numbers
-// alone changed. While a canary runs: promotes it, or changes its share.
+// and those whose evidence is better now. While a canary runs: promotes it, or changes its share.
 // FAILED_PRECONDITION: there is nothing to promote.
 absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::string& author,
                                                  const std::string& reason, int canary_permille,
-                                                 bool all);
+                                                 const PromotionScope& scope);
+// A new release without a choice for these problems of the environment; where
+// `problems` is empty, for all that are served there. They stay without one until
+// another candidate wins, or a promotion of `all`. NOT_FOUND: a problem is not
+// served; FAILED_PRECONDITION: a canary runs.
+absl::StatusOr<FleetRelease> WithdrawFleetChoices(Postgres& postgres, const std::string& author,
+                                                  const std::string& reason,
+                                                  const std::string& environment_text,
+                                                  const std::vector<std::string>& problems);
 // Takes the canary back; else a new release with the choices of `to` (0: of the
 // release promoted before). NOT_FOUND, FAILED_PRECONDITION: none to go back to.
 absl::StatusOr<FleetRelease> RollBackFleetRelease(Postgres& postgres, const std::string& author,
@@ -61,15 +79,24 @@ absl::StatusOr<FleetRelease> RollBackFleetRelease(Postgres& postgres, const std:
 // Newest first.
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(Postgres& postgres);
 // What a promotion would bring.
-absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, bool all, int64_t limit);
+absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, const PromotionScope& scope,
+                                     int64_t limit);
 absl::StatusOr<FleetDiff> DiffFleetReleases(Postgres& postgres, int64_t from, int64_t to,
                                             int64_t limit);
 // Of the releases, those that are served: promoted() and canary() of the fleet.
 absl::StatusOr<ReleaseHistory> ReadServedReleases(Postgres& postgres);
 
-// A released tuning: convtune.v1.Tuning, whose environment_number is 1.
+// When it was made, by the server's clock; InfinitePast: there is no such release.
+absl::StatusOr<absl::Time> ReadReleaseTime(Postgres& postgres, int64_t release);
+// The problems that have a choice in the release.
+absl::StatusOr<std::set<std::string>> ReadReleaseProblems(Postgres& postgres,
+                                                          int64_t environment_id, int64_t release);
+
+// A released tuning: convtune.v1.Tuning, whose environment_number is 1. Without
+// a payload: the problem's choice was taken back.
 struct ReleasedTuning {
   int64_t environment_id = 0;
+  std::string problem_text;
   std::string payload;
 };
 
@@ -92,10 +119,12 @@ struct FleetPin {
   std::string candidate;
   std::string author;
   std::string reason;
+  std::string login;                   // the database's user
   std::optional<absl::Duration> left;  // by the server's clock; nullopt: until it is ended
 };
 
-// Replaces one of the same key. INVALID_ARGUMENT: no such environment is known.
+// Replaces one of the same key. NOT_FOUND: the fleet has pooled nothing of the
+// problem there; FAILED_PRECONDITION: the candidate did not run, or is not known.
 absl::StatusOr<int64_t> PutFleetPin(Postgres& postgres, FleetNames& names,
                                     const std::string& environment_text,
                                     const std::string& problem_text, const std::string& candidate,

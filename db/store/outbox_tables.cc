@@ -131,15 +131,18 @@ absl::Status EraseOutboxRows(sqlite::Database& database, const std::vector<Outbo
   return AddToMeta(database, kDepth, -erased).status();
 }
 
-absl::StatusOr<int64_t> EnqueueAllLocal(sqlite::Database& database, int64_t epoch, int64_t limit) {
+absl::StatusOr<int64_t> EnqueueAll(sqlite::Database& database, bool include_fleet, int64_t epoch,
+                                   int64_t limit) {
   std::vector<std::pair<int64_t, std::string>> keys;
   {
-    ASSIGN_OR_RETURN(sqlite::Statement statement,
-                     database.Prepare("SELECT t.environment_id, t.problem_text FROM tunings t "
-                                      "WHERE t.origin = ? AND NOT EXISTS (SELECT 1 FROM outbox o "
-                                      "WHERE o.environment_id = t.environment_id AND "
-                                      "o.problem_text = t.problem_text) ORDER BY t.tuning_id"));
+    ASSIGN_OR_RETURN(
+        sqlite::Statement statement,
+        database.Prepare("SELECT t.environment_id, t.problem_text FROM tunings t "
+                         "WHERE t.origin IN (?, ?) AND NOT EXISTS (SELECT 1 FROM outbox o "
+                         "WHERE o.environment_id = t.environment_id AND "
+                         "o.problem_text = t.problem_text) ORDER BY t.tuning_id"));
     statement.BindInt(1, static_cast<int64_t>(Origin::kLocal));
+    statement.BindInt(2, static_cast<int64_t>(include_fleet ? Origin::kFleet : Origin::kLocal));
     while (true) {
       ASSIGN_OR_RETURN(const bool found, statement.Step());
       if (!found) break;
@@ -170,7 +173,7 @@ absl::StatusOr<OutboxPage> ReadOutboxRows(sqlite::Database& database, size_t lim
     if (row.sound && environment != nullptr) {
       tuning = reader.Read({row.problem_text, row.environment_text});
     }
-    if (!tuning.ok() || tuning->origin != Origin::kLocal) {
+    if (!tuning.ok() || tuning->origin == Origin::kImported) {
       if (!row.sound || absl::IsDataLoss(tuning.status())) {
         notice(Concat("not delivered to the fleet, since its row is damaged: ", row.problem_text));
       } else if (!tuning.ok() && !absl::IsNotFound(tuning.status())) {

@@ -23,8 +23,9 @@ const sqlite::Table& OutboxTable();
 absl::Status Enqueue(sqlite::Database& database, const TuningKey& key, int64_t epoch,
                      int64_t limit);
 absl::Status EraseOutboxRows(sqlite::Database& database, const std::vector<OutboxId>& ids);
-// Every LOCAL tuning that has no row.
-absl::StatusOr<int64_t> EnqueueAllLocal(sqlite::Database& database, int64_t epoch, int64_t limit);
+// Every tuning of origin LOCAL that has no row, and of origin FLEET if it says so.
+absl::StatusOr<int64_t> EnqueueAll(sqlite::Database& database, bool include_fleet, int64_t epoch,
+                                   int64_t limit);
 
 // Damaged rows are passed to `notice` and are void.
 absl::StatusOr<OutboxPage> ReadOutboxRows(sqlite::Database& database, size_t limit,

@@ -23,10 +23,10 @@ absl::Status SqliteStore::AckOutbox(const std::vector<OutboxId>& ids) {
   return Write([&](sqlite::Database& database) { return EraseOutboxRows(database, ids); });
 }
 
-absl::StatusOr<int64_t> SqliteStore::RequeueOutbox() {
+absl::StatusOr<int64_t> SqliteStore::RequeueOutbox(bool include_fleet) {
   int64_t queued = 0;
   RETURN_IF_ERROR(Write([&](sqlite::Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(queued, EnqueueAllLocal(database, epoch_, options_.outbox_limit));
+    ASSIGN_OR_RETURN(queued, EnqueueAll(database, include_fleet, epoch_, options_.outbox_limit));
     return absl::OkStatus();
   }));
   return queued;

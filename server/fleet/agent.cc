@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <random>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,7 @@
 #include "proto/model/tuning/digest.h"
 #include "server/decision/ranking.h"
 #include "server/fleet/pooling.h"
+#include "server/logging/log.h"
 
 namespace convtune::fleet {
 namespace {
@@ -46,14 +48,14 @@ std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
   const std::vector<Candidate>& candidates = delivery.tuning.candidates;
   if (!candidates.empty() && candidates.front().usable()) delivery.winner = 0;
   delivery.stock = StockIndex(candidates);
+  delivery.relayed = row.relayed();
   return delivery;
 }
 
 // One that PostgreSQL refuses, which none should be, must not hold up the others
 // for ever: it is said and left out.
 absl::Status DeliverAll(db::fleet::Postgres& postgres, db::fleet::FleetNames& names,
-                        int64_t node_id, const std::vector<db::fleet::FleetDelivery>& deliveries,
-                        const std::function<void(const std::string&)>& log) {
+                        int64_t node_id, const std::vector<db::fleet::FleetDelivery>& deliveries) {
   if (deliveries.empty()) return absl::OkStatus();
   const auto is_refusal = [](const absl::Status& status) {
     return absl::IsInvalidArgument(status) || absl::IsInternal(status);
@@ -64,8 +66,8 @@ absl::Status DeliverAll(db::fleet::Postgres& postgres, db::fleet::FleetNames& na
     const absl::Status one = db::fleet::Deliver(postgres, names, node_id, {delivery}).status();
     if (!one.ok() && !is_refusal(one)) return one;
     if (!one.ok()) {
-      log(absl::StrCat("not delivered: ", delivery.tuning.key.problem_text, ": ",
-                       std::string(one.message())));
+      log::Warn("not delivered: $0: $1", delivery.tuning.key.problem_text,
+                std::string(one.message()));
     }
   }
   return absl::OkStatus();
@@ -84,7 +86,16 @@ std::string Shortened(const std::string& text, size_t most) {
   return text.substr(0, end);
 }
 constexpr int kRenewals = 3;  // within a lease
+constexpr absl::Duration kReconnectSpread = absl::Seconds(5);
+
+// At random, each agent for itself.
+absl::Duration Uniform(absl::Duration least, absl::Duration most) {
+  static std::mt19937_64 random{std::random_device()()};
+  return least + (most - least) * std::uniform_real_distribution<double>(0, 1)(random);
+}
+
 constexpr absl::Duration kUpkeepEvery = absl::Minutes(10);
+constexpr absl::Duration kCompareEvery = absl::Hours(1);
 
 }  // namespace
 
@@ -105,11 +116,14 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
 void Agent::Run() {
   backoff_ = kFirstBackoff;
   while (!options_.stop()) {
+    const bool was_connected = postgres_ != nullptr;
     const absl::Status status = Turn();
-    ShowMetrics(!status.ok());
+    if (!status.ok()) ++counts_.failed_turns;
+    if (status.ok()) counts_.last_exchange = absl::Now();
+    ShowMetrics();
     const std::string error = status.ok() ? "" : std::string(status.message());
     if (error != last_error_) {
-      options_.log(error.empty() ? "all is well again" : error);
+      error.empty() ? log::Info("all is well again") : log::Warn("$0", error);
       last_error_ = error;
     }
     if (status.ok()) {
@@ -119,11 +133,18 @@ void Agent::Run() {
       if (notified.value_or(false)) announced_ = true;
       continue;
     }
-    if (postgres_ != nullptr && !postgres_->ok()) postgres_.reset();
-    Wait(backoff_);
+    const bool lost = postgres_ != nullptr ? !IsRegistered() : was_connected;
+    if (lost) postgres_.reset();
+    // Where one server ends all agents lose it at the same moment.
+    Wait(lost ? Uniform(absl::ZeroDuration(), kReconnectSpread) : Uniform(backoff_ / 2, backoff_));
     backoff_ = std::min(backoff_ * 2, options_.backoff_most);
   }
   GiveTasksBack();
+}
+
+bool Agent::IsRegistered() {
+  if (!postgres_->ok() || absl::IsAborted(names_->CheckFleet())) return false;
+  return postgres_->ok();
 }
 
 void Agent::Wait(absl::Duration time) {
@@ -137,6 +158,8 @@ absl::Status Agent::Turn() {
   ASSIGN_OR_RETURN(state_, fleet_->GetFleetState());
   if (state_.outbox_depth() == 0) waiting_since_ = absl::InfiniteFuture();
   if (state_.outbox_depth() > 0) waiting_since_ = std::min(waiting_since_, absl::Now());
+  // What follows may wait for PostgreSQL.
+  ShowMetrics();
   RETURN_IF_ERROR(EnsureConnected());
   const bool may_have_delivered = state_.outbox_depth() > 0 || !running_.empty();
   const bool refresh = announced_ || absl::Now() >= next_refresh_;
@@ -152,6 +175,7 @@ absl::Status Agent::Turn() {
     announced_ = false;
     absl::Status followed = Follow();
     followed.Update(FollowPins());
+    if (followed.ok()) followed = Compare();
     if (!followed.ok()) {
       announced_ = true;  // again in the next turn, however late that is
       return followed;
@@ -172,23 +196,46 @@ absl::Status Agent::EnsureConnected() {
   ASSIGN_OR_RETURN(std::unique_ptr<db::fleet::Postgres> connected,
                    db::fleet::Postgres::Connect(options_.postgres));
   RETURN_IF_ERROR(db::fleet::CheckFleetSchema(*connected));
+  auto names = std::make_unique<db::fleet::FleetNames>(connected.get());
+  RETURN_IF_ERROR(names->CheckFleet());
   ASSIGN_OR_RETURN(node_id_, db::fleet::RegisterNode(*connected, options_.node));
   RETURN_IF_ERROR(connected->Execute(absl::StrCat("LISTEN ", db::fleet::kFleetChannel)));
-  // A fleet that has never heard of this node, or forgot it.
-  ASSIGN_OR_RETURN(const bool delivered, db::fleet::HasDelivered(*connected, node_id_));
-  if (!delivered) {
-    ASSIGN_OR_RETURN(const v1::RequeueOutboxResponse queued, fleet_->RequeueOutbox());
-    if (queued.queued_count() > 0) {
-      options_.log(
-          absl::StrCat(queued.queued_count(), " tunings of this node are new to the fleet"));
-    }
-    ASSIGN_OR_RETURN(state_, fleet_->GetFleetState());
-  }
+  // Another than the one that was followed: of a fleet that was lost, or restored
+  // from before it.
+  ASSIGN_OR_RETURN(const absl::Time made, db::fleet::ReadReleaseTime(*connected, state_.release()));
+  if (made != followed_time_) follow_all_ = true;
+  const bool known = made == followed_time_ || followed_time_ == absl::InfinitePast();
+  RETURN_IF_ERROR(DeliverWhatWasLost(
+      *connected, state_.release() > 0 && (made == absl::InfinitePast() || !known)));
   postgres_ = std::move(connected);
-  names_ = std::make_unique<db::fleet::FleetNames>(postgres_.get());
+  names_ = std::move(names);
   announced_ = true;
   next_refresh_ = absl::InfinitePast();
-  options_.log(absl::StrCat("connected as ", options_.node));
+  log::Info("connected as $0", options_.node);
+  return absl::OkStatus();
+}
+
+absl::Status Agent::DeliverWhatWasLost(db::fleet::Postgres& postgres, bool release_lost) {
+  int64_t acknowledged = state_.last_sequence();
+  if (state_.outbox_depth() > 0) {
+    v1::ReadOutboxRequest request;
+    request.set_max_rows(1);
+    ASSIGN_OR_RETURN(const v1::ReadOutboxResponse first, fleet_->ReadOutbox(request));
+    if (first.rows_size() > 0) acknowledged = first.rows(0).id().sequence() - 1;
+  }
+  ASSIGN_OR_RETURN(const std::optional<int64_t> delivered,
+                   db::fleet::LastDelivered(postgres, node_id_));
+  const bool lost = !delivered.has_value() || *delivered < acknowledged;
+  if (!lost && !release_lost) return absl::OkStatus();
+  v1::RequeueOutboxRequest again;
+  // A node that never delivered anything has nothing to bring back to a fleet that
+  // knows its release.
+  again.set_include_fleet(release_lost || (!delivered.has_value() && acknowledged > 0));
+  ASSIGN_OR_RETURN(const v1::RequeueOutboxResponse queued, fleet_->RequeueOutbox(again));
+  if (queued.queued_count() > 0) {
+    log::Info("$0 tunings of this node are new to the fleet", queued.queued_count());
+  }
+  ASSIGN_OR_RETURN(state_, fleet_->GetFleetState());
   return absl::OkStatus();
 }
 
@@ -236,6 +283,10 @@ absl::Status Agent::Heartbeat() {
   heartbeat.outbox_superseded = state_.outbox_superseded();
   heartbeat.outbox_lag = OutboxLag();
   heartbeat.release = state_.release();
+  heartbeat.release_missing = release_missing_;
+  heartbeat.release_extra = release_extra_;
+  heartbeat.unapplied_pins = unapplied_pins_;
+  heartbeat.pin_error = pin_error_;
   heartbeat.last_error = last_error_;
   for (const v1::Device& device : devices.devices()) {
     for (const v1::Environment& environment : environments.environments()) {
@@ -247,7 +298,9 @@ absl::Status Agent::Heartbeat() {
                                    static_cast<int>(device.state())});
     }
   }
-  return db::fleet::WriteHeartbeat(*postgres_, *names_, node_id_, heartbeat);
+  const absl::Status written = db::fleet::WriteHeartbeat(*postgres_, *names_, node_id_, heartbeat);
+  if (absl::IsAborted(written)) postgres_.reset();  // the node registers again
+  return written;
 }
 
 absl::Status Agent::Wanted() {
@@ -285,12 +338,11 @@ absl::StatusOr<bool> Agent::PushPage() {
       delivered[delivery->tuning.key.environment_text].push_back(delivery->tuning.key.problem_text);
       deliveries.push_back(*std::move(delivery));
     } else {
-      options_.log(
-          absl::StrCat("not delivered, since it breaks a rule: ", row.tuning().problem_text()));
+      log::Warn("not delivered, since it breaks a rule: $0", row.tuning().problem_text());
     }
   }
   for (const v1::OutboxId& id : page.void_ids()) *ack.add_ids() = id;
-  RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries, options_.log));
+  RETURN_IF_ERROR(DeliverAll(*postgres_, *names_, node_id_, deliveries));
   if (ack.ids_size() > 0) {
     RETURN_IF_ERROR(fleet_->AckOutbox(ack).status());
     waiting_since_ = absl::InfiniteFuture();
@@ -343,9 +395,25 @@ absl::StatusOr<int64_t> Agent::Send(const v1::ApplyTuningsRequest& request) {
   if (request.tunings_size() == 0) return 0;
   ASSIGN_OR_RETURN(const v1::ApplyTuningsResponse response, fleet_->ApplyTunings(request));
   for (const std::string& why : response.refused()) {
-    options_.log(absl::StrCat("the daemon refused a tuning of the fleet: ", why));
+    log::Warn("the daemon refused a tuning of the fleet: $0", why);
   }
   return response.deferred_size();
+}
+
+absl::Status Agent::Withdraw(const Place& place, const std::string& problem_text) {
+  v1::GetTuningRequest request;
+  request.set_environment(place.name);
+  request.mutable_problem()->set_text(problem_text);
+  const absl::StatusOr<v1::Tuning> here = daemon_->GetTuning(request);
+  if (absl::IsNotFound(here.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(here.status());
+  // What the node measured is its own.
+  if (here->origin() != v1::ORIGIN_FLEET) return absl::OkStatus();
+  v1::DeleteTuningRequest gone;
+  gone.set_environment(place.name);
+  gone.add_problems()->set_text(problem_text);
+  const absl::Status deleted = daemon_->DeleteTuning(gone).status();
+  return absl::IsNotFound(deleted) ? absl::OkStatus() : deleted;
 }
 
 absl::StatusOr<int64_t> Agent::Apply(const std::vector<db::fleet::ReleasedTuning>& tunings) {
@@ -364,7 +432,13 @@ absl::StatusOr<int64_t> Agent::Apply(const std::vector<db::fleet::ReleasedTuning
   for (const db::fleet::ReleasedTuning& tuning : tunings) {
     const auto number = numbers.find(tuning.environment_id);
     v1::Tuning proto;
-    if (number == numbers.end() || !proto.ParseFromString(tuning.payload)) continue;
+    if (number == numbers.end()) continue;
+    if (tuning.payload.empty()) {
+      const Place* const place = FindPlace(tuning.environment_id);
+      RETURN_IF_ERROR(Withdraw(*place, tuning.problem_text));
+      continue;
+    }
+    if (!proto.ParseFromString(tuning.payload)) continue;
     proto.set_environment_number(number->second);
     bytes += tuning.payload.size();
     if (bytes > kMostRequestBytes) {
@@ -412,15 +486,48 @@ absl::Status Agent::Follow() {
       Shortened(absl::StrCat("fleet release ", target->number, ": ", target->reason), kMostReason));
   RETURN_IF_ERROR(fleet_->FollowRelease(request).status());
   const bool is_new = state_.release() != target->number;
+  followed_time_ = target->create_time;
+  next_compare_ = absl::InfinitePast();
   state_.set_release(target->number);
   followed_ = environments;
   follow_all_ = false;
   if (!is_new) return absl::OkStatus();
-  options_.log(absl::StrCat("serves release ", target->number, canary ? " as a canary" : ""));
+  log::Info("serves fleet release $0$1", target->number, canary ? " as a canary" : "");
   return postgres_
       ->Query("UPDATE nodes SET release_number = $2 WHERE node_id = $1",
               db::fleet::PgParams().Int(node_id_).Int(target->number))
       .status();
+}
+
+absl::Status Agent::Compare() {
+  if (absl::Now() < next_compare_) return absl::OkStatus();
+  next_compare_ = absl::Now() + Uniform(kCompareEvery / 2, kCompareEvery);
+  release_missing_ = 0;
+  release_extra_ = 0;
+  for (const auto& [text, place] : places_) {
+    ASSIGN_OR_RETURN(std::set<std::string> released,
+                     db::fleet::ReadReleaseProblems(*postgres_, place.id, state_.release()));
+    v1::ListTuningsRequest request;
+    request.set_environment(place.name);
+    request.set_page_size(1000);
+    do {
+      ASSIGN_OR_RETURN(const v1::ListTuningsResponse page, daemon_->ListTunings(request));
+      for (const v1::Tuning& tuning : page.tunings()) {
+        const bool wanted = released.erase(tuning.problem_text()) > 0;
+        if (!wanted && tuning.origin() == v1::ORIGIN_FLEET) ++release_extra_;
+      }
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty() && !options_.stop());
+    release_missing_ += static_cast<int64_t>(released.size());
+  }
+  const bool again = release_missing_ > 0 && !followed_again_;
+  followed_again_ = again;
+  if (!again) return absl::OkStatus();
+  log::Warn("the daemon lacks $0 problems of fleet release $1: it gets the release again",
+            release_missing_, state_.release());
+  follow_all_ = true;
+  announced_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status Agent::FollowPins() {
@@ -435,6 +542,8 @@ absl::Status Agent::FollowPins() {
     }
   }
   absl::Status status;
+  unapplied_pins_ = 0;
+  pin_error_.clear();
   for (const db::fleet::FleetPin& pin : pins) {
     const Place* const place = FindPlace(pin.environment_id);
     if (place == nullptr) continue;
@@ -457,8 +566,13 @@ absl::Status Agent::FollowPins() {
     const absl::Status pinned = daemon_->Pin(request).status();
     // A node that does not know the problem or the candidate has it pinned once
     // it does.
-    if (pinned.ok() || absl::IsNotFound(pinned) || absl::IsFailedPrecondition(pinned)) continue;
-    status.Update(pinned);
+    if (pinned.ok()) continue;
+    if (!absl::IsNotFound(pinned) && !absl::IsFailedPrecondition(pinned)) {
+      status.Update(pinned);
+      continue;
+    }
+    if (unapplied_pins_++ > 0) continue;
+    pin_error_ = absl::StrCat("pin ", pin.pin_id, ": ", std::string(pinned.message()));
   }
   for (const auto& [key, reason] : kept) {
     v1::UnpinRequest request;
@@ -598,9 +712,9 @@ absl::Status Agent::Upkeep() {
   ASSIGN_OR_RETURN(const std::optional<db::fleet::Thinned> thinned,
                    db::fleet::ThinFleetDaily(*postgres_, options_.keep));
   if (thinned.has_value()) {
-    options_.log(absl::StrCat("thinned: ", thinned->evidence, " superseded tunings, ",
-                              thinned->tasks, " ended tasks, ", thinned->payloads,
-                              " pooled tunings that nothing refers to"));
+    log::Info(
+        "thinned: $0 superseded tunings, $1 ended tasks, $2 pooled tunings that nothing refers to",
+        thinned->evidence, thinned->tasks, thinned->payloads);
   }
   return absl::OkStatus();
 }
@@ -611,7 +725,7 @@ absl::Status Agent::VerifyUpgrades() {
         const int64_t queued,
         db::fleet::QueueVerification(*postgres_, *names_, place.environment, place.driver_version));
     if (queued > 0) {
-      options_.log(absl::StrCat(queued, " problems of ", place.name, " are to be verified"));
+      log::Info("$0 problems of $1 are to be verified", queued, place.name);
     }
   }
   return absl::OkStatus();
@@ -621,13 +735,11 @@ absl::Duration Agent::OutboxLag() const {
   return std::max(absl::Now() - waiting_since_, absl::ZeroDuration());
 }
 
-void Agent::ShowMetrics(bool failed) {
-  if (failed) ++counts_.failed_turns;
+void Agent::ShowMetrics() {
   counts_.connected = postgres_ != nullptr && postgres_->ok();
-  if (!failed) counts_.last_exchange = absl::Now();
   counts_.outbox_depth = state_.outbox_depth();
   counts_.outbox_dropped = state_.outbox_dropped();
-  counts_.outbox_lag = OutboxLag();
+  counts_.waiting_since = waiting_since_;
   counts_.tasks_running = static_cast<int64_t>(running_.size());
   counts_.release = state_.release();
   const MutexLock lock(metrics_mutex_);

@@ -46,8 +46,8 @@ class Agent {
     absl::Duration refresh = absl::Seconds(10);       // heartbeat, and all that is announced
     absl::Duration backoff_most = absl::Seconds(30);  // between attempts that fail
     const Clock* clock = nullptr;                     // outlives it
-    std::function<bool()> stop;                       // asked often
-    std::function<void(const std::string&)> log = [](const std::string&) {};
+    // Asked wherever the agent waits, at least every half minute.
+    std::function<bool()> stop;
   };
 
   // INVALID_ARGUMENT names the option.
@@ -93,13 +93,24 @@ class Agent {
   absl::Status Upkeep();
   absl::Status VerifyUpgrades();
   absl::Duration OutboxLag() const;
-  void ShowMetrics(bool failed);
+  void ShowMetrics();
 
   absl::Status Follow();
+  // Counts the problems of the release that the daemon has not, and those that it
+  // has from a fleet and the release has not. Now and then, and after a release.
+  absl::Status Compare();
   absl::Status FollowPins();
-  // Returns how many this node has to deliver its own of first.
+  // Returns how many this node has to deliver its own of first. A problem whose
+  // choice was taken back loses the fleet's tuning.
   absl::StatusOr<int64_t> Apply(const std::vector<db::fleet::ReleasedTuning>& tunings);
+  absl::Status Withdraw(const Place& place, const std::string& problem_text);
   absl::StatusOr<int64_t> Send(const v1::ApplyTuningsRequest& request);
+  // Puts the node's tunings into the outbox where the fleet does not have all that
+  // was delivered, and those of the release where it lost that.
+  absl::Status DeliverWhatWasLost(db::fleet::Postgres& postgres, bool release_lost);
+  // Whether the connection is good, and still one to the fleet that the node
+  // registered with.
+  bool IsRegistered();
   const Place* FindPlace(int64_t id) const;
   const Place* FindPlace(const std::string& environment_text) const;
 
@@ -119,9 +130,16 @@ class Agent {
   std::unique_ptr<db::fleet::Postgres> postgres_;  // nullptr: not connected
   std::unique_ptr<db::fleet::FleetNames> names_;
   int64_t node_id_ = 0;
-  std::map<std::string, Place> places_;  // by environment text
-  std::vector<int64_t> followed_;        // environments that were followed last
-  bool follow_all_ = true;               // whatever the node says it serves
+  int64_t unapplied_pins_ = 0;
+  std::string pin_error_;
+  std::map<std::string, Place> places_;              // by environment text
+  std::vector<int64_t> followed_;                    // environments that were followed last
+  bool follow_all_ = true;                           // whatever the node says it serves
+  absl::Time followed_time_ = absl::InfinitePast();  // when that release was made
+  absl::Time next_compare_ = absl::InfinitePast();
+  bool followed_again_ = false;  // since something was missing
+  int64_t release_missing_ = 0;
+  int64_t release_extra_ = 0;
   v1::FleetState state_;
   std::vector<RunningTask> running_;
   absl::Time next_refresh_ = absl::InfinitePast();

@@ -16,9 +16,7 @@
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
 #include "db/fleet/nodes.h"
-#include "proto/base/default_paths.h"
 #include "proto/base/status_macros.h"
-#include "server/fleet/agent.h"
 #include "server/fleet/pooling.h"
 
 namespace convtune::fleet {
@@ -31,16 +29,14 @@ std::string UserName() {
   return entry != nullptr ? entry->pw_name : "";
 }
 
-std::string HostName() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
 class MigrateCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
     app_ = AddVerb(root, "migrate", "make the fleet's tables, or bring them up to date");
+    app_->add_option("--agent-role", roles_.agents,
+                     "role of PostgreSQL that gets the rights of agents; made if it is not there");
+    app_->add_option("--operator-role", roles_.operators,
+                     "the same for operators, who also decide on releases and pins");
   }
   std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
@@ -49,10 +45,11 @@ class MigrateCommand final : public FleetCommand {
 
  private:
   absl::Status Run() {
-    ASSIGN_OR_RETURN(const db::fleet::Postgres::Options options, flags_.Resolve());
+    ASSIGN_OR_RETURN(const db::fleet::Postgres::Options options, PostgresOptions());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres,
                      db::fleet::Postgres::Connect(options));
     ASSIGN_OR_RETURN(const int applied, db::fleet::MigrateFleet(*postgres));
+    RETURN_IF_ERROR(db::fleet::GrantFleetRoles(*postgres, roles_));
     ASSIGN_OR_RETURN(const int version, db::fleet::FleetSchemaVersion(*postgres));
     if (json_) {
       std::cout << cli::JsonObject().Add("applied", applied).Add("schema_version", version).Take()
@@ -64,84 +61,7 @@ class MigrateCommand final : public FleetCommand {
   }
 
   CLI::App* app_ = nullptr;
-};
-
-class AgentCommand final : public FleetCommand {
- public:
-  void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "agent", "work beside a daemon until SIGTERM");
-    app_->add_option("--node", node_, "name of this node in the fleet; default: the host's")
-        ->envname("CONVTUNE_NODE");
-    app_->add_option("--address", address_, "the daemon: unix:PATH or HOST:PORT")
-        ->envname("CONVTUNE_ADDRESS");
-    app_->add_option("--tls-ca", tls_.ca, "PEM file, for HOST:PORT")->envname("CONVTUNE_TLS_CA");
-    app_->add_option("--tls-cert", tls_.cert, "PEM file")->envname("CONVTUNE_TLS_CERT");
-    app_->add_option("--tls-key", tls_.key, "PEM file")->envname("CONVTUNE_TLS_KEY");
-    app_->add_flag("--no-tune", no_tune_, "take no problems that the fleet has queued");
-    app_->add_option("--lease", lease_, "how long a problem is this node's without a word")
-        ->capture_default_str();
-    app_->add_option("--refresh", refresh_, "between heartbeats")->capture_default_str();
-    app_->add_flag("--verify-upgrades", verify_upgrades_,
-                   "queue what has to be verified when the node has another cuDNN or driver")
-        ->envname("CONVTUNE_VERIFY_UPGRADES");
-    app_->add_option("--keep-superseded", keep_, "what newer tunings replaced stays this long")
-        ->envname("CONVTUNE_KEEP_SUPERSEDED")
-        ->capture_default_str();
-    app_->add_option("--metrics-address", metrics_address_,
-                     "IP:PORT for Prometheus: plain HTTP, so loopback or a trusted network")
-        ->envname("CONVTUNE_FLEET_METRICS_ADDRESS");
-  }
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    return SayResult(Run());
-  }
-
- private:
-  absl::Status Run() {
-    CatchFleetSignals();
-    const SystemClock clock;
-    Agent::Options options;
-    ASSIGN_OR_RETURN(options.postgres, flags_.Resolve());
-    ASSIGN_OR_RETURN(
-        options.daemon.address,
-        Address::Parse(address_.empty() ? absl::StrCat("unix:", FirstSocket(ClientSocketPaths()))
-                                        : address_));
-    options.daemon.tls = tls_;
-    options.node = node_.empty() ? HostName() : node_;
-    options.version = CONVTUNE_VERSION;
-    options.tune = !no_tune_;
-    ASSIGN_OR_RETURN(options.lease, cli::ParseTime("--lease", lease_));
-    ASSIGN_OR_RETURN(options.refresh, cli::ParseTime("--refresh", refresh_));
-    ASSIGN_OR_RETURN(options.keep, cli::ParseTime("--keep-superseded", keep_));
-    options.verify_upgrades = verify_upgrades_;
-    options.clock = &clock;
-    options.stop = FleetStopRequested;
-    options.log = [](const std::string& text) {
-      std::cerr << absl::FormatTime("%Y-%m-%d %H:%M:%E3S ", absl::Now(), absl::UTCTimeZone())
-                << text << std::endl;
-    };
-    const auto log = options.log;
-    ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(options)));
-    std::unique_ptr<metrics::AgentMetricsServer> metrics;
-    if (!metrics_address_.empty()) {
-      ASSIGN_OR_RETURN(metrics, metrics::AgentMetricsServer::Create(
-                                    metrics_address_, [&] { return agent->Metrics(); }));
-      log(absl::StrCat("metrics at ", metrics->url()));
-    }
-    agent->Run();
-    return absl::OkStatus();
-  }
-
-  CLI::App* app_ = nullptr;
-  std::string node_;
-  std::string address_;
-  TlsFiles tls_;
-  bool no_tune_ = false;
-  std::string lease_ = "60s";
-  std::string refresh_ = "10s";
-  bool verify_upgrades_ = false;
-  std::string keep_ = "2160h";
-  std::string metrics_address_;
+  db::fleet::FleetRoles roles_;
 };
 
 class StatusCommand final : public FleetCommand {
@@ -161,13 +81,20 @@ class StatusCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeStatus> nodes,
                      db::fleet::ListNodes(*postgres));
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
-    ASSIGN_OR_RETURN(const db::fleet::FleetDiff waiting,
-                     db::fleet::DiffPooled(*postgres, /*all=*/false, 1));
+    ASSIGN_OR_RETURN(const db::fleet::FleetDiff waiting, db::fleet::DiffPooled(*postgres, {}, 1));
     const int64_t promoted = served.promoted() != nullptr ? served.promoted()->number : 0;
     const int64_t canary = served.canary() != nullptr ? served.canary()->number : 0;
     json_ ? PrintJson(counts, nodes, promoted, canary, waiting.change_count)
           : Print(counts, nodes, promoted, canary, waiting.change_count);
     return absl::OkStatus();
+  }
+
+  // "5", and how what the node has differs from it.
+  static std::string ReleaseOf(const db::fleet::NodeStatus& node) {
+    std::string text = absl::StrCat(node.release);
+    if (node.release_missing > 0) absl::StrAppend(&text, " -", node.release_missing);
+    if (node.release_extra > 0) absl::StrAppend(&text, " +", node.release_extra);
+    return text;
   }
 
   static void PrintJson(const db::fleet::FleetCountsStatus& counts,
@@ -186,6 +113,10 @@ class StatusCommand final : public FleetCommand {
                          .Add("outbox_lag_seconds", absl::ToDoubleSeconds(node.outbox_lag))
                          .Add("tuning_count", node.tuning_count)
                          .Add("release", node.release)
+                         .Add("release_missing", node.release_missing)
+                         .Add("release_extra", node.release_extra)
+                         .Add("unapplied_pins", node.unapplied_pins)
+                         .Add("pin_error", node.pin_error)
                          .Add("devices", node.devices)
                          .Add("last_error", node.last_error)
                          .Take());
@@ -222,9 +153,11 @@ class StatusCommand final : public FleetCommand {
                       {"VERSION"},
                       {"DEVICES"},
                       {"ERROR"}});
+    int64_t without_pin = 0;
     for (const db::fleet::NodeStatus& node : nodes) {
+      without_pin += node.unapplied_pins > 0 ? 1 : 0;
       const absl::Duration offset = absl::AbsDuration(node.clock_offset);
-      table.Add({node.name, cli::FormatAge(node.silence), absl::StrCat(node.release),
+      table.Add({node.name, cli::FormatAge(node.silence), ReleaseOf(node),
                  absl::StrCat(node.outbox_depth),
                  node.outbox_depth == 0 ? "-" : cli::FormatAge(node.outbox_lag),
                  absl::StrCat(node.outbox_dropped), absl::StrCat(node.tuning_count),
@@ -233,12 +166,15 @@ class StatusCommand final : public FleetCommand {
                      : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+",
                                     cli::FormatAge(offset)),
                  absl::StrCat(node.daemon_version, "/", node.agent_version),
-                 absl::StrJoin(node.devices, " "), node.last_error});
+                 absl::StrJoin(node.devices, " "),
+                 node.last_error.empty() ? node.pin_error : node.last_error});
     }
     if (!nodes.empty()) std::cout << table.Render(0, false);
-    std::cout << nodes.size() << " nodes; release " << promoted;
+    std::cout << nodes.size() << " nodes; fleet release " << promoted;
     if (canary != 0) std::cout << ", canary " << canary;
-    std::cout << "; " << waiting << " changes wait for a promotion; " << counts.pins << " pins\n"
+    std::cout << "; " << waiting << " changes wait for a promotion; " << counts.pins << " pins";
+    if (without_pin > 0) std::cout << ", not applied on " << without_pin << " nodes";
+    std::cout << '\n'
               << counts.evidence << " tunings of " << counts.problems << " problems in "
               << counts.environments << " environments, " << counts.pooled << " pooled, "
               << counts.waiting_to_pool << " to be\n"
@@ -252,17 +188,26 @@ class StatusCommand final : public FleetCommand {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> FleetCommand::Connect() const {
-  ASSIGN_OR_RETURN(const db::fleet::Postgres::Options options, flags_.Resolve());
+  ASSIGN_OR_RETURN(db::fleet::Postgres::Options options, PostgresOptions());
+  options.stop = FleetStopRequested;
   ASSIGN_OR_RETURN(std::unique_ptr<db::fleet::Postgres> postgres,
                    db::fleet::Postgres::Connect(options));
   RETURN_IF_ERROR(db::fleet::CheckFleetSchema(*postgres));
   return postgres;
 }
 
+absl::StatusOr<db::fleet::Postgres::Options> FleetCommand::PostgresOptions() const {
+  for (const auto& [app, flags] : flags_) {
+    if (app->parsed()) return flags->Resolve();
+  }
+  return absl::InternalError("no verb was chosen");
+}
+
 CLI::App* FleetCommand::AddVerb(CLI::App& root, const std::string& name,
                                 const std::string& description) {
   CLI::App* const app = root.add_subcommand(name, description);
-  flags_.Register(*app);
+  flags_.emplace_back(app, std::make_unique<PostgresFlags>());
+  flags_.back().second->Register(*app);
   app->add_flag("--json", json_, "print JSON");
   return app;
 }
@@ -294,19 +239,20 @@ absl::Status FleetCommand::CheckDecision() const {
 std::vector<std::unique_ptr<FleetCommand>> AllFleetCommands() {
   std::vector<std::unique_ptr<FleetCommand>> all;
   all.push_back(NewAgentCommand());
+  all.push_back(NewProbeCommand());
   all.push_back(NewStatusCommand());
   all.push_back(NewFleetTuneCommand());
   all.push_back(NewFleetReleaseCommand());
   all.push_back(NewFleetPinCommand());
   all.push_back(NewUpgradeCommand());
   all.push_back(NewFleetReportCommand());
+  all.push_back(NewExportNodesCommand());
   all.push_back(NewPruneCommand());
   all.push_back(NewMigrateCommand());
   return all;
 }
 
 std::unique_ptr<FleetCommand> NewMigrateCommand() { return std::make_unique<MigrateCommand>(); }
-std::unique_ptr<FleetCommand> NewAgentCommand() { return std::make_unique<AgentCommand>(); }
 std::unique_ptr<FleetCommand> NewStatusCommand() { return std::make_unique<StatusCommand>(); }
 
 cli::ExitCode SayResult(const absl::Status& status) {

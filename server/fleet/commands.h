@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -38,7 +39,11 @@ class FleetCommand {
   // INVALID_ARGUMENT unless both are there and not too long.
   absl::Status CheckDecision() const;
 
-  PostgresFlags flags_;
+  // Of the verb that was chosen. Errors as PostgresFlags::Resolve.
+  absl::StatusOr<db::fleet::Postgres::Options> PostgresOptions() const;
+
+  // A verb has its own: the variables of another one's would win over its options.
+  std::vector<std::pair<CLI::App*, std::unique_ptr<PostgresFlags>>> flags_;
   bool json_ = false;
   std::string author_;
   std::string reason_;
@@ -48,10 +53,12 @@ std::vector<std::unique_ptr<FleetCommand>> AllFleetCommands();
 
 std::unique_ptr<FleetCommand> NewMigrateCommand();
 std::unique_ptr<FleetCommand> NewAgentCommand();
+std::unique_ptr<FleetCommand> NewProbeCommand();
 std::unique_ptr<FleetCommand> NewStatusCommand();
 std::unique_ptr<FleetCommand> NewFleetTuneCommand();
 std::unique_ptr<FleetCommand> NewUpgradeCommand();
 std::unique_ptr<FleetCommand> NewFleetReportCommand();
+std::unique_ptr<FleetCommand> NewExportNodesCommand();
 std::unique_ptr<FleetCommand> NewPruneCommand();
 std::unique_ptr<FleetCommand> NewFleetReleaseCommand();
 std::unique_ptr<FleetCommand> NewFleetPinCommand();

@@ -1,17 +1,21 @@
 // The verbs that decide what the fleet serves: release, pin, unpin, pins.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "db/fleet/nodes.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/candidate.h"
+#include "server/fleet/agent.h"
 #include "server/fleet/commands.h"
 
 namespace convtune::fleet {
@@ -50,8 +54,27 @@ std::string ReleaseJson(const db::fleet::FleetRelease& one) {
       .Add("create_time",
            absl::FormatTime(absl::RFC3339_full, release.create_time, absl::UTCTimeZone()))
       .Add("end_author", release.end_author)
-      .Add("end_reason", release.end_reason);
+      .Add("end_reason", release.end_reason)
+      .Add("login", one.login)
+      .Add("end_login", one.end_login);
   return object.Take();
+}
+
+// "ann" and "ann (login fleet_ops)"; for a canary that ended, both who decided.
+std::string Deciders(const db::fleet::FleetRelease& one) {
+  const auto named = [](const std::string& author, const std::string& login) {
+    return author == login ? author : absl::StrCat(author, " (login ", login, ")");
+  };
+  std::string text = named(one.release.author, one.login);
+  if (one.release.end_author.empty()) return text;
+  const bool taken_back = one.release.state == ReleaseState::kWithdrawn;
+  return absl::StrCat(text, taken_back ? "; taken back by " : "; promoted by ",
+                      named(one.release.end_author, one.end_login));
+}
+
+std::string Reasons(const Release& release) {
+  if (release.end_reason.empty()) return release.reason;
+  return absl::StrCat(release.reason, "; ", release.end_reason);
 }
 
 class FleetReleaseCommand final : public FleetCommand {
@@ -63,14 +86,20 @@ class FleetReleaseCommand final : public FleetCommand {
     diff_ = AddVerb(*app_, "diff", "what a promotion would bring, or how two releases differ");
     diff_->add_option("FROM", from_, "number of the first release; 0: nothing");
     diff_->add_option("TO", to_, "number of the second");
-    diff_->add_flag("--all", all_, "also where numbers alone changed");
+    AddScope(diff_);
     promote_ = AddVerb(*app_, "promote", "serve what is best known, or the canary to all");
     AddDecision(promote_);
     promote_->add_option("--canary", canary_, "share of the nodes, for example 5%");
-    promote_->add_flag("--all", all_, "also where numbers alone changed");
+    AddScope(promote_);
     rollback_ = AddVerb(*app_, "rollback", "take the canary back, or go back to a release");
     AddDecision(rollback_);
     rollback_->add_option("RELEASE", target_, "number; without it the one before");
+    withdraw_ =
+        AddVerb(*app_, "withdraw", "serve problems nothing of the fleet's any more, at once");
+    withdraw_->add_option("PROBLEM", problems_, "problems in the text form");
+    withdraw_->add_flag("--every-problem", every_problem_, "all that the environment is served");
+    withdraw_->add_option("--environment", environment_, "name or text")->required();
+    AddDecision(withdraw_);
   }
 
   std::optional<cli::ExitCode> RunIfChosen() override {
@@ -78,10 +107,28 @@ class FleetReleaseCommand final : public FleetCommand {
     if (list_->parsed()) return SayResult(List());
     if (diff_->parsed()) return SayResult(Diff());
     if (promote_->parsed()) return SayResult(Promote());
+    if (withdraw_->parsed()) return SayResult(Withdraw());
     return SayResult(RollBack());
   }
 
  private:
+  void AddScope(CLI::App* app) {
+    app->add_flag("--all", all_, "also where numbers alone changed, and what was withdrawn");
+    app->add_option("--min-evidence", min_evidence_,
+                    "heuristic, observed, incomplete or measured: what is known of less stays")
+        ->capture_default_str();
+  }
+
+  absl::StatusOr<db::fleet::PromotionScope> Scope() const {
+    const std::optional<Evidence> least = ParseEvidence(min_evidence_);
+    if (!least.has_value() || *least == Evidence::kNone) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--min-evidence: must be heuristic, observed, incomplete or measured, is \"",
+                       min_evidence_, "\""));
+    }
+    return db::fleet::PromotionScope{all_, *least};
+  }
+
   absl::Status List() {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetRelease> releases,
@@ -109,7 +156,7 @@ class FleetReleaseCommand final : public FleetCommand {
       table.Add({absl::StrCat(release.number), state, absl::StrCat(one.node_count),
                  absl::StrCat(one.change_count),
                  absl::FormatTime("%Y-%m-%d %H:%M:%SZ", release.create_time, absl::UTCTimeZone()),
-                 release.author, release.reason});
+                 Deciders(one), Reasons(release)});
     }
     std::cout << table.Render(0, false);
     return absl::OkStatus();
@@ -119,13 +166,14 @@ class FleetReleaseCommand final : public FleetCommand {
     if ((from_ >= 0) != (to_ >= 0)) {
       return absl::InvalidArgumentError("release diff: must have two numbers, or none");
     }
+    ASSIGN_OR_RETURN(const db::fleet::PromotionScope scope, Scope());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     db::fleet::FleetDiff diff;
     if (from_ >= 0) {
       ASSIGN_OR_RETURN(diff, db::fleet::DiffFleetReleases(*postgres, from_, to_, kMostChanges));
     } else {
       RETURN_IF_ERROR(PoolEverything(*postgres));
-      ASSIGN_OR_RETURN(diff, db::fleet::DiffPooled(*postgres, all_, kMostChanges));
+      ASSIGN_OR_RETURN(diff, db::fleet::DiffPooled(*postgres, scope, kMostChanges));
     }
     if (json_) {
       std::vector<std::string> rows;
@@ -184,10 +232,45 @@ class FleetReleaseCommand final : public FleetCommand {
   absl::Status Promote() {
     RETURN_IF_ERROR(CheckDecision());
     ASSIGN_OR_RETURN(const int permille, Permille());
+    ASSIGN_OR_RETURN(const db::fleet::PromotionScope scope, Scope());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(*postgres));
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
-                     db::fleet::PromoteFleetRelease(*postgres, author_, reason_, permille, all_));
+                     db::fleet::PromoteFleetRelease(*postgres, author_, reason_, permille, scope));
+    Print(made);
+    if (made.release.state != ReleaseState::kCanary) return absl::OkStatus();
+    return WarnOfNoCanary(*postgres, made.release);
+  }
+
+  // The share is of a draw: of a few nodes it may be none.
+  static absl::Status WarnOfNoCanary(db::fleet::Postgres& postgres, const Release& canary) {
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeStatus> nodes,
+                     db::fleet::ListNodes(postgres));
+    const auto takes = std::count_if(nodes.begin(), nodes.end(), [&](const auto& node) {
+      return TakesCanary(node.name, canary.number, canary.canary_permille);
+    });
+    if (takes > 0) return absl::OkStatus();
+    std::cerr << "warning: none of " << nodes.size()
+              << " nodes is drawn for this canary: promote again with a greater --canary\n";
+    return absl::OkStatus();
+  }
+
+  absl::Status Withdraw() {
+    RETURN_IF_ERROR(CheckDecision());
+    if (problems_.empty() != every_problem_) {
+      return absl::InvalidArgumentError("PROBLEM or --every-problem: one of them is required");
+    }
+    std::set<std::string> texts;
+    for (const std::string& text : problems_) {
+      ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(text));
+      texts.insert(problem.ToText());
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::string environment,
+                     db::fleet::ResolveFleetEnvironment(*postgres, environment_));
+    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
+                     db::fleet::WithdrawFleetChoices(*postgres, author_, reason_, environment,
+                                                     {texts.begin(), texts.end()}));
     Print(made);
     return absl::OkStatus();
   }
@@ -207,7 +290,7 @@ class FleetReleaseCommand final : public FleetCommand {
       std::cout << ReleaseJson(made) << '\n';
       return;
     }
-    std::cout << "release " << made.release.number << ": " << StateName(made.release.state);
+    std::cout << "fleet release " << made.release.number << ": " << StateName(made.release.state);
     if (made.release.state == ReleaseState::kCanary) {
       std::cout << absl::StrFormat(" for %.4g%% of the nodes", made.release.canary_permille / 10.0);
     }
@@ -220,11 +303,16 @@ class FleetReleaseCommand final : public FleetCommand {
   CLI::App* diff_ = nullptr;
   CLI::App* promote_ = nullptr;
   CLI::App* rollback_ = nullptr;
+  CLI::App* withdraw_ = nullptr;
   int64_t from_ = -1;
   int64_t to_ = -1;
   int64_t target_ = 0;
   std::string canary_;
   bool all_ = false;
+  std::string min_evidence_ = "measured";
+  std::vector<std::string> problems_;
+  std::string environment_;
+  bool every_problem_ = false;
 };
 
 class FleetPinCommand final : public FleetCommand {
@@ -262,6 +350,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
                      db::fleet::ResolveFleetEnvironment(*postgres, environment_));
+    RETURN_IF_ERROR(PoolEverything(*postgres));
     db::fleet::FleetNames names(postgres.get());
     ASSIGN_OR_RETURN(const int64_t id,
                      db::fleet::PutFleetPin(*postgres, names, environment, problem.ToText(),
@@ -305,6 +394,7 @@ class FleetPinCommand final : public FleetCommand {
                          .Add("seconds_left", seconds)
                          .Add("author", pin.author)
                          .Add("reason", pin.reason)
+                         .Add("login", pin.login)
                          .Take());
       table.Add({absl::StrCat(pin.pin_id), pin.problem_text, pin.environment_text, pin.candidate,
                  pin.left.has_value() ? cli::FormatAge(*pin.left) : "-", pin.author, pin.reason});

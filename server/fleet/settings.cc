@@ -6,16 +6,22 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <regex>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/output/units.h"
 
 namespace convtune::fleet {
 namespace {
 
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
+  if (path == "-") {
+    const std::string text((std::istreambuf_iterator<char>(std::cin)), {});
+    return std::string(absl::StripAsciiWhitespace(text));
+  }
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
     return absl::InvalidArgumentError(
@@ -44,10 +50,14 @@ void PostgresFlags::Register(CLI::App& app) {
                  "libpq connection string without a password; default: PG* variables")
       ->envname("CONVTUNE_POSTGRES");
   app.add_option("--postgres-file", file,
-                 "file with the connection string, which may have a password (mode 0600)")
+                 "file with the connection string, which may have a password (mode 0600); -: "
+                 "standard input")
       ->envname("CONVTUNE_POSTGRES_FILE");
   app.add_option("--schema", schema, "PostgreSQL schema of the fleet's tables")
       ->envname("CONVTUNE_FLEET_SCHEMA")
+      ->capture_default_str();
+  app.add_option("--postgres-timeout", timeout, "how long PostgreSQL may take for one statement")
+      ->envname("CONVTUNE_POSTGRES_TIMEOUT")
       ->capture_default_str();
 }
 
@@ -55,6 +65,13 @@ absl::StatusOr<db::fleet::Postgres::Options> PostgresFlags::Resolve() const {
   db::fleet::Postgres::Options options;
   options.schema = schema;
   options.conninfo = conninfo;
+  const absl::StatusOr<absl::Duration> most = cli::ParseTime("--postgres-timeout", timeout);
+  if (!most.ok()) return most.status();
+  if (*most < absl::Seconds(1) || *most > absl::Hours(24)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--postgres-timeout: must be from 1s to 24h, is ", timeout));
+  }
+  options.statement_timeout = *most;
   if (!file.empty()) {
     if (!conninfo.empty()) {
       return absl::InvalidArgumentError(

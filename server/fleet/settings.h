@@ -17,10 +17,11 @@ struct PostgresFlags {
   std::string conninfo;
   std::string file;
   std::string schema = "convtune";
+  std::string timeout = "60s";
 
-  // Adds --postgres, --postgres-file and --schema, which also come from
-  // CONVTUNE_POSTGRES, CONVTUNE_POSTGRES_FILE and CONVTUNE_FLEET_SCHEMA. *this
-  // must outlive `app`.
+  // Adds --postgres, --postgres-file, --schema and --postgres-timeout, which also
+  // come from CONVTUNE_POSTGRES, CONVTUNE_POSTGRES_FILE, CONVTUNE_FLEET_SCHEMA and
+  // CONVTUNE_POSTGRES_TIMEOUT. *this must outlive `app`.
   void Register(CLI::App& app);
   // The connection string is the file's, which nobody but its owner (and, for a
   // reading group, root's files) may read or change; or the flag's, which must

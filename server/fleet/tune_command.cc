@@ -118,7 +118,7 @@ class FleetTuneCommand final : public FleetCommand {
       }
     }
     if (batch_size_ < 0) return absl::InvalidArgumentError("--batch: must be at least 1");
-    if (batch_size_ > 0) overrides.batch = batch_size_;
+    if (batch_size_ > 0) overrides.batches = {batch_size_};
     return overrides;
   }
 

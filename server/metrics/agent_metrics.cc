@@ -1,10 +1,12 @@
 #include "server/metrics/agent_metrics.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "prometheus/collectable.h"
 #include "prometheus/exposer.h"
 #include "prometheus/metric_family.h"
@@ -43,9 +45,10 @@ class AgentFamilies final : public prometheus::Collectable {
     }
     gauge("convtune_fleet_outbox_depth", "Tunings that wait to be delivered",
           static_cast<double>(m.outbox_depth));
+    // As it is now: the agent may be waiting for PostgreSQL.
     gauge("convtune_fleet_outbox_lag_seconds",
           "Time since when something has waited and nothing was delivered",
-          absl::ToDoubleSeconds(m.outbox_lag));
+          absl::ToDoubleSeconds(std::max(absl::Now() - m.waiting_since, absl::ZeroDuration())));
     counter("convtune_fleet_outbox_dropped_total", "Tunings that the outbox's bound dropped",
             m.outbox_dropped);
     counter("convtune_fleet_delivered_total", "Tunings that were delivered", m.delivered);

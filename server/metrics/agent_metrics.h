@@ -16,7 +16,8 @@ struct AgentMetrics {
   bool connected = false;                           // to PostgreSQL
   absl::Time last_exchange = absl::InfinitePast();  // that PostgreSQL answered; past: never
   int64_t outbox_depth = 0;
-  absl::Duration outbox_lag;  // since when something has waited without a delivery
+  // Since when something has waited without a delivery; future: nothing waits.
+  absl::Time waiting_since = absl::InfiniteFuture();
   int64_t outbox_dropped = 0;
   int64_t delivered = 0;  // since the agent's start, like the rest
   int64_t failed_turns = 0;

@@ -1,5 +1,6 @@
 """What an agent says of itself, to Prometheus and to `convtune fleet status`."""
 
+import json
 import re
 import subprocess
 import urllib.request
@@ -90,6 +91,24 @@ def test_rules_panels_and_pages_name_metrics_that_there_are(watched):
     assert named and named <= there
     page = set(re.findall(r"`(convtune_fleet_\w+)", (MONITORING / "README.md").read_text()))
     assert page == {name for name in there if name.startswith("convtune_")}
+
+
+def test_the_agents_log_has_the_daemons_form(fleet, nodes):
+    """One reader takes both: the same fields as JSON, the same text, the same levels."""
+    daemon, = nodes(1, agents=False)
+    text = fleet.agent("node-0", daemon)
+    wait_until(lambda: "connected as node-0" in text.log(), 20, "a connection")
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info connected as node-0\n", text.log())
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info ", daemon.log())
+    second = fleet.agent("node-0", daemon, "--log-format", "json", env={"CONVTUNE_LOG_LEVEL": "info"})
+    # Both write into one file.
+    lines = wait_until(lambda: [json.loads(l) for l in second.log().splitlines() if l.startswith("{")], 20, "a line")
+    assert set(lines[0]) == {"ts", "level", "message"} and lines[0]["level"] == "warning"
+    assert "another agent speaks for node-0" in lines[0]["message"]
+    text.stop()
+    quiet = fleet.agent("node-1", daemon, "--log-level", "error")
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM nodes WHERE name = 'node-1'") == 1, 20, "the node")
+    assert quiet.stop() == 0 and quiet.log() == ""
 
 
 def test_an_address_that_is_none_is_refused(fleet):

@@ -4,7 +4,7 @@ import pytest
 
 from harness.daemon import wait_until
 from harness.problems import numbered, numbered_list
-from test_fleet_sharing import outbox_depth, tune, winners
+from test_fleet_sharing import origins, outbox_depth, tune, winners
 
 PROBLEMS = numbered_list(0, 10)
 
@@ -139,3 +139,126 @@ def test_what_is_wrong_with_a_decision_is_said_by_its_name(fleet):
     assert fleet.cli("release", "promote").code == 2
     empty = fleet.cli("release", "rollback", "--reason", "x")
     assert empty.code == 1 and "there is none yet" in empty.err, empty
+
+
+def test_a_pin_that_no_node_could_apply_is_refused_and_replaces_none(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    environment, = fleet.sql("SELECT text FROM environments")[0]
+    ran = fleet.sql("SELECT text FROM pooled_candidates JOIN candidates USING (candidate_id) WHERE status = 1 ORDER BY text")
+    place = ("--environment", environment, "--reason", "x")
+    fleet.cli.ok("pin", numbered(0), ran[0][0], *place)
+    unknown = fleet.cli("pin", numbered(0), "graph:eng99,k2=3", *place)
+    assert unknown.code == 1 and "graph:eng99,k2=3 must be one that the tuning lists and that ran" in unknown.err, unknown
+    nothing = fleet.cli("pin", numbered(1), ran[0][0], *place)
+    assert nothing.code == 3 and f"the fleet has no tuning of {numbered(1)}" in nothing.err, nothing
+    assert [p["candidate"] for p in fleet.cli.ok("pins", "--json").json()] == [ran[0][0]]
+
+
+def test_status_counts_the_nodes_that_could_not_apply_a_pin(fleet, nodes):
+    first, second = nodes(2)
+    tune(first, numbered(0))
+    fleet.wait_delivered(1)
+    environment, = fleet.sql("SELECT text FROM environments")[0]
+    ran = fleet.sql("SELECT text FROM pooled_candidates JOIN candidates USING (candidate_id) WHERE status = 1 ORDER BY text")
+    fleet.cli.ok("pin", numbered(0), ran[0][0], "--environment", environment, "--reason", "x")
+    # Nothing was promoted: the second node does not know the problem.
+    wait_until(lambda: fleet.node(second.node)["unapplied_pins"] == 1, 20, "a count")
+    assert fleet.node(first.node)["unapplied_pins"] == 0
+    status = fleet.cli.ok("status").out
+    assert "1 pins, not applied on 1 nodes" in status and "pin 1: " in status, status
+    fleet.wait_release(fleet.promote()["release"], [first.node, second.node])
+    wait_until(lambda: fleet.node(second.node)["unapplied_pins"] == 0, 20, "the pin, once the problem is known")
+
+
+def withdraw(fleet, *args):
+    environment, = fleet.sql("SELECT text FROM environments")[0]
+    return fleet.cli("release", "withdraw", *args, "--environment", environment, "--author", "bob",
+                     "--reason", "wrong", "--json")  # fmt: skip
+
+
+def test_the_first_release_is_taken_back_problem_by_problem(fleet, nodes):
+    daemons = nodes(2)
+    names = [d.node for d in daemons]
+    tune(daemons[0], *PROBLEMS)
+    fleet.wait_delivered(10)
+    fleet.wait_release(fleet.promote()["release"], names)
+    before = winners(daemons[1], PROBLEMS)
+    unknown = withdraw(fleet, PROBLEMS[0], numbered(77))
+    assert unknown.code == 3 and "1 of 2" in unknown.err, unknown
+    gone = withdraw(fleet, PROBLEMS[0])
+    assert gone.code == 0 and gone.json()["changes"] == 1, gone
+    took = fleet.wait_release(2, names)
+    print(f"withdrawn from 2 nodes after {took:.2f} s")
+    for daemon in daemons:
+        assert winners(daemon, PROBLEMS) == [None, *before[1:]]
+        assert publication(daemon).choice_count == 9
+    # It does not come back by itself, and a node that starts does not have it.
+    again = fleet.cli("release", "promote", "--reason", "again")
+    assert again.code == 1 and "nothing to promote" in again.err, again
+    late, = nodes(1, first=2)
+    fleet.wait_release(2, [late.node])
+    assert winners(late, PROBLEMS) == [None, *before[1:]]
+    diff = fleet.cli.ok("release", "diff", "1", "2", "--json").json()["changes"]
+    assert [(c["problem"], c["after"]) for c in diff] == [(PROBLEMS[0], "")] and diff[0]["before"] == before[0]
+    fleet.wait_release(fleet.promote("it was good", "--all")["release"], names)
+    assert winners(daemons[1], PROBLEMS) == before
+    every = withdraw(fleet, "--every-problem")
+    assert every.code == 0 and every.json()["changes"] == 10, every
+    fleet.wait_release(every.json()["release"], [*names, late.node])
+    assert [winners(d, PROBLEMS) for d in (*daemons, late)] == [[None] * 10] * 3
+    fleet.wait_release(fleet.rollback("it was good")["release"], names)
+    assert winners(daemons[1], PROBLEMS) == before
+
+
+def test_what_a_node_measured_after_a_withdrawal_is_its_own(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.wait_release(fleet.promote()["release"], [daemon.node])
+    assert withdraw(fleet, numbered(0)).code == 0
+    fleet.wait_release(2, [daemon.node])
+    tune(daemon, numbered(0))
+    wait_until(lambda: outbox_depth(daemon) == 0, 20, "a drained outbox")
+    assert winners(daemon, [numbered(0)]) != [None] and origins(daemon, [numbered(0)]) == {"ORIGIN_LOCAL"}
+
+
+def test_a_canary_that_no_node_is_drawn_for_is_said(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.sql("INSERT INTO nodes (name) SELECT 'made-up-' || n FROM generate_series(1, 3) n")
+    few = fleet.cli("release", "promote", "--reason", "x", "--canary", "0.1%")
+    assert few.code == 0 and "warning: none of 4 nodes is drawn for this canary" in few.err, few
+    many = fleet.cli("release", "promote", "--reason", "x", "--canary", "99.9%")
+    assert many.code == 0 and "warning" not in many.err, many
+
+
+def test_guesses_are_not_promoted_unless_asked_for(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    tune(daemon, numbered(1))
+    fleet.wait_delivered(2)
+    fleet.sql("UPDATE pooled SET evidence = 10 WHERE problem_id = (SELECT problem_id FROM problems "
+              f"WHERE text = '{numbered(1)}')")  # fmt: skip
+    assert fleet.status()["waiting_changes"] == 1
+    assert fleet.promote()["changes"] == 1
+    left = fleet.cli("release", "promote", "--reason", "x")
+    assert left.code == 1 and "but 1 changes whose evidence is less than measured (--min-evidence)" in left.err, left
+    assert fleet.cli.ok("release", "diff", "--min-evidence", "heuristic", "--json").json()["change_count"] == 1
+    wrong = fleet.cli("release", "promote", "--reason", "x", "--min-evidence", "much")
+    assert wrong.code == 2 and "--min-evidence" in wrong.err, wrong
+    assert fleet.promote("guesses, too", "--min-evidence", "heuristic")["changes"] == 1
+
+
+def test_the_list_says_who_promoted_a_canary_and_by_which_login(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.promote("try it", "--canary", "50%")
+    fleet.cli.ok("release", "promote", "--author", "bob", "--reason", "it is good")
+    one, = fleet.cli.ok("release", "list", "--json").json()
+    assert (one["author"], one["login"], one["end_author"], one["end_login"]) == ("ann", "postgres", "bob", "postgres")
+    row = fleet.cli.ok("release", "list").out.splitlines()[1]
+    assert "ann (login postgres); promoted by bob (login postgres)" in row and "try it; it is good" in row, row

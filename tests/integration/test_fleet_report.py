@@ -102,6 +102,36 @@ def test_the_page_has_the_same_numbers(simulated, tmp_path, browser):  # noqa: F
     assert shown["hit_ratio"] == "90.0%" and shown["regressions"] == f"{headline['regressions']:,}"
 
 
+def test_bundles_of_members_keep_what_each_measured(fleet, nodes, cli, tmp_path):
+    daemons = nodes(3)
+    for daemon in daemons:
+        tune(daemon, *numbered_list(0, 5))
+    fleet.wait_delivered(15)
+    fleet.promote()
+    fleet.wait_release(1, [daemon.node for daemon in daemons])
+    # What a member exports is what the fleet believes.
+    own = []
+    for daemon in daemons:
+        own.append(tmp_path / f"{daemon.node}.bundle")
+        cli(daemon).ok("export", own[-1])
+    assert cli().ok("report", *own, "--json").json()["headline"]["rows"] < 15
+
+    assert fleet.cli.ok("export", tmp_path / "all").out == f"wrote 15 tunings of 3 nodes to {tmp_path / 'all'}\n"
+    bundles = sorted((tmp_path / "all").iterdir())
+    assert [bundle.name for bundle in bundles] == ["node-0.bundle", "node-1.bundle", "node-2.bundle"]
+    cli().ok("verify", *bundles)
+    fleets, members = document(fleet.conninfo), cli().ok("report", *bundles, "--json").json()
+    for report in (fleets, members):
+        report["headline"].pop("hit_ratio")
+    assert members["headline"]["nodes"] == 3 and members["headline"]["rows"] == 15
+    assert not (found := differences(canonical(fleets), canonical(members))), "\n".join(found)
+
+    fleet.cli.ok("export", tmp_path / "one", "--node", "node-1")
+    assert (tmp_path / "one" / "node-1.bundle").read_bytes() == bundles[1].read_bytes()
+    missing = fleet.cli("export", tmp_path / "none", "--node", "nobody")
+    assert missing.code == 3 and "--node: nobody has delivered nothing" in missing.err
+
+
 def test_what_agents_deliver_is_what_a_report_says(fleet, nodes, tmp_path):
     """Through a node's outbox, delivery and pooling."""
     daemons = nodes(3)

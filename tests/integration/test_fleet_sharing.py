@@ -2,9 +2,11 @@
 
 import shutil
 import subprocess
+import time
 
 import pytest
 
+from harness import postgres
 from harness.api import API
 from harness.daemon import wait_until
 from harness.postgres import Session
@@ -232,6 +234,133 @@ def test_a_fleet_that_was_lost_gets_everything_again(fleet, nodes):
     fleet.migrate()
     fleet.agent(daemon.node, daemon)
     fleet.wait_delivered(6)
+
+
+def all_have(daemons, problems, expected, timeout=30):
+    wait_until(lambda: all(winners(d, problems) == expected for d in daemons), timeout, "the same answers everywhere")
+
+
+def test_what_came_through_a_fleet_that_was_lost_is_in_the_next_one(fleet, nodes):
+    daemons = nodes(2)
+    problems = numbered_list(0, 8)
+    tune(daemons[0], *problems[:4])
+    tune(daemons[1], *problems[4:])
+    fleet.wait_delivered(8)
+    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    expected = winners(daemons[0], problems)
+    assert origins(daemons[0], problems) == {"ORIGIN_FLEET"}  # nothing of it is local any more
+    fleet.sql("DROP SCHEMA convtune CASCADE")
+    fleet.migrate()
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pooled") == 8, 40, "all eight")
+    fleet.wait_delivered(8)
+    # Both nodes brought back the same: no evidence of two.
+    assert fleet.sql("SELECT DISTINCT node_count FROM pooled") == [["1"]]
+    assert fleet.promote("again")["changes"] == 8
+    late, = nodes(1, first=2)
+    fleet.wait_release(1, [*(d.node for d in daemons), late.node])
+    all_have([*daemons, late], problems, expected)
+    # A node that never measured anything brings nothing back where nothing was lost.
+    late.agent.stop()
+    fleet.agent(late.node, late)
+    wait_until(lambda: late.agent.log().count("connected as") == 2, 20, "the next agent")
+    assert "are new to the fleet" not in late.agent.log()
+    # What a node measures itself counts more than what came back.
+    tune(daemons[0], problems[0], force=True)
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence WHERE NOT relayed") == 1, 20, "a tuning")
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pool_queue") == 0, 20, "pooling")
+    assert fleet.sql("SELECT node_count FROM pooled JOIN problems USING (problem_id) "
+                     f"WHERE text = '{problems[0]}'") == [["1"]]  # fmt: skip
+    assert fleet.cli.ok("release", "diff", "--all", "--json").json()["change_count"] == 1
+
+
+def test_a_fleet_restored_from_a_dump_gets_back_what_came_after_it(fleet, nodes, tmp_path):
+    """The agents stay connected; numbers of releases are given a second time."""
+    daemons = nodes(2)
+    names = [d.node for d in daemons]
+    old, new = numbered_list(0, 3), numbered_list(10, 3)
+    tune(daemons[0], *old)
+    fleet.wait_delivered(3)
+    fleet.wait_release(fleet.promote("kept")["release"], names)
+    dump = subprocess.run(
+        [postgres.programs() / "pg_dump", "--schema", "convtune", "--dbname", fleet.conninfo],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    tune(daemons[0], *new)
+    fleet.wait_delivered(6)
+    fleet.wait_release(fleet.promote("lost")["release"], names)
+    expected = winners(daemons[0], old + new)
+    restored = subprocess.run(
+        ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "--single-transaction", "-c", "DROP SCHEMA convtune CASCADE",
+         "-f", "-", fleet.conninfo], input=dump, capture_output=True, text=True,
+    )  # fmt: skip
+    assert restored.returncode == 0, restored.stderr
+    assert fleet.number("SELECT COUNT(*) FROM releases") == 1
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pooled") == 6, 40, "what came after the dump")
+    # Nodes still have what no release has; who looks sees it.
+    for name in names:
+        wait_until(lambda: fleet.node(name)["release_extra"] == 3, 20, "what differs")
+        assert fleet.node(name)["release"] == 1 and fleet.node(name)["release_missing"] == 0
+    assert " 1 +3 " in fleet.cli.ok("status").out
+    assert fleet.promote("again")["release"] == 2
+    late, = nodes(1, first=2)
+    fleet.wait_release(2, [*names, late.node])
+    all_have([*daemons, late], old + new, expected)
+    for name in names:
+        wait_until(lambda: fleet.node(name)["release_extra"] == 0, 20, "no difference")
+
+
+def test_what_a_node_lost_of_a_release_comes_back_with_the_next(fleet, nodes):
+    """Though neither that release nor the one before has it among its changes."""
+    daemons = nodes(2)
+    tune(daemons[0], *numbered_list(0, 3))
+    fleet.wait_delivered(3)
+    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    tune(daemons[0], numbered(20))
+    fleet.wait_delivered(4)
+    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    with daemons[1].client() as client:
+        client.tuning.DeleteTuning(problems=[{"text": numbered(0)}])
+    assert winners(daemons[1], [numbered(0)]) == [None]
+    tune(daemons[0], numbered(10))
+    fleet.wait_delivered(5)
+    fleet.wait_release(fleet.promote()["release"], [d.node for d in daemons])
+    problems = [*numbered_list(0, 3), numbered(20), numbered(10)]
+    all_have([daemons[1]], problems, winners(daemons[0], problems))
+    assert "the daemon lacks 1 problems of fleet release 3" in daemons[1].agent.log()
+
+
+def test_agents_register_again_where_the_tables_were_made_anew(fleet, nodes):
+    """Under their feet: they stay connected, and their numbers are others' now."""
+    daemons = nodes(2, agents=False)
+    # Numbers 2 and 3 now, 1 and 2 then.
+    fleet.sql("ALTER TABLE nodes ALTER COLUMN node_id RESTART WITH 2")
+    for index, daemon in enumerate(daemons):
+        fleet.agent(daemon.node, daemon)
+        tune(daemon, *numbered_list(10 * index, 2))
+    fleet.wait_delivered(4)
+    fleet.sql("DROP SCHEMA convtune CASCADE")
+    fleet.migrate()
+    start = time.monotonic()
+    fleet.wait_delivered(4)
+    print(f"delivered again after {time.monotonic() - start:.1f} s")
+    assert {i for i, in fleet.sql("SELECT node_id FROM nodes")} == {"1", "2"}
+    for index, daemon in enumerate(daemons):
+        problems = {p for p, in fleet.sql(
+            "SELECT text FROM evidence JOIN problems USING (problem_id) JOIN nodes USING (node_id) "
+            f"WHERE name = '{daemon.node}'")}  # fmt: skip
+        assert problems == set(numbered_list(10 * index, 2))
+    tune(daemons[0], numbered(40))
+    fleet.wait_delivered(5)
+
+
+def test_an_agent_whose_row_is_gone_registers_again(fleet, nodes):
+    daemon, = nodes(1)
+    wait_until(lambda: "connected as" in daemon.agent.log(), 20, "the agent")
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM node_devices") > 0, 20, "a heartbeat")
+    fleet.sql("DELETE FROM node_devices; DELETE FROM nodes")
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM nodes WHERE name = 'node-0'") == 1, 20, "its row")
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
 
 
 def test_two_agents_cannot_speak_for_one_node(fleet, nodes):

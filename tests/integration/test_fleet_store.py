@@ -54,6 +54,13 @@ def test_a_password_on_the_command_line_is_refused(fleet):
         assert done.returncode == 2 and "--postgres:" in done.stderr and "secret" not in done.stderr, done
 
 
+def test_an_option_wins_over_its_variable_in_every_verb(fleet):
+    """Also in verbs of verbs, which have the option each."""
+    for verb in (["status"], ["release", "list"], ["pins"]):
+        done = fleet.cli(*verb, "--postgres", "host=/nonexistent")  # CONVTUNE_POSTGRES is good
+        assert done.code == 4 and "/nonexistent" in done.err, done
+
+
 def test_over_tcp_the_server_must_prove_who_it_is(fleet):
     """Without a word about it sslmode is verify-full."""
     with socket.create_server(("localhost", 0)) as server:

@@ -2,6 +2,15 @@
 -- of them are in the schema that the migrating connection has first in its
 -- search_path. Times that decide anything are this server's.
 
+-- Numbers of this database mean nothing in another: whoever keeps some asks first
+-- whether the fleet is still the same. compatible_version: the oldest program that
+-- can use this schema, by the schema version that it knows.
+CREATE TABLE fleet (
+  fleet_id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+  compatible_version integer NOT NULL DEFAULT 1
+);
+INSERT INTO fleet DEFAULT VALUES;
+
 CREATE TABLE environments (
   environment_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   text text NOT NULL UNIQUE,
@@ -61,6 +70,13 @@ CREATE TABLE nodes (
   duplicate_count bigint NOT NULL DEFAULT 0,
   -- What the node serves; 0: nothing of the fleet's yet.
   release_number bigint NOT NULL DEFAULT 0,
+  -- Pins of the fleet that the node could not apply, and why not the first of them.
+  unapplied_pins integer NOT NULL DEFAULT 0,
+  pin_error text NOT NULL DEFAULT '',
+  -- Problems of that release that it does not have, and that it has from a fleet
+  -- and the release has not.
+  release_missing integer NOT NULL DEFAULT 0,
+  release_extra integer NOT NULL DEFAULT 0,
   last_error text NOT NULL DEFAULT ''
 );
 
@@ -146,6 +162,8 @@ CREATE TABLE evidence (
   current boolean NOT NULL,
   digest bytea NOT NULL CHECK (length(digest) = 16),
   incomplete_reason text NOT NULL,
+  -- Pooled by the fleet before, which lost it.
+  relayed boolean NOT NULL DEFAULT false,
   UNIQUE (node_id, epoch_ordinal, sequence)
 );
 CREATE UNIQUE INDEX evidence_current ON evidence (environment_id, problem_id, node_id) WHERE current;
@@ -239,13 +257,17 @@ CREATE TABLE releases (
   create_time timestamptz NOT NULL DEFAULT now(),
   end_author text NOT NULL DEFAULT '',
   end_reason text NOT NULL DEFAULT '',
-  end_time timestamptz
+  end_time timestamptz,
+  -- Who was logged in; the authors are what they said.
+  login text NOT NULL DEFAULT session_user,
+  end_login text NOT NULL DEFAULT ''
 );
 -- One canary at a time.
 CREATE UNIQUE INDEX releases_one_canary ON releases (state) WHERE state = 2;
 
 -- What a problem is served from a release on, until a later one that was not
--- withdrawn has another.
+-- withdrawn has another. Without a digest: nothing, and the winner is the one
+-- that was taken back.
 CREATE TABLE release_choices (
   environment_id integer NOT NULL REFERENCES environments,
   problem_id integer NOT NULL REFERENCES problems,
@@ -256,7 +278,7 @@ CREATE TABLE release_choices (
   stock_us real,
   node_count integer NOT NULL,
   evidence smallint NOT NULL,
-  digest bytea NOT NULL REFERENCES pooled_payloads,
+  digest bytea REFERENCES pooled_payloads,
   PRIMARY KEY (environment_id, problem_id, release_number)
 );
 CREATE INDEX release_choices_by_release ON release_choices (release_number);
@@ -272,7 +294,8 @@ CREATE TABLE pins (
   create_time timestamptz NOT NULL DEFAULT now(),
   expire_time timestamptz,
   end_author text NOT NULL DEFAULT '',
-  end_time timestamptz
+  end_time timestamptz,
+  login text NOT NULL DEFAULT session_user
 );
 CREATE UNIQUE INDEX pins_active ON pins (environment_id, problem_id) WHERE end_time IS NULL;
 

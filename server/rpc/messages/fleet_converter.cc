@@ -51,9 +51,9 @@ std::optional<AckOutboxArgs> Validate(const v1::AckOutboxRequest& request,
   return args;
 }
 
-std::optional<NoArgs> Validate(const v1::RequeueOutboxRequest& /*request*/,
-                               std::vector<Violation>* /*violations*/) {
-  return NoArgs{};
+std::optional<RequeueOutboxArgs> Validate(const v1::RequeueOutboxRequest& request,
+                                          std::vector<Violation>* /*violations*/) {
+  return RequeueOutboxArgs{request.include_fleet()};
 }
 
 std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
@@ -128,6 +128,7 @@ v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
     *row->mutable_environment() =
         db::ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
     *row->mutable_tuning() = db::ToBundleTuning(entry.tuning, 1, /*with_samples=*/false);
+    row->set_relayed(entry.tuning.origin == Origin::kFleet);
   }
   return response;
 }

@@ -24,6 +24,9 @@ struct AckOutboxArgs {
 };
 
 // Those that keep every rule, of origin FLEET; and the others, in words.
+struct RequeueOutboxArgs {
+  bool include_fleet = false;
+};
 struct ApplyTuningsArgs {
   std::vector<db::TuningRecord> records;
   std::vector<std::string> refused;  // at most 100
@@ -41,8 +44,8 @@ std::optional<ReadOutboxArgs> Validate(const v1::ReadOutboxRequest& request,
                                        std::vector<Violation>* violations);
 std::optional<AckOutboxArgs> Validate(const v1::AckOutboxRequest& request,
                                       std::vector<Violation>* violations);
-std::optional<NoArgs> Validate(const v1::RequeueOutboxRequest& request,
-                               std::vector<Violation>* violations);
+std::optional<RequeueOutboxArgs> Validate(const v1::RequeueOutboxRequest& request,
+                                          std::vector<Violation>* violations);
 std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
                                          std::vector<Violation>* violations);
 std::optional<FollowReleaseArgs> Validate(const v1::FollowReleaseRequest& request,

@@ -39,8 +39,9 @@ class FleetService final : public RawService {
         });
 
     Unary<v1::RequeueOutboxRequest, v1::RequeueOutboxResponse>(
-        "RequeueOutbox", &disk_, [this](const messages::NoArgs&, v1::RequeueOutboxResponse* reply) {
-          const absl::StatusOr<int64_t> queued = options_.outbox->RequeueOutbox();
+        "RequeueOutbox", &disk_,
+        [this](const messages::RequeueOutboxArgs& args, v1::RequeueOutboxResponse* reply) {
+          const absl::StatusOr<int64_t> queued = options_.outbox->RequeueOutbox(args.include_fleet);
           if (queued.ok()) reply->set_queued_count(*queued);
           return messages::ToGrpcStatus(queued.status());
         });

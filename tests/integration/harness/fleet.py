@@ -64,8 +64,8 @@ class Fleet:
         self.cli.ok("migrate")
         return self
 
-    def agent(self, node, daemon, *args, env=None):
-        agent = Agent(self.binary, self.conninfo, node, daemon.address, args, env)
+    def agent(self, node, daemon, *args, env=None, conninfo=None):
+        agent = Agent(self.binary, conninfo or self.conninfo, node, daemon.address, args, env)
         self.agents.append(agent)
         return agent.start(self.folder)
 

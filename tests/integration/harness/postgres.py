@@ -1,11 +1,16 @@
 """A PostgreSQL server of our own, from Debian's packages."""
 
+import contextlib
 import os
 import pathlib
 import pwd
+import select
 import shutil
+import signal
+import socket
 import subprocess
 import tempfile
+import threading
 
 
 def programs():
@@ -71,6 +76,20 @@ class Server:
     def stop(self, mode="fast"):
         self._run("pg_ctl", "-D", self.data, "-w", "-m", mode, "stop")
 
+    @contextlib.contextmanager
+    def hung(self):
+        """Every process of the server stopped, as on a machine that is stuck; they go on at the end."""
+        first = int((self.data / "postmaster.pid").read_text().split()[0])
+        children = pathlib.Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        everybody = [first, *map(int, children)]
+        for pid in everybody:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in everybody:
+                os.kill(pid, signal.SIGCONT)
+
     def close(self):
         subprocess.run([*self._as_user, str(programs() / "pg_ctl"), "-D", str(self.data), "-m", "immediate", "stop"],
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
@@ -82,6 +101,61 @@ class Server:
         name = f"fleet{self._databases}"
         psql(f"host={self.folder} user=postgres dbname=postgres", f"CREATE DATABASE {name}")
         return f"host={self.folder} user=postgres dbname={name}"
+
+
+class Proxy:
+    """Stands before a server's socket; once it swallows, no byte passes any more, and nobody is told."""
+
+    def __init__(self, server):
+        self._target = str(server.folder / ".s.PGSQL.5432")
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ct-px-"))
+        self._swallows = threading.Event()
+        self._ends = threading.Event()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self.folder / ".s.PGSQL.5432"))
+        self._listener.listen(64)
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def conninfo(self, conninfo):
+        return " ".join([f"host={self.folder}", *(w for w in conninfo.split() if not w.startswith("host="))])
+
+    def swallow(self):
+        self._swallows.set()
+
+    def pass_on(self):
+        """For new connections; those from before stay dead."""
+        self._swallows.clear()
+
+    def _accept(self):
+        while not self._ends.is_set():
+            if not select.select([self._listener], [], [], 0.1)[0]:
+                continue
+            client, _ = self._listener.accept()
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self._target)
+            thread = threading.Thread(target=self._carry, args=(client, server), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _carry(self, client, server):
+        with client, server:
+            while not self._ends.is_set():
+                for source in select.select([client, server], [], [], 0.1)[0]:
+                    data = source.recv(65536)
+                    if not data:
+                        return
+                    if not self._swallows.is_set():
+                        (server if source is client else client).sendall(data)
+                if self._swallows.is_set():
+                    self._ends.wait()  # not even the end of one side gets to the other
+
+    def close(self):
+        self._ends.set()
+        for thread in self._threads:
+            thread.join(10)
+        self._listener.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def psql(conninfo, sql):

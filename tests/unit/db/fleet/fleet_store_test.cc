@@ -104,6 +104,10 @@ TEST_F(FleetStoreTest, MigratesOnceHoweverOftenItIsAsked) {
 TEST_F(FleetStoreTest, RefusesASchemaThatItDoesNotKnow) {
   ASSERT_TRUE(
       postgres_->Execute("INSERT INTO schema_migrations (version, name) VALUES (99, 'x')").ok());
+  // That migration says whom it leaves behind.
+  EXPECT_TRUE(CheckFleetSchema(*postgres_).ok());
+  EXPECT_EQ(*MigrateFleet(*postgres_), 0);
+  ASSERT_TRUE(postgres_->Execute("UPDATE fleet SET compatible_version = 99").ok());
   EXPECT_THAT(std::string(CheckFleetSchema(*postgres_).message()), HasSubstr("newer"));
   EXPECT_FALSE(MigrateFleet(*postgres_).ok());
   ASSERT_TRUE(postgres_->Execute("DELETE FROM schema_migrations").ok());
@@ -183,7 +187,7 @@ TEST_F(FleetStoreTest, RollingBackAgainGoesFurtherBack) {
   for (int64_t i = 1; i <= 3; ++i) {
     Take({Delivery(static_cast<int>(i), i)});
     ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
-    ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "more", 0, false).ok());
+    ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "more", 0, {}).ok());
   }
   EXPECT_EQ(RollBackFleetRelease(*postgres_, "ann", "slow", 0)->release.restores, 2);
   const auto again = RollBackFleetRelease(*postgres_, "bob", "slower", 0);
@@ -201,11 +205,10 @@ TEST_F(FleetStoreTest, RollingBackAgainGoesFurtherBack) {
 TEST_F(FleetStoreTest, ACanaryIsWidenedThenPromotedOrTakenBack) {
   Take({Delivery(1, 1)});
   ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
-  ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "try", 50, false).ok());
+  ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "try", 50, {}).ok());
   EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
   EXPECT_EQ(ReadServedReleases(*postgres_)->canary()->canary_permille, 50);
-  EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "wider", 200, false)->release.canary_permille,
-            200);
+  EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "wider", 200, {})->release.canary_permille, 200);
   const auto withdrawn = RollBackFleetRelease(*postgres_, "bob", "slow", 0);
   ASSERT_TRUE(withdrawn.ok()) << withdrawn.status();
   EXPECT_EQ(withdrawn->release.state, ReleaseState::kWithdrawn);
@@ -213,9 +216,9 @@ TEST_F(FleetStoreTest, ACanaryIsWidenedThenPromotedOrTakenBack) {
   EXPECT_TRUE(withdrawn->release.end_time.has_value());
   EXPECT_EQ(withdrawn->release.author, "ann");
   EXPECT_EQ(withdrawn->change_count, 1);
-  EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "again", 0, false)->release.number, 2);
+  EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "again", 0, {})->release.number, 2);
   EXPECT_TRUE(absl::IsFailedPrecondition(
-      PromoteFleetRelease(*postgres_, "ann", "nothing", 0, false).status()));
+      PromoteFleetRelease(*postgres_, "ann", "nothing", 0, {}).status()));
 }
 
 TEST_F(FleetStoreTest, AMeasurementsRowTellsWhatTheNodeSaid) {
@@ -257,11 +260,11 @@ TEST_F(FleetStoreTest, NobodySeesAReleaseBeforeTheOnesBelowIt) {
                             "'a', 'b')")
                   .ok());
   ASSERT_TRUE(postgres_->Execute("SET lock_timeout TO 300").ok());
-  const auto overtaking = PromoteFleetRelease(*postgres_, "ann", "quick", 0, false);
+  const auto overtaking = PromoteFleetRelease(*postgres_, "ann", "quick", 0, {});
   EXPECT_FALSE(overtaking.ok());
   EXPECT_EQ(ReadServedReleases(*postgres_)->promoted(), nullptr);
   ASSERT_TRUE(slow->Execute("COMMIT").ok());
-  const auto after = PromoteFleetRelease(*postgres_, "ann", "quick", 0, false);
+  const auto after = PromoteFleetRelease(*postgres_, "ann", "quick", 0, {});
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(after->release.number, 2);
 }
@@ -269,7 +272,7 @@ TEST_F(FleetStoreTest, NobodySeesAReleaseBeforeTheOnesBelowIt) {
 TEST_F(FleetStoreTest, ANewWinnerWithinNoiseIsNoChange) {
   Take({Delivery(1, 1)});
   ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
-  ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "first", 0, false).ok());
+  ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "first", 0, {}).ok());
   const auto pool_with_second = [](double ratio) {
     return [ratio](const std::vector<NodeEvidence>& evidence) {
       PooledTuning pooled = TakeFirst(evidence);
@@ -284,11 +287,11 @@ TEST_F(FleetStoreTest, ANewWinnerWithinNoiseIsNoChange) {
   };
   Take({Delivery(1, 2, 77, 1)});
   ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, pool_with_second(0.99)).ok());
-  EXPECT_EQ(DiffPooled(*postgres_, false, 10)->change_count, 0);
-  EXPECT_EQ(DiffPooled(*postgres_, true, 10)->change_count, 1);
+  EXPECT_EQ(DiffPooled(*postgres_, {}, 10)->change_count, 0);
+  EXPECT_EQ(DiffPooled(*postgres_, {.all = true}, 10)->change_count, 1);
   Take({Delivery(1, 3, 77, 2)});
   ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, pool_with_second(0.8)).ok());
-  EXPECT_EQ(DiffPooled(*postgres_, false, 10)->change_count, 1);
+  EXPECT_EQ(DiffPooled(*postgres_, {}, 10)->change_count, 1);
 }
 
 TEST_F(FleetStoreTest, ATaskIsOnesAtATimeAndComesBackWhenItsLeaseRunsOut) {
@@ -345,6 +348,41 @@ TEST_F(FleetStoreTest, ASecondAgentOfANodeIsRefusedUntilTheFirstIsGone) {
     absl::SleepFor(absl::Milliseconds(20));
   }
   EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(FleetStoreTest, AStatementHasTheTimeOfTheServerAndAStopEndsIt) {
+  options_.statement_timeout = absl::Seconds(1);
+  std::unique_ptr<Postgres> quick = Connect();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(quick->Query("SELECT pg_sleep(30)").status()));
+  EXPECT_TRUE(quick->ok());
+  EXPECT_TRUE(quick->Execute("SELECT 1").ok());
+  options_.statement_timeout = absl::Seconds(60);
+  options_.stop = [] { return true; };
+  std::unique_ptr<Postgres> stopped = Connect();
+  const absl::Time start = absl::Now();
+  const absl::Status status = stopped->Query("SELECT pg_sleep(30)").status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("until the stop"));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+  EXPECT_FALSE(stopped->ok());
+  EXPECT_TRUE(absl::IsUnavailable(stopped->Execute("SELECT 1")));
+}
+
+TEST_F(FleetStoreTest, ParametersAndResultsOfMegabytesGoThrough) {
+  // More than the socket takes at once, in both directions.
+  const std::string much(32 << 20, 'x');
+  const auto echo = postgres_->Query("SELECT $1::text", PgParams().Text(much));
+  ASSERT_TRUE(echo.ok()) << echo.status();
+  EXPECT_EQ(echo->Text(0, 0), much);
+  int64_t rows = 0;
+  ASSERT_TRUE(postgres_
+                  ->Stream("SELECT repeat('x', 1000) FROM generate_series(1, 20000)", {},
+                           [&](const PgBinaryRow& row) {
+                             rows += static_cast<int64_t>(row.Bytes(0).size()) / 1000;
+                             return absl::OkStatus();
+                           })
+                  .ok());
+  EXPECT_EQ(rows, 20'000);
 }
 
 TEST_F(FleetStoreTest, SaysWhatIsWrongWithAConnection) {

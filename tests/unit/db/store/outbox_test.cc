@@ -144,8 +144,13 @@ TEST_F(OutboxTest, RequeuePutsInWhatIsNotInAlready) {
   other.origin = Origin::kFleet;
   ASSERT_TRUE(store_->PutTuning(other, SampleEnvironment()).ok());
   ASSERT_TRUE(store_->AckOutbox(Ids(Read(1))).ok());
-  EXPECT_EQ(*store_->RequeueOutbox(), 1);
+  Tuning imported = SampleTuning(4);
+  imported.origin = Origin::kImported;
+  ASSERT_TRUE(store_->PutTuning(imported, SampleEnvironment()).ok());
+  EXPECT_EQ(*store_->RequeueOutbox(false), 1);
   EXPECT_THAT(Problems(Read()), ElementsAre(Problem(2), Problem(1)));
+  EXPECT_EQ(*store_->RequeueOutbox(true), 1);
+  EXPECT_THAT(Problems(Read()), ElementsAre(Problem(2), Problem(1), Problem(3)));
 }
 
 TEST_F(OutboxTest, KnowsWhichKeysWait) {

@@ -1,0 +1,173 @@
+// The verb agent, and the probe that asks whether one is alive.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/output/units.h"
+#include "proto/base/default_paths.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/systemd.h"
+#include "server/fleet/agent.h"
+#include "server/fleet/alive_sign.h"
+#include "server/fleet/commands.h"
+#include "server/logging/log.h"
+#include "server/logging/logging.h"
+
+namespace convtune::fleet {
+namespace {
+
+// A stop comes within ten seconds, even where two addresses say nothing.
+constexpr absl::Duration kAgentConnectTimeout = absl::Seconds(4);
+// After so many heartbeats without a word the server frees the node's name.
+constexpr int kAgentIdleRefreshes = 4;
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+void AddAliveFile(CLI::App* app, std::string* file) {
+  app->add_option("--alive-file", *file, "file whose time says that the agent goes on")
+      ->envname("CONVTUNE_FLEET_ALIVE_FILE");
+}
+
+class AgentCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    app_ = AddVerb(root, "agent", "work beside a daemon until SIGTERM");
+    app_->add_option("--node", node_, "name of this node in the fleet; default: the host's")
+        ->envname("CONVTUNE_NODE");
+    app_->add_option("--address", address_, "the daemon: unix:PATH or HOST:PORT")
+        ->envname("CONVTUNE_ADDRESS");
+    app_->add_option("--tls-ca", tls_.ca, "PEM file, for HOST:PORT")->envname("CONVTUNE_TLS_CA");
+    app_->add_option("--tls-cert", tls_.cert, "PEM file")->envname("CONVTUNE_TLS_CERT");
+    app_->add_option("--tls-key", tls_.key, "PEM file")->envname("CONVTUNE_TLS_KEY");
+    app_->add_flag("--no-tune", no_tune_, "take no problems that the fleet has queued");
+    app_->add_option("--lease", lease_, "how long a problem is this node's without a word")
+        ->capture_default_str();
+    app_->add_option("--refresh", refresh_, "between heartbeats")->capture_default_str();
+    app_->add_flag("--verify-upgrades", verify_upgrades_,
+                   "queue what has to be verified when the node has another cuDNN or driver")
+        ->envname("CONVTUNE_VERIFY_UPGRADES");
+    app_->add_option("--keep-superseded", keep_, "what newer tunings replaced stays this long")
+        ->envname("CONVTUNE_KEEP_SUPERSEDED")
+        ->capture_default_str();
+    app_->add_option("--metrics-address", metrics_address_,
+                     "IP:PORT for Prometheus: plain HTTP, so loopback or a trusted network")
+        ->envname("CONVTUNE_FLEET_METRICS_ADDRESS");
+    AddAliveFile(app_, &alive_file_);
+    // As the daemon's.
+    app_->add_option("--log-format", log_format_, "text or json")
+        ->envname("CONVTUNE_LOG_FORMAT")
+        ->check(CLI::IsMember({"text", "json"}))
+        ->capture_default_str();
+    app_->add_option("--log-level", log_level_, "debug, info, warn or error")
+        ->envname("CONVTUNE_LOG_LEVEL")
+        ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+        ->capture_default_str();
+  }
+  std::optional<cli::ExitCode> RunIfChosen() override {
+    if (!app_->parsed()) return std::nullopt;
+    return SayResult(Run());
+  }
+
+ private:
+  absl::Status Run() {
+    CatchFleetSignals();
+    logging::InitLogging(log_format_ == "json", log_level_);
+    const SystemClock clock;
+    Agent::Options options;
+    ASSIGN_OR_RETURN(options.postgres, PostgresOptions());
+    ASSIGN_OR_RETURN(
+        options.daemon.address,
+        Address::Parse(address_.empty() ? absl::StrCat("unix:", FirstSocket(ClientSocketPaths()))
+                                        : address_));
+    options.daemon.tls = tls_;
+    options.node = node_.empty() ? HostName() : node_;
+    options.version = CONVTUNE_VERSION;
+    options.tune = !no_tune_;
+    ASSIGN_OR_RETURN(options.lease, cli::ParseTime("--lease", lease_));
+    ASSIGN_OR_RETURN(options.refresh, cli::ParseTime("--refresh", refresh_));
+    ASSIGN_OR_RETURN(options.keep, cli::ParseTime("--keep-superseded", keep_));
+    options.verify_upgrades = verify_upgrades_;
+    options.clock = &clock;
+    ASSIGN_OR_RETURN(AliveSign alive, AliveSign::Create(alive_file_));
+    // Asked wherever the agent waits, so being asked is the sign that it goes on.
+    options.stop = [&alive] {
+      alive.Give();
+      return FleetStopRequested();
+    };
+    options.postgres.stop = options.stop;
+    options.postgres.connect_timeout = kAgentConnectTimeout;
+    options.postgres.idle_timeout =
+        std::max(options.postgres.statement_timeout, kAgentIdleRefreshes * options.refresh);
+    ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(options)));
+    std::unique_ptr<metrics::AgentMetricsServer> metrics;
+    if (!metrics_address_.empty()) {
+      ASSIGN_OR_RETURN(metrics, metrics::AgentMetricsServer::Create(
+                                    metrics_address_, [&] { return agent->Metrics(); }));
+      log::Info("metrics at $0", metrics->url());
+    }
+    NotifySystemd("READY=1");
+    agent->Run();
+    NotifySystemd("STOPPING=1");
+    return absl::OkStatus();
+  }
+
+  CLI::App* app_ = nullptr;
+  std::string node_;
+  std::string address_;
+  TlsFiles tls_;
+  bool no_tune_ = false;
+  std::string lease_ = "60s";
+  std::string refresh_ = "10s";
+  bool verify_upgrades_ = false;
+  std::string keep_ = "2160h";
+  std::string metrics_address_;
+  std::string alive_file_;
+  std::string log_format_ = "text";
+  std::string log_level_ = "info";
+};
+
+class ProbeCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    app_ = root.add_subcommand("probe", "0 if this machine's agent goes on, else 1");
+    AddAliveFile(app_, &alive_file_);
+    app_->get_option("--alive-file")->required();
+    app_->add_option("--within", within_, "the last sign of life is younger")
+        ->capture_default_str();
+  }
+  std::optional<cli::ExitCode> RunIfChosen() override {
+    if (!app_->parsed()) return std::nullopt;
+    return Run();
+  }
+
+ private:
+  cli::ExitCode Run() {
+    const absl::StatusOr<absl::Duration> within = cli::ParseTime("--within", within_);
+    if (!within.ok()) return SayResult(within.status());
+    const absl::StatusOr<absl::Duration> silence = AliveSign::Silence(alive_file_);
+    if (!silence.ok()) {
+      std::cerr << "error: " << silence.status().message() << '\n';
+      return cli::ExitCode::kFailed;
+    }
+    std::cout << "the agent's last sign of life is " << cli::FormatAge(*silence) << " old\n";
+    return *silence < *within ? cli::ExitCode::kDone : cli::ExitCode::kFailed;
+  }
+
+  CLI::App* app_ = nullptr;
+  std::string alive_file_;
+  std::string within_ = "2m";
+};
+
+}  // namespace
+
+std::unique_ptr<FleetCommand> NewAgentCommand() { return std::make_unique<AgentCommand>(); }
+std::unique_ptr<FleetCommand> NewProbeCommand() { return std::make_unique<ProbeCommand>(); }
+
+}  // namespace convtune::fleet

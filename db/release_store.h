@@ -42,6 +42,15 @@ class ReleaseStore {
   // their rows.
   virtual absl::StatusOr<int64_t> ThinPortfolios(int64_t oldest) = 0;
 
+  // Looks at the pages of every table that what is served rests on, where damage
+  // may hide rows without an error. DATA_LOSS names the first finding; the next
+  // start then checks the whole file.
+  virtual absl::Status CheckServed() = 0;
+  // True while the store may lack choices that the last snapshot has: from its
+  // first use, and from SetCarryOver(true), until SetCarryOver(false).
+  virtual absl::StatusOr<bool> CarriesOver() = 0;
+  virtual absl::Status SetCarryOver(bool carry_over) = 0;
+
   // Writes the first list, replacing entries of the same key, and drops the
   // second.
   virtual absl::Status UpdateWanted(const std::vector<WantedProblem>& put,

@@ -69,6 +69,9 @@ class RowReader {
     Require(row.workspace_bytes() >= 0, v1::REFUSAL_REASON_MEASUREMENT, "workspace_bytes",
             "must be at least 0");
     Require(row.heuristic_rank() >= -1, kReason, "heuristic_rank", "must be at least -1");
+    CheckPlace(row.mode_a_place(), "mode_a_place");
+    CheckPlace(row.mode_b_place(), "mode_b_place");
+    CheckPlace(row.fallback_place(), "fallback_place");
     Require(row.error_message().size() <= kMaxErrorBytes, kReason, "error_message",
             "must have at most 65536 bytes");
     CheckTimes(row);
@@ -98,6 +101,11 @@ class RowReader {
                 (notes.empty() || (*notes.begin() >= 1 && *notes.rbegin() <= kMaxNote)),
             v1::REFUSAL_REASON_CANDIDATE, field,
             "must be numbers from 1 to 31 in order, each once");
+  }
+
+  void CheckPlace(int place, std::string_view field) {
+    Require(place >= 0 && place <= HeuristicPlaces::kMost, v1::REFUSAL_REASON_CANDIDATE, field,
+            "must be from 0 to 32767");
   }
 
   void CheckTimes(const v1::Candidate& row) {

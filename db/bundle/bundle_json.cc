@@ -33,7 +33,7 @@ absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string
       v1::BundleEnvironment proto = ToBundleEnvironment(0, place.environment, place.provenance);
       proto.set_text(place.text);
       ASSIGN_OR_RETURN(const std::string json, Json(proto));
-      RETURN_IF_ERROR(sink(Concat("{\"place\":", json, "}\n")));
+      RETURN_IF_ERROR(sink(Concat(kBundleJson, json, "}\n")));
     }
     v1::BundleEnvironment text_only;
     text_only.set_text(place.text);
@@ -50,7 +50,7 @@ absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string
     RETURN_IF_ERROR(sink(Concat("{\"environment\":", environment.substr(8, environment.size() - 9),
                                 ",\"tuning\":", tuning, "}\n")));
   }
-  return CheckBundleSignature(reader->trailer(), trusted);
+  return CheckBundleSignature(reader->trailer(), trusted, reader->name());
 }
 
 }  // namespace convtune::db

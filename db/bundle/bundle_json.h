@@ -3,12 +3,16 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "db/bundle/bundle_reader.h"
 
 namespace convtune::db {
+
+// The beginning of every such file.
+inline constexpr std::string_view kBundleJson = "{\"place\":";
 
 // One line for each tuning, in the order of the bundle, with the text of its
 // environment in place of a number: {"environment": TEXT, "tuning": Tuning

@@ -32,7 +32,9 @@ class Input {
     std::vector<BundleRefusal> refusals;
     while (true) {
       ASSIGN_OR_RETURN(const bool more, reader_->Next(&entry_));
-      if (!more) return CheckBundleSignature(reader_->trailer(), options_.trusted);
+      if (!more) {
+        return CheckBundleSignature(reader_->trailer(), options_.trusted, reader_->name());
+      }
       ++counts->read;
       tuning_ = FromBundleTuning(entry_.row, *entry_.environment, options_.now, &refusals);
       if (tuning_.has_value()) return absl::OkStatus();

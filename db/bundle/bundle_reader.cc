@@ -256,7 +256,7 @@ absl::Status ReadWholeBundle(BundleReader* reader, const std::vector<std::string
     if (!more) break;
     if (visit) visit(entry);
   }
-  return CheckBundleSignature(reader->trailer(), trusted);
+  return CheckBundleSignature(reader->trailer(), trusted, reader->name());
 }
 
 }  // namespace convtune::db

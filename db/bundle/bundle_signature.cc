@@ -130,21 +130,22 @@ absl::StatusOr<std::string> ReadBundlePublicKey(const std::string& path) {
 }
 
 absl::Status CheckBundleSignature(const v1::BundleTrailer& trailer,
-                                  const std::vector<std::string>& trusted) {
+                                  const std::vector<std::string>& trusted,
+                                  const std::string& bundle) {
   if (trailer.signature().empty() && trailer.public_key().empty()) {
     if (trusted.empty()) return absl::OkStatus();
-    return absl::PermissionDeniedError("the bundle is not signed, and must be");
+    return absl::PermissionDeniedError(absl::StrCat(bundle, ": is not signed, and must be"));
   }
   const std::string name = absl::BytesToHexString(trailer.public_key());
   if (trailer.public_key().size() != kKeyBytes || trailer.signature().size() != kSignatureBytes ||
       !Verify(trailer)) {
     return absl::PermissionDeniedError(
-        absl::StrCat("the bundle's signature is not one of the key that it names, ", name));
+        absl::StrCat(bundle, ": its signature is not one of the key that it names, ", name));
   }
   if (!trusted.empty() &&
       std::find(trusted.begin(), trusted.end(), trailer.public_key()) == trusted.end()) {
     return absl::PermissionDeniedError(
-        absl::StrCat("the bundle is signed by ", name, ", which is none of the trusted keys"));
+        absl::StrCat(bundle, ": is signed by ", name, ", which is none of the trusted keys"));
   }
   return absl::OkStatus();
 }

@@ -56,8 +56,9 @@ absl::StatusOr<std::string> ReadBundlePublicKey(const std::string& path);
 
 // Checks a trailer whose sha256 was compared already. A signature that is there
 // must fit its key. With `trusted` (32 bytes each) not empty there must be one,
-// by one of them. PERMISSION_DENIED says what is wrong.
+// by one of them. PERMISSION_DENIED says what is wrong, behind the bundle's name.
 absl::Status CheckBundleSignature(const v1::BundleTrailer& trailer,
-                                  const std::vector<std::string>& trusted);
+                                  const std::vector<std::string>& trusted,
+                                  const std::string& bundle);
 
 }  // namespace convtune::db

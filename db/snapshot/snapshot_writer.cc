@@ -133,6 +133,33 @@ absl::Status SnapshotWriter::Add(const Environment& environment, Channel channel
   return absl::OkStatus();
 }
 
+SnapshotWriter::KeySet SnapshotWriter::AddMissing(const SnapshotView& other, const KeySet* among) {
+  KeySet added;
+  for (uint32_t s = 0; s < other.section_count(); ++s) {
+    const SnapshotSection& from = other.section(s);
+    if (from.channel != static_cast<uint32_t>(Channel::kStable)) continue;
+    Section& section = sections_[{from.environment, Channel::kStable}];
+    for (uint64_t e = 0; e < from.entry_count; ++e) {
+      Entry entry = {other.entry(from, e), {}, {}};
+      std::string key(reinterpret_cast<const char*>(&from.environment), sizeof from.environment);
+      key.append(reinterpret_cast<const char*>(&entry.entry.key), sizeof entry.entry.key);
+      if (section.contains(entry.entry.key) || (among != nullptr && !among->contains(key)))
+        continue;
+      for (uint32_t c = 0; c < entry.entry.candidate_count; ++c) {
+        const SnapshotCandidate& candidate = other.candidates(entry.entry)[c];
+        const SnapshotKnob* knobs = other.knobs(candidate);
+        entry.candidates.push_back(candidate);
+        entry.knobs.emplace_back(knobs, knobs + candidate.knob_count);
+      }
+      const ProblemKey problem = entry.entry.key;
+      section.emplace(problem, std::move(entry));
+      added.insert(std::move(key));
+    }
+  }
+  choice_count_ += added.size();
+  return added;
+}
+
 absl::StatusOr<std::string> SnapshotWriter::Serialize() const {
   if (options_.canary_permille > 1000) {
     return InvalidChoice("canary_permille", "must be at most 1000");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,12 @@ class SnapshotWriter {
   // INVALID_ARGUMENT names the field and the rule; ALREADY_EXISTS for a problem
   // that the environment and channel have. Nothing is added then.
   absl::Status Add(const Environment& environment, Channel channel, const SnapshotChoice& choice);
+
+  // An environment's key and a problem's, their bytes one after the other.
+  using KeySet = std::set<std::string>;
+  // Adds the stable choices of another snapshot, as they are, for the problems
+  // that have none yet: all, or those in `among`. Returns their keys.
+  KeySet AddMissing(const SnapshotView& other, const KeySet* among);
 
   size_t choice_count() const { return choice_count_; }
 

@@ -181,8 +181,9 @@ absl::Status Database::SetUserVersion(int version) {
   return Execute(Concat("PRAGMA user_version=", version));
 }
 
-absl::Status Database::QuickCheck() const {
-  ASSIGN_OR_RETURN(Statement statement, Prepare("PRAGMA quick_check(1)"));
+absl::Status Database::QuickCheck(std::string_view table) const {
+  ASSIGN_OR_RETURN(Statement statement,
+                   Prepare(Concat("PRAGMA quick_check(", table.empty() ? "1" : table, ")")));
   ASSIGN_OR_RETURN(const bool row, statement.Step());
   if (!row || statement.Text(0) != "ok") {
     return absl::DataLossError(Concat(path(), ": quick_check: ", statement.Text(0)));

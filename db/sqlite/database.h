@@ -70,8 +70,9 @@ class Database {
   absl::StatusOr<int64_t> UserVersion() const;
   absl::Status SetUserVersion(int version);
 
-  // PRAGMA quick_check; DATA_LOSS with the first finding.
-  absl::Status QuickCheck() const;
+  // PRAGMA quick_check of the file or, by name, of a table and its indexes;
+  // DATA_LOSS with the first finding.
+  absl::Status QuickCheck(std::string_view table = {}) const;
   // Pages of the file as of the last commit, without those that are free.
   absl::StatusOr<int64_t> UsedBytes() const;
 

@@ -1,7 +1,9 @@
 // The part of the store that keeps releases and wanted problems.
+#include "db/store/outbox_tables.h"
 #include "db/store/release_reader.h"
 #include "db/store/release_writer.h"
 #include "db/store/sqlite_store.h"
+#include "db/store/tables.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::store {
@@ -46,6 +48,34 @@ absl::StatusOr<int64_t> SqliteStore::ThinPortfolios(int64_t oldest) {
     return absl::OkStatus();
   }));
   return rows;
+}
+
+absl::Status SqliteStore::CheckServed() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> database, OpenReader());
+  for (const sqlite::Table* table : ChecksummedTables()) {
+    // Most of the file, and nothing that is served rests on it.
+    if (table == &SamplesTable()) continue;
+    const absl::Status sound = database->QuickCheck(table->name);
+    if (absl::IsDataLoss(sound)) {
+      MutexLock lock(write_mutex_);
+      damaged_ = true;
+    }
+    RETURN_IF_ERROR(sound);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> SqliteStore::CarriesOver() {
+  MutexLock lock(read_mutex_);
+  RETURN_IF_ERROR(CheckReadable());
+  ASSIGN_OR_RETURN(const int64_t carries_over, ReadMeta(*reader_, "carry_over"));
+  return carries_over != 0;
+}
+
+absl::Status SqliteStore::SetCarryOver(bool carry_over) {
+  return Write([carry_over](sqlite::Database& database) {
+    return WriteMeta(database, "carry_over", carry_over ? 1 : 0);
+  });
 }
 
 absl::Status SqliteStore::UpdateWanted(const std::vector<WantedProblem>& put,

@@ -92,13 +92,16 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
                                 const std::function<void(Portfolio)>& visit,
                                 const std::function<void(const std::string&)>& corrupt) override;
   absl::StatusOr<int64_t> ThinPortfolios(int64_t oldest) override;
+  absl::Status CheckServed() override;
+  absl::StatusOr<bool> CarriesOver() override;
+  absl::Status SetCarryOver(bool carry_over) override;
   absl::Status UpdateWanted(const std::vector<WantedProblem>& put,
                             const std::vector<TuningKey>& drop) override;
   absl::StatusOr<std::vector<WantedProblem>> ListWanted() override;
 
   absl::StatusOr<OutboxPage> ReadOutbox(size_t limit) override;
   absl::Status AckOutbox(const std::vector<OutboxId>& ids) override;
-  absl::StatusOr<int64_t> RequeueOutbox() override;
+  absl::StatusOr<int64_t> RequeueOutbox(bool include_fleet) override;
   absl::StatusOr<bool> IsInOutbox(const TuningKey& key) override;
   absl::StatusOr<OutboxStatus> GetOutboxStatus() override;
   absl::Status SetFleetRelease(int64_t release) override;

@@ -8,6 +8,7 @@
 #include "db/store/tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/model/missing.h"
 
 namespace convtune::db::store {
 namespace {
@@ -136,8 +137,8 @@ absl::StatusOr<Tuning> StoredTuningReader::ReadAll(const TuningKey& key) {
     ASSIGN_OR_RETURN(found, tuning_.Step());
   }
   if (!found) {
-    return absl::NotFoundError(
-        Concat("no tuning of ", key.problem_text, " in ", key.environment_text));
+    return MissingError({"tuning", key.problem_text},
+                        Concat("no tuning of ", key.problem_text, " in ", key.environment_text));
   }
   const int samples = static_cast<int>(TuningTable().columns.size()) + 1;
   ASSIGN_OR_RETURN(TuningRow row, ReadTuning(tuning_));

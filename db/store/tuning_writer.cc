@@ -6,6 +6,7 @@
 #include "db/store/tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/model/missing.h"
 
 namespace convtune::db::store {
 namespace {
@@ -182,8 +183,8 @@ absl::Status StorePin(sqlite::Database& database, const Pin& pin) {
 absl::Status ErasePin(sqlite::Database& database, const TuningKey& key) {
   ASSIGN_OR_RETURN(const int64_t rows, EraseByKey(database, PinTable().name, key));
   if (rows == 0) {
-    return absl::NotFoundError(
-        Concat("no pin of ", key.problem_text, " in ", key.environment_text));
+    return MissingError({"pin", key.problem_text},
+                        Concat("no pin of ", key.problem_text, " in ", key.environment_text));
   }
   return absl::OkStatus();
 }

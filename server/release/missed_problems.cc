@@ -68,11 +68,14 @@ void MissedProblems::Forget(absl::Time now) {
   for (const KeyTexts& texts : old) EraseTexts(texts);
 }
 
-std::vector<WantedProblem> MissedProblems::MostWanted(const std::string& environment_text) const {
+size_t MissedProblems::CountOf(const std::string& environment_text) const {
+  const auto found = environments_.find(environment_text);
+  return found == environments_.end() ? 0 : found->second;
+}
+
+std::vector<WantedProblem> MissedProblems::MostWanted() const {
   std::vector<WantedProblem> wanted;
-  for (const auto& [texts, problem] : problems_) {
-    if (environment_text.empty() || texts.first == environment_text) wanted.push_back(problem);
-  }
+  for (const auto& [texts, problem] : problems_) wanted.push_back(problem);
   std::stable_sort(wanted.begin(), wanted.end(),
                    [](const WantedProblem& a, const WantedProblem& b) {
                      return std::tie(a.misses, a.last_seen) > std::tie(b.misses, b.last_seen);

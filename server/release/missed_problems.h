@@ -37,8 +37,10 @@ class MissedProblems {
 
   size_t size() const { return problems_.size(); }
   bool Contains(const TuningKey& key) const { return problems_.contains(Texts(key)); }
+  // Problems of the environment.
+  size_t CountOf(const std::string& environment_text) const;
   // Most wanted first; among equals the last seen first.
-  std::vector<WantedProblem> MostWanted(const std::string& environment_text = "") const;
+  std::vector<WantedProblem> MostWanted() const;
 
   // Changes since the last call, for the store.
   struct Changes {

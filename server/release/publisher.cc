@@ -16,8 +16,8 @@
 #include "db/snapshot/datagram.h"
 #include "db/snapshot/snapshot.h"
 #include "proto/base/status_macros.h"
+#include "server/logging/log.h"
 #include "server/release/snapshot_build.h"
-#include "spdlog/spdlog.h"
 
 namespace convtune::release {
 namespace {
@@ -69,7 +69,7 @@ absl::Status Publisher::Start() {
   }
   if (const absl::Status made = MakeFolder(options_.publish.folder); !made.ok()) {
     // Writing the snapshot fails likewise, and says so.
-    spdlog::error("{}", std::string(made.message()));
+    log::Error("$0", std::string(made.message()));
   }
   DatagramSocket::Options socket;
   socket.path = absl::StrCat(options_.publish.folder, "/", snapshot::kDatagramSocket);
@@ -82,7 +82,7 @@ absl::Status Publisher::Start() {
   if (opened.ok()) {
     socket_ = *std::move(opened);
   } else {
-    spdlog::warn("nothing is learned from programs: {}", error);
+    log::Warn("nothing is learned from programs: $0", error);
   }
   {
     MutexLock lock(mutex_);
@@ -108,7 +108,15 @@ void Publisher::NoteChange(const TuningKey& key, bool override) {
 
 bool Publisher::Prepare() {
   absl::Status status = options_.await_index(absl::InfiniteDuration());
-  if (status.ok()) status = releases_.ReadChoices();
+  if (status.ok()) {
+    const absl::Status sound = options_.store->CheckServed();
+    if (!sound.ok()) {
+      log::Error("choices of the last snapshot are kept: $0", sound.ToString());
+      MutexLock pass(work_mutex_);
+      damaged_ = true;
+    }
+    status = releases_.ReadChoices();
+  }
   // Problems that programs missed before the choices were known. Releases are asked
   // without the lock: they call what tells of changes.
   std::vector<WantedProblem> missed;
@@ -127,7 +135,7 @@ bool Publisher::Prepare() {
   changed_.SignalAll();
   // UNAVAILABLE: the daemon stops.
   if (!ready_ && !absl::IsUnavailable(status))
-    spdlog::error("nothing is published: {}", status.ToString());
+    log::Error("nothing is published: $0", status.ToString());
   return ready_;
 }
 
@@ -204,6 +212,7 @@ void Publisher::Pass() {
     due_ = absl::InfiniteFuture();
   }
   absl::Status status = Reconcile(&work);
+  SayNotPublished();
   SettleMissed(work.keys);
   NoteTuned(work);
   // Served choices are published even where nothing new can be decided.
@@ -216,13 +225,21 @@ void Publisher::Pass() {
     return;
   }
   if (status_.error != status.message()) {
-    spdlog::error("the snapshot is not up to date: {}", status.ToString());
+    log::Error("the snapshot is not up to date: $0", status.ToString());
   }
   status_.error = std::string(status.message());
   for (const TuningKey& key : work.keys) dirty_.insert(Texts(key));
   work_.all |= work.all;
   work_.publish |= work.publish;
   DueBy(absl::Now() + kRetry);
+}
+
+void Publisher::SayNotPublished() {
+  const ReleaseList list = releases_.List();
+  if (list.below_floor_count == 0 || said_not_published_) return;
+  said_not_published_ = true;
+  log::Info("results of less evidence than $0 are not published (--publish-evidence)",
+            Name(list.floor));
 }
 
 absl::Status Publisher::Publish() {
@@ -236,15 +253,25 @@ absl::Status Publisher::Publish() {
   input.quarantined = [this](const TuningKey& key) {
     return options_.committer->QuarantinedOf(key);
   };
+  ASSIGN_OR_RETURN(const bool carried_over, options_.store->CarriesOver());
+  input.carry_over = carried_;
+  if (!carried_ && !carried_over && !damaged_) input.carry_over.emplace();
   ASSIGN_OR_RETURN(const SnapshotContents contents, WriteSnapshot(input, snapshot_path_));
-  spdlog::info("published release {}: {} choices in {}", contents.served.release,
-               contents.choice_count, snapshot_path_);
+  carried_ = contents.carried;
+  const bool carries_over = !contents.carried.empty();
+  if (carries_over != carried_over) {
+    const absl::Status kept = options_.store->SetCarryOver(carries_over);
+    if (!kept.ok()) log::Warn("carried choices wait for the disk: $0", kept.ToString());
+  }
+  log::Info("published release $0: $1 choices in $2", contents.served.release,
+            contents.choice_count, snapshot_path_);
   MutexLock lock(mutex_);
   status_.publish_time = input.now;
   status_.release = contents.served.release;
   status_.canary_release = contents.served.canary_release;
   status_.canary_permille = contents.served.canary_permille;
   status_.choice_count = contents.choice_count;
+  status_.carried_count = static_cast<int64_t>(contents.carried.size());
   not_before_ = absl::Now() + (absl::Now() - start) / kMostOfTime;
   pin_expiry_ = absl::InfiniteFuture();
   for (const Pin& pin : input.pins) {
@@ -260,7 +287,13 @@ PublicationStatus Publisher::Status() {
   PublicationStatus status = status_;
   status.waiting_changes = list.waiting_changes;
   status.auto_promote_held = list.auto_promote_held;
+  status.floor = list.floor;
+  status.below_floor_count = list.below_floor_count;
   status.wanted_count = static_cast<int64_t>(missed_.size());
+  status.wanted_elsewhere_count = status.wanted_count;
+  for (const Environment& environment : options_.current) {
+    status.wanted_elsewhere_count -= static_cast<int64_t>(missed_.CountOf(environment.ToText()));
+  }
   return status;
 }
 
@@ -279,11 +312,11 @@ absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,
   RETURN_IF_ERROR(PassNow());  // what was committed until now is part of it
   ASSIGN_OR_RETURN(const Release release,
                    releases_.Promote({author, reason, options_.clock->Now()}, canary_permille));
-  spdlog::info("release {} {} by {}: {}", release.number,
-               release.state == ReleaseState::kCanary
-                   ? absl::StrCat("is a canary for ", release.canary_permille, " of 1000 processes")
-                   : "promoted",
-               author, reason);
+  log::Info("release $0 $1 by $2: $3", release.number,
+            release.state == ReleaseState::kCanary
+                ? absl::StrCat("is a canary for ", release.canary_permille, " of 1000 processes")
+                : "promoted",
+            author, reason);
   {
     MutexLock lock(mutex_);
     // A canary may be of before a library changed.
@@ -299,7 +332,7 @@ absl::StatusOr<std::optional<Release>> Publisher::FollowFleet(const std::string&
   ASSIGN_OR_RETURN(std::optional<Release> release,
                    releases_.PromoteFleet({author, reason, options_.clock->Now()}));
   if (!release.has_value()) return release;
-  spdlog::info("release {} promoted by {}: {}", release->number, author, reason);
+  log::Info("release $0 promoted by $1: $2", release->number, author, reason);
   {
     MutexLock lock(mutex_);
     work_.publish = true;
@@ -313,8 +346,8 @@ absl::StatusOr<Release> Publisher::RollBackRelease(const std::string& author,
   RETURN_IF_ERROR(PassNow());
   ASSIGN_OR_RETURN(const Release release,
                    releases_.RollBack({author, reason, options_.clock->Now()}, to));
-  spdlog::info(
-      "rolled back by {}: release {}{}: {}", author, release.number,
+  log::Info(
+      "rolled back by $0: release $1$2: $3", author, release.number,
       release.restores != 0 ? absl::StrCat(" has the choices of ", release.restores) : " withdrawn",
       reason);
   {
@@ -335,7 +368,7 @@ void Publisher::Receive(const void* data, size_t size) {
     if (!report.ok()) ++status_.datagrams.malformed;
   }
   if (!report.ok()) {
-    spdlog::debug("ignored a datagram: {}", std::string(report.status().message()));
+    log::Debug("ignored a datagram: $0", std::string(report.status().message()));
     return;
   }
   if (auto* tuning = std::get_if<ReportedTuning>(&*report)) {
@@ -401,7 +434,7 @@ void Publisher::KeepMissed() {
   if (changes.empty()) return;
   const absl::Status kept = options_.store->UpdateWanted(changes.put, changes.drop);
   if (kept.ok()) return;
-  spdlog::warn("wanted problems wait for the disk: {}", kept.ToString());
+  log::Warn("wanted problems wait for the disk: $0", kept.ToString());
   MutexLock lock(mutex_);
   missed_.GiveBack(changes);
   DueBy(absl::Now() + kKeepAfter);
@@ -449,14 +482,28 @@ void Publisher::TuneMissed() {
 }
 
 absl::StatusOr<std::vector<WantedProblem>> Publisher::ListWanted(const std::string& environment) {
-  std::string text;
-  if (!environment.empty()) {
-    absl::StatusOr<std::string> resolved = options_.resolve(environment);
-    if (!resolved.ok()) return resolved.status();
-    text = *std::move(resolved);
+  std::vector<WantedProblem> wanted;
+  {
+    MutexLock lock(mutex_);
+    wanted = missed_.MostWanted();
   }
-  MutexLock lock(mutex_);
-  return missed_.MostWanted(text);
+  if (environment.empty()) return wanted;
+  std::erase_if(wanted, [&environment](const WantedProblem& problem) {
+    const auto parsed = Environment::Parse(problem.key.environment_text);
+    return !parsed.ok() || parsed->Name() != environment;
+  });
+  if (wanted.empty()) {
+    const absl::Status known = options_.resolve(environment).status();
+    if (absl::IsNotFound(known)) return known;
+  }
+  return wanted;
+}
+
+bool Publisher::HasDevice(const std::string& environment_text) {
+  return std::any_of(options_.current.begin(), options_.current.end(),
+                     [&environment_text](const Environment& environment) {
+                       return environment.ToText() == environment_text;
+                     });
 }
 
 }  // namespace convtune::release

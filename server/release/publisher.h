@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "db/snapshot/snapshot_writer.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "server/commit/committer.h"
@@ -79,6 +80,7 @@ class Publisher : public ReleaseManager {
   absl::StatusOr<std::optional<Release>> FollowFleet(const std::string& author,
                                                      const std::string& reason) override;
   absl::StatusOr<std::vector<WantedProblem>> ListWanted(const std::string& environment) override;
+  bool HasDevice(const std::string& environment_text) override;
   PublicationStatus Status() override;
 
  private:
@@ -95,13 +97,15 @@ class Publisher : public ReleaseManager {
 
   void Run();
   // Waits until there is all that passes need; false if there will not be.
-  bool Prepare() EXCLUDES(mutex_);
+  bool Prepare() EXCLUDES(mutex_, work_mutex_);
   // One round: reconcile, publish, keep what is wanted. Only once it is ready.
   void Pass() EXCLUDES(work_mutex_);
   // That, for somebody who waits; UNAVAILABLE if it does not get ready.
   absl::Status PassNow() EXCLUDES(work_mutex_);
   absl::Status Reconcile(Work* work) REQUIRES(work_mutex_);
   absl::Status Publish() REQUIRES(work_mutex_);
+  // Once, as soon as there is such a result.
+  void SayNotPublished() REQUIRES(work_mutex_);
   void NoteTuned(const Work& work);
   void SettleMissed(const std::vector<TuningKey>& keys);
   void KeepMissed() REQUIRES(work_mutex_);
@@ -117,7 +121,11 @@ class Publisher : public ReleaseManager {
   std::unique_ptr<DatagramSocket> socket_;
   std::string snapshot_path_;
 
-  Mutex work_mutex_;  // one pass at a time; taken before mutex_
+  Mutex work_mutex_;                              // one pass at a time; taken before mutex_
+  bool damaged_ GUARDED_BY(work_mutex_) = false;  // rows may be missing
+  // Of the last snapshot; nullopt before the first.
+  std::optional<snapshot::SnapshotWriter::KeySet> carried_ GUARDED_BY(work_mutex_);
+  bool said_not_published_ GUARDED_BY(work_mutex_) = false;
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;

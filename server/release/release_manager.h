@@ -30,11 +30,15 @@ struct PublicationStatus {
   int64_t canary_release = 0;
   int canary_permille = 0;
   int64_t choice_count = 0;
+  int64_t carried_count = 0;  // of them, those that the database has lost
   int64_t waiting_changes = 0;
   bool auto_promote_held = false;
+  Evidence floor = Evidence::kObserved;
+  int64_t below_floor_count = 0;
   int64_t wanted_count = 0;
-  std::string socket;        // where programs report to; empty: nowhere
-  std::string socket_error;  // why not
+  int64_t wanted_elsewhere_count = 0;  // of them, those that no device here can tune
+  std::string socket;                  // where programs report to; empty: nowhere
+  std::string socket_error;            // why not
   DatagramCounts datagrams;
 };
 
@@ -58,8 +62,11 @@ class ReleaseManager {
   // See Releases::PromoteFleet.
   virtual absl::StatusOr<std::optional<Release>> FollowFleet(const std::string& author,
                                                              const std::string& reason) = 0;
-  // Most wanted first; empty environment: all.
+  // Most wanted first. `environment`: a name, for all environments that have it; empty: all.
+  // NOT_FOUND if neither a wanted problem nor the daemon has it.
   virtual absl::StatusOr<std::vector<WantedProblem>> ListWanted(const std::string& environment) = 0;
+  // True if a device has the environment of that key text.
+  virtual bool HasDevice(const std::string& environment_text) = 0;
   virtual PublicationStatus Status() = 0;
 };
 

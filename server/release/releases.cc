@@ -5,8 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/missing.h"
+#include "server/logging/log.h"
 #include "server/release/portfolio.h"
-#include "spdlog/spdlog.h"
 
 namespace convtune::release {
 namespace {
@@ -34,6 +35,11 @@ bool Releases::IsOutdated(const TuningKey& key) const {
   return options_.validity != nullptr && options_.validity->IsOutdated(key);
 }
 
+bool Releases::IsBelowFloor(const TuningKey& key) const {
+  const lookup::IndexHit hit = options_.index->Find(key);
+  return hit.tuning != nullptr && hit.tuning->tuning.evidence < options_.floor;
+}
+
 bool Releases::IsUnjudged(const TuningKey& key) const {
   const lookup::IndexHit hit = options_.index->Find(key);
   return hit.tuning != nullptr && hit.tuning->tuning.has(IncompleteReason::kUnjudged);
@@ -59,8 +65,9 @@ void Releases::ForEachIndexed(const std::function<void(const TuningKey&)>& visit
 absl::Status Releases::ReadPortfolios(int64_t release, const std::string& environment_text,
                                       const std::function<void(Portfolio)>& visit) const {
   return options_.store->ForEachPortfolio(
-      environment_text, release, visit, [](const std::string& what) {
-        spdlog::error("left out a choice of the database: {}", what);
+      environment_text, release, visit, [this](const std::string& what) {
+        found_damage_.store(true);
+        log::Error("left out a choice of the database: $0", what);
       });
 }
 
@@ -119,6 +126,7 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
     const TuningDigest digest = key.Digest();
     bool has_tuning = false;
     Portfolio proposed = Proposed(key, &has_tuning);
+    below_floor_.erase(digest);
     if (!proposed.choices.empty()) {
       if (!promoted_.contains(digest)) {
         put.push_back(std::move(proposed));
@@ -134,6 +142,7 @@ absl::StatusOr<bool> Releases::ReconcileLocked(const std::vector<TuningKey>& key
       continue;
     }
     waiting_.erase(digest);
+    if (!promoted_.contains(digest) && IsBelowFloor(key)) below_floor_.insert(digest);
     if (!IsOutdated(key) && !IsUnjudged(key) && (has_tuning || !may_take_away)) continue;
     if (canary_.contains(digest)) withdraw.push_back(proposed);
     if (promoted_.contains(digest)) put.push_back(std::move(proposed));
@@ -222,7 +231,7 @@ absl::StatusOr<Release> Releases::PromoteLocked(const ReleaseDecision& decision,
   }
   if (history_.oldest_kept() > 0) {
     const auto thinned = options_.store->ThinPortfolios(history_.oldest_kept());
-    if (!thinned.ok()) spdlog::warn("thinning releases: {}", thinned.status().ToString());
+    if (!thinned.ok()) log::Warn("thinning releases: $0", thinned.status().ToString());
   }
   return release;
 }
@@ -291,6 +300,8 @@ ReleaseList Releases::List() const {
   list.auto_promote_held = options_.auto_promote && history_.holds_back();
   if (const Release* canary = history_.canary()) list.canary = canary->number;
   list.waiting_changes = static_cast<int64_t>(waiting_.size());
+  list.floor = options_.floor;
+  list.below_floor_count = static_cast<int64_t>(below_floor_.size());
   return list;
 }
 
@@ -305,7 +316,8 @@ absl::StatusOr<ReleaseDiff> Releases::Diff(int64_t from, int64_t to,
     diff.to = to;
     for (const int64_t number : {diff.from, diff.to}) {
       if (number != 0 && history_.Find(number) == nullptr) {
-        return absl::NotFoundError(absl::StrCat("release: there is no release ", number));
+        return MissingError({"release", absl::StrCat(number)},
+                            absl::StrCat("release: there is no release ", number));
       }
     }
   }

@@ -2,6 +2,7 @@
 // one at once, a changed choice waits for a promotion.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -35,11 +36,13 @@ struct ReleaseDiff {
 };
 
 struct ReleaseList {
-  std::vector<Release> releases;   // newest first
-  int64_t promoted = 0;            // 0: none yet
-  int64_t canary = 0;              // 0: none runs
-  int64_t waiting_changes = 0;     // choices that wait for a promotion
-  bool auto_promote_held = false;  // after a rollback, until the next promotion by hand
+  std::vector<Release> releases;         // newest first
+  int64_t promoted = 0;                  // 0: none yet
+  int64_t canary = 0;                    // 0: none runs
+  int64_t waiting_changes = 0;           // choices that wait for a promotion
+  bool auto_promote_held = false;        // after a rollback, until the next promotion by hand
+  Evidence floor = Evidence::kObserved;  // less is not published
+  int64_t below_floor_count = 0;         // problems without a choice that have less
 };
 
 // Thread-safe. Methods wait for the disk; errors are the store's.
@@ -77,6 +80,9 @@ class Releases {
   // if there are none. FAILED_PRECONDITION while a canary runs.
   absl::StatusOr<std::optional<Release>> PromoteFleet(const ReleaseDecision& decision);
 
+  // True if damaged rows of choices were left out since the last call.
+  bool TakeDamage() const { return found_damage_.exchange(false); }
+
   // False as long as the choices are not read.
   bool HasChoice(const TuningKey& key) const;
   ReleaseList List() const;
@@ -103,6 +109,8 @@ class Releases {
   // The portfolio of the best tuning of a problem; no choices if its evidence is too low.
   Portfolio Proposed(const TuningKey& key, bool* has_tuning) const;
   bool IsOutdated(const TuningKey& key) const;
+  // The problem has a tuning, of less evidence than is served.
+  bool IsBelowFloor(const TuningKey& key) const;
   // None of its results could be judged: nothing of it is ever served.
   bool IsUnjudged(const TuningKey& key) const;
   // What is served for the problem in `release` does not hold, or a part of it.
@@ -123,6 +131,7 @@ class Releases {
   bool IsServed(const TuningDigest& digest, uint64_t fingerprint) const REQUIRES(mutex_);
 
   const Options options_;
+  mutable std::atomic<bool> found_damage_ = false;
   mutable Mutex mutex_;
   ReleaseHistory history_ GUARDED_BY(mutex_);
   // Of the promoted release, without those that have no choice; and of what the
@@ -131,6 +140,8 @@ class Releases {
   Fingerprints promoted_ GUARDED_BY(mutex_);
   Fingerprints canary_ GUARDED_BY(mutex_);
   absl::flat_hash_set<TuningDigest> waiting_ GUARDED_BY(mutex_);
+  // Without a choice, for want of evidence.
+  absl::flat_hash_set<TuningDigest> below_floor_ GUARDED_BY(mutex_);
   // Of whose choices the last ForEachServed gave but a part: they did not hold.
   mutable absl::flat_hash_set<TuningDigest> left_out_ GUARDED_BY(mutex_);
 };

@@ -1,11 +1,12 @@
 #include "server/release/snapshot_build.h"
 
 #include <algorithm>
+#include <fstream>
 #include <utility>
 
 #include "db/snapshot/snapshot_writer.h"
 #include "proto/base/status_macros.h"
-#include "spdlog/spdlog.h"
+#include "server/logging/log.h"
 
 namespace convtune::release {
 namespace {
@@ -13,6 +14,27 @@ namespace {
 using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
 
 KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
+
+using KeySet = snapshot::SnapshotWriter::KeySet;
+
+// Adds what the snapshot at `path` has beyond the writer's choices. A file that
+// is not there, or is no snapshot of this format, has nothing.
+KeySet CarryOver(const std::string& path, const KeySet* among, snapshot::SnapshotWriter* writer) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return {};
+  const std::streamoff size = file.tellg();
+  std::vector<uint64_t> bytes(static_cast<size_t>(size) / sizeof(uint64_t) + 1);
+  file.seekg(0);
+  if (!file.read(reinterpret_cast<char*>(bytes.data()), size)) return {};
+  snapshot::SnapshotView view;
+  const snapshot::SnapshotError error =
+      snapshot::SnapshotView::Open(bytes.data(), static_cast<size_t>(size), &view);
+  if (error != snapshot::SnapshotError::kNone) {
+    log::Warn("$0: $1; nothing of it is carried over", path, snapshot::Describe(error));
+    return {};
+  }
+  return writer->AddMissing(view, among);
+}
 
 class Builder {
  public:
@@ -55,8 +77,8 @@ class Builder {
     }
   }
 
-  absl::Status Write(const Releases::Served& served, const std::string& path,
-                     int64_t* choice_count) {
+  absl::Status Write(const std::string& path, SnapshotContents* contents) {
+    const Releases::Served& served = contents->served;
     snapshot::SnapshotWriter writer({static_cast<uint64_t>(served.release),
                                      static_cast<uint64_t>(served.canary_release),
                                      static_cast<uint32_t>(served.canary_permille), input_.now});
@@ -67,10 +89,15 @@ class Builder {
     for (const Entry& entry : choices_) {
       const absl::Status status = WriteEntry(entry, &environments, &writer);
       if (!status.ok()) {
-        spdlog::warn("left out of the snapshot: {}: {}", entry.key.problem_text, status.ToString());
+        log::Warn("left out of the snapshot: $0: $1", entry.key.problem_text, status.ToString());
       }
     }
-    *choice_count = static_cast<int64_t>(writer.choice_count());
+    if (input_.releases->TakeDamage() || !input_.carry_over) {
+      contents->carried = CarryOver(path, nullptr, &writer);
+    } else if (!input_.carry_over->empty()) {
+      contents->carried = CarryOver(path, &*input_.carry_over, &writer);
+    }
+    contents->choice_count = static_cast<int64_t>(writer.choice_count());
     return writer.Write(path);
   }
 
@@ -137,7 +164,7 @@ absl::StatusOr<SnapshotContents> WriteSnapshot(const SnapshotInput& input,
           [&](Portfolio p) { builder.Add(snapshot::Channel::kStable, std::move(p)); },
           [&](Portfolio p) { builder.Add(snapshot::Channel::kCanary, std::move(p)); }));
   builder.AddPinsAlone();
-  RETURN_IF_ERROR(builder.Write(contents.served, path, &contents.choice_count));
+  RETURN_IF_ERROR(builder.Write(path, &contents));
   return contents;
 }
 

@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "db/snapshot/snapshot_writer.h"
 #include "proto/model/release/release.h"
 #include "server/lookup/tuning_index.h"
 #include "server/release/releases.h"
@@ -16,7 +18,8 @@ namespace convtune::release {
 
 struct SnapshotContents {
   Releases::Served served;
-  int64_t choice_count = 0;
+  int64_t choice_count = 0;                  // with those carried over
+  snapshot::SnapshotWriter::KeySet carried;  // as in the file that was there before
 };
 
 // Writes `path` (see db/snapshot). A pin of `pins` is offered before what the
@@ -30,6 +33,10 @@ struct SnapshotInput {
   std::vector<Environment> current;
   std::vector<Pin> pins;
   std::function<std::map<CandidateId, QuarantineEntry>(const TuningKey&)> quarantined;
+  // A problem of these that has no choice keeps that of the file that is
+  // replaced; nullopt: any problem does. So it is, too, where a damaged choice
+  // is found.
+  std::optional<snapshot::SnapshotWriter::KeySet> carry_over = snapshot::SnapshotWriter::KeySet();
   absl::Time now;
 };
 absl::StatusOr<SnapshotContents> WriteSnapshot(const SnapshotInput& input, const std::string& path);

@@ -82,6 +82,17 @@ class MemoryReleaseStore : public db::ReleaseStore {
     }
     return rows;
   }
+  absl::Status CheckServed() override { return absl::OkStatus(); }
+  absl::StatusOr<bool> CarriesOver() override {
+    MutexLock lock(mutex_);
+    return carry_over_;
+  }
+  absl::Status SetCarryOver(bool carry_over) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    carry_over_ = carry_over;
+    return absl::OkStatus();
+  }
   absl::Status UpdateWanted(const std::vector<WantedProblem>& put,
                             const std::vector<TuningKey>& drop) override {
     MutexLock lock(mutex_);
@@ -108,6 +119,7 @@ class MemoryReleaseStore : public db::ReleaseStore {
 
   Mutex mutex_;
   absl::Status failure_ GUARDED_BY(mutex_);
+  bool carry_over_ GUARDED_BY(mutex_) = true;
   std::map<int64_t, Release> releases_ GUARDED_BY(mutex_);
   std::map<KeyTexts, Versions> portfolios_ GUARDED_BY(mutex_);
   std::map<KeyTexts, WantedProblem> wanted_ GUARDED_BY(mutex_);

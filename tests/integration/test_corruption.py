@@ -1,8 +1,13 @@
 """A damaged database: put aside, never believed, and filled again from the base bundles and by tuning."""
 
+import os
+import random
+import struct
+
 import pytest
 
 from harness.api import Service
+from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered_list
 
@@ -71,3 +76,62 @@ def test_a_damaged_database_is_put_aside_and_rebuilt(fake_daemon, tmp_path, dama
     with daemon.client() as client:
         assert winners(client, BASE + OWN) == known
     assert put_aside(daemon) == [aside]
+
+
+def published(daemon):
+    """The problem keys of a snapshot's first section that has any; see db/snapshot/README.md."""
+    data = (daemon.state_dir / "snapshot" / "current.snapshot").read_bytes()
+    sections, count = struct.unpack_from("<Q", data, 56)[0], struct.unpack_from("<I", data, 44)[0]
+    for section in range(sections, sections + 144 * count, 144):
+        entries, entry_count = struct.unpack_from("<QQ", data, section + 128)
+        if entry_count:
+            return {data[entries + 456 * i : entries + 456 * i + 320] for i in range(entry_count)}
+    return set()
+
+
+def published_or_refused(publication):
+    """Where the choices cannot be read at all nothing is published until the next start, which puts the file aside."""
+    return publication.HasField("publish_time") or publication.error
+
+
+CASES = 40 if os.environ.get("CONVTUNE_TEST_LONG") else 6
+
+
+def test_damage_never_makes_smaller_what_is_published(fake_daemon, cli):
+    """40 random bytes in a page of the choices, or of anything else, after an orderly stop."""
+    daemon = fake_daemon(env=script()).start()
+    texts = numbered_list(0, 44)
+    with daemon.client() as client:
+        client.get(*texts, on_miss="ON_MISS_TUNE")
+    daemon.stop()
+    database = daemon.state_dir / "convtune.db"
+    sound, snapshot = database.read_bytes(), daemon.state_dir / "snapshot" / "current.snapshot"
+    whole, file = published(daemon), snapshot.read_bytes()
+    assert len(whole) == 44
+    choices = [at for at in range(0, len(sound), PAGE) if b"graph:" in sound[at : at + PAGE]]
+    lost = 0
+    for seed in range(CASES):
+        chance = random.Random(seed)
+        snapshot.write_bytes(file)
+        page = chance.choice(choices) if seed % 3 else chance.randrange(len(sound) // PAGE) * PAGE
+        # The header of a page is where damage hides rows without an error.
+        at = page + (0 if seed % 2 else chance.randrange(PAGE - 40))
+        database.write_bytes(sound)
+        overwrite(database, at, chance.randbytes(40))
+        for aside in put_aside(daemon):
+            aside.unlink()
+        daemon.start()
+        with daemon.client() as client:
+            release = Service(client.channel, "ReleaseService")
+            wait_until(lambda r=release: published_or_refused(r.GetPublication()), 20, "a snapshot or why there is none")
+            publication = release.GetPublication()
+            carried = publication.carried_count
+            assert publication.error or publication.choice_count == 44, (seed, at, daemon.log())
+        assert published(daemon) == whole, (seed, at, daemon.log())
+        if carried:
+            lost += 1
+            said = cli(daemon)("doctor")
+            assert f"{carried} choices of the snapshot are missing in the database" in said.out, said
+        daemon.stop()
+        assert published(daemon) == whole, (seed, at, daemon.log())
+    assert lost  # else nothing was tried

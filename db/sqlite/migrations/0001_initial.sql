@@ -7,7 +7,8 @@
 -- given. outbox_depth: rows of the outbox. outbox_dropped: rows that its bound
 -- removed, outbox_superseded: rows that a newer one of their key replaced, since
 -- the file was made. fleet_release: the fleet's release that this node has
--- taken; 0: none.
+-- taken; 0: none. carry_over: 1 while this file may lack choices that the snapshot
+-- beside it has: from its first start, and after damage.
 CREATE TABLE meta (
   key TEXT NOT NULL PRIMARY KEY,
   value INTEGER NOT NULL
@@ -15,7 +16,7 @@ CREATE TABLE meta (
 
 INSERT INTO meta (key, value) VALUES
   ('compatible_version', 1), ('clean_shutdown', 0), ('outbox_sequence', 0), ('outbox_depth', 0),
-  ('outbox_dropped', 0), ('outbox_superseded', 0), ('fleet_release', 0);
+  ('outbox_dropped', 0), ('outbox_superseded', 0), ('fleet_release', 0), ('carry_over', 1);
 
 CREATE TABLE environments (
   environment_id INTEGER NOT NULL PRIMARY KEY,

@@ -46,6 +46,8 @@ TEST(MissedProblems, EnvironmentsAreBoundedToo) {
   EXPECT_TRUE(list.AddMisses(Key(1, "a"), 1, At(1)));
   EXPECT_TRUE(list.AddMisses(Key(1, "b"), 1, At(1)));
   EXPECT_FALSE(list.AddMisses(Key(1, "c"), 1, At(1)));
+  EXPECT_EQ(list.CountOf("a"), 1U);
+  EXPECT_EQ(list.CountOf("c"), 0U);
   EXPECT_TRUE(list.AddMisses(Key(2, "b"), 1, At(1)));
   list.Erase(Key(1, "a"));
   EXPECT_TRUE(list.AddMisses(Key(1, "c"), 1, At(1)));

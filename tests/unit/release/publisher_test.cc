@@ -181,6 +181,22 @@ TEST_F(PublisherTest, MissesAreCountedAndMostWantedFirst) {
   EXPECT_EQ((*wanted)[0].misses, 5);
 }
 
+TEST_F(PublisherTest, WantedProblemsOfAnotherCudnnAreListedByTheNameThatBothHaveAndToldApart) {
+  Start("");
+  const std::string other = "nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full";
+  Send(MissOf(Text(1), kH200, 2));
+  Send(MissOf(Text(2), other, 5));
+  ASSERT_TRUE(Eventually([&] { return Counts().misses == 7; }));
+  release::ReleaseManager& releases = *tuner_->releases();
+  ASSERT_THAT(*releases.ListWanted("nvidia-h200"), SizeIs(2));
+  EXPECT_EQ((*releases.ListWanted("nvidia-h200"))[0].key.environment_text, other);
+  EXPECT_TRUE(absl::IsNotFound(releases.ListWanted("nvidia-l4").status()));
+  EXPECT_TRUE(releases.HasDevice(kH200));
+  EXPECT_FALSE(releases.HasDevice(other));
+  EXPECT_EQ(releases.Status().wanted_count, 2);
+  EXPECT_EQ(releases.Status().wanted_elsewhere_count, 1);
+}
+
 TEST_F(PublisherTest, WantedProblemsOutliveTheDaemonAndEndWithAChoice) {
   Start("");
   Send(MissOf(Text(1), kH200, 2));
@@ -194,6 +210,36 @@ TEST_F(PublisherTest, WantedProblemsOutliveTheDaemonAndEndWithAChoice) {
   Send(MissOf(Text(1), kH200));  // a program that started before
   EXPECT_TRUE(Eventually([&] { return Counts().misses == 1; }));
   EXPECT_THAT(*tuner_->releases()->ListWanted(""), IsEmpty());
+}
+
+TEST_F(PublisherTest, ANewDatabaseKeepsTheChoicesOfTheLastSnapshotThatItLacks) {
+  Start("");
+  Tune({Problem(1), Problem(2)});
+  const std::vector<std::string> before = WaitForChoice(1);
+  WaitForChoice(2);
+  tuner_.reset();
+  MemoryStore store;
+  MemoryReleaseStore releases;
+  options_.store = &store;
+  options_.release_store = &releases;
+  Start();
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 2; }));
+  Tune({Problem(2), Problem(3)});
+  WaitForChoice(3);
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 1; }));
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().choice_count == 3; }));
+  EXPECT_EQ(Served(1), before);
+  // A deletion is no damage, even while something is carried over.
+  ASSERT_TRUE(tuner_->DeleteTunings("", {Problem(3)}).ok());
+  EXPECT_TRUE(Eventually([&] { return Served(3).empty(); }));
+  EXPECT_EQ(Served(1), before);
+  tuner_.reset();
+  Start();
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 1; }));
+  Tune({Problem(1)});
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 0; }));
+  EXPECT_FALSE(*releases.CarriesOver());
+  EXPECT_THAT(Served(1), Not(IsEmpty()));
 }
 
 TEST_F(PublisherTest, MalformedDatagramsAreCountedAndIgnored) {
@@ -257,7 +303,7 @@ TEST_F(PublisherTest, AnEnvironmentThatOnlyProgramsKnowIsLearnedAndServed) {
     SnapshotReader reader;
     return reader.Read(File()) && reader.Find(Text(1), other) != nullptr;
   }));
-  EXPECT_TRUE(tuner_->ResolveEnvironment("nvidia-l4").ok());
+  EXPECT_TRUE(tuner_->ResolveEnvironment("nvidia-l4", {}).ok());
 }
 
 TEST_F(PublisherTest, WantedProblemsAreTunedWhileNobodyWaits) {

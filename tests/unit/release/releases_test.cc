@@ -162,6 +162,27 @@ TEST_F(ReleasesTest, EvidenceBelowTheFloorIsNotServed) {
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5")));
 }
 
+TEST_F(ReleasesTest, ProblemsWithoutAChoiceForWantOfEvidenceAreCounted) {
+  EXPECT_EQ(releases_->List().floor, Evidence::kObserved);
+  Know(1, 5, CandidateStatus::kFinalized);
+  Know(2, 5, CandidateStatus::kFinalized);
+  Know(3, 5);
+  EXPECT_EQ(releases_->List().below_floor_count, 2);
+  Know(1, 5);
+  EXPECT_EQ(releases_->List().below_floor_count, 1);
+  // One that is served what was known before is served.
+  Know(3, 6, CandidateStatus::kFinalized);
+  EXPECT_EQ(releases_->List().below_floor_count, 1);
+  index_.Erase(Key(2));
+  EXPECT_TRUE(releases_->Reconcile({Key(2)}).ok());
+  EXPECT_EQ(releases_->List().below_floor_count, 0);
+  // After a restart, too.
+  Know(2, 5, CandidateStatus::kFinalized);
+  Start();
+  EXPECT_TRUE(releases_->ReconcileAll().ok());
+  EXPECT_EQ(releases_->List().below_floor_count, 1);
+}
+
 TEST_F(ReleasesTest, AutoPromotionServesAChangeAtOnceAndCountsIt) {
   Start(/*auto_promote=*/true);
   Know(1, 5);

@@ -1,0 +1,87 @@
+#include "server/release/snapshot_piece.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "db/snapshot/snapshot.h"
+
+namespace convtune::release {
+namespace {
+
+class SnapshotPieceTest : public testing::Test {
+ protected:
+  SnapshotPieceTest() {
+    std::string pattern = std::filesystem::temp_directory_path() / "convtune-piece-XXXXXX";
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  ~SnapshotPieceTest() override { std::filesystem::remove_all(folder_); }
+
+  // A file of that version, replaced as a daemon does it.
+  std::string Publish(uint64_t version, size_t bytes) {
+    snapshot::SnapshotHeader header{};
+    header.header_checksum = version;
+    std::string file(bytes, static_cast<char>('a' + version % 26));
+    memcpy(file.data(), &header, sizeof header);
+    std::ofstream(folder_ + "/next", std::ios::binary) << file;
+    std::filesystem::rename(folder_ + "/next", folder_ + "/" + snapshot::kSnapshotFile);
+    return file;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(SnapshotPieceTest, PiecesMakeTheFile) {
+  const std::string file = Publish(7, (5 << 20) / 2);
+  std::string read;
+  uint64_t version = 0;
+  int pieces = 0;
+  while (true) {
+    const auto piece = ReadSnapshotPiece(folder_, static_cast<int64_t>(read.size()), version);
+    ASSERT_TRUE(piece.ok()) << piece.status();
+    EXPECT_EQ(piece->size_bytes, static_cast<int64_t>(file.size()));
+    EXPECT_EQ(piece->version, 7u);
+    if (piece->bytes.empty()) break;
+    EXPECT_LE(piece->bytes.size(), size_t{1} << 20);
+    read += piece->bytes;
+    version = piece->version;
+    ++pieces;
+  }
+  EXPECT_EQ(pieces, 3);
+  EXPECT_TRUE(read == file);
+}
+
+TEST_F(SnapshotPieceTest, WhoHasTheFileIsSentNothing) {
+  Publish(7, 4096);
+  const auto same = ReadSnapshotPiece(folder_, 0, 7);
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_TRUE(same->bytes.empty());
+  Publish(8, 4096);
+  const auto other = ReadSnapshotPiece(folder_, 0, 7);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->version, 8u);
+  EXPECT_EQ(other->bytes.size(), 4096u);
+}
+
+TEST_F(SnapshotPieceTest, AFileThatIsReplacedInBetweenIsNotMixed) {
+  Publish(7, 3 << 20);
+  ASSERT_TRUE(ReadSnapshotPiece(folder_, 0, 0).ok());
+  Publish(8, 3 << 20);
+  EXPECT_TRUE(absl::IsAborted(ReadSnapshotPiece(folder_, 1 << 20, 7).status()));
+}
+
+TEST_F(SnapshotPieceTest, NothingPublishedAndACutFileAreErrors) {
+  EXPECT_TRUE(absl::IsNotFound(ReadSnapshotPiece(folder_, 0, 0).status()));
+  std::ofstream(folder_ + "/" + snapshot::kSnapshotFile) << "CVTSNAP";
+  const absl::Status cut = ReadSnapshotPiece(folder_, 0, 0).status();
+  EXPECT_TRUE(absl::IsInternal(cut)) << cut;
+  EXPECT_NE(std::string(cut.message()).find(folder_), std::string::npos) << cut;
+}
+
+}  // namespace
+}  // namespace convtune::release

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "server/decision/ranking.h"
-#include "spdlog/spdlog.h"
+#include "server/logging/log.h"
 
 namespace convtune::commit {
 namespace {
@@ -165,7 +165,7 @@ void Committer::Written(const Tuning& tuning, const Environment& environment,
 
 void Committer::Keep(const Tuning& tuning, const Environment& environment,
                      const absl::Status& why) {
-  spdlog::error("could not write the tuning of {}: {}", tuning.key.problem_text, why.ToString());
+  log::Error("could not write the tuning of $0: $1", tuning.key.problem_text, why.ToString());
   WakeRetries();
   pending_.insert_or_assign(Texts(tuning.key), Pending{tuning, environment});
 }
@@ -303,18 +303,18 @@ void Committer::WritePending() {
     const auto it = pending_.begin();
     const absl::Status status = store_->PutTuning(it->second.tuning, it->second.environment);
     if (absl::IsInvalidArgument(status)) {
-      spdlog::error("cannot keep the tuning of {}: {}", it->second.tuning.key.problem_text,
-                    status.ToString());
+      log::Error("cannot keep the tuning of $0: $1", it->second.tuning.key.problem_text,
+                 status.ToString());
       pending_.erase(it);
       continue;
     }
     if (!status.ok()) {
-      spdlog::warn("{} results wait for the disk: {}", pending_.size(), status.ToString());
+      log::Warn("$0 results wait for the disk: $1", pending_.size(), status.ToString());
       return;
     }
     if (!instead_.contains(it->first)) index_->Put(it->second.tuning, true);
     pending_.erase(it);
-    if (pending_.empty()) spdlog::info("the disk takes results again; none is waiting");
+    if (pending_.empty()) log::Info("the disk takes results again; none is waiting");
   }
   const bool writable = store_->DeleteTunings({}).ok();
   MutexLock state_lock(state_mutex_);
@@ -421,7 +421,7 @@ void Committer::Quarantine(const QuarantineEntry& entry) {
   observer_(entry.key, true);
   const absl::Status status = store_->PutQuarantine(entry);
   if (!status.ok()) {
-    spdlog::error("could not write a quarantine entry: {}", status.ToString());
+    log::Error("could not write a quarantine entry: $0", status.ToString());
     WakeRetries();
     pending_quarantine_.push_back(entry);
   }

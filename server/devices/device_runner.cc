@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
-#include "spdlog/spdlog.h"
+#include "server/logging/log.h"
 
 namespace convtune::devices {
 namespace {
@@ -109,7 +109,7 @@ void DeviceRunner::DropStaleWorker() {
   const bool stale =
       options_.gpu_health != nullptr && options_.gpu_health->TakeStale(options_.device.name);
   if (client_ == nullptr || (!stale && CheckHealth().ok())) return;
-  spdlog::info("{}: ending the worker for what happened to the GPU", options_.device.name);
+  log::Info("$0: ending the worker for what happened to the GPU", options_.device.name);
   client_.reset();
   SetState(supervisor::DeviceState::kIdle);
 }
@@ -171,8 +171,8 @@ void DeviceRunner::Loop() {
     if (result.status.ok()) {
       backoff_ = options_.backoff_initial;
     } else {
-      spdlog::warn("{}: {}: {}", options_.device.name, item->spec.key.problem_text,
-                   result.status.ToString());
+      log::Warn("$0: $1: $2", options_.device.name, item->spec.key.problem_text,
+                result.status.ToString());
     }
     idle_since_ = absl::Now();
     const bool pending = client_ != nullptr && client_->pending();
@@ -203,12 +203,12 @@ void DeviceRunner::Idle() {
       MutexLock lock(mutex_);
       ++status_.worker_deaths;
     }
-    spdlog::warn("{}: the idle worker ended", options_.device.name);
+    log::Warn("$0: the idle worker ended", options_.device.name);
     client_.reset();
     PauseBeforeStart(false);
     SetState(supervisor::DeviceState::kIdle);
   } else if (absl::Now() - idle_since_ >= options_.idle_timeout) {
-    spdlog::info("{}: ending the idle worker", options_.device.name);
+    log::Info("$0: ending the idle worker", options_.device.name);
     client_.reset();
     SetState(supervisor::DeviceState::kIdle);
   }
@@ -264,7 +264,7 @@ absl::Status DeviceRunner::EnsureWorker() {
     }
     if (absl::IsCancelled(client.status())) return client.status();
     reason = std::string(client.status().message());
-    spdlog::error("{}: cannot start the worker: {}", options_.device.name, reason);
+    log::Error("$0: cannot start the worker: $1", options_.device.name, reason);
     start_failure_ = reason;
     // The next worker leaves that step of its self-check out. A GPU on which
     // more steps are lost than that is broken as a whole.
@@ -291,10 +291,10 @@ void DeviceRunner::TakeSelfCheck() {
   if (check.known && check != status_.self_check) {
     const std::vector<std::string> failed = FailedInstruments(ToMask(check));
     if (failed.empty()) {
-      spdlog::info("{}: the worker's self-check found nothing wrong", options_.device.name);
+      log::Info("$0: the worker's self-check found nothing wrong", options_.device.name);
     } else {
-      spdlog::warn("{}: the worker's self-check failed: {}\n{}", options_.device.name,
-                   absl::StrJoin(failed, ", "), check.details);
+      log::Warn("$0: the worker's self-check failed: $1\n$2", options_.device.name,
+                absl::StrJoin(failed, ", "), check.details);
     }
   }
   status_.self_check = check;
@@ -308,8 +308,8 @@ supervisor::WorkerLoss DeviceRunner::TakeLoss() {
     MutexLock lock(mutex_);
     ++status_.worker_deaths;
   }
-  spdlog::warn("{}: lost the worker: {}{}", options_.device.name, loss.reason,
-               loss.killed_from_outside ? ", from outside" : "");
+  log::Warn("$0: lost the worker: $1$2", options_.device.name, loss.reason,
+            loss.killed_from_outside ? ", from outside" : "");
   // A candidate's fault says nothing about the next start.
   PauseBeforeStart(!loss.suspect);
   SetState(supervisor::DeviceState::kBackingOff, loss.reason);
@@ -327,8 +327,8 @@ absl::StatusOr<std::optional<QuarantineEntry>> DeviceRunner::Judge(const jobs::W
 void DeviceRunner::Quarantine(const TuningKey& key, QuarantineEntry entry) {
   entry.key = key;
   entry.create_time = options_.clock->Now();
-  spdlog::warn("{}: quarantined {} of {} ({}): {}", options_.device.name, ToText(entry.candidate),
-               key.problem_text, Name(entry.reason), entry.message);
+  log::Warn("$0: quarantined $1 of $2 ($3): $4", options_.device.name, ToText(entry.candidate),
+            key.problem_text, Name(entry.reason), entry.message);
   options_.committer->Quarantine(entry);
 }
 
@@ -348,7 +348,7 @@ void DeviceRunner::RequalifyTimedOutCandidates(const Tuning& tuning, absl::Durat
     });
   };
   const absl::Status status = options_.committer->LiftQuarantine(tuning.key, lifted);
-  if (!status.ok()) spdlog::error("could not lift a quarantine: {}", status.ToString());
+  if (!status.ok()) log::Error("could not lift a quarantine: $0", status.ToString());
 }
 
 bool DeviceRunner::FinishPending(const std::function<bool()>& gives_way, Late* late) {
@@ -377,8 +377,8 @@ void DeviceRunner::FinishLate(const jobs::WorkSpec& spec, Late late) {
     for (const CandidateId& suspect : late.suspects) {
       const auto judged = Judge(spec, suspect, {absl::InfiniteFuture(), gives_way});
       if (judged.ok()) continue;
-      spdlog::info("{}: {} of {} is not tried alone: {}", options_.device.name, ToText(suspect),
-                   spec.key.problem_text, judged.status().ToString());
+      log::Info("$0: $1 of $2 is not tried alone: $3", options_.device.name, ToText(suspect),
+                spec.key.problem_text, judged.status().ToString());
       break;
     }
   }

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/devices/xid.h"
-#include "spdlog/spdlog.h"
+#include "server/logging/log.h"
 
 namespace convtune::devices {
 
@@ -34,7 +34,7 @@ void GpuHealth::Note(const std::string& name, const GpuEvent& news) {
       return;
     case GpuEvent::Kind::kBack:
       if (device->lost.empty()) return;
-      spdlog::info("{}: the GPU is back", name);
+      log::Info("$0: the GPU is back", name);
       device->lost.clear();
       if (listener_) listener_(name, false);
   }
@@ -44,7 +44,7 @@ void GpuHealth::NoteXid(const std::string& name, int64_t xid, Device* device) {
   // They may come by the thousand.
   const int64_t count = ++device->xids[xid];
   if ((count & (count - 1)) == 0) {
-    spdlog::warn("{}: the driver reports {}, {} by now", name, DescribeXid(xid), count);
+    log::Warn("$0: the driver reports $1, $2 by now", name, DescribeXid(xid), count);
   }
   const XidKind kind = KindOfXid(xid);
   if (kind == XidKind::kApplication) device->stale = true;
@@ -53,7 +53,7 @@ void GpuHealth::NoteXid(const std::string& name, int64_t xid, Device* device) {
 
 void GpuHealth::Lose(const std::string& name, const std::string& reason, Device* device) {
   if (!device->lost.empty()) return;
-  spdlog::error("{}: the GPU is lost: {}", name, reason);
+  log::Error("$0: the GPU is lost: $1", name, reason);
   device->lost = reason;
   if (listener_) listener_(name, true);
   if (device->interrupt) device->interrupt();

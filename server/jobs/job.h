@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
 #include "server/jobs/work_spec.h"
 
@@ -29,6 +30,8 @@ struct JobSnapshot {
   absl::Time create_time;
   std::optional<absl::Time> end_time;
   bool persisted = true;
+  bool abandoned = false;    // of look-ups whose callers have gone; see JobTable::Collect
+  bool interrupted = false;  // ended by the daemon's end, not by anybody's wish
 
   bool ended() const {
     return state == JobState::kSucceeded || state == JobState::kFailed ||
@@ -39,7 +42,8 @@ struct JobSnapshot {
 using JobCallback = std::function<void(const JobSnapshot&)>;
 
 struct JobRequest {
-  std::string environment;
+  std::string environment;  // name or text; empty where there is one only
+  Environment program;      // what the caller has, as far as it is known; see Fits
   std::vector<ConvProblem> problems;
   TuningOptions options;
   bool force = false;

@@ -7,23 +7,45 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/missing.h"
 
 namespace convtune::jobs {
 
-JobTable::JobTable(const Clock* clock) : clock_(clock), notifier_([this] { RunNotifier(); }) {}
+namespace {
+
+uint64_t FirstNumber(absl::Time now) {
+  const absl::Time begin = absl::FromCivil(absl::CivilSecond(2026, 1, 1), absl::UTCTimeZone());
+  const int64_t seconds = absl::ToInt64Seconds(now - begin);
+  return static_cast<uint64_t>(std::max<int64_t>(seconds, 0)) * JobTable::kNumbersPerSecond + 1;
+}
+
+}  // namespace
+
+JobTable::JobTable(const Clock* clock)
+    : clock_(clock), next_job_(FirstNumber(clock->Now())), notifier_([this] { RunNotifier(); }) {}
 
 JobTable::~JobTable() { Stop(); }
 
-JobTable::Created JobTable::Create(const std::string& environment, int problem_count,
-                                   int skipped_count, const std::string& request_id) {
+absl::StatusOr<JobTable::Created> JobTable::Create(const std::string& environment,
+                                                   int problem_count, int skipped_count,
+                                                   const std::string& request_id,
+                                                   uint64_t fingerprint) {
   MutexLock lock(mutex_);
   if (!request_id.empty()) {
     const auto known = by_request_.find(request_id);
-    if (known != by_request_.end()) return {jobs_.at(known->second)->snapshot, false};
+    if (known != by_request_.end()) {
+      const Job& job = *jobs_.at(known->second);
+      if (job.fingerprint != fingerprint) {
+        return absl::AlreadyExistsError(absl::StrCat(
+            "request_id: must be new for a new request, and made ", job.snapshot.name));
+      }
+      return Created{job.snapshot, false};
+    }
   }
   auto job = std::make_shared<Job>();
   job->number = next_job_++;
   job->request_id = request_id;
+  job->fingerprint = fingerprint;
   job->snapshot.name = absl::StrCat("jobs/", job->number);
   job->snapshot.environment = environment;
   job->snapshot.problem_count = problem_count;
@@ -33,7 +55,7 @@ JobTable::Created JobTable::Create(const std::string& environment, int problem_c
   jobs_.emplace(job->number, job);
   if (!request_id.empty()) by_request_.emplace(request_id, job->number);
   EndIfComplete(job.get());
-  return {job->snapshot, true};
+  return Created{job->snapshot, true};
 }
 
 absl::StatusOr<std::shared_ptr<JobTable::Job>> JobTable::Find(const std::string& name) const {
@@ -44,7 +66,9 @@ absl::StatusOr<std::shared_ptr<JobTable::Job>> JobTable::Find(const std::string&
         absl::StrCat("name: must be \"jobs/\" and a number, is \"", name, "\""));
   }
   const auto found = jobs_.find(number);
-  if (found == jobs_.end()) return absl::NotFoundError(absl::StrCat("there is no ", name));
+  if (found == jobs_.end()) {
+    return MissingError({"job", name}, absl::StrCat("there is no ", name));
+  }
   return found->second;
 }
 
@@ -78,6 +102,35 @@ void JobTable::EndIfComplete(Job* job) {
   const JobSnapshot& snapshot = job->snapshot;
   if (snapshot.succeeded_count + snapshot.failed_count < snapshot.problem_count) return;
   End(job, snapshot.failed_count > 0 ? JobState::kFailed : JobState::kSucceeded);
+}
+
+std::optional<std::string> JobTable::Collect(const std::string& environment) {
+  MutexLock lock(mutex_);
+  std::shared_ptr<Job>& job = collecting_[environment];
+  if (job == nullptr || job->snapshot.ended()) {
+    job = std::make_shared<Job>();
+    job->number = next_job_++;
+    job->snapshot.name = absl::StrCat("jobs/", job->number);
+    job->snapshot.environment = environment;
+    job->snapshot.abandoned = true;
+    job->snapshot.create_time = clock_->Now();
+    jobs_.emplace(job->number, job);
+  }
+  JobSnapshot& snapshot = job->snapshot;
+  const int open = snapshot.problem_count - snapshot.succeeded_count - snapshot.failed_count;
+  if (open >= kMaxAbandoned) return std::nullopt;
+  ++snapshot.problem_count;
+  Changed(*job);
+  return snapshot.name;
+}
+
+void JobTable::Uncollect(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto found = Find(name);
+  if (!found.ok() || (*found)->snapshot.ended()) return;
+  --(*found)->snapshot.problem_count;
+  Changed(**found);
+  EndIfComplete(found->get());
 }
 
 bool JobTable::AddSubscription(const std::string& name, uint64_t number) {
@@ -115,6 +168,7 @@ void JobTable::ProblemDone(const std::string& name, const std::string& problem_t
     snapshot.current_candidates_total = 0;
   }
   if (absl::IsCancelled(result.status)) {
+    snapshot.interrupted = true;
     End(job, JobState::kCancelled);
     return;
   }

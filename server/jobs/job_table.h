@@ -25,7 +25,12 @@ class JobTable {
  public:
   // Ended jobs that are kept; the oldest go first.
   static constexpr size_t kKeptEnded = 1000;
+  // Numbers begin with the time, so that those of a daemon before are not given
+  // again: that many for each second since 2026.
+  static constexpr uint64_t kNumbersPerSecond = 100;
   static constexpr size_t kKeptFailures = 20;
+  // Of one environment.
+  static constexpr int kMaxAbandoned = 1000;
 
   explicit JobTable(const Clock* clock);
   ~JobTable();
@@ -36,8 +41,17 @@ class JobTable {
   };
   // A job of `problem_count` problems, `skipped_count` of which need no work.
   // A known `request_id` (not empty) gives the job that it made before.
-  Created Create(const std::string& environment, int problem_count, int skipped_count,
-                 const std::string& request_id);
+  // ALREADY_EXISTS if that was for a request of another `fingerprint`.
+  absl::StatusOr<Created> Create(const std::string& environment, int problem_count,
+                                 int skipped_count, const std::string& request_id,
+                                 uint64_t fingerprint = 0);
+
+  // One problem more for the job of work whose callers have gone: the
+  // environment's that has not ended, or a new one. Gives its name; nullopt where
+  // kMaxAbandoned problems are kept so already.
+  std::optional<std::string> Collect(const std::string& environment);
+  // Takes one problem away from it again.
+  void Uncollect(const std::string& name);
 
   // Notes the queue's number of a piece of the job's work. Returns false if
   // the job ended meanwhile: then the caller unsubscribes.
@@ -46,7 +60,7 @@ class JobTable {
   void Progress(const std::string& name, const std::string& problem_text,
                 const WorkProgress& progress);
   // A problem ended. CANCELLED, which is what a draining queue gives, ends the
-  // job as cancelled.
+  // job as cancelled, and interrupted.
   void ProblemDone(const std::string& name, const std::string& problem_text,
                    const WorkResult& result);
   // A problem turned out to need no work.
@@ -67,6 +81,7 @@ class JobTable {
     uint64_t number = 0;
     JobSnapshot snapshot;
     std::string request_id;
+    uint64_t fingerprint = 0;  // of the request
     std::vector<uint64_t> subscriptions;
     std::vector<uint64_t> watchers;
   };
@@ -88,11 +103,13 @@ class JobTable {
   CondVar wake_;  // there is something to tell
   CondVar call_done_;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  uint64_t next_job_ GUARDED_BY(mutex_) = 1;
+  uint64_t next_job_ GUARDED_BY(mutex_);
   uint64_t next_watcher_ GUARDED_BY(mutex_) = 1;
   std::map<uint64_t, std::shared_ptr<Job>> jobs_ GUARDED_BY(mutex_);
   std::deque<uint64_t> ended_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, uint64_t> by_request_ GUARDED_BY(mutex_);
+  // By environment; one that has ended is not used any more.
+  std::unordered_map<std::string, std::shared_ptr<Job>> collecting_ GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<Watcher>> watchers_ GUARDED_BY(mutex_);
   std::deque<uint64_t> to_tell_ GUARDED_BY(mutex_);
   std::thread notifier_;

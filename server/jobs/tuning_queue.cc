@@ -48,6 +48,39 @@ void TuningQueue::Forget(const std::shared_ptr<WorkItem>& item) {
   if (found->second.empty()) by_problem_.erase(found);
 }
 
+void TuningQueue::Release(WorkItem* item, Ended* ended) {
+  for (WorkItem::Waiter& waiter : item->waiters) {
+    by_subscriber_.erase(waiter.number);
+    ended->push_back(std::move(waiter));
+  }
+  item->waiters.clear();
+}
+
+void TuningQueue::SetPriority(const std::shared_ptr<WorkItem>& item, Priority priority) {
+  const bool queued = queued_.erase(PlaceOf(*item)) > 0;
+  item->priority = priority;
+  if (queued) queued_.emplace(PlaceOf(*item), item);
+}
+
+void TuningQueue::DropExpired(Ended* ended) {
+  // Who expires has the lowest priority, and that is at the end.
+  const absl::Time now = absl::Now();
+  auto it = queued_.lower_bound({-static_cast<int>(Priority::kIdle), 0, 0});
+  while (it != queued_.end()) {
+    const std::shared_ptr<WorkItem> item = it->second;
+    const bool expired = std::all_of(
+        item->waiters.begin(), item->waiters.end(),
+        [now](const WorkItem::Waiter& waiter) { return waiter.subscriber.expires <= now; });
+    if (!expired) {
+      ++it;
+      continue;
+    }
+    it = queued_.erase(it);
+    Forget(item);
+    Release(item.get(), ended);
+  }
+}
+
 uint64_t TuningQueue::Submit(WorkSpec spec, Priority priority, Subscriber subscriber,
                              const std::function<bool()>& needed) {
   absl::Status refused;
@@ -56,6 +89,14 @@ uint64_t TuningQueue::Submit(WorkSpec spec, Priority priority, Subscriber subscr
     MutexLock lock(mutex_);
     std::shared_ptr<WorkItem> item = FindJoinable(spec);
     if (item == nullptr && !needed()) return 0;
+    if (item != nullptr && subscriber.expires < absl::InfiniteFuture()) {
+      for (WorkItem::Waiter& waiter : item->waiters) {
+        absl::Time& expires = waiter.subscriber.expires;
+        if (expires == absl::InfiniteFuture()) continue;
+        expires = std::max(expires, subscriber.expires);
+        return 0;
+      }
+    }
     number = next_++;
     if (shut_) {
       refused = shut_status_;
@@ -67,14 +108,10 @@ uint64_t TuningQueue::Submit(WorkSpec spec, Priority priority, Subscriber subscr
       by_problem_[item->spec.key.problem_text].push_back(item);
     } else {
       if (spec.force) item->force = true;
-      // A queued item moves up; for a running one the key is not in the map.
-      if (item->priority < priority && queued_.erase(PlaceOf(*item)) > 0) {
-        item->priority = priority;
-        queued_.emplace(PlaceOf(*item), item);
-      }
+      if (item->priority < priority) SetPriority(item, priority);
     }
     if (refused.ok()) {
-      item->subscribers.emplace_back(number, std::move(subscriber));
+      item->waiters.push_back({number, priority, std::move(subscriber)});
       by_subscriber_.emplace(number, item);
       changed_.SignalAll();
     }
@@ -91,13 +128,21 @@ void TuningQueue::Unsubscribe(uint64_t number) {
   if (found == by_subscriber_.end()) return;
   const std::shared_ptr<WorkItem> item = found->second;
   by_subscriber_.erase(found);
-  const auto it = std::find_if(item->subscribers.begin(), item->subscribers.end(),
-                               [number](const auto& entry) { return entry.first == number; });
-  if (it != item->subscribers.end()) {
+  const auto it =
+      std::find_if(item->waiters.begin(), item->waiters.end(),
+                   [number](const WorkItem::Waiter& waiter) { return waiter.number == number; });
+  if (it != item->waiters.end()) {
     dropped.push_back(std::move(*it));
-    item->subscribers.erase(it);
+    item->waiters.erase(it);
   }
-  if (!item->subscribers.empty()) return;
+  if (!item->waiters.empty()) {
+    Priority priority = Priority::kIdle;
+    for (const WorkItem::Waiter& waiter : item->waiters) {
+      priority = std::max(priority, waiter.priority);
+    }
+    if (priority != item->priority) SetPriority(item, priority);
+    return;
+  }
   Forget(item);
   queued_.erase(PlaceOf(*item));
   if (item->token != nullptr) item->token->Cancel();
@@ -105,29 +150,41 @@ void TuningQueue::Unsubscribe(uint64_t number) {
 
 std::shared_ptr<WorkItem> TuningQueue::Take(absl::Duration timeout, CancelToken* token) {
   const absl::Time deadline = absl::Now() + timeout;
-  MutexLock lock(mutex_);
-  while (queued_.empty() && !shut_) {
-    const absl::Duration left = deadline - absl::Now();
-    if (left <= absl::ZeroDuration()) return nullptr;
-    changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(left));
+  while (true) {
+    Ended expired;
+    {
+      MutexLock lock(mutex_);
+      DropExpired(&expired);
+      while (queued_.empty() && !shut_ && expired.empty()) {
+        const absl::Duration left = deadline - absl::Now();
+        if (left <= absl::ZeroDuration()) return nullptr;
+        changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(left));
+      }
+      if (expired.empty()) {
+        if (shut_) return nullptr;
+        std::shared_ptr<WorkItem> item = queued_.begin()->second;
+        queued_.erase(queued_.begin());
+        token->Reset();
+        item->token = token;
+        running_.push_back(item);
+        return item;
+      }
+    }
+    for (const WorkItem::Waiter& waiter : expired) {
+      waiter.subscriber.done({absl::DeadlineExceededError(
+          "dropped: its callers had gone, and it was not begun in time")});
+    }
   }
-  if (shut_) return nullptr;
-  std::shared_ptr<WorkItem> item = queued_.begin()->second;
-  queued_.erase(queued_.begin());
-  token->Reset();
-  item->token = token;
-  running_.push_back(item);
-  return item;
 }
 
 void TuningQueue::Report(const std::shared_ptr<WorkItem>& item, const WorkProgress& progress) {
-  Ended subscribers;
+  Ended waiters;
   {
     MutexLock lock(mutex_);
-    subscribers = item->subscribers;
+    waiters = item->waiters;
   }
-  for (const auto& [number, subscriber] : subscribers) {
-    if (subscriber.progress) subscriber.progress(progress);
+  for (const WorkItem::Waiter& waiter : waiters) {
+    if (waiter.subscriber.progress) waiter.subscriber.progress(progress);
   }
 }
 
@@ -138,12 +195,10 @@ void TuningQueue::Finish(const std::shared_ptr<WorkItem>& item, const WorkResult
     Forget(item);
     item->token = nullptr;
     std::erase(running_, item);
-    ended = std::move(item->subscribers);
-    item->subscribers.clear();
-    for (const auto& [number, subscriber] : ended) by_subscriber_.erase(number);
+    Release(item.get(), &ended);
     changed_.SignalAll();
   }
-  for (const auto& [number, subscriber] : ended) subscriber.done(result);
+  for (const WorkItem::Waiter& waiter : ended) waiter.subscriber.done(result);
 }
 
 void TuningQueue::PutBack(const std::shared_ptr<WorkItem>& item) {
@@ -152,7 +207,7 @@ void TuningQueue::PutBack(const std::shared_ptr<WorkItem>& item) {
     if (!shut_) {
       item->token = nullptr;
       std::erase(running_, item);
-      if (!item->subscribers.empty()) queued_.emplace(PlaceOf(*item), item);
+      if (!item->waiters.empty()) queued_.emplace(PlaceOf(*item), item);
       changed_.SignalAll();
       return;
     }
@@ -168,16 +223,12 @@ void TuningQueue::Shut(const absl::Status& status) {
     shut_status_ = status;
     for (auto& [place, item] : queued_) {
       Forget(item);
-      for (auto& entry : item->subscribers) {
-        by_subscriber_.erase(entry.first);
-        ended.push_back(std::move(entry));
-      }
-      item->subscribers.clear();
+      Release(item.get(), &ended);
     }
     queued_.clear();
     changed_.SignalAll();
   }
-  for (const auto& [number, subscriber] : ended) subscriber.done({status, true});
+  for (const WorkItem::Waiter& waiter : ended) waiter.subscriber.done({status, true});
 }
 
 bool TuningQueue::WaitIdle(absl::Time deadline) {

@@ -26,7 +26,9 @@ namespace convtune::jobs {
 // while Unsubscribe returns.
 struct Subscriber {
   std::function<void(const WorkResult&)> done;
-  std::function<void(const WorkProgress&)> progress;  // may be empty
+  std::function<void(const WorkProgress&)> progress = {};  // may be empty
+  // Queued work that nobody waits for any longer is dropped: DEADLINE_EXCEEDED.
+  absl::Time expires = absl::InfiniteFuture();
 };
 
 // One piece of work. Its fields other than spec and force are the queue's.
@@ -38,7 +40,12 @@ struct WorkItem {
   Priority priority = Priority::kBackground;
   uint64_t sequence = 0;
   CancelToken* token = nullptr;  // of the device that runs it
-  std::vector<std::pair<uint64_t, Subscriber>> subscribers;
+  struct Waiter {
+    uint64_t number = 0;
+    Priority priority = Priority::kBackground;
+    Subscriber subscriber;
+  };
+  std::vector<Waiter> waiters;
 };
 
 // Thread-safe. There is one item per problem however many ask for it: who asks
@@ -52,11 +59,14 @@ class TuningQueue {
   // Adds a subscriber and returns its number; never 0. If no item can be
   // joined, asks `needed` under the queue's lock, and if it says no adds
   // nothing and returns 0: results are published before their item leaves the
-  // queue, so work that ended in between is not done again.
+  // queue, so work that ended in between is not done again. Returns 0, too, for a
+  // subscriber that expires where another such one waits for the item, which then
+  // waits as long.
   uint64_t Submit(WorkSpec spec, Priority priority, Subscriber subscriber,
                   const std::function<bool()>& needed);
   // The subscriber wants it no longer. Work that nobody wants is dropped, or
-  // cancelled if it runs. Unknown numbers are ignored.
+  // cancelled if it runs; what others want has their priority. Unknown numbers are
+  // ignored.
   void Unsubscribe(uint64_t number);
 
   // The next item: who is waited for first, then short work, then the oldest.
@@ -86,11 +96,16 @@ class TuningQueue {
 
  private:
   using Place = std::tuple<int, int, uint64_t>;  // priority, kind, sequence: lowest first
-  using Ended = std::vector<std::pair<uint64_t, Subscriber>>;
+  using Ended = std::vector<WorkItem::Waiter>;
 
   static Place PlaceOf(const WorkItem& item);
   std::shared_ptr<WorkItem> FindJoinable(const WorkSpec& spec) REQUIRES(mutex_);
   void Forget(const std::shared_ptr<WorkItem>& item) REQUIRES(mutex_);
+  // Moves the item's waiters to `ended`.
+  void Release(WorkItem* item, Ended* ended) REQUIRES(mutex_);
+  // A queued item moves; for a running one the key is not in the map.
+  void SetPriority(const std::shared_ptr<WorkItem>& item, Priority priority) REQUIRES(mutex_);
+  void DropExpired(Ended* ended) REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   CondVar changed_;

@@ -12,7 +12,7 @@
 namespace convtune::jobs {
 
 enum class Search { kHeuristics = 1, kExhaustive = 2 };
-// kIdle is the daemon's own: below every caller's.
+// kIdle is the daemon's own, and of callers that have gone: below every caller's.
 enum class Priority { kIdle = 0, kBackground = 1, kInteractive = 2 };
 
 struct TuningOptions {
@@ -25,6 +25,7 @@ struct TuningOptions {
   // process uses.
   absl::Duration wait_idle = absl::ZeroDuration();
   bool all_timings = false;  // see SecondaryTimingsPlan::all_ways
+  bool list_only = false;    // the work is kListAll
 };
 
 // What is done with a problem, from the least to the most: prepare the first

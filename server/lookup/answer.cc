@@ -146,11 +146,13 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   Candidates slower;
   const Candidate* pinned = nullptr;
   int ran_count = 0;
+  bool any_timed = false;
   Answer answer;
   for (size_t i = 0; i < timing.candidates().size(); ++i) {
     const Candidate& c = timing.candidates()[i];
     if (!c.usable()) continue;
     ++ran_count;
+    any_timed = any_timed || c.timed();
     if (pin != nullptr && c.id == pin->candidate) pinned = &c;
     if (!Satisfies(c, constraints, data_type)) continue;
     ++answer.eligible_count;
@@ -171,8 +173,8 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   const Candidate* winner = pinned != nullptr ? pinned : decision::PickWinner(eligible, stock);
   if (winner == nullptr) {
     return Miss{MissReason::kNoCandidate,
-                absl::StrCat("none of the ", ran_count, " candidates that ran keeps to the ",
-                             "constraints"),
+                absl::StrCat("none of the ", ran_count, " candidates that ",
+                             any_timed ? "ran" : "could be built", " keeps to the constraints"),
                 "", std::nullopt};
   }
   if (pinned != nullptr) {

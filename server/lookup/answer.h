@@ -37,10 +37,11 @@ enum class MissReason {
   kInsufficientEvidence = 2,
   kNoCandidate = 3,
   kTuningFailed = 4,
-  kNoDevice = 5
+  kNoDevice = 5,
+  kOtherEnvironment = 6
 };
 
-inline constexpr size_t kMissReasons = 6;  // numbers of them, 0 included
+inline constexpr size_t kMissReasons = 7;  // numbers of them, 0 included
 
 struct Miss {
   MissReason reason = MissReason::kNotFound;

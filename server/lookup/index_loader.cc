@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "spdlog/spdlog.h"
+#include "server/logging/log.h"
 
 namespace convtune::lookup {
 namespace {
@@ -120,20 +120,20 @@ void IndexLoader::Run() {
       },
       [&corrupt_rows](const std::string& what) {
         ++corrupt_rows;
-        spdlog::error("left out a row of the database: {}", what);
+        log::Error("left out a row of the database: $0", what);
       });
   helpers.Finish();
-  if (corrupt_rows > 0) spdlog::error("{} rows of the database are corrupt", corrupt_rows);
+  if (corrupt_rows > 0) log::Error("$0 rows of the database are corrupt", corrupt_rows);
   if (status.ok() && stopping_) status = absl::UnavailableError("the daemon is stopping");
   // Where it failed, look-ups go on to ask the store itself.
   if (status.ok()) index_->FinishLoading();
   const absl::Duration took = absl::Now() - begin;
   if (!status.ok() && !stopping_) {
-    spdlog::error("could not read the database whole: {}; the next start looks at all of it",
-                  status.ToString());
+    log::Error("could not read the database whole: $0; the next start looks at all of it",
+               status.ToString());
   } else if (status.ok() && took > kWorthSaying) {
-    spdlog::info("read {} tunings in {}", loaded_.load(),
-                 absl::FormatDuration(absl::Trunc(took, absl::Milliseconds(1))));
+    log::Info("read $0 tunings in $1", loaded_.load(),
+              absl::FormatDuration(absl::Trunc(took, absl::Milliseconds(1))));
   }
   MutexLock lock(mutex_);
   done_ = true;

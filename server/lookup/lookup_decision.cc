@@ -27,6 +27,7 @@ bool IsWorthTuning(const IndexedTuning& stored, const jobs::TuningOptions& optio
                    bool profile) {
   const KeptTuning& tuning = stored.tuning;
   if (tuning.has(IncompleteReason::kFirstConfigsOnly)) return true;
+  if (options.list_only) return tuning.has(IncompleteReason::kOutdated);
   if (!profile && (tuning.evidence < Evidence::kIncomplete || tuning.evidence < least)) return true;
   // More time may tell what the last time did not suffice for.
   if (!profile && tuning.has(IncompleteReason::kBudgetEnded) &&

@@ -1,6 +1,7 @@
 // A LookupRequest is what callers ask, a LookupResponse what they are told.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,9 +21,11 @@ namespace convtune::lookup {
 enum class OnMiss { kNone = 1, kHeuristic = 2, kEnqueue = 3, kTune = 4 };
 
 struct LookupRequest {
-  std::string environment;  // name; empty where there is one only
+  std::string environment;  // name or text; empty where there is one only
+  Environment program;      // what the caller has, as far as it is known; see Fits
   std::vector<ConvProblem> problems;
   Constraints constraints;
+  int64_t max_reply_bytes = 0;  // for whoever writes the reply; 0: the default
   OnMiss on_miss = OnMiss::kNone;
   Evidence min_evidence = Evidence::kNone;  // kNone: the default of on_miss
   jobs::TuningOptions options;

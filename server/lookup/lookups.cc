@@ -11,8 +11,12 @@
 
 namespace convtune::lookup {
 
-Lookups::Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job)
-    : index_(index), clock_(clock), create_job_(std::move(create_job)) {}
+Lookups::Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job,
+                 KeepWorkFunction keep_work)
+    : index_(index),
+      clock_(clock),
+      create_job_(std::move(create_job)),
+      keep_work_(std::move(keep_work)) {}
 
 namespace {
 
@@ -51,8 +55,9 @@ void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   const TuningKey& key = pending.rows[row].result.key;
   auto hint = index_->Find(key).tuning;
   if (hint != nullptr && hint->stands_in_for != nullptr) hint = hint->stands_in_for;
+  const bool misfit = !pending.environment.misfit.empty();
   const bool own = hint != nullptr && hint->tuning.has(IncompleteReason::kOutdated);
-  if (!own) hint = index_->FindHint(key);
+  if (!own && !misfit) hint = index_->FindHint(key);
   if (hint == nullptr) return;
   auto outcome = MakeAnswer(*hint, nullptr, pending.request.constraints,
                             pending.request.problems[row].data_type(), clock_->Now());
@@ -61,7 +66,8 @@ void Lookups::AddHint(const Pending& pending, size_t row, Miss* miss) const {
   answer->note =
       own ? absl::StrCat("not exact: ", hint->tuning.incomplete_reason)
           : absl::StrCat("not exact: holds for ", hint->tuning.key.environment_text(), ", not ",
-                         key.environment_text, answer->note.empty() ? "" : "; ", answer->note);
+                         misfit ? KnownText(pending.request.program) : key.environment_text,
+                         answer->note.empty() ? "" : "; ", answer->note);
   miss->hint = std::move(*answer);
 }
 
@@ -83,6 +89,12 @@ uint64_t Lookups::Start(LookupRequest request, const ResolvedEnvironment& enviro
   for (size_t i = 0; i < problems.size(); ++i) {
     Row& row = pending->rows[i];
     row.result.key = {problems[i].ToText(), environment.text};
+    if (!environment.misfit.empty()) {
+      row.result.outcome =
+          Miss{MissReason::kOtherEnvironment, environment.misfit, "", std::nullopt};
+      ++misses[static_cast<size_t>(MissReason::kOtherEnvironment)];
+      continue;
+    }
     LookupDecision decision = DecideRow(*pending, i, &row.result.source);
     row.result.outcome = std::move(decision.outcome);
     if (std::holds_alternative<Answer>(row.result.outcome)) {
@@ -253,7 +265,7 @@ void Lookups::Reply(Pending* pending) {
   pending->done(std::move(response));
 }
 
-void Lookups::Abandon(uint64_t token) {
+void Lookups::End(uint64_t token, bool keep_work) {
   std::shared_ptr<Pending> pending;
   {
     MutexLock lock(mutex_);
@@ -263,14 +275,20 @@ void Lookups::Abandon(uint64_t token) {
     pending_.erase(found);
   }
   std::vector<uint64_t> subscriptions;
+  std::vector<jobs::WorkSpec> work;
   {
     MutexLock lock(pending->mutex);
     if (pending->finished) return;
     pending->finished = true;
     for (const Wait& wait : pending->waits) {
-      if (!wait.ended && wait.subscription != 0) subscriptions.push_back(wait.subscription);
+      if (wait.ended || wait.subscription == 0) continue;
+      subscriptions.push_back(wait.subscription);
+      work.push_back({pending->request.problems[wait.row], pending->rows[wait.row].result.key,
+                      wait.kind, pending->request.options});
     }
   }
+  // While this caller's subscriptions hold it in the queue.
+  if (keep_work) keep_work_(pending->environment, std::move(work));
   for (const uint64_t number : subscriptions) pending->environment.queue->Unsubscribe(number);
   pending->done(absl::CancelledError("the caller went away"));
 }

@@ -24,6 +24,9 @@ struct ResolvedEnvironment {
   Environment environment;
   std::string text;
   jobs::TuningQueue* queue = nullptr;  // nullptr: no device has it
+  // Why the calling program, which fits no environment, gets no answer of this one,
+  // which it could have meant; empty: it fits.
+  std::string misfit;
 };
 
 // Thread-safe.
@@ -33,13 +36,19 @@ class Lookups {
   using CreateJobFunction = std::function<std::string(
       const ResolvedEnvironment&, std::vector<ConvProblem>, const jobs::TuningOptions&)>;
 
-  // Both outlive it.
-  Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job);
+  // Keeps work that is in the environment's queue there, behind all callers'.
+  using KeepWorkFunction =
+      std::function<void(const ResolvedEnvironment&, std::vector<jobs::WorkSpec>)>;
 
-  // See Tuner::Lookup and Tuner::AbandonLookup.
+  // The index and the clock outlive it.
+  Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job,
+          KeepWorkFunction keep_work);
+
+  // See Tuner::Lookup, Tuner::AbandonLookup and Tuner::LeaveLookup.
   uint64_t Start(LookupRequest request, const ResolvedEnvironment& environment,
                  LookupCallback done);
-  void Abandon(uint64_t token);
+  void Abandon(uint64_t token) { End(token, false); }
+  void Leave(uint64_t token) { End(token, true); }
 
   void CountHits(int64_t count, absl::Duration saved) {
     problems_ += count;
@@ -90,12 +99,14 @@ class Lookups {
   void OnWorkEnded(const std::shared_ptr<Pending>& pending, size_t wait,
                    const jobs::WorkResult& result);
   void Complete(const std::shared_ptr<Pending>& pending);
+  void End(uint64_t token, bool keep_work);
   // Calls back with the rows as they are.
   void Reply(Pending* pending);
 
   const TuningIndex* const index_;
   const Clock* const clock_;
   const CreateJobFunction create_job_;
+  const KeepWorkFunction keep_work_;
   std::atomic<int64_t> problems_{0};
   std::atomic<int64_t> hits_{0};
   std::array<std::atomic<int64_t>, kMissReasons> misses_{};

@@ -8,7 +8,7 @@
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/replace_file.h"
 #include "proto/convert/record_codec.h"
-#include "spdlog/spdlog.h"
+#include "server/logging/log.h"
 
 namespace convtune::supervisor {
 
@@ -54,7 +54,7 @@ void SelfCheckBook::Read() {
   bytes << file.rdbuf();
   worker::v1::KeptSelfChecks kept;
   if (!kept.ParseFromString(bytes.str())) {
-    spdlog::warn("{}: cannot be read, workers check themselves anew", path_);
+    log::Warn("$0: cannot be read, workers check themselves anew", path_);
     return;
   }
   MutexLock lock(mutex_);
@@ -74,7 +74,7 @@ void SelfCheckBook::Write() const {
     *row->mutable_passed() = ToProto(entry.passed);
   }
   const absl::Status written = ReplaceFile(path_, kept.SerializeAsString());
-  if (!written.ok()) spdlog::warn("{}", std::string(written.message()));
+  if (!written.ok()) log::Warn("$0", std::string(written.message()));
 }
 
 }  // namespace convtune::supervisor

@@ -125,6 +125,11 @@ class Tuner {
   // The caller went away: calls back with CANCELLED if it still waits, and
   // drops queued work that nobody else wants. Unknown tokens are ignored.
   virtual void AbandonLookup(uint64_t token) = 0;
+  // The caller's time is up: as AbandonLookup, but the work stays queued behind
+  // all callers' work, as the job of abandoned look-ups, which can be seen and
+  // cancelled like any other. Of one environment at most JobTable::kMaxAbandoned
+  // problems stay; those that are not begun within ten minutes are dropped.
+  virtual void LeaveLookup(uint64_t token) = 0;
   // True if Lookup, under the constraints of the answer that has this source,
   // would make it of the same now. Never once the daemon drains.
   virtual bool StillHolds(const lookup::AnswerSource&) const { return false; }
@@ -172,7 +177,10 @@ class Tuner {
   // Empty environment: all. Expired ones are left out.
   virtual absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) = 0;
 
-  virtual absl::StatusOr<Environment> ResolveEnvironment(const std::string& name) = 0;
+  // The environment that a LookupRequest with these would be answered of.
+  // FAILED_PRECONDITION if the program fits none, else the errors of Lookup.
+  virtual absl::StatusOr<Environment> ResolveEnvironment(const std::string& name,
+                                                         const Environment& program) = 0;
   virtual std::vector<EnvironmentInfo> ListEnvironments() = 0;
   virtual std::vector<supervisor::DeviceStatus> ListDevices() = 0;
   virtual TunerStats Stats() = 0;

@@ -4,10 +4,12 @@
 #include <set>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/missing.h"
 
 namespace convtune::tuner {
 namespace {
@@ -17,7 +19,18 @@ constexpr int kDefaultPageSize = 100;
 // on while look-ups are answered, and who wants a list of it waits.
 constexpr absl::Duration kStartPatience = absl::Milliseconds(100);
 constexpr absl::Duration kListPatience = absl::Seconds(10);
+// From when a caller's time is up to when its work is dropped, if it is not begun.
+constexpr absl::Duration kAbandonedPatience = absl::Minutes(10);
 constexpr char kDraining[] = "the daemon is draining";
+
+// Of what a job request asks for, but for its id.
+uint64_t FingerprintOf(const lookup::ResolvedEnvironment& environment,
+                       const std::set<std::string>& problems, const jobs::JobRequest& request) {
+  const jobs::TuningOptions& options = request.options;
+  return absl::HashOf(environment.text, problems, request.force, request.priority,
+                      options.time_budget, options.memory_budget_bytes, options.max_candidates,
+                      options.search, options.api, options.wait_idle, options.all_timings);
+}
 
 decision::LibrariesByEnvironment LibrariesOf(const std::vector<supervisor::DeviceSpec>& devices) {
   decision::LibrariesByEnvironment versions;
@@ -52,7 +65,10 @@ TunerImpl::TunerImpl(Options options)
             jobs::JobRequest request;
             request.problems = std::move(problems);
             request.options = tuning_options;
-            return QueueJob(environment, request).name;
+            return QueueJob(environment, request)->name;  // without an id it cannot fail
+          },
+          [this](const lookup::ResolvedEnvironment& environment, std::vector<jobs::WorkSpec> work) {
+            KeepWork(environment, std::move(work));
           }) {}
 
 TunerImpl::~TunerImpl() { Drain(absl::InfinitePast()); }
@@ -123,39 +139,55 @@ std::vector<Environment> TunerImpl::StoredEnvironments() const {
   return stored_;
 }
 
-absl::StatusOr<lookup::ResolvedEnvironment> TunerImpl::Resolve(const std::string& name) const {
-  const auto current = [](const Current& c) {
-    return lookup::ResolvedEnvironment{c.environment, c.text, c.queue.get()};
+std::vector<lookup::ResolvedEnvironment> TunerImpl::NamedEnvironments(
+    const std::string& name) const {
+  std::vector<lookup::ResolvedEnvironment> named;
+  const auto add = [&](const Environment& environment, std::string text, jobs::TuningQueue* queue) {
+    if (name.empty() || name == text || name == environment.Name()) {
+      named.push_back({environment, std::move(text), queue, ""});
+    }
   };
-  const auto stored = [](const Environment& e) {
-    return lookup::ResolvedEnvironment{e, e.ToText(), nullptr};
+  for (const auto& [current_name, c] : current_) add(c.environment, c.text, c.queue.get());
+  for (const Environment& e : StoredEnvironments()) add(e, e.ToText(), nullptr);
+  return named;
+}
+
+absl::StatusOr<lookup::ResolvedEnvironment> TunerImpl::Resolve(const std::string& name,
+                                                               const Environment& program) const {
+  const std::vector<lookup::ResolvedEnvironment> named = NamedEnvironments(name);
+  const auto join = [](const std::vector<lookup::ResolvedEnvironment>& environments) {
+    return absl::StrJoin(environments, ", ", [](std::string* out, const auto& e) {
+      // Of several with one name only the whole text says which.
+      out->append(e.queue != nullptr ? e.environment.Name() : e.text);
+    });
   };
-  std::vector<std::string> names;
-  for (const auto& [current_name, c] : current_) {
-    if (current_name == name || c.text == name) return current(c);
-    names.push_back(current_name);
-  }
-  if (name.empty() && current_.size() == 1) return current(current_.begin()->second);
-  const std::vector<Environment> known = StoredEnvironments();
-  if (name.empty() && current_.empty() && known.size() == 1) return stored(known[0]);
-  std::vector<const Environment*> matches;
-  for (const Environment& e : known) {
-    if (e.ToText() == name) return stored(e);
-    if (e.Name() == name) matches.push_back(&e);
-    // Of several with one name only the whole text says which.
-    names.push_back(e.ToText());
-  }
-  if (matches.size() == 1) return stored(*matches[0]);
-  if (names.empty()) {
+  if (named.empty()) {
+    const std::string all = join(NamedEnvironments(""));
+    if (!all.empty()) {
+      return MissingError({"environment", name},
+                          absl::StrCat("environment: there is no \"", name, "\"; there is ", all));
+    }
     return absl::FailedPreconditionError(
         "environment: there is none: the daemon has no device and its database no tuning");
   }
-  if (name.empty() || !matches.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "environment: must name one where there are several: ", absl::StrJoin(names, ", ")));
+  std::vector<lookup::ResolvedEnvironment> fitting;
+  for (const lookup::ResolvedEnvironment& e : named) {
+    // Those of devices are the first, and what is stored for others counts only where none fits.
+    if (e.queue == nullptr && !fitting.empty() && fitting[0].queue != nullptr) break;
+    if (Fits(program, e.environment)) fitting.push_back(e);
   }
-  return absl::NotFoundError(absl::StrCat("environment: there is no \"", name, "\"; there is ",
-                                          absl::StrJoin(names, ", ")));
+  if (fitting.empty()) {
+    lookup::ResolvedEnvironment other = named[0];
+    other.misfit = absl::StrCat("other environment: the program has ", KnownText(program),
+                                "; answers are for ", other.text,
+                                named.size() == 1 ? "" : " and others that do not fit either");
+    return other;
+  }
+  if (fitting.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("environment: must name one where there are several: ", join(fitting)));
+  }
+  return fitting[0];
 }
 
 absl::StatusOr<TuningKey> TunerImpl::KeyOf(const std::string& environment,
@@ -169,7 +201,8 @@ uint64_t TunerImpl::Lookup(lookup::LookupRequest request, lookup::LookupCallback
     done(absl::UnavailableError(kDraining));
     return 0;
   }
-  const absl::StatusOr<lookup::ResolvedEnvironment> environment = Resolve(request.environment);
+  const absl::StatusOr<lookup::ResolvedEnvironment> environment =
+      Resolve(request.environment, request.program);
   if (!environment.ok()) {
     done(environment.status());
     return 0;
@@ -188,7 +221,8 @@ absl::StatusOr<Tuning> TunerImpl::GetTuning(const std::string& environment,
   // One for less strict alignment serves the problem too.
   const lookup::IndexHit serving = index_.FindServing(problem, key);
   if (serving.tuning != nullptr) return committer_.Get(serving.tuning->tuning.key.Whole());
-  return absl::NotFoundError(
+  return MissingError(
+      {"tuning", key.problem_text},
       absl::StrCat("problem: no tuning of ", key.problem_text, " in ", key.environment_text));
 }
 
@@ -294,8 +328,10 @@ absl::StatusOr<std::vector<Pin>> TunerImpl::ListPins(const std::string& environm
   return index_.ListPins(text, options_.clock->Now());
 }
 
-absl::StatusOr<Environment> TunerImpl::ResolveEnvironment(const std::string& name) {
-  ASSIGN_OR_RETURN(lookup::ResolvedEnvironment resolved, Resolve(name));
+absl::StatusOr<Environment> TunerImpl::ResolveEnvironment(const std::string& name,
+                                                          const Environment& program) {
+  ASSIGN_OR_RETURN(lookup::ResolvedEnvironment resolved, Resolve(name, program));
+  if (!resolved.misfit.empty()) return absl::FailedPreconditionError(resolved.misfit);
   return std::move(resolved.environment);
 }
 
@@ -364,7 +400,9 @@ bool TunerImpl::NeedsTuning(const ConvProblem& problem, const TuningKey& key,
 
 absl::StatusOr<jobs::JobSnapshot> TunerImpl::CreateJob(jobs::JobRequest request) {
   if (draining_) return absl::UnavailableError(kDraining);
-  ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment environment, Resolve(request.environment));
+  ASSIGN_OR_RETURN(const lookup::ResolvedEnvironment environment,
+                   Resolve(request.environment, request.program));
+  if (!environment.misfit.empty()) return absl::FailedPreconditionError(environment.misfit);
   if (environment.queue == nullptr) {
     return absl::FailedPreconditionError("environment: no device of this daemon has it");
   }
@@ -372,20 +410,23 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::CreateJob(jobs::JobRequest request)
   return QueueJob(environment, request);
 }
 
-jobs::JobSnapshot TunerImpl::QueueJob(const lookup::ResolvedEnvironment& environment,
-                                      const jobs::JobRequest& request) {
+absl::StatusOr<jobs::JobSnapshot> TunerImpl::QueueJob(
+    const lookup::ResolvedEnvironment& environment, const jobs::JobRequest& request) {
   std::vector<jobs::WorkSpec> work;
   std::set<std::string> seen;
   for (const ConvProblem& problem : request.problems) {
     TuningKey key{problem.ToText(), environment.text};
     if (!seen.insert(key.problem_text).second) continue;
     if (!NeedsTuning(problem, key, environment, request)) continue;
-    work.push_back(
-        {problem, std::move(key), jobs::WorkKind::kTune, request.options, request.force});
+    const jobs::WorkKind kind =
+        request.options.list_only ? jobs::WorkKind::kListAll : jobs::WorkKind::kTune;
+    work.push_back({problem, std::move(key), kind, request.options, request.force});
   }
   const int skipped = static_cast<int>(seen.size() - work.size());
-  const jobs::JobTable::Created created = jobs_.Create(
-      environment.environment.Name(), static_cast<int>(seen.size()), skipped, request.request_id);
+  ASSIGN_OR_RETURN(
+      const jobs::JobTable::Created created,
+      jobs_.Create(environment.environment.Name(), static_cast<int>(seen.size()), skipped,
+                   request.request_id, FingerprintOf(environment, seen, request)));
   if (!created.is_new) return created.job;
   const std::string name = created.job.name;
   for (const jobs::WorkSpec& spec : work) {
@@ -408,6 +449,31 @@ jobs::JobSnapshot TunerImpl::QueueJob(const lookup::ResolvedEnvironment& environ
     }
   }
   return jobs_.Get(name).value_or(created.job);
+}
+
+void TunerImpl::KeepWork(const lookup::ResolvedEnvironment& environment,
+                         std::vector<jobs::WorkSpec> work) {
+  for (jobs::WorkSpec& spec : work) {
+    const std::optional<std::string> name = jobs_.Collect(environment.environment.Name());
+    if (!name.has_value()) return;
+    const std::string text = spec.key.problem_text;
+    jobs::Subscriber subscriber;
+    subscriber.done = [this, name = *name, text](const jobs::WorkResult& result) {
+      jobs_.ProblemDone(name, text, result);
+    };
+    subscriber.progress = [this, name = *name, text](const jobs::WorkProgress& progress) {
+      jobs_.Progress(name, text, progress);
+    };
+    subscriber.expires = absl::Now() + kAbandonedPatience;
+    const uint64_t number = environment.queue->Submit(std::move(spec), jobs::Priority::kIdle,
+                                                      std::move(subscriber), [] { return false; });
+    if (number == 0) {
+      // It ended just now, or is kept for another caller already.
+      jobs_.Uncollect(*name);
+    } else if (!jobs_.AddSubscription(*name, number)) {
+      environment.queue->Unsubscribe(number);
+    }
+  }
 }
 
 absl::StatusOr<jobs::JobSnapshot> TunerImpl::GetJob(const std::string& name) {

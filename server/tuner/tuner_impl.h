@@ -31,6 +31,7 @@ class TunerImpl : public Tuner {
 
   uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override;
   void AbandonLookup(uint64_t token) override { lookups_.Abandon(token); }
+  void LeaveLookup(uint64_t token) override { lookups_.Leave(token); }
   bool StillHolds(const lookup::AnswerSource& source) const override {
     return !draining_ && index_.Holds(source);
   }
@@ -60,7 +61,8 @@ class TunerImpl : public Tuner {
                              std::optional<absl::Duration> ttl) override;
   absl::Status DeletePin(const std::string& environment, const ConvProblem& problem) override;
   absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) override;
-  absl::StatusOr<Environment> ResolveEnvironment(const std::string& name) override;
+  absl::StatusOr<Environment> ResolveEnvironment(const std::string& name,
+                                                 const Environment& program) override;
   std::vector<EnvironmentInfo> ListEnvironments() override;
   std::vector<supervisor::DeviceStatus> ListDevices() override;
   TunerStats Stats() override;
@@ -90,10 +92,18 @@ class TunerImpl : public Tuner {
   // The environment in full; one that is new is listed from now on.
   Environment Complete(const Environment& environment);
   bool TuneIdle(const TuningKey& key, std::function<void(const absl::Status&)> done);
-  absl::StatusOr<lookup::ResolvedEnvironment> Resolve(const std::string& name) const;
+  // Those with this name or text, or all if it is empty; of devices first.
+  std::vector<lookup::ResolvedEnvironment> NamedEnvironments(const std::string& name) const;
+  // The only one that is named and that the program fits; those of devices go before
+  // others. With a `misfit` if it fits none.
+  absl::StatusOr<lookup::ResolvedEnvironment> Resolve(const std::string& name,
+                                                      const Environment& program = {}) const;
   absl::StatusOr<TuningKey> KeyOf(const std::string& environment, const ConvProblem& problem) const;
-  jobs::JobSnapshot QueueJob(const lookup::ResolvedEnvironment& environment,
-                             const jobs::JobRequest& request);
+  // ALREADY_EXISTS: the request's id is another's.
+  absl::StatusOr<jobs::JobSnapshot> QueueJob(const lookup::ResolvedEnvironment& environment,
+                                             const jobs::JobRequest& request);
+  // See LeaveLookup. The work is queued, and stays so while this runs.
+  void KeepWork(const lookup::ResolvedEnvironment& environment, std::vector<jobs::WorkSpec> work);
   bool NeedsTuning(const ConvProblem& problem, const TuningKey& key,
                    const lookup::ResolvedEnvironment& environment,
                    const jobs::JobRequest& request) const;

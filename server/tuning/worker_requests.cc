@@ -44,6 +44,7 @@ std::optional<Candidate> ReadListed(const v1::Candidate& record) {
   const bool timed = std::isfinite(listed.find_us) && listed.find_us >= 0;
   candidate.workspace_bytes = std::max<int64_t>(0, listed.workspace_bytes);
   candidate.heuristic_rank = std::max(-1, listed.heuristic_rank);
+  candidate.places = listed.places;
   candidate.find_us = timed ? listed.find_us : 0;
   candidate.error_message = std::move(listed.error_message);
   if (candidate.error_message.empty() && (!timed || listed.workspace_bytes < 0)) {

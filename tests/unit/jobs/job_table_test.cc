@@ -1,5 +1,6 @@
 #include "server/jobs/job_table.h"
 
+#include <set>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -10,7 +11,7 @@ namespace {
 class JobTableTest : public ::testing::Test {
  protected:
   std::string Create(int problems, int skipped = 0, const std::string& request_id = "") {
-    return table_.Create("nvidia-h200", problems, skipped, request_id).job.name;
+    return table_.Create("nvidia-h200", problems, skipped, request_id)->job.name;
   }
   JobSnapshot Get(const std::string& name) { return table_.Get(name).value(); }
 
@@ -53,10 +54,30 @@ TEST_F(JobTableTest, FailsWithTheReasonsWhenAProblemHasNone) {
 
 TEST_F(JobTableTest, KnownRequestIdGivesTheSameJob) {
   const std::string name = Create(1, 0, "id");
-  const JobTable::Created again = table_.Create("nvidia-h200", 5, 0, "id");
+  const JobTable::Created again = table_.Create("nvidia-h200", 1, 0, "id").value();
   EXPECT_FALSE(again.is_new);
   EXPECT_EQ(again.job.name, name);
   EXPECT_NE(Create(1, 0, "other"), name);
+}
+
+TEST_F(JobTableTest, KnownRequestIdOfAnotherRequestIsRefused) {
+  const std::string name = table_.Create("nvidia-h200", 1, 0, "id", 7)->job.name;
+  EXPECT_EQ(table_.Create("nvidia-h200", 1, 0, "id", 7)->job.name, name);
+  const absl::Status refused = table_.Create("nvidia-h200", 1, 0, "id", 8).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(refused));
+  EXPECT_NE(refused.message().find(name), absl::string_view::npos) << refused;
+}
+
+TEST_F(JobTableTest, NumbersAreNotThoseOfADaemonBefore) {
+  class Later : public Clock {
+   public:
+    absl::Time Now() const override { return absl::Now() + absl::Seconds(1); }
+  };
+  const Later later;
+  JobTable next(&later);
+  std::set<std::string> names;
+  for (size_t i = 0; i < JobTable::kNumbersPerSecond; ++i) names.insert(Create(1));
+  EXPECT_EQ(names.count(next.Create("nvidia-h200", 1, 0, "")->job.name), 0U);
 }
 
 TEST_F(JobTableTest, CancelGivesTheSubscriptionsOnce) {
@@ -68,6 +89,41 @@ TEST_F(JobTableTest, CancelGivesTheSubscriptionsOnce) {
   EXPECT_EQ(cancelled->second, std::vector<uint64_t>{7});
   EXPECT_TRUE(table_.Cancel(name)->second.empty());
   EXPECT_FALSE(table_.AddSubscription(name, 8));
+}
+
+TEST_F(JobTableTest, OnlyTheDaemonsEndInterrupts) {
+  const std::string drained = Create(2);
+  table_.ProblemDone(drained, "a", {absl::CancelledError("draining")});
+  EXPECT_EQ(Get(drained).state, JobState::kCancelled);
+  EXPECT_TRUE(Get(drained).interrupted);
+  const std::string cancelled = Create(2);
+  ASSERT_TRUE(table_.Cancel(cancelled).ok());
+  EXPECT_FALSE(Get(cancelled).interrupted);
+}
+
+TEST_F(JobTableTest, CollectsAbandonedWorkInOneJobWithABound) {
+  const std::string name = table_.Collect("nvidia-h200").value();
+  EXPECT_TRUE(Get(name).abandoned);
+  for (int i = 1; i < JobTable::kMaxAbandoned; ++i) {
+    EXPECT_EQ(table_.Collect("nvidia-h200"), name);
+  }
+  EXPECT_EQ(table_.Collect("nvidia-h200"), std::nullopt);
+  EXPECT_NE(table_.Collect("nvidia-a100"), name) << "each environment has its own";
+  table_.ProblemDone(name, "a", {});
+  EXPECT_EQ(table_.Collect("nvidia-h200"), name);
+  EXPECT_EQ(Get(name).problem_count, JobTable::kMaxAbandoned + 1);
+  ASSERT_TRUE(table_.Cancel(name).ok());
+  EXPECT_NE(table_.Collect("nvidia-h200"), name) << "one that has ended is not used again";
+}
+
+TEST_F(JobTableTest, UncollectEndsAJobWhoseOtherProblemsAreDone) {
+  const std::string name = table_.Collect("nvidia-h200").value();
+  table_.Collect("nvidia-h200");
+  table_.ProblemDone(name, "a", {});
+  EXPECT_FALSE(Get(name).ended());
+  table_.Uncollect(name);
+  EXPECT_EQ(Get(name).state, JobState::kSucceeded);
+  EXPECT_EQ(Get(name).problem_count, 1);
 }
 
 TEST_F(JobTableTest, EndedJobDoesNotChange) {
@@ -82,7 +138,7 @@ TEST_F(JobTableTest, KeepsTheLastThousandEnded) {
   for (size_t i = 0; i < JobTable::kKeptEnded; ++i) Create(1, 1);
   EXPECT_TRUE(absl::IsNotFound(table_.Get(first).status()));
   EXPECT_TRUE(table_.Get(running).ok());
-  EXPECT_TRUE(table_.Create("nvidia-h200", 1, 1, "id").is_new);
+  EXPECT_TRUE(table_.Create("nvidia-h200", 1, 1, "id")->is_new);
 }
 
 TEST_F(JobTableTest, ListsNewestFirstPageByPage) {

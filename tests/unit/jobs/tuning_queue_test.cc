@@ -1,5 +1,8 @@
 #include "server/jobs/tuning_queue.h"
 
+#include <vector>
+
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/candidates.h"
 
@@ -126,6 +129,40 @@ TEST_F(TuningQueueTest, RunningWorkThatNobodyWantsIsCancelled) {
   EXPECT_FALSE(token_->cancelled());
   queue_.Unsubscribe(number);
   EXPECT_TRUE(token_->cancelled());
+}
+
+TEST_F(TuningQueueTest, WorkHasThePriorityOfThoseWhoStillWait) {
+  int done = 0;
+  const uint64_t live = Add(1, &done, Priority::kInteractive);
+  Add(1, &done, Priority::kIdle);
+  Add(2, &done);
+  queue_.Unsubscribe(live);
+  EXPECT_EQ(BatchOf(*Take()), 2);
+  EXPECT_EQ(BatchOf(*Take()), 1);
+}
+
+TEST_F(TuningQueueTest, WorkIsDroppedOnceNobodyWaitsAnyLonger) {
+  std::vector<absl::Status> ends;
+  const auto add = [&](int n, absl::Time expires) {
+    return queue_.Submit(Spec(n), Priority::kIdle,
+                         {[&ends](const WorkResult& r) { ends.push_back(r.status); }, {}, expires},
+                         kNeeded);
+  };
+  const absl::Time past = absl::Now() - absl::Seconds(1);
+  add(1, past);
+  add(2, past);
+  add(3, absl::Now() + absl::Hours(1));
+  int done = 0;
+  Add(2, &done, Priority::kIdle);  // one who waits without an end
+  // Others join the one that expires, which then waits as long as they would.
+  add(4, past);
+  EXPECT_EQ(add(4, absl::Now() + absl::Hours(1)), 0U);
+  EXPECT_EQ(BatchOf(*Take()), 2);
+  EXPECT_EQ(BatchOf(*Take()), 3);
+  EXPECT_EQ(BatchOf(*Take()), 4);
+  EXPECT_EQ(Take(), nullptr);
+  ASSERT_EQ(ends.size(), 1U);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ends[0]));
 }
 
 TEST_F(TuningQueueTest, CancelledWorkIsNotJoined) {

@@ -110,6 +110,15 @@ TEST(MakeAnswer, NoEligibleCandidateIsAMiss) {
   const auto outcome =
       MakeAnswer(KeepAll(TuningOf({Timed(0, 10, 0.2, 1024)})), nullptr, Workspace(0), kType, kNow);
   EXPECT_EQ(std::get<Miss>(outcome).reason, MissReason::kNoCandidate);
+  EXPECT_EQ(std::get<Miss>(outcome).message,
+            "none of the 1 candidates that ran keeps to the constraints");
+}
+
+TEST(MakeAnswer, OfAGuessNoCandidateIsSaidToHaveRun) {
+  const auto outcome =
+      MakeAnswer(KeepAll(TuningOf({Finalized(0, 1024)})), nullptr, Workspace(0), kType, kNow);
+  EXPECT_EQ(std::get<Miss>(outcome).message,
+            "none of the 1 candidates that could be built keeps to the constraints");
 }
 
 TEST(MakeAnswer, MemoryBudgetIsNoLossBelowWhatItLeftOut) {

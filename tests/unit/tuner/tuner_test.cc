@@ -89,6 +89,40 @@ TEST_F(TunerTest, ProfileTunesToAFullListingOnce) {
   EXPECT_EQ(Requests("open"), 2);
 }
 
+TEST_F(TunerTest, AJobThatListsOnlyTimesNothingAndIsDoneOnce) {
+  Start("");
+  jobs::JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.list_only = true;
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).state, jobs::JobState::kSucceeded);
+  const Tuning listed = tuner_->GetTuning("", Problem(1)).value();
+  EXPECT_EQ(listed.evidence, Evidence::kHeuristic);
+  EXPECT_EQ(listed.candidates.size(), 8U);
+  for (const Candidate& candidate : listed.candidates) {
+    EXPECT_EQ(candidate.status, CandidateStatus::kFinalized);
+    EXPECT_GT(candidate.places.mode_b, 0);
+  }
+  EXPECT_EQ(Requests("measure"), 0);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).skipped_count, 1);
+  EXPECT_EQ(Requests("open"), 1);
+  // A tuning still has all to do, and a list after it nothing.
+  EXPECT_EQ(Tune({Problem(1)}).skipped_count, 0);
+  EXPECT_EQ(tuner_->GetTuning("", Problem(1))->evidence, Evidence::kMeasured);
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).skipped_count, 1);
+}
+
+TEST_F(TunerTest, AListReplacesTheFirstConfigs) {
+  Start("");
+  LookupOne(Problem(1), lookup::OnMiss::kHeuristic);
+  jobs::JobRequest request;
+  request.problems = {Problem(1)};
+  request.options.list_only = true;
+  EXPECT_EQ(WaitFor(tuner_->CreateJob(request)->name).skipped_count, 0);
+  const Tuning listed = tuner_->GetTuning("", Problem(1)).value();
+  EXPECT_FALSE(listed.has(IncompleteReason::kFirstConfigsOnly));
+  EXPECT_EQ(listed.candidates.back().status, CandidateStatus::kFinalized);
+}
+
 TEST_F(TunerTest, ThousandCallersAreOneRequest) {
   Start("prepare_delay_ms=20");
   std::vector<std::promise<bool>> answered(1000);
@@ -172,6 +206,36 @@ TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
   EXPECT_EQ(tuner_->ListDevices()[0].worker_deaths, 0);
 }
 
+TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
+  Start("candidates=4;prepare_delay_ms=40");
+  const auto leave = [this](int n) {
+    tuner_->LeaveLookup(tuner_->Lookup(Request({Problem(n)}, lookup::OnMiss::kTune),
+                                       [](const absl::StatusOr<lookup::LookupResponse>&) {}));
+  };
+  for (int n = 1; n <= 30; ++n) leave(n);
+  leave(30);  // it is kept already
+  EXPECT_EQ(tuner_->Stats().waiting_callers, 0);
+  jobs::JobPage page = tuner_->ListJobs(10, "").value();
+  ASSERT_EQ(page.jobs.size(), 1U);
+  EXPECT_TRUE(page.jobs[0].abandoned);
+  EXPECT_EQ(page.jobs[0].problem_count, 30);
+  // A caller that waits goes before them.
+  EXPECT_TRUE(
+      std::holds_alternative<lookup::Answer>(LookupOne(Problem(40), lookup::OnMiss::kTune)));
+  EXPECT_GT(tuner_->Stats().queue_depth, 20);
+  ASSERT_TRUE(tuner_->CancelJob(page.jobs[0].name).ok());
+  EXPECT_EQ(tuner_->Stats().queue_depth, 0);
+}
+
+TEST_F(TunerTest, WorkThatIsLeftIsDone) {
+  Start("candidates=4;prepare_delay_ms=40");
+  tuner_->LeaveLookup(tuner_->Lookup(Request({Problem(1)}, lookup::OnMiss::kTune),
+                                     [](const absl::StatusOr<lookup::LookupResponse>&) {}));
+  const jobs::JobSnapshot job = WaitFor(tuner_->ListJobs(1, "").value().jobs.at(0).name);
+  EXPECT_EQ(job.state, jobs::JobState::kSucceeded);
+  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)));
+}
+
 TEST_F(TunerTest, CancelledJobStopsButSharedProblemsGoOn) {
   Start("prepare_delay_ms=50");
   const jobs::JobSnapshot first = Create({Problem(1), Problem(2)});
@@ -189,6 +253,12 @@ TEST_F(TunerTest, SameRequestIdIsTheSameJob) {
   const std::string name = tuner_->CreateJob(request)->name;
   EXPECT_EQ(tuner_->CreateJob(request)->name, name);
   WaitFor(name);
+  EXPECT_EQ(tuner_->CreateJob(request)->name, name) << "what is known by now makes no difference";
+  request.force = true;
+  EXPECT_TRUE(absl::IsAlreadyExists(tuner_->CreateJob(request).status()));
+  request.force = false;
+  request.problems.push_back(Problem(2));
+  EXPECT_TRUE(absl::IsAlreadyExists(tuner_->CreateJob(request).status()));
 }
 
 TEST_F(TunerTest, RefusedWritesAreAnsweredAndWrittenLater) {
@@ -249,6 +319,84 @@ TEST_F(TunerTest, EnvironmentMustBeNamedWhereThereAreSeveral) {
   EXPECT_TRUE(Lookup(request).ok());
   request.environment = "nvidia-t4";
   EXPECT_TRUE(absl::IsNotFound(Lookup(request).status()));
+}
+
+Environment ProgramWith(CudnnVersion cudnn) {
+  Environment program;
+  program.cudnn = cudnn;
+  return program;
+}
+
+TEST_F(TunerTest, AProgramGetsAnswersOfItsOwnEnvironmentAlone) {
+  Start("", "nvidia-h200,cc=9.0,sms=132,cudnn=9.18.0,lib=full");
+  Tune({Problem(1)});
+  tuner_->Drain(absl::Now());
+  options_.devices.clear();
+  Start("", kH200);
+  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
+  request.program = ProgramWith({9, 18, 0});
+  auto response = Lookup(request).value();
+  EXPECT_TRUE(std::holds_alternative<lookup::Answer>(response.results[0].outcome));
+  EXPECT_EQ(response.environment.cudnn, (CudnnVersion{9, 18, 0}));
+  request.program = ProgramWith({9, 19, 0});
+  response = Lookup(request).value();
+  EXPECT_EQ(std::get<lookup::Miss>(response.results[0].outcome).reason,
+            lookup::MissReason::kNotFound);
+  EXPECT_EQ(response.environment.cudnn, (CudnnVersion{9, 19, 0}));
+}
+
+TEST_F(TunerTest, AProgramOfAnotherEnvironmentGetsNoAnswerAndStartsNoWork) {
+  Start("");
+  Tune({Problem(1)});
+  const int opened = Requests("open");
+  for (const lookup::OnMiss on_miss :
+       {lookup::OnMiss::kNone, lookup::OnMiss::kEnqueue, lookup::OnMiss::kTune}) {
+    lookup::LookupRequest request = Request({Problem(1), Problem(2)}, on_miss);
+    request.program = ProgramWith({9, 12, 0});
+    request.environment = on_miss == lookup::OnMiss::kTune ? kH200 : "";
+    const auto response = Lookup(request).value();
+    for (const lookup::LookupResult& result : response.results) {
+      const auto& miss = std::get<lookup::Miss>(result.outcome);
+      EXPECT_EQ(miss.reason, lookup::MissReason::kOtherEnvironment);
+      EXPECT_EQ(miss.message, absl::StrCat("other environment: the program has cudnn=9.12.0; "
+                                           "answers are for ",
+                                           kH200));
+      EXPECT_EQ(miss.job, "");
+    }
+  }
+  EXPECT_EQ(tuner_->Stats().misses[static_cast<size_t>(lookup::MissReason::kOtherEnvironment)], 6);
+  jobs::JobRequest job;
+  job.problems = {Problem(2)};
+  job.program = ProgramWith({9, 12, 0});
+  EXPECT_TRUE(absl::IsFailedPrecondition(tuner_->CreateJob(job).status()));
+  EXPECT_EQ(Requests("open"), opened);
+  job.program = ProgramWith({9, 19, 0});
+  EXPECT_TRUE(tuner_->CreateJob(job).ok());
+}
+
+TEST_F(TunerTest, TheProgramTellsWhichOfSeveralEnvironmentsIsMeant) {
+  AddDevice("", kH200);
+  AddDevice("", kProfile);
+  Start();
+  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
+  request.program = ProgramWith({9, 19, 0});
+  EXPECT_TRUE(absl::IsInvalidArgument(Lookup(request).status()));
+  request.program.gpu_model = "NVIDIA H200";
+  EXPECT_EQ(Lookup(request).value().environment.ToText(), kH200);
+  request.program.profile = true;
+  EXPECT_EQ(Lookup(request).value().environment.ToText(), kProfile);
+}
+
+TEST_F(TunerTest, AHintForAnotherEnvironmentSaysWhatItHoldsFor) {
+  Start("");
+  Tune({Problem(1)});
+  lookup::LookupRequest request = Request({Problem(1)}, lookup::OnMiss::kNone);
+  request.program = ProgramWith({9, 12, 0});
+  request.include_hints = true;
+  const auto response = Lookup(request).value();
+  const auto& miss = std::get<lookup::Miss>(response.results[0].outcome);
+  ASSERT_TRUE(miss.hint.has_value());
+  EXPECT_EQ(miss.hint->note, absl::StrCat("not exact: holds for ", kH200, ", not cudnn=9.12.0"));
 }
 
 TEST_F(TunerTest, NoEnvironmentAtAllIsAPrecondition) {

@@ -1,7 +1,5 @@
 #include "server/convtuned/daemon.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -11,19 +9,23 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "db/layered_tunings.h"
 #include "db/store/sqlite_store.h"
 #include "proto/base/clock.h"
+#include "proto/base/program_paths.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/systemd.h"
 #include "server/convtuned/device_search.h"
 #include "server/convtuned/gpu_watch_process.h"
 #include "server/convtuned/health_reporter.h"
 #include "server/convtuned/once.h"
 #include "server/convtuned/probe.h"
-#include "server/convtuned/program_paths.h"
 #include "server/decision/ranking.h"
+#include "server/logging/log.h"
+#include "server/logging/logging.h"
 #include "server/metrics/metrics_server.h"
 #include "server/release/release_manager.h"
 #include "server/rpc/library_log.h"
@@ -58,7 +60,7 @@ absl::StatusOr<std::unique_ptr<db::store::SqliteStore>> OpenStore(const Flags& f
   options.allow_network_fs = flags.allow_network_fs;
   options.max_bytes = flags.max_db_bytes;
   options.damage = std::move(damage);
-  options.notice = [](const std::string& text) { spdlog::warn("database: {}", text); };
+  options.notice = [](const std::string& text) { log::Warn("database: $0", text); };
   return db::store::SqliteStore::Open(std::move(options));
 }
 
@@ -66,6 +68,7 @@ absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals
   ProbeOptions options;
   options.worker = flags.worker;
   options.devices = flags.devices;
+  options.node = flags.node;
   options.stop = [signals] { return signals->stopped(); };
   for (const std::string& profile : flags.profiles) {
     ASSIGN_OR_RETURN(std::string file, FindProfile(profile));
@@ -73,13 +76,13 @@ absl::StatusOr<ProbeResult> FindDevices(const Flags& flags, StopSignals* signals
   }
   ProbeResult result = ProbeDevices(options);
   for (const std::string& problem : result.problems) {
-    spdlog::warn("left out: {}", problem);
+    log::Warn("left out: $0", problem);
   }
   for (const supervisor::DeviceSpec& device : result.devices) {
-    spdlog::info("device {}: {}", device.name, device.environment.ToText());
+    log::Info("device $0: $1", device.name, device.environment.ToText());
   }
   if (result.devices.empty()) {
-    spdlog::warn("no device to tune on: serving what the database has");
+    log::Warn("no device to tune on: serving what the database has");
   }
   return result;
 }
@@ -106,7 +109,7 @@ absl::StatusOr<std::vector<std::unique_ptr<db::BundleLayer>>> OpenBases(
     options.path = path;
     options.trusted = keys;
     options.now = clock->Now();
-    options.refused = [](const std::string& text) { spdlog::warn("left out: {}", text); };
+    options.refused = [](const std::string& text) { log::Warn("left out: $0", text); };
     options.prepare = [](Tuning* tuning) { decision::RankCandidates(&tuning->candidates); };
     absl::StatusOr<std::unique_ptr<db::BundleLayer>> layer =
         db::BundleLayer::Open(std::move(options));
@@ -114,15 +117,10 @@ absl::StatusOr<std::vector<std::unique_ptr<db::BundleLayer>>> OpenBases(
       return absl::Status(layer.status().code(),
                           absl::StrCat("--base: ", std::string(layer.status().message())));
     }
-    spdlog::info("base {}: {} tunings", path, (*layer)->size());
+    log::Info("base $0: $1 tunings", path, (*layer)->size());
     layers.push_back(*std::move(layer));
   }
   return layers;
-}
-
-// Nothing is sent where systemd does not ask for it.
-void TellWatchdog() {
-  if (WatchdogPeriod() < absl::InfiniteDuration()) NotifySystemd("WATCHDOG=1");
 }
 
 // What is known of the GPUs, and who says it to the world.
@@ -130,6 +128,23 @@ struct Watched {
   const devices::GpuHealth* gpus;
   HealthReporter* health;
 };
+
+// At SIGHUP. All other settings stay as they were at the start.
+void ReadSettingsAnew(const Flags& flags, rpc::Server* server) {
+  if (const absl::Status tls = server->ReloadTls(); tls.ok()) {
+    log::Info("SIGHUP: the TLS files are read anew");
+  } else {
+    log::Error("SIGHUP: the TLS files from before stay: $0", std::string(tls.message()));
+  }
+  const ParsedFlags parsed = ParseFlags(flags.args);
+  if (parsed.flags.has_value()) {
+    logging::SetLogLevel(parsed.flags->log_level);
+    log::Info("SIGHUP: the log's level is $0", parsed.flags->log_level);
+  } else {
+    log::Error("SIGHUP: the log's level stays: $0",
+               std::string(absl::StripAsciiWhitespace(parsed.text)));
+  }
+}
 
 // Until a signal comes, or a GPU where there was none: it is true then, and the
 // daemon is to start anew.
@@ -153,15 +168,16 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
     ASSIGN_OR_RETURN(metrics, metrics::MetricsServer::Create(flags.metrics_address,
                                                              {tuner, store, clock, watched.gpus}));
     options.metrics.url = metrics->url();
-    spdlog::info("metrics at {}", metrics->url());
+    log::Info("metrics at $0", metrics->url());
   }
   options.outbox = outbox;
   ASSIGN_OR_RETURN(const std::unique_ptr<rpc::Server> server, rpc::Server::Create(options));
   for (const std::string& address : server->addresses()) {
-    spdlog::info("listening on {}", address);
+    log::Info("listening on $0", address);
   }
   watched.health->Attach(server.get());
   server->SetReady(true);
+  signals->OnHangup([&flags, &server] { ReadSettingsAnew(flags, server.get()); });
   NotifySystemd("READY=1");
   // For a service that starts anew in process READY=1 is nothing new, and does
   // not count as a sign of life.
@@ -176,15 +192,16 @@ absl::StatusOr<bool> Serve(const Flags& flags, db::TuningStore* store, db::Outbo
     TellWatchdog();
   }
   if (appeared) {
-    spdlog::info("there is a GPU now: starting anew");
+    log::Info("there is a GPU now: starting anew");
   } else {
-    spdlog::info("stopping");
+    log::Info("stopping");
     NotifySystemd("STOPPING=1");
   }
   // Nobody tells the watchdog meanwhile.
   const absl::Duration longest =
       appeared ? std::min(flags.drain_timeout, watchdog) : flags.drain_timeout;
   const absl::Time start = absl::Now();
+  signals->OnHangup(nullptr);
   server->SetReady(false);
   watched.health->Attach(nullptr);
   // The tuner first: it calls every waiting caller back, so that their calls
@@ -265,11 +282,11 @@ absl::StatusOr<std::optional<int>> Run(const Flags& flags, bool anew, StopSignal
 
 int RunDaemon(const Flags& flags, StopSignals* signals) {
   rpc::CaptureLibraryLogs();
-  spdlog::info("convtuned {}, state in {}", CONVTUNE_VERSION, flags.state_dir);
+  log::Info("convtuned $0, state in $1", CONVTUNE_VERSION, flags.state_dir);
   for (bool anew = false;; anew = true) {
     const absl::StatusOr<std::optional<int>> result = Run(flags, anew, signals);
     if (!result.ok()) {
-      spdlog::error("{}", std::string(result.status().message()));
+      log::Error("$0", std::string(result.status().message()));
       return 1;
     }
     if (result->has_value()) return **result;

@@ -10,9 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "proto/base/default_paths.h"
+#include "proto/base/program_paths.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/enums.h"
-#include "server/convtuned/program_paths.h"
+#include "proto/model/text.h"
 #include "server/metrics/metrics_server.h"
 #include "server/rpc/http2/access.h"
 #include "server/rpc/http2/listen_address.h"
@@ -22,6 +23,7 @@ namespace convtune::convtuned {
 namespace {
 
 constexpr int kUsageError = 2;
+constexpr size_t kMaxNodeNameBytes = 256;  // as in a bundle
 
 std::string EnvironmentName(const std::string& flag) {
   return absl::StrCat("CONVTUNE_", absl::AsciiStrToUpper(absl::StrReplaceAll(flag, {{"-", "_"}})));
@@ -99,6 +101,13 @@ std::string CheckRole(const std::string& text) {
   return status.ok() ? "" : std::string(status.message());
 }
 
+std::string CheckNode(const std::string& text) {
+  return text.size() <= kMaxNodeNameBytes && IsValidUtf8(text) && !HasControlCharacter(text)
+             ? ""
+             : absl::StrCat("must be at most ", kMaxNodeNameBytes,
+                            " bytes of UTF-8 without control characters");
+}
+
 CLI::Option* WithEnvironment(CLI::Option* option) {
   return option->envname(EnvironmentName(option->get_lnames().front()));
 }
@@ -120,6 +129,8 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
   add("bundle-key", flags->bundle_keys,
       "PEM file: an Ed25519 public key, one of which must have signed every bundle; repeatable")
       ->delimiter(',');
+  add("node", flags->node, "Name of this node in results and reports; empty: the host's name")
+      ->check(CheckNode);
   add("idle-timeout", texts->idle_timeout, "End a worker that has had no work for this long")
       ->check(CheckDuration);
   add("hang-timeout", texts->hang_timeout,
@@ -222,7 +233,7 @@ void Finish(const Texts& texts, Flags* flags) {
     flags->overrides.layout = texts.layout == "nhwc" ? TensorLayout::kNhwc : TensorLayout::kNchw;
   }
   if (texts.batch > 0) {
-    flags->overrides.batch = texts.batch;
+    flags->overrides.batches = {texts.batch};
   }
   if (flags->listen.empty()) {
     flags->listen.push_back("unix:" + DefaultSocketPath());
@@ -302,6 +313,7 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args) {
   if (const absl::Status status = CheckListening(flags); !status.ok()) {
     return UsageError(std::string(status.message()));
   }
+  flags.args = args;
   parsed.flags = std::move(flags);
   return parsed;
 }

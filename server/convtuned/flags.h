@@ -23,6 +23,7 @@ struct Flags {
   std::string worker;                    // program
   std::vector<std::string> bases;        // bundles beneath the database
   std::vector<std::string> bundle_keys;  // PEM files
+  std::string node;                      // this node's name in results; empty: the host's name
 
   bool once = false;
   std::vector<std::string> files;
@@ -45,6 +46,7 @@ struct Flags {
   std::string metrics_address;     // IP:PORT; empty: none
   bool json_log = false;
   std::string log_level = "info";
+  std::vector<std::string> args;  // as ParseFlags got them, for SIGHUP to read anew
 };
 
 struct ParsedFlags {

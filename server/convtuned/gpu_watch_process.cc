@@ -1,6 +1,5 @@
 #include "server/convtuned/gpu_watch_process.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
 #include "server/devices/xid.h"
+#include "server/logging/log.h"
 
 namespace convtune::convtuned {
 namespace {
@@ -75,7 +75,7 @@ GpuWatchProcess::End GpuWatchProcess::WatchOnce() {
 
 void GpuWatchProcess::SayBlind(const std::string& why) {
   if (std::exchange(blind_, true)) return;
-  spdlog::warn("{}: nobody watches the GPU: {}", options_.device, why);
+  log::Warn("$0: nobody watches the GPU: $1", options_.device, why);
 }
 
 std::optional<GpuWatchProcess::End> GpuWatchProcess::Take(const std::string& line) {
@@ -83,7 +83,7 @@ std::optional<GpuWatchProcess::End> GpuWatchProcess::Take(const std::string& lin
   int64_t xid = 0;
   if (line == "watching") {
     watching_ = true;
-    if (!std::exchange(watched_, true)) spdlog::info("{}: the GPU is watched", options_.device);
+    if (!std::exchange(watched_, true)) log::Info("$0: the GPU is watched", options_.device);
     blind_ = false;
     if (std::exchange(lost_, false)) options_.report({devices::GpuEvent::Kind::kBack, 0, ""});
     return std::nullopt;

@@ -1,7 +1,5 @@
 #include "server/convtuned/once.h"
 
-#include <spdlog/spdlog.h>
-
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/mutex.h"
 #include "proto/convert/problem_order.h"
+#include "server/logging/log.h"
 
 namespace convtune::convtuned {
 namespace {
@@ -75,8 +74,8 @@ Counts Count(const lookup::LookupResponse& response) {
       counts.not_persisted += answer->persisted || answer->stands_in ? 0 : 1;
     } else {
       ++counts.missing;
-      spdlog::error("no answer for {}: {}", result.key.problem_text,
-                    std::get<lookup::Miss>(result.outcome).message);
+      log::Error("no answer for $0: $1", result.key.problem_text,
+                 std::get<lookup::Miss>(result.outcome).message);
     }
   }
   return counts;
@@ -90,15 +89,15 @@ bool ReadProblems(const Flags& flags, std::vector<ConvProblem>* problems) {
   for (const std::string& file : flags.files) {
     const absl::StatusOr<ProblemList> list = ReadProblemListFile(file, flags.overrides);
     if (!list.ok()) {
-      spdlog::error("--file: {}", std::string(list.status().message()));
+      log::Error("--file: $0", std::string(list.status().message()));
       ok = false;
       continue;
     }
     for (const std::string& notice : list->notices) {
-      spdlog::warn("{}", notice);
+      log::Warn("$0", notice);
     }
     for (const ProblemRowError& error : list->errors) {
-      spdlog::error("{}: {}", error.source, error.message);
+      log::Error("$0: $1", error.source, error.message);
       ok = false;
     }
     rows.insert(rows.end(), list->rows.begin(), list->rows.end());
@@ -138,7 +137,7 @@ int RunOnce(tuner::Tuner* tuner, const Flags& flags, StopSignals* signals) {
     const absl::StatusOr<lookup::LookupResponse> response =
         LookupAndWait(tuner, std::move(request), signals);
     if (!response.ok()) {
-      spdlog::error("{}", std::string(response.status().message()));
+      log::Error("$0", std::string(response.status().message()));
       return 1;
     }
     const Counts counts = Count(*response);

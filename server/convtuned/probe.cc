@@ -25,7 +25,7 @@ double NumberField(const google::protobuf::Struct& object, const char* name) {
   return found == object.fields().end() ? 0 : found->second.number_value();
 }
 
-std::string NodeName() {
+std::string HostName() {
   char name[256] = {};
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
@@ -69,13 +69,13 @@ absl::StatusOr<supervisor::DeviceSpec> ParseProbeLine(std::string_view line,
   device.provenance.nvrtc_build = StringField(object, "nvrtc_build");
   device.provenance.gpu_uuid = StringField(object, "gpu_uuid");
   device.provenance.memory_bytes = static_cast<int64_t>(NumberField(object, "memory_bytes"));
-  device.provenance.node = NodeName();
   if (pci_bus_id != nullptr) *pci_bus_id = StringField(object, "pci_bus_id");
   return device;
 }
 
 ProbeResult ProbeDevices(const ProbeOptions& options) {
   ProbeResult result;
+  const std::string node = options.node.empty() ? HostName() : options.node;
   std::vector<std::vector<std::string>> commands;
   std::vector<std::string> subjects;
   if (options.devices != "none") {
@@ -107,6 +107,7 @@ ProbeResult ProbeDevices(const ProbeOptions& options) {
         result.problems.push_back(absl::StrCat(device->name, ": is there twice"));
         continue;
       }
+      device->provenance.node = node;
       device->worker_argv =
           device->environment.profile
               ? std::vector<std::string>{options.worker, "--profile", subjects[i]}

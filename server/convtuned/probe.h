@@ -18,6 +18,7 @@ struct ProbeOptions {
   std::string worker;                 // program
   std::string devices;                // "all", "none" or "0,1"
   std::vector<std::string> profiles;  // files
+  std::string node = {};              // where measurements are made; empty: the host's name
   supervisor::StartLimits limits = {};
   std::function<bool()> stop = [] { return false; };
 };

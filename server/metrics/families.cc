@@ -88,6 +88,8 @@ const char* MissName(size_t reason) {
       return "tuning_failed";
     case lookup::MissReason::kNoDevice:
       return "no_device";
+    case lookup::MissReason::kOtherEnvironment:
+      return "other_environment";
   }
   return "unknown";
 }
@@ -232,6 +234,9 @@ void AddPublication(const release::PublicationStatus& status, Families* families
                   static_cast<double>(status.canary_permille) / 1000);
   families->Gauge("convtune_snapshot_choices", "Choices in the snapshot",
                   Count(status.choice_count));
+  families->Gauge("convtune_snapshot_carried_choices",
+                  "Choices in the snapshot that the database has lost",
+                  Count(status.carried_count));
   families->Gauge("convtune_release_waiting_changes", "Changed choices that wait for a promotion",
                   Count(status.waiting_changes));
   families->Gauge("convtune_wanted_problems", "Problems that programs missed",

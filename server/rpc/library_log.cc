@@ -1,26 +1,26 @@
 #include "server/rpc/library_log.h"
 
 #include <grpc/support/log.h>
-#include <spdlog/spdlog.h>
 
 #include <string>
 
 #include "google/protobuf/stubs/logging.h"
+#include "server/logging/log.h"
 
 namespace convtune::rpc {
 namespace {
 
 void LogFromGrpc(gpr_log_func_args* args) {
   const auto level =
-      args->severity == GPR_LOG_SEVERITY_ERROR ? spdlog::level::warn : spdlog::level::debug;
-  spdlog::log(level, "grpc: {}", args->message);
+      args->severity == GPR_LOG_SEVERITY_ERROR ? log::Level::kWarn : log::Level::kDebug;
+  log::Write(level, "grpc: $0", args->message);
 }
 
 void LogFromProtobuf(google::protobuf::LogLevel severity, const char* /*file*/, int /*line*/,
                      const std::string& message) {
   const auto level =
-      severity >= google::protobuf::LOGLEVEL_WARNING ? spdlog::level::warn : spdlog::level::debug;
-  spdlog::log(level, "protobuf: {}", message);
+      severity >= google::protobuf::LOGLEVEL_WARNING ? log::Level::kWarn : log::Level::kDebug;
+  log::Write(level, "protobuf: $0", message);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 namespace convtune::rpc {
 
 // Sends both libraries' own messages, which they else write to standard error
-// in forms of their own, to spdlog's default logger. Nothing that they report
+// in forms of their own, to our log. Nothing that they report
 // stops the daemon, so their errors are warnings here. Call it before their
 // first use.
 void CaptureLibraryLogs();

@@ -4,12 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "grpc/health/v1/health.pb.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/service_type.h"
 #include "grpcpp/resource_quota.h"
-#include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "proto/base/mutex.h"
@@ -19,6 +19,9 @@
 #include "server/rpc/http2/limits.h"
 #include "server/rpc/http2/listen_address.h"
 #include "server/rpc/http2/listener.h"
+#include "server/rpc/http2/tls_credentials.h"
+#include "server/rpc/reflection.h"
+#include "server/rpc/services/call_stats.h"
 #include "server/rpc/services/fleet_service.h"
 #include "server/rpc/services/services.h"
 
@@ -26,16 +29,9 @@ namespace convtune::rpc {
 namespace {
 
 constexpr int kMillisecondsPerSecond = 1000;
-
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsCredentials(
-    const http2::ServerTlsFiles& files) {
-  ASSIGN_OR_RETURN(const http2::TlsTexts texts, http2::ReadTlsFiles(files));
-  grpc::SslServerCredentialsOptions options(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = texts.client_ca;
-  options.pem_key_cert_pairs.push_back({texts.key, texts.cert});
-  return grpc::SslServerCredentials(options);
-}
+constexpr absl::Duration kCallPoll = absl::Milliseconds(5);
+// From an answer to its bytes in the socket.
+constexpr absl::Duration kAnswerFlush = absl::Milliseconds(30);
 
 void SetLimits(grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(http2::kMaxRequestBytes);
@@ -79,6 +75,7 @@ class GrpcServer final : public Server {
     grpc::EnableDefaultHealthCheckService(true);
     // gRPC's own health service has no description that reflection could find.
     google::protobuf::LinkMessageReflection<grpc::health::v1::HealthCheckRequest>();
+    // Version 1alpha, for older clients.
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     SetLimits(&builder);
@@ -87,7 +84,7 @@ class GrpcServer final : public Server {
     for (const std::string& text : options.listen) {
       ASSIGN_OR_RETURN(http2::ListenAddress address, http2::ListenAddress::Parse(text));
       if (!address.unix_socket && acceptor.tls == nullptr) {
-        ASSIGN_OR_RETURN(acceptor.tls, TlsCredentials(options.tls));
+        ASSIGN_OR_RETURN(acceptor.tls, http2::ServerTls::Create(options.tls));
       }
       addresses.push_back(std::move(address));
     }
@@ -96,6 +93,7 @@ class GrpcServer final : public Server {
       builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                                  http2::kMaxConnectionAgeSeconds * kMillisecondsPerSecond);
     }
+    tls_ = acceptor.tls;
     ASSIGN_OR_RETURN(acceptor.rules, http2::AccessRules::Parse(options.roles));
     acceptor.max_fd = http2::RaiseFileLimit(http2::kMaxConnections + http2::kReservedFiles,
                                             http2::kReservedFiles);
@@ -106,6 +104,7 @@ class GrpcServer final : public Server {
     if (releases_ != nullptr) builder.RegisterService(releases_.get());
     builder.RegisterService(bundles_.get());
     if (fleet_ != nullptr) builder.RegisterService(fleet_.get());
+    builder.RegisterService(reflection_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) {
       return absl::UnavailableError(absl::StrCat("cannot listen on ",
@@ -133,6 +132,8 @@ class GrpcServer final : public Server {
 
   std::vector<std::string> addresses() const override { return acceptor_->addresses(); }
 
+  absl::Status ReloadTls() override { return tls_ == nullptr ? absl::OkStatus() : tls_->Reload(); }
+
   void Shutdown(absl::Time deadline) override {
     MutexLock lock(shutdown_mutex_);
     if (server_ == nullptr || shut_down_) {
@@ -140,17 +141,35 @@ class GrpcServer final : public Server {
     }
     shut_down_ = true;
     acceptor_->Close();
+    AwaitCalls(deadline);
+    acceptor_->EndConnections();
     server_->Shutdown(absl::ToChronoTime(deadline));
   }
 
  private:
+  // Until no handler is at work, and what they answered is written.
+  static void AwaitCalls(absl::Time deadline) {
+    const auto running = [] {
+      int64_t calls = 0;
+      for (const services::MethodStats& method : services::CallStats::Global().Snapshot()) {
+        calls += method.started;
+        for (const auto& ended : method.ended) calls -= ended.duration.count();
+      }
+      return calls > 0;
+    };
+    while (absl::Now() + kAnswerFlush < deadline && running()) absl::SleepFor(kCallPoll);
+    if (absl::Now() < deadline) absl::SleepFor(kAnswerFlush);
+  }
+
   // Destroyed after the server that refers to them.
   const std::unique_ptr<grpc::Service> tuning_;
   const std::unique_ptr<grpc::Service> maintenance_;
   const std::unique_ptr<grpc::Service> releases_;  // may be nullptr
   const std::unique_ptr<grpc::Service> bundles_;
   const std::unique_ptr<grpc::Service> fleet_;  // may be nullptr
+  const std::unique_ptr<grpc::Service> reflection_ = NewReflectionService();
   std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<http2::ServerTls> tls_;  // null: nothing listens over TCP
   std::unique_ptr<http2::ConnectionAcceptor> acceptor_;
   Mutex shutdown_mutex_;
   bool shut_down_ GUARDED_BY(shutdown_mutex_) = false;

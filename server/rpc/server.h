@@ -50,10 +50,14 @@ class Server {
   virtual void SetReady(bool ready) = 0;
   // Of a health name of the caller's.
   virtual void SetServing(const std::string& name, bool serving) = 0;
+  // Reads the TLS files now; without this call, they are looked at when clients
+  // connect. INVALID_ARGUMENT as Create: then those from before stay.
+  virtual absl::Status ReloadTls() = 0;
   // What is listened on; a port of 0 is replaced by the one that was given.
   virtual std::vector<std::string> addresses() const = 0;
-  // Refuses new calls, lets those that run end until the deadline, then cancels
-  // them, and removes the sockets. Blocks; idempotent.
+  // Accepts no more connections and removes the sockets, lets the calls that run
+  // end until the deadline, then ends all connections: a client gets UNAVAILABLE
+  // for a call that has no answer by then. Blocks; idempotent.
   virtual void Shutdown(absl::Time deadline) = 0;
 };
 

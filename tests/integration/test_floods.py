@@ -12,7 +12,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 
-from harness.api import API, Client, status_details
+from harness.api import API, Client, Service, status_details
 from harness.daemon import free_port, wait_until
 from harness.fakes import script
 from harness.http2 import (DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS,
@@ -223,3 +223,21 @@ def test_look_ups_stay_close_to_their_unloaded_time_beside_a_flood(fake_daemon, 
         print(f"look-up p99: {alone * 1e3:.2f} ms alone, {loaded * 1e3:.2f} ms beside 8 clients that never "
               f"pause: {loaded / alone:.1f} times as long")  # fmt: skip
         assert [caller.errors for caller in flood] == [[]] * 8
+
+
+def test_a_reply_fits_grpcs_own_limit_and_the_rest_is_asked_again(fake_daemon):
+    daemon = fake_daemon().start()
+    with daemon.client() as client:
+        client.tune(numbered(1))
+        texts = [{"text": numbered(1)}] * 10_000
+        whole = client.tuning.BatchGet(problems=texts, max_reply_bytes=64 << 20)
+        assert len(whole.results) == 10_000 and whole.unanswered_count == 0 and whole.ByteSize() > 4 << 20
+    with grpc.insecure_channel(daemon.address) as channel:  # with gRPC's defaults
+        tuning, results, asked = Service(channel, "TuningService"), [], 0
+        while len(results) < 10_000:
+            reply = tuning.BatchGet(problems=texts[len(results) :])
+            assert reply.ByteSize() <= 4 << 20 and reply.environment.name == "nvidia-h200"
+            results += reply.results
+            assert len(results) + reply.unanswered_count == 10_000
+            asked += 1
+    assert asked == -(-whole.ByteSize() // (4 << 20)) and results == list(whole.results)

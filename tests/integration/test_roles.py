@@ -33,6 +33,7 @@ LEAST = {
     },
     "convtune.v1.ReleaseService": {
         "ListReleases": "read", "DiffReleases": "read", "ListWanted": "read", "GetPublication": "read",
+        "ReadSnapshot": "read",
         "PromoteRelease": "admin", "RollBackRelease": "admin",
     },
     "convtune.v1.BundleService": {"ExportBundle": "read", "ImportBundle": "admin"},
@@ -41,6 +42,7 @@ LEAST = {
         "ApplyTunings": "admin", "FollowRelease": "admin",
     },
     "grpc.health.v1.Health": {"Check": "none", "Watch": "none"},
+    "grpc.reflection.v1.ServerReflection": {"ServerReflectionInfo": "read"},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": "read"},
 }  # fmt: skip
 # What is told apart by the request and not by the path.

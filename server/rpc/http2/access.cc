@@ -43,6 +43,7 @@ constexpr std::pair<std::string_view, Role> kMethods[] = {
     {"/convtune.v1.ReleaseService/RollBackRelease", Role::kAdmin},
     {"/convtune.v1.ReleaseService/ListWanted", Role::kRead},
     {"/convtune.v1.ReleaseService/GetPublication", Role::kRead},
+    {"/convtune.v1.ReleaseService/ReadSnapshot", Role::kRead},
     {"/convtune.v1.BundleService/ExportBundle", Role::kRead},
     {"/convtune.v1.BundleService/ImportBundle", Role::kAdmin},
     // The agent speaks for the node.
@@ -55,6 +56,7 @@ constexpr std::pair<std::string_view, Role> kMethods[] = {
     // Probes of whoever can connect.
     {"/grpc.health.v1.Health/Check", Role::kNone},
     {"/grpc.health.v1.Health/Watch", Role::kNone},
+    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Role::kRead},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Role::kRead},
 };
 

@@ -2,14 +2,16 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "grpcpp/security/server_credentials.h"
 #include "proto/base/status_macros.h"
+#include "server/logging/log.h"
 #include "server/rpc/http2/guarded_reads.h"
 #include "server/rpc/http2/role_gate.h"
 
@@ -20,6 +22,9 @@ constexpr auto kFromFd = grpc::ServerBuilder::experimental_type::ExternalConnect
 constexpr mode_t kOwnerAndGroup = 0660;
 // Where rules say who may do what, they say so instead of the file's mode.
 constexpr mode_t kEverybody = 0666;
+// Reading to the end takes gRPC no longer than its threads are kept from it.
+constexpr absl::Duration kEndPatience = absl::Milliseconds(500);
+constexpr absl::Duration kEndPause = absl::Milliseconds(2);
 
 }  // namespace
 
@@ -42,10 +47,9 @@ absl::Status ConnectionAcceptor::Prepare(const std::vector<ListenAddress>& addre
     by_role_[static_cast<size_t>(Role::kAdmin)] = accept(grpc::InsecureServerCredentials());
   }
   if (options_.tls != nullptr) {
-    if (options_.rules.for_certificates()) {
-      options_.tls->SetAuthMetadataProcessor(NewCertificateGate(options_.rules));
-    }
-    by_certificate_ = accept(options_.tls);
+    by_certificate_ = accept(TlsCredentials(options_.tls, options_.rules.for_certificates()
+                                                              ? NewCertificateGate(options_.rules)
+                                                              : nullptr));
   }
   for (const ListenAddress& address : addresses) {
     if (address.unix_socket) {
@@ -66,12 +70,12 @@ Role ConnectionAcceptor::SocketRole(int fd) const {
   if (!options_.rules.for_sockets()) return Role::kAdmin;
   const absl::StatusOr<SocketPeer> peer = PeerOf(fd);
   if (!peer.ok()) {
-    spdlog::warn("who connects is not known: {}", std::string(peer.status().message()));
+    log::Warn("who connects is not known: $0", std::string(peer.status().message()));
     return Role::kNone;
   }
   const Role role = options_.rules.OfPeer(peer->uid, peer->groups);
   if (role == Role::kNone) {
-    spdlog::info("a connection of user {} is closed: it has no role (--role)", peer->uid);
+    log::Info("a connection of user $0 is closed: it has no role (--role)", peer->uid);
   }
   return role;
 }
@@ -90,10 +94,16 @@ void ConnectionAcceptor::Give(int fd, Acceptor* acceptor) {
   acceptor->HandleNewConnection(&connection);
 }
 
+void ConnectionAcceptor::EndConnections() const {
+  const absl::Time end = absl::Now() + kEndPatience;
+  EndReads(this);
+  while (!ReadsEnded(this) && absl::Now() < end) absl::SleepFor(kEndPause);
+}
+
 Listener::Target ConnectionAcceptor::SocketTarget() {
   return {[this](int fd) { return SocketRole(fd) == Role::kAdmin; },
           [this](int fd) {
-            GuardReads(fd);
+            GuardReads(fd, this);
             Give(fd, AcceptorOf(SocketRole(fd)));
           }};
 }
@@ -103,6 +113,7 @@ Listener::Target ConnectionAcceptor::TlsTarget() {
           [this](int fd) {
             const int on = 1;
             setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+            FollowReads(fd, this);
             Give(fd, by_certificate_.get());
           }};
 }

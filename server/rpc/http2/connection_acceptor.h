@@ -12,18 +12,18 @@
 #include "server/rpc/http2/access.h"
 #include "server/rpc/http2/listen_address.h"
 #include "server/rpc/http2/listener.h"
+#include "server/rpc/http2/tls_credentials.h"
 
 namespace convtune::rpc::http2 {
 
 // Not thread-safe. In this order: Prepare, the server is built and started,
-// Open; and Close before it is shut down.
+// Open; and Close, perhaps EndConnections, before it is shut down.
 class ConnectionAcceptor {
  public:
   struct Options {
     AccessRules rules;
-    // Of mutual TLS; null where no address is TCP.
-    std::shared_ptr<grpc::ServerCredentials> tls;
-    int max_fd = 0;  // see Listener
+    std::shared_ptr<ServerTls> tls;  // null where no address is TCP
+    int max_fd = 0;                  // see Listener
   };
   explicit ConnectionAcceptor(Options options);
 
@@ -36,6 +36,9 @@ class ConnectionAcceptor {
 
   void Open() { listener_.Start(); }
   void Close() { listener_.Stop(); }
+  // Ends the connections that there are, see http2::EndReads, and waits a
+  // moment for gRPC to see it. After Close.
+  void EndConnections() const;
 
  private:
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;

@@ -11,6 +11,18 @@ namespace convtune::rpc::http2 {
 //
 // Connections over TLS are guarded without being told: behind the encryption,
 // where this process is the server.
-void GuardReads(int fd);
+//
+// `owner` is for EndReads.
+void GuardReads(int fd, const void* owner = nullptr);
+// For a connection over TLS: it is known to EndReads from now on. REQUIRES as
+// GuardReads. Thread-safe.
+void FollowReads(int fd, const void* owner);
+
+// Ends the owner's connections, for gRPC as if the clients had gone: clients get
+// UNAVAILABLE for calls without an answer. gRPC's own end of a server answers a
+// call that it meets too late with CANCELLED and no word. Thread-safe.
+void EndReads(const void* owner);
+// True once gRPC has read all of the owner's connections to their end.
+bool ReadsEnded(const void* owner);
 
 }  // namespace convtune::rpc::http2

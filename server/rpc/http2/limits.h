@@ -8,6 +8,8 @@ namespace convtune::rpc::http2 {
 
 inline constexpr int kMaxRequestBytes = 4 << 20;
 inline constexpr int kMaxReplyBytes = 64 << 20;
+// Of a BatchGet that asks for no more: what gRPC's clients take by default.
+inline constexpr int kDefaultReplyBytes = 4 << 20;
 // Per connection; a call beyond it waits in its client.
 inline constexpr int kMaxConcurrentStreams = 4096;
 // Buffers of all connections together; beyond it connections are shed.

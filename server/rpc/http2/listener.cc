@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -22,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "proto/base/status_macros.h"
+#include "server/logging/log.h"
 #include "server/rpc/http2/listen_address.h"
 
 namespace convtune::rpc::http2 {
@@ -183,7 +183,7 @@ void Listener::Loop() {
   }
   while (true) {
     if (poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR) {
-      spdlog::error("listening: {}", std::strerror(errno));
+      log::Error("listening: $0", std::strerror(errno));
       absl::SleepFor(kPause);
       continue;
     }
@@ -199,7 +199,7 @@ void Listener::AcceptAll(const Socket& socket) {
     static absl::Time last = absl::InfinitePast();  // one thread alone is here
     if (absl::Now() - last < kBetweenNotices) return;
     last = absl::Now();
-    spdlog::warn("connections are refused: {}", what);
+    log::Warn("connections are refused: $0", what);
   };
   while (true) {
     const int fd = accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);

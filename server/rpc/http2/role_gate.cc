@@ -1,7 +1,5 @@
 #include "server/rpc/http2/role_gate.h"
 
-#include <spdlog/spdlog.h>
-
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +8,7 @@
 #include "grpc/grpc_security_constants.h"
 #include "proto/base/mutex.h"
 #include "proto/base/strings.h"
+#include "server/logging/log.h"
 #include "server/rpc/messages/status_mapper.h"
 
 namespace convtune::rpc::http2 {
@@ -57,8 +56,8 @@ class RoleGate : public grpc::AuthMetadataProcessor {
                                 : std::string_view(found->second.data(), found->second.size());
     const Role required = RequiredRole(path);
     if (role >= required) return grpc::Status::OK;
-    spdlog::info("{} refused: it takes the role {}, and the caller has {}", path,
-                 RoleName(required), RoleName(role));
+    log::Info("$0 refused: it takes the role $1, and the caller has $2", path, RoleName(required),
+              RoleName(role));
     return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
                         Denial(path, required, RoleName(role)));
   }

@@ -11,6 +11,7 @@ namespace convtune::rpc::messages {
 namespace {
 
 constexpr size_t kMaxEnvironmentLength = 128;
+constexpr size_t kMaxModelLength = 128;
 constexpr size_t kMaxPageTokenLength = 4096;
 constexpr std::string_view kJobPrefix = "jobs/";
 constexpr std::string_view kProfilePrefix = "profile:";
@@ -73,6 +74,12 @@ void FieldChecker::CheckEnum(std::string_view field,
 
 void FieldChecker::EnvironmentName(std::string_view value) {
   constexpr std::string_view kField = "environment";
+  if (value.find(',') != std::string_view::npos) {
+    const absl::Status text = Environment::Parse(value).status();
+    // The message names the field by itself.
+    if (!text.ok()) Add(kField, std::string(text.message().substr(kField.size() + 2)));
+    return;
+  }
   Length(kField, value, 0, kMaxEnvironmentLength);
   std::string_view slug = value;
   if (slug.starts_with(kProfilePrefix)) {
@@ -81,7 +88,29 @@ void FieldChecker::EnvironmentName(std::string_view value) {
   const bool legal = !slug.empty() && std::all_of(slug.begin(), slug.end(), IsEnvironmentCharacter);
   Require(value.empty() || legal, kField,
           "must be a name that ListEnvironments gives: lower-case letters, digits, '-' and '.', "
-          "behind \"profile:\" for a profile");
+          "behind \"profile:\" for a profile; or a text that it gives");
+}
+
+Environment FieldChecker::Program(const v1::Environment& program) {
+  CheckEnum("program.library_configuration",
+            *google::protobuf::GetEnumDescriptor<v1::LibraryConfiguration>(),
+            static_cast<int>(program.library_configuration()));
+  ProgramTexts texts;
+  texts.profile = program.profile();
+  texts.gpu_model = program.gpu_model();
+  texts.compute_capability = program.compute_capability();
+  texts.sm_count = program.sm_count();
+  texts.mig_profile = program.mig_profile();
+  texts.cudnn_version = program.cudnn_version();
+  texts.library = static_cast<LibraryConfiguration>(program.library_configuration());
+  Length("program.gpu_model", texts.gpu_model, 0, kMaxModelLength);
+  Length("program.mig_profile", texts.mig_profile, 0, kMaxModelLength);
+  std::vector<Violation> violations;
+  std::optional<Environment> read = ReadProgram(texts, &violations);
+  for (Violation& violation : violations) {
+    Add(absl::StrCat("program.", violation.field), std::move(violation.rule));
+  }
+  return std::move(read).value_or(Environment());
 }
 
 void FieldChecker::JobName(std::string_view value) {
@@ -93,8 +122,8 @@ void FieldChecker::JobName(std::string_view value) {
 }
 
 int FieldChecker::PageSize(int value) {
-  Range("page_size", value, 0, kMaxPageSize);
-  return value == 0 ? kDefaultPageSize : value;
+  Require(value >= 0, "page_size", absl::StrCat("must not be negative, is ", value));
+  return value == 0 ? kDefaultPageSize : std::min(value, kMaxPageSize);
 }
 
 void FieldChecker::PageToken(std::string_view value) {

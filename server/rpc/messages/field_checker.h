@@ -10,8 +10,10 @@
 
 #include "absl/time/time.h"
 #include "convtune/v1/problem.pb.h"
+#include "convtune/v1/record.pb.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/generated_enum_reflection.h"
+#include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/violation.h"
 
@@ -43,11 +45,13 @@ class FieldChecker {
     CheckEnum(field, *google::protobuf::GetEnumDescriptor<Enum>(), static_cast<int>(value));
   }
 
-  // Field "environment"; empty is allowed.
+  // Field "environment", a name or a text; empty is allowed.
   void EnvironmentName(std::string_view value);
+  // Field "program".
+  Environment Program(const v1::Environment& program);
   // Field "name".
   void JobName(std::string_view value);
-  // Field "page_size"; returns the size to use.
+  // Field "page_size"; returns the size to use: at most kMaxPageSize.
   int PageSize(int value);
   // Field "page_token".
   void PageToken(std::string_view value);

@@ -198,6 +198,7 @@ v1::TuningJob ToProto(const jobs::JobSnapshot& job) {
     *out.mutable_end_time() = ToProto(*job.end_time);
   }
   out.set_persisted(job.persisted);
+  out.set_abandoned(job.abandoned);
   return out;
 }
 

@@ -59,6 +59,8 @@ v1::ListReleasesResponse ToProto(const release::ReleaseList& list) {
   out.set_canary(list.canary);
   out.set_waiting_changes(list.waiting_changes);
   out.set_auto_promote_held(list.auto_promote_held);
+  out.set_publish_evidence(static_cast<v1::Evidence>(list.floor));
+  out.set_below_evidence_count(list.below_floor_count);
   return out;
 }
 
@@ -77,7 +79,8 @@ v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
   return out;
 }
 
-v1::ListWantedResponse ToProto(const std::vector<WantedProblem>& wanted, size_t most) {
+v1::ListWantedResponse ToProto(const std::vector<WantedProblem>& wanted, size_t most,
+                               const std::function<bool(const std::string&)>& has_device) {
   v1::ListWantedResponse out;
   out.set_wanted_count(static_cast<int64_t>(wanted.size()));
   for (size_t i = 0; i < std::min(most, wanted.size()); ++i) {
@@ -85,6 +88,8 @@ v1::ListWantedResponse ToProto(const std::vector<WantedProblem>& wanted, size_t 
     v1::WantedProblem* row = out.add_wanted();
     row->set_problem_text(problem.key.problem_text);
     row->set_environment(EnvironmentName(problem.key));
+    row->set_environment_text(problem.key.environment_text);
+    row->set_can_be_tuned(has_device(problem.key.environment_text));
     row->set_miss_count(problem.misses);
     *row->mutable_first_seen_time() = ToProto(problem.first_seen);
     *row->mutable_last_seen_time() = ToProto(problem.last_seen);
@@ -103,9 +108,13 @@ v1::Publication ToProto(const release::PublicationStatus& status) {
   out.set_canary_release(status.canary_release);
   out.set_canary_permille(status.canary_permille);
   out.set_choice_count(status.choice_count);
+  out.set_carried_count(status.carried_count);
   out.set_waiting_changes(status.waiting_changes);
   out.set_auto_promote_held(status.auto_promote_held);
+  out.set_publish_evidence(static_cast<v1::Evidence>(status.floor));
+  out.set_below_evidence_count(status.below_floor_count);
   out.set_wanted_count(status.wanted_count);
+  out.set_wanted_elsewhere_count(status.wanted_elsewhere_count);
   out.set_socket(status.socket);
   out.set_socket_error(status.socket_error);
   out.set_datagrams_received(status.datagrams.received);

@@ -52,6 +52,7 @@ jobs::TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check
             .value_or(out.wait_idle);
   }
   out.all_timings = in.all_timings();
+  out.list_only = in.list_only();
   return out;
 }
 
@@ -138,7 +139,10 @@ std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetR
   lookup::LookupRequest out;
   check.EnvironmentName(request.environment());
   out.environment = request.environment();
+  out.program = check.Program(request.program());
   out.constraints = ReadConstraints(request.constraints(), &check);
+  check.Require(request.max_reply_bytes() >= 0, "max_reply_bytes", "must not be negative");
+  out.max_reply_bytes = request.max_reply_bytes();
   check.KnownEnum("on_miss", request.on_miss());
   if (request.on_miss() != v1::ON_MISS_UNSPECIFIED) {
     out.on_miss = static_cast<lookup::OnMiss>(request.on_miss());
@@ -146,6 +150,7 @@ std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetR
   check.KnownEnum("min_evidence", request.min_evidence());
   out.min_evidence = static_cast<Evidence>(request.min_evidence());
   out.options = ReadOptions(request.options(), &check);
+  check.Require(!out.options.list_only, "options.list_only", "must be false in a look-up");
   out.include_hints = request.include_hints();
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
@@ -156,6 +161,7 @@ std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& reque
   jobs::JobRequest out;
   check.EnvironmentName(request.environment());
   out.environment = request.environment();
+  out.program = check.Program(request.program());
   out.problems = check.Problems(request.problems());
   out.options = ReadOptions(request.options(), &check);
   out.force = request.force();
@@ -277,6 +283,14 @@ std::optional<ExportArgs> Validate(const v1::ExportBundleRequest& request,
   FieldChecker check(violations);
   check.EnvironmentName(request.environment());
   return check.ok() ? std::make_optional(ExportArgs{request.environment(), !request.omit_samples()})
+                    : std::nullopt;
+}
+
+std::optional<ReadSnapshotArgs> Validate(const v1::ReadSnapshotRequest& request,
+                                         std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  check.Range("offset", request.offset(), 0, std::numeric_limits<int64_t>::max());
+  return check.ok() ? std::make_optional(ReadSnapshotArgs{request.offset(), request.version()})
                     : std::nullopt;
 }
 

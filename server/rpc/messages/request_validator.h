@@ -93,6 +93,11 @@ struct ExportArgs {
   bool with_samples = true;
 };
 
+struct ReadSnapshotArgs {
+  int64_t offset = 0;
+  uint64_t version = 0;
+};
+
 // For methods whose request has no fields.
 struct NoArgs {};
 
@@ -135,6 +140,8 @@ std::optional<RollBackArgs> Validate(const v1::RollBackReleaseRequest& request,
                                      std::vector<Violation>* violations);
 std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
                                        std::vector<Violation>* violations);
+std::optional<ReadSnapshotArgs> Validate(const v1::ReadSnapshotRequest& request,
+                                         std::vector<Violation>* violations);
 
 // Requests without fields.
 template <typename Request>

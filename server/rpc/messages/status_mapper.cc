@@ -1,12 +1,15 @@
 #include "server/rpc/messages/status_mapper.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/message.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "proto/model/missing.h"
 
 namespace convtune::rpc::messages {
 namespace {
@@ -111,6 +114,10 @@ grpc::Status ToGrpcStatus(const absl::Status& status, std::string_view field) {
   out.set_message(Shorten(message, kMaxMessageBytes));
   google::rpc::ErrorInfo info;
   info.set_reason(std::string(Reason(status.code())));
+  if (const std::optional<Missing> missing = MissingOf(status); missing.has_value()) {
+    info.set_reason(absl::StrCat(absl::AsciiStrToUpper(missing->kind), "_NOT_FOUND"));
+    (*info.mutable_metadata())[missing->kind] = Shorten(missing->name, kMaxTextBytes);
+  }
   info.set_domain(std::string(kErrorDomain));
   out.add_details()->PackFrom(info);
   if (status.code() == absl::StatusCode::kUnavailable ||

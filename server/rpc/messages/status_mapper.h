@@ -20,8 +20,9 @@ inline constexpr std::string_view kErrorDomain = "convtune";
 grpc::Status ToGrpcStatus(const std::vector<Violation>& violations);
 
 // Same code and message, with details: for INVALID_ARGUMENT a BadRequest that
-// names `field` if that is not empty, else an ErrorInfo; UNAVAILABLE and
-// RESOURCE_EXHAUSTED also say by RetryInfo when to try again.
+// names `field` if that is not empty, else an ErrorInfo, which says what is
+// missing (reason JOB_NOT_FOUND, metadata job: jobs/7) where MissingOf does;
+// UNAVAILABLE and RESOURCE_EXHAUSTED also say by RetryInfo when to try again.
 grpc::Status ToGrpcStatus(const absl::Status& status, std::string_view field = "");
 
 }  // namespace convtune::rpc::messages

@@ -1,5 +1,6 @@
 #include "server/rpc/services/batch_get_handler.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "proto/convert/problem_proto.h"
 #include "server/lookup/lookup_decision.h"
 #include "server/rpc/http2/access.h"
+#include "server/rpc/http2/limits.h"
 #include "server/rpc/http2/role_gate.h"
 #include "server/rpc/messages/field_checker.h"
 #include "server/rpc/messages/proto_converter.h"
@@ -126,17 +128,21 @@ class LookupReactor : public grpc::ServerUnaryReactor {
   }
 
   void OnCancel() override {
+    const std::shared_ptr<State> state = state_;  // Finish may end this
     if (DeadlineHasPassed(*context_, start_)) {
-      state_->Finish(
+      state->Finish(
           grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "the caller's deadline has passed"));
+      state->End(&tuner::Tuner::LeaveLookup);
     } else {
-      state_->Abandon();
+      state->End(&tuner::Tuner::AbandonLookup);
     }
   }
 
   void OnDone() override { delete this; }
 
  private:
+  using EndLookup = void (tuner::Tuner::*)(uint64_t);
+
   // Outlives the reactor where the tuner calls back late.
   struct State {
     State(tuner::Tuner* t, BatchGetHandler* h, Batch b, LookupReactor* r, grpc::ByteBuffer* o)
@@ -169,27 +175,27 @@ class LookupReactor : public grpc::ServerUnaryReactor {
     }
 
     void SetToken(uint64_t value) {
+      EndLookup how = nullptr;
       {
         MutexLock lock(mutex);
         token = value;
-        if (!abandoned) {
-          return;
-        }
+        how = end;
       }
-      tuner->AbandonLookup(value);
+      if (how != nullptr) (tuner->*how)(value);
     }
 
-    void Abandon() {
+    // The caller is gone; `how` it went is a method of the tuner.
+    void End(EndLookup how) {
       uint64_t value = 0;
       {
         MutexLock lock(mutex);
-        abandoned = true;
+        end = how;
         if (!token.has_value()) {
           return;
         }
         value = *token;
       }
-      tuner->AbandonLookup(value);
+      (tuner->*how)(value);
     }
 
     tuner::Tuner* const tuner;
@@ -199,7 +205,7 @@ class LookupReactor : public grpc::ServerUnaryReactor {
     Mutex mutex;
     LookupReactor* reactor GUARDED_BY(mutex);  // null once the call is finished
     std::optional<uint64_t> token GUARDED_BY(mutex);
-    bool abandoned GUARDED_BY(mutex) = false;
+    EndLookup end GUARDED_BY(mutex) = nullptr;  // null: the caller waits
   };
 
   grpc::CallbackServerContext* const context_;
@@ -210,10 +216,29 @@ class LookupReactor : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
+Batch::Shape Batch::MakeShape() const {
+  // Tag and number of unanswered_count.
+  constexpr size_t kUnansweredBytes = 6;
+  const int64_t wanted = context->request.max_reply_bytes;
+  const auto limit = static_cast<size_t>(
+      wanted == 0 ? http2::kDefaultReplyBytes : std::min<int64_t>(wanted, http2::kMaxReplyBytes));
+  Shape shape;
+  for (const auto& row : rows) shape.row_bytes += row->bytes.size();
+  shape.rows = rows.size();
+  const size_t others = EnvironmentOfReply().size();
+  if (shape.row_bytes + others <= limit) return shape;
+  while (shape.rows > 1 && shape.row_bytes + others + kUnansweredBytes > limit) {
+    shape.row_bytes -= rows[--shape.rows]->bytes.size();
+  }
+  v1::BatchGetResponse message;
+  message.set_unanswered_count(static_cast<int>(rows.size() - shape.rows));
+  shape.unanswered = message.SerializeAsString();
+  return shape;
+}
+
 size_t Batch::ReplySize() const {
-  size_t size = (environment.empty() ? context->environment : environment).size();
-  for (const auto& row : rows) size += row->bytes.size();
-  return size;
+  const Shape shape = MakeShape();
+  return shape.row_bytes + EnvironmentOfReply().size() + shape.unanswered.size();
 }
 
 void Batch::WriteReply(uint8_t* out) const {
@@ -221,8 +246,10 @@ void Batch::WriteReply(uint8_t* out) const {
     std::memcpy(out, bytes.data(), bytes.size());
     out += bytes.size();
   };
-  for (const auto& row : rows) write(row->bytes);
-  write(environment.empty() ? context->environment : environment);
+  const Shape shape = MakeShape();
+  for (size_t i = 0; i < shape.rows; ++i) write(rows[i]->bytes);
+  write(EnvironmentOfReply());
+  write(shape.unanswered);
 }
 
 BatchGetHandler::BatchGetHandler(tuner::Tuner* tuner) : tuner_(tuner), cache_(kMaxReadyBytes) {}
@@ -249,7 +276,7 @@ std::shared_ptr<const BatchContext> BatchGetHandler::MakeContext(const std::stri
   if (!valid.has_value()) return nullptr;
   context->request = *std::move(valid);
   const absl::StatusOr<Environment> environment =
-      tuner_->ResolveEnvironment(context->request.environment);
+      tuner_->ResolveEnvironment(context->request.environment, context->request.program);
   if (!environment.ok()) return nullptr;
   const std::string text = environment->ToText();
   context->profile = environment->profile;
@@ -315,7 +342,9 @@ std::optional<Batch> BatchGetHandler::FindReady(std::string_view request) {
 
 Batch BatchGetHandler::Whole(lookup::LookupRequest request) {
   Batch batch;
-  batch.context = std::make_shared<BatchContext>();
+  auto context = std::make_shared<BatchContext>();
+  context->request.max_reply_bytes = request.max_reply_bytes;
+  batch.context = std::move(context);
   batch.rows.resize(request.problems.size());
   batch.missing = std::move(request);
   return batch;

@@ -45,8 +45,22 @@ struct Batch {
   bool complete() const { return missing.problems.empty(); }
 
   // The reply's bytes, once no row is null: messages one after the other are one message.
+  // Rows that would make it longer than the request allows are left out from the
+  // end, and counted in it; the first one never is.
   size_t ReplySize() const;
   void WriteReply(uint8_t* out) const;
+
+ private:
+  // How many rows the reply has, and what follows them.
+  struct Shape {
+    size_t rows = 0;
+    size_t row_bytes = 0;
+    std::string unanswered;  // a BatchGetResponse with that alone
+  };
+  Shape MakeShape() const;
+  const std::string& EnvironmentOfReply() const {
+    return environment.empty() ? context->environment : environment;
+  }
 };
 
 // Thread-safe.
@@ -74,7 +88,8 @@ class BatchGetHandler {
 
  private:
   std::shared_ptr<const BatchContext> ContextOf(const std::string& rest);
-  // Nullptr if `rest` is not valid, or the environment not known.
+  // Nullptr if `rest` is not valid, the environment is not known, or the program
+  // does not fit it.
   std::shared_ptr<const BatchContext> MakeContext(const std::string& rest);
   uint32_t RulesOf(const std::string& text);
   std::string EnvironmentBytes(const std::string& text) const;

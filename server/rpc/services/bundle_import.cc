@@ -69,7 +69,7 @@ absl::StatusOr<v1::ImportBundleResponse> BundleImport::Finish(bool skip_refused)
     // Before anything of it gets near the database.
     ASSIGN_OR_RETURN(const std::unique_ptr<db::BundleReader> reader, OpenReader(fd_));
     RETURN_IF_ERROR(reader->CheckBytes());
-    RETURN_IF_ERROR(db::CheckBundleSignature(reader->trailer(), options_.trusted));
+    RETURN_IF_ERROR(db::CheckBundleSignature(reader->trailer(), options_.trusted, reader->name()));
     response.set_tuning_count(reader->trailer().tuning_count());
     response.set_signer(absl::BytesToHexString(reader->trailer().public_key()));
   }

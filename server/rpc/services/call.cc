@@ -1,11 +1,10 @@
 #include "server/rpc/services/call.h"
 
-#include <spdlog/spdlog.h>
-
 #include "absl/strings/str_cat.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "grpcpp/support/slice.h"
 #include "proto/base/strings.h"
+#include "server/logging/log.h"
 #include "server/rpc/http2/limits.h"
 #include "server/rpc/messages/wire_check.h"
 
@@ -62,7 +61,7 @@ grpc::Status WriteMessage(const google::protobuf::Message& message, grpc::ByteBu
 }
 
 grpc::Status ExceptionStatus(std::string_view method, const char* what) {
-  spdlog::error("{} threw: {}", method, what);
+  log::Error("$0 threw: $1", method, what);
   return messages::ToGrpcStatus(absl::InternalError("internal error; see the daemon's log"));
 }
 

@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "server/release/snapshot_piece.h"
 #include "server/rpc/messages/release_converter.h"
 #include "server/rpc/services/call.h"
 #include "server/rpc/services/services.h"
@@ -45,7 +46,11 @@ class ReleaseService final : public RawService {
         "ListWanted", &disk_,
         [this](const messages::ListWantedArgs& args, v1::ListWantedResponse* reply) {
           const auto wanted = releases_->ListWanted(args.environment);
-          if (wanted.ok()) *reply = messages::ToProto(*wanted, args.max_problems);
+          if (wanted.ok()) {
+            *reply = messages::ToProto(*wanted, args.max_problems, [this](const std::string& text) {
+              return releases_->HasDevice(text);
+            });
+          }
           return messages::ToGrpcStatus(wanted.status(), "environment");
         });
 
@@ -53,6 +58,19 @@ class ReleaseService final : public RawService {
         "GetPublication", &disk_, [this](const messages::NoArgs&, v1::Publication* reply) {
           *reply = messages::ToProto(releases_->Status());
           return grpc::Status::OK;
+        });
+
+    Unary<v1::ReadSnapshotRequest, v1::ReadSnapshotResponse>(
+        "ReadSnapshot", &disk_,
+        [this](const messages::ReadSnapshotArgs& args, v1::ReadSnapshotResponse* reply) {
+          absl::StatusOr<release::SnapshotPiece> piece =
+              release::ReadSnapshotPiece(releases_->Status().folder, args.offset, args.version);
+          if (piece.ok()) {
+            reply->set_chunk(std::move(piece->bytes));
+            reply->set_version(piece->version);
+            reply->set_size_bytes(piece->size_bytes);
+          }
+          return messages::ToGrpcStatus(piece.status(), "snapshot");
         });
   }
 

@@ -1,7 +1,5 @@
 #include "server/rpc/services/request_log.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <atomic>
 #include <random>
@@ -10,9 +8,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
+#include "server/logging/log.h"
 #include "server/rpc/services/call_stats.h"
 
 namespace convtune::rpc::services {
@@ -43,16 +43,16 @@ std::string ReadRequestId(const grpc::CallbackServerContext& context) {
   return GenerateRequestId();
 }
 
-spdlog::level::level_enum LevelOf(grpc::StatusCode code) {
+log::Level LevelOf(grpc::StatusCode code) {
   switch (code) {
     case grpc::StatusCode::OK:
-      return spdlog::level::debug;
+      return log::Level::kDebug;
     case grpc::StatusCode::UNKNOWN:
     case grpc::StatusCode::INTERNAL:
     case grpc::StatusCode::DATA_LOSS:
-      return spdlog::level::err;
+      return log::Level::kError;
     default:
-      return spdlog::level::info;
+      return log::Level::kInfo;
   }
 }
 
@@ -84,14 +84,17 @@ RequestLog::RequestLog(std::string_view method, grpc::CallbackServerContext* con
 void RequestLog::Finished(const grpc::Status& status) const {
   const absl::Duration elapsed = absl::Now() - start_;
   CallStats::Global().Ended(method_, static_cast<absl::StatusCode>(status.error_code()), elapsed);
-  const spdlog::level::level_enum level = LevelOf(status.error_code());
-  if (!spdlog::should_log(level)) {
+  const log::Level level = LevelOf(status.error_code());
+  if (!log::IsOn(level)) {
     return;
   }
   const ScopedRequestId scope(request_id_);
-  spdlog::log(level, "{} from {}: {} in {:.1f} ms{}{}", method_, PeerName(context_->peer()),
-              absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())),
-              absl::ToDoubleMilliseconds(elapsed), status.ok() ? "" : ": ", status.error_message());
+  log::Write(
+      level,
+      absl::StrFormat("%s from %s: %s in %.1f ms%s%s", method_, PeerName(context_->peer()),
+                      absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())),
+                      absl::ToDoubleMilliseconds(elapsed), status.ok() ? "" : ": ",
+                      status.error_message()));
 }
 
 }  // namespace convtune::rpc::services

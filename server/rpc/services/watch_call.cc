@@ -111,6 +111,11 @@ class WatchReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       }
       const jobs::JobSnapshot job = *std::exchange(newest, std::nullopt);
       ended = job.ended();
+      if (job.interrupted) {
+        FinishLocked(messages::ToGrpcStatus(absl::UnavailableError(
+            "the daemon is draining: the job did not end; what it tuned is kept")));
+        return;
+      }
       const grpc::Status status = CatchAll(
           "WatchTuningJob", [&] { return WriteMessage(messages::ToProto(job), &message); });
       if (!status.ok()) {

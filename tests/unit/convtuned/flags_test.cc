@@ -135,6 +135,15 @@ TEST_F(FlagsTest, MetricsAreOffUnlessAnAddressIsGiven) {
   EXPECT_THAT(Error({"--metrics-address", "localhost:9464"}), HasSubstr("must be IP:PORT"));
 }
 
+TEST_F(FlagsTest, TheNodeIsTheHostUnlessItIsNamed) {
+  EXPECT_EQ(Parse({}).node, "");
+  const ScopedVariable variable("CONVTUNE_NODE", "gpu-node-7");
+  EXPECT_EQ(Parse({}).node, "gpu-node-7");
+  EXPECT_EQ(Parse({"--node", "rack 2"}).node, "rack 2");
+  EXPECT_THAT(Error({"--node", "a\nb"}), HasSubstr("without control characters"));
+  EXPECT_THAT(Error({"--node", std::string(257, 'n')}), HasSubstr("at most 256 bytes"));
+}
+
 TEST_F(FlagsTest, UnknownConfigKeyIsAnError) {
   EXPECT_THAT(Error({"--config", Config("stat-dir = \"/x\"\n")}), HasSubstr("stat-dir"));
 }
@@ -168,7 +177,7 @@ TEST_F(FlagsTest, OnceReadsItsOverrides) {
   EXPECT_EQ(flags.overrides.operation, Operation::kBwdFilter);
   EXPECT_EQ(flags.overrides.data_type, DataType::kF16);
   EXPECT_EQ(flags.overrides.layout, TensorLayout::kNhwc);
-  EXPECT_EQ(flags.overrides.batch, 32);
+  EXPECT_EQ(flags.overrides.batches, std::vector<int64_t>{32});
   EXPECT_EQ(flags.on_miss, lookup::OnMiss::kHeuristic);
   EXPECT_EQ(flags.time_budget, absl::Seconds(2));
   EXPECT_EQ(flags.memory_budget_bytes, int64_t{2} << 30);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <string>
@@ -79,6 +80,19 @@ TEST(ProbeDevices, ListsCardsThenProfilesWithTheirWorkers) {
   EXPECT_EQ(result.devices[0].name, "gpu:0");
   EXPECT_THAT(result.devices[0].worker_argv, ElementsAre(worker.path(), "--device", "gpu:0"));
   EXPECT_THAT(result.devices[1].worker_argv, ElementsAre(worker.path(), "--profile", "/p/l4.json"));
+}
+
+TEST(ProbeDevices, ResultsCarryTheNodesName) {
+  const FakeWorker worker(std::string(kDevice) + "\n", std::string(kProfile) + "\n");
+  const ProbeResult named = ProbeDevices({worker.path(), "all", {"/p/l4.json"}, "gpu-node-7"});
+  ASSERT_EQ(named.devices.size(), 2u);
+  EXPECT_EQ(named.devices[0].provenance.node, "gpu-node-7");
+  EXPECT_EQ(named.devices[1].provenance.node, "gpu-node-7");
+  char host[256] = {};
+  ASSERT_EQ(gethostname(host, sizeof(host) - 1), 0);
+  const ProbeResult unnamed = ProbeDevices({worker.path(), "all", {}});
+  ASSERT_EQ(unnamed.devices.size(), 1u);
+  EXPECT_EQ(unnamed.devices[0].provenance.node, host);
 }
 
 TEST(ProbeDevices, LeavesOutWhatFailsAndSaysWhy) {

@@ -89,6 +89,16 @@ class FakeTuner : public tuner::Tuner {
     }
   }
 
+  void LeaveLookup(uint64_t token) override {
+    MutexLock lock(mutex_);
+    ++left_;
+    waiting_.erase(token);
+  }
+  int left() {
+    MutexLock lock(mutex_);
+    return left_;
+  }
+
   // Answers everybody who waits.
   void Release() {
     std::map<uint64_t, std::pair<lookup::LookupRequest, lookup::LookupCallback>> waiting;
@@ -224,7 +234,9 @@ class FakeTuner : public tuner::Tuner {
     return std::vector<Pin>{{Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value()),
                              EngineConfig{1, {}}, "test", absl::UnixEpoch(), std::nullopt}};
   }
-  absl::StatusOr<Environment> ResolveEnvironment(const std::string&) override {
+  absl::StatusOr<Environment> ResolveEnvironment(const std::string&,
+                                                 const Environment& program) override {
+    if (!Fits(program, TestEnvironment())) return absl::FailedPreconditionError("another one");
     return TestEnvironment();
   }
   std::vector<tuner::EnvironmentInfo> ListEnvironments() override {
@@ -290,6 +302,7 @@ class FakeTuner : public tuner::Tuner {
   uint64_t next_token_ GUARDED_BY(mutex_) = 1;
   int lookups_ GUARDED_BY(mutex_) = 0;
   int abandoned_ GUARDED_BY(mutex_) = 0;
+  int left_ GUARDED_BY(mutex_) = 0;
   std::optional<lookup::LookupRequest> last_request_ GUARDED_BY(mutex_);
   std::map<uint64_t, std::pair<lookup::LookupRequest, lookup::LookupCallback>> waiting_
       GUARDED_BY(mutex_);

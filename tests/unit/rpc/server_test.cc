@@ -109,7 +109,7 @@ TEST(Server, LivenessAndReadinessAreApart) {
   EXPECT_EQ(Health(server, "unknown"), "code 5");
 }
 
-TEST(Server, ShutdownCancelsWhoStillWaits) {
+TEST(Server, WhoStillWaitsAtTheEndGetsUnavailableWithWords) {
   TestServer server;
   grpc::ClientContext context;
   v1::BatchGetRequest request = GetRequest({kMiss});
@@ -120,7 +120,9 @@ TEST(Server, ShutdownCancelsWhoStillWaits) {
   });
   WaitUntil([&] { return server.tuner.waiting() == 1; });
   server.server->Shutdown(absl::Now());
-  EXPECT_FALSE(done.get_future().get().ok());
+  const grpc::Status status = done.get_future().get();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_NE(status.error_message(), "");
   EXPECT_EQ(server.tuner.waiting(), 0u);
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -59,19 +60,28 @@ class TlsTest : public testing::Test {
         Path("san") + " -out " + Path(name + ".crt"));
   }
 
-  // Calls over TCP, with a client certificate if `name` is not empty.
-  grpc::Status Call(const std::string& name) {
+  // Calls over TCP, with a client certificate if `name` is not empty, of a server
+  // whose certificate `authority` has signed.
+  grpc::Status Call(const std::string& name, const std::string& authority = "ca") {
     grpc::SslCredentialsOptions options;
-    options.pem_root_certs = Read(Path("ca.crt"));
+    options.pem_root_certs = Read(Path(authority + ".crt"));
     if (!name.empty()) {
       options.pem_cert_chain = Read(Path(name + ".crt"));
       options.pem_private_key = Read(Path(name + ".key"));
     }
-    const auto channel =
-        grpc::CreateChannel(server_->addresses().at(0), grpc::SslCredentials(options));
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+    const auto channel = grpc::CreateCustomChannel(server_->addresses().at(0),
+                                                   grpc::SslCredentials(options), arguments);
     grpc::ClientContext context;
     v1::ListDevicesResponse response;
     return v1::TuningService::NewStub(channel)->ListDevices(&context, {}, &response);
+  }
+
+  // Replaces one of the server's files, as a rename does.
+  void Replace(const std::string& name, const std::string& by) {
+    std::filesystem::copy_file(Path(by), Path(name + ".new"));
+    std::filesystem::rename(Path(name + ".new"), Path(name));
   }
 
   TestServer base_;
@@ -89,6 +99,30 @@ TEST_F(TlsTest, RefusesAClientWithoutACertificate) {
 
 TEST_F(TlsTest, RefusesAClientOfAnotherAuthority) {
   EXPECT_EQ(Call("intruder").error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(TlsTest, FilesThatAreExchangedHoldForNewConnections) {
+  Leaf("next", "stranger");
+  ASSERT_TRUE(Call("client").ok());
+  EXPECT_FALSE(Call("client", "stranger").ok());
+  // In the middle of an exchange: the ones before stay.
+  Replace("server.crt", "next.crt");
+  EXPECT_THAT(std::string(server_->ReloadTls().message()), HasSubstr("--tls-key: "));
+  EXPECT_TRUE(Call("client").ok());
+  Replace("server.key", "next.key");
+  Replace("ca.crt", "stranger.crt");
+  // Nobody says so: connections find it out.
+  WaitUntil([&] { return Call("intruder", "stranger").ok(); });
+  EXPECT_FALSE(Call("client", "stranger").ok()) << "its authority is not asked any more";
+}
+
+TEST_F(TlsTest, ReloadTakesFilesUpAtOnce) {
+  Leaf("next", "stranger");
+  ASSERT_TRUE(Call("client").ok());
+  Replace("server.crt", "next.crt");
+  Replace("server.key", "next.key");
+  EXPECT_TRUE(server_->ReloadTls().ok());
+  EXPECT_TRUE(Call("client", "stranger").ok());
 }
 
 TEST_F(TlsTest, FilesThatAreNotWhatTheyMustBeAreErrorsWithTheirFlag) {

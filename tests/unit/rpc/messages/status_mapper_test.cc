@@ -6,6 +6,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "proto/model/missing.h"
 
 namespace convtune::rpc::messages {
 namespace {
@@ -37,6 +38,16 @@ TEST(StatusMapper, ViolationsBecomeBadRequest) {
   ASSERT_EQ(bad.field_violations_size(), 2);
   EXPECT_EQ(bad.field_violations(0).field(), "a[0]");
   EXPECT_EQ(bad.field_violations(1).description(), "is required");
+}
+
+TEST(StatusMapper, WhatIsMissingIsNamedByKindAndName) {
+  const grpc::Status status = ToGrpcStatus(MissingError({"job", "jobs/7"}, "there is no jobs/7"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(status.error_message(), "there is no jobs/7");
+  google::rpc::ErrorInfo info;
+  ASSERT_TRUE(Find(Details(status), &info));
+  EXPECT_EQ(info.reason(), "JOB_NOT_FOUND");
+  EXPECT_EQ(info.metadata().at("job"), "jobs/7");
 }
 
 TEST(StatusMapper, AFieldThatTheMessageNamesIsNamedOnce) {

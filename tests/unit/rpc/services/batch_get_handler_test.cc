@@ -94,6 +94,46 @@ class BatchGetHandlerTest : public tuner::TunerTest {
   std::optional<BatchGetHandler> handler_;
 };
 
+TEST_F(BatchGetHandlerTest, WhatDoesNotFitIsLeftOutFromTheEndAndCounted) {
+  StartWith("candidates=6");
+  Tune({Problem(1), Problem(2)});
+  v1::BatchGetRequest request = RequestOf({Problem(1), Problem(2), Problem(1), Problem(2)});
+  const Asked whole = Ask(request);
+  EXPECT_EQ(whole.response.unanswered_count(), 0);
+  const auto size = static_cast<int64_t>(whole.response.ByteSizeLong());
+  for (const int64_t limit : {size, size - 1, size / 2, int64_t{1}}) {
+    request.set_max_reply_bytes(limit);
+    // Of the tuner and of what is kept.
+    for (int i = 0; i < 2; ++i) {
+      const v1::BatchGetResponse part = Ask(request).response;
+      EXPECT_EQ(part.results_size() + part.unanswered_count(), 4) << limit;
+      EXPECT_GE(part.results_size(), 1) << limit;
+      EXPECT_EQ(part.unanswered_count() == 0, limit == size) << limit;
+      if (part.results_size() > 1) {
+        EXPECT_LE(static_cast<int64_t>(part.ByteSizeLong()), limit);
+      }
+      EXPECT_EQ(part.environment().name(), whole.response.environment().name());
+      for (int r = 0; r < part.results_size(); ++r) {
+        EXPECT_EQ(part.results(r).SerializeAsString(),
+                  whole.response.results(r).SerializeAsString());
+      }
+    }
+  }
+}
+
+TEST_F(BatchGetHandlerTest, ARequestForNoMoreGetsWhatGrpcsClientsTake) {
+  StartWith("candidates=6");
+  Tune({Problem(1)});
+  v1::BatchGetRequest request = RequestOf(std::vector<ConvProblem>(10'000, Problem(1)));
+  const v1::BatchGetResponse part = Ask(request).response;
+  constexpr size_t kGrpcsDefault = 4 << 20;
+  EXPECT_LE(part.ByteSizeLong(), kGrpcsDefault);
+  EXPECT_GT(part.ByteSizeLong(), kGrpcsDefault - 2000);
+  EXPECT_GT(part.unanswered_count(), 0);
+  request.set_max_reply_bytes(int64_t{1} << 40);
+  EXPECT_EQ(Ask(request).response.results_size(), 10'000);
+}
+
 TEST_F(BatchGetHandlerTest, AKeptAnswerIsThatOfTheTuner) {
   StartWith("candidates=6");
   Tune({Problem(1), Problem(2)});
@@ -284,6 +324,17 @@ TEST_F(BatchGetHandlerTest, TheEnvironmentIsThatOfNow) {
   const Asked asked = Ask(Problem(1));
   EXPECT_EQ(asked.missing, 0U);
   EXPECT_EQ(asked.response.environment().tuning_count(), 2);
+}
+
+TEST_F(BatchGetHandlerTest, AKeptAnswerIsNotThatOfAProgramOfAnotherEnvironment) {
+  StartWith("candidates=3");
+  Tune({Problem(1)});
+  v1::BatchGetRequest request = RequestOf({Problem(1)});
+  request.mutable_program()->set_cudnn_version("9.19.0");
+  Ask(request);
+  EXPECT_EQ(Ask(request).missing, 0U);
+  request.mutable_program()->set_cudnn_version("9.12.0");
+  EXPECT_FALSE(handler_->FindReady(request.SerializeAsString()).has_value());
 }
 
 TEST_F(BatchGetHandlerTest, ADrainingDaemonIsAsked) {

@@ -32,6 +32,8 @@ Portfolio TestPortfolio(const std::string& candidate) {
   return portfolio;
 }
 
+constexpr char kOtherCudnn[] = "nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full";
+
 // Does what a test says.
 class FakeReleases : public release::ReleaseManager {
  public:
@@ -78,10 +80,17 @@ class FakeReleases : public release::ReleaseManager {
     if (!failure.ok()) return failure;
     std::vector<WantedProblem> wanted(3);
     for (WantedProblem& problem : wanted) problem.key = TestPortfolio("graph:eng1").key;
+    wanted[1].key.environment_text = kOtherCudnn;
     return wanted;
+  }
+  bool HasDevice(const std::string& environment_text) override {
+    return environment_text == TestPortfolio("graph:eng1").key.environment_text;
   }
   release::PublicationStatus Status() override {
     release::PublicationStatus status;
+    status.floor = Evidence::kMeasured;
+    status.below_floor_count = 4;
+    status.wanted_elsewhere_count = 5;
     status.folder = "/state/snapshot";
     status.choice_count = 9;
     status.datagrams.malformed = 2;
@@ -200,6 +209,10 @@ TEST_F(ReleaseServiceTest, WantedAreCutAndCounted) {
   ASSERT_TRUE(stub_->ListWanted(&context_, request, &wanted).ok());
   EXPECT_EQ(wanted.wanted_size(), 2);
   EXPECT_EQ(wanted.wanted_count(), 3);
+  EXPECT_TRUE(wanted.wanted(0).can_be_tuned());
+  EXPECT_FALSE(wanted.wanted(1).can_be_tuned());
+  EXPECT_EQ(wanted.wanted(1).environment(), "nvidia-h200");
+  EXPECT_EQ(wanted.wanted(1).environment_text(), kOtherCudnn);
 }
 
 TEST_F(ReleaseServiceTest, PublicationSaysHowTheSnapshotIs) {
@@ -208,6 +221,9 @@ TEST_F(ReleaseServiceTest, PublicationSaysHowTheSnapshotIs) {
   EXPECT_EQ(publication.folder(), "/state/snapshot");
   EXPECT_EQ(publication.choice_count(), 9);
   EXPECT_EQ(publication.datagrams_malformed(), 2);
+  EXPECT_EQ(publication.publish_evidence(), v1::EVIDENCE_MEASURED);
+  EXPECT_EQ(publication.below_evidence_count(), 4);
+  EXPECT_EQ(publication.wanted_elsewhere_count(), 5);
   EXPECT_FALSE(publication.has_publish_time());
 }
 

@@ -72,6 +72,23 @@ TEST(WatchTuningJob, AJobThatHasEndedIsSentOnce) {
   WaitUntil([&] { return server.tuner.watchers() == 0; });
 }
 
+TEST(WatchTuningJob, AJobThatTheDaemonsEndInterruptedIsUnavailable) {
+  TestServer server;
+  grpc::ClientContext context;
+  const auto reader = server.stub->WatchTuningJob(&context, Request());
+  v1::TuningJob job;
+  ASSERT_TRUE(reader->Read(&job));
+  WaitUntil([&] { return server.tuner.watchers() == 1; });
+  jobs::JobSnapshot ended = Progress(jobs::JobState::kCancelled, 0);
+  ended.interrupted = true;
+  server.tuner.Change(ended);
+  EXPECT_FALSE(reader->Read(&job)) << "it is not told as one that was cancelled";
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_NE(status.error_message().find("draining"), std::string::npos);
+  WaitUntil([&] { return server.tuner.watchers() == 0; });
+}
+
 TEST(WatchTuningJob, CancelStopsWatching) {
   TestServer server;
   grpc::ClientContext context;

@@ -96,3 +96,26 @@ def test_what_list_prints_as_csv_is_a_list_of_problems(fake_daemon, cli, model):
     listed.write_text(run.ok("list", "--csv").out)
     again = run.ok("warm", listed, "--json")
     assert again.json()["hits"] == 3 and "ignored columns: environment, winner" in again.err, again
+
+
+def test_a_total_budget_tunes_what_promises_most_first_and_names_the_rest(fake_daemon, cli, tmp_path):
+    # Twice as much work counts as much as modes A and B that differ: batch 2 goes before batch 3.
+    daemon = fake_daemon(env=script(log=tmp_path / "log", measure_delay_ms=300, disagree="x=2x64")).start()
+    model = tmp_path / "model.txt"
+    model.write_text("\n".join(f"fwd,x={n}x64x56x56,w=64x64x3x3,pad=1,nhwc,f16" for n in (1, 2, 3)) + "\n")
+    run = cli(daemon)
+    result = run("warm", model, "--budget", "1500ms", "--budget-total", "2s", "--json")
+    assert result.code == 1, result
+    assert "the order is a heuristic: " in result.err and "they do for 1 of 3 problems" in result.err
+    opened = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("open ")]
+    batches = [line[line.index(",x=") + 3] for line in opened]
+    assert batches[:3] == ["3", "2", "1"], "the lists that the order is made of"
+    assert batches[3:] in (["2", "3"], ["2", "3", "1"])
+    summary = result.json()
+    assert summary["tuned"] == 1 and not summary["warm"]
+    assert [problem[:7] for problem in summary["notTuned"]] == ["fwd,x=3", "fwd,x=1"]
+    assert summary["failures"][0]["reason"] == "not tuned: --budget-total ended"
+    assert "not tuned: fwd,x=3x64" in result.err and "the model is not warm" in result.err
+    # A second run goes on with them.
+    again = run.ok("warm", model, "--budget-total", "1m", "--json").json()
+    assert (again["hits"], again["tuned"], again["notTuned"]) == (1, 2, [])

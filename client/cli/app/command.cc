@@ -37,8 +37,8 @@ std::vector<std::unique_ptr<Command>> RegisterCommands(CLI::App& root) {
   using Make = std::unique_ptr<Command> (*)();
   const std::pair<const char*, std::vector<Make>> groups[] = {
       {"Ask",
-       {NewGetCommand, NewExplainCommand, NewAdviseCommand, NewListCommand, NewReportCommand,
-        NewEnvironmentsCommand}},
+       {NewGetCommand, NewExplainCommand, NewAdviseCommand, NewLintCommand, NewUpgradeCheckCommand,
+        NewListCommand, NewReportCommand, NewEnvironmentsCommand}},
       {"Tune",
        {NewTuneCommand, NewWarmCommand, NewJobsCommand, NewPinCommand, NewUnpinCommand,
         NewDeleteCommand}},

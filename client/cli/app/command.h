@@ -56,6 +56,8 @@ std::unique_ptr<Command> NewTuneCommand();
 std::unique_ptr<Command> NewWarmCommand();
 std::unique_ptr<Command> NewExplainCommand();
 std::unique_ptr<Command> NewAdviseCommand();
+std::unique_ptr<Command> NewLintCommand();
+std::unique_ptr<Command> NewUpgradeCheckCommand();
 std::unique_ptr<Command> NewListCommand();
 std::unique_ptr<Command> NewPinCommand();
 std::unique_ptr<Command> NewUnpinCommand();

@@ -1,11 +1,15 @@
 #include "client/cli/app/interrupt.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <utility>
+
+#include "absl/time/clock.h"
 
 namespace convtune::cli {
 namespace {
@@ -21,24 +25,46 @@ void OnSigint(int) {
   errno = saved;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Interrupt>> Interrupt::Create(std::function<void()> on_interrupt) {
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return absl::ResourceExhaustedError("no pipe for Ctrl-C");
-  return std::unique_ptr<Interrupt>(new Interrupt(fds[0], fds[1], std::move(on_interrupt)));
+// False if `end` comes first.
+bool IsReadable(int fd, absl::Time end) {
+  constexpr absl::Duration kLongest = absl::Hours(1);
+  pollfd waited{fd, POLLIN, 0};
+  while (true) {
+    const absl::Duration left = end - absl::Now();
+    if (left <= absl::ZeroDuration()) return false;
+    const auto millis =
+        absl::ToInt64Milliseconds(absl::Ceil(std::min(left, kLongest), absl::Milliseconds(1)));
+    const int ready = poll(&waited, 1, static_cast<int>(millis));
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
+  }
 }
 
-Interrupt::Interrupt(int read_fd, int write_fd, std::function<void()> on_interrupt)
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Interrupt>> Interrupt::Create(std::function<void()> on_interrupt,
+                                                             absl::Time end) {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return absl::ResourceExhaustedError("no pipe for Ctrl-C");
+  return std::unique_ptr<Interrupt>(new Interrupt(fds[0], fds[1], std::move(on_interrupt), end));
+}
+
+Interrupt::Interrupt(int read_fd, int write_fd, std::function<void()> on_interrupt, absl::Time end)
     : read_fd_(read_fd), write_fd_(write_fd) {
   pipe_of_handler = write_fd;
   struct sigaction action {};
   action.sa_handler = OnSigint;
   action.sa_flags = SA_RESTART | SA_RESETHAND;
   sigaction(SIGINT, &action, &previous_);
-  thread_ = std::thread([read_fd, callback = std::move(on_interrupt)] {
+  thread_ = std::thread([read_fd, callback = std::move(on_interrupt), end]() mutable {
     char byte = 0;
-    while (read(read_fd, &byte, 1) == 1 && byte != kStop) callback();
+    while (true) {
+      if (!IsReadable(read_fd, end)) {
+        end = absl::InfiniteFuture();
+      } else if (read(read_fd, &byte, 1) != 1 || byte == kStop) {
+        return;
+      }
+      callback();
+    }
   });
 }
 

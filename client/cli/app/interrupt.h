@@ -1,4 +1,4 @@
-// An Interrupt makes an event of Ctrl-C.
+// An Interrupt makes an event of Ctrl-C, and of the end of a time.
 #pragma once
 
 #include <csignal>
@@ -7,23 +7,25 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace convtune::cli {
 
 // While it lives, the first SIGINT calls `on_interrupt` once, on a thread of
-// its own, instead of ending the process; the second one ends it. At most one
-// at a time.
+// its own, instead of ending the process; the second one ends it. When `end`
+// comes, that thread calls it once for that. At most one at a time.
 class Interrupt {
  public:
   // RESOURCE_EXHAUSTED if there is no pipe to be had.
-  static absl::StatusOr<std::unique_ptr<Interrupt>> Create(std::function<void()> on_interrupt);
+  static absl::StatusOr<std::unique_ptr<Interrupt>> Create(std::function<void()> on_interrupt,
+                                                           absl::Time end = absl::InfiniteFuture());
   // Waits for a callback that runs.
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
  private:
-  Interrupt(int read_fd, int write_fd, std::function<void()> on_interrupt);
+  Interrupt(int read_fd, int write_fd, std::function<void()> on_interrupt, absl::Time end);
 
   const int read_fd_;
   const int write_fd_;

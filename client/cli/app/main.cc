@@ -1,3 +1,7 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 
 #include "client/cli/app/cli.h"
@@ -6,6 +10,11 @@
 int main(int argc, char** argv) {
   convtune::cli::Io io = convtune::cli::TerminalIo();
   const int code = convtune::cli::RunCli({argv + 1, argv + argc}, io);
+  errno = 0;
   std::cout.flush();
-  return std::cout ? code : 1;
+  if (std::cout) return code;
+  // Where an earlier write failed, one byte more says why.
+  if (errno == 0 && write(STDOUT_FILENO, "\n", 1) == 1) errno = EIO;
+  std::cerr << "error: standard output: " << std::strerror(errno) << "\n";
+  return 1;
 }

@@ -71,6 +71,12 @@ std::string MissWord(v1::MissReason reason) {
   return Word(v1::MissReason_Name(reason), "MISS_REASON_");
 }
 
+std::string NotPublishedWord(int64_t count, v1::Evidence least) {
+  return absl::StrCat(count, count == 1 ? " problem is" : " problems are",
+                      " not published: evidence below ", EvidenceWord(least),
+                      " (--publish-evidence)");
+}
+
 Color EvidenceColor(v1::Evidence evidence) {
   return evidence >= v1::EVIDENCE_MEASURED ? Color::kGreen : Color::kYellow;
 }

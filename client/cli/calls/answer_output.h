@@ -14,6 +14,8 @@ std::string EvidenceWord(v1::Evidence evidence);
 std::string OriginWord(v1::Origin origin);
 std::string MissWord(v1::MissReason reason);
 Color EvidenceColor(v1::Evidence evidence);
+// Says that `count` problems are not published, for their evidence is below `least`.
+std::string NotPublishedWord(int64_t count, v1::Evidence least);
 
 // problem, winner, evidence, time, workspace, runners-up.
 Table AnswerTable(const std::vector<AnswerRow>& rows);

@@ -12,12 +12,15 @@ namespace {
 constexpr size_t kMaxProblems = 10'000;
 // Below the daemon's 4 MiB, with room for the other fields.
 constexpr size_t kMaxRequestBytes = (4 << 20) - (64 << 10);
+// The daemon's most; a channel takes more.
+constexpr int64_t kMaxAnswerBytes = 64 << 20;
 constexpr size_t kBytesPerProblem = 16;  // tags and lengths around the text
 
 v1::BatchGetRequest RequestFor(const v1::BatchGetRequest& base,
                                const std::vector<const ProblemRow*>& rows) {
   v1::BatchGetRequest request = base;
   request.clear_problems();
+  request.set_max_reply_bytes(kMaxAnswerBytes);
   for (const ProblemRow* row : rows) request.add_problems()->set_text(row->problem.ToText());
   return request;
 }

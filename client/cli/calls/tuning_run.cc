@@ -1,6 +1,8 @@
 #include "client/cli/calls/tuning_run.h"
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -14,25 +16,87 @@
 namespace convtune::cli {
 namespace {
 
-absl::StatusOr<v1::TuningJob> RunJob(Context& context, Client& client,
-                                     const v1::CreateTuningJobRequest& request, int before,
-                                     int total) {
+constexpr absl::Duration kRestartPause = absl::Milliseconds(200);
+
+// How far one job came.
+struct JobCourse {
+  bool made = false;
+  bool moved = false;  // a problem of it ended
+  std::atomic<bool> cancelled{false};
+};
+
+absl::StatusOr<v1::TuningJob> Watch(Context& context, Client& client, const std::string& name,
+                                    int before, int total, bool* moved) {
+  ProgressBar bar(context.io());
+  v1::WatchTuningJobRequest watch;
+  watch.set_name(name);
+  const absl::Time start = absl::Now();
+  ASSIGN_OR_RETURN(v1::TuningJob job, client.WatchTuningJob(watch, [&](const v1::TuningJob& state) {
+    const int ended = state.succeeded_count() + state.failed_count();
+    const int whole = std::max(total, before + state.problem_count());
+    // Those that had a result already took no time.
+    const int worked = ended - state.skipped_count();
+    *moved = *moved || worked > 0;
+    bar.Show({.done = before + ended,
+              .total = whole,
+              .left = worked > 0 ? std::make_optional((absl::Now() - start) / worked *
+                                                      (whole - before - ended))
+                                 : std::nullopt,
+              .current = ShortProblem(state.current_problem()),
+              .candidates_done = state.current_candidates_done(),
+              .candidates_total = state.current_candidates_total()});
+  }));
+  if (!HasEnded(job)) return absl::UnavailableError("the watch ended before the job did");
+  return job;
+}
+
+absl::StatusOr<v1::TuningJob> RunJobOnce(Context& context, Client& client,
+                                         const v1::CreateTuningJobRequest& request, int before,
+                                         int total, absl::Time end, JobCourse* course) {
   ASSIGN_OR_RETURN(const v1::TuningJob created, client.CreateTuningJob(request));
+  course->made = true;
   v1::CancelTuningJobRequest cancel;
   cancel.set_name(created.name());
   absl::Status cancel_status;
   absl::StatusOr<v1::TuningJob> ended;
   {
-    ASSIGN_OR_RETURN(const auto interrupt, Interrupt::Create([&] {
-                       cancel_status = client.CancelTuningJob(cancel).status();
-                     }));
-    ended = WatchJob(context, client, created.name(), before, total);
+    ASSIGN_OR_RETURN(const auto interrupt, Interrupt::Create(
+                                               [&] {
+                                                 course->cancelled = true;
+                                                 cancel_status =
+                                                     client.CancelTuningJob(cancel).status();
+                                               },
+                                               end));
+    ended = Watch(context, client, created.name(), before, total, &course->moved);
   }
   if (!cancel_status.ok()) {
     context.SayError(absl::StrCat(
         created.name(), " could not be cancelled: ", std::string(cancel_status.message())));
   }
   return ended;
+}
+
+// Over restarts of the daemon: a job ends with its daemon, and the next daemon
+// skips what is tuned already. Waits for it as long as for any answer.
+absl::StatusOr<v1::TuningJob> RunJob(Context& context, Client& client,
+                                     const v1::CreateTuningJobRequest& request, int before,
+                                     int total, absl::Time end) {
+  JobCourse first;
+  auto job = RunJobOnce(context, client, request, before, total, end, &first);
+  bool wait = first.made && !first.cancelled;
+  absl::Time give_up = absl::Now() + context.settings().client.timeout;
+  if (wait && absl::IsUnavailable(job.status())) {
+    context.Say("the daemon stopped before the end; waiting for it to start again");
+  }
+  while (wait && absl::IsUnavailable(job.status()) && absl::Now() < std::min(give_up, end)) {
+    client.Pause(kRestartPause);
+    JobCourse course;
+    auto next = RunJobOnce(context, client, request, before, total, end, &course);
+    if (course.moved) give_up = absl::Now() + context.settings().client.timeout;
+    wait = !course.cancelled;
+    job = std::move(next);
+  }
+  return job;
 }
 
 v1::CreateTuningJobRequest RequestFor(const v1::CreateTuningJobRequest& base,
@@ -49,28 +113,9 @@ bool HasEnded(const v1::TuningJob& job) {
          job.state() == v1::JOB_STATE_CANCELLED;
 }
 
-absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const std::string& name,
-                                       int before, int total) {
-  ProgressBar bar(context.io());
-  v1::WatchTuningJobRequest watch;
-  watch.set_name(name);
-  const absl::Time start = absl::Now();
-  ASSIGN_OR_RETURN(v1::TuningJob job, client.WatchTuningJob(watch, [&](const v1::TuningJob& state) {
-    const int ended = state.succeeded_count() + state.failed_count();
-    const int whole = std::max(total, before + state.problem_count());
-    // Those that had a result already took no time.
-    const int worked = ended - state.skipped_count();
-    bar.Show({.done = before + ended,
-              .total = whole,
-              .left = worked > 0 ? std::make_optional((absl::Now() - start) / worked *
-                                                      (whole - before - ended))
-                                 : std::nullopt,
-              .current = ShortProblem(state.current_problem()),
-              .candidates_done = state.current_candidates_done(),
-              .candidates_total = state.current_candidates_total()});
-  }));
-  if (!HasEnded(job)) return absl::UnavailableError("the watch ended before the job did");
-  return job;
+absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const std::string& name) {
+  bool moved = false;
+  return Watch(context, client, name, 0, 0, &moved);
 }
 
 ExitCode ReportJob(Context& context, const v1::TuningJob& job) {
@@ -86,17 +131,19 @@ ExitCode ReportJob(Context& context, const v1::TuningJob& job) {
   } else if (HasEnded(job)) {
     context.Say(absl::StrCat(job.name(), ": ", counts));
   }
-  if (HasEnded(job) && !job.persisted() && job.succeeded_count() > job.skipped_count()) {
+  const bool lost =
+      HasEnded(job) && !job.persisted() && job.succeeded_count() > job.skipped_count();
+  if (lost) {
     context.SayError(
         "some result is not on disk and is lost with the daemon; "
         "see `convtune doctor`");
   }
   const bool bad = job.state() == v1::JOB_STATE_FAILED || job.state() == v1::JOB_STATE_CANCELLED;
-  return bad ? ExitCode::kFailed : ExitCode::kDone;
+  return bad || lost ? ExitCode::kFailed : ExitCode::kDone;
 }
 
 TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
-                    const std::vector<ProblemRow>& rows) {
+                    const std::vector<ProblemRow>& rows, const TuningRunLimits& limits) {
   TuningRun run;
   const auto client = context.Connect();
   if (!client.ok()) {
@@ -108,19 +155,22 @@ TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
     std::vector<const ProblemRow*> asked;
     for (size_t i = first; i < last; ++i) asked.push_back(&rows[i]);
     const int total = last == rows.size() ? 0 : before + static_cast<int>(rows.size() - first);
-    auto job = RunJob(context, **client, RequestFor(request, asked), before, total);
+    auto job = RunJob(context, **client, RequestFor(request, asked), before, total, limits.end);
     if (!job.ok() && TakeRefused(context, job.status(), &asked, &run.errors)) {
       run.code = Worse(run.code, ExitCode::kUsage);
       if (asked.empty()) continue;
-      job = RunJob(context, **client, RequestFor(request, asked), before, total);
+      job = RunJob(context, **client, RequestFor(request, asked), before, total, limits.end);
     }
     if (!job.ok()) {
       run.code = Worse(run.code, context.Fail(job.status()));
       return run;
     }
     before += job->problem_count();
-    run.code = Worse(run.code, ReportJob(context, *job));
     run.cancelled = job->state() == v1::JOB_STATE_CANCELLED;
+    run.out_of_time = run.cancelled && absl::Now() >= limits.end;
+    const bool ended_well = !run.cancelled && job->state() != v1::JOB_STATE_FAILED;
+    run.code = Worse(run.code, limits.quiet ? (ended_well ? ExitCode::kDone : ExitCode::kFailed)
+                                            : ReportJob(context, *job));
     run.jobs.push_back(*std::move(job));
     if (run.cancelled) return run;
   }

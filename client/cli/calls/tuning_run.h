@@ -14,19 +14,26 @@ struct TuningRun {
   std::vector<v1::TuningJob> jobs;      // as they ended
   std::vector<ProblemRowError> errors;  // rows that the daemon refused
   ExitCode code = ExitCode::kDone;      // kFailed if one failed or was cancelled
-  bool cancelled = false;               // by Ctrl-C, or by somebody else
+  bool cancelled = false;               // by Ctrl-C, by the limits' end, or by somebody else
+  bool out_of_time = false;             // cancelled, after that end
+};
+
+struct TuningRunLimits {
+  absl::Time end = absl::InfiniteFuture();  // when the job is cancelled
+  bool quiet = false;                       // says nothing of how it ended
 };
 
 // Tunes all `rows`, one job after the other where they do not fit one request,
 // with a progress bar on a terminal. `request` gives everything but the
-// problems. Ctrl-C cancels the job. Errors and failures are said on io.err.
+// problems. Ctrl-C cancels the job, as does the limits' end. A daemon that stops
+// meanwhile is waited for, and asked for the rest. Errors and failures are said
+// on io.err.
 TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
-                    const std::vector<ProblemRow>& rows);
+                    const std::vector<ProblemRow>& rows, const TuningRunLimits& limits = {});
 
-// Waits for one job, with a progress bar; `before` and `total` count problems
-// of all jobs of a run (0: of this job alone).
-absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const std::string& name,
-                                       int before, int total);
+// Waits for one job, with a progress bar. UNAVAILABLE if its daemon stops before
+// the job's end.
+absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const std::string& name);
 
 // True once nothing more will happen to it.
 bool HasEnded(const v1::TuningJob& job);

@@ -1,6 +1,7 @@
 #include "client/cli/commands/completion_script.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -29,7 +30,14 @@ std::vector<std::string> NamesOf(const CLI::Option& option) {
 }
 
 bool TakesValue(const CLI::Option& option) { return option.get_expected_max() > 0; }
-bool TakesFile(const CLI::Option& option) { return option.get_type_name() == "FILE"; }
+
+// True of an option's value or a positional argument that is a path of this machine.
+bool TakesFile(const CLI::Option& option) {
+  for (const char* name : {"FILE", "DIR", "IN", "OUT", "PROGRAM..."}) {
+    if (option.get_type_name() == name || option.get_single_name() == name) return true;
+  }
+  return false;
+}
 
 // "a b c" from a type name such as "TEXT:{a,b,c}".
 std::string ValuesOf(const CLI::Option& option) {
@@ -50,6 +58,19 @@ std::vector<const CLI::Option*> OptionsOf(const CLI::App& app) {
   return options;
 }
 
+// Its arguments without a name.
+std::vector<const CLI::Option*> PositionalsOf(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) {
+    return option->get_positional() && NamesOf(*option).empty();
+  });
+}
+
+bool TakesFiles(const CLI::App& app) {
+  const std::vector<const CLI::Option*> positionals = PositionalsOf(app);
+  return std::any_of(positionals.begin(), positionals.end(),
+                     [](const CLI::Option* option) { return TakesFile(*option); });
+}
+
 // Calls `visit` for every app of the tree, with the verbs that lead to it.
 void Walk(const CLI::App& app, const std::string& path,
           const std::function<void(const CLI::App&, const std::string&)>& visit) {
@@ -62,6 +83,9 @@ void Walk(const CLI::App& app, const std::string& path,
 std::string Words(const CLI::App& app) {
   std::vector<std::string> words;
   for (const CLI::App* verb : VerbsOf(app)) words.push_back(verb->get_name());
+  for (const CLI::Option* option : PositionalsOf(app)) {
+    if (const std::string values = ValuesOf(*option); !values.empty()) words.push_back(values);
+  }
   for (const CLI::Option* option : OptionsOf(app)) {
     for (const std::string& name : NamesOf(*option)) words.push_back(name);
   }
@@ -74,14 +98,16 @@ std::string Quoted(const std::string& text) {
 }
 
 // The shell function that bash and zsh share: sets `reply_words` to what can
-// stand next, or `reply_files` to 1, from the words typed so far.
+// stand next, and `reply_files` to 1 where it can be a file, from the words
+// typed so far.
 std::string CandidatesFunction(const CLI::App& root) {
   std::string paths;
   std::string words;
   std::string values;
   Walk(root, "", [&](const CLI::App& app, const std::string& path) {
     if (!path.empty()) absl::StrAppend(&paths, paths.empty() ? "" : "|", Quoted(path));
-    absl::StrAppend(&words, "    ", Quoted(path), ") reply_words=", Quoted(Words(app)), " ;;\n");
+    absl::StrAppend(&words, "    ", Quoted(path), ") reply_words=", Quoted(Words(app)),
+                    TakesFiles(app) ? " reply_files=1" : "", " ;;\n");
     for (const CLI::Option* option : OptionsOf(app)) {
       if (!TakesValue(*option)) continue;
       for (const std::string& name : NamesOf(*option)) {
@@ -117,8 +143,9 @@ std::string BashCompletion(const CLI::App& root) {
                       "  local reply_words reply_files current=${COMP_WORDS[COMP_CWORD]}\n"
                       "  _convtune_candidates \"${COMP_WORDS[COMP_CWORD-1]}\" "
                       "\"${COMP_WORDS[@]:1:COMP_CWORD-1}\"\n"
-                      "  if [ \"$reply_files\" = 1 ]; then\n"
-                      "    COMPREPLY=($(compgen -f -- \"$current\"))\n"
+                      "  if [ \"$reply_files\" = 1 ] && [ \"${current#-}\" = \"$current\" ]; then\n"
+                      "    compopt -o filenames 2>/dev/null\n"
+                      "    mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
                       "  else\n"
                       "    COMPREPLY=($(compgen -W \"$reply_words\" -- \"$current\"))\n"
                       "  fi\n"
@@ -134,13 +161,15 @@ std::string ZshCompletion(const CLI::App& root) {
       "_convtune() {\n"
       "  local reply_words reply_files\n"
       "  _convtune_candidates \"${words[CURRENT-1]}\" \"${(@)words[2,CURRENT-1]}\"\n"
-      "  if [ \"$reply_files\" = 1 ]; then\n"
+      "  if [ \"$reply_files\" = 1 ] && [ \"${PREFIX#-}\" = \"$PREFIX\" ]; then\n"
       "    _files\n"
       "  else\n"
       "    compadd -- ${=reply_words}\n"
       "  fi\n"
       "}\n"
-      "compdef _convtune convtune\n");
+      "# A file that zsh loads for the first completion is to complete, too.\n"
+      "if [ \"${funcstack[1]}\" = _convtune ]; then _convtune \"$@\"; "
+      "else compdef _convtune convtune; fi\n");
 }
 
 std::string FishCompletion(const CLI::App& root) {
@@ -156,6 +185,15 @@ std::string FishCompletion(const CLI::App& root) {
     for (const CLI::App* verb : VerbsOf(app)) {
       absl::StrAppend(&out, "complete -c convtune -n ", Quoted(condition), " -a ", verb->get_name(),
                       " -d ", Quoted(verb->get_description()), "\n");
+    }
+    if (TakesFiles(app)) {
+      absl::StrAppend(&out, "complete -c convtune -n ", Quoted(condition), " -F\n");
+    }
+    for (const CLI::Option* option : PositionalsOf(app)) {
+      const std::string values = ValuesOf(*option);
+      if (values.empty()) continue;
+      absl::StrAppend(&out, "complete -c convtune -n ", Quoted(condition), " -a ", Quoted(values),
+                      " -d ", Quoted(option->get_description()), "\n");
     }
     for (const CLI::Option* option : OptionsOf(app)) {
       for (const std::string& name : NamesOf(*option)) {

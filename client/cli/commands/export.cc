@@ -10,6 +10,7 @@
 #include "client/cli/output/byte_progress.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
+#include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_json.h"
 #include "db/bundle/bundle_reader.h"
 #include "db/bundle/bundle_writer.h"
@@ -22,7 +23,7 @@ class ExportCommand final : public Command {
  public:
   void Register(CLI::App& root) override {
     CLI::App* app = AddVerb(root, "export", "write what the daemon knows to a bundle", Rows::kNo);
-    app->add_option("file", file_, "file to write; replaced as a whole")
+    app->add_option("file", file_, "file to write; an earlier export is replaced as a whole")
         ->type_name("FILE")
         ->required();
     app->add_flag("--no-samples", no_samples_, "leave the samples out; medians and counts stay");
@@ -46,7 +47,8 @@ class ExportCommand final : public Command {
       ASSIGN_OR_RETURN(key, db::BundleSigningKey::Read(*sign_key_));
     }
     ASSIGN_OR_RETURN(Client* const client, context.Connect());
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(file_, "FILE"));
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
+                     AtomicFile::CreateOver(file_, "FILE", {db::kBundleMagic, db::kBundleJson}));
     v1::ExportBundleRequest request;
     request.set_environment(context.settings().environment);
     request.set_omit_samples(no_samples_);

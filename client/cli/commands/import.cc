@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/app/command.h"
@@ -18,6 +20,8 @@ namespace convtune::cli {
 namespace {
 
 constexpr size_t kPieceBytes = 512 << 10;
+// How the daemon's errors begin that are about what it was sent.
+constexpr char kDaemonsName[] = "bundle: ";
 
 // "REFUSAL_REASON_EVIDENCE" as "evidence".
 std::string ReasonName(v1::RefusalReason reason) {
@@ -62,7 +66,7 @@ class ImportCommand final : public Command {
     std::ifstream file(path, std::ios::binary);
     if (error || !file) {
       return absl::InvalidArgumentError(
-          absl::StrCat("FILE: ", path, ": ", error ? error.message() : "may not be read"));
+          absl::StrCat(path, ": cannot be read: ", error ? error.message() : "it may not be read"));
     }
     ASSIGN_OR_RETURN(Client* const client, context.Connect());
     ByteProgress progress(context.io(), "importing", static_cast<int64_t>(size));
@@ -74,16 +78,18 @@ class ImportCommand final : public Command {
           file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
           piece.resize(static_cast<size_t>(file.gcount()));
           if (file.bad()) {
-            return absl::InvalidArgumentError(absl::StrCat("FILE: reading ", path, " failed"));
+            return absl::InvalidArgumentError(absl::StrCat(path, ": cannot be read to its end"));
           }
           sent += static_cast<int64_t>(piece.size());
           progress.Show(sent);
           return piece;
         },
         context.long_timeout());
-    if (absl::IsDataLoss(response.status())) {
-      return absl::DataLossError(
-          absl::StrCat(path, ": ", std::string(response.status().message())));
+    // The daemon knows no name of what it was sent.
+    const std::string message(response.status().message());
+    if (absl::StartsWith(message, kDaemonsName)) {
+      return absl::Status(response.status().code(),
+                          absl::StrCat(path, ": ", message.substr(std::strlen(kDaemonsName))));
     }
     return response;
   }

@@ -39,7 +39,7 @@ void Print(Context& context, const std::vector<v1::TuningJob>& jobs) {
   std::ostream& out = context.io().out;
   if (context.format() == Format::kCsv) {
     out << CsvLine({"job", "state", "environment", "problems", "succeeded", "failed", "skipped",
-                    "created", "ended", "persisted"});
+                    "created", "ended", "persisted", "abandoned"});
   }
   Table table({{"JOB"},
                {"STATE"},
@@ -55,10 +55,11 @@ void Print(Context& context, const std::vector<v1::TuningJob>& jobs) {
                       absl::StrCat(job.failed_count()), absl::StrCat(job.skipped_count()),
                       FormatTimestamp(job.create_time()),
                       job.has_end_time() ? FormatTimestamp(job.end_time()) : "",
-                      job.persisted() ? "true" : "false"});
+                      job.persisted() ? "true" : "false", job.abandoned() ? "true" : "false"});
     }
     table.Add({job.name(),
-               {StateWord(job.state()), StateColor(job.state())},
+               {absl::StrCat(StateWord(job.state()), job.abandoned() ? ", callers gone" : ""),
+                StateColor(job.state())},
                job.environment(),
                absl::StrCat(job.succeeded_count() + job.failed_count(), "/", job.problem_count()),
                absl::StrCat(job.failed_count()),
@@ -107,7 +108,7 @@ class JobsCommand final : public Command {
  private:
   absl::StatusOr<v1::TuningJob> One(Context& context, Client& client,
                                     const std::string& name) const {
-    if (watch_->parsed()) return WatchJob(context, client, name, 0, 0);
+    if (watch_->parsed()) return WatchJob(context, client, name);
     if (cancel_->parsed()) {
       v1::CancelTuningJobRequest request;
       request.set_name(name);

@@ -12,6 +12,7 @@
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/byte_progress.h"
 #include "client/cli/output/json.h"
+#include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_merge.h"
 #include "proto/base/status_macros.h"
 
@@ -23,7 +24,7 @@ class MergeCommand final : public Command {
   void Register(CLI::App& root) override {
     CLI::App* app = AddVerb(
         root, "merge", "make one bundle of several, the better tuning of each problem", Rows::kNo);
-    app->add_option("out", out_, "file to write; replaced as a whole")
+    app->add_option("out", out_, "file to write; an earlier bundle is replaced as a whole")
         ->type_name("OUT")
         ->required();
     app->add_option("in", inputs_, "bundles to read")->type_name("IN")->required();
@@ -45,7 +46,8 @@ class MergeCommand final : public Command {
     if (sign_key_) {
       ASSIGN_OR_RETURN(key, db::BundleSigningKey::Read(*sign_key_));
     }
-    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(out_, "OUT"));
+    ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
+                     AtomicFile::CreateOver(out_, "OUT", {db::kBundleMagic}));
     db::BundleWriter writer({.with_samples = !no_samples_, .signing_key = key ? &*key : nullptr},
                             [&](std::string_view bytes) { return file->Write(bytes); });
     ByteProgress progress(context.io(), "merging", TotalSize());

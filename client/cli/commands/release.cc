@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <ostream>
+#include <tuple>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -11,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/app/command.h"
 #include "client/cli/calls/answer_output.h"
+#include "client/cli/commands/release_fetch.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
@@ -85,6 +87,16 @@ class ReleaseCommand final : public Command {
                              "take the canary back, or serve an earlier release again", Rows::kNo);
     rollback_->add_option("release", to_, "without it the one promoted before")
         ->type_name("RELEASE");
+    fetch_ = AddVerbBelow(verb, "fetch",
+                          "bring the snapshot to a folder of this machine, for programs to read",
+                          Rows::kNo);
+    fetch_->add_option("folder", folder_, "made if need be; what CONVTUNE_SNAPSHOT names then")
+        ->type_name("FOLDER")
+        ->required();
+    fetch_->add_option("--wait", wait_, "for the daemon and its first snapshot, at most this long")
+        ->type_name("TIME");
+    fetch_->add_option("--watch", watch_, "look again at this interval, until SIGTERM")
+        ->type_name("TIME");
     for (CLI::App* app : {promote_, rollback_}) {
       app->add_option("--reason", reason_, "why, for those who find it later")->type_name("TEXT");
       app->add_option("--author", author_, "who; without it your user name")->type_name("NAME");
@@ -108,6 +120,7 @@ class ReleaseCommand final : public Command {
     if (diff_->parsed()) return Diff(context, **client);
     if (promote_->parsed()) return Promote(context, **client, permille);
     if (rollback_->parsed()) return RollBack(context, **client);
+    if (fetch_->parsed()) return Fetch(context, **client);
     return List(context, **client);
   }
 
@@ -155,6 +168,9 @@ class ReleaseCommand final : public Command {
       out << table.Render(context.table_width(), context.out_color());
     }
     context.Say(Waiting(list->waiting_changes(), list->auto_promote_held()));
+    if (list->below_evidence_count() > 0) {
+      context.Say(NotPublishedWord(list->below_evidence_count(), list->publish_evidence()));
+    }
     return ExitCode::kDone;
   }
 
@@ -252,6 +268,18 @@ class ReleaseCommand final : public Command {
     return ExitCode::kDone;
   }
 
+  ExitCode Fetch(Context& context, ReleaseClient& client) const {
+    absl::Duration wait = absl::ZeroDuration(), watch = absl::ZeroDuration();
+    for (const auto& [option, text, value] :
+         {std::tuple{"--wait", &wait_, &wait}, std::tuple{"--watch", &watch_, &watch}}) {
+      if (text->empty()) continue;
+      const auto time = ParseTime(option, *text);
+      if (!time.ok()) return context.Fail(time.status());
+      *value = *time;
+    }
+    return ReleaseFetch(folder_).Run(context, client, wait, watch);
+  }
+
   static void PrintRelease(Context& context, const v1::Release& release) {
     if (context.format() == Format::kJson) {
       context.io().out << JsonObject().Add("release", release).Take() << "\n";
@@ -261,9 +289,11 @@ class ReleaseCommand final : public Command {
   CLI::App* diff_ = nullptr;
   CLI::App* promote_ = nullptr;
   CLI::App* rollback_ = nullptr;
+  CLI::App* fetch_ = nullptr;
   int64_t from_ = 0;
   int64_t to_ = 0;
   std::string canary_, reason_, author_;
+  std::string folder_, wait_, watch_;
 };
 
 }  // namespace

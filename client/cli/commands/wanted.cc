@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <map>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -33,7 +34,7 @@ class WantedCommand final : public Command {
     }
     if (context.format() == Format::kCsv) {
       out << CsvLine({"problem", "environment", "misses", "first_seen", "last_seen", "attempts",
-                      "last_error"});
+                      "last_error", "environment_text", "can_be_tuned"});
     }
     Table table({{"PROBLEM"},
                  {"ENVIRONMENT"},
@@ -41,14 +42,21 @@ class WantedCommand final : public Command {
                  {"LAST SEEN"},
                  {"TRIED", Align::kRight},
                  {"WHY NOT"}});
+    std::map<std::string, int> elsewhere;  // by the environment's text
     for (const v1::WantedProblem& problem : wanted->wanted()) {
+      // A daemon of before the field says neither.
+      const bool here = problem.can_be_tuned() || problem.environment_text().empty();
+      if (!here) ++elsewhere[problem.environment_text()];
       if (context.format() == Format::kCsv) {
         out << CsvLine(
             {problem.problem_text(), problem.environment(), absl::StrCat(problem.miss_count()),
              FormatTimestamp(problem.first_seen_time()), FormatTimestamp(problem.last_seen_time()),
-             absl::StrCat(problem.attempt_count()), problem.last_error()});
+             absl::StrCat(problem.attempt_count()), problem.last_error(),
+             problem.environment_text(), here ? "true" : "false"});
       }
-      table.Add({ShortProblem(problem.problem_text()), problem.environment(),
+      // A name alone would not tell another version of cuDNN from the one that is here.
+      table.Add({ShortProblem(problem.problem_text()),
+                 here ? problem.environment() : problem.environment_text(),
                  absl::StrCat(problem.miss_count()), FormatTimestamp(problem.last_seen_time()),
                  absl::StrCat(problem.attempt_count()),
                  problem.last_error().empty() ? "-" : problem.last_error()});
@@ -56,11 +64,25 @@ class WantedCommand final : public Command {
     if (context.format() == Format::kTable && !table.empty()) {
       out << table.Render(context.table_width(), context.out_color());
     }
-    context.Say(absl::StrCat(wanted->wanted_count(),
-                             wanted->wanted_count() == 1 ? " problem" : " problems",
-                             " wanted; tune them with `convtune wanted --csv | convtune warm -`, "
-                             "or start convtuned with --tune-wanted"));
+    int64_t left = wanted->wanted_count();
+    std::string text = Problems(left) + " wanted";
+    for (const auto& [environment, count] : elsewhere) {
+      left -= count;
+      absl::StrAppend(&text, "; ", count, " of them for ", environment,
+                      ", which no device here has: tune them where one has it");
+    }
+    if (left > 0) {
+      absl::StrAppend(&text, "; tune ", elsewhere.empty() ? "them" : "the others",
+                      " with `convtune wanted --csv | convtune warm -`, "
+                      "or start convtuned with --tune-wanted");
+    }
+    context.Say(text);
     return ExitCode::kDone;
+  }
+
+ private:
+  static std::string Problems(int64_t count) {
+    return absl::StrCat(count, count == 1 ? " problem" : " problems");
   }
 };
 

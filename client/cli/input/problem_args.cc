@@ -1,7 +1,7 @@
 #include "client/cli/input/problem_args.h"
 
 #include <CLI/CLI.hpp>
-#include <limits>
+#include <algorithm>
 #include <sstream>
 
 #include "absl/strings/ascii.h"
@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/input/onnx_problems.h"
-#include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/sizes.h"
 
 namespace convtune::cli {
 namespace {
@@ -32,9 +32,15 @@ ProblemList ReadArgument(const std::string& text, size_t number,
   return list;
 }
 
-absl::Status AtFile(std::string_view option, const absl::Status& status) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(std::string(option), ": ", std::string(status.message())));
+// A file that cannot be read is a mistake of usage, also one that is not there.
+absl::Status OfUsage(const absl::Status& status) {
+  return absl::InvalidArgumentError(status.message());
+}
+
+// Another spelling of a data type in the text form's word; else as it is.
+std::string AsDataType(const std::string& text) {
+  const std::optional<DataType> type = ParseLooseDataType(text);
+  return type ? std::string(Name(*type)) : text;
 }
 
 // "3x3" as "3" if all dimensions agree.
@@ -51,13 +57,32 @@ std::string Spread(const std::string& value) {
 void ProblemArgs::RegisterOverrides(CLI::App& app) {
   const std::string group = "Instead of what the problems say";
   app.add_option("--op", op_, "operation")->check(CLI::IsMember(OperationNames()))->group(group);
-  app.add_option("--dtype", dtype_, "data type")
+  app.add_option("--dtype", dtype_, "data type; also fp16, half, bfloat16 and the like")
+      ->transform(AsDataType)
       ->check(CLI::IsMember(InputTypeNames()))
       ->group(group);
   app.add_option("--layout", layout_, "memory order")
       ->check(CLI::IsMember({"nchw", "nhwc"}))
       ->group(group);
-  app.add_option("--batch", batch_, "batch size")->type_name("N")->group(group);
+  app.add_option("--batch", batch_, "batch sizes, such as 8 or 1,8,32 or 8..64/8")
+      ->type_name("N")
+      ->group(group);
+}
+
+void ProblemArgs::RegisterModelOptions(CLI::App& app) {
+  const std::string group = "ONNX models";
+  app.add_option("--dim", dims_,
+                 "sizes of a symbolic dimension, such as height=224 or height=224..512/32; names "
+                 "with commas between have the same size")
+      ->type_name("NAME=N")
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--runtime", runtime_,
+                 "runtime of the model, which decides what is fused with a convolution (default: "
+                 "onnxruntime)")
+      ->check(
+          CLI::IsMember({"plain", "onnxruntime", "onnxruntime-fuse-bias", "torchscript", "fused"}))
+      ->group(group);
 }
 
 void ProblemArgs::Register(CLI::App& app) {
@@ -67,15 +92,20 @@ void ProblemArgs::Register(CLI::App& app) {
       ->type_name("FILE")
       ->allow_extra_args(false);
   RegisterOverrides(app);
+  RegisterModelOptions(app);
 }
 
 void ProblemArgs::RegisterFiles(CLI::App& app) {
-  file_option_ = "FILE";
+  RegisterOptionalFiles(app);
+  app.get_option("FILE")->required();
+}
+
+void ProblemArgs::RegisterOptionalFiles(CLI::App& app) {
   app.add_option("FILE", files_,
                  "lists of problems (text, CSV, JSON lines, ONNX models); - is stdin")
-      ->type_name("")
-      ->required();
+      ->type_name("");
   RegisterOverrides(app);
+  RegisterModelOptions(app);
 }
 
 void ProblemArgs::RegisterOne(CLI::App& app) {
@@ -91,10 +121,42 @@ absl::StatusOr<ProblemOverrides> ProblemArgs::Overrides() const {
     overrides.layout = *layout_ == "nhwc" ? TensorLayout::kNhwc : TensorLayout::kNchw;
   }
   if (batch_) {
-    ASSIGN_OR_RETURN(overrides.batch,
-                     ParseCount("--batch", *batch_, 1, std::numeric_limits<int32_t>::max()));
+    auto batches = ParseSizes(*batch_);
+    if (!batches.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--batch: ", std::string(batches.status().message())));
+    }
+    overrides.batches = *std::move(batches);
+    if (*std::min_element(overrides.batches.begin(), overrides.batches.end()) < 1) {
+      return absl::InvalidArgumentError("--batch: must be from 1 to 2^31-1, is 0");
+    }
   }
   return overrides;
+}
+
+absl::StatusOr<ProblemList> ProblemArgs::ReadModel(const std::string& file,
+                                                   const ProblemOverrides& overrides) const {
+  std::vector<std::string> options;
+  const auto add = [&](const char* option, const std::string& value) {
+    options.insert(options.end(), {option, value});
+  };
+  if (batch_) add("--batch", *batch_);
+  for (const std::string& dim : dims_) add("--dim", dim);
+  if (runtime_) add("--runtime", *runtime_);
+  // Gradients have nothing fused with them.
+  if (op_ && *op_ != "fwd" && !runtime_) add("--runtime", "plain");
+  // Both decide what a runtime fuses.
+  if (dtype_) add("--dtype", *dtype_);
+  if (layout_) add("--layout", *layout_);
+  ASSIGN_OR_RETURN(const std::string text, OnnxProblems(file, options));
+  if (absl::StripAsciiWhitespace(text).empty()) {
+    return ProblemList{{}, {{file, "model: must have a convolution that can be tuned"}}, {}};
+  }
+  // The model's problems are of these batches, types and layout already.
+  ProblemOverrides left;
+  left.operation = overrides.operation;
+  std::istringstream in(text);
+  return ReadProblemList(in, file, left);
 }
 
 absl::StatusOr<ProblemBatch> ProblemArgs::Read(Context& context) const {
@@ -102,6 +164,10 @@ absl::StatusOr<ProblemBatch> ProblemArgs::Read(Context& context) const {
     return absl::InvalidArgumentError("PROBLEM: at least one, or --file, must be given");
   }
   ASSIGN_OR_RETURN(const ProblemOverrides overrides, Overrides());
+  if ((!dims_.empty() || runtime_) && std::none_of(files_.begin(), files_.end(), IsOnnxFile)) {
+    return absl::InvalidArgumentError(absl::StrCat(dims_.empty() ? "--runtime" : "--dim",
+                                                   ": must come with an ONNX model (*.onnx)"));
+  }
   ProblemBatch batch;
   const auto take = [&](ProblemList list) {
     for (const std::string& notice : list.notices) context.Say(notice);
@@ -121,14 +187,13 @@ absl::StatusOr<ProblemBatch> ProblemArgs::Read(Context& context) const {
       continue;
     }
     if (IsOnnxFile(file)) {
-      const auto text = OnnxProblems(file, overrides.batch);
-      if (!text.ok()) return AtFile(file_option_, text.status());
-      std::istringstream in(*text);
-      take(ReadProblemList(in, file, overrides));
+      auto list = ReadModel(file, overrides);
+      if (!list.ok()) return OfUsage(list.status());
+      take(*std::move(list));
       continue;
     }
     auto list = ReadProblemListFile(file, overrides);
-    if (!list.ok()) return AtFile(file_option_, list.status());
+    if (!list.ok()) return OfUsage(list.status());
     take(*std::move(list));
   }
   return batch;

@@ -26,30 +26,37 @@ struct ProblemBatch {
 // Value type, but its address is registered.
 class ProblemArgs {
  public:
-  // Adds PROBLEM..., --file, --op, --dtype, --layout and --batch. *this must
-  // outlive `app`.
+  // Adds PROBLEM..., --file, --op, --dtype, --layout and --batch, and --dim and
+  // --runtime for ONNX models. *this must outlive `app`.
   void Register(CLI::App& app);
   // Adds FILE... in place of PROBLEM and --file, and the overrides.
   void RegisterFiles(CLI::App& app);
+  // The same, but FILE may be left out: is_empty() then.
+  void RegisterOptionalFiles(CLI::App& app);
+  // True if neither problems nor files were given.
+  bool is_empty() const { return problems_.empty() && files_.empty(); }
   // Adds PROBLEM and the overrides, for verbs that take one problem.
   void RegisterOne(CLI::App& app);
 
   // Reads all of them; says notices and every invalid row on io.err.
-  // INVALID_ARGUMENT if there is nothing to read, or if an override is wrong;
-  // NOT_FOUND if a file is not there.
+  // INVALID_ARGUMENT if there is nothing to read, if an override is wrong, or if
+  // a file cannot be read.
   absl::StatusOr<ProblemBatch> Read(Context& context) const;
   // The one problem.
   absl::StatusOr<ConvProblem> ReadOne() const;
 
  private:
   void RegisterOverrides(CLI::App& app);
+  void RegisterModelOptions(CLI::App& app);
+  absl::StatusOr<ProblemList> ReadModel(const std::string& file,
+                                        const ProblemOverrides& overrides) const;
   absl::StatusOr<ProblemOverrides> Overrides() const;
 
   std::vector<std::string> problems_;
   std::string problem_;  // of RegisterOne
-  std::string_view file_option_ = "--file";
   std::vector<std::string> files_;
-  std::optional<std::string> op_, dtype_, layout_, batch_;
+  std::optional<std::string> op_, dtype_, layout_, batch_, runtime_;
+  std::vector<std::string> dims_;
 };
 
 // The problem's text form without what the reader fills in by itself: shorter,

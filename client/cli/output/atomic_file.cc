@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -117,6 +119,23 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string
   umask(mask);
   fchmod(fd, 0666 & ~mask);
   return std::unique_ptr<AtomicFile>(new AtomicFile(std::move(target), std::move(temporary), fd));
+}
+
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::CreateOver(
+    const std::string& path, const char* argument,
+    const std::vector<std::string_view>& beginnings) {
+  ASSIGN_OR_RETURN(const std::string target, Target(path, argument));
+  char begin[64] = {};
+  std::ifstream there(target, std::ios::binary);
+  there.read(begin, sizeof begin);
+  const std::string_view found(begin, static_cast<size_t>(there.gcount()));
+  const bool known = std::any_of(beginnings.begin(), beginnings.end(),
+                                 [&](std::string_view b) { return found.starts_with(b); });
+  if (!found.empty() && !known) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        argument, ": ", path, " is a file that this command did not write; remove it first"));
+  }
+  return Create(path, argument);
 }
 
 AtomicFile::~AtomicFile() {

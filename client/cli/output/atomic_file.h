@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,6 +22,11 @@ class AtomicFile {
   // message begins with `argument`, which is where the path was given: "OUT".
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path,
                                                             const char* argument);
+  // The same, but INVALID_ARGUMENT also for a file that is there, is not empty and does not begin
+  // with one of `beginnings`: a mistyped name must not cost a file of another kind.
+  static absl::StatusOr<std::unique_ptr<AtomicFile>> CreateOver(
+      const std::string& path, const char* argument,
+      const std::vector<std::string_view>& beginnings);
   // Removes what was not committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

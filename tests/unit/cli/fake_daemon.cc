@@ -121,13 +121,16 @@ grpc::Status FakeDaemon::BatchGet(Context*, const v1::BatchGetRequest* request,
   }
   if (!violations.empty()) return BadRequest(violations);
   response->mutable_environment()->set_name("nvidia-h200");
+  response->mutable_environment()->set_text("nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full");
   for (const v1::ProblemSpec& problem : request->problems()) {
     v1::BatchGetResult* result = response->add_results();
     result->set_problem_text(problem.text());
     FillAnswer(result->mutable_answer());
+    result->mutable_answer()->set_persisted(persisted);
     for (const auto& [part, reason] : misses) {
       if (problem.text().find(part) == std::string::npos) continue;
       result->mutable_miss()->set_reason(reason);
+      if (request->on_miss() == v1::ON_MISS_ENQUEUE) result->mutable_miss()->set_job("jobs/1");
     }
   }
   return grpc::Status::OK;
@@ -159,6 +162,11 @@ grpc::Status FakeDaemon::ListTuningJobs(Context*, const v1::ListTuningJobsReques
 grpc::Status FakeDaemon::WatchTuningJob(Context*, const v1::WatchTuningJobRequest*,
                                         grpc::ServerWriter<v1::TuningJob>* writer) {
   if (!error.ok()) return error;
+  if (lost_watches > 0) {
+    --lost_watches;
+    writer->Write(states.front());
+    return {grpc::StatusCode::UNAVAILABLE, "the daemon is draining"};
+  }
   if (!on_watch) {
     for (const v1::TuningJob& state : states) writer->Write(state);
     return grpc::Status::OK;

@@ -38,6 +38,8 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   std::map<std::string, v1::MissReason> misses;
   // A part of the text form of problems that are refused.
   std::string refused;
+  // Said by every answer.
+  bool persisted = true;
   // What every call answers, if not OK.
   grpc::Status error;
   v1::ServerInfo info;
@@ -47,6 +49,7 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   std::vector<v1::Tuning> tunings;    // served two a page
   std::vector<v1::TuningJob> states;  // of the one job, in order
   std::function<void()> on_watch;     // called after the first state; then waits for a cancellation
+  int lost_watches = 0;               // that many end as those of a daemon that stops
   v1::PinRecord pinned;               // the only pin
   int deleted = 0;
   bool sound = true;

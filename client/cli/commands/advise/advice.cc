@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <set>
-#include <sstream>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/calls/answer_output.h"
-#include "proto/convert/problem_list.h"
+#include "client/cli/calls/variants.h"
 #include "proto/convert/problem_order.h"
 
 namespace convtune::cli {
@@ -88,11 +87,8 @@ absl::StatusOr<std::vector<AdviceRow>> MakeRows(const ConvProblem& problem,
   for (const int64_t batch : batches.empty() ? own : batches) {
     for (const TensorLayout layout : {TensorLayout::kNchw, TensorLayout::kNhwc}) {
       for (const DataType type : all) {
-        std::istringstream text(problem.ToText());
-        for (const ProblemRow& changed :
-             ReadProblemList(text, "", {std::nullopt, type, layout, batch}).rows) {
-          AddRow(changed.problem, false, Probe::kNone, &rows);
-        }
+        const auto variant = Vary(problem, {std::nullopt, type, layout, {batch}});
+        if (variant) AddRow(*variant, false, Probe::kNone, &rows);
       }
     }
   }

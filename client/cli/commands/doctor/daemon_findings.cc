@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/calls/answer_output.h"
 #include "client/cli/output/units.h"
 
 namespace convtune::cli {
@@ -154,11 +155,34 @@ std::vector<Finding> ExaminePublication(const v1::Publication& publication) {
                       ", ", publication.choice_count(), " choices"),
          ""});
   }
+  if (publication.carried_count() > 0) {
+    findings.push_back(
+        {Severity::kProblem,
+         absl::StrCat(publication.carried_count(),
+                      " choices of the snapshot are missing in the "
+                      "database, which is new or was damaged"),
+         "tune these problems again, or restore a backup; programs are served the old choices "
+         "until then. To drop them, remove current.snapshot"});
+  }
   if (publication.waiting_changes() > 0) {
     findings.push_back(
         {Severity::kNotice,
          absl::StrCat(publication.waiting_changes(), " changed choices wait for a promotion"),
          "see `convtune release diff`, then `convtune release promote`"});
+  }
+  if (publication.below_evidence_count() > 0) {
+    findings.push_back(
+        {Severity::kNotice,
+         NotPublishedWord(publication.below_evidence_count(), publication.publish_evidence()),
+         "without the daemon nothing is answered for them, and `convtune run` does not serve them; "
+         "measure them, or start convtuned with a lower --publish-evidence"});
+  }
+  if (publication.wanted_elsewhere_count() > 0) {
+    findings.push_back(
+        {Severity::kNotice,
+         absl::StrCat(publication.wanted_elsewhere_count(), " of ", publication.wanted_count(),
+                      " problems that programs want are for environments that no device here has"),
+         "see `convtune wanted` for which; often the programs load another cuDNN than the worker"});
   }
   if (!publication.socket_error().empty()) {
     findings.push_back(

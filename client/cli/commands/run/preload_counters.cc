@@ -40,12 +40,21 @@ PreloadCounters ReadPreloadCounters(std::istream& in) {
   for (std::string line; std::getline(in, line);) {
     Struct object;
     if (!google::protobuf::util::JsonStringToMessage(line, &object).ok()) continue;
+    if (object.fields().contains("bypassed")) {
+      ++sum.bypassed;
+      continue;
+    }
     ++sum.processes;
+    const auto snapshot = object.fields().find("snapshot");
+    if (snapshot != object.fields().end() && snapshot->second.string_value() != "valid") {
+      sum.no_snapshot.insert(snapshot->second.string_value());
+    }
     sum.served += Member(object, "served");
     sum.observed += Member(object, "observed");
     sum.passed += Member(object, "passed");
     sum.learned += Member(object, "learned");
     sum.dropped += Member(object, "dropped");
+    sum.over_limit += Member(object, "over_limit");
     const auto missed = object.fields().find("missed");
     if (missed == object.fields().end()) continue;
     for (const auto& [reason, value] : missed->second.struct_value().fields()) {
@@ -55,7 +64,14 @@ PreloadCounters ReadPreloadCounters(std::istream& in) {
   return sum;
 }
 
-std::string Describe(const PreloadCounters& counters) {
+std::string Describe(const PreloadCounters& counters, const std::string& snapshot, bool audited) {
+  if (counters.processes == 0 && counters.bypassed > 0) {
+    return absl::StrCat(
+        counters.bypassed, counters.bypassed == 1 ? " process" : " processes",
+        " loaded cuDNN, and none called it through convtune: ",
+        audited ? "none asked it for an algorithm, or it is not reached by LD_AUDIT either"
+                : "if it looks cuDNN up by dlsym, as cudnn-frontend does, try --audit");
+  }
   if (counters.processes == 0) return "no process of it called cuDNN through convtune";
   std::vector<std::string> reasons;
   for (const auto& [reason, count] : counters.missed) {
@@ -67,7 +83,14 @@ std::string Describe(const PreloadCounters& counters) {
   if (counters.observed > 0) absl::StrAppend(&text, ", ", counters.observed, " left alone");
   if (counters.passed > 0) absl::StrAppend(&text, ", ", counters.passed, " of other forms");
   if (counters.dropped > 0) absl::StrAppend(&text, ", ", counters.dropped, " reports not taken");
+  if (counters.over_limit > 0) {
+    absl::StrAppend(&text, ", ", counters.over_limit, " with nothing below --max-workspace");
+  }
   if (counters.processes > 1) absl::StrAppend(&text, ", in ", counters.processes, " processes");
+  if (!counters.no_snapshot.empty()) {
+    absl::StrAppend(&text, "; no snapshot: ", snapshot, ": ",
+                    absl::StrJoin(counters.no_snapshot, ", "));
+  }
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <istream>
 #include <map>
+#include <set>
 #include <string>
 
 namespace convtune::cli {
@@ -17,7 +18,10 @@ struct PreloadCounters {
   int64_t passed = 0;     // of forms that are never served
   int64_t learned = 0;
   int64_t dropped = 0;                    // reports that nobody took
+  int64_t over_limit = 0;                 // queries of which nothing keeps to the workspace's limit
+  int64_t bypassed = 0;                   // processes that loaded cuDNN and called it past convtune
   std::map<std::string, int64_t> missed;  // by reason
+  std::set<std::string> no_snapshot;      // why processes had none
 
   int64_t missed_count() const;
 };
@@ -26,7 +30,8 @@ struct PreloadCounters {
 // none, unknown members and numbers that are none are left out.
 PreloadCounters ReadPreloadCounters(std::istream& in);
 
-// For people, one line.
-std::string Describe(const PreloadCounters& counters);
+// For people, one line. `snapshot` is the file that the processes looked for; `audited`: LD_AUDIT
+// was set.
+std::string Describe(const PreloadCounters& counters, const std::string& snapshot, bool audited);
 
 }  // namespace convtune::cli

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,10 @@
 #include "client/cli/commands/run/preload_library.h"
 #include "client/cli/commands/run/run_program.h"
 #include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
+#include "db/snapshot/snapshot.h"
+#include "proto/base/default_paths.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -76,7 +81,14 @@ class RunCommand final : public Command {
         ->delimiter(',')
         ->allow_extra_args(false)
         ->check(CLI::IsMember({"notes", "workspace"}));
-    app->add_option("--snapshot", snapshot_, "folder of the snapshot; without it the daemon's")
+    app->add_option("--max-workspace", max_workspace_,
+                    "largest workspace of what the program is offered, such as 256MiB, of cuDNN's "
+                    "own choices too")
+        ->type_name("SIZE");
+    app->add_option("--snapshot", snapshot_,
+                    "folder of the snapshot; without it $CONVTUNE_SNAPSHOT, else the first with a "
+                    "snapshot of $STATE_DIRECTORY/snapshot, this user's "
+                    "~/.local/state/convtune/snapshot and /var/lib/convtune/snapshot")
         ->type_name("DIR");
     app->add_option("--library", library_, "the library libconvtune_preload.so")->type_name("FILE");
     app->add_flag("--audit", audit_, "also for programs that dlsym cuDNN (LD_AUDIT)");
@@ -92,12 +104,17 @@ class RunCommand final : public Command {
     if (const absl::Status ready = SetVariables(context, folder, &variables); !ready.ok()) {
       return context.Fail(ready);
     }
+    const std::string file = SnapshotFile(variables);
+    if (const std::string trouble = SnapshotTrouble(file); !trouble.empty() && !quiet_) {
+      context.Say(absl::StrCat("convtune: no snapshot: ", file, ": ", trouble,
+                               "; the program gets nothing from convtune"));
+    }
     const auto end = RunProgramAndWait(command_, variables);
     if (!end.ok()) {
       context.SayError(std::string(end.status().message()));
       return static_cast<ExitCode>(absl::IsNotFound(end.status()) ? kNotFound : kNotRunnable);
     }
-    Report(context, folder.counters());
+    Report(context, folder.counters(), file);
     if (end->signal == 0) return static_cast<ExitCode>(end->exit_code);
     // Whoever waits for this program is to see how the other one ended.
     context.io().err.flush();
@@ -130,18 +147,50 @@ class RunCommand final : public Command {
     if (!allow_.empty()) {
       variables->emplace_back("CONVTUNE_PRELOAD_ALLOW", absl::StrJoin(allow_, ","));
     }
+    if (max_workspace_) {
+      ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes("--max-workspace", *max_workspace_));
+      variables->emplace_back("CONVTUNE_PRELOAD_MAX_WORKSPACE", absl::StrCat(bytes, "B"));
+    }
+    // Said to the processes in any case, so that they look where this program says that they do.
+    std::string folder_of_snapshot = context.io().env("CONVTUNE_SNAPSHOT").value_or("");
     if (!snapshot_.empty()) {
       char real[PATH_MAX];
       if (realpath(snapshot_.c_str(), real) == nullptr) {
         return absl::InvalidArgumentError(
             absl::StrCat("--snapshot: there is no folder ", snapshot_));
       }
-      variables->emplace_back("CONVTUNE_SNAPSHOT", real);
+      folder_of_snapshot = real;
+    } else if (folder_of_snapshot.empty()) {
+      folder_of_snapshot = FirstFolderWith(snapshot::kSnapshotFile, ClientSnapshotFolders());
     }
+    variables->emplace_back("CONVTUNE_SNAPSHOT", folder_of_snapshot);
+    // A file of its own: CONVTUNE_PRELOAD_COUNTERS is the user's.
     if (const std::string counters = folder.counters(); !counters.empty()) {
-      variables->emplace_back("CONVTUNE_PRELOAD_COUNTERS", counters);
+      variables->emplace_back("CONVTUNE_RUN_COUNTERS", counters);
     }
     return absl::OkStatus();
+  }
+
+  static std::string SnapshotFile(
+      const std::vector<std::pair<std::string, std::string>>& variables) {
+    for (const auto& [name, value] : variables) {
+      if (name == "CONVTUNE_SNAPSHOT") return absl::StrCat(value, "/", snapshot::kSnapshotFile);
+    }
+    return "";
+  }
+
+  // Why processes will not take the file; empty if they will.
+  static std::string SnapshotTrouble(const std::string& path) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (error) return error.message();
+    std::vector<uint64_t> words((size + 7) / 8);  // aligned as the view wants it
+    std::ifstream file(path, std::ios::binary);
+    file.read(reinterpret_cast<char*>(words.data()), static_cast<std::streamsize>(size));
+    if (!file) return "cannot be read";
+    snapshot::SnapshotView view;
+    const snapshot::SnapshotError found = snapshot::SnapshotView::Open(words.data(), size, &view);
+    return found == snapshot::SnapshotError::kNone ? "" : snapshot::Describe(found);
   }
 
   static std::string InFront(Context& context, const std::string& name, const std::string& value) {
@@ -149,7 +198,7 @@ class RunCommand final : public Command {
     return before.empty() ? value : absl::StrCat(value, ":", before);
   }
 
-  void Report(Context& context, const std::string& path) const {
+  void Report(Context& context, const std::string& path, const std::string& snapshot) const {
     std::ifstream file(path);
     const PreloadCounters counters = ReadPreloadCounters(file);
     if (context.format() == Format::kJson) {
@@ -163,13 +212,18 @@ class RunCommand final : public Command {
                       .Add("observed", counters.observed)
                       .Add("passed", counters.passed)
                       .Add("dropped", counters.dropped)
+                      .Add("overLimit", counters.over_limit)
+                      .Add("bypassed", counters.bypassed)
+                      .Add("snapshot", snapshot)
+                      .Add("noSnapshot", absl::StrJoin(counters.no_snapshot, ", "))
                       .Take());
     } else if (!quiet_) {
-      context.Say(absl::StrCat("convtune: ", Describe(counters)));
+      context.Say(absl::StrCat("convtune: ", Describe(counters, snapshot, audit_)));
     }
   }
 
   std::string policy_, snapshot_, library_;
+  std::optional<std::string> max_workspace_;
   std::vector<std::string> allow_, command_;
   bool audit_ = false;
   bool quiet_ = false;

@@ -11,11 +11,13 @@
 #include "client/cli/app/command.h"
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/calls/tuning_run.h"
+#include "client/cli/commands/warm/expected_gain.h"
 #include "client/cli/commands/warm/warm_summary.h"
 #include "client/cli/input/budget_args.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
+#include "client/cpp/release_client.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_order.h"
 
@@ -25,6 +27,8 @@ namespace {
 constexpr absl::Duration kReadyPoll = absl::Milliseconds(200);
 // Rows whose search times are asked for: about a second of calls.
 constexpr size_t kMostSearchTimes = 1000;
+// The daemon's for one problem, where none is asked for.
+constexpr int64_t kDefaultBudgetSeconds = 30;
 
 class WarmCommand final : public Command {
  public:
@@ -33,6 +37,10 @@ class WarmCommand final : public Command {
         AddVerb(root, "warm", "tune what is missing of a model, most work first", Rows::kNo);
     problems_.RegisterFiles(*app);
     budget_.Register(*app);
+    app->add_option(
+           "--budget-total", budget_total_,
+           "time for all of them, such as 20m: those with the most to gain are tuned first")
+        ->type_name("TIME");
     app->add_option("--min-evidence", min_evidence_, "least evidence that counts as warm")
         ->check(CLI::IsMember({"heuristic", "observed", "incomplete", "measured"}));
     app->add_option("--wait-ready", wait_ready_, "wait for the daemon, at most this long")
@@ -44,33 +52,50 @@ class WarmCommand final : public Command {
     if (const absl::Status status = FillRequest(context, &request); !status.ok()) {
       return context.Fail(status);
     }
+    const auto total = ReadBudgetTotal(&request);
+    if (!total.ok()) return context.Fail(total.status());
     const auto batch = problems_.Read(context);
     if (!batch.ok()) return context.Fail(batch.status());
-    const std::vector<ProblemRow> rows = MostWorkFirst(batch->rows);
-    if (rows.empty()) return Worse(batch->code, ExitCode::kUsage);
+    const std::vector<ProblemRow> all = MostWorkFirst(batch->rows);
+    if (all.empty()) return Worse(batch->code, ExitCode::kUsage);
     if (const absl::Status status = WaitReady(context); !status.ok()) return context.Fail(status);
 
-    const BatchAnswers before = Ask(context, rows);
-    if (before.rows.size() + before.errors.size() < rows.size()) {
+    const BatchAnswers before = Ask(context, all);
+    if (before.rows.size() + before.errors.size() < all.size()) {
       return Worse(batch->code, before.code);
     }
-    const std::vector<ProblemRow> missing = Missing(rows, before);
     WarmSummary summary;
     summary.environment = before.environment.name();
-    summary.problems = static_cast<int64_t>(rows.size());
+    summary.invalid = static_cast<int64_t>(batch->errors.size());
+    const std::vector<ProblemRow> rows =
+        MostWorkFirst(TakeOutForeign(batch->rows, before.environment, &summary));
+    std::vector<ProblemRow> missing = Missing(rows, before);
+    summary.problems += static_cast<int64_t>(rows.size());
     summary.hits = static_cast<int64_t>(rows.size() - missing.size());
+    std::map<std::string, v1::Answer> answers;  // by problem
+    TakeAnswers(before, &answers);
     TuningRun run;
     if (!missing.empty()) {
+      const TuningRunLimits limits{.end = absl::Now() + *total};
+      const bool limited = limits.end < absl::InfiniteFuture();
       context.Say(absl::StrCat(summary.hits, " of ", rows.size(), " problems have an answer; ",
-                               missing.size(), " are tuned, most work first"));
-      run = RunTuning(context, request, missing);
+                               missing.size(), " are tuned, ",
+                               limited ? "most expected gain first" : "most work first"));
+      if (limited) missing = OrderByGain(context, before.environment, missing, *total);
+      run = RunTuning(context, request, missing, limits);
       if (run.code == ExitCode::kUnreachable) return run.code;
-      Count(Ask(context, missing), run, &summary);
+      const BatchAnswers after = Ask(context, missing);
+      TakeAnswers(after, &answers);
+      Count(after, run, &summary);
     }
+    CountUnkept(context, rows, answers, &summary);
     AddSearchTime(context, rows, &summary);
     if (context.format() == Format::kJson) context.io().out << summary.ToJson() << "\n";
     context.Say(summary.ToText());
-    context.Say(summary.warm() ? "the model is warm" : "the model is not warm");
+    context.Say(!summary.warm() ? "the model is not warm"
+                : summary.not_published_count() == 0
+                    ? "the model is warm"
+                    : "the model is warm where the daemon answers");
     return Worse(Worse(batch->code, run.code),
                  summary.warm() ? ExitCode::kDone : ExitCode::kFailed);
   }
@@ -80,6 +105,72 @@ class WarmCommand final : public Command {
     request->set_environment(context.settings().environment);
     request->set_priority(v1::PRIORITY_INTERACTIVE);
     return budget_.Fill(request->mutable_options());
+  }
+
+  // Infinite unless it was given. No problem has more time than all have.
+  absl::StatusOr<absl::Duration> ReadBudgetTotal(v1::CreateTuningJobRequest* request) const {
+    if (!budget_total_) return absl::InfiniteDuration();
+    ASSIGN_OR_RETURN(const absl::Duration total, ParseTime("--budget-total", *budget_total_));
+    if (total < absl::Seconds(1) || total > absl::Hours(1000)) {
+      return absl::InvalidArgumentError("--budget-total: must be from 1s to 1000h, is '" +
+                                        *budget_total_ + "'");
+    }
+    v1::TuningOptions* const options = request->mutable_options();
+    const int64_t seconds =
+        options->has_time_budget() ? options->time_budget().seconds() : kDefaultBudgetSeconds;
+    if (absl::Seconds(seconds) > total) {
+      options->mutable_time_budget()->set_seconds(absl::ToInt64Seconds(total));
+      options->mutable_time_budget()->set_nanos(0);
+    }
+    return total;
+  }
+
+  // Nothing is measured for the order: it has a tenth of the total budget.
+  static std::vector<ProblemRow> OrderByGain(Context& context, const v1::Environment& environment,
+                                             const std::vector<ProblemRow>& rows,
+                                             absl::Duration total) {
+    const TuningRunLimits limits{.end = absl::Now() + total / 10, .quiet = true};
+    FirstChoices choices;
+    // On a profile the tuning is no more than such a list.
+    if (!environment.profile()) {
+      v1::CreateTuningJobRequest request;
+      request.set_environment(environment.name());
+      request.set_priority(v1::PRIORITY_INTERACTIVE);
+      request.mutable_options()->set_list_only(true);
+      RunTuning(context, request, rows, limits);
+      TuningMap own;
+      if (GetTunings(context, environment.name(), rows, &own).ok()) AddModeChoices(own, &choices);
+    }
+    const size_t others = AddOtherEnvironments(context, environment, rows, limits.end, &choices);
+    const auto differ = std::count_if(rows.begin(), rows.end(), [&](const ProblemRow& row) {
+      const auto known = choices.find(row.problem.ToText());
+      return known != choices.end() && Disagreement(known->second) > 0;
+    });
+    context.Say(absl::StrCat(
+        "the order is a heuristic: runs x arithmetic, more where cuDNN's first choices differ (",
+        environment.profile() ? "" : "modes A and B, ", others,
+        " other environments); they do for ", differ, " of ", rows.size(), " problems"));
+    return MostGainFirst(rows, choices);
+  }
+
+  // The number of other environments that were asked.
+  static size_t AddOtherEnvironments(Context& context, const v1::Environment& environment,
+                                     const std::vector<ProblemRow>& rows, absl::Time end,
+                                     FirstChoices* choices) {
+    const auto client = context.Connect();
+    if (!client.ok()) return 0;
+    const auto listed = (*client)->ListEnvironments();
+    if (!listed.ok()) return 0;
+    size_t asked = 0;
+    for (const v1::Environment& other : listed->environments()) {
+      if (other.text() == environment.text() || other.tuning_count() == 0) continue;
+      if (absl::Now() >= end) break;
+      TuningMap tunings;
+      if (!GetTunings(context, other.text(), rows, &tunings).ok()) continue;
+      AddStockChoices(tunings, choices);
+      ++asked;
+    }
+    return asked;
   }
 
   absl::Status WaitReady(Context& context) const {
@@ -126,6 +217,51 @@ class WarmCommand final : public Command {
     return missing;
   }
 
+  // Without the rows of a list of wanted problems that are for another environment than `here`, of
+  // another version of cuDNN say: these count as failures.
+  static std::vector<ProblemRow> TakeOutForeign(const std::vector<ProblemRow>& rows,
+                                                const v1::Environment& here, WarmSummary* summary) {
+    std::vector<ProblemRow> kept;
+    std::map<std::string, std::vector<ProblemRow>> foreign;
+    for (const ProblemRow& row : rows) {
+      const bool is_here = row.environment.empty() || row.environment == here.text();
+      (is_here ? kept : foreign[row.environment]).push_back(row);
+    }
+    for (const auto& [environment, theirs] : foreign) {
+      const std::vector<ProblemRow> problems = MostWorkFirst(theirs);
+      summary->problems += static_cast<int64_t>(problems.size());
+      summary->failures[absl::StrCat("wanted for ", environment, ", which this is not")] = {
+          static_cast<int64_t>(problems.size()), ShortProblem(problems[0].problem.ToText())};
+    }
+    return kept;
+  }
+
+  static void TakeAnswers(const BatchAnswers& from, std::map<std::string, v1::Answer>* answers) {
+    for (const AnswerRow& row : from.rows) {
+      if (row.result.has_answer()) (*answers)[row.result.problem_text()] = row.result.answer();
+    }
+  }
+
+  // Counts the answers of `rows` that a restart loses, and those that only the daemon gives.
+  static void CountUnkept(Context& context, const std::vector<ProblemRow>& rows,
+                          const std::map<std::string, v1::Answer>& answers, WarmSummary* summary) {
+    const auto client = ReleaseClient::Create(context.settings().client);
+    if (client.ok()) {
+      // A daemon of before the field, or without releases, does not say.
+      if (const auto publication = (*client)->GetPublication(); publication.ok()) {
+        summary->publish_evidence = publication->publish_evidence();
+      }
+    }
+    for (const ProblemRow& row : rows) {
+      const auto answer = answers.find(row.problem.ToText());
+      if (answer == answers.end()) continue;
+      if (!answer->second.persisted()) ++summary->not_on_disk;
+      if (!answer->second.pinned() && answer->second.evidence() < summary->publish_evidence) {
+        ++summary->not_published[answer->second.evidence()];
+      }
+    }
+  }
+
   void Count(const BatchAnswers& after, const TuningRun& run, WarmSummary* summary) const {
     // "problem: reason" of the first failures.
     std::map<std::string, std::string> reasons;
@@ -143,8 +279,12 @@ class WarmCommand final : public Command {
         continue;
       }
       const auto known = reasons.find(problem);
-      WarmSummary::Failure& failure =
-          summary->failures[known != reasons.end() ? known->second : ColdReason(row.result)];
+      std::string reason = known != reasons.end() ? known->second : ColdReason(row.result);
+      if (run.out_of_time && known == reasons.end()) {
+        reason = "not tuned: --budget-total ended";
+        summary->not_tuned.push_back(problem);
+      }
+      WarmSummary::Failure& failure = summary->failures[reason];
       if (failure.count++ == 0) failure.example = ShortProblem(problem);
     }
   }
@@ -176,6 +316,7 @@ class WarmCommand final : public Command {
 
   ProblemArgs problems_;
   BudgetArgs budget_;
+  std::optional<std::string> budget_total_;
   std::optional<std::string> wait_ready_;
   std::string min_evidence_;
 };

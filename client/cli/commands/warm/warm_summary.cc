@@ -1,15 +1,21 @@
 #include "client/cli/commands/warm/warm_summary.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "client/cli/calls/answer_output.h"
+#include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 
 namespace convtune::cli {
 namespace {
+
+// Problems that the budget left out and that are named for people.
+constexpr size_t kMostNamed = 10;
 
 std::string LowerName(const std::string& name, const std::string& prefix) {
   return absl::AsciiStrToLower(absl::StrReplaceAll(name.substr(prefix.size()), {{"_", " "}}));
@@ -17,12 +23,38 @@ std::string LowerName(const std::string& name, const std::string& prefix) {
 
 }  // namespace
 
+int64_t WarmSummary::not_published_count() const {
+  int64_t sum = 0;
+  for (const auto& [evidence, count] : not_published) sum += count;
+  return sum;
+}
+
 std::string WarmSummary::ToText() const {
   std::string text =
       absl::StrCat(environment, ": ", problems, " problems: ", hits, " had an answer, ", tuned,
                    " were tuned, ", failed(), " have none");
   for (const auto& [reason, failure] : failures) {
     absl::StrAppend(&text, "\n  ", failure.count, " x ", reason, ", first ", failure.example);
+  }
+  if (invalid > 0) {
+    absl::StrAppend(&text, "\nrows and models without a problem: ", invalid, ", named above");
+  }
+  if (not_on_disk > 0) {
+    absl::StrAppend(&text, "\nnot on disk, and lost with the daemon: ", not_on_disk,
+                    not_on_disk == 1 ? " result" : " results", "; see `convtune doctor`");
+  }
+  for (const auto& [evidence, count] : not_published) {
+    absl::StrAppend(&text, "\nnot published: ", count, " of ", problems, ": ",
+                    EvidenceWord(evidence), " < ", EvidenceWord(publish_evidence),
+                    " (--publish-evidence): without the daemon nothing is served for them");
+  }
+  const size_t named = std::min(not_tuned.size(), kMostNamed);
+  for (size_t i = 0; i < named; ++i) {
+    absl::StrAppend(&text, "\n  not tuned: ", ShortProblem(not_tuned[i]));
+  }
+  if (named < not_tuned.size()) {
+    absl::StrAppend(&text, "\n  and ", not_tuned.size() - named,
+                    " more, which --json lists; a second run goes on with them");
   }
   if (search_time_of > 0) {
     absl::StrAppend(&text, absl::StrFormat("\nsaved per restart: %.1f s, what the searches of %d "
@@ -48,8 +80,12 @@ std::string WarmSummary::ToJson() const {
       .Add("tuned", tuned)
       .Add("failed", failed())
       .AddRaw("failures", JsonArray(rows))
+      .Add("invalid", invalid)
+      .Add("notTuned", not_tuned)
       .Add("searchSeconds", absl::ToDoubleSeconds(search_time))
       .Add("searchSecondsOf", search_time_of)
+      .Add("notOnDisk", not_on_disk)
+      .Add("notPublished", not_published_count())
       .Add("warm", warm())
       .Take();
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "convtune/v1/tuning_service.pb.h"
@@ -23,13 +24,26 @@ struct WarmSummary {
     std::string example;
   };
   std::map<std::string, Failure> failures;
+  // Answers that are in the daemon's memory alone.
+  int64_t not_on_disk = 0;
+  // Answers with less evidence than the daemon publishes, by their evidence: without the daemon
+  // nothing is served for them.
+  std::map<v1::Evidence, int64_t> not_published;
+  v1::Evidence publish_evidence = v1::EVIDENCE_UNSPECIFIED;
+  // Text forms of those that the end of the total budget left out, in the order
+  // in which they would have been tuned. They are failures too.
+  std::vector<std::string> not_tuned;
   // What the daemon's own records say that finding the answers took, and of how
   // many problems: what a restart does not have to spend again.
   absl::Duration search_time;
   int64_t search_time_of = 0;
 
+  // Rows of the lists, and models, that hold no problem; each was said.
+  int64_t invalid = 0;
+
   int64_t failed() const { return problems - hits - tuned; }
-  bool warm() const { return failed() == 0; }
+  bool warm() const { return failed() == 0 && invalid == 0 && not_on_disk == 0; }
+  int64_t not_published_count() const;
   // A few lines for people.
   std::string ToText() const;
   // The document of --json.

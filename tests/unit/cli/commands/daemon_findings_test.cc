@@ -176,6 +176,21 @@ TEST(DoctorTest, ASnapshotThatCannotBeWrittenIsAProblem) {
   EXPECT_NE(ExaminePublication(publication)[0].what.find("disk full"), std::string::npos);
 }
 
+TEST(DoctorTest, WhatIsNotPublishedAndWhatNoDeviceCanTuneAreNoticed) {
+  v1::Publication publication;
+  publication.set_publish_evidence(v1::EVIDENCE_OBSERVED);
+  publication.set_below_evidence_count(1);
+  publication.set_wanted_count(5);
+  publication.set_wanted_elsewhere_count(3);
+  const std::vector<Finding> findings = ExaminePublication(publication);
+  ASSERT_EQ(findings.size(), 3U);
+  EXPECT_EQ(findings[1].severity, Severity::kNotice);
+  EXPECT_EQ(findings[1].what,
+            "1 problem is not published: evidence below observed (--publish-evidence)");
+  EXPECT_EQ(findings[2].severity, Severity::kNotice);
+  EXPECT_EQ(findings[2].what.find("3 of 5 problems that programs want"), 0U);
+}
+
 TEST(DoctorTest, WhatWaitsAndWhatIsNotUnderstoodIsNoticed) {
   v1::Publication publication;
   publication.set_waiting_changes(3);

@@ -181,6 +181,37 @@ TEST_F(ServingCommandsTest, WantedShowsCountsAndReasons) {
   EXPECT_TRUE(Has(Run({"wanted", "--json"}).out, "\"missCount\":\"12\""));
 }
 
+TEST_F(ServingCommandsTest, WantedSaysWhatNoDeviceHereCanTune) {
+  const std::string other = "nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full";
+  for (const bool here : {true, false}) {
+    v1::WantedProblem* problem = service_.wanted.add_wanted();
+    problem->set_problem_text(ProblemText(here ? 8 : 16));
+    problem->set_environment("nvidia-h200");
+    problem->set_environment_text(here ? "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full"
+                                       : other);
+    problem->set_can_be_tuned(here);
+  }
+  service_.wanted.set_wanted_count(2);
+  const RunResult result = Run({"wanted"});
+  EXPECT_TRUE(Has(result.out, other)) << result.out;
+  EXPECT_TRUE(Has(result.err, "2 problems wanted; 1 of them for " + other +
+                                  ", which no device here has: tune them where one has it; tune "
+                                  "the others with"))
+      << result.err;
+  EXPECT_TRUE(Has(Run({"wanted", "--csv"}).out, ",\"" + other + "\",false\n"));
+  service_.wanted.mutable_wanted()->DeleteSubrange(0, 1);
+  service_.wanted.set_wanted_count(1);
+  EXPECT_FALSE(Has(Run({"wanted"}).err, "convtune warm")) << "what cannot be tuned here";
+}
+
+TEST_F(ServingCommandsTest, ListSaysWhatIsNotPublished) {
+  service_.list.set_publish_evidence(v1::EVIDENCE_OBSERVED);
+  EXPECT_FALSE(Has(Run({"release", "list"}).err, "--publish-evidence"));
+  service_.list.set_below_evidence_count(44);
+  EXPECT_TRUE(Has(Run({"release", "list"}).err,
+                  "44 problems are not published: evidence below observed (--publish-evidence)"));
+}
+
 TEST(PreloadCountersTest, ProcessesAreSummedAndNonsenseIsLeftOut) {
   std::istringstream in(
       "{\"pid\":1,\"served\":3,\"legacy_served\":2,\"passed\":1,\"learned\":4,"
@@ -195,13 +226,32 @@ TEST(PreloadCountersTest, ProcessesAreSummedAndNonsenseIsLeftOut) {
   EXPECT_EQ(counters.learned, 4);
   EXPECT_EQ(counters.dropped, 0);
   EXPECT_EQ(counters.missed_count(), 4);
-  EXPECT_EQ(Describe(counters),
+  EXPECT_EQ(Describe(counters, "/s", false),
             "4 served, 4 missed (no entry 3, not neutral 1), 4 learned, 1 of other forms, in 3 "
             "processes");
 }
 
 TEST(PreloadCountersTest, NoProcessSaysSo) {
-  EXPECT_EQ(Describe(PreloadCounters()), "no process of it called cuDNN through convtune");
+  EXPECT_EQ(Describe(PreloadCounters(), "/s", false),
+            "no process of it called cuDNN through convtune");
+}
+
+TEST(PreloadCountersTest, WhoLoadedCudnnAndCalledItPastConvtuneIsToldOfAudit) {
+  std::istringstream in("{\"pid\":1,\"bypassed\":true}\n");
+  const PreloadCounters counters = ReadPreloadCounters(in);
+  EXPECT_EQ(counters.processes, 0);
+  EXPECT_EQ(counters.bypassed, 1);
+  EXPECT_TRUE(Has(Describe(counters, "/s", false), "dlsym, as cudnn-frontend does, try --audit"));
+  EXPECT_FALSE(Has(Describe(counters, "/s", true), "--audit"));
+}
+
+TEST(PreloadCountersTest, WithoutASnapshotTheFileAndTheReasonAreNamed) {
+  std::istringstream in(
+      "{\"snapshot\":\"checksum does not match\",\"missed\":{\"no_snapshot\":8}}\n"
+      "{\"snapshot\":\"valid\",\"served\":1}\n");
+  EXPECT_EQ(Describe(ReadPreloadCounters(in), "/s/current.snapshot", false),
+            "1 served, 8 missed (no snapshot 8), 0 learned, in 2 processes; no snapshot: "
+            "/s/current.snapshot: checksum does not match");
 }
 
 TEST(RunCommandTest, SaysWhichOptionIsWrong) {

@@ -60,7 +60,9 @@ TEST_F(TuneTest, AFailedJobEndsWithOneAndSaysWhy) {
 
 TEST_F(TuneTest, AResultThatIsNotOnDiskIsSaid) {
   daemon_.states.back().set_persisted(false);
-  EXPECT_NE(Tune({}).err.find("is not on disk"), std::string::npos);
+  const RunResult result = Tune({});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.err.find("is not on disk"), std::string::npos);
 }
 
 TEST_F(TuneTest, OptionsReachTheDaemon) {
@@ -76,6 +78,23 @@ TEST_F(TuneTest, OptionsReachTheDaemon) {
   EXPECT_TRUE(request.options().all_timings());
   EXPECT_TRUE(request.force());
   EXPECT_EQ(request.priority(), v1::PRIORITY_INTERACTIVE);
+}
+
+TEST_F(TuneTest, ADaemonThatStopsIsWaitedForAndAskedAgain) {
+  daemon_.lost_watches = 2;
+  const RunResult result = Tune({});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(daemon_.lost_watches, 0);
+  EXPECT_NE(result.err.find("waiting for it to start again"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("jobs/1: 2 of 2 problems"), std::string::npos) << result.err;
+}
+
+TEST_F(TuneTest, ADaemonThatDoesNotComeBackEndsWithFour) {
+  daemon_.states = {Job(v1::JOB_STATE_RUNNING, 0, 0, 2)};
+  daemon_.lost_watches = 1'000'000;
+  const RunResult result = Tune({"--timeout", "500ms"});
+  EXPECT_EQ(result.code, 4) << result.err;
+  EXPECT_NE(result.err.find("error: "), std::string::npos) << result.err;
 }
 
 TEST_F(TuneTest, CtrlCCancelsTheJobAndSaysSo) {

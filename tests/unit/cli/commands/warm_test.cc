@@ -4,11 +4,14 @@
 
 #include <fstream>
 
+#include "client/cli/commands/warm/expected_gain.h"
+#include "client/cli/commands/warm/warm_summary.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace convtune::cli {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class WarmTest : public testing::Test {
@@ -45,6 +48,44 @@ TEST_F(WarmTest, WhatARestartSavesIsAskedOfTheListAndNotOfTheDatabase) {
   EXPECT_THAT(result.err, HasSubstr("saved per restart: 4.0 s, what the searches of 2 "));
 }
 
+TEST_F(WarmTest, WhatIsNotOnDiskIsNotWarm) {
+  daemon_.persisted = false;
+  const RunResult result = Warm({Path("list.txt"), "--json"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("not on disk, and lost with the daemon: 2 results"));
+  EXPECT_THAT(result.err, HasSubstr("the model is not warm"));
+  EXPECT_THAT(result.out, HasSubstr("\"notOnDisk\":2"));
+  EXPECT_THAT(result.out, HasSubstr("\"warm\":false"));
+}
+
+TEST_F(WarmTest, WhatIsWantedForAnotherEnvironmentIsNotTunedForThisOne) {
+  const std::string here = "\"nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full\"";
+  const std::string other = "\"nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full\"";
+  std::ofstream(Path("wanted.csv")) << "problem,misses,environment_text\n"
+                                    << "\"" << ProblemText(8) << "\",3," << here << "\n"
+                                    << "\"" << ProblemText(16) << "\",3," << other << "\n"
+                                    << "\"" << ProblemText(8) << "\",3," << other << "\n";
+  const RunResult result = Warm({Path("wanted.csv"), "--json"});
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\"problems\":3,\"hits\":1,\"tuned\":0,\"failed\":2"));
+  EXPECT_THAT(result.err,
+              HasSubstr("2 x wanted for nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full, which "
+                        "this is not"));
+  EXPECT_THAT(result.err, HasSubstr("the model is not warm"));
+}
+
+TEST(WarmSummaryTest, WhatIsNotPublishedIsCountedByEvidence) {
+  WarmSummary summary;
+  summary.problems = summary.hits = 5;
+  summary.publish_evidence = v1::EVIDENCE_OBSERVED;
+  summary.not_published[v1::EVIDENCE_HEURISTIC] = 4;
+  EXPECT_TRUE(summary.warm());
+  EXPECT_EQ(summary.not_published_count(), 4);
+  EXPECT_THAT(summary.ToText(),
+              HasSubstr("not published: 4 of 5: heuristic < observed (--publish-evidence): "
+                        "without the daemon nothing is served for them"));
+}
+
 TEST_F(WarmTest, OfALongListTheFirstThousandAreAsked) {
   std::ofstream list(Path("long.txt"));
   for (int i = 1; i <= 1200; ++i) list << ProblemText(i) << "\n";
@@ -66,6 +107,81 @@ TEST_F(WarmTest, WhatATuningMayCostReachesTheDaemon) {
   EXPECT_EQ(options.memory_budget_bytes(), int64_t{2} << 30);
 }
 
+TEST(ExpectedGainTest, ChoicesDisagreeByHowManyDiffer) {
+  EXPECT_EQ(Disagreement({}), 0);
+  EXPECT_EQ(Disagreement({"a"}), 0);
+  EXPECT_EQ(Disagreement({"a", "a", "a"}), 0);
+  EXPECT_EQ(Disagreement({"a", "b", "a"}), 0.5);
+  EXPECT_EQ(Disagreement({"a", "b", "c"}), 1);
+}
+
+TEST(ExpectedGainTest, MoreWorkGoesFirstUnlessTheChoicesOfLessDisagree) {
+  const auto row = [](int channels, int64_t count) {
+    return ProblemRow{ConvProblem::Parse(ProblemText(channels)).value(), count, "a:1"};
+  };
+  const std::vector<ProblemRow> rows = {row(8, 3), row(8 * 2, 2), row(8 * 4, 2)};
+  const auto order = [&](const FirstChoices& choices) {
+    std::vector<int64_t> channels;
+    for (const ProblemRow& next : MostGainFirst(rows, choices)) {
+      channels.push_back(next.problem.x_dims()[1]);
+    }
+    return channels;
+  };
+  EXPECT_THAT(order({}), ElementsAre(32, 16, 8));
+  // 3 runs of half the arithmetic, twice as promising, are more than 2 runs.
+  EXPECT_THAT(order({{rows[0].problem.ToText(), {"a", "b"}}}), ElementsAre(32, 8, 16));
+  EXPECT_THAT(order({{rows[0].problem.ToText(), {"a", "a"}}}), ElementsAre(32, 16, 8));
+}
+
+TEST(ExpectedGainTest, AModesChoiceIsItsFirstThatCanBeBuilt) {
+  TuningMap tunings;
+  const auto add = [&tunings](int a, int b, v1::CandidateStatus status) {
+    v1::Tuning& tuning = tunings["problem"];
+    v1::Candidate* candidate = tuning.add_candidates();
+    candidate->mutable_engine_config();
+    candidate->set_text("graph:eng" + std::to_string(tuning.candidates_size()));
+    candidate->set_heuristic_rank(tuning.candidates_size() - 1);
+    candidate->set_status(status);
+    candidate->set_mode_a_place(a);
+    candidate->set_mode_b_place(b);
+  };
+  add(1, 2, v1::CANDIDATE_STATUS_UNSUPPORTED);
+  add(2, 3, v1::CANDIDATE_STATUS_FINALIZED);
+  add(3, 0, v1::CANDIDATE_STATUS_FINALIZED);
+  add(0, 1, v1::CANDIDATE_STATUS_TIMED);
+  FirstChoices choices;
+  AddModeChoices(tunings, &choices);
+  EXPECT_THAT(choices["problem"], ElementsAre("graph:eng2", "graph:eng4"));
+  AddStockChoices(tunings, &choices);
+  EXPECT_THAT(choices["problem"], ElementsAre("graph:eng2", "graph:eng4", "graph:eng2"));
+}
+
+TEST_F(WarmTest, ATotalBudgetSaysThatItsOrderIsAHeuristic) {
+  daemon_.misses["x"] = v1::MISS_REASON_NOT_FOUND;
+  v1::TuningJob job;
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  daemon_.states = {job};
+  const RunResult result = Warm({Path("list.txt"), "--budget-total", "20s"});
+  EXPECT_THAT(result.err, HasSubstr("most expected gain first"));
+  EXPECT_THAT(result.err, HasSubstr("the order is a heuristic: runs x arithmetic"));
+  // No problem has more time than all of them.
+  EXPECT_EQ(daemon_.last_create().options().time_budget().seconds(), 20);
+  EXPECT_FALSE(daemon_.last_create().options().list_only());
+  Warm({Path("list.txt"), "--budget-total", "20m"});
+  EXPECT_FALSE(daemon_.last_create().options().has_time_budget());
+  Warm({Path("list.txt"), "--budget-total", "20m", "--budget", "2s"});
+  EXPECT_EQ(daemon_.last_create().options().time_budget().seconds(), 2);
+}
+
+TEST_F(WarmTest, ATotalBudgetOfLessThanASecondIsRefused) {
+  for (const char* total : {"999ms", "0", "soon"}) {
+    const RunResult result = Warm({Path("list.txt"), "--budget-total", total});
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.err, HasSubstr("--budget-total: must be"));
+  }
+}
+
 TEST_F(WarmTest, AWaitOfMoreThanAnHourIsRefused) {
   const RunResult result = Warm({Path("list.txt"), "--wait-idle", "2h"});
   EXPECT_EQ(result.code, 2);
@@ -83,6 +199,35 @@ TEST_F(WarmTest, AnOnnxModelIsReadByThePythonPackage) {
   EXPECT_EQ(words, "-m convtune problems " + Path("model.onnx") + " --batch 32");
 }
 
+TEST_F(WarmTest, WhatIsSaidOfAModelReachesItsReader) {
+  std::ofstream(Path("model.onnx")) << '\x08';
+  FakePython("cat '" + Path("list.txt") + "'");
+  const RunResult result =
+      Warm({Path("model.onnx"), "--batch", "1,8..16/8", "--dim", "h,w=224..512/32", "--dim", "k=3",
+            "--runtime", "fused", "--dtype", "fp16", "--layout", "nhwc", "--json"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  // The reader's problems are taken as they are.
+  EXPECT_THAT(result.out, HasSubstr("\"problems\":2"));
+  std::string words;
+  std::getline(std::ifstream(Path("words")), words);
+  EXPECT_THAT(words, HasSubstr(" --batch 1,8..16/8 --dim h,w=224..512/32 --dim k=3 --runtime fused "
+                               "--dtype f16 --layout nhwc"));
+}
+
+TEST_F(WarmTest, AModelWithoutAConvolutionThatCanBeTunedIsNotWarm) {
+  std::ofstream(Path("model.onnx")) << '\x08';
+  FakePython("echo");
+  RunResult result = Warm({Path("model.onnx")});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err,
+              HasSubstr("model.onnx: model: must have a convolution that can be tuned"));
+  // Nor is all warm where a list beside it is.
+  result = Warm({Path("model.onnx"), Path("list.txt"), "--json"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.out, HasSubstr("\"invalid\":1"));
+  EXPECT_THAT(result.err, HasSubstr("the model is not warm"));
+}
+
 TEST_F(WarmTest, WithoutThePackageAnOnnxModelIsOneErrorThatSaysHowToGetIt) {
   std::ofstream(Path("model.onnx")) << '\x08';
   FakePython("exit 1");
@@ -96,7 +241,8 @@ TEST_F(WarmTest, WithoutThePackageAnOnnxModelIsOneErrorThatSaysHowToGetIt) {
   EXPECT_THAT(result.err, HasSubstr("/nonexistent/python cannot be run"));
   result = Warm({Path("gone.onnx")});
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("gone.onnx: No such file or directory"));
+  EXPECT_THAT(result.err, HasSubstr("error: " + Path("gone.onnx") +
+                                    ": cannot be read: No such file or directory"));
 }
 
 }  // namespace

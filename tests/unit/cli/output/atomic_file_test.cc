@@ -51,6 +51,24 @@ TEST_F(AtomicFileTest, TakesThePlaceOfWhatWasThere) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
 }
 
+TEST_F(AtomicFileTest, TakesOnlyThePlaceOfAFileOfItsKindWhereThatIsAskedFor) {
+  const auto over = [this](const std::string& name) {
+    return AtomicFile::CreateOver(Path(name), "FILE", {"CVTNBNDL", "{\"place\":"}).status();
+  };
+  EXPECT_TRUE(over("absent").ok());
+  for (const char* own : {"", "CVTNBNDL and more", "{\"place\":{}}"}) {
+    std::ofstream(Path("own"), std::ios::trunc) << own;
+    EXPECT_TRUE(over("own").ok()) << own;
+  }
+  for (const char* other : {"thesis", "CVTNBND", "{\"plan\":1}"}) {
+    std::ofstream(Path("other"), std::ios::trunc) << other;
+    const absl::Status status = over("other");
+    EXPECT_TRUE(absl::IsInvalidArgument(status));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("FILE: " + Path("other")));
+    EXPECT_EQ(Read(Path("other")), other);
+  }
+}
+
 TEST_F(AtomicFileTest, LeavesNothingWithoutACommit) {
   { ASSERT_TRUE((*AtomicFile::Create(Path("a"), "OUT"))->Write("half").ok()); }
   EXPECT_TRUE(fs::is_empty(folder_));

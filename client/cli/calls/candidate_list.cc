@@ -1,0 +1,73 @@
+#include "client/cli/calls/candidate_list.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/output/units.h"
+#include "proto/model/problem/conv_problem.h"
+
+namespace convtune::cli {
+namespace {
+
+template <typename Notes, typename Note>
+bool HasNote(const Notes& notes, Note note) {
+  return std::find(notes.begin(), notes.end(), note) != notes.end();
+}
+
+}  // namespace
+
+bool OnTensorCores(const v1::Candidate& candidate) {
+  return HasNote(candidate.numerical_notes(), v1::NUMERICAL_NOTE_TENSOR_CORE);
+}
+
+bool CompiledAtRunTime(const v1::Candidate& candidate) {
+  return HasNote(candidate.behavior_notes(), v1::BEHAVIOR_NOTE_RUNTIME_COMPILATION);
+}
+
+std::string WithWorkspace(const v1::Candidate& candidate) {
+  return absl::StrCat(candidate.text(), " with ",
+                      candidate.workspace_bytes() > 0
+                          ? FormatBytes(candidate.workspace_bytes()) + " of workspace"
+                          : "no workspace");
+}
+
+CandidateList::CandidateList(const v1::Tuning& tuning, bool no_tf32) {
+  const auto problem = ConvProblem::Parse(tuning.problem_text());
+  const bool without_tf32 = no_tf32 && problem.ok() && problem->data_type() == DataType::kF32;
+  bool in_fallback = false, in_a_or_b = false;
+  for (const v1::Candidate& candidate : tuning.candidates()) {
+    const bool built = candidate.status() == v1::CANDIDATE_STATUS_FINALIZED ||
+                       candidate.status() == v1::CANDIDATE_STATUS_TIMED;
+    if (!built || !candidate.has_engine_config()) continue;
+    if (without_tf32 && OnTensorCores(candidate)) continue;
+    all_.push_back(&candidate);
+    on_tensor_cores_ += OnTensorCores(candidate) ? 1 : 0;
+    deterministic_ += candidate.deterministic() ? 1 : 0;
+    compiled_ += CompiledAtRunTime(candidate) ? 1 : 0;
+    in_fallback = in_fallback || candidate.fallback_place() > 0;
+    in_a_or_b = in_a_or_b || candidate.mode_a_place() > 0 || candidate.mode_b_place() > 0;
+  }
+  last_resort_only_ = in_fallback && !in_a_or_b;
+  std::stable_sort(all_.begin(), all_.end(), [](const v1::Candidate* a, const v1::Candidate* b) {
+    const auto rank = [](const v1::Candidate* c) {
+      return c->heuristic_rank() < 0 ? std::numeric_limits<int>::max() : c->heuristic_rank();
+    };
+    return rank(a) < rank(b);
+  });
+  for (const v1::Candidate* candidate : all_) {
+    const auto order = [](const v1::Candidate& c) {
+      return std::tuple(!OnTensorCores(c), c.workspace_bytes());
+    };
+    if (leanest_ == nullptr || order(*candidate) < order(*leanest_)) leanest_ = candidate;
+  }
+}
+
+std::string CandidateList::ToText() const {
+  if (empty()) return "no candidate that can be built";
+  return absl::StrCat(size(), size() == 1 ? " candidate, " : " candidates, ", on_tensor_cores_,
+                      " on tensor cores, first ", WithWorkspace(first()));
+}
+
+}  // namespace convtune::cli

@@ -1,0 +1,35 @@
+// A ReleaseFetch brings the daemon's snapshot into a folder of this machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/cli/app/context.h"
+#include "client/cpp/release_client.h"
+
+namespace convtune::cli {
+
+// Not thread-safe.
+class ReleaseFetch {
+ public:
+  // `folder` is made if need be.
+  explicit ReleaseFetch(std::string folder) : folder_(std::move(folder)) {}
+
+  // Tries until it has the snapshot, for at most `wait`, while the daemon cannot
+  // be reached or has published nothing. With `watch` above 0 looks again at that
+  // interval until SIGTERM or SIGINT, through errors, which it says.
+  ExitCode Run(Context& context, ReleaseClient& client, absl::Duration wait, absl::Duration watch);
+
+ private:
+  // Puts the daemon's snapshot in place where it is another one, and says so.
+  absl::Status Fetch(Context& context, ReleaseClient& client);
+  absl::Status Write(Context& context, uint64_t version, const std::string& bytes);
+
+  const std::string folder_;
+  uint64_t version_ = 0;  // of what is in place; 0: not known
+};
+
+}  // namespace convtune::cli

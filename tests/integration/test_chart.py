@@ -1,11 +1,13 @@
 """What the chart's values do, mode by mode; test_deploy has its stored manifests and test_containers runs a pod of them."""
 
+import json
 import os
 import subprocess
 
 import pytest
+import yaml
 
-from harness.chart import pod_spec, rendered, stored, template
+from harness.chart import CHART, pod_spec, rendered, stored, template
 from harness.containers import pod_mounts
 from harness.daemon import wait_until
 from harness.problems import numbered
@@ -40,12 +42,12 @@ def test_nodes_with_the_usual_taint_are_tolerated_and_no_runtime_class_is_asked_
     spec = pod(mode)
     assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     # A cluster without that class refuses the pod; one with a GPU of its own gets the GPU all the same.
-    assert spec.get("runtimeClassName") == ("nvidia" if mode == "daemonset" else None)
+    assert "runtimeClassName" not in spec
     assert spec.get("nodeSelector") == ({"nvidia.com/gpu.present": "true"} if mode == "daemonset" else None)
 
 
 def test_nothing_is_said_of_nodes_where_all_is_empty():
-    spec = pod("daemonset", "tolerations=null", "daemonset=null")
+    spec = pod("daemonset", "tolerations=null", "daemonset.nodeSelector=null")
     assert not {"tolerations", "nodeSelector", "runtimeClassName", "imagePullSecrets"} & spec.keys()
 
 
@@ -73,10 +75,93 @@ def test_a_server_has_its_own_variables_beside_the_snapshots_and_its_probes():
 
 
 def test_the_chart_refuses_another_mode_and_an_agent_where_no_daemon_stays():
-    refused = template("--set", "mode=other")
-    assert refused.returncode != 0 and "mode: must be serving, job or daemonset" in refused.stderr
-    refused = template("--set", "mode=job,fleet.enabled=true")
-    assert refused.returncode != 0 and "fleet.enabled: is for mode daemonset" in refused.stderr
+    for values, rule in {
+        "mode=other": 'mode must be one of the following: "serving", "job", "daemonset"',
+        "daemonset.gpus=some": 'daemonset.gpus must be one of the following: "none", "own", "all"',
+        "image.digest=sha256:12": "image.digest: Does not match pattern",
+        "sever.replicas=2": "Additional property sever is not allowed",
+        "server.replica=2": "server: Additional property replica is not allowed",
+        "server.port=0": "server.port: Must be greater than or equal to 1",
+        "timeBudget=soon": "timeBudget: Does not match pattern",
+        "mode=job,fleet.enabled=true": "fleet.enabled: is for mode daemonset",
+        "mode=serving,service.enabled=true": "service.enabled: is for mode daemonset",
+        "mode=daemonset,snapshot.address=a:1": "snapshot.address: is for mode serving",
+    }.items():
+        refused = template("--set", values)
+        assert refused.returncode != 0 and rule in refused.stderr, (values, refused.stderr)
+
+
+def test_every_value_has_a_rule():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def missing(value, rule, path):
+        if not isinstance(value, dict) or "properties" not in rule:
+            return []
+        here = [f"{path}{key}" for key in value.keys() ^ rule["properties"].keys() - {"global"}]
+        return here + [m for key, v in value.items() if key in rule["properties"] for m in missing(v, rule["properties"][key], f"{path}{key}.")]
+
+    assert missing(values, schema, "") == []
+
+
+@pytest.mark.parametrize("gpus", ["none", "own", "all"])
+def test_the_daemonset_tunes_on_what_it_is_given(gpus):
+    spec = pod("daemonset", f"daemonset.gpus={gpus}", "gpu.count=2")
+    daemon = daemon_of(spec)
+    assert ("--devices=none" in daemon["args"]) == (gpus == "none")
+    assert daemon["resources"]["limits"].get("nvidia.com/gpu") == (2 if gpus == "own" else None)
+    assert ("NVIDIA_VISIBLE_DEVICES" in [v["name"] for v in daemon["env"]]) == (gpus == "all")
+    assert spec.get("runtimeClassName") == ("nvidia" if gpus == "all" else None)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_fields_that_charts_of_the_field_have(mode):
+    manifests = rendered(
+        f"mode={mode}", "fullnameOverride=tuner", "annotations.a=1x", "podAnnotations.b=2x", "podLabels.team=vision", "priorityClassName=high",
+        "serviceAccountName=tuner", "terminationGracePeriodSeconds=60", "affinity.podAntiAffinity.x=y",
+        "topologySpreadConstraints[0].maxSkew=1", "image.digest=sha256:" + "a" * 64, "job.activeDeadlineSeconds=600",
+        "server.strategy.type=Recreate",
+    )  # fmt: skip
+    (workload,) = [m for kind, m in manifests.items() if kind in ("Deployment", "Job", "DaemonSet")]
+    meta, pods, spec = workload["metadata"], workload["spec"]["template"]["metadata"], pod_spec(manifests.values())
+    assert all(m["metadata"]["name"].startswith("tuner") for m in manifests.values())
+    assert meta["annotations"] == {"a": "1x"} and pods["annotations"]["b"] == "2x" and pods["labels"]["team"] == "vision"
+    assert workload["spec"].get("selector", {"matchLabels": {}})["matchLabels"].items() <= pods["labels"].items()
+    assert (spec["priorityClassName"], spec["serviceAccountName"], spec["terminationGracePeriodSeconds"]) == ("high", "tuner", 60)
+    assert spec["affinity"] == {"podAntiAffinity": {"x": "y"}} and spec["topologySpreadConstraints"] == [{"maxSkew": 1}]
+    assert spec["automountServiceAccountToken"] is False
+    assert daemon_of(spec)["image"] == "convtune@sha256:" + "a" * 64
+    own = {"serving": ("strategy", {"type": "Recreate"}), "job": ("ttlSecondsAfterFinished", 86400),
+           "daemonset": ("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}})}  # fmt: skip
+    key, value = own[mode]
+    assert workload["spec"][key] == value
+    assert workload["spec"].get("activeDeadlineSeconds") == (600 if mode == "job" else None)
+
+
+def test_another_list_of_problems_makes_new_serving_pods():
+    def annotations(*values):
+        return rendered("mode=serving", *values)["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+
+    one, other = annotations("problems=a"), annotations("problems=b")
+    assert one.keys() == {"checksum/problems"} and one != other and one == annotations("problems=a", "server.replicas=3")
+
+
+def test_a_server_mounts_its_model_and_has_its_own_resources():
+    spec = pod(
+        "serving", "extraVolumes[0].name=model", "extraVolumes[0].persistentVolumeClaim.claimName=model",
+        "server.volumeMounts[0].name=model", "server.volumeMounts[0].mountPath=/model", "server.command[0]=serve",
+        "server.resources.requests.cpu=2", "server.resources.limits.memory=8Gi", "server.envFrom[0].secretRef.name=s",
+    )  # fmt: skip
+    (server,) = spec["containers"]
+    assert {"name": "model", "mountPath": "/model"} in server["volumeMounts"]
+    assert server["resources"] == {"requests": {"cpu": 2}, "limits": {"memory": "8Gi", "nvidia.com/gpu": 1}}
+    assert server["command"] == ["serve"] and server["envFrom"] == [{"secretRef": {"name": "s"}}]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_results_name_the_node(mode):
+    node = next(v for v in daemon_of(pod(mode))["env"] if v["name"] == "CONVTUNE_NODE")
+    assert node["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
 
 
 def test_the_pod_monitor_reads_the_agent_too():
@@ -110,12 +195,15 @@ def test_the_pods_agent_delivers_what_its_daemon_tuned(fleet, fake_daemon, cli, 
     (node,) = [variable for variable in agent["env"] if variable["name"] == "CONVTUNE_NODE"]
     assert node["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
     env = {name: value for name, value in os.environ.items() if not name.startswith("CONVTUNE_")}
-    env["CONVTUNE_NODE"] = "gpu-node-7"
+    env |= {"CONVTUNE_NODE": "gpu-node-7"} | {v["name"]: inside(v["value"]) for v in agent["env"] if "value" in v}
+    probe = agent["livenessProbe"]["exec"]["command"]
+    assert probe[0] == "convtune-fleet" and subprocess.run([fleet.binary, *probe[1:]], env=env, capture_output=True).returncode == 1
     process = subprocess.Popen([fleet.binary, *map(inside, arguments)], env=env, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: process.poll() is not None or fleet.number("SELECT COUNT(*) FROM evidence") == 1, 30, "delivery")
         assert process.poll() is None, process.stderr.read()
         assert [n["name"] for n in fleet.status()["nodes"]] == ["gpu-node-7"]
+        assert subprocess.run([fleet.binary, *probe[1:]], env=env, capture_output=True).returncode == 0
     finally:
         process.terminate()
         process.communicate(timeout=30)

@@ -17,6 +17,7 @@ from harness.problems import numbered_list
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 MONITORING = REPO / "deploy" / "monitoring"
+ALERTS = REPO / "deploy" / "helm" / "convtune" / "alerts.yml"
 
 
 @pytest.fixture(scope="session")
@@ -62,12 +63,15 @@ def test_look_ups_hits_and_misses_add_up(watched, cli):
     run.ok("tune", *problems[:2])
     before = values(scrape(watched))
     run.ok("get", *problems[:2])
+    with watched.client() as client:
+        client.get(problems[0], program={"cudnn_version": "9.12.0"})
     now = values(scrape(watched))
     assert now["convtune_lookups_total"] == now["convtune_lookup_hits_total"] + sum(
         v for k, v in now.items() if k.startswith("convtune_lookup_misses_total")
     )
     assert now["convtune_lookup_hits_total"] - before["convtune_lookup_hits_total"] == 2
     assert now['convtune_lookup_misses_total{reason="not_found"}'] >= 5
+    assert now['convtune_lookup_misses_total{reason="other_environment"}'] == 1
     assert now["convtune_saved_seconds_total"] > before["convtune_saved_seconds_total"]
     assert now['convtune_tuning_duration_seconds_count{device="gpu:0",outcome="succeeded"}'] == 2
     assert now['convtune_worker_starts_total{device="gpu:0"}'] == 1
@@ -115,7 +119,7 @@ def test_promtool_accepts_the_metrics(watched, cli, promtool):
 
 
 def test_promtool_accepts_the_rules_and_their_tests(promtool):
-    for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
+    for command in (["check", "rules", ALERTS], ["test", "rules", "alerts_test.yml"]):
         result = subprocess.run([promtool, *command], cwd=MONITORING, capture_output=True, text=True)
         assert result.returncode == 0, result.stdout + result.stderr
 
@@ -124,7 +128,7 @@ def expressions():
     """Where it stands, and the PromQL, of every rule and panel."""
     import yaml
 
-    for rule in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"][0]["rules"]:
+    for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]:
         yield f"alert {rule['alert']}", rule["expr"]
     for panel in json.loads((MONITORING / "dashboard.json").read_text())["panels"]:
         for target in panel["targets"]:
@@ -134,7 +138,7 @@ def expressions():
 def test_every_alert_says_what_to_do():
     import yaml
 
-    for rule in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"][0]["rules"]:
+    for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]:
         assert len(rule["annotations"]["runbook"]) > 40, rule["alert"]
         assert rule["labels"]["severity"] in ("page", "ticket", "info")
 

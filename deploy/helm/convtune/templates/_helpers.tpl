@@ -1,5 +1,11 @@
+{{- define "convtune.fullname" -}}
+{{ .Values.fullnameOverride | default .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* A digest says which image exactly; a tag may move. */ -}}
 {{- define "convtune.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{- define "convtune.labels" -}}
@@ -14,6 +20,34 @@ app.kubernetes.io/name: convtune
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* metadata of the workload: {name, labels, annotations}. */ -}}
+{{- define "convtune.metadata" -}}
+name: {{ include "convtune.fullname" . }}
+labels:
+  {{- include "convtune.labels" . | nindent 2 }}
+{{- with .Values.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* And of its pods. Another list of problems makes new serving pods, which tune what is new. */ -}}
+{{- define "convtune.podMetadata" -}}
+labels:
+  {{- include "convtune.labels" . | nindent 2 }}
+  {{- with .Values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- $annotations := deepCopy .Values.podAnnotations }}
+{{- if and (eq .Values.mode "serving") (not .Values.snapshot.address) }}
+{{- $_ := set $annotations "checksum/problems" (sha256sum .Values.problems) }}
+{{- end }}
+{{- with $annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- /* What the restricted profile asks of a pod. */ -}}
 {{- define "convtune.podSecurity" -}}
 runAsNonRoot: true
@@ -23,21 +57,42 @@ fsGroup: {{ .Values.user }}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{- /* Where pods go, with the values of the mode where the common ones are empty. */ -}}
+{{- /* Where and as whom pods run, with the values of the mode where the common ones are empty. */ -}}
 {{- define "convtune.placement" -}}
 {{- $mode := dict }}
 {{- if eq .Values.mode "daemonset" }}
 {{- $mode = .Values.daemonset }}
 {{- end }}
+{{- $class := .Values.runtimeClassName }}
+{{- if eq (toString $mode.gpus) "all" }}
+{{- $class = $class | default $mode.runtimeClassName }}
+{{- end }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.runtimeClassName | default $mode.runtimeClassName }}
+{{- with .Values.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.terminationGracePeriodSeconds }}
+terminationGracePeriodSeconds: {{ . }}
+{{- end }}
+{{- with $class }}
 runtimeClassName: {{ . }}
 {{- end }}
 {{- with .Values.nodeSelector | default $mode.nodeSelector }}
 nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.topologySpreadConstraints }}
+topologySpreadConstraints:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.tolerations }}
@@ -63,6 +118,8 @@ capabilities: {drop: [ALL]}
 - name: convtune
   image: {{ include "convtune.image" . }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
+  # Also where the image is the server's own, with the wheel.
+  command: [convtuned]
   args:
     - --once
     - --file=/etc/convtune/problems.txt
@@ -74,10 +131,11 @@ capabilities: {drop: [ALL]}
     {{- with .Values.extraArgs }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- with .Values.extraEnv }}
   env:
+    {{- include "convtune.nodeName" . | nindent 4 }}
+    {{- with .Values.extraEnv }}
     {{- toYaml . | nindent 4 }}
-  {{- end }}
+    {{- end }}
   resources:
     requests:
       {{- toYaml .Values.resources.requests | nindent 6 }}
@@ -95,6 +153,33 @@ capabilities: {drop: [ALL]}
     {{- end }}
 {{- end }}
 
+{{- /* The node is what stays when a pod is replaced: results and reports name it. */ -}}
+{{- define "convtune.nodeName" -}}
+- name: CONVTUNE_NODE
+  valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+{{- end }}
+
+{{- /* A container that brings the snapshot of the daemon at snapshot.address; called with its name and command. */ -}}
+{{- define "convtune.fetch" -}}
+- name: {{ .name }}
+  image: {{ include "convtune.image" .root }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  command:
+    {{- toYaml .command | nindent 4 }}
+  env:
+    - {name: CONVTUNE_ADDRESS, value: {{ .root.Values.snapshot.address | quote }}}
+    - {name: CONVTUNE_TLS_CA, value: /etc/convtune-tls/ca.crt}
+    - {name: CONVTUNE_TLS_CERT, value: /etc/convtune-tls/tls.crt}
+    - {name: CONVTUNE_TLS_KEY, value: /etc/convtune-tls/tls.key}
+  resources:
+    {{- toYaml .root.Values.snapshot.resources | nindent 4 }}
+  securityContext:
+    {{- include "convtune.containerSecurity" .root | nindent 4 }}
+  volumeMounts:
+    - {name: state, mountPath: /var/lib/convtune}
+    - {name: tls, mountPath: /etc/convtune-tls, readOnly: true}
+{{- end }}
+
 {{- define "convtune.volumes" -}}
 - name: state
   {{- if .Values.state.claimName }}
@@ -102,8 +187,13 @@ capabilities: {drop: [ALL]}
   {{- else }}
   emptyDir: {sizeLimit: {{ .Values.state.sizeLimit }}}
   {{- end }}
+{{- if and (eq .Values.mode "serving") .Values.snapshot.address }}
+- name: tls
+  secret: {secretName: {{ .Values.snapshot.tlsSecretName }}, defaultMode: 0440}
+{{- else }}
 - name: problems
-  configMap: {name: {{ .Release.Name }}-problems}
+  configMap: {name: {{ include "convtune.fullname" . }}-problems}
+{{- end }}
 - name: tmp
   emptyDir: {}
 {{- with .Values.extraVolumes }}

@@ -21,9 +21,11 @@ DEPLOY = REPO / "deploy"
 # Each mode with the values that its golden output was made with.
 MODES = {
     "serving": [],
+    "serving-snapshot": ["--set", "snapshot.address=demo.convtune.svc:7070"],
     "job": ["--set", "state.claimName=tunings,base=/usr/share/convtune/base.bundle"],
     "daemonset": [],
-    "daemonset-metrics": ["--set", "metrics.podMonitor=true"],
+    "daemonset-metrics": ["--set", "metrics.podMonitor=true,metrics.prometheusRule=true"],
+    "daemonset-service": ["--set", "service.enabled=true"],
     "daemonset-fleet": ["--set", "metrics.podMonitor=true,fleet.enabled=true"],
 }
 
@@ -43,9 +45,9 @@ def test_manifests_keep_to_the_schemas(mode):
     import kubernetes_validate
 
     for manifest in stored(mode):
-        if manifest["kind"] == "PodMonitor":
-            continue  # the operator's, of which there is no schema here
-        for version in ("1.27", "1.31"):
+        if manifest["kind"] in ("PodMonitor", "PrometheusRule"):
+            continue  # the operator's, of which there is no schema here; test_alerts reads what they hold
+        for version in ("1.27", "1.31", "1.36"):
             kubernetes_validate.validate(manifest, version, strict=True)
 
 
@@ -72,7 +74,7 @@ def restricted_violations(spec):
     return broken
 
 
-@pytest.mark.parametrize("mode", ["serving", "job"])
+@pytest.mark.parametrize("mode", ["serving", "serving-snapshot", "job"])
 def test_the_modes_that_say_so_pass_the_restricted_profile(mode):
     spec = pod_spec(mode)
     assert restricted_violations(spec) == []
@@ -94,6 +96,7 @@ def test_the_pod_monitor_reads_the_port_that_the_daemon_listens_on():
 def test_the_daemonset_takes_no_gpu_and_says_what_it_needs():
     spec = pod_spec("daemonset")
     assert "nvidia.com/gpu" not in yaml.dump(spec["containers"])
+    assert "NVIDIA_VISIBLE_DEVICES" not in yaml.dump(spec["containers"])
     # What keeps it out of restricted namespaces is the node's folders, and who makes them.
     broken = restricted_violations(spec)
     assert {b for b in broken if not b.startswith("folders: ")} == {
@@ -106,8 +109,8 @@ def test_the_arguments_in_the_manifests_are_flags_of_the_daemon(convtuned):
     for mode in MODES:
         spec = pod_spec(mode)
         for container in spec.get("initContainers", []) + spec["containers"]:
-            if container.get("command") == ["convtune-fleet"]:
-                continue  # which runs in test_chart
+            if container.get("command") != ["convtuned"]:
+                continue  # other programs, which run in test_chart and test_containers
             used = {argument.split("=")[0] for argument in container.get("args", [])}
             assert used <= flags, (mode, used - flags)
 

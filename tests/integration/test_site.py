@@ -1,4 +1,4 @@
-"""The pages: a site without a broken link that loads nothing from elsewhere, and commands that do what they print."""
+"""The pages: a site without a broken link that loads nothing from elsewhere, which names what there is."""
 
 import importlib.util
 import json
@@ -9,7 +9,6 @@ import pytest
 
 from conftest import REPO
 from harness import needs
-from test_quickstart import quickstart
 from test_report import chromium  # noqa: F401
 
 DOCS = REPO / "deploy/docs"
@@ -88,35 +87,3 @@ def test_pages_name_every_verb_and_setting(convtune, convtuned):
     file = (REPO / "deploy/convtuned.toml").read_text()
     assert len(settings) > 25
     assert [name for name in settings if f"--{name}" not in page and f"#{name} = " not in file] == []
-
-
-def commands(*pages):
-    """The blocks of sh; those of bash need a network, a model or a program."""
-    return "".join("".join(re.findall(r"```sh\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)) for page in pages)
-
-
-def run(directory, script):
-    done = quickstart(directory, f'cd "$(dirname "$1")/.."\nset -x\n{script}')
-    assert done.returncode == 0, done
-    return done
-
-
-@pytest.mark.ci
-def test_getting_started_does_what_it_prints(worker, convtune, short_dir):
-    page = (DOCS / "getting-started.md").read_text()
-    done = run(short_dir, commands("getting-started.md"))
-    warm = r"\d+ had an answer, \d+ were tuned, \d+ have none"
-    assert re.findall(warm, done.stderr) == re.findall(warm, page)
-    answered = re.findall(r"answered from the database: (\d+ of \d+); worker starts: (\d)", done.stdout)
-    assert answered == [("0 of 46", "1"), ("46 of 46", "0")]
-    assert re.findall(r"answered from the database: (\d+ of \d+); worker starts: (\d)", page) == answered
-    for problem, winner in re.findall(r"^(fwd,\S+) +(graph:\S+) ", page, re.MULTILINE):
-        assert re.search(f"^{re.escape(problem)} +{re.escape(winner)} ", done.stdout, re.MULTILINE), problem
-
-
-@pytest.mark.ci
-def test_the_commands_of_symptoms_and_reports_run(worker, convtune, short_dir):
-    script = commands("symptoms.md", "reports.md")
-    assert script.count("convtune ") > 8
-    done = run(short_dir, f'./deploy/quickstart\nexport PATH="$PWD/build/bin:$PATH"\n{script}./deploy/quickstart --stop\n')
-    assert "23 had an answer, 0 were tuned, 0 have none" in done.stderr

@@ -63,7 +63,7 @@ Tuning TuningOf(const ConvProblem& problem, int candidates, std::mt19937* random
 class IndexTuner : public rpc::FakeTuner {
  public:
   uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override {
-    return lookups_.Start(std::move(request), {rpc::TestEnvironment(), kEnvironment, nullptr},
+    return lookups_.Start(std::move(request), {rpc::TestEnvironment(), kEnvironment, nullptr, ""},
                           std::move(done));
   }
   bool StillHolds(const lookup::AnswerSource& source) const override {
@@ -74,7 +74,8 @@ class IndexTuner : public rpc::FakeTuner {
  private:
   SystemClock clock_;
   lookup::TuningIndex index_;
-  lookup::Lookups lookups_{&index_, &clock_, [](const auto&...) { return std::string(); }};
+  lookup::Lookups lookups_{&index_, &clock_, [](const auto&...) { return std::string(); },
+                           [](const auto&...) {}};
 };
 
 template <typename T>

@@ -20,6 +20,7 @@ absl::StatusOr<FakeScript> FakeScript::Parse(std::string_view text) {
                                                      {"where", &script.where},
                                                      {"instrument", &script.instrument},
                                                      {"problem", &script.problem},
+                                                     {"disagree", &script.disagree},
                                                      {"once", &script.once},
                                                      {"log", &script.log},
                                                      {"recording", &script.recording},

@@ -59,6 +59,7 @@ struct FakeScript {
   int index = 0;                  // candidate that faults; bit of the step in self_check
   int slow_ms = 0;                // of slow and slow_segv
   std::string problem;            // text of the only problem that faults; empty: any
+  std::string disagree;           // part of the text of problems whose modes A and B differ
   // A file: the fault happens only while it is not there, and makes it.
   std::string once;
   // A bundle: its tunings are answered (replay_session.h), and of these keys

@@ -236,6 +236,10 @@ absl::Status FakeSession::Open(const worker::v1::OpenProblem& request) {
     } else {
       listed.id = EngineConfig{i, {{2, i % 4}}};
       listed.heuristic_rank = i;
+      const bool differs =
+          !script_.disagree.empty() && absl::StrContains(problem_, script_.disagree);
+      listed.places.mode_a = static_cast<int16_t>(i + 1);
+      listed.places.mode_b = static_cast<int16_t>(differs ? configs_ - i : i + 1);
       if (traits.tensor_core) listed.numerical_notes |= NoteBit(NumericalNote::kTensorCore);
       if (traits.nondeterministic) {
         listed.numerical_notes |= NoteBit(NumericalNote::kNondeterministic);

@@ -59,6 +59,7 @@ absl::Status ReplaySession::Open(const worker::v1::OpenProblem& request) {
     Candidate listed;
     listed.id = candidate.id;
     listed.heuristic_rank = candidate.heuristic_rank;
+    listed.places = candidate.places;
     listed.numerical_notes = candidate.numerical_notes;
     listed.behavior_notes = candidate.behavior_notes;
     listed.find_us = candidate.find_us;

@@ -54,6 +54,21 @@ def test_export_verify_import_and_again(tuned, bare_daemon, cli, tmp_path):
     assert not list(tmp_path.glob("*.part-*"))
 
 
+def test_export_and_merge_leave_files_of_other_kinds_alone(tuned, cli, tmp_path):
+    _, run = tuned
+    bundle, thesis = tmp_path / "a.bundle", tmp_path / "thesis.txt"
+    run.ok("export", bundle)
+    thesis.write_text("years of work")
+    for command in (("export", thesis), ("export", thesis, "--jsonl"), ("merge", thesis, bundle)):
+        result = run(*command)
+        assert result.code == 2 and f"{thesis} is a file that this command did not write" in result.err, result
+        assert thesis.read_text() == "years of work"
+    run.ok("export", tmp_path / "lines.jsonl")
+    for again in (bundle, tmp_path / "lines.jsonl"):
+        run.ok("export", again)
+    run.ok("merge", bundle, bundle)
+
+
 def test_an_import_survives_kill_9(tuned, bare_daemon, cli, tmp_path):
     _, run = tuned
     run.ok("export", tmp_path / "a")
@@ -74,7 +89,7 @@ def test_a_flipped_byte_anywhere_is_refused_with_its_place(tuned, bare_daemon, c
         damaged.write_bytes(sound[:at] + bytes([sound[at] ^ 0x10]) + sound[at + 1 :])
         result = other("import", damaged)
         assert result.code == 1, result
-        assert "damaged at byte " in result.err, result
+        assert f"error: {damaged}: damaged at byte " in result.err, result
         assert cli()("verify", damaged).code == 1
     assert winners(other) == {}
 
@@ -118,11 +133,14 @@ def test_signatures(tuned, daemons, cli, tmp_path):
     run.ok("export", tmp_path / "signed", "--sign-key", private)
     cli().ok("verify", tmp_path / "signed", "--public-key", public)
     result = cli()("verify", tmp_path / "signed", "--public-key", other_public)
-    assert result.code == 1 and "trusted" in result.err, result
+    signed = tmp_path / "signed"
+    assert result.code == 1 and f"error: {signed}: is signed by " in result.err and "trusted" in result.err, result
 
     strict = cli(daemons("--devices", "none", "--bundle-key", public).start())
     result = strict("import", tmp_path / "unsigned")
-    assert result.code == 1 and "not signed" in result.err, result
+    assert result.code == 1 and f"error: {tmp_path / 'unsigned'}: is not signed, and must be" in result.err, result
+    nowhere = strict("import", tmp_path / "nowhere")
+    assert nowhere.code == 2 and f"error: {tmp_path / 'nowhere'}: cannot be read: No such file" in nowhere.err, nowhere
     assert winners(strict) == {}
     strict.ok("import", tmp_path / "signed")
     assert len(winners(strict)) == 5

@@ -42,7 +42,7 @@ def fill(path):
             file.write(bytes(4096))
 
 
-def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts, short_dir):
+def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts, short_dir, cli, tmp_path):
     disk = short_dir / "disk"
     disk.mkdir()
     mounts("-t", "tmpfs", "-o", "size=16m", "none", disk)
@@ -60,6 +60,13 @@ def test_a_full_disk_degrades_and_recovers_without_a_restart(fake_daemon, mounts
         assert not client.info().writable
         job = client.tune(numbered(300))
         assert job.succeeded_count == 1 and not job.persisted
+        model = tmp_path / "model.txt"
+        model.write_text("\n".join([numbered(300), numbered(301)]))
+        for tuned in (1, 0):
+            result = cli(daemon)("warm", model, "--json")
+            assert result.code == 1 and "the model is not warm" in result.err, result
+            summary = result.json()
+            assert (summary["tuned"], summary["notOnDisk"], summary["warm"]) == (tuned, 2, False)
         known.update({t: r.answer.winner.text for t, r in zip(during, unkept, strict=True)})
         for _ in range(100):
             assert winners(client, before + during) == known

@@ -170,7 +170,7 @@ def test_environments_and_jobs(warm, cli):
     assert ENVIRONMENT in shown
     rows = cli(warm).ok("environments", "--json").json()
     assert "9.0" in json.dumps(rows)
-    assert "jobs/1" in cli(warm).ok("jobs", "list").out
+    assert "jobs/" in cli(warm).ok("jobs", "list").out
 
 
 def test_database_commands(warm, cli, tmp_path):
@@ -190,6 +190,30 @@ def test_doctor_version_and_completion(warm, cli):
     version = cli(warm).ok("version").out
     assert version.count("0.1.0") >= 2
     assert "convtune" in cli(warm).ok("completion", "bash").out
+
+
+def test_bash_completes_words_files_and_shells(cli, tmp_path):
+    (tmp_path / "completion").write_text(cli().ok("completion", "bash").out)
+    (tmp_path / "model one.onnx").touch()
+    (tmp_path / "list").touch()
+
+    def complete(*words):
+        script = "source ./completion; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _convtune; "
+        script += "printf '%s\\n' \"${COMPREPLY[@]}\""
+        done = subprocess.run(
+            ["bash", "-c", script, "-", "convtune", *words], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        return sorted(done.stdout.splitlines())
+
+    assert complete("comp") == ["completion"]
+    assert {"bash", "fish", "zsh"} <= set(complete("completion", ""))
+    assert complete("completion", "z") == ["zsh"]
+    assert complete("warm", "m") == ["model one.onnx"]
+    assert complete("warm", "--min") == ["--min-evidence"]
+    assert complete("warm", "list", "") == ["completion", "list", "model one.onnx"]
+    for words in (("get", "--file"), ("run", "--snapshot"), ("export",), ("merge", "out"), ("run", "--")):
+        assert complete(*words, "li") == ["list"], words
+    assert complete("get", "--on-miss", "e") == ["enqueue"]
 
 
 def test_exit_codes(warm, cli, tmp_path):
@@ -215,6 +239,13 @@ def test_data_on_stdout_and_words_on_stderr(warm, cli):
     tuned = cli(warm).ok("tune", ONE, "--force", "--json")
     json.loads(tuned.out)
     assert "\r" not in tuned.err
+
+
+def test_a_full_disk_behind_the_output_is_said(convtune):
+    for arguments in (["--help"], ["completion", "bash"]):  # less and more than a buffer
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([convtune, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n"), arguments
 
 
 def test_two_profiles_are_two_environments(daemons, worker, cli):

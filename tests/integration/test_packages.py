@@ -64,7 +64,9 @@ def test_debian_packages(packages):
     assert "libgrpc++1" in field("convtune", "Depends") and "libsqlite3-0" in field("convtune", "Depends")
     assert "libconvtune0 (= 0.1.0)" in field("libconvtune-dev", "Depends")
     assert {"/usr/bin/convtune", "/usr/bin/convtuned", "/usr/lib/systemd/system/convtuned.service",
-            "/usr/share/convtune/profiles/nvidia-h200.json", "/usr/lib/sysusers.d/convtune.conf"} <= content("convtune")  # fmt: skip
+            "/usr/share/convtune/profiles/nvidia-h200.json", "/usr/lib/sysusers.d/convtune.conf",
+            "/usr/share/bash-completion/completions/convtune", "/usr/share/zsh/vendor-completions/_convtune",
+            "/usr/share/fish/vendor_completions.d/convtune.fish"} <= content("convtune")  # fmt: skip
     assert "/usr/include/convtune/resolver.h" in content("libconvtune-dev")
     if has_preload():
         assert {"/usr/lib/libconvtune_preload.so", "/usr/lib/libconvtune_audit.so"} <= content("convtune-preload")

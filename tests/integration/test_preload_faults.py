@@ -47,6 +47,14 @@ def test_no_snapshot(preload, tmp_path, policy):
     assert unchanged(preload, preload.env(tmp_path / "nowhere", policy))
 
 
+def test_a_query_with_its_fallback_is_one_miss_and_fallback_alone_is_one_too(preload, tmp_path):
+    for modes, missed, fallbacks in (("af", 1, 1), ("bf", 1, 1), ("f", 1, 0), ("ab", 2, 0)):
+        counters = tmp_path / modes
+        preload.raw(PROBLEM, f"modes={modes}", env=preload.env(tmp_path / "nowhere", counters=counters))
+        counted = read_counters(counters)[0]
+        assert (counted["missed"]["no_snapshot"], counted["fallbacks"]) == (missed, fallbacks), modes
+
+
 @POLICIES
 def test_truncated_anywhere(preload, folder, policy):
     path = folder / "current.snapshot"
@@ -126,7 +134,8 @@ def test_for_another_environment(preload, tmp_path, known, winner, environment, 
         ),
     )  # fmt: skip
     assert unchanged(preload, preload.env(folder, policy, counters=counters))
-    assert read_counters(counters)[0]["missed"]["no_environment"] == 2
+    counted = read_counters(counters)[0]
+    assert (counted["queries"], counted["missed"]["no_environment"], counted["fallbacks"]) == (2, 1, 1)
 
 
 @POLICIES
@@ -308,6 +317,7 @@ def test_kill_switch_by_variable(preload, folder, tmp_path):
         ("CONVTUNE_PRELOAD_OFF", "yes", "must be 0 or 1"),
         ("CONVTUNE_PRELOAD_ALLOW", "notes,memory", "must be a list of notes and workspace"),
         ("CONVTUNE_PRELOAD_CANARY", "2", "must be 0 or 1"),
+        ("CONVTUNE_PRELOAD_MAX_WORKSPACE", "256", "must be a size such as 256MiB"),
         ("CONVTUNE_SNAPSHOT", "relative/path", "must be an absolute path"),
     ],
 )

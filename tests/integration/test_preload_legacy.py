@@ -6,6 +6,8 @@ cores unless said otherwise. Algorithm 2 needs 4 KiB, 7 is refused.
 """
 
 import json
+import socket
+import struct
 
 import pytest
 
@@ -112,6 +114,39 @@ def test_neutral_against_cudnns_own_first(legacy, notes, algo, allow, first):
 def test_what_the_snapshot_says_of_the_stock_choice_counts(legacy):
     legacy.store((6, 1, TENSOR_CORE, 1.0), stock=[(TENSOR_CORE, 1 << 23)])
     assert algos(legacy.run("call=find")[0])[0] == 6
+
+
+@OPS
+@CALLS
+@pytest.mark.parametrize("count", [1, 8])
+def test_under_a_limit_on_memory_no_result_needs_more(legacy, op, call, count):
+    # Get's order is 1, 0, 6, 3; Find's 1, 6, 0, 3.
+    legacy.folder.mkdir()
+    limit = {"CONVTUNE_PRELOAD_MAX_WORKSPACE": "2MiB"}
+    got, _ = legacy.run(f"call={call}", f"op={op}", f"count={count}", **limit)
+    assert algos(got) == [1, 0, 3][:count]
+    limit = {"CONVTUNE_PRELOAD_MAX_WORKSPACE": "1023B"}
+    got, _ = legacy.run(f"call={call}", f"op={op}", f"count={count}", **limit)
+    assert algos(got) == [0]
+    counted = read_counters(legacy.counters)[-1]
+    assert (counted["limited"], counted["over_limit"]) == (1, 0)
+
+
+@CALLS
+def test_a_limit_on_memory_holds_for_stored_winners_and_what_comes_behind_them(legacy, call):
+    legacy.store((1, 1, TENSOR_CORE, 1.0), (2, 1, TENSOR_CORE, 2.0), stock=[(TENSOR_CORE, 1 << 20)])
+    assert algos(legacy.run(f"call={call}")[0])[:2] == [1, 2]
+    results, _ = legacy.run(f"call={call}", CONVTUNE_PRELOAD_MAX_WORKSPACE="4096B")
+    assert algos(results) == [2, 0, 3]
+
+
+def test_a_limit_on_memory_does_not_hide_from_the_daemon_what_was_found(legacy, tmp_path):
+    legacy.folder.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(legacy.folder / "datagrams.sock"))
+        legacy.run("call=find", CONVTUNE_PRELOAD_MAX_WORKSPACE="0")
+        told = [listener.recv(4096) for _ in range(2)]  # a miss, and the results
+    assert struct.unpack_from("<I", told[1], 448)[0] == 4
 
 
 def test_a_graph_candidate_is_none_of_the_legacy_api(legacy):

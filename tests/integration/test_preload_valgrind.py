@@ -118,7 +118,7 @@ ERRORS = {
     of_another_version: ("snapshot", "of another format version"),
     empty: ("snapshot", "not a snapshot"),
     a_pipe: ("snapshot", "not a snapshot"),
-    absent: ("snapshot", "no snapshot"),
+    absent: ("snapshot", "no such file"),
     a_daemon_that_was_killed: ("dropped", 2),
     refused: ("refused", 1),
     not_neutral: ("not_neutral", 1),

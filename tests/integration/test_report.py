@@ -90,6 +90,15 @@ def test_one_node_says_what_it_counted(fake_daemon, cli, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_results_carry_the_nodes_name(fake_daemon, cli, tmp_path):
+    run = cli(fake_daemon(env={"CONVTUNE_NODE": "gpu-node-7"}).start())
+    run.ok("tune", *numbered_list(0, 1))
+    run.ok("export", tmp_path / "node.bundle")
+    for words in (["report", "--csv"], ["report", tmp_path / "node.bundle", "--csv"]):
+        (row,) = csv.DictReader(io.StringIO(run.ok(*words).out))
+        assert row["node"] == "gpu-node-7"
+
+
 def test_the_same_numbers_everywhere(convtune, cli, fleet, tmp_path, browser):
     bundles = fleet(60, 200, 100)
     run = cli()

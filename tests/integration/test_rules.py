@@ -45,6 +45,18 @@ def test_a_problems_key_is_that_of_the_table(ct):
         assert key_of(ct, text) == key, text
 
 
+def expansion_of(ct, text):
+    try:
+        return " ; ".join(ct.expand(text))
+    except ValueError as error:
+        return f"refused: {str(error).partition(':')[0]}"
+
+
+def test_open_sizes_stand_for_what_the_table_says(ct):
+    for text, stands_for in cases("sizes.txt"):
+        assert expansion_of(ct, text) == stands_for, text
+
+
 def mask(enum, prefix, names):
     numbers = dict(enum.items())
     return sum(1 << numbers[prefix + name.upper()] for name in names.split(",") if prefix + name.upper() in numbers)

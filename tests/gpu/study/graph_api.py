@@ -152,14 +152,14 @@ class Graph:
             self.graph.set(800, "handle", handle.value)
         self.graph.finalize("graph")
 
-    def heuristics(self, mode):
-        """Texts of the configs that a mode lists, best first."""
+    def heuristics(self, mode, most=None):
+        """Texts of the configs that a mode lists, best first, at most `most` of them."""
         query = Descriptor(self.library, _ENGINEHEUR).set(201, "descriptor", self.graph)
         query.set(200, "heur_mode", HEURISTIC_MODES[mode])
         if self.properties is not None:
             query.set(204, "descriptor", self.properties)
         query.finalize("heuristics")
-        return [self._read(config) for config in query.children(202, _ENGINECFG)]
+        return [self._read(config) for config in query.children(202, _ENGINECFG, most)]
 
     def _read(self, config):
         engine = config.children(300, _ENGINE)[0]

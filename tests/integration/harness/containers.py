@@ -64,9 +64,10 @@ def pod_mounts(container, volumes):
 
 
 class Compose:
-    """Services of the compose file; their volumes are folders of `directory`, which outlive them."""
+    """Services of the compose file; their volumes are folders of `directory`, which outlive them. `env` goes before theirs."""
 
-    def __init__(self, programs, directory):
+    def __init__(self, programs, directory, env=None):
+        self._env = env or {}
         self._programs = programs
         self._directory = pathlib.Path(directory)
         self._services = yaml.safe_load((DOCKER / "compose.yaml").read_text())["services"]
@@ -96,8 +97,9 @@ class Compose:
         variables |= service.get("environment", {})
         env = {k: v for k, v in os.environ.items() if not k.startswith("CONVTUNE_")}
         for key, value in variables.items():
-            if key.startswith("CONVTUNE_"):
+            if key.startswith(("CONVTUNE_", "PG")):
                 env[key] = mounts(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value))
+        env |= self._env
         program, *arguments = service.get("entrypoint", entrypoint) + service.get("command", []) + extra
         return [str(self._programs / program), *map(mounts, arguments)], env
 

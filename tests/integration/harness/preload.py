@@ -80,6 +80,9 @@ FORMS = {
     "pytorch_fused": Problem(epilogue="add+bias+relu"),
     "pytorch_fused_without_add": Problem(epilogue="add+bias+relu", alpha2=0.0),
     "pytorch_fused_f32": Problem(epilogue="add+bias+relu", type="f32"),
+    "onnxruntime_fused": Problem(epilogue="add+bias+relu", type="f32", nhwc=False),
+    "onnxruntime_fused_nhwc": Problem(epilogue="bias+relu", type="f32"),
+    "onnxruntime_fused_bias": Problem(epilogue="bias", type="f32"),
 }
 
 

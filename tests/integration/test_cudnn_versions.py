@@ -45,6 +45,15 @@ def test_the_deviceless_unit_tests_pass_with_it(cudnn):
     assert done.returncode == 0 and "[  PASSED  ]" in done.stdout, done.stdout[-4000:] + done.stderr[-2000:]
 
 
+def test_the_driver_stub_comes_with_the_versions_that_need_one(cudnn):
+    version, env = cudnn
+    done = subprocess.run(
+        [PROGRAMS / "worker_process_test", "--gtest_filter=*BringsADriverStub*", "--gtest_brief=1"],
+        capture_output=True, text=True, env=env, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0 and "[  PASSED  ] 1 test" in done.stdout, done.stdout[-4000:] + done.stderr[-2000:]
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_profile_is_taken_and_answers(daemons, worker, cudnn, profile):
     version, env = cudnn

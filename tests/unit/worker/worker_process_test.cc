@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/framing.h"
+#include "proto/model/environment.h"
 #include "tests/unit/worker/device/test_profile.h"
 
 namespace convtune::worker {
@@ -293,11 +294,16 @@ bool HasMapped(pid_t pid, const std::string& name) {
   return false;
 }
 
-TEST_F(WorkerProcessTest, BringsADriverStubWhereThereIsNoDriver) {
-  if (dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) GTEST_SKIP() << "this machine has a driver";
+TEST_F(WorkerProcessTest, BringsADriverStubWhereCudnnNeedsOneAndThereIsNoDriver) {
+  const bool has_driver = dlopen("libcuda.so.1", RTLD_LAZY) != nullptr;
   Start();
-  EXPECT_TRUE(Hello().has_hello());
-  EXPECT_TRUE(HasMapped(pid_, "convtune-driver-stub"));
+  const worker::v1::Reply reply = Hello();
+  const absl::StatusOr<Environment> environment =
+      Environment::Parse(reply.hello().environment_text());
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  const bool needs_one = environment->cudnn.minor >= 27;
+  EXPECT_EQ(HasMapped(pid_, "convtune-driver-stub"), needs_one && !has_driver)
+      << environment->ToText();
 }
 
 TEST_F(WorkerProcessTest, BringsNoDriverStubWhereALibcudaCanBeLoaded) {

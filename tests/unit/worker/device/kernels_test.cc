@@ -27,8 +27,7 @@ TEST(KernelsTest, TextIsForEveryCardThatCudnnKnows) {
 TEST(KernelsTest, Assemble) {
   const std::string ptxas = CONVTUNE_PTXAS;
   if (ptxas.empty()) {
-    GTEST_SKIP()
-        << "ptxas is missing: it comes with the CUDA toolkit's nvcc, which nothing else here needs";
+    GTEST_SKIP() << "ptxas is missing: deploy/install-deps --ci brings it";
   }
   const std::string source = testing::TempDir() + "convtune_kernels.ptx";
   std::ofstream(source) << kKernelsPtx;

@@ -36,6 +36,12 @@ struct Cursor {
   }
 };
 
+StoredTuning Decoded(Tuning tuning) {
+  StoredTuning stored{tuning.key, nullptr};
+  stored.decode = [tuning = std::move(tuning)] { return tuning; };
+  return stored;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(Options options) {
@@ -100,8 +106,8 @@ absl::StatusOr<Tuning> LayeredTunings::GetTuning(const TuningKey& key) const {
   return best;
 }
 
-absl::Status LayeredTunings::ForEachTuning(
-    const std::function<bool(Tuning)>& visit,
+absl::Status LayeredTunings::ForEachStored(
+    const std::function<bool(StoredTuning)>& visit,
     const std::function<void(const std::string&)>& corrupt) const {
   std::vector<Cursor> cursors;
   for (const auto& layer : layers_) {
@@ -132,15 +138,19 @@ absl::Status LayeredTunings::ForEachTuning(
         cursor.Advance(corrupt);
       }
       if (key != nullptr && best->key == *key) return best;
-      more = visit(*std::move(best));
+      more = visit(Decoded(*std::move(best)));
     }
   };
-  RETURN_IF_ERROR(store_->ForEachTuning(
-      [&](Tuning tuning) {
-        std::optional<Tuning> below = advance_to(&tuning.key);
+  RETURN_IF_ERROR(store_->ForEachStored(
+      [&](StoredTuning stored) {
+        std::optional<Tuning> below = advance_to(&stored.key);
         if (!more) return false;
-        const bool better = below.has_value() && Supersedes(*below, tuning);
-        more = visit(better ? *std::move(below) : std::move(tuning));
+        if (below.has_value()) {
+          const absl::StatusOr<Tuning> tuning = stored.decode();
+          if (!tuning.ok()) corrupt(std::string(tuning.status().message()));
+          if (!tuning.ok() || Supersedes(*below, *tuning)) stored = Decoded(*std::move(below));
+        }
+        more = visit(std::move(stored));
         return more;
       },
       corrupt));

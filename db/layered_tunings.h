@@ -75,7 +75,7 @@ class LayeredTunings {
   TuningStore* store() const { return store_; }
   // As the functions of TuningStore.
   absl::StatusOr<Tuning> GetTuning(const TuningKey& key) const;
-  absl::Status ForEachTuning(const std::function<bool(Tuning)>& visit,
+  absl::Status ForEachStored(const std::function<bool(StoredTuning)>& visit,
                              const std::function<void(const std::string&)>& corrupt) const;
   absl::StatusOr<std::vector<Environment>> ListEnvironments() const;
 

@@ -31,6 +31,14 @@ struct TuningRecord {
   Environment environment;
 };
 
+// A StoredTuning is a tuning as it was read, for whoever decodes several at a time.
+struct StoredTuning {
+  TuningKey key;
+  // Without samples. On any thread. DATA_LOSS names the row whose record means
+  // nothing to this program.
+  std::function<absl::StatusOr<Tuning>()> decode;
+};
+
 // Gives one after the other, then nothing; an error ends it.
 using TuningSource = std::function<absl::StatusOr<std::optional<TuningRecord>>()>;
 
@@ -53,12 +61,12 @@ class TuningStore {
   // Returns how many of the keys were there. Without keys: says whether it could,
   // and writes nothing.
   virtual absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) = 0;
-  // Calls `visit` for every tuning, without samples, in the order of
-  // (environment text, problem text). A row whose checksum does not match is
-  // passed to `corrupt` as text and left out. Ends early, with OK, once `visit`
-  // returns false. What it visits is the store as it was at the call; others may
-  // read and change the store meanwhile, the callbacks must not.
-  virtual absl::Status ForEachTuning(const std::function<bool(Tuning)>& visit,
+  // Calls `visit` for every tuning in the order of (environment text, problem
+  // text). A row whose checksum does not match is passed to `corrupt` as text and
+  // left out. Ends early, with OK, once `visit` returns false. What it visits is
+  // the store as it was at the call; others may read and change the store
+  // meanwhile, the callbacks must not.
+  virtual absl::Status ForEachStored(const std::function<bool(StoredTuning)>& visit,
                                      const std::function<void(const std::string&)>& corrupt) = 0;
   // Every environment that has rows.
   virtual absl::StatusOr<std::vector<Environment>> ListEnvironments() = 0;

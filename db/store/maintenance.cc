@@ -85,13 +85,14 @@ absl::Status CheckRecords(const sqlite::Database& database, StoreCheck* check) {
   while (true) {
     ASSIGN_OR_RETURN(const bool more, statement.Step());
     if (!more) return absl::OkStatus();
-    absl::StatusOr<TuningRow> row = ReadTuning(statement);
-    absl::Status status = row.status();
+    const absl::StatusOr<TuningRow> row = ReadTuning(statement);
+    absl::StatusOr<Tuning> tuning = row.ok() ? DecodeTuning(*row) : row.status();
+    absl::Status status = tuning.status();
     if (status.ok()) {
       samples.Reset();
       samples.BindInt(1, row->id);
       ASSIGN_OR_RETURN(const bool has_samples, samples.Step());
-      if (has_samples) status = ReadSamples(samples, 0, &row->tuning.candidates);
+      if (has_samples) status = ReadSamples(samples, 0, &tuning->candidates);
     }
     if (!status.ok() && !absl::StrContains(status.message(), kBadChecksum)) {
       AddProblem(check, std::string(status.message()));

@@ -246,7 +246,7 @@ absl::StatusOr<int64_t> SqliteStore::DeleteTunings(const std::vector<TuningKey>&
   return erased;
 }
 
-absl::Status SqliteStore::ForEachTuning(const std::function<bool(Tuning)>& visit,
+absl::Status SqliteStore::ForEachStored(const std::function<bool(StoredTuning)>& visit,
                                         const std::function<void(const std::string&)>& corrupt) {
   {
     // Without a file, on a disk that cannot be written, there is nothing else to open.

@@ -67,7 +67,7 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   absl::Status PutTunings(const TuningSource& next) override;
   absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override;
   absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>& keys) override;
-  absl::Status ForEachTuning(const std::function<bool(Tuning)>& visit,
+  absl::Status ForEachStored(const std::function<bool(StoredTuning)>& visit,
                              const std::function<void(const std::string&)>& corrupt) override;
   absl::StatusOr<std::vector<Environment>> ListEnvironments() override;
   absl::Status PutPin(const Pin& pin) override;

@@ -49,6 +49,10 @@ RecordArena& ThreadsArena() {
   return arena;
 }
 
+absl::Status DamagedTuning(const TuningRow& row, std::string_view what) {
+  return Damaged(TuningTable(), Concat("tuning ", row.id, ", ", row.problem_text), what);
+}
+
 }  // namespace
 
 absl::Status Damaged(const sqlite::Table& table, const std::string& row, std::string_view what) {
@@ -126,19 +130,22 @@ absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement, int fir
   TuningRow row;
   row.id = reader.Int();
   reader.Skip();
-  row.tuning.key.problem_text = reader.Text();
-  const auto damaged = [&row](std::string_view what) {
-    return Damaged(TuningTable(), Concat("tuning ", row.id, ", ", row.tuning.key.problem_text),
-                   what);
-  };
-  if (!reader.ChecksumMatches()) return damaged(kBadChecksum);
+  row.problem_text = reader.Text();
+  if (!reader.ChecksumMatches()) return DamagedTuning(row, kBadChecksum);
   reader.Skip();
   reader.Skip();
-  const v1::Tuning* const record = ThreadsArena().Parse(reader.Blob());
-  if (record == nullptr || !Read(*record, &row.tuning)) {
-    return damaged("its record means nothing to this program");
-  }
+  row.record = reader.Blob();
   return row;
+}
+
+absl::StatusOr<Tuning> DecodeTuning(const TuningRow& row) {
+  Tuning tuning;
+  const v1::Tuning* const record = ThreadsArena().Parse(row.record);
+  if (record == nullptr || !Read(*record, &tuning)) {
+    return DamagedTuning(row, "its record means nothing to this program");
+  }
+  tuning.key.problem_text = row.problem_text;
+  return tuning;
 }
 
 absl::Status ReadSamples(const sqlite::Statement& statement, int first,

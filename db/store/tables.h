@@ -36,7 +36,8 @@ struct EnvironmentRow {
 
 struct TuningRow {
   int64_t id = 0;
-  Tuning tuning;  // without key.environment_text and samples
+  std::string problem_text;
+  std::string record;  // a serialized v1::Tuning without samples
 };
 
 struct PinRow {
@@ -53,6 +54,8 @@ struct QuarantineRow {
 // table's SelectList().
 absl::StatusOr<EnvironmentRow> ReadEnvironment(const sqlite::Statement& statement, int first = 0);
 absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement, int first = 0);
+// Without key.environment_text and samples. On any thread.
+absl::StatusOr<Tuning> DecodeTuning(const TuningRow& row);
 // Into the candidates of their tuning.
 absl::Status ReadSamples(const sqlite::Statement& statement, int first,
                          std::vector<Candidate>* candidates);

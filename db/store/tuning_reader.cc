@@ -141,16 +141,32 @@ absl::StatusOr<Tuning> StoredTuningReader::ReadAll(const TuningKey& key) {
                         Concat("no tuning of ", key.problem_text, " in ", key.environment_text));
   }
   const int samples = static_cast<int>(TuningTable().columns.size()) + 1;
-  ASSIGN_OR_RETURN(TuningRow row, ReadTuning(tuning_));
-  row.tuning.key.environment_text = key.environment_text;
+  ASSIGN_OR_RETURN(const TuningRow row, ReadTuning(tuning_));
+  ASSIGN_OR_RETURN(Tuning tuning, DecodeTuning(row));
+  tuning.key.environment_text = key.environment_text;
   if (tuning_.Type(samples) != sqlite::ColumnType::kNull) {
-    RETURN_IF_ERROR(ReadSamples(tuning_, samples, &row.tuning.candidates));
+    RETURN_IF_ERROR(ReadSamples(tuning_, samples, &tuning.candidates));
   }
-  return std::move(row.tuning);
+  return tuning;
 }
 
+namespace {
+
+StoredTuning ToStored(TuningRow row, const std::string& environment_text) {
+  StoredTuning stored;
+  stored.key = {row.problem_text, environment_text};
+  stored.decode = [row = std::move(row), environment_text]() -> absl::StatusOr<Tuning> {
+    ASSIGN_OR_RETURN(Tuning tuning, DecodeTuning(row));
+    tuning.key.environment_text = environment_text;
+    return tuning;
+  };
+  return stored;
+}
+
+}  // namespace
+
 absl::Status ForEachStoredTuning(sqlite::Database& database,
-                                 const std::function<bool(Tuning)>& visit,
+                                 const std::function<bool(StoredTuning)>& visit,
                                  const CorruptRowSink& corrupt) {
   ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
   ASSIGN_OR_RETURN(const auto environments, ReadEnvironmentTexts(database, corrupt));
@@ -170,8 +186,7 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
       if (!more) break;
       absl::StatusOr<TuningRow> row = ReadTuning(statement);
       if (row.ok()) {
-        row->tuning.key.environment_text = text;
-        if (!visit(std::move(row->tuning))) return absl::OkStatus();
+        if (!visit(ToStored(*std::move(row), text))) return absl::OkStatus();
       } else {
         corrupt(std::string(row.status().message()));
       }

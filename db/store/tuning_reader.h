@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/sqlite/database.h"
+#include "db/tuning_store.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::store {
@@ -45,10 +46,10 @@ class StoredTuningReader {
   std::map<std::string, int64_t> environments_;
 };
 
-// As TuningStore::ForEachTuning. A tuning with a damaged candidate is left out
+// As TuningStore::ForEachStored. A tuning with a damaged candidate is left out
 // as a whole: what is left might have another winner.
 absl::Status ForEachStoredTuning(sqlite::Database& database,
-                                 const std::function<bool(Tuning)>& visit,
+                                 const std::function<bool(StoredTuning)>& visit,
                                  const CorruptRowSink& corrupt);
 
 // Environments that any row refers to.

@@ -17,15 +17,16 @@ namespace {
 
 // From here on the log says that there is something to wait for.
 constexpr absl::Duration kWorthSaying = absl::Seconds(1);
-// Reading and unpacking rows is one thread's; more than these wait for it.
+// Reading rows is one thread's; more helpers than these would wait for it.
 constexpr unsigned kMostHelpers = 3;
 constexpr size_t kBatch = 64;
 constexpr size_t kMostBatches = 8;
 
-// Puts into the index what one thread reads, with the other cores.
+// Helpers decode the rows that one thread reads and put them into the index, on
+// the other cores; the reader helps where they do not keep up.
 class Helpers {
  public:
-  using Put = std::function<void(const Tuning&)>;
+  using Put = std::function<void(const db::StoredTuning&)>;
 
   explicit Helpers(Put put) : put_(std::move(put)) {
     const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
@@ -39,19 +40,14 @@ class Helpers {
   }
   ~Helpers() { Finish(); }
 
-  // Waits while they have enough to do. One thread's, as Finish.
-  void Take(Tuning tuning) {
-    if (threads_.empty()) {
-      put_(tuning);
-      return;
-    }
+  // One thread's, as Finish.
+  void Take(db::StoredTuning tuning) {
     batch_.push_back(std::move(tuning));
     if (batch_.size() == kBatch) Pass();
   }
 
   // Returns once all that they took is put in.
   void Finish() {
-    if (threads_.empty()) return;
     Pass();
     {
       MutexLock lock(mutex_);
@@ -63,33 +59,40 @@ class Helpers {
   }
 
  private:
+  using Batch = std::vector<db::StoredTuning>;
+
   void Pass() {
-    MutexLock lock(mutex_);
-    while (batches_.size() == kMostBatches) changed_.Wait(mutex_);
-    batches_.push_back(std::exchange(batch_, {}));
-    changed_.SignalAll();
+    Batch batch = std::exchange(batch_, {});
+    {
+      MutexLock lock(mutex_);
+      if (!threads_.empty() && batches_.size() < kMostBatches) {
+        batches_.push_back(std::move(batch));
+        changed_.SignalAll();
+        return;
+      }
+    }
+    for (const db::StoredTuning& tuning : batch) put_(tuning);
   }
 
   void Run() {
     while (true) {
-      std::vector<Tuning> batch;
+      Batch batch;
       {
         MutexLock lock(mutex_);
         while (batches_.empty() && !over_) changed_.Wait(mutex_);
         if (batches_.empty()) return;
         batch = std::move(batches_.front());
         batches_.pop_front();
-        changed_.SignalAll();
       }
-      for (const Tuning& tuning : batch) put_(tuning);
+      for (const db::StoredTuning& tuning : batch) put_(tuning);
     }
   }
 
   const Put put_;
-  std::vector<Tuning> batch_;  // the reader's
+  Batch batch_;  // the reader's
   Mutex mutex_;
   CondVar changed_;
-  std::deque<std::vector<Tuning>> batches_ GUARDED_BY(mutex_);
+  std::deque<Batch> batches_ GUARDED_BY(mutex_);
   bool over_ GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
@@ -107,23 +110,26 @@ absl::Status IndexLoader::Start(absl::Duration patience) {
 
 void IndexLoader::Run() {
   const absl::Time begin = absl::Now();
-  int64_t corrupt_rows = 0;
-  Helpers helpers([this](const Tuning& tuning) {
+  std::atomic<int64_t> corrupt_rows = 0;
+  const auto leave_out = [&corrupt_rows](const std::string& what) {
+    ++corrupt_rows;
+    log::Error("left out a row of the database: $0", what);
+  };
+  Helpers helpers([this, &leave_out](const db::StoredTuning& stored) {
     if (stopping_) return;
-    index_->Load(tuning);
+    const absl::StatusOr<Tuning> tuning = stored.decode();
+    if (!tuning.ok()) return leave_out(std::string(tuning.status().message()));
+    index_->Load(*tuning);
     ++loaded_;
   });
-  absl::Status status = tunings_.ForEachTuning(
-      [this, &helpers](Tuning tuning) {
+  absl::Status status = tunings_.ForEachStored(
+      [this, &helpers](db::StoredTuning tuning) {
         helpers.Take(std::move(tuning));
         return !stopping_;
       },
-      [&corrupt_rows](const std::string& what) {
-        ++corrupt_rows;
-        log::Error("left out a row of the database: $0", what);
-      });
+      leave_out);
   helpers.Finish();
-  if (corrupt_rows > 0) log::Error("$0 rows of the database are corrupt", corrupt_rows);
+  if (corrupt_rows > 0) log::Error("$0 rows of the database are corrupt", corrupt_rows.load());
   if (status.ok() && stopping_) status = absl::UnavailableError("the daemon is stopping");
   // Where it failed, look-ups go on to ask the store itself.
   if (status.ok()) index_->FinishLoading();

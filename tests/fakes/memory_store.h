@@ -14,7 +14,7 @@
 
 namespace convtune {
 
-// Thread-safe. What ForEachTuning visits has no samples, as in the real one.
+// Thread-safe. Tunings that ForEachStored visits have no samples, as in the real one.
 class MemoryStore : public db::TuningStore {
  public:
   // Every mutation returns `status` from now on; OK ends that.
@@ -62,7 +62,7 @@ class MemoryStore : public db::TuningStore {
     for (const TuningKey& key : keys) count += static_cast<int64_t>(tunings_.erase(Texts(key)));
     return count;
   }
-  absl::Status ForEachTuning(const std::function<bool(Tuning)>& visit,
+  absl::Status ForEachStored(const std::function<bool(db::StoredTuning)>& visit,
                              const std::function<void(const std::string&)>&) override {
     std::map<std::pair<std::string, std::string>, Tuning> tunings;
     {
@@ -71,7 +71,7 @@ class MemoryStore : public db::TuningStore {
     }
     for (auto& [texts, tuning] : tunings) {
       for (Candidate& candidate : tuning.candidates) candidate.samples_us.clear();
-      if (!visit(std::move(tuning))) break;
+      if (!visit({tuning.key, [tuning] { return tuning; }})) break;
     }
     return absl::OkStatus();
   }

@@ -28,9 +28,9 @@ class LayeredTuningsTest : public ::testing::Test {
   std::vector<Tuning> All() {
     std::vector<Tuning> tunings;
     EXPECT_TRUE(Store()
-                    .ForEachTuning(
-                        [&](Tuning tuning) {
-                          tunings.push_back(std::move(tuning));
+                    .ForEachStored(
+                        [&](const StoredTuning& stored) {
+                          tunings.push_back(stored.decode().value());
                           return true;
                         },
                         [](const std::string& text) { ADD_FAILURE() << text; })

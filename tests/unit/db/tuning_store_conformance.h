@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "db/tuning_store.h"
+#include "tests/unit/db/for_each_tuning.h"
 #include "tests/unit/db/sample_tunings.h"
 
 namespace convtune::db {
@@ -35,7 +36,8 @@ class TuningStoreConformance : public ::testing::Test {
 
   std::vector<Tuning> All() {
     std::vector<Tuning> tunings;
-    const absl::Status status = store_->ForEachTuning(
+    const absl::Status status = ForEachTuning(
+        *store_,
         [&](Tuning tuning) {
           tunings.push_back(std::move(tuning));
           return true;
@@ -66,13 +68,13 @@ TYPED_TEST_P(TuningStoreConformance, GivesBackMeasurementsAsTheyWerePut) {
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(*got, tuning);
   std::vector<Tuning> visited;
-  ASSERT_TRUE(this->store_
-                  ->ForEachTuning(
-                      [&](Tuning each) {
-                        visited.push_back(std::move(each));
-                        return true;
-                      },
-                      [](const std::string& row) { ADD_FAILURE() << row; })
+  ASSERT_TRUE(ForEachTuning(
+                  *this->store_,
+                  [&](Tuning each) {
+                    visited.push_back(std::move(each));
+                    return true;
+                  },
+                  [](const std::string& row) { ADD_FAILURE() << row; })
                   .ok());
   EXPECT_THAT(visited, ::testing::ElementsAre(WithoutSamples(tuning)));
 }
@@ -302,7 +304,8 @@ TYPED_TEST_P(TuningStoreConformance, ServesReadersWhileOneWrites) {
     readers.emplace_back([&] {
       while (!done) {
         int64_t seen = 0;
-        const absl::Status status = this->store_->ForEachTuning(
+        const absl::Status status = ForEachTuning(
+            *this->store_,
             [&](const Tuning& tuning) {
               seen += tuning.candidates.size() == 5 ? 0 : 1;
               return true;

@@ -31,18 +31,21 @@ Tuning MakeTuning(const std::string& problem_text, double median_us) {
   return tuning;
 }
 
-// Gives the tuning that ForEachTuning begins with, and the rest only when it is
+// Gives the tuning that ForEachStored begins with, and the rest only when it is
 // told to.
 class SlowStore : public MemoryStore {
  public:
-  absl::Status ForEachTuning(const std::function<bool(Tuning)>& visit,
+  absl::Status ForEachStored(const std::function<bool(db::StoredTuning)>& visit,
                              const std::function<void(const std::string&)>& corrupt) override {
     bool more = true;
     bool first = true;
-    RETURN_IF_ERROR(MemoryStore::ForEachTuning(
-        [&](Tuning tuning) {
+    RETURN_IF_ERROR(MemoryStore::ForEachStored(
+        [&](db::StoredTuning tuning) {
           if (!first) AwaitGo();
           first = false;
+          if (tuning.key.problem_text == undecodable) {
+            tuning.decode = [] { return absl::DataLossError("its record means nothing"); };
+          }
           more = visit(std::move(tuning));
           return more;
         },
@@ -55,7 +58,8 @@ class SlowStore : public MemoryStore {
     changed_.SignalAll();
   }
 
-  absl::Status failure;  // of reading all, at its end
+  absl::Status failure;     // of reading all, at its end
+  std::string undecodable;  // a problem whose record cannot be read
 
  private:
   void AwaitGo() {
@@ -97,6 +101,14 @@ TEST_F(IndexLoaderTest, ReadsAllWithinItsPatience) {
   ASSERT_TRUE(loader_.Start(kLong).ok());
   EXPECT_EQ(Listed(), 4U);
   EXPECT_TRUE(loader_.Await(absl::ZeroDuration()).ok());
+}
+
+TEST_F(IndexLoaderTest, ARecordThatCannotBeReadIsLeftOut) {
+  store_.undecodable = Text(3);
+  store_.Go();
+  ASSERT_TRUE(loader_.Start(kLong).ok());
+  EXPECT_EQ(Listed(), 3U);
+  EXPECT_EQ(TimeOf(Text(3)), 0);
 }
 
 TEST_F(IndexLoaderTest, ManyArePutInBesideLookUps) {

@@ -27,7 +27,7 @@ class FakeStore : public db::TuningStore {
     return absl::NotFoundError("nothing is kept");
   }
   absl::StatusOr<int64_t> DeleteTunings(const std::vector<TuningKey>&) override { return 0; }
-  absl::Status ForEachTuning(const std::function<bool(Tuning)>&,
+  absl::Status ForEachStored(const std::function<bool(db::StoredTuning)>&,
                              const std::function<void(const std::string&)>&) override {
     return failure;
   }

@@ -1,4 +1,5 @@
 #include "tests/unit/db/delivered_conformance.h"
+#include "tests/unit/db/for_each_tuning.h"
 #include "tests/unit/db/store/store_fixture.h"
 
 namespace convtune::db::store {
@@ -21,7 +22,8 @@ struct NodeEngine {
   absl::StatusOr<Tuning> Get(const TuningKey& key) { return store->GetTuning(key); }
   absl::Status ForEach(const std::function<void(Tuning)>& visit,
                        const std::function<void(const std::string&)>& corrupt) {
-    return store->ForEachTuning(
+    return ForEachTuning(
+        *store,
         [&visit](Tuning tuning) {
           visit(std::move(tuning));
           return true;

@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 
+#include "tests/unit/db/for_each_tuning.h"
 #include "tests/unit/db/store/store_fixture.h"
 
 namespace convtune::db::store {
@@ -91,7 +92,8 @@ class StoreCorruptionTest : public StoreTest {
   // How many tunings are found; each must be what was written.
   static int ExpectNoLie(SqliteStore& store) {
     int found = 0;
-    static_cast<void>(store.ForEachTuning(
+    static_cast<void>(ForEachTuning(
+        store,
         [&](const Tuning& tuning) {
           const std::string& text = tuning.key.problem_text;
           const int n = std::atoi(text.substr(text.rfind('=') + 1).c_str()) - 100000;

@@ -1,4 +1,5 @@
 // Damaged rows and damaged files.
+#include "tests/unit/db/for_each_tuning.h"
 #include "tests/unit/db/store/store_fixture.h"
 
 namespace convtune::db::store {
@@ -145,8 +146,8 @@ TEST_F(DamagedFileTest, DamageThatReadingFindsIsLookedAtByTheNextStart) {
   auto store = Open();
   ASSERT_NE(store, nullptr);
   EXPECT_THAT(notices_, IsEmpty());
-  const absl::Status read =
-      store->ForEachTuning([](const Tuning&) { return true; }, [](const std::string&) {});
+  const absl::Status read = ForEachTuning(
+      *store, [](const Tuning&) { return true; }, [](const std::string&) {});
   EXPECT_TRUE(absl::IsDataLoss(read)) << read;
   ASSERT_TRUE(store->Close().ok());
   store.reset();

@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "db/sqlite/migrator.h"
+#include "tests/unit/db/for_each_tuning.h"
 #include "tests/unit/db/store/faulty_sqlite.h"
 #include "tests/unit/db/store/store_fixture.h"
 
@@ -103,7 +104,8 @@ class StoreFaultTest : public StoreTest {
     Delete(store, 1);
     static_cast<void>(store.PutPin({SampleTuning(2).key, EngineConfig{20, {}}, "", {}, {}}));
     std::vector<std::string> corrupt;
-    static_cast<void>(store.ForEachTuning(
+    static_cast<void>(ForEachTuning(
+        store,
         [](const Tuning& tuning) {
           // A read that fails gives nothing, and never something else.
           const int n =

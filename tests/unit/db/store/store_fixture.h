@@ -13,6 +13,7 @@
 #include "db/sqlite/database_file.h"
 #include "db/sqlite/migrator.h"
 #include "db/store/sqlite_store.h"
+#include "tests/unit/db/for_each_tuning.h"
 #include "tests/unit/db/sample_tunings.h"
 #include "tests/unit/db/test_folder.h"
 
@@ -90,7 +91,8 @@ class StoreTest : public ::testing::Test {
 
   static std::vector<Tuning> All(SqliteStore& store, std::vector<std::string>* corrupt) {
     std::vector<Tuning> tunings;
-    const absl::Status status = store.ForEachTuning(
+    const absl::Status status = ForEachTuning(
+        store,
         [&](Tuning tuning) {
           tunings.push_back(std::move(tuning));
           return true;

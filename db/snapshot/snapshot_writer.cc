@@ -133,18 +133,22 @@ absl::Status SnapshotWriter::Add(const Environment& environment, Channel channel
   return absl::OkStatus();
 }
 
-SnapshotWriter::KeySet SnapshotWriter::AddMissing(const SnapshotView& other, const KeySet* among) {
+SnapshotWriter::KeySet SnapshotWriter::AddMissing(const SnapshotView& other, const KeySet* among,
+                                                  const Wanted& wanted) {
   KeySet added;
   for (uint32_t s = 0; s < other.section_count(); ++s) {
     const SnapshotSection& from = other.section(s);
-    if (from.channel != static_cast<uint32_t>(Channel::kStable)) continue;
+    const absl::StatusOr<Environment> environment = ToEnvironment(from.environment);
+    if (from.channel != static_cast<uint32_t>(Channel::kStable) || !environment.ok()) continue;
     Section& section = sections_[{from.environment, Channel::kStable}];
     for (uint64_t e = 0; e < from.entry_count; ++e) {
       Entry entry = {other.entry(from, e), {}, {}};
       std::string key(reinterpret_cast<const char*>(&from.environment), sizeof from.environment);
       key.append(reinterpret_cast<const char*>(&entry.entry.key), sizeof entry.entry.key);
-      if (section.contains(entry.entry.key) || (among != nullptr && !among->contains(key)))
-        continue;
+      if (section.contains(entry.entry.key)) continue;
+      if (among != nullptr && !among->contains(key)) continue;
+      const absl::StatusOr<ConvProblem> conv = ToProblem(entry.entry.key);
+      if (!conv.ok() || !wanted(*environment, *conv, entry.entry)) continue;
       for (uint32_t c = 0; c < entry.entry.candidate_count; ++c) {
         const SnapshotCandidate& candidate = other.candidates(entry.entry)[c];
         const SnapshotKnob* knobs = other.knobs(candidate);

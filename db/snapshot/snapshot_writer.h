@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -65,8 +66,10 @@ class SnapshotWriter {
   // An environment's key and a problem's, their bytes one after the other.
   using KeySet = std::set<std::string>;
   // Adds the stable choices of another snapshot, as they are, for the problems
-  // that have none yet: all, or those in `among`. Returns their keys.
-  KeySet AddMissing(const SnapshotView& other, const KeySet* among);
+  // that have none yet: all, or those in `among`, for which `wanted` is true.
+  // Returns their keys.
+  using Wanted = std::function<bool(const Environment&, const ConvProblem&, const SnapshotEntry&)>;
+  KeySet AddMissing(const SnapshotView& other, const KeySet* among, const Wanted& wanted);
 
   size_t choice_count() const { return choice_count_; }
 

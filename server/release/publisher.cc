@@ -111,9 +111,9 @@ bool Publisher::Prepare() {
   if (status.ok()) {
     const absl::Status sound = options_.store->CheckServed();
     if (!sound.ok()) {
-      log::Error("choices of the last snapshot are kept: $0", sound.ToString());
+      log::Error("the database's choices could not be checked: $0", sound.ToString());
       MutexLock pass(work_mutex_);
-      damaged_ = true;
+      damaged_ = absl::IsDataLoss(sound);
     }
     status = releases_.ReadChoices();
   }

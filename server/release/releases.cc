@@ -363,9 +363,8 @@ absl::StatusOr<Releases::Served> Releases::ForEachServed(
     if (p.choices.size() != choices) left_out_.insert(p.key.Digest());
     return p;
   };
-  RETURN_IF_ERROR(ReadPortfolios(promoted->number, "", [&](Portfolio p) REQUIRES(mutex_) {
-    if (!p.choices.empty()) stable(holding(std::move(p)));
-  }));
+  RETURN_IF_ERROR(ReadPortfolios(
+      promoted->number, "", [&](Portfolio p) REQUIRES(mutex_) { stable(holding(std::move(p))); }));
   const Release* running = history_.canary();
   if (running == nullptr) return served;
   served.canary_release = running->number;

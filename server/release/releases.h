@@ -97,9 +97,9 @@ class Releases {
     int64_t canary_release = 0;
     int canary_permille = 0;
   };
-  // Calls back for every problem that has a choice, then for those where the
-  // canary has another; what does not hold is left out. The callbacks must not
-  // call *this.
+  // Calls back for every problem of the release, then for those where the canary
+  // has another choice. Choices that do not hold are left out, so that a portfolio
+  // may have none. The callbacks must not call *this.
   absl::StatusOr<Served> ForEachServed(const std::function<void(Portfolio)>& stable,
                                        const std::function<void(Portfolio)>& canary) const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <utility>
 
 #include "db/snapshot/snapshot_writer.h"
@@ -17,9 +18,10 @@ KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem
 
 using KeySet = snapshot::SnapshotWriter::KeySet;
 
-// Adds what the snapshot at `path` has beyond the writer's choices. A file that
-// is not there, or is no snapshot of this format, has nothing.
-KeySet CarryOver(const std::string& path, const KeySet* among, snapshot::SnapshotWriter* writer) {
+// Adds choices of the snapshot at `path` to the writer's. A file that is not
+// there, or is no snapshot of this format, has nothing.
+KeySet CarryOver(const std::string& path, const KeySet* among,
+                 const snapshot::SnapshotWriter::Wanted& wanted, snapshot::SnapshotWriter* writer) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return {};
   const std::streamoff size = file.tellg();
@@ -33,7 +35,7 @@ KeySet CarryOver(const std::string& path, const KeySet* among, snapshot::Snapsho
     log::Warn("$0: $1; nothing of it is carried over", path, snapshot::Describe(error));
     return {};
   }
-  return writer->AddMissing(view, among);
+  return writer->AddMissing(view, among, wanted);
 }
 
 class Builder {
@@ -42,7 +44,9 @@ class Builder {
     for (const Pin& pin : input.pins) pins_.emplace(Texts(pin.key), &pin);
   }
 
+  // A portfolio without choices is a decision, too: its problem has none.
   void Add(snapshot::Channel channel, Portfolio portfolio) {
+    if (channel == snapshot::Channel::kStable) decided_.insert(Texts(portfolio.key));
     const auto quarantined = input_.quarantined(portfolio.key);
     const auto pin = pins_.find(Texts(portfolio.key));
     std::vector<Candidate> candidates;
@@ -92,10 +96,14 @@ class Builder {
         log::Warn("left out of the snapshot: $0: $1", entry.key.problem_text, status.ToString());
       }
     }
+    const auto is_lost = [this](const Environment& environment, const ConvProblem& problem,
+                                const snapshot::SnapshotEntry& entry) {
+      return entry.pinned == 0 && IsLost({problem.ToText(), environment.ToText()});
+    };
     if (input_.releases->TakeDamage() || !input_.carry_over) {
-      contents->carried = CarryOver(path, nullptr, &writer);
+      contents->carried = CarryOver(path, nullptr, is_lost, &writer);
     } else if (!input_.carry_over->empty()) {
-      contents->carried = CarryOver(path, &*input_.carry_over, &writer);
+      contents->carried = CarryOver(path, &*input_.carry_over, is_lost, &writer);
     }
     contents->choice_count = static_cast<int64_t>(writer.choice_count());
     return writer.Write(path);
@@ -111,6 +119,13 @@ class Builder {
     int64_t release;
     std::optional<snapshot::StockNotes> stock;
   };
+
+  // False where the database says why the problem has no choice.
+  bool IsLost(const TuningKey& key) const {
+    if (decided_.contains(Texts(key)) || !input_.quarantined(key).empty()) return false;
+    const lookup::IndexHit hit = input_.index->Find(key);
+    return hit.tuning == nullptr || !hit.tuning->IsOutdated();
+  }
 
   std::optional<Candidate> Pinned(const Pin& pin) const {
     const lookup::IndexHit hit = input_.index->Find(pin.key);
@@ -149,6 +164,7 @@ class Builder {
   const SnapshotInput& input_;
   std::map<KeyTexts, const Pin*> pins_;
   std::map<KeyTexts, bool> pinned_done_;
+  std::set<KeyTexts> decided_;
   std::vector<Entry> choices_;
 };
 

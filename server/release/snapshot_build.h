@@ -33,9 +33,9 @@ struct SnapshotInput {
   std::vector<Environment> current;
   std::vector<Pin> pins;
   std::function<std::map<CandidateId, QuarantineEntry>(const TuningKey&)> quarantined;
-  // A problem of these that has no choice keeps that of the file that is
-  // replaced; nullopt: any problem does. So it is, too, where a damaged choice
-  // is found.
+  // A problem of these whose choice the database has lost keeps that of the file
+  // that is replaced; nullopt: any problem does. So it is, too, where a damaged
+  // choice is found. Pins are not kept: one that was deleted would return.
   std::optional<snapshot::SnapshotWriter::KeySet> carry_over = snapshot::SnapshotWriter::KeySet();
   absl::Time now;
 };

@@ -242,6 +242,32 @@ TEST_F(PublisherTest, ANewDatabaseKeepsTheChoicesOfTheLastSnapshotThatItLacks) {
   EXPECT_THAT(Served(1), Not(IsEmpty()));
 }
 
+TEST_F(PublisherTest, AChoiceIsNotCarriedOverAgainstAQuarantineOrAfterItsPin) {
+  Start("");
+  Tune({Problem(1), Problem(2), Problem(3)});
+  for (const int n : {1, 2, 3}) WaitForChoice(n);
+  const std::string crashes = Served(2).front();
+  const auto pinned = ParseCandidateId(Served(3).back());
+  ASSERT_TRUE(pinned.ok());
+  ASSERT_TRUE(tuner_->PutPin("", Problem(3), *pinned, "test", std::nullopt).ok());
+  ASSERT_TRUE(Eventually([&] { return Served(3).front() == ToText(*pinned); }));
+  tuner_.reset();
+  MemoryStore store;
+  MemoryReleaseStore releases;
+  QuarantineEntry entry;
+  entry.key = {Text(2), kH200};
+  entry.candidate = ParseCandidateId(crashes).value();
+  ASSERT_TRUE(store.PutQuarantine(entry).ok());
+  options_.store = &store;
+  options_.release_store = &releases;
+  Start();
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count > 0; }));
+  EXPECT_EQ(tuner_->releases()->Status().carried_count, 1);
+  EXPECT_THAT(Served(1), Not(IsEmpty()));
+  EXPECT_THAT(Served(2), IsEmpty());
+  EXPECT_THAT(Served(3), IsEmpty());
+}
+
 TEST_F(PublisherTest, MalformedDatagramsAreCountedAndIgnored) {
   Start("");
   const std::string noise(200, 'x');

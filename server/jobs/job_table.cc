@@ -133,11 +133,12 @@ void JobTable::Uncollect(const std::string& name) {
   EndIfComplete(found->get());
 }
 
-bool JobTable::AddSubscription(const std::string& name, uint64_t number) {
+bool JobTable::AddSubscription(const std::string& name, const std::string& problem_text,
+                               uint64_t number) {
   MutexLock lock(mutex_);
   const auto job = Find(name);
   if (!job.ok() || (*job)->snapshot.ended()) return false;
-  (*job)->subscriptions.push_back(number);
+  (*job)->subscriptions.insert_or_assign(problem_text, number);
   return true;
 }
 
@@ -160,6 +161,7 @@ void JobTable::ProblemDone(const std::string& name, const std::string& problem_t
   const auto found = Find(name);
   if (!found.ok() || (*found)->snapshot.ended()) return;
   Job* job = found->get();
+  job->subscriptions.erase(problem_text);
   JobSnapshot& snapshot = job->snapshot;
   snapshot.state = JobState::kRunning;
   if (snapshot.current_problem == problem_text) {
@@ -199,7 +201,8 @@ absl::StatusOr<std::pair<JobSnapshot, std::vector<uint64_t>>> JobTable::Cancel(
     const std::string& name) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, Find(name));
-  std::vector<uint64_t> subscriptions = job->subscriptions;
+  std::vector<uint64_t> subscriptions;
+  for (const auto& [text, number] : job->subscriptions) subscriptions.push_back(number);
   if (!job->snapshot.ended()) End(job.get(), JobState::kCancelled);
   return std::make_pair(job->snapshot, std::move(subscriptions));
 }

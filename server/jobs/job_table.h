@@ -26,8 +26,8 @@ class JobTable {
   // Ended jobs that are kept; the oldest go first.
   static constexpr size_t kKeptEnded = 1000;
   // Numbers begin with the time, so that those of a daemon before are not given
-  // again: that many for each second since 2026.
-  static constexpr uint64_t kNumbersPerSecond = 100;
+  // again: more for each second since 2026 than there can be jobs.
+  static constexpr uint64_t kNumbersPerSecond = 1'000'000;
   static constexpr size_t kKeptFailures = 20;
   // Of one environment.
   static constexpr int kMaxAbandoned = 1000;
@@ -53,9 +53,9 @@ class JobTable {
   // Takes one problem away from it again.
   void Uncollect(const std::string& name);
 
-  // Notes the queue's number of a piece of the job's work. Returns false if
-  // the job ended meanwhile: then the caller unsubscribes.
-  bool AddSubscription(const std::string& name, uint64_t number);
+  // Notes the queue's number of the job's work on a problem, until it is done.
+  // Returns false if the job ended meanwhile: then the caller unsubscribes.
+  bool AddSubscription(const std::string& name, const std::string& problem_text, uint64_t number);
   // A problem is being worked on.
   void Progress(const std::string& name, const std::string& problem_text,
                 const WorkProgress& progress);
@@ -81,8 +81,8 @@ class JobTable {
     uint64_t number = 0;
     JobSnapshot snapshot;
     std::string request_id;
-    uint64_t fingerprint = 0;  // of the request
-    std::vector<uint64_t> subscriptions;
+    uint64_t fingerprint = 0;                       // of the request
+    std::map<std::string, uint64_t> subscriptions;  // by problem
     std::vector<uint64_t> watchers;
   };
   struct Watcher {

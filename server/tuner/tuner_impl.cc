@@ -29,7 +29,8 @@ uint64_t FingerprintOf(const lookup::ResolvedEnvironment& environment,
   const jobs::TuningOptions& options = request.options;
   return absl::HashOf(environment.text, problems, request.force, request.priority,
                       options.time_budget, options.memory_budget_bytes, options.max_candidates,
-                      options.search, options.api, options.wait_idle, options.all_timings);
+                      options.search, options.api, options.wait_idle, options.all_timings,
+                      options.list_only);
 }
 
 decision::LibrariesByEnvironment LibrariesOf(const std::vector<supervisor::DeviceSpec>& devices) {
@@ -443,7 +444,7 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::QueueJob(
         [&] { return NeedsTuning(spec.problem, spec.key, environment, request); });
     if (number == 0) {
       jobs_.ProblemSkipped(name);
-    } else if (!jobs_.AddSubscription(name, number)) {
+    } else if (!jobs_.AddSubscription(name, text, number)) {
       // Ended already: the work is through, or the job was cancelled.
       environment.queue->Unsubscribe(number);
     }
@@ -470,7 +471,7 @@ void TunerImpl::KeepWork(const lookup::ResolvedEnvironment& environment,
     if (number == 0) {
       // It ended just now, or is kept for another caller already.
       jobs_.Uncollect(*name);
-    } else if (!jobs_.AddSubscription(*name, number)) {
+    } else if (!jobs_.AddSubscription(*name, text, number)) {
       environment.queue->Unsubscribe(number);
     }
   }

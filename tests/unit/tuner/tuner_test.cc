@@ -257,6 +257,9 @@ TEST_F(TunerTest, SameRequestIdIsTheSameJob) {
   request.force = true;
   EXPECT_TRUE(absl::IsAlreadyExists(tuner_->CreateJob(request).status()));
   request.force = false;
+  request.options.list_only = true;
+  EXPECT_TRUE(absl::IsAlreadyExists(tuner_->CreateJob(request).status()));
+  request.options.list_only = false;
   request.problems.push_back(Problem(2));
   EXPECT_TRUE(absl::IsAlreadyExists(tuner_->CreateJob(request).status()));
 }

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -145,6 +146,10 @@ class ListReader {
     }
     const absl::StatusOr<std::vector<std::string>> texts = ExpandSizes(text);
     if (!texts.ok()) return Fail(std::string(texts.status().message()));
+    if (texts->size() * std::max<size_t>(1, overrides_.batches.size()) > kMaxExpansions) {
+      return Fail(Concat("sizes: must stand for at most ", kMaxExpansions,
+                         " problems, with each of the ", overrides_.batches.size(), " batches"));
+    }
     std::string first_error;
     for (const std::string& one : *texts) {
       std::vector<Violation> violations;

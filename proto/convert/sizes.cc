@@ -12,7 +12,6 @@ namespace {
 
 constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 // As many problems as a request may have.
-constexpr size_t kMaxExpansions = 10'000;
 constexpr size_t kMaxBrackets = 32;
 // As in a text without brackets.
 constexpr size_t kMaxTextBytes = 4096;

@@ -2,6 +2,7 @@
 // stands for one problem for each of them. See proto/convert/README.md.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +11,9 @@
 #include "absl/status/statusor.h"
 
 namespace convtune {
+
+// Problems that one line of a list stands for, and sizes of one bracket, at most.
+inline constexpr size_t kMaxExpansions = 10'000;
 
 // Reads "8", "1,8,32", "224..512/32" and mixtures. A range goes from its first
 // size in steps (1 if none is named) to the last one that is not above its end.

@@ -489,6 +489,7 @@ absl::StatusOr<std::vector<WantedProblem>> Publisher::ListWanted(const std::stri
   }
   if (environment.empty()) return wanted;
   std::erase_if(wanted, [&environment](const WantedProblem& problem) {
+    if (problem.key.environment_text == environment) return false;
     const auto parsed = Environment::Parse(problem.key.environment_text);
     return !parsed.ok() || parsed->Name() != environment;
   });

@@ -10,65 +10,51 @@
 
 #include "absl/strings/str_cat.h"
 #include "db/snapshot/snapshot.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/unique_fd.h"
 
 namespace convtune::release {
 namespace {
 
 constexpr int64_t kMaxSnapshotPiece = 1 << 20;
 
-// Closes the file at the end of the scope. Not copyable.
-class OpenSnapshot {
- public:
-  explicit OpenSnapshot(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~OpenSnapshot() {
-    if (fd_ >= 0) close(fd_);
-  }
-  OpenSnapshot(const OpenSnapshot&) = delete;
-  OpenSnapshot& operator=(const OpenSnapshot&) = delete;
+absl::Status CannotBeRead(const std::string& path, const std::string& why) {
+  return absl::InternalError(absl::StrCat(path, " cannot be read: ", why));
+}
 
-  bool is_open() const { return fd_ >= 0; }
-  bool Size(int64_t* size) const {
-    struct stat info {};
-    if (fstat(fd_, &info) != 0) return false;
-    *size = info.st_size;
-    return true;
+// INTERNAL where the file ends earlier or its disk refuses.
+absl::Status ReadAt(const UniqueFd& file, const std::string& path, int64_t offset, char* to,
+                    size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t got = pread(file.get(), to, bytes, offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return CannotBeRead(path, std::strerror(errno));
+    if (got == 0) return CannotBeRead(path, "it is cut short");
+    to += got;
+    offset += got;
+    bytes -= static_cast<size_t>(got);
   }
-  // True if all of it was read.
-  bool Read(int64_t offset, void* to, size_t bytes) const {
-    char* place = static_cast<char*>(to);
-    while (bytes > 0) {
-      const ssize_t got = pread(fd_, place, bytes, offset);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return false;
-      place += got;
-      offset += got;
-      bytes -= static_cast<size_t>(got);
-    }
-    return true;
-  }
-
- private:
-  const int fd_;
-};
+  return absl::OkStatus();
+}
 
 }  // namespace
 
 absl::StatusOr<SnapshotPiece> ReadSnapshotPiece(const std::string& folder, int64_t offset,
                                                 uint64_t version) {
   const std::string path = absl::StrCat(folder, "/", snapshot::kSnapshotFile);
-  const auto cannot_be_read = [&] {
-    return absl::InternalError(absl::StrCat(path, " cannot be read: ", std::strerror(errno)));
-  };
-  const OpenSnapshot file(path);
-  if (!file.is_open() && errno == ENOENT) {
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info {};
+  if (!file.valid() && errno == ENOENT) {
     return absl::NotFoundError("nothing was published yet");
   }
+  if (!file.valid() || fstat(file.get(), &info) != 0) {
+    return CannotBeRead(path, std::strerror(errno));
+  }
   SnapshotPiece piece;
-  if (!file.is_open() || !file.Size(&piece.size_bytes)) return cannot_be_read();
+  piece.size_bytes = info.st_size;
   // The file is replaced by rename, so this one stays what it is.
   snapshot::SnapshotHeader header;
-  errno = 0;
-  if (!file.Read(0, &header, sizeof header)) return cannot_be_read();
+  RETURN_IF_ERROR(ReadAt(file, path, 0, reinterpret_cast<char*>(&header), sizeof header));
   piece.version = header.header_checksum;
   const bool same = version == piece.version;
   if (offset > 0 && !same) {
@@ -76,7 +62,7 @@ absl::StatusOr<SnapshotPiece> ReadSnapshotPiece(const std::string& folder, int64
   }
   if (offset >= piece.size_bytes || (offset == 0 && same)) return piece;
   piece.bytes.resize(std::min(kMaxSnapshotPiece, piece.size_bytes - offset));
-  if (!file.Read(offset, piece.bytes.data(), piece.bytes.size())) return cannot_be_read();
+  RETURN_IF_ERROR(ReadAt(file, path, offset, piece.bytes.data(), piece.bytes.size()));
   return piece;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "proto/model/missing.h"
 
 namespace convtune {
 
@@ -129,7 +130,8 @@ absl::StatusOr<Release> ReleaseHistory::RollBack(const ReleaseDecision& decision
   }
   const Release* restored = Find(target);
   if (restored == nullptr) {
-    return absl::NotFoundError(absl::StrCat("release: there is no release ", target));
+    return MissingError({"release", absl::StrCat(target)},
+                        absl::StrCat("release: there is no release ", target));
   }
   if (restored->state != ReleaseState::kPromoted) {
     return absl::FailedPreconditionError(

@@ -23,10 +23,11 @@ struct AckOutboxArgs {
   std::vector<db::OutboxId> ids;
 };
 
-// Those that keep every rule, of origin FLEET; and the others, in words.
 struct RequeueOutboxArgs {
   bool include_fleet = false;
 };
+
+// Tunings that keep every rule, of origin FLEET; and the others, in words.
 struct ApplyTuningsArgs {
   std::vector<db::TuningRecord> records;
   std::vector<std::string> refused;  // at most 100

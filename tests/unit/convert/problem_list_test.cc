@@ -124,6 +124,13 @@ TEST(ProblemListTest, EachProblemComesWithEachBatch) {
   EXPECT_EQ(list.rows[2].problem, Parsed("fwd,x=2x4x7x7,w=8x4x3x3"));
 }
 
+TEST(ProblemListTest, SizesTimesBatchesHaveALimit) {
+  const ProblemList list = Read("fwd,x=1x8x[1..5000]x8,w=8x8x1x1\n", {.batches = {1, 2, 3}});
+  ASSERT_EQ(list.errors.size(), 1U);
+  EXPECT_THAT(FirstError(list), HasSubstr("sizes: must stand for at most 10000 problems"));
+  EXPECT_TRUE(list.rows.empty());
+}
+
 TEST(ProblemListTest, AnOverrideThatBreaksAProblemIsAnErrorOfItsLine) {
   const ProblemList list =
       Read("fwd,x=1x4x9x9,w=8x4x3x3,epilogue=bias\n", {.operation = Operation::kBwdData});

@@ -190,6 +190,8 @@ TEST_F(PublisherTest, WantedProblemsOfAnotherCudnnAreListedByTheNameThatBothHave
   release::ReleaseManager& releases = *tuner_->releases();
   ASSERT_THAT(*releases.ListWanted("nvidia-h200"), SizeIs(2));
   EXPECT_EQ((*releases.ListWanted("nvidia-h200"))[0].key.environment_text, other);
+  ASSERT_THAT(*releases.ListWanted(other), SizeIs(1));
+  EXPECT_EQ((*releases.ListWanted(other))[0].key.problem_text, Text(2));
   EXPECT_TRUE(absl::IsNotFound(releases.ListWanted("nvidia-l4").status()));
   EXPECT_TRUE(releases.HasDevice(kH200));
   EXPECT_FALSE(releases.HasDevice(other));

@@ -81,6 +81,7 @@ TEST_F(SnapshotPieceTest, NothingPublishedAndACutFileAreErrors) {
   const absl::Status cut = ReadSnapshotPiece(folder_, 0, 0).status();
   EXPECT_TRUE(absl::IsInternal(cut)) << cut;
   EXPECT_NE(std::string(cut.message()).find(folder_), std::string::npos) << cut;
+  EXPECT_NE(std::string(cut.message()).find("it is cut short"), std::string::npos) << cut;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/model/missing.h"
 
 namespace convtune {
 namespace {
@@ -81,7 +82,10 @@ TEST(ReleaseHistory, RollbackMayNameARelease) {
 
 TEST(ReleaseHistory, RollbackToWhatIsNoneIsRefusedByName) {
   ReleaseHistory history = Promoted(2);
-  EXPECT_TRUE(absl::IsNotFound(history.RollBack(kAnn, 9).status()));
+  const absl::Status unknown = history.RollBack(kAnn, 9).status();
+  EXPECT_TRUE(absl::IsNotFound(unknown));
+  ASSERT_TRUE(MissingOf(unknown).has_value());
+  EXPECT_EQ(MissingOf(unknown)->kind, "release");
   EXPECT_TRUE(absl::IsFailedPrecondition(history.RollBack(kAnn, 2).status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(ReleaseHistory().RollBack(kAnn, 0).status()));
 }

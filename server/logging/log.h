@@ -15,7 +15,7 @@ enum class Level { kDebug, kInfo, kWarn, kError };
 bool IsOn(Level level);
 void Write(Level level, std::string_view message);
 
-// What absl takes: Debian's absl has a string_view of its own.
+// Converts texts for absl: Debian's absl has a string_view of its own.
 inline absl::string_view ToArgument(std::string_view text) { return {text.data(), text.size()}; }
 template <typename Value>
 const Value& ToArgument(const Value& value) {

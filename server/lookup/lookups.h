@@ -24,8 +24,8 @@ struct ResolvedEnvironment {
   Environment environment;
   std::string text;
   jobs::TuningQueue* queue = nullptr;  // nullptr: no device has it
-  // Why the calling program, which fits no environment, gets no answer of this one,
-  // which it could have meant; empty: it fits.
+  // The text of the miss where the calling program fits no environment; empty: it
+  // fits this one.
   std::string misfit;
 };
 

@@ -173,7 +173,7 @@ absl::StatusOr<lookup::ResolvedEnvironment> TunerImpl::Resolve(const std::string
   }
   std::vector<lookup::ResolvedEnvironment> fitting;
   for (const lookup::ResolvedEnvironment& e : named) {
-    // Those of devices are the first, and what is stored for others counts only where none fits.
+    // Devices' environments stand first. Stored ones count where no device's fits.
     if (e.queue == nullptr && !fitting.empty() && fitting[0].queue != nullptr) break;
     if (Fits(program, e.environment)) fitting.push_back(e);
   }

@@ -19,8 +19,8 @@ void GuardReads(int fd, const void* owner = nullptr);
 void FollowReads(int fd, const void* owner);
 
 // Ends the owner's connections, for gRPC as if the clients had gone: clients get
-// UNAVAILABLE for calls without an answer. gRPC's own end of a server answers a
-// call that it meets too late with CANCELLED and no word. Thread-safe.
+// UNAVAILABLE for calls without an answer. grpc::Server::Shutdown alone gives
+// CANCELLED without a message to calls that arrive while it runs. Thread-safe.
 void EndReads(const void* owner);
 // True once gRPC has read all of the owner's connections to their end.
 bool ReadsEnded(const void* owner);

@@ -29,8 +29,8 @@ class ServerTls {
   // those that were read before stay.
   absl::Status Reload();
 
-  // What a handshake is given: true with new texts if they are newer than
-  // `*version`, which is set then.
+  // For a handshake: true with the newest texts if they are newer than `*version`,
+  // which is set then.
   bool Newer(uint64_t* version, TlsTexts* texts);
 
  private:

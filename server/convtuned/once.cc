@@ -58,7 +58,7 @@ absl::StatusOr<lookup::LookupResponse> LookupAndWait(tuner::Tuner* tuner,
     if (abandoned) {
       absl::SleepFor(kPollInterval);
     } else if (signals->WaitFor(kPollInterval)) {
-      tuner->AbandonLookup(token);
+      tuner->CancelLookup(token);
       abandoned = true;
     }
   }

@@ -44,11 +44,11 @@ class Lookups {
   Lookups(const TuningIndex* index, const Clock* clock, CreateJobFunction create_job,
           KeepWorkFunction keep_work);
 
-  // See Tuner::Lookup, Tuner::AbandonLookup and Tuner::LeaveLookup.
+  // See Tuner::Lookup, Tuner::CancelLookup and Tuner::AbandonLookup.
   uint64_t Start(LookupRequest request, const ResolvedEnvironment& environment,
                  LookupCallback done);
-  void Abandon(uint64_t token) { End(token, false); }
-  void Leave(uint64_t token) { End(token, true); }
+  void Cancel(uint64_t token) { End(token, false); }
+  void Abandon(uint64_t token) { End(token, true); }
 
   void CountHits(int64_t count, absl::Duration saved) {
     problems_ += count;

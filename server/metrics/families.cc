@@ -186,9 +186,10 @@ void AddWork(const MetricsInput& input, Families* families) {
       families->Add(Count(sum), {{"device", gpu.device}, {"kind", name}});
     }
   }
-  families->Gauge("convtune_quarantined_candidates",
-                  "Candidates that took a worker down and are not tried again",
-                  Count(input.stats.quarantined));
+  families->Gauge(
+      "convtune_quarantined_candidates",
+      "Candidates that took a worker down or whose results are wrong, and that are not tried again",
+      Count(input.stats.quarantined));
 }
 
 void AddEvidence(const MetricsInput& input, Families* families) {

@@ -117,19 +117,19 @@ class Tuner {
   virtual ~Tuner() = default;
 
   // Answers every problem, once; see BatchGet. The callback is called before
-  // Lookup returns if nobody needs to wait. Returns a token for AbandonLookup.
+  // Lookup returns if nobody needs to wait. Returns a token for CancelLookup.
   // Errors: NOT_FOUND (environment), INVALID_ARGUMENT (environment left out
   // where there are several), UNAVAILABLE (draining), FAILED_PRECONDITION (no
   // environment at all).
   virtual uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) = 0;
   // The caller went away: calls back with CANCELLED if it still waits, and
   // drops queued work that nobody else wants. Unknown tokens are ignored.
-  virtual void AbandonLookup(uint64_t token) = 0;
-  // The caller's time is up: as AbandonLookup, but the work stays queued behind
+  virtual void CancelLookup(uint64_t token) = 0;
+  // The caller's time is up: as CancelLookup, but the work stays queued behind
   // all callers' work, as the job of abandoned look-ups, which can be seen and
   // cancelled like any other. Of one environment at most JobTable::kMaxAbandoned
   // problems stay; those that are not begun within ten minutes are dropped.
-  virtual void LeaveLookup(uint64_t token) = 0;
+  virtual void AbandonLookup(uint64_t token) = 0;
   // True if Lookup, under the constraints of the answer that has this source,
   // would make it of the same now. Never once the daemon drains.
   virtual bool StillHolds(const lookup::AnswerSource&) const { return false; }

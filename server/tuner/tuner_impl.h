@@ -30,8 +30,8 @@ class TunerImpl : public Tuner {
   ~TunerImpl() override;
 
   uint64_t Lookup(lookup::LookupRequest request, lookup::LookupCallback done) override;
+  void CancelLookup(uint64_t token) override { lookups_.Cancel(token); }
   void AbandonLookup(uint64_t token) override { lookups_.Abandon(token); }
-  void LeaveLookup(uint64_t token) override { lookups_.Leave(token); }
   bool StillHolds(const lookup::AnswerSource& source) const override {
     return !draining_ && index_.Holds(source);
   }
@@ -102,7 +102,7 @@ class TunerImpl : public Tuner {
   // ALREADY_EXISTS: the request's id is another's.
   absl::StatusOr<jobs::JobSnapshot> QueueJob(const lookup::ResolvedEnvironment& environment,
                                              const jobs::JobRequest& request);
-  // See LeaveLookup. The work is queued, and stays so while this runs.
+  // See AbandonLookup. The work is queued, and stays so while this runs.
   void KeepWork(const lookup::ResolvedEnvironment& environment, std::vector<jobs::WorkSpec> work);
   bool NeedsTuning(const ConvProblem& problem, const TuningKey& key,
                    const lookup::ResolvedEnvironment& environment,

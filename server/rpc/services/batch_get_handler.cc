@@ -132,9 +132,9 @@ class LookupReactor : public grpc::ServerUnaryReactor {
     if (DeadlineHasPassed(*context_, start_)) {
       state->Finish(
           grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "the caller's deadline has passed"));
-      state->End(&tuner::Tuner::LeaveLookup);
-    } else {
       state->End(&tuner::Tuner::AbandonLookup);
+    } else {
+      state->End(&tuner::Tuner::CancelLookup);
     }
   }
 

@@ -73,7 +73,7 @@ class FakeTuner : public tuner::Tuner {
     return token;
   }
 
-  void AbandonLookup(uint64_t token) override {
+  void CancelLookup(uint64_t token) override {
     std::optional<lookup::LookupCallback> done;
     {
       MutexLock lock(mutex_);
@@ -89,7 +89,7 @@ class FakeTuner : public tuner::Tuner {
     }
   }
 
-  void LeaveLookup(uint64_t token) override {
+  void AbandonLookup(uint64_t token) override {
     MutexLock lock(mutex_);
     ++left_;
     waiting_.erase(token);

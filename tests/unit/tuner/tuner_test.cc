@@ -197,7 +197,7 @@ TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
                        promise.set_value(response.status());
                      });
   EXPECT_EQ(tuner_->Stats().waiting_callers, 1);
-  tuner_->AbandonLookup(token);
+  tuner_->CancelLookup(token);
   EXPECT_TRUE(absl::IsCancelled(promise.get_future().get()));
   EXPECT_EQ(tuner_->Stats().waiting_callers, 0);
   EXPECT_EQ(tuner_->Stats().queue_depth, 0);
@@ -209,8 +209,8 @@ TEST_F(TunerTest, AbandonedLookupIsCalledBackAndItsWorkDropped) {
 TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
   Start("candidates=4;prepare_delay_ms=40");
   const auto leave = [this](int n) {
-    tuner_->LeaveLookup(tuner_->Lookup(Request({Problem(n)}, lookup::OnMiss::kTune),
-                                       [](const absl::StatusOr<lookup::LookupResponse>&) {}));
+    tuner_->AbandonLookup(tuner_->Lookup(Request({Problem(n)}, lookup::OnMiss::kTune),
+                                         [](const absl::StatusOr<lookup::LookupResponse>&) {}));
   };
   for (int n = 1; n <= 30; ++n) leave(n);
   leave(30);  // it is kept already
@@ -229,8 +229,8 @@ TEST_F(TunerTest, WorkThatIsLeftGoesBehindCallersAndIsAJob) {
 
 TEST_F(TunerTest, WorkThatIsLeftIsDone) {
   Start("candidates=4;prepare_delay_ms=40");
-  tuner_->LeaveLookup(tuner_->Lookup(Request({Problem(1)}, lookup::OnMiss::kTune),
-                                     [](const absl::StatusOr<lookup::LookupResponse>&) {}));
+  tuner_->AbandonLookup(tuner_->Lookup(Request({Problem(1)}, lookup::OnMiss::kTune),
+                                       [](const absl::StatusOr<lookup::LookupResponse>&) {}));
   const jobs::JobSnapshot job = WaitFor(tuner_->ListJobs(1, "").value().jobs.at(0).name);
   EXPECT_EQ(job.state, jobs::JobState::kSucceeded);
   EXPECT_TRUE(std::holds_alternative<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)));

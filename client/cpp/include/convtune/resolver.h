@@ -1,8 +1,10 @@
 // libconvtune: a model's best cuDNN algorithms, in one call.
 //
 //   convtune::client::Resolver resolver;
+//   convtune::client::Constraints constraints;
+//   constraints.api = convtune::client::Api::kGraph;
 //   for (const auto& result : resolver.Resolve({{"fwd,x=8x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"}},
-//                                              std::chrono::milliseconds(200))) {
+//                                              std::chrono::milliseconds(200), constraints)) {
 //     if (result.found) UseEngine(result.winner.engine_index, result.winner.knobs);
 //   }
 //
@@ -173,8 +175,8 @@ class Resolver {
 
   // One result for each query, in order; any number of queries. Is back within
   // `limit`, the reading of the snapshot included, but for the time that threads
-  // take to wake and answers to be copied. Constraints that break their rule are
-  // the reason of every result, and so does a program: nothing is asked then. While no daemon
+  // take to wake and answers to be copied. Constraints or a program that
+  // break a rule are the reason of every result: nothing is asked then. While no daemon
   // answers (UNAVAILABLE) it tries again until then, and for nothing else; if the snapshot has
   // all answers, it is back with them at once, or, where a daemon is there and says nothing,
   // after half of `limit`. In the end it takes those that the snapshot has. What could not be

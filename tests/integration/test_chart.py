@@ -173,6 +173,13 @@ def test_the_pod_monitor_reads_the_agent_too():
     assert f"--metrics-address=0.0.0.0:{ports['fleet-metrics']}" in agent["args"]
 
 
+def test_alerts_are_for_the_mode_in_which_something_is_scraped():
+    for mode in MODES:
+        kinds = rendered(f"mode={mode}", "metrics.podMonitor=true", "metrics.prometheusRule=true").keys()
+        assert (kinds >= {"PodMonitor", "PrometheusRule"}) == (mode == "daemonset"), kinds
+        assert bool(kinds & {"PodMonitor", "PrometheusRule"}) == (mode == "daemonset"), kinds
+
+
 def test_the_pods_agent_delivers_what_its_daemon_tuned(fleet, fake_daemon, cli, short_dir):
     """The container's own command, with its secret as Kubernetes mounts it."""
     spec = pod_spec(stored("daemonset-fleet"))

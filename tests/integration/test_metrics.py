@@ -124,6 +124,13 @@ def test_promtool_accepts_the_rules_and_their_tests(promtool):
         assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_prometheus_finds_the_rules_beside_its_file(promtool, tmp_path):
+    shutil.copy(MONITORING / "scrape.yml", tmp_path / "prometheus.yml")
+    shutil.copy(ALERTS, tmp_path)
+    result = subprocess.run([promtool, "check", "config", tmp_path / "prometheus.yml"], capture_output=True, text=True)
+    assert result.returncode == 0 and "1 rule files found" in result.stdout, result
+
+
 def expressions():
     """Where it stands, and the PromQL, of every rule and panel."""
     import yaml

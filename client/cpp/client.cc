@@ -8,6 +8,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
 #include "convtune/v1/bundle_service.grpc.pb.h"
 #include "convtune/v1/tuning_service.grpc.pb.h"
@@ -30,12 +31,19 @@ absl::StatusOr<v1::BatchGetResponse> Client::BatchGetOrElse(const v1::BatchGetRe
   void* tag = nullptr;
   bool ok = false;
   bool given_up = false;
+  // Where `enough` throws, too, the call must have ended before what it writes goes.
+  bool ended = false;
+  const absl::Cleanup end = [&] {
+    if (!ended) context.TryCancel();
+    queue.Shutdown();
+    while (queue.Next(&tag, &ok)) continue;
+  };
   if (queue.AsyncNext(&tag, &ok, until) == grpc::CompletionQueue::TIMEOUT) {
     given_up = enough();
     if (given_up) context.TryCancel();
     queue.Next(&tag, &ok);
   }
-  queue.Shutdown();
+  ended = true;
   // An answer that came all the same is one.
   if (given_up && !status.ok()) return absl::CancelledError("given up");
   RETURN_IF_ERROR(Result(status));

@@ -112,7 +112,13 @@ bool FindDevice(const CudaDriver& driver, Environment* gpu) {
   return count > 0;
 }
 
+}  // namespace
+
 void FindGpu(Environment* program) {
+  if (!program->gpu_model.empty() || !program->compute_capability.empty() ||
+      program->sm_count != 0 || !program->mig_profile.empty() || program->profile) {
+    return;
+  }
   const Loaded library("libcuda.so.1");
   CudaDriver driver;
   Environment gpu;
@@ -128,14 +134,9 @@ void FindGpu(Environment* program) {
   program->sm_count = gpu.sm_count;
 }
 
-}  // namespace
-
 void FindProgram(Environment* program) {
   if (program->cudnn_version.empty() && program->library_configuration.empty()) FindCudnn(program);
-  if (program->gpu_model.empty() && program->compute_capability.empty() && program->sm_count == 0 &&
-      program->mig_profile.empty() && !program->profile) {
-    FindGpu(program);
-  }
+  FindGpu(program);
 }
 
 }  // namespace convtune::client

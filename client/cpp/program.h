@@ -11,5 +11,7 @@ namespace convtune::client {
 // and initialises nothing: a cuDNN that is not loaded and a driver that is not
 // initialised are not found. Thread-safe.
 void FindProgram(Environment* program);
+// The same for the GPU alone.
+void FindGpu(Environment* program);
 
 }  // namespace convtune::client

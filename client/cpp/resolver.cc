@@ -67,9 +67,14 @@ class Resolver::Impl {
 
   std::vector<Result> Resolve(const std::vector<Query>& queries, absl::Time deadline,
                               const Constraints& constraints) {
+    return Resolve(queries, deadline, constraints, options_.program);
+  }
+
+  // For the program `own`, whose missing parts are looked for if that is wanted.
+  std::vector<Result> Resolve(const std::vector<Query>& queries, absl::Time deadline,
+                              const Constraints& constraints, Environment own) {
     std::vector<Result> results(queries.size());
     for (size_t i = 0; i < queries.size(); ++i) results[i].problem = queries[i].problem;
-    Environment own = options_.program;
     if (options_.find_program) FindProgram(&own);
     std::string broken = RuleBroken(constraints);
     const std::optional<convtune::Environment> program = ToModel(own, &broken);
@@ -110,12 +115,16 @@ class Resolver::Impl {
                     absl::Duration period, absl::Duration limit,
                     std::function<void(const std::vector<Result>&)> changed) {
     StopRefresh();
+    // The thread of the refresh has no context: on a machine with two kinds of GPU it
+    // would find none.
+    Environment own = options_.program;
+    if (options_.find_program) FindGpu(&own);
     refresh_ = std::thread([this, queries = std::move(queries), constraints, period, limit,
-                            changed = std::move(changed)] {
+                            changed = std::move(changed), own = std::move(own)] {
       std::vector<Result> last(queries.size());
       while (true) {
         try {
-          std::vector<Result> now = Resolve(queries, absl::Now() + limit, constraints);
+          std::vector<Result> now = Resolve(queries, absl::Now() + limit, constraints, own);
           std::vector<Result> differ;
           for (size_t i = 0; i < now.size(); ++i) {
             // What could not be asked leaves the last answer as it was.
@@ -266,18 +275,25 @@ class Resolver::Impl {
       for (size_t i = 0; i < places.size(); ++i) {
         Result& result = (*call.results)[places[i]];
         if (result.found) continue;
-        const auto rule = refused.find(i);
+        if (!refused.empty()) {
+          const auto rule = refused.find(i);
+          if (rule == refused.end()) {
+            left.push_back(places[i]);
+          } else {
+            result.miss = Miss::kRefused;
+            result.why = rule->second;
+          }
+          continue;
+        }
+        // The snapshot knows by itself that a text is no problem.
+        if (result.miss == Miss::kRefused) continue;
         const std::string snapshot = result.why.empty() ? "" : "; " + result.why;
-        result.why = rule != refused.end() ? rule->second
-                     : response.ok()
+        result.why = response.ok()
                          ? "the daemon answered another number of problems"
                          : absl::StrCat(std::string(response.status().message()), looked, snapshot);
-        if (rule != refused.end()) {
-          result.miss = Miss::kRefused;
-        } else {
-          result.problem = CanonicalOr(result.problem);
-          if (result.miss != Miss::kOtherEnvironment) result.miss = Miss::kUnavailable;
-          left.push_back(places[i]);
+        result.problem = CanonicalOr(result.problem);
+        if (result.miss != Miss::kOtherEnvironment) {
+          result.miss = nobody ? Miss::kUnavailable : Miss::kRefused;
         }
       }
       if (refused.empty()) return;

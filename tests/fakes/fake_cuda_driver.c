@@ -1,6 +1,7 @@
 /* A libcuda.so.1 with one H200 and a current context, for tests of programs
  * that use a GPU's legacy functions. With FAKE_GPUS, a letter for each GPU, there
- * is no context: h is an H200, l an L4. */
+ * is no context but that of a thread that called FakeSetContext: h is an H200, l
+ * an L4. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,13 @@ static const char* Gpus(void) {
   return gpus == NULL ? "h" : gpus;
 }
 
+static __thread int context = -1;
+
+void FakeSetContext(int device) { context = device; }
+
 int cuCtxGetDevice(int* device) {
-  *device = 0;
+  *device = context < 0 ? 0 : context;
+  if (context >= 0) return 0;
   return getenv("FAKE_GPUS") == NULL ? 0 : 201;
 }
 

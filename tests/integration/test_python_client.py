@@ -81,7 +81,7 @@ def test_a_refused_problem_names_field_and_rule_and_the_others_are_answered(ct, 
     assert "w_dims[1]" in results[1].message and "UTF-8" in results[4].message
     # What is wrong with the whole request is nobody's fault alone.
     wrong = ct.Client(client.address, environment="no-such").resolve(PROBLEMS[:2], timeout=60)
-    assert [r.miss for r in wrong] == ["unavailable"] * 2 and "no-such" in wrong[0].message
+    assert [r.miss for r in wrong] == ["refused"] * 2 and "no-such" in wrong[0].message
     # Nor does a refused one keep the others from being tuned.
     summary = ct.warm([*PROBLEMS, bad], client)
     assert (summary.problems, summary.hits, summary.tuned, summary.is_warm) == (4, 2, 1, False)
@@ -154,6 +154,26 @@ def test_the_loaded_cudnn_and_gpu_are_found(ct, fake_daemon, tmp_path):
     assert ask(driver, FAKE_GPUS="l")[1] == "other_environment"
     assert ask(driver, FAKE_GPUS="hl") == (str(ct.Environment()), "")
     assert "cudnn_version='8.9.2', library_configuration=''" in ask(cudnn, FAKE_CUDNN_VERSION="8902")[0]
+
+
+# A program whose main thread has a context on the second of two GPUs, and that refreshes.
+REFRESHES = """
+import ctypes, queue, sys, convtune
+ctypes.CDLL(sys.argv[2]).FakeSetContext(1)
+client, answers = convtune.Client(sys.argv[1]), queue.Queue()
+client.start_refresh([%r], answers.put, period_s=0.01, timeout=60)
+print(answers.get(timeout=60)[0].miss)
+client.close()
+""" % PROBLEMS[0]  # fmt: skip
+
+
+def test_a_refresh_is_for_the_gpu_of_its_callers_context(ct, fake_daemon):
+    address = fake_daemon().start().address
+    ct.Client(address).tune(PROBLEMS[:1])
+    build = pathlib.Path(os.environ.get("CONVTUNE_OTHER_BUILD_DIR", PROGRAMS.parent))
+    driver = build / "tests" / "fakes" / "program" / "libcuda.so.1"
+    result = python_package.run("-c", REFRESHES, address, driver, env={"FAKE_GPUS": "hl"})
+    assert (result.returncode, result.stdout) == (0, "other_environment\n"), result
 
 
 def test_an_environment_is_named_by_its_text_too(ct, fake_daemon):

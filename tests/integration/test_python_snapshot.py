@@ -92,7 +92,7 @@ def test_what_it_does_not_have_is_a_miss_when_the_time_is_up(ct, published, tmp_
     assert (first.answer, first.miss, first.source) == (None, "unavailable", "")
     assert "not in the snapshot for nvidia-h200" in first.message
     assert second.winner is not None
-    assert "groups: must divide C and K" in third.message
+    assert third.miss == "refused" and "groups: must divide C and K" in third.message
     (weak,) = nobody(ct, tmp_path, folder).resolve([PROBLEMS[0]], min_evidence="observed", timeout=0.3)
     assert weak.winner is not None
     (strict,) = nobody(ct, tmp_path, folder, use_snapshot=False).resolve([PROBLEMS[0]], timeout=0.3)

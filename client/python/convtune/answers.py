@@ -113,11 +113,11 @@ class Result:
     # not_found, insufficient_evidence, no_candidate, tuning_failed, no_device:
     # the daemon's. other_environment: the program has another GPU or another
     # cuDNN than those that there are answers for, whose engine numbers mean other
-    # things. refused: the problem is none, see message. unavailable: nobody was
-    # there to ask.
+    # things. refused: the problem is none, or the daemon does not let the caller ask,
+    # see message; to ask again does not help. unavailable: nobody was there to ask.
     miss: str = ""
     message: str = ""
-    source: str = ""  # daemon, snapshot; empty: nobody was there to ask
+    source: str = ""  # daemon, snapshot; empty: there was no answer
     # What was asked for the problem: an answer holds for it alone. None: nobody was there.
     environment: Environment | None = None
     job: str = ""  # with on_miss="enqueue": "jobs/N", which tunes it

@@ -15,7 +15,7 @@ from convtune.answers import EVIDENCE, ON_MISS, Constraints, Environment, Result
 from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
 from convtune.problem_key import canonical
-from convtune.program import check, find, fits
+from convtune.program import check, find, find_gpu, fits
 from convtune.refresh import Refresh
 from convtune.snapshot import Current
 from convtune.v1 import (
@@ -182,8 +182,17 @@ class Client:
         the daemon refuses is a miss with the reason "refused" and what is wrong;
         the others are answered all the same."""
         one_of("min_evidence", min_evidence, ("", *EVIDENCE))
+        return self._resolve(problems, self.program(), constraints, min_evidence, timeout)
+
+    def _resolve(
+        self,
+        problems: Iterable[Problem | str],
+        program: Environment,
+        constraints: Constraints,
+        min_evidence: str,
+        timeout: float,
+    ) -> list[Result]:
         deadline = time.monotonic() + timeout
-        program = self.program()
 
         def ask(part: list[str]) -> list[Result]:
             stored: list[Result] = []
@@ -225,13 +234,16 @@ class Client:
         """Resolves again every `period_s` seconds on a thread of its own, each
         time for at most `timeout`, and gives `changed` those results that
         differ from the last ones: at first all that there are. What could not
-        be asked for leaves the last answer as it was. What `changed` raises is
+        be asked for leaves the last answer as it was. The GPU is looked for here,
+        on the calling thread, the cuDNN each time. What `changed` raises is
         logged ("convtune"), and the refresh goes on. Replaces an earlier
         refresh. ValueError names the argument."""
         one_of("min_evidence", min_evidence, ("", *EVIDENCE))
         texts = messages.texts(problems)
+        looks = self._find_program
+        given = find_gpu(self._program) if looks else self._program
         refresh = Refresh(
-            lambda: self.resolve(texts, constraints=constraints, min_evidence=min_evidence, timeout=timeout),
+            lambda: self._resolve(texts, find(given) if looks else given, constraints, min_evidence, timeout),
             changed,
             period_s,
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from convtune.answers import Answer, Candidate, Constraints, Environment, Result
-from convtune.errors import ConvtuneError
+from convtune.errors import ConvtuneError, Unavailable
 from convtune.problem import Problem
 from convtune.v1 import problem_pb2, record_pb2, tuning_pb2, tuning_service_pb2
 
@@ -196,9 +196,13 @@ def _enum(enum: Any, number: int, prefix: str) -> str:
 
 
 def unavailable(result: Result, error: ConvtuneError) -> Result:
-    """The miss of a problem that could not be asked for, with what the snapshot said of it."""
+    """The miss of a problem that could not be asked for, with what the snapshot said of it. Where a daemon was there,
+    to ask again does not help: it refused the request."""
+    if result.miss == "refused":
+        return dataclasses.replace(result, source="")
     why = f"{error}; {result.message}" if result.message else str(error)
-    miss = result.miss if result.miss == "other_environment" else "unavailable"
+    miss = "unavailable" if isinstance(error, Unavailable) else "refused"
+    miss = result.miss if result.miss == "other_environment" else miss
     return dataclasses.replace(result, miss=miss, message=why, source="")
 
 

@@ -38,9 +38,14 @@ def find(given: Environment) -> Environment:
     found: dict[str, object] = {}
     if not given.cudnn_version and not given.library_configuration:
         found.update(_cudnn())
-    if not given.profile and not any(getattr(given, field) for field in _FIELDS):
-        found.update(_gpu())
-    return dataclasses.replace(given, **found)  # type: ignore[arg-type]
+    return dataclasses.replace(find_gpu(given), **found)  # type: ignore[arg-type]
+
+
+def find_gpu(given: Environment) -> Environment:
+    """The same for the GPU alone."""
+    if given.profile or any(getattr(given, field) for field in _FIELDS):
+        return given
+    return dataclasses.replace(given, **_gpu())  # type: ignore[arg-type]
 
 
 def fits(program: Environment, environment: Environment) -> bool:

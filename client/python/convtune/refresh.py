@@ -52,7 +52,7 @@ class Refresh:
                 differ = []
                 for place, result in enumerate(now):
                     # What could not be asked leaves the last answer as it was.
-                    if result.miss == "unavailable" or _same(last[place], result):
+                    if not result.source or _same(last[place], result):
                         continue
                     last[place] = result
                     differ.append(result)

@@ -154,7 +154,7 @@ class Snapshot:
         try:
             key = problem_key.parse(problem)
         except ValueError as error:
-            return miss("not_found", str(error))
+            return miss("refused", str(error))
         problem = problem_key.text(key)
         try:
             entry = self._entry(section, key)

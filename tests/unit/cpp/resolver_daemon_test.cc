@@ -1,6 +1,8 @@
 // The library against a daemon that answers from a script.
 #include <convtune/resolver.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -8,8 +10,10 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 
+#include "client/cpp/client.h"
 #include "db/snapshot/snapshot_writer.h"
 #include "tests/unit/cli/fake_daemon.h"
 
@@ -61,6 +65,15 @@ TEST_F(ResolverDaemonTest, WhatIsRefusedSaysWhyAndTheOthersAreAnswered) {
   EXPECT_EQ(results[1].why, "problems[1].text: must be one that is served");
   EXPECT_EQ(results[3].why, "problems[3].text: must be one that is served");
   EXPECT_EQ(daemon_.batch_gets(), 2);
+}
+
+TEST_F(ResolverDaemonTest, ACallerWhoMayNotAskIsRefused) {
+  daemon_.error = {grpc::StatusCode::PERMISSION_DENIED, "the role read is needed"};
+  const Result result = Resolver(There()).Resolve({{cli::ProblemText(8)}}, kLimit).at(0);
+  EXPECT_FALSE(result.found);
+  EXPECT_EQ(result.miss, Miss::kRefused);
+  EXPECT_EQ(result.why, "the role read is needed");
+  EXPECT_EQ(daemon_.batch_gets(), 1);
 }
 
 TEST_F(ResolverDaemonTest, WhereAllAreRefusedNobodyIsAskedAgain) {
@@ -166,6 +179,39 @@ TEST_F(ResolverDaemonTest, OfASilentDaemonTheSnapshotAnswersAfterHalfOfTheTime) 
   EXPECT_TRUE(results.at(0).found);
   EXPECT_FALSE(results.at(1).found);
   EXPECT_GE(std::chrono::steady_clock::now() - start, took + milliseconds(400));
+}
+
+TEST_F(ResolverDaemonTest, ACallIsEndedWhereTheSnapshotThrows) {
+  const SilentDaemon silent(daemon_.folder() + "/silent");
+  convtune::Client::Options options;
+  options.address = Address::Parse("unix:" + daemon_.folder() + "/silent").value();
+  const auto client = convtune::Client::Create(options).value();
+  v1::BatchGetRequest request;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THROW(client
+                     ->BatchGetOrElse(request, absl::Seconds(60), absl::Milliseconds(1),
+                                      []() -> bool { throw std::bad_alloc(); })
+                     .IgnoreError(),
+                 std::bad_alloc);
+  }
+}
+
+TEST_F(ResolverDaemonTest, ARefreshIsForTheGpuOfItsCallersContext) {
+  setenv("FAKE_GPUS", "hl", 1);
+  void* const driver = dlopen(CONVTUNE_FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(driver, nullptr) << dlerror();
+  const auto set_context = reinterpret_cast<void (*)(int)>(dlsym(driver, "FakeSetContext"));
+  ASSERT_NE(set_context, nullptr);
+  set_context(1);
+  Resolver resolver(There());
+  ASSERT_TRUE(resolver.StartRefresh({{cli::ProblemText(8)}}, {}, milliseconds(1), kLimit,
+                                    [](const std::vector<Result>&) {}));
+  while (daemon_.batch_gets() < 2) std::this_thread::sleep_for(milliseconds(1));
+  resolver.StopRefresh();
+  EXPECT_EQ(daemon_.last_get().program().gpu_model(), "NVIDIA L4");
+  set_context(-1);
+  dlclose(driver);
+  unsetenv("FAKE_GPUS");
 }
 
 TEST_F(ResolverDaemonTest, ARefreshReportsWhatChangedAndThatAlone) {

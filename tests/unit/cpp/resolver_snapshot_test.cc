@@ -131,7 +131,10 @@ TEST_F(ResolverSnapshotTest, WhatItDoesNotHaveSaysWhy) {
   Result result = Ask(NobodyThere(), {}, kOther);
   EXPECT_EQ(result.source, Source::kNone);
   EXPECT_THAT(result.why, HasSubstr("not in the snapshot for a"));
-  EXPECT_THAT(Ask(NobodyThere(), {}, "fwd,x=0x1").why, HasSubstr("x_dims"));
+  EXPECT_EQ(result.miss, Miss::kUnavailable);
+  result = Ask(NobodyThere(), {}, "fwd,x=0x1");
+  EXPECT_THAT(result.why, HasSubstr("x_dims"));
+  EXPECT_EQ(result.miss, Miss::kRefused);
 }
 
 TEST_F(ResolverSnapshotTest, SeveralEnvironmentsNeedAName) {

@@ -104,8 +104,8 @@ enum class Source { kNone, kDaemon, kSnapshot };
 // Why there is no answer; the first ones are the daemon's MissReason.
 // kOtherEnvironment: the program has another GPU or another cuDNN than those that
 // there are answers for, whose engine numbers mean other things. kRefused: the
-// problem is none, or an argument breaks its rule. kUnavailable: nobody was there
-// to ask.
+// problem is none, an argument breaks its rule, or the daemon does not let the caller
+// ask; to ask again does not help. kUnavailable: nobody was there to ask.
 enum class Miss {
   kNone = 0,
   kNotFound = 1,
@@ -127,7 +127,7 @@ struct Result {
   Evidence evidence = Evidence::kNone;
   Source source = Source::kNone;
   // The environment that was asked for the problem: an answer holds for it alone.
-  // Empty if nobody was there to ask.
+  // Empty if nobody answered.
   Environment environment;
   Miss miss = Miss::kNone;  // if not `found`: the reason
   std::string job;          // with Options::enqueue_misses: "jobs/N", which tunes it
@@ -158,8 +158,8 @@ struct Options {
   std::string snapshot;
   bool use_snapshot = true;
   // The daemon queues a tuning of each miss (Result::job), for which it wants the
-  // role `tune` where it has roles. Only timed answers are none then, unless
-  // Constraints::least_evidence says otherwise.
+  // role `tune` where it has roles. An answer that was never timed is a miss then,
+  // unless Constraints::least_evidence says otherwise.
   bool enqueue_misses = false;
 };
 
@@ -175,8 +175,8 @@ class Resolver {
 
   // One result for each query, in order; any number of queries. Is back within
   // `limit`, the reading of the snapshot included, but for the time that threads
-  // take to wake and answers to be copied. Constraints or a program that
-  // break a rule are the reason of every result: nothing is asked then. While no daemon
+  // take to wake and answers to be copied. Where the constraints or Options::program
+  // break their rule, every result says so and nothing is asked. While no daemon
   // answers (UNAVAILABLE) it tries again until then, and for nothing else; if the snapshot has
   // all answers, it is back with them at once, or, where a daemon is there and says nothing,
   // after half of `limit`. In the end it takes those that the snapshot has. What could not be
@@ -186,8 +186,9 @@ class Resolver {
 
   // Asks again every `period` on a thread of its own, each time for at most
   // `limit`, and gives `changed` those results that differ from the last ones:
-  // at first all that are found. `changed` must not call this object. Replaces
-  // an earlier refresh. Returns false if there can be no thread.
+  // at first all that are found. The GPU is looked for here, on the calling
+  // thread, the cuDNN each time. `changed` must not call this object. Replaces an
+  // earlier refresh. Returns false if there can be no thread.
   bool StartRefresh(std::vector<Query> queries, const Constraints& constraints,
                     std::chrono::milliseconds period, std::chrono::milliseconds limit,
                     std::function<void(const std::vector<Result>&)> changed) noexcept;

@@ -147,6 +147,7 @@ absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const st
     if (NumbersOf(version)[1] < kFirstMinorForCuda13) cuda_major = 12;
     if (named_cuda > 0) cuda_major = named_cuda;
     ASSIGN_OR_RETURN(found.folder, FindVersion(option, version, cuda_major));
+    found.version = NumbersOf(version);
   } else if (!fs::is_directory(name, error)) {
     return absl::InvalidArgumentError(
         absl::StrCat(option, ": must be a version such as 9.28, or a folder, is ", name));
@@ -170,6 +171,15 @@ absl::StatusOr<std::string> CudnnCache::FindVersion(const std::string& option,
                                                     const std::string& version, int cuda_major) {
   const std::string prefix = absl::StrCat("cu", cuda_major, "-");
   const std::vector<int> wanted = NumbersOf(version);
+  std::string folder = CachedVersion(prefix, wanted);
+  if (!folder.empty()) return folder;
+  RETURN_IF_ERROR(Fetch(option, {absl::StrCat("nvidia-cudnn-cu", cuda_major)}, version, prefix,
+                        [&] { return !(folder = CachedVersion(prefix, wanted)).empty(); }));
+  return folder;
+}
+
+std::string CudnnCache::CachedVersion(const std::string& prefix,
+                                      const std::vector<int>& wanted) const {
   std::map<std::vector<int>, std::string> cached;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder, error)) {
@@ -179,25 +189,30 @@ absl::StatusOr<std::string> CudnnCache::FindVersion(const std::string& option,
     const std::string folder = LibraryFolderBelow(entry.path());
     if (IsOneOf(numbers, wanted) && !folder.empty()) cached[numbers] = folder;
   }
-  if (!cached.empty()) return cached.rbegin()->second;
-  ASSIGN_OR_RETURN(const std::string entry,
-                   Fetch(option, {absl::StrCat("nvidia-cudnn-cu", cuda_major)}, version, prefix));
-  return LibraryFolderBelow(entry);
+  return cached.empty() ? "" : cached.rbegin()->second;
 }
 
-absl::StatusOr<std::string> CudnnCache::Fetch(const std::string& option,
-                                              const std::vector<std::string>& packages,
-                                              const std::string& version,
-                                              const std::string& entry) {
+absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std::string>& packages,
+                               const std::string& version, const std::string& entry,
+                               const std::function<bool()>& is_there) {
   const fs::path cache = options_.folder;
   std::error_code error;
   fs::create_directories(cache, error);
   const std::string lock_path = cache / "lock";
   const UniqueFd lock(open(lock_path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
-  if (!lock.valid() || flock(lock.get(), LOCK_EX) != 0) {
+  bool locked = lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
+  if (lock.valid() && !locked && errno == EWOULDBLOCK) {
+    if (options_.say) {
+      options_.say(absl::StrCat("waiting for another process that fills ", options_.folder));
+    }
+    locked = flock(lock.get(), LOCK_EX) == 0;
+  }
+  if (!locked) {
     return absl::FailedPreconditionError(
         absl::StrCat("--cache: ", options_.folder, " cannot be written: ", std::strerror(errno)));
   }
+  // Who had the lock before may have wanted the same.
+  if (is_there()) return absl::OkStatus();
   // Who holds the lock finds what others left that did not come to their end.
   std::vector<fs::path> left;
   for (const fs::directory_entry& old : fs::directory_iterator(cache, error)) {
@@ -251,32 +266,38 @@ absl::StatusOr<std::string> CudnnCache::Fetch(const std::string& option,
     }
   }
   if (status.ok()) {
-    // Another process may have been faster, and use it.
-    if (!fs::exists(whole, error)) fs::rename(part / "whole", whole, error);
+    // If there is such a folder, somebody took the library out of it.
+    fs::remove_all(whole, error);
+    if (!error) fs::rename(part / "whole", whole, error);
     if (error) {
       status = absl::FailedPreconditionError(
           absl::StrCat("--cache: ", whole, " cannot be made: ", error.message()));
     }
   }
   fs::remove_all(part, error);
-  if (!status.ok()) return status;
-  return whole;
+  RETURN_IF_ERROR(status);
+  if (is_there()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("--cache: there is no library in ", whole,
+                                                    ", into which pip put ",
+                                                    absl::StrJoin(packages, " and ")));
 }
 
 absl::StatusOr<std::vector<std::string>> CudnnCache::FindCuda(const std::string& option,
                                                               int cuda_major) {
   if (cuda_major == own_cuda_major_ && !own_folders_.empty()) return own_folders_;
-  const std::string entry = absl::StrCat("cuda", cuda_major);
-  const fs::path below = fs::path(options_.folder) / entry / "nvidia";
+  std::vector<std::string> folders = CachedCuda(cuda_major);
+  if (!folders.empty()) return folders;
+  const std::string suffix = cuda_major == 12 ? "-cu12" : "";
+  RETURN_IF_ERROR(Fetch(
+      option, {absl::StrCat("nvidia-cublas", suffix), absl::StrCat("nvidia-cuda-nvrtc", suffix)},
+      absl::StrCat(cuda_major), absl::StrCat("cuda", cuda_major),
+      [&] { return !(folders = CachedCuda(cuda_major)).empty(); }));
+  return folders;
+}
+
+std::vector<std::string> CudnnCache::CachedCuda(int cuda_major) const {
+  const fs::path below = fs::path(options_.folder) / absl::StrCat("cuda", cuda_major) / "nvidia";
   std::error_code error;
-  if (!fs::is_directory(below, error)) {
-    const std::string suffix = cuda_major == 12 ? "-cu12" : "";
-    RETURN_IF_ERROR(
-        Fetch(option,
-              {absl::StrCat("nvidia-cublas", suffix), absl::StrCat("nvidia-cuda-nvrtc", suffix)},
-              cuda_major == 12 ? "12" : "13", entry)
-            .status());
-  }
   std::vector<std::string> folders;
   for (const char* folder : {"cublas/lib", "cuda_nvrtc/lib", "cu13/lib"}) {
     if (fs::is_directory(below / folder, error)) folders.push_back(below / folder);

@@ -15,6 +15,7 @@ struct CudnnFolder {
   std::string folder;  // of libcudnn.so.9; empty: the worker's own
   // LD_LIBRARY_PATH with which a program loads it, and what it loads itself.
   std::string library_path;
+  std::vector<int> version;  // that was asked for, "9.28" as 9, 28; empty: none was
 };
 
 // True if the text is a version of cuDNN 9: "9.28", "9.28.1", "9.28.1.4"; behind it
@@ -44,18 +45,23 @@ class CudnnCache {
   // `name` is a version ("9.28": the newest 9.28 of the cache, else of PyPI; for
   // the worker's own CUDA unless it names one), a folder of or above
   // libcudnn.so.9, or empty: the worker's own. A folder of the cache is whole or
-  // not there. Errors name `option` and the rule.
+  // not there: one from which somebody took the library away is fetched again. Errors
+  // name `option` and the rule.
   absl::StatusOr<CudnnFolder> Find(const std::string& option, const std::string& name);
 
  private:
   absl::StatusOr<std::string> FindVersion(const std::string& option, const std::string& version,
                                           int cuda_major);
-  // The folder of the cache into which pip has put `packages`.
-  absl::StatusOr<std::string> Fetch(const std::string& option,
-                                    const std::vector<std::string>& packages,
-                                    const std::string& version, const std::string& entry);
+  // The newest folder of the cache with a version; empty: there is none.
+  std::string CachedVersion(const std::string& prefix, const std::vector<int>& wanted) const;
+  // Has pip put `packages` into a folder of the cache, unless `is_there` once no other
+  // process does the same.
+  absl::Status Fetch(const std::string& option, const std::vector<std::string>& packages,
+                     const std::string& version, const std::string& entry,
+                     const std::function<bool()>& is_there);
   // Folders of cuBLASLt and NVRTC for that CUDA: the worker's own, else the cache's.
   absl::StatusOr<std::vector<std::string>> FindCuda(const std::string& option, int cuda_major);
+  std::vector<std::string> CachedCuda(int cuda_major) const;
   void AskWorker();
 
   Options options_;

@@ -7,13 +7,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands/upgrade/child_program.h"
 #include "convtune/worker/worker.pb.h"
@@ -191,6 +194,17 @@ absl::StatusOr<ListedProblem> AskFor(const AskedProblem& asked, WorkerSession* s
   return result;
 }
 
+// The loader takes another cuDNN where it cannot take the one of the folder.
+absl::Status CheckVersion(const CudnnFolder& cudnn, const Environment& environment) {
+  const CudnnVersion& loaded = environment.cudnn;
+  const int numbers[] = {loaded.major, loaded.minor, loaded.patch};
+  const size_t known = std::min(cudnn.version.size(), std::size(numbers));
+  if (std::equal(numbers, numbers + known, cudnn.version.begin())) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--cache: the worker took cuDNN ", loaded.ToText(), " in place of ",
+      absl::StrJoin(cudnn.version, "."), " in ", cudnn.folder, "; remove that folder"));
+}
+
 }  // namespace
 
 absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const CudnnFolder& cudnn,
@@ -208,6 +222,7 @@ absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const Cu
       }
       session = *std::move(started);
       listing.environment = session->environment();
+      RETURN_IF_ERROR(CheckVersion(cudnn, listing.environment));
     }
     absl::StatusOr<ListedProblem> listed = AskFor(asked, session.get());
     if (listed.ok()) {

@@ -37,7 +37,8 @@ struct ProfileListing {
 
 // Starts `worker` with that cuDNN and the profile's file, and asks for all of
 // them. A worker that dies is started again for the next problem. Errors:
-// FAILED_PRECONDITION in the worker's words if none can be started.
+// FAILED_PRECONDITION in the worker's words if none can be started, and where the
+// worker has another version than `cudnn` says.
 absl::StatusOr<ProfileListing> ListOnProfile(const std::string& worker, const CudnnFolder& cudnn,
                                              const std::string& profile_file,
                                              const std::vector<AskedProblem>& problems);

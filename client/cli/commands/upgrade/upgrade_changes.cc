@@ -101,7 +101,8 @@ UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& fr
   const std::set<std::string> old_texts = TextsOf(from.listed), new_texts = TextsOf(to.listed);
   change.came = Without(new_texts, old_texts);
   change.went = Without(old_texts, new_texts);
-  change.winner_lost = !asked.winner.empty() && to.winner_builds == false;
+  change.winner_lost =
+      !asked.winner.empty() && to.winner_builds == false && from.winner_builds != false;
   return change;
 }
 
@@ -113,6 +114,8 @@ UpgradeSummary UpgradeSummary::Of(const std::vector<UpgradeChange>& changes) {
     summary.engine += change.choice == ChoiceChange::kEngine ? 1 : 0;
     summary.notes += change.notes_changed() ? 1 : 0;
     summary.winners += change.winner.empty() ? 0 : 1;
+    summary.winners_lost += change.winner_lost ? 1 : 0;
+    summary.choices_lost += change.choice == ChoiceChange::kLost ? 1 : 0;
     summary.lost += change.lost() ? 1 : 0;
     summary.unknown += change.choice == ChoiceChange::kUnknown ? 1 : 0;
     if (change.from.empty() || change.to.empty()) continue;

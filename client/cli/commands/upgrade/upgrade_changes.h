@@ -34,9 +34,10 @@ struct UpgradeChange {
   std::vector<std::string> notes_removed;
   std::vector<std::string> came;  // candidates, text forms
   std::vector<std::string> went;
-  std::string winner;        // that is stored; empty: none
-  bool winner_lost = false;  // it cannot be built under the new version
-  std::string reason;        // of kUnknown, kNone, kGained and kLost; may be empty
+  std::string winner;  // that is stored; empty: none
+  // It cannot be built under the new version, and can, as far as is known, under the old.
+  bool winner_lost = false;
+  std::string reason;  // of kUnknown, kNone, kGained and kLost; may be empty
 
   bool choice_changed() const {
     return choice != ChoiceChange::kSame && choice != ChoiceChange::kNone &&
@@ -64,7 +65,9 @@ struct UpgradeSummary {
   int workspace_shrank = 0;
   int notes = 0;
   int winners = 0;  // that are stored
-  int lost = 0;
+  int winners_lost = 0;
+  int choices_lost = 0;  // problems that have no first choice any more
+  int lost = 0;          // problems with either
   int unknown = 0;
   int64_t most_growth_from = 0;  // the workspace that grew most, in bytes
   int64_t most_growth_to = 0;

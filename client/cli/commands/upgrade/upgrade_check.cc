@@ -144,7 +144,7 @@ class UpgradeCheckCommand final : public Command {
       ASSIGN_OR_RETURN(const v1::ListTuningsResponse page, client->ListTunings(request));
       for (const v1::Tuning& tuning : page.tunings()) {
         ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(tuning.problem_text()));
-        environments.insert(tuning.environment().name());
+        environments.insert(tuning.environment().text());
         *gpu_model = tuning.environment().gpu_model();
         const bool graph = absl::StartsWith(tuning.winner(), "graph:");
         if (!graph && !tuning.winner().empty()) ++legacy;
@@ -157,8 +157,8 @@ class UpgradeCheckCommand final : public Command {
     }
     if (environments.size() > 1) {
       return absl::InvalidArgumentError(absl::StrCat("--environment: must be one of ",
-                                                     absl::StrJoin(environments, ", "),
-                                                     ", of which the database has tunings"));
+                                                     absl::StrJoin(environments, "; "),
+                                                     ": the database has tunings of each"));
     }
     if (legacy > 0) {
       context.Say(absl::StrCat(legacy,

@@ -64,10 +64,14 @@ std::string SummaryWords(const ProfileChanges& profile) {
   absl::StrAppend(&words, ", shrinks for ", summary.workspace_shrank, "; notes change for ",
                   summary.notes);
   if (summary.winners > 0) {
-    absl::StrAppend(&words, "; of ", summary.winners, " stored winners ", summary.lost,
-                    " cannot be built any more");
-  } else if (summary.lost > 0) {
-    absl::StrAppend(&words, "; ", summary.lost, " have no choice any more");
+    absl::StrAppend(&words, "; of ", summary.winners,
+                    summary.winners == 1 ? " stored winner " : " stored winners ",
+                    summary.winners_lost, " cannot be built any more");
+  }
+  if (summary.choices_lost > 0) {
+    absl::StrAppend(&words, "; ", summary.choices_lost,
+                    summary.choices_lost == 1 ? " problem has" : " problems have",
+                    " no choice any more");
   }
   if (summary.unknown > 0) absl::StrAppend(&words, "; ", summary.unknown, " not known");
   return words;
@@ -82,6 +86,8 @@ std::string ToJson(const UpgradeSummary& summary) {
       .Add("workspaceShrank", summary.workspace_shrank)
       .Add("notes", summary.notes)
       .Add("winners", summary.winners)
+      .Add("winnersLost", summary.winners_lost)
+      .Add("choicesLost", summary.choices_lost)
       .Add("lost", summary.lost)
       .Add("unknown", summary.unknown)
       .Add("mostGrowthFromBytes", summary.most_growth_from)

@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/app/cli.h"
 #include "client/cli/app/command.h"
@@ -52,6 +53,22 @@ TEST_F(CommandsTest, AnEmptyListIsDone) {
   const RunResult result = Run({"list"});
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.out, "");
+}
+
+TEST_F(CommandsTest, AnUpgradeIsOfOneEnvironmentsTunings) {
+  const std::string text = "nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full";
+  for (const char* patch : {"9.12.0", "9.19.0"}) {
+    v1::Tuning tuning;
+    tuning.set_problem_text(ProblemText(8));
+    tuning.mutable_environment()->set_name("nvidia-h200");
+    tuning.mutable_environment()->set_text(
+        absl::StrCat("nvidia-h200,cc=9.0,sms=132,cudnn=", patch, ",lib=full"));
+    daemon_.tunings.push_back(tuning);
+  }
+  const RunResult result = Run({"upgrade-check", "--to", "/", "--worker", "/bin/true"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_TRUE(Has(result.err, "--environment: must be one of " + text + "; nvidia-h200,cc="))
+      << result.err;
 }
 
 TEST_F(CommandsTest, ExplainShowsEveryCandidateAndWhy) {

@@ -1,14 +1,18 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/cli/commands/upgrade/cudnn_cache.h"
+#include "proto/base/unique_fd.h"
 
 namespace convtune::cli {
 namespace {
@@ -129,6 +133,44 @@ TEST_F(CudnnCacheTest, WhatAKilledProcessLeftIsRemovedAndNeverUsed) {
   ASSERT_TRUE(Find("9.28").ok());
   EXPECT_THAT(Asked(), HasSubstr("nvidia-cudnn-cu13"));
   EXPECT_THAT(Entries(), ElementsAre("cu13-9.28.1.4"));
+}
+
+TEST_F(CudnnCacheTest, AFolderThatLostTheLibraryIsFetchedAgain) {
+  fs::create_directories(cache_ + "/cu13-9.28.1.4/nvidia/cudnn/include");
+  const auto found = Find("9.28");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->folder, fs::canonical(cache_ + "/cu13-9.28.1.4/nvidia/cudnn/lib"));
+  EXPECT_THAT(Entries(), ElementsAre("cu13-9.28.1.4"));
+  EXPECT_THAT(found->version, ElementsAre(9, 28));
+}
+
+TEST_F(CudnnCacheTest, AWheelWithoutTheLibraryIsAnError) {
+  Script("python",
+         "while [ \"$1\" != --target ]; do shift; done\n"
+         "mkdir -p \"$2/nvidia_cudnn_cu13-9.28.1.4.dist-info\"");
+  const absl::Status status = Find("9.28").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("--cache: there is no library in " + cache_ + "/cu13-9.28.1.4"));
+}
+
+TEST_F(CudnnCacheTest, AnotherProcessIsWaitedForAndItsVersionTaken) {
+  fs::create_directories(cache_);
+  UniqueFd other(open((cache_ + "/lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  ASSERT_EQ(flock(other.get(), LOCK_EX), 0);
+  std::vector<std::string> said;
+  // The other process ends once this one says that it waits for it.
+  const auto say = [&](const std::string& words) {
+    said.push_back(words);
+    fs::create_directories(cache_ + "/cu13-9.28.0.1/lib");
+    std::ofstream(cache_ + "/cu13-9.28.0.1/lib/libcudnn.so.9") << "";
+    other = UniqueFd();
+  };
+  const auto found = CudnnCache({cache_, folder_ + "/worker", say}).Find("--to", "9.28");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->folder, fs::canonical(cache_ + "/cu13-9.28.0.1/lib"));
+  EXPECT_THAT(said, ElementsAre("waiting for another process that fills " + cache_));
+  EXPECT_EQ(Asked(), "");
 }
 
 TEST_F(CudnnCacheTest, AFolderIsTakenWithoutPip) {

@@ -107,6 +107,15 @@ TEST(CompareListingsTest, AStoredWinnerIsLostWhereItCannotBeBuilt) {
   EXPECT_EQ(change.choice, ChoiceChange::kSame);
 }
 
+TEST(CompareListingsTest, AWinnerThatTheOldVersionRefusesTooIsNotLost) {
+  ListedProblem refused;
+  refused.refusal = "cuDNN lists no engine for this problem";
+  refused.winner_builds = false;
+  const UpgradeChange change = CompareListings(Asked("graph:eng9"), refused, refused);
+  EXPECT_FALSE(change.winner_lost);
+  EXPECT_FALSE(change.lost());
+}
+
 TEST(UpgradeSummaryTest, CountsAndKeepsTheLargestGrowth) {
   const ListedProblem small = Lists({Make("graph:eng1", 100)});
   const ListedProblem large = Lists({Make("graph:eng2", 900)});
@@ -126,6 +135,21 @@ TEST(UpgradeSummaryTest, CountsAndKeepsTheLargestGrowth) {
   EXPECT_EQ(summary.lost, 1);
   EXPECT_EQ(summary.most_growth_from, 100);
   EXPECT_EQ(summary.most_growth_to, 900);
+}
+
+TEST(UpgradeSummaryTest, LostWinnersAreToldFromProblemsWithoutAChoice) {
+  const ListedProblem listed = Lists({Make("graph:eng1")});
+  ListedProblem unbuilt = listed;
+  unbuilt.winner_builds = false;
+  const UpgradeSummary summary = UpgradeSummary::Of({
+      CompareListings(Asked("graph:eng9"), listed, unbuilt),
+      CompareListings(Asked(), listed, ListedProblem()),
+      CompareListings(Asked(), listed, ListedProblem()),
+  });
+  EXPECT_EQ(summary.winners, 1);
+  EXPECT_EQ(summary.winners_lost, 1);
+  EXPECT_EQ(summary.choices_lost, 2);
+  EXPECT_EQ(summary.lost, 3);
 }
 
 TEST(TuneListTest, HasWhatChangedOnAnyProfile) {

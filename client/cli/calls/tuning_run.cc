@@ -177,4 +177,16 @@ TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
   return run;
 }
 
+std::map<std::string, std::string> FailureReasons(const TuningRun& run) {
+  std::map<std::string, std::string> reasons;
+  for (const v1::TuningJob& job : run.jobs) {
+    for (const std::string& failure : job.failures()) {
+      const size_t colon = failure.find(": ");
+      if (colon == std::string::npos) continue;
+      reasons[failure.substr(0, colon)] = failure.substr(colon + 2);
+    }
+  }
+  return reasons;
+}
+
 }  // namespace convtune::cli

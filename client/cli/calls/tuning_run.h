@@ -1,6 +1,7 @@
 // RunTuning runs tuning jobs and waits for them.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct TuningRunLimits {
 // on io.err.
 TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
                     const std::vector<ProblemRow>& rows, const TuningRunLimits& limits = {});
+
+// Why problems of the run have no result, by their text: of each job the first failures.
+std::map<std::string, std::string> FailureReasons(const TuningRun& run);
 
 // Waits for one job, with a progress bar. UNAVAILABLE if its daemon stops before
 // the job's end.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "client/cli/app/context.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/convert/problem_list.h"
@@ -20,8 +21,10 @@ std::optional<ConvProblem> Vary(const ConvProblem& problem, const ProblemOverrid
 using TuningMap = std::map<std::string, v1::Tuning>;
 
 // Adds the tunings of `rows`, with all of their candidates, to `tunings`. A problem
-// without one is left out. Errors are the daemon's.
+// without one is left out, as are those that are not asked for by `end`. Errors are
+// the daemon's.
 absl::Status GetTunings(Context& context, const std::string& environment,
-                        const std::vector<ProblemRow>& rows, TuningMap* tunings);
+                        const std::vector<ProblemRow>& rows, TuningMap* tunings,
+                        absl::Time end = absl::InfiniteFuture());
 
 }  // namespace convtune::cli

@@ -90,12 +90,13 @@ std::string LeanestWords(const CandidateList& list) {
 // Collects the findings of one convolution.
 class Linter {
  public:
-  Linter(const ProblemRow& row, double share, const TuningMap& known, const LintOptions& options,
-         std::vector<LintFinding>* findings)
+  Linter(const ProblemRow& row, double share, const TuningMap& known, const ListFailures& failures,
+         const LintOptions& options, std::vector<LintFinding>* findings)
       : row_(row),
         problem_(row.problem),
         share_(share),
         known_(known),
+        failures_(failures),
         options_(options),
         list_(ListOf(row.problem, known, options)),
         findings_(findings) {}
@@ -103,7 +104,7 @@ class Linter {
   void Run() {
     CheckMatrixProduct();
     if (!list_) {
-      Add("no-candidate", LintSeverity::kError, "cuDNN lists nothing for it that can be built");
+      Add("no-candidate", LintSeverity::kError, WhyNoList());
       return;
     }
     if (!IsWhole(problem_, known_)) return;
@@ -116,6 +117,21 @@ class Linter {
   }
 
  private:
+  std::string WhyNoList() const {
+    const std::string text = problem_.ToText();
+    const auto tuning = known_.find(text);
+    const bool known = tuning != known_.end();
+    if (known && !CandidateList(tuning->second, /*no_tf32=*/false).empty()) {
+      return "cuDNN lists nothing for it without tensor cores";
+    }
+    const auto failure = failures_.find(text);
+    if (known && failure == failures_.end()) return "cuDNN lists nothing for it that can be built";
+    return absl::StrCat("there is no list of its candidates: ",
+                        failure != failures_.end()
+                            ? failure->second
+                            : "the daemon keeps no reason beyond a job's first 20");
+  }
+
   LintFinding Make(const char* kind, LintSeverity severity, const std::string& message) const {
     LintFinding finding{kind, severity, row_, share_, message, {}, ""};
     if (list_) AddProof("as it is", problem_, LeanestWords(*list_), &finding);
@@ -254,6 +270,7 @@ class Linter {
   const ConvProblem& problem_;
   const double share_;
   const TuningMap& known_;
+  const ListFailures& failures_;
   const LintOptions& options_;
   const std::optional<CandidateList> list_;
   std::vector<LintFinding>* const findings_;
@@ -299,11 +316,11 @@ std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, cons
 }
 
 std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const TuningMap& known,
-                                    const LintOptions& options) {
+                                    const ListFailures& failures, const LintOptions& options) {
   const double whole = WorkOf(rows);
   std::vector<LintFinding> findings;
   for (const ProblemRow& row : rows) {
-    Linter(row, whole > 0 ? WorkOf(row) / whole : 0, known, options, &findings).Run();
+    Linter(row, whole > 0 ? WorkOf(row) / whole : 0, known, failures, options, &findings).Run();
   }
   std::erase_if(findings, [&](const LintFinding& finding) {
     return std::find(options.ignored.begin(), options.ignored.end(), finding.kind) !=

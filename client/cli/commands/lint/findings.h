@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -56,10 +57,13 @@ struct LintOptions {
 std::vector<ProblemRow> ProblemsToList(const std::vector<ProblemRow>& rows, const TuningMap& known,
                                        const LintOptions& options);
 
+// Why problems have no list, by their text.
+using ListFailures = std::map<std::string, std::string>;
+
 // The findings of distinct problems; the worst first, between equals those with
-// the most arithmetic. Problems that `known` lacks have no candidate.
+// the most arithmetic. Of problems that `known` lacks `failures` may say why.
 std::vector<LintFinding> FindingsOf(const std::vector<ProblemRow>& rows, const TuningMap& known,
-                                    const LintOptions& options);
+                                    const ListFailures& failures, const LintOptions& options);
 
 // A model in one data type and batch size, beside others. Value type.
 struct VariantSummary {

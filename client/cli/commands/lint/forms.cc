@@ -109,7 +109,8 @@ std::vector<Form> TensorCoreForms(const ConvProblem& problem) {
 }
 
 std::optional<MatrixProduct> AsMatrixProduct(const ConvProblem& problem) {
-  if (problem.groups() != 1 || problem.mode() != ConvolutionMode::kCrossCorrelation) {
+  if (problem.operation() != Operation::kFwd || problem.groups() != 1 ||
+      problem.mode() != ConvolutionMode::kCrossCorrelation) {
     return std::nullopt;
   }
   bool apart = true, larger = false, whole = true;

@@ -35,8 +35,7 @@ struct MatrixProduct {
 
 // Of a convolution without groups and padding whose windows do not overlap and
 // are more than a pixel, or that reads all of its input at once; nullopt of any
-// other, a 1x1 convolution over many pixels among them. For the backward
-// operations it is the product of the forward one.
+// other, a 1x1 convolution over many pixels and the backward operations among them.
 std::optional<MatrixProduct> AsMatrixProduct(const ConvProblem& problem);
 
 }  // namespace convtune::cli

@@ -66,16 +66,17 @@ class LintCommand final : public Command {
     for (const auto& variant : variants) first.insert(first.end(), variant.begin(), variant.end());
     for (ProblemRow& row : ProblemsToList(rows, {}, options_)) first.push_back(std::move(row));
     TuningMap known;
-    ExitCode code = List(context, first, &known);
+    ListFailures failures;
+    ExitCode code = List(context, first, &known, &failures);
     if (code == ExitCode::kDone) {
-      code = List(context, ProblemsToList(rows, known, options_), &known);
+      code = List(context, ProblemsToList(rows, known, options_), &known, &failures);
     }
     if (code != ExitCode::kDone) return Worse(batch->code, code);
 
     LintReport report;
     report.environment = known.empty() ? "" : known.begin()->second.environment().name();
     report.problems = static_cast<int>(rows.size());
-    report.findings = FindingsOf(rows, known, options_);
+    report.findings = FindingsOf(rows, known, failures, options_);
     if (!variants.empty()) report.variants.push_back(Summarize(rows, known, options_));
     for (const auto& variant : variants) {
       report.variants.push_back(Summarize(variant, known, options_));
@@ -110,8 +111,10 @@ class LintCommand final : public Command {
     return variants;
   }
 
-  // Has the daemon list what it does not know, and adds all lists to `known`.
-  static ExitCode List(Context& context, const std::vector<ProblemRow>& rows, TuningMap* known) {
+  // Has the daemon list what it does not know, and adds all lists to `known`, and why
+  // there is none to `failures`.
+  static ExitCode List(Context& context, const std::vector<ProblemRow>& rows, TuningMap* known,
+                       ListFailures* failures) {
     std::vector<ProblemRow> distinct;
     std::set<std::string> seen;
     for (const ProblemRow& row : rows) {
@@ -131,6 +134,7 @@ class LintCommand final : public Command {
       return ExitCode::kFailed;
     }
     if (run.code == ExitCode::kUnreachable) return run.code;
+    failures->merge(FailureReasons(run));
     const absl::Status status =
         GetTunings(context, context.settings().environment, distinct, known);
     return status.ok() ? ExitCode::kDone : context.Fail(status);

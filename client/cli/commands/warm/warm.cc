@@ -81,8 +81,8 @@ class WarmCommand final : public Command {
       context.Say(absl::StrCat(summary.hits, " of ", rows.size(), " problems have an answer; ",
                                missing.size(), " are tuned, ",
                                limited ? "most expected gain first" : "most work first"));
-      if (limited) missing = OrderByGain(context, before.environment, missing, *total);
-      run = RunTuning(context, request, missing, limits);
+      if (limited) run = OrderByGain(context, before.environment, *total, &missing);
+      if (!run.cancelled) run = RunTuning(context, request, missing, limits);
       if (run.code == ExitCode::kUnreachable) return run.code;
       const BatchAnswers after = Ask(context, missing);
       TakeAnswers(after, &answers);
@@ -125,10 +125,11 @@ class WarmCommand final : public Command {
     return total;
   }
 
-  // Nothing is measured for the order: it has a tenth of the total budget.
-  static std::vector<ProblemRow> OrderByGain(Context& context, const v1::Environment& environment,
-                                             const std::vector<ProblemRow>& rows,
-                                             absl::Duration total) {
+  // Nothing is measured for the order: it has a tenth of the total budget. Gives the
+  // listing that was cancelled by a person, else no run.
+  static TuningRun OrderByGain(Context& context, const v1::Environment& environment,
+                               absl::Duration total, std::vector<ProblemRow>* missing) {
+    const std::vector<ProblemRow>& rows = *missing;
     const TuningRunLimits limits{.end = absl::Now() + total / 10, .quiet = true};
     FirstChoices choices;
     // On a profile the tuning is no more than such a list.
@@ -137,9 +138,15 @@ class WarmCommand final : public Command {
       request.set_environment(environment.name());
       request.set_priority(v1::PRIORITY_INTERACTIVE);
       request.mutable_options()->set_list_only(true);
-      RunTuning(context, request, rows, limits);
+      TuningRun listing = RunTuning(context, request, rows, limits);
+      if (listing.cancelled && !listing.out_of_time) {
+        context.Say("cancelled while the order was made; nothing was tuned");
+        return listing;
+      }
       TuningMap own;
-      if (GetTunings(context, environment.name(), rows, &own).ok()) AddModeChoices(own, &choices);
+      if (GetTunings(context, environment.name(), rows, &own, limits.end).ok()) {
+        AddModeChoices(own, &choices);
+      }
     }
     const size_t others = AddOtherEnvironments(context, environment, rows, limits.end, &choices);
     const auto differ = std::count_if(rows.begin(), rows.end(), [&](const ProblemRow& row) {
@@ -150,7 +157,8 @@ class WarmCommand final : public Command {
         "the order is a heuristic: runs x arithmetic, more where cuDNN's first choices differ (",
         environment.profile() ? "" : "modes A and B, ", others,
         " other environments); they do for ", differ, " of ", rows.size(), " problems"));
-    return MostGainFirst(rows, choices);
+    *missing = MostGainFirst(rows, choices);
+    return {};
   }
 
   // The number of other environments that were asked.
@@ -166,7 +174,7 @@ class WarmCommand final : public Command {
       if (other.text() == environment.text() || other.tuning_count() == 0) continue;
       if (absl::Now() >= end) break;
       TuningMap tunings;
-      if (!GetTunings(context, other.text(), rows, &tunings).ok()) continue;
+      if (!GetTunings(context, other.text(), rows, &tunings, end).ok()) continue;
       AddStockChoices(tunings, choices);
       ++asked;
     }
@@ -263,15 +271,7 @@ class WarmCommand final : public Command {
   }
 
   void Count(const BatchAnswers& after, const TuningRun& run, WarmSummary* summary) const {
-    // "problem: reason" of the first failures.
-    std::map<std::string, std::string> reasons;
-    for (const v1::TuningJob& job : run.jobs) {
-      for (const std::string& failure : job.failures()) {
-        const size_t colon = failure.find(": ");
-        if (colon == std::string::npos) continue;
-        reasons[failure.substr(0, colon)] = failure.substr(colon + 2);
-      }
-    }
+    const std::map<std::string, std::string> reasons = FailureReasons(run);
     for (const AnswerRow& row : after.rows) {
       const std::string& problem = row.result.problem_text();
       if (Warm(after, row.result)) {

@@ -57,10 +57,11 @@ class LintTest : public testing::Test {
   }
 
   std::vector<LintFinding> Lint(const std::string& problem) const {
-    return FindingsOf({{Problem(problem), 3, "list:1"}}, known_, options_);
+    return FindingsOf({{Problem(problem), 3, "list:1"}}, known_, failures_, options_);
   }
 
   TuningMap known_;
+  ListFailures failures_;
   LintOptions options_;
 };
 
@@ -226,9 +227,29 @@ TEST_F(LintTest, EnginesOfLastResortAreAnError) {
 }
 
 TEST_F(LintTest, NothingThatCanBeBuiltIsAnError) {
+  Know(kPlain, {{.status = v1::CANDIDATE_STATUS_UNSUPPORTED}});
   ASSERT_THAT(Lint(kPlain), SizeIs(1));
+  EXPECT_EQ(Lint(kPlain)[0].message, "cuDNN lists nothing for it that can be built");
   EXPECT_EQ(Lint(kPlain)[0].kind, "no-candidate");
   EXPECT_EQ(Lint(kPlain)[0].severity, LintSeverity::kError);
+}
+
+TEST_F(LintTest, AListThatIsMissingIsAnErrorWithItsReason) {
+  ASSERT_THAT(Lint(kPlain), SizeIs(1));
+  EXPECT_EQ(Lint(kPlain)[0].severity, LintSeverity::kError);
+  EXPECT_THAT(Lint(kPlain)[0].message, HasSubstr("no list of its candidates: the daemon keeps"));
+  failures_[Problem(kPlain).ToText()] = "the worker was ended by signal 11";
+  EXPECT_EQ(Lint(kPlain)[0].message,
+            "there is no list of its candidates: the worker was ended by signal 11");
+}
+
+TEST_F(LintTest, CandidatesOnTensorCoresAloneAreNoneWithoutTf32) {
+  const std::string wide = "fwd,x=8x64x28x28,w=64x64x3x3,pad=1,nhwc,f32";
+  Know(wide, {{}, {}});
+  options_.no_tf32 = true;
+  ASSERT_THAT(Lint(wide), SizeIs(1));
+  EXPECT_EQ(Lint(wide)[0].kind, "no-candidate");
+  EXPECT_EQ(Lint(wide)[0].message, "cuDNN lists nothing for it without tensor cores");
 }
 
 TEST_F(LintTest, WhatAProgramSettledOnIsNoList) {
@@ -246,13 +267,13 @@ TEST_F(LintTest, TheWorstComesFirstThenTheMostArithmeticAndKindsCanBeIgnored) {
   const std::vector<ProblemRow> rows = {
       {Problem(small), 1, "a:1"}, {Problem(missing), 1, "a:2"}, {Problem(kPlain), 1, "a:3"}};
   std::vector<std::string> order;
-  for (const LintFinding& finding : FindingsOf(rows, known_, options_)) {
+  for (const LintFinding& finding : FindingsOf(rows, known_, failures_, options_)) {
     order.push_back(finding.row.source + " " + finding.kind);
   }
   EXPECT_THAT(order, ElementsAre("a:2 no-candidate", "a:3 nondeterministic", "a:3 compiled",
                                  "a:1 nondeterministic", "a:1 compiled"));
   options_.ignored = {"compiled", "no-candidate"};
-  EXPECT_THAT(FindingsOf(rows, known_, options_), SizeIs(2));
+  EXPECT_THAT(FindingsOf(rows, known_, failures_, options_), SizeIs(2));
 }
 
 TEST_F(LintTest, FormsAreAskedForWhereTheirProofIsMissing) {
@@ -339,7 +360,8 @@ TEST(MatrixProductTest, OthersAreNone) {
         "fwd,x=8x64x28x28,w=64x64x2x2,stride=2,pad=1", "fwd,x=8x64x28x28,w=64x64x3x3,stride=2",
         "fwd,x=8x64x28x28,w=64x32x2x2,stride=2,groups=2",
         "fwd,x=8x64x28x28,w=64x64x2x2,stride=2,dilation=2",
-        "fwd,x=8x64x28x28,w=64x64x2x2,stride=2,mode=conv"}) {
+        "fwd,x=8x64x28x28,w=64x64x2x2,stride=2,mode=conv",
+        "bwd_data,x=8x64x28x28,w=64x64x2x2,stride=2", "bwd_filter,x=8x512x7x7,w=4096x512x7x7"}) {
     EXPECT_FALSE(AsMatrixProduct(Problem(text))) << text;
   }
 }
@@ -364,7 +386,8 @@ TEST_F(LintTest, ASummaryCountsByFirstChoice) {
 TEST_F(LintTest, AnnotationsNameFileAndLineAndAreEscaped) {
   Know(kThree, {{.tensor_cores = false}});
   LintReport report;
-  report.findings = FindingsOf({{Problem(kThree), 1, "my,list:x.csv:17"}}, known_, options_);
+  report.findings =
+      FindingsOf({{Problem(kThree), 1, "my,list:x.csv:17"}}, known_, failures_, options_);
   report.findings[0].message = "50% of\nit";
   EXPECT_EQ(LintGithub(report),
             "::notice file=my%2Clist%3Ax.csv,line=17,title=convtune tensor-cores::"
@@ -412,6 +435,16 @@ TEST_F(LintCommandTest, ListsOnlyAndFailsFromTheSeverityThatWasAskedFor) {
   EXPECT_EQ(Lint({"--fail-on", "warning"}).code, 1);
   EXPECT_EQ(Lint({"--fail-on", "warning", "--ignore", "nondeterministic"}).code, 0);
   EXPECT_EQ(Lint({"--fail-on", "never"}).code, 0);
+}
+
+TEST_F(LintCommandTest, AProblemWithoutAListHasTheJobsReason) {
+  daemon_.misses["x"] = v1::MISS_REASON_NOT_FOUND;
+  daemon_.states[0].set_state(v1::JOB_STATE_FAILED);
+  daemon_.states[0].add_failures(Problem(kPlain).ToText() + ": the worker was ended by signal 11");
+  const RunResult result = Lint({});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out,
+              HasSubstr("there is no list of its candidates: the worker was ended by signal 11"));
 }
 
 TEST_F(LintCommandTest, EachFormatHasTheFinding) {

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -172,6 +174,24 @@ TEST_F(WarmTest, ATotalBudgetSaysThatItsOrderIsAHeuristic) {
   EXPECT_FALSE(daemon_.last_create().options().has_time_budget());
   Warm({Path("list.txt"), "--budget-total", "20m", "--budget", "2s"});
   EXPECT_EQ(daemon_.last_create().options().time_budget().seconds(), 2);
+}
+
+TEST_F(WarmTest, CtrlCWhileTheOrderIsMadeEndsTheWholeCommand) {
+  daemon_.misses["x"] = v1::MISS_REASON_NOT_FOUND;
+  v1::TuningJob job;
+  job.set_name("jobs/1");
+  job.set_state(v1::JOB_STATE_RUNNING);
+  daemon_.states = {job};
+  int watched = 0;
+  daemon_.on_watch = [&watched] {
+    if (++watched == 1) kill(getpid(), SIGINT);
+  };
+  const RunResult result = Warm({Path("list.txt"), "--budget-total", "20m"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(watched, 1);
+  EXPECT_TRUE(daemon_.last_create().options().list_only());
+  EXPECT_THAT(result.err, HasSubstr("cancelled while the order was made; nothing was tuned"));
+  EXPECT_THAT(result.err, HasSubstr("the model is not warm"));
 }
 
 TEST_F(WarmTest, ATotalBudgetOfLessThanASecondIsRefused) {

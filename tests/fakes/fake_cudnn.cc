@@ -1,6 +1,7 @@
 // A libcudnn.so.9 for tests on machines without a GPU. The backend API is the
 // real one's, but for execution, which does nothing; the legacy API, which a
 // GPU is needed for, gives fixed answers. Each search prints "search" on stderr.
+// No plan is finalised of the engines whose numbers FAKE_UNBUILT has, such as "22,34".
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -107,15 +108,55 @@ FORWARD(cudnnBackendCreateDescriptor,
         (cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor),
         (type, descriptor))
 FORWARD(cudnnBackendDestroyDescriptor, (cudnnBackendDescriptor_t descriptor), (descriptor))
-FORWARD(cudnnBackendFinalize, (cudnnBackendDescriptor_t descriptor), (descriptor))
-FORWARD(cudnnBackendSetAttribute,
-        (cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-         cudnnBackendAttributeType_t type, int64_t count, const void* values),
-        (descriptor, name, type, count, values))
 FORWARD(cudnnBackendGetAttribute,
         (cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
          cudnnBackendAttributeType_t type, int64_t requested, int64_t* count, void* values),
         (descriptor, name, type, requested, count, values))
+
+// The plan of an engine that FAKE_UNBUILT has.
+static thread_local cudnnBackendDescriptor_t unbuilt;
+
+static bool IsUnbuilt(cudnnBackendDescriptor_t config) {
+  const char* engines = getenv("FAKE_UNBUILT");
+  cudnnBackendDescriptor_t engine = nullptr;
+  int64_t index = -1, got = 0;
+  if (engines == nullptr || cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+                                                         &engine) != CUDNN_STATUS_SUCCESS) {
+    return false;
+  }
+  cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                           &got, &engine);
+  cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &got,
+                           &index);
+  cudnnBackendDestroyDescriptor(engine);
+  while (*engines != '\0') {
+    char* end = nullptr;
+    if (strtol(engines, &end, 10) == index) {
+      return true;
+    }
+    engines = *end == ',' ? end + 1 : "";
+  }
+  return false;
+}
+
+FAKE cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
+                                            cudnnBackendAttributeName_t name,
+                                            cudnnBackendAttributeType_t type, int64_t count,
+                                            const void* values) {
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
+    const bool is = IsUnbuilt(*static_cast<const cudnnBackendDescriptor_t*>(values));
+    unbuilt = is ? descriptor : nullptr;
+  }
+  return Graph("cudnnBackendSetAttribute", &cudnnBackendSetAttribute)(descriptor, name, type, count,
+                                                                      values);
+}
+
+FAKE cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
+  if (unbuilt != nullptr && descriptor == unbuilt) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
+  return Graph("cudnnBackendFinalize", &cudnnBackendFinalize)(descriptor);
+}
 
 FAKE cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t,
                                        cudnnBackendDescriptor_t) {

@@ -26,10 +26,22 @@ void FindWithin(int64_t limit, const HeuristicsShadow& query, cudnnBackendDescri
       within->places[within->count++] = static_cast<int16_t>(i);
     }
   }
+  if (within->all) {
+    return;  // nothing is left out
+  }
+  // cuDNN tells the workspace of some configs of which no plan can be built. What is offered
+  // begins with one that can be; where there is none, another mode's list may have one.
+  int first = 0;
+  while (first < within->count &&
+         !FitsInto(limit, WorkspaceOf(query, list[within->places[first]]))) {
+    ++first;
+  }
+  std::copy(within->places + first, within->places + within->count, within->places);
+  within->count -= first;
 }
 
-// Found out once for each problem and mode: some versions of cuDNN tell it of plans alone. `room`
-// is for queries whose problem has no key.
+// Found out once for each problem and mode, since plans are built for it. `room` is for queries
+// whose problem has no key.
 const WithinLimit* Within(int64_t limit, const HeuristicsShadow& query, int mode,
                           cudnnBackendDescriptor_t heuristics, WithinLimit* room) {
   Problem* problem = query.problem;

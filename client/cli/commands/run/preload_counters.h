@@ -17,9 +17,9 @@ struct PreloadCounters {
   int64_t observed = 0;   // known, and left alone by the policy
   int64_t passed = 0;     // of forms that are never served
   int64_t learned = 0;
-  int64_t dropped = 0;                    // reports that nobody took
-  int64_t over_limit = 0;                 // queries of which nothing keeps to the workspace's limit
-  int64_t bypassed = 0;                   // processes that loaded cuDNN and called it past convtune
+  int64_t dropped = 0;     // reports that nobody took
+  int64_t over_limit = 0;  // queries of which nothing keeps to the workspace's limit
+  int64_t bypassed = 0;    // processes that loaded cuDNN and called none of it through convtune
   std::map<std::string, int64_t> missed;  // by reason
   std::set<std::string> no_snapshot;      // why processes had none
 

@@ -1,13 +1,15 @@
 #include "client/cli/commands/release_fetch.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <ostream>
 #include <system_error>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -16,6 +18,7 @@
 #include "client/cli/output/units.h"
 #include "db/snapshot/snapshot.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/unique_fd.h"
 
 namespace convtune::cli {
 namespace {
@@ -35,26 +38,26 @@ void SleepUnlessStopped(absl::Duration time) {
   }
 }
 
-// The whole file, or nothing where the daemon's is still that of `version`.
-absl::StatusOr<std::string> ReadAll(ReleaseClient& client, uint64_t* version) {
-  std::string bytes;
-  v1::ReadSnapshotRequest request;
-  request.set_version(*version);
-  while (true) {
-    request.set_offset(static_cast<int64_t>(bytes.size()));
-    ASSIGN_OR_RETURN(const v1::ReadSnapshotResponse piece, client.ReadSnapshot(request));
-    if (piece.size_bytes() > kMaxSnapshotBytes) {
-      return absl::FailedPreconditionError(absl::StrCat("the snapshot has ", piece.size_bytes(),
-                                                        " bytes, more than ", kMaxSnapshotBytes));
-    }
-    bytes += piece.chunk();
-    request.set_version(piece.version());
-    if (piece.chunk().empty() || static_cast<int64_t>(bytes.size()) >= piece.size_bytes()) {
-      *version = piece.version();
-      return bytes;
-    }
+// A file, mapped to be read.
+class Mapping {
+ public:
+  Mapping(const std::string& path, size_t size) : size_(size) {
+    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.valid()) data_ = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   }
-}
+  ~Mapping() {
+    if (data() != nullptr) munmap(data_, size_);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  // Null if it could not be mapped.
+  const void* data() const { return data_ == MAP_FAILED ? nullptr : data_; }
+
+ private:
+  const size_t size_;
+  void* data_ = MAP_FAILED;
+};
 
 bool MayComeYet(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsNotFound(status) || absl::IsAborted(status);
@@ -62,24 +65,44 @@ bool MayComeYet(const absl::Status& status) {
 
 }  // namespace
 
-absl::Status ReleaseFetch::Write(Context& context, uint64_t version, const std::string& bytes) {
+absl::Status ReleaseFetch::Fetch(Context& context, ReleaseClient& client) {
+  const std::string path = absl::StrCat(folder_, "/", snapshot::kSnapshotFile);
+  std::unique_ptr<AtomicFile> file;
+  int64_t size = 0;
+  v1::ReadSnapshotRequest request;
+  request.set_version(version_);
+  while (true) {
+    request.set_offset(size);
+    ASSIGN_OR_RETURN(const v1::ReadSnapshotResponse piece, client.ReadSnapshot(request));
+    if (piece.size_bytes() > kMaxSnapshotBytes) {
+      return absl::FailedPreconditionError(absl::StrCat("the snapshot has ", piece.size_bytes(),
+                                                        " bytes, more than ", kMaxSnapshotBytes));
+    }
+    if (file == nullptr) {
+      if (piece.chunk().empty()) return absl::OkStatus();  // it is that of version_
+      std::error_code made;
+      std::filesystem::create_directories(folder_, made);
+      ASSIGN_OR_RETURN(file, AtomicFile::Create(path, "FOLDER"));
+    }
+    RETURN_IF_ERROR(file->Write(piece.chunk()));
+    size += static_cast<int64_t>(piece.chunk().size());
+    request.set_version(piece.version());
+    if (piece.chunk().empty() || size >= piece.size_bytes()) break;
+  }
   // What a program would refuse must not replace what it has.
-  std::vector<uint64_t> words((bytes.size() + 7) / 8);
-  std::memcpy(words.data(), bytes.data(), bytes.size());
+  const Mapping mapping(file->temporary_path(), static_cast<size_t>(size));
+  if (mapping.data() == nullptr) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": the new one cannot be read"));
+  }
   snapshot::SnapshotView view;
   const snapshot::SnapshotError error =
-      snapshot::SnapshotView::Open(words.data(), bytes.size(), &view);
+      snapshot::SnapshotView::Open(mapping.data(), static_cast<size_t>(size), &view);
   if (error != snapshot::SnapshotError::kNone) {
     return absl::DataLossError(
         absl::StrCat("the snapshot that came is not sound: ", snapshot::Describe(error)));
   }
-  std::error_code made;
-  std::filesystem::create_directories(folder_, made);
-  const std::string path = absl::StrCat(folder_, "/", snapshot::kSnapshotFile);
-  ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(path, "FOLDER"));
-  RETURN_IF_ERROR(file->Write(bytes));
   RETURN_IF_ERROR(file->Commit());
-  version_ = version;
+  version_ = request.version();
   uint64_t choices = 0;
   for (uint32_t i = 0; i < view.section_count(); ++i) choices += view.section(i).entry_count;
   if (context.format() == Format::kJson) {
@@ -87,20 +110,13 @@ absl::Status ReleaseFetch::Write(Context& context, uint64_t version, const std::
                             .Add("file", path)
                             .Add("release", static_cast<int64_t>(view.header().release))
                             .Add("choices", static_cast<int64_t>(choices))
-                            .Add("bytes", static_cast<int64_t>(bytes.size()))
+                            .Add("bytes", size)
                             .Take()
                      << std::endl;  // a reader of --watch waits for the line
   }
   context.Say(absl::StrCat("wrote release ", view.header().release, " to ", path, ": ", choices,
-                           choices == 1 ? " choice, " : " choices, ",
-                           FormatBytes(static_cast<int64_t>(bytes.size()))));
+                           choices == 1 ? " choice, " : " choices, ", FormatBytes(size)));
   return absl::OkStatus();
-}
-
-absl::Status ReleaseFetch::Fetch(Context& context, ReleaseClient& client) {
-  uint64_t version = version_;
-  ASSIGN_OR_RETURN(const std::string bytes, ReadAll(client, &version));
-  return bytes.empty() ? absl::OkStatus() : Write(context, version, bytes);
 }
 
 ExitCode ReleaseFetch::Run(Context& context, ReleaseClient& client, absl::Duration wait,

@@ -24,9 +24,9 @@ class ReleaseFetch {
   ExitCode Run(Context& context, ReleaseClient& client, absl::Duration wait, absl::Duration watch);
 
  private:
-  // Puts the daemon's snapshot in place where it is another one, and says so.
+  // Puts the daemon's snapshot in place where it is another one, and says so. No
+  // more of it than a piece is in memory.
   absl::Status Fetch(Context& context, ReleaseClient& client);
-  absl::Status Write(Context& context, uint64_t version, const std::string& bytes);
 
   const std::string folder_;
   uint64_t version_ = 0;  // of what is in place; 0: not known

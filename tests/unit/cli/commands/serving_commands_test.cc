@@ -4,6 +4,8 @@
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <functional>
 #include <sstream>
 
 #include "client/cli/commands/run/preload_counters.h"
@@ -25,9 +27,20 @@ class FakeReleaseService final : public v1::ReleaseService::Service {
   v1::PromoteReleaseRequest promoted;
   v1::RollBackReleaseRequest rolled_back;
   grpc::Status error;
+  // A snapshot, of which each request gets two bytes.
+  std::string snapshot;
+  std::function<void(int64_t offset)> on_read = [](int64_t) {};
 
  private:
   using Context = grpc::ServerContext;
+  grpc::Status ReadSnapshot(Context*, const v1::ReadSnapshotRequest* request,
+                            v1::ReadSnapshotResponse* reply) override {
+    on_read(request->offset());
+    reply->set_chunk(snapshot.substr(static_cast<size_t>(request->offset()), 2));
+    reply->set_size_bytes(static_cast<int64_t>(snapshot.size()));
+    reply->set_version(7);
+    return error;
+  }
   grpc::Status ListReleases(Context*, const v1::ListReleasesRequest*,
                             v1::ListReleasesResponse* reply) override {
     *reply = list;
@@ -127,6 +140,25 @@ TEST_F(ServingCommandsTest, DiffShowsBothChoices) {
   EXPECT_TRUE(Has(result.out, "observed -> measured")) << result.out;
   EXPECT_TRUE(Has(result.err, "1 change from release 1 to release 2")) << result.err;
   EXPECT_TRUE(Has(Run({"release", "diff", "--csv"}).out, "graph:eng1,graph:eng2"));
+}
+
+TEST_F(ServingCommandsTest, EachPieceOfASnapshotGoesToTheDiskAtOnce) {
+  const std::filesystem::path folder = daemon_.folder() + "/snapshot";
+  service_.snapshot = "no snapshot";
+  std::vector<int64_t> written;
+  service_.on_read = [&](int64_t) {
+    int64_t bytes = 0;
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+      bytes += static_cast<int64_t>(entry.file_size());
+    }
+    written.push_back(bytes);
+  };
+  const RunResult result = Run({"release", "fetch", folder});
+  EXPECT_EQ(written, (std::vector<int64_t>{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(Has(result.err, "the snapshot that came is not sound")) << result.err;
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
 }
 
 TEST_F(ServingCommandsTest, PromoteTakesTheUserForTheAuthor) {

@@ -10,49 +10,25 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from convtune import defaults, messages
-from convtune.answers import EVIDENCE, ON_MISS, Constraints, Environment, Result, one_of
+from convtune import messages
+from convtune.answers import EVIDENCE, Constraints, Environment, Result, one_of
+from convtune.base import ClientBase, JobWatch, Retries
 from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
 from convtune.problem_key import canonical
-from convtune.program import check, find
-from convtune.snapshot import Current
 from convtune.v1 import tuning_service_pb2, tuning_service_pb2_grpc
 
-_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 1.0
 
-
-class AsyncClient:
+class AsyncClient(ClientBase):
     """convtune.Client for asyncio: the same arguments, answers and errors, and
     nothing blocks the loop. Made and used in one loop; `async with` closes it.
 
     A cancelled get() gives its call up; of the work that it waited for the daemon
     drops what nobody else wants."""
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        environment: str = "",
-        program: Environment = Environment(),
-        find_program: bool = True,
-        timeout: float = 30.0,
-        credentials: grpc.ChannelCredentials | None = None,
-        snapshot: str | None = None,
-        use_snapshot: bool = True,
-    ) -> None:
-        check(program)
-        self.address = address or defaults.named_address() or defaults.address()
-        self.environment = environment
-        self._program = program
-        self._find_program = find_program
-        self._timeout = timeout
-        self._snapshot = Current(snapshot) if use_snapshot else None
-        if credentials is None and not self.address.startswith("unix:"):
-            raise ValueError(f"credentials: are needed for {self.address}, as TCP is served with mutual TLS only")
-        if credentials is not None:
-            self._channel = grpc.aio.secure_channel(self.address, credentials, options=messages.CHANNEL)
+    def _open(self) -> None:
+        if self._credentials is not None:
+            self._channel = grpc.aio.secure_channel(self.address, self._credentials, options=messages.CHANNEL)
         else:
             self._channel = grpc.aio.insecure_channel(self.address, options=messages.CHANNEL)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(self._channel)  # type: ignore[no-untyped-call]
@@ -66,10 +42,6 @@ class AsyncClient:
     async def close(self) -> None:
         await self._channel.close()
 
-    def program(self) -> Environment:
-        """The GPU and the cuDNN that answers are for now, as far as they are known."""
-        return find(self._program) if self._find_program else self._program
-
     async def get(
         self,
         problems: Iterable[Problem | str],
@@ -80,11 +52,7 @@ class AsyncClient:
         timeout: float | None = None,
     ) -> list[Result]:
         """As Client.get."""
-        one_of("on_miss", on_miss, ON_MISS)
-        one_of("min_evidence", min_evidence, ("", *EVIDENCE))
-        if timeout is None and on_miss in ("none", "enqueue"):
-            timeout = self._timeout
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = self._deadline(on_miss, min_evidence, timeout)
         program = self.program()
         results: list[Result] = []
         for part in messages.split(messages.texts(problems)):
@@ -155,37 +123,23 @@ class AsyncClient:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> list[str]:
         """As Client.tune. The job of a cancelled one goes on."""
-        messages.check_budget(budget_s)
         failures: list[str] = []
-        parts = messages.split(messages.texts(problems))
-        total, before = sum(len(p) for p in parts), 0
-        for part in parts:
-            request = messages.create_job(self.environment, self.program(), part, force, budget_s)
-            job = await self._run_job(request, before, total, on_progress)
-            before += len(part)
-            failures += job.failures
+        for request, watch in self._jobs(problems, budget_s, force, on_progress):
+            failures += (await self._run_job(request, watch)).failures
         return failures
 
-    async def _run_job(
-        self, request: Any, before: int, total: int, on_progress: Callable[[int, int], None] | None
-    ) -> Any:
-        """The job's last state, by Client._run_job's rules."""
-        lost: float | None = None  # since when nothing has moved
+    async def _run_job(self, request: Any, watch: JobWatch) -> Any:
+        """The job's last state."""
         while True:
             job = await self._call(self._tuning.CreateTuningJob, request, time.monotonic() + self._timeout)
             try:
                 async for job in self._tuning.WatchTuningJob(tuning_service_pb2.WatchTuningJobRequest(name=job.name)):
-                    ended = job.succeeded_count + job.failed_count
-                    if ended > job.skipped_count:
-                        lost = None
-                    if on_progress is not None:
-                        on_progress(before + ended, total)
+                    watch.saw(job)
                 return job
             except grpc.RpcError as error:
-                lost = time.monotonic() if lost is None else lost
-                if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() - lost > self._timeout:
+                if not watch.may_retry(error):
                     raise translate(error) from None
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(watch.PAUSE_S)
 
     async def _call(
         self,
@@ -195,10 +149,9 @@ class AsyncClient:
         enough: Callable[[], Awaitable[bool]] | None = None,
     ) -> Any:
         """Client._call's rules."""
-        pause, give_up = _PAUSE_S, deadline
-        first = True
+        retries = Retries(deadline, self._timeout)
         while True:
-            left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
+            left = retries.left()
             call = method(request, timeout=left)
             try:
                 if enough is not None and left is not None:
@@ -207,14 +160,8 @@ class AsyncClient:
                         raise Unavailable("DEADLINE_EXCEEDED", "no answer within half of the time")
                 return await call
             except grpc.RpcError as error:
-                if give_up is None:
-                    give_up = time.monotonic() + self._timeout
-                if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() + pause >= give_up:
+                if not retries.may_retry(error) or (retries.failures == 1 and enough is not None and await enough()):
                     raise translate(error) from None
-                if first and enough is not None and await enough():
-                    raise translate(error) from None
-                first = False
             finally:
                 call.cancel()  # where it has not ended
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_S)
+            await asyncio.sleep(retries.pause())

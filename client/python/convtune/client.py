@@ -11,13 +11,13 @@ from typing import Any
 import grpc
 
 from convtune import defaults, messages
-from convtune.answers import EVIDENCE, ON_MISS, Constraints, Environment, Result, one_of
+from convtune.answers import EVIDENCE, Constraints, Environment, Result, one_of
+from convtune.base import ClientBase, JobWatch, Retries
 from convtune.errors import ConvtuneError, Unavailable, translate
 from convtune.problem import Problem
 from convtune.problem_key import canonical
-from convtune.program import check, find, find_gpu, fits
+from convtune.program import find, find_gpu, fits
 from convtune.refresh import Refresh
-from convtune.snapshot import Current
 from convtune.v1 import (
     maintenance_service_pb2,
     maintenance_service_pb2_grpc,
@@ -25,11 +25,8 @@ from convtune.v1 import (
     tuning_service_pb2_grpc,
 )
 
-_RETRY_PAUSE_S = 0.05
-_MAX_RETRY_PAUSE_S = 1.0
 
-
-class Client:
+class Client(ClientBase):
     """One connection to a daemon; connects at the first call. Thread-safe.
 
     `timeout` (seconds) is each call's, unless the call has its own; calls that
@@ -50,36 +47,11 @@ class Client:
     then nothing is compared, and Result.environment says what an answer holds
     for."""
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        environment: str = "",
-        program: Environment = Environment(),
-        find_program: bool = True,
-        timeout: float = 30.0,
-        credentials: grpc.ChannelCredentials | None = None,
-        snapshot: str | None = None,
-        use_snapshot: bool = True,
-    ) -> None:
-        self._named = address or defaults.named_address()
-        self._credentials = credentials
-        self._lock = threading.Lock()
-        self.environment = environment
-        check(program)
-        self._program = program
-        self._find_program = find_program
-        self._timeout = timeout
-        self._snapshot = Current(snapshot) if use_snapshot else None
-        self._refresh: Refresh | None = None
-        self.address = self._named or defaults.address()
-        if credentials is None and not self.address.startswith("unix:"):
-            raise ValueError(f"credentials: are needed for {self.address}, as TCP is served with mutual TLS only")
-        self._connect()
+    _refresh: Refresh | None = None
 
-    def program(self) -> Environment:
-        """The GPU and the cuDNN that answers are for now, as far as they are known."""
-        return find(self._program) if self._find_program else self._program
+    def _open(self) -> None:
+        self._lock = threading.Lock()
+        self._connect()
 
     def _connect(self) -> None:
         if self._credentials is not None:
@@ -127,11 +99,7 @@ class Client:
         observed, incomplete, measured; empty: any. Raises ValueError for an
         argument, ConvtuneError (with `fields`) where the daemon refuses,
         Unavailable."""
-        one_of("on_miss", on_miss, ON_MISS)
-        one_of("min_evidence", min_evidence, ("", *EVIDENCE))
-        if timeout is None and on_miss in ("none", "enqueue"):
-            timeout = self._timeout
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = self._deadline(on_miss, min_evidence, timeout)
         results: list[Result] = []
         program = self.program()
         for part in messages.split(messages.texts(problems)):
@@ -173,7 +141,7 @@ class Client:
         """As get, for a program that starts up: never raises what the daemon or
         its absence or a problem causes, and is back within `timeout` seconds
         and what it takes to read the snapshot file. ValueError is raised for a
-        `min_evidence` that is none.
+        `min_evidence` that does not exist.
 
         Where no daemon answers, the snapshot file does (`Result.source`). If it
         has all that is asked for, that is at once, or, where a daemon is there and
@@ -270,38 +238,23 @@ class Client:
         the end. Returns the first failures, each "problem: reason". A daemon
         that stops meanwhile is waited for, and asked for the rest; Unavailable
         once nothing has moved for the client's `timeout`."""
-        messages.check_budget(budget_s)
         failures: list[str] = []
-        parts = messages.split(messages.texts(problems))
-        total, before = sum(len(p) for p in parts), 0
-        for part in parts:
-            request = messages.create_job(self.environment, self.program(), part, force, budget_s)
-            job = self._run_job(request, before, total, on_progress)
-            before += len(part)
-            failures += job.failures
+        for request, watch in self._jobs(problems, budget_s, force, on_progress):
+            failures += self._run_job(request, watch).failures
         return failures
 
-    def _run_job(
-        self, request: Any, before: int, total: int, on_progress: Callable[[int, int], None] | None
-    ) -> Any:
-        """The job's last state. A job ends with its daemon, and the next daemon
-        skips what is tuned already."""
-        lost: float | None = None  # since when nothing has moved
+    def _run_job(self, request: Any, watch: JobWatch) -> Any:
+        """The job's last state."""
         while True:
             job = self._call(lambda: self._tuning.CreateTuningJob, request, time.monotonic() + self._timeout)
             try:
                 for job in self._tuning.WatchTuningJob(tuning_service_pb2.WatchTuningJobRequest(name=job.name)):
-                    ended = job.succeeded_count + job.failed_count
-                    if ended > job.skipped_count:
-                        lost = None
-                    if on_progress is not None:
-                        on_progress(before + ended, total)
+                    watch.saw(job)
                 return job
             except grpc.RpcError as error:
-                lost = time.monotonic() if lost is None else lost
-                if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() - lost > self._timeout:
+                if not watch.may_retry(error):
                     raise translate(error) from None
-            self._pause(_RETRY_PAUSE_S)
+            self._pause(watch.PAUSE_S)
 
     def info(self) -> Any:
         """convtune.v1.ServerInfo."""
@@ -336,13 +289,12 @@ class Client:
         deadline: float | None,
         enough: Callable[[], bool] | None = None,
     ) -> Any:
-        """Tries again while nobody answers, unless `enough` says that it need not. That
-        is asked when nobody was there first, and where there is no answer after half of the time."""
-        pause, give_up = _RETRY_PAUSE_S, deadline
-        first = True
+        """Tries again while no daemon answers. `enough` is asked whether that is needless: once
+        after the first attempt failed, and where no answer came within half of the time."""
+        retries = Retries(deadline, self._timeout)
         while True:
             self._look_again()
-            left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
+            left = retries.left()
             try:
                 if enough is None or left is None:
                     return method()(request, timeout=left)
@@ -355,12 +307,6 @@ class Client:
                         raise Unavailable("DEADLINE_EXCEEDED", "no answer within half of the time") from None
                     return call.result()
             except grpc.RpcError as error:
-                if give_up is None:
-                    give_up = time.monotonic() + self._timeout
-                if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() + pause >= give_up:
+                if not retries.may_retry(error) or (retries.failures == 1 and enough is not None and enough()):
                     raise translate(error) from None
-                if first and enough is not None and enough():
-                    raise translate(error) from None
-                first = False
-            self._pause(pause)
-            pause = min(pause * 2, _MAX_RETRY_PAUSE_S)
+            self._pause(retries.pause())

@@ -212,3 +212,42 @@ def test_other_domains_convolutions_are_left_out_with_a_notice(ct):
     behind = model([nodes[0], conv("a")], [tensor("x", [1, 8, 9, 9])])
     message = refusal(ct, behind)
     assert "the shape of a is not known: NhwcConv writes it, of which only com.microsoft knows" in message
+
+
+def test_pads_that_nodes_compute_from_constants_are_known(ct):
+    """As torch.onnx.export writes torch.nn.functional.pad."""
+    ints = lambda name, *values: helper.make_tensor(name, TensorProto.INT64, [len(values)], values)
+    nodes = [
+        helper.make_node("ConstantOfShape", ["four"], ["zeros"]),
+        helper.make_node("Concat", ["ones", "zeros"], ["low_and_high"], axis=0),
+        helper.make_node("Reshape", ["low_and_high", "pairs"], ["by_end"]),
+        helper.make_node("Slice", ["by_end", "last", "first", "zero", "back"], ["turned"]),
+        helper.make_node("Transpose", ["turned"], ["columns"], perm=[1, 0]),
+        helper.make_node("Reshape", ["columns", "flat"], ["row"]),
+        helper.make_node("Cast", ["row"], ["pads"], to=TensorProto.INT64),
+        helper.make_node("Pad", ["x", "pads"], ["padded"], mode="edge"),
+        conv("padded", "y"),
+    ]
+    constants = [ints("four", 4), ints("ones", 0, 1, 0, 1), ints("pairs", -1, 2), ints("last", -1), ints("first", -(2**63) + 1),
+                 ints("zero", 0), ints("back", -1), ints("flat", -1)]  # fmt: skip
+    problems = ct.problems(model(nodes, [tensor("x", ["n", 8, 16, 16])], *constants), batch_sizes=[4])
+    assert [str(p) for p in problems][0].startswith("fwd,x=4x8x17x17,w=8x8x3x3"), list(problems)
+
+
+def test_a_large_tensor_of_sizes_is_not_computed(ct):
+    """A shape of 2^40 elements is refused as unknown, and takes no memory."""
+    size = helper.make_tensor("size", TensorProto.INT64, [1], [2**40])
+    nodes = [helper.make_node("ConstantOfShape", ["size"], ["zeros"]), helper.make_node("Pad", ["x", "zeros"], ["p"]), conv("p", "y")]
+    with pytest.raises(ct.ModelError, match="not known|shape inference failed"):
+        ct.problems(model(nodes, [tensor("x", ["n", 8, 16, 16])], size), batch_sizes=[4])
+
+
+def test_weights_are_not_copied_into_the_inference_of_shapes(ct, monkeypatch):
+    weight = helper.make_tensor("large", TensorProto.FLOAT, (1024, 8, 3, 3), bytes(1024 * 8 * 9 * 4), raw=True)
+    made = model([conv(y="a"), conv("a", "y", inputs=("large",))], [tensor("x", ["n", 8, 16, 16])], weight)
+    before, sizes, infer = made.SerializeToString(), [], onnx.shape_inference.infer_shapes
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", lambda m, **kw: sizes.append(m.ByteSize()) or infer(m, **kw))
+    problems = ct.problems(made, batch_sizes=[4])
+    assert len(problems) == 2
+    assert sizes and max(sizes) < 10_000 < len(before)
+    assert made.SerializeToString() == before

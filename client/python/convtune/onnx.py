@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +17,21 @@ from typing import Any
 
 import onnx
 import onnx.inliner
+import onnx.numpy_helper
+import onnx.reference
 import onnx.shape_inference
 
 from convtune import onnx_inputs, onnx_pads
 from convtune.fusion import Tail, check_runtime, forms
 from convtune.onnx_tails import Tails
 from convtune.problem import ModelError, Problem, Workload
+
+_MOST_SIZES = 1024  # elements of a tensor that a shape may be computed of
+# What computes sizes from sizes.
+_OF_SIZES = (
+    *("Add", "Cast", "Concat", "ConstantOfShape", "Div", "Gather", "Identity", "Mul", "Neg", "Reshape", "Slice", "Squeeze"),
+    *("Sub", "Transpose", "Unsqueeze"),
+)
 
 _TYPES: dict[int, str] = {
     onnx.TensorProto.DOUBLE: "f64",
@@ -230,11 +240,71 @@ def _load(model: Any, name: str) -> onnx.ModelProto:
             raise ModelError(f"{name}: is no ONNX model, or is cut short") from None
     if not loaded.graph.node:
         raise ModelError(f"{name}: is no ONNX model, or is cut short: its graph has no nodes")
+    if loaded is model:  # the caller's stays as it is
+        loaded = onnx.ModelProto()
+        loaded.CopyFrom(model)
+    _drop_weights(loaded.graph)
+    for function in loaded.functions:
+        _drop_weights(function)
     if loaded.functions:
-        return onnx.inliner.inline_local_functions(loaded)
-    own = onnx.ModelProto()
-    own.CopyFrom(loaded)
-    return own
+        loaded = onnx.inliner.inline_local_functions(loaded)
+    _compute_sizes(loaded)
+    return loaded
+
+
+def _drop_weights(graph: onnx.GraphProto | onnx.FunctionProto) -> None:
+    """Takes the values of large tensors away, which every inference of shapes would copy several times. No shape
+    depends on them: sizes are small tensors, or of 32 or 64 bit integers."""
+    tensors = list(getattr(graph, "initializer", ()))
+    for node in graph.node:
+        for attribute in node.attribute:
+            tensors += [attribute.t] if attribute.HasField("t") else attribute.tensors
+            for body in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
+                _drop_weights(body)
+    for tensor in tensors:
+        integers = tensor.data_type in (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+        if not integers and math.prod(tensor.dims) > _MOST_SIZES:
+            for field in ("raw_data", "float_data", "int32_data", "double_data"):
+                tensor.ClearField(field)
+
+
+def _compute_sizes(model: onnx.ModelProto) -> None:
+    """Puts values in the place of nodes that compute sizes from constants, as exporters write the pads of a Pad. The
+    inference of shapes computes few of them itself."""
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant" and len(node.attribute) == 1 and node.attribute[0].name == "value":
+            tensors[node.output[0]] = node.attribute[0].t
+    known = {name: tensor for name, tensor in tensors.items() if math.prod(tensor.dims) <= _MOST_SIZES and not tensor.data_location}
+    left = []
+    for node in model.graph.node:  # a node stands behind those that it reads
+        computes = node.domain in _DOMAINS and node.op_type in _OF_SIZES and all(n in known for n in node.input if n)
+        result = _result_of(node, known, model.opset_import) if computes else None
+        if result is None:
+            left.append(node)
+        else:
+            known[result.name] = result
+            model.graph.initializer.append(result)
+    if len(left) < len(model.graph.node):
+        graph = onnx.GraphProto(node=left)
+        del model.graph.node[:]
+        model.graph.node.MergeFrom(graph.node)
+
+
+def _result_of(node: onnx.NodeProto, known: Mapping[str, onnx.TensorProto], opsets: Any) -> onnx.TensorProto | None:
+    """What a node writes that reads only `known`; None if that is large, or cannot be computed here."""
+    try:
+        arrays = {name: onnx.numpy_helper.to_array(known[name]) for name in node.input if name}
+        if node.op_type == "ConstantOfShape" and math.prod(arrays[node.input[0]].tolist()) > _MOST_SIZES:
+            return None
+        inputs = [onnx.helper.make_empty_tensor_value_info(name) for name in arrays]
+        output = onnx.helper.make_empty_tensor_value_info(node.output[0])
+        alone = onnx.helper.make_model(onnx.helper.make_graph([node], "sizes", inputs, [output]), opset_imports=opsets)
+        values: Any = onnx.reference.ReferenceEvaluator(alone).run(None, arrays)
+        value = values[0]
+    except Exception:  # of any kind; then the inference of shapes says what is not known
+        return None
+    return onnx.numpy_helper.from_array(value, node.output[0]) if value.size <= _MOST_SIZES else None
 
 
 def _unfuse(graph: onnx.GraphProto) -> dict[str, Tail]:

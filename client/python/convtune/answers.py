@@ -1,4 +1,4 @@
-"""What is asked of an answer, and what an answer says."""
+"""The demands on an answer, and the answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Constraints:
-    """What an answer must keep to; the default allows everything.
+    """The limits of an answer; the default allows everything.
 
     Raises ValueError, naming the field and the rule."""
 
@@ -38,8 +38,8 @@ class Constraints:
     api: str = "any"  # any, graph, legacy
     launch: str = "eager"  # eager, graph_capture
     # Largest difference from a reference of higher precision, in units of the
-    # reference's largest value. What was not compared does not keep to it:
-    # nothing of a snapshot was, and nothing of a heuristic.
+    # reference's largest value. A candidate that was not compared does not keep to it:
+    # none of a snapshot was, and none of a heuristic.
     max_error: float | None = None
     # Rank by times in this cache state where they were taken: cold, input_hot,
     # hot. Empty: as the tuning was ranked; a snapshot's choices always are.
@@ -106,19 +106,21 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """The outcome for one problem: an answer, or why there is none."""
+    """The outcome for one problem: an answer, or why there is no answer."""
 
-    problem: str  # canonical; as it was given if it is none
+    problem: str  # canonical; a text that is not a valid problem stays as it was given
     answer: Answer | None
     # not_found, insufficient_evidence, no_candidate, tuning_failed, no_device:
     # the daemon's. other_environment: the program has another GPU or another
     # cuDNN than those that there are answers for, whose engine numbers mean other
-    # things. refused: the problem is none, or the daemon does not let the caller ask,
-    # see message; to ask again does not help. unavailable: nobody was there to ask.
+    # things. refused: the text is not a valid problem, or the daemon does not let the
+    # caller ask: `message` says why, and asking again does not help. unavailable: no
+    # daemon answered, and no snapshot has the problem.
     miss: str = ""
     message: str = ""
-    source: str = ""  # daemon, snapshot; empty: there was no answer
-    # What was asked for the problem: an answer holds for it alone. None: nobody was there.
+    source: str = ""  # daemon, snapshot; empty: neither answered
+    # The environment that was asked for the problem: an answer holds for it alone.
+    # None: neither a daemon nor a snapshot answered.
     environment: Environment | None = None
     job: str = ""  # with on_miss="enqueue": "jobs/N", which tunes it
 

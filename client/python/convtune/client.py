@@ -145,8 +145,8 @@ class Client(ClientBase):
 
         Where no daemon answers, the snapshot file does (`Result.source`). If it
         has all that is asked for, that is at once, or, where a daemon is there and
-        says nothing, after half of the time; else when the time is up. What neither
-        knows of is a miss with the reason "unavailable". A problem that
+        says nothing, after half of the time; else when the time is up. A problem that
+        neither has is a miss with the reason "unavailable". A problem that
         the daemon refuses is a miss with the reason "refused" and what is wrong;
         the others are answered all the same."""
         one_of("min_evidence", min_evidence, ("", *EVIDENCE))
@@ -201,9 +201,9 @@ class Client(ClientBase):
     ) -> None:
         """Resolves again every `period_s` seconds on a thread of its own, each
         time for at most `timeout`, and gives `changed` those results that
-        differ from the last ones: at first all that there are. What could not
-        be asked for leaves the last answer as it was. The GPU is looked for here,
-        on the calling thread, the cuDNN each time. What `changed` raises is
+        differ from the last ones: at first all that there are. A problem
+        that could not be asked for keeps its last answer. The GPU is looked for
+        here, on the calling thread, the cuDNN each time. An exception of `changed` is
         logged ("convtune"), and the refresh goes on. Replaces an earlier
         refresh. ValueError names the argument."""
         one_of("min_evidence", min_evidence, ("", *EVIDENCE))

@@ -1,4 +1,4 @@
-"""What a daemon says when it refuses, and when none is there."""
+"""The errors of a daemon that refuses, and of one that cannot be reached."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def translate(error: grpc.RpcError) -> ConvtuneError:
 
 
 def _violations(error: grpc.RpcError) -> list[tuple[str, str]]:
-    """What google.rpc.BadRequest says. Read by hand: Debian has no package of its messages for Python."""
+    """The violations of google.rpc.BadRequest. Read by hand: Debian has no package of its messages for Python."""
     found = []
     for key, status in error.trailing_metadata() or ():
         if key != "grpc-status-details-bin":

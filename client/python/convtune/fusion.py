@@ -28,7 +28,7 @@ class Tail:
 
 
 def forms(runtime: str, tail: Tail, dtype: str, layout: str, spatial: int) -> list[str]:
-    """The epilogues that the runtime may ask cuDNN for; PLAIN is none. The likeliest
+    """The epilogues that the runtime may ask cuDNN for; PLAIN: without one. The likeliest
     comes first."""
     if runtime == "torchscript" and tail.relu and spatial > 1:
         return ["add+bias+relu"]

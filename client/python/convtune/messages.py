@@ -122,7 +122,7 @@ def check_budget(budget_s: float | None) -> None:
 
 
 def own(program: Environment) -> Any:
-    """What a request says of the program that sends it."""
+    """The part of a request about the program that sends it."""
     library = program.library_configuration
     return record_pb2.Environment(
         profile=program.profile,
@@ -217,7 +217,7 @@ def no_texts(texts: list[str]) -> dict[int, Result]:
 
 
 def each_by_itself(texts: list[str], ask: Callable[[list[str]], list[Result]]) -> list[Result]:
-    """What `ask` answers; problems that it refuses are misses, and the others are asked again."""
+    """The results of `ask`; problems that it refuses are misses, and the others are asked again."""
     results = no_texts(texts)
     while left := [place for place in range(len(texts)) if place not in results]:
         try:

@@ -27,7 +27,7 @@ from convtune.onnx_tails import Tails
 from convtune.problem import ModelError, Problem, Workload
 
 _MOST_SIZES = 1024  # elements of a tensor that a shape may be computed of
-# What computes sizes from sizes.
+# Operators that compute sizes from sizes.
 _OF_SIZES = (
     *("Add", "Cast", "Concat", "ConstantOfShape", "Div", "Gather", "Identity", "Mul", "Neg", "Reshape", "Slice", "Squeeze"),
     *("Sub", "Transpose", "Unsqueeze"),
@@ -292,7 +292,7 @@ def _compute_sizes(model: onnx.ModelProto) -> None:
 
 
 def _result_of(node: onnx.NodeProto, known: Mapping[str, onnx.TensorProto], opsets: Any) -> onnx.TensorProto | None:
-    """What a node writes that reads only `known`; None if that is large, or cannot be computed here."""
+    """The output of a node that reads only `known`; None if that is large, or cannot be computed here."""
     try:
         arrays = {name: onnx.numpy_helper.to_array(known[name]) for name in node.input if name}
         if node.op_type == "ConstantOfShape" and math.prod(arrays[node.input[0]].tolist()) > _MOST_SIZES:
@@ -354,7 +354,7 @@ def _set_dimensions(
                 symbol = dim.dim_param or f"dimension {position}, which has no name"
                 why = "" if value.name in roles.data else ": it is no data, and the batch is not for it"
                 raise ModelError(f"{name}: dims: input {value.name} needs a size for {symbol}{why}")
-    # What the exporter wrote down for one size does not hold for another.
+    # The shapes that the exporter wrote down for one size do not hold for another.
     del model.graph.value_info[:]
     for value in model.graph.output:
         if value.type.HasField("tensor_type"):
@@ -488,7 +488,7 @@ class _Graph:
             operation = "fwd"
             forward_x = tuple(x)
         else:
-            # What it writes is the input of the convolution whose data gradient it is.
+            # Its output is the input of the convolution whose data gradient it is.
             low, high, out = onnx_pads.transposed_pads(attributes, x[2:], spans, stride, where)
             operation = "bwd_data"
             forward_x = (x[0], w[1] * groups, *out)

@@ -68,7 +68,7 @@ def _name(field: str, names: dict[str, int], text: str) -> int:
 
 
 def data_type(text: str) -> str:
-    """The text form's word for a data type; the text itself if it is none."""
+    """The text form's word for a data type; the text itself if it is not a data type."""
     name = text.lower() if text.isascii() else text
     name = _SPELLINGS.get(name, name)
     return name if name in _TYPES else text
@@ -222,7 +222,7 @@ def alignment_of(key: bytes) -> int:
 
 
 def without_alignment(key: bytes) -> bytes:
-    """What is hashed, and what has to be equal: one tuning serves every equal or stricter alignment."""
+    """The bytes that are hashed and compared: one tuning serves every equal or stricter alignment."""
     return key[:_ALIGNMENT_AT] + b"\0\0" + key[_ALIGNMENT_AT + 2 :]
 
 

@@ -51,7 +51,7 @@ class Refresh:
                 last = last or [None] * len(now)
                 differ = []
                 for place, result in enumerate(now):
-                    # What could not be asked leaves the last answer as it was.
+                    # A problem that could not be asked for keeps its last answer.
                     if not result.source or _same(last[place], result):
                         continue
                     last[place] = result

@@ -18,7 +18,7 @@ from convtune.problem import OPERATIONS, ModelError, Problem, Workload
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What warm found and did."""
+    """The outcome of warm."""
 
     problems: int
     hits: int  # had an answer before

@@ -1,6 +1,6 @@
 """The convolutions of a PyTorch model, seen while it runs.
 
-Needs torch 1.13 or later. What is seen is what reaches ATen's convolution and
+Needs torch 1.13 or later. It sees what reaches ATen's convolution and
 convolution_backward, so modules and torch.nn.functional calls alike.
 """
 
@@ -269,7 +269,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         groups: int,
     ) -> None:
         spatial = x.dim() - 2
-        # What a transposed convolution writes is the forward input.
+        # The output of a transposed convolution is the forward input.
         forward_x = y if transposed else x
         if self._dtype is None and x.dtype not in _TYPES:
             raise ValueError(f"dtype: no cuDNN convolution has inputs of {x.dtype}")
@@ -293,7 +293,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
 
 
 def _meta_gradients(x: Any, w: Any, bias: Any, mask: Sequence[bool]) -> tuple[Any, Any, Any]:
-    """What convolution_backward gives on the meta device, which torch 1.13 has no version of there."""
+    """The results of convolution_backward on the meta device, which torch 1.13 has no version of there."""
     return (
         torch.empty_like(x) if mask[0] else None,
         torch.empty_like(w) if mask[1] else None,

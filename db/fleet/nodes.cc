@@ -129,7 +129,7 @@ absl::Status WriteWanted(Postgres& postgres, FleetNames& names, int64_t node_id,
           .Query("INSERT INTO wanted (environment_id, problem_id, node_id, misses, first_seen, "
                  "last_seen) SELECT e, q, $1, m, to_timestamp(f), to_timestamp(l) FROM "
                  "unnest($2::integer[], $3::integer[], $4::bigint[], $5::float8[], $6::float8[]) "
-                 "AS t(e, q, m, f, l)",
+                 "AS t(e, q, m, f, l) ON CONFLICT DO NOTHING",
                  PgParams()
                      .Int(node_id)
                      .Ints(environments)

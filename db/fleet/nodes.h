@@ -51,7 +51,7 @@ absl::StatusOr<int64_t> RegisterNode(Postgres& postgres, const std::string& name
 // ABORTED: the fleet does not know the node any more, or is another.
 absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_id,
                             const Heartbeat& heartbeat);
-// Replaces what the node wanted before.
+// Replaces what the node wanted before. Of a key that comes twice the first counts.
 absl::Status WriteWanted(Postgres& postgres, FleetNames& names, int64_t node_id,
                          const std::vector<WantedProblem>& wanted);
 

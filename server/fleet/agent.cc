@@ -313,7 +313,10 @@ absl::Status Agent::Wanted() {
   std::vector<WantedProblem> wanted;
   for (const v1::WantedProblem& proto : response->wanted()) {
     for (const auto& [text, place] : places_) {
-      if (place.name != proto.environment()) continue;
+      // Several environments may have one name; an earlier daemon says nothing else.
+      const bool here = proto.environment_text().empty() ? place.name == proto.environment()
+                                                         : text == proto.environment_text();
+      if (!here) continue;
       WantedProblem each;
       each.key = {proto.problem_text(), text};
       each.misses = proto.miss_count();

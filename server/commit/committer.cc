@@ -361,6 +361,22 @@ absl::StatusOr<Tuning> Committer::Get(const TuningKey& key) {
 
 absl::StatusOr<int64_t> Committer::Delete(const std::vector<TuningKey>& keys) {
   MutexLock lock(mutex_);
+  return DeleteLocked(keys);
+}
+
+absl::StatusOr<int64_t> Committer::Withdraw(const std::vector<TuningKey>& keys) {
+  MutexLock lock(mutex_);
+  std::vector<TuningKey> of_fleet;
+  for (const TuningKey& key : keys) {
+    const absl::StatusOr<Tuning> tuning = GetLocked(key);
+    if (absl::IsNotFound(tuning.status())) continue;
+    RETURN_IF_ERROR(tuning.status());
+    if (tuning->origin == Origin::kFleet) of_fleet.push_back(key);
+  }
+  return DeleteLocked(of_fleet);
+}
+
+absl::StatusOr<int64_t> Committer::DeleteLocked(const std::vector<TuningKey>& keys) {
   ASSIGN_OR_RETURN([[maybe_unused]] const int64_t on_disk, store_->DeleteTunings(keys));
   int64_t deleted = 0;
   for (const TuningKey& key : keys) {

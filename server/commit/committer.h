@@ -63,6 +63,9 @@ class Committer {
   // With samples. NOT_FOUND if there is none.
   absl::StatusOr<Tuning> Get(const TuningKey& key);
   absl::StatusOr<int64_t> Delete(const std::vector<TuningKey>& keys);
+  // Deletes those whose origin is FLEET: a tuning of this node that was committed in
+  // the place of one of them stays.
+  absl::StatusOr<int64_t> Withdraw(const std::vector<TuningKey>& keys);
   // See Tuner::PutPin.
   absl::Status PutPin(const Pin& pin);
   absl::Status DeletePin(const TuningKey& key);
@@ -130,6 +133,7 @@ class Committer {
   void CommitGroup(const std::vector<Waiting*>& group) REQUIRES(mutex_);
   bool IsBetterThanStored(const Tuning& tuning) REQUIRES(mutex_);
   absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_);
+  absl::StatusOr<int64_t> DeleteLocked(const std::vector<TuningKey>& keys) REQUIRES(mutex_);
   // Marks what is quarantined here, and ranks.
   void MarkAndRank(Tuning* tuning) const;
   // Puts what the store has taken into the index.

@@ -410,7 +410,8 @@ absl::Status Agent::Withdraw(const Place& place, const std::string& problem_text
   const absl::StatusOr<v1::Tuning> here = daemon_->GetTuning(request);
   if (absl::IsNotFound(here.status())) return absl::OkStatus();
   RETURN_IF_ERROR(here.status());
-  // What the node measured is its own.
+  // A tuning that the node measured is its own. A daemon that knows only_from_fleet looks
+  // at it again: another tuning may have been committed meanwhile.
   if (here->origin() != v1::ORIGIN_FLEET) return absl::OkStatus();
   v1::DeleteTuningRequest gone;
   gone.set_environment(place.name);
@@ -428,6 +429,7 @@ absl::StatusOr<int64_t> Agent::Apply(const std::vector<db::fleet::ReleasedTuning
     const int number = empty.environments_size() + 1;
     numbers[place.id] = number;
     *empty.add_environments() = db::ToBundleEnvironment(number, place.environment, provenance);
+  gone.set_only_from_fleet(true);
   }
   int64_t deferred = 0;
   size_t bytes = 0;

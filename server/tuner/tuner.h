@@ -162,6 +162,9 @@ class Tuner {
   // Also lifts the quarantine of the problems' candidates: they are tried again.
   virtual absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                                 const std::vector<ConvProblem>& problems) = 0;
+  // Deletes those that came from the fleet; see Committer::Withdraw.
+  virtual absl::StatusOr<int64_t> WithdrawFleetTunings(
+      const std::string& environment, const std::vector<ConvProblem>& problems) = 0;
   // See Committer::Import. UNAVAILABLE, and nothing taken, once the daemon
   // drains.
   virtual absl::StatusOr<commit::ImportCounts> ImportTunings(const db::TuningSource& next) = 0;

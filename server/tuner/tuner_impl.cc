@@ -256,18 +256,30 @@ absl::StatusOr<TuningPage> TunerImpl::ListTunings(const std::string& environment
   return page;
 }
 
-absl::StatusOr<int64_t> TunerImpl::DeleteTunings(const std::string& environment,
-                                                 const std::vector<ConvProblem>& problems) {
+absl::StatusOr<std::vector<TuningKey>> TunerImpl::KeysOf(
+    const std::string& environment, const std::vector<ConvProblem>& problems) const {
   std::vector<TuningKey> keys;
   for (const ConvProblem& problem : problems) {
     ASSIGN_OR_RETURN(TuningKey key, KeyOf(environment, problem));
     keys.push_back(std::move(key));
   }
+  return keys;
+}
+
+absl::StatusOr<int64_t> TunerImpl::DeleteTunings(const std::string& environment,
+                                                 const std::vector<ConvProblem>& problems) {
+  ASSIGN_OR_RETURN(const std::vector<TuningKey> keys, KeysOf(environment, problems));
   // Whoever deletes a problem wants it found out anew.
   for (const TuningKey& key : keys) {
     RETURN_IF_ERROR(committer_.LiftQuarantine(key, [](const QuarantineEntry&) { return true; }));
   }
   return committer_.Delete(keys);
+}
+
+absl::StatusOr<int64_t> TunerImpl::WithdrawFleetTunings(const std::string& environment,
+                                                        const std::vector<ConvProblem>& problems) {
+  ASSIGN_OR_RETURN(const std::vector<TuningKey> keys, KeysOf(environment, problems));
+  return committer_.Withdraw(keys);
 }
 
 db::TuningSource TunerImpl::OfThoseThatHold(const db::TuningSource& next, int64_t* outdated) const {

@@ -53,6 +53,8 @@ class TunerImpl : public Tuner {
                                          const std::string& text_filter) override;
   absl::StatusOr<int64_t> DeleteTunings(const std::string& environment,
                                         const std::vector<ConvProblem>& problems) override;
+  absl::StatusOr<int64_t> WithdrawFleetTunings(const std::string& environment,
+                                               const std::vector<ConvProblem>& problems) override;
   absl::StatusOr<commit::ImportCounts> ImportTunings(const db::TuningSource& next) override;
   absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
       const db::TuningSource& next, const commit::WaitsForFleet& waits) override;
@@ -99,6 +101,8 @@ class TunerImpl : public Tuner {
   absl::StatusOr<lookup::ResolvedEnvironment> Resolve(const std::string& name,
                                                       const Environment& program = {}) const;
   absl::StatusOr<TuningKey> KeyOf(const std::string& environment, const ConvProblem& problem) const;
+  absl::StatusOr<std::vector<TuningKey>> KeysOf(const std::string& environment,
+                                                const std::vector<ConvProblem>& problems) const;
   // ALREADY_EXISTS: the request's id is another's.
   absl::StatusOr<jobs::JobSnapshot> QueueJob(const lookup::ResolvedEnvironment& environment,
                                              const jobs::JobRequest& request);

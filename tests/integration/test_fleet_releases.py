@@ -224,6 +224,28 @@ def test_what_a_node_measured_after_a_withdrawal_is_its_own(fleet, nodes):
     assert winners(daemon, [numbered(0)]) != [None] and origins(daemon, [numbered(0)]) == {"ORIGIN_LOCAL"}
 
 
+def test_a_withdrawal_leaves_what_the_node_has_quarantined(fleet, nodes):
+    """Else its worker would die of the same candidate again."""
+    good, = nodes(1)
+    faulty, = nodes(1, first=1, fault="segv", index=2, problem=numbered(0))
+    names = [good.node, faulty.node]
+    tune(good, numbered(0))
+    with faulty.client() as client:
+        assert client.tune(numbered(0), options={"time_budget": {"seconds": 10}}).succeeded_count == 1
+        deaths = client.tuning.ListDevices().devices[0].worker_deaths
+        assert deaths > 0
+    fleet.wait_delivered(2)
+    fleet.wait_release(fleet.promote()["release"], names)
+    wait_until(lambda: origins(faulty, [numbered(0)]) == {"ORIGIN_FLEET"}, 20, "the fleet's choice")
+    assert withdraw(fleet, numbered(0)).code == 0
+    fleet.wait_release(2, names)
+    assert winners(faulty, [numbered(0)]) == [None]
+    with faulty.client() as client:
+        assert client.tune(numbered(0), options={"time_budget": {"seconds": 10}}).succeeded_count == 1
+        assert client.tuning.ListDevices().devices[0].worker_deaths == deaths
+        assert len(client.tuning.GetTuning(problem={"text": numbered(0)}).quarantine) == 1
+
+
 def test_a_canary_that_no_node_is_drawn_for_is_said(fleet, nodes):
     daemon, = nodes(1)
     tune(daemon, numbered(0))

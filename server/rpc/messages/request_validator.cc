@@ -231,6 +231,7 @@ std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,
   check.EnvironmentName(request.environment());
   out.environment = request.environment();
   out.problems = check.Problems(request.problems());
+  out.only_from_fleet = request.only_from_fleet();
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 

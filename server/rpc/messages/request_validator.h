@@ -46,6 +46,7 @@ struct ListTuningsArgs {
 struct DeleteTuningArgs {
   std::string environment;
   std::vector<ConvProblem> problems;
+  bool only_from_fleet = false;
 };
 
 struct PinArgs {

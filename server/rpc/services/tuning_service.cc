@@ -87,7 +87,8 @@ class TuningService final : public RawService {
         "DeleteTuning", &disk_,
         [this](const messages::DeleteTuningArgs& args, v1::DeleteTuningResponse* reply) {
           const absl::StatusOr<int64_t> deleted =
-              tuner_->DeleteTunings(args.environment, args.problems);
+              args.only_from_fleet ? tuner_->WithdrawFleetTunings(args.environment, args.problems)
+                                   : tuner_->DeleteTunings(args.environment, args.problems);
           reply->set_deleted_count(static_cast<int>(deleted.value_or(0)));
           return messages::ToGrpcStatus(deleted.status(), "environment");
         });

@@ -74,6 +74,15 @@ TEST_F(ApplyFleetTest, WhatIsTheSameIsNotWrittenAgain) {
   EXPECT_EQ(again.unchanged, 1);
 }
 
+TEST_F(ApplyFleetTest, AWithdrawalLeavesATuningOfThisNodeThatTookTheFleetsPlace) {
+  Apply({Made(1, 7, Origin::kFleet), Made(2, 8, Origin::kFleet)});
+  ASSERT_TRUE(committer_.Commit(Made(1, 5, Origin::kLocal), TheEnvironment(), /*forced=*/true));
+  EXPECT_EQ(*committer_.Withdraw({Key(1), Key(2), Key(3)}), 1);
+  EXPECT_EQ(Winner(1), "graph:eng5");
+  EXPECT_EQ(Winner(2), "");
+  EXPECT_TRUE(store_.GetTuning(Key(1)).ok());
+}
+
 TEST_F(ApplyFleetTest, WhatIsQuarantinedHereIsNoAnswer) {
   committer_.Quarantine({Key(1),
                          EngineConfig{7, {}},

@@ -207,6 +207,12 @@ class FakeTuner : public tuner::Tuner {
     if (!failure.ok()) return failure;
     return static_cast<int64_t>(problems.size());
   }
+  // As if the first of them came from the fleet.
+  absl::StatusOr<int64_t> WithdrawFleetTunings(const std::string&,
+                                               const std::vector<ConvProblem>&) override {
+    if (!failure.ok()) return failure;
+    return 1;
+  }
   absl::StatusOr<commit::ImportCounts> ImportTunings(const db::TuningSource& next) override {
     if (!failure.ok()) return failure;
     commit::ImportCounts counts;

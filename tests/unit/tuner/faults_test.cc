@@ -132,6 +132,25 @@ TEST_F(LateFaultTest, DeletingATuningLiftsTheQuarantineOfItsCandidates) {
   EXPECT_EQ(Device().worker_deaths, 4);
 }
 
+TEST_F(LateFaultTest, AWithdrawalOfTheFleetTakesItsTuningAloneAndKeepsTheQuarantine) {
+  Start(absl::StrCat("fault=segv;index=2;problem=", Problem(1).ToText()));
+  Tune({Problem(1)});
+  ASSERT_EQ(store_.ListQuarantine()->size(), 1U);
+  EXPECT_EQ(*tuner_->WithdrawFleetTunings("", {Problem(1), Problem(2)}), 0);
+  Tuning of_fleet = *tuner_->GetTuning("", Problem(1));
+  bool given = false;
+  const auto next = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
+    if (std::exchange(given, true)) return std::nullopt;
+    of_fleet.origin = Origin::kFleet;
+    return db::TuningRecord{of_fleet, *Environment::Parse(of_fleet.key.environment_text)};
+  };
+  const auto none_waits = [](const TuningKey&) { return absl::StatusOr<bool>(false); };
+  ASSERT_EQ(tuner_->ApplyFleetTunings(next, none_waits)->taken, 1);
+  EXPECT_EQ(*tuner_->WithdrawFleetTunings("", {Problem(1), Problem(2)}), 1);
+  EXPECT_TRUE(absl::IsNotFound(tuner_->GetTuning("", Problem(1)).status()));
+  EXPECT_EQ(store_.ListQuarantine()->size(), 1U);
+}
+
 TEST_F(LateFaultTest, JudgingGivesWayToOtherWorkAndBlamesNobody) {
   options_.hang_timeout = absl::Seconds(3);
   options_.late_patience = absl::Milliseconds(100);

@@ -244,6 +244,9 @@ TEST(Tunings, GetListDelete) {
   v1::DeleteTuningResponse removed;
   ASSERT_TRUE(Invoke(server, &Stub::DeleteTuning, remove, &removed).ok());
   EXPECT_EQ(removed.deleted_count(), 2);
+  remove.set_only_from_fleet(true);
+  ASSERT_TRUE(Invoke(server, &Stub::DeleteTuning, remove, &removed).ok());
+  EXPECT_EQ(removed.deleted_count(), 1);
 }
 
 TEST(Pins, PinListUnpin) {

@@ -40,9 +40,10 @@ struct OutboxStatus {
   int64_t epoch = 0;  // that rows are written with now
   int64_t last_sequence = 0;
   int64_t depth = 0;
-  int64_t dropped = 0;        // rows that the bound removed, since the file was made
-  int64_t superseded = 0;     // rows that a newer one of their key replaced
-  int64_t fleet_release = 0;  // the fleet's release that was taken last; 0: none
+  int64_t dropped = 0;             // rows that the bound removed, since the file was made
+  int64_t superseded = 0;          // rows that a newer one of their key replaced
+  int64_t fleet_release = 0;       // the fleet's release that was taken last; 0: none
+  int64_t acknowledged_epoch = 0;  // of the row that was acknowledged last; 0: none was
 };
 
 // Thread-safe. Mutations are durable and whole, and fail as TuningStore's. Rows

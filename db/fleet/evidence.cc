@@ -325,12 +325,30 @@ absl::StatusOr<DeliveryCounts> Deliver(Postgres& postgres, FleetNames& names, in
   return counts;
 }
 
-absl::StatusOr<std::optional<int64_t>> LastDelivered(Postgres& postgres, int64_t node_id) {
+absl::StatusOr<std::optional<int64_t>> LastDelivered(Postgres& postgres, int64_t node_id,
+                                                     int64_t epoch) {
   ASSIGN_OR_RETURN(const PgResult found,
-                   postgres.Query("SELECT MAX(last_sequence) FROM node_epochs WHERE node_id = $1",
-                                  PgParams().Int(node_id)));
+                   postgres.Query("SELECT MAX(last_sequence) FROM node_epochs WHERE node_id = $1 "
+                                  "AND ($2::bigint = 0 OR epoch = $2::bigint)",
+                                  PgParams().Int(node_id).Int(epoch)));
   if (found.IsNull(0, 0)) return std::nullopt;
   return found.Int(0, 0);
+}
+
+std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
+                                            const std::string& environment_text,
+                                            const std::string& gpu_model) {
+  v1::BundleEnvironment environment;
+  environment.set_number(1);
+  environment.set_text(environment_text);
+  environment.set_gpu_model(gpu_model);
+  const BundleEnvironmentRow known = FromBundleEnvironment(environment);
+  v1::Tuning proto;
+  if (!proto.ParseFromString(payload)) return std::nullopt;
+  std::vector<BundleRefusal> refusals;
+  std::optional<Tuning> tuning = FromBundleTuning(proto, known, absl::InfiniteFuture(), &refusals);
+  if (!tuning.has_value()) return std::nullopt;
+  return StoredEvidence{*std::move(tuning), known.environment};
 }
 
 }  // namespace convtune::db::fleet

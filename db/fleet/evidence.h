@@ -39,8 +39,20 @@ struct DeliveryCounts {
 absl::StatusOr<DeliveryCounts> Deliver(Postgres& postgres, FleetNames& names, int64_t node_id,
                                        const std::vector<FleetDelivery>& deliveries);
 
-// The highest sequence that the node delivered; nullopt: nothing ever.
-absl::StatusOr<std::optional<int64_t>> LastDelivered(Postgres& postgres, int64_t node_id);
+// The highest sequence that the node delivered in that epoch (0: in any); nullopt: nothing
+// ever. Numbers of one epoch say nothing of another's, where the node lost its disk.
+absl::StatusOr<std::optional<int64_t>> LastDelivered(Postgres& postgres, int64_t node_id,
+                                                     int64_t epoch);
+
+// A row's tuning, without provenance, and its environment with the full GPU model.
+struct StoredEvidence {
+  Tuning tuning;
+  Environment environment;
+};
+// Of a row of evidence_payloads and its row of environments; nullopt: it breaks a rule.
+std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
+                                            const std::string& environment_text,
+                                            const std::string& gpu_model);
 
 // What one node says of a problem.
 struct NodeEvidence {

@@ -15,6 +15,8 @@ constexpr char kSequence[] = "outbox_sequence";
 constexpr char kDepth[] = "outbox_depth";
 constexpr char kDropped[] = "outbox_dropped";
 constexpr char kSuperseded[] = "outbox_superseded";
+// Not there before the first acknowledgement.
+constexpr char kAcknowledgedEpoch[] = "outbox_acknowledged_epoch";
 
 absl::StatusOr<int64_t> AddToMeta(sqlite::Database& database, const std::string& key,
                                   int64_t amount) {
@@ -122,13 +124,31 @@ absl::Status EraseOutboxRows(sqlite::Database& database, const std::vector<Outbo
   ASSIGN_OR_RETURN(sqlite::Statement erase,
                    database.Prepare("DELETE FROM outbox WHERE sequence = ? AND epoch = ?"));
   int64_t erased = 0;
+  OutboxId last;
   for (const OutboxId& id : ids) {
     erase.BindInt(1, id.sequence);
     erase.BindInt(2, id.epoch);
     RETURN_IF_ERROR(erase.Run());
-    erased += database.Changes();
+    if (database.Changes() == 0) continue;
+    ++erased;
+    if (id.sequence > last.sequence) last = id;
   }
+  if (erased == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(sqlite::Statement keep,
+                   database.Prepare("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) "
+                                    "DO UPDATE SET value = excluded.value"));
+  keep.BindText(1, kAcknowledgedEpoch);
+  keep.BindInt(2, last.epoch);
+  RETURN_IF_ERROR(keep.Run());
   return AddToMeta(database, kDepth, -erased).status();
+}
+
+absl::StatusOr<int64_t> ReadAcknowledgedEpoch(const sqlite::Database& database) {
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare("SELECT value FROM meta WHERE key = ?"));
+  statement.BindText(1, kAcknowledgedEpoch);
+  ASSIGN_OR_RETURN(const bool found, statement.Step());
+  return found ? statement.Int(0) : 0;
 }
 
 absl::StatusOr<int64_t> EnqueueAll(sqlite::Database& database, bool include_fleet, int64_t epoch,

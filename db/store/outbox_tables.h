@@ -22,7 +22,9 @@ const sqlite::Table& OutboxTable();
 // more than `limit` rows are there, the oldest goes and is counted.
 absl::Status Enqueue(sqlite::Database& database, const TuningKey& key, int64_t epoch,
                      int64_t limit);
+// Also keeps the epoch of the last of them.
 absl::Status EraseOutboxRows(sqlite::Database& database, const std::vector<OutboxId>& ids);
+absl::StatusOr<int64_t> ReadAcknowledgedEpoch(const sqlite::Database& database);
 // Every tuning of origin LOCAL that has no row, and of origin FLEET if it says so.
 absl::StatusOr<int64_t> EnqueueAll(sqlite::Database& database, bool include_fleet, int64_t epoch,
                                    int64_t limit);

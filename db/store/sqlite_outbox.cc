@@ -54,6 +54,7 @@ absl::StatusOr<OutboxStatus> SqliteStore::GetOutboxStatus() {
   for (const auto& each : values) {
     ASSIGN_OR_RETURN(*each.value, ReadMeta(*reader_, each.key));
   }
+  ASSIGN_OR_RETURN(status.acknowledged_epoch, ReadAcknowledgedEpoch(*reader_));
   return status;
 }
 

@@ -224,16 +224,18 @@ absl::Status Agent::DeliverWhatWasLost(db::fleet::Postgres& postgres, bool relea
     if (first.rows_size() > 0) acknowledged = first.rows(0).id().sequence() - 1;
   }
   ASSIGN_OR_RETURN(const std::optional<int64_t> delivered,
-                   db::fleet::LastDelivered(postgres, node_id_));
+                   db::fleet::LastDelivered(postgres, node_id_, state_.acknowledged_epoch()));
   const bool lost = !delivered.has_value() || *delivered < acknowledged;
   if (!lost && !release_lost) return absl::OkStatus();
   v1::RequeueOutboxRequest again;
   // A node that never delivered anything has nothing to bring back to a fleet that
   // knows its release.
-  again.set_include_fleet(release_lost || (!delivered.has_value() && acknowledged > 0));
+  again.set_include_fleet(release_lost || (!ever.has_value() && acknowledged > 0));
   ASSIGN_OR_RETURN(const v1::RequeueOutboxResponse queued, fleet_->RequeueOutbox(again));
   if (queued.queued_count() > 0) {
     log::Info("$0 tunings of this node are new to the fleet", queued.queued_count());
+  ASSIGN_OR_RETURN(const std::optional<int64_t> ever,
+                   db::fleet::LastDelivered(postgres, node_id_, 0));
   }
   ASSIGN_OR_RETURN(state_, fleet_->GetFleetState());
   return absl::OkStatus();

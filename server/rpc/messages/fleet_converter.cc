@@ -115,6 +115,7 @@ v1::FleetState ToProto(const db::OutboxStatus& status) {
   state.set_outbox_dropped(status.dropped);
   state.set_outbox_superseded(status.superseded);
   state.set_release(status.fleet_release);
+  state.set_acknowledged_epoch(status.acknowledged_epoch);
   return state;
 }
 

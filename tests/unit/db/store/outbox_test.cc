@@ -159,6 +159,22 @@ TEST_F(OutboxTest, KnowsWhichKeysWait) {
   EXPECT_FALSE(*store_->IsInOutbox(SampleTuning(2).key));
 }
 
+TEST_F(OutboxTest, KnowsTheEpochOfWhatWasAcknowledgedLast) {
+  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch, 0);
+  Put(1);
+  Put(2);
+  const int64_t first = store_->GetOutboxStatus()->epoch;
+  ASSERT_TRUE(store_->AckOutbox(Ids(Read(1))).ok());
+  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch, first);
+  store_.reset();
+  store_ = Open();
+  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch, first);
+  Put(3);
+  ASSERT_TRUE(store_->AckOutbox(Ids(Read())).ok());
+  EXPECT_EQ(store_->GetOutboxStatus()->acknowledged_epoch, store_->GetOutboxStatus()->epoch);
+  EXPECT_NE(store_->GetOutboxStatus()->acknowledged_epoch, first);
+}
+
 TEST_F(OutboxTest, KeepsTheFleetsReleaseOverAReopen) {
   EXPECT_EQ(store_->GetOutboxStatus()->fleet_release, 0);
   ASSERT_TRUE(store_->SetFleetRelease(7).ok());

@@ -2,11 +2,8 @@
 
 #include <map>
 #include <optional>
-#include <utility>
 
-#include "absl/time/time.h"
-#include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_environment.h"
+#include "db/fleet/evidence.h"
 #include "db/fleet/reports.h"
 #include "proto/base/status_macros.h"
 
@@ -49,20 +46,11 @@ absl::Status ReadNodeTunings(
             "ORDER BY v.text COLLATE \"C\", q.text COLLATE \"C\" LIMIT $4",
             PgParams().Int(node.id).Text(environment_text).Text(problem_text).Int(kNodePage)));
     for (int row = 0; row < rows.rows(); ++row) {
-      v1::Tuning proto;
-      v1::BundleEnvironment environment;
-      environment.set_number(1);
-      environment.set_text(rows.Text(row, 1));
-      environment.set_gpu_model(rows.Text(row, 2));
-      const BundleEnvironmentRow known = FromBundleEnvironment(environment);
-      std::vector<BundleRefusal> refusals;
-      std::optional<Tuning> tuning;
-      if (proto.ParseFromString(rows.Bytes(row, 0))) {
-        tuning = FromBundleTuning(proto, known, absl::InfiniteFuture(), &refusals);
-      }
-      if (!tuning.has_value()) continue;
-      tuning->provenance = provenances[rows.Int(row, 3)];
-      RETURN_IF_ERROR(take(*tuning, known.environment));
+      std::optional<StoredEvidence> stored =
+          ParseEvidence(rows.Bytes(row, 0), rows.Text(row, 1), rows.Text(row, 2));
+      if (!stored.has_value()) continue;
+      stored->tuning.provenance = provenances[rows.Int(row, 3)];
+      RETURN_IF_ERROR(take(stored->tuning, stored->environment));
     }
     if (rows.rows() < kNodePage) return absl::OkStatus();
     environment_text = rows.Text(rows.rows() - 1, 1);

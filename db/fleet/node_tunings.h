@@ -22,8 +22,8 @@ struct NumberedNode {
 absl::StatusOr<std::vector<NumberedNode>> ListMeasuringNodes(Postgres& postgres);
 
 // Calls `take` with each current tuning of the node, ordered by (environment text,
-// problem text) as a bundle has them; its provenance names the node. What breaks a
-// rule is left out. An error of `take` ends it.
+// problem text) as a bundle has them; its provenance names the node. Rows that break a
+// rule are left out. An error of `take` ends it.
 absl::Status ReadNodeTunings(
     Postgres& postgres, const NumberedNode& node,
     const std::function<absl::Status(const Tuning&, const Environment&)>& take);

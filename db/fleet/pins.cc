@@ -2,7 +2,6 @@
 #include "absl/strings/str_cat.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
-#include "proto/model/enums.h"
 
 namespace convtune::db::fleet {
 namespace {
@@ -51,19 +50,19 @@ absl::StatusOr<int64_t> PutFleetPin(Postgres& postgres, FleetNames& names,
   ASSIGN_OR_RETURN(const int64_t environment_id, names.Environment(environment));
   ASSIGN_OR_RETURN(
       const PgResult known,
-      postgres.Query("SELECT p.problem_id, c.candidate_id, c.status FROM pooled p "
-                     "JOIN problems q USING (problem_id) LEFT JOIN "
-                     "(pooled_candidates c JOIN candidates t ON t.candidate_id = "
-                     "c.candidate_id AND t.text = $3) ON c.environment_id = "
-                     "p.environment_id AND c.problem_id = p.problem_id WHERE "
-                     "p.environment_id = $1 AND q.text = $2",
+      postgres.Query(absl::StrCat("SELECT p.problem_id, c.candidate_id, ", UsableSql("c"),
+                                  " FROM pooled p JOIN problems q USING (problem_id) LEFT JOIN "
+                                  "(pooled_candidates c JOIN candidates t ON t.candidate_id = "
+                                  "c.candidate_id AND t.text = $3) ON c.environment_id = "
+                                  "p.environment_id AND c.problem_id = p.problem_id WHERE "
+                                  "p.environment_id = $1 AND q.text = $2"),
                      PgParams().Int(environment_id).Text(problem_text).Text(candidate)));
   if (known.rows() == 0) {
     return absl::NotFoundError(absl::StrCat("problem: the fleet has no tuning of ", problem_text,
                                             " in ", environment_text));
   }
   // As a daemon, which would refuse it.
-  if (known.IsNull(0, 1) || known.Int(0, 2) > static_cast<int64_t>(CandidateStatus::kFinalized)) {
+  if (known.IsNull(0, 1) || !known.Bool(0, 2)) {
     return absl::FailedPreconditionError(
         absl::StrCat("candidate: ", candidate, " must be one that the tuning lists and that ran"));
   }

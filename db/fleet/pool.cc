@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_environment.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/floats.h"
 #include "proto/base/status_macros.h"
@@ -33,21 +32,12 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const
   std::set<std::string> digests;
   std::optional<TuningStanding> best;
   for (int row = 0; row < rows.rows(); ++row) {
-    v1::Tuning proto;
-    v1::BundleEnvironment environment;
-    environment.set_number(1);
-    environment.set_text(rows.Text(row, 3));
-    environment.set_gpu_model(rows.Text(row, 4));
-    const BundleEnvironmentRow known = FromBundleEnvironment(environment);
-    std::vector<BundleRefusal> refusals;
-    std::optional<Tuning> tuning;
-    if (proto.ParseFromString(rows.Bytes(row, 2))) {
-      tuning = FromBundleTuning(proto, known, absl::InfiniteFuture(), &refusals);
-    }
-    // What breaks a rule counts for nothing; the row says whose it is.
-    if (!tuning.has_value()) continue;
-    NodeEvidence one{rows.Int(row, 0), absl::FromUnixMicros(rows.Int(row, 1)), *std::move(tuning),
-                     rows.Int(row, 5), known.environment};
+    std::optional<StoredEvidence> stored =
+        ParseEvidence(rows.Bytes(row, 2), rows.Text(row, 3), rows.Text(row, 4));
+    // A row that breaks a rule counts for nothing.
+    if (!stored.has_value()) continue;
+    NodeEvidence one{rows.Int(row, 0), absl::FromUnixMicros(rows.Int(row, 1)),
+                     std::move(stored->tuning), rows.Int(row, 5), std::move(stored->environment)};
     if (rows.Bool(row, 6)) {
       // Many nodes may bring back the same; it counts once.
       if (digests.insert(rows.Text(row, 7)).second) relayed.push_back(std::move(one));
@@ -56,7 +46,7 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const
     best = best.has_value() ? std::max(*best, StandingOf(one.tuning)) : StandingOf(one.tuning);
     all.push_back(std::move(one));
   }
-  // What was pooled before counts until a node has measured as well itself.
+  // A tuning that was pooled before counts until a node has measured as well itself.
   for (NodeEvidence& one : relayed) {
     if (!best.has_value() || *best < StandingOf(one.tuning)) all.push_back(std::move(one));
   }

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::db::fleet {
 namespace {
@@ -19,8 +21,8 @@ constexpr char kServed[] =
     "(r.state = 1 OR c.release_number = $1) "
     "ORDER BY c.environment_id, c.problem_id, c.release_number DESC)";
 
-// What differs between $1 and what is pooled, for good reason; $2: for any. $3:
-// the least evidence.
+// Pooled tunings that differ from $1 for good reason; $2: for any. $3: the least
+// evidence.
 // "disagreement within noise is no argument": the choice that is served stays
 // unless its interval, in what is pooled now, is wholly above the winner's.
 std::string Changes() {
@@ -35,8 +37,9 @@ std::string Changes() {
       // Taken back: the same winner does not return by itself.
       "(s.digest IS NULL AND ($2 OR p.winner_id <> s.winner_id)) OR (s.digest <> p.digest AND "
       "($2 OR p.evidence > s.evidence OR (p.winner_id <> s.winner_id AND "
-      "(k.candidate_id IS NULL OR k.status > 2 OR (p.winner_us IS NOT NULL AND "
-      "(k.status <> 1 OR k.low_us > p.winner_high_us))))))))");
+      "(k.candidate_id IS NULL OR NOT ",
+      UsableSql("k"), " OR (p.winner_us IS NOT NULL AND (k.status <> ",
+      static_cast<int>(CandidateStatus::kTimed), " OR k.low_us > p.winner_high_us))))))))");
 }
 
 Release ReadRelease(const PgResult& rows, int row, int column) {
@@ -172,6 +175,16 @@ absl::StatusOr<ReleaseDecision> DecideNow(Postgres& postgres, const std::string&
 }
 
 }  // namespace
+
+std::string UsableSql(const std::string& alias) {
+  std::vector<int> usable;
+  for (int status = 1; status <= static_cast<int>(CandidateStatus::kUnjudged); ++status) {
+    Candidate candidate;
+    candidate.status = static_cast<CandidateStatus>(status);
+    if (candidate.usable()) usable.push_back(status);
+  }
+  return absl::StrCat("(", alias, ".status IN (", absl::StrJoin(usable, ", "), "))");
+}
 
 absl::StatusOr<ReleaseHistory> ReadServedReleases(Postgres& postgres) {
   return ReadHistory(postgres,
@@ -360,11 +373,9 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(Postgres& postgres,
                                                           int64_t environment_id, int64_t release) {
   ASSIGN_OR_RETURN(
       const PgResult rows,
-      postgres.Query("SELECT q.text FROM (SELECT DISTINCT ON (c.problem_id) c.problem_id, "
-                     "c.digest FROM release_choices c JOIN releases r USING (release_number) WHERE "
-                     "c.environment_id = $2 AND c.release_number <= $1 AND (r.state = 1 OR "
-                     "c.release_number = $1) ORDER BY c.problem_id, c.release_number DESC) s "
-                     "JOIN problems q USING (problem_id) WHERE s.digest IS NOT NULL",
+      postgres.Query(absl::StrCat("WITH ", kServed,
+                                  " SELECT q.text FROM served s JOIN problems q USING (problem_id) "
+                                  "WHERE s.environment_id = $2 AND s.digest IS NOT NULL"),
                      PgParams().Int(release).Int(environment_id)));
   std::set<std::string> problems;
   for (int row = 0; row < rows.rows(); ++row) problems.insert(rows.Text(row, 0));

@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "db/bundle/bundle_codec.h"
-#include "db/bundle/bundle_environment.h"
+#include "db/fleet/evidence.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::db::fleet {
@@ -20,21 +19,12 @@ constexpr char kSelect[] =
 
 absl::StatusOr<Tuning> Decode(const PgResult& rows, int row) {
   const std::string name = absl::StrCat(rows.Text(row, 3), " in ", rows.Text(row, 1));
-  v1::BundleEnvironment environment;
-  environment.set_number(1);
-  environment.set_text(rows.Text(row, 1));
-  environment.set_gpu_model(rows.Text(row, 2));
-  v1::Tuning proto;
-  if (!proto.ParseFromString(rows.Bytes(row, 0))) {
-    return absl::DataLossError(absl::StrCat("evidence_payloads: no tuning: ", name));
-  }
-  std::vector<BundleRefusal> refusals;
-  std::optional<Tuning> tuning = FromBundleTuning(proto, FromBundleEnvironment(environment),
-                                                  absl::InfiniteFuture(), &refusals);
-  if (!tuning.has_value()) {
+  std::optional<StoredEvidence> stored =
+      ParseEvidence(rows.Bytes(row, 0), rows.Text(row, 1), rows.Text(row, 2));
+  if (!stored.has_value()) {
     return absl::DataLossError(absl::StrCat("evidence_payloads: breaks a rule: ", name));
   }
-  return *std::move(tuning);
+  return std::move(stored->tuning);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ int64_t EngineOf(const CandidateId& id) {
 
 absl::Status FleetNames::CheckFleet() {
   ASSIGN_OR_RETURN(const PgResult row,
-                   postgres_->Query("SELECT fleet_id || ' ' || tableoid FROM fleet"));
+                   postgres_->Query(absl::StrCat("SELECT ", kFleetIdSql, " FROM fleet")));
   const std::string id = row.rows() > 0 ? row.Text(0, 0) : "";
   if (fleet_id_.empty()) fleet_id_ = id;
   if (id == fleet_id_ && !id.empty()) return absl::OkStatus();
@@ -52,6 +52,7 @@ absl::StatusOr<std::vector<std::string>> FleetNames::Unknown(const std::vector<s
     if (!ids->contains(text)) missing.insert(text);
   }
   if (missing.empty()) return std::vector<std::string>();
+  if (fleet_id_.empty()) RETURN_IF_ERROR(CheckFleet());
   RETURN_IF_ERROR(Read({missing.begin(), missing.end()}, table, ids));
   std::erase_if(missing, [ids](const std::string& text) { return ids->contains(text); });
   return std::vector<std::string>(missing.begin(), missing.end());

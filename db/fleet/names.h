@@ -13,6 +13,9 @@
 
 namespace convtune::db::fleet {
 
+// In SQL, of the row of `fleet`: another wherever the tables were made anew, or restored.
+inline constexpr char kFleetIdSql[] = "fleet_id || ' ' || fleet.tableoid";
+
 // Makes rows for what is new, each in a statement of its own that commits at
 // once: to be called outside a transaction, so that two who meet the same names
 // in another order cannot block each other. Remembers what it has seen. Not
@@ -21,10 +24,12 @@ class FleetNames {
  public:
   explicit FleetNames(Postgres* postgres) : postgres_(postgres) {}
 
-  // ABORTED where the tables were made anew, or restored, since this was asked first: every
-  // number that was given is another's now, or nobody's. To be asked in each
-  // transaction that writes them.
+  // ABORTED where the tables were made anew, or restored, since this was asked first, or the
+  // first number was given: every number that was given is another's now, or nobody's. To be
+  // asked in each transaction that writes them.
   absl::Status CheckFleet();
+  // kFleetIdSql of the database; empty before the first of CheckFleet.
+  const std::string& fleet_id() const { return fleet_id_; }
 
   absl::StatusOr<int64_t> Environment(const convtune::Environment& environment);
   // Canonical texts; INVALID_ARGUMENT if one is no problem.

@@ -122,6 +122,7 @@ absl::Status WriteWanted(Postgres& postgres, FleetNames& names, int64_t node_id,
     last.push_back(absl::ToDoubleSeconds(each.last_seen - absl::UnixEpoch()));
   }
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  RETURN_IF_ERROR(names.CheckFleet());
   RETURN_IF_ERROR(
       postgres.Query("DELETE FROM wanted WHERE node_id = $1", PgParams().Int(node_id)).status());
   RETURN_IF_ERROR(
@@ -138,6 +139,17 @@ absl::Status WriteWanted(Postgres& postgres, FleetNames& names, int64_t node_id,
                      .Reals(first)
                      .Reals(last))
           .status());
+  return transaction.Commit();
+}
+
+absl::Status WriteServedRelease(Postgres& postgres, FleetNames& names, int64_t node_id,
+                                int64_t release) {
+  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  RETURN_IF_ERROR(names.CheckFleet());
+  RETURN_IF_ERROR(postgres
+                      .Query("UPDATE nodes SET release_number = $2 WHERE node_id = $1",
+                             PgParams().Int(node_id).Int(release))
+                      .status());
   return transaction.Commit();
 }
 

@@ -54,6 +54,9 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
 // Replaces what the node wanted before. Of a key that comes twice the first counts.
 absl::Status WriteWanted(Postgres& postgres, FleetNames& names, int64_t node_id,
                          const std::vector<WantedProblem>& wanted);
+// The node serves that release from now on.
+absl::Status WriteServedRelease(Postgres& postgres, FleetNames& names, int64_t node_id,
+                                int64_t release);
 
 struct NodeStatus {
   std::string name;

@@ -69,6 +69,7 @@ absl::StatusOr<int64_t> PutFleetPin(Postgres& postgres, FleetNames& names,
   const int64_t problem_id = known.Int(0, 0);
   const int64_t candidate_id = known.Int(0, 1);
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  RETURN_IF_ERROR(names.CheckFleet());
   RETURN_IF_ERROR(EndPins(postgres, environment_id, problem_id, author).status());
   PgParams params;
   params.Int(environment_id).Int(problem_id).Int(candidate_id).Text(author).Text(reason);
@@ -87,6 +88,7 @@ absl::StatusOr<int64_t> PutFleetPin(Postgres& postgres, FleetNames& names,
 
 absl::Status EndFleetPin(Postgres& postgres, const std::string& environment_text,
                          const std::string& problem_text, const std::string& author) {
+  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
   ASSIGN_OR_RETURN(
       const PgResult key,
       postgres.Query("SELECT e.environment_id, q.problem_id FROM environments e, problems q "
@@ -95,7 +97,6 @@ absl::Status EndFleetPin(Postgres& postgres, const std::string& environment_text
   const absl::Status none = absl::NotFoundError(
       absl::StrCat("the fleet has no pin of ", problem_text, " in ", environment_text));
   if (key.rows() == 0) return none;
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
   ASSIGN_OR_RETURN(const int64_t ended, EndPins(postgres, key.Int(0, 0), key.Int(0, 1), author));
   if (ended == 0) return none;
   RETURN_IF_ERROR(Announce(postgres));

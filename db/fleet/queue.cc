@@ -12,15 +12,26 @@ namespace {
 // Before a failed one is tried again; doubles.
 constexpr int kRetrySeconds = 5;
 
+// The lease of LeaseParams.
+std::string LeaseSql() {
+  return absl::StrCat(
+      "task_id = $1 AND lease_token = $2 AND state = 2 AND "
+      "EXISTS (SELECT 1 FROM fleet WHERE ",
+      kFleetIdSql, " = $3)");
+}
+
+PgParams LeaseParams(const FleetTask& task) {
+  return PgParams().Int(task.task_id).Int(task.token).Text(task.fleet);
+}
+
+// `set` has the parameters `more` as $4, $5, ...
 absl::StatusOr<bool> End(Postgres& postgres, const FleetTask& task, const std::string& set,
                          const PgParams& more = {}) {
-  PgParams params = PgParams().Int(task.task_id).Int(task.token);
+  PgParams params = LeaseParams(task);
   for (const auto& value : more.values()) params.Text(value.value_or(""));
-  ASSIGN_OR_RETURN(const PgResult ended,
-                   postgres.Query(absl::StrCat("UPDATE tasks SET ", set,
-                                               " WHERE task_id = $1 AND lease_token = $2 AND "
-                                               "state = 2"),
-                                  params));
+  ASSIGN_OR_RETURN(
+      const PgResult ended,
+      postgres.Query(absl::StrCat("UPDATE tasks SET ", set, " WHERE ", LeaseSql()), params));
   return ended.changed() > 0;
 }
 
@@ -38,6 +49,7 @@ absl::StatusOr<int64_t> QueueBatch(Postgres& postgres, FleetNames& names,
   }
   RETURN_IF_ERROR(names.AddProblems(texts));
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  RETURN_IF_ERROR(names.CheckFleet());
   ASSIGN_OR_RETURN(
       const PgResult batch,
       postgres.Query("INSERT INTO batches (kind, author, reason, budget_ms) VALUES ($1,$2,$3,$4) "
@@ -85,10 +97,12 @@ absl::StatusOr<std::vector<NewTask>> FindStale(Postgres& postgres, int64_t from,
   return tasks;
 }
 
-absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, int64_t node_id,
+absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, FleetNames& names,
+                                                  int64_t node_id,
                                                   const std::vector<int64_t>& environments,
                                                   int64_t limit, absl::Duration lease) {
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  RETURN_IF_ERROR(names.CheckFleet());
   ASSIGN_OR_RETURN(
       const PgResult lost,
       postgres.Query("SELECT task_id, lost_leases FROM tasks WHERE environment_id = "
@@ -132,15 +146,15 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, int64_t no
   RETURN_IF_ERROR(transaction.Commit());
   std::vector<FleetTask> tasks;
   for (int row = 0; row < rows.rows(); ++row) {
-    tasks.push_back({rows.Int(row, 0), rows.Int(row, 1), rows.Int(row, 2), rows.Text(row, 3),
-                     static_cast<BatchKind>(rows.Int(row, 4)),
+    tasks.push_back({rows.Int(row, 0), rows.Int(row, 1), names.fleet_id(), rows.Int(row, 2),
+                     rows.Text(row, 3), static_cast<BatchKind>(rows.Int(row, 4)),
                      absl::Milliseconds(rows.Int(row, 5))});
   }
   return tasks;
 }
 
 absl::StatusOr<bool> RenewTask(Postgres& postgres, const FleetTask& task, absl::Duration lease) {
-  return End(postgres, task, "lease_until = clock_timestamp() + $3::float8 * interval '1 second'",
+  return End(postgres, task, "lease_until = clock_timestamp() + $4::float8 * interval '1 second'",
              PgParams().Real(absl::ToDoubleSeconds(lease)));
 }
 
@@ -157,15 +171,17 @@ absl::StatusOr<bool> FailTask(Postgres& postgres, const FleetTask& task,
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
   ASSIGN_OR_RETURN(
       const PgResult noted,
-      postgres.Query("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, reason) "
-                     "SELECT task_id, failures + lost_leases + 1, node_id, false, $3 FROM tasks "
-                     "WHERE task_id = $1 AND lease_token = $2 AND state = 2",
-                     PgParams().Int(task.task_id).Int(task.token).Text(reason)));
+      postgres.Query(
+          absl::StrCat("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, reason) "
+                       "SELECT task_id, failures + lost_leases + 1, node_id, false, $4 FROM tasks "
+                       "WHERE ",
+                       LeaseSql()),
+          LeaseParams(task).Text(reason)));
   if (noted.changed() == 0) return false;
   RETURN_IF_ERROR(
       End(postgres, task,
           absl::StrCat("failures = failures + 1, node_id = NULL, lease_until = NULL, last_error = "
-                       "$3, state = CASE WHEN failures + 1 >= ",
+                       "$4, state = CASE WHEN failures + 1 >= ",
                        kMostFailures, " THEN 4 ELSE 1 END, end_time = CASE WHEN failures + 1 >= ",
                        kMostFailures, " THEN now() END, not_before = now() + ", kRetrySeconds,
                        " * (1 << failures) * interval '1 second'"),

@@ -19,6 +19,7 @@ enum class BatchKind { kTune = 1, kVerify = 2 };
 struct FleetTask {
   int64_t task_id = 0;
   int64_t token = 0;  // of this claim
+  std::string fleet;  // whose number it is; see FleetNames::fleet_id
   int64_t environment_id = 0;
   std::string problem_text;
   BatchKind kind = BatchKind::kTune;
@@ -75,10 +76,11 @@ absl::StatusOr<std::vector<NewTask>> FindStale(Postgres& postgres, int64_t from,
 
 // Up to `limit` tasks of these environments, the weightiest first, leased to the
 // node; those of a lease that has run out, too. Nobody waits for anybody.
-absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, int64_t node_id,
+absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, FleetNames& names,
+                                                  int64_t node_id,
                                                   const std::vector<int64_t>& environments,
                                                   int64_t limit, absl::Duration lease);
-// Returns false if the lease is another's meanwhile.
+// Returns false if the lease is another's meanwhile, or the tables were made anew.
 absl::StatusOr<bool> RenewTask(Postgres& postgres, const FleetTask& task, absl::Duration lease);
 absl::StatusOr<bool> CompleteTask(Postgres& postgres, const FleetTask& task);
 absl::StatusOr<bool> FailTask(Postgres& postgres, const FleetTask& task, const std::string& reason);

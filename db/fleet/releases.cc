@@ -383,10 +383,12 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(Postgres& postgres,
 }
 
 absl::Status ReadReleaseChanges(
-    Postgres& postgres, const std::vector<int64_t>& environments, int64_t from, int64_t to,
-    int64_t page_size, const std::function<absl::Status(std::vector<ReleasedTuning>)>& page) {
+    Postgres& postgres, FleetNames& names, const std::vector<int64_t>& environments, int64_t from,
+    int64_t to, int64_t page_size,
+    const std::function<absl::Status(std::vector<ReleasedTuning>)>& page) {
   // One state of the database for all pages.
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::BeginRead(postgres));
+  RETURN_IF_ERROR(names.CheckFleet());
   // Keys that any release between the two has, the first included: it may have
   // been taken back.
   ASSIGN_OR_RETURN(

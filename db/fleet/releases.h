@@ -105,10 +105,11 @@ struct ReleasedTuning {
 
 // What a node that serves release `from` needs to serve `to`: every choice of
 // `to` in these environments that may differ. Calls `page` with up to
-// `page_size` at a time.
+// `page_size` at a time. ABORTED as CheckFleet: the environments are others now.
 absl::Status ReadReleaseChanges(
-    Postgres& postgres, const std::vector<int64_t>& environments, int64_t from, int64_t to,
-    int64_t page_size, const std::function<absl::Status(std::vector<ReleasedTuning>)>& page);
+    Postgres& postgres, FleetNames& names, const std::vector<int64_t>& environments, int64_t from,
+    int64_t to, int64_t page_size,
+    const std::function<absl::Status(std::vector<ReleasedTuning>)>& page);
 // Those of these problems that `release` has, likewise.
 absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
     Postgres& postgres, int64_t environment_id, const std::vector<std::string>& problems,

@@ -202,6 +202,9 @@ absl::Status Agent::EnsureConnected() {
   RETURN_IF_ERROR(connected->Execute(absl::StrCat("LISTEN ", db::fleet::kFleetChannel)));
   // Another than the one that was followed: of a fleet that was lost, or restored
   // from before it.
+  // Tasks of another fleet are nobody's here, though their numbers come again.
+  if (names->fleet_id() != fleet_id_) GiveTasksBack();
+  fleet_id_ = names->fleet_id();
   ASSIGN_OR_RETURN(const absl::Time made, db::fleet::ReadReleaseTime(*connected, state_.release()));
   if (made != followed_time_) follow_all_ = true;
   const bool known = made == followed_time_ || followed_time_ == absl::InfinitePast();
@@ -476,7 +479,7 @@ absl::Status Agent::Follow() {
   RETURN_IF_ERROR(Push());
   int64_t deferred = 0;
   RETURN_IF_ERROR(db::fleet::ReadReleaseChanges(
-      *postgres_, environments, from, target->number, kPage,
+      *postgres_, *names_, environments, from, target->number, kPage,
       [&](std::vector<db::fleet::ReleasedTuning> page) -> absl::Status {
         ASSIGN_OR_RETURN(const int64_t waiting, Apply(page));
         deferred += waiting;
@@ -500,10 +503,13 @@ absl::Status Agent::Follow() {
   follow_all_ = false;
   if (!is_new) return absl::OkStatus();
   log::Info("serves fleet release $0$1", target->number, canary ? " as a canary" : "");
-  return postgres_
-      ->Query("UPDATE nodes SET release_number = $2 WHERE node_id = $1",
-              db::fleet::PgParams().Int(node_id_).Int(target->number))
-      .status();
+  return db::fleet::WriteServedRelease(*postgres_, *names_, node_id_, target->number);
+}
+
+bool Refetch::Decide(int64_t missing) {
+  const bool again = missing > 0 && !done_;
+  done_ = missing > 0;
+  return again;
 }
 
 absl::Status Agent::Compare() {
@@ -680,7 +686,8 @@ absl::Status Agent::StartTask(const db::fleet::FleetTask& task) {
   request.add_problems()->set_text(task.problem_text);
   request.set_priority(v1::PRIORITY_BACKGROUND);
   request.set_force(task.kind == db::fleet::BatchKind::kVerify);
-  request.set_request_id(absl::StrCat("fleet-", task.task_id, "-", task.token));
+  request.set_request_id(absl::StrCat("fleet-", absl::Hex(Checksum64(task.fleet)), "-",
+                                      task.task_id, "-", task.token));
   const int64_t millis = absl::ToInt64Milliseconds(task.budget);
   auto* const budget = request.mutable_options()->mutable_time_budget();
   budget->set_seconds(millis / 1000);

@@ -29,6 +29,17 @@
 
 namespace convtune::fleet {
 
+// A Refetch decides whether a release, of which the daemon lacks problems, is fetched
+// whole again. That helps once: a tuning that cannot be applied here, which was made
+// with another cuBLASLt, say, cannot be applied the next time. One for each release.
+class Refetch {
+ public:
+  bool Decide(int64_t missing);
+
+ private:
+  bool done_ = false;  // the release was fetched again once
+};
+
 // Not thread-safe: one thread runs it.
 class Agent {
  public:
@@ -130,6 +141,8 @@ class Agent {
   std::unique_ptr<db::fleet::Postgres> postgres_;  // nullptr: not connected
   std::unique_ptr<db::fleet::FleetNames> names_;
   int64_t node_id_ = 0;
+  std::string fleet_id_;  // that was connected to last; see FleetNames::fleet_id
+  std::string requeued_;  // fleet and release for which all was put into the outbox
   int64_t unapplied_pins_ = 0;
   std::string pin_error_;
   std::map<std::string, Place> places_;              // by environment text

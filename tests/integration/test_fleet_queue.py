@@ -100,6 +100,21 @@ def test_an_agent_that_ends_gives_its_work_back_at_once(fleet, nodes):
     assert fleet.sql(f"SELECT state, lost_leases FROM tasks WHERE batch_id = {batch}") == [["1", "0"]]
 
 
+def test_a_task_of_tables_that_were_made_anew_is_not_taken_for_the_new_one(fleet, nodes):
+    """Tasks and leases of the new tables have the same numbers."""
+    nodes(1, prepare_delay_ms=3000)
+    queue(fleet, [numbered(0)], budget="5m")
+    wait_until(lambda: fleet.number("SELECT COUNT(*) FROM tasks WHERE state = 2") == 1, 20, "a claim")
+    assert fleet.sql("SELECT task_id, lease_token FROM tasks") == [["1", "1"]]
+    fleet.sql("DROP SCHEMA convtune CASCADE")
+    fleet.migrate()
+    batch = queue(fleet, [numbered(10)], budget="5m")
+    fleet.cli.ok("tune", "--watch", batch, timeout=60)
+    assert fleet.sql("SELECT task_id, lease_token, state FROM tasks") == [["1", "1", "3"]]
+    assert fleet.number("SELECT COUNT(*) FROM task_failures") == 0
+    assert [numbered(10)] in fleet.sql("SELECT text FROM evidence JOIN problems USING (problem_id)")
+
+
 def kills(fleet, daemons, count, problems, seed):
     """Kills agents and daemons that have claims, until all is tuned."""
     rng = random.Random(seed)

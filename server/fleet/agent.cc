@@ -208,8 +208,12 @@ absl::Status Agent::EnsureConnected() {
   ASSIGN_OR_RETURN(const absl::Time made, db::fleet::ReadReleaseTime(*connected, state_.release()));
   if (made != followed_time_) follow_all_ = true;
   const bool known = made == followed_time_ || followed_time_ == absl::InfinitePast();
-  RETURN_IF_ERROR(DeliverWhatWasLost(
-      *connected, state_.release() > 0 && (made == absl::InfinitePast() || !known)));
+  // Once: until the fleet has a release, every connection finds it lost.
+  const std::string lost = absl::StrCat(fleet_id_, " ", state_.release());
+  const bool release_lost =
+      state_.release() > 0 && (made == absl::InfinitePast() || !known) && lost != requeued_;
+  RETURN_IF_ERROR(DeliverWhatWasLost(*connected, release_lost));
+  if (release_lost) requeued_ = lost;
   postgres_ = std::move(connected);
   names_ = std::move(names);
   announced_ = true;
@@ -506,6 +510,7 @@ absl::Status Agent::Follow() {
   return db::fleet::WriteServedRelease(*postgres_, *names_, node_id_, target->number);
 }
 
+  refetch_ = {};
 bool Refetch::Decide(int64_t missing) {
   const bool again = missing > 0 && !done_;
   done_ = missing > 0;
@@ -533,9 +538,7 @@ absl::Status Agent::Compare() {
     } while (!request.page_token().empty() && !options_.stop());
     release_missing_ += static_cast<int64_t>(released.size());
   }
-  const bool again = release_missing_ > 0 && !followed_again_;
-  followed_again_ = again;
-  if (!again) return absl::OkStatus();
+  if (!refetch_.Decide(release_missing_)) return absl::OkStatus();
   log::Warn("the daemon lacks $0 problems of fleet release $1: it gets the release again",
             release_missing_, state_.release());
   follow_all_ = true;

@@ -150,7 +150,7 @@ class Agent {
   bool follow_all_ = true;                           // whatever the node says it serves
   absl::Time followed_time_ = absl::InfinitePast();  // when that release was made
   absl::Time next_compare_ = absl::InfinitePast();
-  bool followed_again_ = false;  // since something was missing
+  Refetch refetch_;
   int64_t release_missing_ = 0;
   int64_t release_extra_ = 0;
   v1::FleetState state_;

@@ -1,6 +1,8 @@
 """What one node measures gets to the fleet, and what the fleet released to every node."""
 
 import shutil
+import socket
+import struct
 import subprocess
 import time
 
@@ -11,6 +13,7 @@ from harness.api import API
 from harness.daemon import wait_until
 from harness.postgres import Session
 from harness.problems import numbered, numbered_list
+from test_serving import keys_in, snapshot_of
 
 ENVIRONMENT_ID = "(SELECT environment_id FROM environments LIMIT 1)"
 
@@ -273,7 +276,22 @@ def test_what_came_through_a_fleet_that_was_lost_is_in_the_next_one(fleet, nodes
     assert fleet.cli.ok("release", "diff", "--all", "--json").json()["change_count"] == 1
 
 
-def test_a_fleet_restored_from_a_dump_gets_back_what_came_after_it(fleet, nodes, tmp_path):
+def dump(fleet):
+    return subprocess.run(
+        [postgres.programs() / "pg_dump", "--schema", "convtune", "--dbname", fleet.conninfo],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+
+
+def restore(fleet, dumped):
+    restored = subprocess.run(
+        ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "--single-transaction", "-c", "DROP SCHEMA convtune CASCADE",
+         "-f", "-", fleet.conninfo], input=dumped, capture_output=True, text=True,
+    )  # fmt: skip
+    assert restored.returncode == 0, restored.stderr
+
+
+def test_a_fleet_restored_from_a_dump_gets_back_what_came_after_it(fleet, nodes):
     """The agents stay connected; numbers of releases are given a second time."""
     daemons = nodes(2)
     names = [d.node for d in daemons]
@@ -281,19 +299,12 @@ def test_a_fleet_restored_from_a_dump_gets_back_what_came_after_it(fleet, nodes,
     tune(daemons[0], *old)
     fleet.wait_delivered(3)
     fleet.wait_release(fleet.promote("kept")["release"], names)
-    dump = subprocess.run(
-        [postgres.programs() / "pg_dump", "--schema", "convtune", "--dbname", fleet.conninfo],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    dumped = dump(fleet)
     tune(daemons[0], *new)
     fleet.wait_delivered(6)
     fleet.wait_release(fleet.promote("lost")["release"], names)
     expected = winners(daemons[0], old + new)
-    restored = subprocess.run(
-        ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "--single-transaction", "-c", "DROP SCHEMA convtune CASCADE",
-         "-f", "-", fleet.conninfo], input=dump, capture_output=True, text=True,
-    )  # fmt: skip
-    assert restored.returncode == 0, restored.stderr
+    restore(fleet, dumped)
     assert fleet.number("SELECT COUNT(*) FROM releases") == 1
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pooled") == 6, 40, "what came after the dump")
     # Nodes still have what no release has; who looks sees it.
@@ -307,6 +318,71 @@ def test_a_fleet_restored_from_a_dump_gets_back_what_came_after_it(fleet, nodes,
     all_have([*daemons, late], old + new, expected)
     for name in names:
         wait_until(lambda: fleet.node(name)["release_extra"] == 0, 20, "no difference")
+
+
+def test_a_fleet_restored_from_before_a_nodes_new_disk_gets_back_what_it_made_since(fleet, nodes):
+    """The node's numbers began anew: what it delivered before is no measure of them."""
+    daemon, = nodes(1)
+    tune(daemon, *numbered_list(0, 5))
+    fleet.wait_delivered(5)
+    dumped = dump(fleet)
+    assert daemon.agent.stop() == 0 and daemon.stop() == 0
+    shutil.rmtree(daemon.state_dir)
+    daemon.start()
+    tune(daemon, *numbered_list(10, 2))
+    fleet.agent(daemon.node, daemon)
+    fleet.wait_delivered(7)
+    wait_until(lambda: outbox_depth(daemon) == 0, 20, "a drained outbox")
+    assert daemon.stop() == 0  # the epoch of those two is over, too
+    daemon.start()
+    restore(fleet, dumped)
+    assert fleet.number("SELECT COUNT(*) FROM evidence") == 5
+    fleet.wait_delivered(7, timeout=40)
+
+
+def test_a_fleet_that_lost_a_release_is_brought_everything_once(fleet, nodes):
+    """However often the agent connects until there is a release again."""
+    daemon, = nodes(1)
+    tune(daemon, *numbered_list(0, 3))
+    fleet.wait_delivered(3)
+    fleet.wait_release(fleet.promote()["release"], [daemon.node])
+    fleet.sql("DROP SCHEMA convtune CASCADE")
+    fleet.migrate()
+    fleet.wait_delivered(3)
+    wait_until(lambda: outbox_depth(daemon) == 0, 20, "a drained outbox")
+    agent = fleet.agents[0]
+    assert agent.log().count("are new to the fleet") == 1
+    connections = agent.log().count("connected as")
+    fleet.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convtune-fleet' "
+              "AND datname = current_database()")  # fmt: skip
+    wait_until(lambda: agent.log().count("connected as") > connections, 30, "the next connection")
+    assert agent.log().count("are new to the fleet") == 1
+
+
+def test_misses_of_programs_with_another_cudnn_hold_nothing_up_and_are_no_misses_of_this_one(fleet, nodes):
+    """The environments of all of them have one name."""
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    snapshot = snapshot_of(daemon)
+    wait_until(lambda: snapshot.exists() and keys_in(snapshot), 20, "a published choice")
+    environment, problem = keys_in(snapshot)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        for version in (91200, 91300):
+            other = environment[:8] + struct.pack("<I", version) + environment[12:]
+            body = struct.pack("<II", 2, 3)
+            header = struct.pack("<4sHHII", b"CVTD", 1, 1, 448 + len(body), 1) + other + problem
+            sender.sendto(header + body, str(snapshot.parent / "datagrams.sock"))
+    with daemon.client() as client:
+        wait_until(lambda: client.release.ListWanted().wanted_count == 2, 10, "two wanted problems")
+    fleet.wait_delivered(1)
+    tune(daemon, numbered(10))
+    fleet.wait_delivered(2)
+    seen = fleet.node(daemon.node)["tuning_count"]
+    tune(daemon, numbered(20))
+    wait_until(lambda: fleet.node(daemon.node)["tuning_count"] > seen, 20, "a heartbeat")
+    fleet.wait_delivered(3)
+    assert fleet.sql("SELECT * FROM wanted") == []
+    assert fleet.node(daemon.node)["last_error"] == ""
 
 
 def test_what_a_node_lost_of_a_release_comes_back_with_the_next(fleet, nodes):

@@ -59,6 +59,15 @@ bool HasControlCharacter(std::string_view text) {
   return false;
 }
 
+std::string CheckNodeName(std::string_view name) {
+  constexpr size_t kMost = 256;  // as a bundle's texts
+  if (!name.empty() && name.size() <= kMost && IsValidUtf8(name) && !HasControlCharacter(name) &&
+      name.find('\t') == std::string_view::npos) {
+    return "";
+  }
+  return Concat("must be 1 to ", kMost, " bytes of UTF-8 without control characters");
+}
+
 std::string Excerpt(std::string_view text) {
   constexpr size_t kLength = 40;
   size_t length = std::min(text.size(), kLength);

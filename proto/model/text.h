@@ -20,6 +20,9 @@ bool IsValidUtf8(std::string_view text);
 // True if there is a control character other than tab.
 bool HasControlCharacter(std::string_view text);
 
+// The rule that the name of a node breaks, "must be ..."; empty: it breaks none.
+std::string CheckNodeName(std::string_view name);
+
 // The text with everything but printable ASCII escaped, cut after 40 bytes:
 // safe in logs, messages and protobuf strings.
 std::string Excerpt(std::string_view text);

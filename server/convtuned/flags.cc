@@ -23,7 +23,6 @@ namespace convtune::convtuned {
 namespace {
 
 constexpr int kUsageError = 2;
-constexpr size_t kMaxNodeNameBytes = 256;  // as in a bundle
 
 std::string EnvironmentName(const std::string& flag) {
   return absl::StrCat("CONVTUNE_", absl::AsciiStrToUpper(absl::StrReplaceAll(flag, {{"-", "_"}})));
@@ -101,12 +100,7 @@ std::string CheckRole(const std::string& text) {
   return status.ok() ? "" : std::string(status.message());
 }
 
-std::string CheckNode(const std::string& text) {
-  return text.size() <= kMaxNodeNameBytes && IsValidUtf8(text) && !HasControlCharacter(text)
-             ? ""
-             : absl::StrCat("must be at most ", kMaxNodeNameBytes,
-                            " bytes of UTF-8 without control characters");
-}
+std::string CheckNode(const std::string& text) { return text.empty() ? "" : CheckNodeName(text); }
 
 CLI::Option* WithEnvironment(CLI::Option* option) {
   return option->envname(EnvironmentName(option->get_lnames().front()));

@@ -17,6 +17,7 @@
 #include "db/fleet/upgrades.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/record_codec.h"
+#include "proto/model/text.h"
 #include "proto/model/tuning/digest.h"
 #include "server/decision/ranking.h"
 #include "server/fleet/pooling.h"
@@ -100,8 +101,8 @@ constexpr absl::Duration kCompareEvery = absl::Hours(1);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
-  if (options.node.empty() || options.node.size() > 200) {
-    return absl::InvalidArgumentError("node: must be a name of 1 to 200 bytes");
+  if (const std::string rule = CheckNodeName(options.node); !rule.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("node: ", rule));
   }
   if (options.lease < absl::Seconds(1) || options.lease > absl::Hours(24)) {
     return absl::InvalidArgumentError("lease: must be from 1s to 24h");

@@ -141,7 +141,7 @@ TEST_F(FlagsTest, TheNodeIsTheHostUnlessItIsNamed) {
   EXPECT_EQ(Parse({}).node, "gpu-node-7");
   EXPECT_EQ(Parse({"--node", "rack 2"}).node, "rack 2");
   EXPECT_THAT(Error({"--node", "a\nb"}), HasSubstr("without control characters"));
-  EXPECT_THAT(Error({"--node", std::string(257, 'n')}), HasSubstr("at most 256 bytes"));
+  EXPECT_THAT(Error({"--node", std::string(257, 'n')}), HasSubstr("1 to 256 bytes"));
 }
 
 TEST_F(FlagsTest, UnknownConfigKeyIsAnError) {

@@ -22,6 +22,15 @@ TEST(TextTest, TabsAreNoControlCharacters) {
   EXPECT_TRUE(HasControlCharacter("\x7F"));
 }
 
+TEST(TextTest, TheNameOfANodeIsShortText) {
+  EXPECT_EQ(CheckNodeName("rack 2"), "");
+  EXPECT_EQ(CheckNodeName(std::string(256, 'n')), "");
+  for (const std::string& bad : {std::string(), std::string(257, 'n'), std::string("a\nb"),
+                                 std::string("a\tb"), std::string("\xFF")}) {
+    EXPECT_EQ(CheckNodeName(bad), "must be 1 to 256 bytes of UTF-8 without control characters");
+  }
+}
+
 TEST(TextTest, ExcerptsAreShortAndPrintable) {
   EXPECT_EQ(Excerpt("a\n\xFF"), "a\\n\\xff");
   EXPECT_EQ(Excerpt("1\u00d764"), "1\u00d764");

@@ -76,7 +76,7 @@ absl::Status DeliverAll(db::fleet::Postgres& postgres, db::fleet::FleetNames& na
 // Below the daemon's limit of 4 MiB for a request.
 constexpr size_t kMostRequestBytes = 2 << 20;
 constexpr size_t kMostReason = 480;
-// What tells the fleet's pins on a node from its operator's.
+// Tells the fleet's pins on a node from its operator's.
 constexpr char kPinPrefix[] = "fleet pin ";
 
 std::string Shortened(const std::string& text, size_t most) {
@@ -137,7 +137,10 @@ void Agent::Run() {
     const bool lost = postgres_ != nullptr ? !IsRegistered() : was_connected;
     if (lost) postgres_.reset();
     // Where one server ends all agents lose it at the same moment.
-    Wait(lost ? Uniform(absl::ZeroDuration(), kReconnectSpread) : Uniform(backoff_ / 2, backoff_));
+    const absl::Duration pause =
+        lost ? Uniform(absl::ZeroDuration(), kReconnectSpread) : Uniform(backoff_ / 2, backoff_);
+    if (lost) log::Info("connects again in $0", absl::FormatDuration(pause));
+    Wait(pause);
     backoff_ = std::min(backoff_ * 2, options_.backoff_most);
   }
   GiveTasksBack();
@@ -159,7 +162,7 @@ absl::Status Agent::Turn() {
   ASSIGN_OR_RETURN(state_, fleet_->GetFleetState());
   if (state_.outbox_depth() == 0) waiting_since_ = absl::InfiniteFuture();
   if (state_.outbox_depth() > 0) waiting_since_ = std::min(waiting_since_, absl::Now());
-  // What follows may wait for PostgreSQL.
+  // From here on the turn may wait for PostgreSQL.
   ShowMetrics();
   RETURN_IF_ERROR(EnsureConnected());
   const bool may_have_delivered = state_.outbox_depth() > 0 || !running_.empty();
@@ -199,13 +202,13 @@ absl::Status Agent::EnsureConnected() {
   RETURN_IF_ERROR(db::fleet::CheckFleetSchema(*connected));
   auto names = std::make_unique<db::fleet::FleetNames>(connected.get());
   RETURN_IF_ERROR(names->CheckFleet());
+  // Tasks of another fleet are nobody's here, though their numbers come again.
+  if (names->fleet_id() != fleet_id_) GiveTasksBack();
+  fleet_id_ = names->fleet_id();
   ASSIGN_OR_RETURN(node_id_, db::fleet::RegisterNode(*connected, options_.node));
   RETURN_IF_ERROR(connected->Execute(absl::StrCat("LISTEN ", db::fleet::kFleetChannel)));
   // Another than the one that was followed: of a fleet that was lost, or restored
   // from before it.
-  // Tasks of another fleet are nobody's here, though their numbers come again.
-  if (names->fleet_id() != fleet_id_) GiveTasksBack();
-  fleet_id_ = names->fleet_id();
   ASSIGN_OR_RETURN(const absl::Time made, db::fleet::ReadReleaseTime(*connected, state_.release()));
   if (made != followed_time_) follow_all_ = true;
   const bool known = made == followed_time_ || followed_time_ == absl::InfinitePast();
@@ -231,6 +234,8 @@ absl::Status Agent::DeliverWhatWasLost(db::fleet::Postgres& postgres, bool relea
     ASSIGN_OR_RETURN(const v1::ReadOutboxResponse first, fleet_->ReadOutbox(request));
     if (first.rows_size() > 0) acknowledged = first.rows(0).id().sequence() - 1;
   }
+  ASSIGN_OR_RETURN(const std::optional<int64_t> ever,
+                   db::fleet::LastDelivered(postgres, node_id_, 0));
   ASSIGN_OR_RETURN(const std::optional<int64_t> delivered,
                    db::fleet::LastDelivered(postgres, node_id_, state_.acknowledged_epoch()));
   const bool lost = !delivered.has_value() || *delivered < acknowledged;
@@ -242,8 +247,6 @@ absl::Status Agent::DeliverWhatWasLost(db::fleet::Postgres& postgres, bool relea
   ASSIGN_OR_RETURN(const v1::RequeueOutboxResponse queued, fleet_->RequeueOutbox(again));
   if (queued.queued_count() > 0) {
     log::Info("$0 tunings of this node are new to the fleet", queued.queued_count());
-  ASSIGN_OR_RETURN(const std::optional<int64_t> ever,
-                   db::fleet::LastDelivered(postgres, node_id_, 0));
   }
   ASSIGN_OR_RETURN(state_, fleet_->GetFleetState());
   return absl::OkStatus();
@@ -381,7 +384,7 @@ absl::Status Agent::Restore(const std::map<std::string, std::vector<std::string>
     ASSIGN_OR_RETURN(
         const std::vector<db::fleet::ReleasedTuning> choices,
         db::fleet::ReadReleaseChoices(*postgres_, place->id, problems, state_.release()));
-    // What changed again meanwhile is delivered, and put back, in its turn.
+    // A tuning that changed again meanwhile is delivered, and put back, in its turn.
     RETURN_IF_ERROR(Apply(choices).status());
   }
   return absl::OkStatus();
@@ -426,6 +429,7 @@ absl::Status Agent::Withdraw(const Place& place, const std::string& problem_text
   v1::DeleteTuningRequest gone;
   gone.set_environment(place.name);
   gone.add_problems()->set_text(problem_text);
+  gone.set_only_from_fleet(true);
   const absl::Status deleted = daemon_->DeleteTuning(gone).status();
   return absl::IsNotFound(deleted) ? absl::OkStatus() : deleted;
 }
@@ -439,7 +443,6 @@ absl::StatusOr<int64_t> Agent::Apply(const std::vector<db::fleet::ReleasedTuning
     const int number = empty.environments_size() + 1;
     numbers[place.id] = number;
     *empty.add_environments() = db::ToBundleEnvironment(number, place.environment, provenance);
-  gone.set_only_from_fleet(true);
   }
   int64_t deferred = 0;
   size_t bytes = 0;
@@ -507,11 +510,11 @@ absl::Status Agent::Follow() {
   followed_ = environments;
   follow_all_ = false;
   if (!is_new) return absl::OkStatus();
+  refetch_ = {};
   log::Info("serves fleet release $0$1", target->number, canary ? " as a canary" : "");
   return db::fleet::WriteServedRelease(*postgres_, *names_, node_id_, target->number);
 }
 
-  refetch_ = {};
 bool Refetch::Decide(int64_t missing) {
   const bool again = missing > 0 && !done_;
   done_ = missing > 0;
@@ -672,11 +675,12 @@ absl::Status Agent::ClaimMore() {
     room += place.devices - busy;
   }
   if (environments.empty()) return absl::OkStatus();
-  // What this node's own callers want goes first.
+  // This node's own callers go first.
   ASSIGN_OR_RETURN(const v1::ServerInfo info, daemon_->GetServerInfo());
   if (info.queue_depth() > 0 || info.waiting_callers() > 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetTask> tasks,
-                   db::fleet::ClaimTasks(*postgres_, node_id_, environments, room, options_.lease));
+  ASSIGN_OR_RETURN(
+      const std::vector<db::fleet::FleetTask> tasks,
+      db::fleet::ClaimTasks(*postgres_, *names_, node_id_, environments, room, options_.lease));
   counts_.tasks_claimed += static_cast<int64_t>(tasks.size());
   for (const db::fleet::FleetTask& task : tasks) RETURN_IF_ERROR(StartTask(task));
   return absl::OkStatus();

@@ -42,7 +42,8 @@ class FleetCommand {
   // Of the verb that was chosen. Errors as PostgresFlags::Resolve.
   absl::StatusOr<db::fleet::Postgres::Options> PostgresOptions() const;
 
-  // A verb has its own: the variables of another one's would win over its options.
+  // Each verb has its own flags. With shared flags, one verb's environment variables would
+  // overwrite another verb's options.
   std::vector<std::pair<CLI::App*, std::unique_ptr<PostgresFlags>>> flags_;
   bool json_ = false;
   std::string author_;

@@ -76,11 +76,7 @@ def test_an_agent_stops_while_postgresql_hangs(how, fleet, nodes, postgres_serve
     connected(agent)
     with hung(how, postgres_server, proxy):
         time.sleep(3)  # it looks every second, and has a minute for each answer
-        start = time.monotonic()
-        assert agent.stop() == 0
-        took = time.monotonic() - start
-    assert took < 10, agent.log()
-    print(f"stopped after {took:.1f} s")
+        assert agent.stop(timeout=10) == 0, agent.log()
 
 
 def test_an_agent_stops_while_it_connects_to_a_hung_postgresql(fleet, nodes, postgres_server):
@@ -88,9 +84,7 @@ def test_an_agent_stops_while_it_connects_to_a_hung_postgresql(fleet, nodes, pos
     with postgres_server.hung():
         agent = fleet.agent("node-0", daemon)
         time.sleep(1)
-        start = time.monotonic()
-        assert agent.stop() == 0
-        assert time.monotonic() - start < 10, agent.log()
+        assert agent.stop(timeout=10) == 0, agent.log()
 
 
 def test_a_command_ends_while_postgresql_hangs(fleet, proxy):
@@ -170,20 +164,15 @@ def test_the_probe_tells_a_stopped_agent_from_one_that_waits_for_postgresql(flee
     assert refused.code == 2 and "--alive-file" in refused.err, refused
 
 
-def test_agents_come_back_one_by_one_when_the_server_starts_again(fleet, nodes, postgres_server):
+def test_agents_come_back_at_other_times_each_when_the_server_starts_again(fleet, nodes, postgres_server):
     count = 6
     daemons = nodes(1, agents=False)
     agents = [fleet.agent(f"node-{n}", daemons[0]) for n in range(count)]
     for agent in agents:
         connected(agent)
-    started = (
-        "SELECT EXTRACT(EPOCH FROM backend_start) FROM pg_stat_activity "
-        "WHERE application_name = 'convtune-fleet' AND datname = current_database()"
-    )
-    wait_until(lambda: len(fleet.sql(started)) == count, 20, "all of them")
     postgres_server.stop("immediate")
     postgres_server.start()
-    wait_until(lambda: len(fleet.sql(started)) == count, 60, "all of them again")
-    times = sorted(float(t) for t, in fleet.sql(started))
-    print(f"{count} agents came back within {times[-1] - times[0]:.2f} s")
-    assert times[-1] - times[0] > 0.5
+    for agent in agents:
+        wait_until(lambda: agent.log().count("connected as") == 2, 60, "all of them again")
+    pauses = [re.search(r"connects again in (\S+)", agent.log())[1] for agent in agents]
+    assert len(set(pauses)) == count, pauses

@@ -40,9 +40,9 @@ class Agent:
         self.process.kill()
         self.process.wait()
 
-    def stop(self):
+    def stop(self, timeout=20):
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(timeout)
 
     def close(self):
         if self.process is not None and self.process.poll() is None:

@@ -66,7 +66,7 @@ absl::StatusOr<std::string> ConfigPath(const SettingFlags& flags, const Io& io) 
   if (!path.empty()) {
     if (!std::filesystem::is_regular_file(path, error)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("config: must name a file, but '", path, "' is none"));
+          absl::StrCat("config: must name a file, but '", path, "' is not a file"));
     }
     return path;
   }

@@ -44,7 +44,7 @@ class WantedCommand final : public Command {
                  {"WHY NOT"}});
     std::map<std::string, int> elsewhere;  // by the environment's text
     for (const v1::WantedProblem& problem : wanted->wanted()) {
-      // A daemon of before the field says neither.
+      // A daemon older than these two fields leaves both empty.
       const bool here = problem.can_be_tuned() || problem.environment_text().empty();
       if (!here) ++elsewhere[problem.environment_text()];
       if (context.format() == Format::kCsv) {

@@ -27,7 +27,7 @@ struct PreloadCounters {
 };
 
 // Reads one JSON object a line, as client/preload writes them. Lines that are
-// none, unknown members and numbers that are none are left out.
+// not an object, unknown members and values that are not a number are left out.
 PreloadCounters ReadPreloadCounters(std::istream& in);
 
 // For people, one line. `snapshot` is the file that the processes looked for; `audited`: LD_AUDIT

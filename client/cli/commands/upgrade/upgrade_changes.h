@@ -15,9 +15,9 @@ enum class ChoiceChange {
   kSame,
   kKnobs,    // the same engine, other knobs
   kEngine,   // another engine
-  kGained,   // there was none
-  kLost,     // there is none any more
-  kNone,     // neither version has one
+  kGained,   // the new version alone has a first choice
+  kLost,     // the old version alone has a first choice
+  kNone,     // neither version has a first choice
   kUnknown,  // a worker died
 };
 
@@ -27,7 +27,7 @@ std::string Word(ChoiceChange change);
 // Value type.
 struct UpgradeChange {
   ChoiceChange choice = ChoiceChange::kSame;
-  std::string from, to;  // the first choices' text forms; empty: there is none
+  std::string from, to;  // the first choices' text forms; empty: the version has no choice
   int64_t from_workspace = 0;
   int64_t to_workspace = 0;
   std::vector<std::string> notes_added;  // of the first choice, numerical and behaviour

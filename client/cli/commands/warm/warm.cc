@@ -255,7 +255,7 @@ class WarmCommand final : public Command {
                           const std::map<std::string, v1::Answer>& answers, WarmSummary* summary) {
     const auto client = ReleaseClient::Create(context.settings().client);
     if (client.ok()) {
-      // A daemon of before the field, or without releases, does not say.
+      // A daemon older than this call, or one without releases, gives no answer.
       if (const auto publication = (*client)->GetPublication(); publication.ok()) {
         summary->publish_evidence = publication->publish_evidence();
       }

@@ -104,8 +104,9 @@ enum class Source { kNone, kDaemon, kSnapshot };
 // Why there is no answer; the first ones are the daemon's MissReason.
 // kOtherEnvironment: the program has another GPU or another cuDNN than those that
 // there are answers for, whose engine numbers mean other things. kRefused: the
-// problem is none, an argument breaks its rule, or the daemon does not let the caller
-// ask; to ask again does not help. kUnavailable: nobody was there to ask.
+// text is not a valid problem, an argument breaks its rule, or the daemon does not let
+// the caller ask; asking again does not help. kUnavailable: no daemon answered, and no
+// snapshot has the problem.
 enum class Miss {
   kNone = 0,
   kNotFound = 1,
@@ -127,7 +128,7 @@ struct Result {
   Evidence evidence = Evidence::kNone;
   Source source = Source::kNone;
   // The environment that was asked for the problem: an answer holds for it alone.
-  // Empty if nobody answered.
+  // Empty if neither a daemon nor a snapshot answered.
   Environment environment;
   Miss miss = Miss::kNone;  // if not `found`: the reason
   std::string job;          // with Options::enqueue_misses: "jobs/N", which tunes it
@@ -141,7 +142,7 @@ struct Options {
   std::string address;
   // Name or text of the environment, where the daemon has several.
   std::string environment;
-  // The GPU and the cuDNN that answers are for: another environment's are none. With
+  // The GPU and the cuDNN that answers are for; those of others are misses. With
   // `find_program`, whichever of the two is left out is looked for at each call: the
   // cuDNN that is loaded, and the GPU of the calling thread's context, else the
   // only kind that the process sees. What is not known then is not compared:
@@ -158,8 +159,8 @@ struct Options {
   std::string snapshot;
   bool use_snapshot = true;
   // The daemon queues a tuning of each miss (Result::job), for which it wants the
-  // role `tune` where it has roles. An answer that was never timed is a miss then,
-  // unless Constraints::least_evidence says otherwise.
+  // role `tune` where it has roles. An answer that was not timed is then a miss, unless
+  // Constraints::least_evidence says otherwise.
   bool enqueue_misses = false;
 };
 

@@ -26,34 +26,6 @@ int AlignmentOf(absl::string_view problem_text) {
 
 }  // namespace
 
-std::string TextWithAlignment(const ConvProblem& problem, int alignment_bytes) {
-  ConvProblemSpec spec;
-  spec.operation = problem.operation();
-  spec.x_dims = problem.x_dims();
-  spec.w_dims = problem.w_dims();
-  spec.pad_low = problem.pad_low();
-  spec.pad_high = problem.pad_high();
-  spec.strides = problem.strides();
-  spec.dilations = problem.dilations();
-  spec.groups = problem.groups();
-  spec.data_type = problem.data_type();
-  spec.output_type = problem.output_type();
-  spec.compute_type = problem.compute_type();
-  spec.layout = problem.layout();
-  if (problem.layout() == TensorLayout::kStrided) {
-    spec.x_strides = problem.x_strides();
-    spec.w_strides = problem.w_strides();
-    spec.y_strides = problem.y_strides();
-  }
-  spec.mode = problem.mode();
-  spec.epilogue = problem.epilogue();
-  if (!problem.epilogue().empty()) spec.intermediate_type = problem.intermediate_type();
-  spec.alignment_bytes = alignment_bytes;
-  if (problem.sm_count_target() != 0) spec.sm_count_target = problem.sm_count_target();
-  const auto changed = ConvProblem::Create(spec);
-  return changed.ok() ? changed->ToText() : "";
-}
-
 bool IsSettled(const IndexHit& hit) {
   return hit.tuning != nullptr &&
          (hit.pin != nullptr || hit.tuning->tuning.evidence == Evidence::kMeasured);
@@ -254,7 +226,7 @@ IndexHit TuningIndex::FindServing(const ConvProblem& problem, const TuningKey& k
   IndexHit best = Find(key);
   if (IsSettled(best)) return best;
   for (const int alignment : LooserThan(problem.alignment_bytes())) {
-    IndexHit hit = Find({TextWithAlignment(problem, alignment), key.environment_text});
+    IndexHit hit = Find({problem.WithAlignment(alignment).ToText(), key.environment_text});
     if (hit.tuning == nullptr) continue;
     if (best.tuning != nullptr && hit.tuning->tuning.evidence <= best.tuning->tuning.evidence) {
       continue;

@@ -161,7 +161,4 @@ class TuningIndex {
   std::atomic<uint64_t> counts_version_{0};
 };
 
-// The same problem with another alignment, in text form; empty if it cannot be.
-std::string TextWithAlignment(const ConvProblem& problem, int alignment_bytes);
-
 }  // namespace convtune::lookup

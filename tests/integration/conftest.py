@@ -134,6 +134,22 @@ def bare_daemon(daemons):
 
 
 @pytest.fixture
+def mounts():
+    """mounts(*args of mount) mounts until the test ends; skips who may not."""
+    made = []
+
+    def mount(*args):
+        done = subprocess.run(["mount", *map(str, args)], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"mount: {done.stderr.strip()}")
+        made.append(str(args[-1]))
+
+    yield mount
+    for path in reversed(made):
+        subprocess.run(["umount", "-l", path], check=False, capture_output=True)
+
+
+@pytest.fixture
 def cli(convtune):
     """cli(daemon) runs commands against it."""
     return lambda daemon=None, **kwargs: Cli(convtune, daemon.address if daemon else None, **kwargs)

@@ -13,22 +13,6 @@ from harness.fakes import script
 from harness.problems import numbered, numbered_list
 
 
-@pytest.fixture
-def mounts():
-    """mounts(*args of mount) mounts until the test ends; skips who may not."""
-    made = []
-
-    def mount(*args):
-        done = subprocess.run(["mount", *map(str, args)], capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"mount: {done.stderr.strip()}")
-        made.append(str(args[-1]))
-
-    yield mount
-    for path in reversed(made):
-        subprocess.run(["umount", "-l", path], check=False, capture_output=True)
-
-
 def winners(client, texts):
     """{text: winner} of what is answered."""
     found = zip(texts, client.get(*texts), strict=True)

@@ -4,8 +4,11 @@ import csv
 import io
 import json
 import os
+import runpy
 import subprocess
 import sys
+import time
+import zipfile
 
 import onnx
 import pytest
@@ -39,6 +42,14 @@ def own_cudnn(worker):
 
 def rows_of(result):
     return list(csv.DictReader(io.StringIO(result.out)))
+
+
+def test_the_plot_of_all_versions_is_that_of_the_page():
+    bench = runpy.run_path(str(BENCH))
+    versions, gpus, shares = bench["read_page"](bench["PAGE"].read_text())
+    assert len(versions) == 28 and len(gpus) == 6 and shares["9.19.0.56", "A100"] == (54.3, 28.3)
+    assert bench["PLOT"].read_text() == bench["plot"](versions, gpus, shares), f"draw it again: {BENCH} --plot"
+    assert "<g>" not in bench["plot"](versions, gpus, {})
 
 
 def test_the_same_cudnn_changes_nothing(check, own_cudnn, tmp_path):
@@ -119,6 +130,41 @@ def test_a_folder_of_the_cache_with_another_version_is_refused(check, own_cudnn,
     result = check(*RESNET, "--to", "9.99", "--profile", "nvidia-h200", "--cache", tmp_path)
     assert (result.code, result.out) == (1, "") and "--cache: the worker took cuDNN 9." in result.err, result
     assert "in place of 9.99" in result.err, result
+
+
+def test_a_file_that_is_no_library_is_an_error_at_once(check, tmp_path):
+    """The worker ends before it says anything."""
+    (tmp_path / "libcudnn.so.9").write_bytes(b"")
+    result = check(*RESNET, "--to", tmp_path, "--profile", "nvidia-h200")
+    assert result.code == 1 and f"error: cuDNN in {tmp_path}: the worker ended with exit code 127" in result.err, result
+    assert "libcudnn.so.9: file too short" in result.err and result.out == ""
+
+
+def wheel_of_zeros(folder, version, size):
+    """A wheel that is small until it is unpacked."""
+    info = f"nvidia_cudnn_cu13-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"nvidia_cudnn_cu13-{version}-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr("nvidia/cudnn/lib/libcudnn.so.9", bytes(size))
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: nvidia-cudnn-cu13\nVersion: {version}\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def test_a_disk_that_fills_while_a_wheel_is_unpacked_keeps_nothing(check, mounts, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounts("-t", "tmpfs", "-o", "size=8m", "none", disk)
+    env = {"CONVTUNE_PYTHON": sys.executable, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    args = (*RESNET, "--to", "9.27", "--profile", "nvidia-h200", "--cache", disk)
+    entries = lambda: [path.name for path in disk.iterdir() if path.name != "lock"]
+    wheel_of_zeros(tmp_path, "9.27.0.42", 12 << 20)
+    result = check(*args, env=env)
+    assert result.code == 1 and result.err.count("error: ") == 1 and result.out == "", result
+    assert f"error: --to: the disk of {disk} is full" in result.err and entries() == [], result
+    # With room for it the same wheel is unpacked and kept.
+    wheel_of_zeros(tmp_path, "9.27.0.42", 1 << 20)
+    result = check(*args, env=env)
+    assert f"error: cuDNN in {disk}/cu13-9.27.0.42/" in result.err and entries() == ["cu13-9.27.0.42"], result
 
 
 @pytest.mark.ci

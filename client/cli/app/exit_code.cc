@@ -3,7 +3,7 @@
 namespace convtune::cli {
 namespace {
 
-int Severity(ExitCode code) {
+int RankOf(ExitCode code) {
   switch (code) {
     case ExitCode::kUnreachable:
       return 4;
@@ -21,7 +21,7 @@ int Severity(ExitCode code) {
 
 }  // namespace
 
-ExitCode Worse(ExitCode a, ExitCode b) { return Severity(a) >= Severity(b) ? a : b; }
+ExitCode Worse(ExitCode a, ExitCode b) { return RankOf(a) >= RankOf(b) ? a : b; }
 
 ExitCode ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {

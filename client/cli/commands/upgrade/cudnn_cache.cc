@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/commands/upgrade/child_program.h"
+#include "client/cli/app/child_program.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
 
@@ -70,11 +70,6 @@ std::string LibraryFolderBelow(const std::string& folder) {
   return "";
 }
 
-std::string Python() {
-  const char* const chosen = getenv("CONVTUNE_PYTHON");
-  return chosen != nullptr && *chosen != '\0' ? chosen : "python3";
-}
-
 std::string LastLineWith(const std::string& text, absl::string_view part) {
   std::string found;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -112,7 +107,7 @@ std::string ExplainPip(const std::string& package, const std::string& version,
     }
   }
   if (absl::StrContains(output, "No module named pip")) {
-    return absl::StrCat(Python(),
+    return absl::StrCat(PythonInterpreter(),
                         " has no pip: install python3-pip, or name another interpreter "
                         "with CONVTUNE_PYTHON");
   }
@@ -227,7 +222,7 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
                               " from PyPI into ", options_.folder));
   }
   // Everything that pip writes, the unpacked wheel before it is moved as well, lies below `part`.
-  std::vector<std::string> command = {Python(),
+  std::vector<std::string> command = {PythonInterpreter(),
                                       "-m",
                                       "pip",
                                       "install",
@@ -249,8 +244,13 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
         absl::StrCat(package, version.empty() ? "" : absl::StrCat("==", version, ".*")));
   }
   if (NumbersOf(version).size() == 4) command.back() = absl::StrCat(packages[0], "==", version);
-  const auto ran = RunToEnd(command, {{"TMPDIR", (part / "tmp").string()}});
-  absl::Status status = ran.status();
+  const auto ran = RunToEnd(command, {{"TMPDIR", (part / "tmp").string()}}, ChildErrors::kOutput);
+  absl::Status status;
+  if (!ran.ok()) {
+    status = absl::FailedPreconditionError(
+        absl::StrCat(option, ": ", ran.status().message(),
+                     ": CONVTUNE_PYTHON must name a Python that has pip, or be left out"));
+  }
   if (status.ok() && !ran->succeeded) {
     status = absl::FailedPreconditionError(
         absl::StrCat(option, ": ", ExplainPip(packages[0], version, options_.folder, ran->text)));
@@ -308,7 +308,7 @@ std::vector<std::string> CudnnCache::CachedCuda(int cuda_major) const {
 void CudnnCache::AskWorker() {
   if (std::exchange(asked_, true)) return;
   // A worker without a cuDNN of its own does not even start.
-  const auto said = RunToEnd({options_.worker, "--libraries"}, {});
+  const auto said = RunToEnd({options_.worker, "--libraries"}, {}, ChildErrors::kOutput);
   if (!said.ok() || !said->succeeded) return;
   for (const absl::string_view line : absl::StrSplit(said->text, '\n')) {
     const std::pair<absl::string_view, absl::string_view> field =

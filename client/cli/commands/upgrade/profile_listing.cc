@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "client/cli/commands/upgrade/child_program.h"
+#include "client/cli/app/child_program.h"
 #include "convtune/worker/worker.pb.h"
 #include "proto/base/framing.h"
 #include "proto/base/status_macros.h"
@@ -46,18 +46,12 @@ class WorkerSession {
       return absl::ErrnoToStatus(errno, "socketpair");
     }
     UniqueFd ours(ends[0]);
-    const UniqueFd theirs(ends[1]);
+    UniqueFd theirs(ends[1]);
     std::vector<std::string> words = {worker, "--profile", profile_file, "--fd",
                                       absl::StrCat(kWorkerFd)};
     Variables variables;
     if (!cudnn.library_path.empty()) variables.emplace_back("LD_LIBRARY_PATH", cudnn.library_path);
     std::vector<std::string> entries = EnvironmentWith(variables);
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    std::vector<char*> envp;
-    for (std::string& entry : entries) envp.push_back(entry.data());
-    envp.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -65,8 +59,11 @@ class WorkerSession {
     posix_spawn_file_actions_adddup2(&actions, theirs.get(), kWorkerFd);
     posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerFd + 1);
     pid_t pid = 0;
-    const int error = posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), envp.data());
+    const int error = posix_spawn(&pid, worker.c_str(), &actions, nullptr,
+                                  PointersTo(&words).data(), PointersTo(&entries).data());
     posix_spawn_file_actions_destroy(&actions);
+    // The worker alone has its end, so that ours sees it close when the worker dies.
+    theirs = UniqueFd();
     if (error != 0) {
       return absl::FailedPreconditionError(
           absl::StrCat(worker, " cannot be run: ", std::strerror(error)));
@@ -126,10 +123,10 @@ class WorkerSession {
     int status = 0;
     waitpid(std::exchange(pid_, -1), &status, 0);
     return absl::AbortedError(
-        WIFSIGNALED(status)
-            ? absl::StrCat("the worker was ended by signal ", WTERMSIG(status), " (",
-                           sigabbrev_np(WTERMSIG(status)), ")")
-            : absl::StrCat("the worker ended with exit code ", WEXITSTATUS(status)));
+        WIFSIGNALED(status) ? absl::StrCat("the worker was ended by signal ", WTERMSIG(status),
+                                           " (", sigabbrev_np(WTERMSIG(status)), ")")
+                            : absl::StrCat("the worker ended with exit code ", WEXITSTATUS(status),
+                                           " (any reason that it gave stands above)"));
   }
 
   pid_t pid_;

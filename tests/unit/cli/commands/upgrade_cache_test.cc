@@ -127,6 +127,14 @@ TEST_F(CudnnCacheTest, NothingHalfDoneStaysWhenTheDiskIsFull) {
   EXPECT_THAT(Entries(), IsEmpty());
 }
 
+TEST_F(CudnnCacheTest, AnInterpreterThatIsNotThereIsNamedWithItsVariable) {
+  setenv("CONVTUNE_PYTHON", "/nonexistent/python", 1);
+  EXPECT_EQ(Find("9.28").status().message(),
+            "--to: /nonexistent/python cannot be run: No such file or directory: CONVTUNE_PYTHON "
+            "must name a Python that has pip, or be left out");
+  EXPECT_THAT(Entries(), IsEmpty());
+}
+
 TEST_F(CudnnCacheTest, WhatAKilledProcessLeftIsRemovedAndNeverUsed) {
   fs::create_directories(cache_ + "/cu13-new.part/whole/nvidia/cudnn/lib");
   std::ofstream(cache_ + "/cu13-new.part/whole/nvidia/cudnn/lib/libcudnn.so.9") << "";

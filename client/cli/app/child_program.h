@@ -1,4 +1,4 @@
-// A child program that runs to its end, and what it said.
+// Runs a child program to its end, and says what it printed.
 #pragma once
 
 #include <string>
@@ -15,14 +15,27 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 // Our environment with `variables`, as NAME=VALUE.
 std::vector<std::string> EnvironmentWith(const Variables& variables);
 
+// Pointers to the words with a null behind them, as exec and posix_spawn take
+// them. The words must outlive them.
+std::vector<char*> PointersTo(std::vector<std::string>* words);
+
+// Where a child's standard error goes.
+enum class ChildErrors {
+  kOurs,    // to our own, as it comes
+  kOutput,  // into ProgramOutput::text, between its standard output
+};
+
+// $CONVTUNE_PYTHON, else python3.
+std::string PythonInterpreter();
+
 struct ProgramOutput {
   bool succeeded = false;  // it ended with 0
-  std::string text;        // standard output and errors
+  std::string text;        // standard output, and errors with kOutput
 };
 
 // Runs `command`, whose first word is looked for in PATH, with no input.
 // FAILED_PRECONDITION if it cannot be started.
 absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
-                                       const Variables& variables);
+                                       const Variables& variables, ChildErrors errors);
 
 }  // namespace convtune::cli

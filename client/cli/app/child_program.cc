@@ -1,7 +1,8 @@
-#include "client/cli/commands/upgrade/child_program.h"
+#include "client/cli/app/child_program.h"
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,13 +17,6 @@
 namespace convtune::cli {
 namespace {
 
-std::vector<char*> Pointers(std::vector<std::string>* words) {
-  std::vector<char*> pointers;
-  for (std::string& word : *words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 std::string ReadToEnd(int fd) {
   std::string text;
   char buffer[65536];
@@ -35,6 +29,18 @@ std::string ReadToEnd(int fd) {
 }
 
 }  // namespace
+
+std::vector<char*> PointersTo(std::vector<std::string>* words) {
+  std::vector<char*> pointers;
+  for (std::string& word : *words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::string PythonInterpreter() {
+  const char* const chosen = getenv("CONVTUNE_PYTHON");
+  return chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+}
 
 std::vector<std::string> EnvironmentWith(const Variables& variables) {
   std::vector<std::string> entries;
@@ -50,7 +56,7 @@ std::vector<std::string> EnvironmentWith(const Variables& variables) {
 }
 
 absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
-                                       const Variables& variables) {
+                                       const Variables& variables, ChildErrors errors) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
   const UniqueFd out(ends[0]);
@@ -61,10 +67,12 @@ absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, in.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, in.get(), STDERR_FILENO);
+  if (errors == ChildErrors::kOutput) {
+    posix_spawn_file_actions_adddup2(&actions, in.get(), STDERR_FILENO);
+  }
   pid_t child = 0;
   const int error = posix_spawnp(&child, words[0].c_str(), &actions, nullptr,
-                                 Pointers(&words).data(), Pointers(&entries).data());
+                                 PointersTo(&words).data(), PointersTo(&entries).data());
   posix_spawn_file_actions_destroy(&actions);
   in = UniqueFd();
   if (error != 0) {

@@ -78,6 +78,10 @@ def test_each_claim_is_what_the_lists_say(profile, tmp_path):
     depthwise = findings[DEPTHWISE, "tensor-cores"]
     assert depthwise["severity"] == "notice" and "w=96x8x3x3" in depthwise["proposal"]
     assert any("8.00 times the arithmetic" in line["form"] for line in depthwise["proof"])
+    # The first choice copies x for the patches, and would not for larger channels.
+    assert findings[PATCHES, "matrix-product"]["severity"] == "warning"
+    wide = "fwd,x=8x96x56x56,w=192x96x2x2,stride=2,nhwc,f16"
+    assert lint(run, tmp_path / "list.txt", wide)[wide, "matrix-product"]["severity"] == "notice"
 
     assert findings[PATCHES, "matrix-product"]["proposal"].startswith("F.linear(x.unfold(2, 16, 16)")
     assert "1568x768 by 768x768" in findings[PATCHES, "matrix-product"]["message"]

@@ -151,8 +151,11 @@ class Linter {
   void CheckMatrixProduct() {
     const auto product = AsMatrixProduct(problem_);
     if (!product) return;
+    // A first choice on tensor cores that copies nothing leaves less to gain.
+    const bool served = list_ && OnTensorCores(list_->first()) &&
+                        list_->first().workspace_bytes() < SmallerActivation(problem_);
     LintFinding& finding =
-        Add("matrix-product", LintSeverity::kWarning,
+        Add("matrix-product", served ? LintSeverity::kNotice : LintSeverity::kWarning,
             absl::StrCat(product->why, ": it is a matrix product of ", product->m, "x", product->k,
                          " by ", product->k, "x", product->n));
     finding.proposal = product->linear;
@@ -228,9 +231,14 @@ class Linter {
     const auto fits = std::find_if(all.begin(), all.end(), [&](const v1::Candidate* candidate) {
       return candidate->workspace_bytes() <= options_.max_workspace;
     });
+    // Rounded, a little more than the limit is no more than it.
+    const bool close = FormatBytes(first) == FormatBytes(options_.max_workspace);
+    const auto words = [close](int64_t bytes) {
+      return close ? absl::StrCat(bytes, " B") : FormatBytes(bytes);
+    };
     const std::string over =
-        absl::StrCat("cuDNN's first choice needs ", FormatBytes(first), " of workspace, more than ",
-                     FormatBytes(options_.max_workspace));
+        absl::StrCat("cuDNN's first choice needs ", words(first), " of workspace, more than ",
+                     words(options_.max_workspace));
     if (fits == all.end()) {
       Add("workspace", LintSeverity::kError,
           absl::StrCat(over, ", and none of ", list_->size(), " candidates needs less than that"));

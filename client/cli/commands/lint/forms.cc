@@ -10,6 +10,9 @@
 namespace convtune::cli {
 namespace {
 
+// A form with more times the arithmetic than this gains nothing by tensor cores.
+constexpr double kMostWork = 8;
+
 int64_t RoundUp(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 ConvProblemSpec SpecOf(const ConvProblem& problem) {
@@ -37,8 +40,9 @@ ConvProblemSpec SpecOf(const ConvProblem& problem) {
 void AddForm(const ConvProblem& problem, const std::string& how,
              const absl::StatusOr<ConvProblem>& form, std::vector<Form>* forms) {
   if (!form.ok() || *form == problem) return;
-  const double work = EstimatedFlops(problem);
-  forms->push_back({how, *form, work > 0 ? EstimatedFlops(*form) / work : 1});
+  const double before = EstimatedFlops(problem);
+  const double work = before > 0 ? EstimatedFlops(*form) / before : 1;
+  if (work <= kMostWork) forms->push_back({how, *form, work});
 }
 
 // What the channels of a group must be a multiple of.
@@ -72,7 +76,7 @@ std::vector<Form> TensorCoreForms(const ConvProblem& problem) {
     ConvProblemSpec spec = SpecOf(problem);
     spec.groups = groups / merged;
     spec.w_dims[1] = in * merged;
-    AddForm(problem, absl::StrCat("with each ", merged, " groups merged into one"),
+    AddForm(problem, absl::StrCat("with every ", merged, " groups merged into one"),
             ConvProblem::Create(spec), &forms);
     break;
   }
@@ -82,12 +86,18 @@ std::vector<Form> TensorCoreForms(const ConvProblem& problem) {
     spec.w_dims[1] = RoundUp(in, step);
     spec.w_dims[0] = RoundUp(out, step) * groups;
     std::vector<std::string> padded;
-    if (in % step != 0) padded.push_back(absl::StrCat(in, " input channels"));
-    if (out % step != 0) padded.push_back(absl::StrCat(out, " output channels"));
-    AddForm(problem,
-            absl::StrCat("with ", absl::StrJoin(padded, " and "), groups > 1 ? " of a group" : "",
-                         " padded to a multiple of ", step),
-            ConvProblem::Create(spec), &forms);
+    const auto pad = [&](int64_t channels, const std::string& kind) {
+      if (channels % step == 0) return;
+      padded.push_back(absl::StrCat(channels, " ", kind, channels == 1 ? " channel" : " channels",
+                                    padded.empty() ? " padded to " : " to ",
+                                    RoundUp(channels, step)));
+    };
+    pad(in, "input");
+    pad(out, "output");
+    AddForm(
+        problem,
+        absl::StrCat("with ", absl::StrJoin(padded, " and "), groups > 1 ? " in each group" : ""),
+        ConvProblem::Create(spec), &forms);
   }
   if (problem.data_type() == DataType::kF32) {
     const auto half = Vary(problem, {std::nullopt, DataType::kF16, problem.layout(), {}});
@@ -137,7 +147,9 @@ std::optional<MatrixProduct> AsMatrixProduct(const ConvProblem& problem) {
   }
   if (whole) {
     product.why = larger ? "its kernel is as large as its input" : "its input is one pixel";
-    product.linear = "F.linear(x.flatten(1), w.flatten(1), b)";
+    product.linear = "F.linear(x.flatten(1), w.flatten(1), b)[:, :";
+    for (int i = 0; i < rank; ++i) product.linear += ", None";
+    product.linear += "]";
     return product;
   }
   if (!apart || !larger) return std::nullopt;

@@ -23,7 +23,8 @@ std::optional<ConvProblem> OtherLayout(const ConvProblem& problem);
 // arithmetic first: groups merged until a group's channels are a multiple of 8
 // (16 for 8-bit types), with zeros in the filter where groups met; channels
 // padded with zeros to such a multiple; f16 for f32; each of these in NHWC too if
-// it is NCHW; the other layout. Empty if it is f64, or has strides of its own.
+// it is NCHW; the other layout. None has more than 8 times the arithmetic. Empty if it
+// is f64, or has strides of its own.
 std::vector<Form> TensorCoreForms(const ConvProblem& problem);
 
 // A convolution that is one matrix product. Value type.

@@ -45,6 +45,38 @@ std::string VariantTable(const LintReport& report, int width, bool color) {
   return table.Render(width, color);
 }
 
+// A line for each kind and severity, in the order of the findings.
+std::string KindTable(const LintReport& report, int width, bool color) {
+  struct Sum {
+    const LintFinding* first;
+    int64_t convolutions = 0, runs = 0;
+    double share = 0;
+  };
+  std::vector<Sum> sums;
+  for (const LintFinding& finding : report.findings) {
+    auto sum = std::find_if(sums.begin(), sums.end(), [&](const Sum& one) {
+      return one.first->kind == finding.kind && one.first->severity == finding.severity;
+    });
+    if (sum == sums.end()) sum = sums.insert(sums.end(), {&finding});
+    ++sum->convolutions;
+    sum->runs += finding.row.count;
+    sum->share += finding.share;
+  }
+  Table table({{"FINDING"},
+               {"SEVERITY"},
+               {"CONVOLUTIONS", Align::kRight},
+               {"RUNS", Align::kRight},
+               {"ARITHMETIC", Align::kRight}});
+  for (const Sum& sum : sums) {
+    table.Add({sum.first->kind,
+               {std::string(Name(sum.first->severity)), SeverityColor(sum.first->severity)},
+               absl::StrCat(sum.convolutions),
+               absl::StrCat(sum.runs),
+               ShareWord(sum.share)});
+  }
+  return table.Render(width, color);
+}
+
 // "FILE:LINE" of a list; a model's problems have no lines that anybody sees.
 std::string PlaceProperties(const std::string& source) {
   const size_t colon = source.rfind(':');
@@ -88,6 +120,8 @@ std::string LintText(const LintReport& report, int width, bool color) {
         RunsWords(finding), ")\n  ", finding.message, "\n");
     for (const ProofLine& line : finding.proof) {
       const bool same = line.problem_text == finding.row.problem.ToText();
+      // Forms that are not proposed prove nothing where another one is.
+      if (!same && !finding.proposal.empty() && line.problem_text != finding.proposal) continue;
       absl::StrAppend(&text, "  ", line.form, ": ",
                       same ? "" : ShortProblem(line.problem_text) + ": ", line.words, "\n");
     }
@@ -95,6 +129,7 @@ std::string LintText(const LintReport& report, int width, bool color) {
       absl::StrAppend(&text, "  the same: ", finding.proposal, "\n");
     }
   }
+  if (report.findings.size() > 1) absl::StrAppend(&text, "\n", KindTable(report, width, color));
   if (!report.variants.empty()) {
     absl::StrAppend(&text, text.empty() ? "" : "\n", VariantTable(report, width, color));
   }

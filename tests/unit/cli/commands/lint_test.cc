@@ -83,8 +83,8 @@ TEST_F(LintTest, PaddedChannelsThatHaveTensorCoresAreProposedWithBothLists) {
   EXPECT_EQ(finding.kind, "tensor-cores");
   EXPECT_EQ(finding.severity, LintSeverity::kNotice);  // 2.67 times the arithmetic
   EXPECT_EQ(finding.message,
-            "none of 2 candidates runs on tensor cores; with 3 input channels padded to a multiple "
-            "of 8: 2 of 3, one with no workspace");
+            "none of 2 candidates runs on tensor cores; with 3 input channels padded to 8: 2 of 3, "
+            "one with no workspace");
   EXPECT_EQ(finding.proposal, Problem(kEight).ToText());
   EXPECT_EQ(finding.row.count, 3);
   EXPECT_EQ(finding.share, 1);
@@ -128,7 +128,7 @@ TEST_F(LintTest, CopiesForTensorCoresAreHeldAgainstAFormThatDoesWithout) {
   EXPECT_EQ(Lint(odd)[0].severity, LintSeverity::kWarning);
   EXPECT_EQ(Lint(odd)[0].message,
             "all candidates on tensor cores (1 of 2) need at least 771.8 KiB of workspace; with 63 "
-            "input channels padded to a multiple of 8: 2 of 2, one with 7 B of workspace");
+            "input channels padded to 64: 2 of 2, one with 7 B of workspace");
   EXPECT_EQ(Lint(odd)[0].proposal, Problem(kPlain).ToText());
   // Where the other layout does without, it is the layout's finding alone.
   Know(OtherLayout(Problem(odd))->ToText(), {{}});
@@ -192,6 +192,13 @@ TEST_F(LintTest, AWorkspaceBeyondTheLimitIsAnErrorWhereNothingKeepsIt) {
   options_.max_workspace = 999;
   EXPECT_EQ(Lint(kPlain)[0].severity, LintSeverity::kError);
   EXPECT_EQ(Lint(kPlain)[0].kind, "workspace");
+}
+
+TEST_F(LintTest, AWorkspaceALittleBeyondTheLimitIsNamedInBytes) {
+  Know(kPlain, {{.workspace = (int64_t{1} << 30) + 5}, {}});
+  ASSERT_THAT(Lint(kPlain), SizeIs(1));
+  EXPECT_EQ(Lint(kPlain)[0].message,
+            "cuDNN's first choice needs 1073741829 B of workspace, more than 1073741824 B");
 }
 
 TEST_F(LintTest, OneDeterministicCandidateIsEnough) {
@@ -292,14 +299,54 @@ TEST_F(LintTest, FormsAreAskedForWhereTheirProofIsMissing) {
 TEST(FormsTest, GroupsAreMergedUntilTheirChannelsFill) {
   const auto forms =
       TensorCoreForms(Problem("fwd,x=8x32x28x28,w=32x1x3x3,pad=1,groups=32,nhwc,f16"));
-  ASSERT_THAT(forms, SizeIs(3));
+  // Padding each group's one channel would be 64 times the arithmetic.
+  ASSERT_THAT(forms, SizeIs(2));
   EXPECT_EQ(forms[0].how, "in nchw");
   EXPECT_EQ(forms[0].work, 1);
   EXPECT_EQ(forms[1].problem, Problem("fwd,x=8x32x28x28,w=32x8x3x3,pad=1,groups=4,nhwc,f16"));
   EXPECT_EQ(forms[1].work, 8);
-  EXPECT_EQ(forms[1].how, "with each 8 groups merged into one");
-  EXPECT_EQ(forms[2].problem, Problem("fwd,x=8x256x28x28,w=256x8x3x3,pad=1,groups=32,nhwc,f16"));
-  EXPECT_EQ(forms[2].work, 64);
+  EXPECT_EQ(forms[1].how, "with every 8 groups merged into one");
+}
+
+TEST(FormsTest, PaddedChannelsAreNamedWithTheirNumbers) {
+  const auto how = [](const std::string& text) {
+    const std::vector<Form> forms = TensorCoreForms(Problem(text));
+    return forms.empty() ? "" : forms.back().how;
+  };
+  EXPECT_EQ(how("fwd,x=8x12x28x28,w=20x12x3x3,nhwc,f16"),
+            "with 12 input channels padded to 16 and 20 output channels to 24");
+  EXPECT_EQ(how("fwd,x=8x2x28x28,w=16x1x3x3,groups=2,nhwc,f16"),
+            "with 1 input channel padded to 8 in each group");
+}
+
+TEST_F(LintTest, AMatrixProductWithALeanFirstChoiceOnTensorCoresIsANotice) {
+  const std::string patches = "fwd,x=8x3x224x224,w=96x3x4x4,stride=4,nhwc,f16";
+  Know(patches, {{}});
+  ASSERT_THAT(Lint(patches), SizeIs(1));
+  EXPECT_EQ(Lint(patches)[0].severity, LintSeverity::kNotice);
+  known_.clear();
+  Know(patches, {{.workspace = int64_t{1} << 30}, {}});
+  EXPECT_EQ(Lint(patches)[0].kind, "matrix-product");
+  EXPECT_EQ(Lint(patches)[0].severity, LintSeverity::kWarning);
+}
+
+TEST_F(LintTest, TextEndsWithASumOfEachKindAndShowsTheProposedFormAlone) {
+  Know(kThree, {{.tensor_cores = false}});
+  Know(kEight, {{}});
+  const std::string nchw = OtherLayout(Problem(kThree))->ToText();
+  Know(nchw, {{.tensor_cores = false}});
+  LintReport report;
+  report.findings = FindingsOf({{Problem(kThree), 3, "a:1"}}, known_, options_);
+  EXPECT_THAT(report.findings[0].proof, SizeIs(3));
+  const std::string alone = LintText(report, 0, false);
+  EXPECT_THAT(alone, Not(HasSubstr("in nchw, 1.00")));
+  EXPECT_THAT(alone, HasSubstr("padded to 8, 2.67 times the arithmetic: fwd,x=8x8x28x28"));
+  EXPECT_THAT(alone, Not(HasSubstr("FINDING")));  // one finding has no sum
+  report.findings.push_back(report.findings[0]);
+  report.findings[1].share = 0.25;
+  EXPECT_THAT(LintText(report, 0, false),
+              HasSubstr("FINDING       SEVERITY  CONVOLUTIONS  RUNS  ARITHMETIC\n"
+                        "tensor-cores  notice               2     6      125.0%\n"));
 }
 
 TEST(FormsTest, EightBitTypesArePaddedTo16AndF64NotAtAll) {
@@ -315,8 +362,8 @@ TEST(FormsTest, AnNchwConvolutionHasEachFormInNhwcToo) {
   for (const Form& form : TensorCoreForms(Problem("fwd,x=8x63x28x28,w=64x63x3x3,pad=1,f16"))) {
     how.push_back(form.how);
   }
-  EXPECT_THAT(how, ElementsAre("in nhwc", "with 63 input channels padded to a multiple of 8",
-                               "with 63 input channels padded to a multiple of 8, in nhwc"));
+  EXPECT_THAT(how, ElementsAre("in nhwc", "with 63 input channels padded to 64",
+                               "with 63 input channels padded to 64, in nhwc"));
 }
 
 TEST(FormsTest, AnEpilogueStaysInEveryForm) {
@@ -343,7 +390,9 @@ TEST(MatrixProductTest, PatchesAreOne) {
 TEST(MatrixProductTest, AKernelOverAllOfTheInputIsOne) {
   for (const char* text : {"fwd,x=8x512x7x7,w=4096x512x7x7,f16", "fwd,x=8x512x1x1,w=64x512x1x1"}) {
     ASSERT_TRUE(AsMatrixProduct(Problem(text))) << text;
-    EXPECT_EQ(AsMatrixProduct(Problem(text))->linear, "F.linear(x.flatten(1), w.flatten(1), b)");
+    // With the convolution's shape: one pixel in each dimension.
+    EXPECT_EQ(AsMatrixProduct(Problem(text))->linear,
+              "F.linear(x.flatten(1), w.flatten(1), b)[:, :, None, None]");
   }
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -87,6 +88,23 @@ struct ReportWanted {
   std::string last_error = {};
 };
 
+// What another cuDNN changes on the GPU of a profile, as `convtune upgrade-check`
+// found it. Value type.
+struct ReportUpgradeCheck {
+  struct Row {
+    int problem = 0;
+    int64_t count = 1;     // how often the workload runs it
+    std::string change;    // "same", "knobs", "engine", "gained", "lost", "none", "unknown"
+    std::string from, to;  // first choices; empty: the version has no choice
+    int64_t from_workspace = 0, to_workspace = 0;
+    std::string notes;  // "+fft -tensor_core"; empty: the same
+    bool winner_lost = false;
+  };
+  std::string profile;   // "nvidia-h200"
+  std::string from, to;  // versions of cuDNN
+  std::vector<Row> rows;
+};
+
 // Which rows a report is about; empty texts and absent values: all. Value type.
 struct ReportFilter {
   std::string gpu = {};      // part of the GPU model, in any case
@@ -109,7 +127,7 @@ class ReportData {
   // Adds a tuning, whose candidates are ranked, unless the filter leaves it out.
   // A newer row of the same problem, environment and place takes the older one's
   // place. `environment` is the key's, with the full GPU model. Tunings
-  // whose problem text is none are ignored.
+  // whose problem text is not a valid problem are ignored.
   void Add(const Tuning& tuning, const Environment& environment);
   // The same, measured at `place`, whatever the tuning says of it.
   void Add(const Tuning& tuning, const Environment& environment, const ReportPlace& place);
@@ -129,6 +147,8 @@ class ReportData {
   // Counts of the same problem and environment add up.
   void AddWanted(const ReportWanted& wanted);
 
+  void AddUpgradeCheck(ReportUpgradeCheck check) { upgrade_checks_.push_back(std::move(check)); }
+
   const std::vector<ReportRow>& rows() const { return rows_; }
   // Where rows of another environment or problem than the row before begin.
   const std::vector<size_t>& runs() const { return runs_; }
@@ -136,6 +156,7 @@ class ReportData {
   const std::vector<Environment>& environments() const { return environments_; }
   const std::vector<ReportPlace>& places() const { return places_; }
   const std::vector<std::string>& candidates() const { return candidates_; }
+  const std::vector<ReportUpgradeCheck>& upgrade_checks() const { return upgrade_checks_; }
   // Most wanted first.
   std::vector<ReportWanted> Wanted() const;
   // Of all nodes that were asked; nullopt: none was.
@@ -164,6 +185,7 @@ class ReportData {
   std::map<std::string, int> candidate_text_numbers_;
   std::map<std::tuple<int, int, int>, size_t> row_numbers_;
   std::map<std::pair<std::string, std::string>, ReportWanted> wanted_;
+  std::vector<ReportUpgradeCheck> upgrade_checks_;
   std::optional<ReportCounters> counters_;
   // The rows' times, in blocks that stay where they are.
   std::vector<std::unique_ptr<std::byte[]>> blocks_;

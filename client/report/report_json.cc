@@ -28,7 +28,7 @@ Json JsonNumber(double value) {
 }
 Json JsonNumber(const std::optional<double>& value) { return value ? JsonNumber(*value) : Json(); }
 Json Index(int number) { return number < 0 ? Json() : Json(number); }
-// A time that nothing was measured for is none.
+// Null for a time that was not measured.
 Json JsonTime(double us) { return us > 0 ? JsonNumber(us) : Json(); }
 Json Bool(const std::optional<bool>& value) { return value ? Json(*value) : Json(); }
 
@@ -171,6 +171,20 @@ Json Upgrade(const ReportUpgrade& u) {
        {"values", Array(u.points, values)}});
 }
 
+Json UpgradeCheck(const ReportUpgradeCheck& check) {
+  const auto values = [](const ReportUpgradeCheck::Row& row) {
+    return Json::array({row.problem, row.count, row.change, row.from, row.to, row.from_workspace,
+                        row.to_workspace, row.notes, row.winner_lost});
+  };
+  return Json::object({{"profile", check.profile},
+                       {"from", check.from},
+                       {"to", check.to},
+                       {"columns",
+                        {"problem", "count", "change", "from", "to", "from_workspace_bytes",
+                         "to_workspace_bytes", "notes", "winner_lost"}},
+                       {"values", Array(check.rows, values)}});
+}
+
 Json Gpu(const ReportGpu& gpu) {
   return Json::object({{"node", gpu.node},
                        {"gpu_uuid", gpu.gpu_uuid},
@@ -236,6 +250,7 @@ std::string ReportJson(const ReportData& data, const Report& report) {
        {"shares", Array(report.shares, Share)},
        {"disagreements", Array(report.disagreements, Disagreement)},
        {"upgrades", Array(report.upgrades, Upgrade)},
+       {"upgrade_checks", Array(data.upgrade_checks(), UpgradeCheck)},
        {"gpus", Array(report.gpus, Gpu)},
        {"roofs", Array(report.roofs, Roof)},
        {"wanted", Array(report.wanted, Wanted)},

@@ -10,8 +10,13 @@ import subprocess
 
 import pytest
 
+from conftest import REPO
+from harness import cudnn_versions
 from harness.needs import missing
 from harness.problems import numbered_list
+
+
+RESNET = REPO / "deploy" / "examples" / "resnet50.csv"
 
 
 @pytest.fixture(scope="session")
@@ -159,6 +164,25 @@ def test_nothing_and_one_row_are_pages_too(bare_daemon, cli, fleet, tmp_path, br
     run.ok("report", *fleet(1, 1, 1), "--html", one)
     drawn, dom = browser(one)
     assert drawn["problems"] == 1
+    assert not re.search("NaN|undefined|Infinity", dom.split("<script")[0])
+
+
+@pytest.mark.ci
+def test_what_an_upgrade_changes_is_a_section(convtune, worker, cli, tmp_path, browser):
+    folder = cudnn_versions.fetch(convtune, worker, cudnn_versions.NEWEST, tmp_path)
+    page = tmp_path / "upgrade.html"
+    args = (RESNET, "--op", "fwd", "--dtype", "f16", "--layout", "nhwc", "--to", folder, "--profile", "nvidia-h200,nvidia-t4")
+    profiles = cli()("upgrade-check", *args, "--worker", worker, "--html", page, "--json").json()["profiles"]
+    drawn, dom = browser(page)
+    dom = dom.split("<script")[0]
+    assert drawn["rows"] == 0 and "There is nothing to report" not in dom and "Before an upgrade of cuDNN" in dom
+    assert tiles(dom) == {} and 'data-to="rows"' not in dom
+    for found in profiles:
+        total, changed, grew = (found["summary"][key] for key in ("problems", "choice", "workspaceGrew"))
+        assert f"{total} problems, {changed} with another first choice, {grew} with more workspace, 0 lost" in dom
+    assert any(p["summary"]["choice"] > 0 for p in profiles)
+    _, dom = browser(page, "#q=w=64x64x3x3")
+    assert "nvidia-h200, cuDNN" in dom and ": 1 problem," in dom
     assert not re.search("NaN|undefined|Infinity", dom.split("<script")[0])
 
 

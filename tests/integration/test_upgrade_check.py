@@ -7,7 +7,6 @@ import os
 import runpy
 import subprocess
 import sys
-import time
 import zipfile
 
 import onnx

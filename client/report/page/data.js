@@ -11,6 +11,7 @@ const unpack = (t) => t.values.map((v) => Object.fromEntries(t.columns.map((c, i
 const PAIRS = unpack(D.pairs);
 const ROWS = unpack(D.rows);
 const UPGRADES = D.upgrades.map((u) => ({ ...u, points: unpack(u) }));
+const CHECKS = D.upgrade_checks.map((c) => ({ ...c, rows: unpack(c) }));
 const problemByText = new Map(D.problems.map((p, i) => [p.text, i]));
 
 const engineOf = (text) => text.split(",")[0].replace(/^graph:/, "");
@@ -27,6 +28,7 @@ const percent = (v) => (none(v) ? "-" : (100 * v).toFixed(v > 0 && v < 0.001 ? 2
 const times = (v) => (none(v) ? "-" : v.toFixed(v < 10 ? 2 : 1) + "\u00d7");
 const micros = (v) => (none(v) || v === 0 ? "-" : Math.abs(v) < 1000 ? digits(v, 3) + " \u00b5s" : digits(v / 1000, 3) + " ms");
 const seconds = (v) => (v < 120 ? digits(v, 3) + " s" : v < 7200 ? digits(v / 60, 3) + " min" : v < 172800 ? digits(v / 3600, 3) + " h" : digits(v / 86400, 3) + " d");
+const bytes = (v) => (v < 1024 ? `${v} B` : v < 1048576 ? `${digits(v / 1024, 3)} KiB` : `${digits(v / 1048576, 4)} MiB`);
 const plural = (n, word) => count(n) + " " + word + (n === 1 ? "" : "s");
 
 const FILTERS = ["gpu", "dtype", "layout", "op", "q"];
@@ -54,6 +56,7 @@ function select() {
     rows: ROWS.filter(both),
     disagreements: D.disagreements.filter(both),
     upgrades: UPGRADES.map((u) => ({ ...u, points: u.points.filter(both) })).filter((u) => u.points.length > 0),
+    checks: CHECKS.map((c) => ({ ...c, rows: c.rows.filter((r) => problem[r.problem]) })),
     gpus: D.gpus.filter((g) => !state.gpu || g.gpu_model === state.gpu),
     wanted: D.wanted.filter((w) => (!state.gpu || names.has(w.environment)) && problem[problemByText.get(w.problem)]),
   };

@@ -33,6 +33,7 @@ function drawHeadline(s) {
 
 function drawNotices(s) {
   const notices = [];
+  if (ROWS.length === 0 && CHECKS.length > 0) return (document.getElementById("notices").innerHTML = "");
   if (ROWS.length === 0) notices.push("There is nothing to report yet: no tuning was found.");
   else if (s.rows.length === 0) notices.push("The filters leave nothing.");
   else if (s.timed.length === 0) notices.push("<b>Nothing was timed.</b> What is shown as winners are choices of cuDNN's heuristics or of programs, not results of measurements; there are no times to compare.");
@@ -45,10 +46,10 @@ function draw() {
   for (const name of FILTERS) if (form.elements[name].value !== state[name]) form.elements[name].value = state[name];
   if (state.theme) document.documentElement.dataset.theme = state.theme; else delete document.documentElement.dataset.theme;
   const h = s.headline;
-  document.getElementById("subtitle").textContent = `${plural(h.rows, "tuning")} of ${plural(h.problems, "problem")} from ${plural(h.nodes, "node")} in ${plural(h.environments, "environment")}` + (filtered() ? ", filtered" : "") + `, as of ${D.generated.replace("T", " ").replace("Z", " UTC")}`;
+  document.getElementById("subtitle").textContent = ROWS.length === 0 && CHECKS.length > 0 ? `What an upgrade of cuDNN changes, as of ${D.generated.replace("T", " ").replace("Z", " UTC")}` : `${plural(h.rows, "tuning")} of ${plural(h.problems, "problem")} from ${plural(h.nodes, "node")} in ${plural(h.environments, "environment")}` + (filtered() ? ", filtered" : "") + `, as of ${D.generated.replace("T", " ").replace("Z", " UTC")}`;
   drawNotices(s);
-  drawHeadline(s);
-  const sections = ROWS.length === 0 && D.wanted.length === 0 ? [] : SECTIONS;
+  if (ROWS.length > 0 || CHECKS.length === 0) drawHeadline(s);
+  const sections = SECTIONS.filter(([id]) => (id === "check" ? CHECKS.length > 0 : ROWS.length > 0 || D.wanted.length > 0));
   document.getElementById("contents").innerHTML = sections.map(([id, title]) => `<a href="#" data-to="${id}">${title}</a>`).join("");
   document.getElementById("sections").innerHTML = sections.map(([id, title, about, make]) => `<section class="card${id === "rows" ? " long" : ""}" id="${id}"><h2>${title}</h2><p class="about">${about}</p>${make(s)}</section>`).join("");
   document.documentElement.dataset.drawn = JSON.stringify(h);

@@ -79,6 +79,30 @@ function upgradeSection(s) {
     ], slower.slice(0, SHOWN)) + moreThan(slower, SHOWN));
 }
 
+const CHANGES = ["same", "knobs", "engine", "gained", "lost", "none", "unknown"];
+const CHANGE_COLORS = ["var(--other)", "var(--c0)", "var(--c1)", "var(--good)", "var(--bad)", "var(--soft)", "var(--warn)"];
+const checkName = (c) => `${c.profile}, cuDNN ${c.from} \u2192 ${c.to}`;
+const grows = (r) => r.from && r.to && r.to_workspace_bytes > r.from_workspace_bytes;
+function checkSection(s) {
+  const rows = s.checks.flatMap((c) => c.rows.map((r) => ({ ...r, check: c })));
+  if (rows.length === 0) return nothing("No problem is left.");
+  const groups = [["First choices", s.checks.map((c) => [c.profile, c.rows.length, CHANGES.map((k) => [k, c.rows.filter((r) => r.change === k).length]).filter(([, n]) => n > 0)])]];
+  const used = CHANGES.filter((k) => rows.some((r) => r.change === k));
+  const colorOf = (k) => CHANGE_COLORS[CHANGES.indexOf(k)];
+  const words = { same: "the same", knobs: "the same engine with other knobs", engine: "another engine", gained: "newly has one", lost: "has none any more", none: "neither has one", unknown: "not known" };
+  const changed = rows.filter((r) => !["same", "none"].includes(r.change) || r.from_workspace_bytes !== r.to_workspace_bytes || r.notes || r.winner_lost);
+  const weight = (r) => (r.winner_lost || r.change === "lost" ? 2e15 : 0) + (grows(r) ? r.to_workspace_bytes - r.from_workspace_bytes : 0) + r.count / 1e6;
+  changed.sort((a, b) => weight(b) - weight(a));
+  return `<p class="about">${s.checks.map((c) => `${esc(checkName(c))}: ${plural(c.rows.length, "problem")}, ${count(c.rows.filter((r) => !["same", "none", "unknown"].includes(r.change)).length)} with another first choice, ${count(c.rows.filter(grows).length)} with more workspace, ${count(c.rows.filter((r) => r.winner_lost || r.change === "lost").length)} lost`).join("<br>")}</p>` +
+    stacks(groups, colorOf, "First choices that an upgrade changes") + legend(used.map((k) => [colorOf(k), words[k]])) +
+    (changed.length === 0 ? nothing("Nothing changes.") : table([
+      ["Problem", "p", problemCell], ["Runs", "n", (r) => count(r.count)], ["Profile", "", (r) => esc(r.check.profile)],
+      ["Change", "", (r) => (r.winner_lost || r.change === "lost" ? `<b class="bad">${r.winner_lost ? "winner lost" : "lost"}</b>` : esc(r.change))],
+      ["Workspace", "n", (r) => (r.from_workspace_bytes === r.to_workspace_bytes ? bytes(r.to_workspace_bytes) : `${bytes(r.from_workspace_bytes)} \u2192 <b class="${grows(r) ? "bad" : ""}">${bytes(r.to_workspace_bytes)}</b>`)],
+      ["Notes", "", (r) => esc(r.notes || "-")], ["Before", "c", (r) => wraps(r.from || "-")], ["After", "c", (r) => wraps(r.to || "-")],
+    ], changed.slice(0, SHOWN)) + moreThan(changed, SHOWN)) + nothing("Nothing was timed: whether another choice is slower takes a GPU with the new version.");
+}
+
 function gpuSection(s) {
   const compared = s.gpus.filter((g) => g.compared >= 8);
   if (compared.length === 0) return nothing("A GPU's speed takes at least 8 problems that at least 3 GPUs of its model have timed.");
@@ -143,6 +167,7 @@ const SECTIONS = [
   ["stock", "Stock choice against measured", "What cuDNN's heuristic would have run, against the winner. Bars count problems.", stockSection],
   ["disagreement", "Nodes that disagree", "Problems for which a node has measured another winner, beyond the noise of its own samples, and what the common winner costs it.", disagreementSection],
   ["upgrades", "Upgrades", "The same problems before and after. Below the line is faster.", upgradeSection],
+  ["check", "Before an upgrade of cuDNN", "What two versions choose for the same problems, on GPUs that a profile describes. Lost choices come first, then the largest growth of workspace.", checkSection],
   ["gpus", "Slow GPUs", "Each GPU's time over the median of its model's, as the median of all problems.", gpuSection],
   ["roofline", "Roofline", "How close winners come to the best that any problem of that GPU and type attained; no data sheet is asked.", rooflineSection],
   ["wanted", "Most wanted", "What programs asked for and did not get.", wantedSection],

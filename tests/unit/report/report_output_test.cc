@@ -32,6 +32,23 @@ TEST(ReportJson, NumbersAndTextsStandInTheirPlaces) {
   EXPECT_THAT(json, HasSubstr(R"("generated":"1970-04-21T00:00:00Z")"));
 }
 
+TEST(ReportJson, AnUpgradeCheckIsKeptWithItsProblems) {
+  ReportData data;
+  const int problem = data.AddProblem(
+      "fwd,x=1x8x8x8,w=8x8x3x3,pad=1x1,stride=1x1,dilation=1x1,"
+      "groups=1,nhwc,f16,acc=f32");
+  data.AddUpgradeCheck(
+      {"nvidia-h200",
+       "9.19.0",
+       "9.28.1",
+       {{problem, 3, "engine", "graph:eng1", "graph:eng2", 0, 131, "+fft", true}}});
+  const std::string json = ReportJson(data, MakeReport(data, SampleOptions()));
+  EXPECT_THAT(json, HasSubstr(R"("upgrade_checks":[{"profile":"nvidia-h200","from":"9.19.0",)"
+                              R"("to":"9.28.1",)"));
+  EXPECT_THAT(json, HasSubstr(R"([[0,3,"engine","graph:eng1","graph:eng2",0,131,"+fft",true]])"));
+  EXPECT_THAT(json, HasSubstr(R"("problems":0)"));  // it counts for no other number
+}
+
 TEST(ReportJson, CannotEndTheScriptThatItStandsIn) {
   ReportData data;
   AddSample(&data, {.node = "</script><script>alert(1)</script>\"\n"});

@@ -57,6 +57,8 @@ class UpgradeCheckCommand final : public Command {
     app->add_option("--tune-list", tune_list_,
                     "write what to tune again into this file, for `convtune warm`")
         ->type_name("FILE");
+    app->add_option("--html", html_, "write the changes as a page that needs nothing else")
+        ->type_name("FILE");
     app->add_option("--cache", cache_,
                     "folder that keeps versions of PyPI (default: ~/.cache/convtune/cudnn)")
         ->type_name("FOLDER");
@@ -99,10 +101,17 @@ class UpgradeCheckCommand final : public Command {
       results.push_back(std::move(changes));
     }
     PrintUpgrade(context, problems, results, all_);
+    const auto write = [](const std::string& path, const char* option,
+                          const std::string& text) -> absl::Status {
+      ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, option));
+      RETURN_IF_ERROR(file->Write(text));
+      return file->Commit();
+    };
     if (!tune_list_.empty()) {
-      ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(tune_list_, "--tune-list"));
-      RETURN_IF_ERROR(file->Write(TuneList(problems, results)));
-      RETURN_IF_ERROR(file->Commit());
+      RETURN_IF_ERROR(write(tune_list_, "--tune-list", TuneList(problems, results)));
+    }
+    if (!html_.empty()) {
+      RETURN_IF_ERROR(write(html_, "--html", UpgradeHtml(problems, results)));
     }
     for (const ProfileChanges& profile : results) {
       for (const UpgradeChange& change : profile.changes) {
@@ -210,7 +219,7 @@ class UpgradeCheckCommand final : public Command {
   }
 
   ProblemArgs problems_;
-  std::string from_, to_, tune_list_, cache_, worker_;
+  std::string from_, to_, tune_list_, html_, cache_, worker_;
   std::vector<std::string> profiles_, fail_on_;
   bool all_ = false;
 };

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <ostream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "client/report/report_html.h"
 
 namespace convtune::cli {
 namespace {
@@ -26,12 +29,12 @@ std::string WorkspaceWords(const UpgradeChange& change) {
   return from == to ? to : absl::StrCat(from, " > ", to);
 }
 
-// "+fft -tensor_core".
-std::string NoteWords(const UpgradeChange& change) {
+// "+fft -tensor_core"; empty where notes are the same.
+std::string NotesText(const UpgradeChange& change) {
   std::vector<std::string> words;
   for (const std::string& note : change.notes_added) words.push_back(absl::StrCat("+", note));
   for (const std::string& note : change.notes_removed) words.push_back(absl::StrCat("-", note));
-  return words.empty() ? "-" : absl::StrJoin(words, " ");
+  return absl::StrJoin(words, " ");
 }
 
 std::string ChangeWord(const UpgradeChange& change) {
@@ -176,7 +179,7 @@ void PrintTable(Context& context, const std::vector<AskedProblem>& problems,
           {WorkspaceWords(change), change.workspace_grew() ? Color::kYellow : Color::kNone});
       row.emplace_back(absl::StrCat(change.came.size()));
       row.emplace_back(absl::StrCat(change.went.size()));
-      row.emplace_back(NoteWords(change));
+      row.emplace_back(change.notes_changed() ? NotesText(change) : "-");
       row.emplace_back(ShortChoice(change.from));
       row.emplace_back(change.to.empty() && !change.reason.empty() ? change.reason
                                                                    : ShortChoice(change.to));
@@ -206,6 +209,25 @@ void PrintUpgrade(Context& context, const std::vector<AskedProblem>& problems,
   for (const ProfileChanges& profile : profiles) context.Say(SummaryWords(profile));
   context.Say(
       "nothing was timed: whether a changed choice is slower takes a GPU with the new version");
+}
+
+std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
+                        const std::vector<ProfileChanges>& profiles) {
+  report::ReportData data;
+  for (const ProfileChanges& profile : profiles) {
+    report::ReportUpgradeCheck check{
+        profile.profile, profile.from.cudnn.ToText(), profile.to.cudnn.ToText(), {}};
+    for (size_t i = 0; i < problems.size(); ++i) {
+      const UpgradeChange& change = profile.changes[i];
+      check.rows.push_back({data.AddProblem(problems[i].problem.ToText()), problems[i].count,
+                            Word(change.choice), change.from, change.to, change.from_workspace,
+                            change.to_workspace, NotesText(change), change.winner_lost});
+    }
+    data.AddUpgradeCheck(std::move(check));
+  }
+  report::ReportOptions options;
+  options.now = absl::Now();
+  return report::ReportHtml(data, report::MakeReport(data, options));
 }
 
 std::string TuneList(const std::vector<AskedProblem>& problems,

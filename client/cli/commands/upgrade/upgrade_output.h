@@ -22,6 +22,10 @@ struct ProfileChanges {
 void PrintUpgrade(Context& context, const std::vector<AskedProblem>& problems,
                   const std::vector<ProfileChanges>& profiles, bool all);
 
+// The HTML report with a section on these changes.
+std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
+                        const std::vector<ProfileChanges>& profiles);
+
 // A list for `convtune warm`: what to tune again under the new version, as CSV
 // with the columns problem and count. A problem is in it if on any profile its
 // first choice changed or its winner was lost.

@@ -2,6 +2,7 @@
 #include <convtune/resolver.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -181,19 +182,23 @@ TEST_F(ResolverDaemonTest, OfASilentDaemonTheSnapshotAnswersAfterHalfOfTheTime) 
   EXPECT_GE(std::chrono::steady_clock::now() - start, took + milliseconds(400));
 }
 
-TEST_F(ResolverDaemonTest, ACallIsEndedWhereTheSnapshotThrows) {
+TEST_F(ResolverDaemonTest, NothingOfACallIsLeftWhereTheSnapshotThrows) {
   const SilentDaemon silent(daemon_.folder() + "/silent");
   convtune::Client::Options options;
   options.address = Address::Parse("unix:" + daemon_.folder() + "/silent").value();
   const auto client = convtune::Client::Create(options).value();
-  v1::BatchGetRequest request;
-  for (int i = 0; i < 20; ++i) {
+  const auto call = [&client] {
     EXPECT_THROW(client
-                     ->BatchGetOrElse(request, absl::Seconds(60), absl::Milliseconds(1),
+                     ->BatchGetOrElse({}, absl::Seconds(60), absl::Milliseconds(1),
                                       []() -> bool { throw std::bad_alloc(); })
                      .IgnoreError(),
                  std::bad_alloc);
-  }
+  };
+  for (int i = 0; i < 20; ++i) call();
+  const size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < 200; ++i) call();
+  const size_t after = mallinfo2().uordblks;
+  EXPECT_LT(after, before + 200 * 100);
 }
 
 TEST_F(ResolverDaemonTest, ARefreshIsForTheGpuOfItsCallersContext) {

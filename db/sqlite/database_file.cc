@@ -1,6 +1,7 @@
 #include "db/sqlite/database_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -72,12 +73,37 @@ bool SaysDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInternal(status);
 }
 
+// What a file is like before it is migrated can be had back from its copy alone.
+absl::Status KeepCopy(const DatabaseFileOptions& options, const Database& database) {
+  ASSIGN_OR_RETURN(const int64_t version, database.UserVersion());
+  const int latest = LatestVersion(options.migrations);
+  if (version == 0 || version >= latest) return absl::OkStatus();
+  const std::string copy = Concat(options.path, ".schema-", version);
+  const absl::Status copied = CopyDatabaseFile(database, copy);
+  const bool was_there = absl::IsAlreadyExists(copied);
+  if (!copied.ok() && !was_there) {
+    const std::string message =
+        Concat(options.path, ": has schema version ", version, " and must be migrated to ", latest,
+               ", but the copy to keep of it cannot be written, so it is left as it is: ",
+               copied.message());
+    if (absl::IsResourceExhausted(copied)) return absl::ResourceExhaustedError(message);
+    if (absl::IsDataLoss(copied)) return absl::DataLossError(message);
+    return absl::UnavailableError(message);
+  }
+  options.notice(Concat("it is migrated from schema version ", version, " to ", latest, "; ",
+                        was_there ? "an earlier copy of that version was there already and stays: "
+                                  : "a copy as it was is kept: ",
+                        copy));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Database>> OpenWriter(const DatabaseFileOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open({.path = options.path}));
   RETURN_IF_ERROR(database->Initialize());
   RETURN_IF_ERROR(CheckVersion(*database, options.migrations));
   RETURN_IF_ERROR(database->EnableWal());
   RETURN_IF_ERROR(CheckUnlessClean(*database));
+  RETURN_IF_ERROR(KeepCopy(options, *database));
   RETURN_IF_ERROR(Migrate(*database, options.migrations));
   return database;
 }
@@ -195,6 +221,32 @@ absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options
   ASSIGN_OR_RETURN(file.reader,
                    Database::Open({.path = options.path, .access = file.reader_access}));
   return file;
+}
+
+absl::Status CopyDatabaseFile(const Database& database, const std::string& path) {
+  if (FileSize(path).has_value()) return absl::AlreadyExistsError(Concat(path, ": exists already"));
+  struct stat of_database {};
+  if (stat(database.path().c_str(), &of_database) != 0) {
+    return FileError(database.path(), "reading", errno);
+  }
+  TemporaryFile partial(Concat(path, ".partial-", getpid()));
+  const TemporaryFile journal(partial.path() + "-journal");  // SQLite's, where it fails
+  // What a copy that was killed left behind under the same process id.
+  unlink(partial.path().c_str());
+  // SQLite would make it as the umask has it; an empty file it takes.
+  const int fd = open(partial.path().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return FileError(partial.path(), "making", errno);
+  const int rc = fchmod(fd, of_database.st_mode & 0777);
+  const int error_number = errno;
+  close(fd);
+  if (rc != 0) return FileError(partial.path(), "chmod", error_number);
+  ASSIGN_OR_RETURN(Statement statement, database.Prepare("VACUUM INTO ?"));
+  statement.BindText(1, partial.path());
+  RETURN_IF_ERROR(statement.Run());
+  RETURN_IF_ERROR(SyncPath(partial.path()));
+  RETURN_IF_ERROR(RenameNoReplace(partial.path(), path));
+  partial.Keep();
+  return SyncPath(DirectoryOf(path));
 }
 
 absl::Status SetCleanShutdown(Database& database, bool clean) {

@@ -25,8 +25,8 @@ struct DatabaseFileOptions {
   std::span<const Migration> migrations = AllMigrations();
   // Never write; see OpenDatabaseFile.
   bool read_only = false;
-  // Is told, in words, what was done to a damaged file or why nothing can be
-  // written.
+  // Is told, in words, what was done to a damaged file, what is migrated, or why
+  // nothing can be written.
   std::function<void(const std::string&)> notice;
 };
 
@@ -36,7 +36,10 @@ struct DatabaseFile {
   Database::Access reader_access = Database::Access::kReadOnly;
 };
 
-// Makes the file, or opens it, checks it after an unclean stop and migrates it.
+// Makes the file, or opens it, checks it after an unclean stop and migrates it. Before
+// the first migration of a file it keeps a copy of it as `<path>.schema-<its version>`,
+// unless there is one, and says so. Without that copy nothing is migrated: where the
+// disk has no room for it, RESOURCE_EXHAUSTED, and the file is as it was.
 //
 // A file that is damaged or no database is renamed to
 // `<path>.corrupt-<UTC time>`, with its log, and a new one started. One of
@@ -45,6 +48,11 @@ struct DatabaseFile {
 // opened for reading alone, as it is; with `read_only` and no file, nothing is
 // made and there is nothing to read.
 absl::StatusOr<DatabaseFile> OpenDatabaseFile(const DatabaseFileOptions& options);
+
+// Writes a copy of the database as of the last commit, complete and synced or not
+// there, which those may read who may read the database. ALREADY_EXISTS: there is such
+// a file.
+absl::Status CopyDatabaseFile(const Database& database, const std::string& path);
 
 // Records in a transaction of the caller whether the file was left in order.
 absl::Status SetCleanShutdown(Database& database, bool clean);

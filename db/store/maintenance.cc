@@ -134,23 +134,11 @@ absl::StatusOr<int64_t> BackupDatabase(sqlite::Database& database, const std::st
     return absl::InvalidArgumentError(
         Concat("path: must be in a folder that exists, is \"", path, "\""));
   }
-  if (sqlite::FileSize(path).has_value()) {
+  const absl::Status copied = sqlite::CopyDatabaseFile(database, path);
+  if (absl::IsAlreadyExists(copied)) {
     return absl::AlreadyExistsError(Concat("path: must not exist, but \"", path, "\" does"));
   }
-  sqlite::TemporaryFile partial(Concat(path, ".partial-", getpid()));
-  // What a backup that was killed left behind under the same process id.
-  unlink(partial.path().c_str());
-  ASSIGN_OR_RETURN(sqlite::Statement statement, database.Prepare("VACUUM INTO ?"));
-  statement.BindText(1, partial.path());
-  RETURN_IF_ERROR(statement.Run());
-  RETURN_IF_ERROR(sqlite::SyncPath(partial.path()));
-  const absl::Status renamed = sqlite::RenameNoReplace(partial.path(), path);
-  if (absl::IsAlreadyExists(renamed)) {
-    return absl::AlreadyExistsError(Concat("path: must not exist, but \"", path, "\" does"));
-  }
-  RETURN_IF_ERROR(renamed);
-  partial.Keep();
-  RETURN_IF_ERROR(sqlite::SyncPath(folder));
+  RETURN_IF_ERROR(copied);
   return sqlite::FileSize(path).value_or(0);
 }
 

@@ -1,6 +1,8 @@
 // Whose a file is, and its schema.
 #include "db/sqlite/database_file.h"
 
+#include <filesystem>
+
 #include "db/sqlite/migrator.h"
 #include "tests/unit/db/sample_releases.h"
 #include "tests/unit/db/store/store_fixture.h"
@@ -9,9 +11,11 @@ namespace convtune::db::sqlite {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class DatabaseFileTest : public store::StoreTest {
  protected:
@@ -139,11 +143,50 @@ TEST_F(DatabaseFileTest, ASecondVersionIsMadeOfTheFirstWithItsRows) {
     EXPECT_EQ(*file->reader->QueryInt("SELECT COUNT(*) FROM second"), 2);
     ASSERT_TRUE(file->writer->CheckpointTruncate().ok());
   }
-  EXPECT_THAT(notices_, IsEmpty());
   // It leaves compatible_version, so this program can use the result.
   auto store = Open();
   ASSERT_NE(store, nullptr);
   EXPECT_EQ(*store->GetTuning(SampleTuning(2).key), SampleTuning(2));
+}
+
+TEST_F(DatabaseFileTest, ACopyOfAnOlderVersionIsKeptBeforeItIsMigratedAndSaid) {
+  Fill(2);
+  std::filesystem::permissions(DatabasePath(), std::filesystem::perms(0600));
+  const std::vector<Migration> migrations = store::WithASecondVersion();
+  ASSERT_TRUE(OpenDatabaseFile(FileOptions(migrations)).ok());
+  const std::string copy = DatabasePath() + ".schema-1";
+  EXPECT_THAT(notices_, ElementsAre(AllOf(HasSubstr("schema version 1 to 2"), HasSubstr(copy))));
+  EXPECT_EQ(std::filesystem::status(copy).permissions(), std::filesystem::perms(0600));
+  EXPECT_THAT(folder_.Names(), Not(Contains(HasSubstr("partial"))));
+  // Going back: the copy takes the database's place.
+  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(DatabasePath() + suffix);
+  std::filesystem::rename(copy, DatabasePath());
+  notices_.clear();
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->SchemaVersion(), 1);
+  EXPECT_EQ(*store->GetTuning(SampleTuning(2).key), SampleTuning(2));
+  EXPECT_THAT(store->Check()->problems, IsEmpty());
+  EXPECT_THAT(notices_, IsEmpty());
+}
+
+TEST_F(DatabaseFileTest, ACopyThatIsThereStaysAsItIs) {
+  Fill(1);
+  const std::string copy = DatabasePath() + ".schema-1";
+  WriteWholeFile(copy, "of an earlier day");
+  const std::vector<Migration> migrations = store::WithASecondVersion();
+  auto file = OpenDatabaseFile(FileOptions(migrations));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(*file->reader->UserVersion(), 2);
+  EXPECT_EQ(ReadWholeFile(copy), "of an earlier day");
+  EXPECT_THAT(notices_, ElementsAre(AllOf(HasSubstr("stays"), HasSubstr(copy))));
+}
+
+TEST_F(DatabaseFileTest, NothingIsCopiedWhereNothingIsMigrated) {
+  Fill(1);
+  ASSERT_NE(Open(), nullptr);
+  EXPECT_THAT(notices_, IsEmpty());
+  EXPECT_THAT(folder_.Names(), Not(Contains(HasSubstr("schema-"))));
 }
 
 TEST_F(DatabaseFileTest, AnOlderSchemaThatCannotBeWrittenIsUnavailable) {

@@ -108,15 +108,41 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
     return absl::InvalidArgumentError("lease: must be from 1s to 24h");
   }
   std::unique_ptr<Agent> agent(new Agent(std::move(options)));
-  ASSIGN_OR_RETURN(agent->daemon_, Client::Create(agent->options_.daemon));
-  ASSIGN_OR_RETURN(agent->fleet_, FleetClient::Create(agent->options_.daemon));
-  ASSIGN_OR_RETURN(agent->releases_, ReleaseClient::Create(agent->options_.daemon));
+  RETURN_IF_ERROR(agent->OpenClients());
   return agent;
+}
+
+absl::Status Agent::OpenClients() {
+  ASSIGN_OR_RETURN(auto daemon, Client::Create(options_.daemon));
+  ASSIGN_OR_RETURN(auto fleet, FleetClient::Create(options_.daemon));
+  ASSIGN_OR_RETURN(auto releases, ReleaseClient::Create(options_.daemon));
+  daemon_ = std::move(daemon);
+  fleet_ = std::move(fleet);
+  releases_ = std::move(releases);
+  return absl::OkStatus();
+}
+
+bool Agent::ReloadIfAsked() {
+  if (!options_.reload || !options_.reload()) return false;
+  const absl::Status opened = OpenClients();
+  const absl::StatusOr<std::string> conninfo = options_.read_conninfo();
+  if (conninfo.ok()) options_.postgres.conninfo = *conninfo;
+  absl::Status status = opened;
+  status.Update(conninfo.status());
+  if (status.ok()) {
+    log::Info("SIGHUP: the TLS files and --postgres-file are read anew");
+  } else {
+    log::Error("SIGHUP: what cannot be read stays as it was: $0", std::string(status.message()));
+  }
+  // libpq reads its own certificates where it connects.
+  postgres_.reset();
+  return true;
 }
 
 void Agent::Run() {
   backoff_ = kFirstBackoff;
   while (!options_.stop()) {
+    ReloadIfAsked();
     const bool was_connected = postgres_ != nullptr;
     const absl::Status status = Turn();
     if (!status.ok()) ++counts_.failed_turns;
@@ -153,7 +179,7 @@ bool Agent::IsRegistered() {
 
 void Agent::Wait(absl::Duration time) {
   const absl::Time end = absl::Now() + time;
-  while (!options_.stop() && absl::Now() < end) {
+  while (!options_.stop() && !ReloadIfAsked() && absl::Now() < end) {
     absl::SleepFor(std::min(kStopPoll, end - absl::Now()));
   }
 }

@@ -59,6 +59,10 @@ class Agent {
     const Clock* clock = nullptr;                     // outlives it
     // Asked wherever the agent waits, at least every half minute.
     std::function<bool()> stop;
+    // True once: what is kept in files is to be read anew.
+    std::function<bool()> reload;
+    // For that: the connection string of PostgreSQL as it is now.
+    std::function<absl::StatusOr<std::string>()> read_conninfo;
   };
 
   // INVALID_ARGUMENT names the option.
@@ -90,6 +94,11 @@ class Agent {
 
   explicit Agent(Options options) : options_(std::move(options)) {}
 
+  // Reads the daemon's TLS files.
+  absl::Status OpenClients();
+  // Where a reload is asked for: TLS files and connection string as they are now,
+  // or as they were where they cannot be read.
+  bool ReloadIfAsked();
   absl::Status Turn();
   absl::Status EnsureConnected();
   absl::Status ReadPlaces();
@@ -134,7 +143,7 @@ class Agent {
   std::vector<int64_t> PlaceIds() const;
   void Wait(absl::Duration time);
 
-  const Options options_;
+  Options options_;  // its connection string is replaced by a reload
   std::unique_ptr<Client> daemon_;
   std::unique_ptr<FleetClient> fleet_;
   std::unique_ptr<ReleaseClient> releases_;

@@ -78,6 +78,7 @@ class AgentCommand final : public FleetCommand {
  private:
   absl::Status Run() {
     CatchFleetSignals();
+    CatchFleetReload();
     logging::InitLogging(log_format_ == "json", log_level_);
     const SystemClock clock;
     Agent::Options options;
@@ -100,6 +101,14 @@ class AgentCommand final : public FleetCommand {
     options.stop = [&alive] {
       alive.Give();
       return FleetStopRequested();
+    };
+    options.reload = FleetReloadRequested;
+    options.read_conninfo = [this, first = options.postgres.conninfo]()
+        -> absl::StatusOr<std::string> {
+      // Standard input has been read to its end.
+      if (flags_.front().second->file == "-") return first;
+      ASSIGN_OR_RETURN(db::fleet::Postgres::Options anew, PostgresOptions());
+      return std::move(anew.conninfo);
     };
     options.postgres.stop = options.stop;
     options.postgres.connect_timeout = kAgentConnectTimeout;

@@ -23,6 +23,7 @@ namespace convtune::fleet {
 namespace {
 
 volatile std::sig_atomic_t stop_requested = 0;
+volatile std::sig_atomic_t reload_requested = 0;
 
 std::string UserName() {
   const passwd* const entry = getpwuid(geteuid());
@@ -261,6 +262,19 @@ cli::ExitCode SayResult(const absl::Status& status) {
 }
 
 bool FleetStopRequested() { return stop_requested != 0; }
+
+bool FleetReloadRequested() {
+  if (reload_requested == 0) return false;
+  reload_requested = 0;
+  return true;
+}
+
+void CatchFleetReload() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { reload_requested = 1; };
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGHUP, &action, nullptr);
+}
 
 void CatchFleetSignals() {
   struct sigaction action {};

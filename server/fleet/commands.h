@@ -71,6 +71,9 @@ cli::ExitCode SayResult(const absl::Status& status);
 bool FleetStopRequested();
 // Until then they end the program at once, as usual.
 void CatchFleetSignals();
+// From then on SIGHUP ends nothing; true once for each time that it came.
+void CatchFleetReload();
+bool FleetReloadRequested();
 
 // Pools all that is queued, so that what was delivered until now counts. Waits
 // for others who are at it.

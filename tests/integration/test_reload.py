@@ -1,13 +1,17 @@
-"""SIGHUP: the daemon goes on, with the log level and the TLS files as they are now."""
+"""SIGHUP: daemon and agent go on, with what they read from files as it is now."""
 
 import signal
+import time
 
 import grpc
 import pytest
 
 from harness.api import Client
 from harness.certificates import Certificates
-from harness.daemon import wait_until
+from harness.daemon import free_port, wait_until
+from harness.fleet import Agent
+from harness.problems import numbered
+from test_fleet_sharing import tune
 
 
 def hang_up(daemon, *words):
@@ -66,3 +70,44 @@ def test_sighup_takes_new_certificates_and_refuses_broken_ones(daemons, tmp_path
         assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
         assert old.info().pid == daemon.pid, "a connection keeps what it began with"
     assert daemon.stop() == 0
+
+
+def test_sighup_has_the_agent_read_its_files_anew(fleet, fake_daemon, tmp_path):
+    """The certificates are exchanged for another authority's, and the connection string for another."""
+    certificates, others = Certificates(tmp_path), tmp_path / "others"
+    others.mkdir()
+    Certificates(others)
+    port = free_port()
+    daemon = fake_daemon("--listen", f"localhost:{port}", *certificates.server_flags()).start()
+    secret = tmp_path / "fleet.conf"
+    secret.write_text(fleet.conninfo)
+    secret.chmod(0o600)
+    tls = [text for flag, name in (("--tls-ca", "ca.pem"), ("--tls-cert", "client.pem"), ("--tls-key", "client.key"))
+           for text in (flag, str(certificates.path(name)))]  # fmt: skip
+    agent = Agent(fleet.binary, "", "node-0", f"localhost:{port}", ["--postgres-file", str(secret), *tls])
+    fleet.agents.append(agent.start(fleet.folder))
+    wait_until(lambda: "connected as" in agent.log(), 30, "a connection")
+    for name in ("server.pem", "server.key", "ca.pem", "client.pem", "client.key"):
+        certificates.path(name).write_bytes((others / name).read_bytes())
+    assert daemon.stop() == 0
+    daemon.start()
+    # The agent's files are those of the start, until it is told.
+    tune(daemon, numbered(0))
+    time.sleep(3)
+    assert fleet.number("SELECT COUNT(*) FROM evidence") == 0
+
+    def names():
+        return fleet.number("SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'exchanged'")
+
+    secret.write_text(fleet.conninfo + " application_name=exchanged")
+    agent.process.send_signal(signal.SIGHUP)
+    fleet.wait_delivered(1)
+    assert "SIGHUP: the TLS files and --postgres-file are read anew" in agent.log()
+    wait_until(lambda: names() == 1, 20, "a connection by the new string")
+    # What cannot be read changes nothing.
+    secret.chmod(0o644)
+    agent.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "SIGHUP: what cannot be read stays as it was: --postgres-file: " in agent.log(), 20, "an error")
+    tune(daemon, numbered(1))
+    fleet.wait_delivered(2)
+    assert agent.stop() == 0

@@ -6,6 +6,7 @@ below fails.
 
 import contextlib
 import os
+import socket
 import stat
 
 import grpc
@@ -16,6 +17,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from harness.api import Client
 from harness.as_user import AsUser
+from harness.cli import Cli
 from harness.daemon import free_port
 from harness.fakes import script
 from harness.problems import numbered
@@ -138,10 +140,7 @@ def test_each_role_may_call_what_it_may_and_nothing_else(guarded, channels, tran
         allowed = ROLES.index(role) >= ROLES.index(LEAST[service][method.name])
         got = outcome(channel, service, method)
         if (transport, role) == ("socket", "none"):
-            # Who has no role does not come as far as a method.
-            assert got == "UNAVAILABLE", (service, method.name, got)
-            cells += 1
-            continue
+            allowed = False  # who has no role does not come as far as a method
         assert (got != "PERMISSION_DENIED") == allowed, (transport, role, service, method.name, got)
         cells += 1
     assert cells == sum(len(rows) for rows in LEAST.values())
@@ -161,8 +160,7 @@ def test_what_a_look_up_does_about_a_miss_takes_its_role(guarded, channels, tran
             message = request(on_miss=on_miss, problems=[{"text": problem}])
             for _ in range(2):  # the second time from what is ready as bytes
                 got = outcome(channel, "convtune.v1.TuningService", method, message.SerializeToString())
-                denied = "UNAVAILABLE" if (transport, role) == ("socket", "none") else "PERMISSION_DENIED"
-                assert got == ("OK" if allowed else denied), (transport, role, on_miss, problem)
+                assert got == ("OK" if allowed else "PERMISSION_DENIED"), (transport, role, on_miss, problem)
 
 
 def test_an_unknown_method_is_an_admins_to_be_told_of(guarded, channels):
@@ -179,11 +177,72 @@ def test_the_denial_says_what_is_missing(guarded, channels):
     assert "--role" in error.value.details()
 
 
-def test_who_has_no_role_is_logged(guarded, channels):
+def refused(channel, path, request=b""):
     with pytest.raises(grpc.RpcError) as error:
-        channels("socket", "none").unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=10)
-    assert error.value.code() == grpc.StatusCode.UNAVAILABLE
-    assert "user 41001 is closed: it has no role" in guarded.log()
+        channel.unary_unary(path)(request, timeout=10)
+    assert error.value.code() == grpc.StatusCode.PERMISSION_DENIED, error.value
+    return error.value.details()
+
+
+def test_who_has_no_role_is_told_so_and_logged(guarded, channels):
+    channel = channels("socket", "none")
+    for _ in range(3):  # the second time on a connection that is new
+        said = refused(channel, "/grpc.health.v1.Health/Check")
+        assert said == "user 41001 has no role here; roles are given by convtuned --role"
+    assert "user 41001 refused: it has no role (--role)" in guarded.log()
+
+
+def test_the_command_line_shows_who_has_no_role_why(guarded, convtune):
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    user = AsUser(guarded, *USERS["none"])
+    try:
+        done = Cli(convtune)("list", "--address", user.address)
+    finally:
+        user.close()
+    assert done.code == 1 and "user 41001 has no role here" in done.err, done
+
+
+def test_many_calls_of_who_has_no_role_are_all_answered(guarded, channels):
+    channel = channels("socket", "none")
+    calls = [channel.unary_unary("/convtune.v1.MaintenanceService/GetServerInfo").future(b"", timeout=20) for _ in range(50)]
+    assert [call.code().name for call in calls] == ["PERMISSION_DENIED"] * 50
+
+
+def test_silent_connections_without_a_role_hold_nothing(guarded):
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    user = AsUser(guarded, *USERS["none"])
+    try:
+        silent = [socket.socket(socket.AF_UNIX) for _ in range(100)]
+        for each in silent:
+            each.settimeout(20)
+            each.connect(user.address.removeprefix("unix:"))
+        with guarded.client() as client:
+            assert client.info().pid == guarded.pid
+        for each in silent:
+            while each.recv(1000):  # at most SETTINGS, and the end
+                pass
+            each.close()
+        assert guarded.running()
+    finally:
+        user.close()
+
+
+@pytest.mark.parametrize("transport,who", [("socket", "user 41002"), ("mtls", "certificate other.example, reader.example")])
+def test_a_refusal_is_logged_with_who_what_and_both_roles(guarded, channels, transport, who):
+    channel = channels(transport, "read")
+    refused(channel, "/convtune.v1.TuningService/Pin")
+    assert f"{who} refused: /convtune.v1.TuningService/Pin takes the role admin, and has read" in guarded.log()
+    with Client(guarded.address) as root:
+        method = next(m for s, m in described(root.channel) if m.name == "BatchGet")
+    message = message_factory.GetMessageClass(method.input_type)(on_miss="ON_MISS_TUNE", problems=[{"text": numbered(1)}])
+    refused(channel, "/convtune.v1.TuningService/BatchGet", message.SerializeToString())
+    assert f"{who} refused: on_miss: anything but NONE takes the role tune, and has read" in guarded.log()
+    for _ in range(100):
+        refused(channel, "/convtune.v1.TuningService/Unpin")
+    # A window of ten seconds may have ended between them.
+    assert guarded.log().count(" refused: ") <= 42
 
 
 def test_the_socket_is_open_where_rules_decide(guarded):

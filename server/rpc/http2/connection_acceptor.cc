@@ -11,9 +11,9 @@
 #include "absl/time/time.h"
 #include "grpcpp/security/server_credentials.h"
 #include "proto/base/status_macros.h"
-#include "server/logging/log.h"
+#include "proto/base/strings.h"
+#include "proto/base/unique_fd.h"
 #include "server/rpc/http2/guarded_reads.h"
-#include "server/rpc/http2/role_gate.h"
 
 namespace convtune::rpc::http2 {
 namespace {
@@ -37,14 +37,20 @@ absl::Status ConnectionAcceptor::Prepare(const std::vector<ListenAddress>& addre
     return builder->experimental().AddExternalConnectionAcceptor(kFromFd, std::move(credentials));
   };
   if (options_.rules.for_sockets()) {
-    for (const Role role : {Role::kRead, Role::kTune, Role::kAdmin}) {
+    const auto place = [&accept](Role role, const std::string& who) {
+      const auto caller = std::make_shared<Caller>(Caller{role, who});
       // Plain ones take no gate.
       auto credentials = grpc::experimental::LocalServerCredentials(UDS);
-      credentials->SetAuthMetadataProcessor(NewRoleGate(role));
-      by_role_[static_cast<size_t>(role)] = accept(std::move(credentials));
+      credentials->SetAuthMetadataProcessor(NewRoleGate(caller));
+      return Place{accept(std::move(credentials)), caller};
+    };
+    for (size_t i = 0; i < kMostUsers; ++i) of_users_.push_back(place(Role::kNone, ""));
+    for (const Role role : {Role::kRead, Role::kTune, Role::kAdmin}) {
+      of_roles_[static_cast<size_t>(role)] = place(role, "one of many users");
     }
+    refuser_ = std::make_unique<Refuser>();
   } else {
-    by_role_[static_cast<size_t>(Role::kAdmin)] = accept(grpc::InsecureServerCredentials());
+    of_admins_ = accept(grpc::InsecureServerCredentials());
   }
   if (options_.tls != nullptr) {
     by_certificate_ = accept(TlsCredentials(options_.tls, options_.rules.for_certificates()
@@ -66,29 +72,45 @@ absl::Status ConnectionAcceptor::Prepare(const std::vector<ListenAddress>& addre
   return absl::OkStatus();
 }
 
-Role ConnectionAcceptor::SocketRole(int fd) const {
-  if (!options_.rules.for_sockets()) return Role::kAdmin;
+Role ConnectionAcceptor::RoleOf(const SocketPeer& peer) const {
+  return options_.rules.OfPeer(peer.uid, peer.groups);
+}
+
+void ConnectionAcceptor::TakeSocket(int fd) {
+  if (!options_.rules.for_sockets()) {
+    GuardReads(fd, this);
+    Give(fd, of_admins_.get());
+    return;
+  }
   const absl::StatusOr<SocketPeer> peer = PeerOf(fd);
   if (!peer.ok()) {
-    log::Warn("who connects is not known: $0", std::string(peer.status().message()));
-    return Role::kNone;
-  }
-  const Role role = options_.rules.OfPeer(peer->uid, peer->groups);
-  if (role == Role::kNone) {
-    log::Info("a connection of user $0 is closed: it has no role (--role)", peer->uid);
-  }
-  return role;
-}
-
-ConnectionAcceptor::Acceptor* ConnectionAcceptor::AcceptorOf(Role role) const {
-  return by_role_[static_cast<size_t>(role)].get();
-}
-
-void ConnectionAcceptor::Give(int fd, Acceptor* acceptor) {
-  if (acceptor == nullptr) {
+    LogRefusal(Concat("a connection is closed, as it is not known who connects: ",
+                      peer.status().message()));
     close(fd);
     return;
   }
+  const Role role = RoleOf(*peer);
+  if (role == Role::kNone) {
+    LogRefusal(Concat("user ", peer->uid, " refused: it has no role (--role)"));
+    refuser_->Take(UniqueFd(fd), Concat("user ", peer->uid,
+                                        " has no role here; roles are given by convtuned --role"));
+    return;
+  }
+  GuardReads(fd, this);
+  Give(fd, AcceptorOf(peer->uid, role));
+}
+
+ConnectionAcceptor::Acceptor* ConnectionAcceptor::AcceptorOf(uid_t uid, Role role) {
+  const auto found = user_places_.find({uid, role});
+  if (found != user_places_.end()) return of_users_[found->second].acceptor.get();
+  const size_t next = user_places_.size();
+  if (next == of_users_.size()) return of_roles_[static_cast<size_t>(role)].acceptor.get();
+  *of_users_[next].caller = {role, Concat("user ", uid)};
+  user_places_[{uid, role}] = next;
+  return of_users_[next].acceptor.get();
+}
+
+void ConnectionAcceptor::Give(int fd, Acceptor* acceptor) {
   Acceptor::NewConnectionParameters connection;
   connection.fd = fd;
   acceptor->HandleNewConnection(&connection);
@@ -101,11 +123,12 @@ void ConnectionAcceptor::EndConnections() const {
 }
 
 Listener::Target ConnectionAcceptor::SocketTarget() {
-  return {[this](int fd) { return SocketRole(fd) == Role::kAdmin; },
-          [this](int fd) {
-            GuardReads(fd, this);
-            Give(fd, AcceptorOf(SocketRole(fd)));
-          }};
+  return {[this](int fd) {
+            if (!options_.rules.for_sockets()) return true;
+            const absl::StatusOr<SocketPeer> peer = PeerOf(fd);
+            return peer.ok() && RoleOf(*peer) == Role::kAdmin;
+          },
+          [this](int fd) { TakeSocket(fd); }};
 }
 
 Listener::Target ConnectionAcceptor::TlsTarget() {

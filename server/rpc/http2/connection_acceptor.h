@@ -2,9 +2,13 @@
 // caller's role.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +16,8 @@
 #include "server/rpc/http2/access.h"
 #include "server/rpc/http2/listen_address.h"
 #include "server/rpc/http2/listener.h"
+#include "server/rpc/http2/refuser.h"
+#include "server/rpc/http2/role_gate.h"
 #include "server/rpc/http2/tls_credentials.h"
 
 namespace convtune::rpc::http2 {
@@ -43,16 +49,30 @@ class ConnectionAcceptor {
  private:
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
-  Role SocketRole(int fd) const;
-  Acceptor* AcceptorOf(Role role) const;
-  // Without an acceptor, to nobody: it is closed.
+  // Connections of one caller. gRPC tells a gate nothing of a unix socket's peer, so
+  // each user has an acceptor with a gate of its own.
+  struct Place {
+    std::unique_ptr<Acceptor> acceptor;
+    std::shared_ptr<Caller> caller;
+  };
+  static constexpr size_t kMostUsers = 32;
+
+  Role RoleOf(const SocketPeer& peer) const;
+  void TakeSocket(int fd);
+  // The user's, or of its role alone where there are too many users.
+  Acceptor* AcceptorOf(uid_t uid, Role role);
   static void Give(int fd, Acceptor* acceptor);
   Listener::Target SocketTarget();
   Listener::Target TlsTarget();
 
   const Options options_;
-  // Of unix sockets. Nobody without a role comes as far as gRPC.
-  std::array<std::unique_ptr<Acceptor>, 4> by_role_;
+  // Of unix sockets without rules.
+  std::unique_ptr<Acceptor> of_admins_;
+  // Of unix sockets with rules. Nobody without a role comes as far as gRPC.
+  std::vector<Place> of_users_;
+  std::map<std::pair<uid_t, Role>, size_t> user_places_;  // for the listener's thread
+  std::array<Place, 4> of_roles_;
+  std::unique_ptr<Refuser> refuser_;
   std::unique_ptr<Acceptor> by_certificate_;
   std::vector<std::string> addresses_;
   Listener listener_;  // the last: it uses the others

@@ -66,12 +66,16 @@ class Client : public Connection {
   absl::StatusOr<v1::UnpinResponse> Unpin(const v1::UnpinRequest& request) {
     return Call<v1::UnpinResponse>("TuningService/Unpin", request);
   }
+  // The pins of all pages.
   absl::StatusOr<v1::ListPinsResponse> ListPins(const v1::ListPinsRequest& request) {
-    return Call<v1::ListPinsResponse>("TuningService/ListPins", request);
+    return CallPages<v1::ListPinsResponse>("TuningService/ListPins", request,
+                                           [](auto* page) { return page->mutable_pins(); });
   }
+  // Those of all pages.
   absl::StatusOr<v1::ListEnvironmentsResponse> ListEnvironments() {
-    return Call<v1::ListEnvironmentsResponse>("TuningService/ListEnvironments",
-                                              v1::ListEnvironmentsRequest());
+    return CallPages<v1::ListEnvironmentsResponse>(
+        "TuningService/ListEnvironments", v1::ListEnvironmentsRequest(),
+        [](auto* page) { return page->mutable_environments(); });
   }
   absl::StatusOr<v1::ListDevicesResponse> ListDevices() {
     return Call<v1::ListDevicesResponse>("TuningService/ListDevices", v1::ListDevicesRequest());

@@ -1,6 +1,7 @@
 // A Connection calls the methods of a daemon. The clients derive from it.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -59,6 +60,21 @@ class Connection {
   template <typename Response>
   absl::StatusOr<Response> Call(const char* method, const google::protobuf::MessageLite& request) {
     return Call<Response>(method, request, options_.timeout);
+  }
+  // Calls a list's method page after page and returns all rows in one response:
+  // `rows` gives those of a Response*. At most `most` of them.
+  template <typename Response, typename Request, typename Rows>
+  absl::StatusOr<Response> CallPages(const char* method, Request request, const Rows& rows,
+                                     int most = std::numeric_limits<int>::max()) {
+    ASSIGN_OR_RETURN(Response all, Call<Response>(method, request));
+    while (!all.next_page_token().empty() && rows(&all)->size() < most) {
+      request.set_page_token(all.next_page_token());
+      ASSIGN_OR_RETURN(Response page, Call<Response>(method, request));
+      rows(&all)->MergeFrom(*rows(&page));
+      all.set_next_page_token(page.next_page_token());
+    }
+    if (rows(&all)->size() > most) rows(&all)->DeleteSubrange(most, rows(&all)->size() - most);
+    return all;
   }
   absl::Status CallUnary(const std::string& path, const google::protobuf::MessageLite& request,
                          absl::Duration timeout, google::protobuf::MessageLite* response);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -55,5 +56,10 @@ struct JobPage {
   std::vector<JobSnapshot> jobs;
   std::string next_page_token;
 };
+
+// The token of the page behind that job: its number.
+inline std::string PageTokenOf(const JobSnapshot& last) {
+  return last.name.substr(std::string_view("jobs/").size());
+}
 
 }  // namespace convtune::jobs

@@ -223,7 +223,7 @@ absl::StatusOr<JobPage> JobTable::List(int page_size, const std::string& page_to
   auto it = page_token.empty() ? jobs_.end() : jobs_.lower_bound(before);
   while (it != jobs_.begin()) {
     if (static_cast<int>(page.jobs.size()) == page_size) {
-      page.next_page_token = absl::StrCat(it->first);
+      page.next_page_token = PageTokenOf(page.jobs.back());
       break;
     }
     --it;

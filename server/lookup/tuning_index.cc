@@ -278,14 +278,16 @@ TuningIndex::List(const std::string& environment_text, size_t page_size,
     if (!environment_text.empty() && key.environment_text() != environment_text) break;
     if (!absl::StrContains(key.problem_text, text_filter)) continue;
     if (page.size() == page_size) {
-      const KeptKey& last = page.back()->tuning.key;
-      std::string token =
-          absl::WebSafeBase64Escape(absl::StrCat(last.environment_text(), "\n", last.problem_text));
+      std::string token = PageTokenOf(page.back()->tuning.key.Whole());
       return std::make_pair(std::move(page), std::move(token));
     }
     page.push_back(*it);
   }
   return std::make_pair(std::move(page), std::string());
+}
+
+std::string TuningIndex::PageTokenOf(const TuningKey& last) {
+  return absl::WebSafeBase64Escape(absl::StrCat(last.environment_text, "\n", last.problem_text));
 }
 
 std::vector<Pin> TuningIndex::ListPins(const std::string& environment_text, absl::Time now) const {

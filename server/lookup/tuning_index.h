@@ -95,6 +95,8 @@ class TuningIndex {
   absl::StatusOr<std::pair<std::vector<std::shared_ptr<const IndexedTuning>>, std::string>> List(
       const std::string& environment_text, size_t page_size, const std::string& page_token,
       const std::string& text_filter) const;
+  // The token of the page behind that tuning.
+  static std::string PageTokenOf(const TuningKey& last);
   // Ordered by (environment text, problem text); expired ones left out.
   std::vector<Pin> ListPins(const std::string& environment_text, absl::Time now) const;
   // Number of tunings by environment text.

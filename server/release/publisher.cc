@@ -298,13 +298,14 @@ PublicationStatus Publisher::Status() {
 }
 
 absl::StatusOr<ReleaseDiff> Publisher::DiffReleases(int64_t from, int64_t to,
-                                                    const std::string& environment, size_t limit) {
+                                                    const std::string& environment,
+                                                    const TuningKey& after, size_t limit) {
   std::string text;
   if (!environment.empty()) {
     ASSIGN_OR_RETURN(text, options_.resolve(environment));
   }
   RETURN_IF_ERROR(PassNow());
-  return releases_.Diff(from, to, text, limit);
+  return releases_.Diff(from, to, text, limit, after);
 }
 
 absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,

@@ -72,7 +72,7 @@ class Publisher : public ReleaseManager {
 
   ReleaseList ListReleases() override { return releases_.List(); }
   absl::StatusOr<ReleaseDiff> DiffReleases(int64_t from, int64_t to, const std::string& environment,
-                                           size_t limit) override;
+                                           const TuningKey& after, size_t limit) override;
   absl::StatusOr<Release> PromoteRelease(const std::string& author, const std::string& reason,
                                          int canary_permille) override;
   absl::StatusOr<Release> RollBackRelease(const std::string& author, const std::string& reason,

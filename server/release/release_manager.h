@@ -51,7 +51,7 @@ class ReleaseManager {
   // See Releases::Diff; `environment` is a name, empty for all.
   virtual absl::StatusOr<ReleaseDiff> DiffReleases(int64_t from, int64_t to,
                                                    const std::string& environment,
-                                                   size_t limit) = 0;
+                                                   const TuningKey& after, size_t limit) = 0;
   // See ReleaseHistory. When they return OK the snapshot is written, or the
   // status says why not.
   virtual absl::StatusOr<Release> PromoteRelease(const std::string& author,

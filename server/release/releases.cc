@@ -1,6 +1,7 @@
 #include "server/release/releases.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -306,8 +307,8 @@ ReleaseList Releases::List() const {
 }
 
 absl::StatusOr<ReleaseDiff> Releases::Diff(int64_t from, int64_t to,
-                                           const std::string& environment_text,
-                                           size_t limit) const {
+                                           const std::string& environment_text, size_t limit,
+                                           const TuningKey& after_key) const {
   ReleaseDiff diff;
   {
     MutexLock lock(mutex_);
@@ -332,7 +333,12 @@ absl::StatusOr<ReleaseDiff> Releases::Diff(int64_t from, int64_t to,
     if (found != before.end()) had = std::move(found->second);
     if (had.Fingerprint() == after.Fingerprint()) return;
     ++diff.change_count;
-    if (diff.changes.size() < limit) diff.changes.push_back({std::move(had), std::move(after)});
+    if (std::tie(after.key.environment_text, after.key.problem_text) <=
+        std::tie(after_key.environment_text, after_key.problem_text)) {
+      return;
+    }
+    diff.more = diff.changes.size() == limit;
+    if (!diff.more) diff.changes.push_back({std::move(had), std::move(after)});
   };
   if (diff.to != 0) {
     RETURN_IF_ERROR(ReadPortfolios(diff.to, environment_text, compare));

@@ -31,7 +31,8 @@ struct ChoiceChange {
 struct ReleaseDiff {
   int64_t from = 0;
   int64_t to = 0;                     // 0: what a promotion would bring
-  std::vector<ChoiceChange> changes;  // ordered by environment and problem; the first ones
+  std::vector<ChoiceChange> changes;  // ordered by environment and problem
+  bool more = false;                  // behind these
   int64_t change_count = 0;           // of all
 };
 
@@ -87,9 +88,9 @@ class Releases {
   bool HasChoice(const TuningKey& key) const;
   ReleaseList List() const;
   // `from` 0: the promoted one. NOT_FOUND: no such release. At most `limit`
-  // changes; empty `environment_text`: all.
+  // changes, those behind `after`; empty `environment_text`: all.
   absl::StatusOr<ReleaseDiff> Diff(int64_t from, int64_t to, const std::string& environment_text,
-                                   size_t limit) const;
+                                   size_t limit, const TuningKey& after = {}) const;
 
   // The served choices, for one publication.
   struct Served {

@@ -1,6 +1,7 @@
 """The Python package against a daemon."""
 
 import asyncio
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 
+import grpc
 import pytest
 
 from conftest import PROGRAMS
@@ -40,6 +42,31 @@ def test_the_lines_of_the_page_get_answers(fake_daemon):
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert len(lines) == 3 and all(" graph:eng" in line or " legacy:algo" in line for line in lines), lines
+
+
+def test_a_list_is_read_to_its_last_page(ct, short_dir):
+    from convtune.v1 import tuning_service_pb2, tuning_service_pb2_grpc
+
+    class Daemon(tuning_service_pb2_grpc.TuningServiceServicer):
+        def ListEnvironments(self, request, context):
+            reply = tuning_service_pb2.ListEnvironmentsResponse()
+            if request.page_token == "behind":
+                reply.environments.add(name="profile:nvidia-h200", text="profile:" + H200, profile=True, current=True,
+                                       gpu_model="nvidia-h200", cudnn_version="9.19.0", sm_count=132)  # fmt: skip
+            else:
+                reply.environments.add(name="nvidia-h200", text=H200)
+                reply.next_page_token = "behind"
+            return reply
+
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+    tuning_service_pb2_grpc.add_TuningServiceServicer_to_server(Daemon(), server)
+    server.add_insecure_port(f"unix:{short_dir}/s")
+    server.start()
+    try:
+        with ct.Client(f"unix:{short_dir}/s") as client:
+            assert client.is_profile()
+    finally:
+        server.stop(None)
 
 
 def test_answers_constraints_and_misses(ct, fake_daemon):

@@ -263,12 +263,17 @@ class Client(ClientBase):
 
     def is_profile(self) -> bool:
         """True if a device profile stands in for the environment's GPU."""
-        request = tuning_service_pb2.ListEnvironmentsRequest()
-        listed = self._call(lambda: self._tuning.ListEnvironments, request, time.monotonic() + self._timeout)
+        known, request = [], tuning_service_pb2.ListEnvironmentsRequest()
+        while True:
+            page = self._call(lambda: self._tuning.ListEnvironments, request, time.monotonic() + self._timeout)
+            known += page.environments
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                break
         program = self.program()
         chosen = [
             e
-            for e in listed.environments
+            for e in known
             if e.current and self.environment in ("", e.name, e.text) and fits(program, messages.environment(e))
         ]
         return bool(chosen) and all(e.profile for e in chosen)

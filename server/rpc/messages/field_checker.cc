@@ -126,6 +126,15 @@ int FieldChecker::PageSize(int value) {
   return value == 0 ? kDefaultPageSize : std::min(value, kMaxPageSize);
 }
 
+PageArgs FieldChecker::Page(int size, const std::string& token) {
+  PageSize(size);
+  PageToken(token);
+  PageArgs page;
+  if (size > 0) page.size = static_cast<size_t>(size);
+  page.token = token;
+  return page;
+}
+
 void FieldChecker::PageToken(std::string_view value) {
   Length("page_token", value, 0, kMaxPageTokenLength);
 }

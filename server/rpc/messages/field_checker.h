@@ -16,6 +16,7 @@
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/violation.h"
+#include "server/rpc/messages/page.h"
 
 namespace convtune::rpc::messages {
 
@@ -53,6 +54,8 @@ class FieldChecker {
   void JobName(std::string_view value);
   // Field "page_size"; returns the size to use: at most kMaxPageSize.
   int PageSize(int value);
+  // Field "page_size" of a list whose pages have no most; "page_token".
+  PageArgs Page(int size, const std::string& token);
   // Field "page_token".
   void PageToken(std::string_view value);
   std::optional<absl::Duration> Duration(std::string_view field,

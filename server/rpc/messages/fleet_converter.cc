@@ -6,6 +6,7 @@
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_environment.h"
 #include "server/rpc/messages/field_checker.h"
+#include "server/rpc/messages/page.h"
 
 namespace convtune::rpc::messages {
 namespace {
@@ -123,13 +124,18 @@ v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
   v1::ReadOutboxResponse response;
   response.set_more(page.more);
   for (const db::OutboxId& id : page.void_ids) *response.add_void_ids() = OutboxIdToProto(id);
-  for (const db::OutboxEntry& entry : page.entries) {
-    v1::OutboxRow* const row = response.add_rows();
-    *row->mutable_id() = OutboxIdToProto(entry.id);
-    *row->mutable_environment() =
+  const auto make = [&page](size_t i) {
+    const db::OutboxEntry& entry = page.entries[i];
+    v1::OutboxRow row;
+    *row.mutable_id() = OutboxIdToProto(entry.id);
+    *row.mutable_environment() =
         db::ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
-    *row->mutable_tuning() = db::ToBundleTuning(entry.tuning, 1, /*with_samples=*/false);
-    row->set_relayed(entry.tuning.origin == Origin::kFleet);
+    *row.mutable_tuning() = db::ToBundleTuning(entry.tuning, 1, /*with_samples=*/false);
+    row.set_relayed(entry.tuning.origin == Origin::kFleet);
+    return row;
+  };
+  if (AddRows(page.entries.size(), make, response.mutable_rows()) < page.entries.size()) {
+    response.set_more(true);
   }
   return response;
 }

@@ -8,6 +8,7 @@
 #include "proto/convert/problem_proto.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/self_check.h"
+#include "server/rpc/messages/page.h"
 
 namespace convtune::rpc::messages {
 namespace {
@@ -204,10 +205,10 @@ v1::TuningJob ToProto(const jobs::JobSnapshot& job) {
 
 v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page) {
   v1::ListTuningJobsResponse out;
-  for (const jobs::JobSnapshot& job : page.jobs) {
-    *out.add_jobs() = ToProto(job);
-  }
-  out.set_next_page_token(page.next_page_token);
+  const size_t added = AddRows(
+      page.jobs.size(), [&page](size_t i) { return ToProto(page.jobs[i]); }, out.mutable_jobs());
+  out.set_next_page_token(added == page.jobs.size() ? page.next_page_token
+                                                    : jobs::PageTokenOf(page.jobs[added - 1]));
   return out;
 }
 

@@ -1,6 +1,5 @@
 #include "server/rpc/messages/release_converter.h"
 
-#include <algorithm>
 #include <string>
 
 #include "server/rpc/messages/proto_converter.h"
@@ -52,16 +51,19 @@ v1::Release ToProto(const Release& release) {
   return out;
 }
 
-v1::ListReleasesResponse ToProto(const release::ReleaseList& list) {
-  v1::ListReleasesResponse out;
-  for (const Release& release : list.releases) *out.add_releases() = ToProto(release);
-  out.set_promoted(list.promoted);
-  out.set_canary(list.canary);
-  out.set_waiting_changes(list.waiting_changes);
-  out.set_auto_promote_held(list.auto_promote_held);
-  out.set_publish_evidence(static_cast<v1::Evidence>(list.floor));
-  out.set_below_evidence_count(list.below_floor_count);
-  return out;
+absl::Status Fill(const release::ReleaseList& list, const PageArgs& page,
+                  v1::ListReleasesResponse* out) {
+  out->set_promoted(list.promoted);
+  out->set_canary(list.canary);
+  out->set_waiting_changes(list.waiting_changes);
+  out->set_auto_promote_held(list.auto_promote_held);
+  out->set_publish_evidence(static_cast<v1::Evidence>(list.floor));
+  out->set_below_evidence_count(list.below_floor_count);
+  const std::vector<Release>& rows = list.releases;
+  return AddPage(
+      page, rows.size(), [&rows](size_t i) { return std::to_string(rows[i].number); },
+      [&rows](size_t i) { return ToProto(rows[i]); }, out->mutable_releases(),
+      out->mutable_next_page_token());
 }
 
 v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
@@ -69,34 +71,56 @@ v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff) {
   out.set_from(diff.from);
   out.set_to(diff.to);
   out.set_change_count(diff.change_count);
-  for (const release::ChoiceChange& change : diff.changes) {
-    v1::ChoiceChange* row = out.add_changes();
-    row->set_problem_text(change.after.key.problem_text);
-    row->set_environment(EnvironmentName(change.after.key));
-    *row->mutable_before() = PortfolioToProto(change.before);
-    *row->mutable_after() = PortfolioToProto(change.after);
+  const auto make = [&diff](size_t i) {
+    const release::ChoiceChange& change = diff.changes[i];
+    v1::ChoiceChange row;
+    row.set_problem_text(change.after.key.problem_text);
+    row.set_environment(EnvironmentName(change.after.key));
+    *row.mutable_before() = PortfolioToProto(change.before);
+    *row.mutable_after() = PortfolioToProto(change.after);
+    return row;
+  };
+  const size_t added = AddRows(diff.changes.size(), make, out.mutable_changes());
+  if (added > 0 && (added < diff.changes.size() || diff.more)) {
+    const TuningKey& last = diff.changes[added - 1].after.key;
+    out.set_next_page_token(PageToken({last.environment_text, last.problem_text}));
   }
   return out;
 }
 
-v1::ListWantedResponse ToProto(const std::vector<WantedProblem>& wanted, size_t most,
-                               const std::function<bool(const std::string&)>& has_device) {
-  v1::ListWantedResponse out;
-  out.set_wanted_count(static_cast<int64_t>(wanted.size()));
-  for (size_t i = 0; i < std::min(most, wanted.size()); ++i) {
+absl::StatusOr<TuningKey> ReadDiffToken(const std::string& token) {
+  if (token.empty()) return TuningKey();
+  ASSIGN_OR_RETURN(std::vector<std::string> texts, ReadPageToken(token, 2));
+  TuningKey key;
+  key.environment_text = std::move(texts[0]);
+  key.problem_text = std::move(texts[1]);
+  return key;
+}
+
+absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page,
+                  const std::function<bool(const std::string&)>& has_device,
+                  v1::ListWantedResponse* out) {
+  out->set_wanted_count(static_cast<int64_t>(wanted.size()));
+  const auto make = [&](size_t i) {
     const WantedProblem& problem = wanted[i];
-    v1::WantedProblem* row = out.add_wanted();
-    row->set_problem_text(problem.key.problem_text);
-    row->set_environment(EnvironmentName(problem.key));
-    row->set_environment_text(problem.key.environment_text);
-    row->set_can_be_tuned(has_device(problem.key.environment_text));
-    row->set_miss_count(problem.misses);
-    *row->mutable_first_seen_time() = ToProto(problem.first_seen);
-    *row->mutable_last_seen_time() = ToProto(problem.last_seen);
-    row->set_attempt_count(problem.attempts);
-    row->set_last_error(problem.last_error);
-  }
-  return out;
+    v1::WantedProblem row;
+    row.set_problem_text(problem.key.problem_text);
+    row.set_environment(EnvironmentName(problem.key));
+    row.set_environment_text(problem.key.environment_text);
+    row.set_can_be_tuned(has_device(problem.key.environment_text));
+    row.set_miss_count(problem.misses);
+    *row.mutable_first_seen_time() = ToProto(problem.first_seen);
+    *row.mutable_last_seen_time() = ToProto(problem.last_seen);
+    row.set_attempt_count(problem.attempts);
+    row.set_last_error(problem.last_error);
+    return row;
+  };
+  return AddPage(
+      page, wanted.size(),
+      [&wanted](size_t i) {
+        return wanted[i].key.environment_text + " " + wanted[i].key.problem_text;
+      },
+      make, out->mutable_wanted(), out->mutable_next_page_token());
 }
 
 v1::Publication ToProto(const release::PublicationStatus& status) {

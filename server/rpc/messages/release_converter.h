@@ -7,15 +7,21 @@
 
 #include "convtune/v1/release_service.pb.h"
 #include "server/release/release_manager.h"
+#include "server/rpc/messages/page.h"
 
 namespace convtune::rpc::messages {
 
 v1::Release ToProto(const Release& release);
-v1::ListReleasesResponse ToProto(const release::ReleaseList& list);
+// A page of them. INVALID_ARGUMENT: the token is none.
+absl::Status Fill(const release::ReleaseList& list, const PageArgs& page,
+                  v1::ListReleasesResponse* out);
+// `has_device` says whether a device has the environment of a key text.
+absl::Status Fill(const std::vector<WantedProblem>& wanted, const PageArgs& page,
+                  const std::function<bool(const std::string&)>& has_device,
+                  v1::ListWantedResponse* out);
 v1::DiffReleasesResponse ToProto(const release::ReleaseDiff& diff);
-// The first `most` of them. `has_device` says whether a device has the environment of a key text.
-v1::ListWantedResponse ToProto(const std::vector<WantedProblem>& wanted, size_t most,
-                               const std::function<bool(const std::string&)>& has_device);
+// The change that a page of DiffReleases begins behind; an empty key for the first.
+absl::StatusOr<TuningKey> ReadDiffToken(const std::string& token);
 v1::Publication ToProto(const release::PublicationStatus& status);
 
 }  // namespace convtune::rpc::messages

@@ -266,7 +266,22 @@ std::optional<ListPinsArgs> Validate(const v1::ListPinsRequest& request,
                                      std::vector<Violation>* violations) {
   FieldChecker check(violations);
   check.EnvironmentName(request.environment());
-  return check.ok() ? std::make_optional(ListPinsArgs{request.environment()}) : std::nullopt;
+  ListPinsArgs out{request.environment(), check.Page(request.page_size(), request.page_token())};
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
+
+std::optional<PageArgs> Validate(const v1::ListEnvironmentsRequest& request,
+                                 std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  PageArgs out = check.Page(request.page_size(), request.page_token());
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
+
+std::optional<PageArgs> Validate(const v1::ListReleasesRequest& request,
+                                 std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  PageArgs out = check.Page(request.page_size(), request.page_token());
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 
 std::optional<BackupArgs> Validate(const v1::BackupDatabaseRequest& request,
@@ -302,8 +317,9 @@ std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
   check.Range("from", request.from(), 0, kMaxNumber);
   check.Range("to", request.to(), 0, kMaxNumber);
   check.EnvironmentName(request.environment());
+  check.PageToken(request.page_token());
   DiffArgs out{request.from(), request.to(), request.environment(),
-               ReadRows("max_changes", request.max_changes(), &check)};
+               ReadRows("max_changes", request.max_changes(), &check), request.page_token()};
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 
@@ -329,8 +345,10 @@ std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
                                        std::vector<Violation>* violations) {
   FieldChecker check(violations);
   check.EnvironmentName(request.environment());
-  ListWantedArgs out{request.environment(),
-                     ReadRows("max_problems", request.max_problems(), &check)};
+  check.PageToken(request.page_token());
+  ListWantedArgs out{
+      request.environment(),
+      {ReadRows("max_problems", request.max_problems(), &check), request.page_token()}};
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 

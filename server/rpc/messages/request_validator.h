@@ -59,6 +59,7 @@ struct PinArgs {
 
 struct ListPinsArgs {
   std::string environment;
+  PageArgs page;
 };
 
 struct BackupArgs {
@@ -70,6 +71,7 @@ struct DiffArgs {
   int64_t to = 0;
   std::string environment;
   size_t max_changes = 0;
+  std::string page_token;
 };
 
 struct PromoteArgs {
@@ -86,7 +88,7 @@ struct RollBackArgs {
 
 struct ListWantedArgs {
   std::string environment;
-  size_t max_problems = 0;
+  PageArgs page;
 };
 
 struct ExportArgs {
@@ -139,6 +141,10 @@ std::optional<PromoteArgs> Validate(const v1::PromoteReleaseRequest& request,
                                     std::vector<Violation>* violations);
 std::optional<RollBackArgs> Validate(const v1::RollBackReleaseRequest& request,
                                      std::vector<Violation>* violations);
+std::optional<PageArgs> Validate(const v1::ListEnvironmentsRequest& request,
+                                 std::vector<Violation>* violations);
+std::optional<PageArgs> Validate(const v1::ListReleasesRequest& request,
+                                 std::vector<Violation>* violations);
 std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
                                        std::vector<Violation>* violations);
 std::optional<ReadSnapshotArgs> Validate(const v1::ReadSnapshotRequest& request,
@@ -146,12 +152,10 @@ std::optional<ReadSnapshotArgs> Validate(const v1::ReadSnapshotRequest& request,
 
 // Requests without fields.
 template <typename Request>
-requires(std::same_as<Request, v1::ListEnvironmentsRequest> ||
-         std::same_as<Request, v1::ListDevicesRequest> ||
+requires(std::same_as<Request, v1::ListDevicesRequest> ||
          std::same_as<Request, v1::GetServerInfoRequest> ||
          std::same_as<Request, v1::CheckDatabaseRequest> ||
          std::same_as<Request, v1::CompactDatabaseRequest> ||
-         std::same_as<Request, v1::ListReleasesRequest> ||
          std::same_as<Request, v1::GetPublicationRequest>)
     std::optional<NoArgs> Validate(const Request&, std::vector<Violation>*) {
   return NoArgs{};

@@ -17,16 +17,19 @@ class ReleaseService final : public RawService {
   explicit ReleaseService(release::ReleaseManager* releases)
       : RawService(kReleaseServiceName), releases_(releases), disk_(kMaxReleaseCalls) {
     Unary<v1::ListReleasesRequest, v1::ListReleasesResponse>(
-        "ListReleases", &disk_, [this](const messages::NoArgs&, v1::ListReleasesResponse* reply) {
-          *reply = messages::ToProto(releases_->ListReleases());
-          return grpc::Status::OK;
+        "ListReleases", &disk_,
+        [this](const messages::PageArgs& page, v1::ListReleasesResponse* reply) {
+          return messages::ToGrpcStatus(messages::Fill(releases_->ListReleases(), page, reply),
+                                        "page_token");
         });
 
     Unary<v1::DiffReleasesRequest, v1::DiffReleasesResponse>(
         "DiffReleases", &disk_,
         [this](const messages::DiffArgs& args, v1::DiffReleasesResponse* reply) {
-          const absl::StatusOr<release::ReleaseDiff> diff =
-              releases_->DiffReleases(args.from, args.to, args.environment, args.max_changes);
+          const absl::StatusOr<TuningKey> after = messages::ReadDiffToken(args.page_token);
+          if (!after.ok()) return messages::ToGrpcStatus(after.status(), "page_token");
+          const absl::StatusOr<release::ReleaseDiff> diff = releases_->DiffReleases(
+              args.from, args.to, args.environment, *after, args.max_changes);
           if (diff.ok()) *reply = messages::ToProto(*diff);
           return messages::ToGrpcStatus(diff.status(), "environment");
         });
@@ -46,12 +49,11 @@ class ReleaseService final : public RawService {
         "ListWanted", &disk_,
         [this](const messages::ListWantedArgs& args, v1::ListWantedResponse* reply) {
           const auto wanted = releases_->ListWanted(args.environment);
-          if (wanted.ok()) {
-            *reply = messages::ToProto(*wanted, args.max_problems, [this](const std::string& text) {
-              return releases_->HasDevice(text);
-            });
-          }
-          return messages::ToGrpcStatus(wanted.status(), "environment");
+          if (!wanted.ok()) return messages::ToGrpcStatus(wanted.status(), "environment");
+          const absl::Status filled = messages::Fill(
+              *wanted, args.page,
+              [this](const std::string& text) { return releases_->HasDevice(text); }, reply);
+          return messages::ToGrpcStatus(filled, "page_token");
         });
 
     Unary<v1::GetPublicationRequest, v1::Publication>(

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/lookup/tuning_index.h"
+#include "server/rpc/messages/page.h"
 #include "server/rpc/messages/proto_converter.h"
 #include "server/rpc/services/batch_get_handler.h"
 #include "server/rpc/services/call.h"
@@ -74,11 +76,16 @@ class TuningService final : public RawService {
               args.environment, args.page_size, args.page_token, args.text_filter);
           if (page.ok()) {
             const std::vector<tuner::EnvironmentInfo> known = tuner_->ListEnvironments();
-            for (const tuner::TuningSummary& summary : page->tunings) {
-              *reply->add_tunings() = messages::ToProto(
+            const auto make = [&](size_t i) {
+              const tuner::TuningSummary& summary = page->tunings[i];
+              return messages::ToProto(
                   summary, messages::FindEnvironment(known, summary.key.environment_text));
-            }
-            reply->set_next_page_token(page->next_page_token);
+            };
+            const size_t rows = page->tunings.size();
+            const size_t added = messages::AddRows(rows, make, reply->mutable_tunings());
+            reply->set_next_page_token(
+                added == rows ? page->next_page_token
+                              : lookup::TuningIndex::PageTokenOf(page->tunings[added - 1].key));
           }
           return messages::ToGrpcStatus(page.status(), "page_token");
         });
@@ -114,21 +121,29 @@ class TuningService final : public RawService {
         [this](const messages::ListPinsArgs& args, v1::ListPinsResponse* reply) {
           const absl::StatusOr<std::vector<convtune::Pin>> pins =
               tuner_->ListPins(args.environment);
-          if (pins.ok()) {
-            for (const convtune::Pin& pin : *pins) {
-              *reply->add_pins() = messages::ToProto(pin, EnvironmentName(pin.key));
-            }
-          }
-          return messages::ToGrpcStatus(pins.status(), "environment");
+          if (!pins.ok()) return messages::ToGrpcStatus(pins.status(), "environment");
+          const auto key = [&pins](size_t i) {
+            return (*pins)[i].key.environment_text + " " + (*pins)[i].key.problem_text;
+          };
+          const auto make = [&pins](size_t i) {
+            return messages::ToProto((*pins)[i], EnvironmentName((*pins)[i].key));
+          };
+          return messages::ToGrpcStatus(
+              messages::AddPage(args.page, pins->size(), key, make, reply->mutable_pins(),
+                                reply->mutable_next_page_token()),
+              "page_token");
         });
 
     Unary<v1::ListEnvironmentsRequest, v1::ListEnvironmentsResponse>(
         "ListEnvironments", nullptr,
-        [this](const messages::NoArgs&, v1::ListEnvironmentsResponse* reply) {
-          for (const tuner::EnvironmentInfo& info : tuner_->ListEnvironments()) {
-            *reply->add_environments() = messages::ToProto(info);
-          }
-          return grpc::Status::OK;
+        [this](const messages::PageArgs& page, v1::ListEnvironmentsResponse* reply) {
+          const std::vector<tuner::EnvironmentInfo> known = tuner_->ListEnvironments();
+          return messages::ToGrpcStatus(
+              messages::AddPage(
+                  page, known.size(), [&known](size_t i) { return known[i].environment.ToText(); },
+                  [&known](size_t i) { return messages::ToProto(known[i]); },
+                  reply->mutable_environments(), reply->mutable_next_page_token()),
+              "page_token");
         });
 
     Unary<v1::ListDevicesRequest, v1::ListDevicesResponse>(

@@ -30,6 +30,20 @@ TEST(ClientTest, NoDaemonIsUnavailable) {
   EXPECT_TRUE(absl::IsUnavailable(ClientOf("unix:/nonexistent/socket")->GetServerInfo().status()));
 }
 
+TEST(ClientTest, AListHasTheRowsOfAllPages) {
+  FakeDaemon daemon;
+  daemon.environments.clear_environments();
+  for (const char* name : {"a", "b", "c"}) {
+    daemon.environments.add_environments()->set_name(name);
+  }
+  const auto all = ClientOf(daemon.address())->ListEnvironments();
+  ASSERT_TRUE(all.ok()) << all.status();
+  ASSERT_EQ(all->environments_size(), 3);
+  EXPECT_EQ(all->environments(0).name() + all->environments(1).name() + all->environments(2).name(),
+            "abc");
+  EXPECT_EQ(all->next_page_token(), "");
+}
+
 TEST(ClientTest, AsksForHealthByName) {
   FakeDaemon daemon;
   const auto client = ClientOf(daemon.address());

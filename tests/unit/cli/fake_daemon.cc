@@ -234,9 +234,15 @@ grpc::Status FakeDaemon::ListPins(Context*, const v1::ListPinsRequest*,
   return error;
 }
 
-grpc::Status FakeDaemon::ListEnvironments(Context*, const v1::ListEnvironmentsRequest*,
+grpc::Status FakeDaemon::ListEnvironments(Context*, const v1::ListEnvironmentsRequest* request,
                                           v1::ListEnvironmentsResponse* response) {
-  *response = environments;
+  const int first = request->page_token().empty() ? 0 : std::stoi(request->page_token());
+  if (first < environments.environments_size()) {
+    *response->add_environments() = environments.environments(first);
+  }
+  if (first + 1 < environments.environments_size()) {
+    response->set_next_page_token(absl::StrCat(first + 1));
+  }
   return error;
 }
 

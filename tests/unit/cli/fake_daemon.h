@@ -44,7 +44,7 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   grpc::Status error;
   v1::ServerInfo info;
   v1::ListDevicesResponse devices;
-  v1::ListEnvironmentsResponse environments;
+  v1::ListEnvironmentsResponse environments;  // served one a page
   v1::Tuning tuning;
   std::vector<v1::Tuning> tunings;    // served two a page
   std::vector<v1::TuningJob> states;  // of the one job, in order

@@ -311,6 +311,13 @@ TEST_F(ReleasesTest, DiffOfTwoReleasesIsLimitedAndCounted) {
   ASSERT_TRUE(diff.ok());
   EXPECT_EQ(diff->changes.size(), 3U);
   EXPECT_EQ(diff->change_count, 4);
+  EXPECT_TRUE(diff->more);
+  const auto rest = releases_->Diff(1, 2, "", 3, diff->changes.back().after.key);
+  ASSERT_TRUE(rest.ok());
+  ASSERT_EQ(rest->changes.size(), 1U);
+  EXPECT_EQ(rest->changes[0].after.key, Key(4));
+  EXPECT_EQ(rest->change_count, 4);
+  EXPECT_FALSE(rest->more);
   EXPECT_TRUE(absl::IsNotFound(releases_->Diff(1, 9, "", 3).status()));
   EXPECT_EQ(releases_->Diff(1, 2, kH200, 3)->change_count, 4);
   EXPECT_EQ(releases_->Diff(1, 2, "other", 3)->change_count, 0);

@@ -10,6 +10,7 @@
 
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::rpc {
@@ -35,6 +36,8 @@ class FakeTuner : public tuner::Tuner {
   // Of every answer.
   bool persisted = true;
   bool stands_in = false;
+  // That each list has; several are long, more than 4 MiB together.
+  size_t rows = 1;
   // Given by every method that can fail, if it is not OK.
   absl::Status failure;
   std::vector<Tuning> imported;
@@ -139,8 +142,18 @@ class FakeTuner : public tuner::Tuner {
   absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) override {
     if (!failure.ok()) return failure;
     jobs::JobPage page;
-    page.jobs.assign(static_cast<size_t>(page_size), Job(jobs::JobState::kSucceeded));
-    page.next_page_token = page_token + "+";
+    if (rows == 1) {
+      page.jobs.assign(static_cast<size_t>(page_size), Job(jobs::JobState::kSucceeded));
+      page.next_page_token = page_token + "+";
+      return page;
+    }
+    size_t number = page_token.empty() ? rows + 1 : std::stoul(page_token);
+    while (number > 1 && page.jobs.size() < static_cast<size_t>(page_size)) {
+      page.jobs.push_back(Job(jobs::JobState::kFailed));
+      page.jobs.back().name = Concat("jobs/", --number);
+      page.jobs.back().failures.assign(20, std::string(500, 'f'));
+    }
+    if (number > 1) page.next_page_token = jobs::PageTokenOf(page.jobs.back());
     return page;
   }
   absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string&) override {
@@ -199,7 +212,11 @@ class FakeTuner : public tuner::Tuner {
     summary.key = Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value());
     summary.winner = "graph:eng1";
     summary.incomplete_reason = text_filter;
-    page.tunings = {summary};
+    page.tunings.assign(rows, summary);
+    for (size_t i = 1; i < rows; ++i) {
+      page.tunings[i].key = Row(i);
+      page.tunings[i].incomplete_reason = std::string(5000, 'r');
+    }
     return page;
   }
   absl::StatusOr<int64_t> DeleteTunings(const std::string&,
@@ -237,8 +254,14 @@ class FakeTuner : public tuner::Tuner {
   absl::Status DeletePin(const std::string&, const ConvProblem&) override { return failure; }
   absl::StatusOr<std::vector<Pin>> ListPins(const std::string&) override {
     if (!failure.ok()) return failure;
-    return std::vector<Pin>{{Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value()),
-                             EngineConfig{1, {}}, "test", absl::UnixEpoch(), std::nullopt}};
+    Pin pin{Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value()), EngineConfig{1, {}}, "test",
+            absl::UnixEpoch(), std::nullopt};
+    std::vector<Pin> pins(rows, pin);
+    for (size_t i = 1; i < rows; ++i) {
+      pins[i].key = Row(i);
+      pins[i].reason = std::string(500, 'r');
+    }
+    return pins;
   }
   absl::StatusOr<Environment> ResolveEnvironment(const std::string&,
                                                  const Environment& program) override {
@@ -250,7 +273,12 @@ class FakeTuner : public tuner::Tuner {
     info.environment = TestEnvironment();
     info.environment.gpu_model = "NVIDIA H200";
     info.current = true;
-    return {info};
+    std::vector<tuner::EnvironmentInfo> known(rows, info);
+    for (size_t i = 1; i < rows; ++i) {
+      known[i].environment.gpu_model = Concat("GPU ", i, " ", std::string(100, 'x'));
+      known[i].environment.sm_count = static_cast<int>(i);
+    }
+    return known;
   }
   std::vector<supervisor::DeviceStatus> ListDevices() override {
     supervisor::DeviceStatus device;
@@ -275,6 +303,10 @@ class FakeTuner : public tuner::Tuner {
   }
   static TuningKey Key(const ConvProblem& problem) {
     return {problem.ToText(), TestEnvironment().ToText()};
+  }
+  // Of a row of a long list.
+  static TuningKey Row(size_t i) {
+    return {Concat("fwd,x=2x2x3x3,w=", i + 1, "x2x1x1"), TestEnvironment().ToText()};
   }
 
  private:

@@ -219,6 +219,9 @@ class ListRefusal : public testing::TestWithParam<Refusal> {};
 TEST_P(ListRefusal, NamesFieldAndRule) {
   ExpectRefused<v1::ListTuningJobsRequest>(GetParam());
   ExpectRefused<v1::ListTuningsRequest>(GetParam());
+  ExpectRefused<v1::ListPinsRequest>(GetParam());
+  ExpectRefused<v1::ListEnvironmentsRequest>(GetParam());
+  ExpectRefused<v1::ListReleasesRequest>(GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(
     Request, ListRefusal,
@@ -257,6 +260,9 @@ TEST(OtherRefusals, NameFieldAndRule) {
   ExpectRefused<v1::ListPinsRequest>({"", R"(environment: "A")", "environment", "lower-case"});
   ExpectRefused<v1::ListTuningsRequest>(
       {"", "text_filter: \"" + std::string(4097, 'a') + "\"", "text_filter", "4096"});
+  const std::string long_token = "page_token: \"" + std::string(4097, 'a') + "\"";
+  ExpectRefused<v1::DiffReleasesRequest>({"", long_token, "page_token", "4096"});
+  ExpectRefused<v1::ListWantedRequest>({"", long_token, "page_token", "4096"});
   ExpectRefused<v1::BackupDatabaseRequest>({"", "", "path", "required"});
   ExpectRefused<v1::BackupDatabaseRequest>({"", R"(path: "a/b")", "path", "absolute"});
   ExpectRefused<v1::BackupDatabaseRequest>({"", R"(path: "/a\000b")", "path", "control"});

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "convtune/v1/release_service.grpc.pb.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -41,22 +44,35 @@ class FakeReleases : public release::ReleaseManager {
   std::string author;
   int permille = -1;
   int64_t to = -1;
+  TuningKey after;
+  // Several are long, more than 4 MiB together.
+  int rows = 0;
 
   release::ReleaseList ListReleases() override {
     release::ReleaseList list;
     list.releases = {TestRelease(2), TestRelease(1)};
+    for (int i = 0; i < rows; ++i) {
+      list.releases.push_back(TestRelease(-i));
+      list.releases.back().reason = std::string(500, 'r');
+    }
     list.promoted = 2;
     list.waiting_changes = 3;
     return list;
   }
   absl::StatusOr<release::ReleaseDiff> DiffReleases(int64_t from, int64_t to_release,
-                                                    const std::string&, size_t limit) override {
+                                                    const std::string&, const TuningKey& behind,
+                                                    size_t limit) override {
     if (!failure.ok()) return failure;
+    after = behind;
     release::ReleaseDiff diff;
     diff.from = from;
     diff.to = to_release;
     diff.change_count = static_cast<int64_t>(limit);
     diff.changes = {{TestPortfolio("graph:eng1"), TestPortfolio("graph:eng2")}};
+    for (int i = 0; i < rows; ++i) {
+      diff.changes.push_back(diff.changes.front());
+      diff.changes.back().after.key = FakeTuner::Row(static_cast<size_t>(i));
+    }
     return diff;
   }
   absl::StatusOr<Release> PromoteRelease(const std::string& by, const std::string&,
@@ -81,6 +97,11 @@ class FakeReleases : public release::ReleaseManager {
     std::vector<WantedProblem> wanted(3);
     for (WantedProblem& problem : wanted) problem.key = TestPortfolio("graph:eng1").key;
     wanted[1].key.environment_text = kOtherCudnn;
+    for (int i = 0; i < rows; ++i) {
+      wanted.emplace_back();
+      wanted.back().key = FakeTuner::Row(static_cast<size_t>(i));
+      wanted.back().last_error = std::string(500, 'e');
+    }
     return wanted;
   }
   bool HasDevice(const std::string& environment_text) override {
@@ -200,6 +221,61 @@ TEST_F(ReleaseServiceTest, DiffAndWantedCheckTheirLimits) {
   grpc::ClientContext context;
   EXPECT_THAT(BadFields(stub_->ListWanted(&context, wanted, &problems)),
               ElementsAre("max_problems"));
+}
+
+TEST_F(ReleaseServiceTest, ReleasesOfMoreThanAReplyComeInPages) {
+  releases_.rows = 15000;
+  v1::ListReleasesRequest request;
+  int64_t seen = 0;
+  int pages = 0;
+  do {
+    grpc::ClientContext context;
+    v1::ListReleasesResponse page;
+    const grpc::Status status = stub_->ListReleases(&context, request, &page);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(page.promoted(), 2);
+    for (const v1::Release& release : page.releases()) EXPECT_EQ(release.number(), 2 - seen++);
+    request.set_page_token(page.next_page_token());
+    ++pages;
+  } while (!request.page_token().empty() && pages < 50);
+  EXPECT_EQ(seen, 15002);
+  EXPECT_GT(pages, 1);
+}
+
+TEST_F(ReleaseServiceTest, ChangesOfMoreThanAReplyEndBehindTheLastOne) {
+  releases_.rows = 30000;
+  v1::DiffReleasesRequest request;
+  request.set_max_changes(10000);
+  v1::DiffReleasesResponse page;
+  const grpc::Status status = stub_->DiffReleases(&context_, request, &page);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_GT(page.changes_size(), 1000);
+  EXPECT_LT(page.changes_size(), 30000);
+  request.set_page_token(page.next_page_token());
+  grpc::ClientContext context;
+  v1::DiffReleasesResponse next;
+  ASSERT_TRUE(stub_->DiffReleases(&context, request, &next).ok());
+  EXPECT_EQ(releases_.after, FakeTuner::Row(static_cast<size_t>(page.changes_size() - 2)));
+}
+
+TEST_F(ReleaseServiceTest, WantedOfMoreThanAReplyComeInPages) {
+  releases_.rows = 10000;
+  v1::ListWantedRequest request;
+  request.set_max_problems(10000);
+  std::set<std::string> seen;
+  int pages = 0;
+  do {
+    grpc::ClientContext context;
+    v1::ListWantedResponse page;
+    const grpc::Status status = stub_->ListWanted(&context, request, &page);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(page.wanted_count(), 10003);
+    for (const v1::WantedProblem& wanted : page.wanted()) seen.insert(wanted.problem_text());
+    request.set_page_token(page.next_page_token());
+    ++pages;
+  } while (!request.page_token().empty() && pages < 50);
+  EXPECT_EQ(seen.size(), 10001U);
+  EXPECT_GT(pages, 1);
 }
 
 TEST_F(ReleaseServiceTest, WantedAreCutAndCounted) {

@@ -5,12 +5,15 @@
 #include <fstream>
 #include <future>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
+#include "server/lookup/tuning_index.h"
 #include "server/rpc/http2/limits.h"
 #include "tests/unit/rpc/rpc_test_server.h"
 
@@ -281,6 +284,88 @@ TEST(Lists, EnvironmentsAndDevices) {
   ASSERT_TRUE(Invoke(server, &Stub::ListDevices, v1::ListDevicesRequest(), &devices).ok());
   ASSERT_EQ(devices.devices_size(), 1);
   EXPECT_EQ(devices.devices(0).state(), v1::DEVICE_STATE_READY);
+}
+
+// What `rows` gives of all pages of a method, each of which a client takes that was
+// told nothing of sizes.
+template <typename Response, typename Method, typename Request, typename Rows>
+std::vector<std::string> AllPages(TestServer& server, Method method, Request request,
+                                  const Rows& rows) {
+  std::vector<std::string> all;
+  int pages = 0;
+  do {
+    Response page;
+    const grpc::Status status = Invoke(server, method, request, &page);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    if (!status.ok() || ++pages > 50) break;
+    EXPECT_LE(page.ByteSizeLong(), size_t{4} << 20);
+    rows(page, &all);
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_GT(pages, 1);
+  return all;
+}
+
+TEST(Pages, OfPinsOfMoreThanAReply) {
+  TestServer server;
+  server.tuner.rows = 12000;
+  const auto rows = [](const v1::ListPinsResponse& page, std::vector<std::string>* texts) {
+    for (const v1::PinRecord& pin : page.pins()) texts->push_back(pin.problem_text());
+  };
+  const auto all =
+      AllPages<v1::ListPinsResponse>(server, &Stub::ListPins, v1::ListPinsRequest(), rows);
+  ASSERT_EQ(all.size(), 12000U);
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 12000U);
+  v1::ListPinsRequest small;
+  small.set_page_size(5000);
+  EXPECT_EQ(AllPages<v1::ListPinsResponse>(server, &Stub::ListPins, small, rows), all);
+}
+
+TEST(Pages, OfJobsOfMoreThanAReply) {
+  TestServer server;
+  server.tuner.rows = 1500;
+  v1::ListTuningJobsRequest request;
+  request.set_page_size(1000);
+  const auto all = AllPages<v1::ListTuningJobsResponse>(
+      server, &Stub::ListTuningJobs, request,
+      [](const v1::ListTuningJobsResponse& page, std::vector<std::string>* texts) {
+        for (const v1::TuningJob& job : page.jobs()) texts->push_back(job.name());
+      });
+  ASSERT_EQ(all.size(), 1500U);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], absl::StrCat("jobs/", 1500 - i));
+}
+
+TEST(Pages, OfEnvironmentsOfMoreThanAReply) {
+  TestServer server;
+  server.tuner.rows = 20000;
+  const auto all = AllPages<v1::ListEnvironmentsResponse>(
+      server, &Stub::ListEnvironments, v1::ListEnvironmentsRequest(),
+      [](const v1::ListEnvironmentsResponse& page, std::vector<std::string>* texts) {
+        for (const v1::Environment& one : page.environments()) texts->push_back(one.text());
+      });
+  EXPECT_EQ(all.size(), 20000U);
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 20000U);
+}
+
+TEST(Pages, OfTuningsEndBehindTheLastThatTheReplyHasRoomFor) {
+  TestServer server;
+  server.tuner.rows = 1000;
+  v1::ListTuningsResponse page;
+  const grpc::Status status = Invoke(server, &Stub::ListTunings, v1::ListTuningsRequest(), &page);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_GT(page.tunings_size(), 700);
+  EXPECT_LT(page.tunings_size(), 1000);
+  EXPECT_EQ(page.next_page_token(),
+            lookup::TuningIndex::PageTokenOf(FakeTuner::Row(page.tunings_size() - 1)));
+}
+
+TEST(Pages, ATokenOfAnotherListIsRefused) {
+  TestServer server;
+  v1::ListPinsRequest request;
+  request.set_page_token("not a token");
+  v1::ListPinsResponse page;
+  EXPECT_THAT(BadFields(Invoke(server, &Stub::ListPins, request, &page)),
+              testing::ElementsAre("page_token"));
 }
 
 TEST(Errors, EveryMethodPassesTheTunersErrorOn) {

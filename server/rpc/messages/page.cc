@@ -1,0 +1,45 @@
+#include "server/rpc/messages/page.h"
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace convtune::rpc::messages {
+namespace {
+
+absl::Status BadToken() {
+  return absl::InvalidArgumentError("page_token: must be one that the previous page gave");
+}
+
+}  // namespace
+
+std::string PageToken(const std::vector<std::string>& texts) {
+  return absl::WebSafeBase64Escape(absl::StrJoin(texts, "\n"));
+}
+
+absl::StatusOr<std::vector<std::string>> ReadPageToken(const std::string& token, size_t count) {
+  std::string plain;
+  if (!absl::WebSafeBase64Unescape(token, &plain)) return BadToken();
+  std::vector<std::string> texts = absl::StrSplit(plain, '\n');
+  if (texts.size() != count) return BadToken();
+  return texts;
+}
+
+absl::StatusOr<size_t> FirstOfPage(const std::string& token, size_t rows,
+                                   const std::function<std::string(size_t)>& key) {
+  if (token.empty()) return 0;
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, ReadPageToken(token, 2));
+  uint64_t place = 0;
+  if (!absl::SimpleAtoi(texts[0], &place) || place == 0) return BadToken();
+  const std::string& last = texts[1];
+  if (place <= rows && key(place - 1) == last) return place;
+  for (size_t i = 0; i < rows; ++i) {
+    if (key(i) == last) return i + 1;
+  }
+  return std::min<size_t>(place - 1, rows);
+}
+
+}  // namespace convtune::rpc::messages

@@ -1,4 +1,4 @@
-// A TuningStore keeps tunings, pins and quarantines. An interface, so that engines
+// A TuningStore keeps tunings, pins, bans and quarantines. An interface, so that engines
 // can be exchanged and failures injected.
 #pragma once
 
@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db {
@@ -76,6 +77,13 @@ class TuningStore {
   // NOT_FOUND if there is none.
   virtual absl::Status DeletePin(const TuningKey& key) = 0;
   virtual absl::StatusOr<std::vector<Pin>> ListPins() = 0;
+
+  // Gives the number that the ban has from now on; its own is not read.
+  virtual absl::StatusOr<int64_t> AddBan(const Ban& ban) = 0;
+  // NOT_FOUND if there is none.
+  virtual absl::Status DeleteBan(int64_t number) = 0;
+  // By ascending number, the expired ones too.
+  virtual absl::StatusOr<std::vector<Ban>> ListBans() = 0;
 
   // Replaces an entry of the same key and candidate.
   virtual absl::Status PutQuarantine(const QuarantineEntry& entry) = 0;

@@ -284,6 +284,25 @@ absl::StatusOr<std::vector<Pin>> SqliteStore::ListPins() {
   return ReadStoredPins(*reader_, options_.notice);
 }
 
+absl::StatusOr<int64_t> SqliteStore::AddBan(const Ban& ban) {
+  int64_t number = 0;
+  RETURN_IF_ERROR(Write([&](sqlite::Database& database) -> absl::Status {
+    ASSIGN_OR_RETURN(number, StoreBan(database, ban));
+    return absl::OkStatus();
+  }));
+  return number;
+}
+
+absl::Status SqliteStore::DeleteBan(int64_t number) {
+  return Write([&](sqlite::Database& database) { return EraseBan(database, number); });
+}
+
+absl::StatusOr<std::vector<Ban>> SqliteStore::ListBans() {
+  MutexLock lock(read_mutex_);
+  RETURN_IF_ERROR(CheckReadable());
+  return ReadStoredBans(*reader_, options_.notice);
+}
+
 absl::Status SqliteStore::PutQuarantine(const QuarantineEntry& entry) {
   return Write([&](sqlite::Database& database) { return StoreQuarantine(database, entry); });
 }

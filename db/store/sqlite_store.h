@@ -73,6 +73,9 @@ class SqliteStore : public TuningStore, public ReleaseStore, public OutboxStore 
   absl::Status PutPin(const Pin& pin) override;
   absl::Status DeletePin(const TuningKey& key) override;
   absl::StatusOr<std::vector<Pin>> ListPins() override;
+  absl::StatusOr<int64_t> AddBan(const Ban& ban) override;
+  absl::Status DeleteBan(int64_t number) override;
+  absl::StatusOr<std::vector<Ban>> ListBans() override;
   absl::Status PutQuarantine(const QuarantineEntry& entry) override;
   absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() override;
   absl::Status DeleteQuarantine(const TuningKey& key,

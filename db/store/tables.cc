@@ -86,6 +86,14 @@ const sqlite::Table& PinTable() {
   return table;
 }
 
+const sqlite::Table& BanTable() {
+  static const sqlite::Table table{
+      "bans",
+      {"ban_number", "candidate", "cudnn", "gpu", "operation", "data_type", "layout", "author",
+       "reason", "create_time_us", "expire_time_us"}};
+  return table;
+}
+
 const sqlite::Table& QuarantineTable() {
   static const sqlite::Table table{
       "quarantine",
@@ -95,8 +103,8 @@ const sqlite::Table& QuarantineTable() {
 }
 
 std::vector<const sqlite::Table*> ChecksummedTables() {
-  return {&EnvironmentTable(), &TuningTable(), &SamplesTable(), &PinTable(),   &QuarantineTable(),
-          &ReleaseTable(),     &ChoiceTable(), &WantedTable(),  &OutboxTable()};
+  return {&EnvironmentTable(), &TuningTable(),  &SamplesTable(), &PinTable(),    &BanTable(),
+          &QuarantineTable(),  &ReleaseTable(), &ChoiceTable(),  &WantedTable(), &OutboxTable()};
 }
 
 absl::StatusOr<EnvironmentRow> ReadEnvironment(const sqlite::Statement& statement, int first) {
@@ -186,6 +194,36 @@ absl::StatusOr<PinRow> ReadPin(const sqlite::Statement& statement, int first) {
   return row;
 }
 
+absl::StatusOr<Ban> ReadBan(const sqlite::Statement& statement, int first) {
+  sqlite::RowReader reader(BanTable(), statement, first);
+  Ban ban;
+  ban.number = reader.Int();
+  const auto damaged = [&ban](std::string_view what) {
+    return Damaged(BanTable(), ban.Name(), what);
+  };
+  if (!reader.ChecksumMatches()) return damaged(kBadChecksum);
+  absl::StatusOr<CandidatePattern> candidate = CandidatePattern::Parse(reader.Text());
+  if (!candidate.ok()) return damaged(std::string(candidate.status().message()));
+  ban.candidate = *std::move(candidate);
+  const absl::StatusOr<CudnnRange> cudnn = CudnnRange::Parse(reader.Text());
+  if (!cudnn.ok()) return damaged(std::string(cudnn.status().message()));
+  ban.cudnn = *cudnn;
+  ban.gpu = reader.Text();
+  if (const int64_t number = reader.Int()) ban.operation = static_cast<Operation>(number);
+  if (const int64_t number = reader.Int()) ban.data_type = static_cast<DataType>(number);
+  if (const int64_t number = reader.Int()) ban.layout = static_cast<TensorLayout>(number);
+  if ((ban.operation && !ParseOperation(Name(*ban.operation))) ||
+      (ban.data_type && !ParseDataType(Name(*ban.data_type))) ||
+      (ban.layout && *ban.layout > TensorLayout::kStrided)) {
+    return damaged("a condition on the problem means nothing to this program");
+  }
+  ban.author = reader.Text();
+  ban.reason = reader.Text();
+  ban.create_time = absl::FromUnixMicros(reader.Int());
+  if (!reader.NextIsNull()) ban.expire_time = absl::FromUnixMicros(reader.Int());
+  return ban;
+}
+
 absl::StatusOr<QuarantineRow> ReadQuarantine(const sqlite::Statement& statement, int first) {
   sqlite::RowReader reader(QuarantineTable(), statement, first);
   QuarantineRow row;
@@ -271,6 +309,27 @@ absl::Status WritePin(int64_t environment_id, const Pin& pin, sqlite::Statement&
       .Int(absl::ToUnixMicros(pin.create_time));
   if (pin.expire_time.has_value()) {
     writer.Int(absl::ToUnixMicros(*pin.expire_time));
+  } else {
+    writer.Null();
+  }
+  return writer.Insert();
+}
+
+absl::Status WriteBan(const Ban& ban, sqlite::Statement& statement) {
+  const auto number = [](const auto& value) { return value ? static_cast<int>(*value) : 0; };
+  sqlite::RowWriter writer(BanTable(), statement);
+  writer.Int(ban.number)
+      .Text(ban.candidate.ToText())
+      .Text(ban.cudnn.ToText())
+      .Text(ban.gpu)
+      .Int(number(ban.operation))
+      .Int(number(ban.data_type))
+      .Int(number(ban.layout))
+      .Text(ban.author)
+      .Text(ban.reason)
+      .Int(absl::ToUnixMicros(ban.create_time));
+  if (ban.expire_time.has_value()) {
+    writer.Int(absl::ToUnixMicros(*ban.expire_time));
   } else {
     writer.Null();
   }

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "db/sqlite/row_codec.h"
 #include "db/sqlite/statement.h"
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::store {
@@ -19,6 +20,7 @@ const sqlite::Table& EnvironmentTable();
 const sqlite::Table& TuningTable();
 const sqlite::Table& SamplesTable();
 const sqlite::Table& PinTable();
+const sqlite::Table& BanTable();
 const sqlite::Table& QuarantineTable();
 // Every table whose rows have checksums.
 std::vector<const sqlite::Table*> ChecksummedTables();
@@ -60,6 +62,7 @@ absl::StatusOr<Tuning> DecodeTuning(const TuningRow& row);
 absl::Status ReadSamples(const sqlite::Statement& statement, int first,
                          std::vector<Candidate>* candidates);
 absl::StatusOr<PinRow> ReadPin(const sqlite::Statement& statement, int first = 0);
+absl::StatusOr<Ban> ReadBan(const sqlite::Statement& statement, int first = 0);
 absl::StatusOr<QuarantineRow> ReadQuarantine(const sqlite::Statement& statement, int first = 0);
 
 // Into a statement of the table's InsertSql() or UpsertSql().
@@ -72,6 +75,7 @@ size_t CandidatesWithSamples(const std::vector<Candidate>& candidates);
 absl::Status WriteSamples(int64_t tuning_id, const std::vector<Candidate>& candidates,
                           sqlite::Statement& statement);
 absl::Status WritePin(int64_t environment_id, const Pin& pin, sqlite::Statement& statement);
+absl::Status WriteBan(const Ban& ban, sqlite::Statement& statement);
 absl::Status WriteQuarantine(int64_t environment_id, const QuarantineEntry& entry,
                              sqlite::Statement& statement);
 

@@ -233,6 +233,24 @@ absl::StatusOr<std::vector<Pin>> ReadStoredPins(sqlite::Database& database,
                         });
 }
 
+absl::StatusOr<std::vector<Ban>> ReadStoredBans(sqlite::Database& database,
+                                                const CorruptRowSink& corrupt) {
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare(Concat("SELECT ", BanTable().SelectList("b"),
+                                           " FROM bans b ORDER BY ban_number")));
+  std::vector<Ban> bans;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) return bans;
+    absl::StatusOr<Ban> ban = ReadBan(statement);
+    if (ban.ok()) {
+      bans.push_back(*std::move(ban));
+    } else {
+      corrupt(std::string(ban.status().message()));
+    }
+  }
+}
+
 absl::StatusOr<std::vector<QuarantineEntry>> ReadStoredQuarantine(sqlite::Database& database,
                                                                   const CorruptRowSink& corrupt) {
   return ReadKeyed<QuarantineEntry>(

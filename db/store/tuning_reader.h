@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "db/sqlite/database.h"
 #include "db/tuning_store.h"
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::store {
@@ -57,6 +58,9 @@ absl::StatusOr<std::vector<Environment>> ReadStoredEnvironments(sqlite::Database
                                                                 const CorruptRowSink& corrupt);
 // Ordered by environment and problem.
 absl::StatusOr<std::vector<Pin>> ReadStoredPins(sqlite::Database& database,
+                                                const CorruptRowSink& corrupt);
+// By ascending number.
+absl::StatusOr<std::vector<Ban>> ReadStoredBans(sqlite::Database& database,
                                                 const CorruptRowSink& corrupt);
 absl::StatusOr<std::vector<QuarantineEntry>> ReadStoredQuarantine(sqlite::Database& database,
                                                                   const CorruptRowSink& corrupt);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "db/store/outbox_tables.h"
 #include "db/store/tables.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
@@ -187,6 +188,25 @@ absl::Status ErasePin(sqlite::Database& database, const TuningKey& key) {
                         Concat("no pin of ", key.problem_text, " in ", key.environment_text));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> StoreBan(sqlite::Database& database, Ban ban) {
+  constexpr char kSequence[] = "ban_sequence";
+  ASSIGN_OR_RETURN(const int64_t last, ReadMeta(database, kSequence));
+  ban.number = last + 1;
+  RETURN_IF_ERROR(WriteMeta(database, kSequence, ban.number));
+  ASSIGN_OR_RETURN(sqlite::Statement statement, database.Prepare(BanTable().InsertSql()));
+  RETURN_IF_ERROR(WriteBan(ban, statement));
+  return ban.number;
+}
+
+absl::Status EraseBan(sqlite::Database& database, int64_t number) {
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare("DELETE FROM bans WHERE ban_number = ?"));
+  statement.BindInt(1, number);
+  RETURN_IF_ERROR(statement.Run());
+  if (database.Changes() > 0) return absl::OkStatus();
+  return MissingError({"ban", Concat("bans/", number)}, Concat("ban: there is no bans/", number));
 }
 
 absl::Status StoreQuarantine(sqlite::Database& database, const QuarantineEntry& entry) {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/sqlite/database.h"
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::store {
@@ -58,6 +59,10 @@ absl::StatusOr<int64_t> EraseTunings(sqlite::Database& database,
 absl::Status StorePin(sqlite::Database& database, const Pin& pin);
 // NOT_FOUND if there is none.
 absl::Status ErasePin(sqlite::Database& database, const TuningKey& key);
+// Gives its number.
+absl::StatusOr<int64_t> StoreBan(sqlite::Database& database, Ban ban);
+// NOT_FOUND if there is none.
+absl::Status EraseBan(sqlite::Database& database, int64_t number);
 absl::Status StoreQuarantine(sqlite::Database& database, const QuarantineEntry& entry);
 // Those that have no entry are no error.
 absl::Status EraseQuarantine(sqlite::Database& database, const TuningKey& key,

@@ -10,7 +10,7 @@ namespace convtune {
 
 // Value type.
 struct Missing {
-  std::string kind;  // "environment", "job", "tuning", "pin", "release"
+  std::string kind;  // "environment", "job", "tuning", "pin", "ban", "release"
   std::string name;
 };
 

@@ -101,6 +101,26 @@ class MemoryStore : public db::TuningStore {
     return pins;
   }
 
+  absl::StatusOr<int64_t> AddBan(const Ban& ban) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    bans_[++last_ban_] = ban;
+    bans_[last_ban_].number = last_ban_;
+    return last_ban_;
+  }
+  absl::Status DeleteBan(int64_t number) override {
+    MutexLock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    if (bans_.erase(number) == 0) return absl::NotFoundError("no such ban");
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<Ban>> ListBans() override {
+    MutexLock lock(mutex_);
+    std::vector<Ban> bans;
+    for (const auto& [number, ban] : bans_) bans.push_back(ban);
+    return bans;
+  }
+
   absl::Status PutQuarantine(const QuarantineEntry& entry) override {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
@@ -143,6 +163,8 @@ class MemoryStore : public db::TuningStore {
   std::map<KeyTexts, Tuning> tunings_ GUARDED_BY(mutex_);
   std::map<std::string, Environment> environments_ GUARDED_BY(mutex_);
   std::map<KeyTexts, Pin> pins_ GUARDED_BY(mutex_);
+  int64_t last_ban_ GUARDED_BY(mutex_) = 0;
+  std::map<int64_t, Ban> bans_ GUARDED_BY(mutex_);
   std::vector<QuarantineEntry> quarantine_ GUARDED_BY(mutex_);
 };
 

@@ -7,8 +7,9 @@
 -- given. outbox_depth: rows of the outbox. outbox_dropped: rows that its bound
 -- removed, outbox_superseded: rows that a newer one of their key replaced, since
 -- the file was made. fleet_release: the fleet's release that this node has
--- taken; 0: none. carry_over: 1 while this file may lack choices that the snapshot
--- beside it has: from its first start, and after damage.
+-- taken; 0: none. ban_sequence: the last number that a ban was given. carry_over: 1
+-- while this file may lack choices that the snapshot beside it has: from its first
+-- start, and after damage.
 CREATE TABLE meta (
   key TEXT NOT NULL PRIMARY KEY,
   value INTEGER NOT NULL
@@ -16,7 +17,8 @@ CREATE TABLE meta (
 
 INSERT INTO meta (key, value) VALUES
   ('compatible_version', 1), ('clean_shutdown', 0), ('outbox_sequence', 0), ('outbox_depth', 0),
-  ('outbox_dropped', 0), ('outbox_superseded', 0), ('fleet_release', 0), ('carry_over', 1);
+  ('outbox_dropped', 0), ('outbox_superseded', 0), ('fleet_release', 0), ('ban_sequence', 0),
+  ('carry_over', 1);
 
 CREATE TABLE environments (
   environment_id INTEGER NOT NULL PRIMARY KEY,
@@ -86,6 +88,24 @@ CREATE TABLE quarantine (
   create_time_us INTEGER NOT NULL,
   checksum INTEGER NOT NULL,
   PRIMARY KEY (environment_id, problem_text, candidate)
+) STRICT;
+
+-- Candidates that are no answer. candidate: CandidatePattern's text; cudnn:
+-- CudnnRange's; gpu: a glob; empty: any. operation, data_type, layout: numbers of
+-- proto/model/enums.h, 0: any. ban_number: never given twice.
+CREATE TABLE bans (
+  ban_number INTEGER NOT NULL PRIMARY KEY,
+  candidate TEXT NOT NULL,
+  cudnn TEXT NOT NULL,
+  gpu TEXT NOT NULL,
+  operation INTEGER NOT NULL,
+  data_type INTEGER NOT NULL,
+  layout INTEGER NOT NULL,
+  author TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  create_time_us INTEGER NOT NULL,
+  expire_time_us INTEGER,
+  checksum INTEGER NOT NULL
 ) STRICT;
 
 -- state: 1 promoted, 2 canary, 3 withdrawn. restores: 0, or the release whose

@@ -2,6 +2,21 @@
 PRAGMA application_id=1129731150; PRAGMA user_version=1;
 PRAGMA foreign_keys=OFF;
 BEGIN TRANSACTION;
+CREATE TABLE bans (
+  ban_number INTEGER NOT NULL PRIMARY KEY,
+  candidate TEXT NOT NULL,
+  cudnn TEXT NOT NULL,
+  gpu TEXT NOT NULL,
+  operation INTEGER NOT NULL,
+  data_type INTEGER NOT NULL,
+  layout INTEGER NOT NULL,
+  author TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  create_time_us INTEGER NOT NULL,
+  expire_time_us INTEGER,
+  checksum INTEGER NOT NULL
+) STRICT;
+INSERT INTO "bans" VALUES(1,'graph:eng47,k2=*,k3=0','>=9.12.0,<9.20.0','*h200',1,3,2,'ada','wrong results',9000000,99000000,7117832072744916889);
 CREATE TABLE choices (
   environment_id INTEGER NOT NULL REFERENCES environments (environment_id),
   problem_text TEXT NOT NULL,
@@ -48,6 +63,7 @@ CREATE TABLE meta (
   key TEXT NOT NULL PRIMARY KEY,
   value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+INSERT INTO "meta" VALUES('ban_sequence',1);
 INSERT INTO "meta" VALUES('carry_over',1);
 INSERT INTO "meta" VALUES('clean_shutdown',1);
 INSERT INTO "meta" VALUES('compatible_version',1);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db {
@@ -113,6 +114,22 @@ inline Pin SamplePin(int n) {
   pin.create_time = absl::FromUnixMicros(1'700'000'000'000'002);
   pin.expire_time = absl::FromUnixMicros(1'800'000'000'000'003);
   return pin;
+}
+
+// Without its number.
+inline Ban SampleBan() {
+  Ban ban;
+  ban.candidate = CandidatePattern::Parse("graph:eng47,k2=*,k3=0").value();
+  ban.cudnn = CudnnRange::Parse(">=9.12,<9.20").value();
+  ban.gpu = "*h200";
+  ban.operation = Operation::kFwd;
+  ban.data_type = DataType::kF16;
+  ban.layout = TensorLayout::kNhwc;
+  ban.author = "ada";
+  ban.reason = "wrong results";
+  ban.create_time = absl::FromUnixSeconds(9);
+  ban.expire_time = absl::FromUnixSeconds(99);
+  return ban;
 }
 
 }  // namespace convtune::db

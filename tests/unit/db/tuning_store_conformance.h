@@ -233,6 +233,25 @@ TYPED_TEST_P(TuningStoreConformance, DeletingATuningKeepsItsPin) {
   EXPECT_EQ(this->store_->ListPins()->size(), 1U);
 }
 
+TYPED_TEST_P(TuningStoreConformance, BansAreNumberedListedAndDeleted) {
+  Ban wide;
+  wide.candidate = *CandidatePattern::Parse("legacy:*");
+  wide.author = "ada";
+  wide.reason = "not wanted";
+  EXPECT_EQ(*this->store_->AddBan(SampleBan()), 1);
+  EXPECT_EQ(*this->store_->AddBan(wide), 2);
+  this->Reopen();
+  wide.number = 2;
+  Ban narrow = SampleBan();
+  narrow.number = 1;
+  EXPECT_THAT(*this->store_->ListBans(), ::testing::ElementsAre(narrow, wide));
+  EXPECT_TRUE(this->store_->DeleteBan(2).ok());
+  EXPECT_TRUE(absl::IsNotFound(this->store_->DeleteBan(2)));
+  this->Reopen();
+  EXPECT_EQ(*this->store_->AddBan(wide), 3);  // a number is never given twice
+  EXPECT_THAT(*this->store_->ListBans(), ::testing::SizeIs(2));
+}
+
 TYPED_TEST_P(TuningStoreConformance, QuarantineKeepsOneEntryPerCandidate) {
   QuarantineEntry entry{SampleTuning(1).key, EngineConfig{34, {}},     QuarantineReason::kCrashed,
                         "illegal address",   absl::FromUnixSeconds(7), {}};
@@ -334,9 +353,9 @@ REGISTER_TYPED_TEST_SUITE_P(
     RefusesANumberThatIsNone, RefusesAnEnvironmentThatIsNotTheKeys,
     ForEachGoesInOrderAndWithoutSamples, DeleteCountsWhatWasThere, ListsEnvironmentsThatHaveRows,
     ATuningBringsTheFullModelOfAnEnvironmentKnownByText, PinsAreReplacedListedAndDeleted,
-    DeletingATuningKeepsItsPin, QuarantineKeepsOneEntryPerCandidate,
-    LiftsTheQuarantineOfTheCandidatesThatAreNamed, CheckFindsNothingInASoundStore,
-    BackupRefusesARelativePathAndNamesTheField, BackupRefusesAFolderThatDoesNotExist,
-    BackupNeverReplacesAFile, ServesReadersWhileOneWrites);
+    DeletingATuningKeepsItsPin, BansAreNumberedListedAndDeleted,
+    QuarantineKeepsOneEntryPerCandidate, LiftsTheQuarantineOfTheCandidatesThatAreNamed,
+    CheckFindsNothingInASoundStore, BackupRefusesARelativePathAndNamesTheField,
+    BackupRefusesAFolderThatDoesNotExist, BackupNeverReplacesAFile, ServesReadersWhileOneWrites);
 
 }  // namespace convtune::db

@@ -37,6 +37,9 @@ class FakeStore : public db::TuningStore {
   absl::Status PutPin(const Pin&) override { return failure; }
   absl::Status DeletePin(const TuningKey&) override { return failure; }
   absl::StatusOr<std::vector<Pin>> ListPins() override { return std::vector<Pin>(); }
+  absl::StatusOr<int64_t> AddBan(const Ban&) override { return failure; }
+  absl::Status DeleteBan(int64_t) override { return failure; }
+  absl::StatusOr<std::vector<Ban>> ListBans() override { return std::vector<Ban>(); }
   absl::Status PutQuarantine(const QuarantineEntry&) override { return failure; }
   absl::StatusOr<std::vector<QuarantineEntry>> ListQuarantine() override {
     return std::vector<QuarantineEntry>();

@@ -24,6 +24,7 @@ absl::Status WriteRows(const std::string& directory) {
   RETURN_IF_ERROR(store->PutTuning(SampleMeasuredTuning(3), environment));
   RETURN_IF_ERROR(store->PutTuning(SampleIncompleteTuning(4), environment));
   RETURN_IF_ERROR(store->PutPin(SamplePin(1)));
+  RETURN_IF_ERROR(store->AddBan(SampleBan()).status());
   RETURN_IF_ERROR(store->PutQuarantine({SampleTuning(1).key,
                                         EngineConfig{34, {}},
                                         QuarantineReason::kCrashed,

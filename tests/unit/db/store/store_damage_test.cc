@@ -91,6 +91,18 @@ TEST_F(StoreDamageTest, ADamagedPinIsLeftOutAndNoticed) {
   EXPECT_THAT(notices_, ElementsAre(StartsWith("pins row")));
 }
 
+TEST_F(StoreDamageTest, ADamagedBanIsLeftOutAndNoticed) {
+  auto store = Open();
+  ASSERT_TRUE(store->AddBan(SampleBan()).ok());
+  ASSERT_TRUE(store->AddBan(SampleBan()).ok());
+  ASSERT_TRUE(store->Close().ok());
+  store.reset();
+  Run("UPDATE bans SET candidate = 'graph:*' WHERE ban_number = 1");
+  store = Open();
+  EXPECT_THAT(*store->ListBans(), SizeIs(1));
+  EXPECT_THAT(notices_, ElementsAre(StartsWith("bans row (bans/1)")));
+}
+
 TEST_F(StoreDamageTest, APutReplacesADamagedTuning) {
   Fill(1);
   Run("UPDATE tunings SET origin = 3");

@@ -1,0 +1,291 @@
+#include "proto/model/tuning/ban.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/strings.h"
+#include "proto/model/text.h"
+
+namespace convtune {
+namespace {
+
+constexpr size_t kMostText = 1024;
+constexpr size_t kMostNumbers = 3;  // of a version
+
+auto Order(const CudnnVersion& version) {
+  return std::tie(version.major, version.minor, version.patch);
+}
+
+// A number from 0, or `*`.
+absl::StatusOr<std::optional<int64_t>> ReadNumber(std::string_view text, int64_t most) {
+  if (text == "*") return std::nullopt;
+  int64_t value = 0;
+  if (const NumberError error = ReadInt64(text, &value); error != NumberError::kNone) {
+    return absl::InvalidArgumentError(NumberRule(error, text));
+  }
+  if (value < 0 || value > most) {
+    return absl::InvalidArgumentError(Concat("must be from 0 to ", most, ", is ", value));
+  }
+  return value;
+}
+
+absl::StatusOr<std::optional<int64_t>> ReadNumberAfter(std::string_view text, std::string_view name,
+                                                       int64_t most) {
+  std::string_view rest = text;
+  if (!ConsumeFront(&rest, name)) {
+    return absl::InvalidArgumentError(
+        Concat("expected ", name, " and a number or *, found ", Quote(text)));
+  }
+  absl::StatusOr<std::optional<int64_t>> number = ReadNumber(rest, most);
+  if (number.ok()) return number;
+  return absl::InvalidArgumentError(Concat(name, ": ", std::string(number.status().message())));
+}
+
+absl::Status ReadKnob(std::string_view text, CandidatePattern* pattern) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) {
+    return absl::InvalidArgumentError(
+        Concat("expected k<type>=<setting or *>, found ", Quote(text)));
+  }
+  ASSIGN_OR_RETURN(const std::optional<int64_t> type,
+                   ReadNumberAfter(text.substr(0, equals), "k", std::numeric_limits<int>::max()));
+  if (!type) return absl::InvalidArgumentError("k: the type of a knob must be a number");
+  const std::string_view setting = text.substr(equals + 1);
+  std::optional<int64_t>& value = pattern->knobs.emplace_back(static_cast<int>(*type), 0).second;
+  if (setting == "*") {
+    value.reset();
+  } else if (const NumberError error = ReadInt64(setting, &*value); error != NumberError::kNone) {
+    return absl::InvalidArgumentError(Concat("k", *type, ": ", NumberRule(error, setting)));
+  }
+  return absl::OkStatus();
+}
+
+std::string NumberText(const std::optional<int64_t>& number) {
+  return number ? Concat(*number) : "*";
+}
+
+// The numbers of "9.20", 1 to 3 of them.
+absl::StatusOr<std::vector<int>> ReadVersion(std::string_view text) {
+  std::vector<int> numbers;
+  for (const std::string_view piece : Split(text, '.')) {
+    int64_t value = 0;
+    if (ReadInt64(piece, &value) != NumberError::kNone || value < 0 || value > 9999 ||
+        numbers.size() == kMostNumbers) {
+      return absl::InvalidArgumentError(
+          Concat("must be versions such as \"<9.20\" or \">=9.12,<9.20\", is ", Quote(text)));
+    }
+    numbers.push_back(static_cast<int>(value));
+  }
+  return numbers;
+}
+
+CudnnVersion VersionOf(std::vector<int> numbers) {
+  numbers.resize(kMostNumbers);
+  return {numbers[0], numbers[1], numbers[2]};
+}
+
+// The first version behind all that begin with these numbers.
+CudnnVersion Behind(std::vector<int> numbers) {
+  ++numbers.back();
+  return VersionOf(std::move(numbers));
+}
+
+bool GlobFits(std::string_view glob, std::string_view text) {
+  if (glob.empty()) return text.empty();
+  if (glob[0] == '*') {
+    for (size_t skipped = 0; skipped <= text.size(); ++skipped) {
+      if (GlobFits(glob.substr(1), text.substr(skipped))) return true;
+    }
+    return false;
+  }
+  return !text.empty() && (glob[0] == '?' || glob[0] == text[0]) &&
+         GlobFits(glob.substr(1), text.substr(1));
+}
+
+bool HoldsFor(const Ban& ban, const ConvProblem& problem) {
+  return (!ban.operation || *ban.operation == problem.operation()) &&
+         (!ban.data_type || *ban.data_type == problem.data_type()) &&
+         (!ban.layout || *ban.layout == problem.layout());
+}
+
+bool HoldsFor(const Ban& ban, const Environment& environment) {
+  return ban.cudnn.Has(environment.cudnn) &&
+         (ban.gpu.empty() || GlobFits(ban.gpu, Slug(environment.gpu_model)));
+}
+
+}  // namespace
+
+absl::StatusOr<CandidatePattern> CandidatePattern::Parse(std::string_view text) {
+  if (text.size() > kMostText) return absl::InvalidArgumentError("must be at most 1024 bytes");
+  CandidatePattern pattern;
+  std::string_view rest = text;
+  const bool legacy = ConsumeFront(&rest, "legacy:");
+  const bool graph = !legacy && (ConsumeFront(&rest, "graph:") || rest.starts_with("eng"));
+  if (!legacy && !graph) {
+    return absl::InvalidArgumentError(
+        Concat("must be a candidate in which * stands for any number, such as eng47, eng47,k2=* or "
+               "legacy:*, is ",
+               Quote(text)));
+  }
+  const std::vector<std::string_view> tokens = Split(rest, ',');
+  if (tokens[0] != "*") {
+    const int64_t most =
+        legacy ? std::numeric_limits<int>::max() : std::numeric_limits<int64_t>::max();
+    ASSIGN_OR_RETURN(pattern.number, ReadNumberAfter(tokens[0], legacy ? "algo" : "eng", most));
+  }
+  if (legacy) {
+    pattern.api = Api::kLegacy;
+    if (tokens.size() > 2) {
+      return absl::InvalidArgumentError(Concat("expected algo<n>,math<n>, found ", Quote(text)));
+    }
+    if (tokens.size() == 2) {
+      ASSIGN_OR_RETURN(pattern.math_type,
+                       ReadNumberAfter(tokens[1], "math", std::numeric_limits<int>::max()));
+    }
+    return pattern;
+  }
+  for (size_t i = 1; i < tokens.size(); ++i) RETURN_IF_ERROR(ReadKnob(tokens[i], &pattern));
+  std::sort(pattern.knobs.begin(), pattern.knobs.end());
+  const auto doubled =
+      std::adjacent_find(pattern.knobs.begin(), pattern.knobs.end(),
+                         [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (doubled != pattern.knobs.end()) {
+    return absl::InvalidArgumentError(Concat("k", doubled->first, ": given twice"));
+  }
+  return pattern;
+}
+
+std::string CandidatePattern::ToText() const {
+  if (api == Api::kLegacy) {
+    std::string text = number ? Concat("legacy:algo", *number) : "legacy:*";
+    if (math_type) AppendTo(&text, ",math", *math_type);
+    return text;
+  }
+  std::string text = number ? Concat("graph:eng", *number) : "graph:*";
+  for (const auto& [type, setting] : knobs) AppendTo(&text, ",k", type, "=", NumberText(setting));
+  return text;
+}
+
+bool CandidatePattern::Fits(const CandidateId& candidate) const {
+  if (ApiOf(candidate) != api) return false;
+  if (const auto* legacy = std::get_if<LegacyAlgorithm>(&candidate)) {
+    return (!number || *number == legacy->algorithm) &&
+           (!math_type || *math_type == legacy->math_type);
+  }
+  const EngineConfig& config = std::get<EngineConfig>(candidate);
+  if (number && *number != config.engine_index) return false;
+  return std::all_of(knobs.begin(), knobs.end(), [&config](const auto& knob) {
+    return std::any_of(config.knobs.begin(), config.knobs.end(), [&knob](const auto& set) {
+      return set.first == knob.first && (!knob.second || *knob.second == set.second);
+    });
+  });
+}
+
+absl::StatusOr<CudnnRange> CudnnRange::Parse(std::string_view text) {
+  constexpr size_t kMostRange = 64;
+  CudnnRange range;
+  if (text.empty()) return range;
+  if (text.size() > kMostRange) return absl::InvalidArgumentError("must be at most 64 bytes");
+  const auto from = [&range](const CudnnVersion& version) {
+    if (Order(range.start) < Order(version)) range.start = version;
+  };
+  const auto until = [&range](const CudnnVersion& version) {
+    if (!range.end || Order(version) < Order(*range.end)) range.end = version;
+  };
+  for (std::string_view part : Split(text, ',')) {
+    part = Strip(part);
+    enum { kLess, kLessOrEqual, kMore, kMoreOrEqual, kEqual } relation = kEqual;
+    if (ConsumeFront(&part, "<=")) {
+      relation = kLessOrEqual;
+    } else if (ConsumeFront(&part, "<")) {
+      relation = kLess;
+    } else if (ConsumeFront(&part, ">=")) {
+      relation = kMoreOrEqual;
+    } else if (ConsumeFront(&part, ">")) {
+      relation = kMore;
+    } else {
+      ConsumeFront(&part, "=");
+    }
+    ASSIGN_OR_RETURN(const std::vector<int> numbers, ReadVersion(Strip(part)));
+    if (relation == kMoreOrEqual || relation == kEqual) from(VersionOf(numbers));
+    if (relation == kMore) from(Behind(numbers));
+    if (relation == kLess) until(VersionOf(numbers));
+    if (relation == kLessOrEqual || relation == kEqual) until(Behind(numbers));
+  }
+  if (range.end && Order(*range.end) <= Order(range.start)) {
+    return absl::InvalidArgumentError(Concat("no version is ", Quote(text)));
+  }
+  return range;
+}
+
+std::string CudnnRange::ToText() const {
+  std::string text;
+  if (start != CudnnVersion()) AppendTo(&text, ">=", start.ToText());
+  if (end) AppendTo(&text, text.empty() ? "<" : ",<", end->ToText());
+  return text;
+}
+
+bool CudnnRange::Has(const CudnnVersion& version) const {
+  return Order(start) <= Order(version) && (!end || Order(version) < Order(*end));
+}
+
+absl::StatusOr<std::string> ReadGpuGlob(std::string_view text) {
+  constexpr size_t kMostGlob = 128;
+  std::string glob;
+  for (const char c : LowerCase(text)) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '?';
+    if (c == '*' && glob.ends_with('*')) continue;  // one says as much as several
+    if (plain || c == '*') {
+      glob += c;
+    } else if (c == ' ' || c == '-' || c == '_' || c == '.' || c == '/') {
+      if (!glob.ends_with('-')) glob += '-';
+    } else {
+      return absl::InvalidArgumentError(
+          Concat("must be a GPU's name in which * stands for any text, is ", Quote(text)));
+    }
+  }
+  if (glob.size() > kMostGlob ||
+      std::count(glob.begin(), glob.end(), '*') > 4) {  // more would be slow to match
+    return absl::InvalidArgumentError("must have at most 128 characters and 4 of *");
+  }
+  return glob;
+}
+
+std::string Ban::Name() const { return Concat("bans/", number); }
+
+std::string Ban::NameAndReason() const { return Concat(Name(), " (", reason, ")"); }
+
+bool Ban::HasRuleOf(const Ban& other) const {
+  return candidate == other.candidate && cudnn == other.cudnn && gpu == other.gpu &&
+         operation == other.operation && data_type == other.data_type && layout == other.layout;
+}
+
+Bans Bans::Of(const TuningKey& key) const {
+  if (empty()) return {};
+  const absl::StatusOr<Environment> environment = Environment::Parse(key.environment_text);
+  if (!environment.ok()) return {};
+  std::vector<Shared> held;
+  std::copy_if(bans_.begin(), bans_.end(), std::back_inserter(held),
+               [&](const Shared& ban) { return HoldsFor(*ban, *environment); });
+  const auto asks_problem = [](const Shared& ban) {
+    return ban->operation || ban->data_type || ban->layout;
+  };
+  if (std::none_of(held.begin(), held.end(), asks_problem)) return Bans(std::move(held));
+  const absl::StatusOr<ConvProblem> problem = ConvProblem::Parse(key.problem_text);
+  std::erase_if(held, [&](const Shared& ban) {
+    return asks_problem(ban) && !(problem.ok() && HoldsFor(*ban, *problem));
+  });
+  return Bans(std::move(held));
+}
+
+Bans::Shared Bans::Find(const CandidateId& candidate) const {
+  for (const Shared& ban : bans_) {
+    if (ban->candidate.Fits(candidate)) return ban;
+  }
+  return nullptr;
+}
+
+}  // namespace convtune

@@ -1,0 +1,110 @@
+// A Ban is an operator's rule: candidates that it fits are no answer for the problems and
+// environments that it names. Bans are all of them; Bans::Find is where they are decided.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/model/environment.h"
+#include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/digest.h"
+
+namespace convtune {
+
+// Candidates by the start of their text form, in which any number may be `*`. A knob
+// that is not named may be anything, and so may a math type. Value type.
+struct CandidatePattern {
+  Api api = Api::kGraph;                                      // never kAny
+  std::optional<int64_t> number;                              // engine or algorithm; nullopt: any
+  std::vector<std::pair<int, std::optional<int64_t>>> knobs;  // by type; nullopt: any setting
+  std::optional<int64_t> math_type;                           // legacy API alone; nullopt: any
+
+  // Reads "eng47", "graph:eng47,k2=*,k3=0", "graph:*", "legacy:algo1", "legacy:*,math2".
+  static absl::StatusOr<CandidatePattern> Parse(std::string_view text);
+  // With "graph:" or "legacy:" in front, knobs by ascending type.
+  std::string ToText() const;
+  bool Fits(const CandidateId& candidate) const;
+  friend bool operator==(const CandidatePattern&, const CandidatePattern&) = default;
+};
+
+// cuDNN versions from `start` up to but without `end`. Value type.
+struct CudnnRange {
+  CudnnVersion start;               // 0.0.0: from the first
+  std::optional<CudnnVersion> end;  // nullopt: there is no end
+
+  // Reads "<9.20", ">=9.12,<9.20", "9.19" and so on; empty: all. A version of one or two
+  // numbers stands for all that begin with them: "9.19" and "<=9.19" hold for 9.19.1.
+  static absl::StatusOr<CudnnRange> Parse(std::string_view text);
+  // ">=9.12.0,<9.20.0"; empty for all.
+  std::string ToText() const;
+  bool Has(const CudnnVersion& version) const;
+  friend bool operator==(const CudnnRange&, const CudnnRange&) = default;
+};
+
+// `*` is any text, `?` any letter of the model's slug. Read in any form of the name:
+// "NVIDIA H200" and "nvidia-h200" are the same. INVALID_ARGUMENT for other letters.
+absl::StatusOr<std::string> ReadGpuGlob(std::string_view text);
+
+// Value type.
+struct Ban {
+  int64_t number = 0;  // never given twice
+  CandidatePattern candidate;
+  CudnnRange cudnn;
+  std::string gpu;                     // as ReadGpuGlob gives it; empty: any
+  std::optional<Operation> operation;  // nullopt: any, as the next two
+  std::optional<DataType> data_type;   // of the inputs
+  std::optional<TensorLayout> layout;
+  std::string author;
+  std::string reason;
+  absl::Time create_time = absl::UnixEpoch();
+  std::optional<absl::Time> expire_time;
+
+  // "bans/3".
+  std::string Name() const;
+  // "bans/3 (wrong results)".
+  std::string NameAndReason() const;
+  // True if both ban the same, by whomever and for however long.
+  bool HasRuleOf(const Ban& other) const;
+  friend bool operator==(const Ban&, const Ban&) = default;
+};
+
+// A candidate with the ban that keeps it from being an answer.
+struct BannedCandidate {
+  CandidateId candidate;
+  std::shared_ptr<const Ban> ban;
+};
+
+// Immutable. Bans that have expired are not in it: whoever keeps it takes them out.
+class Bans {
+ public:
+  using Shared = std::shared_ptr<const Ban>;
+
+  Bans() = default;
+  explicit Bans(std::vector<Shared> bans) : bans_(std::move(bans)) {}
+
+  // Those that hold for the problem and the environment of the key, whatever the candidate.
+  Bans Of(const TuningKey& key) const;
+  // The first that fits the candidate; nullptr: it is not banned. REQUIRES: *this is what Of gave.
+  Shared Find(const CandidateId& candidate) const;
+  // The same for any key.
+  Shared Find(const CandidateId& candidate, const TuningKey& key) const {
+    return empty() ? nullptr : Of(key).Find(candidate);
+  }
+
+  bool empty() const { return bans_.empty(); }
+  // By ascending number.
+  const std::vector<Shared>& all() const { return bans_; }
+
+ private:
+  std::vector<Shared> bans_;
+};
+
+}  // namespace convtune

@@ -1,0 +1,154 @@
+#include "proto/model/tuning/ban.h"
+
+#include <gtest/gtest.h>
+
+namespace convtune {
+namespace {
+
+constexpr char kH200[] = "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full";
+constexpr char kProfile[] = "profile:nvidia-a100,cc=8.0,sms=108,cudnn=9.20.1,lib=full";
+constexpr char kHalf[] = "fwd,x=16x64x56x56,w=64x64x3x3,pad=1,nhwc,f16";
+constexpr char kGradient[] = "bwd_data,x=16x64x56x56,w=64x64x3x3,pad=1,nchw,f32";
+
+TuningKey KeyOf(const std::string& problem, const std::string& environment) {
+  return {ConvProblem::Parse(problem)->ToText(), environment};
+}
+
+Bans Only(const Ban& ban) { return Bans({std::make_shared<const Ban>(ban)}); }
+
+Ban BanOf(const std::string& candidate) {
+  Ban ban;
+  ban.number = 3;
+  ban.candidate = CandidatePattern::Parse(candidate).value();
+  return ban;
+}
+
+TEST(CandidatePatternTest, FitsWhatItDoesNotName) {
+  const struct {
+    const char* pattern;
+    const char* candidate;
+    bool fits;
+  } kCases[] = {
+      {"eng47", "graph:eng47", true},
+      {"eng47", "graph:eng47,k2=5,k3=0", true},
+      {"eng47", "graph:eng4", false},
+      {"eng47", "graph:eng470", false},
+      {"graph:eng47,k2=*", "graph:eng47,k2=5,k3=0", true},
+      {"eng47,k2=*", "graph:eng47,k3=0", false},
+      {"eng47,k2=5", "graph:eng47,k2=5,k3=0", true},
+      {"eng47,k2=5", "graph:eng47,k2=50", false},
+      {"eng47,k3=0,k2=5", "graph:eng47,k2=5,k3=0", true},
+      {"eng*,k2=5", "graph:eng1,k2=5", true},
+      {"graph:*", "graph:eng1,k2=5", true},
+      {"graph:*", "legacy:algo1,math2", false},
+      {"legacy:*", "legacy:algo1,math2", true},
+      {"legacy:*", "graph:eng1", false},
+      {"legacy:algo1", "legacy:algo1,math0", true},
+      {"legacy:algo1,math2", "legacy:algo1,math0", false},
+      {"legacy:*,math2", "legacy:algo6,math2", true},
+      {"legacy:algo*,math*", "legacy:algo6,math2", true},
+  };
+  for (const auto& c : kCases) {
+    const auto pattern = CandidatePattern::Parse(c.pattern);
+    ASSERT_TRUE(pattern.ok()) << c.pattern << ": " << pattern.status();
+    EXPECT_EQ(pattern->Fits(ParseCandidateId(c.candidate).value()), c.fits)
+        << c.pattern << " and " << c.candidate;
+    EXPECT_EQ(*CandidatePattern::Parse(pattern->ToText()), *pattern) << pattern->ToText();
+  }
+}
+
+TEST(CandidatePatternTest, ACandidatesOwnTextIsAPattern) {
+  for (const char* text : {"graph:eng34,k2=5,k17=-1", "legacy:algo1,math2"}) {
+    EXPECT_EQ(CandidatePattern::Parse(text)->ToText(), text);
+    EXPECT_TRUE(CandidatePattern::Parse(text)->Fits(*ParseCandidateId(text)));
+  }
+}
+
+TEST(CandidatePatternTest, MalformedTextsAreRefused) {
+  for (const char* text :
+       {"", "*", "47", "eng", "eng-1", "eng47,", "eng47,k2", "eng47,k*=1", "eng47,k2=1,k2=2",
+        "eng47,k2=x", "legacy:", "legacy:algo1,math2,math3", "legacy:eng47", "eng47 ", "eng4*"}) {
+    EXPECT_FALSE(CandidatePattern::Parse(text).ok()) << text;
+  }
+}
+
+TEST(CudnnRangeTest, HasVersions) {
+  const struct {
+    const char* range;
+    const char* version;
+    bool has;
+  } kCases[] = {
+      {"", "9.19.0", true},
+      {"<9.20", "9.19.7", true},
+      {"<9.20", "9.20.0", false},
+      {"<=9.20", "9.20.3", true},
+      {"<=9.20", "9.21.0", false},
+      {">9.20", "9.20.3", false},
+      {">9.20", "9.21.0", true},
+      {">=9.20.1", "9.20.0", false},
+      {"9.19", "9.19.4", true},
+      {"=9.19", "9.20.0", false},
+      {"=9.19.0", "9.19.1", false},
+      {"9", "9.28.1", true},
+      {">=9.12,<9.20", "9.8.0", false},
+      {">=9.12, <9.20", "9.19.0", true},
+  };
+  for (const auto& c : kCases) {
+    const auto range = CudnnRange::Parse(c.range);
+    ASSERT_TRUE(range.ok()) << c.range << ": " << range.status();
+    EXPECT_EQ(range->Has(CudnnVersion::Parse(c.version).value()), c.has)
+        << c.range << " and " << c.version;
+    EXPECT_EQ(*CudnnRange::Parse(range->ToText()), *range) << range->ToText();
+  }
+  for (const char* text : {"<", "9.x", "<9.20,", ">=9.20,<9.20", "<0", "9.1.2.3", "~9.2"}) {
+    EXPECT_FALSE(CudnnRange::Parse(text).ok()) << text;
+  }
+}
+
+TEST(BansTest, FindsTheBanOfACandidateAProblemAndAnEnvironment) {
+  const CandidateId candidate = EngineConfig{47, {{2, 5}}};
+  Ban ban = BanOf("eng47");
+  const auto holds = [&](const std::string& problem, const std::string& environment) {
+    return Only(ban).Find(candidate, KeyOf(problem, environment)) != nullptr;
+  };
+  EXPECT_TRUE(holds(kHalf, kH200) && holds(kGradient, kProfile));
+  ban.cudnn = *CudnnRange::Parse("<9.20");
+  EXPECT_TRUE(holds(kHalf, kH200));
+  EXPECT_FALSE(holds(kHalf, kProfile));
+  ban.cudnn = {};
+  ban.gpu = *ReadGpuGlob("*A100");
+  EXPECT_FALSE(holds(kHalf, kH200));
+  EXPECT_TRUE(holds(kHalf, kProfile));  // a profile counts as its GPU
+  ban.gpu = *ReadGpuGlob("NVIDIA H200");
+  EXPECT_TRUE(holds(kHalf, kH200));
+  ban.operation = Operation::kBwdData;
+  EXPECT_FALSE(holds(kHalf, kH200));
+  EXPECT_TRUE(holds(kGradient, kH200));
+  ban.data_type = DataType::kF16;
+  EXPECT_FALSE(holds(kGradient, kH200));
+  ban.operation.reset();
+  ban.layout = TensorLayout::kNhwc;
+  EXPECT_TRUE(holds(kHalf, kH200));
+  ban.layout = TensorLayout::kNchw;
+  EXPECT_FALSE(holds(kHalf, kH200));
+}
+
+TEST(BansTest, TheFirstThatWasMadeIsNamed) {
+  Ban second = BanOf("graph:*");
+  second.number = 4;
+  const Bans bans(
+      {std::make_shared<const Ban>(BanOf("eng47")), std::make_shared<const Ban>(second)});
+  const TuningKey key = KeyOf(kHalf, kH200);
+  EXPECT_EQ(bans.Find(EngineConfig{47, {}}, key)->Name(), "bans/3");
+  EXPECT_EQ(bans.Find(EngineConfig{1, {}}, key)->Name(), "bans/4");
+  EXPECT_EQ(bans.Find(LegacyAlgorithm{1, 2}, key), nullptr);
+}
+
+TEST(BansTest, AGlobOfManyStarsIsRefused) {
+  EXPECT_FALSE(ReadGpuGlob("a*b*c*d*e*f").ok());
+  EXPECT_FALSE(ReadGpuGlob("h200\n").ok());
+  EXPECT_EQ(*ReadGpuGlob("NVIDIA **H2?0"), "nvidia-*h2?0");
+}
+
+}  // namespace
+}  // namespace convtune

@@ -15,6 +15,37 @@ namespace convtune::commit {
 namespace {
 
 constexpr size_t kMostInGroup = 256;
+constexpr size_t kIndexPage = 1000;
+// A clock may be set; bans that expire are looked at as often as this.
+constexpr absl::Duration kLookForExpired = absl::Seconds(1);
+
+const Clock& TheSystemClock() {
+  static const SystemClock clock;
+  return clock;
+}
+
+Bans With(const Bans& bans, const Ban& added) {
+  std::vector<Bans::Shared> all = bans.all();
+  all.push_back(std::make_shared<const Ban>(added));
+  return Bans(std::move(all));
+}
+
+// One rule for each ban, and a bound on what each tuning is held against.
+absl::Status CheckIsNew(const Ban& ban, const Bans& bans) {
+  constexpr size_t kMostBans = 1000;
+  for (const Bans::Shared& known : bans.all()) {
+    if (known->HasRuleOf(ban)) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("ban: ", known->NameAndReason(), " has the same rule"));
+    }
+  }
+  if (bans.all().size() < kMostBans) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("ban: there are ", kMostBans, " already"));
+}
+
+bool HasExpired(const Ban& ban, absl::Time now) {
+  return ban.expire_time.has_value() && *ban.expire_time <= now;
+}
 
 void MarkQuarantined(const QuarantineEntry& entry, Candidate* candidate) {
   candidate->status = CandidateStatus::kQuarantined;
@@ -37,8 +68,12 @@ bool TakeOut(const QuarantineEntry& entry, Tuning* tuning) {
 }  // namespace
 
 Committer::Committer(db::LayeredTunings tunings, lookup::TuningIndex* index,
-                     absl::Duration retry_period)
-    : tunings_(tunings), store_(tunings.store()), index_(index), retry_period_(retry_period) {
+                     absl::Duration retry_period, const Clock* clock)
+    : tunings_(tunings),
+      store_(tunings.store()),
+      index_(index),
+      retry_period_(retry_period),
+      clock_(clock != nullptr ? clock : &TheSystemClock()) {
   retries_ = std::thread([this] { RunRetries(); });
 }
 
@@ -48,6 +83,17 @@ absl::Status Committer::Load() {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const std::vector<Pin> pins, store_->ListPins());
   for (const Pin& pin : pins) index_->SetPin(pin);
+  ASSIGN_OR_RETURN(const std::vector<Ban> bans, store_->ListBans());
+  std::vector<Bans::Shared> held;
+  for (const Ban& ban : bans) {
+    if (!HasExpired(ban, clock_->Now())) {
+      held.push_back(std::make_shared<const Ban>(ban));
+    } else if (const absl::Status deleted = store_->DeleteBan(ban.number); !deleted.ok()) {
+      log::Warn("$0 expired: $1", ban.Name(), deleted.ToString());
+    }
+  }
+  index_->SetBans(Bans(std::move(held)));
+  wake_retries_.SignalAll();  // one of them may expire
   const bool writable = store_->DeleteTunings({}).ok();
   ASSIGN_OR_RETURN(const std::vector<QuarantineEntry> entries, store_->ListQuarantine());
   MutexLock state_lock(state_mutex_);
@@ -326,15 +372,30 @@ void Committer::WakeRetries() {
   if (pending_.empty() && pending_quarantine_.empty()) wake_retries_.SignalAll();
 }
 
-void Committer::RunRetries() {
-  MutexLock lock(mutex_);
-  while (!stopping_) {
-    if (pending_.empty() && pending_quarantine_.empty()) {
-      wake_retries_.Wait(mutex_);
-      continue;
-    }
+void Committer::AwaitWork() {
+  if (stopping_) return;
+  const std::vector<Bans::Shared>& bans = index_->bans()->all();
+  const bool expires = std::any_of(bans.begin(), bans.end(), [](const Bans::Shared& ban) {
+    return ban->expire_time.has_value();
+  });
+  if (!pending_.empty() || !pending_quarantine_.empty()) {
     wake_retries_.WaitFor(mutex_, absl::ToChronoNanoseconds(retry_period_));
-    WritePending();
+  } else if (expires) {
+    wake_retries_.WaitFor(mutex_, absl::ToChronoNanoseconds(kLookForExpired));
+  } else {
+    wake_retries_.Wait(mutex_);
+  }
+}
+
+void Committer::RunRetries() {
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      AwaitWork();
+      if (!pending_.empty() || !pending_quarantine_.empty()) WritePending();
+      if (stopping_) return;
+    }
+    EndExpiredBans();
   }
 }
 
@@ -393,26 +454,55 @@ absl::StatusOr<int64_t> Committer::DeleteLocked(const std::vector<TuningKey>& ke
   return deleted;
 }
 
-absl::Status Committer::PutPin(const Pin& pin) {
+absl::Status Committer::PutPin(const CandidatePattern& candidate, Pin* pin) {
   MutexLock lock(mutex_);
-  absl::StatusOr<Tuning> tuning = GetLocked(pin.key);
+  absl::StatusOr<Tuning> tuning = GetLocked(pin->key);
   if (!tuning.ok()) return tuning.status();
-  const auto candidate = std::find_if(tuning->candidates.begin(), tuning->candidates.end(),
-                                      [&pin](const Candidate& c) { return c.id == pin.candidate; });
-  if (candidate == tuning->candidates.end() || !candidate->usable()) {
-    return absl::FailedPreconditionError(absl::StrCat("candidate: ", ToText(pin.candidate),
-                                                      " must be one that the tuning lists and",
-                                                      " that ran"));
+  const Bans bans = index_->bans()->Of(pin->key);
+  std::vector<const Candidate*> fitting;
+  Bans::Shared ban;
+  for (const Candidate& c : tuning->candidates) {
+    if (!c.usable() || !candidate.Fits(c.id)) continue;
+    const bool is_named = ToText(c.id) == candidate.ToText();
+    if (is_named) fitting.clear();
+    if (Bans::Shared found = bans.Find(c.id)) {
+      ban = std::move(found);
+    } else {
+      fitting.push_back(&c);
+    }
+    if (is_named) break;
   }
-  RETURN_IF_ERROR(store_->PutPin(pin));
-  index_->SetPin(pin);
-  if (instead_.contains(Texts(pin.key))) {
-    ServeInstead(*tuning, Outdated(pin.key));
-  } else {
-    index_->Put(*tuning, !pending_.contains(Texts(pin.key)));
+  const std::optional<size_t> stock = StockIndex(tuning->candidates);
+  const Candidate* const best =
+      decision::PickWinner(fitting, stock ? &tuning->candidates[*stock] : nullptr);
+  if (best == nullptr && ban != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("candidate: ", candidate.ToText(), " is banned by ", ban->NameAndReason()));
   }
-  observer_(pin.key, true);
+  if (best == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "candidate: ", candidate.ToText(), " must be one that the tuning lists and", " that ran"));
+  }
+  pin->candidate = best->id;
+  RETURN_IF_ERROR(store_->PutPin(*pin));
+  index_->SetPin(*pin);
+  IndexAnew(*tuning);
+  observer_(pin->key, true);
   return absl::OkStatus();
+}
+
+void Committer::IndexAnew(const Tuning& tuning) {
+  const KeyTexts texts = Texts(tuning.key);
+  if (!instead_.contains(texts)) {
+    index_->Put(tuning, !pending_.contains(texts));
+    return;
+  }
+  std::shared_ptr<const lookup::IndexedTuning> outdated = Outdated(tuning.key);
+  const auto waiting = pending_.find(texts);
+  const absl::StatusOr<Tuning> stored =
+      waiting != pending_.end() ? waiting->second.tuning : tunings_.GetTuning(tuning.key);
+  if (stored.ok()) outdated = index_->MakeEntry(*stored, /*persisted=*/true);
+  ServeInstead(tuning, std::move(outdated));
 }
 
 absl::Status Committer::DeletePin(const TuningKey& key) {
@@ -421,6 +511,149 @@ absl::Status Committer::DeletePin(const TuningKey& key) {
   index_->ErasePin(key);
   observer_(key, true);
   return absl::OkStatus();
+}
+
+void Committer::ForEachUnder(const Ban& ban, const std::function<void(const Tuning&)>& visit) {
+  const Bans only({std::make_shared<const Ban>(ban)});
+  std::string token;
+  do {
+    const auto page = index_->List("", kIndexPage, token, "");
+    if (!page.ok()) return;
+    for (const auto& indexed : page->first) {
+      const TuningKey key = indexed->tuning.key.Whole();
+      const Bans held = only.Of(key);
+      if (held.empty()) continue;
+      MutexLock lock(mutex_);
+      absl::StatusOr<Tuning> tuning = GetLocked(key);
+      if (absl::IsNotFound(tuning.status())) continue;  // deleted meanwhile
+      if (!tuning.ok()) {
+        // Its answers must heed the ban all the same.
+        log::Warn("$0: of $1 only what is in memory is known: $2", ban.Name(), key.problem_text,
+                  tuning.status().ToString());
+        tuning = indexed->tuning.ToTuning();
+      }
+      const bool listed = std::any_of(
+          tuning->candidates.begin(), tuning->candidates.end(),
+          [&held](const Candidate& c) { return c.usable() && held.Find(c.id) != nullptr; });
+      if (listed) visit(*tuning);
+    }
+    token = page->second;
+  } while (!token.empty());
+}
+
+void Committer::AddChange(const Tuning& tuning, const Bans& before, const Bans& after,
+                          size_t max_changes, BanEffects* effects) const {
+  ++effects->listed_count;
+  const std::shared_ptr<const Pin> pin = index_->Find(tuning.key).pin;
+  const auto answer_under = [&](const Bans& bans) {
+    const lookup::IndexedTuning indexed =
+        lookup::KeepBest(tuning, pin != nullptr ? &pin->candidate : nullptr, bans.Of(tuning.key));
+    // Without constraints the data type does not matter.
+    return lookup::MakeAnswer(indexed, pin.get(), {}, DataType::kF32, clock_->Now());
+  };
+  const auto was = answer_under(before);
+  const auto is = answer_under(after);
+  const auto* const old_answer = std::get_if<lookup::Answer>(&was);
+  const auto* const new_answer = std::get_if<lookup::Answer>(&is);
+  if (old_answer == nullptr) return;
+  if (new_answer != nullptr && new_answer->winner.id == old_answer->winner.id) return;
+  ++effects->change_count;
+  if (new_answer == nullptr) ++effects->lost_count;
+  if (effects->changes.size() == max_changes) return;
+  BanChange change;
+  change.key = tuning.key;
+  change.before = ToText(old_answer->winner.id);
+  change.pinned = old_answer->pinned;
+  if (new_answer != nullptr) {
+    change.after = ToText(new_answer->winner.id);
+    if (old_answer->winner.timed() && new_answer->winner.timed()) {
+      change.ratio = new_answer->winner.median_us / old_answer->winner.median_us;
+    }
+  }
+  effects->changes.push_back(std::move(change));
+}
+
+BanEffects Committer::PreviewBan(const Ban& ban, size_t max_changes) {
+  const std::shared_ptr<const Bans> before = index_->bans();
+  const Bans after = With(*before, ban);
+  BanEffects effects;
+  ForEachUnder(
+      ban, [&](const Tuning& tuning) { AddChange(tuning, *before, after, max_changes, &effects); });
+  return effects;
+}
+
+absl::StatusOr<BanEffects> Committer::AddBan(Ban* ban, size_t max_changes) {
+  std::shared_ptr<const Bans> before;
+  {
+    MutexLock lock(mutex_);
+    before = index_->bans();
+    RETURN_IF_ERROR(CheckIsNew(*ban, *before));
+    ASSIGN_OR_RETURN(ban->number, store_->AddBan(*ban));
+    index_->SetBans(With(*before, *ban));
+    wake_retries_.SignalAll();  // it may expire
+  }
+  const Bans after = With(*before, *ban);
+  log::Info("$0 made by $1: $2 is no answer: $3", ban->Name(), ban->author, ban->candidate.ToText(),
+            ban->reason);
+  BanEffects effects;
+  ForEachUnder(*ban, [&](const Tuning& tuning) REQUIRES(mutex_) {
+    AddChange(tuning, *before, after, max_changes, &effects);
+    IndexAnew(tuning);
+  });
+  TellBansChanged();
+  return effects;
+}
+
+void Committer::TellBansChanged() {
+  std::function<void()> tell;
+  {
+    MutexLock lock(mutex_);
+    tell = bans_changed_;
+  }
+  tell();
+}
+
+Bans::Shared Committer::TakeOutBan(int64_t number) {
+  std::vector<Bans::Shared> all = index_->bans()->all();
+  const auto found = std::find_if(
+      all.begin(), all.end(), [number](const Bans::Shared& ban) { return ban->number == number; });
+  if (found == all.end()) return nullptr;
+  Bans::Shared ban = *found;
+  all.erase(found);
+  index_->SetBans(Bans(std::move(all)));
+  return ban;
+}
+
+absl::Status Committer::DeleteBan(int64_t number) {
+  Bans::Shared ban;
+  {
+    MutexLock lock(mutex_);
+    RETURN_IF_ERROR(store_->DeleteBan(number));
+    ban = TakeOutBan(number);
+  }
+  if (ban == nullptr) return absl::OkStatus();
+  log::Info("$0 ended: $1", ban->Name(), ban->candidate.ToText());
+  ForEachUnder(*ban, [&](const Tuning& tuning) REQUIRES(mutex_) { IndexAnew(tuning); });
+  TellBansChanged();
+  return absl::OkStatus();
+}
+
+void Committer::EndExpiredBans() {
+  const absl::Time now = clock_->Now();
+  const std::shared_ptr<const Bans> bans = index_->bans();
+  for (const Bans::Shared& ban : bans->all()) {
+    if (!HasExpired(*ban, now)) continue;
+    {
+      MutexLock lock(mutex_);
+      // Where the disk refuses, the row goes at the next start.
+      const absl::Status deleted = store_->DeleteBan(ban->number);
+      if (!deleted.ok()) log::Warn("$0 expired: $1", ban->Name(), deleted.ToString());
+      if (TakeOutBan(ban->number) == nullptr) continue;
+    }
+    log::Info("$0 expired: $1", ban->Name(), ban->candidate.ToText());
+    ForEachUnder(*ban, [&](const Tuning& tuning) REQUIRES(mutex_) { IndexAnew(tuning); });
+    TellBansChanged();
+  }
 }
 
 bool Committer::writable() const {

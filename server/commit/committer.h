@@ -15,7 +15,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "db/layered_tunings.h"
+#include "proto/base/clock.h"
 #include "proto/base/mutex.h"
+#include "proto/model/tuning/ban.h"
+#include "server/commit/ban_effects.h"
 #include "server/commit/commit_counts.h"
 #include "server/lookup/tuning_index.h"
 
@@ -25,20 +28,25 @@ namespace convtune::commit {
 // time. Thread-safe.
 class Committer {
  public:
-  // `index` outlives the committer. `retry_period`: pause between attempts to write
-  // what the disk refused.
+  // `index` and `clock` outlive the committer; without a clock it goes by the system's.
+  // `retry_period`: pause between attempts to write what the disk refused.
   Committer(db::LayeredTunings tunings, lookup::TuningIndex* index,
-            absl::Duration retry_period = absl::Seconds(3));
+            absl::Duration retry_period = absl::Seconds(3), const Clock* clock = nullptr);
   ~Committer();
 
   // Is told of every change, under the committer's lock: must return at once.
   // `override`: of a pin or a quarantined candidate. To be set before anything
   // is changed.
+  // `bans_changed`: as its name says, and the index has them.
   using Observer = std::function<void(const TuningKey& key, bool override)>;
-  void SetObserver(Observer observer) { observer_ = std::move(observer); }
+  void SetObserver(Observer observer, std::function<void()> bans_changed) {
+    MutexLock lock(mutex_);
+    observer_ = std::move(observer);
+    bans_changed_ = std::move(bans_changed);
+  }
 
-  // Reads pins, into the index, and quarantined candidates. Call it before any
-  // tuning is in the index: pins decide which candidates that keeps.
+  // Reads pins and bans, into the index, and quarantined candidates. Call it before any
+  // tuning is in the index: pins and bans decide which candidates that keeps.
   absl::Status Load();
 
   // Writes the tuning and puts it into the index, unless what is stored is better.
@@ -66,9 +74,20 @@ class Committer {
   // Deletes those whose origin is FLEET: a tuning of this node that was committed in
   // the place of one of them stays.
   absl::StatusOr<int64_t> Withdraw(const std::vector<TuningKey>& keys);
-  // See Tuner::PutPin.
-  absl::Status PutPin(const Pin& pin);
+  // See Tuner::PutPin. Sets the pin's candidate to the best that fits the pattern.
+  absl::Status PutPin(const CandidatePattern& candidate, Pin* pin);
   absl::Status DeletePin(const TuningKey& key);
+
+  // Sets the ban's number, and makes all answers heed it before it returns. At most
+  // `max_changes` are given; what the index does not have yet is not among them.
+  // ALREADY_EXISTS if a ban has the same rule.
+  absl::StatusOr<BanEffects> AddBan(Ban* ban, size_t max_changes);
+  // The effects that AddBan would have.
+  BanEffects PreviewBan(const Ban& ban, size_t max_changes);
+  // All answers are without it when it returns. NOT_FOUND if there is none.
+  absl::Status DeleteBan(int64_t number);
+  // Ends the bans that have expired; a thread of the committer's does so by itself.
+  void EndExpiredBans();
 
   // Keeps the entry in memory even where the store refuses it. The candidate is
   // taken out of the tuning that is there already.
@@ -138,17 +157,33 @@ class Committer {
   void MarkAndRank(Tuning* tuning) const;
   // Puts what the store has taken into the index.
   void PutTaken(std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken) REQUIRES(mutex_);
+  // Calls `visit` for each tuning of the index that lists a candidate that the ban fits,
+  // with all its candidates; one at a time, so that other changes come between.
+  void ForEachUnder(const Ban& ban, const std::function<void(const Tuning&)>& visit)
+      EXCLUDES(mutex_);
+  // How the answer changes from one set of bans to another.
+  void AddChange(const Tuning& tuning, const Bans& before, const Bans& after, size_t max_changes,
+                 BanEffects* effects) const;
+  // Puts it into the index anew.
+  void IndexAnew(const Tuning& tuning) REQUIRES(mutex_);
+  // Takes the ban of that number out of the index's; nullptr if there is none.
+  Bans::Shared TakeOutBan(int64_t number) REQUIRES(mutex_);
+  void TellBansChanged() EXCLUDES(mutex_);
   // Stops at the first refusal.
   void WritePending() REQUIRES(mutex_);
   // To be called before something is added to what waits for the disk.
   void WakeRetries() REQUIRES(mutex_);
+  // Until something is to be written or a ban expires.
+  void AwaitWork() REQUIRES(mutex_);
   void RunRetries();
 
   const db::LayeredTunings tunings_;
   db::TuningStore* const store_;  // of tunings_
   lookup::TuningIndex* const index_;
   const absl::Duration retry_period_;
+  const Clock* const clock_;
   Observer observer_ = [](const TuningKey&, bool) {};
+  std::function<void()> bans_changed_ = [] {};
   mutable Mutex mutex_;  // also orders the store's changes and the index's
   CondVar wake_retries_;
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -76,6 +76,22 @@ void NoteEvidence(const IndexedTuning& indexed, Evidence evidence,
   }
 }
 
+// "every candidate is banned by bans/1 (reason), bans/4 (reason)".
+std::string AllBanned(const IndexedTuning& indexed, const std::vector<size_t>& banned,
+                      bool is_every) {
+  std::vector<const Ban*> bans;
+  for (const size_t place : banned) {
+    const Ban* const ban = indexed.BanOf(place);
+    if (std::find(bans.begin(), bans.end(), ban) == bans.end()) bans.push_back(ban);
+  }
+  std::sort(bans.begin(), bans.end(),
+            [](const Ban* a, const Ban* b) { return a->number < b->number; });
+  return absl::StrCat(
+      "every candidate ", is_every ? "" : "that keeps to the constraints ", "is banned by ",
+      absl::StrJoin(bans, ", ",
+                    [](std::string* out, const Ban* b) { out->append(b->NameAndReason()); }));
+}
+
 // The candidates with the times that count under the constraints. A candidate
 // that was not timed in that way, where others were, cannot win: it was known to
 // be slower before, or its samples could not be compared with the others'.
@@ -133,6 +149,23 @@ class Timing {
   std::string note_;
 };
 
+// The candidate that would win if nothing were banned, where that one is. `banned`: the places of
+// those that keep to the constraints.
+std::optional<BannedCandidate> BannedWinner(const IndexedTuning& indexed, const Timing& timing,
+                                            Candidates eligible, Candidates slower,
+                                            const std::vector<size_t>& banned,
+                                            const Candidate* stock) {
+  if (banned.empty()) return std::nullopt;
+  const std::vector<Candidate>& candidates = timing.candidates();
+  for (const size_t place : banned) {
+    (timing.CanWin(place) ? eligible : slower).push_back(&candidates[place]);
+  }
+  const Candidate* const first = decision::PickWinner(eligible.empty() ? slower : eligible, stock);
+  const auto place = static_cast<size_t>(first - candidates.data());
+  if (indexed.BanOf(place) == nullptr) return std::nullopt;
+  return BannedCandidate{first->id, indexed.bans->by_place[place]};
+}
+
 }  // namespace
 
 std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* pin,
@@ -144,8 +177,10 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   std::vector<std::string> notes;
   Candidates eligible;
   Candidates slower;
+  std::vector<size_t> banned;  // places of those that keep to the constraints
   const Candidate* pinned = nullptr;
   int ran_count = 0;
+  bool any_allowed = false;
   bool any_timed = false;
   Answer answer;
   for (size_t i = 0; i < timing.candidates().size(); ++i) {
@@ -153,8 +188,20 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     if (!c.usable()) continue;
     ++ran_count;
     any_timed = any_timed || c.timed();
-    if (pin != nullptr && c.id == pin->candidate) pinned = &c;
+    const bool is_banned = indexed.BanOf(i) != nullptr;
+    any_allowed = any_allowed || !is_banned;
+    if (pin != nullptr && c.id == pin->candidate) {
+      if (is_banned) {
+        answer.banned = BannedCandidate{c.id, indexed.bans->by_place[i]};
+      } else {
+        pinned = &c;
+      }
+    }
     if (!Satisfies(c, constraints, data_type)) continue;
+    if (is_banned) {
+      banned.push_back(i);
+      continue;
+    }
     ++answer.eligible_count;
     (timing.CanWin(i) ? eligible : slower).push_back(&c);
   }
@@ -163,19 +210,39 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     // The first of the legacy heuristic's list that the caller allows.
     Candidates allowed = eligible;
     allowed.insert(allowed.end(), slower.begin(), slower.end());
+    for (const size_t place : banned) allowed.push_back(&timing.candidates()[place]);
     if (const Candidate* first = FirstListed(allowed, Api::kLegacy)) stock = first;
   }
+  const std::optional<BannedCandidate> would_win =
+      BannedWinner(indexed, timing, eligible, slower, banned, stock);
   if (eligible.empty()) eligible = std::move(slower);
   for (const PrunedGroup& group : indexed.pruned) {
     ran_count += group.count;
-    if (Satisfies(group.Example(), constraints, data_type)) answer.eligible_count += group.count;
+    any_allowed = any_allowed || group.banned == 0;
+    if (group.banned == 0 && Satisfies(group.Example(), constraints, data_type)) {
+      answer.eligible_count += group.count;
+    }
   }
   const Candidate* winner = pinned != nullptr ? pinned : decision::PickWinner(eligible, stock);
   if (winner == nullptr) {
-    return Miss{MissReason::kNoCandidate,
-                absl::StrCat("none of the ", ran_count, " candidates that ",
-                             any_timed ? "ran" : "could be built", " keeps to the constraints"),
-                "", std::nullopt};
+    Miss miss{MissReason::kNoCandidate,
+              absl::StrCat("none of the ", ran_count, " candidates that ",
+                           any_timed ? "ran" : "could be built", " keeps to the constraints"),
+              "", std::nullopt};
+    if (!banned.empty()) {
+      miss.message = AllBanned(indexed, banned, !any_allowed);
+      miss.banned = would_win;
+    }
+    return miss;
+  }
+  if (answer.banned) {
+    notes.push_back(absl::StrCat("the pinned candidate ", ToText(answer.banned->candidate),
+                                 " is banned by ", answer.banned->ban->NameAndReason()));
+    pin = nullptr;
+  } else if (would_win && pinned == nullptr) {
+    answer.banned = would_win;
+    notes.push_back(absl::StrCat(ToText(would_win->candidate), " would win, and is banned by ",
+                                 would_win->ban->NameAndReason()));
   }
   if (pinned != nullptr) {
     answer.pinned = true;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/constraints.h"
 #include "proto/model/tuning/tuning.h"
 
@@ -30,6 +31,8 @@ struct Answer {
   bool stands_in = false;  // kept in memory on purpose, beside a measurement that does not hold
   bool fresh = false;
   std::string note;
+  // It would be the winner, or is pinned.
+  std::optional<BannedCandidate> banned = std::nullopt;
 };
 
 enum class MissReason {
@@ -46,8 +49,9 @@ inline constexpr size_t kMissReasons = 7;  // numbers of them, 0 included
 struct Miss {
   MissReason reason = MissReason::kNotFound;
   std::string message;
-  std::string job;             // "jobs/N" if one was queued
-  std::optional<Answer> hint;  // from an environment that differs
+  std::string job;                                       // "jobs/N" if one was queued
+  std::optional<Answer> hint;                            // from an environment that differs
+  std::optional<BannedCandidate> banned = std::nullopt;  // it would be the winner
 };
 
 struct IndexedTuning;

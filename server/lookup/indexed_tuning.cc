@@ -42,10 +42,10 @@ bool IsLegacyStock(const Candidate& c, const std::vector<Candidate>& candidates)
 bool SameTraits(const PrunedGroup& a, const PrunedGroup& b) {
   return a.workspace_bytes == b.workspace_bytes && a.error == b.error &&
          a.numerical_notes == b.numerical_notes && a.legacy == b.legacy &&
-         a.deterministic == b.deterministic && a.capturable == b.capturable;
+         a.deterministic == b.deterministic && a.capturable == b.capturable && a.banned == b.banned;
 }
 
-void AddPruned(const Candidate& candidate, std::vector<PrunedGroup>* pruned) {
+void AddPruned(const Candidate& candidate, bool banned, std::vector<PrunedGroup>* pruned) {
   PrunedGroup added;
   added.workspace_bytes = candidate.workspace_bytes;
   added.error = candidate.error.value_or(PrunedGroup::kNotCompared);
@@ -54,6 +54,7 @@ void AddPruned(const Candidate& candidate, std::vector<PrunedGroup>* pruned) {
   added.legacy = ApiOf(candidate.id) == Api::kLegacy ? 1 : 0;
   added.deterministic = candidate.deterministic ? 1 : 0;
   added.capturable = candidate.capturable() ? 1 : 0;
+  added.banned = banned ? 1 : 0;
   for (PrunedGroup& group : *pruned) {
     if (SameTraits(group, added)) {
       ++group.count;
@@ -82,10 +83,35 @@ std::shared_ptr<const KeptEnvironment> SharedEnvironment(const std::string& text
   return shared;
 }
 
-const Candidate* WinnerOf(const Tuning& tuning) {
+// The bans of a tuning's candidates, asked for once.
+class BansOfTuning {
+ public:
+  BansOfTuning(const Tuning& tuning, const Bans& bans) : tuning_(tuning) {
+    if (bans.empty()) return;
+    for (const Candidate& c : tuning.candidates) {
+      by_place_.push_back(c.usable() ? bans.Find(c.id) : nullptr);
+      any_ = any_ || by_place_.back() != nullptr;
+    }
+  }
+
+  // Whether a candidate that ran is banned.
+  bool any() const { return any_; }
+  // Of a candidate of the tuning.
+  Bans::Shared Of(const Candidate& c) const {
+    return any_ ? by_place_[static_cast<size_t>(&c - tuning_.candidates.data())] : nullptr;
+  }
+
+ private:
+  const Tuning& tuning_;
+  std::vector<Bans::Shared> by_place_;
+  bool any_ = false;
+};
+
+// nullptr for `bans`: as if nothing were banned.
+const Candidate* WinnerOf(const Tuning& tuning, const BansOfTuning* bans) {
   std::vector<const Candidate*> ran;
   for (const Candidate& c : tuning.candidates) {
-    if (c.usable()) ran.push_back(&c);
+    if (c.usable() && (bans == nullptr || bans->Of(c) == nullptr)) ran.push_back(&c);
   }
   const auto stock = StockIndex(tuning.candidates);
   return decision::PickWinner(ran, stock ? &tuning.candidates[*stock] : nullptr);
@@ -109,8 +135,9 @@ IndexedTuning WithoutCandidates(const Tuning& tuning) {
   return indexed;
 }
 
-void Take(const std::vector<const Candidate*>& kept, const Candidate* winner,
+void Take(const Tuning& tuning, const std::vector<const Candidate*>& kept, const BansOfTuning& bans,
           IndexedTuning* indexed) {
+  const Candidate* const winner = WinnerOf(tuning, &bans);
   std::vector<Candidate>& candidates = indexed->tuning.candidates;
   candidates.reserve(kept.size());
   for (const Candidate* c : kept) {
@@ -119,6 +146,12 @@ void Take(const std::vector<const Candidate*>& kept, const Candidate* winner,
     candidates.back().samples_us = {};
   }
   indexed->stock = StockIndex(candidates);
+  if (!bans.any()) return;
+  IndexedBans banned;
+  for (const Candidate* c : kept) banned.by_place.push_back(bans.Of(*c));
+  const Candidate* const unbanned_winner = WinnerOf(tuning, nullptr);
+  if (unbanned_winner != nullptr) banned.of_winner = bans.Of(*unbanned_winner);
+  indexed->bans = std::make_shared<const IndexedBans>(std::move(banned));
 }
 
 }  // namespace
@@ -190,16 +223,17 @@ std::string IndexedTuning::Winner() const {
   return winner < 0 ? "" : ToText(tuning.candidates[static_cast<size_t>(winner)].id);
 }
 
-IndexedTuning KeepAll(const Tuning& tuning) {
+IndexedTuning KeepAll(const Tuning& tuning, const Bans& bans) {
   IndexedTuning indexed = WithoutCandidates(tuning);
   std::vector<const Candidate*> all;
   for (const Candidate& c : tuning.candidates) all.push_back(&c);
-  Take(all, WinnerOf(tuning), &indexed);
+  Take(tuning, all, BansOfTuning(tuning, bans), &indexed);
   return indexed;
 }
 
-IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned) {
+IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned, const Bans& bans) {
   IndexedTuning indexed = WithoutCandidates(tuning);
+  const BansOfTuning banned(tuning, bans);
   std::vector<const Candidate*> all;
   for (const Candidate& c : tuning.candidates) {
     if (c.usable()) all.push_back(&c);
@@ -213,20 +247,26 @@ IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned) {
             [](const Candidate* a, const Candidate* b) { return DominatorsFirst(*a, *b); });
   std::vector<const Candidate*> kept;
   std::vector<const Candidate*> besides;
-  for (size_t place = 0; place < all.size(); ++place) {
-    const Candidate* c = all[place];
-    const bool dominated = std::any_of(kept.begin(), kept.end(),
-                                       [c](const Candidate* k) { return Dominates(*k, *c); });
+  size_t place = 0;  // among those that are not banned
+  for (const Candidate* c : all) {
+    const Bans::Shared ban = banned.Of(*c);
+    const bool is_banned = ban != nullptr;
+    // Of each ban the best stay, too: where all is banned, the miss names every ban.
+    const bool dominated = std::any_of(kept.begin(), kept.end(), [&](const Candidate* k) {
+      const Bans::Shared other = banned.Of(*k);
+      return (other == nullptr || other == ban) && Dominates(*k, *c);
+    });
+    const bool is_first = !is_banned && place++ <= kRunnersUp;
     if (!dominated) {
       kept.push_back(c);
-    } else if (place <= kRunnersUp || is_stock(*c) || (pinned != nullptr && c->id == *pinned)) {
+    } else if (is_first || is_stock(*c) || (pinned != nullptr && c->id == *pinned)) {
       besides.push_back(c);
     } else {
-      AddPruned(*c, &indexed.pruned);
+      AddPruned(*c, is_banned, &indexed.pruned);
     }
   }
   kept.insert(kept.end(), besides.begin(), besides.end());
-  Take(kept, WinnerOf(tuning), &indexed);
+  Take(tuning, kept, banned, &indexed);
   indexed.pruned.shrink_to_fit();
   return indexed;
 }

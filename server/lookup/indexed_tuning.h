@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/candidate.h"
 #include "proto/model/tuning/constraints.h"
 #include "proto/model/tuning/tuning.h"
@@ -20,10 +21,11 @@ struct PrunedGroup {
   int64_t workspace_bytes = 0;
   double error = kNotCompared;
   uint32_t numerical_notes = 0;
-  uint32_t count : 29 = 0;
+  uint32_t count : 28 = 0;
   uint32_t legacy : 1 = 0;
   uint32_t deterministic : 1 = 0;
   uint32_t capturable : 1 = 0;
+  uint32_t banned : 1 = 0;
 
   static constexpr double kNotCompared = -1;
   // One that satisfies the same constraints.
@@ -71,11 +73,22 @@ struct KeptTuning {
   CacheState cache_state;
 };
 
+// Which candidates of a tuning are banned.
+struct IndexedBans {
+  std::vector<Bans::Shared> by_place;  // as tuning.candidates; nullptr: it is not
+  Bans::Shared of_winner;              // of the one that would win without bans and constraints
+};
+
 // A tuning ready to be answered from. Immutable once it is in the index.
 struct IndexedTuning {
   explicit IndexedTuning(const Tuning& whole) : tuning(whole) {}
 
-  // Text form of the winner without constraints; empty if nothing ran.
+  // The ban that keeps the candidate at that place of tuning.candidates from being an
+  // answer; nullptr: none does.
+  const Ban* BanOf(size_t place) const {
+    return bans == nullptr ? nullptr : bans->by_place[place].get();
+  }
+  // Text form of the winner without constraints; empty if nothing ran, or all is banned.
   std::string Winner() const;
   // Short name of the key's environment.
   const std::string& EnvironmentName() const { return tuning.key.environment->name; }
@@ -86,6 +99,8 @@ struct IndexedTuning {
   int candidate_count = 0;
   int winner = -1;              // index in tuning.candidates, without constraints
   std::optional<size_t> stock;  // of callers of both APIs; index in tuning.candidates
+  // nullptr: none of the candidates is banned.
+  std::shared_ptr<const IndexedBans> bans;
   // Nothing that cuDNN lists before it might run: each was refused.
   bool stock_is_certain = false;
   // Of the candidates that were skipped for memory, the smallest workspace.
@@ -113,8 +128,8 @@ bool Dominates(const Candidate& b, const Candidate& a);
 // dominate it. Both are usable().
 bool DominatorsFirst(const Candidate& a, const Candidate& b);
 
-// Keeps everything.
-IndexedTuning KeepAll(const Tuning& tuning);
+// Keeps everything. `bans` are those of the tuning's key.
+IndexedTuning KeepAll(const Tuning& tuning, const Bans& bans = {});
 
 // How many candidates an answer names behind its winner.
 inline constexpr size_t kRunnersUp = 2;
@@ -123,7 +138,8 @@ inline constexpr size_t kRunnersUp = 2;
 // determinism, API and capture support, and besides them the stock choices,
 // `pinned`, and the first of all with its kRunnersUp. Answers are those of
 // KeepAll but for their runners_up under constraints (and for pruned
-// candidates that are pinned later).
-IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned);
+// candidates that are pinned later). A banned candidate takes no other's place. `bans` are those
+// of the tuning's key.
+IndexedTuning KeepBest(const Tuning& tuning, const CandidateId* pinned, const Bans& bans = {});
 
 }  // namespace convtune::lookup

@@ -74,8 +74,8 @@ void TuningIndex::Change(const TuningKey& key, const std::function<void(Entry*)>
 std::shared_ptr<const IndexedTuning> TuningIndex::MakeEntry(const Tuning& tuning,
                                                             bool persisted) const {
   const IndexHit before = FindLoaded(tuning.key);
-  IndexedTuning indexed =
-      KeepBest(tuning, before.pin != nullptr ? &before.pin->candidate : nullptr);
+  IndexedTuning indexed = KeepBest(tuning, before.pin != nullptr ? &before.pin->candidate : nullptr,
+                                   bans()->Of(tuning.key));
   indexed.persisted = persisted;
   if (const std::string why = decision::WhyOutdated(tuning, libraries_); !why.empty()) {
     indexed.tuning.evidence = Evidence::kNone;
@@ -130,11 +130,14 @@ void TuningIndex::BeginLoading(ReadFunction read) {
 }
 
 void TuningIndex::Load(const Tuning& stored) {
+  const std::shared_ptr<const Bans> heeded = bans();
   std::shared_ptr<const IndexedTuning> prepared = MakeEntry(stored, /*persisted=*/true);
   MutexLock lock(loading_mutex_);
   if (!loading_ || erased_.contains({stored.key.environment_text, stored.key.problem_text})) {
     return;
   }
+  // Whoever sets bans puts in anew what was there before.
+  if (bans() != heeded) prepared = MakeEntry(stored, /*persisted=*/true);
   Insert(std::move(prepared), /*replace=*/false);
 }
 
@@ -298,6 +301,28 @@ std::vector<Pin> TuningIndex::ListPins(const std::string& environment_text, absl
     if (!pin.expire_time || *pin.expire_time > now) pins.push_back(pin);
   }
   return pins;
+}
+
+void TuningIndex::SetBans(Bans bans) {
+  auto shared = std::make_shared<const Bans>(std::move(bans));
+  MutexLock loading(loading_mutex_);
+  MutexLock lock(bans_mutex_);
+  bans_ = std::move(shared);
+}
+
+std::shared_ptr<const Bans> TuningIndex::bans() const {
+  MutexLock lock(bans_mutex_);
+  return bans_;
+}
+
+std::map<int64_t, int64_t> TuningIndex::CountBanned() const {
+  std::map<int64_t, int64_t> counts;
+  MutexLock lock(order_mutex_);
+  for (const Shared& indexed : ordered_) {
+    if (indexed->bans == nullptr || indexed->bans->of_winner == nullptr) continue;
+    ++counts[indexed->bans->of_winner->number];
+  }
+  return counts;
 }
 
 std::map<std::string, int64_t> TuningIndex::Counts() const {

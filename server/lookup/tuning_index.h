@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "proto/base/mutex.h"
 #include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 #include "server/decision/library_versions.h"
 #include "server/lookup/indexed_tuning.h"
@@ -50,6 +51,13 @@ class TuningIndex {
                        DigestFunction digest = &TuningKey::Digest);
 
   const decision::LibrariesByEnvironment& libraries() const { return libraries_; }
+
+  // Those that MakeEntry heeds from now on. Tunings that are there keep theirs until they
+  // are put in anew.
+  void SetBans(Bans bans);
+  std::shared_ptr<const Bans> bans() const;
+  // Tunings whose winner without constraints would be banned, by the ban's number.
+  std::map<int64_t, int64_t> CountBanned() const;
 
   // Gives what the store has of a key; an error if it has nothing.
   using ReadFunction = std::function<absl::StatusOr<Tuning>(const TuningKey&)>;
@@ -148,6 +156,8 @@ class TuningIndex {
 
   const decision::LibrariesByEnvironment libraries_;
   const DigestFunction digest_;
+  mutable Mutex bans_mutex_;
+  std::shared_ptr<const Bans> bans_ GUARDED_BY(bans_mutex_) = std::make_shared<const Bans>();
   ReadFunction read_;  // not changed once other threads have the index
   std::atomic<bool> loading_{false};
   mutable Mutex loading_mutex_;  // taken before the others

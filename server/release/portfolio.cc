@@ -58,9 +58,11 @@ Portfolio ChoosePortfolio(const lookup::IndexedTuning& indexed) {
     const std::optional<size_t> own = StockIndex(tuning.candidates, api);
     const Candidate* stock = own ? &tuning.candidates[*own] : stock_of_both;
     Candidates eligible;
-    for (const Candidate& c : tuning.candidates) {
+    for (size_t i = 0; i < tuning.candidates.size(); ++i) {
+      const Candidate& c = tuning.candidates[i];
       const bool can_replace = (c.behavior_notes & kReorderNotes) == 0;
-      if (c.usable() && ApiOf(c.id) == api && can_replace) eligible.push_back(&c);
+      if (!c.usable() || ApiOf(c.id) != api || !can_replace) continue;
+      if (indexed.BanOf(i) == nullptr) eligible.push_back(&c);
     }
     // Where nothing beats a stock choice that could not be judged, programs are
     // left to it.

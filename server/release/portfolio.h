@@ -9,7 +9,8 @@ namespace convtune::release {
 // For each API the best; the best that is neutral, which is: its numerics
 // are the stock choice's or a part of them, it is deterministic where that is,
 // and it needs no more workspace; and the best without workspace. Besides them
-// the stock choice, where it is certain which one it is. Pins are left aside.
+// the stock choice, where it is certain which one it is. Pins are left aside, and banned
+// candidates are never chosen.
 // A result that could not be judged is never chosen: where that is the stock
 // choice's, and nothing beats it, its place stays empty; and a tuning of which
 // none could be judged has no choice. Without choices if nothing ran that could be put in place of

@@ -106,6 +106,12 @@ void Publisher::NoteChange(const TuningKey& key, bool override) {
   DueBy(std::max(not_before_, absl::Now() + options_.publish.debounce));
 }
 
+void Publisher::NoteBans() {
+  MutexLock lock(mutex_);
+  work_.all = work_.publish = true;
+  DueBy(std::max(not_before_, absl::Now() + options_.publish.debounce));
+}
+
 bool Publisher::Prepare() {
   absl::Status status = options_.await_index(absl::InfiniteDuration());
   if (status.ok()) {

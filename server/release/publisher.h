@@ -66,6 +66,8 @@ class Publisher : public ReleaseManager {
   // The problem's tuning changed; `override`: its pin or its quarantined
   // candidates did. Returns at once.
   void NoteChange(const TuningKey& key, bool override);
+  // Bans changed, and with them what is served of any problem. Returns at once.
+  void NoteBans();
   // Takes in what was noted, publishes a last time and ends the thread.
   // Idempotent.
   void Stop();

@@ -32,19 +32,35 @@ bool ReleaseValidity::Ran(const lookup::IndexedTuning& known, const CandidateId&
   return whole.ok() && HasRun(whole->candidates, candidate);
 }
 
-Portfolio ReleaseValidity::HoldingPart(Portfolio portfolio) const {
-  const auto libraries = index_->libraries().find(portfolio.key.environment_text);
-  if (libraries == index_->libraries().end()) return portfolio;
+void ReleaseValidity::LeaveOutdated(Portfolio* portfolio) const {
+  const auto libraries = index_->libraries().find(portfolio->key.environment_text);
+  if (libraries == index_->libraries().end()) return;
   const uint32_t notes = NotesOf(libraries->second);
-  if (notes == 0) return portfolio;
-  const auto known = index_->Find(portfolio.key).tuning;
+  if (notes == 0) return;
+  const auto known = index_->Find(portfolio->key).tuning;
   const bool outdated = known != nullptr && known->IsOutdated();
-  std::erase_if(portfolio.choices, [&](const Choice& choice) {
+  std::erase_if(portfolio->choices, [&](const Choice& choice) {
     if ((choice.roles & kServedRoles) == 0) return false;
     if (outdated) return true;
     if ((choice.candidate.behavior_notes & notes) == 0) return false;
     return known == nullptr || !Ran(*known, choice.candidate.id);
   });
+}
+
+Portfolio ReleaseValidity::HoldingPart(Portfolio portfolio, bool* holds) const {
+  const size_t choices = portfolio.choices.size();
+  LeaveOutdated(&portfolio);
+  *holds = portfolio.choices.size() == choices;
+  const auto all = index_->bans();
+  if (all->empty()) return portfolio;
+  const Bans bans = all->Of(portfolio.key);
+  for (Choice& choice : portfolio.choices) {
+    if ((choice.roles & kServedRoles) == 0 || bans.Find(choice.candidate.id) == nullptr) continue;
+    // The notes of the stock choice stay what they are.
+    choice.roles &= ~kServedRoles;
+    *holds = false;
+  }
+  std::erase_if(portfolio.choices, [](const Choice& choice) { return choice.roles == 0; });
   return portfolio;
 }
 

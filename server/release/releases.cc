@@ -50,7 +50,9 @@ bool Releases::ServesWhatDoesNotHold(const TuningKey& key, int64_t release) cons
   if (options_.validity == nullptr) return false;
   const absl::StatusOr<Portfolio> served = options_.store->GetPortfolio(key, release);
   if (!served.ok()) return false;
-  return options_.validity->HoldingPart(*served).choices.size() != served->choices.size();
+  bool holds = true;
+  options_.validity->HoldingPart(*served, &holds);
+  return !holds;
 }
 
 void Releases::ForEachIndexed(const std::function<void(const TuningKey&)>& visit) const {
@@ -364,9 +366,9 @@ absl::StatusOr<Releases::Served> Releases::ForEachServed(
   left_out_.clear();
   const auto holding = [this](Portfolio p) REQUIRES(mutex_) {
     if (options_.validity == nullptr) return p;
-    const size_t choices = p.choices.size();
-    p = options_.validity->HoldingPart(std::move(p));
-    if (p.choices.size() != choices) left_out_.insert(p.key.Digest());
+    bool holds = true;
+    p = options_.validity->HoldingPart(std::move(p), &holds);
+    if (!holds) left_out_.insert(p.key.Digest());
     return p;
   };
   RETURN_IF_ERROR(ReadPortfolios(

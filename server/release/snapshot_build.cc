@@ -130,6 +130,7 @@ class Builder {
   std::optional<Candidate> Pinned(const Pin& pin) const {
     const lookup::IndexHit hit = input_.index->Find(pin.key);
     if (hit.tuning == nullptr) return std::nullopt;
+    if (input_.index->bans()->Find(pin.candidate, pin.key) != nullptr) return std::nullopt;
     for (const Candidate& c : hit.tuning->tuning.candidates) {
       if (c.id == pin.candidate && c.usable()) return c;
     }

@@ -23,7 +23,7 @@ struct SnapshotContents {
 };
 
 // Writes `path` (see db/snapshot). A pin of `pins` is offered before what the
-// release says; what `quarantined` gives for a problem is never offered. The
+// release says, unless it is banned; what `quarantined` gives for a problem is never offered. The
 // environments of `current` are in the file even without a choice. A problem
 // that the format cannot hold is logged and left out. Errors are the store's
 // and the file's.

@@ -18,7 +18,9 @@
 #include "db/release_store.h"
 #include "proto/base/clock.h"
 #include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
+#include "server/commit/ban_effects.h"
 #include "server/commit/commit_counts.h"
 #include "server/jobs/job.h"
 #include "server/lookup/lookup_request.h"
@@ -59,6 +61,16 @@ struct EnvironmentInfo {
   Provenance provenance;  // of the device; empty if not current
   bool current = false;
   int64_t tuning_count = 0;
+};
+
+struct CreatedBan {
+  Ban ban;  // without a number where it was a dry run
+  commit::BanEffects effects;
+};
+
+struct ListedBan {
+  Ban ban;
+  int64_t tuning_count = 0;  // see convtune.v1.Ban
 };
 
 struct TunerStats {
@@ -171,14 +183,23 @@ class Tuner {
   // See Committer::ApplyFleet. UNAVAILABLE as ImportTunings.
   virtual absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
       const db::TuningSource& next, const commit::WaitsForFleet& waits) = 0;
-  // NOT_FOUND: no tuning; FAILED_PRECONDITION: the tuning does not list the
-  // candidate, or it did not run.
+  // Pins the best candidate that fits the pattern and is not banned. NOT_FOUND: no tuning;
+  // FAILED_PRECONDITION: the tuning does not list such a candidate, or it did not run.
   virtual absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
-                                     const CandidateId& candidate, const std::string& reason,
+                                     const CandidatePattern& candidate, const std::string& reason,
                                      std::optional<absl::Duration> ttl) = 0;
   virtual absl::Status DeletePin(const std::string& environment, const ConvProblem& problem) = 0;
   // Empty environment: all. Expired ones are left out.
   virtual absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) = 0;
+
+  // Makes the ban, or with `dry_run` says what it would change. The ban's number and
+  // create_time are not read. UNAVAILABLE while the database is being read.
+  virtual absl::StatusOr<CreatedBan> CreateBan(Ban ban, size_t max_changes, bool dry_run) = 0;
+  // NOT_FOUND: no such ban.
+  virtual absl::Status DeleteBan(int64_t number) = 0;
+  virtual std::vector<ListedBan> ListBans() = 0;
+  // Those that hold for the key.
+  virtual Bans BansOf(const TuningKey& key) = 0;
 
   // The environment that a LookupRequest with these would be answered of.
   // FAILED_PRECONDITION if the program fits none, else the errors of Lookup.

@@ -19,8 +19,10 @@ constexpr int kDefaultPageSize = 100;
 // on while look-ups are answered, and who wants a list of it waits.
 constexpr absl::Duration kStartPatience = absl::Milliseconds(100);
 constexpr absl::Duration kListPatience = absl::Seconds(10);
+constexpr absl::Duration kRetryPeriod = absl::Seconds(3);  // of writing what the disk refused
 // From when a caller's time is up to when its work is dropped, if it is not begun.
 constexpr absl::Duration kAbandonedPatience = absl::Minutes(10);
+constexpr absl::Duration kShortestBan = absl::Seconds(1);
 constexpr char kDraining[] = "the daemon is draining";
 
 // Of what a job request asks for, but for its id.
@@ -56,7 +58,7 @@ TunerImpl::TunerImpl(Options options)
       self_checks_(options_.self_checks_path),
       index_(LibrariesOf(options_.devices)),
       tunings_(options_.store, options_.bases),
-      committer_(tunings_, &index_),
+      committer_(tunings_, &index_, kRetryPeriod, options_.clock),
       loader_(tunings_, &index_),
       jobs_(options_.clock),
       lookups_(
@@ -314,18 +316,50 @@ absl::StatusOr<commit::ImportCounts> TunerImpl::ImportTunings(const db::TuningSo
 }
 
 absl::StatusOr<Pin> TunerImpl::PutPin(const std::string& environment, const ConvProblem& problem,
-                                      const CandidateId& candidate, const std::string& reason,
+                                      const CandidatePattern& candidate, const std::string& reason,
                                       std::optional<absl::Duration> ttl) {
   ASSIGN_OR_RETURN(TuningKey key, KeyOf(environment, problem));
   Pin pin;
   pin.key = std::move(key);
-  pin.candidate = candidate;
   pin.reason = reason;
-  pin.create_time = absl::FromUnixMicros(absl::ToUnixMicros(options_.clock->Now()));
+  pin.create_time = ToMicros(options_.clock->Now());
   if (ttl) pin.expire_time = pin.create_time + absl::Trunc(*ttl, absl::Microseconds(1));
-  RETURN_IF_ERROR(committer_.PutPin(pin));
+  RETURN_IF_ERROR(committer_.PutPin(candidate, &pin));
   return pin;
 }
+
+absl::StatusOr<CreatedBan> TunerImpl::CreateBan(Ban ban, size_t max_changes, bool dry_run) {
+  ban.create_time = ToMicros(options_.clock->Now());
+  if (ban.expire_time && *ban.expire_time < ban.create_time + kShortestBan) {
+    return absl::InvalidArgumentError("ban.expire_time: must be at least 1 s from now");
+  }
+  RETURN_IF_ERROR(loader_.Await(kListPatience));
+  CreatedBan created;
+  if (dry_run) {
+    created.effects = committer_.PreviewBan(ban, max_changes);
+  } else {
+    ASSIGN_OR_RETURN(created.effects, committer_.AddBan(&ban, max_changes));
+  }
+  created.ban = std::move(ban);
+  return created;
+}
+
+absl::Status TunerImpl::DeleteBan(int64_t number) {
+  RETURN_IF_ERROR(loader_.Await(kListPatience));
+  return committer_.DeleteBan(number);
+}
+
+std::vector<ListedBan> TunerImpl::ListBans() {
+  const std::map<int64_t, int64_t> counts = index_.CountBanned();
+  std::vector<ListedBan> bans;
+  for (const Bans::Shared& ban : index_.bans()->all()) {
+    const auto count = counts.find(ban->number);
+    bans.push_back({*ban, count != counts.end() ? count->second : 0});
+  }
+  return bans;
+}
+
+Bans TunerImpl::BansOf(const TuningKey& key) { return index_.bans()->Of(key); }
 
 absl::Status TunerImpl::DeletePin(const std::string& environment, const ConvProblem& problem) {
   ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
@@ -532,7 +566,8 @@ absl::Status TunerImpl::StartPublisher() {
   };
   publisher_ = std::make_unique<release::Publisher>(std::move(options));
   committer_.SetObserver(
-      [this](const TuningKey& key, bool override) { publisher_->NoteChange(key, override); });
+      [this](const TuningKey& key, bool override) { publisher_->NoteChange(key, override); },
+      [this] { publisher_->NoteBans(); });
   return publisher_->Start();
 }
 

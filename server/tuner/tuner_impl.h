@@ -59,10 +59,14 @@ class TunerImpl : public Tuner {
   absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
       const db::TuningSource& next, const commit::WaitsForFleet& waits) override;
   absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
-                             const CandidateId& candidate, const std::string& reason,
+                             const CandidatePattern& candidate, const std::string& reason,
                              std::optional<absl::Duration> ttl) override;
   absl::Status DeletePin(const std::string& environment, const ConvProblem& problem) override;
   absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) override;
+  absl::StatusOr<CreatedBan> CreateBan(Ban ban, size_t max_changes, bool dry_run) override;
+  absl::Status DeleteBan(int64_t number) override;
+  std::vector<ListedBan> ListBans() override;
+  Bans BansOf(const TuningKey& key) override;
   absl::StatusOr<Environment> ResolveEnvironment(const std::string& name,
                                                  const Environment& program) override;
   std::vector<EnvironmentInfo> ListEnvironments() override;

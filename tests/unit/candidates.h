@@ -1,11 +1,13 @@
 // Candidates and tunings made for tests.
 #pragma once
 
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 #include "server/decision/ranking.h"
 
@@ -70,6 +72,14 @@ inline Tuning TuningOf(std::vector<Candidate> candidates,
   tuning.candidates = std::move(candidates);
   decision::FinishTuning(circumstances, &tuning);
   return tuning;
+}
+
+inline Bans BansOfPattern(const std::string& pattern, int64_t number = 1) {
+  Ban ban;
+  ban.number = number;
+  ban.candidate = CandidatePattern::Parse(pattern).value();
+  ban.reason = "wrong results";
+  return Bans({std::make_shared<const Ban>(ban)});
 }
 
 // Random timed or finalised candidates with small ranges, so that ties and

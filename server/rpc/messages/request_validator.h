@@ -15,6 +15,7 @@
 #include "convtune/v1/release_service.pb.h"
 #include "convtune/v1/tuning_service.pb.h"
 #include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/candidate.h"
 #include "proto/model/violation.h"
 #include "server/rpc/messages/field_checker.h"
@@ -52,9 +53,19 @@ struct DeleteTuningArgs {
 struct PinArgs {
   std::string environment;
   ConvProblem problem;
-  CandidateId candidate;
+  CandidatePattern candidate;
   std::string reason;
   std::optional<absl::Duration> ttl;
+};
+
+struct CreateBanArgs {
+  Ban ban;
+  size_t max_changes = 0;
+  bool dry_run = false;
+};
+
+struct DeleteBanArgs {
+  int64_t number = 0;
 };
 
 struct ListPinsArgs {
@@ -130,6 +141,10 @@ std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,
 std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Violation>* violations);
 std::optional<ListPinsArgs> Validate(const v1::ListPinsRequest& request,
                                      std::vector<Violation>* violations);
+std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
+                                      std::vector<Violation>* violations);
+std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
+                                      std::vector<Violation>* violations);
 std::optional<BackupArgs> Validate(const v1::BackupDatabaseRequest& request,
                                    std::vector<Violation>* violations);
 std::optional<ExportArgs> Validate(const v1::ExportBundleRequest& request,
@@ -153,6 +168,7 @@ std::optional<ReadSnapshotArgs> Validate(const v1::ReadSnapshotRequest& request,
 // Requests without fields.
 template <typename Request>
 requires(std::same_as<Request, v1::ListDevicesRequest> ||
+         std::same_as<Request, v1::ListBansRequest> ||
          std::same_as<Request, v1::GetServerInfoRequest> ||
          std::same_as<Request, v1::CheckDatabaseRequest> ||
          std::same_as<Request, v1::CompactDatabaseRequest> ||

@@ -65,6 +65,7 @@ class TuningService final : public RawService {
             for (const QuarantineEntry& entry : tuner_->QuarantineOf(tuning->key)) {
               *reply->add_quarantine() = messages::ToProto(entry);
             }
+            messages::AddBanned(*tuning, tuner_->BansOf(tuning->key), reply);
           }
           return messages::ToGrpcStatus(tuning.status(), "environment");
         });
@@ -132,6 +133,27 @@ class TuningService final : public RawService {
               messages::AddPage(args.page, pins->size(), key, make, reply->mutable_pins(),
                                 reply->mutable_next_page_token()),
               "page_token");
+        });
+
+    Unary<v1::CreateBanRequest, v1::CreateBanResponse>(
+        "CreateBan", &disk_, [this](messages::CreateBanArgs& args, v1::CreateBanResponse* reply) {
+          return Fill(tuner_->CreateBan(std::move(args.ban), args.max_changes, args.dry_run), reply,
+                      "ban.expire_time");
+        });
+
+    Unary<v1::DeleteBanRequest, v1::DeleteBanResponse>(
+        "DeleteBan", &disk_, [this](const messages::DeleteBanArgs& args, v1::DeleteBanResponse*) {
+          return messages::ToGrpcStatus(tuner_->DeleteBan(args.number), "name");
+        });
+
+    Unary<v1::ListBansRequest, v1::ListBansResponse>(
+        "ListBans", nullptr, [this](const messages::NoArgs&, v1::ListBansResponse* reply) {
+          for (const tuner::ListedBan& listed : tuner_->ListBans()) {
+            v1::Ban& ban = *reply->add_bans();
+            ban = messages::ToProto(listed.ban);
+            ban.set_tuning_count(listed.tuning_count);
+          }
+          return grpc::Status::OK;
         });
 
     Unary<v1::ListEnvironmentsRequest, v1::ListEnvironmentsResponse>(

@@ -1,6 +1,7 @@
 // Many threads that commit at a time.
 #include "server/commit/committer.h"
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -283,8 +284,11 @@ TEST_F(OutdatedTest, AQuarantineThatTheDiskRefusedIsWrittenLaterAndTheGuessIsSer
 
 TEST_F(OutdatedTest, APinAndADeletionKnowWhatIsServed) {
   EXPECT_FALSE(committer_.Commit(guess_, environment_, /*forced=*/false));
-  EXPECT_TRUE(
-      committer_.PutPin({measured_.key, guess_.candidates[1].id, "why", absl::Now(), {}}).ok());
+  Pin pin;
+  pin.key = measured_.key;
+  pin.reason = "why";
+  const std::string pinned = ToText(guess_.candidates[1].id);
+  EXPECT_TRUE(committer_.PutPin(CandidatePattern::Parse(pinned).value(), &pin).ok());
   EXPECT_NE(Served()->stands_in_for, nullptr);
   EXPECT_EQ(committer_.Delete({measured_.key}).value(), 1);
   EXPECT_EQ(Served(), nullptr);
@@ -302,6 +306,188 @@ TEST(CommitterRetries, WriteWithoutAnotherResult) {
   while (!committer.writable()) std::this_thread::yield();
   EXPECT_TRUE(store.GetTuning(TuningFor(1).key).ok());
   EXPECT_TRUE(index.Find(TuningFor(1).key).tuning->persisted);
+}
+
+// Stands still until it is told. Thread-safe.
+class StandingClock : public Clock {
+ public:
+  absl::Time Now() const override { return absl::FromUnixSeconds(seconds_); }
+  void Advance(absl::Duration by) { seconds_ += absl::ToInt64Seconds(by); }
+
+ private:
+  std::atomic<int64_t> seconds_{1'800'000'000};
+};
+
+class UnreadableStore : public MemoryStore {
+ public:
+  absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override {
+    if (unreadable) return absl::DataLossError("samples: the checksum does not match");
+    return MemoryStore::GetTuning(key);
+  }
+  bool unreadable = false;
+};
+
+class BansTest : public ::testing::Test {
+ protected:
+  BansTest() {
+    EXPECT_TRUE(committer_.Load().ok());
+    committer_.SetObserver([](const TuningKey&, bool) {}, [this] { ++told_; });
+  }
+  void Know(int n, std::vector<Candidate> candidates) {
+    Tuning tuning = TuningOf(std::move(candidates));
+    tuning.key = TuningFor(n).key;
+    EXPECT_TRUE(committer_.Commit(tuning, Environment::Parse(kH200).value(), false));
+  }
+  std::string Winner(int n) { return index_.Find(TuningFor(n).key).tuning->Winner(); }
+  static Ban BanOf(const std::string& pattern) { return *BansOfPattern(pattern).all()[0]; }
+
+  UnreadableStore store_;
+  lookup::TuningIndex index_;
+  StandingClock clock_;
+  std::atomic<int> told_{0};
+  Committer committer_{&store_, &index_, absl::Milliseconds(1), &clock_};
+};
+
+TEST_F(BansTest, ABanChangesAnswersAndSaysWhich) {
+  Know(0, {Timed(0, 30), Timed(1, 10), Timed(2, 20)});  // changes
+  Know(1, {Timed(0, 30), Timed(1, 40)});                // lists it
+  Know(2, {Timed(1, 10)});                              // loses all
+  Know(3, {Timed(7, 10)});
+  Ban ban = BanOf("eng1");
+  const auto preview = committer_.PreviewBan(ban, 100);
+  EXPECT_EQ(Winner(0), "graph:eng1");
+  EXPECT_TRUE(store_.ListBans()->empty());
+  const auto effects = committer_.AddBan(&ban, 100);
+  ASSERT_TRUE(effects.ok());
+  EXPECT_EQ(ban.number, 1);
+  for (const BanEffects& e : {preview, *effects}) {
+    EXPECT_EQ(e.listed_count, 3);
+    EXPECT_EQ(e.change_count, 2);
+    EXPECT_EQ(e.lost_count, 1);
+    ASSERT_EQ(e.changes.size(), 2U);
+    EXPECT_EQ(e.changes[0].key, TuningFor(0).key);
+    EXPECT_EQ(e.changes[0].before, "graph:eng1");
+    EXPECT_EQ(e.changes[0].after, "graph:eng2");
+    EXPECT_DOUBLE_EQ(e.changes[0].ratio, 2);
+    EXPECT_EQ(e.changes[1].after, "");
+    EXPECT_EQ(e.changes[1].ratio, 0);
+  }
+  EXPECT_EQ(Winner(0), "graph:eng2");
+  EXPECT_EQ(Winner(2), "");
+  EXPECT_EQ(told_, 1);
+  // A later tuning heeds it, too, and is stored without it.
+  Know(4, {Timed(1, 10), Timed(2, 20)});
+  EXPECT_EQ(Winner(4), "graph:eng2");
+  EXPECT_TRUE(store_.GetTuning(TuningFor(4).key)->candidates[0].usable());
+  ASSERT_TRUE(committer_.DeleteBan(1).ok());
+  EXPECT_EQ(Winner(0), "graph:eng1");
+  EXPECT_EQ(Winner(4), "graph:eng1");
+  EXPECT_EQ(told_, 2);
+  EXPECT_TRUE(absl::IsNotFound(committer_.DeleteBan(1)));
+}
+
+TEST_F(BansTest, OnlyTheFirstChangesAreGiven) {
+  for (int n = 0; n < 5; ++n) Know(n, {Timed(0, 30), Timed(1, 10)});
+  const auto effects = committer_.PreviewBan(BanOf("eng1"), 2);
+  EXPECT_EQ(effects.changes.size(), 2U);
+  EXPECT_EQ(effects.change_count, 5);
+}
+
+TEST_F(BansTest, BansAreThereAfterARestart) {
+  Know(0, {Timed(0, 30), Timed(1, 10)});
+  Ban ban = BanOf("eng1");
+  ASSERT_TRUE(committer_.AddBan(&ban, 1).ok());
+  lookup::TuningIndex index;
+  Committer next(&store_, &index, absl::Milliseconds(1), &clock_);
+  ASSERT_TRUE(next.Load().ok());
+  index.Put(*store_.GetTuning(TuningFor(0).key), true);
+  EXPECT_EQ(index.Find(TuningFor(0).key).tuning->Winner(), "graph:eng0");
+}
+
+TEST_F(BansTest, ABanEndsWhenItExpires) {
+  Know(0, {Timed(0, 30), Timed(1, 10)});
+  Ban ban = BanOf("eng1");
+  ban.expire_time = clock_.Now() + absl::Hours(1);
+  ASSERT_TRUE(committer_.AddBan(&ban, 1).ok());
+  committer_.EndExpiredBans();
+  EXPECT_EQ(Winner(0), "graph:eng0");
+  clock_.Advance(absl::Hours(2));
+  // By the committer's own thread.
+  for (int i = 0; i < 1000 && Winner(0) != "graph:eng1"; ++i)
+    absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_EQ(Winner(0), "graph:eng1");
+  for (int i = 0; i < 1000 && told_ < 2; ++i) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_EQ(told_, 2);
+  EXPECT_TRUE(store_.ListBans()->empty());
+}
+
+TEST_F(BansTest, ABanThatExpiredWhileNoDaemonRanIsNotHeeded) {
+  Ban ban = BanOf("eng1");
+  ban.expire_time = clock_.Now() - absl::Hours(1);
+  ASSERT_TRUE(store_.AddBan(ban).ok());
+  ASSERT_TRUE(committer_.Load().ok());
+  Know(0, {Timed(0, 30), Timed(1, 10)});
+  EXPECT_EQ(Winner(0), "graph:eng1");
+  EXPECT_TRUE(store_.ListBans()->empty());
+}
+
+TEST_F(BansTest, ASecondBanOfTheSameRuleIsRefused) {
+  Ban ban = BanOf("eng1");
+  ASSERT_TRUE(committer_.AddBan(&ban, 1).ok());
+  Ban same = BanOf("graph:eng1");
+  same.reason = "another";
+  EXPECT_EQ(committer_.AddBan(&same, 1).status().code(), absl::StatusCode::kAlreadyExists);
+  same.data_type = DataType::kF16;
+  EXPECT_TRUE(committer_.AddBan(&same, 1).ok());
+}
+
+TEST_F(BansTest, WhereTheDiskRefusesNothingIsBanned) {
+  Know(0, {Timed(0, 30), Timed(1, 10)});
+  store_.FailWith(absl::UnavailableError("full"));
+  Ban ban = BanOf("eng1");
+  EXPECT_TRUE(absl::IsUnavailable(committer_.AddBan(&ban, 1).status()));
+  EXPECT_EQ(Winner(0), "graph:eng1");
+}
+
+TEST_F(BansTest, ATuningThatCannotBeReadHeedsTheBanAllTheSame) {
+  Know(0, {Timed(0, 30), Timed(1, 10)});
+  store_.unreadable = true;
+  Ban ban = BanOf("eng1");
+  EXPECT_EQ(committer_.AddBan(&ban, 1)->change_count, 1);
+  EXPECT_EQ(Winner(0), "graph:eng0");
+  EXPECT_TRUE(committer_.DeleteBan(ban.number).ok());
+  EXPECT_EQ(Winner(0), "graph:eng1");
+}
+
+TEST_F(BansTest, APinTakesTheBestThatFitsItsPatternAndIsNotBanned) {
+  Candidate first = Timed(1, 30), second = Timed(1, 20), third = Timed(1, 10);
+  first.id = EngineConfig{1, {{2, 1}}};
+  second.id = EngineConfig{1, {{2, 2}}};
+  third.id = EngineConfig{1, {{2, 3}}};
+  second.heuristic_rank = third.heuristic_rank = -1;
+  Know(0, {Timed(0, 5), first, second, third});
+  const auto pin = [this](const char* pattern) -> absl::StatusOr<std::string> {
+    Pin made;
+    made.key = TuningFor(0).key;
+    const absl::Status status = committer_.PutPin(CandidatePattern::Parse(pattern).value(), &made);
+    if (!status.ok()) return status;
+    return ToText(made.candidate);
+  };
+  EXPECT_EQ(*pin("eng1"), "graph:eng1,k2=3");
+  EXPECT_EQ(*pin("graph:eng1,k2=1"), "graph:eng1,k2=1");
+  Ban ban = BanOf("eng1,k2=3");
+  const auto effects = committer_.AddBan(&ban, 10);
+  EXPECT_EQ(effects->change_count, 0);  // the pin is of another
+  EXPECT_EQ(*pin("eng1"), "graph:eng1,k2=2");
+  const absl::Status banned = pin("eng1,k2=3").status();
+  EXPECT_EQ(banned.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(banned.message(), "candidate: graph:eng1,k2=3 is banned by bans/1 (wrong results)");
+  EXPECT_EQ(pin("eng9").status().code(), absl::StatusCode::kFailedPrecondition);
+  Ban of_pin = BanOf("eng1,k2=2");
+  const auto hit = committer_.AddBan(&of_pin, 10);
+  ASSERT_EQ(hit->changes.size(), 1U);
+  EXPECT_TRUE(hit->changes[0].pinned);
+  EXPECT_EQ(hit->changes[0].after, "graph:eng0");
 }
 
 }  // namespace

@@ -201,6 +201,79 @@ TEST(MakeAnswer, PinOfACandidateThatDidNotRunIsNoted) {
   EXPECT_THAT(answer.note, HasSubstr("graph:eng7"));
 }
 
+std::variant<Answer, Miss> AnswerUnder(const Bans& bans, const Tuning& tuning,
+                                       const Constraints& constraints = {},
+                                       const Pin* pin = nullptr) {
+  return MakeAnswer(KeepAll(tuning, bans), pin, constraints, kType, kNow);
+}
+
+TEST(MakeAnswer, ABannedCandidateIsNowhereInAnAnswerWhichNamesIt) {
+  const Tuning tuning =
+      TuningOf({Timed(0, 40), Timed(1, 30), Timed(2, 20), Timed(3, 10), Finalized(4)});
+  const auto answer = std::get<Answer>(AnswerUnder(BansOfPattern("eng3"), tuning));
+  EXPECT_EQ(EngineOf(answer.winner), 2);
+  EXPECT_EQ(answer.eligible_count, 4);
+  ASSERT_TRUE(answer.banned.has_value());
+  EXPECT_EQ(answer.banned->candidate, CandidateId(EngineConfig{3, {}}));
+  EXPECT_EQ(answer.banned->ban->Name(), "bans/1");
+  EXPECT_THAT(answer.note,
+              HasSubstr("graph:eng3 would win, and is banned by bans/1 (wrong results)"));
+  for (const Candidate& c : answer.portfolio) EXPECT_NE(EngineOf(c), 3);
+  for (const Candidate& c : answer.runners_up) EXPECT_NE(EngineOf(c), 3);
+}
+
+TEST(MakeAnswer, ABanOfOneThatWouldNotWinIsNotMentioned) {
+  const Tuning tuning = TuningOf({Timed(0, 10), Timed(1, 30, 0.2, 4096), Timed(2, 20, 0.2, 4096)});
+  const auto answer = std::get<Answer>(AnswerUnder(BansOfPattern("eng2"), tuning));
+  EXPECT_EQ(EngineOf(answer.winner), 0);
+  EXPECT_FALSE(answer.banned.has_value());
+  EXPECT_EQ(answer.note, "");
+  EXPECT_EQ(answer.eligible_count, 2);
+}
+
+TEST(MakeAnswer, OnlyTheConstraintsDecideWhetherABanChangesTheWinner) {
+  const Tuning tuning = TuningOf({Timed(0, 30), Timed(1, 10, 0.2, 4096)});
+  const Bans bans = BansOfPattern("eng1");
+  EXPECT_TRUE(std::get<Answer>(AnswerUnder(bans, tuning)).banned.has_value());
+  EXPECT_FALSE(std::get<Answer>(AnswerUnder(bans, tuning, Workspace(0))).banned.has_value());
+}
+
+TEST(MakeAnswer, WhereAllIsBannedTheMissSaysSo) {
+  const Tuning tuning = TuningOf({Timed(0, 30), Timed(1, 10, 0.2, 4096)});
+  const auto all = std::get<Miss>(AnswerUnder(BansOfPattern("graph:*"), tuning));
+  EXPECT_EQ(all.reason, MissReason::kNoCandidate);
+  EXPECT_EQ(all.message, "every candidate is banned by bans/1 (wrong results)");
+  EXPECT_EQ(all.banned->candidate, CandidateId(EngineConfig{1, {}}));
+  const auto small = std::get<Miss>(AnswerUnder(BansOfPattern("eng0"), tuning, Workspace(0)));
+  EXPECT_EQ(small.message,
+            "every candidate that keeps to the constraints is banned by bans/1 (wrong results)");
+  EXPECT_EQ(small.banned->candidate, CandidateId(EngineConfig{0, {}}));
+}
+
+TEST(MakeAnswer, AConstraintThatNothingKeepsToIsNoBansDoing) {
+  const Tuning tuning = TuningOf({Timed(0, 30, 0.2, 1024), Timed(1, 10, 0.2, 4096)});
+  const auto miss = std::get<Miss>(AnswerUnder(BansOfPattern("eng1"), tuning, Workspace(0)));
+  EXPECT_THAT(miss.message, HasSubstr("none of the 2 candidates that ran"));
+  EXPECT_FALSE(miss.banned.has_value());
+}
+
+TEST(MakeAnswer, ABanGoesBeforeAPin) {
+  const Pin pin{KeyOf(kProblem), EngineConfig{0, {}}, "known good", kNow, std::nullopt};
+  const Tuning tuning = TuningOf({Timed(0, 30), Timed(1, 10)});
+  const auto answer = std::get<Answer>(AnswerUnder(BansOfPattern("eng0"), tuning, {}, &pin));
+  EXPECT_EQ(EngineOf(answer.winner), 1);
+  EXPECT_FALSE(answer.pinned);
+  EXPECT_EQ(answer.banned->candidate, CandidateId(EngineConfig{0, {}}));
+  EXPECT_EQ(answer.note, "the pinned candidate graph:eng0 is banned by bans/1 (wrong results)");
+}
+
+TEST(MakeAnswer, ABannedStockChoiceGuardsNothing) {
+  // The stock choice ties with the fastest, and would win.
+  const Tuning tuning = TuningOf({Timed(0, 10.1), Timed(1, 10)});
+  EXPECT_EQ(EngineOf(AnswerOf(tuning).winner), 0);
+  EXPECT_EQ(EngineOf(std::get<Answer>(AnswerUnder(BansOfPattern("eng0"), tuning)).winner), 1);
+}
+
 TEST(MakeAnswer, NoteSaysWhyTheEvidenceIsLow) {
   EXPECT_EQ(AnswerOf(TuningOf({Timed(0, 30)})).note, "");
   EXPECT_THAT(AnswerOf(TuningOf({Finalized(0)})).note, HasSubstr("nothing was timed"));

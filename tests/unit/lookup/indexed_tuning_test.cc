@@ -39,17 +39,22 @@ std::vector<Candidate> WithLegacyRanks(std::vector<Candidate> candidates, std::m
   return candidates;
 }
 
-void ExpectAnswersOfTheWhole(bool legacy_ranks) {
+std::string BannedText(const std::optional<BannedCandidate>& banned) {
+  return banned ? ToText(banned->candidate) : "";
+}
+
+void ExpectAnswersOfTheWhole(bool legacy_ranks, const Bans& bans = {}) {
   std::mt19937 random(42);
   int answers = 0;
+  int banned = 0;
   int64_t pruned = 0;
   for (int i = 0; i < 2000; ++i) {
     std::vector<Candidate> candidates = RandomCandidates(&random);
     if (legacy_ranks) candidates = WithLegacyRanks(std::move(candidates), &random);
     Tuning tuning = TuningOf(std::move(candidates));
     if (i % 2 == 0) tuning.stop_reason = StopReason::kSettled;
-    const IndexedTuning all = KeepAll(tuning);
-    const IndexedTuning best = KeepBest(tuning, nullptr);
+    const IndexedTuning all = KeepAll(tuning, bans);
+    const IndexedTuning best = KeepBest(tuning, nullptr, bans);
     ASSERT_EQ(all.Winner(), best.Winner());
     for (const PrunedGroup& group : best.pruned) pruned += group.count;
     for (int j = 0; j < 20; ++j) {
@@ -60,6 +65,7 @@ void ExpectAnswersOfTheWhole(bool legacy_ranks) {
       ASSERT_EQ(expected.index(), actual.index());
       if (const Miss* miss = std::get_if<Miss>(&expected)) {
         ASSERT_EQ(miss->message, std::get<Miss>(actual).message);
+        ASSERT_EQ(BannedText(miss->banned), BannedText(std::get<Miss>(actual).banned));
         continue;
       }
       ++answers;
@@ -71,16 +77,42 @@ void ExpectAnswersOfTheWhole(bool legacy_ranks) {
       ASSERT_EQ(a.eligible_count, b.eligible_count);
       ASSERT_EQ(a.candidate_count, b.candidate_count);
       ASSERT_EQ(a.note, b.note);
+      ASSERT_EQ(BannedText(a.banned), BannedText(b.banned));
+      banned += a.banned.has_value() ? 1 : 0;
     }
   }
   EXPECT_GT(answers, 1000);
   EXPECT_GT(pruned, 1000);
+  EXPECT_EQ(banned > 100, !bans.empty());
 }
 
 TEST(KeepBest, AnswersAsTheWholeTuningUnderAnyConstraints) { ExpectAnswersOfTheWhole(false); }
 
 TEST(KeepBest, AnswersAsTheWholeTuningWhereTheLegacyApiHasAStockChoice) {
   ExpectAnswersOfTheWhole(true);
+}
+
+TEST(KeepBest, AnswersAsTheWholeTuningUnderABan) {
+  // Engines 0 to 29 occur; a third of all candidates.
+  Ban ban;
+  ban.reason = "x";
+  std::vector<Bans::Shared> bans;
+  for (int engine = 0; engine < 30; engine += 3) {
+    ban.number = engine;
+    ban.candidate = CandidatePattern::Parse("eng" + std::to_string(engine)).value();
+    bans.push_back(std::make_shared<const Ban>(ban));
+  }
+  ExpectAnswersOfTheWhole(true, Bans(std::move(bans)));
+}
+
+TEST(KeepBest, ABannedCandidateTakesNoOthersPlace) {
+  const Tuning tuning = TuningOf(
+      {Timed(0, 50), Timed(1, 10), Timed(2, 20), Timed(3, 30), Timed(4, 40), Timed(5, 60)});
+  const IndexedTuning best = KeepBest(tuning, nullptr, BansOfPattern("eng1"));
+  EXPECT_EQ(best.Winner(), "graph:eng2");
+  EXPECT_EQ(best.bans->of_winner->Name(), "bans/1");
+  EXPECT_EQ(KeepBest(tuning, nullptr).bans, nullptr);
+  EXPECT_EQ(KeepBest(tuning, nullptr, BansOfPattern("eng9")).bans, nullptr);
 }
 
 TEST(KeepBest, KeepsTheRunnersUpThoughTheyAreDominated) {

@@ -153,6 +153,21 @@ TEST(TuningIndex, ExpiredPinsAreNotListed) {
   EXPECT_EQ(index.ListPins("", now).size(), 1U);
 }
 
+TEST(TuningIndex, BansAreHeededByWhatIsPutInAndByWhatIsLoaded) {
+  TuningIndex index;
+  index.BeginLoading([](const TuningKey&) { return absl::NotFoundError("not asked for"); });
+  index.SetBans(BansOfPattern("eng2", 7));
+  index.Load(TuningFor(Problem(1), {Timed(1, 20), Timed(2, 10)}));
+  index.FinishLoading();
+  index.Put(TuningFor(Problem(2), {Timed(1, 10), Timed(2, 20)}), true);
+  EXPECT_EQ(index.Find(KeyOf(Problem(1))).tuning->Winner(), "graph:eng1");
+  EXPECT_THAT(index.CountBanned(), ElementsAre(std::make_pair(7, 1)));
+  index.SetBans({});
+  index.Put(TuningFor(Problem(1), {Timed(1, 20), Timed(2, 10)}), true);
+  EXPECT_EQ(index.Find(KeyOf(Problem(1))).tuning->Winner(), "graph:eng2");
+  EXPECT_THAT(index.CountBanned(), IsEmpty());
+}
+
 TEST(TuningIndex, CountsByEnvironment) {
   TuningIndex index;
   index.Put(TuningFor(Problem(1)), true);

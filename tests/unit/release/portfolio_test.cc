@@ -1,5 +1,7 @@
 #include "server/release/portfolio.h"
 
+#include <map>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/candidates.h"
@@ -126,6 +128,21 @@ TEST(Portfolio, AnUnjudgedStockChoiceIsNotChosenAndNothingSlowerInItsPlace) {
   EXPECT_THAT(
       ChooseUnjudged({Timed(0, 10), AsLegacy(Timed(0, 12), 1, 0)}, kGraph),
       ElementsAre(Pair("legacy:algo1,math0", kServedRoles), Pair("graph:eng0", kRoleStock)));
+}
+
+TEST(ChoosePortfolio, ABannedCandidateIsNeverChosenAndTheStockChoicesNotesStay) {
+  const Tuning tuning = TuningOf({Timed(0, 30), Timed(1, 10), Timed(2, 20)});
+  const auto roles = [&tuning](const Bans& bans) {
+    std::map<std::string, uint32_t> by_engine;
+    for (const Choice& choice : ChoosePortfolio(lookup::KeepBest(tuning, nullptr, bans)).choices) {
+      by_engine[ToText(choice.candidate.id)] = choice.roles & kServedRoles;
+    }
+    return by_engine;
+  };
+  EXPECT_EQ(roles(BansOfPattern("eng1")).count("graph:eng1"), 0U);
+  EXPECT_EQ(roles(BansOfPattern("eng1")).at("graph:eng2"), kServedRoles);
+  EXPECT_EQ(roles(BansOfPattern("eng0")).at("graph:eng0"), 0U);  // for its notes alone
+  EXPECT_TRUE(roles(BansOfPattern("graph:*")).empty());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "gmock/gmock.h"
@@ -120,12 +121,13 @@ TEST_F(PublisherTest, APinIsOfferedFirstAtOnceAndUnpinningEndsIt) {
   Tune({Problem(1)});
   const std::vector<std::string> before = WaitForChoice(1);
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
-  CandidateId pinned;
+  std::string pinned;
   for (const Candidate& c : tuning.candidates) {
-    if (c.usable() && ToText(c.id) != before[0]) pinned = c.id;
+    if (c.usable() && ToText(c.id) != before[0]) pinned = ToText(c.id);
   }
-  ASSERT_TRUE(tuner_->PutPin("", Problem(1), pinned, "test", std::nullopt).ok());
-  EXPECT_TRUE(Eventually([&] { return Served(1)[0] == ToText(pinned); }));
+  const CandidatePattern pattern = CandidatePattern::Parse(pinned).value();
+  ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "test", std::nullopt).ok());
+  EXPECT_TRUE(Eventually([&] { return Served(1)[0] == pinned; }));
   EXPECT_EQ(Snapshot().Find(Text(1), kH200)->pinned, 1);
   ASSERT_TRUE(tuner_->DeletePin("", Problem(1)).ok());
   EXPECT_TRUE(Eventually([&] { return Served(1) == before; }));
@@ -387,6 +389,46 @@ TEST_F(PublisherTest, WhereTheDiskRefusesWhatIsServedStays) {
   EXPECT_TRUE(Served(2).empty());
   releases_.FailWith(absl::OkStatus());
   WaitForChoice(2);  // by itself
+}
+
+TEST_F(PublisherTest, ABanChangesTheSnapshot) {
+  Start("");
+  Tune({Problem(1)});
+  const std::vector<std::string> before = WaitForChoice(1);
+  Ban ban;
+  ban.candidate = CandidatePattern::Parse(before[0]).value();
+  ban.author = "ada";
+  ban.reason = "wrong results";
+  const auto created = tuner_->CreateBan(ban, 10, /*dry_run=*/false);
+  ASSERT_TRUE(created.ok()) << created.status();
+  ASSERT_EQ(created->effects.changes.size(), 1U);
+  EXPECT_TRUE(Eventually([&] { return Served(1) != before; }));
+  EXPECT_THAT(Served(1), Not(Contains(before[0])));
+  EXPECT_THAT(Served(1), Contains(WinnerOf(1)));
+  ban.candidate = CandidatePattern::Parse("graph:*").value();
+  ASSERT_TRUE(tuner_->CreateBan(ban, 10, /*dry_run=*/false).ok());
+  EXPECT_TRUE(Eventually([&] {
+    const std::vector<std::string> served = Served(1);
+    return std::none_of(served.begin(), served.end(),
+                        [](const std::string& text) { return text.starts_with("graph:"); });
+  }));
+}
+
+TEST_F(PublisherTest, ABannedPinIsNotServed) {
+  Start("");
+  Tune({Problem(1)});
+  const std::vector<std::string> before = WaitForChoice(1);
+  const CandidatePattern pattern = CandidatePattern::Parse(before[0]).value();
+  ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "because", std::nullopt).ok());
+  Ban ban;
+  ban.candidate = pattern;
+  const auto created = tuner_->CreateBan(ban, 10, /*dry_run=*/false);
+  ASSERT_TRUE(created.ok()) << created.status();
+  EXPECT_TRUE(created->effects.changes.at(0).pinned);
+  EXPECT_TRUE(Eventually([&] { return Served(1) != before; }));
+  EXPECT_THAT(Served(1), Not(Contains(before[0])));
+  EXPECT_EQ(tuner_->PutPin("", Problem(1), pattern, "because", std::nullopt).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace

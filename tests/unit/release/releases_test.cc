@@ -1,5 +1,8 @@
 #include "server/release/releases.h"
 
+#include <algorithm>
+#include <map>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/memory_release_store.h"
@@ -9,8 +12,10 @@
 namespace convtune::release {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pair;
 
 class ReleasesTest : public ::testing::Test {
@@ -57,8 +62,11 @@ class ReleasesTest : public ::testing::Test {
   Served Channel(bool canary) {
     Served served;
     const auto add = [&served](const Portfolio& p) {
-      if (p.choices.empty()) return;
-      served.emplace_back(p.key.problem_text.substr(0, 7), ToText(p.choices[0].candidate.id));
+      const auto first = std::find_if(p.choices.begin(), p.choices.end(), [](const Choice& choice) {
+        return (choice.roles & kServedRoles) != 0;
+      });
+      if (first == p.choices.end()) return;
+      served.emplace_back(p.key.problem_text.substr(0, 7), ToText(first->candidate.id));
     };
     const auto ignore = [](const Portfolio&) {};
     EXPECT_TRUE(
@@ -426,6 +434,64 @@ TEST_F(OldChoiceTest, ACanaryThatDoesNotHoldIsNotServed) {
   KnowCompiled(1, 7, "old");
   EXPECT_THAT(Canary(), IsEmpty());
   EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=2", "graph:eng6")));
+}
+
+class BannedReleasesTest : public ReleasesTest {
+ protected:
+  // As the committer does.
+  void Heed(const Bans& bans) {
+    index_.SetBans(bans);
+    for (const auto& [n, candidates] : known_) Put(n, candidates);
+    EXPECT_TRUE(releases_->ReconcileAll().ok());
+  }
+  void KnowAll(int n, const std::vector<Candidate>& candidates) {
+    known_[n] = candidates;
+    Put(n, candidates);
+    EXPECT_TRUE(releases_->Reconcile({Key(n)}).ok());
+  }
+  void Put(int n, const std::vector<Candidate>& candidates) {
+    Tuning tuning = TuningOf(candidates);
+    tuning.key = Key(n);
+    index_.Put(tuning, true);
+  }
+  std::map<int, std::vector<Candidate>> known_;
+};
+
+TEST_F(BannedReleasesTest, ABannedChoiceGoesAtOnceAndTheNextBestIsServedWithoutAPromotion) {
+  KnowAll(1, {Timed(5, 10), Timed(6, 20)});
+  KnowAll(2, {Timed(7, 10), Timed(5, 20)});
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5"), Pair("fwd,x=2", "graph:eng7")));
+  Heed(BansOfPattern("eng5"));
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng6"), Pair("fwd,x=2", "graph:eng7")));
+  EXPECT_EQ(releases_->List().waiting_changes, 0);
+  // The way back is a change like any other.
+  Heed({});
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng6"), Pair("fwd,x=2", "graph:eng7")));
+  EXPECT_EQ(releases_->List().waiting_changes, 1);
+}
+
+TEST_F(BannedReleasesTest, WhereAllIsBannedNothingIsServedUntilTheBanEnds) {
+  KnowAll(1, {Timed(5, 10), Timed(6, 20)});
+  Heed(BansOfPattern("graph:*"));
+  EXPECT_THAT(Stable(), IsEmpty());
+  Heed({});
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng5")));
+}
+
+TEST_F(BannedReleasesTest, NeitherARollbackNorACanaryBringsABannedChoiceBack) {
+  KnowAll(1, {Timed(5, 10), Timed(6, 20)});
+  KnowAll(1, {Timed(5, 20), Timed(6, 10)});
+  ASSERT_TRUE(releases_->Promote(Ann(), 0).ok());
+  EXPECT_THAT(Stable(), ElementsAre(Pair("fwd,x=1", "graph:eng6")));
+  Heed(BansOfPattern("eng5"));
+  ASSERT_TRUE(releases_->RollBack(Ann(), 1).ok());
+  for (const auto& [problem, engine] : Stable()) EXPECT_NE(engine, "graph:eng5");
+  KnowAll(2, {Timed(7, 10)});
+  KnowAll(2, {Timed(8, 5), Timed(7, 10)});
+  ASSERT_TRUE(releases_->Promote(Ann(), 50).ok());
+  EXPECT_THAT(Canary(), Contains(Pair("fwd,x=2", "graph:eng8")));
+  Heed(BansOfPattern("eng8"));
+  EXPECT_THAT(Canary(), Not(Contains(Pair("fwd,x=2", "graph:eng8"))));
 }
 
 }  // namespace

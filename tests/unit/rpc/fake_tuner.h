@@ -3,14 +3,17 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "proto/base/mutex.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/model/missing.h"
 #include "server/tuner/tuner.h"
 
 namespace convtune::rpc {
@@ -41,6 +44,7 @@ class FakeTuner : public tuner::Tuner {
   // Given by every method that can fail, if it is not OK.
   absl::Status failure;
   std::vector<Tuning> imported;
+  std::vector<tuner::ListedBan> bans;
 
   absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
       const db::TuningSource& next, const commit::WaitsForFleet& waits) override {
@@ -242,10 +246,11 @@ class FakeTuner : public tuner::Tuner {
     }
   }
   absl::StatusOr<Pin> PutPin(const std::string&, const ConvProblem& problem,
-                             const CandidateId& candidate, const std::string& reason,
+                             const CandidatePattern& candidate, const std::string& reason,
                              std::optional<absl::Duration> ttl) override {
     if (!failure.ok()) return failure;
-    Pin pin{Key(problem), candidate, reason, absl::UnixEpoch(), std::nullopt};
+    Pin pin{Key(problem), ParseCandidateId(candidate.ToText()).value(), reason, absl::UnixEpoch(),
+            std::nullopt};
     if (ttl.has_value()) {
       pin.expire_time = pin.create_time + *ttl;
     }
@@ -262,6 +267,30 @@ class FakeTuner : public tuner::Tuner {
       pins[i].reason = std::string(500, 'r');
     }
     return pins;
+  }
+  absl::StatusOr<tuner::CreatedBan> CreateBan(Ban ban, size_t max_changes, bool dry_run) override {
+    if (!failure.ok()) return failure;
+    if (!dry_run) ban.number = 3;
+    commit::BanEffects effects;
+    effects.change_count = 2;
+    effects.lost_count = 1;
+    effects.listed_count = 5;
+    const TuningKey key = Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value());
+    effects.changes = {{key, "graph:eng1", "graph:eng2", 1.25, true}, {key, "graph:eng1", ""}};
+    effects.changes.resize(std::min(effects.changes.size(), max_changes));
+    return tuner::CreatedBan{std::move(ban), std::move(effects)};
+  }
+  absl::Status DeleteBan(int64_t number) override {
+    if (!failure.ok()) return failure;
+    if (number == 3) return absl::OkStatus();
+    return MissingError({"ban", absl::StrCat("bans/", number)}, "ban: there is none");
+  }
+  std::vector<tuner::ListedBan> ListBans() override { return bans; }
+  Bans BansOf(const TuningKey&) override {
+    std::vector<Bans::Shared> all;
+    for (const tuner::ListedBan& listed : bans)
+      all.push_back(std::make_shared<const Ban>(listed.ban));
+    return Bans(std::move(all));
   }
   absl::StatusOr<Environment> ResolveEnvironment(const std::string&,
                                                  const Environment& program) override {

@@ -436,7 +436,8 @@ TEST_F(TunerTest, PinIsAnsweredUntilItEnds) {
   Tune({Problem(1)});
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
   const CandidateId last = tuning.candidates.back().id;
-  ASSERT_TRUE(tuner_->PutPin("", Problem(1), last, "why not", std::nullopt).ok());
+  const CandidatePattern pattern = CandidatePattern::Parse(ToText(last)).value();
+  ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "why not", std::nullopt).ok());
   EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)).winner.id, last);
   EXPECT_EQ(tuner_->ListPins("")->size(), 1U);
   ASSERT_TRUE(tuner_->DeletePin("", Problem(1)).ok());
@@ -446,11 +447,13 @@ TEST_F(TunerTest, PinIsAnsweredUntilItEnds) {
 
 TEST_F(TunerTest, PinNeedsATuningThatListsTheCandidate) {
   Start("");
-  const CandidateId id = EngineConfig{99, {}};
-  EXPECT_TRUE(absl::IsNotFound(tuner_->PutPin("", Problem(1), id, "x", std::nullopt).status()));
+  const CandidatePattern pattern = CandidatePattern::Parse("eng99").value();
+  const auto pin = [&] {
+    return tuner_->PutPin("", Problem(1), pattern, "x", std::nullopt).status();
+  };
+  EXPECT_TRUE(absl::IsNotFound(pin()));
   Tune({Problem(1)});
-  EXPECT_TRUE(
-      absl::IsFailedPrecondition(tuner_->PutPin("", Problem(1), id, "x", std::nullopt).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(pin()));
 }
 
 TEST_F(TunerTest, DeletedTuningIsAMissAgain) {

@@ -230,6 +230,64 @@ INSTANTIATE_TEST_SUITE_P(
                             "page_token", "4096"}),
     Name);
 
+class BanRefusal : public testing::TestWithParam<Refusal> {};
+TEST_P(BanRefusal, NamesFieldAndRule) { ExpectRefused<v1::CreateBanRequest>(GetParam()); }
+std::string BanText(const std::string& more) {
+  return R"(ban { candidate: "eng1" author: "ada" reason: "r" )" + more + " }";
+}
+INSTANTIATE_TEST_SUITE_P(
+    Request, BanRefusal,
+    testing::Values(
+        Refusal{"NoBan", "", "ban", "must be given"},
+        Refusal{"NoCandidate", R"(ban { author: "ada" reason: "r" })", "ban.candidate", "required"},
+        Refusal{"AnyCandidate", R"(ban { candidate: "*" author: "ada" reason: "r" })",
+                "ban.candidate", "legacy:*"},
+        Refusal{"NoAuthor", R"(ban { candidate: "eng1" reason: "r" })", "ban.author", "required"},
+        Refusal{"NoReason", R"(ban { candidate: "eng1" author: "ada" })", "ban.reason", "required"},
+        Refusal{"BadVersions", BanText(R"(cudnn: "new")"), "ban.cudnn", "<9.20"},
+        Refusal{"NoVersion", BanText(R"(cudnn: ">=9.20,<9.19")"), "ban.cudnn", "no version"},
+        Refusal{"BadGpu", BanText(R"(gpu: "h200;")"), "ban.gpu", "GPU's name"},
+        Refusal{"UnknownOperation", BanText("operation: 9"), "ban.operation", ""},
+        Refusal{"UnknownDataType", BanText("data_type: 99"), "ban.data_type", ""},
+        Refusal{"UnknownLayout", BanText("layout: 9"), "ban.layout", ""},
+        Refusal{"BadTime", BanText("expire_time { seconds: -1 }"), "ban.expire_time.seconds", "0"},
+        Refusal{"ManyChanges", BanText("") + " max_changes: 10001", "max_changes", "10000"}),
+    Name);
+
+TEST(RequestValidator, EveryBrokenRuleOfABanIsReported) {
+  EXPECT_EQ(Refuse<v1::CreateBanRequest>(R"(ban { candidate: "x" cudnn: "y" gpu: ";" })").size(),
+            5U);
+}
+
+TEST(RequestValidator, ABanIsRead) {
+  v1::CreateBanRequest request;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      BanText(R"(cudnn: "9.19" gpu: "NVIDIA H200" operation: OPERATION_BWD_DATA
+                 data_type: DATA_TYPE_BF16 layout: TENSOR_LAYOUT_NHWC
+                 expire_time { seconds: 2000000000 })") +
+          " dry_run: true",
+      &request));
+  std::vector<Violation> violations;
+  const auto args = Validate(request, &violations);
+  ASSERT_TRUE(args.has_value()) << ToString(violations);
+  EXPECT_EQ(args->ban.candidate.ToText(), "graph:eng1");
+  EXPECT_EQ(args->ban.cudnn.ToText(), ">=9.19.0,<9.20.0");
+  EXPECT_EQ(args->ban.gpu, "nvidia-h200");
+  EXPECT_EQ(args->ban.operation, Operation::kBwdData);
+  EXPECT_EQ(args->ban.data_type, DataType::kBF16);
+  EXPECT_EQ(args->ban.layout, TensorLayout::kNhwc);
+  EXPECT_EQ(args->ban.expire_time, absl::FromUnixSeconds(2'000'000'000));
+  EXPECT_TRUE(args->dry_run);
+  EXPECT_EQ(args->max_changes, 1000U);
+}
+
+TEST(RequestValidator, ADeletedBanIsNamed) {
+  for (const char* name : {"", "3", "bans/", "bans/0", "bans/x", "bans/-1"}) {
+    ExpectRefused<v1::DeleteBanRequest>(
+        {"", std::string("name: \"") + name + "\"", "name", "bans/ and a number"});
+  }
+}
+
 class PinRefusal : public testing::TestWithParam<Refusal> {};
 TEST_P(PinRefusal, NamesFieldAndRule) { ExpectRefused<v1::PinRequest>(GetParam()); }
 std::string PinText(const std::string& more) {
@@ -240,7 +298,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Refusal{"NoProblem", R"(candidate: "graph:eng1" reason: "r")", "problem", "required"},
         Refusal{"NoCandidate", PinText(R"(reason: "r")"), "candidate", "required"},
-        Refusal{"BadCandidate", PinText(R"(candidate: "eng1" reason: "r")"), "candidate", ""},
+        Refusal{"BadCandidate", PinText(R"(candidate: "engine1" reason: "r")"), "candidate", ""},
         Refusal{"NoReason", PinText(R"(candidate: "graph:eng1")"), "reason", "required"},
         Refusal{"LongReason",
                 PinText(R"(candidate: "graph:eng1" reason: ")" + std::string(501, 'r') + "\""),

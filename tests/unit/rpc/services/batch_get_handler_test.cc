@@ -87,7 +87,8 @@ class BatchGetHandlerTest : public tuner::TunerTest {
 
   absl::Status Pin(const ConvProblem& problem, const std::string& candidate,
                    std::optional<absl::Duration> ttl = std::nullopt) {
-    return tuner_->PutPin("", problem, ParseCandidateId(candidate).value(), "test", ttl).status();
+    return tuner_->PutPin("", problem, CandidatePattern::Parse(candidate).value(), "test", ttl)
+        .status();
   }
 
   MovedClock time_;

@@ -273,6 +273,57 @@ TEST(Pins, PinListUnpin) {
   EXPECT_TRUE(Invoke(server, &Stub::Unpin, unpin, &unpinned).ok());
 }
 
+TEST(Bans, CreateListDelete) {
+  TestServer server;
+  v1::CreateBanRequest create;
+  create.mutable_ban()->set_candidate("eng34,k2=*");
+  create.mutable_ban()->set_author("ada");
+  create.mutable_ban()->set_reason("why");
+  create.set_dry_run(true);
+  v1::CreateBanResponse created;
+  ASSERT_TRUE(Invoke(server, &Stub::CreateBan, create, &created).ok());
+  EXPECT_EQ(created.ban().name(), "");
+  create.set_dry_run(false);
+  create.set_max_changes(1);
+  ASSERT_TRUE(Invoke(server, &Stub::CreateBan, create, &created).ok());
+  EXPECT_EQ(created.ban().name(), "bans/3");
+  EXPECT_EQ(created.ban().candidate(), "graph:eng34,k2=*");
+  EXPECT_EQ(created.change_count(), 2);
+  EXPECT_EQ(created.lost_count(), 1);
+  EXPECT_EQ(created.listed_count(), 5);
+  ASSERT_EQ(created.changes_size(), 1);
+  EXPECT_EQ(created.changes(0).environment(), "nvidia-h200");
+  EXPECT_EQ(created.changes(0).after(), "graph:eng2");
+  EXPECT_EQ(created.changes(0).ratio(), 1.25);
+  EXPECT_TRUE(created.changes(0).pinned());
+  tuner::ListedBan listed;
+  listed.ban.number = 3;
+  listed.ban.candidate = CandidatePattern::Parse("eng34").value();
+  listed.ban.reason = "why";
+  listed.tuning_count = 7;
+  server.tuner.bans = {listed};
+  v1::ListBansResponse bans;
+  ASSERT_TRUE(Invoke(server, &Stub::ListBans, v1::ListBansRequest(), &bans).ok());
+  ASSERT_EQ(bans.bans_size(), 1);
+  EXPECT_EQ(bans.bans(0).tuning_count(), 7);
+  v1::GetTuningRequest get;
+  get.mutable_problem()->set_text(kHit);
+  v1::Tuning tuning;
+  ASSERT_TRUE(Invoke(server, &Stub::GetTuning, get, &tuning).ok());
+  ASSERT_EQ(tuning.banned_size(), 1);
+  EXPECT_EQ(tuning.banned(0).candidate(), "graph:eng34,k2=5");
+  EXPECT_EQ(tuning.banned(0).ban(), "bans/3");
+  EXPECT_EQ(tuning.banned(0).reason(), "why");
+  EXPECT_NE(tuning.winner(), "graph:eng34,k2=5");
+  v1::DeleteBanRequest remove;
+  remove.set_name("bans/3");
+  v1::DeleteBanResponse removed;
+  EXPECT_TRUE(Invoke(server, &Stub::DeleteBan, remove, &removed).ok());
+  remove.set_name("bans/4");
+  EXPECT_EQ(Invoke(server, &Stub::DeleteBan, remove, &removed).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
 TEST(Lists, EnvironmentsAndDevices) {
   TestServer server;
   v1::ListEnvironmentsResponse environments;

@@ -71,6 +71,18 @@ class Client : public Connection {
     return CallPages<v1::ListPinsResponse>("TuningService/ListPins", request,
                                            [](auto* page) { return page->mutable_pins(); });
   }
+  // Reads every tuning that the ban may change: `timeout` replaces the one of the options.
+  absl::StatusOr<v1::CreateBanResponse> CreateBan(const v1::CreateBanRequest& request,
+                                                  absl::Duration timeout) {
+    return Call<v1::CreateBanResponse>("TuningService/CreateBan", request, timeout);
+  }
+  absl::StatusOr<v1::DeleteBanResponse> DeleteBan(const v1::DeleteBanRequest& request,
+                                                  absl::Duration timeout) {
+    return Call<v1::DeleteBanResponse>("TuningService/DeleteBan", request, timeout);
+  }
+  absl::StatusOr<v1::ListBansResponse> ListBans() {
+    return Call<v1::ListBansResponse>("TuningService/ListBans", v1::ListBansRequest());
+  }
   // Those of all pages.
   absl::StatusOr<v1::ListEnvironmentsResponse> ListEnvironments() {
     return CallPages<v1::ListEnvironmentsResponse>(

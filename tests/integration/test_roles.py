@@ -28,7 +28,7 @@ LEAST = {
         "BatchGet": "read", "GetTuningJob": "read", "ListTuningJobs": "read", "WatchTuningJob": "read",
         "GetTuning": "read", "ListTunings": "read", "ListPins": "read", "ListEnvironments": "read",
         "ListDevices": "read", "CreateTuningJob": "tune", "CancelTuningJob": "tune", "DeleteTuning": "admin",
-        "Pin": "admin", "Unpin": "admin",
+        "Pin": "admin", "Unpin": "admin", "CreateBan": "admin", "DeleteBan": "admin", "ListBans": "read",
     },
     "convtune.v1.MaintenanceService": {
         "GetServerInfo": "read", "CheckDatabase": "admin", "BackupDatabase": "admin", "CompactDatabase": "admin",

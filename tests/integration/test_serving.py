@@ -117,6 +117,25 @@ def test_a_tuned_problem_is_served_and_an_unknown_one_is_wanted(serving, run, cl
     assert wanted[0]["problemText"].startswith("fwd,x=8x64x56x56") and int(wanted[0]["missCount"]) >= 1
 
 
+def test_a_banned_choice_is_served_no_more(serving, run, cli):
+    daemon = serving().start()
+    tuned(daemon, PROBLEM)
+    published(daemon, 1)
+    before = ids(run(daemon, PROBLEM, "--policy", "truncate", "--allow", "notes,workspace")[0]["modes"][0])
+    engine = before[0].split(",")[0]
+    made = cli(daemon).ok("ban", engine, "--reason", "wrong results", "--json").json()["created"][0]
+    snapshot = snapshot_of(daemon)
+    old = snapshot.read_bytes()
+    with daemon.client() as client:
+        wait_until(lambda: snapshot.read_bytes() != old, 30, "another snapshot")
+        assert client.release.GetPublication().choice_count == 1
+    printed, counted = run(daemon, PROBLEM, "--policy", "truncate", "--allow", "notes,workspace")
+    after = ids(printed["modes"][0])
+    assert "graph:" + after[0] == made["changes"][0]["after"] and after[0] != before[0]
+    assert engine not in {each.split(",")[0] for each in after} and engine != printed["chosen"].split(",")[0]
+    assert counted["served"] >= 1
+
+
 def test_programs_are_served_with_the_daemon_dead(serving, run):
     daemon = serving().start()
     tuned(daemon, PROBLEM)

@@ -41,7 +41,7 @@ std::vector<std::unique_ptr<Command>> RegisterCommands(CLI::App& root) {
         NewListCommand, NewReportCommand, NewEnvironmentsCommand}},
       {"Tune",
        {NewTuneCommand, NewWarmCommand, NewJobsCommand, NewPinCommand, NewUnpinCommand,
-        NewDeleteCommand}},
+        NewBanCommand, NewDeleteCommand}},
       {"Serve programs", {NewRunCommand, NewReleaseCommand, NewWantedCommand}},
       {"Move",
        {NewExportCommand, NewImportCommand, NewVerifyCommand, NewMergeCommand, NewFleetCommand}},

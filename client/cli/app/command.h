@@ -61,6 +61,7 @@ std::unique_ptr<Command> NewUpgradeCheckCommand();
 std::unique_ptr<Command> NewListCommand();
 std::unique_ptr<Command> NewPinCommand();
 std::unique_ptr<Command> NewUnpinCommand();
+std::unique_ptr<Command> NewBanCommand();
 std::unique_ptr<Command> NewDeleteCommand();
 std::unique_ptr<Command> NewExportCommand();
 std::unique_ptr<Command> NewImportCommand();

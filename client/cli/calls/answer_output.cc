@@ -1,5 +1,6 @@
 #include "client/cli/calls/answer_output.h"
 
+#include <map>
 #include <ostream>
 
 #include "absl/strings/ascii.h"
@@ -43,6 +44,22 @@ std::string MissNote(const v1::Miss& miss) {
                     miss.hint().winner().text());
   }
   return note;
+}
+
+// Each ban once, with the answers that would have another winner without it.
+void SayBans(Context& context, const std::vector<AnswerRow>& rows) {
+  std::map<std::string, std::pair<std::string, int>> bans;  // reason and count by name
+  for (const AnswerRow& row : rows) {
+    if (!row.result.answer().has_banned()) continue;
+    const v1::BannedCandidate& banned = row.result.answer().banned();
+    auto& [reason, count] = bans[banned.ban()];
+    reason = banned.reason();
+    ++count;
+  }
+  for (const auto& [name, ban] : bans) {
+    context.Say(absl::StrCat(ban.second, ban.second == 1 ? " answer is" : " answers are",
+                             " another for ", name, " (", ban.first, ")"));
+  }
 }
 
 std::string AnswerJson(const std::vector<AnswerRow>& rows) {
@@ -96,7 +113,8 @@ Table AnswerTable(const std::vector<AnswerRow>& rows) {
     }
     const v1::Answer& answer = row.result.answer();
     const std::string evidence =
-        absl::StrCat(EvidenceWord(answer.evidence()), answer.pinned() ? ", pinned" : "");
+        absl::StrCat(EvidenceWord(answer.evidence()), answer.pinned() ? ", pinned" : "",
+                     answer.has_banned() ? ", " : "", answer.banned().ban());
     table.Add({problem,
                answer.winner().text(),
                {evidence, EvidenceColor(answer.evidence())},
@@ -161,6 +179,7 @@ void PrintAnswers(Context& context, const BatchAnswers& answers,
   } else if (context.format() == Format::kTable) {
     if (answers.rows.empty()) return;
     out << AnswerTable(answers.rows).Render(context.table_width(), context.out_color());
+    SayBans(context, answers.rows);
   } else {
     std::vector<ProblemRowError> errors = invalid;
     errors.insert(errors.end(), answers.errors.begin(), answers.errors.end());

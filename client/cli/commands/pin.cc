@@ -7,7 +7,7 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
-#include "proto/model/tuning/candidate.h"
+#include "proto/model/tuning/ban.h"
 
 namespace convtune::cli {
 namespace {
@@ -18,7 +18,8 @@ class PinCommand final : public Command {
     CLI::App* app =
         AddVerb(root, "pin", "make one candidate the answer, whatever was measured", Rows::kNo);
     problem_.RegisterOne(*app);
-    app->add_option("candidate", candidate_, "as `convtune explain` shows it")
+    app->add_option("candidate", candidate_,
+                    "as `convtune explain` shows it; of a pattern such as eng47 the best that fits")
         ->type_name("CANDIDATE")
         ->required();
     app->add_option("--reason", reason_, "why, for those who find it later")
@@ -31,7 +32,7 @@ class PinCommand final : public Command {
   ExitCode Run(Context& context) override {
     const auto problem = problem_.ReadOne();
     if (!problem.ok()) return context.Fail(problem.status());
-    if (const auto candidate = ParseCandidateId(candidate_); !candidate.ok()) {
+    if (const auto candidate = CandidatePattern::Parse(candidate_); !candidate.ok()) {
       return context.Fail(absl::InvalidArgumentError(
           absl::StrCat("CANDIDATE: ", std::string(candidate.status().message()))));
     }

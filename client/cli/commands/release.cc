@@ -1,6 +1,3 @@
-#include <pwd.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <ostream>
@@ -13,6 +10,7 @@
 #include "client/cli/app/command.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/commands/release_fetch.h"
+#include "client/cli/input/author.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
@@ -23,13 +21,6 @@ namespace convtune::cli {
 namespace {
 
 constexpr int kPermille = 1000;
-
-// The user's name, where the system knows one.
-std::string DefaultAuthor() {
-  const passwd* entry = getpwuid(geteuid());
-  return entry != nullptr && entry->pw_name[0] != '\0' ? std::string(entry->pw_name)
-                                                       : absl::StrCat("uid ", geteuid());
-}
 
 std::string ShareWord(int permille) { return absl::StrCat(permille / 10.0, "%"); }
 
@@ -240,7 +231,7 @@ class ReleaseCommand final : public Command {
 
   ExitCode Promote(Context& context, ReleaseClient& client, int permille) const {
     v1::PromoteReleaseRequest request;
-    request.set_author(author_.empty() ? DefaultAuthor() : author_);
+    request.set_author(AuthorOf(author_));
     request.set_reason(reason_.empty() ? "promoted by hand" : reason_);
     request.set_canary_permille(permille);
     const auto release = client.PromoteRelease(request);
@@ -255,7 +246,7 @@ class ReleaseCommand final : public Command {
 
   ExitCode RollBack(Context& context, ReleaseClient& client) const {
     v1::RollBackReleaseRequest request;
-    request.set_author(author_.empty() ? DefaultAuthor() : author_);
+    request.set_author(AuthorOf(author_));
     request.set_reason(reason_.empty() ? "rolled back by hand" : reason_);
     request.set_release(to_);
     const auto release = client.RollBackRelease(request);

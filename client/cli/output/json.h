@@ -1,5 +1,5 @@
 // A JsonObject builds a JSON document around the API's messages. nlohmann-json
-// writes the texts; only json.cc includes it, since it takes seconds to compile.
+// writes the texts; no header includes it, since it takes seconds to compile.
 #pragma once
 
 #include <google/protobuf/message.h>

@@ -176,6 +176,18 @@ REQUESTS = [
     ("pin's life too short", "Pin",
      {"problem": {"text": GOOD_TEXT}, "candidate": "graph:eng1", "reason": "r", "ttl": {"nanos": 5}}, "ttl", "1"),
     ("unpin without problem", "Unpin", {}, "problem", "required"),
+    ("ban of nothing", "CreateBan", {}, "ban", "given"),
+    ("ban of any candidate", "CreateBan", {"ban": {"candidate": "*", "author": "a", "reason": "r"}},
+     "ban.candidate", "eng47"),
+    ("ban without reason", "CreateBan", {"ban": {"candidate": "eng1", "author": "a"}}, "ban.reason", "required"),
+    ("ban of no version", "CreateBan",
+     {"ban": {"candidate": "eng1", "author": "a", "reason": "r", "cudnn": "new"}}, "ban.cudnn", "9.20"),
+    ("ban of no GPU", "CreateBan", {"ban": {"candidate": "eng1", "author": "a", "reason": "r", "gpu": "a;b"}},
+     "ban.gpu", "name"),
+    ("ban that has expired", "CreateBan",
+     {"ban": {"candidate": "eng1", "author": "a", "reason": "r", "expire_time": {"seconds": 5}}},
+     "ban.expire_time", "1 s"),
+    ("ban to delete malformed", "DeleteBan", {"name": "3"}, "name", "bans/"),
 ]  # fmt: skip
 
 # Command lines: (name, arguments, standard input, part of field, part of rule).

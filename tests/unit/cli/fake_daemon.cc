@@ -127,6 +127,7 @@ grpc::Status FakeDaemon::BatchGet(Context*, const v1::BatchGetRequest* request,
     result->set_problem_text(problem.text());
     FillAnswer(result->mutable_answer());
     result->mutable_answer()->set_persisted(persisted);
+    if (!answers_banned.ban().empty()) *result->mutable_answer()->mutable_banned() = answers_banned;
     for (const auto& [part, reason] : misses) {
       if (problem.text().find(part) == std::string::npos) continue;
       result->mutable_miss()->set_reason(reason);
@@ -231,6 +232,29 @@ grpc::Status FakeDaemon::Unpin(Context*, const v1::UnpinRequest*, v1::UnpinRespo
 grpc::Status FakeDaemon::ListPins(Context*, const v1::ListPinsRequest*,
                                   v1::ListPinsResponse* response) {
   *response->add_pins() = pinned;
+  return error;
+}
+
+grpc::Status FakeDaemon::CreateBan(Context*, const v1::CreateBanRequest* request,
+                                   v1::CreateBanResponse* response) {
+  *response = banned;
+  *response->mutable_ban() = request->ban();
+  bans_asked.push_back(*request);
+  if (!request->dry_run()) {
+    response->mutable_ban()->set_name(absl::StrCat("bans/", bans_asked.size()));
+  }
+  return error;
+}
+
+grpc::Status FakeDaemon::DeleteBan(Context*, const v1::DeleteBanRequest* request,
+                                   v1::DeleteBanResponse*) {
+  deleted_ban = request->name();
+  return error;
+}
+
+grpc::Status FakeDaemon::ListBans(Context*, const v1::ListBansRequest*,
+                                  v1::ListBansResponse* response) {
+  *response = bans;
   return error;
 }
 

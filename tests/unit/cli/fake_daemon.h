@@ -51,6 +51,11 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   std::function<void()> on_watch;     // called after the first state; then waits for a cancellation
   int lost_watches = 0;               // that many end as those of a daemon that stops
   v1::PinRecord pinned;               // the only pin
+  v1::CreateBanResponse banned;       // but for its ban, which is what was asked for
+  std::vector<v1::CreateBanRequest> bans_asked;
+  v1::ListBansResponse bans;
+  std::string deleted_ban;
+  v1::BannedCandidate answers_banned;  // said by every answer, if it names a ban
   int deleted = 0;
   bool sound = true;
 
@@ -76,6 +81,9 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   grpc::Status Pin(Context*, const v1::PinRequest*, v1::PinRecord*) override;
   grpc::Status Unpin(Context*, const v1::UnpinRequest*, v1::UnpinResponse*) override;
   grpc::Status ListPins(Context*, const v1::ListPinsRequest*, v1::ListPinsResponse*) override;
+  grpc::Status CreateBan(Context*, const v1::CreateBanRequest*, v1::CreateBanResponse*) override;
+  grpc::Status DeleteBan(Context*, const v1::DeleteBanRequest*, v1::DeleteBanResponse*) override;
+  grpc::Status ListBans(Context*, const v1::ListBansRequest*, v1::ListBansResponse*) override;
   grpc::Status ListEnvironments(Context*, const v1::ListEnvironmentsRequest*,
                                 v1::ListEnvironmentsResponse*) override;
   grpc::Status ListDevices(Context*, const v1::ListDevicesRequest*,

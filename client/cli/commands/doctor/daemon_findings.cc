@@ -141,6 +141,28 @@ std::vector<Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& env
   return findings;
 }
 
+std::vector<Finding> ExamineBans(const v1::ListBansResponse& bans) {
+  if (bans.bans().empty()) return {};
+  int64_t changed = 0;
+  std::vector<std::string> names;
+  constexpr size_t kMostNamed = 5;
+  for (const v1::Ban& ban : bans.bans()) {
+    if (ban.tuning_count() == 0) continue;
+    changed += ban.tuning_count();
+    if (names.size() == kMostNamed) continue;
+    names.push_back(absl::StrCat(ban.name(), " (", ban.reason(), ")"));
+  }
+  const std::string hold =
+      absl::StrCat(bans.bans_size(), bans.bans_size() == 1 ? " ban holds" : " bans hold");
+  if (changed == 0) {
+    return {{Severity::kFine, absl::StrCat(hold, "; no tuning has another winner for it"), ""}};
+  }
+  return {{Severity::kNotice,
+           absl::StrCat(hold, "; ", changed, changed == 1 ? " tuning has" : " tunings have",
+                        " another winner for ", absl::StrJoin(names, ", ")),
+           "see `convtune ban list`; `convtune ban delete` ends one that is needed no more"}};
+}
+
 std::vector<Finding> ExaminePublication(const v1::Publication& publication) {
   std::vector<Finding> findings;
   if (!publication.error().empty()) {

@@ -6,6 +6,7 @@
 
 #include "client/cli/app/address_check.h"
 #include "convtune/v1/release_service.pb.h"
+#include "convtune/v1/tuning_service.pb.h"
 
 namespace convtune::cli {
 
@@ -17,6 +18,7 @@ inline constexpr char kReadinessService[] = "readiness";
 std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::string& own_version);
 std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices);
 std::vector<Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& environments);
+std::vector<Finding> ExamineBans(const v1::ListBansResponse& bans);
 std::vector<Finding> ExaminePublication(const v1::Publication& publication);
 
 }  // namespace convtune::cli

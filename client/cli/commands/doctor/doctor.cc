@@ -96,6 +96,11 @@ class DoctorCommand final : public Command {
     } else {
       AddFailure("the environments cannot be listed", environments.status(), findings);
     }
+    if (const auto bans = client.ListBans(); bans.ok()) {
+      Add(ExamineBans(*bans), findings);
+    } else if (!absl::IsUnimplemented(bans.status())) {
+      AddFailure("the bans cannot be listed", bans.status(), findings);
+    }
     return true;
   }
 

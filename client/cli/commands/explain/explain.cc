@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <ostream>
 
 #include "absl/strings/ascii.h"
@@ -77,11 +78,18 @@ Table CandidateTable(const v1::Tuning& tuning, const std::string& winner) {
                {"WORKSPACE", Align::kRight},
                {"NOTES AND ERRORS"}});
   const v1::Candidate* legacy_stock = StockOf(tuning.candidates(), v1::API_LEGACY);
+  std::map<std::string, std::string> bans;  // by candidate
+  for (const v1::BannedCandidate& banned : tuning.banned()) {
+    bans[banned.candidate()] = banned.ban();
+  }
   for (int i = 0; i < tuning.candidates_size(); ++i) {
     const v1::Candidate& candidate = tuning.candidates(i);
     const bool ran = candidate.status() == v1::CANDIDATE_STATUS_TIMED ||
                      candidate.status() == v1::CANDIDATE_STATUS_FINALIZED;
     std::string last = Notes(candidate, legacy_stock, " ");
+    if (const auto ban = bans.find(candidate.text()); ban != bans.end()) {
+      absl::StrAppend(&last, last.empty() ? "" : " ", "banned-by-", ban->second);
+    }
     if (!candidate.error_message().empty()) {
       absl::StrAppend(&last, last.empty() ? "" : ": ", FirstLine(candidate.error_message()));
     }
@@ -194,6 +202,16 @@ class ExplainCommand final : public Command {
             << Word(v1::QuarantineReason_Name(entry.reason()), sizeof("QUARANTINE_REASON_") - 1)
             << ", checks of version " << entry.checker_version() << "): " << entry.message()
             << "\n";
+      }
+      std::map<std::string, std::pair<std::string, int>> bans;  // reason and count by name
+      for (const v1::BannedCandidate& banned : tuning.banned()) {
+        auto& [reason, count] = bans[banned.ban()];
+        reason = banned.reason();
+        ++count;
+      }
+      for (const auto& [name, ban] : bans) {
+        out << "banned: " << ban.second << (ban.second == 1 ? " candidate" : " candidates")
+            << " by " << name << " (" << ban.first << ")\n";
       }
       out << "\n"
           << CandidateTable(tuning, result.answer().winner().text())

@@ -71,7 +71,7 @@ void ExplainTimed(const v1::Candidate& winner, const Candidates& candidates, v1:
                                     TieBreak(winner, *ahead, is_stock), "."));
     } else {
       words->push_back(absl::StrCat(ahead->text(), " is faster (", TimeOf(*ahead),
-                                    "), but is left out by the constraints or a pin."));
+                                    "), but is left out by the constraints, a pin or a ban."));
     }
   } else if (const v1::Candidate* next = FirstOther(candidates, winner, slower); next != nullptr) {
     const double ahead_by = 100 * (next->median_us() / winner.median_us() - 1);
@@ -195,7 +195,7 @@ std::vector<std::string> ExplainWinner(const v1::Answer& answer, const Candidate
   }
   if (answer.eligible_count() < answer.candidate_count()) {
     words.push_back(absl::StrCat(answer.eligible_count(), " of ", answer.candidate_count(),
-                                 " candidates run and keep to the constraints."));
+                                 " candidates run, keep to the constraints, and are not banned."));
   }
   if (!answer.note().empty()) words.push_back(absl::StrCat("Note: ", answer.note()));
   return words;

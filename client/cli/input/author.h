@@ -1,0 +1,11 @@
+// AuthorOf says who decides, for verbs that keep it.
+#pragma once
+
+#include <string>
+
+namespace convtune::cli {
+
+// `given`, or the user's name where that is empty.
+std::string AuthorOf(const std::string& given);
+
+}  // namespace convtune::cli

@@ -1,0 +1,191 @@
+"""Rules over candidates: from the command line to the database, the answers and the snapshot that programs are served."""
+
+import json
+
+import pytest
+
+from harness.daemon import wait_until
+from harness.fakes import script
+from harness.problems import numbered
+
+PROBLEMS = [numbered(i) for i in range(4)]
+REASON = ("--reason", "wrong results")
+
+
+@pytest.fixture
+def tuned(fake_daemon):
+    daemon = fake_daemon().start()
+    with daemon.client() as client:
+        assert client.tune(*PROBLEMS).state == 3
+    return daemon
+
+
+def winner(daemon, problem=PROBLEMS[0]):
+    with daemon.client() as client:
+        return client.get_one(problem).answer.winner.text
+
+
+def engine(candidate):
+    return candidate.split(":")[1].split(",")[0]
+
+
+def served(daemon):
+    """The time of the last publication, and the file."""
+    with daemon.client() as client:
+        return (client.release.GetPublication().publish_time.ToNanoseconds(),
+                (daemon.state_dir / "snapshot" / "current.snapshot").read_bytes())  # fmt: skip
+
+
+def test_a_ban_changes_answers_until_it_is_deleted(tuned, cli):
+    run = cli(tuned)
+    best = winner(tuned)
+    dry = run.ok("ban", engine(best), *REASON, "--dry-run", "--json").json()["created"][0]
+    assert "name" not in dry["ban"] and winner(tuned) == best
+    assert run.ok("ban", "list").err == "nothing is banned\n"
+    made = run.ok("ban", engine(best), *REASON, "--author", "ada", "--json")
+    (created,) = made.json()["created"]
+    assert created["changes"] == dry["changes"] and created["changeCount"] == dry["changeCount"]
+    change = next(c for c in created["changes"] if c["problemText"] == PROBLEMS[0])
+    assert change["before"] == best and change["ratio"] > 0
+    with tuned.client() as client:
+        answer = client.get_one(PROBLEMS[0]).answer
+        everything = [answer.winner, *answer.portfolio, *answer.runners_up]
+        assert [c.text for c in everything if engine(c.text) == engine(best)] == []
+        assert (answer.banned.candidate, answer.banned.ban, answer.banned.reason) == (best, "bans/1", "wrong results")
+        listed = {t.problem_text: t.winner for t in client.tuning.ListTunings().tunings}
+        tuning = client.tuning.GetTuning(problem={"text": PROBLEMS[0]})
+    assert answer.winner.text == change["after"] == listed[PROBLEMS[0]] == tuning.winner
+    assert best in [c.text for c in tuning.candidates] and best in [b.candidate for b in tuning.banned]
+    got = run.ok("get", *PROBLEMS)
+    assert "measured, bans/1" in got.out and "another for bans/1 (wrong results)" in got.err
+    explained = run.ok("explain", PROBLEMS[0]).out
+    assert "by bans/1 (wrong results)" in explained and f"{best} would win, and is banned by bans/1" in explained
+    assert "another winner for bans/1 (wrong results)" in run("doctor").out
+    (row,) = run.ok("ban", "list", "--json").json()["bans"]
+    assert (row["author"], int(row["tuningCount"])) == ("ada", int(created["changeCount"]))
+    run.ok("ban", "delete", "1")
+    assert winner(tuned) == best and "ban" not in run("doctor").out
+    assert run("ban", "delete", "1").code == 3
+
+
+def test_a_ban_holds_after_a_restart_and_without_a_device(tuned, cli, daemons):
+    best = winner(tuned)
+    cli(tuned).ok("ban", engine(best), *REASON)
+    second = winner(tuned)
+    assert second != best
+    assert tuned.stop() == 0
+    tuned.start()
+    assert winner(tuned) == second
+    cli(tuned).ok("ban", "delete", "1")
+    tuned.stop()
+    bare = daemons("--devices", "none", directory=tuned.directory).start()
+    dry = cli(bare).ok("ban", engine(best), *REASON, "--dry-run", "--json").json()["created"][0]
+    assert {c["before"] for c in dry["changes"]} >= {best}
+    assert cli(bare).ok("ban", engine(best), *REASON).code == 0
+    assert winner(bare) == second
+
+
+def test_where_every_candidate_is_banned_the_answer_is_a_miss_that_says_so(tuned, cli):
+    run = cli(tuned)
+    made = run.ok("ban", "graph:*", *REASON, "--op", "fwd")
+    assert "4 of these no candidate that is left" in made.err or "no candidate that is left" in made.err
+    run.ok("ban", "legacy:*", *REASON, "--op", "fwd")
+    with tuned.client() as client:
+        result = client.get_one(PROBLEMS[0])
+    assert result.WhichOneof("outcome") == "miss"
+    assert result.miss.message.startswith("every candidate is banned by bans/1 (wrong results)")
+    assert result.miss.banned.ban.startswith("bans/")
+    missed = run("get", PROBLEMS[0])
+    assert missed.code == 3 and "every candidate is banned by bans/1" in missed.out
+
+
+@pytest.mark.parametrize("narrow", [["--cudnn", "<9.19"], ["--gpu", "*a100"], ["--op", "bwd_data"], ["--dtype", "f32"],
+                                    ["--layout", "nchw"]])  # fmt: skip
+def test_a_ban_of_something_else_changes_nothing(tuned, cli, narrow):
+    best = winner(tuned)
+    made = cli(tuned).ok("ban", engine(best), *REASON, *narrow)
+    assert "0 tunings list such a candidate" in made.err
+    assert winner(tuned) == best
+
+
+def test_each_condition_holds_where_it_fits(tuned, cli):
+    best = winner(tuned)
+    cli(tuned).ok("ban", engine(best), *REASON, "--cudnn", ">=9.19,<9.20", "--gpu", "NVIDIA*H200", "--op", "fwd",
+                  "--dtype", "f16", "--layout", "nhwc")  # fmt: skip
+    assert winner(tuned) != best
+
+
+def test_what_programs_are_served_changes_with_a_ban_at_once(tuned, cli):
+    best = winner(tuned)
+    with tuned.client() as client:
+        wait_until(lambda: client.release.GetPublication().choice_count == len(PROBLEMS), 30, "all choices")
+        before = served(tuned)
+        cli(tuned).ok("ban", engine(best), *REASON)
+        wait_until(lambda: served(tuned)[0] > before[0], 30, "the next publication")
+        assert served(tuned)[1] != before[1]
+        # The next best choice, without a promotion.
+        assert client.release.GetPublication().choice_count == len(PROBLEMS)
+        assert client.release.ListReleases().waiting_changes == 0
+        cli(tuned).ok("ban", "delete", "1")
+        wait_until(lambda: client.release.ListReleases().waiting_changes > 0, 30, "the way back")
+
+
+def test_a_pin_and_a_ban_of_one_candidate(tuned, cli):
+    run = cli(tuned)
+    best = winner(tuned)
+    run.ok("pin", PROBLEMS[0], engine(best), "--reason", "the best that fits")
+    (pin,) = json.loads(run.ok("list", "--pins", "--json").out)["pins"]
+    assert pin["candidate"] == best
+    made = run.ok("ban", engine(best), *REASON)
+    assert f"{best} (pinned)" in made.out and "no effect while the ban holds" in made.err
+    with tuned.client() as client:
+        answer = client.get_one(PROBLEMS[0]).answer
+    assert not answer.pinned and engine(answer.winner.text) != engine(best)
+    assert f"the pinned candidate {best} is banned by bans/1 (wrong results)" in answer.note
+    refused = run("pin", PROBLEMS[0], best, "--reason", "again")
+    assert refused.code == 1 and "is banned by bans/1 (wrong results)" in refused.err
+
+
+def test_a_ban_ends_when_it_expires(tuned, cli):
+    best = winner(tuned)
+    cli(tuned).ok("ban", engine(best), *REASON, "--expires", "3s")
+    assert winner(tuned) != best
+    wait_until(lambda: winner(tuned) == best, 20, "the end of the ban")
+    assert cli(tuned).ok("ban", "list").err == "nothing is banned\n"
+    assert "bans/1 expired" in tuned.log()
+
+
+def test_errata_are_read_and_written(tuned, cli, tmp_path):
+    run = cli(tuned)
+    number = engine(winner(tuned)).removeprefix("eng")
+    rules = [
+        {"rule_id": "bad", "operation": "ConvFwd", "engine": int(number), "knob": [], "cudnn_version_start": 8000,
+         "cudnn_version_end": -1},
+        {"rule_id": "shape", "operation": "ConvFwd", "engine": 1, "input_shape": [1, 1, 1, 1], "shape_format": "NCHW"},
+    ]  # fmt: skip
+    path = tmp_path / "errata.json"
+    path.write_text(json.dumps({"version": 1, "rules": rules}))
+    best = winner(tuned)
+    result = run("ban", "--errata", path)
+    assert result.code == 1 and "rule 2 (shape) is not taken" in result.err, result
+    assert winner(tuned) != best
+    again = run("ban", "--errata", path)
+    assert "bans/1 (errata: bad) has the same rule" in again.err
+    written = run.ok("ban", "list", "--errata").json()
+    (rule,) = written["rules"]
+    assert {k: rule[k] for k in ("operation", "engine", "knob", "cudnn_version_start", "cudnn_version_end")} == {
+        k: v for k, v in rules[0].items() if k != "rule_id"
+    }
+
+
+def test_a_ban_leaves_out_the_first_config_of_a_heuristic_answer(fake_daemon, cli):
+    daemon = fake_daemon(env=script()).start()
+    run = cli(daemon)
+    with daemon.client() as client:
+        first = client.get_one(PROBLEMS[0], on_miss="ON_MISS_HEURISTIC").answer.winner.text
+        run.ok("ban", engine(first), *REASON)
+        again = client.get_one(PROBLEMS[0], on_miss="ON_MISS_HEURISTIC")
+        fresh = client.get_one(PROBLEMS[1], on_miss="ON_MISS_HEURISTIC")
+    for result in (again, fresh):
+        assert result.WhichOneof("outcome") == "answer", result
+        assert engine(result.answer.winner.text) != engine(first)

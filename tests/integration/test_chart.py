@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from harness.chart import CHART, pod_spec, rendered, stored, template
 from harness.containers import pod_mounts
 from harness.daemon import wait_until
+from harness.pages import blocks
 from harness.problems import numbered
 
 MODES = ["serving", "job", "daemonset"]
@@ -84,11 +86,36 @@ def test_the_chart_refuses_another_mode_and_an_agent_where_no_daemon_stays():
         "server.port=0": "server.port: Must be greater than or equal to 1",
         "timeBudget=soon": "timeBudget: Does not match pattern",
         "mode=job,fleet.enabled=true": "fleet.enabled: is for mode daemonset",
+        "mode=daemonset,fleet.enabled=true": "fleet.enabled: a daemon without a device of an environment gets nothing of a fleet",
         "mode=serving,service.enabled=true": "service.enabled: is for mode daemonset",
         "mode=daemonset,snapshot.address=a:1": "snapshot.address: is for mode serving",
     }.items():
         refused = template("--set", values)
         assert refused.returncode != 0 and rule in refused.stderr, (values, refused.stderr)
+
+
+def test_an_agent_is_taken_beside_a_device_or_a_profile():
+    for values in ("daemonset.gpus=own", "daemonset.gpus=all", "extraArgs[0]=--profile=nvidia-h200",
+                   "extraEnv[0].name=CONVTUNE_PROFILE,extraEnv[0].value=nvidia-h200"):  # fmt: skip
+        assert [c["name"] for c in pod("daemonset", "fleet.enabled=true", values)["containers"]] == ["convtuned", "fleet"]
+
+
+def test_one_node_tunes_and_the_others_serve_as_the_page_has_it(tmp_path):
+    (block,) = [b.text for b in blocks("deploy/docs/containers.md") if "tuner.yaml" in b.text]
+    specs = {}
+    for name, text in re.findall(r"^cat >(\S+)\.yaml <<'END'\n(.*?)^END$", block, re.DOTALL | re.MULTILINE):
+        (tmp_path / name).write_text(text)
+        made = template("--values", tmp_path / name)
+        assert made.returncode == 0, made.stderr
+        specs[name] = pod_spec([m for m in yaml.safe_load_all(made.stdout) if m])
+    tuner, serving = specs["tuner"], specs["serving"]
+    assert daemon_of(tuner)["resources"]["limits"]["nvidia.com/gpu"] == 1
+    assert tuner["nodeSelector"] == {"convtune": "tuner"}
+    assert "nvidia.com/gpu" not in daemon_of(serving)["resources"]["limits"]
+    (term,) = serving["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "convtune", "operator": "NotIn", "values": ["tuner"]}]}
+    agents = [next(c for c in spec["containers"] if c["name"] == "fleet")["args"] for spec in (tuner, serving)]
+    assert ["--no-tune" in args for args in agents] == [False, True]
 
 
 def test_every_value_has_a_rule():

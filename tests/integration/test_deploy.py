@@ -26,7 +26,7 @@ MODES = {
     "daemonset": [],
     "daemonset-metrics": ["--set", "metrics.podMonitor=true,metrics.prometheusRule=true"],
     "daemonset-service": ["--set", "service.enabled=true"],
-    "daemonset-fleet": ["--set", "metrics.podMonitor=true,fleet.enabled=true"],
+    "daemonset-fleet": ["--set", "metrics.podMonitor=true,fleet.enabled=true,daemonset.gpus=own"],
 }
 
 

@@ -37,6 +37,7 @@ STATES = {
     "ConvtuneErrors": ({r"grpc_server_call_duration_seconds_count\{.*BatchGet.*grpc_status=\"INTERNAL\"": "_x9 1+0x30"}, 15),
     "ConvtuneFleetOutOfReach": ({"convtune_fleet_connected": "1+0x9 0+0x40"}, 40),
     "ConvtuneFleetOutboxLags": ({"convtune_fleet_outbox_lag_seconds": "0+0x9 3601+60x30"}, 20),
+    "ConvtuneFleetReleaseBehind": ({r"convtune_fleet_release\{.*gpu-node-7": "3+0x90"}, 80),
     "ConvtuneReportsUnreadable": ({"convtune_datagrams_malformed_total": "0+1x90"}, 60),
 }
 
@@ -120,6 +121,9 @@ def test_every_alert_fires_by_its_own_state_alone(series, promtool, tmp_path):  
         of = dict(series)
         if alert == "ConvtuneErrors":
             of[ok.replace('"OK"', '"INTERNAL"')] = 1
+        if alert == "ConvtuneFleetReleaseBehind":  # another node of that fleet, which is no release behind
+            (own,) = [s for s in of if s.startswith("convtune_fleet_release{")]
+            of[own.replace(NODE, "gpu-node-8")] = 4
         if minute > 1000:  # days in steps of a minute: what the rule reads, and what else is needed to be healthy
             of = {s: v for s, v in of.items() if any(re.match(p, s) for p in planted) or s.startswith("up{")}
         tests.append(rule_test(alert, of, planted, minute, [(alert, f', instance="{NODE}"')]))

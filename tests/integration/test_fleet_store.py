@@ -3,10 +3,14 @@
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
+import uuid
 
-from conftest import program
+from conftest import REPO, program
+from harness import postgres
+from harness.postgres import psql
 
 
 def test_the_store_does_what_its_unit_test_says(postgres_server, fleet):
@@ -46,6 +50,32 @@ def test_credentials_come_from_a_file_for_its_owner_alone(fleet, tmp_path):
     assert refused.returncode == 2 and "--postgres-file" in refused.stderr and "secret" not in refused.stderr
     file.chmod(0o600)
     assert subprocess.run(command, capture_output=True).returncode == 0
+
+
+def test_a_dump_is_restored_on_a_new_server_that_has_its_roles(postgres_server, fleet, tmp_path):
+    """As fleet.md has it; without the roles nothing is changed."""
+    mark = uuid.uuid4().hex[:8]
+    roles = [f"agents_{mark}", f"operators_{mark}"]
+    fleet.cli.ok("migrate", "--agent-role", roles[0], "--operator-role", roles[1])
+    dump = tmp_path / "fleet.sql"
+    new = postgres.Server()
+    try:
+        subprocess.run([postgres.programs() / "pg_dump", "--schema", "convtune", "--file", dump, fleet.conninfo], check=True)
+        conninfo = new.database()
+        page = (REPO / "deploy/docs/fleet.md").read_text()
+        typed = re.search(r"^psql (.* )-f fleet.sql fleet$", page, re.MULTILINE)[1]
+        command = ["psql", "-X", "-q", *shlex.split(typed), "-f", dump, conninfo]
+        refused = subprocess.run(command, capture_output=True, text=True)
+        assert refused.returncode != 0 and f'role "{roles[0]}" does not exist' in refused.stderr, refused
+        assert psql(conninfo, "SELECT COUNT(*) FROM pg_namespace WHERE nspname = 'convtune'") == [["0"]]
+        for role in roles:
+            psql(conninfo, f"CREATE ROLE {role}")
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done
+        assert fleet.cli.ok("status", "--postgres", conninfo).out.startswith("0 nodes; fleet release 0")
+    finally:
+        new.close()
+        fleet.sql("".join(f"DROP OWNED BY {role}; DROP ROLE {role};" for role in roles))
 
 
 def test_a_password_on_the_command_line_is_refused(fleet):

@@ -6,12 +6,14 @@ does not build the checkout, `docker`, `helm` and `kubectl` do on this machine w
 
 import os
 import re
+import socket
 import subprocess
 
 import pytest
 
 from conftest import REPO
 from harness import cudnn_versions, python_package
+from harness.certificates import Certificates
 from harness.chart import helm
 from harness.fakes import script
 from harness.needs import missing
@@ -204,11 +206,11 @@ def test_upgrades(machine, database):
 @pytest.mark.ci
 def test_a_fleet(machine, database):
     # A release before the page's own, to which it can go back.
+    machine.tool("systemctl", '[ "$*" = "enable --now convtune-fleet" ] && grep -q "^CONVTUNE_POSTGRES_FILE=" /etc/default/convtune-fleet')
     first = "convtune tune --file model.txt\nsleep 3\nconvtune fleet release promote --author ann --reason first\n"
     second = gpu(2) + "convtune tune --force --file model.txt\nsleep 3\n"
-    done = machine.type(
-        gpu(1) + fleet_conf(database) + typed("deploy/docs/fleet.md", {"convtune fleet release diff": first + second}), database
-    )
+    prelude = gpu(1) + fleet_conf(database) + "cp /etc/convtune/fleet.conf .\n"
+    done = machine.type(prelude + typed("deploy/docs/fleet.md", {"convtune fleet release diff": first + second}), database)
     assert "4 of 4" in done.stdout + done.stderr, done
 
 
@@ -249,8 +251,30 @@ esac""")
 
 @pytest.mark.ci
 def test_operations(machine):
-    daemon = "chown convtune: /var/lib/convtune\nCONVTUNE_STATE_DIR=/var/lib/convtune convtuned --devices none\n"
-    done = machine.type(daemon + typed("deploy/docs/operations.md") + "ls /var/lib/convtune/backup\n")
+    daemon = "chown convtune: /var/lib/convtune\nmkdir /run/convtune\nCONVTUNE_STATE_DIR=/var/lib/convtune convtuned --devices none\n"
+    made = Certificates(machine.checkout)
+    for old, new in {"ca.pem": "clients.pem servers.pem", "client.pem": "me.pem", "client.key": "me.key"}.items():
+        for name in new.split():
+            made.path(name).write_bytes(made.path(old).read_bytes())
+    # systemd's part: the daemon gets the file's variables, here as flags, since a client reads variables of the same names.
+    service = """echo CONVTUNE_STATE_DIR=/var/lib/convtune >/etc/default/convtuned
+systemctl() {
+  args=()
+  while IFS='=' read -r name value; do
+    name=${name#CONVTUNE_}; name=${name,,}
+    for one in ${value//,/ }; do args+=("--${name//_/-}=$one"); done
+  done </etc/default/convtuned
+  convtuned --devices none "${args[@]}"
+}
+"""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    page = typed("deploy/docs/operations.md", replace={"node7.example:7070": address})
+    # The page's own caller may read, and nothing else.
+    refused = f"! convtune db compact --address {address} --tls-ca servers.pem --tls-cert me.pem --tls-key me.key\n"
+    done = machine.type(daemon + service + page + refused + "ls /var/lib/convtune/backup\n")
+    assert "takes the role admin, and this caller has read" in done.stderr, done.stderr[-2000:]
     assert re.search(r"^\d{4}-\d\d-\d\d\.db$", done.stdout, re.MULTILINE)
 
 

@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+from harness import python_package
 from harness.daemon import wait_until
 from harness.preload import ALL, REPO, Problem, candidates, ids, read_counters
 
@@ -449,12 +450,40 @@ def python_module(code, **env):
     )
 
 
-def test_python_module_loads_the_library_before_anything_else(preload):
+def test_python_module_loads_the_library_before_anything_else(preload, tmp_path):
     code = "import convtune.preload as p, ctypes; print(p.active(), p.library_path())\n"
     code += "print(ctypes.CDLL(None).cudnnBackendFinalize is not None)"
-    done = python_module(code, CONVTUNE_PRELOAD_LIBRARY=str(preload.preload))
+    preload.write_snapshot(tmp_path / "snapshot", f"environment\t{preload.environment}")
+    env = {"CONVTUNE_PRELOAD_LIBRARY": str(preload.preload), "CONVTUNE_SNAPSHOT": str(tmp_path / "snapshot")}
+    done = python_module(code, **env)
     assert done.stdout.splitlines() == [f"True {preload.preload}", "True"], done.stderr
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("trouble", ["missing", "disabled", "off", "damaged", "empty"])
+def test_python_module_warns_where_nothing_is_served(preload, tmp_path, trouble):
+    folder = tmp_path / "snapshot"
+    preload.write_snapshot(folder, f"environment\t{preload.environment}")
+    file = folder / "current.snapshot"
+    env = {"CONVTUNE_PRELOAD_LIBRARY": str(preload.preload), "CONVTUNE_SNAPSHOT": str(folder)}
+    why = f"{file}: the snapshot holds 0 choices"
+    if trouble == "missing":
+        file.unlink()
+        why = f"{file}: No such file or directory; name the snapshot's folder with CONVTUNE_SNAPSHOT"
+    elif trouble == "disabled":
+        (folder / "disabled").touch()
+        why = f"{folder}/disabled is there, which switches the interposer off; nothing is served"
+    elif trouble == "off":
+        env["CONVTUNE_PRELOAD_OFF"] = "1"
+        why = "CONVTUNE_PRELOAD_OFF is '1', which switches the interposer off; nothing is served"
+    elif trouble == "damaged":
+        file.write_bytes(file.read_bytes()[:-1])
+        why = f"{file}: has another length than it says; nothing is served"
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", "import convtune.preload as p; print(p.active())"], capture_output=True,
+        text=True, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(python_package.install()), **env},
+    )  # fmt: skip
+    assert done.stdout == "True\n" and f"RuntimeWarning: convtune.preload: {why}" in done.stderr, done.stderr
 
 
 def test_python_module_without_its_library_warns_and_goes_on():

@@ -76,6 +76,14 @@ def test_where_nothing_would_be_served_the_reason_is_said(preload, served, tmp_p
     assert "ValueError: policy: must be one of observe, reorder, truncate, is 'fast'" in done.stderr
 
 
+def test_a_snapshot_without_a_choice_is_a_warning(preload, tmp_path):
+    folder = tmp_path / "snapshot"
+    preload.write_snapshot(folder, f"environment\t{preload.environment}")
+    done = python(preload, ENABLE % f"snapshot={str(folder)!r}")
+    assert done.stdout == f"{preload.preload}\n"
+    assert f"RuntimeWarning: convtune.torch: {folder}/current.snapshot: the snapshot holds 0 choices" in done.stderr
+
+
 def test_a_second_call_changes_nothing(preload, served):
     _, folder = served
     again = f"import convtune.torch\nconvtune.torch.enable(snapshot={str(folder)!r}, policy='truncate')\n"

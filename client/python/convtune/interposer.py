@@ -8,10 +8,16 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
+from convtune import defaults
+
 LIBRARY = "libconvtune_preload.so"
 KILL_SWITCH = "disabled"  # a file in the snapshot folder
 
 _loaded: str | None = None
+
+
+class NotServed(Exception):
+    """The message says why no process is served from a snapshot."""
 
 
 def _folders() -> Iterator[pathlib.Path]:
@@ -61,6 +67,37 @@ def load(path: str) -> None:
     global _loaded
     ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     _loaded = path
+
+
+def check_switch() -> None:
+    """Raises NotServed where this process has the interposer switched off."""
+    off = os.environ.get("CONVTUNE_PRELOAD_OFF", "")
+    if off not in ("", "0"):
+        raise NotServed(f"CONVTUNE_PRELOAD_OFF is {off!r}, which switches the interposer off")
+
+
+def check_snapshot(folder: str, policy: str) -> str:
+    """Raises NotServed where no process is served from the folder. Returns what else is worth a warning, or nothing."""
+    switch = os.path.join(folder, KILL_SWITCH)
+    if os.path.exists(switch):
+        raise NotServed(f"{switch} is there, which switches the interposer off")
+    if policy == "observe":
+        return ""  # which serves nothing
+    path = os.path.join(folder, defaults.SNAPSHOT)
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise NotServed(
+            f"{path}: {error.strerror}; name the snapshot's folder with CONVTUNE_SNAPSHOT; `convtune doctor` prints it"
+        ) from None
+    from convtune.snapshot import Snapshot, SnapshotError
+
+    try:
+        choices = Snapshot(folder).choices
+    except SnapshotError as error:
+        raise NotServed(str(error)) from None
+    return "" if choices else f"{path}: the snapshot holds 0 choices"
 
 
 def library_path() -> str | None:

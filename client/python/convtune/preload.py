@@ -10,13 +10,14 @@ That works for programs that link cuDNN, such as PyTorch; those that look its fu
 ``convtune run --audit`` instead. Its behaviour is set by ``CONVTUNE_PRELOAD_*`` and ``CONVTUNE_SNAPSHOT``; see
 deploy/docs/programs.md.
 
-Importing never fails for want of the library: the program then runs as if nothing had been imported, a warning says so,
-and :func:`active` is false.
+Importing never fails: where nothing is served, a warning says why, and the program runs as it would without convtune.
+:func:`active` is false where the library is not in this process.
 """
 
+import os
 import warnings
 
-from convtune import interposer
+from convtune import defaults, interposer
 from convtune.interposer import LIBRARY, active, find_library, library_path
 
 __all__ = ["LIBRARY", "active", "find_library", "library_path"]
@@ -35,7 +36,14 @@ def _reason() -> str:
         interposer.load(path)
     except OSError as error:
         return f"{error}; nothing is served"
-    return ""
+    # The library stays: it reports what the program misses.
+    try:
+        interposer.check_switch()
+        return interposer.check_snapshot(defaults.snapshot_folder(), os.environ.get("CONVTUNE_PRELOAD_POLICY", ""))
+    except interposer.NotServed as why:
+        return f"{why}; nothing is served"
+    except ImportError:
+        return ""  # the interposer needs none of the packages that read a snapshot here
 
 
 if _why := _reason():

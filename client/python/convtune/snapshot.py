@@ -84,6 +84,11 @@ class Snapshot:
         except (struct.error, UnicodeDecodeError):
             raise SnapshotError(f"{self._path}: its layout is not sound") from None
 
+    @property
+    def choices(self) -> int:
+        """How many problems it has a choice for, in all environments."""
+        return sum(section.entries for section in self._sections)
+
     def choose(self, environment: str, program: Environment) -> _Section:
         """The part of the environment with this name or text, any if that is empty,
         which `program` fits. Raises OtherEnvironment, and SnapshotError if there is

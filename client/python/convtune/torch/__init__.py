@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,8 @@ def enable(
 
     Raises NotEnabled, with the reason, where no winner would be served: the
     library or a sound snapshot is not there, cuDNN is loaded already, or the
-    interposer is switched off. Raises ValueError for an argument. A program that
+    interposer is switched off. A snapshot without a choice is a RuntimeWarning:
+    what the program misses can still be learned. Raises ValueError for an argument. A program that
     can do without catches NotEnabled. A second call changes nothing."""
     wanted = _variables(snapshot, policy, allow)
     if interposer.active():
@@ -53,13 +55,14 @@ def enable(
             raise NotEnabled(f"the interposer is in this process already, with another {', '.join(differing)}")
         return interposer.mapped(interposer.LIBRARY) or interposer.LIBRARY
     _require_time(interposer.mapped("libcudnn"))
-    off = os.environ.get("CONVTUNE_PRELOAD_OFF", "")
-    if off not in ("", "0"):
-        raise NotEnabled(f"CONVTUNE_PRELOAD_OFF is {off!r}, which switches the interposer off")
-    _require_snapshot(
-        wanted.get("CONVTUNE_SNAPSHOT") or defaults.snapshot_folder(),
-        wanted.get("CONVTUNE_PRELOAD_POLICY") or os.environ.get("CONVTUNE_PRELOAD_POLICY", ""),
-    )
+    try:
+        interposer.check_switch()
+        warning = interposer.check_snapshot(
+            wanted.get("CONVTUNE_SNAPSHOT") or defaults.snapshot_folder(),
+            wanted.get("CONVTUNE_PRELOAD_POLICY") or os.environ.get("CONVTUNE_PRELOAD_POLICY", ""),
+        )
+    except interposer.NotServed as why:
+        raise NotEnabled(str(why)) from None
     path = interposer.find_library()
     if path is None:
         raise NotEnabled(f"{interposer.LIBRARY} was not found; name it with CONVTUNE_PRELOAD_LIBRARY")
@@ -68,6 +71,8 @@ def enable(
     except OSError as error:
         raise NotEnabled(str(error)) from None
     os.environ.update(wanted)  # read at cuDNN's first call
+    if warning:
+        warnings.warn(f"convtune.torch: {warning}", RuntimeWarning, stacklevel=2)
     return path
 
 
@@ -91,19 +96,6 @@ def _require_time(cudnn: str | None) -> None:
         raise NotEnabled(f"{who} loaded cuDNN already ({cudnn}): call enable() before `import torch`")
     if "torch" in sys.modules:
         raise NotEnabled("torch has been imported, without cuDNN: it is a build for the CPU alone")
-
-
-def _require_snapshot(folder: str, policy: str) -> None:
-    from convtune.snapshot import Snapshot, SnapshotError
-
-    if os.path.exists(os.path.join(folder, interposer.KILL_SWITCH)):
-        raise NotEnabled(f"{os.path.join(folder, interposer.KILL_SWITCH)} is there, which switches the interposer off")
-    if policy == "observe":
-        return  # which serves nothing
-    try:
-        Snapshot(folder)
-    except SnapshotError as error:
-        raise NotEnabled(str(error)) from None
 
 
 def __getattr__(name: str) -> Any:

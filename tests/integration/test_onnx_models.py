@@ -1,12 +1,14 @@
 """convtune.onnx against models made here: exactly the expected problems."""
 
 import os
+import subprocess
 import sys
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from conftest import REPO
 from harness import python_package
 
 
@@ -87,6 +89,29 @@ def test_a_residual_network_for_each_batch(ct, tmp_path):
     }
     # Per run: the 3x3 twice 231 MFLOP, the stem 236, the 1x1 four times 26.
     assert [p.w for p in ct.problems(path, runtime="plain").most_work_first()] == [(64, 64, 3, 3), (64, 3, 7, 7), (64, 64, 1, 1)]
+
+
+def test_a_batch_that_nobody_names_is_said_to_be_1(ct, tmp_path):
+    path = residual().save(tmp_path / "resnet.onnx")
+    notice = f"{path}: batch is symbolic and was read as 1; --batch 1,8,32 (batch_sizes=[1, 8, 32]) names yours"
+    assert ct.problems(path).notices == [notice]
+    assert ct.problems(path, batch_sizes=[1]).notices == [] and ct.problems(path, dims={"batch": 8}).notices == []
+    assert ct.problems(Builder([1, 3, 8, 8]).conv((4, 3, 3, 3)).model()).notices == []
+    result = python_package.run("-m", "convtune", "problems", path)
+    assert (result.returncode, result.stderr) == (0, notice + "\n")
+
+
+def test_a_checkout_that_is_not_installed_is_one_line(tmp_path):
+    path = residual().save(tmp_path / "resnet.onnx")
+    for verb in ("problems", "warm"):
+        result = subprocess.run(
+            [sys.executable, "-m", "convtune", verb, path], capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": str(REPO / "client" / "python")},
+        )  # fmt: skip
+        assert result.returncode == 1, result
+        assert result.stderr.splitlines()[-1] == (
+            "error: No module named 'convtune.v1'; convtune is not installed: pip install ./client/python"
+        )
 
 
 def test_a_depthwise_network_in_half_precision(ct):

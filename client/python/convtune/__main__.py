@@ -124,7 +124,11 @@ def _read(args: argparse.Namespace) -> tuple[list[Problem | str], list[str], boo
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    code, lines = _run(arguments)
+    try:
+        code, lines = _run(arguments)
+    except ModuleNotFoundError as error:  # such as convtune.v1, which the package's build makes
+        print(f"error: {error}; convtune is not installed: pip install ./client/python", file=sys.stderr)
+        return FAILED
     try:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()

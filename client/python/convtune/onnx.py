@@ -81,7 +81,7 @@ def problems(
     bwd_filter of each, which have nothing fused.
 
     ONNX Runtime's FusedConv counts as the Conv that it was made of, with its tail.
-    What is left out, a convolution whose batch does not follow the model's, and
+    A symbolic batch that was read as 1, what is left out, a convolution whose batch does not follow the model's, and
     one of dequantized inputs is in the workload's `notices`; `left_out` counts the
     convolutions that cuDNN cannot run. Raises ModelError, naming the model and the
     node; also where no convolution's batch follows."""
@@ -100,6 +100,10 @@ def problems(
         if first:
             workload.notices += notices.texts
             workload.left_out = notices.left_out
+            if batch is None and reader.has_open_batch(chosen):
+                workload.notices.append(
+                    f"{name}: batch is symbolic and was read as 1; --batch 1,8,32 (batch_sizes=[1, 8, 32]) names yours"
+                )
             if batch is not None:
                 workload.notices += reader.that_do_not_follow(batch, chosen, found)
         first = False
@@ -184,6 +188,11 @@ class _Reader:
                 raise ModelError(
                     f"{self._name}: dims: no input has a dimension named {symbol!r}; those that it has: {known}"
                 )
+
+    def has_open_batch(self, dims: Mapping[str, int]) -> bool:
+        """True if the batch is a symbol that `dims` gives no size."""
+        data = [i for i in onnx_inputs.of_model(self._model) if i.name in self._roles.data]
+        return any(onnx_inputs.is_symbolic(i) and i.type.tensor_type.shape.dim[0].dim_param not in dims for i in data)
 
     def read(self, batch: int | None, dims: Mapping[str, int]) -> tuple[list[_Found], "_Notices"]:
         sized = onnx.ModelProto()

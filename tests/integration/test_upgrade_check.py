@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from conftest import PROGRAMS, REPO
 from harness import cudnn_versions, python_package
+from harness.fakes import script
 from harness.problems import VARIED
 
 BENCH = REPO / "tests" / "bench" / "cudnn_versions"
@@ -120,6 +121,69 @@ def test_a_worker_that_cannot_start_is_an_error_in_its_words(check, own_cudnn, t
     (tmp_path / "broken.json").write_text("{}")
     result = check(*RESNET, "--to", own_cudnn, "--profile", tmp_path / "broken.json")
     assert result.code == 1 and "broken.json" in result.err and "deviceName" in result.err, result
+
+
+def test_a_file_behind_a_list_of_names_is_a_file(check, own_cudnn):
+    result = check("--to", own_cudnn, "--fail-on", "lost", RESNET[0], "--profile", "nvidia-h200", *RESNET[1:])
+    assert result.code == 0, result
+    result = check("--to", own_cudnn, *RESNET[1:], "--profile", "nvidia-h200", RESNET[0])
+    assert result.code == 0 and "nvidia-h200, cuDNN 9." in result.err, result
+
+
+def wrapped(tmp_path, worker, lines):
+    """A worker that is another program first; what asks for its libraries gets the real one's."""
+    path = tmp_path / "worker"
+    path.write_text(f'#!/bin/sh\n[ "$1" != --libraries ] || exec {worker} "$@"\n{lines}\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_the_end_of_a_worker_is_seen_at_once(cli, worker, own_cudnn, tmp_path):
+    dying = wrapped(tmp_path, worker, "kill -PIPE $$")
+    result = cli(None)("upgrade-check", *RESNET, "--to", own_cudnn, "--profile", "nvidia-h200", "--worker", dying)
+    assert result.code == 1 and "the worker was ended by signal 13 (PIPE)" in result.err, result
+
+
+def test_what_cudnn_says_of_the_driver_stub_is_left_out(cli, worker, own_cudnn, tmp_path):
+    line = "Could not load symbol cuDriverGetVersion. Error: /proc/self/fd/4: undefined symbol: cuDriverGetVersion"
+    saying = wrapped(tmp_path, worker, f"echo '{line}' >&2; echo 'other words' >&2; exec {worker} \"$@\"")
+    result = cli(None)("upgrade-check", *RESNET, "--to", own_cudnn, "--profile", "nvidia-h200", "--worker", saying)
+    assert result.code == 0 and "cuDriverGetVersion" not in result.err, result
+    assert result.err.count("other words\n") == 2  # of both workers
+
+
+@pytest.mark.ci
+def test_what_makes_it_fail_is_said(check, convtune, worker, tmp_path):
+    folder = cudnn_versions.fetch(convtune, worker, cudnn_versions.NEWEST, tmp_path)
+    args = (*RESNET, "--to", folder, "--profile", "nvidia-h200", "--csv")
+    result = check(*args, "--fail-on", "changed,workspace,lost")
+    rows = rows_of(result)
+    changed = sum(row["change"] in ("knobs", "engine") for row in rows)
+    grew = sum(int(row["to_workspace_bytes"]) > int(row["from_workspace_bytes"]) for row in rows)
+    assert changed and grew and result.code == 1
+    assert result.err.splitlines()[-1] == f"failed: changed ({changed}), workspace ({grew})"
+    result = check(*args, "--fail-on", "lost")
+    assert result.code == 0 and "failed" not in result.err, result
+    # A growth that the rounded sizes do not show.
+    (tmp_path / "one.txt").write_text("fwd,x=8x64x56x56,w=64x64x3x3,pad=1,nchw,f16\n")
+    result = check(tmp_path / "one.txt", "--to", folder, "--profile", "nvidia-h200", "--fail-on", "workspace")
+    assert "6.2 MiB +131 B" in result.out and "(most: 6.2 MiB +131 B)" in result.err, result
+    assert result.code == 1 and result.err.endswith("failed: workspace (1)\n"), result
+
+
+def test_the_databases_cudnn_is_the_one_of_today(check, fake_daemon, own_cudnn, tmp_path):
+    """Its tunings are of 9.12.0, the worker beside the command line is of another."""
+    text = "nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full"
+    daemon = fake_daemon(env=script(environment=text)).start()
+    with daemon.client() as client:
+        client.get(*VARIED[:3], on_miss="ON_MISS_TUNE", timeout=60)
+    args = ("--to", own_cudnn, "--profile", "nvidia-h200", "--cache", tmp_path / "cache")
+    offline = {"CONVTUNE_PYTHON": sys.executable, "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
+    result = check(*args, daemon=daemon, env=offline)
+    assert result.code == 1 and "--from: PyPI cannot be reached" in result.err and "9.12.0" in result.err, result
+    result = check(*args, "--from", own_cudnn, daemon=daemon, env=offline)
+    assert result.code == 2 and "--from: must be the cuDNN of the database's 3 tunings, 9.12.0, is 9." in result.err, result
+    assert result.out == ""
 
 
 def test_a_folder_of_the_cache_with_another_version_is_refused(check, own_cudnn, tmp_path):

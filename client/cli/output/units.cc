@@ -1,6 +1,7 @@
 #include "client/cli/output/units.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -72,6 +73,13 @@ std::string FormatBytes(int64_t bytes) {
   }
   if (std::abs(value - std::round(value)) < 0.05) return absl::StrFormat("%.0f %s", value, unit);
   return absl::StrFormat("%.1f %s", value, unit);
+}
+
+std::string FormatBytesChange(int64_t from, int64_t to) {
+  const std::string before = FormatBytes(from), after = FormatBytes(to);
+  if (before != after) return absl::StrCat(before, " > ", after);
+  if (from == to) return after;
+  return absl::StrCat(before, to > from ? " +" : " -", FormatBytes(std::abs(to - from)));
 }
 
 std::string FormatMicroseconds(double us) {

@@ -22,6 +22,8 @@ absl::StatusOr<int64_t> ParseCount(const std::string& field, const std::string& 
 
 // "0", "512 B", "1.5 MiB".
 std::string FormatBytes(int64_t bytes);
+// "0 > 131 B"; "4.6 MiB +131 B" where both round alike; "4.6 MiB" where they are equal.
+std::string FormatBytesChange(int64_t from, int64_t to);
 // "12.3 us" below a millisecond, else "1.23 ms"; "-" for 0.
 std::string FormatMicroseconds(double us);
 // "45 s", "3 min", "5 h", "12 d".

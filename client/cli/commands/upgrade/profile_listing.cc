@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +37,23 @@ constexpr absl::Duration kStartPatience = absl::Minutes(3);
 // One reply takes milliseconds, seconds where an engine is compiled.
 constexpr absl::Duration kReplyPatience = absl::Minutes(1);
 
+// The driver stub lacks this function on purpose (server/worker/README.md), and
+// cuDNN says so once for each problem.
+constexpr char kStubWords[] = "Could not load symbol cuDriverGetVersion";
+
+// Passes on to standard error what a worker says, line by line, until its end.
+void PassOn(int fd) {
+  FILE* const lines = fdopen(fcntl(fd, F_DUPFD_CLOEXEC, 0), "r");
+  if (lines == nullptr) return;
+  char* line = nullptr;
+  size_t room = 0;
+  while (getline(&line, &room, lines) > 0) {
+    if (strstr(line, kStubWords) == nullptr) fputs(line, stderr);
+  }
+  free(line);
+  fclose(lines);
+}
+
 // A session with one worker, from this end. The worker dies with the thread that
 // started it.
 class WorkerSession {
@@ -47,6 +67,10 @@ class WorkerSession {
     }
     UniqueFd ours(ends[0]);
     UniqueFd theirs(ends[1]);
+    int errors[2];
+    if (pipe2(errors, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
+    UniqueFd said(errors[0]);
+    UniqueFd saying(errors[1]);
     std::vector<std::string> words = {worker, "--profile", profile_file, "--fd",
                                       absl::StrCat(kWorkerFd)};
     Variables variables;
@@ -55,20 +79,23 @@ class WorkerSession {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, saying.get(), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, saying.get(), STDERR_FILENO);
     posix_spawn_file_actions_adddup2(&actions, theirs.get(), kWorkerFd);
     posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerFd + 1);
     pid_t pid = 0;
     const int error = posix_spawn(&pid, worker.c_str(), &actions, nullptr,
                                   PointersTo(&words).data(), PointersTo(&entries).data());
     posix_spawn_file_actions_destroy(&actions);
-    // The worker alone has its end, so that ours sees it close when the worker dies.
-    theirs = UniqueFd();
     if (error != 0) {
       return absl::FailedPreconditionError(
           absl::StrCat(worker, " cannot be run: ", std::strerror(error)));
     }
-    auto session = std::unique_ptr<WorkerSession>(new WorkerSession(pid, std::move(ours)));
+    // With the worker's ends in this process too, its end would never be seen.
+    theirs = UniqueFd();
+    saying = UniqueFd();
+    auto session =
+        std::unique_ptr<WorkerSession>(new WorkerSession(pid, std::move(ours), std::move(said)));
     worker::v1::Request hello;
     hello.mutable_hello()->set_version(CONVTUNE_VERSION);
     std::string text;
@@ -86,6 +113,7 @@ class WorkerSession {
       kill(pid_, SIGKILL);
       waitpid(pid_, nullptr, 0);
     }
+    words_.join();
   }
   WorkerSession(const WorkerSession&) = delete;
   WorkerSession& operator=(const WorkerSession&) = delete;
@@ -116,7 +144,10 @@ class WorkerSession {
   }
 
  private:
-  WorkerSession(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
+  WorkerSession(pid_t pid, UniqueFd socket, UniqueFd said)
+      : pid_(pid),
+        socket_(std::move(socket)),
+        words_([fd = std::move(said)] { PassOn(fd.get()); }) {}
 
   // Says how it ended.
   absl::Status Lost() {
@@ -131,6 +162,7 @@ class WorkerSession {
 
   pid_t pid_;
   const UniqueFd socket_;
+  std::thread words_;  // ends with the worker
   Environment environment_;
 };
 

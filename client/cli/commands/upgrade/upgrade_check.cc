@@ -23,11 +23,15 @@ namespace {
 
 constexpr int kTuningsPerPage = 1000;
 
+// A change of which nothing is known, beside the kinds of --fail-on.
+constexpr char kUnknown[] = "unknown";
+
 // True if `change` has what --fail-on names so.
 bool Has(const UpgradeChange& change, const std::string& kind) {
   if (kind == "changed") return change.choice_changed();
   if (kind == "workspace") return change.workspace_grew();
   if (kind == "notes") return change.notes_changed();
+  if (kind == kUnknown) return change.choice == ChoiceChange::kUnknown;
   return change.lost();
 }
 
@@ -39,20 +43,24 @@ class UpgradeCheckCommand final : public Command {
                             "notes, stored winners",
                             Rows::kYes);
     problems_.RegisterOptionalFiles(*app);
-    app->add_option("--from", from_,
-                    "cuDNN of today: a version such as 9.19, or a folder (default: the worker's)")
+    app->add_option(
+           "--from", from_,
+           "cuDNN of today: a version such as 9.19, or a folder (default: the worker's; without "
+           "FILE that of the tunings)")
         ->type_name("CUDNN");
     app->add_option("--to", to_, "cuDNN of tomorrow: a version, or a folder")
         ->type_name("CUDNN")
         ->required();
     app->add_option("--profile", profiles_, "GPUs: profiles' names or files, with commas between")
         ->type_name("PROFILE")
-        ->delimiter(',');
+        ->delimiter(',')
+        ->allow_extra_args(false);  // a FILE may stand behind it
     app->add_flag("--all", all_, "show the problems that do not change too");
     app->add_option("--fail-on", fail_on_,
                     "end with 1 if there is such a change: another first choice, more workspace, "
                     "other notes, a stored winner or every choice lost")
         ->delimiter(',')
+        ->allow_extra_args(false)
         ->check(CLI::IsMember({"changed", "workspace", "notes", "lost"}));
     app->add_option("--tune-list", tune_list_,
                     "write what to tune again into this file, for `convtune warm`")
@@ -80,24 +88,34 @@ class UpgradeCheckCommand final : public Command {
           absl::StrCat("--worker: there is no ", worker_, ", which asks cuDNN"));
     }
     std::vector<AskedProblem> problems;
-    std::string gpu_model;
+    v1::Environment stored;  // of the database's tunings; empty: they are not asked for
     if (problems_.is_empty()) {
-      RETURN_IF_ERROR(AskDaemon(context, &problems, &gpu_model));
+      RETURN_IF_ERROR(AskDaemon(context, &problems, &stored));
     } else {
       ASSIGN_OR_RETURN(const ProblemBatch batch, problems_.Read(context));
       *code = batch.code;
       problems = Distinct(batch.rows);
       if (problems.empty()) return absl::OkStatus();  // why has been said
     }
-    ASSIGN_OR_RETURN(const auto profiles, FindProfiles(gpu_model));
+    ASSIGN_OR_RETURN(const auto profiles, FindProfiles(stored.gpu_model()));
     CudnnCache cache(
         {cache_, worker_, [&context](const std::string& words) { context.Say(words); }});
-    ASSIGN_OR_RETURN(const CudnnFolder from, cache.Find("--from", from_));
+    ASSIGN_OR_RETURN(const CudnnFolder from,
+                     from_.empty() && !stored.cudnn_version().empty()
+                         ? CudnnOf(stored.cudnn_version(), profiles[0].second, problems[0], &cache)
+                         : cache.Find("--from", from_));
     ASSIGN_OR_RETURN(const CudnnFolder to, cache.Find("--to", to_));
     std::vector<ProfileChanges> results;
     for (const auto& [name, file] : profiles) {
       ASSIGN_OR_RETURN(ProfileChanges changes, Compare(file, from, to, problems));
       changes.profile = name;
+      if (const std::string asked = changes.from.cudnn.ToText();
+          !stored.cudnn_version().empty() && asked != stored.cudnn_version()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--from: must be the cuDNN of the database's ", problems.size(),
+                         problems.size() == 1 ? " tuning, " : " tunings, ", stored.cudnn_version(),
+                         ", is ", asked, "; without --from it is"));
+      }
       results.push_back(std::move(changes));
     }
     PrintUpgrade(context, problems, results, all_);
@@ -113,17 +131,28 @@ class UpgradeCheckCommand final : public Command {
     if (!html_.empty()) {
       RETURN_IF_ERROR(write(html_, "--html", UpgradeHtml(problems, results)));
     }
-    for (const ProfileChanges& profile : results) {
-      for (const UpgradeChange& change : profile.changes) {
-        const bool fails = std::any_of(fail_on_.begin(), fail_on_.end(),
-                                       [&](const std::string& kind) { return Has(change, kind); });
-        // What is not known is no success either.
-        if (fails || change.choice == ChoiceChange::kUnknown) {
-          *code = Worse(*code, ExitCode::kFailed);
-        }
-      }
+    const std::vector<std::string> failures = Failures(results);
+    if (!failures.empty()) {
+      *code = Worse(*code, ExitCode::kFailed);
+      context.Say(absl::StrCat("failed: ", absl::StrJoin(failures, ", ")));
     }
     return absl::OkStatus();
+  }
+
+  // "workspace (1)": what --fail-on names and is there, and how often.
+  std::vector<std::string> Failures(const std::vector<ProfileChanges>& results) const {
+    std::vector<std::string> kinds(fail_on_.begin(), fail_on_.end());
+    kinds.emplace_back(kUnknown);  // what is not known is no success either
+    std::vector<std::string> failures;
+    for (const std::string& kind : kinds) {
+      int64_t count = 0;
+      for (const ProfileChanges& profile : results) {
+        count += std::count_if(profile.changes.begin(), profile.changes.end(),
+                               [&](const UpgradeChange& change) { return Has(change, kind); });
+      }
+      if (count > 0) failures.push_back(absl::StrCat(kind, " (", count, ")"));
+    }
+    return failures;
   }
 
   static std::vector<AskedProblem> Distinct(const std::vector<ProblemRow>& rows) {
@@ -140,9 +169,18 @@ class UpgradeCheckCommand final : public Command {
     return problems;
   }
 
+  // That version: the worker's own if it is the same, else that of the cache.
+  absl::StatusOr<CudnnFolder> CudnnOf(const std::string& version, const std::string& profile_file,
+                                      const AskedProblem& problem, CudnnCache* cache) const {
+    ASSIGN_OR_RETURN(const ProfileListing own,
+                     ListOnProfile(worker_, CudnnFolder(), profile_file, {problem}));
+    if (own.environment.cudnn.ToText() == version) return CudnnFolder();
+    return cache->Find("--from", version);
+  }
+
   // The tunings of one environment of the database, with their winners.
   static absl::Status AskDaemon(Context& context, std::vector<AskedProblem>* problems,
-                                std::string* gpu_model) {
+                                v1::Environment* stored) {
     ASSIGN_OR_RETURN(Client* const client, context.Connect());
     v1::ListTuningsRequest request;
     request.set_environment(context.settings().environment);
@@ -154,7 +192,7 @@ class UpgradeCheckCommand final : public Command {
       for (const v1::Tuning& tuning : page.tunings()) {
         ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(tuning.problem_text()));
         environments.insert(tuning.environment().text());
-        *gpu_model = tuning.environment().gpu_model();
+        *stored = tuning.environment();
         const bool graph = absl::StartsWith(tuning.winner(), "graph:");
         if (!graph && !tuning.winner().empty()) ++legacy;
         problems->push_back({problem, 1, graph ? tuning.winner() : ""});

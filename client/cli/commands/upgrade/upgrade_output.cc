@@ -24,6 +24,9 @@ std::string ShortChoice(const std::string& text) {
 }
 
 std::string WorkspaceWords(const UpgradeChange& change) {
+  if (!change.from.empty() && !change.to.empty()) {
+    return FormatBytesChange(change.from_workspace, change.to_workspace);
+  }
   const std::string from = change.from.empty() ? "-" : FormatBytes(change.from_workspace);
   const std::string to = change.to.empty() ? "-" : FormatBytes(change.to_workspace);
   return from == to ? to : absl::StrCat(from, " > ", to);
@@ -61,8 +64,9 @@ std::string SummaryWords(const ProfileChanges& profile) {
       Share(summary.choice, summary.problems), "), to another engine for ", summary.engine, " (",
       Share(summary.engine, summary.problems), "); workspace grows for ", summary.workspace_grew);
   if (summary.workspace_grew > 0) {
-    absl::StrAppend(&words, " (most: ", FormatBytes(summary.most_growth_from), " > ",
-                    FormatBytes(summary.most_growth_to), ")");
+    absl::StrAppend(&words,
+                    " (most: ", FormatBytesChange(summary.most_growth_from, summary.most_growth_to),
+                    ")");
   }
   absl::StrAppend(&words, ", shrinks for ", summary.workspace_shrank, "; notes change for ",
                   summary.notes);

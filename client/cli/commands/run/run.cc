@@ -86,7 +86,8 @@ class RunCommand final : public Command {
                     "own choices too")
         ->type_name("SIZE");
     app->add_option("--snapshot", snapshot_,
-                    "folder of the snapshot; without it $CONVTUNE_SNAPSHOT, else the first with a "
+                    "folder of the snapshot, or the daemon's state directory; without it "
+                    "$CONVTUNE_SNAPSHOT, else the first with a "
                     "snapshot of $STATE_DIRECTORY/snapshot, this user's "
                     "~/.local/state/convtune/snapshot and /var/lib/convtune/snapshot")
         ->type_name("DIR");
@@ -106,8 +107,7 @@ class RunCommand final : public Command {
     }
     const std::string file = SnapshotFile(variables);
     if (const std::string trouble = SnapshotTrouble(file); !trouble.empty() && !quiet_) {
-      context.Say(absl::StrCat("convtune: no snapshot: ", file, ": ", trouble,
-                               "; the program gets nothing from convtune"));
+      context.Say(absl::StrCat("convtune: ", trouble, "; the program gets nothing from convtune"));
     }
     const auto end = RunProgramAndWait(command_, variables);
     if (!end.ok()) {
@@ -160,6 +160,11 @@ class RunCommand final : public Command {
             absl::StrCat("--snapshot: there is no folder ", snapshot_));
       }
       folder_of_snapshot = real;
+      // The daemon's state directory, in which the folder is.
+      if (const std::string inside = absl::StrCat(real, "/snapshot");
+          !HasSnapshot(folder_of_snapshot) && HasSnapshot(inside)) {
+        folder_of_snapshot = inside;
+      }
     } else if (folder_of_snapshot.empty()) {
       folder_of_snapshot = FirstFolderWith(snapshot::kSnapshotFile, ClientSnapshotFolders());
     }
@@ -171,6 +176,10 @@ class RunCommand final : public Command {
     return absl::OkStatus();
   }
 
+  static bool HasSnapshot(const std::string& folder) {
+    return access(absl::StrCat(folder, "/", snapshot::kSnapshotFile).c_str(), F_OK) == 0;
+  }
+
   static std::string SnapshotFile(
       const std::vector<std::pair<std::string, std::string>>& variables) {
     for (const auto& [name, value] : variables) {
@@ -179,18 +188,29 @@ class RunCommand final : public Command {
     return "";
   }
 
-  // Why processes will not take the file; empty if they will.
+  // Why processes get nothing from the file; empty if they do.
   static std::string SnapshotTrouble(const std::string& path) {
+    const auto none = [&path](const std::string& why) {
+      return absl::StrCat("no snapshot: ", path, ": ", why);
+    };
     std::error_code error;
     const auto size = std::filesystem::file_size(path, error);
-    if (error) return error.message();
+    if (error) {
+      return none(absl::StrCat(error.message(),
+                               "; name its folder with --snapshot or CONVTUNE_SNAPSHOT; `convtune "
+                               "doctor` prints it"));
+    }
     std::vector<uint64_t> words((size + 7) / 8);  // aligned as the view wants it
     std::ifstream file(path, std::ios::binary);
     file.read(reinterpret_cast<char*>(words.data()), static_cast<std::streamsize>(size));
-    if (!file) return "cannot be read";
+    if (!file) return none("cannot be read");
     snapshot::SnapshotView view;
     const snapshot::SnapshotError found = snapshot::SnapshotView::Open(words.data(), size, &view);
-    return found == snapshot::SnapshotError::kNone ? "" : snapshot::Describe(found);
+    if (found != snapshot::SnapshotError::kNone) return none(snapshot::Describe(found));
+    for (uint32_t i = 0; i < view.section_count(); ++i) {
+      if (view.section(i).entry_count > 0) return "";
+    }
+    return absl::StrCat(path, ": the snapshot holds 0 choices");
   }
 
   static std::string InFront(Context& context, const std::string& name, const std::string& value) {

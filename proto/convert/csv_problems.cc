@@ -82,7 +82,11 @@ CsvProblems::CsvProblems(std::string_view header, std::string_view source,
                   (!IsOutputColumn(column) || columns_.find("transposed") != columns_.end());
     if (!used) AppendTo(&ignored, ignored.empty() ? "" : ", ", Excerpt(name));
   }
-  if (!ignored.empty()) list_->notices.push_back(Concat("ignored columns: ", ignored));
+  // `convtune wanted --csv` prints more than is read, and its reader chose none of it.
+  const bool is_wanted = in_text_form() && columns_.find(kEnvironmentColumn) != columns_.end();
+  if (!ignored.empty() && !is_wanted) {
+    list_->notices.push_back(Concat("ignored columns: ", ignored));
+  }
 }
 
 void CsvProblems::CheckRequired(std::string_view source) {

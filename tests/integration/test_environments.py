@@ -30,7 +30,7 @@ def restarted(fake_daemon):
     return restart
 
 
-def test_another_cudnn_version_is_a_miss_with_a_hint_on_request(restarted):
+def test_another_cudnn_version_is_a_miss_with_a_hint_on_request(restarted, cli):
     daemon, winner = restarted(environment(cudnn="9.20.1"))
     with daemon.client() as client:
         plain = client.get_one(TEXT)
@@ -38,6 +38,8 @@ def test_another_cudnn_version_is_a_miss_with_a_hint_on_request(restarted):
         hinted = client.get_one(TEXT, include_hints=True)
         assert hinted.WhichOneof("outcome") == "miss"
         assert hinted.miss.hint.winner.text == winner
+    shown = cli(daemon)("get", "--hints", TEXT)
+    assert shown.code == 3 and f"hint from cuDNN 9.19.0 (nvidia-h200): {winner}" in shown.out, shown
 
 
 def test_another_library_configuration_is_a_miss_with_a_hint(restarted):
@@ -53,11 +55,17 @@ def test_another_gpu_model_is_a_miss_without_a_hint(restarted):
         assert found.WhichOneof("outcome") == "miss" and not found.miss.HasField("hint")
 
 
-def test_the_old_environment_is_still_listed(restarted):
+def test_the_old_environment_is_still_listed(restarted, cli):
     daemon, _ = restarted(environment(cudnn="9.20.1"))
     with daemon.client() as client:
         known = {e.cudnn_version: e for e in client.tuning.ListEnvironments().environments}
     assert known["9.20.1"].current and not known["9.19.0"].current
+    run, old = cli(daemon), environment()
+    shown = run.ok("environments")
+    assert old in shown.out and environment(cudnn="9.20.1") in shown.out, shown
+    assert shown.err == "2 environments have the name nvidia-h200: --environment takes the TEXT of one as well\n"
+    shown = run.ok("environments", "--environment", old)
+    assert old in shown.out and "9.20.1" not in shown.out and shown.err == "", shown
     assert known["9.19.0"].tuning_count == 1
 
 

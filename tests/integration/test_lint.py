@@ -171,6 +171,23 @@ def test_a_model_is_read_by_the_python_package(profile, tmp_path):
     assert f"::warning file={tmp_path / 'vit.onnx'},title=convtune matrix-product::" in result.out
 
 
+def test_what_a_model_lacks_is_not_taken_for_a_missing_package(cli, tmp_path):
+    pytest.importorskip("onnx")
+    from harness import python_package
+
+    python_package.one_convolution(tmp_path / "model.onnx")
+    env = {"PYTHONPATH": str(python_package.install()), "CONVTUNE_PYTHON": sys.executable}
+    result = cli(None, env=env)("get", "--file", tmp_path / "model.onnx", "--dim", "height=224")
+    assert result.code == 2 and "no input has a dimension named 'height'" in result.err, result
+    assert "could not read the model" in result.err and "missing" not in result.err, result
+    result = cli(None, env={**env, "PYTHONPATH": str(tmp_path)})("get", "--file", tmp_path / "model.onnx")
+    assert result.code == 2 and "if the package is missing: pip install" in result.err, result
+    result = cli(None, env=env)("get", tmp_path / "model.onnx", "--batch", "8")
+    assert result.code == 2 and result.err == (
+        f"error: PROBLEM: must be a problem, is {tmp_path}/model.onnx; a file is named with --file\n"
+    ), result
+
+
 def test_bad_input_is_one_error_each(bare_daemon, cli, tmp_path):
     run = cli(bare_daemon.start())
     empty = tmp_path / "empty.txt"

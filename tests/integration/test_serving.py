@@ -15,7 +15,7 @@ import pytest
 
 from harness import python_package
 from harness.daemon import wait_until
-from harness.preload import ALL, REPO, Problem, candidates, ids, read_counters
+from harness.preload import ALL, REPO, Problem, candidates, ids, read_counters, stock_field
 
 PROBLEM = Problem()
 OTHER = Problem(x=(8, 64, 56, 56), pad=2, dilation=2)
@@ -295,7 +295,10 @@ def test_what_programs_with_another_cudnn_want_is_said_and_not_tuned_for_this_on
         wanted = run.ok("wanted", *option)
         assert text in wanted.out and "which no device here has" in wanted.err, wanted
         assert "convtune warm" not in wanted.err
-    warmed = run("warm", "-", stdin=run.ok("wanted", "--csv").out.encode())
+    listed = run.ok("wanted", "--csv")
+    assert listed.err == "", listed  # it is for the pipe
+    warmed = run("warm", "-", stdin=listed.out.encode())
+    assert "ignored columns" not in warmed.err, warmed
     assert warmed.code == 1 and f"1 x wanted for {text}, which this is not" in warmed.err, warmed
     assert "the model is not warm" in warmed.err
     assert "1 of 1 problems that programs want are for environments that no device here has" in run("doctor").out
@@ -386,6 +389,29 @@ def test_run_says_which_snapshot_it_has_not_and_why(cli, preload, tmp_path):
         )
     counted = json.loads(cli(None)("run", "--json", "--quiet", "--snapshot", folder, "--", *program).err)
     assert counted["noSnapshot"] == "of another format version" and counted["snapshot"] == f"{folder}/current.snapshot"
+
+
+def test_run_says_what_to_do_without_a_snapshot(cli, preload, tmp_path):
+    show = ("--", "sh", "-c", "echo $CONVTUNE_SNAPSHOT")
+    folder = tmp_path / "snapshot"
+    folder.mkdir()
+    for given in (("--snapshot", folder), ("--snapshot", tmp_path)):
+        done = cli(None)("run", *given, *show)
+        assert "name its folder with --snapshot or CONVTUNE_SNAPSHOT; `convtune doctor` prints it" in done.err, done
+        assert done.out == f"{given[1]}\n"
+    preload.write_snapshot(folder, f"environment\t{preload.environment}")
+    for given in (folder, tmp_path):  # or the daemon's state directory
+        done = cli(None)("run", "--snapshot", given, *show)
+        assert done.out == f"{folder}\n", done
+        assert f"convtune: {folder}/current.snapshot: the snapshot holds 0 choices; the program gets nothing" in done.err
+    preload.write_snapshot(folder, preload.choice(Problem(), *choice_fields(preload)))
+    done = cli(None)("run", "--snapshot", folder, *show)
+    assert "gets nothing" not in done.err, done
+
+
+def choice_fields(preload):
+    known = candidates(preload.stock(Problem(), ALL)["modes"][0])
+    return known[0].field(), stock_field(3, known[0])
 
 
 def test_run_looks_for_the_snapshot_where_its_help_says(cli, preload, tmp_path):

@@ -83,7 +83,7 @@ absl::StatusOr<ProgramOutput> RunToEnd(const std::vector<std::string>& command,
   output.text = ReadToEnd(out.get());
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  output.succeeded = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  output.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return output;
 }
 

@@ -29,8 +29,8 @@ enum class ChildErrors {
 std::string PythonInterpreter();
 
 struct ProgramOutput {
-  bool succeeded = false;  // it ended with 0
-  std::string text;        // standard output, and errors with kOutput
+  int exit_code = 0;  // -1: a signal ended it
+  std::string text;   // standard output, and errors with kOutput
 };
 
 // Runs `command`, whose first word is looked for in PATH, with no input.

@@ -100,7 +100,8 @@ void SettingFlags::Register(CLI::App& app) {
     app.add_option(name, value, description)->type_name(type)->group(kCommonOptions);
   };
   add("--address", address, "ADDRESS", "unix:PATH or HOST:PORT of the daemon");
-  add("--environment", environment, "NAME", "name of the environment, where there are several");
+  add("--environment", environment, "NAME|TEXT",
+      "name or text of the environment, where there are several");
   add("--timeout", timeout, "TIME", "longest wait for an answer, such as 10s");
   add("--tls-ca", tls_ca, "FILE", "PEM file that the daemon's certificate is checked against");
   add("--tls-cert", tls_cert, "FILE", "PEM file with the client's certificate");

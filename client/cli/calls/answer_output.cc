@@ -4,16 +4,20 @@
 #include <ostream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
 
 namespace convtune::cli {
 namespace {
+
+constexpr char kCudnn[] = "cudnn=";
 
 // "EVIDENCE_NOT_TIMED" with prefix "EVIDENCE_" is "not timed".
 std::string Word(const std::string& name, const std::string& prefix) {
@@ -36,11 +40,25 @@ std::string RunnersUp(const v1::Answer& answer) {
   return out;
 }
 
+// "cuDNN 9.12.0 (nvidia-h200)". Only the note has the text of a hint's environment:
+// "not exact: holds for TEXT, not TEXT".
+std::string HintSource(const v1::Answer& hint) {
+  const std::vector<std::string> parts =
+      absl::StrSplit(hint.note(), absl::ByAnyChar(" ,"), absl::SkipEmpty());
+  for (const std::string& part : parts) {
+    if (part == "not" && &part != &parts[0]) break;
+    if (absl::StartsWith(part, kCudnn)) {
+      return absl::StrCat("cuDNN ", part.substr(sizeof kCudnn - 1), " (", hint.environment(), ")");
+    }
+  }
+  return hint.environment();
+}
+
 std::string MissNote(const v1::Miss& miss) {
   std::string note = miss.message().empty() ? MissWord(miss.reason()) : miss.message();
   if (!miss.job().empty()) absl::StrAppend(&note, "; queued as ", miss.job());
   if (miss.has_hint()) {
-    absl::StrAppend(&note, "; hint from ", miss.hint().environment(), ": ",
+    absl::StrAppend(&note, "; hint from ", HintSource(miss.hint()), ": ",
                     miss.hint().winner().text());
   }
   return note;

@@ -1,5 +1,7 @@
 #include <CLI/CLI.hpp>
+#include <map>
 #include <ostream>
+#include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -50,7 +52,8 @@ std::string Tables(Context& context, const v1::ListEnvironmentsResponse& environ
                {"CUDNN"},
                {"LIBRARY"},
                {"TUNINGS", Align::kRight},
-               {"DEVICES"}});
+               {"DEVICES"},
+               {"TEXT"}});
   for (const v1::Environment& environment : environments.environments()) {
     const std::string gpu =
         environment.mig_profile().empty()
@@ -61,7 +64,7 @@ std::string Tables(Context& context, const v1::ListEnvironmentsResponse& environ
                absl::StrCat(environment.sm_count()), environment.cudnn_version(),
                LibraryWord(environment.library_configuration()),
                absl::StrCat(environment.tuning_count()),
-               environment.current() ? names : std::string("none now")});
+               environment.current() ? names : std::string("none now"), environment.text()});
   }
   Table states({{"DEVICE"},
                 {"STATE"},
@@ -122,6 +125,7 @@ class EnvironmentsCommand final : public Command {
       const std::string tables = Tables(context, *environments, *devices);
       if (tables.empty()) context.Say("no environment and no device");
       out << tables;
+      SayAmbiguous(context, *environments);
       return ExitCode::kDone;
     }
     out << CsvLine({"environment", "gpu", "compute_capability", "sms", "mig_profile", "cudnn",
@@ -138,11 +142,26 @@ class EnvironmentsCommand final : public Command {
   }
 
  private:
-  // False if there is none of that name.
+  // Two versions of cuDNN have the same name: only their texts differ.
+  static void SayAmbiguous(Context& context, const v1::ListEnvironmentsResponse& response) {
+    std::map<std::string, int> counts;
+    for (const v1::Environment& environment : response.environments()) {
+      ++counts[environment.name()];
+    }
+    for (const auto& [name, count] : counts) {
+      if (count == 1) continue;
+      context.Say(absl::StrCat(count, " environments have the name ", name,
+                               ": --environment takes the TEXT of one as well"));
+    }
+  }
+
+  // False if there is none of that name or text.
   static bool KeepOnly(const std::string& name, v1::ListEnvironmentsResponse* response) {
     v1::ListEnvironmentsResponse kept;
     for (const v1::Environment& environment : response->environments()) {
-      if (environment.name() == name) *kept.add_environments() = environment;
+      if (environment.name() == name || environment.text() == name) {
+        *kept.add_environments() = environment;
+      }
     }
     *response = std::move(kept);
     return response->environments_size() > 0;

@@ -64,6 +64,7 @@ class WantedCommand final : public Command {
     if (context.format() == Format::kTable && !table.empty()) {
       out << table.Render(context.table_width(), context.out_color());
     }
+    if (context.format() == Format::kCsv) return ExitCode::kDone;  // for `convtune warm -`
     int64_t left = wanted->wanted_count();
     std::string text = Problems(left) + " wanted";
     for (const auto& [environment, count] : elsewhere) {

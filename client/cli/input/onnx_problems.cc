@@ -18,6 +18,9 @@ constexpr char kHowTo[] =
     "pip install './client/python[onnx]' in a checkout of convtune, or name its interpreter with "
     "CONVTUNE_PYTHON";
 
+// The exit code of `python -m convtune` for usage and models.
+constexpr int kRefused = 2;
+
 }  // namespace
 
 bool IsOnnxFile(const std::string& path) {
@@ -40,12 +43,13 @@ absl::StatusOr<std::string> OnnxProblems(const std::string& path,
         absl::StrCat(path, ": an ONNX model is read by the Python package, but ",
                      ran.status().message(), ": ", kHowTo));
   }
-  if (!ran->succeeded) {
+  if (ran->exit_code != 0) {
+    // It ends with kRefused where it has read the model and says why it does not take it.
+    const bool refused = ran->exit_code == kRefused;
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": `", python,
-                     " -m convtune problems` could not read the model (what it said stands above); "
-                     "if the package is missing: ",
-                     kHowTo));
+                     " -m convtune problems` could not read the model (what it said stands above)",
+                     refused ? "" : "; if the package is missing: ", refused ? "" : kHowTo));
   }
   return std::move(ran->text);
 }

@@ -163,6 +163,12 @@ absl::StatusOr<ProblemBatch> ProblemArgs::Read(Context& context) const {
   if (problems_.empty() && files_.empty()) {
     return absl::InvalidArgumentError("PROBLEM: at least one, or --file, must be given");
   }
+  for (const std::string& problem : problems_) {
+    if (IsOnnxFile(problem)) {
+      return absl::InvalidArgumentError(absl::StrCat("PROBLEM: must be a problem, is ", problem,
+                                                     "; a file is named with --file"));
+    }
+  }
   ASSIGN_OR_RETURN(const ProblemOverrides overrides, Overrides());
   if ((!dims_.empty() || runtime_) && std::none_of(files_.begin(), files_.end(), IsOnnxFile)) {
     return absl::InvalidArgumentError(absl::StrCat(dims_.empty() ? "--runtime" : "--dim",

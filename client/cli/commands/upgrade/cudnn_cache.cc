@@ -251,7 +251,7 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
         absl::StrCat(option, ": ", ran.status().message(),
                      ": CONVTUNE_PYTHON must name a Python that has pip, or be left out"));
   }
-  if (status.ok() && !ran->succeeded) {
+  if (status.ok() && ran->exit_code != 0) {
     status = absl::FailedPreconditionError(
         absl::StrCat(option, ": ", ExplainPip(packages[0], version, options_.folder, ran->text)));
   }
@@ -309,7 +309,7 @@ void CudnnCache::AskWorker() {
   if (std::exchange(asked_, true)) return;
   // A worker without a cuDNN of its own does not even start.
   const auto said = RunToEnd({options_.worker, "--libraries"}, {}, ChildErrors::kOutput);
-  if (!said.ok() || !said->succeeded) return;
+  if (!said.ok() || said->exit_code != 0) return;
   for (const absl::string_view line : absl::StrSplit(said->text, '\n')) {
     const std::pair<absl::string_view, absl::string_view> field =
         absl::StrSplit(line, absl::MaxSplits(' ', 1));

@@ -44,6 +44,10 @@ TEST(CsvProblemsTest, AColumnOfProblemsIsAListOfThem) {
   EXPECT_EQ(list.rows[0].count, 7);
   EXPECT_EQ(list.rows[1].count, 1);
   EXPECT_THAT(list.notices, ElementsAre("ignored columns: environment, last_error"));
+  // What `convtune wanted --csv` prints: its reader has chosen none of the columns.
+  EXPECT_THAT(Read("problem,environment,misses,environment_text\n\"" + text + "\",nvidia-h200,7,\n")
+                  .notices,
+              testing::IsEmpty());
   const ProblemList other = Read("problem\n\"" + text + "\"\n", {.batches = {32}});
   EXPECT_EQ(other.rows.at(0).problem, Parsed("fwd,x=32x64x7x7,w=64x64x3x3,pad=1,f16"));
 }

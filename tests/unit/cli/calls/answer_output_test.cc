@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "client/cli/input/problem_args.h"
 #include "proto/model/problem/conv_problem.h"
 
@@ -39,10 +40,19 @@ TEST(AnswerTableTest, AMissShowsItsJobAndItsHint) {
   miss->set_job("jobs/7");
   miss->mutable_hint()->set_environment("nvidia-h200");
   miss->mutable_hint()->mutable_winner()->set_text("graph:eng9");
-  const std::string out = AnswerTable({row}).Render(0, false);
-  EXPECT_NE(out.find("not found; queued as jobs/7; hint from nvidia-h200: graph:eng9"),
-            std::string::npos)
-      << out;
+  for (const auto& [note, source] : std::vector<std::pair<std::string, std::string>>{
+           {"", "nvidia-h200"},
+           {"not exact: holds for nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full, not "
+            "nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full",
+            "cuDNN 9.12.0 (nvidia-h200)"},
+           {"not exact: holds for elsewhere, not cudnn=9.19.0", "nvidia-h200"}}) {
+    miss->mutable_hint()->set_note(note);
+    const std::string out = AnswerTable({row}).Render(0, false);
+    EXPECT_NE(
+        out.find(absl::StrCat("not found; queued as jobs/7; hint from ", source, ": graph:eng9")),
+        std::string::npos)
+        << out;
+  }
 }
 
 TEST(AnswerTableTest, APinIsShown) {

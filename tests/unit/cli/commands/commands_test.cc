@@ -159,7 +159,19 @@ TEST_F(CommandsTest, EnvironmentsShowDevices) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_TRUE(Has(result.out, "nvidia-h200")) << result.out;
   EXPECT_TRUE(Has(result.out, "gpu:0")) << result.out;
+  EXPECT_EQ(result.err, "");
   EXPECT_EQ(Run({"environments", "--environment", "other"}).code, 3);
+  v1::Environment old = daemon_.environments.environments(0);
+  old.set_text("nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full");
+  *daemon_.environments.add_environments() = old;
+  const RunResult both = Run({"environments"});
+  EXPECT_TRUE(Has(both.out, old.text())) << both.out;
+  EXPECT_EQ(
+      both.err,
+      "2 environments have the name nvidia-h200: --environment takes the TEXT of one as well\n");
+  const RunResult one = Run({"environments", "--environment", old.text()});
+  EXPECT_EQ(one.code, 0) << one.err;
+  EXPECT_EQ(one.err, "");
 }
 
 TEST_F(CommandsTest, EnvironmentsShowWhatWorkersFoundOfThemselves) {

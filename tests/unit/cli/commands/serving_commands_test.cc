@@ -230,7 +230,9 @@ TEST_F(ServingCommandsTest, WantedSaysWhatNoDeviceHereCanTune) {
                                   ", which no device here has: tune them where one has it; tune "
                                   "the others with"))
       << result.err;
-  EXPECT_TRUE(Has(Run({"wanted", "--csv"}).out, ",\"" + other + "\",false\n"));
+  const RunResult csv = Run({"wanted", "--csv"});
+  EXPECT_TRUE(Has(csv.out, ",\"" + other + "\",false\n"));
+  EXPECT_EQ(csv.err, "") << "it is for `convtune warm -`";
   service_.wanted.mutable_wanted()->DeleteSubrange(0, 1);
   service_.wanted.set_wanted_count(1);
   EXPECT_FALSE(Has(Run({"wanted"}).err, "convtune warm")) << "what cannot be tuned here";

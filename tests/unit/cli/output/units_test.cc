@@ -52,5 +52,12 @@ TEST(FormatTest, TimesChangeTheirUnitAtAMillisecond) {
   EXPECT_EQ(FormatMicroseconds(12346), "12.35 ms");
 }
 
+TEST(UnitsTest, AChangeOfBytesIsSeenWhereBothRoundAlike) {
+  EXPECT_EQ(FormatBytesChange(0, 131), "0 > 131 B");
+  EXPECT_EQ(FormatBytesChange(4816912, 4817043), "4.6 MiB +131 B");
+  EXPECT_EQ(FormatBytesChange(4817043, 4816912), "4.6 MiB -131 B");
+  EXPECT_EQ(FormatBytesChange(4816912, 4816912), "4.6 MiB");
+}
+
 }  // namespace
 }  // namespace convtune::cli

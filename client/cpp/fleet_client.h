@@ -16,8 +16,11 @@ class FleetClient : public Connection {
     return Open<FleetClient>(options);
   }
 
-  absl::StatusOr<v1::FleetState> GetFleetState() {
-    return Call<v1::FleetState>("FleetService/GetFleetState", v1::GetFleetStateRequest());
+  // `observer`: not for an agent, whose silence the daemon measures.
+  absl::StatusOr<v1::FleetState> GetFleetState(bool observer = false) {
+    v1::GetFleetStateRequest request;
+    request.set_observer(observer);
+    return Call<v1::FleetState>("FleetService/GetFleetState", request);
   }
   absl::StatusOr<v1::ReadOutboxResponse> ReadOutbox(const v1::ReadOutboxRequest& request) {
     return Call<v1::ReadOutboxResponse>("FleetService/ReadOutbox", request);

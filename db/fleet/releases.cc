@@ -42,6 +42,12 @@ std::string Changes() {
       static_cast<int>(CandidateStatus::kTimed), " OR k.low_us > p.winner_high_us))))))))");
 }
 
+// Every choice that all nodes are served.
+constexpr char kNow[] =
+    "now AS (SELECT DISTINCT ON (c.environment_id, c.problem_id) c.environment_id, c.problem_id, "
+    "c.digest FROM release_choices c JOIN releases r USING (release_number) WHERE r.state = 1 "
+    "ORDER BY c.environment_id, c.problem_id, c.release_number DESC)";
+
 Release ReadRelease(const PgResult& rows, int row, int column) {
   Release release;
   release.number = rows.Int(row, column);
@@ -156,6 +162,17 @@ PgParams ScopeParams(const Release* promoted, const PromotionScope& scope) {
       .Int(static_cast<int64_t>(scope.min_evidence));
 }
 
+// Changes that the scope leaves out for their evidence alone.
+absl::StatusOr<int64_t> CountLesser(Postgres& postgres, const Release* promoted,
+                                    const PromotionScope& scope, int64_t taken) {
+  PromotionScope any = scope;
+  any.min_evidence = Evidence::kHeuristic;
+  ASSIGN_OR_RETURN(const PgResult all,
+                   postgres.Query(absl::StrCat(Changes(), " SELECT COUNT(*) FROM changes"),
+                                  ScopeParams(promoted, any)));
+  return all.Int(0, 0) - taken;
+}
+
 // `where` may leave releases out.
 absl::StatusOr<ReleaseHistory> ReadHistory(Postgres& postgres, const std::string& where) {
   ASSIGN_OR_RETURN(const PgResult rows,
@@ -186,6 +203,11 @@ std::string UsableSql(const std::string& alias) {
   return absl::StrCat("(", alias, ".status IN (", absl::StrJoin(usable, ", "), "))");
 }
 
+std::string LesserEvidence(int64_t count, Evidence least) {
+  return absl::StrCat(count, " changes whose evidence is less than ", std::string(Name(least)),
+                      " (--min-evidence)");
+}
+
 absl::StatusOr<ReleaseHistory> ReadServedReleases(Postgres& postgres) {
   return ReadHistory(postgres,
                      "WHERE r.state = 2 OR r.release_number = "
@@ -214,18 +236,12 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::
                                   "node_count, evidence, digest FROM changes"),
                      ScopeParams(history.promoted(), scope).Int(number)));
   if (made.changed() == 0) {
-    PromotionScope any = scope;
-    any.min_evidence = Evidence::kHeuristic;
-    ASSIGN_OR_RETURN(const PgResult worse,
-                     postgres.Query(absl::StrCat(Changes(), " SELECT COUNT(*) FROM changes"),
-                                    ScopeParams(history.promoted(), any)));
+    ASSIGN_OR_RETURN(const int64_t lesser, CountLesser(postgres, history.promoted(), scope, 0));
     const absl::Status nothing =
         history.Promote(decision, canary_permille, /*has_changes=*/false).status();
-    if (worse.Int(0, 0) == 0) return nothing;
-    return absl::FailedPreconditionError(
-        absl::StrCat("there is nothing to promote but ", worse.Int(0, 0),
-                     " changes whose evidence is less than ", std::string(Name(scope.min_evidence)),
-                     " (--min-evidence)"));
+    if (lesser == 0) return nothing;
+    return absl::FailedPreconditionError(absl::StrCat("there is nothing to promote but ",
+                                                      LesserEvidence(lesser, scope.min_evidence)));
   }
   RETURN_IF_ERROR(SetChangeCount(postgres, number, made.changed()));
   return Finish(postgres, number, std::move(transaction));
@@ -267,28 +283,48 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(Postgres& postgres, const std:
                                             "; nothing was withdrawn"));
   }
   RETURN_IF_ERROR(SetChangeCount(postgres, release.number, made.changed()));
-  return Finish(postgres, release.number, std::move(transaction));
+  ASSIGN_OR_RETURN(FleetRelease one, Finish(postgres, release.number, std::move(transaction)));
+  one.withdrawal = true;
+  return one;
 }
 
-absl::StatusOr<FleetRelease> RollBackFleetRelease(Postgres& postgres, const std::string& author,
-                                                  const std::string& reason, int64_t to) {
+absl::StatusOr<FleetRollback> RollBackFleetRelease(Postgres& postgres, const std::string& author,
+                                                   const std::string& reason, int64_t to) {
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
   ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
-  ASSIGN_OR_RETURN(const Release release, history.RollBack(decision, to));
+  const Release* const promoted = history.promoted();
+  const bool at_first = to == 0 && history.canary() == nullptr && promoted != nullptr &&
+                        history.Before(*promoted) == 0;
+  const absl::StatusOr<Release> decided = history.RollBack(decision, to);
+  if (!decided.ok() && at_first) {
+    return absl::FailedPreconditionError(absl::StrCat(std::string(decided.status().message()),
+                                                      "; `release withdraw` takes choices away"));
+  }
+  ASSIGN_OR_RETURN(const Release release, decided);
   const int64_t number = release.number;
+  FleetRollback back;
   RETURN_IF_ERROR(WriteRelease(postgres, release));
-  if (history.canary() != nullptr) return Finish(postgres, number, std::move(transaction));
+  if (history.canary() != nullptr) {
+    ASSIGN_OR_RETURN(back.made, Finish(postgres, number, std::move(transaction)));
+    return back;
+  }
+  ASSIGN_OR_RETURN(
+      const PgResult counts,
+      postgres.Query(
+          absl::StrCat("WITH ", kServed, ", ", kNow,
+                       " SELECT COUNT(*) FILTER (WHERE s.problem_id IS NULL AND now.digest IS NOT "
+                       "NULL), COUNT(*) FILTER (WHERE s.digest IS NOT NULL AND now.digest IS NULL) "
+                       "FROM now LEFT JOIN served s USING (environment_id, problem_id)"),
+          PgParams().Int(release.restores)));
+  back.kept_count = counts.Int(0, 0);
+  back.returned_count = counts.Int(0, 1);
   ASSIGN_OR_RETURN(
       const PgResult made,
       postgres.Query(
-          absl::StrCat("WITH ", kServed,
-                       ", now AS (SELECT DISTINCT ON (c.environment_id, c.problem_id) "
-                       "c.environment_id, c.problem_id, c.digest FROM release_choices c JOIN "
-                       "releases r USING (release_number) WHERE r.state = 1 "
-                       "ORDER BY c.environment_id, c.problem_id, c.release_number DESC) "
-                       "INSERT INTO release_choices (environment_id, problem_id, release_number, "
+          absl::StrCat("WITH ", kServed, ", ", kNow,
+                       " INSERT INTO release_choices (environment_id, problem_id, release_number, "
                        "winner_id, stock_id, winner_us, stock_us, node_count, evidence, digest) "
                        "SELECT s.environment_id, s.problem_id, $2, s.winner_id, s.stock_id, "
                        "s.winner_us, s.stock_us, s.node_count, s.evidence, s.digest FROM served s "
@@ -296,7 +332,8 @@ absl::StatusOr<FleetRelease> RollBackFleetRelease(Postgres& postgres, const std:
                        "FROM s.digest"),
           PgParams().Int(release.restores).Int(number)));
   RETURN_IF_ERROR(SetChangeCount(postgres, number, made.changed()));
-  return Finish(postgres, number, std::move(transaction));
+  ASSIGN_OR_RETURN(back.made, Finish(postgres, number, std::move(transaction)));
+  return back;
 }
 
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(Postgres& postgres) {
@@ -304,12 +341,16 @@ absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(Postgres& postgres) 
       const PgResult rows,
       postgres.Query(absl::StrCat("SELECT ", kColumns,
                                   ", (SELECT COUNT(*) FROM nodes n WHERE n.release_number = "
-                                  "r.release_number) FROM releases r "
-                                  "ORDER BY r.release_number DESC")));
+                                  "r.release_number), r.restores IS NULL AND "
+                                  "COALESCE(w.only, FALSE) FROM releases r LEFT JOIN (SELECT "
+                                  "release_number, bool_and(digest IS NULL) AS only FROM "
+                                  "release_choices GROUP BY release_number) w "
+                                  "USING (release_number) ORDER BY r.release_number DESC")));
   std::vector<FleetRelease> releases;
   for (int row = 0; row < rows.rows(); ++row) {
     FleetRelease one = ReadFleetRelease(rows, row);
     one.node_count = rows.Int(row, 13);
+    one.withdrawal = rows.Bool(row, 14);
     releases.push_back(std::move(one));
   }
   return releases;
@@ -330,7 +371,10 @@ absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, const PromotionScope& s
                                   "LEFT JOIN candidates a ON a.candidate_id = c.winner_id "
                                   "ORDER BY e.text, q.text LIMIT $4"),
                      ScopeParams(served.promoted(), scope).Int(limit)));
-  return ReadDiff(rows);
+  ASSIGN_OR_RETURN(FleetDiff diff, ReadDiff(rows));
+  ASSIGN_OR_RETURN(diff.lesser_count,
+                   CountLesser(postgres, served.promoted(), scope, diff.change_count));
+  return diff;
 }
 
 absl::StatusOr<FleetDiff> DiffFleetReleases(Postgres& postgres, int64_t from, int64_t to,

@@ -28,7 +28,8 @@ inline constexpr char kFleetChannel[] = "convtune_fleet";
 struct FleetRelease {
   Release release;
   int64_t change_count = 0;
-  int64_t node_count = 0;  // that serve it now
+  int64_t node_count = 0;   // that serve it now
+  bool withdrawal = false;  // it takes choices away, and brings none
   // The database's users who made and ended it.
   std::string login;
   std::string end_login;
@@ -47,6 +48,7 @@ struct FleetChange {
 
 struct FleetDiff {
   int64_t change_count = 0;
+  int64_t lesser_count = 0;  // of DiffPooled: left out for less evidence than its scope wants
   std::vector<FleetChange> changes;  // the first ones, by environment and problem
 };
 
@@ -54,6 +56,18 @@ struct FleetDiff {
 struct PromotionScope {
   bool all = false;                             // also those of numbers alone
   Evidence min_evidence = Evidence::kMeasured;  // what is known of less is left out
+};
+
+// "23 changes whose evidence is less than measured (--min-evidence)".
+std::string LesserEvidence(int64_t count, Evidence least);
+
+// A release that a rollback made, and what its choices may surprise with. Both are
+// 0 where a canary was taken back.
+struct FleetRollback {
+  FleetRelease made;
+  int64_t kept_count =
+      0;  // problems without a choice in the release gone back to: they keep theirs
+  int64_t returned_count = 0;  // choices that were withdrawn since, and are served again
 };
 
 // ReleaseHistory decides which releases may follow. Writers take a lock until they commit, so that
@@ -77,8 +91,8 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(Postgres& postgres, const std:
                                                   const std::vector<std::string>& problems);
 // Takes the canary back; else a new release with the choices of `to` (0: of the
 // release promoted before). NOT_FOUND, FAILED_PRECONDITION: none to go back to.
-absl::StatusOr<FleetRelease> RollBackFleetRelease(Postgres& postgres, const std::string& author,
-                                                  const std::string& reason, int64_t to);
+absl::StatusOr<FleetRollback> RollBackFleetRelease(Postgres& postgres, const std::string& author,
+                                                   const std::string& reason, int64_t to);
 // Newest first.
 absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(Postgres& postgres);
 // What a promotion would bring.

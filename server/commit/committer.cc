@@ -94,10 +94,14 @@ absl::Status Committer::Load() {
   }
   index_->SetBans(Bans(std::move(held)));
   wake_retries_.SignalAll();  // one of them may expire
-  const bool writable = store_->DeleteTunings({}).ok();
+  const absl::Status write = store_->DeleteTunings({}).status();
+  if (!write.ok()) {
+    log::Error("the database takes no results, which are kept in memory only: $0",
+               write.ToString());
+  }
   ASSIGN_OR_RETURN(const std::vector<QuarantineEntry> entries, store_->ListQuarantine());
   MutexLock state_lock(state_mutex_);
-  writable_ = writable;
+  writable_ = write.ok();
   for (const QuarantineEntry& entry : entries) {
     quarantine_[Texts(entry.key)][entry.candidate] = entry;
   }

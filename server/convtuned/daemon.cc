@@ -136,7 +136,7 @@ void ReadSettingsAnew(const Flags& flags, rpc::Server* server) {
   } else {
     log::Error("SIGHUP: the TLS files from before stay: $0", std::string(tls.message()));
   }
-  const ParsedFlags parsed = ParseFlags(flags.args);
+  const ParsedFlags parsed = ParseFlags(flags.args, /*read_tls=*/false);
   if (parsed.flags.has_value()) {
     logging::SetLogLevel(parsed.flags->log_level);
     log::Info("SIGHUP: the log's level is $0", parsed.flags->log_level);

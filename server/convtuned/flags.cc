@@ -243,7 +243,7 @@ ParsedFlags UsageError(const std::string& what) {
 
 // What the server will need is looked at before anything is opened: a daemon
 // that cannot listen must not have brought the database to a newer schema.
-absl::Status CheckListening(const Flags& flags) {
+absl::Status CheckListening(const Flags& flags, bool read_tls) {
   if (flags.once) return absl::OkStatus();
   bool over_tcp = false;
   for (const std::string& text : flags.listen) {
@@ -251,7 +251,9 @@ absl::Status CheckListening(const Flags& flags) {
                      rpc::http2::ListenAddress::Parse(text));
     over_tcp = over_tcp || !address.unix_socket;
   }
-  if (over_tcp) return rpc::http2::ReadTlsFiles(flags.tls).status();
+  if (over_tcp) {
+    return read_tls ? rpc::http2::ReadTlsFiles(flags.tls).status() : absl::OkStatus();
+  }
   if (flags.tls.cert.empty() && flags.tls.key.empty() && flags.tls.client_ca.empty()) {
     return absl::OkStatus();
   }
@@ -261,7 +263,7 @@ absl::Status CheckListening(const Flags& flags) {
 
 }  // namespace
 
-ParsedFlags ParseFlags(const std::vector<std::string>& args) {
+ParsedFlags ParseFlags(const std::vector<std::string>& args, bool read_tls) {
   Flags flags;
   Texts texts;
   flags.state_dir = DefaultStateDir();
@@ -304,7 +306,7 @@ ParsedFlags ParseFlags(const std::vector<std::string>& args) {
     return UsageError(e.what());
   }
   Finish(texts, &flags);
-  if (const absl::Status status = CheckListening(flags); !status.ok()) {
+  if (const absl::Status status = CheckListening(flags, read_tls); !status.ok()) {
     return UsageError(std::string(status.message()));
   }
   flags.args = args;

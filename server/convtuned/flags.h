@@ -58,6 +58,9 @@ struct ParsedFlags {
 // `args` without the program's name. Unknown flags and unknown keys of the
 // config file are errors. Reads the environment: not to be called while another
 // thread changes it.
-ParsedFlags ParseFlags(const std::vector<std::string>& args);
+//
+// `read_tls`: also the files of TLS, which a daemon needs to start. At SIGHUP they
+// are read apart, and must not decide about the log's level.
+ParsedFlags ParseFlags(const std::vector<std::string>& args, bool read_tls = true);
 
 }  // namespace convtune::convtuned

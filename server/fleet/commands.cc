@@ -16,11 +16,15 @@
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
 #include "db/fleet/nodes.h"
+#include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
 #include "server/fleet/pooling.h"
 
 namespace convtune::fleet {
 namespace {
+
+// An agent writes a heartbeat every ten seconds, unless --refresh says otherwise.
+constexpr absl::Duration kSilent = absl::Minutes(1);
 
 volatile std::sig_atomic_t stop_requested = 0;
 volatile std::sig_atomic_t reload_requested = 0;
@@ -85,8 +89,8 @@ class StatusCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const db::fleet::FleetDiff waiting, db::fleet::DiffPooled(*postgres, {}, 1));
     const int64_t promoted = served.promoted() != nullptr ? served.promoted()->number : 0;
     const int64_t canary = served.canary() != nullptr ? served.canary()->number : 0;
-    json_ ? PrintJson(counts, nodes, promoted, canary, waiting.change_count)
-          : Print(counts, nodes, promoted, canary, waiting.change_count);
+    json_ ? PrintJson(counts, nodes, promoted, canary, waiting)
+          : Print(counts, nodes, promoted, canary, waiting);
     return absl::OkStatus();
   }
 
@@ -100,7 +104,7 @@ class StatusCommand final : public FleetCommand {
 
   static void PrintJson(const db::fleet::FleetCountsStatus& counts,
                         const std::vector<db::fleet::NodeStatus>& nodes, int64_t promoted,
-                        int64_t canary, int64_t waiting) {
+                        int64_t canary, const db::fleet::FleetDiff& waiting) {
     std::vector<std::string> rows;
     for (const db::fleet::NodeStatus& node : nodes) {
       rows.push_back(cli::JsonObject()
@@ -125,7 +129,8 @@ class StatusCommand final : public FleetCommand {
     std::cout << cli::JsonObject()
                      .Add("promoted", promoted)
                      .Add("canary", canary)
-                     .Add("waiting_changes", waiting)
+                     .Add("waiting_changes", waiting.change_count)
+                     .Add("lesser_evidence_changes", waiting.lesser_count)
                      .Add("environments", counts.environments)
                      .Add("problems", counts.problems)
                      .Add("evidence", counts.evidence)
@@ -142,7 +147,7 @@ class StatusCommand final : public FleetCommand {
 
   static void Print(const db::fleet::FleetCountsStatus& counts,
                     const std::vector<db::fleet::NodeStatus>& nodes, int64_t promoted,
-                    int64_t canary, int64_t waiting) {
+                    int64_t canary, const db::fleet::FleetDiff& waiting) {
     cli::Table table({{"NODE"},
                       {"SEEN", cli::Align::kRight},
                       {"RELEASE", cli::Align::kRight},
@@ -155,25 +160,37 @@ class StatusCommand final : public FleetCommand {
                       {"DEVICES"},
                       {"ERROR"}});
     int64_t without_pin = 0;
+    int64_t silent = 0;
     for (const db::fleet::NodeStatus& node : nodes) {
       without_pin += node.unapplied_pins > 0 ? 1 : 0;
       const absl::Duration offset = absl::AbsDuration(node.clock_offset);
-      table.Add({node.name, cli::FormatAge(node.silence), ReleaseOf(node),
-                 absl::StrCat(node.outbox_depth),
-                 node.outbox_depth == 0 ? "-" : cli::FormatAge(node.outbox_lag),
-                 absl::StrCat(node.outbox_dropped), absl::StrCat(node.tuning_count),
-                 offset < absl::Seconds(1)
-                     ? "ok"
-                     : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+",
-                                    cli::FormatAge(offset)),
-                 absl::StrCat(node.daemon_version, "/", node.agent_version),
-                 absl::StrJoin(node.devices, " "),
-                 node.last_error.empty() ? node.pin_error : node.last_error});
+      silent += node.silence > kSilent ? 1 : 0;
+      table.Add(
+          {node.name,
+           absl::StrCat(node.silence > kSilent ? "silent " : "", cli::FormatAge(node.silence)),
+           ReleaseOf(node), absl::StrCat(node.outbox_depth),
+           node.outbox_depth == 0 ? "-" : cli::FormatAge(node.outbox_lag),
+           absl::StrCat(node.outbox_dropped), absl::StrCat(node.tuning_count),
+           offset < absl::Seconds(1)
+               ? "ok"
+               : absl::StrCat(node.clock_offset < absl::ZeroDuration() ? "-" : "+",
+                              cli::FormatAge(offset)),
+           absl::StrCat(node.daemon_version, "/", node.agent_version),
+           absl::StrJoin(node.devices, " "),
+           node.last_error.empty() ? node.pin_error : node.last_error});
     }
     if (!nodes.empty()) std::cout << table.Render(0, false);
-    std::cout << nodes.size() << " nodes; fleet release " << promoted;
+    std::cout << nodes.size() << " nodes";
+    if (silent > 0) std::cout << ", " << silent << " silent";
+    std::cout << "; fleet release " << promoted;
     if (canary != 0) std::cout << ", canary " << canary;
-    std::cout << "; " << waiting << " changes wait for a promotion; " << counts.pins << " pins";
+    std::cout << "; " << waiting.change_count << " changes wait for a promotion";
+    if (waiting.lesser_count > 0) {
+      std::cout << ", and "
+                << db::fleet::LesserEvidence(waiting.lesser_count,
+                                             db::fleet::PromotionScope().min_evidence);
+    }
+    std::cout << "; " << counts.pins << " pins";
     if (without_pin > 0) std::cout << ", not applied on " << without_pin << " nodes";
     std::cout << '\n'
               << counts.evidence << " tunings of " << counts.problems << " problems in "

@@ -35,6 +35,16 @@ const char* StateName(ReleaseState state) {
   return "unknown";
 }
 
+// In a table; StateName stays in JSON.
+std::string StateText(const db::fleet::FleetRelease& one) {
+  const Release& release = one.release;
+  if (release.state == ReleaseState::kWithdrawn) return "taken back";
+  if (one.withdrawal) return "withdrawal";
+  std::string text = StateName(release.state);
+  if (release.restores != 0) absl::StrAppend(&text, ", as ", release.restores);
+  return text;
+}
+
 // "12.3"; "-" for nothing.
 std::string Micros(std::optional<double> us) {
   return us.has_value() ? absl::StrFormat("%.1f", *us) : "-";
@@ -47,6 +57,7 @@ std::string ReleaseJson(const db::fleet::FleetRelease& one) {
       .Add("state", StateName(release.state))
       .Add("canary_permille", release.canary_permille)
       .Add("restores", release.restores)
+      .Add("withdrawal", one.withdrawal)
       .Add("changes", one.change_count)
       .Add("nodes", one.node_count)
       .Add("author", release.author)
@@ -148,11 +159,10 @@ class FleetReleaseCommand final : public FleetCommand {
                       {"REASON"}});
     for (const db::fleet::FleetRelease& one : releases) {
       const Release& release = one.release;
-      std::string state = StateName(release.state);
+      std::string state = StateText(one);
       if (release.state == ReleaseState::kCanary) {
         absl::StrAppendFormat(&state, " %.4g%%", release.canary_permille / 10.0);
       }
-      if (release.restores != 0) absl::StrAppend(&state, ", as ", release.restores);
       table.Add({absl::StrCat(release.number), state, absl::StrCat(one.node_count),
                  absl::StrCat(one.change_count),
                  absl::FormatTime("%Y-%m-%d %H:%M:%SZ", release.create_time, absl::UTCTimeZone()),
@@ -190,6 +200,7 @@ class FleetReleaseCommand final : public FleetCommand {
       }
       std::cout << cli::JsonObject()
                        .Add("change_count", diff.change_count)
+                       .Add("lesser_evidence_count", diff.lesser_count)
                        .AddRaw("changes", cli::JsonArray(rows))
                        .Take()
                 << '\n';
@@ -209,7 +220,11 @@ class FleetReleaseCommand final : public FleetCommand {
                  absl::StrCat(change.node_count)});
     }
     if (!diff.changes.empty()) std::cout << table.Render(0, false);
-    std::cerr << diff.change_count << " changes\n";
+    std::cerr << diff.change_count << " changes";
+    if (diff.lesser_count > 0) {
+      std::cerr << ", and " << db::fleet::LesserEvidence(diff.lesser_count, scope.min_evidence);
+    }
+    std::cerr << '\n';
     return absl::OkStatus();
   }
 
@@ -279,9 +294,18 @@ class FleetReleaseCommand final : public FleetCommand {
     RETURN_IF_ERROR(CheckDecision());
     if (target_ < 0) return absl::InvalidArgumentError("RELEASE: must be a number from 1");
     ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
-    ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
+    ASSIGN_OR_RETURN(const db::fleet::FleetRollback back,
                      db::fleet::RollBackFleetRelease(*postgres, author_, reason_, target_));
-    Print(made);
+    Print(back.made);
+    if (back.kept_count > 0) {
+      std::cerr << back.kept_count << " problems keep their first choice, which came after release "
+                << back.made.release.restores << "; `release withdraw` takes them away\n";
+    }
+    if (back.returned_count > 0) {
+      std::cerr << "warning: " << back.returned_count
+                << " choices that were withdrawn are served again; `release withdraw` takes them "
+                   "away\n";
+    }
     return absl::OkStatus();
   }
 
@@ -290,11 +314,10 @@ class FleetReleaseCommand final : public FleetCommand {
       std::cout << ReleaseJson(made) << '\n';
       return;
     }
-    std::cout << "fleet release " << made.release.number << ": " << StateName(made.release.state);
+    std::cout << "fleet release " << made.release.number << ": " << StateText(made);
     if (made.release.state == ReleaseState::kCanary) {
       std::cout << absl::StrFormat(" for %.4g%% of the nodes", made.release.canary_permille / 10.0);
     }
-    if (made.release.restores != 0) std::cout << ", as release " << made.release.restores;
     std::cout << ", " << made.change_count << " changes\n";
   }
 

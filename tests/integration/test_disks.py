@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 
@@ -89,6 +90,7 @@ def test_a_read_only_volume_serves(fake_daemon, mounts, left):
     daemon.start()
     with daemon.client() as client:
         assert not client.info().writable
+        assert re.search(r" error .*the database takes no results", daemon.log(), re.IGNORECASE), daemon.log()
         assert winners(client, texts) == known
         answer = client.get_one(numbered(100), on_miss="ON_MISS_TUNE").answer
         assert answer.winner.text and not answer.persisted

@@ -1,5 +1,7 @@
 """One choice everywhere, changed on purpose."""
 
+import re
+
 import pytest
 
 from harness.daemon import wait_until
@@ -246,6 +248,39 @@ def test_a_withdrawal_leaves_what_the_node_has_quarantined(fleet, nodes):
         assert len(client.tuning.GetTuning(problem={"text": numbered(0)}).quarantine) == 1
 
 
+def test_a_rollback_says_which_first_choices_stay_and_which_withdrawn_ones_return(fleet, nodes):
+    daemon, = nodes(1)
+    names = [daemon.node]
+    for release, problems in ((1, PROBLEMS[:2]), (2, PROBLEMS[2:5])):
+        tune(daemon, *problems)
+        wait_until(lambda problems=problems: fleet.status()["waiting_changes"] == len(problems), 30, "pooling")
+        fleet.wait_release(fleet.promote()["release"], names)
+    first = fleet.cli("release", "rollback", "1", "--reason", "slow")
+    assert first.code == 0 and first.err.startswith("3 problems keep their first choice, which came after release 1; `release withdraw`"), first
+    assert "warning" not in first.err
+    none = fleet.cli("release", "rollback", "--reason", "slower")
+    assert none.code == 1 and "3 is as release 1, the first: name the number of another; `release withdraw`" in none.err, none
+    assert withdraw(fleet, PROBLEMS[0]).json()["withdrawal"]
+    again = fleet.cli("release", "rollback", "1", "--reason", "it was good")
+    assert again.code == 0 and "warning: 1 choices that were withdrawn are served again; `release withdraw`" in again.err, again
+    fleet.wait_release(5, names)
+    assert winners(daemon, PROBLEMS[:1]) != [None]
+    assert [r["withdrawal"] for r in fleet.cli.ok("release", "list", "--json").json()] == [False, True, False, False, False]
+
+
+def test_the_list_tells_a_canary_that_was_taken_back_from_a_withdrawal(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, *PROBLEMS[:2])
+    fleet.wait_delivered(2)
+    fleet.promote("try it", "--canary", "50%")
+    assert fleet.cli.ok("release", "rollback", "--reason", "no good").out.startswith("fleet release 1: taken back, ")
+    fleet.promote()
+    assert withdraw(fleet, PROBLEMS[0]).code == 0
+    fleet.promote("it was good", "--all")
+    rows = fleet.cli.ok("release", "list").out.splitlines()[1:]
+    assert [re.split("  +", row.strip())[1] for row in rows] == ["promoted", "withdrawal", "promoted", "taken back"]
+
+
 def test_a_canary_that_no_node_is_drawn_for_is_said(fleet, nodes):
     daemon, = nodes(1)
     tune(daemon, numbered(0))
@@ -267,7 +302,11 @@ def test_guesses_are_not_promoted_unless_asked_for(fleet, nodes):
     assert fleet.status()["waiting_changes"] == 1
     assert fleet.promote()["changes"] == 1
     left = fleet.cli("release", "promote", "--reason", "x")
-    assert left.code == 1 and "but 1 changes whose evidence is less than measured (--min-evidence)" in left.err, left
+    lesser = "1 changes whose evidence is less than measured (--min-evidence)"
+    assert left.code == 1 and f"but {lesser}" in left.err, left
+    assert fleet.cli.ok("release", "diff").err == f"0 changes, and {lesser}\n"
+    assert f"; 0 changes wait for a promotion, and {lesser}; 0 pins" in fleet.cli.ok("status").out
+    assert fleet.cli.ok("release", "diff", "--json").json()["lesser_evidence_count"] == 1
     assert fleet.cli.ok("release", "diff", "--min-evidence", "heuristic", "--json").json()["change_count"] == 1
     wrong = fleet.cli("release", "promote", "--reason", "x", "--min-evidence", "much")
     assert wrong.code == 2 and "--min-evidence" in wrong.err, wrong

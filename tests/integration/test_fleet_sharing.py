@@ -1,5 +1,6 @@
 """What one node measures gets to the fleet, and what the fleet released to every node."""
 
+import re
 import shutil
 import socket
 import struct
@@ -486,3 +487,25 @@ def test_a_node_whose_database_is_damaged_has_the_fleets_tunings_again(fleet, no
     first.stop()
     first.start()
     assert winners(first, problems) == expected
+
+
+def test_a_node_whose_agent_is_silent_is_marked_and_its_daemon_says_so(fleet, nodes):
+    daemon, = nodes(1)
+    tune(daemon, numbered(0))
+    fleet.wait_delivered(1)
+    fleet.wait_release(fleet.promote()["release"], [daemon.node])
+    assert "silent" not in fleet.cli.ok("status").out
+
+    def silence():
+        with daemon.client() as client:
+            return client.fleet.GetFleetState(observer=True).agent_silence.ToTimedelta().total_seconds()
+
+    assert silence() < 5
+    daemon.agent.kill()
+    # Who looks on does not count as an agent.
+    wait_until(lambda: silence() > 4, 20, "silence")
+    outbox_depth(daemon)
+    assert silence() < 2
+    fleet.sql("UPDATE nodes SET last_seen = now() - interval '3 minutes'")
+    status = fleet.cli.ok("status").out
+    assert re.search(rf"^{daemon.node} +silent 3 min ", status, re.MULTILINE) and "1 nodes, 1 silent; fleet release 1" in status, status

@@ -111,3 +111,17 @@ def test_sighup_has_the_agent_read_its_files_anew(fleet, fake_daemon, tmp_path):
     tune(daemon, numbered(1))
     fleet.wait_delivered(2)
     assert agent.stop() == 0
+
+
+def test_a_certificate_without_its_key_does_not_keep_the_log_level_from_changing(daemons, tmp_path, short_dir):
+    certificates, others = Certificates(tmp_path), tmp_path / "others"
+    others.mkdir()
+    settings = short_dir / "convtuned.toml"
+    settings.write_text('log-level = "info"\n')
+    daemon = daemons("--devices", "none", "--config", settings, *certificates.server_flags(), listen="localhost:0")
+    daemon.start(wait=False)
+    wait_until(lambda: "listening on" in daemon.log(), 30, "a port")
+    certificates.path("server.pem").write_bytes(Certificates(others).path("server.pem").read_bytes())
+    settings.write_text('log-level = "debug"\n')
+    hang_up(daemon, "the TLS files from before stay: --tls-key: ", "SIGHUP: the log's level is debug")
+    assert daemon.stop() == 0

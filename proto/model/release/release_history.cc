@@ -52,16 +52,21 @@ int64_t ReleaseHistory::oldest_kept() const {
   return 0;
 }
 
-int64_t ReleaseHistory::Before(const Release& release) const {
+const Release& ReleaseHistory::Origin(const Release& release) const {
   const Release* same = &release;
   while (same->restores != 0) {
     const Release* restored = Find(same->restores);
     if (restored == nullptr) break;
     same = restored;
   }
+  return *same;
+}
+
+int64_t ReleaseHistory::Before(const Release& release) const {
+  const int64_t origin = Origin(release).number;
   int64_t before = 0;
   for (const Release& other : releases_) {
-    if (other.state == ReleaseState::kPromoted && other.number < same->number) {
+    if (other.state == ReleaseState::kPromoted && other.number < origin) {
       before = other.number;
     }
   }
@@ -125,8 +130,12 @@ absl::StatusOr<Release> ReleaseHistory::RollBack(const ReleaseDecision& decision
   if (now == nullptr) return absl::FailedPreconditionError("release: there is none yet");
   const int64_t target = to != 0 ? to : Before(*now);
   if (target == 0) {
+    const Release& first = Origin(*now);
     return absl::FailedPreconditionError(
-        absl::StrCat("release: there is none before release ", now->number));
+        first.number == now->number
+            ? absl::StrCat("release: ", now->number, " is the first, there is none before it")
+            : absl::StrCat("release: ", now->number, " is as release ", first.number,
+                           ", the first: name the number of another"));
   }
   const Release* restored = Find(target);
   if (restored == nullptr) {

@@ -62,11 +62,13 @@ class ReleaseHistory {
   // that was promoted before. NOT_FOUND, FAILED_PRECONDITION: that is none to
   // go back to.
   absl::StatusOr<Release> RollBack(const ReleaseDecision& decision, int64_t to) const;
+  // The promoted release before the one whose choices `release` has; 0: none.
+  int64_t Before(const Release& release) const;
 
  private:
   int64_t Next() const { return releases_.empty() ? 1 : releases_.back().number + 1; }
-  // The promoted release before the one whose choices `release` has; 0: none.
-  int64_t Before(const Release& release) const;
+  // The release whose choices `release` has: itself, unless it restores another.
+  const Release& Origin(const Release& release) const;
 
   std::vector<Release> releases_;
   int kept_ = kKept;

@@ -28,9 +28,9 @@ v1::OutboxId OutboxIdToProto(const db::OutboxId& id) {
 
 }  // namespace
 
-std::optional<NoArgs> Validate(const v1::GetFleetStateRequest& /*request*/,
-                               std::vector<Violation>* /*violations*/) {
-  return NoArgs{};
+std::optional<GetFleetStateArgs> Validate(const v1::GetFleetStateRequest& request,
+                                          std::vector<Violation>* /*violations*/) {
+  return GetFleetStateArgs{request.observer()};
 }
 
 std::optional<ReadOutboxArgs> Validate(const v1::ReadOutboxRequest& request,

@@ -15,6 +15,10 @@
 
 namespace convtune::rpc::messages {
 
+struct GetFleetStateArgs {
+  bool observer = false;
+};
+
 struct ReadOutboxArgs {
   size_t max_rows = 0;
 };
@@ -39,8 +43,8 @@ struct FollowReleaseArgs {
   std::string reason;
 };
 
-std::optional<NoArgs> Validate(const v1::GetFleetStateRequest& request,
-                               std::vector<Violation>* violations);
+std::optional<GetFleetStateArgs> Validate(const v1::GetFleetStateRequest& request,
+                                          std::vector<Violation>* violations);
 std::optional<ReadOutboxArgs> Validate(const v1::ReadOutboxRequest& request,
                                        std::vector<Violation>* violations);
 std::optional<AckOutboxArgs> Validate(const v1::AckOutboxRequest& request,

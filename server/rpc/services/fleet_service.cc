@@ -1,5 +1,6 @@
 #include "server/rpc/services/fleet_service.h"
 
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -7,6 +8,8 @@
 // clang-format off
 #include "server/rpc/messages/fleet_converter.h"
 // clang-format on
+#include "absl/time/time.h"
+#include "proto/convert/record_codec.h"
 #include "server/rpc/services/call.h"
 
 namespace convtune::rpc::services {
@@ -19,15 +22,22 @@ class FleetService final : public RawService {
   explicit FleetService(const FleetServiceOptions& options)
       : RawService(kFleetServiceName), options_(options), disk_(kMaxWaitingForDisk) {
     Unary<v1::GetFleetStateRequest, v1::FleetState>(
-        "GetFleetState", &disk_, [this](const messages::NoArgs&, v1::FleetState* reply) {
+        "GetFleetState", &disk_,
+        [this](const messages::GetFleetStateArgs& args, v1::FleetState* reply) {
+          if (!args.observer) HearAgent();
           const auto status = options_.outbox->GetOutboxStatus();
-          if (status.ok()) *reply = messages::ToProto(*status);
+          if (status.ok()) {
+            *reply = messages::ToProto(*status);
+            *reply->mutable_agent_silence() =
+                convtune::ToProto(absl::FromChrono(std::chrono::steady_clock::now() - heard_));
+          }
           return messages::ToGrpcStatus(status.status());
         });
 
     Unary<v1::ReadOutboxRequest, v1::ReadOutboxResponse>(
         "ReadOutbox", &disk_,
         [this](const messages::ReadOutboxArgs& args, v1::ReadOutboxResponse* reply) {
+          HearAgent();
           const auto page = options_.outbox->ReadOutbox(args.max_rows);
           if (page.ok()) *reply = messages::ToProto(*page);
           return messages::ToGrpcStatus(page.status());
@@ -49,6 +59,7 @@ class FleetService final : public RawService {
     Unary<v1::ApplyTuningsRequest, v1::ApplyTuningsResponse>(
         "ApplyTunings", &disk_,
         [this](const messages::ApplyTuningsArgs& args, v1::ApplyTuningsResponse* reply) {
+          HearAgent();
           size_t place = 0;
           const auto next = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
             if (place == args.records.size()) return std::nullopt;
@@ -68,6 +79,9 @@ class FleetService final : public RawService {
   }
 
  private:
+  // In the one thread of the handlers.
+  void HearAgent() { heard_ = std::chrono::steady_clock::now(); }
+
   absl::Status Follow(const messages::FollowReleaseArgs& args, v1::FollowReleaseResponse* reply) {
     if (options_.releases != nullptr) {
       const auto made = options_.releases->FollowFleet(args.author, args.reason);
@@ -78,6 +92,7 @@ class FleetService final : public RawService {
   }
 
   const FleetServiceOptions options_;
+  std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
   WorkQueue disk_;
 };
 

@@ -107,7 +107,7 @@ class DoctorCommand final : public Command {
   static void ExamineFleetState(Context& context, std::vector<Finding>* findings) {
     const auto client = FleetClient::Create(context.settings().client);
     if (!client.ok()) return;
-    const auto state = (*client)->GetFleetState();
+    const auto state = (*client)->GetFleetState(/*observer=*/true);
     if (state.ok()) {
       Add(ExamineFleet(*state), findings);
     } else if (!absl::IsUnimplemented(state.status()) &&

@@ -16,6 +16,7 @@
 #include "client/cli/commands/run/preload_library.h"
 #include "client/cli/output/units.h"
 #include "db/snapshot/snapshot.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune::cli {
 namespace {
@@ -23,6 +24,8 @@ namespace {
 // Too little for a write-ahead log and a backup of nothing.
 constexpr int64_t kLeastFree = int64_t{64} << 20;
 constexpr absl::Duration kClockSlack = absl::Seconds(2);
+// An agent asks at least every ten seconds, unless --refresh says otherwise.
+constexpr absl::Duration kAgentSilence = absl::Minutes(1);
 // Before cuDNN 9.8 nothing works without a GPU, and lists are shorter.
 constexpr int kCudnnMajor = 9;
 constexpr int kCudnnMinor = 8;
@@ -198,6 +201,15 @@ std::vector<Finding> ExamineFleet(const v1::FleetState& state) {
          "if there is a fleet, see to its agent, then `convtune fleet status`"}};
   }
   if (state.release() == 0) return {{Severity::kFine, "no release of a fleet is followed", ""}};
+  const absl::Duration silence = convtune::FromProto(state.agent_silence());
+  if (silence > kAgentSilence) {
+    return {
+        {Severity::kNotice,
+         absl::StrCat("fleet release ", state.release(), "; no agent has asked for ",
+                      FormatAge(silence)),
+         "start `convtune-fleet agent` on this node, or see its log; the node serves on what it "
+         "has"}};
+  }
   if (state.outbox_depth() > 0) {
     return {{Severity::kNotice,
              absl::StrCat("fleet release ", state.release(), "; ", state.outbox_depth(),

@@ -100,6 +100,11 @@ TEST(DoctorMachineTest, WhatTheFleetMissedIsNoticed) {
   EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kNotice);
   state.set_outbox_depth(0);
   EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kFine);
+  state.mutable_agent_silence()->set_seconds(59);
+  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kFine);
+  state.mutable_agent_silence()->set_seconds(120);
+  EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kNotice);
+  EXPECT_EQ(ExamineFleet(state).at(0).what, "fleet release 3; no agent has asked for 2 min");
   state.set_outbox_dropped(1);
   EXPECT_EQ(ExamineFleet(state).at(0).severity, Severity::kNotice);
 }

@@ -190,14 +190,21 @@ TEST_F(FleetStoreTest, RollingBackAgainGoesFurtherBack) {
     ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
     ASSERT_TRUE(PromoteFleetRelease(*postgres_, "ann", "more", 0, {}).ok());
   }
-  EXPECT_EQ(RollBackFleetRelease(*postgres_, "ann", "slow", 0)->release.restores, 2);
+  const auto back = RollBackFleetRelease(*postgres_, "ann", "slow", 0);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->made.release.restores, 2);
+  EXPECT_EQ(back->kept_count, 1);  // the third release's problem had no choice before
   const auto again = RollBackFleetRelease(*postgres_, "bob", "slower", 0);
   ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(again->release.restores, 1);
-  EXPECT_EQ(again->release.number, 5);
-  EXPECT_EQ(again->release.author, "bob");
-  EXPECT_TRUE(
-      absl::IsFailedPrecondition(RollBackFleetRelease(*postgres_, "ann", "more", 0).status()));
+  EXPECT_EQ(again->made.release.restores, 1);
+  EXPECT_EQ(again->made.release.number, 5);
+  EXPECT_EQ(again->made.release.author, "bob");
+  EXPECT_EQ(again->kept_count, 2);
+  EXPECT_EQ(again->returned_count, 0);
+  const absl::Status none = RollBackFleetRelease(*postgres_, "ann", "more", 0).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(none)) << none;
+  EXPECT_THAT(std::string(none.message()), HasSubstr("5 is as release 1, the first"));
+  EXPECT_THAT(std::string(none.message()), HasSubstr("release withdraw"));
   EXPECT_TRUE(
       absl::IsFailedPrecondition(RollBackFleetRelease(*postgres_, "ann", "more", 5).status()));
   EXPECT_TRUE(absl::IsNotFound(RollBackFleetRelease(*postgres_, "ann", "more", 9).status()));
@@ -212,11 +219,11 @@ TEST_F(FleetStoreTest, ACanaryIsWidenedThenPromotedOrTakenBack) {
   EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "wider", 200, {})->release.canary_permille, 200);
   const auto withdrawn = RollBackFleetRelease(*postgres_, "bob", "slow", 0);
   ASSERT_TRUE(withdrawn.ok()) << withdrawn.status();
-  EXPECT_EQ(withdrawn->release.state, ReleaseState::kWithdrawn);
-  EXPECT_EQ(withdrawn->release.end_author, "bob");
-  EXPECT_TRUE(withdrawn->release.end_time.has_value());
-  EXPECT_EQ(withdrawn->release.author, "ann");
-  EXPECT_EQ(withdrawn->change_count, 1);
+  EXPECT_EQ(withdrawn->made.release.state, ReleaseState::kWithdrawn);
+  EXPECT_EQ(withdrawn->made.release.end_author, "bob");
+  EXPECT_TRUE(withdrawn->made.release.end_time.has_value());
+  EXPECT_EQ(withdrawn->made.release.author, "ann");
+  EXPECT_EQ(withdrawn->made.change_count, 1);
   EXPECT_EQ(PromoteFleetRelease(*postgres_, "ann", "again", 0, {})->release.number, 2);
   EXPECT_TRUE(absl::IsFailedPrecondition(
       PromoteFleetRelease(*postgres_, "ann", "nothing", 0, {}).status()));

@@ -72,6 +72,9 @@ TEST(ReleaseHistory, RollingBackAgainGoesFurtherBack) {
   EXPECT_EQ(history.promoted()->restores, 1);
   const absl::Status status = history.RollBack(kAnn, 0).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(status.message(), "release: 5 is as release 1, the first: name the number of another");
+  EXPECT_EQ(Promoted(1).RollBack(kAnn, 0).status().message(),
+            "release: 1 is the first, there is none before it");
 }
 
 TEST(ReleaseHistory, RollbackMayNameARelease) {

@@ -251,10 +251,11 @@ TEST_F(PublisherTest, AChoiceIsNotCarriedOverAgainstAQuarantineOrAfterItsPin) {
   Tune({Problem(1), Problem(2), Problem(3)});
   for (const int n : {1, 2, 3}) WaitForChoice(n);
   const std::string crashes = Served(2).front();
-  const auto pinned = ParseCandidateId(Served(3).back());
-  ASSERT_TRUE(pinned.ok());
-  ASSERT_TRUE(tuner_->PutPin("", Problem(3), *pinned, "test", std::nullopt).ok());
-  ASSERT_TRUE(Eventually([&] { return Served(3).front() == ToText(*pinned); }));
+  const std::string pinned = Served(3).back();
+  const auto pattern = CandidatePattern::Parse(pinned);
+  ASSERT_TRUE(pattern.ok());
+  ASSERT_TRUE(tuner_->PutPin("", Problem(3), *pattern, "test", std::nullopt).ok());
+  ASSERT_TRUE(Eventually([&] { return Served(3).front() == pinned; }));
   tuner_.reset();
   MemoryStore store;
   MemoryReleaseStore releases;

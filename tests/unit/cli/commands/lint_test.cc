@@ -336,7 +336,7 @@ TEST_F(LintTest, TextEndsWithASumOfEachKindAndShowsTheProposedFormAlone) {
   const std::string nchw = OtherLayout(Problem(kThree))->ToText();
   Know(nchw, {{.tensor_cores = false}});
   LintReport report;
-  report.findings = FindingsOf({{Problem(kThree), 3, "a:1"}}, known_, options_);
+  report.findings = FindingsOf({{Problem(kThree), 3, "a:1"}}, known_, failures_, options_);
   EXPECT_THAT(report.findings[0].proof, SizeIs(3));
   const std::string alone = LintText(report, 0, false);
   EXPECT_THAT(alone, Not(HasSubstr("in nchw, 1.00")));

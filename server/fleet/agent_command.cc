@@ -103,8 +103,8 @@ class AgentCommand final : public FleetCommand {
       return FleetStopRequested();
     };
     options.reload = FleetReloadRequested;
-    options.read_conninfo = [this, first = options.postgres.conninfo]()
-        -> absl::StatusOr<std::string> {
+    options.read_conninfo = [this,
+                             first = options.postgres.conninfo]() -> absl::StatusOr<std::string> {
       // Standard input has been read to its end.
       if (flags_.front().second->file == "-") return first;
       ASSIGN_OR_RETURN(db::fleet::Postgres::Options anew, PostgresOptions());

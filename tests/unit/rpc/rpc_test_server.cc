@@ -1,5 +1,6 @@
 #include "tests/unit/rpc/rpc_test_server.h"
 
+#include <grpc/grpc.h>
 #include <gtest/gtest.h>
 
 #include "google/rpc/error_details.pb.h"
@@ -10,6 +11,10 @@
 namespace convtune::rpc {
 
 TestServer::TestServer() {
+  // gRPC stays loaded between tests: its end waits up to 10 s for a poller that a
+  // long reply has started.
+  static const bool loaded = (grpc_init(), true);
+  EXPECT_TRUE(loaded);
   absl::StatusOr<std::unique_ptr<Server>> created = Server::Create(Options());
   EXPECT_TRUE(created.ok()) << created.status();
   server = *std::move(created);

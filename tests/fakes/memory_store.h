@@ -71,7 +71,7 @@ class MemoryStore : public db::TuningStore {
     }
     for (auto& [texts, tuning] : tunings) {
       for (Candidate& candidate : tuning.candidates) candidate.samples_us.clear();
-      if (!visit({tuning.key, [tuning] { return tuning; }})) break;
+      if (!visit({tuning.key, [visited = tuning] { return visited; }})) break;
     }
     return absl::OkStatus();
   }

@@ -28,7 +28,7 @@ class SnapshotAnswers {
 
   // The part whose environment has this name or text, any if that is empty, and
   // which `program` fits. NOT_FOUND if the program fits none of them;
-  // FAILED_PRECONDITION if there is none of the name, or several are left.
+  // FAILED_PRECONDITION if no environment has the name, or several are left.
   absl::StatusOr<const Part*> Choose(const std::string& environment,
                                      const convtune::Environment& program) const;
 

@@ -155,7 +155,7 @@ class EnvironmentsCommand final : public Command {
     }
   }
 
-  // False if there is none of that name or text.
+  // False if no environment has that name or text.
   static bool KeepOnly(const std::string& name, v1::ListEnvironmentsResponse* response) {
     v1::ListEnvironmentsResponse kept;
     for (const v1::Environment& environment : response->environments()) {

@@ -111,8 +111,8 @@ class LintCommand final : public Command {
     return variants;
   }
 
-  // Has the daemon list what it does not know, and adds all lists to `known`, and why
-  // there is none to `failures`.
+  // Has the daemon list the problems that it does not know. Adds the lists to `known`,
+  // and the reasons of problems that could not be listed to `failures`.
   static ExitCode List(Context& context, const std::vector<ProblemRow>& rows, TuningMap* known,
                        ListFailures* failures) {
     std::vector<ProblemRow> distinct;

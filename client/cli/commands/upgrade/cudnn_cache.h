@@ -52,7 +52,7 @@ class CudnnCache {
  private:
   absl::StatusOr<std::string> FindVersion(const std::string& option, const std::string& version,
                                           int cuda_major);
-  // The newest folder of the cache with a version; empty: there is none.
+  // The newest folder of the cache with a version; empty if no folder has it.
   std::string CachedVersion(const std::string& prefix, const std::vector<int>& wanted) const;
   // Has pip put `packages` into a folder of the cache, unless `is_there` once no other
   // process does the same.

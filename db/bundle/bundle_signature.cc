@@ -145,7 +145,7 @@ absl::Status CheckBundleSignature(const v1::BundleTrailer& trailer,
   if (!trusted.empty() &&
       std::find(trusted.begin(), trusted.end(), trailer.public_key()) == trusted.end()) {
     return absl::PermissionDeniedError(
-        absl::StrCat(bundle, ": is signed by ", name, ", which is none of the trusted keys"));
+        absl::StrCat(bundle, ": is signed by ", name, ", a key that is not trusted"));
   }
   return absl::OkStatus();
 }

@@ -35,7 +35,7 @@ struct FleetRoles {
 };
 
 // Makes those roles that are not there, without a login, and grants them their
-// rights on the tables that there are now. INVALID_ARGUMENT: a name is none;
+// rights on the tables that there are now. INVALID_ARGUMENT: not a name of a role;
 // PERMISSION_DENIED: the connection's user may not.
 absl::Status GrantFleetRoles(Postgres& postgres, const FleetRoles& roles);
 

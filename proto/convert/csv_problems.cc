@@ -10,23 +10,6 @@
 
 namespace convtune {
 
-// One line while it is read.
-struct CsvProblems::Row {
-  std::vector<std::string> fields;
-  std::string source;
-  bool ok = true;
-  ConvProblemSpec spec;  // forward shapes
-  int64_t count = 1;
-  std::vector<DataType> types;
-  std::vector<TensorLayout> layouts;
-  // Spatial suffixes, "d"?, "h", "w".
-  std::vector<std::string_view> spatial;
-  // Which column a field of the spec came from.
-  std::map<std::string, std::string> origin;
-  // Spatial sizes that the forward output must have; empty if any will do.
-  std::vector<int64_t> required_output;
-};
-
 std::vector<ConvProblemSpec> WithOverrides(const ProblemOverrides& overrides,
                                            ConvProblemSpec spec) {
   if (overrides.operation) spec.operation = overrides.operation;

@@ -29,7 +29,22 @@ class CsvProblems {
   void Read(std::string_view line, const std::string& source);
 
  private:
-  struct Row;
+  // One line while it is read.
+  struct Row {
+    std::vector<std::string> fields;
+    std::string source;
+    bool ok = true;
+    ConvProblemSpec spec;  // forward shapes
+    int64_t count = 1;
+    std::vector<DataType> types;
+    std::vector<TensorLayout> layouts;
+    // Spatial suffixes, "d"?, "h", "w".
+    std::vector<std::string_view> spatial;
+    // Which column a field of the spec came from.
+    std::map<std::string, std::string> origin;
+    // Spatial sizes that the forward output must have; empty if any will do.
+    std::vector<int64_t> required_output;
+  };
 
   // Whole problems in one column, as `convtune list` and `wanted` print them.
   bool in_text_form() const { return columns_.find("problem") != columns_.end(); }

@@ -13,7 +13,7 @@ bool StockOf(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
 
 // Place in cuDNN's own list of the first config without any numerical note but
 // strict NaN propagation, in FALLBACK's of the last such one, and within the limit
-// on the workspace; -1 if there is none. Looked for once per problem and mode.
+// on the workspace; -1 if no config is so. Looked for once per problem and mode.
 int PlainConfig(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query);
 
 }  // namespace convtune::preload

@@ -29,8 +29,9 @@ void FindWithin(int64_t limit, const HeuristicsShadow& query, cudnnBackendDescri
   if (within->all) {
     return;  // nothing is left out
   }
-  // cuDNN tells the workspace of some configs of which no plan can be built. What is offered
-  // begins with one that can be; where there is none, another mode's list may have one.
+  // cuDNN tells the workspace of some configs of which no plan can be built. The list that
+  // is offered begins with a config that can be built. If no config of this mode can be,
+  // another mode's list may have one.
   int first = 0;
   while (first < within->count &&
          !FitsInto(limit, WorkspaceOf(query, list[within->places[first]]))) {

@@ -24,7 +24,7 @@ class Tails:
     """Finds the tails in one graph, or one body.
 
     `constant` gives the shape of a value that is written into the model, `shape`
-    that of any value; both None where there is none."""
+    that of any value; both give None where the shape is not known."""
 
     def __init__(
         self,

@@ -124,6 +124,9 @@ class IncludeRulesTest(unittest.TestCase):
     def test_a_new_entry_of_the_top_level(self):
         self.assert_one({"scripts/x.sh": ""}, "scripts", "top level")
 
+    def test_what_the_commands_make_at_the_top_level(self):
+        self.assertEqual(self.reported({"site/index.html": "", "build-asan/x.h": ""}), [])
+
     def test_a_cycle_between_targets(self):
         self.assert_one({}, "b -> c -> b", targets="a b\nb c\nc $<LINK_ONLY:b>;z\n")
 

@@ -121,10 +121,9 @@ def test_an_address_that_is_none_is_refused(fleet):
 
 def test_thin_says_what_it_removed(fleet, nodes):
     daemon, = nodes(1)
-    for _ in range(3):
+    for count in (1, 2, 3):
         tune(daemon, numbered(0), force=True)
-        count = fleet.number("SELECT COUNT(*) FROM evidence")
-        wait_until(lambda: fleet.number("SELECT COUNT(*) FROM evidence") >= max(1, count), 20, "a delivery")
+        wait_until(lambda count=count: fleet.number("SELECT COUNT(*) FROM evidence") == count, 20, "a delivery")
     wait_until(lambda: fleet.number("SELECT COUNT(*) FROM pool_queue") == 0, 20, "pooling")
     superseded = fleet.number("SELECT COUNT(*) FROM evidence WHERE NOT current")
     assert fleet.cli.ok("prune", "--json").json()["evidence"] == 0, "it is younger"

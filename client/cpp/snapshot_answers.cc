@@ -33,17 +33,7 @@ absl::StatusOr<std::vector<uint64_t>> ReadWords(const std::string& path, size_t*
 Candidate ToCandidate(const snapshot::SnapshotView& view,
                       const snapshot::SnapshotCandidate& stored) {
   Candidate candidate;
-  if (stored.api == snapshot::kApiGraph) {
-    EngineConfig config;
-    config.engine_index = stored.number;
-    const snapshot::SnapshotKnob* knobs = view.knobs(stored);
-    for (int i = 0; i < stored.knob_count; ++i) {
-      config.knobs.emplace_back(knobs[i].type, knobs[i].value);
-    }
-    candidate.id = std::move(config);
-  } else {
-    candidate.id = LegacyAlgorithm{static_cast<int>(stored.number), stored.math_type};
-  }
+  candidate.id = snapshot::ToCandidateId(view, stored);
   candidate.numerical_notes = stored.numerical_notes;
   candidate.behavior_notes = stored.behavior_notes;
   candidate.deterministic = (stored.flags & snapshot::kDeterministic) != 0;

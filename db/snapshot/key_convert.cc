@@ -201,4 +201,16 @@ absl::StatusOr<Environment> ToEnvironment(const EnvironmentKey& key) {
   return environment;
 }
 
+CandidateId ToCandidateId(const SnapshotView& view, const SnapshotCandidate& candidate) {
+  if (candidate.api == kApiLegacy) {
+    return LegacyAlgorithm{static_cast<int>(candidate.number), candidate.math_type};
+  }
+  EngineConfig config{candidate.number, {}};
+  const SnapshotKnob* knobs = view.knobs(candidate);
+  for (int i = 0; i < candidate.knob_count; ++i) {
+    config.knobs.emplace_back(knobs[i].type, knobs[i].value);
+  }
+  return config;
+}
+
 }  // namespace convtune::snapshot

@@ -1,11 +1,13 @@
-// Conversions between the model's values and the binary keys.
+// Conversions between the model's values and the binary keys and choices.
 #pragma once
 
 #include "absl/status/statusor.h"
 #include "db/snapshot/environment_key.h"
 #include "db/snapshot/problem_key.h"
+#include "db/snapshot/snapshot.h"
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::snapshot {
 
@@ -20,5 +22,8 @@ absl::StatusOr<ConvProblem> ToProblem(const ProblemKey& key);
 absl::StatusOr<EnvironmentKey> ToKey(const Environment& environment);
 // gpu_model is then the slug.
 absl::StatusOr<Environment> ToEnvironment(const EnvironmentKey& key);
+
+// `candidate` is one of the view's.
+CandidateId ToCandidateId(const SnapshotView& view, const SnapshotCandidate& candidate);
 
 }  // namespace convtune::snapshot

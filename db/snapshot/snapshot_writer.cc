@@ -148,13 +148,18 @@ SnapshotWriter::KeySet SnapshotWriter::AddMissing(const SnapshotView& other, con
       if (section.contains(entry.entry.key)) continue;
       if (among != nullptr && !among->contains(key)) continue;
       const absl::StatusOr<ConvProblem> conv = ToProblem(entry.entry.key);
-      if (!conv.ok() || !wanted(*environment, *conv, entry.entry)) continue;
+      if (!conv.ok()) continue;
+      const std::optional<Bans> bans = wanted(*environment, *conv, entry.entry);
+      if (!bans) continue;
       for (uint32_t c = 0; c < entry.entry.candidate_count; ++c) {
         const SnapshotCandidate& candidate = other.candidates(entry.entry)[c];
+        if (bans->Find(ToCandidateId(other, candidate)) != nullptr) continue;
         const SnapshotKnob* knobs = other.knobs(candidate);
         entry.candidates.push_back(candidate);
         entry.knobs.emplace_back(knobs, knobs + candidate.knob_count);
       }
+      if (entry.candidates.empty()) continue;
+      entry.entry.candidate_count = static_cast<uint16_t>(entry.candidates.size());
       const ProblemKey problem = entry.entry.key;
       section.emplace(problem, std::move(entry));
       added.insert(std::move(key));

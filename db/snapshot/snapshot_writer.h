@@ -16,6 +16,7 @@
 #include "db/snapshot/snapshot.h"
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/candidate.h"
 
 namespace convtune::snapshot {
@@ -65,10 +66,12 @@ class SnapshotWriter {
 
   // An environment's key and a problem's, their bytes one after the other.
   using KeySet = std::set<std::string>;
-  // Adds the stable choices of another snapshot, as they are, for the problems
-  // that have none yet: all, or those in `among`, for which `wanted` is true.
-  // Returns their keys.
-  using Wanted = std::function<bool(const Environment&, const ConvProblem&, const SnapshotEntry&)>;
+  // The bans that an entry's candidates are held against; nullopt: it is not wanted.
+  using Wanted = std::function<std::optional<Bans>(const Environment&, const ConvProblem&,
+                                                   const SnapshotEntry&)>;
+  // Adds the stable choices of another snapshot, without banned candidates, for the
+  // problems that have none yet: all, or those in `among`, that are wanted and have a
+  // candidate left. Returns their keys.
   KeySet AddMissing(const SnapshotView& other, const KeySet* among, const Wanted& wanted);
 
   size_t choice_count() const { return choice_count_; }

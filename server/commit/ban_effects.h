@@ -13,7 +13,7 @@ namespace convtune::commit {
 struct BanChange {
   TuningKey key;
   std::string before;   // text form of the winner
-  std::string after;    // empty: every candidate is banned
+  std::string after;    // empty: every usable candidate is banned
   double ratio = 0;     // time of the new winner over that of the old one; 0: not both were timed
   bool pinned = false;  // the old winner was
 };

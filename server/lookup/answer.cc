@@ -1,6 +1,7 @@
 #include "server/lookup/answer.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,9 +77,11 @@ void NoteEvidence(const IndexedTuning& indexed, Evidence evidence,
   }
 }
 
-// "every candidate is banned by bans/1 (reason), bans/4 (reason)".
+// "every candidate is banned by bans/1 (reason), bans/4 (reason)". `all_keep`: every usable one
+// keeps to the constraints. Some that are not banned may be usable after another tuning, so they
+// are counted.
 std::string AllBanned(const IndexedTuning& indexed, const std::vector<size_t>& banned,
-                      bool is_every) {
+                      bool all_keep) {
   std::vector<const Ban*> bans;
   for (const size_t place : banned) {
     const Ban* const ban = indexed.BanOf(place);
@@ -86,10 +89,18 @@ std::string AllBanned(const IndexedTuning& indexed, const std::vector<size_t>& b
   }
   std::sort(bans.begin(), bans.end(),
             [](const Ban* a, const Ban* b) { return a->number < b->number; });
-  return absl::StrCat(
-      "every candidate ", is_every ? "" : "that keeps to the constraints ", "is banned by ",
+  const std::map<CandidateStatus, int>& unusable = indexed.bans->unusable;
+  std::string message = absl::StrCat(
+      "every ", unusable.empty() ? "" : "usable ", "candidate ",
+      all_keep ? "" : "that keeps to the constraints ", "is banned by ",
       absl::StrJoin(bans, ", ",
                     [](std::string* out, const Ban* b) { out->append(b->NameAndReason()); }));
+  if (unusable.empty()) return message;
+  absl::StrAppend(&message, "; not banned, but not usable: ",
+                  absl::StrJoin(unusable, ", ", [](std::string* out, const auto& entry) {
+                    absl::StrAppend(out, entry.second, " ", std::string(Name(entry.first)));
+                  }));
+  return message;
 }
 
 // The candidates with the times that count under the constraints. A candidate
@@ -180,7 +191,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   std::vector<size_t> banned;  // places of those that keep to the constraints
   const Candidate* pinned = nullptr;
   int ran_count = 0;
-  bool any_allowed = false;
+  int banned_count = 0;  // with those that were pruned
   bool any_timed = false;
   Answer answer;
   for (size_t i = 0; i < timing.candidates().size(); ++i) {
@@ -189,7 +200,6 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     ++ran_count;
     any_timed = any_timed || c.timed();
     const bool is_banned = indexed.BanOf(i) != nullptr;
-    any_allowed = any_allowed || !is_banned;
     if (pin != nullptr && c.id == pin->candidate) {
       if (is_banned) {
         answer.banned = BannedCandidate{c.id, indexed.bans->by_place[i]};
@@ -200,6 +210,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
     if (!Satisfies(c, constraints, data_type)) continue;
     if (is_banned) {
       banned.push_back(i);
+      ++banned_count;
       continue;
     }
     ++answer.eligible_count;
@@ -218,10 +229,8 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   if (eligible.empty()) eligible = std::move(slower);
   for (const PrunedGroup& group : indexed.pruned) {
     ran_count += group.count;
-    any_allowed = any_allowed || group.banned == 0;
-    if (group.banned == 0 && Satisfies(group.Example(), constraints, data_type)) {
-      answer.eligible_count += group.count;
-    }
+    if (!Satisfies(group.Example(), constraints, data_type)) continue;
+    (group.banned != 0 ? banned_count : answer.eligible_count) += static_cast<int>(group.count);
   }
   const Candidate* winner = pinned != nullptr ? pinned : decision::PickWinner(eligible, stock);
   if (winner == nullptr) {
@@ -230,7 +239,7 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
                            any_timed ? "ran" : "could be built", " keeps to the constraints"),
               "", std::nullopt};
     if (!banned.empty()) {
-      miss.message = AllBanned(indexed, banned, !any_allowed);
+      miss.message = AllBanned(indexed, banned, banned_count == ran_count);
       miss.banned = would_win;
     }
     return miss;

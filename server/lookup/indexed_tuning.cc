@@ -89,8 +89,8 @@ class BansOfTuning {
   BansOfTuning(const Tuning& tuning, const Bans& bans) : tuning_(tuning) {
     if (bans.empty()) return;
     for (const Candidate& c : tuning.candidates) {
-      by_place_.push_back(c.usable() ? bans.Find(c.id) : nullptr);
-      any_ = any_ || by_place_.back() != nullptr;
+      by_place_.push_back(bans.Find(c.id));
+      any_ = any_ || (c.usable() && by_place_.back() != nullptr);
     }
   }
 
@@ -151,6 +151,9 @@ void Take(const Tuning& tuning, const std::vector<const Candidate*>& kept, const
   for (const Candidate* c : kept) banned.by_place.push_back(bans.Of(*c));
   const Candidate* const unbanned_winner = WinnerOf(tuning, nullptr);
   if (unbanned_winner != nullptr) banned.of_winner = bans.Of(*unbanned_winner);
+  for (const Candidate& c : tuning.candidates) {
+    if (!c.usable() && bans.Of(c) == nullptr) ++banned.unusable[c.status];
+  }
   indexed->bans = std::make_shared<const IndexedBans>(std::move(banned));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -77,6 +78,8 @@ struct KeptTuning {
 struct IndexedBans {
   std::vector<Bans::Shared> by_place;  // as tuning.candidates; nullptr: it is not
   Bans::Shared of_winner;              // of the one that would win without bans and constraints
+  // How many candidates of the tuning are neither usable() nor banned, by their status.
+  std::map<CandidateStatus, int> unusable;
 };
 
 // A tuning ready to be answered from. Immutable once it is in the index.

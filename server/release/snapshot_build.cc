@@ -96,9 +96,13 @@ class Builder {
         log::Warn("left out of the snapshot: $0: $1", entry.key.problem_text, status.ToString());
       }
     }
-    const auto is_lost = [this](const Environment& environment, const ConvProblem& problem,
-                                const snapshot::SnapshotEntry& entry) {
-      return entry.pinned == 0 && IsLost({problem.ToText(), environment.ToText()});
+    const std::shared_ptr<const Bans> bans = input_.index->bans();
+    const auto is_lost = [this, &bans](
+                             const Environment& environment, const ConvProblem& problem,
+                             const snapshot::SnapshotEntry& entry) -> std::optional<Bans> {
+      const TuningKey key = {problem.ToText(), environment.ToText()};
+      if (entry.pinned != 0 || !IsLost(key)) return std::nullopt;
+      return bans->Of(key);
     };
     if (input_.releases->TakeDamage() || !input_.carry_over) {
       contents->carried = CarryOver(path, nullptr, is_lost, &writer);

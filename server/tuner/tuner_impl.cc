@@ -183,7 +183,9 @@ absl::StatusOr<lookup::ResolvedEnvironment> TunerImpl::Resolve(const std::string
     lookup::ResolvedEnvironment other = named[0];
     other.misfit = absl::StrCat("other environment: the program has ", KnownText(program),
                                 "; answers are for ", other.text,
-                                named.size() == 1 ? "" : " and others that do not fit either");
+                                named.size() == 1 ? "" : " and others that do not fit either",
+                                "; start convtuned with the program's GPU and cuDNN, or import a "
+                                "bundle of its environment");
     return other;
   }
   if (fitting.size() > 1) {

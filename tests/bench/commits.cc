@@ -1,20 +1,23 @@
 // Acknowledged results per second through the committer, with one writer and
 // with many, beside a bare SQLite loop that writes the same rows, one
-// transaction for each tuning, with the same sync. Prints one JSON object per
-// line.
+// transaction for each tuning, with the same sync. With --bans: how long a ban
+// takes, and commits and look-ups meanwhile. Prints one JSON object per line.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "db/sqlite/database.h"
 #include "db/sqlite/transaction.h"
 #include "db/store/sqlite_store.h"
@@ -22,25 +25,31 @@
 #include "proto/base/status_macros.h"
 #include "server/commit/committer.h"
 #include "server/decision/ranking.h"
+#include "server/lookup/answer.h"
 
 namespace convtune::bench {
 namespace {
 
 constexpr int kCandidates = 12;
+constexpr int kKnobs = 100;              // a hundredth of the tunings has each setting
 constexpr int kCheckpointFrames = 1024;  // as in the store
 
 Environment TestEnvironment() {
   return Environment::Parse("nvidia-h200,cc=9.0,sms=132,cudnn=9.19.0,lib=full").value();
 }
 
+TuningKey KeyOf(int n) {
+  return {absl::StrCat("fwd,x=", n + 1, "x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"),
+          TestEnvironment().ToText()};
+}
+
 // Eight of its candidates are timed, three of them to the end.
 Tuning TuningOf(int n) {
   Tuning tuning;
-  tuning.key = {absl::StrCat("fwd,x=", n + 1, "x64x56x56,w=64x64x3x3,pad=1,nhwc,f16"),
-                TestEnvironment().ToText()};
+  tuning.key = KeyOf(n);
   for (int i = 0; i < kCandidates; ++i) {
     Candidate candidate;
-    candidate.id = EngineConfig{i, {{2, i}, {13, n % 4}}};
+    candidate.id = EngineConfig{i, {{2, i}, {13, n % kKnobs}}};
     candidate.heuristic_rank = i;
     candidate.workspace_bytes = int64_t{i} << 12;
     candidate.status = CandidateStatus::kUnsupported;
@@ -153,10 +162,145 @@ absl::StatusOr<double> BareRate(const std::string& folder, const std::string& so
   return static_cast<double>(tunings) / seconds;
 }
 
-double Median(std::vector<double> values) {
+double Quantile(std::vector<double> values, double share) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1))];
 }
+
+double Median(const std::vector<double>& values) { return Quantile(values, 0.5); }
+
+// Seconds; of the CPU, those of the calling thread.
+struct Took {
+  double wall = 0;
+  double cpu = 0;
+};
+
+Took Time(const std::function<void()>& work) {
+  const auto cpu = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  };
+  Took took;
+  took.cpu = -cpu();
+  took.wall = Seconds(work);
+  took.cpu += cpu();
+  return took;
+}
+
+// Milliseconds that commits and look-ups took while something else went on.
+struct Latencies {
+  std::vector<double> commits;
+  std::vector<double> look_ups;
+};
+
+// A store of so many tunings, all of which list engine 0 as their winner.
+class BanBench {
+ public:
+  BanBench(const std::string& folder, int tunings, const Clock* clock)
+      : tunings_(tunings),
+        next_(tunings),
+        store_(OpenStore(folder, clock)),
+        committer_(store_.get(), &index_) {
+    constexpr int kInTransaction = 10'000;
+    for (int n = 0; n < tunings;) {
+      const int end = std::min(tunings, n + kInTransaction);
+      const auto imported =
+          committer_.Import([&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
+            if (n == end) return std::nullopt;
+            return db::TuningRecord{TuningOf(n++), TestEnvironment()};
+          });
+      if (!imported.ok()) Die(imported.status());
+    }
+  }
+
+  // Ends with `work`, which may be a wait.
+  Latencies Beside(const std::function<void()>& work) {
+    Latencies latencies;
+    std::atomic<bool> ended{false};
+    std::thread commits([&] {
+      while (!ended) {
+        Tuning tuning = TuningOf(next_++);
+        latencies.commits.push_back(
+            1e3 * Seconds([&] { committer_.Commit(std::move(tuning), TestEnvironment(), false); }));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    });
+    std::thread look_ups([&] {
+      for (int64_t n = 0; !ended; ++n) {
+        const TuningKey key = KeyOf(static_cast<int>(n * 7919 % tunings_));
+        latencies.look_ups.push_back(1e3 * Seconds([&] {
+                                       const lookup::IndexHit hit = index_.Find(key);
+                                       lookup::MakeAnswer(*hit.tuning, hit.pin.get(), {},
+                                                          DataType::kF16, absl::Now());
+                                     }));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+    work();
+    ended = true;
+    commits.join();
+    look_ups.join();
+    return latencies;
+  }
+
+  // The rows of the store, read and unpacked once.
+  Took ReadAll() {
+    absl::Status status;
+    const Took took = Time([&] {
+      status = store_->ForEachStored(
+          [&](const db::StoredTuning& stored) { return stored.decode().ok(); },
+          [](const std::string&) {});
+    });
+    if (!status.ok()) Die(status);
+    return took;
+  }
+
+  void Measure(const std::string& pattern, const char* share) {
+    Ban ban;
+    ban.candidate = CandidatePattern::Parse(pattern).value();
+    const Took read = ReadAll();
+    const Latencies bare = Beside([] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
+    Print("dry_run", share, read, bare, [&] { committer_.PreviewBan(ban, kChanges); });
+    Print("create", share, read, bare, [&] {
+      if (const auto made = committer_.AddBan(&ban, kChanges); !made.ok()) Die(made.status());
+    });
+    Print("delete", share, read, bare, [&] {
+      if (const absl::Status gone = committer_.DeleteBan(ban.number); !gone.ok()) Die(gone);
+    });
+  }
+
+ private:
+  static constexpr size_t kChanges = 1000;  // as the command line asks for
+
+  void Print(const std::string& call, const char* share, const Took& read, const Latencies& bare,
+             const std::function<void()>& work) {
+    Took took;
+    const Latencies busy = Beside([&] { took = Time(work); });
+    const auto line = [&](const char* figure, double value, double baseline) {
+      std::printf(
+          "{\"figure\": \"ban_%s\", \"tunings\": %d, \"state\": \"%s, %s listed\", "
+          "\"value\": %.5g, \"baseline\": %.5g, \"ratio\": %.4g}\n",
+          figure, tunings_, call.c_str(), share, value, baseline, value / baseline);
+      std::fflush(stdout);
+    };
+    line("s", took.wall, read.wall);
+    line("cpu_s", took.cpu, read.cpu);
+    for (const double of : {0.5, 0.99, 1.0}) {
+      const std::string name = of == 0.5 ? "p50" : of == 0.99 ? "p99" : "most";
+      line(("commit_" + name + "_ms").c_str(), Quantile(busy.commits, of),
+           Quantile(bare.commits, of));
+      line(("lookup_" + name + "_ms").c_str(), Quantile(busy.look_ups, of),
+           Quantile(bare.look_ups, of));
+    }
+  }
+
+  const int tunings_;
+  int next_;  // to be committed
+  lookup::TuningIndex index_;
+  const std::unique_ptr<db::store::SqliteStore> store_;
+  commit::Committer committer_;
+};
 
 int Main(int argc, char** argv) {
   int tunings = 400;
@@ -167,12 +311,20 @@ int Main(int argc, char** argv) {
   app.add_option("--tunings", tunings, "in each round")->check(CLI::Range(1, 1'000'000));
   app.add_option("--rounds", rounds)->check(CLI::PositiveNumber);
   app.add_option("--writers", writers)->check(CLI::PositiveNumber);
+  bool bans = false;
   app.add_option("--folder", folder, "on the disk to be measured")->required();
+  app.add_flag("--bans", bans, "bans over so many tunings instead");
   CLI11_PARSE(app, argc, argv);
 
+  const SystemClock clock;
+  if (bans) {
+    BanBench bench(folder, tunings, &clock);
+    bench.Measure("eng0", "all");
+    bench.Measure("eng0,k13=7", "1%");
+    return 0;
+  }
   std::vector<Tuning> all;
   for (int n = 0; n < tunings; ++n) all.push_back(TuningOf(n));
-  const SystemClock clock;
   std::vector<double> bare;
   std::vector<std::vector<double>> rates(writers.size());
   std::vector<std::vector<double>> ratios(writers.size());

@@ -35,6 +35,7 @@ IDLE_SECONDS = 20
 START_SIZES = (1_000, 10_000, 100_000, 1_000_000)
 START_ROUNDS = 3
 ONE_START_FROM = 1_000_000  # publishing takes longer than starting
+BAN_SIZES = (100_000,)
 SNAPSHOT_SIZES = (1_000, 10_000, 100_000, 1_000_000)
 # (figure, batch) -> what to reach, as a bound of the ratio.
 TARGETS = {
@@ -189,6 +190,16 @@ def measure_commits(folder):
     return json_lines([BIN / "convtune-bench-commits", "--folder", folder])
 
 
+def measure_bans(folder):
+    """How long a ban takes over many tunings, beside reading them once; commits and look-ups meanwhile, beside those
+    with nothing else going on."""
+    rows = []
+    for tunings in BAN_SIZES:
+        command = [BIN / "convtune-bench-commits", "--bans", "--tunings", tunings, "--folder", folder / str(tunings)]
+        rows += json_lines(command)
+    return rows
+
+
 def read_once(path):
     start = time.monotonic()
     with open(path, "rb", buffering=0) as file:
@@ -293,6 +304,7 @@ PARTS = {
     "lookups": measure_lookups,
     "index": measure_index,
     "commits": measure_commits,
+    "bans": measure_bans,
     "start": measure_start,
     "plans": measure_plans,
     "bundles": measure_bundles,

@@ -134,7 +134,8 @@ def test_answers_are_those_of_the_programs_own_environment(ct, fake_daemon):
             assert (result.winner is not None, result.miss) == (fits, "" if fits else "other_environment"), program
             assert result.environment.text == H200  # what it would hold for
     (miss,) = client(cudnn_version="9.12.0").get(PROBLEMS[1:2], on_miss="tune")
-    assert miss.message == f"other environment: the program has cudnn=9.12.0; answers are for {H200}"
+    assert miss.message == (f"other environment: the program has cudnn=9.12.0; answers are for {H200}; start convtuned "
+                            "with the program's GPU and cuDNN, or import a bundle of its environment")  # fmt: skip
     with pytest.raises(ct.ConvtuneError, match="other environment: the program has cudnn=9.12.0") as error:
         ct.warm(PROBLEMS, client(cudnn_version="9.12.0"))
     assert error.value.code == "FAILED_PRECONDITION"

@@ -1,7 +1,6 @@
 #include "proto/model/tuning/ban.h"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 
 #include "absl/status/status.h"
@@ -19,48 +18,77 @@ auto Order(const CudnnVersion& version) {
   return std::tie(version.major, version.minor, version.patch);
 }
 
-// A number from 0, or `*`.
-absl::StatusOr<std::optional<int64_t>> ReadNumber(std::string_view text, int64_t most) {
-  if (text == "*") return std::nullopt;
-  int64_t value = 0;
-  if (const NumberError error = ReadInt64(text, &value); error != NumberError::kNone) {
-    return absl::InvalidArgumentError(NumberRule(error, text));
-  }
-  if (value < 0 || value > most) {
-    return absl::InvalidArgumentError(Concat("must be from 0 to ", most, ", is ", value));
-  }
-  return value;
-}
+// Of types, algorithms and math types, and of engines, in bits.
+constexpr int kShort = 31;
+constexpr int kLong = 63;
 
+// The number behind `name`; nullopt: `*`.
 absl::StatusOr<std::optional<int64_t>> ReadNumberAfter(std::string_view text, std::string_view name,
-                                                       int64_t most) {
+                                                       int bits) {
   std::string_view rest = text;
-  if (!ConsumeFront(&rest, name)) {
-    return absl::InvalidArgumentError(
-        Concat("expected ", name, " and a number or *, found ", Quote(text)));
+  int64_t value = 0;
+  if (ConsumeFront(&rest, name)) {
+    if (rest == "*") return std::nullopt;
+    const auto most = static_cast<int64_t>((uint64_t{1} << bits) - 1);
+    if (ReadInt64(rest, &value) == NumberError::kNone && value >= 0 && value <= most) return value;
   }
-  absl::StatusOr<std::optional<int64_t>> number = ReadNumber(rest, most);
-  if (number.ok()) return number;
-  return absl::InvalidArgumentError(Concat(name, ": ", std::string(number.status().message())));
+  return absl::InvalidArgumentError(Concat("expected ", name, " and a number from 0 to 2^", bits,
+                                           "-1 or *, found ", Quote(text)));
 }
 
 absl::Status ReadKnob(std::string_view text, CandidatePattern* pattern) {
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos) {
     return absl::InvalidArgumentError(
-        Concat("expected k<type>=<setting or *>, found ", Quote(text)));
+        Concat("expected k<type>=<number or *>, found ", Quote(text)));
   }
   ASSIGN_OR_RETURN(const std::optional<int64_t> type,
-                   ReadNumberAfter(text.substr(0, equals), "k", std::numeric_limits<int>::max()));
-  if (!type) return absl::InvalidArgumentError("k: the type of a knob must be a number");
+                   ReadNumberAfter(text.substr(0, equals), "k", kShort));
+  if (!type) return absl::InvalidArgumentError("the type of a knob must be a number");
   const std::string_view setting = text.substr(equals + 1);
   std::optional<int64_t>& value = pattern->knobs.emplace_back(static_cast<int>(*type), 0).second;
   if (setting == "*") {
     value.reset();
-  } else if (const NumberError error = ReadInt64(setting, &*value); error != NumberError::kNone) {
-    return absl::InvalidArgumentError(Concat("k", *type, ": ", NumberRule(error, setting)));
+  } else if (ReadInt64(setting, &*value) != NumberError::kNone) {
+    return absl::InvalidArgumentError(
+        Concat("expected k", *type, "=<number of 64 bits or *>, found ", Quote(text)));
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadLegacy(std::string_view text, CandidatePattern* pattern) {
+  pattern->api = Api::kLegacy;
+  const std::vector<std::string_view> tokens = Split(text, ',');
+  if (tokens.size() > 2) {
+    return absl::InvalidArgumentError(Concat("expected algo<n>,math<n>, found ", Quote(text)));
+  }
+  if (tokens[0] != "*") {
+    ASSIGN_OR_RETURN(pattern->number, ReadNumberAfter(tokens[0], "algo", kShort));
+  }
+  if (tokens.size() == 2) {
+    ASSIGN_OR_RETURN(pattern->math_type, ReadNumberAfter(tokens[1], "math", kShort));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadGraph(std::string_view text, CandidatePattern* pattern) {
+  const std::vector<std::string_view> tokens = Split(text, ',');
+  if (tokens[0] != "*") {
+    ASSIGN_OR_RETURN(pattern->number, ReadNumberAfter(tokens[0], "eng", kLong));
+  }
+  for (size_t i = 1; i < tokens.size(); ++i) RETURN_IF_ERROR(ReadKnob(tokens[i], pattern));
+  std::sort(pattern->knobs.begin(), pattern->knobs.end());
+  const auto doubled =
+      std::adjacent_find(pattern->knobs.begin(), pattern->knobs.end(),
+                         [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (doubled == pattern->knobs.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(Concat("k", doubled->first, " is given twice"));
+}
+
+absl::Status ReadPattern(std::string_view text, CandidatePattern* pattern) {
+  if (ConsumeFront(&text, "legacy:")) return ReadLegacy(text, pattern);
+  if (ConsumeFront(&text, "graph:") || text.starts_with("eng")) return ReadGraph(text, pattern);
+  return absl::InvalidArgumentError("expected eng, graph: or legacy: in front");
 }
 
 std::string NumberText(const std::optional<int64_t>& number) {
@@ -121,41 +149,12 @@ bool HoldsFor(const Ban& ban, const Environment& environment) {
 absl::StatusOr<CandidatePattern> CandidatePattern::Parse(std::string_view text) {
   if (text.size() > kMostText) return absl::InvalidArgumentError("must be at most 1024 bytes");
   CandidatePattern pattern;
-  std::string_view rest = text;
-  const bool legacy = ConsumeFront(&rest, "legacy:");
-  const bool graph = !legacy && (ConsumeFront(&rest, "graph:") || rest.starts_with("eng"));
-  if (!legacy && !graph) {
-    return absl::InvalidArgumentError(
-        Concat("must be a candidate in which * stands for any number, such as eng47, eng47,k2=* or "
-               "legacy:*, is ",
-               Quote(text)));
-  }
-  const std::vector<std::string_view> tokens = Split(rest, ',');
-  if (tokens[0] != "*") {
-    const int64_t most =
-        legacy ? std::numeric_limits<int>::max() : std::numeric_limits<int64_t>::max();
-    ASSIGN_OR_RETURN(pattern.number, ReadNumberAfter(tokens[0], legacy ? "algo" : "eng", most));
-  }
-  if (legacy) {
-    pattern.api = Api::kLegacy;
-    if (tokens.size() > 2) {
-      return absl::InvalidArgumentError(Concat("expected algo<n>,math<n>, found ", Quote(text)));
-    }
-    if (tokens.size() == 2) {
-      ASSIGN_OR_RETURN(pattern.math_type,
-                       ReadNumberAfter(tokens[1], "math", std::numeric_limits<int>::max()));
-    }
-    return pattern;
-  }
-  for (size_t i = 1; i < tokens.size(); ++i) RETURN_IF_ERROR(ReadKnob(tokens[i], &pattern));
-  std::sort(pattern.knobs.begin(), pattern.knobs.end());
-  const auto doubled =
-      std::adjacent_find(pattern.knobs.begin(), pattern.knobs.end(),
-                         [](const auto& a, const auto& b) { return a.first == b.first; });
-  if (doubled != pattern.knobs.end()) {
-    return absl::InvalidArgumentError(Concat("k", doubled->first, ": given twice"));
-  }
-  return pattern;
+  const absl::Status read = ReadPattern(text, &pattern);
+  if (read.ok()) return pattern;
+  return absl::InvalidArgumentError(
+      Concat("must be a candidate in which * stands for any number, such as eng47, eng47,k2=* or "
+             "legacy:*, is ",
+             Quote(text), ": ", std::string(read.message())));
 }
 
 std::string CandidatePattern::ToText() const {

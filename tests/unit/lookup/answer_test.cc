@@ -250,6 +250,39 @@ TEST(MakeAnswer, WhereAllIsBannedTheMissSaysSo) {
   EXPECT_EQ(small.banned->candidate, CandidateId(EngineConfig{0, {}}));
 }
 
+TEST(MakeAnswer, WhereOthersAreNotUsableTheMissCountsThem) {
+  const Tuning tuning = TuningOf({Timed(0, 30), Timed(1, 10, 0.2, 4096),
+                                  With(Finalized(2), CandidateStatus::kSkippedBudget),
+                                  With(Finalized(3), CandidateStatus::kUnsupported),
+                                  With(Finalized(4), CandidateStatus::kSkippedBudget)});
+  Bans bans = BansOfPattern("eng0");
+  std::vector<Bans::Shared> both = bans.all();
+  both.push_back(BansOfPattern("eng1", 2).all()[0]);
+  bans = Bans(both);
+  for (const bool whole : {true, false}) {
+    const auto message = [&](const Bans& held, const Constraints& constraints) {
+      const IndexedTuning indexed = whole ? KeepAll(tuning, held) : KeepBest(tuning, nullptr, held);
+      return std::get<Miss>(MakeAnswer(indexed, nullptr, constraints, kType, kNow)).message;
+    };
+    EXPECT_EQ(message(bans, {}),
+              "every usable candidate is banned by bans/1 (wrong results), bans/2 (wrong results); "
+              "not banned, but not usable: 1 unsupported, 2 skipped_budget");
+    EXPECT_EQ(message(bans, Workspace(0)),
+              "every usable candidate that keeps to the constraints is banned by bans/1 (wrong "
+              "results); not banned, but not usable: 1 unsupported, 2 skipped_budget");
+    // Of what is banned, too, another tuning would give no answer.
+    EXPECT_EQ(message(BansOfPattern("graph:*"), {}),
+              "every candidate is banned by bans/1 (wrong results)");
+  }
+}
+
+TEST(MakeAnswer, WhereAllAreBannedAndSomeBreakTheConstraintsTheBansOfTheOthersAreNamed) {
+  const Tuning tuning = TuningOf({Timed(0, 30), Timed(1, 10, 0.2, 4096)});
+  const auto miss = std::get<Miss>(AnswerUnder(BansOfPattern("graph:*"), tuning, Workspace(0)));
+  EXPECT_EQ(miss.message,
+            "every candidate that keeps to the constraints is banned by bans/1 (wrong results)");
+}
+
 TEST(MakeAnswer, AConstraintThatNothingKeepsToIsNoBansDoing) {
   const Tuning tuning = TuningOf({Timed(0, 30, 0.2, 1024), Timed(1, 10, 0.2, 4096)});
   const auto miss = std::get<Miss>(AnswerUnder(BansOfPattern("eng1"), tuning, Workspace(0)));

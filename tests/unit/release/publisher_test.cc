@@ -273,6 +273,38 @@ TEST_F(PublisherTest, AChoiceIsNotCarriedOverAgainstAQuarantineOrAfterItsPin) {
   EXPECT_THAT(Served(3), IsEmpty());
 }
 
+TEST_F(PublisherTest, ABannedCandidateIsNotCarriedOver) {
+  Start("");
+  Tune({Problem(1), Problem(2)});
+  const std::vector<std::string> before = WaitForChoice(1);
+  ASSERT_GT(before.size(), 1U);
+  WaitForChoice(2);
+  tuner_.reset();
+  MemoryStore store;
+  MemoryReleaseStore releases;
+  Ban ban;
+  ban.candidate = CandidatePattern::Parse(before[0]).value();
+  ASSERT_TRUE(store.AddBan(ban).ok());
+  options_.store = &store;
+  options_.release_store = &releases;
+  Start();
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 2; }));
+  EXPECT_EQ(Served(1), std::vector<std::string>(before.begin() + 1, before.end()));
+  // One that is made while it is carried over, and leaves nothing of one API.
+  ban.candidate = CandidatePattern::Parse("graph:*").value();
+  ASSERT_TRUE(tuner_->CreateBan(ban, 10, /*dry_run=*/false).ok());
+  EXPECT_TRUE(Eventually([&] {
+    const std::vector<std::string> served = Served(1);
+    return std::none_of(served.begin(), served.end(),
+                        [](const std::string& text) { return text.starts_with("graph:"); });
+  }));
+  ban.candidate = CandidatePattern::Parse("legacy:*").value();
+  ASSERT_TRUE(tuner_->CreateBan(ban, 10, /*dry_run=*/false).ok());
+  EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 0; }));
+  EXPECT_THAT(Served(1), IsEmpty());
+  EXPECT_THAT(Served(2), IsEmpty());
+}
+
 TEST_F(PublisherTest, MalformedDatagramsAreCountedAndIgnored) {
   Start("");
   const std::string noise(200, 'x');

@@ -48,18 +48,7 @@ class SnapshotReader {
     const snapshot::SnapshotEntry* entry = Find(problem, environment, channel);
     if (entry == nullptr) return texts;
     for (int i = 0; i < entry->candidate_count; ++i) {
-      const snapshot::SnapshotCandidate& candidate = view_.candidates(*entry)[i];
-      if (candidate.api == snapshot::kApiLegacy) {
-        texts.push_back(
-            ToText(LegacyAlgorithm{static_cast<int>(candidate.number), candidate.math_type}));
-        continue;
-      }
-      EngineConfig config;
-      config.engine_index = candidate.number;
-      for (int k = 0; k < candidate.knob_count; ++k) {
-        config.knobs.emplace_back(view_.knobs(candidate)[k].type, view_.knobs(candidate)[k].value);
-      }
-      texts.push_back(ToText(config));
+      texts.push_back(ToText(snapshot::ToCandidateId(view_, view_.candidates(*entry)[i])));
     }
     return texts;
   }

@@ -363,7 +363,9 @@ TEST_F(TunerTest, AProgramOfAnotherEnvironmentGetsNoAnswerAndStartsNoWork) {
       EXPECT_EQ(miss.reason, lookup::MissReason::kOtherEnvironment);
       EXPECT_EQ(miss.message, absl::StrCat("other environment: the program has cudnn=9.12.0; "
                                            "answers are for ",
-                                           kH200));
+                                           kH200,
+                                           "; start convtuned with the program's GPU and cuDNN, or "
+                                           "import a bundle of its environment"));
       EXPECT_EQ(miss.job, "");
     }
   }

@@ -64,6 +64,32 @@ TEST(CandidatePatternTest, ACandidatesOwnTextIsAPattern) {
   }
 }
 
+TEST(CandidatePatternTest, AnErrorHasTheRuleAnExampleAndWhatIsWrong) {
+  const struct {
+    const char* pattern;
+    const char* wrong;
+  } kCases[] = {
+      {"47", "expected eng, graph: or legacy: in front"},
+      {"eng", "expected eng and a number from 0 to 2^63-1 or *, found \"eng\""},
+      {"graph:eng-1", "expected eng and a number from 0 to 2^63-1 or *, found \"eng-1\""},
+      {"eng,k2=", "expected eng and a number from 0 to 2^63-1 or *, found \"eng\""},
+      {"eng47,k2=", "expected k2=<number of 64 bits or *>, found \"k2=\""},
+      {"eng47,k2", "expected k<type>=<number or *>, found \"k2\""},
+      {"eng47,k=1", "expected k and a number from 0 to 2^31-1 or *, found \"k\""},
+      {"eng47,k*=1", "the type of a knob must be a number"},
+      {"eng47,k2=1,k2=2", "k2 is given twice"},
+      {"legacy:algo2147483648",
+       "expected algo and a number from 0 to 2^31-1 or *, found \"algo2147483648\""},
+      {"legacy:*,math", "expected math and a number from 0 to 2^31-1 or *, found \"math\""},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_EQ(CandidatePattern::Parse(c.pattern).status().message(),
+              std::string("must be a candidate in which * stands for any number, such as eng47, "
+                          "eng47,k2=* or legacy:*, is \"") +
+                  c.pattern + "\": " + c.wrong);
+  }
+}
+
 TEST(CandidatePatternTest, MalformedTextsAreRefused) {
   for (const char* text :
        {"", "*", "47", "eng", "eng-1", "eng47,", "eng47,k2", "eng47,k*=1", "eng47,k2=1,k2=2",

@@ -12,7 +12,7 @@ constexpr char kNodeTables[] =
     "environments, problems, candidates, nodes, node_epochs, node_devices, provenances, evidence, "
     "evidence_payloads, measurements, pooled, pooled_candidates, pool_queue, pooled_payloads, "
     "report_groups, batches, tasks, task_failures, wanted, upkeep";
-constexpr char kDecisionTables[] = "releases, release_choices, pins";
+constexpr char kDecisionTables[] = "releases, release_choices, pins, bans";
 
 absl::Status GrantRole(Postgres& postgres, const std::string& field, const std::string& role,
                        const std::string& tables) {

@@ -45,7 +45,7 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
           "lookups = $7, hits = $8, queue_depth = $9, outbox_depth = $10, outbox_dropped = "
           "$11, outbox_superseded = $12, release_number = $13, last_error = $14, "
           "outbox_lag_seconds = $15, unapplied_pins = $16, pin_error = $17, "
-          "release_missing = $18, release_extra = $19 WHERE "
+          "release_missing = $18, release_extra = $19, unapplied_bans = $20, ban_error = $21 WHERE "
           "node_id = $1",
           PgParams()
               .Int(node_id)
@@ -66,7 +66,9 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
               .Int(heartbeat.unapplied_pins)
               .Text(heartbeat.pin_error)
               .Int(heartbeat.release_missing)
-              .Int(heartbeat.release_extra)));
+              .Int(heartbeat.release_extra)
+              .Int(heartbeat.unapplied_bans)
+              .Text(heartbeat.ban_error)));
   if (written.changed() == 0) {
     return absl::AbortedError("node: the fleet does not know this node any more");
   }
@@ -160,7 +162,7 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(Postgres& postgres) {
                      "agent_version, daemon_version, clock_offset_us, outbox_depth, "
                      "outbox_dropped, tuning_count, release_number, last_error, "
                      "outbox_lag_seconds, unapplied_pins, pin_error, release_missing, "
-                     "release_extra FROM nodes "
+                     "release_extra, unapplied_bans, ban_error FROM nodes "
                      "ORDER BY name"));
   ASSIGN_OR_RETURN(
       const PgResult devices,
@@ -178,7 +180,8 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(Postgres& postgres) {
                      rows.Text(row, 4), absl::Microseconds(rows.Int(row, 5)), rows.Int(row, 6),
                      rows.Int(row, 7), absl::Seconds(rows.Real(row, 11)), rows.Int(row, 8),
                      rows.Int(row, 9), rows.Int(row, 14), rows.Int(row, 15), rows.Int(row, 12),
-                     rows.Text(row, 13), rows.Text(row, 10), by_node[rows.Int(row, 0)]});
+                     rows.Text(row, 13), rows.Int(row, 16), rows.Text(row, 17), rows.Text(row, 10),
+                     by_node[rows.Int(row, 0)]});
   }
   return nodes;
 }
@@ -192,10 +195,11 @@ absl::StatusOr<FleetCountsStatus> CountFleet(Postgres& postgres) {
           "(SELECT COUNT(*) FROM pool_queue), (SELECT COUNT(*) FROM tasks WHERE state = 1), "
           "(SELECT COUNT(*) FROM tasks WHERE state = 2), (SELECT COUNT(*) FROM tasks WHERE state "
           "= 4), (SELECT COUNT(*) FROM pins WHERE end_time IS NULL AND (expire_time IS NULL OR "
-          "expire_time > now()))"));
-  return FleetCountsStatus{row.Int(0, 0), row.Int(0, 1), row.Int(0, 2),
-                           row.Int(0, 3), row.Int(0, 4), row.Int(0, 5),
-                           row.Int(0, 6), row.Int(0, 7), row.Int(0, 8)};
+          "expire_time > now())), (SELECT COUNT(*) FROM bans WHERE end_time IS NULL AND "
+          "(expire_time IS NULL OR expire_time > now()))"));
+  return FleetCountsStatus{row.Int(0, 0), row.Int(0, 1), row.Int(0, 2), row.Int(0, 3),
+                           row.Int(0, 4), row.Int(0, 5), row.Int(0, 6), row.Int(0, 7),
+                           row.Int(0, 8), row.Int(0, 9)};
 }
 
 }  // namespace convtune::db::fleet

@@ -41,6 +41,8 @@ struct Heartbeat {
   int64_t release_extra = 0;    // that it has from a fleet, and the release has not
   int64_t unapplied_pins = 0;   // of the fleet, for the node's environments
   std::string pin_error;        // why not the first of them
+  int64_t unapplied_bans = 0;   // of the fleet
+  std::string ban_error;        // why not the first of them
   std::string last_error;
   std::vector<NodeDevice> devices;
 };
@@ -73,6 +75,8 @@ struct NodeStatus {
   int64_t release_extra = 0;
   int64_t unapplied_pins = 0;
   std::string pin_error;
+  int64_t unapplied_bans = 0;
+  std::string ban_error;
   std::string last_error;
   std::vector<std::string> devices;  // "environment name, driver"
 };
@@ -87,6 +91,7 @@ struct FleetCountsStatus {
   int64_t tasks_leased = 0;
   int64_t tasks_dead = 0;
   int64_t pins = 0;
+  int64_t bans = 0;
 };
 
 // By name.

@@ -82,15 +82,15 @@ const sqlite::Table& SamplesTable() {
 const sqlite::Table& PinTable() {
   static const sqlite::Table table{"pins",
                                    {"environment_id", "problem_text", "candidate", "reason",
-                                    "create_time_us", "expire_time_us"}};
+                                    "fleet_pin", "create_time_us", "expire_time_us"}};
   return table;
 }
 
 const sqlite::Table& BanTable() {
   static const sqlite::Table table{
       "bans",
-      {"ban_number", "candidate", "cudnn", "gpu", "operation", "data_type", "layout", "author",
-       "reason", "create_time_us", "expire_time_us"}};
+      {"ban_number", "fleet_ban", "candidate", "cudnn", "gpu", "operation", "data_type", "layout",
+       "author", "reason", "create_time_us", "expire_time_us"}};
   return table;
 }
 
@@ -187,6 +187,7 @@ absl::StatusOr<PinRow> ReadPin(const sqlite::Statement& statement, int first) {
   ASSIGN_OR_RETURN(row.pin.candidate,
                    ReadCandidateId(PinTable(), row.pin.key.problem_text, reader.Text()));
   row.pin.reason = reader.Text();
+  row.pin.fleet_pin = reader.Int();
   row.pin.create_time = absl::FromUnixMicros(reader.Int());
   if (!reader.NextIsNull()) {
     row.pin.expire_time = absl::FromUnixMicros(reader.Int());
@@ -202,6 +203,7 @@ absl::StatusOr<Ban> ReadBan(const sqlite::Statement& statement, int first) {
     return Damaged(BanTable(), ban.Name(), what);
   };
   if (!reader.ChecksumMatches()) return damaged(kBadChecksum);
+  ban.fleet_ban = reader.Int();
   absl::StatusOr<CandidatePattern> candidate = CandidatePattern::Parse(reader.Text());
   if (!candidate.ok()) return damaged(std::string(candidate.status().message()));
   ban.candidate = *std::move(candidate);
@@ -306,6 +308,7 @@ absl::Status WritePin(int64_t environment_id, const Pin& pin, sqlite::Statement&
       .Text(pin.key.problem_text)
       .Text(ToText(pin.candidate))
       .Text(pin.reason)
+      .Int(pin.fleet_pin)
       .Int(absl::ToUnixMicros(pin.create_time));
   if (pin.expire_time.has_value()) {
     writer.Int(absl::ToUnixMicros(*pin.expire_time));
@@ -319,6 +322,7 @@ absl::Status WriteBan(const Ban& ban, sqlite::Statement& statement) {
   const auto number = [](const auto& value) { return value ? static_cast<int>(*value) : 0; };
   sqlite::RowWriter writer(BanTable(), statement);
   writer.Int(ban.number)
+      .Int(ban.fleet_ban)
       .Text(ban.candidate.ToText())
       .Text(ban.cudnn.ToText())
       .Text(ban.gpu)

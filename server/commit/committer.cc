@@ -16,6 +16,8 @@ namespace {
 
 constexpr size_t kMostInGroup = 256;
 constexpr size_t kIndexPage = 1000;
+// A bound on the bans that each tuning is held against.
+constexpr size_t kMostBans = 1000;
 // A clock may be set; bans that expire are looked at as often as this.
 constexpr absl::Duration kLookForExpired = absl::Seconds(1);
 
@@ -24,23 +26,19 @@ const Clock& TheSystemClock() {
   return clock;
 }
 
-Bans With(const Bans& bans, const Ban& added) {
-  std::vector<Bans::Shared> all = bans.all();
-  all.push_back(std::make_shared<const Ban>(added));
-  return Bans(std::move(all));
-}
-
-// One rule for each ban, and a bound on what each tuning is held against.
-absl::Status CheckIsNew(const Ban& ban, const Bans& bans) {
-  constexpr size_t kMostBans = 1000;
-  for (const Bans::Shared& known : bans.all()) {
-    if (known->HasRuleOf(ban)) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("ban: ", known->NameAndReason(), " has the same rule"));
-    }
+// Who deletes a ban of the fleet must name it: its agent, or the operator of a node without one.
+absl::Status CheckIsFleetBan(const Ban& ban, int64_t fleet_ban) {
+  if (ban.fleet_ban == fleet_ban) return absl::OkStatus();
+  if (ban.fleet_ban == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("ban: ", ban.Name(), " is this daemon's own, and not fleet ban ", fleet_ban));
   }
-  if (bans.all().size() < kMostBans) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("ban: there are ", kMostBans, " already"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("ban: ", ban.Name(), " is fleet ban ", ban.fleet_ban,
+                   ": `convtune fleet ban delete ", ban.fleet_ban,
+                   "` ends it everywhere, and on a node that has left the fleet `convtune ban "
+                   "delete ",
+                   ban.number, " --fleet-ban ", ban.fleet_ban, "`"));
 }
 
 bool HasExpired(const Ban& ban, absl::Time now) {
@@ -509,8 +507,18 @@ void Committer::IndexAnew(const Tuning& tuning) {
   ServeInstead(tuning, std::move(outdated));
 }
 
-absl::Status Committer::DeletePin(const TuningKey& key) {
+absl::Status Committer::DeletePin(const TuningKey& key, int64_t fleet_pin) {
   MutexLock lock(mutex_);
+  const std::shared_ptr<const Pin> pin = index_->Find(key).pin;
+  if (pin != nullptr && pin->fleet_pin != fleet_pin) {
+    return absl::FailedPreconditionError(
+        pin->fleet_pin == 0
+            ? absl::StrCat("pin: it is this daemon's own, and not fleet pin ", fleet_pin)
+            : absl::StrCat("pin: it is fleet pin ", pin->fleet_pin,
+                           ": `convtune fleet unpin` ends it everywhere, and on a node that "
+                           "has left the fleet `convtune unpin --fleet-pin ",
+                           pin->fleet_pin, "`"));
+  }
   RETURN_IF_ERROR(store_->DeletePin(key));
   index_->ErasePin(key);
   observer_(key, true);
@@ -547,39 +555,13 @@ void Committer::ForEachUnder(const Ban& ban, const std::function<void(const Tuni
 
 void Committer::AddChange(const Tuning& tuning, const Bans& before, const Bans& after,
                           size_t max_changes, BanEffects* effects) const {
-  ++effects->listed_count;
   const std::shared_ptr<const Pin> pin = index_->Find(tuning.key).pin;
-  const auto answer_under = [&](const Bans& bans) {
-    const lookup::IndexedTuning indexed =
-        lookup::KeepBest(tuning, pin != nullptr ? &pin->candidate : nullptr, bans.Of(tuning.key));
-    // Without constraints the data type does not matter.
-    return lookup::MakeAnswer(indexed, pin.get(), {}, DataType::kF32, clock_->Now());
-  };
-  const auto was = answer_under(before);
-  const auto is = answer_under(after);
-  const auto* const old_answer = std::get_if<lookup::Answer>(&was);
-  const auto* const new_answer = std::get_if<lookup::Answer>(&is);
-  if (old_answer == nullptr) return;
-  if (new_answer != nullptr && new_answer->winner.id == old_answer->winner.id) return;
-  ++effects->change_count;
-  if (new_answer == nullptr) ++effects->lost_count;
-  if (effects->changes.size() == max_changes) return;
-  BanChange change;
-  change.key = tuning.key;
-  change.before = ToText(old_answer->winner.id);
-  change.pinned = old_answer->pinned;
-  if (new_answer != nullptr) {
-    change.after = ToText(new_answer->winner.id);
-    if (old_answer->winner.timed() && new_answer->winner.timed()) {
-      change.ratio = new_answer->winner.median_us / old_answer->winner.median_us;
-    }
-  }
-  effects->changes.push_back(std::move(change));
+  lookup::AddBanEffect(tuning, pin.get(), before, after, clock_->Now(), max_changes, effects);
 }
 
 BanEffects Committer::PreviewBan(const Ban& ban, size_t max_changes) {
   const std::shared_ptr<const Bans> before = index_->bans();
-  const Bans after = With(*before, ban);
+  const Bans after = before->With(ban);
   BanEffects effects;
   ForEachUnder(
       ban, [&](const Tuning& tuning) { AddChange(tuning, *before, after, max_changes, &effects); });
@@ -591,14 +573,14 @@ absl::StatusOr<BanEffects> Committer::AddBan(Ban* ban, size_t max_changes) {
   {
     MutexLock lock(mutex_);
     before = index_->bans();
-    RETURN_IF_ERROR(CheckIsNew(*ban, *before));
+    RETURN_IF_ERROR(before->CheckIsNew(*ban, kMostBans));
     ASSIGN_OR_RETURN(ban->number, store_->AddBan(*ban));
-    index_->SetBans(With(*before, *ban));
+    index_->SetBans(before->With(*ban));
     wake_retries_.SignalAll();  // it may expire
   }
-  const Bans after = With(*before, *ban);
-  log::Info("$0 made by $1: $2 is no answer: $3", ban->Name(), ban->author, ban->candidate.ToText(),
-            ban->reason);
+  const Bans after = before->With(*ban);
+  log::Info("$0 made by $1: $2 is no answer", ban->NameAndReason(), ban->author,
+            ban->candidate.ToText());
   BanEffects effects;
   ForEachUnder(*ban, [&](const Tuning& tuning) REQUIRES(mutex_) {
     AddChange(tuning, *before, after, max_changes, &effects);
@@ -628,10 +610,14 @@ Bans::Shared Committer::TakeOutBan(int64_t number) {
   return ban;
 }
 
-absl::Status Committer::DeleteBan(int64_t number) {
+absl::Status Committer::DeleteBan(int64_t number, int64_t fleet_ban) {
   Bans::Shared ban;
   {
     MutexLock lock(mutex_);
+    const std::shared_ptr<const Bans> bans = index_->bans();
+    for (const Bans::Shared& known : bans->all()) {
+      if (known->number == number) RETURN_IF_ERROR(CheckIsFleetBan(*known, fleet_ban));
+    }
     RETURN_IF_ERROR(store_->DeleteBan(number));
     ban = TakeOutBan(number);
   }

@@ -18,7 +18,6 @@
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/model/tuning/ban.h"
-#include "server/commit/ban_effects.h"
 #include "server/commit/commit_counts.h"
 #include "server/lookup/tuning_index.h"
 
@@ -76,7 +75,8 @@ class Committer {
   absl::StatusOr<int64_t> Withdraw(const std::vector<TuningKey>& keys);
   // See Tuner::PutPin. Sets the pin's candidate to the best that fits the pattern.
   absl::Status PutPin(const CandidatePattern& candidate, Pin* pin);
-  absl::Status DeletePin(const TuningKey& key);
+  // FAILED_PRECONDITION: it is another pin of the fleet's than that, 0 being none.
+  absl::Status DeletePin(const TuningKey& key, int64_t fleet_pin);
 
   // Sets the ban's number, and makes all answers heed it before it returns. At most
   // `max_changes` are given; what the index does not have yet is not among them.
@@ -84,8 +84,9 @@ class Committer {
   absl::StatusOr<BanEffects> AddBan(Ban* ban, size_t max_changes);
   // The effects that AddBan would have.
   BanEffects PreviewBan(const Ban& ban, size_t max_changes);
-  // All answers are without it when it returns. NOT_FOUND if there is none.
-  absl::Status DeleteBan(int64_t number);
+  // All answers are without it when it returns. NOT_FOUND if there is none;
+  // FAILED_PRECONDITION: it is another ban of the fleet's than that, 0 being none.
+  absl::Status DeleteBan(int64_t number, int64_t fleet_ban);
   // Ends the bans that have expired; a thread of the committer's does so by itself.
   void EndExpiredBans();
 

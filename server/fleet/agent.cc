@@ -5,17 +5,18 @@
 #include <algorithm>
 #include <random>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_environment.h"
+#include "db/fleet/bans.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
 #include "db/fleet/nodes.h"
 #include "db/fleet/retention.h"
 #include "db/fleet/upgrades.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/ban_proto.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/text.h"
 #include "proto/model/tuning/digest.h"
@@ -76,8 +77,10 @@ absl::Status DeliverAll(db::fleet::Postgres& postgres, db::fleet::FleetNames& na
 // Below the daemon's limit of 4 MiB for a request.
 constexpr size_t kMostRequestBytes = 2 << 20;
 constexpr size_t kMostReason = 480;
-// Tells the fleet's pins on a node from its operator's.
-constexpr char kPinPrefix[] = "fleet pin ";
+// A daemon looks through all its tunings for a ban.
+constexpr absl::Duration kBanPatience = absl::Seconds(60);
+// A daemon refuses a ban that would expire sooner than a second from when it comes.
+constexpr absl::Duration kShortestLeft = absl::Seconds(2);
 
 std::string Shortened(const std::string& text, size_t most) {
   if (text.size() <= most) return text;
@@ -93,6 +96,22 @@ constexpr absl::Duration kReconnectSpread = absl::Seconds(5);
 absl::Duration Uniform(absl::Duration least, absl::Duration most) {
   static std::mt19937_64 random{std::random_device()()};
   return least + (most - least) * std::uniform_real_distribution<double>(0, 1)(random);
+}
+
+// One that a daemon keeps: rules that this program does not know come out as another rule.
+Ban ReadKeptBan(const v1::Ban& proto) {
+  std::vector<Violation> violations;
+  return BanFromProto(proto, "ban", &violations);
+}
+
+// Whether the fleet has that ban of it, to the word: the numbers of a fleet that was restored
+// mean something else.
+bool IsAmong(const Ban& kept, const std::vector<db::fleet::FleetBan>& bans) {
+  return std::any_of(bans.begin(), bans.end(), [&kept](const db::fleet::FleetBan& one) {
+    return one.ban.fleet_ban == kept.fleet_ban && one.ban.HasRuleOf(kept) &&
+           one.ban.author == kept.author && one.ban.reason == kept.reason &&
+           one.left.has_value() == kept.expire_time.has_value();
+  });
 }
 
 constexpr absl::Duration kUpkeepEvery = absl::Minutes(10);
@@ -203,7 +222,8 @@ absl::Status Agent::Turn() {
   if (state_.outbox_depth() > 0) RETURN_IF_ERROR(Push());
   if (refresh) {
     announced_ = false;
-    absl::Status followed = Follow();
+    absl::Status followed = FollowBans();
+    followed.Update(Follow());
     followed.Update(FollowPins());
     if (followed.ok()) followed = Compare();
     if (!followed.ok()) {
@@ -326,6 +346,8 @@ absl::Status Agent::Heartbeat() {
   heartbeat.release_extra = release_extra_;
   heartbeat.unapplied_pins = unapplied_pins_;
   heartbeat.pin_error = pin_error_;
+  heartbeat.unapplied_bans = unapplied_bans_;
+  heartbeat.ban_error = ban_error_;
   heartbeat.last_error = last_error_;
   for (const v1::Device& device : devices.devices()) {
     for (const v1::Environment& environment : environments.environments()) {
@@ -581,11 +603,9 @@ absl::Status Agent::FollowPins() {
                    db::fleet::ListFleetPins(*postgres_, PlaceIds()));
   ASSIGN_OR_RETURN(const v1::ListPinsResponse here, daemon_->ListPins({}));
   // By environment name and problem: what the daemon has of the fleet's.
-  std::map<std::pair<std::string, std::string>, std::string> kept;
+  std::map<std::pair<std::string, std::string>, const v1::PinRecord*> kept;
   for (const v1::PinRecord& pin : here.pins()) {
-    if (absl::StartsWith(pin.reason(), kPinPrefix)) {
-      kept[{pin.environment(), pin.problem_text()}] = pin.reason();
-    }
+    if (pin.fleet_pin() != 0) kept[{pin.environment(), pin.problem_text()}] = &pin;
   }
   absl::Status status;
   unapplied_pins_ = 0;
@@ -594,10 +614,13 @@ absl::Status Agent::FollowPins() {
     const Place* const place = FindPlace(pin.environment_id);
     if (place == nullptr) continue;
     const std::string reason = Shortened(
-        absl::StrCat(kPinPrefix, pin.pin_id, " by ", pin.author, ": ", pin.reason), kMostReason);
+        absl::StrCat("fleet pin ", pin.pin_id, " by ", pin.author, ": ", pin.reason), kMostReason);
     const auto found = kept.find({place->name, pin.problem_text});
     if (found != kept.end()) {
-      const bool same = found->second == reason;
+      // The numbers of a fleet that was restored mean something else.
+      const v1::PinRecord& held = *found->second;
+      const bool same = held.fleet_pin() == pin.pin_id && held.candidate() == pin.candidate &&
+                        held.reason() == reason;
       kept.erase(found);
       if (same) continue;
     }
@@ -606,6 +629,7 @@ absl::Status Agent::FollowPins() {
     request.mutable_problem()->set_text(pin.problem_text);
     request.set_candidate(pin.candidate);
     request.set_reason(reason);
+    request.set_fleet_pin(pin.pin_id);
     if (pin.left.has_value()) {
       request.mutable_ttl()->set_seconds(std::max<int64_t>(1, absl::ToInt64Seconds(*pin.left)));
     }
@@ -620,12 +644,64 @@ absl::Status Agent::FollowPins() {
     if (unapplied_pins_++ > 0) continue;
     pin_error_ = absl::StrCat("pin ", pin.pin_id, ": ", std::string(pinned.message()));
   }
-  for (const auto& [key, reason] : kept) {
+  for (const auto& [key, pin] : kept) {
     v1::UnpinRequest request;
     request.set_environment(key.first);
     request.mutable_problem()->set_text(key.second);
+    request.set_fleet_pin(pin->fleet_pin());
     const absl::Status unpinned = daemon_->Unpin(request).status();
     if (!absl::IsNotFound(unpinned)) status.Update(unpinned);
+  }
+  return status;
+}
+
+absl::Status Agent::FollowBans() {
+  ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> bans,
+                   db::fleet::ListFleetBans(*postgres_));
+  ASSIGN_OR_RETURN(const v1::ListBansResponse here, daemon_->ListBans());
+  absl::Status status;
+  std::vector<Ban> kept;
+  for (const v1::Ban& proto : here.bans()) {
+    Ban ban = ReadKeptBan(proto);
+    const bool holds = ban.fleet_ban == 0 || IsAmong(ban, bans);
+    if (!holds) {
+      v1::DeleteBanRequest request;
+      request.set_name(proto.name());
+      request.set_fleet_ban(ban.fleet_ban);
+      const absl::Status deleted = daemon_->DeleteBan(request, kBanPatience).status();
+      if (!absl::IsNotFound(deleted)) status.Update(deleted);
+    } else {
+      kept.push_back(std::move(ban));
+    }
+  }
+  unapplied_bans_ = 0;
+  ban_error_.clear();
+  const auto count_unapplied = [this](const Ban& ban, const std::string& why) {
+    if (unapplied_bans_++ == 0) ban_error_ = absl::StrCat(ban.Name(), ": ", why);
+  };
+  for (const db::fleet::FleetBan& one : bans) {
+    if (!one.error.empty()) {
+      count_unapplied(one.ban, one.error);
+      continue;
+    }
+    // A ban of this daemon's own with that rule does as well, for as long as it is there.
+    const bool has_rule = std::any_of(kept.begin(), kept.end(),
+                                      [&one](const Ban& ban) { return ban.HasRuleOf(one.ban); });
+    if (has_rule) continue;
+    v1::CreateBanRequest request;
+    *request.mutable_ban() = ToProto(one.ban);
+    if (one.left.has_value()) {
+      *request.mutable_ban()->mutable_expire_time() =
+          ToProto(options_.clock->Now() + std::max(*one.left, kShortestLeft));
+    }
+    request.set_max_changes(1);
+    const absl::Status made = daemon_->CreateBan(request, kBanPatience).status();
+    if (made.ok() || absl::IsAlreadyExists(made)) continue;
+    if (absl::IsUnavailable(made) || absl::IsDeadlineExceeded(made)) {
+      status.Update(made);
+    } else {
+      count_unapplied(one.ban, std::string(made.message()));
+    }
   }
   return status;
 }

@@ -1,5 +1,5 @@
 // An Agent works beside a daemon: it delivers the node's tunings to the fleet, and
-// brings the fleet's releases, pins and queued problems to the node. README.md
+// brings the fleet's releases, pins, bans and queued problems to the node. README.md
 // says what it promises.
 #pragma once
 
@@ -120,6 +120,8 @@ class Agent {
   // has from a fleet and the release has not. Now and then, and after a release.
   absl::Status Compare();
   absl::Status FollowPins();
+  // Before releases: what is banned is no answer from the release on that brings it.
+  absl::Status FollowBans();
   // Returns how many this node has to deliver its own of first. A problem whose
   // choice was taken back loses the fleet's tuning.
   absl::StatusOr<int64_t> Apply(const std::vector<db::fleet::ReleasedTuning>& tunings);
@@ -154,6 +156,8 @@ class Agent {
   std::string requeued_;  // fleet and release for which all was put into the outbox
   int64_t unapplied_pins_ = 0;
   std::string pin_error_;
+  int64_t unapplied_bans_ = 0;
+  std::string ban_error_;
   std::map<std::string, Place> places_;              // by environment text
   std::vector<int64_t> followed_;                    // environments that were followed last
   bool follow_all_ = true;                           // whatever the node says it serves

@@ -34,6 +34,18 @@ std::string UserName() {
   return entry != nullptr ? entry->pw_name : "";
 }
 
+absl::Status CheckText(const std::string& option, const std::string& text, size_t most) {
+  if (text.empty() || text.size() > most) {
+    return absl::InvalidArgumentError(absl::StrCat(option, ": must be 1 to ", most, " bytes"));
+  }
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      return absl::InvalidArgumentError(absl::StrCat(option, ": must have no control characters"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 class MigrateCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
@@ -41,7 +53,7 @@ class MigrateCommand final : public FleetCommand {
     app_->add_option("--agent-role", roles_.agents,
                      "role of PostgreSQL that gets the rights of agents; made if it is not there");
     app_->add_option("--operator-role", roles_.operators,
-                     "the same for operators, who also decide on releases and pins");
+                     "the same for operators, who also decide on releases, pins and bans");
   }
   std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
@@ -122,6 +134,8 @@ class StatusCommand final : public FleetCommand {
                          .Add("release_extra", node.release_extra)
                          .Add("unapplied_pins", node.unapplied_pins)
                          .Add("pin_error", node.pin_error)
+                         .Add("unapplied_bans", node.unapplied_bans)
+                         .Add("ban_error", node.ban_error)
                          .Add("devices", node.devices)
                          .Add("last_error", node.last_error)
                          .Take());
@@ -140,6 +154,7 @@ class StatusCommand final : public FleetCommand {
                      .Add("tasks_leased", counts.tasks_leased)
                      .Add("tasks_dead", counts.tasks_dead)
                      .Add("pins", counts.pins)
+                     .Add("bans", counts.bans)
                      .AddRaw("nodes", cli::JsonArray(rows))
                      .Take()
               << '\n';
@@ -160,9 +175,11 @@ class StatusCommand final : public FleetCommand {
                       {"DEVICES"},
                       {"ERROR"}});
     int64_t without_pin = 0;
+    int64_t without_ban = 0;
     int64_t silent = 0;
     for (const db::fleet::NodeStatus& node : nodes) {
       without_pin += node.unapplied_pins > 0 ? 1 : 0;
+      without_ban += node.unapplied_bans > 0 ? 1 : 0;
       const absl::Duration offset = absl::AbsDuration(node.clock_offset);
       silent += node.silence > kSilent ? 1 : 0;
       table.Add(
@@ -177,7 +194,9 @@ class StatusCommand final : public FleetCommand {
                               cli::FormatAge(offset)),
            absl::StrCat(node.daemon_version, "/", node.agent_version),
            absl::StrJoin(node.devices, " "),
-           node.last_error.empty() ? node.pin_error : node.last_error});
+           !node.last_error.empty()  ? node.last_error
+           : !node.ban_error.empty() ? node.ban_error
+                                     : node.pin_error});
     }
     if (!nodes.empty()) std::cout << table.Render(0, false);
     std::cout << nodes.size() << " nodes";
@@ -192,6 +211,8 @@ class StatusCommand final : public FleetCommand {
     }
     std::cout << "; " << counts.pins << " pins";
     if (without_pin > 0) std::cout << ", not applied on " << without_pin << " nodes";
+    std::cout << "; " << counts.bans << " bans";
+    if (without_ban > 0) std::cout << ", not applied on " << without_ban << " nodes";
     std::cout << '\n'
               << counts.evidence << " tunings of " << counts.problems << " problems in "
               << counts.environments << " environments, " << counts.pooled << " pooled, "
@@ -215,8 +236,9 @@ absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> FleetCommand::Connect() con
 }
 
 absl::StatusOr<db::fleet::Postgres::Options> FleetCommand::PostgresOptions() const {
-  for (const auto& [app, flags] : flags_) {
-    if (app->parsed()) return flags->Resolve();
+  // A verb below another is added after it, and both are parsed.
+  for (auto each = flags_.rbegin(); each != flags_.rend(); ++each) {
+    if (each->first->parsed()) return each->second->Resolve();
   }
   return absl::InternalError("no verb was chosen");
 }
@@ -230,28 +252,21 @@ CLI::App* FleetCommand::AddVerb(CLI::App& root, const std::string& name,
   return app;
 }
 
-void FleetCommand::AddDecision(CLI::App* app) {
+void FleetCommand::AddAuthor(CLI::App* app) {
   author_ = UserName();
   app->add_option("--author", author_, "who decides it")->capture_default_str();
+}
+
+void FleetCommand::AddDecision(CLI::App* app) {
+  AddAuthor(app);
   app->add_option("--reason", reason_, "why")->required();
 }
 
+absl::Status FleetCommand::CheckAuthor() const { return CheckText("--author", author_, 128); }
+
 absl::Status FleetCommand::CheckDecision() const {
-  if (author_.empty() || author_.size() > 128) {
-    return absl::InvalidArgumentError("--author: must be 1 to 128 bytes");
-  }
-  if (reason_.empty() || reason_.size() > 400) {
-    return absl::InvalidArgumentError("--reason: must be 1 to 400 bytes");
-  }
-  for (const std::string* text : {&author_, &reason_}) {
-    for (const char c : *text) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-        return absl::InvalidArgumentError(absl::StrCat(text == &author_ ? "--author" : "--reason",
-                                                       ": must have no control characters"));
-      }
-    }
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(CheckAuthor());
+  return CheckText("--reason", reason_, 400);
 }
 
 std::vector<std::unique_ptr<FleetCommand>> AllFleetCommands() {
@@ -262,6 +277,7 @@ std::vector<std::unique_ptr<FleetCommand>> AllFleetCommands() {
   all.push_back(NewFleetTuneCommand());
   all.push_back(NewFleetReleaseCommand());
   all.push_back(NewFleetPinCommand());
+  all.push_back(NewFleetBanCommand());
   all.push_back(NewUpgradeCommand());
   all.push_back(NewFleetReportCommand());
   all.push_back(NewExportNodesCommand());

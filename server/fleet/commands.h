@@ -34,12 +34,15 @@ class FleetCommand {
   absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> Connect() const;
   // Adds a verb with --postgres and so on, and --json.
   CLI::App* AddVerb(CLI::App& root, const std::string& name, const std::string& description);
-  // Adds --author (default: the user's name) and --reason, which is required.
+  // Adds --author (default: the user's name).
+  void AddAuthor(CLI::App* app);
+  // The same and --reason, which is required.
   void AddDecision(CLI::App* app);
-  // INVALID_ARGUMENT unless both are there and not too long.
+  // INVALID_ARGUMENT unless it is there and not too long; CheckDecision: both are.
+  absl::Status CheckAuthor() const;
   absl::Status CheckDecision() const;
 
-  // Of the verb that was chosen. Errors as PostgresFlags::Resolve.
+  // Of the verb that was chosen, the lowest one. Errors as PostgresFlags::Resolve.
   absl::StatusOr<db::fleet::Postgres::Options> PostgresOptions() const;
 
   // Each verb has its own flags. With shared flags, one verb's environment variables would
@@ -63,6 +66,7 @@ std::unique_ptr<FleetCommand> NewExportNodesCommand();
 std::unique_ptr<FleetCommand> NewPruneCommand();
 std::unique_ptr<FleetCommand> NewFleetReleaseCommand();
 std::unique_ptr<FleetCommand> NewFleetPinCommand();
+std::unique_ptr<FleetCommand> NewFleetBanCommand();
 
 // Says the error, if it is one, on standard error; returns the exit code.
 cli::ExitCode SayResult(const absl::Status& status);

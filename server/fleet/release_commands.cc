@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "db/fleet/bans.h"
 #include "db/fleet/nodes.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
@@ -86,6 +88,25 @@ std::string Deciders(const db::fleet::FleetRelease& one) {
 std::string Reasons(const Release& release) {
   if (release.end_reason.empty()) return release.reason;
   return absl::StrCat(release.reason, "; ", release.end_reason);
+}
+
+// The fleet's ban that takes the candidate away; nullptr: there is none.
+Bans::Shared BanOf(const Bans& bans, const db::fleet::FleetChange& change) {
+  const absl::StatusOr<CandidateId> candidate = ParseCandidateId(change.after);
+  if (!candidate.ok()) return nullptr;
+  return bans.Find(*candidate, {change.problem_text, change.environment_text});
+}
+
+// Counts the new choices that each ban takes away: a line for each.
+void SayBanned(const Bans& bans, const std::vector<db::fleet::FleetChange>& changes) {
+  std::map<std::string, int64_t> counts;
+  for (const db::fleet::FleetChange& change : changes) {
+    if (const Bans::Shared ban = BanOf(bans, change)) ++counts[ban->NameAndReason()];
+  }
+  for (const auto& [ban, count] : counts) {
+    std::cerr << count << (count == 1 ? " choice is" : " choices are") << " banned by " << ban
+              << ": nodes serve the next best that is left\n";
+  }
 }
 
 class FleetReleaseCommand final : public FleetCommand {
@@ -185,9 +206,13 @@ class FleetReleaseCommand final : public FleetCommand {
       RETURN_IF_ERROR(PoolEverything(*postgres));
       ASSIGN_OR_RETURN(diff, db::fleet::DiffPooled(*postgres, scope, kMostChanges));
     }
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
+                     db::fleet::ListFleetBans(*postgres));
+    const Bans bans = db::fleet::ReadableBans(listed);
     if (json_) {
       std::vector<std::string> rows;
       for (const db::fleet::FleetChange& change : diff.changes) {
+        const Bans::Shared ban = BanOf(bans, change);
         rows.push_back(cli::JsonObject()
                            .Add("environment", change.environment_text)
                            .Add("problem", change.problem_text)
@@ -196,6 +221,7 @@ class FleetReleaseCommand final : public FleetCommand {
                            .Add("before_us", change.before_us)
                            .Add("after_us", change.after_us)
                            .Add("nodes", change.node_count)
+                           .Add("fleet_ban", ban != nullptr ? ban->fleet_ban : 0)
                            .Take());
       }
       std::cout << cli::JsonObject()
@@ -214,9 +240,11 @@ class FleetReleaseCommand final : public FleetCommand {
                       {"us", cli::Align::kRight},
                       {"NODES", cli::Align::kRight}});
     for (const db::fleet::FleetChange& change : diff.changes) {
+      const Bans::Shared ban = BanOf(bans, change);
+      const std::string banned = ban != nullptr ? absl::StrCat(" (", ban->Name(), ")") : "";
       table.Add({change.problem_text, change.environment_text,
                  change.before.empty() ? "(none)" : change.before, Micros(change.before_us),
-                 change.after.empty() ? "(none)" : change.after, Micros(change.after_us),
+                 change.after.empty() ? "(none)" : change.after + banned, Micros(change.after_us),
                  absl::StrCat(change.node_count)});
     }
     if (!diff.changes.empty()) std::cout << table.Render(0, false);
@@ -225,6 +253,7 @@ class FleetReleaseCommand final : public FleetCommand {
       std::cerr << ", and " << db::fleet::LesserEvidence(diff.lesser_count, scope.min_evidence);
     }
     std::cerr << '\n';
+    SayBanned(bans, diff.changes);
     return absl::OkStatus();
   }
 
@@ -250,11 +279,25 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const db::fleet::PromotionScope scope, Scope());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(*postgres));
+    ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
+    const int64_t before = served.promoted() != nullptr ? served.promoted()->number : 0;
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
                      db::fleet::PromoteFleetRelease(*postgres, author_, reason_, permille, scope));
     Print(made);
+    RETURN_IF_ERROR(WarnOfBanned(*postgres, before, made.release.number));
     if (made.release.state != ReleaseState::kCanary) return absl::OkStatus();
     return WarnOfNoCanary(*postgres, made.release);
+  }
+
+  // A release keeps a choice that is banned: it is served where the ban ends.
+  static absl::Status WarnOfBanned(db::fleet::Postgres& postgres, int64_t before, int64_t made) {
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> bans,
+                     db::fleet::ListFleetBans(postgres));
+    if (bans.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const db::fleet::FleetDiff diff,
+                     db::fleet::DiffFleetReleases(postgres, before, made, kMostChanges));
+    SayBanned(db::fleet::ReadableBans(bans), diff.changes);
+    return absl::OkStatus();
   }
 
   // The share is of a draw: of a few nodes it may be none.

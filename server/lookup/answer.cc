@@ -289,4 +289,35 @@ std::variant<Answer, Miss> MakeAnswer(const IndexedTuning& indexed, const Pin* p
   return answer;
 }
 
+void AddBanEffect(const Tuning& tuning, const Pin* pin, const Bans& before, const Bans& after,
+                  absl::Time now, size_t max_changes, BanEffects* effects) {
+  ++effects->listed_count;
+  const auto answer_under = [&](const Bans& bans) {
+    const IndexedTuning indexed =
+        KeepBest(tuning, pin != nullptr ? &pin->candidate : nullptr, bans.Of(tuning.key));
+    // Without constraints the data type does not matter.
+    return MakeAnswer(indexed, pin, {}, DataType::kF32, now);
+  };
+  const auto was = answer_under(before);
+  const auto is = answer_under(after);
+  const auto* const old_answer = std::get_if<Answer>(&was);
+  const auto* const new_answer = std::get_if<Answer>(&is);
+  if (old_answer == nullptr) return;
+  if (new_answer != nullptr && new_answer->winner.id == old_answer->winner.id) return;
+  ++effects->change_count;
+  if (new_answer == nullptr) ++effects->lost_count;
+  if (effects->changes.size() == max_changes) return;
+  BanChange change;
+  change.key = tuning.key;
+  change.before = ToText(old_answer->winner.id);
+  change.pinned = old_answer->pinned;
+  if (new_answer != nullptr) {
+    change.after = ToText(new_answer->winner.id);
+    if (old_answer->winner.timed() && new_answer->winner.timed()) {
+      change.ratio = new_answer->winner.median_us / old_answer->winner.median_us;
+    }
+  }
+  effects->changes.push_back(std::move(change));
+}
+
 }  // namespace convtune::lookup

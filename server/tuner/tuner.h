@@ -20,7 +20,6 @@
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
-#include "server/commit/ban_effects.h"
 #include "server/commit/commit_counts.h"
 #include "server/jobs/job.h"
 #include "server/lookup/lookup_request.h"
@@ -65,7 +64,7 @@ struct EnvironmentInfo {
 
 struct CreatedBan {
   Ban ban;  // without a number where it was a dry run
-  commit::BanEffects effects;
+  BanEffects effects;
 };
 
 struct ListedBan {
@@ -187,16 +186,18 @@ class Tuner {
   // FAILED_PRECONDITION: the tuning does not list such a candidate, or it did not run.
   virtual absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
                                      const CandidatePattern& candidate, const std::string& reason,
-                                     std::optional<absl::Duration> ttl) = 0;
-  virtual absl::Status DeletePin(const std::string& environment, const ConvProblem& problem) = 0;
+                                     std::optional<absl::Duration> ttl, int64_t fleet_pin) = 0;
+  // See Committer::DeletePin.
+  virtual absl::Status DeletePin(const std::string& environment, const ConvProblem& problem,
+                                 int64_t fleet_pin) = 0;
   // Empty environment: all. Expired ones are left out.
   virtual absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) = 0;
 
   // Makes the ban, or with `dry_run` says what it would change. The ban's number and
   // create_time are not read. UNAVAILABLE while the database is being read.
   virtual absl::StatusOr<CreatedBan> CreateBan(Ban ban, size_t max_changes, bool dry_run) = 0;
-  // NOT_FOUND: no such ban.
-  virtual absl::Status DeleteBan(int64_t number) = 0;
+  // See Committer::DeleteBan.
+  virtual absl::Status DeleteBan(int64_t number, int64_t fleet_ban) = 0;
   virtual std::vector<ListedBan> ListBans() = 0;
   // Those that hold for the key.
   virtual Bans BansOf(const TuningKey& key) = 0;

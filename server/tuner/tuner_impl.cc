@@ -22,7 +22,6 @@ constexpr absl::Duration kListPatience = absl::Seconds(10);
 constexpr absl::Duration kRetryPeriod = absl::Seconds(3);  // of writing what the disk refused
 // From when a caller's time is up to when its work is dropped, if it is not begun.
 constexpr absl::Duration kAbandonedPatience = absl::Minutes(10);
-constexpr absl::Duration kShortestBan = absl::Seconds(1);
 constexpr char kDraining[] = "the daemon is draining";
 
 // Of what a job request asks for, but for its id.
@@ -319,12 +318,13 @@ absl::StatusOr<commit::ImportCounts> TunerImpl::ImportTunings(const db::TuningSo
 
 absl::StatusOr<Pin> TunerImpl::PutPin(const std::string& environment, const ConvProblem& problem,
                                       const CandidatePattern& candidate, const std::string& reason,
-                                      std::optional<absl::Duration> ttl) {
+                                      std::optional<absl::Duration> ttl, int64_t fleet_pin) {
   ASSIGN_OR_RETURN(TuningKey key, KeyOf(environment, problem));
   Pin pin;
   pin.key = std::move(key);
   pin.reason = reason;
   pin.create_time = ToMicros(options_.clock->Now());
+  pin.fleet_pin = fleet_pin;
   if (ttl) pin.expire_time = pin.create_time + absl::Trunc(*ttl, absl::Microseconds(1));
   RETURN_IF_ERROR(committer_.PutPin(candidate, &pin));
   return pin;
@@ -332,9 +332,7 @@ absl::StatusOr<Pin> TunerImpl::PutPin(const std::string& environment, const Conv
 
 absl::StatusOr<CreatedBan> TunerImpl::CreateBan(Ban ban, size_t max_changes, bool dry_run) {
   ban.create_time = ToMicros(options_.clock->Now());
-  if (ban.expire_time && *ban.expire_time < ban.create_time + kShortestBan) {
-    return absl::InvalidArgumentError("ban.expire_time: must be at least 1 s from now");
-  }
+  RETURN_IF_ERROR(ban.CheckExpiry(ban.create_time));
   RETURN_IF_ERROR(loader_.Await(kListPatience));
   CreatedBan created;
   if (dry_run) {
@@ -346,9 +344,9 @@ absl::StatusOr<CreatedBan> TunerImpl::CreateBan(Ban ban, size_t max_changes, boo
   return created;
 }
 
-absl::Status TunerImpl::DeleteBan(int64_t number) {
+absl::Status TunerImpl::DeleteBan(int64_t number, int64_t fleet_ban) {
   RETURN_IF_ERROR(loader_.Await(kListPatience));
-  return committer_.DeleteBan(number);
+  return committer_.DeleteBan(number, fleet_ban);
 }
 
 std::vector<ListedBan> TunerImpl::ListBans() {
@@ -363,9 +361,10 @@ std::vector<ListedBan> TunerImpl::ListBans() {
 
 Bans TunerImpl::BansOf(const TuningKey& key) { return index_.bans()->Of(key); }
 
-absl::Status TunerImpl::DeletePin(const std::string& environment, const ConvProblem& problem) {
+absl::Status TunerImpl::DeletePin(const std::string& environment, const ConvProblem& problem,
+                                  int64_t fleet_pin) {
   ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
-  return committer_.DeletePin(key);
+  return committer_.DeletePin(key, fleet_pin);
 }
 
 absl::StatusOr<std::vector<Pin>> TunerImpl::ListPins(const std::string& environment) {

@@ -60,11 +60,12 @@ class TunerImpl : public Tuner {
       const db::TuningSource& next, const commit::WaitsForFleet& waits) override;
   absl::StatusOr<Pin> PutPin(const std::string& environment, const ConvProblem& problem,
                              const CandidatePattern& candidate, const std::string& reason,
-                             std::optional<absl::Duration> ttl) override;
-  absl::Status DeletePin(const std::string& environment, const ConvProblem& problem) override;
+                             std::optional<absl::Duration> ttl, int64_t fleet_pin) override;
+  absl::Status DeletePin(const std::string& environment, const ConvProblem& problem,
+                         int64_t fleet_pin) override;
   absl::StatusOr<std::vector<Pin>> ListPins(const std::string& environment) override;
   absl::StatusOr<CreatedBan> CreateBan(Ban ban, size_t max_changes, bool dry_run) override;
-  absl::Status DeleteBan(int64_t number) override;
+  absl::Status DeleteBan(int64_t number, int64_t fleet_ban) override;
   std::vector<ListedBan> ListBans() override;
   Bans BansOf(const TuningKey& key) override;
   absl::StatusOr<Environment> ResolveEnvironment(const std::string& name,

@@ -59,7 +59,7 @@ MAY_INCLUDE = {
     "server/metrics": ["server/tuner", *TUNER_FOLDERS, "server/rpc", "db", "proto"],
     "server/logging": ["proto"],
     "server/fleet": ["db", "proto", "client/cli", "client/cpp", "client/report", "server/metrics",
-                     "server/decision", "server/logging"],
+                     "server/decision", "server/logging", "server/lookup"],
     "server/rpc/messages": ["server/tuner", *TUNER_FOLDERS, "db", "proto"],
     "server/rpc/http2": ["server/rpc/messages", "proto", "server/logging"],
     "server/rpc/services": ["server/rpc/http2", "server/rpc/messages", "server/tuner", *TUNER_FOLDERS, "db", "proto", "server/logging"],

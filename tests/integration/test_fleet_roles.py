@@ -41,16 +41,24 @@ def test_an_agents_login_delivers_and_follows_and_decides_nothing(fleet, nodes, 
     for verb in (
         ("release", "promote", "--reason", "x"),
         ("pin", numbered(0), winner, "--environment", environment, "--reason", "x"),
+        ("ban", "eng1", "--reason", "x"),
     ):
         refused = fleet.cli(*verb, "--postgres", logins["node"])
         assert refused.code == 1 and "permission denied for table" in refused.err, refused
         assert "--operator-role" in refused.err, refused
-    assert fleet.number("SELECT COUNT(*) FROM releases") == 0 and fleet.number("SELECT COUNT(*) FROM pins") == 0
+    for table in ("releases", "pins", "bans"):
+        assert fleet.number(f"SELECT COUNT(*) FROM {table}") == 0
     done = fleet.cli("release", "promote", "--author", "ann", "--reason", "x", "--json", "--postgres", logins["ann"])
     assert done.code == 0, done
     assert done.json()["login"].startswith("ann_")
     fleet.wait_release(1, [first.node, second.node])
     assert winners(second, [numbered(0)]) == winners(first, [numbered(0)]) == [winner]
+    assert fleet.cli("ban", "legacy:algo7", "--reason", "x", "--postgres", logins["ann"]).code == 0
+    with second.client() as client:
+        wait_until(lambda: [b.fleet_ban for b in client.tuning.ListBans().bans] == [1], 20, "the fleet's ban")
+    assert fleet.sql("SELECT login FROM bans")[0][0].startswith("ann_")
+    refused = fleet.cli("ban", "delete", "1", "--postgres", logins["node"])
+    assert refused.code == 1 and "permission denied for table bans" in refused.err, refused
     # All that an agent does: the queue, wanted problems, what is superseded.
     assert fleet.cli("tune", numbered(1), "--environment", environment, "--reason", "x", "--postgres", logins["ann"]).code == 0
     tune(first, numbered(0), force=True)
@@ -71,6 +79,7 @@ def test_an_operators_login_does_all_that_operators_do(fleet, nodes, logins):
         ("status",), ("release", "diff"), ("release", "promote", "--reason", "x"), ("release", "list"),
         ("pin", numbered(0), winner, *place, "--reason", "x"), ("pins",), ("unpin", numbered(0), *place),
         ("release", "withdraw", numbered(0), *place, "--reason", "x"), ("release", "rollback", "--reason", "x"),
+        ("ban", "eng1", "--reason", "x", "--dry-run"), ("ban", "eng1", "--reason", "x"), ("ban", "list"), ("ban", "delete", "1"),
         ("report",), ("prune",), ("tune", "--dead"),
     ):  # fmt: skip
         done = fleet.cli(*verb, "--postgres", logins["ann"])

@@ -13,6 +13,7 @@
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
+#include "proto/model/tuning/ban.h"
 
 namespace convtune::cli {
 namespace {
@@ -66,17 +67,15 @@ std::string MissNote(const v1::Miss& miss) {
 
 // Each ban once, with the answers that would have another winner without it.
 void SayBans(Context& context, const std::vector<AnswerRow>& rows) {
-  std::map<std::string, std::pair<std::string, int>> bans;  // reason and count by name
+  std::map<std::string, int> bans;  // counts by name and reason
   for (const AnswerRow& row : rows) {
     if (!row.result.answer().has_banned()) continue;
     const v1::BannedCandidate& banned = row.result.answer().banned();
-    auto& [reason, count] = bans[banned.ban()];
-    reason = banned.reason();
-    ++count;
+    ++bans[BanNameAndReason(banned.ban(), banned.fleet_ban(), banned.reason())];
   }
-  for (const auto& [name, ban] : bans) {
-    context.Say(absl::StrCat(ban.second, ban.second == 1 ? " answer is" : " answers are",
-                             " another for ", name, " (", ban.first, ")"));
+  for (const auto& [ban, count] : bans) {
+    context.Say(
+        absl::StrCat(count, count == 1 ? " answer is" : " answers are", " another for ", ban));
   }
 }
 

@@ -11,7 +11,10 @@ namespace {
 class UnpinCommand final : public Command {
  public:
   void Register(CLI::App& root) override {
-    problem_.RegisterOne(*AddVerb(root, "unpin", "end a pin", Rows::kNo));
+    CLI::App* app = AddVerb(root, "unpin", "end a pin", Rows::kNo);
+    problem_.RegisterOne(*app);
+    app->add_option("--fleet-pin", fleet_pin_,
+                    "it is that pin of a fleet, which this node has left");
   }
 
   ExitCode Run(Context& context) override {
@@ -20,6 +23,7 @@ class UnpinCommand final : public Command {
     v1::UnpinRequest request;
     request.set_environment(context.settings().environment);
     request.mutable_problem()->set_text(problem->ToText());
+    request.set_fleet_pin(fleet_pin_);
     const auto client = context.Connect();
     if (!client.ok()) return context.Fail(client.status());
     const auto response = (*client)->Unpin(request);
@@ -33,6 +37,7 @@ class UnpinCommand final : public Command {
 
  private:
   ProblemArgs problem_;
+  int64_t fleet_pin_ = 0;
 };
 
 }  // namespace

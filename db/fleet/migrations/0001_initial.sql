@@ -70,9 +70,11 @@ CREATE TABLE nodes (
   duplicate_count bigint NOT NULL DEFAULT 0,
   -- What the node serves; 0: nothing of the fleet's yet.
   release_number bigint NOT NULL DEFAULT 0,
-  -- Pins of the fleet that the node could not apply, and why not the first of them.
+  -- Pins and bans of the fleet that the node could not apply, and why not the first of them.
   unapplied_pins integer NOT NULL DEFAULT 0,
   pin_error text NOT NULL DEFAULT '',
+  unapplied_bans integer NOT NULL DEFAULT 0,
+  ban_error text NOT NULL DEFAULT '',
   -- Problems of that release that it does not have, and that it has from a fleet
   -- and the release has not.
   release_missing integer NOT NULL DEFAULT 0,
@@ -298,6 +300,27 @@ CREATE TABLE pins (
   login text NOT NULL DEFAULT session_user
 );
 CREATE UNIQUE INDEX pins_active ON pins (environment_id, problem_id) WHERE end_time IS NULL;
+
+-- Candidates that are no answer on any node, as in the daemon: texts, and numbers of
+-- proto/model/enums.h, of which 0 is any.
+CREATE TABLE bans (
+  ban_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  candidate text NOT NULL,
+  cudnn text NOT NULL,
+  gpu text NOT NULL,
+  operation smallint NOT NULL,
+  data_type smallint NOT NULL,
+  layout smallint NOT NULL,
+  author text NOT NULL,
+  reason text NOT NULL,
+  create_time timestamptz NOT NULL DEFAULT now(),
+  expire_time timestamptz,
+  end_author text NOT NULL DEFAULT '',
+  end_time timestamptz,
+  login text NOT NULL DEFAULT session_user,
+  end_login text NOT NULL DEFAULT ''
+);
+CREATE INDEX bans_active ON bans (ban_id) WHERE end_time IS NULL;
 
 -- What was asked for together. kind: 1 tune, 2 verify after an upgrade.
 CREATE TABLE batches (

@@ -63,11 +63,13 @@ CREATE TABLE tuning_samples (
   checksum INTEGER NOT NULL
 ) STRICT;
 
+-- fleet_pin: the fleet's number of it, 0: made on this daemon.
 CREATE TABLE pins (
   environment_id INTEGER NOT NULL REFERENCES environments (environment_id),
   problem_text TEXT NOT NULL,
   candidate TEXT NOT NULL,
   reason TEXT NOT NULL,
+  fleet_pin INTEGER NOT NULL,
   create_time_us INTEGER NOT NULL,
   expire_time_us INTEGER,
   checksum INTEGER NOT NULL,
@@ -92,9 +94,11 @@ CREATE TABLE quarantine (
 
 -- Candidates that are no answer. candidate: CandidatePattern's text; cudnn:
 -- CudnnRange's; gpu: a glob; empty: any. operation, data_type, layout: numbers of
--- proto/model/enums.h, 0: any. ban_number: never given twice.
+-- proto/model/enums.h, 0: any. ban_number: never given twice. fleet_ban: the fleet's
+-- number of it, 0: made on this daemon.
 CREATE TABLE bans (
   ban_number INTEGER NOT NULL PRIMARY KEY,
+  fleet_ban INTEGER NOT NULL,
   candidate TEXT NOT NULL,
   cudnn TEXT NOT NULL,
   gpu TEXT NOT NULL,

@@ -253,9 +253,25 @@ absl::StatusOr<std::string> ReadGpuGlob(std::string_view text) {
   return glob;
 }
 
-std::string Ban::Name() const { return Concat("bans/", number); }
+std::string BanNameAndReason(std::string_view name, int64_t fleet_ban, std::string_view reason) {
+  if (fleet_ban == 0) return Concat(name, " (", reason, ")");
+  if (name.empty()) return Concat("fleet ban ", fleet_ban, " (", reason, ")");
+  return Concat(name, " (fleet ban ", fleet_ban, ": ", reason, ")");
+}
 
-std::string Ban::NameAndReason() const { return Concat(Name(), " (", reason, ")"); }
+std::string Ban::Name() const {
+  return number == 0 && fleet_ban != 0 ? Concat("fleet ban ", fleet_ban) : Concat("bans/", number);
+}
+
+std::string Ban::NameAndReason() const {
+  const std::string name = number == 0 && fleet_ban != 0 ? "" : Name();
+  return BanNameAndReason(name, fleet_ban, reason);
+}
+
+absl::Status Ban::CheckExpiry(absl::Time now) const {
+  if (!expire_time || *expire_time >= now + absl::Seconds(1)) return absl::OkStatus();
+  return absl::InvalidArgumentError("ban.expire_time: must be at least 1 s from now");
+}
 
 bool Ban::HasRuleOf(const Ban& other) const {
   return candidate == other.candidate && cudnn == other.cudnn && gpu == other.gpu &&
@@ -278,6 +294,23 @@ Bans Bans::Of(const TuningKey& key) const {
     return asks_problem(ban) && !(problem.ok() && HoldsFor(*ban, *problem));
   });
   return Bans(std::move(held));
+}
+
+Bans Bans::With(const Ban& added) const {
+  std::vector<Shared> all = bans_;
+  all.push_back(std::make_shared<const Ban>(added));
+  return Bans(std::move(all));
+}
+
+absl::Status Bans::CheckIsNew(const Ban& ban, size_t most) const {
+  for (const Shared& known : bans_) {
+    if (known->HasRuleOf(ban)) {
+      return absl::AlreadyExistsError(
+          Concat("ban: ", known->NameAndReason(), " has the same rule"));
+    }
+  }
+  if (bans_.size() < most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(Concat("ban: there are ", most, " already"));
 }
 
 Bans::Shared Bans::Find(const CandidateId& candidate) const {

@@ -1,5 +1,6 @@
 // A Ban is an operator's rule: candidates that it fits are no answer for the problems and
 // environments that it names. Bans are all of them; Bans::Find is where they are decided.
+// BanEffects say what a ban changes.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/model/environment.h"
@@ -53,9 +55,14 @@ struct CudnnRange {
 // "NVIDIA H200" and "nvidia-h200" are the same. INVALID_ARGUMENT for other letters.
 absl::StatusOr<std::string> ReadGpuGlob(std::string_view text);
 
+// "bans/3 (wrong results)"; of a ban of the fleet "bans/3 (fleet ban 7: wrong results)" where
+// it has a daemon's name, and "fleet ban 7 (wrong results)" in the fleet itself.
+std::string BanNameAndReason(std::string_view name, int64_t fleet_ban, std::string_view reason);
+
 // Value type.
 struct Ban {
-  int64_t number = 0;  // never given twice
+  int64_t number = 0;     // the daemon's, never given twice; 0: no daemon keeps it
+  int64_t fleet_ban = 0;  // the fleet's number of it; 0: it was made on the daemon
   CandidatePattern candidate;
   CudnnRange cudnn;
   std::string gpu;                     // as ReadGpuGlob gives it; empty: any
@@ -67,10 +74,12 @@ struct Ban {
   absl::Time create_time = absl::UnixEpoch();
   std::optional<absl::Time> expire_time;
 
-  // "bans/3".
+  // "bans/3", or "fleet ban 7" where no daemon keeps it.
   std::string Name() const;
-  // "bans/3 (wrong results)".
+  // See BanNameAndReason.
   std::string NameAndReason() const;
+  // INVALID_ARGUMENT if it would expire within a second.
+  absl::Status CheckExpiry(absl::Time now) const;
   // True if both ban the same, by whomever and for however long.
   bool HasRuleOf(const Ban& other) const;
   friend bool operator==(const Ban&, const Ban&) = default;
@@ -99,12 +108,33 @@ class Bans {
     return empty() ? nullptr : Of(key).Find(candidate);
   }
 
+  // These and `added`.
+  Bans With(const Ban& added) const;
+  // ALREADY_EXISTS if one of them has the ban's rule; RESOURCE_EXHAUSTED if there are `most`.
+  absl::Status CheckIsNew(const Ban& ban, size_t most) const;
+
   bool empty() const { return bans_.empty(); }
   // By ascending number.
   const std::vector<Shared>& all() const { return bans_; }
 
  private:
   std::vector<Shared> bans_;
+};
+
+// A tuning whose answer without constraints is another under a ban.
+struct BanChange {
+  TuningKey key;
+  std::string before;   // text form of the winner
+  std::string after;    // empty: every candidate is banned
+  double ratio = 0;     // time of the new winner over that of the old one; 0: not both were timed
+  bool pinned = false;  // the old winner was
+};
+
+struct BanEffects {
+  std::vector<BanChange> changes;  // ordered by environment and problem; the first ones
+  int64_t change_count = 0;        // of all
+  int64_t lost_count = 0;          // of these, without a candidate that is left
+  int64_t listed_count = 0;        // tunings that have a candidate that it bans
 };
 
 }  // namespace convtune

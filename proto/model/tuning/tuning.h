@@ -51,6 +51,7 @@ struct Pin {
   std::string reason;
   absl::Time create_time = absl::UnixEpoch();
   std::optional<absl::Time> expire_time;
+  int64_t fleet_pin = 0;  // the fleet's number of it; 0: it was made on the daemon
   friend bool operator==(const Pin&, const Pin&) = default;
 };
 

@@ -4,7 +4,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/descriptor.h"
 #include "proto/convert/problem_proto.h"
 
 namespace convtune::rpc::messages {
@@ -31,46 +30,6 @@ bool IsJobName(std::string_view value) {
 }
 
 }  // namespace
-
-void FieldChecker::Add(std::string_view field, std::string rule) {
-  violations_->push_back({std::string(field), std::move(rule)});
-}
-
-void FieldChecker::Require(bool holds, std::string_view field, std::string_view rule) {
-  if (!holds) {
-    Add(field, std::string(rule));
-  }
-}
-
-void FieldChecker::Range(std::string_view field, int64_t value, int64_t low, int64_t high) {
-  if (value < low || value > high) {
-    Add(field, absl::StrCat("must be ", low, " to ", high, ", is ", value));
-  }
-}
-
-void FieldChecker::Length(std::string_view field, std::string_view value, size_t low, size_t high) {
-  const auto count = static_cast<size_t>(std::count_if(value.begin(), value.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-  if (low > 0 && count == 0) {
-    Add(field, "is required");
-  } else if (count < low || count > high) {
-    Add(field, absl::StrCat("must have ", low, " to ", high, " characters, has ", count));
-  }
-}
-
-void FieldChecker::NoControls(std::string_view field, std::string_view value) {
-  const bool found = std::any_of(value.begin(), value.end(),
-                                 [](unsigned char c) { return absl::ascii_iscntrl(c); });
-  Require(!found, field, "must not hold control characters");
-}
-
-void FieldChecker::CheckEnum(std::string_view field,
-                             const google::protobuf::EnumDescriptor& descriptor, int value) {
-  if (descriptor.FindValueByNumber(value) == nullptr) {
-    Add(field, absl::StrCat("must be a number of ", descriptor.full_name(), ", is ", value));
-  }
-}
 
 void FieldChecker::EnvironmentName(std::string_view value) {
   constexpr std::string_view kField = "environment";

@@ -1,4 +1,4 @@
-// A FieldChecker holds the rules that fields of several requests share.
+// A FieldChecker holds the rules that fields of several requests to the daemon share.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "convtune/v1/problem.pb.h"
 #include "convtune/v1/record.pb.h"
 #include "google/protobuf/duration.pb.h"
-#include "google/protobuf/generated_enum_reflection.h"
+#include "proto/convert/field_rules.h"
 #include "proto/model/environment.h"
 #include "proto/model/problem/conv_problem.h"
 #include "proto/model/violation.h"
@@ -26,25 +26,9 @@ inline constexpr int kMaxPageSize = 1000;
 
 // Collects the violations of one request. `field` is always the path that a
 // violation is to name. Not thread-safe.
-class FieldChecker {
+class FieldChecker : public FieldRules {
  public:
-  // `violations` outlives the checker; what it holds already is left alone.
-  explicit FieldChecker(std::vector<Violation>* violations)
-      : violations_(violations), size_before_(violations->size()) {}
-
-  // True if this checker has added nothing.
-  bool ok() const { return violations_->size() == size_before_; }
-
-  void Add(std::string_view field, std::string rule);
-  void Require(bool holds, std::string_view field, std::string_view rule);
-  void Range(std::string_view field, int64_t value, int64_t low, int64_t high);
-  // In Unicode code points. With `low` above 0 an empty value is missing.
-  void Length(std::string_view field, std::string_view value, size_t low, size_t high);
-  void NoControls(std::string_view field, std::string_view value);
-  template <typename Enum>
-  void KnownEnum(std::string_view field, Enum value) {
-    CheckEnum(field, *google::protobuf::GetEnumDescriptor<Enum>(), static_cast<int>(value));
-  }
+  using FieldRules::FieldRules;
 
   // Field "environment", a name or a text; empty is allowed.
   void EnvironmentName(std::string_view value);
@@ -66,13 +50,6 @@ class FieldChecker {
   // Field "problems": the valid ones among them.
   std::vector<ConvProblem> Problems(
       const google::protobuf::RepeatedPtrField<v1::ProblemSpec>& specs);
-
- private:
-  void CheckEnum(std::string_view field, const google::protobuf::EnumDescriptor& descriptor,
-                 int value);
-
-  std::vector<Violation>* violations_;
-  size_t size_before_;
 };
 
 }  // namespace convtune::rpc::messages

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/convert/ban_proto.h"
 #include "proto/convert/problem_proto.h"
 #include "proto/convert/record_codec.h"
 #include "proto/model/tuning/self_check.h"
@@ -71,6 +72,7 @@ void Fill(const BannedCandidate& banned, v1::BannedCandidate* message) {
   message->set_candidate(ToText(banned.candidate));
   message->set_ban(banned.ban->Name());
   message->set_reason(banned.ban->reason);
+  message->set_fleet_ban(banned.ban->fleet_ban);
 }
 
 void Fill(const lookup::Answer& answer, Operation operation, v1::Answer* message) {
@@ -231,42 +233,12 @@ v1::PinRecord ToProto(const Pin& pin, std::string_view environment) {
   if (pin.expire_time.has_value()) {
     *out.mutable_expire_time() = ToProto(*pin.expire_time);
   }
-  return out;
-}
-
-v1::Ban ToProto(const Ban& ban) {
-  v1::Ban out;
-  if (ban.number != 0) out.set_name(ban.Name());
-  out.set_candidate(ban.candidate.ToText());
-  out.set_cudnn(ban.cudnn.ToText());
-  out.set_gpu(ban.gpu);
-  if (ban.operation) out.set_operation(static_cast<v1::Operation>(*ban.operation));
-  if (ban.data_type) out.set_data_type(static_cast<v1::DataType>(*ban.data_type));
-  if (ban.layout) out.set_layout(static_cast<v1::TensorLayout>(*ban.layout));
-  out.set_author(ban.author);
-  out.set_reason(ban.reason);
-  *out.mutable_create_time() = ToProto(ban.create_time);
-  if (ban.expire_time.has_value()) *out.mutable_expire_time() = ToProto(*ban.expire_time);
+  out.set_fleet_pin(pin.fleet_pin);
   return out;
 }
 
 v1::CreateBanResponse ToProto(const tuner::CreatedBan& created) {
-  v1::CreateBanResponse out;
-  *out.mutable_ban() = ToProto(created.ban);
-  for (const commit::BanChange& change : created.effects.changes) {
-    v1::BanChange& added = *out.add_changes();
-    added.set_problem_text(change.key.problem_text);
-    added.set_environment(
-        Environment::Parse(change.key.environment_text).value_or(Environment()).Name());
-    added.set_before(change.before);
-    added.set_after(change.after);
-    added.set_ratio(change.ratio);
-    added.set_pinned(change.pinned);
-  }
-  out.set_change_count(created.effects.change_count);
-  out.set_lost_count(created.effects.lost_count);
-  out.set_listed_count(created.effects.listed_count);
-  return out;
+  return convtune::ToProto(created.ban, created.effects);
 }
 
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out) {

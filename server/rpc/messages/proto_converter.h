@@ -38,7 +38,6 @@ v1::ListTuningJobsResponse ToProto(const jobs::JobPage& page);
 v1::TuningJob ToProto(const jobs::JobSnapshot& job);
 // `environment` is the environment's name.
 v1::PinRecord ToProto(const Pin& pin, std::string_view environment);
-v1::Ban ToProto(const Ban& ban);
 v1::CreateBanResponse ToProto(const tuner::CreatedBan& created);
 // Adds what `bans`, those of the tuning's key, make of it.
 void AddBanned(const Tuning& tuning, const Bans& bans, v1::Tuning* out);

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/clock.h"
 #include "proto/base/strings.h"
+#include "proto/convert/ban_proto.h"
 #include "proto/model/text.h"
 #include "server/rpc/messages/field_checker.h"
 
@@ -14,12 +14,9 @@ namespace convtune::rpc::messages {
 namespace {
 
 constexpr size_t kMaxRequestIdLength = 128;
-constexpr size_t kMaxReasonLength = 500;
-constexpr size_t kMaxAuthorLength = 128;
 constexpr int kMaxRows = 10000;
 constexpr int kDefaultRows = 1000;
 constexpr int kMaxCanaryPermille = 999;
-constexpr size_t kMaxCandidateLength = 1024;
 constexpr size_t kMaxFilterLength = 4096;
 constexpr size_t kMaxPathLength = 4095;  // PATH_MAX less the final NUL
 constexpr int64_t kMaxMemoryBudget = int64_t{1} << 50;
@@ -111,37 +108,6 @@ std::optional<OneProblemArgs> ValidateProblem(const Request& request,
   return OneProblemArgs{request.environment(), *std::move(problem)};
 }
 
-// Fields "author" and "reason", `below` in front of both.
-void CheckDecision(std::string_view below, const std::string& author, const std::string& reason,
-                   FieldChecker* check) {
-  check->Length(Concat(below, "author"), author, 1, kMaxAuthorLength);
-  check->NoControls(Concat(below, "author"), author);
-  check->Length(Concat(below, "reason"), reason, 1, kMaxReasonLength);
-  check->NoControls(Concat(below, "reason"), reason);
-}
-
-// Reads a text that is at most as long as a candidate's, and with `least` above 0 must be there, by
-// `parse`.
-template <typename Value>
-void ReadInto(std::string_view field, absl::StatusOr<Value> (*parse)(std::string_view),
-              const std::string& text, size_t least, Value* value, FieldChecker* check) {
-  check->Length(field, text, least, kMaxCandidateLength);
-  if (text.size() < least || text.size() > kMaxCandidateLength) return;
-  absl::StatusOr<Value> parsed = parse(text);
-  if (parsed.ok()) {
-    *value = *std::move(parsed);
-  } else {
-    check->Add(field, std::string(parsed.status().message()));
-  }
-}
-
-template <typename Value, typename Enum>
-void ReadCondition(std::string_view field, Enum in, std::optional<Value>* out,
-                   FieldChecker* check) {
-  check->KnownEnum(field, in);
-  if (static_cast<int>(in) != 0) *out = static_cast<Value>(in);
-}
-
 size_t ReadRows(std::string_view field, int value, FieldChecker* check) {
   check->Range(field, value, 0, kMaxRows);
   return static_cast<size_t>(value == 0 ? kDefaultRows : value);
@@ -231,9 +197,13 @@ std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
   return ValidateProblem(request, violations);
 }
 
-std::optional<OneProblemArgs> Validate(const v1::UnpinRequest& request,
-                                       std::vector<Violation>* violations) {
-  return ValidateProblem(request, violations);
+std::optional<UnpinArgs> Validate(const v1::UnpinRequest& request,
+                                  std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  check.Require(request.fleet_pin() >= 0, "fleet_pin", "must not be negative");
+  std::optional<OneProblemArgs> problem = ValidateProblem(request, violations);
+  if (!check.ok()) return std::nullopt;
+  return UnpinArgs{*std::move(problem), request.fleet_pin()};
 }
 
 std::optional<ListTuningsArgs> Validate(const v1::ListTuningsRequest& request,
@@ -266,18 +236,19 @@ std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Viola
   check.EnvironmentName(request.environment());
   std::optional<ConvProblem> problem = check.Problem(request.has_problem(), request.problem());
   CandidatePattern candidate;
-  ReadInto("candidate", &CandidatePattern::Parse, request.candidate(), 1, &candidate, &check);
-  check.Length("reason", request.reason(), 1, kMaxReasonLength);
-  check.NoControls("reason", request.reason());
+  check.Parsed("candidate", &CandidatePattern::Parse, request.candidate(), 1, &candidate);
+  check.Reason("reason", request.reason());
   std::optional<absl::Duration> ttl;
   if (request.has_ttl()) {
     ttl = check.Duration("ttl", request.ttl(), kMinTtl, kMaxTtl);
   }
+  check.Require(request.fleet_pin() >= 0, "fleet_pin", "must not be negative");
   if (!check.ok()) {
     return std::nullopt;
   }
-  return PinArgs{request.environment(), *std::move(problem), std::move(candidate), request.reason(),
-                 ttl};
+  return PinArgs{
+      request.environment(), *std::move(problem), std::move(candidate), request.reason(), ttl,
+      request.fleet_pin()};
 }
 
 std::optional<ListPinsArgs> Validate(const v1::ListPinsRequest& request,
@@ -306,29 +277,8 @@ std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
                                       std::vector<Violation>* violations) {
   FieldChecker check(violations);
   check.Require(request.has_ban(), "ban", "must be given");
-  const v1::Ban& in = request.ban();
   CreateBanArgs out;
-  Ban& ban = out.ban;
-  if (request.has_ban()) {
-    ReadInto("ban.candidate", &CandidatePattern::Parse, in.candidate(), 1, &ban.candidate, &check);
-    ReadInto("ban.cudnn", &CudnnRange::Parse, in.cudnn(), 0, &ban.cudnn, &check);
-    ReadInto("ban.gpu", &ReadGpuGlob, in.gpu(), 0, &ban.gpu, &check);
-    ReadCondition("ban.operation", in.operation(), &ban.operation, &check);
-    ReadCondition("ban.data_type", in.data_type(), &ban.data_type, &check);
-    ReadCondition("ban.layout", in.layout(), &ban.layout, &check);
-    CheckDecision("ban.", in.author(), in.reason(), &check);
-    ban.author = in.author();
-    ban.reason = in.reason();
-  }
-  if (in.has_expire_time()) {
-    const google::protobuf::Timestamp& time = in.expire_time();
-    // A Timestamp ends in the year 9999.
-    constexpr int64_t kMostSeconds = 253402300799;
-    check.Range("ban.expire_time.seconds", time.seconds(), 0, kMostSeconds);
-    check.Range("ban.expire_time.nanos", time.nanos(), 0, 999'999'999);
-    ban.expire_time =
-        ToMicros(absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos()));
-  }
+  if (request.has_ban()) out.ban = BanFromProto(request.ban(), "ban", violations);
   out.max_changes = ReadRows("max_changes", request.max_changes(), &check);
   out.dry_run = request.dry_run();
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
@@ -342,6 +292,8 @@ std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
   const bool is_name = ConsumeFront(&digits, "bans/") &&
                        ReadInt64(digits, &out.number) == NumberError::kNone && out.number > 0;
   check.Require(is_name, "name", "must be bans/ and a number");
+  check.Require(request.fleet_ban() >= 0, "fleet_ban", "must not be negative");
+  out.fleet_ban = request.fleet_ban();
   return check.ok() ? std::make_optional(out) : std::nullopt;
 }
 
@@ -387,7 +339,7 @@ std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
 std::optional<PromoteArgs> Validate(const v1::PromoteReleaseRequest& request,
                                     std::vector<Violation>* violations) {
   FieldChecker check(violations);
-  CheckDecision("", request.author(), request.reason(), &check);
+  check.Decision("", request.author(), request.reason());
   check.Range("canary_permille", request.canary_permille(), 0, kMaxCanaryPermille);
   if (!check.ok()) return std::nullopt;
   return PromoteArgs{request.author(), request.reason(), request.canary_permille()};
@@ -396,7 +348,7 @@ std::optional<PromoteArgs> Validate(const v1::PromoteReleaseRequest& request,
 std::optional<RollBackArgs> Validate(const v1::RollBackReleaseRequest& request,
                                      std::vector<Violation>* violations) {
   FieldChecker check(violations);
-  CheckDecision("", request.author(), request.reason(), &check);
+  check.Decision("", request.author(), request.reason());
   check.Range("release", request.release(), 0, std::numeric_limits<int64_t>::max());
   if (!check.ok()) return std::nullopt;
   return RollBackArgs{request.author(), request.reason(), request.release()};

@@ -56,6 +56,12 @@ struct PinArgs {
   CandidatePattern candidate;
   std::string reason;
   std::optional<absl::Duration> ttl;
+  int64_t fleet_pin = 0;
+};
+
+struct UnpinArgs {
+  OneProblemArgs problem;
+  int64_t fleet_pin = 0;
 };
 
 struct CreateBanArgs {
@@ -66,6 +72,7 @@ struct CreateBanArgs {
 
 struct DeleteBanArgs {
   int64_t number = 0;
+  int64_t fleet_ban = 0;
 };
 
 struct ListPinsArgs {
@@ -132,8 +139,8 @@ std::optional<ListJobsArgs> Validate(const v1::ListTuningJobsRequest& request,
                                      std::vector<Violation>* violations);
 std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
                                        std::vector<Violation>* violations);
-std::optional<OneProblemArgs> Validate(const v1::UnpinRequest& request,
-                                       std::vector<Violation>* violations);
+std::optional<UnpinArgs> Validate(const v1::UnpinRequest& request,
+                                  std::vector<Violation>* violations);
 std::optional<ListTuningsArgs> Validate(const v1::ListTuningsRequest& request,
                                         std::vector<Violation>* violations);
 std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,

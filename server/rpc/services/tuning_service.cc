@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/convert/ban_proto.h"
 #include "server/lookup/tuning_index.h"
 #include "server/rpc/messages/page.h"
 #include "server/rpc/messages/proto_converter.h"
@@ -104,7 +105,8 @@ class TuningService final : public RawService {
     Unary<v1::PinRequest, v1::PinRecord>(
         "Pin", &disk_, [this](const messages::PinArgs& args, v1::PinRecord* reply) {
           const absl::StatusOr<convtune::Pin> pin =
-              tuner_->PutPin(args.environment, args.problem, args.candidate, args.reason, args.ttl);
+              tuner_->PutPin(args.environment, args.problem, args.candidate, args.reason, args.ttl,
+                             args.fleet_pin);
           if (pin.ok()) {
             *reply = messages::ToProto(*pin, EnvironmentName(pin->key));
           }
@@ -112,9 +114,10 @@ class TuningService final : public RawService {
         });
 
     Unary<v1::UnpinRequest, v1::UnpinResponse>(
-        "Unpin", &disk_, [this](const messages::OneProblemArgs& args, v1::UnpinResponse*) {
-          return messages::ToGrpcStatus(tuner_->DeletePin(args.environment, args.problem),
-                                        "environment");
+        "Unpin", &disk_, [this](const messages::UnpinArgs& args, v1::UnpinResponse*) {
+          return messages::ToGrpcStatus(
+              tuner_->DeletePin(args.problem.environment, args.problem.problem, args.fleet_pin),
+              "environment");
         });
 
     Unary<v1::ListPinsRequest, v1::ListPinsResponse>(
@@ -143,14 +146,14 @@ class TuningService final : public RawService {
 
     Unary<v1::DeleteBanRequest, v1::DeleteBanResponse>(
         "DeleteBan", &disk_, [this](const messages::DeleteBanArgs& args, v1::DeleteBanResponse*) {
-          return messages::ToGrpcStatus(tuner_->DeleteBan(args.number), "name");
+          return messages::ToGrpcStatus(tuner_->DeleteBan(args.number, args.fleet_ban), "name");
         });
 
     Unary<v1::ListBansRequest, v1::ListBansResponse>(
         "ListBans", nullptr, [this](const messages::NoArgs&, v1::ListBansResponse* reply) {
           for (const tuner::ListedBan& listed : tuner_->ListBans()) {
             v1::Ban& ban = *reply->add_bans();
-            ban = messages::ToProto(listed.ban);
+            ban = convtune::ToProto(listed.ban);
             ban.set_tuning_count(listed.tuning_count);
           }
           return grpc::Status::OK;

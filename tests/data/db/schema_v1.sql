@@ -4,6 +4,7 @@ PRAGMA foreign_keys=OFF;
 BEGIN TRANSACTION;
 CREATE TABLE bans (
   ban_number INTEGER NOT NULL PRIMARY KEY,
+  fleet_ban INTEGER NOT NULL,
   candidate TEXT NOT NULL,
   cudnn TEXT NOT NULL,
   gpu TEXT NOT NULL,
@@ -16,7 +17,7 @@ CREATE TABLE bans (
   expire_time_us INTEGER,
   checksum INTEGER NOT NULL
 ) STRICT;
-INSERT INTO "bans" VALUES(1,'graph:eng47,k2=*,k3=0','>=9.12.0,<9.20.0','*h200',1,3,2,'ada','wrong results',9000000,99000000,7117832072744916889);
+INSERT INTO "bans" VALUES(1,7,'graph:eng47,k2=*,k3=0','>=9.12.0,<9.20.0','*h200',1,3,2,'ada','wrong results',9000000,99000000,2987367419106984227);
 CREATE TABLE choices (
   environment_id INTEGER NOT NULL REFERENCES environments (environment_id),
   problem_text TEXT NOT NULL,
@@ -89,12 +90,13 @@ CREATE TABLE pins (
   problem_text TEXT NOT NULL,
   candidate TEXT NOT NULL,
   reason TEXT NOT NULL,
+  fleet_pin INTEGER NOT NULL,
   create_time_us INTEGER NOT NULL,
   expire_time_us INTEGER,
   checksum INTEGER NOT NULL,
   PRIMARY KEY (environment_id, problem_text)
 ) STRICT;
-INSERT INTO "pins" VALUES(1,'fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32,sms=100001','graph:eng34,k2=5','the fastest one gives other results in the canary',1700000000000002,1800000000000003,2077493254962778456);
+INSERT INTO "pins" VALUES(1,'fwd,x=16x64x56x56,w=64x64x3x3,pad=1x1,stride=1x1,dilation=1x1,groups=1,nhwc,f16,acc=f32,sms=100001','graph:eng34,k2=5','the fastest one gives other results in the canary',5,1700000000000002,1800000000000003,3965693434997370827);
 CREATE TABLE quarantine (
   environment_id INTEGER NOT NULL REFERENCES environments (environment_id),
   problem_text TEXT NOT NULL,

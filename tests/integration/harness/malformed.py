@@ -188,6 +188,9 @@ REQUESTS = [
      {"ban": {"candidate": "eng1", "author": "a", "reason": "r", "expire_time": {"seconds": 5}}},
      "ban.expire_time", "1 s"),
     ("ban to delete malformed", "DeleteBan", {"name": "3"}, "name", "bans/"),
+    ("ban of a fleet that has none", "CreateBan",
+     {"ban": {"candidate": "eng1", "author": "a", "reason": "r", "fleet_ban": -1}}, "ban.fleet_ban", "negative"),
+    ("ban to delete of a fleet that has none", "DeleteBan", {"name": "bans/3", "fleet_ban": -1}, "fleet_ban", "negative"),
 ]  # fmt: skip
 
 # Command lines: (name, arguments, standard input, part of field, part of rule).

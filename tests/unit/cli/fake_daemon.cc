@@ -249,6 +249,7 @@ grpc::Status FakeDaemon::CreateBan(Context*, const v1::CreateBanRequest* request
 grpc::Status FakeDaemon::DeleteBan(Context*, const v1::DeleteBanRequest* request,
                                    v1::DeleteBanResponse*) {
   deleted_ban = request->name();
+  deleted_fleet_ban = request->fleet_ban();
   return error;
 }
 

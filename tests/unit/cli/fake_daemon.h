@@ -55,6 +55,7 @@ class FakeDaemon final : public v1::TuningService::Service, public v1::Maintenan
   std::vector<v1::CreateBanRequest> bans_asked;
   v1::ListBansResponse bans;
   std::string deleted_ban;
+  int64_t deleted_fleet_ban = 0;
   v1::BannedCandidate answers_banned;  // said by every answer, if it names a ban
   int deleted = 0;
   bool sound = true;

@@ -379,11 +379,11 @@ TEST_F(BansTest, ABanChangesAnswersAndSaysWhich) {
   Know(4, {Timed(1, 10), Timed(2, 20)});
   EXPECT_EQ(Winner(4), "graph:eng2");
   EXPECT_TRUE(store_.GetTuning(TuningFor(4).key)->candidates[0].usable());
-  ASSERT_TRUE(committer_.DeleteBan(1).ok());
+  ASSERT_TRUE(committer_.DeleteBan(1, 0).ok());
   EXPECT_EQ(Winner(0), "graph:eng1");
   EXPECT_EQ(Winner(4), "graph:eng1");
   EXPECT_EQ(told_, 2);
-  EXPECT_TRUE(absl::IsNotFound(committer_.DeleteBan(1)));
+  EXPECT_TRUE(absl::IsNotFound(committer_.DeleteBan(1, 0)));
 }
 
 TEST_F(BansTest, OnlyTheFirstChangesAreGiven) {
@@ -455,7 +455,7 @@ TEST_F(BansTest, ATuningThatCannotBeReadHeedsTheBanAllTheSame) {
   Ban ban = BanOf("eng1");
   EXPECT_EQ(committer_.AddBan(&ban, 1)->change_count, 1);
   EXPECT_EQ(Winner(0), "graph:eng0");
-  EXPECT_TRUE(committer_.DeleteBan(ban.number).ok());
+  EXPECT_TRUE(committer_.DeleteBan(ban.number, 0).ok());
   EXPECT_EQ(Winner(0), "graph:eng1");
 }
 
@@ -488,6 +488,48 @@ TEST_F(BansTest, APinTakesTheBestThatFitsItsPatternAndIsNotBanned) {
   ASSERT_EQ(hit->changes.size(), 1U);
   EXPECT_TRUE(hit->changes[0].pinned);
   EXPECT_EQ(hit->changes[0].after, "graph:eng0");
+}
+
+TEST_F(BansTest, AFleetsBanIsDeletedByWhoeverNamesIt) {
+  Know(0, {Timed(0, 30), Timed(1, 10)});
+  Ban own = BanOf("eng7"), fleets = BanOf("eng1");
+  fleets.fleet_ban = 7;
+  ASSERT_TRUE(committer_.AddBan(&own, 1).ok());
+  ASSERT_TRUE(committer_.AddBan(&fleets, 1).ok());
+  for (const int64_t wrong : {0, 2, 8}) {
+    const absl::Status refused = committer_.DeleteBan(2, wrong);
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_EQ(refused.message(),
+              "ban: bans/2 is fleet ban 7: `convtune fleet ban delete 7` ends it everywhere, and "
+              "on a node that has left the fleet `convtune ban delete 2 --fleet-ban 7`");
+  }
+  EXPECT_EQ(committer_.DeleteBan(1, 7).message(),
+            "ban: bans/1 is this daemon's own, and not fleet ban 7");
+  EXPECT_EQ(store_.ListBans()->size(), 2U);
+  EXPECT_EQ(Winner(0), "graph:eng0");
+  EXPECT_TRUE(committer_.DeleteBan(2, 7).ok());
+  EXPECT_EQ(Winner(0), "graph:eng1");
+  EXPECT_TRUE(committer_.DeleteBan(1, 0).ok());
+}
+
+TEST_F(BansTest, AFleetsPinIsDeletedByWhoeverNamesIt) {
+  Know(0, {Timed(0, 30), Timed(1, 10)});
+  Pin pin;
+  pin.key = TuningFor(0).key;
+  pin.fleet_pin = 5;
+  ASSERT_TRUE(committer_.PutPin(CandidatePattern::Parse("eng0").value(), &pin).ok());
+  const absl::Status refused = committer_.DeletePin(pin.key, 0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_EQ(refused.message(),
+            "pin: it is fleet pin 5: `convtune fleet unpin` ends it everywhere, and on a node that "
+            "has left the fleet `convtune unpin --fleet-pin 5`");
+  EXPECT_EQ(store_.ListPins()->size(), 1U);
+  EXPECT_TRUE(committer_.DeletePin(pin.key, 5).ok());
+  pin.fleet_pin = 0;
+  ASSERT_TRUE(committer_.PutPin(CandidatePattern::Parse("eng0").value(), &pin).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(committer_.DeletePin(pin.key, 5)));
+  EXPECT_TRUE(committer_.DeletePin(pin.key, 0).ok());
+  EXPECT_TRUE(absl::IsNotFound(committer_.DeletePin(pin.key, 5)));
 }
 
 }  // namespace

@@ -113,6 +113,7 @@ inline Pin SamplePin(int n) {
   pin.reason = "the fastest one gives other results in the canary";
   pin.create_time = absl::FromUnixMicros(1'700'000'000'000'002);
   pin.expire_time = absl::FromUnixMicros(1'800'000'000'000'003);
+  pin.fleet_pin = 5;
   return pin;
 }
 
@@ -129,6 +130,7 @@ inline Ban SampleBan() {
   ban.reason = "wrong results";
   ban.create_time = absl::FromUnixSeconds(9);
   ban.expire_time = absl::FromUnixSeconds(99);
+  ban.fleet_ban = 7;
   return ban;
 }
 

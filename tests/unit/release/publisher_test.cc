@@ -126,10 +126,10 @@ TEST_F(PublisherTest, APinIsOfferedFirstAtOnceAndUnpinningEndsIt) {
     if (c.usable() && ToText(c.id) != before[0]) pinned = ToText(c.id);
   }
   const CandidatePattern pattern = CandidatePattern::Parse(pinned).value();
-  ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "test", std::nullopt).ok());
+  ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "test", std::nullopt, 0).ok());
   EXPECT_TRUE(Eventually([&] { return Served(1)[0] == pinned; }));
   EXPECT_EQ(Snapshot().Find(Text(1), kH200)->pinned, 1);
-  ASSERT_TRUE(tuner_->DeletePin("", Problem(1)).ok());
+  ASSERT_TRUE(tuner_->DeletePin("", Problem(1), 0).ok());
   EXPECT_TRUE(Eventually([&] { return Served(1) == before; }));
 }
 
@@ -254,7 +254,7 @@ TEST_F(PublisherTest, AChoiceIsNotCarriedOverAgainstAQuarantineOrAfterItsPin) {
   const std::string pinned = Served(3).back();
   const auto pattern = CandidatePattern::Parse(pinned);
   ASSERT_TRUE(pattern.ok());
-  ASSERT_TRUE(tuner_->PutPin("", Problem(3), *pattern, "test", std::nullopt).ok());
+  ASSERT_TRUE(tuner_->PutPin("", Problem(3), *pattern, "test", std::nullopt, 0).ok());
   ASSERT_TRUE(Eventually([&] { return Served(3).front() == pinned; }));
   tuner_.reset();
   MemoryStore store;
@@ -452,7 +452,7 @@ TEST_F(PublisherTest, ABannedPinIsNotServed) {
   Tune({Problem(1)});
   const std::vector<std::string> before = WaitForChoice(1);
   const CandidatePattern pattern = CandidatePattern::Parse(before[0]).value();
-  ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "because", std::nullopt).ok());
+  ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "because", std::nullopt, 0).ok());
   Ban ban;
   ban.candidate = pattern;
   const auto created = tuner_->CreateBan(ban, 10, /*dry_run=*/false);
@@ -460,7 +460,7 @@ TEST_F(PublisherTest, ABannedPinIsNotServed) {
   EXPECT_TRUE(created->effects.changes.at(0).pinned);
   EXPECT_TRUE(Eventually([&] { return Served(1) != before; }));
   EXPECT_THAT(Served(1), Not(Contains(before[0])));
-  EXPECT_EQ(tuner_->PutPin("", Problem(1), pattern, "because", std::nullopt).status().code(),
+  EXPECT_EQ(tuner_->PutPin("", Problem(1), pattern, "because", std::nullopt, 0).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 

@@ -45,6 +45,8 @@ class FakeTuner : public tuner::Tuner {
   absl::Status failure;
   std::vector<Tuning> imported;
   std::vector<tuner::ListedBan> bans;
+  int64_t unpinned_fleet_pin = 0;  // that was asked for last, as the next one
+  int64_t deleted_fleet_ban = 0;
 
   absl::StatusOr<commit::FleetCounts> ApplyFleetTunings(
       const db::TuningSource& next, const commit::WaitsForFleet& waits) override {
@@ -247,16 +249,20 @@ class FakeTuner : public tuner::Tuner {
   }
   absl::StatusOr<Pin> PutPin(const std::string&, const ConvProblem& problem,
                              const CandidatePattern& candidate, const std::string& reason,
-                             std::optional<absl::Duration> ttl) override {
+                             std::optional<absl::Duration> ttl, int64_t fleet_pin) override {
     if (!failure.ok()) return failure;
-    Pin pin{Key(problem), ParseCandidateId(candidate.ToText()).value(), reason, absl::UnixEpoch(),
-            std::nullopt};
+    Pin pin{Key(problem), ParseCandidateId(candidate.ToText()).value(),
+            reason,       absl::UnixEpoch(),
+            std::nullopt, fleet_pin};
     if (ttl.has_value()) {
       pin.expire_time = pin.create_time + *ttl;
     }
     return pin;
   }
-  absl::Status DeletePin(const std::string&, const ConvProblem&) override { return failure; }
+  absl::Status DeletePin(const std::string&, const ConvProblem&, int64_t fleet_pin) override {
+    unpinned_fleet_pin = fleet_pin;
+    return failure;
+  }
   absl::StatusOr<std::vector<Pin>> ListPins(const std::string&) override {
     if (!failure.ok()) return failure;
     Pin pin{Key(ConvProblem::Parse("fwd,x=1x2x3x3,w=4x2x1x1").value()), EngineConfig{1, {}}, "test",
@@ -271,7 +277,7 @@ class FakeTuner : public tuner::Tuner {
   absl::StatusOr<tuner::CreatedBan> CreateBan(Ban ban, size_t max_changes, bool dry_run) override {
     if (!failure.ok()) return failure;
     if (!dry_run) ban.number = 3;
-    commit::BanEffects effects;
+    BanEffects effects;
     effects.change_count = 2;
     effects.lost_count = 1;
     effects.listed_count = 5;
@@ -280,7 +286,8 @@ class FakeTuner : public tuner::Tuner {
     effects.changes.resize(std::min(effects.changes.size(), max_changes));
     return tuner::CreatedBan{std::move(ban), std::move(effects)};
   }
-  absl::Status DeleteBan(int64_t number) override {
+  absl::Status DeleteBan(int64_t number, int64_t fleet_ban) override {
+    deleted_fleet_ban = fleet_ban;
     if (!failure.ok()) return failure;
     if (number == 3) return absl::OkStatus();
     return MissingError({"ban", absl::StrCat("bans/", number)}, "ban: there is none");

@@ -439,10 +439,10 @@ TEST_F(TunerTest, PinIsAnsweredUntilItEnds) {
   const Tuning tuning = tuner_->GetTuning("", Problem(1)).value();
   const CandidateId last = tuning.candidates.back().id;
   const CandidatePattern pattern = CandidatePattern::Parse(ToText(last)).value();
-  ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "why not", std::nullopt).ok());
+  ASSERT_TRUE(tuner_->PutPin("", Problem(1), pattern, "why not", std::nullopt, 0).ok());
   EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)).winner.id, last);
   EXPECT_EQ(tuner_->ListPins("")->size(), 1U);
-  ASSERT_TRUE(tuner_->DeletePin("", Problem(1)).ok());
+  ASSERT_TRUE(tuner_->DeletePin("", Problem(1), 0).ok());
   EXPECT_EQ(std::get<lookup::Answer>(LookupOne(Problem(1), lookup::OnMiss::kNone)).winner.id,
             tuning.candidates[0].id);
 }
@@ -451,7 +451,7 @@ TEST_F(TunerTest, PinNeedsATuningThatListsTheCandidate) {
   Start("");
   const CandidatePattern pattern = CandidatePattern::Parse("eng99").value();
   const auto pin = [&] {
-    return tuner_->PutPin("", Problem(1), pattern, "x", std::nullopt).status();
+    return tuner_->PutPin("", Problem(1), pattern, "x", std::nullopt, 0).status();
   };
   EXPECT_TRUE(absl::IsNotFound(pin()));
   Tune({Problem(1)});

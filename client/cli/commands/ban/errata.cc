@@ -121,7 +121,7 @@ std::string WhyNoRule(const v1::Ban& ban, const CandidatePattern& pattern) {
 
 Json RuleOf(const v1::Ban& ban, const CandidatePattern& pattern, std::string_view operation) {
   Json rule;
-  rule["rule_id"] = absl::StrCat(ban.name(), ": ", ban.reason());
+  rule["rule_id"] = absl::StrCat(NamesOf(ban), ": ", ban.reason());
   rule["operation"] = std::string(operation);
   rule["engine"] = *pattern.number;
   Json knobs = Json::array();
@@ -136,6 +136,11 @@ Json RuleOf(const v1::Ban& ban, const CandidatePattern& pattern, std::string_vie
 }
 
 }  // namespace
+
+std::string NamesOf(const v1::Ban& ban) {
+  if (ban.fleet_ban() == 0) return ban.name();
+  return absl::StrCat(ban.name(), ban.name().empty() ? "" : ", ", "fleet ban ", ban.fleet_ban());
+}
 
 absl::StatusOr<ErrataBans> ReadErrata(const std::string& text, const std::string& name) {
   const Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -179,7 +184,7 @@ ErrataDocument WriteErrata(const std::vector<v1::Ban>& bans) {
     const std::string why =
         pattern.ok() ? WhyNoRule(ban, *pattern) : "this program does not know its candidate's form";
     if (!why.empty()) {
-      out.left_out.push_back({ban.name(), why});
+      out.left_out.push_back({NamesOf(ban), why});
       continue;
     }
     const bool any = ban.operation() == v1::OPERATION_UNSPECIFIED;
@@ -187,11 +192,11 @@ ErrataDocument WriteErrata(const std::vector<v1::Ban>& bans) {
       if (any || ban.operation() == value) rules.push_back(RuleOf(ban, *pattern, name));
     }
     if (any || ban.operation() == v1::OPERATION_FWD) {
-      out.remarks.push_back({ban.name(), "its rule does not hold for graphs with an epilogue"});
+      out.remarks.push_back({NamesOf(ban), "its rule does not hold for graphs with an epilogue"});
     }
     if (ban.has_expire_time()) {
-      out.remarks.push_back({ban.name(), absl::StrCat("its rule does not end at ",
-                                                      FormatTimestamp(ban.expire_time()))});
+      out.remarks.push_back({NamesOf(ban), absl::StrCat("its rule does not end at ",
+                                                        FormatTimestamp(ban.expire_time()))});
     }
   }
   Json document;

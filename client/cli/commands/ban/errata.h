@@ -10,6 +10,10 @@
 
 namespace convtune::cli {
 
+// "bans/3" of a daemon, "bans/3, fleet ban 7" of one that its fleet brought, and "fleet ban 7"
+// of the fleet.
+std::string NamesOf(const v1::Ban& ban);
+
 // A remark on one rule or ban that the other form cannot say in full.
 struct ErrataRemark {
   std::string subject;  // "rule avoid_eng12", "bans/3"
@@ -33,7 +37,7 @@ struct ErrataDocument {
   std::vector<ErrataRemark> remarks;   // on those that one does
 };
 
-// Cannot fail: bans are the daemon's own.
+// Cannot fail: bans are a daemon's or a fleet's own.
 ErrataDocument WriteErrata(const std::vector<v1::Ban>& bans);
 
 }  // namespace convtune::cli

@@ -5,6 +5,7 @@
 #include "absl/strings/str_split.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/output/units.h"
+#include "proto/model/tuning/ban.h"
 
 namespace convtune::cli {
 
@@ -150,7 +151,7 @@ std::vector<Finding> ExamineBans(const v1::ListBansResponse& bans) {
     if (ban.tuning_count() == 0) continue;
     changed += ban.tuning_count();
     if (names.size() == kMostNamed) continue;
-    names.push_back(absl::StrCat(ban.name(), " (", ban.reason(), ")"));
+    names.push_back(BanNameAndReason(ban.name(), ban.fleet_ban(), ban.reason()));
   }
   const std::string hold =
       absl::StrCat(bans.bans_size(), bans.bans_size() == 1 ? " ban holds" : " bans hold");
@@ -160,7 +161,8 @@ std::vector<Finding> ExamineBans(const v1::ListBansResponse& bans) {
   return {{Severity::kNotice,
            absl::StrCat(hold, "; ", changed, changed == 1 ? " tuning has" : " tunings have",
                         " another winner for ", absl::StrJoin(names, ", ")),
-           "see `convtune ban list`; `convtune ban delete` ends one that is needed no more"}};
+           "see `convtune ban list`; `convtune ban delete` ends one that is needed no more, "
+           "`convtune fleet ban delete` one of the fleet's"}};
 }
 
 std::vector<Finding> ExaminePublication(const v1::Publication& publication) {

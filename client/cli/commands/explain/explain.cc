@@ -16,6 +16,7 @@
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "proto/model/tuning/ban.h"
 
 namespace convtune::cli {
 namespace {
@@ -203,15 +204,13 @@ class ExplainCommand final : public Command {
             << ", checks of version " << entry.checker_version() << "): " << entry.message()
             << "\n";
       }
-      std::map<std::string, std::pair<std::string, int>> bans;  // reason and count by name
+      std::map<std::string, int> bans;  // counts by name and reason
       for (const v1::BannedCandidate& banned : tuning.banned()) {
-        auto& [reason, count] = bans[banned.ban()];
-        reason = banned.reason();
-        ++count;
+        ++bans[BanNameAndReason(banned.ban(), banned.fleet_ban(), banned.reason())];
       }
-      for (const auto& [name, ban] : bans) {
-        out << "banned: " << ban.second << (ban.second == 1 ? " candidate" : " candidates")
-            << " by " << name << " (" << ban.first << ")\n";
+      for (const auto& [ban, count] : bans) {
+        out << "banned: " << count << (count == 1 ? " candidate" : " candidates") << " by " << ban
+            << "\n";
       }
       out << "\n"
           << CandidateTable(tuning, result.answer().winner().text())

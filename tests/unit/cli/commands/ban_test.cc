@@ -124,6 +124,17 @@ TEST_F(BanTest, ListsAndDeletes) {
   EXPECT_EQ(daemon_.deleted_ban, "bans/2");
   EXPECT_EQ(Run({"ban", "delete", "bans/1"}).code, 0);
   EXPECT_EQ(daemon_.deleted_ban, "bans/1");
+  EXPECT_EQ(daemon_.deleted_fleet_ban, 0);
+}
+
+TEST_F(BanTest, AFleetsBanIsShownWithBothNumbersAndDeletedByThem) {
+  AddBan("graph:eng47").set_fleet_ban(7);
+  const RunResult table = Run({"ban", "list"});
+  EXPECT_TRUE(Has(table.out, "bans/1, fleet ban 7")) << table.out;
+  const RunResult csv = Run({"ban", "list", "--csv"});
+  EXPECT_TRUE(Has(csv.out, ",tunings,fleet_ban\n") && Has(csv.out, ",,0,7\n")) << csv.out;
+  EXPECT_EQ(Run({"ban", "delete", "1", "--fleet-ban", "7"}).code, 0);
+  EXPECT_EQ(daemon_.deleted_fleet_ban, 7);
 }
 
 TEST_F(BanTest, ErrataBecomeBansAndWhatABanCannotSayIsSaid) {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "db/fleet/bans.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
 #include "db/fleet/nodes.h"
@@ -378,6 +379,133 @@ TEST_F(FleetStoreTest, EveryStatusIsUsableInSqlWhereItIsInMemory) {
     ASSERT_TRUE(row.ok()) << row.status();
     EXPECT_EQ(row->Bool(0, 0), candidate.usable()) << status;
   }
+}
+
+Ban BanOfPattern(const std::string& pattern) {
+  Ban ban;
+  ban.candidate = CandidatePattern::Parse(pattern).value();
+  ban.author = "ann";
+  ban.reason = "wrong results";
+  return ban;
+}
+
+TEST_F(FleetStoreTest, ABanIsKeptAsItIsUntilItIsEnded) {
+  Ban ban = BanOfPattern("eng47,k2=*");
+  ban.cudnn = CudnnRange::Parse(">=9.12,<9.20").value();
+  ban.gpu = "*h200";
+  ban.operation = Operation::kFwd;
+  ban.data_type = DataType::kF16;
+  ban.layout = TensorLayout::kNhwc;
+  ASSERT_EQ(*PutFleetBan(*postgres_, ban, absl::Hours(1)), 1);
+  const auto listed = ListFleetBans(*postgres_);
+  ASSERT_THAT(*listed, SizeIs(1));
+  const FleetBan& one = (*listed)[0];
+  EXPECT_TRUE(one.ban.HasRuleOf(ban)) << one.error;
+  EXPECT_EQ(one.ban.fleet_ban, 1);
+  EXPECT_EQ(one.ban.author + ": " + one.ban.reason, "ann: wrong results");
+  EXPECT_EQ(one.login + ";", Text("SELECT session_user"));
+  EXPECT_EQ(*one.ban.expire_time - one.ban.create_time, absl::Hours(1));
+  EXPECT_LE(*one.left, absl::Hours(1));
+  EXPECT_GT(*one.left, absl::Minutes(59));
+  EXPECT_TRUE(absl::IsNotFound(EndFleetBan(*postgres_, 2, "bob")));
+  EXPECT_TRUE(EndFleetBan(*postgres_, 1, "bob").ok());
+  EXPECT_TRUE(absl::IsNotFound(EndFleetBan(*postgres_, 1, "eve")));
+  EXPECT_EQ(Text("SELECT end_author FROM bans WHERE end_time IS NOT NULL"), "bob;");
+  EXPECT_THAT(*ListFleetBans(*postgres_), SizeIs(0));
+}
+
+TEST_F(FleetStoreTest, ASecondBanOfTheSameRuleIsRefusedWhileTheFirstHolds) {
+  ASSERT_TRUE(PutFleetBan(*postgres_, BanOfPattern("eng1"), absl::Hours(1)).ok());
+  const absl::Status same =
+      PutFleetBan(*postgres_, BanOfPattern("graph:eng1"), std::nullopt).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(same)) << same;
+  EXPECT_EQ(same.message(), "ban: fleet ban 1 (wrong results) has the same rule");
+  ASSERT_TRUE(postgres_->Execute("UPDATE bans SET expire_time = now()").ok());
+  EXPECT_TRUE(absl::IsNotFound(EndFleetBan(*postgres_, 1, "bob")));
+  EXPECT_EQ(*PutFleetBan(*postgres_, BanOfPattern("eng1"), std::nullopt), 2);
+}
+
+TEST_F(FleetStoreTest, TwoWhoBanTheSameAtOnceMakeOneBan) {
+  const std::unique_ptr<Postgres> slow = Connect();
+  ASSERT_TRUE(slow->Execute("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('convtune ban', "
+                            "0)); INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, "
+                            "layout, author, reason) VALUES ('graph:eng1', '', '', 0, 0, 0, 'eve', "
+                            "'quick')")
+                  .ok());
+  ASSERT_TRUE(postgres_->Execute("SET lock_timeout TO 300").ok());
+  EXPECT_FALSE(PutFleetBan(*postgres_, BanOfPattern("eng1"), std::nullopt).ok());
+  ASSERT_TRUE(slow->Execute("COMMIT").ok());
+  EXPECT_TRUE(
+      absl::IsAlreadyExists(PutFleetBan(*postgres_, BanOfPattern("eng1"), std::nullopt).status()));
+}
+
+TEST_F(FleetStoreTest, AFleetHasSoManyBansAtMost) {
+  ASSERT_TRUE(postgres_
+                  ->Execute(absl::StrCat(
+                      "INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, "
+                      "author, reason) SELECT 'graph:eng' || n, '', '', 0, 0, 0, 'a', 'r' FROM "
+                      "generate_series(1, ",
+                      kMostFleetBans, ") n"))
+                  .ok());
+  const absl::Status full = PutFleetBan(*postgres_, BanOfPattern("eng0"), std::nullopt).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+  ASSERT_TRUE(EndFleetBan(*postgres_, 7, "bob").ok());
+  EXPECT_TRUE(PutFleetBan(*postgres_, BanOfPattern("eng0"), std::nullopt).ok());
+}
+
+TEST_F(FleetStoreTest, ARuleThatIsNotKnownIsSaidAndTheOthersAreRead) {
+  ASSERT_TRUE(postgres_
+                  ->Execute("INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, "
+                            "layout, author, reason) VALUES ('tile:1', '~9', '', 77, 0, 0, 'a', "
+                            "'r'), ('graph:eng1', '', '', 0, 0, 0, 'a', 'r')")
+                  .ok());
+  const auto listed = ListFleetBans(*postgres_);
+  ASSERT_THAT(*listed, SizeIs(2));
+  for (const char* field : {"ban.candidate: ", "ban.cudnn: ", "ban.operation: "}) {
+    EXPECT_THAT((*listed)[0].error, HasSubstr(field));
+  }
+  EXPECT_EQ((*listed)[1].error, "");
+  EXPECT_THAT(ReadableBans(*listed).all(), SizeIs(1));
+}
+
+TEST_F(FleetStoreTest, TheTuningsUnderABanAreThoseThatListWhatItFits) {
+  Take({Delivery(1, 1), Delivery(2, 2), Delivery(3, 3)});
+  ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
+  const Tuning first = ValidSampleTuning(1);
+  const TuningKey pinned = ValidSampleTuning(2).key;
+  const std::string winner = ToText(first.candidates[0].id);
+  ASSERT_TRUE(PutFleetPin(*postgres_, *names_, pinned.environment_text, pinned.problem_text, winner,
+                          "ann", "why", std::nullopt)
+                  .ok());
+  std::vector<std::string> seen, pins;
+  const auto look = [&](const Ban& ban) {
+    seen.clear();
+    pins.clear();
+    const absl::Status read =
+        ForEachUnderBan(*postgres_, ban, [&](const Tuning& tuning, const Pin* pin) {
+          seen.push_back(tuning.key.problem_text);
+          EXPECT_EQ(tuning.candidates.size(), first.candidates.size());
+          if (pin != nullptr) pins.push_back(tuning.key.problem_text);
+        });
+    EXPECT_TRUE(read.ok()) << read;
+  };
+  look(BanOfPattern(winner));
+  EXPECT_THAT(seen, SizeIs(3));
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+  EXPECT_THAT(pins, ElementsAre(pinned.problem_text));
+  look(BanOfPattern("eng987654"));
+  EXPECT_THAT(seen, SizeIs(0));
+  Ban elsewhere = BanOfPattern(winner);
+  elsewhere.gpu = "*a100";
+  look(elsewhere);
+  EXPECT_THAT(seen, SizeIs(0));
+  // A candidate that did not run is no answer anyway.
+  ASSERT_TRUE(postgres_
+                  ->Execute("UPDATE pooled_candidates SET status = 3 WHERE problem_id = (SELECT "
+                            "MIN(problem_id) FROM pooled)")
+                  .ok());
+  look(BanOfPattern(winner));
+  EXPECT_THAT(seen, SizeIs(2));
 }
 
 // The tables are made anew under a program's feet, and its numbers are others' now.

@@ -176,5 +176,37 @@ TEST(BansTest, AGlobOfManyStarsIsRefused) {
   EXPECT_EQ(*ReadGpuGlob("NVIDIA **H2?0"), "nvidia-*h2?0");
 }
 
+TEST(BansTest, TheFleetsNumberIsNeverTakenForTheDaemons) {
+  Ban ban = BanOf("eng1");
+  ban.reason = "slow";
+  EXPECT_EQ(ban.NameAndReason(), "bans/3 (slow)");
+  ban.fleet_ban = 7;
+  EXPECT_EQ(ban.Name(), "bans/3");
+  EXPECT_EQ(ban.NameAndReason(), "bans/3 (fleet ban 7: slow)");
+  ban.number = 0;
+  EXPECT_EQ(ban.Name(), "fleet ban 7");
+  EXPECT_EQ(ban.NameAndReason(), "fleet ban 7 (slow)");
+}
+
+TEST(BansTest, OneOfEachRuleAndSoManyAtMost) {
+  const Ban known = BanOf("eng1");
+  const Bans bans = Only(known).With(BanOf("eng2"));
+  Ban same = BanOf("graph:eng1");
+  same.fleet_ban = 9;
+  EXPECT_EQ(bans.CheckIsNew(same, 10).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(bans.CheckIsNew(BanOf("eng3"), 2).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(bans.CheckIsNew(BanOf("eng3"), 3).ok());
+}
+
+TEST(BansTest, AnExpiryIsASecondAway) {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  Ban ban = BanOf("eng1");
+  EXPECT_TRUE(ban.CheckExpiry(now).ok());
+  ban.expire_time = now + absl::Seconds(1);
+  EXPECT_TRUE(ban.CheckExpiry(now).ok());
+  ban.expire_time = now + absl::Milliseconds(999);
+  EXPECT_EQ(ban.CheckExpiry(now).code(), absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace convtune

@@ -215,12 +215,17 @@ TEST(ProtoConverter, TimesAreClampedToWhatTheApiHolds) {
 }
 
 TEST(ProtoConverter, PinWithoutEndHasNoExpireTime) {
-  Pin pin{FakeTuner::Key(ConvProblem::Parse(kProblem).value()), LegacyAlgorithm{1, 0}, "why",
-          absl::UnixEpoch(), std::nullopt};
+  Pin pin{FakeTuner::Key(ConvProblem::Parse(kProblem).value()),
+          LegacyAlgorithm{1, 0},
+          "why",
+          absl::UnixEpoch(),
+          std::nullopt,
+          5};
   const v1::PinRecord out = ToProto(pin, "nvidia-h200");
   EXPECT_EQ(out.candidate(), "legacy:algo1,math0");
   EXPECT_EQ(out.environment(), "nvidia-h200");
   EXPECT_EQ(out.reason(), "why");
+  EXPECT_EQ(out.fleet_pin(), 5);
   EXPECT_FALSE(out.has_expire_time());
 }
 

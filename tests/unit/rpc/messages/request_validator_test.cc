@@ -250,6 +250,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"UnknownOperation", BanText("operation: 9"), "ban.operation", ""},
         Refusal{"UnknownDataType", BanText("data_type: 99"), "ban.data_type", ""},
         Refusal{"UnknownLayout", BanText("layout: 9"), "ban.layout", ""},
+        Refusal{"BadFleetBan", BanText("fleet_ban: -1"), "ban.fleet_ban", "negative"},
         Refusal{"BadTime", BanText("expire_time { seconds: -1 }"), "ban.expire_time.seconds", "0"},
         Refusal{"ManyChanges", BanText("") + " max_changes: 10001", "max_changes", "10000"}),
     Name);
@@ -263,7 +264,7 @@ TEST(RequestValidator, ABanIsRead) {
   v1::CreateBanRequest request;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
       BanText(R"(cudnn: "9.19" gpu: "NVIDIA H200" operation: OPERATION_BWD_DATA
-                 data_type: DATA_TYPE_BF16 layout: TENSOR_LAYOUT_NHWC
+                 data_type: DATA_TYPE_BF16 layout: TENSOR_LAYOUT_NHWC fleet_ban: 7
                  expire_time { seconds: 2000000000 })") +
           " dry_run: true",
       &request));
@@ -276,6 +277,7 @@ TEST(RequestValidator, ABanIsRead) {
   EXPECT_EQ(args->ban.operation, Operation::kBwdData);
   EXPECT_EQ(args->ban.data_type, DataType::kBF16);
   EXPECT_EQ(args->ban.layout, TensorLayout::kNhwc);
+  EXPECT_EQ(args->ban.fleet_ban, 7);
   EXPECT_EQ(args->ban.expire_time, absl::FromUnixSeconds(2'000'000'000));
   EXPECT_TRUE(args->dry_run);
   EXPECT_EQ(args->max_changes, 1000U);
@@ -286,6 +288,8 @@ TEST(RequestValidator, ADeletedBanIsNamed) {
     ExpectRefused<v1::DeleteBanRequest>(
         {"", std::string("name: \"") + name + "\"", "name", "bans/ and a number"});
   }
+  ExpectRefused<v1::DeleteBanRequest>(
+      {"", R"(name: "bans/3" fleet_ban: -1)", "fleet_ban", "negative"});
 }
 
 class PinRefusal : public testing::TestWithParam<Refusal> {};
@@ -308,12 +312,15 @@ INSTANTIATE_TEST_SUITE_P(
                 "1s"},
         Refusal{"HugeTtl",
                 PinText(R"(candidate: "graph:eng1" reason: "r" ttl { seconds: 315576000000 })"),
-                "ttl", "876000h"}),
+                "ttl", "876000h"},
+        Refusal{"BadFleetPin", PinText(R"(candidate: "graph:eng1" reason: "r" fleet_pin: -1)"),
+                "fleet_pin", "negative"}),
     Name);
 
 TEST(OtherRefusals, NameFieldAndRule) {
   ExpectRefused<v1::GetTuningRequest>({"", "", "problem", "required"});
   ExpectRefused<v1::UnpinRequest>({"", R"(problem { text: "x" })", "problem.text", ""});
+  ExpectRefused<v1::UnpinRequest>({"", PinText("fleet_pin: -1"), "fleet_pin", "negative"});
   ExpectRefused<v1::DeleteTuningRequest>({"", "", "problems", "required"});
   ExpectRefused<v1::ListPinsRequest>({"", R"(environment: "A")", "environment", "lower-case"});
   ExpectRefused<v1::ListTuningsRequest>(

@@ -87,7 +87,7 @@ class BatchGetHandlerTest : public tuner::TunerTest {
 
   absl::Status Pin(const ConvProblem& problem, const std::string& candidate,
                    std::optional<absl::Duration> ttl = std::nullopt) {
-    return tuner_->PutPin("", problem, CandidatePattern::Parse(candidate).value(), "test", ttl)
+    return tuner_->PutPin("", problem, CandidatePattern::Parse(candidate).value(), "test", ttl, 0)
         .status();
   }
 
@@ -199,7 +199,7 @@ TEST_F(BatchGetHandlerTest, APinIsAnsweredAtOnceAndSoIsItsEnd) {
   const std::string other = Ask(Problem(1)).row().answer().runners_up(0).text();
   ASSERT_TRUE(Pin(Problem(1), other).ok());
   EXPECT_EQ(AskKept(Problem(1)).row().answer().winner().text(), other);
-  ASSERT_TRUE(tuner_->DeletePin("", Problem(1)).ok());
+  ASSERT_TRUE(tuner_->DeletePin("", Problem(1), 0).ok());
   EXPECT_EQ(Ask(Problem(1)).row().answer().winner().text(), winner);
 }
 

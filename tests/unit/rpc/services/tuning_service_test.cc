@@ -300,12 +300,14 @@ TEST(Bans, CreateListDelete) {
   listed.ban.number = 3;
   listed.ban.candidate = CandidatePattern::Parse("eng34").value();
   listed.ban.reason = "why";
+  listed.ban.fleet_ban = 5;
   listed.tuning_count = 7;
   server.tuner.bans = {listed};
   v1::ListBansResponse bans;
   ASSERT_TRUE(Invoke(server, &Stub::ListBans, v1::ListBansRequest(), &bans).ok());
   ASSERT_EQ(bans.bans_size(), 1);
   EXPECT_EQ(bans.bans(0).tuning_count(), 7);
+  EXPECT_EQ(bans.bans(0).fleet_ban(), 5);
   v1::GetTuningRequest get;
   get.mutable_problem()->set_text(kHit);
   v1::Tuning tuning;
@@ -314,11 +316,14 @@ TEST(Bans, CreateListDelete) {
   EXPECT_EQ(tuning.banned(0).candidate(), "graph:eng34,k2=5");
   EXPECT_EQ(tuning.banned(0).ban(), "bans/3");
   EXPECT_EQ(tuning.banned(0).reason(), "why");
+  EXPECT_EQ(tuning.banned(0).fleet_ban(), 5);
   EXPECT_NE(tuning.winner(), "graph:eng34,k2=5");
   v1::DeleteBanRequest remove;
   remove.set_name("bans/3");
+  remove.set_fleet_ban(5);
   v1::DeleteBanResponse removed;
   EXPECT_TRUE(Invoke(server, &Stub::DeleteBan, remove, &removed).ok());
+  EXPECT_EQ(server.tuner.deleted_fleet_ban, 5);
   remove.set_name("bans/4");
   EXPECT_EQ(Invoke(server, &Stub::DeleteBan, remove, &removed).error_code(),
             grpc::StatusCode::NOT_FOUND);

@@ -1,0 +1,152 @@
+#include "client/cli/commands/ban/ban_output.h"
+
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/input/problem_args.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
+#include "proto/model/enums.h"
+
+namespace convtune::cli {
+namespace {
+
+// Where the ban holds: "cudnn <9.20.0, gpu *h200, fwd f16 nhwc".
+std::string Where(const v1::Ban& ban) {
+  std::vector<std::string> parts;
+  if (!ban.cudnn().empty()) parts.push_back("cudnn " + ban.cudnn());
+  if (!ban.gpu().empty()) parts.push_back("gpu " + ban.gpu());
+  std::vector<std::string> problem;
+  if (ban.operation() != v1::OPERATION_UNSPECIFIED) {
+    problem.emplace_back(Name(static_cast<Operation>(ban.operation())));
+  }
+  if (ban.data_type() != v1::DATA_TYPE_UNSPECIFIED) {
+    problem.emplace_back(Name(static_cast<DataType>(ban.data_type())));
+  }
+  if (ban.layout() != v1::TENSOR_LAYOUT_UNSPECIFIED) {
+    problem.emplace_back(Name(static_cast<TensorLayout>(ban.layout())));
+  }
+  if (!problem.empty()) parts.push_back(absl::StrJoin(problem, " "));
+  return parts.empty() ? "everywhere" : absl::StrJoin(parts, ", ");
+}
+
+std::string Until(const v1::Ban& ban) {
+  return ban.has_expire_time() ? FormatTimestamp(ban.expire_time()) : "deleted";
+}
+
+std::string Count(int64_t count, const char* one, const char* several) {
+  return absl::StrCat(count, " ", count == 1 ? one : several);
+}
+
+void PrintChanges(Context& context, const v1::CreateBanResponse& created, bool dry_run) {
+  const v1::Ban& ban = created.ban();
+  Table table({{"PROBLEM"}, {"ENVIRONMENT"}, {"BEFORE"}, {"AFTER"}, {"TIME", Align::kRight}});
+  for (const v1::BanChange& change : created.changes()) {
+    table.Add({ShortProblem(change.problem_text()), change.environment(),
+               absl::StrCat(change.before(), change.pinned() ? " (pinned)" : ""),
+               change.after().empty() ? "none is left" : change.after(),
+               change.ratio() > 0 ? absl::StrFormat("%.2fx", change.ratio()) : "-"});
+  }
+  if (context.format() == Format::kTable && !table.empty()) {
+    context.io().out << table.Render(context.table_width(), context.out_color());
+  }
+  context.Say(absl::StrCat(dry_run ? "would ban " : absl::StrCat(NamesOf(ban), " bans "),
+                           ban.candidate(), " (", Where(ban), ") until ", Until(ban), ": ",
+                           Count(created.listed_count(), "tuning lists", "tunings list"),
+                           " such a candidate, ", created.change_count(), " ",
+                           created.change_count() == 1 ? "has" : "have", " another winner, ",
+                           created.lost_count(), " of these no candidate that is left"));
+  int pins = 0;
+  for (const v1::BanChange& change : created.changes()) pins += change.pinned() ? 1 : 0;
+  if (pins > 0) {
+    context.Say(
+        absl::StrCat(Count(pins, "pin has", "pins have"), " no effect while the ban holds"));
+  }
+  if (created.changes_size() < created.change_count()) {
+    context.Say(absl::StrCat("these are the first ", created.changes_size(), " changes"));
+  }
+}
+
+}  // namespace
+
+ExitCode MakeBans(Context& context, const BanArgs& args, const BanKeeper& keeper) {
+  const absl::StatusOr<ErrataBans> asked = args.Read();
+  if (!asked.ok()) return keeper.fail(asked.status());
+  for (const ErrataRemark& remark : asked->remarks) {
+    context.Say(absl::StrCat(remark.subject, ": ", remark.words));
+  }
+  for (const ErrataRemark& refused : asked->refused) {
+    context.SayError(absl::StrCat(refused.subject, " is not taken: ", refused.words));
+  }
+  ExitCode code = asked->refused.empty() ? ExitCode::kDone : ExitCode::kFailed;
+  std::vector<std::string> documents;
+  for (const v1::Ban& ban : asked->bans) {
+    const absl::StatusOr<v1::CreateBanResponse> created = keeper.create(ban);
+    if (absl::IsAlreadyExists(created.status()) && args.from_errata()) {
+      context.Say(std::string(created.status().message()));
+      continue;
+    }
+    if (!created.ok()) {
+      code = Worse(code, keeper.fail(created.status()));
+      continue;
+    }
+    documents.push_back(JsonMessage(*created));
+    PrintChanges(context, *created, args.dry_run());
+  }
+  if (context.format() == Format::kJson) {
+    context.io().out << JsonObject().AddRaw("created", JsonArray(documents)).Take() << "\n";
+  }
+  return code;
+}
+
+void PrintBans(Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts) {
+  std::ostream& out = context.io().out;
+  if (context.format() == Format::kCsv) {
+    out << CsvLine({"ban", "candidate", "cudnn", "gpu", "operation", "data_type", "layout",
+                    "author", "reason", "created", "expires", "tunings", "fleet_ban"});
+  }
+  const bool counted = counts == TuningCounts::kYes;
+  std::vector<Table::Column> columns = {{"BAN"}, {"CANDIDATES"}, {"WHERE"}, {"AUTHOR"}, {"UNTIL"}};
+  if (counted) columns.push_back({"TUNINGS", Align::kRight});
+  columns.push_back({"REASON"});
+  Table table(columns);
+  for (const v1::Ban& ban : bans) {
+    const auto name = [](auto value) {
+      return static_cast<int>(value) == 0 ? std::string() : std::string(Name(value));
+    };
+    if (context.format() == Format::kCsv) {
+      out << CsvLine({ban.name(), ban.candidate(), ban.cudnn(), ban.gpu(),
+                      name(static_cast<Operation>(ban.operation())),
+                      name(static_cast<DataType>(ban.data_type())),
+                      name(static_cast<TensorLayout>(ban.layout())), ban.author(), ban.reason(),
+                      FormatTimestamp(ban.create_time()),
+                      ban.has_expire_time() ? FormatTimestamp(ban.expire_time()) : "",
+                      absl::StrCat(ban.tuning_count()), absl::StrCat(ban.fleet_ban())});
+    }
+    std::vector<Table::Cell> cells = {NamesOf(ban), ban.candidate(), Where(ban), ban.author(),
+                                      Until(ban)};
+    if (counted) cells.emplace_back(absl::StrCat(ban.tuning_count()));
+    cells.emplace_back(ban.reason());
+    table.Add(std::move(cells));
+  }
+  if (context.format() == Format::kTable && !table.empty()) {
+    out << table.Render(context.table_width(), context.out_color());
+  }
+  if (bans.empty()) context.Say("nothing is banned");
+}
+
+ExitCode PrintErrata(Context& context, const std::vector<v1::Ban>& bans) {
+  const ErrataDocument document = WriteErrata(bans);
+  context.io().out << document.json << "\n";
+  for (const ErrataRemark& remark : document.remarks) {
+    context.Say(absl::StrCat(remark.subject, ": ", remark.words));
+  }
+  for (const ErrataRemark& left : document.left_out) {
+    context.SayError(absl::StrCat(left.subject, " is left out: ", left.words));
+  }
+  return document.left_out.empty() ? ExitCode::kDone : ExitCode::kFailed;
+}
+
+}  // namespace convtune::cli

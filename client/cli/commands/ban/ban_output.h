@@ -1,0 +1,34 @@
+// Functions that make bans and print them, those of a daemon and those of a fleet.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cli/app/context.h"
+#include "client/cli/commands/ban/ban_args.h"
+#include "client/cli/output/table.h"
+#include "convtune/v1/tuning_service.pb.h"
+
+namespace convtune::cli {
+
+// Where bans are kept.
+struct BanKeeper {
+  // Makes the ban, or with --dry-run says what it would change.
+  std::function<absl::StatusOr<v1::CreateBanResponse>(const v1::Ban&)> create;
+  // Says the error.
+  std::function<ExitCode(const absl::Status&)> fail;
+};
+
+// Makes the bans that the options ask for, and prints what they change. Of a file of errata
+// those that are there already are left as they are.
+ExitCode MakeBans(Context& context, const BanArgs& args, const BanKeeper& keeper);
+
+// How many tunings each ban changes is known of a daemon alone.
+enum class TuningCounts { kNo, kYes };
+// A row for each; says so where there is none.
+void PrintBans(Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts);
+// As JSON errata.
+ExitCode PrintErrata(Context& context, const std::vector<v1::Ban>& bans);
+
+}  // namespace convtune::cli

@@ -1,0 +1,46 @@
+// Functions that keep the fleet's bans: rules that hold on every node. The table is in
+// db/fleet/migrations/README.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "db/fleet/postgres.h"
+#include "proto/model/tuning/ban.h"
+#include "proto/model/tuning/tuning.h"
+
+namespace convtune::db::fleet {
+
+// That hold at a time: a daemon takes 1,000, its own among them.
+inline constexpr size_t kMostFleetBans = 500;
+
+struct FleetBan {
+  Ban ban;                             // its fleet_ban is its number here; times are the server's
+  std::optional<absl::Duration> left;  // by the server's clock; nullopt: until it is ended
+  std::string login;                   // the database's user
+  // Why this program cannot read the rule, which a later one may have made; empty: it can.
+  std::string error;
+};
+
+// Returns the number that the ban has from now on. Its own numbers and times are not read.
+// ALREADY_EXISTS, RESOURCE_EXHAUSTED as Bans::CheckIsNew.
+absl::StatusOr<int64_t> PutFleetBan(Postgres& postgres, const Ban& ban,
+                                    std::optional<absl::Duration> left);
+// NOT_FOUND if there is none.
+absl::Status EndFleetBan(Postgres& postgres, int64_t fleet_ban, const std::string& author);
+// The active ones, by number.
+absl::StatusOr<std::vector<FleetBan>> ListFleetBans(Postgres& postgres);
+// Of these, those that this program can read.
+Bans ReadableBans(const std::vector<FleetBan>& bans);
+
+// Calls `visit` for each pooled tuning, by environment and problem, that lists a candidate
+// which ran and which the ban fits. The pin is the fleet's; nullptr: there is none.
+absl::Status ForEachUnderBan(Postgres& postgres, const Ban& ban,
+                             const std::function<void(const Tuning&, const Pin*)>& visit);
+
+}  // namespace convtune::db::fleet

@@ -1,0 +1,67 @@
+// FieldRules hold the rules that fields of several messages share, whoever reads them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "google/protobuf/generated_enum_reflection.h"
+#include "proto/model/violation.h"
+
+namespace convtune {
+
+// Collects the violations of one message. `field` is always the path that a
+// violation is to name. Not thread-safe.
+class FieldRules {
+ public:
+  // `violations` outlives the rules; what it holds already is left alone.
+  explicit FieldRules(std::vector<Violation>* violations)
+      : violations_(violations), size_before_(violations->size()) {}
+
+  // True if nothing was added since.
+  bool ok() const { return violations_->size() == size_before_; }
+
+  void Add(std::string_view field, std::string rule);
+  void Require(bool holds, std::string_view field, std::string_view rule);
+  void Range(std::string_view field, int64_t value, int64_t low, int64_t high);
+  // In Unicode code points. With `low` above 0 an empty value is missing.
+  void Length(std::string_view field, std::string_view value, size_t low, size_t high);
+  void NoControls(std::string_view field, std::string_view value);
+  template <typename Enum>
+  void KnownEnum(std::string_view field, Enum value) {
+    CheckEnum(field, *google::protobuf::GetEnumDescriptor<Enum>(), static_cast<int>(value));
+  }
+  // Why something was decided.
+  void Reason(std::string_view field, std::string_view reason);
+  // Fields "author" and "reason", `below` in front of both.
+  void Decision(std::string_view below, std::string_view author, std::string_view reason);
+  // Reads by `parse` a text that is at most as long as a candidate's, and with `least`
+  // above 0 must be there.
+  template <typename Value>
+  void Parsed(std::string_view field, absl::StatusOr<Value> (*parse)(std::string_view),
+              const std::string& text, size_t least, Value* value) {
+    if (!IsOfLength(field, text, least)) return;
+    absl::StatusOr<Value> parsed = parse(text);
+    if (parsed.ok()) {
+      *value = *std::move(parsed);
+    } else {
+      Add(field, std::string(parsed.status().message()));
+    }
+  }
+
+ protected:
+  void CheckEnum(std::string_view field, const google::protobuf::EnumDescriptor& descriptor,
+                 int value);
+
+  std::vector<Violation>* violations_;
+
+ private:
+  bool IsOfLength(std::string_view field, std::string_view text, size_t least);
+
+  size_t size_before_;
+};
+
+}  // namespace convtune

@@ -1,0 +1,129 @@
+// The verb that keeps candidates from being an answer on every node: ban.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/commands/ban/ban_output.h"
+#include "client/cli/output/json.h"
+#include "client/cli/output/terminal_io.h"
+#include "db/fleet/bans.h"
+#include "proto/base/status_macros.h"
+#include "proto/convert/ban_proto.h"
+#include "server/fleet/commands.h"
+#include "server/lookup/answer.h"
+
+namespace convtune::fleet {
+namespace {
+
+constexpr size_t kMostBanChanges = 1000;
+
+class FleetBanCommand final : public FleetCommand {
+ public:
+  void Register(CLI::App& root) override {
+    app_ = AddVerb(root, "ban", "keep candidates from being an answer on every node; list, delete");
+    args_.Register(*app_);
+    list_ = AddVerb(*app_, "list", "the fleet's bans, oldest first");
+    list_->add_flag("--errata", as_errata_,
+                    "as JSON errata, which cudnn-frontend and PyTorch read");
+    delete_ = AddVerb(*app_, "delete", "end a ban of the fleet");
+    delete_->add_option("ban", number_, "its number")->type_name("BAN")->required();
+    AddAuthor(delete_);
+  }
+
+  std::optional<cli::ExitCode> RunIfChosen() override {
+    if (!app_->parsed()) return std::nullopt;
+    if (delete_->parsed()) return SayResult(Delete());
+    absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> postgres = Connect();
+    if (!postgres.ok()) return SayResult(postgres.status());
+    cli::Io io = cli::TerminalIo();
+    cli::Context context(io, {}, json_ ? cli::Format::kJson : cli::Format::kTable, *app_);
+    if (list_->parsed()) return List(**postgres, context);
+    cli::BanKeeper keeper;
+    keeper.create = [&](const v1::Ban& ban) { return Create(**postgres, ban); };
+    keeper.fail = SayResult;
+    return cli::MakeBans(context, args_, keeper);
+  }
+
+ private:
+  absl::StatusOr<v1::CreateBanResponse> Create(db::fleet::Postgres& postgres,
+                                               const v1::Ban& proto) const {
+    std::vector<Violation> violations;
+    Ban ban = BanFromProto(proto, "ban", &violations);
+    if (!violations.empty()) return absl::InvalidArgumentError(ToString(violations));
+    ban.create_time = absl::Now();
+    RETURN_IF_ERROR(ban.CheckExpiry(ban.create_time));
+    if (args_.dry_run()) RETURN_IF_ERROR(PoolEverything(postgres));
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> known,
+                     db::fleet::ListFleetBans(postgres));
+    if (!args_.dry_run()) {
+      std::optional<absl::Duration> left;
+      if (ban.expire_time.has_value()) left = *ban.expire_time - ban.create_time;
+      ASSIGN_OR_RETURN(ban.fleet_ban, db::fleet::PutFleetBan(postgres, ban, left));
+    }
+    const Bans before = db::fleet::ReadableBans(known);
+    const Bans after = before.With(ban);
+    BanEffects effects;
+    const absl::Status read =
+        db::fleet::ForEachUnderBan(postgres, ban, [&](const Tuning& tuning, const Pin* pin) {
+          lookup::AddBanEffect(tuning, pin, before, after, ban.create_time, kMostBanChanges,
+                               &effects);
+        });
+    if (args_.dry_run()) RETURN_IF_ERROR(read);
+    // A ban that was made holds, whether or not its effects can be read.
+    if (!read.ok())
+      std::cerr << "warning: what it changes cannot be read: " << read.message() << '\n';
+    return ToProto(ban, effects);
+  }
+
+  cli::ExitCode List(db::fleet::Postgres& postgres, cli::Context& context) const {
+    const absl::StatusOr<std::vector<db::fleet::FleetBan>> listed =
+        db::fleet::ListFleetBans(postgres);
+    if (!listed.ok()) return SayResult(listed.status());
+    std::vector<v1::Ban> bans;
+    std::vector<std::string> documents;
+    cli::ExitCode code = cli::ExitCode::kDone;
+    for (const db::fleet::FleetBan& one : *listed) {
+      if (!one.error.empty()) {
+        context.SayError(absl::StrCat(one.ban.Name(), ": ", one.error));
+        code = cli::ExitCode::kFailed;
+        continue;
+      }
+      v1::Ban ban = ToProto(one.ban);
+      documents.push_back(cli::JsonObject().AddMembers(ban).Add("login", one.login).Take());
+      if (one.login != ban.author())
+        absl::StrAppend(ban.mutable_author(), " (login ", one.login, ")");
+      bans.push_back(std::move(ban));
+    }
+    if (as_errata_) return cli::Worse(code, cli::PrintErrata(context, bans));
+    if (json_) {
+      context.io().out << cli::JsonObject().AddRaw("bans", cli::JsonArray(documents)).Take()
+                       << "\n";
+    } else {
+      cli::PrintBans(context, bans, cli::TuningCounts::kNo);
+    }
+    return code;
+  }
+
+  absl::Status Delete() {
+    RETURN_IF_ERROR(CheckAuthor());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    RETURN_IF_ERROR(db::fleet::EndFleetBan(*postgres, number_, author_));
+    if (json_) std::cout << cli::JsonObject().Add("deleted", number_).Take() << '\n';
+    std::cerr << "deleted fleet ban " << number_ << '\n';
+    return absl::OkStatus();
+  }
+
+  cli::BanArgs args_;
+  CLI::App* app_ = nullptr;
+  CLI::App* list_ = nullptr;
+  CLI::App* delete_ = nullptr;
+  int64_t number_ = 0;
+  bool as_errata_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<FleetCommand> NewFleetBanCommand() { return std::make_unique<FleetBanCommand>(); }
+
+}  // namespace convtune::fleet

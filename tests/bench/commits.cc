@@ -266,7 +266,7 @@ class BanBench {
       if (const auto made = committer_.AddBan(&ban, kChanges); !made.ok()) Die(made.status());
     });
     Print("delete", share, read, bare, [&] {
-      if (const absl::Status gone = committer_.DeleteBan(ban.number); !gone.ok()) Die(gone);
+      if (const absl::Status gone = committer_.DeleteBan(ban.number, 0); !gone.ok()) Die(gone);
     });
   }
 

@@ -303,6 +303,7 @@ TEST_F(PublisherTest, ABannedCandidateIsNotCarriedOver) {
   EXPECT_TRUE(Eventually([&] { return tuner_->releases()->Status().carried_count == 0; }));
   EXPECT_THAT(Served(1), IsEmpty());
   EXPECT_THAT(Served(2), IsEmpty());
+  tuner_.reset();  // before its stores
 }
 
 TEST_F(PublisherTest, MalformedDatagramsAreCountedAndIgnored) {

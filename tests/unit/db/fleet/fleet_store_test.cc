@@ -473,10 +473,11 @@ TEST_F(FleetStoreTest, TheTuningsUnderABanAreThoseThatListWhatItFits) {
   ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
   const Tuning first = ValidSampleTuning(1);
   const TuningKey pinned = ValidSampleTuning(2).key;
-  const std::string winner = ToText(first.candidates[0].id);
-  ASSERT_TRUE(PutFleetPin(*postgres_, *names_, pinned.environment_text, pinned.problem_text, winner,
-                          "ann", "why", std::nullopt)
-                  .ok());
+  const std::string winner = ToText(ValidSampleTuning(2).candidates[0].id);
+  const absl::Status put = PutFleetPin(*postgres_, *names_, pinned.environment_text,
+                                       pinned.problem_text, winner, "ann", "why", std::nullopt)
+                               .status();
+  ASSERT_TRUE(put.ok()) << put;
   std::vector<std::string> seen, pins;
   const auto look = [&](const Ban& ban) {
     seen.clear();
@@ -490,6 +491,8 @@ TEST_F(FleetStoreTest, TheTuningsUnderABanAreThoseThatListWhatItFits) {
     EXPECT_TRUE(read.ok()) << read;
   };
   look(BanOfPattern(winner));
+  EXPECT_THAT(seen, ElementsAre(pinned.problem_text));
+  look(BanOfPattern("graph:*"));
   EXPECT_THAT(seen, SizeIs(3));
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
   EXPECT_THAT(pins, ElementsAre(pinned.problem_text));
@@ -504,7 +507,7 @@ TEST_F(FleetStoreTest, TheTuningsUnderABanAreThoseThatListWhatItFits) {
                   ->Execute("UPDATE pooled_candidates SET status = 3 WHERE problem_id = (SELECT "
                             "MIN(problem_id) FROM pooled)")
                   .ok());
-  look(BanOfPattern(winner));
+  look(BanOfPattern("graph:*"));
   EXPECT_THAT(seen, SizeIs(2));
 }
 

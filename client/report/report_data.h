@@ -99,6 +99,7 @@ struct ReportUpgradeCheck {
     int64_t from_workspace = 0, to_workspace = 0;
     std::string notes;  // "+fft -tensor_core"; empty: the same
     bool winner_lost = false;
+    bool last_resort = false;  // modes A and B list nothing any more that can be built
   };
   std::string profile;   // "nvidia-h200"
   std::string from, to;  // versions of cuDNN

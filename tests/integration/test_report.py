@@ -180,7 +180,10 @@ def test_what_an_upgrade_changes_is_a_section(convtune, worker, cli, tmp_path, b
     for found in profiles:
         total, changed, grew = (found["summary"][key] for key in ("problems", "choice", "workspaceGrew"))
         assert f"{total} problems, {changed} with another first choice, {grew} with more workspace, 0 lost" in dom
-    assert any(p["summary"]["choice"] > 0 for p in profiles)
+    changed = [p for found in profiles for p in found["problems"] if p["change"] in ("knobs", "engine")]
+    assert len(changed) > 12 and dom.count("<tr>") > len(changed) and "The first 12" not in dom  # a row for each
+    footer = dom[dom.index("<footer"):]
+    assert "Made by <code>convtune upgrade-check</code>. Nothing was timed;" in footer and "medians" not in footer
     _, dom = browser(page, "#q=w=64x64x3x3")
     assert "nvidia-h200, cuDNN" in dom and ": 1 problem," in dom
     assert not re.search("NaN|undefined|Infinity", dom.split("<script")[0])

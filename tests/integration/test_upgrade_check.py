@@ -98,6 +98,7 @@ def test_bad_input_is_one_clear_error(check, own_cudnn, tmp_path, bare_daemon):
     offline = {"CONVTUNE_PYTHON": sys.executable, "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
     for args, env, code, words in (
         ((*RESNET, "--to", tmp_path, *h200), {}, 2, f"--to: there is no libcudnn.so.9 in {tmp_path}"),
+        ((*RESNET, "--to", tmp_path / "none", *h200), {}, 2, f"--to: there is no folder {tmp_path}/none"),
         ((*RESNET, "--to", "8.9", *h200), {}, 2, "--to: must be a version such as 9.28, or a folder, is 8.9"),
         ((*RESNET, "--to", own_cudnn), {}, 2, "--profile: must be given"),
         ((*RESNET, "--to", own_cudnn, "--profile", "nvidia-none"), {}, 2, "--profile: nvidia-none is neither"),
@@ -171,6 +172,26 @@ def test_what_makes_it_fail_is_said(check, convtune, worker, tmp_path):
     assert result.code == 1 and result.err.endswith("failed: workspace (1)\n"), result
 
 
+@pytest.mark.ci
+def test_a_first_choice_that_falls_to_last_resort_is_said(check, convtune, worker, own_cudnn, tmp_path):
+    """9.28 lists no engine for f64 without padding in modes A and B that can be built."""
+    new = cudnn_versions.fetch(convtune, worker, cudnn_versions.NEWEST, tmp_path)
+    (tmp_path / "f64.txt").write_text("fwd,x=4x64x28x28,w=128x64x3x3,f64\nfwd,x=4x64x28x28,w=128x64x3x3,f16\n")
+    args = (tmp_path / "f64.txt", "--to", new, "--profile", "nvidia-h200", "--fail-on", "last-resort")
+    result = check(*args)
+    assert result.code == 1 and result.err.endswith("failed: last-resort (1)\n"), result
+    assert "engine, last resort" in result.out and ", to an engine of last resort for 1;" in result.err, result
+    f64, f16 = rows_of(check(*args, "--csv"))
+    assert (f64["from_mode"], f64["to_mode"], f64["last_resort"]) == ("A", "FALLBACK", "true")
+    assert (f16["from_mode"], f16["to_mode"], f16["last_resort"]) == ("A", "A", "false")
+    [profile] = check(*args, "--json").json()["profiles"]
+    assert profile["summary"]["lastResort"] == 1
+    assert [(p["fromMode"], p["toMode"], p["lastResort"]) for p in profile["problems"]] == [
+        ("A", "FALLBACK", True), ("A", "A", False)]  # fmt: skip
+    back = check(args[0], "--from", new, "--to", own_cudnn, *args[3:])
+    assert back.code == 0 and "last resort" not in back.out + back.err, back
+
+
 def test_the_databases_cudnn_is_the_one_of_today(check, fake_daemon, own_cudnn, tmp_path):
     """Its tunings are of 9.12.0, the worker beside the command line is of another."""
     text = "nvidia-h200,cc=9.0,sms=132,cudnn=9.12.0,lib=full"
@@ -232,11 +253,13 @@ def test_a_disk_that_fills_while_a_wheel_is_unpacked_keeps_nothing(check, mounts
 
 @pytest.mark.ci
 def test_a_version_that_pypi_lacks_is_named(check, tmp_path):
-    result = check(*RESNET, "--to", "9.99", "--profile", "nvidia-h200", "--cache", tmp_path / "cache",
+    args = ("--from", "9.18", "--to", "9.99", "--profile", "nvidia-h200")
+    result = check(*RESNET, *args, "--cache", tmp_path / "cache",
                    env={"CONVTUNE_PYTHON": sys.executable})  # fmt: skip
     if "PyPI cannot be reached" in result.err:
         pytest.skip("PyPI cannot be reached")
     assert result.code == 1 and "--to: PyPI has no nvidia-cudnn-cu13 9.99: it has 9.1" in result.err, result
+    assert "getting" not in result.err, "the other version was downloaded"
 
 
 @pytest.mark.ci

@@ -12,6 +12,8 @@ const PAIRS = unpack(D.pairs);
 const ROWS = unpack(D.rows);
 const UPGRADES = D.upgrades.map((u) => ({ ...u, points: unpack(u) }));
 const CHECKS = D.upgrade_checks.map((c) => ({ ...c, rows: unpack(c) }));
+// The page of `convtune upgrade-check`, which has that section alone.
+const CHECK_ONLY = CHECKS.length > 0 && ROWS.length === 0;
 const problemByText = new Map(D.problems.map((p, i) => [p.text, i]));
 
 const engineOf = (text) => text.split(",")[0].replace(/^graph:/, "");

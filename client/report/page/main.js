@@ -33,7 +33,7 @@ function drawHeadline(s) {
 
 function drawNotices(s) {
   const notices = [];
-  if (ROWS.length === 0 && CHECKS.length > 0) return (document.getElementById("notices").innerHTML = "");
+  if (CHECK_ONLY) return (document.getElementById("notices").innerHTML = "");
   if (ROWS.length === 0) notices.push("There is nothing to report yet: no tuning was found.");
   else if (s.rows.length === 0) notices.push("The filters leave nothing.");
   else if (s.timed.length === 0) notices.push("<b>Nothing was timed.</b> What is shown as winners are choices of cuDNN's heuristics or of programs, not results of measurements; there are no times to compare.");
@@ -46,9 +46,9 @@ function draw() {
   for (const name of FILTERS) if (form.elements[name].value !== state[name]) form.elements[name].value = state[name];
   if (state.theme) document.documentElement.dataset.theme = state.theme; else delete document.documentElement.dataset.theme;
   const h = s.headline;
-  document.getElementById("subtitle").textContent = ROWS.length === 0 && CHECKS.length > 0 ? `What an upgrade of cuDNN changes, as of ${D.generated.replace("T", " ").replace("Z", " UTC")}` : `${plural(h.rows, "tuning")} of ${plural(h.problems, "problem")} from ${plural(h.nodes, "node")} in ${plural(h.environments, "environment")}` + (filtered() ? ", filtered" : "") + `, as of ${D.generated.replace("T", " ").replace("Z", " UTC")}`;
+  document.getElementById("subtitle").textContent = CHECK_ONLY ? `What an upgrade of cuDNN changes, as of ${D.generated.replace("T", " ").replace("Z", " UTC")}` : `${plural(h.rows, "tuning")} of ${plural(h.problems, "problem")} from ${plural(h.nodes, "node")} in ${plural(h.environments, "environment")}` + (filtered() ? ", filtered" : "") + `, as of ${D.generated.replace("T", " ").replace("Z", " UTC")}`;
   drawNotices(s);
-  if (ROWS.length > 0 || CHECKS.length === 0) drawHeadline(s);
+  if (!CHECK_ONLY) drawHeadline(s);
   const sections = SECTIONS.filter(([id]) => (id === "check" ? CHECKS.length > 0 : ROWS.length > 0 || D.wanted.length > 0));
   document.getElementById("contents").innerHTML = sections.map(([id, title]) => `<a href="#" data-to="${id}">${title}</a>`).join("");
   document.getElementById("sections").innerHTML = sections.map(([id, title, about, make]) => `<section class="card${id === "rows" ? " long" : ""}" id="${id}"><h2>${title}</h2><p class="about">${about}</p>${make(s)}</section>`).join("");
@@ -79,7 +79,7 @@ addEventListener("hashchange", () => { readState(); draw(); });
 let resizing = 0;
 addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(draw, 150); });
 
-document.getElementById("footer").innerHTML = "Made by <code>convtune report</code>. Times are medians over nodes, each divided by its GPU's speed; the page holds all of its data and loads nothing.";
+document.getElementById("footer").innerHTML = (CHECK_ONLY ? "Made by <code>convtune upgrade-check</code>. Nothing was timed" : "Made by <code>convtune report</code>. Times are medians over nodes, each divided by its GPU's speed") + "; the page holds all of its data and loads nothing.";
 fillFilters();
 readState();
 draw();

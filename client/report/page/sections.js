@@ -90,17 +90,18 @@ function checkSection(s) {
   const used = CHANGES.filter((k) => rows.some((r) => r.change === k));
   const colorOf = (k) => CHANGE_COLORS[CHANGES.indexOf(k)];
   const words = { same: "the same", knobs: "the same engine with other knobs", engine: "another engine", gained: "newly has one", lost: "has none any more", none: "neither has one", unknown: "not known" };
-  const changed = rows.filter((r) => !["same", "none"].includes(r.change) || r.from_workspace_bytes !== r.to_workspace_bytes || r.notes || r.winner_lost);
-  const weight = (r) => (r.winner_lost || r.change === "lost" ? 2e15 : 0) + (grows(r) ? r.to_workspace_bytes - r.from_workspace_bytes : 0) + r.count / 1e6;
+  const changed = rows.filter((r) => !["same", "none"].includes(r.change) || r.from_workspace_bytes !== r.to_workspace_bytes || r.notes || r.winner_lost || r.last_resort);
+  const weight = (r) => (r.winner_lost || r.change === "lost" ? 2e15 : r.last_resort ? 1e15 : 0) + (grows(r) ? r.to_workspace_bytes - r.from_workspace_bytes : 0) + r.count / 1e6;
+  const shown = CHECK_ONLY ? changed.length : SHOWN;
   changed.sort((a, b) => weight(b) - weight(a));
   return `<p class="about">${s.checks.map((c) => `${esc(checkName(c))}: ${plural(c.rows.length, "problem")}, ${count(c.rows.filter((r) => !["same", "none", "unknown"].includes(r.change)).length)} with another first choice, ${count(c.rows.filter(grows).length)} with more workspace, ${count(c.rows.filter((r) => r.winner_lost || r.change === "lost").length)} lost`).join("<br>")}</p>` +
     stacks(groups, colorOf, "First choices that an upgrade changes") + legend(used.map((k) => [colorOf(k), words[k]])) +
     (changed.length === 0 ? nothing("Nothing changes.") : table([
       ["Problem", "p", problemCell], ["Runs", "n", (r) => count(r.count)], ["Profile", "", (r) => esc(r.check.profile)],
-      ["Change", "", (r) => (r.winner_lost || r.change === "lost" ? `<b class="bad">${r.winner_lost ? "winner lost" : "lost"}</b>` : esc(r.change))],
+      ["Change", "", (r) => (r.winner_lost || r.change === "lost" ? `<b class="bad">${r.winner_lost ? "winner lost" : "lost"}</b>` : esc(r.change) + (r.last_resort ? ', <b class="bad">last resort</b>' : ""))],
       ["Workspace", "n", (r) => (r.from_workspace_bytes === r.to_workspace_bytes ? bytes(r.to_workspace_bytes) : `${bytes(r.from_workspace_bytes)} \u2192 <b class="${grows(r) ? "bad" : ""}">${bytes(r.to_workspace_bytes)}</b>`)],
       ["Notes", "", (r) => esc(r.notes || "-")], ["Before", "c", (r) => wraps(r.from || "-")], ["After", "c", (r) => wraps(r.to || "-")],
-    ], changed.slice(0, SHOWN)) + moreThan(changed, SHOWN)) + nothing("Nothing was timed: whether another choice is slower takes a GPU with the new version.");
+    ], changed.slice(0, shown)) + moreThan(changed, shown)) + nothing("Nothing was timed: whether another choice is slower takes a GPU with the new version.");
 }
 
 function gpuSection(s) {
@@ -167,7 +168,7 @@ const SECTIONS = [
   ["stock", "Stock choice against measured", "What cuDNN's heuristic would have run, against the winner. Bars count problems.", stockSection],
   ["disagreement", "Nodes that disagree", "Problems for which a node has measured another winner, beyond the noise of its own samples, and what the common winner costs it.", disagreementSection],
   ["upgrades", "Upgrades", "The same problems before and after. Below the line is faster.", upgradeSection],
-  ["check", "Before an upgrade of cuDNN", "What two versions choose for the same problems, on GPUs that a profile describes. Lost choices come first, then the largest growth of workspace.", checkSection],
+  ["check", "Before an upgrade of cuDNN", "What two versions choose for the same problems, on GPUs that a profile describes. Lost choices come first, then those of last resort, then the largest growth of workspace.", checkSection],
   ["gpus", "Slow GPUs", "Each GPU's time over the median of its model's, as the median of all problems.", gpuSection],
   ["roofline", "Roofline", "How close winners come to the best that any problem of that GPU and type attained; no data sheet is asked.", rooflineSection],
   ["wanted", "Most wanted", "What programs asked for and did not get.", wantedSection],

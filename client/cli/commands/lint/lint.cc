@@ -77,7 +77,6 @@ class LintCommand final : public Command {
     report.environment = known.empty() ? "" : known.begin()->second.environment().name();
     report.problems = static_cast<int>(rows.size());
     report.findings = FindingsOf(rows, known, failures, options_);
-    if (!variants.empty()) report.variants.push_back(Summarize(rows, known, options_));
     for (const auto& variant : variants) {
       report.variants.push_back(Summarize(variant, known, options_));
     }
@@ -86,11 +85,12 @@ class LintCommand final : public Command {
   }
 
  private:
-  // The model in each of the data types and batch sizes that were asked for; empty
-  // if none was.
+  // The model as it is, then in each other of the data types and batch sizes that were
+  // asked for; empty if none was.
   std::vector<std::vector<ProblemRow>> VariantsOf(const std::vector<ProblemRow>& rows) const {
     std::vector<std::vector<ProblemRow>> variants;
     if (dtypes_.empty() && batches_.empty()) return variants;
+    variants.push_back(rows);
     std::vector<ProblemOverrides> all;
     for (const std::string& dtype : dtypes_.empty() ? std::vector<std::string>{""} : dtypes_) {
       for (const int64_t size : batches_.empty() ? std::vector<int64_t>{0} : batches_) {
@@ -106,7 +106,15 @@ class LintCommand final : public Command {
         const auto problem = Vary(row.problem, overrides);
         if (problem) variant.push_back({*problem, row.count, row.source});
       }
-      variants.push_back(MostWorkFirst(variant));
+      variant = MostWorkFirst(variant);
+      const bool is_new =
+          std::none_of(variants.begin(), variants.end(), [&](const std::vector<ProblemRow>& other) {
+            return std::equal(variant.begin(), variant.end(), other.begin(), other.end(),
+                              [](const ProblemRow& a, const ProblemRow& b) {
+                                return a.problem == b.problem && a.count == b.count;
+                              });
+          });
+      if (is_new) variants.push_back(std::move(variant));
     }
     return variants;
   }

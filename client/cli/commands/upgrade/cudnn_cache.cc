@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/cli/app/child_program.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/unique_fd.h"
@@ -78,6 +79,22 @@ std::string LastLineWith(const std::string& text, absl::string_view part) {
   return found;
 }
 
+// `known` is in ascending order.
+std::string NotOnPypi(const std::string& package, const std::string& version,
+                      const std::vector<std::string>& known) {
+  return absl::StrCat("PyPI has no ", package, " ", version, ": it has ", known.front(), " to ",
+                      known.back());
+}
+
+// Those of a list of pip's that are versions of cuDNN.
+std::vector<std::string> VersionsIn(absl::string_view list) {
+  std::vector<std::string> all = absl::StrSplit(list, ", ");
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [](const std::string& one) { return !IsCudnnVersion(one); }),
+            all.end());
+  return all;
+}
+
 }  // namespace
 
 bool IsCudnnVersion(const std::string& text) {
@@ -97,14 +114,8 @@ std::string ExplainPip(const std::string& package, const std::string& version,
   if (at != std::string::npos && !absl::StartsWith(output.substr(at), "(from versions: none)")) {
     std::string known = output.substr(at + mark.size());
     known = known.substr(0, known.find(')'));
-    std::vector<std::string> all = absl::StrSplit(known, ", ");
-    all.erase(std::remove_if(all.begin(), all.end(),
-                             [](const std::string& one) { return !IsCudnnVersion(one); }),
-              all.end());
-    if (!all.empty()) {
-      return absl::StrCat("PyPI has no ", package, " ", version, ": it has ", all.front(), " to ",
-                          all.back());
-    }
+    const std::vector<std::string> all = VersionsIn(known);
+    if (!all.empty()) return NotOnPypi(package, version, all);
   }
   if (absl::StrContains(output, "No module named pip")) {
     return absl::StrCat(PythonInterpreter(),
@@ -133,26 +144,15 @@ CudnnCache::CudnnCache(Options options) : options_(std::move(options)) {
 
 absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const std::string& name) {
   if (name.empty()) return CudnnFolder();
-  AskWorker();
+  ASSIGN_OR_RETURN(const std::optional<Wheel> wheel, Read(option, name));
   CudnnFolder found;
-  int cuda_major = own_cuda_major_ > 0 ? own_cuda_major_ : 13;
-  std::error_code error;
-  if (IsCudnnVersion(name) && !fs::is_directory(name, error)) {
-    const auto [version, named_cuda] = SplitCuda(name);
-    if (NumbersOf(version)[1] < kFirstMinorForCuda13) cuda_major = 12;
-    if (named_cuda > 0) cuda_major = named_cuda;
-    ASSIGN_OR_RETURN(found.folder, FindVersion(option, version, cuda_major));
-    found.version = NumbersOf(version);
-  } else if (!fs::is_directory(name, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(option, ": must be a version such as 9.28, or a folder, is ", name));
+  if (wheel) {
+    ASSIGN_OR_RETURN(found.folder, FindVersion(option, *wheel));
+    found.version = NumbersOf(wheel->version);
   } else {
     found.folder = LibraryFolderBelow(name);
-    if (found.folder.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(option, ": there is no ", kLibrary, " in ", name));
-    }
   }
+  const int cuda_major = wheel ? wheel->cuda_major : OwnCuda();
   ASSIGN_OR_RETURN(std::vector<std::string> folders, FindCuda(option, cuda_major));
   folders.insert(folders.begin(), found.folder);
   if (const char* const more = getenv("LD_LIBRARY_PATH"); more != nullptr && *more != '\0') {
@@ -162,13 +162,67 @@ absl::StatusOr<CudnnFolder> CudnnCache::Find(const std::string& option, const st
   return found;
 }
 
-absl::StatusOr<std::string> CudnnCache::FindVersion(const std::string& option,
-                                                    const std::string& version, int cuda_major) {
-  const std::string prefix = absl::StrCat("cu", cuda_major, "-");
-  const std::vector<int> wanted = NumbersOf(version);
+absl::Status CudnnCache::LookUp(const std::string& option, const std::string& name) {
+  if (name.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::optional<Wheel> wheel, Read(option, name));
+  if (!wheel) return absl::OkStatus();
+  const std::vector<int> wanted = NumbersOf(wheel->version);
+  if (!CachedVersion(wheel->prefix(), wanted).empty()) return absl::OkStatus();
+  const auto said = RunToEnd({PythonInterpreter(), "-m", "pip", "index", "versions",
+                              wheel->package(), "--disable-pip-version-check", "--no-input",
+                              "--only-binary", ":all:", "--retries", "1", "--timeout", "15"},
+                             {}, ChildErrors::kOutput);
+  // A pip that is too old for this says nothing either.
+  if (!said.ok() || said->exit_code != 0) return absl::OkStatus();
+  const std::string mark = "Available versions: ";
+  const std::string line = LastLineWith(said->text, mark);
+  if (line.empty()) return absl::OkStatus();
+  std::vector<std::string> known = VersionsIn(absl::StripPrefix(line, mark));
+  std::reverse(known.begin(), known.end());
+  const bool has = absl::c_any_of(
+      known, [&](const std::string& one) { return IsOneOf(NumbersOf(one), wanted); });
+  if (has || known.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(option, ": ", NotOnPypi(wheel->package(), wheel->version, known)));
+}
+
+std::string CudnnCache::Wheel::package() const {
+  return absl::StrCat("nvidia-cudnn-cu", cuda_major);
+}
+
+std::string CudnnCache::Wheel::prefix() const { return absl::StrCat("cu", cuda_major, "-"); }
+
+int CudnnCache::OwnCuda() {
+  AskWorker();
+  return own_cuda_major_ > 0 ? own_cuda_major_ : 13;
+}
+
+absl::StatusOr<std::optional<CudnnCache::Wheel>> CudnnCache::Read(const std::string& option,
+                                                                  const std::string& name) {
+  std::error_code error;
+  if (fs::is_directory(name, error)) {
+    if (!LibraryFolderBelow(name).empty()) return std::nullopt;
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, ": there is no ", kLibrary, " in ", name));
+  }
+  if (absl::StrContains(name, '/')) {
+    return absl::InvalidArgumentError(absl::StrCat(option, ": there is no folder ", name));
+  }
+  if (!IsCudnnVersion(name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, ": must be a version such as 9.28, or a folder, is ", name));
+  }
+  const auto [version, named_cuda] = SplitCuda(name);
+  const int cuda_major = NumbersOf(version)[1] < kFirstMinorForCuda13 ? 12 : OwnCuda();
+  return Wheel{version, named_cuda > 0 ? named_cuda : cuda_major};
+}
+
+absl::StatusOr<std::string> CudnnCache::FindVersion(const std::string& option, const Wheel& wheel) {
+  const std::string prefix = wheel.prefix();
+  const std::vector<int> wanted = NumbersOf(wheel.version);
   std::string folder = CachedVersion(prefix, wanted);
   if (!folder.empty()) return folder;
-  RETURN_IF_ERROR(Fetch(option, {absl::StrCat("nvidia-cudnn-cu", cuda_major)}, version, prefix,
+  RETURN_IF_ERROR(Fetch(option, {wheel.package()}, wheel.version, prefix,
                         [&] { return !(folder = CachedVersion(prefix, wanted)).empty(); }));
   return folder;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,9 +50,22 @@ class CudnnCache {
   // name `option` and the rule.
   absl::StatusOr<CudnnFolder> Find(const std::string& option, const std::string& name);
 
+  // An error if Find would refuse `name`: there is no such folder, or PyPI lacks the
+  // version. Downloads nothing. Where PyPI does not say, Find is left to.
+  absl::Status LookUp(const std::string& option, const std::string& name);
+
  private:
-  absl::StatusOr<std::string> FindVersion(const std::string& option, const std::string& version,
-                                          int cuda_major);
+  // A version and the CUDA that its wheel is for.
+  struct Wheel {
+    std::string version;
+    int cuda_major = 0;
+
+    std::string package() const;
+    std::string prefix() const;  // of its folders in the cache
+  };
+  // No wheel: `name` is a folder.
+  absl::StatusOr<std::optional<Wheel>> Read(const std::string& option, const std::string& name);
+  absl::StatusOr<std::string> FindVersion(const std::string& option, const Wheel& wheel);
   // The newest folder of the cache with a version; empty if no folder has it.
   std::string CachedVersion(const std::string& prefix, const std::vector<int>& wanted) const;
   // Has pip put `packages` into a folder of the cache, unless `is_there` once no other
@@ -63,6 +77,7 @@ class CudnnCache {
   absl::StatusOr<std::vector<std::string>> FindCuda(const std::string& option, int cuda_major);
   std::vector<std::string> CachedCuda(int cuda_major) const;
   void AskWorker();
+  int OwnCuda();  // the worker's; 13 if it has none
 
   Options options_;
   bool asked_ = false;

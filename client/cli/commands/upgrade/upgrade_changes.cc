@@ -37,6 +37,14 @@ std::vector<std::string> Without(const std::set<std::string>& a, const std::set<
   return rest;
 }
 
+// Lists are in the order of modes: where a first choice is mode FALLBACK's, the
+// others list nothing that can be built.
+std::string ModeOf(const Candidate& candidate) {
+  if (candidate.places.mode_a > 0) return "A";
+  if (candidate.places.mode_b > 0) return "B";
+  return candidate.places.fallback > 0 ? "FALLBACK" : "";
+}
+
 ChoiceChange CompareChoices(const Candidate* from, const Candidate* to) {
   if (from == nullptr && to == nullptr) return ChoiceChange::kNone;
   if (from == nullptr) return ChoiceChange::kGained;
@@ -86,13 +94,16 @@ UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& fr
   }
   if (before != nullptr) {
     change.from = ToText(before->id);
+    change.from_mode = ModeOf(*before);
     change.from_workspace = before->workspace_bytes;
   }
   if (after != nullptr) {
     change.to = ToText(after->id);
+    change.to_mode = ModeOf(*after);
     change.to_workspace = after->workspace_bytes;
   }
   if (before != nullptr && after != nullptr) {
+    change.last_resort = change.from_mode != "FALLBACK" && change.to_mode == "FALLBACK";
     const std::set<std::string> old_notes = NotesOf(*before), new_notes = NotesOf(*after);
     change.notes_added = Without(new_notes, old_notes);
     change.notes_removed = Without(old_notes, new_notes);
@@ -112,6 +123,7 @@ UpgradeSummary UpgradeSummary::Of(const std::vector<UpgradeChange>& changes) {
     ++summary.problems;
     summary.choice += change.choice_changed() ? 1 : 0;
     summary.engine += change.choice == ChoiceChange::kEngine ? 1 : 0;
+    summary.last_resort += change.last_resort ? 1 : 0;
     summary.notes += change.notes_changed() ? 1 : 0;
     summary.winners += change.winner.empty() ? 0 : 1;
     summary.winners_lost += change.winner_lost ? 1 : 0;

@@ -28,6 +28,9 @@ std::string Word(ChoiceChange change);
 struct UpgradeChange {
   ChoiceChange choice = ChoiceChange::kSame;
   std::string from, to;  // the first choices' text forms; empty: the version has no choice
+  std::string from_mode, to_mode;  // the first that lists it: "A", "B", "FALLBACK"; empty: none
+  // Modes A and B list nothing any more that can be built: mode FALLBACK's choice is left.
+  bool last_resort = false;
   int64_t from_workspace = 0;
   int64_t to_workspace = 0;
   std::vector<std::string> notes_added;  // of the first choice, numerical and behaviour
@@ -47,8 +50,8 @@ struct UpgradeChange {
   bool notes_changed() const { return !notes_added.empty() || !notes_removed.empty(); }
   bool lost() const { return winner_lost || choice == ChoiceChange::kLost; }
   bool any() const {
-    return choice_changed() || from_workspace != to_workspace || notes_changed() || lost() ||
-           choice == ChoiceChange::kUnknown;
+    return choice_changed() || last_resort || from_workspace != to_workspace || notes_changed() ||
+           lost() || choice == ChoiceChange::kUnknown;
   }
 };
 
@@ -61,6 +64,7 @@ struct UpgradeSummary {
   int problems = 0;
   int choice = 0;  // another first choice, engine included
   int engine = 0;  // with another engine
+  int last_resort = 0;
   int workspace_grew = 0;
   int workspace_shrank = 0;
   int notes = 0;

@@ -30,6 +30,7 @@ constexpr char kUnknown[] = "unknown";
 bool Has(const UpgradeChange& change, const std::string& kind) {
   if (kind == "changed") return change.choice_changed();
   if (kind == "workspace") return change.workspace_grew();
+  if (kind == "last-resort") return change.last_resort;
   if (kind == "notes") return change.notes_changed();
   if (kind == kUnknown) return change.choice == ChoiceChange::kUnknown;
   return change.lost();
@@ -58,10 +59,11 @@ class UpgradeCheckCommand final : public Command {
     app->add_flag("--all", all_, "show the problems that do not change too");
     app->add_option("--fail-on", fail_on_,
                     "end with 1 if there is such a change: another first choice, more workspace, "
-                    "other notes, a stored winner or every choice lost")
+                    "other notes, an engine of last resort alone, a stored winner or every choice "
+                    "lost")
         ->delimiter(',')
         ->allow_extra_args(false)
-        ->check(CLI::IsMember({"changed", "workspace", "notes", "lost"}));
+        ->check(CLI::IsMember({"changed", "workspace", "notes", "last-resort", "lost"}));
     app->add_option("--tune-list", tune_list_,
                     "write what to tune again into this file, for `convtune warm`")
         ->type_name("FILE");
@@ -100,6 +102,8 @@ class UpgradeCheckCommand final : public Command {
     ASSIGN_OR_RETURN(const auto profiles, FindProfiles(stored.gpu_model()));
     CudnnCache cache(
         {cache_, worker_, [&context](const std::string& words) { context.Say(words); }});
+    // It would be a pity to download one version before the other is known to be there.
+    RETURN_IF_ERROR(cache.LookUp("--to", to_));
     ASSIGN_OR_RETURN(const CudnnFolder from,
                      from_.empty() && !stored.cudnn_version().empty()
                          ? CudnnOf(stored.cudnn_version(), profiles[0].second, problems[0], &cache)

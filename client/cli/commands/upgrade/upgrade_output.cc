@@ -42,12 +42,13 @@ std::string NotesText(const UpgradeChange& change) {
 
 std::string ChangeWord(const UpgradeChange& change) {
   std::string word = Word(change.choice);
+  if (change.last_resort) absl::StrAppend(&word, ", last resort");
   if (change.winner_lost) absl::StrAppend(&word, ", winner lost");
   return word;
 }
 
 Color ChangeColor(const UpgradeChange& change) {
-  if (change.lost()) return Color::kRed;
+  if (change.lost() || change.last_resort) return Color::kRed;
   return change.any() ? Color::kYellow : Color::kNone;
 }
 
@@ -62,7 +63,11 @@ std::string SummaryWords(const ProfileChanges& profile) {
       ": ", summary.problems, summary.problems == 1 ? " problem" : " problems",
       "; the first choice changes for ", summary.choice, " (",
       Share(summary.choice, summary.problems), "), to another engine for ", summary.engine, " (",
-      Share(summary.engine, summary.problems), "); workspace grows for ", summary.workspace_grew);
+      Share(summary.engine, summary.problems), ")");
+  if (summary.last_resort > 0) {
+    absl::StrAppend(&words, ", to an engine of last resort for ", summary.last_resort);
+  }
+  absl::StrAppend(&words, "; workspace grows for ", summary.workspace_grew);
   if (summary.workspace_grew > 0) {
     absl::StrAppend(&words,
                     " (most: ", FormatBytesChange(summary.most_growth_from, summary.most_growth_to),
@@ -89,6 +94,7 @@ std::string ToJson(const UpgradeSummary& summary) {
       .Add("problems", summary.problems)
       .Add("choice", summary.choice)
       .Add("engine", summary.engine)
+      .Add("lastResort", summary.last_resort)
       .Add("workspaceGrew", summary.workspace_grew)
       .Add("workspaceShrank", summary.workspace_shrank)
       .Add("notes", summary.notes)
@@ -109,6 +115,9 @@ std::string ToJson(const AskedProblem& asked, const UpgradeChange& change) {
       .Add("change", Word(change.choice))
       .Add("from", change.from)
       .Add("to", change.to)
+      .Add("fromMode", change.from_mode)
+      .Add("toMode", change.to_mode)
+      .Add("lastResort", change.last_resort)
       .Add("fromWorkspaceBytes", change.from_workspace)
       .Add("toWorkspaceBytes", change.to_workspace)
       .Add("notesAdded", change.notes_added)
@@ -142,19 +151,49 @@ void PrintJson(std::ostream& out, const std::vector<AskedProblem>& problems,
 
 void PrintCsv(std::ostream& out, const std::vector<AskedProblem>& problems,
               const std::vector<ProfileChanges>& profiles) {
-  out << CsvLine({"problem", "count", "profile", "from_cudnn", "to_cudnn", "change", "from", "to",
-                  "from_workspace_bytes", "to_workspace_bytes", "notes_added", "notes_removed",
-                  "came", "went", "winner", "winner_lost", "reason"});
+  out << CsvLine({"problem",
+                  "count",
+                  "profile",
+                  "from_cudnn",
+                  "to_cudnn",
+                  "change",
+                  "from",
+                  "to",
+                  "from_mode",
+                  "to_mode",
+                  "last_resort",
+                  "from_workspace_bytes",
+                  "to_workspace_bytes",
+                  "notes_added",
+                  "notes_removed",
+                  "came",
+                  "went",
+                  "winner",
+                  "winner_lost",
+                  "reason"});
   for (const ProfileChanges& profile : profiles) {
     for (size_t i = 0; i < problems.size(); ++i) {
       const UpgradeChange& change = profile.changes[i];
-      out << CsvLine(
-          {problems[i].problem.ToText(), absl::StrCat(problems[i].count), profile.profile,
-           profile.from.cudnn.ToText(), profile.to.cudnn.ToText(), Word(change.choice), change.from,
-           change.to, absl::StrCat(change.from_workspace), absl::StrCat(change.to_workspace),
-           absl::StrJoin(change.notes_added, " "), absl::StrJoin(change.notes_removed, " "),
-           absl::StrCat(change.came.size()), absl::StrCat(change.went.size()), change.winner,
-           change.winner_lost ? "true" : "false", change.reason});
+      out << CsvLine({problems[i].problem.ToText(),
+                      absl::StrCat(problems[i].count),
+                      profile.profile,
+                      profile.from.cudnn.ToText(),
+                      profile.to.cudnn.ToText(),
+                      Word(change.choice),
+                      change.from,
+                      change.to,
+                      change.from_mode,
+                      change.to_mode,
+                      change.last_resort ? "true" : "false",
+                      absl::StrCat(change.from_workspace),
+                      absl::StrCat(change.to_workspace),
+                      absl::StrJoin(change.notes_added, " "),
+                      absl::StrJoin(change.notes_removed, " "),
+                      absl::StrCat(change.came.size()),
+                      absl::StrCat(change.went.size()),
+                      change.winner,
+                      change.winner_lost ? "true" : "false",
+                      change.reason});
     }
   }
 }
@@ -225,7 +264,8 @@ std::string UpgradeHtml(const std::vector<AskedProblem>& problems,
       const UpgradeChange& change = profile.changes[i];
       check.rows.push_back({data.AddProblem(problems[i].problem.ToText()), problems[i].count,
                             Word(change.choice), change.from, change.to, change.from_workspace,
-                            change.to_workspace, NotesText(change), change.winner_lost});
+                            change.to_workspace, NotesText(change), change.winner_lost,
+                            change.last_resort});
     }
     data.AddUpgradeCheck(std::move(check));
   }

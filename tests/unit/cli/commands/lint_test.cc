@@ -505,6 +505,19 @@ TEST_F(LintCommandTest, EachFormatHasTheFinding) {
               AllOf(HasSubstr("ON TENSOR CORES"), HasSubstr("bf16"), HasSubstr("f32")));
 }
 
+TEST_F(LintCommandTest, TheModelAsItIsStandsOnceBesideItsVariants) {
+  const auto rows = [](const std::string& json) {
+    int count = 0;
+    for (size_t at = 0; (at = json.find("{\"batch\":", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  // It has batch 8 and f16.
+  EXPECT_EQ(rows(Lint({"--json", "--batches", "8", "--dtypes", "f16"}).out), 1);
+  EXPECT_EQ(rows(Lint({"--json", "--batches", "1,8", "--dtypes", "f16,f32"}).out), 4);
+  EXPECT_EQ(rows(Lint({"--json", "--batches", "1,1"}).out), 2);
+  EXPECT_EQ(rows(Lint({"--json"}).out), 0);
+}
+
 TEST_F(LintCommandTest, BadInputIsOneErrorEach) {
   const std::pair<std::vector<std::string>, const char*> kBad[] = {
       {{"--max-workspace", "much"}, "--max-workspace"},

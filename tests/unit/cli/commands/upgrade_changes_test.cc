@@ -72,6 +72,36 @@ TEST(CompareListingsTest, WorkspaceNotesAndListsAreCompared) {
   EXPECT_THAT(change.went, ElementsAre("graph:eng2"));
 }
 
+// In the modes that list it, each in first place.
+Candidate InModes(const std::string& text, bool a, bool b, bool fallback) {
+  Candidate candidate = Make(text);
+  candidate.places = {.mode_a = a, .mode_b = b, .fallback = fallback};
+  return candidate;
+}
+
+TEST(CompareListingsTest, AFirstChoiceThatFallsToLastResortIsTold) {
+  const ListedProblem in_a = Lists({InModes("graph:eng28", true, true, false)});
+  const ListedProblem in_b = Lists({InModes("graph:eng28", false, true, true)});
+  const ListedProblem fallback = Lists({InModes("graph:eng1", false, false, true)});
+  const UpgradeChange change = CompareListings(Asked(), in_a, fallback);
+  EXPECT_EQ(change.from_mode, "A");
+  EXPECT_EQ(change.to_mode, "FALLBACK");
+  EXPECT_TRUE(change.last_resort);
+  EXPECT_TRUE(CompareListings(Asked(), in_b, fallback).last_resort);
+  EXPECT_EQ(CompareListings(Asked(), in_a, in_b).to_mode, "B");
+  EXPECT_FALSE(CompareListings(Asked(), in_a, in_b).last_resort);
+  EXPECT_FALSE(CompareListings(Asked(), fallback, fallback).last_resort);
+  EXPECT_FALSE(CompareListings(Asked(), fallback, in_a).last_resort);
+  EXPECT_FALSE(CompareListings(Asked(), ListedProblem(), fallback).last_resort);
+  // The same engine, which modes A and B do not list any more.
+  const UpgradeChange same =
+      CompareListings(Asked(), in_a, Lists({InModes("graph:eng28", false, false, true)}));
+  EXPECT_EQ(same.choice, ChoiceChange::kSame);
+  EXPECT_TRUE(same.any());
+  EXPECT_EQ(UpgradeSummary::Of({change, same, CompareListings(Asked(), in_a, in_b)}).last_resort,
+            2);
+}
+
 TEST(CompareListingsTest, ARefusalLosesTheChoiceAndSaysWhy) {
   ListedProblem refused;
   refused.refusal = "cuDNN lists no engine for this problem";

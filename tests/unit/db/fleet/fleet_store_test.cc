@@ -598,7 +598,7 @@ TEST_F(FleetStoreTest, ASecondAgentOfANodeIsRefusedUntilTheFirstIsGone) {
   names_.reset();
   postgres_.reset();
   absl::Status status = absl::UnknownError("");
-  for (int i = 0; i < 100 && !status.ok(); ++i) {
+  for (int i = 0; i < 500 && !status.ok(); ++i) {
     status = RegisterNode(*other, "node-a").status();
     absl::SleepFor(absl::Milliseconds(20));
   }

@@ -17,6 +17,8 @@ from test_fleet_metrics import watched  # noqa: F401
 from test_fleet_sharing import tune
 from test_metrics import ALERTS, promtool, scrape, values  # noqa: F401
 
+pytestmark = pytest.mark.ci
+
 NODE = "gpu-node-7"
 HEALTHY = "healthy"
 

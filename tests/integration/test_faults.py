@@ -48,6 +48,7 @@ def test_faulting_candidate_is_quarantined(fake_daemon, cli, fault, where):
         assert suspect.text in explained.out and "quarantined" in explained.out.lower()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("where", ["prepare", "measure"])
 def test_hanging_candidate_is_quarantined_behind_the_answer(fake_daemon, where):
     text = numbered(7)

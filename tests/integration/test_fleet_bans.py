@@ -113,6 +113,7 @@ def test_a_canary_and_the_other_nodes_heed_the_same_bans(fleet, nodes, released)
         assert all(engine(w) != best for w in winners(daemon, PROBLEMS))
 
 
+@pytest.mark.ci
 def test_a_ban_ends_when_it_expires(fleet, released):
     daemons, best = released
     before = winners(daemons[0], PROBLEMS)
@@ -221,6 +222,7 @@ def test_only_the_fleet_ends_its_pins_and_who_has_left_it(fleet, released, cli):
     assert pin["reason"] == "fleet pin 9 by ann: mine" and "fleetPin" not in pin
 
 
+@pytest.mark.ci
 def test_a_restored_fleets_bans_are_followed_though_its_numbers_come_again(fleet, released):
     daemons, best = released
     before = winners(daemons[0], PROBLEMS)

@@ -17,6 +17,8 @@ from test_fleet_metrics import scrape
 from test_fleet_sharing import tune
 from test_metrics import values
 
+pytestmark = pytest.mark.ci
+
 QUICK = ("--postgres-timeout", "1s")
 
 

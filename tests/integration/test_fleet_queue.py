@@ -100,6 +100,7 @@ def test_an_agent_that_ends_gives_its_work_back_at_once(fleet, nodes):
     assert fleet.sql(f"SELECT state, lost_leases FROM tasks WHERE batch_id = {batch}") == [["1", "0"]]
 
 
+@pytest.mark.ci
 def test_a_task_of_tables_that_were_made_anew_is_not_taken_for_the_new_one(fleet, nodes):
     """Tasks and leases of the new tables have the same numbers."""
     nodes(1, prepare_delay_ms=3000)

@@ -244,6 +244,7 @@ def all_have(daemons, problems, expected, timeout=30):
     wait_until(lambda: all(winners(d, problems) == expected for d in daemons), timeout, "the same answers everywhere")
 
 
+@pytest.mark.ci
 def test_what_came_through_a_fleet_that_was_lost_is_in_the_next_one(fleet, nodes):
     daemons = nodes(2)
     problems = numbered_list(0, 8)
@@ -292,6 +293,7 @@ def restore(fleet, dumped):
     assert restored.returncode == 0, restored.stderr
 
 
+@pytest.mark.ci
 def test_a_fleet_restored_from_a_dump_gets_back_what_came_after_it(fleet, nodes):
     """The agents stay connected; numbers of releases are given a second time."""
     daemons = nodes(2)
@@ -321,6 +323,7 @@ def test_a_fleet_restored_from_a_dump_gets_back_what_came_after_it(fleet, nodes)
         wait_until(lambda: fleet.node(name)["release_extra"] == 0, 20, "no difference")
 
 
+@pytest.mark.ci
 def test_a_fleet_restored_from_before_a_nodes_new_disk_gets_back_what_it_made_since(fleet, nodes):
     """The node's numbers began anew: what it delivered before is no measure of them."""
     daemon, = nodes(1)

@@ -12,6 +12,8 @@ import pytest
 from conftest import PROGRAMS
 from harness.daemon import wait_until
 
+pytestmark = pytest.mark.ci
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUNS = [
     f"resnet50-{form}"

@@ -51,6 +51,7 @@ def build_consumer(prefix, directory):
     return directory / "b" / "consumer"
 
 
+@pytest.mark.ci
 def test_ten_lines_outside_the_tree_get_answers(prefix, tmp_path, fake_daemon, cli):
     daemon = fake_daemon().start()
     cli(daemon).ok("tune", PROBLEM)

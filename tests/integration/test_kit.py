@@ -19,6 +19,8 @@ from conftest import PROGRAMS
 from harness.daemon import wait_until
 from harness.preload import Problem
 
+pytestmark = pytest.mark.ci
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU = ROOT / "tests" / "gpu"
 
@@ -107,7 +109,6 @@ def test_size_glibc_and_libraries_are_looked_at(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
 
 
-@pytest.mark.ci
 def test_the_rehearsal_on_this_machine(dev_kit):
     """To its end, and killed twice: the real daemon over the fake worker, the study's made-up processes, no PyTorch."""
     folder, _ = dev_kit

@@ -109,6 +109,7 @@ def test_f32_has_no_tensor_cores_without_tf32_nor_on_a_turing(profile, tmp_path)
         assert ",f16," in finding["proposal"] and "0 on tensor cores" in finding["proof"][0]["candidates"]
 
 
+@pytest.mark.ci
 def test_networks_resnet_and_formats(profile):
     run = profile()
     nchw = run.ok("lint", RESNET, "--op", "fwd", "--batch", "32", "--dtype", "f16", "--json", "--fail-on=never")

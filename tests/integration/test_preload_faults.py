@@ -55,6 +55,7 @@ def test_a_query_with_its_fallback_is_one_miss_and_fallback_alone_is_one_too(pre
         assert (counted["missed"]["no_snapshot"], counted["fallbacks"]) == (missed, fallbacks), modes
 
 
+@pytest.mark.ci
 @POLICIES
 def test_truncated_anywhere(preload, folder, policy):
     path = folder / "current.snapshot"
@@ -64,6 +65,7 @@ def test_truncated_anywhere(preload, folder, policy):
         assert unchanged(preload, preload.env(folder, policy)), size
 
 
+@pytest.mark.ci
 @POLICIES
 def test_corrupt(preload, folder, policy):
     path = folder / "current.snapshot"

@@ -222,6 +222,7 @@ def stop(daemon):
     wait_until(lambda: all(") T " in (thread / "stat").read_text() for thread in threads.iterdir()), 60, "the stop")
 
 
+@pytest.mark.ci
 def test_of_a_daemon_that_hangs_the_snapshot_answers_after_half_of_the_time(ct, fake_daemon):
     daemon = fake_daemon().start()
     client = ct.Client(daemon.address, snapshot=str(daemon.state_dir / "snapshot"))

@@ -16,6 +16,8 @@ from harness.daemon import wait_until
 from harness.fakes import script
 from harness.problems import numbered, numbered_list
 
+pytestmark = pytest.mark.ci
+
 KNOWN = numbered_list(0, 20)
 
 

@@ -11,6 +11,8 @@ from conftest import REPO
 from harness import needs
 from test_report import chromium  # noqa: F401
 
+pytestmark = pytest.mark.ci
+
 DOCS = REPO / "deploy/docs"
 
 

@@ -23,6 +23,8 @@ import steps
 import svg
 import verdict
 
+pytestmark = pytest.mark.ci
+
 SIMULATED = ["--simulate", "--kit", PROGRAMS.parent]
 
 
@@ -313,7 +315,6 @@ def test_a_worker_that_tunes_nothing_fails_the_step_with_its_reason(tmp_path, ki
     assert not (tmp_path / "work" / "snapshots").exists()
 
 
-@pytest.mark.ci
 def test_all_steps_and_the_report_of_two_packs(work, tmp_path):
     def pack(name):
         with tarfile.open(tmp_path / name, "w:gz") as archive:

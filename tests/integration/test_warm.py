@@ -98,6 +98,7 @@ def test_what_list_prints_as_csv_is_a_list_of_problems(fake_daemon, cli, model):
     assert again.json()["hits"] == 3 and "ignored columns: environment, winner" in again.err, again
 
 
+@pytest.mark.ci
 def test_a_total_budget_tunes_what_promises_most_first_and_names_the_rest(fake_daemon, cli, tmp_path):
     # Twice as much work counts as much as modes A and B that differ: batch 2 goes before batch 3.
     daemon = fake_daemon(env=script(log=tmp_path / "log", measure_delay_ms=300, disagree="x=2x64")).start()

@@ -16,7 +16,7 @@
 
 namespace convtune::db::fleet {
 
-// That hold at a time: a daemon takes 1,000, its own among them.
+// At most so many hold at a time. A daemon takes 1,000, its own included.
 inline constexpr size_t kMostFleetBans = 500;
 
 struct FleetBan {

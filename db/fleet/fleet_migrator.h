@@ -31,7 +31,7 @@ absl::StatusOr<int> MigrateFleet(Postgres& postgres);
 // PostgreSQL's roles; empty: none.
 struct FleetRoles {
   std::string agents;     // read all, write what nodes say
-  std::string operators;  // also decide: releases and pins
+  std::string operators;  // also decide: releases, pins and bans
 };
 
 // Makes those roles that are not there, without a login, and grants them their

@@ -22,7 +22,7 @@ namespace convtune::db::fleet {
 // In SQL: a row of pooled_candidates of that alias can be an answer (Candidate::usable).
 std::string UsableSql(const std::string& alias);
 
-// The channel on which releases, pins and new tasks are announced.
+// The channel on which releases, pins, bans and new tasks are announced.
 inline constexpr char kFleetChannel[] = "convtune_fleet";
 
 struct FleetRelease {

@@ -77,8 +77,9 @@ absl::Status DeliverAll(db::fleet::Postgres& postgres, db::fleet::FleetNames& na
 // Below the daemon's limit of 4 MiB for a request.
 constexpr size_t kMostRequestBytes = 2 << 20;
 constexpr size_t kMostReason = 480;
-// A daemon looks through all its tunings for a ban.
-constexpr absl::Duration kBanPatience = absl::Seconds(60);
+// A daemon looks through all its tunings for a ban. What takes longer it finishes by itself,
+// and the next turn finds it.
+constexpr absl::Duration kBanPatience = absl::Seconds(8);
 // A daemon refuses a ban that would expire sooner than a second from when it comes.
 constexpr absl::Duration kShortestLeft = absl::Seconds(2);
 
@@ -96,12 +97,6 @@ constexpr absl::Duration kReconnectSpread = absl::Seconds(5);
 absl::Duration Uniform(absl::Duration least, absl::Duration most) {
   static std::mt19937_64 random{std::random_device()()};
   return least + (most - least) * std::uniform_real_distribution<double>(0, 1)(random);
-}
-
-// One that a daemon keeps: rules that this program does not know come out as another rule.
-Ban ReadKeptBan(const v1::Ban& proto) {
-  std::vector<Violation> violations;
-  return BanFromProto(proto, "ban", &violations);
 }
 
 // Whether the fleet has that ban of it, to the word: the numbers of a fleet that was restored
@@ -223,7 +218,7 @@ absl::Status Agent::Turn() {
   if (refresh) {
     announced_ = false;
     absl::Status followed = FollowBans();
-    followed.Update(Follow());
+    if (followed.ok()) followed = Follow();
     followed.Update(FollowPins());
     if (followed.ok()) followed = Compare();
     if (!followed.ok()) {
@@ -530,7 +525,7 @@ absl::Status Agent::Follow() {
   // After a start, and for environments that are new, everything.
   const bool all = follow_all_ || environments != followed_;
   const int64_t from = all ? 0 : state_.release();
-  if (from == target->number) return absl::OkStatus();
+  if (from == target->number && !ban_ended_) return absl::OkStatus();
   // A tuning of this node that waits would keep its place.
   RETURN_IF_ERROR(Push());
   int64_t deferred = 0;
@@ -551,6 +546,7 @@ absl::Status Agent::Follow() {
   request.set_reason(
       Shortened(absl::StrCat("fleet release ", target->number, ": ", target->reason), kMostReason));
   RETURN_IF_ERROR(fleet_->FollowRelease(request).status());
+  ban_ended_ = false;
   const bool is_new = state_.release() != target->number;
   followed_time_ = target->create_time;
   next_compare_ = absl::InfinitePast();
@@ -621,8 +617,10 @@ absl::Status Agent::FollowPins() {
       const v1::PinRecord& held = *found->second;
       const bool same = held.fleet_pin() == pin.pin_id && held.candidate() == pin.candidate &&
                         held.reason() == reason;
-      kept.erase(found);
-      if (same) continue;
+      if (same) {
+        kept.erase(found);
+        continue;
+      }
     }
     v1::PinRequest request;
     request.set_environment(place->name);
@@ -636,8 +634,11 @@ absl::Status Agent::FollowPins() {
     const absl::Status pinned = daemon_->Pin(request).status();
     // A node that does not know the problem or the candidate has it pinned once
     // it does.
+    const bool refused = absl::IsNotFound(pinned) || absl::IsFailedPrecondition(pinned);
+    // The pin that it was to replace is the fleet's no more.
+    if (!refused && found != kept.end()) kept.erase(found);
     if (pinned.ok()) continue;
-    if (!absl::IsNotFound(pinned) && !absl::IsFailedPrecondition(pinned)) {
+    if (!refused) {
       status.Update(pinned);
       continue;
     }
@@ -661,25 +662,35 @@ absl::Status Agent::FollowBans() {
   ASSIGN_OR_RETURN(const v1::ListBansResponse here, daemon_->ListBans());
   absl::Status status;
   std::vector<Ban> kept;
+  std::set<int64_t> gone = std::exchange(held_bans_, {});
   for (const v1::Ban& proto : here.bans()) {
-    Ban ban = ReadKeptBan(proto);
+    if (options_.stop()) return status;
+    std::vector<Violation> violations;
+    Ban ban = BanFromProto(proto, "ban", &violations);
     const bool holds = ban.fleet_ban == 0 || IsAmong(ban, bans);
     if (!holds) {
+      ban_ended_ = true;
       v1::DeleteBanRequest request;
       request.set_name(proto.name());
       request.set_fleet_ban(ban.fleet_ban);
       const absl::Status deleted = daemon_->DeleteBan(request, kBanPatience).status();
       if (!absl::IsNotFound(deleted)) status.Update(deleted);
     } else {
-      kept.push_back(std::move(ban));
+      if (ban.fleet_ban != 0) held_bans_.insert(ban.fleet_ban);
+      gone.erase(ban.fleet_ban);
+      // One that this program cannot read is another rule here.
+      if (violations.empty()) kept.push_back(std::move(ban));
     }
   }
+  // What expired, the daemon ended by itself.
+  if (!gone.empty()) ban_ended_ = true;
   unapplied_bans_ = 0;
   ban_error_.clear();
   const auto count_unapplied = [this](const Ban& ban, const std::string& why) {
     if (unapplied_bans_++ == 0) ban_error_ = absl::StrCat(ban.Name(), ": ", why);
   };
   for (const db::fleet::FleetBan& one : bans) {
+    if (options_.stop()) return status;
     if (!one.error.empty()) {
       count_unapplied(one.ban, one.error);
       continue;
@@ -696,6 +707,7 @@ absl::Status Agent::FollowBans() {
     }
     request.set_max_changes(1);
     const absl::Status made = daemon_->CreateBan(request, kBanPatience).status();
+    if (made.ok()) held_bans_.insert(one.ban.fleet_ban);
     if (made.ok() || absl::IsAlreadyExists(made)) continue;
     if (absl::IsUnavailable(made) || absl::IsDeadlineExceeded(made)) {
       status.Update(made);

@@ -157,6 +157,9 @@ class Agent {
   int64_t unapplied_pins_ = 0;
   std::string pin_error_;
   int64_t unapplied_bans_ = 0;
+  std::set<int64_t> held_bans_;  // the fleet's that the daemon has
+  // What the release holds has been kept back by a ban that is gone: it is followed again.
+  bool ban_ended_ = false;
   std::string ban_error_;
   std::map<std::string, Place> places_;              // by environment text
   std::vector<int64_t> followed_;                    // environments that were followed last

@@ -1,5 +1,6 @@
 // The verb that keeps candidates from being an answer on every node: ban.
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +34,18 @@ class FleetBanCommand final : public FleetCommand {
 
   std::optional<cli::ExitCode> RunIfChosen() override {
     if (!app_->parsed()) return std::nullopt;
+    if (list_->parsed() || delete_->parsed()) {
+      // They have their own: these would be ignored.
+      for (const CLI::Option* const option : app_->get_options()) {
+        const char* const variable =
+            option->get_envname().empty() ? nullptr : std::getenv(option->get_envname().c_str());
+        const bool is_of_variable =
+            variable != nullptr && option->results() == std::vector<std::string>{variable};
+        if (option->count() == 0 || is_of_variable) continue;
+        return SayResult(absl::InvalidArgumentError(
+            absl::StrCat(option->get_name(), ": does not belong before list or delete")));
+      }
+    }
     if (delete_->parsed()) return SayResult(Delete());
     absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> postgres = Connect();
     if (!postgres.ok()) return SayResult(postgres.status());

@@ -284,7 +284,11 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
                      db::fleet::PromoteFleetRelease(*postgres, author_, reason_, permille, scope));
     Print(made);
-    RETURN_IF_ERROR(WarnOfBanned(*postgres, before, made.release.number));
+    // The release holds, whether or not this can be read.
+    if (const absl::Status read = WarnOfBanned(*postgres, before, made.release.number);
+        !read.ok()) {
+      std::cerr << "warning: banned choices cannot be read: " << read.message() << '\n';
+    }
     if (made.release.state != ReleaseState::kCanary) return absl::OkStatus();
     return WarnOfNoCanary(*postgres, made.release);
   }

@@ -113,6 +113,23 @@ def test_a_canary_and_the_other_nodes_heed_the_same_bans(fleet, nodes, released)
         assert all(engine(w) != best for w in winners(daemon, PROBLEMS))
 
 
+def test_programs_are_served_the_releases_choices_again_when_a_ban_ends(fleet, released):
+    daemons, best = released
+    with daemons[1].client() as client:  # it has its tunings of the fleet
+        published = client.release.GetPublication().publish_time
+        made = fleet.cli.ok("ban", best, *WHY, "--json").json()["created"][0]["ban"]["fleetBan"]
+        wait_until(lambda: client.release.GetPublication().publish_time != published, 40, "the next best")
+        releases = len(client.release.ListReleases().releases)
+        fleet.cli.ok("ban", "delete", made)
+        wait_until(lambda: len(client.release.ListReleases().releases) > releases, 40, "the release once more")
+        wait_until(lambda: client.release.ListReleases().waiting_changes == 0, 20, "nothing that waits")
+
+
+def test_options_before_list_and_delete_are_refused(fleet):
+    refused = fleet.cli("ban", "--reason", "why", "list")
+    assert refused.code == 2 and "--reason: does not belong before list or delete" in refused.err, refused
+
+
 @pytest.mark.ci
 def test_a_ban_ends_when_it_expires(fleet, released):
     daemons, best = released

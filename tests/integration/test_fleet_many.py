@@ -11,6 +11,8 @@ from conftest import PROGRAMS
 from harness import postgres
 from harness.many_agents import ManyAgents
 
+pytestmark = pytest.mark.ci
+
 AGENTS = 500 if os.environ.get("CONVTUNE_TEST_LONG") else 40
 PATIENCE = 600 if AGENTS == 500 else 90
 

@@ -11,6 +11,8 @@ import pytest
 
 from harness.preload import ALL, Candidate, Problem, candidates, ids, read_counters, stock_field
 
+pytestmark = pytest.mark.ci
+
 MODE_A = 3
 PROBLEM = Problem()
 POLICIES = pytest.mark.parametrize("policy", ["reorder", pytest.param("truncate", marks=pytest.mark.ci)])
@@ -55,7 +57,6 @@ def test_a_query_with_its_fallback_is_one_miss_and_fallback_alone_is_one_too(pre
         assert (counted["missed"]["no_snapshot"], counted["fallbacks"]) == (missed, fallbacks), modes
 
 
-@pytest.mark.ci
 @POLICIES
 def test_truncated_anywhere(preload, folder, policy):
     path = folder / "current.snapshot"
@@ -65,7 +66,6 @@ def test_truncated_anywhere(preload, folder, policy):
         assert unchanged(preload, preload.env(folder, policy)), size
 
 
-@pytest.mark.ci
 @POLICIES
 def test_corrupt(preload, folder, policy):
     path = folder / "current.snapshot"
@@ -152,7 +152,6 @@ def test_an_engine_or_knob_that_does_not_exist(preload, tmp_path, known, unknown
     assert read_counters(counters)[0]["missed"]["refused"] >= 1
 
 
-@pytest.mark.ci
 def test_filters_that_exclude_the_winner_leave_the_stock_program(preload, tmp_path):
     """f32 where TF32 is switched off: all with the tensor-core note go."""
     problem = Problem(type="f32")

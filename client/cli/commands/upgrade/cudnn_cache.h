@@ -51,7 +51,7 @@ class CudnnCache {
   absl::StatusOr<CudnnFolder> Find(const std::string& option, const std::string& name);
 
   // An error if Find would refuse `name`: there is no such folder, or PyPI lacks the
-  // version. Downloads nothing. Where PyPI does not say, Find is left to.
+  // version. Downloads nothing. OK where PyPI does not say: Find decides.
   absl::Status LookUp(const std::string& option, const std::string& name);
 
  private:

@@ -102,7 +102,7 @@ class UpgradeCheckCommand final : public Command {
     ASSIGN_OR_RETURN(const auto profiles, FindProfiles(stored.gpu_model()));
     CudnnCache cache(
         {cache_, worker_, [&context](const std::string& words) { context.Say(words); }});
-    // It would be a pity to download one version before the other is known to be there.
+    // Before a download: the other version must be there as well.
     RETURN_IF_ERROR(cache.LookUp("--to", to_));
     ASSIGN_OR_RETURN(const CudnnFolder from,
                      from_.empty() && !stored.cudnn_version().empty()

@@ -18,10 +18,6 @@ constexpr size_t kKeysAtOnce = 200;
 // Until the commit: two who ban the same at once make one ban.
 constexpr char kBanLock[] = "SELECT pg_advisory_xact_lock(hashtextextended('convtune ban', 0))";
 
-absl::Status AnnounceBan(Postgres& postgres) {
-  return postgres.Execute(absl::StrCat("SELECT pg_notify('", kFleetChannel, "', 'ban')"));
-}
-
 FleetBan ReadFleetBan(const PgResult& rows, int row) {
   v1::Ban proto;
   proto.set_fleet_ban(rows.Int(row, 0));
@@ -85,7 +81,7 @@ absl::StatusOr<int64_t> PutFleetBan(Postgres& postgres, const Ban& ban,
                      "author, reason, expire_time) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now() + "
                      "$9::float8 * interval '1 second') RETURNING ban_id",
                      params));
-  RETURN_IF_ERROR(AnnounceBan(postgres));
+  RETURN_IF_ERROR(Announce(postgres, "ban"));
   RETURN_IF_ERROR(transaction.Commit());
   return made.Int(0, 0);
 }
@@ -102,7 +98,7 @@ absl::Status EndFleetBan(Postgres& postgres, int64_t fleet_ban, const std::strin
     const std::string name = absl::StrCat("fleet ban ", fleet_ban);
     return MissingError({"ban", name}, absl::StrCat("ban: there is no ", name));
   }
-  RETURN_IF_ERROR(AnnounceBan(postgres));
+  RETURN_IF_ERROR(Announce(postgres, "ban"));
   return transaction.Commit();
 }
 

@@ -31,7 +31,7 @@ struct FleetBan {
 // ALREADY_EXISTS, RESOURCE_EXHAUSTED as Bans::CheckIsNew.
 absl::StatusOr<int64_t> PutFleetBan(Postgres& postgres, const Ban& ban,
                                     std::optional<absl::Duration> left);
-// NOT_FOUND if there is none.
+// NOT_FOUND if no ban of that number holds.
 absl::Status EndFleetBan(Postgres& postgres, int64_t fleet_ban, const std::string& author);
 // The active ones, by number.
 absl::StatusOr<std::vector<FleetBan>> ListFleetBans(Postgres& postgres);
@@ -39,7 +39,8 @@ absl::StatusOr<std::vector<FleetBan>> ListFleetBans(Postgres& postgres);
 Bans ReadableBans(const std::vector<FleetBan>& bans);
 
 // Calls `visit` for each pooled tuning, by environment and problem, that lists a candidate
-// which ran and which the ban fits. The pin is the fleet's; nullptr: there is none.
+// which ran and which the ban fits. The second argument is the fleet's pin of the problem,
+// or nullptr.
 absl::Status ForEachUnderBan(Postgres& postgres, const Ban& ban,
                              const std::function<void(const Tuning&, const Pin*)>& visit);
 

@@ -6,10 +6,6 @@
 namespace convtune::db::fleet {
 namespace {
 
-absl::Status Announce(Postgres& postgres) {
-  return postgres.Execute(absl::StrCat("SELECT pg_notify('", kFleetChannel, "', 'pin')"));
-}
-
 absl::StatusOr<int64_t> EndPins(Postgres& postgres, int64_t environment_id, int64_t problem_id,
                                 const std::string& author) {
   ASSIGN_OR_RETURN(const PgResult ended,
@@ -81,7 +77,7 @@ absl::StatusOr<int64_t> PutFleetPin(Postgres& postgres, FleetNames& names,
                      "expire_time) VALUES ($1, $2, $3, $4, $5, now() + $6::float8 * "
                      "interval '1 second') RETURNING pin_id",
                      params));
-  RETURN_IF_ERROR(Announce(postgres));
+  RETURN_IF_ERROR(Announce(postgres, "pin"));
   RETURN_IF_ERROR(transaction.Commit());
   return made.Int(0, 0);
 }
@@ -99,7 +95,7 @@ absl::Status EndFleetPin(Postgres& postgres, const std::string& environment_text
   if (key.rows() == 0) return none;
   ASSIGN_OR_RETURN(const int64_t ended, EndPins(postgres, key.Int(0, 0), key.Int(0, 1), author));
   if (ended == 0) return none;
-  RETURN_IF_ERROR(Announce(postgres));
+  RETURN_IF_ERROR(Announce(postgres, "pin"));
   return transaction.Commit();
 }
 

@@ -69,8 +69,7 @@ absl::StatusOr<int64_t> QueueBatch(Postgres& postgres, FleetNames& names,
                      "o.state IN (1, 2)) GROUP BY q.problem_id",
                      PgParams().Int(batch_id).Int(environment_id).Texts(texts).Reals(weights)));
   if (made.changed() == 0) return 0;
-  RETURN_IF_ERROR(
-      postgres.Execute(absl::StrCat("SELECT pg_notify('", kFleetChannel, "', 'task')")));
+  RETURN_IF_ERROR(Announce(postgres, "task"));
   RETURN_IF_ERROR(transaction.Commit());
   return batch_id;
 }

@@ -94,8 +94,7 @@ absl::StatusOr<FleetRelease> ReadOne(Postgres& postgres, int64_t number) {
 
 absl::StatusOr<FleetRelease> Finish(Postgres& postgres, int64_t number, PgTransaction transaction) {
   ASSIGN_OR_RETURN(FleetRelease one, ReadOne(postgres, number));
-  RETURN_IF_ERROR(
-      postgres.Execute(absl::StrCat("SELECT pg_notify('", kFleetChannel, "', 'release')")));
+  RETURN_IF_ERROR(Announce(postgres, "release"));
   RETURN_IF_ERROR(transaction.Commit());
   return one;
 }
@@ -192,6 +191,11 @@ absl::StatusOr<ReleaseDecision> DecideNow(Postgres& postgres, const std::string&
 }
 
 }  // namespace
+
+absl::Status Announce(Postgres& postgres, const std::string& what) {
+  return postgres.Query("SELECT pg_notify($1, $2)", PgParams().Text(kFleetChannel).Text(what))
+      .status();
+}
 
 std::string UsableSql(const std::string& alias) {
   std::vector<int> usable;

@@ -24,6 +24,9 @@ std::string UsableSql(const std::string& alias);
 
 // The channel on which releases, pins, bans and new tasks are announced.
 inline constexpr char kFleetChannel[] = "convtune_fleet";
+// Tells all who listen on kFleetChannel, when the transaction commits, that there is news of
+// `what`. Errors are the database's.
+absl::Status Announce(Postgres& postgres, const std::string& what);
 
 struct FleetRelease {
   Release release;

@@ -90,7 +90,7 @@ std::string Reasons(const Release& release) {
   return absl::StrCat(release.reason, "; ", release.end_reason);
 }
 
-// The fleet's ban that takes the candidate away; nullptr: there is none.
+// The fleet's ban that takes the change's new choice away; nullptr if no ban does.
 Bans::Shared BanOf(const Bans& bans, const db::fleet::FleetChange& change) {
   const absl::StatusOr<CandidateId> candidate = ParseCandidateId(change.after);
   if (!candidate.ok()) return nullptr;

@@ -26,7 +26,7 @@ ExitCode MakeBans(Context& context, const BanArgs& args, const BanKeeper& keeper
 
 // How many tunings each ban changes is known of a daemon alone.
 enum class TuningCounts { kNo, kYes };
-// A row for each; says so where there is none.
+// Prints a row for each ban, or "nothing is banned".
 void PrintBans(Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts);
 // As JSON errata.
 ExitCode PrintErrata(Context& context, const std::vector<v1::Ban>& bans);

@@ -514,10 +514,12 @@ absl::Status Committer::DeletePin(const TuningKey& key, int64_t fleet_pin) {
     return absl::FailedPreconditionError(
         pin->fleet_pin == 0
             ? absl::StrCat("pin: it is this daemon's own, and not fleet pin ", fleet_pin)
-            : absl::StrCat("pin: it is fleet pin ", pin->fleet_pin,
-                           ": `convtune fleet unpin` ends it everywhere, and on a node that "
-                           "has left the fleet `convtune unpin --fleet-pin ",
-                           pin->fleet_pin, "`"));
+            : absl::StrCat("pin: it is fleet pin ", pin->fleet_pin, ": `convtune fleet unpin ",
+                           key.problem_text, " --environment '", key.environment_text,
+                           "'` ends it everywhere, and on a node that has left the fleet "
+                           "`convtune unpin ",
+                           key.problem_text, " --environment '", key.environment_text,
+                           "' --fleet-pin ", pin->fleet_pin, "`"));
   }
   RETURN_IF_ERROR(store_->DeletePin(key));
   index_->ErasePin(key);
@@ -525,7 +527,8 @@ absl::Status Committer::DeletePin(const TuningKey& key, int64_t fleet_pin) {
   return absl::OkStatus();
 }
 
-void Committer::ForEachUnder(const Ban& ban, const std::function<void(const Tuning&)>& visit) {
+void Committer::ForEachUnder(const Ban& ban,
+                             const std::function<void(const Tuning&, bool)>& visit) {
   const Bans only({std::make_shared<const Ban>(ban)});
   std::string token;
   do {
@@ -544,10 +547,14 @@ void Committer::ForEachUnder(const Ban& ban, const std::function<void(const Tuni
                   tuning.status().ToString());
         tuning = indexed->tuning.ToTuning();
       }
-      const bool listed = std::any_of(
-          tuning->candidates.begin(), tuning->candidates.end(),
-          [&held](const Candidate& c) { return c.usable() && held.Find(c.id) != nullptr; });
-      if (listed) visit(*tuning);
+      bool listed = false, usable = false;
+      for (const Candidate& c : tuning->candidates) {
+        if (held.Find(c.id) == nullptr) continue;
+        listed = true;
+        usable = usable || c.usable();
+      }
+      // Under other bans a miss counts the candidates that are neither usable nor banned.
+      if (usable || (listed && indexed->bans != nullptr)) visit(*tuning, usable);
     }
     token = page->second;
   } while (!token.empty());
@@ -563,8 +570,9 @@ BanEffects Committer::PreviewBan(const Ban& ban, size_t max_changes) {
   const std::shared_ptr<const Bans> before = index_->bans();
   const Bans after = before->With(ban);
   BanEffects effects;
-  ForEachUnder(
-      ban, [&](const Tuning& tuning) { AddChange(tuning, *before, after, max_changes, &effects); });
+  ForEachUnder(ban, [&](const Tuning& tuning, bool usable) {
+    if (usable) AddChange(tuning, *before, after, max_changes, &effects);
+  });
   return effects;
 }
 
@@ -582,8 +590,8 @@ absl::StatusOr<BanEffects> Committer::AddBan(Ban* ban, size_t max_changes) {
   log::Info("$0 made by $1: $2 is no answer", ban->NameAndReason(), ban->author,
             ban->candidate.ToText());
   BanEffects effects;
-  ForEachUnder(*ban, [&](const Tuning& tuning) REQUIRES(mutex_) {
-    AddChange(tuning, *before, after, max_changes, &effects);
+  ForEachUnder(*ban, [&](const Tuning& tuning, bool usable) REQUIRES(mutex_) {
+    if (usable) AddChange(tuning, *before, after, max_changes, &effects);
     IndexAnew(tuning);
   });
   TellBansChanged();
@@ -623,7 +631,7 @@ absl::Status Committer::DeleteBan(int64_t number, int64_t fleet_ban) {
   }
   if (ban == nullptr) return absl::OkStatus();
   log::Info("$0 ended: $1", ban->Name(), ban->candidate.ToText());
-  ForEachUnder(*ban, [&](const Tuning& tuning) REQUIRES(mutex_) { IndexAnew(tuning); });
+  ForEachUnder(*ban, [&](const Tuning& tuning, bool) REQUIRES(mutex_) { IndexAnew(tuning); });
   TellBansChanged();
   return absl::OkStatus();
 }
@@ -641,7 +649,7 @@ void Committer::EndExpiredBans() {
       if (TakeOutBan(ban->number) == nullptr) continue;
     }
     log::Info("$0 expired: $1", ban->Name(), ban->candidate.ToText());
-    ForEachUnder(*ban, [&](const Tuning& tuning) REQUIRES(mutex_) { IndexAnew(tuning); });
+    ForEachUnder(*ban, [&](const Tuning& tuning, bool) REQUIRES(mutex_) { IndexAnew(tuning); });
     TellBansChanged();
   }
 }

@@ -75,17 +75,20 @@ class Committer {
   absl::StatusOr<int64_t> Withdraw(const std::vector<TuningKey>& keys);
   // See Tuner::PutPin. Sets the pin's candidate to the best that fits the pattern.
   absl::Status PutPin(const CandidatePattern& candidate, Pin* pin);
-  // FAILED_PRECONDITION: it is another pin of the fleet's than that, 0 being none.
+  // NOT_FOUND if the problem has no pin; FAILED_PRECONDITION if `fleet_pin` is not the fleet's
+  // number of the pin (0: the daemon's own).
   absl::Status DeletePin(const TuningKey& key, int64_t fleet_pin);
 
   // Sets the ban's number, and makes all answers heed it before it returns. At most
   // `max_changes` are given; what the index does not have yet is not among them.
-  // ALREADY_EXISTS if a ban has the same rule.
+  // ALREADY_EXISTS, RESOURCE_EXHAUSTED as Bans::CheckIsNew; else the store's errors. After an
+  // error nothing is banned.
   absl::StatusOr<BanEffects> AddBan(Ban* ban, size_t max_changes);
-  // The effects that AddBan would have.
+  // The effects that AddBan would have. Checks nothing.
   BanEffects PreviewBan(const Ban& ban, size_t max_changes);
-  // All answers are without it when it returns. NOT_FOUND if there is none;
-  // FAILED_PRECONDITION: it is another ban of the fleet's than that, 0 being none.
+  // When it returns, no answer heeds the ban any more. NOT_FOUND if there is no ban of that
+  // number; FAILED_PRECONDITION if `fleet_ban` is not the fleet's number of the ban (0: the
+  // daemon's own).
   absl::Status DeleteBan(int64_t number, int64_t fleet_ban);
   // Ends the bans that have expired; a thread of the committer's does so by itself.
   void EndExpiredBans();
@@ -158,16 +161,17 @@ class Committer {
   void MarkAndRank(Tuning* tuning) const;
   // Puts what the store has taken into the index.
   void PutTaken(std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken) REQUIRES(mutex_);
-  // Calls `visit` for each tuning of the index that lists a candidate that the ban fits,
-  // with all its candidates; one at a time, so that other changes come between.
-  void ForEachUnder(const Ban& ban, const std::function<void(const Tuning&)>& visit)
+  // Calls `visit` for each tuning of the index whose answer or miss the ban may change, with
+  // all its candidates; `usable` says whether a candidate that the ban fits is usable().
+  // The lock is given up between two tunings, so that other changes come between.
+  void ForEachUnder(const Ban& ban, const std::function<void(const Tuning&, bool usable)>& visit)
       EXCLUDES(mutex_);
   // How the answer changes from one set of bans to another.
   void AddChange(const Tuning& tuning, const Bans& before, const Bans& after, size_t max_changes,
                  BanEffects* effects) const;
   // Puts it into the index anew.
   void IndexAnew(const Tuning& tuning) REQUIRES(mutex_);
-  // Takes the ban of that number out of the index's; nullptr if there is none.
+  // Takes the ban of that number out of the index; returns it, or nullptr if there is none.
   Bans::Shared TakeOutBan(int64_t number) REQUIRES(mutex_);
   void TellBansChanged() EXCLUDES(mutex_);
   // Stops at the first refusal.

@@ -102,7 +102,7 @@ struct IndexedTuning {
   int candidate_count = 0;
   int winner = -1;              // index in tuning.candidates, without constraints
   std::optional<size_t> stock;  // of callers of both APIs; index in tuning.candidates
-  // nullptr: none of the candidates is banned.
+  // nullptr: none of the usable() candidates is banned.
   std::shared_ptr<const IndexedBans> bans;
   // Nothing that cuDNN lists before it might run: each was refused.
   bool stock_is_certain = false;

@@ -105,8 +105,13 @@ def test_a_canary_and_the_other_nodes_heed_the_same_bans(fleet, nodes, released)
     for daemon in daemons:
         tune(daemon, *PROBLEMS, force=True)
     fleet.wait_delivered(2 * len(PROBLEMS))
-    canary = fleet.cli("release", "promote", "--all", "--canary", "60%", "--author", "ann", "--reason", "x", "--json")
-    assert canary.code == 0, canary
+    # By their names' hashes node-0 is among the first 47% for release 2, and node-1 is not.
+    fleet.promote("try it", "--canary", "47%", "--all")
+    fleet.wait_release(2, [daemons[0].node])
+    wait_turn(fleet, *daemons)
+    assert [fleet.node(d.node)["release"] for d in daemons] == [2, 1]
+    served = {engine(w) for daemon in daemons for w in winners(daemon, PROBLEMS)}
+    assert best in served
     fleet.cli.ok("ban", best, *WHY)
     banned_everywhere(daemons, 1, best)
     for daemon in daemons:
@@ -226,7 +231,9 @@ def test_only_the_fleet_ends_its_pins_and_who_has_left_it(fleet, released, cli):
     (pin,) = run.ok("list", "--pins", "--json").json()["pins"]
     assert pin["fleetPin"] == "1"
     refused = run("unpin", PROBLEMS[0])
-    assert refused.code == 1 and "it is fleet pin 1: `convtune fleet unpin` ends it everywhere" in refused.err, refused
+    everywhere = f"`convtune fleet unpin {PROBLEMS[0]} --environment '{environment}'` ends it everywhere"
+    here = f"`convtune unpin {PROBLEMS[0]} --environment '{environment}' --fleet-pin 1`"
+    assert refused.code == 1 and everywhere in refused.err and here in refused.err, refused
     assert first.agent.stop() == 0
     run.ok("unpin", PROBLEMS[0], "--fleet-pin", "1")
     assert winners(first, PROBLEMS[:1]) == [winner]

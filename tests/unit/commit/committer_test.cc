@@ -386,6 +386,27 @@ TEST_F(BansTest, ABanChangesAnswersAndSaysWhich) {
   EXPECT_TRUE(absl::IsNotFound(committer_.DeleteBan(1, 0)));
 }
 
+TEST_F(BansTest, AMissUnderTwoBansCountsWhatNeitherTakesAway) {
+  Candidate failed = Finalized(2, 0);
+  failed.status = CandidateStatus::kFailed;
+  Know(0, {Timed(1, 10), failed});
+  const auto unusable = [this] {
+    return index_.Find(TuningFor(0).key).tuning->bans->unusable.size();
+  };
+  Ban first = BanOf("eng1");
+  ASSERT_TRUE(committer_.AddBan(&first, 1).ok());
+  EXPECT_EQ(unusable(), 1U);
+  // The second ban fits only the candidate that failed. No answer changes, but the miss does
+  // not count that candidate any more.
+  Ban second = BanOf("eng2");
+  const auto effects = committer_.AddBan(&second, 1);
+  EXPECT_EQ(effects->listed_count, 0);
+  EXPECT_EQ(effects->change_count, 0);
+  EXPECT_EQ(unusable(), 0U);
+  ASSERT_TRUE(committer_.DeleteBan(second.number, 0).ok());
+  EXPECT_EQ(unusable(), 1U);
+}
+
 TEST_F(BansTest, OnlyTheFirstChangesAreGiven) {
   for (int n = 0; n < 5; ++n) Know(n, {Timed(0, 30), Timed(1, 10)});
   const auto effects = committer_.PreviewBan(BanOf("eng1"), 2);
@@ -521,8 +542,12 @@ TEST_F(BansTest, AFleetsPinIsDeletedByWhoeverNamesIt) {
   const absl::Status refused = committer_.DeletePin(pin.key, 0);
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   EXPECT_EQ(refused.message(),
-            "pin: it is fleet pin 5: `convtune fleet unpin` ends it everywhere, and on a node that "
-            "has left the fleet `convtune unpin --fleet-pin 5`");
+            absl::StrCat("pin: it is fleet pin 5: `convtune fleet unpin ", pin.key.problem_text,
+                         " --environment '", pin.key.environment_text,
+                         "'` ends it everywhere, and on a node that has left the fleet `convtune "
+                         "unpin ",
+                         pin.key.problem_text, " --environment '", pin.key.environment_text,
+                         "' --fleet-pin 5`"));
   EXPECT_EQ(store_.ListPins()->size(), 1U);
   EXPECT_TRUE(committer_.DeletePin(pin.key, 5).ok());
   pin.fleet_pin = 0;

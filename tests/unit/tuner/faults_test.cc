@@ -185,7 +185,7 @@ TEST_F(LateFaultTest, ATuningWhoseWorkerDiedLateIsAnsweredAndTheSuspectJudgedBeh
 }
 
 TEST_F(FaultTest, AnAnswerComesAtTheBudgetAlsoIfNothingIsKnownByThen) {
-  AddDevice("listing_delay_ms=3000");
+  AddDevice("listing_delay_ms=1500");
   Start();
   jobs::JobRequest request;
   request.problems = {Problem(1)};

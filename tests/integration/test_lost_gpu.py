@@ -222,7 +222,7 @@ def worker_of_a_card_to_come(folder, fake_worker):
     """A worker that has no GPU before the file is there, and that file."""
     there = folder / "there"
     worker = folder / "worker"
-    worker.write_text(f'#!/bin/sh\n[ -e {there} ] || case " $* " in *" --probe "*) exit 0 ;; esac\nexec {fake_worker} "$@"\n')
+    worker.write_text(f'#!/bin/sh\n[ -e {there} ] || case " $* " in *" --probe "*) exit 0 ;; esac\nexec \'{fake_worker}\' "$@"\n')
     worker.chmod(0o755)
     return worker, there
 
@@ -265,7 +265,7 @@ def test_starting_anew_is_a_sign_of_life(daemons, fake_worker, short_dir):
 def test_no_gpu_is_looked_for_where_none_is_wanted(daemons, fake_worker, tmp_path):
     asked = tmp_path / "asked"
     worker = tmp_path / "worker"
-    worker.write_text(f'#!/bin/sh\necho >> {asked}\nexec {fake_worker} "$@"\n')
+    worker.write_text(f'#!/bin/sh\necho >> {asked}\nexec \'{fake_worker}\' "$@"\n')
     worker.chmod(0o755)
     daemon = daemons("--worker", worker, "--devices", "none", "--probe-interval", "50ms").start()
     time.sleep(1)

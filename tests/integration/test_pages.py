@@ -136,7 +136,7 @@ def fleet_conf(database):
 def gpu(seed, **keys):
     """A daemon with a GPU that is not there; another seed has other winners."""
     fake = script(seed=seed, measure_delay_ms=0, **keys)["CONVTUNE_FAKE_SCRIPT"]
-    return f"CONVTUNE_FAKE_SCRIPT='{fake}' convtuned --devices 0 --worker $PWD/build/bin/convtune-fake-worker\n"
+    return f"CONVTUNE_FAKE_SCRIPT='{fake}' convtuned --devices 0 --worker \"$PWD/build/bin/convtune-fake-worker\"\n"
 
 
 WARM = r"\d+ had an answer, \d+ were tuned, \d+ have none"

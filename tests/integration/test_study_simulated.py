@@ -142,7 +142,7 @@ def scripted(folder, script=None):
     for name in ("convtuned", "convtune"):
         (folder / "bin" / name).symlink_to(PROGRAMS / name)
     worker = folder / "bin" / "convtune-fake-worker"
-    worker.write_text(f"#!/bin/sh\nCONVTUNE_FAKE_SCRIPT='{script or 'candidates=8'}' exec {PROGRAMS / 'convtune-fake-worker'} \"$@\"\n")
+    worker.write_text(f"#!/bin/sh\nCONVTUNE_FAKE_SCRIPT='{script or 'candidates=8'}' exec '{PROGRAMS / 'convtune-fake-worker'}' \"$@\"\n")
     worker.chmod(0o755)
     return folder
 

@@ -134,7 +134,7 @@ def test_a_file_behind_a_list_of_names_is_a_file(check, own_cudnn):
 def wrapped(tmp_path, worker, lines):
     """A worker that is another program first; what asks for its libraries gets the real one's."""
     path = tmp_path / "worker"
-    path.write_text(f'#!/bin/sh\n[ "$1" != --libraries ] || exec {worker} "$@"\n{lines}\n')
+    path.write_text(f'#!/bin/sh\n[ "$1" != --libraries ] || exec \'{worker}\' "$@"\n{lines}\n')
     path.chmod(0o755)
     return path
 
@@ -147,7 +147,7 @@ def test_the_end_of_a_worker_is_seen_at_once(cli, worker, own_cudnn, tmp_path):
 
 def test_what_cudnn_says_of_the_driver_stub_is_left_out(cli, worker, own_cudnn, tmp_path):
     line = "Could not load symbol cuDriverGetVersion. Error: /proc/self/fd/4: undefined symbol: cuDriverGetVersion"
-    saying = wrapped(tmp_path, worker, f"echo '{line}' >&2; echo 'other words' >&2; exec {worker} \"$@\"")
+    saying = wrapped(tmp_path, worker, f"echo '{line}' >&2; echo 'other words' >&2; exec '{worker}' \"$@\"")
     result = cli(None)("upgrade-check", *RESNET, "--to", own_cudnn, "--profile", "nvidia-h200", "--worker", saying)
     assert result.code == 0 and "cuDriverGetVersion" not in result.err, result
     assert result.err.count("other words\n") == 2  # of both workers

@@ -30,6 +30,8 @@ namespace {
 using testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
+// For a shell: the checkout's path may have a space.
+const std::string kQuotedWorker = "'" CONVTUNE_WORKER_PROGRAM "'";
 
 class WorkerProcessTest : public testing::Test {
  protected:
@@ -112,7 +114,7 @@ class WorkerProcessTest : public testing::Test {
 
   // Output of the worker with these arguments.
   static std::string Output(const std::string& arguments) {
-    FILE* output = popen((CONVTUNE_WORKER_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
+    FILE* output = popen((kQuotedWorker + " " + arguments + " 2>&1").c_str(), "r");
     EXPECT_NE(output, nullptr);
     char line[1024] = {};
     std::string text;
@@ -360,8 +362,7 @@ TEST_F(CoreLimitTest, UnlessAVariableAsksForIt) {
 }
 
 TEST_F(WorkerProcessTest, WithoutASocketItSaysSo) {
-  const std::string command =
-      std::string(CONVTUNE_WORKER_PROGRAM) + " --fd 0 --profile " + profile_ + " </dev/null 2>&1";
+  const std::string command = kQuotedWorker + " --fd 0 --profile " + profile_ + " </dev/null 2>&1";
   FILE* output = popen(command.c_str(), "r");
   ASSERT_NE(output, nullptr);
   char line[256] = {};
@@ -371,8 +372,8 @@ TEST_F(WorkerProcessTest, WithoutASocketItSaysSo) {
 }
 
 TEST_F(WorkerProcessTest, ProbePrintsOneLineForEachDevice) {
-  const std::string command = std::string(CONVTUNE_WORKER_PROGRAM) + " --probe --profile " +
-                              profile_ + " --profile /nonexistent.json";
+  const std::string command =
+      kQuotedWorker + " --probe --profile " + profile_ + " --profile /nonexistent.json";
   FILE* output = popen(command.c_str(), "r");
   ASSERT_NE(output, nullptr);
   char line[1024] = {};

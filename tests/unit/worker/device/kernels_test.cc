@@ -32,8 +32,8 @@ TEST(KernelsTest, Assemble) {
   const std::string source = testing::TempDir() + "convtune_kernels.ptx";
   std::ofstream(source) << kKernelsPtx;
   for (const char* arch : {"sm_75", "sm_80", "sm_90"}) {
-    const std::string command =
-        absl::StrCat(ptxas, " --warning-as-error --gpu-name ", arch, " -o /dev/null ", source);
+    const std::string command = absl::StrCat("'", ptxas, "' --warning-as-error --gpu-name ", arch,
+                                             " -o /dev/null ", source);
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
   }
 }

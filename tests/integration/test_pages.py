@@ -32,7 +32,7 @@ for size in (56, 57):
 """
 QUICKSTART = "./deploy/quickstart >/dev/null\n"
 # The versions of cuDNN that the tests have already.
-CACHED_CUDNN = f'mkdir -p {cudnn_versions.cache()} "$HOME/.cache/convtune"; ln -s {cudnn_versions.cache()} "$HOME/.cache/convtune/cudnn"\n'
+CACHED_CUDNN = f'mkdir -p "{cudnn_versions.cache()}" "$HOME/.cache/convtune"; ln -s "{cudnn_versions.cache()}" "$HOME/.cache/convtune/cudnn"\n'
 STOP = "./deploy/quickstart --stop\n"
 MODEL = "\n".join(numbered_list(0, 4)) + "\n"
 
@@ -149,7 +149,7 @@ def test_getting_started_does_what_it_prints(machine):
     page = (REPO / "deploy/docs/getting-started.md").read_text()
     # pip finds what it would fetch: the packages of this machine.
     machine.tool("python3", f'/usr/bin/python3 "$@"; [ "$1 $2" != "-m venv" ] || '
-                 f'printf "%s\\n" {REPO}/.venv/lib/python3*/site-packages /usr/lib/python3/dist-packages '
+                 f'printf "%s\\n" "{REPO}"/.venv/lib/python3*/site-packages /usr/lib/python3/dist-packages '
                  '>"$(echo "$3"/lib/python3*/site-packages)/here.pth"')  # fmt: skip
     env = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     done = machine.type(typed("deploy/docs/getting-started.md"), env, terminals=False)

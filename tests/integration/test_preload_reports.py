@@ -154,7 +154,7 @@ def test_a_served_plan_teaches_nothing_and_is_counted(preload, folder, listener,
 
 def capture_env(preload, env, first, last):
     """The executions from first to last, counted from 1, go into a CUDA graph."""
-    driver = preload.lib / "fakes-cuda" / "libcuda.so.1"
+    driver = preload.reachable("fakes-cuda/libcuda.so.1")
     return {**fake_env(preload, env), "LD_PRELOAD": f"{preload.preload}:{driver}", "FAKE_CAPTURE": f"{first}-{last}"}
 
 

@@ -114,22 +114,22 @@ class Machine:
         self.bin = build / "bin"
         self.lib = build / "lib"
         self.folder = folder
-        self.preload = self._reachable("libconvtune_preload.so")
+        self.preload = self.reachable("libconvtune_preload.so")
         self.first = []
         self.reports = folder / "reports"
         self.reports.mkdir()
         if os.environ.get("CONVTUNE_TEST_PRELOAD_ASAN") == "1":
-            self.preload = self._reachable("asan/libconvtune_preload.so")
+            self.preload = self.reachable("asan/libconvtune_preload.so")
             # Its runtime has to be the first library of a program that knows nothing of it.
             needed = subprocess.check_output(["ldd", str(self.preload)], text=True).splitlines()
             self.first = [next(line.split()[2] for line in needed if "libasan" in line)]
-        self.audit = self._reachable("libconvtune_audit.so")
+        self.audit = self.reachable("libconvtune_audit.so")
         self.profile = folder / "h200.json"
         properties = json.loads((REPO / "deploy/profiles/nvidia-h200.json").read_text())["properties"]
         self.profile.write_text(json.dumps(properties, separators=(",", ":")))
         self._stock = {}
 
-    def _reachable(self, name):
+    def reachable(self, name):
         """A library's path, or a link to it where its own has a space, which separates names in LD_PRELOAD."""
         library = self.lib / name
         if " " not in str(library):

@@ -1,5 +1,5 @@
-// What `doctor --report` adds and takes away, so that its findings can stand in
-// a public issue: the system is described, and nobody is named.
+// Functions of `doctor --report`: they describe the system and take out names, so that the
+// findings can stand in a public issue.
 #pragma once
 
 #include <string>

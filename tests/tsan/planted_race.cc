@@ -31,15 +31,17 @@ int Main() {
   // To where the test looks, also when log_path sends reports to files.
   __sanitizer_set_report_fd(reinterpret_cast<void*>(STDERR_FILENO));
   Counter counter;
-  // Relaxed, so that waiting for each other orders nothing else.
-  std::atomic<int> started = 0;
-  const auto count = [&] {
-    started.fetch_add(1, std::memory_order_relaxed);
-    while (started.load(std::memory_order_relaxed) < 2) std::this_thread::yield();
+  // The second thread counts when the first has: of two accesses at the very same moment
+  // ThreadSanitizer may see none. Relaxed, so that the wait orders nothing else.
+  std::atomic<bool> counted = false;
+  std::thread first([&] {
     for (int i = 0; i < 1000; ++i) counter.Add();
-  };
-  std::thread first(count);
-  std::thread second(count);
+    counted.store(true, std::memory_order_relaxed);
+  });
+  std::thread second([&] {
+    while (!counted.load(std::memory_order_relaxed)) std::this_thread::yield();
+    for (int i = 0; i < 1000; ++i) counter.Add();
+  });
   first.join();
   second.join();
   std::printf("%d\n", counter.value());

@@ -110,7 +110,10 @@ def test_damage_never_makes_smaller_what_is_published(fake_daemon, cli):
     assert len(whole) == 44
     choices = [at for at in range(0, len(sound), PAGE) if b"graph:" in sound[at : at + PAGE]]
     lost = 0
-    for seed in range(CASES):
+    for seed in range(10 * CASES):
+        # Where choices lie depends on SQLite's version: it goes on until one was hurt.
+        if seed >= CASES and lost:
+            break
         chance = random.Random(seed)
         snapshot.write_bytes(file)
         page = chance.choice(choices) if seed % 3 else chance.randrange(len(sound) // PAGE) * PAGE

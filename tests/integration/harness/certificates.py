@@ -12,6 +12,7 @@ class Certificates:
             self._openssl(
                 "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
                 "-subj", f"/CN={authority}", "-keyout", f"{authority}.key", "-out", f"{authority}.pem",
+                "-addext", "keyUsage=critical,keyCertSign,cRLSign",  # Python 3.13 refuses an authority without it
             )  # fmt: skip
         self.make("server")
         self.make("client")

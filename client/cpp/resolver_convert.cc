@@ -154,7 +154,7 @@ Choice ToChoice(const Candidate& candidate) {
     choice.math_type = algorithm.math_type;
   }
   choice.workspace_bytes = candidate.workspace_bytes;
-  choice.deterministic = candidate.deterministic;
+  choice.deterministic = candidate.deterministic();
   if (candidate.median_us > 0) choice.median_us = candidate.median_us;
   return choice;
 }

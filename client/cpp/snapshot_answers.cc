@@ -36,7 +36,6 @@ Candidate ToCandidate(const snapshot::SnapshotView& view,
   candidate.id = snapshot::ToCandidateId(view, stored);
   candidate.numerical_notes = stored.numerical_notes;
   candidate.behavior_notes = stored.behavior_notes;
-  candidate.deterministic = (stored.flags & snapshot::kDeterministic) != 0;
   candidate.workspace_bytes = stored.workspace_bytes;
   candidate.median_us = stored.time_us;
   candidate.status = stored.time_us > 0 ? CandidateStatus::kTimed : CandidateStatus::kFinalized;

@@ -95,6 +95,8 @@ class RowReader {
 
  private:
   static bool IsTime(double us) { return std::isfinite(us) && us >= 0; }
+  // As real numbers of a record are kept.
+  static float ToUs(int64_t ns) { return static_cast<float>(static_cast<double>(ns) / 1e3); }
 
   void CheckNotes(const google::protobuf::RepeatedField<int>& notes, std::string_view field) {
     Require(std::adjacent_find(notes.begin(), notes.end(), std::greater_equal<>()) == notes.end() &&
@@ -124,14 +126,14 @@ class RowReader {
             "must be a CaptureSupport");
     Require(row.sample_count() >= (row.status() == v1::CANDIDATE_STATUS_TIMED ? 1 : 0), kReason,
             "sample_count", "must be at least 1 for a timed candidate");
-    const auto& samples = row.samples_us();
+    const auto& samples = row.samples_ns();
     if (samples.empty()) return;
-    Require(std::all_of(samples.begin(), samples.end(), IsTime), kReason, "samples_us",
-            "must be finite and at least 0");
+    Require(std::all_of(samples.begin(), samples.end(), [](int64_t ns) { return ns >= 0; }),
+            kReason, "samples_ns", "must be at least 0");
     Require(row.sample_count() <= samples.size(), kReason, "sample_count",
             "must not count more samples than there are");
     const auto [low, high] = std::minmax_element(samples.begin(), samples.end());
-    Require(*low <= row.q1_us() && row.q3_us() <= *high, kReason, "median_us",
+    Require(ToUs(*low) <= row.q1_us() && row.q3_us() <= ToUs(*high), kReason, "median_us",
             "must have its quartiles among the samples");
   }
 

@@ -78,7 +78,6 @@ absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKe
                              const PooledTuning& pooled) {
   std::vector<int64_t> ids, positions, statuses, nodes, samples, workspaces, numerical, behavior;
   std::vector<double> medians, lows, highs;
-  std::vector<bool> deterministic;
   for (size_t i = 0; i < pooled.tuning.candidates.size() && i < 32'767; ++i) {
     const Candidate& candidate = pooled.tuning.candidates[i];
     ASSIGN_OR_RETURN(const int64_t id, names.Candidate(ToText(candidate.id)));
@@ -90,7 +89,6 @@ absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKe
     workspaces.push_back(candidate.workspace_bytes);
     numerical.push_back(candidate.numerical_notes);
     behavior.push_back(candidate.behavior_notes);
-    deterministic.push_back(candidate.deterministic);
     medians.push_back(candidate.median_us);
     lows.push_back(candidate.low_us);
     highs.push_back(candidate.high_us);
@@ -104,10 +102,10 @@ absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKe
       .Query(
           "INSERT INTO pooled_candidates (environment_id, problem_id, candidate_id, position, "
           "status, node_count, sample_count, median_us, low_us, high_us, workspace_bytes, "
-          "numerical_notes, behavior_notes, deterministic) SELECT $1, $2, * FROM "
+          "numerical_notes, behavior_notes) SELECT $1, $2, * FROM "
           "unnest($3::integer[], $4::smallint[], $5::smallint[], $6::integer[], $7::bigint[], "
           "$8::real[], $9::real[], $10::real[], $11::bigint[], $12::integer[], "
-          "$13::integer[], $14::boolean[])",
+          "$13::integer[])",
           PgParams()
               .Int(key.environment_id)
               .Int(key.problem_id)
@@ -121,8 +119,7 @@ absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKe
               .Reals(AsFloats(highs))
               .Ints(workspaces)
               .Ints(numerical)
-              .Ints(behavior)
-              .Bools(deterministic))
+              .Ints(behavior))
       .status();
 }
 

@@ -168,10 +168,6 @@ PgParams& PgParams::Reals(const std::vector<double>& values) {
   values_.emplace_back(Array(values, RealText));
   return *this;
 }
-PgParams& PgParams::Bools(const std::vector<bool>& values) {
-  values_.emplace_back(Array(values, [](bool value) { return std::string(value ? "t" : "f"); }));
-  return *this;
-}
 PgParams& PgParams::Texts(const std::vector<std::string>& values) {
   values_.emplace_back(Array(values, Quoted));
   return *this;

@@ -34,7 +34,6 @@ class PgParams {
   PgParams& MaybeReal(std::optional<double> value);
   PgParams& Ints(const std::vector<int64_t>& values);
   PgParams& Reals(const std::vector<double>& values);
-  PgParams& Bools(const std::vector<bool>& values);
   PgParams& Texts(const std::vector<std::string>& values);
 
   const std::vector<std::optional<std::string>>& values() const { return values_; }

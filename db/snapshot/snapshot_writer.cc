@@ -26,7 +26,7 @@ absl::Status Convert(const Candidate& from, SnapshotCandidate* to,
     return InvalidChoice("workspace_bytes", "must not be negative");
   }
   *to = {};
-  to->flags = from.deterministic ? kDeterministic : 0;
+  to->flags = from.deterministic() ? kDeterministic : 0;
   to->numerical_notes = from.numerical_notes;
   to->behavior_notes = from.behavior_notes;
   to->workspace_bytes = from.workspace_bytes;

@@ -34,7 +34,7 @@ struct SnapshotChoice {
 
   ConvProblem problem;
   // In the order in which they are offered, of either API, each of them once;
-  // at least one. Of a Candidate only id, notes, deterministic, workspace_bytes
+  // at least one. Of a Candidate only id, notes, workspace_bytes
   // and median_us are kept.
   std::vector<Candidate> candidates;
   Evidence evidence = Evidence::kNone;

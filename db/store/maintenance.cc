@@ -178,8 +178,8 @@ absl::StatusOr<int64_t> ThinSamples(sqlite::Database& database, absl::Time befor
     if (!any) return thinned;
     for (auto& [id, candidates] : batch) {
       for (size_t i = kCandidatesThatKeepSamples; i < candidates.size(); ++i) {
-        thinned += candidates[i].samples_us.empty() ? 0 : 1;
-        candidates[i].samples_us.clear();
+        thinned += candidates[i].samples_ns.empty() ? 0 : 1;
+        candidates[i].samples_ns.clear();
       }
       if (CandidatesWithSamples(candidates) == 0) {
         erase.BindInt(1, id);

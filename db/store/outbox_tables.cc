@@ -202,7 +202,7 @@ absl::StatusOr<OutboxPage> ReadOutboxRows(sqlite::Database& database, size_t lim
       page.void_ids.push_back(row.id);
       continue;
     }
-    for (Candidate& candidate : tuning->candidates) candidate.samples_us.clear();
+    for (Candidate& candidate : tuning->candidates) candidate.samples_ns.clear();
     page.entries.push_back({row.id, *std::move(tuning), *environment});
   }
   return page;

@@ -18,8 +18,8 @@ const sqlite::Table& ChoiceTable() {
   static const sqlite::Table table{
       "choices",
       {"environment_id", "problem_text", "release_number", "place", "choice_count", "roles",
-       "candidate", "evidence", "numerical_notes", "behavior_notes", "deterministic",
-       "workspace_bytes", "heuristic_rank", "median_us"}};
+       "candidate", "evidence", "numerical_notes", "behavior_notes", "workspace_bytes",
+       "heuristic_rank", "median_us"}};
   return table;
 }
 
@@ -75,7 +75,6 @@ absl::StatusOr<ChoiceRow> ReadChoice(const sqlite::Statement& statement, int fir
   row.evidence = static_cast<Evidence>(reader.Int());
   candidate.numerical_notes = static_cast<uint32_t>(reader.Int());
   candidate.behavior_notes = static_cast<uint32_t>(reader.Int());
-  candidate.deterministic = reader.Int() != 0;
   candidate.workspace_bytes = reader.Int();
   candidate.heuristic_rank = static_cast<int>(reader.Int());
   candidate.median_us = reader.Real();
@@ -133,7 +132,6 @@ absl::Status WriteChoice(const ChoiceRow& row, sqlite::Statement& statement) {
       .Int(static_cast<int>(row.evidence))
       .Int(candidate.numerical_notes)
       .Int(candidate.behavior_notes)
-      .Int(candidate.deterministic ? 1 : 0)
       .Int(candidate.workspace_bytes)
       .Int(candidate.heuristic_rank)
       .Real(candidate.timed() ? candidate.median_us : 0)

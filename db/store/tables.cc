@@ -170,8 +170,8 @@ absl::Status ReadSamples(const sqlite::Statement& statement, int first,
     return damaged("its samples mean nothing to this program");
   }
   for (int i = 0; i < record->candidates_size(); ++i) {
-    const auto& samples = record->candidates(i).samples_us();
-    (*candidates)[static_cast<size_t>(i)].samples_us.assign(samples.begin(), samples.end());
+    const auto& samples = record->candidates(i).samples_ns();
+    (*candidates)[static_cast<size_t>(i)].samples_ns.assign(samples.begin(), samples.end());
   }
   return absl::OkStatus();
 }
@@ -283,7 +283,7 @@ absl::Status WriteTuning(int64_t id, int64_t environment_id, const Tuning& tunin
 
 size_t CandidatesWithSamples(const std::vector<Candidate>& candidates) {
   size_t count = candidates.size();
-  while (count > 0 && candidates[count - 1].samples_us.empty()) --count;
+  while (count > 0 && candidates[count - 1].samples_ns.empty()) --count;
   return count;
 }
 
@@ -292,8 +292,8 @@ absl::Status WriteSamples(int64_t tuning_id, const std::vector<Candidate>& candi
   v1::Tuning record;
   const size_t count = CandidatesWithSamples(candidates);
   for (size_t i = 0; i < count; ++i) {
-    const std::vector<float>& samples = candidates[i].samples_us;
-    record.add_candidates()->mutable_samples_us()->Add(samples.begin(), samples.end());
+    const std::vector<int64_t>& samples = candidates[i].samples_ns;
+    record.add_candidates()->mutable_samples_ns()->Add(samples.begin(), samples.end());
   }
   return sqlite::RowWriter(SamplesTable(), statement)
       .Int(tuning_id)

@@ -187,7 +187,6 @@ void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record) 
   record->set_workspace_bytes(candidate.workspace_bytes);
   FillBits(candidate.numerical_notes, record->mutable_numerical_notes());
   FillBits(candidate.behavior_notes, record->mutable_behavior_notes());
-  record->set_deterministic(candidate.deterministic);
   record->set_status(static_cast<v1::CandidateStatus>(candidate.status));
   record->set_median_us(static_cast<float>(candidate.median_us));
   record->set_q1_us(static_cast<float>(candidate.q1_us));
@@ -207,7 +206,7 @@ void Fill(const Candidate& candidate, bool with_samples, v1::Candidate* record) 
   record->set_capture(static_cast<v1::CaptureSupport>(candidate.capture));
   for (const TimeSummary& time : candidate.other_times) Fill(time, record->add_other_times());
   if (with_samples) {
-    record->mutable_samples_us()->Add(candidate.samples_us.begin(), candidate.samples_us.end());
+    record->mutable_samples_ns()->Add(candidate.samples_ns.begin(), candidate.samples_ns.end());
   }
 }
 
@@ -262,7 +261,6 @@ bool Read(const v1::Candidate& record, Candidate* candidate) {
     return false;
   }
   candidate->workspace_bytes = record.workspace_bytes();
-  candidate->deterministic = record.deterministic();
   candidate->status = static_cast<CandidateStatus>(record.status());
   candidate->median_us = record.median_us();
   candidate->q1_us = record.q1_us();
@@ -270,7 +268,7 @@ bool Read(const v1::Candidate& record, Candidate* candidate) {
   candidate->low_us = record.low_us();
   candidate->high_us = record.high_us();
   candidate->sample_count = record.sample_count();
-  candidate->samples_us.assign(record.samples_us().begin(), record.samples_us().end());
+  candidate->samples_ns.assign(record.samples_ns().begin(), record.samples_ns().end());
   candidate->error_message = record.error_message();
   candidate->heuristic_rank = record.heuristic_rank();
   candidate->places = {ReadPlace(record.mode_a_place()), ReadPlace(record.mode_b_place()),

@@ -3,14 +3,13 @@
 namespace convtune::decision {
 
 bool KeepsNumericsOf(const Candidate& stock, const Candidate& candidate) {
-  return (candidate.numerical_notes & ~stock.numerical_notes) == 0 &&
-         (candidate.deterministic || !stock.deterministic);
+  return (candidate.numerical_notes & ~stock.numerical_notes) == 0;
 }
 
 uint32_t ContestsOf(const Candidate& candidate, const Candidate* stock) {
   uint32_t contests = ContestBit(Contest::kAny);
   if (candidate.workspace_bytes == 0) contests |= ContestBit(Contest::kNoWorkspace);
-  if (candidate.deterministic) contests |= ContestBit(Contest::kDeterministic);
+  if (candidate.deterministic()) contests |= ContestBit(Contest::kDeterministic);
   if (stock != nullptr && KeepsNumericsOf(*stock, candidate)) {
     contests |= ContestBit(Contest::kStockNumerics);
   }

@@ -124,7 +124,7 @@ void NoteDoubt(const Doubt& doubt, Tuning* tuning) {
 
 bool TieBefore(const Candidate& a, const Candidate& b) {
   if (a.workspace_bytes != b.workspace_bytes) return a.workspace_bytes < b.workspace_bytes;
-  if (a.deterministic != b.deterministic) return a.deterministic;
+  if (a.deterministic() != b.deterministic()) return a.deterministic();
   return ToText(a.id) < ToText(b.id);
 }
 

@@ -17,7 +17,7 @@ TimeEstimate SummarizeAlone(const Series& series) {
   Candidate candidate;
   std::vector<double> clocks;
   for (const RunSample& run : series) {
-    candidate.samples_us.push_back(static_cast<float>(run.time_us));
+    candidate.samples_ns.push_back(SampleNs(run.time_us));
     if (run.valid() && run.sm_clock_mhz > 0) clocks.push_back(run.sm_clock_mhz);
   }
   SummarizeSamples(&candidate);

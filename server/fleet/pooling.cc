@@ -162,10 +162,9 @@ Candidate PoolCandidate(const Voices& voices, const std::vector<double>& speeds)
     }
   }
   Candidate pooled = *like;
-  pooled.samples_us.clear();
+  pooled.samples_ns.clear();
   for (const Candidate* candidate : voices.all) {
     pooled.workspace_bytes = std::max(pooled.workspace_bytes, candidate->workspace_bytes);
-    pooled.deterministic = pooled.deterministic && candidate->deterministic;
     pooled.numerical_notes |= candidate->numerical_notes;
     if (candidate->heuristic_rank >= 0 &&
         (pooled.heuristic_rank < 0 || candidate->heuristic_rank < pooled.heuristic_rank)) {

@@ -15,8 +15,7 @@ namespace {
 bool AtLeastAsEligible(const Candidate& b, const Candidate& a) {
   if (a.error && !(b.error && *b.error <= *a.error)) return false;
   return ApiOf(b.id) == ApiOf(a.id) && b.workspace_bytes <= a.workspace_bytes &&
-         b.deterministic >= a.deterministic && (b.numerical_notes & ~a.numerical_notes) == 0 &&
-         a.capturable() <= b.capturable();
+         (b.numerical_notes & ~a.numerical_notes) == 0 && a.capturable() <= b.capturable();
 }
 
 // True if every candidate that the heuristics list before the stock choice was
@@ -42,7 +41,7 @@ bool IsLegacyStock(const Candidate& c, const std::vector<Candidate>& candidates)
 bool SameTraits(const PrunedGroup& a, const PrunedGroup& b) {
   return a.workspace_bytes == b.workspace_bytes && a.error == b.error &&
          a.numerical_notes == b.numerical_notes && a.legacy == b.legacy &&
-         a.deterministic == b.deterministic && a.capturable == b.capturable && a.banned == b.banned;
+         a.capturable == b.capturable && a.banned == b.banned;
 }
 
 void AddPruned(const Candidate& candidate, bool banned, std::vector<PrunedGroup>* pruned) {
@@ -52,7 +51,6 @@ void AddPruned(const Candidate& candidate, bool banned, std::vector<PrunedGroup>
   added.numerical_notes = candidate.numerical_notes;
   added.count = 1;
   added.legacy = ApiOf(candidate.id) == Api::kLegacy ? 1 : 0;
-  added.deterministic = candidate.deterministic ? 1 : 0;
   added.capturable = candidate.capturable() ? 1 : 0;
   added.banned = banned ? 1 : 0;
   for (PrunedGroup& group : *pruned) {
@@ -143,7 +141,7 @@ void Take(const Tuning& tuning, const std::vector<const Candidate*>& kept, const
   for (const Candidate* c : kept) {
     if (c == winner) indexed->winner = static_cast<int>(candidates.size());
     candidates.push_back(*c);
-    candidates.back().samples_us = {};
+    candidates.back().samples_ns = {};
   }
   indexed->stock = StockIndex(candidates);
   if (!bans.any()) return;
@@ -163,7 +161,6 @@ Candidate PrunedGroup::Example() const {
   Candidate candidate;
   if (legacy != 0) candidate.id = LegacyAlgorithm{};
   candidate.numerical_notes = numerical_notes;
-  candidate.deterministic = deterministic != 0;
   candidate.workspace_bytes = workspace_bytes;
   candidate.capture = capturable != 0 ? CaptureSupport::kYes : CaptureSupport::kNo;
   if (error != kNotCompared) candidate.error = error;

@@ -22,9 +22,8 @@ struct PrunedGroup {
   int64_t workspace_bytes = 0;
   double error = kNotCompared;
   uint32_t numerical_notes = 0;
-  uint32_t count : 28 = 0;
+  uint32_t count : 29 = 0;
   uint32_t legacy : 1 = 0;
-  uint32_t deterministic : 1 = 0;
   uint32_t capturable : 1 = 0;
   uint32_t banned : 1 = 0;
 

@@ -71,7 +71,6 @@ absl::StatusOr<Report> ReadPlan(const snapshot::ObservedPlanDatagram& datagram, 
   candidate.id = std::move(config);
   candidate.numerical_notes = datagram.numerical_notes;
   candidate.behavior_notes = datagram.behavior_notes;
-  candidate.deterministic = !candidate.has(NumericalNote::kNondeterministic);
   candidate.workspace_bytes = datagram.workspace_bytes;
   candidate.status = CandidateStatus::kFinalized;
   return Observed(std::move(keys), {std::move(candidate)}, now);
@@ -96,13 +95,12 @@ absl::StatusOr<Report> ReadLegacy(const snapshot::ObservedLegacyDatagram& datagr
         std::any_of(candidates.begin(), candidates.end(),
                     [&candidate](const Candidate& c) { return c.id == candidate.id; });
     if (known) continue;
-    candidate.deterministic = result.deterministic != 0;
     candidate.numerical_notes = LegacyNumericalNotes(
-        keys.problem, {result.algorithm, result.math_type}, candidate.deterministic);
+        keys.problem, {result.algorithm, result.math_type}, result.deterministic != 0);
     candidate.workspace_bytes = result.workspace_bytes;
     candidate.find_us = result.time_us;
     candidate.status = CandidateStatus::kTimed;
-    candidate.samples_us = {result.time_us};
+    candidate.samples_ns = {SampleNs(result.time_us)};
     SummarizeSamples(&candidate);
     candidates.push_back(std::move(candidate));
   }

@@ -26,7 +26,7 @@ void AddRole(const Candidate* candidate, uint32_t role, std::vector<Choice>* cho
     return;
   }
   Choice choice{*candidate, role};
-  choice.candidate.samples_us = {};
+  choice.candidate.samples_ns = {};
   choices->push_back(std::move(choice));
 }
 
@@ -37,12 +37,10 @@ const Candidate* PickIf(const Candidates& eligible, const Candidate* stock, Pred
   return decision::PickWinner(chosen, stock);
 }
 
-// The interposer's own rule, and for legacy algorithms, whose notes do not say
-// it, determinism.
+// The interposer's own rule.
 bool KeepsToStock(const Candidate& c, const Candidate& stock) {
   return snapshot::IsNeutral(c.numerical_notes, c.workspace_bytes, stock.numerical_notes,
-                             stock.workspace_bytes) &&
-         (c.deterministic || !stock.deterministic);
+                             stock.workspace_bytes);
 }
 
 }  // namespace

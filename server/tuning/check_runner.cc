@@ -98,7 +98,7 @@ void CheckRunner::LeaveHopeless() {
     if (!hopeless_.contains(index) || !(gpu_us > 0) || !std::isfinite(gpu_us)) return false;
     Candidate& candidate = candidates_->at(index);
     candidate.status = CandidateStatus::kTimed;
-    candidate.samples_us = {static_cast<float>(gpu_us)};
+    candidate.samples_ns = {SampleNs(gpu_us)};
     SummarizeSamples(&candidate);
     return true;
   });

@@ -166,7 +166,7 @@ void RaceRunner::WriteResults() {
     candidate.sm_clock_mhz = estimate.sm_clock_mhz;
     candidate.host_us = decision::Median(host_us_[place]);
     for (const decision::RunSample& run : samples[place]) {
-      candidate.samples_us.push_back(static_cast<float>(run.time_us));
+      candidate.samples_ns.push_back(SampleNs(run.time_us));
     }
     // All of its samples were discarded.
     if (estimate.sample_count == 0) candidate.status = CandidateStatus::kSkippedBudget;

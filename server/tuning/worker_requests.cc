@@ -38,9 +38,6 @@ std::optional<Candidate> ReadListed(const v1::Candidate& record) {
   candidate.id = std::move(listed.id);
   candidate.numerical_notes = listed.numerical_notes;
   candidate.behavior_notes = listed.behavior_notes;
-  candidate.deterministic = ApiOf(candidate.id) == Api::kLegacy
-                                ? listed.deterministic
-                                : !candidate.has(NumericalNote::kNondeterministic);
   const bool timed = std::isfinite(listed.find_us) && listed.find_us >= 0;
   candidate.workspace_bytes = std::max<int64_t>(0, listed.workspace_bytes);
   candidate.heuristic_rank = std::max(-1, listed.heuristic_rank);

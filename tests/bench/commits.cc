@@ -55,7 +55,7 @@ Tuning TuningOf(int n) {
     candidate.status = CandidateStatus::kUnsupported;
     if (i < 8) {
       candidate.status = CandidateStatus::kTimed;
-      candidate.samples_us.assign(i < 3 ? 30 : 5, 20.0F + static_cast<float>(i));
+      candidate.samples_ns.assign(i < 3 ? 30 : 5, 20'000 + 1000 * i);
       SummarizeSamples(&candidate);
     }
     tuning.candidates.push_back(std::move(candidate));

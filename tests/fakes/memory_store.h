@@ -70,7 +70,7 @@ class MemoryStore : public db::TuningStore {
       tunings = tunings_;
     }
     for (auto& [texts, tuning] : tunings) {
-      for (Candidate& candidate : tuning.candidates) candidate.samples_us.clear();
+      for (Candidate& candidate : tuning.candidates) candidate.samples_ns.clear();
       if (!visit({tuning.key, [visited = tuning] { return visited; }})) break;
     }
     return absl::OkStatus();

@@ -55,14 +55,14 @@ std::vector<Candidate> Recording::Listed(const Tuning& tuning) {
 }
 
 double Recording::TimeInRound(const Candidate& candidate, int round) {
-  const std::vector<float>& samples = candidate.samples_us;
+  const std::vector<int64_t>& samples = candidate.samples_ns;
   const auto at = static_cast<size_t>(round);
-  if (at < samples.size() && samples[at] > 0) return samples[at];
-  std::vector<float> taken;
-  for (const float sample : samples) {
+  if (at < samples.size() && samples[at] > 0) return static_cast<double>(samples[at]) / 1e3;
+  std::vector<int64_t> taken;
+  for (const int64_t sample : samples) {
     if (sample > 0) taken.push_back(sample);
   }
-  return taken.empty() ? 0 : taken[at % taken.size()];
+  return taken.empty() ? 0 : static_cast<double>(taken[at % taken.size()]) / 1e3;
 }
 
 }  // namespace convtune

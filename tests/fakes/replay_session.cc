@@ -64,7 +64,6 @@ absl::Status ReplaySession::Open(const worker::v1::OpenProblem& request) {
     listed.behavior_notes = candidate.behavior_notes;
     listed.find_us = candidate.find_us;
     listed.workspace_bytes = candidate.workspace_bytes;
-    listed.deterministic = candidate.deterministic;
     Fill(listed, /*with_samples=*/false, reply.mutable_listed()->mutable_candidate());
     listed_.push_back(candidate);
     RETURN_IF_ERROR(Send(reply));

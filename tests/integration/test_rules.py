@@ -73,12 +73,12 @@ def constraints_of(ct, text):
 def test_a_candidate_satisfies_what_the_table_says(ct):
     from convtune.v1 import record_pb2
 
-    for text, dtype, notes, workspace, deterministic, constraint, keeps in cases("constraints.txt"):
+    for text, dtype, notes, workspace, constraint, keeps in cases("constraints.txt"):
         choice = ct.snapshot.Choice(
             graph=text.startswith("graph:"),
             numerical_notes=mask(record_pb2.NumericalNote, "NUMERICAL_NOTE_", notes),
             behavior_notes=mask(record_pb2.BehaviorNote, "BEHAVIOR_NOTE_", notes),
-            candidate=ct.Candidate(text, int(workspace), deterministic == "yes", 1.0),
+            candidate=ct.Candidate(text, int(workspace), "nondeterministic" not in notes.split(","), 1.0),
         )
         data_type = ct.problem_key.parse(f"fwd,x=1x1x9x9,w=1x1x3x3,{dtype}")[1]
         kept = ct.snapshot.satisfies(choice, constraints_of(ct, constraint), data_type)

@@ -57,7 +57,6 @@ snapshot::SnapshotChoice ReadChoice(std::string_view line,
     Candidate candidate;
     candidate.id = Must(line, ParseCandidateId(values["candidate"]));
     candidate.numerical_notes = notes;
-    candidate.deterministic = !candidate.has(NumericalNote::kNondeterministic);
     candidate.workspace_bytes = workspace;
     candidate.median_us = values.count("time") > 0 ? std::stod(values["time"]) : 0;
     choice.candidates.push_back(candidate);

@@ -99,13 +99,13 @@ inline std::vector<Candidate> RandomCandidates(std::mt19937* random) {
       c.heuristic_rank = -1;
     }
     c.workspace_bytes = below(4) * 1024;
-    c.deterministic = below(4) != 0;
+    const bool deterministic = below(4) != 0;
     for (const NumericalNote note : {NumericalNote::kTensorCore, NumericalNote::kDownConvertInputs,
                                      NumericalNote::kReducedPrecisionReduction, NumericalNote::kFft,
                                      NumericalNote::kWinograd}) {
       if (below(4) == 0) c.numerical_notes |= NoteBit(note);
     }
-    if (!c.deterministic) c.numerical_notes |= NoteBit(NumericalNote::kNondeterministic);
+    if (!deterministic) c.numerical_notes |= NoteBit(NumericalNote::kNondeterministic);
     if (c.timed()) {
       c.low_us = c.median_us - below(3);
       c.high_us = c.median_us + below(3);

@@ -227,7 +227,6 @@ CREATE TABLE pooled_candidates (
   workspace_bytes bigint NOT NULL,
   numerical_notes integer NOT NULL,
   behavior_notes integer NOT NULL,
-  deterministic boolean NOT NULL,
   PRIMARY KEY (environment_id, problem_id, candidate_id),
   FOREIGN KEY (environment_id, problem_id) REFERENCES pooled ON DELETE CASCADE
 );

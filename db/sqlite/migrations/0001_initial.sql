@@ -144,7 +144,6 @@ CREATE TABLE choices (
   evidence INTEGER NOT NULL,
   numerical_notes INTEGER NOT NULL,
   behavior_notes INTEGER NOT NULL,
-  deterministic INTEGER NOT NULL,
   workspace_bytes INTEGER NOT NULL,
   heuristic_rank INTEGER NOT NULL,
   median_us REAL NOT NULL,

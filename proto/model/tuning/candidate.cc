@@ -161,18 +161,24 @@ bool IsCheaperToLaunch(double host_us, double other_host_us) {
   return host_us > 0 && other_host_us > std::max(host_us * kShare, host_us + kLeastUs);
 }
 
+int64_t SampleNs(double time_us) {
+  if (!(time_us > 0)) return 0;
+  constexpr double kMost = 1e18;
+  return std::max<int64_t>(1, std::llround(std::min(time_us * 1e3, kMost)));
+}
+
 void SummarizeSamples(Candidate* candidate) {
-  std::vector<float> sorted = candidate->samples_us;
-  std::erase_if(sorted, [](float sample) { return !(sample > 0); });
+  std::vector<int64_t> sorted = candidate->samples_ns;
+  std::erase_if(sorted, [](int64_t sample) { return sample <= 0; });
   std::sort(sorted.begin(), sorted.end());
   const auto quantile = [&sorted](double p) {
     if (sorted.empty()) return 0.0;
     const double position = p * static_cast<double>(sorted.size() - 1);
     const double below = std::floor(position);
     const auto index = static_cast<size_t>(below);
-    const double low = sorted[index];
-    const double high = sorted[std::min(index + 1, sorted.size() - 1)];
-    return low + (position - below) * (high - low);
+    const auto low = static_cast<double>(sorted[index]);
+    const auto high = static_cast<double>(sorted[std::min(index + 1, sorted.size() - 1)]);
+    return (low + (position - below) * (high - low)) / 1e3;
   };
   candidate->q1_us = quantile(0.25);
   candidate->median_us = quantile(0.5);
@@ -183,7 +189,7 @@ void SummarizeSamples(Candidate* candidate) {
 }
 
 void ForgetTimes(Candidate* candidate) {
-  candidate->samples_us.clear();
+  candidate->samples_ns.clear();
   SummarizeSamples(candidate);
   candidate->host_us = 0;
   candidate->sm_clock_mhz = 0;

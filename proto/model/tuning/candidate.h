@@ -70,7 +70,6 @@ struct Candidate {
   CandidateId id;
   uint32_t numerical_notes = 0;  // mask of NoteBit(NumericalNote)
   uint32_t behavior_notes = 0;   // mask of NoteBit(BehaviorNote)
-  bool deterministic = true;
   int64_t workspace_bytes = 0;
   int heuristic_rank = -1;  // see convtune.v1.Candidate
   HeuristicPlaces places;
@@ -78,8 +77,8 @@ struct Candidate {
   std::string error_message;
   // GPU time in each round, in the tuning's cache state, launched from a stream.
   // 0: it did not run in that round, or that sample was discarded.
-  std::vector<float> samples_us;
-  double median_us = 0;  // of samples_us; kept when samples are thinned
+  std::vector<int64_t> samples_ns;
+  double median_us = 0;  // of samples_ns; kept when samples are thinned
   double q1_us = 0;
   double q3_us = 0;
   // Interval of the median once what all candidates of a round have in common
@@ -87,7 +86,7 @@ struct Candidate {
   // for the fastest. Where none was made: the quartiles.
   double low_us = 0;
   double high_us = 0;
-  int sample_count = 0;     // those of samples_us that are not 0
+  int sample_count = 0;     // those of samples_ns that are not 0
   double find_us = 0;       // what cudnnFind* reported; 0: not asked
   double host_us = 0;       // median time that a launch from a stream takes the host; 0: not known
   double sm_clock_mhz = 0;  // median over the samples; 0: not measured
@@ -96,7 +95,7 @@ struct Candidate {
   std::optional<double> error;
   CaptureSupport capture = CaptureSupport::kUnknown;
   // Other cache states, and replays of a CUDA graph. Ordered by launch, then
-  // cache state, each pair at most once; never that of samples_us.
+  // cache state, each pair at most once; never that of samples_ns.
   std::vector<TimeSummary> other_times;
 
   // Can be an answer.
@@ -106,6 +105,8 @@ struct Candidate {
   bool timed() const { return status == CandidateStatus::kTimed; }
   bool has(NumericalNote note) const { return (numerical_notes & NoteBit(note)) != 0; }
   bool has(BehaviorNote note) const { return (behavior_notes & NoteBit(note)) != 0; }
+  // Two runs give the same bits.
+  bool deterministic() const { return !has(NumericalNote::kNondeterministic); }
 
   // True if it can be an answer for callers that capture into a CUDA graph:
   // what was tried, else what cuDNN notes of it.
@@ -131,7 +132,10 @@ std::optional<size_t> StockIndex(const std::vector<Candidate>& candidates, Api a
 // fifth and by a microsecond.
 bool IsCheaperToLaunch(double host_us, double other_host_us);
 
-// Median and quartiles of what is not 0 in samples_us into the candidate, by
+// A sample for samples_ns: at least 1 for a time above 0, else 0.
+int64_t SampleNs(double time_us);
+
+// Median and quartiles of what is not 0 in samples_ns into the candidate, by
 // linear interpolation between order statistics (type 7 of Hyndman and Fan
 // 1996), and the quartiles as its interval.
 void SummarizeSamples(Candidate* candidate);

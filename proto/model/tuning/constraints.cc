@@ -18,7 +18,7 @@ bool Satisfies(const Candidate& candidate, const Constraints& constraints, DataT
       candidate.workspace_bytes > *constraints.max_workspace_bytes) {
     return false;
   }
-  if (constraints.deterministic && !candidate.deterministic) return false;
+  if (constraints.deterministic && !candidate.deterministic()) return false;
   // Tensor cores take f32 inputs only after narrowing them.
   if (constraints.forbid_tf32 && data_type == DataType::kF32 && (notes & kTf32Notes) != 0) {
     return false;

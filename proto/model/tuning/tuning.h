@@ -33,7 +33,7 @@ struct Tuning {
   // Of the race; kNone and 0 where nothing was timed.
   StopReason stop_reason = StopReason::kNone;
   int rounds = 0;
-  CacheState cache_state = CacheState::kInputHot;  // of the candidates' samples_us
+  CacheState cache_state = CacheState::kInputHot;  // of the candidates' samples_ns
   Conditions conditions;
 
   bool has(IncompleteReason reason) const { return (incomplete & ReasonBit(reason)) != 0; }

@@ -15,8 +15,9 @@
 namespace convtune::rpc::messages {
 namespace {
 
-void AddNames(const Candidate& candidate, Operation operation, v1::Candidate* message) {
+void AddOutput(const Candidate& candidate, Operation operation, v1::Candidate* message) {
   message->set_text(ToText(candidate.id));
+  message->set_deterministic(candidate.deterministic());
   if (const auto* legacy = std::get_if<LegacyAlgorithm>(&candidate.id)) {
     message->mutable_legacy_algorithm()->set_algorithm_name(
         LegacyAlgorithmName(operation, legacy->algorithm));
@@ -65,7 +66,7 @@ namespace {
 
 void Fill(const Candidate& candidate, Operation operation, v1::Candidate* message) {
   convtune::Fill(candidate, /*with_samples=*/false, message);
-  AddNames(candidate, operation, message);
+  AddOutput(candidate, operation, message);
 }
 
 void Fill(const BannedCandidate& banned, v1::BannedCandidate* message) {
@@ -158,7 +159,7 @@ v1::Tuning ToProto(const Tuning& tuning, const tuner::EnvironmentInfo& environme
   AddKey(tuning.key, environment, &out);
   const Operation operation = OperationOf(tuning.key);
   for (size_t i = 0; i < tuning.candidates.size(); ++i) {
-    AddNames(tuning.candidates[i], operation, out.mutable_candidates(static_cast<int>(i)));
+    AddOutput(tuning.candidates[i], operation, out.mutable_candidates(static_cast<int>(i)));
   }
   if (const std::optional<size_t> stock = StockIndex(tuning.candidates); stock.has_value()) {
     out.mutable_candidates(static_cast<int>(*stock))->set_stock(true);

@@ -103,7 +103,6 @@ absl::Status ListEngines(const cudnn::OperationGraph& graph, ListingSink* sink) 
       candidate.id = EngineConfig{engine.index, engine.knobs.At(round)};
       candidate.numerical_notes = engine.notes.numerical;
       candidate.behavior_notes = engine.notes.behavior;
-      candidate.deterministic = !candidate.has(NumericalNote::kNondeterministic);
       if (sink->Over() || !sink->Offer(std::move(candidate))) {
         return absl::OkStatus();
       }

@@ -60,7 +60,6 @@ absl::StatusOr<Candidate> ReadCandidate(const cudnn::Descriptor& config) {
   ASSIGN_OR_RETURN(const EngineNotes notes, ReadNotes(engine));
   candidate.numerical_notes = notes.numerical;
   candidate.behavior_notes = notes.behavior;
-  candidate.deterministic = !candidate.has(NumericalNote::kNondeterministic);
   return candidate;
 }
 

@@ -47,7 +47,6 @@ Candidate ToCandidate(const ConvProblem& problem, const LegacyRanks& ranks,
   Candidate candidate;
   candidate.id = found.id;
   candidate.heuristic_rank = ranks.Of(found.id);
-  candidate.deterministic = found.deterministic;
   candidate.numerical_notes = LegacyNumericalNotes(problem, found.id, found.deterministic);
   candidate.workspace_bytes = found.workspace_bytes;
   candidate.find_us = found.time_us;

@@ -41,8 +41,7 @@ Tuning MadeUp(int64_t n, const std::string& environment) {
       candidate.status = convtune::CandidateStatus::kTimed;
       const int samples = i < 3 ? 30 : 5;
       for (int s = 0; s < samples; ++s) {
-        candidate.samples_us.push_back(20.0F + static_cast<float>(i) +
-                                       0.01F * static_cast<float>(s));
+        candidate.samples_ns.push_back(20'000 + 1000 * i + 10 * s);
       }
       convtune::SummarizeSamples(&candidate);
     } else {

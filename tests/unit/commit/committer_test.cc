@@ -82,7 +82,7 @@ TEST_F(CommitterTest, WhatAnotherDeviceQuarantinedMeanwhileIsNotServed) {
 TEST_F(CommitterTest, AQuarantinedCandidateHasNoTimes) {
   Tuning tuning = TuningOf({Timed(0, 10), Launched(Timed(1, 5), 2)});
   for (Candidate& candidate : tuning.candidates) {
-    candidate.samples_us = {5, 5, 5};
+    candidate.samples_ns = {5000, 5000, 5000};
     candidate.sm_clock_mhz = 1755;
     candidate.other_times = {{LaunchMode::kEager, CacheState::kHot, 4, 3, 5, 10}};
   }
@@ -91,7 +91,7 @@ TEST_F(CommitterTest, AQuarantinedCandidateHasNoTimes) {
                                  "segfault", absl::Now(), {}};
   expected.status = CandidateStatus::kQuarantined;
   expected.error_message = entry.message;
-  expected.samples_us.clear();
+  expected.samples_ns.clear();
   expected.other_times.clear();
   expected.median_us = expected.q1_us = expected.q3_us = 0;
   expected.low_us = expected.high_us = expected.host_us = expected.sm_clock_mhz = 0;

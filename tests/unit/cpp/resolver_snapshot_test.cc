@@ -36,7 +36,6 @@ Candidate CandidateOf(const std::string& id, double us, int64_t workspace, uint3
   candidate.median_us = us;
   candidate.workspace_bytes = workspace;
   candidate.numerical_notes = notes;
-  candidate.deterministic = !candidate.has(NumericalNote::kNondeterministic);
   return candidate;
 }
 

@@ -22,7 +22,7 @@ namespace convtune::db {
 inline Tuning Comparable(Tuning tuning) {
   tuning.provenance = Provenance();
   tuning.origin = Origin::kLocal;
-  for (Candidate& candidate : tuning.candidates) candidate.samples_us.clear();
+  for (Candidate& candidate : tuning.candidates) candidate.samples_ns.clear();
   return tuning;
 }
 

@@ -30,7 +30,7 @@ inline Portfolio SamplePortfolio(int n, int engine, int64_t release = 1) {
     candidate.id = EngineConfig{engine + place, {{2, place}}};
     candidate.numerical_notes = NoteBit(NumericalNote::kTensorCore);
     candidate.behavior_notes = NoteBit(BehaviorNote::kRuntimeCompilation);
-    candidate.deterministic = place == 0;
+    if (place != 0) candidate.numerical_notes |= NoteBit(NumericalNote::kNondeterministic);
     candidate.workspace_bytes = 4096 - 4096 * place;
     candidate.heuristic_rank = place;
     candidate.median_us = 10.5 + place;

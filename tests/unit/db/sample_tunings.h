@@ -37,15 +37,14 @@ inline Tuning SampleTuning(int n) {
     Candidate candidate;
     candidate.id = EngineConfig{n * 10 + i, {{2, i}, {3, -1}}};
     candidate.numerical_notes = NoteBit(NumericalNote::kTensorCore);
+    if (i % 2 != 0) candidate.numerical_notes |= NoteBit(NumericalNote::kNondeterministic);
     candidate.behavior_notes = NoteBit(BehaviorNote::kRuntimeCompilation);
-    candidate.deterministic = i % 2 == 0;
     candidate.workspace_bytes = i * 1024;
     candidate.heuristic_rank = 4 - i;
     if (i < 4) {
       candidate.status = CandidateStatus::kTimed;
       for (int sample = 0; sample < 21; ++sample) {
-        candidate.samples_us.push_back(10.5F + static_cast<float>(i) +
-                                       0.01F * static_cast<float>(sample));
+        candidate.samples_ns.push_back(10'500 + 1000 * i + 125 * sample);
       }
       SummarizeSamples(&candidate);
     } else {
@@ -101,7 +100,7 @@ inline Tuning SampleIncompleteTuning(int n) {
 
 inline Tuning WithoutSamples(Tuning tuning) {
   for (Candidate& candidate : tuning.candidates) {
-    candidate.samples_us.clear();
+    candidate.samples_ns.clear();
   }
   return tuning;
 }

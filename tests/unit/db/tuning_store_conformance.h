@@ -149,7 +149,7 @@ TYPED_TEST_P(TuningStoreConformance, KeepsExtremeNumbersAndOddText) {
   candidate.error_message = std::string("line\n\0'\"\\ \xff", 11);
   candidate.median_us = 1e-45F;
   candidate.q1_us = -0.0;
-  candidate.samples_us = {0.0F, -0.0F, std::numeric_limits<float>::infinity(), 1e-45F};
+  candidate.samples_ns = {0, 1, std::numeric_limits<int64_t>::max()};
   tuning.tune_time = absl::FromUnixMicros(-5);
   ASSERT_TRUE(this->store_->PutTuning(tuning, SampleEnvironment()).ok());
   const auto got = this->store_->GetTuning(tuning.key);

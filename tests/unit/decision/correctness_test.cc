@@ -171,7 +171,6 @@ Candidate Legacy(const ConvProblem& problem, int algorithm, bool deterministic) 
   Candidate candidate;
   const LegacyAlgorithm id{algorithm, /*math_type=*/1};
   candidate.id = id;
-  candidate.deterministic = deterministic;
   candidate.numerical_notes = LegacyNumericalNotes(problem, id, deterministic);
   return candidate;
 }

@@ -67,7 +67,7 @@ TEST(RankCandidates, StockChoiceIsKeptWithinNoiseThoughItIsDearerToLaunch) {
 
 TEST(RankCandidates, TiesOfEqualWorkspaceGoToTheDeterministicOne) {
   Candidate nondeterministic = Timed(1, 10, 0.4);
-  nondeterministic.deterministic = false;
+  nondeterministic.numerical_notes = NoteBit(NumericalNote::kNondeterministic);
   EXPECT_THAT(Ranked({Timed(0, 50), nondeterministic, Timed(2, 10.1, 0.4)}), ElementsAre(2, 1, 0));
 }
 

@@ -40,7 +40,6 @@ TEST(MakeAnswer, OneTuningAnswersEveryWorkspaceLimit) {
 
 TEST(MakeAnswer, DeterminismLeavesOutTheFasterOne) {
   Candidate fast = Timed(1, 10);
-  fast.deterministic = false;
   fast.numerical_notes = NoteBit(NumericalNote::kNondeterministic);
   Constraints constraints;
   constraints.deterministic = true;
@@ -151,9 +150,9 @@ TEST(MakeAnswer, PortfolioIsBestThenNeutralThenWithoutWorkspace) {
 TEST(MakeAnswer, PortfolioKeepsDeterminismOnlyWhereStockHasIt) {
   Candidate stock = Timed(0, 40, 0.2, 512);
   Candidate loose = Timed(1, 10, 0.2, 512);
-  loose.deterministic = false;
+  loose.numerical_notes = NoteBit(NumericalNote::kNondeterministic);
   EXPECT_EQ(AnswerOf(TuningOf({stock, loose})).portfolio.size(), 2U);
-  stock.deterministic = false;
+  stock.numerical_notes = NoteBit(NumericalNote::kNondeterministic);
   EXPECT_EQ(AnswerOf(TuningOf({stock, loose})).portfolio.size(), 1U);
 }
 

@@ -137,8 +137,8 @@ TEST(KeepBest, KeepsThePinnedCandidate) {
 
 TEST(KeepBest, KeepsNoSamples) {
   Tuning tuning = TuningOf({Timed(0, 10)});
-  tuning.candidates[0].samples_us = {10, 10};
-  EXPECT_TRUE(KeepBest(tuning, nullptr).tuning.candidates[0].samples_us.empty());
+  tuning.candidates[0].samples_ns = {10'000, 10'000};
+  EXPECT_TRUE(KeepBest(tuning, nullptr).tuning.candidates[0].samples_ns.empty());
 }
 
 }  // namespace

@@ -24,7 +24,6 @@ std::vector<std::pair<std::string, uint32_t>> Choose(std::vector<Candidate> cand
 
 Candidate WithNotes(Candidate candidate, uint32_t notes) {
   candidate.numerical_notes = notes;
-  candidate.deterministic = !candidate.has(NumericalNote::kNondeterministic);
   return candidate;
 }
 

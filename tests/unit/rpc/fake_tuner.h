@@ -26,7 +26,7 @@ inline Candidate TestCandidate(const std::string& text, double median_us) {
   Candidate candidate;
   candidate.id = ParseCandidateId(text).value();
   candidate.status = CandidateStatus::kTimed;
-  candidate.samples_us = {static_cast<float>(median_us)};
+  candidate.samples_ns = {SampleNs(median_us)};
   candidate.median_us = candidate.q1_us = candidate.q3_us = median_us;
   candidate.sample_count = 1;
   return candidate;

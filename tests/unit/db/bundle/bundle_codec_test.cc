@@ -88,7 +88,7 @@ TEST(BundleCodecTest, NumbersMustBeSuchAsAMeasurementGives) {
   EXPECT_TRUE(is_measurement([](auto* c) { c->set_sample_count(0); }));
   EXPECT_TRUE(is_measurement([](auto* c) { c->set_sample_count(-1); }));
   EXPECT_TRUE(is_measurement([](auto* c) { c->set_sample_count(1'000'000); }));
-  EXPECT_TRUE(is_measurement([](auto* c) { c->set_samples_us(0, -1); }));
+  EXPECT_TRUE(is_measurement([](auto* c) { c->set_samples_ns(0, -1); }));
   EXPECT_TRUE(is_measurement([](auto* c) { c->set_workspace_bytes(-1); }));
   // A median far below every sample.
   EXPECT_TRUE(is_measurement([](auto* c) {

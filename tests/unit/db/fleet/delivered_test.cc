@@ -44,7 +44,7 @@ struct FleetEngine {
     FleetDelivery delivery;
     delivery.id = {77, ++sequence};
     delivery.tuning = tuning;
-    for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_us.clear();
+    for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_ns.clear();
     delivery.environment = environment;
     delivery.winner = 0;
     return Deliver(*postgres, *names, node, {delivery}).status();

@@ -61,7 +61,7 @@ class FleetStoreTest : public ::testing::Test {
     delivery.id = {epoch, sequence};
     delivery.tuning = ValidSampleTuning(n);
     delivery.tuning.elapsed += absl::Seconds(version);
-    for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_us.clear();
+    for (Candidate& candidate : delivery.tuning.candidates) candidate.samples_ns.clear();
     delivery.environment = SampleEnvironment();
     delivery.winner = 0;
     delivery.stock = 3;
@@ -235,7 +235,7 @@ TEST_F(FleetStoreTest, AMeasurementsRowTellsWhatTheNodeSaid) {
   EXPECT_EQ(Text("SELECT COUNT(*) FROM measurements"), "4;");
   EXPECT_EQ(Text("SELECT c.text FROM evidence e JOIN candidates c ON c.candidate_id = winner_id"),
             ToText(ValidSampleTuning(1).candidates[0].id) + ";");
-  EXPECT_EQ(Text("SELECT abs(winner_us - 10.6) < 0.001 FROM evidence"), "t;");
+  EXPECT_EQ(Text("SELECT winner_us FROM evidence"), "11.75;");
 }
 
 TEST_F(FleetStoreTest, PoolsWhatChangedAndOnlyThat) {

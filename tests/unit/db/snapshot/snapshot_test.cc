@@ -103,7 +103,7 @@ TEST(Snapshot, KeepsBothApisAndTheStockChoices) {
   choice.candidates = {Engine(3), Engine(4)};
   choice.candidates.push_back({});
   choice.candidates.back().id = LegacyAlgorithm{1, 2};
-  choice.candidates.back().deterministic = false;
+  choice.candidates.back().numerical_notes = NoteBit(NumericalNote::kNondeterministic);
   choice.stock[kStockA] = StockNotes{2, 4, 4096};
   choice.pinned = true;
   SnapshotWriter writer({});

@@ -39,7 +39,7 @@ TEST_F(OutboxTest, ATuningOfThisNodeIsInItWithoutSamples) {
   const OutboxPage page = Read();
   ASSERT_THAT(page.entries, SizeIs(1));
   Tuning expected = SampleTuning(1);
-  for (Candidate& candidate : expected.candidates) candidate.samples_us.clear();
+  for (Candidate& candidate : expected.candidates) candidate.samples_ns.clear();
   EXPECT_EQ(page.entries[0].tuning, expected);
   EXPECT_EQ(page.entries[0].environment, SampleEnvironment());
   EXPECT_FALSE(page.more);

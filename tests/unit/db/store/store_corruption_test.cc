@@ -108,8 +108,8 @@ class StoreCorruptionTest : public StoreTest {
       EXPECT_EQ(WithoutSamples(*tuning), WithoutSamples(SampleTuning(n)));
       // Samples may be gone, as they are from old tunings: no answer comes of them.
       for (size_t i = 0; i < tuning->candidates.size(); ++i) {
-        const auto& samples = tuning->candidates[i].samples_us;
-        EXPECT_TRUE(samples.empty() || samples == SampleTuning(n).candidates[i].samples_us);
+        const auto& samples = tuning->candidates[i].samples_ns;
+        EXPECT_TRUE(samples.empty() || samples == SampleTuning(n).candidates[i].samples_ns);
       }
     }
     return found;

@@ -10,17 +10,17 @@ using StoreRetentionTest = StoreTest;
 size_t CountSamples(const Tuning& tuning) {
   size_t count = 0;
   for (const Candidate& candidate : tuning.candidates) {
-    count += candidate.samples_us.size();
+    count += candidate.samples_ns.size();
   }
   return count;
 }
 
-// About 8 KiB of samples.
+// About 8 KiB of samples: four bytes each.
 Tuning BigTuning(int n) {
   Tuning tuning = SampleTuning(n);
   for (Candidate& candidate : tuning.candidates) {
     if (candidate.timed()) {
-      candidate.samples_us.resize(500, 11.5F);
+      candidate.samples_ns.resize(500, 2'500'000);
       SummarizeSamples(&candidate);
     }
   }
@@ -38,7 +38,7 @@ TEST_F(StoreRetentionTest, CompactThinsOldTuningsBehindTheirThird) {
   const auto compaction = store->Compact();
   ASSERT_TRUE(compaction.ok()) << compaction.status();
   EXPECT_EQ(compaction->thinned, 1);
-  old.candidates[3].samples_us.clear();
+  old.candidates[3].samples_ns.clear();
   EXPECT_EQ(*store->GetTuning(old.key), old);
   EXPECT_EQ(*store->GetTuning(recent.key), recent);
   EXPECT_THAT(store->Check()->problems, IsEmpty());
@@ -57,7 +57,7 @@ TEST_F(StoreRetentionTest, AMutationThinsAnHourAfterTheStartAndOnceADay) {
   EXPECT_EQ(*store->GetTuning(early.key), early);
   clock_.now += absl::Hours(1);
   put(2, clock_.now);
-  early.candidates[3].samples_us.clear();
+  early.candidates[3].samples_ns.clear();
   EXPECT_EQ(*store->GetTuning(early.key), early);
 
   Tuning late = put(3, old);  // after the day's pass
@@ -66,7 +66,7 @@ TEST_F(StoreRetentionTest, AMutationThinsAnHourAfterTheStartAndOnceADay) {
   EXPECT_EQ(*store->GetTuning(late.key), late);
   clock_.now += absl::Hours(1);
   put(5, clock_.now);
-  late.candidates[3].samples_us.clear();
+  late.candidates[3].samples_ns.clear();
   EXPECT_EQ(*store->GetTuning(late.key), late);
 }
 

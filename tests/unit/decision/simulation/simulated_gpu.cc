@@ -75,8 +75,10 @@ SimulatedProblem MakeProblem(const NoiseModel& noise, std::mt19937_64* random) {
     candidate.heuristic_rank = i;
     candidate.workspace_bytes =
         (*random)() % 2 == 0 ? 0 : static_cast<int64_t>((*random)() % 64) << 20;
-    candidate.deterministic = (*random)() % 4 != 0;
-    if ((*random)() % 2 == 0) candidate.numerical_notes = NoteBit(NumericalNote::kTensorCore);
+    if ((*random)() % 4 == 0) {
+      candidate.numerical_notes |= NoteBit(NumericalNote::kNondeterministic);
+    }
+    if ((*random)() % 2 == 0) candidate.numerical_notes |= NoteBit(NumericalNote::kTensorCore);
     if ((*random)() % 3 != 0) {
       candidate.behavior_notes = NoteBit(BehaviorNote::kSupportsCudaGraphNativeApi);
     }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace convtune {
 namespace {
 
@@ -70,18 +72,27 @@ TEST(CandidateTest, LegacyAlgorithmsHaveCudnnsNames) {
 
 TEST(CandidateTest, QuartilesAreInterpolated) {
   Candidate candidate;
-  candidate.samples_us = {4, 1, 3, 2};
+  candidate.samples_ns = {4000, 1000, 3000, 2000};
   SummarizeSamples(&candidate);
   EXPECT_DOUBLE_EQ(candidate.q1_us, 1.75);
   EXPECT_DOUBLE_EQ(candidate.median_us, 2.5);
   EXPECT_DOUBLE_EQ(candidate.q3_us, 3.25);
   EXPECT_EQ(candidate.sample_count, 4);
-  EXPECT_EQ(candidate.samples_us, (std::vector<float>{4, 1, 3, 2}));
+  EXPECT_EQ(candidate.samples_ns, (std::vector<int64_t>{4000, 1000, 3000, 2000}));
+}
+
+TEST(CandidateTest, SamplesAreWholeNanoseconds) {
+  EXPECT_EQ(SampleNs(12.3456), 12'346);
+  EXPECT_EQ(SampleNs(1e-9), 1);  // 0 would say that it did not run
+  EXPECT_EQ(SampleNs(0), 0);
+  EXPECT_EQ(SampleNs(-1), 0);
+  EXPECT_EQ(SampleNs(std::numeric_limits<double>::quiet_NaN()), 0);
+  EXPECT_EQ(SampleNs(std::numeric_limits<double>::infinity()), 1'000'000'000'000'000'000);
 }
 
 TEST(CandidateTest, OneSampleIsAllQuartiles) {
   Candidate candidate;
-  candidate.samples_us = {7};
+  candidate.samples_ns = {7000};
   SummarizeSamples(&candidate);
   EXPECT_DOUBLE_EQ(candidate.q1_us, 7);
   EXPECT_DOUBLE_EQ(candidate.median_us, 7);

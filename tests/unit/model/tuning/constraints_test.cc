@@ -27,7 +27,6 @@ Candidate CandidateOf(const std::vector<std::string>& row) {
   Candidate candidate;
   candidate.id = ParseCandidateId(row[0]).value();
   candidate.workspace_bytes = std::stoll(row[3]);
-  candidate.deterministic = row[4] == "yes";
   for (const std::string& note : std::vector<std::string>(absl::StrSplit(row[2], ','))) {
     for (int i = 1; i <= static_cast<int>(NumericalNote::kStrictNanProp); ++i) {
       const auto numerical = static_cast<NumericalNote>(i);
@@ -70,15 +69,14 @@ Constraints ConstraintsOf(const std::string& text) {
 
 TEST(ConstraintsTest, AreSatisfiedAsInTheTable) {
   for (const std::vector<std::string>& row : RuleCases("constraints.txt")) {
-    EXPECT_EQ(Satisfies(CandidateOf(row), ConstraintsOf(row[5]), ParseDataType(row[1]).value()),
-              row[6] == "yes")
+    EXPECT_EQ(Satisfies(CandidateOf(row), ConstraintsOf(row[4]), ParseDataType(row[1]).value()),
+              row[5] == "yes")
         << absl::StrJoin(row, " ");
   }
 }
 
 TEST(ConstraintsTest, NoneAllowAllThatRan) {
   Candidate candidate;
-  candidate.deterministic = false;
   candidate.workspace_bytes = int64_t{1} << 40;
   candidate.numerical_notes = ~0U;
   EXPECT_TRUE(Allows({}, candidate));
@@ -107,7 +105,7 @@ TEST(ConstraintsTest, TheWorkspaceLimitIsInclusive) {
 TEST(ConstraintsTest, DeterminismIsTheCandidates) {
   Candidate candidate;
   EXPECT_TRUE(Allows({.deterministic = true}, candidate));
-  candidate.deterministic = false;
+  candidate.numerical_notes = NoteBit(NumericalNote::kNondeterministic);
   EXPECT_FALSE(Allows({.deterministic = true}, candidate));
 }
 

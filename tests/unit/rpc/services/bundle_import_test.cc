@@ -251,7 +251,7 @@ std::vector<std::function<void(v1::Tuning*)>> Lies() {
       [](auto* c) { c->set_find_us(-std::numeric_limits<float>::infinity()); },
       [](auto* c) { c->set_sample_count(INT32_MAX); },
       [](auto* c) { c->set_sample_count(INT32_MIN); },
-      [](auto* c) { c->set_samples_us(3, std::numeric_limits<float>::quiet_NaN()); },
+      [](auto* c) { c->set_samples_ns(3, INT64_MIN); },
       [](auto* c) { c->set_error_message(std::string(1 << 20, 'e')); },
   };
   for (const auto& change : of_candidates) {

@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<BundleLayer>> BundleLayer::Open(Options options) 
   ASSIGN_OR_RETURN(std::unique_ptr<BundleReader> reader, BundleReader::Open(o.path));
   std::vector<BundleRefusal> refusals;
   RETURN_IF_ERROR(ReadWholeBundle(reader.get(), o.trusted, [&](const BundleEntry& entry) {
-    const auto tuning = FromBundleTuning(entry.row, *entry.environment, o.now, &refusals);
+    const auto tuning = FromBundleTuning(*entry.row, *entry.environment, o.now, &refusals);
     if (!tuning.has_value()) {
       o.refused(Concat(o.path, ": ", RefusalText(entry.offset, refusals.front())));
       return;
@@ -72,7 +72,7 @@ absl::StatusOr<TuningRecord> BundleLayer::Read(int64_t offset) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const BundleEntry entry, reader_->ReadAt(offset));
   std::vector<BundleRefusal> refusals;
-  auto tuning = FromBundleTuning(entry.row, *entry.environment, options_.now, &refusals);
+  auto tuning = FromBundleTuning(*entry.row, *entry.environment, options_.now, &refusals);
   if (!tuning.has_value()) {
     return absl::DataLossError(Concat(options_.path, ": was changed while it is in use"));
   }

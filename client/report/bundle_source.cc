@@ -20,7 +20,7 @@ absl::StatusOr<int64_t> AddBundle(const std::string& path, absl::Time now, Repor
     if (!more) return refused;
     std::vector<db::BundleRefusal> refusals;
     const std::optional<Tuning> tuning =
-        db::FromBundleTuning(entry.row, *entry.environment, now, &refusals);
+        db::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
     if (tuning) {
       data->Add(*tuning, entry.environment->environment);
     } else {

@@ -198,12 +198,16 @@ void CheckEvidence(const Tuning& tuning, bool profile, RowReader* reader) {
 
 v1::Tuning ToBundleTuning(const Tuning& tuning, int environment, bool with_samples) {
   v1::Tuning row;
-  Fill(tuning, with_samples, &row);
-  row.set_problem_text(tuning.key.problem_text);
-  row.set_environment_number(environment);
-  row.clear_origin();
-  row.clear_provenance();
+  FillBundleTuning(tuning, environment, with_samples, &row);
   return row;
+}
+
+void FillBundleTuning(const Tuning& tuning, int environment, bool with_samples, v1::Tuning* row) {
+  Fill(tuning, with_samples, row);
+  row->set_problem_text(tuning.key.problem_text);
+  row->set_environment_number(environment);
+  row->clear_origin();
+  row->clear_provenance();
 }
 
 std::optional<Tuning> FromBundleTuning(const v1::Tuning& row,

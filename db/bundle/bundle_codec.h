@@ -22,6 +22,8 @@ struct BundleRefusal {
 
 // `environment` is the number of its record.
 v1::Tuning ToBundleTuning(const Tuning& tuning, int environment, bool with_samples);
+// The same into `row`, which is empty and may live on an arena.
+void FillBundleTuning(const Tuning& tuning, int environment, bool with_samples, v1::Tuning* row);
 
 // The tuning, with origin IMPORTED; or nullopt and at least one refusal, at
 // most 20. Judges a row by itself: `now` is what its times are held against.

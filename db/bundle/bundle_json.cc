@@ -29,7 +29,7 @@ absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string
     ASSIGN_OR_RETURN(const bool more, reader->Next(&entry));
     if (!more) break;
     const BundleEnvironmentRow& place = *entry.environment;
-    if (said.insert(entry.row.environment_number()).second) {
+    if (said.insert(entry.row->environment_number()).second) {
       v1::BundleEnvironment proto = ToBundleEnvironment(0, place.environment, place.provenance);
       proto.set_text(place.text);
       ASSIGN_OR_RETURN(const std::string json, Json(proto));
@@ -38,14 +38,14 @@ absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string
     v1::BundleEnvironment text_only;
     text_only.set_text(place.text);
     ASSIGN_OR_RETURN(const std::string environment, Json(text_only));
-    entry.row.clear_environment_number();
-    for (v1::Candidate& candidate : *entry.row.mutable_candidates()) {
+    entry.row->clear_environment_number();
+    for (v1::Candidate& candidate : *entry.row->mutable_candidates()) {
       Candidate read;
       if (!Read(candidate, &read)) continue;
       candidate.set_text(ToText(read.id));
       candidate.clear_kind();
     }
-    ASSIGN_OR_RETURN(const std::string tuning, Json(entry.row));
+    ASSIGN_OR_RETURN(const std::string tuning, Json(*entry.row));
     // {"text":"..."} without its braces, under the name that people look for.
     RETURN_IF_ERROR(sink(Concat("{\"environment\":", environment.substr(8, environment.size() - 9),
                                 ",\"tuning\":", tuning, "}\n")));

@@ -36,7 +36,7 @@ class Input {
         return CheckBundleSignature(reader_->trailer(), options_.trusted, reader_->name());
       }
       ++counts->read;
-      tuning_ = FromBundleTuning(entry_.row, *entry_.environment, options_.now, &refusals);
+      tuning_ = FromBundleTuning(*entry_.row, *entry_.environment, options_.now, &refusals);
       if (tuning_.has_value()) return absl::OkStatus();
       ++counts->refused;
       const std::string text =

@@ -167,10 +167,11 @@ absl::Status BundleReader::ReadTuning(const Record& record, BundleEntry* entry) 
     return Damaged(record.offset,
                    Concat("a tuning has more than ", kMaxBundleCandidates, " candidates"));
   }
-  if (!Parse(record.message, &entry->row)) {
+  entry->row = arena_.Parse(record.message);
+  if (entry->row == nullptr) {
     return Damaged(record.offset, "the tuning is no protobuf message");
   }
-  const int number = entry->row.environment_number();
+  const int number = entry->row->environment_number();
   if (number < 1 || static_cast<size_t>(number) > numbered_.size()) {
     return Damaged(record.offset, Concat("refers to environment ", number, ", of which there are ",
                                          numbered_.size()));
@@ -230,7 +231,7 @@ absl::StatusOr<bool> BundleReader::Next(BundleEntry* entry) {
     }
     RETURN_IF_ERROR(ReadTuning(*record, entry));
     const std::pair<std::string_view, std::string_view> key(entry->environment->text,
-                                                            entry->row.problem_text());
+                                                            entry->row->problem_text());
     if (tunings_ > 1 && key <= std::pair<std::string_view, std::string_view>(last_key_)) {
       return Damaged(record->offset, "tunings must be in order, and each key once");
     }

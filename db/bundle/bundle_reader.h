@@ -17,13 +17,14 @@
 #include "db/bundle/bundle_environment.h"
 #include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_signature.h"
+#include "proto/convert/record_arena.h"
 
 namespace convtune::db {
 
 // A tuning as it stands in the file; not yet judged, see bundle_codec.h.
 struct BundleEntry {
-  int64_t offset = 0;  // of its record
-  v1::Tuning row;
+  int64_t offset = 0;                                 // of its record
+  v1::Tuning* row = nullptr;                          // until the reader reads another
   const BundleEnvironmentRow* environment = nullptr;  // lives as long as the reader
 };
 
@@ -97,6 +98,7 @@ class BundleReader {
   int64_t environment_records_ = 0;
   int64_t tunings_ = 0;
   std::string covered_;  // by the checksum of the record being read
+  RecordArena arena_;
   v1::BundleTrailer trailer_;
   int64_t trailer_offset_ = 0;
 };

@@ -2,12 +2,14 @@
 
 #include <fstream>
 #include <memory>
+#include <tuple>
 
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_environment.h"
 #include "db/bundle/bundle_reader.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/convert/record_arena.h"
 #include "proto/model/tuning/digest.h"
 
 namespace convtune::db {
@@ -66,20 +68,12 @@ absl::Status BundleWriter::Begin() {
   return WriteRecord(BundleRecordKind::kHeader, header);
 }
 
-absl::Status BundleWriter::Add(const Tuning& tuning, const Environment& environment) {
-  RETURN_IF_ERROR(Begin());
-  if (environment.ToText() != tuning.key.environment_text) {
-    return absl::InvalidArgumentError(Concat("environment: must be the key's, ",
-                                             tuning.key.environment_text, ", is ",
-                                             environment.ToText()));
+absl::Status BundleWriter::EnterPlace(const Environment& environment,
+                                      const Provenance& provenance) {
+  if (place_.number > 0 && environment == place_.environment && provenance == place_.provenance) {
+    return absl::OkStatus();
   }
-  std::pair<std::string, std::string> key = {tuning.key.environment_text, tuning.key.problem_text};
-  if (trailer_.tuning_count() > 0 && key <= last_key_) {
-    return absl::InvalidArgumentError(
-        Concat("tuning: must come after ", last_key_.second, ", is ", key.second));
-  }
-  const std::string identity =
-      ToBundleEnvironment(0, environment, tuning.provenance).SerializeAsString();
+  const std::string identity = ToBundleEnvironment(0, environment, provenance).SerializeAsString();
   const auto [it, is_new] =
       environments_.emplace(identity, static_cast<int>(environments_.size()) + 1);
   if (is_new) {
@@ -88,13 +82,34 @@ absl::Status BundleWriter::Add(const Tuning& tuning, const Environment& environm
           Concat("more than ", kMaxBundleEnvironments, " environments and places"));
     }
     RETURN_IF_ERROR(WriteRecord(BundleRecordKind::kEnvironment,
-                                ToBundleEnvironment(it->second, environment, tuning.provenance)));
+                                ToBundleEnvironment(it->second, environment, provenance)));
     trailer_.set_environment_count(it->second);
   }
-  RETURN_IF_ERROR(WriteRecord(BundleRecordKind::kTuning,
-                              ToBundleTuning(tuning, it->second, options_.with_samples)));
+  place_ = {environment, provenance, environment.ToText(), it->second};
+  return absl::OkStatus();
+}
+
+absl::Status BundleWriter::Add(const Tuning& tuning, const Environment& environment) {
+  RETURN_IF_ERROR(Begin());
+  const TuningKey& key = tuning.key;
+  const bool same = place_.number > 0 && environment == place_.environment;
+  const std::string text = same ? place_.text : environment.ToText();
+  if (text != key.environment_text) {
+    return absl::InvalidArgumentError(
+        Concat("environment: must be the key's, ", key.environment_text, ", is ", text));
+  }
+  if (trailer_.tuning_count() > 0 &&
+      std::tie(key.environment_text, key.problem_text) <=
+          std::tie(last_key_.environment_text, last_key_.problem_text)) {
+    return absl::InvalidArgumentError(
+        Concat("tuning: must come after ", last_key_.problem_text, ", is ", key.problem_text));
+  }
+  RETURN_IF_ERROR(EnterPlace(environment, tuning.provenance));
+  v1::Tuning* const row = RecordArena::OfThread().New();
+  FillBundleTuning(tuning, place_.number, options_.with_samples, row);
+  RETURN_IF_ERROR(WriteRecord(BundleRecordKind::kTuning, *row));
   trailer_.set_tuning_count(trailer_.tuning_count() + 1);
-  last_key_ = std::move(key);
+  last_key_ = key;
   return absl::OkStatus();
 }
 

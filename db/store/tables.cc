@@ -1,14 +1,13 @@
 #include "db/store/tables.h"
 
-#include <memory>
 #include <utility>
 
 #include "absl/time/time.h"
 #include "db/store/outbox_tables.h"
 #include "db/store/release_tables.h"
-#include "google/protobuf/arena.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
+#include "proto/convert/record_arena.h"
 #include "proto/convert/record_codec.h"
 
 namespace convtune::db::store {
@@ -18,35 +17,6 @@ absl::StatusOr<CandidateId> ReadCandidateId(const sqlite::Table& table, const st
                                             const std::string& text) {
   absl::StatusOr<CandidateId> id = ParseCandidateId(text);
   return id.ok() ? std::move(id) : Damaged(table, row, std::string(id.status().message()));
-}
-
-// Reads records one after the other, in the same memory.
-class RecordArena {
- public:
-  // nullptr: the bytes are no record. Until the next call.
-  v1::Tuning* Parse(std::string_view bytes) {
-    arena_.Reset();
-    auto* record = google::protobuf::Arena::CreateMessage<v1::Tuning>(&arena_);
-    return record->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ? record : nullptr;
-  }
-
- private:
-  static constexpr size_t kBlock = 64 << 10;
-
-  google::protobuf::ArenaOptions Options() {
-    google::protobuf::ArenaOptions options;
-    options.initial_block = block_.get();
-    options.initial_block_size = kBlock;
-    return options;
-  }
-
-  const std::unique_ptr<char[]> block_ = std::make_unique<char[]>(kBlock);
-  google::protobuf::Arena arena_{Options()};
-};
-
-RecordArena& ThreadsArena() {
-  thread_local RecordArena arena;
-  return arena;
 }
 
 absl::Status DamagedTuning(const TuningRow& row, std::string_view what) {
@@ -148,7 +118,7 @@ absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement, int fir
 
 absl::StatusOr<Tuning> DecodeTuning(const TuningRow& row) {
   Tuning tuning;
-  const v1::Tuning* const record = ThreadsArena().Parse(row.record);
+  const v1::Tuning* const record = RecordArena::OfThread().Parse(row.record);
   if (record == nullptr || !Read(*record, &tuning)) {
     return DamagedTuning(row, "its record means nothing to this program");
   }
@@ -165,7 +135,7 @@ absl::Status ReadSamples(const sqlite::Statement& statement, int first,
   if (!reader.ChecksumMatches()) return damaged(kBadChecksum);
   reader.Skip();
   reader.Skip();
-  const v1::Tuning* const record = ThreadsArena().Parse(reader.Blob());
+  const v1::Tuning* const record = RecordArena::OfThread().Parse(reader.Blob());
   if (record == nullptr || record->candidates_size() > static_cast<int>(candidates->size())) {
     return damaged("its samples mean nothing to this program");
   }
@@ -269,15 +239,15 @@ absl::Status WriteEnvironment(const EnvironmentRow& row, sqlite::Statement& stat
 
 absl::Status WriteTuning(int64_t id, int64_t environment_id, const Tuning& tuning,
                          sqlite::Statement& statement) {
-  v1::Tuning record;
-  Fill(tuning, /*with_samples=*/false, &record);
+  v1::Tuning* const record = RecordArena::OfThread().New();
+  Fill(tuning, /*with_samples=*/false, record);
   return sqlite::RowWriter(TuningTable(), statement)
       .Int(id)
       .Int(environment_id)
       .Text(tuning.key.problem_text)
       .Int(static_cast<int>(tuning.origin))
       .Int(absl::ToUnixMicros(tuning.tune_time))
-      .Blob(record.SerializeAsString())
+      .Blob(record->SerializeAsString())
       .Insert();
 }
 
@@ -289,16 +259,16 @@ size_t CandidatesWithSamples(const std::vector<Candidate>& candidates) {
 
 absl::Status WriteSamples(int64_t tuning_id, const std::vector<Candidate>& candidates,
                           sqlite::Statement& statement) {
-  v1::Tuning record;
+  v1::Tuning* const record = RecordArena::OfThread().New();
   const size_t count = CandidatesWithSamples(candidates);
   for (size_t i = 0; i < count; ++i) {
     const std::vector<int64_t>& samples = candidates[i].samples_ns;
-    record.add_candidates()->mutable_samples_ns()->Add(samples.begin(), samples.end());
+    record->add_candidates()->mutable_samples_ns()->Add(samples.begin(), samples.end());
   }
   return sqlite::RowWriter(SamplesTable(), statement)
       .Int(tuning_id)
       .Int(static_cast<int64_t>(count))
-      .Blob(record.SerializeAsString())
+      .Blob(record->SerializeAsString())
       .Insert();
 }
 

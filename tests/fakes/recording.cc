@@ -20,9 +20,9 @@ absl::StatusOr<Recording> Recording::Load(const std::string& path) {
     if (!more) break;
     std::vector<db::BundleRefusal> refusals;
     std::optional<Tuning> tuning =
-        db::FromBundleTuning(entry.row, *entry.environment, absl::Now(), &refusals);
+        db::FromBundleTuning(*entry.row, *entry.environment, absl::Now(), &refusals);
     if (!tuning) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": ", entry.row.problem_text(), ": ",
+      return absl::InvalidArgumentError(absl::StrCat(path, ": ", entry.row->problem_text(), ": ",
                                                      refusals[0].violation.field, ": ",
                                                      refusals[0].violation.rule));
     }

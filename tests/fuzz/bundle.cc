@@ -68,10 +68,11 @@ std::unique_ptr<convtune::db::BundleReader> Open(const std::string& file) {
 void CheckRow(const convtune::db::BundleEntry& entry) {
   const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
   std::vector<convtune::db::BundleRefusal> refusals;
-  const auto tuning = convtune::db::FromBundleTuning(entry.row, *entry.environment, now, &refusals);
+  const auto tuning =
+      convtune::db::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
   Require(tuning.has_value() == refusals.empty());
   if (!tuning.has_value()) return;
-  const auto row = convtune::db::ToBundleTuning(*tuning, entry.row.environment_number(), true);
+  const auto row = convtune::db::ToBundleTuning(*tuning, entry.row->environment_number(), true);
   const auto again = convtune::db::FromBundleTuning(row, *entry.environment, now, &refusals);
   Require(again.has_value() && *again == *tuning);
 }

@@ -79,7 +79,7 @@ class VerifyCommand final : public Command {
       ByteProgress progress(context.io(), "verifying", reader->size());
       RETURN_IF_ERROR(db::ReadWholeBundle(reader.get(), trusted, [&](const db::BundleEntry& entry) {
         progress.Show(entry.offset);
-        if (!db::FromBundleTuning(entry.row, *entry.environment, now, &refusals)) {
+        if (!db::FromBundleTuning(*entry.row, *entry.environment, now, &refusals)) {
           refused.Add(entry.offset, refusals);
         }
       }));

@@ -130,7 +130,7 @@ v1::ReadOutboxResponse ToProto(const db::OutboxPage& page) {
     *row.mutable_id() = OutboxIdToProto(entry.id);
     *row.mutable_environment() =
         db::ToBundleEnvironment(1, entry.environment, entry.tuning.provenance);
-    *row.mutable_tuning() = db::ToBundleTuning(entry.tuning, 1, /*with_samples=*/false);
+    db::FillBundleTuning(entry.tuning, 1, /*with_samples=*/false, row.mutable_tuning());
     row.set_relayed(entry.tuning.origin == Origin::kFleet);
     return row;
   };

@@ -98,7 +98,7 @@ absl::StatusOr<commit::ImportCounts> BundleImport::Take(bool skip_refused,
       const bool in_vain = refused->rows() > 0 && !skip_refused;
       if (!more && in_vain) return absl::AbortedError("a row was refused");
       if (!more) return std::nullopt;
-      auto tuning = db::FromBundleTuning(entry.row, *entry.environment, now, &refusals);
+      auto tuning = db::FromBundleTuning(*entry.row, *entry.environment, now, &refusals);
       if (!tuning.has_value()) {
         refused->Add(entry.offset, refusals);
       } else if (!in_vain) {

@@ -86,7 +86,7 @@ inline absl::Status ReadAll(const std::string& bytes, std::vector<v1::Tuning>* r
   auto reader = BundleReader::Open(folder.File("b"));
   if (!reader.ok()) return reader.status();
   return ReadWholeBundle(reader->get(), trusted, [&](const BundleEntry& entry) {
-    if (rows != nullptr) rows->push_back(entry.row);
+    if (rows != nullptr) rows->push_back(*entry.row);
   });
 }
 

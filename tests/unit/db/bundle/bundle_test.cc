@@ -36,7 +36,7 @@ TEST(BundleTest, GivesBackEveryTuningAsItWas) {
   ASSERT_TRUE(
       ReadWholeBundle(reader->get(), {}, [&](const BundleEntry& entry) {
         got.push_back(
-            FromBundleTuning(entry.row, *entry.environment, kNow, &refusals).value_or(Tuning()));
+            FromBundleTuning(*entry.row, *entry.environment, kNow, &refusals).value_or(Tuning()));
         EXPECT_EQ(entry.environment->environment, SampleEnvironment());
       }).ok());
   ASSERT_EQ(got.size(), 3U);
@@ -56,7 +56,7 @@ TEST(BundleTest, TheSameTuningsGiveTheSameBytes) {
 TEST(BundleTest, WithoutSamplesTheSummaryStays) {
   std::vector<v1::Tuning> rows;
   ASSERT_TRUE(ReadAll(BundleOf(SampleTunings(1), {.with_samples = false}), &rows).ok());
-  EXPECT_EQ(rows[0].candidates(0).samples_us_size(), 0);
+  EXPECT_EQ(rows[0].candidates(0).samples_ns_size(), 0);
   EXPECT_EQ(rows[0].candidates(0).sample_count(), 21);
   EXPECT_GT(rows[0].candidates(0).median_us(), 10);
 }

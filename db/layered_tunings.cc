@@ -31,7 +31,7 @@ struct Cursor {
       if (found.ok()) break;
       corrupt(std::string(found.status().message()));
     }
-    for (Candidate& candidate : record.tuning.candidates) candidate.samples_ns = {};
+    for (Candidate& candidate : record.tuning.candidates) candidate.samples_ns.clear();
     tuning = std::move(record.tuning);
   }
 };

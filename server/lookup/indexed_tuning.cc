@@ -141,7 +141,8 @@ void Take(const Tuning& tuning, const std::vector<const Candidate*>& kept, const
   for (const Candidate* c : kept) {
     if (c == winner) indexed->winner = static_cast<int>(candidates.size());
     candidates.push_back(*c);
-    candidates.back().samples_ns = {};
+    // Assigning {} or clear() would keep the memory.
+    candidates.back().samples_ns = std::vector<int64_t>();
   }
   indexed->stock = StockIndex(candidates);
   if (!bans.any()) return;

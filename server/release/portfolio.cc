@@ -25,9 +25,7 @@ void AddRole(const Candidate* candidate, uint32_t role, std::vector<Choice>* cho
     known->roles |= role;
     return;
   }
-  Choice choice{*candidate, role};
-  choice.candidate.samples_ns = {};
-  choices->push_back(std::move(choice));
+  choices->push_back({*candidate, role});
 }
 
 template <typename Predicate>

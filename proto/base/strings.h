@@ -3,6 +3,7 @@
 // take std::string_view.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -40,6 +41,7 @@ void AppendTo(std::string* out, const Args&... args) {
 // point into `text`.
 inline std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> pieces;
+  pieces.reserve(1 + static_cast<size_t>(std::count(text.begin(), text.end(), separator)));
   size_t begin = 0;
   for (size_t end = text.find(separator); end != std::string_view::npos;
        end = text.find(separator, begin)) {

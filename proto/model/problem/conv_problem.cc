@@ -1,5 +1,7 @@
 #include "proto/model/problem/conv_problem.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "proto/base/strings.h"
 #include "proto/model/problem/problem_rules.h"
@@ -58,7 +60,7 @@ absl::Status InvalidProblem(const std::vector<Violation>& violations) {
 
 }  // namespace
 
-std::optional<ConvProblem> ConvProblem::Create(const ConvProblemSpec& spec,
+std::optional<ConvProblem> ConvProblem::Create(ConvProblemSpec spec,
                                                std::vector<Violation>* violations) {
   bool ok = CheckScalars(spec, violations);
   ok &= CheckLayout(spec, violations);
@@ -66,19 +68,20 @@ std::optional<ConvProblem> ConvProblem::Create(const ConvProblemSpec& spec,
   ok &= types.has_value();
 
   ConvProblem p;
-  p.x_dims_ = spec.x_dims;
-  p.w_dims_ = spec.w_dims;
+  const size_t typed_entries = spec.x_dims.size();
+  p.x_dims_ = std::move(spec.x_dims);
+  p.w_dims_ = std::move(spec.w_dims);
   const bool dims_ok = rules::CheckDims(&p.x_dims_, &p.w_dims_, violations);
   ok &= dims_ok;
-  const bool rank_ok = spec.x_dims.size() >= 3 && spec.x_dims.size() <= 5;
-  const int typed_rank = rank_ok ? static_cast<int>(spec.x_dims.size()) - 2 : 0;
+  const bool rank_ok = typed_entries >= 3 && typed_entries <= 5;
+  const int typed_rank = rank_ok ? static_cast<int>(typed_entries) - 2 : 0;
   if (rank_ok) {
-    p.pad_low_ = spec.pad_low;
-    p.pad_high_ = spec.pad_high.empty() ? spec.pad_low : spec.pad_high;
-    p.strides_ = spec.strides;
-    p.dilations_ = spec.dilations;
+    p.pad_low_ = std::move(spec.pad_low);
+    p.pad_high_ = std::move(spec.pad_high);
+    p.strides_ = std::move(spec.strides);
+    p.dilations_ = std::move(spec.dilations);
     bool window_ok = rules::SpreadSpatial(&p.pad_low_, "pad_low", typed_rank, 0, 0, violations);
-    if (spec.pad_high.empty()) {
+    if (p.pad_high_.empty()) {
       p.pad_high_ = p.pad_low_;
     } else {
       window_ok &= rules::SpreadSpatial(&p.pad_high_, "pad_high", typed_rank, 0, 0, violations);
@@ -98,9 +101,9 @@ std::optional<ConvProblem> ConvProblem::Create(const ConvProblemSpec& spec,
   }
 
   if (!spec.x_strides.empty() && !spec.w_strides.empty() && !spec.y_strides.empty()) {
-    p.x_strides_ = spec.x_strides;
-    p.w_strides_ = spec.w_strides;
-    p.y_strides_ = spec.y_strides;
+    p.x_strides_ = std::move(spec.x_strides);
+    p.w_strides_ = std::move(spec.w_strides);
+    p.y_strides_ = std::move(spec.y_strides);
     if (dims_ok) {
       ok &= rules::CheckStrides(&p.x_strides_, "x_strides", p.x_dims_, typed_rank, violations);
       ok &= rules::CheckStrides(&p.w_strides_, "w_strides", p.w_dims_, typed_rank, violations);
@@ -130,7 +133,7 @@ std::optional<ConvProblem> ConvProblem::Create(const ConvProblemSpec& spec,
   p.compute_type_ = types->compute;
   p.intermediate_type_ = types->intermediate;
   p.mode_ = spec.mode.value_or(ConvolutionMode::kCrossCorrelation);
-  p.epilogue_ = spec.epilogue;
+  p.epilogue_ = std::move(spec.epilogue);
   p.alignment_bytes_ = static_cast<int>(spec.alignment_bytes.value_or(16));
   p.sm_count_target_ = static_cast<int>(spec.sm_count_target.value_or(0));
   return p;
@@ -146,9 +149,9 @@ absl::StatusOr<ConvProblem> ConvProblem::Create(const ConvProblemSpec& spec) {
 std::optional<ConvProblem> ConvProblem::Parse(std::string_view text,
                                               std::vector<Violation>* violations) {
   const size_t before = violations->size();
-  const ConvProblemSpec spec = ParseProblemTokens(text, violations);
+  ConvProblemSpec spec = ParseProblemTokens(text, violations);
   if (violations->size() != before) return std::nullopt;
-  return Create(spec, violations);
+  return Create(std::move(spec), violations);
 }
 
 absl::StatusOr<ConvProblem> ConvProblem::Parse(std::string_view text) {

@@ -48,7 +48,7 @@ class ConvProblem {
  public:
   // Returns the problem, or adds every broken rule to `violations` (never
   // empty on failure) and returns nullopt.
-  static std::optional<ConvProblem> Create(const ConvProblemSpec& spec,
+  static std::optional<ConvProblem> Create(ConvProblemSpec spec,
                                            std::vector<Violation>* violations);
   // Same; INVALID_ARGUMENT with ToString(violations).
   static absl::StatusOr<ConvProblem> Create(const ConvProblemSpec& spec);

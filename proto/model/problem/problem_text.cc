@@ -1,8 +1,9 @@
 #include "proto/model/problem/problem_text.h"
 
-#include <set>
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_join.h"
 #include "proto/base/strings.h"
@@ -45,7 +46,10 @@ class TokenReader {
 
   // Says so if a token of this kind was there before.
   bool Once(std::string_view kind, std::string_view field) {
-    if (seen_.insert(std::string(kind)).second) return true;
+    if (std::find(seen_.begin(), seen_.end(), kind) == seen_.end()) {
+      seen_.push_back(kind);
+      return true;
+    }
     Fail(field, kind == field ? "given twice" : Concat("a second ", kind));
     return false;
   }
@@ -122,7 +126,9 @@ class TokenReader {
   }
 
   void ReadList(std::string_view key, std::string_view value, std::vector<int64_t>* list) {
-    for (const std::string_view part : Split(value, 'x')) {
+    const std::vector<std::string_view> parts = Split(value, 'x');
+    list->reserve(parts.size());
+    for (const std::string_view part : parts) {
       int64_t number = 0;
       if (!ReadNumber(key, part, &number)) return;
       list->push_back(number);
@@ -166,7 +172,7 @@ class TokenReader {
 
   std::vector<Violation>* violations_;
   ConvProblemSpec spec_;
-  std::set<std::string> seen_;
+  std::vector<std::string_view> seen_;  // names within the text, or literals
 };
 
 std::string Joined(const std::vector<int64_t>& values) { return absl::StrJoin(values, "x"); }

@@ -9,6 +9,13 @@ namespace {
 
 const char kProblem[] = "bwd_data,x=1x2x3x3,w=4x2x1x1";
 
+TEST(ProtoConverter, DeterminismFollowsFromTheNote) {
+  Candidate candidate = TestCandidate("legacy:algo0,math1", 12.5);
+  EXPECT_TRUE(ToProto(candidate, Operation::kBwdData).deterministic());
+  candidate.numerical_notes = NoteBit(NumericalNote::kNondeterministic);
+  EXPECT_FALSE(ToProto(candidate, Operation::kBwdData).deterministic());
+}
+
 TEST(ProtoConverter, CandidateKeepsEveryField) {
   Candidate candidate = TestCandidate("graph:eng34,k2=5,k3=0", 12.5);
   candidate.numerical_notes =

@@ -6,20 +6,12 @@
 #include "absl/strings/cord.h"
 
 namespace convtune {
-namespace {
-
-google::rpc::Status DetailsOf(const absl::Status& status) {
-  google::rpc::Status details;
-  const auto payload = status.GetPayload(kRpcDetailsUrl);
-  if (payload.has_value() && !details.ParseFromString(std::string(*payload))) details.Clear();
-  return details;
-}
-
-}  // namespace
 
 std::vector<Violation> ViolationsOf(const absl::Status& status) {
   std::vector<Violation> violations;
-  const google::rpc::Status details = DetailsOf(status);
+  google::rpc::Status details;
+  const auto payload = status.GetPayload(kRpcDetailsUrl);
+  if (!payload.has_value() || !details.ParseFromString(std::string(*payload))) return violations;
   for (const auto& any : details.details()) {
     google::rpc::BadRequest bad;
     if (!any.Is<google::rpc::BadRequest>() || !any.UnpackTo(&bad)) continue;
@@ -28,15 +20,6 @@ std::vector<Violation> ViolationsOf(const absl::Status& status) {
     }
   }
   return violations;
-}
-
-std::string ReasonOf(const absl::Status& status) {
-  const google::rpc::Status details = DetailsOf(status);
-  for (const auto& any : details.details()) {
-    google::rpc::ErrorInfo info;
-    if (any.Is<google::rpc::ErrorInfo>() && any.UnpackTo(&info)) return info.reason();
-  }
-  return "";
 }
 
 bool IsFromDaemon(const absl::Status& status) {

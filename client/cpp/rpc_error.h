@@ -14,9 +14,6 @@ inline constexpr char kRpcDetailsUrl[] = "type.googleapis.com/google.rpc.Status"
 
 // The field violations of google.rpc.BadRequest; empty if there are none.
 std::vector<Violation> ViolationsOf(const absl::Status& status);
-// The reason of google.rpc.ErrorInfo, such as "ENVIRONMENT_NOT_FOUND"; empty
-// if there is none.
-std::string ReasonOf(const absl::Status& status);
 
 // True for an error that a daemon answered with, of those that it explains:
 // all UNAVAILABLE that are not the connection's.

@@ -18,7 +18,7 @@ class CompletionCommand final : public Command {
         ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     std::string script = FishCompletion(context.root());
     if (shell_ == "bash") script = BashCompletion(context.root());
     if (shell_ == "zsh") script = ZshCompletion(context.root());

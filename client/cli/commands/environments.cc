@@ -10,6 +10,7 @@
 #include "client/cli/app/command.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -99,44 +100,40 @@ class EnvironmentsCommand final : public Command {
     AddVerb(root, "environments", "GPUs, cuDNN versions and devices that are known", Rows::kYes);
   }
 
-  ExitCode Run(Context& context) override {
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    auto environments = (*client)->ListEnvironments();
-    if (!environments.ok()) return context.Fail(environments.status());
-    const auto devices = (*client)->ListDevices();
-    if (!devices.ok()) return context.Fail(devices.status());
-    if (!context.settings().environment.empty()) {
-      if (!KeepOnly(context.settings().environment, &*environments)) {
-        return context.Fail(absl::NotFoundError("--environment: must be one that is known, '" +
-                                                context.settings().environment + "' is not"));
-      }
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(auto environments, client->ListEnvironments());
+    ASSIGN_OR_RETURN(const auto devices, client->ListDevices());
+    const std::string& wanted = context.settings().environment;
+    if (!wanted.empty() && !KeepOnly(wanted, &environments)) {
+      return absl::NotFoundError("--environment: must be one that is known, '" + wanted +
+                                 "' is not");
     }
     std::ostream& out = context.io().out;
     if (context.format() == Format::kJson) {
       out << JsonObject()
-                 .AddRaw("environments", JsonMessages(environments->environments()))
-                 .AddRaw("devices", JsonMessages(devices->devices()))
+                 .AddRaw("environments", JsonMessages(environments.environments()))
+                 .AddRaw("devices", JsonMessages(devices.devices()))
                  .Take()
           << "\n";
       return ExitCode::kDone;
     }
     if (context.format() == Format::kTable) {
-      const std::string tables = Tables(context, *environments, *devices);
+      const std::string tables = Tables(context, environments, devices);
       if (tables.empty()) context.Say("no environment and no device");
       out << tables;
-      SayAmbiguous(context, *environments);
+      SayAmbiguous(context, environments);
       return ExitCode::kDone;
     }
     out << CsvLine({"environment", "gpu", "compute_capability", "sms", "mig_profile", "cudnn",
                     "library", "profile", "current", "tunings", "devices"});
-    for (const v1::Environment& environment : environments->environments()) {
+    for (const v1::Environment& environment : environments.environments()) {
       out << CsvLine(
           {environment.name(), environment.gpu_model(), environment.compute_capability(),
            absl::StrCat(environment.sm_count()), environment.mig_profile(),
            environment.cudnn_version(), LibraryWord(environment.library_configuration()),
            environment.profile() ? "true" : "false", environment.current() ? "true" : "false",
-           absl::StrCat(environment.tuning_count()), DevicesOf(*devices, environment.name())});
+           absl::StrCat(environment.tuning_count()), DevicesOf(devices, environment.name())});
     }
     return ExitCode::kDone;
   }

@@ -28,7 +28,7 @@ class FleetCommand final : public Command {
     app_ = app;
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     char own[PATH_MAX] = {};
     const ssize_t size = readlink("/proc/self/exe", own, sizeof own - 1);
     const std::string path(own, size > 0 ? static_cast<size_t>(size) : 0);

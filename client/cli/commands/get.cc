@@ -5,6 +5,7 @@
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/input/constraint_args.h"
 #include "client/cli/input/problem_args.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -23,13 +24,11 @@ class GetCommand final : public Command {
     app->add_flag("--hints", hints_, "with a miss, show what another cuDNN version has");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     v1::BatchGetRequest request;
-    auto constraints = constraints_.ToProto();
-    if (!constraints.ok()) return context.Fail(constraints.status());
-    *request.mutable_constraints() = *std::move(constraints);
-    const auto batch = problems_.Read(context);
-    if (!batch.ok()) return context.Fail(batch.status());
+    ASSIGN_OR_RETURN(auto constraints, constraints_.ToProto());
+    *request.mutable_constraints() = std::move(constraints);
+    ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
     request.set_environment(context.settings().environment);
     request.set_on_miss(OnMiss());
     request.set_min_evidence(MinEvidence());
@@ -37,12 +36,12 @@ class GetCommand final : public Command {
 
     const bool waits = on_miss_ == "heuristic" || on_miss_ == "tune";
     BatchAnswers answers;
-    if (!batch->rows.empty()) {
-      answers = BatchGetAll(context, request, batch->rows,
+    if (!batch.rows.empty()) {
+      answers = BatchGetAll(context, request, batch.rows,
                             waits ? context.long_timeout() : context.settings().client.timeout);
     }
-    PrintAnswers(context, answers, batch->errors, "");
-    return Worse(batch->code, answers.code);
+    PrintAnswers(context, answers, batch.errors, "");
+    return Worse(batch.code, answers.code);
   }
 
  private:

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <ostream>
 #include <system_error>
 #include <vector>
 
@@ -40,7 +39,7 @@ class ImportCommand final : public Command {
                   "leave out rows that break a rule, and take the others");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     ExitCode code = ExitCode::kDone;
     std::vector<std::string> documents;
     for (const std::string& file : files_) {
@@ -53,9 +52,7 @@ class ImportCommand final : public Command {
       documents.push_back(JsonObject().Add("file", file).AddMembers(*response).Take());
       if (!response->committed()) code = Worse(code, ExitCode::kFailed);
     }
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonObject().AddRaw("imports", JsonArray(documents)).Take() << "\n";
-    }
+    context.PrintJson(JsonObject().AddRaw("imports", JsonArray(documents)).Take());
     return code;
   }
 

@@ -33,19 +33,14 @@ class StatsCommand final : public Command {
         ->check(CLI::Range(0, 1000));
   }
 
-  ExitCode Run(Context& context) override {
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    const auto now = (*client)->GetServerInfo();
-    if (!now.ok()) return context.Fail(now.status());
-    const auto newest = Newest(context, **client);
-    if (!newest.ok()) return context.Fail(newest.status());
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(const auto now, client->GetServerInfo());
+    ASSIGN_OR_RETURN(const auto newest, Newest(context, *client));
     const std::string path = ZeroPath(context);
-    Print(context, *now, ReadZero(path, *now), *newest);
+    Print(context, now, ReadZero(path, now), newest);
     if (!zero_) return ExitCode::kDone;
-    if (const absl::Status written = WriteZero(path, *now); !written.ok()) {
-      return context.Fail(written);
-    }
+    RETURN_IF_ERROR(WriteZero(path, now));
     context.Say("counting from zero");
     return ExitCode::kDone;
   }

@@ -33,12 +33,11 @@ class VerifyCommand final : public Command {
     app->add_flag("--jsonl", jsonl_, "print its tunings as JSON lines");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     std::vector<std::string> trusted;
     for (const std::string& path : public_keys_) {
-      auto key = db::ReadBundlePublicKey(path);
-      if (!key.ok()) return context.Fail(key.status());
-      trusted.push_back(*std::move(key));
+      ASSIGN_OR_RETURN(auto key, db::ReadBundlePublicKey(path));
+      trusted.push_back(std::move(key));
     }
     ExitCode code = ExitCode::kDone;
     std::vector<std::string> documents;

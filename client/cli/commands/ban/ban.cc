@@ -7,6 +7,7 @@
 #include "client/cli/app/command.h"
 #include "client/cli/commands/ban/ban_output.h"
 #include "client/cli/output/json.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -26,7 +27,7 @@ class BanCommand final : public Command {
                         "it is that ban of a fleet, which this node has left");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     if (list_->parsed()) return List(context);
     if (delete_->parsed()) return Delete(context);
     BanKeeper daemon;
@@ -43,35 +44,29 @@ class BanCommand final : public Command {
   }
 
  private:
-  ExitCode List(Context& context) const {
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    const auto list = (*client)->ListBans();
-    if (!list.ok()) return context.Fail(list.status());
-    const std::vector<v1::Ban> bans(list->bans().begin(), list->bans().end());
+  absl::StatusOr<ExitCode> List(Context& context) const {
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(const auto list, client->ListBans());
+    const std::vector<v1::Ban> bans(list.bans().begin(), list.bans().end());
     if (as_errata_) return PrintErrata(context, bans);
     if (context.format() == Format::kJson) {
-      context.io().out << JsonMessage(*list) << "\n";
+      context.io().out << JsonMessage(list) << "\n";
       return ExitCode::kDone;
     }
     PrintBans(context, bans, TuningCounts::kYes);
     return ExitCode::kDone;
   }
 
-  ExitCode Delete(Context& context) const {
+  absl::StatusOr<ExitCode> Delete(Context& context) const {
     v1::DeleteBanRequest request;
     const bool is_number = !name_.empty() && std::all_of(name_.begin(), name_.end(), [](char c) {
       return std::isdigit(static_cast<uint8_t>(c));
     });
     request.set_name(is_number ? "bans/" + name_ : name_);
     request.set_fleet_ban(fleet_ban_);
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    const auto deleted = (*client)->DeleteBan(request, context.long_timeout());
-    if (!deleted.ok()) return context.Fail(deleted.status());
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonObject().Add("deleted", request.name()).Take() << "\n";
-    }
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(const auto deleted, client->DeleteBan(request, context.long_timeout()));
+    context.PrintJson(JsonObject().Add("deleted", request.name()).Take());
     context.Say("deleted " + request.name());
     return ExitCode::kDone;
   }

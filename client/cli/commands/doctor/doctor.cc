@@ -12,6 +12,7 @@
 #include "client/cli/output/table.h"
 #include "client/cpp/fleet_client.h"
 #include "client/cpp/release_client.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -24,14 +25,13 @@ class DoctorCommand final : public Command {
                    "for an issue: the system too, without names, paths and addresses");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     std::vector<Finding> findings = ExamineAddress(context.settings().client.address);
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
     v1::ServerInfo server;
     v1::ListEnvironmentsResponse environments;
     v1::Publication seen;
-    const bool reached = Examine(**client, &server, &environments, &findings);
+    const bool reached = Examine(*client, &server, &environments, &findings);
     if (reached) ExamineServing(context, server, &seen, &findings);
     if (reached) ExamineFleetState(context, &findings);
     if (report_) {
@@ -170,9 +170,7 @@ class DoctorCommand final : public Command {
           << finding.what << "\n";
       if (!finding.advice.empty()) out << std::string(9, ' ') << "-> " << finding.advice << "\n";
     }
-    if (context.format() == Format::kJson) {
-      out << JsonObject().AddRaw("findings", JsonArray(elements)).Take() << "\n";
-    }
+    context.PrintJson(JsonObject().AddRaw("findings", JsonArray(elements)).Take());
   }
 
   bool report_ = false;

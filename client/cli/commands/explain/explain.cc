@@ -16,6 +16,7 @@
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "proto/base/status_macros.h"
 #include "proto/model/tuning/ban.h"
 
 namespace convtune::cli {
@@ -156,27 +157,23 @@ class ExplainCommand final : public Command {
     constraints_.Register(*app);
   }
 
-  ExitCode Run(Context& context) override {
-    const auto problem = problem_.ReadOne();
-    if (!problem.ok()) return context.Fail(problem.status());
-    auto constraints = constraints_.ToProto();
-    if (!constraints.ok()) return context.Fail(constraints.status());
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
+    ASSIGN_OR_RETURN(auto constraints, constraints_.ToProto());
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
 
     v1::GetTuningRequest get;
     get.set_environment(context.settings().environment);
-    get.mutable_problem()->set_text(problem->ToText());
-    const auto tuning = (*client)->GetTuning(get);
-    if (!tuning.ok()) return context.Fail(tuning.status());
+    get.mutable_problem()->set_text(problem.ToText());
+    ASSIGN_OR_RETURN(const auto tuning, client->GetTuning(get));
     v1::BatchGetRequest ask;
     ask.set_environment(context.settings().environment);
     *ask.add_problems() = get.problem();
-    *ask.mutable_constraints() = *std::move(constraints);
+    *ask.mutable_constraints() = std::move(constraints);
     const BatchAnswers answers =
-        BatchGetAll(context, ask, {{*problem, 1, "PROBLEM"}}, context.settings().client.timeout);
+        BatchGetAll(context, ask, {{problem, 1, "PROBLEM"}}, context.settings().client.timeout);
     if (answers.rows.empty()) return answers.code;
-    Print(context, *tuning, answers.rows[0].result, ask.constraints().api());
+    Print(context, tuning, answers.rows[0].result, ask.constraints().api());
     return answers.code;
   }
 

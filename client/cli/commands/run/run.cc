@@ -99,12 +99,10 @@ class RunCommand final : public Command {
         ->required();
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     std::vector<std::pair<std::string, std::string>> variables;
     RunFolder folder;
-    if (const absl::Status ready = SetVariables(context, folder, &variables); !ready.ok()) {
-      return context.Fail(ready);
-    }
+    RETURN_IF_ERROR(SetVariables(context, folder, &variables));
     const std::string file = SnapshotFile(variables);
     if (const std::string trouble = SnapshotTrouble(file); !trouble.empty() && !quiet_) {
       context.Say(absl::StrCat("convtune: ", trouble, "; the program gets nothing from convtune"));
@@ -130,18 +128,15 @@ class RunCommand final : public Command {
                             std::vector<std::pair<std::string, std::string>>* variables) const {
     std::string library = library_;
     if (library.empty()) {
-      absl::StatusOr<std::string> found = FindPreloadLibrary(kPreloadLibrary);
-      if (!found.ok()) return found.status();
-      library = *std::move(found);
+      ASSIGN_OR_RETURN(library, FindPreloadLibrary(kPreloadLibrary));
     } else if (access(library.c_str(), R_OK) != 0) {
       return absl::InvalidArgumentError(absl::StrCat("--library: ", library, " cannot be read"));
     }
     variables->emplace_back("LD_PRELOAD",
                             InFront(context, "LD_PRELOAD", folder.Reachable(library)));
     if (audit_) {
-      absl::StatusOr<std::string> found = FindPreloadLibrary(kAuditLibrary);
-      if (!found.ok()) return found.status();
-      variables->emplace_back("LD_AUDIT", InFront(context, "LD_AUDIT", folder.Reachable(*found)));
+      ASSIGN_OR_RETURN(const std::string found, FindPreloadLibrary(kAuditLibrary));
+      variables->emplace_back("LD_AUDIT", InFront(context, "LD_AUDIT", folder.Reachable(found)));
     }
     if (!policy_.empty()) variables->emplace_back("CONVTUNE_PRELOAD_POLICY", policy_);
     if (!allow_.empty()) {

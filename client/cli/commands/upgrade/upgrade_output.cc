@@ -229,9 +229,7 @@ void PrintTable(Context& context, const std::vector<AskedProblem>& problems,
       table.Add(std::move(row));
     }
   }
-  if (!table.empty()) {
-    context.io().out << table.Render(context.table_width(), context.out_color());
-  }
+  context.PrintTable(table);
 }
 
 }  // namespace

@@ -3,12 +3,10 @@
 #include <map>
 #include <ostream>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
@@ -19,12 +17,6 @@ namespace convtune::cli {
 namespace {
 
 constexpr char kCudnn[] = "cudnn=";
-
-// "EVIDENCE_NOT_TIMED" with prefix "EVIDENCE_" is "not timed".
-std::string Word(const std::string& name, const std::string& prefix) {
-  if (name.compare(0, prefix.size(), prefix) != 0) return "unknown";
-  return absl::StrReplaceAll(absl::AsciiStrToLower(name.substr(prefix.size())), {{"_", " "}});
-}
 
 // A number as short as it can be without loss.
 std::string Number(double value) { return absl::StrFormat("%.6g", value); }
@@ -56,7 +48,7 @@ std::string HintSource(const v1::Answer& hint) {
 }
 
 std::string MissNote(const v1::Miss& miss) {
-  std::string note = miss.message().empty() ? MissWord(miss.reason()) : miss.message();
+  std::string note = miss.message().empty() ? EnumWord(miss.reason()) : miss.message();
   if (!miss.job().empty()) absl::StrAppend(&note, "; queued as ", miss.job());
   if (miss.has_hint()) {
     absl::StrAppend(&note, "; hint from ", HintSource(miss.hint()), ": ",
@@ -97,18 +89,9 @@ std::string InvalidJson(const std::vector<ProblemRowError>& errors) {
 
 }  // namespace
 
-std::string EvidenceWord(v1::Evidence evidence) {
-  return Word(v1::Evidence_Name(evidence), "EVIDENCE_");
-}
-std::string OriginWord(v1::Origin origin) { return Word(v1::Origin_Name(origin), "ORIGIN_"); }
-std::string MissWord(v1::MissReason reason) {
-  return Word(v1::MissReason_Name(reason), "MISS_REASON_");
-}
-
 std::string NotPublishedWord(int64_t count, v1::Evidence least) {
   return absl::StrCat(count, count == 1 ? " problem is" : " problems are",
-                      " not published: evidence below ", EvidenceWord(least),
-                      " (--publish-evidence)");
+                      " not published: evidence below ", EnumWord(least), " (--publish-evidence)");
 }
 
 Color EvidenceColor(v1::Evidence evidence) {
@@ -130,7 +113,7 @@ Table AnswerTable(const std::vector<AnswerRow>& rows) {
     }
     const v1::Answer& answer = row.result.answer();
     const std::string evidence =
-        absl::StrCat(EvidenceWord(answer.evidence()), answer.pinned() ? ", pinned" : "",
+        absl::StrCat(EnumWord(answer.evidence()), answer.pinned() ? ", pinned" : "",
                      answer.has_banned() ? ", " : "", answer.banned().ban());
     table.Add({problem,
                answer.winner().text(),
@@ -168,8 +151,8 @@ std::string AnswerCsv(const BatchAnswers& answers) {
                     result.problem_text(),
                     "answer",
                     winner.text(),
-                    EvidenceWord(answer.evidence()),
-                    OriginWord(answer.origin()),
+                    EnumWord(answer.evidence()),
+                    EnumWord(answer.origin()),
                     answer.pinned() ? "true" : "false",
                     timed ? Number(winner.median_us()) : "",
                     timed ? Number(winner.q1_us()) : "",

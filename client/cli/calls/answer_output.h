@@ -9,10 +9,6 @@
 
 namespace convtune::cli {
 
-// Names of enum values as people write them: "heuristic", "not found".
-std::string EvidenceWord(v1::Evidence evidence);
-std::string OriginWord(v1::Origin origin);
-std::string MissWord(v1::MissReason reason);
 Color EvidenceColor(v1::Evidence evidence);
 // Says that `count` problems are not published, for their evidence is below `least`.
 std::string NotPublishedWord(int64_t count, v1::Evidence least);

@@ -18,6 +18,12 @@ namespace {
 
 constexpr absl::Duration kRestartPause = absl::Milliseconds(200);
 
+// True once nothing more will happen to it.
+bool HasEnded(const v1::TuningJob& job) {
+  return job.state() == v1::JOB_STATE_SUCCEEDED || job.state() == v1::JOB_STATE_FAILED ||
+         job.state() == v1::JOB_STATE_CANCELLED;
+}
+
 // How far one job came.
 struct JobCourse {
   bool made = false;
@@ -107,11 +113,6 @@ v1::CreateTuningJobRequest RequestFor(const v1::CreateTuningJobRequest& base,
 }
 
 }  // namespace
-
-bool HasEnded(const v1::TuningJob& job) {
-  return job.state() == v1::JOB_STATE_SUCCEEDED || job.state() == v1::JOB_STATE_FAILED ||
-         job.state() == v1::JOB_STATE_CANCELLED;
-}
 
 absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const std::string& name) {
   bool moved = false;

@@ -3,13 +3,12 @@
 #include <ostream>
 #include <string>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "client/cli/app/command.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli {
@@ -19,13 +18,6 @@ std::string LibraryWord(v1::LibraryConfiguration configuration) {
   if (configuration == v1::LIBRARY_CONFIGURATION_FULL) return "full";
   if (configuration == v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY) return "graph-jit-only";
   return "unknown";
-}
-
-std::string StateWord(v1::DeviceState state) {
-  const std::string name = v1::DeviceState_Name(state);
-  const std::string prefix = "DEVICE_STATE_";
-  if (name.size() <= prefix.size()) return "unknown";
-  return absl::StrReplaceAll(absl::AsciiStrToLower(name.substr(prefix.size())), {{"_", "-"}});
 }
 
 std::string SelfCheckWord(const v1::SelfCheck& check) {
@@ -77,7 +69,7 @@ std::string Tables(Context& context, const v1::ListEnvironmentsResponse& environ
   for (const v1::Device& device : devices.devices()) {
     const bool bad = !device.reason().empty();
     states.Add({device.name(),
-                {StateWord(device.state()), bad ? Color::kRed : Color::kNone},
+                {EnumWord(device.state(), '-'), bad ? Color::kRed : Color::kNone},
                 device.worker_pid() != 0 ? absl::StrCat(device.worker_pid()) : "-",
                 absl::StrCat(device.worker_starts()),
                 absl::StrCat(device.worker_deaths()),

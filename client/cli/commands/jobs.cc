@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <ostream>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/app/command.h"
 #include "client/cli/calls/tuning_run.h"
@@ -13,13 +12,6 @@
 
 namespace convtune::cli {
 namespace {
-
-std::string StateWord(v1::JobState state) {
-  const std::string name = v1::JobState_Name(state);
-  const std::string prefix = "JOB_STATE_";
-  return name.size() > prefix.size() ? absl::AsciiStrToLower(name.substr(prefix.size()))
-                                     : "unknown";
-}
 
 Color StateColor(v1::JobState state) {
   if (state == v1::JOB_STATE_FAILED) return Color::kRed;
@@ -47,14 +39,14 @@ void Print(Context& context, const std::vector<v1::TuningJob>& jobs) {
                {"CREATED"},
                {"NOW"}});
   for (const v1::TuningJob& job : jobs) {
-    context.PrintCsv({job.name(), StateWord(job.state()), job.environment(),
+    context.PrintCsv({job.name(), EnumWord(job.state()), job.environment(),
                       absl::StrCat(job.problem_count()), absl::StrCat(job.succeeded_count()),
                       absl::StrCat(job.failed_count()), absl::StrCat(job.skipped_count()),
                       FormatTimestamp(job.create_time()),
                       job.has_end_time() ? FormatTimestamp(job.end_time()) : "",
                       job.persisted() ? "true" : "false", job.abandoned() ? "true" : "false"});
     table.Add({job.name(),
-               {absl::StrCat(StateWord(job.state()), job.abandoned() ? ", callers gone" : ""),
+               {absl::StrCat(EnumWord(job.state()), job.abandoned() ? ", callers gone" : ""),
                 StateColor(job.state())},
                job.environment(),
                absl::StrCat(job.succeeded_count() + job.failed_count(), "/", job.problem_count()),

@@ -50,7 +50,7 @@ class ListCommand final : public Command {
                       "tuned", "tuning_id", "incomplete_reason"});
       for (const v1::Tuning& tuning : tunings) {
         out << CsvLine({tuning.problem_text(), tuning.environment().name(), tuning.winner(),
-                        EvidenceWord(tuning.evidence()), OriginWord(tuning.origin()),
+                        EnumWord(tuning.evidence()), EnumWord(tuning.origin()),
                         absl::StrCat(tuning.candidate_count()), FormatTimestamp(tuning.tune_time()),
                         tuning.id(), tuning.incomplete_reason()});
       }
@@ -65,7 +65,7 @@ class ListCommand final : public Command {
     for (const v1::Tuning& tuning : tunings) {
       table.Add({ShortProblem(tuning.problem_text()),
                  tuning.environment().name(),
-                 {EvidenceWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
+                 {EnumWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
                  absl::StrCat(tuning.candidate_count()),
                  FormatTimestamp(tuning.tune_time()),
                  tuning.winner().empty() ? "-" : tuning.winner()});

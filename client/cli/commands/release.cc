@@ -197,7 +197,7 @@ class ReleaseCommand final : public Command {
   }
 
   static std::string EvidenceOf(const v1::Portfolio& portfolio) {
-    return portfolio.choices().empty() ? "none" : EvidenceWord(portfolio.evidence());
+    return portfolio.choices().empty() ? "none" : EnumWord(portfolio.evidence());
   }
   static double Median(const v1::Portfolio& portfolio) {
     return portfolio.choices().empty() ? 0 : portfolio.choices(0).candidate().median_us();

@@ -136,7 +136,7 @@ class StatsCommand final : public Command {
     for (const v1::Tuning& tuning : newest) {
       table.Add({FormatTimestamp(tuning.tune_time()),
                  absl::StrFormat("%.2f s", Seconds(tuning.elapsed())),
-                 {EvidenceWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
+                 {EnumWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
                  ShortProblem(tuning.problem_text()),
                  tuning.winner().empty() ? "-" : tuning.winner()});
     }

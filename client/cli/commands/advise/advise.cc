@@ -25,8 +25,8 @@ std::string Figure(int digits, double value) {
 }
 
 std::string Word(const v1::BatchGetResult& result) {
-  return result.has_answer() ? EvidenceWord(result.answer().evidence())
-                             : "miss: " + MissWord(result.miss().reason());
+  return result.has_answer() ? EnumWord(result.answer().evidence())
+                             : "miss: " + EnumWord(result.miss().reason());
 }
 
 std::vector<ProblemRow> ProblemsOf(const std::vector<AdviceRow>& rows) {

@@ -32,12 +32,11 @@ class BanCommand final : public Command {
     if (delete_->parsed()) return Delete(context);
     BanKeeper daemon;
     daemon.create = [&](const v1::Ban& ban) -> absl::StatusOr<v1::CreateBanResponse> {
-      const auto client = context.Connect();
-      if (!client.ok()) return client.status();
+      ASSIGN_OR_RETURN(Client* const client, context.Connect());
       v1::CreateBanRequest request;
       *request.mutable_ban() = ban;
       request.set_dry_run(args_.dry_run());
-      return (*client)->CreateBan(request, context.long_timeout());
+      return client->CreateBan(request, context.long_timeout());
     };
     daemon.fail = [&](const absl::Status& status) { return context.Fail(status); };
     return MakeBans(context, args_, daemon);

@@ -3,11 +3,9 @@
 #include <map>
 #include <ostream>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "client/cli/app/command.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/commands/explain/explain_words.h"
@@ -22,15 +20,6 @@
 namespace convtune::cli {
 namespace {
 
-std::string Word(const std::string& name, size_t prefix) {
-  if (name.size() <= prefix) return "unknown";
-  return absl::StrReplaceAll(absl::AsciiStrToLower(name.substr(prefix)), {{"_", "-"}});
-}
-
-std::string StatusWord(v1::CandidateStatus status) {
-  return Word(v1::CandidateStatus_Name(status), sizeof("CANDIDATE_STATUS_") - 1);
-}
-
 // `legacy_stock`: what cuDNN would run for callers of the legacy API alone; may
 // be nullptr.
 std::string Notes(const v1::Candidate& candidate, const v1::Candidate* legacy_stock,
@@ -39,12 +28,10 @@ std::string Notes(const v1::Candidate& candidate, const v1::Candidate* legacy_st
   if (candidate.stock()) notes.push_back("stock");
   if (&candidate == legacy_stock) notes.push_back("legacy-stock");
   for (const int note : candidate.numerical_notes()) {
-    notes.push_back(Word(v1::NumericalNote_Name(static_cast<v1::NumericalNote>(note)),
-                         sizeof("NUMERICAL_NOTE_") - 1));
+    notes.push_back(EnumWord(static_cast<v1::NumericalNote>(note), '-'));
   }
   for (const int note : candidate.behavior_notes()) {
-    notes.push_back(Word(v1::BehaviorNote_Name(static_cast<v1::BehaviorNote>(note)),
-                         sizeof("BEHAVIOR_NOTE_") - 1));
+    notes.push_back(EnumWord(static_cast<v1::BehaviorNote>(note), '-'));
   }
   return absl::StrJoin(notes, separator);
 }
@@ -100,7 +87,7 @@ Table CandidateTable(const v1::Tuning& tuning, const std::string& winner) {
         {absl::StrCat(i + 1),
          {candidate.text(), wins ? Color::kGreen : Color::kNone},
          ApiWord(candidate),
-         {StatusWord(candidate.status()), ran ? Color::kNone : Color::kRed},
+         {EnumWord(candidate.status(), '-'), ran ? Color::kNone : Color::kRed},
          FormatMicroseconds(candidate.median_us()),
          Interval(candidate),
          FormatMicroseconds(candidate.host_us()),
@@ -127,7 +114,7 @@ std::string CandidateCsv(const v1::Tuning& tuning) {
     out += CsvLine({absl::StrCat(i + 1),
                     candidate.text(),
                     ApiWord(candidate),
-                    StatusWord(candidate.status()),
+                    EnumWord(candidate.status(), '-'),
                     number(candidate.median_us()),
                     number(candidate.q1_us()),
                     number(candidate.q3_us()),
@@ -191,13 +178,12 @@ class ExplainCommand final : public Command {
     } else {
       out << tuning.problem_text() << "\n"
           << tuning.environment().text() << "\n"
-          << "evidence: " << EvidenceWord(tuning.evidence());
+          << "evidence: " << EnumWord(tuning.evidence());
       if (!tuning.incomplete_reason().empty()) out << " (" << tuning.incomplete_reason() << ")";
       out << ", tuned " << FormatTimestamp(tuning.tune_time()) << "\n";
       for (const std::string& line : ExplainRace(tuning)) out << line << "\n";
       for (const v1::Quarantine& entry : tuning.quarantine()) {
-        out << "quarantined: " << entry.candidate() << " ("
-            << Word(v1::QuarantineReason_Name(entry.reason()), sizeof("QUARANTINE_REASON_") - 1)
+        out << "quarantined: " << entry.candidate() << " (" << EnumWord(entry.reason(), '-')
             << ", checks of version " << entry.checker_version() << "): " << entry.message()
             << "\n";
       }

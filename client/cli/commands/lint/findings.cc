@@ -287,15 +287,8 @@ class Linter {
 }  // namespace
 
 std::string_view Name(LintSeverity severity) {
-  switch (severity) {
-    case LintSeverity::kNotice:
-      return "notice";
-    case LintSeverity::kWarning:
-      return "warning";
-    case LintSeverity::kError:
-      return "error";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"notice", "warning", "error"};
+  return kNames[static_cast<size_t>(severity)];
 }
 
 std::optional<LintSeverity> ParseSeverity(std::string_view name) {

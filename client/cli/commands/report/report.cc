@@ -8,7 +8,7 @@
 #include "client/cli/app/command.h"
 #include "client/cli/commands/report/report_output.h"
 #include "client/cli/output/atomic_file.h"
-#include "client/cli/output/byte_progress.h"
+#include "client/cli/output/progress.h"
 #include "client/cpp/release_client.h"
 #include "client/report/bundle_source.h"
 #include "proto/base/status_macros.h"

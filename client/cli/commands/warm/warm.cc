@@ -196,9 +196,8 @@ class WarmCommand final : public Command {
   }
 
   bool Warm(const BatchAnswers& answers, const v1::BatchGetResult& result) const {
-    v1::Evidence least = v1::EVIDENCE_UNSPECIFIED;
-    if (const auto named = ParseEvidence(min_evidence_)) least = static_cast<v1::Evidence>(*named);
-    return IsWarm(result, least, answers.environment.profile());
+    const Evidence least = ParseEvidence(min_evidence_).value_or(Evidence::kNone);
+    return IsWarm(result, static_cast<v1::Evidence>(least), answers.environment.profile());
   }
 
   // Those that have no answer that is good enough, and were not refused.

@@ -3,7 +3,12 @@
 #include <google/rpc/error_details.pb.h>
 #include <google/rpc/status.pb.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 
 namespace convtune {
 
@@ -20,6 +25,24 @@ std::vector<Violation> ViolationsOf(const absl::Status& status) {
     }
   }
   return violations;
+}
+
+std::vector<std::pair<size_t, std::string>> RefusedProblems(const absl::Status& status,
+                                                            size_t count) {
+  constexpr std::string_view kField = "problems[";
+  std::vector<std::pair<size_t, std::string>> refused;
+  for (const Violation& violation : ViolationsOf(status)) {
+    const std::string& field = violation.field;
+    const size_t end = std::min(field.find(']'), field.size());
+    size_t place = count;
+    if (!field.starts_with(kField) || end == field.size() ||
+        !absl::SimpleAtoi(field.substr(kField.size(), end - kField.size()), &place) ||
+        place >= count) {
+      return {};
+    }
+    refused.emplace_back(place, absl::StrCat(violation.field, ": ", violation.rule));
+  }
+  return refused;
 }
 
 bool IsFromDaemon(const absl::Status& status) {

@@ -87,44 +87,7 @@ std::string InvalidJson(const std::vector<ProblemRowError>& errors) {
   return JsonArray(elements);
 }
 
-}  // namespace
-
-std::string NotPublishedWord(int64_t count, v1::Evidence least) {
-  return absl::StrCat(count, count == 1 ? " problem is" : " problems are",
-                      " not published: evidence below ", EnumWord(least), " (--publish-evidence)");
-}
-
-Color EvidenceColor(v1::Evidence evidence) {
-  return evidence >= v1::EVIDENCE_MEASURED ? Color::kGreen : Color::kYellow;
-}
-
-Table AnswerTable(const std::vector<AnswerRow>& rows) {
-  Table table({{"PROBLEM"},
-               {"WINNER"},
-               {"EVIDENCE"},
-               {"TIME", Align::kRight},
-               {"WORKSPACE", Align::kRight},
-               {"RUNNERS-UP"}});
-  for (const AnswerRow& row : rows) {
-    const std::string problem = ShortProblem(row.result.problem_text());
-    if (!row.result.has_answer()) {
-      table.Add({problem, "-", {"miss", Color::kRed}, "-", "-", MissNote(row.result.miss())});
-      continue;
-    }
-    const v1::Answer& answer = row.result.answer();
-    const std::string evidence =
-        absl::StrCat(EnumWord(answer.evidence()), answer.pinned() ? ", pinned" : "",
-                     answer.has_banned() ? ", " : "", answer.banned().ban());
-    table.Add({problem,
-               answer.winner().text(),
-               {evidence, EvidenceColor(answer.evidence())},
-               FormatMicroseconds(answer.winner().median_us()),
-               FormatBytes(answer.winner().workspace_bytes()),
-               RunnersUp(answer)});
-  }
-  return table;
-}
-
+// Heading and a line for each row; the columns are in deploy/docs/cli.md.
 std::string AnswerCsv(const BatchAnswers& answers) {
   std::string out = CsvLine({"row",         "problem",   "outcome",         "winner",
                              "evidence",    "origin",    "pinned",          "time_us",
@@ -169,6 +132,44 @@ std::string AnswerCsv(const BatchAnswers& answers) {
                     ""});
   }
   return out;
+}
+
+}  // namespace
+
+std::string NotPublishedWord(int64_t count, v1::Evidence least) {
+  return absl::StrCat(count, count == 1 ? " problem is" : " problems are",
+                      " not published: evidence below ", EnumWord(least), " (--publish-evidence)");
+}
+
+Color EvidenceColor(v1::Evidence evidence) {
+  return evidence >= v1::EVIDENCE_MEASURED ? Color::kGreen : Color::kYellow;
+}
+
+Table AnswerTable(const std::vector<AnswerRow>& rows) {
+  Table table({{"PROBLEM"},
+               {"WINNER"},
+               {"EVIDENCE"},
+               {"TIME", Align::kRight},
+               {"WORKSPACE", Align::kRight},
+               {"RUNNERS-UP"}});
+  for (const AnswerRow& row : rows) {
+    const std::string problem = ShortProblem(row.result.problem_text());
+    if (!row.result.has_answer()) {
+      table.Add({problem, "-", {"miss", Color::kRed}, "-", "-", MissNote(row.result.miss())});
+      continue;
+    }
+    const v1::Answer& answer = row.result.answer();
+    const std::string evidence =
+        absl::StrCat(EnumWord(answer.evidence()), answer.pinned() ? ", pinned" : "",
+                     answer.has_banned() ? ", " : "", answer.banned().ban());
+    table.Add({problem,
+               answer.winner().text(),
+               {evidence, EvidenceColor(answer.evidence())},
+               FormatMicroseconds(answer.winner().median_us()),
+               FormatBytes(answer.winner().workspace_bytes()),
+               RunnersUp(answer)});
+  }
+  return table;
 }
 
 void PrintAnswers(Context& context, const BatchAnswers& answers,

@@ -15,8 +15,6 @@ std::string NotPublishedWord(int64_t count, v1::Evidence least);
 
 // problem, winner, evidence, time, workspace, runners-up.
 Table AnswerTable(const std::vector<AnswerRow>& rows);
-// Heading and a line for each row; the columns are in deploy/docs/cli.md.
-std::string AnswerCsv(const BatchAnswers& answers);
 // Writes the answers in the context's format to its output. `invalid` are the
 // rows that were not asked for; `jobs` is a JSON array for the document's
 // "jobs", or empty.

@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/rpc_error.h"
 
@@ -44,31 +43,15 @@ std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<Probl
   return ranges;
 }
 
-int ProblemIndex(const std::string& field) {
-  const std::string prefix = "problems[";
-  const size_t end = field.find(']');
-  int index = -1;
-  if (field.compare(0, prefix.size(), prefix) != 0 || end == std::string::npos ||
-      !absl::SimpleAtoi(field.substr(prefix.size(), end - prefix.size()), &index)) {
-    return -1;
-  }
-  return index;
-}
-
 bool TakeRefused(Context& context, const absl::Status& status, std::vector<const ProblemRow*>* rows,
                  std::vector<ProblemRowError>* errors) {
   std::set<size_t> refused;
-  for (const Violation& violation : ViolationsOf(status)) {
-    const int index = ProblemIndex(violation.field);
-    if (index < 0 || static_cast<size_t>(index) >= rows->size()) return false;
-    refused.insert(static_cast<size_t>(index));
+  for (const auto& [place, words] : RefusedProblems(status, rows->size())) {
+    refused.insert(place);
+    errors->push_back({(*rows)[place]->source, words});
+    context.SayError(absl::StrCat(errors->back().source, ": ", words));
   }
   if (refused.empty()) return false;
-  for (const Violation& violation : ViolationsOf(status)) {
-    const std::string& source = (*rows)[static_cast<size_t>(ProblemIndex(violation.field))]->source;
-    errors->push_back({source, absl::StrCat(violation.field, ": ", violation.rule)});
-    context.SayError(absl::StrCat(source, ": ", errors->back().message));
-  }
   std::vector<const ProblemRow*> left;
   for (size_t i = 0; i < rows->size(); ++i) {
     if (refused.count(i) == 0) left.push_back((*rows)[i]);

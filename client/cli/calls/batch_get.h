@@ -28,9 +28,6 @@ struct BatchAnswers {
 // 10,000 problems, and below 4 MiB.
 std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<ProblemRow>& rows);
 
-// The position in "problems[N]..."; -1 for other fields.
-int ProblemIndex(const std::string& field);
-
 // Where `status` refuses single problems and nothing else: says them on io.err,
 // adds them to `errors`, takes them out of `rows` and returns true.
 bool TakeRefused(Context& context, const absl::Status& status, std::vector<const ProblemRow*>* rows,

@@ -101,26 +101,20 @@ class EnvironmentsCommand final : public Command {
       return absl::NotFoundError("--environment: must be one that is known, '" + wanted +
                                  "' is not");
     }
-    std::ostream& out = context.io().out;
-    if (context.format() == Format::kJson) {
-      out << JsonObject()
-                 .AddRaw("environments", JsonMessages(environments.environments()))
-                 .AddRaw("devices", JsonMessages(devices.devices()))
-                 .Take()
-          << "\n";
-      return ExitCode::kDone;
-    }
+    context.PrintJson(JsonObject()
+                          .AddRaw("environments", JsonMessages(environments.environments()))
+                          .AddRaw("devices", JsonMessages(devices.devices()))
+                          .Take());
     if (context.format() == Format::kTable) {
       const std::string tables = Tables(context, environments, devices);
       if (tables.empty()) context.Say("no environment and no device");
-      out << tables;
+      context.io().out << tables;
       SayAmbiguous(context, environments);
-      return ExitCode::kDone;
     }
-    out << CsvLine({"environment", "gpu", "compute_capability", "sms", "mig_profile", "cudnn",
-                    "library", "profile", "current", "tunings", "devices"});
+    context.PrintCsv({"environment", "gpu", "compute_capability", "sms", "mig_profile", "cudnn",
+                      "library", "profile", "current", "tunings", "devices"});
     for (const v1::Environment& environment : environments.environments()) {
-      out << CsvLine(
+      context.PrintCsv(
           {environment.name(), environment.gpu_model(), environment.compute_capability(),
            absl::StrCat(environment.sm_count()), environment.mig_profile(),
            environment.cudnn_version(), LibraryWord(environment.library_configuration()),

@@ -39,10 +39,6 @@ bool InContainer() {
          std::getenv("KUBERNETES_SERVICE_HOST") != nullptr || std::getenv("container") != nullptr;
 }
 
-absl::Time FromProto(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
-}
-
 std::vector<int> Numbers(const std::string& version) {
   std::vector<int> numbers;
   for (const absl::string_view part : absl::StrSplit(version, '.')) {
@@ -201,7 +197,7 @@ std::vector<Finding> ExamineFleet(const v1::FleetState& state) {
          "if there is a fleet, see to its agent, then `convtune fleet status`"}};
   }
   if (state.release() == 0) return {{Severity::kFine, "no release of a fleet is followed", ""}};
-  const absl::Duration silence = convtune::FromProto(state.agent_silence());
+  const absl::Duration silence = FromProto(state.agent_silence());
   if (silence > kAgentSilence) {
     return {
         {Severity::kNotice,

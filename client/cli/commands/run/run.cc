@@ -100,7 +100,7 @@ class RunCommand final : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(Context& context) override {
-    std::vector<std::pair<std::string, std::string>> variables;
+    Variables variables;
     RunFolder folder;
     RETURN_IF_ERROR(SetVariables(context, folder, &variables));
     const std::string file = SnapshotFile(variables);
@@ -124,8 +124,7 @@ class RunCommand final : public Command {
   }
 
  private:
-  absl::Status SetVariables(Context& context, const RunFolder& folder,
-                            std::vector<std::pair<std::string, std::string>>* variables) const {
+  absl::Status SetVariables(Context& context, const RunFolder& folder, Variables* variables) const {
     std::string library = library_;
     if (library.empty()) {
       ASSIGN_OR_RETURN(library, FindPreloadLibrary(kPreloadLibrary));
@@ -175,8 +174,7 @@ class RunCommand final : public Command {
     return access(absl::StrCat(folder, "/", snapshot::kSnapshotFile).c_str(), F_OK) == 0;
   }
 
-  static std::string SnapshotFile(
-      const std::vector<std::pair<std::string, std::string>>& variables) {
+  static std::string SnapshotFile(const Variables& variables) {
     for (const auto& [name, value] : variables) {
       if (name == "CONVTUNE_SNAPSHOT") return absl::StrCat(value, "/", snapshot::kSnapshotFile);
     }

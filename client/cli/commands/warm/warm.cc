@@ -19,6 +19,7 @@
 #include "client/cpp/release_client.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_order.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune::cli {
 namespace {
@@ -297,8 +298,7 @@ class WarmCommand final : public Command {
       const auto tuning = (*client)->GetTuning(request);
       if (!tuning.ok() && !absl::IsNotFound(tuning.status())) return;
       if (!tuning.ok()) continue;
-      summary->search_time +=
-          absl::Seconds(tuning->elapsed().seconds()) + absl::Nanoseconds(tuning->elapsed().nanos());
+      summary->search_time += FromProto(tuning->elapsed());
       ++summary->search_time_of;
     }
   }

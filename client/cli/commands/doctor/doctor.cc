@@ -60,9 +60,16 @@ class DoctorCommand final : public Command {
 
   static void AddFailure(const std::string& what, const absl::Status& status,
                          std::vector<Finding>* findings) {
-    findings->push_back({Severity::kProblem,
-                         absl::StrCat(what, ": ", std::string(status.message())),
-                         "see the daemon's log"});
+    findings->push_back(
+        Problem(absl::StrCat(what, ": ", std::string(status.message())), "see the daemon's log"));
+  }
+
+  // What `examine` finds in the answer, or that there is none.
+  template <typename Response, typename Examine>
+  static void AddAnswer(const absl::StatusOr<Response>& answer, const char* failure,
+                        const Examine& examine, std::vector<Finding>* findings) {
+    if (!answer.ok()) return AddFailure(failure, answer.status(), findings);
+    Add(examine(*answer), findings);
   }
 
   // False if the daemon is out of reach.
@@ -71,35 +78,28 @@ class DoctorCommand final : public Command {
     const auto server = client.GetServerInfo();
     if (server.ok()) *info = *server;
     if (absl::IsUnavailable(server.status())) {
-      findings->push_back({Severity::kProblem,
-                           absl::StrCat("no answer from the daemon at ", client.address().ToText(),
-                                        ": ", std::string(server.status().message())),
-                           "start one with `convtuned`, or say where it is with --address"});
+      findings->push_back(
+          Problem(absl::StrCat("no answer from the daemon at ", client.address().ToText(), ": ",
+                               std::string(server.status().message())),
+                  "start one with `convtuned`, or say where it is with --address"));
       return false;
     }
     ExamineHealth(client, kLivenessService, "is not alive", findings);
     ExamineHealth(client, kReadinessService, "is not ready to answer", findings);
-    if (server.ok()) {
-      Add(ExamineServer(*server, CONVTUNE_VERSION), findings);
-    } else {
-      AddFailure("the daemon does not say what it is", server.status(), findings);
-    }
-    if (const auto devices = client.ListDevices(); devices.ok()) {
-      Add(ExamineDevices(*devices), findings);
-    } else {
-      AddFailure("the devices cannot be listed", devices.status(), findings);
-    }
-    if (const auto environments = client.ListEnvironments(); environments.ok()) {
+    const auto examine_server = [](const v1::ServerInfo& said) {
+      return ExamineServer(said, CONVTUNE_VERSION);
+    };
+    AddAnswer(server, "the daemon does not say what it is", examine_server, findings);
+    AddAnswer(client.ListDevices(), "the devices cannot be listed", ExamineDevices, findings);
+    const auto environments = client.ListEnvironments();
+    if (environments.ok()) {
       *known = *environments;
       Add(ExamineLibraries(*environments), findings);
-      Add(ExamineEnvironments(*environments), findings);
-    } else {
-      AddFailure("the environments cannot be listed", environments.status(), findings);
     }
-    if (const auto bans = client.ListBans(); bans.ok()) {
-      Add(ExamineBans(*bans), findings);
-    } else if (!absl::IsUnimplemented(bans.status())) {
-      AddFailure("the bans cannot be listed", bans.status(), findings);
+    AddAnswer(environments, "the environments cannot be listed", ExamineEnvironments, findings);
+    const auto bans = client.ListBans();
+    if (!absl::IsUnimplemented(bans.status())) {
+      AddAnswer(bans, "the bans cannot be listed", ExamineBans, findings);
     }
     return true;
   }
@@ -108,12 +108,8 @@ class DoctorCommand final : public Command {
     const auto client = FleetClient::Create(context.settings().client);
     if (!client.ok()) return;
     const auto state = (*client)->GetFleetState(/*observer=*/true);
-    if (state.ok()) {
-      Add(ExamineFleet(*state), findings);
-    } else if (!absl::IsUnimplemented(state.status()) &&
-               !absl::IsPermissionDenied(state.status())) {
-      AddFailure("the daemon does not say what waits for the fleet", state.status(), findings);
-    }
+    if (absl::IsUnimplemented(state.status()) || absl::IsPermissionDenied(state.status())) return;
+    AddAnswer(state, "the daemon does not say what waits for the fleet", ExamineFleet, findings);
   }
 
   static void ExamineServing(Context& context, const v1::ServerInfo& server, v1::Publication* seen,
@@ -131,12 +127,10 @@ class DoctorCommand final : public Command {
     const auto client = ReleaseClient::Create(context.settings().client);
     if (!client.ok()) return;
     const auto publication = (*client)->GetPublication();
-    if (publication.ok()) {
-      *seen = *publication;
-      Add(ExaminePublication(*publication), findings);
-    } else if (!absl::IsUnimplemented(publication.status())) {
-      AddFailure("the daemon does not say how the snapshot is", publication.status(), findings);
-    }
+    if (absl::IsUnimplemented(publication.status())) return;
+    if (publication.ok()) *seen = *publication;
+    AddAnswer(publication, "the daemon does not say how the snapshot is", ExaminePublication,
+              findings);
   }
 
   static void ExamineHealth(Client& client, const std::string& service, const std::string& words,
@@ -145,10 +139,10 @@ class DoctorCommand final : public Command {
     if (!serving.ok()) {
       AddFailure(absl::StrCat("health ", service), serving.status(), findings);
     } else if (!*serving) {
-      findings->push_back({Severity::kProblem, absl::StrCat("the daemon ", words),
-                           "wait a little if it has just been started; else see its log"});
+      findings->push_back(Problem(absl::StrCat("the daemon ", words),
+                                  "wait a little if it has just been started; else see its log"));
     } else {
-      findings->push_back({Severity::kFine, absl::StrCat("health ", service, ": serving"), ""});
+      findings->push_back(Fine(absl::StrCat("health ", service, ": serving")));
     }
   }
 

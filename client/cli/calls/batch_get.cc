@@ -15,15 +15,6 @@ constexpr size_t kMaxRequestBytes = (4 << 20) - (64 << 10);
 constexpr int64_t kMaxAnswerBytes = 64 << 20;
 constexpr size_t kBytesPerProblem = 16;  // tags and lengths around the text
 
-v1::BatchGetRequest RequestFor(const v1::BatchGetRequest& base,
-                               const std::vector<const ProblemRow*>& rows) {
-  v1::BatchGetRequest request = base;
-  request.clear_problems();
-  request.set_max_reply_bytes(kMaxAnswerBytes);
-  for (const ProblemRow* row : rows) request.add_problems()->set_text(row->problem.ToText());
-  return request;
-}
-
 }  // namespace
 
 std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<ProblemRow>& rows) {
@@ -63,6 +54,9 @@ bool TakeRefused(Context& context, const absl::Status& status, std::vector<const
 BatchAnswers BatchGetAll(Context& context, const v1::BatchGetRequest& request,
                          const std::vector<ProblemRow>& rows, absl::Duration timeout) {
   BatchAnswers answers;
+  v1::BatchGetRequest base = request;
+  base.clear_problems();
+  base.set_max_reply_bytes(kMaxAnswerBytes);
   const auto client = context.Connect();
   if (!client.ok()) {
     answers.code = context.Fail(client.status());
@@ -71,11 +65,11 @@ BatchAnswers BatchGetAll(Context& context, const v1::BatchGetRequest& request,
   for (const auto& [first, last] : SplitIntoRequests(rows)) {
     std::vector<const ProblemRow*> asked;
     for (size_t i = first; i < last; ++i) asked.push_back(&rows[i]);
-    auto response = (*client)->BatchGet(RequestFor(request, asked), timeout);
+    auto response = (*client)->BatchGet(WithProblems(base, asked), timeout);
     if (!response.ok() && TakeRefused(context, response.status(), &asked, &answers.errors)) {
       answers.code = Worse(answers.code, ExitCode::kUsage);
       if (asked.empty()) continue;
-      response = (*client)->BatchGet(RequestFor(request, asked), timeout);
+      response = (*client)->BatchGet(WithProblems(base, asked), timeout);
     }
     if (!response.ok()) {
       answers.code = Worse(answers.code, context.Fail(response.status()));

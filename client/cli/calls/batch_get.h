@@ -24,6 +24,13 @@ struct BatchAnswers {
   ExitCode code = ExitCode::kDone;
 };
 
+// `request` with these problems too.
+template <typename Request>
+Request WithProblems(Request request, const std::vector<const ProblemRow*>& rows) {
+  for (const ProblemRow* row : rows) request.add_problems()->set_text(row->problem.ToText());
+  return request;
+}
+
 // Index ranges [first, last) of `rows` of which each fits one request: at most
 // 10,000 problems, and below 4 MiB.
 std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<ProblemRow>& rows);

@@ -101,15 +101,12 @@ class JobsCommand final : public Command {
   static absl::StatusOr<ExitCode> List(Context& context, Client& client) {
     v1::ListTuningJobsRequest request;
     request.set_page_size(1000);
+    ASSIGN_OR_RETURN(const auto all, client.ListTuningJobs(request));
     std::vector<v1::TuningJob> jobs;
-    do {
-      ASSIGN_OR_RETURN(const auto page, client.ListTuningJobs(request));
-      for (const v1::TuningJob& job : page.jobs()) {
-        const std::string& wanted = context.settings().environment;
-        if (wanted.empty() || job.environment() == wanted) jobs.push_back(job);
-      }
-      request.set_page_token(page.next_page_token());
-    } while (!request.page_token().empty());
+    const std::string& wanted = context.settings().environment;
+    for (const v1::TuningJob& job : all.jobs()) {
+      if (wanted.empty() || job.environment() == wanted) jobs.push_back(job);
+    }
     if (context.format() == Format::kJson) {
       context.io().out << JsonObject().AddRaw("jobs", JsonMessages(jobs)).Take() << "\n";
     } else {

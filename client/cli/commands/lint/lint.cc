@@ -147,11 +147,8 @@ class LintCommand final : public Command {
 
   bool Fails(const LintReport& report) const {
     const auto least = ParseSeverity(fail_on_);
-    if (!least) return false;
-    for (const LintFinding& finding : report.findings) {
-      if (finding.severity >= *least) return true;
-    }
-    return false;
+    return least && std::any_of(report.findings.begin(), report.findings.end(),
+                                [&](const LintFinding& f) { return f.severity >= *least; });
   }
 
   void Print(Context& context, const LintReport& report) const {

@@ -102,8 +102,8 @@ class RunCommand final : public Command {
   absl::StatusOr<ExitCode> Run(Context& context) override {
     Variables variables;
     RunFolder folder;
-    RETURN_IF_ERROR(SetVariables(context, folder, &variables));
-    const std::string file = SnapshotFile(variables);
+    ASSIGN_OR_RETURN(const std::string looked_in, SetVariables(context, folder, &variables));
+    const std::string file = absl::StrCat(looked_in, "/", snapshot::kSnapshotFile);
     if (const std::string trouble = SnapshotTrouble(file); !trouble.empty() && !quiet_) {
       context.Say(absl::StrCat("convtune: ", trouble, "; the program gets nothing from convtune"));
     }
@@ -124,7 +124,9 @@ class RunCommand final : public Command {
   }
 
  private:
-  absl::Status SetVariables(Context& context, const RunFolder& folder, Variables* variables) const {
+  // Gives the folder in which the processes look for the snapshot.
+  absl::StatusOr<std::string> SetVariables(Context& context, const RunFolder& folder,
+                                           Variables* variables) const {
     std::string library = library_;
     if (library.empty()) {
       ASSIGN_OR_RETURN(library, FindPreloadLibrary(kPreloadLibrary));
@@ -167,18 +169,11 @@ class RunCommand final : public Command {
     if (const std::string counters = folder.counters(); !counters.empty()) {
       variables->emplace_back("CONVTUNE_RUN_COUNTERS", counters);
     }
-    return absl::OkStatus();
+    return folder_of_snapshot;
   }
 
   static bool HasSnapshot(const std::string& folder) {
     return access(absl::StrCat(folder, "/", snapshot::kSnapshotFile).c_str(), F_OK) == 0;
-  }
-
-  static std::string SnapshotFile(const Variables& variables) {
-    for (const auto& [name, value] : variables) {
-      if (name == "CONVTUNE_SNAPSHOT") return absl::StrCat(value, "/", snapshot::kSnapshotFile);
-    }
-    return "";
   }
 
   // Why processes get nothing from the file; empty if they do.

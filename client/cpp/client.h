@@ -39,9 +39,11 @@ class Client : public Connection {
   absl::StatusOr<v1::TuningJob> GetTuningJob(const v1::GetTuningJobRequest& request) {
     return Call<v1::TuningJob>("TuningService/GetTuningJob", request);
   }
+  // Those of all pages.
   absl::StatusOr<v1::ListTuningJobsResponse> ListTuningJobs(
       const v1::ListTuningJobsRequest& request) {
-    return Call<v1::ListTuningJobsResponse>("TuningService/ListTuningJobs", request);
+    return CallPages<v1::ListTuningJobsResponse>("TuningService/ListTuningJobs", request,
+                                                 [](auto* page) { return page->mutable_jobs(); });
   }
   // Calls `on_state` for each state that the daemon sends, on this thread,
   // and returns the last one when the job has ended. No timeout.

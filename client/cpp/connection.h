@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -49,17 +50,14 @@ class Connection {
     return service;
   }
 
-  // `method` is as in "TuningService/GetTuning".
+  // `method` is as in "TuningService/GetTuning". Without `timeout` that of the options.
   template <typename Response>
   absl::StatusOr<Response> Call(const char* method, const google::protobuf::MessageLite& request,
-                                absl::Duration timeout) {
+                                std::optional<absl::Duration> timeout = std::nullopt) {
     Response response;
-    RETURN_IF_ERROR(CallUnary(std::string("/convtune.v1.") + method, request, timeout, &response));
+    RETURN_IF_ERROR(CallUnary(std::string("/convtune.v1.") + method, request,
+                              timeout.value_or(options_.timeout), &response));
     return response;
-  }
-  template <typename Response>
-  absl::StatusOr<Response> Call(const char* method, const google::protobuf::MessageLite& request) {
-    return Call<Response>(method, request, options_.timeout);
   }
   // Calls a list's method page after page and returns all rows in one response:
   // `rows` gives those of a Response*. At most `most` of them.

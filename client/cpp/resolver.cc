@@ -40,20 +40,6 @@ std::string CanonicalOr(const std::string& text) {
   return problem.ok() ? problem->ToText() : text;
 }
 
-// The queries that the daemon refuses, by their place, with the rule.
-std::map<size_t, std::string> RefusedOf(const absl::Status& status, size_t queries) {
-  std::map<size_t, std::string> refused;
-  for (const Violation& violation : ViolationsOf(status)) {
-    const std::string& field = violation.field;
-    const size_t begin = std::string("problems[").size();
-    if (field.rfind("problems[", 0) != 0) return {};
-    const size_t place = std::strtoull(field.c_str() + begin, nullptr, 10);
-    if (place >= queries) return {};
-    refused.emplace(place, absl::StrCat(field, ": ", violation.rule));
-  }
-  return refused;
-}
-
 }  // namespace
 
 class Resolver::Impl {
@@ -269,7 +255,8 @@ class Resolver::Impl {
           absl::IsUnavailable(response.status()) || absl::IsDeadlineExceeded(response.status());
       if (absl::IsCancelled(response.status()) && answered) return;
       if (nobody && from_snapshot(call.deadline)) return;
-      const std::map<size_t, std::string> refused = RefusedOf(response.status(), places.size());
+      const auto refusals = RefusedProblems(response.status(), places.size());
+      const std::map<size_t, std::string> refused(refusals.begin(), refusals.end());
       const std::string looked = nobody ? WhereLooked() : "";
       std::vector<size_t> left;
       for (size_t i = 0; i < places.size(); ++i) {

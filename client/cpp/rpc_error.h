@@ -1,7 +1,9 @@
 // Details of a daemon's error beyond its code and message.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,10 +16,11 @@ inline constexpr char kRpcDetailsUrl[] = "type.googleapis.com/google.rpc.Status"
 
 // The field violations of google.rpc.BadRequest; empty if there are none.
 std::vector<Violation> ViolationsOf(const absl::Status& status);
-// The reason of google.rpc.ErrorInfo, such as "ENVIRONMENT_NOT_FOUND"; empty
-// if there is none.
-std::string ReasonOf(const absl::Status& status);
 
+// Of an error that refuses single problems of a request of `count` and nothing else: their places,
+// and what is wrong, "problems[3].text: must be given"; empty for any other.
+std::vector<std::pair<size_t, std::string>> RefusedProblems(const absl::Status& status,
+                                                            size_t count);
 // True for an error that a daemon answered with, of those that it explains:
 // all UNAVAILABLE that are not the connection's.
 bool IsFromDaemon(const absl::Status& status);

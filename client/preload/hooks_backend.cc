@@ -23,9 +23,6 @@ struct Caller {
   const RealCudnn& real;
 };
 
-// Without cuDNN there is nobody to ask.
-constexpr cudnnStatus_t kNoCudnn = CUDNN_STATUS_NOT_INITIALIZED;
-
 }  // namespace
 }  // namespace convtune::preload
 
@@ -34,11 +31,7 @@ using namespace convtune::preload;  // NOLINT(google-build-using-namespace)
 CONVTUNE_HOOK cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                                          cudnnBackendDescriptor_t* descriptor) {
   const Caller caller(__builtin_return_address(0));
-  const auto real = caller.real.Create;
-  if (real == nullptr) {
-    return kNoCudnn;
-  }
-  const cudnnStatus_t status = real(type, descriptor);
+  const cudnnStatus_t status = caller.real.Create(type, descriptor);
   if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
     Remember(*descriptor, type);
   }
@@ -47,15 +40,11 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorT
 
 CONVTUNE_HOOK cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
   const Caller caller(__builtin_return_address(0));
-  const auto real = caller.real.Destroy;
-  if (real == nullptr) {
-    return kNoCudnn;
-  }
   // Before: afterwards another thread may get the same address.
   if (descriptor != nullptr && caller.IsOurs()) {
     Forget(descriptor);
   }
-  return real(descriptor);
+  return caller.real.Destroy(descriptor);
 }
 
 CONVTUNE_HOOK cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
@@ -63,11 +52,7 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t de
                                                      cudnnBackendAttributeType_t type,
                                                      int64_t count, const void* values) {
   const Caller caller(__builtin_return_address(0));
-  const auto real = caller.real.SetAttribute;
-  if (real == nullptr) {
-    return kNoCudnn;
-  }
-  const cudnnStatus_t status = real(descriptor, name, type, count, values);
+  const cudnnStatus_t status = caller.real.SetAttribute(descriptor, name, type, count, values);
   if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
     Record* record = Find(descriptor);
     if (record != nullptr) {
@@ -79,11 +64,7 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t de
 
 CONVTUNE_HOOK cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   const Caller caller(__builtin_return_address(0));
-  const auto real = caller.real.Finalize;
-  if (real == nullptr) {
-    return kNoCudnn;
-  }
-  const cudnnStatus_t status = real(descriptor);
+  const cudnnStatus_t status = caller.real.Finalize(descriptor);
   if (status != CUDNN_STATUS_SUCCESS || !caller.IsOurs()) {
     return status;
   }
@@ -105,13 +86,9 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t co
                                                      int64_t requested, int64_t* count,
                                                      void* values) {
   const Caller caller(__builtin_return_address(0));
-  const auto real = caller.real.GetAttribute;
-  if (real == nullptr) {
-    return kNoCudnn;
-  }
   if (name != CUDNN_ATTR_ENGINEHEUR_RESULTS || type != CUDNN_TYPE_BACKEND_DESCRIPTOR ||
       !caller.IsOurs()) {
-    return real(descriptor, name, type, requested, count, values);
+    return caller.real.GetAttribute(descriptor, name, type, requested, count, values);
   }
   Record* record = Find(descriptor);
   HeuristicsShadow* query = record != nullptr && record->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
@@ -123,7 +100,7 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t co
       GiveResults(descriptor, query, requested, count, configs, &status)) {
     return status;
   }
-  status = real(descriptor, name, type, requested, count, values);
+  status = caller.real.GetAttribute(descriptor, name, type, requested, count, values);
   if (query != nullptr && query->problem != nullptr && status == CUDNN_STATUS_SUCCESS) {
     NoteResults(*query, requested, count, configs);
   }
@@ -133,11 +110,7 @@ CONVTUNE_HOOK cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t co
 CONVTUNE_HOOK cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                                 cudnnBackendDescriptor_t variant_pack) {
   const Caller caller(__builtin_return_address(0));
-  const auto real = caller.real.Execute;
-  if (real == nullptr) {
-    return kNoCudnn;
-  }
-  const cudnnStatus_t status = real(handle, plan, variant_pack);
+  const cudnnStatus_t status = caller.real.Execute(handle, plan, variant_pack);
   if (status == CUDNN_STATUS_SUCCESS && caller.IsOurs()) {
     Record* record = Find(plan);
     if (record != nullptr && record->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {

@@ -17,26 +17,16 @@ double Ratio(Number part, Number whole) {
 }
 
 void CountRows(const ReportAnalysis& analysis, const RowCounts& counts, ReportHeadline* headline) {
-  for (size_t evidence = 0; evidence < counts.by_evidence.size(); ++evidence) {
-    const int64_t rows = counts.by_evidence[evidence];
-    headline->rows += rows;
-    switch (static_cast<Evidence>(evidence)) {
-      case Evidence::kMeasured:
-        headline->measured += rows;
-        break;
-      case Evidence::kIncomplete:
-        headline->incomplete += rows;
-        break;
-      case Evidence::kObserved:
-        headline->observed += rows;
-        break;
-      case Evidence::kHeuristic:
-        headline->heuristic += rows;
-        break;
-      default:
-        headline->failed += rows;
-    }
-  }
+  for (const int64_t rows : counts.by_evidence) headline->rows += rows;
+  const auto rows_of = [&](Evidence evidence) {
+    return counts.by_evidence[static_cast<size_t>(evidence)];
+  };
+  headline->measured = rows_of(Evidence::kMeasured);
+  headline->incomplete = rows_of(Evidence::kIncomplete);
+  headline->observed = rows_of(Evidence::kObserved);
+  headline->heuristic = rows_of(Evidence::kHeuristic);
+  headline->failed = headline->rows - headline->measured - headline->incomplete -
+                     headline->observed - headline->heuristic;
   std::set<std::string> nodes;
   for (size_t g = 0; g < analysis.gpus.size(); ++g) {
     if (!analysis.HasRows(g)) continue;

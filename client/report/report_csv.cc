@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 
 namespace convtune::report {
@@ -14,9 +15,7 @@ constexpr size_t kPart = 1 << 20;  // bytes
 
 std::string Quoted(const std::string& field) {
   if (field.find_first_of(",\"\n\r") == std::string::npos) return field;
-  std::string out = "\"";
-  for (const char c : field) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
+  return absl::StrCat("\"", absl::StrReplaceAll(field, {{"\"", "\"\""}}), "\"");
 }
 
 std::string Number(double value) { return absl::StrFormat("%.7g", value); }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "client/report/page.h"
 
 namespace convtune::report {
 namespace {
@@ -263,6 +264,13 @@ std::string ReportJson(const ReportData& data, const Report& report) {
   // Within JSON a "<" is in strings only.
   return absl::StrReplaceAll(document.dump(-1, ' ', false, Json::error_handler_t::replace),
                              {{"<", "\\u003c"}});
+}
+
+std::string ReportHtml(const ReportData& data, const Report& report) {
+  std::string page(ReportPageHead());
+  page += ReportJson(data, report);
+  page += ReportPageTail();
+  return page;
 }
 
 }  // namespace convtune::report

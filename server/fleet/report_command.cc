@@ -4,7 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands/report/report_output.h"
-#include "client/cli/output/terminal_io.h"
+#include "client/cli/output/io.h"
 #include "proto/base/status_macros.h"
 #include "server/fleet/commands.h"
 #include "server/fleet/report_source.h"

@@ -16,21 +16,20 @@ std::vector<Finding> ExamineAddress(const Address& address) {
   if (stat(address.target.c_str(), &status) != 0) {
     const int error = errno;
     const bool denied = error == EACCES;
-    return {{Severity::kProblem,
-             absl::StrCat("socket ", address.target, ": ", std::strerror(error)),
-             denied ? "ask for the group that may use the daemon's folder"
-                    : "start the daemon with `convtuned`, or say where it is with --address"}};
+    return {Problem(absl::StrCat("socket ", address.target, ": ", std::strerror(error)),
+                    denied
+                        ? "ask for the group that may use the daemon's folder"
+                        : "start the daemon with `convtuned`, or say where it is with --address")};
   }
   if (!S_ISSOCK(status.st_mode)) {
-    return {{Severity::kProblem, absl::StrCat(address.target, " is not a socket"),
-             "give the daemon's socket with --address"}};
+    return {Problem(absl::StrCat(address.target, " is not a socket"),
+                    "give the daemon's socket with --address")};
   }
   if (access(address.target.c_str(), R_OK | W_OK) != 0) {
-    return {{Severity::kProblem,
-             absl::StrCat("socket ", address.target, ": ", std::strerror(errno)),
-             "join the socket's group, or ask for access"}};
+    return {Problem(absl::StrCat("socket ", address.target, ": ", std::strerror(errno)),
+                    "join the socket's group, or ask for access")};
   }
-  return {{Severity::kFine, absl::StrCat("socket ", address.target, " is there"), ""}};
+  return {Fine(absl::StrCat("socket ", address.target, " is there"))};
 }
 
 }  // namespace convtune::cli

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/cpp/client.h"
@@ -18,6 +19,14 @@ struct Finding {
   std::string what;
   std::string advice;  // empty if there is nothing to do
 };
+
+inline Finding Fine(std::string what) { return {Severity::kFine, std::move(what), ""}; }
+inline Finding Notice(std::string what, std::string advice) {
+  return {Severity::kNotice, std::move(what), std::move(advice)};
+}
+inline Finding Problem(std::string what, std::string advice) {
+  return {Severity::kProblem, std::move(what), std::move(advice)};
+}
 
 // Of a socket's path, before any call.
 std::vector<Finding> ExamineAddress(const Address& address);

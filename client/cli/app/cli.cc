@@ -73,7 +73,8 @@ int RunCli(const std::vector<std::string>& arguments, Io& io) {
     return static_cast<int>(ExitCode::kUsage);
   }
   if (!settings.ok()) return static_cast<int>(context.Fail(settings.status()));
-  return static_cast<int>((*command)->Run(context));
+  const absl::StatusOr<ExitCode> code = (*command)->Run(context);
+  return static_cast<int>(code.ok() ? *code : context.Fail(code.status()));
 }
 
 }  // namespace convtune::cli

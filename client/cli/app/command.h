@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "client/cli/app/context.h"
 
 namespace CLI {
@@ -23,8 +24,8 @@ class Command {
 
   // Adds the verb and its options to `root`, which must not outlive *this.
   virtual void Register(CLI::App& root) = 0;
-  // Does what the options say, once they are parsed.
-  virtual ExitCode Run(Context& context) = 0;
+  // Does what the options say, once they are parsed. An error is for Context::Fail.
+  virtual absl::StatusOr<ExitCode> Run(Context& context) = 0;
 
   // True if the command line names this verb.
   bool chosen() const;

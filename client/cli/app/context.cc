@@ -40,6 +40,20 @@ absl::Duration Context::long_timeout() const {
   return settings_.timeout.value_or(absl::InfiniteDuration());
 }
 
+void Context::PrintJson(const std::string& document) {
+  if (format_ == Format::kJson) io_.out << document << "\n";
+}
+
+void Context::PrintCsv(const std::vector<std::string>& fields) {
+  if (format_ == Format::kCsv) io_.out << CsvLine(fields);
+}
+
+void Context::PrintTable(const Table& table) {
+  if (format_ == Format::kTable && !table.empty()) {
+    io_.out << table.Render(table_width(), out_color());
+  }
+}
+
 void Context::Say(const std::string& words) { io_.err << words << "\n"; }
 
 void Context::SayError(const std::string& words) {

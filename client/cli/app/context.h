@@ -10,6 +10,7 @@
 #include "client/cli/app/exit_code.h"
 #include "client/cli/app/settings.h"
 #include "client/cli/output/io.h"
+#include "client/cli/output/table.h"
 #include "client/cpp/client.h"
 
 namespace CLI {
@@ -40,6 +41,12 @@ class Context {
   absl::StatusOr<Client*> Connect();
   // Time-out of calls that wait for a worker: without end unless one was set.
   absl::Duration long_timeout() const;
+
+  // Write to io.out what is in the context's format: a document of one line, a line of fields, and
+  // a table that has a row. Nothing otherwise.
+  void PrintJson(const std::string& document);
+  void PrintCsv(const std::vector<std::string>& fields);
+  void PrintTable(const Table& table);
 
   // One line of words.
   void Say(const std::string& words);

@@ -4,19 +4,8 @@ namespace convtune::cli {
 namespace {
 
 int RankOf(ExitCode code) {
-  switch (code) {
-    case ExitCode::kUnreachable:
-      return 4;
-    case ExitCode::kUsage:
-      return 3;
-    case ExitCode::kFailed:
-      return 2;
-    case ExitCode::kMiss:
-      return 1;
-    case ExitCode::kDone:
-      break;
-  }
-  return 0;
+  constexpr int kRanks[] = {0, 2, 3, 1, 4};
+  return kRanks[static_cast<size_t>(code)];
 }
 
 }  // namespace

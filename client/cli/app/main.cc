@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "client/cli/app/cli.h"
-#include "client/cli/output/terminal_io.h"
+#include "client/cli/output/io.h"
 
 int main(int argc, char** argv) {
   convtune::cli::Io io = convtune::cli::TerminalIo();

@@ -3,12 +3,10 @@
 #include <map>
 #include <ostream>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
@@ -19,12 +17,6 @@ namespace convtune::cli {
 namespace {
 
 constexpr char kCudnn[] = "cudnn=";
-
-// "EVIDENCE_NOT_TIMED" with prefix "EVIDENCE_" is "not timed".
-std::string Word(const std::string& name, const std::string& prefix) {
-  if (name.compare(0, prefix.size(), prefix) != 0) return "unknown";
-  return absl::StrReplaceAll(absl::AsciiStrToLower(name.substr(prefix.size())), {{"_", " "}});
-}
 
 // A number as short as it can be without loss.
 std::string Number(double value) { return absl::StrFormat("%.6g", value); }
@@ -56,7 +48,7 @@ std::string HintSource(const v1::Answer& hint) {
 }
 
 std::string MissNote(const v1::Miss& miss) {
-  std::string note = miss.message().empty() ? MissWord(miss.reason()) : miss.message();
+  std::string note = miss.message().empty() ? EnumWord(miss.reason()) : miss.message();
   if (!miss.job().empty()) absl::StrAppend(&note, "; queued as ", miss.job());
   if (miss.has_hint()) {
     absl::StrAppend(&note, "; hint from ", HintSource(miss.hint()), ": ",
@@ -95,53 +87,7 @@ std::string InvalidJson(const std::vector<ProblemRowError>& errors) {
   return JsonArray(elements);
 }
 
-}  // namespace
-
-std::string EvidenceWord(v1::Evidence evidence) {
-  return Word(v1::Evidence_Name(evidence), "EVIDENCE_");
-}
-std::string OriginWord(v1::Origin origin) { return Word(v1::Origin_Name(origin), "ORIGIN_"); }
-std::string MissWord(v1::MissReason reason) {
-  return Word(v1::MissReason_Name(reason), "MISS_REASON_");
-}
-
-std::string NotPublishedWord(int64_t count, v1::Evidence least) {
-  return absl::StrCat(count, count == 1 ? " problem is" : " problems are",
-                      " not published: evidence below ", EvidenceWord(least),
-                      " (--publish-evidence)");
-}
-
-Color EvidenceColor(v1::Evidence evidence) {
-  return evidence >= v1::EVIDENCE_MEASURED ? Color::kGreen : Color::kYellow;
-}
-
-Table AnswerTable(const std::vector<AnswerRow>& rows) {
-  Table table({{"PROBLEM"},
-               {"WINNER"},
-               {"EVIDENCE"},
-               {"TIME", Align::kRight},
-               {"WORKSPACE", Align::kRight},
-               {"RUNNERS-UP"}});
-  for (const AnswerRow& row : rows) {
-    const std::string problem = ShortProblem(row.result.problem_text());
-    if (!row.result.has_answer()) {
-      table.Add({problem, "-", {"miss", Color::kRed}, "-", "-", MissNote(row.result.miss())});
-      continue;
-    }
-    const v1::Answer& answer = row.result.answer();
-    const std::string evidence =
-        absl::StrCat(EvidenceWord(answer.evidence()), answer.pinned() ? ", pinned" : "",
-                     answer.has_banned() ? ", " : "", answer.banned().ban());
-    table.Add({problem,
-               answer.winner().text(),
-               {evidence, EvidenceColor(answer.evidence())},
-               FormatMicroseconds(answer.winner().median_us()),
-               FormatBytes(answer.winner().workspace_bytes()),
-               RunnersUp(answer)});
-  }
-  return table;
-}
-
+// Heading and a line for each row; the columns are in deploy/docs/cli.md.
 std::string AnswerCsv(const BatchAnswers& answers) {
   std::string out = CsvLine({"row",         "problem",   "outcome",         "winner",
                              "evidence",    "origin",    "pinned",          "time_us",
@@ -168,8 +114,8 @@ std::string AnswerCsv(const BatchAnswers& answers) {
                     result.problem_text(),
                     "answer",
                     winner.text(),
-                    EvidenceWord(answer.evidence()),
-                    OriginWord(answer.origin()),
+                    EnumWord(answer.evidence()),
+                    EnumWord(answer.origin()),
                     answer.pinned() ? "true" : "false",
                     timed ? Number(winner.median_us()) : "",
                     timed ? Number(winner.q1_us()) : "",
@@ -186,6 +132,44 @@ std::string AnswerCsv(const BatchAnswers& answers) {
                     ""});
   }
   return out;
+}
+
+}  // namespace
+
+std::string NotPublishedWord(int64_t count, v1::Evidence least) {
+  return absl::StrCat(count, count == 1 ? " problem is" : " problems are",
+                      " not published: evidence below ", EnumWord(least), " (--publish-evidence)");
+}
+
+Color EvidenceColor(v1::Evidence evidence) {
+  return evidence >= v1::EVIDENCE_MEASURED ? Color::kGreen : Color::kYellow;
+}
+
+Table AnswerTable(const std::vector<AnswerRow>& rows) {
+  Table table({{"PROBLEM"},
+               {"WINNER"},
+               {"EVIDENCE"},
+               {"TIME", Align::kRight},
+               {"WORKSPACE", Align::kRight},
+               {"RUNNERS-UP"}});
+  for (const AnswerRow& row : rows) {
+    const std::string problem = ShortProblem(row.result.problem_text());
+    if (!row.result.has_answer()) {
+      table.Add({problem, "-", {"miss", Color::kRed}, "-", "-", MissNote(row.result.miss())});
+      continue;
+    }
+    const v1::Answer& answer = row.result.answer();
+    const std::string evidence =
+        absl::StrCat(EnumWord(answer.evidence()), answer.pinned() ? ", pinned" : "",
+                     answer.has_banned() ? ", " : "", answer.banned().ban());
+    table.Add({problem,
+               answer.winner().text(),
+               {evidence, EvidenceColor(answer.evidence())},
+               FormatMicroseconds(answer.winner().median_us()),
+               FormatBytes(answer.winner().workspace_bytes()),
+               RunnersUp(answer)});
+  }
+  return table;
 }
 
 void PrintAnswers(Context& context, const BatchAnswers& answers,

@@ -9,18 +9,12 @@
 
 namespace convtune::cli {
 
-// Names of enum values as people write them: "heuristic", "not found".
-std::string EvidenceWord(v1::Evidence evidence);
-std::string OriginWord(v1::Origin origin);
-std::string MissWord(v1::MissReason reason);
 Color EvidenceColor(v1::Evidence evidence);
 // Says that `count` problems are not published, for their evidence is below `least`.
 std::string NotPublishedWord(int64_t count, v1::Evidence least);
 
 // problem, winner, evidence, time, workspace, runners-up.
 Table AnswerTable(const std::vector<AnswerRow>& rows);
-// Heading and a line for each row; the columns are in deploy/docs/cli.md.
-std::string AnswerCsv(const BatchAnswers& answers);
 // Writes the answers in the context's format to its output. `invalid` are the
 // rows that were not asked for; `jobs` is a JSON array for the document's
 // "jobs", or empty.

@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/rpc_error.h"
 
@@ -15,15 +14,6 @@ constexpr size_t kMaxRequestBytes = (4 << 20) - (64 << 10);
 // The daemon's most; a channel takes more.
 constexpr int64_t kMaxAnswerBytes = 64 << 20;
 constexpr size_t kBytesPerProblem = 16;  // tags and lengths around the text
-
-v1::BatchGetRequest RequestFor(const v1::BatchGetRequest& base,
-                               const std::vector<const ProblemRow*>& rows) {
-  v1::BatchGetRequest request = base;
-  request.clear_problems();
-  request.set_max_reply_bytes(kMaxAnswerBytes);
-  for (const ProblemRow* row : rows) request.add_problems()->set_text(row->problem.ToText());
-  return request;
-}
 
 }  // namespace
 
@@ -44,31 +34,15 @@ std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<Probl
   return ranges;
 }
 
-int ProblemIndex(const std::string& field) {
-  const std::string prefix = "problems[";
-  const size_t end = field.find(']');
-  int index = -1;
-  if (field.compare(0, prefix.size(), prefix) != 0 || end == std::string::npos ||
-      !absl::SimpleAtoi(field.substr(prefix.size(), end - prefix.size()), &index)) {
-    return -1;
-  }
-  return index;
-}
-
 bool TakeRefused(Context& context, const absl::Status& status, std::vector<const ProblemRow*>* rows,
                  std::vector<ProblemRowError>* errors) {
   std::set<size_t> refused;
-  for (const Violation& violation : ViolationsOf(status)) {
-    const int index = ProblemIndex(violation.field);
-    if (index < 0 || static_cast<size_t>(index) >= rows->size()) return false;
-    refused.insert(static_cast<size_t>(index));
+  for (const auto& [place, words] : RefusedProblems(status, rows->size())) {
+    refused.insert(place);
+    errors->push_back({(*rows)[place]->source, words});
+    context.SayError(absl::StrCat(errors->back().source, ": ", words));
   }
   if (refused.empty()) return false;
-  for (const Violation& violation : ViolationsOf(status)) {
-    const std::string& source = (*rows)[static_cast<size_t>(ProblemIndex(violation.field))]->source;
-    errors->push_back({source, absl::StrCat(violation.field, ": ", violation.rule)});
-    context.SayError(absl::StrCat(source, ": ", errors->back().message));
-  }
   std::vector<const ProblemRow*> left;
   for (size_t i = 0; i < rows->size(); ++i) {
     if (refused.count(i) == 0) left.push_back((*rows)[i]);
@@ -80,6 +54,9 @@ bool TakeRefused(Context& context, const absl::Status& status, std::vector<const
 BatchAnswers BatchGetAll(Context& context, const v1::BatchGetRequest& request,
                          const std::vector<ProblemRow>& rows, absl::Duration timeout) {
   BatchAnswers answers;
+  v1::BatchGetRequest base = request;
+  base.clear_problems();
+  base.set_max_reply_bytes(kMaxAnswerBytes);
   const auto client = context.Connect();
   if (!client.ok()) {
     answers.code = context.Fail(client.status());
@@ -88,11 +65,11 @@ BatchAnswers BatchGetAll(Context& context, const v1::BatchGetRequest& request,
   for (const auto& [first, last] : SplitIntoRequests(rows)) {
     std::vector<const ProblemRow*> asked;
     for (size_t i = first; i < last; ++i) asked.push_back(&rows[i]);
-    auto response = (*client)->BatchGet(RequestFor(request, asked), timeout);
+    auto response = (*client)->BatchGet(WithProblems(base, asked), timeout);
     if (!response.ok() && TakeRefused(context, response.status(), &asked, &answers.errors)) {
       answers.code = Worse(answers.code, ExitCode::kUsage);
       if (asked.empty()) continue;
-      response = (*client)->BatchGet(RequestFor(request, asked), timeout);
+      response = (*client)->BatchGet(WithProblems(base, asked), timeout);
     }
     if (!response.ok()) {
       answers.code = Worse(answers.code, context.Fail(response.status()));

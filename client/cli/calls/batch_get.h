@@ -24,12 +24,16 @@ struct BatchAnswers {
   ExitCode code = ExitCode::kDone;
 };
 
+// `request` with these problems too.
+template <typename Request>
+Request WithProblems(Request request, const std::vector<const ProblemRow*>& rows) {
+  for (const ProblemRow* row : rows) request.add_problems()->set_text(row->problem.ToText());
+  return request;
+}
+
 // Index ranges [first, last) of `rows` of which each fits one request: at most
 // 10,000 problems, and below 4 MiB.
 std::vector<std::pair<size_t, size_t>> SplitIntoRequests(const std::vector<ProblemRow>& rows);
-
-// The position in "problems[N]..."; -1 for other fields.
-int ProblemIndex(const std::string& field);
 
 // Where `status` refuses single problems and nothing else: says them on io.err,
 // adds them to `errors`, takes them out of `rows` and returns true.

@@ -26,11 +26,14 @@ bool CompiledAtRunTime(const v1::Candidate& candidate) {
   return HasNote(candidate.behavior_notes(), v1::BEHAVIOR_NOTE_RUNTIME_COMPILATION);
 }
 
+std::string WorkspaceWords(const v1::Candidate& candidate) {
+  return candidate.workspace_bytes() > 0
+             ? FormatBytes(candidate.workspace_bytes()) + " of workspace"
+             : "no workspace";
+}
+
 std::string WithWorkspace(const v1::Candidate& candidate) {
-  return absl::StrCat(candidate.text(), " with ",
-                      candidate.workspace_bytes() > 0
-                          ? FormatBytes(candidate.workspace_bytes()) + " of workspace"
-                          : "no workspace");
+  return absl::StrCat(candidate.text(), " with ", WorkspaceWords(candidate));
 }
 
 CandidateList::CandidateList(const v1::Tuning& tuning, bool no_tf32) {

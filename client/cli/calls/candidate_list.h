@@ -45,7 +45,8 @@ class CandidateList {
 
 bool OnTensorCores(const v1::Candidate& candidate);
 bool CompiledAtRunTime(const v1::Candidate& candidate);
-// "graph:eng47,k2=2 with 12.3 MiB of workspace".
+// "12.3 MiB of workspace", "graph:eng47,k2=2 with 12.3 MiB of workspace".
+std::string WorkspaceWords(const v1::Candidate& candidate);
 std::string WithWorkspace(const v1::Candidate& candidate);
 
 }  // namespace convtune::cli

@@ -18,6 +18,12 @@ namespace {
 
 constexpr absl::Duration kRestartPause = absl::Milliseconds(200);
 
+// True once nothing more will happen to it.
+bool HasEnded(const v1::TuningJob& job) {
+  return job.state() == v1::JOB_STATE_SUCCEEDED || job.state() == v1::JOB_STATE_FAILED ||
+         job.state() == v1::JOB_STATE_CANCELLED;
+}
+
 // How far one job came.
 struct JobCourse {
   bool made = false;
@@ -99,19 +105,7 @@ absl::StatusOr<v1::TuningJob> RunJob(Context& context, Client& client,
   return job;
 }
 
-v1::CreateTuningJobRequest RequestFor(const v1::CreateTuningJobRequest& base,
-                                      const std::vector<const ProblemRow*>& rows) {
-  v1::CreateTuningJobRequest request = base;
-  for (const ProblemRow* row : rows) request.add_problems()->set_text(row->problem.ToText());
-  return request;
-}
-
 }  // namespace
-
-bool HasEnded(const v1::TuningJob& job) {
-  return job.state() == v1::JOB_STATE_SUCCEEDED || job.state() == v1::JOB_STATE_FAILED ||
-         job.state() == v1::JOB_STATE_CANCELLED;
-}
 
 absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const std::string& name) {
   bool moved = false;
@@ -155,11 +149,11 @@ TuningRun RunTuning(Context& context, const v1::CreateTuningJobRequest& request,
     std::vector<const ProblemRow*> asked;
     for (size_t i = first; i < last; ++i) asked.push_back(&rows[i]);
     const int total = last == rows.size() ? 0 : before + static_cast<int>(rows.size() - first);
-    auto job = RunJob(context, **client, RequestFor(request, asked), before, total, limits.end);
+    auto job = RunJob(context, **client, WithProblems(request, asked), before, total, limits.end);
     if (!job.ok() && TakeRefused(context, job.status(), &asked, &run.errors)) {
       run.code = Worse(run.code, ExitCode::kUsage);
       if (asked.empty()) continue;
-      job = RunJob(context, **client, RequestFor(request, asked), before, total, limits.end);
+      job = RunJob(context, **client, WithProblems(request, asked), before, total, limits.end);
     }
     if (!job.ok()) {
       run.code = Worse(run.code, context.Fail(job.status()));

@@ -39,8 +39,6 @@ std::map<std::string, std::string> FailureReasons(const TuningRun& run);
 // the job's end.
 absl::StatusOr<v1::TuningJob> WatchJob(Context& context, Client& client, const std::string& name);
 
-// True once nothing more will happen to it.
-bool HasEnded(const v1::TuningJob& job);
 // Says how it ended, failures included; what it ends the program with.
 ExitCode ReportJob(Context& context, const v1::TuningJob& job);
 

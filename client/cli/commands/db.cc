@@ -2,12 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
-#include <ostream>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/app/command.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -25,40 +25,37 @@ class DbCommand final : public Command {
     AddVerbBelow(verb, "compact", "thin old samples and give free space back", Rows::kNo);
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     if (backup_->parsed() && (path_.empty() || path_[0] != '/')) {
-      return context.Fail(absl::InvalidArgumentError(
-          "PATH: must be absolute, as the daemon writes it, is '" + path_ + "'"));
+      return absl::InvalidArgumentError("PATH: must be absolute, as the daemon writes it, is '" +
+                                        path_ + "'");
     }
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    if (check_->parsed()) return Check(context, **client);
-    return backup_->parsed() ? Backup(context, **client) : Compact(context, **client);
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    if (check_->parsed()) return Check(context, *client);
+    return backup_->parsed() ? Backup(context, *client) : Compact(context, *client);
   }
 
  private:
   static void PrintJson(Context& context, const google::protobuf::Message& message) {
-    if (context.format() == Format::kJson) context.io().out << JsonMessage(message) << "\n";
+    context.PrintJson(JsonMessage(message));
   }
 
-  static ExitCode Check(Context& context, Client& client) {
-    const auto response = client.CheckDatabase(context.long_timeout());
-    if (!response.ok()) return context.Fail(response.status());
-    PrintJson(context, *response);
-    for (const std::string& problem : response->problems()) context.SayError(problem);
+  static absl::StatusOr<ExitCode> Check(Context& context, Client& client) {
+    ASSIGN_OR_RETURN(const auto response, client.CheckDatabase(context.long_timeout()));
+    PrintJson(context, response);
+    for (const std::string& problem : response.problems()) context.SayError(problem);
     context.Say(absl::StrCat(
-        "compared ", response->rows_checked(), " rows: ",
-        response->ok() ? "the database is sound" : "the database is damaged; restore a backup"));
-    return response->ok() ? ExitCode::kDone : ExitCode::kFailed;
+        "compared ", response.rows_checked(), " rows: ",
+        response.ok() ? "the database is sound" : "the database is damaged; restore a backup"));
+    return response.ok() ? ExitCode::kDone : ExitCode::kFailed;
   }
 
-  ExitCode Backup(Context& context, Client& client) const {
+  absl::StatusOr<ExitCode> Backup(Context& context, Client& client) const {
     v1::BackupDatabaseRequest request;
     request.set_path(path_);
-    const auto response = client.BackupDatabase(request, context.long_timeout());
-    if (!response.ok()) return context.Fail(response.status());
-    PrintJson(context, *response);
-    context.Say(absl::StrCat("wrote ", FormatBytes(response->bytes()), " to ", path_));
+    ASSIGN_OR_RETURN(const auto response, client.BackupDatabase(request, context.long_timeout()));
+    PrintJson(context, response);
+    context.Say(absl::StrCat("wrote ", FormatBytes(response.bytes()), " to ", path_));
     if (context.settings().client.address.unix_socket && access(path_.c_str(), F_OK) != 0 &&
         errno == ENOENT) {
       context.Say(
@@ -68,13 +65,12 @@ class DbCommand final : public Command {
     return ExitCode::kDone;
   }
 
-  static ExitCode Compact(Context& context, Client& client) {
-    const auto response = client.CompactDatabase(context.long_timeout());
-    if (!response.ok()) return context.Fail(response.status());
-    PrintJson(context, *response);
-    context.Say(absl::StrCat("thinned ", response->thinned(), " measurements; ",
-                             FormatBytes(response->bytes_before()), " before, ",
-                             FormatBytes(response->bytes_after()), " now"));
+  static absl::StatusOr<ExitCode> Compact(Context& context, Client& client) {
+    ASSIGN_OR_RETURN(const auto response, client.CompactDatabase(context.long_timeout()));
+    PrintJson(context, response);
+    context.Say(absl::StrCat("thinned ", response.thinned(), " measurements; ",
+                             FormatBytes(response.bytes_before()), " before, ",
+                             FormatBytes(response.bytes_after()), " now"));
     return ExitCode::kDone;
   }
 

@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <ostream>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +6,7 @@
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -18,26 +18,24 @@ class DeleteCommand final : public Command {
         *AddVerb(root, "delete", "forget the tunings of problems; pins stay", Rows::kNo));
   }
 
-  ExitCode Run(Context& context) override {
-    const auto batch = problems_.Read(context);
-    if (!batch.ok()) return context.Fail(batch.status());
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
     // Doubles count once, so that what is missing can be told.
     std::vector<ProblemRow> rows;
     std::set<std::string> seen;
-    for (const ProblemRow& row : batch->rows) {
+    for (const ProblemRow& row : batch.rows) {
       if (seen.insert(row.problem.ToText()).second) rows.push_back(row);
     }
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
     int64_t deleted = 0;
-    ExitCode code = batch->code;
+    ExitCode code = batch.code;
     for (const auto& [first, last] : SplitIntoRequests(rows)) {
       v1::DeleteTuningRequest request;
       request.set_environment(context.settings().environment);
       for (size_t i = first; i < last; ++i) {
         request.add_problems()->set_text(rows[i].problem.ToText());
       }
-      const auto response = (*client)->DeleteTuning(request);
+      const auto response = client->DeleteTuning(request);
       if (!response.ok()) {
         code = Worse(code, context.Fail(response.status()));
         break;
@@ -45,10 +43,7 @@ class DeleteCommand final : public Command {
       deleted += response->deleted_count();
     }
     if (deleted < static_cast<int64_t>(rows.size())) code = Worse(code, ExitCode::kMiss);
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonObject().Add("deleted", deleted).Add("asked", rows.size()).Take()
-                       << "\n";
-    }
+    context.PrintJson(JsonObject().Add("deleted", deleted).Add("asked", rows.size()).Take());
     context.Say(absl::StrCat("deleted ", deleted, " of ", rows.size(), " tunings"));
     return code;
   }

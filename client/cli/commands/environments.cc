@@ -3,13 +3,13 @@
 #include <ostream>
 #include <string>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "client/cli/app/command.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
+#include "client/cli/output/units.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -18,13 +18,6 @@ std::string LibraryWord(v1::LibraryConfiguration configuration) {
   if (configuration == v1::LIBRARY_CONFIGURATION_FULL) return "full";
   if (configuration == v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY) return "graph-jit-only";
   return "unknown";
-}
-
-std::string StateWord(v1::DeviceState state) {
-  const std::string name = v1::DeviceState_Name(state);
-  const std::string prefix = "DEVICE_STATE_";
-  if (name.size() <= prefix.size()) return "unknown";
-  return absl::StrReplaceAll(absl::AsciiStrToLower(name.substr(prefix.size())), {{"_", "-"}});
 }
 
 std::string SelfCheckWord(const v1::SelfCheck& check) {
@@ -76,7 +69,7 @@ std::string Tables(Context& context, const v1::ListEnvironmentsResponse& environ
   for (const v1::Device& device : devices.devices()) {
     const bool bad = !device.reason().empty();
     states.Add({device.name(),
-                {StateWord(device.state()), bad ? Color::kRed : Color::kNone},
+                {EnumWord(device.state(), '-'), bad ? Color::kRed : Color::kNone},
                 device.worker_pid() != 0 ? absl::StrCat(device.worker_pid()) : "-",
                 absl::StrCat(device.worker_starts()),
                 absl::StrCat(device.worker_deaths()),
@@ -99,44 +92,34 @@ class EnvironmentsCommand final : public Command {
     AddVerb(root, "environments", "GPUs, cuDNN versions and devices that are known", Rows::kYes);
   }
 
-  ExitCode Run(Context& context) override {
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    auto environments = (*client)->ListEnvironments();
-    if (!environments.ok()) return context.Fail(environments.status());
-    const auto devices = (*client)->ListDevices();
-    if (!devices.ok()) return context.Fail(devices.status());
-    if (!context.settings().environment.empty()) {
-      if (!KeepOnly(context.settings().environment, &*environments)) {
-        return context.Fail(absl::NotFoundError("--environment: must be one that is known, '" +
-                                                context.settings().environment + "' is not"));
-      }
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(auto environments, client->ListEnvironments());
+    ASSIGN_OR_RETURN(const auto devices, client->ListDevices());
+    const std::string& wanted = context.settings().environment;
+    if (!wanted.empty() && !KeepOnly(wanted, &environments)) {
+      return absl::NotFoundError("--environment: must be one that is known, '" + wanted +
+                                 "' is not");
     }
-    std::ostream& out = context.io().out;
-    if (context.format() == Format::kJson) {
-      out << JsonObject()
-                 .AddRaw("environments", JsonMessages(environments->environments()))
-                 .AddRaw("devices", JsonMessages(devices->devices()))
-                 .Take()
-          << "\n";
-      return ExitCode::kDone;
-    }
+    context.PrintJson(JsonObject()
+                          .AddRaw("environments", JsonMessages(environments.environments()))
+                          .AddRaw("devices", JsonMessages(devices.devices()))
+                          .Take());
     if (context.format() == Format::kTable) {
-      const std::string tables = Tables(context, *environments, *devices);
+      const std::string tables = Tables(context, environments, devices);
       if (tables.empty()) context.Say("no environment and no device");
-      out << tables;
-      SayAmbiguous(context, *environments);
-      return ExitCode::kDone;
+      context.io().out << tables;
+      SayAmbiguous(context, environments);
     }
-    out << CsvLine({"environment", "gpu", "compute_capability", "sms", "mig_profile", "cudnn",
-                    "library", "profile", "current", "tunings", "devices"});
-    for (const v1::Environment& environment : environments->environments()) {
-      out << CsvLine(
+    context.PrintCsv({"environment", "gpu", "compute_capability", "sms", "mig_profile", "cudnn",
+                      "library", "profile", "current", "tunings", "devices"});
+    for (const v1::Environment& environment : environments.environments()) {
+      context.PrintCsv(
           {environment.name(), environment.gpu_model(), environment.compute_capability(),
            absl::StrCat(environment.sm_count()), environment.mig_profile(),
            environment.cudnn_version(), LibraryWord(environment.library_configuration()),
            environment.profile() ? "true" : "false", environment.current() ? "true" : "false",
-           absl::StrCat(environment.tuning_count()), DevicesOf(*devices, environment.name())});
+           absl::StrCat(environment.tuning_count()), DevicesOf(devices, environment.name())});
     }
     return ExitCode::kDone;
   }

@@ -1,14 +1,13 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
-#include <ostream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/app/command.h"
 #include "client/cli/output/atomic_file.h"
-#include "client/cli/output/byte_progress.h"
 #include "client/cli/output/json.h"
+#include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
 #include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_json.h"
@@ -33,13 +32,7 @@ class ExportCommand final : public Command {
                   "JSON lines for people and diff, as for a file that ends in .jsonl");
   }
 
-  ExitCode Run(Context& context) override {
-    const absl::Status status = Export(context);
-    return status.ok() ? ExitCode::kDone : context.Fail(status);
-  }
-
- private:
-  absl::Status Export(Context& context) {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     const bool jsonl = jsonl_ || absl::EndsWith(file_, ".jsonl");
     std::optional<db::BundleSigningKey> key;
     if (sign_key_) {
@@ -75,21 +68,19 @@ class ExportCommand final : public Command {
       RETURN_IF_ERROR(file->Commit());
     }
     const std::string count = absl::StrCat(reader->trailer().tuning_count());
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonObject()
-                              .Add("file", file_)
-                              .AddRaw("tunings", count)
-                              .Add("bytes", reader->size())
-                              .Add("signed", key.has_value())
-                              .Take()
-                       << "\n";
-    }
+    context.PrintJson(JsonObject()
+                          .Add("file", file_)
+                          .AddRaw("tunings", count)
+                          .Add("bytes", reader->size())
+                          .Add("signed", key.has_value())
+                          .Take());
     context.Say(absl::StrCat("wrote ", count, " tunings to ", file_,
                              jsonl ? "" : absl::StrCat(", ", FormatBytes(reader->size())),
                              key ? ", signed" : ""));
-    return absl::OkStatus();
+    return ExitCode::kDone;
   }
 
+ private:
   absl::Status WriteJson(db::BundleReader* reader) const {
     ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> lines, AtomicFile::Create(file_, "FILE"));
     RETURN_IF_ERROR(db::WriteBundleJson(

@@ -1,13 +1,15 @@
-#include <limits.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/app/child_program.h"
 #include "client/cli/app/command.h"
 
 namespace convtune::cli {
@@ -28,23 +30,19 @@ class FleetCommand final : public Command {
     app_ = app;
   }
 
-  ExitCode Run(Context& context) override {
-    char own[PATH_MAX] = {};
-    const ssize_t size = readlink("/proc/self/exe", own, sizeof own - 1);
-    const std::string path(own, size > 0 ? static_cast<size_t>(size) : 0);
-    const std::string beside = path.substr(0, path.rfind('/') + 1) + kProgram;
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    std::error_code error;
+    const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
+    const std::string beside = own.parent_path() / kProgram;
     std::vector<std::string> words = app_->remaining();
     if (words.empty()) words.emplace_back("--help");
+    words.insert(words.begin(), kProgram);
     for (const CLI::Option* option : CommonOptionsOf(*app_)) {  // in front of the command
       if (option->count() == 0) continue;
       words.push_back(option->get_name());
       if (option->get_expected_max() > 0) words.push_back(option->results().front());
     }
-    std::vector<char*> argv;
-    std::string name = kProgram;
-    argv.push_back(name.data());
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
+    const std::vector<char*> argv = PointersTo(&words);
     if (access(beside.c_str(), X_OK) == 0) {
       execv(beside.c_str(), argv.data());
     } else {

@@ -1,10 +1,13 @@
 #include <CLI/CLI.hpp>
 
+#include "absl/strings/ascii.h"
 #include "client/cli/app/command.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/calls/batch_get.h"
 #include "client/cli/input/constraint_args.h"
 #include "client/cli/input/problem_args.h"
+#include "proto/base/status_macros.h"
+#include "proto/model/enums.h"
 
 namespace convtune::cli {
 namespace {
@@ -23,44 +26,30 @@ class GetCommand final : public Command {
     app->add_flag("--hints", hints_, "with a miss, show what another cuDNN version has");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     v1::BatchGetRequest request;
-    auto constraints = constraints_.ToProto();
-    if (!constraints.ok()) return context.Fail(constraints.status());
-    *request.mutable_constraints() = *std::move(constraints);
-    const auto batch = problems_.Read(context);
-    if (!batch.ok()) return context.Fail(batch.status());
+    ASSIGN_OR_RETURN(auto constraints, constraints_.ToProto());
+    *request.mutable_constraints() = std::move(constraints);
+    ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
     request.set_environment(context.settings().environment);
-    request.set_on_miss(OnMiss());
-    request.set_min_evidence(MinEvidence());
+    v1::OnMiss on_miss{};
+    v1::OnMiss_Parse("ON_MISS_" + absl::AsciiStrToUpper(on_miss_), &on_miss);
+    request.set_on_miss(on_miss);
+    const Evidence least = ParseEvidence(min_evidence_).value_or(Evidence::kNone);
+    request.set_min_evidence(static_cast<v1::Evidence>(least));
     request.set_include_hints(hints_);
 
     const bool waits = on_miss_ == "heuristic" || on_miss_ == "tune";
     BatchAnswers answers;
-    if (!batch->rows.empty()) {
-      answers = BatchGetAll(context, request, batch->rows,
+    if (!batch.rows.empty()) {
+      answers = BatchGetAll(context, request, batch.rows,
                             waits ? context.long_timeout() : context.settings().client.timeout);
     }
-    PrintAnswers(context, answers, batch->errors, "");
-    return Worse(batch->code, answers.code);
+    PrintAnswers(context, answers, batch.errors, "");
+    return Worse(batch.code, answers.code);
   }
 
  private:
-  v1::OnMiss OnMiss() const {
-    if (on_miss_ == "heuristic") return v1::ON_MISS_HEURISTIC;
-    if (on_miss_ == "enqueue") return v1::ON_MISS_ENQUEUE;
-    if (on_miss_ == "tune") return v1::ON_MISS_TUNE;
-    return v1::ON_MISS_NONE;
-  }
-
-  v1::Evidence MinEvidence() const {
-    if (min_evidence_ == "heuristic") return v1::EVIDENCE_HEURISTIC;
-    if (min_evidence_ == "observed") return v1::EVIDENCE_OBSERVED;
-    if (min_evidence_ == "incomplete") return v1::EVIDENCE_INCOMPLETE;
-    if (min_evidence_ == "measured") return v1::EVIDENCE_MEASURED;
-    return v1::EVIDENCE_UNSPECIFIED;
-  }
-
   ProblemArgs problems_;
   ConstraintArgs constraints_;
   std::string on_miss_ = "none";

@@ -3,17 +3,15 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <ostream>
 #include <system_error>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "client/cli/app/command.h"
-#include "client/cli/output/byte_progress.h"
 #include "client/cli/output/json.h"
+#include "client/cli/output/progress.h"
+#include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
 
 namespace convtune::cli {
@@ -22,12 +20,6 @@ namespace {
 constexpr size_t kPieceBytes = 512 << 10;
 // How the daemon's errors begin that are about what it was sent.
 constexpr char kDaemonsName[] = "bundle: ";
-
-// "REFUSAL_REASON_EVIDENCE" as "evidence".
-std::string ReasonName(v1::RefusalReason reason) {
-  return absl::AsciiStrToLower(
-      absl::StrReplaceAll(v1::RefusalReason_Name(reason), {{"REFUSAL_REASON_", ""}}));
-}
 
 class ImportCommand final : public Command {
  public:
@@ -40,7 +32,7 @@ class ImportCommand final : public Command {
                   "leave out rows that break a rule, and take the others");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     ExitCode code = ExitCode::kDone;
     std::vector<std::string> documents;
     for (const std::string& file : files_) {
@@ -53,9 +45,7 @@ class ImportCommand final : public Command {
       documents.push_back(JsonObject().Add("file", file).AddMembers(*response).Take());
       if (!response->committed()) code = Worse(code, ExitCode::kFailed);
     }
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonObject().AddRaw("imports", JsonArray(documents)).Take() << "\n";
-    }
+    context.PrintJson(JsonObject().AddRaw("imports", JsonArray(documents)).Take());
     return code;
   }
 
@@ -97,7 +87,7 @@ class ImportCommand final : public Command {
   static void Report(Context& context, const std::string& file,
                      const v1::ImportBundleResponse& response) {
     for (const v1::Refusal& refusal : response.refusals()) {
-      context.SayError(absl::StrCat(file, ": refused for its ", ReasonName(refusal.reason()), ": ",
+      context.SayError(absl::StrCat(file, ": refused for its ", EnumWord(refusal.reason()), ": ",
                                     refusal.count()));
       for (const std::string& example : refusal.examples()) context.Say("  " + example);
     }

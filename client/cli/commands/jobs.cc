@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <ostream>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/app/command.h"
 #include "client/cli/calls/tuning_run.h"
@@ -9,16 +8,10 @@
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
-
-std::string StateWord(v1::JobState state) {
-  const std::string name = v1::JobState_Name(state);
-  const std::string prefix = "JOB_STATE_";
-  return name.size() > prefix.size() ? absl::AsciiStrToLower(name.substr(prefix.size()))
-                                     : "unknown";
-}
 
 Color StateColor(v1::JobState state) {
   if (state == v1::JOB_STATE_FAILED) return Color::kRed;
@@ -36,11 +29,8 @@ absl::StatusOr<std::string> JobName(const std::string& text) {
 }
 
 void Print(Context& context, const std::vector<v1::TuningJob>& jobs) {
-  std::ostream& out = context.io().out;
-  if (context.format() == Format::kCsv) {
-    out << CsvLine({"job", "state", "environment", "problems", "succeeded", "failed", "skipped",
+  context.PrintCsv({"job", "state", "environment", "problems", "succeeded", "failed", "skipped",
                     "created", "ended", "persisted", "abandoned"});
-  }
   Table table({{"JOB"},
                {"STATE"},
                {"ENVIRONMENT"},
@@ -49,16 +39,14 @@ void Print(Context& context, const std::vector<v1::TuningJob>& jobs) {
                {"CREATED"},
                {"NOW"}});
   for (const v1::TuningJob& job : jobs) {
-    if (context.format() == Format::kCsv) {
-      out << CsvLine({job.name(), StateWord(job.state()), job.environment(),
+    context.PrintCsv({job.name(), EnumWord(job.state()), job.environment(),
                       absl::StrCat(job.problem_count()), absl::StrCat(job.succeeded_count()),
                       absl::StrCat(job.failed_count()), absl::StrCat(job.skipped_count()),
                       FormatTimestamp(job.create_time()),
                       job.has_end_time() ? FormatTimestamp(job.end_time()) : "",
                       job.persisted() ? "true" : "false", job.abandoned() ? "true" : "false"});
-    }
     table.Add({job.name(),
-               {absl::StrCat(StateWord(job.state()), job.abandoned() ? ", callers gone" : ""),
+               {absl::StrCat(EnumWord(job.state()), job.abandoned() ? ", callers gone" : ""),
                 StateColor(job.state())},
                job.environment(),
                absl::StrCat(job.succeeded_count() + job.failed_count(), "/", job.problem_count()),
@@ -66,9 +54,7 @@ void Print(Context& context, const std::vector<v1::TuningJob>& jobs) {
                FormatTimestamp(job.create_time()),
                job.current_problem().empty() ? "-" : ShortProblem(job.current_problem())});
   }
-  if (context.format() == Format::kTable && !table.empty()) {
-    out << table.Render(context.table_width(), context.out_color());
-  }
+  context.PrintTable(table);
 }
 
 class JobsCommand final : public Command {
@@ -84,24 +70,17 @@ class JobsCommand final : public Command {
     }
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     std::string name;
     if (show_->parsed() || watch_->parsed() || cancel_->parsed()) {
-      const auto checked = JobName(name_);
-      if (!checked.ok()) return context.Fail(checked.status());
-      name = *checked;
+      ASSIGN_OR_RETURN(name, JobName(name_));
     }
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    if (name.empty()) return List(context, **client);
-    const auto job = One(context, **client, name);
-    if (!job.ok()) return context.Fail(job.status());
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonObject().Add("job", *job).Take() << "\n";
-    } else {
-      Print(context, {*job});
-    }
-    const ExitCode code = ReportJob(context, *job);
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    if (name.empty()) return List(context, *client);
+    ASSIGN_OR_RETURN(const auto job, One(context, *client, name));
+    context.PrintJson(JsonObject().Add("job", job).Take());
+    Print(context, {job});
+    const ExitCode code = ReportJob(context, job);
     return cancel_->parsed() ? ExitCode::kDone : code;
   }
 
@@ -119,19 +98,15 @@ class JobsCommand final : public Command {
     return client.GetTuningJob(request);
   }
 
-  static ExitCode List(Context& context, Client& client) {
+  static absl::StatusOr<ExitCode> List(Context& context, Client& client) {
     v1::ListTuningJobsRequest request;
     request.set_page_size(1000);
+    ASSIGN_OR_RETURN(const auto all, client.ListTuningJobs(request));
     std::vector<v1::TuningJob> jobs;
-    do {
-      const auto page = client.ListTuningJobs(request);
-      if (!page.ok()) return context.Fail(page.status());
-      for (const v1::TuningJob& job : page->jobs()) {
-        const std::string& wanted = context.settings().environment;
-        if (wanted.empty() || job.environment() == wanted) jobs.push_back(job);
-      }
-      request.set_page_token(page->next_page_token());
-    } while (!request.page_token().empty());
+    const std::string& wanted = context.settings().environment;
+    for (const v1::TuningJob& job : all.jobs()) {
+      if (wanted.empty() || job.environment() == wanted) jobs.push_back(job);
+    }
     if (context.format() == Format::kJson) {
       context.io().out << JsonObject().AddRaw("jobs", JsonMessages(jobs)).Take() << "\n";
     } else {

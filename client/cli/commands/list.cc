@@ -8,6 +8,7 @@
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -21,24 +22,22 @@ class ListCommand final : public Command {
     app->add_flag("--pins", pins_, "the pins instead of the tunings");
   }
 
-  ExitCode Run(Context& context) override {
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    return pins_ ? ListPins(context, **client) : ListTunings(context, **client);
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    return pins_ ? ListPins(context, *client) : ListTunings(context, *client);
   }
 
  private:
-  ExitCode ListTunings(Context& context, Client& client) const {
+  absl::StatusOr<ExitCode> ListTunings(Context& context, Client& client) const {
     v1::ListTuningsRequest request;
     request.set_environment(context.settings().environment);
     request.set_text_filter(filter_);
     request.set_page_size(1000);
     std::vector<v1::Tuning> tunings;
     do {
-      auto page = client.ListTunings(request);
-      if (!page.ok()) return context.Fail(page.status());
-      for (v1::Tuning& tuning : *page->mutable_tunings()) tunings.push_back(std::move(tuning));
-      request.set_page_token(page->next_page_token());
+      ASSIGN_OR_RETURN(auto page, client.ListTunings(request));
+      for (v1::Tuning& tuning : *page.mutable_tunings()) tunings.push_back(std::move(tuning));
+      request.set_page_token(page.next_page_token());
     } while (!request.page_token().empty());
 
     std::ostream& out = context.io().out;
@@ -51,7 +50,7 @@ class ListCommand final : public Command {
                       "tuned", "tuning_id", "incomplete_reason"});
       for (const v1::Tuning& tuning : tunings) {
         out << CsvLine({tuning.problem_text(), tuning.environment().name(), tuning.winner(),
-                        EvidenceWord(tuning.evidence()), OriginWord(tuning.origin()),
+                        EnumWord(tuning.evidence()), EnumWord(tuning.origin()),
                         absl::StrCat(tuning.candidate_count()), FormatTimestamp(tuning.tune_time()),
                         tuning.id(), tuning.incomplete_reason()});
       }
@@ -66,47 +65,39 @@ class ListCommand final : public Command {
     for (const v1::Tuning& tuning : tunings) {
       table.Add({ShortProblem(tuning.problem_text()),
                  tuning.environment().name(),
-                 {EvidenceWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
+                 {EnumWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
                  absl::StrCat(tuning.candidate_count()),
                  FormatTimestamp(tuning.tune_time()),
                  tuning.winner().empty() ? "-" : tuning.winner()});
     }
-    if (!table.empty()) out << table.Render(context.table_width(), context.out_color());
+    context.PrintTable(table);
     context.Say(absl::StrCat(tunings.size(), tunings.size() == 1 ? " tuning" : " tunings"));
     return ExitCode::kDone;
   }
 
-  ExitCode ListPins(Context& context, Client& client) const {
+  absl::StatusOr<ExitCode> ListPins(Context& context, Client& client) const {
     v1::ListPinsRequest request;
     request.set_environment(context.settings().environment);
-    const auto response = client.ListPins(request);
-    if (!response.ok()) return context.Fail(response.status());
-    std::ostream& out = context.io().out;
+    ASSIGN_OR_RETURN(const auto response, client.ListPins(request));
     std::vector<v1::PinRecord> pins;
-    for (const v1::PinRecord& pin : response->pins()) {
+    for (const v1::PinRecord& pin : response.pins()) {
       if (pin.problem_text().find(filter_) != std::string::npos) pins.push_back(pin);
     }
     if (context.format() == Format::kJson) {
-      out << JsonObject().AddRaw("pins", JsonMessages(pins)).Take() << "\n";
+      context.PrintJson(JsonObject().AddRaw("pins", JsonMessages(pins)).Take());
       return ExitCode::kDone;
     }
-    if (context.format() == Format::kCsv) {
-      out << CsvLine({"problem", "environment", "candidate", "reason", "since", "until"});
-    }
+    context.PrintCsv({"problem", "environment", "candidate", "reason", "since", "until"});
     Table table({{"PROBLEM"}, {"ENVIRONMENT"}, {"CANDIDATE"}, {"SINCE"}, {"UNTIL"}, {"REASON"}});
     for (const v1::PinRecord& pin : pins) {
       const std::string until = pin.has_expire_time() ? FormatTimestamp(pin.expire_time()) : "";
-      if (context.format() == Format::kCsv) {
-        out << CsvLine({pin.problem_text(), pin.environment(), pin.candidate(), pin.reason(),
+      context.PrintCsv({pin.problem_text(), pin.environment(), pin.candidate(), pin.reason(),
                         FormatTimestamp(pin.create_time()), until});
-      }
       table.Add({ShortProblem(pin.problem_text()), pin.environment(), pin.candidate(),
                  FormatTimestamp(pin.create_time()), until.empty() ? "unpin" : until,
                  pin.reason()});
     }
-    if (context.format() == Format::kTable && !table.empty()) {
-      out << table.Render(context.table_width(), context.out_color());
-    }
+    context.PrintTable(table);
     context.Say(absl::StrCat(pins.size(), pins.size() == 1 ? " pin" : " pins"));
     return ExitCode::kDone;
   }

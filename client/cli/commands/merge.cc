@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <system_error>
 #include <vector>
 
@@ -10,8 +9,8 @@
 #include "absl/time/clock.h"
 #include "client/cli/app/command.h"
 #include "client/cli/output/atomic_file.h"
-#include "client/cli/output/byte_progress.h"
 #include "client/cli/output/json.h"
+#include "client/cli/output/progress.h"
 #include "db/bundle/bundle_format.h"
 #include "db/bundle/bundle_merge.h"
 #include "proto/base/status_macros.h"
@@ -35,13 +34,7 @@ class MergeCommand final : public Command {
         ->type_name("FILE");
   }
 
-  ExitCode Run(Context& context) override {
-    const absl::Status status = Merge(context);
-    return status.ok() ? ExitCode::kDone : context.Fail(status);
-  }
-
- private:
-  absl::Status Merge(Context& context) {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     std::optional<db::BundleSigningKey> key;
     if (sign_key_) {
       ASSIGN_OR_RETURN(key, db::BundleSigningKey::Read(*sign_key_));
@@ -59,22 +52,20 @@ class MergeCommand final : public Command {
     ASSIGN_OR_RETURN(const db::BundleMergeCounts counts,
                      db::MergeBundles(inputs_, options, &writer));
     RETURN_IF_ERROR(file->Commit());
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonObject()
-                              .Add("file", out_)
-                              .Add("read", counts.read)
-                              .Add("written", counts.written)
-                              .Add("superseded", counts.superseded)
-                              .Add("refused", counts.refused)
-                              .Take()
-                       << "\n";
-    }
+    context.PrintJson(JsonObject()
+                          .Add("file", out_)
+                          .Add("read", counts.read)
+                          .Add("written", counts.written)
+                          .Add("superseded", counts.superseded)
+                          .Add("refused", counts.refused)
+                          .Take());
     context.Say(absl::StrCat("wrote ", counts.written, " tunings to ", out_, "; read ", counts.read,
                              ", ", counts.superseded, " of them worse than another, ",
                              counts.refused, " refused"));
-    return absl::OkStatus();
+    return ExitCode::kDone;
   }
 
+ private:
   int64_t TotalSize() const {
     int64_t total = 0;
     std::error_code error;

@@ -1,12 +1,12 @@
 #include <CLI/CLI.hpp>
 #include <optional>
-#include <ostream>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/app/command.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
+#include "proto/base/status_macros.h"
 #include "proto/model/tuning/ban.h"
 
 namespace convtune::cli {
@@ -29,41 +29,34 @@ class PinCommand final : public Command {
         ->type_name("TIME");
   }
 
-  ExitCode Run(Context& context) override {
-    const auto problem = problem_.ReadOne();
-    if (!problem.ok()) return context.Fail(problem.status());
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
     if (const auto candidate = CandidatePattern::Parse(candidate_); !candidate.ok()) {
-      return context.Fail(absl::InvalidArgumentError(
-          absl::StrCat("CANDIDATE: ", std::string(candidate.status().message()))));
+      return absl::InvalidArgumentError(
+          absl::StrCat("CANDIDATE: ", std::string(candidate.status().message())));
     }
     if (reason_.empty() || reason_.size() > 500) {
-      return context.Fail(absl::InvalidArgumentError("--reason: must have 1 to 500 characters"));
+      return absl::InvalidArgumentError("--reason: must have 1 to 500 characters");
     }
     v1::PinRequest request;
     if (ttl_) {
-      const auto ttl = ParseTime("--ttl", *ttl_);
-      if (!ttl.ok()) return context.Fail(ttl.status());
-      if (*ttl < absl::Seconds(1)) {
-        return context.Fail(
-            absl::InvalidArgumentError("--ttl: must be at least 1s, is '" + *ttl_ + "'"));
+      ASSIGN_OR_RETURN(const auto ttl, ParseTime("--ttl", *ttl_));
+      if (ttl < absl::Seconds(1)) {
+        return absl::InvalidArgumentError("--ttl: must be at least 1s, is '" + *ttl_ + "'");
       }
-      request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(*ttl));
+      request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(ttl));
     }
     request.set_environment(context.settings().environment);
-    request.mutable_problem()->set_text(problem->ToText());
+    request.mutable_problem()->set_text(problem.ToText());
     request.set_candidate(candidate_);
     request.set_reason(reason_);
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    const auto pin = (*client)->Pin(request);
-    if (!pin.ok()) return context.Fail(pin.status());
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonObject().Add("pin", *pin).Take() << "\n";
-    }
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(const auto pin, client->Pin(request));
+    context.PrintJson(JsonObject().Add("pin", pin).Take());
     const std::string until =
-        pin->has_expire_time() ? FormatTimestamp(pin->expire_time()) : "unpinned";
+        pin.has_expire_time() ? FormatTimestamp(pin.expire_time()) : "unpinned";
     context.Say(
-        absl::StrCat("pinned ", pin->candidate(), " in ", pin->environment(), " until ", until));
+        absl::StrCat("pinned ", pin.candidate(), " in ", pin.environment(), " until ", until));
     return ExitCode::kDone;
   }
 

@@ -1,9 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <ostream>
 #include <tuple>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +14,7 @@
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
 #include "client/cpp/release_client.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -94,51 +93,42 @@ class ReleaseCommand final : public Command {
     }
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     int permille = 0;
     if (!canary_.empty()) {
-      const auto share = ParseShare(canary_);
-      if (!share.ok()) return context.Fail(share.status());
-      permille = *share;
+      ASSIGN_OR_RETURN(permille, ParseShare(canary_));
     }
     for (const int64_t number : {from_, to_}) {
       if (number < 0) {
-        return context.Fail(absl::InvalidArgumentError("RELEASE: must be a number from 1"));
+        return absl::InvalidArgumentError("RELEASE: must be a number from 1");
       }
     }
-    const auto client = ReleaseClient::Create(context.settings().client);
-    if (!client.ok()) return context.Fail(client.status());
-    if (diff_->parsed()) return Diff(context, **client);
-    if (promote_->parsed()) return Promote(context, **client, permille);
-    if (rollback_->parsed()) return RollBack(context, **client);
-    if (fetch_->parsed()) return Fetch(context, **client);
-    return List(context, **client);
+    ASSIGN_OR_RETURN(const auto client, ReleaseClient::Create(context.settings().client));
+    if (diff_->parsed()) return Diff(context, *client);
+    if (promote_->parsed()) return Promote(context, *client, permille);
+    if (rollback_->parsed()) return RollBack(context, *client);
+    if (fetch_->parsed()) return Fetch(context, *client);
+    return List(context, *client);
   }
 
  private:
-  static ExitCode List(Context& context, ReleaseClient& client) {
-    const auto list = client.ListReleases();
-    if (!list.ok()) return context.Fail(list.status());
-    std::ostream& out = context.io().out;
+  static absl::StatusOr<ExitCode> List(Context& context, ReleaseClient& client) {
+    ASSIGN_OR_RETURN(const auto list, client.ListReleases());
     if (context.format() == Format::kJson) {
-      out << JsonMessage(*list) << "\n";
+      context.PrintJson(JsonMessage(list));
       return ExitCode::kDone;
     }
-    if (context.format() == Format::kCsv) {
-      out << CsvLine({"release", "state", "canary_permille", "restores", "author", "reason",
+    context.PrintCsv({"release", "state", "canary_permille", "restores", "author", "reason",
                       "created", "end_author", "end_reason", "ended"});
-    }
     Table table({{"RELEASE", Align::kRight}, {"STATE"}, {"AUTHOR"}, {"CREATED"}, {"REASON"}});
-    for (const v1::Release& release : list->releases()) {
-      const std::string state = StateWord(release, list->promoted());
-      if (context.format() == Format::kCsv) {
-        out << CsvLine({absl::StrCat(release.number()), state.substr(0, state.find(' ')),
+    for (const v1::Release& release : list.releases()) {
+      const std::string state = StateWord(release, list.promoted());
+      context.PrintCsv({absl::StrCat(release.number()), state.substr(0, state.find(' ')),
                         absl::StrCat(release.canary_permille()),
                         release.restores() != 0 ? absl::StrCat(release.restores()) : "",
                         release.author(), release.reason(), FormatTimestamp(release.create_time()),
                         release.end_author(), release.end_reason(),
                         release.has_end_time() ? FormatTimestamp(release.end_time()) : ""});
-      }
       const Color color = state == "promoted"                           ? Color::kGreen
                           : release.state() == v1::RELEASE_STATE_CANARY ? Color::kYellow
                                                                         : Color::kNone;
@@ -155,12 +145,10 @@ class ReleaseCommand final : public Command {
                  FormatTimestamp(release.create_time()),
                  reason});
     }
-    if (context.format() == Format::kTable && !table.empty()) {
-      out << table.Render(context.table_width(), context.out_color());
-    }
-    context.Say(Waiting(list->waiting_changes(), list->auto_promote_held()));
-    if (list->below_evidence_count() > 0) {
-      context.Say(NotPublishedWord(list->below_evidence_count(), list->publish_evidence()));
+    context.PrintTable(table);
+    context.Say(Waiting(list.waiting_changes(), list.auto_promote_held()));
+    if (list.below_evidence_count() > 0) {
+      context.Say(NotPublishedWord(list.below_evidence_count(), list.publish_evidence()));
     }
     return ExitCode::kDone;
   }
@@ -172,52 +160,44 @@ class ReleaseCommand final : public Command {
                         held ? "; --auto-promote is held since the last rollback" : "");
   }
 
-  ExitCode Diff(Context& context, ReleaseClient& client) const {
+  absl::StatusOr<ExitCode> Diff(Context& context, ReleaseClient& client) const {
     v1::DiffReleasesRequest request;
     request.set_from(from_);
     request.set_to(to_);
     request.set_environment(context.settings().environment);
     request.set_max_changes(10000);
-    const auto diff = client.DiffReleases(request);
-    if (!diff.ok()) return context.Fail(diff.status());
-    std::ostream& out = context.io().out;
+    ASSIGN_OR_RETURN(const auto diff, client.DiffReleases(request));
     if (context.format() == Format::kJson) {
-      out << JsonMessage(*diff) << "\n";
+      context.PrintJson(JsonMessage(diff));
       return ExitCode::kDone;
     }
-    if (context.format() == Format::kCsv) {
-      out << CsvLine({"problem", "environment", "before", "after", "evidence_before",
+    context.PrintCsv({"problem", "environment", "before", "after", "evidence_before",
                       "evidence_after", "time_us_before", "time_us_after"});
-    }
     Table table({{"PROBLEM"}, {"ENVIRONMENT"}, {"BEFORE"}, {"AFTER"}, {"EVIDENCE"}, {"TIME"}});
-    for (const v1::ChoiceChange& change : diff->changes()) {
-      if (context.format() == Format::kCsv) {
-        out << CsvLine({change.problem_text(), change.environment(), ChoiceWord(change.before()),
+    for (const v1::ChoiceChange& change : diff.changes()) {
+      context.PrintCsv({change.problem_text(), change.environment(), ChoiceWord(change.before()),
                         ChoiceWord(change.after()), EvidenceOf(change.before()),
                         EvidenceOf(change.after()), MicrosOf(change.before()),
                         MicrosOf(change.after())});
-      }
       table.Add({ShortProblem(change.problem_text()), change.environment(),
                  FirstWord(change.before()), FirstWord(change.after()),
                  absl::StrCat(EvidenceOf(change.before()), " -> ", EvidenceOf(change.after())),
                  absl::StrCat(TimeWord(change.before()), " -> ", TimeWord(change.after()))});
     }
-    if (context.format() == Format::kTable && !table.empty()) {
-      out << table.Render(context.table_width(), context.out_color());
-    }
-    context.Say(absl::StrCat(
-        diff->change_count(), diff->change_count() == 1 ? " change" : " changes", " from release ",
-        diff->from(), " to ",
-        diff->to() != 0 ? absl::StrCat("release ", diff->to()) : "what is best known"));
-    if (diff->changes_size() < diff->change_count()) {
-      context.Say(absl::StrCat("these are the first ", diff->changes_size(),
-                               "; choose with --environment"));
+    context.PrintTable(table);
+    context.Say(
+        absl::StrCat(diff.change_count(), diff.change_count() == 1 ? " change" : " changes",
+                     " from release ", diff.from(), " to ",
+                     diff.to() != 0 ? absl::StrCat("release ", diff.to()) : "what is best known"));
+    if (diff.changes_size() < diff.change_count()) {
+      context.Say(
+          absl::StrCat("these are the first ", diff.changes_size(), "; choose with --environment"));
     }
     return ExitCode::kDone;
   }
 
   static std::string EvidenceOf(const v1::Portfolio& portfolio) {
-    return portfolio.choices().empty() ? "none" : EvidenceWord(portfolio.evidence());
+    return portfolio.choices().empty() ? "none" : EnumWord(portfolio.evidence());
   }
   static double Median(const v1::Portfolio& portfolio) {
     return portfolio.choices().empty() ? 0 : portfolio.choices(0).candidate().median_us();
@@ -229,52 +209,46 @@ class ReleaseCommand final : public Command {
     return FormatMicroseconds(Median(portfolio));
   }
 
-  ExitCode Promote(Context& context, ReleaseClient& client, int permille) const {
+  absl::StatusOr<ExitCode> Promote(Context& context, ReleaseClient& client, int permille) const {
     v1::PromoteReleaseRequest request;
     request.set_author(AuthorOf(author_));
     request.set_reason(reason_.empty() ? "promoted by hand" : reason_);
     request.set_canary_permille(permille);
-    const auto release = client.PromoteRelease(request);
-    if (!release.ok()) return context.Fail(release.status());
-    PrintRelease(context, *release);
-    context.Say(release->state() == v1::RELEASE_STATE_CANARY
-                    ? absl::StrCat("release ", release->number(), " is a canary for ",
-                                   ShareWord(release->canary_permille()), " of the processes")
-                    : absl::StrCat("release ", release->number(), " is promoted"));
+    ASSIGN_OR_RETURN(const auto release, client.PromoteRelease(request));
+    PrintRelease(context, release);
+    context.Say(release.state() == v1::RELEASE_STATE_CANARY
+                    ? absl::StrCat("release ", release.number(), " is a canary for ",
+                                   ShareWord(release.canary_permille()), " of the processes")
+                    : absl::StrCat("release ", release.number(), " is promoted"));
     return ExitCode::kDone;
   }
 
-  ExitCode RollBack(Context& context, ReleaseClient& client) const {
+  absl::StatusOr<ExitCode> RollBack(Context& context, ReleaseClient& client) const {
     v1::RollBackReleaseRequest request;
     request.set_author(AuthorOf(author_));
     request.set_reason(reason_.empty() ? "rolled back by hand" : reason_);
     request.set_release(to_);
-    const auto release = client.RollBackRelease(request);
-    if (!release.ok()) return context.Fail(release.status());
-    PrintRelease(context, *release);
-    context.Say(release->state() == v1::RELEASE_STATE_WITHDRAWN
-                    ? absl::StrCat("the canary, release ", release->number(), ", is taken back")
-                    : absl::StrCat("release ", release->number(), " has the choices of release ",
-                                   release->restores(), " again"));
+    ASSIGN_OR_RETURN(const auto release, client.RollBackRelease(request));
+    PrintRelease(context, release);
+    context.Say(release.state() == v1::RELEASE_STATE_WITHDRAWN
+                    ? absl::StrCat("the canary, release ", release.number(), ", is taken back")
+                    : absl::StrCat("release ", release.number(), " has the choices of release ",
+                                   release.restores(), " again"));
     return ExitCode::kDone;
   }
 
-  ExitCode Fetch(Context& context, ReleaseClient& client) const {
+  absl::StatusOr<ExitCode> Fetch(Context& context, ReleaseClient& client) const {
     absl::Duration wait = absl::ZeroDuration(), watch = absl::ZeroDuration();
     for (const auto& [option, text, value] :
          {std::tuple{"--wait", &wait_, &wait}, std::tuple{"--watch", &watch_, &watch}}) {
       if (text->empty()) continue;
-      const auto time = ParseTime(option, *text);
-      if (!time.ok()) return context.Fail(time.status());
-      *value = *time;
+      ASSIGN_OR_RETURN(*value, ParseTime(option, *text));
     }
     return ReleaseFetch(folder_).Run(context, client, wait, watch);
   }
 
   static void PrintRelease(Context& context, const v1::Release& release) {
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonObject().Add("release", release).Take() << "\n";
-    }
+    context.PrintJson(JsonObject().Add("release", release).Take());
   }
 
   CLI::App* diff_ = nullptr;

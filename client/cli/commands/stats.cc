@@ -15,6 +15,7 @@
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 #include "proto/model/tuning/digest.h"
 
 namespace convtune::cli {
@@ -33,19 +34,14 @@ class StatsCommand final : public Command {
         ->check(CLI::Range(0, 1000));
   }
 
-  ExitCode Run(Context& context) override {
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    const auto now = (*client)->GetServerInfo();
-    if (!now.ok()) return context.Fail(now.status());
-    const auto newest = Newest(context, **client);
-    if (!newest.ok()) return context.Fail(newest.status());
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(const auto now, client->GetServerInfo());
+    ASSIGN_OR_RETURN(const auto newest, Newest(context, *client));
     const std::string path = ZeroPath(context);
-    Print(context, *now, ReadZero(path, *now), *newest);
+    Print(context, now, ReadZero(path, now), newest);
     if (!zero_) return ExitCode::kDone;
-    if (const absl::Status written = WriteZero(path, *now); !written.ok()) {
-      return context.Fail(written);
-    }
+    RETURN_IF_ERROR(WriteZero(path, now));
     context.Say("counting from zero");
     return ExitCode::kDone;
   }
@@ -108,7 +104,7 @@ class StatsCommand final : public Command {
                     const std::vector<v1::Tuning>& newest) {
     const int64_t lookups = now.lookups() - zero.lookups();
     const int64_t hits = now.hits() - zero.hits();
-    const double saved = Seconds(now.saved()) - Seconds(zero.saved());
+    const double saved = absl::ToDoubleSeconds(FromProto(now.saved()) - FromProto(zero.saved()));
     const int64_t requests = now.worker_requests() - zero.worker_requests();
     const int64_t starts = now.worker_starts() - zero.worker_starts();
     std::ostream& out = context.io().out;
@@ -140,16 +136,12 @@ class StatsCommand final : public Command {
     Table table({{"TUNED"}, {"TOOK", Align::kRight}, {"EVIDENCE"}, {"PROBLEM"}, {"WINNER"}});
     for (const v1::Tuning& tuning : newest) {
       table.Add({FormatTimestamp(tuning.tune_time()),
-                 absl::StrFormat("%.2f s", Seconds(tuning.elapsed())),
-                 {EvidenceWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
+                 absl::StrFormat("%.2f s", absl::ToDoubleSeconds(FromProto(tuning.elapsed()))),
+                 {EnumWord(tuning.evidence()), EvidenceColor(tuning.evidence())},
                  ShortProblem(tuning.problem_text()),
                  tuning.winner().empty() ? "-" : tuning.winner()});
     }
     if (!table.empty()) out << "\n" << table.Render(context.table_width(), context.out_color());
-  }
-
-  static double Seconds(const google::protobuf::Duration& duration) {
-    return static_cast<double>(duration.seconds()) + duration.nanos() * 1e-9;
   }
 
   bool zero_ = false;

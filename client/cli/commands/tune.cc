@@ -34,34 +34,30 @@ class TuneCommand final : public Command {
     app->add_flag("--force", force_, "also what has been tuned already");
   }
 
-  ExitCode Run(Context& context) override {
-    const auto constraints = constraints_.ToProto();
-    if (!constraints.ok()) return context.Fail(constraints.status());
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto constraints, constraints_.ToProto());
     v1::CreateTuningJobRequest request;
-    if (const absl::Status status = FillOptions(request.mutable_options()); !status.ok()) {
-      return context.Fail(status);
-    }
+    RETURN_IF_ERROR(FillOptions(request.mutable_options()));
     // What the caller cannot use is not searched either.
-    request.mutable_options()->set_api(constraints->api());
+    request.mutable_options()->set_api(constraints.api());
     request.set_environment(context.settings().environment);
     request.set_force(force_);
     request.set_priority(v1::PRIORITY_INTERACTIVE);
-    const auto batch = problems_.Read(context);
-    if (!batch.ok()) return context.Fail(batch.status());
+    ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
 
     TuningRun run;
-    if (!batch->rows.empty()) run = RunTuning(context, request, batch->rows);
+    if (!batch.rows.empty()) run = RunTuning(context, request, batch.rows);
     BatchAnswers answers;
     if (!run.jobs.empty() && !run.cancelled && run.code != ExitCode::kUnreachable) {
       v1::BatchGetRequest get;
       get.set_environment(context.settings().environment);
-      *get.mutable_constraints() = *constraints;
-      answers = BatchGetAll(context, get, batch->rows, context.settings().client.timeout);
+      *get.mutable_constraints() = constraints;
+      answers = BatchGetAll(context, get, batch.rows, context.settings().client.timeout);
     }
-    std::vector<ProblemRowError> invalid = batch->errors;
+    std::vector<ProblemRowError> invalid = batch.errors;
     invalid.insert(invalid.end(), run.errors.begin(), run.errors.end());
     PrintAnswers(context, answers, invalid, JsonMessages(run.jobs));
-    return Worse(batch->code, Worse(run.code, answers.code));
+    return Worse(batch.code, Worse(run.code, answers.code));
   }
 
  private:

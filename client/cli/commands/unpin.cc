@@ -1,9 +1,9 @@
 #include <CLI/CLI.hpp>
-#include <ostream>
 
 #include "client/cli/app/command.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -17,21 +17,16 @@ class UnpinCommand final : public Command {
                     "it is that pin of a fleet, which this node has left");
   }
 
-  ExitCode Run(Context& context) override {
-    const auto problem = problem_.ReadOne();
-    if (!problem.ok()) return context.Fail(problem.status());
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
     v1::UnpinRequest request;
     request.set_environment(context.settings().environment);
-    request.mutable_problem()->set_text(problem->ToText());
+    request.mutable_problem()->set_text(problem.ToText());
     request.set_fleet_pin(fleet_pin_);
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    const auto response = (*client)->Unpin(request);
-    if (!response.ok()) return context.Fail(response.status());
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonObject().Add("unpinned", problem->ToText()).Take() << "\n";
-    }
-    context.Say("unpinned " + ShortProblem(problem->ToText()));
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(const auto response, client->Unpin(request));
+    context.PrintJson(JsonObject().Add("unpinned", problem.ToText()).Take());
+    context.Say("unpinned " + ShortProblem(problem.ToText()));
     return ExitCode::kDone;
   }
 

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cli/app/command.h"
-#include "client/cli/output/byte_progress.h"
 #include "client/cli/output/json.h"
+#include "client/cli/output/progress.h"
 #include "client/cli/output/units.h"
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_json.h"
@@ -33,12 +33,11 @@ class VerifyCommand final : public Command {
     app->add_flag("--jsonl", jsonl_, "print its tunings as JSON lines");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     std::vector<std::string> trusted;
     for (const std::string& path : public_keys_) {
-      auto key = db::ReadBundlePublicKey(path);
-      if (!key.ok()) return context.Fail(key.status());
-      trusted.push_back(*std::move(key));
+      ASSIGN_OR_RETURN(auto key, db::ReadBundlePublicKey(path));
+      trusted.push_back(std::move(key));
     }
     ExitCode code = ExitCode::kDone;
     std::vector<std::string> documents;

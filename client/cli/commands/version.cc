@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/app/command.h"
 #include "client/cli/output/json.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -15,10 +16,9 @@ class VersionCommand final : public Command {
   }
 
   // A daemon that is not there is no failure: this program's version is known.
-  ExitCode Run(Context& context) override {
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    const auto server = (*client)->GetServerInfo();
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    const auto server = client->GetServerInfo();
     std::ostream& out = context.io().out;
     if (context.format() == Format::kJson) {
       out << JsonObject()

@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <map>
-#include <ostream>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/app/command.h"
@@ -9,6 +8,7 @@
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
 #include "client/cpp/release_client.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -19,23 +19,18 @@ class WantedCommand final : public Command {
     AddVerb(root, "wanted", "what programs asked for in vain, most wanted first", Rows::kYes);
   }
 
-  ExitCode Run(Context& context) override {
-    const auto client = ReleaseClient::Create(context.settings().client);
-    if (!client.ok()) return context.Fail(client.status());
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto client, ReleaseClient::Create(context.settings().client));
     v1::ListWantedRequest request;
     request.set_environment(context.settings().environment);
     request.set_max_problems(10000);
-    const auto wanted = (*client)->ListWanted(request);
-    if (!wanted.ok()) return context.Fail(wanted.status());
-    std::ostream& out = context.io().out;
+    ASSIGN_OR_RETURN(const auto wanted, client->ListWanted(request));
     if (context.format() == Format::kJson) {
-      out << JsonMessage(*wanted) << "\n";
+      context.PrintJson(JsonMessage(wanted));
       return ExitCode::kDone;
     }
-    if (context.format() == Format::kCsv) {
-      out << CsvLine({"problem", "environment", "misses", "first_seen", "last_seen", "attempts",
+    context.PrintCsv({"problem", "environment", "misses", "first_seen", "last_seen", "attempts",
                       "last_error", "environment_text", "can_be_tuned"});
-    }
     Table table({{"PROBLEM"},
                  {"ENVIRONMENT"},
                  {"MISSES", Align::kRight},
@@ -43,17 +38,15 @@ class WantedCommand final : public Command {
                  {"TRIED", Align::kRight},
                  {"WHY NOT"}});
     std::map<std::string, int> elsewhere;  // by the environment's text
-    for (const v1::WantedProblem& problem : wanted->wanted()) {
+    for (const v1::WantedProblem& problem : wanted.wanted()) {
       // A daemon older than these two fields leaves both empty.
       const bool here = problem.can_be_tuned() || problem.environment_text().empty();
       if (!here) ++elsewhere[problem.environment_text()];
-      if (context.format() == Format::kCsv) {
-        out << CsvLine(
-            {problem.problem_text(), problem.environment(), absl::StrCat(problem.miss_count()),
-             FormatTimestamp(problem.first_seen_time()), FormatTimestamp(problem.last_seen_time()),
-             absl::StrCat(problem.attempt_count()), problem.last_error(),
-             problem.environment_text(), here ? "true" : "false"});
-      }
+      context.PrintCsv(
+          {problem.problem_text(), problem.environment(), absl::StrCat(problem.miss_count()),
+           FormatTimestamp(problem.first_seen_time()), FormatTimestamp(problem.last_seen_time()),
+           absl::StrCat(problem.attempt_count()), problem.last_error(), problem.environment_text(),
+           here ? "true" : "false"});
       // A name alone would not tell another version of cuDNN from the one that is here.
       table.Add({ShortProblem(problem.problem_text()),
                  here ? problem.environment() : problem.environment_text(),
@@ -61,11 +54,9 @@ class WantedCommand final : public Command {
                  absl::StrCat(problem.attempt_count()),
                  problem.last_error().empty() ? "-" : problem.last_error()});
     }
-    if (context.format() == Format::kTable && !table.empty()) {
-      out << table.Render(context.table_width(), context.out_color());
-    }
+    context.PrintTable(table);
     if (context.format() == Format::kCsv) return ExitCode::kDone;  // for `convtune warm -`
-    int64_t left = wanted->wanted_count();
+    int64_t left = wanted.wanted_count();
     std::string text = Problems(left) + " wanted";
     for (const auto& [environment, count] : elsewhere) {
       left -= count;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/units.h"
 #include "proto/base/status_macros.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune::cli {
 namespace {
@@ -18,9 +19,7 @@ absl::Status SetTimeBudget(const std::string& text, v1::TuningOptions* options) 
   if (budget < absl::Milliseconds(10) || budget > absl::Hours(1)) {
     return absl::InvalidArgumentError("--budget: must be from 10ms to 1h, is '" + text + "'");
   }
-  options->mutable_time_budget()->set_seconds(absl::ToInt64Seconds(budget));
-  options->mutable_time_budget()->set_nanos(static_cast<int32_t>(
-      absl::ToInt64Nanoseconds(budget - absl::Floor(budget, absl::Seconds(1)))));
+  *options->mutable_time_budget() = ToProto(budget);
   return absl::OkStatus();
 }
 
@@ -42,13 +41,12 @@ absl::Status BudgetArgs::Fill(v1::TuningOptions* options) const {
     RETURN_IF_ERROR(SetTimeBudget(*budget_, options));
   }
   if (wait_idle_) {
-    ASSIGN_OR_RETURN(absl::Duration wait, ParseTime("--wait-idle", *wait_idle_));
+    ASSIGN_OR_RETURN(const absl::Duration wait, ParseTime("--wait-idle", *wait_idle_));
     if (wait > kLongestWait) {
       return absl::InvalidArgumentError(
           absl::StrCat("--wait-idle: must be at most 1h, is '", *wait_idle_, "'"));
     }
-    options->mutable_wait_idle()->set_seconds(absl::IDivDuration(wait, absl::Seconds(1), &wait));
-    options->mutable_wait_idle()->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(wait)));
+    *options->mutable_wait_idle() = ToProto(wait);
   }
   if (memory_budget_) {
     ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes("--memory-budget", *memory_budget_));

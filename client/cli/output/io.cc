@@ -1,6 +1,37 @@
 #include "client/cli/output/io.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
 namespace convtune::cli {
+namespace {
+
+int TerminalColumns() {
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    winsize size{};
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  }
+  return 120;
+}
+
+}  // namespace
+
+Io TerminalIo() {
+  return {std::cin,
+          std::cout,
+          std::cerr,
+          isatty(STDOUT_FILENO) != 0,
+          isatty(STDERR_FILENO) != 0,
+          TerminalColumns(),
+          [](const std::string& name) -> std::optional<std::string> {
+            const char* value = std::getenv(name.c_str());
+            if (value == nullptr) return std::nullopt;
+            return value;
+          }};
+}
 
 bool WantsColor(const Io& io, bool terminal) {
   return terminal && io.env("NO_COLOR").value_or("").empty() &&

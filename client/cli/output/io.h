@@ -8,7 +8,7 @@
 
 namespace convtune::cli {
 
-// The world around one run of the program, so that tests own it.
+// Tests have one of their own.
 struct Io {
   std::istream& in;
   std::ostream& out;  // data
@@ -18,6 +18,9 @@ struct Io {
   int columns = 120;                                                  // width of the terminal
   std::function<std::optional<std::string>(const std::string&)> env;  // getenv
 };
+
+// The program's own standard streams and environment.
+Io TerminalIo();
 
 // True if `terminal` is one on which colour is wanted: NO_COLOR is unset or
 // empty (https://no-color.org), and TERM is not "dumb".

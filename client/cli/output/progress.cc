@@ -35,15 +35,25 @@ std::string RenderProgress(const Progress& progress, int columns) {
   return line.substr(0, static_cast<size_t>(std::max(columns, 0)));
 }
 
+ProgressBar::~ProgressBar() {
+  if (shown_) io_.err << "\r\x1b[K" << std::flush;
+}
+
 void ProgressBar::Show(const Progress& progress) {
+  if (io_.err_is_terminal) Show(RenderProgress(progress, io_.columns - 1));
+}
+
+void ProgressBar::Show(const std::string& line) {
   if (!io_.err_is_terminal) return;
-  io_.err << "\r" << RenderProgress(progress, io_.columns - 1) << "\x1b[K" << std::flush;
+  io_.err << "\r" << line << "\x1b[K" << std::flush;
   shown_ = true;
 }
 
-void ProgressBar::Clear() {
-  if (shown_) io_.err << "\r\x1b[K" << std::flush;
-  shown_ = false;
+void ByteProgress::Show(int64_t done) {
+  if (absl::Now() < next_) return;
+  next_ = absl::Now() + kPeriod;
+  bar_.Show(absl::StrCat(what_, "  ", FormatBytes(done),
+                         total_ > 0 ? absl::StrCat(" of ", FormatBytes(total_)) : ""));
 }
 
 }  // namespace convtune::cli

@@ -1,9 +1,12 @@
-// A ProgressBar shows on a terminal how far a tuning is.
+// Lines that show on a terminal how far a tuning, or a file, is.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/output/io.h"
 
@@ -28,17 +31,35 @@ std::string RenderProgress(const Progress& progress, int columns);
 class ProgressBar {
  public:
   explicit ProgressBar(Io& io) : io_(io) {}
-  ~ProgressBar() { Clear(); }
+  ~ProgressBar();  // takes the line away
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   void Show(const Progress& progress);
-  // Takes the line away.
-  void Clear();
+  void Show(const std::string& line);
 
  private:
   Io& io_;
   bool shown_ = false;
+};
+
+// How many bytes have been done, "sending  12.0 MiB of 48.0 MiB", ten times a
+// second at most. Not thread-safe.
+class ByteProgress {
+ public:
+  // `total` 0: not known.
+  ByteProgress(Io& io, std::string what, int64_t total)
+      : bar_(io), what_(std::move(what)), total_(total) {}
+
+  void Show(int64_t done);
+
+ private:
+  static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
+
+  ProgressBar bar_;
+  const std::string what_;
+  const int64_t total_;
+  absl::Time next_ = absl::Now() + kPeriod;
 };
 
 }  // namespace convtune::cli

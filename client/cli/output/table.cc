@@ -4,6 +4,8 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 
 namespace convtune::cli {
 namespace {
@@ -95,11 +97,8 @@ std::string Below(const Columns& columns, const Row& row, size_t first,
 
 std::string Paint(const std::string& text, Color color, bool enabled) {
   if (!enabled || color == Color::kNone || text.empty()) return text;
-  const char* code = "1";
-  if (color == Color::kGreen) code = "32";
-  if (color == Color::kYellow) code = "33";
-  if (color == Color::kRed) code = "31";
-  return absl::StrCat("\x1b[", code, "m", text, "\x1b[0m");
+  constexpr const char* kCodes[] = {"0", "32", "33", "31", "1"};  // by Color
+  return absl::StrCat("\x1b[", kCodes[static_cast<size_t>(color)], "m", text, "\x1b[0m");
 }
 
 int DisplayWidth(const std::string& text) {
@@ -142,23 +141,14 @@ std::string Table::Render(int width, bool color) const {
 }
 
 std::string CsvLine(const std::vector<std::string>& fields) {
-  std::string line;
-  for (size_t i = 0; i < fields.size(); ++i) {
-    if (i > 0) line += ',';
-    const std::string& field = fields[i];
+  const auto append = [](std::string* out, const std::string& field) {
     if (field.find_first_of(",\"\r\n") == std::string::npos) {
-      line += field;
-      continue;
+      out->append(field);
+    } else {
+      absl::StrAppend(out, "\"", absl::StrReplaceAll(field, {{"\"", "\"\""}}), "\"");
     }
-    line += '"';
-    for (const char c : field) {
-      if (c == '"') line += '"';
-      line += c;
-    }
-    line += '"';
-  }
-  line += '\n';
-  return line;
+  };
+  return absl::StrJoin(fields, ",", append) + "\n";
 }
 
 }  // namespace convtune::cli

@@ -1,10 +1,14 @@
 #include "client/cli/output/units.h"
 
+#include <google/protobuf/descriptor.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -103,6 +107,16 @@ std::string FormatTimestamp(absl::Time time) {
 
 std::string FormatTimestamp(const google::protobuf::Timestamp& time) {
   return FormatTimestamp(absl::FromUnixSeconds(time.seconds()));
+}
+
+std::string EnumWord(const google::protobuf::EnumDescriptor& descriptor, int number, char between) {
+  constexpr size_t kSuffix = sizeof("UNSPECIFIED") - 1;
+  const auto* const value = descriptor.FindValueByNumber(number);
+  if (value == nullptr) return "unknown";
+  const size_t prefix = descriptor.FindValueByNumber(0)->name().size() - kSuffix;
+  std::string word = absl::AsciiStrToLower(value->name().substr(prefix));
+  std::replace(word.begin(), word.end(), '_', between);
+  return word;
 }
 
 }  // namespace convtune::cli

@@ -1,6 +1,7 @@
-// Reads and writes sizes and times as people do.
+// Reads and writes sizes, times and enums as people do.
 #pragma once
 
+#include <google/protobuf/generated_enum_reflection.h>
 #include <google/protobuf/timestamp.pb.h>
 
 #include <cstdint>
@@ -31,5 +32,13 @@ std::string FormatAge(absl::Duration age);
 // UTC, "2025-01-31 12:00:00Z".
 std::string FormatTimestamp(absl::Time time);
 std::string FormatTimestamp(const google::protobuf::Timestamp& time);
+
+// MISS_REASON_NOT_FOUND as "not found", with `between` for the spaces; "unknown" for a number
+// that this program does not know.
+std::string EnumWord(const google::protobuf::EnumDescriptor& descriptor, int number, char between);
+template <typename Enum>
+std::string EnumWord(Enum value, char between = ' ') {
+  return EnumWord(*google::protobuf::GetEnumDescriptor<Enum>(), value, between);
+}
 
 }  // namespace convtune::cli

@@ -19,12 +19,24 @@ void* Symbol(void* handle, const char* name) {
   return handle == nullptr ? nullptr : dlsym(handle, name);
 }
 
+template <typename... Args>
+cudnnStatus_t NotThere(Args... /*args*/) {
+  return CUDNN_STATUS_NOT_INITIALIZED;
+}
+
+constexpr RealCudnn kNone = {nullptr,  NotThere, NotThere, NotThere,
+                             NotThere, NotThere, NotThere, nullptr};
+
 template <typename T>
 void Fill(void* handle, const char* name, T* function) {
-  *function = reinterpret_cast<T>(Symbol(handle, name));
+  void* symbol = Symbol(handle, name);
+  if (symbol != nullptr) {
+    *function = reinterpret_cast<T>(symbol);
+  }
 }
 
 void Fill(void* handle, RealCudnn* real) {
+  *real = kNone;
   Fill(handle, "cudnnGetVersion", &real->GetVersion);
   Fill(handle, "cudnnBackendCreateDescriptor", &real->Create);
   Fill(handle, "cudnnBackendDestroyDescriptor", &real->Destroy);
@@ -50,7 +62,6 @@ bool Resolve(const char* name, const char* other, RealCudnn* found) {
 
 constinit Once<RealCudnn> main_table;
 constinit Once<RealCudnn> graph_table;
-constexpr RealCudnn kNone = {};
 
 constexpr char kMain[] = "libcudnn.so.9";
 constexpr char kGraph[] = "libcudnn_graph.so.9";

@@ -5,7 +5,8 @@
 
 namespace convtune::preload {
 
-// Null where the library has no such function.
+// GetVersion and GetStream are null where the library has no such function; the
+// others give NOT_INITIALIZED then.
 struct RealCudnn {
   decltype(&cudnnGetVersion) GetVersion;
   decltype(&cudnnBackendCreateDescriptor) Create;
@@ -19,7 +20,7 @@ struct RealCudnn {
 
 // The functions behind libcudnn.so.9, or behind libcudnn_graph.so.9 where a
 // program loaded that alone. RTLD_NEXT is no use: a library that was loaded
-// RTLD_LOCAL is not in its scope. Null members only if no cuDNN is loaded.
+// RTLD_LOCAL is not in its scope.
 // Thread-safe; the first call resolves.
 const RealCudnn& Real();
 // The functions of libcudnn_graph.so.9: what cuDNN's own libraries call.

@@ -100,26 +100,17 @@ void Copy(const int64_t* from, int count, int64_t* to) {
 }  // namespace
 
 uint8_t ModelType(int cudnn_type) {
-  switch (cudnn_type) {
-    case CUDNN_DATA_DOUBLE:
-      return 1;
-    case CUDNN_DATA_FLOAT:
-      return 2;
-    case CUDNN_DATA_HALF:
-      return 3;
-    case CUDNN_DATA_BFLOAT16:
-      return 4;
-    case CUDNN_DATA_INT8:
-      return 5;
-    case CUDNN_DATA_INT32:
-      return 6;
-    case CUDNN_DATA_FP8_E4M3:
-      return 7;
-    case CUDNN_DATA_FP8_E5M2:
-      return 8;
-    default:
-      return 0;
+  constexpr int kTypes[] = {CUDNN_DATA_DOUBLE,   CUDNN_DATA_FLOAT,   CUDNN_DATA_HALF,
+                            CUDNN_DATA_BFLOAT16, CUDNN_DATA_INT8,    CUDNN_DATA_INT32,
+                            CUDNN_DATA_FP8_E4M3, CUDNN_DATA_FP8_E5M2};
+  uint8_t number = 0;
+  for (const int type : kTypes) {
+    ++number;
+    if (type == cudnn_type) {
+      return number;
+    }
   }
+  return 0;
 }
 
 bool MakeKey(const OperationShadow* const* operations, int count, ProblemKey* key) {

@@ -132,23 +132,19 @@ bool Note(const Attribute& a, PointwiseShadow* p) {
   }
 }
 
-// Copies the tensor that the attribute names.
-bool CopyTensor(const Attribute& a, TensorShadow* to) {
-  const Record* record = a.Descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+// Copies the shadow of the descriptor that the attribute names.
+template <typename T>
+bool CopyShadow(const Attribute& a, cudnnBackendDescriptorType_t type, T Record::*shadow, T* to) {
+  const Record* record = a.Descriptor(type);
   if (record == nullptr) {
     return false;
   }
-  *to = record->tensor;
+  *to = record->*shadow;
   return !to->odd;
 }
 
-bool CopyConvolution(const Attribute& a, ConvolutionShadow* to) {
-  const Record* record = a.Descriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  if (record == nullptr) {
-    return false;
-  }
-  *to = record->conv;
-  return !to->odd;
+bool CopyTensor(const Attribute& a, TensorShadow* to) {
+  return CopyShadow(a, CUDNN_BACKEND_TENSOR_DESCRIPTOR, &Record::tensor, to);
 }
 
 bool NoteOperation(const Attribute& a, OperationShadow* o) {
@@ -156,7 +152,7 @@ bool NoteOperation(const Attribute& a, OperationShadow* o) {
     case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC:
-      return CopyConvolution(a, &o->conv);
+      return CopyShadow(a, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, &Record::conv, &o->conv);
     case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X:
@@ -187,14 +183,8 @@ bool NoteOperation(const Attribute& a, OperationShadow* o) {
       // A factor at run time, which no engine's choice hangs on: PyTorch adds
       // the output itself times 0 where it has nothing to add.
       return true;
-    case CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR: {
-      const Record* record = a.Descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-      if (record == nullptr) {
-        return false;
-      }
-      o->pointwise = record->pointwise;
-      return !o->pointwise.odd;
-    }
+    case CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR:
+      return CopyShadow(a, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, &Record::pointwise, &o->pointwise);
     default:
       return false;
   }

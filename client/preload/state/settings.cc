@@ -127,19 +127,15 @@ Folder DefaultFolder() {
     snprintf(folders[1].path, sizeof folders[1].path, "%s/.local/state/convtune/snapshot", home);
   }
   snprintf(folders[2].path, sizeof folders[2].path, "/var/lib/convtune/snapshot");
-  for (const Folder& folder : folders) {
-    if (folder.path[0] != '\0' && CanRead(folder.path, snapshot::kSnapshotFile)) {
-      return folder;
-    }
-  }
-  for (const Folder& folder : folders) {
-    if (folder.path[0] != '\0' && access(folder.path, X_OK) == 0) {
-      return folder;
-    }
-  }
-  for (const Folder& folder : folders) {
-    if (folder.path[0] != '\0') {
-      return folder;
+  // The first with a snapshot, else the first that is there, else the first.
+  for (const int least : {2, 1, 0}) {
+    for (const Folder& folder : folders) {
+      const int there = CanRead(folder.path, snapshot::kSnapshotFile) ? 2
+                        : access(folder.path, X_OK) == 0              ? 1
+                                                                      : 0;
+      if (folder.path[0] != '\0' && there >= least) {
+        return folder;
+      }
     }
   }
   return folders[2];

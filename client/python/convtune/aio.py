@@ -27,10 +27,7 @@ class AsyncClient(ClientBase):
     drops what nobody else wants."""
 
     def _open(self) -> None:
-        if self._credentials is not None:
-            self._channel = grpc.aio.secure_channel(self.address, self._credentials, options=messages.CHANNEL)
-        else:
-            self._channel = grpc.aio.insecure_channel(self.address, options=messages.CHANNEL)
+        self._channel = self._channel_by(grpc.aio)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     async def __aenter__(self) -> "AsyncClient":
@@ -86,7 +83,10 @@ class AsyncClient(ClientBase):
             stored: list[Result] = []
 
             async def enough() -> bool:
-                stored[:] = await self._from_snapshot(texts, program, constraints, min_evidence)
+                # A disk can hang.
+                stored[:] = await asyncio.to_thread(
+                    self._from_snapshot, texts, program, constraints, min_evidence
+                )
                 return all(result.answer for result in stored)
 
             request = messages.batch_get(self.environment, program, texts, constraints, "none", min_evidence)
@@ -103,16 +103,6 @@ class AsyncClient(ClientBase):
                 found = [messages.unavailable(Result(canonical(text), None), error) for text in texts]
             results.update(zip(left, found))
         return [results[place] for place in range(len(part))]
-
-    async def _from_snapshot(
-        self, texts: list[str], program: Environment, constraints: Constraints, min_evidence: str
-    ) -> list[Result]:
-        if self._snapshot is None:
-            return [Result(canonical(text), None) for text in texts]
-        # A disk can hang.
-        return await asyncio.to_thread(
-            self._snapshot.find, texts, self.environment, program, constraints, min_evidence
-        )
 
     async def tune(
         self,

@@ -9,8 +9,9 @@ from typing import Any
 import grpc
 
 from convtune import defaults, messages
-from convtune.answers import EVIDENCE, ON_MISS, Environment, one_of
+from convtune.answers import EVIDENCE, ON_MISS, Constraints, Environment, Result, one_of
 from convtune.problem import Problem
+from convtune.problem_key import canonical
 from convtune.program import check, find
 from convtune.snapshot import Current
 
@@ -49,6 +50,19 @@ class ClientBase:
     def _open(self) -> None:
         """Makes the channel to `address`, which connects at the first call."""
         raise NotImplementedError
+
+    def _channel_by(self, module: Any) -> Any:
+        """That of grpc or grpc.aio."""
+        if self._credentials is not None:
+            return module.secure_channel(self.address, self._credentials, options=messages.CHANNEL)
+        return module.insecure_channel(self.address, options=messages.CHANNEL)
+
+    def _from_snapshot(
+        self, part: list[str], program: Environment, constraints: Constraints, min_evidence: str
+    ) -> list[Result]:
+        if self._snapshot is None:
+            return [Result(canonical(text), None) for text in part]
+        return self._snapshot.find(part, self.environment, program, constraints, min_evidence)
 
     def program(self) -> Environment:
         """The GPU and the cuDNN that answers are for now, as far as they are known."""

@@ -54,10 +54,7 @@ class Client(ClientBase):
         self._connect()
 
     def _connect(self) -> None:
-        if self._credentials is not None:
-            self._channel = grpc.secure_channel(self.address, self._credentials, options=messages.CHANNEL)
-        else:
-            self._channel = grpc.insecure_channel(self.address, options=messages.CHANNEL)
+        self._channel = self._channel_by(grpc)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._maintenance = maintenance_service_pb2_grpc.MaintenanceServiceStub(  # type: ignore[no-untyped-call]
             self._channel
@@ -181,13 +178,6 @@ class Client(ClientBase):
                 return [messages.unavailable(Result(canonical(text), None), error) for text in part]
 
         return [r for part in messages.split(messages.texts(problems)) for r in messages.each_by_itself(part, ask)]
-
-    def _from_snapshot(
-        self, part: list[str], program: Environment, constraints: Constraints, min_evidence: str
-    ) -> list[Result]:
-        if self._snapshot is None:
-            return [Result(canonical(text), None) for text in part]
-        return self._snapshot.find(part, self.environment, program, constraints, min_evidence)
 
     def start_refresh(
         self,

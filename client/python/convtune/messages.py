@@ -69,22 +69,14 @@ def specs(of: list[str]) -> list[Any]:
 
 
 def constraints(of: Constraints) -> Any:
-    message = tuning_pb2.Constraints(
-        deterministic=of.deterministic,
-        forbid_tf32=of.forbid_tf32,
-        forbid_down_convert=of.forbid_down_convert,
-        forbid_winograd=of.forbid_winograd,
-        forbid_fft=of.forbid_fft,
-        forbid_reduced_precision_reduction=of.forbid_reduced_precision_reduction,
-        api=f"API_{of.api.upper()}",
-        launch=f"LAUNCH_MODE_{of.launch.upper()}",
-        cache_state=f"CACHE_STATE_{of.cache_state.upper() or 'UNSPECIFIED'}",
-    )
-    if of.max_workspace_bytes is not None:
-        message.max_workspace_bytes = int(of.max_workspace_bytes)
-    if of.max_error is not None:
-        message.max_error = float(of.max_error)
-    return message
+    fields = dataclasses.asdict(of) | {
+        "max_workspace_bytes": None if of.max_workspace_bytes is None else int(of.max_workspace_bytes),
+        "max_error": None if of.max_error is None else float(of.max_error),
+        "api": f"API_{of.api.upper()}",
+        "launch": f"LAUNCH_MODE_{of.launch.upper()}",
+        "cache_state": f"CACHE_STATE_{of.cache_state.upper() or 'UNSPECIFIED'}",
+    }
+    return tuning_pb2.Constraints(**fields)
 
 
 def batch_get(
@@ -124,31 +116,15 @@ def check_budget(budget_s: float | None) -> None:
 def own(program: Environment) -> Any:
     """The part of a request about the program that sends it."""
     library = program.library_configuration
-    return record_pb2.Environment(
-        profile=program.profile,
-        gpu_model=program.gpu_model,
-        compute_capability=program.compute_capability,
-        sm_count=program.sm_count,
-        mig_profile=program.mig_profile,
-        cudnn_version=program.cudnn_version,
-        library_configuration="LIBRARY_CONFIGURATION_"
-        + ("UNSPECIFIED" if library in ("", "unknown") else library.upper()),
-    )
+    known = "UNSPECIFIED" if library in ("", "unknown") else library.upper()
+    fields = dataclasses.asdict(program) | {"name": "", "text": "", "library_configuration": f"LIBRARY_CONFIGURATION_{known}"}
+    return record_pb2.Environment(**fields)
 
 
 def environment(message: Any) -> Environment:
     library = _enum(record_pb2.LibraryConfiguration, message.library_configuration, "LIBRARY_CONFIGURATION_")
-    return Environment(
-        name=message.name,
-        text=message.text,
-        profile=message.profile,
-        gpu_model=message.gpu_model,
-        compute_capability=message.compute_capability,
-        sm_count=message.sm_count,
-        mig_profile=message.mig_profile,
-        cudnn_version=message.cudnn_version,
-        library_configuration="unknown" if library == "unspecified" else library,
-    )
+    fields = {field.name: getattr(message, field.name) for field in dataclasses.fields(Environment)}
+    return Environment(**fields | {"library_configuration": "unknown" if library == "unspecified" else library})
 
 
 def results(response: Any) -> list[Result]:

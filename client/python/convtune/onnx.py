@@ -268,8 +268,8 @@ def _drop_weights(graph: onnx.GraphProto | onnx.FunctionProto) -> None:
     for node in graph.node:
         for attribute in node.attribute:
             tensors += [attribute.t] if attribute.HasField("t") else attribute.tensors
-            for body in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
-                _drop_weights(body)
+        for body in onnx_inputs.bodies(node):
+            _drop_weights(body)
     for tensor in tensors:
         integers = tensor.data_type in (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
         if not integers and math.prod(tensor.dims) > _MOST_SIZES:
@@ -321,9 +321,8 @@ def _unfuse(graph: onnx.GraphProto) -> dict[str, Tail]:
     What was fused, by the name of the output."""
     tails: dict[str, Tail] = {}
     for node in graph.node:
-        for attribute in node.attribute:
-            for body in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
-                tails |= _unfuse(body)
+        for body in onnx_inputs.bodies(node):
+            tails |= _unfuse(body)
         if (node.domain, node.op_type) == ("com.microsoft", "FusedConv"):
             node.domain, node.op_type = "", "Conv"
             bias, add = (len(node.input) > at and bool(node.input[at]) for at in (2, 3))
@@ -419,10 +418,9 @@ class _Graph:
 
     def problems(self, dtype: str | None, layout: str) -> Iterator[_Found]:
         for position, node in enumerate(self._graph.node):
-            for attribute in node.attribute:
-                for body in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
-                    inner = _Graph(body, self._model, self, self._notices, self._fused)
-                    yield from inner.problems(dtype, layout)
+            for body in onnx_inputs.bodies(node):
+                inner = _Graph(body, self._model, self, self._notices, self._fused)
+                yield from inner.problems(dtype, layout)
             where = f"{self._model}: node {node.name or position} ({node.op_type})"
             if node.domain not in _DOMAINS:
                 if re.search("Conv(?!ert)", node.op_type):

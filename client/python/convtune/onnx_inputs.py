@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import onnx
 
@@ -27,6 +27,12 @@ def is_symbolic(value: onnx.ValueInfoProto) -> bool:
     return bool(shape) and shape[0].WhichOneof("value") != "dim_value"
 
 
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs within a node: those of If, Loop and Scan."""
+    for attribute in node.attribute:
+        yield from (attribute.g,) if attribute.HasField("g") else attribute.graphs
+
+
 class Roles:
     """Says which inputs convolutions read as data, and which ones as weights only.
 
@@ -49,12 +55,11 @@ class Roles:
             if node.op_type in CONVOLUTIONS:
                 self._data += node.input[:1]
                 self._weights += node.input[1:]
-            for attribute in node.attribute:
-                for body in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
-                    self._read(body)
-                    for value in body.input:  # of a Loop or Scan
-                        self._sources.setdefault(value.name, []).extend(node.input)
-                    sources += [value.name for value in body.output]
+            for body in bodies(node):
+                self._read(body)
+                for value in body.input:  # of a Loop or Scan
+                    self._sources.setdefault(value.name, []).extend(node.input)
+                sources += [value.name for value in body.output]
             for name in node.output:
                 self._sources.setdefault(name, []).extend(sources)
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 import onnx
 
 from convtune.fusion import Tail
+from convtune.onnx_inputs import bodies
 
 
 def _names_within(graph: onnx.GraphProto) -> Iterator[str]:
     """All that a body reads or gives, from outside of it too."""
     for node in graph.node:
         yield from node.input
-        for attribute in node.attribute:
-            for body in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
-                yield from _names_within(body)
+        for body in bodies(node):
+            yield from _names_within(body)
     yield from (value.name for value in graph.output)
 
 
@@ -39,10 +39,9 @@ class Tails:
         for node in graph.node:
             for name in node.input:
                 self._readers.setdefault(name, []).append(node)
-            for attribute in node.attribute:
-                for body in (attribute.g,) if attribute.HasField("g") else attribute.graphs:
-                    for name in _names_within(body):
-                        self._readers.setdefault(name, []).append(None)
+            for body in bodies(node):
+                for name in _names_within(body):
+                    self._readers.setdefault(name, []).append(None)
         for value in graph.output:
             self._readers.setdefault(value.name, []).append(None)
 

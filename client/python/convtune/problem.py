@@ -88,13 +88,8 @@ class Problem:
     @property
     def y(self) -> tuple[int, ...]:
         """The forward output's shape: N, K, spatial."""
-        spatial = tuple(
-            (size + low + high - (dilation * (kernel - 1) + 1)) // stride + 1
-            for size, kernel, low, high, stride, dilation in zip(
-                self.x[2:], self.w[2:], self.pad_low, self.pad_high, self.stride, self.dilation
-            )
-        )
-        return (self.x[0], self.w[0], *spatial)
+        spatial = (self.pad_low, self.pad_high, self.stride, self.dilation)
+        return (self.x[0], self.w[0], *problem_key.outputs(self.x, self.w, *spatial))
 
     @property
     def flops(self) -> float:

@@ -5,7 +5,7 @@ Canonical: equal problems have equal bytes, however their texts are written (pro
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _OPERATIONS = {"fwd": 1, "bwd_data": 2, "bwd_filter": 3}
 _TYPES = {"f64": 1, "f32": 2, "f16": 3, "bf16": 4, "i8": 5, "i32": 6, "e4m3": 7, "e5m2": 8}
@@ -97,6 +97,12 @@ def _spread(field: str, values: list[int], rank: int, absent: int) -> list[int]:
     return [absent, *values] if rank == 1 else values
 
 
+def outputs(x: Sequence[int], w: Sequence[int], *by_dimension: Sequence[int]) -> list[int]:
+    """The forward output's spatial sizes; `by_dimension` are pads before and behind, strides and dilations."""
+    sizes = zip(x[2:], w[2:], *by_dimension)
+    return [(size + l + h - (d * (k - 1) + 1)) // s + 1 for size, k, l, h, s, d in sizes]
+
+
 def parse(text: str) -> bytes:
     """The key of a problem in the text form. ValueError names the token and the
     rule; what only the daemon judges (which types go together) is not looked at."""
@@ -123,9 +129,7 @@ def parse(text: str) -> bytes:
             if given:
                 given.insert(2, 1)
     _require(all(1 <= d <= _MAX_DIM for d in x + w), "x, w", "must be from 1 to 2^31-1")
-    y = [x[0], w[0]]
-    for size, k, l, h, s, d in zip(x[2:], w[2:], low, high, stride, dilation):
-        y.append((size + l + h - (d * (k - 1) + 1)) // s + 1)
+    y = [x[0], w[0], *outputs(x, w, low, high, stride, dilation)]
     _require(all(d >= 1 for d in y), "x, w", "must leave an output")
     tensors = [x, w, y]
     layout = take("layout", "")
@@ -175,9 +179,7 @@ def text(key: bytes) -> str:
         return "x".join(map(str, values))
 
     pads = times(low) if low == high else "x".join(f"{l}:{h}" for l, h in zip(low, high))
-    y = [x[0], w[0]]
-    for size, k, l, h, s, d in zip(x[2:], w[2:], low, high, stride, dilation):
-        y.append((size + l + h - (d * (k - 1) + 1)) // s + 1)
+    y = [x[0], w[0], *outputs(x, w, low, high, stride, dilation)]
     for name in ("nchw", "nhwc"):  # nchw if both fit
         if strides == [_packed(dims, name == "nhwc") for dims in (x, w, y)]:
             layout = name
@@ -232,8 +234,6 @@ def flops(key: bytes) -> float:
     rank, x, w = fields[0], fields[9:14], fields[14:19]
     low, high, stride, dilation = (fields[at : at + rank] for at in (34, 37, 40, 43))
     total = 2.0 * x[0]
-    for size in w[: rank + 2]:
+    for size in (*w[: rank + 2], *outputs(x, w, low, high, stride, dilation)):
         total *= size
-    for size, k, l, h, s, d in zip(x[2:], w[2:], low, high, stride, dilation):
-        total *= (size + l + h - (d * (k - 1) + 1)) // s + 1
     return total

@@ -26,6 +26,21 @@ TEST(ClientTest, AnErrorKeepsItsFields) {
   EXPECT_EQ(violations[1].rule, "must be");
 }
 
+TEST(RefusedProblemsTest, AreNoneWhereAnythingElseIsWrong) {
+  FakeDaemon daemon;
+  const auto refused = [&](const std::string& field) {
+    daemon.error = BadRequest({{"problems[1].text", "must be short"}, {field, "must be"}});
+    return RefusedProblems(ClientOf(daemon.address())->GetServerInfo().status(), 18);
+  };
+  const std::vector<std::pair<size_t, std::string>> both = {{1, "problems[1].text: must be short"},
+                                                            {17, "problems[17].text: must be"}};
+  EXPECT_EQ(refused("problems[17].text"), both);
+  for (const char* field :
+       {"problems[18].text", "problems", "problems[x]", "options.time_budget"}) {
+    EXPECT_TRUE(refused(field).empty()) << field;
+  }
+}
+
 TEST(ClientTest, NoDaemonIsUnavailable) {
   EXPECT_TRUE(absl::IsUnavailable(ClientOf("unix:/nonexistent/socket")->GetServerInfo().status()));
 }
@@ -64,7 +79,6 @@ TEST(ClientTest, DetailsThatAreNoStatusAreIgnored) {
   absl::Status status = absl::InvalidArgumentError("x");
   status.SetPayload(kRpcDetailsUrl, absl::Cord("\xff\xff\xff"));
   EXPECT_TRUE(ViolationsOf(status).empty());
-  EXPECT_EQ(ReasonOf(status), "");
 }
 
 }  // namespace

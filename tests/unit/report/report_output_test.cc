@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "client/report/report_csv.h"
-#include "client/report/report_html.h"
 #include "client/report/report_json.h"
 #include "tests/unit/report/sample_rows.h"
 

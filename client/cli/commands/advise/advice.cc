@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/calls/answer_output.h"
 #include "client/cli/calls/variants.h"
+#include "client/cli/output/units.h"
 #include "proto/convert/problem_order.h"
 
 namespace convtune::cli {
@@ -24,9 +24,7 @@ void AddRow(const ConvProblem& problem, bool asked, Probe probe, std::vector<Adv
   if (problem.data_type() == DataType::kF32) rows->push_back({problem, true, false, probe});
 }
 
-std::string EvidenceText(const AdviceRow& row) {
-  return EvidenceWord(row.result.answer().evidence());
-}
+std::string EvidenceText(const AdviceRow& row) { return EnumWord(row.result.answer().evidence()); }
 bool IsMeasured(const AdviceRow& row) {
   return row.result.answer().evidence() >= v1::EVIDENCE_MEASURED;
 }

@@ -25,8 +25,8 @@ std::string Figure(int digits, double value) {
 }
 
 std::string Word(const v1::BatchGetResult& result) {
-  return result.has_answer() ? EvidenceWord(result.answer().evidence())
-                             : "miss: " + MissWord(result.miss().reason());
+  return result.has_answer() ? EnumWord(result.answer().evidence())
+                             : "miss: " + EnumWord(result.miss().reason());
 }
 
 std::vector<ProblemRow> ProblemsOf(const std::vector<AdviceRow>& rows) {
@@ -82,29 +82,26 @@ class AdviseCommand final : public Command {
     budget_.Register(*app);
   }
 
-  ExitCode Run(Context& context) override {
-    auto rows = ReadRows();
-    if (!rows.ok()) return context.Fail(rows.status());
-    auto constraints = constraints_.ToProto();
-    if (!constraints.ok()) return context.Fail(constraints.status());
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(auto rows, ReadRows());
+    ASSIGN_OR_RETURN(auto constraints, constraints_.ToProto());
     v1::CreateTuningJobRequest request;
-    const absl::Status budget = budget_.Fill(request.mutable_options());
-    if (!budget.ok()) return context.Fail(budget);
+    RETURN_IF_ERROR(budget_.Fill(request.mutable_options()));
     request.set_environment(context.settings().environment);
     request.set_priority(v1::PRIORITY_INTERACTIVE);
     // A variant that cuDNN has nothing for is a row like the others.
-    const TuningRun run = RunTuning(context, request, ProblemsOf(*rows));
+    const TuningRun run = RunTuning(context, request, ProblemsOf(rows));
     if (run.cancelled || run.jobs.empty()) return run.code;
-    const ExitCode code = Ask(context, *constraints, &*rows);
+    const ExitCode code = Ask(context, constraints, &rows);
     if (code == ExitCode::kUnreachable) return code;
-    std::vector<AdviceRow> probes = MakeProbes(*rows);
+    std::vector<AdviceRow> probes = MakeProbes(rows);
     if (!probes.empty()) {
       context.Say("probing what the GPU can do at most:");
       if (RunTuning(context, request, ProblemsOf(probes)).cancelled) return ExitCode::kFailed;
       Ask(context, {}, &probes);
     }
-    Print(context, *rows, Ceilings::Of(probes, *rows));
-    return ExitCodeOf(rows->front().result);
+    Print(context, rows, Ceilings::Of(probes, rows));
+    return ExitCodeOf(rows.front().result);
   }
 
  private:

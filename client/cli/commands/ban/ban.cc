@@ -7,6 +7,7 @@
 #include "client/cli/app/command.h"
 #include "client/cli/commands/ban/ban_output.h"
 #include "client/cli/output/json.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -26,52 +27,45 @@ class BanCommand final : public Command {
                         "it is that ban of a fleet, which this node has left");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     if (list_->parsed()) return List(context);
     if (delete_->parsed()) return Delete(context);
     BanKeeper daemon;
     daemon.create = [&](const v1::Ban& ban) -> absl::StatusOr<v1::CreateBanResponse> {
-      const auto client = context.Connect();
-      if (!client.ok()) return client.status();
+      ASSIGN_OR_RETURN(Client* const client, context.Connect());
       v1::CreateBanRequest request;
       *request.mutable_ban() = ban;
       request.set_dry_run(args_.dry_run());
-      return (*client)->CreateBan(request, context.long_timeout());
+      return client->CreateBan(request, context.long_timeout());
     };
     daemon.fail = [&](const absl::Status& status) { return context.Fail(status); };
     return MakeBans(context, args_, daemon);
   }
 
  private:
-  ExitCode List(Context& context) const {
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    const auto list = (*client)->ListBans();
-    if (!list.ok()) return context.Fail(list.status());
-    const std::vector<v1::Ban> bans(list->bans().begin(), list->bans().end());
+  absl::StatusOr<ExitCode> List(Context& context) const {
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(const auto list, client->ListBans());
+    const std::vector<v1::Ban> bans(list.bans().begin(), list.bans().end());
     if (as_errata_) return PrintErrata(context, bans);
     if (context.format() == Format::kJson) {
-      context.io().out << JsonMessage(*list) << "\n";
+      context.io().out << JsonMessage(list) << "\n";
       return ExitCode::kDone;
     }
     PrintBans(context, bans, TuningCounts::kYes);
     return ExitCode::kDone;
   }
 
-  ExitCode Delete(Context& context) const {
+  absl::StatusOr<ExitCode> Delete(Context& context) const {
     v1::DeleteBanRequest request;
     const bool is_number = !name_.empty() && std::all_of(name_.begin(), name_.end(), [](char c) {
       return std::isdigit(static_cast<uint8_t>(c));
     });
     request.set_name(is_number ? "bans/" + name_ : name_);
     request.set_fleet_ban(fleet_ban_);
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
-    const auto deleted = (*client)->DeleteBan(request, context.long_timeout());
-    if (!deleted.ok()) return context.Fail(deleted.status());
-    if (context.format() == Format::kJson) {
-      context.io().out << JsonObject().Add("deleted", request.name()).Take() << "\n";
-    }
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
+    ASSIGN_OR_RETURN(const auto deleted, client->DeleteBan(request, context.long_timeout()));
+    context.PrintJson(JsonObject().Add("deleted", request.name()).Take());
     context.Say("deleted " + request.name());
     return ExitCode::kDone;
   }

@@ -49,9 +49,7 @@ void PrintChanges(Context& context, const v1::CreateBanResponse& created, bool d
                change.after().empty() ? "none is left" : change.after(),
                change.ratio() > 0 ? absl::StrFormat("%.2fx", change.ratio()) : "-"});
   }
-  if (context.format() == Format::kTable && !table.empty()) {
-    context.io().out << table.Render(context.table_width(), context.out_color());
-  }
+  context.PrintTable(table);
   context.Say(absl::StrCat(dry_run ? "would ban " : absl::StrCat(NamesOf(ban), " bans "),
                            ban.candidate(), " (", Where(ban), ") until ", Until(ban), ": ",
                            Count(created.listed_count(), "tuning lists", "tunings list"),
@@ -95,18 +93,13 @@ ExitCode MakeBans(Context& context, const BanArgs& args, const BanKeeper& keeper
     documents.push_back(JsonMessage(*created));
     PrintChanges(context, *created, args.dry_run());
   }
-  if (context.format() == Format::kJson) {
-    context.io().out << JsonObject().AddRaw("created", JsonArray(documents)).Take() << "\n";
-  }
+  context.PrintJson(JsonObject().AddRaw("created", JsonArray(documents)).Take());
   return code;
 }
 
 void PrintBans(Context& context, const std::vector<v1::Ban>& bans, TuningCounts counts) {
-  std::ostream& out = context.io().out;
-  if (context.format() == Format::kCsv) {
-    out << CsvLine({"ban", "candidate", "cudnn", "gpu", "operation", "data_type", "layout",
+  context.PrintCsv({"ban", "candidate", "cudnn", "gpu", "operation", "data_type", "layout",
                     "author", "reason", "created", "expires", "tunings", "fleet_ban"});
-  }
   const bool counted = counts == TuningCounts::kYes;
   std::vector<Table::Column> columns = {{"BAN"}, {"CANDIDATES"}, {"WHERE"}, {"AUTHOR"}, {"UNTIL"}};
   if (counted) columns.push_back({"TUNINGS", Align::kRight});
@@ -116,24 +109,20 @@ void PrintBans(Context& context, const std::vector<v1::Ban>& bans, TuningCounts 
     const auto name = [](auto value) {
       return static_cast<int>(value) == 0 ? std::string() : std::string(Name(value));
     };
-    if (context.format() == Format::kCsv) {
-      out << CsvLine({ban.name(), ban.candidate(), ban.cudnn(), ban.gpu(),
+    context.PrintCsv({ban.name(), ban.candidate(), ban.cudnn(), ban.gpu(),
                       name(static_cast<Operation>(ban.operation())),
                       name(static_cast<DataType>(ban.data_type())),
                       name(static_cast<TensorLayout>(ban.layout())), ban.author(), ban.reason(),
                       FormatTimestamp(ban.create_time()),
                       ban.has_expire_time() ? FormatTimestamp(ban.expire_time()) : "",
                       absl::StrCat(ban.tuning_count()), absl::StrCat(ban.fleet_ban())});
-    }
     std::vector<Table::Cell> cells = {NamesOf(ban), ban.candidate(), Where(ban), ban.author(),
                                       Until(ban)};
     if (counted) cells.emplace_back(absl::StrCat(ban.tuning_count()));
     cells.emplace_back(ban.reason());
     table.Add(std::move(cells));
   }
-  if (context.format() == Format::kTable && !table.empty()) {
-    out << table.Render(context.table_width(), context.out_color());
-  }
+  context.PrintTable(table);
   if (bans.empty()) context.Say("nothing is banned");
 }
 

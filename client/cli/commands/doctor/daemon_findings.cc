@@ -16,35 +16,32 @@ std::vector<Finding> ExamineServer(const v1::ServerInfo& server, const std::stri
   const std::string versions =
       absl::StrCat("daemon ", server.version(), ", this program ", own_version);
   if (own[0] != other[0]) {
-    findings.push_back({Severity::kProblem,
-                        absl::StrCat(versions, ": they may not understand each other"),
-                        "install both from one release"});
+    findings.push_back(Problem(absl::StrCat(versions, ": they may not understand each other"),
+                               "install both from one release"));
   } else if (own != other) {
-    findings.push_back({Severity::kNotice, versions,
-                        "they understand each other; what only one has is not there"});
+    findings.push_back(
+        Notice(versions, "they understand each other; what only one has is not there"));
   } else {
-    findings.push_back({Severity::kFine, versions, ""});
+    findings.push_back(Fine(versions));
   }
   if (server.writable()) {
     findings.push_back(
-        {Severity::kFine,
-         absl::StrCat("database in ", server.state_dir(), ": ", server.tuning_count(), " tunings, ",
-                      FormatBytes(server.database_bytes())),
-         ""});
+        Fine(absl::StrCat("database in ", server.state_dir(), ": ", server.tuning_count(),
+                          " tunings, ", FormatBytes(server.database_bytes()))));
   } else {
-    findings.push_back({Severity::kProblem,
-                        absl::StrCat("the disk below ", server.state_dir(), " takes no results"),
-                        "make space there and check its permissions; until then results are lost "
-                        "when the daemon stops"});
+    findings.push_back(
+        Problem(absl::StrCat("the disk below ", server.state_dir(), " takes no results"),
+                "make space there and check its permissions; until then results are lost "
+                "when the daemon stops"));
   }
   if (server.metrics_state() == v1::METRICS_STATE_ON) {
-    findings.push_back({Severity::kFine, absl::StrCat("metrics at ", server.metrics_url()), ""});
+    findings.push_back(Fine(absl::StrCat("metrics at ", server.metrics_url())));
   } else if (server.metrics_state() == v1::METRICS_STATE_OFF) {
     findings.push_back(
         {Severity::kFine, "metrics are off", "for them, start convtuned with --metrics-address"});
   } else if (server.metrics_state() == v1::METRICS_STATE_NOT_BUILT) {
-    findings.push_back({Severity::kNotice, "this convtuned has no metrics",
-                        "build it where prometheus-cpp is installed"});
+    findings.push_back(
+        Notice("this convtuned has no metrics", "build it where prometheus-cpp is installed"));
   }
   return findings;
 }
@@ -65,7 +62,7 @@ void AddSelfCheck(const v1::Device& device, std::vector<Finding>* findings) {
   if (!check.known()) return;
   const std::string subject = absl::StrCat("the self-check of ", device.name(), "'s worker");
   if (check.failed().empty()) {
-    findings->push_back({Severity::kFine, absl::StrCat(subject, " found nothing wrong"), ""});
+    findings->push_back(Fine(absl::StrCat(subject, " found nothing wrong")));
     return;
   }
   std::vector<std::string> parts;
@@ -86,24 +83,23 @@ void AddSelfCheck(const v1::Device& device, std::vector<Finding>* findings) {
 
 std::vector<Finding> ExamineDevices(const v1::ListDevicesResponse& devices) {
   if (devices.devices().empty()) {
-    return {
-        {Severity::kNotice, "the daemon has no device: it answers what its database holds",
-         "where there is a GPU: the daemon's log says why it is left out, and it looks again by "
-         "itself unless it was started with --devices none"}};
+    return {Notice(
+        "the daemon has no device: it answers what its database holds",
+        "where there is a GPU: the daemon's log says why it is left out, and it looks again by "
+        "itself unless it was started with --devices none")};
   }
   std::vector<Finding> findings;
   for (const v1::Device& device : devices.devices()) {
     const std::string reason = device.reason().empty() ? "" : absl::StrCat(": ", device.reason());
     switch (device.state()) {
       case v1::DEVICE_STATE_UNAVAILABLE:
-        findings.push_back({Severity::kProblem,
-                            absl::StrCat(device.name(), " cannot be used", reason),
-                            "mend that and restart convtuned; its log says more"});
+        findings.push_back(Problem(absl::StrCat(device.name(), " cannot be used", reason),
+                                   "mend that and restart convtuned; its log says more"));
         break;
       case v1::DEVICE_STATE_BACKING_OFF:
-        findings.push_back({Severity::kProblem,
-                            absl::StrCat("the worker of ", device.name(), " died", reason),
-                            "it is started again by itself; its deaths are in the daemon's log"});
+        findings.push_back(
+            Problem(absl::StrCat("the worker of ", device.name(), " died", reason),
+                    "it is started again by itself; its deaths are in the daemon's log"));
         break;
       default:
         findings.push_back(
@@ -127,17 +123,16 @@ std::vector<Finding> ExamineEnvironments(const v1::ListEnvironmentsResponse& env
     if (environment.current()) {
       current.push_back(environment.name());
     } else if (environment.tuning_count() > 0) {
-      findings.push_back({Severity::kNotice,
-                          absl::StrCat(environment.tuning_count(), " tunings are for ",
-                                       environment.text(), ", which no device has now"),
-                          "tune again for the present one; `get --hints` shows the old answers"});
+      findings.push_back(
+          Notice(absl::StrCat(environment.tuning_count(), " tunings are for ", environment.text(),
+                              ", which no device has now"),
+                 "tune again for the present one; `get --hints` shows the old answers"));
     }
   }
   if (current.size() > 1) {
     findings.push_back(
-        {Severity::kNotice,
-         absl::StrCat("there are several environments: ", absl::StrJoin(current, ", ")),
-         "choose with --environment or CONVTUNE_ENVIRONMENT"});
+        Notice(absl::StrCat("there are several environments: ", absl::StrJoin(current, ", ")),
+               "choose with --environment or CONVTUNE_ENVIRONMENT"));
   }
   return findings;
 }
@@ -156,70 +151,60 @@ std::vector<Finding> ExamineBans(const v1::ListBansResponse& bans) {
   const std::string hold =
       absl::StrCat(bans.bans_size(), bans.bans_size() == 1 ? " ban holds" : " bans hold");
   if (changed == 0) {
-    return {{Severity::kFine, absl::StrCat(hold, "; no tuning has another winner for it"), ""}};
+    return {Fine(absl::StrCat(hold, "; no tuning has another winner for it"))};
   }
-  return {{Severity::kNotice,
-           absl::StrCat(hold, "; ", changed, changed == 1 ? " tuning has" : " tunings have",
-                        " another winner for ", absl::StrJoin(names, ", ")),
-           "see `convtune ban list`; `convtune ban delete` ends one that is needed no more, "
-           "`convtune fleet ban delete` one of the fleet's"}};
+  return {Notice(absl::StrCat(hold, "; ", changed, changed == 1 ? " tuning has" : " tunings have",
+                              " another winner for ", absl::StrJoin(names, ", ")),
+                 "see `convtune ban list`; `convtune ban delete` ends one that is needed no more, "
+                 "`convtune fleet ban delete` one of the fleet's")};
 }
 
 std::vector<Finding> ExaminePublication(const v1::Publication& publication) {
   std::vector<Finding> findings;
   if (!publication.error().empty()) {
-    findings.push_back({Severity::kProblem,
-                        absl::StrCat("the snapshot in ", publication.folder(),
-                                     " is not up to date: ", publication.error()),
-                        "mend that; programs are served what the last one says until then"});
+    findings.push_back(Problem(absl::StrCat("the snapshot in ", publication.folder(),
+                                            " is not up to date: ", publication.error()),
+                               "mend that; programs are served what the last one says until then"));
   } else {
     findings.push_back(
-        {Severity::kFine,
-         absl::StrCat("snapshot in ", publication.folder(), ": release ", publication.release(),
-                      ", ", publication.choice_count(), " choices"),
-         ""});
+        Fine(absl::StrCat("snapshot in ", publication.folder(), ": release ", publication.release(),
+                          ", ", publication.choice_count(), " choices")));
   }
   if (publication.carried_count() > 0) {
-    findings.push_back(
-        {Severity::kProblem,
-         absl::StrCat(publication.carried_count(),
-                      " choices of the snapshot are missing in the "
-                      "database, which is new or was damaged"),
-         "tune these problems again, or restore a backup; programs are served the old choices "
-         "until then. To drop them, remove current.snapshot"});
+    findings.push_back(Problem(
+        absl::StrCat(publication.carried_count(),
+                     " choices of the snapshot are missing in the "
+                     "database, which is new or was damaged"),
+        "tune these problems again, or restore a backup; programs are served the old choices "
+        "until then. To drop them, remove current.snapshot"));
   }
   if (publication.waiting_changes() > 0) {
     findings.push_back(
-        {Severity::kNotice,
-         absl::StrCat(publication.waiting_changes(), " changed choices wait for a promotion"),
-         "see `convtune release diff`, then `convtune release promote`"});
+        Notice(absl::StrCat(publication.waiting_changes(), " changed choices wait for a promotion"),
+               "see `convtune release diff`, then `convtune release promote`"));
   }
   if (publication.below_evidence_count() > 0) {
-    findings.push_back(
-        {Severity::kNotice,
-         NotPublishedWord(publication.below_evidence_count(), publication.publish_evidence()),
-         "without the daemon nothing is answered for them, and `convtune run` does not serve them; "
-         "measure them, or start convtuned with a lower --publish-evidence"});
+    findings.push_back(Notice(
+        NotPublishedWord(publication.below_evidence_count(), publication.publish_evidence()),
+        "without the daemon nothing is answered for them, and `convtune run` does not serve them; "
+        "measure them, or start convtuned with a lower --publish-evidence"));
   }
   if (publication.wanted_elsewhere_count() > 0) {
-    findings.push_back(
-        {Severity::kNotice,
-         absl::StrCat(publication.wanted_elsewhere_count(), " of ", publication.wanted_count(),
-                      " problems that programs want are for environments that no device here has"),
-         "see `convtune wanted` for which; often the programs load another cuDNN than the worker"});
+    findings.push_back(Notice(
+        absl::StrCat(publication.wanted_elsewhere_count(), " of ", publication.wanted_count(),
+                     " problems that programs want are for environments that no device here has"),
+        "see `convtune wanted` for which; often the programs load another cuDNN than the worker"));
   }
   if (!publication.socket_error().empty()) {
     findings.push_back(
-        {Severity::kNotice,
-         absl::StrCat("nothing is learned from programs: ", publication.socket_error()),
-         "a shorter --state-dir may help; programs are served all the same"});
+        Notice(absl::StrCat("nothing is learned from programs: ", publication.socket_error()),
+               "a shorter --state-dir may help; programs are served all the same"));
   }
   if (publication.datagrams_malformed() > 0) {
-    findings.push_back(
-        {Severity::kNotice,
-         absl::StrCat(publication.datagrams_malformed(), " of ", publication.datagrams_received(),
-                      " reports of programs could not be read"),
-         "update the interposer or the daemon; both should be of one release"});
+    findings.push_back(Notice(
+        absl::StrCat(publication.datagrams_malformed(), " of ", publication.datagrams_received(),
+                     " reports of programs could not be read"),
+        "update the interposer or the daemon; both should be of one release"));
   }
   return findings;
 }

@@ -12,6 +12,7 @@
 #include "client/cli/output/table.h"
 #include "client/cpp/fleet_client.h"
 #include "client/cpp/release_client.h"
+#include "proto/base/status_macros.h"
 
 namespace convtune::cli {
 namespace {
@@ -24,14 +25,13 @@ class DoctorCommand final : public Command {
                    "for an issue: the system too, without names, paths and addresses");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     std::vector<Finding> findings = ExamineAddress(context.settings().client.address);
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
     v1::ServerInfo server;
     v1::ListEnvironmentsResponse environments;
     v1::Publication seen;
-    const bool reached = Examine(**client, &server, &environments, &findings);
+    const bool reached = Examine(*client, &server, &environments, &findings);
     if (reached) ExamineServing(context, server, &seen, &findings);
     if (reached) ExamineFleetState(context, &findings);
     if (report_) {
@@ -60,9 +60,16 @@ class DoctorCommand final : public Command {
 
   static void AddFailure(const std::string& what, const absl::Status& status,
                          std::vector<Finding>* findings) {
-    findings->push_back({Severity::kProblem,
-                         absl::StrCat(what, ": ", std::string(status.message())),
-                         "see the daemon's log"});
+    findings->push_back(
+        Problem(absl::StrCat(what, ": ", std::string(status.message())), "see the daemon's log"));
+  }
+
+  // What `examine` finds in the answer, or that there is none.
+  template <typename Response, typename Examine>
+  static void AddAnswer(const absl::StatusOr<Response>& answer, const char* failure,
+                        const Examine& examine, std::vector<Finding>* findings) {
+    if (!answer.ok()) return AddFailure(failure, answer.status(), findings);
+    Add(examine(*answer), findings);
   }
 
   // False if the daemon is out of reach.
@@ -71,35 +78,28 @@ class DoctorCommand final : public Command {
     const auto server = client.GetServerInfo();
     if (server.ok()) *info = *server;
     if (absl::IsUnavailable(server.status())) {
-      findings->push_back({Severity::kProblem,
-                           absl::StrCat("no answer from the daemon at ", client.address().ToText(),
-                                        ": ", std::string(server.status().message())),
-                           "start one with `convtuned`, or say where it is with --address"});
+      findings->push_back(
+          Problem(absl::StrCat("no answer from the daemon at ", client.address().ToText(), ": ",
+                               std::string(server.status().message())),
+                  "start one with `convtuned`, or say where it is with --address"));
       return false;
     }
     ExamineHealth(client, kLivenessService, "is not alive", findings);
     ExamineHealth(client, kReadinessService, "is not ready to answer", findings);
-    if (server.ok()) {
-      Add(ExamineServer(*server, CONVTUNE_VERSION), findings);
-    } else {
-      AddFailure("the daemon does not say what it is", server.status(), findings);
-    }
-    if (const auto devices = client.ListDevices(); devices.ok()) {
-      Add(ExamineDevices(*devices), findings);
-    } else {
-      AddFailure("the devices cannot be listed", devices.status(), findings);
-    }
-    if (const auto environments = client.ListEnvironments(); environments.ok()) {
+    const auto examine_server = [](const v1::ServerInfo& said) {
+      return ExamineServer(said, CONVTUNE_VERSION);
+    };
+    AddAnswer(server, "the daemon does not say what it is", examine_server, findings);
+    AddAnswer(client.ListDevices(), "the devices cannot be listed", ExamineDevices, findings);
+    const auto environments = client.ListEnvironments();
+    if (environments.ok()) {
       *known = *environments;
       Add(ExamineLibraries(*environments), findings);
-      Add(ExamineEnvironments(*environments), findings);
-    } else {
-      AddFailure("the environments cannot be listed", environments.status(), findings);
     }
-    if (const auto bans = client.ListBans(); bans.ok()) {
-      Add(ExamineBans(*bans), findings);
-    } else if (!absl::IsUnimplemented(bans.status())) {
-      AddFailure("the bans cannot be listed", bans.status(), findings);
+    AddAnswer(environments, "the environments cannot be listed", ExamineEnvironments, findings);
+    const auto bans = client.ListBans();
+    if (!absl::IsUnimplemented(bans.status())) {
+      AddAnswer(bans, "the bans cannot be listed", ExamineBans, findings);
     }
     return true;
   }
@@ -108,12 +108,8 @@ class DoctorCommand final : public Command {
     const auto client = FleetClient::Create(context.settings().client);
     if (!client.ok()) return;
     const auto state = (*client)->GetFleetState(/*observer=*/true);
-    if (state.ok()) {
-      Add(ExamineFleet(*state), findings);
-    } else if (!absl::IsUnimplemented(state.status()) &&
-               !absl::IsPermissionDenied(state.status())) {
-      AddFailure("the daemon does not say what waits for the fleet", state.status(), findings);
-    }
+    if (absl::IsUnimplemented(state.status()) || absl::IsPermissionDenied(state.status())) return;
+    AddAnswer(state, "the daemon does not say what waits for the fleet", ExamineFleet, findings);
   }
 
   static void ExamineServing(Context& context, const v1::ServerInfo& server, v1::Publication* seen,
@@ -131,12 +127,10 @@ class DoctorCommand final : public Command {
     const auto client = ReleaseClient::Create(context.settings().client);
     if (!client.ok()) return;
     const auto publication = (*client)->GetPublication();
-    if (publication.ok()) {
-      *seen = *publication;
-      Add(ExaminePublication(*publication), findings);
-    } else if (!absl::IsUnimplemented(publication.status())) {
-      AddFailure("the daemon does not say how the snapshot is", publication.status(), findings);
-    }
+    if (absl::IsUnimplemented(publication.status())) return;
+    if (publication.ok()) *seen = *publication;
+    AddAnswer(publication, "the daemon does not say how the snapshot is", ExaminePublication,
+              findings);
   }
 
   static void ExamineHealth(Client& client, const std::string& service, const std::string& words,
@@ -145,10 +139,10 @@ class DoctorCommand final : public Command {
     if (!serving.ok()) {
       AddFailure(absl::StrCat("health ", service), serving.status(), findings);
     } else if (!*serving) {
-      findings->push_back({Severity::kProblem, absl::StrCat("the daemon ", words),
-                           "wait a little if it has just been started; else see its log"});
+      findings->push_back(Problem(absl::StrCat("the daemon ", words),
+                                  "wait a little if it has just been started; else see its log"));
     } else {
-      findings->push_back({Severity::kFine, absl::StrCat("health ", service, ": serving"), ""});
+      findings->push_back(Fine(absl::StrCat("health ", service, ": serving")));
     }
   }
 
@@ -170,9 +164,7 @@ class DoctorCommand final : public Command {
           << finding.what << "\n";
       if (!finding.advice.empty()) out << std::string(9, ' ') << "-> " << finding.advice << "\n";
     }
-    if (context.format() == Format::kJson) {
-      out << JsonObject().AddRaw("findings", JsonArray(elements)).Take() << "\n";
-    }
+    context.PrintJson(JsonObject().AddRaw("findings", JsonArray(elements)).Take());
   }
 
   bool report_ = false;

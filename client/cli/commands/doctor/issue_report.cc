@@ -108,9 +108,7 @@ std::vector<Finding> DescribeSystem(const v1::ServerInfo& server,
   uname(&kernel);
   const std::string release = kernel.release;
   std::vector<Finding> facts;
-  const auto add = [&facts](const std::string& what) {
-    facts.push_back({Severity::kFine, what, ""});
-  };
+  const auto add = [&facts](const std::string& what) { facts.push_back(Fine(what)); };
   add(absl::StrCat(Distribution(), ", Linux ",
                    release.substr(0, release.find_first_not_of("0123456789.")), " ", kernel.machine,
                    ", glibc ", gnu_get_libc_version(), ", convtune " CONVTUNE_VERSION));

@@ -39,10 +39,6 @@ bool InContainer() {
          std::getenv("KUBERNETES_SERVICE_HOST") != nullptr || std::getenv("container") != nullptr;
 }
 
-absl::Time FromProto(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
-}
-
 std::vector<int> Numbers(const std::string& version) {
   std::vector<int> numbers;
   for (const absl::string_view part : absl::StrSplit(version, '.')) {
@@ -92,72 +88,68 @@ std::vector<Finding> ExamineDisk(const v1::ServerInfo& server, const MachineFact
   const std::string what =
       absl::StrCat(FormatBytes(*facts.disk_free), " free below ", server.state_dir());
   if (*facts.disk_free < kLeastFree) {
-    return {{Severity::kProblem, what,
-             "make space: results are kept in memory only once the disk refuses them"}};
+    return {
+        Problem(what, "make space: results are kept in memory only once the disk refuses them")};
   }
   if (*facts.disk_free < server.database_bytes()) {
-    return {{Severity::kNotice, absl::StrCat(what, ", less than the database itself"),
-             "make space before `convtune db compact`, or a backup there; --max-db-size bounds the "
-             "database"}};
+    return {Notice(
+        absl::StrCat(what, ", less than the database itself"),
+        "make space before `convtune db compact`, or a backup there; --max-db-size bounds the "
+        "database")};
   }
-  return {{Severity::kFine, what, ""}};
+  return {Fine(what)};
 }
 
 std::vector<Finding> ExamineClock(const v1::ServerInfo& server, const MachineFacts& facts) {
   const absl::Time started = FromProto(server.start_time());
   if (started > facts.now + kClockSlack) {
-    return {{Severity::kProblem,
-             absl::StrCat("the daemon started ", absl::FormatDuration(started - facts.now),
-                          " in the future, by this clock"),
-             "set the clock: ages, the ends of pins and which tuning is newer depend on it"}};
+    return {
+        Problem(absl::StrCat("the daemon started ", absl::FormatDuration(started - facts.now),
+                             " in the future, by this clock"),
+                "set the clock: ages, the ends of pins and which tuning is newer depend on it")};
   }
   if (facts.clock_kept.has_value() && !*facts.clock_kept) {
-    return {
-        {Severity::kNotice, "nothing keeps the clock right",
-         "let chrony or systemd-timesyncd keep it; ages of answers and of pins are told by it"}};
+    return {Notice(
+        "nothing keeps the clock right",
+        "let chrony or systemd-timesyncd keep it; ages of answers and of pins are told by it")};
   }
-  return {{Severity::kFine, "the clock is right, as far as can be seen", ""}};
+  return {Fine("the clock is right, as far as can be seen")};
 }
 
 std::vector<Finding> ExamineInterposer(const MachineFacts& facts) {
   std::vector<Finding> findings;
   const std::string where = facts.container ? "in this container" : "here";
   if (facts.library.empty()) {
-    findings.push_back({Severity::kNotice,
-                        absl::StrCat(kPreloadLibrary, " is not installed ", where),
-                        "unmodified programs need it: install convtune's libraries beside this "
-                        "program, in their image"});
+    findings.push_back(
+        Notice(absl::StrCat(kPreloadLibrary, " is not installed ", where),
+               "unmodified programs need it: install convtune's libraries beside this "
+               "program, in their image"));
   }
   if (!facts.switched_off.empty()) {
     findings.push_back(
-        {Severity::kNotice,
-         absl::StrCat("unmodified programs are served nothing, by ", facts.switched_off),
-         "take it away to serve them again"});
+        Notice(absl::StrCat("unmodified programs are served nothing, by ", facts.switched_off),
+               "take it away to serve them again"));
   }
   if (!facts.snapshot) return findings;
   if (facts.snapshot->error != 0) {
     const bool missing = facts.snapshot->error == ENOENT || facts.snapshot->error == ENOTDIR;
     const std::string folder = facts.snapshot->path.substr(0, facts.snapshot->path.rfind('/'));
-    findings.push_back(
-        {Severity::kNotice,
-         absl::StrCat("programs ", where, " cannot read ", facts.snapshot->path, ": ",
-                      std::strerror(facts.snapshot->error)),
-         missing && facts.container
-             ? absl::StrCat("mount the daemon's folder read-only at ", folder,
-                            ", or say where it is with CONVTUNE_SNAPSHOT")
-         : missing ? absl::StrCat("say where the snapshot's folder is with CONVTUNE_SNAPSHOT")
-                   : absl::StrCat("let the program's user read ", folder)});
+    findings.push_back(Notice(
+        absl::StrCat("programs ", where, " cannot read ", facts.snapshot->path, ": ",
+                     std::strerror(facts.snapshot->error)),
+        missing && facts.container ? absl::StrCat("mount the daemon's folder read-only at ", folder,
+                                                  ", or say where it is with CONVTUNE_SNAPSHOT")
+        : missing ? absl::StrCat("say where the snapshot's folder is with CONVTUNE_SNAPSHOT")
+                  : absl::StrCat("let the program's user read ", folder)));
     return findings;
   }
-  findings.push_back(
-      {Severity::kFine, absl::StrCat("programs ", where, " can read ", facts.snapshot->path), ""});
+  findings.push_back(Fine(absl::StrCat("programs ", where, " can read ", facts.snapshot->path)));
   if (facts.report_socket && facts.report_socket->error != 0) {
-    findings.push_back(
-        {Severity::kNotice,
-         absl::StrCat("what programs ", where, " miss is not learned: ", facts.report_socket->path,
-                      ": ", std::strerror(facts.report_socket->error)),
-         "a mount that is read-only keeps reports away too; programs are served all "
-         "the same"});
+    findings.push_back(Notice(
+        absl::StrCat("what programs ", where, " miss is not learned: ", facts.report_socket->path,
+                     ": ", std::strerror(facts.report_socket->error)),
+        "a mount that is read-only keeps reports away too; programs are served all "
+        "the same"));
   }
   return findings;
 }
@@ -176,18 +168,19 @@ std::vector<Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& enviro
         "CUDA ", from.cuda_version(), ", cuDNN ", environment.cudnn_version());
     if (cudnn.size() >= 2 &&
         (cudnn[0] < kCudnnMajor || (cudnn[0] == kCudnnMajor && cudnn[1] < kCudnnMinor))) {
-      findings.push_back({Severity::kProblem, what, "install cuDNN 9.8 or later"});
+      findings.push_back(Problem(what, "install cuDNN 9.8 or later"));
     } else if (environment.library_configuration() == v1::LIBRARY_CONFIGURATION_GRAPH_JIT_ONLY) {
-      findings.push_back({Severity::kNotice, absl::StrCat(what, " without its precompiled engines"),
-                          "programs with the full cuDNN have another environment; install the same "
-                          "package for both"});
+      findings.push_back(
+          Notice(absl::StrCat(what, " without its precompiled engines"),
+                 "programs with the full cuDNN have another environment; install the same "
+                 "package for both"));
     } else if (!driver.empty() && !cuda.empty() && driver[0] < cuda[0]) {
       findings.push_back(
-          {Severity::kProblem, what,
-           "the driver is of an older major version than CUDA: update it, or install "
-           "the forward compatibility package"});
+          Problem(what,
+                  "the driver is of an older major version than CUDA: update it, or install "
+                  "the forward compatibility package"));
     } else {
-      findings.push_back({Severity::kFine, what, ""});
+      findings.push_back(Fine(what));
     }
   }
   return findings;
@@ -195,29 +188,25 @@ std::vector<Finding> ExamineLibraries(const v1::ListEnvironmentsResponse& enviro
 
 std::vector<Finding> ExamineFleet(const v1::FleetState& state) {
   if (state.outbox_dropped() > 0) {
-    return {
-        {Severity::kNotice,
-         absl::StrCat(state.outbox_dropped(), " tunings were dropped before the fleet took them"),
-         "if there is a fleet, see to its agent, then `convtune fleet status`"}};
+    return {Notice(
+        absl::StrCat(state.outbox_dropped(), " tunings were dropped before the fleet took them"),
+        "if there is a fleet, see to its agent, then `convtune fleet status`")};
   }
-  if (state.release() == 0) return {{Severity::kFine, "no release of a fleet is followed", ""}};
-  const absl::Duration silence = convtune::FromProto(state.agent_silence());
+  if (state.release() == 0) return {Fine("no release of a fleet is followed")};
+  const absl::Duration silence = FromProto(state.agent_silence());
   if (silence > kAgentSilence) {
-    return {
-        {Severity::kNotice,
-         absl::StrCat("fleet release ", state.release(), "; no agent has asked for ",
-                      FormatAge(silence)),
-         "start `convtune-fleet agent` on this node, or see its log; the node serves on what it "
-         "has"}};
+    return {Notice(
+        absl::StrCat("fleet release ", state.release(), "; no agent has asked for ",
+                     FormatAge(silence)),
+        "start `convtune-fleet agent` on this node, or see its log; the node serves on what it "
+        "has")};
   }
   if (state.outbox_depth() > 0) {
-    return {{Severity::kNotice,
-             absl::StrCat("fleet release ", state.release(), "; ", state.outbox_depth(),
-                          " tunings wait to be delivered"),
-             "if that does not go down, see the log of `convtune-fleet agent`"}};
+    return {Notice(absl::StrCat("fleet release ", state.release(), "; ", state.outbox_depth(),
+                                " tunings wait to be delivered"),
+                   "if that does not go down, see the log of `convtune-fleet agent`")};
   }
-  return {{Severity::kFine,
-           absl::StrCat("fleet release ", state.release(), "; nothing waits to be delivered"), ""}};
+  return {Fine(absl::StrCat("fleet release ", state.release(), "; nothing waits to be delivered"))};
 }
 
 }  // namespace convtune::cli

@@ -3,11 +3,9 @@
 #include <map>
 #include <ostream>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "client/cli/app/command.h"
 #include "client/cli/calls/answer_output.h"
 #include "client/cli/commands/explain/explain_words.h"
@@ -16,19 +14,11 @@
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
+#include "proto/base/status_macros.h"
 #include "proto/model/tuning/ban.h"
 
 namespace convtune::cli {
 namespace {
-
-std::string Word(const std::string& name, size_t prefix) {
-  if (name.size() <= prefix) return "unknown";
-  return absl::StrReplaceAll(absl::AsciiStrToLower(name.substr(prefix)), {{"_", "-"}});
-}
-
-std::string StatusWord(v1::CandidateStatus status) {
-  return Word(v1::CandidateStatus_Name(status), sizeof("CANDIDATE_STATUS_") - 1);
-}
 
 // `legacy_stock`: what cuDNN would run for callers of the legacy API alone; may
 // be nullptr.
@@ -38,12 +28,10 @@ std::string Notes(const v1::Candidate& candidate, const v1::Candidate* legacy_st
   if (candidate.stock()) notes.push_back("stock");
   if (&candidate == legacy_stock) notes.push_back("legacy-stock");
   for (const int note : candidate.numerical_notes()) {
-    notes.push_back(Word(v1::NumericalNote_Name(static_cast<v1::NumericalNote>(note)),
-                         sizeof("NUMERICAL_NOTE_") - 1));
+    notes.push_back(EnumWord(static_cast<v1::NumericalNote>(note), '-'));
   }
   for (const int note : candidate.behavior_notes()) {
-    notes.push_back(Word(v1::BehaviorNote_Name(static_cast<v1::BehaviorNote>(note)),
-                         sizeof("BEHAVIOR_NOTE_") - 1));
+    notes.push_back(EnumWord(static_cast<v1::BehaviorNote>(note), '-'));
   }
   return absl::StrJoin(notes, separator);
 }
@@ -99,7 +87,7 @@ Table CandidateTable(const v1::Tuning& tuning, const std::string& winner) {
         {absl::StrCat(i + 1),
          {candidate.text(), wins ? Color::kGreen : Color::kNone},
          ApiWord(candidate),
-         {StatusWord(candidate.status()), ran ? Color::kNone : Color::kRed},
+         {EnumWord(candidate.status(), '-'), ran ? Color::kNone : Color::kRed},
          FormatMicroseconds(candidate.median_us()),
          Interval(candidate),
          FormatMicroseconds(candidate.host_us()),
@@ -126,7 +114,7 @@ std::string CandidateCsv(const v1::Tuning& tuning) {
     out += CsvLine({absl::StrCat(i + 1),
                     candidate.text(),
                     ApiWord(candidate),
-                    StatusWord(candidate.status()),
+                    EnumWord(candidate.status(), '-'),
                     number(candidate.median_us()),
                     number(candidate.q1_us()),
                     number(candidate.q3_us()),
@@ -156,27 +144,23 @@ class ExplainCommand final : public Command {
     constraints_.Register(*app);
   }
 
-  ExitCode Run(Context& context) override {
-    const auto problem = problem_.ReadOne();
-    if (!problem.ok()) return context.Fail(problem.status());
-    auto constraints = constraints_.ToProto();
-    if (!constraints.ok()) return context.Fail(constraints.status());
-    const auto client = context.Connect();
-    if (!client.ok()) return context.Fail(client.status());
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    ASSIGN_OR_RETURN(const auto problem, problem_.ReadOne());
+    ASSIGN_OR_RETURN(auto constraints, constraints_.ToProto());
+    ASSIGN_OR_RETURN(const auto client, context.Connect());
 
     v1::GetTuningRequest get;
     get.set_environment(context.settings().environment);
-    get.mutable_problem()->set_text(problem->ToText());
-    const auto tuning = (*client)->GetTuning(get);
-    if (!tuning.ok()) return context.Fail(tuning.status());
+    get.mutable_problem()->set_text(problem.ToText());
+    ASSIGN_OR_RETURN(const auto tuning, client->GetTuning(get));
     v1::BatchGetRequest ask;
     ask.set_environment(context.settings().environment);
     *ask.add_problems() = get.problem();
-    *ask.mutable_constraints() = *std::move(constraints);
+    *ask.mutable_constraints() = std::move(constraints);
     const BatchAnswers answers =
-        BatchGetAll(context, ask, {{*problem, 1, "PROBLEM"}}, context.settings().client.timeout);
+        BatchGetAll(context, ask, {{problem, 1, "PROBLEM"}}, context.settings().client.timeout);
     if (answers.rows.empty()) return answers.code;
-    Print(context, *tuning, answers.rows[0].result, ask.constraints().api());
+    Print(context, tuning, answers.rows[0].result, ask.constraints().api());
     return answers.code;
   }
 
@@ -194,13 +178,12 @@ class ExplainCommand final : public Command {
     } else {
       out << tuning.problem_text() << "\n"
           << tuning.environment().text() << "\n"
-          << "evidence: " << EvidenceWord(tuning.evidence());
+          << "evidence: " << EnumWord(tuning.evidence());
       if (!tuning.incomplete_reason().empty()) out << " (" << tuning.incomplete_reason() << ")";
       out << ", tuned " << FormatTimestamp(tuning.tune_time()) << "\n";
       for (const std::string& line : ExplainRace(tuning)) out << line << "\n";
       for (const v1::Quarantine& entry : tuning.quarantine()) {
-        out << "quarantined: " << entry.candidate() << " ("
-            << Word(v1::QuarantineReason_Name(entry.reason()), sizeof("QUARANTINE_REASON_") - 1)
+        out << "quarantined: " << entry.candidate() << " (" << EnumWord(entry.reason(), '-')
             << ", checks of version " << entry.checker_version() << "): " << entry.message()
             << "\n";
       }

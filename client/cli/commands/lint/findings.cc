@@ -72,12 +72,6 @@ bool IsLeanInOtherLayout(const ConvProblem& problem, const TuningMap& known,
   return list && IsLean(*list, problem);
 }
 
-std::string WorkspaceWords(const v1::Candidate& candidate) {
-  return candidate.workspace_bytes() > 0
-             ? FormatBytes(candidate.workspace_bytes()) + " of workspace"
-             : "no workspace";
-}
-
 // What is listed, and how much less workspace there is than the first takes.
 std::string LeanestWords(const CandidateList& list) {
   return &list.leanest() == &list.first()
@@ -287,15 +281,8 @@ class Linter {
 }  // namespace
 
 std::string_view Name(LintSeverity severity) {
-  switch (severity) {
-    case LintSeverity::kNotice:
-      return "notice";
-    case LintSeverity::kWarning:
-      return "warning";
-    case LintSeverity::kError:
-      return "error";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"notice", "warning", "error"};
+  return kNames[static_cast<size_t>(severity)];
 }
 
 std::optional<LintSeverity> ParseSeverity(std::string_view name) {

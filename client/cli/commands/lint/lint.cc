@@ -48,17 +48,14 @@ class LintCommand final : public Command {
     app->add_flag("--github", github_, "print annotations for GitHub Actions");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     if (github_ && context.format() != Format::kTable) {
-      return context.Fail(absl::InvalidArgumentError("--github: must stand without --json, --csv"));
+      return absl::InvalidArgumentError("--github: must stand without --json, --csv");
     }
-    const auto limit = ParseBytes("--max-workspace", max_workspace_);
-    if (!limit.ok()) return context.Fail(limit.status());
-    options_.max_workspace = *limit;
-    const auto batch = problems_.Read(context);
-    if (!batch.ok()) return context.Fail(batch.status());
-    const std::vector<ProblemRow> rows = MostWorkFirst(batch->rows);
-    if (rows.empty()) return Worse(batch->code, ExitCode::kUsage);
+    ASSIGN_OR_RETURN(options_.max_workspace, ParseBytes("--max-workspace", max_workspace_));
+    ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
+    const std::vector<ProblemRow> rows = MostWorkFirst(batch.rows);
+    if (rows.empty()) return Worse(batch.code, ExitCode::kUsage);
     const std::vector<std::vector<ProblemRow>> variants = VariantsOf(rows);
 
     // First everything that is known to be needed, then what its lists lead to.
@@ -71,7 +68,7 @@ class LintCommand final : public Command {
     if (code == ExitCode::kDone) {
       code = List(context, ProblemsToList(rows, known, options_), &known, &failures);
     }
-    if (code != ExitCode::kDone) return Worse(batch->code, code);
+    if (code != ExitCode::kDone) return Worse(batch.code, code);
 
     LintReport report;
     report.environment = known.empty() ? "" : known.begin()->second.environment().name();
@@ -81,7 +78,7 @@ class LintCommand final : public Command {
       report.variants.push_back(Summarize(variant, known, options_));
     }
     Print(context, report);
-    return Worse(batch->code, Fails(report) ? ExitCode::kFailed : ExitCode::kDone);
+    return Worse(batch.code, Fails(report) ? ExitCode::kFailed : ExitCode::kDone);
   }
 
  private:
@@ -150,11 +147,8 @@ class LintCommand final : public Command {
 
   bool Fails(const LintReport& report) const {
     const auto least = ParseSeverity(fail_on_);
-    if (!least) return false;
-    for (const LintFinding& finding : report.findings) {
-      if (finding.severity >= *least) return true;
-    }
-    return false;
+    return least && std::any_of(report.findings.begin(), report.findings.end(),
+                                [&](const LintFinding& f) { return f.severity >= *least; });
   }
 
   void Print(Context& context, const LintReport& report) const {

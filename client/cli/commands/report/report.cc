@@ -8,7 +8,7 @@
 #include "client/cli/app/command.h"
 #include "client/cli/commands/report/report_output.h"
 #include "client/cli/output/atomic_file.h"
-#include "client/cli/output/byte_progress.h"
+#include "client/cli/output/progress.h"
 #include "client/cpp/release_client.h"
 #include "client/report/bundle_source.h"
 #include "proto/base/status_macros.h"
@@ -29,13 +29,7 @@ class ReportCommand final : public Command {
     output_.Register(*app);
   }
 
-  ExitCode Run(Context& context) override {
-    const absl::Status status = Make(context);
-    return status.ok() ? ExitCode::kDone : context.Fail(status);
-  }
-
- private:
-  absl::Status Make(Context& context) {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     ASSIGN_OR_RETURN(const report::ReportOptions options, output_.Options());
     report::ReportData data(output_.Filter());
     if (bundles_.empty()) {
@@ -44,9 +38,11 @@ class ReportCommand final : public Command {
     for (const std::string& bundle : bundles_) {
       RETURN_IF_ERROR(Read(context, bundle, bundle, &data));
     }
-    return output_.Write(data, options, context.format(), context.io());
+    RETURN_IF_ERROR(output_.Write(data, options, context.format(), context.io()));
+    return ExitCode::kDone;
   }
 
+ private:
   // `name` is for words.
   static absl::Status Read(Context& context, const std::string& path, const std::string& name,
                            report::ReportData* data) {

@@ -10,7 +10,6 @@
 #include "client/cli/output/atomic_file.h"
 #include "client/cli/output/units.h"
 #include "client/report/report_csv.h"
-#include "client/report/report_html.h"
 #include "client/report/report_json.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_list.h"

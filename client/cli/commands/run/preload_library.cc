@@ -1,9 +1,7 @@
 #include "client/cli/commands/run/preload_library.h"
 
-#include <limits.h>
-#include <stdlib.h>
-#include <unistd.h>
-
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +9,8 @@
 
 namespace convtune::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Folders, from that of this program, in which the libraries may lie: a build
 // folder's, an installation's, Debian's, and beside it.
@@ -21,15 +21,13 @@ constexpr const char* kFolders[] = {
 }  // namespace
 
 absl::StatusOr<std::string> FindPreloadLibrary(const std::string& name) {
-  char program[PATH_MAX] = {};
-  const ssize_t size = readlink("/proc/self/exe", program, sizeof program - 1);
-  const std::string path(program, size > 0 ? static_cast<size_t>(size) : 0);
-  const std::string folder = path.substr(0, path.rfind('/'));
+  std::error_code error;
+  const std::string folder = fs::read_symlink("/proc/self/exe", error).parent_path();
   std::vector<std::string> tried;
   for (const char* relative : kFolders) {
     const std::string candidate = absl::StrCat(folder, relative, name);
-    char real[PATH_MAX];
-    if (realpath(candidate.c_str(), real) != nullptr) return std::string(real);
+    const fs::path real = fs::canonical(candidate, error);
+    if (!error) return real.string();
     tried.push_back(candidate);
   }
   return absl::FailedPreconditionError(

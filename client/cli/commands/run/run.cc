@@ -99,13 +99,11 @@ class RunCommand final : public Command {
         ->required();
   }
 
-  ExitCode Run(Context& context) override {
-    std::vector<std::pair<std::string, std::string>> variables;
+  absl::StatusOr<ExitCode> Run(Context& context) override {
+    Variables variables;
     RunFolder folder;
-    if (const absl::Status ready = SetVariables(context, folder, &variables); !ready.ok()) {
-      return context.Fail(ready);
-    }
-    const std::string file = SnapshotFile(variables);
+    ASSIGN_OR_RETURN(const std::string looked_in, SetVariables(context, folder, &variables));
+    const std::string file = absl::StrCat(looked_in, "/", snapshot::kSnapshotFile);
     if (const std::string trouble = SnapshotTrouble(file); !trouble.empty() && !quiet_) {
       context.Say(absl::StrCat("convtune: ", trouble, "; the program gets nothing from convtune"));
     }
@@ -126,22 +124,20 @@ class RunCommand final : public Command {
   }
 
  private:
-  absl::Status SetVariables(Context& context, const RunFolder& folder,
-                            std::vector<std::pair<std::string, std::string>>* variables) const {
+  // Gives the folder in which the processes look for the snapshot.
+  absl::StatusOr<std::string> SetVariables(Context& context, const RunFolder& folder,
+                                           Variables* variables) const {
     std::string library = library_;
     if (library.empty()) {
-      absl::StatusOr<std::string> found = FindPreloadLibrary(kPreloadLibrary);
-      if (!found.ok()) return found.status();
-      library = *std::move(found);
+      ASSIGN_OR_RETURN(library, FindPreloadLibrary(kPreloadLibrary));
     } else if (access(library.c_str(), R_OK) != 0) {
       return absl::InvalidArgumentError(absl::StrCat("--library: ", library, " cannot be read"));
     }
     variables->emplace_back("LD_PRELOAD",
                             InFront(context, "LD_PRELOAD", folder.Reachable(library)));
     if (audit_) {
-      absl::StatusOr<std::string> found = FindPreloadLibrary(kAuditLibrary);
-      if (!found.ok()) return found.status();
-      variables->emplace_back("LD_AUDIT", InFront(context, "LD_AUDIT", folder.Reachable(*found)));
+      ASSIGN_OR_RETURN(const std::string found, FindPreloadLibrary(kAuditLibrary));
+      variables->emplace_back("LD_AUDIT", InFront(context, "LD_AUDIT", folder.Reachable(found)));
     }
     if (!policy_.empty()) variables->emplace_back("CONVTUNE_PRELOAD_POLICY", policy_);
     if (!allow_.empty()) {
@@ -173,19 +169,11 @@ class RunCommand final : public Command {
     if (const std::string counters = folder.counters(); !counters.empty()) {
       variables->emplace_back("CONVTUNE_RUN_COUNTERS", counters);
     }
-    return absl::OkStatus();
+    return folder_of_snapshot;
   }
 
   static bool HasSnapshot(const std::string& folder) {
     return access(absl::StrCat(folder, "/", snapshot::kSnapshotFile).c_str(), F_OK) == 0;
-  }
-
-  static std::string SnapshotFile(
-      const std::vector<std::pair<std::string, std::string>>& variables) {
-    for (const auto& [name, value] : variables) {
-      if (name == "CONVTUNE_SNAPSHOT") return absl::StrCat(value, "/", snapshot::kSnapshotFile);
-    }
-    return "";
   }
 
   // Why processes get nothing from the file; empty if they do.

@@ -17,8 +17,7 @@ namespace {
 // What is passed on.
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
 
-[[noreturn]] void Exec(const std::vector<std::string>& command,
-                       const std::vector<std::pair<std::string, std::string>>& variables,
+[[noreturn]] void Exec(const std::vector<std::string>& command, const Variables& variables,
                        const sigset_t& mask, int report_fd) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -62,9 +61,8 @@ ProgramEnd WaitPassingSignals(pid_t child, const sigset_t& signals) {
 
 }  // namespace
 
-absl::StatusOr<ProgramEnd> RunProgramAndWait(
-    const std::vector<std::string>& command,
-    const std::vector<std::pair<std::string, std::string>>& variables) {
+absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& command,
+                                             const Variables& variables) {
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("pipe: ", std::strerror(errno)));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/cli/app/child_program.h"
 
 namespace convtune::cli {
 
@@ -21,8 +22,7 @@ struct ProgramEnd {
 // alone excepted. NOT_FOUND and PERMISSION_DENIED: the program is not there, or
 // may not be run; RESOURCE_EXHAUSTED: no process could be made. To be called
 // while the process has one thread.
-absl::StatusOr<ProgramEnd> RunProgramAndWait(
-    const std::vector<std::string>& command,
-    const std::vector<std::pair<std::string, std::string>>& variables);
+absl::StatusOr<ProgramEnd> RunProgramAndWait(const std::vector<std::string>& command,
+                                             const Variables& variables);
 
 }  // namespace convtune::cli

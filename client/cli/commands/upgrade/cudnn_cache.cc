@@ -89,10 +89,16 @@ std::string NotOnPypi(const std::string& package, const std::string& version,
 // Those of a list of pip's that are versions of cuDNN.
 std::vector<std::string> VersionsIn(absl::string_view list) {
   std::vector<std::string> all = absl::StrSplit(list, ", ");
-  all.erase(std::remove_if(all.begin(), all.end(),
-                           [](const std::string& one) { return !IsCudnnVersion(one); }),
-            all.end());
+  std::erase_if(all, [](const std::string& one) { return !IsCudnnVersion(one); });
   return all;
+}
+
+// Of a pip that asks nobody and does not wait long.
+std::vector<std::string> PipCommand(std::vector<std::string> words) {
+  words.insert(words.begin(), {PythonInterpreter(), "-m", "pip"});
+  words.insert(words.end(), {"--disable-pip-version-check", "--no-input", "--only-binary",
+                             ":all:", "--retries", "1", "--timeout", "15"});
+  return words;
 }
 
 }  // namespace
@@ -168,10 +174,8 @@ absl::Status CudnnCache::LookUp(const std::string& option, const std::string& na
   if (!wheel) return absl::OkStatus();
   const std::vector<int> wanted = NumbersOf(wheel->version);
   if (!CachedVersion(wheel->prefix(), wanted).empty()) return absl::OkStatus();
-  const auto said = RunToEnd({PythonInterpreter(), "-m", "pip", "index", "versions",
-                              wheel->package(), "--disable-pip-version-check", "--no-input",
-                              "--only-binary", ":all:", "--retries", "1", "--timeout", "15"},
-                             {}, ChildErrors::kOutput);
+  const auto said =
+      RunToEnd(PipCommand({"index", "versions", wheel->package()}), {}, ChildErrors::kOutput);
   // A pip that is too old for this says nothing either.
   if (!said.ok() || said->exit_code != 0) return absl::OkStatus();
   const std::string mark = "Available versions: ";
@@ -276,23 +280,9 @@ absl::Status CudnnCache::Fetch(const std::string& option, const std::vector<std:
                               " from PyPI into ", options_.folder));
   }
   // Everything that pip writes, the unpacked wheel before it is moved as well, lies below `part`.
-  std::vector<std::string> command = {PythonInterpreter(),
-                                      "-m",
-                                      "pip",
-                                      "install",
-                                      "--disable-pip-version-check",
-                                      "--no-input",
-                                      "--no-deps",
-                                      "--no-compile",
-                                      "--no-cache-dir",
-                                      "--only-binary",
-                                      ":all:",
-                                      "--retries",
-                                      "1",
-                                      "--timeout",
-                                      "15",
-                                      "--target",
-                                      (part / "whole").string()};
+  std::vector<std::string> command =
+      PipCommand({"install", "--no-deps", "--no-compile", "--no-cache-dir"});
+  command.insert(command.end(), {"--target", (part / "whole").string()});
   for (const std::string& package : packages) {
     command.push_back(
         absl::StrCat(package, version.empty() ? "" : absl::StrCat("==", version, ".*")));

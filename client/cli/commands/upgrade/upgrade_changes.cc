@@ -60,23 +60,8 @@ ChoiceChange CompareChoices(const Candidate* from, const Candidate* to) {
 }  // namespace
 
 std::string Word(ChoiceChange change) {
-  switch (change) {
-    case ChoiceChange::kSame:
-      return "same";
-    case ChoiceChange::kKnobs:
-      return "knobs";
-    case ChoiceChange::kEngine:
-      return "engine";
-    case ChoiceChange::kGained:
-      return "gained";
-    case ChoiceChange::kLost:
-      return "lost";
-    case ChoiceChange::kNone:
-      return "none";
-    case ChoiceChange::kUnknown:
-      break;
-  }
-  return "unknown";
+  constexpr const char* kWords[] = {"same", "knobs", "engine", "gained", "lost", "none", "unknown"};
+  return kWords[static_cast<size_t>(change)];
 }
 
 UpgradeChange CompareListings(const AskedProblem& asked, const ListedProblem& from,

@@ -76,14 +76,8 @@ class UpgradeCheckCommand final : public Command {
         ->type_name("FILE");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     ExitCode code = ExitCode::kDone;
-    const absl::Status status = Check(context, &code);
-    return status.ok() ? code : context.Fail(status);
-  }
-
- private:
-  absl::Status Check(Context& context, ExitCode* code) {
     if (worker_.empty()) worker_ = DefaultWorkerPath();
     if (!std::filesystem::exists(worker_)) {
       return absl::FailedPreconditionError(
@@ -95,9 +89,9 @@ class UpgradeCheckCommand final : public Command {
       RETURN_IF_ERROR(AskDaemon(context, &problems, &stored));
     } else {
       ASSIGN_OR_RETURN(const ProblemBatch batch, problems_.Read(context));
-      *code = batch.code;
+      code = batch.code;
       problems = Distinct(batch.rows);
-      if (problems.empty()) return absl::OkStatus();  // why has been said
+      if (problems.empty()) return code;  // why has been said
     }
     ASSIGN_OR_RETURN(const auto profiles, FindProfiles(stored.gpu_model()));
     CudnnCache cache(
@@ -137,12 +131,13 @@ class UpgradeCheckCommand final : public Command {
     }
     const std::vector<std::string> failures = Failures(results);
     if (!failures.empty()) {
-      *code = Worse(*code, ExitCode::kFailed);
+      code = Worse(code, ExitCode::kFailed);
       context.Say(absl::StrCat("failed: ", absl::StrJoin(failures, ", ")));
     }
-    return absl::OkStatus();
+    return code;
   }
 
+ private:
   // "workspace (1)": what --fail-on names and is there, and how often.
   std::vector<std::string> Failures(const std::vector<ProfileChanges>& results) const {
     std::vector<std::string> kinds(fail_on_.begin(), fail_on_.end());

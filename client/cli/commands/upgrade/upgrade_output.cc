@@ -12,7 +12,7 @@
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
-#include "client/report/report_html.h"
+#include "client/report/report_json.h"
 
 namespace convtune::cli {
 namespace {
@@ -229,9 +229,7 @@ void PrintTable(Context& context, const std::vector<AskedProblem>& problems,
       table.Add(std::move(row));
     }
   }
-  if (!table.empty()) {
-    context.io().out << table.Render(context.table_width(), context.out_color());
-  }
+  context.PrintTable(table);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <ostream>
 #include <set>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "client/cpp/release_client.h"
 #include "proto/base/status_macros.h"
 #include "proto/convert/problem_order.h"
+#include "proto/convert/record_codec.h"
 
 namespace convtune::cli {
 namespace {
@@ -47,28 +47,26 @@ class WarmCommand final : public Command {
         ->type_name("TIME");
   }
 
-  ExitCode Run(Context& context) override {
+  absl::StatusOr<ExitCode> Run(Context& context) override {
     v1::CreateTuningJobRequest request;
-    if (const absl::Status status = FillRequest(context, &request); !status.ok()) {
-      return context.Fail(status);
-    }
-    const auto total = ReadBudgetTotal(&request);
-    if (!total.ok()) return context.Fail(total.status());
-    const auto batch = problems_.Read(context);
-    if (!batch.ok()) return context.Fail(batch.status());
-    const std::vector<ProblemRow> all = MostWorkFirst(batch->rows);
-    if (all.empty()) return Worse(batch->code, ExitCode::kUsage);
-    if (const absl::Status status = WaitReady(context); !status.ok()) return context.Fail(status);
+    request.set_environment(context.settings().environment);
+    request.set_priority(v1::PRIORITY_INTERACTIVE);
+    RETURN_IF_ERROR(budget_.Fill(request.mutable_options()));
+    ASSIGN_OR_RETURN(const auto total, ReadBudgetTotal(&request));
+    ASSIGN_OR_RETURN(const auto batch, problems_.Read(context));
+    const std::vector<ProblemRow> all = MostWorkFirst(batch.rows);
+    if (all.empty()) return Worse(batch.code, ExitCode::kUsage);
+    RETURN_IF_ERROR(WaitReady(context));
 
     const BatchAnswers before = Ask(context, all);
     if (before.rows.size() + before.errors.size() < all.size()) {
-      return Worse(batch->code, before.code);
+      return Worse(batch.code, before.code);
     }
     WarmSummary summary;
     summary.environment = before.environment.name();
-    summary.invalid = static_cast<int64_t>(batch->errors.size());
+    summary.invalid = static_cast<int64_t>(batch.errors.size());
     const std::vector<ProblemRow> rows =
-        MostWorkFirst(TakeOutForeign(batch->rows, before.environment, &summary));
+        MostWorkFirst(TakeOutForeign(batch.rows, before.environment, &summary));
     std::vector<ProblemRow> missing = Missing(rows, before);
     summary.problems += static_cast<int64_t>(rows.size());
     summary.hits = static_cast<int64_t>(rows.size() - missing.size());
@@ -76,12 +74,12 @@ class WarmCommand final : public Command {
     TakeAnswers(before, &answers);
     TuningRun run;
     if (!missing.empty()) {
-      const TuningRunLimits limits{.end = absl::Now() + *total};
+      const TuningRunLimits limits{.end = absl::Now() + total};
       const bool limited = limits.end < absl::InfiniteFuture();
       context.Say(absl::StrCat(summary.hits, " of ", rows.size(), " problems have an answer; ",
                                missing.size(), " are tuned, ",
                                limited ? "most expected gain first" : "most work first"));
-      if (limited) run = OrderByGain(context, before.environment, *total, &missing);
+      if (limited) run = OrderByGain(context, before.environment, total, &missing);
       if (!run.cancelled) run = RunTuning(context, request, missing, limits);
       if (run.code == ExitCode::kUnreachable) return run.code;
       const BatchAnswers after = Ask(context, missing);
@@ -90,23 +88,16 @@ class WarmCommand final : public Command {
     }
     CountUnkept(context, rows, answers, &summary);
     AddSearchTime(context, rows, &summary);
-    if (context.format() == Format::kJson) context.io().out << summary.ToJson() << "\n";
+    context.PrintJson(summary.ToJson());
     context.Say(summary.ToText());
     context.Say(!summary.warm() ? "the model is not warm"
                 : summary.not_published_count() == 0
                     ? "the model is warm"
                     : "the model is warm where the daemon answers");
-    return Worse(Worse(batch->code, run.code),
-                 summary.warm() ? ExitCode::kDone : ExitCode::kFailed);
+    return Worse(Worse(batch.code, run.code), summary.warm() ? ExitCode::kDone : ExitCode::kFailed);
   }
 
  private:
-  absl::Status FillRequest(Context& context, v1::CreateTuningJobRequest* request) const {
-    request->set_environment(context.settings().environment);
-    request->set_priority(v1::PRIORITY_INTERACTIVE);
-    return budget_.Fill(request->mutable_options());
-  }
-
   // Infinite unless it was given. No problem has more time than all have.
   absl::StatusOr<absl::Duration> ReadBudgetTotal(v1::CreateTuningJobRequest* request) const {
     if (!budget_total_) return absl::InfiniteDuration();
@@ -206,9 +197,8 @@ class WarmCommand final : public Command {
   }
 
   bool Warm(const BatchAnswers& answers, const v1::BatchGetResult& result) const {
-    v1::Evidence least = v1::EVIDENCE_UNSPECIFIED;
-    if (const auto named = ParseEvidence(min_evidence_)) least = static_cast<v1::Evidence>(*named);
-    return IsWarm(result, least, answers.environment.profile());
+    const Evidence least = ParseEvidence(min_evidence_).value_or(Evidence::kNone);
+    return IsWarm(result, static_cast<v1::Evidence>(least), answers.environment.profile());
   }
 
   // Those that have no answer that is good enough, and were not refused.
@@ -308,8 +298,7 @@ class WarmCommand final : public Command {
       const auto tuning = (*client)->GetTuning(request);
       if (!tuning.ok() && !absl::IsNotFound(tuning.status())) return;
       if (!tuning.ok()) continue;
-      summary->search_time +=
-          absl::Seconds(tuning->elapsed().seconds()) + absl::Nanoseconds(tuning->elapsed().nanos());
+      summary->search_time += FromProto(tuning->elapsed());
       ++summary->search_time_of;
     }
   }

@@ -3,23 +3,17 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
-#include "client/cli/calls/answer_output.h"
 #include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
+#include "client/cli/output/units.h"
 
 namespace convtune::cli {
 namespace {
 
 // Problems that the budget left out and that are named for people.
 constexpr size_t kMostNamed = 10;
-
-std::string LowerName(const std::string& name, const std::string& prefix) {
-  return absl::AsciiStrToLower(absl::StrReplaceAll(name.substr(prefix.size()), {{"_", " "}}));
-}
 
 }  // namespace
 
@@ -44,8 +38,8 @@ std::string WarmSummary::ToText() const {
                     not_on_disk == 1 ? " result" : " results", "; see `convtune doctor`");
   }
   for (const auto& [evidence, count] : not_published) {
-    absl::StrAppend(&text, "\nnot published: ", count, " of ", problems, ": ",
-                    EvidenceWord(evidence), " < ", EvidenceWord(publish_evidence),
+    absl::StrAppend(&text, "\nnot published: ", count, " of ", problems, ": ", EnumWord(evidence),
+                    " < ", EnumWord(publish_evidence),
                     " (--publish-evidence): without the daemon nothing is served for them");
   }
   const size_t named = std::min(not_tuned.size(), kMostNamed);
@@ -98,12 +92,9 @@ bool IsWarm(const v1::BatchGetResult& result, v1::Evidence least, bool profile) 
 }
 
 std::string ColdReason(const v1::BatchGetResult& result) {
-  if (result.has_answer()) {
-    return absl::StrCat("only ",
-                        LowerName(v1::Evidence_Name(result.answer().evidence()), "EVIDENCE_"),
-                        " evidence");
-  }
-  return LowerName(v1::MissReason_Name(result.miss().reason()), "MISS_REASON_");
+  return result.has_answer()
+             ? absl::StrCat("only ", EnumWord(result.answer().evidence()), " evidence")
+             : EnumWord(result.miss().reason());
 }
 
 }  // namespace convtune::cli

@@ -248,12 +248,5 @@ TEST(ExitCodeTest, WorseFollowsTheOrder) {
   }
 }
 
-TEST(ProblemIndexTest, ReadsOnlyPathsOfProblems) {
-  EXPECT_EQ(ProblemIndex("problems[17].text"), 17);
-  EXPECT_EQ(ProblemIndex("problems"), -1);
-  EXPECT_EQ(ProblemIndex("problems[x]"), -1);
-  EXPECT_EQ(ProblemIndex("options.time_budget"), -1);
-}
-
 }  // namespace
 }  // namespace convtune::cli

@@ -80,7 +80,8 @@ absl::StatusOr<Portfolio> ReadStoredPortfolio(sqlite::Database& database, const 
   ASSIGN_OR_RETURN(const sqlite::Transaction transaction, sqlite::Transaction::BeginRead(database));
   ASSIGN_OR_RETURN(
       sqlite::Statement statement,
-      database.Prepare(Concat("SELECT ", ChoiceTable().SelectList("c"),
+      database.Prepare(Concat("SELECT ", ChoiceTable().SelectList("c"), ", ",
+                              EnvironmentTable().SelectList("e"),
                               " FROM choices c JOIN environments e USING (environment_id) "
                               "WHERE e.text = ?2 AND c.problem_text = ?3 AND ",
                               kEffective, " ORDER BY c.place")));
@@ -92,7 +93,14 @@ absl::StatusOr<Portfolio> ReadStoredPortfolio(sqlite::Database& database, const 
     ASSIGN_OR_RETURN(const bool more, statement.Step());
     if (!more) break;
     ASSIGN_OR_RETURN(ChoiceRow row, ReadChoice(statement));
-    if (!assembly) assembly.emplace(row);
+    if (!assembly) {
+      assembly.emplace(row);
+      const int after = static_cast<int>(ChoiceTable().columns.size()) + 1;
+      ASSIGN_OR_RETURN(const EnvironmentRow environment, ReadEnvironment(statement, after));
+      if (environment.text != key.environment_text) {
+        return Damaged(EnvironmentTable(), environment.text, kWrongRow);
+      }
+    }
     assembly->Add(std::move(row));
   }
   if (!assembly) {

@@ -107,7 +107,7 @@ absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement, int fir
   sqlite::RowReader reader(TuningTable(), statement, first);
   TuningRow row;
   row.id = reader.Int();
-  reader.Skip();
+  row.environment_id = reader.Int();
   row.problem_text = reader.Text();
   if (!reader.ChecksumMatches()) return DamagedTuning(row, kBadChecksum);
   reader.Skip();

@@ -27,6 +27,8 @@ std::vector<const sqlite::Table*> ChecksummedTables();
 
 // How the error of a row ends that is not what was written.
 inline constexpr char kBadChecksum[] = "the checksum does not match";
+// A sound row that was found by another key: the damage is in an index.
+inline constexpr char kWrongRow[] = "an index leads to it for another key";
 // The error of a damaged `row` of `table`.
 absl::Status Damaged(const sqlite::Table& table, const std::string& row, std::string_view what);
 
@@ -38,6 +40,7 @@ struct EnvironmentRow {
 
 struct TuningRow {
   int64_t id = 0;
+  int64_t environment_id = 0;
   std::string problem_text;
   std::string record;  // a serialized v1::Tuning without samples
 };

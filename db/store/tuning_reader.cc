@@ -124,6 +124,7 @@ absl::StatusOr<std::optional<int64_t>> StoredTuningReader::EnvironmentId(const s
   RETURN_IF_ERROR(found.status());
   if (!*found) return std::nullopt;
   RETURN_IF_ERROR(row.status());
+  if (row->text != text) return Damaged(EnvironmentTable(), row->text, kWrongRow);
   environments_.emplace(text, row->id);
   return row->id;
 }
@@ -142,6 +143,9 @@ absl::StatusOr<Tuning> StoredTuningReader::ReadAll(const TuningKey& key) {
   }
   const int samples = static_cast<int>(TuningTable().columns.size()) + 1;
   ASSIGN_OR_RETURN(const TuningRow row, ReadTuning(tuning_));
+  if (row.environment_id != *environment || row.problem_text != key.problem_text) {
+    return Damaged(TuningTable(), Concat("tuning ", row.id, ", ", row.problem_text), kWrongRow);
+  }
   ASSIGN_OR_RETURN(Tuning tuning, DecodeTuning(row));
   tuning.key.environment_text = key.environment_text;
   if (tuning_.Type(samples) != sqlite::ColumnType::kNull) {

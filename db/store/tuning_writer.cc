@@ -59,7 +59,8 @@ absl::StatusOr<std::optional<int64_t>> FindEnvironment(const sqlite::Database& d
   return found ? std::optional<int64_t>(statement.Int(0)) : std::nullopt;
 }
 
-// The id of the row, if it is there, sound and the same.
+// The id of the row, if it is there, sound and the same. DATA_LOSS: the text leads to
+// the row of another one, which must not be replaced.
 absl::StatusOr<std::optional<int64_t>> FindSameEnvironment(const sqlite::Database& database,
                                                            const std::string& text,
                                                            const Environment& environment) {
@@ -72,7 +73,8 @@ absl::StatusOr<std::optional<int64_t>> FindSameEnvironment(const sqlite::Databas
     return std::nullopt;
   }
   const absl::StatusOr<EnvironmentRow> row = ReadEnvironment(statement);
-  const bool same = row.ok() && row->text == text && row->environment == environment;
+  if (row.ok() && row->text != text) return Damaged(EnvironmentTable(), row->text, kWrongRow);
+  const bool same = row.ok() && row->environment == environment;
   return same ? std::optional<int64_t>(row->id) : std::nullopt;
 }
 

@@ -1,5 +1,6 @@
 // Damaged rows and damaged files.
 #include "tests/unit/db/for_each_tuning.h"
+#include "tests/unit/db/sample_releases.h"
 #include "tests/unit/db/store/store_fixture.h"
 
 namespace convtune::db::store {
@@ -14,6 +15,27 @@ using ::testing::StartsWith;
 
 class StoreDamageTest : public StoreTest {
  protected:
+  // Exchanges the first two entries of an index that has one page. A binary search for what
+  // the second one has then sees it, and ends at the first.
+  void ExchangeFirstEntries(const std::string& index) {
+    int64_t root = 0;
+    {
+      auto database = sqlite::Database::Open({.path = DatabasePath()});
+      ASSERT_TRUE(database.ok()) << database.status();
+      root = (*database)
+                 ->QueryInt("SELECT rootpage FROM sqlite_schema WHERE name = '" + index + "'")
+                 .value();
+      ASSERT_TRUE((*database)->CloseAndRemoveLog().ok());
+    }
+    std::string content = ReadWholeFile(DatabasePath());
+    constexpr size_t kPageBytes = 4096;
+    constexpr size_t kLeafHeadBytes = 8;
+    const size_t places = static_cast<size_t>(root - 1) * kPageBytes + kLeafHeadBytes;
+    std::swap(content[places], content[places + 2]);
+    std::swap(content[places + 1], content[places + 3]);
+    WriteWholeFile(DatabasePath(), content);
+  }
+
   // Damages tuning 2 of three with `sql`; expects it alone to be left out, and
   // the report to name `table`.
   void ExpectTuningTwoLeftOut(const std::string& sql, const std::string& table) {
@@ -53,6 +75,46 @@ TEST_F(StoreDamageTest, RecordsOfEachOtherLeaveBothOut) {
   EXPECT_THAT(All(*store, &corrupt), IsEmpty());
   EXPECT_THAT(corrupt, SizeIs(2));
   EXPECT_THAT(store->Check()->problems, SizeIs(2));
+}
+
+TEST_F(StoreDamageTest, AnIndexThatLeadsToAnotherTuningIsDamage) {
+  Fill(3);
+  ExchangeFirstEntries("sqlite_autoindex_tunings_1");
+  auto store = Open();
+  const absl::Status status = store->GetTuning(SampleTuning(1).key).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("an index leads to it for another key"));
+  EXPECT_EQ(*store->GetTuning(SampleTuning(3).key), SampleTuning(3));
+  EXPECT_THAT(store->Check()->problems, Not(IsEmpty()));
+}
+
+TEST_F(StoreDamageTest, AnIndexThatLeadsToAnotherEnvironmentIsDamage) {
+  Tuning tuning = SampleTuning(1);
+  Environment environment = SampleEnvironment();
+  const auto enter = [&](int sms) {
+    environment.sm_count = sms;
+    tuning.key.environment_text = environment.ToText();
+  };
+  {
+    auto store = Open();
+    for (const int sms : {101, 102, 103}) {
+      enter(sms);
+      ASSERT_TRUE(store->PutTuning(tuning, environment).ok());
+      Portfolio portfolio = SamplePortfolio(1, sms, sms);
+      portfolio.key = tuning.key;
+      ASSERT_TRUE(store->PutRelease(SampleRelease(sms), {portfolio}).ok());
+    }
+    ASSERT_TRUE(store->Close().ok());
+  }
+  ExchangeFirstEntries("sqlite_autoindex_environments_1");
+  auto store = Open();
+  enter(101);
+  EXPECT_TRUE(absl::IsDataLoss(store->GetTuning(tuning.key).status()));
+  EXPECT_TRUE(absl::IsDataLoss(store->GetPortfolio(tuning.key, 103).status()));
+  EXPECT_TRUE(absl::IsDataLoss(store->PutTuning(tuning, environment)));
+  enter(103);
+  EXPECT_EQ(*store->GetTuning(tuning.key), tuning);
+  EXPECT_TRUE(store->GetPortfolio(tuning.key, 103).ok());
 }
 
 TEST_F(StoreDamageTest, DamagedSamplesCostTheFullTuningButNotTheIndex) {

@@ -19,32 +19,6 @@ std::string Payload(const Tuning& tuning) {
   return ToBundleTuning(tuning, 1, /*with_samples=*/false).SerializeAsString();
 }
 
-std::vector<std::string> CandidateTexts(const Tuning& tuning) {
-  std::vector<std::string> texts;
-  for (const Candidate& candidate : tuning.candidates) texts.push_back(ToText(candidate.id));
-  return texts;
-}
-
-// id, median, low, high of a place, or four NULLs.
-absl::Status AddChoice(const Tuning& tuning, std::optional<size_t> place, FleetNames& names,
-                       PgParams* params) {
-  if (!place.has_value()) {
-    params->Null().Null().Null().Null();
-    return absl::OkStatus();
-  }
-  const Candidate& candidate = tuning.candidates.at(*place);
-  ASSIGN_OR_RETURN(const int64_t id, names.Candidate(ToText(candidate.id)));
-  params->Int(id);
-  if (!candidate.timed()) {
-    params->Null().Null().Null();
-  } else {
-    params->Real(AsFloat(candidate.median_us))
-        .Real(AsFloat(candidate.low_us))
-        .Real(AsFloat(candidate.high_us));
-  }
-  return absl::OkStatus();
-}
-
 // INVALID_ARGUMENT names the rule that it breaks: what is kept can be read again.
 absl::Status Check(const FleetDelivery& delivery) {
   if (delivery.environment.ToText() != delivery.tuning.key.environment_text) {
@@ -78,8 +52,9 @@ class Delivering {
       RETURN_IF_ERROR(Check(delivery));
       RETURN_IF_ERROR(names_.Environment(delivery.environment).status());
       problems.push_back(delivery.tuning.key.problem_text);
-      const std::vector<std::string> texts = CandidateTexts(delivery.tuning);
-      candidates.insert(candidates.end(), texts.begin(), texts.end());
+      for (const Candidate& candidate : delivery.tuning.candidates) {
+        candidates.push_back(ToText(candidate.id));
+      }
     }
     RETURN_IF_ERROR(names_.AddProblems(problems));
     return names_.AddCandidates(candidates);
@@ -133,10 +108,8 @@ class Delivering {
     if (id == 0) return false;
     if (!newest) return true;
     RETURN_IF_ERROR(InsertMeasurements(id, delivery.tuning));
-    RETURN_IF_ERROR(postgres_
-                        .Query("INSERT INTO evidence_payloads VALUES ($1, $2)",
-                               PgParams().Int(id).Bytes(payload))
-                        .status());
+    RETURN_IF_ERROR(postgres_.Execute("INSERT INTO evidence_payloads VALUES ($1, $2)",
+                                      PgParams().Int(id).Bytes(payload)));
     changed_.emplace(environment, problem);
     return true;
   }
@@ -144,12 +117,11 @@ class Delivering {
   // In one order, so that two who deliver cannot block each other.
   absl::Status QueuePooling() {
     for (const auto& [environment, problem] : changed_) {
-      RETURN_IF_ERROR(postgres_
-                          .Query("INSERT INTO pool_queue (environment_id, problem_id) VALUES "
-                                 "($1, $2) ON CONFLICT (environment_id, problem_id) DO UPDATE "
-                                 "SET queue_time = now()",
-                                 PgParams().Int(environment).Int(problem))
-                          .status());
+      RETURN_IF_ERROR(
+          postgres_.Execute("INSERT INTO pool_queue (environment_id, problem_id) VALUES "
+                            "($1, $2) ON CONFLICT (environment_id, problem_id) DO UPDATE "
+                            "SET queue_time = now()",
+                            PgParams().Int(environment).Int(problem)));
     }
     return absl::OkStatus();
   }
@@ -198,7 +170,7 @@ class Delivering {
     for (const char* const sql : {"UPDATE evidence SET current = false WHERE evidence_id = $1",
                                   "DELETE FROM evidence_payloads WHERE evidence_id = $1",
                                   "DELETE FROM measurements WHERE evidence_id = $1"}) {
-      RETURN_IF_ERROR(postgres_.Query(sql, params).status());
+      RETURN_IF_ERROR(postgres_.Execute(sql, params));
     }
     return absl::OkStatus();
   }
@@ -270,27 +242,25 @@ class Delivering {
       positions.push_back(static_cast<int64_t>(i));
       samples.push_back(candidate.sample_count);
       workspaces.push_back(candidate.workspace_bytes);
-      medians.push_back(candidate.median_us);
-      lows.push_back(candidate.low_us);
-      highs.push_back(candidate.high_us);
+      medians.push_back(AsFloat(candidate.median_us));
+      lows.push_back(AsFloat(candidate.low_us));
+      highs.push_back(AsFloat(candidate.high_us));
     }
     if (ids.empty()) return absl::OkStatus();
-    return postgres_
-        .Query(
-            "INSERT INTO measurements (evidence_id, candidate_id, position, sample_count, "
-            "median_us, low_us, high_us, workspace_bytes) SELECT $1, * FROM "
-            "unnest($2::integer[], $3::smallint[], $4::integer[], $5::real[], $6::real[], "
-            "$7::real[], $8::bigint[])",
-            PgParams()
-                .Int(evidence_id)
-                .Ints(ids)
-                .Ints(positions)
-                .Ints(samples)
-                .Reals(AsFloats(medians))
-                .Reals(AsFloats(lows))
-                .Reals(AsFloats(highs))
-                .Ints(workspaces))
-        .status();
+    return postgres_.Execute(
+        "INSERT INTO measurements (evidence_id, candidate_id, position, sample_count, "
+        "median_us, low_us, high_us, workspace_bytes) SELECT $1, * FROM "
+        "unnest($2::integer[], $3::smallint[], $4::integer[], $5::real[], $6::real[], "
+        "$7::real[], $8::bigint[])",
+        PgParams()
+            .Int(evidence_id)
+            .Ints(ids)
+            .Ints(positions)
+            .Ints(samples)
+            .Reals(medians)
+            .Reals(lows)
+            .Reals(highs)
+            .Ints(workspaces));
   }
 
   Postgres& postgres_;
@@ -301,25 +271,42 @@ class Delivering {
 
 }  // namespace
 
+absl::Status AddChoice(const Tuning& tuning, std::optional<size_t> place, FleetNames& names,
+                       PgParams* params) {
+  if (!place.has_value()) {
+    params->Null().Null().Null().Null();
+    return absl::OkStatus();
+  }
+  const Candidate& candidate = tuning.candidates.at(*place);
+  ASSIGN_OR_RETURN(const int64_t id, names.Candidate(ToText(candidate.id)));
+  params->Int(id);
+  if (!candidate.timed()) {
+    params->Null().Null().Null();
+  } else {
+    params->Real(AsFloat(candidate.median_us))
+        .Real(AsFloat(candidate.low_us))
+        .Real(AsFloat(candidate.high_us));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<DeliveryCounts> Deliver(Postgres& postgres, FleetNames& names, int64_t node_id,
                                        const std::vector<FleetDelivery>& deliveries) {
   Delivering delivering(postgres, names, node_id);
   RETURN_IF_ERROR(delivering.MakeNames(deliveries));
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
-  RETURN_IF_ERROR(
-      postgres.Query("SELECT 1 FROM nodes WHERE node_id = $1 FOR UPDATE", PgParams().Int(node_id))
-          .status());
+  RETURN_IF_ERROR(postgres.Execute("SELECT 1 FROM nodes WHERE node_id = $1 FOR UPDATE",
+                                   PgParams().Int(node_id)));
   DeliveryCounts counts;
   for (const FleetDelivery& delivery : deliveries) {
     ASSIGN_OR_RETURN(const bool taken, delivering.Take(delivery));
     ++(taken ? counts.taken : counts.repeated);
   }
-  RETURN_IF_ERROR(postgres
-                      .Query("UPDATE nodes SET duplicate_count = duplicate_count + $2 WHERE "
-                             "node_id = $1",
-                             PgParams().Int(node_id).Int(counts.repeated))
-                      .status());
+  RETURN_IF_ERROR(
+      postgres.Execute("UPDATE nodes SET duplicate_count = duplicate_count + $2 WHERE "
+                       "node_id = $1",
+                       PgParams().Int(node_id).Int(counts.repeated)));
   RETURN_IF_ERROR(delivering.QueuePooling());
   RETURN_IF_ERROR(transaction.Commit());
   return counts;

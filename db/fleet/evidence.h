@@ -54,6 +54,10 @@ std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
                                             const std::string& environment_text,
                                             const std::string& gpu_model);
 
+// id, median, low and high of the candidate at `place`, or four NULLs.
+absl::Status AddChoice(const Tuning& tuning, std::optional<size_t> place, FleetNames& names,
+                       PgParams* params);
+
 // What one node says of a problem.
 struct NodeEvidence {
   int64_t node_id = 0;

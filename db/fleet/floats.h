@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 namespace convtune::db::fleet {
 
@@ -14,11 +13,6 @@ inline double AsFloat(double value) {
   constexpr double kMost = std::numeric_limits<float>::max();
   if (std::abs(value) < kLeast) return 0;
   return std::clamp(value, -kMost, kMost);
-}
-
-inline std::vector<double> AsFloats(std::vector<double> values) {
-  for (double& value : values) value = AsFloat(value);
-  return values;
 }
 
 }  // namespace convtune::db::fleet

@@ -62,26 +62,24 @@ absl::StatusOr<int64_t> FleetNames::Environment(const convtune::Environment& env
   const std::string text = environment.ToText();
   ASSIGN_OR_RETURN(const auto unknown, Unknown({text}, "environments", &environments_));
   if (!unknown.empty()) {
-    RETURN_IF_ERROR(
-        postgres_
-            ->Query("INSERT INTO environments (text, name, profile, gpu_model, cc_major, "
-                    "cc_minor, sm_count, mig_profile, cudnn_major, cudnn_minor, cudnn_patch, "
-                    "library) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12) "
-                    "ON CONFLICT DO NOTHING",
-                    PgParams()
-                        .Text(text)
-                        .Text(environment.Name())
-                        .Bool(environment.profile)
-                        .Text(environment.gpu_model)
-                        .Int(environment.cc_major)
-                        .Int(environment.cc_minor)
-                        .Int(environment.sm_count)
-                        .Text(environment.mig_profile)
-                        .Int(environment.cudnn.major)
-                        .Int(environment.cudnn.minor)
-                        .Int(environment.cudnn.patch)
-                        .Int(static_cast<int64_t>(environment.library)))
-            .status());
+    RETURN_IF_ERROR(postgres_->Execute(
+        "INSERT INTO environments (text, name, profile, gpu_model, cc_major, "
+        "cc_minor, sm_count, mig_profile, cudnn_major, cudnn_minor, cudnn_patch, "
+        "library) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12) "
+        "ON CONFLICT DO NOTHING",
+        PgParams()
+            .Text(text)
+            .Text(environment.Name())
+            .Bool(environment.profile)
+            .Text(environment.gpu_model)
+            .Int(environment.cc_major)
+            .Int(environment.cc_minor)
+            .Int(environment.sm_count)
+            .Text(environment.mig_profile)
+            .Int(environment.cudnn.major)
+            .Int(environment.cudnn.minor)
+            .Int(environment.cudnn.patch)
+            .Int(static_cast<int64_t>(environment.library))));
     RETURN_IF_ERROR(Read(unknown, "environments", &environments_));
   }
   return environments_.at(text);
@@ -100,19 +98,17 @@ absl::Status FleetNames::AddProblems(const std::vector<std::string>& texts) {
     flops.push_back(EstimatedFlops(problem));
     bytes.push_back(problem.TensorBytes());
   }
-  RETURN_IF_ERROR(
-      postgres_
-          ->Query("INSERT INTO problems (text, operation, data_type, layout, flops, tensor_bytes) "
-                  "SELECT * FROM unnest($1::text[], $2::smallint[], $3::smallint[], "
-                  "$4::smallint[], $5::float8[], $6::bigint[]) ON CONFLICT DO NOTHING",
-                  PgParams()
-                      .Texts(unknown)
-                      .Ints(operations)
-                      .Ints(types)
-                      .Ints(layouts)
-                      .Reals(flops)
-                      .Ints(bytes))
-          .status());
+  RETURN_IF_ERROR(postgres_->Execute(
+      "INSERT INTO problems (text, operation, data_type, layout, flops, tensor_bytes) "
+      "SELECT * FROM unnest($1::text[], $2::smallint[], $3::smallint[], "
+      "$4::smallint[], $5::float8[], $6::bigint[]) ON CONFLICT DO NOTHING",
+      PgParams()
+          .Texts(unknown)
+          .Ints(operations)
+          .Ints(types)
+          .Ints(layouts)
+          .Reals(flops)
+          .Ints(bytes)));
   return Read(unknown, "problems", &problems_);
 }
 
@@ -125,12 +121,11 @@ absl::Status FleetNames::AddCandidates(const std::vector<std::string>& texts) {
     apis.push_back(static_cast<int64_t>(ApiOf(id)));
     engines.push_back(EngineOf(id));
   }
-  RETURN_IF_ERROR(postgres_
-                      ->Query("INSERT INTO candidates (text, api, engine) SELECT * FROM "
-                              "unnest($1::text[], $2::smallint[], $3::integer[]) "
-                              "ON CONFLICT DO NOTHING",
-                              PgParams().Texts(unknown).Ints(apis).Ints(engines))
-                      .status());
+  RETURN_IF_ERROR(
+      postgres_->Execute("INSERT INTO candidates (text, api, engine) SELECT * FROM "
+                         "unnest($1::text[], $2::smallint[], $3::integer[]) "
+                         "ON CONFLICT DO NOTHING",
+                         PgParams().Texts(unknown).Ints(apis).Ints(engines)));
   return Read(unknown, "candidates", &candidates_);
 }
 

@@ -73,38 +73,33 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
     return absl::AbortedError("node: the fleet does not know this node any more");
   }
   RETURN_IF_ERROR(
-      postgres
-          .Query("UPDATE node_devices SET current = false WHERE node_id = $1 AND current AND "
-                 "(device, environment_id) NOT IN (SELECT * FROM unnest($2::text[], "
-                 "$3::integer[]))",
-                 PgParams().Int(node_id).Texts(devices).Ints(environments))
-          .status());
+      postgres.Execute("UPDATE node_devices SET current = false WHERE node_id = $1 AND current AND "
+                       "(device, environment_id) NOT IN (SELECT * FROM unnest($2::text[], "
+                       "$3::integer[]))",
+                       PgParams().Int(node_id).Texts(devices).Ints(environments)));
   for (size_t i = 0; i < devices.size(); ++i) {
     const NodeDevice& device = heartbeat.devices[i];
-    RETURN_IF_ERROR(
-        postgres
-            .Query(
-                "INSERT INTO node_devices (node_id, device, environment_id, state, "
-                "driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, "
-                "memory_bytes, current) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,true) ON CONFLICT "
-                "(node_id, device, environment_id) "
-                "DO UPDATE SET state = EXCLUDED.state, driver_version = "
-                "EXCLUDED.driver_version, cuda_version = EXCLUDED.cuda_version, cublaslt_build = "
-                "EXCLUDED.cublaslt_build, nvrtc_build = EXCLUDED.nvrtc_build, gpu_uuid = "
-                "EXCLUDED.gpu_uuid, memory_bytes = EXCLUDED.memory_bytes, current = true, "
-                "last_seen = now()",
-                PgParams()
-                    .Int(node_id)
-                    .Text(device.name)
-                    .Int(environments[i])
-                    .Int(device.state)
-                    .Text(device.provenance.driver_version)
-                    .Text(device.provenance.cuda_version)
-                    .Text(device.provenance.cublaslt_build)
-                    .Text(device.provenance.nvrtc_build)
-                    .Text(device.provenance.gpu_uuid)
-                    .Int(device.provenance.memory_bytes))
-            .status());
+    RETURN_IF_ERROR(postgres.Execute(
+        "INSERT INTO node_devices (node_id, device, environment_id, state, "
+        "driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, "
+        "memory_bytes, current) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,true) ON CONFLICT "
+        "(node_id, device, environment_id) "
+        "DO UPDATE SET state = EXCLUDED.state, driver_version = "
+        "EXCLUDED.driver_version, cuda_version = EXCLUDED.cuda_version, cublaslt_build = "
+        "EXCLUDED.cublaslt_build, nvrtc_build = EXCLUDED.nvrtc_build, gpu_uuid = "
+        "EXCLUDED.gpu_uuid, memory_bytes = EXCLUDED.memory_bytes, current = true, "
+        "last_seen = now()",
+        PgParams()
+            .Int(node_id)
+            .Text(device.name)
+            .Int(environments[i])
+            .Int(device.state)
+            .Text(device.provenance.driver_version)
+            .Text(device.provenance.cuda_version)
+            .Text(device.provenance.cublaslt_build)
+            .Text(device.provenance.nvrtc_build)
+            .Text(device.provenance.gpu_uuid)
+            .Int(device.provenance.memory_bytes)));
   }
   return transaction.Commit();
 }
@@ -126,21 +121,19 @@ absl::Status WriteWanted(Postgres& postgres, FleetNames& names, int64_t node_id,
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
   RETURN_IF_ERROR(
-      postgres.Query("DELETE FROM wanted WHERE node_id = $1", PgParams().Int(node_id)).status());
-  RETURN_IF_ERROR(
-      postgres
-          .Query("INSERT INTO wanted (environment_id, problem_id, node_id, misses, first_seen, "
-                 "last_seen) SELECT e, q, $1, m, to_timestamp(f), to_timestamp(l) FROM "
-                 "unnest($2::integer[], $3::integer[], $4::bigint[], $5::float8[], $6::float8[]) "
-                 "AS t(e, q, m, f, l) ON CONFLICT DO NOTHING",
-                 PgParams()
-                     .Int(node_id)
-                     .Ints(environments)
-                     .Ints(problems)
-                     .Ints(misses)
-                     .Reals(first)
-                     .Reals(last))
-          .status());
+      postgres.Execute("DELETE FROM wanted WHERE node_id = $1", PgParams().Int(node_id)));
+  RETURN_IF_ERROR(postgres.Execute(
+      "INSERT INTO wanted (environment_id, problem_id, node_id, misses, first_seen, "
+      "last_seen) SELECT e, q, $1, m, to_timestamp(f), to_timestamp(l) FROM "
+      "unnest($2::integer[], $3::integer[], $4::bigint[], $5::float8[], $6::float8[]) "
+      "AS t(e, q, m, f, l) ON CONFLICT DO NOTHING",
+      PgParams()
+          .Int(node_id)
+          .Ints(environments)
+          .Ints(problems)
+          .Ints(misses)
+          .Reals(first)
+          .Reals(last)));
   return transaction.Commit();
 }
 
@@ -148,10 +141,8 @@ absl::Status WriteServedRelease(Postgres& postgres, FleetNames& names, int64_t n
                                 int64_t release) {
   ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
-  RETURN_IF_ERROR(postgres
-                      .Query("UPDATE nodes SET release_number = $2 WHERE node_id = $1",
-                             PgParams().Int(node_id).Int(release))
-                      .status());
+  RETURN_IF_ERROR(postgres.Execute("UPDATE nodes SET release_number = $2 WHERE node_id = $1",
+                                   PgParams().Int(node_id).Int(release)));
   return transaction.Commit();
 }
 

@@ -55,25 +55,6 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const
   return all;
 }
 
-absl::Status AddChoice(const PooledTuning& pooled, std::optional<size_t> place, FleetNames& names,
-                       PgParams* params) {
-  if (!place.has_value()) {
-    params->Null().Null().Null().Null();
-    return absl::OkStatus();
-  }
-  const Candidate& candidate = pooled.tuning.candidates.at(*place);
-  ASSIGN_OR_RETURN(const int64_t id, names.Candidate(ToText(candidate.id)));
-  params->Int(id);
-  if (candidate.timed()) {
-    params->Real(AsFloat(candidate.median_us))
-        .Real(AsFloat(candidate.low_us))
-        .Real(AsFloat(candidate.high_us));
-  } else {
-    params->Null().Null().Null();
-  }
-  return absl::OkStatus();
-}
-
 absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKey& key,
                              const PooledTuning& pooled) {
   std::vector<int64_t> ids, positions, statuses, nodes, samples, workspaces, numerical, behavior;
@@ -89,49 +70,44 @@ absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKe
     workspaces.push_back(candidate.workspace_bytes);
     numerical.push_back(candidate.numerical_notes);
     behavior.push_back(candidate.behavior_notes);
-    medians.push_back(candidate.median_us);
-    lows.push_back(candidate.low_us);
-    highs.push_back(candidate.high_us);
+    medians.push_back(AsFloat(candidate.median_us));
+    lows.push_back(AsFloat(candidate.low_us));
+    highs.push_back(AsFloat(candidate.high_us));
   }
-  RETURN_IF_ERROR(postgres
-                      .Query("DELETE FROM pooled_candidates WHERE environment_id = $1 AND "
-                             "problem_id = $2",
-                             PgParams().Int(key.environment_id).Int(key.problem_id))
-                      .status());
-  return postgres
-      .Query(
-          "INSERT INTO pooled_candidates (environment_id, problem_id, candidate_id, position, "
-          "status, node_count, sample_count, median_us, low_us, high_us, workspace_bytes, "
-          "numerical_notes, behavior_notes) SELECT $1, $2, * FROM "
-          "unnest($3::integer[], $4::smallint[], $5::smallint[], $6::integer[], $7::bigint[], "
-          "$8::real[], $9::real[], $10::real[], $11::bigint[], $12::integer[], "
-          "$13::integer[])",
-          PgParams()
-              .Int(key.environment_id)
-              .Int(key.problem_id)
-              .Ints(ids)
-              .Ints(positions)
-              .Ints(statuses)
-              .Ints(nodes)
-              .Ints(samples)
-              .Reals(AsFloats(medians))
-              .Reals(AsFloats(lows))
-              .Reals(AsFloats(highs))
-              .Ints(workspaces)
-              .Ints(numerical)
-              .Ints(behavior))
-      .status();
+  RETURN_IF_ERROR(
+      postgres.Execute("DELETE FROM pooled_candidates WHERE environment_id = $1 AND "
+                       "problem_id = $2",
+                       PgParams().Int(key.environment_id).Int(key.problem_id)));
+  return postgres.Execute(
+      "INSERT INTO pooled_candidates (environment_id, problem_id, candidate_id, position, "
+      "status, node_count, sample_count, median_us, low_us, high_us, workspace_bytes, "
+      "numerical_notes, behavior_notes) SELECT $1, $2, * FROM "
+      "unnest($3::integer[], $4::smallint[], $5::smallint[], $6::integer[], $7::bigint[], "
+      "$8::real[], $9::real[], $10::real[], $11::bigint[], $12::integer[], "
+      "$13::integer[])",
+      PgParams()
+          .Int(key.environment_id)
+          .Int(key.problem_id)
+          .Ints(ids)
+          .Ints(positions)
+          .Ints(statuses)
+          .Ints(nodes)
+          .Ints(samples)
+          .Reals(medians)
+          .Reals(lows)
+          .Reals(highs)
+          .Ints(workspaces)
+          .Ints(numerical)
+          .Ints(behavior));
 }
 
 // Nobody says anything of the key any more.
 absl::Status Remove(Postgres& postgres, const PoolKey& key) {
   for (const char* const table : {"pooled", "report_groups"}) {
-    RETURN_IF_ERROR(postgres
-                        .Query(absl::StrCat("DELETE FROM ", table,
-                                            " WHERE environment_id = $1 AND "
-                                            "problem_id = $2"),
-                               PgParams().Int(key.environment_id).Int(key.problem_id))
-                        .status());
+    RETURN_IF_ERROR(postgres.Execute(absl::StrCat("DELETE FROM ", table,
+                                                  " WHERE environment_id = $1 AND "
+                                                  "problem_id = $2"),
+                                     PgParams().Int(key.environment_id).Int(key.problem_id)));
   }
   return absl::OkStatus();
 }
@@ -140,52 +116,47 @@ absl::Status Write(Postgres& postgres, FleetNames& names, const PoolKey& key, si
                    const PooledTuning& pooled) {
   const std::string payload =
       ToBundleTuning(pooled.tuning, 1, /*with_samples=*/false).SerializeAsString();
-  RETURN_IF_ERROR(postgres
-                      .Query("INSERT INTO pooled_payloads (digest, payload) VALUES "
-                             "(substring(sha256($1) FROM 1 FOR 16), $1) ON CONFLICT DO NOTHING",
-                             PgParams().Bytes(payload))
-                      .status());
+  RETURN_IF_ERROR(
+      postgres.Execute("INSERT INTO pooled_payloads (digest, payload) VALUES "
+                       "(substring(sha256($1) FROM 1 FOR 16), $1) ON CONFLICT DO NOTHING",
+                       PgParams().Bytes(payload)));
   int64_t samples = 0;
   for (const Candidate& candidate : pooled.tuning.candidates) samples += candidate.sample_count;
   PgParams params;
   params.Int(key.environment_id).Int(key.problem_id);
-  RETURN_IF_ERROR(AddChoice(pooled, pooled.winner, names, &params));
-  RETURN_IF_ERROR(AddChoice(pooled, pooled.stock, names, &params));
+  RETURN_IF_ERROR(AddChoice(pooled.tuning, pooled.winner, names, &params));
+  RETURN_IF_ERROR(AddChoice(pooled.tuning, pooled.stock, names, &params));
   params.Int(static_cast<int64_t>(nodes))
       .Int(pooled.disagreeing_nodes)
       .Int(samples)
       .Int(static_cast<int64_t>(pooled.tuning.evidence))
       .Int(static_cast<int64_t>(std::min<size_t>(pooled.tuning.candidates.size(), 32'767)))
       .Bytes(payload);
-  RETURN_IF_ERROR(
-      postgres
-          .Query("INSERT INTO pooled (environment_id, problem_id, winner_id, winner_us, "
-                 "winner_low_us, winner_high_us, stock_id, stock_us, stock_low_us, stock_high_us, "
-                 "node_count, disagreeing_nodes, sample_count, evidence, candidate_count, digest) "
-                 "VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,"
-                 "substring(sha256($16) FROM 1 FOR 16)) ON CONFLICT (environment_id, problem_id) "
-                 "DO UPDATE SET winner_id = EXCLUDED.winner_id, winner_us = EXCLUDED.winner_us, "
-                 "winner_low_us = EXCLUDED.winner_low_us, "
-                 "winner_high_us = EXCLUDED.winner_high_us, stock_id = EXCLUDED.stock_id, "
-                 "stock_us = EXCLUDED.stock_us, stock_low_us = EXCLUDED.stock_low_us, "
-                 "stock_high_us = EXCLUDED.stock_high_us, node_count = EXCLUDED.node_count, "
-                 "disagreeing_nodes = EXCLUDED.disagreeing_nodes, "
-                 "sample_count = EXCLUDED.sample_count, evidence = EXCLUDED.evidence, "
-                 "candidate_count = EXCLUDED.candidate_count, digest = EXCLUDED.digest, "
-                 "pool_time = now()",
-                 params)
-          .status());
-  RETURN_IF_ERROR(
-      postgres
-          .Query("INSERT INTO report_groups (environment_id, problem_id, row_count, rows) VALUES "
-                 "($1, $2, $3, $4) ON CONFLICT (environment_id, problem_id) DO UPDATE SET "
-                 "row_count = EXCLUDED.row_count, rows = EXCLUDED.rows",
-                 PgParams()
-                     .Int(key.environment_id)
-                     .Int(key.problem_id)
-                     .Int(static_cast<int64_t>(nodes))
-                     .Bytes(pooled.report_rows))
-          .status());
+  RETURN_IF_ERROR(postgres.Execute(
+      "INSERT INTO pooled (environment_id, problem_id, winner_id, winner_us, "
+      "winner_low_us, winner_high_us, stock_id, stock_us, stock_low_us, stock_high_us, "
+      "node_count, disagreeing_nodes, sample_count, evidence, candidate_count, digest) "
+      "VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,"
+      "substring(sha256($16) FROM 1 FOR 16)) ON CONFLICT (environment_id, problem_id) "
+      "DO UPDATE SET winner_id = EXCLUDED.winner_id, winner_us = EXCLUDED.winner_us, "
+      "winner_low_us = EXCLUDED.winner_low_us, "
+      "winner_high_us = EXCLUDED.winner_high_us, stock_id = EXCLUDED.stock_id, "
+      "stock_us = EXCLUDED.stock_us, stock_low_us = EXCLUDED.stock_low_us, "
+      "stock_high_us = EXCLUDED.stock_high_us, node_count = EXCLUDED.node_count, "
+      "disagreeing_nodes = EXCLUDED.disagreeing_nodes, "
+      "sample_count = EXCLUDED.sample_count, evidence = EXCLUDED.evidence, "
+      "candidate_count = EXCLUDED.candidate_count, digest = EXCLUDED.digest, "
+      "pool_time = now()",
+      params));
+  RETURN_IF_ERROR(postgres.Execute(
+      "INSERT INTO report_groups (environment_id, problem_id, row_count, rows) VALUES "
+      "($1, $2, $3, $4) ON CONFLICT (environment_id, problem_id) DO UPDATE SET "
+      "row_count = EXCLUDED.row_count, rows = EXCLUDED.rows",
+      PgParams()
+          .Int(key.environment_id)
+          .Int(key.problem_id)
+          .Int(static_cast<int64_t>(nodes))
+          .Bytes(pooled.report_rows)));
   return WriteCandidates(postgres, names, key, pooled);
 }
 

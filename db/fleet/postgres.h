@@ -123,6 +123,10 @@ class Postgres {
                       const std::function<absl::Status(const PgBinaryRow&)>& take);
   // For statements that give no rows; several may be given, without parameters.
   absl::Status Execute(const std::string& sql);
+  // As Query, for one that gives no rows.
+  absl::Status Execute(const std::string& sql, const PgParams& params) {
+    return Query(sql, params).status();
+  }
 
   // False once the connection is lost.
   bool ok() const;

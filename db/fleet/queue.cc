@@ -110,22 +110,19 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, FleetNames
                      PgParams().Ints(environments)));
   for (int row = 0; row < lost.rows(); ++row) {
     const PgParams params = PgParams().Int(lost.Int(row, 0));
-    RETURN_IF_ERROR(postgres
-                        .Query("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, "
-                               "reason) SELECT task_id, failures + lost_leases + 1, node_id, true, "
-                               "'the node did not come back' FROM tasks WHERE task_id = $1",
-                               params)
-                        .status());
     RETURN_IF_ERROR(
-        postgres
-            .Query(absl::StrCat("UPDATE tasks SET lost_leases = lost_leases + 1, node_id = NULL, "
-                                "lease_until = NULL, last_error = 'the node did not come back', "
-                                "state = CASE WHEN lost_leases + 1 >= ",
-                                kMostLostLeases,
-                                " THEN 4 ELSE 1 END, end_time = CASE WHEN lost_leases + 1 >= ",
-                                kMostLostLeases, " THEN now() END WHERE task_id = $1"),
-                   params)
-            .status());
+        postgres.Execute("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, "
+                         "reason) SELECT task_id, failures + lost_leases + 1, node_id, true, "
+                         "'the node did not come back' FROM tasks WHERE task_id = $1",
+                         params));
+    RETURN_IF_ERROR(postgres.Execute(
+        absl::StrCat("UPDATE tasks SET lost_leases = lost_leases + 1, node_id = NULL, "
+                     "lease_until = NULL, last_error = 'the node did not come back', "
+                     "state = CASE WHEN lost_leases + 1 >= ",
+                     kMostLostLeases,
+                     " THEN 4 ELSE 1 END, end_time = CASE WHEN lost_leases + 1 >= ",
+                     kMostLostLeases, " THEN now() END WHERE task_id = $1"),
+        params));
   }
   ASSIGN_OR_RETURN(
       const PgResult rows,

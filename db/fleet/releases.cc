@@ -14,12 +14,16 @@ namespace {
 // Until the commit; then the next one sees what this one did.
 constexpr char kLock[] = "SELECT pg_advisory_xact_lock(hashtextextended('convtune release', 0))";
 
-// Every choice that is served in release $1 (which counts even as a canary).
-constexpr char kServed[] =
-    "served AS (SELECT DISTINCT ON (c.environment_id, c.problem_id) c.* FROM release_choices c "
-    "JOIN releases r USING (release_number) WHERE c.release_number <= $1 AND "
-    "(r.state = 1 OR c.release_number = $1) "
-    "ORDER BY c.environment_id, c.problem_id, c.release_number DESC)";
+// Every choice that is served in the release of that number (which counts even as a
+// canary).
+std::string ServedIn(const std::string& number) {
+  return absl::StrCat(
+      "(SELECT DISTINCT ON (c.environment_id, c.problem_id) c.* FROM release_choices c "
+      "JOIN releases r USING (release_number) WHERE c.release_number <= ",
+      number, " AND (r.state = 1 OR c.release_number = ", number,
+      ") ORDER BY c.environment_id, c.problem_id, c.release_number DESC)");
+}
+std::string Served() { return absl::StrCat("WITH served AS ", ServedIn("$1")); }
 
 // Pooled tunings that differ from $1 for good reason; $2: for any. $3: the least
 // evidence.
@@ -27,7 +31,7 @@ constexpr char kServed[] =
 // unless its interval, in what is pooled now, is wholly above the winner's.
 std::string Changes() {
   return absl::StrCat(
-      "WITH ", kServed,
+      Served(),
       ", changes AS (SELECT p.*, CASE WHEN s.digest IS NOT NULL THEN s.winner_id END AS "
       "before_id, s.winner_us AS before_us "
       "FROM pooled p LEFT JOIN served s USING (environment_id, problem_id) "
@@ -103,35 +107,31 @@ absl::StatusOr<FleetRelease> Finish(Postgres& postgres, int64_t number, PgTransa
 absl::Status WriteRelease(Postgres& postgres, const Release& release) {
   std::optional<int64_t> end_time;
   if (release.end_time.has_value()) end_time = absl::ToUnixMicros(*release.end_time);
-  return postgres
-      .Query(
-          "INSERT INTO releases (release_number, state, canary_permille, restores, change_count, "
-          "author, reason, create_time, end_author, end_reason, end_time) VALUES ($1, $2, $3, "
-          "NULLIF($4::bigint, 0), 0, $5, $6, to_timestamp($7::float8 / 1000000), $8, $9, "
-          "to_timestamp($10::float8 / 1000000)) ON CONFLICT (release_number) DO UPDATE SET "
-          "state = EXCLUDED.state, canary_permille = EXCLUDED.canary_permille, "
-          "end_author = EXCLUDED.end_author, end_reason = EXCLUDED.end_reason, "
-          "end_time = EXCLUDED.end_time, end_login = CASE WHEN EXCLUDED.end_time IS NULL THEN '' "
-          "ELSE session_user::text END",
-          PgParams()
-              .Int(release.number)
-              .Int(static_cast<int64_t>(release.state))
-              .Int(release.canary_permille)
-              .Int(release.restores)
-              .Text(release.author)
-              .Text(release.reason)
-              .Int(absl::ToUnixMicros(release.create_time))
-              .Text(release.end_author)
-              .Text(release.end_reason)
-              .MaybeInt(end_time))
-      .status();
+  return postgres.Execute(
+      "INSERT INTO releases (release_number, state, canary_permille, restores, change_count, "
+      "author, reason, create_time, end_author, end_reason, end_time) VALUES ($1, $2, $3, "
+      "NULLIF($4::bigint, 0), 0, $5, $6, to_timestamp($7::float8 / 1000000), $8, $9, "
+      "to_timestamp($10::float8 / 1000000)) ON CONFLICT (release_number) DO UPDATE SET "
+      "state = EXCLUDED.state, canary_permille = EXCLUDED.canary_permille, "
+      "end_author = EXCLUDED.end_author, end_reason = EXCLUDED.end_reason, "
+      "end_time = EXCLUDED.end_time, end_login = CASE WHEN EXCLUDED.end_time IS NULL THEN '' "
+      "ELSE session_user::text END",
+      PgParams()
+          .Int(release.number)
+          .Int(static_cast<int64_t>(release.state))
+          .Int(release.canary_permille)
+          .Int(release.restores)
+          .Text(release.author)
+          .Text(release.reason)
+          .Int(absl::ToUnixMicros(release.create_time))
+          .Text(release.end_author)
+          .Text(release.end_reason)
+          .MaybeInt(end_time));
 }
 
 absl::Status SetChangeCount(Postgres& postgres, int64_t number, int64_t count) {
-  return postgres
-      .Query("UPDATE releases SET change_count = $2 WHERE release_number = $1",
-             PgParams().Int(number).Int(count))
-      .status();
+  return postgres.Execute("UPDATE releases SET change_count = $2 WHERE release_number = $1",
+                          PgParams().Int(number).Int(count));
 }
 
 absl::StatusOr<FleetDiff> ReadDiff(const PgResult& rows) {
@@ -193,8 +193,7 @@ absl::StatusOr<ReleaseDecision> DecideNow(Postgres& postgres, const std::string&
 }  // namespace
 
 absl::Status Announce(Postgres& postgres, const std::string& what) {
-  return postgres.Query("SELECT pg_notify($1, $2)", PgParams().Text(kFleetChannel).Text(what))
-      .status();
+  return postgres.Execute("SELECT pg_notify($1, $2)", PgParams().Text(kFleetChannel).Text(what));
 }
 
 std::string UsableSql(const std::string& alias) {
@@ -268,7 +267,7 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(Postgres& postgres, const std:
   ASSIGN_OR_RETURN(
       const PgResult made,
       postgres.Query(
-          absl::StrCat("WITH ", kServed,
+          absl::StrCat(Served(),
                        " INSERT INTO release_choices (environment_id, problem_id, "
                        "release_number, winner_id, node_count, evidence) SELECT "
                        "s.environment_id, s.problem_id, $2, s.winner_id, s.node_count, s.evidence "
@@ -317,7 +316,7 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(Postgres& postgres, const std
   ASSIGN_OR_RETURN(
       const PgResult counts,
       postgres.Query(
-          absl::StrCat("WITH ", kServed, ", ", kNow,
+          absl::StrCat(Served(), ", ", kNow,
                        " SELECT COUNT(*) FILTER (WHERE s.problem_id IS NULL AND now.digest IS NOT "
                        "NULL), COUNT(*) FILTER (WHERE s.digest IS NOT NULL AND now.digest IS NULL) "
                        "FROM now LEFT JOIN served s USING (environment_id, problem_id)"),
@@ -327,7 +326,7 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(Postgres& postgres, const std
   ASSIGN_OR_RETURN(
       const PgResult made,
       postgres.Query(
-          absl::StrCat("WITH ", kServed, ", ", kNow,
+          absl::StrCat(Served(), ", ", kNow,
                        " INSERT INTO release_choices (environment_id, problem_id, release_number, "
                        "winner_id, stock_id, winner_us, stock_us, node_count, evidence, digest) "
                        "SELECT s.environment_id, s.problem_id, $2, s.winner_id, s.stock_id, "
@@ -388,13 +387,8 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(Postgres& postgres, int64_t from, in
   }
   ASSIGN_OR_RETURN(
       const PgResult rows,
-      postgres.Query(absl::StrCat("WITH ", kServed,
-                                  ", later AS (SELECT DISTINCT ON (c.environment_id, "
-                                  "c.problem_id) c.* FROM release_choices c JOIN releases r USING "
-                                  "(release_number) WHERE c.release_number <= $2 AND (r.state = 1 "
-                                  "OR c.release_number = $2) ORDER BY c.environment_id, "
-                                  "c.problem_id, c.release_number DESC) "
-                                  "SELECT e.text, q.text, COALESCE(b.text, ''), "
+      postgres.Query(absl::StrCat(Served(), ", later AS ", ServedIn("$2"),
+                                  " SELECT e.text, q.text, COALESCE(b.text, ''), "
                                   "COALESCE(a.text, ''), s.winner_us, l.winner_us, "
                                   "COALESCE(l.node_count, 0), COUNT(*) OVER () FROM served s "
                                   "FULL JOIN later l USING (environment_id, problem_id) "
@@ -421,7 +415,7 @@ absl::StatusOr<std::set<std::string>> ReadReleaseProblems(Postgres& postgres,
                                                           int64_t environment_id, int64_t release) {
   ASSIGN_OR_RETURN(
       const PgResult rows,
-      postgres.Query(absl::StrCat("WITH ", kServed,
+      postgres.Query(absl::StrCat(Served(),
                                   " SELECT q.text FROM served s JOIN problems q USING (problem_id) "
                                   "WHERE s.environment_id = $2 AND s.digest IS NOT NULL"),
                      PgParams().Int(release).Int(environment_id)));

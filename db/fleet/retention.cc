@@ -49,12 +49,11 @@ absl::StatusOr<Thinned> ThinFleet(Postgres& postgres, absl::Duration keep) {
                              "state IN (3, 5) AND end_time < now() - $1::float8 * interval '1 "
                              "second' LIMIT $2)",
                              keep));
-  RETURN_IF_ERROR(postgres
-                      .Query("DELETE FROM batches b WHERE create_time < now() - $1::float8 * "
-                             "interval '1 second' AND NOT EXISTS (SELECT 1 FROM tasks t WHERE "
-                             "t.batch_id = b.batch_id)",
-                             PgParams().Real(absl::ToDoubleSeconds(keep)))
-                      .status());
+  RETURN_IF_ERROR(
+      postgres.Execute("DELETE FROM batches b WHERE create_time < now() - $1::float8 * "
+                       "interval '1 second' AND NOT EXISTS (SELECT 1 FROM tasks t WHERE "
+                       "t.batch_id = b.batch_id)",
+                       PgParams().Real(absl::ToDoubleSeconds(keep))));
   ASSIGN_OR_RETURN(thinned.payloads, DeletePayloads(postgres));
   return thinned;
 }

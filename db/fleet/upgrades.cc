@@ -123,8 +123,7 @@ absl::StatusOr<int64_t> QueueVerification(Postgres& postgres, FleetNames& names,
   if (!ours.Bool(0, 0)) return 0;
   const absl::StatusOr<int64_t> queued = QueueAll(postgres, names, environment, driver);
   // Where the connection is gone, so is the lock.
-  RETURN_IF_ERROR(
-      postgres.Query(absl::StrCat("SELECT pg_advisory_unlock(", lock, ")"), params).status());
+  RETURN_IF_ERROR(postgres.Execute(absl::StrCat("SELECT pg_advisory_unlock(", lock, ")"), params));
   return queued;
 }
 

@@ -138,6 +138,10 @@ RowWriter& RowWriter::Null() {
   return *this;
 }
 
+RowWriter& RowWriter::MaybeTime(std::optional<absl::Time> value) {
+  return value.has_value() ? Int(absl::ToUnixMicros(*value)) : Null();
+}
+
 absl::Status RowWriter::Insert() {
   for (size_t i = 0; i < piece_count_; ++i) {
     const Piece& piece = pieces_[i];
@@ -154,6 +158,12 @@ absl::Status RowWriter::Insert() {
 
 RowReader::RowReader(const Table& table, const Statement& statement, int first)
     : table_(table), statement_(statement), first_(first), next_(first) {}
+
+std::optional<absl::Time> RowReader::MaybeTime() {
+  const int column = next_++;
+  if (statement_.Type(column) == ColumnType::kNull) return std::nullopt;
+  return absl::FromUnixMicros(statement_.Int(column));
+}
 
 bool RowReader::ChecksumMatches() const {
   RowEncoding encoding(table_.name);

@@ -5,11 +5,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "db/sqlite/statement.h"
 
 namespace convtune::db::sqlite {
@@ -68,6 +70,7 @@ class RowWriter {
   RowWriter& Text(std::string_view value);
   RowWriter& Blob(std::string_view value);
   RowWriter& Null();
+  RowWriter& MaybeTime(std::optional<absl::Time> value);  // in microseconds, or NULL
   // Binds the checksum and runs the statement.
   absl::Status Insert();
 
@@ -100,7 +103,7 @@ class RowReader {
   double Real() { return statement_.Real(next_++); }
   std::string Text() { return std::string(statement_.Text(next_++)); }
   std::string_view Blob() { return statement_.Blob(next_++); }
-  bool NextIsNull() const { return statement_.Type(next_) == ColumnType::kNull; }
+  std::optional<absl::Time> MaybeTime();
   void Skip() { ++next_; }
 
  private:

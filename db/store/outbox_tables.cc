@@ -5,6 +5,7 @@
 
 #include "db/store/tables.h"
 #include "db/store/tuning_reader.h"
+#include "db/store/tuning_writer.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/strings.h"
 
@@ -23,15 +24,6 @@ absl::StatusOr<int64_t> AddToMeta(sqlite::Database& database, const std::string&
   ASSIGN_OR_RETURN(const int64_t value, ReadMeta(database, key));
   RETURN_IF_ERROR(WriteMeta(database, key, value + amount));
   return value + amount;
-}
-
-absl::StatusOr<int64_t> EnvironmentId(const sqlite::Database& database, const std::string& text) {
-  ASSIGN_OR_RETURN(sqlite::Statement statement,
-                   database.Prepare("SELECT environment_id FROM environments WHERE text = ?"));
-  statement.BindText(1, text);
-  ASSIGN_OR_RETURN(const bool found, statement.Step());
-  if (!found) return absl::InternalError(Concat("outbox: no environment ", text));
-  return statement.Int(0);
 }
 
 absl::Status EnqueueById(sqlite::Database& database, int64_t environment_id,
@@ -116,8 +108,12 @@ absl::Status WriteMeta(sqlite::Database& database, const std::string& key, int64
 
 absl::Status Enqueue(sqlite::Database& database, const TuningKey& key, int64_t epoch,
                      int64_t limit) {
-  ASSIGN_OR_RETURN(const int64_t environment_id, EnvironmentId(database, key.environment_text));
-  return EnqueueById(database, environment_id, key.problem_text, epoch, limit);
+  ASSIGN_OR_RETURN(const std::optional<int64_t> environment_id,
+                   FindEnvironment(database, key.environment_text));
+  if (!environment_id.has_value()) {
+    return absl::InternalError(Concat("outbox: no environment ", key.environment_text));
+  }
+  return EnqueueById(database, *environment_id, key.problem_text, epoch, limit);
 }
 
 absl::Status EraseOutboxRows(sqlite::Database& database, const std::vector<OutboxId>& ids) {

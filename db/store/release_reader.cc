@@ -63,16 +63,9 @@ absl::StatusOr<std::vector<Release>> ReadStoredReleases(sqlite::Database& databa
                    database.Prepare(Concat("SELECT ", ReleaseTable().SelectList("r"),
                                            " FROM releases r ORDER BY r.release_number")));
   std::vector<Release> releases;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) return releases;
-    absl::StatusOr<Release> release = ReadRelease(statement);
-    if (release.ok()) {
-      releases.push_back(*std::move(release));
-    } else {
-      corrupt(std::string(release.status().message()));
-    }
-  }
+  RETURN_IF_ERROR(ForEachRow(statement, ReadRelease, corrupt,
+                             [&](Release release) { releases.push_back(std::move(release)); }));
+  return releases;
 }
 
 absl::StatusOr<Portfolio> ReadStoredPortfolio(sqlite::Database& database, const TuningKey& key,
@@ -166,19 +159,13 @@ absl::StatusOr<std::vector<WantedProblem>> ReadStoredWanted(sqlite::Database& da
                               " FROM wanted w JOIN environments e USING (environment_id) "
                               "ORDER BY e.text, w.problem_text")));
   std::vector<WantedProblem> wanted;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) return wanted;
-    absl::StatusOr<WantedRow> row = ReadWanted(statement);
-    if (!row.ok()) {
-      corrupt(std::string(row.status().message()));
-      continue;
-    }
-    const auto environment = environments.find(row->environment_id);
-    if (environment == environments.end()) continue;
-    row->wanted.key.environment_text = environment->second;
-    wanted.push_back(std::move(row->wanted));
-  }
+  RETURN_IF_ERROR(ForEachRow(statement, ReadWanted, corrupt, [&](WantedRow row) {
+    const auto environment = environments.find(row.environment_id);
+    if (environment == environments.end()) return;
+    row.wanted.key.environment_text = environment->second;
+    wanted.push_back(std::move(row.wanted));
+  }));
+  return wanted;
 }
 
 }  // namespace convtune::db::store

@@ -30,8 +30,8 @@ const sqlite::Table& WantedTable() {
   return table;
 }
 
-absl::StatusOr<Release> ReadRelease(const sqlite::Statement& statement, int first) {
-  sqlite::RowReader reader(ReleaseTable(), statement, first);
+absl::StatusOr<Release> ReadRelease(const sqlite::Statement& statement) {
+  sqlite::RowReader reader(ReleaseTable(), statement);
   Release release;
   release.number = reader.Int();
   const std::string name = Concat("release ", release.number);
@@ -44,15 +44,15 @@ absl::StatusOr<Release> ReadRelease(const sqlite::Statement& statement, int firs
   release.create_time = absl::FromUnixMicros(reader.Int());
   release.end_author = reader.Text();
   release.end_reason = reader.Text();
-  if (!reader.NextIsNull()) release.end_time = absl::FromUnixMicros(reader.Int());
+  release.end_time = reader.MaybeTime();
   if (release.state < ReleaseState::kPromoted || release.state > ReleaseState::kWithdrawn) {
     return Damaged(ReleaseTable(), name, "unknown state");
   }
   return release;
 }
 
-absl::StatusOr<ChoiceRow> ReadChoice(const sqlite::Statement& statement, int first) {
-  sqlite::RowReader reader(ChoiceTable(), statement, first);
+absl::StatusOr<ChoiceRow> ReadChoice(const sqlite::Statement& statement) {
+  sqlite::RowReader reader(ChoiceTable(), statement);
   ChoiceRow row;
   row.environment_id = reader.Int();
   row.problem_text = reader.Text();
@@ -83,8 +83,8 @@ absl::StatusOr<ChoiceRow> ReadChoice(const sqlite::Statement& statement, int fir
   return row;
 }
 
-absl::StatusOr<WantedRow> ReadWanted(const sqlite::Statement& statement, int first) {
-  sqlite::RowReader reader(WantedTable(), statement, first);
+absl::StatusOr<WantedRow> ReadWanted(const sqlite::Statement& statement) {
+  sqlite::RowReader reader(WantedTable(), statement);
   WantedRow row;
   row.environment_id = reader.Int();
   WantedProblem& wanted = row.wanted;
@@ -101,8 +101,8 @@ absl::StatusOr<WantedRow> ReadWanted(const sqlite::Statement& statement, int fir
 }
 
 absl::Status WriteRelease(const Release& release, sqlite::Statement& statement) {
-  sqlite::RowWriter writer(ReleaseTable(), statement);
-  writer.Int(release.number)
+  return sqlite::RowWriter(ReleaseTable(), statement)
+      .Int(release.number)
       .Int(static_cast<int>(release.state))
       .Int(release.canary_permille)
       .Int(release.restores)
@@ -110,13 +110,9 @@ absl::Status WriteRelease(const Release& release, sqlite::Statement& statement) 
       .Text(release.reason)
       .Int(absl::ToUnixMicros(release.create_time))
       .Text(release.end_author)
-      .Text(release.end_reason);
-  if (release.end_time.has_value()) {
-    writer.Int(absl::ToUnixMicros(*release.end_time));
-  } else {
-    writer.Null();
-  }
-  return writer.Insert();
+      .Text(release.end_reason)
+      .MaybeTime(release.end_time)
+      .Insert();
 }
 
 absl::Status WriteChoice(const ChoiceRow& row, sqlite::Statement& statement) {

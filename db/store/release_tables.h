@@ -32,11 +32,11 @@ struct WantedRow {
   WantedProblem wanted;  // without key.environment_text
 };
 
-// From the row that `statement` stands on; its columns from `first` are the
-// table's SelectList(). DATA_LOSS if it is damaged.
-absl::StatusOr<Release> ReadRelease(const sqlite::Statement& statement, int first = 0);
-absl::StatusOr<ChoiceRow> ReadChoice(const sqlite::Statement& statement, int first = 0);
-absl::StatusOr<WantedRow> ReadWanted(const sqlite::Statement& statement, int first = 0);
+// From the row that `statement` stands on, whose columns begin with the table's
+// SelectList(). DATA_LOSS if it is damaged.
+absl::StatusOr<Release> ReadRelease(const sqlite::Statement& statement);
+absl::StatusOr<ChoiceRow> ReadChoice(const sqlite::Statement& statement);
+absl::StatusOr<WantedRow> ReadWanted(const sqlite::Statement& statement);
 
 // Into a statement of the table's InsertSql() or UpsertSql().
 absl::Status WriteRelease(const Release& release, sqlite::Statement& statement);

@@ -105,14 +105,8 @@ absl::Status StoreWanted(sqlite::Database& database, const std::vector<WantedPro
     row.wanted = wanted;
     RETURN_IF_ERROR(WriteWanted(row, upsert));
   }
-  ASSIGN_OR_RETURN(
-      sqlite::Statement erase,
-      database.Prepare("DELETE FROM wanted WHERE problem_text = ? AND environment_id IN "
-                       "(SELECT environment_id FROM environments WHERE text = ?)"));
   for (const TuningKey& key : drop) {
-    erase.BindText(1, key.problem_text);
-    erase.BindText(2, key.environment_text);
-    RETURN_IF_ERROR(erase.Run());
+    RETURN_IF_ERROR(EraseByKey(database, WantedTable().name, key).status());
   }
   return absl::OkStatus();
 }

@@ -103,8 +103,8 @@ absl::StatusOr<EnvironmentRow> ReadEnvironment(const sqlite::Statement& statemen
   return row;
 }
 
-absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement, int first) {
-  sqlite::RowReader reader(TuningTable(), statement, first);
+absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement) {
+  sqlite::RowReader reader(TuningTable(), statement);
   TuningRow row;
   row.id = reader.Int();
   row.environment_id = reader.Int();
@@ -146,27 +146,24 @@ absl::Status ReadSamples(const sqlite::Statement& statement, int first,
   return absl::OkStatus();
 }
 
-absl::StatusOr<PinRow> ReadPin(const sqlite::Statement& statement, int first) {
-  sqlite::RowReader reader(PinTable(), statement, first);
-  PinRow row;
-  row.environment_id = reader.Int();
-  row.pin.key.problem_text = reader.Text();
+absl::StatusOr<Pin> ReadPin(const sqlite::Statement& statement) {
+  sqlite::RowReader reader(PinTable(), statement);
+  reader.Skip();
+  Pin pin;
+  pin.key.problem_text = reader.Text();
   if (!reader.ChecksumMatches()) {
-    return Damaged(PinTable(), row.pin.key.problem_text, kBadChecksum);
+    return Damaged(PinTable(), pin.key.problem_text, kBadChecksum);
   }
-  ASSIGN_OR_RETURN(row.pin.candidate,
-                   ReadCandidateId(PinTable(), row.pin.key.problem_text, reader.Text()));
-  row.pin.reason = reader.Text();
-  row.pin.fleet_pin = reader.Int();
-  row.pin.create_time = absl::FromUnixMicros(reader.Int());
-  if (!reader.NextIsNull()) {
-    row.pin.expire_time = absl::FromUnixMicros(reader.Int());
-  }
-  return row;
+  ASSIGN_OR_RETURN(pin.candidate, ReadCandidateId(PinTable(), pin.key.problem_text, reader.Text()));
+  pin.reason = reader.Text();
+  pin.fleet_pin = reader.Int();
+  pin.create_time = absl::FromUnixMicros(reader.Int());
+  pin.expire_time = reader.MaybeTime();
+  return pin;
 }
 
-absl::StatusOr<Ban> ReadBan(const sqlite::Statement& statement, int first) {
-  sqlite::RowReader reader(BanTable(), statement, first);
+absl::StatusOr<Ban> ReadBan(const sqlite::Statement& statement) {
+  sqlite::RowReader reader(BanTable(), statement);
   Ban ban;
   ban.number = reader.Int();
   const auto damaged = [&ban](std::string_view what) {
@@ -192,30 +189,29 @@ absl::StatusOr<Ban> ReadBan(const sqlite::Statement& statement, int first) {
   ban.author = reader.Text();
   ban.reason = reader.Text();
   ban.create_time = absl::FromUnixMicros(reader.Int());
-  if (!reader.NextIsNull()) ban.expire_time = absl::FromUnixMicros(reader.Int());
+  ban.expire_time = reader.MaybeTime();
   return ban;
 }
 
-absl::StatusOr<QuarantineRow> ReadQuarantine(const sqlite::Statement& statement, int first) {
-  sqlite::RowReader reader(QuarantineTable(), statement, first);
-  QuarantineRow row;
-  row.environment_id = reader.Int();
-  row.entry.key.problem_text = reader.Text();
+absl::StatusOr<QuarantineEntry> ReadQuarantine(const sqlite::Statement& statement) {
+  sqlite::RowReader reader(QuarantineTable(), statement);
+  reader.Skip();
+  QuarantineEntry entry;
+  entry.key.problem_text = reader.Text();
   if (!reader.ChecksumMatches()) {
-    return Damaged(QuarantineTable(), row.entry.key.problem_text, kBadChecksum);
+    return Damaged(QuarantineTable(), entry.key.problem_text, kBadChecksum);
   }
-  ASSIGN_OR_RETURN(row.entry.candidate,
-                   ReadCandidateId(QuarantineTable(), row.entry.key.problem_text, reader.Text()));
-  row.entry.reason = static_cast<QuarantineReason>(reader.Int());
-  row.entry.message = reader.Text();
-  row.entry.hang_budget = absl::Microseconds(reader.Int());
-  row.entry.checker_version = static_cast<int>(reader.Int());
-  if (row.entry.reason < QuarantineReason::kCrashed ||
-      row.entry.reason > QuarantineReason::kOutOfBounds) {
-    return Damaged(QuarantineTable(), row.entry.key.problem_text, "unknown reason");
+  ASSIGN_OR_RETURN(entry.candidate,
+                   ReadCandidateId(QuarantineTable(), entry.key.problem_text, reader.Text()));
+  entry.reason = static_cast<QuarantineReason>(reader.Int());
+  entry.message = reader.Text();
+  entry.hang_budget = absl::Microseconds(reader.Int());
+  entry.checker_version = static_cast<int>(reader.Int());
+  if (entry.reason < QuarantineReason::kCrashed || entry.reason > QuarantineReason::kOutOfBounds) {
+    return Damaged(QuarantineTable(), entry.key.problem_text, "unknown reason");
   }
-  row.entry.create_time = absl::FromUnixMicros(reader.Int());
-  return row;
+  entry.create_time = absl::FromUnixMicros(reader.Int());
+  return entry;
 }
 
 absl::Status WriteEnvironment(const EnvironmentRow& row, sqlite::Statement& statement) {
@@ -273,25 +269,21 @@ absl::Status WriteSamples(int64_t tuning_id, const std::vector<Candidate>& candi
 }
 
 absl::Status WritePin(int64_t environment_id, const Pin& pin, sqlite::Statement& statement) {
-  sqlite::RowWriter writer(PinTable(), statement);
-  writer.Int(environment_id)
+  return sqlite::RowWriter(PinTable(), statement)
+      .Int(environment_id)
       .Text(pin.key.problem_text)
       .Text(ToText(pin.candidate))
       .Text(pin.reason)
       .Int(pin.fleet_pin)
-      .Int(absl::ToUnixMicros(pin.create_time));
-  if (pin.expire_time.has_value()) {
-    writer.Int(absl::ToUnixMicros(*pin.expire_time));
-  } else {
-    writer.Null();
-  }
-  return writer.Insert();
+      .Int(absl::ToUnixMicros(pin.create_time))
+      .MaybeTime(pin.expire_time)
+      .Insert();
 }
 
 absl::Status WriteBan(const Ban& ban, sqlite::Statement& statement) {
   const auto number = [](const auto& value) { return value ? static_cast<int>(*value) : 0; };
-  sqlite::RowWriter writer(BanTable(), statement);
-  writer.Int(ban.number)
+  return sqlite::RowWriter(BanTable(), statement)
+      .Int(ban.number)
       .Int(ban.fleet_ban)
       .Text(ban.candidate.ToText())
       .Text(ban.cudnn.ToText())
@@ -301,13 +293,9 @@ absl::Status WriteBan(const Ban& ban, sqlite::Statement& statement) {
       .Int(number(ban.layout))
       .Text(ban.author)
       .Text(ban.reason)
-      .Int(absl::ToUnixMicros(ban.create_time));
-  if (ban.expire_time.has_value()) {
-    writer.Int(absl::ToUnixMicros(*ban.expire_time));
-  } else {
-    writer.Null();
-  }
-  return writer.Insert();
+      .Int(absl::ToUnixMicros(ban.create_time))
+      .MaybeTime(ban.expire_time)
+      .Insert();
 }
 
 absl::Status WriteQuarantine(int64_t environment_id, const QuarantineEntry& entry,

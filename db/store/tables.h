@@ -45,28 +45,19 @@ struct TuningRow {
   std::string record;  // a serialized v1::Tuning without samples
 };
 
-struct PinRow {
-  int64_t environment_id = 0;
-  Pin pin;  // without key.environment_text
-};
-
-struct QuarantineRow {
-  int64_t environment_id = 0;
-  QuarantineEntry entry;  // without key.environment_text
-};
-
-// From the row that `statement` stands on; its columns from `first` are the
-// table's SelectList().
+// From the row that `statement` stands on; its columns from `first`, else from 0, are
+// the table's SelectList().
 absl::StatusOr<EnvironmentRow> ReadEnvironment(const sqlite::Statement& statement, int first = 0);
-absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement, int first = 0);
+absl::StatusOr<TuningRow> ReadTuning(const sqlite::Statement& statement);
 // Without key.environment_text and samples. On any thread.
 absl::StatusOr<Tuning> DecodeTuning(const TuningRow& row);
 // Into the candidates of their tuning.
 absl::Status ReadSamples(const sqlite::Statement& statement, int first,
                          std::vector<Candidate>* candidates);
-absl::StatusOr<PinRow> ReadPin(const sqlite::Statement& statement, int first = 0);
-absl::StatusOr<Ban> ReadBan(const sqlite::Statement& statement, int first = 0);
-absl::StatusOr<QuarantineRow> ReadQuarantine(const sqlite::Statement& statement, int first = 0);
+// Without key.environment_text.
+absl::StatusOr<Pin> ReadPin(const sqlite::Statement& statement);
+absl::StatusOr<QuarantineEntry> ReadQuarantine(const sqlite::Statement& statement);
+absl::StatusOr<Ban> ReadBan(const sqlite::Statement& statement);
 
 // Into a statement of the table's InsertSql() or UpsertSql().
 absl::Status WriteEnvironment(const EnvironmentRow& row, sqlite::Statement& statement);

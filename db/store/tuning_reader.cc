@@ -50,18 +50,10 @@ absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(
                    database.Prepare(Concat("SELECT ", EnvironmentTable().SelectList("e"),
                                            " FROM environments e")));
   std::map<int64_t, std::string> texts;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) {
-      return texts;
-    }
-    absl::StatusOr<EnvironmentRow> row = ReadEnvironment(statement);
-    if (row.ok()) {
-      texts.emplace(row->id, std::move(row->text));
-    } else {
-      corrupt(std::string(row.status().message()));
-    }
-  }
+  RETURN_IF_ERROR(ForEachRow(
+      statement, [](const auto& at) { return ReadEnvironment(at); }, corrupt,
+      [&](EnvironmentRow row) { texts.emplace(row.id, std::move(row.text)); }));
+  return texts;
 }
 
 namespace {
@@ -214,27 +206,15 @@ absl::StatusOr<std::vector<Environment>> ReadStoredEnvironments(sqlite::Database
                  "EXISTS (SELECT 1 FROM wanted w WHERE w.environment_id = e.environment_id) "
                  "ORDER BY e.text")));
   std::vector<Environment> environments;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) {
-      return environments;
-    }
-    absl::StatusOr<EnvironmentRow> row = ReadEnvironment(statement);
-    if (row.ok()) {
-      environments.push_back(std::move(row->environment));
-    } else {
-      corrupt(std::string(row.status().message()));
-    }
-  }
+  RETURN_IF_ERROR(ForEachRow(
+      statement, [](const auto& at) { return ReadEnvironment(at); }, corrupt,
+      [&](EnvironmentRow row) { environments.push_back(std::move(row.environment)); }));
+  return environments;
 }
 
 absl::StatusOr<std::vector<Pin>> ReadStoredPins(sqlite::Database& database,
                                                 const CorruptRowSink& corrupt) {
-  return ReadKeyed<Pin>(database, PinTable(), corrupt,
-                        [](const sqlite::Statement& statement) -> absl::StatusOr<Pin> {
-                          ASSIGN_OR_RETURN(PinRow row, ReadPin(statement));
-                          return std::move(row.pin);
-                        });
+  return ReadKeyed<Pin>(database, PinTable(), corrupt, ReadPin);
 }
 
 absl::StatusOr<std::vector<Ban>> ReadStoredBans(sqlite::Database& database,
@@ -243,26 +223,14 @@ absl::StatusOr<std::vector<Ban>> ReadStoredBans(sqlite::Database& database,
                    database.Prepare(Concat("SELECT ", BanTable().SelectList("b"),
                                            " FROM bans b ORDER BY ban_number")));
   std::vector<Ban> bans;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool more, statement.Step());
-    if (!more) return bans;
-    absl::StatusOr<Ban> ban = ReadBan(statement);
-    if (ban.ok()) {
-      bans.push_back(*std::move(ban));
-    } else {
-      corrupt(std::string(ban.status().message()));
-    }
-  }
+  RETURN_IF_ERROR(
+      ForEachRow(statement, ReadBan, corrupt, [&](Ban ban) { bans.push_back(std::move(ban)); }));
+  return bans;
 }
 
 absl::StatusOr<std::vector<QuarantineEntry>> ReadStoredQuarantine(sqlite::Database& database,
                                                                   const CorruptRowSink& corrupt) {
-  return ReadKeyed<QuarantineEntry>(
-      database, QuarantineTable(), corrupt,
-      [](const sqlite::Statement& statement) -> absl::StatusOr<QuarantineEntry> {
-        ASSIGN_OR_RETURN(QuarantineRow row, ReadQuarantine(statement));
-        return std::move(row.entry);
-      });
+  return ReadKeyed<QuarantineEntry>(database, QuarantineTable(), corrupt, ReadQuarantine);
 }
 
 }  // namespace convtune::db::store

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "db/sqlite/database.h"
 #include "db/tuning_store.h"
+#include "proto/base/status_macros.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 
@@ -19,6 +20,22 @@ namespace convtune::db::store {
 
 // Is told of each damaged row that was left out.
 using CorruptRowSink = std::function<void(const std::string&)>;
+
+// Calls `take(row)` for each row of the statement that `read(statement)` can read.
+template <typename Read, typename Take>
+absl::Status ForEachRow(sqlite::Statement& statement, const Read& read,
+                        const CorruptRowSink& corrupt, const Take& take) {
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, statement.Step());
+    if (!more) return absl::OkStatus();
+    auto row = read(statement);
+    if (row.ok()) {
+      take(*std::move(row));
+    } else {
+      corrupt(std::string(row.status().message()));
+    }
+  }
+}
 
 // Texts of the environments by id; damaged ones are left out.
 absl::StatusOr<std::map<int64_t, std::string>> ReadEnvironmentTexts(

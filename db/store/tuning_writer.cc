@@ -50,6 +50,40 @@ absl::StatusOr<int64_t> NextId(const sqlite::Database& database, const sqlite::T
       Concat("SELECT COALESCE(MAX(", table.columns[0], "), 0) + 1 FROM ", table.name));
 }
 
+// Makes the row, or replaces it, which also mends a damaged one. One that is the
+// same is left alone: SQLite looks at every tuning that refers to a row whose
+// key an upsert names. DATA_LOSS: the text leads to the row of another one, which must
+// not be replaced.
+absl::StatusOr<int64_t> UpsertEnvironment(sqlite::Database& database, const std::string& text,
+                                          const Environment& environment) {
+  EnvironmentRow row;
+  row.text = text;
+  row.environment = environment;
+  {
+    ASSIGN_OR_RETURN(sqlite::Statement known,
+                     database.Prepare(Concat("SELECT ", EnvironmentTable().SelectList("e"),
+                                             " FROM environments e WHERE text = ?")));
+    known.BindText(1, text);
+    ASSIGN_OR_RETURN(const bool found, known.Step());
+    if (found) {
+      row.id = known.Int(0);
+      const absl::StatusOr<EnvironmentRow> stored = ReadEnvironment(known);
+      if (stored.ok() && stored->text != text) {
+        return Damaged(EnvironmentTable(), stored->text, kWrongRow);
+      }
+      if (stored.ok() && stored->environment == environment) return row.id;
+    } else {
+      ASSIGN_OR_RETURN(row.id, NextId(database, EnvironmentTable()));
+    }
+  }
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare(EnvironmentTable().UpsertSql("environment_id")));
+  RETURN_IF_ERROR(WriteEnvironment(row, statement));
+  return row.id;
+}
+
+}  // namespace
+
 absl::StatusOr<std::optional<int64_t>> FindEnvironment(const sqlite::Database& database,
                                                        const std::string& text) {
   ASSIGN_OR_RETURN(sqlite::Statement statement,
@@ -57,50 +91,6 @@ absl::StatusOr<std::optional<int64_t>> FindEnvironment(const sqlite::Database& d
   statement.BindText(1, text);
   ASSIGN_OR_RETURN(const bool found, statement.Step());
   return found ? std::optional<int64_t>(statement.Int(0)) : std::nullopt;
-}
-
-// The id of the row, if it is there, sound and the same. DATA_LOSS: the text leads to
-// the row of another one, which must not be replaced.
-absl::StatusOr<std::optional<int64_t>> FindSameEnvironment(const sqlite::Database& database,
-                                                           const std::string& text,
-                                                           const Environment& environment) {
-  ASSIGN_OR_RETURN(sqlite::Statement statement,
-                   database.Prepare(Concat("SELECT ", EnvironmentTable().SelectList("e"),
-                                           " FROM environments e WHERE text = ?")));
-  statement.BindText(1, text);
-  ASSIGN_OR_RETURN(const bool found, statement.Step());
-  if (!found) {
-    return std::nullopt;
-  }
-  const absl::StatusOr<EnvironmentRow> row = ReadEnvironment(statement);
-  if (row.ok() && row->text != text) return Damaged(EnvironmentTable(), row->text, kWrongRow);
-  const bool same = row.ok() && row->environment == environment;
-  return same ? std::optional<int64_t>(row->id) : std::nullopt;
-}
-
-// Makes the row, or replaces it, which also mends a damaged one. One that is the
-// same is left alone: SQLite looks at every tuning that refers to a row whose
-// key an upsert names.
-absl::StatusOr<int64_t> UpsertEnvironment(sqlite::Database& database, const std::string& text,
-                                          const Environment& environment) {
-  EnvironmentRow row;
-  row.text = text;
-  row.environment = environment;
-  ASSIGN_OR_RETURN(const std::optional<int64_t> same,
-                   FindSameEnvironment(database, text, environment));
-  if (same.has_value()) {
-    return *same;
-  }
-  ASSIGN_OR_RETURN(const std::optional<int64_t> id, FindEnvironment(database, text));
-  if (id.has_value()) {
-    row.id = *id;
-  } else {
-    ASSIGN_OR_RETURN(row.id, NextId(database, EnvironmentTable()));
-  }
-  ASSIGN_OR_RETURN(sqlite::Statement statement,
-                   database.Prepare(EnvironmentTable().UpsertSql("environment_id")));
-  RETURN_IF_ERROR(WriteEnvironment(row, statement));
-  return row.id;
 }
 
 absl::StatusOr<int64_t> EraseByKey(sqlite::Database& database, std::string_view table,
@@ -115,8 +105,6 @@ absl::StatusOr<int64_t> EraseByKey(sqlite::Database& database, std::string_view 
   RETURN_IF_ERROR(statement.Run());
   return database.Changes();
 }
-
-}  // namespace
 
 absl::StatusOr<int64_t> EnsureEnvironment(sqlite::Database& database, const std::string& text) {
   ASSIGN_OR_RETURN(const std::optional<int64_t> id, FindEnvironment(database, text));

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,9 @@
 
 namespace convtune::db::store {
 
+// The id of the row, whether it is sound or not; nullopt: there is none.
+absl::StatusOr<std::optional<int64_t>> FindEnvironment(const sqlite::Database& database,
+                                                       const std::string& text);
 // The row's id. One that is made from the text has the model's short form until
 // a tuning brings the full name. INVALID_ARGUMENT if it is no environment.
 absl::StatusOr<int64_t> EnsureEnvironment(sqlite::Database& database, const std::string& text);
@@ -53,7 +58,9 @@ class TuningWriter {
   int64_t next_id_;
 };
 
-// Returns how many were there.
+// Both return how many were there.
+absl::StatusOr<int64_t> EraseByKey(sqlite::Database& database, std::string_view table,
+                                   const TuningKey& key);
 absl::StatusOr<int64_t> EraseTunings(sqlite::Database& database,
                                      const std::vector<TuningKey>& keys);
 absl::Status StorePin(sqlite::Database& database, const Pin& pin);

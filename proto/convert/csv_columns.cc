@@ -61,17 +61,14 @@ std::optional<std::vector<std::string>> SplitCsvLine(std::string_view line) {
         field.push_back(line[i]);
       }
       line.remove_prefix(i + 1);
-      const size_t comma = line.find(',');
-      if (!Strip(line.substr(0, comma)).empty()) return std::nullopt;
+      if (!Strip(line.substr(0, line.find(','))).empty()) return std::nullopt;
       fields.emplace_back(Strip(field));
-      if (comma == std::string_view::npos) return fields;
-      line.remove_prefix(comma + 1);
     } else {
-      const size_t comma = line.find(',');
-      fields.emplace_back(Strip(line.substr(0, comma)));
-      if (comma == std::string_view::npos) return fields;
-      line.remove_prefix(comma + 1);
+      fields.emplace_back(Strip(line.substr(0, line.find(','))));
     }
+    const size_t comma = line.find(',');
+    if (comma == std::string_view::npos) return fields;
+    line.remove_prefix(comma + 1);
   }
 }
 

@@ -209,34 +209,25 @@ void CsvProblems::ReadKinds(Row* row) {
   row->origin["operation"] = "op";
   row->origin["data_type"] = "dtype";
 
-  if (overrides_.data_type) {
-    row->types = {*overrides_.data_type};
-  } else if (const std::string_view text = text_of("dtype"); text.empty()) {
-    row->types = {DataType::kF32};
-  } else {
+  const auto read_list = [&](const auto& chosen, std::string_view column, auto absent, auto parse,
+                             std::string_view expected, auto* values) {
+    const std::string_view text = chosen ? std::string_view() : text_of(column);
+    if (text.empty()) {
+      *values = {chosen.value_or(absent)};
+      return;
+    }
     for (const std::string_view part : Split(text, ';')) {
-      const std::optional<DataType> type = ParseLooseDataType(part);
-      if (type) {
-        row->types.push_back(*type);
+      if (const auto value = parse(part)) {
+        values->push_back(*value);
       } else {
-        refuse("dtype", Strip(part), "f64, f32, f16, bf16, i8, e4m3 or e5m2");
+        refuse(column, Strip(part), expected);
       }
     }
-  }
-  if (overrides_.layout) {
-    row->layouts = {*overrides_.layout};
-  } else if (const std::string_view text = text_of("layout"); text.empty()) {
-    row->layouts = {TensorLayout::kNchw};
-  } else {
-    for (const std::string_view part : Split(text, ';')) {
-      const std::optional<TensorLayout> layout = ParseLooseLayout(part);
-      if (layout) {
-        row->layouts.push_back(*layout);
-      } else {
-        refuse("layout", Strip(part), "nchw or nhwc");
-      }
-    }
-  }
+  };
+  read_list(overrides_.data_type, "dtype", DataType::kF32, ParseLooseDataType,
+            "f64, f32, f16, bf16, i8, e4m3 or e5m2", &row->types);
+  read_list(overrides_.layout, "layout", TensorLayout::kNchw, ParseLooseLayout, "nchw or nhwc",
+            &row->layouts);
 }
 
 void CsvProblems::AddProblem(const Row& row, DataType type, TensorLayout layout) {

@@ -48,13 +48,21 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{- /* What the restricted profile asks of a pod. */ -}}
-{{- define "convtune.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: {{ .Values.user }}
-runAsGroup: {{ .Values.user }}
-fsGroup: {{ .Values.user }}
-seccompProfile: {type: RuntimeDefault}
+{{- /* What every pod has: the restricted profile, and where and as whom it runs. */ -}}
+{{- define "convtune.pod" -}}
+automountServiceAccountToken: false
+{{- with include "convtune.placement" . | trim }}
+{{ . }}
+{{- end }}
+{{- if eq .Values.mode "job" }}
+restartPolicy: Never
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: {{ .Values.user }}
+  runAsGroup: {{ .Values.user }}
+  fsGroup: {{ .Values.user }}
+  seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
 {{- /* Where and as whom pods run, with the values of the mode where the common ones are empty. */ -}}
@@ -71,14 +79,10 @@ seccompProfile: {type: RuntimeDefault}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.serviceAccountName }}
-serviceAccountName: {{ . }}
+{{- range $key := list "serviceAccountName" "priorityClassName" "terminationGracePeriodSeconds" }}
+{{- with index $.Values $key }}
+{{ $key }}: {{ . }}
 {{- end }}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with .Values.terminationGracePeriodSeconds }}
-terminationGracePeriodSeconds: {{ . }}
 {{- end }}
 {{- with $class }}
 runtimeClassName: {{ . }}
@@ -87,17 +91,11 @@ runtimeClassName: {{ . }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.affinity }}
-affinity:
+{{- range $key := list "affinity" "topologySpreadConstraints" "tolerations" }}
+{{- with index $.Values $key }}
+{{ $key }}:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.topologySpreadConstraints }}
-topologySpreadConstraints:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 

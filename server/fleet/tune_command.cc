@@ -66,30 +66,25 @@ class ProgressLine {
 class FleetTuneCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "tune", "queue problems for the fleet's idle nodes, and watch");
-    app_->add_option("PROBLEM", problems_, "problems in the text form");
-    app_->add_option("--file", files_, "lists of problems: text, CSV or JSON lines")
+    CLI::App* const app =
+        AddVerb(root, "tune", "queue problems for the fleet's idle nodes, and watch",
+                [this] { return Run(); });
+    app->add_option("PROBLEM", problems_, "problems in the text form");
+    app->add_option("--file", files_, "lists of problems: text, CSV or JSON lines")
         ->allow_extra_args(false);
-    app_->add_option("--environment", environment_, "name or text; see status");
-    app_->add_option("--op", op_, "operation of every problem: fwd, bwd_data, bwd_filter");
-    app_->add_option("--dtype", dtype_, "data type of every problem");
-    app_->add_option("--layout", layout_, "nchw or nhwc, of every problem");
-    app_->add_option("--batch", batch_size_, "batch size of every problem");
-    app_->add_option("--budget", budget_, "time for one problem")->capture_default_str();
-    app_->add_option("--author", author_, "who asks for it");
-    app_->add_option("--reason", reason_, "what for");
-    app_->add_flag("--force", force_, "tune also what a node knows already");
-    app_->add_flag("--no-wait", no_wait_, "queue and return");
-    app_->add_option("--watch", watch_, "watch a batch instead, by its number");
-    app_->add_option("--cancel", cancel_, "cancel a batch instead");
-    app_->add_flag("--dead", dead_, "list what nobody could tune, with the reasons, instead");
-  }
-
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    CatchFleetSignals();
-    const absl::StatusOr<cli::ExitCode> code = Run();
-    return code.ok() ? *code : SayResult(code.status());
+    app->add_option("--environment", environment_, "name or text; see status");
+    app->add_option("--op", op_, "operation of every problem: fwd, bwd_data, bwd_filter");
+    app->add_option("--dtype", dtype_, "data type of every problem");
+    app->add_option("--layout", layout_, "nchw or nhwc, of every problem");
+    app->add_option("--batch", batch_size_, "batch size of every problem");
+    app->add_option("--budget", budget_, "time for one problem")->capture_default_str();
+    app->add_option("--author", author_, "who asks for it");
+    app->add_option("--reason", reason_, "what for");
+    app->add_flag("--force", force_, "tune also what a node knows already");
+    app->add_flag("--no-wait", no_wait_, "queue and return");
+    app->add_option("--watch", watch_, "watch a batch instead, by its number");
+    app->add_option("--cancel", cancel_, "cancel a batch instead");
+    app->add_flag("--dead", dead_, "list what nobody could tune, with the reasons, instead");
   }
 
  private:
@@ -148,6 +143,7 @@ class FleetTuneCommand final : public FleetCommand {
   }
 
   absl::StatusOr<cli::ExitCode> Run() {
+    CatchFleetSignals();
     ASSIGN_OR_RETURN(const absl::Duration budget, cli::ParseTime("--budget", budget_));
     const bool queue = watch_ == 0 && cancel_ == 0 && !dead_;
     std::vector<ProblemRow> rows;
@@ -241,7 +237,6 @@ class FleetTuneCommand final : public FleetCommand {
     return progress.dead > 0 || !progress.ended() ? cli::ExitCode::kFailed : cli::ExitCode::kDone;
   }
 
-  CLI::App* app_ = nullptr;
   std::vector<std::string> problems_;
   std::vector<std::string> files_;
   std::string environment_;
@@ -258,17 +253,14 @@ class FleetTuneCommand final : public FleetCommand {
 class UpgradeCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "upgrade", "queue what has to be verified after an upgrade");
-    app_->add_option("--from", from_, "environment before, name or text")->required();
-    app_->add_option("--to", to_, "environment after; without it the same, for another driver");
-    app_->add_option("--driver", driver_, "what was measured on another driver counts as old");
-    app_->add_option("--budget", budget_, "time for one problem")->capture_default_str();
-    app_->add_option("--most", most_, "queue only so many, the most used")->capture_default_str();
-    AddDecision(app_);
-  }
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    return SayResult(Run());
+    CLI::App* const app = AddVerb(root, "upgrade", "queue what has to be verified after an upgrade",
+                                  [this] { return Run(); });
+    app->add_option("--from", from_, "environment before, name or text")->required();
+    app->add_option("--to", to_, "environment after; without it the same, for another driver");
+    app->add_option("--driver", driver_, "what was measured on another driver counts as old");
+    app->add_option("--budget", budget_, "time for one problem")->capture_default_str();
+    app->add_option("--most", most_, "queue only so many, the most used")->capture_default_str();
+    AddDecision(app);
   }
 
  private:
@@ -310,22 +302,14 @@ class UpgradeCommand final : public FleetCommand {
     if (!request.tasks.empty()) {
       ASSIGN_OR_RETURN(batch, db::fleet::QueueBatch(*postgres, names, request));
     }
-    if (json_) {
-      std::cout << cli::JsonObject()
-                       .Add("batch", batch)
-                       .Add("problems", static_cast<int64_t>(request.tasks.size()))
-                       .Take()
-                << '\n';
-    } else if (batch == 0) {
-      std::cout << "nothing has to be verified\n";
-    } else {
-      std::cout << "batch " << batch << ": " << request.tasks.size()
-                << " problems, the most used first\n";
-    }
+    const auto problems = static_cast<int64_t>(request.tasks.size());
+    Print(cli::JsonObject().Add("batch", batch).Add("problems", problems).Take(),
+          batch == 0
+              ? "nothing has to be verified"
+              : absl::StrCat("batch ", batch, ": ", problems, " problems, the most used first"));
     return absl::OkStatus();
   }
 
-  CLI::App* app_ = nullptr;
   std::string from_, to_, driver_;
   std::string budget_ = "30s";
   int64_t most_ = 100'000;

@@ -1,8 +1,5 @@
 #include "server/fleet/commands.h"
 
-#include <pwd.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
@@ -11,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "client/cli/input/author.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
@@ -29,11 +27,6 @@ constexpr absl::Duration kSilent = absl::Minutes(1);
 
 volatile std::sig_atomic_t stop_requested = 0;
 volatile std::sig_atomic_t reload_requested = 0;
-
-std::string UserName() {
-  const passwd* const entry = getpwuid(geteuid());
-  return entry != nullptr ? entry->pw_name : "";
-}
 
 absl::Status CheckText(const std::string& option, const std::string& text, size_t most) {
   if (text.empty() || text.size() > most) {
@@ -258,7 +251,7 @@ void FleetCommand::Print(const std::string& json, const std::string& text) const
 }
 
 void FleetCommand::AddAuthor(CLI::App* app) {
-  author_ = UserName();
+  author_ = cli::AuthorOf("");
   app->add_option("--author", author_, "who decides it")->capture_default_str();
 }
 

@@ -3,18 +3,18 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
+#include "client/cli/output/terminal_io.h"
 #include "client/cli/output/units.h"
 #include "db/fleet/queue.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
-#include "proto/convert/problem_list.h"
 #include "proto/convert/problem_order.h"
 #include "server/fleet/commands.h"
 
@@ -66,80 +66,30 @@ class ProgressLine {
 class FleetTuneCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    CLI::App* const app =
-        AddVerb(root, "tune", "queue problems for the fleet's idle nodes, and watch",
-                [this] { return Run(); });
-    app->add_option("PROBLEM", problems_, "problems in the text form");
-    app->add_option("--file", files_, "lists of problems: text, CSV or JSON lines")
-        ->allow_extra_args(false);
-    app->add_option("--environment", environment_, "name or text; see status");
-    app->add_option("--op", op_, "operation of every problem: fwd, bwd_data, bwd_filter");
-    app->add_option("--dtype", dtype_, "data type of every problem");
-    app->add_option("--layout", layout_, "nchw or nhwc, of every problem");
-    app->add_option("--batch", batch_size_, "batch size of every problem");
-    app->add_option("--budget", budget_, "time for one problem")->capture_default_str();
-    app->add_option("--author", author_, "who asks for it");
-    app->add_option("--reason", reason_, "what for");
-    app->add_flag("--force", force_, "tune also what a node knows already");
-    app->add_flag("--no-wait", no_wait_, "queue and return");
-    app->add_option("--watch", watch_, "watch a batch instead, by its number");
-    app->add_option("--cancel", cancel_, "cancel a batch instead");
-    app->add_flag("--dead", dead_, "list what nobody could tune, with the reasons, instead");
+    app_ = AddVerb(root, "tune", "queue problems for the fleet's idle nodes, and watch",
+                   [this] { return Run(); });
+    problems_.Register(*app_);
+    app_->add_option("--environment", environment_, "name or text; see status");
+    app_->add_option("--budget", budget_, "time for one problem")->capture_default_str();
+    app_->add_option("--author", author_, "who asks for it");
+    app_->add_option("--reason", reason_, "what for");
+    app_->add_flag("--force", force_, "tune also what a node knows already");
+    app_->add_flag("--no-wait", no_wait_, "queue and return");
+    app_->add_option("--watch", watch_, "watch a batch instead, by its number");
+    app_->add_option("--cancel", cancel_, "cancel a batch instead");
+    app_->add_flag("--dead", dead_, "list what nobody could tune, with the reasons, instead");
   }
 
  private:
-  absl::StatusOr<ProblemOverrides> Overrides() const {
-    ProblemOverrides overrides;
-    if (!op_.empty()) {
-      overrides.operation = ParseOperation(op_);
-      if (!overrides.operation) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "--op: must be one of ", absl::StrJoin(OperationNames(), ", "), ", is '", op_, "'"));
-      }
-    }
-    if (!dtype_.empty()) {
-      overrides.data_type = ParseLooseDataType(dtype_);
-      if (!overrides.data_type) {
-        return absl::InvalidArgumentError(absl::StrCat("--dtype: must be one of ",
-                                                       absl::StrJoin(InputTypeNames(), ", "),
-                                                       ", is '", dtype_, "'"));
-      }
-    }
-    if (!layout_.empty()) {
-      overrides.layout = ParseLooseLayout(layout_);
-      if (!overrides.layout) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--layout: must be nchw or nhwc, is '", layout_, "'"));
-      }
-    }
-    if (batch_size_ < 0) return absl::InvalidArgumentError("--batch: must be at least 1");
-    if (batch_size_ > 0) overrides.batches = {batch_size_};
-    return overrides;
-  }
-
   absl::StatusOr<std::vector<ProblemRow>> ReadProblems() const {
-    ASSIGN_OR_RETURN(const ProblemOverrides overrides, Overrides());
-    std::vector<ProblemRow> rows;
-    size_t errors = 0;
-    for (const std::string& file : files_) {
-      ASSIGN_OR_RETURN(const ProblemList list, ReadProblemListFile(file, overrides));
-      for (const std::string& notice : list.notices) std::cerr << notice << '\n';
-      for (const ProblemRowError& error : list.errors) {
-        std::cerr << error.source << ": " << error.message << '\n';
-      }
-      errors += list.errors.size();
-      rows.insert(rows.end(), list.rows.begin(), list.rows.end());
-    }
-    for (const std::string& text : problems_) {
-      ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Parse(text));
-      rows.push_back({std::move(problem), 1, "argument"});
-    }
-    if (errors > 0) {
+    cli::Io io = cli::TerminalIo();
+    cli::Context context(io, {}, cli::Format::kTable, *app_);
+    ASSIGN_OR_RETURN(const cli::ProblemBatch batch, problems_.Read(context));
+    if (!batch.errors.empty()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(errors, " rows are no problems; nothing was queued"));
+          absl::StrCat(batch.errors.size(), " rows are no problems; nothing was queued"));
     }
-    if (rows.empty()) return absl::InvalidArgumentError("PROBLEM or --file: is required");
-    return MostWorkFirst(rows);
+    return MostWorkFirst(batch.rows);
   }
 
   absl::StatusOr<cli::ExitCode> Run() {
@@ -237,11 +187,9 @@ class FleetTuneCommand final : public FleetCommand {
     return progress.dead > 0 || !progress.ended() ? cli::ExitCode::kFailed : cli::ExitCode::kDone;
   }
 
-  std::vector<std::string> problems_;
-  std::vector<std::string> files_;
+  CLI::App* app_ = nullptr;
+  cli::ProblemArgs problems_;
   std::string environment_;
-  std::string op_, dtype_, layout_;
-  int64_t batch_size_ = 0;
   std::string budget_ = "30s";
   bool force_ = false;
   bool no_wait_ = false;

@@ -16,8 +16,6 @@ constexpr int kDefaultRows = 100;
 constexpr int kMostIds = 10'000;
 constexpr int kMostTunings = 10'000;
 constexpr size_t kMostRefused = 100;
-constexpr size_t kMostAuthor = 128;
-constexpr size_t kMostReason = 500;
 
 v1::OutboxId OutboxIdToProto(const db::OutboxId& id) {
   v1::OutboxId proto;
@@ -88,10 +86,7 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
 
 void CheckRules(const v1::FollowReleaseRequest& request, FieldChecker* check) {
   check->Require(request.release() >= 1, "release", "must be at least 1");
-  check->Length("author", request.author(), 1, kMostAuthor);
-  check->NoControls("author", request.author());
-  check->Length("reason", request.reason(), 1, kMostReason);
-  check->NoControls("reason", request.reason());
+  check->Decision("", request.author(), request.reason());
 }
 
 v1::FleetState ToProto(const db::OutboxStatus& status) {

@@ -208,25 +208,12 @@ std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Viola
       request.fleet_pin()};
 }
 
-std::optional<ListPinsArgs> Validate(const v1::ListPinsRequest& request,
-                                     std::vector<Violation>* violations) {
+std::optional<EnvironmentPageArgs> Validate(const v1::ListPinsRequest& request,
+                                            std::vector<Violation>* violations) {
   FieldChecker check(violations);
   check.EnvironmentName(request.environment());
-  ListPinsArgs out{request.environment(), check.Page(request.page_size(), request.page_token())};
-  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
-}
-
-std::optional<PageArgs> Validate(const v1::ListEnvironmentsRequest& request,
-                                 std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  PageArgs out = check.Page(request.page_size(), request.page_token());
-  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
-}
-
-std::optional<PageArgs> Validate(const v1::ListReleasesRequest& request,
-                                 std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  PageArgs out = check.Page(request.page_size(), request.page_token());
+  EnvironmentPageArgs out{request.environment(),
+                          check.Page(request.page_size(), request.page_token())};
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 
@@ -291,12 +278,12 @@ void CheckRules(const v1::RollBackReleaseRequest& request, FieldChecker* check) 
   check->Range("release", request.release(), 0, kMaxInt64);
 }
 
-std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
-                                       std::vector<Violation>* violations) {
+std::optional<EnvironmentPageArgs> Validate(const v1::ListWantedRequest& request,
+                                            std::vector<Violation>* violations) {
   FieldChecker check(violations);
   check.EnvironmentName(request.environment());
   check.PageToken(request.page_token());
-  ListWantedArgs out{
+  EnvironmentPageArgs out{
       request.environment(),
       {ReadRows("max_problems", request.max_problems(), &check), request.page_token()}};
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;

@@ -71,11 +71,6 @@ struct DeleteBanArgs {
   int64_t fleet_ban = 0;
 };
 
-struct ListPinsArgs {
-  std::string environment;
-  PageArgs page;
-};
-
 struct DiffArgs {
   int64_t from = 0;
   int64_t to = 0;
@@ -84,7 +79,8 @@ struct DiffArgs {
   std::string page_token;
 };
 
-struct ListWantedArgs {
+// Of ListPins and ListWanted.
+struct EnvironmentPageArgs {
   std::string environment;
   PageArgs page;
 };
@@ -107,8 +103,8 @@ std::optional<ListTuningsArgs> Validate(const v1::ListTuningsRequest& request,
 std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,
                                          std::vector<Violation>* violations);
 std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Violation>* violations);
-std::optional<ListPinsArgs> Validate(const v1::ListPinsRequest& request,
-                                     std::vector<Violation>* violations);
+std::optional<EnvironmentPageArgs> Validate(const v1::ListPinsRequest& request,
+                                            std::vector<Violation>* violations);
 std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
                                       std::vector<Violation>* violations);
 std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
@@ -116,12 +112,18 @@ std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
 
 std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
                                  std::vector<Violation>* violations);
-std::optional<PageArgs> Validate(const v1::ListEnvironmentsRequest& request,
-                                 std::vector<Violation>* violations);
-std::optional<PageArgs> Validate(const v1::ListReleasesRequest& request,
-                                 std::vector<Violation>* violations);
-std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
-                                       std::vector<Violation>* violations);
+std::optional<EnvironmentPageArgs> Validate(const v1::ListWantedRequest& request,
+                                            std::vector<Violation>* violations);
+
+// Requests for a page of all that there is.
+template <typename Request>
+requires(std::same_as<Request, v1::ListEnvironmentsRequest> ||
+         std::same_as<Request, v1::ListReleasesRequest>)
+    std::optional<PageArgs> Validate(const Request& request, std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  PageArgs out = check.Page(request.page_size(), request.page_token());
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
 
 // Requests that are taken as they are.
 void CheckRules(const v1::BackupDatabaseRequest& request, FieldChecker* check);

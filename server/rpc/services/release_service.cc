@@ -52,7 +52,7 @@ class ReleaseService final : public RawService {
 
     Unary<v1::ListWantedRequest, v1::ListWantedResponse>(
         "ListWanted", &disk_,
-        [this](const messages::ListWantedArgs& args, v1::ListWantedResponse* reply) {
+        [this](const messages::EnvironmentPageArgs& args, v1::ListWantedResponse* reply) {
           const auto wanted = releases_->ListWanted(args.environment);
           if (!wanted.ok()) return messages::ToGrpcStatus(wanted.status(), "environment");
           const absl::Status filled = messages::Fill(

@@ -123,7 +123,7 @@ class TuningService final : public RawService {
 
     Unary<v1::ListPinsRequest, v1::ListPinsResponse>(
         "ListPins", &disk_,
-        [this](const messages::ListPinsArgs& args, v1::ListPinsResponse* reply) {
+        [this](const messages::EnvironmentPageArgs& args, v1::ListPinsResponse* reply) {
           const absl::StatusOr<std::vector<convtune::Pin>> pins =
               tuner_->ListPins(args.environment);
           if (!pins.ok()) return messages::ToGrpcStatus(pins.status(), "environment");

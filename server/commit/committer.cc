@@ -26,19 +26,40 @@ const Clock& TheSystemClock() {
   return clock;
 }
 
-// Who deletes a ban of the fleet must name it: its agent, or the operator of a node without one.
-absl::Status CheckIsFleetBan(const Ban& ban, int64_t fleet_ban) {
-  if (ban.fleet_ban == fleet_ban) return absl::OkStatus();
-  if (ban.fleet_ban == 0) {
+// What the fleet may keep on a daemon: "pin" or "ban".
+struct Kept {
+  std::string kind;
+  std::string name;
+  int64_t fleet_number;  // 0: it is the daemon's own
+  // Commands that end it, behind `convtune`: in the fleet, and on one node.
+  std::string end_in_fleet;
+  std::string end_here;
+};
+
+// Who ends what is the fleet's must name it: its agent, or the operator of a node without one.
+absl::Status CheckIsNamed(const Kept& kept, int64_t number) {
+  if (kept.fleet_number == number) return absl::OkStatus();
+  const std::string subject = absl::StrCat(kept.kind, ": ", kept.name, " is ");
+  if (kept.fleet_number == 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat("ban: ", ban.Name(), " is this daemon's own, and not fleet ban ", fleet_ban));
+        absl::StrCat(subject, "this daemon's own, and not fleet ", kept.kind, " ", number));
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("ban: ", ban.Name(), " is fleet ban ", ban.fleet_ban,
-                   ": `convtune fleet ban delete ", ban.fleet_ban,
-                   "` ends it everywhere, and on a node that has left the fleet `convtune ban "
-                   "delete ",
-                   ban.number, " --fleet-ban ", ban.fleet_ban, "`"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      subject, "fleet ", kept.kind, " ", kept.fleet_number, ": `convtune fleet ", kept.end_in_fleet,
+      "` ends it everywhere, and on a node that has left the fleet `convtune ", kept.end_here,
+      " --fleet-", kept.kind, " ", kept.fleet_number, "`"));
+}
+
+absl::Status CheckIsNamed(const Ban& ban, int64_t fleet_ban) {
+  return CheckIsNamed({"ban", ban.Name(), ban.fleet_ban, absl::StrCat("ban delete ", ban.fleet_ban),
+                       absl::StrCat("ban delete ", ban.number)},
+                      fleet_ban);
+}
+
+absl::Status CheckIsNamed(const Pin& pin, int64_t fleet_pin) {
+  const std::string end = absl::StrCat("unpin ", pin.key.problem_text, " --environment '",
+                                       pin.key.environment_text, "'");
+  return CheckIsNamed({"pin", "it", pin.fleet_pin, end, end}, fleet_pin);
 }
 
 bool HasExpired(const Ban& ban, absl::Time now) {
@@ -261,30 +282,41 @@ bool Committer::IsBetterThanStored(const Tuning& tuning) {
   return Supersedes(tuning, Whole(*stored));
 }
 
-absl::StatusOr<ImportCounts> Committer::Import(const db::TuningSource& next) {
-  MutexLock lock(mutex_);
+absl::StatusOr<int64_t> Committer::PutAll(const db::TuningSource& next, const Takes& takes) {
   WritePending();
-  ImportCounts counts;
   std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken;
-  const auto next_better = [&]()
-                               REQUIRES(mutex_) -> absl::StatusOr<std::optional<db::TuningRecord>> {
+  const auto next_taken = [&]() -> absl::StatusOr<std::optional<db::TuningRecord>> {
     while (true) {
       ASSIGN_OR_RETURN(std::optional<db::TuningRecord> record, next());
       if (!record.has_value()) return record;
-      Tuning& tuning = record->tuning;
-      // As the stored one was, so that a second import changes nothing.
-      MarkAndRank(&tuning);
-      if (!IsBetterThanStored(tuning) || MustLeaveOnDisk(tuning)) {
-        ++counts.kept;
-        continue;
-      }
-      taken.push_back(index_->MakeEntry(tuning, /*persisted=*/true));
+      ASSIGN_OR_RETURN(const bool is_taken, takes(&record->tuning));
+      if (!is_taken) continue;
+      taken.push_back(index_->MakeEntry(record->tuning, /*persisted=*/true));
       return record;
     }
   };
-  RETURN_IF_ERROR(store_->PutTunings(next_better));
-  counts.taken = static_cast<int64_t>(taken.size());
-  PutTaken(std::move(taken));
+  RETURN_IF_ERROR(store_->PutTunings(next_taken));
+  for (auto& prepared : taken) {
+    const TuningKey key = prepared->tuning.key.Whole();
+    pending_.erase(Texts(key));
+    instead_.erase(Texts(key));
+    index_->Put(std::move(prepared));
+    observer_(key, false);
+  }
+  return static_cast<int64_t>(taken.size());
+}
+
+absl::StatusOr<ImportCounts> Committer::Import(const db::TuningSource& next) {
+  MutexLock lock(mutex_);
+  ImportCounts counts;
+  const auto is_better = [&](Tuning* tuning) REQUIRES(mutex_) -> absl::StatusOr<bool> {
+    // As the stored one was, so that a second import changes nothing.
+    MarkAndRank(tuning);
+    if (IsBetterThanStored(*tuning) && !MustLeaveOnDisk(*tuning)) return true;
+    ++counts.kept;
+    return false;
+  };
+  ASSIGN_OR_RETURN(counts.taken, PutAll(next, is_better));
   return counts;
 }
 
@@ -299,46 +331,23 @@ void Committer::MarkAndRank(Tuning* tuning) const {
   decision::NoteQuarantined(tuning);
 }
 
-void Committer::PutTaken(std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken) {
-  for (auto& prepared : taken) {
-    const TuningKey key = prepared->tuning.key.Whole();
-    pending_.erase(Texts(key));
-    instead_.erase(Texts(key));
-    index_->Put(std::move(prepared));
-    observer_(key, false);
-  }
-}
-
 absl::StatusOr<FleetCounts> Committer::ApplyFleet(const db::TuningSource& next,
                                                   const WaitsForFleet& waits) {
   MutexLock lock(mutex_);
-  WritePending();
   FleetCounts counts;
-  std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken;
-  const auto next_changed =
-      [&]() REQUIRES(mutex_) -> absl::StatusOr<std::optional<db::TuningRecord>> {
-    while (true) {
-      ASSIGN_OR_RETURN(std::optional<db::TuningRecord> record, next());
-      if (!record.has_value()) return record;
-      Tuning& tuning = record->tuning;
-      ASSIGN_OR_RETURN(const bool own_waits, waits(tuning.key));
-      if (own_waits || pending_.contains(Texts(tuning.key))) {
-        counts.deferred.push_back(tuning.key);
-        continue;
-      }
-      MarkAndRank(&tuning);
-      const absl::StatusOr<Tuning> stored = tunings_.GetTuning(tuning.key);
-      if (MustLeaveOnDisk(tuning) || (stored.ok() && *stored == tuning)) {
-        ++counts.unchanged;
-        continue;
-      }
-      taken.push_back(index_->MakeEntry(tuning, /*persisted=*/true));
-      return record;
+  const auto changes = [&](Tuning* tuning) REQUIRES(mutex_) -> absl::StatusOr<bool> {
+    ASSIGN_OR_RETURN(const bool own_waits, waits(tuning->key));
+    if (own_waits || pending_.contains(Texts(tuning->key))) {
+      counts.deferred.push_back(tuning->key);
+      return false;
     }
+    MarkAndRank(tuning);
+    const absl::StatusOr<Tuning> stored = tunings_.GetTuning(tuning->key);
+    if (!MustLeaveOnDisk(*tuning) && !(stored.ok() && *stored == *tuning)) return true;
+    ++counts.unchanged;
+    return false;
   };
-  RETURN_IF_ERROR(store_->PutTunings(next_changed));
-  counts.taken = static_cast<int64_t>(taken.size());
-  PutTaken(std::move(taken));
+  ASSIGN_OR_RETURN(counts.taken, PutAll(next, changes));
   return counts;
 }
 
@@ -413,6 +422,10 @@ void Committer::Stop() {
 absl::StatusOr<Tuning> Committer::GetLocked(const TuningKey& key) {
   const auto instead = instead_.find(Texts(key));
   if (instead != instead_.end()) return instead->second;
+  return GetToKeep(key);
+}
+
+absl::StatusOr<Tuning> Committer::GetToKeep(const TuningKey& key) {
   const auto waiting = pending_.find(Texts(key));
   return waiting != pending_.end() ? waiting->second.tuning : tunings_.GetTuning(key);
 }
@@ -500,9 +513,7 @@ void Committer::IndexAnew(const Tuning& tuning) {
     return;
   }
   std::shared_ptr<const lookup::IndexedTuning> outdated = Outdated(tuning.key);
-  const auto waiting = pending_.find(texts);
-  const absl::StatusOr<Tuning> stored =
-      waiting != pending_.end() ? waiting->second.tuning : tunings_.GetTuning(tuning.key);
+  const absl::StatusOr<Tuning> stored = GetToKeep(tuning.key);
   if (stored.ok()) outdated = index_->MakeEntry(*stored, /*persisted=*/true);
   ServeInstead(tuning, std::move(outdated));
 }
@@ -510,17 +521,7 @@ void Committer::IndexAnew(const Tuning& tuning) {
 absl::Status Committer::DeletePin(const TuningKey& key, int64_t fleet_pin) {
   MutexLock lock(mutex_);
   const std::shared_ptr<const Pin> pin = index_->Find(key).pin;
-  if (pin != nullptr && pin->fleet_pin != fleet_pin) {
-    return absl::FailedPreconditionError(
-        pin->fleet_pin == 0
-            ? absl::StrCat("pin: it is this daemon's own, and not fleet pin ", fleet_pin)
-            : absl::StrCat("pin: it is fleet pin ", pin->fleet_pin, ": `convtune fleet unpin ",
-                           key.problem_text, " --environment '", key.environment_text,
-                           "'` ends it everywhere, and on a node that has left the fleet "
-                           "`convtune unpin ",
-                           key.problem_text, " --environment '", key.environment_text,
-                           "' --fleet-pin ", pin->fleet_pin, "`"));
-  }
+  if (pin != nullptr) RETURN_IF_ERROR(CheckIsNamed(*pin, fleet_pin));
   RETURN_IF_ERROR(store_->DeletePin(key));
   index_->ErasePin(key);
   observer_(key, true);
@@ -624,16 +625,19 @@ absl::Status Committer::DeleteBan(int64_t number, int64_t fleet_ban) {
     MutexLock lock(mutex_);
     const std::shared_ptr<const Bans> bans = index_->bans();
     for (const Bans::Shared& known : bans->all()) {
-      if (known->number == number) RETURN_IF_ERROR(CheckIsFleetBan(*known, fleet_ban));
+      if (known->number == number) RETURN_IF_ERROR(CheckIsNamed(*known, fleet_ban));
     }
     RETURN_IF_ERROR(store_->DeleteBan(number));
     ban = TakeOutBan(number);
   }
-  if (ban == nullptr) return absl::OkStatus();
-  log::Info("$0 ended: $1", ban->Name(), ban->candidate.ToText());
-  ForEachUnder(*ban, [&](const Tuning& tuning, bool) REQUIRES(mutex_) { IndexAnew(tuning); });
-  TellBansChanged();
+  if (ban != nullptr) FollowEndOf(*ban, "ended");
   return absl::OkStatus();
+}
+
+void Committer::FollowEndOf(const Ban& ban, std::string_view how) {
+  log::Info("$0 $1: $2", ban.Name(), how, ban.candidate.ToText());
+  ForEachUnder(ban, [&](const Tuning& tuning, bool) REQUIRES(mutex_) { IndexAnew(tuning); });
+  TellBansChanged();
 }
 
 void Committer::EndExpiredBans() {
@@ -648,9 +652,7 @@ void Committer::EndExpiredBans() {
       if (!deleted.ok()) log::Warn("$0 expired: $1", ban->Name(), deleted.ToString());
       if (TakeOutBan(ban->number) == nullptr) continue;
     }
-    log::Info("$0 expired: $1", ban->Name(), ban->candidate.ToText());
-    ForEachUnder(*ban, [&](const Tuning& tuning, bool) REQUIRES(mutex_) { IndexAnew(tuning); });
-    TellBansChanged();
+    FollowEndOf(*ban, "expired");
   }
 }
 
@@ -703,9 +705,7 @@ void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
     return;
   }
   std::shared_ptr<const lookup::IndexedTuning> outdated = Outdated(entry.key);
-  const auto waiting = pending_.find(Texts(entry.key));
-  absl::StatusOr<Tuning> stored =
-      waiting != pending_.end() ? waiting->second.tuning : tunings_.GetTuning(entry.key);
+  absl::StatusOr<Tuning> stored = GetToKeep(entry.key);
   if (stored.ok() && TakeOut(entry, &*stored)) {
     const absl::Status written = store_->PutTuning(*stored, *environment);
     if (!written.ok()) Keep(*stored, *environment, written);

@@ -156,11 +156,15 @@ class Committer {
   void CommitGroup(const std::vector<Waiting*>& group) REQUIRES(mutex_);
   bool IsBetterThanStored(const Tuning& tuning) REQUIRES(mutex_);
   absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_);
+  // What the store has or is to be given.
+  absl::StatusOr<Tuning> GetToKeep(const TuningKey& key) REQUIRES(mutex_);
   absl::StatusOr<int64_t> DeleteLocked(const std::vector<TuningKey>& keys) REQUIRES(mutex_);
   // Marks what is quarantined here, and ranks.
   void MarkAndRank(Tuning* tuning) const;
-  // Puts what the store has taken into the index.
-  void PutTaken(std::vector<std::shared_ptr<const lookup::IndexedTuning>> taken) REQUIRES(mutex_);
+  // Whether the tuning, which it may change, is to be put.
+  using Takes = std::function<absl::StatusOr<bool>(Tuning*)>;
+  // Puts those that are, in one transaction, then into the index; returns how many.
+  absl::StatusOr<int64_t> PutAll(const db::TuningSource& next, const Takes& takes) REQUIRES(mutex_);
   // Calls `visit` for each tuning of the index whose answer or miss the ban may change, with
   // all its candidates; `usable` says whether a candidate that the ban fits is usable().
   // The lock is given up between two tunings, so that other changes come between.
@@ -174,6 +178,8 @@ class Committer {
   // Takes the ban of that number out of the index; returns it, or nullptr if there is none.
   Bans::Shared TakeOutBan(int64_t number) REQUIRES(mutex_);
   void TellBansChanged() EXCLUDES(mutex_);
+  // To be called once the ban is out of the index.
+  void FollowEndOf(const Ban& ban, std::string_view how) EXCLUDES(mutex_);
   // Stops at the first refusal.
   void WritePending() REQUIRES(mutex_);
   // To be called before something is added to what waits for the disk.

@@ -53,10 +53,8 @@ struct Texts {
   std::string op, dtype, layout;
   int64_t batch = 0;
   std::string on = "tune";
-  std::string time_budget = "30s", idle_timeout = "5m", hang_timeout = "30s", drain_timeout = "10s";
-  std::string wait_idle = "0s", probe_interval = "1m";
   std::string log_format = "text";
-  std::string publish_evidence = "observed", wanted_budget = "10s";
+  std::string publish_evidence = "observed";
 };
 
 std::string CheckDuration(const std::string& text) {
@@ -85,11 +83,6 @@ std::string CheckDevices(const std::string& text) {
                             text);
 }
 
-absl::Duration ToDuration(const std::string& text) {
-  absl::Duration value;
-  return absl::ParseDuration(text, &value) ? value : absl::ZeroDuration();
-}
-
 std::string CheckMetricsAddress(const std::string& text) {
   const absl::Status status = metrics::ValidateMetricsAddress(text);
   return status.ok() ? "" : std::string(status.message());
@@ -104,6 +97,16 @@ std::string CheckNode(const std::string& text) { return text.empty() ? "" : Chec
 
 CLI::Option* WithEnvironment(CLI::Option* option) {
   return option->envname(EnvironmentName(option->get_lnames().front()));
+}
+
+// The default is what `*value` has.
+CLI::Option* AddTime(CLI::App* app, const std::string& name, absl::Duration* value,
+                     const std::string& help,
+                     std::string (*check)(const std::string&) = CheckDuration) {
+  const auto read = [value](const std::string& text) { absl::ParseDuration(text, value); };
+  return WithEnvironment(app->add_option_function<std::string>("--" + name, read, help)
+                             ->default_str(absl::FormatDuration(*value))
+                             ->check(check));
 }
 
 void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
@@ -125,14 +128,13 @@ void AddServing(CLI::App* app, Flags* flags, Texts* texts) {
       ->delimiter(',');
   add("node", flags->node, "Name of this node in results and reports; empty: the host's name")
       ->check(CheckNode);
-  add("idle-timeout", texts->idle_timeout, "End a worker that has had no work for this long")
-      ->check(CheckDuration);
-  add("hang-timeout", texts->hang_timeout,
-      "Kill a worker that is silent for this long beyond its request's budget")
-      ->check(CheckDuration);
-  add("probe-interval", texts->probe_interval, "Time between looks for a GPU while there is none")
-      ->check(CheckDuration);
-  add("drain-timeout", texts->drain_timeout, "Time to end in after SIGTERM")->check(CheckDuration);
+  AddTime(app, "idle-timeout", &flags->idle_timeout,
+          "End a worker that has had no work for this long");
+  AddTime(app, "hang-timeout", &flags->hang_timeout,
+          "Kill a worker that is silent for this long beyond its request's budget");
+  AddTime(app, "probe-interval", &flags->probe_interval,
+          "Time between looks for a GPU while there is none");
+  AddTime(app, "drain-timeout", &flags->drain_timeout, "Time to end in after SIGTERM");
   add("tls-cert", flags->tls.cert, "PEM file: the server's certificate chain");
   add("tls-key", flags->tls.key, "PEM file: the server's private key");
   add("tls-client-ca", flags->tls.client_ca, "PEM file: who signs clients' certificates");
@@ -170,8 +172,8 @@ void AddPublishing(CLI::App* app, Flags* flags, Texts* texts) {
            "Serve a changed choice at once instead of at `convtune release promote`");
   add_flag("tune-wanted", flags->publish.tune_wanted,
            "Tune what programs miss, most wanted first, while no caller waits");
-  add("wanted-budget", texts->wanted_budget, "Time for one problem of --tune-wanted")
-      ->check(CheckDuration);
+  AddTime(app, "wanted-budget", &flags->publish.wanted_budget,
+          "Time for one problem of --tune-wanted");
   add_flag("open-socket", flags->publish.open_to_all,
            "Let every user report misses and plans, not the daemon's group alone");
 }
@@ -192,30 +194,22 @@ void AddOnce(CLI::App* app, Flags* flags, Texts* texts) {
   add("on", texts->on, "What to do about what is missing: tune or heuristic")
       ->capture_default_str()
       ->check(CLI::IsMember({"tune", "heuristic"}));
-  add("time-budget", texts->time_budget, "Time for one problem")
-      ->capture_default_str()
-      ->check(CheckDuration);
+  AddTime(app, "time-budget", &flags->time_budget, "Time for one problem")->group("With --once");
   add("memory-budget", flags->memory_budget_bytes,
       "GPU memory for tensors, workspace and flushing caches, such as 2GiB, beside what CUDA's "
       "context and cuDNN take; 0: all that is free")
       ->group(kByItself)
       ->transform(CLI::AsSizeValue(true))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
-  add("wait-idle", texts->wait_idle,
-      "Wait up to this long, at most 1h, for a GPU that no other process uses; with --tune-wanted "
-      "other tunings wait behind it")
+  AddTime(app, "wait-idle", &flags->wait_idle,
+          "Wait up to this long, at most 1h, for a GPU that no other process uses; with "
+          "--tune-wanted other tunings wait behind it",
+          CheckIdleWait)
       ->group(kByItself)
-      ->check(CheckIdleWait);
+      ->default_str("");
 }
 
 void Finish(const Texts& texts, Flags* flags) {
-  flags->idle_timeout = ToDuration(texts.idle_timeout);
-  flags->hang_timeout = ToDuration(texts.hang_timeout);
-  flags->probe_interval = ToDuration(texts.probe_interval);
-  flags->drain_timeout = ToDuration(texts.drain_timeout);
-  flags->time_budget = ToDuration(texts.time_budget);
-  flags->wait_idle = ToDuration(texts.wait_idle);
-  flags->publish.wanted_budget = ToDuration(texts.wanted_budget);
   flags->publish.wanted_memory_budget_bytes = flags->memory_budget_bytes;
   flags->publish.wanted_wait_idle = flags->wait_idle;
   flags->publish.floor = ParseEvidence(texts.publish_evidence).value_or(Evidence::kObserved);

@@ -1,14 +1,14 @@
 #include "server/convtuned/once.h"
 
+#include <chrono>
 #include <cstdio>
+#include <future>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/mutex.h"
 #include "proto/convert/problem_order.h"
 #include "server/logging/log.h"
 
@@ -26,35 +26,16 @@ struct Counts {
   int not_persisted = 0;
 };
 
-// A look-up's result, between the tuner's thread and ours.
-class Outcome {
- public:
-  void Set(absl::StatusOr<lookup::LookupResponse> response) {
-    MutexLock lock(mutex_);
-    response_ = std::move(response);
-  }
-  std::optional<absl::StatusOr<lookup::LookupResponse>> Take() {
-    MutexLock lock(mutex_);
-    return std::exchange(response_, std::nullopt);
-  }
-
- private:
-  Mutex mutex_;
-  std::optional<absl::StatusOr<lookup::LookupResponse>> response_ GUARDED_BY(mutex_);
-};
-
 absl::StatusOr<lookup::LookupResponse> LookupAndWait(tuner::Tuner* tuner,
                                                      lookup::LookupRequest request,
                                                      StopSignals* signals) {
-  const auto outcome = std::make_shared<Outcome>();
+  const auto outcome = std::make_shared<std::promise<absl::StatusOr<lookup::LookupResponse>>>();
+  auto response = outcome->get_future();
   const uint64_t token = tuner->Lookup(
       std::move(request),
-      [outcome](absl::StatusOr<lookup::LookupResponse> r) { outcome->Set(std::move(r)); });
+      [outcome](absl::StatusOr<lookup::LookupResponse> r) { outcome->set_value(std::move(r)); });
   bool abandoned = false;
-  while (true) {
-    if (auto response = outcome->Take(); response.has_value()) {
-      return *std::move(response);
-    }
+  while (response.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     if (abandoned) {
       absl::SleepFor(kPollInterval);
     } else if (signals->WaitFor(kPollInterval)) {
@@ -62,6 +43,7 @@ absl::StatusOr<lookup::LookupResponse> LookupAndWait(tuner::Tuner* tuner,
       abandoned = true;
     }
   }
+  return response.get();
 }
 
 Counts Count(const lookup::LookupResponse& response) {

@@ -12,7 +12,6 @@
 #include "db/fleet/bans.h"
 #include "db/fleet/evidence.h"
 #include "db/fleet/fleet_migrator.h"
-#include "db/fleet/nodes.h"
 #include "db/fleet/retention.h"
 #include "db/fleet/upgrades.h"
 #include "proto/base/status_macros.h"
@@ -33,6 +32,18 @@ constexpr absl::Duration kFirstBackoff = absl::Milliseconds(250);
 constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
 // While a task runs its end is looked for this often.
 constexpr absl::Duration kTaskPoll = absl::Milliseconds(20);
+constexpr int kRenewals = 3;  // within a lease
+constexpr absl::Duration kReconnectSpread = absl::Seconds(5);
+constexpr absl::Duration kUpkeepEvery = absl::Minutes(10);
+constexpr absl::Duration kCompareEvery = absl::Hours(1);
+// Below the daemon's limit of 4 MiB for a request.
+constexpr size_t kMostRequestBytes = 2 << 20;
+constexpr size_t kMostReason = 480;
+// A daemon looks through all its tunings for a ban. What takes longer it finishes by itself,
+// and the next turn finds it.
+constexpr absl::Duration kBanPatience = absl::Seconds(8);
+// A daemon refuses a ban that would expire sooner than a second from when it comes.
+constexpr absl::Duration kShortestLeft = absl::Seconds(2);
 
 // Nothing if a rule is broken, which the daemon itself would not store.
 std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
@@ -74,14 +85,6 @@ absl::Status DeliverAll(db::fleet::Postgres& postgres, db::fleet::FleetNames& na
   }
   return absl::OkStatus();
 }
-// Below the daemon's limit of 4 MiB for a request.
-constexpr size_t kMostRequestBytes = 2 << 20;
-constexpr size_t kMostReason = 480;
-// A daemon looks through all its tunings for a ban. What takes longer it finishes by itself,
-// and the next turn finds it.
-constexpr absl::Duration kBanPatience = absl::Seconds(8);
-// A daemon refuses a ban that would expire sooner than a second from when it comes.
-constexpr absl::Duration kShortestLeft = absl::Seconds(2);
 
 std::string Shortened(const std::string& text, size_t most) {
   if (text.size() <= most) return text;
@@ -90,8 +93,6 @@ std::string Shortened(const std::string& text, size_t most) {
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return text.substr(0, end);
 }
-constexpr int kRenewals = 3;  // within a lease
-constexpr absl::Duration kReconnectSpread = absl::Seconds(5);
 
 // At random, each agent for itself.
 absl::Duration Uniform(absl::Duration least, absl::Duration most) {
@@ -108,9 +109,6 @@ bool IsAmong(const Ban& kept, const std::vector<db::fleet::FleetBan>& bans) {
            one.left.has_value() == kept.expire_time.has_value();
   });
 }
-
-constexpr absl::Duration kUpkeepEvery = absl::Minutes(10);
-constexpr absl::Duration kCompareEvery = absl::Hours(1);
 
 }  // namespace
 
@@ -163,9 +161,9 @@ void Agent::Run() {
     if (status.ok()) counts_.last_exchange = absl::Now();
     ShowMetrics();
     const std::string error = status.ok() ? "" : std::string(status.message());
-    if (error != last_error_) {
+    if (error != heartbeat_.last_error) {
       error.empty() ? log::Info("all is well again") : log::Warn("$0", error);
-      last_error_ = error;
+      heartbeat_.last_error = error;
     }
     if (status.ok()) {
       backoff_ = kFirstBackoff;
@@ -323,7 +321,7 @@ absl::Status Agent::Heartbeat() {
   ASSIGN_OR_RETURN(const v1::ServerInfo info, daemon_->GetServerInfo());
   ASSIGN_OR_RETURN(const v1::ListEnvironmentsResponse environments, daemon_->ListEnvironments());
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices, daemon_->ListDevices());
-  convtune::db::fleet::Heartbeat heartbeat;
+  db::fleet::Heartbeat& heartbeat = heartbeat_;
   heartbeat.node_time = options_.clock->Now();
   heartbeat.agent_version = options_.version;
   heartbeat.daemon_version = info.version();
@@ -337,13 +335,7 @@ absl::Status Agent::Heartbeat() {
   heartbeat.outbox_superseded = state_.outbox_superseded();
   heartbeat.outbox_lag = OutboxLag();
   heartbeat.release = state_.release();
-  heartbeat.release_missing = release_missing_;
-  heartbeat.release_extra = release_extra_;
-  heartbeat.unapplied_pins = unapplied_pins_;
-  heartbeat.pin_error = pin_error_;
-  heartbeat.unapplied_bans = unapplied_bans_;
-  heartbeat.ban_error = ban_error_;
-  heartbeat.last_error = last_error_;
+  heartbeat.devices.clear();
   for (const v1::Device& device : devices.devices()) {
     for (const v1::Environment& environment : environments.environments()) {
       if (!environment.current() || environment.name() != device.environment()) continue;
@@ -568,8 +560,8 @@ bool Refetch::Decide(int64_t missing) {
 absl::Status Agent::Compare() {
   if (absl::Now() < next_compare_) return absl::OkStatus();
   next_compare_ = absl::Now() + Uniform(kCompareEvery / 2, kCompareEvery);
-  release_missing_ = 0;
-  release_extra_ = 0;
+  heartbeat_.release_missing = 0;
+  heartbeat_.release_extra = 0;
   for (const auto& [text, place] : places_) {
     ASSIGN_OR_RETURN(std::set<std::string> released,
                      db::fleet::ReadReleaseProblems(*postgres_, place.id, state_.release()));
@@ -580,15 +572,15 @@ absl::Status Agent::Compare() {
       ASSIGN_OR_RETURN(const v1::ListTuningsResponse page, daemon_->ListTunings(request));
       for (const v1::Tuning& tuning : page.tunings()) {
         const bool wanted = released.erase(tuning.problem_text()) > 0;
-        if (!wanted && tuning.origin() == v1::ORIGIN_FLEET) ++release_extra_;
+        if (!wanted && tuning.origin() == v1::ORIGIN_FLEET) ++heartbeat_.release_extra;
       }
       request.set_page_token(page.next_page_token());
     } while (!request.page_token().empty() && !options_.stop());
-    release_missing_ += static_cast<int64_t>(released.size());
+    heartbeat_.release_missing += static_cast<int64_t>(released.size());
   }
-  if (!refetch_.Decide(release_missing_)) return absl::OkStatus();
+  if (!refetch_.Decide(heartbeat_.release_missing)) return absl::OkStatus();
   log::Warn("the daemon lacks $0 problems of fleet release $1: it gets the release again",
-            release_missing_, state_.release());
+            heartbeat_.release_missing, state_.release());
   follow_all_ = true;
   announced_ = true;
   return absl::OkStatus();
@@ -604,8 +596,8 @@ absl::Status Agent::FollowPins() {
     if (pin.fleet_pin() != 0) kept[{pin.environment(), pin.problem_text()}] = &pin;
   }
   absl::Status status;
-  unapplied_pins_ = 0;
-  pin_error_.clear();
+  heartbeat_.unapplied_pins = 0;
+  heartbeat_.pin_error.clear();
   for (const db::fleet::FleetPin& pin : pins) {
     const Place* const place = FindPlace(pin.environment_id);
     if (place == nullptr) continue;
@@ -642,8 +634,8 @@ absl::Status Agent::FollowPins() {
       status.Update(pinned);
       continue;
     }
-    if (unapplied_pins_++ > 0) continue;
-    pin_error_ = absl::StrCat("pin ", pin.pin_id, ": ", std::string(pinned.message()));
+    if (heartbeat_.unapplied_pins++ > 0) continue;
+    heartbeat_.pin_error = absl::StrCat("pin ", pin.pin_id, ": ", std::string(pinned.message()));
   }
   for (const auto& [key, pin] : kept) {
     v1::UnpinRequest request;
@@ -684,10 +676,11 @@ absl::Status Agent::FollowBans() {
   }
   // What expired, the daemon ended by itself.
   if (!gone.empty()) ban_ended_ = true;
-  unapplied_bans_ = 0;
-  ban_error_.clear();
+  heartbeat_.unapplied_bans = 0;
+  heartbeat_.ban_error.clear();
   const auto count_unapplied = [this](const Ban& ban, const std::string& why) {
-    if (unapplied_bans_++ == 0) ban_error_ = absl::StrCat(ban.Name(), ": ", why);
+    if (heartbeat_.unapplied_bans++ == 0)
+      heartbeat_.ban_error = absl::StrCat(ban.Name(), ": ", why);
   };
   for (const db::fleet::FleetBan& one : bans) {
     if (options_.stop()) return status;
@@ -810,10 +803,7 @@ absl::Status Agent::StartTask(const db::fleet::FleetTask& task) {
   request.set_force(task.kind == db::fleet::BatchKind::kVerify);
   request.set_request_id(absl::StrCat("fleet-", absl::Hex(Checksum64(task.fleet)), "-",
                                       task.task_id, "-", task.token));
-  const int64_t millis = absl::ToInt64Milliseconds(task.budget);
-  auto* const budget = request.mutable_options()->mutable_time_budget();
-  budget->set_seconds(millis / 1000);
-  budget->set_nanos(static_cast<int32_t>(millis % 1000 * 1'000'000));
+  *request.mutable_options()->mutable_time_budget() = ToProto(task.budget);
   const absl::StatusOr<v1::TuningJob> job = daemon_->CreateTuningJob(request);
   if (!job.ok()) {
     if (absl::IsUnavailable(job.status())) return db::fleet::ReturnTask(*postgres_, task).status();

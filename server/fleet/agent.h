@@ -19,6 +19,7 @@
 #include "client/cpp/fleet_client.h"
 #include "client/cpp/release_client.h"
 #include "db/fleet/names.h"
+#include "db/fleet/nodes.h"
 #include "db/fleet/postgres.h"
 #include "db/fleet/queue.h"
 #include "db/fleet/releases.h"
@@ -154,27 +155,22 @@ class Agent {
   int64_t node_id_ = 0;
   std::string fleet_id_;  // that was connected to last; see FleetNames::fleet_id
   std::string requeued_;  // fleet and release for which all was put into the outbox
-  int64_t unapplied_pins_ = 0;
-  std::string pin_error_;
-  int64_t unapplied_bans_ = 0;
+  // The last one, and what has been found out for the next.
+  db::fleet::Heartbeat heartbeat_;
   std::set<int64_t> held_bans_;  // the fleet's that the daemon has
   // What the release holds has been kept back by a ban that is gone: it is followed again.
   bool ban_ended_ = false;
-  std::string ban_error_;
   std::map<std::string, Place> places_;              // by environment text
   std::vector<int64_t> followed_;                    // environments that were followed last
   bool follow_all_ = true;                           // whatever the node says it serves
   absl::Time followed_time_ = absl::InfinitePast();  // when that release was made
   absl::Time next_compare_ = absl::InfinitePast();
   Refetch refetch_;
-  int64_t release_missing_ = 0;
-  int64_t release_extra_ = 0;
   v1::FleetState state_;
   std::vector<RunningTask> running_;
   absl::Time next_refresh_ = absl::InfinitePast();
   absl::Time next_claim_ = absl::InfinitePast();
   bool announced_ = true;
-  std::string last_error_;
   absl::Duration backoff_;
   absl::Time waiting_since_ = absl::InfiniteFuture();  // that something is in the outbox
   absl::Time next_upkeep_ = absl::InfinitePast();

@@ -38,41 +38,38 @@ void AddAliveFile(CLI::App* app, std::string* file) {
 class AgentCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "agent", "work beside a daemon until SIGTERM");
-    app_->add_option("--node", node_, "name of this node in the fleet; default: the host's")
+    CLI::App* const app =
+        AddVerb(root, "agent", "work beside a daemon until SIGTERM", [this] { return Run(); });
+    app->add_option("--node", node_, "name of this node in the fleet; default: the host's")
         ->envname("CONVTUNE_NODE");
-    app_->add_option("--address", address_, "the daemon: unix:PATH or HOST:PORT")
+    app->add_option("--address", address_, "the daemon: unix:PATH or HOST:PORT")
         ->envname("CONVTUNE_ADDRESS");
-    app_->add_option("--tls-ca", tls_.ca, "PEM file, for HOST:PORT")->envname("CONVTUNE_TLS_CA");
-    app_->add_option("--tls-cert", tls_.cert, "PEM file")->envname("CONVTUNE_TLS_CERT");
-    app_->add_option("--tls-key", tls_.key, "PEM file")->envname("CONVTUNE_TLS_KEY");
-    app_->add_flag("--no-tune", no_tune_, "take no problems that the fleet has queued");
-    app_->add_option("--lease", lease_, "how long a problem is this node's without a word")
+    app->add_option("--tls-ca", tls_.ca, "PEM file, for HOST:PORT")->envname("CONVTUNE_TLS_CA");
+    app->add_option("--tls-cert", tls_.cert, "PEM file")->envname("CONVTUNE_TLS_CERT");
+    app->add_option("--tls-key", tls_.key, "PEM file")->envname("CONVTUNE_TLS_KEY");
+    app->add_flag("--no-tune", no_tune_, "take no problems that the fleet has queued");
+    app->add_option("--lease", lease_, "how long a problem is this node's without a word")
         ->capture_default_str();
-    app_->add_option("--refresh", refresh_, "between heartbeats")->capture_default_str();
-    app_->add_flag("--verify-upgrades", verify_upgrades_,
-                   "queue what has to be verified when the node has another cuDNN or driver")
+    app->add_option("--refresh", refresh_, "between heartbeats")->capture_default_str();
+    app->add_flag("--verify-upgrades", verify_upgrades_,
+                  "queue what has to be verified when the node has another cuDNN or driver")
         ->envname("CONVTUNE_VERIFY_UPGRADES");
-    app_->add_option("--keep-superseded", keep_, "what newer tunings replaced stays this long")
+    app->add_option("--keep-superseded", keep_, "what newer tunings replaced stays this long")
         ->envname("CONVTUNE_KEEP_SUPERSEDED")
         ->capture_default_str();
-    app_->add_option("--metrics-address", metrics_address_,
-                     "IP:PORT for Prometheus: plain HTTP, so loopback or a trusted network")
+    app->add_option("--metrics-address", metrics_address_,
+                    "IP:PORT for Prometheus: plain HTTP, so loopback or a trusted network")
         ->envname("CONVTUNE_FLEET_METRICS_ADDRESS");
-    AddAliveFile(app_, &alive_file_);
+    AddAliveFile(app, &alive_file_);
     // As the daemon's.
-    app_->add_option("--log-format", log_format_, "text or json")
+    app->add_option("--log-format", log_format_, "text or json")
         ->envname("CONVTUNE_LOG_FORMAT")
         ->check(CLI::IsMember({"text", "json"}))
         ->capture_default_str();
-    app_->add_option("--log-level", log_level_, "debug, info, warn or error")
+    app->add_option("--log-level", log_level_, "debug, info, warn or error")
         ->envname("CONVTUNE_LOG_LEVEL")
         ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
         ->capture_default_str();
-  }
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    return SayResult(Run());
   }
 
  private:
@@ -106,7 +103,7 @@ class AgentCommand final : public FleetCommand {
     options.read_conninfo = [this,
                              first = options.postgres.conninfo]() -> absl::StatusOr<std::string> {
       // Standard input has been read to its end.
-      if (flags_.front().second->file == "-") return first;
+      if (verbs_.front().flags->file == "-") return first;
       ASSIGN_OR_RETURN(db::fleet::Postgres::Options anew, PostgresOptions());
       return std::move(anew.conninfo);
     };
@@ -127,7 +124,6 @@ class AgentCommand final : public FleetCommand {
     return absl::OkStatus();
   }
 
-  CLI::App* app_ = nullptr;
   std::string node_;
   std::string address_;
   TlsFiles tls_;
@@ -145,15 +141,11 @@ class AgentCommand final : public FleetCommand {
 class ProbeCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = root.add_subcommand("probe", "0 if this machine's agent goes on, else 1");
-    AddAliveFile(app_, &alive_file_);
-    app_->get_option("--alive-file")->required();
-    app_->add_option("--within", within_, "the last sign of life is younger")
-        ->capture_default_str();
-  }
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    return Run();
+    CLI::App* const app = AddPlainVerb(root, "probe", "0 if this machine's agent goes on, else 1",
+                                       [this] { return Run(); });
+    AddAliveFile(app, &alive_file_);
+    app->get_option("--alive-file")->required();
+    app->add_option("--within", within_, "the last sign of life is younger")->capture_default_str();
   }
 
  private:
@@ -169,7 +161,6 @@ class ProbeCommand final : public FleetCommand {
     return *silence < *within ? cli::ExitCode::kDone : cli::ExitCode::kFailed;
   }
 
-  CLI::App* app_ = nullptr;
   std::string alive_file_;
   std::string within_ = "2m";
 };

@@ -22,43 +22,43 @@ constexpr size_t kMostBanChanges = 1000;
 class FleetBanCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "ban", "keep candidates from being an answer on every node; list, delete");
+    app_ = AddVerb(root, "ban", "keep candidates from being an answer on every node; list, delete",
+                   [this] { return Make(); });
     args_.Register(*app_);
-    list_ = AddVerb(*app_, "list", "the fleet's bans, oldest first");
-    list_->add_flag("--errata", as_errata_,
-                    "as JSON errata, which cudnn-frontend and PyTorch read");
-    delete_ = AddVerb(*app_, "delete", "end a ban of the fleet");
-    delete_->add_option("ban", number_, "its number")->type_name("BAN")->required();
-    AddAuthor(delete_);
-  }
-
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    if (list_->parsed() || delete_->parsed()) {
-      // They have their own: these would be ignored.
-      for (const CLI::Option* const option : app_->get_options()) {
-        const char* const variable =
-            option->get_envname().empty() ? nullptr : std::getenv(option->get_envname().c_str());
-        const bool is_of_variable =
-            variable != nullptr && option->results() == std::vector<std::string>{variable};
-        if (option->count() == 0 || is_of_variable) continue;
-        return SayResult(absl::InvalidArgumentError(
-            absl::StrCat(option->get_name(), ": does not belong before list or delete")));
-      }
-    }
-    if (delete_->parsed()) return SayResult(Delete());
-    absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> postgres = Connect();
-    if (!postgres.ok()) return SayResult(postgres.status());
-    cli::Io io = cli::TerminalIo();
-    cli::Context context(io, {}, json_ ? cli::Format::kJson : cli::Format::kTable, *app_);
-    if (list_->parsed()) return List(**postgres, context);
-    cli::BanKeeper keeper;
-    keeper.create = [&](const v1::Ban& ban) { return Create(**postgres, ban); };
-    keeper.fail = SayResult;
-    return cli::MakeBans(context, args_, keeper);
+    CLI::App* const list =
+        AddVerb(*app_, "list", "the fleet's bans, oldest first", [this] { return List(); });
+    list->add_flag("--errata", as_errata_, "as JSON errata, which cudnn-frontend and PyTorch read");
+    CLI::App* const end =
+        AddVerb(*app_, "delete", "end a ban of the fleet", [this] { return Delete(); });
+    end->add_option("ban", number_, "its number")->type_name("BAN")->required();
+    AddAuthor(end);
   }
 
  private:
+  // List and delete have their own options: those before them would be ignored.
+  absl::Status CheckNothingBefore() const {
+    for (const CLI::Option* const option : app_->get_options()) {
+      const char* const variable =
+          option->get_envname().empty() ? nullptr : std::getenv(option->get_envname().c_str());
+      const bool is_of_variable =
+          variable != nullptr && option->results() == std::vector<std::string>{variable};
+      if (option->count() == 0 || is_of_variable) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(option->get_name(), ": does not belong before list or delete"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<cli::ExitCode> Make() {
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    cli::Io io = cli::TerminalIo();
+    cli::Context context(io, {}, json_ ? cli::Format::kJson : cli::Format::kTable, *app_);
+    cli::BanKeeper keeper;
+    keeper.create = [&](const v1::Ban& ban) { return Create(*postgres, ban); };
+    keeper.fail = [](const absl::Status& status) { return SayResult(status); };
+    return cli::MakeBans(context, args_, keeper);
+  }
+
   absl::StatusOr<v1::CreateBanResponse> Create(db::fleet::Postgres& postgres,
                                                const v1::Ban& proto) const {
     std::vector<Violation> violations;
@@ -89,14 +89,17 @@ class FleetBanCommand final : public FleetCommand {
     return ToProto(ban, effects);
   }
 
-  cli::ExitCode List(db::fleet::Postgres& postgres, cli::Context& context) const {
-    const absl::StatusOr<std::vector<db::fleet::FleetBan>> listed =
-        db::fleet::ListFleetBans(postgres);
-    if (!listed.ok()) return SayResult(listed.status());
+  absl::StatusOr<cli::ExitCode> List() const {
+    RETURN_IF_ERROR(CheckNothingBefore());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
+                     db::fleet::ListFleetBans(*postgres));
+    cli::Io io = cli::TerminalIo();
+    cli::Context context(io, {}, json_ ? cli::Format::kJson : cli::Format::kTable, *app_);
     std::vector<v1::Ban> bans;
     std::vector<std::string> documents;
     cli::ExitCode code = cli::ExitCode::kDone;
-    for (const db::fleet::FleetBan& one : *listed) {
+    for (const db::fleet::FleetBan& one : listed) {
       if (!one.error.empty()) {
         context.SayError(absl::StrCat(one.ban.Name(), ": ", one.error));
         code = cli::ExitCode::kFailed;
@@ -119,6 +122,7 @@ class FleetBanCommand final : public FleetCommand {
   }
 
   absl::Status Delete() {
+    RETURN_IF_ERROR(CheckNothingBefore());
     RETURN_IF_ERROR(CheckAuthor());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     RETURN_IF_ERROR(db::fleet::EndFleetBan(*postgres, number_, author_));
@@ -129,8 +133,6 @@ class FleetBanCommand final : public FleetCommand {
 
   cli::BanArgs args_;
   CLI::App* app_ = nullptr;
-  CLI::App* list_ = nullptr;
-  CLI::App* delete_ = nullptr;
   int64_t number_ = 0;
   bool as_errata_ = false;
 };

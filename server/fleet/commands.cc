@@ -1,15 +1,14 @@
 #include "server/fleet/commands.h"
 
-#include <pwd.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "client/cli/input/author.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/table.h"
 #include "client/cli/output/units.h"
@@ -29,11 +28,6 @@ constexpr absl::Duration kSilent = absl::Minutes(1);
 volatile std::sig_atomic_t stop_requested = 0;
 volatile std::sig_atomic_t reload_requested = 0;
 
-std::string UserName() {
-  const passwd* const entry = getpwuid(geteuid());
-  return entry != nullptr ? entry->pw_name : "";
-}
-
 absl::Status CheckText(const std::string& option, const std::string& text, size_t most) {
   if (text.empty() || text.size() > most) {
     return absl::InvalidArgumentError(absl::StrCat(option, ": must be 1 to ", most, " bytes"));
@@ -49,15 +43,13 @@ absl::Status CheckText(const std::string& option, const std::string& text, size_
 class MigrateCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "migrate", "make the fleet's tables, or bring them up to date");
-    app_->add_option("--agent-role", roles_.agents,
-                     "role of PostgreSQL that gets the rights of agents; made if it is not there");
-    app_->add_option("--operator-role", roles_.operators,
-                     "the same for operators, who also decide on releases, pins and bans");
-  }
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    return SayResult(Run());
+    CLI::App* const app =
+        AddVerb(root, "migrate", "make the fleet's tables, or bring them up to date",
+                [this] { return Run(); });
+    app->add_option("--agent-role", roles_.agents,
+                    "role of PostgreSQL that gets the rights of agents; made if it is not there");
+    app->add_option("--operator-role", roles_.operators,
+                    "the same for operators, who also decide on releases, pins and bans");
   }
 
  private:
@@ -68,27 +60,19 @@ class MigrateCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int applied, db::fleet::MigrateFleet(*postgres));
     RETURN_IF_ERROR(db::fleet::GrantFleetRoles(*postgres, roles_));
     ASSIGN_OR_RETURN(const int version, db::fleet::FleetSchemaVersion(*postgres));
-    if (json_) {
-      std::cout << cli::JsonObject().Add("applied", applied).Add("schema_version", version).Take()
-                << '\n';
-    } else {
-      std::cout << "schema version " << version << ", " << applied << " migrations applied\n";
-    }
+    Print(cli::JsonObject().Add("applied", applied).Add("schema_version", version).Take(),
+          absl::StrCat("schema version ", version, ", ", applied, " migrations applied"));
     return absl::OkStatus();
   }
 
-  CLI::App* app_ = nullptr;
   db::fleet::FleetRoles roles_;
 };
 
 class StatusCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "status", "nodes, lag, versions, releases and the queue");
-  }
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    return SayResult(Run());
+    AddVerb(root, "status", "nodes, lag, versions, releases and the queue",
+            [this] { return Run(); });
   }
 
  private:
@@ -220,8 +204,6 @@ class StatusCommand final : public FleetCommand {
               << "queue: " << counts.tasks_queued << " waiting, " << counts.tasks_leased
               << " being tuned, " << counts.tasks_dead << " dead\n";
   }
-
-  CLI::App* app_ = nullptr;
 };
 
 }  // namespace
@@ -236,24 +218,40 @@ absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> FleetCommand::Connect() con
 }
 
 absl::StatusOr<db::fleet::Postgres::Options> FleetCommand::PostgresOptions() const {
-  // A verb below another is added after it, and both are parsed.
-  for (auto each = flags_.rbegin(); each != flags_.rend(); ++each) {
-    if (each->first->parsed()) return each->second->Resolve();
-  }
-  return absl::InternalError("no verb was chosen");
+  return Chosen()->flags->Resolve();
 }
 
-CLI::App* FleetCommand::AddVerb(CLI::App& root, const std::string& name,
-                                const std::string& description) {
+const FleetCommand::Verb* FleetCommand::Chosen() const {
+  // A verb below another is added after it, and both are parsed.
+  const auto found = std::find_if(verbs_.rbegin(), verbs_.rend(),
+                                  [](const Verb& verb) { return verb.app->parsed(); });
+  return found != verbs_.rend() ? &*found : nullptr;
+}
+
+std::optional<cli::ExitCode> FleetCommand::RunIfChosen() {
+  const Verb* const chosen = Chosen();
+  return chosen != nullptr ? std::make_optional(chosen->run()) : std::nullopt;
+}
+
+CLI::App* FleetCommand::AddPlainVerb(CLI::App& root, const std::string& name,
+                                     const std::string& description,
+                                     std::function<cli::ExitCode()> run) {
   CLI::App* const app = root.add_subcommand(name, description);
-  flags_.emplace_back(app, std::make_unique<PostgresFlags>());
-  flags_.back().second->Register(*app);
-  app->add_flag("--json", json_, "print JSON");
+  verbs_.push_back({app, std::move(run), std::make_unique<PostgresFlags>()});
   return app;
 }
 
+void FleetCommand::AddFlags(CLI::App* app) {
+  verbs_.back().flags->Register(*app);
+  app->add_flag("--json", json_, "print JSON");
+}
+
+void FleetCommand::Print(const std::string& json, const std::string& text) const {
+  std::cout << (json_ ? json : text) << '\n';
+}
+
 void FleetCommand::AddAuthor(CLI::App* app) {
-  author_ = UserName();
+  author_ = cli::AuthorOf("");
   app->add_option("--author", author_, "who decides it")->capture_default_str();
 }
 
@@ -271,18 +269,12 @@ absl::Status FleetCommand::CheckDecision() const {
 
 std::vector<std::unique_ptr<FleetCommand>> AllFleetCommands() {
   std::vector<std::unique_ptr<FleetCommand>> all;
-  all.push_back(NewAgentCommand());
-  all.push_back(NewProbeCommand());
-  all.push_back(NewStatusCommand());
-  all.push_back(NewFleetTuneCommand());
-  all.push_back(NewFleetReleaseCommand());
-  all.push_back(NewFleetPinCommand());
-  all.push_back(NewFleetBanCommand());
-  all.push_back(NewUpgradeCommand());
-  all.push_back(NewFleetReportCommand());
-  all.push_back(NewExportNodesCommand());
-  all.push_back(NewPruneCommand());
-  all.push_back(NewMigrateCommand());
+  for (const auto& make :
+       {NewAgentCommand, NewProbeCommand, NewStatusCommand, NewFleetTuneCommand,
+        NewFleetReleaseCommand, NewFleetPinCommand, NewFleetBanCommand, NewUpgradeCommand,
+        NewFleetReportCommand, NewExportNodesCommand, NewPruneCommand, NewMigrateCommand}) {
+    all.push_back(make());
+  }
   return all;
 }
 
@@ -292,6 +284,10 @@ std::unique_ptr<FleetCommand> NewStatusCommand() { return std::make_unique<Statu
 cli::ExitCode SayResult(const absl::Status& status) {
   if (!status.ok()) std::cerr << "error: " << status.message() << '\n';
   return cli::ExitCodeOf(status);
+}
+
+cli::ExitCode SayResult(const absl::StatusOr<cli::ExitCode>& code) {
+  return code.ok() ? *code : SayResult(code.status());
 }
 
 bool FleetStopRequested() { return stop_requested != 0; }

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,19 +20,33 @@ class App;
 
 namespace convtune::fleet {
 
+// Says the error, if it is one, on standard error; returns the exit code.
+cli::ExitCode SayResult(const absl::Status& status);
+cli::ExitCode SayResult(const absl::StatusOr<cli::ExitCode>& code);
+
 // Its address is registered.
 class FleetCommand {
  public:
   virtual ~FleetCommand() = default;
   virtual void Register(CLI::App& root) = 0;
   // The exit code; nullopt if another verb was chosen.
-  virtual std::optional<cli::ExitCode> RunIfChosen() = 0;
+  std::optional<cli::ExitCode> RunIfChosen();
 
  protected:
   // A connection to a database whose schema this program knows.
   absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> Connect() const;
-  // Adds a verb with --postgres and so on, and --json.
-  CLI::App* AddVerb(CLI::App& root, const std::string& name, const std::string& description);
+  // Adds a verb with --postgres and so on, and --json. `run` returns an absl::Status, a
+  // cli::ExitCode or an absl::StatusOr of one.
+  template <typename Run>
+  CLI::App* AddVerb(CLI::App& root, const std::string& name, const std::string& description,
+                    Run run) {
+    CLI::App* const app = AddPlainVerb(root, name, description, [run] { return SayResult(run()); });
+    AddFlags(app);
+    return app;
+  }
+  // The same without flags.
+  CLI::App* AddPlainVerb(CLI::App& root, const std::string& name, const std::string& description,
+                         std::function<cli::ExitCode()> run);
   // Adds --author (default: the user's name).
   void AddAuthor(CLI::App* app);
   // The same and --reason, which is required.
@@ -42,12 +55,24 @@ class FleetCommand {
   absl::Status CheckAuthor() const;
   absl::Status CheckDecision() const;
 
-  // Of the verb that was chosen, the lowest one. Errors as PostgresFlags::Resolve.
+  // Of the verb that was chosen. Errors as PostgresFlags::Resolve.
   absl::StatusOr<db::fleet::Postgres::Options> PostgresOptions() const;
+  // A line: the one with --json, the other without.
+  void Print(const std::string& json, const std::string& text) const;
 
-  // Each verb has its own flags. With shared flags, one verb's environment variables would
-  // overwrite another verb's options.
-  std::vector<std::pair<CLI::App*, std::unique_ptr<PostgresFlags>>> flags_;
+  struct Verb {
+    CLI::App* app;
+    std::function<cli::ExitCode()> run;
+    // Each verb has its own flags. With shared flags, one verb's environment variables would
+    // overwrite another verb's options.
+    std::unique_ptr<PostgresFlags> flags;
+  };
+
+  void AddFlags(CLI::App* app);
+  // Of several that were parsed the lowest one; nullptr if none was.
+  const Verb* Chosen() const;
+
+  std::vector<Verb> verbs_;
   bool json_ = false;
   std::string author_;
   std::string reason_;
@@ -67,9 +92,6 @@ std::unique_ptr<FleetCommand> NewPruneCommand();
 std::unique_ptr<FleetCommand> NewFleetReleaseCommand();
 std::unique_ptr<FleetCommand> NewFleetPinCommand();
 std::unique_ptr<FleetCommand> NewFleetBanCommand();
-
-// Says the error, if it is one, on standard error; returns the exit code.
-cli::ExitCode SayResult(const absl::Status& status);
 
 // Asked by whatever takes long; true once SIGINT or SIGTERM came.
 bool FleetStopRequested();

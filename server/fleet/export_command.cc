@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <set>
 #include <system_error>
 
@@ -32,15 +31,13 @@ std::string BundleName(const NumberedNode& node) {
 class ExportNodesCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "export", "write what each node measured itself to a bundle of its own");
-    app_->add_option("folder", folder_, "made if need be; gets NODE.bundle")
+    CLI::App* const app =
+        AddVerb(root, "export", "write what each node measured itself to a bundle of its own",
+                [this] { return Run(); });
+    app->add_option("folder", folder_, "made if need be; gets NODE.bundle")
         ->type_name("FOLDER")
         ->required();
-    app_->add_option("--node", nodes_, "of this node alone; repeatable")->type_name("NAME");
-  }
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    return SayResult(Run());
+    app->add_option("--node", nodes_, "of this node alone; repeatable")->type_name("NAME");
   }
 
  private:
@@ -66,12 +63,8 @@ class ExportNodesCommand final : public FleetCommand {
       ++bundles;
       tunings += written;
     }
-    if (json_) {
-      std::cout << cli::JsonObject().Add("bundles", bundles).Add("tunings", tunings).Take() << '\n';
-    } else {
-      std::cout << "wrote " << tunings << " tunings of " << bundles << " nodes to " << folder_
-                << '\n';
-    }
+    Print(cli::JsonObject().Add("bundles", bundles).Add("tunings", tunings).Take(),
+          absl::StrCat("wrote ", tunings, " tunings of ", bundles, " nodes to ", folder_));
     return absl::OkStatus();
   }
 
@@ -90,7 +83,6 @@ class ExportNodesCommand final : public FleetCommand {
     return writer.tunings();
   }
 
-  CLI::App* app_ = nullptr;
   std::string folder_;
   std::vector<std::string> nodes_;
 };

@@ -1,6 +1,6 @@
 #include <CLI/CLI.hpp>
-#include <iostream>
 
+#include "absl/strings/str_cat.h"
 #include "client/cli/output/json.h"
 #include "client/cli/output/units.h"
 #include "db/fleet/retention.h"
@@ -13,12 +13,10 @@ namespace {
 class PruneCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "prune", "remove what newer tunings replaced and nothing refers to");
-    app_->add_option("--keep", keep_, "what is younger stays")->capture_default_str();
-  }
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    return SayResult(Run());
+    CLI::App* const app =
+        AddVerb(root, "prune", "remove what newer tunings replaced and nothing refers to",
+                [this] { return Run(); });
+    app->add_option("--keep", keep_, "what is younger stays")->capture_default_str();
   }
 
  private:
@@ -26,21 +24,16 @@ class PruneCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const absl::Duration keep, cli::ParseTime("--keep", keep_));
     ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const db::fleet::Thinned thinned, db::fleet::ThinFleet(*postgres, keep));
-    if (json_) {
-      std::cout << cli::JsonObject()
-                       .Add("evidence", thinned.evidence)
-                       .Add("tasks", thinned.tasks)
-                       .Add("payloads", thinned.payloads)
-                       .Take()
-                << '\n';
-    } else {
-      std::cout << thinned.evidence << " superseded tunings, " << thinned.tasks
-                << " ended tasks and " << thinned.payloads << " unused pooled tunings removed\n";
-    }
+    Print(cli::JsonObject()
+              .Add("evidence", thinned.evidence)
+              .Add("tasks", thinned.tasks)
+              .Add("payloads", thinned.payloads)
+              .Take(),
+          absl::StrCat(thinned.evidence, " superseded tunings, ", thinned.tasks,
+                       " ended tasks and ", thinned.payloads, " unused pooled tunings removed"));
     return absl::OkStatus();
   }
 
-  CLI::App* app_ = nullptr;
   std::string keep_ = "2160h";
 };
 

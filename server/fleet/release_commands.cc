@@ -26,15 +26,9 @@ namespace {
 constexpr int64_t kMostChanges = 10'000;
 
 const char* StateName(ReleaseState state) {
-  switch (state) {
-    case ReleaseState::kPromoted:
-      return "promoted";
-    case ReleaseState::kCanary:
-      return "canary";
-    case ReleaseState::kWithdrawn:
-      return "withdrawn";
-  }
-  return "unknown";
+  return state == ReleaseState::kPromoted ? "promoted"
+         : state == ReleaseState::kCanary ? "canary"
+                                          : "withdrawn";
 }
 
 // In a table; StateName stays in JSON.
@@ -112,35 +106,33 @@ void SayBanned(const Bans& bans, const std::vector<db::fleet::FleetChange>& chan
 class FleetReleaseCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = root.add_subcommand("release", "what the fleet's nodes serve");
-    app_->require_subcommand(1);
-    list_ = AddVerb(*app_, "list", "every release, newest first");
-    diff_ = AddVerb(*app_, "diff", "what a promotion would bring, or how two releases differ");
-    diff_->add_option("FROM", from_, "number of the first release; 0: nothing");
-    diff_->add_option("TO", to_, "number of the second");
-    AddScope(diff_);
-    promote_ = AddVerb(*app_, "promote", "serve what is best known, or the canary to all");
-    AddDecision(promote_);
-    promote_->add_option("--canary", canary_, "share of the nodes, for example 5%");
-    AddScope(promote_);
-    rollback_ = AddVerb(*app_, "rollback", "take the canary back, or go back to a release");
-    AddDecision(rollback_);
-    rollback_->add_option("RELEASE", target_, "number; without it the one before");
-    withdraw_ =
-        AddVerb(*app_, "withdraw", "serve problems nothing of the fleet's any more, at once");
-    withdraw_->add_option("PROBLEM", problems_, "problems in the text form");
-    withdraw_->add_flag("--every-problem", every_problem_, "all that the environment is served");
-    withdraw_->add_option("--environment", environment_, "name or text")->required();
-    AddDecision(withdraw_);
-  }
-
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    if (list_->parsed()) return SayResult(List());
-    if (diff_->parsed()) return SayResult(Diff());
-    if (promote_->parsed()) return SayResult(Promote());
-    if (withdraw_->parsed()) return SayResult(Withdraw());
-    return SayResult(RollBack());
+    CLI::App& app = *root.add_subcommand("release", "what the fleet's nodes serve");
+    app.require_subcommand(1);
+    AddVerb(app, "list", "every release, newest first", [this] { return List(); });
+    CLI::App* const diff =
+        AddVerb(app, "diff", "what a promotion would bring, or how two releases differ",
+                [this] { return Diff(); });
+    diff->add_option("FROM", from_, "number of the first release; 0: nothing");
+    diff->add_option("TO", to_, "number of the second");
+    AddScope(diff);
+    CLI::App* const promote =
+        AddVerb(app, "promote", "serve what is best known, or the canary to all",
+                [this] { return Promote(); });
+    AddDecision(promote);
+    promote->add_option("--canary", canary_, "share of the nodes, for example 5%");
+    AddScope(promote);
+    CLI::App* const rollback =
+        AddVerb(app, "rollback", "take the canary back, or go back to a release",
+                [this] { return RollBack(); });
+    AddDecision(rollback);
+    rollback->add_option("RELEASE", target_, "number; without it the one before");
+    CLI::App* const withdraw =
+        AddVerb(app, "withdraw", "serve problems nothing of the fleet's any more, at once",
+                [this] { return Withdraw(); });
+    withdraw->add_option("PROBLEM", problems_, "problems in the text form");
+    withdraw->add_flag("--every-problem", every_problem_, "all that the environment is served");
+    withdraw->add_option("--environment", environment_, "name or text")->required();
+    AddDecision(withdraw);
   }
 
  private:
@@ -283,7 +275,7 @@ class FleetReleaseCommand final : public FleetCommand {
     const int64_t before = served.promoted() != nullptr ? served.promoted()->number : 0;
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
                      db::fleet::PromoteFleetRelease(*postgres, author_, reason_, permille, scope));
-    Print(made);
+    SayMade(made);
     // The release holds, whether or not this can be read.
     if (const absl::Status read = WarnOfBanned(*postgres, before, made.release.number);
         !read.ok()) {
@@ -333,7 +325,7 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
                      db::fleet::WithdrawFleetChoices(*postgres, author_, reason_, environment,
                                                      {texts.begin(), texts.end()}));
-    Print(made);
+    SayMade(made);
     return absl::OkStatus();
   }
 
@@ -343,7 +335,7 @@ class FleetReleaseCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     ASSIGN_OR_RETURN(const db::fleet::FleetRollback back,
                      db::fleet::RollBackFleetRelease(*postgres, author_, reason_, target_));
-    Print(back.made);
+    SayMade(back.made);
     if (back.kept_count > 0) {
       std::cerr << back.kept_count << " problems keep their first choice, which came after release "
                 << back.made.release.restores << "; `release withdraw` takes them away\n";
@@ -356,24 +348,16 @@ class FleetReleaseCommand final : public FleetCommand {
     return absl::OkStatus();
   }
 
-  void Print(const db::fleet::FleetRelease& made) const {
-    if (json_) {
-      std::cout << ReleaseJson(made) << '\n';
-      return;
-    }
-    std::cout << "fleet release " << made.release.number << ": " << StateText(made);
+  void SayMade(const db::fleet::FleetRelease& made) const {
+    std::string share;
     if (made.release.state == ReleaseState::kCanary) {
-      std::cout << absl::StrFormat(" for %.4g%% of the nodes", made.release.canary_permille / 10.0);
+      share = absl::StrFormat(" for %.4g%% of the nodes", made.release.canary_permille / 10.0);
     }
-    std::cout << ", " << made.change_count << " changes\n";
+    Print(ReleaseJson(made),
+          absl::StrCat("fleet release ", made.release.number, ": ", StateText(made), share, ", ",
+                       made.change_count, " changes"));
   }
 
-  CLI::App* app_ = nullptr;
-  CLI::App* list_ = nullptr;
-  CLI::App* diff_ = nullptr;
-  CLI::App* promote_ = nullptr;
-  CLI::App* rollback_ = nullptr;
-  CLI::App* withdraw_ = nullptr;
   int64_t from_ = -1;
   int64_t to_ = -1;
   int64_t target_ = 0;
@@ -388,24 +372,19 @@ class FleetReleaseCommand final : public FleetCommand {
 class FleetPinCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    pin_ = AddVerb(root, "pin", "make one candidate every node's answer to a problem");
-    pin_->add_option("PROBLEM", problem_)->required();
-    pin_->add_option("CANDIDATE", candidate_, "its text form")->required();
-    pin_->add_option("--environment", environment_, "name or text")->required();
-    pin_->add_option("--ttl", ttl_, "how long, for example 24h; without it until unpin");
-    AddDecision(pin_);
-    unpin_ = AddVerb(root, "unpin", "end a pin");
-    unpin_->add_option("PROBLEM", problem_)->required();
-    unpin_->add_option("--environment", environment_, "name or text")->required();
-    unpin_->add_option("--author", author_, "who decides it")->capture_default_str();
-    pins_ = AddVerb(root, "pins", "every pin");
-  }
-
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (pin_->parsed()) return SayResult(Pin());
-    if (unpin_->parsed()) return SayResult(Unpin());
-    if (pins_->parsed()) return SayResult(List());
-    return std::nullopt;
+    CLI::App* const pin =
+        AddVerb(root, "pin", "make one candidate every node's answer to a problem",
+                [this] { return Pin(); });
+    pin->add_option("PROBLEM", problem_)->required();
+    pin->add_option("CANDIDATE", candidate_, "its text form")->required();
+    pin->add_option("--environment", environment_, "name or text")->required();
+    pin->add_option("--ttl", ttl_, "how long, for example 24h; without it until unpin");
+    AddDecision(pin);
+    CLI::App* const unpin = AddVerb(root, "unpin", "end a pin", [this] { return Unpin(); });
+    unpin->add_option("PROBLEM", problem_)->required();
+    unpin->add_option("--environment", environment_, "name or text")->required();
+    AddAuthor(unpin);
+    AddVerb(root, "pins", "every pin", [this] { return List(); });
   }
 
  private:
@@ -425,11 +404,7 @@ class FleetPinCommand final : public FleetCommand {
     ASSIGN_OR_RETURN(const int64_t id,
                      db::fleet::PutFleetPin(*postgres, names, environment, problem.ToText(),
                                             ToText(candidate), author_, reason_, ttl));
-    if (json_) {
-      std::cout << cli::JsonObject().Add("pin", id).Take() << '\n';
-    } else {
-      std::cout << "pin " << id << '\n';
-    }
+    Print(cli::JsonObject().Add("pin", id).Take(), absl::StrCat("pin ", id));
     return absl::OkStatus();
   }
 
@@ -473,9 +448,6 @@ class FleetPinCommand final : public FleetCommand {
     return absl::OkStatus();
   }
 
-  CLI::App* pin_ = nullptr;
-  CLI::App* unpin_ = nullptr;
-  CLI::App* pins_ = nullptr;
   std::string problem_;
   std::string candidate_;
   std::string environment_;

@@ -17,13 +17,11 @@ constexpr absl::Duration kShowEvery = absl::Milliseconds(100);
 class FleetReportCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "report", "what wins, what it gains, who disagrees, what got slower");
-    app_->add_flag("--csv", csv_, "print the rows as CSV")->excludes("--json");
-    output_.Register(*app_);
-  }
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    return SayResult(Run());
+    CLI::App* const app =
+        AddVerb(root, "report", "what wins, what it gains, who disagrees, what got slower",
+                [this] { return Run(); });
+    app->add_flag("--csv", csv_, "print the rows as CSV")->excludes("--json");
+    output_.Register(*app);
   }
 
  private:
@@ -50,7 +48,6 @@ class FleetReportCommand final : public FleetCommand {
     return output_.Write(data, options, format, io);
   }
 
-  CLI::App* app_ = nullptr;
   cli::ReportOutput output_;
   bool csv_ = false;
 };

@@ -3,18 +3,18 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "client/cli/input/problem_args.h"
 #include "client/cli/output/json.h"
+#include "client/cli/output/terminal_io.h"
 #include "client/cli/output/units.h"
 #include "db/fleet/queue.h"
 #include "db/fleet/releases.h"
 #include "proto/base/status_macros.h"
-#include "proto/convert/problem_list.h"
 #include "proto/convert/problem_order.h"
 #include "server/fleet/commands.h"
 
@@ -66,15 +66,10 @@ class ProgressLine {
 class FleetTuneCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "tune", "queue problems for the fleet's idle nodes, and watch");
-    app_->add_option("PROBLEM", problems_, "problems in the text form");
-    app_->add_option("--file", files_, "lists of problems: text, CSV or JSON lines")
-        ->allow_extra_args(false);
+    app_ = AddVerb(root, "tune", "queue problems for the fleet's idle nodes, and watch",
+                   [this] { return Run(); });
+    problems_.Register(*app_);
     app_->add_option("--environment", environment_, "name or text; see status");
-    app_->add_option("--op", op_, "operation of every problem: fwd, bwd_data, bwd_filter");
-    app_->add_option("--dtype", dtype_, "data type of every problem");
-    app_->add_option("--layout", layout_, "nchw or nhwc, of every problem");
-    app_->add_option("--batch", batch_size_, "batch size of every problem");
     app_->add_option("--budget", budget_, "time for one problem")->capture_default_str();
     app_->add_option("--author", author_, "who asks for it");
     app_->add_option("--reason", reason_, "what for");
@@ -85,69 +80,20 @@ class FleetTuneCommand final : public FleetCommand {
     app_->add_flag("--dead", dead_, "list what nobody could tune, with the reasons, instead");
   }
 
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    CatchFleetSignals();
-    const absl::StatusOr<cli::ExitCode> code = Run();
-    return code.ok() ? *code : SayResult(code.status());
-  }
-
  private:
-  absl::StatusOr<ProblemOverrides> Overrides() const {
-    ProblemOverrides overrides;
-    if (!op_.empty()) {
-      overrides.operation = ParseOperation(op_);
-      if (!overrides.operation) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "--op: must be one of ", absl::StrJoin(OperationNames(), ", "), ", is '", op_, "'"));
-      }
-    }
-    if (!dtype_.empty()) {
-      overrides.data_type = ParseLooseDataType(dtype_);
-      if (!overrides.data_type) {
-        return absl::InvalidArgumentError(absl::StrCat("--dtype: must be one of ",
-                                                       absl::StrJoin(InputTypeNames(), ", "),
-                                                       ", is '", dtype_, "'"));
-      }
-    }
-    if (!layout_.empty()) {
-      overrides.layout = ParseLooseLayout(layout_);
-      if (!overrides.layout) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--layout: must be nchw or nhwc, is '", layout_, "'"));
-      }
-    }
-    if (batch_size_ < 0) return absl::InvalidArgumentError("--batch: must be at least 1");
-    if (batch_size_ > 0) overrides.batches = {batch_size_};
-    return overrides;
-  }
-
   absl::StatusOr<std::vector<ProblemRow>> ReadProblems() const {
-    ASSIGN_OR_RETURN(const ProblemOverrides overrides, Overrides());
-    std::vector<ProblemRow> rows;
-    size_t errors = 0;
-    for (const std::string& file : files_) {
-      ASSIGN_OR_RETURN(const ProblemList list, ReadProblemListFile(file, overrides));
-      for (const std::string& notice : list.notices) std::cerr << notice << '\n';
-      for (const ProblemRowError& error : list.errors) {
-        std::cerr << error.source << ": " << error.message << '\n';
-      }
-      errors += list.errors.size();
-      rows.insert(rows.end(), list.rows.begin(), list.rows.end());
-    }
-    for (const std::string& text : problems_) {
-      ASSIGN_OR_RETURN(ConvProblem problem, ConvProblem::Parse(text));
-      rows.push_back({std::move(problem), 1, "argument"});
-    }
-    if (errors > 0) {
+    cli::Io io = cli::TerminalIo();
+    cli::Context context(io, {}, cli::Format::kTable, *app_);
+    ASSIGN_OR_RETURN(const cli::ProblemBatch batch, problems_.Read(context));
+    if (!batch.errors.empty()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(errors, " rows are no problems; nothing was queued"));
+          absl::StrCat(batch.errors.size(), " rows are no problems; nothing was queued"));
     }
-    if (rows.empty()) return absl::InvalidArgumentError("PROBLEM or --file: is required");
-    return MostWorkFirst(rows);
+    return MostWorkFirst(batch.rows);
   }
 
   absl::StatusOr<cli::ExitCode> Run() {
+    CatchFleetSignals();
     ASSIGN_OR_RETURN(const absl::Duration budget, cli::ParseTime("--budget", budget_));
     const bool queue = watch_ == 0 && cancel_ == 0 && !dead_;
     std::vector<ProblemRow> rows;
@@ -242,11 +188,8 @@ class FleetTuneCommand final : public FleetCommand {
   }
 
   CLI::App* app_ = nullptr;
-  std::vector<std::string> problems_;
-  std::vector<std::string> files_;
+  cli::ProblemArgs problems_;
   std::string environment_;
-  std::string op_, dtype_, layout_;
-  int64_t batch_size_ = 0;
   std::string budget_ = "30s";
   bool force_ = false;
   bool no_wait_ = false;
@@ -258,17 +201,14 @@ class FleetTuneCommand final : public FleetCommand {
 class UpgradeCommand final : public FleetCommand {
  public:
   void Register(CLI::App& root) override {
-    app_ = AddVerb(root, "upgrade", "queue what has to be verified after an upgrade");
-    app_->add_option("--from", from_, "environment before, name or text")->required();
-    app_->add_option("--to", to_, "environment after; without it the same, for another driver");
-    app_->add_option("--driver", driver_, "what was measured on another driver counts as old");
-    app_->add_option("--budget", budget_, "time for one problem")->capture_default_str();
-    app_->add_option("--most", most_, "queue only so many, the most used")->capture_default_str();
-    AddDecision(app_);
-  }
-  std::optional<cli::ExitCode> RunIfChosen() override {
-    if (!app_->parsed()) return std::nullopt;
-    return SayResult(Run());
+    CLI::App* const app = AddVerb(root, "upgrade", "queue what has to be verified after an upgrade",
+                                  [this] { return Run(); });
+    app->add_option("--from", from_, "environment before, name or text")->required();
+    app->add_option("--to", to_, "environment after; without it the same, for another driver");
+    app->add_option("--driver", driver_, "what was measured on another driver counts as old");
+    app->add_option("--budget", budget_, "time for one problem")->capture_default_str();
+    app->add_option("--most", most_, "queue only so many, the most used")->capture_default_str();
+    AddDecision(app);
   }
 
  private:
@@ -310,22 +250,14 @@ class UpgradeCommand final : public FleetCommand {
     if (!request.tasks.empty()) {
       ASSIGN_OR_RETURN(batch, db::fleet::QueueBatch(*postgres, names, request));
     }
-    if (json_) {
-      std::cout << cli::JsonObject()
-                       .Add("batch", batch)
-                       .Add("problems", static_cast<int64_t>(request.tasks.size()))
-                       .Take()
-                << '\n';
-    } else if (batch == 0) {
-      std::cout << "nothing has to be verified\n";
-    } else {
-      std::cout << "batch " << batch << ": " << request.tasks.size()
-                << " problems, the most used first\n";
-    }
+    const auto problems = static_cast<int64_t>(request.tasks.size());
+    Print(cli::JsonObject().Add("batch", batch).Add("problems", problems).Take(),
+          batch == 0
+              ? "nothing has to be verified"
+              : absl::StrCat("batch ", batch, ": ", problems, " problems, the most used first"));
     return absl::OkStatus();
   }
 
-  CLI::App* app_ = nullptr;
   std::string from_, to_, driver_;
   std::string budget_ = "30s";
   int64_t most_ = 100'000;

@@ -1,7 +1,10 @@
 #include "server/metrics/families.h"
 
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "convtune/v1/tuning_service.pb.h"
 #include "server/devices/xid.h"
 
 namespace convtune::metrics {
@@ -76,38 +79,17 @@ class Families {
 
 double Count(int64_t count) { return static_cast<double>(count); }
 
-const char* MissName(size_t reason) {
-  switch (static_cast<lookup::MissReason>(reason)) {
-    case lookup::MissReason::kNotFound:
-      return "not_found";
-    case lookup::MissReason::kInsufficientEvidence:
-      return "insufficient_evidence";
-    case lookup::MissReason::kNoCandidate:
-      return "no_candidate";
-    case lookup::MissReason::kTuningFailed:
-      return "tuning_failed";
-    case lookup::MissReason::kNoDevice:
-      return "no_device";
-    case lookup::MissReason::kOtherEnvironment:
-      return "other_environment";
-  }
-  return "unknown";
+// "not_found" of MISS_REASON_NOT_FOUND.
+std::string LowerName(const std::string& name, std::string_view prefix) {
+  return absl::AsciiStrToLower(name.substr(prefix.size()));
 }
 
-const char* StateName(supervisor::DeviceState state) {
-  switch (state) {
-    case supervisor::DeviceState::kIdle:
-      return "idle";
-    case supervisor::DeviceState::kReady:
-      return "ready";
-    case supervisor::DeviceState::kBusy:
-      return "busy";
-    case supervisor::DeviceState::kBackingOff:
-      return "backing_off";
-    case supervisor::DeviceState::kUnavailable:
-      return "unavailable";
-  }
-  return "unknown";
+std::string MissName(size_t reason) {
+  return LowerName(v1::MissReason_Name(static_cast<int>(reason)), "MISS_REASON_");
+}
+
+std::string StateName(v1::DeviceState state) {
+  return LowerName(v1::DeviceState_Name(state), "DEVICE_STATE_");
 }
 
 void AddCalls(const std::vector<rpc::services::MethodStats>& calls, Families* families) {
@@ -161,13 +143,11 @@ void AddWork(const MetricsInput& input, Families* families) {
   families->Begin(MetricType::Gauge, "convtune_device_state",
                   "1 for the state that the device is in, 0 for the others");
   for (const supervisor::DeviceStatus& device : input.devices) {
-    for (const supervisor::DeviceState state :
-         {supervisor::DeviceState::kIdle, supervisor::DeviceState::kReady,
-          supervisor::DeviceState::kBusy, supervisor::DeviceState::kBackingOff,
-          supervisor::DeviceState::kUnavailable}) {
-      families->Add(device.state == state ? 1 : 0, {{"device", device.name},
-                                                    {"environment", device.environment},
-                                                    {"state", StateName(state)}});
+    for (int state = 1; state < v1::DeviceState_ARRAYSIZE; ++state) {
+      families->Add(static_cast<int>(device.state) == state ? 1 : 0,
+                    {{"device", device.name},
+                     {"environment", device.environment},
+                     {"state", StateName(static_cast<v1::DeviceState>(state))}});
     }
   }
   families->Begin(MetricType::Gauge, "convtune_device_lost",

@@ -27,6 +27,11 @@ constexpr absl::Duration kRetry = absl::Seconds(5);
 constexpr absl::Duration kPatience = absl::Seconds(10);
 // Of the time, what writing snapshots may take when changes do not end.
 constexpr double kMostOfTime = 0.1;
+constexpr absl::Duration kKeepAfter = absl::Seconds(5);
+constexpr absl::Duration kLookForIdle = absl::Seconds(1);
+constexpr absl::Duration kFirstPause = absl::Minutes(10);
+constexpr absl::Duration kLongestPause = absl::Hours(24);
+constexpr char kTooLittle[] = "what tuning gave is below --publish-evidence";
 
 absl::Status MakeFolder(const std::string& folder) {
   if (mkdir(folder.c_str(), 0755) == 0) {
@@ -38,12 +43,6 @@ absl::Status MakeFolder(const std::string& folder) {
   return absl::UnavailableError(
       absl::StrCat(folder, ": making the folder: ", std::strerror(errno)));
 }
-
-constexpr absl::Duration kKeepAfter = absl::Seconds(5);
-constexpr absl::Duration kLookForIdle = absl::Seconds(1);
-constexpr absl::Duration kFirstPause = absl::Minutes(10);
-constexpr absl::Duration kLongestPause = absl::Hours(24);
-constexpr char kTooLittle[] = "what tuning gave is below --publish-evidence";
 
 }  // namespace
 
@@ -194,6 +193,15 @@ absl::Status Publisher::PassNow() {
   return absl::OkStatus();
 }
 
+void Publisher::PublishAtOnce(bool all) {
+  {
+    MutexLock lock(mutex_);
+    work_.publish = true;
+    work_.all |= all;
+  }
+  Pass();
+}
+
 absl::Status Publisher::Reconcile(Work* work) {
   if (work->all) {
     ASSIGN_OR_RETURN(const bool changed, releases_.ReconcileAll());
@@ -324,12 +332,7 @@ absl::StatusOr<Release> Publisher::PromoteRelease(const std::string& author,
                 ? absl::StrCat("is a canary for ", release.canary_permille, " of 1000 processes")
                 : "promoted",
             author, reason);
-  {
-    MutexLock lock(mutex_);
-    // A canary may be of before a library changed.
-    work_.all = work_.publish = true;
-  }
-  Pass();
+  PublishAtOnce(/*all=*/true);  // a canary may be of before a library changed
   return release;
 }
 
@@ -340,11 +343,7 @@ absl::StatusOr<std::optional<Release>> Publisher::FollowFleet(const std::string&
                    releases_.PromoteFleet({author, reason, options_.clock->Now()}));
   if (!release.has_value()) return release;
   log::Info("release $0 promoted by $1: $2", release->number, author, reason);
-  {
-    MutexLock lock(mutex_);
-    work_.publish = true;
-  }
-  Pass();
+  PublishAtOnce(/*all=*/false);
   return release;
 }
 
@@ -357,12 +356,7 @@ absl::StatusOr<Release> Publisher::RollBackRelease(const std::string& author,
       "rolled back by $0: release $1$2: $3", author, release.number,
       release.restores != 0 ? absl::StrCat(" has the choices of ", release.restores) : " withdrawn",
       reason);
-  {
-    MutexLock lock(mutex_);
-    // And so may an old release.
-    work_.all = work_.publish = true;
-  }
-  Pass();
+  PublishAtOnce(/*all=*/true);  // and so may an old release
   return release;
 }
 

@@ -104,6 +104,8 @@ class Publisher : public ReleaseManager {
   void Pass() EXCLUDES(work_mutex_);
   // That, for somebody who waits; UNAVAILABLE if it does not get ready.
   absl::Status PassNow() EXCLUDES(work_mutex_);
+  // A pass that publishes; `all`: and that looks at every problem.
+  void PublishAtOnce(bool all) EXCLUDES(work_mutex_);
   absl::Status Reconcile(Work* work) REQUIRES(work_mutex_);
   absl::Status Publish() REQUIRES(work_mutex_);
   // Once, as soon as there is such a result.

@@ -359,8 +359,6 @@ std::vector<ListedBan> TunerImpl::ListBans() {
   return bans;
 }
 
-Bans TunerImpl::BansOf(const TuningKey& key) { return index_.bans()->Of(key); }
-
 absl::Status TunerImpl::DeletePin(const std::string& environment, const ConvProblem& problem,
                                   int64_t fleet_pin) {
   ASSIGN_OR_RETURN(const TuningKey key, KeyOf(environment, problem));
@@ -458,6 +456,17 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::CreateJob(jobs::JobRequest request)
   return QueueJob(environment, request);
 }
 
+jobs::Subscriber TunerImpl::SubscriberOf(const std::string& job, const std::string& text) {
+  jobs::Subscriber subscriber;
+  subscriber.done = [this, job, text](const jobs::WorkResult& result) {
+    jobs_.ProblemDone(job, text, result);
+  };
+  subscriber.progress = [this, job, text](const jobs::WorkProgress& progress) {
+    jobs_.Progress(job, text, progress);
+  };
+  return subscriber;
+}
+
 absl::StatusOr<jobs::JobSnapshot> TunerImpl::QueueJob(
     const lookup::ResolvedEnvironment& environment, const jobs::JobRequest& request) {
   std::vector<jobs::WorkSpec> work;
@@ -479,15 +488,8 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::QueueJob(
   const std::string name = created.job.name;
   for (const jobs::WorkSpec& spec : work) {
     const std::string text = spec.key.problem_text;
-    jobs::Subscriber subscriber;
-    subscriber.done = [this, name, text](const jobs::WorkResult& result) {
-      jobs_.ProblemDone(name, text, result);
-    };
-    subscriber.progress = [this, name, text](const jobs::WorkProgress& progress) {
-      jobs_.Progress(name, text, progress);
-    };
     const uint64_t number = environment.queue->Submit(
-        spec, request.priority, std::move(subscriber),
+        spec, request.priority, SubscriberOf(name, text),
         [&] { return NeedsTuning(spec.problem, spec.key, environment, request); });
     if (number == 0) {
       jobs_.ProblemSkipped(name);
@@ -505,13 +507,7 @@ void TunerImpl::KeepWork(const lookup::ResolvedEnvironment& environment,
     const std::optional<std::string> name = jobs_.Collect(environment.environment.Name());
     if (!name.has_value()) return;
     const std::string text = spec.key.problem_text;
-    jobs::Subscriber subscriber;
-    subscriber.done = [this, name = *name, text](const jobs::WorkResult& result) {
-      jobs_.ProblemDone(name, text, result);
-    };
-    subscriber.progress = [this, name = *name, text](const jobs::WorkProgress& progress) {
-      jobs_.Progress(name, text, progress);
-    };
+    jobs::Subscriber subscriber = SubscriberOf(*name, text);
     subscriber.expires = absl::Now() + kAbandonedPatience;
     const uint64_t number = environment.queue->Submit(std::move(spec), jobs::Priority::kIdle,
                                                       std::move(subscriber), [] { return false; });
@@ -522,10 +518,6 @@ void TunerImpl::KeepWork(const lookup::ResolvedEnvironment& environment,
       environment.queue->Unsubscribe(number);
     }
   }
-}
-
-absl::StatusOr<jobs::JobSnapshot> TunerImpl::GetJob(const std::string& name) {
-  return jobs_.Get(name);
 }
 
 absl::StatusOr<jobs::JobPage> TunerImpl::ListJobs(int page_size, const std::string& page_token) {
@@ -540,12 +532,6 @@ absl::StatusOr<jobs::JobSnapshot> TunerImpl::CancelJob(const std::string& name) 
   }
   return cancelled.first;
 }
-
-absl::StatusOr<uint64_t> TunerImpl::WatchJob(const std::string& name, jobs::JobCallback on_change) {
-  return jobs_.Watch(name, std::move(on_change));
-}
-
-void TunerImpl::StopWatching(uint64_t token) { jobs_.StopWatching(token); }
 
 absl::Status TunerImpl::StartPublisher() {
   if (options_.release_store == nullptr) return absl::OkStatus();

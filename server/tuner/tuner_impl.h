@@ -40,11 +40,15 @@ class TunerImpl : public Tuner {
     return index_.counts_version() + stored_version_;
   }
   absl::StatusOr<jobs::JobSnapshot> CreateJob(jobs::JobRequest request) override;
-  absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) override;
+  absl::StatusOr<jobs::JobSnapshot> GetJob(const std::string& name) override {
+    return jobs_.Get(name);
+  }
   absl::StatusOr<jobs::JobPage> ListJobs(int page_size, const std::string& page_token) override;
   absl::StatusOr<jobs::JobSnapshot> CancelJob(const std::string& name) override;
-  absl::StatusOr<uint64_t> WatchJob(const std::string& name, jobs::JobCallback on_change) override;
-  void StopWatching(uint64_t token) override;
+  absl::StatusOr<uint64_t> WatchJob(const std::string& name, jobs::JobCallback on_change) override {
+    return jobs_.Watch(name, std::move(on_change));
+  }
+  void StopWatching(uint64_t token) override { jobs_.StopWatching(token); }
   absl::StatusOr<Tuning> GetTuning(const std::string& environment,
                                    const ConvProblem& problem) override;
   std::vector<QuarantineEntry> QuarantineOf(const TuningKey& key) override;
@@ -67,7 +71,7 @@ class TunerImpl : public Tuner {
   absl::StatusOr<CreatedBan> CreateBan(Ban ban, size_t max_changes, bool dry_run) override;
   absl::Status DeleteBan(int64_t number, int64_t fleet_ban) override;
   std::vector<ListedBan> ListBans() override;
-  Bans BansOf(const TuningKey& key) override;
+  Bans BansOf(const TuningKey& key) override { return index_.bans()->Of(key); }
   absl::StatusOr<Environment> ResolveEnvironment(const std::string& name,
                                                  const Environment& program) override;
   std::vector<EnvironmentInfo> ListEnvironments() override;
@@ -108,6 +112,8 @@ class TunerImpl : public Tuner {
   absl::StatusOr<TuningKey> KeyOf(const std::string& environment, const ConvProblem& problem) const;
   absl::StatusOr<std::vector<TuningKey>> KeysOf(const std::string& environment,
                                                 const std::vector<ConvProblem>& problems) const;
+  // Tells the job of that name of a problem's work.
+  jobs::Subscriber SubscriberOf(const std::string& job, const std::string& text);
   // ALREADY_EXISTS: the request's id is another's.
   absl::StatusOr<jobs::JobSnapshot> QueueJob(const lookup::ResolvedEnvironment& environment,
                                              const jobs::JobRequest& request);

@@ -16,8 +16,6 @@ constexpr int kDefaultRows = 100;
 constexpr int kMostIds = 10'000;
 constexpr int kMostTunings = 10'000;
 constexpr size_t kMostRefused = 100;
-constexpr size_t kMostAuthor = 128;
-constexpr size_t kMostReason = 500;
 
 v1::OutboxId OutboxIdToProto(const db::OutboxId& id) {
   v1::OutboxId proto;
@@ -27,11 +25,6 @@ v1::OutboxId OutboxIdToProto(const db::OutboxId& id) {
 }
 
 }  // namespace
-
-std::optional<GetFleetStateArgs> Validate(const v1::GetFleetStateRequest& request,
-                                          std::vector<Violation>* /*violations*/) {
-  return GetFleetStateArgs{request.observer()};
-}
 
 std::optional<ReadOutboxArgs> Validate(const v1::ReadOutboxRequest& request,
                                        std::vector<Violation>* violations) {
@@ -50,11 +43,6 @@ std::optional<AckOutboxArgs> Validate(const v1::AckOutboxRequest& request,
   AckOutboxArgs args;
   for (const v1::OutboxId& id : request.ids()) args.ids.push_back({id.epoch(), id.sequence()});
   return args;
-}
-
-std::optional<RequeueOutboxArgs> Validate(const v1::RequeueOutboxRequest& request,
-                                          std::vector<Violation>* /*violations*/) {
-  return RequeueOutboxArgs{request.include_fleet()};
 }
 
 std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
@@ -96,16 +84,9 @@ std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
   return args;
 }
 
-std::optional<FollowReleaseArgs> Validate(const v1::FollowReleaseRequest& request,
-                                          std::vector<Violation>* violations) {
-  FieldChecker checker(violations);
-  checker.Require(request.release() >= 1, "release", "must be at least 1");
-  checker.Length("author", request.author(), 1, kMostAuthor);
-  checker.NoControls("author", request.author());
-  checker.Length("reason", request.reason(), 1, kMostReason);
-  checker.NoControls("reason", request.reason());
-  if (!checker.ok()) return std::nullopt;
-  return FollowReleaseArgs{request.release(), request.author(), request.reason()};
+void CheckRules(const v1::FollowReleaseRequest& request, FieldChecker* check) {
+  check->Require(request.release() >= 1, "release", "must be at least 1");
+  check->Decision("", request.author(), request.reason());
 }
 
 v1::FleetState ToProto(const db::OutboxStatus& status) {

@@ -15,10 +15,6 @@
 
 namespace convtune::rpc::messages {
 
-struct GetFleetStateArgs {
-  bool observer = false;
-};
-
 struct ReadOutboxArgs {
   size_t max_rows = 0;
 };
@@ -27,34 +23,21 @@ struct AckOutboxArgs {
   std::vector<db::OutboxId> ids;
 };
 
-struct RequeueOutboxArgs {
-  bool include_fleet = false;
-};
-
 // Tunings that keep every rule, of origin FLEET; and the others, in words.
 struct ApplyTuningsArgs {
   std::vector<db::TuningRecord> records;
   std::vector<std::string> refused;  // at most 100
 };
 
-struct FollowReleaseArgs {
-  int64_t release = 0;
-  std::string author;
-  std::string reason;
-};
-
-std::optional<GetFleetStateArgs> Validate(const v1::GetFleetStateRequest& request,
-                                          std::vector<Violation>* violations);
+inline void CheckRules(const v1::GetFleetStateRequest&, FieldChecker*) {}
+inline void CheckRules(const v1::RequeueOutboxRequest&, FieldChecker*) {}
+void CheckRules(const v1::FollowReleaseRequest& request, FieldChecker* check);
 std::optional<ReadOutboxArgs> Validate(const v1::ReadOutboxRequest& request,
                                        std::vector<Violation>* violations);
 std::optional<AckOutboxArgs> Validate(const v1::AckOutboxRequest& request,
                                       std::vector<Violation>* violations);
-std::optional<RequeueOutboxArgs> Validate(const v1::RequeueOutboxRequest& request,
-                                          std::vector<Violation>* violations);
 std::optional<ApplyTuningsArgs> Validate(const v1::ApplyTuningsRequest& request,
                                          std::vector<Violation>* violations);
-std::optional<FollowReleaseArgs> Validate(const v1::FollowReleaseRequest& request,
-                                          std::vector<Violation>* violations);
 
 v1::FleetState ToProto(const db::OutboxStatus& status);
 v1::ReadOutboxResponse ToProto(const db::OutboxPage& page);

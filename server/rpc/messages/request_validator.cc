@@ -21,6 +21,7 @@ constexpr size_t kMaxFilterLength = 4096;
 constexpr size_t kMaxPathLength = 4095;  // PATH_MAX less the final NUL
 constexpr int64_t kMaxMemoryBudget = int64_t{1} << 50;
 constexpr int kMaxCandidates = 100000;
+constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr absl::Duration kMinTimeBudget = absl::Milliseconds(10);
 constexpr absl::Duration kMaxTimeBudget = absl::Hours(1);
 constexpr absl::Duration kMinTtl = absl::Seconds(1);
@@ -38,14 +39,8 @@ jobs::TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check
   out.memory_budget_bytes = in.memory_budget_bytes();
   check->Range("options.max_candidates", in.max_candidates(), 0, kMaxCandidates);
   out.max_candidates = in.max_candidates();
-  check->KnownEnum("options.search", in.search());
-  if (in.search() != v1::SEARCH_UNSPECIFIED) {
-    out.search = static_cast<jobs::Search>(in.search());
-  }
-  check->KnownEnum("options.api", in.api());
-  if (in.api() != v1::API_UNSPECIFIED) {
-    out.api = static_cast<Api>(in.api());
-  }
+  check->Enum<jobs::Search>("options.search", in.search(), &out.search);
+  check->Enum<Api>("options.api", in.api(), &out.api);
   if (in.has_wait_idle()) {
     out.wait_idle =
         check->Duration("options.wait_idle", in.wait_idle(), absl::ZeroDuration(), kMaxTimeBudget)
@@ -59,8 +54,7 @@ jobs::TuningOptions ReadOptions(const v1::TuningOptions& in, FieldChecker* check
 Constraints ReadConstraints(const v1::Constraints& in, FieldChecker* check) {
   Constraints out;
   if (in.has_max_workspace_bytes()) {
-    check->Range("constraints.max_workspace_bytes", in.max_workspace_bytes(), 0,
-                 std::numeric_limits<int64_t>::max());
+    check->Range("constraints.max_workspace_bytes", in.max_workspace_bytes(), 0, kMaxInt64);
     out.max_workspace_bytes = in.max_workspace_bytes();
   }
   out.deterministic = in.deterministic();
@@ -69,31 +63,15 @@ Constraints ReadConstraints(const v1::Constraints& in, FieldChecker* check) {
   out.forbid_winograd = in.forbid_winograd();
   out.forbid_fft = in.forbid_fft();
   out.forbid_reduced_precision_reduction = in.forbid_reduced_precision_reduction();
-  check->KnownEnum("constraints.api", in.api());
-  if (in.api() != v1::API_UNSPECIFIED) {
-    out.api = static_cast<Api>(in.api());
-  }
-  check->KnownEnum("constraints.launch", in.launch());
-  if (in.launch() != v1::LAUNCH_MODE_UNSPECIFIED) {
-    out.launch = static_cast<LaunchMode>(in.launch());
-  }
+  check->Enum<Api>("constraints.api", in.api(), &out.api);
+  check->Enum<LaunchMode>("constraints.launch", in.launch(), &out.launch);
   if (in.has_max_error()) {
     check->Require(std::isfinite(in.max_error()) && in.max_error() >= 0, "constraints.max_error",
                    "must be a finite number of at least 0");
     out.max_error = in.max_error();
   }
-  check->KnownEnum("constraints.cache_state", in.cache_state());
-  if (in.cache_state() != v1::CACHE_STATE_UNSPECIFIED) {
-    out.cache_state = static_cast<CacheState>(in.cache_state());
-  }
+  check->Enum<CacheState>("constraints.cache_state", in.cache_state(), &out.cache_state);
   return out;
-}
-
-std::optional<JobNameArgs> ValidateJobName(const std::string& name,
-                                           std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  check.JobName(name);
-  return check.ok() ? std::make_optional(JobNameArgs{name}) : std::nullopt;
 }
 
 template <typename Request>
@@ -135,10 +113,7 @@ std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetR
   out.constraints = ReadConstraints(request.constraints(), &check);
   check.Require(request.max_reply_bytes() >= 0, "max_reply_bytes", "must not be negative");
   out.max_reply_bytes = request.max_reply_bytes();
-  check.KnownEnum("on_miss", request.on_miss());
-  if (request.on_miss() != v1::ON_MISS_UNSPECIFIED) {
-    out.on_miss = static_cast<lookup::OnMiss>(request.on_miss());
-  }
+  check.Enum<lookup::OnMiss>("on_miss", request.on_miss(), &out.on_miss);
   check.KnownEnum("min_evidence", request.min_evidence());
   out.min_evidence = static_cast<Evidence>(request.min_evidence());
   out.options = ReadOptions(request.options(), &check);
@@ -157,29 +132,11 @@ std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& reque
   out.problems = check.Problems(request.problems());
   out.options = ReadOptions(request.options(), &check);
   out.force = request.force();
-  check.KnownEnum("priority", request.priority());
-  if (request.priority() != v1::PRIORITY_UNSPECIFIED) {
-    out.priority = static_cast<jobs::Priority>(request.priority());
-  }
+  check.Enum<jobs::Priority>("priority", request.priority(), &out.priority);
   check.Length("request_id", request.request_id(), 0, kMaxRequestIdLength);
   check.NoControls("request_id", request.request_id());
   out.request_id = request.request_id();
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
-}
-
-std::optional<JobNameArgs> Validate(const v1::GetTuningJobRequest& request,
-                                    std::vector<Violation>* violations) {
-  return ValidateJobName(request.name(), violations);
-}
-
-std::optional<JobNameArgs> Validate(const v1::WatchTuningJobRequest& request,
-                                    std::vector<Violation>* violations) {
-  return ValidateJobName(request.name(), violations);
-}
-
-std::optional<JobNameArgs> Validate(const v1::CancelTuningJobRequest& request,
-                                    std::vector<Violation>* violations) {
-  return ValidateJobName(request.name(), violations);
 }
 
 std::optional<ListJobsArgs> Validate(const v1::ListTuningJobsRequest& request,
@@ -251,25 +208,12 @@ std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Viola
       request.fleet_pin()};
 }
 
-std::optional<ListPinsArgs> Validate(const v1::ListPinsRequest& request,
-                                     std::vector<Violation>* violations) {
+std::optional<EnvironmentPageArgs> Validate(const v1::ListPinsRequest& request,
+                                            std::vector<Violation>* violations) {
   FieldChecker check(violations);
   check.EnvironmentName(request.environment());
-  ListPinsArgs out{request.environment(), check.Page(request.page_size(), request.page_token())};
-  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
-}
-
-std::optional<PageArgs> Validate(const v1::ListEnvironmentsRequest& request,
-                                 std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  PageArgs out = check.Page(request.page_size(), request.page_token());
-  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
-}
-
-std::optional<PageArgs> Validate(const v1::ListReleasesRequest& request,
-                                 std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  PageArgs out = check.Page(request.page_size(), request.page_token());
+  EnvironmentPageArgs out{request.environment(),
+                          check.Page(request.page_size(), request.page_token())};
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 
@@ -297,38 +241,26 @@ std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
   return check.ok() ? std::make_optional(out) : std::nullopt;
 }
 
-std::optional<BackupArgs> Validate(const v1::BackupDatabaseRequest& request,
-                                   std::vector<Violation>* violations) {
-  FieldChecker check(violations);
+void CheckRules(const v1::BackupDatabaseRequest& request, FieldChecker* check) {
   const std::string& path = request.path();
-  check.Length("path", path, 1, kMaxPathLength);
-  check.Require(path.empty() || path[0] == '/', "path", "must be absolute");
-  check.NoControls("path", path);
-  return check.ok() ? std::make_optional(BackupArgs{path}) : std::nullopt;
+  check->Length("path", path, 1, kMaxPathLength);
+  check->Require(path.empty() || path[0] == '/', "path", "must be absolute");
+  check->NoControls("path", path);
 }
 
-std::optional<ExportArgs> Validate(const v1::ExportBundleRequest& request,
-                                   std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  check.EnvironmentName(request.environment());
-  return check.ok() ? std::make_optional(ExportArgs{request.environment(), !request.omit_samples()})
-                    : std::nullopt;
+void CheckRules(const v1::ExportBundleRequest& request, FieldChecker* check) {
+  check->EnvironmentName(request.environment());
 }
 
-std::optional<ReadSnapshotArgs> Validate(const v1::ReadSnapshotRequest& request,
-                                         std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  check.Range("offset", request.offset(), 0, std::numeric_limits<int64_t>::max());
-  return check.ok() ? std::make_optional(ReadSnapshotArgs{request.offset(), request.version()})
-                    : std::nullopt;
+void CheckRules(const v1::ReadSnapshotRequest& request, FieldChecker* check) {
+  check->Range("offset", request.offset(), 0, kMaxInt64);
 }
 
 std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
                                  std::vector<Violation>* violations) {
   FieldChecker check(violations);
-  constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
-  check.Range("from", request.from(), 0, kMaxNumber);
-  check.Range("to", request.to(), 0, kMaxNumber);
+  check.Range("from", request.from(), 0, kMaxInt64);
+  check.Range("to", request.to(), 0, kMaxInt64);
   check.EnvironmentName(request.environment());
   check.PageToken(request.page_token());
   DiffArgs out{request.from(), request.to(), request.environment(),
@@ -336,30 +268,22 @@ std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
 }
 
-std::optional<PromoteArgs> Validate(const v1::PromoteReleaseRequest& request,
-                                    std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  check.Decision("", request.author(), request.reason());
-  check.Range("canary_permille", request.canary_permille(), 0, kMaxCanaryPermille);
-  if (!check.ok()) return std::nullopt;
-  return PromoteArgs{request.author(), request.reason(), request.canary_permille()};
+void CheckRules(const v1::PromoteReleaseRequest& request, FieldChecker* check) {
+  check->Decision("", request.author(), request.reason());
+  check->Range("canary_permille", request.canary_permille(), 0, kMaxCanaryPermille);
 }
 
-std::optional<RollBackArgs> Validate(const v1::RollBackReleaseRequest& request,
-                                     std::vector<Violation>* violations) {
-  FieldChecker check(violations);
-  check.Decision("", request.author(), request.reason());
-  check.Range("release", request.release(), 0, std::numeric_limits<int64_t>::max());
-  if (!check.ok()) return std::nullopt;
-  return RollBackArgs{request.author(), request.reason(), request.release()};
+void CheckRules(const v1::RollBackReleaseRequest& request, FieldChecker* check) {
+  check->Decision("", request.author(), request.reason());
+  check->Range("release", request.release(), 0, kMaxInt64);
 }
 
-std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
-                                       std::vector<Violation>* violations) {
+std::optional<EnvironmentPageArgs> Validate(const v1::ListWantedRequest& request,
+                                            std::vector<Violation>* violations) {
   FieldChecker check(violations);
   check.EnvironmentName(request.environment());
   check.PageToken(request.page_token());
-  ListWantedArgs out{
+  EnvironmentPageArgs out{
       request.environment(),
       {ReadRows("max_problems", request.max_problems(), &check), request.page_token()}};
   return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;

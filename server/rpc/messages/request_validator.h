@@ -23,10 +23,6 @@
 
 namespace convtune::rpc::messages {
 
-struct JobNameArgs {
-  std::string name;
-};
-
 struct ListJobsArgs {
   int page_size = kDefaultPageSize;
   std::string page_token;
@@ -75,15 +71,6 @@ struct DeleteBanArgs {
   int64_t fleet_ban = 0;
 };
 
-struct ListPinsArgs {
-  std::string environment;
-  PageArgs page;
-};
-
-struct BackupArgs {
-  std::string path;
-};
-
 struct DiffArgs {
   int64_t from = 0;
   int64_t to = 0;
@@ -92,35 +79,11 @@ struct DiffArgs {
   std::string page_token;
 };
 
-struct PromoteArgs {
-  std::string author;
-  std::string reason;
-  int canary_permille = 0;
-};
-
-struct RollBackArgs {
-  std::string author;
-  std::string reason;
-  int64_t release = 0;
-};
-
-struct ListWantedArgs {
+// Of ListPins and ListWanted.
+struct EnvironmentPageArgs {
   std::string environment;
   PageArgs page;
 };
-
-struct ExportArgs {
-  std::string environment;
-  bool with_samples = true;
-};
-
-struct ReadSnapshotArgs {
-  int64_t offset = 0;
-  uint64_t version = 0;
-};
-
-// For methods whose request has no fields.
-struct NoArgs {};
 
 std::optional<lookup::LookupRequest> Validate(const v1::BatchGetRequest& request,
                                               std::vector<Violation>* violations);
@@ -129,12 +92,6 @@ std::optional<lookup::LookupRequest> ValidateWithoutProblems(const v1::BatchGetR
                                                              std::vector<Violation>* violations);
 std::optional<jobs::JobRequest> Validate(const v1::CreateTuningJobRequest& request,
                                          std::vector<Violation>* violations);
-std::optional<JobNameArgs> Validate(const v1::GetTuningJobRequest& request,
-                                    std::vector<Violation>* violations);
-std::optional<JobNameArgs> Validate(const v1::WatchTuningJobRequest& request,
-                                    std::vector<Violation>* violations);
-std::optional<JobNameArgs> Validate(const v1::CancelTuningJobRequest& request,
-                                    std::vector<Violation>* violations);
 std::optional<ListJobsArgs> Validate(const v1::ListTuningJobsRequest& request,
                                      std::vector<Violation>* violations);
 std::optional<OneProblemArgs> Validate(const v1::GetTuningRequest& request,
@@ -146,42 +103,59 @@ std::optional<ListTuningsArgs> Validate(const v1::ListTuningsRequest& request,
 std::optional<DeleteTuningArgs> Validate(const v1::DeleteTuningRequest& request,
                                          std::vector<Violation>* violations);
 std::optional<PinArgs> Validate(const v1::PinRequest& request, std::vector<Violation>* violations);
-std::optional<ListPinsArgs> Validate(const v1::ListPinsRequest& request,
-                                     std::vector<Violation>* violations);
+std::optional<EnvironmentPageArgs> Validate(const v1::ListPinsRequest& request,
+                                            std::vector<Violation>* violations);
 std::optional<CreateBanArgs> Validate(const v1::CreateBanRequest& request,
                                       std::vector<Violation>* violations);
 std::optional<DeleteBanArgs> Validate(const v1::DeleteBanRequest& request,
                                       std::vector<Violation>* violations);
-std::optional<BackupArgs> Validate(const v1::BackupDatabaseRequest& request,
-                                   std::vector<Violation>* violations);
-std::optional<ExportArgs> Validate(const v1::ExportBundleRequest& request,
-                                   std::vector<Violation>* violations);
 
 std::optional<DiffArgs> Validate(const v1::DiffReleasesRequest& request,
                                  std::vector<Violation>* violations);
-std::optional<PromoteArgs> Validate(const v1::PromoteReleaseRequest& request,
-                                    std::vector<Violation>* violations);
-std::optional<RollBackArgs> Validate(const v1::RollBackReleaseRequest& request,
-                                     std::vector<Violation>* violations);
-std::optional<PageArgs> Validate(const v1::ListEnvironmentsRequest& request,
-                                 std::vector<Violation>* violations);
-std::optional<PageArgs> Validate(const v1::ListReleasesRequest& request,
-                                 std::vector<Violation>* violations);
-std::optional<ListWantedArgs> Validate(const v1::ListWantedRequest& request,
-                                       std::vector<Violation>* violations);
-std::optional<ReadSnapshotArgs> Validate(const v1::ReadSnapshotRequest& request,
-                                         std::vector<Violation>* violations);
+std::optional<EnvironmentPageArgs> Validate(const v1::ListWantedRequest& request,
+                                            std::vector<Violation>* violations);
 
-// Requests without fields.
+// Requests for a page of all that there is.
+template <typename Request>
+requires(std::same_as<Request, v1::ListEnvironmentsRequest> ||
+         std::same_as<Request, v1::ListReleasesRequest>)
+    std::optional<PageArgs> Validate(const Request& request, std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  PageArgs out = check.Page(request.page_size(), request.page_token());
+  return check.ok() ? std::make_optional(std::move(out)) : std::nullopt;
+}
+
+// Requests that are taken as they are.
+void CheckRules(const v1::BackupDatabaseRequest& request, FieldChecker* check);
+void CheckRules(const v1::ExportBundleRequest& request, FieldChecker* check);
+void CheckRules(const v1::PromoteReleaseRequest& request, FieldChecker* check);
+void CheckRules(const v1::RollBackReleaseRequest& request, FieldChecker* check);
+void CheckRules(const v1::ReadSnapshotRequest& request, FieldChecker* check);
+
+template <typename Request>
+requires(std::same_as<Request, v1::GetTuningJobRequest> ||
+         std::same_as<Request, v1::WatchTuningJobRequest> ||
+         std::same_as<Request, v1::CancelTuningJobRequest>) void CheckRules(const Request& request,
+                                                                            FieldChecker* check) {
+  check->JobName(request.name());
+}
+
+// Without rules.
 template <typename Request>
 requires(std::same_as<Request, v1::ListDevicesRequest> ||
          std::same_as<Request, v1::ListBansRequest> ||
          std::same_as<Request, v1::GetServerInfoRequest> ||
          std::same_as<Request, v1::CheckDatabaseRequest> ||
          std::same_as<Request, v1::CompactDatabaseRequest> ||
-         std::same_as<Request, v1::GetPublicationRequest>)
-    std::optional<NoArgs> Validate(const Request&, std::vector<Violation>*) {
-  return NoArgs{};
+         std::same_as<Request, v1::GetPublicationRequest>) void CheckRules(const Request&,
+                                                                           FieldChecker*) {}
+
+template <typename Request>
+requires requires(const Request& request, FieldChecker* check) { CheckRules(request, check); }
+std::optional<Request> Validate(const Request& request, std::vector<Violation>* violations) {
+  FieldChecker check(violations);
+  CheckRules(request, &check);
+  return check.ok() ? std::make_optional(request) : std::nullopt;
 }
 
 }  // namespace convtune::rpc::messages

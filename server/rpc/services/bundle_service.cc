@@ -31,15 +31,12 @@ class ExportReactor : public grpc::ServerWriteReactor<ByteBuffer> {
       : tuner_(tuner), queue_(queue), log_("ExportBundle", context) {}
 
   void Start(const ByteBuffer& in) {
-    std::optional<messages::ExportArgs> args;
-    const grpc::Status read =
-        CatchAll("ExportBundle", [&] { return ReadRequest<v1::ExportBundleRequest>(in, &args); });
+    const grpc::Status read = CatchAll(
+        "ExportBundle", [&] { return ReadRequest<v1::ExportBundleRequest>(in, &request_); });
     if (!read.ok()) {
       End(read);
       return;
     }
-    environment_ = args->environment;
-    with_samples_ = args->with_samples;
     PostNext();
   }
 
@@ -61,7 +58,8 @@ class ExportReactor : public grpc::ServerWriteReactor<ByteBuffer> {
     bool ended = false;
     const grpc::Status status = CatchAll("ExportBundle", [&] {
       if (bundle_ == nullptr) {
-        bundle_ = std::make_unique<BundleExport>(tuner_, environment_, with_samples_);
+        bundle_ = std::make_unique<BundleExport>(tuner_, request_->environment(),
+                                                 /*with_samples=*/!request_->omit_samples());
       }
       absl::StatusOr<std::string> piece = bundle_->NextPiece();
       if (!piece.ok()) return messages::ToGrpcStatus(piece.status(), "environment");
@@ -85,8 +83,7 @@ class ExportReactor : public grpc::ServerWriteReactor<ByteBuffer> {
   tuner::Tuner* const tuner_;
   WorkQueue* const queue_;
   const RequestLog log_;
-  std::string environment_;
-  bool with_samples_ = true;
+  std::optional<v1::ExportBundleRequest> request_;
   std::unique_ptr<BundleExport> bundle_;
   ByteBuffer message_;
 };

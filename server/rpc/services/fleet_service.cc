@@ -23,8 +23,8 @@ class FleetService final : public RawService {
       : RawService(kFleetServiceName), options_(options), disk_(kMaxWaitingForDisk) {
     Unary<v1::GetFleetStateRequest, v1::FleetState>(
         "GetFleetState", &disk_,
-        [this](const messages::GetFleetStateArgs& args, v1::FleetState* reply) {
-          if (!args.observer) HearAgent();
+        [this](const v1::GetFleetStateRequest& request, v1::FleetState* reply) {
+          if (!request.observer()) HearAgent();
           const auto status = options_.outbox->GetOutboxStatus();
           if (status.ok()) {
             *reply = messages::ToProto(*status);
@@ -50,8 +50,9 @@ class FleetService final : public RawService {
 
     Unary<v1::RequeueOutboxRequest, v1::RequeueOutboxResponse>(
         "RequeueOutbox", &disk_,
-        [this](const messages::RequeueOutboxArgs& args, v1::RequeueOutboxResponse* reply) {
-          const absl::StatusOr<int64_t> queued = options_.outbox->RequeueOutbox(args.include_fleet);
+        [this](const v1::RequeueOutboxRequest& request, v1::RequeueOutboxResponse* reply) {
+          const absl::StatusOr<int64_t> queued =
+              options_.outbox->RequeueOutbox(request.include_fleet());
           if (queued.ok()) reply->set_queued_count(*queued);
           return messages::ToGrpcStatus(queued.status());
         });
@@ -73,8 +74,8 @@ class FleetService final : public RawService {
 
     Unary<v1::FollowReleaseRequest, v1::FollowReleaseResponse>(
         "FollowRelease", &disk_,
-        [this](const messages::FollowReleaseArgs& args, v1::FollowReleaseResponse* reply) {
-          return messages::ToGrpcStatus(Follow(args, reply), "release");
+        [this](const v1::FollowReleaseRequest& request, v1::FollowReleaseResponse* reply) {
+          return messages::ToGrpcStatus(Follow(request, reply), "release");
         });
   }
 
@@ -82,13 +83,13 @@ class FleetService final : public RawService {
   // In the one thread of the handlers.
   void HearAgent() { heard_ = std::chrono::steady_clock::now(); }
 
-  absl::Status Follow(const messages::FollowReleaseArgs& args, v1::FollowReleaseResponse* reply) {
+  absl::Status Follow(const v1::FollowReleaseRequest& request, v1::FollowReleaseResponse* reply) {
     if (options_.releases != nullptr) {
-      const auto made = options_.releases->FollowFleet(args.author, args.reason);
+      const auto made = options_.releases->FollowFleet(request.author(), request.reason());
       if (!made.ok()) return made.status();
       if (made->has_value()) reply->set_node_release((*made)->number);
     }
-    return options_.outbox->SetFleetRelease(args.release);
+    return options_.outbox->SetFleetRelease(request.release());
   }
 
   const FleetServiceOptions options_;

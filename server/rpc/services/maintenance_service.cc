@@ -38,7 +38,7 @@ class MaintenanceService final : public RawService {
         start_time_(options_.clock->Now()),
         disk_(kMaxMaintenanceCalls) {
     Unary<v1::GetServerInfoRequest, v1::ServerInfo>(
-        "GetServerInfo", nullptr, [this](const messages::NoArgs&, v1::ServerInfo* reply) {
+        "GetServerInfo", nullptr, [this](const v1::GetServerInfoRequest&, v1::ServerInfo* reply) {
           reply->set_version(CONVTUNE_VERSION);
           reply->set_pid(getpid());
           *reply->mutable_start_time() = messages::ToProto(start_time_);
@@ -55,7 +55,8 @@ class MaintenanceService final : public RawService {
         });
 
     Unary<v1::CheckDatabaseRequest, v1::CheckDatabaseResponse>(
-        "CheckDatabase", &disk_, [this](const messages::NoArgs&, v1::CheckDatabaseResponse* reply) {
+        "CheckDatabase", &disk_,
+        [this](const v1::CheckDatabaseRequest&, v1::CheckDatabaseResponse* reply) {
           const absl::Time start = options_.clock->Now();
           const absl::StatusOr<db::StoreCheck> check = options_.store->Check();
           if (check.ok()) {
@@ -66,15 +67,15 @@ class MaintenanceService final : public RawService {
 
     Unary<v1::BackupDatabaseRequest, v1::BackupDatabaseResponse>(
         "BackupDatabase", &disk_,
-        [this](const messages::BackupArgs& args, v1::BackupDatabaseResponse* reply) {
-          const absl::StatusOr<int64_t> bytes = options_.store->Backup(args.path);
+        [this](const v1::BackupDatabaseRequest& request, v1::BackupDatabaseResponse* reply) {
+          const absl::StatusOr<int64_t> bytes = options_.store->Backup(request.path());
           reply->set_bytes(bytes.value_or(0));
           return messages::ToGrpcStatus(bytes.status(), "path");
         });
 
     Unary<v1::CompactDatabaseRequest, v1::CompactDatabaseResponse>(
         "CompactDatabase", &disk_,
-        [this](const messages::NoArgs&, v1::CompactDatabaseResponse* reply) {
+        [this](const v1::CompactDatabaseRequest&, v1::CompactDatabaseResponse* reply) {
           const absl::StatusOr<db::StoreCompaction> compaction = options_.store->Compact();
           if (compaction.ok()) {
             *reply = messages::ToProto(*compaction);

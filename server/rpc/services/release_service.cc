@@ -35,19 +35,24 @@ class ReleaseService final : public RawService {
         });
 
     Unary<v1::PromoteReleaseRequest, v1::Release>(
-        "PromoteRelease", &disk_, [this](const messages::PromoteArgs& args, v1::Release* reply) {
-          return Fill(releases_->PromoteRelease(args.author, args.reason, args.canary_permille),
+        "PromoteRelease", &disk_,
+        [this](const v1::PromoteReleaseRequest& request, v1::Release* reply) {
+          return Fill(releases_->PromoteRelease(request.author(), request.reason(),
+                                                request.canary_permille()),
                       reply);
         });
 
     Unary<v1::RollBackReleaseRequest, v1::Release>(
-        "RollBackRelease", &disk_, [this](const messages::RollBackArgs& args, v1::Release* reply) {
-          return Fill(releases_->RollBackRelease(args.author, args.reason, args.release), reply);
+        "RollBackRelease", &disk_,
+        [this](const v1::RollBackReleaseRequest& request, v1::Release* reply) {
+          return Fill(
+              releases_->RollBackRelease(request.author(), request.reason(), request.release()),
+              reply);
         });
 
     Unary<v1::ListWantedRequest, v1::ListWantedResponse>(
         "ListWanted", &disk_,
-        [this](const messages::ListWantedArgs& args, v1::ListWantedResponse* reply) {
+        [this](const messages::EnvironmentPageArgs& args, v1::ListWantedResponse* reply) {
           const auto wanted = releases_->ListWanted(args.environment);
           if (!wanted.ok()) return messages::ToGrpcStatus(wanted.status(), "environment");
           const absl::Status filled = messages::Fill(
@@ -57,16 +62,16 @@ class ReleaseService final : public RawService {
         });
 
     Unary<v1::GetPublicationRequest, v1::Publication>(
-        "GetPublication", &disk_, [this](const messages::NoArgs&, v1::Publication* reply) {
+        "GetPublication", &disk_, [this](const v1::GetPublicationRequest&, v1::Publication* reply) {
           *reply = messages::ToProto(releases_->Status());
           return grpc::Status::OK;
         });
 
     Unary<v1::ReadSnapshotRequest, v1::ReadSnapshotResponse>(
         "ReadSnapshot", &disk_,
-        [this](const messages::ReadSnapshotArgs& args, v1::ReadSnapshotResponse* reply) {
-          absl::StatusOr<release::SnapshotPiece> piece =
-              release::ReadSnapshotPiece(releases_->Status().folder, args.offset, args.version);
+        [this](const v1::ReadSnapshotRequest& request, v1::ReadSnapshotResponse* reply) {
+          absl::StatusOr<release::SnapshotPiece> piece = release::ReadSnapshotPiece(
+              releases_->Status().folder, request.offset(), request.version());
           if (piece.ok()) {
             reply->set_chunk(std::move(piece->bytes));
             reply->set_version(piece->version);

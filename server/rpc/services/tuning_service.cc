@@ -40,8 +40,9 @@ class TuningService final : public RawService {
         });
 
     Unary<v1::GetTuningJobRequest, v1::TuningJob>(
-        "GetTuningJob", nullptr, [this](const messages::JobNameArgs& args, v1::TuningJob* reply) {
-          return Fill(tuner_->GetJob(args.name), reply, "name");
+        "GetTuningJob", nullptr,
+        [this](const v1::GetTuningJobRequest& request, v1::TuningJob* reply) {
+          return Fill(tuner_->GetJob(request.name()), reply, "name");
         });
 
     Unary<v1::ListTuningJobsRequest, v1::ListTuningJobsResponse>(
@@ -52,8 +53,8 @@ class TuningService final : public RawService {
 
     Unary<v1::CancelTuningJobRequest, v1::TuningJob>(
         "CancelTuningJob", nullptr,
-        [this](const messages::JobNameArgs& args, v1::TuningJob* reply) {
-          return Fill(tuner_->CancelJob(args.name), reply, "name");
+        [this](const v1::CancelTuningJobRequest& request, v1::TuningJob* reply) {
+          return Fill(tuner_->CancelJob(request.name()), reply, "name");
         });
 
     Unary<v1::GetTuningRequest, v1::Tuning>(
@@ -122,7 +123,7 @@ class TuningService final : public RawService {
 
     Unary<v1::ListPinsRequest, v1::ListPinsResponse>(
         "ListPins", &disk_,
-        [this](const messages::ListPinsArgs& args, v1::ListPinsResponse* reply) {
+        [this](const messages::EnvironmentPageArgs& args, v1::ListPinsResponse* reply) {
           const absl::StatusOr<std::vector<convtune::Pin>> pins =
               tuner_->ListPins(args.environment);
           if (!pins.ok()) return messages::ToGrpcStatus(pins.status(), "environment");
@@ -150,7 +151,7 @@ class TuningService final : public RawService {
         });
 
     Unary<v1::ListBansRequest, v1::ListBansResponse>(
-        "ListBans", nullptr, [this](const messages::NoArgs&, v1::ListBansResponse* reply) {
+        "ListBans", nullptr, [this](const v1::ListBansRequest&, v1::ListBansResponse* reply) {
           for (const tuner::ListedBan& listed : tuner_->ListBans()) {
             v1::Ban& ban = *reply->add_bans();
             ban = convtune::ToProto(listed.ban);
@@ -172,7 +173,8 @@ class TuningService final : public RawService {
         });
 
     Unary<v1::ListDevicesRequest, v1::ListDevicesResponse>(
-        "ListDevices", nullptr, [this](const messages::NoArgs&, v1::ListDevicesResponse* reply) {
+        "ListDevices", nullptr,
+        [this](const v1::ListDevicesRequest&, v1::ListDevicesResponse* reply) {
           for (const supervisor::DeviceStatus& device : tuner_->ListDevices()) {
             *reply->add_devices() = messages::ToProto(device);
           }

@@ -19,14 +19,14 @@ class WatchReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void Start(const grpc::ByteBuffer& in) {
     const std::shared_ptr<State> state = state_;
     const ScopedRequestId scope(log_.request_id());
-    std::optional<messages::JobNameArgs> args;
+    std::optional<v1::WatchTuningJobRequest> request;
     const grpc::Status started = CatchAll("WatchTuningJob", [&] {
-      const grpc::Status read = ReadRequest<v1::WatchTuningJobRequest>(in, &args);
+      const grpc::Status read = ReadRequest<v1::WatchTuningJobRequest>(in, &request);
       if (!read.ok()) {
         return read;
       }
       const absl::StatusOr<uint64_t> token = state->tuner->WatchJob(
-          args->name, [state](const jobs::JobSnapshot& job) { state->Changed(job); });
+          request->name(), [state](const jobs::JobSnapshot& job) { state->Changed(job); });
       if (!token.ok()) {
         return messages::ToGrpcStatus(token.status());
       }

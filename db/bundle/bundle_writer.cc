@@ -2,7 +2,6 @@
 
 #include <fstream>
 #include <memory>
-#include <tuple>
 
 #include "db/bundle/bundle_codec.h"
 #include "db/bundle/bundle_environment.h"
@@ -98,9 +97,7 @@ absl::Status BundleWriter::Add(const Tuning& tuning, const Environment& environm
     return absl::InvalidArgumentError(
         Concat("environment: must be the key's, ", key.environment_text, ", is ", text));
   }
-  if (trailer_.tuning_count() > 0 &&
-      std::tie(key.environment_text, key.problem_text) <=
-          std::tie(last_key_.environment_text, last_key_.problem_text)) {
+  if (trailer_.tuning_count() > 0 && !(last_key_ < key)) {
     return absl::InvalidArgumentError(
         Concat("tuning: must come after ", last_key_.problem_text, ", is ", key.problem_text));
   }

@@ -51,6 +51,12 @@ bool IsValidUtf8(std::string_view text) {
   return true;
 }
 
+std::string_view CutUtf8(std::string_view text, size_t most) {
+  size_t end = std::min(text.size(), most);
+  while (end > 0 && end < text.size() && (text[end] & 0xC0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
 bool HasControlCharacter(std::string_view text) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -70,12 +76,9 @@ std::string CheckNodeName(std::string_view name) {
 
 std::string Excerpt(std::string_view text) {
   constexpr size_t kLength = 40;
-  size_t length = std::min(text.size(), kLength);
-  // Not in the middle of a character.
-  while (length > 0 && length < text.size() && (text[length] & 0xC0) == 0x80) --length;
-  const std::string start(text.substr(0, length));
+  const std::string start(CutUtf8(text, kLength));
   std::string out = IsValidUtf8(start) ? absl::Utf8SafeCHexEscape(start) : absl::CHexEscape(start);
-  if (length < text.size()) out += "...";
+  if (start.size() < text.size()) out += "...";
   return out;
 }
 

@@ -17,6 +17,10 @@ size_t Utf8SequenceLength(std::string_view text);
 // True if the text is such sequences alone.
 bool IsValidUtf8(std::string_view text);
 
+// As much of the text from its beginning as fits into `most` bytes, without a part of a
+// UTF-8 character at the end.
+std::string_view CutUtf8(std::string_view text, size_t most);
+
 // True if there is a control character other than tab.
 bool HasControlCharacter(std::string_view text);
 

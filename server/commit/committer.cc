@@ -122,7 +122,7 @@ absl::Status Committer::Load() {
   MutexLock state_lock(state_mutex_);
   writable_ = write.ok();
   for (const QuarantineEntry& entry : entries) {
-    quarantine_[Texts(entry.key)][entry.candidate] = entry;
+    quarantine_[entry.key][entry.candidate] = entry;
   }
   return absl::OkStatus();
 }
@@ -151,11 +151,11 @@ void Committer::AwaitTurn(Waiting* self) {
 
 std::vector<Committer::Waiting*> Committer::TakeGroup() {
   std::vector<Waiting*> group;
-  std::set<KeyTexts> keys;
+  std::set<TuningKey> keys;
   MutexLock lock(queue_mutex_);
   // The front goes always; a key's second tuning is judged against its first.
   std::erase_if(queue_, [&](Waiting* waiting) {
-    if (group.size() == kMostInGroup || !keys.insert(Texts(waiting->tuning->key)).second) {
+    if (group.size() == kMostInGroup || !keys.insert(waiting->tuning->key).second) {
       return false;
     }
     group.push_back(waiting);
@@ -221,11 +221,11 @@ void Committer::CommitGroup(const std::vector<Waiting*>& group) {
 void Committer::Written(const Tuning& tuning, const Environment& environment,
                         const absl::Status& status) {
   if (status.ok()) {
-    pending_.erase(Texts(tuning.key));
+    pending_.erase(tuning.key);
   } else {
     Keep(tuning, environment, status);
   }
-  instead_.erase(Texts(tuning.key));
+  instead_.erase(tuning.key);
   index_->Put(tuning, status.ok());
   observer_(tuning.key, false);
   MutexLock state_lock(state_mutex_);
@@ -236,7 +236,7 @@ void Committer::Keep(const Tuning& tuning, const Environment& environment,
                      const absl::Status& why) {
   log::Error("could not write the tuning of $0: $1", tuning.key.problem_text, why.ToString());
   WakeRetries();
-  pending_.insert_or_assign(Texts(tuning.key), Pending{tuning, environment});
+  pending_.insert_or_assign(tuning.key, Pending{tuning, environment});
 }
 
 bool Committer::MustLeaveOnDisk(const Tuning& tuning) {
@@ -268,7 +268,7 @@ std::shared_ptr<const lookup::IndexedTuning> Committer::Outdated(const TuningKey
 void Committer::ServeInstead(const Tuning& tuning,
                              std::shared_ptr<const lookup::IndexedTuning> outdated) {
   index_->PutInstead(tuning, std::move(outdated));
-  instead_.insert_or_assign(Texts(tuning.key), tuning);
+  instead_.insert_or_assign(tuning.key, tuning);
   observer_(tuning.key, false);
 }
 
@@ -298,8 +298,8 @@ absl::StatusOr<int64_t> Committer::PutAll(const db::TuningSource& next, const Ta
   RETURN_IF_ERROR(store_->PutTunings(next_taken));
   for (auto& prepared : taken) {
     const TuningKey key = prepared->tuning.key.Whole();
-    pending_.erase(Texts(key));
-    instead_.erase(Texts(key));
+    pending_.erase(key);
+    instead_.erase(key);
     index_->Put(std::move(prepared));
     observer_(key, false);
   }
@@ -337,7 +337,7 @@ absl::StatusOr<FleetCounts> Committer::ApplyFleet(const db::TuningSource& next,
   FleetCounts counts;
   const auto changes = [&](Tuning* tuning) REQUIRES(mutex_) -> absl::StatusOr<bool> {
     ASSIGN_OR_RETURN(const bool own_waits, waits(tuning->key));
-    if (own_waits || pending_.contains(Texts(tuning->key))) {
+    if (own_waits || pending_.contains(tuning->key)) {
       counts.deferred.push_back(tuning->key);
       return false;
     }
@@ -420,13 +420,13 @@ void Committer::Stop() {
 }
 
 absl::StatusOr<Tuning> Committer::GetLocked(const TuningKey& key) {
-  const auto instead = instead_.find(Texts(key));
+  const auto instead = instead_.find(key);
   if (instead != instead_.end()) return instead->second;
   return GetToKeep(key);
 }
 
 absl::StatusOr<Tuning> Committer::GetToKeep(const TuningKey& key) {
-  const auto waiting = pending_.find(Texts(key));
+  const auto waiting = pending_.find(key);
   return waiting != pending_.end() ? waiting->second.tuning : tunings_.GetTuning(key);
 }
 
@@ -456,8 +456,8 @@ absl::StatusOr<int64_t> Committer::DeleteLocked(const std::vector<TuningKey>& ke
   ASSIGN_OR_RETURN([[maybe_unused]] const int64_t on_disk, store_->DeleteTunings(keys));
   int64_t deleted = 0;
   for (const TuningKey& key : keys) {
-    pending_.erase(Texts(key));
-    instead_.erase(Texts(key));
+    pending_.erase(key);
+    instead_.erase(key);
     // A layer beneath the database may have one.
     if (const absl::StatusOr<Tuning> left = tunings_.GetTuning(key); left.ok()) {
       index_->Put(*left, true);
@@ -507,9 +507,8 @@ absl::Status Committer::PutPin(const CandidatePattern& candidate, Pin* pin) {
 }
 
 void Committer::IndexAnew(const Tuning& tuning) {
-  const KeyTexts texts = Texts(tuning.key);
-  if (!instead_.contains(texts)) {
-    index_->Put(tuning, !pending_.contains(texts));
+  if (!instead_.contains(tuning.key)) {
+    index_->Put(tuning, !pending_.contains(tuning.key));
     return;
   }
   std::shared_ptr<const lookup::IndexedTuning> outdated = Outdated(tuning.key);
@@ -664,7 +663,7 @@ bool Committer::writable() const {
 void Committer::Quarantine(const QuarantineEntry& entry) {
   {
     MutexLock state_lock(state_mutex_);
-    quarantine_[Texts(entry.key)][entry.candidate] = entry;
+    quarantine_[entry.key][entry.candidate] = entry;
   }
   MutexLock lock(mutex_);
   observer_(entry.key, true);
@@ -680,7 +679,7 @@ void Committer::Quarantine(const QuarantineEntry& entry) {
 int64_t Committer::quarantined() const {
   MutexLock lock(state_mutex_);
   int64_t count = 0;
-  for (const auto& [texts, candidates] : quarantine_) {
+  for (const auto& [key, candidates] : quarantine_) {
     count += static_cast<int64_t>(candidates.size());
   }
   return count;
@@ -688,7 +687,7 @@ int64_t Committer::quarantined() const {
 
 std::map<CandidateId, QuarantineEntry> Committer::QuarantinedOf(const TuningKey& key) const {
   MutexLock lock(state_mutex_);
-  const auto found = quarantine_.find(Texts(key));
+  const auto found = quarantine_.find(key);
   if (found == quarantine_.end()) return {};
   return found->second;
 }
@@ -697,7 +696,7 @@ void Committer::TakeOutOfAnswers(const QuarantineEntry& entry) {
   if (index_->Find(entry.key).tuning == nullptr) return;
   const absl::StatusOr<Environment> environment = Environment::Parse(entry.key.environment_text);
   if (!environment.ok()) return;
-  const auto instead = instead_.find(Texts(entry.key));
+  const auto instead = instead_.find(entry.key);
   if (instead == instead_.end()) {
     absl::StatusOr<Tuning> tuning = GetLocked(entry.key);
     if (!tuning.ok() || !TakeOut(entry, &*tuning)) return;
@@ -733,7 +732,7 @@ absl::Status Committer::LiftQuarantine(const TuningKey& key,
   });
   {
     MutexLock state_lock(state_mutex_);
-    const auto found = quarantine_.find({key.environment_text, key.problem_text});
+    const auto found = quarantine_.find(key);
     if (found != quarantine_.end()) {
       std::erase_if(found->second, [&](const auto& entry) { return among(entry.first); });
       if (found->second.empty()) quarantine_.erase(found);

@@ -117,8 +117,6 @@ class Committer {
     Tuning tuning;
     Environment environment;
   };
-  using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
-  static KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
 
   // Puts a tuning that the store was given into the index, and remembers it where that
   // failed.
@@ -198,9 +196,9 @@ class Committer {
   mutable Mutex mutex_;  // also orders the store's changes and the index's
   CondVar wake_retries_;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  std::map<KeyTexts, Pending> pending_ GUARDED_BY(mutex_);
+  std::map<TuningKey, Pending> pending_ GUARDED_BY(mutex_);
   // Served, and not to be written: see Commit.
-  std::map<KeyTexts, Tuning> instead_ GUARDED_BY(mutex_);
+  std::map<TuningKey, Tuning> instead_ GUARDED_BY(mutex_);
   std::vector<QuarantineEntry> pending_quarantine_ GUARDED_BY(mutex_);
   // Apart from mutex_, so that who comes while the disk is waited for can queue.
   mutable Mutex queue_mutex_;
@@ -209,7 +207,7 @@ class Committer {
   // Apart from mutex_, which is held while the disk is waited for.
   mutable Mutex state_mutex_;
   bool writable_ GUARDED_BY(state_mutex_) = true;
-  std::map<KeyTexts, std::map<CandidateId, QuarantineEntry>> quarantine_ GUARDED_BY(state_mutex_);
+  std::map<TuningKey, std::map<CandidateId, QuarantineEntry>> quarantine_ GUARDED_BY(state_mutex_);
   std::thread retries_;
 };
 

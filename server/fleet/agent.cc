@@ -86,14 +86,6 @@ absl::Status DeliverAll(db::fleet::Postgres& postgres, db::fleet::FleetNames& na
   return absl::OkStatus();
 }
 
-std::string Shortened(const std::string& text, size_t most) {
-  if (text.size() <= most) return text;
-  size_t end = most;
-  // Not within a character.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end);
-}
-
 // At random, each agent for itself.
 absl::Duration Uniform(absl::Duration least, absl::Duration most) {
   static std::mt19937_64 random{std::random_device()()};
@@ -534,9 +526,9 @@ absl::Status Agent::Follow() {
   }
   v1::FollowReleaseRequest request;
   request.set_release(target->number);
-  request.set_author(Shortened(target->author, 128));
-  request.set_reason(
-      Shortened(absl::StrCat("fleet release ", target->number, ": ", target->reason), kMostReason));
+  request.set_author(std::string(CutUtf8(target->author, 128)));
+  request.set_reason(std::string(
+      CutUtf8(absl::StrCat("fleet release ", target->number, ": ", target->reason), kMostReason)));
   RETURN_IF_ERROR(fleet_->FollowRelease(request).status());
   ban_ended_ = false;
   const bool is_new = state_.release() != target->number;
@@ -601,8 +593,8 @@ absl::Status Agent::FollowPins() {
   for (const db::fleet::FleetPin& pin : pins) {
     const Place* const place = FindPlace(pin.environment_id);
     if (place == nullptr) continue;
-    const std::string reason = Shortened(
-        absl::StrCat("fleet pin ", pin.pin_id, " by ", pin.author, ": ", pin.reason), kMostReason);
+    const std::string reason(CutUtf8(
+        absl::StrCat("fleet pin ", pin.pin_id, " by ", pin.author, ": ", pin.reason), kMostReason));
     const auto found = kept.find({place->name, pin.problem_text});
     if (found != kept.end()) {
       // The numbers of a fleet that was restored mean something else.

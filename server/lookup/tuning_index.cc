@@ -133,7 +133,7 @@ void TuningIndex::Load(const Tuning& stored) {
   const std::shared_ptr<const Bans> heeded = bans();
   std::shared_ptr<const IndexedTuning> prepared = MakeEntry(stored, /*persisted=*/true);
   MutexLock lock(loading_mutex_);
-  if (!loading_ || erased_.contains({stored.key.environment_text, stored.key.problem_text})) {
+  if (!loading_ || erased_.contains(stored.key)) {
     return;
   }
   // Whoever sets bans puts in anew what was there before.
@@ -150,7 +150,7 @@ void TuningIndex::FinishLoading() {
 bool TuningIndex::Erase(const TuningKey& key) {
   if (loading_) {
     MutexLock lock(loading_mutex_);
-    if (loading_) erased_.insert({key.environment_text, key.problem_text});
+    if (loading_) erased_.insert(key);
   }
   Change(key, [](Entry* entry) { entry->tuning = nullptr; });
   MutexLock lock(order_mutex_);
@@ -167,13 +167,13 @@ void TuningIndex::SetPin(const Pin& pin) {
   const auto shared = std::make_shared<const Pin>(pin);
   Change(pin.key, [&shared](Entry* entry) { entry->pin = shared; });
   MutexLock lock(order_mutex_);
-  pins_[{pin.key.environment_text, pin.key.problem_text}] = pin;
+  pins_[pin.key] = pin;
 }
 
 void TuningIndex::ErasePin(const TuningKey& key) {
   Change(key, [](Entry* entry) { entry->pin = nullptr; });
   MutexLock lock(order_mutex_);
-  pins_.erase({key.environment_text, key.problem_text});
+  pins_.erase(key);
 }
 
 IndexHit TuningIndex::Find(const TuningKey& key) const {
@@ -262,7 +262,7 @@ std::shared_ptr<const IndexedTuning> TuningIndex::FindHint(const TuningKey& key)
 absl::StatusOr<std::pair<std::vector<std::shared_ptr<const IndexedTuning>>, std::string>>
 TuningIndex::List(const std::string& environment_text, size_t page_size,
                   const std::string& page_token, const std::string& text_filter) const {
-  OrderKey after;
+  TuningKey after;
   if (!page_token.empty()) {
     std::string plain;
     const bool readable = absl::WebSafeBase64Unescape(page_token, &plain);
@@ -270,12 +270,13 @@ TuningIndex::List(const std::string& environment_text, size_t page_size,
     if (!readable || parts.size() != 2) {
       return absl::InvalidArgumentError("page_token: must be one that the previous page gave");
     }
-    after = {parts[0], parts[1]};
+    after = {.problem_text = parts[1], .environment_text = parts[0]};
   }
   std::vector<std::shared_ptr<const IndexedTuning>> page;
   MutexLock lock(order_mutex_);
-  auto it = page_token.empty() ? ordered_.lower_bound(OrderView(environment_text, ""))
-                               : ordered_.upper_bound(OrderView(after.first, after.second));
+  auto it = page_token.empty()
+                ? ordered_.lower_bound(OrderView(environment_text, ""))
+                : ordered_.upper_bound(OrderView(after.environment_text, after.problem_text));
   for (; it != ordered_.end(); ++it) {
     const KeptKey& key = (*it)->tuning.key;
     if (!environment_text.empty() && key.environment_text() != environment_text) break;
@@ -297,7 +298,7 @@ std::vector<Pin> TuningIndex::ListPins(const std::string& environment_text, absl
   std::vector<Pin> pins;
   MutexLock lock(order_mutex_);
   for (const auto& [key, pin] : pins_) {
-    if (!environment_text.empty() && key.first != environment_text) continue;
+    if (!environment_text.empty() && key.environment_text != environment_text) continue;
     if (!pin.expire_time || *pin.expire_time > now) pins.push_back(pin);
   }
   return pins;

@@ -127,8 +127,7 @@ class TuningIndex {
     mutable Mutex mutex;
     absl::flat_hash_map<TuningDigest, Entry> entries GUARDED_BY(mutex);
   };
-  using OrderKey = std::pair<std::string, std::string>;             // environment, problem
-  using OrderView = std::pair<std::string_view, std::string_view>;  // the same
+  using OrderView = std::pair<std::string_view, std::string_view>;  // environment, problem
   using Shared = std::shared_ptr<const IndexedTuning>;
   // Of tunings, without a copy of their keys.
   struct ByOrder {
@@ -162,11 +161,11 @@ class TuningIndex {
   std::atomic<bool> loading_{false};
   mutable Mutex loading_mutex_;  // taken before the others
   // Erased since BeginLoading.
-  std::set<OrderKey> erased_ GUARDED_BY(loading_mutex_);
+  std::set<TuningKey> erased_ GUARDED_BY(loading_mutex_);
   std::array<Shard, 16> shards_;
   mutable Mutex order_mutex_;
   absl::btree_set<Shared, ByOrder> ordered_ GUARDED_BY(order_mutex_);
-  std::map<OrderKey, Pin> pins_ GUARDED_BY(order_mutex_);
+  std::map<TuningKey, Pin> pins_ GUARDED_BY(order_mutex_);
   std::map<std::string, int64_t> counts_ GUARDED_BY(order_mutex_);
   std::map<int, int64_t> alignments_ GUARDED_BY(order_mutex_);  // of tunings, with their number
   std::atomic<int> least_alignment_;                            // of alignments_

@@ -9,18 +9,17 @@
 namespace convtune::release {
 void MissedProblems::Load(const std::vector<WantedProblem>& wanted) {
   for (const WantedProblem& problem : wanted) {
-    if (problems_.emplace(Texts(problem.key), problem).second) {
+    if (problems_.emplace(problem.key, problem).second) {
       ++environments_[problem.key.environment_text];
     }
   }
 }
 
 bool MissedProblems::AddMisses(const TuningKey& key, int64_t count, absl::Time now) {
-  const KeyTexts texts = Texts(key);
   if (!environments_.contains(key.environment_text) && environments_.size() >= most_environments_) {
     return false;
   }
-  auto [it, is_new] = problems_.try_emplace(texts);
+  auto [it, is_new] = problems_.try_emplace(key);
   WantedProblem& problem = it->second;
   if (is_new) {
     problem.key = key;
@@ -30,7 +29,7 @@ bool MissedProblems::AddMisses(const TuningKey& key, int64_t count, absl::Time n
   const int64_t room = std::numeric_limits<int64_t>::max() - problem.misses;
   problem.misses += std::min(count, room);
   problem.last_seen = ToMicros(now);
-  changed_.insert(texts);
+  changed_.insert(key);
   if (problems_.size() > most_problems_) MakeRoom();
   return true;
 }
@@ -41,31 +40,29 @@ void MissedProblems::MakeRoom() {
         return std::tie(a.second.misses, a.second.last_seen) <
                std::tie(b.second.misses, b.second.last_seen);
       });
-  EraseTexts(KeyTexts(least->first));
+  Erase(TuningKey(least->first));
 }
 
 void MissedProblems::AddFailure(const TuningKey& key, const std::string& error) {
-  const auto found = problems_.find(Texts(key));
+  const auto found = problems_.find(key);
   if (found == problems_.end()) return;
   ++found->second.attempts;
   found->second.last_error = error;
   changed_.insert(found->first);
 }
 
-void MissedProblems::EraseTexts(const KeyTexts& texts) {
-  if (problems_.erase(texts) == 0) return;
-  if (--environments_[texts.first] == 0) environments_.erase(texts.first);
-  changed_.insert(texts);
+void MissedProblems::Erase(const TuningKey& key) {
+  if (problems_.erase(key) == 0) return;
+  if (--environments_[key.environment_text] == 0) environments_.erase(key.environment_text);
+  changed_.insert(key);
 }
 
-void MissedProblems::Erase(const TuningKey& key) { EraseTexts(Texts(key)); }
-
 void MissedProblems::Forget(absl::Time now) {
-  std::vector<KeyTexts> old;
-  for (const auto& [texts, problem] : problems_) {
-    if (now - problem.last_seen > kForgetAfter) old.push_back(texts);
+  std::vector<TuningKey> old;
+  for (const auto& [key, problem] : problems_) {
+    if (now - problem.last_seen > kForgetAfter) old.push_back(key);
   }
-  for (const KeyTexts& texts : old) EraseTexts(texts);
+  for (const TuningKey& key : old) Erase(key);
 }
 
 size_t MissedProblems::CountOf(const std::string& environment_text) const {
@@ -75,7 +72,7 @@ size_t MissedProblems::CountOf(const std::string& environment_text) const {
 
 std::vector<WantedProblem> MissedProblems::MostWanted() const {
   std::vector<WantedProblem> wanted;
-  for (const auto& [texts, problem] : problems_) wanted.push_back(problem);
+  for (const auto& [key, problem] : problems_) wanted.push_back(problem);
   std::stable_sort(wanted.begin(), wanted.end(),
                    [](const WantedProblem& a, const WantedProblem& b) {
                      return std::tie(a.misses, a.last_seen) > std::tie(b.misses, b.last_seen);
@@ -85,12 +82,12 @@ std::vector<WantedProblem> MissedProblems::MostWanted() const {
 
 MissedProblems::Changes MissedProblems::TakeChanges() {
   Changes changes;
-  for (const KeyTexts& texts : changed_) {
-    const auto found = problems_.find(texts);
+  for (const TuningKey& key : changed_) {
+    const auto found = problems_.find(key);
     if (found != problems_.end()) {
       changes.put.push_back(found->second);
     } else {
-      changes.drop.push_back({texts.second, texts.first});
+      changes.drop.push_back(key);
     }
   }
   changed_.clear();
@@ -98,8 +95,8 @@ MissedProblems::Changes MissedProblems::TakeChanges() {
 }
 
 void MissedProblems::GiveBack(const Changes& changes) {
-  for (const WantedProblem& problem : changes.put) changed_.insert(Texts(problem.key));
-  for (const TuningKey& key : changes.drop) changed_.insert(Texts(key));
+  for (const WantedProblem& problem : changes.put) changed_.insert(problem.key);
+  for (const TuningKey& key : changes.drop) changed_.insert(key);
 }
 
 }  // namespace convtune::release

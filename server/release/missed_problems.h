@@ -36,7 +36,7 @@ class MissedProblems {
   void Forget(absl::Time now);
 
   size_t size() const { return problems_.size(); }
-  bool Contains(const TuningKey& key) const { return problems_.contains(Texts(key)); }
+  bool Contains(const TuningKey& key) const { return problems_.contains(key); }
   // Problems of the environment.
   size_t CountOf(const std::string& environment_text) const;
   // Most wanted first; among equals the last seen first.
@@ -53,16 +53,13 @@ class MissedProblems {
   void GiveBack(const Changes& changes);
 
  private:
-  using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
-  static KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
-  void EraseTexts(const KeyTexts& texts);
   void MakeRoom();
 
   const size_t most_problems_;
   const size_t most_environments_;
-  std::map<KeyTexts, WantedProblem> problems_;
+  std::map<TuningKey, WantedProblem> problems_;
   std::map<std::string, size_t> environments_;  // with the number of their problems
-  std::set<KeyTexts> changed_;                  // put if it is there, else dropped
+  std::set<TuningKey> changed_;                 // put if it is there, else dropped
 };
 
 }  // namespace convtune::release

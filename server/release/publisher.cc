@@ -100,7 +100,7 @@ void Publisher::DueBy(absl::Time time) {
 
 void Publisher::NoteChange(const TuningKey& key, bool override) {
   MutexLock lock(mutex_);
-  dirty_.insert(Texts(key));
+  dirty_.insert(key);
   if (override) work_.publish = true;
   DueBy(std::max(not_before_, absl::Now() + options_.publish.debounce));
 }
@@ -220,7 +220,7 @@ void Publisher::Pass() {
   {
     MutexLock lock(mutex_);
     std::swap(work, work_);
-    for (const KeyTexts& texts : dirty_) work.keys.push_back({texts.second, texts.first});
+    work.keys.assign(dirty_.begin(), dirty_.end());
     dirty_.clear();
     if (absl::Now() >= pin_expiry_) work.publish = true;
     due_ = absl::InfiniteFuture();
@@ -242,7 +242,7 @@ void Publisher::Pass() {
     log::Error("the snapshot is not up to date: $0", status.ToString());
   }
   status_.error = std::string(status.message());
-  for (const TuningKey& key : work.keys) dirty_.insert(Texts(key));
+  for (const TuningKey& key : work.keys) dirty_.insert(key);
   work_.all |= work.all;
   work_.publish |= work.publish;
   DueBy(absl::Now() + kRetry);
@@ -413,7 +413,7 @@ void Publisher::SettleMissed(const std::vector<TuningKey>& keys) {
     if (!releases_.HasChoice(key)) continue;
     MutexLock lock(mutex_);
     missed_.Erase(key);
-    tried_until_.erase(Texts(key));
+    tried_until_.erase(key);
   }
 }
 
@@ -452,7 +452,7 @@ void Publisher::TuneMissed() {
     wanted = missed_.MostWanted();
     busy = tuning_;
     std::erase_if(wanted, [this, now](const WantedProblem& problem) REQUIRES(mutex_) {
-      const auto tried = tried_until_.find(Texts(problem.key));
+      const auto tried = tried_until_.find(problem.key);
       return tried != tried_until_.end() && now < tried->second;
     });
   }
@@ -463,20 +463,20 @@ void Publisher::TuneMissed() {
     {
       MutexLock lock(mutex_);
       tuning_.insert(environment);
-      tried_until_[Texts(key)] =
+      tried_until_[key] =
           now + std::min(kLongestPause, kFirstPause * (1 << std::min(problem.attempts, 10)));
     }
     const bool taken = options_.tune(key, [this, key](const absl::Status& status) {
       MutexLock lock(mutex_);
       tuning_.erase(key.environment_text);
-      if (absl::IsCancelled(status)) tried_until_.erase(Texts(key));
+      if (absl::IsCancelled(status)) tried_until_.erase(key);
       work_.tuned.emplace_back(key, status);
       DueBy(absl::Now());
     });
     if (taken) continue;
     MutexLock lock(mutex_);
     tuning_.erase(environment);
-    tried_until_.erase(Texts(key));
+    tried_until_.erase(key);
   }
   MutexLock lock(mutex_);
   DueBy(absl::Now() + kLookForIdle);

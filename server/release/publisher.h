@@ -86,9 +86,6 @@ class Publisher : public ReleaseManager {
   PublicationStatus Status() override;
 
  private:
-  using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
-  static KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
-
   // The work of one pass.
   struct Work {
     std::vector<TuningKey> keys;
@@ -137,11 +134,11 @@ class Publisher : public ReleaseManager {
   absl::Time due_ GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time not_before_ GUARDED_BY(mutex_) = absl::InfinitePast();    // of the next write
   absl::Time pin_expiry_ GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of those in the file
-  std::set<KeyTexts> dirty_ GUARDED_BY(mutex_);
+  std::set<TuningKey> dirty_ GUARDED_BY(mutex_);
   Work work_ GUARDED_BY(mutex_);  // but for keys
   MissedProblems missed_ GUARDED_BY(mutex_);
-  std::set<std::string> tuning_ GUARDED_BY(mutex_);                // environments
-  std::map<KeyTexts, absl::Time> tried_until_ GUARDED_BY(mutex_);  // not again before
+  std::set<std::string> tuning_ GUARDED_BY(mutex_);                 // environments
+  std::map<TuningKey, absl::Time> tried_until_ GUARDED_BY(mutex_);  // not again before
   PublicationStatus status_ GUARDED_BY(mutex_);
   std::thread thread_;
 };

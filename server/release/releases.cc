@@ -324,21 +324,19 @@ absl::StatusOr<ReleaseDiff> Releases::Diff(int64_t from, int64_t to,
       }
     }
   }
-  std::map<std::pair<std::string, std::string>, Portfolio> before;
+  std::map<TuningKey, Portfolio> before;
   RETURN_IF_ERROR(ReadPortfolios(diff.from, environment_text, [&before](Portfolio p) {
-    before[{p.key.environment_text, p.key.problem_text}] = std::move(p);
+    const TuningKey key = p.key;
+    before[key] = std::move(p);
   }));
   const auto compare = [&](Portfolio after) {
     Portfolio had;
     had.key = after.key;
-    const auto found = before.find({after.key.environment_text, after.key.problem_text});
+    const auto found = before.find(after.key);
     if (found != before.end()) had = std::move(found->second);
     if (had.Fingerprint() == after.Fingerprint()) return;
     ++diff.change_count;
-    if (std::tie(after.key.environment_text, after.key.problem_text) <=
-        std::tie(after_key.environment_text, after_key.problem_text)) {
-      return;
-    }
+    if (!(after_key < after.key)) return;
     diff.more = diff.changes.size() == limit;
     if (!diff.more) diff.changes.push_back({std::move(had), std::move(after)});
   };

@@ -12,10 +12,6 @@
 namespace convtune::release {
 namespace {
 
-using KeyTexts = std::pair<std::string, std::string>;  // environment, problem
-
-KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
-
 using KeySet = snapshot::SnapshotWriter::KeySet;
 
 // Adds choices of the snapshot at `path` to the writer's. A file that is not
@@ -41,14 +37,14 @@ KeySet CarryOver(const std::string& path, const KeySet* among,
 class Builder {
  public:
   explicit Builder(const SnapshotInput& input) : input_(input) {
-    for (const Pin& pin : input.pins) pins_.emplace(Texts(pin.key), &pin);
+    for (const Pin& pin : input.pins) pins_.emplace(pin.key, &pin);
   }
 
   // A portfolio without choices is a decision, too: its problem has none.
   void Add(snapshot::Channel channel, Portfolio portfolio) {
-    if (channel == snapshot::Channel::kStable) decided_.insert(Texts(portfolio.key));
+    if (channel == snapshot::Channel::kStable) decided_.insert(portfolio.key);
     const auto quarantined = input_.quarantined(portfolio.key);
-    const auto pin = pins_.find(Texts(portfolio.key));
+    const auto pin = pins_.find(portfolio.key);
     std::vector<Candidate> candidates;
     if (pin != pins_.end()) {
       pinned_done_.insert_or_assign(pin->first, true);
@@ -70,11 +66,11 @@ class Builder {
 
   // Pins of problems that have no choice.
   void AddPinsAlone() {
-    for (const auto& [texts, pin] : pins_) {
-      if (pinned_done_.contains(texts)) continue;
+    for (const auto& [key, pin] : pins_) {
+      if (pinned_done_.contains(key)) continue;
       Portfolio none;
-      none.key = pin->key;
-      if (const lookup::IndexHit hit = input_.index->Find(pin->key); hit.tuning != nullptr) {
+      none.key = key;
+      if (const lookup::IndexHit hit = input_.index->Find(key); hit.tuning != nullptr) {
         none.evidence = hit.tuning->tuning.evidence;
       }
       Add(snapshot::Channel::kStable, std::move(none));
@@ -126,7 +122,7 @@ class Builder {
 
   // False where the database says why the problem has no choice.
   bool IsLost(const TuningKey& key) const {
-    if (decided_.contains(Texts(key)) || !input_.quarantined(key).empty()) return false;
+    if (decided_.contains(key) || !input_.quarantined(key).empty()) return false;
     const lookup::IndexHit hit = input_.index->Find(key);
     return hit.tuning == nullptr || !hit.tuning->IsOutdated();
   }
@@ -167,9 +163,9 @@ class Builder {
   }
 
   const SnapshotInput& input_;
-  std::map<KeyTexts, const Pin*> pins_;
-  std::map<KeyTexts, bool> pinned_done_;
-  std::set<KeyTexts> decided_;
+  std::map<TuningKey, const Pin*> pins_;
+  std::map<TuningKey, bool> pinned_done_;
+  std::set<TuningKey> decided_;
   std::vector<Entry> choices_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "proto/model/problem/conv_problem.h"
 
@@ -26,14 +27,18 @@ struct TuningDigest {
   }
 };
 
-// What a tuning is kept under. Equality compares the texts, never the digest
-// alone. Value type.
+// What a tuning is kept under. Equality and order, by environment and then by problem,
+// compare the texts, never the digest. Value type.
 struct TuningKey {
   std::string problem_text;      // canonical
   std::string environment_text;  // Environment::ToText()
 
   TuningDigest Digest() const;
   friend bool operator==(const TuningKey&, const TuningKey&) = default;
+  friend bool operator<(const TuningKey& a, const TuningKey& b) {
+    return std::tie(a.environment_text, a.problem_text) <
+           std::tie(b.environment_text, b.problem_text);
+  }
 };
 
 // 64-bit checksum of bytes.

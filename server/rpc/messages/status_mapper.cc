@@ -10,6 +10,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "proto/model/missing.h"
+#include "proto/model/text.h"
 
 namespace convtune::rpc::messages {
 namespace {
@@ -21,16 +22,8 @@ constexpr size_t kMaxTextBytes = 300;
 constexpr size_t kViolationOverhead = 8;
 constexpr int kRetrySeconds = 1;
 
-// Never cuts a UTF-8 sequence: a proto3 string must stay valid.
 std::string Shorten(std::string_view text, size_t limit) {
-  if (text.size() <= limit) {
-    return std::string(text);
-  }
-  size_t end = limit;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  return std::string(text.substr(0, end)) + "...";
+  return text.size() <= limit ? std::string(text) : std::string(CutUtf8(text, limit)) + "...";
 }
 
 std::string_view Reason(absl::StatusCode code) {

@@ -31,6 +31,14 @@ TEST(TextTest, TheNameOfANodeIsShortText) {
   }
 }
 
+TEST(Text, CutUtf8EndsBehindACharacter) {
+  EXPECT_EQ(CutUtf8("a\u00d7b", 4), "a\u00d7b");
+  EXPECT_EQ(CutUtf8("a\u00d7b", 3), "a\u00d7");
+  EXPECT_EQ(CutUtf8("a\u00d7b", 2), "a");
+  EXPECT_EQ(CutUtf8("\u00d7", 1), "");
+  EXPECT_EQ(CutUtf8("", 0), "");
+}
+
 TEST(TextTest, ExcerptsAreShortAndPrintable) {
   EXPECT_EQ(Excerpt("a\n\xFF"), "a\\n\\xff");
   EXPECT_EQ(Excerpt("1\u00d764"), "1\u00d764");

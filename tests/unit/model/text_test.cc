@@ -31,7 +31,7 @@ TEST(TextTest, TheNameOfANodeIsShortText) {
   }
 }
 
-TEST(Text, CutUtf8EndsBehindACharacter) {
+TEST(TextTest, CutUtf8EndsBehindACharacter) {
   EXPECT_EQ(CutUtf8("a\u00d7b", 4), "a\u00d7b");
   EXPECT_EQ(CutUtf8("a\u00d7b", 3), "a\u00d7");
   EXPECT_EQ(CutUtf8("a\u00d7b", 2), "a");

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "db/sqlite/file_util.h"
 #include "db/sqlite/transaction.h"
 #include "db/store/tables.h"
@@ -85,18 +84,20 @@ absl::Status CheckRecords(const sqlite::Database& database, StoreCheck* check) {
   while (true) {
     ASSIGN_OR_RETURN(const bool more, statement.Step());
     if (!more) return absl::OkStatus();
-    const absl::StatusOr<TuningRow> row = ReadTuning(statement);
-    absl::StatusOr<Tuning> tuning = row.ok() ? DecodeTuning(*row) : row.status();
+    // CheckRows tells of rows whose checksum does not match.
+    if (!sqlite::RowReader(TuningTable(), statement).ChecksumMatches()) continue;
+    ASSIGN_OR_RETURN(const TuningRow row, ReadTuning(statement));
+    absl::StatusOr<Tuning> tuning = DecodeTuning(row);
     absl::Status status = tuning.status();
     if (status.ok()) {
       samples.Reset();
-      samples.BindInt(1, row->id);
-      ASSIGN_OR_RETURN(const bool has_samples, samples.Step());
-      if (has_samples) status = ReadSamples(samples, 0, &tuning->candidates);
+      samples.BindInt(1, row.id);
+      ASSIGN_OR_RETURN(const bool found, samples.Step());
+      if (found && sqlite::RowReader(SamplesTable(), samples).ChecksumMatches()) {
+        status = ReadSamples(samples, 0, &tuning->candidates);
+      }
     }
-    if (!status.ok() && !absl::StrContains(status.message(), kBadChecksum)) {
-      AddProblem(check, std::string(status.message()));
-    }
+    if (!status.ok()) AddProblem(check, std::string(status.message()));
   }
 }
 

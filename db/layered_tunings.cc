@@ -11,10 +11,6 @@
 namespace convtune::db {
 namespace {
 
-using KeyTexts = std::pair<std::string_view, std::string_view>;
-
-KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
-
 // A layer and the tuning that it stands at, without samples.
 struct Cursor {
   BundleLayer* layer = nullptr;
@@ -122,12 +118,11 @@ absl::Status LayeredTunings::ForEachStored(
       Cursor* first = nullptr;
       for (Cursor& cursor : cursors) {
         if (cursor.tuning.has_value() &&
-            (first == nullptr || Texts(cursor.tuning->key) < Texts(first->tuning->key))) {
+            (first == nullptr || cursor.tuning->key < first->tuning->key)) {
           first = &cursor;
         }
       }
-      if (first == nullptr || !more ||
-          (key != nullptr && Texts(*key) < Texts(first->tuning->key))) {
+      if (first == nullptr || !more || (key != nullptr && *key < first->tuning->key)) {
         return std::optional<Tuning>();
       }
       std::optional<Tuning> best = std::move(first->tuning);

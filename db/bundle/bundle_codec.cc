@@ -95,7 +95,7 @@ class RowReader {
 
  private:
   static bool IsTime(double us) { return std::isfinite(us) && us >= 0; }
-  // As real numbers of a record are kept.
+  // Microseconds in the precision that a record keeps its summaries in.
   static float ToUs(int64_t ns) { return static_cast<float>(static_cast<double>(ns) / 1e3); }
 
   void CheckNotes(const google::protobuf::RepeatedField<int>& notes, std::string_view field) {

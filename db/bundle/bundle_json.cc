@@ -43,6 +43,7 @@ absl::Status WriteBundleJson(BundleReader* reader, const std::vector<std::string
       Candidate read;
       if (!Read(candidate, &read)) continue;
       candidate.set_text(ToText(read.id));
+      candidate.set_deterministic(read.deterministic());
       candidate.clear_kind();
     }
     ASSIGN_OR_RETURN(const std::string tuning, Json(*entry.row));

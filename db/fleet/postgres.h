@@ -123,7 +123,7 @@ class Postgres {
                       const std::function<absl::Status(const PgBinaryRow&)>& take);
   // For statements that give no rows; several may be given, without parameters.
   absl::Status Execute(const std::string& sql);
-  // As Query, for one that gives no rows.
+  // As Query, for one whose rows are not wanted.
   absl::Status Execute(const std::string& sql, const PgParams& params) {
     return Query(sql, params).status();
   }

@@ -86,6 +86,9 @@ absl::StatusOr<Portfolio> ReadStoredPortfolio(sqlite::Database& database, const 
     ASSIGN_OR_RETURN(const bool more, statement.Step());
     if (!more) break;
     ASSIGN_OR_RETURN(ChoiceRow row, ReadChoice(statement));
+    if (row.problem_text != key.problem_text) {
+      return Damaged(ChoiceTable(), row.problem_text, kWrongRow);
+    }
     if (!assembly) {
       assembly.emplace(row);
       const int after = static_cast<int>(ChoiceTable().columns.size()) + 1;

@@ -181,6 +181,10 @@ absl::Status ForEachStoredTuning(sqlite::Database& database,
       ASSIGN_OR_RETURN(const bool more, statement.Step());
       if (!more) break;
       absl::StatusOr<TuningRow> row = ReadTuning(statement);
+      if (row.ok() && row->environment_id != id) {
+        row =
+            Damaged(TuningTable(), Concat("tuning ", row->id, ", ", row->problem_text), kWrongRow);
+      }
       if (row.ok()) {
         if (!visit(ToStored(*std::move(row), text))) return absl::OkStatus();
       } else {

@@ -87,10 +87,14 @@ absl::StatusOr<int64_t> UpsertEnvironment(sqlite::Database& database, const std:
 absl::StatusOr<std::optional<int64_t>> FindEnvironment(const sqlite::Database& database,
                                                        const std::string& text) {
   ASSIGN_OR_RETURN(sqlite::Statement statement,
-                   database.Prepare("SELECT environment_id FROM environments WHERE text = ?"));
+                   database.Prepare(Concat("SELECT ", EnvironmentTable().SelectList("e"),
+                                           " FROM environments e WHERE text = ?")));
   statement.BindText(1, text);
   ASSIGN_OR_RETURN(const bool found, statement.Step());
-  return found ? std::optional<int64_t>(statement.Int(0)) : std::nullopt;
+  if (!found) return std::nullopt;
+  const absl::StatusOr<EnvironmentRow> row = ReadEnvironment(statement);
+  if (row.ok() && row->text != text) return Damaged(EnvironmentTable(), row->text, kWrongRow);
+  return statement.Int(0);
 }
 
 absl::StatusOr<int64_t> EraseByKey(sqlite::Database& database, std::string_view table,

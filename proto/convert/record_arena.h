@@ -1,4 +1,5 @@
-// A RecordArena holds one record after the other, in memory that it keeps.
+// A RecordArena holds one record after the other. It keeps 64 KiB, and the rest of a larger
+// record until the next one.
 #pragma once
 
 #include <memory>

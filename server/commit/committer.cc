@@ -26,7 +26,7 @@ const Clock& TheSystemClock() {
   return clock;
 }
 
-// What the fleet may keep on a daemon: "pin" or "ban".
+// A pin or a ban, which a daemon or the fleet may own.
 struct Kept {
   std::string kind;
   std::string name;
@@ -36,7 +36,8 @@ struct Kept {
   std::string end_here;
 };
 
-// Who ends what is the fleet's must name it: its agent, or the operator of a node without one.
+// A fleet's pin or ban is ended by its agent, or by the operator of a node without one:
+// both must name its number.
 absl::Status CheckIsNamed(const Kept& kept, int64_t number) {
   if (kept.fleet_number == number) return absl::OkStatus();
   const std::string subject = absl::StrCat(kept.kind, ": ", kept.name, " is ");

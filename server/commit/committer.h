@@ -131,7 +131,7 @@ class Committer {
   // Whether the tuning may not take the place of what is stored on disk: of what
   // was measured and does not hold any more only a measurement does.
   bool MustLeaveOnDisk(const Tuning& tuning) REQUIRES(mutex_);
-  // What the index has, or what that stands in for. REQUIRES: it has something.
+  // The tuning that the index has, or that this one stands in for. REQUIRES: it has one.
   std::shared_ptr<const lookup::IndexedTuning> Outdated(const TuningKey& key) REQUIRES(mutex_);
   // Serves it from memory.
   void ServeInstead(const Tuning& tuning, std::shared_ptr<const lookup::IndexedTuning> outdated)
@@ -154,7 +154,7 @@ class Committer {
   void CommitGroup(const std::vector<Waiting*>& group) REQUIRES(mutex_);
   bool IsBetterThanStored(const Tuning& tuning) REQUIRES(mutex_);
   absl::StatusOr<Tuning> GetLocked(const TuningKey& key) REQUIRES(mutex_);
-  // What the store has or is to be given.
+  // The tuning that the store has or is to be given.
   absl::StatusOr<Tuning> GetToKeep(const TuningKey& key) REQUIRES(mutex_);
   absl::StatusOr<int64_t> DeleteLocked(const std::vector<TuningKey>& keys) REQUIRES(mutex_);
   // Marks what is quarantined here, and ranks.

@@ -47,7 +47,7 @@ class FleetCommand {
   // The same without flags.
   CLI::App* AddPlainVerb(CLI::App& root, const std::string& name, const std::string& description,
                          std::function<cli::ExitCode()> run);
-  // Adds --author (default: the user's name).
+  // Adds --author (default: the user's name, or "uid 1000").
   void AddAuthor(CLI::App* app);
   // The same and --reason, which is required.
   void AddDecision(CLI::App* app);

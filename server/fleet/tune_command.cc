@@ -93,7 +93,6 @@ class FleetTuneCommand final : public FleetCommand {
   }
 
   absl::StatusOr<cli::ExitCode> Run() {
-    CatchFleetSignals();
     ASSIGN_OR_RETURN(const absl::Duration budget, cli::ParseTime("--budget", budget_));
     const bool queue = watch_ == 0 && cancel_ == 0 && !dead_;
     std::vector<ProblemRow> rows;
@@ -151,6 +150,7 @@ class FleetTuneCommand final : public FleetCommand {
   }
 
   absl::StatusOr<cli::ExitCode> Watch(db::fleet::Postgres& postgres, int64_t batch) {
+    CatchFleetSignals();
     const absl::Time start = absl::Now();
     ProgressLine line;
     db::fleet::BatchProgress progress;

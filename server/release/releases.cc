@@ -1,7 +1,6 @@
 #include "server/release/releases.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -43,6 +43,12 @@ std::string AsDataType(const std::string& text) {
   return type ? std::string(Name(*type)) : text;
 }
 
+// The same of a layout.
+std::string AsLayout(const std::string& text) {
+  const std::optional<TensorLayout> layout = ParseLooseLayout(text);
+  return layout ? std::string(Name(*layout)) : text;
+}
+
 // "3x3" as "3" if all dimensions agree.
 std::string Spread(const std::string& value) {
   const std::vector<std::string> parts = absl::StrSplit(value, 'x');
@@ -61,7 +67,8 @@ void ProblemArgs::RegisterOverrides(CLI::App& app) {
       ->transform(AsDataType)
       ->check(CLI::IsMember(InputTypeNames()))
       ->group(group);
-  app.add_option("--layout", layout_, "memory order")
+  app.add_option("--layout", layout_, "memory order; also ncdhw and ndhwc")
+      ->transform(AsLayout)
       ->check(CLI::IsMember({"nchw", "nhwc"}))
       ->group(group);
   app.add_option("--batch", batch_, "batch sizes, such as 8 or 1,8,32 or 8..64/8")

@@ -8,7 +8,7 @@
 
 namespace convtune::cli {
 
-// Tests have one of their own.
+// Tests have an Io of their own.
 struct Io {
   std::istream& in;
   std::ostream& out;  // data

@@ -64,7 +64,7 @@ class DoctorCommand final : public Command {
         Problem(absl::StrCat(what, ": ", std::string(status.message())), "see the daemon's log"));
   }
 
-  // What `examine` finds in the answer, or that there is none.
+  // Adds the findings of `examine` in the answer, or that there is none.
   template <typename Response, typename Examine>
   static void AddAnswer(const absl::StatusOr<Response>& answer, const char* failure,
                         const Examine& examine, std::vector<Finding>* findings) {

@@ -48,7 +48,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{- /* What every pod has: the restricted profile, and where and as whom it runs. */ -}}
+{{- /* Every pod has the restricted profile, and runs as the chart's user. */ -}}
 {{- define "convtune.pod" -}}
 automountServiceAccountToken: false
 {{- with include "convtune.placement" . | trim }}
@@ -65,7 +65,7 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{- /* Where and as whom pods run, with the values of the mode where the common ones are empty. */ -}}
+{{- /* Where pods run, with the values of the mode where the common ones are empty. */ -}}
 {{- define "convtune.placement" -}}
 {{- $mode := dict }}
 {{- if eq .Values.mode "daemonset" }}
@@ -99,7 +99,7 @@ nodeSelector:
 {{- end }}
 {{- end }}
 
-{{- /* And of a container. */ -}}
+{{- /* The restricted profile of a container. */ -}}
 {{- define "convtune.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

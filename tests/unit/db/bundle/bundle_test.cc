@@ -210,6 +210,7 @@ TEST(BundleTest, JsonLinesNameTheEnvironmentAndAreTheSameAgain) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);  // a place and two tunings
   EXPECT_THAT(text, HasSubstr(R"({"environment":"nvidia-h200,cc=9.0,sms=132,)"));
   EXPECT_THAT(text, HasSubstr(R"("text":"graph:eng10,k2=0,k3=-1")"));
+  EXPECT_THAT(text, HasSubstr(R"("deterministic":true)"));
   EXPECT_EQ(text, lines());
 }
 

@@ -117,6 +117,26 @@ TEST_F(StoreDamageTest, AnIndexThatLeadsToAnotherEnvironmentIsDamage) {
   EXPECT_TRUE(store->GetPortfolio(tuning.key, 103).ok());
 }
 
+TEST_F(StoreDamageTest, AnIndexMovesNoTuningToAnotherEnvironment) {
+  std::vector<Tuning> tunings;
+  {
+    auto store = Open();
+    for (const int n : {1, 2}) {
+      Environment environment = SampleEnvironment();
+      environment.sm_count = 100 + n;
+      tunings.push_back(SampleTuning(n));
+      tunings.back().key.environment_text = environment.ToText();
+      ASSERT_TRUE(store->PutTuning(tunings.back(), environment).ok());
+    }
+    ASSERT_TRUE(store->Close().ok());
+  }
+  ExchangeFirstEntries("sqlite_autoindex_tunings_1");
+  auto store = Open();
+  std::vector<std::string> corrupt;
+  EXPECT_THAT(All(*store, &corrupt), ElementsAre(WithoutSamples(tunings[1])));
+  EXPECT_THAT(corrupt, ElementsAre(HasSubstr("an index leads to it for another key")));
+}
+
 TEST_F(StoreDamageTest, DamagedSamplesCostTheFullTuningButNotTheIndex) {
   Fill(1);
   Run("UPDATE tuning_samples SET record = zeroblob(84)");

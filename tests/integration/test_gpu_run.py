@@ -53,8 +53,13 @@ def test_everything_is_tuned_and_packed(programs, tmp_path):
         assert all(row["answer"]["winner"]["sampleCount"] > 0 for row in rows), name
         if "f16" in name:  # the fake worker's results are too far off for f32
             assert {row["answer"]["evidence"] for row in rows} == {"EVIDENCE_MEASURED"}, name
-    tunings = files["samples.txt"].decode().splitlines()
-    assert len(tunings) >= 1 + 6 * 20
+    names, *tunings = [line.split("\t") for line in files["samples.txt"].decode().splitlines()]
+    assert len(tunings) >= 6 * 20
+    for row in (dict(zip(names, tuning, strict=True)) for tuning in tunings):
+        if ",f16," in row["problem"]:
+            assert (row["raced"], row["quarantined"], row["lowest_mhz"]) == ("input_hot", "0", "1755"), row
+            assert int(row["timed"]) == int(row["compared"]) == int(row["captured"]) + int(row["not_captured"]) > 0, row
+            assert "eager/cold:" in row["other_times"] and float(row["largest_error"]) > 0, row
     about = dict(line.split("=", 1) for line in files["about.txt"].decode().splitlines())
     assert about["environment"].startswith("nvidia-h200,") and about["commit"] and about["date"]
     (recording,) = [data for name, data in files.items() if name.endswith(".bundle.gz")]
@@ -129,6 +134,18 @@ def test_without_a_card_nothing_is_run(programs, tmp_path):
     done = gpu_run(programs, tmp_path / "results")
     assert done.returncode == 77 and "no GPU" in done.stderr
     assert not (tmp_path / "results").exists()
+
+
+def test_candidates_with_a_wrong_result_are_named(programs, tmp_path):
+    out = tmp_path / "results"
+    done = gpu_run(programs, out, "--only", "fwd:f16:nhwc", CONVTUNE_FAKE_SCRIPT="wrong=2")
+    assert done.returncode == 0, done.stderr
+    (packed,) = out.iterdir()
+    with tarfile.open(packed) as tar:
+        lines = tar.extractfile("results/samples.txt").read().decode().splitlines()
+    named = [line.split("\t") for line in lines if line.startswith("quarantined\t")]
+    assert len(named) >= 20
+    assert {candidate for _, _, candidate, _ in named} == {"graph:eng2,k2=2"} and all(message for *_, message in named)
 
 
 def test_the_summary_counts_what_a_trace_says():

@@ -22,9 +22,6 @@ class Input {
   const std::optional<Tuning>& tuning() const { return tuning_; }
   const Environment& environment() const { return entry_.environment->environment; }
   int64_t offset() const { return reader_->offset(); }
-  std::pair<std::string_view, std::string_view> Key() const {
-    return {tuning_->key.environment_text, tuning_->key.problem_text};
-  }
 
   // To the next valid tuning, or to the end.
   absl::Status Advance(BundleMergeCounts* counts) {
@@ -69,8 +66,9 @@ absl::StatusOr<BundleMergeCounts> MergeBundles(const std::vector<std::string>& i
     Input* best = nullptr;
     for (Input& input : open) {
       if (!input.tuning().has_value()) continue;
-      if (best == nullptr || input.Key() < best->Key() ||
-          (input.Key() == best->Key() && Supersedes(*input.tuning(), *best->tuning()))) {
+      if (best == nullptr || input.tuning()->key < best->tuning()->key ||
+          (input.tuning()->key == best->tuning()->key &&
+           Supersedes(*input.tuning(), *best->tuning()))) {
         best = &input;
       }
     }

@@ -1,7 +1,6 @@
 // The verbs that decide what the fleet serves: release, pin, unpin, pins.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <iostream>
 #include <map>
 #include <set>
@@ -249,25 +248,12 @@ class FleetReleaseCommand final : public FleetCommand {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<int> Permille() const {
-    if (canary_.empty()) return 0;
-    std::string number = canary_;
-    double share = 0;
-    const bool percent = number.back() == '%';
-    if (percent) number.pop_back();
-    char* end = nullptr;
-    share = std::strtod(number.c_str(), &end) * (percent ? 10 : 1000);
-    const bool whole = !number.empty() && *end == '\0' && std::isfinite(share);
-    if (!whole || share < 1 || share > 999) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--canary: must be a share from 0.1% to 99.9% such as 5% or 0.05, is \"", canary_, "\""));
-    }
-    return static_cast<int>(std::lround(share));
-  }
-
   absl::Status Promote() {
     RETURN_IF_ERROR(CheckDecision());
-    ASSIGN_OR_RETURN(const int permille, Permille());
+    int permille = 0;
+    if (!canary_.empty()) {
+      ASSIGN_OR_RETURN(permille, cli::ParsePermille("--canary", canary_));
+    }
     ASSIGN_OR_RETURN(const db::fleet::PromotionScope scope, Scope());
     ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(*postgres));

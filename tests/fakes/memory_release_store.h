@@ -34,7 +34,7 @@ class MemoryReleaseStore : public db::ReleaseStore {
     releases_[release.number] = release;
     for (Portfolio p : portfolios) {
       p.release = release.number;
-      portfolios_[Texts(p.key)][release.number] = p;
+      portfolios_[p.key][release.number] = p;
     }
     return absl::OkStatus();
   }
@@ -42,12 +42,12 @@ class MemoryReleaseStore : public db::ReleaseStore {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
     releases_[release.number] = release;
-    for (auto& [texts, versions] : portfolios_) versions.erase(release.number);
+    for (auto& [key, versions] : portfolios_) versions.erase(release.number);
     return absl::OkStatus();
   }
   absl::StatusOr<Portfolio> GetPortfolio(const TuningKey& key, int64_t release) override {
     MutexLock lock(mutex_);
-    const auto found = portfolios_.find(Texts(key));
+    const auto found = portfolios_.find(key);
     if (found != portfolios_.end()) {
       if (const Portfolio* p = Effective(found->second, release)) return *p;
     }
@@ -59,8 +59,8 @@ class MemoryReleaseStore : public db::ReleaseStore {
     std::vector<Portfolio> found;
     {
       MutexLock lock(mutex_);
-      for (const auto& [texts, versions] : portfolios_) {
-        if (!environment_text.empty() && texts.first != environment_text) continue;
+      for (const auto& [key, versions] : portfolios_) {
+        if (!environment_text.empty() && key.environment_text != environment_text) continue;
         if (const Portfolio* p = Effective(versions, release)) found.push_back(*p);
       }
     }
@@ -71,7 +71,7 @@ class MemoryReleaseStore : public db::ReleaseStore {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
     int64_t rows = 0;
-    for (auto& [texts, versions] : portfolios_) {
+    for (auto& [key, versions] : portfolios_) {
       auto keep = versions.upper_bound(oldest);
       if (keep == versions.begin()) continue;
       --keep;
@@ -97,21 +97,19 @@ class MemoryReleaseStore : public db::ReleaseStore {
                             const std::vector<TuningKey>& drop) override {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
-    for (const WantedProblem& w : put) wanted_[Texts(w.key)] = w;
-    for (const TuningKey& key : drop) wanted_.erase(Texts(key));
+    for (const WantedProblem& w : put) wanted_[w.key] = w;
+    for (const TuningKey& key : drop) wanted_.erase(key);
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<WantedProblem>> ListWanted() override {
     MutexLock lock(mutex_);
     std::vector<WantedProblem> wanted;
-    for (const auto& [texts, w] : wanted_) wanted.push_back(w);
+    for (const auto& [key, w] : wanted_) wanted.push_back(w);
     return wanted;
   }
 
  private:
-  using KeyTexts = std::pair<std::string, std::string>;
   using Versions = std::map<int64_t, Portfolio>;  // by release
-  static KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
   static const Portfolio* Effective(const Versions& versions, int64_t release) {
     auto after = versions.upper_bound(release);
     return after == versions.begin() ? nullptr : &(--after)->second;
@@ -121,8 +119,8 @@ class MemoryReleaseStore : public db::ReleaseStore {
   absl::Status failure_ GUARDED_BY(mutex_);
   bool carry_over_ GUARDED_BY(mutex_) = true;
   std::map<int64_t, Release> releases_ GUARDED_BY(mutex_);
-  std::map<KeyTexts, Versions> portfolios_ GUARDED_BY(mutex_);
-  std::map<KeyTexts, WantedProblem> wanted_ GUARDED_BY(mutex_);
+  std::map<TuningKey, Versions> portfolios_ GUARDED_BY(mutex_);
+  std::map<TuningKey, WantedProblem> wanted_ GUARDED_BY(mutex_);
 };
 
 }  // namespace convtune

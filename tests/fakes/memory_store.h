@@ -31,7 +31,7 @@ class MemoryStore : public db::TuningStore {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
     ++put_count_;
-    tunings_[Texts(tuning.key)] = tuning;
+    tunings_[tuning.key] = tuning;
     environments_[environment.ToText()] = environment;
     return absl::OkStatus();
   }
@@ -51,7 +51,7 @@ class MemoryStore : public db::TuningStore {
   }
   absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override {
     MutexLock lock(mutex_);
-    const auto found = tunings_.find(Texts(key));
+    const auto found = tunings_.find(key);
     if (found == tunings_.end()) return absl::NotFoundError("no such tuning");
     return found->second;
   }
@@ -59,17 +59,17 @@ class MemoryStore : public db::TuningStore {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
     int64_t count = 0;
-    for (const TuningKey& key : keys) count += static_cast<int64_t>(tunings_.erase(Texts(key)));
+    for (const TuningKey& key : keys) count += static_cast<int64_t>(tunings_.erase(key));
     return count;
   }
   absl::Status ForEachStored(const std::function<bool(db::StoredTuning)>& visit,
                              const std::function<void(const std::string&)>&) override {
-    std::map<std::pair<std::string, std::string>, Tuning> tunings;
+    std::map<TuningKey, Tuning> tunings;
     {
       MutexLock lock(mutex_);
       tunings = tunings_;
     }
-    for (auto& [texts, tuning] : tunings) {
+    for (auto& [key, tuning] : tunings) {
       for (Candidate& candidate : tuning.candidates) candidate.samples_ns.clear();
       if (!visit({tuning.key, [visited = tuning] { return visited; }})) break;
     }
@@ -85,19 +85,19 @@ class MemoryStore : public db::TuningStore {
   absl::Status PutPin(const Pin& pin) override {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
-    pins_[Texts(pin.key)] = pin;
+    pins_[pin.key] = pin;
     return absl::OkStatus();
   }
   absl::Status DeletePin(const TuningKey& key) override {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
-    if (pins_.erase(Texts(key)) == 0) return absl::NotFoundError("no such pin");
+    if (pins_.erase(key) == 0) return absl::NotFoundError("no such pin");
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<Pin>> ListPins() override {
     MutexLock lock(mutex_);
     std::vector<Pin> pins;
-    for (const auto& [texts, pin] : pins_) pins.push_back(pin);
+    for (const auto& [key, pin] : pins_) pins.push_back(pin);
     return pins;
   }
 
@@ -154,15 +154,12 @@ class MemoryStore : public db::TuningStore {
   int SchemaVersion() override { return 0; }
 
  private:
-  using KeyTexts = std::pair<std::string, std::string>;
-  static KeyTexts Texts(const TuningKey& key) { return {key.environment_text, key.problem_text}; }
-
   mutable Mutex mutex_;
   absl::Status failure_ GUARDED_BY(mutex_);
   int put_count_ GUARDED_BY(mutex_) = 0;
-  std::map<KeyTexts, Tuning> tunings_ GUARDED_BY(mutex_);
+  std::map<TuningKey, Tuning> tunings_ GUARDED_BY(mutex_);
   std::map<std::string, Environment> environments_ GUARDED_BY(mutex_);
-  std::map<KeyTexts, Pin> pins_ GUARDED_BY(mutex_);
+  std::map<TuningKey, Pin> pins_ GUARDED_BY(mutex_);
   int64_t last_ban_ GUARDED_BY(mutex_) = 0;
   std::map<int64_t, Ban> bans_ GUARDED_BY(mutex_);
   std::vector<QuarantineEntry> quarantine_ GUARDED_BY(mutex_);

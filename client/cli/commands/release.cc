@@ -1,8 +1,6 @@
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <tuple>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/app/command.h"
@@ -19,22 +17,7 @@
 namespace convtune::cli {
 namespace {
 
-constexpr int kPermille = 1000;
-
 std::string ShareWord(int permille) { return absl::StrCat(permille / 10.0, "%"); }
-
-// "10%" and "0.1" are the same.
-absl::StatusOr<int> ParseShare(const std::string& text) {
-  const bool percent = !text.empty() && text.back() == '%';
-  double value = 0;
-  const bool number = absl::SimpleAtod(percent ? text.substr(0, text.size() - 1) : text, &value);
-  const double permille = value * (percent ? 10 : kPermille);
-  if (!number || !(permille >= 1) || !(permille <= kPermille - 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--canary: must be a share from 0.001 to 0.999 or 0.1% to 99.9%, is '", text, "'"));
-  }
-  return static_cast<int>(std::lround(permille));
-}
 
 std::string StateWord(const v1::Release& release, int64_t promoted) {
   if (release.state() == v1::RELEASE_STATE_CANARY) {
@@ -96,7 +79,7 @@ class ReleaseCommand final : public Command {
   absl::StatusOr<ExitCode> Run(Context& context) override {
     int permille = 0;
     if (!canary_.empty()) {
-      ASSIGN_OR_RETURN(permille, ParseShare(canary_));
+      ASSIGN_OR_RETURN(permille, ParsePermille("--canary", canary_));
     }
     for (const int64_t number : {from_, to_}) {
       if (number < 0) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -63,6 +64,18 @@ absl::StatusOr<int64_t> ParseCount(const std::string& field, const std::string& 
                                                    " to ", most, ", is '", text, "'"));
   }
   return count;
+}
+
+absl::StatusOr<int> ParsePermille(const std::string& field, const std::string& text) {
+  const bool percent = absl::EndsWith(text, "%");
+  double share = 0;
+  const bool number = absl::SimpleAtod(percent ? text.substr(0, text.size() - 1) : text, &share);
+  const double permille = share * (percent ? 10 : 1000);
+  if (!number || !(permille >= 1 && permille <= 999)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        field, ": must be a share from 0.1% to 99.9% such as 5% or 0.05, is '", text, "'"));
+  }
+  return static_cast<int>(std::lround(permille));
 }
 
 std::string FormatBytes(int64_t bytes) {

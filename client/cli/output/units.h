@@ -20,6 +20,8 @@ absl::StatusOr<absl::Duration> ParseTime(const std::string& field, const std::st
 // Reads a whole number of at least `least`.
 absl::StatusOr<int64_t> ParseCount(const std::string& field, const std::string& text, int64_t least,
                                    int64_t most);
+// Reads a part of a whole, "5%" or "0.05", in thousandths: 1 to 999.
+absl::StatusOr<int> ParsePermille(const std::string& field, const std::string& text);
 
 // "0", "512 B", "1.5 MiB".
 std::string FormatBytes(int64_t bytes);

@@ -36,6 +36,19 @@ TEST(ParseTimeTest, RefusesZeroAndNegative) {
   EXPECT_FALSE(ParseTime("f", "5").ok());
 }
 
+TEST(ParsePermilleTest, ReadsPercentAndPartsOfOne) {
+  EXPECT_EQ(*ParsePermille("f", "5%"), 50);
+  EXPECT_EQ(*ParsePermille("f", "0.05"), 50);
+  EXPECT_EQ(*ParsePermille("f", "0.1%"), 1);
+  EXPECT_EQ(*ParsePermille("f", "99.9%"), 999);
+  for (const char* text :
+       {"", "%", "0", "1", "0.01%", "99.95%", "100%", "-5%", "nan", "inf", "5 %x"}) {
+    const auto permille = ParsePermille("--canary", text);
+    ASSERT_FALSE(permille.ok()) << text;
+    EXPECT_EQ(std::string(permille.status().message()).rfind("--canary: ", 0), 0U) << text;
+  }
+}
+
 TEST(FormatTest, BytesAreShort) {
   EXPECT_EQ(FormatBytes(0), "0");
   EXPECT_EQ(FormatBytes(1023), "1023 B");

@@ -80,6 +80,21 @@ int Count(const Tuning& tuning, CandidateStatus status) {
                     [status](const Candidate& c) { return c.status == status; }));
 }
 
+// Rounds its numbers to float, as its record stores them: intervals that touch are compared
+// the same way now and after the tuning was read from the database.
+void RoundToRecord(Candidate* candidate) {
+  const auto round = [](double* value) { *value = static_cast<float>(*value); };
+  for (double* value :
+       {&candidate->median_us, &candidate->q1_us, &candidate->q3_us, &candidate->low_us,
+        &candidate->high_us, &candidate->find_us, &candidate->host_us, &candidate->sm_clock_mhz}) {
+    round(value);
+  }
+  if (candidate->error) round(&*candidate->error);
+  for (TimeSummary& time : candidate->other_times) {
+    for (double* value : {&time.median_us, &time.low_us, &time.high_us}) round(value);
+  }
+}
+
 // Both are incomplete, and neither would make the other less clean.
 bool CanBeJoined(const Tuning& stored, const Tuning& made) {
   return made.evidence == Evidence::kIncomplete && stored.evidence == Evidence::kIncomplete &&
@@ -193,6 +208,7 @@ void RankCandidates(std::vector<Candidate>* candidates) {
 }
 
 void FinishTuning(const TuningCircumstances& circumstances, Tuning* tuning) {
+  for (Candidate& candidate : tuning->candidates) RoundToRecord(&candidate);
   RankCandidates(&tuning->candidates);
   const int timed = Count(*tuning, CandidateStatus::kTimed);
   const int finalized = Count(*tuning, CandidateStatus::kFinalized);

@@ -123,6 +123,22 @@ TEST(FinishTuning, NothingTimedIsHeuristic) {
   EXPECT_EQ(TuningOf({Finalized(0)}).evidence, Evidence::kHeuristic);
 }
 
+TEST(FinishTuning, RanksByTheNumbersThatTheRecordKeeps) {
+  // Their intervals touch in the record's floats, and not in doubles.
+  Candidate faster = Timed(2, 10, 0.4, 1024);
+  Candidate smaller = Timed(1, 10.1, 0.4, 0);
+  smaller.low_us = faster.high_us * (1 + 1e-12);
+  ASSERT_GT(smaller.low_us, faster.high_us);
+  Tuning tuning;
+  tuning.candidates = {Timed(0, 50), faster, smaller};
+  FinishTuning({}, &tuning);
+  EXPECT_THAT(Engines(tuning.candidates), ElementsAre(1, 2, 0));
+  for (const Candidate& c : tuning.candidates) {
+    EXPECT_EQ(c.low_us, static_cast<float>(c.low_us));
+    EXPECT_EQ(c.high_us, static_cast<float>(c.high_us));
+  }
+}
+
 TEST(FinishTuning, NothingRanIsNoEvidence) {
   EXPECT_EQ(TuningOf({With(Finalized(0), CandidateStatus::kUnsupported)}).evidence,
             Evidence::kNone);

@@ -12,7 +12,7 @@ worker::v1::OpenProblem OpenRequest(const jobs::WorkSpec& spec, bool measures) {
   worker::v1::OpenProblem open;
   open.set_problem_text(spec.key.problem_text);
   if (spec.kind == jobs::WorkKind::kFirstConfigs) {
-    open.set_listing(worker::v1::LISTING_STOCK);
+    open.set_listing(worker::v1::LISTING_FIRST_CONFIGS);
   } else if (spec.kind == jobs::WorkKind::kTune &&
              spec.options.search == jobs::Search::kExhaustive) {
     open.set_listing(worker::v1::LISTING_EXHAUSTIVE);

@@ -21,8 +21,8 @@
 
 namespace convtune::worker {
 
-// kStock: the first of each API's heuristic; nothing is run for it.
-enum class ListingDepth { kStock, kHeuristics, kExhaustive };
+// See convtune.worker.v1.Listing.
+enum class ListingDepth { kFirstConfigs, kHeuristics, kExhaustive };
 
 struct ListingOptions {
   ListingDepth depth = ListingDepth::kHeuristics;

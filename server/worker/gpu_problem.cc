@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<GpuProblem>> GpuProblem::Create(const ConvProblem
 absl::StatusOr<ListingEnd> GpuProblem::List(const ListingOptions& options,
                                             const OnListed& on_listed) {
   // Stock choices are rarely run, so their inputs are made later.
-  if (options.depth != ListingDepth::kStock) EnsureHostWork();
+  if (options.depth != ListingDepth::kFirstConfigs) EnsureHostWork();
   search::ListingSink sink(options, on_listed);
   if (options.graph_api) {
     search::ListGraphCandidates(operation_, options, &sink);
@@ -336,7 +336,7 @@ absl::StatusOr<cudnn::Descriptor> GpuProblem::MakeVariantPack(int64_t workspace_
 
 absl::Status GpuProblem::ListLegacy(const ListingOptions& options, search::ListingSink* sink) {
   ASSIGN_OR_RETURN(cudnn::LegacyConvolution * legacy, Legacy());
-  if (options.depth == ListingDepth::kStock) {
+  if (options.depth == ListingDepth::kFirstConfigs) {
     search::ListExpectedAlgorithms(problem_, legacy, sink);
     return absl::OkStatus();
   }

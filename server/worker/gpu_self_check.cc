@@ -49,7 +49,7 @@ absl::StatusOr<GpuSelfCheckDevice::Known> GpuSelfCheckDevice::Open(const SelfChe
   ASSIGN_OR_RETURN(known.problem, GpuProblem::Create(problem, resources_, free_bytes / 2,
                                                      verify::InputValues::kSmallIntegers));
   ListingOptions options;
-  options.depth = ListingDepth::kStock;
+  options.depth = ListingDepth::kFirstConfigs;
   options.graph_api = cell.api == Api::kGraph;
   options.legacy_api = cell.api == Api::kLegacy;
   std::vector<CandidateId> ids;

@@ -8,8 +8,8 @@ namespace convtune::worker {
 
 std::optional<ListingDepth> DepthOf(worker::v1::Listing listing) {
   switch (listing) {
-    case worker::v1::LISTING_STOCK:
-      return ListingDepth::kStock;
+    case worker::v1::LISTING_FIRST_CONFIGS:
+      return ListingDepth::kFirstConfigs;
     case worker::v1::LISTING_HEURISTICS:
       return ListingDepth::kHeuristics;
     case worker::v1::LISTING_EXHAUSTIVE:

@@ -23,7 +23,7 @@ struct HeuristicMode {
 void ListGraphCandidates(const cudnn::OperationGraph& graph, const ListingOptions& options,
                          ListingSink* sink) {
   std::vector<HeuristicMode> modes = {{CUDNN_HEUR_MODE_A, &HeuristicPlaces::mode_a}};
-  if (options.depth != ListingDepth::kStock) {
+  if (options.depth != ListingDepth::kFirstConfigs) {
     modes.push_back({CUDNN_HEUR_MODE_B, &HeuristicPlaces::mode_b});
   }
   modes.push_back({CUDNN_HEUR_MODE_FALLBACK, &HeuristicPlaces::fallback});

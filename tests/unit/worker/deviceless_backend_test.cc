@@ -120,7 +120,7 @@ TEST_P(DevicelessListing, PlacesAreThoseInEachModesList) {
     for (const auto& [place, count] : *places) EXPECT_EQ(count, 1) << place;
   }
   for (const Candidate& candidate :
-       List(Open(GetParam()).get(), Depth(ListingDepth::kStock)).candidates) {
+       List(Open(GetParam()).get(), Depth(ListingDepth::kFirstConfigs)).candidates) {
     EXPECT_EQ(candidate.places.mode_b, 0);
   }
 }
@@ -128,7 +128,7 @@ TEST_P(DevicelessListing, PlacesAreThoseInEachModesList) {
 TEST_P(DevicelessListing, AStockConfigCanBeFinalisedFromItsTextAlone) {
   const std::unique_ptr<BackendProblem> problem = Open(GetParam());
   ASSERT_NE(problem, nullptr);
-  const Listing listing = List(problem.get(), Depth(ListingDepth::kStock));
+  const Listing listing = List(problem.get(), Depth(ListingDepth::kFirstConfigs));
   std::string refusals;
   for (const Candidate& candidate : listing.candidates) {
     const absl::StatusOr<PreparedCandidate> prepared = problem->Prepare(candidate.id);
@@ -223,7 +223,7 @@ TEST(DevicelessBackendTest, HeuristicsListsAtLeastWhatStockLists) {
   for (const Candidate& candidate : List(problem.get()).candidates) {
     all.insert(candidate.id);
   }
-  const Listing stock = List(problem.get(), Depth(ListingDepth::kStock));
+  const Listing stock = List(problem.get(), Depth(ListingDepth::kFirstConfigs));
   EXPECT_GE(all.size(), stock.candidates.size());
   EXPECT_THAT(stock.candidates, Not(IsEmpty()));
   for (const Candidate& candidate : stock.candidates) {
@@ -333,7 +333,7 @@ TEST(DevicelessBackendTest, EveryKnownConvolutionHasAStockChoice) {
     if (cell.api != Api::kGraph) continue;
     const std::unique_ptr<BackendProblem> problem = Open(KnownProblem(cell));
     ListingOptions options;
-    options.depth = ListingDepth::kStock;
+    options.depth = ListingDepth::kFirstConfigs;
     const Listing listing = List(problem.get(), options);
     ASSERT_THAT(listing.candidates, Not(IsEmpty())) << Name(cell);
     const bool any = std::any_of(

@@ -152,7 +152,7 @@ TEST_F(WorkerProcessTest, ListsAndPreparesProblemAfterProblem) {
                            "bwd_filter,x=8x32x28x28,w=32x32x3x3,pad=1"}) {
     worker::v1::Request open;
     open.mutable_open_problem()->set_problem_text(text);
-    open.mutable_open_problem()->set_listing(worker::v1::LISTING_STOCK);
+    open.mutable_open_problem()->set_listing(worker::v1::LISTING_FIRST_CONFIGS);
     open.mutable_open_problem()->set_graph_api(true);
     const std::vector<worker::v1::Reply> listed = Ask(open);
     ASSERT_GT(listed.size(), 1U);

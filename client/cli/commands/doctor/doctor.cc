@@ -64,7 +64,8 @@ class DoctorCommand final : public Command {
         Problem(absl::StrCat(what, ": ", std::string(status.message())), "see the daemon's log"));
   }
 
-  // Adds the findings of `examine` in the answer, or that there is none.
+  // Adds the findings that `examine` makes of the daemon's answer. Where the call failed,
+  // adds one finding that says so.
   template <typename Response, typename Examine>
   static void AddAnswer(const absl::StatusOr<Response>& answer, const char* failure,
                         const Examine& examine, std::vector<Finding>* findings) {

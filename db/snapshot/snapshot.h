@@ -9,6 +9,7 @@
 
 #include "db/snapshot/environment_key.h"
 #include "db/snapshot/problem_key.h"
+#include "proto/model/tuning/note_rules.h"
 
 namespace convtune::snapshot {
 
@@ -150,17 +151,11 @@ inline const char* Describe(SnapshotError error) {
   return "unknown";
 }
 
-// True if a candidate gives nothing that the stock choice would not: no other
-// numerical note (nondeterminism is one), strict NaN propagation where the
-// stock choice has it, no more workspace.
+// True if a candidate can take the place of the stock choice unasked: it keeps the numerics
+// of the stock choice and needs no more workspace.
 inline bool IsNeutral(uint32_t candidate_notes, int64_t candidate_workspace, uint32_t stock_notes,
                       int64_t stock_workspace) {
-  constexpr uint32_t kStrictNan = 1U << 10;
-  if ((stock_notes & kStrictNan & ~candidate_notes) != 0) {
-    return false;
-  }
-  return (candidate_notes & ~stock_notes & ~kStrictNan) == 0 &&
-         candidate_workspace <= stock_workspace;
+  return KeepsNumerics(candidate_notes, stock_notes) && candidate_workspace <= stock_workspace;
 }
 
 // Reads a snapshot that the caller keeps, unchanged, while the view is used.

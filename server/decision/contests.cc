@@ -1,16 +1,14 @@
 #include "server/decision/contests.h"
 
-namespace convtune::decision {
+#include "proto/model/tuning/note_rules.h"
 
-bool KeepsNumericsOf(const Candidate& stock, const Candidate& candidate) {
-  return (candidate.numerical_notes & ~stock.numerical_notes) == 0;
-}
+namespace convtune::decision {
 
 uint32_t ContestsOf(const Candidate& candidate, const Candidate* stock) {
   uint32_t contests = ContestBit(Contest::kAny);
   if (candidate.workspace_bytes == 0) contests |= ContestBit(Contest::kNoWorkspace);
   if (candidate.deterministic()) contests |= ContestBit(Contest::kDeterministic);
-  if (stock != nullptr && KeepsNumericsOf(*stock, candidate)) {
+  if (stock != nullptr && KeepsNumerics(candidate.numerical_notes, stock->numerical_notes)) {
     contests |= ContestBit(Contest::kStockNumerics);
   }
   if (candidate.capturable()) contests |= ContestBit(Contest::kCapturable);

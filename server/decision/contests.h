@@ -15,7 +15,7 @@ enum class Contest {
   kAny = 0,
   kNoWorkspace = 1,
   kDeterministic = 2,
-  kStockNumerics = 3,  // notes within the stock choice's
+  kStockNumerics = 3,  // see KeepsNumerics
   kCapturable = 4,
   kGraphApi = 5,
   kLegacyApi = 6
@@ -23,9 +23,6 @@ enum class Contest {
 inline constexpr int kContests = 7;
 
 constexpr uint32_t ContestBit(Contest contest) { return 1U << static_cast<int>(contest); }
-
-// True if the candidate's numerical notes are within those of `stock`.
-bool KeepsNumericsOf(const Candidate& stock, const Candidate& candidate);
 
 // The contests that the candidate takes part in; `stock` may be nullptr.
 uint32_t ContestsOf(const Candidate& candidate, const Candidate* stock);

@@ -1,7 +1,6 @@
 #include "server/decision/ranking.h"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -26,10 +25,6 @@ double StockAtBest(const Candidate& stock, const Candidate& fastest) {
   const int samples = std::min(stock.sample_count, fastest.sample_count);
   if (samples == 0 || samples >= kSamplesOfInterval) return stock.low_us;
   return samples < kFewestSamples ? 0 : stock.low_us / kFewSamplesFactor;
-}
-
-int PlaceInHeuristic(const Candidate& candidate) {
-  return candidate.heuristic_rank < 0 ? std::numeric_limits<int>::max() : candidate.heuristic_rank;
 }
 
 int StatusClass(const Candidate& candidate) {
@@ -112,7 +107,7 @@ bool StockFailed(const std::vector<Candidate>& candidates, Api api) {
   return std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) {
     return ApiOf(c.id) == api && c.heuristic_rank >= 0 &&
            (c.status == CandidateStatus::kFailed || c.status == CandidateStatus::kQuarantined) &&
-           (!stock || c.heuristic_rank < candidates[*stock].heuristic_rank);
+           (!stock || IsListedBefore(c, candidates[*stock]));
   });
 }
 
@@ -144,11 +139,7 @@ bool TieBefore(const Candidate& a, const Candidate& b) {
 }
 
 bool HeuristicBefore(const Candidate& a, const Candidate& b) {
-  // Places are those of one API's list.
-  if (ApiOf(a.id) != ApiOf(b.id)) return ApiOf(a.id) == Api::kGraph;
-  const int a_place = PlaceInHeuristic(a);
-  const int b_place = PlaceInHeuristic(b);
-  if (a_place != b_place) return a_place < b_place;
+  if (IsListedBefore(a, b) || IsListedBefore(b, a)) return IsListedBefore(a, b);
   return ToText(a.id) < ToText(b.id);
 }
 

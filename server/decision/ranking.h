@@ -16,8 +16,8 @@ namespace convtune::decision {
 // total for distinct ids.
 bool TieBefore(const Candidate& a, const Candidate& b);
 
-// Order of two candidates that were finalised and not timed: the graph API
-// first, then heuristic rank (those without one last), then the text form.
+// Order of two candidates that were finalised and not timed: IsListedBefore, then the text
+// form. Strict and total for distinct ids.
 bool HeuristicBefore(const Candidate& a, const Candidate& b);
 
 // The best of `eligible`, all of which are usable(); nullptr if there is none. Timed

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/model/tuning/note_rules.h"
 #include "server/decision/contests.h"
 #include "server/decision/ranking.h"
 #include "server/lookup/indexed_tuning.h"
@@ -34,7 +35,7 @@ std::vector<Candidate> MakePortfolio(const Candidate& winner, const Candidates& 
   };
   if (stock != nullptr) {
     add(PickWinnerIf(eligible, stock, [stock](const Candidate* c) {
-      return decision::KeepsNumericsOf(*stock, *c);
+      return KeepsNumerics(c->numerical_notes, stock->numerical_notes);
     }));
   }
   add(PickWinnerIf(eligible, stock, [](const Candidate* c) { return c->workspace_bytes == 0; }));

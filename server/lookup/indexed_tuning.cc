@@ -6,16 +6,18 @@
 #include <utility>
 
 #include "proto/base/mutex.h"
+#include "proto/model/tuning/note_rules.h"
 #include "server/decision/ranking.h"
 
 namespace convtune::lookup {
 namespace {
 
-// Whatever constraints `a` satisfies, `b` does too.
+// Whatever constraints `a` satisfies, `b` does too, and it keeps the numerics of every stock
+// choice whose numerics `a` keeps.
 bool AtLeastAsEligible(const Candidate& b, const Candidate& a) {
   if (a.error && !(b.error && *b.error <= *a.error)) return false;
   return ApiOf(b.id) == ApiOf(a.id) && b.workspace_bytes <= a.workspace_bytes &&
-         (b.numerical_notes & ~a.numerical_notes) == 0 && a.capturable() <= b.capturable();
+         KeepsNumerics(b.numerical_notes, a.numerical_notes) && a.capturable() <= b.capturable();
 }
 
 // True if every candidate that the heuristics list before the stock choice was
@@ -33,8 +35,7 @@ bool IsCertain(const std::vector<Candidate>& candidates, size_t place) {
 bool IsLegacyStock(const Candidate& c, const std::vector<Candidate>& candidates) {
   if (ApiOf(c.id) != Api::kLegacy || c.heuristic_rank < 0) return false;
   return std::none_of(candidates.begin(), candidates.end(), [&c](const Candidate& b) {
-    return b.usable() && b.heuristic_rank >= 0 && b.heuristic_rank < c.heuristic_rank &&
-           AtLeastAsEligible(b, c);
+    return b.usable() && IsListedBefore(b, c) && AtLeastAsEligible(b, c);
   });
 }
 

@@ -1,12 +1,12 @@
 #include "client/cli/calls/candidate_list.h"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/units.h"
 #include "proto/model/problem/conv_problem.h"
+#include "proto/model/tuning/candidate.h"
 
 namespace convtune::cli {
 namespace {
@@ -54,10 +54,7 @@ CandidateList::CandidateList(const v1::Tuning& tuning, bool no_tf32) {
   }
   last_resort_only_ = in_fallback && !in_a_or_b;
   std::stable_sort(all_.begin(), all_.end(), [](const v1::Candidate* a, const v1::Candidate* b) {
-    const auto rank = [](const v1::Candidate* c) {
-      return c->heuristic_rank() < 0 ? std::numeric_limits<int>::max() : c->heuristic_rank();
-    };
-    return rank(a) < rank(b);
+    return ListPlace(a->heuristic_rank()) < ListPlace(b->heuristic_rank());
   });
   for (const v1::Candidate* candidate : all_) {
     const auto order = [](const v1::Candidate& c) {

@@ -9,7 +9,7 @@
 #include "client/preload/report/problems.h"
 #include "client/preload/report/report.h"
 #include "client/preload/state/state.h"
-#include "proto/model/tuning/legacy_note_rules.h"
+#include "proto/model/tuning/note_rules.h"
 
 namespace convtune::preload {
 namespace {

@@ -53,7 +53,7 @@ bool LegacyWorkspace(const LegacyCall& call, int algorithm, size_t* bytes);
 int LegacyHeuristics(const LegacyCall& call, int requested, LegacyResult* results);
 
 // Numerical notes that follow from what cuDNN says of an algorithm: those that
-// the daemon keeps (proto/model/tuning/legacy_note_rules.h).
+// the daemon keeps (proto/model/tuning/note_rules.h).
 uint32_t LegacyNotes(int operation, uint8_t data_type, int64_t filter_extent,
                      const LegacyResult& result);
 

@@ -9,11 +9,10 @@
 #include "client/preload/serve/stock.h"
 #include "client/preload/serve/workspace_limit.h"
 #include "client/preload/state/state.h"
+#include "proto/model/tuning/note_rules.h"
 
 namespace convtune::preload {
 namespace {
-
-constexpr uint32_t kStrictNan = 1U << 10;
 
 bool IsAllowed(const Settings& settings, const snapshot::SnapshotCandidate& candidate,
                const snapshot::StockChoice& stock) {
@@ -29,7 +28,7 @@ bool KeepsToLimit(const Settings& settings, const snapshot::SnapshotCandidate& c
 }
 
 bool IsPlain(const snapshot::SnapshotCandidate& candidate) {
-  return (candidate.numerical_notes & ~kStrictNan) == 0;
+  return KeepsNumerics(candidate.numerical_notes, 0);
 }
 
 // Prepares a candidate at the end of the list. False if cuDNN refuses it.

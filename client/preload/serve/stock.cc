@@ -6,6 +6,7 @@
 #include "client/preload/serve/workspace_limit.h"
 #include "client/preload/shadow/engine_config.h"
 #include "client/preload/state/state.h"
+#include "proto/model/tuning/note_rules.h"
 
 namespace convtune::preload {
 namespace {
@@ -60,7 +61,6 @@ bool StockOf(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query,
 }
 
 int PlainConfig(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& query) {
-  constexpr uint32_t kStrictNan = 1U << 10;
   constexpr int kOffset = 2;
   if (query.mode < 0 || query.mode > snapshot::kStockA) {
     return -1;
@@ -75,7 +75,7 @@ int PlainConfig(cudnnBackendDescriptor_t heuristics, const HeuristicsShadow& que
   int place = -1;
   for (int i = 0; i < list.count(); ++i) {
     ConfigFacts facts;
-    if (ReadConfig(list[i], false, &facts) && (facts.numerical_notes & ~kStrictNan) == 0 &&
+    if (ReadConfig(list[i], false, &facts) && KeepsNumerics(facts.numerical_notes, 0) &&
         (limit < 0 || FitsInto(limit, ToldWorkspaceOf(query, list[i])))) {
       place = i;
       if (query.mode != CUDNN_HEUR_MODE_FALLBACK) {

@@ -101,11 +101,6 @@ bool IsListed(const Candidate& candidate, Api api) {
   return candidate.heuristic_rank >= 0 && (api == Api::kAny || ApiOf(candidate.id) == api);
 }
 
-// Each API has its own list; the graph API's comes first.
-bool IsListedBefore(const Candidate& a, const Candidate& b) {
-  return std::pair(ApiOf(a.id), a.heuristic_rank) < std::pair(ApiOf(b.id), b.heuristic_rank);
-}
-
 }  // namespace
 
 std::string ToText(const CandidateId& id) {
@@ -136,6 +131,11 @@ std::string LegacyAlgorithmName(Operation operation, int algorithm) {
       return NameOrNumber(kBwdFilterNames, algorithm);
   }
   return Concat("ALGO_", algorithm);
+}
+
+bool IsListedBefore(const Candidate& a, const Candidate& b) {
+  return std::pair(ApiOf(a.id), ListPlace(a.heuristic_rank)) <
+         std::pair(ApiOf(b.id), ListPlace(b.heuristic_rank));
 }
 
 const Candidate* FirstListed(const std::vector<const Candidate*>& candidates, Api api) {

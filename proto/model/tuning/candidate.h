@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -117,6 +118,16 @@ struct Candidate {
 
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
+
+// Place in the list of the API's heuristics, for ordering: those that are not listed
+// (heuristic_rank -1) come last.
+constexpr int ListPlace(int heuristic_rank) {
+  return heuristic_rank < 0 ? std::numeric_limits<int>::max() : heuristic_rank;
+}
+
+// Order in which cuDNN's heuristics list candidates: each API has its own list, and the graph
+// API's comes first. Candidates of one API that are not listed are equivalent.
+bool IsListedBefore(const Candidate& a, const Candidate& b);
 
 // Of `candidates`, the one that cuDNN's heuristic for `api` lists first; nullptr
 // if it lists none. Of both APIs (kAny), the graph API's first; without one, the

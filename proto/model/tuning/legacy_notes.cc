@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "proto/model/tuning/legacy_note_rules.h"
+#include "proto/model/tuning/note_rules.h"
 
 namespace convtune {
 

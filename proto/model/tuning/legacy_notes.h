@@ -8,7 +8,7 @@
 
 namespace convtune {
 
-// See LegacyNotes (legacy_note_rules.h).
+// See LegacyNotes (note_rules.h).
 uint32_t LegacyNumericalNotes(Operation operation, DataType data_type, int64_t filter_extent,
                               const LegacyAlgorithm& algorithm, bool deterministic);
 uint32_t LegacyNumericalNotes(const ConvProblem& problem, const LegacyAlgorithm& algorithm,

@@ -1,6 +1,6 @@
-// LegacyNotes: the numerical notes of the legacy API's algorithms, for which
-// cuDNN reports none. The daemon and the interposer share it. Freestanding: no
-// library but libc.
+// Rules of numerical notes that the daemon and the interposer share: which notes keep the
+// numerics of the stock choice, and the notes of the legacy API's algorithms, for which
+// cuDNN reports none. Freestanding: no library but libc.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,17 @@
 #include "proto/model/enums.h"
 
 namespace convtune {
+
+// True if a candidate with these numerical notes gives callers all that the stock choice
+// gives them: it has no note that the stock choice lacks (nondeterminism is one), and it
+// propagates NaNs strictly where the stock choice does. That note alone is a guarantee; the
+// others say what may happen to results.
+constexpr bool KeepsNumerics(uint32_t candidate_notes, uint32_t stock_notes) {
+  constexpr uint32_t kGuarantees = NoteBit(NumericalNote::kStrictNanProp);
+  return (candidate_notes & ~stock_notes & ~kGuarantees) == 0 &&
+         (stock_notes & ~candidate_notes & kGuarantees) == 0;
+}
+
 namespace legacy_internal {
 
 // cuDNN's numbers of the algorithms that use a transform, by operation (from 1).

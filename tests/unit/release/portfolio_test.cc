@@ -1,6 +1,7 @@
 #include "server/release/portfolio.h"
 
 #include <map>
+#include <random>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -51,6 +52,30 @@ TEST(Portfolio, NeutralNeedsNoMoreWorkspaceThanStock) {
   const auto chosen = Choose({Timed(0, 30, 0.2, 64), Timed(1, 10, 0.2, 65), Timed(2, 25, 0.2, 64)});
   EXPECT_THAT(chosen, ElementsAre(Pair("graph:eng1", kRoleBest), Pair("graph:eng2", kRoleNeutral),
                                   Pair("graph:eng0", kRoleStock)));
+}
+
+TEST(Portfolio, OfWhatTheIndexKeepsIsThatOfTheWholeTuning) {
+  constexpr uint32_t kNotes[] = {NoteBit(NumericalNote::kTensorCore),
+                                 NoteBit(NumericalNote::kNondeterministic),
+                                 NoteBit(NumericalNote::kStrictNanProp)};
+  std::mt19937 random(7);
+  size_t pruned = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<Candidate> candidates;
+    for (int engine = 0; engine < 8; ++engine) {
+      uint32_t notes = 0;
+      for (const uint32_t note : kNotes) notes |= random() % 2 == 0 ? note : 0;
+      const int64_t workspace = static_cast<int64_t>(random() % 3);
+      candidates.push_back(WithNotes(
+          Timed(engine, 10.0 + static_cast<double>(random() % 20), 0.2, workspace), notes));
+    }
+    const Tuning tuning = TuningOf(std::move(candidates));
+    const lookup::IndexedTuning best = lookup::KeepBest(tuning, nullptr);
+    pruned += best.pruned.size();
+    ASSERT_EQ(ChoosePortfolio(best).Fingerprint(),
+              ChoosePortfolio(lookup::KeepAll(tuning)).Fingerprint());
+  }
+  EXPECT_GT(pruned, 1000U);
 }
 
 TEST(Portfolio, NeutralIsDeterministicWhereStockIs) {

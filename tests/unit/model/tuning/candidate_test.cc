@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "proto/model/tuning/note_rules.h"
 namespace convtune {
 namespace {
 
@@ -113,6 +114,19 @@ Candidate Listed(CandidateId id, int rank, CandidateStatus status = CandidateSta
   candidate.heuristic_rank = rank;
   candidate.status = status;
   return candidate;
+}
+
+TEST(KeepsNumericsTest, ANoteMoreOrAGuaranteeLessDoesNot) {
+  constexpr uint32_t kTensorCore = NoteBit(NumericalNote::kTensorCore);
+  constexpr uint32_t kNondeterministic = NoteBit(NumericalNote::kNondeterministic);
+  constexpr uint32_t kStrictNan = NoteBit(NumericalNote::kStrictNanProp);
+  EXPECT_TRUE(KeepsNumerics(0, 0));
+  EXPECT_TRUE(KeepsNumerics(0, kTensorCore));
+  EXPECT_TRUE(KeepsNumerics(kStrictNan, 0));
+  EXPECT_TRUE(KeepsNumerics(kStrictNan, kStrictNan | kTensorCore));
+  EXPECT_FALSE(KeepsNumerics(kTensorCore, 0));
+  EXPECT_FALSE(KeepsNumerics(kNondeterministic, kTensorCore));
+  EXPECT_FALSE(KeepsNumerics(0, kStrictNan));
 }
 
 TEST(StockIndexTest, IsTheFirstThatRanOfTheListOfTheApi) {

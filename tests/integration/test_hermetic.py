@@ -87,7 +87,7 @@ def test_units_pass_whoever_runs_them_whatever_is_set_and_two_at_a_time(user, co
 @pytest.mark.parametrize(("ci", "end"), [("0", 0), ("1", 1)])
 def test_a_skip_that_install_deps_could_have_prevented_fails_ci_alone(ci, end, tmp_path):
     skipped = "".join(f'<testcase name="{n}"><skipped message="{m}"/></testcase>' for n, m in (
-        ("a", "helm is not there (deploy/install-deps --ci brings it)"), ("b", "needs root"), ("c", "needs root"),
+        ("a", "helm is not there (deploy/install-deps --tests brings it)"), ("b", "needs root"), ("c", "needs root"),
     ))  # fmt: skip
     (tmp_path / "pytest.xml").write_text(f'<testsuites><testsuite><testcase name="d"/>{skipped}</testsuite></testsuites>')
     (summary,) = re.findall(r"<<'END'\n(.*?)\nEND\n", (REPO / "tests" / "run").read_text(), re.DOTALL)
@@ -95,7 +95,7 @@ def test_a_skip_that_install_deps_could_have_prevented_fails_ci_alone(ci, end, t
     assert done.returncode == end, done
     assert done.stdout.splitlines() == [
         "skipped 2: needs root",
-        f"{('skipped', 'failed')[end]} 1: helm is not there (deploy/install-deps --ci brings it)",
+        f"{('skipped', 'failed')[end]} 1: helm is not there (deploy/install-deps --tests brings it)",
         f"total: 1 passed, {end} failed, {3 - end} skipped",
     ]
 

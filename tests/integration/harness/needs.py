@@ -15,4 +15,5 @@ def missing(program, package=None):
             policy = ""
         if "\n  Candidate: " not in policy or "\n  Candidate: (none)" in policy:
             pytest.skip(f"{program} is not there, and no package {package}")
-    pytest.skip(f"{program} is not there (deploy/install-deps --ci brings it)")
+    option = "--ci" if program in ("torch", "valgrind") else "--tests"
+    pytest.skip(f"{program} is not there (deploy/install-deps {option} brings it)")

@@ -25,7 +25,7 @@ def programs():
 def why_not():
     """Why there can be no server here, or None."""
     if programs() is None or shutil.which("psql") is None:
-        return "PostgreSQL is not installed (deploy/install-deps --ci brings it)"
+        return "PostgreSQL is not installed (deploy/install-deps --tests brings it)"
     if os.geteuid() == 0:
         try:
             pwd.getpwnam("postgres")

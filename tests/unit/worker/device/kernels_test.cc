@@ -27,7 +27,7 @@ TEST(KernelsTest, TextIsForEveryCardThatCudnnKnows) {
 TEST(KernelsTest, Assemble) {
   const std::string ptxas = CONVTUNE_PTXAS;
   if (ptxas.empty()) {
-    GTEST_SKIP() << "ptxas is missing: deploy/install-deps --ci brings it";
+    GTEST_SKIP() << "ptxas is not there (deploy/install-deps --tests brings it)";
   }
   const std::string source = testing::TempDir() + "convtune_kernels.ptx";
   std::ofstream(source) << kKernelsPtx;

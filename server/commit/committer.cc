@@ -112,6 +112,10 @@ absl::Status Committer::Load() {
       log::Warn("$0 expired: $1", ban.Name(), deleted.ToString());
     }
   }
+  {
+    MutexLock state_lock(state_mutex_);
+    for (const Bans::Shared& ban : held) listed_bans_[ban->number] = ban;
+  }
   index_->SetBans(Bans(std::move(held)));
   wake_retries_.SignalAll();  // one of them may expire
   const absl::Status write = store_->DeleteTunings({}).status();
@@ -595,6 +599,14 @@ absl::StatusOr<BanEffects> Committer::AddBan(Ban* ban, size_t max_changes) {
     if (usable) AddChange(tuning, *before, after, max_changes, &effects);
     IndexAnew(tuning);
   });
+  {
+    MutexLock lock(mutex_);
+    for (const Bans::Shared& held : index_->bans()->all()) {
+      if (held->number != ban->number) continue;  // else it has ended meanwhile
+      MutexLock state_lock(state_mutex_);
+      listed_bans_[held->number] = held;
+    }
+  }
   TellBansChanged();
   return effects;
 }
@@ -637,7 +649,19 @@ absl::Status Committer::DeleteBan(int64_t number, int64_t fleet_ban) {
 void Committer::FollowEndOf(const Ban& ban, std::string_view how) {
   log::Info("$0 $1: $2", ban.Name(), how, ban.candidate.ToText());
   ForEachUnder(ban, [&](const Tuning& tuning, bool) REQUIRES(mutex_) { IndexAnew(tuning); });
+  {
+    MutexLock lock(mutex_);
+    MutexLock state_lock(state_mutex_);
+    listed_bans_.erase(ban.number);
+  }
   TellBansChanged();
+}
+
+std::vector<Bans::Shared> Committer::ListBans() const {
+  MutexLock lock(state_mutex_);
+  std::vector<Bans::Shared> bans;
+  for (const auto& [number, ban] : listed_bans_) bans.push_back(ban);
+  return bans;
 }
 
 void Committer::EndExpiredBans() {

@@ -92,6 +92,8 @@ class Committer {
   absl::Status DeleteBan(int64_t number, int64_t fleet_ban);
   // Ends the bans that have expired; a thread of the committer's does so by itself.
   void EndExpiredBans();
+  // Ordered by number. A ban is listed once all answers heed it, until none does any more.
+  std::vector<Bans::Shared> ListBans() const;
 
   // Keeps the entry in memory even where the store refuses it. The candidate is
   // taken out of the tuning that is there already.
@@ -208,6 +210,7 @@ class Committer {
   mutable Mutex state_mutex_;
   bool writable_ GUARDED_BY(state_mutex_) = true;
   std::map<TuningKey, std::map<CandidateId, QuarantineEntry>> quarantine_ GUARDED_BY(state_mutex_);
+  std::map<int64_t, Bans::Shared> listed_bans_ GUARDED_BY(state_mutex_);  // see ListBans
   std::thread retries_;
 };
 

@@ -352,7 +352,7 @@ absl::Status TunerImpl::DeleteBan(int64_t number, int64_t fleet_ban) {
 std::vector<ListedBan> TunerImpl::ListBans() {
   const std::map<int64_t, int64_t> counts = index_.CountBanned();
   std::vector<ListedBan> bans;
-  for (const Bans::Shared& ban : index_.bans()->all()) {
+  for (const Bans::Shared& ban : committer_.ListBans()) {
     const auto count = counts.find(ban->number);
     bans.push_back({*ban, count != counts.end() ? count->second : 0});
   }

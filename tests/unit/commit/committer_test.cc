@@ -2,6 +2,7 @@
 #include "server/commit/committer.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -321,10 +322,12 @@ class StandingClock : public Clock {
 class UnreadableStore : public MemoryStore {
  public:
   absl::StatusOr<Tuning> GetTuning(const TuningKey& key) override {
+    on_read();
     if (unreadable) return absl::DataLossError("samples: the checksum does not match");
     return MemoryStore::GetTuning(key);
   }
   bool unreadable = false;
+  std::function<void()> on_read = [] {};
 };
 
 class BansTest : public ::testing::Test {
@@ -450,6 +453,18 @@ TEST_F(BansTest, ABanThatExpiredWhileNoDaemonRanIsNotHeeded) {
   Know(0, {Timed(0, 30), Timed(1, 10)});
   EXPECT_EQ(Winner(0), "graph:eng1");
   EXPECT_TRUE(store_.ListBans()->empty());
+}
+
+TEST_F(BansTest, ABanIsListedWhileEveryAnswerHeedsIt) {
+  Know(0, {Timed(0, 30), Timed(1, 10)});
+  std::vector<size_t> listed;
+  store_.on_read = [&] { listed.push_back(committer_.ListBans().size()); };
+  Ban ban = BanOf("eng1");
+  ASSERT_TRUE(committer_.AddBan(&ban, 1).ok());
+  EXPECT_EQ(committer_.ListBans().size(), 1U);
+  ASSERT_TRUE(committer_.DeleteBan(ban.number, 0).ok());
+  EXPECT_TRUE(committer_.ListBans().empty());
+  EXPECT_EQ(listed, (std::vector<size_t>{0, 1}));
 }
 
 TEST_F(BansTest, ASecondBanOfTheSameRuleIsRefused) {

@@ -18,7 +18,7 @@ constexpr size_t kKeysAtOnce = 200;
 // Until the commit: two who ban the same at once make one ban.
 constexpr char kBanLock[] = "SELECT pg_advisory_xact_lock(hashtextextended('convtune ban', 0))";
 
-FleetBan ReadFleetBan(const PgResult& rows, int row) {
+FleetBan ReadFleetBan(const postgres::Result& rows, int row) {
   v1::Ban proto;
   proto.set_fleet_ban(rows.Int(row, 0));
   proto.set_candidate(rows.Text(row, 1));
@@ -43,11 +43,11 @@ FleetBan ReadFleetBan(const PgResult& rows, int row) {
 }
 
 // Numbers of the candidates that the pattern fits.
-absl::StatusOr<std::vector<int64_t>> FittingCandidates(Postgres& postgres,
+absl::StatusOr<std::vector<int64_t>> FittingCandidates(postgres::Connection& postgres,
                                                        const CandidatePattern& pattern) {
-  ASSIGN_OR_RETURN(const PgResult rows,
+  ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query("SELECT candidate_id, text FROM candidates WHERE api = $1",
-                                  PgParams().Int(static_cast<int64_t>(pattern.api))));
+                                  postgres::Params().Int(static_cast<int64_t>(pattern.api))));
   std::vector<int64_t> ids;
   for (int row = 0; row < rows.rows(); ++row) {
     const absl::StatusOr<CandidateId> candidate = ParseCandidateId(rows.Text(row, 1));
@@ -58,14 +58,14 @@ absl::StatusOr<std::vector<int64_t>> FittingCandidates(Postgres& postgres,
 
 }  // namespace
 
-absl::StatusOr<int64_t> PutFleetBan(Postgres& postgres, const Ban& ban,
+absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& ban,
                                     std::optional<absl::Duration> left) {
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kBanLock));
   ASSIGN_OR_RETURN(const std::vector<FleetBan> known, ListFleetBans(postgres));
   RETURN_IF_ERROR(ReadableBans(known).CheckIsNew(ban, kMostFleetBans));
   const auto number = [](const auto& value) { return value ? static_cast<int64_t>(*value) : 0; };
-  PgParams params;
+  postgres::Params params;
   params.Text(ban.candidate.ToText())
       .Text(ban.cudnn.ToText())
       .Text(ban.gpu)
@@ -76,7 +76,7 @@ absl::StatusOr<int64_t> PutFleetBan(Postgres& postgres, const Ban& ban,
       .Text(ban.reason)
       .MaybeReal(left ? std::optional<double>(absl::ToDoubleSeconds(*left)) : std::nullopt);
   ASSIGN_OR_RETURN(
-      const PgResult made,
+      const postgres::Result made,
       postgres.Query("INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, layout, "
                      "author, reason, expire_time) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now() + "
                      "$9::float8 * interval '1 second') RETURNING ban_id",
@@ -86,14 +86,15 @@ absl::StatusOr<int64_t> PutFleetBan(Postgres& postgres, const Ban& ban,
   return made.Int(0, 0);
 }
 
-absl::Status EndFleetBan(Postgres& postgres, int64_t fleet_ban, const std::string& author) {
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
+                         const std::string& author) {
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   ASSIGN_OR_RETURN(
-      const PgResult ended,
+      const postgres::Result ended,
       postgres.Query("UPDATE bans SET end_time = now(), end_author = $2, end_login = session_user "
                      "WHERE ban_id = $1 AND end_time IS NULL AND (expire_time IS NULL OR "
                      "expire_time > now())",
-                     PgParams().Int(fleet_ban).Text(author)));
+                     postgres::Params().Int(fleet_ban).Text(author)));
   if (ended.changed() == 0) {
     const std::string name = absl::StrCat("fleet ban ", fleet_ban);
     return MissingError({"ban", name}, absl::StrCat("ban: there is no ", name));
@@ -102,9 +103,9 @@ absl::Status EndFleetBan(Postgres& postgres, int64_t fleet_ban, const std::strin
   return transaction.Commit();
 }
 
-absl::StatusOr<std::vector<FleetBan>> ListFleetBans(Postgres& postgres) {
+absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query("SELECT ban_id, candidate, cudnn, gpu, operation, data_type, layout, author, "
                      "reason, login, (EXTRACT(EPOCH FROM create_time) * 1000000)::bigint, "
                      "(EXTRACT(EPOCH FROM expire_time) * 1000000)::bigint, "
@@ -123,13 +124,13 @@ Bans ReadableBans(const std::vector<FleetBan>& bans) {
   return Bans(std::move(readable));
 }
 
-absl::Status ForEachUnderBan(Postgres& postgres, const Ban& ban,
+absl::Status ForEachUnderBan(postgres::Connection& postgres, const Ban& ban,
                              const std::function<void(const Tuning&, const Pin*)>& visit) {
   const Bans only({std::make_shared<const Ban>(ban)});
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::BeginRead(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::BeginRead(postgres));
   ASSIGN_OR_RETURN(const std::vector<int64_t> fitting, FittingCandidates(postgres, ban.candidate));
   ASSIGN_OR_RETURN(
-      const PgResult keys,
+      const postgres::Result keys,
       postgres.Query(
           absl::StrCat("SELECT p.environment_id, p.problem_id, e.text, q.text FROM (SELECT "
                        "DISTINCT c.environment_id, c.problem_id FROM pooled_candidates c WHERE "
@@ -137,7 +138,7 @@ absl::Status ForEachUnderBan(Postgres& postgres, const Ban& ban,
                        UsableSql("c"),
                        ") p JOIN environments e USING (environment_id) JOIN problems q USING "
                        "(problem_id) ORDER BY e.text COLLATE \"C\", q.text COLLATE \"C\""),
-          PgParams().Ints(fitting)));
+          postgres::Params().Ints(fitting)));
   std::vector<int64_t> environments, problems;
   for (int row = 0; row < keys.rows(); ++row) {
     if (!only.Of({keys.Text(row, 3), keys.Text(row, 2)}).empty()) {
@@ -147,7 +148,7 @@ absl::Status ForEachUnderBan(Postgres& postgres, const Ban& ban,
     const bool last = row + 1 == keys.rows();
     if (environments.empty() || (!last && environments.size() < kKeysAtOnce)) continue;
     ASSIGN_OR_RETURN(
-        const PgResult rows,
+        const postgres::Result rows,
         postgres.Query("SELECT y.payload, e.text, e.gpu_model, t.text, i.reason FROM "
                        "unnest($1::integer[], $2::integer[]) WITH ORDINALITY AS w(e, q, place) "
                        "JOIN pooled p ON p.environment_id = w.e AND p.problem_id = w.q "
@@ -156,7 +157,7 @@ absl::Status ForEachUnderBan(Postgres& postgres, const Ban& ban,
                        "i.problem_id = w.q AND i.end_time IS NULL AND (i.expire_time IS NULL OR "
                        "i.expire_time > now()) LEFT JOIN candidates t ON t.candidate_id = "
                        "i.candidate_id ORDER BY w.place",
-                       PgParams().Ints(environments).Ints(problems)));
+                       postgres::Params().Ints(environments).Ints(problems)));
     for (int i = 0; i < rows.rows(); ++i) {
       const std::optional<StoredEvidence> stored =
           ParseEvidence(rows.Bytes(i, 0), rows.Text(i, 1), rows.Text(i, 2));

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 #include "proto/model/tuning/ban.h"
 #include "proto/model/tuning/tuning.h"
 
@@ -29,19 +29,20 @@ struct FleetBan {
 
 // Returns the number that the ban has from now on. Its own numbers and times are not read.
 // ALREADY_EXISTS, RESOURCE_EXHAUSTED as Bans::CheckIsNew.
-absl::StatusOr<int64_t> PutFleetBan(Postgres& postgres, const Ban& ban,
+absl::StatusOr<int64_t> PutFleetBan(postgres::Connection& postgres, const Ban& ban,
                                     std::optional<absl::Duration> left);
 // NOT_FOUND if no ban of that number holds.
-absl::Status EndFleetBan(Postgres& postgres, int64_t fleet_ban, const std::string& author);
+absl::Status EndFleetBan(postgres::Connection& postgres, int64_t fleet_ban,
+                         const std::string& author);
 // The active ones, by number.
-absl::StatusOr<std::vector<FleetBan>> ListFleetBans(Postgres& postgres);
+absl::StatusOr<std::vector<FleetBan>> ListFleetBans(postgres::Connection& postgres);
 // Of these, those that this program can read.
 Bans ReadableBans(const std::vector<FleetBan>& bans);
 
 // Calls `visit` for each pooled tuning, by environment and problem, that lists a candidate
 // which ran and which the ban fits. The second argument is the fleet's pin of the problem,
 // or nullptr.
-absl::Status ForEachUnderBan(Postgres& postgres, const Ban& ban,
+absl::Status ForEachUnderBan(postgres::Connection& postgres, const Ban& ban,
                              const std::function<void(const Tuning&, const Pin*)>& visit);
 
 }  // namespace convtune::db::fleet

@@ -42,7 +42,7 @@ absl::Status Check(const FleetDelivery& delivery) {
 // Deliveries of one node, one after the other.
 class Delivering {
  public:
-  Delivering(Postgres& postgres, FleetNames& names, int64_t node_id)
+  Delivering(postgres::Connection& postgres, FleetNames& names, int64_t node_id)
       : postgres_(postgres), names_(names), node_id_(node_id) {}
 
   // Every name first, outside the transaction.
@@ -66,13 +66,13 @@ class Delivering {
     ASSIGN_OR_RETURN(const int64_t problem, names_.Problem(delivery.tuning.key.problem_text));
     const std::string payload = Payload(delivery.tuning);
     ASSIGN_OR_RETURN(
-        const PgResult here,
+        const postgres::Result here,
         postgres_.Query(
             "SELECT evidence_id, epoch_ordinal, sequence, current, evidence, full_listing, clean, "
             "digest = substring(sha256($4) FROM 1 FOR 16) OR (epoch_ordinal = $5 AND sequence = "
             "$6), NOT relayed "
             "FROM evidence WHERE environment_id = $1 AND problem_id = $2 AND node_id = $3",
-            PgParams()
+            postgres::Params()
                 .Int(environment)
                 .Int(problem)
                 .Int(node_id_)
@@ -82,11 +82,11 @@ class Delivering {
     if (delivery.relayed) {
       // Every node brings back the same: one is enough.
       ASSIGN_OR_RETURN(
-          const PgResult again,
+          const postgres::Result again,
           postgres_.Query("SELECT EXISTS (SELECT 1 FROM evidence WHERE environment_id = $1 AND "
                           "problem_id = $2 AND current AND relayed AND digest = "
                           "substring(sha256($3) FROM 1 FOR 16))",
-                          PgParams().Int(environment).Int(problem).Bytes(payload)));
+                          postgres::Params().Int(environment).Int(problem).Bytes(payload)));
       if (again.Bool(0, 0)) return false;
     }
     bool newest = true;
@@ -109,7 +109,7 @@ class Delivering {
     if (!newest) return true;
     RETURN_IF_ERROR(InsertMeasurements(id, delivery.tuning));
     RETURN_IF_ERROR(postgres_.Execute("INSERT INTO evidence_payloads VALUES ($1, $2)",
-                                      PgParams().Int(id).Bytes(payload)));
+                                      postgres::Params().Int(id).Bytes(payload)));
     changed_.emplace(environment, problem);
     return true;
   }
@@ -121,7 +121,7 @@ class Delivering {
           postgres_.Execute("INSERT INTO pool_queue (environment_id, problem_id) VALUES "
                             "($1, $2) ON CONFLICT (environment_id, problem_id) DO UPDATE "
                             "SET queue_time = now()",
-                            PgParams().Int(environment).Int(problem)));
+                            postgres::Params().Int(environment).Int(problem)));
     }
     return absl::OkStatus();
   }
@@ -129,33 +129,33 @@ class Delivering {
  private:
   absl::StatusOr<int64_t> Ordinal(const OutboxId& id) {
     ASSIGN_OR_RETURN(
-        const PgResult made,
+        const postgres::Result made,
         postgres_.Query(
             "INSERT INTO node_epochs (node_id, epoch, ordinal, last_sequence) SELECT $1, $2, "
             "COALESCE(MAX(ordinal), 0) + 1, $3 FROM node_epochs WHERE node_id = $1 "
             "ON CONFLICT (node_id, epoch) DO UPDATE SET "
             "last_sequence = GREATEST(node_epochs.last_sequence, EXCLUDED.last_sequence) "
             "RETURNING ordinal",
-            PgParams().Int(node_id_).Int(id.epoch).Int(id.sequence)));
+            postgres::Params().Int(node_id_).Int(id.epoch).Int(id.sequence)));
     return made.Int(0, 0);
   }
 
   absl::StatusOr<int64_t> Provenance(const convtune::Provenance& provenance) {
-    const PgParams params = PgParams()
-                                .Int(node_id_)
-                                .Text(provenance.driver_version)
-                                .Text(provenance.cuda_version)
-                                .Text(provenance.cublaslt_build)
-                                .Text(provenance.nvrtc_build)
-                                .Text(provenance.gpu_uuid)
-                                .Int(provenance.memory_bytes);
+    const postgres::Params params = postgres::Params()
+                                        .Int(node_id_)
+                                        .Text(provenance.driver_version)
+                                        .Text(provenance.cuda_version)
+                                        .Text(provenance.cublaslt_build)
+                                        .Text(provenance.nvrtc_build)
+                                        .Text(provenance.gpu_uuid)
+                                        .Int(provenance.memory_bytes);
     const std::string columns =
         "(node_id, driver_version, cuda_version, cublaslt_build, nvrtc_build, gpu_uuid, "
         "memory_bytes)";
     const std::string read = absl::StrCat(
         "SELECT provenance_id FROM provenances WHERE ", columns,
         " = ($1::integer, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bigint)");
-    ASSIGN_OR_RETURN(PgResult found, postgres_.Query(read, params));
+    ASSIGN_OR_RETURN(postgres::Result found, postgres_.Query(read, params));
     if (found.rows() > 0) return found.Int(0, 0);
     // The node's row is locked: nobody else makes it meanwhile.
     ASSIGN_OR_RETURN(found, postgres_.Query(absl::StrCat("INSERT INTO provenances ", columns,
@@ -166,7 +166,7 @@ class Delivering {
   }
 
   absl::Status Supersede(int64_t evidence_id) {
-    const PgParams params = PgParams().Int(evidence_id);
+    const postgres::Params params = postgres::Params().Int(evidence_id);
     for (const char* const sql : {"UPDATE evidence SET current = false WHERE evidence_id = $1",
                                   "DELETE FROM evidence_payloads WHERE evidence_id = $1",
                                   "DELETE FROM measurements WHERE evidence_id = $1"}) {
@@ -182,7 +182,7 @@ class Delivering {
     const Tuning& tuning = delivery.tuning;
     const Conditions& card = tuning.conditions;
     ASSIGN_OR_RETURN(const int64_t provenance, Provenance(tuning.provenance));
-    PgParams params;
+    postgres::Params params;
     params.Int(node_id_).Int(ordinal).Int(environment).Int(delivery.id.sequence).Int(problem);
     params.Int(provenance);
     RETURN_IF_ERROR(AddChoice(tuning, delivery.winner, names_, &params));
@@ -214,7 +214,7 @@ class Delivering {
         .Int(absl::ToUnixMicros(tuning.tune_time))
         .Bool(delivery.relayed);
     ASSIGN_OR_RETURN(
-        const PgResult made,
+        const postgres::Result made,
         postgres_.Query(
             "INSERT INTO evidence (node_id, epoch_ordinal, environment_id, sequence, problem_id, "
             "provenance_id, winner_id, winner_us, winner_low_us, winner_high_us, stock_id, "
@@ -252,7 +252,7 @@ class Delivering {
         "median_us, low_us, high_us, workspace_bytes) SELECT $1, * FROM "
         "unnest($2::integer[], $3::smallint[], $4::integer[], $5::real[], $6::real[], "
         "$7::real[], $8::bigint[])",
-        PgParams()
+        postgres::Params()
             .Int(evidence_id)
             .Ints(ids)
             .Ints(positions)
@@ -263,7 +263,7 @@ class Delivering {
             .Ints(workspaces));
   }
 
-  Postgres& postgres_;
+  postgres::Connection& postgres_;
   FleetNames& names_;
   const int64_t node_id_;
   std::set<std::pair<int64_t, int64_t>> changed_;
@@ -272,7 +272,7 @@ class Delivering {
 }  // namespace
 
 absl::Status AddChoice(const Tuning& tuning, std::optional<size_t> place, FleetNames& names,
-                       PgParams* params) {
+                       postgres::Params* params) {
   if (!place.has_value()) {
     params->Null().Null().Null().Null();
     return absl::OkStatus();
@@ -290,14 +290,15 @@ absl::Status AddChoice(const Tuning& tuning, std::optional<size_t> place, FleetN
   return absl::OkStatus();
 }
 
-absl::StatusOr<DeliveryCounts> Deliver(Postgres& postgres, FleetNames& names, int64_t node_id,
+absl::StatusOr<DeliveryCounts> Deliver(postgres::Connection& postgres, FleetNames& names,
+                                       int64_t node_id,
                                        const std::vector<FleetDelivery>& deliveries) {
   Delivering delivering(postgres, names, node_id);
   RETURN_IF_ERROR(delivering.MakeNames(deliveries));
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
   RETURN_IF_ERROR(postgres.Execute("SELECT 1 FROM nodes WHERE node_id = $1 FOR UPDATE",
-                                   PgParams().Int(node_id)));
+                                   postgres::Params().Int(node_id)));
   DeliveryCounts counts;
   for (const FleetDelivery& delivery : deliveries) {
     ASSIGN_OR_RETURN(const bool taken, delivering.Take(delivery));
@@ -306,18 +307,18 @@ absl::StatusOr<DeliveryCounts> Deliver(Postgres& postgres, FleetNames& names, in
   RETURN_IF_ERROR(
       postgres.Execute("UPDATE nodes SET duplicate_count = duplicate_count + $2 WHERE "
                        "node_id = $1",
-                       PgParams().Int(node_id).Int(counts.repeated)));
+                       postgres::Params().Int(node_id).Int(counts.repeated)));
   RETURN_IF_ERROR(delivering.QueuePooling());
   RETURN_IF_ERROR(transaction.Commit());
   return counts;
 }
 
-absl::StatusOr<std::optional<int64_t>> LastDelivered(Postgres& postgres, int64_t node_id,
-                                                     int64_t epoch) {
-  ASSIGN_OR_RETURN(const PgResult found,
+absl::StatusOr<std::optional<int64_t>> LastDelivered(postgres::Connection& postgres,
+                                                     int64_t node_id, int64_t epoch) {
+  ASSIGN_OR_RETURN(const postgres::Result found,
                    postgres.Query("SELECT MAX(last_sequence) FROM node_epochs WHERE node_id = $1 "
                                   "AND ($2::bigint = 0 OR epoch = $2::bigint)",
-                                  PgParams().Int(node_id).Int(epoch)));
+                                  postgres::Params().Int(node_id).Int(epoch)));
   if (found.IsNull(0, 0)) return std::nullopt;
   return found.Int(0, 0);
 }

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "db/fleet/names.h"
-#include "db/fleet/postgres.h"
 #include "db/outbox_store.h"
+#include "db/postgres/connection.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::fleet {
@@ -36,13 +36,14 @@ struct DeliveryCounts {
 // alone or with others: it is then counted as repeated, and what counts as the
 // node's newest stays that with the highest place. INVALID_ARGUMENT: a row has
 // no sound problem or candidate; nothing was taken.
-absl::StatusOr<DeliveryCounts> Deliver(Postgres& postgres, FleetNames& names, int64_t node_id,
+absl::StatusOr<DeliveryCounts> Deliver(postgres::Connection& postgres, FleetNames& names,
+                                       int64_t node_id,
                                        const std::vector<FleetDelivery>& deliveries);
 
 // The highest sequence that the node delivered in that epoch (0: in any); nullopt: nothing
 // ever. Numbers of one epoch say nothing of another's, where the node lost its disk.
-absl::StatusOr<std::optional<int64_t>> LastDelivered(Postgres& postgres, int64_t node_id,
-                                                     int64_t epoch);
+absl::StatusOr<std::optional<int64_t>> LastDelivered(postgres::Connection& postgres,
+                                                     int64_t node_id, int64_t epoch);
 
 // A row's tuning, without provenance, and its environment with the full GPU model.
 struct StoredEvidence {
@@ -56,7 +57,7 @@ std::optional<StoredEvidence> ParseEvidence(const std::string& payload,
 
 // id, median, low and high of the candidate at `place`, or four NULLs.
 absl::Status AddChoice(const Tuning& tuning, std::optional<size_t> place, FleetNames& names,
-                       PgParams* params);
+                       postgres::Params* params);
 
 // What one node says of a problem.
 struct NodeEvidence {
@@ -83,9 +84,9 @@ using PoolFunction = std::function<PooledTuning(const std::vector<NodeEvidence>&
 
 // Pools up to `limit` keys whose evidence changed, in one transaction, leaving
 // those that somebody else is at. Returns how many.
-absl::StatusOr<int64_t> PoolQueued(Postgres& postgres, FleetNames& names, int64_t limit,
+absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& names, int64_t limit,
                                    const PoolFunction& pool);
 // Keys that are queued, those that somebody is at included.
-absl::StatusOr<int64_t> CountPoolQueue(Postgres& postgres);
+absl::StatusOr<int64_t> CountPoolQueue(postgres::Connection& postgres);
 
 }  // namespace convtune::db::fleet

@@ -14,17 +14,17 @@ constexpr char kNodeTables[] =
     "report_groups, batches, tasks, task_failures, wanted, upkeep";
 constexpr char kDecisionTables[] = "releases, release_choices, pins, bans";
 
-absl::Status GrantRole(Postgres& postgres, const std::string& field, const std::string& role,
-                       const std::string& tables) {
+absl::Status GrantRole(postgres::Connection& postgres, const std::string& field,
+                       const std::string& role, const std::string& tables) {
   if (role.empty()) return absl::OkStatus();
-  if (!IsPgName(role)) {
+  if (!postgres::IsName(role)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(field, ": must be ", kPgNameRule, ", is \"", role, "\""));
+        absl::StrCat(field, ": must be ", postgres::kNameRule, ", is \"", role, "\""));
   }
-  ASSIGN_OR_RETURN(const PgResult there,
+  ASSIGN_OR_RETURN(const postgres::Result there,
                    postgres.Query("SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)",
-                                  PgParams().Text(role)));
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+                                  postgres::Params().Text(role)));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   if (!there.Bool(0, 0)) {
     RETURN_IF_ERROR(postgres.Execute(absl::StrCat("CREATE ROLE ", role, " NOLOGIN")));
   }
@@ -40,9 +40,10 @@ absl::Status GrantRole(Postgres& postgres, const std::string& field, const std::
 constexpr int kOldestUsable = 1;
 
 // OK if programs of this version can use a database of that later one.
-absl::Status CheckNewer(Postgres& postgres, int version) {
+absl::Status CheckNewer(postgres::Connection& postgres, int version) {
   const int known = sqlite::LatestVersion(AllFleetMigrations());
-  ASSIGN_OR_RETURN(const PgResult row, postgres.Query("SELECT compatible_version FROM fleet"));
+  ASSIGN_OR_RETURN(const postgres::Result row,
+                   postgres.Query("SELECT compatible_version FROM fleet"));
   if (row.rows() > 0 && row.Int(0, 0) <= known) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("the fleet's database has schema version ",
                                                     version, ", this program knows version ", known,
@@ -51,25 +52,25 @@ absl::Status CheckNewer(Postgres& postgres, int version) {
 
 }  // namespace
 
-absl::StatusOr<int> FleetSchemaVersion(Postgres& postgres) {
-  ASSIGN_OR_RETURN(const PgResult table,
+absl::StatusOr<int> FleetSchemaVersion(postgres::Connection& postgres) {
+  ASSIGN_OR_RETURN(const postgres::Result table,
                    postgres.Query("SELECT to_regclass('schema_migrations') IS NOT NULL, EXISTS "
                                   "(SELECT 1 FROM pg_namespace WHERE nspname = $1 AND NOT "
                                   "has_schema_privilege(oid, 'USAGE')), session_user",
-                                  PgParams().Text(postgres.schema())));
+                                  postgres::Params().Text(postgres.schema())));
   // A schema that one may not look into looks empty.
   if (table.Bool(0, 1)) {
     return absl::PermissionDeniedError(absl::StrCat("the database's user ", table.Text(0, 2),
                                                     " has no rights in the schema ",
-                                                    postgres.schema(), kHowToGrant));
+                                                    postgres.schema(), postgres::kHowToGrant));
   }
   if (!table.Bool(0, 0)) return 0;
-  ASSIGN_OR_RETURN(const PgResult version,
+  ASSIGN_OR_RETURN(const postgres::Result version,
                    postgres.Query("SELECT COALESCE(MAX(version), 0) FROM schema_migrations"));
   return static_cast<int>(version.Int(0, 0));
 }
 
-absl::Status CheckFleetSchema(Postgres& postgres) {
+absl::Status CheckFleetSchema(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(const int version, FleetSchemaVersion(postgres));
   if (version > sqlite::LatestVersion(AllFleetMigrations())) return CheckNewer(postgres, version);
   if (version >= kOldestUsable) return absl::OkStatus();
@@ -78,16 +79,16 @@ absl::Status CheckFleetSchema(Postgres& postgres) {
                                                     ": run `convtune-fleet migrate`"));
 }
 
-absl::Status GrantFleetRoles(Postgres& postgres, const FleetRoles& roles) {
+absl::Status GrantFleetRoles(postgres::Connection& postgres, const FleetRoles& roles) {
   RETURN_IF_ERROR(GrantRole(postgres, "--agent-role", roles.agents, kNodeTables));
   return GrantRole(postgres, "--operator-role", roles.operators,
                    absl::StrCat(kNodeTables, ", ", kDecisionTables));
 }
 
-absl::StatusOr<int> MigrateFleet(Postgres& postgres) {
+absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres) {
   int applied = 0;
   for (const sqlite::Migration& migration : AllFleetMigrations()) {
-    ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+    ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
     RETURN_IF_ERROR(postgres.Execute(
         "SELECT pg_advisory_xact_lock(hashtextextended('convtune fleet migration', 0))"));
     RETURN_IF_ERROR(

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 #include "db/sqlite/migrator.h"
 
 namespace convtune::db::fleet {
@@ -17,16 +17,16 @@ std::span<const sqlite::Migration> AllFleetMigrations();
 
 // 0: nothing was ever migrated. PERMISSION_DENIED: the schema is not for the
 // connection's user.
-absl::StatusOr<int> FleetSchemaVersion(Postgres& postgres);
+absl::StatusOr<int> FleetSchemaVersion(postgres::Connection& postgres);
 
 // FAILED_PRECONDITION, naming both versions, where the schema is older than any that
 // this program can use, or newer and not compatible with it.
-absl::Status CheckFleetSchema(Postgres& postgres);
+absl::Status CheckFleetSchema(postgres::Connection& postgres);
 
 // Makes the schema if need be and applies what the database lacks, each
 // migration in a transaction of its own; who migrates at the same time waits.
 // Returns how many were applied. FAILED_PRECONDITION: it is newer.
-absl::StatusOr<int> MigrateFleet(Postgres& postgres);
+absl::StatusOr<int> MigrateFleet(postgres::Connection& postgres);
 
 // PostgreSQL's roles; empty: none.
 struct FleetRoles {
@@ -37,6 +37,6 @@ struct FleetRoles {
 // Makes those roles that are not there, without a login, and grants them their
 // rights on the tables that there are now. INVALID_ARGUMENT: not a name of a role;
 // PERMISSION_DENIED: the connection's user may not.
-absl::Status GrantFleetRoles(Postgres& postgres, const FleetRoles& roles);
+absl::Status GrantFleetRoles(postgres::Connection& postgres, const FleetRoles& roles);
 
 }  // namespace convtune::db::fleet

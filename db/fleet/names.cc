@@ -25,7 +25,7 @@ int64_t EngineOf(const CandidateId& id) {
 }  // namespace
 
 absl::Status FleetNames::CheckFleet() {
-  ASSIGN_OR_RETURN(const PgResult row,
+  ASSIGN_OR_RETURN(const postgres::Result row,
                    postgres_->Query(absl::StrCat("SELECT ", kFleetIdSql, " FROM fleet")));
   const std::string id = row.rows() > 0 ? row.Text(0, 0) : "";
   if (fleet_id_.empty()) fleet_id_ = id;
@@ -35,10 +35,10 @@ absl::Status FleetNames::CheckFleet() {
 
 absl::Status FleetNames::Read(const std::vector<std::string>& texts, const std::string& table,
                               Ids* ids) {
-  ASSIGN_OR_RETURN(const PgResult result,
+  ASSIGN_OR_RETURN(const postgres::Result result,
                    postgres_->Query(absl::StrCat("SELECT text, ", IdColumn(table), " FROM ", table,
                                                  " WHERE text = ANY($1::text[])"),
-                                    PgParams().Texts(texts)));
+                                    postgres::Params().Texts(texts)));
   for (int row = 0; row < result.rows(); ++row) {
     (*ids)[result.Text(row, 0)] = result.Int(row, 1);
   }
@@ -67,7 +67,7 @@ absl::StatusOr<int64_t> FleetNames::Environment(const convtune::Environment& env
         "cc_minor, sm_count, mig_profile, cudnn_major, cudnn_minor, cudnn_patch, "
         "library) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12) "
         "ON CONFLICT DO NOTHING",
-        PgParams()
+        postgres::Params()
             .Text(text)
             .Text(environment.Name())
             .Bool(environment.profile)
@@ -102,7 +102,7 @@ absl::Status FleetNames::AddProblems(const std::vector<std::string>& texts) {
       "INSERT INTO problems (text, operation, data_type, layout, flops, tensor_bytes) "
       "SELECT * FROM unnest($1::text[], $2::smallint[], $3::smallint[], "
       "$4::smallint[], $5::float8[], $6::bigint[]) ON CONFLICT DO NOTHING",
-      PgParams()
+      postgres::Params()
           .Texts(unknown)
           .Ints(operations)
           .Ints(types)
@@ -125,7 +125,7 @@ absl::Status FleetNames::AddCandidates(const std::vector<std::string>& texts) {
       postgres_->Execute("INSERT INTO candidates (text, api, engine) SELECT * FROM "
                          "unnest($1::text[], $2::smallint[], $3::integer[]) "
                          "ON CONFLICT DO NOTHING",
-                         PgParams().Texts(unknown).Ints(apis).Ints(engines)));
+                         postgres::Params().Texts(unknown).Ints(apis).Ints(engines)));
   return Read(unknown, "candidates", &candidates_);
 }
 

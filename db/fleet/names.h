@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 #include "proto/model/environment.h"
 
 namespace convtune::db::fleet {
@@ -22,7 +22,7 @@ inline constexpr char kFleetIdSql[] = "fleet_id || ' ' || fleet.tableoid";
 // thread-safe; must not outlive the connection.
 class FleetNames {
  public:
-  explicit FleetNames(Postgres* postgres) : postgres_(postgres) {}
+  explicit FleetNames(postgres::Connection* postgres) : postgres_(postgres) {}
 
   // ABORTED where the tables were made anew, or restored, since this was asked first, or the
   // first number was given: every number that was given is another's now, or nobody's. To be
@@ -45,7 +45,7 @@ class FleetNames {
                                                    const std::string& table, Ids* ids);
   absl::Status Read(const std::vector<std::string>& texts, const std::string& table, Ids* ids);
 
-  Postgres* const postgres_;
+  postgres::Connection* const postgres_;
   std::string fleet_id_;
   Ids environments_;
   Ids problems_;

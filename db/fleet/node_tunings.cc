@@ -15,9 +15,9 @@ constexpr int64_t kNodePage = 1000;
 
 }  // namespace
 
-absl::StatusOr<std::vector<NumberedNode>> ListMeasuringNodes(Postgres& postgres) {
+absl::StatusOr<std::vector<NumberedNode>> ListMeasuringNodes(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query("SELECT node_id, name FROM nodes WHERE node_id IN (SELECT node_id "
                      "FROM evidence WHERE current) ORDER BY name"));
   std::vector<NumberedNode> all;
@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<NumberedNode>> ListMeasuringNodes(Postgres& postgres)
 }
 
 absl::Status ReadNodeTunings(
-    Postgres& postgres, const NumberedNode& node,
+    postgres::Connection& postgres, const NumberedNode& node,
     const std::function<absl::Status(const Tuning&, const Environment&)>& take) {
   ASSIGN_OR_RETURN(const std::vector<NumberedProvenance> listed, ListProvenances(postgres));
   std::map<int64_t, Provenance> provenances;
@@ -36,7 +36,7 @@ absl::Status ReadNodeTunings(
   std::string environment_text, problem_text;
   while (true) {
     ASSIGN_OR_RETURN(
-        const PgResult rows,
+        const postgres::Result rows,
         postgres.Query(
             "SELECT p.payload, v.text, v.gpu_model, e.provenance_id, q.text FROM evidence e "
             "JOIN evidence_payloads p USING (evidence_id) "
@@ -44,7 +44,11 @@ absl::Status ReadNodeTunings(
             "WHERE e.node_id = $1 AND e.current AND "
             "(v.text COLLATE \"C\", q.text COLLATE \"C\") > ($2, $3) "
             "ORDER BY v.text COLLATE \"C\", q.text COLLATE \"C\" LIMIT $4",
-            PgParams().Int(node.id).Text(environment_text).Text(problem_text).Int(kNodePage)));
+            postgres::Params()
+                .Int(node.id)
+                .Text(environment_text)
+                .Text(problem_text)
+                .Int(kNodePage)));
     for (int row = 0; row < rows.rows(); ++row) {
       std::optional<StoredEvidence> stored =
           ParseEvidence(rows.Bytes(row, 0), rows.Text(row, 1), rows.Text(row, 2));

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 #include "proto/model/environment.h"
 #include "proto/model/tuning/tuning.h"
 
@@ -19,13 +19,13 @@ struct NumberedNode {
   std::string name;
 };
 // Nodes with current evidence, by name.
-absl::StatusOr<std::vector<NumberedNode>> ListMeasuringNodes(Postgres& postgres);
+absl::StatusOr<std::vector<NumberedNode>> ListMeasuringNodes(postgres::Connection& postgres);
 
 // Calls `take` with each current tuning of the node, ordered by (environment text,
 // problem text) as a bundle has them; its provenance names the node. Rows that break a
 // rule are left out. An error of `take` ends it.
 absl::Status ReadNodeTunings(
-    Postgres& postgres, const NumberedNode& node,
+    postgres::Connection& postgres, const NumberedNode& node,
     const std::function<absl::Status(const Tuning&, const Environment&)>& take);
 
 }  // namespace convtune::db::fleet

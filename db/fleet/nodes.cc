@@ -7,25 +7,25 @@
 
 namespace convtune::db::fleet {
 
-absl::StatusOr<int64_t> RegisterNode(Postgres& postgres, const std::string& name) {
+absl::StatusOr<int64_t> RegisterNode(postgres::Connection& postgres, const std::string& name) {
   ASSIGN_OR_RETURN(
-      const PgResult lock,
+      const postgres::Result lock,
       postgres.Query("SELECT pg_try_advisory_lock(hashtextextended('convtune node ' || "
                      "current_schema() || ' ' || $1, 0))",
-                     PgParams().Text(name)));
+                     postgres::Params().Text(name)));
   if (!lock.Bool(0, 0)) {
     return absl::AlreadyExistsError(
         absl::StrCat("node: another agent speaks for ", name, "; give each its own --node"));
   }
   ASSIGN_OR_RETURN(
-      const PgResult made,
+      const postgres::Result made,
       postgres.Query("INSERT INTO nodes (name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET "
                      "last_seen = now() RETURNING node_id",
-                     PgParams().Text(name)));
+                     postgres::Params().Text(name)));
   return made.Int(0, 0);
 }
 
-absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_id,
+absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                             const Heartbeat& heartbeat) {
   std::vector<std::string> devices;
   std::vector<int64_t> environments;
@@ -34,10 +34,10 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
     devices.push_back(device.name);
     environments.push_back(id);
   }
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
   ASSIGN_OR_RETURN(
-      const PgResult written,
+      const postgres::Result written,
       postgres.Query(
           "UPDATE nodes SET last_seen = now(), agent_version = $2, daemon_version = $3, "
           "daemon_start_time = to_timestamp($4::float8 / 1000000), clock_offset_us = $5 - "
@@ -47,7 +47,7 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
           "outbox_lag_seconds = $15, unapplied_pins = $16, pin_error = $17, "
           "release_missing = $18, release_extra = $19, unapplied_bans = $20, ban_error = $21 WHERE "
           "node_id = $1",
-          PgParams()
+          postgres::Params()
               .Int(node_id)
               .Text(heartbeat.agent_version)
               .Text(heartbeat.daemon_version)
@@ -76,7 +76,7 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
       postgres.Execute("UPDATE node_devices SET current = false WHERE node_id = $1 AND current AND "
                        "(device, environment_id) NOT IN (SELECT * FROM unnest($2::text[], "
                        "$3::integer[]))",
-                       PgParams().Int(node_id).Texts(devices).Ints(environments)));
+                       postgres::Params().Int(node_id).Texts(devices).Ints(environments)));
   for (size_t i = 0; i < devices.size(); ++i) {
     const NodeDevice& device = heartbeat.devices[i];
     RETURN_IF_ERROR(postgres.Execute(
@@ -89,7 +89,7 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
         "EXCLUDED.cublaslt_build, nvrtc_build = EXCLUDED.nvrtc_build, gpu_uuid = "
         "EXCLUDED.gpu_uuid, memory_bytes = EXCLUDED.memory_bytes, current = true, "
         "last_seen = now()",
-        PgParams()
+        postgres::Params()
             .Int(node_id)
             .Text(device.name)
             .Int(environments[i])
@@ -104,7 +104,7 @@ absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_
   return transaction.Commit();
 }
 
-absl::Status WriteWanted(Postgres& postgres, FleetNames& names, int64_t node_id,
+absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                          const std::vector<WantedProblem>& wanted) {
   std::vector<int64_t> environments, problems, misses;
   std::vector<double> first, last;
@@ -118,16 +118,16 @@ absl::Status WriteWanted(Postgres& postgres, FleetNames& names, int64_t node_id,
     first.push_back(absl::ToDoubleSeconds(each.first_seen - absl::UnixEpoch()));
     last.push_back(absl::ToDoubleSeconds(each.last_seen - absl::UnixEpoch()));
   }
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
   RETURN_IF_ERROR(
-      postgres.Execute("DELETE FROM wanted WHERE node_id = $1", PgParams().Int(node_id)));
+      postgres.Execute("DELETE FROM wanted WHERE node_id = $1", postgres::Params().Int(node_id)));
   RETURN_IF_ERROR(postgres.Execute(
       "INSERT INTO wanted (environment_id, problem_id, node_id, misses, first_seen, "
       "last_seen) SELECT e, q, $1, m, to_timestamp(f), to_timestamp(l) FROM "
       "unnest($2::integer[], $3::integer[], $4::bigint[], $5::float8[], $6::float8[]) "
       "AS t(e, q, m, f, l) ON CONFLICT DO NOTHING",
-      PgParams()
+      postgres::Params()
           .Int(node_id)
           .Ints(environments)
           .Ints(problems)
@@ -137,18 +137,18 @@ absl::Status WriteWanted(Postgres& postgres, FleetNames& names, int64_t node_id,
   return transaction.Commit();
 }
 
-absl::Status WriteServedRelease(Postgres& postgres, FleetNames& names, int64_t node_id,
+absl::Status WriteServedRelease(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                                 int64_t release) {
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
   RETURN_IF_ERROR(postgres.Execute("UPDATE nodes SET release_number = $2 WHERE node_id = $1",
-                                   PgParams().Int(node_id).Int(release)));
+                                   postgres::Params().Int(node_id).Int(release)));
   return transaction.Commit();
 }
 
-absl::StatusOr<std::vector<NodeStatus>> ListNodes(Postgres& postgres) {
+absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query("SELECT node_id, name, EXTRACT(EPOCH FROM now() - last_seen)::float8, "
                      "agent_version, daemon_version, clock_offset_us, outbox_depth, "
                      "outbox_dropped, tuning_count, release_number, last_error, "
@@ -156,7 +156,7 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(Postgres& postgres) {
                      "release_extra, unapplied_bans, ban_error FROM nodes "
                      "ORDER BY name"));
   ASSIGN_OR_RETURN(
-      const PgResult devices,
+      const postgres::Result devices,
       postgres.Query("SELECT DISTINCT d.node_id, e.text, d.driver_version FROM node_devices d "
                      "JOIN environments e USING (environment_id) WHERE d.current ORDER BY 1, 2"));
   std::map<int64_t, std::vector<std::string>> by_node;
@@ -177,9 +177,9 @@ absl::StatusOr<std::vector<NodeStatus>> ListNodes(Postgres& postgres) {
   return nodes;
 }
 
-absl::StatusOr<FleetCountsStatus> CountFleet(Postgres& postgres) {
+absl::StatusOr<FleetCountsStatus> CountFleet(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
-      const PgResult row,
+      const postgres::Result row,
       postgres.Query(
           "SELECT (SELECT COUNT(*) FROM environments), (SELECT COUNT(*) FROM problems), "
           "(SELECT COUNT(*) FROM evidence WHERE current), (SELECT COUNT(*) FROM pooled), "

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "db/fleet/names.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 #include "proto/model/environment.h"
 #include "proto/model/release/release.h"
 
@@ -49,15 +49,15 @@ struct Heartbeat {
 
 // The node's number; makes its row. Takes a lock that goes with the connection:
 // ALREADY_EXISTS if another agent speaks for a node of that name.
-absl::StatusOr<int64_t> RegisterNode(Postgres& postgres, const std::string& name);
+absl::StatusOr<int64_t> RegisterNode(postgres::Connection& postgres, const std::string& name);
 // ABORTED: the fleet does not know the node any more, or is another.
-absl::Status WriteHeartbeat(Postgres& postgres, FleetNames& names, int64_t node_id,
+absl::Status WriteHeartbeat(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                             const Heartbeat& heartbeat);
 // Replaces what the node wanted before. Of a key that comes twice the first counts.
-absl::Status WriteWanted(Postgres& postgres, FleetNames& names, int64_t node_id,
+absl::Status WriteWanted(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                          const std::vector<WantedProblem>& wanted);
 // The node serves that release from now on.
-absl::Status WriteServedRelease(Postgres& postgres, FleetNames& names, int64_t node_id,
+absl::Status WriteServedRelease(postgres::Connection& postgres, FleetNames& names, int64_t node_id,
                                 int64_t release);
 
 struct NodeStatus {
@@ -95,7 +95,7 @@ struct FleetCountsStatus {
 };
 
 // By name.
-absl::StatusOr<std::vector<NodeStatus>> ListNodes(Postgres& postgres);
-absl::StatusOr<FleetCountsStatus> CountFleet(Postgres& postgres);
+absl::StatusOr<std::vector<NodeStatus>> ListNodes(postgres::Connection& postgres);
+absl::StatusOr<FleetCountsStatus> CountFleet(postgres::Connection& postgres);
 
 }  // namespace convtune::db::fleet

@@ -17,9 +17,10 @@ struct PoolKey {
   int64_t problem_id = 0;
 };
 
-absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const PoolKey& key) {
+absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(postgres::Connection& postgres,
+                                                       const PoolKey& key) {
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query("SELECT e.node_id, (EXTRACT(EPOCH FROM e.receive_time) * 1000000)::bigint, "
                      "p.payload, v.text, v.gpu_model, e.provenance_id, e.relayed, "
                      "encode(e.digest, 'hex') FROM evidence e "
@@ -27,7 +28,7 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const
                      "JOIN environments v USING (environment_id) "
                      "WHERE e.environment_id = $1 AND e.problem_id = $2 AND e.current "
                      "ORDER BY e.node_id",
-                     PgParams().Int(key.environment_id).Int(key.problem_id)));
+                     postgres::Params().Int(key.environment_id).Int(key.problem_id)));
   std::vector<NodeEvidence> all, relayed;
   std::set<std::string> digests;
   std::optional<TuningStanding> best;
@@ -55,7 +56,7 @@ absl::StatusOr<std::vector<NodeEvidence>> ReadEvidence(Postgres& postgres, const
   return all;
 }
 
-absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKey& key,
+absl::Status WriteCandidates(postgres::Connection& postgres, FleetNames& names, const PoolKey& key,
                              const PooledTuning& pooled) {
   std::vector<int64_t> ids, positions, statuses, nodes, samples, workspaces, numerical, behavior;
   std::vector<double> medians, lows, highs;
@@ -77,7 +78,7 @@ absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKe
   RETURN_IF_ERROR(
       postgres.Execute("DELETE FROM pooled_candidates WHERE environment_id = $1 AND "
                        "problem_id = $2",
-                       PgParams().Int(key.environment_id).Int(key.problem_id)));
+                       postgres::Params().Int(key.environment_id).Int(key.problem_id)));
   return postgres.Execute(
       "INSERT INTO pooled_candidates (environment_id, problem_id, candidate_id, position, "
       "status, node_count, sample_count, median_us, low_us, high_us, workspace_bytes, "
@@ -85,7 +86,7 @@ absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKe
       "unnest($3::integer[], $4::smallint[], $5::smallint[], $6::integer[], $7::bigint[], "
       "$8::real[], $9::real[], $10::real[], $11::bigint[], $12::integer[], "
       "$13::integer[])",
-      PgParams()
+      postgres::Params()
           .Int(key.environment_id)
           .Int(key.problem_id)
           .Ints(ids)
@@ -102,27 +103,28 @@ absl::Status WriteCandidates(Postgres& postgres, FleetNames& names, const PoolKe
 }
 
 // Nobody says anything of the key any more.
-absl::Status Remove(Postgres& postgres, const PoolKey& key) {
+absl::Status Remove(postgres::Connection& postgres, const PoolKey& key) {
   for (const char* const table : {"pooled", "report_groups"}) {
-    RETURN_IF_ERROR(postgres.Execute(absl::StrCat("DELETE FROM ", table,
-                                                  " WHERE environment_id = $1 AND "
-                                                  "problem_id = $2"),
-                                     PgParams().Int(key.environment_id).Int(key.problem_id)));
+    RETURN_IF_ERROR(
+        postgres.Execute(absl::StrCat("DELETE FROM ", table,
+                                      " WHERE environment_id = $1 AND "
+                                      "problem_id = $2"),
+                         postgres::Params().Int(key.environment_id).Int(key.problem_id)));
   }
   return absl::OkStatus();
 }
 
-absl::Status Write(Postgres& postgres, FleetNames& names, const PoolKey& key, size_t nodes,
-                   const PooledTuning& pooled) {
+absl::Status Write(postgres::Connection& postgres, FleetNames& names, const PoolKey& key,
+                   size_t nodes, const PooledTuning& pooled) {
   const std::string payload =
       ToBundleTuning(pooled.tuning, 1, /*with_samples=*/false).SerializeAsString();
   RETURN_IF_ERROR(
       postgres.Execute("INSERT INTO pooled_payloads (digest, payload) VALUES "
                        "(substring(sha256($1) FROM 1 FOR 16), $1) ON CONFLICT DO NOTHING",
-                       PgParams().Bytes(payload)));
+                       postgres::Params().Bytes(payload)));
   int64_t samples = 0;
   for (const Candidate& candidate : pooled.tuning.candidates) samples += candidate.sample_count;
-  PgParams params;
+  postgres::Params params;
   params.Int(key.environment_id).Int(key.problem_id);
   RETURN_IF_ERROR(AddChoice(pooled.tuning, pooled.winner, names, &params));
   RETURN_IF_ERROR(AddChoice(pooled.tuning, pooled.stock, names, &params));
@@ -152,7 +154,7 @@ absl::Status Write(Postgres& postgres, FleetNames& names, const PoolKey& key, si
       "INSERT INTO report_groups (environment_id, problem_id, row_count, rows) VALUES "
       "($1, $2, $3, $4) ON CONFLICT (environment_id, problem_id) DO UPDATE SET "
       "row_count = EXCLUDED.row_count, rows = EXCLUDED.rows",
-      PgParams()
+      postgres::Params()
           .Int(key.environment_id)
           .Int(key.problem_id)
           .Int(static_cast<int64_t>(nodes))
@@ -162,19 +164,19 @@ absl::Status Write(Postgres& postgres, FleetNames& names, const PoolKey& key, si
 
 }  // namespace
 
-absl::StatusOr<int64_t> PoolQueued(Postgres& postgres, FleetNames& names, int64_t limit,
+absl::StatusOr<int64_t> PoolQueued(postgres::Connection& postgres, FleetNames& names, int64_t limit,
                                    const PoolFunction& pool) {
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
   // A row that a delivery has just touched is locked until it commits; one that
   // is taken here and touched meanwhile is made anew. So no change is missed.
   ASSIGN_OR_RETURN(
-      const PgResult queued,
+      const postgres::Result queued,
       postgres.Query("DELETE FROM pool_queue q USING (SELECT environment_id, problem_id FROM "
                      "pool_queue ORDER BY queue_time LIMIT $1 FOR UPDATE SKIP LOCKED) t WHERE "
                      "q.environment_id = t.environment_id AND q.problem_id = t.problem_id "
                      "RETURNING q.environment_id, q.problem_id",
-                     PgParams().Int(limit)));
+                     postgres::Params().Int(limit)));
   for (int row = 0; row < queued.rows(); ++row) {
     const PoolKey key{queued.Int(row, 0), queued.Int(row, 1)};
     ASSIGN_OR_RETURN(const std::vector<NodeEvidence> evidence, ReadEvidence(postgres, key));
@@ -188,8 +190,8 @@ absl::StatusOr<int64_t> PoolQueued(Postgres& postgres, FleetNames& names, int64_
   return queued.rows();
 }
 
-absl::StatusOr<int64_t> CountPoolQueue(Postgres& postgres) {
-  ASSIGN_OR_RETURN(const PgResult count, postgres.Query("SELECT COUNT(*) FROM pool_queue"));
+absl::StatusOr<int64_t> CountPoolQueue(postgres::Connection& postgres) {
+  ASSIGN_OR_RETURN(const postgres::Result count, postgres.Query("SELECT COUNT(*) FROM pool_queue"));
   return count.Int(0, 0);
 }
 

@@ -20,24 +20,24 @@ std::string LeaseSql() {
       kFleetIdSql, " = $3)");
 }
 
-PgParams LeaseParams(const FleetTask& task) {
-  return PgParams().Int(task.task_id).Int(task.token).Text(task.fleet);
+postgres::Params LeaseParams(const FleetTask& task) {
+  return postgres::Params().Int(task.task_id).Int(task.token).Text(task.fleet);
 }
 
 // `set` has the parameters `more` as $4, $5, ...
-absl::StatusOr<bool> End(Postgres& postgres, const FleetTask& task, const std::string& set,
-                         const PgParams& more = {}) {
-  PgParams params = LeaseParams(task);
+absl::StatusOr<bool> End(postgres::Connection& postgres, const FleetTask& task,
+                         const std::string& set, const postgres::Params& more = {}) {
+  postgres::Params params = LeaseParams(task);
   for (const auto& value : more.values()) params.Text(value.value_or(""));
   ASSIGN_OR_RETURN(
-      const PgResult ended,
+      const postgres::Result ended,
       postgres.Query(absl::StrCat("UPDATE tasks SET ", set, " WHERE ", LeaseSql()), params));
   return ended.changed() > 0;
 }
 
 }  // namespace
 
-absl::StatusOr<int64_t> QueueBatch(Postgres& postgres, FleetNames& names,
+absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& names,
                                    const BatchRequest& request) {
   ASSIGN_OR_RETURN(const Environment environment, Environment::Parse(request.environment_text));
   ASSIGN_OR_RETURN(const int64_t environment_id, names.Environment(environment));
@@ -48,36 +48,37 @@ absl::StatusOr<int64_t> QueueBatch(Postgres& postgres, FleetNames& names,
     weights.push_back(task.weight);
   }
   RETURN_IF_ERROR(names.AddProblems(texts));
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
   ASSIGN_OR_RETURN(
-      const PgResult batch,
+      const postgres::Result batch,
       postgres.Query("INSERT INTO batches (kind, author, reason, budget_ms) VALUES ($1,$2,$3,$4) "
                      "RETURNING batch_id",
-                     PgParams()
+                     postgres::Params()
                          .Int(static_cast<int64_t>(request.kind))
                          .Text(request.author)
                          .Text(request.reason)
                          .Int(absl::ToInt64Milliseconds(request.budget))));
   const int64_t batch_id = batch.Int(0, 0);
   ASSIGN_OR_RETURN(
-      const PgResult made,
-      postgres.Query("INSERT INTO tasks (batch_id, environment_id, problem_id, weight) SELECT $1, "
-                     "$2, q.problem_id, MAX(t.weight) FROM unnest($3::text[], $4::float8[]) AS "
-                     "t(text, weight) JOIN problems q USING (text) WHERE NOT EXISTS (SELECT 1 "
-                     "FROM tasks o WHERE o.environment_id = $2 AND o.problem_id = q.problem_id AND "
-                     "o.state IN (1, 2)) GROUP BY q.problem_id",
-                     PgParams().Int(batch_id).Int(environment_id).Texts(texts).Reals(weights)));
+      const postgres::Result made,
+      postgres.Query(
+          "INSERT INTO tasks (batch_id, environment_id, problem_id, weight) SELECT $1, "
+          "$2, q.problem_id, MAX(t.weight) FROM unnest($3::text[], $4::float8[]) AS "
+          "t(text, weight) JOIN problems q USING (text) WHERE NOT EXISTS (SELECT 1 "
+          "FROM tasks o WHERE o.environment_id = $2 AND o.problem_id = q.problem_id AND "
+          "o.state IN (1, 2)) GROUP BY q.problem_id",
+          postgres::Params().Int(batch_id).Int(environment_id).Texts(texts).Reals(weights)));
   if (made.changed() == 0) return 0;
   RETURN_IF_ERROR(Announce(postgres, "task"));
   RETURN_IF_ERROR(transaction.Commit());
   return batch_id;
 }
 
-absl::StatusOr<std::vector<NewTask>> FindStale(Postgres& postgres, int64_t from, int64_t to,
-                                               const std::string& driver) {
+absl::StatusOr<std::vector<NewTask>> FindStale(postgres::Connection& postgres, int64_t from,
+                                               int64_t to, const std::string& driver) {
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query(
           "SELECT q.text, COALESCE((SELECT SUM(w.misses) FROM wanted w WHERE w.environment_id = "
           "$2 AND w.problem_id = s.problem_id), 0) * 1000 + s.nodes FROM (SELECT problem_id, "
@@ -88,7 +89,7 @@ absl::StatusOr<std::vector<NewTask>> FindStale(Postgres& postgres, int64_t from,
           "s.problem_id AND e.current AND e.evidence >= s.evidence AND ($3 = '' OR "
           "p.driver_version = $3)) "
           "ORDER BY 2 DESC, 1",
-          PgParams().Int(from).Int(to).Text(driver)));
+          postgres::Params().Int(from).Int(to).Text(driver)));
   std::vector<NewTask> tasks;
   for (int row = 0; row < rows.rows(); ++row) {
     tasks.push_back({rows.Text(row, 0), rows.Real(row, 1)});
@@ -96,20 +97,20 @@ absl::StatusOr<std::vector<NewTask>> FindStale(Postgres& postgres, int64_t from,
   return tasks;
 }
 
-absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, FleetNames& names,
+absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres, FleetNames& names,
                                                   int64_t node_id,
                                                   const std::vector<int64_t>& environments,
                                                   int64_t limit, absl::Duration lease) {
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
   ASSIGN_OR_RETURN(
-      const PgResult lost,
+      const postgres::Result lost,
       postgres.Query("SELECT task_id, lost_leases FROM tasks WHERE environment_id = "
                      "ANY($1::integer[]) AND state = 2 AND lease_until < clock_timestamp() "
                      "ORDER BY task_id LIMIT 100 FOR UPDATE SKIP LOCKED",
-                     PgParams().Ints(environments)));
+                     postgres::Params().Ints(environments)));
   for (int row = 0; row < lost.rows(); ++row) {
-    const PgParams params = PgParams().Int(lost.Int(row, 0));
+    const postgres::Params params = postgres::Params().Int(lost.Int(row, 0));
     RETURN_IF_ERROR(
         postgres.Execute("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, "
                          "reason) SELECT task_id, failures + lost_leases + 1, node_id, true, "
@@ -125,7 +126,7 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, FleetNames
         params));
   }
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query(
           "WITH open AS (SELECT task_id FROM tasks WHERE environment_id = ANY($1::integer[]) AND "
           "state = 1 AND not_before <= clock_timestamp() ORDER BY weight DESC, task_id LIMIT $2 "
@@ -134,7 +135,7 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, FleetNames
           "$4::float8 * interval '1 second' FROM open, batches b, problems q WHERE t.task_id = "
           "open.task_id AND b.batch_id = t.batch_id AND q.problem_id = t.problem_id RETURNING "
           "t.task_id, t.lease_token, t.environment_id, q.text, b.kind, b.budget_ms",
-          PgParams()
+          postgres::Params()
               .Ints(environments)
               .Int(limit)
               .Int(node_id)
@@ -149,24 +150,25 @@ absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, FleetNames
   return tasks;
 }
 
-absl::StatusOr<bool> RenewTask(Postgres& postgres, const FleetTask& task, absl::Duration lease) {
+absl::StatusOr<bool> RenewTask(postgres::Connection& postgres, const FleetTask& task,
+                               absl::Duration lease) {
   return End(postgres, task, "lease_until = clock_timestamp() + $4::float8 * interval '1 second'",
-             PgParams().Real(absl::ToDoubleSeconds(lease)));
+             postgres::Params().Real(absl::ToDoubleSeconds(lease)));
 }
 
-absl::StatusOr<bool> CompleteTask(Postgres& postgres, const FleetTask& task) {
+absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTask& task) {
   return End(postgres, task, "state = 3, end_time = now(), lease_until = NULL, last_error = ''");
 }
 
-absl::StatusOr<bool> ReturnTask(Postgres& postgres, const FleetTask& task) {
+absl::StatusOr<bool> ReturnTask(postgres::Connection& postgres, const FleetTask& task) {
   return End(postgres, task, "state = 1, node_id = NULL, lease_until = NULL");
 }
 
-absl::StatusOr<bool> FailTask(Postgres& postgres, const FleetTask& task,
+absl::StatusOr<bool> FailTask(postgres::Connection& postgres, const FleetTask& task,
                               const std::string& reason) {
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   ASSIGN_OR_RETURN(
-      const PgResult noted,
+      const postgres::Result noted,
       postgres.Query(
           absl::StrCat("INSERT INTO task_failures (task_id, attempt, node_id, lost_lease, reason) "
                        "SELECT task_id, failures + lost_leases + 1, node_id, false, $4 FROM tasks "
@@ -181,25 +183,25 @@ absl::StatusOr<bool> FailTask(Postgres& postgres, const FleetTask& task,
                        kMostFailures, " THEN 4 ELSE 1 END, end_time = CASE WHEN failures + 1 >= ",
                        kMostFailures, " THEN now() END, not_before = now() + ", kRetrySeconds,
                        " * (1 << failures) * interval '1 second'"),
-          PgParams().Text(reason))
+          postgres::Params().Text(reason))
           .status());
   RETURN_IF_ERROR(transaction.Commit());
   return true;
 }
 
-absl::StatusOr<BatchProgress> ReadProgress(Postgres& postgres, int64_t batch_id) {
+absl::StatusOr<BatchProgress> ReadProgress(postgres::Connection& postgres, int64_t batch_id) {
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query("SELECT state, COUNT(*) FROM tasks WHERE batch_id = $1 GROUP BY state",
-                     PgParams().Int(batch_id)));
+                     postgres::Params().Int(batch_id)));
   BatchProgress progress;
   int64_t* const counts[] = {nullptr,        &progress.queued, &progress.leased,
                              &progress.done, &progress.dead,   &progress.cancelled};
   for (int row = 0; row < rows.rows(); ++row) *counts[rows.Int(row, 0)] = rows.Int(row, 1);
-  ASSIGN_OR_RETURN(const PgResult nodes,
+  ASSIGN_OR_RETURN(const postgres::Result nodes,
                    postgres.Query("SELECT DISTINCT n.name FROM tasks t JOIN nodes n USING "
                                   "(node_id) WHERE t.batch_id = $1 AND t.state = 2 ORDER BY 1",
-                                  PgParams().Int(batch_id)));
+                                  postgres::Params().Int(batch_id)));
   for (int row = 0; row < nodes.rows(); ++row) progress.nodes.push_back(nodes.Text(row, 0));
   if (progress.total() == 0) {
     return absl::NotFoundError(absl::StrCat("batch: there is no batch ", batch_id));
@@ -207,16 +209,16 @@ absl::StatusOr<BatchProgress> ReadProgress(Postgres& postgres, int64_t batch_id)
   return progress;
 }
 
-absl::StatusOr<std::vector<DeadTask>> ListDeadTasks(Postgres& postgres, int64_t batch_id,
-                                                    int64_t limit) {
+absl::StatusOr<std::vector<DeadTask>> ListDeadTasks(postgres::Connection& postgres,
+                                                    int64_t batch_id, int64_t limit) {
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query("SELECT t.task_id, q.text, e.text, COALESCE(n.name, '?'), f.reason FROM "
                      "(SELECT * FROM tasks WHERE state = 4 AND ($1 = 0 OR batch_id = $1) ORDER BY "
                      "task_id LIMIT $2) t JOIN problems q USING (problem_id) JOIN environments e "
                      "USING (environment_id) LEFT JOIN task_failures f ON f.task_id = t.task_id "
                      "LEFT JOIN nodes n ON n.node_id = f.node_id ORDER BY t.task_id, f.attempt",
-                     PgParams().Int(batch_id).Int(limit)));
+                     postgres::Params().Int(batch_id).Int(limit)));
   std::vector<DeadTask> dead;
   int64_t last = 0;
   for (int row = 0; row < rows.rows(); ++row) {
@@ -229,11 +231,11 @@ absl::StatusOr<std::vector<DeadTask>> ListDeadTasks(Postgres& postgres, int64_t 
   return dead;
 }
 
-absl::StatusOr<int64_t> CancelBatch(Postgres& postgres, int64_t batch_id) {
-  ASSIGN_OR_RETURN(const PgResult cancelled,
+absl::StatusOr<int64_t> CancelBatch(postgres::Connection& postgres, int64_t batch_id) {
+  ASSIGN_OR_RETURN(const postgres::Result cancelled,
                    postgres.Query("UPDATE tasks SET state = 5, end_time = now(), lease_until = "
                                   "NULL WHERE batch_id = $1 AND state IN (1, 2)",
-                                  PgParams().Int(batch_id)));
+                                  postgres::Params().Int(batch_id)));
   return cancelled.changed();
 }
 

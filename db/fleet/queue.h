@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "db/fleet/names.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 
 namespace convtune::db::fleet {
 
@@ -65,32 +65,34 @@ inline constexpr int kMostFailures = 3;
 inline constexpr int kMostLostLeases = 50;
 
 // Returns the batch's number; 0, and nothing made, if no task is left.
-absl::StatusOr<int64_t> QueueBatch(Postgres& postgres, FleetNames& names,
+absl::StatusOr<int64_t> QueueBatch(postgres::Connection& postgres, FleetNames& names,
                                    const BatchRequest& request);
 // Problems that `to` should be verified for after an upgrade from another
 // environment of the same GPU model, or after another driver: what is served in
 // `from` (may be the same), and has no evidence of `driver` in `to`. By weight of
 // use: what programs miss there, then on how many nodes it is known.
-absl::StatusOr<std::vector<NewTask>> FindStale(Postgres& postgres, int64_t from, int64_t to,
-                                               const std::string& driver);
+absl::StatusOr<std::vector<NewTask>> FindStale(postgres::Connection& postgres, int64_t from,
+                                               int64_t to, const std::string& driver);
 
 // Up to `limit` tasks of these environments, the weightiest first, leased to the
 // node; those of a lease that has run out, too. Nobody waits for anybody.
-absl::StatusOr<std::vector<FleetTask>> ClaimTasks(Postgres& postgres, FleetNames& names,
+absl::StatusOr<std::vector<FleetTask>> ClaimTasks(postgres::Connection& postgres, FleetNames& names,
                                                   int64_t node_id,
                                                   const std::vector<int64_t>& environments,
                                                   int64_t limit, absl::Duration lease);
 // Returns false if the lease is another's meanwhile, or the tables were made anew.
-absl::StatusOr<bool> RenewTask(Postgres& postgres, const FleetTask& task, absl::Duration lease);
-absl::StatusOr<bool> CompleteTask(Postgres& postgres, const FleetTask& task);
-absl::StatusOr<bool> FailTask(Postgres& postgres, const FleetTask& task, const std::string& reason);
+absl::StatusOr<bool> RenewTask(postgres::Connection& postgres, const FleetTask& task,
+                               absl::Duration lease);
+absl::StatusOr<bool> CompleteTask(postgres::Connection& postgres, const FleetTask& task);
+absl::StatusOr<bool> FailTask(postgres::Connection& postgres, const FleetTask& task,
+                              const std::string& reason);
 // Gives it back as if it had not been claimed.
-absl::StatusOr<bool> ReturnTask(Postgres& postgres, const FleetTask& task);
+absl::StatusOr<bool> ReturnTask(postgres::Connection& postgres, const FleetTask& task);
 
-absl::StatusOr<BatchProgress> ReadProgress(Postgres& postgres, int64_t batch_id);
+absl::StatusOr<BatchProgress> ReadProgress(postgres::Connection& postgres, int64_t batch_id);
 // Of the batch; of all where it is 0.
-absl::StatusOr<std::vector<DeadTask>> ListDeadTasks(Postgres& postgres, int64_t batch_id,
-                                                    int64_t limit);
-absl::StatusOr<int64_t> CancelBatch(Postgres& postgres, int64_t batch_id);
+absl::StatusOr<std::vector<DeadTask>> ListDeadTasks(postgres::Connection& postgres,
+                                                    int64_t batch_id, int64_t limit);
+absl::StatusOr<int64_t> CancelBatch(postgres::Connection& postgres, int64_t batch_id);
 
 }  // namespace convtune::db::fleet

@@ -52,7 +52,7 @@ constexpr char kNow[] =
     "c.digest FROM release_choices c JOIN releases r USING (release_number) WHERE r.state = 1 "
     "ORDER BY c.environment_id, c.problem_id, c.release_number DESC)";
 
-Release ReadRelease(const PgResult& rows, int row, int column) {
+Release ReadRelease(const postgres::Result& rows, int row, int column) {
   Release release;
   release.number = rows.Int(row, column);
   release.state = static_cast<ReleaseState>(rows.Int(row, column + 1));
@@ -76,7 +76,7 @@ constexpr char kColumns[] =
     "(EXTRACT(EPOCH FROM r.end_time) * 1000000)::bigint, r.change_count, r.login, r.end_login";
 
 // Whose columns begin at 0.
-FleetRelease ReadFleetRelease(const PgResult& rows, int row) {
+FleetRelease ReadFleetRelease(const postgres::Result& rows, int row) {
   FleetRelease one;
   one.release = ReadRelease(rows, row, 0);
   one.change_count = rows.Int(row, 10);
@@ -85,18 +85,19 @@ FleetRelease ReadFleetRelease(const PgResult& rows, int row) {
   return one;
 }
 
-absl::StatusOr<FleetRelease> ReadOne(Postgres& postgres, int64_t number) {
-  ASSIGN_OR_RETURN(const PgResult rows,
+absl::StatusOr<FleetRelease> ReadOne(postgres::Connection& postgres, int64_t number) {
+  ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query(absl::StrCat("SELECT ", kColumns,
                                                " FROM releases r WHERE release_number = $1"),
-                                  PgParams().Int(number)));
+                                  postgres::Params().Int(number)));
   if (rows.rows() == 0) {
     return absl::NotFoundError(absl::StrCat("release: there is no release ", number));
   }
   return ReadFleetRelease(rows, 0);
 }
 
-absl::StatusOr<FleetRelease> Finish(Postgres& postgres, int64_t number, PgTransaction transaction) {
+absl::StatusOr<FleetRelease> Finish(postgres::Connection& postgres, int64_t number,
+                                    postgres::Transaction transaction) {
   ASSIGN_OR_RETURN(FleetRelease one, ReadOne(postgres, number));
   RETURN_IF_ERROR(Announce(postgres, "release"));
   RETURN_IF_ERROR(transaction.Commit());
@@ -104,7 +105,7 @@ absl::StatusOr<FleetRelease> Finish(Postgres& postgres, int64_t number, PgTransa
 }
 
 // Writes a release that ReleaseHistory made.
-absl::Status WriteRelease(Postgres& postgres, const Release& release) {
+absl::Status WriteRelease(postgres::Connection& postgres, const Release& release) {
   std::optional<int64_t> end_time;
   if (release.end_time.has_value()) end_time = absl::ToUnixMicros(*release.end_time);
   return postgres.Execute(
@@ -116,7 +117,7 @@ absl::Status WriteRelease(Postgres& postgres, const Release& release) {
       "end_author = EXCLUDED.end_author, end_reason = EXCLUDED.end_reason, "
       "end_time = EXCLUDED.end_time, end_login = CASE WHEN EXCLUDED.end_time IS NULL THEN '' "
       "ELSE session_user::text END",
-      PgParams()
+      postgres::Params()
           .Int(release.number)
           .Int(static_cast<int64_t>(release.state))
           .Int(release.canary_permille)
@@ -129,12 +130,12 @@ absl::Status WriteRelease(Postgres& postgres, const Release& release) {
           .MaybeInt(end_time));
 }
 
-absl::Status SetChangeCount(Postgres& postgres, int64_t number, int64_t count) {
+absl::Status SetChangeCount(postgres::Connection& postgres, int64_t number, int64_t count) {
   return postgres.Execute("UPDATE releases SET change_count = $2 WHERE release_number = $1",
-                          PgParams().Int(number).Int(count));
+                          postgres::Params().Int(number).Int(count));
 }
 
-absl::StatusOr<FleetDiff> ReadDiff(const PgResult& rows) {
+absl::StatusOr<FleetDiff> ReadDiff(const postgres::Result& rows) {
   FleetDiff diff;
   for (int row = 0; row < rows.rows(); ++row) {
     FleetChange change;
@@ -154,27 +155,28 @@ absl::StatusOr<FleetDiff> ReadDiff(const PgResult& rows) {
 int64_t NumberOf(const Release* release) { return release != nullptr ? release->number : 0; }
 
 // $1 to $3 of Changes().
-PgParams ScopeParams(const Release* promoted, const PromotionScope& scope) {
-  return PgParams()
+postgres::Params ScopeParams(const Release* promoted, const PromotionScope& scope) {
+  return postgres::Params()
       .Int(NumberOf(promoted))
       .Bool(scope.all)
       .Int(static_cast<int64_t>(scope.min_evidence));
 }
 
 // Changes that the scope leaves out for their evidence alone.
-absl::StatusOr<int64_t> CountLesser(Postgres& postgres, const Release* promoted,
+absl::StatusOr<int64_t> CountLesser(postgres::Connection& postgres, const Release* promoted,
                                     const PromotionScope& scope, int64_t taken) {
   PromotionScope any = scope;
   any.min_evidence = Evidence::kHeuristic;
-  ASSIGN_OR_RETURN(const PgResult all,
+  ASSIGN_OR_RETURN(const postgres::Result all,
                    postgres.Query(absl::StrCat(Changes(), " SELECT COUNT(*) FROM changes"),
                                   ScopeParams(promoted, any)));
   return all.Int(0, 0) - taken;
 }
 
 // `where` may leave releases out.
-absl::StatusOr<ReleaseHistory> ReadHistory(Postgres& postgres, const std::string& where) {
-  ASSIGN_OR_RETURN(const PgResult rows,
+absl::StatusOr<ReleaseHistory> ReadHistory(postgres::Connection& postgres,
+                                           const std::string& where) {
+  ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query(absl::StrCat("SELECT ", kColumns, " FROM releases r ", where,
                                                " ORDER BY r.release_number")));
   std::vector<Release> releases;
@@ -183,17 +185,18 @@ absl::StatusOr<ReleaseHistory> ReadHistory(Postgres& postgres, const std::string
 }
 
 // By the server's clock.
-absl::StatusOr<ReleaseDecision> DecideNow(Postgres& postgres, const std::string& author,
+absl::StatusOr<ReleaseDecision> DecideNow(postgres::Connection& postgres, const std::string& author,
                                           const std::string& reason) {
-  ASSIGN_OR_RETURN(const PgResult now,
+  ASSIGN_OR_RETURN(const postgres::Result now,
                    postgres.Query("SELECT (EXTRACT(EPOCH FROM now()) * 1000000)::bigint"));
   return ReleaseDecision{author, reason, absl::FromUnixMicros(now.Int(0, 0))};
 }
 
 }  // namespace
 
-absl::Status Announce(Postgres& postgres, const std::string& what) {
-  return postgres.Execute("SELECT pg_notify($1, $2)", PgParams().Text(kFleetChannel).Text(what));
+absl::Status Announce(postgres::Connection& postgres, const std::string& what) {
+  return postgres.Execute("SELECT pg_notify($1, $2)",
+                          postgres::Params().Text(kFleetChannel).Text(what));
 }
 
 std::string UsableSql(const std::string& alias) {
@@ -211,16 +214,17 @@ std::string LesserEvidence(int64_t count, Evidence least) {
                       " (--min-evidence)");
 }
 
-absl::StatusOr<ReleaseHistory> ReadServedReleases(Postgres& postgres) {
+absl::StatusOr<ReleaseHistory> ReadServedReleases(postgres::Connection& postgres) {
   return ReadHistory(postgres,
                      "WHERE r.state = 2 OR r.release_number = "
                      "(SELECT MAX(release_number) FROM releases WHERE state = 1)");
 }
 
-absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::string& author,
+absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
+                                                 const std::string& author,
                                                  const std::string& reason, int canary_permille,
                                                  const PromotionScope& scope) {
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
   ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
@@ -230,7 +234,7 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::
   RETURN_IF_ERROR(WriteRelease(postgres, release));
   if (history.canary() != nullptr) return Finish(postgres, number, std::move(transaction));
   ASSIGN_OR_RETURN(
-      const PgResult made,
+      const postgres::Result made,
       postgres.Query(absl::StrCat(Changes(),
                                   " INSERT INTO release_choices (environment_id, problem_id, "
                                   "release_number, winner_id, stock_id, winner_us, stock_us, "
@@ -250,11 +254,12 @@ absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::
   return Finish(postgres, number, std::move(transaction));
 }
 
-absl::StatusOr<FleetRelease> WithdrawFleetChoices(Postgres& postgres, const std::string& author,
+absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres,
+                                                  const std::string& author,
                                                   const std::string& reason,
                                                   const std::string& environment_text,
                                                   const std::vector<std::string>& problems) {
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
   if (history.canary() != nullptr) {
@@ -265,7 +270,7 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(Postgres& postgres, const std:
   ASSIGN_OR_RETURN(const Release release, history.Promote(decision, 0, /*has_changes=*/true));
   RETURN_IF_ERROR(WriteRelease(postgres, release));
   ASSIGN_OR_RETURN(
-      const PgResult made,
+      const postgres::Result made,
       postgres.Query(
           absl::StrCat(Served(),
                        " INSERT INTO release_choices (environment_id, problem_id, "
@@ -274,7 +279,7 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(Postgres& postgres, const std:
                        "FROM served s JOIN environments e USING (environment_id) JOIN problems q "
                        "USING (problem_id) WHERE s.digest IS NOT NULL AND e.text = $3 AND "
                        "($4::text[] = '{}' OR q.text = ANY($4::text[]))"),
-          PgParams()
+          postgres::Params()
               .Int(NumberOf(history.promoted()))
               .Int(release.number)
               .Text(environment_text)
@@ -291,9 +296,10 @@ absl::StatusOr<FleetRelease> WithdrawFleetChoices(Postgres& postgres, const std:
   return one;
 }
 
-absl::StatusOr<FleetRollback> RollBackFleetRelease(Postgres& postgres, const std::string& author,
+absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgres,
+                                                   const std::string& author,
                                                    const std::string& reason, int64_t to) {
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute(kLock));
   ASSIGN_OR_RETURN(const ReleaseHistory history, ReadHistory(postgres, ""));
   ASSIGN_OR_RETURN(const ReleaseDecision decision, DecideNow(postgres, author, reason));
@@ -314,17 +320,17 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(Postgres& postgres, const std
     return back;
   }
   ASSIGN_OR_RETURN(
-      const PgResult counts,
+      const postgres::Result counts,
       postgres.Query(
           absl::StrCat(Served(), ", ", kNow,
                        " SELECT COUNT(*) FILTER (WHERE s.problem_id IS NULL AND now.digest IS NOT "
                        "NULL), COUNT(*) FILTER (WHERE s.digest IS NOT NULL AND now.digest IS NULL) "
                        "FROM now LEFT JOIN served s USING (environment_id, problem_id)"),
-          PgParams().Int(release.restores)));
+          postgres::Params().Int(release.restores)));
   back.kept_count = counts.Int(0, 0);
   back.returned_count = counts.Int(0, 1);
   ASSIGN_OR_RETURN(
-      const PgResult made,
+      const postgres::Result made,
       postgres.Query(
           absl::StrCat(Served(), ", ", kNow,
                        " INSERT INTO release_choices (environment_id, problem_id, release_number, "
@@ -333,15 +339,15 @@ absl::StatusOr<FleetRollback> RollBackFleetRelease(Postgres& postgres, const std
                        "s.winner_us, s.stock_us, s.node_count, s.evidence, s.digest FROM served s "
                        "JOIN now USING (environment_id, problem_id) WHERE now.digest IS DISTINCT "
                        "FROM s.digest"),
-          PgParams().Int(release.restores).Int(number)));
+          postgres::Params().Int(release.restores).Int(number)));
   RETURN_IF_ERROR(SetChangeCount(postgres, number, made.changed()));
   ASSIGN_OR_RETURN(back.made, Finish(postgres, number, std::move(transaction)));
   return back;
 }
 
-absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(Postgres& postgres) {
+absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection& postgres) {
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query(absl::StrCat("SELECT ", kColumns,
                                   ", (SELECT COUNT(*) FROM nodes n WHERE n.release_number = "
                                   "r.release_number), r.restores IS NULL AND "
@@ -359,11 +365,11 @@ absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(Postgres& postgres) 
   return releases;
 }
 
-absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, const PromotionScope& scope,
+absl::StatusOr<FleetDiff> DiffPooled(postgres::Connection& postgres, const PromotionScope& scope,
                                      int64_t limit) {
   ASSIGN_OR_RETURN(const ReleaseHistory served, ReadServedReleases(postgres));
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query(absl::StrCat(Changes(),
                                   " SELECT e.text, q.text, COALESCE(b.text, ''), "
                                   "COALESCE(a.text, ''), c.before_us, c.winner_us, c.node_count, "
@@ -380,13 +386,13 @@ absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, const PromotionScope& s
   return diff;
 }
 
-absl::StatusOr<FleetDiff> DiffFleetReleases(Postgres& postgres, int64_t from, int64_t to,
-                                            int64_t limit) {
+absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int64_t from,
+                                            int64_t to, int64_t limit) {
   for (const int64_t number : {from, to}) {
     if (number != 0) RETURN_IF_ERROR(ReadOne(postgres, number).status());
   }
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query(absl::StrCat(Served(), ", later AS ", ServedIn("$2"),
                                   " SELECT e.text, q.text, COALESCE(b.text, ''), "
                                   "COALESCE(a.text, ''), s.winner_us, l.winner_us, "
@@ -400,46 +406,46 @@ absl::StatusOr<FleetDiff> DiffFleetReleases(Postgres& postgres, int64_t from, in
                                   "l.digest IS NOT NULL "
                                   "WHERE s.digest IS DISTINCT FROM l.digest "
                                   "ORDER BY e.text, q.text LIMIT $3"),
-                     PgParams().Int(from).Int(to).Int(limit)));
+                     postgres::Params().Int(from).Int(to).Int(limit)));
   return ReadDiff(rows);
 }
 
-absl::StatusOr<absl::Time> ReadReleaseTime(Postgres& postgres, int64_t release) {
+absl::StatusOr<absl::Time> ReadReleaseTime(postgres::Connection& postgres, int64_t release) {
   const absl::StatusOr<FleetRelease> one = ReadOne(postgres, release);
   if (absl::IsNotFound(one.status())) return absl::InfinitePast();
   RETURN_IF_ERROR(one.status());
   return one->release.create_time;
 }
 
-absl::StatusOr<std::set<std::string>> ReadReleaseProblems(Postgres& postgres,
+absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& postgres,
                                                           int64_t environment_id, int64_t release) {
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query(absl::StrCat(Served(),
                                   " SELECT q.text FROM served s JOIN problems q USING (problem_id) "
                                   "WHERE s.environment_id = $2 AND s.digest IS NOT NULL"),
-                     PgParams().Int(release).Int(environment_id)));
+                     postgres::Params().Int(release).Int(environment_id)));
   std::set<std::string> problems;
   for (int row = 0; row < rows.rows(); ++row) problems.insert(rows.Text(row, 0));
   return problems;
 }
 
 absl::Status ReadReleaseChanges(
-    Postgres& postgres, FleetNames& names, const std::vector<int64_t>& environments, int64_t from,
-    int64_t to, int64_t page_size,
+    postgres::Connection& postgres, FleetNames& names, const std::vector<int64_t>& environments,
+    int64_t from, int64_t to, int64_t page_size,
     const std::function<absl::Status(std::vector<ReleasedTuning>)>& page) {
   // One state of the database for all pages.
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::BeginRead(postgres));
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::BeginRead(postgres));
   RETURN_IF_ERROR(names.CheckFleet());
   // Keys that any release between the two has, the first included: it may have
   // been taken back.
   ASSIGN_OR_RETURN(
-      const PgResult keys,
+      const postgres::Result keys,
       postgres.Query("SELECT DISTINCT environment_id, problem_id FROM release_choices WHERE "
                      "release_number BETWEEN LEAST($1::bigint, $2::bigint) AND "
                      "GREATEST($1::bigint, $2::bigint) AND "
                      "environment_id = ANY($3::integer[]) ORDER BY environment_id, problem_id",
-                     PgParams().Int(from).Int(to).Ints(environments)));
+                     postgres::Params().Int(from).Int(to).Ints(environments)));
   for (int begin = 0; begin < keys.rows(); begin += static_cast<int>(page_size)) {
     std::vector<int64_t> of_environment, of_problem;
     for (int row = begin; row < keys.rows() && row < begin + page_size; ++row) {
@@ -447,7 +453,7 @@ absl::Status ReadReleaseChanges(
       of_problem.push_back(keys.Int(row, 1));
     }
     ASSIGN_OR_RETURN(
-        const PgResult rows,
+        const postgres::Result rows,
         postgres.Query("SELECT k.environment_id, q.text, p.payload FROM unnest($1::integer[], "
                        "$2::integer[]) AS k(environment_id, problem_id) CROSS JOIN LATERAL "
                        "(SELECT c.digest FROM release_choices c JOIN releases r USING "
@@ -456,7 +462,7 @@ absl::Status ReadReleaseChanges(
                        "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
                        "JOIN problems q ON q.problem_id = k.problem_id "
                        "LEFT JOIN pooled_payloads p USING (digest)",
-                       PgParams().Ints(of_environment).Ints(of_problem).Int(to)));
+                       postgres::Params().Ints(of_environment).Ints(of_problem).Int(to)));
     std::vector<ReleasedTuning> tunings;
     for (int row = 0; row < rows.rows(); ++row) {
       tunings.push_back(
@@ -468,17 +474,17 @@ absl::Status ReadReleaseChanges(
 }
 
 absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
-    Postgres& postgres, int64_t environment_id, const std::vector<std::string>& problems,
-    int64_t release) {
+    postgres::Connection& postgres, int64_t environment_id,
+    const std::vector<std::string>& problems, int64_t release) {
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query("SELECT k.text, p.payload FROM problems k CROSS JOIN LATERAL "
                      "(SELECT c.digest FROM release_choices c JOIN releases r USING "
                      "(release_number) WHERE c.environment_id = $1 AND "
                      "c.problem_id = k.problem_id AND c.release_number <= $3 AND (r.state = 1 "
                      "OR c.release_number = $3) ORDER BY c.release_number DESC LIMIT 1) s "
                      "JOIN pooled_payloads p USING (digest) WHERE k.text = ANY($2::text[])",
-                     PgParams().Int(environment_id).Texts(problems).Int(release)));
+                     postgres::Params().Int(environment_id).Texts(problems).Int(release)));
   std::vector<ReleasedTuning> tunings;
   for (int row = 0; row < rows.rows(); ++row) {
     tunings.push_back({environment_id, rows.Text(row, 0), rows.Bytes(row, 1)});

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "db/fleet/names.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 #include "proto/model/enums.h"
 #include "proto/model/release/release_history.h"
 
@@ -26,7 +26,7 @@ std::string UsableSql(const std::string& alias);
 inline constexpr char kFleetChannel[] = "convtune_fleet";
 // Tells all who listen on kFleetChannel, when the transaction commits, that there is news of
 // `what`. Errors are the database's.
-absl::Status Announce(Postgres& postgres, const std::string& what);
+absl::Status Announce(postgres::Connection& postgres, const std::string& what);
 
 struct FleetRelease {
   Release release;
@@ -81,35 +81,38 @@ struct FleetRollback {
 // beyond noise than what is best known (pooled intervals that do not overlap),
 // and those whose evidence is better now. While a canary runs: promotes it, or changes its share.
 // FAILED_PRECONDITION: there is nothing to promote.
-absl::StatusOr<FleetRelease> PromoteFleetRelease(Postgres& postgres, const std::string& author,
+absl::StatusOr<FleetRelease> PromoteFleetRelease(postgres::Connection& postgres,
+                                                 const std::string& author,
                                                  const std::string& reason, int canary_permille,
                                                  const PromotionScope& scope);
 // A new release without a choice for these problems of the environment; where
 // `problems` is empty, for all that are served there. They stay without one until
 // another candidate wins, or a promotion of `all`. NOT_FOUND: a problem is not
 // served; FAILED_PRECONDITION: a canary runs.
-absl::StatusOr<FleetRelease> WithdrawFleetChoices(Postgres& postgres, const std::string& author,
+absl::StatusOr<FleetRelease> WithdrawFleetChoices(postgres::Connection& postgres,
+                                                  const std::string& author,
                                                   const std::string& reason,
                                                   const std::string& environment_text,
                                                   const std::vector<std::string>& problems);
 // Takes the canary back; else a new release with the choices of `to` (0: of the
 // release promoted before). NOT_FOUND, FAILED_PRECONDITION: none to go back to.
-absl::StatusOr<FleetRollback> RollBackFleetRelease(Postgres& postgres, const std::string& author,
+absl::StatusOr<FleetRollback> RollBackFleetRelease(postgres::Connection& postgres,
+                                                   const std::string& author,
                                                    const std::string& reason, int64_t to);
 // Newest first.
-absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(Postgres& postgres);
+absl::StatusOr<std::vector<FleetRelease>> ListFleetReleases(postgres::Connection& postgres);
 // What a promotion would bring.
-absl::StatusOr<FleetDiff> DiffPooled(Postgres& postgres, const PromotionScope& scope,
+absl::StatusOr<FleetDiff> DiffPooled(postgres::Connection& postgres, const PromotionScope& scope,
                                      int64_t limit);
-absl::StatusOr<FleetDiff> DiffFleetReleases(Postgres& postgres, int64_t from, int64_t to,
-                                            int64_t limit);
+absl::StatusOr<FleetDiff> DiffFleetReleases(postgres::Connection& postgres, int64_t from,
+                                            int64_t to, int64_t limit);
 // Of the releases, those that are served: promoted() and canary() of the fleet.
-absl::StatusOr<ReleaseHistory> ReadServedReleases(Postgres& postgres);
+absl::StatusOr<ReleaseHistory> ReadServedReleases(postgres::Connection& postgres);
 
 // When it was made, by the server's clock; InfinitePast: there is no such release.
-absl::StatusOr<absl::Time> ReadReleaseTime(Postgres& postgres, int64_t release);
+absl::StatusOr<absl::Time> ReadReleaseTime(postgres::Connection& postgres, int64_t release);
 // The problems that have a choice in the release.
-absl::StatusOr<std::set<std::string>> ReadReleaseProblems(Postgres& postgres,
+absl::StatusOr<std::set<std::string>> ReadReleaseProblems(postgres::Connection& postgres,
                                                           int64_t environment_id, int64_t release);
 
 // A released tuning: convtune.v1.Tuning, whose environment_number is 1. Without
@@ -124,13 +127,13 @@ struct ReleasedTuning {
 // `to` in these environments that may differ. Calls `page` with up to
 // `page_size` at a time. ABORTED as CheckFleet: the environments are others now.
 absl::Status ReadReleaseChanges(
-    Postgres& postgres, FleetNames& names, const std::vector<int64_t>& environments, int64_t from,
-    int64_t to, int64_t page_size,
+    postgres::Connection& postgres, FleetNames& names, const std::vector<int64_t>& environments,
+    int64_t from, int64_t to, int64_t page_size,
     const std::function<absl::Status(std::vector<ReleasedTuning>)>& page);
 // Those of these problems that `release` has, likewise.
 absl::StatusOr<std::vector<ReleasedTuning>> ReadReleaseChoices(
-    Postgres& postgres, int64_t environment_id, const std::vector<std::string>& problems,
-    int64_t release);
+    postgres::Connection& postgres, int64_t environment_id,
+    const std::vector<std::string>& problems, int64_t release);
 
 struct FleetPin {
   int64_t pin_id = 0;
@@ -146,19 +149,20 @@ struct FleetPin {
 
 // Replaces one of the same key. NOT_FOUND: the fleet has pooled nothing of the
 // problem there; FAILED_PRECONDITION: the candidate did not run, or is not known.
-absl::StatusOr<int64_t> PutFleetPin(Postgres& postgres, FleetNames& names,
+absl::StatusOr<int64_t> PutFleetPin(postgres::Connection& postgres, FleetNames& names,
                                     const std::string& environment_text,
                                     const std::string& problem_text, const std::string& candidate,
                                     const std::string& author, const std::string& reason,
                                     std::optional<absl::Duration> ttl);
 // NOT_FOUND if there is none.
-absl::Status EndFleetPin(Postgres& postgres, const std::string& environment_text,
+absl::Status EndFleetPin(postgres::Connection& postgres, const std::string& environment_text,
                          const std::string& problem_text, const std::string& author);
 // The active ones, by pin_id; of all environments where the list is empty.
-absl::StatusOr<std::vector<FleetPin>> ListFleetPins(Postgres& postgres,
+absl::StatusOr<std::vector<FleetPin>> ListFleetPins(postgres::Connection& postgres,
                                                     const std::vector<int64_t>& environments);
 // The text of the environment that is called so, by name or text.
 // INVALID_ARGUMENT: several are; NOT_FOUND.
-absl::StatusOr<std::string> ResolveFleetEnvironment(Postgres& postgres, const std::string& name);
+absl::StatusOr<std::string> ResolveFleetEnvironment(postgres::Connection& postgres,
+                                                    const std::string& name);
 
 }  // namespace convtune::db::fleet

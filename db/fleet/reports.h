@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 #include "proto/model/environment.h"
 
 namespace convtune::db::fleet {
@@ -20,14 +20,15 @@ struct NumberedEnvironment {
   std::string text;
   Environment environment;  // with the full GPU model
 };
-absl::StatusOr<std::vector<NumberedEnvironment>> ListFleetEnvironments(Postgres& postgres);
+absl::StatusOr<std::vector<NumberedEnvironment>> ListFleetEnvironments(
+    postgres::Connection& postgres);
 
 struct NumberedProblem {
   int64_t id = 0;
   std::string text;
 };
 // Problems that any node has tuned.
-absl::StatusOr<std::vector<NumberedProblem>> ListTunedProblems(Postgres& postgres);
+absl::StatusOr<std::vector<NumberedProblem>> ListTunedProblems(postgres::Connection& postgres);
 
 // Where a node measured.
 struct NumberedProvenance {
@@ -35,14 +36,14 @@ struct NumberedProvenance {
   std::string node;
   Provenance provenance;
 };
-absl::StatusOr<std::vector<NumberedProvenance>> ListProvenances(Postgres& postgres);
+absl::StatusOr<std::vector<NumberedProvenance>> ListProvenances(postgres::Connection& postgres);
 
 struct FleetLookups {
   int64_t nodes = 0;  // that have ever said it
   int64_t lookups = 0;
   int64_t hits = 0;
 };
-absl::StatusOr<FleetLookups> SumLookups(Postgres& postgres);
+absl::StatusOr<FleetLookups> SumLookups(postgres::Connection& postgres);
 
 struct FleetWanted {
   std::string problem_text;
@@ -51,7 +52,8 @@ struct FleetWanted {
   int nodes = 0;
 };
 // Most wanted first.
-absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(Postgres& postgres, int64_t limit);
+absl::StatusOr<std::vector<FleetWanted>> ListFleetWanted(postgres::Connection& postgres,
+                                                         int64_t limit);
 
 struct ReportGroup {
   int64_t environment_id = 0;
@@ -59,10 +61,11 @@ struct ReportGroup {
   std::string_view rows;  // as PooledTuning::report_rows was; until the next
 };
 // Rows that are in all groups.
-absl::StatusOr<int64_t> CountReportRows(Postgres& postgres);
+absl::StatusOr<int64_t> CountReportRows(postgres::Connection& postgres);
 // All groups of these environments and problems; of all, where a list is empty.
 // An error of `take` ends it.
-absl::Status ReadReportGroups(Postgres& postgres, const std::vector<int64_t>& environments,
+absl::Status ReadReportGroups(postgres::Connection& postgres,
+                              const std::vector<int64_t>& environments,
                               const std::vector<int64_t>& problems,
                               const std::function<absl::Status(const ReportGroup&)>& take);
 

@@ -8,12 +8,13 @@ namespace {
 // In one transaction, so that nothing waits long for a lock.
 constexpr int64_t kAtOnce = 10'000;
 
-absl::StatusOr<int64_t> DeleteAll(Postgres& postgres, const std::string& sql, absl::Duration keep) {
+absl::StatusOr<int64_t> DeleteAll(postgres::Connection& postgres, const std::string& sql,
+                                  absl::Duration keep) {
   int64_t all = 0;
   while (true) {
     ASSIGN_OR_RETURN(
-        const PgResult deleted,
-        postgres.Query(sql, PgParams().Real(absl::ToDoubleSeconds(keep)).Int(kAtOnce)));
+        const postgres::Result deleted,
+        postgres.Query(sql, postgres::Params().Real(absl::ToDoubleSeconds(keep)).Int(kAtOnce)));
     all += deleted.changed();
     if (deleted.changed() < kAtOnce) return all;
   }
@@ -22,10 +23,10 @@ absl::StatusOr<int64_t> DeleteAll(Postgres& postgres, const std::string& sql, ab
 // Whoever pools writes a payload and refers to it in one transaction, and may refer
 // to one that was there: the lock waits for those, and keeps others out until what
 // nothing refers to is gone.
-absl::StatusOr<int64_t> DeletePayloads(Postgres& postgres) {
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
+absl::StatusOr<int64_t> DeletePayloads(postgres::Connection& postgres) {
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
   RETURN_IF_ERROR(postgres.Execute("LOCK TABLE pooled_payloads IN SHARE ROW EXCLUSIVE MODE"));
-  ASSIGN_OR_RETURN(const PgResult deleted,
+  ASSIGN_OR_RETURN(const postgres::Result deleted,
                    postgres.Query("DELETE FROM pooled_payloads y WHERE NOT EXISTS (SELECT 1 FROM "
                                   "pooled p WHERE p.digest = y.digest) AND NOT EXISTS (SELECT 1 "
                                   "FROM release_choices c WHERE c.digest = y.digest)"));
@@ -35,7 +36,7 @@ absl::StatusOr<int64_t> DeletePayloads(Postgres& postgres) {
 
 }  // namespace
 
-absl::StatusOr<Thinned> ThinFleet(Postgres& postgres, absl::Duration keep) {
+absl::StatusOr<Thinned> ThinFleet(postgres::Connection& postgres, absl::Duration keep) {
   Thinned thinned;
   ASSIGN_OR_RETURN(thinned.evidence,
                    DeleteAll(postgres,
@@ -53,13 +54,14 @@ absl::StatusOr<Thinned> ThinFleet(Postgres& postgres, absl::Duration keep) {
       postgres.Execute("DELETE FROM batches b WHERE create_time < now() - $1::float8 * "
                        "interval '1 second' AND NOT EXISTS (SELECT 1 FROM tasks t WHERE "
                        "t.batch_id = b.batch_id)",
-                       PgParams().Real(absl::ToDoubleSeconds(keep))));
+                       postgres::Params().Real(absl::ToDoubleSeconds(keep))));
   ASSIGN_OR_RETURN(thinned.payloads, DeletePayloads(postgres));
   return thinned;
 }
 
-absl::StatusOr<std::optional<Thinned>> ThinFleetDaily(Postgres& postgres, absl::Duration keep) {
-  ASSIGN_OR_RETURN(const PgResult ours,
+absl::StatusOr<std::optional<Thinned>> ThinFleetDaily(postgres::Connection& postgres,
+                                                      absl::Duration keep) {
+  ASSIGN_OR_RETURN(const postgres::Result ours,
                    postgres.Query("UPDATE upkeep SET last_time = now() WHERE what = 'thin' AND "
                                   "last_time < now() - interval '1 day'"));
   if (ours.changed() == 0) return std::nullopt;

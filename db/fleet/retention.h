@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 
 namespace convtune::db::fleet {
 
@@ -18,8 +18,9 @@ struct Thinned {
 
 // Removes what is older than `keep`. Current evidence, what any release refers to,
 // dead tasks and pins stay, however old.
-absl::StatusOr<Thinned> ThinFleet(Postgres& postgres, absl::Duration keep);
+absl::StatusOr<Thinned> ThinFleet(postgres::Connection& postgres, absl::Duration keep);
 // The same if nobody did within the last day; else nullopt.
-absl::StatusOr<std::optional<Thinned>> ThinFleetDaily(Postgres& postgres, absl::Duration keep);
+absl::StatusOr<std::optional<Thinned>> ThinFleetDaily(postgres::Connection& postgres,
+                                                      absl::Duration keep);
 
 }  // namespace convtune::db::fleet

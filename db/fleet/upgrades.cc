@@ -31,13 +31,13 @@ std::vector<int> Numbers(const std::string& version) {
 }
 
 // The newest earlier one of the same hardware that the fleet has tunings of.
-absl::StatusOr<std::optional<Environment>> Predecessor(Postgres& postgres,
+absl::StatusOr<std::optional<Environment>> Predecessor(postgres::Connection& postgres,
                                                        const Environment& environment) {
-  ASSIGN_OR_RETURN(const PgResult rows,
+  ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query("SELECT text, gpu_model FROM environments e WHERE gpu_model = $1 "
                                   "AND EXISTS (SELECT 1 FROM pooled p WHERE p.environment_id = "
                                   "e.environment_id)",
-                                  PgParams().Text(environment.gpu_model)));
+                                  postgres::Params().Text(environment.gpu_model)));
   std::optional<Environment> newest;
   for (int row = 0; row < rows.rows(); ++row) {
     ASSIGN_OR_RETURN(Environment each, Environment::Parse(rows.Text(row, 0)));
@@ -52,19 +52,19 @@ absl::StatusOr<std::optional<Environment>> Predecessor(Postgres& postgres,
   return newest;
 }
 
-absl::StatusOr<bool> IsNewestDriver(Postgres& postgres, int64_t environment_id,
+absl::StatusOr<bool> IsNewestDriver(postgres::Connection& postgres, int64_t environment_id,
                                     const std::string& driver) {
-  ASSIGN_OR_RETURN(const PgResult rows,
+  ASSIGN_OR_RETURN(const postgres::Result rows,
                    postgres.Query("SELECT DISTINCT driver_version FROM node_devices WHERE "
                                   "environment_id = $1 AND driver_version <> ''",
-                                  PgParams().Int(environment_id)));
+                                  postgres::Params().Int(environment_id)));
   for (int row = 0; row < rows.rows(); ++row) {
     if (Numbers(driver) < Numbers(rows.Text(row, 0))) return false;
   }
   return true;
 }
 
-absl::StatusOr<int64_t> QueueStale(Postgres& postgres, FleetNames& names, int64_t from,
+absl::StatusOr<int64_t> QueueStale(postgres::Connection& postgres, FleetNames& names, int64_t from,
                                    const Environment& environment, const std::string& driver,
                                    const std::string& reason) {
   ASSIGN_OR_RETURN(const int64_t to, names.Environment(environment));
@@ -74,12 +74,12 @@ absl::StatusOr<int64_t> QueueStale(Postgres& postgres, FleetNames& names, int64_
   request.author = "convtune-fleet";
   request.reason = reason;
   ASSIGN_OR_RETURN(request.tasks, FindStale(postgres, from, to, driver));
-  ASSIGN_OR_RETURN(const PgResult recent,
+  ASSIGN_OR_RETURN(const postgres::Result recent,
                    postgres.Query("SELECT q.text FROM tasks t JOIN batches b USING (batch_id) JOIN "
                                   "problems q USING (problem_id) WHERE b.kind = 2 AND "
                                   "t.environment_id = $1 AND b.create_time > now() - interval '7 "
                                   "days'",
-                                  PgParams().Int(to)));
+                                  postgres::Params().Int(to)));
   std::set<std::string> known;
   for (int row = 0; row < recent.rows(); ++row) known.insert(recent.Text(row, 0));
   std::erase_if(request.tasks,
@@ -89,7 +89,7 @@ absl::StatusOr<int64_t> QueueStale(Postgres& postgres, FleetNames& names, int64_
   return batch == 0 ? 0 : static_cast<int64_t>(request.tasks.size());
 }
 
-absl::StatusOr<int64_t> QueueAll(Postgres& postgres, FleetNames& names,
+absl::StatusOr<int64_t> QueueAll(postgres::Connection& postgres, FleetNames& names,
                                  const Environment& environment, const std::string& driver) {
   int64_t queued = 0;
   ASSIGN_OR_RETURN(const std::optional<Environment> before, Predecessor(postgres, environment));
@@ -112,13 +112,13 @@ absl::StatusOr<int64_t> QueueAll(Postgres& postgres, FleetNames& names,
 
 }  // namespace
 
-absl::StatusOr<int64_t> QueueVerification(Postgres& postgres, FleetNames& names,
+absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetNames& names,
                                           const Environment& environment,
                                           const std::string& driver) {
   const std::string lock =
       "hashtextextended('convtune verify ' || current_schema() || ' ' || $1, 0)";
-  const PgParams params = PgParams().Text(environment.ToText());
-  ASSIGN_OR_RETURN(const PgResult ours,
+  const postgres::Params params = postgres::Params().Text(environment.ToText());
+  ASSIGN_OR_RETURN(const postgres::Result ours,
                    postgres.Query(absl::StrCat("SELECT pg_try_advisory_lock(", lock, ")"), params));
   if (!ours.Bool(0, 0)) return 0;
   const absl::StatusOr<int64_t> queued = QueueAll(postgres, names, environment, driver);

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "db/fleet/names.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 #include "proto/model/environment.h"
 
 namespace convtune::db::fleet {
@@ -17,7 +17,7 @@ namespace convtune::db::fleet {
 // was measured there on others. By weight of use, as FindStale. What was queued so
 // within the last week is left out. Nothing where somebody else is at it. Returns
 // how many problems were queued.
-absl::StatusOr<int64_t> QueueVerification(Postgres& postgres, FleetNames& names,
+absl::StatusOr<int64_t> QueueVerification(postgres::Connection& postgres, FleetNames& names,
                                           const Environment& environment,
                                           const std::string& driver);
 

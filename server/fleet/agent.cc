@@ -67,7 +67,7 @@ std::optional<db::fleet::FleetDelivery> ToDelivery(const v1::OutboxRow& row) {
 
 // One that PostgreSQL refuses, which none should be, must not hold up the others
 // for ever: it is said and left out.
-absl::Status DeliverAll(db::fleet::Postgres& postgres, db::fleet::FleetNames& names,
+absl::Status DeliverAll(db::postgres::Connection& postgres, db::fleet::FleetNames& names,
                         int64_t node_id, const std::vector<db::fleet::FleetDelivery>& deliveries) {
   if (deliveries.empty()) return absl::OkStatus();
   const auto is_refusal = [](const absl::Status& status) {
@@ -228,8 +228,8 @@ absl::Status Agent::Turn() {
 
 absl::Status Agent::EnsureConnected() {
   if (postgres_ != nullptr && postgres_->ok()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(std::unique_ptr<db::fleet::Postgres> connected,
-                   db::fleet::Postgres::Connect(options_.postgres));
+  ASSIGN_OR_RETURN(std::unique_ptr<db::postgres::Connection> connected,
+                   db::postgres::Connection::Connect(options_.postgres));
   RETURN_IF_ERROR(db::fleet::CheckFleetSchema(*connected));
   auto names = std::make_unique<db::fleet::FleetNames>(connected.get());
   RETURN_IF_ERROR(names->CheckFleet());
@@ -257,7 +257,7 @@ absl::Status Agent::EnsureConnected() {
   return absl::OkStatus();
 }
 
-absl::Status Agent::DeliverWhatWasLost(db::fleet::Postgres& postgres, bool release_lost) {
+absl::Status Agent::DeliverWhatWasLost(db::postgres::Connection& postgres, bool release_lost) {
   int64_t acknowledged = state_.last_sequence();
   if (state_.outbox_depth() > 0) {
     v1::ReadOutboxRequest request;

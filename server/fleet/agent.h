@@ -20,9 +20,9 @@
 #include "client/cpp/release_client.h"
 #include "db/fleet/names.h"
 #include "db/fleet/nodes.h"
-#include "db/fleet/postgres.h"
 #include "db/fleet/queue.h"
 #include "db/fleet/releases.h"
+#include "db/postgres/connection.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/model/environment.h"
@@ -45,7 +45,7 @@ class Refetch {
 class Agent {
  public:
   struct Options {
-    db::fleet::Postgres::Options postgres;
+    db::postgres::Connection::Options postgres;
     Client::Options daemon;
     std::string node;  // its name in the fleet
     std::string version;
@@ -130,7 +130,7 @@ class Agent {
   absl::StatusOr<int64_t> Send(const v1::ApplyTuningsRequest& request);
   // Puts the node's tunings into the outbox where the fleet does not have all that
   // was delivered, and those of the release where it lost that.
-  absl::Status DeliverWhatWasLost(db::fleet::Postgres& postgres, bool release_lost);
+  absl::Status DeliverWhatWasLost(db::postgres::Connection& postgres, bool release_lost);
   // Whether the connection is good, and still one to the fleet that the node
   // registered with.
   bool IsRegistered();
@@ -150,7 +150,7 @@ class Agent {
   std::unique_ptr<Client> daemon_;
   std::unique_ptr<FleetClient> fleet_;
   std::unique_ptr<ReleaseClient> releases_;
-  std::unique_ptr<db::fleet::Postgres> postgres_;  // nullptr: not connected
+  std::unique_ptr<db::postgres::Connection> postgres_;  // nullptr: not connected
   std::unique_ptr<db::fleet::FleetNames> names_;
   int64_t node_id_ = 0;
   std::string fleet_id_;  // that was connected to last; see FleetNames::fleet_id

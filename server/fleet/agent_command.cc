@@ -104,7 +104,7 @@ class AgentCommand final : public FleetCommand {
                              first = options.postgres.conninfo]() -> absl::StatusOr<std::string> {
       // Standard input has been read to its end.
       if (verbs_.front().flags->file == "-") return first;
-      ASSIGN_OR_RETURN(db::fleet::Postgres::Options anew, PostgresOptions());
+      ASSIGN_OR_RETURN(db::postgres::Connection::Options anew, PostgresOptions());
       return std::move(anew.conninfo);
     };
     options.postgres.stop = options.stop;

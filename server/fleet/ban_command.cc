@@ -50,7 +50,7 @@ class FleetBanCommand final : public FleetCommand {
   }
 
   absl::StatusOr<cli::ExitCode> Make() {
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     cli::Io io = cli::TerminalIo();
     cli::Context context(io, {}, json_ ? cli::Format::kJson : cli::Format::kTable, *app_);
     cli::BanKeeper keeper;
@@ -59,7 +59,7 @@ class FleetBanCommand final : public FleetCommand {
     return cli::MakeBans(context, args_, keeper);
   }
 
-  absl::StatusOr<v1::CreateBanResponse> Create(db::fleet::Postgres& postgres,
+  absl::StatusOr<v1::CreateBanResponse> Create(db::postgres::Connection& postgres,
                                                const v1::Ban& proto) const {
     std::vector<Violation> violations;
     Ban ban = BanFromProto(proto, "ban", &violations);
@@ -91,7 +91,7 @@ class FleetBanCommand final : public FleetCommand {
 
   absl::StatusOr<cli::ExitCode> List() const {
     RETURN_IF_ERROR(CheckNothingBefore());
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> listed,
                      db::fleet::ListFleetBans(*postgres));
     cli::Io io = cli::TerminalIo();
@@ -124,7 +124,7 @@ class FleetBanCommand final : public FleetCommand {
   absl::Status Delete() {
     RETURN_IF_ERROR(CheckNothingBefore());
     RETURN_IF_ERROR(CheckAuthor());
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     RETURN_IF_ERROR(db::fleet::EndFleetBan(*postgres, number_, author_));
     if (json_) std::cout << cli::JsonObject().Add("deleted", number_).Take() << '\n';
     std::cerr << "deleted fleet ban " << number_ << '\n';

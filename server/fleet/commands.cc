@@ -54,9 +54,9 @@ class MigrateCommand final : public FleetCommand {
 
  private:
   absl::Status Run() {
-    ASSIGN_OR_RETURN(const db::fleet::Postgres::Options options, PostgresOptions());
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres,
-                     db::fleet::Postgres::Connect(options));
+    ASSIGN_OR_RETURN(const db::postgres::Connection::Options options, PostgresOptions());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres,
+                     db::postgres::Connection::Connect(options));
     ASSIGN_OR_RETURN(const int applied, db::fleet::MigrateFleet(*postgres));
     RETURN_IF_ERROR(db::fleet::GrantFleetRoles(*postgres, roles_));
     ASSIGN_OR_RETURN(const int version, db::fleet::FleetSchemaVersion(*postgres));
@@ -77,7 +77,7 @@ class StatusCommand final : public FleetCommand {
 
  private:
   absl::Status Run() {
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const db::fleet::FleetCountsStatus counts, db::fleet::CountFleet(*postgres));
     ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeStatus> nodes,
                      db::fleet::ListNodes(*postgres));
@@ -208,16 +208,16 @@ class StatusCommand final : public FleetCommand {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> FleetCommand::Connect() const {
-  ASSIGN_OR_RETURN(db::fleet::Postgres::Options options, PostgresOptions());
+absl::StatusOr<std::unique_ptr<db::postgres::Connection>> FleetCommand::Connect() const {
+  ASSIGN_OR_RETURN(db::postgres::Connection::Options options, PostgresOptions());
   options.stop = FleetStopRequested;
-  ASSIGN_OR_RETURN(std::unique_ptr<db::fleet::Postgres> postgres,
-                   db::fleet::Postgres::Connect(options));
+  ASSIGN_OR_RETURN(std::unique_ptr<db::postgres::Connection> postgres,
+                   db::postgres::Connection::Connect(options));
   RETURN_IF_ERROR(db::fleet::CheckFleetSchema(*postgres));
   return postgres;
 }
 
-absl::StatusOr<db::fleet::Postgres::Options> FleetCommand::PostgresOptions() const {
+absl::StatusOr<db::postgres::Connection::Options> FleetCommand::PostgresOptions() const {
   return Chosen()->flags->Resolve();
 }
 
@@ -313,7 +313,7 @@ void CatchFleetSignals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-absl::Status PoolEverything(db::fleet::Postgres& postgres) {
+absl::Status PoolEverything(db::postgres::Connection& postgres) {
   db::fleet::FleetNames names(&postgres);
   while (true) {
     ASSIGN_OR_RETURN(const int64_t pooled,

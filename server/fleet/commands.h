@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/app/exit_code.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 #include "server/fleet/settings.h"
 
 namespace CLI {
@@ -34,7 +34,7 @@ class FleetCommand {
 
  protected:
   // A connection to a database whose schema this program knows.
-  absl::StatusOr<std::unique_ptr<db::fleet::Postgres>> Connect() const;
+  absl::StatusOr<std::unique_ptr<db::postgres::Connection>> Connect() const;
   // Adds a verb with --postgres and so on, and --json. `run` returns an absl::Status, a
   // cli::ExitCode or an absl::StatusOr of one.
   template <typename Run>
@@ -56,7 +56,7 @@ class FleetCommand {
   absl::Status CheckDecision() const;
 
   // Of the verb that was chosen. Errors as PostgresFlags::Resolve.
-  absl::StatusOr<db::fleet::Postgres::Options> PostgresOptions() const;
+  absl::StatusOr<db::postgres::Connection::Options> PostgresOptions() const;
   // A line: the one with --json, the other without.
   void Print(const std::string& json, const std::string& text) const;
 
@@ -103,6 +103,6 @@ bool FleetReloadRequested();
 
 // Pools all that is queued, so that what was delivered until now counts. Waits
 // for others who are at it.
-absl::Status PoolEverything(db::fleet::Postgres& postgres);
+absl::Status PoolEverything(db::postgres::Connection& postgres);
 
 }  // namespace convtune::fleet

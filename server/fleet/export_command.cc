@@ -42,10 +42,10 @@ class ExportNodesCommand final : public FleetCommand {
 
  private:
   absl::Status Run() {
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     // All bundles are of one moment.
-    ASSIGN_OR_RETURN(db::fleet::PgTransaction transaction,
-                     db::fleet::PgTransaction::BeginRead(*postgres));
+    ASSIGN_OR_RETURN(db::postgres::Transaction transaction,
+                     db::postgres::Transaction::BeginRead(*postgres));
     ASSIGN_OR_RETURN(const std::vector<NumberedNode> all, db::fleet::ListMeasuringNodes(*postgres));
     for (const std::string& name : nodes_) {
       if (std::none_of(all.begin(), all.end(),
@@ -68,7 +68,8 @@ class ExportNodesCommand final : public FleetCommand {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<int64_t> Write(db::fleet::Postgres& postgres, const NumberedNode& node) const {
+  absl::StatusOr<int64_t> Write(db::postgres::Connection& postgres,
+                                const NumberedNode& node) const {
     ASSIGN_OR_RETURN(
         const std::unique_ptr<cli::AtomicFile> file,
         cli::AtomicFile::Create(absl::StrCat(folder_, "/", BundleName(node)), "FOLDER"));

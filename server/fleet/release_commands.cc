@@ -153,7 +153,7 @@ class FleetReleaseCommand final : public FleetCommand {
   }
 
   absl::Status List() {
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetRelease> releases,
                      db::fleet::ListFleetReleases(*postgres));
     if (json_) {
@@ -189,7 +189,7 @@ class FleetReleaseCommand final : public FleetCommand {
       return absl::InvalidArgumentError("release diff: must have two numbers, or none");
     }
     ASSIGN_OR_RETURN(const db::fleet::PromotionScope scope, Scope());
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     db::fleet::FleetDiff diff;
     if (from_ >= 0) {
       ASSIGN_OR_RETURN(diff, db::fleet::DiffFleetReleases(*postgres, from_, to_, kMostChanges));
@@ -255,7 +255,7 @@ class FleetReleaseCommand final : public FleetCommand {
       ASSIGN_OR_RETURN(permille, cli::ParsePermille("--canary", canary_));
     }
     ASSIGN_OR_RETURN(const db::fleet::PromotionScope scope, Scope());
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(*postgres));
     ASSIGN_OR_RETURN(const ReleaseHistory served, db::fleet::ReadServedReleases(*postgres));
     const int64_t before = served.promoted() != nullptr ? served.promoted()->number : 0;
@@ -272,7 +272,8 @@ class FleetReleaseCommand final : public FleetCommand {
   }
 
   // A release keeps a choice that is banned: it is served where the ban ends.
-  static absl::Status WarnOfBanned(db::fleet::Postgres& postgres, int64_t before, int64_t made) {
+  static absl::Status WarnOfBanned(db::postgres::Connection& postgres, int64_t before,
+                                   int64_t made) {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetBan> bans,
                      db::fleet::ListFleetBans(postgres));
     if (bans.empty()) return absl::OkStatus();
@@ -283,7 +284,7 @@ class FleetReleaseCommand final : public FleetCommand {
   }
 
   // The share is of a draw: of a few nodes it may be none.
-  static absl::Status WarnOfNoCanary(db::fleet::Postgres& postgres, const Release& canary) {
+  static absl::Status WarnOfNoCanary(db::postgres::Connection& postgres, const Release& canary) {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::NodeStatus> nodes,
                      db::fleet::ListNodes(postgres));
     const auto takes = std::count_if(nodes.begin(), nodes.end(), [&](const auto& node) {
@@ -305,7 +306,7 @@ class FleetReleaseCommand final : public FleetCommand {
       ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(text));
       texts.insert(problem.ToText());
     }
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
                      db::fleet::ResolveFleetEnvironment(*postgres, environment_));
     ASSIGN_OR_RETURN(const db::fleet::FleetRelease made,
@@ -318,7 +319,7 @@ class FleetReleaseCommand final : public FleetCommand {
   absl::Status RollBack() {
     RETURN_IF_ERROR(CheckDecision());
     if (target_ < 0) return absl::InvalidArgumentError("RELEASE: must be a number from 1");
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const db::fleet::FleetRollback back,
                      db::fleet::RollBackFleetRelease(*postgres, author_, reason_, target_));
     SayMade(back.made);
@@ -382,7 +383,7 @@ class FleetPinCommand final : public FleetCommand {
     if (!ttl_.empty()) {
       ASSIGN_OR_RETURN(ttl, cli::ParseTime("--ttl", ttl_));
     }
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
                      db::fleet::ResolveFleetEnvironment(*postgres, environment_));
     RETURN_IF_ERROR(PoolEverything(*postgres));
@@ -396,14 +397,14 @@ class FleetPinCommand final : public FleetCommand {
 
   absl::Status Unpin() {
     ASSIGN_OR_RETURN(const ConvProblem problem, ConvProblem::Parse(problem_));
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::string environment,
                      db::fleet::ResolveFleetEnvironment(*postgres, environment_));
     return db::fleet::EndFleetPin(*postgres, environment, problem.ToText(), author_);
   }
 
   absl::Status List() {
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     ASSIGN_OR_RETURN(const std::vector<db::fleet::FleetPin> pins,
                      db::fleet::ListFleetPins(*postgres, {}));
     std::vector<std::string> rows;

@@ -28,7 +28,7 @@ class FleetReportCommand final : public FleetCommand {
   absl::Status Run() {
     cli::Io io = cli::TerminalIo();
     ASSIGN_OR_RETURN(const report::ReportOptions options, output_.Options());
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(*postgres));
     const report::ReportFilter filter = output_.Filter();
     report::ReportData data(filter);

@@ -41,11 +41,11 @@ class Numbers {
 
 }  // namespace
 
-absl::Status AddFleet(db::fleet::Postgres& postgres, const report::ReportFilter& filter,
+absl::Status AddFleet(db::postgres::Connection& postgres, const report::ReportFilter& filter,
                       report::ReportData* data,
                       const std::function<void(int64_t, int64_t)>& progress) {
-  ASSIGN_OR_RETURN(db::fleet::PgTransaction transaction,
-                   db::fleet::PgTransaction::BeginRead(postgres));
+  ASSIGN_OR_RETURN(db::postgres::Transaction transaction,
+                   db::postgres::Transaction::BeginRead(postgres));
   Numbers environments, problems, places;
   ASSIGN_OR_RETURN(const std::vector<db::fleet::NumberedEnvironment> all,
                    db::fleet::ListFleetEnvironments(postgres));

@@ -6,14 +6,14 @@
 
 #include "absl/status/status.h"
 #include "client/report/report_data.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 
 namespace convtune::fleet {
 
 // Adds what all nodes measured, as of one moment, and what they count and miss.
 // What is not pooled yet is not in it. `progress` (may be empty) is told how many
 // rows of how many were read.
-absl::Status AddFleet(db::fleet::Postgres& postgres, const report::ReportFilter& filter,
+absl::Status AddFleet(db::postgres::Connection& postgres, const report::ReportFilter& filter,
                       report::ReportData* data,
                       const std::function<void(int64_t, int64_t)>& progress);
 

@@ -61,8 +61,8 @@ void PostgresFlags::Register(CLI::App& app) {
       ->capture_default_str();
 }
 
-absl::StatusOr<db::fleet::Postgres::Options> PostgresFlags::Resolve() const {
-  db::fleet::Postgres::Options options;
+absl::StatusOr<db::postgres::Connection::Options> PostgresFlags::Resolve() const {
+  db::postgres::Connection::Options options;
   options.schema = schema;
   options.conninfo = conninfo;
   const absl::StatusOr<absl::Duration> most = cli::ParseTime("--postgres-timeout", timeout);

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 
 namespace CLI {
 class App;
@@ -27,7 +27,7 @@ struct PostgresFlags {
   // reading group, root's files) may read or change; or the flag's, which must
   // not have a password, since a command line can be read by everybody.
   // INVALID_ARGUMENT names the flag and the rule.
-  absl::StatusOr<db::fleet::Postgres::Options> Resolve() const;
+  absl::StatusOr<db::postgres::Connection::Options> Resolve() const;
 };
 
 }  // namespace convtune::fleet

@@ -102,7 +102,7 @@ class FleetTuneCommand final : public FleetCommand {
         return absl::InvalidArgumentError("--environment: is required");
       }
     }
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     if (cancel_ != 0) return Cancel(*postgres);
     if (dead_) return ListDead(*postgres);
     if (watch_ != 0) return Watch(*postgres, watch_);
@@ -129,13 +129,13 @@ class FleetTuneCommand final : public FleetCommand {
     return cli::ExitCode::kDone;
   }
 
-  absl::StatusOr<cli::ExitCode> Cancel(db::fleet::Postgres& postgres) {
+  absl::StatusOr<cli::ExitCode> Cancel(db::postgres::Connection& postgres) {
     ASSIGN_OR_RETURN(const int64_t cancelled, db::fleet::CancelBatch(postgres, cancel_));
     std::cout << cancelled << " cancelled\n";
     return cli::ExitCode::kDone;
   }
 
-  absl::StatusOr<cli::ExitCode> ListDead(db::fleet::Postgres& postgres) {
+  absl::StatusOr<cli::ExitCode> ListDead(db::postgres::Connection& postgres) {
     ASSIGN_OR_RETURN(const std::vector<db::fleet::DeadTask> dead,
                      db::fleet::ListDeadTasks(postgres, watch_, 10'000));
     if (json_) {
@@ -149,7 +149,7 @@ class FleetTuneCommand final : public FleetCommand {
     return cli::ExitCode::kDone;
   }
 
-  absl::StatusOr<cli::ExitCode> Watch(db::fleet::Postgres& postgres, int64_t batch) {
+  absl::StatusOr<cli::ExitCode> Watch(db::postgres::Connection& postgres, int64_t batch) {
     CatchFleetSignals();
     const absl::Time start = absl::Now();
     ProgressLine line;
@@ -219,7 +219,7 @@ class UpgradeCommand final : public FleetCommand {
       return absl::InvalidArgumentError("--to or --driver: is required");
     }
     if (most_ < 1) return absl::InvalidArgumentError("--most: must be at least 1");
-    ASSIGN_OR_RETURN(const std::unique_ptr<db::fleet::Postgres> postgres, Connect());
+    ASSIGN_OR_RETURN(const std::unique_ptr<db::postgres::Connection> postgres, Connect());
     RETURN_IF_ERROR(PoolEverything(*postgres));
     ASSIGN_OR_RETURN(const std::string from, db::fleet::ResolveFleetEnvironment(*postgres, from_));
     std::string to = from;

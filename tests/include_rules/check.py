@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks who may include what, and that no name is defined twice.
+"""Checks who may include what, that no name is defined twice, and that folders stay small.
 
 usage: check.py REPOSITORY [--targets FILE]
 
@@ -38,7 +38,8 @@ MAY_INCLUDE = {
     "db/snapshot": ["proto"],
     "db/sqlite": ["proto"],
     "db/store": ["proto", "db/sqlite", "db/tuning_store.h", "db/release_store.h", "db/outbox_store.h"],
-    "db/fleet": ["proto", "db/bundle", "db/outbox_store.h", "db/sqlite/migrator.h"],
+    "db/postgres": ["proto"],
+    "db/fleet": ["proto", "db/bundle", "db/postgres", "db/outbox_store.h", "db/sqlite/migrator.h"],
     # The tuner's folders, lowest first.
     "server/decision": ["proto"],
     "server/jobs": ["proto"],
@@ -91,7 +92,7 @@ MAY_INCLUDE = {
 FENCED = [
     ("SQLite", r"sqlite3(ext)?\.h", [r"db/(sqlite|store)/[^/]+\.cc"]),
     ("spdlog", r"(spdlog|fmt)/.*", [r"server/logging/.*", r"tests/unit/convtuned/logging_test\.cc"]),
-    ("libpq", r"(postgresql/)?libpq-fe\.h", [r"db/fleet/[^/]+\.cc"]),
+    ("libpq", r"(postgresql/)?libpq-fe\.h", [r"db/postgres/[^/]+\.cc"]),
     ("prometheus-cpp", r"prometheus/.*", [r"server/metrics/.*"]),
     (
         "CUDA and cuDNN",
@@ -116,6 +117,8 @@ MIRRORS = {
     "fleet": "server/fleet", "convtuned": "server/convtuned", "metrics": "server/metrics", "cli": "client/cli", "cpp": "client/cpp",
     "preload": "client/preload",
 }  # fmt: skip
+
+MOST_FILES = 25  # of code, in one folder of the product
 
 CODE = {".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp"}
 INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\s*(?:"([^"]+)"|<([^>]+)>)')
@@ -226,6 +229,15 @@ def check_names(root):
                     yield f"{path}: defines {name}, as {first} does"
 
 
+def check_folder_sizes(root):
+    """A folder is a concept; one with more files than a reader takes in at once is several."""
+    for top in ("client", "db", "proto", "server"):
+        for folder in sorted({file.parent for file in (root / top).rglob("*") if file.suffix in CODE}):
+            count = sum(file.suffix in CODE for file in folder.iterdir())
+            if count > MOST_FILES:
+                yield f"{folder.relative_to(root).as_posix()}/: has {count} source files, at most {MOST_FILES} are allowed"
+
+
 def read_targets(text):
     """Target -> what it links, of the targets that are in the text."""
     graph = {}
@@ -271,7 +283,7 @@ def check_targets(file):
 
 def check(root, targets=None):
     root = pathlib.Path(root)
-    found = [*check_top_level(root), *check_files(root), *check_names(root)]
+    found = [*check_top_level(root), *check_files(root), *check_names(root), *check_folder_sizes(root)]
     if targets:
         found += check_targets(pathlib.Path(targets))
     return found

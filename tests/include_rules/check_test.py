@@ -50,6 +50,11 @@ class IncludeRulesTest(unittest.TestCase):
     def test_a_clean_tree_has_no_violation(self):
         self.assertEqual(self.reported(targets="a b c\nb c\nc absl::status\n"), [])
 
+    def test_a_folder_has_at_most_25_files(self):
+        files = {f"server/jobs/{i}.h": "" for i in range(25)}
+        self.assertEqual(self.reported(files), [])
+        self.assert_one({**files, "server/jobs/x.cc": ""}, "server/jobs/", "has 26 source files")
+
     def test_sqlite_outside_db(self):
         self.assert_one({"server/tuner/x.cc": "\n#include <sqlite3.h>\n"}, "server/tuner/x.cc:2", "SQLite")
 

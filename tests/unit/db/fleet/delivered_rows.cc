@@ -17,7 +17,7 @@ constexpr char kSelect[] =
     "(evidence_id) JOIN environments v USING (environment_id) JOIN problems q USING (problem_id) "
     "WHERE e.current AND e.node_id = $1";
 
-absl::StatusOr<Tuning> Decode(const PgResult& rows, int row) {
+absl::StatusOr<Tuning> Decode(const postgres::Result& rows, int row) {
   const std::string name = absl::StrCat(rows.Text(row, 3), " in ", rows.Text(row, 1));
   std::optional<StoredEvidence> stored =
       ParseEvidence(rows.Bytes(row, 0), rows.Text(row, 1), rows.Text(row, 2));
@@ -29,25 +29,27 @@ absl::StatusOr<Tuning> Decode(const PgResult& rows, int row) {
 
 }  // namespace
 
-absl::StatusOr<Tuning> GetDelivered(Postgres& postgres, int64_t node_id, const TuningKey& key) {
+absl::StatusOr<Tuning> GetDelivered(postgres::Connection& postgres, int64_t node_id,
+                                    const TuningKey& key) {
   ASSIGN_OR_RETURN(
-      const PgResult rows,
-      postgres.Query(absl::StrCat(kSelect, " AND v.text = $2 AND q.text = $3"),
-                     PgParams().Int(node_id).Text(key.environment_text).Text(key.problem_text)));
+      const postgres::Result rows,
+      postgres.Query(
+          absl::StrCat(kSelect, " AND v.text = $2 AND q.text = $3"),
+          postgres::Params().Int(node_id).Text(key.environment_text).Text(key.problem_text)));
   if (rows.rows() == 0) {
     return absl::NotFoundError(absl::StrCat("the node has delivered no ", key.problem_text));
   }
   return Decode(rows, 0);
 }
 
-absl::Status ForEachDelivered(Postgres& postgres, int64_t node_id,
+absl::Status ForEachDelivered(postgres::Connection& postgres, int64_t node_id,
                               const std::function<void(Tuning)>& visit,
                               const std::function<void(const std::string&)>& corrupt) {
   // By bytes, as a node orders them, whatever the database's collation.
   ASSIGN_OR_RETURN(
-      const PgResult rows,
+      const postgres::Result rows,
       postgres.Query(absl::StrCat(kSelect, " ORDER BY v.text COLLATE \"C\", q.text COLLATE \"C\""),
-                     PgParams().Int(node_id)));
+                     postgres::Params().Int(node_id)));
   for (int row = 0; row < rows.rows(); ++row) {
     absl::StatusOr<Tuning> tuning = Decode(rows, row);
     if (tuning.ok()) {
@@ -59,31 +61,32 @@ absl::Status ForEachDelivered(Postgres& postgres, int64_t node_id,
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> ForgetDelivered(Postgres& postgres, int64_t node_id,
+absl::StatusOr<int64_t> ForgetDelivered(postgres::Connection& postgres, int64_t node_id,
                                         const std::vector<TuningKey>& keys) {
   // In one order, so that two who forget cannot block each other.
   std::set<std::pair<std::string, std::string>> ordered;
   for (const TuningKey& key : keys) ordered.emplace(key.environment_text, key.problem_text);
-  ASSIGN_OR_RETURN(PgTransaction transaction, PgTransaction::Begin(postgres));
-  RETURN_IF_ERROR(
-      postgres.Query("SELECT 1 FROM nodes WHERE node_id = $1 FOR UPDATE", PgParams().Int(node_id))
-          .status());
+  ASSIGN_OR_RETURN(postgres::Transaction transaction, postgres::Transaction::Begin(postgres));
+  RETURN_IF_ERROR(postgres
+                      .Query("SELECT 1 FROM nodes WHERE node_id = $1 FOR UPDATE",
+                             postgres::Params().Int(node_id))
+                      .status());
   int64_t forgotten = 0;
   for (const auto& [environment, problem] : ordered) {
     ASSIGN_OR_RETURN(
-        const PgResult deleted,
+        const postgres::Result deleted,
         postgres.Query("DELETE FROM evidence e USING environments v, problems q WHERE e.node_id = "
                        "$1 AND e.environment_id = v.environment_id AND v.text = $2 AND "
                        "e.problem_id = q.problem_id AND q.text = $3 RETURNING e.environment_id, "
                        "e.problem_id, e.current",
-                       PgParams().Int(node_id).Text(environment).Text(problem)));
+                       postgres::Params().Int(node_id).Text(environment).Text(problem)));
     if (deleted.rows() == 0) continue;
     ++forgotten;
     RETURN_IF_ERROR(postgres
                         .Query("INSERT INTO pool_queue (environment_id, problem_id) VALUES ($1, "
                                "$2) ON CONFLICT (environment_id, problem_id) DO UPDATE SET "
                                "queue_time = now()",
-                               PgParams().Int(deleted.Int(0, 0)).Int(deleted.Int(0, 1)))
+                               postgres::Params().Int(deleted.Int(0, 0)).Int(deleted.Int(0, 1)))
                         .status());
   }
   RETURN_IF_ERROR(transaction.Commit());

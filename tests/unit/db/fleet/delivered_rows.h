@@ -9,26 +9,27 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/fleet/names.h"
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 #include "proto/model/tuning/tuning.h"
 
 namespace convtune::db::fleet {
 
 // The node's current tuning of the key, without samples and provenance. NOT_FOUND
 // if there is none; DATA_LOSS: the row breaks a rule.
-absl::StatusOr<Tuning> GetDelivered(Postgres& postgres, int64_t node_id, const TuningKey& key);
+absl::StatusOr<Tuning> GetDelivered(postgres::Connection& postgres, int64_t node_id,
+                                    const TuningKey& key);
 
 // Every current tuning of the node, in the order of (environment text, problem
 // text). A row that breaks a rule is passed to `corrupt` as text and left out.
 // The callbacks must not use the connection.
-absl::Status ForEachDelivered(Postgres& postgres, int64_t node_id,
+absl::Status ForEachDelivered(postgres::Connection& postgres, int64_t node_id,
                               const std::function<void(Tuning)>& visit,
                               const std::function<void(const std::string&)>& corrupt);
 
 // Forgets all that the node ever delivered of these keys, in one transaction, and
 // has them pooled anew. What was released stays released. Returns how many of the
 // keys had a current tuning.
-absl::StatusOr<int64_t> ForgetDelivered(Postgres& postgres, int64_t node_id,
+absl::StatusOr<int64_t> ForgetDelivered(postgres::Connection& postgres, int64_t node_id,
                                         const std::vector<TuningKey>& keys);
 
 }  // namespace convtune::db::fleet

@@ -20,9 +20,9 @@ struct FleetEngine {
     const bool first = postgres == nullptr;
     names.reset();
     postgres.reset();
-    Postgres::Options options;
+    postgres::Connection::Options options;
     options.conninfo = std::getenv("CONVTUNE_TEST_POSTGRES");
-    auto connected = Postgres::Connect(options);
+    auto connected = postgres::Connection::Connect(options);
     if (!connected.ok()) return connected.status();
     postgres = *std::move(connected);
     if (first) {
@@ -58,7 +58,7 @@ struct FleetEngine {
     return ForgetDelivered(*postgres, node, keys);
   }
 
-  std::unique_ptr<Postgres> postgres;
+  std::unique_ptr<postgres::Connection> postgres;
   std::unique_ptr<FleetNames> names;
   int64_t node = 0;
   int64_t sequence = 0;

@@ -50,8 +50,8 @@ class FleetStoreTest : public ::testing::Test {
     node_ = *node;
   }
 
-  std::unique_ptr<Postgres> Connect() {
-    auto connected = Postgres::Connect(options_);
+  std::unique_ptr<postgres::Connection> Connect() {
+    auto connected = postgres::Connection::Connect(options_);
     EXPECT_TRUE(connected.ok()) << connected.status();
     return connected.ok() ? *std::move(connected) : nullptr;
   }
@@ -91,8 +91,8 @@ class FleetStoreTest : public ::testing::Test {
         "JOIN problems q USING (problem_id) ORDER BY q.text, epoch_ordinal, sequence");
   }
 
-  Postgres::Options options_;
-  std::unique_ptr<Postgres> postgres_;
+  postgres::Connection::Options options_;
+  std::unique_ptr<postgres::Connection> postgres_;
   std::unique_ptr<FleetNames> names_;
   int64_t node_ = 0;
 };
@@ -249,7 +249,7 @@ TEST_F(FleetStoreTest, PoolsWhatChangedAndOnlyThat) {
 
 TEST_F(FleetStoreTest, AKeyThatSomebodyIsAtIsLeftAlone) {
   Take({Delivery(1, 1), Delivery(2, 2)});
-  const std::unique_ptr<Postgres> other = Connect();
+  const std::unique_ptr<postgres::Connection> other = Connect();
   ASSERT_TRUE(
       other->Execute("BEGIN; SELECT * FROM pool_queue ORDER BY problem_id LIMIT 1 FOR UPDATE")
           .ok());
@@ -261,7 +261,7 @@ TEST_F(FleetStoreTest, AKeyThatSomebodyIsAtIsLeftAlone) {
 TEST_F(FleetStoreTest, NobodySeesAReleaseBeforeTheOnesBelowIt) {
   Take({Delivery(1, 1)});
   ASSERT_TRUE(PoolQueued(*postgres_, *names_, 10, TakeFirst).ok());
-  const std::unique_ptr<Postgres> slow = Connect();
+  const std::unique_ptr<postgres::Connection> slow = Connect();
   // A promotion that has its number and has not committed.
   ASSERT_TRUE(slow->Execute("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('convtune "
                             "release', 0)); INSERT INTO releases (release_number, state, "
@@ -375,7 +375,7 @@ TEST_F(FleetStoreTest, EveryStatusIsUsableInSqlWhereItIsInMemory) {
     candidate.status = static_cast<CandidateStatus>(status);
     const auto row = postgres_->Query(
         absl::StrCat("SELECT ", UsableSql("k"), " FROM (SELECT $1::smallint AS status) k"),
-        PgParams().Int(status));
+        postgres::Params().Int(status));
     ASSERT_TRUE(row.ok()) << row.status();
     EXPECT_EQ(row->Bool(0, 0), candidate.usable()) << status;
   }
@@ -426,7 +426,7 @@ TEST_F(FleetStoreTest, ASecondBanOfTheSameRuleIsRefusedWhileTheFirstHolds) {
 }
 
 TEST_F(FleetStoreTest, TwoWhoBanTheSameAtOnceMakeOneBan) {
-  const std::unique_ptr<Postgres> slow = Connect();
+  const std::unique_ptr<postgres::Connection> slow = Connect();
   ASSERT_TRUE(slow->Execute("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('convtune ban', "
                             "0)); INSERT INTO bans (candidate, cudnn, gpu, operation, data_type, "
                             "layout, author, reason) VALUES ('graph:eng1', '', '', 0, 0, 0, 'eve', "
@@ -530,7 +530,7 @@ class TablesMadeAnewTest : public FleetStoreTest {
   }
 
   // Two problems are pooled, and one is queued.
-  static void Prepare(Postgres& postgres, FleetNames& names, int64_t node) {
+  static void Prepare(postgres::Connection& postgres, FleetNames& names, int64_t node) {
     ASSERT_TRUE(Deliver(postgres, names, node, {Delivery(1, 1), Delivery(2, 2)}).ok());
     ASSERT_TRUE(PoolQueued(postgres, names, 10, TakeFirst).ok());
     ASSERT_TRUE(QueueBatch(postgres, names, Request()).ok());
@@ -542,7 +542,7 @@ class TablesMadeAnewTest : public FleetStoreTest {
     request.tasks = {{ValidSampleTuning(1).key.problem_text, 1}};
     return request;
   }
-  FleetTask Claim(Postgres& postgres, FleetNames& names, int64_t node) {
+  FleetTask Claim(postgres::Connection& postgres, FleetNames& names, int64_t node) {
     const auto tasks = ClaimTasks(postgres, names, node, {environment_}, 1, absl::Hours(1));
     EXPECT_TRUE(tasks.ok() && tasks->size() == 1) << tasks.status();
     return tasks.ok() && tasks->size() == 1 ? (*tasks)[0] : FleetTask();
@@ -550,7 +550,7 @@ class TablesMadeAnewTest : public FleetStoreTest {
 
   int64_t environment_ = 0;
   FleetTask task_;
-  std::unique_ptr<Postgres> other_;
+  std::unique_ptr<postgres::Connection> other_;
   std::unique_ptr<FleetNames> other_names_;
 };
 
@@ -593,7 +593,7 @@ TEST_F(TablesMadeAnewTest, NothingIsWrittenByNumbersOfBefore) {
 }
 
 TEST_F(FleetStoreTest, ASecondAgentOfANodeIsRefusedUntilTheFirstIsGone) {
-  std::unique_ptr<Postgres> other = Connect();
+  std::unique_ptr<postgres::Connection> other = Connect();
   EXPECT_TRUE(absl::IsAlreadyExists(RegisterNode(*other, "node-a").status()));
   names_.reset();
   postgres_.reset();
@@ -607,13 +607,13 @@ TEST_F(FleetStoreTest, ASecondAgentOfANodeIsRefusedUntilTheFirstIsGone) {
 
 TEST_F(FleetStoreTest, AStatementHasTheTimeOfTheServerAndAStopEndsIt) {
   options_.statement_timeout = absl::Seconds(1);
-  std::unique_ptr<Postgres> quick = Connect();
+  std::unique_ptr<postgres::Connection> quick = Connect();
   EXPECT_TRUE(absl::IsDeadlineExceeded(quick->Query("SELECT pg_sleep(30)").status()));
   EXPECT_TRUE(quick->ok());
   EXPECT_TRUE(quick->Execute("SELECT 1").ok());
   options_.statement_timeout = absl::Seconds(60);
   options_.stop = [] { return true; };
-  std::unique_ptr<Postgres> stopped = Connect();
+  std::unique_ptr<postgres::Connection> stopped = Connect();
   const absl::Status status = stopped->Query("SELECT pg_sleep(30)").status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("until the stop"));
@@ -624,13 +624,13 @@ TEST_F(FleetStoreTest, AStatementHasTheTimeOfTheServerAndAStopEndsIt) {
 TEST_F(FleetStoreTest, ParametersAndResultsOfMegabytesGoThrough) {
   // More than the socket takes at once, in both directions.
   const std::string much(32 << 20, 'x');
-  const auto echo = postgres_->Query("SELECT $1::text", PgParams().Text(much));
+  const auto echo = postgres_->Query("SELECT $1::text", postgres::Params().Text(much));
   ASSERT_TRUE(echo.ok()) << echo.status();
   EXPECT_EQ(echo->Text(0, 0), much);
   int64_t rows = 0;
   ASSERT_TRUE(postgres_
                   ->Stream("SELECT repeat('x', 1000) FROM generate_series(1, 20000)", {},
-                           [&](const PgBinaryRow& row) {
+                           [&](const postgres::BinaryRow& row) {
                              rows += static_cast<int64_t>(row.Bytes(0).size()) / 1000;
                              return absl::OkStatus();
                            })
@@ -640,11 +640,11 @@ TEST_F(FleetStoreTest, ParametersAndResultsOfMegabytesGoThrough) {
 
 TEST_F(FleetStoreTest, SaysWhatIsWrongWithAConnection) {
   options_.conninfo = "nonsense";
-  EXPECT_TRUE(absl::IsInvalidArgument(Postgres::Connect(options_).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(postgres::Connection::Connect(options_).status()));
   options_.conninfo = "host=/nonexistent";
-  EXPECT_TRUE(absl::IsUnavailable(Postgres::Connect(options_).status()));
+  EXPECT_TRUE(absl::IsUnavailable(postgres::Connection::Connect(options_).status()));
   options_.schema = "x; DROP";
-  EXPECT_TRUE(absl::IsInvalidArgument(Postgres::Connect(options_).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(postgres::Connection::Connect(options_).status()));
 }
 
 }  // namespace

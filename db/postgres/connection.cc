@@ -1,4 +1,4 @@
-#include "db/fleet/postgres.h"
+#include "db/postgres/connection.h"
 
 #include <arpa/inet.h>
 #include <libpq-fe.h>
@@ -18,7 +18,7 @@
 #include "absl/strings/strip.h"
 #include "proto/base/status_macros.h"
 
-namespace convtune::db::fleet {
+namespace convtune::db::postgres {
 namespace {
 
 // The shortest text that reads back as the same number.
@@ -97,7 +97,7 @@ bool HasVariable(const char* name) {
 
 // Encrypted and verified, unless the user says otherwise or stays on the
 // machine.
-void AddDefaults(const Postgres::Options& options, std::map<std::string, std::string>* values) {
+void AddDefaults(const Connection::Options& options, std::map<std::string, std::string>* values) {
   const auto set = [values](const std::string& key, const std::string& value) {
     values->emplace(key, value);  // what is there stays
   };
@@ -121,7 +121,7 @@ void AddDefaults(const Postgres::Options& options, std::map<std::string, std::st
 
 }  // namespace
 
-bool IsPgName(const std::string& name) {
+bool IsName(const std::string& name) {
   if (name.empty() || name.size() > 63) return false;
   for (const char c : name) {
     if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_') return false;
@@ -129,91 +129,91 @@ bool IsPgName(const std::string& name) {
   return !(name[0] >= '0' && name[0] <= '9');
 }
 
-PgParams& PgParams::Int(int64_t value) {
+Params& Params::Int(int64_t value) {
   values_.emplace_back(absl::StrCat(value));
   return *this;
 }
-PgParams& PgParams::Real(double value) {
+Params& Params::Real(double value) {
   values_.emplace_back(RealText(value));
   return *this;
 }
-PgParams& PgParams::Bool(bool value) {
+Params& Params::Bool(bool value) {
   values_.emplace_back(value ? "t" : "f");
   return *this;
 }
-PgParams& PgParams::Text(std::string_view value) {
+Params& Params::Text(std::string_view value) {
   values_.emplace_back(std::string(value));
   return *this;
 }
-PgParams& PgParams::Bytes(std::string_view value) {
+Params& Params::Bytes(std::string_view value) {
   values_.emplace_back(
       absl::StrCat("\\x", absl::BytesToHexString(absl::string_view(value.data(), value.size()))));
   return *this;
 }
-PgParams& PgParams::Null() {
+Params& Params::Null() {
   values_.emplace_back(std::nullopt);
   return *this;
 }
-PgParams& PgParams::MaybeInt(std::optional<int64_t> value) {
+Params& Params::MaybeInt(std::optional<int64_t> value) {
   return value.has_value() ? Int(*value) : Null();
 }
-PgParams& PgParams::MaybeReal(std::optional<double> value) {
+Params& Params::MaybeReal(std::optional<double> value) {
   return value.has_value() ? Real(*value) : Null();
 }
-PgParams& PgParams::Ints(const std::vector<int64_t>& values) {
+Params& Params::Ints(const std::vector<int64_t>& values) {
   values_.emplace_back(Array(values, [](int64_t value) { return absl::StrCat(value); }));
   return *this;
 }
-PgParams& PgParams::Reals(const std::vector<double>& values) {
+Params& Params::Reals(const std::vector<double>& values) {
   values_.emplace_back(Array(values, RealText));
   return *this;
 }
-PgParams& PgParams::Texts(const std::vector<std::string>& values) {
+Params& Params::Texts(const std::vector<std::string>& values) {
   values_.emplace_back(Array(values, Quoted));
   return *this;
 }
 
-void PgResult::Clear::operator()(pg_result* result) const { PQclear(result); }
-int PgResult::rows() const { return PQntuples(result_.get()); }
-int64_t PgResult::changed() const {
+void Result::Clear::operator()(pg_result* result) const { PQclear(result); }
+int Result::rows() const { return PQntuples(result_.get()); }
+int64_t Result::changed() const {
   int64_t rows = 0;
   return absl::SimpleAtoi(PQcmdTuples(result_.get()), &rows) ? rows : 0;
 }
-bool PgResult::IsNull(int row, int column) const {
+bool Result::IsNull(int row, int column) const {
   return PQgetisnull(result_.get(), row, column) != 0;
 }
-std::string PgResult::Text(int row, int column) const {
+std::string Result::Text(int row, int column) const {
   return std::string(PQgetvalue(result_.get(), row, column),
                      static_cast<size_t>(PQgetlength(result_.get(), row, column)));
 }
-int64_t PgResult::Int(int row, int column) const {
+int64_t Result::Int(int row, int column) const {
   return std::strtoll(PQgetvalue(result_.get(), row, column), nullptr, 10);
 }
-double PgResult::Real(int row, int column) const {
+double Result::Real(int row, int column) const {
   return std::strtod(PQgetvalue(result_.get(), row, column), nullptr);
 }
-bool PgResult::Bool(int row, int column) const {
+bool Result::Bool(int row, int column) const {
   return *PQgetvalue(result_.get(), row, column) == 't';
 }
-std::string PgResult::Bytes(int row, int column) const {
+std::string Result::Bytes(int row, int column) const {
   return absl::HexStringToBytes(Text(row, column).substr(2));  // behind "\x"
 }
 
-int32_t PgBinaryRow::Int32(int column) const {
+int32_t BinaryRow::Int32(int column) const {
   uint32_t value = 0;
   std::memcpy(&value, PQgetvalue(result_, 0, column), sizeof value);
   return static_cast<int32_t>(ntohl(value));
 }
-std::string_view PgBinaryRow::Bytes(int column) const {
+std::string_view BinaryRow::Bytes(int column) const {
   return {PQgetvalue(result_, 0, column), static_cast<size_t>(PQgetlength(result_, 0, column))};
 }
 
-void Postgres::Close::operator()(pg_conn* connection) const { PQfinish(connection); }
+void Connection::Close::operator()(pg_conn* connection) const { PQfinish(connection); }
 
-absl::StatusOr<std::unique_ptr<Postgres>> Postgres::Connect(const Options& options) {
-  if (!IsPgName(options.schema)) {
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(const Options& options) {
+  if (!IsName(options.schema)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("schema: must be ", kPgNameRule, ", is \"", options.schema, "\""));
+        absl::StrCat("schema: must be ", kNameRule, ", is \"", options.schema, "\""));
   }
   ASSIGN_OR_RETURN(auto values, ParseConninfo(options.conninfo));
   AddDefaults(options, &values);
@@ -225,8 +225,8 @@ absl::StatusOr<std::unique_ptr<Postgres>> Postgres::Connect(const Options& optio
   }
   keys.push_back(nullptr);
   texts.push_back(nullptr);
-  std::unique_ptr<Postgres> postgres(
-      new Postgres(PQconnectdbParams(keys.data(), texts.data(), 0), options));
+  std::unique_ptr<Connection> postgres(
+      new Connection(PQconnectdbParams(keys.data(), texts.data(), 0), options));
   if (postgres->connection_ == nullptr) return absl::ResourceExhaustedError("out of memory");
   if (PQstatus(postgres->connection_.get()) != CONNECTION_OK) {
     return absl::UnavailableError(
@@ -248,7 +248,7 @@ absl::StatusOr<std::unique_ptr<Postgres>> Postgres::Connect(const Options& optio
   return postgres;
 }
 
-absl::Status Postgres::Error(const pg_result* result) const {
+absl::Status Connection::Error(const pg_result* result) const {
   const char* const state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
   std::string message = Clean(PQresultErrorMessage(result));
   if (message.empty()) message = Clean(PQerrorMessage(connection_.get()));
@@ -261,12 +261,12 @@ absl::Status Postgres::Error(const pg_result* result) const {
   return absl::Status(code, absl::StrCat("PostgreSQL: ", message));
 }
 
-absl::Status Postgres::Usable() const {
+absl::Status Connection::Usable() const {
   if (ok()) return absl::OkStatus();
   return absl::UnavailableError("PostgreSQL: the connection is lost");
 }
 
-absl::Status Postgres::WaitForSocket(int events, Clock::time_point deadline) {
+absl::Status Connection::WaitForSocket(int events, Clock::time_point deadline) {
   while (true) {
     const Clock::time_point now = Clock::now();
     if (stop_deadline_ == Clock::time_point::max() && stop_()) {
@@ -289,7 +289,7 @@ absl::Status Postgres::WaitForSocket(int events, Clock::time_point deadline) {
   }
 }
 
-absl::Status Postgres::Await(Clock::time_point deadline) {
+absl::Status Connection::Await(Clock::time_point deadline) {
   while (true) {
     const int unsent = PQflush(connection_.get());
     if (unsent < 0) return Error(nullptr);
@@ -299,10 +299,10 @@ absl::Status Postgres::Await(Clock::time_point deadline) {
   }
 }
 
-absl::StatusOr<PgResult> Postgres::Finish(bool sent) {
+absl::StatusOr<Result> Connection::Finish(bool sent) {
   if (!sent) return Error(nullptr);
   const Clock::time_point deadline = Clock::now() + patience_;
-  absl::StatusOr<PgResult> last = absl::InternalError("PostgreSQL: no result");
+  absl::StatusOr<Result> last = absl::InternalError("PostgreSQL: no result");
   absl::Status failed;
   while (true) {
     RETURN_IF_ERROR(Await(deadline));
@@ -310,13 +310,13 @@ absl::StatusOr<PgResult> Postgres::Finish(bool sent) {
     if (next == nullptr) break;
     const ExecStatusType kind = PQresultStatus(next);
     if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK) failed.Update(Error(next));
-    last = PgResult(next);
+    last = Result(next);
   }
   RETURN_IF_ERROR(failed);
   return last;
 }
 
-absl::StatusOr<PgResult> Postgres::Query(const std::string& sql, const PgParams& params) {
+absl::StatusOr<Result> Connection::Query(const std::string& sql, const Params& params) {
   RETURN_IF_ERROR(Usable());
   std::vector<const char*> values;
   for (const auto& value : params.values()) {
@@ -334,8 +334,8 @@ absl::StatusOr<PgResult> Postgres::Query(const std::string& sql, const PgParams&
                                     nullptr, 0) == 1);
 }
 
-absl::Status Postgres::Stream(const std::string& sql, const PgParams& params,
-                              const std::function<absl::Status(const PgBinaryRow&)>& take) {
+absl::Status Connection::Stream(const std::string& sql, const Params& params,
+                                const std::function<absl::Status(const BinaryRow&)>& take) {
   RETURN_IF_ERROR(Usable());
   std::vector<const char*> values;
   for (const auto& value : params.values()) {
@@ -352,10 +352,10 @@ absl::Status Postgres::Stream(const std::string& sql, const PgParams& params,
     RETURN_IF_ERROR(Await(Clock::now() + patience_));
     pg_result* const next = PQgetResult(connection_.get());
     if (next == nullptr) return failed;
-    const PgResult result(next);
+    const Result result(next);
     const ExecStatusType kind = PQresultStatus(next);
     if (kind == PGRES_SINGLE_TUPLE) {
-      const absl::Status taken = take(PgBinaryRow(next));
+      const absl::Status taken = take(BinaryRow(next));
       if (taken.ok()) continue;
       // The rest would have to be read. Asking the server to end it is a call
       // that a hung one does not answer.
@@ -366,14 +366,14 @@ absl::Status Postgres::Stream(const std::string& sql, const PgParams& params,
   }
 }
 
-absl::Status Postgres::Execute(const std::string& sql) {
+absl::Status Connection::Execute(const std::string& sql) {
   RETURN_IF_ERROR(Usable());
   return Finish(PQsendQuery(connection_.get(), sql.c_str()) == 1).status();
 }
 
-bool Postgres::ok() const { return !lost_ && PQstatus(connection_.get()) == CONNECTION_OK; }
+bool Connection::ok() const { return !lost_ && PQstatus(connection_.get()) == CONNECTION_OK; }
 
-absl::StatusOr<bool> Postgres::WaitForNotification(absl::Duration timeout) {
+absl::StatusOr<bool> Connection::WaitForNotification(absl::Duration timeout) {
   RETURN_IF_ERROR(Usable());
   const auto take = [this] {
     bool any = false;
@@ -393,25 +393,23 @@ absl::StatusOr<bool> Postgres::WaitForNotification(absl::Duration timeout) {
   return take();
 }
 
-absl::StatusOr<PgTransaction> PgTransaction::Begin(Postgres& postgres) {
+absl::StatusOr<Transaction> Transaction::Begin(Connection& postgres) {
   RETURN_IF_ERROR(postgres.Execute("BEGIN"));
-  return PgTransaction(&postgres);
+  return Transaction(&postgres);
 }
 
-absl::StatusOr<PgTransaction> PgTransaction::BeginRead(Postgres& postgres) {
+absl::StatusOr<Transaction> Transaction::BeginRead(Connection& postgres) {
   RETURN_IF_ERROR(postgres.Execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"));
-  return PgTransaction(&postgres);
+  return Transaction(&postgres);
 }
 
-PgTransaction::PgTransaction(PgTransaction&& other) noexcept
+Transaction::Transaction(Transaction&& other) noexcept
     : postgres_(std::exchange(other.postgres_, nullptr)) {}
 
-PgTransaction::~PgTransaction() {
+Transaction::~Transaction() {
   if (postgres_ != nullptr && postgres_->ok()) postgres_->Execute("ROLLBACK").IgnoreError();
 }
 
-absl::Status PgTransaction::Commit() {
-  return std::exchange(postgres_, nullptr)->Execute("COMMIT");
-}
+absl::Status Transaction::Commit() { return std::exchange(postgres_, nullptr)->Execute("COMMIT"); }
 
-}  // namespace convtune::db::fleet
+}  // namespace convtune::db::postgres

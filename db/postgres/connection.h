@@ -1,4 +1,4 @@
-// A Postgres is one connection to the fleet's PostgreSQL database.
+// A Connection is one to the fleet's PostgreSQL database.
 #pragma once
 
 #include <chrono>
@@ -18,23 +18,23 @@
 struct pg_conn;
 struct pg_result;
 
-namespace convtune::db::fleet {
+namespace convtune::db::postgres {
 
 // Parameters of one statement, in the order of $1, $2, ... Value type.
-class PgParams {
+class Params {
  public:
-  PgParams& Int(int64_t value);
+  Params& Int(int64_t value);
   // NaN and infinities are what PostgreSQL makes of them.
-  PgParams& Real(double value);
-  PgParams& Bool(bool value);
-  PgParams& Text(std::string_view value);  // no zero bytes
-  PgParams& Bytes(std::string_view value);
-  PgParams& Null();
-  PgParams& MaybeInt(std::optional<int64_t> value);
-  PgParams& MaybeReal(std::optional<double> value);
-  PgParams& Ints(const std::vector<int64_t>& values);
-  PgParams& Reals(const std::vector<double>& values);
-  PgParams& Texts(const std::vector<std::string>& values);
+  Params& Real(double value);
+  Params& Bool(bool value);
+  Params& Text(std::string_view value);  // no zero bytes
+  Params& Bytes(std::string_view value);
+  Params& Null();
+  Params& MaybeInt(std::optional<int64_t> value);
+  Params& MaybeReal(std::optional<double> value);
+  Params& Ints(const std::vector<int64_t>& values);
+  Params& Reals(const std::vector<double>& values);
+  Params& Texts(const std::vector<std::string>& values);
 
   const std::vector<std::optional<std::string>>& values() const { return values_; }
 
@@ -43,9 +43,9 @@ class PgParams {
 };
 
 // Rows of one statement. Rows and columns count from 0.
-class PgResult {
+class Result {
  public:
-  explicit PgResult(pg_result* result) : result_(result) {}
+  explicit Result(pg_result* result) : result_(result) {}
   int rows() const;
   // Rows that an INSERT, UPDATE or DELETE changed.
   int64_t changed() const;
@@ -65,9 +65,9 @@ class PgResult {
 
 // One row in PostgreSQL's binary form, as long as it is looked at. Columns count
 // from 0 and are not NULL.
-class PgBinaryRow {
+class BinaryRow {
  public:
-  explicit PgBinaryRow(const pg_result* result) : result_(result) {}
+  explicit BinaryRow(const pg_result* result) : result_(result) {}
   int32_t Int32(int column) const;           // integer
   std::string_view Bytes(int column) const;  // bytea, text
 
@@ -83,7 +83,7 @@ class PgBinaryRow {
 // ALREADY_EXISTS a unique key; RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED the
 // statement's timeout; FAILED_PRECONDITION the tables are not there; INTERNAL
 // anything else.
-class Postgres {
+class Connection {
  public:
   struct Options {
     // A connection string as libpq reads it (key=value or URI). What it does not
@@ -110,21 +110,21 @@ class Postgres {
 
   // INVALID_ARGUMENT names what is wrong with the options. Over TCP, where the
   // string does not say, sslmode is verify-full.
-  static absl::StatusOr<std::unique_ptr<Postgres>> Connect(const Options& options);
-  Postgres(const Postgres&) = delete;
-  Postgres& operator=(const Postgres&) = delete;
+  static absl::StatusOr<std::unique_ptr<Connection>> Connect(const Options& options);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
 
   // Each statement is prepared once for the connection.
-  absl::StatusOr<PgResult> Query(const std::string& sql, const PgParams& params = {});
+  absl::StatusOr<Result> Query(const std::string& sql, const Params& params = {});
   // For results that are too many to be kept: `take` is told each row as it
   // comes, and ends it all with an error of its own, which is returned; the
   // connection ends with it. The time-out begins anew with each row.
-  absl::Status Stream(const std::string& sql, const PgParams& params,
-                      const std::function<absl::Status(const PgBinaryRow&)>& take);
+  absl::Status Stream(const std::string& sql, const Params& params,
+                      const std::function<absl::Status(const BinaryRow&)>& take);
   // For statements that give no rows; several may be given, without parameters.
   absl::Status Execute(const std::string& sql);
   // As Query, for one whose rows are not wanted.
-  absl::Status Execute(const std::string& sql, const PgParams& params) {
+  absl::Status Execute(const std::string& sql, const Params& params) {
     return Query(sql, params).status();
   }
 
@@ -139,7 +139,7 @@ class Postgres {
   struct Close {
     void operator()(pg_conn* connection) const;
   };
-  Postgres(pg_conn* connection, const Options& options)
+  Connection(pg_conn* connection, const Options& options)
       : connection_(connection),
         schema_(options.schema),
         patience_(absl::ToChronoMilliseconds(options.statement_timeout + kAnswerGrace)),
@@ -148,7 +148,7 @@ class Postgres {
   // UNAVAILABLE where the connection was lost before.
   absl::Status Usable() const;
   // The last result of what was sent, or the first error.
-  absl::StatusOr<PgResult> Finish(bool sent);
+  absl::StatusOr<Result> Finish(bool sent);
   // Until a result can be had without waiting.
   absl::Status Await(Clock::time_point deadline);
   absl::Status WaitForSocket(int events, Clock::time_point deadline);
@@ -164,8 +164,8 @@ class Postgres {
 
 // A name of PostgreSQL's that needs no quotes: 1 to 63 lower-case letters, digits and
 // '_', not beginning with a digit.
-bool IsPgName(const std::string& name);
-inline constexpr char kPgNameRule[] =
+bool IsName(const std::string& name);
+inline constexpr char kNameRule[] =
     "1 to 63 lower-case letters, digits and '_', not beginning with a digit";
 // Follows an error about rights.
 inline constexpr char kHowToGrant[] =
@@ -173,19 +173,19 @@ inline constexpr char kHowToGrant[] =
 
 // From Begin to Commit; rolls back when it goes out of scope without one. Must
 // not outlive its connection.
-class PgTransaction {
+class Transaction {
  public:
-  static absl::StatusOr<PgTransaction> Begin(Postgres& postgres);
+  static absl::StatusOr<Transaction> Begin(Connection& postgres);
   // Every statement reads one state of the database.
-  static absl::StatusOr<PgTransaction> BeginRead(Postgres& postgres);
-  PgTransaction(PgTransaction&& other) noexcept;
-  PgTransaction& operator=(PgTransaction&&) = delete;
-  ~PgTransaction();
+  static absl::StatusOr<Transaction> BeginRead(Connection& postgres);
+  Transaction(Transaction&& other) noexcept;
+  Transaction& operator=(Transaction&&) = delete;
+  ~Transaction();
   absl::Status Commit();
 
  private:
-  explicit PgTransaction(Postgres* postgres) : postgres_(postgres) {}
-  Postgres* postgres_;  // null: over
+  explicit Transaction(Connection* postgres) : postgres_(postgres) {}
+  Connection* postgres_;  // null: over
 };
 
-}  // namespace convtune::db::fleet
+}  // namespace convtune::db::postgres

@@ -38,6 +38,7 @@ def test_another_cudnn_version_is_a_miss_with_a_hint_on_request(restarted, cli):
         hinted = client.get_one(TEXT, include_hints=True)
         assert hinted.WhichOneof("outcome") == "miss"
         assert hinted.miss.hint.winner.text == winner
+        assert hinted.miss.hint.environment_text == environment()
     shown = cli(daemon)("get", "--hints", TEXT)
     assert shown.code == 3 and f"hint from cuDNN 9.19.0 (nvidia-h200): {winner}" in shown.out, shown
 

@@ -90,6 +90,7 @@ void Fill(const lookup::Answer& answer, Operation operation, v1::Answer* message
   out.set_pinned(answer.pinned);
   out.set_pin_reason(answer.pin_reason);
   out.set_environment(answer.environment_name);
+  out.set_environment_text(answer.environment_text);
   *out.mutable_tune_time() = ToProto(answer.tune_time);
   out.set_candidate_count(answer.candidate_count);
   out.set_eligible_count(answer.eligible_count);

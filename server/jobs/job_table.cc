@@ -180,7 +180,7 @@ void JobTable::ProblemDone(const std::string& name, const std::string& problem_t
   } else {
     ++snapshot.failed_count;
     if (snapshot.failures.size() < kKeptFailures) {
-      snapshot.failures.push_back(absl::StrCat(problem_text, ": ", result.status.message()));
+      snapshot.failures.push_back({problem_text, std::string(result.status.message())});
     }
   }
   Changed(*job);

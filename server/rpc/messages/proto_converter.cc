@@ -206,7 +206,11 @@ v1::TuningJob ToProto(const jobs::JobSnapshot& job) {
   out.set_current_problem(job.current_problem);
   out.set_current_candidates_done(job.current_candidates_done);
   out.set_current_candidates_total(job.current_candidates_total);
-  out.mutable_failures()->Add(job.failures.begin(), job.failures.end());
+  for (const jobs::TuningFailure& failure : job.failures) {
+    v1::TuningFailure& added = *out.add_failures();
+    added.set_problem_text(failure.problem_text);
+    added.set_reason(failure.reason);
+  }
   *out.mutable_create_time() = ToProto(job.create_time);
   if (job.end_time.has_value()) {
     *out.mutable_end_time() = ToProto(*job.end_time);

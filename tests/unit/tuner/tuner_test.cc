@@ -183,7 +183,7 @@ TEST_F(TunerTest, NoCandidateThatRunsFailsTheJobWithTheReason) {
   const jobs::JobSnapshot job = Tune({Problem(1)});
   EXPECT_EQ(job.state, jobs::JobState::kFailed);
   ASSERT_EQ(job.failures.size(), 1U);
-  EXPECT_THAT(job.failures[0], HasSubstr("CUDNN_STATUS_NOT_SUPPORTED"));
+  EXPECT_THAT(job.failures[0].reason, HasSubstr("CUDNN_STATUS_NOT_SUPPORTED"));
   const auto outcome = LookupOne(Problem(1), lookup::OnMiss::kTune);
   EXPECT_EQ(std::get<lookup::Miss>(outcome).reason, lookup::MissReason::kTuningFailed);
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "proto/model/violation.h"
 
 namespace convtune::lookup {
 namespace {
@@ -268,7 +269,7 @@ TuningIndex::List(const std::string& environment_text, size_t page_size,
     const bool readable = absl::WebSafeBase64Unescape(page_token, &plain);
     const std::vector<std::string> parts = absl::StrSplit(plain, '\n');
     if (!readable || parts.size() != 2) {
-      return absl::InvalidArgumentError("page_token: must be one that the previous page gave");
+      return ViolationError({"page_token", "must be one that the previous page gave"});
     }
     after = {.problem_text = parts[1], .environment_text = parts[0]};
   }

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "proto/base/status_macros.h"
 #include "proto/model/missing.h"
+#include "proto/model/violation.h"
 
 namespace convtune::tuner {
 namespace {
@@ -188,8 +189,8 @@ absl::StatusOr<lookup::ResolvedEnvironment> TunerImpl::Resolve(const std::string
     return other;
   }
   if (fitting.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("environment: must name one where there are several: ", join(fitting)));
+    return ViolationError(
+        {"environment", absl::StrCat("must name one where there are several: ", join(fitting))});
   }
   return fitting[0];
 }

@@ -155,7 +155,7 @@ class LookupReactor : public grpc::ServerUnaryReactor {
       }
       FinishLocked(CatchAll("BatchGet", [&] {
         if (!response.ok()) {
-          return messages::ToGrpcStatus(response.status(), "environment");
+          return messages::ToGrpcStatus(response.status());
         }
         handler->Complete(*response, &batch);
         return WriteBatch(batch, out);

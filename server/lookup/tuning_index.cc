@@ -13,7 +13,6 @@
 namespace convtune::lookup {
 namespace {
 
-constexpr int kDefaultAlignment = 16;
 constexpr int kNoAlignment = std::numeric_limits<int>::max();
 
 // Read from the text, which every tuning has, without validating it anew.
@@ -22,7 +21,7 @@ int AlignmentOf(absl::string_view problem_text) {
     int bytes = 0;
     if (absl::ConsumePrefix(&token, "align=") && absl::SimpleAtoi(token, &bytes)) return bytes;
   }
-  return kDefaultAlignment;
+  return kDefaultAlignmentBytes;
 }
 
 }  // namespace

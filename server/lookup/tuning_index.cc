@@ -299,7 +299,7 @@ std::vector<Pin> TuningIndex::ListPins(const std::string& environment_text, absl
   MutexLock lock(order_mutex_);
   for (const auto& [key, pin] : pins_) {
     if (!environment_text.empty() && key.environment_text != environment_text) continue;
-    if (!pin.expire_time || *pin.expire_time > now) pins.push_back(pin);
+    if (!HasExpired(pin.expire_time, now)) pins.push_back(pin);
   }
   return pins;
 }

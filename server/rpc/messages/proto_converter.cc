@@ -96,6 +96,7 @@ void Fill(const lookup::Answer& answer, Operation operation, v1::Answer* message
   out.set_eligible_count(answer.eligible_count);
   out.set_tuning_id(answer.tuning_id);
   out.set_persisted(answer.persisted);
+  out.set_stands_in(answer.stands_in);
   out.set_fresh(answer.fresh);
   out.set_note(answer.note);
   if (answer.banned.has_value()) Fill(*answer.banned, out.mutable_banned());
